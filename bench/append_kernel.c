@@ -1,6 +1,6 @@
 /* Device code of `gvmem-bench appender`: every block appends records of 64 KiB until all are
- * written. A record is its number, as a double, over and over: the sum of all tells whether each is
- * there once. */
+ * written. A record is its number, as a double, over and over: the sum of all shows whether each
+ * is there once. */
 #include <gvmem/device/appender.h>
 
 #include "bench/append.h"

@@ -5,9 +5,9 @@
  * wrote much: both are measured from nothing committed. Their floor is the launch with everything
  * committed: the appender can at best cost nothing. All are the same kernel between the same begin and
  * finish. The rate of a kernel is by the device's clock; what begin commits before the kernel runs is not
- * in it, but in the rate from begin to finish, which is told beside it. What begin and the first byte wait for is a commit; beside them, a chunk committed
- * alone, by the library's own call. All ways are measured in turns, on memory that the driver gave
- * anew for the first of them.
+ * in it, but in the rate from begin to finish, which is shown beside it. What begin and the first
+ * byte wait for is a commit; beside them, a chunk committed alone, by the library's own call. All
+ * ways are measured in turns, on memory that the driver gave anew for the first of them.
  */
 #include <string.h>
 #include <time.h>
@@ -57,7 +57,7 @@ typedef struct figures {
 
 /* ---- preparing */
 
-static bool load(setup *s)
+static bool load_bench_image(setup *s)
 {
     bench *b = s->b;
     const unsigned char *image = b->info.software ? gvmi_image_soft_bench_append
@@ -91,7 +91,7 @@ static bool load(setup *s)
     return true;
 }
 
-static void unload(setup *s)
+static void unload_bench_image(setup *s)
 {
     bench_timer_destroy(&s->timer);
     if (s->words != 0)
@@ -101,7 +101,7 @@ static void unload(setup *s)
 }
 
 /* A driver clears in the background what is given back, and does the accounts with the next allocation:
- * what is measured next does not pay for them. */
+ * what is measured next does not include them. */
 static void let_driver_settle(const setup *s)
 {
     const struct timespec pause = {0, s->b->info.software ? 0 : PAUSE_MS * 1000000};
@@ -271,7 +271,7 @@ static bool measure_managed(setup *s, figures *f)
     return good;
 }
 
-static void print(bench *b, const figures *f)
+static void print_append_figures(bench *b, const figures *f)
 {
     static const char *const names[WAYS] = {
         "from nothing committed, nothing expected", "from nothing committed",
@@ -321,7 +321,7 @@ static void print(bench *b, const figures *f)
 }
 
 /* managed: with managed memory in the buffer's place, too. */
-static bool measure(setup *s, uint64_t bytes, uint64_t chunk_bytes, bool managed)
+static bool measure_append(setup *s, uint64_t bytes, uint64_t chunk_bytes, bool managed)
 {
     const int warm_up = 1, repetitions = s->b->quick ? 3 : 9;
     figures f = {.bytes = bytes, .chunk_bytes = chunk_bytes};
@@ -335,11 +335,11 @@ static bool measure(setup *s, uint64_t bytes, uint64_t chunk_bytes, bool managed
             return false;
         }
     }
-    print(s->b, &f);
+    print_append_figures(s->b, &f);
     return true;
 }
 
-static void measure_all(setup *s)
+static void measure_all_appends(setup *s)
 {
     static const uint64_t real[] = {8 * GVMI_GIB, 32 * GVMI_GIB};
     static const uint64_t software[] = {32 * GVMI_MIB, 128 * GVMI_MIB};
@@ -366,7 +366,8 @@ static void measure_all(setup *s)
                            gvmi_size_text(sizes[i], text));
                 break;
             }
-            if (!measure(s, sizes[i], chunks[c], i == 0 && c == 0 && free_bytes / 2 >= sizes[i] + spare))
+            if (!measure_append(s, sizes[i], chunks[c],
+                                i == 0 && c == 0 && free_bytes / 2 >= sizes[i] + spare))
                 return;
             measured++;
         }
@@ -384,7 +385,7 @@ void bench_appender(bench *b)
             "commits    first    alone\n"
             "                    committed  before    launch           ratio       us                      "
             "             us       us\n");
-    if (load(&s) && bench_timer_create(b, &s.timer))
-        measure_all(&s);
-    unload(&s);
+    if (load_bench_image(&s) && bench_timer_create(b, &s.timer))
+        measure_all_appends(&s);
+    unload_bench_image(&s);
 }

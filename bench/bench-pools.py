@@ -236,7 +236,7 @@ def threads(malloc, count):
 
 
 def python_figures(name, malloc, committed, events, quick):
-    """committed: None if what the pool holds is told elsewhere."""
+    """committed: None if what the pool holds is recorded elsewhere."""
     figures = []
 
     def record(section, unit, value, **more):
@@ -357,7 +357,7 @@ def main():
         for name, flags in (("torch", torch_flags), ("rmm", rmm_flags)):
             try:
                 if software:
-                    raise LeftOut("it knows nothing of the software GPU")
+                    raise LeftOut("it does not support the software GPU")
                 libraries[name] = compile_pool(name, flags, Path(folder))
             except LeftOut as why:
                 left_out[name] = str(why)

@@ -6,7 +6,7 @@ usage: bench-torch.py [-n STEPS] [-r ROUNDS] [-o FILE] [BUILD-FOLDER]
 Width 1024, 8 layers, a vocabulary of 32000, batches of 8 texts of 128 to 1024 tokens, single precision with
 TF32. Each allocator trains in processes of its own, ROUNDS times in turns, on the same batches. Memory is
 what the device has less than before the first tensor, looked at after every step. With -o the figures are
-recorded as JSON. Without PyTorch or a GPU it says so and ends with 77.
+recorded as JSON. Without PyTorch or a GPU it prints so and exits with 77.
 """
 import argparse
 import json

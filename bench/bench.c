@@ -48,29 +48,29 @@ void bench_add(bench_samples *samples, double value)
         samples->value[samples->count++] = value;
 }
 
-static int compare_doubles(const void *a, const void *b)
+static int compare_samples(const void *a, const void *b)
 {
     const double *x = a, *y = b;
 
     return (*x > *y) - (*x < *y);
 }
 
-static bench_samples sorted(const bench_samples *samples)
+static bench_samples sort_samples(const bench_samples *samples)
 {
     bench_samples copy = *samples;
 
-    qsort(copy.value, copy.count, sizeof copy.value[0], compare_doubles);
+    qsort(copy.value, copy.count, sizeof copy.value[0], compare_samples);
     return copy;
 }
 
 double bench_median(const bench_samples *samples)
 {
-    bench_samples copy = sorted(samples);
+    bench_samples copy = sort_samples(samples);
 
     return copy.count > 0 ? copy.value[(copy.count - 1) / 2] : 0;
 }
 
-static void record(bench *b, const bench_figure *figure)
+static void add_figure(bench *b, const bench_figure *figure)
 {
     if (b->figure_count < BENCH_FIGURES_MAX)
         b->figures[b->figure_count++] = *figure;
@@ -79,7 +79,7 @@ static void record(bench *b, const bench_figure *figure)
 double bench_record(bench *b, const char *section, const char *name, const char *unit,
                     uint64_t bytes, uint64_t chunk_bytes, const bench_samples *samples)
 {
-    bench_samples copy = sorted(samples);
+    bench_samples copy = sort_samples(samples);
     bench_figure figure = {
         .section = section, .name = name, .unit = unit, .bytes = bytes, .chunk_bytes = chunk_bytes};
 
@@ -89,14 +89,14 @@ double bench_record(bench *b, const char *section, const char *name, const char 
     figure.median = bench_median(&copy);
     figure.max = copy.value[copy.count - 1];
     figure.count = copy.count;
-    record(b, &figure);
+    add_figure(b, &figure);
     return figure.median;
 }
 
 void bench_record_value(bench *b, const char *section, const char *name, const char *unit,
                         uint64_t bytes, uint64_t chunk_bytes, double value)
 {
-    record(b, &(bench_figure){section, name, unit, bytes, chunk_bytes, value, value, value, 1});
+    add_figure(b, &(bench_figure){section, name, unit, bytes, chunk_bytes, value, value, value, 1});
 }
 
 void bench_note(bench *b, const char *format, ...)
@@ -207,7 +207,7 @@ bool bench_timer_stop(bench *b, bench_timer *timer, double *us)
 
 /* The rest of the first line of a file that begins with key, behind key and punctuation; "" if
  * there is none. */
-static void read_line(const char *path, const char *key, char *out, size_t out_bytes)
+static void read_proc_line(const char *path, const char *key, char *out, size_t out_bytes)
 {
     char line[512];
     FILE *file = fopen(path, "re");
@@ -229,8 +229,8 @@ static void write_host(json *j)
     char cpu[128], kernel_driver[256];
     struct utsname name;
 
-    read_line("/proc/cpuinfo", "model name", cpu, sizeof cpu);
-    read_line("/proc/driver/nvidia/version", "NVRM version", kernel_driver, sizeof kernel_driver);
+    read_proc_line("/proc/cpuinfo", "model name", cpu, sizeof cpu);
+    read_proc_line("/proc/driver/nvidia/version", "NVRM version", kernel_driver, sizeof kernel_driver);
     json_object(j, "host");
     json_string(j, "cpu", cpu[0] != '\0' ? cpu : NULL);
     json_integer(j, "cpus", sysconf(_SC_NPROCESSORS_ONLN));
@@ -291,7 +291,7 @@ void bench_write_head(json *j, const char *benchmark, const char *command)
     write_host(j);
 }
 
-static void write_record(FILE *out, const void *arg)
+static void write_bench_record(FILE *out, const void *arg)
 {
     const bench *b = arg;
     json j;
@@ -413,7 +413,7 @@ static int run_on_device(bench *b, const benchmark *what)
     return b->code;
 }
 
-static int run(bench *b, const benchmark *what, const char *json_path)
+static int run_benchmark(bench *b, const benchmark *what, const char *json_path)
 {
     tool_raise_descriptor_limit();
     if (what->start != NULL && !what->start(b))
@@ -423,7 +423,8 @@ static int run(bench *b, const benchmark *what, const char *json_path)
         b->code = TOOL_FAILED;
     if (!tool_flush(b->text, "standard output"))
         b->code = TOOL_FAILED;
-    if (json_path != NULL && b->figure_count > 0 && bench_save(json_path, write_record, b) != TOOL_DONE)
+    if (json_path != NULL && b->figure_count > 0 &&
+        bench_save(json_path, write_bench_record, b) != TOOL_DONE)
         b->code = TOOL_FAILED;
     return b->code;
 }
@@ -492,7 +493,7 @@ int main(int argc, char **argv)
         b->benchmark = what->name;
         b->operand = argv[optind + 1];
         b->command = command;
-        code = run(b, what, json_path);
+        code = run_benchmark(b, what, json_path);
     }
     free(b);
     return code;

@@ -77,7 +77,7 @@ static bool cycle_async(bench *b, CUstream stream, uint64_t bytes, bench_samples
     return true;
 }
 
-static bool measure_size(bench *b, CUstream stream, uint64_t bytes)
+static bool measure_calls_of_size(bench *b, CUstream stream, uint64_t bytes)
 {
     enum { WARM_UP = 3 };
     int repetitions = b->quick ? 20 : 40;
@@ -117,7 +117,7 @@ void bench_calls(bench *b)
     if (!bench_timer_create(b, &timer))
         return;
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        if (sizes[i] <= free_bytes / 2 && !measure_size(b, timer.stream, sizes[i]))
+        if (sizes[i] <= free_bytes / 2 && !measure_calls_of_size(b, timer.stream, sizes[i]))
             break;
     bench_timer_destroy(&timer);
 }

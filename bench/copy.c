@@ -10,7 +10,7 @@
 
 #define SEED 7u
 
-static double rate(uint64_t bytes, double us)
+static double gb_per_second(uint64_t bytes, double us)
 {
     return us > 0 ? (double)bytes / us / 1e3 : 0;
 }
@@ -42,7 +42,7 @@ static double memory_peak(const char *name)
     return 0;
 }
 
-static bool read_number(const char *bus_id, const char *file, double *out)
+static bool read_pci_number(const char *bus_id, const char *file, double *out)
 {
     char path[128];
     FILE *in;
@@ -68,8 +68,8 @@ static double link_peak(const gvm_device_info *info)
         bus_id[i] = (char)(info->pci_bus_id[i] >= 'A' && info->pci_bus_id[i] <= 'F'
                                ? info->pci_bus_id[i] + 32
                                : info->pci_bus_id[i]);
-    if (info->software || !read_number(bus_id, "current_link_speed", &transfers) ||
-        !read_number(bus_id, "current_link_width", &lanes))
+    if (info->software || !read_pci_number(bus_id, "current_link_speed", &transfers) ||
+        !read_pci_number(bus_id, "current_link_width", &lanes))
         return 0;
     return transfers * lanes / 8 * (transfers < 8 ? 0.8 : 128.0 / 130.0);
 }
@@ -185,7 +185,7 @@ static bool measure_direction(bench *b, field *f, int direction)
                 !bench_timer_stop(b, &f->timer, &us))
                 return false;
             if (i >= 2)
-                bench_add(&samples[kind], rate(moved, us));
+                bench_add(&samples[kind], gb_per_second(moved, us));
         }
     for (int kind = 0; kind < KINDS; kind++)
         median[kind] = bench_record(b, "bandwidth", names[direction][kind], "GB/s", f->bytes, 0,
@@ -261,7 +261,7 @@ static bool measure_kernel(bench *b, bench_timer *timer, gvmi_kernel kernel, con
         if (!time_kernel(b, b->device, timer, kernel, params, word, bytes, &us))
             return false;
         if (i >= 2)
-            bench_add(&samples, rate(touched, us));
+            bench_add(&samples, gb_per_second(touched, us));
     }
     fprintf(b->text, "  %-16s %9.1f\n", name,
             bench_record(b, "kernels", name, "GB/s", bytes, 0, &samples));
@@ -315,7 +315,7 @@ static bool measure_peer(bench *b, gvm_device *other, uint64_t address, uint64_t
     for (int i = 0; good && i < 2 + KERNEL_REPETITIONS; i++) {
         good = time_kernel(b, other, &timer, GVMI_KERNEL_sum_f64, &sum, &sum.result, bytes, &us);
         if (good && i >= 2)
-            bench_add(&samples, rate(bytes, us));
+            bench_add(&samples, gb_per_second(bytes, us));
     }
     bench_timer_destroy(&timer);
     if (good)

@@ -167,7 +167,7 @@ static bool grow_copying(bench *b, const growth *g, double *us)
 
 /* Gives the driver time to clean what was freed: measured on an H100, allocating right after
  * freeing many gigabytes waits for that. */
-static void settle(bench *b)
+static void wait_for_driver_cleanup(bench *b)
 {
     const struct timespec pause = {0, b->quick ? 1000 * 1000 : 100 * 1000 * 1000};
 
@@ -198,7 +198,7 @@ static bool measure_chunk(bench *b, const growth *g, bool copies)
 
             if (way == COPYING && !copies)
                 continue;
-            settle(b);
+            wait_for_driver_cleanup(b);
             if (!ways[way](b, g, &us))
                 return false;
             if (i > 0)

@@ -36,7 +36,7 @@ typedef struct times {
     double ns[GROUPS_MAX];
 } times;
 
-static int compare_doubles(const void *a, const void *b)
+static int compare_times(const void *a, const void *b)
 {
     const double *x = a, *y = b;
 
@@ -60,7 +60,7 @@ static bool time_groups(const bench_subject *s, uint64_t bytes, size_t groups, t
     return true;
 }
 
-static void measure_size(bench *b, const bench_subject *subjects, size_t count, uint64_t bytes)
+static void measure_heap_size(bench *b, const bench_subject *subjects, size_t count, uint64_t bytes)
 {
     const size_t groups = b->quick ? 200 : GROUPS_MAX / TURNS;
     times *all = calloc(count, sizeof *all);
@@ -86,7 +86,7 @@ static void measure_size(bench *b, const bench_subject *subjects, size_t count, 
     for (size_t i = 0; i < count; i++) {
         double p50, p99;
 
-        qsort(all[i].ns, all[i].count, sizeof all[i].ns[0], compare_doubles);
+        qsort(all[i].ns, all[i].count, sizeof all[i].ns[0], compare_times);
         p50 = all[i].ns[all[i].count / 2];
         p99 = all[i].ns[all[i].count / 100 * 99];
         bench_record_value(b, "pair, p50", subjects[i].name, "ns", bytes, 0, p50);
@@ -246,7 +246,7 @@ static void measure_pairs(bench *b)
         fprintf(b->text, "  %19s", subjects[i].name);
     fputc('\n', b->text);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
-        measure_size(b, subjects, count, sizes[i]);
+        measure_heap_size(b, subjects, count, sizes[i]);
     measure_threads(b, subjects, count);
     for (size_t i = 0; i < count; i++)
         bench_give_back(b, &subjects[i]);

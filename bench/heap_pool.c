@@ -91,7 +91,7 @@ void bench_driver_pool_stop(CUmemoryPool pool)
 /* ---- pools of libraries */
 
 /* A symbol is an object to dlsym(), and a function to us. */
-static bool find(void *library, const char *name, void *function)
+static bool find_pool_symbol(void *library, const char *name, void *function)
 {
     void *symbol = dlsym(library, name);
 
@@ -100,17 +100,18 @@ static bool find(void *library, const char *name, void *function)
 }
 
 /* NULL, or why it cannot be used. The library stays loaded: what it has started may go on. */
-static const char *load(const char *path, int device, bench_foreign_pool *out)
+static const char *load_pool_library(const char *path, int device, bench_foreign_pool *out)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (library == NULL)
         return dlerror();
-    if (!find(library, "bench_pool_open", &out->open) || !find(library, "bench_pool_name", &out->name) ||
-        !find(library, "bench_pool_alloc", &out->alloc) ||
-        !find(library, "bench_pool_free", &out->free) ||
-        !find(library, "bench_pool_committed_bytes", &out->committed_bytes) ||
-        !find(library, "bench_pool_trim", &out->trim))
+    if (!find_pool_symbol(library, "bench_pool_open", &out->open) ||
+        !find_pool_symbol(library, "bench_pool_name", &out->name) ||
+        !find_pool_symbol(library, "bench_pool_alloc", &out->alloc) ||
+        !find_pool_symbol(library, "bench_pool_free", &out->free) ||
+        !find_pool_symbol(library, "bench_pool_committed_bytes", &out->committed_bytes) ||
+        !find_pool_symbol(library, "bench_pool_trim", &out->trim))
         return "it does not have the functions of bench/pool.h";
     return out->open(device);
 }
@@ -122,7 +123,7 @@ size_t bench_load_pools(bench *b, const bench_foreign_pool **out)
 
     for (; b->pools_loaded < b->pool_count; b->pools_loaded++) {
         const char *path = b->pool_paths[b->pools_loaded],
-                   *why = load(path, b->ordinal, &pools[count]);
+                   *why = load_pool_library(path, b->ordinal, &pools[count]);
 
         if (why == NULL) {
             count++;

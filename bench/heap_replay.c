@@ -62,7 +62,7 @@ static void note_event(usage *u, const heap_event *e)
 }
 
 /* What is live is remembered by the number of its block, so that it can be freed at the end. */
-static bool step(replay *r, const bench_subject *s, const heap_event *e)
+static bool replay_step(replay *r, const bench_subject *s, const heap_event *e)
 {
     void **block = &r->blocks[e->block];
     const CUstream stream = r->streams[e->stream];
@@ -84,7 +84,7 @@ static bool replay_watching(replay *r, const bench_subject *s, usage *u)
         uint64_t committed;
 
         note_event(u, e);
-        if (!step(r, s, e))
+        if (!replay_step(r, s, e))
             return false;
         committed = bench_committed_bytes(s);
         u->requested_sum += (double)u->requested;
@@ -104,7 +104,7 @@ static bool replay_timed(replay *r, const bench_subject *s, double *us)
     const double start = tool_now_us();
 
     for (size_t i = 0; i < r->trace->count; i++)
-        if (!step(r, s, &r->trace->events[i]))
+        if (!replay_step(r, s, &r->trace->events[i]))
             return false;
     *us = tool_now_us() - start;
     return true;
@@ -124,7 +124,8 @@ static void free_live(replay *r, const bench_subject *s)
     bench_give_back(r->b, s);
 }
 
-static void show(bench *b, const char *name, double peak_ratio, double at_peak, double mean, double us)
+static void print_replay_row(bench *b, const char *name, double peak_ratio, double at_peak,
+                             double mean, double us)
 {
     fprintf(b->text, "  %-34s", name);
     bench_record_value(b, "trace, committed peak / requested peak", name, "ratio", 0, 0, peak_ratio);
@@ -162,9 +163,9 @@ static bool replay_subject(replay *r, const bench_subject *s, usage *u)
         bench_subject_failed(r->b, s);
         return false;
     }
-    show(r->b, s->name, (double)u->committed_peak / (double)u->requested_peak,
-         (double)u->committed_at_peak / (double)u->requested_peak,
-         u->committed_sum / u->requested_sum, us / (double)r->trace->count);
+    print_replay_row(r->b, s->name, (double)u->committed_peak / (double)u->requested_peak,
+                     (double)u->committed_at_peak / (double)u->requested_peak,
+                     u->committed_sum / u->requested_sum, us / (double)r->trace->count);
     return true;
 }
 
@@ -200,9 +201,10 @@ static void replay_all(replay *r)
     for (size_t i = 0; i < sizeof heaps / sizeof heaps[0]; i++)
         if (!replay_heap(r, heaps[i].name, heaps[i].keep_bytes, &u))
             return;
-    show(b, "sizes alone, rounded to 16 KiB", (double)u.units_peak / (double)u.requested_peak, 0, 0, 0);
-    show(b, "sizes alone, rounded to powers of 2",
-         (double)u.rounded_peak / (double)u.requested_peak, 0, 0, 0);
+    print_replay_row(b, "sizes alone, rounded to 16 KiB",
+                     (double)u.units_peak / (double)u.requested_peak, 0, 0, 0);
+    print_replay_row(b, "sizes alone, rounded to powers of 2",
+                     (double)u.rounded_peak / (double)u.requested_peak, 0, 0, 0);
     if (bench_driver_pool_start(b, &driver.driver_pool)) {
         (void)replay_subject(r, &driver, &unused);
         bench_driver_pool_stop(driver.driver_pool);

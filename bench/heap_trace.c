@@ -41,7 +41,7 @@ static int compare_ids(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static bool grow(void **array, size_t count, size_t *capacity, size_t each)
+static bool grow_array(void **array, size_t count, size_t *capacity, size_t each)
 {
     void *grown;
 
@@ -76,8 +76,8 @@ static const char *add_event(reader *r, bool is_free, uint64_t id, uint64_t byte
     if (number < 0)
         return "too many streams";
     if (trace->count == EVENTS_MAX ||
-        !grow((void **)&trace->events, trace->count, &trace->capacity, sizeof *trace->events) ||
-        !grow((void **)&r->spare, r->spare_count, &r->spare_capacity, sizeof *r->spare))
+        !grow_array((void **)&trace->events, trace->count, &trace->capacity, sizeof *trace->events) ||
+        !grow_array((void **)&r->spare, r->spare_count, &r->spare_capacity, sizeof *r->spare))
         return "out of memory";
     node = tfind(&id, &r->tree, compare_ids);
     if (is_free) {
@@ -242,7 +242,7 @@ typedef struct maker {
     bool failed;
 } maker;
 
-static uint64_t draw(maker *m, uint64_t end)
+static uint64_t random_below_end(maker *m, uint64_t end)
 {
     uint64_t x = m->random += 0x9e3779b97f4a7c15ull;
 
@@ -266,9 +266,9 @@ static void end_block(maker *m, uint64_t id)
 /* 512 B to 64 KiB, as many of each order of size. */
 static uint64_t small_bytes(maker *m)
 {
-    const uint64_t order = 9 + draw(m, 7);
+    const uint64_t order = 9 + random_below_end(m, 7);
 
-    return ((1ull << order) + draw(m, 1ull << order) + 511) / 512 * 512;
+    return ((1ull << order) + random_below_end(m, 1ull << order) + 511) / 512 * 512;
 }
 
 /* Temporaries of one operation: live while it runs. */
@@ -300,13 +300,13 @@ static void make_steps(maker *m, uint64_t hidden, unsigned steps)
     make_block(m, hidden * 50000 * 2); /* the embedding */
     for (unsigned step = 0; step < steps; step++) {
         /* Sequences differ from batch to batch. */
-        const uint64_t tokens = 8 * (384 + draw(m, 640));
+        const uint64_t tokens = 8 * (384 + random_below_end(m, 640));
 
         for (int layer = 0; layer < LAYERS; layer++) {
             for (int i = 0; i < SAVED; i++)
                 activations[layer][i] = make_block(
                     m, saved_widths[i] > 0 ? tokens * hidden * saved_widths[i] * 2 : tokens * 8);
-            use_workspace(m, tokens * hidden * (1 + draw(m, 3)));
+            use_workspace(m, tokens * hidden * (1 + random_below_end(m, 3)));
             for (int i = 0; i < 8; i++)
                 end_block(m, make_block(m, small_bytes(m)));
         }

@@ -1,4 +1,4 @@
-/* gvmem-bench keeper: leases, movement under pressure, scans, eviction, growth. Each figure stands
+/* gvmem-bench keeper: leases, movement under pressure, scans, eviction, growth. Each figure is
  * beside its floor: what the hardware, measured in the same run, would need at the least. */
 #include "bench/keeper.h"
 #include "base/address.h"
@@ -29,7 +29,7 @@ static struct {
 
 /* ---- orders */
 
-static bool post(bench *b, int client, const keeper_order *o)
+static bool send_order_message(bench *b, int client, const keeper_order *o)
 {
     if (peer_send(run.clients[client].socket, o, sizeof *o))
         return true;
@@ -38,7 +38,7 @@ static bool post(bench *b, int client, const keeper_order *o)
     return false;
 }
 
-static bool take(bench *b, int client, const char *what, keeper_answer *a)
+static bool receive_answer(bench *b, int client, const char *what, keeper_answer *a)
 {
     peer_answer got = peer_receive(run.clients[client].socket, a, sizeof *a, ANSWER_MS);
 
@@ -53,11 +53,11 @@ static bool take(bench *b, int client, const char *what, keeper_answer *a)
     return false;
 }
 
-static bool order(bench *b, int client, const char *what, const keeper_order *o, keeper_answer *a)
+static bool send_order(bench *b, int client, const char *what, const keeper_order *o, keeper_answer *a)
 {
     keeper_answer own;
 
-    return post(b, client, o) && take(b, client, what, a != NULL ? a : &own);
+    return send_order_message(b, client, o) && receive_answer(b, client, what, a != NULL ? a : &own);
 }
 
 static keeper_order order_of(keeper_order_kind kind, uint32_t slot, const char *name)
@@ -73,15 +73,16 @@ static keeper_order order_of(keeper_order_kind kind, uint32_t slot, const char *
     return o;
 }
 
-static bool simple(bench *b, int client, keeper_order_kind kind, uint32_t slot, const char *name)
+static bool send_simple_order(bench *b, int client, keeper_order_kind kind, uint32_t slot,
+                              const char *name)
 {
     const keeper_order o = order_of(kind, slot, name);
 
-    return order(b, client, name != NULL ? name : "an order", &o, NULL);
+    return send_order(b, client, name != NULL ? name : "an order", &o, NULL);
 }
 
-static bool turn(bench *b, int client, uint32_t slot, gvm_lease_mode mode, gvm_hint hint,
-                 uint32_t count, keeper_answer *a)
+static bool order_turn(bench *b, int client, uint32_t slot, gvm_lease_mode mode, gvm_hint hint,
+                       uint32_t count, keeper_answer *a)
 {
     keeper_order o = order_of(KEEPER_ORDER_TURN, slot, NULL);
 
@@ -89,7 +90,7 @@ static bool turn(bench *b, int client, uint32_t slot, gvm_lease_mode mode, gvm_h
     o.hint = hint;
     o.count = count;
     o.seed = SEED;
-    return order(b, client, "a turn", &o, a);
+    return send_order(b, client, "a turn", &o, a);
 }
 
 /* An object of so many bytes with numbers in it. */
@@ -98,21 +99,21 @@ static bool make_object(bench *b, int client, uint32_t slot, const char *name, u
     keeper_order o = order_of(KEEPER_ORDER_CREATE, slot, name);
 
     o.bytes = o.reserve_bytes = bytes;
-    return order(b, client, name, &o, NULL) &&
-           turn(b, client, slot, GVM_LEASE_WRITE, GVM_HINT_NONE, 1, NULL);
+    return send_order(b, client, name, &o, NULL) &&
+           order_turn(b, client, slot, GVM_LEASE_WRITE, GVM_HINT_NONE, 1, NULL);
 }
 
 static bool end_object(bench *b, int client, uint32_t slot, const char *name)
 {
-    return simple(b, client, KEEPER_ORDER_CLOSE, slot, NULL) &&
-           simple(b, client, KEEPER_ORDER_DROP, 0, name);
+    return send_simple_order(b, client, KEEPER_ORDER_CLOSE, slot, NULL) &&
+           send_simple_order(b, client, KEEPER_ORDER_DROP, 0, name);
 }
 
-static bool figures(bench *b, int client, uint32_t slot, keeper_answer *a)
+static bool get_figures(bench *b, int client, uint32_t slot, keeper_answer *a)
 {
     const keeper_order o = order_of(KEEPER_ORDER_FIGURES, slot, NULL);
 
-    return order(b, client, "figures", &o, a);
+    return send_order(b, client, "figures", &o, a);
 }
 
 /* ---- figures with floors */
@@ -135,7 +136,7 @@ static void record_with_floor(bench *b, figure_names names, const char *unit, ui
             floor > 0 ? median / floor : 0, unit);
 }
 
-static void print_head(bench *b, const char *title)
+static void print_keeper_head(bench *b, const char *title)
 {
     fprintf(b->text, "\n%-54s %12s %12s %8s\n", title, "median", "floor", "ratio");
 }
@@ -219,7 +220,7 @@ static bool measure_link(bench *b)
     link_ends l = {.bytes = run.plan.device_budget_bytes / 16};
     bool good;
 
-    print_head(b, "the link, pinned copies");
+    print_keeper_head(b, "the link, pinned copies");
     good = link_make(b, &l) && link_rate(b, &l, true, false, "link, host to device", &run.h2d) &&
            link_rate(b, &l, false, true, "link, device to host", &run.d2h) &&
            link_rate(b, &l, true, true, "link, each of both directions at once", &run.both);
@@ -227,7 +228,7 @@ static bool measure_link(bench *b)
     return good;
 }
 
-static double us_at(double bytes, double gb_per_s)
+static double us_for_bytes(double bytes, double gb_per_s)
 {
     return gb_per_s > 0 ? bytes / gb_per_s / 1e3 : 0;
 }
@@ -254,11 +255,11 @@ static bool fast_pairs(bench *b, int clients, gvm_lease_mode mode, bench_samples
     o.mode = mode;
     o.start_ns = bench_now_ns() + START_DELAY_NS;
     for (int i = 0; i < clients; i++)
-        good = good && post(b, i, &o);
+        good = good && send_order_message(b, i, &o);
     for (int i = 0; i < clients && good; i++) {
         keeper_answer a;
 
-        good = take(b, i, "the fast path", &a);
+        good = receive_answer(b, i, "the fast path", &a);
         if (!good)
             break;
         bench_add(&samples[0], a.p50_ns);
@@ -277,9 +278,9 @@ static void measure_fast(bench *b)
     double floor_ns = 0;
     bool good = make_object(b, 0, 0, "/fast", run.plan.device_budget_bytes / 32);
 
-    print_head(b, "acquire and release of a resident object");
+    print_keeper_head(b, "acquire and release of a resident object");
     for (int i = 1; i < BENCH_CLIENTS && good; i++)
-        good = simple(b, i, KEEPER_ORDER_OPEN, 0, "/fast");
+        good = send_simple_order(b, i, KEEPER_ORDER_OPEN, 0, "/fast");
     for (int i = 0; i < (b->quick ? 3 : 7) && good; i++)
         good = fast_pairs(b, 1, GVM_LEASE_READ, one, &floor_ns) &&
                fast_pairs(b, BENCH_CLIENTS, GVM_LEASE_READ, all, &floor_ns) &&
@@ -296,7 +297,7 @@ static void measure_fast(bench *b)
             bench_note(b, "8 processes share %ld cores", sysconf(_SC_NPROCESSORS_ONLN));
     }
     for (int i = BENCH_CLIENTS - 1; i > 0 && good; i--)
-        good = simple(b, i, KEEPER_ORDER_CLOSE, 0, NULL);
+        good = send_simple_order(b, i, KEEPER_ORDER_CLOSE, 0, NULL);
     (void)(good && end_object(b, 0, 0, "/fast"));
 }
 
@@ -312,7 +313,7 @@ static bool echo_floor(bench *b, double *median_ns)
     char byte = 1;
 
     o.count = COUNT;
-    if (!post(b, 0, &o))
+    if (!send_order_message(b, 0, &o))
         return false;
     for (int i = 0; i < COUNT; i++) {
         const uint64_t begin = bench_stamp();
@@ -323,7 +324,7 @@ static bool echo_floor(bench *b, double *median_ns)
         differences[i] = bench_stamp() - begin;
     }
     *median_ns = bench_percentile_ns(differences, COUNT, 0.5);
-    return take(b, 0, "an echo", &a);
+    return receive_answer(b, 0, "an echo", &a);
 }
 
 static void measure_slow(bench *b)
@@ -332,12 +333,12 @@ static void measure_slow(bench *b)
     bool good = make_object(b, 1, 0, "/slow", run.plan.device_budget_bytes / 32);
     const keeper_order o = order_of(KEEPER_ORDER_SLOW, 0, "/slow");
 
-    print_head(b, "a lease that the keeper must give");
+    print_keeper_head(b, "a lease that the keeper must give");
     for (int i = 0; i < (b->quick ? 3 : 7) && good; i++) {
         keeper_answer a;
         double floor_ns;
 
-        good = order(b, 0, "the slow path", &o, &a) && echo_floor(b, &floor_ns);
+        good = send_order(b, 0, "the slow path", &o, &a) && echo_floor(b, &floor_ns);
         if (!good)
             break;
         bench_add(&p50, a.p50_ns / 1e3);
@@ -412,10 +413,11 @@ static void measure_growth(bench *b)
         keeper_answer grown, object;
         double floor_us;
 
-        good = simple(b, 0, KEEPER_ORDER_TRIM, 0, NULL) && order(b, 0, "/growth", &create, NULL) &&
-               order(b, 0, "growth", &grow, &grown) && figures(b, 0, 0, &object) &&
-               turn(b, 0, 0, GVM_LEASE_WRITE, GVM_HINT_NONE, 1, NULL) &&
-               end_object(b, 0, 0, "/growth") && simple(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&
+        good = send_simple_order(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&
+               send_order(b, 0, "/growth", &create, NULL) &&
+               send_order(b, 0, "growth", &grow, &grown) && get_figures(b, 0, 0, &object) &&
+               order_turn(b, 0, 0, GVM_LEASE_WRITE, GVM_HINT_NONE, 1, NULL) &&
+               end_object(b, 0, 0, "/growth") && send_simple_order(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&
                bare_growth(b, bytes, object.object.chunk_bytes, &floor_us);
         if (!good || i == 0)
             continue;
@@ -440,18 +442,19 @@ typedef struct turns {
 } turns;
 
 /* One turn of one of the two; what moved for it, and what the link would need for that. */
-static bool one_turn(bench *b, int client, gvm_lease_mode mode, turns *t)
+static bool measure_one_turn(bench *b, int client, gvm_lease_mode mode, turns *t)
 {
     keeper_answer before, after, a;
     double in, out, floor_us;
 
-    if (!figures(b, client, 0, &before) || !turn(b, client, 0, mode, GVM_HINT_HOT, 3, &a) ||
-        !figures(b, client, 0, &after))
+    if (!get_figures(b, client, 0, &before) ||
+        !order_turn(b, client, 0, mode, GVM_HINT_HOT, 3, &a) || !get_figures(b, client, 0, &after))
         return false;
     in = (double)(after.device.promoted_bytes - before.device.promoted_bytes);
     out = (double)(after.device.evicted_bytes - before.device.evicted_bytes);
     /* Clean chunks leave without a copy. */
-    floor_us = mode == GVM_LEASE_READ ? us_at(in, run.h2d) : us_at(in > out ? in : out, run.both);
+    floor_us = mode == GVM_LEASE_READ ? us_for_bytes(in, run.h2d)
+                                      : us_for_bytes(in > out ? in : out, run.both);
     if (t == NULL)
         return true;
     bench_add(&t->turn_us, a.us);
@@ -469,7 +472,7 @@ static bool measure_turns(bench *b, gvm_lease_mode mode, figure_names acquire,
     bool good = true;
 
     for (int i = 0; i < 4 + 2 * (b->quick ? 3 : 8) && good; i++)
-        good = one_turn(b, i & 1, mode, i < 4 ? NULL : &t);
+        good = measure_one_turn(b, i & 1, mode, i < 4 ? NULL : &t);
     if (!good)
         return false;
     record_with_floor(b, acquire, "us", whole_mib(0.75 * (double)run.plan.device_budget_bytes),
@@ -491,7 +494,7 @@ static void measure_sets(bench *b)
     const uint64_t bytes = whole_mib(0.75 * (double)run.plan.device_budget_bytes);
     bool good = make_object(b, 0, 0, "/set/0", bytes) && make_object(b, 1, 0, "/set/1", bytes);
 
-    print_head(b, "two processes with 0.75 of the budget each, in turns");
+    print_keeper_head(b, "two processes with 0.75 of the budget each, in turns");
     (void)(good &&
            measure_turns(b, GVM_LEASE_READ, NAMES("acquire of a clean set"), "turn with a clean set",
                          "bytes brought in for a clean set", "moved during the acquire, clean") &&
@@ -511,15 +514,15 @@ static bool measure_passes(bench *b, gvm_hint hint, figure_names names, const ch
         keeper_answer before, a;
         double resident;
 
-        if (!figures(b, 0, 0, &before) || !turn(b, 0, 0, GVM_LEASE_READ, hint, 1, &a))
+        if (!get_figures(b, 0, 0, &before) || !order_turn(b, 0, 0, GVM_LEASE_READ, hint, 1, &a))
             return false;
         if (i < 3)
             continue;
         resident = (double)before.object.device_bytes;
         bench_add(&samples, a.us);
         bench_add(&share, resident / (double)bytes);
-        bench_add(&floors, us_at((double)bytes - resident, rates->host_rate) +
-                               us_at(resident, rates->device_rate));
+        bench_add(&floors, us_for_bytes((double)bytes - resident, rates->host_rate) +
+                               us_for_bytes(resident, rates->device_rate));
     }
     record_with_floor(b, names, "us", bytes, &samples, bench_median(&floors));
     fprintf(b->text, "  %-52s %12.4g %31s\n", share_name,
@@ -535,15 +538,15 @@ static void measure_scans(bench *b)
     keeper_answer rates;
 
     o.bytes = bytes / 8 > 2 * GVMI_GIB ? 2 * GVMI_GIB : bytes / 8;
-    print_head(b, "scans of an object of twice the budget");
-    if (!order(b, 0, "host memory", &o, &rates))
+    print_keeper_head(b, "scans of an object of twice the budget");
+    if (!send_order(b, 0, "host memory", &o, &rates))
         return;
     bench_record_value(b, SECTION, "sum kernel over host memory", "GB/s", o.bytes, 0, rates.host_rate);
     bench_record_value(b, SECTION, "sum kernel over device memory", "GB/s", o.bytes, 0,
                        rates.device_rate);
     fprintf(b->text, "  %-52s %12.4g %31s\n  %-52s %12.4g %31s\n", "sum kernel over host memory",
             rates.host_rate, "GB/s", "sum kernel over device memory", rates.device_rate, "GB/s");
-    bench_add(&baseline, us_at((double)bytes, rates.host_rate));
+    bench_add(&baseline, us_for_bytes((double)bytes, rates.host_rate));
     if (make_object(b, 0, 0, "/scan", bytes) &&
         measure_passes(b, GVM_HINT_SCAN, NAMES("a pass with the hint SCAN"),
                        "on the device before it, SCAN", bytes, &rates) &&
@@ -566,16 +569,16 @@ static void measure_eviction(bench *b)
     bench_samples answered = {0}, whole = {0};
     bool good = make_object(b, 0, 0, "/evicted", bytes);
 
-    print_head(b, "eviction of what 8 processes have mapped, dirty");
+    print_keeper_head(b, "eviction of what 8 processes have mapped, dirty");
     for (int i = 1; i < BENCH_CLIENTS && good; i++)
-        good = simple(b, i, KEEPER_ORDER_OPEN, 0, "/evicted");
+        good = send_simple_order(b, i, KEEPER_ORDER_OPEN, 0, "/evicted");
     for (int i = 0; i < (b->quick ? 4 : 8) && good; i++) {
         keeper_answer a;
 
-        good = turn(b, 0, 0, GVM_LEASE_WRITE, GVM_HINT_HOT, 1, NULL);
+        good = order_turn(b, 0, 0, GVM_LEASE_WRITE, GVM_HINT_HOT, 1, NULL);
         for (int j = 0; j < BENCH_CLIENTS && good; j++)
-            good = turn(b, j, 0, GVM_LEASE_READ, GVM_HINT_NONE, 1, NULL);
-        good = good && order(b, 0, "eviction", &o, &a);
+            good = order_turn(b, j, 0, GVM_LEASE_READ, GVM_HINT_NONE, 1, NULL);
+        good = good && send_order(b, 0, "eviction", &o, &a);
         if (!good)
             break;
         if (a.sum != (double)bytes)
@@ -590,12 +593,12 @@ static void measure_eviction(bench *b)
     }
     if (good) {
         record_with_floor(b, NAMES("eviction, until it is answered"), "us", bytes, &answered,
-                          us_at((double)bytes, run.d2h));
+                          us_for_bytes((double)bytes, run.d2h));
         record_with_floor(b, NAMES("eviction, until the driver has the memory"), "us", bytes,
-                          &whole, us_at((double)bytes, run.d2h));
+                          &whole, us_for_bytes((double)bytes, run.d2h));
     }
     for (int i = BENCH_CLIENTS - 1; i > 0 && good; i--)
-        good = simple(b, i, KEEPER_ORDER_CLOSE, 0, NULL);
+        good = send_simple_order(b, i, KEEPER_ORDER_CLOSE, 0, NULL);
     (void)(good && end_object(b, 0, 0, "/evicted"));
 }
 
@@ -629,10 +632,10 @@ bool bench_keeper_start(bench *b)
 
 static bool connect_all(bench *b)
 {
-    bool good = simple(b, KEEPER, KEEPER_ORDER_SERVE, 0, "the keeper");
+    bool good = send_simple_order(b, KEEPER, KEEPER_ORDER_SERVE, 0, "the keeper");
 
     for (int i = 0; i < BENCH_CLIENTS && good; i++)
-        good = simple(b, i, KEEPER_ORDER_CONNECT, 0, NULL);
+        good = send_simple_order(b, i, KEEPER_ORDER_CONNECT, 0, NULL);
     return good;
 }
 

@@ -29,7 +29,7 @@ double bench_ns_per_stamp(void)
     return ratio;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_clock_samples(const void *a, const void *b)
 {
     const uint64_t *x = a, *y = b;
 
@@ -38,7 +38,7 @@ static int compare(const void *a, const void *b)
 
 double bench_percentile_ns(uint64_t *differences, uint32_t count, double p)
 {
-    qsort(differences, count, sizeof *differences, compare);
+    qsort(differences, count, sizeof *differences, compare_clock_samples);
     return (double)differences[(uint32_t)((count - 1) * p)] * bench_ns_per_stamp();
 }
 

@@ -77,7 +77,8 @@ static gvm_status do_grow(client *c, const keeper_order *o, keeper_answer *a)
 }
 
 /* A writer fills everything with numbers, a reader sums; both as often as asked. */
-static gvm_status use(client *c, const gvm_lease *lease, const keeper_order *o, keeper_answer *a)
+static gvm_status use_leased_data(client *c, const gvm_lease *lease, const keeper_order *o,
+                                  keeper_answer *a)
 {
     const uint64_t words = lease->size_bytes / 8;
     gvm_status status = GVM_OK;
@@ -106,7 +107,7 @@ static gvm_status do_turn(client *c, const keeper_order *o, keeper_answer *a)
     if (status != GVM_OK)
         return status;
     acquired_us = tool_now_us();
-    status = use(c, &lease, o, a);
+    status = use_leased_data(c, &lease, o, a);
     used_us = tool_now_us();
     released = gvm_object_release(object, &lease);
     end_us = tool_now_us();
@@ -163,7 +164,7 @@ static gvm_status count_pairs(gvm_object *object, gvm_lease_mode mode, keeper_an
     return status;
 }
 
-/* The least that two processes can tell each other this way: an addition and a load, twice. */
+/* The least that two processes can exchange this way: an addition and a load, twice. */
 static double atomic_floor_ns(void)
 {
     enum { COUNT = 1000000 };
@@ -339,7 +340,7 @@ static gvm_status do_echo(const client *c, const keeper_order *o)
     return GVM_OK;
 }
 
-static gvm_status obey(client *c, const keeper_order *o, keeper_answer *a)
+static gvm_status execute_keeper_order(client *c, const keeper_order *o, keeper_answer *a)
 {
     switch ((keeper_order_kind)o->kind) {
     case KEEPER_ORDER_SERVE: return do_serve(c);
@@ -374,7 +375,7 @@ int bench_keeper_client(int socket, const void *arg)
         keeper_answer a;
 
         memset(&a, 0, sizeof a);
-        a.status = obey(&c, &o, &a);
+        a.status = execute_keeper_order(&c, &o, &a);
         if (a.status != GVM_OK)
             tool_failure_text(a.text, sizeof a.text);
         if (!peer_send(socket, &a, sizeof a))

@@ -13,8 +13,8 @@
  *   belady  the optimum for hits: of all bytes at hand, those on the device are the ones that are
  *           wanted again soonest (Belady 1966, with bypass: what is wanted later than everything
  *           there is read over the link). All chunks of an object are wanted at the same moment, so
- *           objects with a number of chunks each give what chunks by themselves would. It minds
- *           no cost of moving, so link has no bound in it.
+ *           objects with a number of chunks each give what chunks by themselves would. It
+ *           counts no cost of moving, so link has no bound in it.
  *   lru     always brings in; takes what was not used for the longest time, chunk by chunk: an
  *           object that is larger than the budget has lost its beginning when its end is read
  *   lfu     counts for ever, brings in what has a larger count than what it takes
@@ -191,7 +191,7 @@ static double *find_next_uses(const trace *t)
     return next;
 }
 
-static uint64_t chunked(uint64_t bytes, uint64_t chunk)
+static uint64_t round_to_chunk(uint64_t bytes, uint64_t chunk)
 {
     return gvmi_round_up(bytes, chunk);
 }
@@ -207,7 +207,7 @@ static bool replay_ranked(const trace *t, uint32_t device, contender who, uint64
     good = r.objects != NULL && r.heap != NULL;
     for (uint32_t i = 0; good && i < t->count; i++) {
         const trace_event *e = &t->events[i];
-        uint64_t bytes = chunked(e->bytes, chunk);
+        uint64_t bytes = round_to_chunk(e->bytes, chunk);
         uint32_t more = e->count - 1;
 
         if (e->device != device)
@@ -268,7 +268,7 @@ static bool follow_plan(keeper_run *k, gvmi_policy_item *item)
 static gvm_status keeper_acquire(keeper_run *k, const trace_event *e)
 {
     gvmi_policy_item *item = &k->items[e->object];
-    uint64_t bytes = chunked(e->bytes, k->chunk), had;
+    uint64_t bytes = round_to_chunk(e->bytes, k->chunk), had;
 
     if (!k->known[e->object]) {
         item->unit_bytes = k->chunk;
@@ -345,7 +345,7 @@ static bool find_footprint(const trace *t, uint64_t chunk, row *r)
     r->objects = 0;
     for (uint32_t i = 0; i < t->count; i++) {
         const trace_event *e = &t->events[i];
-        uint64_t bytes = chunked(e->bytes, chunk);
+        uint64_t bytes = round_to_chunk(e->bytes, chunk);
 
         if (e->device != r->device || bytes <= peak[e->object])
             continue;
@@ -357,7 +357,7 @@ static bool find_footprint(const trace *t, uint64_t chunk, row *r)
     return true;
 }
 
-static double percent(double part, double whole)
+static double percent_of(double part, double whole)
 {
     return whole > 0 ? 100 * part / whole : 0;
 }
@@ -367,7 +367,7 @@ static double link_bytes(const outcome *o)
     return o->acquired - o->hit + o->moved_out;
 }
 
-static void print_head(FILE *text)
+static void print_policy_head(FILE *text)
 {
     fprintf(text, "%-16s %9s %5s |%30s |%30s |%30s\n", "", "", "", "hits, % of bytes acquired",
             "moved in, %", "link, %");
@@ -385,20 +385,20 @@ static void print_row(FILE *text, const row *r)
     char size[32];
 
     fprintf(text, "%-16.16s %9s %4.0f%%", r->t->name, gvmi_size_text(r->budget_bytes, size),
-            percent((double)r->budget_bytes, (double)r->footprint_bytes));
+            percent_of((double)r->budget_bytes, (double)r->footprint_bytes));
     for (int column = 0; column < 3; column++) {
         fputs(" |", text);
         for (int who = 0; who < CONTENDERS; who++) {
             const outcome *o = &r->outcomes[who];
             double part = column == 0 ? o->hit : column == 1 ? o->moved_in : link_bytes(o);
 
-            fprintf(text, " %6.1f%s", percent(part, o->acquired), who == 0 ? "  " : "");
+            fprintf(text, " %6.1f%s", percent_of(part, o->acquired), who == 0 ? "  " : "");
         }
     }
     fputc('\n', text);
 }
 
-static bool measure(const job *j, const double *next, row *r)
+static bool measure_budget(const job *j, const double *next, row *r)
 {
     memset(r->outcomes, 0, sizeof r->outcomes);
     for (int who = 0; who < CONTENDERS; who++) {
@@ -422,7 +422,7 @@ static bool run_budget(job *j, const double *next, row *r, uint64_t budget_bytes
     r->budget_bytes = gvmi_round_down(budget_bytes, j->chunk_bytes);
     if (r->budget_bytes == 0)
         r->budget_bytes = j->chunk_bytes;
-    if (!measure(j, next, r))
+    if (!measure_budget(j, next, r))
         return false;
     j->rows[j->row_count++] = *r;
     print_row(j->text, r);
@@ -468,7 +468,7 @@ static void print_summary(const job *j)
     fprintf(j->text, "\nhits of those of the optimum, mean of %u:", count);
     for (int who = 0; who < CONTENDERS; who++)
         if (who != BELADY)
-            fprintf(j->text, " %s %.1f%%", contender_names[who], percent(sums[who], count));
+            fprintf(j->text, " %s %.1f%%", contender_names[who], percent_of(sums[who], count));
     fputc('\n', j->text);
 }
 
@@ -496,7 +496,7 @@ static void write_row(json *out, const row *r)
     json_end(out);
 }
 
-static void write_record(FILE *file, const void *arg)
+static void write_policy_record(FILE *file, const void *arg)
 {
     const job *j = arg;
     json out;
@@ -526,7 +526,7 @@ static bool parse_share(const char *text, double *out)
     }
     if (end != text && *end == '\0' && *out > 0 && *out <= 16)
         return true;
-    tool_usage("policy", "--budget-share wants a share such as 0.25 or 25%%, not \"%s\"", text);
+    tool_usage("policy", "--budget-share takes a share such as 0.25 or 25%%, not \"%s\"", text);
     return false;
 }
 
@@ -547,7 +547,7 @@ static bool make_trace(job *j, const trace_kind *kind)
 }
 
 /* Traces from files, or else one of the kinds, or all. */
-static int collect(job *j, const trace_kind *kind, int count, char **paths)
+static int collect_traces(job *j, const trace_kind *kind, int count, char **paths)
 {
     bool good = true;
 
@@ -562,12 +562,12 @@ static int collect(job *j, const trace_kind *kind, int count, char **paths)
     return good ? TOOL_DONE : tool_error("out of memory");
 }
 
-static int run(job *j, const char *json_path)
+static int run_job(job *j, const char *json_path)
 {
     bool good = true;
 
     j->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;
-    print_head(j->text);
+    print_policy_head(j->text);
     for (unsigned i = 0; good && i < j->trace_count; i++)
         good = run_trace(j, &j->traces[i]);
     if (!good)
@@ -575,7 +575,7 @@ static int run(job *j, const char *json_path)
     print_summary(j);
     if (!tool_flush(j->text, "standard output"))
         return TOOL_FAILED;
-    return json_path != NULL ? bench_save(json_path, write_record, j) : TOOL_DONE;
+    return json_path != NULL ? bench_save(json_path, write_policy_record, j) : TOOL_DONE;
 }
 
 static void print_usage(void)
@@ -634,7 +634,7 @@ static bool take_option(job *j, choice *c, int option)
 static int check_choice(const job *j, const choice *c, int paths)
 {
     if (!gvmi_is_pow2(j->chunk_bytes) || j->chunk_bytes > GVM_CHUNK_BYTES_MAX)
-        return tool_usage("policy", "--chunk wants a power of two, at most 1GiB");
+        return tool_usage("policy", "--chunk takes a power of two, at most 1GiB");
     if (c->kind != NULL && paths > 0)
         return tool_usage("policy", "--generate and traces do not go together");
     if (c->write_path != NULL && c->kind == NULL)
@@ -677,9 +677,10 @@ static int run_command(job *j, int argc, char **argv)
     code = check_choice(j, &c, argc - optind);
     use_default_budgets(j);
     if (code == TOOL_DONE)
-        code = collect(j, c.kind, argc - optind, argv + optind);
+        code = collect_traces(j, c.kind, argc - optind, argv + optind);
     if (code == TOOL_DONE)
-        code = c.write_path != NULL ? trace_save(&j->traces[0], c.write_path) : run(j, c.json_path);
+        code = c.write_path != NULL ? trace_save(&j->traces[0], c.write_path)
+                                    : run_job(j, c.json_path);
     return code;
 }
 

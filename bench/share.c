@@ -94,7 +94,7 @@ static gvm_status open_handle(gvm_device *device, const order *o, answer *a)
     return status;
 }
 
-static gvm_status obey(int socket, gvm_device *device, const order *o, answer *a)
+static gvm_status execute_share_order(int socket, gvm_device *device, const order *o, answer *a)
 {
     switch (o->kind) {
     case ORDER_WARM_UP:
@@ -119,7 +119,7 @@ int bench_importer(int socket, const void *arg)
                 a.status = gvmi_device_enter(device);
         }
         if (a.status == GVM_OK)
-            a.status = obey(socket, device, &o, &a);
+            a.status = execute_share_order(socket, device, &o, &a);
         if (a.status != GVM_OK && a.text[0] == '\0')
             tool_failure_text(a.text, sizeof a.text);
         if (!peer_send(socket, &a, sizeof a))
@@ -133,7 +133,7 @@ int bench_importer(int socket, const void *arg)
 
 /* ---- the master */
 
-static bool take_answer(bench *b, answer *a)
+static bool receive_share_answer(bench *b, answer *a)
 {
     peer_answer got = peer_receive(b->importer.socket, a, sizeof *a, TIMEOUT_MS);
 
@@ -147,7 +147,7 @@ static bool take_answer(bench *b, answer *a)
     return false;
 }
 
-static bool give_order(bench *b, const order *o, const gvm_share *share, answer *a)
+static bool send_share_order(bench *b, const order *o, const gvm_share *share, answer *a)
 {
     if (!peer_send(b->importer.socket, o, sizeof *o)) {
         bench_note(b, "the importer has ended");
@@ -158,7 +158,7 @@ static bool give_order(bench *b, const order *o, const gvm_share *share, answer 
         bench_failed(b, "sending a share");
         return false;
     }
-    return take_answer(b, a);
+    return receive_share_answer(b, a);
 }
 
 static bool measure_orders(bench *b, const order *o, const gvm_share *share, double sum,
@@ -168,7 +168,7 @@ static bool measure_orders(bench *b, const order *o, const gvm_share *share, dou
     answer a;
 
     for (int i = 0; i < 1 + repetitions; i++) {
-        if (!give_order(b, o, share, &a))
+        if (!send_share_order(b, o, share, &a))
             return false;
         if (a.sum - sum > 1e-9 * sum || sum - a.sum > 1e-9 * sum) {
             bench_note(b, "the importer's sum is %.6f and not %.6f", a.sum, sum);
@@ -276,6 +276,6 @@ void bench_sharing(bench *b)
         bench_note(b, "the device cannot share by file descriptor");
         return;
     }
-    if (give_order(b, &warm_up, NULL, &a) && measure_share(b, bytes, chunk_bytes))
+    if (send_share_order(b, &warm_up, NULL, &a) && measure_share(b, bytes, chunk_bytes))
         measure_ipc(b, bytes);
 }

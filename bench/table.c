@@ -131,7 +131,7 @@ static gvm_status attach_once(const bench *b, times *t, seen *what)
     return status;
 }
 
-static void print(bench *b, const char *name, uint64_t bytes, const bench_samples *samples)
+static void print_attach_time(bench *b, const char *name, uint64_t bytes, const bench_samples *samples)
 {
     fprintf(b->text, "  %-52s %12.1f us\n", name,
             bench_record(b, SECTION, name, "us", bytes, 0, samples));
@@ -158,10 +158,10 @@ void bench_table(bench *b)
             (unsigned long long)what.rows, what.columns, gvmi_size_text(what.bytes, size));
     bench_record_value(b, SECTION, "rows", "rows", 0, 0, (double)what.rows);
     bench_record_value(b, SECTION, "columns", "columns", 0, 0, what.columns);
-    print(b, "token to first kernel's end, the process's first", what.bytes, &first.whole);
-    print(b, "token to first kernel's end", what.bytes, &t.whole);
-    print(b, "  attach: connect, read the manifest", what.bytes, &t.attach);
-    print(b, "  map the columns, take their leases", what.bytes, &t.columns);
-    print(b, "  a kernel on each column", what.bytes, &t.kernel);
-    print(b, "detach", what.bytes, &t.detach);
+    print_attach_time(b, "token to first kernel's end, the process's first", what.bytes, &first.whole);
+    print_attach_time(b, "token to first kernel's end", what.bytes, &t.whole);
+    print_attach_time(b, "  attach: connect, read the manifest", what.bytes, &t.attach);
+    print_attach_time(b, "  map the columns, take their leases", what.bytes, &t.columns);
+    print_attach_time(b, "  a kernel on each column", what.bytes, &t.kernel);
+    print_attach_time(b, "detach", what.bytes, &t.detach);
 }

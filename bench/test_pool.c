@@ -17,7 +17,7 @@
 
 static _Atomic uint64_t next = 1 << 20, held, sums; /* sums: of the addresses that are out */
 
-static int is(const char *setting)
+static int is_test_setting(const char *setting)
 {
     const char *text = getenv("TEST_POOL");
 
@@ -26,7 +26,7 @@ static int is(const char *setting)
 
 const char *bench_pool_open(int device)
 {
-    return is("closed") || device != 0 ? "this pool is closed" : NULL;
+    return is_test_setting("closed") || device != 0 ? "this pool is closed" : NULL;
 }
 
 const char *bench_pool_name(void)
@@ -40,7 +40,7 @@ void *bench_pool_alloc(size_t bytes, void *stream)
     uint64_t at;
 
     if (is_short < 0)
-        is_short = is("short");
+        is_short = is_test_setting("short");
     if (is_short || stream == NULL)
         return NULL;
     at = atomic_fetch_add(&next, bytes);
@@ -58,7 +58,7 @@ void bench_pool_free(void *ptr, size_t bytes, void *stream)
 
 uint64_t bench_pool_committed_bytes(void)
 {
-    if (held == 4 << 20 && is("crash"))
+    if (held == 4 << 20 && is_test_setting("crash"))
         raise(SIGKILL);
     return held;
 }

@@ -16,7 +16,7 @@
 /* Sizes that generators use, in bytes. */
 #define MIB(n) ((uint64_t)(n)*GVMI_MIB)
 
-static bool append(trace *t, uint32_t object, uint64_t bytes, uint32_t hint)
+static bool append_event(trace *t, uint32_t object, uint64_t bytes, uint32_t hint)
 {
     trace_event *grown;
 
@@ -110,7 +110,7 @@ static int read_lines(trace *t, object_name **names, FILE *file, const char *pat
                               number);
         if (value[2] == 0 || value[3] == 0)
             continue;
-        if (!append(t, 0, value[2], (uint32_t)value[4]))
+        if (!append_event(t, 0, value[2], (uint32_t)value[4]))
             return tool_error("%s:%" PRIu64 ": out of memory, or too many lines", path, number);
         if (t->capacity != capacity) {
             object_name *grown = realloc(*names, t->capacity * sizeof *grown);
@@ -172,7 +172,7 @@ int trace_save(const trace *t, const char *path)
 
 /* ---- random numbers: splitmix64 */
 
-static uint64_t next_random(uint64_t *state)
+static uint64_t next_trace_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15;
 
@@ -181,20 +181,21 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-static uint32_t below(uint64_t *state, uint32_t n)
+static uint32_t trace_random_below(uint64_t *state, uint32_t n)
 {
-    return (uint32_t)(next_random(state) % n);
+    return (uint32_t)(next_trace_random(state) % n);
 }
 
 static double unit_random(uint64_t *state)
 {
-    return (double)(next_random(state) >> 11) * 0x1p-53;
+    return (double)(next_trace_random(state) >> 11) * 0x1p-53;
 }
 
 /* The usual value for seed 0, one from [least, most] for others. */
-static uint32_t vary(uint64_t seed, uint64_t *state, uint32_t usual, uint32_t least, uint32_t most)
+static uint32_t vary_by_seed(uint64_t seed, uint64_t *state, uint32_t usual, uint32_t least,
+                             uint32_t most)
 {
-    uint32_t other = least + below(state, most - least + 1);
+    uint32_t other = least + trace_random_below(state, most - least + 1);
 
     return seed == 0 ? usual : other;
 }
@@ -227,17 +228,17 @@ static void make_world(world *w, uint32_t count, uint64_t most, double exponent,
         w->share[i] /= sum;
 }
 
-static void shuffle(uint32_t *order, uint32_t count, uint64_t *state)
+static void shuffle_order(uint32_t *order, uint32_t count, uint64_t *state)
 {
     for (uint32_t i = count; i > 1; i--) {
-        uint32_t j = below(state, i), kept = order[j];
+        uint32_t j = trace_random_below(state, i), kept = order[j];
 
         order[j] = order[i - 1];
         order[i - 1] = kept;
     }
 }
 
-static uint32_t draw(const world *w, uint64_t *state)
+static uint32_t draw_object(const world *w, uint64_t *state)
 {
     double x = unit_random(state);
     uint32_t low = 0, high = w->count - 1;
@@ -259,11 +260,11 @@ static uint32_t draw(const world *w, uint64_t *state)
 static bool make_single(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t rounds = vary(seed, &state, 200, 100, 400);
-    uint64_t bytes = MIB(vary(seed, &state, 4096, 256, 8192));
+    uint32_t rounds = vary_by_seed(seed, &state, 200, 100, 400);
+    uint64_t bytes = MIB(vary_by_seed(seed, &state, 4096, 256, 8192));
 
     for (uint32_t i = 0; i < rounds; i++)
-        if (!append(t, 0, bytes, GVM_HINT_NONE))
+        if (!append_event(t, 0, bytes, GVM_HINT_NONE))
             return false;
     return true;
 }
@@ -272,11 +273,12 @@ static bool make_single(trace *t, uint64_t seed)
 static bool make_cyclic(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t count = vary(seed, &state, 64, 12, 200), rounds = vary(seed, &state, 60, 40, 80);
-    uint64_t bytes = MIB(vary(seed, &state, 64, 2, 100));
+    uint32_t count = vary_by_seed(seed, &state, 64, 12, 200),
+             rounds = vary_by_seed(seed, &state, 60, 40, 80);
+    uint64_t bytes = MIB(vary_by_seed(seed, &state, 64, 2, 100));
 
     for (uint32_t i = 0; i < rounds * count; i++)
-        if (!append(t, i % count, bytes, GVM_HINT_NONE))
+        if (!append_event(t, i % count, bytes, GVM_HINT_NONE))
             return false;
     return true;
 }
@@ -285,12 +287,14 @@ static bool make_cyclic(trace *t, uint64_t seed)
 static bool make_scan(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t count = vary(seed, &state, 1024, 400, 2000), back = vary(seed, &state, 8, 3, 20);
+    uint32_t count = vary_by_seed(seed, &state, 1024, 400, 2000),
+             back = vary_by_seed(seed, &state, 8, 3, 20);
 
     for (uint32_t i = 0; i < count; i++) {
-        if (!append(t, i, MIB(32), GVM_HINT_NONE))
+        if (!append_event(t, i, MIB(32), GVM_HINT_NONE))
             return false;
-        if (i >= back && below(&state, 4) == 0 && !append(t, i - back, MIB(32), GVM_HINT_NONE))
+        if (i >= back && trace_random_below(&state, 4) == 0 &&
+            !append_event(t, i - back, MIB(32), GVM_HINT_NONE))
             return false;
     }
     return true;
@@ -300,7 +304,8 @@ static bool make_scan(trace *t, uint64_t seed)
 static bool make_alternate(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t count = vary(seed, &state, 24, 4, 60), passes = vary(seed, &state, 8, 4, 20);
+    uint32_t count = vary_by_seed(seed, &state, 24, 4, 60),
+             passes = vary_by_seed(seed, &state, 8, 4, 20);
     uint32_t turns = 60, order[60];
 
     for (uint32_t i = 0; i < count; i++)
@@ -308,9 +313,9 @@ static bool make_alternate(trace *t, uint64_t seed)
     for (uint32_t turn = 0; turn < turns; turn++)
         for (uint32_t pass = 0; pass < passes; pass++) {
             if (seed % 2 == 1) /* each pass in another order */
-                shuffle(order, count, &state);
+                shuffle_order(order, count, &state);
             for (uint32_t i = 0; i < count; i++)
-                if (!append(t, turn % 2 * count + order[i], MIB(64), GVM_HINT_NONE))
+                if (!append_event(t, turn % 2 * count + order[i], MIB(64), GVM_HINT_NONE))
                     return false;
         }
     return true;
@@ -323,12 +328,13 @@ static bool make_zipf(trace *t, uint64_t seed)
     bool good = w != NULL;
 
     if (good)
-        make_world(w, vary(seed, &state, 500, 100, 1500), MIB(vary(seed, &state, 256, 32, 1024)),
-                   vary(seed, &state, 90, 60, 120) / 100.0, &state);
+        make_world(w, vary_by_seed(seed, &state, 500, 100, 1500),
+                   MIB(vary_by_seed(seed, &state, 256, 32, 1024)),
+                   vary_by_seed(seed, &state, 90, 60, 120) / 100.0, &state);
     for (uint32_t i = 0; good && i < 20000; i++) {
-        uint32_t object = draw(w, &state);
+        uint32_t object = draw_object(w, &state);
 
-        good = append(t, object, w->bytes[object], GVM_HINT_NONE);
+        good = append_event(t, object, w->bytes[object], GVM_HINT_NONE);
     }
     free(w);
     return good;
@@ -338,26 +344,28 @@ static bool make_zipf(trace *t, uint64_t seed)
 static bool make_shift(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t often = vary(seed, &state, 2000, 1000, 4000);
+    uint32_t often = vary_by_seed(seed, &state, 2000, 1000, 4000);
     world *w = malloc(sizeof *w);
     bool good = w != NULL;
 
     if (good)
-        make_world(w, vary(seed, &state, 500, 100, 1500), MIB(vary(seed, &state, 256, 32, 1024)),
-                   vary(seed, &state, 90, 70, 120) / 100.0, &state);
+        make_world(w, vary_by_seed(seed, &state, 500, 100, 1500),
+                   MIB(vary_by_seed(seed, &state, 256, 32, 1024)),
+                   vary_by_seed(seed, &state, 90, 70, 120) / 100.0, &state);
     for (uint32_t i = 0; good && i < 20000; i++) {
-        uint32_t object = draw(w, &state);
+        uint32_t object = draw_object(w, &state);
 
         if (i == 10000)
-            shuffle(w->order, w->count, &state);
+            shuffle_order(w->order, w->count, &state);
         else if (i % often == often - 1)
             for (uint32_t j = 0; j < w->count / 20; j++) {
-                uint32_t a = below(&state, w->count), b = below(&state, w->count), kept = w->order[a];
+                uint32_t a = trace_random_below(&state, w->count),
+                         b = trace_random_below(&state, w->count), kept = w->order[a];
 
                 w->order[a] = w->order[b];
                 w->order[b] = kept;
             }
-        good = append(t, object, w->bytes[object], GVM_HINT_NONE);
+        good = append_event(t, object, w->bytes[object], GVM_HINT_NONE);
     }
     free(w);
     return good;
@@ -367,17 +375,19 @@ static bool make_shift(trace *t, uint64_t seed)
 static bool make_mixed(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t count = vary(seed, &state, 300, 40, 400), run = vary(seed, &state, 60, 20, 150);
-    uint32_t often = vary(seed, &state, 800, 100, 1000), repeats = vary(seed, &state, 0, 0, 1);
+    uint32_t count = vary_by_seed(seed, &state, 300, 40, 400),
+             run = vary_by_seed(seed, &state, 60, 20, 150);
+    uint32_t often = vary_by_seed(seed, &state, 800, 100, 1000),
+             repeats = vary_by_seed(seed, &state, 0, 0, 1);
     uint32_t fresh = count;
 
     for (uint32_t i = 0; i < 8000; i++) {
-        if (!append(t, below(&state, count), MIB(32), GVM_HINT_NONE))
+        if (!append_event(t, trace_random_below(&state, count), MIB(32), GVM_HINT_NONE))
             return false;
         if (i % often != often - 1)
             continue;
         for (uint32_t j = 0; j < run; j++, fresh++)
-            if (!append(t, fresh, MIB(32), GVM_HINT_NONE))
+            if (!append_event(t, fresh, MIB(32), GVM_HINT_NONE))
                 return false;
         if (repeats == 1)
             fresh = count;
@@ -389,18 +399,19 @@ static bool make_mixed(trace *t, uint64_t seed)
 static bool make_growth(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t tables = vary(seed, &state, 60, 20, 120), steps = vary(seed, &state, 32, 8, 64);
-    uint32_t reads = vary(seed, &state, 4, 1, 8);
+    uint32_t tables = vary_by_seed(seed, &state, 60, 20, 120),
+             steps = vary_by_seed(seed, &state, 32, 8, 64);
+    uint32_t reads = vary_by_seed(seed, &state, 4, 1, 8);
 
     for (uint32_t table = 0; table < tables; table++)
         for (uint32_t step = 1; step <= steps; step++) {
-            if (!append(t, table, MIB(4) * step, GVM_HINT_NONE))
+            if (!append_event(t, table, MIB(4) * step, GVM_HINT_NONE))
                 return false;
             for (uint32_t i = 0; i < reads; i++) {
                 uint32_t back = (uint32_t)(pow(unit_random(&state), 4) * (table + 1));
                 uint32_t read = table - (back < table ? back : table);
 
-                if (!append(t, read, MIB(4) * (read == table ? step : steps), GVM_HINT_NONE))
+                if (!append_event(t, read, MIB(4) * (read == table ? step : steps), GVM_HINT_NONE))
                     return false;
             }
         }
@@ -411,7 +422,8 @@ static bool make_growth(trace *t, uint64_t seed)
 static bool make_everything(trace *t, uint64_t seed)
 {
     uint64_t state = seed;
-    uint32_t count = vary(seed, &state, 20, 8, 40), passes = vary(seed, &state, 10, 4, 20);
+    uint32_t count = vary_by_seed(seed, &state, 20, 8, 40),
+             passes = vary_by_seed(seed, &state, 10, 4, 20);
     uint32_t fresh = 1000;
     world *w = malloc(sizeof *w);
     bool good = w != NULL;
@@ -420,13 +432,13 @@ static bool make_everything(trace *t, uint64_t seed)
         make_world(w, 200, MIB(128), 1.0, &state);
     for (uint32_t turn = 0; good && turn < 40; turn++) {
         for (uint32_t i = 0; good && i < passes * count; i++) {
-            uint32_t other = draw(w, &state);
+            uint32_t other = draw_object(w, &state);
 
-            good = append(t, 500 + turn % 2 * 100 + i % count, MIB(32), GVM_HINT_NONE) &&
-                   append(t, other, w->bytes[other], GVM_HINT_NONE);
+            good = append_event(t, 500 + turn % 2 * 100 + i % count, MIB(32), GVM_HINT_NONE) &&
+                   append_event(t, other, w->bytes[other], GVM_HINT_NONE);
         }
         for (uint32_t i = 0; good && turn % 4 == 3 && i < 50; i++)
-            good = append(t, fresh++, MIB(32), GVM_HINT_NONE);
+            good = append_event(t, fresh++, MIB(32), GVM_HINT_NONE);
     }
     free(w);
     return good;

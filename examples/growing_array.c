@@ -16,7 +16,7 @@
 #define STEP (1u << 20)   /* doubles, 8 MiB a time */
 #define STEPS 16
 
-/* Every call answers a status; what exactly went wrong is kept for the thread that called. */
+/* Every call returns a status; what exactly went wrong is kept for the thread that called. */
 static void must(gvm_status status, const char *what)
 {
     gvm_error error;

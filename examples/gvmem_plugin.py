@@ -85,7 +85,7 @@ def tell_cupy_calls(library):
     try:
         current = pointer_of(cupy.cuda.stream.__pyx_capi__["get_current_stream_ptr"], b"intptr_t (void)")
     except (AttributeError, KeyError, ValueError):
-        raise RuntimeError(f"CuPy {cupy.__version__} does not tell its current stream to C: use its own allocator") from None
+        raise RuntimeError(f"CuPy {cupy.__version__} does not export its current stream to C: use its own allocator") from None
     calls = CupyCalls(current, keep_cupy_stream, address_of(ctypes.pythonapi.PyEval_SaveThread), address_of(ctypes.pythonapi.PyEval_RestoreThread))
     library.gvm_cupy_set_calls(ctypes.byref(calls))
 

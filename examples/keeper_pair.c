@@ -35,7 +35,7 @@
 
 static const char *who = "keeper";
 
-/* Every call answers a status; what exactly went wrong is kept for the thread that called. */
+/* Every call returns a status; what exactly went wrong is kept for the thread that called. */
 static void must(gvm_status status, const char *what)
 {
     gvm_error error;
@@ -108,7 +108,8 @@ static void produce(gvm_client *keeper, gvm_device *device, int seen)
 
 /* ---- a consumer */
 
-/* The keeper tells nobody when a name changes hands: who follows one looks at it again. */
+/* The keeper sends no notice when a name changes to another object: who follows one looks at it
+ * again. */
 static gvm_object *open_next(gvm_client *keeper, uint64_t version, about *said)
 {
     const struct timespec pause = {.tv_nsec = 1000000};

@@ -55,7 +55,7 @@ static void export_buffer(int socket)
     if (write(socket, &checksum, sizeof checksum) != sizeof checksum)
         perror("share_pair, parent: write");
 
-    /* The child keeps what it imported even when the parent lets go now. */
+    /* The child keeps what it imported even when the parent releases it now. */
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
 }

@@ -8,9 +8,10 @@
  *
  *     similarity "$(psql -Atc "SELECT gstore_export('molecules')")" ID [COUNT]
  *
- * A kernel of one's own is loaded by the CUDA driver, as in any CUDA program; gvmem tells which
- * driver it uses, so that the same program runs on the software GPU. The image is a file beside the program:
- * similarity_kernel.fatbin for a GPU, similarity_kernel.so for the software one.
+ * A kernel of one's own is loaded by the CUDA driver, as in any CUDA program; gvmem reports
+ * which driver it uses, so that the same program runs on the software GPU. The image is a file
+ * beside the program: similarity_kernel.fatbin for a GPU, similarity_kernel.so for the software
+ * one.
  */
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static _Noreturn void give_up(const char *what)
     exit(1);
 }
 
-/* Every call answers a status; what exactly went wrong is kept for the thread that called. */
+/* Every call returns a status; what exactly went wrong is kept for the thread that called. */
 static void must(gvm_status status, const char *what)
 {
     gvm_error error;

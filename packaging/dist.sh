@@ -9,7 +9,7 @@ build=${1:-build}
 version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
 extension=$(sed -n "s/^default_version = '\(.*\)'$/\1/p" postgres/gstore_fdw.control)
 name=gvmem-$version
-time=$(git log -1 --format=@%ct 2>/dev/null || echo @0)
+time=$(git log -1 --format=@%ct 2>/dev/null || date +@%s)
 
 mkdir -p "$build"
 work=$(mktemp -d "$build/dist.XXXXXX")

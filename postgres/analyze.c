@@ -35,7 +35,7 @@ typedef struct sample {
 } sample;
 
 /* Vitter's algorithm, as heaps are sampled. */
-static void offer(sample *s, TupleTableSlot *slot)
+static void add_to_sample(sample *s, TupleTableSlot *slot)
 {
     if (s->count < s->wanted)
         s->rows[s->count++] = ExecCopySlotHeapTuple(slot);
@@ -61,7 +61,7 @@ static void sample_run(sample *s, Relation relation, const gstore_segment *run,
     while (gstore_walk_next(walk, slot)) {
         MemoryContext old = MemoryContextSwitchTo(tuples);
 
-        offer(s, slot);
+        add_to_sample(s, slot);
         MemoryContextSwitchTo(old);
     }
     gstore_walk_end(walk);
@@ -113,7 +113,7 @@ void gstore_analyze_begin(const VacuumStmt *statement)
 }
 
 /* An ANALYZE of a parent takes samples of its children, and does not change their statistics. */
-static bool is_target(Relation relation)
+static bool is_analyzed_table(Relation relation)
 {
     return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_ANALYZE &&
            MyBEEntry->st_progress_command_target == RelationGetRelid(relation);
@@ -126,7 +126,7 @@ static void note_analyzed(Relation relation, double rows)
     const gstore_table *table;
     analyzed *a;
 
-    if (columns_alone || !is_target(relation))
+    if (columns_alone || !is_analyzed_table(relation))
         return;
     old = MemoryContextSwitchTo(TopTransactionContext);
     a = palloc0(sizeof *a);
@@ -158,7 +158,7 @@ static void subtract_changes(void)
     LWLockRelease(gstore->lock);
 }
 
-static void at_transaction_end(XactEvent event, void *argument)
+static void analyze_xact_callback(XactEvent event, void *argument)
 {
     if (event == XACT_EVENT_COMMIT && all_analyzed != NIL)
         subtract_changes();
@@ -167,8 +167,8 @@ static void at_transaction_end(XactEvent event, void *argument)
 }
 
 /* Which of them were the subtransaction's is not known: a table more is analyzed again. */
-static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
-                                  SubTransactionId parent, void *argument)
+static void analyze_subxact_callback(SubXactEvent event, SubTransactionId mine,
+                                     SubTransactionId parent, void *argument)
 {
     if (event == SUBXACT_EVENT_ABORT_SUB)
         all_analyzed = NIL;
@@ -176,13 +176,14 @@ static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
 
 void gstore_analyze_init(void)
 {
-    RegisterXactCallback(at_transaction_end, NULL);
-    RegisterSubXactCallback(at_subtransaction_end, NULL);
+    RegisterXactCallback(analyze_xact_callback, NULL);
+    RegisterSubXactCallback(analyze_subxact_callback, NULL);
 }
 
 /* ---- what PostgreSQL calls */
 
-static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, double *live, double *dead)
+static int gstoreAcquireSampleRows(Relation relation, int level, HeapTuple *rows, int wanted,
+                                   double *live, double *dead)
 {
     sample s = {.rows = rows, .wanted = wanted, .skip = -1};
     MemoryContext tuples = CurrentMemoryContext;
@@ -213,7 +214,8 @@ static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, do
     return s.count;
 }
 
-static bool analyze(Relation relation, AcquireSampleRowsFunc *function, BlockNumber *pages)
+static bool gstoreAnalyzeForeignTable(Relation relation, AcquireSampleRowsFunc *function,
+                                      BlockNumber *pages)
 {
     const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
     gstore_view view;
@@ -222,7 +224,7 @@ static bool analyze(Relation relation, AcquireSampleRowsFunc *function, BlockNum
     if (gstore_report_lost(WARNING, RelationGetRelid(relation),
                            pending != NULL ? gstore_pending_state(pending) : &view))
         return false;
-    *function = acquire;
+    *function = gstoreAcquireSampleRows;
     *pages = 1; /* 0 would be: never analyzed */
     if (!view.empty)
         *pages += (BlockNumber)Min(gstore_data_bytes(view.rows, view.columns, view.column_count) / BLCKSZ,
@@ -232,5 +234,5 @@ static bool analyze(Relation relation, AcquireSampleRowsFunc *function, BlockNum
 
 void gstore_analyze_callback(FdwRoutine *routine)
 {
-    routine->AnalyzeForeignTable = analyze;
+    routine->AnalyzeForeignTable = gstoreAnalyzeForeignTable;
 }

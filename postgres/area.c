@@ -78,7 +78,7 @@ static gvm_status add_connection(gstore_areas *s)
 }
 
 /* A place for one more object. The lock is held, and may be given up meanwhile. */
-static gvm_status take_place(gstore_areas *s, connection **out)
+static gvm_status reserve_object_slot(gstore_areas *s, connection **out)
 {
     for (;;) {
         gvm_status status;
@@ -211,7 +211,7 @@ gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
     char name[GVM_NAME_BYTES_MAX];
     gvm_object *object = NULL;
     connection *place;
-    gvm_status status = take_place(s, &place);
+    gvm_status status = reserve_object_slot(s, &place);
 
     if (status != GVM_OK)
         return status;
@@ -482,7 +482,7 @@ static void drop_store(const void *node, VISIT visit, void *closure)
         drop_areas(*(store_areas *const *)node, closure);
 }
 
-static void keep(void *node)
+static void keep_tree_node(void *node)
 {
     (void)node;
 }
@@ -492,7 +492,7 @@ static void free_store(gstore_areas *s, store_areas *of)
 {
     tdelete(of, &s->stores, compare_stores);
     s->store_count--;
-    tdestroy(of->areas, keep);
+    tdestroy(of->areas, keep_tree_node);
     free(of);
 }
 

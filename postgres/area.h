@@ -3,7 +3,7 @@
  * An area is opened on first use and kept open. Commands of one store come from one writer at a time
  * (PostgreSQL's lock sees to that) and any number of readers.
  *
- * Threads: any thread may call anything. Nothing here knows of PostgreSQL, as in service.h.
+ * Threads: any thread may call anything. Nothing here depends on PostgreSQL, as in service.h.
  */
 #ifndef GSTORE_AREA_H
 #define GSTORE_AREA_H

@@ -104,8 +104,8 @@ gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
     return status != GVM_OK ? status : ended;
 }
 
-static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, area_kind kind, uint64_t needed,
-                            gvm_stream stream)
+static gvm_status move_held_area(gstore_areas *s, gstore_hold *hold, area_kind kind,
+                                 uint64_t needed, gvm_stream stream)
 {
     gstore_hold to = {0};
     gvm_status status = move_area(s, hold, kind, needed, stream, &to.area);
@@ -147,11 +147,11 @@ gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_
     if (kind < hold->area->kind)
         kind = hold->area->kind;
     if (gstore_area_is_shown(hold->area))
-        return move_hold(s, hold, kind, needed, stream);
+        return move_held_area(s, hold, kind, needed, stream);
     if (end <= hold->area->bytes)
         return GVM_OK;
     if (kind > hold->area->kind) {
-        const gvm_status status = move_hold(s, hold, kind, end, stream);
+        const gvm_status status = move_held_area(s, hold, kind, end, stream);
 
         if (status == GVM_OK || hold->lease.mode == 0 || hold->area->kind == PACKED ||
             end > GSTORE_SMALL_RESERVE_BYTES)

@@ -12,7 +12,7 @@
  *     links are made to it, as a move takes them along. A command that waits for an area may hold others of
  *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
- *     or what gstore_areas_trim() was told.
+ *     or what gstore_areas_trim() was passed.
  * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
  *     area is packed in it. It is busy while it is made or grows, for which only those wait who want a room.
  * I6  a pack has no link: an area that has one is not packed, nor moved to a pack.

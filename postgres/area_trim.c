@@ -87,7 +87,8 @@ static uint64_t shrink_area(gstore_areas *s, area *a)
     return before - a->bytes;
 }
 
-/* Has an area of the sweep's list give back what it does not need, unless somebody uses it by now, and lets go of it. */
+/* Has an area of the sweep's list give back what it does not need, unless somebody uses it by now,
+ * and releases it. */
 static void shrink_found(gstore_areas *s, area *a, sweep *all)
 {
     bool mine;
@@ -110,7 +111,7 @@ static void shrink_found(gstore_areas *s, area *a, sweep *all)
 }
 
 /* of: NULL: all stores. Each area is tried once. The sweeps' lock is held, by which an area is in one list. */
-static void give_back(gstore_areas *s, const gstore_store_name *of, bool trimmed)
+static void release_slack(gstore_areas *s, const gstore_store_name *of, bool trimmed)
 {
     sweep all = {.trimmed = trimmed, .end = &all.first};
     const store_areas *one;
@@ -135,7 +136,7 @@ uint64_t gstore_areas_give_back(gstore_areas *s)
     const uint64_t before = atomic_load(&s->given_back_bytes);
 
     pthread_mutex_lock(&s->sweeps_lock);
-    give_back(s, NULL, false);
+    release_slack(s, NULL, false);
     pthread_mutex_unlock(&s->sweeps_lock);
     return atomic_load(&s->given_back_bytes) - before;
 }
@@ -150,7 +151,7 @@ void gstore_areas_trim_again(gstore_areas *s)
     if (!atomic_exchange(&s->trims_left, false))
         return;
     pthread_mutex_lock(&s->sweeps_lock);
-    give_back(s, NULL, true);
+    release_slack(s, NULL, true);
     pthread_mutex_unlock(&s->sweeps_lock);
 }
 
@@ -193,6 +194,6 @@ void gstore_areas_trim(gstore_areas *s, const gstore_store_name *name, const gst
         twalk_r(of->areas, note_needed, &to);
     pthread_mutex_unlock(&s->lock);
     pthread_mutex_lock(&s->sweeps_lock);
-    give_back(s, name, true);
+    release_slack(s, name, true);
     pthread_mutex_unlock(&s->sweeps_lock);
 }

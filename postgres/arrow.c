@@ -102,7 +102,7 @@ void gstore_arrow_element_format(const gstore_column *column, char text[GSTORE_A
 
 /* ---- epochs */
 
-static void beyond(const char *what)
+static void report_out_of_range(const char *what)
 {
     ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
                     errmsg("%s out of range for a table of format 'arrow'", what),
@@ -125,7 +125,7 @@ void gstore_arrow_shift(gstore_form form, void *values, uint64 count)
             if (TIMESTAMP_NOT_FINITE(us[i]))
                 continue;
             if (us[i] >= PG_INT64_MAX - US_1970_TO_2000)
-                beyond("timestamp");
+                report_out_of_range("timestamp");
             us[i] += US_1970_TO_2000;
         }
 }

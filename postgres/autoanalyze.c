@@ -41,7 +41,7 @@ static bool has_changed(const gstore_table *table)
 }
 
 /* A database with tables that are due. All of it that have changed are tried now, and not again before autovacuum would. */
-static bool choose_due(Oid *database)
+static bool choose_table_to_analyze(Oid *database)
 {
     const TimestampTz now = GetCurrentTimestamp();
     HASH_SEQ_STATUS scan;
@@ -79,7 +79,7 @@ static int list_changed(Oid **relations)
 }
 
 /* The keeper's worker does not know what the catalog has, as of an ANALYZE before the server's last start. */
-static bool is_due(Relation relation)
+static bool is_analyze_due(Relation relation)
 {
     gstore_table *table;
     bool due = false;
@@ -105,13 +105,13 @@ void gstore_autoanalyze_look(void)
     Oid database;
 
     if (!gstore_background_runs(&analyzer) && AutoVacuumingActive() && !RecoveryInProgress() &&
-        choose_due(&database))
+        choose_table_to_analyze(&database))
         gstore_background_start(&analyzer, database);
 }
 
 /* ---- the worker in the database */
 
-static void give_way_to_others(void)
+static void mark_as_autovacuum(void)
 {
     LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
     MyProc->statusFlags |= PROC_IS_AUTOVACUUM;
@@ -120,7 +120,7 @@ static void give_way_to_others(void)
 }
 
 /* Functions of statistics on expressions run as the table's owner, in a security-restricted operation: ANALYZE sees to it. */
-static void analyze(Oid table, const char *name)
+static void analyze_table(Oid table, const char *name)
 {
     const TimestampTz start = GetCurrentTimestamp();
     VacuumStmt *statement = makeNode(VacuumStmt);
@@ -147,12 +147,12 @@ static bool analyze_if_due(Oid table)
     relation = try_relation_open(table, NoLock);
     if (relation == NULL)
         return true;
-    if (gstore_is_table(table) && is_due(relation))
+    if (gstore_is_table(table) && is_analyze_due(relation))
         name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
                                           RelationGetRelationName(relation));
     relation_close(relation, NoLock);
     if (name != NULL)
-        analyze(table, name);
+        analyze_table(table, name);
     return true;
 }
 
@@ -167,7 +167,7 @@ void gstore_autoanalyze_main(Datum database)
     int count;
 
     gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN);
-    give_way_to_others();
+    mark_as_autovacuum();
     for (int i = 0; i < (int)lengthof(settings); i++)
         SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
     count = list_changed(&tables);

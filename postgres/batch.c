@@ -38,7 +38,7 @@ gstore_batch *gstore_batch_create(int columns)
     return batch;
 }
 
-static uint8 *buffer_of(gstore_batch *batch, int index, buffer_kind kind, uint64 bytes)
+static uint8 *batch_buffer(gstore_batch *batch, int index, buffer_kind kind, uint64 bytes)
 {
     gstore_buffer *b = &batch->buffers[index * BUFFER_KINDS + (int)kind];
 
@@ -105,7 +105,7 @@ static void add_plain_values(gstore_batch *batch, int index, const gstore_view *
 
     if (column->length < 0 && batch->first + rows < view->rows)
         rows++; /* where the last body ends */
-    batch->columns[index].values = buffer_of(batch, index, BUFFER_VALUES, rows * width);
+    batch->columns[index].values = batch_buffer(batch, index, BUFFER_VALUES, rows * width);
     *piece = (gstore_piece){.column = (uint16)(index + 1),
                             .part = GSTORE_VALUES,
                             .offset_bytes = batch->first * width,
@@ -132,7 +132,7 @@ static bool add_bodies(gstore_batch *batch, int index, const gstore_view *view, 
     if (end <= c->bodies_from)
         ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
                         errmsg("offsets of a column in GPU memory are out of order")));
-    c->bodies = buffer_of(batch, index, BUFFER_BODIES, end - c->bodies_from);
+    c->bodies = batch_buffer(batch, index, BUFFER_BODIES, end - c->bodies_from);
     *piece = (gstore_piece){.column = (uint16)(index + 1),
                             .part = GSTORE_BODIES,
                             .offset_bytes = c->bodies_from,
@@ -151,15 +151,15 @@ static void add_arrow_values(gstore_batch *batch, int index, const gstore_view *
     const uint32 width = gstore_width(column);
 
     *piece = (gstore_piece){.column = (uint16)(index + 1), .part = GSTORE_VALUES};
-    c->values = buffer_of(batch, index, BUFFER_VALUES, count * width);
+    c->values = batch_buffer(batch, index, BUFFER_VALUES, count * width);
     if (gstore_arrow_is_variable(column)) {
         piece->offset_bytes = first * sizeof(int64);
         piece->bytes = (count + 1) * sizeof(int64);
-        piece->local = buffer_of(batch, index, BUFFER_OFFSETS, piece->bytes);
+        piece->local = batch_buffer(batch, index, BUFFER_OFFSETS, piece->bytes);
     } else if (column->form == GSTORE_FORM_BOOL) {
         piece->offset_bytes = first / 8;
         piece->bytes = (first + count + 7) / 8 - first / 8;
-        piece->local = buffer_of(batch, index, BUFFER_OFFSETS, piece->bytes);
+        piece->local = batch_buffer(batch, index, BUFFER_OFFSETS, piece->bytes);
     } else {
         piece->offset_bytes = first * width;
         piece->bytes = count * width;
@@ -183,22 +183,22 @@ static int add_arrow_bodies(gstore_batch *batch, int index, const gstore_view *v
     uint64 first, last;
 
     c->bodies_from = GSTORE_BODY_UNIT;
-    c->bodies = buffer_of(batch, index, BUFFER_BODIES,
-                          gstore_arrow_decoded_bytes(column, offsets, batch->count));
+    c->bodies = batch_buffer(batch, index, BUFFER_BODIES,
+                             gstore_arrow_decoded_bytes(column, offsets, batch->count));
     first = (uint64)offsets[0];
     last = (uint64)offsets[batch->count];
     if (first == last)
         return 0;
     data.offset_bytes = first * unit;
     data.bytes = (last - first) * unit;
-    data.local = buffer_of(batch, index, BUFFER_DATA, data.bytes);
+    data.local = batch_buffer(batch, index, BUFFER_DATA, data.bytes);
     pieces[0] = data;
     if (!column->has_element_nulls)
         return 1;
     nulls.part = GSTORE_ELEMENT_NULLS;
     nulls.offset_bytes = first / 8;
     nulls.bytes = (last + 7) / 8 - first / 8;
-    nulls.local = buffer_of(batch, index, BUFFER_ELEMENT_NULLS, nulls.bytes);
+    nulls.local = batch_buffer(batch, index, BUFFER_ELEMENT_NULLS, nulls.bytes);
     pieces[1] = nulls;
     return 2;
 }
@@ -223,7 +223,7 @@ static void decode_arrow(gstore_batch *batch, int index, const gstore_view *view
         gstore_arrow_shift_back(column->form, (void *)c->values, batch->count);
 }
 
-static uint64 fetch(const gstore_view *view, const gstore_piece *pieces, int count)
+static uint64 fetch_pieces(const gstore_view *view, const gstore_piece *pieces, int count)
 {
     uint64 moved = 0;
 
@@ -258,7 +258,7 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
         if (gstore_part_bytes(column, GSTORE_NULLS, view->rows) > 0) {
             const uint64 bytes = (first + count + 7) / 8 - first / 8;
 
-            c->nulls = buffer_of(batch, number - 1, BUFFER_NULLS, bytes);
+            c->nulls = batch_buffer(batch, number - 1, BUFFER_NULLS, bytes);
             pieces[used++] = (gstore_piece){.column = (uint16)number,
                                             .part = GSTORE_NULLS,
                                             .offset_bytes = first / 8,
@@ -266,7 +266,7 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
                                             .local = (void *)c->nulls};
         }
     }
-    moved = fetch(view, pieces, used);
+    moved = fetch_pieces(view, pieces, used);
     used = 0;
     number = -1;
     while ((number = bms_next_member(wanted, number)) >= 0) {
@@ -278,7 +278,7 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
         else
             used += add_bodies(batch, number - 1, view, &pieces[used]);
     }
-    moved += fetch(view, pieces, used);
+    moved += fetch_pieces(view, pieces, used);
     number = -1;
     while ((number = bms_next_member(wanted, number)) >= 0)
         if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]) &&

@@ -41,7 +41,7 @@ typedef enum gstore_verb {
     GSTORE_WRITE, /* window -> areas, which grow as needed */
 
     /* Copies: memory of cuMemAlloc that other programs open by a handle; `copy` says which. */
-    GSTORE_COPY_MAKE,  /* copy_bytes of it, zeroed; answers the handle */
+    GSTORE_COPY_MAKE,  /* copy_bytes of it, zeroed; returns the handle */
     GSTORE_COPY_WRITE, /* window -> copy */
     GSTORE_COPY_TAKE,  /* areas -> copy, on the device: window_bytes is the offset in the copy */
 
@@ -56,7 +56,7 @@ typedef enum gstore_verb {
     GSTORE_UNPACK, /* gives them these objects (area.h) */
 
     /* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
-    GSTORE_LINK, /* others who know it may open the first `bytes` of these areas; answers `owner` */
+    GSTORE_LINK, /* others who know it may open the first `bytes` of these areas; returns `owner` */
     GSTORE_UNLINK, /* no area of the store may be opened by it any more */
 } gstore_verb;
 

@@ -48,7 +48,7 @@ struct gstore_copies {
 
 _Static_assert(sizeof(gvm_ipc_handle) == GSTORE_HANDLE_BYTES, "the handle is CUDA's");
 
-static time_t now(void)
+static time_t monotonic_seconds(void)
 {
     struct timespec t;
 
@@ -58,7 +58,7 @@ static time_t now(void)
 
 /* ---- copies */
 
-static copy *find_locked(gstore_copies *c, uint64_t id)
+static copy *find_copy_locked(gstore_copies *c, uint64_t id)
 {
     copy *found = c->made;
 
@@ -68,7 +68,7 @@ static copy *find_locked(gstore_copies *c, uint64_t id)
 }
 
 /* The keeper's reserve of free memory may be in the way. */
-static gvm_status allocate(gstore_copies *c, copy *made)
+static gvm_status allocate_copy(gstore_copies *c, copy *made)
 {
     gvm_device *device = c->devices[made->device];
     gvm_ipc_info info = {.struct_size = sizeof info};
@@ -88,7 +88,7 @@ static gvm_status allocate(gstore_copies *c, copy *made)
     return GVM_OK;
 }
 
-static gvm_status make(gstore_copies *c, gstore_window *w)
+static gvm_status add_foreign_copy(gstore_copies *c, gstore_window *w)
 {
     copy *made = calloc(1, sizeof *made);
     gvm_status status;
@@ -98,7 +98,7 @@ static gvm_status make(gstore_copies *c, gstore_window *w)
     made->id = w->copy;
     made->device = w->name.device;
     made->bytes = w->copy_bytes;
-    status = allocate(c, made);
+    status = allocate_copy(c, made);
     if (status != GVM_OK) {
         free(made);
         return status;
@@ -118,7 +118,7 @@ gvm_status gstore_copies_find(gstore_copies *c, uint64_t id, int32_t device, uin
     const copy *found;
 
     pthread_mutex_lock(&c->lock);
-    found = find_locked(c, id);
+    found = find_copy_locked(c, id);
     if (found != NULL && found->device == device && offset_bytes <= found->bytes &&
         len_bytes <= found->bytes - offset_bytes) {
         *address = found->address + offset_bytes;
@@ -154,7 +154,7 @@ void gstore_copies_drop(gstore_copies *c, uint64_t id)
 }
 
 /* A driver does not open a handle for the process that made it; so copies are known by theirs. */
-static copy *hold_own(gstore_copies *c, const gstore_window *w)
+static copy *hold_own_copy(gstore_copies *c, const gstore_window *w)
 {
     copy *found;
 
@@ -194,7 +194,7 @@ uint64_t gstore_copies_bytes(gstore_copies *c, int32_t device)
 /* ---- foreign memory */
 
 /* The opening of this business, now busy; NULL: there is none yet. */
-static opening *resume(gstore_copies *c, const gstore_window *w)
+static opening *resume_foreign(gstore_copies *c, const gstore_window *w)
 {
     opening *found;
 
@@ -235,7 +235,7 @@ static gvm_status open_handle(gstore_copies *c, opening *o)
 static gvm_status begin_foreign(gstore_copies *c, const gstore_window *w, opening **out)
 {
     gvm_status status;
-    opening *o = resume(c, w);
+    opening *o = resume_foreign(c, w);
 
     if (o == NULL) {
         o = calloc(1, sizeof *o);
@@ -262,7 +262,7 @@ static gvm_status begin_foreign(gstore_copies *c, const gstore_window *w, openin
 static void end_foreign(gstore_copies *c, opening *o)
 {
     pthread_mutex_lock(&c->lock);
-    o->used = now();
+    o->used = monotonic_seconds();
     o->busy = false;
     pthread_mutex_unlock(&c->lock);
 }
@@ -276,7 +276,7 @@ typedef enum which {
 /* One after the other, so that the driver is not called under the lock. */
 static void close_foreign(gstore_copies *c, which these, uint64_t id)
 {
-    const time_t since = now() - IDLE_S;
+    const time_t since = monotonic_seconds() - IDLE_S;
 
     for (;;) {
         opening **at, *o;
@@ -348,7 +348,7 @@ static gvm_status write_copy(gstore_copies *c, const gstore_window *w, uint8_t *
     const copy *at;
 
     pthread_mutex_lock(&c->lock);
-    at = find_locked(c, w->copy);
+    at = find_copy_locked(c, w->copy);
     if (at != NULL && at->device == w->name.device)
         found = *at;
     pthread_mutex_unlock(&c->lock);
@@ -371,7 +371,7 @@ static gvm_status transfer_own(const gstore_window *w, const copy *own, uint8_t 
 static gvm_status transfer_foreign(gstore_copies *c, const gstore_window *w, uint8_t *bytes,
                                    uint64_t window_bytes, gvm_stream stream)
 {
-    copy *own = hold_own(c, w);
+    copy *own = hold_own_copy(c, w);
     gvm_status status;
     opening *o = NULL;
 
@@ -392,7 +392,7 @@ gvm_status gstore_copies_carry_out(gstore_copies *c, gstore_window *w, uint8_t *
                                    uint64_t window_bytes, gvm_stream stream)
 {
     switch (w->verb) {
-    case GSTORE_COPY_MAKE: return make(c, w);
+    case GSTORE_COPY_MAKE: return add_foreign_copy(c, w);
     case GSTORE_COPY_WRITE: return write_copy(c, w, bytes, window_bytes, stream);
     case GSTORE_FOREIGN_READ:
     case GSTORE_FOREIGN_WRITE: return transfer_foreign(c, w, bytes, window_bytes, stream);

@@ -1,8 +1,9 @@
 /* postgres/copies.h - device memory under 64-byte CUDA handles: copies of tables that other programs
  * open, and memory of other programs that SQL functions read and write.
  *
- * A part of the service (service.h), and as ignorant of PostgreSQL. Plain CUDA handles exist for memory
- * of cuMemAlloc alone, hence copies; they do not count against the keeper's budget.
+ * A part of the service (service.h), and likewise independent of PostgreSQL. Plain CUDA handles
+ * exist for memory of cuMemAlloc alone, hence copies; they do not count against the keeper's
+ * budget.
  *
  * Threads: any thread may call. A copy is used by the command of one backend at a time, and dropped after
  * that backend is through with it.
@@ -36,7 +37,7 @@ gvm_status gstore_copies_find(gstore_copies *copies, uint64_t copy, int32_t devi
 /* Frees a copy. Programs that still have it open lose it. Unknown ones are ignored. */
 void gstore_copies_drop(gstore_copies *copies, uint64_t copy);
 
-/* Closes foreign memory that nobody has used for a while: its backend died or was cancelled. */
+/* Closes foreign memory that nobody has used for a while: its backend ended or was cancelled. */
 void gstore_copies_tidy(gstore_copies *copies);
 
 /* What copies take on a device. */

@@ -98,7 +98,7 @@ static bool is_our_handler(Oid function)
         named = !null && strcmp(TextDatumGetCString(source), "gstore_fdw_handler") == 0;
         ReleaseSysCache(tuple);
     }
-    return named && GetFdwRoutine(function)->ExecForeignTruncate == gstore_truncate_callback;
+    return named && GetFdwRoutine(function)->ExecForeignTruncate == gstoreExecForeignTruncate;
 }
 
 bool gstore_is_table(Oid relation)
@@ -127,8 +127,8 @@ static void drop_table(Oid relation)
     relation_close(table, NoLock);
 }
 
-/* Nobody is connected to the database, so no snapshot needs its versions. */
-static void at_transaction_end(XactEvent event, void *argument)
+/* No session is connected to the database, so no snapshot needs its versions. */
+static void ddl_xact_callback(XactEvent event, void *argument)
 {
     if (event == XACT_EVENT_COMMIT && OidIsValid(dropped_database))
         gstore_forget_database(dropped_database);
@@ -194,7 +194,7 @@ static void note_altered(ObjectAccessType access, Oid class, Oid object, int par
     MemoryContextSwitchTo(old);
 }
 
-static void on_access(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
+static void gstore_object_access(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
 {
     if (previous_access != NULL)
         previous_access(access, class, object, part, argument);
@@ -231,7 +231,7 @@ static void check_options(const altered *a, Relation table, const gstore_view *s
 }
 
 /* Every value of the old type is one of the new type, with the same bytes. */
-static bool takes_all(const gstore_column *column, const Form_pg_attribute attribute)
+static bool is_widened_type(const gstore_column *column, const Form_pg_attribute attribute)
 {
     gstore_column now = {.type = attribute->atttypid,
                          .length = attribute->attlen,
@@ -281,7 +281,7 @@ static void check_types(Relation table, const gstore_view *state)
         const Form_pg_attribute a = TupleDescAttr(desc, i);
         const gstore_column *c = &state->columns[i];
 
-        if (!a->attisdropped && !takes_all(c, a))
+        if (!a->attisdropped && !is_widened_type(c, a))
             ereport(
                 ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -325,7 +325,7 @@ static bool needs_rework(const altered *a, Relation table, const gstore_view *st
     return false;
 }
 
-static void follow(const altered *a)
+static void apply_alteration(const altered *a)
 {
     Relation table = try_relation_open(a->relation, NoLock);
     gstore_pending *pending = gstore_pending_find(a->relation);
@@ -424,7 +424,7 @@ static void note_partitions(Oid top)
 
 /* A new partition, one of our tables or partitioned in its turn; and the default one, which may no longer
  * have what belongs there. */
-static void follow_child(Oid child)
+static void apply_child_alteration(Oid child)
 {
     Oid other;
 
@@ -447,7 +447,7 @@ static void follow_new_table(Oid relation)
     relation_close(table, NoLock);
 }
 
-static void follow_all(void)
+static void apply_alterations(void)
 {
     ListCell *cell;
 
@@ -460,13 +460,13 @@ static void follow_all(void)
     foreach (cell, current->constraints)
         follow_constraint(lfirst_oid(cell));
     foreach (cell, current->children)
-        follow_child(lfirst_oid(cell));
+        apply_child_alteration(lfirst_oid(cell));
     foreach (cell, current->relations)
         follow_new_table(lfirst_oid(cell));
     PushActiveSnapshot(GetTransactionSnapshot());
     UpdateActiveSnapshotCommandId();
     foreach (cell, current->tables)
-        follow(lfirst(cell));
+        apply_alteration(lfirst(cell));
     PopActiveSnapshot();
     CommandCounterIncrement();
 }
@@ -492,9 +492,10 @@ static void note_privileges(const Node *statement)
         gstore_note_privileges(((const GrantStmt *)statement)->is_grant);
 }
 
-static void run(PlannedStmt *statement, const char *text, bool read_only,
-                ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
-                DestReceiver *destination, QueryCompletion *completion)
+static void run_utility(PlannedStmt *statement, const char *text, bool read_only,
+                        ProcessUtilityContext context, ParamListInfo params,
+                        QueryEnvironment *environment, DestReceiver *destination,
+                        QueryCompletion *completion)
 {
     (previous_utility != NULL ? previous_utility : standard_ProcessUtility)(
         statement, text, read_only, context, params, environment, destination, completion);
@@ -502,7 +503,7 @@ static void run(PlannedStmt *statement, const char *text, bool read_only,
 }
 
 /* Who may not drop it is refused by the statement itself. */
-static void stop_loader(const DropdbStmt *statement)
+static void end_loader(const DropdbStmt *statement)
 {
     const Oid database = get_database_oid(statement->dbname, true);
 
@@ -510,15 +511,15 @@ static void stop_loader(const DropdbStmt *statement)
         gstore_reload_stop(database);
 }
 
-static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
-                       ProcessUtilityContext context, ParamListInfo params,
-                       QueryEnvironment *environment, DestReceiver *destination,
-                       QueryCompletion *completion)
+static void gstore_ProcessUtility(PlannedStmt *statement, const char *text, bool read_only,
+                                  ProcessUtilityContext context, ParamListInfo params,
+                                  QueryEnvironment *environment, DestReceiver *destination,
+                                  QueryCompletion *completion)
 {
     alterations mine = {.outer = current, .context = CurrentMemoryContext};
 
     if (IsA(statement->utilityStmt, DropdbStmt))
-        stop_loader((const DropdbStmt *)statement->utilityStmt);
+        end_loader((const DropdbStmt *)statement->utilityStmt);
     if (IsA(statement->utilityStmt, VacuumStmt))
         gstore_analyze_begin((const VacuumStmt *)statement->utilityStmt);
 
@@ -526,14 +527,14 @@ static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
      * the options of a column that it adds, are followed with the whole: before that, rows are as they were. */
     if (!can_alter(statement->utilityStmt) ||
         (current != NULL && context == PROCESS_UTILITY_SUBCOMMAND)) {
-        run(statement, text, read_only, context, params, environment, destination, completion);
+        run_utility(statement, text, read_only, context, params, environment, destination, completion);
         return;
     }
     current = &mine;
     PG_TRY();
     {
-        run(statement, text, read_only, context, params, environment, destination, completion);
-        follow_all();
+        run_utility(statement, text, read_only, context, params, environment, destination, completion);
+        apply_alterations();
     }
     PG_FINALLY();
     {
@@ -545,8 +546,8 @@ static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
 void gstore_ddl_init(void)
 {
     previous_access = object_access_hook;
-    object_access_hook = on_access;
+    object_access_hook = gstore_object_access;
     previous_utility = ProcessUtility_hook;
-    ProcessUtility_hook = on_utility;
-    RegisterXactCallback(at_transaction_end, NULL);
+    ProcessUtility_hook = gstore_ProcessUtility;
+    RegisterXactCallback(ddl_xact_callback, NULL);
 }

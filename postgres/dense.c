@@ -120,7 +120,7 @@ static void read_offsets(const gstore_dense *d, int index, uint64 first, uint64 
 }
 
 /* Of the bodies of rows that are not dead. They are in the order of their rows, one behind the other. */
-static uint64 live_body_bytes(const gstore_dense *d, int index)
+static uint64 dense_body_bytes(const gstore_dense *d, int index)
 {
     const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
     uint32 *offsets;
@@ -164,7 +164,7 @@ static void lay_out_columns(gstore_dense *d)
         if (!is_there(d, i))
             continue;
         if (column->length < 0)
-            extra = live_body_bytes(d, i);
+            extra = dense_body_bytes(d, i);
         else if (column->has_nulls)
             extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_UNIT);
         d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
@@ -199,7 +199,7 @@ static int8 align_bytes(char align)
     }
 }
 
-static void describe(gstore_dense *d)
+static void write_kds_head(gstore_dense *d)
 {
     const TupleDesc desc = RelationGetDescr(d->relation);
     gstore_kds_head *head;
@@ -239,7 +239,7 @@ static void lay_out(gstore_dense *d)
     if (d->view->arrow)
         gstore_dense_lay_out_arrow(d);
     else {
-        describe(d);
+        write_kds_head(d);
         lay_out_columns(d);
     }
 }
@@ -346,8 +346,8 @@ static void add_body(gstore_dense *d, gathered *p, const char *body)
     p->body_at += aligned;
 }
 
-static void add_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch,
-                    int index, uint64 row, gathered *p, uint64 at)
+static void add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch,
+                          int index, uint64 row, gathered *p, uint64 at)
 {
     const bool null = gstore_is_null(batch, column, index, row);
     const uint32 width = gstore_width(column);
@@ -389,7 +389,7 @@ static void put_live_rows(gstore_dense *d, int index)
         p.values = MemoryContextAllocHuge(d->scratch, batch->count * width);
         for (; row < limit; row++)
             if (!gstore_view_is_dead(d->view, row))
-                add_row(d, column, batch, index, row, &p, taken++);
+                add_dense_row(d, column, batch, index, row, &p, taken++);
         gstore_dense_put(d, values + p.items * width, p.values, taken * width);
         p.items += taken;
         pfree(p.values);
@@ -399,7 +399,7 @@ static void put_live_rows(gstore_dense *d, int index)
         gstore_dense_put(d, extra, p.nulls, (d->items + 7) / 8);
 }
 
-static void fill(gstore_dense *d)
+static void write_kds_columns(gstore_dense *d)
 {
     for (int i = 0; i < RelationGetDescr(d->relation)->natts; i++) {
         MemoryContext old = MemoryContextSwitchTo(d->scratch);
@@ -419,7 +419,7 @@ static void fill(gstore_dense *d)
 
 /* After an ERROR, and at exit. A command that is still under way must end first: it may be the one that
  * makes the copy. */
-static void give_up(int code, Datum argument)
+static void abort_dense_copy(int code, Datum argument)
 {
     const gstore_dense *d = (const gstore_dense *)DatumGetPointer(argument);
 
@@ -449,18 +449,18 @@ static void make_copy(Relation relation, const gstore_view *view, uint32 privile
         check_limits(&d);
     d.far.copy_bytes = d.end;
     d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
-    PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
+    PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
     {
         gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
         gstore_transfer_far(GSTORE_COPY_MAKE, &d.view->name, &d.far, NULL, 0);
         if (view->arrow)
             gstore_dense_fill_arrow(&d);
         else
-            fill(&d);
+            write_kds_columns(&d);
         gstore_dense_put(&d, 0, d.head, d.head_bytes);
         gstore_progress_end(&d);
     }
-    PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
+    PG_END_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
     if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.copy_bytes, d.far.handle)) {
         gstore_release_copy(d.record);
         ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

@@ -46,7 +46,7 @@ static gstore_column *columns_of_copy(const gstore_dense *d)
 
 /* ---- sizes */
 
-static uint64 live_body_bytes(const gstore_dense *d, int index)
+static uint64 arrow_body_bytes(const gstore_dense *d, int index)
 {
     const gstore_column *column = &d->view->columns[index];
     int64 *offsets;
@@ -73,7 +73,7 @@ static uint64 live_body_bytes(const gstore_dense *d, int index)
     return sum * gstore_arrow_unit(column);
 }
 
-static gstore_arrow_buffer place(gstore_dense *d, uint64 bytes)
+static gstore_arrow_buffer place_buffer(gstore_dense *d, uint64 bytes)
 {
     const gstore_arrow_buffer buffer = {.offset = d->end, .bytes = bytes};
 
@@ -89,15 +89,15 @@ static void lay_out_column(gstore_dense *d, gstore_column *column, gstore_arrow_
 
     gstore_arrow_format(column, to->format);
     gstore_arrow_element_format(column, to->element_format);
-    to->validity = place(d, gstore_part_bytes(column, GSTORE_NULLS, d->items));
+    to->validity = place_buffer(d, gstore_part_bytes(column, GSTORE_NULLS, d->items));
     if (!gstore_arrow_is_variable(column)) {
-        to->values = place(d, gstore_part_bytes(column, GSTORE_VALUES, d->items));
+        to->values = place_buffer(d, gstore_part_bytes(column, GSTORE_VALUES, d->items));
         return;
     }
-    to->offsets = place(d, gstore_part_bytes(column, GSTORE_VALUES, d->items));
-    column->bodies_bytes = is_stored(d, index) ? live_body_bytes(d, index) : 0;
-    to->values = place(d, column->bodies_bytes);
-    to->element_validity = place(d, gstore_part_bytes(column, GSTORE_ELEMENT_NULLS, d->items));
+    to->offsets = place_buffer(d, gstore_part_bytes(column, GSTORE_VALUES, d->items));
+    column->bodies_bytes = is_stored(d, index) ? arrow_body_bytes(d, index) : 0;
+    to->values = place_buffer(d, column->bodies_bytes);
+    to->element_validity = place_buffer(d, gstore_part_bytes(column, GSTORE_ELEMENT_NULLS, d->items));
     if (column->form == GSTORE_FORM_LIST)
         to->elements = to->values.bytes / column->element_width;
 }
@@ -138,8 +138,8 @@ void gstore_dense_lay_out_arrow(gstore_dense *d)
 
 /* ---- contents */
 
-static const gstore_arrow_buffer *buffer_of(const gstore_dense *d, const gstore_arrow_column *c,
-                                            gstore_part part)
+static const gstore_arrow_buffer *arrow_buffer_of(const gstore_dense *d,
+                                                  const gstore_arrow_column *c, gstore_part part)
 {
     switch (part) {
     case GSTORE_NULLS: return &c->validity;
@@ -165,7 +165,8 @@ static void copy_areas(gstore_dense *d)
             if (bytes > 0)
                 gstore_dense_put_area(
                     d, index, (gstore_part)part, 0,
-                    buffer_of(d, &gstore_arrow_columns(head)[i], (gstore_part)part)->offset, bytes);
+                    arrow_buffer_of(d, &gstore_arrow_columns(head)[i], (gstore_part)part)->offset,
+                    bytes);
         }
     }
 }
@@ -183,7 +184,7 @@ static void put_pieces(void *argument, const gstore_piece *pieces, int count)
 
         while (gstore_arrow_columns(head)[at].attnum != p->column) /* pieces are in the order of columns */
             at++;
-        to = buffer_of(d, &gstore_arrow_columns(head)[at], (gstore_part)p->part);
+        to = arrow_buffer_of(d, &gstore_arrow_columns(head)[at], (gstore_part)p->part);
         if (p->offset_bytes + p->bytes > to->bytes)
             elog(ERROR, "rows do not fit the copy of \"%s\"", RelationGetRelationName(d->relation));
         if (p->local != NULL) /* otherwise zeros, which are there */

@@ -66,7 +66,7 @@ static uint64 next_revision(Oid oid)
 /* Deleted rows would be there for who reads the memory, so the table is written anew without them: a
  * change of this transaction. Until it commits others see the store that was, and the token is good all
  * the same; if it aborts, the token is stale. True: view is of a store that is ours. */
-static bool compact(Relation relation, gstore_view *view)
+static bool compact_for_export(Relation relation, gstore_view *view)
 {
     const Oid oid = RelationGetRelid(relation);
     const uint64 seen = view->revision;
@@ -87,7 +87,7 @@ static bool compact(Relation relation, gstore_view *view)
         ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                         errmsg("could not serialize access due to concurrent update")));
     if (view->empty || view->live_rows == view->rows)
-        return false; /* somebody was faster */
+        return false; /* another transaction was first */
     *view = *gstore_pending_rows(pending, GetCurrentCommandId(false), &first, &limit);
     view->revision = (uint32)next_revision(oid);
     return true;
@@ -108,12 +108,12 @@ static bool choose_revision(Relation relation, gstore_view *view)
     if (view->empty)
         return false;
     gstore_check_columns(relation, view);
-    return view->live_rows != view->rows && compact(relation, view);
+    return view->live_rows != view->rows && compact_for_export(relation, view);
 }
 
 /* ---- the manifest */
 
-static uint32 add_text(StringInfo text, Size before, const char *what)
+static uint32 add_manifest_text(StringInfo text, Size before, const char *what)
 {
     const uint32 at = (uint32)(before + (Size)text->len);
 
@@ -128,10 +128,10 @@ static void describe_column(gvmi_manifest_column *to, const gstore_column *colum
     const Oid element = get_base_element_type(base);
 
     *to = (gvmi_manifest_column){
-        .name = add_text(text, before, NameStr(attribute->attname)),
-        .type_name = add_text(text, before,
-                              format_type_extended(attribute->atttypid, attribute->atttypmod,
-                                                   FORMAT_TYPE_TYPEMOD_GIVEN)),
+        .name = add_manifest_text(text, before, NameStr(attribute->attname)),
+        .type_name = add_manifest_text(text, before,
+                                       format_type_extended(attribute->atttypid, attribute->atttypmod,
+                                                            FORMAT_TYPE_TYPEMOD_GIVEN)),
         .type = attribute->atttypid,
         .base_type = base,
         .typmod = attribute->atttypmod,
@@ -176,8 +176,8 @@ static void describe_arrow(gvmi_manifest_column *to, const gstore_column *column
         else if (column->form == GSTORE_FORM_BOOL)
             to->width = 0;
     }
-    to->arrow = add_text(text, before, format);
-    to->arrow_element = add_text(text, before, element);
+    to->arrow = add_manifest_text(text, before, format);
+    to->arrow_element = add_manifest_text(text, before, element);
 }
 
 static char *make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
@@ -199,8 +199,8 @@ static char *make_manifest(Relation relation, const gstore_view *view, uint32 *b
         head.columns += !TupleDescAttr(desc, i)->attisdropped;
     before = sizeof head + sizeof *columns * head.columns;
     initStringInfo(&text);
-    head.schema = add_text(&text, before, get_namespace_name(RelationGetNamespace(relation)));
-    head.name = add_text(&text, before, RelationGetRelationName(relation));
+    head.schema = add_manifest_text(&text, before, get_namespace_name(RelationGetNamespace(relation)));
+    head.name = add_manifest_text(&text, before, RelationGetRelationName(relation));
     for (int i = 0, n = 0; i < desc->natts; i++) {
         const Form_pg_attribute attribute = TupleDescAttr(desc, i);
         const bool stored = i < view->column_count && !view->columns[i].dropped;
@@ -299,8 +299,9 @@ static bool has_bodies(const gstore_column *column)
     return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
 }
 
-/* The areas that the manifest speaks of as far as they count, behind its own, of which the caller says how far; palloc'd. What is behind that in an
- * area's last chunk is not kept back (docs/design/gstore.md). */
+/* The areas that the manifest lists, as far as they count, behind its own, of which the caller says
+ * how far; palloc'd. What is behind that in an area's last chunk is not kept back
+ * (docs/design/gstore.md). */
 static int list_areas(Relation relation, const gstore_view *view, gstore_piece **out)
 {
     const TupleDesc desc = RelationGetDescr(relation);
@@ -328,34 +329,34 @@ static int list_areas(Relation relation, const gstore_view *view, gstore_piece *
 
 static Oid unpacked = InvalidOid;
 
-static void pack_again(void)
+static void request_repacking(void)
 {
     if (OidIsValid(unpacked))
         gstore_ask_trim(unpacked, GSTORE_NO_TURN);
     unpacked = InvalidOid;
 }
 
-static void at_transaction_end(XactEvent event, void *argument)
+static void export_xact_callback(XactEvent event, void *argument)
 {
     if (event == XACT_EVENT_ABORT)
-        pack_again();
+        request_repacking();
 }
 
-static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
-                                  SubTransactionId parent, void *argument)
+static void export_subxact_callback(SubXactEvent event, SubTransactionId mine,
+                                    SubTransactionId parent, void *argument)
 {
     if (event == SUBXACT_EVENT_ABORT_SUB)
-        pack_again();
+        request_repacking();
 }
 
 void gstore_export_init(void)
 {
-    RegisterXactCallback(at_transaction_end, NULL);
-    RegisterSubXactCallback(at_subtransaction_end, NULL);
+    RegisterXactCallback(export_xact_callback, NULL);
+    RegisterSubXactCallback(export_subxact_callback, NULL);
 }
 
 /* What takes long of an export, before changes of privileges have to wait for it. */
-static void unpack(Oid oid, const gstore_view *view, const gstore_piece *areas, int count)
+static void unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int count)
 {
     gstore_far far = {0};
 
@@ -389,7 +390,7 @@ Datum gstore_export(PG_FUNCTION_ARGS)
     /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
     LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
     count = list_areas(relation, &view, &areas);
-    unpack(oid, &view, areas, count);
+    unpack_store(oid, &view, areas, count);
     gstore_lock_privileges(ShareLock);
     gstore_check_readable(oid);
     if (!gstore_privileges(oid, &privileges))

@@ -26,7 +26,7 @@ extern void gstore_plan_callbacks(FdwRoutine *routine);   /* plan.c */
 extern void gstore_scan_callbacks(FdwRoutine *routine);   /* scan.c */
 extern void gstore_analyze_callback(FdwRoutine *routine); /* analyze.c */
 extern void gstore_modify_callbacks(FdwRoutine *routine); /* modify.c */
-extern void gstore_truncate_callback(List *relations, DropBehavior behavior, bool restart);
+extern void gstoreExecForeignTruncate(List *relations, DropBehavior behavior, bool restart);
 extern void gstore_analyze_begin(const VacuumStmt *statement); /* analyze.c: it is about to run */
 extern void gstore_analyze_init(void);
 extern Datum gstore_fdw_handler(PG_FUNCTION_ARGS); /* fdw.c */

@@ -1,5 +1,6 @@
-/* SQL functions on one table. gstore_fdw_format, _nitems, _nattrs and _rawsize tell of the revision that
- * the statement sees, and need SELECT on the table, as reading it would; gstore_fdw_compact rewrites it. */
+/* SQL functions on one table. gstore_fdw_format, _nitems, _nattrs and _rawsize describe the
+ * revision that the statement sees, and need SELECT on the table, as reading it would;
+ * gstore_fdw_compact rewrites it. */
 #include "postgres.h"
 
 #include "access/htup_details.h"

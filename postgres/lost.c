@@ -65,7 +65,7 @@ bool gstore_report_lost(int level, Oid relation, const gstore_view *view)
          errdetail("The GPU memory keeper or the server was started anew."),
          gstore_table_source(relation) != NULL
              ? errhint("Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source. "
-                       "Where that fails, as the server's log tells, TRUNCATE the table and load it; or "
+                       "Where that fails, as the server's log reports, TRUNCATE the table and load it; or "
                        "set gstore_fdw.lost_tables = empty.")
              : errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
     return true;
@@ -143,7 +143,7 @@ void gstore_lose_versions(TransactionId xid)
 
 /* ---- the file */
 
-/* Tables that have rows, or have lost them: list_tables(), palloc'd. note_lost() returns how many of them
+/* Tables that have rows, or have lost them: list_tables(), palloc'd. mark_tables_lost() returns how many of them
  * fit into the directory. */
 static bool has_rows(const gstore_table *table)
 {
@@ -185,7 +185,7 @@ static void note_recorded(const gstore_table_key *keys, int count)
     LWLockRelease(gstore->lock);
 }
 
-static int note_lost(const gstore_table_key *keys, int count)
+static int mark_tables_lost(const gstore_table_key *keys, int count)
 {
     int noted = 0;
 
@@ -201,7 +201,7 @@ static int note_lost(const gstore_table_key *keys, int count)
     return noted;
 }
 
-static uint32 checksum(const gstore_table_key *keys, uint32 count)
+static uint32 checksum_keys(const gstore_table_key *keys, uint32 count)
 {
     pg_crc32c crc;
 
@@ -224,7 +224,7 @@ static bool write_all(int fd, const void *bytes, size_t size)
 static bool write_record(const gstore_table_key *keys, uint32 count, int level)
 {
     static const char temporary[] = RECORD_PATH ".tmp";
-    const record_head head = {RECORD_MAGIC, count, checksum(keys, count)};
+    const record_head head = {RECORD_MAGIC, count, checksum_keys(keys, count)};
     const int fd = OpenTransientFile(temporary, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
     bool written;
 
@@ -267,7 +267,7 @@ static gstore_table_key *read_keys(int fd, uint32 *count)
         return NULL;
     bytes = sizeof *keys * head.count;
     keys = palloc(bytes + 1);
-    if (read(fd, keys, bytes + 1) != (ssize_t)bytes || checksum(keys, head.count) != head.crc) {
+    if (read(fd, keys, bytes + 1) != (ssize_t)bytes || checksum_keys(keys, head.count) != head.crc) {
         pfree(keys);
         return NULL;
     }
@@ -295,7 +295,7 @@ void gstore_read_record(void)
                       errdetail("Tables in GPU memory that had rows are not shown as lost.")));
         return;
     }
-    noted = note_lost(keys, (int)count);
+    noted = mark_tables_lost(keys, (int)count);
     log_lost((int)count);
     if (noted < (int)count)
         ereport(LOG, (errmsg("not all tables in GPU memory that had rows can be shown as lost"),

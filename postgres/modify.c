@@ -29,7 +29,8 @@ typedef struct modify_state {
 static const char tid_name[] = "ctid";
 static const char row_name[] = "gstore_row"; /* "wholerow" would be asked of all foreign tables among siblings */
 
-static void add_update_targets(PlannerInfo *root, Index relation, RangeTblEntry *entry, Relation table)
+static void gstoreAddForeignUpdateTargets(PlannerInfo *root, Index relation, RangeTblEntry *entry,
+                                          Relation table)
 {
     Var *tid = makeVar(relation, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
     Var *row = makeVar(relation, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0);
@@ -41,7 +42,7 @@ static void add_update_targets(PlannerInfo *root, Index relation, RangeTblEntry 
         add_row_identity_var(root, row, relation, row_name);
 }
 
-static modify_state *begin_any(ResultRelInfo *result)
+static modify_state *begin_modify_state(ResultRelInfo *result)
 {
     const Relation relation = result->ri_RelationDesc;
     modify_state *state = palloc0(sizeof *state);
@@ -55,14 +56,14 @@ static modify_state *begin_any(ResultRelInfo *result)
     return state;
 }
 
-static void begin_modify(ModifyTableState *node, ResultRelInfo *result, List *private, int index,
-                         int flags)
+static void gstoreBeginForeignModify(ModifyTableState *node, ResultRelInfo *result, List *private,
+                                     int index, int flags)
 {
     modify_state *state;
 
     if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
         return;
-    state = begin_any(result);
+    state = begin_modify_state(result);
     gstore_progress_begin(node->operation == CMD_INSERT ? GSTORE_INSERTING : GSTORE_UPDATING,
                           RelationGetRelid(result->ri_RelationDesc), state);
     if (node->operation != CMD_INSERT) {
@@ -74,14 +75,14 @@ static void begin_modify(ModifyTableState *node, ResultRelInfo *result, List *pr
     }
 }
 
-static void begin_insert(ModifyTableState *node, ResultRelInfo *result)
+static void gstoreBeginForeignInsert(ModifyTableState *node, ResultRelInfo *result)
 {
     /* COPY has no plan; the other caller is an INSERT into a partitioned table. */
     gstore_progress_begin(node->ps.plan == NULL ? GSTORE_COPYING : GSTORE_INSERTING,
-                          RelationGetRelid(result->ri_RelationDesc), begin_any(result));
+                          RelationGetRelid(result->ri_RelationDesc), begin_modify_state(result));
 }
 
-static void end_modify(EState *estate, ResultRelInfo *result)
+static void gstoreEndForeignModify(EState *estate, ResultRelInfo *result)
 {
     if (result->ri_FdwState == NULL)
         return;
@@ -89,7 +90,7 @@ static void end_modify(EState *estate, ResultRelInfo *result)
     gstore_progress_end(result->ri_FdwState);
 }
 
-/* Nobody else does: to PostgreSQL, constraints of foreign tables are somebody else's business. routed:
+/* PostgreSQL leaves the constraints of foreign tables to the wrapper. routed:
  * the row came here because it belongs to this partition. */
 static void check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, bool routed)
 {
@@ -108,19 +109,19 @@ static bool is_routed(const ResultRelInfo *result)
 }
 
 /* With the ctid that RETURNING may ask for. */
-static void add_row(const modify_state *state, TupleTableSlot *slot)
+static void write_slot(const modify_state *state, TupleTableSlot *slot)
 {
     gstore_insert(state->pending, slot);
     gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
 }
 
-static TupleTableSlot *insert(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
-                              TupleTableSlot *plan)
+static TupleTableSlot *gstoreExecForeignInsert(EState *estate, ResultRelInfo *result,
+                                               TupleTableSlot *slot, TupleTableSlot *plan)
 {
     modify_state *state = result->ri_FdwState;
 
     check_row(estate, result, slot, is_routed(result));
-    add_row(state, slot);
+    write_slot(state, slot);
     gstore_count_change(state->pending);
     return slot;
 }
@@ -166,8 +167,8 @@ static void check_stays(EState *estate, ResultRelInfo *result, TupleTableSlot *s
                             RelationGetRelationName(result->ri_RootResultRelInfo->ri_RelationDesc))));
 }
 
-static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
-                              TupleTableSlot *plan)
+static TupleTableSlot *gstoreExecForeignUpdate(EState *estate, ResultRelInfo *result,
+                                               TupleTableSlot *slot, TupleTableSlot *plan)
 {
     modify_state *state = result->ri_FdwState;
 
@@ -175,12 +176,12 @@ static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableS
     check_row(estate, result, slot, false);
     if (!remove_row(estate, state, plan, "updated"))
         return NULL;
-    add_row(state, slot);
+    write_slot(state, slot);
     return slot;
 }
 
-static TupleTableSlot *delete (EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
-                               TupleTableSlot *plan)
+static TupleTableSlot *gstoreExecForeignDelete(EState *estate, ResultRelInfo *result,
+                                               TupleTableSlot *slot, TupleTableSlot *plan)
 {
     modify_state *state = result->ri_FdwState;
 
@@ -198,12 +199,12 @@ static TupleTableSlot *delete (EState *estate, ResultRelInfo *result, TupleTable
     return slot;
 }
 
-static int updatable(Relation relation)
+static int gstoreIsForeignRelUpdatable(Relation relation)
 {
     return (1 << CMD_INSERT) | (1 << CMD_UPDATE) | (1 << CMD_DELETE);
 }
 
-void gstore_truncate_callback(List *relations, DropBehavior behavior, bool restart)
+void gstoreExecForeignTruncate(List *relations, DropBehavior behavior, bool restart)
 {
     ListCell *cell;
 
@@ -213,16 +214,16 @@ void gstore_truncate_callback(List *relations, DropBehavior behavior, bool resta
 
 void gstore_modify_callbacks(FdwRoutine *routine)
 {
-    routine->AddForeignUpdateTargets = add_update_targets;
-    routine->BeginForeignModify = begin_modify;
-    routine->BeginForeignInsert = begin_insert;
-    routine->EndForeignModify = end_modify;
-    routine->EndForeignInsert = end_modify;
-    routine->ExecForeignInsert = insert;
+    routine->AddForeignUpdateTargets = gstoreAddForeignUpdateTargets;
+    routine->BeginForeignModify = gstoreBeginForeignModify;
+    routine->BeginForeignInsert = gstoreBeginForeignInsert;
+    routine->EndForeignModify = gstoreEndForeignModify;
+    routine->EndForeignInsert = gstoreEndForeignModify;
+    routine->ExecForeignInsert = gstoreExecForeignInsert;
     /* No batches: PostgreSQL would copy each row twice to gather them, and rows are gathered here, by
      * column, in any case. INSERT ... SELECT is three times as fast without. */
-    routine->ExecForeignUpdate = update;
-    routine->ExecForeignDelete = delete;
-    routine->IsForeignRelUpdatable = updatable;
-    routine->ExecForeignTruncate = gstore_truncate_callback;
+    routine->ExecForeignUpdate = gstoreExecForeignUpdate;
+    routine->ExecForeignDelete = gstoreExecForeignDelete;
+    routine->IsForeignRelUpdatable = gstoreIsForeignRelUpdatable;
+    routine->ExecForeignTruncate = gstoreExecForeignTruncate;
 }

@@ -79,7 +79,7 @@ static bool find_in_parent(PlannerInfo *root, const AppendRelInfo *info, search 
     return true;
 }
 
-/* False: it cannot be told. */
+/* False: it cannot be determined. */
 static bool find_in_query(PlannerInfo *root, const RelOptInfo *rel, search *s)
 {
     const Query *query = root->parse;

@@ -20,7 +20,7 @@
 
 PG_FUNCTION_INFO_V1(gstore_fdw_validator);
 
-static const char *what_has(Oid catalog)
+static const char *catalog_object_name(Oid catalog)
 {
     switch (catalog) {
     case ForeignDataWrapperRelationId: return "FOREIGN DATA WRAPPER";
@@ -88,7 +88,7 @@ static const char *source_query(DefElem *option)
     return text;
 }
 
-static void refuse(const DefElem *option, const char *hint)
+static void report_invalid_option(const DefElem *option, const char *hint)
 {
     ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
                     errmsg("invalid option \"%s\"", option->defname), errhint("%s", hint)));
@@ -111,14 +111,15 @@ Datum gstore_fdw_validator(PG_FUNCTION_ARGS)
             else if (strcmp(option->defname, "source") == 0)
                 (void)source_query(option);
             else
-                refuse(option, "Valid options of a table: pinning, format, source.");
+                report_invalid_option(option, "Valid options of a table: pinning, format, source.");
         } else if (catalog == AttributeRelationId) {
             if (strcmp(option->defname, "compression") == 0)
                 (void)is_pglz(option);
             else
-                refuse(option, "Valid options of a column: compression.");
+                report_invalid_option(option, "Valid options of a column: compression.");
         } else
-            refuse(option, psprintf("There are no options on %s.", what_has(catalog)));
+            report_invalid_option(
+                option, psprintf("There are no options on %s.", catalog_object_name(catalog)));
     }
     PG_RETURN_VOID();
 }

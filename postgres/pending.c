@@ -450,7 +450,7 @@ static bool is_changed(const gstore_pending *p)
 
 /* ---- compaction */
 
-static void write_anew(Relation relation, gstore_pending *p)
+static void rewrite_without_deleted(Relation relation, gstore_pending *p)
 {
     MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore compaction",
                                                   ALLOCSET_DEFAULT_SIZES);
@@ -493,7 +493,7 @@ uint64 gstore_compact(Relation relation)
     if (p->state.empty || (rows == p->state.live_rows && !has_dropped_data(p)))
         return 0;
     CheckTableNotInUse(relation, "rewrite"); /* a cursor has the numbers of its rows */
-    write_anew(relation, p);
+    rewrite_without_deleted(relation, p);
     return rows - p->state.rows;
 }
 
@@ -518,7 +518,7 @@ static void compact_if_possible(gstore_pending *p)
 
         if (relation != NULL) {
             follow_table(p, relation); /* an ALTER may have been undone */
-            write_anew(relation, p);
+            rewrite_without_deleted(relation, p);
             if (p->writer != NULL)
                 gstore_flush(p->writer, &p->state);
             RelationClose(relation);
@@ -588,7 +588,7 @@ static void commit_table(gstore_pending *p)
 }
 
 /* Rows that were only added leave an older version, which can wait: worker.c looks once a second. */
-static bool leaves_memory(const gstore_pending *p)
+static bool needs_background_trim(const gstore_pending *p)
 {
     return p->replaced || p->store_count > 0 || p->deletion_count > 0;
 }
@@ -607,7 +607,7 @@ static void forget_all(bool committed)
             gstore_ask_trim(p->relation, p->turn);
         for (int i = 0; i < p->store_count; i++)
             gstore_release_store(p->stores[i]);
-        wake |= leaves_memory(p);
+        wake |= needs_background_trim(p);
     }
     if (wake)
         gstore_wake_worker();
@@ -643,7 +643,7 @@ static void commit_tables(void)
     }
 }
 
-static void at_transaction_end(XactEvent event, void *argument)
+static void pending_xact_callback(XactEvent event, void *argument)
 {
     switch (event) {
     case XACT_EVENT_PRE_COMMIT:
@@ -660,7 +660,7 @@ static void at_transaction_end(XactEvent event, void *argument)
 }
 
 /* The set of deletions as it was; the list is cut by the caller. The same store has the same first. */
-static void undelete(gstore_pending *p, const save *s)
+static void undo_deletions(gstore_pending *p, const save *s)
 {
     if (p->deleted == NULL)
         return;
@@ -674,11 +674,11 @@ static void undelete(gstore_pending *p, const save *s)
         (void)gstore_rowset_add(p->deleted, p->deletions[i]);
 }
 
-static void go_back(gstore_pending *p)
+static void restore_saved_state(gstore_pending *p)
 {
     save *s = p->saves;
 
-    undelete(p, s);
+    undo_deletions(p, s);
     p->state = s->state;
     p->state.name.turn = p->turn = gstore_next_turn();
     p->left_memory = true;
@@ -718,8 +718,8 @@ static void forget_undone(int level)
     }
 }
 
-static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
-                                  SubTransactionId parent, void *argument)
+static void pending_subxact_callback(SubXactEvent event, SubTransactionId mine,
+                                     SubTransactionId parent, void *argument)
 {
     const int level = GetCurrentTransactionNestLevel();
 
@@ -730,7 +730,7 @@ static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
             p->level = Min(p->level, level - 1);
         while (p->saves != NULL && p->saves->level >= level) {
             if (event == SUBXACT_EVENT_ABORT_SUB)
-                go_back(p);
+                restore_saved_state(p);
             else if (event != SUBXACT_EVENT_COMMIT_SUB)
                 break;
             else if (p->saves->outer != NULL && p->saves->outer->level >= level - 1)
@@ -745,6 +745,6 @@ static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
 
 void gstore_pending_init(void)
 {
-    RegisterXactCallback(at_transaction_end, NULL);
-    RegisterSubXactCallback(at_subtransaction_end, NULL);
+    RegisterXactCallback(pending_xact_callback, NULL);
+    RegisterSubXactCallback(pending_subxact_callback, NULL);
 }

@@ -81,7 +81,7 @@ static Bitmapset *columns_of(RelOptInfo *rel, Oid relation, List *clauses)
 typedef struct needs {
     Bitmapset *rows;   /* rows must have them */
     Bitmapset *tested; /* by conditions that the scan evaluates */
-    Bitmapset *bare;   /* of both, those of which is read no more than what tells NULLs */
+    Bitmapset *bare;   /* of both, those of which is read no more than what marks NULLs */
 } needs;
 
 static needs needs_of(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *tested, List *rest)
@@ -126,7 +126,7 @@ static List *as_list(const Bitmapset *set)
 }
 
 /* All comparisons that qualify are leakproof, so that row security does not forbid it either. */
-static void split(RelOptInfo *rel, List *infos, List **named, List **tested, List **rest)
+static void split_restrictions(RelOptInfo *rel, List *infos, List **named, List **tested, List **rest)
 {
     ListCell *cell;
 
@@ -144,7 +144,7 @@ static void split(RelOptInfo *rel, List *infos, List **named, List **tested, Lis
 }
 
 /* Live rows of the version that would be read, with those of this transaction. */
-static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+static void gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
     plan_info *info = palloc0(sizeof *info);
     gstore_pending *pending = gstore_pending_find(relation);
@@ -161,7 +161,7 @@ static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
     rel->pages = (BlockNumber)Min(view.empty ? 0 : bytes_of(&view, everything) / BLCKSZ + 1,
                                   MaxBlockNumber);
     set_baserel_size_estimates(root, rel);
-    split(rel, rel->baserestrictinfo, &named, &tested, &rest);
+    split_restrictions(rel, rel->baserestrictinfo, &named, &tested, &rest);
     info->named = named != NIL;
     info->met = info->named ? clamp_row_est(rel->tuples *
                                             clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
@@ -203,14 +203,14 @@ static ForeignPath *make_path(PlannerInfo *root, RelOptInfo *rel, int workers)
                                    startup + run, NIL, rel->lateral_relids, NULL, NIL);
 }
 
-static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+static void gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
     const plan_info *info = rel->fdw_private;
     ForeignPath *alone = make_path(root, rel, 0);
     int workers;
 
-    /* A worker by itself does not know what its leader's transaction has changed; in a parallel scan the
-     * leader tells it. */
+    /* A worker by itself does not know what its leader's transaction has changed; in a parallel
+     * scan the leader passes it on. */
     alone->path.parallel_safe = false;
     add_path(rel, (Path *)alone);
     if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
@@ -225,13 +225,13 @@ static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
     }
 }
 
-static ForeignScan *get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
-                             List *targets, List *clauses, Plan *outer)
+static ForeignScan *gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation,
+                                         ForeignPath *path, List *targets, List *clauses, Plan *outer)
 {
     List *named, *tested, *rest;
     needs needed;
 
-    split(rel, clauses, &named, &tested, &rest);
+    split_restrictions(rel, clauses, &named, &tested, &rest);
     named = extract_actual_clauses(named, false);
     tested = extract_actual_clauses(tested, false);
     rest = extract_actual_clauses(rest, false);
@@ -244,7 +244,7 @@ static ForeignScan *get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, F
 
 void gstore_plan_callbacks(FdwRoutine *routine)
 {
-    routine->GetForeignRelSize = get_size;
-    routine->GetForeignPaths = get_paths;
-    routine->GetForeignPlan = get_plan;
+    routine->GetForeignRelSize = gstoreGetForeignRelSize;
+    routine->GetForeignPaths = gstoreGetForeignPaths;
+    routine->GetForeignPlan = gstoreGetForeignPlan;
 }

@@ -28,7 +28,7 @@ Size gstore_progress_size(void)
     return mul_size(sizeof(place), (Size)MaxBackends);
 }
 
-static place *mine(void)
+static place *own_progress_slot(void)
 {
     const int number = MyBackendId - 1;
 
@@ -47,9 +47,9 @@ static void end_change(place *p)
     pg_atomic_write_u32(&p->changes, pg_atomic_read_u32(&p->changes) + 1);
 }
 
-static void clear(void)
+static void clear_progress(void)
 {
-    place *p = mine();
+    place *p = own_progress_slot();
 
     if (owner == NULL || p == NULL)
         return;
@@ -59,17 +59,17 @@ static void clear(void)
     end_change(p);
 }
 
-static void at_transaction_end(XactEvent event, void *argument)
+static void progress_xact_callback(XactEvent event, void *argument)
 {
     if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        clear();
+        clear_progress();
 }
 
-static void at_subtransaction_end(SubXactEvent event, SubTransactionId id, SubTransactionId parent,
-                                  void *argument)
+static void progress_subxact_callback(SubXactEvent event, SubTransactionId id,
+                                      SubTransactionId parent, void *argument)
 {
     if (event == SUBXACT_EVENT_ABORT_SUB && owner_level >= GetCurrentTransactionNestLevel())
-        clear();
+        clear_progress();
 }
 
 void gstore_progress_attach(void *at, bool found)
@@ -80,13 +80,13 @@ void gstore_progress_attach(void *at, bool found)
             pg_atomic_init_u32(&places[i].changes, 0);
             places[i].info.command = GSTORE_NOTHING;
         }
-    RegisterXactCallback(at_transaction_end, NULL);
-    RegisterSubXactCallback(at_subtransaction_end, NULL);
+    RegisterXactCallback(progress_xact_callback, NULL);
+    RegisterSubXactCallback(progress_subxact_callback, NULL);
 }
 
 void gstore_progress_begin(gstore_progress_command command, Oid relation, const void *statement)
 {
-    place *p = mine();
+    place *p = own_progress_slot();
 
     if (owner != NULL || p == NULL)
         return;
@@ -104,7 +104,7 @@ void gstore_progress_begin(gstore_progress_command command, Oid relation, const 
 
 void gstore_progress_add(Oid relation, uint64 rows, uint64 bytes)
 {
-    place *p = mine();
+    place *p = own_progress_slot();
 
     if (owner == NULL || p->info.relation != relation)
         return;
@@ -117,7 +117,7 @@ void gstore_progress_add(Oid relation, uint64 rows, uint64 bytes)
 void gstore_progress_end(const void *statement)
 {
     if (owner == statement)
-        clear();
+        clear_progress();
 }
 
 /* False: nothing is under way there. */
@@ -132,7 +132,7 @@ static bool read_place(place *p, gstore_progress_info *info)
         if (before % 2 == 0 && pg_atomic_read_u32(&p->changes) == before)
             return info->command != GSTORE_NOTHING;
     }
-    return false; /* its process died in the middle of a change */
+    return false; /* its process ended in the middle of a change */
 }
 
 int gstore_list_progress(gstore_progress_info **out)

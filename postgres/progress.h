@@ -1,8 +1,8 @@
 /* postgres/progress.h - how far long statements on tables in GPU memory are, for a view.
  *
- * Each backend has one place in shared memory. The outermost statement that asks has it; those that run
- * inside (triggers) are not shown. It is cleared when that statement ends, or its transaction or
- * subtransaction is undone.
+ * Each backend has one place in shared memory. The outermost statement that asks gets it; those
+ * that run inside (triggers) are not shown. It is cleared when that statement ends, or its
+ * transaction or subtransaction is undone.
  */
 #ifndef GSTORE_PROGRESS_H
 #define GSTORE_PROGRESS_H
@@ -18,7 +18,7 @@ typedef enum gstore_progress_command {
     GSTORE_UPDATING,
     GSTORE_COMPACTING,
     GSTORE_EXPORTING,
-    GSTORE_ALTERING, /* rows are written anew, or held against constraints */
+    GSTORE_ALTERING, /* rows are rewritten, or checked against constraints */
 } gstore_progress_command;
 
 extern Size gstore_progress_size(void);

@@ -91,7 +91,7 @@ static int strategy_of(Oid operator)
     return strategy;
 }
 
-static int commuted(int strategy)
+static int commuted_strategy(int strategy)
 {
     switch (strategy) {
     case BTLessStrategyNumber: return BTGreaterStrategyNumber;
@@ -127,7 +127,7 @@ static bool take_comparison(OpExpr *op, Index relation, condition *out)
     if (out->strategy == InvalidStrategy)
         return false;
     if (swapped)
-        out->strategy = commuted(out->strategy);
+        out->strategy = commuted_strategy(out->strategy);
     out->index = column->varattno - 1;
     out->test = TEST_RANGE;
     out->type = column->vartype;
@@ -264,7 +264,7 @@ void gstore_quals_evaluate(gstore_quals *quals, ExprContext *context)
 
 /* ---- selecting */
 
-/* Without a branch: how many pass cannot be foreseen. */
+/* Without a branch: how many pass cannot be predicted. */
 #define KEEP_IF(test) \
     for (uint32 i = 0; i < count; i++) { \
         const uint32 row = rows[i]; \

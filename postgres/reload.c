@@ -52,7 +52,7 @@ static void delay_reload(gstore_table *table)
 }
 
 /* A database with lost tables that are to be tried; the next try of each is delayed. */
-static bool choose_due(Oid *database)
+static bool choose_table_to_load(Oid *database)
 {
     const TimestampTz now = GetCurrentTimestamp();
     HASH_SEQ_STATUS scan;
@@ -112,7 +112,7 @@ static void note_outcome(Oid relation, int error)
 }
 
 /* Whether a lost table has not been tried yet, or is being. */
-static bool is_due(Oid relation)
+static bool is_load_due(Oid relation)
 {
     const gstore_table *table;
     bool due;
@@ -161,18 +161,18 @@ void gstore_reload_look(void)
                                        .purpose = "load tables from their sources"};
     Oid database;
 
-    if (!gstore_background_runs(&loader) && !RecoveryInProgress() && choose_due(&database))
+    if (!gstore_background_runs(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
         gstore_background_start(&loader, database);
 }
 
 /* ---- the loader */
 
-static void at_exit(int code, Datum argument)
+static void end_loader_at_exit(int code, Datum argument)
 {
     note_loader(InvalidOid, 0);
 }
 
-static void set(const char *name, const char *value)
+static void set_loader_option(const char *name, const char *value)
 {
     (void)set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
@@ -190,10 +190,10 @@ static uint64 insert_rows(Relation relation, const char *source)
     Oid user;
     int context;
 
-    set("lock_timeout", LOCK_TIMEOUT);
-    set("search_path", "pg_catalog, pg_temp");
-    set("gstore_fdw.lost_tables", "error");
-    set("gstore_fdw.wait_for_source", "off");
+    set_loader_option("lock_timeout", LOCK_TIMEOUT);
+    set_loader_option("search_path", "pg_catalog, pg_temp");
+    set_loader_option("gstore_fdw.lost_tables", "error");
+    set_loader_option("gstore_fdw.wait_for_source", "off");
     GetUserIdAndSecContext(&user, &context);
     SetUserIdAndSecContext(relation->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
     PushActiveSnapshot(GetTransactionSnapshot());
@@ -223,7 +223,7 @@ static void note_loaded(Relation relation, uint64 rows)
 }
 
 /* False: somebody writes the table, whose rows may be there then. */
-static bool load(Oid table)
+static bool load_table(Oid table)
 {
     Relation relation;
     const char *source = NULL;
@@ -253,10 +253,11 @@ void gstore_reload_main(Datum database)
 
     gstore_background_connect(database, 0);
     note_loader(MyDatabaseId, MyProcPid);
-    before_shmem_exit(at_exit, (Datum)0);
+    before_shmem_exit(end_loader_at_exit, (Datum)0);
     count = list_lost(&tables, &errors);
     for (int i = 0; i < count; i++) {
-        const int error = gstore_background_try(load, tables[i], "loading from its source", errors[i]);
+        const int error = gstore_background_try(load_table, tables[i], "loading from its source",
+                                                errors[i]);
 
         if (loaded != NULL) {
             if (error == 0)
@@ -275,7 +276,7 @@ static bool is_awaited(Oid relation)
     gstore_view view;
 
     gstore_look(relation, NULL, false, &view);
-    return view.lost && is_due(relation) && gstore_table_source(relation) != NULL;
+    return view.lost && is_load_due(relation) && gstore_table_source(relation) != NULL;
 }
 
 bool gstore_reload_await(Relation relation)

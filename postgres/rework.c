@@ -1,5 +1,5 @@
-/* Rows of a table that has been altered: written anew with the defaults of new columns, or held against
- * new constraints. PostgreSQL does neither for foreign tables. */
+/* Rows of a table that has been altered: written anew with the defaults of new columns, or checked
+ * against new constraints. PostgreSQL does neither for foreign tables. */
 #include "postgres.h"
 
 #include "catalog/partition.h"
@@ -17,7 +17,7 @@
 #include "postgres/progress.h"
 #include "postgres/scan.h"
 
-#define CHECKED_ROWS 16384 /* after so many that are only looked at, progress is told */
+#define CHECKED_ROWS 16384 /* after so many that are only looked at, progress is reported */
 
 typedef struct default_value {
     int index;
@@ -25,7 +25,7 @@ typedef struct default_value {
     ExprState *evaluate;
 } default_value;
 
-/* NULL: there is none. A domain has a say in NULL. */
+/* NULL: there is none. A domain may forbid NULL. */
 static Expr *default_of(Relation relation, const Form_pg_attribute a)
 {
     Expr *value = (Expr *)build_column_default(relation, a->attnum);
@@ -79,7 +79,7 @@ static void set_defaults(const default_value *all, int count, TupleTableSlot *sl
                                                                    &slot->tts_isnull[all[i].index]);
 }
 
-/* A rule that rows are held against, ready to be evaluated. */
+/* A rule that rows are checked against, ready to be evaluated. */
 typedef struct rule {
     const char *name; /* of a CHECK; NULL: the bounds of a partition */
     ExprState *holds;

@@ -22,8 +22,8 @@ static int add_segment(gstore_segment *segments, int count, const gstore_view *v
     return count + 1;
 }
 
-/* Somebody may have committed between the snapshot and the lock. */
-static void look_as_writer(Relation relation, Snapshot snapshot, gstore_view *view)
+/* Another transaction may have committed between the snapshot and the lock. */
+static void refresh_view_for_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 {
     gstore_view seen;
 
@@ -46,7 +46,7 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
 
     gstore_check_access();
     if (locked)
-        look_as_writer(relation, snapshot, &view);
+        refresh_view_for_writer(relation, snapshot, &view);
     else
         gstore_look_alive(RelationGetRelid(relation), snapshot, true, &view);
     pending = gstore_pending_find(RelationGetRelid(relation));
@@ -132,7 +132,7 @@ gstore_output *gstore_output_create(int columns)
     return palloc0(offsetof(gstore_output, sources) + sizeof(source) * (Size)columns);
 }
 
-static value_kind kind_of(const gstore_column *column, bool bare)
+static value_kind kind_of_value(const gstore_column *column, bool bare)
 {
     if (bare)
         return column->length < 0 && !gstore_is_arrow(column) ? VALUE_BARE_OFFSETS : VALUE_BARE;
@@ -149,7 +149,7 @@ static value_kind kind_of(const gstore_column *column, bool bare)
 }
 
 /* As a value of variable length it is empty. */
-static void need_stand_in(gstore_output *output, uint32 width)
+static void ensure_null_value(gstore_output *output, uint32 width)
 {
     if (width <= output->stand_in_width)
         return;
@@ -170,10 +170,10 @@ void gstore_output_begin(gstore_output *output, const gstore_batch *batch, const
         *s = (source){.index = index};
         if (index >= view->column_count || view->columns[index].dropped)
             continue;
-        s->kind = kind_of(&view->columns[index], bms_is_member(index + 1, batch->bare));
+        s->kind = kind_of_value(&view->columns[index], bms_is_member(index + 1, batch->bare));
         s->width = gstore_width(&view->columns[index]);
         if (s->kind >= VALUE_BARE)
-            need_stand_in(output, Max(s->width, VARHDRSZ));
+            ensure_null_value(output, Max(s->width, VARHDRSZ));
         s->values = batch->columns[index].values;
         s->nulls = batch->columns[index].nulls;
         if (batch->columns[index].bodies != NULL)

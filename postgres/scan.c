@@ -61,7 +61,7 @@ typedef struct scan_state {
     Bitmapset *tested;     /* columns that conditions need */
     Bitmapset *others;     /* columns that rows need, without those */
     Bitmapset *all;
-    Bitmapset *bare; /* those of all of which only what tells NULLs is needed */
+    Bitmapset *bare; /* those of all of which only what marks NULLs is needed */
     int *indexes;    /* of the columns that rows need, attribute number - 1 */
     int index_count;
     gstore_quals *quals; /* NULL: none */
@@ -86,7 +86,7 @@ typedef struct scan_state {
 
 /* Of the UPDATE or DELETE that the statement is, or one of its WITH queries. INSERT scans what it writes
  * to by another entry of the range table. */
-static bool is_target(const ForeignScanState *node)
+static bool is_modified_relation(const ForeignScanState *node)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const PlannedStmt *statement = node->ss.ps.state->es_plannedstmt;
@@ -121,7 +121,7 @@ static Bitmapset *as_set(const List *numbers)
     return set;
 }
 
-static void begin(ForeignScanState *node, int flags)
+static void gstoreBeginForeignScan(ForeignScanState *node, int flags)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
@@ -141,7 +141,7 @@ static void begin(ForeignScanState *node, int flags)
                                            &node->ss.ps);
     if (lsecond(plan->fdw_exprs) != NIL)
         state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
-    state->locks = policy != NULL || is_target(node);
+    state->locks = policy != NULL || is_modified_relation(node);
     state->waits = policy == NULL || *policy != LockWaitError;
     state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
     node->fdw_state = state;
@@ -155,7 +155,7 @@ static uint64 units_of(const scan_state *state, const gstore_segment *s)
 }
 
 /* Segments are there; units as large as the widest of them allows. */
-static void make_ready(ForeignScanState *node, scan_state *state)
+static void prepare_scan(ForeignScanState *node, scan_state *state)
 {
     const int natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
     const Bitmapset *valued = bms_difference(state->all, state->bare);
@@ -221,7 +221,7 @@ static marked_rows *rows_of(const EState *estate, ExecRowMark *mark)
 }
 
 /* Where the statement waited for rows, its own snapshot does not see them. */
-static void share_choice(const ForeignScanState *node, const scan_state *state)
+static void publish_snapshot(const ForeignScanState *node, const scan_state *state)
 {
     const Index number = ((const Scan *)node->ss.ps.plan)->scanrelid;
     ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
@@ -246,7 +246,7 @@ static Snapshot newer_snapshot(Snapshot snapshot)
     return latest;
 }
 
-static void choose(ForeignScanState *node, scan_state *state)
+static void choose_snapshot(ForeignScanState *node, scan_state *state)
 {
     const Relation relation = node->ss.ss_currentRelation;
     Snapshot snapshot = node->ss.ps.state->es_snapshot;
@@ -261,15 +261,15 @@ static void choose(ForeignScanState *node, scan_state *state)
         lock_table(relation, state->waits);
     state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
     if (waited) {
-        share_choice(node, state);
+        publish_snapshot(node, state);
         UnregisterSnapshot(snapshot);
     }
-    make_ready(node, state);
+    prepare_scan(node, state);
     MemoryContextSwitchTo(old);
 }
 
 /* The next unit's segment and rows; NULL: there is none. */
-static const gstore_segment *take_unit(scan_state *state, uint64 *first, uint64 *count)
+static const gstore_segment *next_scan_unit(scan_state *state, uint64 *first, uint64 *count)
 {
     uint64 unit = state->shared != NULL ? pg_atomic_fetch_add_u64(&state->shared->next, 1)
                                         : state->next_unit++;
@@ -296,7 +296,7 @@ static const gstore_segment *segment_of(const scan_state *state, uint64 row)
 }
 
 /* The same of the rows that are named: as many of them as are no further apart than a unit is long. */
-static const gstore_segment *take_named(scan_state *state, uint64 *first, uint64 *count)
+static const gstore_segment *next_named_rows(scan_state *state, uint64 *first, uint64 *count)
 {
     const gstore_segment *s = NULL;
     uint64 next = state->named_next;
@@ -374,7 +374,8 @@ static bool next_batch(ForeignScanState *node, scan_state *state)
         uint32 live;
 
         CHECK_FOR_INTERRUPTS();
-        s = state->tids != NULL ? take_named(state, &first, &count) : take_unit(state, &first, &count);
+        s = state->tids != NULL ? next_named_rows(state, &first, &count)
+                                : next_scan_unit(state, &first, &count);
         if (s == NULL)
             return false;
         gstore_batch_move(state->batch, first, count);
@@ -406,7 +407,7 @@ static bool next_batch(ForeignScanState *node, scan_state *state)
 
 /* ---- rows */
 
-static TupleTableSlot *iterate(ForeignScanState *node)
+static TupleTableSlot *gstoreIterateForeignScan(ForeignScanState *node)
 {
     scan_state *state = node->fdw_state;
     TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
@@ -418,7 +419,7 @@ static TupleTableSlot *iterate(ForeignScanState *node)
         bool more;
 
         if (!state->chosen)
-            choose(node, state);
+            choose_snapshot(node, state);
         old = MemoryContextSwitchTo(state->context);
         more = next_batch(node, state);
         MemoryContextSwitchTo(old);
@@ -433,7 +434,7 @@ static TupleTableSlot *iterate(ForeignScanState *node)
     return ExecStoreVirtualTuple(slot);
 }
 
-static void rescan(ForeignScanState *node)
+static void gstoreReScanForeignScan(ForeignScanState *node)
 {
     scan_state *state = node->fdw_state;
 
@@ -443,7 +444,7 @@ static void rescan(ForeignScanState *node)
     state->at = state->row_count = 0;
 }
 
-static void end(ForeignScanState *node)
+static void gstoreEndForeignScan(ForeignScanState *node)
 {
     scan_state *state = node->fdw_state;
 
@@ -457,7 +458,7 @@ static void end(ForeignScanState *node)
  * the conditions of a join to the new state of a row of another table, that somebody has changed meanwhile.
  */
 
-static RowMarkType mark_type(RangeTblEntry *entry, LockClauseStrength strength)
+static RowMarkType gstoreGetForeignRowMarkType(RangeTblEntry *entry, LockClauseStrength strength)
 {
     switch (strength) {
     case LCS_NONE: return ROW_MARK_REFERENCE;
@@ -470,7 +471,7 @@ static RowMarkType mark_type(RangeTblEntry *entry, LockClauseStrength strength)
 }
 
 /* Chooses as the scan did. */
-static void choose_again(const EState *estate, const ExecRowMark *mark, marked_rows *rows)
+static void choose_marked_snapshot(const EState *estate, const ExecRowMark *mark, marked_rows *rows)
 {
     MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
 
@@ -499,7 +500,8 @@ static void fetch_row(const ExecRowMark *mark, const marked_rows *rows, uint64 r
 
 /* An empty slot: the row is not to be locked, as this transaction has changed it since the scan began; so it is
  * for all tables. The table is locked already, where its rows are to be. */
-static void refetch(EState *estate, ExecRowMark *mark, Datum rowid, TupleTableSlot *slot, bool *updated)
+static void gstoreRefetchForeignRow(EState *estate, ExecRowMark *mark, Datum rowid,
+                                    TupleTableSlot *slot, bool *updated)
 {
     const uint64 row = gstore_tid_to_row((ItemPointer)DatumGetPointer(rowid));
     marked_rows *rows = rows_of(estate, mark);
@@ -512,31 +514,31 @@ static void refetch(EState *estate, ExecRowMark *mark, Datum rowid, TupleTableSl
         return;
     }
     if (rows->segment_count < 0)
-        choose_again(estate, mark, rows);
+        choose_marked_snapshot(estate, mark, rows);
     fetch_row(mark, rows, row, slot);
 }
 
 /* ---- parallel scans: the leader says what is seen, and all take units of it */
 
-static bool is_parallel_safe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry)
+static bool gstoreIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry)
 {
     return true;
 }
 
-static Size estimate_shared(ForeignScanState *node, ParallelContext *context)
+static Size gstoreEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *context)
 {
     scan_state *state = node->fdw_state;
     Size size = MAXALIGN(sizeof(shared_scan));
 
     if (!state->chosen)
-        choose(node, state);
+        choose_snapshot(node, state);
     for (int i = 0; i < state->segment_count; i++)
         size += MAXALIGN(sizeof(gstore_column) * (Size)state->segments[i].view.column_count) +
                 MAXALIGN(state->segments[i].view.dead_bytes);
     return size;
 }
 
-static void init_shared(ForeignScanState *node, ParallelContext *context, void *place)
+static void gstoreInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context, void *place)
 {
     scan_state *state = node->fdw_state;
     shared_scan *shared = place;
@@ -567,12 +569,13 @@ static void init_shared(ForeignScanState *node, ParallelContext *context, void *
     state->shared = shared;
 }
 
-static void reinit_shared(ForeignScanState *node, ParallelContext *context, void *place)
+static void gstoreReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context,
+                                             void *place)
 {
     pg_atomic_write_u64(&((shared_scan *)place)->next, 0);
 }
 
-static void init_worker(ForeignScanState *node, shm_toc *toc, void *place)
+static void gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *place)
 {
     scan_state *state = node->fdw_state;
     shared_scan *shared = place;
@@ -596,13 +599,13 @@ static void init_worker(ForeignScanState *node, shm_toc *toc, void *place)
             state->segments[i].view.dead = from;
         from += MAXALIGN(s->dead_bytes);
     }
-    make_ready(node, state);
+    prepare_scan(node, state);
     state->shared = shared;
     MemoryContextSwitchTo(old);
 }
 
 /* The shared memory is about to go; what others counted in it is wanted yet. */
-static void shut_down(ForeignScanState *node)
+static void gstoreShutdownForeignScan(ForeignScanState *node)
 {
     scan_state *state = node->fdw_state;
 
@@ -646,7 +649,7 @@ static void explain_quals(const ForeignScanState *node, const char *label, List 
                         es);
 }
 
-static void explain(ForeignScanState *node, ExplainState *es)
+static void gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
 {
     const scan_state *state = node->fdw_state;
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
@@ -665,17 +668,17 @@ static void explain(ForeignScanState *node, ExplainState *es)
 
 void gstore_scan_callbacks(FdwRoutine *routine)
 {
-    routine->BeginForeignScan = begin;
-    routine->IterateForeignScan = iterate;
-    routine->ReScanForeignScan = rescan;
-    routine->EndForeignScan = end;
-    routine->ExplainForeignScan = explain;
-    routine->GetForeignRowMarkType = mark_type;
-    routine->RefetchForeignRow = refetch;
-    routine->IsForeignScanParallelSafe = is_parallel_safe;
-    routine->EstimateDSMForeignScan = estimate_shared;
-    routine->InitializeDSMForeignScan = init_shared;
-    routine->ReInitializeDSMForeignScan = reinit_shared;
-    routine->InitializeWorkerForeignScan = init_worker;
-    routine->ShutdownForeignScan = shut_down;
+    routine->BeginForeignScan = gstoreBeginForeignScan;
+    routine->IterateForeignScan = gstoreIterateForeignScan;
+    routine->ReScanForeignScan = gstoreReScanForeignScan;
+    routine->EndForeignScan = gstoreEndForeignScan;
+    routine->ExplainForeignScan = gstoreExplainForeignScan;
+    routine->GetForeignRowMarkType = gstoreGetForeignRowMarkType;
+    routine->RefetchForeignRow = gstoreRefetchForeignRow;
+    routine->IsForeignScanParallelSafe = gstoreIsForeignScanParallelSafe;
+    routine->EstimateDSMForeignScan = gstoreEstimateDSMForeignScan;
+    routine->InitializeDSMForeignScan = gstoreInitializeDSMForeignScan;
+    routine->ReInitializeDSMForeignScan = gstoreReInitializeDSMForeignScan;
+    routine->InitializeWorkerForeignScan = gstoreInitializeWorkerForeignScan;
+    routine->ShutdownForeignScan = gstoreShutdownForeignScan;
 }

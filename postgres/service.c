@@ -152,7 +152,7 @@ static gvm_status move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 
 /* Before memory is short for anybody, what all tables have ahead of need goes back: also those that this command
  * writes to, whose leases it has given back by then. True: the command may find some now. */
-static bool has_given_back(gstore_service *s, gvm_status status)
+static bool has_released_memory(gstore_service *s, gvm_status status)
 {
     gvm_error error;
 
@@ -170,7 +170,7 @@ static gvm_status link_areas(gstore_service *s, gstore_window *w)
     return gstore_areas_link(s->areas, &w->name, w->handle, w->ranges, w->range_count, &w->owner);
 }
 
-static uint64_t left_of(uint64_t budget, uint64_t used)
+static uint64_t budget_left(uint64_t budget, uint64_t used)
 {
     return used < budget ? budget - used : 0;
 }
@@ -211,8 +211,8 @@ static gvm_status check_unpack(gstore_service *s, gstore_window *w)
     if (bytes == 0)
         return GVM_OK;
     status = read_budgets(s, w->name.device, &now);
-    left = left_of(now.device_bytes, now.device_used_bytes) +
-           left_of(now.host_bytes, now.host_used_bytes);
+    left = budget_left(now.device_bytes, now.device_used_bytes) +
+           budget_left(now.host_bytes, now.host_used_bytes);
     if (status == GVM_OK && left < sum)
         status = gvm_error_set(
             GVM_E_NOSPACE, "columns that are exported need at least %llu MiB more, and %llu are left",
@@ -222,7 +222,7 @@ static gvm_status check_unpack(gstore_service *s, gstore_window *w)
     return status;
 }
 
-static gvm_status carry_out_links(gstore_service *s, gstore_window *w)
+static gvm_status execute_link_command(gstore_service *s, gstore_window *w)
 {
     switch (w->verb) {
     case GSTORE_UNPACK_BYTES: return check_unpack(s, w);
@@ -231,7 +231,7 @@ static gvm_status carry_out_links(gstore_service *s, gstore_window *w)
     }
 }
 
-static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
+static gvm_status transfer_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 {
     gstore_service *s = me->service;
     gvm_status status;
@@ -243,8 +243,8 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
         return gvm_error_set(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
                              s->device_count);
     if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES) {
-        status = carry_out_links(s, w);
-        return has_given_back(s, status) ? carry_out_links(s, w) : status;
+        status = execute_link_command(s, w);
+        return has_released_memory(s, status) ? execute_link_command(s, w) : status;
     }
     if (w->verb == GSTORE_UNLINK)
         return gstore_areas_unlink(s->areas, w->handle);
@@ -256,7 +256,7 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
                                          me->streams[w->name.device]);
     else {
         status = move_ranges(me, w, bytes);
-        if (w->verb == GSTORE_WRITE && has_given_back(s, status))
+        if (w->verb == GSTORE_WRITE && has_released_memory(s, status))
             status = move_ranges(me, w, bytes);
     }
     gvm_device_pop_context();
@@ -281,7 +281,7 @@ static bool end_command(const gstore_service_options *options, uint32_t index)
     return false;
 }
 
-static void carry_out(worker *me, uint32_t index)
+static void execute_command(worker *me, uint32_t index)
 {
     gstore_service *s = me->service;
     gstore_window *w = &s->options.windows[index];
@@ -290,7 +290,7 @@ static void carry_out(worker *me, uint32_t index)
     gvm_error error;
 
     w->short_bytes = 0;
-    status = transfer(me, w, s->options.bytes + index * s->options.window_bytes);
+    status = transfer_ranges(me, w, s->options.bytes + index * s->options.window_bytes);
     w->status = status;
     w->text[0] = '\0';
     if (status != GVM_OK) {
@@ -308,7 +308,7 @@ static void carry_out(worker *me, uint32_t index)
 /* ---- threads */
 
 /* The window that comes next in the queue. False: its command was given up. */
-static bool take(const gstore_service_options *options, uint32_t *index)
+static bool next_queued_window(const gstore_service_options *options, uint32_t *index)
 {
     gstore_queue *queue = options->queue;
     const uint32_t place = atomic_fetch_add(&queue->head, 1) % GSTORE_WINDOWS_MAX;
@@ -324,7 +324,7 @@ static bool take(const gstore_service_options *options, uint32_t *index)
     return atomic_compare_exchange_strong(&w->state, &posted, GSTORE_TAKEN);
 }
 
-/* What a keeper that ended left in the queue: its backends are told, and no command is carried out
+/* What a keeper that ended left in the queue: its backends are informed, and no command is executed
  * twice. */
 static void refuse_left_over(const gstore_service_options *options)
 {
@@ -332,7 +332,7 @@ static void refuse_left_over(const gstore_service_options *options)
         uint32_t index;
         gstore_window *w;
 
-        if (!take(options, &index))
+        if (!next_queued_window(options, &index))
             continue;
         w = &options->windows[index];
         w->status = GVM_E_KEEPER;
@@ -341,7 +341,7 @@ static void refuse_left_over(const gstore_service_options *options)
     }
 }
 
-static void *serve(void *argument)
+static void *service_thread_main(void *argument)
 {
     worker *me = argument;
     gstore_service *s = me->service;
@@ -353,8 +353,8 @@ static void *serve(void *argument)
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += LOOK_S;
         if (sem_clockwait(&s->options.queue->posted, CLOCK_MONOTONIC, &until) == 0 &&
-            take(&s->options, &index))
-            carry_out(me, index);
+            next_queued_window(&s->options, &index))
+            execute_command(me, index);
     }
     return NULL;
 }
@@ -414,7 +414,7 @@ static gvm_status start_threads(gstore_service *s)
         status = make_streams(s, w);
         if (status != GVM_OK)
             break;
-        code = pthread_create(&w->thread, NULL, serve, w);
+        code = pthread_create(&w->thread, NULL, service_thread_main, w);
         if (code != 0)
             status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
         else

@@ -65,8 +65,8 @@ typedef struct gstore_report {
     gstore_device_report devices[GVM_KEEPER_DEVICES_MAX];
 } gstore_report;
 
-/* Also closes what backends that died left open, and trims what could not be trimmed before: to be called once a
- * second or so. *sizes, which the caller frees, is of the same moment. */
+/* Also closes what ended backends left open, and trims what could not be trimmed before: to be
+ * called once a second or so. *sizes, which the caller frees, is of the same moment. */
 gvm_status gstore_service_report(gstore_service *service, gstore_report *out,
                                  gstore_store_size **sizes, uint32_t *size_count);
 

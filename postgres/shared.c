@@ -43,7 +43,7 @@ static Size windows_size(void)
     return (Size)gstore_windows * gstore_window_kb * 1024 + WINDOW_ALIGN;
 }
 
-static void request(void)
+static void gstore_shmem_request(void)
 {
     if (previous_request != NULL)
         previous_request();
@@ -52,7 +52,7 @@ static void request(void)
     RequestNamedLWLockTranche("gstore_fdw", 3);
 }
 
-static void init_shared(void)
+static void init_shared_memory(void)
 {
     LWLockPadded *locks = GetNamedLWLockTranche("gstore_fdw");
     uint64 run;
@@ -75,7 +75,7 @@ static void init_shared(void)
         ereport(FATAL, (errmsg("gstore_fdw: cannot make a semaphore: %m")));
 }
 
-static void startup(void)
+static void gstore_shmem_startup(void)
 {
     HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
     void *progress;
@@ -86,7 +86,7 @@ static void startup(void)
     LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
     gstore = ShmemInitStruct("gstore_fdw", shared_size(), &known);
     if (!known)
-        init_shared();
+        init_shared_memory();
     windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
     area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
     if (!found) {
@@ -108,9 +108,9 @@ static void startup(void)
 void gstore_shared_init(void)
 {
     previous_request = shmem_request_hook;
-    shmem_request_hook = request;
+    shmem_request_hook = gstore_shmem_request;
     previous_startup = shmem_startup_hook;
-    shmem_startup_hook = startup;
+    shmem_startup_hook = gstore_shmem_startup;
 }
 
 uint8 *gstore_window_bytes(uint32 window)
@@ -282,7 +282,7 @@ static bool is_visible(TransactionId xid, Snapshot snapshot)
     return !TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
 }
 
-static void reach(gstore_view *view, uint64 bytes)
+static void grow_dead_bitmap(gstore_view *view, uint64 bytes)
 {
     if (bytes <= view->dead_bytes)
         return;
@@ -299,7 +299,7 @@ static void reach(gstore_view *view, uint64 bytes)
 
 void gstore_view_delete(gstore_view *view, uint64 row)
 {
-    reach(view, row / 8 + 1);
+    grow_dead_bitmap(view, row / 8 + 1);
     view->dead[row / 8] |= (uint8)(1 << (row % 8));
 }
 
@@ -307,7 +307,7 @@ void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows)
 {
     if (rows->count == 0)
         return;
-    reach(view, gstore_rowset_limit(rows) / 8);
+    grow_dead_bitmap(view, gstore_rowset_limit(rows) / 8);
     gstore_rowset_mark(rows, view->dead);
 }
 
@@ -333,13 +333,13 @@ static void copy_dead(gstore_view *view, const gstore_version *version)
     const gstore_store *store = gstore_at(version->store);
 
     if (DsaPointerIsValid(store->dead_rows)) {
-        reach(view, store->dead_bytes);
+        grow_dead_bitmap(view, store->dead_bytes);
         memcpy(view->dead, gstore_at(store->dead_rows), store->dead_bytes);
     }
     for (const gstore_version *v = version; v != NULL && v->store == version->store;
          v = gstore_at(v->older))
         if (v->delete_count > 0) {
-            reach(view, view->rows / 8 + 1);
+            grow_dead_bitmap(view, view->rows / 8 + 1);
             mark_deletes(v, view->dead);
         }
 }

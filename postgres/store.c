@@ -163,7 +163,7 @@ static void empty_stages(gstore_writer *writer)
     MemoryContextReset(writer->scratch);
 }
 
-static stage_kind kind_of(const Form_pg_attribute attribute, const gstore_column *column)
+static stage_kind kind_of_stage(const Form_pg_attribute attribute, const gstore_column *column)
 {
     if (attribute->attisdropped)
         return STAGE_NONE;
@@ -208,7 +208,7 @@ gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns
         const Form_pg_attribute a = TupleDescAttr(desc, i);
         stage *s = &writer->stages[i];
 
-        s->kind = kind_of(a, &columns[i]);
+        s->kind = kind_of_stage(a, &columns[i]);
         if (s->kind == STAGE_NONE)
             continue;
         s->width = stage_width(s->kind, &columns[i]);
@@ -275,8 +275,9 @@ static pg_noinline void grow_bodies(gstore_writer *writer, stage *s, uint64 byte
 }
 
 /* One that is not plainly here: in a TOAST table, expanded, compressed, or to be compressed. */
-static pg_noinline const struct varlena *flatten(gstore_writer *writer, const gstore_column *column,
-                                                 struct varlena *value)
+static pg_noinline const struct varlena *flatten_value(gstore_writer *writer,
+                                                       const gstore_column *column,
+                                                       struct varlena *value)
 {
     MemoryContext old = MemoryContextSwitchTo(writer->scratch);
     struct varlena *body = value;
@@ -330,7 +331,7 @@ static int64 stage_payload(gstore_writer *writer, stage *s, gstore_column *colum
 
     if (VARATT_IS_EXTENDED(body) &&
         (!VARATT_IS_SHORT(body) || VARATT_IS_EXTERNAL(body) || column->form == GSTORE_FORM_LIST))
-        body = flatten(writer, column, (struct varlena *)DatumGetPointer(value));
+        body = flatten_value(writer, column, (struct varlena *)DatumGetPointer(value));
     bytes = gstore_arrow_payload_bytes(column, NameStr(TupleDescAttr(writer->desc, index)->attname),
                                        body);
     check_reach(writer, index, column->bodies_bytes + bytes);
@@ -357,7 +358,7 @@ static inline uint32 stage_body(gstore_writer *writer, stage *s, gstore_column *
     uint8 *to;
 
     if (!is_short && (!VARATT_IS_4B_U(body) || column->pglz))
-        body = flatten(writer, column, (struct varlena *)DatumGetPointer(value));
+        body = flatten_value(writer, column, (struct varlena *)DatumGetPointer(value));
     bytes = is_short ? VARSIZE_SHORT(body) - VARHDRSZ_SHORT + VARHDRSZ : VARSIZE(body);
     aligned = TYPEALIGN(GSTORE_BODY_UNIT, bytes);
     check_reach(writer, index, at + aligned);
@@ -383,7 +384,7 @@ static void begin_stages(gstore_writer *writer, const gstore_view *state)
         writer->bodies_first[i] = state->columns[i].bodies_bytes;
 }
 
-static void flush(gstore_writer *writer, gstore_view *state, bool wait);
+static void flush_rows(gstore_writer *writer, gstore_view *state, bool wait);
 
 void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot)
 {
@@ -439,7 +440,7 @@ void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot 
     state->rows++;
     state->live_rows++;
     if (writer->count == writer->capacity || writer->body_bytes >= STAGE_BYTES)
-        flush(writer, state, false);
+        flush_rows(writer, state, false);
 }
 
 /* Bits of what is staged, rows or elements [first, first + count), shifted so that they begin in the middle
@@ -549,8 +550,8 @@ static void check_written(const gstore_writer *writer, const gstore_view *state)
         gstore_answer_fail(&state->name, &writer->answer);
 }
 
-static void put(gstore_writer *writer, const gstore_view *state, const gstore_piece *pieces,
-                int count, bool wait)
+static void write_pieces(gstore_writer *writer, const gstore_view *state,
+                         const gstore_piece *pieces, int count, bool wait)
 {
     uint64 bytes = 0;
 
@@ -572,7 +573,7 @@ static void put(gstore_writer *writer, const gstore_view *state, const gstore_pi
 }
 
 /* wait: until the rows are in the store. Without, the next flush does. */
-static void flush(gstore_writer *writer, gstore_view *state, bool wait)
+static void flush_rows(gstore_writer *writer, gstore_view *state, bool wait)
 {
     const int natts = writer->desc->natts;
     gstore_piece *pieces;
@@ -600,7 +601,7 @@ static void flush(gstore_writer *writer, gstore_view *state, bool wait)
                                              .local = s->bodies};
         count += add_nulls(writer, state, i, &pieces[count]);
     }
-    put(writer, state, pieces, count, wait);
+    write_pieces(writer, state, pieces, count, wait);
     for (int i = 0; i < natts; i++) {
         state->columns[i].has_nulls |= writer->stages[i].any_null &&
                                        writer->stages[i].kind != STAGE_VARLENA;
@@ -613,7 +614,7 @@ static void flush(gstore_writer *writer, gstore_view *state, bool wait)
 
 void gstore_flush(gstore_writer *writer, gstore_view *state)
 {
-    flush(writer, state, true);
+    flush_rows(writer, state, true);
 }
 
 void gstore_writer_leave(gstore_writer *writer)

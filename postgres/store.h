@@ -52,7 +52,7 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 /* ---- reading */
 
 typedef struct gstore_batch_column {
-    const uint8 *values; /* NULL: it is bare, and `nulls` tells */
+    const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
     const uint8 *nulls;  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
     const uint8 *bodies; /* the byte at offset bodies_from of the area */
     uint64 bodies_from;
@@ -61,7 +61,7 @@ typedef struct gstore_batch_column {
 typedef struct gstore_batch {
     uint64 first, count; /* rows */
     uint64 nulls_from;
-    const Bitmapset *bare; /* columns of which no more is read than tells which rows are NULL */
+    const Bitmapset *bare;        /* columns of which no more is read than which rows are NULL */
     gstore_batch_column *columns; /* by attribute number - 1; only those read are filled */
     struct gstore_buffer *buffers;
     MemoryContext context;

@@ -73,7 +73,7 @@ static task *next_task(gstore_tasks *c, int64_t until_ns, bool *stop)
     return taken;
 }
 
-static void look(gstore_tasks *c)
+static void read_store_sizes(gstore_tasks *c)
 {
     gstore_store_size *sizes, *old;
     gstore_report report;
@@ -94,7 +94,7 @@ static void look(gstore_tasks *c)
         c->wake(c->latch);
 }
 
-static void carry_out(gstore_tasks *c, const task *what)
+static void execute_task(gstore_tasks *c, const task *what)
 {
     switch (what->kind) {
     case DROP_STORE: gstore_service_drop(c->service, &what->name); break;
@@ -106,7 +106,7 @@ static void carry_out(gstore_tasks *c, const task *what)
     }
 }
 
-static void *run(void *arg)
+static void *tasks_thread_main(void *arg)
 {
     gstore_tasks *c = arg;
     int64_t look_ns = 0;
@@ -116,12 +116,12 @@ static void *run(void *arg)
         task *taken;
 
         if (gstore_now_ns() >= look_ns) {
-            look(c);
+            read_store_sizes(c);
             look_ns = gstore_deadline_ns(LOOK_MS);
         }
         taken = next_task(c, look_ns, &stop);
         if (taken != NULL)
-            carry_out(c, taken);
+            execute_task(c, taken);
         free(taken);
     }
     return NULL;
@@ -145,7 +145,7 @@ gvm_status gstore_tasks_start(gstore_service *service, void (*wake)(void *latch)
     pthread_cond_init(&c->given, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&c->thread, NULL, run, c);
+    code = pthread_create(&c->thread, NULL, tasks_thread_main, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0) {
         pthread_cond_destroy(&c->given);
@@ -195,7 +195,7 @@ static task **find_trim(gstore_tasks *c, const gstore_store_name *name)
 }
 
 /* place: the list's end, or of a task that the given one replaces. The lock is held. */
-static void put(gstore_tasks *c, task_list *list, task **place, task *given)
+static void link_task(gstore_tasks *c, task_list *list, task **place, task *given)
 {
     task *old = *place;
 
@@ -207,21 +207,21 @@ static void put(gstore_tasks *c, task_list *list, task **place, task *given)
     pthread_cond_signal(&c->given);
 }
 
-static bool give(gstore_tasks *c, task what)
+static bool add_task(gstore_tasks *c, task what)
 {
     task *given = copy_task(what, NULL);
 
     if (given == NULL)
         return false;
     pthread_mutex_lock(&c->lock);
-    put(c, &c->ends, c->ends.end, given);
+    link_task(c, &c->ends, c->ends.end, given);
     pthread_mutex_unlock(&c->lock);
     return true;
 }
 
 bool gstore_tasks_drop_store(gstore_tasks *c, const gstore_store_name *name)
 {
-    return give(c, (task){.kind = DROP_STORE, .name = *name});
+    return add_task(c, (task){.kind = DROP_STORE, .name = *name});
 }
 
 void gstore_tasks_trim_store(gstore_tasks *c, const gstore_store_name *name,
@@ -232,13 +232,13 @@ void gstore_tasks_trim_store(gstore_tasks *c, const gstore_store_name *name,
     if (given == NULL)
         return;
     pthread_mutex_lock(&c->lock);
-    put(c, &c->trims, find_trim(c, name), given);
+    link_task(c, &c->trims, find_trim(c, name), given);
     pthread_mutex_unlock(&c->lock);
 }
 
 bool gstore_tasks_drop_copy(gstore_tasks *c, uint64_t copy)
 {
-    return give(c, (task){.kind = DROP_COPY, .copy = copy});
+    return add_task(c, (task){.kind = DROP_COPY, .copy = copy});
 }
 
 bool gstore_tasks_unlink(gstore_tasks *c, const uint8_t secret[GSTORE_SECRET_BYTES])
@@ -246,7 +246,7 @@ bool gstore_tasks_unlink(gstore_tasks *c, const uint8_t secret[GSTORE_SECRET_BYT
     task what = {.kind = UNLINK};
 
     memcpy(what.secret, secret, sizeof what.secret);
-    return give(c, what);
+    return add_task(c, what);
 }
 
 bool gstore_tasks_take_report(gstore_tasks *c, gstore_report *out, gstore_store_size **sizes,

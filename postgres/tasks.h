@@ -4,7 +4,7 @@
  * Each of these asks the keeper, which may take its time, or be stopped. The server's process must
  * not wait meanwhile: whole servers wait for each of their processes (DROP DATABASE does).
  *
- * It knows nothing of PostgreSQL, like the service.
+ * It is independent of PostgreSQL, like the service.
  */
 #ifndef GSTORE_TASKS_H
 #define GSTORE_TASKS_H

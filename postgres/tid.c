@@ -91,7 +91,7 @@ gstore_tids *gstore_tids_create(List *clauses, Index relation, PlanState *parent
 }
 
 /* A ctid that no row can have is left out. */
-static uint64 add_row(uint64 *rows, uint64 count, Datum value)
+static uint64 add_tid_row(uint64 *rows, uint64 count, Datum value)
 {
     ItemPointer tid = (ItemPointer)DatumGetPointer(value);
     const OffsetNumber offset = ItemPointerGetOffsetNumberNoCheck(tid);
@@ -132,7 +132,7 @@ static uint64 name_rows(gstore_tids *tids, uint64 used, const tid_value *v, Expr
     }
     for (int i = 0; i < value_count; i++)
         if (nulls == NULL || !nulls[i])
-            count = add_row(tids->rows + used, count, values[i]);
+            count = add_tid_row(tids->rows + used, count, values[i]);
     if (count > 1) {
         qsort(tids->rows + used, count, sizeof *tids->rows, compare_rows);
         count = qunique(tids->rows + used, count, sizeof *tids->rows, compare_rows);
@@ -141,7 +141,7 @@ static uint64 name_rows(gstore_tids *tids, uint64 used, const tid_value *v, Expr
 }
 
 /* Of the first rows, those that are among the others, too. */
-static uint64 keep_common(uint64 *rows, uint64 count, const uint64 *others, uint64 other_count)
+static uint64 intersect_rows(uint64 *rows, uint64 count, const uint64 *others, uint64 other_count)
 {
     uint64 kept = 0, at = 0;
 
@@ -162,7 +162,7 @@ uint64 gstore_tids_evaluate(gstore_tids *tids, ExprContext *context, const uint6
     for (int i = 1; i < tids->count && count > 0; i++) {
         const uint64 more = name_rows(tids, count, &tids->values[i], context);
 
-        count = keep_common(tids->rows, count, tids->rows + count, more);
+        count = intersect_rows(tids->rows, count, tids->rows + count, more);
     }
     MemoryContextSwitchTo(old);
     *rows = tids->rows;

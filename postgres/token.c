@@ -160,7 +160,7 @@ static int list_tokens(Oid relation, gstore_token **out)
 /* ---- making */
 
 /* A place for one more of the table; NULL: all are taken. The lock is held. */
-static gstore_token *take_place(void)
+static gstore_token *find_free_token(void)
 {
     for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
         if (gstore->tokens[i].state == GSTORE_TOKEN_FREE)
@@ -192,7 +192,7 @@ static void begin_token(const gstore_view *view, uint64 sum, uint32 privileges,
         ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
                         errmsg("could not generate random bytes for a token")));
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    t = take_place();
+    t = find_free_token();
     if (t != NULL) {
         *t = (gstore_token){.state = GSTORE_TOKEN_MAKING,
                             .number = ++gstore->token_numbers,
@@ -224,15 +224,15 @@ static void set_state(const uint8 secret[GSTORE_SECRET_BYTES], gstore_token_stat
 }
 
 /* After an ERROR, and at exit: the worker ends the links that there are. */
-static void give_up(int code, Datum secret)
+static void abort_token(int code, Datum secret)
 {
     gstore_settle();
     set_state((const uint8 *)DatumGetPointer(secret), GSTORE_TOKEN_OVER);
     gstore_wake_worker();
 }
 
-static bool renew(const gstore_view *view, uint64 sum, uint32 privileges,
-                  uint8 secret[GSTORE_SECRET_BYTES])
+static bool renew_token(const gstore_view *view, uint64 sum, uint32 privileges,
+                        uint8 secret[GSTORE_SECRET_BYTES])
 {
     gstore_token *t;
 
@@ -251,16 +251,16 @@ void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32
 {
     gstore_far far = {0};
 
-    if (renew(view, sum, privileges, secret))
+    if (renew_token(view, sum, privileges, secret))
         return;
     end_oldest(relation);
     begin_token(view, sum, privileges, secret);
-    PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(secret));
+    PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
     {
         memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
         gstore_transfer_far(GSTORE_LINK, &view->name, &far, pieces, count);
     }
-    PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(secret));
+    PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
     gstore->owner = far.owner; /* the same for all */
     set_state(secret, GSTORE_TOKEN_LIVE);
 }
@@ -278,7 +278,7 @@ void gstore_note_privileges(bool granted)
 }
 
 /* What was granted ends nothing, but must not be taken for a change later. */
-static void accept(const gstore_token *token, uint32 privileges)
+static void accept_privileges(const gstore_token *token, uint32 privileges)
 {
     gstore_token *t;
 
@@ -303,7 +303,7 @@ static void follow_privileges(void)
         if (there && privileges == all[i].privileges)
             continue;
         if (there && privileges_changed == GRANTED)
-            accept(&all[i], privileges);
+            accept_privileges(&all[i], privileges);
         else
             end_token(&all[i]);
     }
@@ -311,7 +311,7 @@ static void follow_privileges(void)
     gstore_follow_copies(privileges_changed == GRANTED, gstore_privileges);
 }
 
-static void at_transaction_end(XactEvent event, void *argument)
+static void token_xact_callback(XactEvent event, void *argument)
 {
     switch (event) {
     case XACT_EVENT_PRE_COMMIT:
@@ -328,7 +328,7 @@ static void at_transaction_end(XactEvent event, void *argument)
 
 void gstore_token_init(void)
 {
-    RegisterXactCallback(at_transaction_end, NULL);
+    RegisterXactCallback(token_xact_callback, NULL);
 }
 
 /* ---- SQL */

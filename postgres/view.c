@@ -28,14 +28,14 @@ typedef struct row {
     int count;
 } row;
 
-static void begin(FunctionCallInfo fcinfo, row *r)
+static void begin_result_row(FunctionCallInfo fcinfo, row *r)
 {
     InitMaterializedSRF(fcinfo, 0);
     r->result = (ReturnSetInfo *)fcinfo->resultinfo;
     r->count = 0;
 }
 
-static void add(row *r, Datum value)
+static void add_datum(row *r, Datum value)
 {
     r->nulls[r->count] = false;
     r->values[r->count++] = value;
@@ -46,17 +46,17 @@ static void add_null(row *r)
     r->nulls[r->count++] = true;
 }
 
-static void add_text(row *r, const char *text)
+static void add_text_datum(row *r, const char *text)
 {
-    add(r, CStringGetTextDatum(text));
+    add_datum(r, CStringGetTextDatum(text));
 }
 
 static void add_int64(row *r, uint64 number)
 {
-    add(r, Int64GetDatum((int64)number));
+    add_datum(r, Int64GetDatum((int64)number));
 }
 
-static void finish(row *r)
+static void finish_result_row(row *r)
 {
     tuplestore_putvalues(r->result->setResult, r->result->setDesc, r->values, r->nulls);
     r->count = 0;
@@ -75,8 +75,9 @@ static bool may_see_table(Oid database, Oid relation)
            !is_missing;
 }
 
-/* Deleted rows are not looked at. Of a table that is not to be had, as another database's, or one that is being
- * altered, and of a version from before a change of types, the columns by themselves count. */
+/* Deleted rows are not looked at. Of a table that is not accessible, as another database's, or one
+ * that is being altered, and of a version from before a change of types, the columns by themselves
+ * count. */
 static uint64 raw_size(const gstore_version_info *v)
 {
     const gstore_view *view = &v->view;
@@ -109,33 +110,33 @@ Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
     const int count = gstore_list_versions(&all);
     row r;
 
-    begin(fcinfo, &r);
+    begin_result_row(fcinfo, &r);
     for (int i = 0; i < count; i++) {
         const gstore_version_info *v = &all[i];
 
         if (!may_see_table(v->key.database, v->key.relation))
             continue;
-        add(&r, ObjectIdGetDatum(v->key.database));
-        add(&r, ObjectIdGetDatum(v->key.relation));
-        add(&r, Int32GetDatum((int32)v->revision));
-        add(&r, TransactionIdGetDatum(v->xmin));
-        add(&r, TransactionIdGetDatum(v->xmax));
+        add_datum(&r, ObjectIdGetDatum(v->key.database));
+        add_datum(&r, ObjectIdGetDatum(v->key.relation));
+        add_datum(&r, Int32GetDatum((int32)v->revision));
+        add_datum(&r, TransactionIdGetDatum(v->xmin));
+        add_datum(&r, TransactionIdGetDatum(v->xmax));
         if (v->view.empty)
             add_null(&r);
         else
-            add(&r, Int32GetDatum(v->device));
+            add_datum(&r, Int32GetDatum(v->device));
         if (v->view.empty)
             add_null(&r);
         else
-            add_text(&r, v->view.arrow ? "arrow" : "pgstrom");
+            add_text_datum(&r, v->view.arrow ? "arrow" : "pgstrom");
         add_int64(&r, raw_size(v));
         add_int64(&r, v->view.live_rows);
-        add(&r, BoolGetDatum(v->view.lost)); /* from here on not in version 1.0 of the extension */
+        add_datum(&r, BoolGetDatum(v->view.lost)); /* from here on not in version 1.0 of the extension */
         if (v->sized)
             add_int64(&r, v->committed_bytes);
         else
             add_null(&r);
-        finish(&r);
+        finish_result_row(&r);
     }
     return (Datum)0;
 }
@@ -145,30 +146,30 @@ Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
 /* Where the socket is and what went wrong is for who administers the server. */
 static void add_keeper(row *r, const gstore_report *report, bool trusted)
 {
-    add(r, BoolGetDatum(gstore->ready));
-    add(r, Int32GetDatum((int32)gstore->epoch));
-    add(r, Int32GetDatum((int32)gstore->worker_pid));
-    add(r, Int64GetDatum((int64)report->keeper_pid));
+    add_datum(r, BoolGetDatum(gstore->ready));
+    add_datum(r, Int32GetDatum((int32)gstore->epoch));
+    add_datum(r, Int32GetDatum((int32)gstore->worker_pid));
+    add_datum(r, Int64GetDatum((int64)report->keeper_pid));
     if (trusted)
-        add_text(r, gstore->path);
+        add_text_datum(r, gstore->path);
     else
         add_null(r);
     if (trusted && gstore->problem[0] != '\0')
-        add_text(r, gstore->problem);
+        add_text_datum(r, gstore->problem);
     else
         add_null(r);
     add_int64(r, report->host_budget_bytes);
     add_int64(r, report->host_used_bytes);
     add_int64(r, report->clients);
-    add(r, Int32GetDatum(gstore_windows));
-    add(r, Int32GetDatum(gstore_windows - (int32)gstore->free_count));
+    add_datum(r, Int32GetDatum(gstore_windows));
+    add_datum(r, Int32GetDatum(gstore_windows - (int32)gstore->free_count));
 }
 
 static void add_device(row *r, const gstore_device_report *device)
 {
-    add(r, Int32GetDatum(device->ordinal));
-    add_text(r, device->name);
-    add(r, BoolGetDatum(gstore->software));
+    add_datum(r, Int32GetDatum(device->ordinal));
+    add_text_datum(r, device->name);
+    add_datum(r, BoolGetDatum(gstore->software));
     add_int64(r, device->budget_bytes);
     add_int64(r, device->resident_bytes);
     add_int64(r, device->host_bytes);
@@ -184,7 +185,7 @@ Datum gstore_fdw_keeper_info(PG_FUNCTION_ARGS)
     gstore_report report;
     row r;
 
-    begin(fcinfo, &r);
+    begin_result_row(fcinfo, &r);
     if (gstore == NULL)
         return (Datum)0; /* not loaded at server start: there is no keeper */
     LWLockAcquire(gstore->lock, LW_SHARED);
@@ -193,13 +194,13 @@ Datum gstore_fdw_keeper_info(PG_FUNCTION_ARGS)
     for (uint32 i = 0; i < report.device_count; i++) {
         add_keeper(&r, &report, trusted);
         add_device(&r, &report.devices[i]);
-        finish(&r);
+        finish_result_row(&r);
     }
     if (report.device_count == 0) {
         add_keeper(&r, &report, trusted);
         while (r.count < r.result->setDesc->natts)
             add_null(&r);
-        finish(&r);
+        finish_result_row(&r);
     }
     return (Datum)0;
 }
@@ -227,23 +228,23 @@ Datum gstore_fdw_progress(PG_FUNCTION_ARGS)
     const int count = gstore_list_progress(&all);
     row r;
 
-    begin(fcinfo, &r);
+    begin_result_row(fcinfo, &r);
     for (int i = 0; i < count; i++) {
         const gstore_progress_info *p = &all[i];
 
-        add(&r, Int32GetDatum(p->pid));
-        add(&r, ObjectIdGetDatum(p->database));
+        add_datum(&r, Int32GetDatum(p->pid));
+        add_datum(&r, ObjectIdGetDatum(p->database));
         if (has_privs_of_role(GetUserId(), p->user) ||
             has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS)) {
-            add(&r, ObjectIdGetDatum(p->relation));
-            add_text(&r, command_name(p->command));
-            add(&r, TimestampTzGetDatum(p->started));
+            add_datum(&r, ObjectIdGetDatum(p->relation));
+            add_text_datum(&r, command_name(p->command));
+            add_datum(&r, TimestampTzGetDatum(p->started));
             add_int64(&r, p->rows);
             add_int64(&r, p->bytes);
         } else
             while (r.count < r.result->setDesc->natts)
                 add_null(&r);
-        finish(&r);
+        finish_result_row(&r);
     }
     return (Datum)0;
 }

@@ -43,7 +43,7 @@ void gstore_window_give_back(uint32 window)
     ConditionVariableSignal(&gstore->window_freed);
 }
 
-static bool try_take(uint32 *window)
+static bool try_acquire_window(uint32 *window)
 {
     bool taken = false;
 
@@ -70,7 +70,7 @@ static bool may_lend(void)
     return lent;
 }
 
-static void unlend(void)
+static void uncount_lent_window(void)
 {
     SpinLockAcquire(&gstore->windows_lock);
     gstore->lent_count--;
@@ -79,7 +79,7 @@ static void unlend(void)
 
 static void give_back_lent(uint32 window)
 {
-    unlend();
+    uncount_lent_window();
     gstore_window_give_back(window);
 }
 
@@ -89,7 +89,7 @@ static bool is_done(uint32 window)
 }
 
 /* From one state to the next, where the service may have been there before. */
-static bool step(uint32 window, uint32 from, uint32 to)
+static bool change_window_state(uint32 window, uint32 from, uint32 to)
 {
     return atomic_compare_exchange_strong(&gstore->windows[window].state, &from, to);
 }
@@ -101,19 +101,19 @@ static void pause_for_service(void)
     ResetLatch(MyLatch);
 }
 
-static bool reads(gstore_verb verb)
+static bool is_read_verb(gstore_verb verb)
 {
     return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
 }
 
 /* Leaves a command that a thread has taken to it; the thread gives the window back. False: it is done. */
-static bool leave(uint32 window)
+static bool abandon_window(uint32 window)
 {
     const bool is_write = gstore->windows[window].verb == GSTORE_WRITE;
 
     if (is_write)
         atomic_fetch_add(&gstore->queue.left_writes, 1);
-    if (step(window, GSTORE_TAKEN, GSTORE_LEFT))
+    if (change_window_state(window, GSTORE_TAKEN, GSTORE_LEFT))
         return true;
     if (is_write)
         atomic_fetch_sub(&gstore->queue.left_writes, 1);
@@ -134,8 +134,8 @@ static void end_waiting(void)
         return;
     waiting = -1;
     verb = gstore->windows[window].verb;
-    if (!step((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
-        if ((reads(verb) || verb == GSTORE_WRITE) && leave((uint32)window))
+    if (!change_window_state((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
+        if ((is_read_verb(verb) || verb == GSTORE_WRITE) && abandon_window((uint32)window))
             return;
         while (!is_done((uint32)window))
             pause_for_service();
@@ -144,7 +144,7 @@ static void end_waiting(void)
     gstore_window_give_back((uint32)window);
 }
 
-static void take_answer(const gstore_window *w, gstore_answer *answer)
+static void read_window_answer(const gstore_window *w, gstore_answer *answer)
 {
     answer->status = w->status;
     strlcpy(answer->text, w->text, sizeof answer->text);
@@ -163,7 +163,7 @@ static void end_begun(void)
         return;
     w = &gstore->windows[begun];
     while (!is_done((uint32)begun)) {
-        given_up = !gstore->ready && step((uint32)begun, GSTORE_POSTED, GSTORE_IDLE);
+        given_up = !gstore->ready && change_window_state((uint32)begun, GSTORE_POSTED, GSTORE_IDLE);
         if (given_up)
             break;
         pause_for_service();
@@ -173,7 +173,7 @@ static void end_begun(void)
         begun_answer->status = GVM_E_KEEPER;
         strlcpy(begun_answer->text, "the keeper was lost", sizeof begun_answer->text);
     } else {
-        take_answer(w, begun_answer);
+        read_window_answer(w, begun_answer);
         atomic_store(&w->state, GSTORE_IDLE);
     }
     give_back_lent((uint32)begun);
@@ -196,9 +196,9 @@ void gstore_leave_begun(const gstore_answer *answer)
     begun_answer->status = GVM_E_KEEPER;
     strlcpy(begun_answer->text, "the rows were given up", sizeof begun_answer->text);
     begun_answer = NULL;
-    if (!step((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
-        if (leave((uint32)window)) {
-            unlend();
+    if (!change_window_state((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
+        if (abandon_window((uint32)window)) {
+            uncount_lent_window();
             return;
         }
         atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
@@ -212,19 +212,19 @@ void gstore_settle(void)
 }
 
 /* After a FATAL nothing catches what it leaves. */
-static void at_exit(int code, Datum argument)
+static void end_windows_at_exit(int code, Datum argument)
 {
     gstore_leave_begun(NULL);
     gstore_settle();
 }
 
-static uint32 take(void)
+static uint32 acquire_window(void)
 {
     uint32 window;
 
     end_begun();
     ConditionVariablePrepareToSleep(&gstore->window_freed);
-    while (!try_take(&window))
+    while (!try_acquire_window(&window))
         ConditionVariableSleep(&gstore->window_freed, PG_WAIT_EXTENSION);
     ConditionVariableCancelSleep();
     return window;
@@ -247,7 +247,7 @@ void gstore_wait_ready(void)
 
     gstore_check_loaded();
     if (!registered) { /* here, so that callers' own clean-ups are registered after it */
-        before_shmem_exit(at_exit, (Datum)0);
+        before_shmem_exit(end_windows_at_exit, (Datum)0);
         registered = true;
     }
     if (gstore->ready)
@@ -276,7 +276,7 @@ void gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_v
 
 /* ---- commands */
 
-static void post(uint32 window)
+static void enqueue_window(uint32 window)
 {
     gstore_queue *queue = &gstore->queue;
     uint32 place;
@@ -421,12 +421,12 @@ void gstore_answer_fail(const gstore_store_name *store, const gstore_answer *ans
 }
 
 /* The window's command, to its end. */
-static void perform(uint32 window)
+static void execute_window(uint32 window)
 {
     gstore_window *w = &gstore->windows[window];
 
     waiting = (int)window;
-    post(window);
+    enqueue_window(window);
     PG_TRY();
     {
         wait_done(window);
@@ -445,13 +445,13 @@ static void perform(uint32 window)
         const uint64 copy_bytes = verb == GSTORE_COPY_MAKE ? w->copy_bytes : 0;
         gstore_answer answer;
 
-        take_answer(w, &answer);
+        read_window_answer(w, &answer);
         gstore_window_give_back(window);
         fail(verb, &store, &answer, copy_bytes);
     }
 }
 
-static bool writes(gstore_verb verb)
+static bool is_write_verb(gstore_verb verb)
 {
     return verb == GSTORE_WRITE || verb == GSTORE_COPY_WRITE || verb == GSTORE_FOREIGN_WRITE;
 }
@@ -463,8 +463,8 @@ static uint32 most_ranges(gstore_verb verb)
 }
 
 /* How much of the pieces from *piece on, the first of them from *done on, fits one command. */
-static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piece *pieces,
-                 int count, int *piece, uint64 *done)
+static void fill_window(gstore_window *w, uint32 window, gstore_verb verb,
+                        const gstore_piece *pieces, int count, int *piece, uint64 *done)
 {
     uint8 *bytes = gstore_window_bytes(window);
     uint64 used = 0;
@@ -472,7 +472,7 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
     w->range_count = 0;
     while (*piece < count && w->range_count < most_ranges(verb)) {
         const gstore_piece *p = &pieces[*piece];
-        const bool fill = writes(verb) && p->local == NULL;
+        const bool fill = is_write_verb(verb) && p->local == NULL;
         const bool windowless = fill || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACK_BYTES;
         uint64 part = p->bytes - *done;
         gstore_range *range;
@@ -493,7 +493,7 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
                                                     : fill                   ? 0
                                                                              : used,
                                     .bytes = part};
-            if (writes(verb) && !fill)
+            if (is_write_verb(verb) && !fill)
                 memcpy(bytes + used, (const uint8 *)p->local + *done, part);
             if (!windowless)
                 used = TYPEALIGN(ALIGN_BYTES, used + part);
@@ -506,8 +506,8 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
     }
 }
 
-static void unload(const gstore_window *w, uint32 window, const gstore_piece *pieces, int first,
-                   uint64 done)
+static void read_window_bytes(const gstore_window *w, uint32 window, const gstore_piece *pieces,
+                              int first, uint64 done)
 {
     const uint8 *bytes = gstore_window_bytes(window);
 
@@ -537,7 +537,7 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
     do {
         const int first = piece;
         const uint64 first_done = done;
-        const uint32 window = take();
+        const uint32 window = acquire_window();
         gstore_window *w = &gstore->windows[window];
 
         w->verb = verb;
@@ -548,11 +548,11 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
             memcpy(w->handle, far->handle, sizeof w->handle);
             w->owner = far->owner;
         }
-        load(w, window, verb, pieces, count, &piece, &done);
+        fill_window(w, window, verb, pieces, count, &piece, &done);
         if (w->range_count > 0 || count == 0) {
-            perform(window);
-            if (reads(verb))
-                unload(w, window, pieces, first, first_done);
+            execute_window(window);
+            if (is_read_verb(verb))
+                read_window_bytes(w, window, pieces, first, first_done);
             if (verb == GSTORE_COPY_MAKE)
                 memcpy(far->handle, w->handle, sizeof far->handle);
             if (verb == GSTORE_LINK)
@@ -575,20 +575,20 @@ void gstore_write_begin(const gstore_store_name *store, const gstore_piece *piec
     gstore_wait_ready();
     await_left_writes(store);
     while (piece < count) {
-        const uint32 window = take();
+        const uint32 window = acquire_window();
         gstore_window *w = &gstore->windows[window];
 
         w->verb = GSTORE_WRITE;
         w->name = *store;
-        load(w, window, GSTORE_WRITE, pieces, count, &piece, &done);
+        fill_window(w, window, GSTORE_WRITE, pieces, count, &piece, &done);
         if (piece == count && w->range_count > 0 && may_lend()) {
             begun = (int)window;
             begun_answer = answer;
-            post(window);
+            enqueue_window(window);
             return;
         }
         if (w->range_count > 0)
-            perform(window);
+            execute_window(window);
         gstore_window_give_back(window);
     }
 }

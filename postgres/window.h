@@ -1,9 +1,9 @@
 /* postgres/window.h - a backend's way to the columns: commands through a window.
  *
- * A request collects ranges and performs them when it is full or told to. Windows are taken for the
- * time of one command only, so nobody holds one while waiting for another. A write that was begun has
- * its window until its process looks at the answer, be that after hours: so at most half of the
- * windows are lent in this way.
+ * A request collects ranges and executes them when it is full or asked to. Windows are taken for
+ * the time of one command only, so nobody holds one while waiting for another. A write that was
+ * begun has its window until its process looks at the answer, be that after hours: so at most half
+ * of the windows are lent in this way.
  */
 #ifndef GSTORE_WINDOW_H
 #define GSTORE_WINDOW_H

@@ -1,8 +1,8 @@
 /* The GPU memory keeper: a background worker that owns the GPU for all backends.
  *
  * It runs a keeper as threads of itself, or uses one that others run (gstore_fdw.keeper), and the service
- * threads that carry out commands. The main thread starts and watches them, drops stores that nobody
- * needs, and forgets old versions.
+ * threads that carry out commands. The main thread starts and monitors them, drops stores that
+ * nobody needs, and forgets old versions.
  */
 #include "postgres.h"
 
@@ -150,15 +150,15 @@ static gvm_keeper *server;
 static gstore_service *service;
 static gstore_tasks *tasks;
 
-static void wake(void *latch)
+static void wake_worker(void *latch)
 {
     SetLatch(latch);
 }
 
 /* Why the keeper is not ready, for statements, the view and the log. */
-static bool fail(const char *format, ...) pg_attribute_printf(1, 2);
+static bool fail_start(const char *format, ...) pg_attribute_printf(1, 2);
 
-static bool fail(const char *format, ...)
+static bool fail_start(const char *format, ...)
 {
     va_list arguments;
 
@@ -168,20 +168,20 @@ static bool fail(const char *format, ...)
     return false;
 }
 
-static bool fail_to(const char *verb)
+static bool fail_start_call(const char *verb)
 {
     gvm_error error;
 
     gvm_error_last(&error);
-    return fail("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
+    return fail_start("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
 }
 
 static bool set_path(const char *path)
 {
     if (strlcpy(gstore->path, path, sizeof gstore->path) < sizeof gstore->path)
         return true;
-    return fail("the path of a socket has at most %zu bytes, not %zu: %s", sizeof gstore->path - 1,
-                strlen(path), path);
+    return fail_start("the path of a socket has at most %zu bytes, not %zu: %s",
+                      sizeof gstore->path - 1, strlen(path), path);
 }
 
 /* The data directory lets in the server's own user alone; from this folder of it neither pg_basebackup nor
@@ -206,13 +206,13 @@ static bool choose_shared_socket(void)
 
     if (!SplitDirectoriesString(pstrdup(Unix_socket_directories), ',', &list) || list == NIL ||
         ((const char *)linitial(list))[0] != '/')
-        return fail("gstore_fdw.readers needs a directory for the keeper's socket: set "
-                    "unix_socket_directories, or gstore_fdw.readers = owner");
+        return fail_start("gstore_fdw.readers needs a directory for the keeper's socket: set "
+                          "unix_socket_directories, or gstore_fdw.readers = owner");
     folder = linitial(list);
     if (stat(folder, &found) == 0 && (found.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
-        return fail("any user could put a keeper of their own into %s, which is writable by all: set its "
-                    "sticky bit, or another folder in unix_socket_directories",
-                    folder);
+        return fail_start("any user could put a keeper of their own into %s, which is writable by all: set its "
+                          "sticky bit, or another folder in unix_socket_directories",
+                          folder);
     return set_path(psprintf("%s/.gstore.%d.sock", folder, PostPortNumber));
 }
 
@@ -229,10 +229,10 @@ static bool start_keeper(void)
         return set_path(gstore_keeper_path);
     if (!(gstore_readers == GSTORE_READERS_OWNER ? choose_private_socket() : choose_shared_socket()))
         return false;
-    return gvm_keeper_start(&options, &server) == GVM_OK || fail_to("start");
+    return gvm_keeper_start(&options, &server) == GVM_OK || fail_start_call("start");
 }
 
-static void say_what_runs(void)
+static void log_driver_info(void)
 {
     gvm_driver_info info = {.struct_size = sizeof info};
 
@@ -264,7 +264,7 @@ static uint32 begin_epoch(void)
 }
 
 /* False: gstore->problem says why. What has been started stays. */
-static bool start(void)
+static bool start_service(void)
 {
     static const uint32 link_modes[] = {0400, 0440, 0444};
     gstore_service_options options = {.path = gstore->path,
@@ -275,16 +275,16 @@ static bool start(void)
                                       .bytes = gstore_window_bytes(0),
                                       .window_bytes = (uint64)gstore_window_kb * 1024,
                                       .link_mode = link_modes[gstore_readers],
-                                      .wake = wake,
+                                      .wake = wake_worker,
                                       .give_back = gstore_window_give_back};
 
     if (!start_keeper())
         return false;
     options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
     if (gstore_service_start(&options, &service) != GVM_OK ||
-        gstore_tasks_start(service, wake, MyLatch, &tasks) != GVM_OK)
-        return fail_to("use");
-    say_what_runs();
+        gstore_tasks_start(service, wake_worker, MyLatch, &tasks) != GVM_OK)
+        return fail_start_call("use");
+    log_driver_info();
     gstore->problem[0] = '\0';
     gstore->device_count = gstore_service_device_count(service);
     gstore->ready = true;
@@ -294,7 +294,7 @@ static bool start(void)
 }
 
 /* In pg_stat_activity: the state, and as query what is done or was done last. */
-static void say_idle(void)
+static void report_idle(void)
 {
     pgstat_report_activity(STATE_IDLE, "waiting for tables to drop and versions to forget");
 }
@@ -366,7 +366,7 @@ static void end_epoch(void)
     (void)begin_epoch();
 }
 
-static void stop_all(void)
+static void stop_service(void)
 {
     if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
         gstore_service_sever(service);
@@ -378,15 +378,15 @@ static void stop_all(void)
     server = NULL;
 }
 
-static void stop(int code, Datum argument)
+static void stop_at_exit(int code, Datum argument)
 {
     gstore->ready = false;
     gstore->worker_latch = NULL;
-    stop_all();
+    stop_service();
 }
 
 /* True: somebody has set the latch. */
-static bool rest(int ms)
+static bool wait_latch_ms(int ms)
 {
     const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
                                  PG_WAIT_EXTENSION);
@@ -404,13 +404,13 @@ static bool rest(int ms)
 
 /* Until the next try to start: after so many seconds, or after one if a statement waits, which sets the latch
  * again and again. True: for a statement. */
-static bool rest_until_try(int seconds)
+static bool wait_until_retry(int seconds)
 {
     const int64 start_ns = gstore_now_ns(), end_ns = start_ns + seconds * 1000 * GSTORE_NS_PER_MS;
     int64 now_ns;
 
     while (!ShutdownRequestPending && (now_ns = gstore_now_ns()) < end_ns)
-        if (rest((int)((end_ns - now_ns) / GSTORE_NS_PER_MS) + 1) &&
+        if (wait_latch_ms((int)((end_ns - now_ns) / GSTORE_NS_PER_MS) + 1) &&
             gstore_now_ns() - start_ns >= LOOK_MS * GSTORE_NS_PER_MS)
             return true;
     return false;
@@ -418,7 +418,7 @@ static bool rest_until_try(int seconds)
 
 /* What keeps the keeper from starting may last: tries become rare, and the log has a line for each that no
  * statement waits for, or that fails for another reason. False: the server shuts down. */
-static bool start_some_time(void)
+static bool retry_start(void)
 {
     char logged[sizeof gstore->problem] = "";
     int wait_s = RESTART_S;
@@ -427,8 +427,8 @@ static bool start_some_time(void)
                                                 ALLOCSET_SMALL_SIZES);
     MemoryContext before = MemoryContextSwitchTo(tries);
 
-    while (!start()) {
-        stop_all();
+    while (!start_service()) {
+        stop_service();
         MemoryContextReset(tries);
         if (!waited_for || strcmp(logged, gstore->problem) != 0)
             ereport(WARNING,
@@ -436,7 +436,7 @@ static bool start_some_time(void)
                      errhint("%s", gstore_keeper_hint())));
         strlcpy(logged, gstore->problem, sizeof logged);
         pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
-        waited_for = rest_until_try(wait_s);
+        waited_for = wait_until_retry(wait_s);
         if (ShutdownRequestPending)
             return false;
         if (!waited_for)
@@ -455,15 +455,15 @@ void gstore_worker_main(Datum argument)
     BackgroundWorkerUnblockSignals();
     /* To no database: it makes the process one that pg_stat_activity shows. */
     BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-    before_shmem_exit(stop, (Datum)0);
+    before_shmem_exit(stop_at_exit, (Datum)0);
     gstore->worker_latch = MyLatch;
     gstore->worker_pid = MyProcPid;
     pgstat_report_activity(STATE_RUNNING, "starting the keeper");
-    if (!start_some_time())
+    if (!retry_start())
         proc_exit(1);
     while (!ShutdownRequestPending) {
-        say_idle();
-        (void)rest(LOOK_MS);
+        report_idle();
+        (void)wait_latch_ms(LOOK_MS);
         if (gstore_service_is_lost(service)) {
             end_epoch();
             ereport(

@@ -98,8 +98,8 @@ tap() { # NAME COMMAND...: a program that prints TAP; its cases count
     case $counted in *' 0 failed') failed=$((failed + 1)) ;; esac # it ended before it had said which
 }
 
-# The tests with threads of their own. ThreadSanitizer of this compiler wants addresses that are not
-# randomised; where that cannot be had, tests run without the wrapper.
+# The tests with threads of their own. ThreadSanitizer of this compiler needs addresses that are not
+# randomised; where that is not possible, tests run without the wrapper.
 tsan_tests() {
     set -- --suite unit --suite prop --suite proc --no-suite slow --timeout-multiplier 4
     if setarch "$(uname -m)" -R true 2>/dev/null; then

@@ -101,7 +101,7 @@ def table(path, macro):
 
 
 def literal(value):
-    """A C argument as text: adjacent string literals joined and unquoted, others as they stand."""
+    """A C argument as text: adjacent string literals joined and unquoted, others as they are."""
     value = value.strip()
     if not value.startswith('"'):
         return value

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Holds the source text against the house rules. usage: lint.py FILE... (paths from the root)
 
-Each finding is one line, file:line: what is wrong; how to mend it. Exits 1 if there are any.
+Each finding is one line, file:line: what is wrong; how to fix it. Exits 1 if there are any.
 """
 import re
 import sys
@@ -93,10 +93,10 @@ findings = 0
 seen = set()  # (folder, neighbour) of every include
 
 
-def complain(path, line, wrong, mend):
+def complain(path, line, wrong, fix):
     global findings
     findings += 1
-    print(f"{path}:{line}: {wrong}; {mend}")
+    print(f"{path}:{line}: {wrong}; {fix}")
 
 
 def folder_of(name):

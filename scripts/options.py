@@ -104,7 +104,7 @@ def check_programs(root, wrong):
         else:
             wrong.append(f"{source}:1: no manual page is known for it; name one in scripts/options.py")
     if tables < TABLES_MIN:
-        wrong.append(f"{root}/tools:1: only {tables} option tables were found; mend scripts/options.py")
+        wrong.append(f"{root}/tools:1: only {tables} option tables were found; fix scripts/options.py")
     return found
 
 
@@ -157,7 +157,7 @@ def main():
     root, wrong = pathlib.Path(sys.argv[1]), []
     needed = library_items(root) | check_programs(root, wrong)
     if len(needed) < ITEMS_MIN:
-        wrong.append(f"{root}:1: only {len(needed)} options were found; mend scripts/options.py")
+        wrong.append(f"{root}:1: only {len(needed)} options were found; fix scripts/options.py")
     check_tests(root, needed, wrong)
     print("\n".join(wrong), end="\n" if wrong else "")
     return 1 if wrong else 0

@@ -1,10 +1,11 @@
 #!/bin/sh
 # usage: pg-server.sh start FOLDER [SETTING=VALUE...] | stop FOLDER [MODE] | env FOLDER | why-not | programs
 # A private PostgreSQL server with gstore_fdw, in FOLDER: nothing is installed in the system, and no
-# other server is touched. `env` prints what a shell needs to speak to it: eval "$(pg-server.sh env F)".
-# `why-not` says why there can be none here, and nothing if there can; `programs`, of which it is made.
-# As root the server runs as pg-owner.sh says. BUILD says where the library was built (default build),
-# PG_CONFIG which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go to the server.
+# other server is touched. `env` prints what a shell needs to connect to it: eval "$(pg-server.sh
+# env F)". `why-not` says why there can be none here, and nothing if there can; `programs`, of which
+# it is made. As root the server runs as pg-owner.sh says. BUILD says where the library was built
+# (default build), PG_CONFIG which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go
+# to the server.
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-}

@@ -6,7 +6,7 @@ test-results.py [--failures] LOG...
 test-results.py --record OUT --info INFO LOG...
     writes OUT: INFO (a JSON file about the machine), every test, the sums
 
-Tests that speak TAP count by their subtests, cmocka's by its tests, others count as one. A skipped
+Tests that write TAP count by their subtests, cmocka's by its tests, others count as one. A skipped
 test is neither. Exits 1 if anything failed, and also if nothing passed: a run without tests is no
 success.
 """
@@ -40,7 +40,7 @@ def tally(test):
         failures = sorted({m[0].split("] ")[1] for m in CMOCKA.finditer(output) if m[1] == "FAILED"})
     if test["result"] in GOOD:
         return passed or 1, 0, []
-    # A test that died in the middle failed, whatever its parts said.
+    # A test that ended in the middle failed, whatever its parts said.
     return passed, max(len(failures), 1), failures or [test["result"].lower()]
 
 

@@ -12,7 +12,7 @@
 #include "softgpu/space.h"
 
 #define ATTACH_HOST 2u  /* CU_MEM_ATTACH_HOST */
-#define DRAINS_MAX 1000 /* before it is believed that there is no memory */
+#define DRAINS_MAX 1000 /* before the call fails for want of memory */
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -129,7 +129,7 @@ CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
 
 /* Marks the allocation that starts at ptr as ending, so that this thread alone may end it. NULL if
  * there is none. */
-static soft_range *claim(CUdeviceptr ptr)
+static soft_range *claim_range(CUdeviceptr ptr)
 {
     soft_range *range;
     soft_space_lock_write();
@@ -143,7 +143,7 @@ static soft_range *claim(CUdeviceptr ptr)
     return range;
 }
 
-static void unclaim(soft_range *range)
+static void unclaim_range(soft_range *range)
 {
     soft_space_lock_write();
     range->ending = false;
@@ -170,14 +170,14 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
         return rc;
     if (ptr == 0) /* as free(NULL) */
         return CUDA_SUCCESS;
-    range = claim(ptr);
+    range = claim_range(ptr);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;
     /* Documented: memory of a stream-ordered allocation is freed without waiting. */
     if (range->origin != SOFT_ORIGIN_STREAM) {
         rc = soft_device_drain(range->device);
         if (rc != CUDA_SUCCESS) {
-            unclaim(range);
+            unclaim_range(range);
             return rc;
         }
     }
@@ -198,12 +198,12 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
     CUresult rc = soft_enter_context(&device);
     if (rc != CUDA_SUCCESS)
         return rc;
-    range = claim(ptr);
+    range = claim_range(ptr);
     if (!range)
         return CUDA_ERROR_INVALID_VALUE;
     rc = soft_stream_submit(stream, end_in_stream, range);
     if (rc != CUDA_SUCCESS)
-        unclaim(range);
+        unclaim_range(range);
     return rc;
 }
 
@@ -211,7 +211,7 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 
 struct CUmemPoolHandle_st {
     CUmemoryPool next;
-    uint64_t release_threshold_bytes; /* kept and told; memory goes back at once all the same */
+    uint64_t release_threshold_bytes; /* stored and returned; memory goes back at once all the same */
 };
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -137,7 +137,7 @@ CUresult soft_backing_create(soft_backing *backing, soft_use use, CUmemLocation 
 }
 
 /* What a foreign descriptor stands for, checked: only then may it be mapped. */
-static CUresult inspect(soft_backing *backing, soft_use use)
+static CUresult check_foreign_fd(soft_backing *backing, soft_use use)
 {
     const soft_config *config;
     struct stat st;
@@ -167,7 +167,7 @@ CUresult soft_backing_adopt(soft_backing *backing, soft_use use, int fd)
     *backing = (soft_backing){.fd = dup_fd(fd)};
     if (backing->fd < 0)
         return errno == EBADF ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OPERATING_SYSTEM;
-    rc = inspect(backing, use);
+    rc = check_foreign_fd(backing, use);
     if (rc == CUDA_SUCCESS)
         rc = soft_charge_join(backing->charge.id, account_of(backing->location),
                               backing->size_bytes, &backing->charge);

@@ -3,7 +3,7 @@
  *
  * The memfd is sealed against a change of size, so that a process that receives it cannot take pages away
  * from those that map it, and its name says what it is: id, use, location, handle types. An importer
- * believes the name as far as it is well-formed; a forged one gets its maker no more than a file of
+ * accepts the name as far as it is well-formed; a forged one gets its maker no more than a file of
  * the importer's own instance, charged like any other.
  *
  * Ownership: one owner, who ends it with soft_backing_destroy(). Mappings of the file outlive it.

@@ -2,8 +2,8 @@
  *
  * Every process of an instance charges its allocations to one file, so that a device is as full for
  * all of them as it would be on a real machine. An allocation is known by an id that its memfd
- * carries in its name; it stays charged until the last process that holds it has let go or is dead,
- * and, once exported, until no process has a file descriptor of it.
+ * carries in its name; it stays charged until the last process that holds it has released it or has
+ * ended, and, once exported, until no process has a file descriptor of it.
  *
  * Threads: any thread may call. Takes the charge lock, the last in the order. A process forked from
  * one that uses the GPU can neither charge nor release.
@@ -24,7 +24,7 @@ typedef struct soft_charge {
 } soft_charge;
 
 /* Charges size_bytes and makes this process their holder. CUDA_ERROR_OUT_OF_MEMORY if the account
- * has not that much free after the dead have been cleared away, CUDA_ERROR_OPERATING_SYSTEM if
+ * has not that much free after ended processes have been removed, CUDA_ERROR_OPERATING_SYSTEM if
  * there can be no ledger. */
 CUresult soft_charge_create(int account, uint64_t size_bytes, soft_charge *out);
 

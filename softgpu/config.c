@@ -113,7 +113,7 @@ static bool parse_memory(const char *value)
 
 /* ---- items */
 
-static void complain(const char *item, const char *expected)
+static void set_config_error(const char *item, const char *expected)
 {
     snprintf(text, sizeof text, "GVMEM_SOFTGPU: '%.60s': expected %s", item, expected);
     result = CUDA_ERROR_INVALID_VALUE;
@@ -146,7 +146,7 @@ static bool parse_item(const char *item)
         expected = "1 to 47 letters, digits or any of . _ -";
     }
     if (!fits)
-        complain(item, expected);
+        set_config_error(item, expected);
     return fits;
 }
 
@@ -184,7 +184,7 @@ static void read_settings(void)
     if (!setting || setting[0] == '\0')
         return;
     if (strlen(setting) >= sizeof items) {
-        complain(setting, "at most 255 characters");
+        set_config_error(setting, "at most 255 characters");
         return;
     }
     strcpy(items, setting);

@@ -7,8 +7,8 @@
  * the same handle.
  *
  * The first failure of an operation is the context's sticky error. It ends what runs, discards what
- * is queued (waits for it return), and answers every later call that needs the context. Nothing
- * heals it, a reset no more than on a real device: the process has lost the device. */
+ * is queued (waits for it return), and is returned by every later call that needs the context.
+ * Nothing clears it, not even a reset, as on a real device: the process has lost the device. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
@@ -47,7 +47,7 @@ static void end_thread(void *p)
     free(thread);
 }
 
-static void prepare(void)
+static void prepare_threads(void)
 {
     pthread_key_create(&thread_key, end_thread);
     for (int i = 0; i < SOFT_DEVICES_MAX; i++) {
@@ -69,7 +69,7 @@ static thread_state *this_thread(void)
 {
     thread_state *thread;
 
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_threads);
     thread = pthread_getspecific(thread_key);
     if (!thread) {
         thread = calloc(1, sizeof *thread);
@@ -95,7 +95,7 @@ CUresult soft_context_usable_locked(const soft_context *context)
     return context->state == SOFT_CONTEXT_ACTIVE ? context->error : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-static CUresult find_locked(CUcontext handle, soft_context **out)
+static CUresult find_context_locked(CUcontext handle, soft_context **out)
 {
     *out = soft_token_find_locked(SOFT_TOKEN_CONTEXT, handle);
     if (*out)
@@ -110,7 +110,7 @@ CUresult soft_context_current_locked(soft_context **out)
 
     if (!thread || thread->depth == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return find_locked(thread->stack[thread->depth - 1], out);
+    return find_context_locked(thread->stack[thread->depth - 1], out);
 }
 
 CUresult soft_enter_context(int *device)
@@ -239,7 +239,7 @@ static CUresult lock_primary(CUdevice device, soft_context **out)
         return result;
     if (device < 0 || device >= count)
         return CUDA_ERROR_INVALID_DEVICE;
-    pthread_once(&once, prepare);
+    pthread_once(&once, prepare_threads);
     soft_lock();
     *out = &contexts[device];
     while ((*out)->state == SOFT_CONTEXT_CLOSING)
@@ -333,12 +333,12 @@ static CUresult check_context(CUcontext handle)
     CUresult result;
 
     soft_lock();
-    result = find_locked(handle, &context);
+    result = find_context_locked(handle, &context);
     soft_unlock();
     return result;
 }
 
-static CUresult push(CUcontext handle)
+static CUresult push_context(CUcontext handle)
 {
     thread_state *thread = this_thread();
 
@@ -363,7 +363,7 @@ CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 
     if (result == CUDA_SUCCESS)
         result = ctx ? check_context(ctx) : CUDA_ERROR_INVALID_VALUE;
-    return result == CUDA_SUCCESS ? push(ctx) : result;
+    return result == CUDA_SUCCESS ? push_context(ctx) : result;
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
@@ -396,7 +396,8 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (thread->depth > 0)
         thread->depth--;
-    return ctx ? push(ctx) : CUDA_SUCCESS; /* push() needs no memory if something was replaced */
+    return ctx ? push_context(ctx)
+               : CUDA_SUCCESS; /* push_context() needs no memory if something was replaced */
 }
 
 CUresult cuCtxGetCurrent(CUcontext *ctx)
@@ -440,7 +441,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    result = ctx ? find_locked(ctx, &context) : soft_context_current_locked(&context);
+    result = ctx ? find_context_locked(ctx, &context) : soft_context_current_locked(&context);
     if (result == CUDA_SUCCESS && context->state != SOFT_CONTEXT_ACTIVE)
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result == CUDA_SUCCESS)
@@ -470,7 +471,7 @@ static CUresult change_peer(CUcontext handle, bool enable)
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS)
-        result = find_locked(handle, &peer);
+        result = find_context_locked(handle, &peer);
     if (result == CUDA_SUCCESS && peer == context)
         result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {

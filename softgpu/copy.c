@@ -41,7 +41,7 @@ typedef struct set_op {
 typedef enum copy_side { SIDE_DEVICE, SIDE_HOST, SIDE_ANY } copy_side;
 
 /* Unified addressing: one pointer for host and device. */
-static void *at(CUdeviceptr addr)
+static void *host_pointer(CUdeviceptr addr)
 {
     return (void *)(uintptr_t)addr;
 }
@@ -62,7 +62,7 @@ static void move_piece(void *arg)
 {
     const copy_piece *p = arg;
 
-    memmove(at(p->dst), at(p->src), p->size_bytes);
+    memmove(host_pointer(p->dst), host_pointer(p->src), p->size_bytes);
 }
 
 static void move_pieces(void *arg)
@@ -87,12 +87,12 @@ static void set_units(void *arg)
 {
     const set_op *self = arg;
     const uint32_t byte = self->value & 0xff;
-    uint16_t *halves = at(self->dst);
-    uint32_t *words = at(self->dst);
+    uint16_t *halves = host_pointer(self->dst);
+    uint32_t *words = host_pointer(self->dst);
 
     /* Units whose bytes are all the same, as zeros are, go at the speed of the memory. */
     if (self->width_bytes == 1 || self->value == byte * (self->width_bytes == 2 ? 0x101u : 0x1010101u)) {
-        memset(at(self->dst), (int)byte, self->count * self->width_bytes);
+        memset(host_pointer(self->dst), (int)byte, self->count * self->width_bytes);
         return;
     }
     for (size_t i = 0; self->width_bytes == 2 && i < self->count; i++)
@@ -114,7 +114,7 @@ static const soft_op_class set_class = {.type = SOFT_OP_WORK, .run = run_set};
 static CUresult check_side(int device, copy_side side, CUdeviceptr addr, size_t size_bytes, int access)
 {
     if (side == SIDE_HOST || (side == SIDE_ANY && is_pageable(addr)))
-        return soft_space_check_host(at(addr), size_bytes);
+        return soft_space_check_host(host_pointer(addr), size_bytes);
     return soft_space_check(device, addr, size_bytes, access);
 }
 
@@ -164,7 +164,7 @@ static size_t copied_bytes(const copy_op *op)
 
 /* Sets aside what must be read early: a bad pointer of the user's is the call's error, not the
  * context's. */
-static CUresult stage(copy_op *op, size_t total_bytes)
+static CUresult stage_early_bytes(copy_op *op, size_t total_bytes)
 {
     size_t offset = 0;
     CUresult result = CUDA_SUCCESS;
@@ -194,7 +194,7 @@ static CUresult submit_copy(copy_op *op, CUstream stream, bool wait)
     if (early > STAGED_BYTES_MAX)
         wait = true;
     else if (early > 0 && !wait)
-        result = stage(op, early);
+        result = stage_early_bytes(op, early);
     op->op.by_caller = copied_bytes(op) <= SHORT_BYTES_MAX;
     if (result == CUDA_SUCCESS)
         return soft_op_submit(&op->op, stream, wait);

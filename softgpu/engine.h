@@ -12,7 +12,7 @@
  *
  * One lock guards all of it; it is the first in the order of soft.h ("context" and "stream" there).
  * Functions ending in _locked want it. Nothing of the user's runs under it, and nothing under it
- * blocks but the waits below, which let go of it.
+ * blocks but the waits below, which release it.
  *
  *   I1  an operation is on its context's list of unfinished ones from its submission until it is
  *       DONE.
@@ -46,7 +46,7 @@ typedef struct soft_context soft_context;
 
 /* ---- op.c: the lock */
 void soft_lock(void);
-/* Also frees what the operations that ended meanwhile held, after letting go of the lock. */
+/* Also frees what the operations that ended meanwhile held, after releasing the lock. */
 void soft_unlock(void);
 /* Sleeps on a condition; may return early. */
 void soft_sleep_locked(pthread_cond_t *cond);
@@ -132,7 +132,7 @@ void soft_op_discard(soft_op *op);
  * success it belongs to the engine (the caller keeps no pointer unless it took a reference before);
  * on failure it is still the caller's. */
 CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after);
-/* The same with a handle, and waiting for the end if so told; discards the operation on failure.
+/* The same with a handle, and waiting for the end if so asked; discards the operation on failure.
  * Runs the operation itself where it is by_caller, as it is if it is waited for. */
 CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
 /* Called by who ran it. */

@@ -141,7 +141,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
     soft_event *start, *end;
     CUresult result;
 
-    if (!ms) /* what the real driver answers */
+    if (!ms) /* what the real driver returns */
         return CUDA_ERROR_INVALID_HANDLE;
     result = lock_event(start_handle, &start);
     if (result != CUDA_SUCCESS)

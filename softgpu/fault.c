@@ -44,7 +44,7 @@ static _Thread_local recovery *volatile armed __attribute__((tls_model("initial-
 static _Thread_local bool driver_thread __attribute__((tls_model("initial-exec")));
 
 /* Does what would have happened without our handler. */
-static void pass_on(struct sigaction *slot, int signal, siginfo_t *info, void *context)
+static void call_previous_handler(struct sigaction *slot, int signal, siginfo_t *info, void *context)
 {
     struct sigaction old = *slot;
     bool plain = !(old.sa_flags & SA_SIGINFO);
@@ -73,7 +73,7 @@ static void pass_on(struct sigaction *slot, int signal, siginfo_t *info, void *c
         old.sa_sigaction(signal, info, context);
 }
 
-static void resume(recovery *point, CUresult caught, const ucontext_t *context)
+static void resume_after_fault(recovery *point, CUresult caught, const ucontext_t *context)
 {
     point->caught = caught;
     armed = point->outer; /* before more signals may come: a stop that meets this jump is late */
@@ -89,13 +89,13 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     while (i + 1 < FAULT_COUNT && faults[i].signal != signal)
         i++;
     if (point && info->si_code > 0)
-        resume(point, faults[i].result, context);
+        resume_after_fault(point, faults[i].result, context);
     if (driver_thread && info->si_code == SI_TKILL && info->si_pid == getpid()) {
         if (!point || !point->stop || !atomic_load(point->stop))
             return; /* a stop that came late */
-        resume(point, CUDA_ERROR_LAUNCH_FAILED, context);
+        resume_after_fault(point, CUDA_ERROR_LAUNCH_FAILED, context);
     }
-    pass_on(&previous[i], signal, info, context);
+    call_previous_handler(&previous[i], signal, info, context);
 }
 
 void soft_fault_install(void)

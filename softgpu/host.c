@@ -35,7 +35,7 @@ static CUresult drain_all(int current)
 }
 
 /* The range that starts at addr, if it is of that origin and nobody is ending it. */
-static soft_range *find_locked(CUdeviceptr addr, soft_origin origin)
+static soft_range *find_host_range_locked(CUdeviceptr addr, soft_origin origin)
 {
     soft_range *range = soft_range_at_locked(addr);
     return range && range->span.addr == addr && range->origin == origin && !range->ending ? range
@@ -50,7 +50,7 @@ static CUresult drain_and_end(int device, CUdeviceptr addr, soft_origin origin, 
     uint64_t id = 0;
     CUresult rc;
     soft_space_lock_write();
-    range = find_locked(addr, origin);
+    range = find_host_range_locked(addr, origin);
     if (range) {
         id = range->buffer_id;
         range->ending = true;

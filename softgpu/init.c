@@ -15,7 +15,7 @@ static void after_fork(void)
     forked = true;
 }
 
-static void start(void)
+static void start_softgpu(void)
 {
     const soft_config *config;
     const char *text;
@@ -38,7 +38,7 @@ CUresult cuInit(unsigned int flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (forked)
         return CUDA_ERROR_NOT_INITIALIZED;
-    pthread_once(&once, start);
+    pthread_once(&once, start_softgpu);
     return started;
 }
 

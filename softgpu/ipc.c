@@ -3,13 +3,13 @@
  *
  * A handle cannot carry a file descriptor, so the exporter serves them: the first cuIpcGetMemHandle
  * starts a thread on a datagram socket with an abstract name that the handle contains. A datagram
- * is one question and one answer, so a peer that stalls, dies or lies keeps nobody waiting, and
- * nothing is left behind when the exporter dies. The kernel attaches the sender's identity: only
- * root and the exporter's own user are answered.
+ * is one question and one answer, so a peer that stalls, ends or sends false data delays nobody,
+ * and nothing is left behind when the exporter ends. The kernel attaches the sender's identity:
+ * only root and the exporter's own user are answered.
  *
  * What the opener gets is the whole allocation, at its base address, wherever in it the exporter's
  * pointer was, as with the real driver. The memory stays until it is closed, even if the exporter
- * frees it or dies.
+ * frees it or ends.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -94,8 +94,8 @@ static int open_socket(void)
 
 /* Receives one message: its bytes, who sent it, and at most one file descriptor (-1 if none; more
  * than one are closed). Returns the number of bytes, -1 on failure. */
-static ssize_t receive(int fd, void *data, size_t data_bytes, struct sockaddr_un *from,
-                       socklen_t *from_bytes, struct ucred *sender, int *passed_fd)
+static ssize_t receive_fd_message(int fd, void *data, size_t data_bytes, struct sockaddr_un *from,
+                                  socklen_t *from_bytes, struct ucred *sender, int *passed_fd)
 {
     ipc_control control;
     struct iovec part = {data, data_bytes};
@@ -175,7 +175,7 @@ static int exported_fd(uint64_t id)
     return fd;
 }
 
-static void *serve(void *arg)
+static void *ipc_server_main(void *arg)
 {
     int fd = *(const int *)arg;
     for (;;) {
@@ -185,7 +185,8 @@ static void *serve(void *arg)
         ipc_question question;
         ipc_answer answer = {.magic = MAGIC};
         int passed_fd;
-        ssize_t got = receive(fd, &question, sizeof question, &from, &from_bytes, &sender, &passed_fd);
+        ssize_t got = receive_fd_message(fd, &question, sizeof question, &from, &from_bytes,
+                                         &sender, &passed_fd);
         if (passed_fd >= 0)
             close(passed_fd);
         if (got < 0 && errno != EINTR && errno != ENOBUFS && errno != ENOMEM)
@@ -202,7 +203,7 @@ static void *serve(void *arg)
 }
 
 /* A child has no thread to answer with, so it must not keep the exporter's name alive either. */
-static void after_fork_in_child(void)
+static void reset_ipc_in_child(void)
 {
     if (server_fd >= 0)
         close(server_fd);
@@ -239,7 +240,7 @@ static bool start_thread(void)
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&thread, &attributes, serve, &server_fd);
+    rc = pthread_create(&thread, &attributes, ipc_server_main, &server_fd);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
     return rc == 0;
@@ -253,7 +254,7 @@ static CUresult ensure_server(uint64_t *name)
     pthread_mutex_lock(&server_lock);
     if (server_name == 0) {
         rc = CUDA_ERROR_OPERATING_SYSTEM;
-        if (fork_watched || pthread_atfork(NULL, NULL, after_fork_in_child) == 0)
+        if (fork_watched || pthread_atfork(NULL, NULL, reset_ipc_in_child) == 0)
             fork_watched = true;
         else
             goto done;
@@ -327,7 +328,7 @@ static CUresult await_answer(int fd, uint64_t id, int *passed_fd)
             continue;
         if (ready <= 0)
             return CUDA_ERROR_INVALID_HANDLE;
-        if (receive(fd, &answer, sizeof answer, NULL, NULL, &sender, passed_fd) ==
+        if (receive_fd_message(fd, &answer, sizeof answer, NULL, NULL, &sender, passed_fd) ==
                 (ssize_t)sizeof answer &&
             answer.magic == MAGIC && answer.id == id)
             return *passed_fd >= 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -357,7 +358,7 @@ static CUresult fetch_fd(const ipc_handle *handle, int *passed_fd)
 }
 
 /* The memory of the id, opened here before: counts one more opening. */
-static bool reopen(uint64_t id, CUdeviceptr *ptr)
+static bool open_known_memory(uint64_t id, CUdeviceptr *ptr)
 {
     soft_range *range;
     bool found = false;
@@ -415,7 +416,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
         return CUDA_ERROR_INVALID_CONTEXT;
 
     pthread_mutex_lock(&opening);
-    if (!reopen(in.id, ptr)) {
+    if (!open_known_memory(in.id, ptr)) {
         rc = fetch_fd(&in, &fd);
         if (rc == CUDA_SUCCESS) {
             rc = open_fd(fd, &in, ptr);

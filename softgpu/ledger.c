@@ -3,8 +3,8 @@
  * a file cut short is a short read, not a SIGBUS.
  *
  * Who is alive. Each process owns one byte of the file (LIFE_BYTE + its number) through an open
- * file description lock that it never gives up, so the kernel releases it whatever the process dies
- * of. A child made by fork shares the description: it keeps the memory mapped, and the lock says
+ * file description lock that it never gives up, so the kernel releases it however the process
+ * ends. A child made by fork shares the description: it keeps the memory mapped, and the lock says
  * so.
  * Who may write. LOCK_BYTE is locked the same way, through a second description that a forked child
  * closes at once; so a holder that is killed leaves the ledger unlocked. It may leave it half
@@ -15,12 +15,12 @@
  * I2  used_bytes[account] is the sum over its slots in use.
  * I3  a slot in use that is not exported has a holder; orphans counts the slots in use that have
  *     none.
- * Holders that died still count in I3 until stock is taken. I1 to I3 hold whenever the head is not
+ * Holders that ended still count in I3 until stock is taken. I1 to I3 hold whenever the head is not
  * dirty, and taking stock makes them true of any contents at all.
  *
  * The file goes when the last process leaves in good order. After a SIGKILL of the last one it
  * stays: the next one puts it right, or a process of another instance, when it starts, finds it
- * deserted and removes it.
+ * without an owner and removes it.
  * Limits: an exported fd that is in flight in a socket while nobody holds the memory is not seen;
  * neither are fds of processes that this user may not look into; soft_charge_join() charges such
  * memory again. A process stopped (not killed) within a section stops the others.
@@ -151,7 +151,7 @@ bool soft_ledger_free(uint32_t index, uint32_t account, uint64_t size_bytes)
     return true;
 }
 
-static bool take_stock(pid_t ignored_pid);
+static bool repair_ledger(pid_t ignored_pid);
 
 bool soft_ledger_find_free(uint32_t *index, uint32_t *next_free)
 {
@@ -168,7 +168,7 @@ bool soft_ledger_find_free(uint32_t *index, uint32_t *next_free)
             *next_free = slot.size_bytes < head.slot_end ? (uint32_t)slot.size_bytes : SOFT_SLOT_NONE;
             return true;
         }
-        if (!take_stock(0)) /* the list is broken, or the dead fill the ledger */
+        if (!repair_ledger(0)) /* the list is broken, or ended processes fill the ledger */
             return false;
     }
     return false;
@@ -176,7 +176,7 @@ bool soft_ledger_find_free(uint32_t *index, uint32_t *next_free)
 
 /* ---- taking stock */
 
-/* Brings one slot of the block in order: dead holders out, nonsense freed, sums and list counted
+/* Brings one slot of the block in order: ended holders out, nonsense freed, sums and list counted
  * anew. True if it changed. */
 static bool count_slot(soft_ledger_slot *slot, uint32_t index, const uint64_t *dead)
 {
@@ -202,7 +202,7 @@ static bool count_slot(soft_ledger_slot *slot, uint32_t index, const uint64_t *d
 }
 
 /* Adds to a list that grows by doubling. False if there is no memory for it. */
-static bool keep_orphan(soft_orphan **list, size_t count, soft_orphan one)
+static bool append_orphan(soft_orphan **list, size_t count, soft_orphan one)
 {
     if ((count & (count - 1)) == 0) {
         soft_orphan *bigger = realloc(*list, (count ? 2 * count : 1) * sizeof **list);
@@ -237,7 +237,7 @@ static bool count_slots(const uint64_t *dead, soft_orphan **list, size_t *count)
                                .size_bytes = block[i].size_bytes,
                                .account = block[i].account,
                                .slot = first + i};
-            if (keep_orphan(list, *count, one))
+            if (append_orphan(list, *count, one))
                 ++*count;
         }
         if (changed && !soft_ledger_write(first, end - first, block))
@@ -246,10 +246,10 @@ static bool count_slots(const uint64_t *dead, soft_orphan **list, size_t *count)
     return true;
 }
 
-/* Clears away what the dead held and what nobody has any more, and makes I1 to I3 true of what is
- * left, whatever it was. ignored_pid is a process that is about to end and whose file descriptors
- * do not count, 0: none. */
-static bool take_stock(pid_t ignored_pid)
+/* Removes what ended processes held and what nobody has any more, and makes I1 to I3 true of what
+ * is left, whatever it was. ignored_pid is a process that is about to end and whose file
+ * descriptors do not count, 0: none. */
+static bool repair_ledger(pid_t ignored_pid)
 {
     uint64_t dead[SOFT_PROCESSES_MAX / 64] = {0};
     soft_orphan *orphans = NULL;
@@ -283,7 +283,7 @@ static bool take_stock(pid_t ignored_pid)
 
 bool soft_ledger_take_stock(void)
 {
-    return take_stock(0);
+    return repair_ledger(0);
 }
 
 bool soft_ledger_is_stale(void)
@@ -306,7 +306,7 @@ static bool read_head(void)
 }
 
 /* A new file, or one that is no ledger: what was charged in it is forgotten. */
-static bool format(void)
+static bool format_ledger(void)
 {
     uint64_t start;
     if (getrandom(&start, sizeof start, 0) != (ssize_t)sizeof start)
@@ -326,10 +326,10 @@ static CUresult enter_file(void)
     if (!lock_bytes(lock_fd, LOCK_BYTE, 1, F_WRLCK, F_OFD_SETLKW, NULL))
         return CUDA_ERROR_OPERATING_SYSTEM;
     torn = false;
-    if (read_head() || format()) {
+    if (read_head() || format_ledger()) {
         if (state == LEDGER_OPEN)
             head.process[self] = getpid();
-        if ((!head.dirty && head.slot_end <= SOFT_SLOTS_MAX) || take_stock(0))
+        if ((!head.dirty && head.slot_end <= SOFT_SLOTS_MAX) || repair_ledger(0))
             return CUDA_SUCCESS;
     }
     lock_bytes(lock_fd, LOCK_BYTE, 1, F_UNLCK, F_OFD_SETLK, NULL);
@@ -338,7 +338,7 @@ static CUresult enter_file(void)
 
 /* Writes the head back if the section changed anything; leaves it dirty if not all of that could be
  * written. */
-static void leave_file(void)
+static void leave_ledger_file(void)
 {
     if (head.dirty && !torn) {
         head.dirty = 0;
@@ -377,7 +377,7 @@ static int open_file(const char *path)
 }
 
 /* Takes a number that no living process has. */
-static bool enlist(void)
+static bool take_process_slot(void)
 {
     for (uint32_t p = 0; p < SOFT_PROCESSES_MAX; p++) {
         if (process_alive(p))
@@ -411,21 +411,21 @@ static CUresult try_open(const char *path, bool *again)
         return rc;
     }
     *again = fstat(lock_fd, &st) != 0 || st.st_nlink == 0;
-    /* A dead process that had our number may have left holdings under it: they must go before it is
-     * ours. */
-    if (*again || (soft_ledger_is_stale() && !take_stock(0)) || !enlist()) {
-        leave_file();
+    /* An ended process that had our number may have left holdings under it: they must go before it
+     * is ours. */
+    if (*again || (soft_ledger_is_stale() && !repair_ledger(0)) || !take_process_slot()) {
+        leave_ledger_file();
         close_fds();
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     head.process[self] = getpid();
     head.dirty = 1; /* have it written */
-    leave_file();
+    leave_ledger_file();
     state = LEDGER_OPEN;
     return CUDA_SUCCESS;
 }
 
-/* Is the ledger of use to anybody? */
+/* Does any process use the ledger? */
 static bool is_deserted(void)
 {
     for (int i = 0; i < SOFT_ACCOUNTS; i++)
@@ -447,9 +447,9 @@ static void clear_if_deserted(const char *path)
         return;
     if (lock_bytes(lock_fd, LIFE_BYTE, SOFT_PROCESSES_MAX, F_WRLCK, F_OFD_GETLK, &alive) &&
         !alive && enter_file() == CUDA_SUCCESS) {
-        if (take_stock(0) && is_deserted())
+        if (repair_ledger(0) && is_deserted())
             unlink(path);
-        leave_file();
+        leave_ledger_file();
     }
     close_fds();
 }
@@ -486,7 +486,7 @@ static void after_fork_in_parent(void)
     pthread_mutex_unlock(&mutex);
 }
 
-static void after_fork_in_child(void)
+static void reset_ledger_in_child(void)
 {
     if (state == LEDGER_OPEN) {
         state = LEDGER_FORKED;
@@ -502,7 +502,7 @@ static CUresult open_ledger(void)
     char path[PATH_BYTES];
     CUresult rc = CUDA_ERROR_OPERATING_SYSTEM;
 
-    if (!fork_watched && pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+    if (!fork_watched && pthread_atfork(before_fork, after_fork_in_parent, reset_ledger_in_child) != 0)
         return rc;
     fork_watched = true;
     ledger_path(path);
@@ -537,13 +537,13 @@ CUresult soft_ledger_enter(soft_ledger_head **out)
 
 void soft_ledger_leave(void)
 {
-    leave_file();
+    leave_ledger_file();
     pthread_mutex_unlock(&mutex);
 }
 
 /* The end of the process in good order: what it held goes, and if nobody is left, so does the
  * file. */
-__attribute__((destructor)) static void leave_for_good(void)
+__attribute__((destructor)) static void close_ledger(void)
 {
     char path[PATH_BYTES];
     struct stat ours, named;
@@ -554,10 +554,10 @@ __attribute__((destructor)) static void leave_for_good(void)
         life_fd = -1;
         state = LEDGER_LEFT;
         ledger_path(path);
-        if (take_stock(getpid()) && is_deserted() && fstat(lock_fd, &ours) == 0 &&
+        if (repair_ledger(getpid()) && is_deserted() && fstat(lock_fd, &ours) == 0 &&
             stat(path, &named) == 0 && ours.st_ino == named.st_ino && ours.st_dev == named.st_dev)
             unlink(path);
-        leave_file();
+        leave_ledger_file();
         close_fds();
     }
     pthread_mutex_unlock(&mutex);

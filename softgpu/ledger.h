@@ -59,7 +59,7 @@ bool soft_ledger_has_holder(const soft_ledger_slot *slot);
 /* Makes this process a holder, or not. */
 void soft_ledger_set_holder(soft_ledger_slot *slot, bool on);
 
-/* Clears away what the dead held and what nobody has any more, and puts in order what is left,
+/* Removes what ended processes held and what nobody has any more, and puts in order what is left,
  * whatever it was. */
 bool soft_ledger_take_stock(void);
 /* Is there anything that taking stock would find? */

@@ -59,7 +59,7 @@ static int compare_orphans(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-static void look_into_process(const char *pid, soft_orphan *orphans, size_t count)
+static void scan_process_fds(const char *pid, soft_orphan *orphans, size_t count)
 {
     char path[sizeof "/proc//fd" + NAME_MAX], link[SOFT_MEMFD_LINK_BYTES];
     struct dirent *entry;
@@ -93,7 +93,7 @@ void soft_memfd_look(soft_orphan *orphans, size_t count, pid_t ignored_pid)
     while ((entry = readdir(proc))) {
         pid_t pid = (pid_t)atoi(entry->d_name);
         if (pid > 0 && pid != ignored_pid)
-            look_into_process(entry->d_name, orphans, count);
+            scan_process_fds(entry->d_name, orphans, count);
     }
     closedir(proc);
 }

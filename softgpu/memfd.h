@@ -1,7 +1,7 @@
 /* softgpu/memfd.h - the names of the memfds that hold memory.
  *
- * A memfd's name starts with the instance and the id of the charge, and so tells a reader of the
- * name, in this process or through /proc in another, which allocation it is. backing.c adds the
+ * A memfd's name starts with the instance and the id of the charge, and so informs a reader of
+ * the name, in this process or through /proc in another, which allocation it is. backing.c adds the
  * rest.
  */
 #ifndef SOFTGPU_MEMFD_H

@@ -1,9 +1,9 @@
 /* Images: shared objects made from kernel files, as the caller has them in memory.
  *
- * cuModuleLoadData is not told how long the image is, so its length is read off its own headers.
- * The image is written to a memfd and given to the dynamic loader. The loader tells files apart by
- * name, here the number of the memfd, so that stays open as long as the image is loaded; a debugger
- * finds it by that name as well. */
+ * cuModuleLoadData does not get the length of the image, so its length is read off its own headers.
+ * The image is written to a memfd and given to the dynamic loader. The loader distinguishes files
+ * by name, here the number of the memfd, so that stays open as long as the image is loaded; a
+ * debugger finds it by that name as well. */
 #include "softgpu/engine.h"
 
 #include <dlfcn.h>
@@ -28,14 +28,14 @@
 #error "the software GPU does not know this machine's ELF number"
 #endif
 
-/* A global that space.c knows of. */
+/* A global that is registered with space.c. */
 typedef struct soft_module_global {
     void *address;
     LIST_ENTRY(soft_module_global) entry;
 } soft_module_global;
 
 /* Guards the globals of all modules; taken without the engine's lock and held while space.c is
- * told. */
+ * called. */
 static pthread_mutex_t globals_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- what the image is */
@@ -56,7 +56,7 @@ static bool starts_with(const unsigned char *bytes, const char *magic, size_t le
 }
 
 /* Grows *end to the end of a table in the file. */
-static bool extend(uint64_t *end, uint64_t offset, uint64_t size_bytes)
+static bool extend_table_end(uint64_t *end, uint64_t offset, uint64_t size_bytes)
 {
     if (offset > IMAGE_BYTES_MAX || size_bytes > IMAGE_BYTES_MAX)
         return false;
@@ -74,12 +74,12 @@ static bool measure_elf(elf_image *image)
     memcpy(&head, image->bytes, sizeof head);
     if (head.e_type != ET_DYN || head.e_phnum == 0 || head.e_phentsize != sizeof segment ||
         (head.e_shnum > 0 && head.e_shentsize != sizeof(Elf64_Shdr)) ||
-        !extend(&end, head.e_phoff, (uint64_t)head.e_phnum * sizeof segment) ||
-        !extend(&end, head.e_shoff, (uint64_t)head.e_shnum * sizeof(Elf64_Shdr)))
+        !extend_table_end(&end, head.e_phoff, (uint64_t)head.e_phnum * sizeof segment) ||
+        !extend_table_end(&end, head.e_shoff, (uint64_t)head.e_shnum * sizeof(Elf64_Shdr)))
         return false;
     for (size_t i = 0; i < head.e_phnum; i++) {
         memcpy(&segment, image->bytes + head.e_phoff + i * sizeof segment, sizeof segment);
-        if (!extend(&end, segment.p_offset, segment.p_filesz))
+        if (!extend_table_end(&end, segment.p_offset, segment.p_filesz))
             return false;
     }
     image->size_bytes = end;
@@ -87,7 +87,7 @@ static bool measure_elf(elf_image *image)
 }
 
 /* Under a guard: headers may point anywhere. */
-static void inspect(void *arg)
+static void measure_elf_guarded(void *arg)
 {
     static const char elf[] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
                                ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
@@ -137,11 +137,11 @@ static CUresult write_file(int fd, const elf_image *image)
     return CUDA_SUCCESS;
 }
 
-static CUresult load(soft_module *module, const void *bytes)
+static CUresult load_image(soft_module *module, const void *bytes)
 {
     elf_image image = {.bytes = bytes};
     char path[48];
-    CUresult result = soft_fault_guard(inspect, &image, NULL);
+    CUresult result = soft_fault_guard(measure_elf_guarded, &image, NULL);
 
     if (result != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_IMAGE;
@@ -167,7 +167,7 @@ static CUresult load(soft_module *module, const void *bytes)
 }
 
 /* Without the lock: unloading runs the image's destructors. */
-static void unload(soft_module *module)
+static void unload_module(soft_module *module)
 {
     soft_module_global *global;
     soft_function *function;
@@ -218,7 +218,7 @@ void soft_module_unref(soft_module *module)
     last = --module->refs == 0;
     soft_unlock();
     if (last)
-        unload(module);
+        unload_module(module);
 }
 
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
@@ -236,7 +236,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->refs = 1;
-    result = load(module, image);
+    result = load_image(module, image);
     if (result != CUDA_SUCCESS) {
         free(module);
         return result;
@@ -257,7 +257,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     }
     soft_unlock();
     if (result != CUDA_SUCCESS)
-        unload(module);
+        unload_module(module);
     return result;
 }
 
@@ -374,7 +374,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
 }
 
 /* Makes the global known to space.c, once. */
-static CUresult publish(soft_module *module, const gvm_soft_global *global)
+static CUresult publish_global(soft_module *module, const gvm_soft_global *global)
 {
     soft_module_global *known;
     CUresult result = CUDA_SUCCESS;
@@ -415,7 +415,8 @@ CUresult cuModuleGetGlobal_v2(CUdeviceptr *ptr, size_t *size, CUmodule handle, c
     if (result != CUDA_SUCCESS)
         return result;
     global = symbol;
-    result = global->abi == GVM_SOFT_ABI ? publish(module, global) : CUDA_ERROR_NO_BINARY_FOR_GPU;
+    result = global->abi == GVM_SOFT_ABI ? publish_global(module, global)
+                                         : CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (result == CUDA_SUCCESS && ptr)
         *ptr = (CUdeviceptr)(uintptr_t)global->address;
     if (result == CUDA_SUCCESS && size)

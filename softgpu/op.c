@@ -47,7 +47,7 @@ void soft_sleep_locked(pthread_cond_t *cond)
         return; /* the caller looks again at what it waits for */
     }
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
-                           &cancel); /* a thread of the user's must not die with the lock */
+                           &cancel); /* a thread of the user's must not end with the lock */
     pthread_cond_wait(cond, &engine);
     pthread_setcancelstate(cancel, NULL);
 }
@@ -80,7 +80,7 @@ void soft_op_unref_locked(soft_op *op)
 }
 
 /* Ends the operation; followers that waited only for it become ready. */
-static void end_locked(soft_op *op)
+static void end_op_locked(soft_op *op)
 {
     soft_waiter *waiter;
 
@@ -117,7 +117,7 @@ static void settle_locked(void)
 
         STAILQ_REMOVE_HEAD(&ready, link);
         if (op->class->type == SOFT_OP_MARK || (broken && !op->class->always))
-            end_locked(op);
+            end_op_locked(op);
         else if (op->class->type == SOFT_OP_WORK && op->by_caller)
             continue; /* soft_op_submit() is about to */
         else if (op->class->type == SOFT_OP_WORK)
@@ -256,7 +256,7 @@ void soft_op_finish_locked(soft_op *op, CUresult result)
 {
     if (result != CUDA_SUCCESS)
         soft_context_break_locked(op->context, result);
-    end_locked(op);
+    end_op_locked(op);
     settle_locked();
 }
 

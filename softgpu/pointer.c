@@ -4,7 +4,7 @@
 
 #include "softgpu/space.h"
 
-/* What the attributes are made from: a copy, so that nothing is asked of other rooms under the
+/* What the attributes are made from: a copy, so that no other file is called under the
  * space lock. */
 typedef struct pointer_facts {
     soft_span part;  /* the allocation or the mapping that holds the pointer */

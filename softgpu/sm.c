@@ -45,7 +45,7 @@ typedef struct sm_batch {
 static sm_device devices[SOFT_DEVICES_MAX];
 static _Thread_local const sm_device *own_device;
 
-static bool take_locked(sm_device *device, sm_batch *batch)
+static bool take_batch_locked(sm_device *device, sm_batch *batch)
 {
     soft_launch *launch;
 
@@ -87,7 +87,7 @@ static void run_batch(void *arg)
     }
 }
 
-static void give_back_locked(soft_launch *launch, uint64_t count, CUresult result)
+static void finish_blocks_locked(soft_launch *launch, uint64_t count, CUresult result)
 {
     if (result != CUDA_SUCCESS)
         soft_context_break_locked(launch->op.context, result);
@@ -108,7 +108,7 @@ static void sm_main(void *arg)
     for (;;) {
         CUresult result;
 
-        if (!take_locked(device, &batch)) {
+        if (!take_batch_locked(device, &batch)) {
             device->idle++;
             soft_sleep_locked(&device->work);
             device->idle--;
@@ -123,7 +123,7 @@ static void sm_main(void *arg)
         result = soft_fault_guard(run_batch, &batch, &self->stop);
         soft_lock();
         self->running = false;
-        give_back_locked((soft_launch *)(uintptr_t)batch.launch, batch.count, result);
+        finish_blocks_locked((soft_launch *)(uintptr_t)batch.launch, batch.count, result);
     }
 }
 
@@ -190,6 +190,6 @@ void soft_sm_interrupt_locked(int ordinal)
 
         TAILQ_REMOVE(&device->launches, launch, entry);
         launch->taken = launch->blocks;
-        give_back_locked(launch, rest, CUDA_SUCCESS);
+        finish_blocks_locked(launch, rest, CUDA_SUCCESS);
     }
 }

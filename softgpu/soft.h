@@ -1,4 +1,4 @@
-/* softgpu/soft.h - what the rooms of the software GPU share. Nothing outside softgpu/ includes it.
+/* softgpu/soft.h - what the files of the software GPU share. Nothing outside softgpu/ includes it.
  *
  * The software GPU is a CUDA driver without a GPU: it exports the entry points of driver/calls.h
  * and runs kernels on CPU threads. It is as strict as the real driver, because it is what the
@@ -58,7 +58,7 @@ CUresult soft_config_get(const soft_config **out, const char **text);
 
 /* ---- context.c */
 /* The checks every entry point starts with: cuInit done; soft_enter_context() also wants a current
- * context and gives its device, and answers with that context's sticky error if it has one. */
+ * context and gives its device, and returns that context's sticky error if it has one. */
 CUresult soft_enter(void);
 CUresult soft_enter_context(int *device);
 /* Gives the device's context its sticky error (the first one stays). */
@@ -100,7 +100,7 @@ typedef enum soft_kind {
 enum { SOFT_ACCESS_NONE = 0, SOFT_ACCESS_READ = 1, SOFT_ACCESS_READWRITE = 3 };
 
 /* May the device do this to every byte of [addr, addr + size)? Success, or what the real driver
- * answers to a copy there. */
+ * returns for a copy there. */
 CUresult soft_space_check(int device, CUdeviceptr addr, uint64_t size_bytes, int access);
 /* Like it for a host-side pointer of a copy: plain host memory is fine, device memory that the CPU
  * could not touch is not. */

@@ -293,7 +293,7 @@ CUresult soft_space_check(int device, CUdeviceptr addr, uint64_t size_bytes, int
 }
 
 /* Is the part of the reservation that [addr, end) covers mapped, and for the CPU? */
-static bool cpu_may_touch_locked(CUdeviceptr addr, CUdeviceptr end)
+static bool is_cpu_accessible_locked(CUdeviceptr addr, CUdeviceptr end)
 {
     size_t index;
     soft_mapping *mapping = soft_mapping_from_locked(addr, &index);
@@ -317,7 +317,7 @@ static CUresult check_host_locked(CUdeviceptr addr, CUdeviceptr end)
         if (range->kind == SOFT_KIND_DEVICE || (range->kind == SOFT_KIND_HOST && pinned))
             return CUDA_ERROR_INVALID_VALUE;
         pinned = pinned || range->kind == SOFT_KIND_HOST;
-        if (range->kind == SOFT_KIND_RESERVED && !cpu_may_touch_locked(from, to))
+        if (range->kind == SOFT_KIND_RESERVED && !is_cpu_accessible_locked(from, to))
             return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
@@ -356,12 +356,12 @@ soft_kind soft_space_kind(CUdeviceptr addr)
 /* Linux refuses every mmap of a process with vm.max_map_count mappings (65,530 by default), even
  * one that takes mappings away. So that memory can be given back in a process that is full, some
  * mappings are kept to spare: pages of alternating protection, each of which counts as a mapping.
- * They are let go for as long as giving back takes. */
+ * They are released for as long as giving back takes. */
 enum { SPARE_PAGES = 16 };
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *spare;
 
-static bool hold_spare_locked(void)
+static bool reserve_spare_locked(void)
 {
     size_t page_bytes = (size_t)sysconf(_SC_PAGESIZE);
     char *pages;
@@ -380,32 +380,33 @@ static bool hold_spare_locked(void)
 }
 
 /* Before mappings are taken it is made sure that giving them back will work. */
-static bool hold_spare(void)
+static bool reserve_spare(void)
 {
     bool held;
     pthread_mutex_lock(&spare_lock);
-    held = hold_spare_locked();
+    held = reserve_spare_locked();
     pthread_mutex_unlock(&spare_lock);
     return held;
 }
 
-static void *map_nothing(CUdeviceptr addr, uint64_t size_bytes, int flags)
+static void *map_inaccessible(CUdeviceptr addr, uint64_t size_bytes, int flags)
 {
     return mmap(soft_pages_pointer(addr), size_bytes, PROT_NONE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | flags, -1, 0);
 }
 
-static bool replace_by_nothing(CUdeviceptr addr, uint64_t size_bytes)
+static bool replace_by_inaccessible(CUdeviceptr addr, uint64_t size_bytes)
 {
-    return map_nothing(addr, size_bytes, MAP_FIXED) == soft_pages_pointer(addr);
+    return map_inaccessible(addr, size_bytes, MAP_FIXED) == soft_pages_pointer(addr);
 }
 
-static bool unmap(CUdeviceptr addr, uint64_t size_bytes)
+static bool unmap_pages(CUdeviceptr addr, uint64_t size_bytes)
 {
     return munmap(soft_pages_pointer(addr), size_bytes) == 0;
 }
 
-static bool give_back(bool (*how)(CUdeviceptr, uint64_t), CUdeviceptr addr, uint64_t size_bytes)
+static bool restore_inaccessible(bool (*how)(CUdeviceptr, uint64_t), CUdeviceptr addr,
+                                 uint64_t size_bytes)
 {
     bool done = how(addr, size_bytes);
     if (done)
@@ -415,7 +416,7 @@ static bool give_back(bool (*how)(CUdeviceptr, uint64_t), CUdeviceptr addr, uint
         munmap(spare, SPARE_PAGES * (size_t)sysconf(_SC_PAGESIZE));
         spare = NULL;
         done = how(addr, size_bytes);
-        hold_spare_locked();
+        reserve_spare_locked();
     }
     pthread_mutex_unlock(&spare_lock);
     return done;
@@ -423,12 +424,12 @@ static bool give_back(bool (*how)(CUdeviceptr, uint64_t), CUdeviceptr addr, uint
 
 bool soft_pages_unmap(CUdeviceptr addr, uint64_t size_bytes)
 {
-    return give_back(replace_by_nothing, addr, size_bytes);
+    return restore_inaccessible(replace_by_inaccessible, addr, size_bytes);
 }
 
 bool soft_pages_release(CUdeviceptr addr, uint64_t size_bytes)
 {
-    return give_back(unmap, addr, size_bytes);
+    return restore_inaccessible(unmap_pages, addr, size_bytes);
 }
 
 CUdeviceptr soft_pages_reserve(uint64_t size_bytes, uint64_t alignment, CUdeviceptr wanted)
@@ -436,10 +437,10 @@ CUdeviceptr soft_pages_reserve(uint64_t size_bytes, uint64_t alignment, CUdevice
     uint64_t room_bytes, before, after;
     CUdeviceptr room, addr;
     void *pages;
-    if (!hold_spare())
+    if (!reserve_spare())
         return 0;
     if (wanted != 0 && wanted % alignment == 0) {
-        pages = map_nothing(wanted, size_bytes, MAP_FIXED_NOREPLACE);
+        pages = map_inaccessible(wanted, size_bytes, MAP_FIXED_NOREPLACE);
         if (pages == soft_pages_pointer(wanted))
             return wanted;
         if (pages != MAP_FAILED) /* a kernel that takes it for a hint */
@@ -447,7 +448,7 @@ CUdeviceptr soft_pages_reserve(uint64_t size_bytes, uint64_t alignment, CUdevice
     }
     if (__builtin_add_overflow(size_bytes, alignment, &room_bytes))
         return 0;
-    pages = map_nothing(0, room_bytes, 0);
+    pages = map_inaccessible(0, room_bytes, 0);
     if (pages == MAP_FAILED)
         return 0;
     room = (CUdeviceptr)(uintptr_t)pages;
@@ -466,7 +467,7 @@ bool soft_pages_map(CUdeviceptr addr, uint64_t size_bytes, int fd, int prot)
 {
     int flags = MAP_SHARED | MAP_FIXED | (fd < 0 ? MAP_ANONYMOUS | MAP_NORESERVE : 0);
     void *wanted = soft_pages_pointer(addr);
-    if (!hold_spare())
+    if (!reserve_spare())
         return false;
     if (mmap(wanted, size_bytes, prot, flags, fd, 0) == wanted)
         return true;

@@ -86,7 +86,7 @@ void soft_mapping_forget_locked(size_t index, size_t count);
 
 /* Makes a range like the model (its buffer_id is set here) and takes it in; takes the lock itself.
  * page_bytes is not 0 for addresses that the caller has just got from the kernel, 0 for addresses
- * that it was told. CUDA_ERROR_OUT_OF_MEMORY; and for the latter
+ * that the caller chose. CUDA_ERROR_OUT_OF_MEMORY; and for the latter
  * CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED or CUDA_ERROR_INVALID_VALUE if they overlap what is
  * known already. */
 CUresult soft_range_add(const soft_range *model);

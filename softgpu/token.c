@@ -38,7 +38,7 @@ static bool is_kind(soft_token_kind kind, const void *handle)
            index_of(handle) < slot_count;
 }
 
-static bool grow(void)
+static bool grow_slots(void)
 {
     uint32_t count = slot_count ? slot_count * 2 : 64;
     token_slot *more;
@@ -61,7 +61,7 @@ void *soft_token_add_locked(soft_token_kind kind, void *object)
 {
     uint32_t index;
 
-    if (!first_free && !grow())
+    if (!first_free && !grow_slots())
         return NULL;
     index = first_free - 1;
     first_free = slots[index].next_free;

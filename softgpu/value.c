@@ -22,7 +22,7 @@ typedef struct value_op {
     unsigned width_bytes; /* 4 or 8 */
 } value_op;
 
-static uint64_t load(const value_op *self)
+static uint64_t load_value(const value_op *self)
 {
     const void *p = (const void *)(uintptr_t)self->addr;
 
@@ -31,9 +31,9 @@ static uint64_t load(const value_op *self)
 }
 
 /* The conditions of CUstreamWaitValue_flags; GEQ is cyclic. */
-static bool fulfilled(const value_op *self)
+static bool is_wait_fulfilled(const value_op *self)
 {
-    uint64_t now = load(self), mask = self->width_bytes == 4 ? UINT32_MAX : UINT64_MAX;
+    uint64_t now = load_value(self), mask = self->width_bytes == 4 ? UINT32_MAX : UINT64_MAX;
     uint64_t sign = (mask >> 1) + 1;
 
     switch (self->flags) {
@@ -49,7 +49,8 @@ static void wait_for_value(void *arg)
     value_op *self = arg;
     struct timespec pause = {.tv_nsec = 1000};
 
-    for (unsigned polls = 0; !fulfilled(self) && self->op.context->error == CUDA_SUCCESS; polls++) {
+    for (unsigned polls = 0; !is_wait_fulfilled(self) && self->op.context->error == CUDA_SUCCESS;
+         polls++) {
         if (polls < POLLS_AWAKE) {
             sched_yield();
             continue;
@@ -84,8 +85,8 @@ static CUresult run_write(soft_op *op)
 static const soft_op_class wait_class = {.type = SOFT_OP_WORK, .run = run_wait};
 static const soft_op_class write_class = {.type = SOFT_OP_WORK, .run = run_write};
 
-static CUresult submit(const soft_op_class *class, CUstream stream, CUdeviceptr addr,
-                       uint64_t value, unsigned flags, unsigned width_bytes)
+static CUresult submit_value_op(const soft_op_class *class, CUstream stream, CUdeviceptr addr,
+                                uint64_t value, unsigned flags, unsigned width_bytes)
 {
     unsigned flags_max = class == &wait_class ? CU_STREAM_WAIT_VALUE_NOR : WRITE_NO_MEMORY_BARRIER;
     int access = class == &wait_class ? SOFT_ACCESS_READ : SOFT_ACCESS_READWRITE;
@@ -115,20 +116,20 @@ static CUresult submit(const soft_op_class *class, CUstream stream, CUdeviceptr 
 
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    return submit(&write_class, stream, addr, value, flags, 4);
+    return submit_value_op(&write_class, stream, addr, value, flags, 4);
 }
 
 CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    return submit(&write_class, stream, addr, value, flags, 8);
+    return submit_value_op(&write_class, stream, addr, value, flags, 8);
 }
 
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags)
 {
-    return submit(&wait_class, stream, addr, value, flags, 4);
+    return submit_value_op(&wait_class, stream, addr, value, flags, 4);
 }
 
 CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t value, unsigned int flags)
 {
-    return submit(&wait_class, stream, addr, value, flags, 8);
+    return submit_value_op(&wait_class, stream, addr, value, flags, 8);
 }

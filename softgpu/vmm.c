@@ -503,7 +503,7 @@ static CUresult apply_access(const soft_mapping *mapping, const CUmemAccessDesc 
 
 /* On a real device a kernel that uses memory whose rights are being changed faults, even where both
  * the old rights and the new ones allow what it does. Here a range whose rights change has none for
- * a moment, so that such a kernel, or copy, meets the same end. Not if somebody keeps the rights
+ * a moment, so that such a kernel, or copy, fails in the same way. Not if somebody keeps the rights
  * that he had: all devices of the process share these pages, and so does its CPU, which nobody
  * would catch; a real driver leaves them alone. */
 static bool is_closed_by(const soft_mapping *mapping, const CUmemAccessDesc *desc, size_t desc_count)
@@ -553,9 +553,9 @@ static bool protect_locked(size_t index, size_t count, const CUmemAccessDesc *de
     return true;
 }
 
-/* Closes the mappings whose rights change, for as long as the machine is told to. */
-static bool close_for_a_moment_locked(size_t index, size_t count, const CUmemAccessDesc *desc,
-                                      size_t desc_count)
+/* Closes the mappings whose rights change, for as long as the configuration says. */
+static bool close_mappings_briefly_locked(size_t index, size_t count, const CUmemAccessDesc *desc,
+                                          size_t desc_count)
 {
     const soft_config *config;
     struct timespec pause;
@@ -581,7 +581,7 @@ static CUresult set_access_locked(size_t index, size_t count, const CUmemAccessD
         if (rc != CUDA_SUCCESS)
             return rc;
     }
-    if (!close_for_a_moment_locked(index, count, desc, desc_count) ||
+    if (!close_mappings_briefly_locked(index, count, desc, desc_count) ||
         !protect_locked(index, count, desc, desc_count, false)) {
         protect_locked(index, count, NULL, 0, false);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -601,7 +601,7 @@ static bool is_mapped_at_its_ends_locked(CUdeviceptr ptr, uint64_t size_bytes, s
            mapping_end(soft_mapping_nth_locked(index + count - 1)) == ptr + size_bytes;
 }
 
-/* How many of the mappings lie before the first hole. Like the real driver, which answers success
+/* How many of the mappings lie before the first hole. Like the real driver, which returns success
  * and leaves what lies behind a hole as it was. */
 static size_t count_before_hole_locked(size_t index, size_t count)
 {

@@ -17,14 +17,14 @@ static const char usage[] =
     "  -j, --json   as JSON\n"
     "  -h, --help   this text\n";
 
-/* What can be told of a device, or why it cannot be opened. */
+/* What is known of a device, or why it cannot be opened. */
 typedef struct device_report {
     bool open;
     gvm_device_info info;
     char problem[400];
 } device_report;
 
-static void look_at_device(int32_t ordinal, device_report *report)
+static void read_device(int32_t ordinal, device_report *report)
 {
     gvm_device *device;
 
@@ -74,7 +74,7 @@ static void print_capabilities(const gvm_device_info *info, bool wanted, const c
         putchar('\n');
 }
 
-static void print_device(int32_t ordinal, const device_report *report)
+static void print_device_report(int32_t ordinal, const device_report *report)
 {
     const gvm_device_info *info = &report->info;
     char uuid[48], total[32], free_text[32], unit[32];
@@ -127,8 +127,8 @@ static int print_text(void)
         printf("driver       %s, CUDA %d.%d (%s)\n", driver.path, driver.version / 1000,
                driver.version % 1000 / 10, driver.reason);
         for (int32_t i = 0; i < count; i++) {
-            look_at_device(i, &report);
-            print_device(i, &report);
+            read_device(i, &report);
+            print_device_report(i, &report);
             if (!report.open)
                 code = TOOL_FAILED;
         }
@@ -234,7 +234,7 @@ static int print_json(void)
     }
     json_array(&j, "devices");
     for (int32_t i = 0; i < count; i++) {
-        look_at_device(i, &report);
+        read_device(i, &report);
         write_device(&j, i, &report);
         if (!report.open)
             code = TOOL_FAILED;

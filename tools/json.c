@@ -41,8 +41,8 @@ static void new_line(const json *j)
     fprintf(j->out, "\n%*s", (int)(2 * j->depth), "");
 }
 
-/* What stands before a value: comma, line, name. */
-static void lead_in(json *j, const char *key)
+/* What comes before a value: comma, line, name. */
+static void begin_value(json *j, const char *key)
 {
     if (j->depth == 0)
         return;
@@ -59,7 +59,7 @@ static void lead_in(json *j, const char *key)
 static void open_level(json *j, const char *key, char opening, char closing)
 {
     GVM_ASSERT(j->depth < JSON_DEPTH_MAX);
-    lead_in(j, key);
+    begin_value(j, key);
     fputc(opening, j->out);
     j->filled[j->depth] = false;
     j->closing[j->depth++] = closing;
@@ -92,19 +92,19 @@ void json_string(json *j, const char *key, const char *value)
         json_null(j, key);
         return;
     }
-    lead_in(j, key);
+    begin_value(j, key);
     write_string(j->out, value);
 }
 
 void json_unsigned(json *j, const char *key, uint64_t value)
 {
-    lead_in(j, key);
+    begin_value(j, key);
     fprintf(j->out, "%" PRIu64, value);
 }
 
 void json_integer(json *j, const char *key, int64_t value)
 {
-    lead_in(j, key);
+    begin_value(j, key);
     fprintf(j->out, "%" PRId64, value);
 }
 
@@ -114,24 +114,24 @@ void json_number(json *j, const char *key, double value)
         json_null(j, key);
         return;
     }
-    lead_in(j, key);
+    begin_value(j, key);
     fprintf(j->out, "%.6g", value);
 }
 
 void json_bool(json *j, const char *key, bool value)
 {
-    lead_in(j, key);
+    begin_value(j, key);
     fputs(value ? "true" : "false", j->out);
 }
 
 void json_null(json *j, const char *key)
 {
-    lead_in(j, key);
+    begin_value(j, key);
     fputs("null", j->out);
 }
 
 void json_verbatim(json *j, const char *key, const char *number)
 {
-    lead_in(j, key);
+    begin_value(j, key);
     fputs(number, j->out);
 }

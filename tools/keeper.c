@@ -65,7 +65,7 @@ static snapshot_copy *take_snapshot(gvm_client **keeper)
 }
 
 /* {"name": bytes}, or the size and what happened to it. */
-static void tell_bytes(const keeper_options *o, const char *name, uint64_t bytes, const char *text)
+static void print_bytes(const keeper_options *o, const char *name, uint64_t bytes, const char *text)
 {
     char size[32];
     json j;
@@ -149,7 +149,7 @@ static int run_evict(gvm_client **keeper, const keeper_options *o, char **args, 
         return TOOL_USAGE;
     if (gvm_client_evict(*keeper, args[0], wanted, &moved) != GVM_OK)
         return tool_fail("cannot evict %s", args[0]);
-    tell_bytes(o, "evicted_bytes", moved, "moved to host memory");
+    print_bytes(o, "evicted_bytes", moved, "moved to host memory");
     return TOOL_DONE;
 }
 
@@ -194,7 +194,7 @@ static int run_trim(gvm_client **keeper, const keeper_options *o, char **args, i
     else if (gvm_client_trim(*keeper, device, keep, &freed) != GVM_OK)
         code = tool_fail("cannot trim device %d", device);
     if (code == TOOL_DONE)
-        tell_bytes(o, "freed_bytes", freed, "given back");
+        print_bytes(o, "freed_bytes", freed, "given back");
     return code;
 }
 
@@ -211,7 +211,7 @@ static bool parse_user(const char *text, uint32_t *uid)
     }
     errno = 0;
     value = strtoul(text, &end, 10);
-    /* (uid_t)-1 stands for nobody in system calls */
+    /* (uid_t)-1 stands for no user in system calls */
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value >= UINT32_MAX)
         return false;
     *uid = (uint32_t)value;
@@ -225,7 +225,7 @@ static int run_quota(gvm_client **keeper, const keeper_options *o, char **args, 
 
     (void)o, (void)count;
     if (!parse_user(args[0], &uid))
-        return tool_usage("keeper", "quota wants a user's number or name, not \"%s\"", args[0]);
+        return tool_usage("keeper", "quota takes a user's number or name, not \"%s\"", args[0]);
     if (strcmp(args[1], "none") != 0 && !tool_parse_size("keeper", "quota", args[1], 0, &bytes))
         return TOOL_USAGE;
     if (gvm_client_set_quota(*keeper, uid, bytes) != GVM_OK)
@@ -254,7 +254,7 @@ static const struct option longs[] = {
     {"timeout", required_argument, NULL, 't'}, {"force", no_argument, NULL, 'f'},
     {"help", no_argument, NULL, 'h'},          {0}};
 
-static bool set_option(keeper_options *o, const struct command *command, int option)
+static bool set_keeper_option(keeper_options *o, const struct command *command, int option)
 {
     if (option != '?' && strchr(command->options, option) == NULL) {
         tool_usage("keeper", "%s has no option -%c", command->name, option);
@@ -294,12 +294,12 @@ static int run_command(const struct command *command, keeper_options *o, int arg
     while ((option = getopt_long(argc, argv, "s:jplt:fh", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
-        if (!set_option(o, command, option))
+        if (!set_keeper_option(o, command, option))
             return TOOL_USAGE;
     }
     count = argc - optind;
     if (count < command->least)
-        return tool_usage("keeper", "%s wants more", command->name);
+        return tool_usage("keeper", "%s needs more arguments", command->name);
     if (count > command->most)
         return tool_usage("keeper", "\"%s\" is one argument too many", argv[optind + command->most]);
     if (o->json && o->prometheus)
@@ -319,7 +319,7 @@ int tool_keeper(int argc, char **argv)
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         if (option != 's')
-            return tool_usage("keeper", "options other than --socket stand behind the command");
+            return tool_usage("keeper", "options other than --socket follow the command");
         o.socket = optarg;
     }
     if (optind == argc)

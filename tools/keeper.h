@@ -20,9 +20,9 @@ typedef struct keeper_options {
 gvm_client *keeper_connect(const char *socket);
 
 /* A snapshot. A keeper that does not answer is waited for so long; then *keeper is NULL, as the
- * connection is closed when the keeper stirs again, or with this process.
+ * connection is closed when the keeper responds again, or with this process.
  *
- * What snapshot_take() answers, and GVM_E_TIMEOUT. */
+ * What snapshot_take() returns, and GVM_E_TIMEOUT. */
 #define KEEPER_ANSWER_S 10
 gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out);
 

@@ -1,4 +1,4 @@
-/* Asking a keeper that may not answer: its process can be stopped, or its machine out of breath. */
+/* Asking a keeper that may not answer: its process can be stopped, or its machine overloaded. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
@@ -23,7 +23,7 @@ static void question_free(question *q)
     free(q);
 }
 
-static void *ask(void *arg)
+static void *question_thread_main(void *arg)
 {
     question *q = arg;
     bool given_up;
@@ -79,7 +79,7 @@ gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out)
 
     if (q == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of memory");
-    if (pthread_create(&thread, NULL, ask, q) != 0) {
+    if (pthread_create(&thread, NULL, question_thread_main, q) != 0) {
         question_free(q);
         return gvm_error_set(GVM_E_LIMIT, "cannot start a thread");
     }

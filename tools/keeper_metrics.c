@@ -37,7 +37,7 @@ static void put_device(FILE *out, const snapshot_copy *s, int32_t ordinal)
             fprintf(out, ",uuid=\"%s\"", tool_uuid_text(s->devices[i].uuid, uuid));
 }
 
-/* The labels tell records of a kind apart: nameless objects, and connections of one process, by
+/* The labels distinguish records of a kind: nameless objects, and connections of one process, by
  * the keeper's number for them. */
 static void put_labels(FILE *out, const snapshot_copy *s, const keeper_table *table, const void *record)
 {

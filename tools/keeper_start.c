@@ -132,7 +132,7 @@ done:
 }
 
 /* Passes on what the daemon says. False: it says nothing more. */
-static bool relay(int fd)
+static bool relay_output(int fd)
 {
     char text[1024];
     ssize_t n = read(fd, text, sizeof text);
@@ -143,7 +143,7 @@ static bool relay(int fd)
 }
 
 /* False: the pipe is closed. */
-static bool hear(launch *l)
+static bool read_daemon_output(launch *l)
 {
     ssize_t n = read(l->ready_fd, l->said + l->said_len, sizeof l->said - 1 - l->said_len);
 
@@ -169,9 +169,9 @@ static outcome await_ready(launch *l)
             return OUTCOME_SILENT;
         if (poll(fds, 2, (int)left + 1) < 0 && errno != EINTR)
             return OUTCOME_SILENT;
-        if (fds[1].revents != 0 && !relay(l->stderr_fd))
+        if (fds[1].revents != 0 && !relay_output(l->stderr_fd))
             fds[1].fd = -1;
-        if (fds[0].revents != 0 && !hear(l))
+        if (fds[0].revents != 0 && !read_daemon_output(l))
             fds[0].fd = -1;
         fds[0].revents = fds[1].revents = 0;
         if (memchr(l->said, '\n', l->said_len) != NULL)
@@ -182,7 +182,7 @@ static outcome await_ready(launch *l)
 
 #define END_MS 5000 /* from closing its pipes to its end */
 
-static int tell_end(const launch *l)
+static int print_daemon_end(const launch *l)
 {
     struct pollfd gone = {.fd = open_pidfd(l->pid), .events = POLLIN};
     int status = 0;
@@ -227,7 +227,7 @@ static bool is_question(const char *argument)
     return false;
 }
 
-/* The daemon in place of this program, to tell its options or version. */
+/* The daemon in place of this program, to print its options or version. */
 static int exec_question(int argc, char **argv)
 {
     char ready_text[16], **arguments = daemon_arguments(-1, NULL, argc, argv, ready_text);
@@ -254,10 +254,10 @@ int keeper_start(const char *socket, int argc, char **argv)
         fputs(l.said, stdout);
         code = tool_flush(stdout, "standard output") ? TOOL_DONE : TOOL_FAILED;
         break;
-    case OUTCOME_ENDED: code = tell_end(&l); break;
+    case OUTCOME_ENDED: code = print_daemon_end(&l); break;
     case OUTCOME_SILENT:
         kill(l.pid, SIGTERM);
-        code = tool_error("%s was not ready within %d seconds and was told to end", DAEMON,
+        code = tool_error("%s was not ready within %d seconds and was asked to end", DAEMON,
                           READY_MS / 1000);
         break;
     }
@@ -279,7 +279,7 @@ static pid_t keeper_pid(gvm_client **keeper)
     pid = snapshot->keeper.pid;
     snapshot_free(snapshot);
     if (pid == 0 || pid > INT_MAX)
-        return tool_error("the keeper's process cannot be told"), 0;
+        return tool_error("the keeper's process cannot be identified"), 0;
     return (pid_t)pid;
 }
 
@@ -344,7 +344,7 @@ int keeper_stop(const keeper_options *o)
                    (int)pid, name);
         goto done;
     }
-    /* A connection would keep it waiting until we let go. */
+    /* A connection would keep it waiting until it is closed. */
     gvm_client_close(keeper);
     keeper = NULL;
     code = end_process(o, pid, pidfd);

@@ -9,10 +9,10 @@
 #include "tools/keeper.h"
 #include "tools/keeper_fields.h"
 
-static void line(text_pen *pen, const char *title, const char *format, ...)
+static void print_pair(text_pen *pen, const char *title, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static void line(text_pen *pen, const char *title, const char *format, ...)
+static void print_pair(text_pen *pen, const char *title, const char *format, ...)
 {
     char text[400];
     va_list args;
@@ -26,27 +26,27 @@ static void line(text_pen *pen, const char *title, const char *format, ...)
 
 /* ---- status */
 
-static void print_device(text_pen *pen, const gvm_keeper_device_info *d)
+static void print_keeper_device(text_pen *pen, const gvm_keeper_device_info *d)
 {
     char uuid[48], a[32], b[32], c[32];
 
     text_end(pen);
     text_print(pen, "device %d     %s", (int)d->ordinal, d->name);
     text_end(pen);
-    line(pen, "uuid", "%s", tool_uuid_text(d->uuid, uuid));
-    line(pen, "card", "%s, %s free for all programs", gvmi_size_text(d->driver_total_bytes, a),
-         gvmi_size_text(d->driver_free_bytes, b));
-    line(pen, "budget", "%s, %s in use, %s at the ready", gvmi_size_text(d->budget_bytes, a),
-         gvmi_size_text(d->resident_bytes, b), gvmi_size_text(d->free_bytes, c));
-    line(pen, "in use", "%s leased, %s without a copy on the host",
-         gvmi_size_text(d->leased_bytes, a), gvmi_size_text(d->dirty_bytes, b));
+    print_pair(pen, "uuid", "%s", tool_uuid_text(d->uuid, uuid));
+    print_pair(pen, "card", "%s, %s free for all programs",
+               gvmi_size_text(d->driver_total_bytes, a), gvmi_size_text(d->driver_free_bytes, b));
+    print_pair(pen, "budget", "%s, %s in use, %s at the ready", gvmi_size_text(d->budget_bytes, a),
+               gvmi_size_text(d->resident_bytes, b), gvmi_size_text(d->free_bytes, c));
+    print_pair(pen, "in use", "%s leased, %s without a copy on the host",
+               gvmi_size_text(d->leased_bytes, a), gvmi_size_text(d->dirty_bytes, b));
     if (d->held_bytes != 0)
-        line(pen, "held", "%s by clients that were cut off", gvmi_size_text(d->held_bytes, a));
-    line(pen, "objects", "%u, with %s in host memory", d->objects,
-         gvmi_size_text(d->host_backed_bytes, a));
-    line(pen, "moved", "%s out (%" PRIu64 " chunks), %s in (%" PRIu64 ")",
-         gvmi_size_text(d->evicted_bytes, a), d->evictions, gvmi_size_text(d->promoted_bytes, b),
-         d->promotions);
+        print_pair(pen, "held", "%s by clients that were cut off", gvmi_size_text(d->held_bytes, a));
+    print_pair(pen, "objects", "%u, with %s in host memory", d->objects,
+               gvmi_size_text(d->host_backed_bytes, a));
+    print_pair(pen, "moved", "%s out (%" PRIu64 " chunks), %s in (%" PRIu64 ")",
+               gvmi_size_text(d->evicted_bytes, a), d->evictions,
+               gvmi_size_text(d->promoted_bytes, b), d->promotions);
 }
 
 void keeper_text_status(text_pen *pen, const snapshot_copy *s)
@@ -56,18 +56,19 @@ void keeper_text_status(text_pen *pen, const snapshot_copy *s)
 
     text_print(pen, "keeper       pid %" PRIu64 ", up %s", k->pid, text_duration(k->uptime_ms, up));
     text_end(pen);
-    line(pen, "serves", "%u client%s, %u object%s, %u device%s", k->clients, k->clients == 1 ? "" : "s",
-         k->objects, k->objects == 1 ? "" : "s", k->devices, k->devices == 1 ? "" : "s");
-    line(pen, "host", "%s, %s in use, %s at the ready", gvmi_size_text(k->host_budget_bytes, a),
-         gvmi_size_text(k->host_used_bytes, b), gvmi_size_text(k->host_free_bytes, c));
-    line(pen, "acquires", "%" PRIu64 ", %" PRIu64 " by message, %" PRIu64 " timed out", k->acquires,
-         k->slow_acquires, k->timeouts);
-    line(pen, "revokes", "%" PRIu64, k->revokes);
-    line(pen, "trouble",
-         "%" PRIu64 " protocol faults, %" PRIu64 " cut off, %" PRIu64 " writers interrupted",
-         k->faults, k->cut_offs, k->interrupted);
+    print_pair(pen, "serves", "%u client%s, %u object%s, %u device%s", k->clients,
+               k->clients == 1 ? "" : "s", k->objects, k->objects == 1 ? "" : "s", k->devices,
+               k->devices == 1 ? "" : "s");
+    print_pair(pen, "host", "%s, %s in use, %s at the ready", gvmi_size_text(k->host_budget_bytes, a),
+               gvmi_size_text(k->host_used_bytes, b), gvmi_size_text(k->host_free_bytes, c));
+    print_pair(pen, "acquires", "%" PRIu64 ", %" PRIu64 " by message, %" PRIu64 " timed out",
+               k->acquires, k->slow_acquires, k->timeouts);
+    print_pair(pen, "revokes", "%" PRIu64, k->revokes);
+    print_pair(pen, "trouble",
+               "%" PRIu64 " protocol faults, %" PRIu64 " cut off, %" PRIu64 " writers interrupted",
+               k->faults, k->cut_offs, k->interrupted);
     for (uint32_t i = 0; i < k->devices; i++)
-        print_device(pen, &s->devices[i]);
+        print_keeper_device(pen, &s->devices[i]);
 }
 
 /* ---- ls */

@@ -1,4 +1,4 @@
-/* gvmem-keeper - the daemon: a keeper, until it is told to end. */
+/* gvmem-keeper - the daemon: a keeper, until it is asked to end. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -47,7 +47,7 @@ static const char usage[] =
     "  -V, --version              the version\n"
     "  -h, --help                 this text\n"
     "\n"
-    "A service manager may pass the listening socket (LISTEN_FDS) and is told when the keeper is\n"
+    "A service manager may pass the listening socket (LISTEN_FDS) and is notified when the keeper is\n"
     "ready (NOTIFY_SOCKET).\n";
 
 typedef struct settings {
@@ -96,7 +96,7 @@ static bool parse_mode(const char *text, uint32_t *mode)
     const unsigned long value = strtoul(text, &end, 8);
 
     if (*text < '0' || *text > '7' || *end != '\0' || value == 0 || value > 0777) {
-        tool_usage("", "--socket-mode wants an octal number from 1 to 777, not \"%s\"", text);
+        tool_usage("", "--socket-mode takes an octal number from 1 to 777, not \"%s\"", text);
         return false;
     }
     *mode = (uint32_t)value;
@@ -106,7 +106,7 @@ static bool parse_mode(const char *text, uint32_t *mode)
 static bool parse_fence(const char *text, uint32_t *fence)
 {
     if (strcmp(text, "copy") != 0 && strcmp(text, "kill") != 0) {
-        tool_usage("", "--fence wants copy or kill, not \"%s\"", text);
+        tool_usage("", "--fence takes copy or kill, not \"%s\"", text);
         return false;
     }
     *fence = text[0] == 'k' ? GVM_FENCE_KILL : GVM_FENCE_COPY;
@@ -123,7 +123,7 @@ static bool parse_devices(const char *text, settings *s)
 
         if (*text < '0' || *text > '9' || (*end != '\0' && *end != ',') || value > INT32_MAX ||
             s->options.device_count == GVM_KEEPER_DEVICES_MAX) {
-            tool_usage("", "--device wants up to %d numbers separated by commas, not \"%s\"",
+            tool_usage("", "--device takes up to %d numbers separated by commas, not \"%s\"",
                        GVM_KEEPER_DEVICES_MAX, optarg);
             return false;
         }
@@ -144,7 +144,7 @@ static bool parse_quota(const char *text, settings *s)
         return tool_parse_size("", "--quota", text, GVM_CHUNK_BYTES_MIN, &s->options.quota_bytes);
     uid = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || end != equals || uid >= UINT32_MAX) {
-        tool_usage("", "--quota wants SIZE or USER=SIZE, with a user's number, not \"%s\"", text);
+        tool_usage("", "--quota takes SIZE or USER=SIZE, with a user's number, not \"%s\"", text);
         return false;
     }
     if (s->options.quota_count == QUOTAS_MAX) {
@@ -181,7 +181,7 @@ static bool parse_count(const char *option, const char *text, long least, long m
     return true;
 }
 
-static bool show(const char *text, settings *s)
+static bool show_text(const char *text, settings *s)
 {
     s->done = true;
     fputs(text, stdout);
@@ -195,7 +195,7 @@ static bool show_version(settings *s)
 
     snprintf(text, sizeof text, "gvmem-keeper %u.%u.%u\n", version / 10000, version / 100 % 100,
              version % 100);
-    return show(text, s);
+    return show_text(text, s);
 }
 
 static bool parse_option(int option, settings *s)
@@ -223,7 +223,7 @@ static bool parse_option(int option, settings *s)
     case OPTION_READY:
         return tool_parse_number("", "--ready-fd", optarg, 0, INT32_MAX, &s->ready_fd);
     case 'V': return show_version(s);
-    case 'h': return show(usage, s);
+    case 'h': return show_text(usage, s);
     default: return tool_usage("", "unknown option, or its value is missing"), false;
     }
 }
@@ -239,7 +239,7 @@ static bool parse_options(int argc, char **argv, settings *s)
     if (!s->done && optind < argc)
         return tool_usage("", "\"%s\" is one argument too many", argv[optind]), false;
     if (s->options.path != NULL && s->options.path[0] == '\0')
-        return tool_usage("", "--socket wants a path"), false;
+        return tool_usage("", "--socket takes a path"), false;
     return true;
 }
 
@@ -268,7 +268,7 @@ static bool take_listen_fd(settings *s)
 }
 
 /* Tells the service manager, if there is one that wants to know. */
-static void notify(const char *state)
+static void notify_service_manager(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -288,7 +288,7 @@ static void notify(const char *state)
     close(fd);
 }
 
-static bool write_all(int fd, const char *text, size_t len)
+static bool write_all_bytes(int fd, const char *text, size_t len)
 {
     while (len > 0) {
         const ssize_t written = write(fd, text, len);
@@ -304,13 +304,13 @@ static bool write_all(int fd, const char *text, size_t len)
 }
 
 /* For scripts: where it listens, on a line of its own, and then the end of the file. */
-static bool tell_ready(int fd, const char *path)
+static bool print_ready(int fd, const char *path)
 {
     bool good;
 
     if (fd < 0)
         return true;
-    good = write_all(fd, path, strlen(path)) && write_all(fd, "\n", 1);
+    good = write_all_bytes(fd, path, strlen(path)) && write_all_bytes(fd, "\n", 1);
     if (!good)
         tool_error("cannot write to descriptor %d: %s", fd, strerror(errno));
     if (fd > STDERR_FILENO)
@@ -334,14 +334,14 @@ static void print_start(gvm_keeper *server)
 }
 
 /* A flood of objects or connections takes memory, which the C library keeps when it is over. */
-static void give_memory_back(void)
+static void trim_malloc(void)
 {
     if (mallinfo2().fordblks > FREE_BYTES_MAX)
         (void)malloc_trim(FREE_BYTES_MAX / 2);
 }
 
 /* Until one of the signals comes, or a device breaks. */
-static int wait_for_end(gvm_keeper *server, const sigset_t *signals)
+static int wait_for_signal(gvm_keeper *server, const sigset_t *signals)
 {
     const struct timespec pause = {.tv_sec = LOOK_SECONDS};
 
@@ -352,7 +352,7 @@ static int wait_for_end(gvm_keeper *server, const sigset_t *signals)
             return tool_error("cannot wait for signals: %s", strerror(errno));
         if (gvm_keeper_check(server) != GVM_OK)
             return tool_fail("ending");
-        give_memory_back();
+        trim_malloc();
     }
 }
 
@@ -366,7 +366,7 @@ static void print_line(void *context, const char *line)
         tool_error("%s", line);
 }
 
-static int serve(const settings *s, const sigset_t *signals)
+static int run_keeper(const settings *s, const sigset_t *signals)
 {
     gvm_keeper *server;
     int code;
@@ -374,10 +374,10 @@ static int serve(const settings *s, const sigset_t *signals)
     if (gvm_keeper_start(&s->options, &server) != GVM_OK)
         return tool_fail("cannot start");
     print_start(server);
-    notify("READY=1\nSTATUS=serving");
-    code = tell_ready(s->ready_fd, gvm_keeper_path(server)) ? wait_for_end(server, signals)
-                                                            : TOOL_FAILED;
-    notify("STOPPING=1");
+    notify_service_manager("READY=1\nSTATUS=serving");
+    code = print_ready(s->ready_fd, gvm_keeper_path(server)) ? wait_for_signal(server, signals)
+                                                             : TOOL_FAILED;
+    notify_service_manager("STOPPING=1");
     gvm_keeper_stop(server);
     return code;
 }
@@ -404,5 +404,5 @@ int main(int argc, char **argv)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigprocmask(SIG_BLOCK, &signals, NULL); /* from before the keeper's threads on */
-    return serve(&s, &signals);
+    return run_keeper(&s, &signals);
 }

@@ -22,7 +22,7 @@ static int print_help(void)
     puts("usage: gvmem COMMAND [OPTION...]\n");
     for (size_t i = 0; i < COMMAND_COUNT; i++)
         printf("  %-8s%s\n", commands[i].name, commands[i].text);
-    puts("\ngvmem COMMAND --help tells its options, gvmem --version the version;\n"
+    puts("\ngvmem COMMAND --help lists its options, gvmem --version the version;\n"
          "gvmem info shows the environment variables that count.");
     return tool_flush(stdout, "standard output") ? TOOL_DONE : TOOL_FAILED;
 }

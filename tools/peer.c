@@ -95,7 +95,7 @@ peer_answer peer_receive(int socket, void *message, size_t bytes, int timeout_ms
             continue;
         got = recv(socket, next, bytes, 0);
         if (got < 0 && (errno == EINTR ||
-                        errno == ECONNRESET)) /* reset is told once, before what was sent earlier */
+                        errno == ECONNRESET)) /* the reset is reported once, before what was sent earlier */
             continue;
         if (got <= 0)
             return PEER_CLOSED;
@@ -117,7 +117,7 @@ void peer_linger(int socket)
 }
 
 /* Waits for the process until then; false if it still runs. */
-static bool reap(pid_t pid, int timeout_ms, int *status)
+static bool wait_for_child(pid_t pid, int timeout_ms, int *status)
 {
     const struct timespec pause = {0, 2000000};
     double end_us = tool_now_us() + timeout_ms * 1e3;
@@ -145,7 +145,7 @@ bool peer_finish(peer *p, int timeout_ms, char *how, size_t how_bytes)
     if (p->pid <= 0)
         return true;
     close(p->socket);
-    ended = reap(p->pid, timeout_ms, &status);
+    ended = wait_for_child(p->pid, timeout_ms, &status);
     if (!ended) {
         kill(p->pid, SIGKILL);
         killed = true;

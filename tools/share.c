@@ -1,7 +1,7 @@
 /* gvmem share: the same device memory summed by several processes.
  *
  * The master fills a buffer with numbers, exports it, and sends it to helper processes; each
- * imports it, sums it with the same kernel, lets go, and answers with its sum. Nothing is copied
+ * imports it, sums it with the same kernel, releases it, and sends its sum. Nothing is copied
  * between processes (but once, on the device, for a CUDA IPC handle). Helpers report over their
  * sockets and the master alone prints.
  */
@@ -154,7 +154,7 @@ typedef struct master {
     double sum;
 } master;
 
-static void tell_rate(const char *what, double us, uint64_t bytes)
+static void print_rate(const char *what, double us, uint64_t bytes)
 {
     printf("  %-14s %10.1f us  %8.1f GB/s\n", what, us, (double)bytes / us / 1e3);
 }
@@ -188,7 +188,7 @@ static int fill_buffer(master *m)
         return tool_fail("cannot sum the buffer");
     printf("total sum [master]: %.6f\n", m->sum);
     if (o->verbose)
-        tell_rate("sum", sum_us, o->len_bytes);
+        print_rate("sum", sum_us, o->len_bytes);
     if (!is_plausible(m->sum, count))
         return tool_error(
             "the sum of %llu random numbers cannot be %.6f: the kernels do not work on this device",
@@ -212,7 +212,7 @@ static int send_by_fd(master *m)
                info.chunk_count, gvmi_size_text(info.chunk_bytes, chunk));
     for (int i = 0; i < o->processes && status == GVM_OK; i++) {
         status = gvm_share_send(share, m->peers[i].socket, timeout_ms(o));
-        if (status == GVM_E_PEER) /* it has ended; collect() says why */
+        if (status == GVM_E_PEER) /* it has ended; collect_helpers() says why */
             status = GVM_OK;
     }
     if (status != GVM_OK)
@@ -234,7 +234,7 @@ static int send_by_handle(master *m, gvm_ipc **ipc)
         printf("  %-14s %10.1f us  with a copy on the device\n", "export", tool_now_us() - start_us);
     for (int i = 0; i < o->processes; i++)
         peer_send(m->peers[i].socket, &info.handle,
-                  sizeof info.handle); /* if it has ended, collect() says why */
+                  sizeof info.handle); /* if it has ended, collect_helpers() says why */
     return TOOL_DONE;
 }
 
@@ -248,7 +248,7 @@ static bool check_answer(const master *m, const peer *p, const share_answer *ans
     if (m->options->verbose) {
         printf("  %-14s %10.1f us  %s\n", "import", answer->import_us,
                answer->access == GVM_ACCESS_READ ? "read-only" : "read-write");
-        tell_rate("sum", answer->sum_us, m->options->len_bytes);
+        print_rate("sum", answer->sum_us, m->options->len_bytes);
     }
     if (fabs(answer->sum - m->sum) <= SUM_TOLERANCE * m->sum)
         return true;
@@ -256,8 +256,8 @@ static bool check_answer(const master *m, const peer *p, const share_answer *ans
     return false;
 }
 
-/* Takes every helper's answer and sees it out. All are gone afterwards. */
-static int collect(master *m, bool expected)
+/* Takes every helper's answer and waits for its end. All are gone afterwards. */
+static int collect_helpers(master *m, bool expected)
 {
     const share_options *o = m->options;
     int code = TOOL_DONE;
@@ -292,7 +292,7 @@ static int run_master(const share_options *o, peer *peers)
 
     if (code == TOOL_DONE)
         code = o->ipc ? send_by_handle(&m, &ipc) : send_by_fd(&m);
-    collected = collect(&m, code == TOOL_DONE);
+    collected = collect_helpers(&m, code == TOOL_DONE);
     if (code == TOOL_DONE)
         code = collected;
     gvm_ipc_destroy(ipc); /* after the helpers have closed it */
@@ -303,7 +303,7 @@ static int run_master(const share_options *o, peer *peers)
 
 /* ---- options */
 
-static bool set_option(share_options *o, int option)
+static bool set_share_option(share_options *o, int option)
 {
     switch (option) {
     case 'd': return tool_parse_number("share", "--device", optarg, 0, 1000, &o->device);
@@ -327,7 +327,7 @@ static int check_options(share_options *o)
             "share",
             "--read-only and --ipc exclude each other: CUDA IPC handles are always read-write");
     if (o->chunk_bytes != 0 && (!gvmi_is_pow2(o->chunk_bytes) || o->chunk_bytes > GVM_CHUNK_BYTES_MAX))
-        return tool_usage("share", "--chunk wants a power of two from 2MiB to 1GiB");
+        return tool_usage("share", "--chunk takes a power of two from 2MiB to 1GiB");
     if (o->len_bytes > GVMI_TIB * 1024)
         return tool_usage("share", "--length is more than any device has");
     o->len_bytes = gvmi_round_up(o->len_bytes, 8);
@@ -349,7 +349,7 @@ int tool_share(int argc, char **argv)
     while ((option = getopt_long(argc, argv, "d:n:l:c:t:rivh", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
-        if (!set_option(&o, option))
+        if (!set_share_option(&o, option))
             return TOOL_USAGE;
     }
     if (optind < argc)

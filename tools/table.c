@@ -18,7 +18,7 @@
 
 static const char usage[] = "usage: gvmem table [OPTION...] TOKEN\n"
                             "\n"
-                            "Attaches a PostgreSQL table in GPU memory by the token that gstore_export() answers, and shows\n"
+                            "Attaches a PostgreSQL table in GPU memory by the token that gstore_export() returns, and shows\n"
                             "its columns and first rows, read from the GPU.\n"
                             "\n"
                             "  -n, --rows N         so many rows (10); 0: the columns alone\n"
@@ -61,7 +61,7 @@ typedef struct view {
 /* ---- bytes */
 
 /* len bytes of a part from an offset on, until the next call. NULL, and a failure, if it has not so many. */
-static const uint8_t *fetch(const view *v, part *p, uint64_t at, uint64_t len)
+static const uint8_t *fetch_part(const view *v, part *p, uint64_t at, uint64_t len)
 {
     uint64_t wanted = len > BLOCK_BYTES ? len : BLOCK_BYTES;
     int result;
@@ -140,7 +140,7 @@ static gvm_status write_body(FILE *out, const shown_column *c, const uint8_t *bo
 static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint32_t offset)
 {
     const uint64_t at = (uint64_t)offset * 8;
-    const uint8_t *body = fetch(v, &c->bodies, at, 4);
+    const uint8_t *body = fetch_part(v, &c->bodies, at, 4);
     uint32_t head;
 
     if (body == NULL)
@@ -148,7 +148,7 @@ static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint
     memcpy(&head, body, sizeof head);
     if ((head & 1) != 0 || head >> 2 < 4)
         return gvm_error_set(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
-    body = fetch(v, &c->bodies, at, head >> 2);
+    body = fetch_part(v, &c->bodies, at, head >> 2);
     return body != NULL ? write_body(out, c, body, head >> 2) : tool_failure_status();
 }
 
@@ -159,7 +159,7 @@ static gvm_status is_null(const view *v, shown_column *c, uint64_t row, bool *nu
     *null = c->info.absent;
     if (!c->info.has_nulls || c->info.absent)
         return GVM_OK;
-    byte = fetch(v, &c->nulls, row / 8, 1);
+    byte = fetch_part(v, &c->nulls, row / 8, 1);
     if (byte == NULL)
         return tool_failure_status();
     *null = (*byte >> (row % 8) & 1) == 0;
@@ -170,7 +170,7 @@ static gvm_status is_null(const view *v, shown_column *c, uint64_t row, bool *nu
 static gvm_status fetch_offsets(const view *v, shown_column *c, uint64_t row, uint64_t *from,
                                 uint64_t *to)
 {
-    const uint8_t *offsets = fetch(v, &c->values, row * sizeof *from, 2 * sizeof *from);
+    const uint8_t *offsets = fetch_part(v, &c->values, row * sizeof *from, 2 * sizeof *from);
 
     if (offsets == NULL)
         return tool_failure_status();
@@ -192,13 +192,13 @@ static gvm_status write_arrow_variable(const view *v, FILE *out, shown_column *c
     if (status != GVM_OK)
         return status;
     if (to > from)
-        bytes = fetch(v, &c->bodies, from * unit, (to - from) * unit);
+        bytes = fetch_part(v, &c->bodies, from * unit, (to - from) * unit);
     if (bytes == NULL)
         return tool_failure_status();
     if (!list)
         return write_plain(out, c, bytes, to - from);
     if (c->element_nulls.bytes > 0 && to > from) {
-        valid = fetch(v, &c->element_nulls, from / 8, (to + 7) / 8 - from / 8);
+        valid = fetch_part(v, &c->element_nulls, from / 8, (to + 7) / 8 - from / 8);
         if (valid == NULL)
             return tool_failure_status();
     }
@@ -215,8 +215,8 @@ static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_
 
     if (c->info.length < 0)
         return write_arrow_variable(v, out, c, row);
-    bytes = bit ? fetch(v, &c->values, row / 8, 1)
-                : fetch(v, &c->values, row * c->info.width, c->info.width);
+    bytes = bit ? fetch_part(v, &c->values, row / 8, 1)
+                : fetch_part(v, &c->values, row * c->info.width, c->info.width);
     if (bytes == NULL)
         return tool_failure_status();
     if (bit) {
@@ -240,7 +240,7 @@ static gvm_status write_value(const view *v, FILE *out, shown_column *c, uint64_
         return status;
     if (c->info.arrow != NULL)
         return write_arrow(v, out, c, row);
-    value = fetch(v, &c->values, row * c->info.width, c->info.width);
+    value = fetch_part(v, &c->values, row * c->info.width, c->info.width);
     if (value == NULL)
         return tool_failure_status();
     if (c->info.length > 0)
@@ -520,7 +520,7 @@ static gvm_status choose_columns(view *v, char *list)
     return status;
 }
 
-static gvm_status prepare(view *v, const char *token, char *list)
+static gvm_status prepare_view(view *v, const char *token, char *list)
 {
     gvm_status status = gvm_table_attach(token, 0, &v->table);
     size_t most;
@@ -544,7 +544,7 @@ static gvm_status prepare(view *v, const char *token, char *list)
     return choose_columns(v, list);
 }
 
-static gvm_status show(view *v)
+static gvm_status show_table(view *v)
 {
     gvm_status status = GVM_OK;
     json j;
@@ -574,7 +574,7 @@ static gvm_status show(view *v)
     return status;
 }
 
-static void finish(view *v)
+static void free_view(view *v)
 {
     if (v->columns != NULL)
         free_cells(v);
@@ -619,13 +619,13 @@ int tool_table(int argc, char **argv)
         return tool_usage("table", "a token is missing");
     if (optind + 1 < argc)
         return tool_usage("table", "\"%s\" is one argument too many", argv[optind + 1]);
-    if (prepare(&v, argv[optind], list) != GVM_OK) {
+    if (prepare_view(&v, argv[optind], list) != GVM_OK) {
         code = tool_fail("cannot attach the table");
     } else {
         v.rows = v.info.rows < (uint64_t)rows ? v.info.rows : (uint64_t)rows;
-        if (show(&v) != GVM_OK)
+        if (show_table(&v) != GVM_OK)
             code = tool_fail("cannot read the table");
     }
-    finish(&v);
+    free_view(&v);
     return tool_flush(stdout, "standard output") ? code : TOOL_FAILED;
 }

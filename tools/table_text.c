@@ -32,7 +32,7 @@ enum {
     TYPE_UUID = 2950,
 };
 
-#define NEAR_DIGITS 28 /* more than tell doubles apart */
+#define NEAR_DIGITS 28 /* more than distinguish doubles */
 #define DAYS_1970_TO_2000 10957
 #define DAY_US INT64_C(86400000000)
 #define ARRAY_DIMENSIONS_MAX 6

@@ -45,7 +45,7 @@ def main():
         while master.poll() is None:
             if time.monotonic() > deadline:
                 master.kill()
-                sys.exit("test-share: it waits longer than it was told to")
+                sys.exit("test-share: it waits longer than it was asked to")
             if not select.select([trace], [], [], 0.1)[0]:
                 continue
             if stopped is not None:

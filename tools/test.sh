@@ -304,7 +304,7 @@ top)
     watcher=$!
     exec 4<"$folder/watched"
     await 'acquires *'
-    # One that is stopped answers nobody, and is there again when it goes on.
+    # One that is stopped does not answer, and is there again when it goes on.
     pid=$("$program" keeper status -s "$socket" | sed -n 's/^keeper *pid \([0-9]*\),.*/\1/p')
     kill -STOP "$pid"
     await 'no keeper: the keeper does not answer *'

@@ -27,7 +27,7 @@ unsigned text_utf8_len(const char *text)
     return len;
 }
 
-static wchar_t decode(const char *s, unsigned len)
+static wchar_t decode_utf8(const char *s, unsigned len)
 {
     static const unsigned char first_mask[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
     unsigned value = (unsigned char)s[0] & first_mask[len];
@@ -46,7 +46,7 @@ static unsigned columns_of(const text_pen *pen, const char *s, unsigned len)
         return *s >= ' ' && *s <= '~';
     if (len == 0 || !pen->utf8)
         return 0;
-    columns = wcwidth(decode(s, len));
+    columns = wcwidth(decode_utf8(s, len));
     return columns > 0 ? (unsigned)columns : 0;
 }
 

@@ -27,7 +27,7 @@ unsigned text_utf8_len(const char *s);
 void text_put(text_pen *pen, const char *text);
 void text_print(text_pen *pen, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A character of one column, count times. It is written as it stands. */
+/* A character of one column, count times. It is written as it is. */
 void text_repeat(text_pen *pen, const char *glyph, unsigned count);
 
 /* Blanks up to a column; none if it is passed already. */

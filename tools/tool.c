@@ -77,7 +77,7 @@ bool tool_parse_number(const char *command, const char *option, const char *text
     errno = 0;
     value = strtol(text, &end, 10);
     if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
-        tool_usage(command, "%s wants a number from %ld to %ld, not \"%s\"", option, least, most, text);
+        tool_usage(command, "%s takes a number from %ld to %ld, not \"%s\"", option, least, most, text);
         return false;
     }
     *out = (int)value;
@@ -91,7 +91,7 @@ bool tool_parse_size(const char *command, const char *option, const char *text, 
 
     if (gvmi_size_parse(text, out) && *out >= least)
         return true;
-    tool_usage(command, "%s wants a size such as 64MiB or 2G, at least %s, not \"%s\"", option,
+    tool_usage(command, "%s takes a size such as 64MiB or 2G, at least %s, not \"%s\"", option,
                gvmi_size_text(least, least_text), text);
     return false;
 }

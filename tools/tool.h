@@ -36,7 +36,7 @@ gvm_status tool_failure_status(void);
 /* The latest failure as one line. */
 char *tool_failure_text(char *out, size_t out_bytes);
 
-/* A sentence and where help is to be had. Returns TOOL_USAGE. */
+/* A sentence and where to find help. Returns TOOL_USAGE. */
 int tool_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Option values, complaining as tool_usage() does. Ranges are inclusive. */

@@ -13,7 +13,7 @@
 static const char usage[] = "usage: gvmem top [OPTION...]\n"
                             "\n"
                             "Shows, again and again, what the keeper and its objects and clients do; on a terminal as a\n"
-                            "screen with keys (h tells them), otherwise as text.\n"
+                            "screen with keys (h lists them), otherwise as text.\n"
                             "\n"
                             "  -d, --delay SECONDS   between two looks, 0.1 to 3600 (1)\n"
                             "  -n, --count COUNT     end after so many (0: never)\n"
@@ -43,7 +43,7 @@ typedef struct top {
 
 /* ---- looking */
 
-static void forget(top *t)
+static void forget_keeper(top *t)
 {
     snapshot_free(t->snapshot);
     top_rates_clear(&t->rates);
@@ -53,7 +53,7 @@ static void forget(top *t)
 }
 
 /* Takes a snapshot, connecting first if need be. Without a keeper the view says why. */
-static bool look(top *t)
+static bool update_snapshot(top *t)
 {
     snapshot_copy *now = NULL;
     gvm_status status = GVM_OK;
@@ -64,13 +64,13 @@ static bool look(top *t)
         status = keeper_ask(&t->keeper, &now);
     if (status != GVM_OK) {
         tool_failure_text(t->problem, sizeof t->problem);
-        forget(t);
+        forget_keeper(t);
     } else {
         top_rates_clear(&t->rates);
         if (!top_rates_make(t->snapshot, now, &t->rates)) {
             snprintf(t->problem, sizeof t->problem, "out of memory");
             snapshot_free(now);
-            forget(t);
+            forget_keeper(t);
         } else {
             snapshot_free(t->snapshot);
             t->snapshot = now;
@@ -123,7 +123,7 @@ static bool show_screen(top *t)
     return good;
 }
 
-static bool show(top *t)
+static bool show_view(top *t)
 {
     char text[16] = "";
     time_t now = time(NULL);
@@ -142,7 +142,7 @@ static bool show(top *t)
 
 typedef enum answer { ANSWER_LOOK, ANSWER_DRAW, ANSWER_NOTHING, ANSWER_QUIT } answer;
 
-static answer on_key(top_view *view, int key)
+static answer handle_key(top_view *view, int key)
 {
     switch (key) {
     case 'q':
@@ -171,18 +171,18 @@ static int left_ms(double until_us)
 }
 
 /* Until the next look is due. False: it is time to end. */
-static bool wait_on_screen(top *t, double until_us)
+static bool wait_for_keys(top *t, double until_us)
 {
     for (;;) {
         int key = terminal_wait(left_ms(until_us));
 
         if (key == TERMINAL_TIME)
             return true;
-        switch (on_key(&t->view, key)) {
+        switch (handle_key(&t->view, key)) {
         case ANSWER_LOOK: return true;
         case ANSWER_QUIT: return false;
         case ANSWER_DRAW:
-            if (!show(t))
+            if (!show_view(t))
                 return false;
             break;
         case ANSWER_NOTHING: break;
@@ -190,7 +190,7 @@ static bool wait_on_screen(top *t, double until_us)
     }
 }
 
-static bool wait_plainly(double until_us)
+static bool sleep_until(double until_us)
 {
     int ms;
 
@@ -202,25 +202,25 @@ static bool wait_plainly(double until_us)
     return true;
 }
 
-static int run(top *t)
+static int run_top(top *t)
 {
     bool there, going = true;
 
-    if (!look(t))
+    if (!update_snapshot(t))
         return tool_error("%s", t->problem);
     if (t->form == FORM_SCREEN && !terminal_enter())
         return TOOL_FAILED;
     if (t->form == FORM_SCREEN)
-        going = show(t);
+        going = show_view(t);
     there = true;
     for (int n = 0; going && (t->count == 0 || n < t->count); n++) {
         double until_us = tool_now_us() + t->delay_s * 1e6;
 
-        going = t->form == FORM_SCREEN ? wait_on_screen(t, until_us) : wait_plainly(until_us);
+        going = t->form == FORM_SCREEN ? wait_for_keys(t, until_us) : sleep_until(until_us);
         if (!going)
             break;
-        there = look(t);
-        going = show(t);
+        there = update_snapshot(t);
+        going = show_view(t);
     }
     terminal_leave();
     if (t->form != FORM_SCREEN && (!there || !going))
@@ -230,7 +230,7 @@ static int run(top *t)
 
 static int print_metrics(top *t)
 {
-    bool there = look(t);
+    bool there = update_snapshot(t);
 
     keeper_metrics(stdout, t->snapshot);
     if (!tool_flush(stdout, "standard output"))
@@ -249,7 +249,7 @@ static bool parse_delay(const char *text, double *out)
         *out = value;
         return true;
     }
-    tool_usage("top", "--delay wants seconds from 0.1 to 3600, not \"%s\"", text);
+    tool_usage("top", "--delay takes seconds from 0.1 to 3600, not \"%s\"", text);
     return false;
 }
 
@@ -263,11 +263,11 @@ static bool parse_sort(const char *text, top_sort *out)
             return true;
         }
     }
-    tool_usage("top", "--sort wants bytes, rate, name or waiting, not \"%s\"", text);
+    tool_usage("top", "--sort takes bytes, rate, name or waiting, not \"%s\"", text);
     return false;
 }
 
-static bool set_option(top *t, int option)
+static bool set_top_option(top *t, int option)
 {
     switch (option) {
     case 'd': return parse_delay(optarg, &t->delay_s);
@@ -302,7 +302,7 @@ int tool_top(int argc, char **argv)
             t.count = 1;
             if (t.form == FORM_SCREEN)
                 t.form = FORM_TEXT;
-        } else if (!set_option(&t, option)) {
+        } else if (!set_top_option(&t, option)) {
             return TOOL_USAGE;
         }
     }
@@ -313,7 +313,7 @@ int tool_top(int argc, char **argv)
     t.color = getenv("NO_COLOR") == NULL; /* see no-color.org */
     t.view.delay_s = t.delay_s;
     t.view.keys = t.form == FORM_SCREEN;
-    code = t.form == FORM_METRICS ? print_metrics(&t) : run(&t);
-    forget(&t);
+    code = t.form == FORM_METRICS ? print_metrics(&t) : run_top(&t);
+    forget_keeper(&t);
     return code;
 }

@@ -17,15 +17,15 @@ static int compare_samples(const void *a, const void *b)
 }
 
 /* A counter that fell started anew. */
-static double rate(uint64_t before, uint64_t now, double seconds)
+static double rate_of(uint64_t before, uint64_t now, double seconds)
 {
     return seconds <= 0 ? NAN : now < before ? 0 : (double)(now - before) / seconds;
 }
 
 /* The rate of each record in now, NaN where before does not have it. before is sorted. NULL: out of
  * memory. */
-static double *match(sample *before, size_t before_count, const sample *now, size_t now_count,
-                     double seconds)
+static double *match_records(sample *before, size_t before_count, const sample *now,
+                             size_t now_count, double seconds)
 {
     double *rates = malloc((now_count + 1) * sizeof *rates);
 
@@ -37,7 +37,7 @@ static double *match(sample *before, size_t before_count, const sample *now, siz
                                                 : bsearch(&now[i], before, before_count,
                                                           sizeof *before, compare_samples);
 
-        rates[i] = found == NULL ? NAN : rate(found->acquires, now[i].acquires, seconds);
+        rates[i] = found == NULL ? NAN : rate_of(found->acquires, now[i].acquires, seconds);
     }
     return rates;
 }
@@ -53,7 +53,8 @@ static double *object_rates(const snapshot_copy *before, const snapshot_copy *no
             samples[i] = (sample){before->objects[i].id, before->objects[i].acquires};
         for (size_t i = 0; i < now->keeper.objects; i++)
             samples[before_count + i] = (sample){now->objects[i].id, now->objects[i].acquires};
-        rates = match(samples, before_count, samples + before_count, now->keeper.objects, seconds);
+        rates = match_records(samples, before_count, samples + before_count, now->keeper.objects,
+                              seconds);
     }
     free(samples);
     return rates;
@@ -70,14 +71,15 @@ static double *client_rates(const snapshot_copy *before, const snapshot_copy *no
             samples[i] = (sample){before->clients[i].id, before->clients[i].acquires};
         for (size_t i = 0; i < now->keeper.clients; i++)
             samples[before_count + i] = (sample){now->clients[i].id, now->clients[i].acquires};
-        rates = match(samples, before_count, samples + before_count, now->keeper.clients, seconds);
+        rates = match_records(samples, before_count, samples + before_count, now->keeper.clients,
+                              seconds);
     }
     free(samples);
     return rates;
 }
 
 /* Sums over the devices. */
-static gvm_keeper_device_info moved(const snapshot_copy *s)
+static gvm_keeper_device_info sum_moved_bytes(const snapshot_copy *s)
 {
     gvm_keeper_device_info sum = {0};
 
@@ -93,7 +95,7 @@ static gvm_keeper_device_info moved(const snapshot_copy *s)
 bool top_rates_make(const snapshot_copy *before, const snapshot_copy *now, top_rates *out)
 {
     const gvm_keeper_info none = {0}, *k = &now->keeper, *was;
-    gvm_keeper_device_info then, here = moved(now);
+    gvm_keeper_device_info then, here = sum_moved_bytes(now);
     double seconds = 0;
 
     /* The keeper's own clock says when it looked, whatever the way here took. */
@@ -102,17 +104,17 @@ bool top_rates_make(const snapshot_copy *before, const snapshot_copy *now, top_r
     else
         before = NULL;
     was = before != NULL ? &before->keeper : &none;
-    then = moved(before);
+    then = sum_moved_bytes(before);
     *out = (top_rates){
         .seconds = seconds,
-        .acquires = rate(was->acquires, k->acquires, seconds),
-        .slow_acquires = rate(was->slow_acquires, k->slow_acquires, seconds),
-        .revokes = rate(was->revokes, k->revokes, seconds),
-        .faults = rate(was->faults, k->faults, seconds),
-        .evictions = rate(then.evictions, here.evictions, seconds),
-        .promotions = rate(then.promotions, here.promotions, seconds),
-        .evicted_bytes = rate(then.evicted_bytes, here.evicted_bytes, seconds),
-        .promoted_bytes = rate(then.promoted_bytes, here.promoted_bytes, seconds),
+        .acquires = rate_of(was->acquires, k->acquires, seconds),
+        .slow_acquires = rate_of(was->slow_acquires, k->slow_acquires, seconds),
+        .revokes = rate_of(was->revokes, k->revokes, seconds),
+        .faults = rate_of(was->faults, k->faults, seconds),
+        .evictions = rate_of(then.evictions, here.evictions, seconds),
+        .promotions = rate_of(then.promotions, here.promotions, seconds),
+        .evicted_bytes = rate_of(then.evicted_bytes, here.evicted_bytes, seconds),
+        .promoted_bytes = rate_of(then.promoted_bytes, here.promoted_bytes, seconds),
         .objects = object_rates(before, now, seconds),
         .clients = client_rates(before, now, seconds),
     };

@@ -40,7 +40,7 @@ bool terminal_there(void)
 }
 
 /* False: it is gone. */
-static bool write_all(const char *text, size_t len)
+static bool write_terminal(const char *text, size_t len)
 {
     while (len > 0) {
         ssize_t n = write(STDOUT_FILENO, text, len);
@@ -61,25 +61,25 @@ static bool write_all(const char *text, size_t len)
     return true;
 }
 
-static void take(void)
+static void take_screen(void)
 {
     if (has_keys)
         tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
     taken = 1;
-    write_all(ENTER, sizeof ENTER - 1);
+    write_terminal(ENTER, sizeof ENTER - 1);
 }
 
-static void give_back(void)
+static void restore_screen(void)
 {
     if (!taken)
         return;
     taken = 0;
-    write_all(LEAVE, sizeof LEAVE - 1);
+    write_terminal(LEAVE, sizeof LEAVE - 1);
     if (has_keys)
         tcsetattr(STDIN_FILENO, TCSANOW, &before);
 }
 
-static void wake(void)
+static void write_wake(void)
 {
     const uint64_t one = 1;
     ssize_t n = write(wake_fd, &one, sizeof one);
@@ -89,7 +89,7 @@ static void wake(void)
 
 static void on_end(int signal_number)
 {
-    give_back();
+    restore_screen();
     /* SA_RESETHAND has put the default back: the process ends of the signal, as its parent expects */
     raise(signal_number);
 }
@@ -99,7 +99,7 @@ static void on_change(int signal_number)
     const int errno_before = errno;
 
     (void)signal_number;
-    wake();
+    write_wake();
     errno = errno_before;
 }
 
@@ -108,14 +108,14 @@ static void on_stop(int signal_number)
     const int errno_before = errno;
 
     (void)signal_number;
-    give_back();
+    restore_screen();
     raise(SIGSTOP);
-    take();
-    wake();
+    take_screen();
+    write_wake();
     errno = errno_before;
 }
 
-static void handle(int signal_number, void (*handler)(int), int flags)
+static void set_handler(int signal_number, void (*handler)(int), int flags)
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
 
@@ -130,10 +130,10 @@ static void handle_signals(void)
     /* One that is ignored (nohup) stays so. */
     for (size_t i = 0; i < sizeof ending_signals / sizeof ending_signals[0]; i++)
         if (sigaction(ending_signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            handle(ending_signals[i], on_end, (int)SA_RESETHAND);
-    handle(SIGWINCH, on_change, SA_RESTART);
+            set_handler(ending_signals[i], on_end, (int)SA_RESETHAND);
+    set_handler(SIGWINCH, on_change, SA_RESTART);
     if (sigaction(SIGTSTP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-        handle(SIGTSTP, on_stop, SA_RESTART);
+        set_handler(SIGTSTP, on_stop, SA_RESTART);
 }
 
 bool terminal_enter(void)
@@ -150,13 +150,13 @@ bool terminal_enter(void)
         atexit(terminal_leave);
         handle_signals();
     }
-    take();
+    take_screen();
     return true;
 }
 
 void terminal_leave(void)
 {
-    give_back();
+    restore_screen();
 }
 
 void terminal_size(unsigned *columns, unsigned *lines)
@@ -187,7 +187,7 @@ bool terminal_draw(const char *text, size_t len)
             fputs("\r\n\033[2K", out);
     }
     fputs("\033[0m", out);
-    good = fclose(out) != 0 || write_all(buffer, buffer_len);
+    good = fclose(out) != 0 || write_terminal(buffer, buffer_len);
     free(buffer);
     return good;
 }

@@ -14,11 +14,11 @@
 bool terminal_there(void);
 
 /* Keys come from standard input if that is a terminal; otherwise there are none. Ends by itself at
- * exit(). False, with a complaint: it cannot be had. */
+ * exit(). False, with a message: it is not available. */
 bool terminal_enter(void);
 void terminal_leave(void);
 
-/* 24 lines of 80 columns where it cannot be told. */
+/* 24 lines of 80 columns where it is not known. */
 void terminal_size(unsigned *columns, unsigned *lines);
 
 /* Shows as many lines of text as the terminal has; the last one's end is left out, so that nothing

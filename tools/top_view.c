@@ -18,7 +18,7 @@ static const struct part_look {
     [TOP_READY] = {"░", "-", "34"},  [TOP_UNUSED] = {"·", ".", "2"},
 };
 
-static uint64_t least(uint64_t a, uint64_t b)
+static uint64_t min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -26,9 +26,9 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* ---- bars */
 
 /* What is left of a budget after n bytes. */
-static uint64_t take(uint64_t *left, uint64_t n)
+static uint64_t take_from_budget(uint64_t *left, uint64_t n)
 {
-    n = least(n, *left);
+    n = min_u64(n, *left);
     *left -= n;
     return n;
 }
@@ -44,7 +44,7 @@ static uint64_t leased_dirty(const snapshot_copy *s, const gvm_keeper_device_inf
         if (object->device == device->ordinal && (object->read_leases | object->write_leases) != 0)
             sum += object->dirty_bytes;
     }
-    return least(sum, device->leased_bytes);
+    return min_u64(sum, device->leased_bytes);
 }
 
 /* The figures overlap (what is leased may be dirty), and the budget may have shrunk below what is
@@ -53,15 +53,15 @@ void top_device_parts(const snapshot_copy *s, const gvm_keeper_device_info *devi
                       uint64_t parts[TOP_PARTS])
 {
     uint64_t resident = device->resident_bytes, left = device->budget_bytes;
-    uint64_t dirty = device->dirty_bytes - least(device->dirty_bytes, leased_dirty(s, device));
+    uint64_t dirty = device->dirty_bytes - min_u64(device->dirty_bytes, leased_dirty(s, device));
 
     memset(parts, 0, TOP_PARTS * sizeof parts[0]);
-    parts[TOP_LEASED] = take(&resident, device->leased_bytes);
-    parts[TOP_DIRTY] = take(&resident, dirty);
+    parts[TOP_LEASED] = take_from_budget(&resident, device->leased_bytes);
+    parts[TOP_DIRTY] = take_from_budget(&resident, dirty);
     parts[TOP_IDLE] = resident;
     parts[TOP_HELD] = device->held_bytes;
-    left -= least(left, device->resident_bytes + device->held_bytes);
-    parts[TOP_READY] = take(&left, device->free_bytes);
+    left -= min_u64(left, device->resident_bytes + device->held_bytes);
+    parts[TOP_READY] = take_from_budget(&left, device->free_bytes);
     parts[TOP_UNUSED] = left;
 }
 
@@ -71,14 +71,14 @@ void top_host_parts(const snapshot_copy *s, const gvm_keeper_device_info *device
     uint64_t used = s->keeper.host_used_bytes, left = s->keeper.host_budget_bytes;
 
     memset(parts, 0, TOP_PARTS * sizeof parts[0]);
-    parts[TOP_BACKED] = take(&used, device->host_backed_bytes);
+    parts[TOP_BACKED] = take_from_budget(&used, device->host_backed_bytes);
     parts[TOP_OTHER] = used;
-    left -= least(left, s->keeper.host_used_bytes);
-    parts[TOP_READY] = take(&left, s->keeper.host_free_bytes);
+    left -= min_u64(left, s->keeper.host_used_bytes);
+    parts[TOP_READY] = take_from_budget(&left, s->keeper.host_free_bytes);
     parts[TOP_UNUSED] = left;
 }
 
-static unsigned largest(const unsigned cells[TOP_PARTS])
+static unsigned largest_part(const unsigned cells[TOP_PARTS])
 {
     unsigned best = 0;
 
@@ -107,7 +107,7 @@ void top_cells(const uint64_t parts[TOP_PARTS], unsigned width, unsigned cells[T
         done += cells[i];
     }
     for (unsigned i = 0; i < TOP_PARTS; i++) {
-        unsigned giver = largest(cells);
+        unsigned giver = largest_part(cells);
 
         if (parts[i] != 0 && cells[i] == 0 && cells[giver] > 1) {
             cells[giver]--;
@@ -249,7 +249,7 @@ static void draw_device(text_pen *pen, const snapshot_copy *s, const gvm_keeper_
     text_end(pen);
 }
 
-/* Whether so many lines can be had and some are left for the tables. */
+/* Whether there are so many lines and some are left for the tables. */
 static bool has_room(const text_pen *pen, unsigned lines, unsigned tables)
 {
     return pen->lines_max == TEXT_UNLIMITED || pen->line + lines + tables <= pen->lines_max;
@@ -280,7 +280,7 @@ typedef struct order {
     top_sort sort;
 } order;
 
-static int down(double a, double b) /* the larger first; NaN last */
+static int compare_descending(double a, double b) /* the larger first; NaN last */
 {
     a = isnan(a) ? -1 : a;
     b = isnan(b) ? -1 : b;
@@ -296,15 +296,15 @@ static int compare_objects(const void *a, const void *b, void *context)
     int result = 0;
 
     if (o->sort == TOP_BY_RATE)
-        result = down(o->view->rates->objects[i], o->view->rates->objects[k]);
+        result = compare_descending(o->view->rates->objects[i], o->view->rates->objects[k]);
     else if (o->sort == TOP_BY_NAME)
         result = strcmp(x->name, y->name);
     else if (o->sort == TOP_BY_WAITING)
-        result = down(x->waiting, y->waiting);
+        result = compare_descending(x->waiting, y->waiting);
     if (result == 0)
-        result = down((double)x->device_bytes, (double)y->device_bytes);
+        result = compare_descending((double)x->device_bytes, (double)y->device_bytes);
     if (result == 0)
-        result = down((double)x->size_bytes, (double)y->size_bytes);
+        result = compare_descending((double)x->size_bytes, (double)y->size_bytes);
     return result != 0 ? result : x->id < y->id ? -1 : x->id > y->id;
 }
 
@@ -316,17 +316,17 @@ static int compare_clients(const void *a, const void *b, void *context)
     int result = 0;
 
     if (o->sort == TOP_BY_RATE)
-        result = down(o->view->rates->clients[i], o->view->rates->clients[k]);
+        result = compare_descending(o->view->rates->clients[i], o->view->rates->clients[k]);
     if (result == 0)
-        result = down((double)x->held_bytes, (double)y->held_bytes);
+        result = compare_descending((double)x->held_bytes, (double)y->held_bytes);
     if (result == 0)
-        result = down((double)x->committed_bytes, (double)y->committed_bytes);
+        result = compare_descending((double)x->committed_bytes, (double)y->committed_bytes);
     return result != 0 ? result : x->id < y->id ? -1 : x->id > y->id;
 }
 
 /* The numbers below count in order; NULL: out of memory. */
-static uint32_t *sorted(const top_view *view, uint32_t count,
-                        int (*compare)(const void *a, const void *b, void *context))
+static uint32_t *sort_numbers(const top_view *view, uint32_t count,
+                              int (*compare)(const void *a, const void *b, void *context))
 {
     uint32_t *index = malloc((count + 1) * sizeof *index);
     order o = {view, view->sort};
@@ -390,7 +390,7 @@ static void draw_client(text_pen *pen, const top_view *view, uint32_t i)
     text_end(pen);
 }
 
-/* A heading and as many rows as fit in lines; the last line tells of the others. */
+/* A heading and as many rows as fit in lines; the last line counts the others. */
 static void draw_table(text_pen *pen, const top_view *view, const char *heading, uint32_t count,
                        unsigned lines, int (*compare)(const void *a, const void *b, void *context),
                        void (*draw)(text_pen *pen, const top_view *view, uint32_t i))
@@ -402,7 +402,7 @@ static void draw_table(text_pen *pen, const top_view *view, const char *heading,
     draw_heading(pen, heading);
     if (lines <= count)
         shown = lines > 2 ? lines - 2 : 0;
-    index = sorted(view, count, compare);
+    index = sort_numbers(view, count, compare);
     for (uint32_t i = 0; i < shown && index != NULL; i++)
         draw(pen, view, index[i]);
     free(index);
@@ -569,8 +569,8 @@ void top_json(FILE *out, const top_view *view, int64_t time_s)
         json_end(&j);
         return;
     }
-    objects = sorted(view, s->keeper.objects, compare_objects);
-    clients = sorted(view, s->keeper.clients, compare_clients);
+    objects = sort_numbers(view, s->keeper.objects, compare_objects);
+    clients = sort_numbers(view, s->keeper.clients, compare_clients);
     json_object(&j, "keeper");
     keeper_json_fields(&j, &keeper_of_keeper, &s->keeper);
     json_end(&j);

@@ -12,7 +12,7 @@ void checker_start(checker *c, gpu *g, const tables *t, const reference *wanted,
 }
 
 /* Appends a piece to what is kept on the host. */
-static void keep_rows(checker *c, const piece *p)
+static void append_checked_rows(checker *c, const piece *p)
 {
     const uint64_t text_bytes = p->text_high - p->text_low;
 
@@ -42,7 +42,7 @@ void checker_take(const piece *p, void *arg)
     gpu_copy_out(&sums, c->sums, sizeof sums);
     /* Rows whose texts lie elsewhere are not to be followed. */
     if (c->whole && sums.bad == 0 && c->bad == 0)
-        keep_rows(c, p);
+        append_checked_rows(c, p);
     c->rows += p->rows;
     c->checksum += sums.checksum;
     c->bad += sums.bad;

@@ -4,7 +4,7 @@
 
 #include "bench/hashjoin/hashjoin.h"
 
-static uint64_t next_random(uint64_t *state)
+static uint64_t next_splitmix(uint64_t *state)
 {
     *state += 0x9e3779b97f4a7c15u;
     return mix(*state);
@@ -13,7 +13,7 @@ static uint64_t next_random(uint64_t *state)
 /* Below limit; limit is not 0. */
 static uint32_t random_below(uint64_t *state, uint64_t limit)
 {
-    return (uint32_t)((next_random(state) >> 32) * limit >> 32);
+    return (uint32_t)((next_splitmix(state) >> 32) * limit >> 32);
 }
 
 /* Draws from any distribution in the same time (Walker's alias method): a draw hits one of as
@@ -25,7 +25,7 @@ typedef struct dice {
     uint32_t *other;
 } dice;
 
-static void dice_make(dice *d, uint32_t keys, double zipf)
+static void alias_make(dice *d, uint32_t keys, double zipf)
 {
     double *share = must_have(keys, sizeof *share), sum = 0;
     uint32_t *small = must_have(keys, sizeof *small), *large = must_have(keys, sizeof *large);
@@ -61,14 +61,14 @@ static void dice_make(dice *d, uint32_t keys, double zipf)
     free(large);
 }
 
-static uint32_t dice_throw(const dice *d, uint64_t *state)
+static uint32_t alias_draw(const dice *d, uint64_t *state)
 {
     const uint32_t box = random_below(state, d->keys);
 
-    return (uint32_t)(next_random(state) >> 32) <= d->mark[box] ? box : d->other[box];
+    return (uint32_t)(next_splitmix(state) >> 32) <= d->mark[box] ? box : d->other[box];
 }
 
-static void dice_free(dice *d)
+static void alias_free(dice *d)
 {
     free(d->mark);
     free(d->other);
@@ -95,30 +95,30 @@ void generate(const generated *g, tables *out)
     dice d;
 
     *out = (tables){0};
-    dice_make(&d, g->keys, g->zipf);
+    alias_make(&d, g->keys, g->zipf);
     for (uint32_t i = 0; i < g->outer_rows; i++) {
         const bool explodes = is_exploding(i, g->outer_rows, g->explode);
-        const uint32_t key = explodes ? exploding : dice_throw(&d, &state);
+        const uint32_t key = explodes ? exploding : alias_draw(&d, &state);
         const uint32_t low = random_below(&state, (uint64_t)UINT32_MAX - width + 1);
 
         tables_add_outer(out, key + apart, low, low + width, NULL);
     }
     for (uint32_t i = 0; i < g->inner_rows; i++) {
         const bool explodes = is_exploding(i, g->inner_rows, g->explode);
-        const uint32_t key = explodes ? exploding : dice_throw(&d, &state);
-        const uint32_t value = (uint32_t)(next_random(&state) >> 32);
+        const uint32_t key = explodes ? exploding : alias_draw(&d, &state);
+        const uint32_t value = (uint32_t)(next_splitmix(&state) >> 32);
         const uint32_t bytes = g->text_min +
                                random_below(&state, (uint64_t)(g->text_max - g->text_min) + 1);
 
         for (uint32_t at = 0; at < bytes; at += 8) {
-            const uint64_t random = next_random(&state);
+            const uint64_t random = next_splitmix(&state);
 
             for (int k = 0; k < 8; k++) /* text_max + 8 bytes of room */
                 text[at + (uint32_t)k] = (char)('a' + (random >> 8 * k) % 26);
         }
         tables_add_inner(out, key, value, text, bytes);
     }
-    dice_free(&d);
+    alias_free(&d);
     free(text);
 }
 

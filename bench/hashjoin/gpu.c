@@ -1,7 +1,7 @@
 /* The device, and kernels on it.
  *
  * Kernels of one's own are loaded and launched by the CUDA driver, as in any CUDA program; gvmem
- * tells which driver it uses, so that the same program runs on the software GPU. The image is a
+ * reports which driver it uses, so that the same program runs on the software GPU. The image is a
  * file beside the program: hashjoin_kernels.fatbin for a GPU, hashjoin_kernels.so for the
  * software one.
  */
@@ -88,7 +88,7 @@ static struct {
     cu_function kernels[KERNELS];
 } loaded;
 
-static void must_cu(int code, const char *what)
+static void require_cu(int code, const char *what)
 {
     if (code != 0)
         give_up("%s: CUDA error %d", what, code);
@@ -163,9 +163,9 @@ static void load_kernels(bool software)
     };
 
     loaded.image = read_image(software ? "hashjoin_kernels.so" : "hashjoin_kernels.fatbin");
-    must_cu(cu.module_load(&loaded.module, loaded.image), "cannot load the kernels");
+    require_cu(cu.module_load(&loaded.module, loaded.image), "cannot load the kernels");
     for (int i = 0; i < KERNELS; i++)
-        must_cu(cu.function_get(&loaded.kernels[i], loaded.module, names[i]), names[i]);
+        require_cu(cu.function_get(&loaded.kernels[i], loaded.module, names[i]), names[i]);
 }
 
 /* ---- the device */
@@ -180,9 +180,9 @@ void gpu_open(gpu *g)
     must(gvm_device_open(g->info.ordinal, &g->device), "cannot open the device");
     must(gvm_device_get_info(g->device, &g->info), "cannot ask about the device");
     find_driver();
-    must_cu(cu.device_get(&loaded.device, g->info.ordinal), "cannot find the device");
-    must_cu(cu.context_retain(&context, loaded.device), "cannot use the device");
-    must_cu(cu.context_set(context), "cannot use the device");
+    require_cu(cu.device_get(&loaded.device, g->info.ordinal), "cannot find the device");
+    require_cu(cu.context_retain(&context, loaded.device), "cannot use the device");
+    require_cu(cu.context_set(context), "cannot use the device");
     load_kernels(g->info.software != 0);
     most = (unsigned)g->info.block_threads_max;
     g->block_threads = most < BLOCK_THREADS ? most : BLOCK_THREADS;
@@ -211,32 +211,32 @@ void gpu_launch(gpu *g, kernel which, const void *params)
 {
     void *arguments[] = {(void *)(uintptr_t)params};
 
-    must_cu(cu.launch(loaded.kernels[which], g->blocks, 1, 1, g->block_threads, 1, 1, 0, NULL,
-                      arguments, NULL),
-            "cannot launch a kernel");
+    require_cu(cu.launch(loaded.kernels[which], g->blocks, 1, 1, g->block_threads, 1, 1, 0, NULL,
+                         arguments, NULL),
+               "cannot launch a kernel");
 }
 
 void gpu_synchronize(void)
 {
-    must_cu(cu.synchronize(), "a kernel failed");
+    require_cu(cu.synchronize(), "a kernel failed");
 }
 
 void gpu_zero(uint64_t address, uint64_t bytes)
 {
     if (bytes > 0)
-        must_cu(cu.fill(address, 0, bytes, NULL), "cannot clear memory");
+        require_cu(cu.fill(address, 0, bytes, NULL), "cannot clear memory");
 }
 
 void gpu_copy_in(uint64_t to, const void *from, uint64_t bytes)
 {
     if (bytes > 0)
-        must_cu(cu.copy_in(to, from, bytes), "cannot copy to the device");
+        require_cu(cu.copy_in(to, from, bytes), "cannot copy to the device");
 }
 
 void gpu_copy_out(void *to, uint64_t from, uint64_t bytes)
 {
     if (bytes > 0)
-        must_cu(cu.copy_out(to, from, bytes), "cannot copy from the device");
+        require_cu(cu.copy_out(to, from, bytes), "cannot copy from the device");
 }
 
 uint64_t gpu_block(gpu *g, uint64_t bytes, const char *tag)

@@ -107,7 +107,7 @@ void gpu_copy_out(void *to, uint64_t from, uint64_t bytes); /* waits for what wa
 uint64_t gpu_block(gpu *g, uint64_t bytes, const char *tag);
 void gpu_free(gpu *g, uint64_t block);
 
-/* Every call answers a status; what exactly went wrong is kept for the thread that called. These
+/* Every call returns a status; what exactly went wrong is kept for the thread that called. These
  * end the program. */
 void must(gvm_status status, const char *what);
 _Noreturn void give_up(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -192,7 +192,7 @@ void checker_take(const piece *p, void *arg); /* a piece_taker */
 /* NULL if all is as it should be, otherwise what is not. Ends the checker. */
 const char *checker_end(checker *c);
 
-/* ---- report.c: measuring, and what is told of it */
+/* ---- report.c: measuring, and its report */
 
 #define REPETITIONS_MAX 33
 

@@ -249,7 +249,7 @@ typedef struct room {
 
 /* What a launch keeps of a warp. */
 typedef struct progress {
-    uint64_t published; /* to tell the appender at the end */
+    uint64_t published; /* to report to the appender at the end */
     uint64_t rows, units;
 } progress;
 
@@ -476,8 +476,9 @@ GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, const open_ro
             } else if (way == WAY_APPEND) {
                 const int last = range->most == 1;
 
-                /* From where this list began, in smaller ones: so much can never be had at once, or
-                 * could not be had this time, and perhaps in no buffer of that size. */
+                /* From where this list began, in smaller ones: so much can never be reserved at
+                 * once, or could not be reserved this time, and perhaps in no buffer of that
+                 * size. */
                 range->most = count > 1 ? count / 2 : 1;
                 if (answer != GVM_APPEND_INVALID)
                     return STOP_REFUSED;
@@ -547,7 +548,7 @@ GVM_DEVICE void put_aside(const join_params *p, join_state *state, uint32_t tile
     h->candidates = candidates;
 }
 
-/* Opens the next tile and tells which of its candidates to join; 0: there is none left. */
+/* Opens the next tile and returns which of its candidates to join; 0: there is none left. */
 GVM_DEVICE int take_tile(const join_params *p, open_rows *s, join_range *range)
 {
     join_state *state = (join_state *)(uintptr_t)p->state;

@@ -78,7 +78,7 @@ static _Noreturn void wrong_usage(const char *what, const char *text)
 }
 
 /* "4M", "8MiB", "0.5": K, M and G are steps of 1000, or of 1024 with "iB" behind them. */
-static double read_number(const char *text, const char *what, double most)
+static double parse_scaled_number(const char *text, const char *what, double most)
 {
     char *end;
     double value = strtod(text, &end);
@@ -99,7 +99,7 @@ static double read_number(const char *text, const char *what, double most)
 
 static uint32_t read_rows(const char *text, const char *what, uint32_t least)
 {
-    const double value = read_number(text, what, ROWS_MAX);
+    const double value = parse_scaled_number(text, what, ROWS_MAX);
 
     if (value < least)
         wrong_usage(what, text);
@@ -112,8 +112,8 @@ static void read_lengths(generated *made, char *text)
 
     if (dash != NULL)
         *dash = '\0';
-    made->text_min = (uint32_t)read_number(text, "--text", TEXT_BYTES_MAX);
-    made->text_max = dash != NULL ? (uint32_t)read_number(dash + 1, "--text", TEXT_BYTES_MAX)
+    made->text_min = (uint32_t)parse_scaled_number(text, "--text", TEXT_BYTES_MAX);
+    made->text_max = dash != NULL ? (uint32_t)parse_scaled_number(dash + 1, "--text", TEXT_BYTES_MAX)
                                   : made->text_min;
     if (made->text_min > made->text_max)
         wrong_usage("--text", "the least is larger than the most");
@@ -147,27 +147,29 @@ static void read_option(options *o, gpu *g, int option, char *text)
     case 'n': o->made.outer_rows = read_rows(text, "--rows", 0); break;
     case OPTION_INNER: o->made.inner_rows = read_rows(text, "--inner", 0); break;
     case OPTION_KEYS: o->made.keys = read_rows(text, "--keys", 1); break;
-    case 'z': o->made.zipf = read_number(text, "--zipf", 10); break;
+    case 'z': o->made.zipf = parse_scaled_number(text, "--zipf", 10); break;
     case 'e': o->made.explode = read_rows(text, "--explode", 0); break;
-    case 'f': o->made.fraction = read_number(text, "--fraction", 1); break;
-    case OPTION_GUESS: o->made.guess = read_number(text, "--guess", 1); break;
+    case 'f': o->made.fraction = parse_scaled_number(text, "--fraction", 1); break;
+    case OPTION_GUESS: o->made.guess = parse_scaled_number(text, "--guess", 1); break;
     case 't': read_lengths(&o->made, text); break;
     case OPTION_DISJOINT: o->made.disjoint = true; break;
-    case OPTION_SEED: o->made.seed = (uint64_t)read_number(text, "--seed", 1e15); break;
+    case OPTION_SEED: o->made.seed = (uint64_t)parse_scaled_number(text, "--seed", 1e15); break;
     case 'm': read_method(o, text); break;
-    case 'b': o->settings.budget_bytes = (uint64_t)read_number(text, "--budget", 1e15); break;
-    case OPTION_CHUNK:
-        o->settings.chunk_bytes = (uint64_t)read_number(text, "--chunk", 1e15);
+    case 'b':
+        o->settings.budget_bytes = (uint64_t)parse_scaled_number(text, "--budget", 1e15);
         break;
-    case 'x': o->settings.factor = read_number(text, "--factor", 1e6); break;
-    case 'r': o->repeat = (unsigned)read_number(text, "--repeat", REPETITIONS_MAX); break;
+    case OPTION_CHUNK:
+        o->settings.chunk_bytes = (uint64_t)parse_scaled_number(text, "--chunk", 1e15);
+        break;
+    case 'x': o->settings.factor = parse_scaled_number(text, "--factor", 1e6); break;
+    case 'r': o->repeat = (unsigned)parse_scaled_number(text, "--repeat", REPETITIONS_MAX); break;
     case 'c': o->check = true; break;
     case 'p': o->print = true; break;
     case 'j':
         o->json = true;
         o->json_path = text;
         break;
-    case 'd': g->info.ordinal = (int32_t)read_number(text, "--device", 1000); break;
+    case 'd': g->info.ordinal = (int32_t)parse_scaled_number(text, "--device", 1000); break;
     case OPTION_SWEEP: o->sweep = true; break;
     case 'h': fputs(usage, stdout); exit(0);
     default: exit(2); /* getopt has said why */
@@ -218,7 +220,7 @@ static void read_options(options *o, gpu *g, int argc, char **argv)
         wrong_usage("--print and --json", "cannot both go to standard output");
 }
 
-static void complete(options *o)
+static void complete_options(options *o)
 {
     generated *made = &o->made;
     bool any = false;
@@ -241,7 +243,7 @@ static void complete(options *o)
 
 /* Memory that a run has given back is not there for the next one, and what giving it back cost is not
  * left to it: a GPU's driver clears it meanwhile, and does the accounts with the next allocation. */
-static void settle(const gpu *g)
+static void wait_for_freed_memory(const gpu *g)
 {
     const struct timespec pause = {0, g->info.software ? 0 : 20 * 1000000};
     void *small;
@@ -280,7 +282,7 @@ static void run_checked(gpu *g, const options *o, const tables *t, const built *
             fprintf(stderr, "hashjoin: %s, %s: %s\n", c->input, method_names[m], wrong);
             c->correct = false;
         }
-        settle(g);
+        wait_for_freed_memory(g);
     }
 }
 
@@ -299,7 +301,7 @@ static void run_measured(gpu *g, const options *o, const built *b, const setting
             to->count = i < warm_up ? 0 : i - warm_up;
             join_with(g, m, b, s, NULL, NULL, &to->runs[to->count]);
             to->count++;
-            settle(g);
+            wait_for_freed_memory(g);
         }
 }
 
@@ -320,7 +322,7 @@ static void run_case(gpu *g, const options *o, const tables *t, double guess, jo
     start = now_ms();
     build(g, t, &b);
     c->build_ms = now_ms() - start;
-    settle(g);
+    wait_for_freed_memory(g);
     if (o->check || o->print)
         run_checked(g, o, t, &b, &s, c);
     run_measured(g, o, &b, &s, c);
@@ -385,7 +387,7 @@ static void sweep_case(swept *w, const generated *made, const char *input)
 }
 
 /* How many of the pairs are in the range, the planner has guessed. Keys all alike, and skewed, so that
- * they meet skew times as often as it believes. */
+ * they meet skew times as often as it assumes. */
 static void sweep_range(swept *w)
 {
     static const double times[] = {1, 10, 100}, skews[] = {1, 3};
@@ -451,7 +453,7 @@ int main(int argc, char **argv)
     read_options(&o, &g, argc, argv);
     if (o.made.outer_rows == UINT32_MAX)
         o.made.outer_rows = o.sweep ? 0 : 1000000;
-    complete(&o);
+    complete_options(&o);
     text = (o.json && o.json_path == NULL) || o.print ? stderr : stdout;
     gpu_open(&g);
     if (o.sweep) {

@@ -1,5 +1,5 @@
 /* The join in three ways. All run the same kernel code; they differ in where the result's memory
- * comes from, and each pays for that within its time.
+ * comes from, and each includes that in its time.
  *
  *     appender    memory comes while the kernel writes
  *     two-pass    the join is counted first, then memory is allocated, then the join is made
@@ -19,7 +19,7 @@
 const char *const method_names[METHODS] = {"appender", "two-pass", "fixed"};
 
 /* Adds the time since *since, which becomes now. */
-static void lap(double *since, double *sum)
+static void add_lap_time(double *since, double *sum)
 {
     const double now = now_ms();
 
@@ -80,10 +80,10 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
 
     p->append.struct_size = sizeof p->append;
     must(gvm_appender_begin(appender, &p->append), "cannot begin");
-    lap(&since, &out->allocate_ms);
+    add_lap_time(&since, &out->allocate_ms);
     launch_both(g, JOIN_APPEND, p);
     must(gvm_appender_finish(appender, NULL, &result), "the join failed");
-    lap(&since, &out->write_ms);
+    add_lap_time(&since, &out->write_ms);
     read_state(p, &state);
     if (state.stop == STOP_TOO_LARGE)
         give_up("a row and its text are larger than the budget: give it a larger one");
@@ -93,7 +93,7 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
         give_up("no row fits into what memory there is: %s", gvm_status_text(result.reason));
     since = now_ms();
     must(gvm_appender_take(appender, buffer), "cannot take the buffer");
-    lap(&since, &out->take_ms);
+    add_lap_time(&since, &out->take_ms);
     *filled = (piece){.address = gvmi_address(gvm_buffer_address(*buffer)),
                       .rows = result.rows,
                       .text_low = p->append.reserve_bytes - result.data_bytes,
@@ -122,25 +122,25 @@ static void join_appender(gpu *g, const built *b, const settings *s, piece_taker
     gpu_zero(p.saved, g->warps * sizeof(join_range));
     before = now_ms();
     appender = make_appender(g, s);
-    lap(&before, &out->allocate_ms);
+    add_lap_time(&before, &out->allocate_ms);
     while (!done) {
         gvm_buffer *buffer;
         piece filled;
 
         done = append_piece(g, appender, &p, &filled, &buffer, out);
-        lap(&since, &out->ms);
+        add_lap_time(&since, &out->ms);
         add_piece(&filled, take, arg, out);
         since = now_ms();
         gvm_buffer_destroy(buffer);
-        lap(&since, &out->free_ms);
+        add_lap_time(&since, &out->free_ms);
         if (!done)
             gpu_zero(p.state + offsetof(join_state, stop), sizeof(uint32_t));
     }
     gvm_appender_destroy(appender);
-    lap(&since, &out->free_ms);
+    add_lap_time(&since, &out->free_ms);
 }
 
-/* ---- a buffer whose size is known, or believed to be */
+/* ---- a buffer whose size is known, or assumed to be */
 
 /* A kernel writes into a buffer for so many rows and units, and leaves its state. */
 static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, uint64_t units,
@@ -152,19 +152,19 @@ static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, u
 
     gpu_zero(p->state, sizeof(join_state)); /* which the device does meanwhile */
     must(gvm_alloc(g->device, bytes > 0 ? bytes : 1, &memory), "no memory for the result");
-    lap(&since, &out->allocate_ms);
+    add_lap_time(&since, &out->allocate_ms);
     p->result = (uint64_t)(uintptr_t)memory;
     p->text_offset = text_offset_of(rows);
     p->rows_max = rows;
     p->units_max = units;
     launch_both(g, which, p);
     read_state(p, state);
-    lap(&since, &out->write_ms);
+    add_lap_time(&since, &out->write_ms);
     return memory;
 }
 
-static void hand_over(const join_params *p, uint64_t rows, uint64_t units, piece_taker take,
-                      void *arg, outcome *out)
+static void pass_result_piece(const join_params *p, uint64_t rows, uint64_t units, piece_taker take,
+                              void *arg, outcome *out)
 {
     const piece filled = {.address = p->result,
                           .rows = rows,
@@ -199,15 +199,15 @@ static void join_two_pass(gpu *g, const built *b, piece_taker take, void *arg, o
     read_state(&p, &state);
     if (state.all_rows > FIELD_MAX || state.all_units > FIELD_MAX)
         give_up("the result has more than %u rows, or 48 GiB of text", FIELD_MAX);
-    lap(&since, &out->count_ms);
+    add_lap_time(&since, &out->count_ms);
     memory = write_buffer(g, JOIN_TWO_PASS, &p, state.all_rows, state.all_units, &end, out);
     out->ms = now_ms() - start;
-    hand_over(&p, state.all_rows, state.all_units, take, arg, out);
+    pass_result_piece(&p, state.all_rows, state.all_units, take, arg, out);
     free_result(memory, out);
 }
 
 /* Rows that a fixed buffer is made for: never more than fill half the device. */
-static uint64_t guess_rows(const gpu *g, const settings *s)
+static uint64_t estimate_rows(const gpu *g, const settings *s)
 {
     const uint64_t row_bytes = sizeof(result_row) + s->average_units * UNIT_BYTES;
     const uint64_t most = g->info.free_bytes / 2 / row_bytes;
@@ -223,7 +223,7 @@ static void join_fixed(gpu *g, const built *b, const settings *s, piece_taker ta
                        outcome *out)
 {
     const double start = now_ms();
-    uint64_t rows = guess_rows(g, s), units = rows * s->average_units, end;
+    uint64_t rows = estimate_rows(g, s), units = rows * s->average_units, end;
     join_params p = b->params;
     join_state state;
     void *memory;
@@ -246,7 +246,7 @@ static void join_fixed(gpu *g, const built *b, const settings *s, piece_taker ta
             give_up("a fixed buffer of the size counted was too small");
     }
     out->ms = now_ms() - start;
-    hand_over(&p, state.cursor >> 32, (uint32_t)state.cursor, take, arg, out);
+    pass_result_piece(&p, state.cursor >> 32, (uint32_t)state.cursor, take, arg, out);
     free_result(memory, out);
 }
 
@@ -263,5 +263,5 @@ void join_with(gpu *g, method m, const built *b, const settings *s, piece_taker 
     }
     since = now_ms();
     must(gvm_device_trim(g->device, 0), "cannot trim"); /* all that any of them had is the driver's again */
-    lap(&since, &out->free_ms);
+    add_lap_time(&since, &out->free_ms);
 }

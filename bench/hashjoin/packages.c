@@ -36,7 +36,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-static part trim(part p)
+static part trim_blanks(part p)
 {
     while (p.bytes > 0 && is_blank(p.text[0])) {
         p.text++;
@@ -47,8 +47,8 @@ static part trim(part p)
     return p;
 }
 
-/* Takes what stands before the separator, or all, off the front. */
-static part take_until(part *p, char separator)
+/* Takes what is before the separator, or all, off the front. */
+static part split_at(part *p, char separator)
 {
     const char *end = memchr(p->text, separator, p->bytes);
     const part taken = {p->text, end != NULL ? (size_t)(end - p->text) : p->bytes};
@@ -56,7 +56,7 @@ static part take_until(part *p, char separator)
 
     p->text += gone;
     p->bytes -= gone;
-    return trim(taken);
+    return trim_blanks(taken);
 }
 
 static bool is_text(part p, const char *text)
@@ -68,7 +68,7 @@ static bool is_text(part p, const char *text)
 
 /* What sorts before what among characters that are no digits: ~, then the end (and digits), then
  * letters, then the rest. */
-static int weight(part p, size_t i)
+static int version_char_weight(part p, size_t i)
 {
     const unsigned char c = i < p.bytes ? (unsigned char)p.text[i] : '0';
 
@@ -89,7 +89,7 @@ static int compare_parts(part a, part b)
         int first = 0;
 
         while ((i < a.bytes && !digit_at(a, i)) || (k < b.bytes && !digit_at(b, k))) {
-            const int difference = weight(a, i) - weight(b, k);
+            const int difference = version_char_weight(a, i) - version_char_weight(b, k);
 
             if (difference != 0)
                 return difference;
@@ -114,7 +114,7 @@ static int compare_parts(part a, part b)
 /* Takes the epoch off the front; "0" if there is none. */
 static part take_epoch(part *version)
 {
-    return memchr(version->text, ':', version->bytes) != NULL ? take_until(version, ':')
+    return memchr(version->text, ':', version->bytes) != NULL ? split_at(version, ':')
                                                               : (part){"0", 1};
 }
 
@@ -249,7 +249,7 @@ static relation take_relation(part *constraint)
         const size_t bytes = strlen(table[i].text);
 
         if (constraint->bytes >= bytes && memcmp(constraint->text, table[i].text, bytes) == 0) {
-            *constraint = trim((part){constraint->text + bytes, constraint->bytes - bytes});
+            *constraint = trim_blanks((part){constraint->text + bytes, constraint->bytes - bytes});
             return table[i].relation;
         }
     }
@@ -259,12 +259,12 @@ static relation take_relation(part *constraint)
 /* Reads "name:any (>= 1.2)": the architecture after the colon does not matter here. */
 static part read_name(part item, relation *how, part *version)
 {
-    part name = take_until(&item, '(');
+    part name = split_at(&item, '(');
 
     *how = ANY;
     *version = (part){"", 0};
     if (item.bytes > 0) {
-        part constraint = take_until(&item, ')');
+        part constraint = split_at(&item, ')');
 
         *how = take_relation(&constraint);
         *version = constraint;
@@ -273,16 +273,16 @@ static part read_name(part item, relation *how, part *version)
             version->bytes = 0;
         }
     }
-    return take_until(&name, ':');
+    return split_at(&name, ':');
 }
 
 static void read_dependencies(reader *r, part package, const char *field, part list)
 {
     for (unsigned group = 0; list.bytes > 0; group++) {
-        part alternatives = take_until(&list, ',');
+        part alternatives = split_at(&list, ',');
 
         while (alternatives.bytes > 0) {
-            const part item = take_until(&alternatives, '|');
+            const part item = split_at(&alternatives, '|');
             relation how;
             part version;
             const part name = read_name(item, &how, &version);
@@ -326,7 +326,7 @@ static void end_stanza(reader *r, stanza *s)
         while (s->provides.bytes > 0) {
             relation how;
             part version;
-            const part name = read_name(take_until(&s->provides, ','), &how, &version);
+            const part name = read_name(split_at(&s->provides, ','), &how, &version);
 
             if (name.bytes > 0)
                 add_provider(r, s, name, version);
@@ -355,12 +355,12 @@ static void read_stanzas(reader *r, part file)
         field = (part){file.text, (size_t)(next - file.text)};
         file.bytes -= field.bytes;
         file.text = next;
-        if (trim(field).bytes == 0) {
+        if (trim_blanks(field).bytes == 0) {
             end_stanza(r, &s);
             continue;
         }
-        name = take_until(&field, ':');
-        field = trim(field);
+        name = split_at(&field, ':');
+        field = trim_blanks(field);
         if (is_text(name, "Package"))
             s.package = field;
         else if (is_text(name, "Version"))

@@ -33,7 +33,7 @@ static void sorted_free(sorted *s)
     free(s->rows);
 }
 
-static bool passes(const tables *t, uint32_t outer, uint32_t inner)
+static bool values_match(const tables *t, uint32_t outer, uint32_t inner)
 {
     return t->outer_lows[outer] <= t->inner_values[inner] &&
            t->inner_values[inner] <= t->outer_highs[outer];
@@ -66,7 +66,7 @@ static void *join_share(void *arg)
         for (uint32_t i = s->first[key]; i < s->first[key + 1]; i++) {
             const uint32_t inner = s->rows[i];
 
-            if (!passes(t, o, inner))
+            if (!values_match(t, o, inner))
                 continue;
             sums.rows++;
             sums.text_bytes += t->inner_text_bytes[inner];
@@ -121,7 +121,7 @@ result_row *reference_rows(const tables *t, const reference *sums)
         for (uint32_t i = s.first[key]; i < s.first[key + 1]; i++) {
             const uint32_t inner = s.rows[i];
 
-            if (passes(t, o, inner) && count < sums->rows)
+            if (values_match(t, o, inner) && count < sums->rows)
                 rows[count++] = (result_row){.outer = o,
                                              .inner = inner,
                                              .value = t->inner_values[inner],

@@ -1,4 +1,4 @@
-/* What is told of the joins: lines for people, JSON for records. */
+/* The report of the joins: lines for people, JSON for records. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 /* ---- figures */
 
-static int compare_doubles(const void *a, const void *b)
+static int compare_figures(const void *a, const void *b)
 {
     const double *x = a, *y = b;
 
@@ -29,11 +29,11 @@ static figures sorted_figures(const measured *m, size_t member)
 
     for (unsigned i = 0; i < m->count; i++)
         memcpy(&f.of[i], (const char *)&m->runs[i] + member, sizeof f.of[i]);
-    qsort(f.of, f.count, sizeof f.of[0], compare_doubles);
+    qsort(f.of, f.count, sizeof f.of[0], compare_figures);
     return f;
 }
 
-static double median(const measured *m, size_t member)
+static double median_of_member(const measured *m, size_t member)
 {
     const figures f = sorted_figures(m, member);
 
@@ -42,7 +42,7 @@ static double median(const measured *m, size_t member)
 
 double median_ms(const measured *m)
 {
-    return median(m, offsetof(outcome, ms));
+    return median_of_member(m, offsetof(outcome, ms));
 }
 
 /* How many times as fast as the two passes; 0: not known. */
@@ -87,16 +87,17 @@ void report_text(FILE *out, const join_case *c, const settings *s)
             continue;
         fprintf(out, "  %-8s %10.3f ms", method_names[m], median_ms(all));
         if (o->count_ms > 0)
-            fprintf(out, ", counted in %.3f", median(all, offsetof(outcome, count_ms)));
-        fprintf(out, ", memory in %.3f, written in %.3f", median(all, offsetof(outcome, allocate_ms)),
-                median(all, offsetof(outcome, write_ms)));
+            fprintf(out, ", counted in %.3f", median_of_member(all, offsetof(outcome, count_ms)));
+        fprintf(out, ", memory in %.3f, written in %.3f",
+                median_of_member(all, offsetof(outcome, allocate_ms)),
+                median_of_member(all, offsetof(outcome, write_ms)));
         if (m == APPENDER)
-            fprintf(out, ", taken in %.3f", median(all, offsetof(outcome, take_ms)));
+            fprintf(out, ", taken in %.3f", median_of_member(all, offsetof(outcome, take_ms)));
         if (m != TWO_PASS && speed_up(c, m) > 0)
             fprintf(out, ", %.2f times as fast as two-pass", speed_up(c, m));
         if (m == APPENDER)
             fprintf(out, "; %llu commits, the first after %.3f ms", (unsigned long long)o->commits,
-                    median(all, offsetof(outcome, first_ms)));
+                    median_of_member(all, offsetof(outcome, first_ms)));
         if (o->pieces > 1)
             fprintf(out, "; the budget was spent %llu times: %llu buffers, no row written twice",
                     (unsigned long long)o->pieces - 1, (unsigned long long)o->pieces);
@@ -104,7 +105,7 @@ void report_text(FILE *out, const join_case *c, const settings *s)
             fprintf(out,
                     "; %llu rows did not fit into %.3g times the estimate: all of it again (the first try took %.3f ms)",
                     (unsigned long long)o->lost_rows, s->factor,
-                    median(all, offsetof(outcome, first_try_ms)));
+                    median_of_member(all, offsetof(outcome, first_try_ms)));
         fputc('\n', out);
     }
     if (c->checked)
@@ -188,8 +189,8 @@ static void put_figures(json *j, const char *key, const measured *m, size_t memb
     put_close(j, '}');
 }
 
-/* What stands behind key in a file of the system; "" if nothing does. */
-static void read_line(const char *path, const char *key, char *out, size_t room)
+/* What follows key in a file of the system; "" if nothing does. */
+static void read_system_line(const char *path, const char *key, char *out, size_t room)
 {
     char line[512];
     FILE *file = fopen(path, "re");
@@ -212,11 +213,11 @@ static void put_machine(json *j, const gpu *g)
     struct utsname name;
 
     put_open(j, "host", '{');
-    read_line("/proc/cpuinfo", "model name", text, sizeof text);
+    read_system_line("/proc/cpuinfo", "model name", text, sizeof text);
     put_text(j, "cpu", text);
     put_whole(j, "cpus", (uint64_t)sysconf(_SC_NPROCESSORS_ONLN));
     put_text(j, "kernel", uname(&name) == 0 ? name.release : "");
-    read_line("/proc/driver/nvidia/version", "NVRM version", text, sizeof text);
+    read_system_line("/proc/driver/nvidia/version", "NVRM version", text, sizeof text);
     put_text(j, "kernel_driver", text);
     put_close(j, '}');
     put_open(j, "device", '{');

@@ -4,7 +4,7 @@
 
 #include "bench/hashjoin/hashjoin.h"
 
-static void *grow(void *array, size_t count, size_t bytes)
+static void *resize_array(void *array, size_t count, size_t bytes)
 {
     array = realloc(array, count * bytes);
     if (array == NULL)
@@ -23,11 +23,11 @@ void tables_add_outer(tables *t, uint32_t key, uint32_t low, uint32_t high, cons
 {
     if (t->outer_rows == t->outer_room) {
         t->outer_room = more_rows(t->outer_room);
-        t->outer_keys = grow(t->outer_keys, t->outer_room, sizeof *t->outer_keys);
-        t->outer_lows = grow(t->outer_lows, t->outer_room, sizeof *t->outer_lows);
-        t->outer_highs = grow(t->outer_highs, t->outer_room, sizeof *t->outer_highs);
+        t->outer_keys = resize_array(t->outer_keys, t->outer_room, sizeof *t->outer_keys);
+        t->outer_lows = resize_array(t->outer_lows, t->outer_room, sizeof *t->outer_lows);
+        t->outer_highs = resize_array(t->outer_highs, t->outer_room, sizeof *t->outer_highs);
         if (label != NULL)
-            t->outer_labels = grow(t->outer_labels, t->outer_room, sizeof *t->outer_labels);
+            t->outer_labels = resize_array(t->outer_labels, t->outer_room, sizeof *t->outer_labels);
     }
     t->outer_keys[t->outer_rows] = key;
     t->outer_lows[t->outer_rows] = low;
@@ -50,14 +50,15 @@ void tables_add_inner(tables *t, uint32_t key, uint32_t value, const char *text,
         give_up("a text of %zu bytes is longer than %u", bytes, TEXT_BYTES_MAX);
     if (t->inner_rows == t->inner_room) {
         t->inner_room = more_rows(t->inner_room);
-        t->inner_keys = grow(t->inner_keys, t->inner_room, sizeof *t->inner_keys);
-        t->inner_values = grow(t->inner_values, t->inner_room, sizeof *t->inner_values);
-        t->inner_texts = grow(t->inner_texts, t->inner_room, sizeof *t->inner_texts);
-        t->inner_text_bytes = grow(t->inner_text_bytes, t->inner_room, sizeof *t->inner_text_bytes);
+        t->inner_keys = resize_array(t->inner_keys, t->inner_room, sizeof *t->inner_keys);
+        t->inner_values = resize_array(t->inner_values, t->inner_room, sizeof *t->inner_values);
+        t->inner_texts = resize_array(t->inner_texts, t->inner_room, sizeof *t->inner_texts);
+        t->inner_text_bytes = resize_array(t->inner_text_bytes, t->inner_room,
+                                           sizeof *t->inner_text_bytes);
     }
     if (t->text_units + units > t->text_units_room) {
         t->text_units_room = 2 * t->text_units + units + 1000;
-        t->texts = grow(t->texts, t->text_units_room, sizeof *t->texts);
+        t->texts = resize_array(t->texts, t->text_units_room, sizeof *t->texts);
     }
     if (t->text_units + units > UINT32_MAX)
         give_up("the inner texts are longer than 64 GiB");

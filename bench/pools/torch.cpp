@@ -2,7 +2,7 @@
  * it: no Python is on the way, and threads do not meet at the GIL.
  *
  * It keeps what is freed. With PYTORCH_ALLOC_CONF=expandable_segments:True it is over virtual memory,
- * too; that is told by the name.
+ * too; the name shows that.
  */
 #include <cstdlib>
 #include <cstring>

@@ -18,8 +18,8 @@
  * libraries, which know one size of chunks a buffer, refuse its share (GVM_E_VERSION).
  *
  * Budget: when as much is committed as the appender may use, or the device has no more (nor this process any
- * idle memory that can be had without waiting for a kernel), claiming fails in every thread from one
- * point on. What was claimed before it is whole: result.rows and
+ * idle memory that can be reclaimed without waiting for a kernel), claiming fails in every thread
+ * from one point on. What was claimed before it is whole: result.rows and
  * result.data_bytes end there, result.complete is 0. A kernel that keeps its position where its claim
  * failed is launched again after take() or reset() and goes on.
  *
@@ -145,10 +145,10 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t 
  * An end that has no memory yet gets some before this returns, so that no kernel waits for it: the
  * smallest chunk, or as many as hold what the last launch wrote there, up to chunk_bytes. More comes
  * meanwhile from the library's thread. The back gets memory besides the front where the budget is at least
- * 16 * chunk_bytes, and both leave chunk_bytes of a budget to what is needed. Where so much cannot
- * be had it gets the smallest chunk, and if not even that, because the budget is spent or the device is
- * full, this succeeds all the same: a kernel's first claim tries again, and fails if it still cannot be
- * had.
+ * 16 * chunk_bytes, and both leave chunk_bytes of a budget to what is needed. Where so much is not
+ * available it gets the smallest chunk, and if not even that, because the budget is spent or the
+ * device is full, this succeeds all the same: a kernel's first claim tries again, and fails if it
+ * is still not available.
  *
  * If the kernels of the begin before were granted nothing, because memory was spent, this begin
  * gives back what is not written on and nothing is committed but what is needed: the first
@@ -168,13 +168,13 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t 
  * GVM_E_FOREIGN  the process was made by fork() after its parent had begun one, or the appender is the parent's */
 GVM_API GVM_CHECKED gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
 
-/* Waits for the stream (NULL: the legacy default stream), closes the appender and tells what was
- * written. If kernels ran on other streams too, wait for those first. result may be NULL; to ask
- * again use gvm_appender_get_info().
+/* Waits for the stream (NULL: the legacy default stream), closes the appender and returns what
+ * was written. If kernels ran on other streams too, wait for those first. result may be NULL; to
+ * ask again use gvm_appender_get_info().
  *
  * GVM_E_INVALID  it has not begun, or result's struct_size is wrong. The stream was waited for.
  * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was claimed
- *                before that is whole and can be had with get_info and take.
+ *                before that is complete and available through get_info and take.
  * GVM_E_TORN     a kernel ended without publishing all that it had claimed. The appender is
  *                closed; reset it.
  * GVM_E_LOST     a kernel failed: the appender is still open, and can only be destroyed

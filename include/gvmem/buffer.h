@@ -9,9 +9,9 @@
  * Offsets and lengths are in bytes from the start of the buffer; a range is [offset, offset + len).
  *
  * Work on the GPU: a kernel that touches an absent chunk, or writes to a sealed one, breaks its
- * context, as a wild pointer does. decommit, move, seal and destroy do not wait for kernels: end or
- * order the work that uses the range first, as with munmap(2). Kernels that do not touch the range
- * may keep running. commit never disturbs anybody.
+ * context, as an invalid pointer does. decommit, move, seal and destroy do not wait for kernels:
+ * end or order the work that uses the range first, as with munmap(2). Kernels that do not touch the
+ * range may keep running. commit never disturbs other calls or kernels.
  *
  * Devices without virtual memory management (some vGPU profiles), and GVMEM_VMM=0: a buffer is then
  * one cuMemAlloc of its whole reservation. commit succeeds at once, copies, fills and sharing
@@ -113,21 +113,22 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_create(gvm_device *device, uint64_t re
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation
  * GVM_E_NOSPACE   the device has too little free memory, though what this process keeps idle there (free
- *                 chunks, heaps, what appenders have ahead) was given back; the error text tells how
- *                 much was wanted and how much is free
+ *                 chunks, heaps, what appenders have ahead) was given back; the error text
+ *                 says how much was wanted and how much is free
  * GVM_E_LIMIT     the process has too many mappings or descriptors: use larger chunks
  * GVM_E_SEALED    the buffer is sealed
  * GVM_E_IMPORTED  the buffer was imported
  *
  * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. Only where
  * the device is full may it wait for streams in whose order memory was freed, on any heap of this process: for about
- * 10 s at most, after which it answers GVM_E_NOSPACE. Other calls that allocate device memory do the same. */
+ * 10 s at most, after which it returns GVM_E_NOSPACE. Other calls that allocate device memory do
+ * the same. */
 GVM_API GVM_CHECKED gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes,
                                                  uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed
- * over. Contents are lost. The memory is free once every process that imported it has let go too.
- * Waits for calls of other threads that copy or fill these chunks, and for no others.
+ * over. Contents are lost. The memory is free once every process that imported it has released it
+ * too. Waits for calls of other threads that copy or fill these chunks, and for no others.
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation
  * GVM_E_SEALED, GVM_E_IMPORTED  as for commit
@@ -165,7 +166,7 @@ GVM_API GVM_CHECKED gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offs
                                                uint64_t len_bytes, gvm_tier tier);
 
 /* Gives a peer device access to the whole buffer, now and after later commits, or takes it away
- * (GVM_ACCESS_NONE). On a sealed buffer read-write is not to be had. The first grant between two
+ * (GVM_ACCESS_NONE). On a sealed buffer read-write is not available. The first grant between two
  * devices takes about 20 ms. Kernels of other devices go on; a peer that has access already must not use
  * the buffer while that changes.
  *

@@ -20,17 +20,17 @@
  * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
  * sealed, or created with GVM_OBJECT_KEEP. Nothing outlives the keeper itself. When the keeper ends,
  * memory that is mapped stays readable, leases already held stay good, and the next call that needs
- * the keeper answers GVM_E_KEEPER.
+ * the keeper returns GVM_E_KEEPER.
  *
  * Being cut off. A process that does not map in time what was moved (as it was stopped), keeps a lease
  * too long while others wait, does not read its messages, or breaks the protocol, is cut off: the others
- * go on without it. Every call over its connection then answers GVM_E_KEEPER, the release of a lease
- * too, and the error text has the reason. If it had a write lease (or any lease on an object created
- * with GVM_OBJECT_UNTRACKED that it opened for writing), the object goes on in other memory before anybody
- * else is granted a lease, with what was written so far: what that process writes afterwards reaches
- * nobody. What it may have mapped counts against the budget, and its user's quota, until it has ended;
- * if the object is its user's own, until it has closed the connection. A user whose processes so hold more
- * than its quota opens nothing, and gets no leases for writing.
+ * go on without it. Every call over its connection then returns GVM_E_KEEPER, the release of a
+ * lease too, and the error text has the reason. If it had a write lease (or any lease on an object
+ * created with GVM_OBJECT_UNTRACKED that it opened for writing), the object goes on in other memory
+ * before anybody else is granted a lease, with what was written so far: what that process writes
+ * afterwards reaches nobody. What it may have mapped counts against the budget, and its user's
+ * quota, until it has ended; if the object is its user's own, until it has closed the connection. A
+ * user whose processes so hold more than its quota opens nothing, and gets no leases for writing.
  *
  * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
  * gvm_object_seal() keep their time-outs nevertheless; gvm_client_connect() waits 10 s at most,
@@ -39,7 +39,7 @@
  *
  * Names begin with "/" and consist of printable characters, at most GVM_NAME_BYTES_MAX - 1 bytes:
  * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused.
- * Read-only access guards against mistakes, not malice: the driver's file descriptors carry no
+ * Read-only access guards against mistakes, not attacks: the driver's file descriptors carry no
  * rights, so a hostile program that may read an object can also write it.
  *
  * Threads: any thread may call anything; acquire and release of one object scale over threads.
@@ -212,9 +212,10 @@ GVM_API GVM_CHECKED gvm_status gvm_object_grow(gvm_object *object, uint64_t size
 GVM_API GVM_CHECKED gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
- * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
- * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it
- * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire().
+ * end: write leases are not available any more, and what is mapped from then on is mapped
+ * read-only. Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may
+ * write, it waits for all leases. A sealed object outlives its creator. timeout_ms as for
+ * gvm_object_acquire().
  *
  * GVM_E_INVALID  timeout_ms is below GVM_FOREVER
  * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
@@ -240,7 +241,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char
 /* Gives the object one more name, a link, by which others open its first bytes for reading, whatever its own
  * mode is. mode says who may, by its bits for reading. Links are names of their own kind: they are opened with
  * GVM_OPEN_LINK, listed nowhere, and a link and an object may have the same one. So a link with a name that
- * cannot be guessed lets in those who were told it.
+ * cannot be guessed admits those who have it.
  *
  * Who opens it has the chunks that [0, size_bytes) is in, those of them that there will be included, and no others: what
  * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
@@ -264,7 +265,7 @@ GVM_API gvm_status gvm_object_unlink(gvm_client *client, const char *name);
 GVM_API GVM_CHECKED gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
 
 /* The metadata: bytes that describe the object, uninterpreted. set replaces it in one step; get
- * copies at most capacity bytes and tells how many there are.
+ * copies at most capacity bytes and returns how many there are.
  *
  * GVM_E_INVALID  more than GVM_METADATA_BYTES_MAX, or a NULL pointer
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
@@ -291,7 +292,7 @@ typedef enum gvm_hint {
     GVM_HINT_SCAN = 1, /* read once from end to end: do not displace others for it */
     GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first, in the place of
                         * whatever is not leased */
-    GVM_HINT_ONCE = 3, /* this access foretells nothing */
+    GVM_HINT_ONCE = 3, /* this access predicts nothing */
 } gvm_hint;
 
 /* Zero means default in every other member; NULL: no hint. */

@@ -7,7 +7,7 @@
  * are those of the software GPU.
  *
  * The driver is loaded once, by the first call that needs it: GVMEM_DRIVER=cuda, soft or a path
- * decides which; unset, libcuda.so.1 if it answers with at least one device, otherwise the software
+ * decides which; unset, libcuda.so.1 if it reports at least one device, otherwise the software
  * GPU.
  *
  * Threads: any thread may call. As with CUDA itself, a child made by fork() must not use devices
@@ -46,7 +46,7 @@ typedef struct gvm_device_info {
     uint8_t vmm;       /* buffers can grow, move and be shared; 0: see gvmem/buffer.h */
     uint8_t share_fd;  /* memory can be exported as a file descriptor */
     uint8_t host_tier; /* chunks can live in host memory at the same address */
-    uint8_t fabric;    /* the device speaks of fabric handles (not used by gvmem) */
+    uint8_t fabric;    /* the device supports fabric handles (not used by gvmem) */
     uint8_t share_ipc; /* 64-byte cuIpc handles work */
     uint8_t reserved[6];
     char name[96];

@@ -2,7 +2,7 @@
  *
  * What gstore_export_ipchandle() makes, byte by byte as docs/gstore_format.md has it. Plain C without
  * PostgreSQL, for programs that open the handle. Numbers are little-endian; offsets are from the head's
- * first byte. Byte 24 tells this copy from one of format 'pgstrom' (gvmem/gstore_kds.h).
+ * first byte. Byte 24 distinguishes this copy from one of format 'pgstrom' (gvmem/gstore_kds.h).
  */
 #ifndef GVMEM_GSTORE_ARROW_H
 #define GVMEM_GSTORE_ARROW_H

@@ -37,8 +37,8 @@
  * freed, and a piece until gvm_free(). A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
  * destroyed or the parent process's, or the pointer is not the start of a live block of it: a second
- * free is told so, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER
- * (the driver refused for a reason without a code of its own).
+ * free returns that, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken),
+ * GVM_E_DRIVER (the driver refused for a reason without a code of its own).
  *
  * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
  * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
@@ -174,7 +174,7 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_create(gvm_device *device, const gvm_hea
  *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
  *                 streams have been waited for that freed blocks (some 10 s at most, since their work may itself
  *                 wait for the caller), and the callback
- *                 has had its say; the error text has the figures. For host memory GVM_E_NOMEM.
+ *                 has been called; the error text has the figures. For host memory GVM_E_NOMEM.
  * GVM_E_ADDRESS   the address space is used up
  * GVM_E_LIMIT     the process has too many mappings
  * GVM_E_SYSTEM    the system has no random numbers for a segment's identity
@@ -284,9 +284,9 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *
 GVM_API GVM_CHECKED gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
                                              gvm_heap_block *blocks, size_t *count);
 
-/* The same by tag, most bytes first. Tags are compared as texts. Those in the answers, here and of
- * gvm_heap_list(), are the program's own: each lives as long as it was promised to, as one of its
- * blocks at least. Stops the other threads' allocations meanwhile.
+/* The same by tag, most bytes first. Tags are compared as texts. Those in the results, here and
+ * of gvm_heap_list(), are the program's own: each lives as long as it was promised to, as one of
+ * its blocks at least. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  as gvm_heap_list() */
 GVM_API GVM_CHECKED gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,

@@ -1,8 +1,8 @@
 /* gvmem/keeper.h - running a keeper.
  *
  * The daemon gvmem-keeper is a few lines around this; a program that wants a keeper of its own (a
- * test, a database server) starts one here, as threads of itself, and connects to it like anybody
- * else (gvmem/client.h).
+ * test, a database server) starts one here, as threads of itself, and connects to it like any other
+ * client (gvmem/client.h).
  *
  * Threads: any thread may call. A keeper runs one thread for clients and two for each device that
  * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
@@ -61,9 +61,9 @@ typedef struct gvm_keeper_options {
     const char *trace_path;  /* append every acquire that the policy sees; NULL: none */
     /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
      * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
-     * under 384 bytes, valid during the call; limited by user, and then one that tells how many were left
-     * out. The thread that serves clients calls it and waits for it; it must not call the library.
-     * NULL: none */
+     * under 384 bytes, valid during the call; limited by user, and then one with the number
+     * left out. The thread that serves clients calls it and waits for it; it must not call the
+     * library. NULL: none */
     void (*log)(void *context, const char *line);
     void *log_context;
     uint32_t fence;    /* gvm_keeper_fence */

@@ -1,6 +1,6 @@
 /* gvmem/share.h - the same device memory in several processes.
  *
- * A share is what one process tells another so that it can map a buffer: a descriptor (a fixed
+ * A share is what one process sends another so that it can map a buffer: a descriptor (a fixed
  * layout, versioned: which device, which chunks at which offsets) and one file descriptor per
  * chunk. The exporter makes it from a buffer and sends it over any connected unix stream socket;
  * the importer receives it and makes a buffer of it: the very same memory, read-write or read-only,
@@ -19,8 +19,8 @@
  * received, to any number of sockets; it need not even import it. The receiver imports and
  * updates as from the owner.
  *
- * The memory is freed when the owner, every importer and every share, also one on its way, have let
- * go of it; a process that dies lets go.
+ * The memory is freed when the owner, every importer and every share, also one on its way, have
+ * released it; the end of a process releases it.
  *
  * The socket is the caller's: gvmem neither listens nor forks, reads exactly the bytes of one
  * message, and leaves the socket usable for the caller's own messages. A process that receives a share can
@@ -155,8 +155,8 @@ GVM_API GVM_CHECKED gvm_status gvm_share_import(gvm_device *device, const gvm_sh
  * Chunks that it has already stay mapped all the time, and kernels may go on using them, unless the
  * share brings a seal: a kernel faults that reads where write access is just being taken away. Work
  * on chunks that go or are replaced must be over: where they were, nothing is mapped for a moment, or
- * for good. The caller orders that with the owner; the owner's old memory is not freed before the
- * update lets go of it.
+ * for good. The caller orders that with the owner; the owner's old memory is not freed before
+ * the update releases it.
  *
  * All or nothing: after a failure the buffer is as it was. (If the driver fails to unmap chunks
  * that have gone, which comes last, the new chunks stay; the same share can be tried again.)

@@ -72,7 +72,7 @@
 extern "C" {
 #endif
 
-/* Library version; gvm_version() answers the one that is loaded, as major * 10000 + minor * 100 +
+/* Library version; gvm_version() returns the one that is loaded, as major * 10000 + minor * 100 +
  * patch. */
 #define GVM_VERSION_MAJOR 0
 #define GVM_VERSION_MINOR 2

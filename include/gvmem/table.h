@@ -1,7 +1,8 @@
 /* gvmem/table.h - a PostgreSQL table in GPU memory, read by another process without a copy.
  *
- * In SQL, gstore_export('mytable') answers a token: a line of text. A program that attaches it here maps the
- * very memory that the table is in, read-only, column by column: only those that are wanted are mapped.
+ * In SQL, gstore_export('mytable') returns a token: a line of text. A program that attaches it here
+ * maps the very memory that the table is in, read-only, column by column: only those that are
+ * wanted are mapped.
  *
  *     gvm_table_attach(token, 0, &table);
  *     gvm_table_find_column(table, "price", &column);
@@ -11,9 +12,10 @@
  *
  * What is seen is one revision: the rows that the exporting statement saw, [0, rows), none of them
  * deleted. Later INSERT, UPDATE and DELETE change nothing of it. A token ends: it expires, is revoked, or
- * goes with privileges that are revoked; TRUNCATE, DROP and compaction let go of the memory. Columns that were
- * opened before stay whole until they are detached, others are gone: GVM_E_ABSENT. GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is
- * mapped stays readable under leases already held, and everything else answers GVM_E_KEEPER.
+ * goes with privileges that are revoked; TRUNCATE, DROP and compaction release the memory. Columns
+ * that were opened before stay whole until they are detached, others are gone: GVM_E_ABSENT.
+ * GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is mapped stays
+ * readable under leases already held, and everything else returns GVM_E_KEEPER.
  *
  * Memory is read under leases, as any keeper's object (gvmem/client.h). While one is held, the keeper
  * cannot move the column to make room for others: hold leases for the time of a kernel or a batch. They
@@ -23,7 +25,7 @@
  * bytes at values + r * width. Of one of variable length, values has a uint32_t for each row: 0 for
  * NULL, or else the body is at bodies + 8 * offset: a PostgreSQL varlena with its 4-byte header, which
  * is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body is
- * compressed by pglz. Bit r % 8 of byte r / 8 at nulls tells 1 for not NULL; without that bitmap no
+ * compressed by pglz. Bit r % 8 of byte r / 8 at nulls is 1 for not NULL; without that bitmap no
  * row is NULL, but by an offset of 0.
  *
  * Layout 'arrow': parts are the buffers of Apache Arrow's arrays, as its C data interface takes them.
@@ -48,7 +50,7 @@
  * Threads: any thread may call anything; detach ends what other threads still do with the table. No
  * call is a cancellation point.
  * Ownership: the caller owns a table and ends it with gvm_table_detach(). Texts and addresses in
- * answers live as long as it does.
+ * results are valid as long as it is.
  * Every call may also return GVM_E_FOREIGN (detached or unknown), GVM_E_KEEPER, GVM_E_NOMEM,
  * GVM_E_LOST, GVM_E_DRIVER and GVM_E_SYSTEM.
  *

@@ -285,16 +285,16 @@ static gvmi_wire_type reply_to(gvmi_wire_type request)
     }
 }
 
-static gvm_status unexpected(const gvmi_wire_head *head)
+static gvm_status fail_unexpected_reply(const gvmi_wire_head *head)
 {
     return gvmi_fail(GVM_E_FORMAT, "the keeper's message %s answers nothing: number %llu",
                      gvmi_wire_name_of(head->type), (unsigned long long)head->request);
 }
 
 /* The lease is in the lease word before TAKEN can be seen, whatever the permit says now. Of an object
- * that is closed, CLOSE tells the keeper that the lease is not taken. */
-static gvm_status answer_granted(gvm_client *client, const gvmi_client_request *request,
-                                 const gvmi_client_message *message)
+ * that is closed, CLOSE informs the keeper that the lease is not taken. */
+static gvm_status finish_request_granted(gvm_client *client, const gvmi_client_request *request,
+                                         const gvmi_client_message *message)
 {
     gvmi_wire_message taken;
 
@@ -309,13 +309,13 @@ static gvm_status answer_granted(gvm_client *client, const gvmi_client_request *
 }
 
 /* What is to be done before the waiting thread may go on. */
-static gvm_status answer_good(gvm_client *client, gvmi_client_request *request,
-                              gvmi_client_message *message)
+static gvm_status finish_request_ok(gvm_client *client, gvmi_client_request *request,
+                                    gvmi_client_message *message)
 {
     switch (request->type) {
     case GVMI_WIRE_CREATE:
     case GVMI_WIRE_OPEN: return gvmi_client_opened(request->object, &message->wire.body.OPENED);
-    case GVMI_WIRE_ACQUIRE: return answer_granted(client, request, message);
+    case GVMI_WIRE_ACQUIRE: return finish_request_granted(client, request, message);
     case GVMI_WIRE_CLOSE: /* from here on the slot may be another object's */
         gvmi_lock(&client->lock);
         client->slots[request->object->slot] = NULL;
@@ -389,17 +389,17 @@ gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message)
     bool held = false;
 
     if (!GVM_CHECK(request != NULL))
-        return unexpected(head);
+        return fail_unexpected_reply(head);
     if (head->type == GVMI_WIRE_FAILED && request->type != GVMI_WIRE_CLOSE) {
         status = fail_answer(request, &message->wire.body.FAILED);
     } else if (GVM_CHECK(head->type == reply_to(request->type))) {
         held = head->type == GVMI_WIRE_GRANTED && gvmi_client_begin_work(request->object);
         if (held || head->type != GVMI_WIRE_GRANTED)
-            status = answer_good(client, request, message);
+            status = finish_request_ok(client, request, message);
         if (request->reply != NULL)
             memcpy(request->reply, &message->wire, sizeof message->wire);
     } else {
-        status = unexpected(head);
+        status = fail_unexpected_reply(head);
     }
     if (status == GVM_OK)
         finish_answer(client, request, held);

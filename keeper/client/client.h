@@ -19,8 +19,8 @@
  * brought. So a slot is not used again before the reply to its CLOSE. What gvm_object_close() cannot
  * finish within GVMI_CLIENT_BYE_MS it leaves to the mapper (leaving).
  *
- * The socket's end tells the keeper that nothing is mapped here any more. So as long as anything is,
- * the socket is shut for reading at most: the keeper then cannot send, and no more.
+ * The socket's end informs the keeper that nothing is mapped here any more. So as long as anything
+ * is, the socket is shut for reading at most: the keeper then cannot send, and no more.
  *
  * Life. A gvm_client lives while it is connected and while any of its objects does; an object while
  * it is open and while a release on a stream is to come. So the pages of words outlast every thread that
@@ -120,9 +120,9 @@ struct gvm_object {
     uint64_t reserve_bytes, chunk_bytes, chunk_count;
 
     bool closed;       /* under lock */
-    gvm_error failure; /* under lock; status not GVM_OK: a MAP failed, nothing is to be had */
+    gvm_error failure; /* under lock; status not GVM_OK: a MAP failed, no lease is available */
 
-    uint64_t wanted_bytes, wanted_generation; /* the latest that the keeper spoke of */
+    uint64_t wanted_bytes, wanted_generation; /* the latest that the keeper named */
     uint64_t mapped_chunks;                   /* [0, so many) have been mapped */
     uint64_t serial;                          /* of the latest MAP */
     bool vacated;                             /* nothing is mapped any more */
@@ -132,7 +132,7 @@ struct gvm_object {
 
     gvmi_client_request closing; /* CLOSE: closing must not want memory */
     gvm_object *next_leaving;    /* under lock */
-    bool tell;                   /* whether the keeper is to hear CLOSE */
+    bool tell;                   /* whether CLOSE is to be sent */
 };
 
 /* A MAP of which the old chunks are gone and the new ones are still to be mapped. */
@@ -171,7 +171,7 @@ struct gvm_client {
     const gvm_object *busy; /* whose MAP or GRANTED the mapper works on */
     gvm_object *leaving;    /* closed, and the mapper's to end; with references */
     bool lost;
-    bool ending; /* its objects are being closed, and the keeper may hear of them by BYE alone */
+    bool ending; /* its objects are being closed, and BYE alone may report them to the keeper */
     gvm_error loss;
     char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
 };
@@ -237,7 +237,7 @@ bool gvmi_client_may_overtake(gvm_client *client, const gvmi_wire_head *head);
 /* A reply came: gives it to its request. GVM_E_FORMAT if nobody asked for it; what sending says. */
 gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message);
 
-/* The connection is of no use any more, for the reason that the thread's error tells. */
+/* The connection is of no use any more, for the reason in the thread's error. */
 void gvmi_client_lose(gvm_client *client);
 
 /* ---- map.c */
@@ -257,7 +257,7 @@ extern uint64_t gvmi_client_slice_bytes;
 /* The mapper; arg is the keeper. */
 void *gvmi_client_run_mapper(void *arg);
 
-/* For gvmi_client_answer(): makes the buffer of a new opening and tells the keeper where it is. A
+/* For gvmi_client_answer(): makes the buffer of a new opening and sends its place to the keeper. A
  * failure that is the object's is left in it, one of the message is returned.
  *
  * GVM_E_FORMAT */
@@ -282,8 +282,8 @@ gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);
 void gvmi_client_drop_object(gvm_object *object);
 
 /* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.
- * Tells the keeper if tell; the caller's reference is used up. Waits for the mapper and the keeper
- * GVMI_CLIENT_BYE_MS at most, and leaves to the mapper what is then still to be done. */
+ * Informs the keeper if tell; the caller's reference is used up. Waits for the mapper and the
+ * keeper GVMI_CLIENT_BYE_MS at most, and leaves to the mapper what is then still to be done. */
 void gvmi_client_end_object(gvm_object *object, bool tell);
 
 /* The mapper ends what was left to it. */

@@ -67,7 +67,7 @@ static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
     return GVM_OK;
 }
 
-static gvm_status greet(gvm_client *client)
+static gvm_status send_hello(gvm_client *client)
 {
     gvmi_client_message answer;
     gvmi_wire_message hello;
@@ -233,14 +233,14 @@ static void stop_mapper(gvm_client *client)
 }
 
 /* On failure the socket stays the caller's. */
-static gvm_status begin(int socket_fd, gvm_client **out)
+static gvm_status begin_client(int socket_fd, gvm_client **out)
 {
     gvm_client *client = NULL;
     gvm_status status = new_client(socket_fd, &client);
 
     if (status != GVM_OK)
         return status;
-    status = greet(client);
+    status = send_hello(client);
     if (status != GVM_OK)
         goto fail_drop;
     status = start_mapper(client);
@@ -273,7 +273,7 @@ gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
     status = gvmi_socket_begin(socket_fd, GVMI_CLIENT_CONNECT_MS, &checked);
     if (status != GVM_OK)
         return status;
-    status = begin(socket_fd, out);
+    status = begin_client(socket_fd, out);
     if (status == GVM_OK)
         (void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC); /* a program that is executed must not keep it open */
     return status;
@@ -305,7 +305,8 @@ static gvm_status fail_connect(int code, const char *path)
     }
 }
 
-/* While the keeper's queue is full, connect() waits in the order of the callers, and answers EAGAIN after SO_SNDTIMEO. */
+/* While the keeper's queue is full, connect() waits in the order of the callers, and returns EAGAIN
+ * after SO_SNDTIMEO. */
 static gvm_status connect_socket(int fd, const struct sockaddr_un *address)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_CONNECT_MS);
@@ -343,7 +344,7 @@ static gvm_status check_peer(int fd, const char *path)
     return GVM_OK;
 }
 
-static gvm_status connect_to(const char *path, bool anybodys, gvm_client **out)
+static gvm_status connect_to_path(const char *path, bool anybodys, gvm_client **out)
 {
     struct sockaddr_un address;
     int fd;
@@ -358,7 +359,7 @@ static gvm_status connect_to(const char *path, bool anybodys, gvm_client **out)
     if (status == GVM_OK && anybodys)
         status = check_peer(fd, path);
     if (status == GVM_OK)
-        status = begin(fd, out);
+        status = begin_client(fd, out);
     if (status != GVM_OK)
         close(fd);
     return status;
@@ -379,7 +380,7 @@ gvm_status gvm_client_connect(const char *path, gvm_client **out)
             return status;
         path = fallback;
     }
-    return connect_to(path, anybodys, out);
+    return connect_to_path(path, anybodys, out);
 }
 
 /* ---- end */
@@ -410,7 +411,7 @@ static bool end_objects(gvm_client *client)
     return all;
 }
 
-static void say_bye(gvm_client *client)
+static void send_bye(gvm_client *client)
 {
     gvmi_wire_message bye;
 
@@ -444,7 +445,7 @@ void gvm_client_close(gvm_client *handle)
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
             unlist_connection(client);
             if (end_objects(client)) /* BYE says that nothing is mapped */
-                say_bye(client);
+                send_bye(client);
             stop_mapper(client);
             atomic_store(&client->magic, GVMI_DEAD_MAGIC);
             gvmi_client_drop(client);

@@ -54,7 +54,7 @@ static __attribute__((noinline, cold)) void ring(const gvm_client *client)
     errno = before;
 }
 
-static inline bool give_back(const gvm_object *object, uint32_t mode, uint64_t *out)
+static inline bool drop_fast_unit(const gvm_object *object, uint32_t mode, uint64_t *out)
 {
     const uint64_t unit = unit_of(mode);
     const uint64_t before = atomic_fetch_sub(&object->lease->word, unit);
@@ -68,22 +68,22 @@ static inline bool give_back(const gvm_object *object, uint32_t mode, uint64_t *
     if ((permit & GVMI_PERMIT_REVOKED) != 0 &&
         (mode == GVM_LEASE_WRITE ? gvmi_lease_writers(before - unit) == 0
                                  : !gvmi_lease_any(before - unit)))
-        ring(object->client); /* reads wait for writers only: a last writer's leaving is news, too */
+        ring(object->client); /* reads wait for writers only: the end of the last writer is a change, too */
     return true;
 }
 
 bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *permit)
 {
-    return give_back(object, mode, permit);
+    return drop_fast_unit(object, mode, permit);
 }
 
 /* ---- acquire */
 
 typedef enum attempt { TAKEN, ASK, TOO_MANY, GONE } attempt;
 
-/* Is nobody else of this process there? Asked where writing is permitted, once more: between the
- * addition and the load of the permit, another thread's write may have been granted and taken, and
- * the write permit opened. Where only reading is permitted, no writer can have come. */
+/* Does no other thread of this process hold one? Asked where writing is permitted, once more:
+ * between the addition and the load of the permit, another thread's write may have been granted and
+ * taken, and the write permit opened. Where only reading is permitted, no writer can have come. */
 static inline bool is_alone(const gvm_object *object, bool write)
 {
     const uint64_t word = atomic_load(&object->lease->word);
@@ -92,8 +92,8 @@ static inline bool is_alone(const gvm_object *object, bool write)
 }
 
 /* Adds to the lease word and looks whether that was allowed; otherwise backs out. */
-static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t hint,
-                               uint32_t *generation)
+static inline attempt try_add_fast_unit(const gvm_object *object, uint32_t mode, uint32_t hint,
+                                        uint32_t *generation)
 {
     uint64_t seen;
     const bool write = mode == GVM_LEASE_WRITE;
@@ -113,7 +113,7 @@ static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t
         *generation = gvmi_permit_generation(permit);
         return TAKEN;
     }
-    give_back(object, mode, &seen);
+    drop_fast_unit(object, mode, &seen);
     if ((permit & GVMI_PERMIT_GONE) != 0)
         return GONE;
     return full ? TOO_MANY : ASK;
@@ -158,8 +158,8 @@ static gvm_status call_acquire(gvm_object *object, const lease_terms *terms, int
     return status;
 }
 
-static gvm_status ask(gvm_object *handle, const lease_terms *terms, int64_t deadline_ns,
-                      uint32_t *generation)
+static gvm_status acquire_lease(gvm_object *handle, const lease_terms *terms, int64_t deadline_ns,
+                                uint32_t *generation)
 {
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -193,7 +193,7 @@ static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_o
     return GVM_OK;
 }
 
-static gvm_status check_mode(const gvm_object *object, gvm_lease_mode mode)
+static gvm_status check_lease_mode(const gvm_object *object, gvm_lease_mode mode)
 {
     if (mode == GVM_LEASE_READ)
         return GVM_OK;
@@ -206,7 +206,7 @@ static gvm_status check_mode(const gvm_object *object, gvm_lease_mode mode)
     return GVM_OK;
 }
 
-/* A lease is held, but the mapper has still to map what the permit speaks of, or failed to. */
+/* A lease is held, but the mapper has still to map what the permit names, or failed to. */
 static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t generation,
                                 int64_t deadline_ns)
 {
@@ -215,7 +215,7 @@ static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t gene
     uint64_t permit;
 
     if (status != GVM_OK) {
-        give_back(object, mode, &permit);
+        drop_fast_unit(object, mode, &permit);
         gvmi_error_restore(&error);
     }
     return status;
@@ -244,7 +244,7 @@ static gvm_status acquire_slowly(gvm_object *object, const lease_terms *terms, a
     if (how == GONE)
         return gvmi_client_fail_cut_off(object->client);
     if (how == ASK) {
-        status = ask(object, terms, deadline_ns, &generation);
+        status = acquire_lease(object, terms, deadline_ns, &generation);
         if (status != GVM_OK)
             return status;
     }
@@ -272,10 +272,10 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
         return status;
     if (timeout_ms < GVM_FOREVER)
         return gvmi_check_timeout(timeout_ms);
-    if (mode != GVM_LEASE_READ && (status = check_mode(object, mode)) != GVM_OK)
+    if (mode != GVM_LEASE_READ && (status = check_lease_mode(object, mode)) != GVM_OK)
         return status;
 
-    how = try_take(object, mode, (uint32_t)full.hint, &generation);
+    how = try_add_fast_unit(object, mode, (uint32_t)full.hint, &generation);
     if (__builtin_expect(how == TOO_MANY, 0))
         return gvmi_fail(GVM_E_LIMIT, "the process holds %u leases on the object",
                          GVMI_LEASE_READERS_MAX);
@@ -313,11 +313,11 @@ static gvm_status fail_release(const gvm_object *object, uint32_t mode)
                      mode == GVM_LEASE_WRITE ? "lost" : "out of date", cause.text);
 }
 
-static gvm_status release(const gvm_object *object, gvm_lease *lease)
+static gvm_status release_lease(const gvm_object *object, gvm_lease *lease)
 {
     const uint32_t mode = lease->mode;
     uint64_t permit = 0;
-    const bool held = give_back(object, mode, &permit);
+    const bool held = drop_fast_unit(object, mode, &permit);
 
     memset(lease, 0, sizeof *lease);
     if (__builtin_expect(!held, 0))
@@ -332,7 +332,7 @@ gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease)
     if (!is_open(object))
         return fail_foreign(object);
     status = check_lease(object, lease);
-    return status == GVM_OK ? release(object, lease) : status;
+    return status == GVM_OK ? release_lease(object, lease) : status;
 }
 
 /* A release that a stream will come to. It keeps the object's memory, and the pages of words, but
@@ -344,7 +344,7 @@ typedef struct coming_release {
 } coming_release;
 
 /* Called by the driver, and may not call it. */
-static void release_now(void *arg)
+static void run_coming_release(void *arg)
 {
     coming_release *coming = arg;
     gvm_object *object = coming->object;
@@ -353,30 +353,30 @@ static void release_now(void *arg)
 
     gvmi_lock(&client->lock); /* against the closing thread */
     if (!object->closed)
-        (void)give_back(object, coming->mode, &permit);
+        (void)drop_fast_unit(object, coming->mode, &permit);
     gvmi_unlock(&client->lock);
     gvmi_client_drop_object(object);
     free(coming);
 }
 
-/* Has the stream call release_now(). A driver that cannot (none with virtual memory management) is
+/* Has the stream call run_coming_release(). A driver that cannot (none with virtual memory management) is
  * waited for. */
-static CUresult launch(coming_release *coming, CUstream stream, const char **call)
+static CUresult launch_release(coming_release *coming, CUstream stream, const char **call)
 {
     CUresult result;
 
     *call = "cuLaunchHostFunc";
-    result = gvmi_cu->cuLaunchHostFunc(stream, release_now, coming);
+    result = gvmi_cu->cuLaunchHostFunc(stream, run_coming_release, coming);
     if (result != CUDA_ERROR_NOT_SUPPORTED)
         return result;
     *call = "cuStreamSynchronize";
     result = gvmi_cu->cuStreamSynchronize(stream);
     if (result == CUDA_SUCCESS)
-        release_now(coming);
+        run_coming_release(coming);
     return result;
 }
 
-static gvm_status release_behind(gvm_object *object, gvm_lease *lease, CUstream stream)
+static gvm_status release_after_stream(gvm_object *object, gvm_lease *lease, CUstream stream)
 {
     coming_release *coming = malloc(sizeof *coming);
     const char *call;
@@ -389,7 +389,7 @@ static gvm_status release_behind(gvm_object *object, gvm_lease *lease, CUstream 
     atomic_fetch_add(&object->references, 1);
     status = gvmi_device_enter(object->buffer->device); /* for the default stream */
     if (status == GVM_OK) {
-        result = launch(coming, stream, &call);
+        result = launch_release(coming, stream, &call);
         gvmi_device_leave();
         if (result == CUDA_SUCCESS) {
             memset(lease, 0, sizeof *lease);
@@ -400,7 +400,7 @@ static gvm_status release_behind(gvm_object *object, gvm_lease *lease, CUstream 
     if (status == GVM_E_LOST) { /* nothing runs there any more, so nothing uses the lease */
         const gvm_error error = gvmi_error_save();
 
-        (void)release(object, lease);
+        (void)release_lease(object, lease);
         gvmi_error_restore(&error);
     }
     gvmi_client_drop_object(object);
@@ -420,7 +420,7 @@ gvm_status gvm_object_release_async(gvm_object *handle, gvm_lease *lease, gvm_st
     status = check_lease(object, lease);
     if (status == GVM_OK) {
         mode = lease->mode;
-        status = release_behind(object, lease, stream);
+        status = release_after_stream(object, lease, stream);
         if (status == GVM_OK && (atomic_load(&object->permit->word) & GVMI_PERMIT_GONE) != 0)
             status = fail_release(object, mode);
     }

@@ -3,9 +3,9 @@
  *
  * Nothing here waits for kernels. A MAP takes memory away from nobody who holds a lease: the keeper
  * saw to that, except where a MAP fails. Then nothing of the object may stay mapped, and if it was a
- * growth, leases may be held. The object is then not shown any more, so that no further lease is to
- * be had, and vacated and the MAP answered once the last lease has ended; the mapper looks every few
- * milliseconds. (A lease word of another thread's failed attempt only puts that off.)
+ * growth, leases may be held. The object is then not shown any more, so that no further lease is
+ * granted, and vacated and the MAP answered once the last lease has ended; the mapper looks every
+ * few milliseconds. (A lease word of another thread's failed attempt only puts that off.)
  *
  * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
  * a MAP is taken in two steps: what it replaces goes at once, and UNMAPPED is sent; what is new is
@@ -32,7 +32,7 @@
 
 /* ---- what is shown */
 
-static void broadcast(gvm_client *client)
+static void broadcast_changed(gvm_client *client)
 {
     gvmi_lock(&client->lock);
     pthread_cond_broadcast(&client->changed);
@@ -40,7 +40,7 @@ static void broadcast(gvm_client *client)
 }
 
 /* Shows size and generation once every chunk below that size is mapped. */
-static void show(gvm_object *object)
+static void publish_mapped_size(gvm_object *object)
 {
     const gvmi_chunk *chunks = object->buffer->chunks;
 
@@ -52,10 +52,10 @@ static void show(gvm_object *object)
         return;
     atomic_store(&object->shown_bytes, object->wanted_bytes);
     atomic_store(&object->shown_generation, (int64_t)object->wanted_generation);
-    broadcast(object->client);
+    broadcast_changed(object->client);
 }
 
-/* Nothing is to be had any more, for the reason that the thread's error tells. */
+/* No lease is granted any more, for the reason in the thread's error. */
 static void fail_object(gvm_object *object)
 {
     gvm_client *client = object->client;
@@ -128,7 +128,7 @@ static gvm_status send_failures(gvm_object *object)
 }
 
 /* Takes everything of a failed object away, unless leases are held, and then says so. */
-static gvm_status try_vacate(gvm_object *object)
+static gvm_status try_unmap_object(gvm_object *object)
 {
     gvm_buffer *buffer = object->buffer;
     gvm_status status = GVM_OK;
@@ -144,7 +144,7 @@ static gvm_status try_vacate(gvm_object *object)
     return status == GVM_OK ? send_failures(object) : status;
 }
 
-static gvm_status put_off_answer(gvm_object *object, uint64_t serial)
+static gvm_status defer_map_answer(gvm_object *object, uint64_t serial)
 {
     uint64_t *serials;
 
@@ -160,8 +160,8 @@ static gvm_status put_off_answer(gvm_object *object, uint64_t serial)
 
 /* ---- MAP */
 
-static gvm_status check_map(const gvm_object *object, const gvmi_wire_map *map,
-                            const gvmi_wire_chunk *chunks, uint32_t count)
+static gvm_status check_map_chunks(const gvm_object *object, const gvmi_wire_map *map,
+                                   const gvmi_wire_chunk *chunks, uint32_t count)
 {
     if (!GVM_CHECK(map->serial > object->serial))
         return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP has serial %llu behind %llu",
@@ -175,9 +175,9 @@ static gvm_status check_map(const gvm_object *object, const gvmi_wire_map *map,
     return GVM_OK;
 }
 
-/* The chunks as a share that speaks of them alone. What they replace is let go of. */
-static gvm_status take_chunks(gvm_object *object, gvmi_client_message *message, uint32_t count,
-                              gvmi_patch *out)
+/* The chunks as a share that lists them alone. What they replace is released. */
+static gvm_status accept_chunks(gvm_object *object, gvmi_client_message *message, uint32_t count,
+                                gvmi_patch *out)
 {
     const gvmi_wire_chunk *chunks = message->wire.tail.chunks;
     gvmi_descriptor_chunk entries[GVMI_WIRE_CHUNKS_MAX];
@@ -216,12 +216,12 @@ static gvm_status refuse_map(gvm_object *object, uint64_t serial)
 
     if (object->buffer == NULL) /* nothing was ever mapped */
         return send_mapped(object, serial, object->failure.status);
-    status = put_off_answer(object, serial);
+    status = defer_map_answer(object, serial);
     if (status != GVM_OK)
         return status;
     if (object->unanswered_count > 1) /* it is in the list */
         return GVM_OK;
-    status = try_vacate(object);
+    status = try_unmap_object(object);
     if (status == GVM_OK && object->unanswered_count > 0)
         list_failing(object);
     return status;
@@ -231,12 +231,12 @@ static gvm_status refuse_map(gvm_object *object, uint64_t serial)
 
 /* A failure that is the object's is left in it, one of the connection is returned. The MAP is pending
  * in any case: what a lost keeper gave stays. */
-static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
+static gvm_status accept_map(gvm_object *object, gvmi_client_message *message)
 {
     gvm_client *client = object->client;
     const gvmi_wire_map *map = &message->wire.body.MAP;
     const uint32_t count = message->wire.head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
-    gvm_status status = check_map(object, map, message->wire.tail.chunks, count);
+    gvm_status status = check_map_chunks(object, map, message->wire.tail.chunks, count);
     gvmi_client_pending *pending;
 
     if (status != GVM_OK)
@@ -248,7 +248,7 @@ static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
     atomic_fetch_add(&object->references, 1); /* the queue's */
     if (object->failure.status != GVM_OK)
         return GVM_OK;
-    if (take_chunks(object, message, count, &pending->patch) != GVM_OK)
+    if (accept_chunks(object, message, count, &pending->patch) != GVM_OK)
         fail_object(object);
     else if (pending->patch.replaced)
         status = send_unmapped(object, map->serial);
@@ -307,7 +307,7 @@ static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
         atomic_store(&object->sealed, true);
     status = send_mapped(object, map->serial, GVM_OK);
     if (status == GVM_OK)
-        show(object); /* only now, so that no request overtakes the answer */
+        publish_mapped_size(object); /* only now, so that no request overtakes the answer */
     return status;
 }
 
@@ -333,7 +333,7 @@ void gvmi_client_end_work(gvm_client *client)
 }
 
 /* A slice of the MAP that is pending longest; answer: unless the connection is lost. */
-static gvm_status go_on(gvm_client *client, bool answer)
+static gvm_status continue_oldest_map(gvm_client *client, bool answer)
 {
     gvmi_client_pending *pending = &client->pending[client->first_pending];
     gvm_object *object = pending->object;
@@ -355,12 +355,12 @@ static gvm_status go_on(gvm_client *client, bool answer)
 }
 
 /* Until at most so many are pending. */
-static gvm_status finish(gvm_client *client, uint32_t left)
+static gvm_status finish_pending_maps(gvm_client *client, uint32_t left)
 {
     gvm_status status = GVM_OK;
 
     while (client->pending_count > left && status == GVM_OK)
-        status = go_on(client, true);
+        status = continue_oldest_map(client, true);
     return status;
 }
 
@@ -369,7 +369,7 @@ static gvm_status handle_map(gvm_client *client, gvmi_client_message *message)
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status = finish(client, GVMI_CLIENT_PENDING_MAX - 1);
+    gvm_status status = finish_pending_maps(client, GVMI_CLIENT_PENDING_MAX - 1);
 
     if (status != GVM_OK)
         return status;
@@ -388,7 +388,7 @@ static gvm_status handle_map(gvm_client *client, gvmi_client_message *message)
         return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP is for slot %u, where nothing is open", slot);
     if (!open) /* the CLOSE that is on its way answers this, too */
         return GVM_OK;
-    status = take_map(object, message);
+    status = accept_map(object, message);
     gvmi_client_end_work(client);
     return status;
 }
@@ -413,7 +413,7 @@ static gvm_status fail_elsewhere(const uint8_t uuid[16])
                      text);
 }
 
-static gvm_status find_device(const uint8_t uuid[16], gvm_device **out)
+static gvm_status find_device_by_uuid(const uint8_t uuid[16], gvm_device **out)
 {
     char text[GVMI_UUID_TEXT_BYTES];
     int32_t count;
@@ -463,7 +463,7 @@ static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened
     memcpy(about.device_uuid, opened->device_uuid, sizeof about.device_uuid);
     memcpy(about.buffer_id, &opened->id, sizeof opened->id);
     memcpy(about.buffer_id + sizeof opened->id, "gvmkept", 8); /* no buffer's own id is like this */
-    status = find_device(opened->device_uuid, &device);
+    status = find_device_by_uuid(opened->device_uuid, &device);
     if (status != GVM_OK)
         return status;
     status = gvmi_share_make_buffer(&about, device, &options, &buffer);
@@ -481,7 +481,7 @@ static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened
     return GVM_OK;
 }
 
-static gvm_status check_opened(const gvmi_wire_opened *opened)
+static gvm_status check_opened_sizes(const gvmi_wire_opened *opened)
 {
     if (!GVM_CHECK(opened->reserve_bytes > 0 && opened->reserve_bytes <= GVMI_SPAN_BYTES_MAX &&
                    opened->bytes <= opened->reserve_bytes && gvmi_is_pow2(opened->chunk_bytes)))
@@ -497,7 +497,7 @@ static gvm_status check_opened(const gvmi_wire_opened *opened)
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened)
 {
     gvm_client *client = object->client;
-    gvm_status status = check_opened(opened);
+    gvm_status status = check_opened_sizes(opened);
     bool vacant;
 
     if (status != GVM_OK)
@@ -525,14 +525,14 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
         fail_object(object);
     status = send_mapped(object, 0, object->failure.status);
     if (status == GVM_OK && object->buffer != NULL)
-        show(object);
+        publish_mapped_size(object);
     return status;
 }
 
 /* ---- the thread */
 
 /* Looks after the objects that wait to be vacated. */
-static gvm_status settle_failing(gvm_client *client)
+static gvm_status answer_failing_maps(gvm_client *client)
 {
     gvm_object **place = &client->failing;
     gvm_status status = GVM_OK;
@@ -542,7 +542,7 @@ static gvm_status settle_failing(gvm_client *client)
         const bool open = gvmi_client_begin_work(object);
 
         if (open) {
-            status = try_vacate(object);
+            status = try_unmap_object(object);
             gvmi_client_end_work(client);
         }
         if (open && object->unanswered_count > 0) {
@@ -579,7 +579,7 @@ static bool is_cut_off_reason(gvm_client *client, const gvmi_wire_message *messa
 
 /* When the connection has broken: what is left in the socket may end with the reason, behind MAPs
  * whose answers could not be sent. */
-static void look_for_reason(gvm_client *client)
+static void read_close_reason(gvm_client *client)
 {
     gvmi_client_message message;
 
@@ -591,7 +591,7 @@ static void look_for_reason(gvm_client *client)
     }
 }
 
-static gvm_status handle(gvm_client *client, gvmi_client_message *message)
+static gvm_status handle_message(gvm_client *client, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
     gvm_status status;
@@ -600,7 +600,7 @@ static gvm_status handle(gvm_client *client, gvmi_client_message *message)
         return gvmi_fail(GVM_E_PEER, "the keeper ended the connection");
     if (head->type == GVMI_WIRE_MAP)
         return handle_map(client, message);
-    status = gvmi_client_may_overtake(client, head) ? GVM_OK : finish(client, 0);
+    status = gvmi_client_may_overtake(client, head) ? GVM_OK : finish_pending_maps(client, 0);
     if (status != GVM_OK)
         return status;
     return gvmi_client_answer(client, message);
@@ -612,7 +612,7 @@ static gvm_status handle_next(gvm_client *client)
     gvm_status status = gvmi_client_receive(client->socket, -1, &message);
 
     if (status == GVM_OK) {
-        status = handle(client, &message);
+        status = handle_message(client, &message);
         gvmi_client_close_fds(&message);
     }
     return status;
@@ -626,19 +626,19 @@ void *gvmi_client_run_mapper(void *arg)
 
     while (status == GVM_OK) {
         gvmi_client_end_leaving(client);
-        status = settle_failing(client);
+        status = answer_failing_maps(client);
         if (status != GVM_OK)
             break;
         if (wait_message(client))
             status = handle_next(client);
         else if (client->pending_count > 0)
-            status = go_on(client, true);
+            status = continue_oldest_map(client, true);
     }
     reason = gvmi_error_save();
     if (status == GVM_E_PEER)
-        look_for_reason(client);
+        read_close_reason(client);
     while (client->pending_count > 0)
-        (void)go_on(client, false);
+        (void)continue_oldest_map(client, false);
     gvmi_error_restore(&reason);
     gvmi_client_lose(client);
     gvmi_client_end_leaving(client); /* after that none is left to the mapper any more */

@@ -40,18 +40,18 @@ void gvmi_client_drop_object(gvm_object *object)
 }
 
 /* Nothing of the object is mapped any more, and no lease held. */
-static void vacate(gvm_object *object)
+static void is_object_unused(gvm_object *object)
 {
     if (object->buffer != NULL)
         gvm_buffer_destroy(object->buffer);
     object->buffer = NULL;
-    if (object->lease == NULL) /* the keeper did not tell of a slot */
+    if (object->lease == NULL) /* the keeper has not sent a slot */
         return;
     atomic_fetch_and(&object->lease->word, ~(uint64_t)UINT32_MAX); /* leases end, the count stays */
     atomic_store(&object->lease->hint, (uint32_t)GVM_HINT_NONE);
 }
 
-static void leave_slot(gvm_object *object)
+static void free_object_slot(gvm_object *object)
 {
     gvm_client *client = object->client;
 
@@ -62,7 +62,7 @@ static void leave_slot(gvm_object *object)
 }
 
 /* Gives the object to the mapper to end, with the caller's reference. False: the mapper has ended. */
-static bool hand_over_locked(gvm_object *object, bool tell)
+static bool pass_object_to_mapper_locked(gvm_object *object, bool tell)
 {
     gvm_client *client = object->client;
 
@@ -75,22 +75,22 @@ static bool hand_over_locked(gvm_object *object, bool tell)
 }
 
 /* False: CLOSE could not be sent within the time, and is left to the mapper. */
-static bool tell_closed(gvm_object *object, int64_t deadline_ns)
+static bool send_close(gvm_object *object, int64_t deadline_ns)
 {
     gvm_client *client = object->client;
     bool sent, handed_over;
 
     if (gvmi_client_call_close(object, deadline_ns, &sent) != GVM_E_TIMEOUT) {
-        leave_slot(object); /* there is no keeper to send CLOSE to */
+        free_object_slot(object); /* there is no keeper to send CLOSE to */
         return true;
     }
     if (sent) /* the reply, when it comes, ends the slot */
         return true;
     gvmi_lock(&client->lock);
-    handed_over = hand_over_locked(object, true);
+    handed_over = pass_object_to_mapper_locked(object, true);
     gvmi_unlock(&client->lock);
     if (!handed_over)
-        leave_slot(object);
+        free_object_slot(object);
     return !handed_over;
 }
 
@@ -106,14 +106,14 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
     object->closed = true;
     while (client->busy == object && gvmi_wait_until(&client->changed, &client->lock, deadline_ns))
         ;
-    handed_over = client->busy == object && hand_over_locked(object, tell);
+    handed_over = client->busy == object && pass_object_to_mapper_locked(object, tell);
     gvmi_unlock(&client->lock);
     if (!handed_over) {
-        vacate(object);
+        is_object_unused(object);
         if (!tell || object->lease == NULL)
-            leave_slot(object);
+            free_object_slot(object);
         else
-            handed_over = !tell_closed(object, deadline_ns);
+            handed_over = !send_close(object, deadline_ns);
     }
     if (!handed_over)
         gvmi_client_drop_object(object);
@@ -132,11 +132,11 @@ void gvmi_client_end_leaving(gvm_client *client)
         gvmi_unlock(&client->lock);
         if (object == NULL)
             break;
-        vacate(object);
+        is_object_unused(object);
         if (object->tell && object->lease != NULL)
             gvmi_client_post_close(object);
         else
-            leave_slot(object);
+            free_object_slot(object);
         gvmi_client_drop_object(object);
     } while (true);
 }
@@ -210,7 +210,7 @@ static gvm_status set_metadata(gvmi_wire_message *message, const void *bytes, ui
     return GVM_OK;
 }
 
-static gvm_status check_sizes(uint64_t reserve_bytes, const gvm_object_options *options)
+static gvm_status check_object_sizes(uint64_t reserve_bytes, const gvm_object_options *options)
 {
     char size[32];
 
@@ -229,7 +229,7 @@ static gvm_status check_sizes(uint64_t reserve_bytes, const gvm_object_options *
     return GVM_OK;
 }
 
-static gvm_status check_mode(uint32_t mode)
+static gvm_status check_permission_bits(uint32_t mode)
 {
     if ((mode & ~MODE_BITS) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown mode bits %#o", (unsigned)mode);
@@ -237,14 +237,14 @@ static gvm_status check_mode(uint32_t mode)
 }
 
 /* CREATE but for the device. */
-static gvm_status describe(const char *name, uint64_t reserve_bytes,
-                           const gvm_object_options *options, gvmi_wire_message *message)
+static gvm_status fill_create_message(const char *name, uint64_t reserve_bytes,
+                                      const gvm_object_options *options, gvmi_wire_message *message)
 {
     gvmi_wire_create *create = &message->body.CREATE;
-    gvm_status status = check_sizes(reserve_bytes, options);
+    gvm_status status = check_object_sizes(reserve_bytes, options);
 
     if (status == GVM_OK)
-        status = check_mode(options->mode);
+        status = check_permission_bits(options->mode);
     if (status == GVM_OK && (options->flags & ~(uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED)) != 0)
         status = gvmi_fail(GVM_E_INVALID, "unknown object flags %#x", (unsigned)options->flags);
     if (status != GVM_OK)
@@ -261,8 +261,8 @@ static gvm_status describe(const char *name, uint64_t reserve_bytes,
                             : status;
 }
 
-static gvm_status create(gvm_client *client, const char *name, uint64_t reserve_bytes,
-                         const gvm_object_options *options, gvm_object **out)
+static gvm_status create_object(gvm_client *client, const char *name, uint64_t reserve_bytes,
+                                const gvm_object_options *options, gvm_object **out)
 {
     gvmi_wire_message message;
     gvm_object_options full;
@@ -273,7 +273,7 @@ static gvm_status create(gvm_client *client, const char *name, uint64_t reserve_
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    status = describe(name, reserve_bytes, &full, &message);
+    status = fill_create_message(name, reserve_bytes, &full, &message);
     if (status != GVM_OK)
         return status;
     status = gvm_device_open(full.device, &device); /* here, so that the mapper need not */
@@ -297,7 +297,7 @@ gvm_status gvm_object_create(gvm_client *handle, const char *name, uint64_t rese
     status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = create(client, name, reserve_bytes, options, out);
+    status = create_object(client, name, reserve_bytes, options, out);
     gvmi_client_leave(client);
     return status;
 }
@@ -350,7 +350,7 @@ void gvm_object_close(gvm_object *handle)
 }
 
 /* A request about a name alone. */
-static gvm_status call_about(gvm_client *handle, gvmi_wire_type type, const char *name)
+static gvm_status start_object_call(gvm_client *handle, gvmi_wire_type type, const char *name)
 {
     gvmi_wire_message message;
     gvmi_client_request request = {0};
@@ -371,20 +371,20 @@ gvm_status gvm_object_drop(gvm_client *handle, const char *name)
 {
     GVMI_UNCANCELLED;
 
-    return call_about(handle, GVMI_WIRE_DROP, name);
+    return start_object_call(handle, GVMI_WIRE_DROP, name);
 }
 
 gvm_status gvm_object_unlink(gvm_client *handle, const char *name)
 {
     GVMI_UNCANCELLED;
 
-    return call_about(handle, GVMI_WIRE_UNLINK, name);
+    return start_object_call(handle, GVMI_WIRE_UNLINK, name);
 }
 
 /* ---- changing */
 
 /* Sends what a call on an object comes to, if it was put together. */
-static gvm_status call_and_leave(gvm_object *object, gvmi_wire_message *message, gvm_status status)
+static gvm_status send_and_end_use(gvm_object *object, gvmi_wire_message *message, gvm_status status)
 {
     gvmi_client_request request = {.object = object};
 
@@ -422,7 +422,7 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
     message.body.GROW.bytes = size_bytes;
     if (status == GVM_OK)
         status = gvmi_client_call(object->client, &message, &request);
-    /* The MAPs came before DONE; this tells whether they worked here. */
+    /* The MAPs came before DONE; this shows whether they succeeded here. */
     if (status == GVM_OK)
         status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
     gvmi_object_leave(object);
@@ -441,7 +441,7 @@ gvm_status gvm_object_shrink(gvm_object *handle, uint64_t size_bytes)
     gvmi_wire_start(&message, GVMI_WIRE_SHRINK, 0);
     message.body.SHRINK.slot = object->slot;
     message.body.SHRINK.bytes = size_bytes;
-    return call_and_leave(object, &message, check_changeable(object));
+    return send_and_end_use(object, &message, check_changeable(object));
 }
 
 gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
@@ -460,7 +460,7 @@ gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
     if (status == GVM_OK && object->readonly)
         status = gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
     if (timeout_ms == GVM_FOREVER || status != GVM_OK)
-        return call_and_leave(object, &message, status);
+        return send_and_end_use(object, &message, status);
     status = gvmi_client_call_until(object->client, &message, object, 0,
                                     gvmi_client_limit_ns(timeout_ms));
     gvmi_object_leave(object);
@@ -483,7 +483,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
         status = gvmi_fail(GVM_E_INVALID, "unknown publish flags %#x", (unsigned)flags);
     else
         status = set_name(message.body.PUBLISH.name, name);
-    return call_and_leave(object, &message, status);
+    return send_and_end_use(object, &message, status);
 }
 
 gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, uint64_t size_bytes)
@@ -499,10 +499,11 @@ gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, 
     message.body.LINK.slot = object->slot;
     message.body.LINK.mode = mode;
     message.body.LINK.bytes = size_bytes;
-    status = size_bytes == 0 ? gvmi_fail(GVM_E_INVALID, "size_bytes is 0") : check_mode(mode);
+    status = size_bytes == 0 ? gvmi_fail(GVM_E_INVALID, "size_bytes is 0")
+                             : check_permission_bits(mode);
     if (status == GVM_OK)
         status = set_name(message.body.LINK.name, name);
-    return call_and_leave(object, &message, status);
+    return send_and_end_use(object, &message, status);
 }
 
 gvm_status gvm_object_set_mode(gvm_object *handle, uint32_t mode)
@@ -517,7 +518,7 @@ gvm_status gvm_object_set_mode(gvm_object *handle, uint32_t mode)
     gvmi_wire_start(&message, GVMI_WIRE_SET_MODE, 0);
     message.body.SET_MODE.slot = object->slot;
     message.body.SET_MODE.value = mode;
-    return call_and_leave(object, &message, check_mode(mode));
+    return send_and_end_use(object, &message, check_permission_bits(mode));
 }
 
 gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32_t len_bytes)
@@ -534,7 +535,7 @@ gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32
     status = set_metadata(&message, bytes, len_bytes);
     if (status == GVM_OK)
         status = check_changeable(object);
-    return call_and_leave(object, &message, status);
+    return send_and_end_use(object, &message, status);
 }
 
 gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
@@ -551,7 +552,7 @@ gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t cap
     message.body.GET_METADATA.slot = object->slot;
     if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
         status = gvmi_fail(GVM_E_INVALID, "bytes or len_bytes is NULL");
-    status = call_and_leave(object, &message, status);
+    status = send_and_end_use(object, &message, status);
     if (status != GVM_OK)
         return status;
     *len_bytes = message.head.tail_bytes; /* judged: at most GVMI_WIRE_TAIL_BYTES_MAX */

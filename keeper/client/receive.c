@@ -76,7 +76,7 @@ static void collect_fds(struct msghdr *header, gvmi_client_message *out, uint32_
 }
 
 /* One recvmsg; *got is how many bytes came, 0 to try again. */
-static gvm_status receive_some(int socket_fd, int64_t deadline_ns, void *bytes, size_t len,
+static gvm_status receive_part(int socket_fd, int64_t deadline_ns, void *bytes, size_t len,
                                gvmi_client_message *out, size_t *got)
 {
     control_room room;
@@ -113,11 +113,11 @@ static gvm_status receive_all(int socket_fd, int64_t deadline_ns, void *bytes, s
     gvm_status status = GVM_OK;
 
     for (size_t done = 0, got; done < len && status == GVM_OK; done += got)
-        status = receive_some(socket_fd, deadline_ns, (char *)bytes + done, len - done, out, &got);
+        status = receive_part(socket_fd, deadline_ns, (char *)bytes + done, len - done, out, &got);
     return status;
 }
 
-static gvm_status receive(int socket_fd, int64_t deadline_ns, gvmi_client_message *out)
+static gvm_status receive_message(int socket_fd, int64_t deadline_ns, gvmi_client_message *out)
 {
     _Alignas(gvmi_wire_head) char bytes[sizeof(gvmi_wire_message)];
     gvmi_wire_head head;
@@ -146,8 +146,8 @@ gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_messag
 
     out->fd_count = 0;
     out->fds_lost = false;
-    status = receive(socket_fd,
-                     timeout_ms < 0 ? INT64_MAX : gvmi_now_ns() + timeout_ms * GVMI_NS_PER_MS, out);
+    status = receive_message(
+        socket_fd, timeout_ms < 0 ? INT64_MAX : gvmi_now_ns() + timeout_ms * GVMI_NS_PER_MS, out);
     if (status != GVM_OK || out->fds_lost)
         gvmi_client_close_fds(out);
     return status;

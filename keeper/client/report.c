@@ -1,9 +1,9 @@
 /* What there is, as the keeper reports it, and the calls for administrators.
  *
- * A snapshot comes as a file of records whose sizes it tells itself. The file is read, not mapped,
+ * A snapshot comes as a file of records whose sizes it contains. The file is read, not mapped,
  * since the keeper truncates it after SNAPSHOT_READ and when the connection ends. Its head is checked once; a
- * record is copied when it is asked for: what an older keeper does not tell is zeros, what a newer one tells
- * besides is left out.
+ * record is copied when it is asked for: what an older keeper does not send is zeros, what a newer
+ * one sends besides is left out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static gvm_status fail_short(uint64_t done, uint64_t bytes)
                      (unsigned long long)done, (unsigned long long)bytes);
 }
 
-static gvm_status read_file(int fd, uint64_t bytes, char **out)
+static gvm_status read_snapshot_file(int fd, uint64_t bytes, char **out)
 {
     struct stat found;
     char *copy;
@@ -107,7 +107,7 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
     return GVM_OK;
 }
 
-/* Copies what came, and tells the keeper in any case that it can free the file. */
+/* Copies what came, and informs the keeper in any case that it can free the file. */
 static gvm_status copy_snapshot(gvm_client *client, int fd, uint64_t bytes, char **out)
 {
     gvmi_wire_message message;
@@ -118,7 +118,7 @@ static gvm_status copy_snapshot(gvm_client *client, int fd, uint64_t bytes, char
         status = gvmi_fail(GVM_E_LIMIT,
                            "the process has too many open files for a snapshot: raise ulimit -n");
     } else {
-        status = read_file(fd, bytes, out);
+        status = read_snapshot_file(fd, bytes, out);
         close(fd);
     }
     error = gvmi_error_save();
@@ -406,7 +406,8 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 /* ---- for administrators */
 
 /* Sends what a call comes to, if it was put together; *value, which may be NULL, is DONE's. */
-static gvm_status call(gvm_client *handle, gvmi_wire_message *message, gvm_status status, uint64_t *value)
+static gvm_status send_report_call(gvm_client *handle, gvmi_wire_message *message,
+                                   gvm_status status, uint64_t *value)
 {
     gvmi_client_request request = {0};
     gvm_client *client;
@@ -443,7 +444,7 @@ gvm_status gvm_client_evict(gvm_client *client, const char *name, uint64_t size_
         status = check_amount(size_bytes);
     if (status == GVM_OK)
         memcpy(message.body.EVICT.name, name, strlen(name));
-    return call(client, &message, status, evicted_bytes);
+    return send_report_call(client, &message, status, evicted_bytes);
 }
 
 gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device, uint64_t keep_bytes,
@@ -455,7 +456,7 @@ gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device, uint64_t k
     gvmi_wire_start(&message, GVMI_WIRE_TRIM, 0);
     message.body.TRIM.device = (uint32_t)keeper_device; /* a negative one is none of the keeper's */
     message.body.TRIM.keep_bytes = keep_bytes;
-    return call(client, &message, GVM_OK, freed_bytes);
+    return send_report_call(client, &message, GVM_OK, freed_bytes);
 }
 
 gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid, uint64_t quota_bytes)
@@ -466,5 +467,5 @@ gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid, uint64_t quota
     gvmi_wire_start(&message, GVMI_WIRE_SET_QUOTA, 0);
     message.body.SET_QUOTA.uid = uid;
     message.body.SET_QUOTA.bytes = quota_bytes;
-    return call(client, &message, check_amount(quota_bytes), NULL);
+    return send_report_call(client, &message, check_amount(quota_bytes), NULL);
 }

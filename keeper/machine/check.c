@@ -91,7 +91,7 @@ static bool check_waits(const keep_object *object, uint32_t index)
     return waits == object->chunks[index].waits && unmaps == object->chunks[index].unmaps;
 }
 
-static bool check_chunks(const gvmi_machine *m, const keep_object *object)
+static bool check_object_chunks(const gvmi_machine *m, const keep_object *object)
 {
     uint32_t moving = 0, leaving = 0, on_device = 0, duplicate = 0, sending = 0;
 
@@ -364,7 +364,7 @@ bool gvmi_machine_check(const gvmi_machine *m)
     if (!check_place(m, &m->host) || !check_holds(m))
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->marked || !check_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
+        if (o->marked || !check_object_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
             !check_links(m, o) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;

@@ -1,7 +1,7 @@
 /* Clients: coming, going, and being cut off.
  *
  * A client ends in up to three steps, which may coincide:
- *   it is silent          it asks and answers no more; its unpublished objects lose their names;
+ *   it is silent          no more requests and replies; its unpublished objects lose their names;
  *                         what it holds stays held, as kernels of it may still run
  *   it is voided          its leases and openings end; frames that it may have mapped are written
  *                         down (fence.c). After the revoke timeout; at once when it is cut off, when
@@ -115,8 +115,8 @@ gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
 
 /* ---- going */
 
-/* The client asks and answers no more. */
-static void silence(gvmi_machine *m, keep_client *client)
+/* The client sends no more requests and replies. */
+static void silence_client(gvmi_machine *m, keep_client *client)
 {
     client->connected = false;
     client->left_ns = m->now_ns;
@@ -147,8 +147,8 @@ static void void_client(gvmi_machine *m, keep_client *client, bool may_map)
     end_openings(m, client, may_map);
 }
 
-/* The client was voided though it broke no rule that it could be told of. If it holds something, that is
- * reported, as it costs others memory, or a copy. */
+/* The client was voided though it broke no rule that could be reported to it. If it holds
+ * something, that is reported, as it costs others memory, or a copy. */
 static void report_voided(gvmi_machine *m, keep_client *client, const char *why)
 {
     gvmi_action action = {.kind = GVMI_ACTION_LOG, .client = client->number, .uid = client->who.uid};
@@ -175,7 +175,7 @@ void gvmi_machine_disconnect(gvmi_machine *m, uint32_t number)
 
     if (client == NULL || !client->connected)
         return;
-    silence(m, client);
+    silence_client(m, client);
     if (!client->mapped)
         void_client(m, client, false);
     gvmi_keep_forget_if_over(m, client);
@@ -197,7 +197,7 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
     if (client == NULL || client->closed)
         return;
     if (client->connected)
-        silence(m, client);
+        silence_client(m, client);
     client->closed = true;
     if (!has_leases(client))
         void_client(m, client, true);
@@ -214,7 +214,7 @@ void gvmi_machine_bye(gvmi_machine *m, uint32_t number)
 
     if (client == NULL || !client->connected)
         return;
-    silence(m, client);
+    silence_client(m, client);
     for (keep_opening *o = client->openings, *next; o != NULL; o = next) {
         next = o->own_next;
         if (gvmi_keep_close_is_enough(m, client, &o->object->domain))
@@ -230,7 +230,7 @@ void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
     if (client == NULL)
         return;
     if (client->connected)
-        silence(m, client);
+        silence_client(m, client);
     void_client(m, client, false);
     gvmi_keep_release_holds(m, client, true);
     m->clients[number - 1] = NULL;
@@ -257,7 +257,7 @@ void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how)
     gvmi_keep_cut_later(m, client, how);
 }
 
-static bool cut(gvmi_machine *m, keep_client *client)
+static bool cut_client(gvmi_machine *m, keep_client *client)
 {
     gvmi_action action = {.kind = GVMI_ACTION_CUT, .client = client->number};
 
@@ -269,7 +269,7 @@ static bool cut(gvmi_machine *m, keep_client *client)
     m->cut_offs++;
     GVMI_PROBE_CUT(client->number);
     if (client->connected)
-        silence(m, client);
+        silence_client(m, client);
     void_client(m, client, client->mapped);
     gvmi_keep_forget_if_over(m, client);
     return true;
@@ -283,14 +283,14 @@ void gvmi_keep_make_due_cuts(gvmi_machine *m)
     for (uint32_t i = 0; i < m->client_capacity; i++) {
         keep_client *client = m->clients[i];
 
-        if (client != NULL && client->cut_due && !cut(m, client))
+        if (client != NULL && client->cut_due && !cut_client(m, client))
             return;
     }
 }
 
 /* ---- those who are late */
 
-static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms)
+static bool is_past_timeout(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms)
 {
     return m->now_ns - since_ns >= timeout_ms * GVMI_NS_PER_MS;
 }
@@ -300,12 +300,12 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
                         uint32_t timeout_ms)
 {
     return m->config.unread == NULL || !m->config.unread(m->config.unread_context, client->number) ||
-           is_late(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
+           is_past_timeout(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
 }
 
 /* What ends clients in one look is bounded, as much may end with each. False: the rest is for the next look,
  * which comes at once. */
-static bool may_end(gvmi_machine *m, const keep_client *client, uint32_t *ended)
+static bool may_end_client(gvmi_machine *m, const keep_client *client, uint32_t *ended)
 {
     const bool first = *ended == 0;
 
@@ -317,19 +317,19 @@ static bool may_end(gvmi_machine *m, const keep_client *client, uint32_t *ended)
 }
 
 /* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
-static void watch_maps(gvmi_machine *m, uint32_t *ended)
+static void check_map_deadlines(gvmi_machine *m, uint32_t *ended)
 {
     const uint32_t timeout_ms = m->config.revoke_limit_ms;
 
     for (const keep_pending *map = m->oldest_map;
-         map != NULL && is_late(m, map->sent_ns, timeout_ms); map = map->newer) {
+         map != NULL && is_past_timeout(m, map->sent_ns, timeout_ms); map = map->newer) {
         keep_client *client = map->client;
         const int64_t since_ns = map->sent_ns > client->delayed_ns ? map->sent_ns : client->delayed_ns;
 
-        if (!client->connected || client->cut_due || !is_late(m, since_ns, timeout_ms) ||
+        if (!client->connected || client->cut_due || !is_past_timeout(m, since_ns, timeout_ms) ||
             !is_all_read(m, client, since_ns, timeout_ms))
             continue;
-        if (!may_end(m, client, ended))
+        if (!may_end_client(m, client, ended))
             return;
         gvmi_keep_cut_later(m, client,
                             "it did not map what the keeper moved within the revoke timeout");
@@ -346,8 +346,8 @@ void gvmi_machine_delayed(gvmi_machine *m, uint32_t number)
 
 /* The first in the queue that is not the client's own; NULL: nobody. *for_readers: it, or one before it,
  * waits for leases for reading to end. */
-static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client,
-                                       bool *for_readers)
+static const keep_wait *first_foreign_wait(const keep_object *object, const keep_client *client,
+                                           bool *for_readers)
 {
     const keep_wait *wait = object->first_wait;
 
@@ -360,13 +360,14 @@ static const keep_wait *wait_of_others(const keep_object *object, const keep_cli
 }
 
 /* Since when others have been waiting for a lease of the opening to end; INT64_MAX: nobody waits. */
-static int64_t keeps_waiting_since(const keep_opening *opening)
+static int64_t oldest_wait_behind(const keep_opening *opening)
 {
     const keep_object *object = opening->object;
     const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
     bool readers_wait = false;
-    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &readers_wait)
-                                            : NULL;
+    const keep_wait *wait = writes || reads
+                                ? first_foreign_wait(object, opening->client, &readers_wait)
+                                : NULL;
 
     if (wait == NULL || !(writes || readers_wait))
         return INT64_MAX;
@@ -377,12 +378,13 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
 {
     if (m->config.lease_limit_ms == 0 || object->lease_state != KEEP_DRAINING ||
-        object->first_wait == NULL || !is_late(m, object->draining_since_ns, m->config.lease_limit_ms))
+        object->first_wait == NULL ||
+        !is_past_timeout(m, object->draining_since_ns, m->config.lease_limit_ms))
         return;
     for (keep_opening *o = object->openings; o != NULL; o = o->next) {
-        const int64_t since_ns = keeps_waiting_since(o);
+        const int64_t since_ns = oldest_wait_behind(o);
 
-        if (since_ns != INT64_MAX && is_late(m, since_ns, m->config.lease_limit_ms) &&
+        if (since_ns != INT64_MAX && is_past_timeout(m, since_ns, m->config.lease_limit_ms) &&
             is_all_read(m, o->client, since_ns, m->config.lease_limit_ms))
             gvmi_keep_cut_later(
                 m, o->client,
@@ -401,8 +403,8 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
             continue;
         m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && !client->voided &&
-            is_late(m, client->left_ns, m->config.revoke_limit_ms)) {
-            if (!may_end(m, client, &ended))
+            is_past_timeout(m, client->left_ns, m->config.revoke_limit_ms)) {
+            if (!may_end_client(m, client, &ended))
                 return;
             void_client(m, client, client->mapped);
         }
@@ -412,5 +414,5 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
                           "timeout");
         gvmi_keep_forget_if_over(m, client);
     }
-    watch_maps(m, &ended);
+    check_map_deadlines(m, &ended);
 }

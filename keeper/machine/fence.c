@@ -1,5 +1,5 @@
-/* Clients that were cut off, or are not believed: the frames that they may still have mapped, and the fence that
- * keeps others out of memory to which such a client may still write.
+/* Clients that were cut off, or are not trusted: the frames that they may still have mapped, and
+ * the fence that keeps others out of memory to which such a client may still write.
  *
  * The driver cannot take memory away from a process. So when a client is voided while its process may live,
  * every frame that it may have mapped is written down: the client *holds* it. No other object is
@@ -11,7 +11,7 @@
  * the object is *fenced*: permits are withdrawn, and no lease is granted before every chunk in a
  * frame with writers has been copied to another frame, or the writers are gone. The copy is made when
  * a lease is asked for, and when nobody who is left holds one; by then the content is that of a
- * writer that was interrupted, which the object's count of those tells. Where neither tier has room
+ * writer that was interrupted, which the object's count of those shows. Where neither tier has room
  * for a copy the request waits, under its own time-out. */
 #include <stdlib.h>
 
@@ -79,7 +79,7 @@ static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk
 }
 
 /* Where a chunk is, and where it was if its MAP to the opening was not sent yet, or may not be answered by UNMAPPED. */
-static void hold_all(gvmi_machine *m, const keep_opening *opening, bool writes)
+static void hold_opening_chunks(gvmi_machine *m, const keep_opening *opening, bool writes)
 {
     const keep_object *object = opening->object;
 
@@ -108,7 +108,7 @@ static bool could_write(const keep_opening *opening)
 }
 
 /* Has the server end the process, if it may. */
-static void kill_writer(gvmi_machine *m, const keep_client *client)
+static void end_writer(gvmi_machine *m, const keep_client *client)
 {
     const gvmi_action action = {.kind = GVMI_ACTION_KILL, .client = client->number};
 
@@ -121,7 +121,7 @@ static bool hold_opening(gvmi_machine *m, const keep_opening *opening, bool writ
 {
     keep_object *object = opening->object;
 
-    hold_all(m, opening, writes);
+    hold_opening_chunks(m, opening, writes);
     if (!writes || object->chunk_count == 0)
         return false;
     object->fenced = true;
@@ -141,10 +141,10 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
         gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain))
         return;
     if (hold_opening(m, opening, writes))
-        kill_writer(m, opening->client);
+        end_writer(m, opening->client);
 }
 
-void gvmi_keep_hold_disbelieved(gvmi_machine *m, const keep_opening *opening, bool orderly)
+void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool orderly)
 {
     const uint64_t word = atomic_load(&opening->lease->word);
     /* One that was granted and is not taken is no reason: the library closes after an acquire that was given up, with

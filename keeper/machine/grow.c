@@ -2,7 +2,7 @@
  *
  * A growth makes all its chunks, zeroed, beyond what clients know of, and then makes them known in
  * one step; if one cannot be made, all are given back. Objects grow one request at a time. The
- * policy says how many of the new chunks deserve the device; the others go to the host, and each
+ * policy says how many of the new chunks go to the device; the others go to the host, and each
  * goes to the other tier if its own has no room.
  *
  * All chunks of a growth have their frames at once, so that it fails at once where there is no room; but a
@@ -175,7 +175,7 @@ const char *gvmi_keep_job_failure_text(gvm_status status)
         return "the machine has less memory free than the keeper's host budget promises: other programs "
                "use it";
     case GVM_E_LOST: return "the device is lost for the keeper, which must be started anew";
-    default: return "the driver failed to make or to copy memory: the keeper's log tells why";
+    default: return "the driver failed to make or to copy memory: the keeper's log says why";
     }
 }
 
@@ -237,7 +237,7 @@ static uint64_t most_bytes(const gvmi_machine *m, const keep_object *object)
     return m->devices[object->device].place.limit_bytes + m->host.limit_bytes;
 }
 
-static void start(gvmi_machine *m, keep_object *object)
+static void start_growth(gvmi_machine *m, keep_object *object)
 {
     keep_growth *growth = object->growth;
     const uint64_t count = (growth->bytes + object->chunk_bytes - 1) / object->chunk_bytes;
@@ -270,7 +270,7 @@ static void start(gvmi_machine *m, keep_object *object)
 }
 
 /* Everything that was made is given back. */
-static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth)
+static void undo_growth(gvmi_machine *m, keep_object *object, const keep_growth *growth)
 {
     for (uint32_t i = growth->old_count; i < growth->new_count && i < object->chunk_places; i++) {
         keep_chunk *chunk = &object->chunks[i];
@@ -332,7 +332,7 @@ static const char *failure_text(const keep_growth *growth)
     }
 }
 
-static void reply(gvmi_machine *m, keep_growth *growth)
+static void reply_growth(gvmi_machine *m, keep_growth *growth)
 {
     if (growth->client == NULL)
         return;
@@ -354,19 +354,19 @@ static void reply(gvmi_machine *m, keep_growth *growth)
     }
 }
 
-static void finish(gvmi_machine *m, keep_object *object)
+static void finish_growth(gvmi_machine *m, keep_object *object)
 {
     keep_growth *growth = object->growth;
 
     if (object->sealed && growth->failure == GVM_OK && growth->bytes > object->bytes)
         growth->failure = GVM_E_SEALED; /* meanwhile */
     if (growth->failure != GVM_OK)
-        undo(m, object, growth);
+        undo_growth(m, object, growth);
     else
         make_known(m, object, growth);
     gvmi_keep_resident(m, object);
     object->growth = growth->next;
-    reply(m, growth);
+    reply_growth(m, growth);
     gvmi_keep_free_growth(m, growth);
     gvmi_keep_mark(m, object);
 }
@@ -377,11 +377,11 @@ void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
         keep_growth *growth = object->growth;
 
         if (growth->client == NULL && object->opening_count == 0 && growth->failure == GVM_OK)
-            growth->failure = GVM_E_KEEPER; /* which is told nobody */
+            growth->failure = GVM_E_KEEPER; /* which is not reported */
         if (!growth->started && gvmi_keep_kept_chunks(object) < object->chunk_count)
             return; /* the places are still those of chunks that are being cut off */
         if (!growth->started)
-            start(m, object);
+            start_growth(m, object);
         serve_waiting(m, object, growth);
         if (growth->left > 0)
             return;
@@ -390,7 +390,7 @@ void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
             return;
         }
         gvmi_keep_count_served(m, 1 + object->opening_count); /* each is looked at */
-        finish(m, object);
+        finish_growth(m, object);
     }
 }
 

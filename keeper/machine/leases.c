@@ -37,7 +37,7 @@ bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_s
     return false;
 }
 
-static void step(keep_object *object, keep_lease_event event)
+static void step_lease_state(keep_object *object, keep_lease_event event)
 {
     const bool known = gvmi_keep_step(object->lease_state, event, &object->lease_state);
 
@@ -82,9 +82,9 @@ void gvmi_keep_publish_permits(keep_object *object)
         gvmi_keep_publish_permit(o);
 }
 
-static void change(keep_object *object, keep_lease_event event)
+static void change_lease_state(keep_object *object, keep_lease_event event)
 {
-    step(object, event);
+    step_lease_state(object, event);
     gvmi_keep_publish_permits(object);
 }
 
@@ -139,7 +139,7 @@ static bool must_drain(keep_object *object, bool readers_too)
 /* A client asks for it again. */
 void gvmi_keep_unpark(keep_object *object)
 {
-    object->parked = false;
+    object->evicted_on_request = false;
     object->item.pinned = object->lease_state == KEEP_FROZEN;
 }
 
@@ -180,15 +180,15 @@ void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object)
 {
     m->revokes++;
     object->draining_since_ns = m->now_ns;
-    change(object, KEEP_WAIT);
+    change_lease_state(object, KEEP_WAIT);
     object->first_held = object->openings;
     GVMI_PROBE_REVOKE(object->id, object->lease_state);
 }
 
-static void calm_down(keep_object *object)
+static void end_draining(keep_object *object)
 {
     if (object->lease_state == KEEP_DRAINING && object->first_wait == NULL && !object->fenced)
-        change(object, object->holder != NULL ? KEEP_RESUME : KEEP_CALM);
+        change_lease_state(object, object->holder != NULL ? KEEP_RESUME : KEEP_CALM);
 }
 
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
@@ -198,11 +198,11 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
     if (object->lease_state != KEEP_DRAINING)
         gvmi_keep_withdraw(m, object);
     if (gvmi_keep_drains(object)) {
-        calm_down(object);
+        end_draining(object);
         return false;
     }
     object->holder = NULL;
-    step(object, KEEP_FREEZE); /* the permits are as they should be */
+    step_lease_state(object, KEEP_FREEZE); /* the permits are as they should be */
     object->item.pinned = true;
     return true;
 }
@@ -230,13 +230,13 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
     gvmi_keep_end_cut(m, object);
     if (object->untracked && !object->sealed)
         gvmi_keep_stale_copies(m, object);
-    object->item.pinned = object->parked;
+    object->item.pinned = object->evicted_on_request;
     gvmi_keep_resident(m, object);
     gvmi_keep_check_fence(m, object);
-    step(object, KEEP_THAW);
+    step_lease_state(object, KEEP_THAW);
     if (object->fenced) { /* before anybody sees a permit */
         object->draining_since_ns = m->now_ns;
-        step(object, KEEP_WAIT);
+        step_lease_state(object, KEEP_WAIT);
         object->first_held = NULL; /* while it was FROZEN nobody had a lease */
     }
     gvmi_keep_publish_permits(object);
@@ -311,7 +311,7 @@ void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *ope
     }
 }
 
-static void expire(gvmi_machine *m, keep_wait *wait)
+static void expire_wait(gvmi_machine *m, keep_wait *wait)
 {
     m->timeouts++;
     gvmi_keep_reply_failed(
@@ -336,7 +336,7 @@ static bool expire_some(gvmi_machine *m, const keep_client *client, uint32_t *un
         *units -= cost;
         next = wait->own_next;
         if (expired)
-            expire(m, wait);
+            expire_wait(m, wait);
         else
             note_deadline(m, wait);
     }
@@ -398,9 +398,9 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
 
 /* ---- serving the queue */
 
-/* Which victims of a plan cannot be had, as they are leased: pinned for a while. Also hears of what
- * the others were acquired for. True: the plan is to be made again. */
-static bool look_at_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
+/* Pins those victims of a plan that cannot be evicted, as they are leased, for a while. Also
+ * records what the others were acquired for. True: the plan is to be made again. */
+static bool pin_leased_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
 {
     bool news = false;
 
@@ -417,7 +417,7 @@ static bool look_at_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_
     return news;
 }
 
-static void unpin(keep_pins *pins)
+static void unpin_victims(keep_pins *pins)
 {
     while (pins->count > 0)
         pins->items[--pins->count]->pinned = false;
@@ -434,8 +434,8 @@ void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_
     do
         gvmi_policy_plan_for(device->policy, &object->item, gvmi_keep_room_bytes(&device->place),
                              forced, plan);
-    while (look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
-    unpin(&pins);
+    while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin_victims(&pins);
     object->item.pinned = was_pinned;
 }
 
@@ -447,8 +447,8 @@ keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_poli
 
     do
         item = gvmi_policy_plan_next(device->policy, gvmi_keep_room_bytes(&device->place), plan);
-    while (item != NULL && look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
-    unpin(&pins);
+    while (item != NULL && pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin_victims(&pins);
     return item != NULL && plan->bring_bytes > 0 ? gvmi_keep_object_of(item) : NULL;
 }
 
@@ -459,12 +459,12 @@ void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
 
     do
         (void)gvmi_policy_plan_shrink(device->policy, bytes, plan);
-    while (look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
-    unpin(&pins);
+    while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin_victims(&pins);
 }
 
 /* Asks the policy, once a request, whether chunks should come before it is granted. */
-static bool bring_in(gvmi_machine *m, keep_object *object, keep_wait *wait)
+static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait)
 {
     gvmi_policy_plan plan;
 
@@ -484,7 +484,7 @@ static bool bring_in(gvmi_machine *m, keep_object *object, keep_wait *wait)
     return false;
 }
 
-static void grant(gvmi_machine *m, keep_wait *wait)
+static void grant_wait(gvmi_machine *m, keep_wait *wait)
 {
     keep_opening *opening = wait->opening;
     gvmi_wire_message reply;
@@ -493,14 +493,14 @@ static void grant(gvmi_machine *m, keep_wait *wait)
         wait->object->holder = opening;
         opening->granted_writers = 1;
         gvmi_keep_stale_copies(m, wait->object);
-        change(wait->object, KEEP_GRANT_WRITE);
+        change_lease_state(wait->object, KEEP_GRANT_WRITE);
     } else {
         wait->object->holder = NULL;
         opening->granted_readers++;
         if (wait->object->lease_state == KEEP_SHARED) /* the permits are as they should be */
-            step(wait->object, KEEP_GRANT_READ);
+            step_lease_state(wait->object, KEEP_GRANT_READ);
         else
-            change(wait->object, KEEP_GRANT_READ);
+            change_lease_state(wait->object, KEEP_GRANT_READ);
     }
     GVMI_PROBE_LEASE(wait->object->id, wait->client->number, wait->kind);
     gvmi_wire_start(&reply, GVMI_WIRE_GRANTED, wait->request);
@@ -520,7 +520,7 @@ static void seal_now(gvmi_machine *m, keep_wait *wait)
         object->generation++;
         object->bare_send = true;
     }
-    change(object, KEEP_GRANT_READ);
+    change_lease_state(object, KEEP_GRANT_READ);
     object->asker = wait->client;
     gvmi_keep_send_maps(m, object);
     object->asker = NULL;
@@ -539,7 +539,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
         return;
     }
     (void)gvmi_keep_sample(m, object); /* what was acquired before is no reason to come back */
-    object->parked = true;
+    object->evicted_on_request = true;
     object->evict_short = false;
     object->evict_cause = GVM_OK;
     object->evictor = wait->client->id;
@@ -602,7 +602,7 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         end_wait(m, wait);
         return true;
     }
-    if (!gvmi_keep_pass_fence(m, object) || bring_in(m, object, wait))
+    if (!gvmi_keep_pass_fence(m, object) || plan_promotion(m, object, wait))
         return false;
     if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && alone))
         gvmi_keep_withdraw(m, object);
@@ -611,7 +611,7 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
     if (wait->kind == KEEP_WAIT_SEAL)
         seal_now(m, wait);
     else
-        grant(m, wait);
+        grant_wait(m, wait);
     return true;
 }
 
@@ -624,7 +624,7 @@ void gvmi_keep_serve(gvmi_machine *m, keep_object *object)
     if (object->first_wait != NULL && m->serves_left == 0)
         gvmi_keep_serve_later(m, object);
     if (object->lease_state != KEEP_FROZEN)
-        calm_down(object);
+        end_draining(object);
 }
 
 /* ---- messages */
@@ -669,7 +669,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
     wait->hint = (gvm_hint)body->hint;
     wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
     gvmi_keep_unpark(object);
-    /* Now, as it decides on what comes in; the lease word will tell the same again at TAKEN. */
+    /* Now, as it decides on what comes in; the lease word shows the same again at TAKEN. */
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);
     gvmi_keep_settle(m);
     if (body->timeout_ms == 0)
@@ -775,5 +775,5 @@ void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening)
         return;
     object->holder = NULL;
     if (object->lease_state == KEEP_EXCLUSIVE || object->lease_state == KEEP_DRAINING)
-        change(object, KEEP_GONE);
+        change_lease_state(object, KEEP_GONE);
 }

@@ -54,7 +54,7 @@ static void free_actions(gvmi_machine *m)
     }
 }
 
-static void free_rooms(keep_device *device)
+static void free_frame_slots(keep_device *device)
 {
     while (device->first_room != NULL) {
         keep_room *room = device->first_room;
@@ -80,7 +80,7 @@ void gvmi_machine_destroy(gvmi_machine *m)
     gvmi_keep_free_ended_links(m, UINT32_MAX);
     free_actions(m);
     for (uint32_t d = 0; d < m->config.device_count; d++) {
-        free_rooms(&m->devices[d]);
+        free_frame_slots(&m->devices[d]);
         gvmi_policy_destroy(m->devices[d].policy);
     }
     free(m->clients);
@@ -160,18 +160,18 @@ void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t re
     gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
 }
 
-static bool makes_frame(const gvmi_action *action)
+static bool action_makes_frame(const gvmi_action *action)
 {
     return action->kind == GVMI_ACTION_MAKE || (action->kind == GVMI_ACTION_COPY && action->make);
 }
 
-/* Frames go after the actions that may name them (which make none), and before new ones are made in
- * their stead: the budget holds at every moment. */
+/* Frames go after the actions that may name them (which make none), and before new ones are made
+ * in their place: the budget holds at every moment. */
 bool gvmi_machine_next(gvmi_machine *m, gvmi_action *out)
 {
     keep_action_node *node = m->first_action;
 
-    if ((node == NULL || makes_frame(&node->action)) && gvmi_keep_next_drop(m, out))
+    if ((node == NULL || action_makes_frame(&node->action)) && gvmi_keep_next_drop(m, out))
         return true;
     if (node == NULL)
         return false;
@@ -269,7 +269,7 @@ void gvmi_machine_job_done(gvmi_machine *m, uint64_t id, gvm_status status)
 
 typedef void handler(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 
-static void welcome(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+static void handle_hello(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     gvmi_wire_message reply;
 
@@ -288,7 +288,7 @@ static void welcome(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 
-static void trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+static void handle_trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_trim *body = &message->body.TRIM;
 
@@ -304,7 +304,7 @@ static void trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *
                              gvmi_keep_trim(m, &m->devices[body->device].place, body->keep_bytes));
 }
 
-static void set_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+static void handle_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     gvm_status status;
 
@@ -324,7 +324,7 @@ static void set_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
 }
 
 /* BYE is the server's: it closes the socket and calls gvmi_machine_bye(). */
-static void bye(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+static void handle_bye(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     (void)m;
     (void)client;
@@ -332,7 +332,7 @@ static void bye(gvmi_machine *m, keep_client *client, const gvmi_wire_message *m
 }
 
 static handler *const handlers[] = {
-    [GVMI_WIRE_HELLO] = welcome,
+    [GVMI_WIRE_HELLO] = handle_hello,
     [GVMI_WIRE_CREATE] = gvmi_keep_create,
     [GVMI_WIRE_OPEN] = gvmi_keep_open,
     [GVMI_WIRE_GROW] = gvmi_keep_grow,
@@ -349,9 +349,9 @@ static handler *const handlers[] = {
     [GVMI_WIRE_SNAPSHOT] = gvmi_keep_snapshot,
     [GVMI_WIRE_GET_INFO] = gvmi_keep_get_info,
     [GVMI_WIRE_EVICT] = gvmi_keep_evict,
-    [GVMI_WIRE_TRIM] = trim,
-    [GVMI_WIRE_SET_QUOTA] = set_quota,
-    [GVMI_WIRE_BYE] = bye,
+    [GVMI_WIRE_TRIM] = handle_trim,
+    [GVMI_WIRE_SET_QUOTA] = handle_quota,
+    [GVMI_WIRE_BYE] = handle_bye,
     [GVMI_WIRE_UNMAPPED] = gvmi_keep_unmapped,
     [GVMI_WIRE_SNAPSHOT_READ] = gvmi_keep_snapshot_read,
     [GVMI_WIRE_LINK] = gvmi_keep_link,
@@ -389,10 +389,10 @@ void gvmi_machine_violation(gvmi_machine *m, uint32_t number, const char *what)
 
 /* ---- time */
 
-static void look_at(gvmi_machine *m, keep_object *object)
+static void look_at_object(gvmi_machine *m, keep_object *object)
 {
     (void)gvmi_keep_sample(m, object);
-    object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
+    object->item.pinned = object->lease_state == KEEP_FROZEN || object->evicted_on_request;
     gvmi_keep_retry_fence(m, object);
     gvmi_keep_watch_leases(m, object);
     if (object->lease_state == KEEP_DRAINING)
@@ -400,7 +400,7 @@ static void look_at(gvmi_machine *m, keep_object *object)
 }
 
 /* A slice of a look. New objects are not part of it. */
-static void look_on(gvmi_machine *m)
+static void look_at_next_objects(gvmi_machine *m)
 {
     uint32_t looked = 0;
 
@@ -409,18 +409,18 @@ static void look_on(gvmi_machine *m)
 
         m->looked_next = object->next;
         looked += 1 + object->opening_count;
-        look_at(m, object);
+        look_at_object(m, object);
     }
 }
 
 /* What the fast path did since, who is late, what moves by itself. A look at many openings takes several
  * ticks, between which clients are served. */
-static void look(gvmi_machine *m)
+static void start_look(gvmi_machine *m)
 {
     if (!m->looking)
         m->looked_next = m->objects;
     m->looking = true;
-    look_on(m);
+    look_at_next_objects(m);
     if (m->looked_next != NULL)
         return;
     m->looking = false;
@@ -445,31 +445,31 @@ void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
     if (now_ns >= m->next_wait_ns)
         gvmi_keep_expire_waits(m);
     if (now_ns >= m->next_look_ns)
-        look(m);
+        start_look(m);
     gvmi_keep_settle(m);
 }
 
 /* ---- what is too long for one event */
 
-static bool has_work(const gvmi_machine *m)
+static bool machine_has_work(const gvmi_machine *m)
 {
     return m->first_busy != NULL || m->ended_links != NULL || m->first_unserved != NULL;
 }
 
 bool gvmi_machine_work(gvmi_machine *m)
 {
-    if (!has_work(m))
+    if (!machine_has_work(m))
         return false;
     gvmi_keep_make_snapshots(m);
     gvmi_keep_free_ended_links(m, KEEP_FREED_LINKS_MAX);
     gvmi_keep_serve_rest(m);
     gvmi_keep_settle(m);
-    return has_work(m);
+    return machine_has_work(m);
 }
 
 int64_t gvmi_machine_deadline(const gvmi_machine *m)
 {
-    if (has_work(m))
+    if (machine_has_work(m))
         return m->now_ns;
     if (m->taken[KEEP_CLIENTS] == 0 && m->objects == NULL && m->config.host_ahead_bytes == 0)
         return INT64_MAX;

@@ -95,7 +95,7 @@ typedef enum gvmi_action_kind {
     GVMI_ACTION_COPY, /* make to unless made, copy from to it, in the background -> job_done */
     GVMI_ACTION_ZERO, /* fill to with zeros, in the background -> job_done */
     GVMI_ACTION_DROP, /* release to; no answer; after every action before it that names it */
-    GVMI_ACTION_CUT, /* tell the client the reason, and listen to it no more; disconnect() must not be
+    GVMI_ACTION_CUT, /* send the client the reason, and read no more from it; disconnect() must not be
                        * called for it */
     GVMI_ACTION_KILL,   /* end the client's process, if that is permitted */
     GVMI_ACTION_FORGET, /* nothing of the client is mapped: exited() is to follow */
@@ -127,7 +127,7 @@ bool gvmi_machine_next(gvmi_machine *machine, gvmi_action *out);
 gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine **out);
 void gvmi_machine_destroy(gvmi_machine *machine);
 
-/* ---- events. Memory that cannot be had is answered to the client that asked, or cuts it off. */
+/* ---- events. A failed allocation is reported to the client that asked, or cuts it off. */
 
 /* Would connect() admit somebody of this user? Asked before pages are made for it.
  *
@@ -149,7 +149,7 @@ void gvmi_machine_violation(gvmi_machine *machine, uint32_t client, const char *
 /* The client's doorbell rang: some lease word may have become zero. */
 void gvmi_machine_doorbell(gvmi_machine *machine, uint32_t client);
 
-/* The client says nothing more. Its process may live on, with the memory mapped. */
+/* The client sends nothing more. Its process may live on, with the memory mapped. */
 void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
 
 /* The client's end of the socket is closed, and its process is not about to end. Of memory of its own

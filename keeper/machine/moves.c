@@ -1,4 +1,4 @@
-/* Chunks on their way between the tiers, and telling clients where they are.
+/* Chunks on their way between the tiers, and informing clients where they are.
  *
  *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> HOST
  *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
@@ -6,11 +6,11 @@
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
  * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who opens the
- * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame is
- * let go of, and MAPPED, the new one is in place. Mapping host memory takes the driver so long that
- * a device frame is worth having in between: it is free once everybody has unmapped it, while the
- * object stays FROZEN until everybody has mapped. A client unmaps ahead: UNMAPPED may come for any
- * MAP that is not answered, MAPPED comes for the first of them.
+ * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame
+ * is released, and MAPPED, the new one is in place. Mapping host memory takes the driver so long
+ * that a device frame is worth having in between: it is free once everybody has unmapped it, while
+ * the object stays FROZEN until everybody has mapped. A client unmaps ahead: UNMAPPED may come for
+ * any MAP that is not answered, MAPPED comes for the first of them.
  *
  * A client whose socket is closed answers by ending (its process gone: nothing is mapped; voided:
  * its frames are written down), so its openings are counted like all others. */
@@ -44,7 +44,7 @@ void gvmi_keep_resident(gvmi_machine *m, keep_object *object)
 
 /* ---- MAP */
 
-static void note_where(gvmi_machine *m, keep_object *object, uint32_t index, gvm_tier tier)
+static void set_chunk_tier(gvmi_machine *m, keep_object *object, uint32_t index, gvm_tier tier)
 {
     keep_chunk *chunk = &object->chunks[index];
 
@@ -75,14 +75,14 @@ static void end_leaving(gvmi_machine *m, keep_object *object)
 }
 
 /* Nobody has the frame any more, but those that hold it. */
-static void leave_twin(gvmi_machine *m, keep_chunk *chunk)
+static void release_duplicate_frame(gvmi_machine *m, keep_chunk *chunk)
 {
     gvmi_keep_give_frame(m, chunk->twin_frame, true);
     chunk->twin_frame = 0;
 }
 
 /* Nobody has the device frame any more. */
-static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+static void demote_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     keep_device *device = device_of(m, object);
 
@@ -95,7 +95,7 @@ static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk
     end_leaving(m, object);
 }
 
-static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
+static void note_promoted(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_device *device = device_of(m, object);
 
@@ -114,15 +114,15 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
     if (chunk->unmaps > 0 || chunk->send)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0)
-        leave_device(m, object, chunk);
+        demote_chunk(m, object, chunk);
     if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY)
-        leave_twin(m, chunk);
+        release_duplicate_frame(m, chunk);
     if (chunk->waits > 0)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP || chunk->op == KEEP_OP_CUT)
         end_move(m, object, chunk);
     else if (chunk->op == KEEP_OP_IN_MAP)
-        came_to_device(m, object, index);
+        note_promoted(m, object, index);
 }
 
 static void list_map(gvmi_machine *m, keep_pending *pending)
@@ -257,7 +257,7 @@ void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening)
     send_set(m, opening, true);
 }
 
-static void let_go(gvmi_machine *m, const keep_opening *opening, keep_pending *pending)
+static void release_pending_frames(gvmi_machine *m, const keep_opening *opening, keep_pending *pending)
 {
     if (pending->unmapped)
         return;
@@ -272,7 +272,7 @@ static void answer_first(gvmi_machine *m, keep_opening *opening)
 {
     keep_pending *pending = opening->first_pending;
 
-    let_go(m, opening, pending);
+    release_pending_frames(m, opening, pending);
     opening->first_pending = pending->next;
     if (opening->first_pending == NULL)
         opening->last_pending = NULL;
@@ -291,11 +291,11 @@ void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
         answer_first(m, opening);
 }
 
-/* It says that it could not map, and that nothing is mapped there. What it may have is written down now: it is
- * not told of later moves. */
+/* It says that it could not map, and that nothing is mapped there. What it may have is written down
+ * now: later moves are not sent to it. */
 static void note_broken(gvmi_machine *m, keep_opening *opening)
 {
-    gvmi_keep_hold_disbelieved(m, opening, false);
+    gvmi_keep_hold_untrusted(m, opening, false);
     opening->broken = true;
     gvmi_keep_answer_all(m, opening);
     gvmi_keep_publish_permit(opening);
@@ -312,7 +312,7 @@ static keep_pending *find_pending(const keep_opening *opening, uint64_t serial)
 }
 
 /* NULL: closed, or given up, while the MAP was on its way. */
-static keep_opening *answering(const keep_client *client, uint32_t slot)
+static keep_opening *find_answering_opening(const keep_client *client, uint32_t slot)
 {
     keep_opening *opening = slot < GVM_OBJECTS_OPEN_MAX ? client->slots[slot] : NULL;
 
@@ -322,18 +322,18 @@ static keep_opening *answering(const keep_client *client, uint32_t slot)
 void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_unmapped *body = &message->body.UNMAPPED;
-    const keep_opening *opening = answering(client, body->slot);
+    const keep_opening *opening = find_answering_opening(client, body->slot);
     keep_pending *pending;
 
     pending = opening == NULL ? NULL : find_pending(opening, body->serial);
     if (pending != NULL)
-        let_go(m, opening, pending);
+        release_pending_frames(m, opening, pending);
 }
 
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_mapped *body = &message->body.MAPPED;
-    keep_opening *opening = answering(client, body->slot);
+    keep_opening *opening = find_answering_opening(client, body->slot);
     const keep_pending *pending;
 
     if (opening == NULL)
@@ -385,7 +385,7 @@ static bool start_out(gvmi_machine *m, keep_object *object, uint32_t index)
     GVMI_PROBE_EVICT(object->id, index, object->chunk_bytes, !chunk->clean);
     if (chunk->clean) {
         chunk->op = KEEP_OP_OUT_MAP;
-        note_where(m, object, index, GVM_TIER_HOST);
+        set_chunk_tier(m, object, index, GVM_TIER_HOST);
     } else if (!start_copy_out(m, object, index)) {
         return false;
     }
@@ -425,7 +425,7 @@ void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const g
         if (victim == wanting || !gvmi_keep_freeze(m, victim))
             continue;
         (void)gvmi_keep_evict_chunks(m, victim, plan->victims[i].bytes, &host_full);
-        gvmi_keep_mark(m, victim); /* thaws at once if nothing could be begun */
+        gvmi_keep_mark(m, victim); /* ends the freeze at once if nothing could be begun */
     }
 }
 
@@ -534,7 +534,7 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
 /* ---- room */
 
 /* The chunk at the head of the queue has a frame, or (0) will not get one. */
-static void leave_room(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
+static void release_frame_slot(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
 {
     keep_room *room = device->first_room;
     keep_object *object = room->object;
@@ -569,7 +569,7 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
         uint32_t frame = 0;
 
         if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
-            leave_room(m, device, 0, false); /* it is given up */
+            release_frame_slot(m, device, 0, false); /* it is given up */
             continue;
         }
         frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
@@ -579,7 +579,7 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
             frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
         if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
             return;
-        leave_room(m, device, frame, make);
+        release_frame_slot(m, device, frame, make);
     }
 }
 
@@ -600,7 +600,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     if (status == GVM_OK) {
         gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, true);
         chunk->op = KEEP_OP_OUT_MAP;
-        note_where(m, object, index, GVM_TIER_HOST);
+        set_chunk_tier(m, object, index, GVM_TIER_HOST);
         return;
     }
     gvmi_keep_give_frame(m, chunk->host_frame, made);
@@ -624,7 +624,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
         }
         gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, !chunk->unsafe);
         chunk->op = KEEP_OP_IN_MAP;
-        note_where(m, object, index, GVM_TIER_DEVICE);
+        set_chunk_tier(m, object, index, GVM_TIER_DEVICE);
         return;
     }
     gvmi_keep_give_frame(m, chunk->device_frame, made);
@@ -632,8 +632,8 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     copy_failed(m, object, chunk);
 }
 
-static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status,
-                           bool made)
+static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t index,
+                                  gvm_status status, bool made)
 {
     keep_chunk *chunk = &object->chunks[index];
     uint32_t *own = chunk->where == GVM_TIER_DEVICE ? &chunk->device_frame : &chunk->host_frame;
@@ -649,7 +649,7 @@ static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index,
     *own = chunk->twin_frame;
     chunk->twin_frame = old;
     chunk->op = KEEP_OP_RENEW_MAP;
-    note_where(m, object, index, (gvm_tier)chunk->where);
+    set_chunk_tier(m, object, index, (gvm_tier)chunk->where);
 }
 
 void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t index,
@@ -659,7 +659,7 @@ void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t ind
     case KEEP_OP_MAKE: gvmi_keep_made(m, object, index, status, made); break;
     case KEEP_OP_OUT_COPY: copied_out(m, object, index, status, made); break;
     case KEEP_OP_IN_COPY: copied_in(m, object, index, status, made); break;
-    case KEEP_OP_RENEW_COPY: copied_to_twin(m, object, index, status, made); break;
+    case KEEP_OP_RENEW_COPY: finish_duplicate_copy(m, object, index, status, made); break;
     default: GVM_ASSERT(false); /* a job of a chunk that has none */
     }
 }
@@ -682,7 +682,7 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
 
 /* ---- what moves though nobody asks */
 
-static void shrink(gvmi_machine *m, keep_device *device)
+static void demote_over_budget(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
     uint64_t over_bytes = device->place.used_bytes - device->place.budget_bytes;
@@ -696,7 +696,7 @@ static void shrink(gvmi_machine *m, keep_device *device)
     gvmi_keep_take_victims(m, NULL, &plan);
 }
 
-static void promote(gvmi_machine *m, keep_device *device)
+static void promote_planned(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
     keep_object *object = gvmi_keep_plan_next(m, device, &plan);
@@ -719,8 +719,8 @@ void gvmi_keep_rebalance(gvmi_machine *m)
         if (device->first_room != NULL || device->leaving > 0)
             continue;
         if (device->place.used_bytes > device->place.budget_bytes)
-            shrink(m, device);
+            demote_over_budget(m, device);
         else
-            promote(m, device);
+            promote_planned(m, device);
     }
 }

@@ -76,8 +76,8 @@ static bool in_group(const keep_client *client, uint32_t gid)
 }
 
 /* bits as for others: 4 read, 2 write. */
-static bool allows(const gvmi_machine *m, const keep_client *client, const keep_object *object,
-                   uint32_t mode, uint32_t bits)
+static bool mode_allows(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                        uint32_t mode, uint32_t bits)
 {
     uint32_t granted = mode & 7;
 
@@ -93,7 +93,7 @@ static bool allows(const gvmi_machine *m, const keep_client *client, const keep_
 bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
                    uint32_t bits)
 {
-    return allows(m, client, object, object->domain.mode, bits);
+    return mode_allows(m, client, object, object->domain.mode, bits);
 }
 
 bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)
@@ -325,7 +325,7 @@ static keep_opener *take_opener(keep_object *object, keep_user *user)
     return opener;
 }
 
-static void give_opener(keep_object *object, keep_opener *opener)
+static void release_opener(keep_object *object, keep_opener *opener)
 {
     if (--opener->count > 0)
         return;
@@ -339,8 +339,8 @@ static void give_opener(keep_object *object, keep_opener *opener)
 }
 
 /* What one acquire costs grows with the openings of the object. */
-static bool may_open_again(gvmi_machine *m, keep_client *client, const keep_object *object,
-                           const char *name, uint64_t request)
+static bool check_openings_limit(gvmi_machine *m, keep_client *client, const keep_object *object,
+                                 const char *name, uint64_t request)
 {
     const keep_opener *opener = find_opener(object, client->user);
 
@@ -429,7 +429,7 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
         opening->next->prev = opening->prev;
     if (object->first_held == opening)
         object->first_held = opening->next;
-    give_opener(object, opening->opener);
+    release_opener(object, opening->opener);
     object->opening_count--;
     client->slots[opening->slot] = NULL;
     if (opening->slot < client->free_slot)
@@ -474,7 +474,7 @@ void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t 
 
 /* ---- create and open */
 
-static bool find_device(const gvmi_machine *m, const uint8_t uuid[16], uint32_t *device)
+static bool find_config_device(const gvmi_machine *m, const uint8_t uuid[16], uint32_t *device)
 {
     for (*device = 0; *device < m->config.device_count; (*device)++)
         if (memcmp(m->config.devices[*device].uuid, uuid, 16) == 0)
@@ -492,8 +492,8 @@ static uint64_t choose_chunk_bytes(uint64_t reserve_bytes)
 }
 
 /* Sizes as they will be; GVM_OK, or what is wrong with text. */
-static gvm_status judge_sizes(const gvmi_wire_create *body, uint64_t *reserve_bytes,
-                              uint64_t *chunk_bytes, const char **text)
+static gvm_status choose_sizes(const gvmi_wire_create *body, uint64_t *reserve_bytes,
+                               uint64_t *chunk_bytes, const char **text)
 {
     *chunk_bytes = body->chunk_bytes;
     if (body->reserve_bytes == 0 || body->reserve_bytes > RESERVE_BYTES_MAX) {
@@ -642,8 +642,8 @@ static bool copy_metadata(keep_object *object, const uint8_t *bytes, uint32_t le
 }
 
 /* Everything about a new object that can fail for want of memory; the caller ends it if so. */
-static bool furnish(gvmi_machine *m, keep_client *client, keep_object *object,
-                    const gvmi_wire_message *message)
+static bool allocate_object_parts(gvmi_machine *m, keep_client *client, keep_object *object,
+                                  const gvmi_wire_message *message)
 {
     keep_opening *opening;
 
@@ -669,9 +669,9 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
     uint32_t device;
     keep_object *object;
 
-    if (judge_sizes(body, &reserve_bytes, &chunk_bytes, &text) != GVM_OK) {
+    if (choose_sizes(body, &reserve_bytes, &chunk_bytes, &text) != GVM_OK) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_INVALID, "%s", text);
-    } else if (!find_device(m, body->device_uuid, &device)) {
+    } else if (!find_config_device(m, body->device_uuid, &device)) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_OTHERDEVICE,
                                "the keeper does not serve that device");
     } else if (body->name[0] != '\0' && gvmi_keep_find(m, body->name) != NULL) {
@@ -685,7 +685,7 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     } else {
         object->reserve_bytes = reserve_bytes;
-        if (!furnish(m, client, object, message)) {
+        if (!allocate_object_parts(m, client, object, message)) {
             object->kept = false;
             gvmi_keep_mark(m, object); /* and so it ends */
             gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
@@ -711,13 +711,14 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
                                linked ? "link" : "object", GVMI_TEXT_NAME(body->name));
     else if (linked && bits != 4)
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "a link is opened for reading alone");
-    else if (!allows(m, client, object, mode, object->sealed ? 4 : bits))
+    else if (!mode_allows(m, client, object, mode, object->sealed ? 4 : bits))
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "the owner and mode (%04o) of %s do not allow it", mode,
                                GVMI_TEXT_NAME(body->name));
     else if (gvmi_keep_holds_too_much(m, client->user))
         gvmi_keep_reply_holds(m, client, request);
-    else if (!may_open_again(m, client, object, body->name, request) || !may_open(m, client, request))
+    else if (!check_openings_limit(m, client, object, body->name, request) ||
+             !may_open(m, client, request))
         return; /* the reply is sent */
     else if ((opening = new_opening(m, client, object, body->flags,
                                     link != NULL ? link->chunk_limit : UINT32_MAX)) == NULL)
@@ -728,7 +729,7 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 
 /* ---- the end of openings and creators */
 
-static void creator_left(gvmi_machine *m, keep_object *object)
+static void drop_creator_reference(gvmi_machine *m, keep_object *object)
 {
     forget_creator(m, object);
     if (!object->kept) {
@@ -746,17 +747,17 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
         return;
     object = opening->object;
     if (!opening->broken)
-        gvmi_keep_hold_disbelieved(m, opening, true);
+        gvmi_keep_hold_untrusted(m, opening, true);
     gvmi_keep_end_opening(m, opening);
     if (object->creator == client->number && count_openings(client, object) == 0)
-        creator_left(m, object);
+        drop_creator_reference(m, object);
     gvmi_keep_reply_done(m, client, message->head.request, 0);
 }
 
 void gvmi_keep_forget_creator(gvmi_machine *m, keep_client *client)
 {
     while (client->created != NULL)
-        creator_left(m, client->created);
+        drop_creator_reference(m, client->created);
 }
 
 /* ---- changing what an object is */

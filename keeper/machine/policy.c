@@ -1,4 +1,4 @@
-/* Which objects deserve device memory: decayed frequency, with the decay chosen by trial.
+/* Which objects get device memory: decayed frequency, with the decay chosen by trial.
  *
  * An acquire reads all bytes of its item, so the bytes of an item are worth the same, and filling
  * the device greedily by worth a byte is the fractional knapsack's optimum; one item is partly in.
@@ -10,7 +10,7 @@
  * a card and budget ten times larger gives the same plans. Scores are kept as
  * log2(score) + time / half_life, which does not change as time passes, so heaps stay in order by
  * themselves and an acquire costs O(log n). Scores outlive residence: items that are off the device
- * are their own ghosts (as in LIRS, Jiang and Zhang 2002, and S3-FIFO, Yang et al. 2023).
+ * serve as the ghost entries (as in LIRS, Jiang and Zhang 2002, and S3-FIFO, Yang et al. 2023).
  *
  * Price. Displacing costs about one reading of the bytes moved, and an item should earn it (ski
  * rental): its score has to be above that of the victim by price. With price 1 or more the acquire
@@ -24,7 +24,7 @@
  * against imaginary devices (no bytes behind them, the same budget); what each would have hit, less
  * what its moves would have cost, is its gain, decayed. The rule that gains most leads: the plans
  * use its scores and price. Taking the lead needs a margin; the lead falls back to the steady rule,
- * which resists scans, as soon as there is nothing to be had from another.
+ * which resists scans, as soon as another brings no gain.
  *
  * Hints. HOT counts for several acquires. SCAN counts, but displaces nothing. ONCE does not count,
  * displaces nothing, and does not move the clock. Growth pays for the acquire after it in advance,
@@ -32,7 +32,7 @@
  *
  * Invariants, checked by gvmi_policy_check():
  * I1  a slot is used by the item whose index it is, or is on the list of free slots.
- * I2  a heap is ordered, each slot in it knows its place, and its order there is the slot's key.
+ * I2  a heap is ordered, each slot in it has its place, and its order there is the slot's key.
  * I3  a trial holds of an item at most its bytes, of all at most the budget; it has in its heap
  *     those of which it holds any; used is their sum.
  * I4  resident has the items with bytes on the device; wanted those that are not wholly there and
@@ -69,7 +69,7 @@ static const trial_rule rules[] = {
 #define TRIALS ((uint32_t)(sizeof rules / sizeof rules[0]))
 #define STEADY 2u /* leads at first, and again when no other is worth it */
 
-/* Found with `gvmem-bench policy`, and held against other seeds of its patterns: half or twice of
+/* Found with `gvmem-bench policy`, and checked with other seeds of its patterns: half or twice of
  * any of them, or of a half-life above, changes the hits on no pattern by more than three parts in
  * a hundred. HOT_WEIGHT and GROWTH_PRICE are judgements; the patterns do not exercise them. */
 #define BETTER 1.25            /* a score must be larger by this factor, too */
@@ -87,7 +87,7 @@ typedef struct node {
     uint32_t slot;
 } node;
 
-/* A binary heap of slots, least order first, that knows where each slot stands. */
+/* A binary heap of slots, least order first, that has the place of each slot. */
 typedef struct heap {
     node *nodes;
     uint32_t *places; /* of a slot in nodes; NONE: not there */
@@ -196,14 +196,14 @@ static void heap_shift(heap *h, double by)
 
 /* Walks a heap in order without changing it: the frontier holds places of it whose parents were
  * visited. NONE at the end. */
-static void walk_start(heap *frontier, const heap *h)
+static void frontier_start(heap *frontier, const heap *h)
 {
     heap_clear(frontier);
     if (h->count > 0)
         heap_set(frontier, 0, h->nodes[0].order);
 }
 
-static uint32_t walk_next(heap *frontier, const heap *h)
+static uint32_t frontier_pop(heap *frontier, const heap *h)
 {
     uint32_t place;
 
@@ -223,12 +223,12 @@ static double score_of(const gvmi_policy *policy, uint32_t trial, double key)
     return exp2(key - policy->now / rules[trial].half_life);
 }
 
-static double score(const gvmi_policy *policy, uint32_t trial, const slot *s)
+static double slot_score(const gvmi_policy *policy, uint32_t trial, const slot *s)
 {
     return score_of(policy, trial, s->keys[trial]);
 }
 
-static double budgets(const gvmi_policy *policy, uint64_t bytes)
+static double bytes_in_budgets(const gvmi_policy *policy, uint64_t bytes)
 {
     return (double)bytes / (double)policy->budget_bytes;
 }
@@ -252,7 +252,7 @@ static void move_origin(gvmi_policy *policy)
     policy->now = 0;
 }
 
-static void advance(gvmi_policy *policy, double by)
+static void advance_clock(gvmi_policy *policy, double by)
 {
     double keep = exp2(-by / VERDICT_HALF_LIFE);
 
@@ -297,14 +297,14 @@ static void add_score(gvmi_policy *policy, uint32_t index, double weight)
     }
 }
 
-static bool beats(double mine, double price, double other)
+static bool is_better_score(double mine, double price, double other)
 {
     return mine - price > other * BETTER;
 }
 
 /* ---- trials */
 
-static void hold(gvmi_policy *policy, uint32_t trial, uint32_t index, uint64_t bytes)
+static void trial_set_held(gvmi_policy *policy, uint32_t trial, uint32_t index, uint64_t bytes)
 {
     slot *s = &policy->slots[index];
 
@@ -324,29 +324,29 @@ static void try_admit(gvmi_policy *policy, uint32_t trial, uint32_t index, doubl
     uint64_t want = s->item->bytes - s->held[trial];
     uint64_t room = policy->budget_bytes - policy->used[trial];
     uint64_t bring = want < room ? want : room;
-    double mine = score(policy, trial, s);
+    double mine = slot_score(policy, trial, s);
     uint64_t displaced = 0;
 
     if (bring > 0)
-        hold(policy, trial, index, s->held[trial] + bring);
+        trial_set_held(policy, trial, index, s->held[trial] + bring);
     want -= bring;
     while (displace && want > 0 && policy->held[trial].count > 0) {
         uint32_t other = policy->held[trial].nodes[0].slot;
         slot *o = &policy->slots[other];
         uint64_t take = o->held[trial] < want ? o->held[trial] : want;
 
-        if (other == index || !beats(mine, price, score(policy, trial, o)))
+        if (other == index || !is_better_score(mine, price, slot_score(policy, trial, o)))
             break;
-        hold(policy, trial, other, o->held[trial] - take);
-        hold(policy, trial, index, s->held[trial] + take);
+        trial_set_held(policy, trial, other, o->held[trial] - take);
+        trial_set_held(policy, trial, index, s->held[trial] + take);
         want -= take;
         displaced += take;
     }
-    policy->gains[trial] -= MOVE_COST * budgets(policy, displaced);
+    policy->gains[trial] -= MOVE_COST * bytes_in_budgets(policy, displaced);
 }
 
 /* A trial's gain, less what makes it wait for its turn. */
-static double claim(const gvmi_policy *policy, uint32_t trial)
+static double trial_claim(const gvmi_policy *policy, uint32_t trial)
 {
     return policy->gains[trial] - rules[trial].margin * (trial == policy->leader ? 0.25 : 1);
 }
@@ -356,7 +356,7 @@ static void choose_leader(gvmi_policy *policy)
     uint32_t best = policy->leader;
 
     for (uint32_t t = 0; t < TRIALS; t++)
-        if (claim(policy, t) > claim(policy, best))
+        if (trial_claim(policy, t) > trial_claim(policy, best))
             best = t;
     if (best == policy->leader)
         return;
@@ -411,7 +411,7 @@ void gvmi_policy_set_budget(gvmi_policy *policy, uint64_t budget_bytes)
             uint64_t over = policy->used[t] - policy->budget_bytes;
             uint64_t held = policy->slots[least].held[t];
 
-            hold(policy, t, least, held > over ? held - over : 0);
+            trial_set_held(policy, t, least, held > over ? held - over : 0);
         }
 }
 
@@ -432,8 +432,8 @@ static bool heap_grow(heap *h, uint32_t old, uint32_t capacity)
     return true;
 }
 
-/* On failure some arrays are larger than they need be, which harms nothing. */
-static gvm_status grow(gvmi_policy *policy)
+/* On failure some arrays are larger than they need be, which is harmless. */
+static gvm_status grow_slots(gvmi_policy *policy)
 {
     uint32_t old = policy->capacity, capacity = old > 0 ? 2 * old : 64;
     slot *slots = NULL;
@@ -460,7 +460,7 @@ gvm_status gvmi_policy_add(gvmi_policy *policy, gvmi_policy_item *item)
 {
     slot *s;
 
-    if (policy->first_free == NONE && grow(policy) != GVM_OK)
+    if (policy->first_free == NONE && grow_slots(policy) != GVM_OK)
         return GVM_E_NOMEM;
     item->index = policy->first_free;
     s = &policy->slots[item->index];
@@ -479,7 +479,7 @@ void gvmi_policy_remove(gvmi_policy *policy, gvmi_policy_item *item)
 
     GVM_ASSERT(s->item == item);
     for (uint32_t t = 0; t < TRIALS; t++)
-        hold(policy, t, index, 0);
+        trial_set_held(policy, t, index, 0);
     heap_remove(&policy->resident, index);
     heap_remove(&policy->wanted, index);
     *s = (slot){.next_free = policy->first_free};
@@ -501,9 +501,9 @@ void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t by
     GVM_ASSERT(s->item == item);
     item->bytes = bytes;
     if (bytes > old) {
-        double by = budgets(policy, bytes - old);
+        double by = bytes_in_budgets(policy, bytes - old);
 
-        advance(policy, by < 1 ? by : 1);
+        advance_clock(policy, by < 1 ? by : 1);
         pay = (double)(bytes - old) / (double)bytes;
         pay = pay < 1 - s->prepaid ? pay : 1 - s->prepaid;
         s->prepaid += pay;
@@ -517,7 +517,7 @@ void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t by
         item->resident_bytes = bytes;
     for (uint32_t t = 0; t < TRIALS; t++)
         if (s->held[t] > bytes)
-            hold(policy, t, item->index, bytes);
+            trial_set_held(policy, t, item->index, bytes);
     place_item(policy, item->index);
 }
 
@@ -537,7 +537,7 @@ void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
 void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t count, gvm_hint hint)
 {
     slot *s = &policy->slots[item->index];
-    double share = budgets(policy, item->bytes);
+    double share = bytes_in_budgets(policy, item->bytes);
     double weight = hint == GVM_HINT_ONCE ? 0 : hint == GVM_HINT_HOT ? HOT_WEIGHT * count : count;
     bool displace = hint != GVM_HINT_SCAN && hint != GVM_HINT_ONCE;
 
@@ -549,13 +549,13 @@ void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t 
     item->fresh = false;
     s->news = true;
     if (weight > 0)
-        advance(policy, (share < 1 ? share : 1) * count);
+        advance_clock(policy, (share < 1 ? share : 1) * count);
     add_score(policy, item->index, weight - s->prepaid);
     s->prepaid = 0;
     for (uint32_t t = 0; t < TRIALS; t++) {
-        policy->gains[t] += budgets(policy, s->held[t]);
+        policy->gains[t] += bytes_in_budgets(policy, s->held[t]);
         try_admit(policy, t, item->index, rules[t].price, displace);
-        policy->gains[t] += budgets(policy, s->held[t]) * (count - 1);
+        policy->gains[t] += bytes_in_budgets(policy, s->held[t]) * (count - 1);
     }
     choose_leader(policy);
     place_item(policy, item->index);
@@ -587,13 +587,13 @@ typedef enum will { WILL_FILL, WILL_DISPLACE, WILL_FORCE } will;
 
 /* May o be taken for an item of score mine? By force, whatever is not leased may: who asks says that
  * it will read the bytes many times, so that moving them pays. Victims come by rising score. */
-static bool may_take(const gvmi_policy *policy, const slot *o, double mine, double price, will how)
+static bool may_evict_slot(const gvmi_policy *policy, const slot *o, double mine, double price, will how)
 {
-    return how == WILL_FORCE || beats(mine, price, score(policy, policy->leader, o));
+    return how == WILL_FORCE || is_better_score(mine, price, slot_score(policy, policy->leader, o));
 }
 
 /* Drops what the last victims give beyond what the plan brings. */
-static void trim(gvmi_policy_plan *plan, uint64_t free_bytes, uint64_t sum)
+static void trim_plan(gvmi_policy_plan *plan, uint64_t free_bytes, uint64_t sum)
 {
     while (plan->victim_count > 0) {
         gvmi_policy_victim *last = &plan->victims[plan->victim_count - 1];
@@ -614,35 +614,35 @@ static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint
 {
     const slot *s = &policy->slots[item->index];
     uint64_t want = item->bytes - item->resident_bytes, sum = 0;
-    double mine = score(policy, policy->leader, s);
+    double mine = slot_score(policy, policy->leader, s);
     uint32_t at;
 
-    walk_start(&policy->frontier, &policy->resident);
+    frontier_start(&policy->frontier, &policy->resident);
     for (uint32_t visits = 0; visits < VISITS_MAX && plan->victim_count < GVMI_POLICY_VICTIMS_MAX &&
                               add_sat(free_bytes, sum) < want;
          visits++) {
         uint64_t need = want - free_bytes - sum, take;
         const slot *o;
 
-        at = walk_next(&policy->frontier, &policy->resident);
+        at = frontier_pop(&policy->frontier, &policy->resident);
         if (at == NONE)
             break;
         o = &policy->slots[at];
         if (o->item == item || o->item->pinned)
             continue;
-        if (!may_take(policy, o, mine, price, how))
+        if (!may_evict_slot(policy, o, mine, price, how))
             break;
         take = units_up(need, o->item->unit_bytes, o->item->resident_bytes);
         /* A unit much larger than what is needed costs more than it brings. */
         if (how != WILL_FORCE && take > need &&
-            (double)need * (mine - price) <= (double)take * score(policy, policy->leader, o))
+            (double)need * (mine - price) <= (double)take * slot_score(policy, policy->leader, o))
             continue;
         plan->victims[plan->victim_count++] = (gvmi_policy_victim){o->item, take};
         sum = add_sat(sum, take);
     }
     heap_clear(&policy->frontier);
     plan->bring_bytes = units_down(add_sat(free_bytes, sum), item->unit_bytes, want);
-    trim(plan, free_bytes, sum);
+    trim_plan(plan, free_bytes, sum);
 }
 
 static void make_plan(gvmi_policy *policy, const gvmi_policy_item *item, uint64_t free_bytes,
@@ -656,7 +656,7 @@ static void make_plan(gvmi_policy *policy, const gvmi_policy_item *item, uint64_
         find_victims(policy, item, free_bytes, price, how, plan);
 }
 
-static will will_of(const gvmi_policy_item *item)
+static will expected_use(const gvmi_policy_item *item)
 {
     return item->last_hint == GVM_HINT_SCAN || item->last_hint == GVM_HINT_ONCE ? WILL_FILL
                                                                                 : WILL_DISPLACE;
@@ -668,7 +668,7 @@ void gvmi_policy_plan_for(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
     GVM_ASSERT(policy->slots[item->index].item == item);
     make_plan(policy, item, free_bytes,
               item->fresh ? growth_price(policy->leader) : rules[policy->leader].price,
-              forced ? WILL_FORCE : will_of(item), plan);
+              forced ? WILL_FORCE : expected_use(item), plan);
 }
 
 gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes, gvmi_policy_plan *plan)
@@ -676,9 +676,9 @@ gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes
     gvmi_policy_item *candidates[CANDIDATES_MAX];
     uint32_t count = 0, at;
 
-    walk_start(&policy->frontier, &policy->wanted);
+    frontier_start(&policy->frontier, &policy->wanted);
     for (uint32_t visits = 0; visits < VISITS_MAX && count < CANDIDATES_MAX; visits++) {
-        at = walk_next(&policy->frontier, &policy->wanted);
+        at = frontier_pop(&policy->frontier, &policy->wanted);
         if (at == NONE)
             break;
         if (!policy->slots[at].item->pinned)
@@ -688,8 +688,8 @@ gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes
     for (uint32_t i = 0; i < count; i++) {
         double price = rules[policy->leader].price;
 
-        make_plan(policy, candidates[i], free_bytes, price > 1 ? price : 1, will_of(candidates[i]),
-                  plan);
+        make_plan(policy, candidates[i], free_bytes, price > 1 ? price : 1,
+                  expected_use(candidates[i]), plan);
         if (plan->bring_bytes > 0)
             return candidates[i];
     }
@@ -704,9 +704,9 @@ uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_polic
 
     plan->bring_bytes = 0;
     plan->victim_count = 0;
-    walk_start(&policy->frontier, &policy->resident);
+    frontier_start(&policy->frontier, &policy->resident);
     while (sum < bytes && plan->victim_count < GVMI_POLICY_VICTIMS_MAX) {
-        uint32_t at = walk_next(&policy->frontier, &policy->resident);
+        uint32_t at = frontier_pop(&policy->frontier, &policy->resident);
         gvmi_policy_item *item;
         uint64_t take;
 
@@ -749,7 +749,7 @@ static bool check_member(const heap *h, uint32_t index, bool wanted, double orde
            (!wanted || !(h->nodes[h->places[index]].order != order));
 }
 
-static bool check_slot(const gvmi_policy *policy, uint32_t index)
+static bool check_policy_slot(const gvmi_policy *policy, uint32_t index)
 {
     const slot *s = &policy->slots[index];
     const gvmi_policy_item *item = s->item;
@@ -794,7 +794,7 @@ bool gvmi_policy_check(const gvmi_policy *policy)
         if (!check_trial(policy, t))
             return false;
     for (uint32_t i = 0; i < policy->capacity; i++)
-        if (policy->slots[i].item != NULL && (++used, !check_slot(policy, i)))
+        if (policy->slots[i].item != NULL && (++used, !check_policy_slot(policy, i)))
             return false;
     for (uint32_t i = policy->first_free; i != NONE; i = policy->slots[i].next_free)
         if (i >= policy->capacity || policy->slots[i].item != NULL || ++unused > policy->capacity)

@@ -1,8 +1,8 @@
-/* keeper/machine/policy.h - which objects deserve device memory.
+/* keeper/machine/policy.h - which objects get device memory.
  *
- * The keeper tells the policy of every object (an item) and of every acquire, and asks it, when an
- * item is wanted that is not wholly on the device, how many bytes of it to bring in and from which
- * other items to take them. The policy moves nothing: it sees what moved through
+ * The keeper informs the policy of every object (an item) and of every acquire, and asks it, when
+ * an item is wanted that is not wholly on the device, how many bytes of it to bring in and from
+ * which other items to take them. The policy moves nothing: it sees what moved through
  * gvmi_policy_resident(). One policy a device.
  *
  * An acquire touches every byte of its item alike, so the value of a resident byte is how often its
@@ -71,7 +71,7 @@ void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t 
  * no victims.
  *
  * A resident item's acquires cost no message, so its score may be old: before following a plan,
- * tell the policy of acquires by the victims that it has not heard of, and if there were any, ask
+ * report acquires of the victims that the policy does not know yet, and if there were any, ask
  * again (a few times at most). If the list of victims was full, asking again may bring more.
  * Looks at a bounded number of items. */
 void gvmi_policy_plan_for(gvmi_policy *policy, gvmi_policy_item *item, uint64_t free_bytes,

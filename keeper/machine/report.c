@@ -58,7 +58,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapsh
 }
 
 /* A link says nothing of what it does not give. */
-static void leave_out(const keep_opening *opening, gvmi_snapshot_object *info)
+static void limit_to_opening(const keep_opening *opening, gvmi_snapshot_object *info)
 {
     const keep_object *object = opening->object;
     const uint32_t chunks = gvmi_keep_opened_chunks(opening);
@@ -85,7 +85,7 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
     gvmi_wire_start(&reply, GVMI_WIRE_INFO, message->head.request);
     gvmi_keep_describe_object(m, opening->object, &reply.body.INFO.info);
     if (opening->chunk_limit != UINT32_MAX)
-        leave_out(opening, &reply.body.INFO.info);
+        limit_to_opening(opening, &reply.body.INFO.info);
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 

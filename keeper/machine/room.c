@@ -165,21 +165,21 @@ uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
 /* ---- taking */
 
 /* Host memory, too, is some device's: the one that copies to and from it. */
-static bool fits(const keep_frame *frame, const keep_object *object)
+static bool frame_fits_object(const keep_frame *frame, const keep_object *object)
 {
     return frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device &&
            (frame->foreign == 0 || frame->foreign == object->id) &&
            (!frame->seen || memcmp(&frame->domain, &object->domain, sizeof frame->domain) == 0);
 }
 
-static keep_frame *take_free(gvmi_machine *m, keep_place *place, const keep_object *object)
+static keep_frame *take_free_frame(gvmi_machine *m, keep_place *place, const keep_object *object)
 {
     uint32_t number = place->first_free;
 
     for (unsigned looks = 0; number != 0 && looks < FREE_LOOKS_MAX; looks++) {
         keep_frame *frame = gvmi_keep_frame(m, number);
 
-        if (fits(frame, object)) {
+        if (frame_fits_object(frame, object)) {
             unlist_free(m, frame);
             frame->state = KEEP_FRAME_USED;
             return frame;
@@ -259,7 +259,7 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
 {
     keep_place *place = gvmi_keep_place(m, tier, object->device);
     const uint64_t bytes = object->chunk_bytes;
-    keep_frame *frame = take_free(m, place, object);
+    keep_frame *frame = take_free_frame(m, place, object);
 
     *make = false;
     while (frame == NULL && !has_room(place, bytes)) {
@@ -268,7 +268,7 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
             (void)gvmi_keep_trim(m, place, place->free_bytes > bytes ? place->free_bytes - bytes : 0);
         else if (tier != GVM_TIER_HOST || !drop_clean_copy(m))
             return 0;
-        frame = take_free(m, place, object);
+        frame = take_free_frame(m, place, object);
     }
     if (frame == NULL) {
         *make = true;

@@ -20,7 +20,7 @@ void gvmi_keep_mark(gvmi_machine *m, keep_object *object)
     m->marked = object;
 }
 
-static void look_at(gvmi_machine *m, keep_object *object)
+static void settle_object(gvmi_machine *m, keep_object *object)
 {
     gvmi_keep_grow_settle(m, object);
     gvmi_keep_send_maps(m, object);
@@ -33,7 +33,7 @@ static void look_at(gvmi_machine *m, keep_object *object)
         gvmi_keep_free_object(m, object);
 }
 
-static void settle(gvmi_machine *m)
+static void settle_machine(gvmi_machine *m)
 {
     do {
         while (m->marked != NULL) {
@@ -41,7 +41,7 @@ static void settle(gvmi_machine *m)
 
             m->marked = object->next_marked;
             object->marked = false;
-            look_at(m, object);
+            settle_object(m, object);
         }
         for (uint32_t d = 0; d < m->config.device_count; d++)
             gvmi_keep_serve_room(m, &m->devices[d]);
@@ -55,7 +55,7 @@ static void settle(gvmi_machine *m)
 void gvmi_keep_settle(gvmi_machine *m)
 {
     m->serves_left = KEEP_SERVED_MAX;
-    settle(m);
+    settle_machine(m);
 }
 
 /* ---- objects with requests that an event did not come to */
@@ -95,7 +95,7 @@ void gvmi_keep_serve_rest(gvmi_machine *m)
 
         gvmi_keep_mark(m, take_unserved(m));
         m->serves_left = share;
-        settle(m);
+        settle_machine(m);
         left -= share > m->serves_left ? share - m->serves_left : 1;
     }
 }

@@ -2,9 +2,9 @@
  *
  * Nobody may have a lease, as it says how far its holder may go: so the object is FROZEN, as for a move. Its
  * size falls at once, and every opening is sent a MAP with it; the chunks beyond it count as on their way
- * (KEEP_OP_CUT) until all openings have answered. Who opens the object meanwhile is not sent them. When the
- * last chunk is over the object thaws, and before that their frames are given back. A client that was cut
- * off holds the frames that it has not said to have unmapped, as after a move (fence.c). */
+ * (KEEP_OP_CUT) until all openings have answered. Who opens the object meanwhile is not sent them.
+ * After the last chunk the freeze ends, and before that their frames are given back. A client that
+ * was cut off holds the frames that it has not said to have unmapped, as after a move (fence.c). */
 #include <string.h>
 
 #include "base/assert.h"

@@ -32,14 +32,14 @@ struct keep_snapshot {
 
 /* ---- whose turn it is: a queue of users, in each a queue of clients */
 
-static bool has_work(const keep_user *user)
+static bool user_has_snapshots(const keep_user *user)
 {
     return user->snapshot != NULL || user->first_asking != NULL;
 }
 
 static void link_user(gvmi_machine *m, keep_user *user)
 {
-    if (user->busy || !has_work(user))
+    if (user->busy || !user_has_snapshots(user))
         return;
     user->busy = true;
     user->busy_prev = m->last_busy;
@@ -106,7 +106,7 @@ void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 }
 
 /* What was made of it takes no memory any more, and the next may begin. */
-static void give_back(gvmi_machine *m, keep_client *client)
+static void release_snapshot(gvmi_machine *m, keep_client *client)
 {
     const uint64_t bytes = client->snapshot_bytes;
 
@@ -136,12 +136,12 @@ void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client)
     if (user->snapshot != NULL && user->snapshot->client == client)
         end_snapshot(user);
     if (client->snapshot_sent)
-        give_back(m, client);
+        release_snapshot(m, client);
     gvmi_keep_give(m, user, KEEP_QUEUED_BYTES, client->snapshot_bytes + client->outbox_bytes);
     gvmi_keep_give(m, user, KEEP_SNAPSHOTS, client->snapshot_count);
     client->snapshot_bytes = client->outbox_bytes = 0;
     client->snapshot_count = 0;
-    if (!has_work(user))
+    if (!user_has_snapshots(user))
         unlink_user(m, user);
 }
 
@@ -152,7 +152,7 @@ void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wi
         gvmi_keep_violated(m, client, "SNAPSHOT_READ without SNAPSHOT_IS");
         return;
     }
-    give_back(m, client);
+    release_snapshot(m, client);
     link_client(m, client);
 }
 
@@ -213,7 +213,7 @@ static bool send_piece(gvmi_machine *m, keep_client *client, uint64_t offset_byt
 }
 
 /* The snapshot under way is given up. */
-static void fail(gvmi_machine *m, keep_user *user, gvm_status status)
+static void fail_snapshot(gvmi_machine *m, keep_user *user, gvm_status status)
 {
     keep_client *client = user->snapshot->client;
     gvmi_wire_message message;
@@ -228,25 +228,25 @@ static void fail(gvmi_machine *m, keep_user *user, gvm_status status)
         gvmi_keep_cut_later(m, client, "out of host memory for an answer");
     end_snapshot(user);
     remove_request(client);
-    give_back(m, client);
+    release_snapshot(m, client);
     link_client(m, client);
 }
 
 /* Records that were made. */
-static void append(gvmi_machine *m, keep_user *user, void *records, size_t len)
+static void append_records(gvmi_machine *m, keep_user *user, void *records, size_t len)
 {
     keep_snapshot *snapshot = user->snapshot;
 
     if (len == 0 || !gvmi_keep_may_take(m, user, KEEP_QUEUED_BYTES, len)) {
         free(records);
         if (len > 0)
-            fail(m, user, GVM_E_LIMIT);
+            fail_snapshot(m, user, GVM_E_LIMIT);
         return;
     }
     gvmi_keep_take(m, user, KEEP_QUEUED_BYTES, len);
     snapshot->client->snapshot_bytes += len;
     if (!send_piece(m, snapshot->client, snapshot->bytes, records, len, NULL))
-        fail(m, user, GVM_E_NOMEM);
+        fail_snapshot(m, user, GVM_E_NOMEM);
     else
         snapshot->bytes += len;
 }
@@ -268,7 +268,7 @@ static uint32_t append_objects(gvmi_machine *m, keep_user *user)
     uint32_t count = 0, looked = 0, units = 0;
 
     if (records == NULL) {
-        fail(m, user, GVM_E_NOMEM);
+        fail_snapshot(m, user, GVM_E_NOMEM);
         return 0;
     }
     for (; snapshot->next_object != NULL && looked < SLICE_RECORDS_MAX && units < SLICE_UNITS_MAX;
@@ -282,7 +282,7 @@ static uint32_t append_objects(gvmi_machine *m, keep_user *user)
         snapshot->next_object = object->next;
     }
     snapshot->head.object_count += count;
-    append(m, user, records, count * sizeof *records);
+    append_records(m, user, records, count * sizeof *records);
     return units;
 }
 
@@ -293,7 +293,7 @@ static uint32_t append_clients(gvmi_machine *m, keep_user *user)
     uint32_t count = 0, units = 0;
 
     if (records == NULL) {
-        fail(m, user, GVM_E_NOMEM);
+        fail_snapshot(m, user, GVM_E_NOMEM);
         return 0;
     }
     for (; snapshot->next_client < m->client_capacity && count < SLICE_RECORDS_MAX &&
@@ -307,12 +307,12 @@ static uint32_t append_clients(gvmi_machine *m, keep_user *user)
         units += 1 + client->opening_count + client->held_count;
     }
     snapshot->head.client_count += count;
-    append(m, user, records, count * sizeof *records);
+    append_records(m, user, records, count * sizeof *records);
     return units;
 }
 
 /* What comes first is made and sent last, as it counts the rest. */
-static void finish(gvmi_machine *m, keep_user *user)
+static void finish_head(gvmi_machine *m, keep_user *user)
 {
     keep_snapshot *snapshot = user->snapshot;
     keep_client *client = snapshot->client;
@@ -321,7 +321,7 @@ static void finish(gvmi_machine *m, keep_user *user)
     gvmi_wire_message message;
 
     if (bytes == NULL) {
-        fail(m, user, GVM_E_NOMEM);
+        fail_snapshot(m, user, GVM_E_NOMEM);
         return;
     }
     memcpy(bytes, &snapshot->head, sizeof snapshot->head);
@@ -336,7 +336,7 @@ static void finish(gvmi_machine *m, keep_user *user)
     message.head.fd_count = 1;
     message.body.SNAPSHOT_IS.value = snapshot->bytes;
     if (!send_piece(m, client, 0, bytes, len, &message)) {
-        fail(m, user, GVM_E_NOMEM);
+        fail_snapshot(m, user, GVM_E_NOMEM);
         return;
     }
     end_snapshot(user);
@@ -345,7 +345,7 @@ static void finish(gvmi_machine *m, keep_user *user)
 }
 
 /* For the client that has waited longest. */
-static void begin(gvmi_machine *m, keep_user *user)
+static void begin_snapshot(gvmi_machine *m, keep_user *user)
 {
     keep_client *client = user->first_asking;
     keep_snapshot *snapshot = calloc(1, sizeof *snapshot +
@@ -381,7 +381,7 @@ static void make_slice(gvmi_machine *m, keep_user *user)
         else if (user->snapshot->next_client < m->client_capacity)
             units += append_clients(m, user);
         else
-            finish(m, user);
+            finish_head(m, user);
     }
 }
 
@@ -392,7 +392,7 @@ void gvmi_keep_make_snapshots(gvmi_machine *m)
     if (user == NULL)
         return;
     if (user->snapshot == NULL)
-        begin(m, user);
+        begin_snapshot(m, user);
     make_slice(m, user);
     unlink_user(m, user);
     link_user(m, user); /* at the end of the queue, if there is more */

@@ -11,9 +11,9 @@
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
  *
- * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says or as
- *     its twin, and is of the object's device: host frames, too, are mapped for the one device that
- *     copies them.
+ * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says or
+ *     as its duplicate, and is of the object's device: host frames, too, are mapped for the one
+ *     device that copies them.
  * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
  *     at most the configured budget (a lowered one may be exceeded until moves are over).
  * I3  an object is FROZEN iff chunks of it are on their way to other frames, or its move is ending.
@@ -258,8 +258,8 @@ struct keep_object {
     keep_user *user;    /* the owner's account */
     keep_links *links;  /* NULL: none yet */
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
-    bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
-    bool untracked;            /* who reads may write: no copy is clean once somebody may read */
+    bool kept, sealed, evicted_on_request; /* the last: stays out until acquired */
+    bool untracked;    /* who reads may write: no copy is clean once somebody may read */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits;  /* for room, or for their end: not to be tried again before the next look */
     bool fence_logged; /* that was logged */
@@ -357,7 +357,7 @@ typedef struct keep_pending {
     keep_client *client;
     uint64_t serial;
     int64_t sent_ns;
-    bool unmapped; /* what it replaces is let go of */
+    bool unmapped; /* what it replaces is released */
     uint32_t count;
     uint32_t indexes[];
 } keep_pending;
@@ -385,7 +385,8 @@ struct keep_opening {
     keep_opening *own_prev, *own_next; /* of the client */
 };
 
-/* A frame that a client may have mapped which was cut off, or is not believed (gvmi_keep_hold_disbelieved()). */
+/* A frame that a client may have mapped which was cut off, or is not trusted
+ * (gvmi_keep_hold_untrusted()). */
 struct keep_hold {
     keep_client *client;
     uint32_t frame;
@@ -609,8 +610,8 @@ void gvmi_keep_expire_waits(gvmi_machine *m);
 /* Only the client's, that may not wait at all. */
 void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
 void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
-/* The policy hears of acquires that went the fast way, of all openings or of one. True: there were some
- * since. */
+/* Reports to the policy the acquires that took the fast path, of all openings or of one. True:
+ * there were some since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 /* Is there a lease on the object? */
@@ -642,7 +643,8 @@ void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
 /* ---- shrink.c */
 /* Begins to take the chunks of a FROZEN object from count on from clients. */
 void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count);
-/* Nobody has them mapped any more, if there are any: frees their frames, and answers who asked. */
+/* Nobody has them mapped any more, if there are any: frees their frames, and replies to the client
+ * that asked. */
 void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object);
 
 /* ---- moves.c */
@@ -659,8 +661,8 @@ bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
 void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
-/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply that
- * speaks of what it says. */
+/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply
+ * that depends on it. */
 void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
 void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
@@ -727,10 +729,10 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
-/* The client says that nothing of the opening is mapped any more. It is not believed while a lease stands in
- * its lease word, and another user's process only if that comes in good order, by CLOSE: as above, but for
- * the end of the process. */
-void gvmi_keep_hold_disbelieved(gvmi_machine *m, const keep_opening *opening, bool orderly);
+/* The client says that nothing of the opening is mapped any more. It is not accepted while a lease
+ * is in its lease word, and another user's process only if that comes in good order, by CLOSE: as
+ * above, but for the end of the process. */
+void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool orderly);
 /* Is the client's word enough that it has nothing of the object mapped any more? */
 bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
                                const keep_domain *owner);

@@ -33,23 +33,23 @@ static const struct {
 
 /* ---- accounts: a tree of pointers to keep_user.uid, and a list */
 
-static int compare_uids(const void *a, const void *b)
+static int compare_machine_uids(const void *a, const void *b)
 {
     const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 
     return (left > right) - (left < right);
 }
 
-static keep_user *find_user(const gvmi_machine *m, uint32_t uid)
+static keep_user *find_machine_user(const gvmi_machine *m, uint32_t uid)
 {
-    void *const *node = tfind(&uid, (void *const *)&m->user_tree, compare_uids);
+    void *const *node = tfind(&uid, (void *const *)&m->user_tree, compare_machine_uids);
 
     return node == NULL ? NULL : (keep_user *)(void *)((char *)*node - offsetof(keep_user, uid));
 }
 
 keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid)
 {
-    keep_user *user = find_user(m, uid);
+    keep_user *user = find_machine_user(m, uid);
 
     if (user != NULL)
         return user;
@@ -57,7 +57,7 @@ keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid)
     if (user == NULL)
         return NULL;
     user->uid = uid;
-    if (tsearch(&user->uid, &m->user_tree, compare_uids) == NULL) {
+    if (tsearch(&user->uid, &m->user_tree, compare_machine_uids) == NULL) {
         free(user);
         return NULL;
     }
@@ -80,7 +80,7 @@ void gvmi_keep_end_user(gvmi_machine *m, keep_user *user)
 {
     if (!counts_nothing(user))
         return;
-    tdelete(&user->uid, &m->user_tree, compare_uids);
+    tdelete(&user->uid, &m->user_tree, compare_machine_uids);
     if (user->prev != NULL)
         user->prev->next = user->next;
     else
@@ -137,7 +137,7 @@ void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t reques
 
 gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
 {
-    keep_user *user = find_user(m, uid);
+    keep_user *user = find_machine_user(m, uid);
 
     if ((user == NULL || !user->limited) && m->quota_count >= QUOTAS_MAX)
         return gvmi_fail(GVM_E_LIMIT, "%u users have a quota of their own, the limit", m->quota_count);
@@ -152,7 +152,7 @@ gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
 
 /* ---- allowances */
 
-static bool is_admin(const gvmi_machine *m, const keep_user *user)
+static bool is_admin_user(const gvmi_machine *m, const keep_user *user)
 {
     return user->uid == 0 || user->uid == m->config.uid;
 }
@@ -178,7 +178,7 @@ bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allow
 {
     return count <= gvmi_allowance_left(limit_of(m, allowance), reserve_of(m, allowance),
                                         m->taken[allowance], user->taken[allowance],
-                                        is_admin(m, user));
+                                        is_admin_user(m, user));
 }
 
 void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count)

@@ -18,7 +18,7 @@ static gvm_status fail_long(const char *path)
                      GVMI_KEEPER_PATH_BYTES - 1, strlen(path), GVMI_TEXT_NAME(path));
 }
 
-static gvm_status check_owner(const char *path)
+static gvm_status check_path_owner(const char *path)
 {
     struct stat found;
 
@@ -52,7 +52,7 @@ gvm_status gvmi_keeper_default_path(char out[GVMI_KEEPER_PATH_BYTES], bool *anyb
     if (len < 0 || (size_t)len >= sizeof path)
         return fail_long(folder);
     memcpy(out, path, (size_t)len + 1);
-    return *anybodys ? check_owner(path) : GVM_OK;
+    return *anybodys ? check_path_owner(path) : GVM_OK;
 }
 
 gvm_status gvmi_keeper_address(const char *path, struct sockaddr_un *out)

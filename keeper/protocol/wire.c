@@ -40,7 +40,7 @@ struct wire_kind {
 
 /* ---- bodies */
 
-static gvm_status malformed(const wire_kind *kind, const char *member, uint64_t value)
+static gvm_status fail_malformed_message(const wire_kind *kind, const char *member, uint64_t value)
 {
     return gvmi_fail(GVM_E_FORMAT, "the message %s is malformed: %s is %#" PRIx64, kind->name,
                      member, value);
@@ -50,7 +50,7 @@ static gvm_status malformed(const wire_kind *kind, const char *member, uint64_t 
 #define WANT(object, member, condition) \
     do { \
         if (!GVM_CHECK(condition)) \
-            return malformed(kind, #member, (uint64_t)(object)->member); \
+            return fail_malformed_message(kind, #member, (uint64_t)(object)->member); \
     } while (0)
 
 #define WANT_RESERVED(object) WANT(object, reserved, (object)->reserved == 0)
@@ -415,7 +415,7 @@ static gvm_status check_tail_bytes(const wire_kind *kind, const gvmi_wire_head *
 }
 
 /* The size of the whole message, tail and fds against the table. */
-static gvm_status check_sizes(const wire_kind *kind, const gvmi_wire_head *head)
+static gvm_status check_message_sizes(const wire_kind *kind, const gvmi_wire_head *head)
 {
     const gvm_status status = check_tail_bytes(kind, head);
 
@@ -439,7 +439,7 @@ gvm_status gvmi_wire_check_head(const gvmi_wire_head *head, bool from_client)
     if (!is_greeting(head->type)) {
         WANT_RESERVED(head);
         WANT(head, request, number_fits(head->type, head->request));
-        return check_sizes(kind, head);
+        return check_message_sizes(kind, head);
     }
     /* Of another version perhaps: enough to see which one, and no more than a receiver has room
      * for. decode() judges the rest once the version is known. */
@@ -481,11 +481,11 @@ static gvm_status check_version(const wire_kind *kind, const gvmi_wire_head *hea
         return fail_version(kind->from_client != 0, hello.version);
     WANT_RESERVED(head);
     WANT(head, request, number_fits(head->type, head->request));
-    return check_sizes(kind, head);
+    return check_message_sizes(kind, head);
 }
 
 /* bytes need not be aligned. */
-static gvm_status check_chunks(const wire_kind *kind, const uint8_t *bytes, uint32_t count)
+static gvm_status check_wire_chunks(const wire_kind *kind, const uint8_t *bytes, uint32_t count)
 {
     uint64_t floor = 0; /* the lowest index that the next chunk may have */
 
@@ -529,8 +529,8 @@ gvm_status gvmi_wire_decode(const void *bytes, size_t len, bool from_client, gvm
     memcpy(&copy, body, kind->body_bytes);
     status = kind->check(kind, &copy);
     if (status == GVM_OK && kind->tail == TAIL_CHUNKS)
-        status = check_chunks(kind, body + kind->body_bytes,
-                              head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk));
+        status = check_wire_chunks(kind, body + kind->body_bytes,
+                                   head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk));
     if (status != GVM_OK)
         return status;
 

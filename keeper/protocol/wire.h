@@ -1,4 +1,4 @@
-/* keeper/protocol/wire.h - what clients and the keeper say to each other.
+/* keeper/protocol/wire.h - what clients and the keeper send to each other.
  *
  * A message is a gvmi_wire_head, a body of fixed layout by type, and for some types a tail (bytes
  * of metadata, or chunks). Sent as it lies in memory: fixed widths, no padding, the machine's byte
@@ -59,7 +59,7 @@
     X(TRIM, 18, C, trim, NONE, 0)              /* -> DONE with bytes */ \
     X(SET_QUOTA, 19, C, quota, NONE, 0)        /* -> DONE */ \
     X(BYE, 20, C, none, NONE, 0)               /* nothing is mapped any more; the socket closes */ \
-    X(UNMAPPED, 21, C, unmapped, NONE, 0)      /* no reply: what a MAP replaces is let go of */ \
+    X(UNMAPPED, 21, C, unmapped, NONE, 0)      /* no reply: what a MAP replaces is released */ \
     X(SNAPSHOT_READ, 22, C, none, NONE, 0)     /* no reply: the bytes of the SNAPSHOT_IS are copied */ \
     X(LINK, 23, C, link, NONE, 0)              /* -> DONE */ \
     X(UNLINK, 24, C, name, NONE, 0)            /* -> DONE */ \
@@ -213,7 +213,7 @@ typedef struct gvmi_wire_unmapped {
     uint64_t serial;
 } gvmi_wire_unmapped;
 
-/* What to do: put the chunks at their places, in the stead of what is there, then take over size,
+/* What to do: put the chunks at their places, instead of what is there, then take over size,
  * generation and seal. Chunks that lie wholly beyond a size that has fallen are to be unmapped. serials
  * rise. Of chunks in several MAPs the last one has the new size and generation, those before it what was sent
  * before. */

@@ -1,7 +1,8 @@
 /* keeper/protocol/words.h - the two words that a client and the keeper share for each open object.
  *
  * The lease word is written by the client alone, the permit word by the keeper alone (the client
- * maps its page read-only). So a client can harm itself alone, and the keeper checks what it reads.
+ * maps its page read-only). So a client can damage only its own data, and the keeper checks what it
+ * reads.
  *
  *     client, acquire:  add to the lease word;  load the permit word;  allowed? done, but where
  *                       writing is permitted load the lease word again: alone? done.

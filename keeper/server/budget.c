@@ -88,7 +88,7 @@ static uint64_t limit_of_line(const char *root, char *line)
     return UINT64_MAX;
 }
 
-static uint64_t read_groups(const char *root)
+static uint64_t read_cgroup_limits(const char *root)
 {
     uint64_t lowest = UINT64_MAX;
     char path[PATH_MAX], line[PATH_MAX];
@@ -109,7 +109,7 @@ static uint64_t read_groups(const char *root)
 
 void gvmi_host_memory_read(const char *root, gvmi_host_memory *out)
 {
-    const uint64_t group_bytes = read_groups(root);
+    const uint64_t group_bytes = read_cgroup_limits(root);
     uint64_t total_bytes, available_bytes;
 
     read_machine(root, &total_bytes, &available_bytes);

@@ -1,7 +1,7 @@
 /* keeper/server/fd.h - a file descriptor that several places hold.
  *
  * The fd of a frame waits in the queues of many clients when the frame itself may be dropped
- * already; the last to let go closes it.
+ * already; the last release closes it.
  *
  * Threads: any thread may retain and release.
  */

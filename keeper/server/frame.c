@@ -111,7 +111,7 @@ fail_free:
     return status;
 }
 
-static pool *find_pool_locked(const gvmi_frames *frames, const gvmi_frame_spec *spec)
+static pool *find_frame_pool_locked(const gvmi_frames *frames, const gvmi_frame_spec *spec)
 {
     pool *p = frames->pools;
 
@@ -127,7 +127,7 @@ static gvm_status take_place(gvmi_frames *frames, const gvmi_frame_spec *spec, f
     pool *p;
 
     gvmi_lock(&frames->lock);
-    p = find_pool_locked(frames, spec);
+    p = find_frame_pool_locked(frames, spec);
     if (p == NULL) {
         gvm_status status;
 
@@ -147,7 +147,7 @@ static gvm_status take_place(gvmi_frames *frames, const gvmi_frame_spec *spec, f
     return GVM_OK;
 }
 
-static void give_place_locked(gvmi_frames *frames, const frame *f)
+static void release_frame_place_locked(gvmi_frames *frames, const frame *f)
 {
     pool *p = f->pool;
 
@@ -202,7 +202,8 @@ static gvm_status commit_and_export(const gvmi_frames *frames, frame *f)
     return status;
 }
 
-/* False: the driver does not let go (its context is broken), so the place must not be used again. */
+/* False: the driver does not release it (its context is broken), so the place must not be used
+ * again. */
 static bool release_memory(frame *f)
 {
     gvm_buffer *buffer = f->pool->buffer;
@@ -218,7 +219,7 @@ static bool release_memory(frame *f)
 
 /* ---- making */
 
-static gvm_status make_room_locked(gvmi_frames *frames, uint32_t number)
+static gvm_status grow_frame_table_locked(gvmi_frames *frames, uint32_t number)
 {
     uint32_t capacity = frames->capacity > 0 ? frames->capacity : 256;
     frame **table;
@@ -240,7 +241,7 @@ static gvm_status make_room_locked(gvmi_frames *frames, uint32_t number)
     return GVM_OK;
 }
 
-static gvm_status make(gvmi_frames *frames, const gvmi_frame_spec *spec)
+static gvm_status make_frame(gvmi_frames *frames, const gvmi_frame_spec *spec)
 {
     frame *f = calloc(1, sizeof *f);
     gvm_status status;
@@ -255,7 +256,7 @@ static gvm_status make(gvmi_frames *frames, const gvmi_frame_spec *spec)
     if (status != GVM_OK)
         goto fail_give;
     gvmi_lock(&frames->lock);
-    status = make_room_locked(frames, spec->frame);
+    status = grow_frame_table_locked(frames, spec->frame);
     if (status == GVM_OK)
         frames->table[spec->frame] = f;
     gvmi_unlock(&frames->lock);
@@ -266,7 +267,7 @@ static gvm_status make(gvmi_frames *frames, const gvmi_frame_spec *spec)
 fail_give:
     gvmi_lock(&frames->lock);
     if (f->pool->buffer->chunks[f->place].tier == GVM_TIER_ABSENT)
-        give_place_locked(frames, f);
+        release_frame_place_locked(frames, f);
     gvmi_unlock(&frames->lock);
 fail_free:
     free(f);
@@ -280,10 +281,10 @@ gvm_status gvmi_frames_make(gvmi_frames *frames, const gvmi_frame_spec *spec)
     GVM_ASSERT(spec->device < GVMI_DEVICES_MAX && frames->devices[spec->device] != NULL);
     GVM_ASSERT(spec->tier == GVM_TIER_DEVICE || spec->tier == GVM_TIER_HOST);
     gvmi_frames_reap(frames, spec->tier);
-    status = make(frames, spec);
+    status = make_frame(frames, spec);
     if (status == GVM_E_NOSPACE || status == GVM_E_NOMEM || status == GVM_E_LIMIT) {
         gvmi_frames_reap(frames, spec->tier); /* what was dropped meanwhile */
-        status = make(frames, spec);
+        status = make_frame(frames, spec);
     }
     /* Addresses in this process are one of its limits; they mean nothing to who asked for memory. */
     return status == GVM_E_ADDRESS ? GVM_E_LIMIT : status;
@@ -291,7 +292,7 @@ gvm_status gvmi_frames_make(gvmi_frames *frames, const gvmi_frame_spec *spec)
 
 /* ---- dropping */
 
-static frame *find_locked(const gvmi_frames *frames, uint32_t number)
+static frame *find_frame_locked(const gvmi_frames *frames, uint32_t number)
 {
     return number < frames->capacity ? frames->table[number] : NULL;
 }
@@ -301,7 +302,7 @@ bool gvmi_frames_drop(gvmi_frames *frames, uint32_t number)
     frame *f;
 
     gvmi_lock(&frames->lock);
-    f = find_locked(frames, number);
+    f = find_frame_locked(frames, number);
     if (f != NULL) {
         frames->table[number] = NULL;
         f->next = frames->dropped[f->pool->tier];
@@ -311,7 +312,7 @@ bool gvmi_frames_drop(gvmi_frames *frames, uint32_t number)
     return f != NULL;
 }
 
-static frame *take_dropped_locked(gvmi_frames *frames, uint32_t tier)
+static frame *pop_dropped_frame_locked(gvmi_frames *frames, uint32_t tier)
 {
     frame *f = frames->dropped[tier];
 
@@ -326,14 +327,14 @@ void gvmi_frames_reap(gvmi_frames *frames, uint32_t tier)
 
     gvmi_lock(&frames->lock);
     frames->reapers[tier]++;
-    while ((f = take_dropped_locked(frames, tier)) != NULL) {
+    while ((f = pop_dropped_frame_locked(frames, tier)) != NULL) {
         bool released;
 
         gvmi_unlock(&frames->lock);
         released = release_memory(f);
         gvmi_lock(&frames->lock);
         if (released)
-            give_place_locked(frames, f);
+            release_frame_place_locked(frames, f);
         free(f);
     }
     if (--frames->reapers[tier] == 0)
@@ -362,7 +363,7 @@ uint64_t gvmi_frames_address(gvmi_frames *frames, uint32_t number)
     uint64_t address;
 
     gvmi_lock(&frames->lock);
-    f = find_locked(frames, number);
+    f = find_frame_locked(frames, number);
     address = f != NULL ? f->address : 0;
     gvmi_unlock(&frames->lock);
     return address;
@@ -374,7 +375,7 @@ gvmi_fd *gvmi_frames_fd(gvmi_frames *frames, uint32_t number)
     gvmi_fd *fd;
 
     gvmi_lock(&frames->lock);
-    f = find_locked(frames, number);
+    f = find_frame_locked(frames, number);
     fd = f != NULL ? gvmi_fd_retain(f->fd) : NULL;
     gvmi_unlock(&frames->lock);
     return fd;

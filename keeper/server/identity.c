@@ -33,7 +33,7 @@ bool gvmi_identity_is_whole(const char *map)
 }
 
 /* A whole small file, as a string; false: it cannot be read, or is longer. */
-static bool read_file(const char *path, char *out, size_t out_bytes)
+static bool read_small_file(const char *path, char *out, size_t out_bytes)
 {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     size_t len = 0;
@@ -58,7 +58,7 @@ static bool is_all_mapped(const char *path)
     static const char self[] = "/proc/self/stat";
     char map[MAP_BYTES];
 
-    if (read_file(path, map, sizeof map))
+    if (read_small_file(path, map, sizeof map))
         return gvmi_identity_is_whole(map);
     return access(path, F_OK) != 0 && errno == ENOENT && access(self, F_OK) == 0;
 }
@@ -69,7 +69,7 @@ static uint32_t read_overflow(const char *path)
     char *end;
     unsigned long value;
 
-    if (!read_file(path, text, sizeof text))
+    if (!read_small_file(path, text, sizeof text))
         return OVERFLOW_DEFAULT;
     value = strtoul(text, &end, 10);
     return end != text && value < UINT32_MAX ? (uint32_t)value : OVERFLOW_DEFAULT;

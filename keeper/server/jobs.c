@@ -7,7 +7,7 @@
 
 #include "keeper/server/mover.h"
 
-static void add_user(gvmi_jobs *jobs, gvmi_job *first)
+static void add_job_user(gvmi_jobs *jobs, gvmi_job *first)
 {
     first->next_user = NULL;
     *(jobs->last != NULL ? &jobs->last->next_user : &jobs->first) = first;
@@ -28,14 +28,14 @@ void gvmi_jobs_add(gvmi_jobs *jobs, gvmi_job *job, bool own)
         first = first->next_user;
     if (first == NULL) {
         job->user_last = job;
-        add_user(jobs, job);
+        add_job_user(jobs, job);
     } else {
         first->user_last->next = job;
         first->user_last = job;
     }
 }
 
-static gvmi_job *take_own(gvmi_jobs *jobs)
+static gvmi_job *pop_own_job(gvmi_jobs *jobs)
 {
     gvmi_job *job = jobs->own_first;
 
@@ -50,7 +50,7 @@ gvmi_job *gvmi_jobs_take(gvmi_jobs *jobs)
     gvmi_job *job = jobs->first;
 
     if (jobs->own_first != NULL)
-        return take_own(jobs);
+        return pop_own_job(jobs);
     if (job == NULL)
         return NULL;
     jobs->first = job->next_user;
@@ -58,7 +58,7 @@ gvmi_job *gvmi_jobs_take(gvmi_jobs *jobs)
         jobs->last = NULL;
     if (job->next != NULL) {
         job->next->user_last = job->user_last;
-        add_user(jobs, job->next);
+        add_job_user(jobs, job->next);
     }
     return job;
 }

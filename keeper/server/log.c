@@ -16,7 +16,7 @@ static void make_printable(char *line)
             *line = '?';
 }
 
-static void tell(gvmi_log *log, const gvmi_log_user *user, const char *who)
+static void log_left_out_lines(gvmi_log *log, const gvmi_log_user *user, const char *who)
 {
     char line[96];
 
@@ -43,9 +43,9 @@ void gvmi_log_end(gvmi_log *log)
 
     for (uint32_t i = 0; i < log->user_count; i++) {
         snprintf(who, sizeof who, "user %" PRIu32, log->users[i].uid);
-        tell(log, &log->users[i], who);
+        log_left_out_lines(log, &log->users[i], who);
     }
-    tell(log, &log->others, "other users");
+    log_left_out_lines(log, &log->others, "other users");
     log->user_count = 0;
     log->others = (gvmi_log_user){0};
 }

@@ -1,8 +1,8 @@
 /* keeper/server/log.h - lines for the program that runs a keeper.
  *
- * What a keeper decides by itself, and nobody else learns of, is one line. Clients decide how often there is
- * something to tell, so lines are limited by kind and by user: whatever one user does, lines about
- * others are written. What was left out is told once a second.
+ * What a keeper decides by itself, and reports to no client, is one line. Clients decide how often
+ * there is something to log, so lines are limited by kind and by user: whatever one user does,
+ * lines about others are written. The number left out is logged once a second.
  *
  * Threads: one at a time.
  */
@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #define GVMI_LOG_LINES_A_SECOND 20u /* of those that are limited, but for REFUSED */
-#define GVMI_LOG_USERS 256u     /* told apart in one second; further ones together are like one */
+#define GVMI_LOG_USERS 256u /* logged one by one in a second; further ones together are like one */
 #define GVMI_LOG_LINE_BYTES 384 /* with the NUL; longer ones are shortened */
 
 typedef enum gvmi_log_kind {

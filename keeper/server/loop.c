@@ -24,7 +24,7 @@
 #define QUERY_NS (100 * GVMI_NS_PER_MS) /* how old figures about memory may be */
 #define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
 #define TURN_NS GVMI_VISIT_NS                 /* after which a turn visits nobody more */
-#define GREETING_NS (10000 * GVMI_NS_PER_MS)  /* within which a client is to say something */
+#define GREETING_NS (10000 * GVMI_NS_PER_MS)  /* within which a client is to send something */
 #define TURN_NS_MAX (50 * GVMI_NS_PER_MS)     /* counted for a turn, without its waiting */
 
 gvm_status gvmi_server_watch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source)
@@ -50,7 +50,7 @@ static gvmi_peer *find_peer(const gvm_keeper *server, uint32_t client)
     return client < server->client_capacity ? server->by_client[client] : NULL;
 }
 
-static void release_fds(gvmi_fd **fds, uint32_t count)
+static void release_fd_list(gvmi_fd **fds, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++)
         gvmi_fd_release(fds[i]);
@@ -81,16 +81,16 @@ static void send_message(gvm_keeper *server, gvmi_peer *peer, const gvmi_action 
     for (uint32_t i = 0; i < count; i++) {
         fds[i] = gvmi_frames_fd(server->frames, action->frames[i]);
         if (fds[i] == NULL) {
-            release_fds(fds, i);
+            release_fd_list(fds, i);
             gvmi_machine_violation(server->machine, peer->client, "memory it was to have is missing");
             return;
         }
     }
     gvmi_peer_send(server, peer, action->message, fds);
-    release_fds(fds, count);
+    release_fd_list(fds, count);
 }
 
-static void act_for_client(gvm_keeper *server, gvmi_action *action)
+static void execute_client_action(gvm_keeper *server, gvmi_action *action)
 {
     gvmi_peer *peer = find_peer(server, action->client);
 
@@ -106,13 +106,13 @@ static void act_for_client(gvm_keeper *server, gvmi_action *action)
     free(action->bytes);
 }
 
-static void drop(gvm_keeper *server, const gvmi_frame_spec *spec)
+static void drop_frame_memory(gvm_keeper *server, const gvmi_frame_spec *spec)
 {
     (void)gvmi_frames_drop(server->frames, spec->frame);
     gvmi_mover_reap(server->movers[spec->device], spec->tier);
 }
 
-static void act(gvm_keeper *server, gvmi_action *action)
+static void execute_action(gvm_keeper *server, gvmi_action *action)
 {
     gvm_status status;
 
@@ -121,7 +121,7 @@ static void act(gvm_keeper *server, gvmi_action *action)
     case GVMI_ACTION_SNAPSHOT:
     case GVMI_ACTION_CUT:
     case GVMI_ACTION_KILL:
-    case GVMI_ACTION_FORGET: act_for_client(server, action); break;
+    case GVMI_ACTION_FORGET: execute_client_action(server, action); break;
     case GVMI_ACTION_MAKE:
     case GVMI_ACTION_COPY:
     case GVMI_ACTION_ZERO:
@@ -129,7 +129,7 @@ static void act(gvm_keeper *server, gvmi_action *action)
         if (status != GVM_OK)
             gvmi_machine_job_done(server->machine, action->job, status);
         break;
-    case GVMI_ACTION_DROP: drop(server, &action->to); break;
+    case GVMI_ACTION_DROP: drop_frame_memory(server, &action->to); break;
     case GVMI_ACTION_LOG:
         gvmi_server_log_user(server, action->client != 0 ? GVMI_LOG_CUT : GVMI_LOG_ALWAYS,
                              action->uid, "%s", action->reason);
@@ -142,7 +142,7 @@ void gvmi_server_act(gvm_keeper *server)
     gvmi_action action;
 
     while (gvmi_machine_next(server->machine, &action))
-        act(server, &action);
+        execute_action(server, &action);
 }
 
 /* ---- jobs that are over */
@@ -189,7 +189,7 @@ static void log_budget(gvm_keeper *server, const gvmi_job *job, uint64_t budget_
         gvmi_server_log(server, "device %d: its budget is %s again", (int)device->ordinal, budget);
 }
 
-static void note_lost(gvm_keeper *server, const gvmi_job *job)
+static void note_device_lost(gvm_keeper *server, const gvmi_job *job)
 {
     if (!atomic_exchange(&server->lost, true))
         gvmi_server_log(server, "device %d is lost for this process: %s",
@@ -215,7 +215,7 @@ static uint64_t budget_now(const gvm_keeper *server, const gvmi_job *job)
 static void finish_job(gvm_keeper *server, const gvmi_job *job)
 {
     if (job->status == GVM_E_LOST)
-        note_lost(server, job);
+        note_device_lost(server, job);
     else if (job->kind == GVMI_JOB_ACTION)
         log_job(server, job);
     switch (job->kind) {
@@ -234,7 +234,7 @@ static void finish_job(gvm_keeper *server, const gvmi_job *job)
 
 /* A tier's reaping is over. What was dropped meanwhile had no job of its own: as long as something
  * is not given back, a job is under way that ends here. */
-static void reaped(gvm_keeper *server, gvmi_mover *mover, uint32_t tier)
+static void finish_reaping(gvm_keeper *server, gvmi_mover *mover, uint32_t tier)
 {
     if (gvmi_frames_dropped(server->frames)) {
         gvmi_mover_reap(mover, tier);
@@ -258,7 +258,7 @@ static void finish_jobs(gvm_keeper *server)
         finish_job(server, job);
         gvmi_done_release(job);
         if (reap)
-            reaped(server, mover, tier);
+            finish_reaping(server, mover, tier);
         job = next;
     }
 }
@@ -271,7 +271,7 @@ static void pause_accepting(gvm_keeper *server, bool pause)
     gvmi_server_rewatch(server, server->listener.fd, pause ? 0 : EPOLLIN, &server->on_listen);
 }
 
-/* While the visit lasts; epoll tells when there are more. */
+/* While the visit lasts; epoll reports when there are more. */
 static void accept_some(gvm_keeper *server)
 {
     while (!server->paused && gvmi_now_ns() < server->schedule.end_ns) {
@@ -320,7 +320,7 @@ static void accept_handed(gvm_keeper *server)
 
 /* ---- turns */
 
-static void dispatch(gvm_keeper *server, const struct epoll_event *event)
+static void dispatch_event(gvm_keeper *server, const struct epoll_event *event)
 {
     gvmi_source *source = event->data.ptr;
 
@@ -366,7 +366,7 @@ static void look_at_clock(gvm_keeper *server, int waited_ms)
     gvmi_machine_clock(server->machine, server->now_ns);
 }
 
-static void tell_time(gvm_keeper *server)
+static void tick_machine(gvm_keeper *server)
 {
     gvmi_machine_tick(server->machine, server->now_ns);
     gvmi_server_act(server);
@@ -446,12 +446,12 @@ void *gvmi_server_run(void *arg)
 
         look_at_clock(server, waited_ms);
         for (int i = 0; i < count; i++)
-            dispatch(server, &events[i]);
+            dispatch_event(server, &events[i]);
         retry_stalled(server);
         serve_clients(server);
         server->working = gvmi_machine_work(server->machine);
         gvmi_server_act(server);
-        tell_time(server);
+        tick_machine(server);
     }
     return NULL;
 }

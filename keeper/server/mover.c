@@ -141,7 +141,7 @@ int gvmi_done_fd(const gvmi_done_queue *queue)
     return queue->fd;
 }
 
-static void done_put(gvmi_done_queue *queue, gvmi_job *job)
+static void done_queue_put(gvmi_done_queue *queue, gvmi_job *job)
 {
     const uint64_t one = 1;
     bool was_empty;
@@ -155,7 +155,7 @@ static void done_put(gvmi_done_queue *queue, gvmi_job *job)
 }
 
 /* Throws away what is in the queue of one device. */
-static void done_purge(gvmi_done_queue *queue, uint32_t device)
+static void done_queue_purge(gvmi_done_queue *queue, uint32_t device)
 {
     job_list kept = {NULL, NULL};
     gvmi_job *job;
@@ -186,7 +186,7 @@ gvmi_job *gvmi_done_take(gvmi_done_queue *queue)
 
 /* ---- a lane's work */
 
-static gvm_status zero(const lane *l, const gvmi_frame_spec *spec)
+static gvm_status zero_frame(const lane *l, const gvmi_frame_spec *spec)
 {
     const uint64_t address = gvmi_frames_address(l->mover->frames, spec->frame);
     CUresult result;
@@ -199,7 +199,7 @@ static gvm_status zero(const lane *l, const gvmi_frame_spec *spec)
                : gvmi_driver_fail(result, "cuMemsetD32Async", "cannot fill a frame with zeros");
 }
 
-static gvm_status copy(const lane *l, const gvmi_frame_spec *to, const gvmi_frame_spec *from)
+static gvm_status copy_frame(const lane *l, const gvmi_frame_spec *to, const gvmi_frame_spec *from)
 {
     const uint64_t to_address = gvmi_frames_address(l->mover->frames, to->frame);
     const uint64_t from_address = gvmi_frames_address(l->mover->frames, from->frame);
@@ -214,12 +214,12 @@ static gvm_status copy(const lane *l, const gvmi_frame_spec *to, const gvmi_fram
                : gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a frame");
 }
 
-static bool makes_frame(const gvmi_job *job)
+static bool job_makes_frame(const gvmi_job *job)
 {
     return job->what == GVMI_ACTION_MAKE || (job->what == GVMI_ACTION_COPY && job->make);
 }
 
-static gvm_status look_up_memory(lane *l, gvmi_job *job)
+static gvm_status query_free_memory(lane *l, gvmi_job *job)
 {
     size_t free_bytes = 0, total_bytes = 0;
     /* Frames on the device are made and given back by this very thread, so the two figures fit. */
@@ -245,17 +245,17 @@ static void set_outcome(gvmi_job *job, gvm_status status)
 }
 
 /* The last step of a job: what failed is undone. Everything submitted for it is over. */
-static void report(lane *l, gvmi_job *job)
+static void report_job(lane *l, gvmi_job *job)
 {
-    if (job->status != GVM_OK && job->kind == GVMI_JOB_ACTION && makes_frame(job) && job->make) {
+    if (job->status != GVM_OK && job->kind == GVMI_JOB_ACTION && job_makes_frame(job) && job->make) {
         gvmi_frames_drop(l->mover->frames, job->to.frame);
         gvmi_frames_reap(l->mover->frames, job->to.tier);
     }
-    done_put(l->mover->done, job);
+    done_queue_put(l->mover->done, job);
 }
 
 /* Waits for the oldest job. */
-static void land(lane *l)
+static void finish_oldest_job(lane *l)
 {
     flight *oldest = &l->flights[l->first];
 
@@ -266,25 +266,25 @@ static void land(lane *l)
             set_outcome(oldest->job, gvmi_driver_fail(result, "cuEventSynchronize", "a copy failed"));
     }
     l->flight_bytes -= oldest->job->to.bytes;
-    report(l, oldest->job);
+    report_job(l, oldest->job);
     l->first = (l->first + 1) % DEPTH;
     l->count--;
 }
 
 /* Reports those that are over. */
-static void land_ready(lane *l)
+static void finish_ready_jobs(lane *l)
 {
     while (l->count > 0 && (!l->flights[l->first].recorded ||
                             gvmi_cu->cuEventQuery(l->flights[l->first].event) != CUDA_ERROR_NOT_READY))
-        land(l);
+        finish_oldest_job(l);
 }
 
 static gvm_status submit_action(lane *l, gvmi_job *job)
 {
     gvm_status status = GVM_OK;
 
-    if (makes_frame(job)) {
-        land_ready(l); /* making takes long */
+    if (job_makes_frame(job)) {
+        finish_ready_jobs(l); /* making takes long */
         status = gvmi_frames_make(l->mover->frames, &job->to);
         /* From now on: it was made here, and is to be undone if the rest fails. */
         job->make = status == GVM_OK;
@@ -292,11 +292,12 @@ static gvm_status submit_action(lane *l, gvmi_job *job)
     }
     if (status != GVM_OK)
         return status;
-    return job->what == GVMI_ACTION_COPY ? copy(l, &job->to, &job->from) : zero(l, &job->to);
+    return job->what == GVMI_ACTION_COPY ? copy_frame(l, &job->to, &job->from)
+                                         : zero_frame(l, &job->to);
 }
 
 /* Tried again with every job that needs it: one failure does not make the lane useless. */
-static gvm_status enter(lane *l)
+static gvm_status enter_lane_context(lane *l)
 {
     gvm_status status = GVM_OK;
 
@@ -311,16 +312,16 @@ static gvm_status do_job(lane *l, gvmi_job *job)
     gvm_status status;
 
     if (job->kind == GVMI_JOB_REAP) {
-        land_ready(l);
+        finish_ready_jobs(l);
         gvmi_frames_reap(l->mover->frames, l->tier);
         return GVM_OK;
     }
-    status = enter(l);
+    status = enter_lane_context(l);
     if (status != GVM_OK) {
         job->make = false; /* nothing was, and nothing is to be undone */
         return status;
     }
-    return job->kind == GVMI_JOB_QUERY ? look_up_memory(l, job) : submit_action(l, job);
+    return job->kind == GVMI_JOB_QUERY ? query_free_memory(l, job) : submit_action(l, job);
 }
 
 static void start_job(lane *l, gvmi_job *job)
@@ -329,7 +330,7 @@ static void start_job(lane *l, gvmi_job *job)
     CUresult result;
 
     while (l->count == DEPTH || (l->count >= 2 && l->flight_bytes + job->to.bytes > FLIGHT_BYTES_MAX))
-        land(l); /* another user's job may come meanwhile: little is submitted ahead */
+        finish_oldest_job(l); /* another user's job may come meanwhile: little is submitted ahead */
     set_outcome(job, do_job(l, job));
     next = &l->flights[(l->first + l->count++) % DEPTH]; /* after making, which lands others */
     next->job = job;
@@ -382,14 +383,14 @@ static void *run_lane(void *arg)
     lane *l = arg;
     gvmi_job *job;
 
-    (void)enter(l); /* each job tries again */
+    (void)enter_lane_context(l); /* each job tries again */
     while (next_job(l, &job)) {
-        land_ready(l);
+        finish_ready_jobs(l);
         if (job != NULL)
             start_job(l, job);
     }
     while (l->count > 0)
-        land(l);
+        finish_oldest_job(l);
     if (l->entered) { /* here, where nothing can come between */
         free_stream(l);
         gvmi_device_leave();
@@ -503,7 +504,7 @@ void gvmi_mover_stop(gvmi_mover *mover)
         return;
     lane_stop(&mover->lanes[0]);
     lane_stop(&mover->lanes[1]);
-    done_purge(mover->done, mover->index); /* some of those are part of it */
+    done_queue_purge(mover->done, mover->index); /* some of those are part of it */
     free(mover);
 }
 

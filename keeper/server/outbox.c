@@ -1,7 +1,7 @@
 /* Messages that wait to be sent; see outbox.h.
  *
  * fds go beside the first byte of their message: a send that took one byte took them all (as in
- * sharing/socket.c), so they are let go of then, though the rest of the message may still wait.
+ * sharing/socket.c), so they are released then, though the rest of the message may still wait.
  *
  * I1  bytes is the sum of the entries' costs.
  * I2  only the first entry may be sent in part, and it has fds only while nothing of it is sent.
@@ -34,7 +34,7 @@ static size_t fds_offset(size_t len)
     return (len + sizeof(gvmi_fd *) - 1) / sizeof(gvmi_fd *) * sizeof(gvmi_fd *);
 }
 
-static size_t cost(size_t len, uint32_t fd_count)
+static size_t entry_cost(size_t len, uint32_t fd_count)
 {
     return sizeof(gvmi_outbox_entry) + fds_offset(len) + fd_count * sizeof(gvmi_fd *);
 }
@@ -44,7 +44,7 @@ gvm_status gvmi_outbox_add(gvmi_outbox *outbox, const gvmi_wire_message *message
     uint8_t encoded[sizeof *message];
     const size_t len = gvmi_wire_encode(message, encoded);
     const uint32_t fd_count = message->head.fd_count;
-    const size_t bytes = cost(len, fd_count);
+    const size_t bytes = entry_cost(len, fd_count);
     gvmi_outbox_entry *entry;
 
     GVM_ASSERT(fd_count <= GVMI_WIRE_CHUNKS_MAX);
@@ -67,7 +67,7 @@ gvm_status gvmi_outbox_add(gvmi_outbox *outbox, const gvmi_wire_message *message
     return GVM_OK;
 }
 
-static void release_fds(gvmi_outbox_entry *entry)
+static void release_entry_fds(gvmi_outbox_entry *entry)
 {
     for (uint32_t i = 0; i < entry->fd_count; i++)
         gvmi_fd_release(entry->fds[i]);
@@ -131,7 +131,7 @@ gvmi_outbox_state gvmi_outbox_flush(gvmi_outbox *outbox, int socket_fd, uint32_t
 {
     while (outbox->first != NULL) {
         gvmi_outbox_entry *entry = outbox->first;
-        const size_t bytes = cost(entry->len, entry->fd_count);
+        const size_t bytes = entry_cost(entry->len, entry->fd_count);
         ssize_t sent;
 
         if (entry->fd_count > *fds_left)
@@ -141,11 +141,11 @@ gvmi_outbox_state gvmi_outbox_flush(gvmi_outbox *outbox, int socket_fd, uint32_t
             return after_failure(errno);
         *fds_left -= entry->fd_count;
         entry->sent += (uint32_t)sent;
-        release_fds(entry);
+        release_entry_fds(entry);
         if (entry->sent == entry->len) {
             remove_first(outbox, bytes);
         } else {
-            outbox->bytes -= bytes - cost(entry->len, 0);
+            outbox->bytes -= bytes - entry_cost(entry->len, 0);
             entry->fd_count = 0;
         }
     }
@@ -157,7 +157,7 @@ void gvmi_outbox_clear(gvmi_outbox *outbox)
     while (outbox->first != NULL) {
         gvmi_outbox_entry *entry = outbox->first;
 
-        release_fds(entry);
-        remove_first(outbox, cost(entry->len, entry->fd_count));
+        release_entry_fds(entry);
+        remove_first(outbox, entry_cost(entry->len, entry->fd_count));
     }
 }

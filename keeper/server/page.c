@@ -22,7 +22,7 @@
 #define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
 /* A memfd of this size. Some systems want it marked as no program; old ones do not know how. */
-static gvm_status make(const char *name, size_t bytes, int *out)
+static gvm_status make_memfd(const char *name, size_t bytes, int *out)
 {
     int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 
@@ -40,7 +40,7 @@ static gvm_status make(const char *name, size_t bytes, int *out)
     return GVM_OK;
 }
 
-static gvm_status seal(int fd, int seals)
+static gvm_status seal_memfd(int fd, int seals)
 {
     if (fcntl(fd, F_ADD_SEALS, seals) == 0)
         return GVM_OK;
@@ -51,7 +51,7 @@ gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void 
 {
     void *mapped;
     int fd = -1;
-    gvm_status status = make(name, bytes, &fd);
+    gvm_status status = make_memfd(name, bytes, &fd);
 
     if (status != GVM_OK)
         return status;
@@ -62,7 +62,7 @@ gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void 
         return status;
     }
     /* Mappings that exist, as this one, stay writable. */
-    status = seal(fd, readonly ? SEALS_SIZE | F_SEAL_FUTURE_WRITE : SEALS_SIZE);
+    status = seal_memfd(fd, readonly ? SEALS_SIZE | F_SEAL_FUTURE_WRITE : SEALS_SIZE);
     if (status == GVM_OK)
         status = gvmi_fd_own(fd, out);
     else
@@ -89,7 +89,7 @@ static gvm_status write_all(int fd, uint64_t offset_bytes, const void *bytes, si
 
 gvm_status gvmi_page_begin(const char *name, int *fd)
 {
-    return make(name, 0, fd);
+    return make_memfd(name, 0, fd);
 }
 
 gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, size_t len)
@@ -100,7 +100,7 @@ gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, siz
 gvm_status gvmi_page_end(int fd, gvmi_fd **out)
 {
     /* A process that has it could shrink it, and then reads less: nothing else depends on its contents. */
-    const gvm_status status = seal(fd, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL);
+    const gvm_status status = seal_memfd(fd, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL);
 
     if (status == GVM_OK)
         return gvmi_fd_own(fd, out);

@@ -54,7 +54,7 @@ void gvmi_passing_start(gvm_keeper *server)
 
 /* ---- what a peer may be sent */
 
-static bool is_admin(const gvm_keeper *server, const gvmi_peer *peer)
+static bool is_admin_peer(const gvm_keeper *server, const gvmi_peer *peer)
 {
     return peer->uid == 0 || peer->uid == server->config.uid;
 }
@@ -66,7 +66,7 @@ uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_peer *peer)
     (void)gvmi_passing_settle(server, peer);
     return (uint32_t)gvmi_allowance_left(server->passing_max, server->passing_max / RESERVE_PART,
                                          server->passing, peer->place.user->passing,
-                                         is_admin(server, peer));
+                                         is_admin_peer(server, peer));
 }
 
 void gvmi_passing_add(gvm_keeper *server, gvmi_peer *peer, uint32_t count)

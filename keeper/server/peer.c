@@ -26,7 +26,7 @@
 
 #define MESSAGES_A_VISIT 32
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
-#define LAST_READS_MAX 64  /* of the socket of a process that is gone, or hears nothing */
+#define LAST_READS_MAX 64  /* of the socket of a process that is gone, or does not read */
 #define STALL_NS 5000000ll /* until sending is tried again when the system was short */
 #define REFUSED_MAX 64     /* clients to which the reason for their refusal is to be sent */
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
@@ -35,7 +35,7 @@
 
 /* ---- who it is */
 
-static void read_groups(int socket, gvmi_credentials *who)
+static void read_peer_groups(int socket, gvmi_credentials *who)
 {
     socklen_t bytes = 0;
     gid_t *groups;
@@ -60,7 +60,7 @@ static gvm_status read_credentials(const gvm_keeper *server, gvmi_peer *peer, gv
     if (getsockopt(peer->socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who connected");
     *who = (gvmi_credentials){.uid = found.uid, .gid = found.gid, .pid = found.pid};
-    read_groups(peer->socket, who);
+    read_peer_groups(peer->socket, who);
     return gvmi_identity_judge(&server->identity, getpid(), who);
 }
 
@@ -92,7 +92,7 @@ static void close_watched(const gvm_keeper *server, int *fd)
     close_fd(fd);
 }
 
-static void queue(gvm_keeper *server, gvmi_peer *peer)
+static void schedule_peer(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_schedule_queue(&server->schedule, &peer->place);
 }
@@ -169,7 +169,7 @@ static void end_peer(gvm_keeper *server, gvmi_peer *peer)
     peer->place.user->unread += peer->unread_kept;
     unlink_peer(&server->peers, peer);
     link_peer(&server->ended, peer);
-    queue(server, peer);
+    schedule_peer(server, peer);
 }
 
 static void release_pages(gvmi_peer *peer)
@@ -189,7 +189,7 @@ static void release_pages(gvmi_peer *peer)
 void gvmi_peer_look_again(gvm_keeper *server)
 {
     for (gvmi_peer *peer = server->ended; peer != NULL; peer = peer->next)
-        queue(server, peer);
+        schedule_peer(server, peer);
 }
 
 void gvmi_peer_free(gvm_keeper *server, gvmi_peer *peer)
@@ -266,7 +266,7 @@ static gvm_status watch_peer(gvm_keeper *server, gvmi_peer *peer)
 }
 
 /* Everything that a client needs; on failure the machine does not know it. */
-static gvm_status admit(gvm_keeper *server, gvmi_peer *peer)
+static gvm_status admit_client(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_credentials who;
     uint32_t client;
@@ -344,7 +344,7 @@ static void describe_refusal(const gvm_error *why, char *text, size_t text_bytes
                         why->native_name, limit ? ": raise the keeper's limit of open files" : "");
 }
 
-static void refuse(gvm_keeper *server, gvmi_peer *peer)
+static void refuse_peer(gvm_keeper *server, gvmi_peer *peer)
 {
     const bool waits = may_wait_refused(server, peer);
     const gvm_error why = gvmi_error_save();
@@ -369,13 +369,13 @@ void gvmi_peer_come(gvm_keeper *server, int socket)
 
     if (peer == NULL)
         return;
-    peer->reason = admit(server, peer);
+    peer->reason = admit_client(server, peer);
     if (peer->reason != GVM_OK)
-        refuse(server, peer);
+        refuse_peer(server, peer);
 }
 
 /* Its process maps nothing any more. */
-static void peer_gone(gvm_keeper *server, gvmi_peer *peer)
+static void peer_free_closed(gvm_keeper *server, gvmi_peer *peer)
 {
     const uint32_t client = peer->client;
 
@@ -417,7 +417,7 @@ static void peer_closed(gvm_keeper *server, gvmi_peer *peer)
 {
     close_socket(server, peer);
     if (peer->process < 0)
-        peer_gone(server, peer);
+        peer_free_closed(server, peer);
     else
         judge_closed(server, peer);
 }
@@ -425,11 +425,11 @@ static void peer_closed(gvm_keeper *server, gvmi_peer *peer)
 void gvmi_peer_judge_again(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->hung_up && peer->state == PEER_LEAVING)
-        queue(server, peer);
+        schedule_peer(server, peer);
 }
 
-/* It says that nothing is mapped any more, which the machine judges. The process may go on. */
-static void peer_said_bye(gvm_keeper *server, gvmi_peer *peer)
+/* BYE says that nothing is mapped any more, which the machine checks. The process may go on. */
+static void end_peer_on_bye(gvm_keeper *server, gvmi_peer *peer)
 {
     peer_leave(peer);
     close_socket(server, peer);
@@ -437,12 +437,12 @@ static void peer_said_bye(gvm_keeper *server, gvmi_peer *peer)
         gvmi_machine_bye(server->machine, peer->client);
     } else {
         gvmi_machine_disconnect(server->machine, peer->client);
-        peer_gone(server, peer);
+        peer_free_closed(server, peer);
     }
 }
 
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
-static void tell_reason(gvm_keeper *server, gvmi_peer *peer, const char *reason)
+static void send_close_reason(gvm_keeper *server, gvmi_peer *peer, const char *reason)
 {
     gvmi_wire_message message;
 
@@ -461,7 +461,7 @@ void gvmi_peer_cut(gvm_keeper *server, gvmi_peer *peer, const char *reason)
         return;
     gvmi_server_log_user(server, GVMI_LOG_CUT, peer->uid, "client %u (pid %d, uid %u) was cut off: %s",
                          (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, reason);
-    tell_reason(server, peer, reason);
+    send_close_reason(server, peer, reason);
     peer_leave(peer);
     (void)shutdown(peer->socket, SHUT_WR);
     gvmi_server_rewatch(server, peer->socket, EPOLLIN, &peer->on_socket);
@@ -483,7 +483,7 @@ void gvmi_peer_kill(gvm_keeper *server, gvmi_peer *peer)
 void gvmi_peer_forget(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_LEAVING)
-        peer_gone(server, peer);
+        peer_free_closed(server, peer);
 }
 
 bool gvmi_peer_has_input(void *context, uint32_t client)
@@ -499,14 +499,14 @@ bool gvmi_peer_has_input(void *context, uint32_t client)
 
 /* ---- what it sends */
 
-static void violate(gvm_keeper *server, gvmi_peer *peer, const char *what)
+static void report_violation(gvm_keeper *server, gvmi_peer *peer, const char *what)
 {
     gvmi_machine_violation(server->machine, peer->client, what);
     gvmi_server_act(server);
 }
 
 /* The answer to a TRIM is sent once the memory is given back to the driver. */
-static void hold_back(gvm_keeper *server, gvmi_peer *peer)
+static void defer_trim_reply(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state != PEER_OPEN || peer->held_back)
         return;
@@ -521,7 +521,7 @@ void gvmi_peer_send_held_back(gvm_keeper *server, gvmi_peer *peer)
     peer->held_back = false;
     server->held_back_count--;
     peer->dirty = true;
-    queue(server, peer);
+    schedule_peer(server, peer);
 }
 
 /* A whole message. */
@@ -532,7 +532,7 @@ static void take_message(gvm_keeper *server, gvmi_peer *peer, const uint8_t *byt
     if (gvmi_wire_decode(bytes, len, true, &message) != GVM_OK) {
         gvm_error error = gvmi_error_save();
 
-        violate(server, peer, error.text);
+        report_violation(server, peer, error.text);
         return;
     }
     peer->greeted = true;
@@ -541,13 +541,13 @@ static void take_message(gvm_keeper *server, gvmi_peer *peer, const uint8_t *byt
     server->working |= message.head.type == GVMI_WIRE_SNAPSHOT ||
                        message.head.type == GVMI_WIRE_SNAPSHOT_READ;
     if (message.head.type == GVMI_WIRE_BYE) {
-        peer_said_bye(server, peer);
+        end_peer_on_bye(server, peer);
         gvmi_server_act(server);
     } else {
         gvmi_machine_message(server->machine, peer->client, &message);
         gvmi_server_act(server);
         if (message.head.type == GVMI_WIRE_TRIM && gvmi_frames_dropped(server->frames))
-            hold_back(server, peer);
+            defer_trim_reply(server, peer);
     }
 }
 
@@ -567,7 +567,7 @@ static bool next_message(gvm_keeper *server, gvmi_peer *peer, uint32_t *start)
     }
     if (gvmi_wire_check_head(&head, true) != GVM_OK ||
         !GVM_CHECK(head.bytes >= sizeof head && head.bytes <= sizeof(gvmi_wire_message))) {
-        violate(server, peer, "it sent bytes that are no message");
+        report_violation(server, peer, "it sent bytes that are no message");
         return false;
     }
     if (len < head.bytes)
@@ -595,14 +595,14 @@ static void take_messages(gvm_keeper *server, gvmi_peer *peer)
 }
 
 /* Goes on with messages that came and were left over. */
-static void go_on(gvm_keeper *server, gvmi_peer *peer)
+static void process_left_messages(gvm_keeper *server, gvmi_peer *peer)
 {
     peer->more = false;
     take_messages(server, peer);
 }
 
 /* One read. False: there is nothing (more) to be read now, or ever. */
-static bool receive_some(gvm_keeper *server, gvmi_peer *peer)
+static bool receive_from_peer(gvm_keeper *server, gvmi_peer *peer)
 {
     struct iovec room = {.iov_base = peer->in + peer->in_len,
                          .iov_len = sizeof peer->in - peer->in_len};
@@ -627,7 +627,7 @@ static bool receive_some(gvm_keeper *server, gvmi_peer *peer)
     }
     peer->in_len += (uint32_t)got;
     if (peer->state == PEER_OPEN && (message.msg_flags & MSG_CTRUNC) != 0) {
-        violate(server, peer, "it sent file descriptors");
+        report_violation(server, peer, "it sent file descriptors");
         return false;
     }
     take_messages(server, peer);
@@ -656,7 +656,7 @@ void gvmi_peer_silent(gvm_keeper *server, gvmi_peer *peer)
     if (peer->state == PEER_REFUSED)
         end_peer(server, peer);
     else if (peer->state == PEER_OPEN)
-        violate(server, peer, "it sent nothing within 10 s after it had connected");
+        report_violation(server, peer, "it sent nothing within 10 s after it had connected");
 }
 
 /* ---- what is sent to it */
@@ -686,7 +686,7 @@ void gvmi_peer_send(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message
         status = GVM_E_LIMIT;
     if (status == GVM_OK) {
         peer->dirty = true;
-        queue(server, peer);
+        schedule_peer(server, peer);
         return;
     }
     /* The CUT that follows comes out of the machine like any other action. */
@@ -696,7 +696,7 @@ void gvmi_peer_send(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message
 }
 
 /* Sends as much as goes now. */
-static void flush(gvm_keeper *server, gvmi_peer *peer)
+static void flush_outbox(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_outbox_state state;
     bool blocked;
@@ -731,7 +731,7 @@ void gvmi_peer_retry(gvm_keeper *server, gvmi_peer *peer)
     if (!peer->stalled)
         return;
     peer->dirty = true;
-    queue(server, peer);
+    schedule_peer(server, peer);
 }
 
 /* ---- snapshots */
@@ -799,10 +799,10 @@ void gvmi_peer_note(gvm_keeper *server, gvmi_source *source, uint32_t events)
     case GVMI_SOURCE_DOORBELL: peer->rang = true; break;
     default: peer->process_ended = peer->ending = true; break;
     }
-    queue(server, peer);
+    schedule_peer(server, peer);
 }
 
-static void take_ring(gvm_keeper *server, gvmi_peer *peer)
+static void handle_doorbell(gvm_keeper *server, gvmi_peer *peer)
 {
     if (!peer->rang)
         return;
@@ -818,10 +818,11 @@ static void take_ring(gvm_keeper *server, gvmi_peer *peer)
 static void read_to_end(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_OPEN && peer->more) {
-        go_on(server, peer);
+        process_left_messages(server, peer);
         return;
     }
-    if (peer->state == PEER_OPEN && peer->last_reads++ < LAST_READS_MAX && receive_some(server, peer))
+    if (peer->state == PEER_OPEN && peer->last_reads++ < LAST_READS_MAX &&
+        receive_from_peer(server, peer))
         return;
     peer->ending = false;
     if (!peer->process_ended) {
@@ -832,7 +833,7 @@ static void read_to_end(gvm_keeper *server, gvmi_peer *peer)
             peer_leave(peer);
             gvmi_machine_disconnect(server->machine, peer->client);
         }
-        peer_gone(server, peer);
+        peer_free_closed(server, peer);
     }
     gvmi_server_act(server);
 }
@@ -842,13 +843,13 @@ static void read_socket(gvm_keeper *server, gvmi_peer *peer, uint32_t events)
     switch (peer->state) {
     case PEER_OPEN:
         if (peer->more)
-            go_on(server, peer);
+            process_left_messages(server, peer);
         else if ((events & ~(uint32_t)EPOLLOUT) != 0)
-            (void)receive_some(server, peer);
+            (void)receive_from_peer(server, peer);
         break;
     case PEER_REFUSED:
         if (events != 0)
-            (void)receive_some(server, peer);
+            (void)receive_from_peer(server, peer);
         break;
     case PEER_LEAVING:
         if (peer->hung_up) {
@@ -876,15 +877,15 @@ void gvmi_peer_visit(gvm_keeper *server, gvmi_peer *peer)
         return;
     }
     peer->events = 0;
-    take_ring(server, peer);
+    handle_doorbell(server, peer);
     if (peer->dirty || (events & EPOLLOUT) != 0)
-        flush(server, peer);
+        flush_outbox(server, peer);
     if (peer->ending)
         read_to_end(server, peer);
     else
         read_socket(server, peer, events);
     if (peer->dirty)
-        flush(server, peer);
+        flush_outbox(server, peer);
     if (peer->ending || peer->more)
-        queue(server, peer);
+        schedule_peer(server, peer);
 }

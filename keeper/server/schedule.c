@@ -12,16 +12,16 @@
 #include "base/assert.h"
 #include "base/error.h"
 
-static int compare_uids(const void *a, const void *b)
+static int compare_schedule_uids(const void *a, const void *b)
 {
     const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
 
     return (left > right) - (left < right);
 }
 
-static gvmi_schedule_user *find_user(const gvmi_schedule *schedule, uint32_t uid)
+static gvmi_schedule_user *find_schedule_user(const gvmi_schedule *schedule, uint32_t uid)
 {
-    void *const *node = tfind(&uid, (void *const *)&schedule->users, compare_uids);
+    void *const *node = tfind(&uid, (void *const *)&schedule->users, compare_schedule_uids);
 
     return node == NULL
                ? NULL
@@ -37,7 +37,7 @@ static gvmi_schedule_user *new_user(gvmi_schedule *schedule, uint32_t uid)
     user->uid = uid;
     user->shares = 1;
     user->had_ns = schedule->had_ns + GVMI_VISIT_NS; /* who leaves and comes again is behind who stays */
-    if (tsearch(&user->uid, &schedule->users, compare_uids) != NULL)
+    if (tsearch(&user->uid, &schedule->users, compare_schedule_uids) != NULL)
         return user;
     free(user);
     return NULL;
@@ -45,7 +45,7 @@ static gvmi_schedule_user *new_user(gvmi_schedule *schedule, uint32_t uid)
 
 gvm_status gvmi_schedule_join(gvmi_schedule *schedule, uint32_t uid, void *owner, gvmi_place *out)
 {
-    gvmi_schedule_user *user = find_user(schedule, uid);
+    gvmi_schedule_user *user = find_schedule_user(schedule, uid);
 
     if (user == NULL)
         user = new_user(schedule, uid);
@@ -68,12 +68,12 @@ void gvmi_schedule_leave(gvmi_schedule *schedule, gvmi_place *place)
         return;
     if (schedule->visited == user)
         schedule->visited = NULL;
-    tdelete(&user->uid, &schedule->users, compare_uids);
+    tdelete(&user->uid, &schedule->users, compare_schedule_uids);
     free(user);
 }
 
 /* Behind those that have had as much. */
-static void add_user(gvmi_schedule *schedule, gvmi_schedule_user *user)
+static void insert_schedule_user(gvmi_schedule *schedule, gvmi_schedule_user *user)
 {
     gvmi_schedule_user **at = &schedule->first;
 
@@ -103,7 +103,7 @@ void gvmi_schedule_queue(gvmi_schedule *schedule, gvmi_place *place)
     if (user->first == NULL) {
         if (user->had_ns < schedule->had_ns)
             user->had_ns = schedule->had_ns;
-        add_user(schedule, user);
+        insert_schedule_user(schedule, user);
     }
     *(user->first != NULL ? &user->last->next : &user->first) = place;
     user->last = place;
@@ -138,7 +138,7 @@ void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t spent_ns)
         remove_user(schedule, user);
     user->had_ns += spent_ns / user->shares;
     if (user->first != NULL)
-        add_user(schedule, user);
+        insert_schedule_user(schedule, user);
 }
 
 void gvmi_schedule_clear(gvmi_schedule *schedule)

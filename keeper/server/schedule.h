@@ -34,11 +34,11 @@ struct gvmi_place {
 struct gvmi_schedule_user {
     uint32_t uid;
     uint32_t places;
-    uint32_t shares;  /* of the time; 1 but for the server's own */
-    int64_t had_ns;   /* of the thread's time, for one share */
-    uint32_t refused; /* for the server: its clients that wait to be told that they are refused */
-    uint32_t unread;  /* likewise: sockets kept though their clients have ended */
-    uint64_t passing; /* likewise: descriptors sent and not received */
+    uint32_t shares;          /* of the time; 1 but for the server's own */
+    int64_t had_ns;           /* of the thread's time, for one share */
+    uint32_t refused;         /* for the server: its clients whose refusal is still to be sent */
+    uint32_t unread;          /* likewise: sockets kept though their clients have ended */
+    uint64_t passing;         /* likewise: descriptors sent and not received */
     gvmi_place *first, *last; /* those queued */
     gvmi_schedule_user *next; /* while it has any */
 };
@@ -62,7 +62,7 @@ void gvmi_schedule_leave(gvmi_schedule *schedule, gvmi_place *place);
 void gvmi_schedule_queue(gvmi_schedule *schedule, gvmi_place *place);
 
 /* Takes out the owner of the place that is to be visited now; NULL: there is nobody. The visit ends in
- * time if it looks at end_ns, and is told by gvmi_schedule_visited(). */
+ * time if it looks at end_ns, and is reported by gvmi_schedule_visited(). */
 void *gvmi_schedule_next(gvmi_schedule *schedule, int64_t now_ns);
 
 /* The visit has ended, and took so much of the thread's processor time. Time that passed while the process was stopped

@@ -464,7 +464,7 @@ void gvm_keeper_stop(gvm_keeper *handle)
 
 /* ---- calls of other threads */
 
-static void hand_over(gvm_keeper *server, gvmi_handed *handed)
+static void queue_handed_socket(gvm_keeper *server, gvmi_handed *handed)
 {
     const uint64_t one = 1;
 
@@ -475,7 +475,7 @@ static void hand_over(gvm_keeper *server, gvmi_handed *handed)
     (void)!write(server->wake, &one, sizeof one);
 }
 
-static gvm_status connect_to(gvm_keeper *server, int *socket_fd)
+static gvm_status make_handed_pair(gvm_keeper *server, int *socket_fd)
 {
     gvmi_handed *handed = malloc(sizeof *handed);
     int ends[2];
@@ -489,12 +489,12 @@ static gvm_status connect_to(gvm_keeper *server, int *socket_fd)
         return gvmi_fail_system(GVM_E_SYSTEM, code, "socketpair", "cannot make a socket");
     }
     handed->socket = ends[0];
-    hand_over(server, handed);
+    queue_handed_socket(server, handed);
     *socket_fd = ends[1];
     return GVM_OK;
 }
 
-static gvm_status hold(const gvm_keeper *handle, gvm_keeper **out)
+static gvm_status hold_server(const gvm_keeper *handle, gvm_keeper **out)
 {
     void *object;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_SERVER, gvmi_key(handle), &object);
@@ -503,7 +503,7 @@ static gvm_status hold(const gvm_keeper *handle, gvm_keeper **out)
     return status;
 }
 
-static void let_go(gvm_keeper *server)
+static void drop_server(gvm_keeper *server)
 {
     gvmi_registry_drop(GVMI_KIND_SERVER, gvmi_key(server));
 }
@@ -516,11 +516,11 @@ gvm_status gvm_keeper_open_socket(gvm_keeper *handle, int *socket_fd)
 
     if (socket_fd == NULL)
         return gvmi_fail(GVM_E_INVALID, "socket_fd is NULL");
-    status = hold(handle, &server);
+    status = hold_server(handle, &server);
     if (status != GVM_OK)
         return status;
-    status = connect_to(server, socket_fd);
-    let_go(server);
+    status = make_handed_pair(server, socket_fd);
+    drop_server(server);
     return status;
 }
 
@@ -529,10 +529,10 @@ const char *gvm_keeper_path(const gvm_keeper *handle)
     gvm_keeper *server;
     const char *path;
 
-    if (hold(handle, &server) != GVM_OK)
+    if (hold_server(handle, &server) != GVM_OK)
         return "";
     path = server->listener.address.sun_path;
-    let_go(server);
+    drop_server(server);
     return path;
 }
 
@@ -542,7 +542,7 @@ gvm_status gvm_keeper_get_budget(gvm_keeper *handle, uint32_t index, gvm_keeper_
     gvm_keeper_budget out = {0};
     const gvmi_machine_device *device;
     gvm_keeper *server;
-    gvm_status status = hold(handle, &server);
+    gvm_status status = hold_server(handle, &server);
 
     if (status != GVM_OK)
         return status;
@@ -560,7 +560,7 @@ gvm_status gvm_keeper_get_budget(gvm_keeper *handle, uint32_t index, gvm_keeper_
     if (!gvmi_struct_out(budget, &out, sizeof out, sizeof out))
         status = gvmi_fail(GVM_E_INVALID, "budget is NULL or its struct_size is too small");
 leave:
-    let_go(server);
+    drop_server(server);
     return status;
 }
 
@@ -568,13 +568,13 @@ gvm_status gvm_keeper_check(gvm_keeper *handle)
 {
     GVMI_UNCANCELLED;
     gvm_keeper *server;
-    gvm_status status = hold(handle, &server);
+    gvm_status status = hold_server(handle, &server);
 
     if (status != GVM_OK)
         return status;
     if (atomic_load(&server->lost))
         status = gvmi_fail(GVM_E_LOST, "a device is broken for this process, which ends; a new one may be "
                                        "able to use it");
-    let_go(server);
+    drop_server(server);
     return status;
 }

@@ -150,7 +150,7 @@ struct gvmi_peer {
     char refusal[GVMI_WIRE_TEXT_BYTES];
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
-    gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
+    gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are released once it is on its way */
     gvmi_outbox outbox;
     uint32_t passing;       /* descriptors sent and perhaps not received, where they are limited */
     size_t counted_bytes;   /* of the outbox, as the machine knows them */
@@ -169,7 +169,7 @@ struct gvmi_peer {
     bool dirty;          /* the outbox is to be flushed */
     bool stalled;        /* it is to be flushed again after a while */
     bool unread_kept;    /* it has ended, and its socket is kept: descriptors wait in it */
-    bool writing;        /* epoll tells when it can be written */
+    bool writing;        /* epoll reports when it can be written */
     bool mute;           /* nobody reads what it is sent */
     bool held_back;      /* nothing is sent before dropped memory is given back */
     uint32_t in_len;
@@ -242,7 +242,7 @@ void gvmi_server_rewatch(gvm_keeper *server, int fd, uint32_t events, gvmi_sourc
 /* A client's socket, taken over. On failure it is closed. */
 void gvmi_peer_come(gvm_keeper *server, int socket);
 
-/* What epoll told of a peer: it is visited for that when it is its turn. */
+/* What epoll reported of a peer: it is visited for that when it is its turn. */
 void gvmi_peer_note(gvm_keeper *server, gvmi_source *source, uint32_t events);
 
 /* Does for it what there is to be done, for a bounded time: up to the end of the visit, and one

@@ -1,7 +1,7 @@
 /* Where the keeper listens.
  *
  * Beside the socket PATH lies a lock file, PATH.lock, which the keeper holds locked for life. Who
- * gets the lock and finds a socket there has found an abandoned one, unless somebody answers at it
+ * gets the lock and finds a socket there has found an abandoned one, unless a keeper answers at it
  * (the lock file may have been deleted): then it is a living keeper's.
  */
 #include <errno.h>
@@ -196,7 +196,7 @@ gvm_status gvmi_listener_adopt(int fd, gvmi_listener *out)
     out->fd = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (out->fd < 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "fcntl", "cannot take the listening socket");
-    (void)fcntl(out->fd, F_SETFL, O_NONBLOCK); /* somebody may leave before being accepted */
+    (void)fcntl(out->fd, F_SETFL, O_NONBLOCK); /* a client may close before being accepted */
     return GVM_OK;
 }
 

@@ -14,7 +14,7 @@
 
 /* ---- links */
 
-static gvm_status stale(void)
+static gvm_status fail_ended_token(void)
 {
     return gvmi_fail(GVM_E_ABSENT,
                      "the token has ended: it expired or was revoked, the table's privileges were "
@@ -23,7 +23,7 @@ static gvm_status stale(void)
 }
 
 /* Once a token has ended, the names of its links are free. */
-static gvm_status check_owner(const gvm_table *table, gvm_object *object)
+static gvm_status check_object_owner(const gvm_table *table, gvm_object *object)
 {
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_status status = gvm_object_get_info(object, &info);
@@ -45,8 +45,8 @@ gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_ob
     snprintf(name, sizeof name, "%s/%s", table->token.links, part);
     status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object);
     if (status != GVM_OK)
-        return status == GVM_E_ABSENT ? stale() : status;
-    status = check_owner(table, object);
+        return status == GVM_E_ABSENT ? fail_ended_token() : status;
+    status = check_object_owner(table, object);
     if (status == GVM_OK)
         *out = object;
     else
@@ -56,7 +56,7 @@ gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_ob
 
 /* ---- the manifest */
 
-/* The object is on the table's device, and so tells which that is here. */
+/* The object is on the table's device, and so shows which that is here. */
 static gvm_status find_device(gvm_table *table)
 {
     gvm_buffer_info buffer = {.struct_size = sizeof buffer};
@@ -78,7 +78,7 @@ static gvm_status read_manifest(gvm_table *table)
         status = find_device(table);
     if (status == GVM_OK &&
         gvm_kernel_checksum_host(table->manifest, table->token.bytes) != table->token.sum)
-        status = stale(); /* its place in the ring has another one now */
+        status = fail_ended_token(); /* its place in the ring has another one now */
     return status;
 }
 
@@ -95,7 +95,7 @@ static void free_table(gvm_table *table)
     gvmi_error_restore(&error);
 }
 
-static gvm_status attach(gvm_table *table, uint32_t flags)
+static gvm_status attach_objects(gvm_table *table, uint32_t flags)
 {
     gvm_status status;
 
@@ -130,7 +130,7 @@ gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
     status = gvmi_token_parse(token, &table->token);
     if (status == GVM_OK)
-        status = attach(table, flags);
+        status = attach_objects(table, flags);
     if (status == GVM_OK)
         status = gvmi_registry_add(GVMI_KIND_TABLE, gvmi_key(table), table);
     if (status != GVM_OK) {

@@ -8,7 +8,7 @@
 
 /* ---- tokens */
 
-static gvm_status malformed(const char *what)
+static gvm_status fail_malformed_token(const char *what)
 {
     return gvmi_fail(GVM_E_FORMAT, "that is no token of gstore_export(): %s", what);
 }
@@ -44,10 +44,10 @@ static gvm_status parse_version(const char **text)
     uint64_t version;
 
     if (strncmp(*text, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0)
-        return malformed("it does not begin with \"" GVMI_TOKEN_PREFIX "\"");
+        return fail_malformed_token("it does not begin with \"" GVMI_TOKEN_PREFIX "\"");
     *text += strlen(GVMI_TOKEN_PREFIX);
     if (!take_number(text, 10, &version))
-        return malformed("no version");
+        return fail_malformed_token("no version");
     if (version != GVMI_TOKEN_VERSION)
         return gvmi_fail(GVM_E_VERSION, "the token is of version %" PRIu64 ", this library reads %d",
                          version, GVMI_TOKEN_VERSION);
@@ -61,34 +61,34 @@ gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
     gvm_status status;
 
     if (strnlen(text, GVM_TABLE_TOKEN_BYTES_MAX) == GVM_TABLE_TOKEN_BYTES_MAX)
-        return malformed("it is too long");
+        return fail_malformed_token("it is too long");
     for (const char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return malformed("a character that cannot be printed");
+            return fail_malformed_token("a character that cannot be printed");
     memset(out, 0, sizeof *out);
     status = parse_version(&text);
     if (status != GVM_OK)
         return status;
     if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
         !take_number(&text, 10, &out->bytes) || !take_number(&text, 10, &owner))
-        return malformed("a number is malformed");
+        return fail_malformed_token("a number is malformed");
     if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
         out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes || owner > UINT32_MAX)
-        return malformed("a number is out of range");
+        return fail_malformed_token("a number is out of range");
     out->owner = (uint32_t)owner;
     colon = strchr(text, ':');
     if (colon == NULL || *text != '/' || colon - text > GVM_NAME_BYTES_MAX - 32)
-        return malformed("no name of links");
+        return fail_malformed_token("no name of links");
     memcpy(out->links, text, (size_t)(colon - text));
     if (colon[1] != '/')
-        return malformed("no socket");
+        return fail_malformed_token("no socket");
     strcpy(out->socket, colon + 1);
     return GVM_OK;
 }
 
 /* ---- manifests */
 
-static gvm_status wrong(const char *what)
+static gvm_status fail_malformed_table(const char *what)
 {
     return gvmi_fail(GVM_E_FORMAT, "the description of the table is malformed: %s", what);
 }
@@ -115,7 +115,7 @@ static uint32_t align_bytes(char align)
 }
 
 /* Of rows * bytes, which do not wrap: both come from outside. */
-static bool multiply(uint64_t rows, uint64_t bytes, uint64_t *out)
+static bool multiply_saturating(uint64_t rows, uint64_t bytes, uint64_t *out)
 {
     return !__builtin_mul_overflow(rows, bytes, out) && *out <= INT64_MAX;
 }
@@ -139,12 +139,12 @@ static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_colum
     const uint32_t width = from->length > 0 ? fixed_width(from) : 4;
 
     if (from->width != width)
-        return wrong("the width of a column");
+        return fail_malformed_table("the width of a column");
     to->width = width;
     if (to->absent)
         return GVM_OK;
-    if (!multiply(table->info.rows, width, &to->values_bytes))
-        return wrong("the number of rows");
+    if (!multiply_saturating(table->info.rows, width, &to->values_bytes))
+        return fail_malformed_table("the number of rows");
     if (to->has_nulls)
         to->nulls_bytes = bits_bytes(table->info.rows);
     if (from->length < 0)
@@ -216,16 +216,16 @@ static gvm_status decode_arrow_sizes(const gvm_table *table, const gvmi_manifest
                          "column \"%s\" has a type of Arrow's that is not known here: %s", to->name,
                          to->arrow);
     if (to->absent != (width == WIDTH_NONE) || to->compressed || unit == 0)
-        return wrong("the type of a column");
+        return fail_malformed_table("the type of a column");
     if (to->absent)
         return GVM_OK;
     to->width = width == WIDTH_VARIABLE ? 8 : (uint32_t)width;
     if ((width == WIDTH_VARIABLE) != (from->length < 0) || from->width != to->width ||
         (width > 0 && (uint32_t)width != fixed_width(from)) || (width == 0 && from->length != 1))
-        return wrong("the width of a column");
-    if (!multiply(rows, to->width, &to->values_bytes) || rows > INT64_MAX / 8 - 1 ||
+        return fail_malformed_table("the width of a column");
+    if (!multiply_saturating(rows, to->width, &to->values_bytes) || rows > INT64_MAX / 8 - 1 ||
         from->bodies_bytes > INT64_MAX || from->bodies_bytes % unit != 0)
-        return wrong("the number of rows");
+        return fail_malformed_table("the number of rows");
     if (width == 0)
         to->values_bytes = bits_bytes(rows);
     if (to->has_nulls)
@@ -260,19 +260,19 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
     to->has_nulls = !to->absent && (from->length > 0 || is_arrow) &&
                     (from->flags & GVMI_COLUMN_NULLS) != 0;
     if (to->name == NULL || to->type_name == NULL)
-        return wrong("the name of a column");
+        return fail_malformed_table("the name of a column");
     if (align_bytes(from->align) == 0 || from->length == 0)
-        return wrong("the alignment or length of a type");
+        return fail_malformed_table("the alignment or length of a type");
     if (to->by_value && to->length != 1 && to->length != 2 && to->length != 4 && to->length != 8)
-        return wrong("the length of a number");
+        return fail_malformed_table("the length of a number");
     if (to->element != 0 && align_bytes(to->element_align) == 0)
-        return wrong("the alignment of an array's elements");
+        return fail_malformed_table("the alignment of an array's elements");
     if (!is_arrow)
         return decode_sizes(table, from, to);
     to->arrow = text_at(table, from->arrow);
     to->arrow_element = text_at(table, from->arrow_element);
     if (to->arrow == NULL || to->arrow_element == NULL)
-        return wrong("the type of a column");
+        return fail_malformed_table("the type of a column");
     return decode_arrow_sizes(table, from, to);
 }
 
@@ -287,7 +287,7 @@ static gvm_status decode_columns(gvm_table *table, bool is_arrow)
         memcpy(&column, from + i * sizeof column, sizeof column);
         status = decode_column(table, is_arrow, &column, &table->columns[i].info);
         if (status == GVM_OK && column.number <= (i > 0 ? table->columns[i - 1].info.number : 0))
-            status = wrong("the order of the columns");
+            status = fail_malformed_table("the order of the columns");
     }
     return status;
 }
@@ -298,7 +298,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
 
     memcpy(&head, table->manifest, sizeof head);
     if (memcmp(head.magic, GVMI_MANIFEST_MAGIC, sizeof head.magic) != 0)
-        return wrong("it is none");
+        return fail_malformed_table("it is none");
     if (head.version != GVMI_TOKEN_VERSION ||
         (head.layout != GVMI_LAYOUT_PGSTROM && head.layout != GVMI_LAYOUT_ARROW))
         return gvmi_fail(GVM_E_VERSION, "the table's description is of version %u, layout %u",
@@ -306,7 +306,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
     if (head.bytes != table->token.bytes || head.header_bytes != sizeof head ||
         head.column_bytes != sizeof(gvmi_manifest_column) || head.columns > GVM_TABLE_COLUMNS_MAX ||
         head.bytes - sizeof head < head.columns * sizeof(gvmi_manifest_column))
-        return wrong("its sizes");
+        return fail_malformed_table("its sizes");
     table->info = (gvm_table_info){.struct_size = sizeof table->info,
                                    .schema = text_at(table, head.schema),
                                    .name = text_at(table, head.name),
@@ -318,7 +318,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
                                    .columns = head.columns,
                                    .device = table->info.device};
     if (table->info.schema == NULL || table->info.name == NULL)
-        return wrong("its name");
+        return fail_malformed_table("its name");
     table->columns = calloc(head.columns > 0 ? head.columns : 1, sizeof table->columns[0]);
     if (table->columns == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for %u columns", (unsigned)head.columns);

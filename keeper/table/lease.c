@@ -147,8 +147,8 @@ static gvm_status release_column(gvm_table *table, gvm_table_data *data, gvm_str
     return status;
 }
 
-static gvm_status release(gvm_table *table, gvm_table_data *data, uint32_t count, gvm_stream stream,
-                          bool async)
+static gvm_status release_columns(gvm_table *table, gvm_table_data *data, uint32_t count,
+                                  gvm_stream stream, bool async)
 {
     gvm_status status = GVM_OK;
     gvm_error error;
@@ -166,8 +166,8 @@ static gvm_status release(gvm_table *table, gvm_table_data *data, uint32_t count
     return status;
 }
 
-static gvm_status acquire(gvm_table *table, gvm_table_data **order, uint32_t count,
-                          const gvm_acquire_options *options, int timeout_ms)
+static gvm_status acquire_columns(gvm_table *table, gvm_table_data **order, uint32_t count,
+                                  const gvm_acquire_options *options, int timeout_ms)
 {
     lease_terms terms = {.options = options};
     gvm_status status = GVM_OK;
@@ -212,11 +212,11 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
         data[i] = (gvm_table_data){.column = columns[i], .held = 1};
         order[i] = &data[i];
     }
-    status = acquire(table, order, count, options, timeout_ms);
+    status = acquire_columns(table, order, count, options, timeout_ms);
     if (status != GVM_OK) {
         const gvm_error error = gvmi_error_save();
 
-        (void)release(table, data, count, NULL, false);
+        (void)release_columns(table, data, count, NULL, false);
         gvmi_error_restore(&error);
     }
     free(order);
@@ -236,7 +236,7 @@ static gvm_status release_all(gvm_table *handle, gvm_table_data *data, uint32_t 
     if (data == NULL && count > 0)
         status = gvmi_fail(GVM_E_INVALID, "data is NULL");
     else
-        status = release(table, data, count, stream, async);
+        status = release_columns(table, data, count, stream, async);
     gvmi_table_leave(table);
     return status;
 }

@@ -4,11 +4,11 @@
  * A token is "gstore2:SUM:OFFSET:BYTES:OWNER:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of
  * what the keeper's link LINKS/0.manifest leads to, the keeper listens at SOCKET (an absolute path, the rest
  * of the line), and SUM is the manifest's gvm_kernel_checksum() as 16 hexadecimal digits, the others are
- * decimal. LINKS has 128 random bits, so a token is known to those alone who were told it, and never leads to
- * another table. OWNER is the user whose objects the links lead to, by the keeper's numbers: once a token has
- * ended, any user who knows it may link objects under LINKS; those are of another owner and are refused.
- * The object is a ring that later manifests of the same store overwrite: then the sum differs, and the token
- * is stale.
+ * decimal. LINKS has 128 random bits, so a token is known only to those who were given it, and
+ * never leads to another table. OWNER is the user whose objects the links lead to, by the keeper's
+ * numbers: once a token has ended, any user who knows it may link objects under LINKS; those are of
+ * another owner and are refused. The object is a ring that later manifests of the same store
+ * overwrite: then the sum differs, and the token is stale.
  *
  * A manifest is gvmi_manifest, then its columns, then texts ended by NUL, which the others name by
  * their offset from the start. Little-endian. What is read from it is checked first: the object's writer

@@ -21,24 +21,20 @@
 
 /* ---- options */
 
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* What can ever be committed: by the reservation, the budget, and the device. */
 static uint64_t reachable_bytes(const gvm_device *device, uint64_t reserve_bytes, uint64_t budget_bytes)
 {
-    const uint64_t reach = lesser(reserve_bytes, device->info.total_bytes);
+    const uint64_t reach = gvmi_min(reserve_bytes, device->info.total_bytes);
 
-    return lesser(reach, budget_bytes);
+    return gvmi_min(reach, budget_bytes);
 }
 
-static uint64_t choose_chunk_bytes(const gvm_device *device, uint64_t reserve_bytes,
-                                   uint64_t budget_bytes)
+static uint64_t choose_append_chunk_bytes(const gvm_device *device, uint64_t reserve_bytes,
+                                          uint64_t budget_bytes)
 {
     const uint64_t most = reachable_bytes(device, reserve_bytes, budget_bytes) / CHUNKS_BUDGET_MIN;
-    uint64_t chunk_bytes = lesser(gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED), CHUNK_BYTES_CHOSEN_MAX);
+    uint64_t chunk_bytes = gvmi_min(gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED),
+                                    CHUNK_BYTES_CHOSEN_MAX);
 
     while (chunk_bytes > most && chunk_bytes > GVM_CHUNK_BYTES_MIN)
         chunk_bytes /= 2;
@@ -60,7 +56,7 @@ static uint32_t choose_unit_shift(const gvm_device *device, uint64_t reserve_byt
     return shift;
 }
 
-static gvm_status read_options(const gvm_appender_options *options, gvm_appender_options *full)
+static gvm_status read_appender_options(const gvm_appender_options *options, gvm_appender_options *full)
 {
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
         return gvmi_fail(
@@ -77,7 +73,7 @@ static gvm_status read_options(const gvm_appender_options *options, gvm_appender
     return GVM_OK;
 }
 
-static gvm_status check_sizes(uint64_t row_bytes, uint64_t reserve_bytes)
+static gvm_status check_appender_sizes(uint64_t row_bytes, uint64_t reserve_bytes)
 {
     char size[32];
 
@@ -121,7 +117,8 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->step_bytes = gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT);
     if (a->step_bytes < a->chunk_bytes)
         a->step_bytes = a->chunk_bytes;
-    a->ahead_bytes = gvmi_amount(options->ahead_bytes, 2 * lesser(a->step_bytes, GVMI_SPAN_BYTES_MAX));
+    a->ahead_bytes = gvmi_amount(options->ahead_bytes,
+                                 2 * gvmi_min(a->step_bytes, GVMI_SPAN_BYTES_MAX));
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
     a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;
@@ -130,7 +127,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
 
 /* What is beyond what is written, and may be wanted again, goes only when the device is full. The lock may
  * be held by a begin, which waits for the thread that comes here. */
-static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
+static uint64_t reclaim_append_chunks(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
 {
     gvm_appender *a = (gvm_appender *)idle;
     uint64_t bytes = 0;
@@ -150,10 +147,10 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
 }
 
 /* The device is held and its context current. */
-static gvm_status make(gvm_device *device, uint64_t row_bytes, const gvmi_buffer_spec *spec,
-                       const gvm_appender_options *options, gvm_appender **out)
+static gvm_status make_appender(gvm_device *device, uint64_t row_bytes, const gvmi_buffer_spec *spec,
+                                const gvm_appender_options *options, gvm_appender **out)
 {
-    static const gvmi_idle_calls calls = {.reclaim = reclaim};
+    static const gvmi_idle_calls calls = {.reclaim = reclaim_append_chunks};
     gvm_appender *appender = calloc(1, sizeof *appender);
     gvm_status status;
 
@@ -204,13 +201,13 @@ static gvm_status make_on(gvm_device *device, uint64_t row_bytes, uint64_t reser
                          "device %d has no virtual memory management: appenders cannot grow there",
                          device->info.ordinal);
     if (spec.chunk_bytes == 0)
-        spec.chunk_bytes = choose_chunk_bytes(device, reserve_bytes, options->budget_bytes);
+        spec.chunk_bytes = choose_append_chunk_bytes(device, reserve_bytes, options->budget_bytes);
     status = check_budget(options->budget_bytes, spec.chunk_bytes);
     if (status == GVM_OK)
         status = gvmi_device_enter(device);
     if (status != GVM_OK)
         return status;
-    status = make(device, row_bytes, &spec, options, out);
+    status = make_appender(device, row_bytes, &spec, options, out);
     gvmi_device_leave();
     return status;
 }
@@ -225,9 +222,9 @@ gvm_status gvm_appender_create(gvm_device *handle, uint64_t row_bytes, uint64_t 
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = read_options(options, &full);
+    status = read_appender_options(options, &full);
     if (status == GVM_OK)
-        status = check_sizes(row_bytes, reserve_bytes);
+        status = check_appender_sizes(row_bytes, reserve_bytes);
     if (status == GVM_OK)
         status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
@@ -260,8 +257,8 @@ void gvmi_appender_drop(gvm_appender *appender)
 
 uint64_t gvmi_appender_allowed_bytes(const gvm_appender *appender)
 {
-    return lesser(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
-                  appender->reserve_bytes);
+    return gvmi_min(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
+                    appender->reserve_bytes);
 }
 
 gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
@@ -352,7 +349,7 @@ void gvm_appender_destroy(gvm_appender *handle)
 
 /* ---- invariants */
 
-static bool check_locked(const gvm_appender *a)
+static bool check_appender_locked(const gvm_appender *a)
 {
     const gvmi_append_feed *f = &a->feed;
     const uint64_t ready = __atomic_load_n(&a->slot.mail->ready, __ATOMIC_ACQUIRE);
@@ -376,7 +373,7 @@ bool gvmi_appender_check(gvm_appender *handle)
 
     if (gvmi_appender_hold(handle, &appender) != GVM_OK)
         return false;
-    good = gvmi_buffer_check(appender->buffer) && check_locked(appender);
+    good = gvmi_buffer_check(appender->buffer) && check_appender_locked(appender);
     gvmi_appender_drop(appender);
     return good;
 }

@@ -10,13 +10,13 @@
  * finish and destroy take the appender from the service, which waits for a step under way, before
  * they look at the feed.
  *
- * Chunks are counted from either end; both ends are cut alike (memory/layout.h), so that layout tells the
- * bytes of so many chunks of either.
+ * Chunks are counted from either end; both ends are cut alike (memory/layout.h), so that layout has
+ * the bytes of so many chunks of either.
  *
  * I1  front_chunks + back_chunks <= chunk_count; those chunks are committed, and no others but written ones behind
  *     chunks that the program decommitted. True again from begin on, if the program changed the buffer before.
  * I2  the host's ready is never beyond what I1 says, and only rises while the appender has begun.
- * I3  after refused was told, ready does not change.
+ * I3  after refused was set, ready does not change.
  */
 #ifndef GVMI_APPENDER_APPENDER_H
 #define GVMI_APPENDER_APPENDER_H
@@ -55,11 +55,11 @@ typedef struct gvmi_append_feed {
     uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
     uint64_t allowed_bytes;             /* by the budget, of both */
     uint64_t step_bytes;  /* of the next commit at most, or one chunk if that is more */
-    uint64_t asked, need; /* positions, the highest that the device told */
+    uint64_t asked, need; /* positions, the highest that the device reported */
     bool front_last;      /* the latest commit was at the front */
     bool ahead_over;   /* the launch gets only what it needs: the one before was granted nothing */
     bool ahead_failed; /* committing what is asked now has failed: tried again when more is asked */
-    bool refused;      /* told so; reason says why */
+    bool refused;      /* reported; reason says why */
     gvm_status reason;
     int64_t begun_us;
     uint64_t commits, commit_us, first_us;  /* since begin */
@@ -136,8 +136,8 @@ int64_t gvmi_append_now_us(void);
 /* Starts the library's thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
 gvm_status gvmi_append_service_start(void);
 
-/* From now on the thread serves the appender, and its first chunks are there, or cannot be had; it no
- * longer does, and has left it. */
+/* From now on the thread serves the appender, and its first chunks are there, or could not be
+ * committed; it no longer does, and has left it. */
 void gvmi_append_service_join(gvm_appender *appender);
 void gvmi_append_service_leave(gvm_appender *appender);
 

@@ -1,6 +1,6 @@
 /* Committing for one appender: how much, at which end, and what to answer.
  *
- * The device tells two positions: need, which the first of the threads that wait waits for, and
+ * The device reports two positions: need, which the first of the threads that wait waits for, and
  * asked, which reaches further and is there so that nobody has to wait. Need comes first, and only a
  * need that cannot be met is refused. What is committed ahead takes nothing that is needed at the
  * other end and leaves chunk_bytes of the budget free, so that looking ahead at one end does not refuse
@@ -19,7 +19,7 @@
  * waits for no kernel, before anybody is refused. What fails and is not needed is tried again when more is asked, which is
  * at most once for each step of memory: on a full device the driver is not called again and again.
  *
- * What the device tells is data: it is brought within the limits, and never taken back.
+ * What the device reports is data: it is brought within the limits, and never taken back.
  */
 #include "appender/appender.h"
 
@@ -37,22 +37,13 @@ int64_t gvmi_append_now_us(void)
     return gvmi_now_ns() / 1000;
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t greater(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Fields of a position brought within the limits, and not below those of another. */
-static uint64_t raise_position(const gvm_appender *a, uint64_t old, uint64_t told)
+static uint64_t raise_position(const gvm_appender *a, uint64_t old, uint64_t reported)
 {
     return gvm_append_position(
-        greater(gvm_append_rows_of(old), lesser(gvm_append_rows_of(told), a->limits.rows_max)),
-        greater(gvm_append_units_of(old), lesser(gvm_append_units_of(told), a->limits.units_max)));
+        gvmi_max(gvm_append_rows_of(old), gvmi_min(gvm_append_rows_of(reported), a->limits.rows_max)),
+        gvmi_max(gvm_append_units_of(old),
+                 gvmi_min(gvm_append_units_of(reported), a->limits.units_max)));
 }
 
 /* Chunks of an end that hold so many bytes; and chunks that so many bytes hold. */
@@ -63,7 +54,7 @@ static uint64_t chunks_for(const gvm_appender *a, uint64_t bytes)
 
 static uint64_t chunks_within(const gvm_appender *a, uint64_t bytes)
 {
-    return gvmi_layout_at(&a->layout, lesser(bytes, a->reserve_bytes));
+    return gvmi_layout_at(&a->layout, gvmi_min(bytes, a->reserve_bytes));
 }
 
 /* Bytes of the next count chunks of an end that has so many. */
@@ -101,8 +92,8 @@ uint64_t gvmi_append_ready(const gvm_appender *a)
     /* When nothing is left between the ends, only the sum limits them, which the device checks. */
     if (f->front_chunks + f->back_chunks < a->chunk_count) {
         if (a->row_bytes > 0)
-            rows = lesser(rows, gvmi_append_end_bytes(a, f->front_chunks) / a->row_bytes);
-        units = lesser(units, gvmi_append_end_bytes(a, f->back_chunks) >> a->unit_shift);
+            rows = gvmi_min(rows, gvmi_append_end_bytes(a, f->front_chunks) / a->row_bytes);
+        units = gvmi_min(units, gvmi_append_end_bytes(a, f->back_chunks) >> a->unit_shift);
     }
     return gvm_append_position(rows, units);
 }
@@ -118,7 +109,7 @@ static uint64_t bytes_left(const gvm_appender *a)
 {
     const uint64_t held = gvmi_append_held_bytes(a), allowed = a->feed.allowed_bytes;
 
-    return allowed > held ? lesser(allowed, a->reserve_bytes) - held : 0;
+    return allowed > held ? gvmi_min(allowed, a->reserve_bytes) - held : 0;
 }
 
 /* What is committed ahead leaves so much of the budget. */
@@ -127,20 +118,20 @@ static uint64_t spare_bytes(const gvm_appender *a)
     return has_both_ends(a) ? a->chunk_bytes : 0;
 }
 
-/* What nobody has asked for yet is committed only where a chunk more or less matters little. */
-static bool is_roomy(const gvm_appender *a)
+/* What was not asked for yet is committed only where a chunk more or less matters little. */
+static bool has_small_chunks(const gvm_appender *a)
 {
     return !a->stuck && a->feed.allowed_bytes / a->chunk_bytes >= ROOMY_CHUNKS;
 }
 
 /* What the first row will ask, or the first bytes where rows take no memory. */
-static uint64_t first_asked(const gvm_appender *a)
+static uint64_t first_request_bytes(const gvm_appender *a)
 {
     const gvm_append *l = &a->limits;
     const uint64_t rows = gvm_append_rows_of(a->position) + 1;
     const uint64_t units = gvm_append_units_of(a->position) + 1;
 
-    if (!is_roomy(a))
+    if (!has_small_chunks(a))
         return 0;
     if (a->row_bytes > 0)
         return gvm_append_position(
@@ -153,7 +144,7 @@ uint64_t gvmi_append_expected(const gvm_appender *a, bool front)
 {
     const uint64_t written = front ? a->front_history : a->back_history;
 
-    return lesser(greater(written, gvmi_append_end_bytes(a, 1)), a->chunk_bytes);
+    return gvmi_min(gvmi_max(written, gvmi_append_end_bytes(a, 1)), a->chunk_bytes);
 }
 
 /* The same in whole chunks. */
@@ -171,7 +162,7 @@ static bool may_have_first(const gvm_appender *a, bool front)
         return false;
     if (front)
         return a->row_bytes > 0 && f->front_chunks == 0;
-    return !a->rows_only && f->back_chunks == 0 && (a->row_bytes == 0 || is_roomy(a));
+    return !a->rows_only && f->back_chunks == 0 && (a->row_bytes == 0 || has_small_chunks(a));
 }
 
 /* How many chunks an end is to have before it is needed and lacks. The last chunk_bytes of a budget are left to
@@ -183,7 +174,7 @@ static uint64_t lacking_first(const gvm_appender *a, bool front)
 
     if (!may_have_first(a, front) || left <= spare)
         return 0;
-    return lesser(chunks_for(a, gvmi_append_expected(a, front)), chunks_within(a, left - spare));
+    return gvmi_min(chunks_for(a, gvmi_append_expected(a, front)), chunks_within(a, left - spare));
 }
 
 void gvmi_append_feed_begin(gvm_appender *a)
@@ -192,9 +183,9 @@ void gvmi_append_feed_begin(gvm_appender *a)
     gvm_append_mail *mail = a->slot.mail;
 
     f->allowed_bytes = gvmi_appender_allowed_bytes(a);
-    f->step_bytes = greater(f->step_bytes, greater(first_bytes(a, true), first_bytes(a, false)));
+    f->step_bytes = gvmi_max(f->step_bytes, gvmi_max(first_bytes(a, true), first_bytes(a, false)));
     f->need = 0;
-    f->asked = raise_position(a, 0, first_asked(a));
+    f->asked = raise_position(a, 0, first_request_bytes(a));
     f->ahead_over = a->stuck;
     f->ahead_failed = false;
     f->refused = false;
@@ -225,10 +216,11 @@ static bool is_committed(const gvm_appender *a, uint64_t index)
     return a->buffer->chunks[index].tier != GVM_TIER_ABSENT;
 }
 
-/* The ends as they are in the buffer: what the driver would not let go still counts, and where they had
- * met, a chunk that served one may have become the other's. What the program decommitted does not count, nor what is
- * written behind it: that is counted when the feed has come there, which commits only what is absent. */
-static void recount(gvm_appender *a)
+/* The ends as they are in the buffer: what the driver could not release still counts, and where
+ * they had met, a chunk that served one may have become the other's. What the program decommitted
+ * does not count, nor what is written behind it: that is counted when the feed has come there,
+ * which commits only what is absent. */
+static void recount_ends(gvm_appender *a)
 {
     uint64_t front = 0, back = 0;
 
@@ -245,15 +237,15 @@ void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t
                                 bool may_wait)
 {
     const gvmi_append_feed *f = &a->feed;
-    const uint64_t first = front_chunks, end = a->chunk_count - lesser(back_chunks, a->chunk_count);
+    const uint64_t first = front_chunks, end = a->chunk_count - gvmi_min(back_chunks, a->chunk_count);
     gvm_error error;
 
     if (f->front_chunks <= front_chunks && f->back_chunks <= back_chunks)
         return;
     error = gvmi_error_save();
-    vacate_run(a, first, lesser(f->front_chunks, end), may_wait);
-    vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end, may_wait);
-    recount(a);
+    vacate_run(a, first, gvmi_min(f->front_chunks, end), may_wait);
+    vacate_run(a, gvmi_max(a->chunk_count - f->back_chunks, first), end, may_wait);
+    recount_ends(a);
     gvmi_error_restore(&error);
 }
 
@@ -287,15 +279,15 @@ gvm_status gvmi_append_feed_recount(gvm_appender *a)
     gvmi_lock(&a->buffer->lock);
     sealed = a->buffer->sealed;
     bytes = a->buffer->device_bytes + a->buffer->host_bytes;
-    recount(a);
+    recount_ends(a);
     gvmi_unlock(&a->buffer->lock);
     if (sealed)
         return gvmi_fail(GVM_E_SEALED, "the buffer is sealed: take it, and the next one can be filled");
     if (bytes == gvmi_append_held_bytes(a))
         return GVM_OK;
-    /* Between the ends, and not written; what the driver does not let go stays. */
-    first = greater(a->feed.front_chunks, written_front(a));
-    end = a->chunk_count - greater(a->feed.back_chunks, written_back(a));
+    /* Between the ends, and not written; what the driver does not release stays. */
+    first = gvmi_max(a->feed.front_chunks, written_front(a));
+    end = a->chunk_count - gvmi_max(a->feed.back_chunks, written_back(a));
     error = gvmi_error_save();
     vacate_run(a, first, end, true);
     gvmi_error_restore(&error);
@@ -304,7 +296,7 @@ gvm_status gvmi_append_feed_recount(gvm_appender *a)
 
 /* ---- one step */
 
-static void refuse(gvm_appender *a, gvm_status reason)
+static void refuse_rows(gvm_appender *a, gvm_status reason)
 {
     a->feed.refused = true;
     a->feed.reason = reason;
@@ -324,7 +316,7 @@ static void count_commit(gvmi_append_feed *f, uint64_t bytes, int64_t start_us)
 
 /* Commits chunks at one end and says so. needed: somebody waits for it. False: another thread has the
  * buffer's lock, and nothing was done. */
-static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
+static bool commit_end(gvm_appender *a, bool front, uint64_t count, bool needed)
 {
     gvmi_append_feed *f = &a->feed;
     const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
@@ -345,27 +337,27 @@ static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
 
         __atomic_store_n(chunks, *chunks + count, __ATOMIC_RELAXED);
         GVM_ASSERT(f->front_chunks + f->back_chunks <= a->chunk_count);
-        f->step_bytes = lesser(STEP_TIMES * greater(f->step_bytes, bytes), a->step_bytes);
+        f->step_bytes = gvmi_min(STEP_TIMES * gvmi_max(f->step_bytes, bytes), a->step_bytes);
         __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
         count_commit(f, bytes, start_us);
     } else if (count > 1) {
         f->step_bytes = 0;
     } else if (needed) {
-        refuse(a, status);
+        refuse_rows(a, status);
     } else {
         f->ahead_failed = true;
     }
     return true;
 }
 
-static void listen(gvm_appender *a, uint64_t *told)
+static void read_mail(gvm_appender *a, uint64_t *reported)
 {
     gvmi_append_feed *f = &a->feed;
     const gvm_append_mail *mail = a->slot.mail;
     const uint64_t asked = f->asked;
 
-    *told = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
-    f->asked = raise_position(a, asked, *told);
+    *reported = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
+    f->asked = raise_position(a, asked, *reported);
     if (f->asked != asked)
         f->ahead_failed = false;
     f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
@@ -374,15 +366,15 @@ static void listen(gvm_appender *a, uint64_t *told)
 /* So many of the next chunks of an end that has so many as a step takes, but one at least. */
 static uint64_t limit_step(const gvm_appender *a, uint64_t has, uint64_t count)
 {
-    return greater(lesser(count, next_within(a, has, a->feed.step_bytes)), 1);
+    return gvmi_max(gvmi_min(count, next_within(a, has, a->feed.step_bytes)), 1);
 }
 
-/* The first chunks of one end, before any kernel of the appender runs; starting ends with the last. That
- * they cannot be had is no error: the first need tries again. */
+/* The first chunks of one end, before any kernel of the appender runs; starting ends with the last.
+ * A failure to commit them is no error: the first need tries again. */
 static bool commit_first(gvm_appender *a)
 {
     const bool front = lacking_first(a, true) > 0;
-    const bool committed = commit(a, front, limit_step(a, 0, lacking_first(a, front)), false);
+    const bool committed = commit_end(a, front, limit_step(a, 0, lacking_first(a, front)), false);
 
     if (lacking_first(a, true) == 0 && lacking_first(a, false) == 0)
         __atomic_store_n(&a->feed.starting, false, __ATOMIC_RELEASE);
@@ -402,39 +394,39 @@ static uint64_t both_bytes(const gvm_appender *a, uint64_t front, uint64_t back)
 bool gvmi_append_feed_step(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
-    uint64_t told, left, space, front, back, has, beyond = 0, ahead_front, ahead_back;
+    uint64_t reported, left, space, front, back, has, beyond = 0, ahead_front, ahead_back;
     bool needed, unmet, at_front;
 
     if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED))
         return commit_first(a);
-    listen(a, &told);
+    read_mail(a, &reported);
     left = bytes_left(a);
     space = a->chunk_count - f->front_chunks - f->back_chunks;
-    front = lesser(missing_front(a, f->need), space);
-    back = lesser(missing_back(a, f->need), space);
+    front = gvmi_min(missing_front(a, f->need), space);
+    back = gvmi_min(missing_back(a, f->need), space);
     needed = front > 0 || back > 0;
     unmet = both_bytes(a, front, back) > left;
     if (f->refused || space == 0 || unmet) {
         if (!f->refused && unmet)
-            refuse(a, GVM_E_LIMIT);
-        __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
+            refuse_rows(a, GVM_E_LIMIT);
+        __atomic_store_n(&a->slot.mail->acked, reported, __ATOMIC_RELEASE);
         return false;
     }
     /* What is asked ahead takes nothing that is needed, and goes with what is needed at its end. */
     if (!f->ahead_over && !f->ahead_failed && left > both_bytes(a, front, back) + spare_bytes(a))
         beyond = left - both_bytes(a, front, back) - spare_bytes(a);
-    ahead_front = lesser(
+    ahead_front = gvmi_min(
         missing_front(a, f->asked),
         next_within(a, f->front_chunks, next_bytes(a, f->front_chunks, front) + beyond));
-    ahead_back = lesser(missing_back(a, f->asked),
-                        next_within(a, f->back_chunks, next_bytes(a, f->back_chunks, back) + beyond));
+    ahead_back = gvmi_min(missing_back(a, f->asked),
+                          next_within(a, f->back_chunks, next_bytes(a, f->back_chunks, back) + beyond));
     if (!needed && ahead_front == 0 && ahead_back == 0) {
-        __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
+        __atomic_store_n(&a->slot.mail->acked, reported, __ATOMIC_RELEASE);
         return false;
     }
     at_front = needed ? front > 0 : ahead_front > 0 && (ahead_back == 0 || !f->front_last);
     f->front_last = at_front;
     has = at_front ? f->front_chunks : f->back_chunks;
-    front = at_front ? greater(front, ahead_front) : greater(back, ahead_back);
-    return commit(a, at_front, limit_step(a, has, lesser(front, space)), needed);
+    front = at_front ? gvmi_max(front, ahead_front) : gvmi_max(back, ahead_back);
+    return commit_end(a, at_front, limit_step(a, has, gvmi_min(front, space)), needed);
 }

@@ -2,8 +2,8 @@
  *
  * begin writes the words that kernels share, finish reads them, each with one copy of a few hundred
  * bytes on the device's stream for words, so that neither waits for kernels, or for copies of buffers.
- * What is read back was open to any kernel with a wild pointer: it is checked against the limits before it
- * is believed.
+ * What is read back could have been overwritten by any kernel with an invalid pointer: it is
+ * checked against the limits before it is used.
  */
 #include "appender/appender.h"
 
@@ -11,6 +11,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "base/struct.h"
 
 /* Four lanes of a warp read a word each, which warps of one lane would not notice to be others. */
@@ -19,13 +20,8 @@ _Static_assert(offsetof(gvm_append_words, end) == offsetof(gvm_append_words, rea
                    offsetof(gvm_append_words, acked) == offsetof(gvm_append_words, ready) + 24,
                "ready, end, asked and acked follow each other");
 
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Does a struct_size that the caller wrote fit? */
-static bool sized(size_t struct_size, size_t needed)
+static bool fits_struct_size(size_t struct_size, size_t needed)
 {
     return struct_size >= needed && struct_size <= GVMI_STRUCT_BYTES_MAX;
 }
@@ -51,7 +47,7 @@ static gvm_status check_whole(const gvm_appender *a)
 /* Rows or units of one size of item, at most limit. */
 static uint32_t count_within(uint64_t bytes, uint64_t item_bytes, uint64_t limit)
 {
-    return (uint32_t)lesser(item_bytes > 0 ? bytes / item_bytes : limit, limit);
+    return (uint32_t)gvmi_min(item_bytes > 0 ? bytes / item_bytes : limit, limit);
 }
 
 /* How far ahead of what is used memory is asked for at least. What follows the first chunk is asked for when
@@ -62,7 +58,7 @@ static uint64_t least_ahead(const gvm_appender *a, bool front)
     const uint64_t expected = gvmi_append_expected(a, front);
     const uint64_t first = expected < a->chunk_bytes ? gvmi_append_end_bytes(a, 1) : expected;
 
-    return lesser(first - first / 8, a->ahead_bytes);
+    return gvmi_min(first - first / 8, a->ahead_bytes);
 }
 
 static void set_limits(gvm_appender *a)
@@ -94,7 +90,7 @@ static void set_limits(gvm_appender *a)
 }
 
 /* Moves the words between their staging and the device, and waits for that alone. */
-static gvm_status move_words(gvm_appender *a, bool to_device)
+static gvm_status copy_slot_words(gvm_appender *a, bool to_device)
 {
     gvm_device *device = a->device;
     gvm_status status = gvmi_device_enter(device);
@@ -144,7 +140,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
         .end = GVM_APPEND_NO_END,
         .published = a->position,
     };
-    status = move_words(a, true);
+    status = copy_slot_words(a, true);
     if (status != GVM_OK) {
         gvmi_append_service_leave(a);
         gvmi_append_feed_give_back(a, front_chunks, back_chunks, true);
@@ -161,7 +157,7 @@ gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
     gvm_appender *appender;
     gvm_status status;
 
-    if (append == NULL || !sized(append->struct_size, sizeof *append))
+    if (append == NULL || !fits_struct_size(append->struct_size, sizeof *append))
         return gvmi_fail(GVM_E_INVALID, "append is NULL or its struct_size is wrong");
     status = gvmi_appender_hold(handle, &appender);
     if (status != GVM_OK)
@@ -208,7 +204,7 @@ static bool find_end(const gvm_appender *a, uint64_t *position)
            w->published == end;
 }
 
-static gvm_appender_result describe(const gvm_appender *a)
+static gvm_appender_result describe_position(const gvm_appender *a)
 {
     const gvmi_append_feed *f = &a->feed;
     const bool complete = a->slot.staging->end == GVM_APPEND_NO_END;
@@ -226,13 +222,13 @@ static gvm_appender_result describe(const gvm_appender *a)
     };
 }
 
-static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
+static gvm_status finish_appender_locked(gvm_appender *a, gvm_appender_result *result)
 {
     uint64_t position;
     gvm_status status = check_state(a, true);
 
     if (status == GVM_OK)
-        status = move_words(a, false);
+        status = copy_slot_words(a, false);
     if (status != GVM_OK)
         return status;
     gvmi_append_service_leave(a);
@@ -257,7 +253,7 @@ static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
                          (unsigned long long)(a->wait_ns / 1000000),
                          (unsigned long long)gvm_append_rows_of(position));
     if (result != NULL) {
-        const gvm_appender_result full = describe(a);
+        const gvm_appender_result full = describe_position(a);
 
         gvmi_struct_out(result, &full, sizeof full, sizeof full);
     }
@@ -275,23 +271,23 @@ gvm_status gvm_appender_finish(gvm_appender *handle, gvm_stream stream, gvm_appe
     gvmi_unlock(&appender->lock); /* questions are answered meanwhile */
     status = wait_for(appender, stream);
     gvmi_lock(&appender->lock);
-    if (status == GVM_OK && result != NULL && !sized(result->struct_size, sizeof *result))
+    if (status == GVM_OK && result != NULL && !fits_struct_size(result->struct_size, sizeof *result))
         status = gvmi_fail(GVM_E_INVALID, "result's struct_size is wrong");
     if (status == GVM_OK)
-        status = finish_locked(appender, result);
+        status = finish_appender_locked(appender, result);
     gvmi_appender_drop(appender);
     return status;
 }
 
 /* ---- take and reset */
 
-static void forget(gvm_appender *a)
+static void forget_position(gvm_appender *a)
 {
     a->position = 0;
     a->torn = false;
 }
 
-static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
+static gvm_status take_buffer_locked(gvm_appender *a, gvm_buffer **out)
 {
     gvm_buffer *fresh, *filled = a->buffer;
     uint64_t address;
@@ -312,7 +308,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
     __atomic_store_n(&a->feed.front_chunks, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&a->feed.back_chunks, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&a->slot.mail->ready, 0, __ATOMIC_RELEASE);
-    forget(a);
+    forget_position(a);
     a->dirty = false;
     *out = filled;
     return GVM_OK;
@@ -329,7 +325,7 @@ gvm_status gvm_appender_take(gvm_appender *handle, gvm_buffer **out)
     status = gvmi_appender_hold(handle, &appender);
     if (status != GVM_OK)
         return status;
-    status = take_locked(appender, out);
+    status = take_buffer_locked(appender, out);
     gvmi_appender_drop(appender);
     return status;
 }
@@ -344,7 +340,7 @@ gvm_status gvm_appender_reset(gvm_appender *handle)
         return status;
     status = check_state(appender, false);
     if (status == GVM_OK) {
-        forget(appender);
+        forget_position(appender);
         appender->dirty = true;
     }
     gvmi_appender_drop(appender);

@@ -44,7 +44,7 @@ static void free_slab(const gvm_device *device, const slab *s)
     gvmi_pinned_destroy(device, &s->host);
 }
 
-static void unload(gvm_device *device)
+static void unload_append_pool(gvm_device *device)
 {
     struct gvmi_append_pool *pool = device->appends;
 
@@ -68,7 +68,7 @@ static gvm_status get_pool(gvm_device *device, struct gvmi_append_pool **out)
     pool = device->appends;
     if (pool == NULL && (pool = calloc(1, sizeof *pool)) != NULL) {
         gvmi_mutex_init(&pool->lock, GVMI_RANK_APPENDER_LIST);
-        gvmi_appends_unload = unload; /* always the same, before there is a pool to unload */
+        gvmi_appends_unload = unload_append_pool; /* always the same, before there is a pool to unload */
         device->appends = pool;
     }
     gvmi_unlock(&make_lock);
@@ -79,7 +79,7 @@ static gvm_status get_pool(gvm_device *device, struct gvmi_append_pool **out)
     return GVM_OK;
 }
 
-static bool take_free(struct gvmi_append_pool *pool, gvmi_append_slot *out)
+static bool take_free_slot(struct gvmi_append_pool *pool, gvmi_append_slot *out)
 {
     bool found = false;
 
@@ -128,7 +128,7 @@ gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
 
     /* Another thread may take all that a new slab holds, but not for ever: the number of slabs is
      * bounded. */
-    while (status == GVM_OK && !take_free(pool, out)) {
+    while (status == GVM_OK && !take_free_slot(pool, out)) {
         gvmi_shortage shortage = {0};
         slab fresh;
         bool fits;

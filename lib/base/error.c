@@ -57,8 +57,8 @@ gvm_status gvm_error_last(gvm_error *out)
     return GVM_OK;
 }
 
-static gvm_status record(gvm_status status, int code, const char *call, const char *name,
-                         const char *format, va_list args)
+static gvm_status record_error(gvm_status status, int code, const char *call, const char *name,
+                               const char *format, va_list args)
 {
     /* The sentence may quote the error it replaces, so it is made before that one is overwritten.
      */
@@ -78,7 +78,7 @@ gvm_status gvm_error_set(gvm_status status, const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    record(status, 0, "", "", format, args);
+    record_error(status, 0, "", "", format, args);
     va_end(args);
     return status;
 }
@@ -107,7 +107,7 @@ gvm_status gvmi_fail_system(gvm_status status, int errno_code, const char *call,
     else if (errno_code == EMFILE || errno_code == ENFILE)
         status = GVM_E_LIMIT;
     va_start(args, format);
-    record(status, errno_code, call, name != NULL ? name : "", format, args);
+    record_error(status, errno_code, call, name != NULL ? name : "", format, args);
     va_end(args);
     return status;
 }
@@ -118,7 +118,7 @@ gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const
     va_list args;
 
     va_start(args, format);
-    record(status, code, call, name, format, args);
+    record_error(status, code, call, name, format, args);
     va_end(args);
     return status;
 }

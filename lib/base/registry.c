@@ -50,7 +50,7 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
 static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void after_fork_in_child(void)
+static void reset_registry_in_child(void)
 {
     gvmi_mutex_init(&lock, GVMI_RANK_REGISTRY);
     left = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -61,10 +61,10 @@ static void after_fork_in_child(void)
     }
 }
 
-static void watch_forks(void)
+static void watch_registry_forks(void)
 {
     /* Without memory for it a child is not protected from itself. */
-    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+    (void)pthread_atfork(NULL, NULL, reset_registry_in_child);
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -74,7 +74,7 @@ static int compare_keys(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static item *find_locked(gvmi_kind kind, uint64_t key)
+static item *find_object_locked(gvmi_kind kind, uint64_t key)
 {
     item **node = (item **)tfind(&key, &trees[kind], compare_keys);
 
@@ -100,7 +100,7 @@ gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
 
     if (fresh == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind]);
-    pthread_once(&fork_once, watch_forks);
+    pthread_once(&fork_once, watch_registry_forks);
     *fresh = (item){.key = key, .object = object};
     gvmi_lock(&lock);
     node = (item **)tsearch(fresh, &trees[kind], compare_keys);
@@ -122,7 +122,7 @@ gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object)
     item *found;
 
     gvmi_lock(&lock);
-    found = find_locked(kind, key);
+    found = find_object_locked(kind, key);
     if (found != NULL)
         found->holders++;
     *object = found != NULL ? found->object : NULL;
@@ -148,7 +148,7 @@ gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object)
 
     *object = NULL;
     gvmi_lock(&lock);
-    found = find_locked(kind, key);
+    found = find_object_locked(kind, key);
     if (found != NULL) {
         found->removing = true;
         while (found->holders > 0)

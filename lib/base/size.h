@@ -13,6 +13,15 @@
 #define GVMI_GIB (1ull << 30)
 #define GVMI_TIB (1ull << 40)
 
+static inline uint64_t gvmi_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+static inline uint64_t gvmi_max(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline bool gvmi_is_pow2(uint64_t n)
 {
     return n != 0 && (n & (n - 1)) == 0;

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <string.h>
 
-static size_t size_of(const void *sized)
+static size_t struct_size_of(const void *sized)
 {
     size_t bytes;
 
@@ -18,7 +18,7 @@ bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t olde
 
     if (out == NULL)
         return false;
-    bytes = size_of(out);
+    bytes = struct_size_of(out);
     if (bytes < oldest_bytes || bytes > GVMI_STRUCT_BYTES_MAX)
         return false;
     memset((char *)out + sizeof bytes, 0, bytes - sizeof bytes);
@@ -48,7 +48,7 @@ bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest
     memset(full, 0, full_bytes);
     if (in == NULL)
         return true;
-    bytes = size_of(in);
+    bytes = struct_size_of(in);
     if (bytes < oldest_bytes || bytes > GVMI_STRUCT_BYTES_MAX)
         return false;
     for (size_t i = full_bytes; i < bytes; i++)

@@ -16,7 +16,7 @@ static bool is_continuation(char c)
 }
 
 /* out is full, and the sentence goes on. A word that takes more than half of it is cut all the same. */
-static void shorten(char *out, size_t out_bytes)
+static void cut_with_ellipsis(char *out, size_t out_bytes)
 {
     const size_t most = out_bytes - 1 - MARK_BYTES;
     size_t end = most;
@@ -38,7 +38,7 @@ void gvmi_text_vprint(char *out, size_t out_bytes, const char *format, va_list a
     if (len < 0)
         out[0] = '\0';
     else if ((size_t)len >= out_bytes)
-        shorten(out, out_bytes);
+        cut_with_ellipsis(out, out_bytes);
 }
 
 void gvmi_text_print(char *out, size_t out_bytes, const char *format, ...)

@@ -2,7 +2,7 @@
  *
  * Compiled only where meson finds a CUDA 13 toolkit; there is nothing to run. A row that disagrees
  * with NVIDIA's header stops the build. The names in the tables are macros in cuda.h (cuMemAlloc ->
- * cuMemAlloc_v2), so a row's signature is held against the entry point that programs built today
+ * cuMemAlloc_v2), so a row's signature is checked against the entry point that programs built today
  * call. */
 #include <cuda.h>
 

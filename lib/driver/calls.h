@@ -5,8 +5,8 @@
  *   symbol  the entry point libcuda.so.1 exports for the signature given here
  *   since   first driver version (as cuDriverGetVersion counts: 12080 is 12.8) that exports that
  *           symbol
- *   need    REQUIRED: a driver without it is refused; OPTIONAL: the member then answers
- *           CUDA_ERROR_NOT_SUPPORTED
+ *   need    REQUIRED: a driver without it is refused; OPTIONAL: the member then
+ *           returns CUDA_ERROR_NOT_SUPPORTED
  *   params  parameter list with NVIDIA's types;  args  the same names, to pass them on
  *
  * The loader, the decorators (trace, fault, check), the software GPU's export list and the check

@@ -1,10 +1,10 @@
 /* The check decorator: a book of what the program holds, and of what it does wrong.
  *
- * It is nearest to the driver, so the book says what really reached it. Only calls that make, use
- * up or give back something are wrapped; the others go straight on. A violation is reported and the
- * call passed on all the same: the driver's answer is what the program must meet.
+ * It is nearest to the driver, so the record shows what really reached it. Only calls that make,
+ * use up or give back something are wrapped; the others go straight on. A violation is reported and
+ * the call passed on all the same: the driver's answer is what the program must meet.
  *
- * I1  A call that makes something books room for its entry before the driver is asked, and answers
+ * I1  A call that makes something books room for its entry before the driver is asked, and returns
  *     CUDA_ERROR_OUT_OF_MEMORY itself if there is none: an entry is never missing.
  * I2  What is given back leaves the book before the driver is asked, and returns if the driver
  *     refuses: the driver may give the same address or handle to another thread at once. Mappings
@@ -49,7 +49,8 @@ static shelf streams = {.noun = "stream"}, events = {.noun = "event"}, modules =
 static const gvmi_driver *check_below;
 static _Atomic uint64_t violations;
 
-__attribute__((format(printf, 2, 3))) static void violate(const char *call, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void report_violation(const char *call,
+                                                                   const char *format, ...)
 {
     char text[160];
     int error = errno;
@@ -101,7 +102,7 @@ static entry *find_around(const shelf *s, uint64_t addr)
 }
 
 /* Does any entry of ranges touch [addr, addr + size)? */
-static bool touches(const shelf *s, uint64_t addr, uint64_t size_bytes)
+static bool touches_entry(const shelf *s, uint64_t addr, uint64_t size_bytes)
 {
     size_t i = lower_bound(s, addr);
 
@@ -110,7 +111,7 @@ static bool touches(const shelf *s, uint64_t addr, uint64_t size_bytes)
 
 /* Is [addr, addr + size) exactly a row of entries without a gap? With open_ends it may begin and
  * end within entries. */
-static bool tiled(const shelf *s, uint64_t addr, uint64_t size_bytes, bool open_ends)
+static bool is_tiled(const shelf *s, uint64_t addr, uint64_t size_bytes, bool open_ends)
 {
     const entry *first = find_around(s, addr);
     uint64_t at = addr, end = addr + size_bytes;
@@ -151,8 +152,8 @@ static void remove_locked(shelf *s, entry *e)
 
 /* ---- what calls do with a shelf */
 
-/* Books room for one entry; false if there is no memory. Ended by made(). */
-static bool book(shelf *s)
+/* Books room for one entry; false if there is no memory. Ended by note_created(). */
+static bool reserve_entry(shelf *s)
 {
     bool fits = true;
 
@@ -174,7 +175,7 @@ static bool book(shelf *s)
 }
 
 /* Enters what a call made, if it did. */
-static CUresult made(shelf *s, CUresult result, uint64_t key, uint64_t size_bytes)
+static CUresult note_created(shelf *s, CUresult result, uint64_t key, uint64_t size_bytes)
 {
     gvmi_lock(&book_lock);
     s->booked--;
@@ -184,9 +185,9 @@ static CUresult made(shelf *s, CUresult result, uint64_t key, uint64_t size_byte
     return result;
 }
 
-/* Takes the key out before it is given back, and keeps its room. The result is what put_back()
+/* Takes the key out before it is given back, and keeps its room. The result is what restore_entry()
  * wants. */
-static entry take(shelf *s, const char *call, uint64_t key)
+static entry take_entry(shelf *s, const char *call, uint64_t key)
 {
     entry taken = {0}, *found;
 
@@ -199,13 +200,13 @@ static entry take(shelf *s, const char *call, uint64_t key)
     }
     gvmi_unlock(&book_lock);
     if (found == NULL)
-        violate(call, "%s %#" PRIx64 " is not held", s->noun, key);
+        report_violation(call, "%s %#" PRIx64 " is not held", s->noun, key);
     return taken;
 }
 
 /* Enters it again if the driver refused to take it. What it refuses because the context broke is
  * gone with the context. */
-static CUresult put_back(shelf *s, CUresult result, entry taken)
+static CUresult restore_entry(shelf *s, CUresult result, entry taken)
 {
     if (taken.times == 0)
         return result;
@@ -218,12 +219,12 @@ static CUresult put_back(shelf *s, CUresult result, entry taken)
 }
 
 /* For calls that work in the current context. */
-static void want_context(const char *call)
+static void require_context(const char *call)
 {
     CUcontext current = NULL;
 
     if (check_below->cuCtxGetCurrent(&current) == CUDA_SUCCESS && current == NULL)
-        violate(call, "no context is current");
+        report_violation(call, "no context is current");
 }
 
 /* ---- calls that make one thing, and their opposites */
@@ -275,11 +276,11 @@ static void want_context(const char *call)
         CUresult result; \
 \
         if (context) \
-            want_context(#name); \
-        if (!book(&on)) \
+            require_context(#name); \
+        if (!reserve_entry(&on)) \
             return CUDA_ERROR_OUT_OF_MEMORY; \
         result = check_below->name args; \
-        return made(&on, result, result == CUDA_SUCCESS ? (uint64_t)(key) : 0, size_bytes); \
+        return note_created(&on, result, result == CUDA_SUCCESS ? (uint64_t)(key) : 0, size_bytes); \
     }
 MAKERS(MAKER)
 #undef MAKER
@@ -287,9 +288,9 @@ MAKERS(MAKER)
 #define TAKER(name, params, args, from, key) \
     static CUresult check_##name params \
     { \
-        entry taken = take(&from, #name, (uint64_t)(key)); \
+        entry taken = take_entry(&from, #name, (uint64_t)(key)); \
 \
-        return put_back(&from, check_below->name args, taken); \
+        return restore_entry(&from, check_below->name args, taken); \
     }
 TAKERS(TAKER)
 #undef TAKER
@@ -297,7 +298,7 @@ TAKERS(TAKER)
 #define USER(name, params, args) \
     static CUresult check_##name params \
     { \
-        want_context(#name); \
+        require_context(#name); \
         return check_below->name args; \
     }
 USERS(USER)
@@ -307,18 +308,18 @@ USERS(USER)
 
 static CUresult check_cuMemAddressFree(CUdeviceptr ptr, size_t size)
 {
-    entry taken = take(&reservations, "cuMemAddressFree", ptr);
+    entry taken = take_entry(&reservations, "cuMemAddressFree", ptr);
     bool used;
 
     gvmi_lock(&book_lock);
-    used = touches(&mappings, ptr, size);
+    used = touches_entry(&mappings, ptr, size);
     gvmi_unlock(&book_lock);
     if (used)
-        violate("cuMemAddressFree", "memory is mapped within [%#llx, + %zu)", ptr, size);
+        report_violation("cuMemAddressFree", "memory is mapped within [%#llx, + %zu)", ptr, size);
     if (taken.times > 0 && taken.size_bytes != size)
-        violate("cuMemAddressFree", "the reservation %#llx is of %" PRIu64 " bytes, not %zu", ptr,
-                taken.size_bytes, size);
-    return put_back(&reservations, check_below->cuMemAddressFree(ptr, size), taken);
+        report_violation("cuMemAddressFree", "the reservation %#llx is of %" PRIu64 " bytes, not %zu",
+                         ptr, taken.size_bytes, size);
+    return restore_entry(&reservations, check_below->cuMemAddressFree(ptr, size), taken);
 }
 
 static CUresult check_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
@@ -327,21 +328,21 @@ static CUresult check_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     const entry *around;
     bool reserved, held, taken;
 
-    if (!book(&mappings))
+    if (!reserve_entry(&mappings))
         return CUDA_ERROR_OUT_OF_MEMORY;
     gvmi_lock(&book_lock);
     around = find_around(&reservations, ptr);
     reserved = around != NULL && size <= around->size_bytes - (ptr - around->key);
     held = find_entry(&handles, handle) != NULL;
-    taken = touches(&mappings, ptr, size);
+    taken = touches_entry(&mappings, ptr, size);
     gvmi_unlock(&book_lock);
     if (!reserved)
-        violate("cuMemMap", "[%#llx, + %zu) is not reserved", ptr, size);
+        report_violation("cuMemMap", "[%#llx, + %zu) is not reserved", ptr, size);
     if (!held)
-        violate("cuMemMap", "handle %#llx is not held", handle);
+        report_violation("cuMemMap", "handle %#llx is not held", handle);
     if (taken)
-        violate("cuMemMap", "there is a mapping within [%#llx, + %zu) already", ptr, size);
-    return made(&mappings, check_below->cuMemMap(ptr, size, offset, handle, flags), ptr, size);
+        report_violation("cuMemMap", "there is a mapping within [%#llx, + %zu) already", ptr, size);
+    return note_created(&mappings, check_below->cuMemMap(ptr, size, offset, handle, flags), ptr, size);
 }
 
 static CUresult check_cuMemUnmap(CUdeviceptr ptr, size_t size)
@@ -350,10 +351,10 @@ static CUresult check_cuMemUnmap(CUdeviceptr ptr, size_t size)
     bool whole;
 
     gvmi_lock(&book_lock);
-    whole = tiled(&mappings, ptr, size, false);
+    whole = is_tiled(&mappings, ptr, size, false);
     gvmi_unlock(&book_lock);
     if (!whole)
-        violate("cuMemUnmap", "[%#llx, + %zu) is not a row of whole mappings", ptr, size);
+        report_violation("cuMemUnmap", "[%#llx, + %zu) is not a row of whole mappings", ptr, size);
     result = check_below->cuMemUnmap(ptr, size);
     if (result != CUDA_SUCCESS && !gvmi_driver_is_sticky(result))
         return result;
@@ -371,10 +372,10 @@ static CUresult check_cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAc
     bool mapped;
 
     gvmi_lock(&book_lock);
-    mapped = tiled(&mappings, ptr, size, true);
+    mapped = is_tiled(&mappings, ptr, size, true);
     gvmi_unlock(&book_lock);
     if (!mapped)
-        violate("cuMemSetAccess", "part of [%#llx, + %zu) is not mapped", ptr, size);
+        report_violation("cuMemSetAccess", "part of [%#llx, + %zu) is not mapped", ptr, size);
     return check_below->cuMemSetAccess(ptr, size, desc, count);
 }
 
@@ -413,8 +414,8 @@ static void report_leaks(void)
 
     for (size_t i = 0; i < sizeof all / sizeof all[0] && getpid() == owner; i++)
         if (all[i]->held > 0)
-            violate("exit", "%" PRIu64 " %s%s still held", all[i]->held, all[i]->noun,
-                    all[i]->held == 1 ? " is" : "s are");
+            report_violation("exit", "%" PRIu64 " %s%s still held", all[i]->held, all[i]->noun,
+                             all[i]->held == 1 ? " is" : "s are");
 }
 
 const gvmi_driver *gvmi_check_wrap(const gvmi_driver *next)

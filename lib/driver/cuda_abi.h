@@ -5,7 +5,7 @@
  * CUDA driver API 13.0, under NVIDIA's names, so that code reads like any CUDA program. Only what
  * the calls of driver/calls.h need is here.
  *
- * The constants and layouts stand in X-macro tables. driver/abi_check.c includes the real <cuda.h>,
+ * The constants and layouts are in X-macro tables. driver/abi_check.c includes the real <cuda.h>,
  * where one is found, and asserts every row of those tables, and every signature of driver/calls.h,
  * against it at compile time.
  *

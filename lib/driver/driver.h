@@ -69,14 +69,15 @@ const gvmi_driver *gvmi_trace_wrap(const gvmi_driver *next, const char *target);
 const gvmi_driver *gvmi_fault_wrap(const gvmi_driver *next, const char *plan);
 
 /* Arms the fault decorator from a test: the nth (from 1) call from now on of the call named, or of
- * any call if call is GVMI_CALL_COUNT, answers result without reaching the driver; once, or for
+ * any call if call is GVMI_CALL_COUNT, returns result without reaching the driver; once, or for
  * ever. A call that waits does its waiting first: otherwise memory in use would be taken away. nth
  * 0 disarms. CUDA_SUCCESS stands for the error that is usual for the call. Calls that give things
  * back (release, unmap, free, close, destroy) and cuGetError... are never failed: a driver that
  * cannot give back cannot be survived without leaking. */
 void gvmi_fault_arm(gvmi_call call, uint64_t nth, bool for_ever, CUresult result);
 
-/* How many calls that can be failed have been made since arming, and whether the fault has struck.
+/* How many calls that can be failed have been made since arming, and whether the fault has been
+ * injected.
  */
 uint64_t gvmi_fault_calls(void);
 bool gvmi_fault_struck(void);

@@ -1,4 +1,4 @@
-/* The fault decorator: answers chosen calls with an error instead of passing them on (waits: after
+/* The fault decorator: returns an error for chosen calls instead of passing them on (waits: after
  * passing them on).
  *
  * One fault can be armed at a time: the nth call of a name (or of any), once or for ever from there
@@ -22,7 +22,7 @@ static struct {
     _Atomic uint64_t nth; /* 0: disarmed; written last when arming, and first to 0 */
     atomic_bool for_ever, struck;
     atomic_int result;      /* CUDA_SUCCESS: what usual_result() says */
-    _Atomic uint64_t count; /* calls since arming that the fault could have struck */
+    _Atomic uint64_t count; /* calls since arming that could have been failed */
 } fault = {.call = GVMI_CALL_COUNT};
 
 /* Calls that are never failed: those that give something back, because a driver that cannot take
@@ -53,7 +53,7 @@ static bool never_fails(gvmi_call call)
     }
 }
 
-/* What a call answers most often when it fails: those that make something run out of memory. */
+/* What a call returns most often when it fails: those that make something run out of memory. */
 static CUresult usual_result(gvmi_call call)
 {
     switch (call) {
@@ -80,14 +80,14 @@ static CUresult usual_result(gvmi_call call)
 /* Waits fail after waiting: a driver whose wait fails has stopped, so what was waited for goes
  * on no longer. A wait that did not happen would make programs free what is in use, which is no
  * fault of theirs. */
-static bool waits(gvmi_call call)
+static bool is_wait_call(gvmi_call call)
 {
     return call == gvmi_call_cuStreamSynchronize || call == gvmi_call_cuCtxSynchronize ||
            call == gvmi_call_cuEventSynchronize;
 }
 
-/* Counts a call; answers what it must fail with, or CUDA_SUCCESS to pass it on. */
-static CUresult strike(gvmi_call call)
+/* Counts a call; returns what it must fail with, or CUDA_SUCCESS to pass it on. */
+static CUresult count_call(gvmi_call call)
 {
     uint64_t nth = atomic_load_explicit(&fault.nth, memory_order_acquire);
     int wanted = atomic_load_explicit(&fault.call, memory_order_relaxed);
@@ -108,9 +108,9 @@ static CUresult strike(gvmi_call call)
 #define WRAP(name, symbol, since, need, params, args) \
     static CUresult fault_##name params \
     { \
-        CUresult struck = strike(gvmi_call_##name), passed; \
+        CUresult struck = count_call(gvmi_call_##name), passed; \
 \
-        if (struck != CUDA_SUCCESS && !waits(gvmi_call_##name)) \
+        if (struck != CUDA_SUCCESS && !is_wait_call(gvmi_call_##name)) \
             return struck; \
         passed = fault_below->name args; \
         return struck != CUDA_SUCCESS ? struck : passed; \

@@ -38,7 +38,7 @@ static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_START);
 static gvmi_driver loaded;
 static gvm_driver_info about;
 
-/* What an optional call that the driver lacks answers. */
+/* What an optional call that the driver lacks returns. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 #define MISSING(name, symbol, since, need, params, args) \
@@ -57,7 +57,8 @@ typedef struct candidate {
     char problem[160]; /* why it cannot be used; "" while it can */
 } candidate;
 
-/* Fills table from a library. False, with the problem told, if a required entry point is missing.
+/* Fills table from a library. False, with the problem described, if a required entry point is
+ * missing.
  */
 static bool bind_calls(candidate *library, gvmi_driver *table)
 {
@@ -102,7 +103,7 @@ static bool open_library(candidate *library, gvmi_driver *table)
 }
 
 /* What the software GPU has against GVMEM_SOFTGPU; NULL for any other driver. */
-static const char *soft_problem(const candidate *library)
+static const char *soft_config_error(const candidate *library)
 {
     const char *(*problem)(void) = (const char *(*)(void))dlsym(library->handle, SOFT_PROBLEM);
 
@@ -119,9 +120,9 @@ static bool start_driver(candidate *library, const gvmi_driver *table)
         result = table->cuDeviceGetCount(&count);
     if (result == CUDA_SUCCESS && count > 0)
         return true;
-    if (soft_problem(library) != NULL) {
+    if (soft_config_error(library) != NULL) {
         library->status = GVM_E_SETTING;
-        gvmi_text_print(library->problem, sizeof library->problem, "%s", soft_problem(library));
+        gvmi_text_print(library->problem, sizeof library->problem, "%s", soft_config_error(library));
     } else if (result == CUDA_SUCCESS) {
         snprintf(library->problem, sizeof library->problem, "%s has no device", library->path);
     } else {
@@ -204,7 +205,7 @@ static gvm_status choose_driver(gvmi_driver *table, candidate *library, char pat
 
 /* Stacks the decorators that the settings ask for: check nearest to the driver, then trace, then
  * fault, so that a failed call is not traced as if the driver had seen it. */
-static gvm_status decorate(const gvmi_driver *base, const gvmi_driver **top)
+static gvm_status stack_decorators(const gvmi_driver *base, const gvmi_driver **top)
 {
     const char *trace = gvmi_option_text(GVMI_OPTION_GVMEM_TRACE);
     const char *fault = gvmi_option_text(GVMI_OPTION_GVMEM_FAULT);
@@ -228,7 +229,7 @@ static gvm_status decorate(const gvmi_driver *base, const gvmi_driver **top)
     return GVM_OK;
 }
 
-static gvm_status start_locked(void)
+static gvm_status start_driver_locked(void)
 {
     candidate library = {0};
     const gvmi_driver *top;
@@ -236,7 +237,7 @@ static gvm_status start_locked(void)
     gvm_status status = choose_driver(&loaded, &library, path);
 
     if (status == GVM_OK)
-        status = decorate(&loaded, &top);
+        status = stack_decorators(&loaded, &top);
     if (status != GVM_OK)
         return status;
     snprintf(about.path, sizeof about.path, "%s", library.path);
@@ -255,7 +256,7 @@ gvm_status gvmi_driver_start(void)
         return GVM_OK;
     gvmi_lock(&lock);
     if (gvmi_cu == NULL)
-        status = start_locked();
+        status = start_driver_locked();
     gvmi_unlock(&lock);
     return status;
 }
@@ -298,7 +299,7 @@ gvm_status gvm_driver_get_call(const char *name, void (**call)(void))
     library = dlopen(about.path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
     if (library != NULL) {
         if (dlsym(library, name) == NULL)
-            found = NULL; /* the table has a stand-in for it */
+            found = NULL; /* the table has a substitute for it */
         else if (found == NULL)
             found = (void (*)(void))dlsym(library, name);
         dlclose(library);

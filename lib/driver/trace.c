@@ -85,7 +85,7 @@ typedef struct line {
     char text[LINE_BYTES];
 } line;
 
-__attribute__((format(printf, 2, 3))) static void add(line *to, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static void append_text(line *to, const char *format, ...)
 {
     size_t room = sizeof to->text - to->len;
     va_list args;
@@ -122,17 +122,19 @@ static void add_argument(line *to, const argument *arg, bool succeeded)
     if (shown >= FORM_TEXT && (pointer == NULL || (shown != FORM_TEXT && !succeeded)))
         shown = FORM_HEX;
     switch (shown) {
-    case FORM_HEX: add(to, "%#" PRIx64, unsigned_at(arg->value, arg->bytes)); break;
-    case FORM_SIGNED: add(to, "%d", int_at(arg->value)); break;
-    case FORM_UNSIGNED: add(to, "%" PRIu64, unsigned_at(arg->value, arg->bytes)); break;
-    case FORM_TEXT: add(to, "\"%.*s\"", TEXT_ARGUMENT_MAX, (const char *)pointer); break;
-    case FORM_OUT_HEX: add(to, "&%#" PRIx64, unsigned_at(pointer, sizeof(uint64_t))); break;
-    case FORM_OUT_SIGNED: add(to, "&%d", int_at(pointer)); break;
-    case FORM_OUT_UNSIGNED: add(to, "&%" PRIu64, unsigned_at(pointer, sizeof(uint64_t))); break;
+    case FORM_HEX: append_text(to, "%#" PRIx64, unsigned_at(arg->value, arg->bytes)); break;
+    case FORM_SIGNED: append_text(to, "%d", int_at(arg->value)); break;
+    case FORM_UNSIGNED: append_text(to, "%" PRIu64, unsigned_at(arg->value, arg->bytes)); break;
+    case FORM_TEXT: append_text(to, "\"%.*s\"", TEXT_ARGUMENT_MAX, (const char *)pointer); break;
+    case FORM_OUT_HEX: append_text(to, "&%#" PRIx64, unsigned_at(pointer, sizeof(uint64_t))); break;
+    case FORM_OUT_SIGNED: append_text(to, "&%d", int_at(pointer)); break;
+    case FORM_OUT_UNSIGNED:
+        append_text(to, "&%" PRIu64, unsigned_at(pointer, sizeof(uint64_t)));
+        break;
     }
 }
 
-static uint64_t now_ns(void)
+static uint64_t trace_now_ns(void)
 {
     struct timespec now;
 
@@ -143,21 +145,21 @@ static uint64_t now_ns(void)
 static void write_line(const char *call, const argument *args, size_t arg_count, CUresult result,
                        uint64_t begin_ns)
 {
-    double us = (double)(now_ns() - begin_ns) / 1000;
+    double us = (double)(trace_now_ns() - begin_ns) / 1000;
     const char *text = NULL;
     int error = errno;
     line out = {.len = 0};
 
-    add(&out, "%d %s(", (int)gettid(), call);
+    append_text(&out, "%d %s(", (int)gettid(), call);
     for (size_t i = 0; i < arg_count; i++) {
         if (i > 0)
-            add(&out, ", ");
+            append_text(&out, ", ");
         add_argument(&out, &args[i], result == CUDA_SUCCESS);
     }
     if (trace_below->cuGetErrorName(result, &text) == CUDA_SUCCESS && text != NULL)
-        add(&out, ") = %s %.1f us", text, us);
+        append_text(&out, ") = %s %.1f us", text, us);
     else
-        add(&out, ") = %d %.1f us", (int)result, us);
+        append_text(&out, ") = %d %.1f us", (int)result, us);
     out.text[out.len++] = '\n'; /* in place of the end of the string, which write() does not want */
     while (write(trace_fd, out.text, out.len) < 0 && errno == EINTR)
         ;
@@ -168,7 +170,7 @@ static void write_line(const char *call, const argument *args, size_t arg_count,
 #define WRAP(name, symbol, since, need, params, args) \
     static CUresult trace_##name params \
     { \
-        uint64_t begin_ns = now_ns(); \
+        uint64_t begin_ns = trace_now_ns(); \
         CUresult result = trace_below->name args; \
         const argument list[] = {{FORM_HEX, 0, NULL} EACH args}; \
 \

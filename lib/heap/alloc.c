@@ -1,7 +1,7 @@
 /* The calls that move blocks: alloc, free, resize, and what is asked of one block.
  *
  * Each tries the thread's own shelf first, and takes the heap's lock only if that does not do. The
- * claim of a shelf that lives also keeps its heap alive, so the short way needs no registry.
+ * claim of a shelf also keeps its heap, so the short way needs no registry.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,14 +20,14 @@
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
-static inline void begin_use(gvmi_block *block, uint64_t size_bytes, const char *tag)
+static inline void begin_block_use(gvmi_block *block, uint64_t size_bytes, const char *tag)
 {
     atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
     atomic_store_explicit(&block->tag, tag, memory_order_relaxed);
     atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
 }
 
-static inline bool end_use(gvmi_block *block, uint32_t next_state)
+static inline bool end_block_use(gvmi_block *block, uint32_t next_state)
 {
     uint32_t used = GVMI_BLOCK_USED;
 
@@ -35,7 +35,7 @@ static inline bool end_use(gvmi_block *block, uint32_t next_state)
                                                    memory_order_acq_rel, memory_order_relaxed);
 }
 
-static inline uint64_t size_of(gvmi_block *block)
+static inline uint64_t block_size_bytes(gvmi_block *block)
 {
     return atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
 }
@@ -84,7 +84,7 @@ typedef struct room {
 } room;
 
 /* What others of the process keep idle on the device. */
-static uint64_t reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
+static uint64_t reclaim_process_memory(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
 {
     uint64_t given;
 
@@ -95,7 +95,7 @@ static uint64_t reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
 }
 
 /* Is it worth trying again? Asked without the lock. */
-static bool ask_program(gvm_heap *heap, room *r, uint64_t wanted_bytes)
+static bool call_shortage_callback(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
     int again;
 
@@ -109,8 +109,8 @@ static bool ask_program(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 
 /* One more round to make room: what is free at once; what is free once streams have passed it (or kernels have ended,
  * where the driver waits for those), as long as that gives something; what the program frees. False: there is none
- * left. The lock is let go meanwhile. */
-static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
+ * left. The lock is released meanwhile. */
+static bool free_memory_for_request(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
     const bool at_limit = heap->committed_bytes + wanted_bytes > heap->limit_bytes;
     const bool first = r->shortage.rounds == 0;
@@ -119,7 +119,7 @@ static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 
     if (first)
         heap->times_exhausted++;
-    if (!gvmi_shortage_lasts(&r->shortage) && !ask_program(heap, r, wanted_bytes))
+    if (!gvmi_shortage_lasts(&r->shortage) && !call_shortage_callback(heap, r, wanted_bytes))
         return false;
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);
@@ -133,13 +133,13 @@ static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
     if (heap->whole) /* the failed try itself may have left it */
         given = 0;
     if (!at_limit && heap->kind != GVM_HEAP_HOST)
-        given += reclaim(heap, wanted_bytes, may_wait);
+        given += reclaim_process_memory(heap, wanted_bytes, may_wait);
     gvmi_shortage_note(&r->shortage, given);
     return true;
 }
 
 /* Once: idle memory goes before memory reaches a new peak. */
-static bool purge(gvm_heap *heap, gvmi_request *request)
+static bool purge_idle_chunks(gvm_heap *heap, gvmi_request *request)
 {
     const uint64_t bytes = request->purge_bytes;
 
@@ -177,7 +177,7 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     return status;
 }
 
-static gvm_status take(gvm_heap *heap, uint64_t key, gvmi_request *request, gvmi_block **out)
+static gvm_status take_block(gvm_heap *heap, uint64_t key, gvmi_request *request, gvmi_block **out)
 {
     gvmi_arena *arena;
     gvm_status status = gvmi_stream_arena_locked(heap, key, &arena);
@@ -186,7 +186,7 @@ static gvm_status take(gvm_heap *heap, uint64_t key, gvmi_request *request, gvmi
 }
 
 /* An empty bin is filled as far as that costs nothing. */
-static void refill(gvm_heap *heap, gvmi_shelf *shelf, uint32_t units)
+static void refill_shelf_bin(gvm_heap *heap, gvmi_shelf *shelf, uint32_t units)
 {
     for (uint32_t more = REFILL_UNITS / units; more > 0; more--) {
         gvmi_block *block = gvmi_heap_take_cheap_locked(heap, shelf->arena, units);
@@ -222,7 +222,7 @@ static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, gvmi_request *req
     if (*out == NULL) {
         status = gvmi_heap_take_locked(heap, arena, request, out);
         if (status == GVM_OK)
-            refill(heap, shelf, units);
+            refill_shelf_bin(heap, shelf, units);
     }
     gvmi_shelf_release(shelf);
     return status;
@@ -255,13 +255,14 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
         request.smaller = r.shortage.rounds > 0;
         status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS
                      ? take_for_shelf(heap, key, &request, &block)
-                     : take(heap, key, &request, &block);
+                     : take_block(heap, key, &request, &block);
     } while (is_short(status) &&
-             (purge(heap, &request) || make_room(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
+             (purge_idle_chunks(heap, &request) ||
+              free_memory_for_request(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
         *out = gvmi_pointer(block->address);
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
-        begin_use(block, size_bytes, tag);
+        begin_block_use(block, size_bytes, tag);
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
@@ -274,8 +275,8 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     return status;
 }
 
-static inline gvm_status alloc(gvm_heap *handle, uint64_t size_bytes, const char *tag, uint64_t key,
-                               void **out)
+static inline gvm_status alloc_block(gvm_heap *handle, uint64_t size_bytes, const char *tag,
+                                     uint64_t key, void **out)
 {
     gvmi_shelf *shelf = gvmi_shelf_mine;
     const uint32_t units = (uint32_t)gvmi_heap_units(size_bytes);
@@ -290,7 +291,7 @@ static inline gvm_status alloc(gvm_heap *handle, uint64_t size_bytes, const char
         if (LIKELY(block != NULL)) {
             *out = gvmi_pointer(block->address);
             shelf_note(shelf, (int64_t)size_bytes);
-            begin_use(block, size_bytes, tag);
+            begin_block_use(block, size_bytes, tag);
             gvmi_shelf_release(shelf);
             return GVM_OK;
         }
@@ -301,18 +302,18 @@ static inline gvm_status alloc(gvm_heap *handle, uint64_t size_bytes, const char
 
 gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out)
 {
-    return alloc(heap, size_bytes, NULL, GVMI_HEAP_PLAIN, out);
+    return alloc_block(heap, size_bytes, NULL, GVMI_HEAP_PLAIN, out);
 }
 
 gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag, void **out)
 {
-    return alloc(heap, size_bytes, tag, GVMI_HEAP_PLAIN, out);
+    return alloc_block(heap, size_bytes, tag, GVMI_HEAP_PLAIN, out);
 }
 
 gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
                                 gvm_stream stream, void **out)
 {
-    return alloc(heap, size_bytes, tag, gvmi_stream_key(stream), out);
+    return alloc_block(heap, size_bytes, tag, gvmi_stream_key(stream), out);
 }
 
 /* ---- freeing */
@@ -343,7 +344,7 @@ static inline bool is_ordered(uint64_t own, int mode, uint64_t key)
 }
 
 /* May the block at an address be put on the shelf? */
-static inline bool suits(const gvmi_shelf *shelf, const gvmi_segment *segment, gvmi_block *block)
+static inline bool fits_shelf(const gvmi_shelf *shelf, const gvmi_segment *segment, gvmi_block *block)
 {
     const uint32_t units = atomic_load_explicit(&block->units, memory_order_relaxed);
 
@@ -352,8 +353,8 @@ static inline bool suits(const gvmi_shelf *shelf, const gvmi_segment *segment, g
            atomic_load_explicit(&segment->arena, memory_order_relaxed) == shelf->arena;
 }
 
-/* On a shelf of the thread's: 1 done, 0 not here, but perhaps on that of the arena told, -1 no shelf
- * of this heap will do. */
+/* On a shelf of the thread's: 1 done, 0 not here, but perhaps on that of the arena returned, -1 no
+ * shelf of this heap will do. */
 static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, uint64_t key,
                                 const gvmi_arena **of)
 {
@@ -368,13 +369,13 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
         *of = atomic_load_explicit(&segment->arena, memory_order_relaxed);
         if (*of != shelf->arena) {
             done = 0;
-        } else if (LIKELY(is_ordered(shelf->key, mode, key) && suits(shelf, segment, block) &&
-                          end_use(block, GVMI_BLOCK_SHELVED))) {
+        } else if (LIKELY(is_ordered(shelf->key, mode, key) && fits_shelf(shelf, segment, block) &&
+                          end_block_use(block, GVMI_BLOCK_SHELVED))) {
             /* Asked again, now that nobody else can change it: if the pointer is stale, another
              * block may have come in between. Then the slow way decides. */
-            if (LIKELY(block->address == gvmi_key(ptr) && suits(shelf, segment, block))) {
+            if (LIKELY(block->address == gvmi_key(ptr) && fits_shelf(shelf, segment, block))) {
                 gvmi_shelf_put(shelf, block, block->units);
-                shelf_note(shelf, -(int64_t)size_of(block));
+                shelf_note(shelf, -(int64_t)block_size_bytes(block));
                 done = 1;
             } else {
                 atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
@@ -386,7 +387,7 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
 }
 
 /* The block is the caller's, its state SHELVED. */
-static void put_away(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
+static void shelve_block(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
 {
     const uint32_t units = block->units;
     gvmi_shelf *shelf = units <= GVMI_HEAP_SHELF_UNITS ? gvmi_shelf_own_locked(heap, arena) : NULL;
@@ -415,20 +416,20 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
         return gvmi_heap_fail_foreign(ptr);
     arena = segment->arena;
     if (is_ordered(arena->key, mode, key)) {
-        if (!end_use(block, GVMI_BLOCK_SHELVED)) /* another thread has just put it on its shelf */
+        if (!end_block_use(block, GVMI_BLOCK_SHELVED)) /* another thread has just put it on its shelf */
             return gvmi_heap_fail_foreign(ptr);
-        gvmi_heap_note_requested(heap, -(int64_t)size_of(block));
-        put_away(heap, block, arena);
+        gvmi_heap_note_requested(heap, -(int64_t)block_size_bytes(block));
+        shelve_block(heap, block, arena);
         return GVM_OK;
     }
-    if (!end_use(block, GVMI_BLOCK_PENDING))
+    if (!end_block_use(block, GVMI_BLOCK_PENDING))
         return gvmi_heap_fail_foreign(ptr);
     status = gvmi_heap_delay_locked(heap, block, after.streams, after.count);
     if (status != GVM_OK) {
         atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
         return status;
     }
-    gvmi_heap_note_requested(heap, -(int64_t)size_of(block));
+    gvmi_heap_note_requested(heap, -(int64_t)block_size_bytes(block));
     heap->pending_units += block->units;
     heap->order_pending[gvmi_heap_row(block->units)]++;
     return GVM_OK;
@@ -451,8 +452,8 @@ static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t ke
     return status;
 }
 
-static inline gvm_status free_block(gvm_heap *handle, void *ptr, int mode, uint64_t key,
-                                    gvm_stream stream)
+static inline gvm_status free_live_block(gvm_heap *handle, void *ptr, int mode, uint64_t key,
+                                         gvm_stream stream)
 {
     const gvmi_arena *of = NULL;
 
@@ -474,12 +475,12 @@ static inline gvm_status free_block(gvm_heap *handle, void *ptr, int mode, uint6
 
 gvm_status gvm_heap_free(gvm_heap *heap, void *ptr)
 {
-    return free_block(heap, ptr, FREE_NOW, GVMI_HEAP_PLAIN, NULL);
+    return free_live_block(heap, ptr, FREE_NOW, GVMI_HEAP_PLAIN, NULL);
 }
 
 gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 {
-    return free_block(heap, ptr, FREE_ON_STREAM, gvmi_stream_key(stream), stream);
+    return free_live_block(heap, ptr, FREE_ON_STREAM, gvmi_stream_key(stream), stream);
 }
 
 gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
@@ -498,20 +499,21 @@ gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *stre
 
 /* The block is out of USED meanwhile: a free of it beside this one, which is the program's mistake,
  * must not put it on a shelf half way. more_bytes: out, by which it is to grow. */
-static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes, uint64_t *more_bytes)
+static gvm_status resize_block_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes,
+                                      uint64_t *more_bytes)
 {
     const uint64_t units = gvmi_heap_units(size_bytes);
     gvmi_segment *segment;
     gvmi_block *block = live_block(heap, ptr, &segment);
     gvm_status status = GVM_OK;
 
-    if (block == NULL || !end_use(block, GVMI_BLOCK_RESIZING))
+    if (block == NULL || !end_block_use(block, GVMI_BLOCK_RESIZING))
         return gvmi_heap_fail_foreign(ptr);
     *more_bytes = units > block->units ? (units - block->units) << GVMI_HEAP_UNIT_SHIFT : 0;
     if (units != block->units)
         status = gvmi_heap_refit_locked(heap, block, units);
     if (status == GVM_OK) {
-        gvmi_heap_note_requested(heap, (int64_t)size_bytes - (int64_t)size_of(block));
+        gvmi_heap_note_requested(heap, (int64_t)size_bytes - (int64_t)block_size_bytes(block));
         atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
     }
     atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
@@ -534,8 +536,8 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
         return status;
     gvmi_lock(&heap->lock);
     do /* anew: others may have had the lock */
-        status = resize_locked(heap, ptr, size_bytes, &more_bytes);
-    while (is_short(status) && make_room(heap, &r, more_bytes));
+        status = resize_block_locked(heap, ptr, size_bytes, &more_bytes);
+    while (is_short(status) && free_memory_for_request(heap, &r, more_bytes));
     if (is_short(status))
         fail_short(heap, status, size_bytes);
     gvmi_heap_settle(heap);
@@ -559,7 +561,7 @@ gvm_status gvm_heap_get_size(gvm_heap *handle, const void *ptr, size_t *size_byt
     gvmi_lock(&heap->lock); /* not beside a resize */
     block = live_block(heap, ptr, &segment);
     if (block != NULL)
-        *size_bytes = size_of(block);
+        *size_bytes = block_size_bytes(block);
     else
         status = gvmi_heap_fail_foreign(ptr);
     gvmi_unlock(&heap->lock);

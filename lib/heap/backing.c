@@ -130,7 +130,7 @@ static gvm_status open_managed(gvm_heap *heap, gvmi_segment *segment, uint64_t b
 /* ---- host */
 
 /* The context is current. */
-static gvm_status pin(void *at, uint64_t bytes)
+static gvm_status pin_host_range(void *at, uint64_t bytes)
 {
     char size[32];
     CUresult result = gvmi_cu->cuMemHostRegister(
@@ -166,7 +166,7 @@ static gvm_status open_host(gvm_heap *heap, gvmi_segment *segment, uint64_t byte
     munmap((void *)(begin + bytes), end - (begin + bytes));
     status = gvmi_device_enter(heap->device);
     if (status == GVM_OK) {
-        status = pin((void *)begin, bytes);
+        status = pin_host_range((void *)begin, bytes);
         gvmi_device_leave();
     }
     if (status == GVM_OK)

@@ -15,7 +15,7 @@ typedef struct sums {
     bool may_exceed; /* idle chunks wait for a fence */
 } sums;
 
-static gvm_status broken(const char *what, uint64_t address, uint64_t found, uint64_t wanted)
+static gvm_status fail_broken_heap(const char *what, uint64_t address, uint64_t found, uint64_t wanted)
 {
     return gvmi_fail(GVM_E_INVALID, "the heap is broken at %#llx: %s: %llu, should be %llu",
                      (unsigned long long)address, what, (unsigned long long)found,
@@ -23,7 +23,7 @@ static gvm_status broken(const char *what, uint64_t address, uint64_t found, uin
 }
 
 /* Marks units; false if one is marked already. */
-static bool mark(uint64_t *marks, uint64_t first, uint64_t end)
+static bool mark_units(uint64_t *marks, uint64_t first, uint64_t end)
 {
     for (uint64_t unit = first; unit < end; unit++) {
         if ((marks[unit / 64] >> unit % 64 & 1) != 0)
@@ -41,16 +41,16 @@ static gvm_status check_block(const gvmi_segment *segment, uint64_t unit, uint64
     const uint64_t address = base + (unit << GVMI_HEAP_UNIT_SHIFT);
 
     if (block->state == GVMI_BLOCK_NONE || block->state > GVMI_BLOCK_PENDING)
-        return broken("state of a block", address, block->state, GVMI_BLOCK_USED);
+        return fail_broken_heap("state of a block", address, block->state, GVMI_BLOCK_USED);
     if (block->address != address || block->segment != segment)
-        return broken("address of a block", address, block->address, address);
+        return fail_broken_heap("address of a block", address, block->address, address);
     if (units == 0 ||
         (unit + units) << GVMI_HEAP_UNIT_SHIFT > gvmi_round_up(segment->bytes, GVM_HEAP_UNIT_BYTES))
-        return broken("units of a block", address, units, 1);
+        return fail_broken_heap("units of a block", address, units, 1);
     if (block->state == GVMI_BLOCK_USED) {
         if (gvmi_heap_units(block->size_bytes) != units)
-            return broken("bytes of a block", address, block->size_bytes,
-                          units << GVMI_HEAP_UNIT_SHIFT);
+            return fail_broken_heap("bytes of a block", address, block->size_bytes,
+                                    units << GVMI_HEAP_UNIT_SHIFT);
         all->used_bytes += block->size_bytes;
     } else if (block->state == GVMI_BLOCK_SHELVED) {
         all->shelved_blocks++;
@@ -63,8 +63,8 @@ static gvm_status check_block(const gvmi_segment *segment, uint64_t unit, uint64
         users[i]++;
     if (segment->lone)
         return GVM_OK;
-    if (!mark(marks, unit, unit + units))
-        return broken("units that two blocks have", address, units, 0);
+    if (!mark_units(marks, unit, unit + units))
+        return fail_broken_heap("units that two blocks have", address, units, 0);
     *covered += units;
     return GVM_OK;
 }
@@ -79,13 +79,13 @@ static gvm_status check_chunks(const gvmi_segment *segment, const uint32_t *user
         const bool is_idle = chunk->committed && chunk->users == 0 && !chunk->leaving;
 
         if (chunk->users != users[i])
-            return broken("H3, users of a chunk", address, chunk->users, users[i]);
+            return fail_broken_heap("H3, users of a chunk", address, chunk->users, users[i]);
         if (chunk->users > 0 && !chunk->committed)
-            return broken("H3, memory of a chunk", address, 0, 1);
+            return fail_broken_heap("H3, memory of a chunk", address, 0, 1);
         if (chunk->leaving && (chunk->users > 0 || !chunk->committed))
-            return broken("H3, users of a chunk that leaves", address, chunk->users, 0);
+            return fail_broken_heap("H3, users of a chunk that leaves", address, chunk->users, 0);
         if (((segment->idle[i / 64] >> i % 64 & 1) != 0) != is_idle)
-            return broken("a chunk marked idle", address, !is_idle, is_idle);
+            return fail_broken_heap("a chunk marked idle", address, !is_idle, is_idle);
         if (is_idle && chunk->idle_since > ((gvmi_arena *)segment->arena)->passed)
             all->may_exceed = true;
         idle += is_idle;
@@ -93,18 +93,19 @@ static gvm_status check_chunks(const gvmi_segment *segment, const uint32_t *user
         leaving += chunk->leaving;
     }
     if (idle != segment->idle_count)
-        return broken("H5, idle chunks", segment->base, segment->idle_count, idle);
+        return fail_broken_heap("H5, idle chunks", segment->base, segment->idle_count, idle);
     if (committed != segment->committed_count)
-        return broken("H5, committed chunks", segment->base, segment->committed_count, committed);
+        return fail_broken_heap("H5, committed chunks", segment->base, segment->committed_count,
+                                committed);
     if (leaving != segment->leaving_count)
-        return broken("H5, leaving chunks", segment->base, segment->leaving_count, leaving);
+        return fail_broken_heap("H5, leaving chunks", segment->base, segment->leaving_count, leaving);
     all->idle_bytes += idle * segment->chunk_bytes;
     all->leaving_bytes += leaving * segment->chunk_bytes;
     all->committed_bytes += committed * segment->chunk_bytes;
     if (leaving == 0 && segment->buffer != NULL && segment->buffer->vmm &&
         segment->buffer->device_bytes != committed * segment->chunk_bytes)
-        return broken("memory of the buffer", segment->base, segment->buffer->device_bytes,
-                      committed * segment->chunk_bytes);
+        return fail_broken_heap("memory of the buffer", segment->base,
+                                segment->buffer->device_bytes, committed * segment->chunk_bytes);
     return GVM_OK;
 }
 
@@ -121,21 +122,22 @@ static gvm_status check_blocks(const gvmi_segment *segment, uint64_t *marks, uin
             live++;
         }
     if (status == GVM_OK && live != segment->live)
-        status = broken("H5, blocks of a segment", segment->base, segment->live, live);
+        status = fail_broken_heap("H5, blocks of a segment", segment->base, segment->live, live);
     if (status != GVM_OK || segment->lone)
         return status;
     for (uint64_t i = 0; i < segment->chunk_count; i++) {
         if (!segment->chunks[i].leaving)
             continue;
-        if (!mark(marks, i * segment->chunk_units, (i + 1) * segment->chunk_units))
-            return broken("H1, units of a chunk that leaves",
-                          segment->base + i * segment->chunk_bytes, 1, 0);
+        if (!mark_units(marks, i * segment->chunk_units, (i + 1) * segment->chunk_units))
+            return fail_broken_heap("H1, units of a chunk that leaves",
+                                    segment->base + i * segment->chunk_bytes, 1, 0);
         covered += segment->chunk_units;
     }
     if (!gvmi_buddy_check(segment->buddy, marks, &free_units))
-        return broken("H1 or H2, free blocks", segment->base, free_units, units - covered);
+        return fail_broken_heap("H1 or H2, free blocks", segment->base, free_units, units - covered);
     if (covered + free_units != units)
-        return broken("H1, units that nobody has", segment->base, units - covered - free_units, 0);
+        return fail_broken_heap("H1, units that nobody has", segment->base,
+                                units - covered - free_units, 0);
     return GVM_OK;
 }
 
@@ -153,13 +155,13 @@ static gvm_status check_segment(gvm_heap *heap, const gvmi_arena *arena, gvmi_se
     if (status == GVM_OK)
         status = check_chunks(segment, users, all);
     if (status == GVM_OK && segment->arena != arena)
-        status = broken("arena of a segment", segment->base, 0, 1);
+        status = fail_broken_heap("arena of a segment", segment->base, 0, 1);
     if (status == GVM_OK && (gvmi_heap_find(heap, segment->base, &found) == NULL || found != segment))
-        status = broken("the table's segment", segment->base, 0, 1);
+        status = fail_broken_heap("the table's segment", segment->base, 0, 1);
     if (status == GVM_OK && !segment->lone &&
         (gvmi_heap_find(heap, segment->base + segment->bytes - GVM_HEAP_UNIT_BYTES, &found) == NULL ||
          found != segment))
-        status = broken("the table's segment, at its end", segment->base, 0, 1);
+        status = fail_broken_heap("the table's segment, at its end", segment->base, 0, 1);
     all->segments++;
     all->address_bytes += segment->bytes;
     free(marks);
@@ -186,16 +188,17 @@ static gvm_status check_shelf(const gvmi_shelf *shelf, uint64_t *blocks)
         for (gvmi_block *block = shelf->bins[units]; block != NULL; block = block->next) {
             if (block->state != GVMI_BLOCK_SHELVED || block->units != units ||
                 block->segment->arena != shelf->arena)
-                return broken("a block on a shelf", block->address, block->state, GVMI_BLOCK_SHELVED);
+                return fail_broken_heap("a block on a shelf", block->address, block->state,
+                                        GVMI_BLOCK_SHELVED);
             count++;
         }
         if (count != shelf->counts[units])
-            return broken("H5, blocks on a shelf", 0, shelf->counts[units], count);
+            return fail_broken_heap("H5, blocks on a shelf", 0, shelf->counts[units], count);
         *blocks += count;
         bytes += count * units << GVMI_HEAP_UNIT_SHIFT;
     }
     if (bytes != shelf->bytes || bytes > shelf->limit_bytes)
-        return broken("H5, bytes on a shelf", 0, shelf->bytes, bytes);
+        return fail_broken_heap("H5, bytes on a shelf", 0, shelf->bytes, bytes);
     return GVM_OK;
 }
 
@@ -207,7 +210,7 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
         requested += shelf->requested;
 #define SAME(what, member) \
     if (heap->member != all->member) \
-    return broken("H5, " what, 0, heap->member, all->member)
+    return fail_broken_heap("H5, " what, 0, heap->member, all->member)
     SAME("units held", held_units);
     SAME("units that wait", pending_units);
     SAME("bytes committed", committed_bytes);
@@ -215,27 +218,29 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
     SAME("bytes of addresses", address_bytes);
 #undef SAME
     if (heap->segment_count != all->segments)
-        return broken("H5, segments", 0, heap->segment_count, all->segments);
+        return fail_broken_heap("H5, segments", 0, heap->segment_count, all->segments);
     if (requested != (int64_t)all->used_bytes)
-        return broken("H5, bytes requested", 0, (uint64_t)requested, all->used_bytes);
+        return fail_broken_heap("H5, bytes requested", 0, (uint64_t)requested, all->used_bytes);
     if (shelved != all->shelved_blocks)
-        return broken("H5, blocks on shelves", 0, shelved, all->shelved_blocks);
+        return fail_broken_heap("H5, blocks on shelves", 0, shelved, all->shelved_blocks);
     for (unsigned i = 0; i < GVMI_HEAP_ORDERS; i++)
         if (heap->order_blocks[i] != all->order_blocks[i])
-            return broken("H5, blocks of an order", i, heap->order_blocks[i], all->order_blocks[i]);
+            return fail_broken_heap("H5, blocks of an order", i, heap->order_blocks[i],
+                                    all->order_blocks[i]);
     /* Whole segments that leave are in no arena. */
     if (heap->whole ? all->leaving_bytes != 0 : heap->leaving_bytes != all->leaving_bytes)
-        return broken("H5, bytes that leave", 0, heap->leaving_bytes, all->leaving_bytes);
+        return fail_broken_heap("H5, bytes that leave", 0, heap->leaving_bytes, all->leaving_bytes);
     if (heap->bounded && !heap->keeps && !all->may_exceed && !heap->whole && !heap->stuck &&
         !heap->unsettled && heap->leaving_bytes == 0 && heap->idle_bytes > heap->keep_bytes)
-        return broken("H4, idle bytes", 0, heap->idle_bytes, heap->keep_bytes);
+        return fail_broken_heap("H4, idle bytes", 0, heap->idle_bytes, heap->keep_bytes);
     if (heap->idle_low_bytes > heap->idle_bytes)
-        return broken("H4, least idle bytes of the window", 0, heap->idle_low_bytes, heap->idle_bytes);
+        return fail_broken_heap("H4, least idle bytes of the window", 0, heap->idle_low_bytes,
+                                heap->idle_bytes);
     return GVM_OK;
 }
 
 /* The lock and all claims are held. */
-static gvm_status check_locked(gvm_heap *heap)
+static gvm_status check_heap_locked(gvm_heap *heap)
 {
     uint64_t shelved = 0;
     sums all = {0};
@@ -246,7 +251,7 @@ static gvm_status check_locked(gvm_heap *heap)
     for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL && status == GVM_OK; shelf = shelf->next)
         status = check_shelf(shelf, &shelved);
     if (status == GVM_OK && !gvmi_heap_table_check_locked(heap))
-        status = broken("the table of segments", 0, 0, 1);
+        status = fail_broken_heap("the table of segments", 0, 0, 1);
     return status == GVM_OK ? check_sums(heap, &all, shelved) : status;
 }
 
@@ -260,7 +265,7 @@ gvm_status gvm_heap_check(gvm_heap *handle)
         return status;
     gvmi_lock(&heap->lock);
     gvmi_shelves_claim_locked(heap);
-    status = check_locked(heap);
+    status = check_heap_locked(heap);
     gvmi_shelves_release_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);

@@ -32,15 +32,15 @@ void *gvmi_heap_calloc_line(size_t bytes)
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void after_fork_in_child(void)
+static void reset_heaps_in_child(void)
 {
     gvmi_shelf_mine = NULL;
 }
 
-static void watch_forks(void)
+static void watch_heap_forks(void)
 {
     /* Without memory for it a child is not protected from itself. */
-    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+    (void)pthread_atfork(NULL, NULL, reset_heaps_in_child);
 }
 
 gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out)
@@ -79,7 +79,7 @@ void gvmi_heap_note_requested(gvm_heap *heap, int64_t more)
 
 /* ---- creation */
 
-static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
+static gvm_status read_heap_options(const gvm_heap_options *options, gvm_heap *heap)
 {
     gvm_heap_options full;
 
@@ -126,7 +126,7 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
     heap->plain.heap = heap;
     heap->plain.key = GVMI_HEAP_PLAIN;
     heap->plain.passed = UINT64_MAX;
-    status = read_options(options, heap);
+    status = read_heap_options(options, heap);
     if (status != GVM_OK)
         goto fail_free;
     status = gvmi_device_hold(device, &heap->device);
@@ -140,7 +140,7 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
     heap->owner = gvmi_chunk_owner_new();
     gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
     gvmi_cond_init(&heap->left);
-    pthread_once(&fork_once, watch_forks);
+    pthread_once(&fork_once, watch_heap_forks);
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
     if (status != GVM_OK)
         goto fail_destroy_table;
@@ -192,8 +192,9 @@ void gvm_heap_destroy(gvm_heap *handle)
         return; /* another thread has ended it */
     error = gvmi_error_save();
     wait_for_streams(heap);
-    /* It stays a holder of idle memory until it has none, so that nobody is told meanwhile that the device is full. Nobody
-     * else is in the heap but threads that end, which wait for their claim. */
+    /* It stays a holder of idle memory until it has none, so that no call reports meanwhile that
+     * the device is full. Nobody else is in the heap but threads that end, which wait for their
+     * claim. */
     gvmi_lock(&heap->lock);
     gvmi_heap_await_leaving(heap);
     gvmi_shelves_claim_locked(heap);
@@ -309,7 +310,7 @@ static gvmi_segment *next_segment(const gvm_heap *heap, uint64_t from)
     return next;
 }
 
-/* Visits live blocks, lowest address first. The heap stands still. */
+/* Visits live blocks, lowest address first. Nothing changes the heap. */
 static void visit_live(gvm_heap *heap, visit_fn *visit, void *arg)
 {
     for (gvmi_segment *segment = next_segment(heap, 0);
@@ -468,7 +469,7 @@ static size_t sum_tags(const gvm_heap_block *blocks, size_t count, gvm_heap_usag
     return tags;
 }
 
-/* The texts are read while the heap stands still: a tag need only live as long as its blocks. */
+/* The texts are read while nothing changes the heap: a tag need only live as long as its blocks. */
 static void sum_list(list *l)
 {
     qsort(l->blocks, l->count, sizeof *l->blocks, compare_tags);

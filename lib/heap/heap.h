@@ -31,12 +31,12 @@
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
  * A CHUNK that has memory and no users is idle. While it is LEAVING, which is while the driver takes its memory, its
- * units are neither free nor a block's, so that nobody is given them, and the lock is let go.
+ * units are neither free nor a block's, so that nobody is given them, and the lock is released.
  *
  * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
  * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
- * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock, and what
- * of it a request leaves that fails half way is taken back under it.
+ * everything unchanged, but for the driver's calls on chunks that are leaving. Memory is committed
+ * under the lock, and what of it a request leaves that fails half way is taken back under it.
  * No stream and no kernel is waited for under it.
  *
  * H1  The blocks of a segment, its free blocks, and the units of its leaving chunks tile it.
@@ -129,7 +129,7 @@ static inline void gvmi_runs_mark(gvmi_runs *runs, uint32_t word)
 /* The lowest run of so many free units, wherever it begins; false: there is none. */
 bool gvmi_runs_lowest(gvmi_runs *runs, const uint64_t *map, uint32_t units, uint32_t *first);
 
-/* Does each node tell what the map says? */
+/* Does each node agree with the map? */
 bool gvmi_runs_check(gvmi_runs *runs, const uint64_t *map);
 
 /* ---- segment.c */
@@ -165,8 +165,8 @@ void gvmi_buddy_free(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 bool gvmi_buddy_is_free(const gvmi_buddy *buddy, uint32_t first, uint32_t end);
 void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 
-/* Is H2 true, and do the summaries tell what is below them? Marks the free units in a bitmap and
- * counts them; false also if one is there already. */
+/* Is H2 true, and do the summaries agree with what is below them? Marks the free units in a bitmap
+ * and counts them; false also if one is there already. */
 bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
@@ -244,7 +244,7 @@ typedef struct gvmi_shelf {
     gvmi_arena *arena;
     struct gvmi_shelf *mine; /* the thread's next */
     uint64_t bytes, limit_bytes;
-    int64_t requested; /* not yet told to the heap */
+    int64_t requested; /* not yet reported to the heap */
     gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
     uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
     struct gvmi_shelf *next, **link; /* the heap's; under its lock */
@@ -292,7 +292,7 @@ struct gvm_heap {
     size_t wait_first, wait_count, wait_capacity;
     CUevent *events; /* free ones */
     size_t event_count;
-    _Atomic int64_t requested_bytes; /* without what shelves have not told */
+    _Atomic int64_t requested_bytes; /* without what shelves have not reported */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
     gvmi_grant grants[GVMI_GRANTS_MAX]; /* each with a reference to its peer */
@@ -356,9 +356,9 @@ static inline uint64_t gvmi_heap_hash(uint64_t gib)
     return gib * 0x9e3779b97f4a7c15ull >> 20;
 }
 
-/* The record of the block that begins at an address; NULL if none of the heap's could. Whether there
- * is one, its state tells. Under the heap's lock, or the claim of one of its shelves: else the table may
- * go. */
+/* The record of the block that begins at an address; NULL if none of the heap's could. Its state
+ * shows whether there is one. Under the heap's lock, or the claim of one of its shelves: else the
+ * table may go. */
 static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_segment **out)
 {
     gvmi_heap_table *table = atomic_load_explicit(&heap->table, memory_order_acquire);
@@ -432,7 +432,8 @@ void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
  * it before may be gone. They keep the thread's error. */
 
 /* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them. Their
- * handles go as told. Waits for other calls on the buffers that they are of. Returns the bytes given back. */
+ * handles are released as asked. Waits for other calls on the buffers that they are of. Returns the
+ * bytes given back. */
 uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how);
 /* Idle bytes that stay when memory reaches a new peak. */
 uint64_t gvmi_heap_idle_kept(const gvm_heap *heap);
@@ -541,8 +542,8 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
 /* REFUSED: the driver says no, or the stream is being captured into a graph; the error is recorded. */
 typedef enum gvmi_passing { GVMI_PASSED, GVMI_BUSY, GVMI_REFUSED } gvmi_passing;
 
-/* Has the arena's stream passed what became idle up to an epoch? 0: all so far, as far as the fence tells that there
- * is. Sets passed; does not wait. */
+/* Has the arena's stream passed what became idle up to an epoch? 0: all so far, as far as the fence
+ * shows that there is. Sets passed; does not wait. */
 gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until);
 
 /* Lets a USED block wait for the work that is on streams, one at least; and gives back those of the oldest few that
@@ -551,8 +552,9 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
                                   size_t count);
 void gvmi_heap_poll_locked(gvm_heap *heap);
 
-/* Waits until the streams have passed all that is idle or waits for them now, with the lock let go: their work may
- * itself wait for a thread that allocates. Keeps the thread's error. False: they have not, by until_ns. */
+/* Waits until the streams have passed all that is idle or waits for them now, with the lock
+ * released: their work may itself wait for a thread that allocates. Keeps the thread's error.
+ * False: they have not, by until_ns. */
 bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns);
 
 /* Waits for a stream in the same way, and lets the plain arena have what is its. */

@@ -36,7 +36,7 @@ static gvm_status grant_all_locked(gvm_heap *heap, gvm_device *peer, gvm_access 
     return status;
 }
 
-static gvm_status grant_locked(gvm_heap *heap, gvm_device *peer, gvm_access access)
+static gvm_status grant_heap_locked(gvm_heap *heap, gvm_device *peer, gvm_access access)
 {
     uint32_t index = 0;
     gvm_access before = GVM_ACCESS_NONE;
@@ -83,7 +83,7 @@ gvm_status gvm_heap_grant(gvm_heap *handle, gvm_device *peer_handle, gvm_access 
         else
             status = gvmi_grant_check(heap->device, peer, access);
         if (status == GVM_OK)
-            status = grant_locked(heap, peer, access);
+            status = grant_heap_locked(heap, peer, access);
         gvmi_unlock(&heap->lock);
         gvmi_heap_drop(heap);
     }

@@ -130,7 +130,8 @@ void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment)
     *spare = segment;
 }
 
-static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes, uint64_t chunk_bytes)
+static gvm_status cut_segment_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes,
+                                     uint64_t chunk_bytes)
 {
     segment->chunk_bytes = chunk_bytes;
     segment->chunk_units = (uint32_t)(chunk_bytes >> GVMI_HEAP_UNIT_SHIFT);
@@ -196,7 +197,7 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
         status = take_shell(heap, lone, &segment);
     if (status != GVM_OK)
         return status;
-    status = cut_chunks(heap, segment, bytes, chunk_bytes);
+    status = cut_segment_chunks(heap, segment, bytes, chunk_bytes);
     if (status != GVM_OK) {
         gvmi_segment_keep_locked(heap, segment);
         return status;
@@ -375,8 +376,8 @@ static bool adopt_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t chunk_bytes
 }
 
 /* Whatever its chunks are, the lowest place is taken, unless memory is short. */
-static gvm_status choose(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
-                         uint64_t chunk_bytes, place *out)
+static gvm_status choose_place(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
+                               uint64_t chunk_bytes, place *out)
 {
     const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
 
@@ -412,8 +413,8 @@ static bool is_lone(const gvm_heap *heap, uint64_t units)
 }
 
 /* Any free segment does that is long enough, unless memory is short and its chunks are too large. */
-static gvm_status choose_lone(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
-                              uint64_t chunk_bytes, place *out)
+static gvm_status choose_lone_place(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
+                                    uint64_t chunk_bytes, place *out)
 {
     const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
     const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
@@ -449,7 +450,7 @@ static void count_block(gvm_heap *heap, gvmi_block *block, uint64_t units, bool 
 
 /* ---- blocks */
 
-static gvm_status take_at(gvm_heap *heap, const place *at, gvmi_request *request, gvmi_block **out)
+static gvm_status take_block_at(gvm_heap *heap, const place *at, gvmi_request *request, gvmi_block **out)
 {
     const uint64_t units = request->units;
     gvmi_segment *segment = at->segment;
@@ -470,17 +471,17 @@ static gvm_status take_at(gvm_heap *heap, const place *at, gvmi_request *request
     return GVM_OK;
 }
 
-static gvm_status take_with(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
-                            uint64_t chunk_bytes, gvmi_block **out)
+static gvm_status take_with_chunk_bytes(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                        uint64_t chunk_bytes, gvmi_block **out)
 {
     place at;
     gvm_status status = is_lone(heap, request->units)
-                            ? choose_lone(heap, arena, request, chunk_bytes, &at)
-                            : choose(heap, arena, request, chunk_bytes, &at);
+                            ? choose_lone_place(heap, arena, request, chunk_bytes, &at)
+                            : choose_place(heap, arena, request, chunk_bytes, &at);
 
     if (status != GVM_OK)
         return status;
-    status = take_at(heap, &at, request, out);
+    status = take_block_at(heap, &at, request, out);
     if (status != GVM_OK && at.fresh && at.segment->committed_count == 0)
         close_segment_locked(heap, at.segment);
     return status;
@@ -500,8 +501,8 @@ static uint64_t room_bytes(const gvm_heap *heap)
 }
 
 /* A block of its own segment: what its last chunk takes beyond it may be just what is missing. */
-static gvm_status take_smaller(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
-                               uint64_t chunk_bytes, gvm_status status, gvmi_block **out)
+static gvm_status take_shortened_segment(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                         uint64_t chunk_bytes, gvm_status status, gvmi_block **out)
 {
     const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT, least = least_chunk_bytes(heap);
     const uint64_t room = room_bytes(heap);
@@ -509,7 +510,7 @@ static gvm_status take_smaller(gvm_heap *heap, gvmi_arena *arena, gvmi_request *
     while (status == GVM_E_NOSPACE && chunk_bytes > least) {
         chunk_bytes = is_lone(heap, request->units) ? chunk_bytes / 2 : least;
         if (!is_lone(heap, request->units) || gvmi_round_up(bytes, chunk_bytes) <= room)
-            status = take_with(heap, arena, request, chunk_bytes, out);
+            status = take_with_chunk_bytes(heap, arena, request, chunk_bytes, out);
     }
     return status;
 }
@@ -520,10 +521,10 @@ gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request
     const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
     const uint64_t chunk_bytes = is_lone(heap, request->units) ? lone_chunk_bytes(heap, bytes)
                                                                : chunk_bytes_for(heap, arena, bytes);
-    gvm_status status = take_with(heap, arena, request, chunk_bytes, out);
+    gvm_status status = take_with_chunk_bytes(heap, arena, request, chunk_bytes, out);
 
     if (status == GVM_E_NOSPACE && request->smaller && !heap->whole)
-        status = take_smaller(heap, arena, request, chunk_bytes, status, out);
+        status = take_shortened_segment(heap, arena, request, chunk_bytes, status, out);
     if (status == GVM_OK)
         heap->asked_bytes += bytes;
     return status;
@@ -536,7 +537,7 @@ gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint6
     place at;
 
     return in_used_chunk(arena, gvmi_heap_order(units), &at) &&
-                   take_at(heap, &at, &request, &block) == GVM_OK
+                   take_block_at(heap, &at, &request, &block) == GVM_OK
                ? block
                : NULL;
 }

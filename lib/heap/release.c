@@ -15,6 +15,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "heap/heap.h"
 #include "memory/background.h"
 
@@ -51,7 +52,7 @@ static uint64_t highest_idle(const gvmi_segment *segment, uint64_t end)
     return segment->chunk_count;
 }
 
-static bool may_go(const gvmi_segment *segment, const gvmi_arena *arena, uint64_t index)
+static bool is_releasable_chunk(const gvmi_segment *segment, const gvmi_arena *arena, uint64_t index)
 {
     return (segment->idle[index / 64] >> index % 64 & 1) != 0 &&
            segment->chunks[index].idle_since <= arena->passed;
@@ -72,9 +73,9 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
         if (last == segment->chunk_count)
             return;
         end = last;
-        if (!may_go(segment, arena, last))
+        if (!is_releasable_chunk(segment, arena, last))
             continue;
-        while (first > 0 && last + 1 - first < most && may_go(segment, arena, first - 1))
+        while (first > 0 && last + 1 - first < most && is_releasable_chunk(segment, arena, first - 1))
             first--;
         *r = (gvmi_leaving){.segment = segment,
                             .first = first,
@@ -129,7 +130,7 @@ static void give_to_driver(gvm_heap *heap, gvmi_leaving_list *list)
 }
 
 /* False: the driver has refused one. */
-static bool finish_locked(gvm_heap *heap, const gvmi_leaving_list *list)
+static bool finish_leaving_locked(gvm_heap *heap, const gvmi_leaving_list *list)
 {
     bool good = true;
 
@@ -160,7 +161,7 @@ static void count_due_locked(gvm_heap *heap, uint64_t bytes)
     heap->surplus_bytes -= bytes < heap->surplus_bytes ? bytes : heap->surplus_bytes;
 }
 
-static uint64_t gone_bytes(const gvmi_leaving_list *list)
+static uint64_t sum_released_bytes(const gvmi_leaving_list *list)
 {
     uint64_t bytes = 0;
 
@@ -171,12 +172,12 @@ static uint64_t gone_bytes(const gvmi_leaving_list *list)
 }
 
 /* Lets the lock go. False: the driver has refused one. */
-static bool give_back(gvm_heap *heap, gvmi_leaving_list *list)
+static bool give_list_to_driver(gvm_heap *heap, gvmi_leaving_list *list)
 {
     gvmi_unlock(&heap->lock);
     give_to_driver(heap, list);
     gvmi_lock(&heap->lock);
-    return finish_locked(heap, list);
+    return finish_leaving_locked(heap, list);
 }
 
 uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how)
@@ -195,8 +196,8 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how)
         choose_locked(heap, &list);
         if (list.count == 0)
             break;
-        heap->stuck = !give_back(heap, &list);
-        given += gone_bytes(&list);
+        heap->stuck = !give_list_to_driver(heap, &list);
+        given += sum_released_bytes(&list);
     }
     gvmi_error_restore(&error);
     return given;
@@ -205,9 +206,9 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how)
 /* ---- without waiting for the lock */
 
 /* Naps and tries again for so long. */
-static bool lock_within(gvm_heap *heap, int64_t patience_ns)
+static bool lock_with_timeout(gvm_heap *heap, int64_t timeout_ns)
 {
-    const int64_t deadline_ns = gvmi_now_ns() + patience_ns;
+    const int64_t deadline_ns = gvmi_now_ns() + timeout_ns;
     bool locked;
 
     while (!(locked = gvmi_try_lock(&heap->lock)) && gvmi_now_ns() < deadline_ns)
@@ -220,13 +221,14 @@ static void finish_quick_locked(gvm_heap *heap)
     if (!atomic_load_explicit(&heap->quick_done, memory_order_acquire))
         return;
     atomic_store_explicit(&heap->quick_done, false, memory_order_relaxed);
-    heap->stuck = !finish_locked(heap, &heap->quick);
-    count_due_locked(heap, gone_bytes(&heap->quick));
+    heap->stuck = !finish_leaving_locked(heap, &heap->quick);
+    count_due_locked(heap, sum_released_bytes(&heap->quick));
 }
 
-/* One list of about so many bytes. Tells the bytes given back. False: the lock could not be had again in time, and is not
- * held. Calls of a holder that do not wait are made one after the other (memory/idle.h). */
-static bool release_quickly(gvm_heap *heap, uint64_t bytes, int64_t patience_ns, uint64_t *given)
+/* One list of about so many bytes. Reports the bytes given back. False: the lock could not be taken
+ * again in time, and is not held. Calls of a holder that do not wait are made one after the other
+ * (memory/idle.h). */
+static bool release_quickly(gvm_heap *heap, uint64_t bytes, int64_t timeout_ns, uint64_t *given)
 {
     const gvm_error error = gvmi_error_save();
 
@@ -243,9 +245,9 @@ static bool release_quickly(gvm_heap *heap, uint64_t bytes, int64_t patience_ns,
     gvmi_unlock(&heap->lock);
     give_to_driver(heap, &heap->quick);
     gvmi_error_restore(&error);
-    *given = gone_bytes(&heap->quick);
+    *given = sum_released_bytes(&heap->quick);
     atomic_store_explicit(&heap->quick_done, true, memory_order_release);
-    if (!lock_within(heap, patience_ns))
+    if (!lock_with_timeout(heap, timeout_ns))
         return false;
     finish_quick_locked(heap);
     return true;
@@ -267,16 +269,6 @@ uint64_t gvmi_heap_idle_kept(const gvm_heap *heap)
                                                                  : IDLE_BYTES_LEAST;
 }
 
-static uint64_t lesser(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
-static uint64_t greater(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 static uint64_t bytes_beyond(uint64_t bytes, uint64_t most)
 {
     return bytes > most ? bytes - most : 0;
@@ -290,10 +282,10 @@ static uint64_t due_bytes(const gvm_heap *heap)
     if (heap->whole || heap->keeps)
         return 0;
     /* The limit may have been lowered. */
-    limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
+    limit = gvmi_min(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
     due = heap->bounded ? bytes_beyond(heap->idle_bytes, heap->keep_bytes)
-                        : lesser(heap->surplus_bytes, heap->idle_low_bytes);
-    return greater(due, limit);
+                        : gvmi_min(heap->surplus_bytes, heap->idle_low_bytes);
+    return gvmi_max(due, limit);
 }
 
 static void release_due(gvm_heap *heap)
@@ -374,7 +366,7 @@ static gvm_heap *heap_of(gvmi_idle *idle)
 
 /* A shelf that is as it was a second ago gives back what it holds. Empty and asleep it is no reason for a tick: the
  * next block for it comes through the lock. True: it is awake. */
-static bool look_at_shelf_locked(gvmi_shelf *shelf)
+static bool drain_unused_shelf_locked(gvmi_shelf *shelf)
 {
     bool awake;
 
@@ -393,12 +385,12 @@ static bool look_at_shelf_locked(gvmi_shelf *shelf)
 }
 
 /* Once a second, while there may be something to give back. A window ends, too, where little is asked for. */
-static void tick_locked(gvm_heap *heap, int64_t now_ns)
+static void run_heap_tick_locked(gvm_heap *heap, int64_t now_ns)
 {
     bool more = heap->wait_count > 0;
 
     for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
-        more = look_at_shelf_locked(shelf) || more;
+        more = drain_unused_shelf_locked(shelf) || more;
     if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / IDLE_SHARE)
         (void)end_window_locked(heap);
     heap->tick_asked_bytes = heap->asked_bytes;
@@ -407,7 +399,7 @@ static void tick_locked(gvm_heap *heap, int64_t now_ns)
 }
 
 /* Never waits for the lock: who has it may be committing gigabytes, and a kernel may be waiting for the thread. */
-static int64_t decay(gvmi_idle *idle, int64_t now_ns)
+static int64_t decay_heap(gvmi_idle *idle, int64_t now_ns)
 {
     gvm_heap *heap = heap_of(idle);
     uint64_t due, given;
@@ -417,7 +409,7 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
         return now_ns + LOCKED_NS;
     gvmi_heap_poll_locked(heap);
     if (heap->tick_ns != 0 && now_ns >= heap->tick_ns)
-        tick_locked(heap, now_ns);
+        run_heap_tick_locked(heap, now_ns);
     next_ns = heap->tick_ns != 0 ? heap->tick_ns : GVMI_NEVER_NS;
     due = due_bytes(heap);
     if (!release_quickly(heap, due < STEP_BYTES ? due : STEP_BYTES, 0, &given))
@@ -436,12 +428,12 @@ static uint64_t reclaim_quickly(gvm_heap *heap, uint64_t wanted_bytes)
 {
     uint64_t given = 0, more;
 
-    if (heap->whole || !lock_within(heap, BUSY_NS))
+    if (heap->whole || !lock_with_timeout(heap, BUSY_NS))
         return 0;
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);
     /* What the shelves held may be more than is wanted, and than the heap keeps. */
-    wanted_bytes = greater(wanted_bytes, due_bytes(heap));
+    wanted_bytes = gvmi_max(wanted_bytes, due_bytes(heap));
     do {
         if (!release_quickly(heap, wanted_bytes - given, BUSY_NS, &more)) {
             if (!gvmi_heap_threadless)
@@ -456,7 +448,7 @@ static uint64_t reclaim_quickly(gvm_heap *heap, uint64_t wanted_bytes)
     return given;
 }
 
-static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
+static uint64_t reclaim_heap_chunks(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
 {
     gvm_heap *heap = heap_of(idle);
     uint64_t given = 0;
@@ -466,10 +458,10 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     gvmi_lock(&heap->lock);
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);
-    given = gvmi_heap_release(heap, greater(wanted_bytes, due_bytes(heap)), GVMI_RELEASE_KEEP);
+    given = gvmi_heap_release(heap, gvmi_max(wanted_bytes, due_bytes(heap)), GVMI_RELEASE_KEEP);
     if (given < wanted_bytes) {
         (void)gvmi_heap_await_streams(heap, idle->until_ns);
-        given += gvmi_heap_release(heap, greater(wanted_bytes - given, due_bytes(heap)),
+        given += gvmi_heap_release(heap, gvmi_max(wanted_bytes - given, due_bytes(heap)),
                                    GVMI_RELEASE_KEEP);
     }
     gvmi_heap_await_leaving(heap);
@@ -479,4 +471,4 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     return given;
 }
 
-const gvmi_idle_calls gvmi_heap_idle_calls = {reclaim, decay};
+const gvmi_idle_calls gvmi_heap_idle_calls = {reclaim_heap_chunks, decay_heap};

@@ -1,14 +1,15 @@
 /* The lowest run of so many free units of one segment, without a walk through the map.
  *
- * A tree stands over the words of the map. Each node tells of its units how many are free at the lower end, at the
- * upper end, and in the longest run. A search goes down from the root: into the lower half if its longest run
- * is long enough, else to the run across the middle if that is, else into the upper half. That is the lowest
- * run: one across the middle begins no lower than any run inside of the lower half.
+ * A tree is built over the words of the map. Each node has, of its units, how many are free at the
+ * lower end, at the upper end, and in the longest run. A search goes down from the root: into the
+ * lower half if its longest run is long enough, else to the run across the middle if that is, else
+ * into the upper half. That is the lowest run: one across the middle begins no lower than any run
+ * inside of the lower half.
  *
  * Taking and freeing only mark the words that they change; the next search brings the nodes above them up
- * to date, each once. So small requests, which search in the buddy, pay for no node.
+ * to date, each once. So small requests, which search in the buddy, update no node.
  *
- * R1  a node that is not above, or at, a marked word tells what the map says.
+ * R1  a node that is not above, or at, a marked word agrees with the map.
  */
 #include <string.h>
 
@@ -53,7 +54,7 @@ static uint32_t longest_in(uint64_t word)
     return longest;
 }
 
-static gvmi_run_node of_word(uint64_t word)
+static gvmi_run_node run_node_of_word(uint64_t word)
 {
     if (word == ~0ull)
         return (gvmi_run_node){WORD, WORD, WORD};
@@ -65,7 +66,8 @@ static gvmi_run_node of_word(uint64_t word)
 }
 
 /* units: of each half. */
-static gvmi_run_node join(const gvmi_run_node *lower, const gvmi_run_node *upper, uint32_t units)
+static gvmi_run_node join_run_nodes(const gvmi_run_node *lower, const gvmi_run_node *upper,
+                                    uint32_t units)
 {
     gvmi_run_node node = {
         .low = lower->low == units ? units + upper->low : lower->low,
@@ -80,12 +82,12 @@ static gvmi_run_node join(const gvmi_run_node *lower, const gvmi_run_node *upper
     return node;
 }
 
-static gvmi_run_node made_of(const gvmi_runs *runs, const uint64_t *map, uint32_t node)
+static gvmi_run_node compute_run_node(const gvmi_runs *runs, const uint64_t *map, uint32_t node)
 {
     if (node >= runs->leaves)
-        return of_word(map[node - runs->leaves]);
-    return join(&runs->nodes[2 * node], &runs->nodes[2 * node + 1],
-                runs->leaves * WORD >> (32 - (unsigned)__builtin_clz(node)));
+        return run_node_of_word(map[node - runs->leaves]);
+    return join_run_nodes(&runs->nodes[2 * node], &runs->nodes[2 * node + 1],
+                          runs->leaves * WORD >> (32 - (unsigned)__builtin_clz(node)));
 }
 
 void gvmi_runs_init(gvmi_runs *runs, const uint64_t *map, uint32_t units)
@@ -97,12 +99,12 @@ void gvmi_runs_init(gvmi_runs *runs, const uint64_t *map, uint32_t units)
     while (runs->leaves < words)
         runs->leaves *= 2;
     for (uint32_t node = 2 * runs->leaves; node-- > 1;)
-        runs->nodes[node] = made_of(runs, map, node);
+        runs->nodes[node] = compute_run_node(runs, map, node);
 }
 
 /* One level of the tree, which begins at a node of that number; marks the parents of what has changed in the same
  * bitmap: a parent's bit lies in no later word than its children's. False: nothing has changed. */
-static bool refresh_level(gvmi_runs *runs, const uint64_t *map, uint32_t first)
+static bool refresh_runs_level(gvmi_runs *runs, const uint64_t *map, uint32_t first)
 {
     bool changed = false;
 
@@ -112,7 +114,7 @@ static bool refresh_level(gvmi_runs *runs, const uint64_t *map, uint32_t first)
         runs->stale[word] = 0;
         for (; bits != 0; bits &= bits - 1) {
             const uint32_t at = word * WORD + (uint32_t)__builtin_ctzll(bits);
-            const gvmi_run_node node = made_of(runs, map, first + at);
+            const gvmi_run_node node = compute_run_node(runs, map, first + at);
 
             if (memcmp(&runs->nodes[first + at], &node, sizeof node) == 0)
                 continue;
@@ -124,13 +126,13 @@ static bool refresh_level(gvmi_runs *runs, const uint64_t *map, uint32_t first)
     return changed;
 }
 
-static void refresh(gvmi_runs *runs, const uint64_t *map)
+static void refresh_runs(gvmi_runs *runs, const uint64_t *map)
 {
     uint32_t first = runs->leaves;
 
     if (!runs->any_stale)
         return;
-    while (refresh_level(runs, map, first) && first > 1)
+    while (refresh_runs_level(runs, map, first) && first > 1)
         first /= 2;
     runs->stale[0] = 0; /* the root has no parent */
     runs->any_stale = false;
@@ -140,7 +142,7 @@ bool gvmi_runs_lowest(gvmi_runs *runs, const uint64_t *map, uint32_t units, uint
 {
     uint32_t node = 1, at = 0, half = runs->leaves * WORD / 2;
 
-    refresh(runs, map);
+    refresh_runs(runs, map);
     if (runs->nodes[1].longest < units)
         return false;
     for (; node < runs->leaves; half /= 2) {
@@ -162,9 +164,9 @@ bool gvmi_runs_lowest(gvmi_runs *runs, const uint64_t *map, uint32_t units, uint
 
 bool gvmi_runs_check(gvmi_runs *runs, const uint64_t *map)
 {
-    refresh(runs, map);
+    refresh_runs(runs, map);
     for (uint32_t node = 1; node < 2 * runs->leaves; node++) {
-        const gvmi_run_node made = made_of(runs, map, node);
+        const gvmi_run_node made = compute_run_node(runs, map, node);
 
         if (memcmp(&runs->nodes[node], &made, sizeof made) != 0)
             return false;

@@ -46,12 +46,12 @@ static void clear_bits(gvmi_buddy *buddy, unsigned order, uint32_t word, uint64_
         buddy->orders &= ~(1u << order);
 }
 
-static void set(gvmi_buddy *buddy, unsigned order, uint32_t block)
+static void set_block_bit(gvmi_buddy *buddy, unsigned order, uint32_t block)
 {
     set_bits(buddy, order, block / WORD, 1ull << block % WORD);
 }
 
-static void clear(gvmi_buddy *buddy, unsigned order, uint32_t block)
+static void clear_block_bit(gvmi_buddy *buddy, unsigned order, uint32_t block)
 {
     clear_bits(buddy, order, block / WORD, 1ull << block % WORD);
 }
@@ -118,7 +118,7 @@ void gvmi_buddy_init(gvmi_buddy *buddy, uint32_t units, unsigned largest)
     }
     GVM_ASSERT(word <= buddy->words + sizeof buddy->words / sizeof buddy->words[0]);
     for (uint32_t block = 0; block < units >> largest; block++)
-        set(buddy, largest, block);
+        set_block_bit(buddy, largest, block);
     turn_map(buddy, 0, units, false);
     gvmi_runs_init(&buddy->runs, buddy->map, units);
 }
@@ -153,32 +153,32 @@ int gvmi_buddy_covering(const gvmi_buddy *buddy, uint32_t unit)
     return -1;
 }
 
-static void carve(gvmi_buddy *buddy, uint32_t unit, unsigned order)
+static void carve_block(gvmi_buddy *buddy, uint32_t unit, unsigned order)
 {
     int around = gvmi_buddy_covering(buddy, unit);
 
     GVM_ASSERT(around >= (int)order && unit % (1u << order) == 0);
-    clear(buddy, (unsigned)around, unit >> around);
+    clear_block_bit(buddy, (unsigned)around, unit >> around);
     while (around > (int)order) { /* the half that does not hold it is free */
         around--;
-        set(buddy, (unsigned)around, unit >> around ^ 1);
+        set_block_bit(buddy, (unsigned)around, unit >> around ^ 1);
     }
 }
 
-static void free_block(gvmi_buddy *buddy, uint32_t unit, unsigned order)
+static void merge_free_block(gvmi_buddy *buddy, uint32_t unit, unsigned order)
 {
     uint32_t block = unit >> order;
 
     while (order < buddy->largest && is_free(buddy, order, block ^ 1)) {
-        clear(buddy, order, block ^ 1);
+        clear_block_bit(buddy, order, block ^ 1);
         block /= 2;
         order++;
     }
-    set(buddy, order, block);
+    set_block_bit(buddy, order, block);
 }
 
 /* The order of the largest block that begins at a unit and ends by end. */
-static unsigned fitting(const gvmi_buddy *buddy, uint32_t unit, uint32_t end)
+static unsigned largest_order_at(const gvmi_buddy *buddy, uint32_t unit, uint32_t end)
 {
     const unsigned size = 31u - (unsigned)__builtin_clz(end - unit);
     const unsigned alignment = (unsigned)__builtin_ctz(unit | 1u << buddy->largest);
@@ -188,7 +188,7 @@ static unsigned fitting(const gvmi_buddy *buddy, uint32_t unit, uint32_t end)
 
 /* The whole chunks at the start of a range as far as one word has them; 0 if it begins inside of one.
  * A long range is mostly these, and they are taken and freed a word at a time. */
-static uint32_t whole_chunks(const gvmi_buddy *buddy, uint32_t first, uint32_t end, uint64_t *bits)
+static uint32_t whole_chunk_bits(const gvmi_buddy *buddy, uint32_t first, uint32_t end, uint64_t *bits)
 {
     const uint32_t at = (first >> buddy->largest) % WORD, count = (end - first) >> buddy->largest;
     const uint32_t here = count < WORD - at ? count : WORD - at;
@@ -203,9 +203,9 @@ void gvmi_buddy_free(gvmi_buddy *buddy, uint32_t first, uint32_t end)
 {
     turn_map(buddy, first, end, false);
     while (first < end) {
-        const unsigned order = fitting(buddy, first, end);
+        const unsigned order = largest_order_at(buddy, first, end);
         uint64_t bits;
-        const uint32_t whole = whole_chunks(buddy, first, end, &bits);
+        const uint32_t whole = whole_chunk_bits(buddy, first, end, &bits);
 
         if (whole > 0) { /* there is nothing larger to merge them into */
             set_bits(buddy, buddy->largest, (first >> buddy->largest) / WORD, bits);
@@ -213,7 +213,7 @@ void gvmi_buddy_free(gvmi_buddy *buddy, uint32_t first, uint32_t end)
             continue;
         }
 
-        free_block(buddy, first, order);
+        merge_free_block(buddy, first, order);
         first += 1u << order;
     }
 }
@@ -227,10 +227,10 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end)
 {
     turn_map(buddy, first, end, true);
     while (first < end) {
-        const unsigned order = fitting(buddy, first, end);
+        const unsigned order = largest_order_at(buddy, first, end);
         const uint32_t word = (first >> buddy->largest) / WORD;
         uint64_t bits;
-        const uint32_t whole = whole_chunks(buddy, first, end, &bits);
+        const uint32_t whole = whole_chunk_bits(buddy, first, end, &bits);
 
         if (whole > 0 && (buddy->bottom[buddy->largest][word] & bits) == bits) {
             clear_bits(buddy, buddy->largest, word, bits);
@@ -242,13 +242,13 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end)
 
         GVM_ASSERT(around >= 0);
         if (around == (int)order) {
-            clear(buddy, order, first >> order);
+            clear_block_bit(buddy, order, first >> order);
             first += 1u << order;
         } else if (around > (int)order) {
-            carve(buddy, first, order);
+            carve_block(buddy, first, order);
             first += 1u << order;
         } else { /* smaller free blocks, beside each other only if their buddies are in use */
-            clear(buddy, (unsigned)around, first >> around);
+            clear_block_bit(buddy, (unsigned)around, first >> around);
             first += 1u << around;
         }
     }

@@ -3,12 +3,12 @@
  * A shelf belongs to one thread, one heap and one arena, and has a bin for each size in units. Its
  * owner claims it by an exchange on the shelf's own cache line, which nobody else touches but to
  * count, check, trim or end; these hold the heap's lock. So there is no lock to wait for on the way,
- * and who has claimed all shelves and holds the lock sees the heap stand still.
+ * and who has claimed all shelves and holds the lock sees the heap unchanged.
  *
  * Life: the thread finds its shelves through a thread-local list, the heap through its own. When the
- * heap (or the stream) ends first, the shelf is left claimed and dead, and the thread frees it when
- * it next meets it, or ends. When the thread ends first, it empties the shelf and frees it; if the
- * heap is just ending, it leaves the shelf to it, as an orphan.
+ * heap (or the stream) ends first, the shelf is left claimed and unused, and the thread frees it
+ * when it next meets it, or ends. When the thread ends first, it empties the shelf and frees it; if
+ * the heap is just ending, it leaves the shelf to it, as an orphan.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -133,8 +133,8 @@ void gvmi_shelves_end_locked(gvm_heap *heap, const gvmi_arena *arena)
     }
 }
 
-/* The thread lets go of a shelf of its own, that is in its list no more. */
-static void leave(gvmi_shelf *shelf)
+/* Drops the thread's reference to a shelf of its own that is no longer in its list. */
+static void drop_own_shelf(gvmi_shelf *shelf)
 {
     unsigned waits = 0;
     gvm_heap *heap;
@@ -155,7 +155,7 @@ static void leave(gvmi_shelf *shelf)
         free(shelf);
         return;
     }
-    /* The heap is ending: either it has let go, or it frees the shelf. */
+    /* The heap is ending: either it has dropped its reference, or it frees the shelf. */
     for (;;) {
         if (atomic_load_explicit(&shelf->dead, memory_order_acquire)) {
             free(shelf);
@@ -170,20 +170,20 @@ static void leave(gvmi_shelf *shelf)
     }
 }
 
-static void leave_all(void *unused)
+static void drop_own_shelves(void *unused)
 {
     (void)unused;
     while (gvmi_shelf_mine != NULL) {
         gvmi_shelf *shelf = gvmi_shelf_mine;
 
         gvmi_shelf_mine = shelf->mine;
-        leave(shelf);
+        drop_own_shelf(shelf);
     }
 }
 
 static void make_key(void)
 {
-    key_made = pthread_key_create(&key, leave_all) == 0;
+    key_made = pthread_key_create(&key, drop_own_shelves) == 0;
 }
 
 /* ---- finding */

@@ -22,7 +22,7 @@
 
 /* ---- events: the context must be current, for the default stream and for making them */
 
-static gvm_status event_take(gvm_heap *heap, CUevent *out)
+static gvm_status event_cache_take(gvm_heap *heap, CUevent *out)
 {
     CUresult result;
 
@@ -35,7 +35,7 @@ static gvm_status event_take(gvm_heap *heap, CUevent *out)
                                   : gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
 }
 
-static void event_keep(gvm_heap *heap, CUevent event)
+static void event_cache_put(gvm_heap *heap, CUevent event)
 {
     if (heap->events == NULL)
         heap->events = malloc(EVENTS_KEPT * sizeof(CUevent));
@@ -50,7 +50,7 @@ static gvm_status event_record(gvm_heap *heap, CUstream stream, CUevent *out)
 {
     CUevent event = NULL;
     CUresult result;
-    gvm_status status = event_take(heap, &event);
+    gvm_status status = event_cache_take(heap, &event);
 
     if (status != GVM_OK)
         return status;
@@ -176,7 +176,7 @@ static gvmi_passing fence_look(gvmi_arena *arena)
         return GVMI_BUSY;
     arena->fence_recorded = false;
     if (passing == GVMI_PASSED)
-        event_keep(arena->heap, arena->fence);
+        event_cache_put(arena->heap, arena->fence);
     else
         gvmi_cu->cuEventDestroy(arena->fence);
     return passing;
@@ -188,7 +188,7 @@ static gvmi_passing fence_locked(gvmi_arena *arena, uint64_t until)
     gvmi_passing passing = fence_look(arena);
 
     if (passing == GVMI_BUSY && arena->fenced < until) { /* of earlier: a newer one covers it */
-        event_keep(arena->heap, arena->fence);
+        event_cache_put(arena->heap, arena->fence);
         arena->fence_recorded = false;
         passing = GVMI_PASSED;
     }
@@ -199,7 +199,7 @@ static gvmi_passing fence_locked(gvmi_arena *arena, uint64_t until)
 }
 
 /* A reset of the context has ended the work of its streams, and taken the events. */
-static gvmi_passing pass_lost(gvmi_arena *arena)
+static gvmi_passing clear_lost_arena(gvmi_arena *arena)
 {
     if (!gvmi_device_was_reset(arena->heap->device))
         return GVMI_REFUSED;
@@ -215,7 +215,7 @@ gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until)
     if (arena->passed >= arena->idled || (until != 0 && arena->passed >= until))
         return GVMI_PASSED;
     if (gvmi_device_enter(arena->heap->device) != GVM_OK)
-        return pass_lost(arena);
+        return clear_lost_arena(arena);
     passing = fence_locked(arena, until);
     gvmi_device_leave();
     return passing;
@@ -301,12 +301,12 @@ static gvmi_passing look_at_wait(gvm_heap *heap, gvmi_heap_wait *wait)
     gvmi_passing passing = event_passing(wait->event);
 
     while (passing == GVMI_PASSED && wait->other_count > 0) {
-        event_keep(heap, wait->event);
+        event_cache_put(heap, wait->event);
         wait->event = wait->others[--wait->other_count];
         passing = event_passing(wait->event);
     }
     if (passing == GVMI_PASSED) {
-        event_keep(heap, wait->event);
+        event_cache_put(heap, wait->event);
         end_wait(heap, wait);
     }
     return passing;
@@ -323,7 +323,7 @@ static gvmi_heap_wait take_wait(gvm_heap *heap)
 }
 
 /* After a reset of the context nothing is waited for, and the events are gone. */
-static void end_lost_waits_locked(gvm_heap *heap)
+static void clear_lost_waits_locked(gvm_heap *heap)
 {
     while (heap->wait_count > 0 && gvmi_device_was_reset(heap->device)) {
         const gvmi_heap_wait first = take_wait(heap);
@@ -343,7 +343,7 @@ static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
         return false;
     error = gvmi_error_save();
     if (gvmi_device_enter(heap->device) != GVM_OK) {
-        end_lost_waits_locked(heap);
+        clear_lost_waits_locked(heap);
         gvmi_error_restore(&error);
         return false;
     }

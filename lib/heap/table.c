@@ -1,10 +1,10 @@
 /* Address to segment: an open hash of segments by the gigabytes that they touch.
  *
  * Written under the heap's lock, read without it by who has the claim of a shelf. A slot is one
- * pointer; which addresses it stands for, the segment itself tells, and a reader that meets another's
- * segment goes on to the next slot. A slot that was left is marked, not emptied, so that readers do not
- * stop short there. A table that gets full, of such slots too, is replaced by a new one, and freed when
- * each claim that might still be a reader's has been let go.
+ * pointer; which addresses it stands for, the segment itself says, and a reader that meets
+ * another's segment goes on to the next slot. A slot that was left is marked, not emptied, so that
+ * readers do not stop short there. A table that gets full, of such slots too, is replaced by a new
+ * one, and freed when each claim that might still be a reader's has been released.
  *
  * I1  half of the slots at least are empty.
  * I2  of the others, used of them, each key of each segment has one; the rest are marked.
@@ -19,7 +19,7 @@
 
 gvmi_segment gvmi_heap_gone; /* of no bytes: nothing is ever found in it */
 
-static gvmi_heap_table *make(uint64_t slots)
+static gvmi_heap_table *make_table(uint64_t slots)
 {
     gvmi_heap_table *table = calloc(1, sizeof *table + slots * sizeof table->slots[0]);
 
@@ -38,7 +38,7 @@ static void keys_of(const gvmi_segment *segment, uint64_t *first, uint64_t *last
         *last = (base + segment->bytes - 1) / GVMI_HEAP_SEGMENT_BYTES;
 }
 
-static void put(gvmi_heap_table *table, uint64_t key, gvmi_segment *segment)
+static void table_insert(gvmi_heap_table *table, uint64_t key, gvmi_segment *segment)
 {
     uint64_t i = gvmi_heap_hash(key);
     gvmi_segment *at;
@@ -49,14 +49,14 @@ static void put(gvmi_heap_table *table, uint64_t key, gvmi_segment *segment)
     atomic_store_explicit(&table->slots[i & table->mask], segment, memory_order_release);
 }
 
-static void put_all(gvmi_heap_table *table, const gvmi_arena *arena)
+static void table_insert_arena(gvmi_heap_table *table, const gvmi_arena *arena)
 {
     for (size_t i = 0; i < arena->count; i++) {
         uint64_t first, last;
 
         keys_of(arena->segments[i], &first, &last);
         for (uint64_t key = first; key <= last; key++)
-            put(table, key, arena->segments[i]);
+            table_insert(table, key, arena->segments[i]);
     }
 }
 
@@ -70,12 +70,12 @@ gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap)
         return GVM_OK;
     while (slots < 8ull * (heap->segment_count + 1)) /* two keys each, and as much again before the next */
         slots *= 2;
-    table = make(slots);
+    table = make_table(slots);
     if (table == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
-    put_all(table, &heap->plain);
+    table_insert_arena(table, &heap->plain);
     for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
-        put_all(table, arena);
+        table_insert_arena(table, arena);
     atomic_store_explicit(&heap->table, table, memory_order_release);
     gvmi_shelves_pass_locked(heap);
     free(old);
@@ -84,7 +84,7 @@ gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap)
 
 gvm_status gvmi_heap_table_create(gvm_heap *heap)
 {
-    gvmi_heap_table *table = make(SLOTS_FIRST);
+    gvmi_heap_table *table = make_table(SLOTS_FIRST);
 
     if (table == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
@@ -104,7 +104,7 @@ void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment)
     keys_of(segment, &first, &last);
     GVM_ASSERT(last - first <= 1);
     for (uint64_t key = first; key <= last; key++)
-        put(heap->table, key, segment);
+        table_insert(heap->table, key, segment);
 }
 
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment)

@@ -35,8 +35,8 @@ static uint64_t blocks_for(uint64_t len_bytes)
     return len_bytes / (GVMI_TILE_WORDS * 8) + 1;
 }
 
-/* Holds the device and makes its context current; finish() undoes both. */
-static gvm_status start(gvm_device *handle, gvm_device **out)
+/* Holds the device and makes its context current; leave_kernel_device() undoes both. */
+static gvm_status enter_kernel_device(gvm_device *handle, gvm_device **out)
 {
     gvm_status status = gvmi_device_hold(handle, out);
 
@@ -48,7 +48,7 @@ static gvm_status start(gvm_device *handle, gvm_device **out)
     return status;
 }
 
-static void finish(gvm_device *device)
+static void leave_kernel_device(gvm_device *device)
 {
     gvmi_device_leave();
     gvmi_device_release(device);
@@ -64,13 +64,13 @@ gvm_status gvm_kernel_fill_random_f64(gvm_device *handle, void *pointer, uint64_
     gvm_status status = check_array(address, count);
 
     if (status == GVM_OK)
-        status = start(handle, &device);
+        status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)
         return status;
     if (count > 0)
         status = gvmi_kernel_launch(device, GVMI_KERNEL_fill_random_f64, &params,
                                     blocks_for(count * 8), stream);
-    finish(device);
+    leave_kernel_device(device);
     return status;
 }
 
@@ -88,7 +88,7 @@ gvm_status gvm_kernel_sum_f64(gvm_device *handle, const void *pointer, uint64_t 
     if (status == GVM_OK && sum == NULL)
         status = gvmi_fail(GVM_E_INVALID, "sum is NULL");
     if (status == GVM_OK)
-        status = start(handle, &device);
+        status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)
         return status;
     status = gvmi_result_begin(device, 0, stream, &result);
@@ -100,7 +100,7 @@ gvm_status gvm_kernel_sum_f64(gvm_device *handle, const void *pointer, uint64_t 
     }
     if (status == GVM_OK)
         memcpy(sum, &word, sizeof *sum);
-    finish(device);
+    leave_kernel_device(device);
     return status;
 }
 
@@ -118,7 +118,7 @@ gvm_status gvm_kernel_checksum(gvm_device *handle, const void *pointer, uint64_t
     if (status == GVM_OK && checksum == NULL)
         status = gvmi_fail(GVM_E_INVALID, "checksum is NULL");
     if (status == GVM_OK)
-        status = start(handle, &device);
+        status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)
         return status;
     status = gvmi_result_begin(device, 0, stream, &result);
@@ -130,7 +130,7 @@ gvm_status gvm_kernel_checksum(gvm_device *handle, const void *pointer, uint64_t
     }
     if (status == GVM_OK)
         *checksum = word + gvmi_splitmix64(len_bytes);
-    finish(device);
+    leave_kernel_device(device);
     return status;
 }
 
@@ -166,7 +166,7 @@ gvm_status gvm_kernel_compare(gvm_device *handle, const void *a, const void *b, 
     if (status == GVM_OK && first_difference == NULL)
         status = gvmi_fail(GVM_E_INVALID, "first_difference is NULL");
     if (status == GVM_OK)
-        status = start(handle, &device);
+        status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)
         return status;
     status = gvmi_result_begin(device, 0xff, stream, &result);
@@ -178,6 +178,6 @@ gvm_status gvm_kernel_compare(gvm_device *handle, const void *a, const void *b, 
     }
     if (status == GVM_OK)
         *first_difference = word;
-    finish(device);
+    leave_kernel_device(device);
     return status;
 }

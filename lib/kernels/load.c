@@ -59,7 +59,7 @@ const char *gvm_kernel_architectures(void)
     return gvmi_image_architectures_basic; /* all images are built for the same */
 }
 
-static void unload(gvm_device *device)
+static void unload_kernel_set(gvm_device *device)
 {
     struct gvmi_kernel_set *set = device->kernels;
 
@@ -87,7 +87,7 @@ gvm_status gvmi_kernel_set_get(gvm_device *device, struct gvmi_kernel_set **out)
         if (set == NULL && (set = calloc(1, sizeof *set)) != NULL) {
             gvmi_mutex_init(&set->lock, GVMI_RANK_KERNELS);
             if (gvmi_kernels_unload == NULL) /* written once, before there is a set to unload */
-                gvmi_kernels_unload = unload;
+                gvmi_kernels_unload = unload_kernel_set;
             __atomic_store_n(&device->kernels, set, __ATOMIC_RELEASE);
         }
         gvmi_unlock(&load_lock);

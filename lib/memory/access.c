@@ -21,7 +21,7 @@ static gvm_status settle_all(gvm_buffer *buffer, uint8_t behind)
     return gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
 }
 
-static gvm_status settle_back(gvm_buffer *buffer, uint8_t behind)
+static gvm_status restore_access(gvm_buffer *buffer, uint8_t behind)
 {
     gvm_error error = gvmi_error_save();
     gvm_status status = settle_all(buffer, behind);
@@ -30,7 +30,7 @@ static gvm_status settle_back(gvm_buffer *buffer, uint8_t behind)
     return status;
 }
 
-static gvm_status check_vmm(const gvm_device *device)
+static gvm_status check_device_vmm(const gvm_device *device)
 {
     if (device->info.vmm)
         return GVM_OK;
@@ -51,7 +51,7 @@ static gvm_status seal_locked(gvm_buffer *buffer)
     status = settle_all(buffer, GVMI_CHUNK_STALE);
     if (status != GVM_OK) {
         buffer->access = GVM_ACCESS_READWRITE;
-        (void)settle_back(buffer, GVMI_CHUNK_STALE);
+        (void)restore_access(buffer, GVMI_CHUNK_STALE);
         return status;
     }
     buffer->sealed = true;
@@ -72,7 +72,7 @@ gvm_status gvm_buffer_seal(gvm_buffer *handle)
     if (buffer->imported)
         status = gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
     else
-        status = check_vmm(buffer->device);
+        status = check_device_vmm(buffer->device);
     if (status == GVM_OK)
         status = seal_locked(buffer);
     gvmi_use_end_locked(&use);
@@ -93,7 +93,7 @@ static uint32_t find_grant(const gvm_buffer *buffer, const gvm_device *peer)
 }
 
 /* The caller has a reference to peer of its own, so the list's is never the last one here. */
-static gvm_status grant_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access access)
+static gvm_status grant_buffer_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access access)
 {
     const uint32_t index = find_grant(buffer, peer);
     const bool fresh = index == buffer->grant_count;
@@ -114,7 +114,7 @@ static gvm_status grant_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access 
     settled = status = settle_all(buffer, GVMI_CHUNK_PEERS);
     if (status != GVM_OK) {
         buffer->grants[index].access = before;
-        settled = settle_back(buffer, GVMI_CHUNK_PEERS);
+        settled = restore_access(buffer, GVMI_CHUNK_PEERS);
     }
     /* A grant of nothing leaves the list once the driver has taken the right away everywhere. */
     if (settled == GVM_OK && buffer->grants[index].access == GVM_ACCESS_NONE) {
@@ -128,7 +128,7 @@ gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gv
 {
     int can = 0;
     CUresult result;
-    gvm_status status = check_vmm(device);
+    gvm_status status = check_device_vmm(device);
 
     if (status != GVM_OK)
         return status;
@@ -163,7 +163,7 @@ gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access ac
     if (status == GVM_OK && access == GVM_ACCESS_READWRITE)
         status = gvmi_buffer_writable_locked(buffer);
     if (status == GVM_OK)
-        status = grant_locked(buffer, peer, access);
+        status = grant_buffer_locked(buffer, peer, access);
     gvmi_use_end_locked(&use);
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);

@@ -1,8 +1,9 @@
 /* The library's thread; see background.h.
  *
  * While something was asked a moment ago it spins, because a kernel that waits costs a whole device; else
- * it looks every NAP_NS, and with nobody who could ask it sleeps until a holder is due. Holders have their turn
- * when nothing was asked for SPIN_NS, one step between two looks, since a kernel that asks meanwhile waits.
+ * it looks every NAP_NS, and with no kernel that could ask it sleeps until a holder is due. Holders
+ * have their turn when nothing was asked for SPIN_NS, one step between two looks, since a kernel
+ * that asks meanwhile waits.
  *
  * I1  the thread runs iff state is RUNNING or ENDING.
  * I2  users > 0 while a holder is on idle.c's list: no holder is called while the thread ends, so the caller that
@@ -45,14 +46,14 @@ static bool is_set(const bool *flag)
     return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
 }
 
-static bool take(bool *flag)
+static bool take_flag(bool *flag)
 {
     return is_set(flag) && __atomic_exchange_n(flag, false, __ATOMIC_ACQ_REL);
 }
 
 /* ---- what it does */
 
-static gvmi_duty serve(void)
+static gvmi_duty run_background_duty(void)
 {
     gvmi_duty (*const step)(void) = __atomic_load_n(&gvmi_background_serve, __ATOMIC_ACQUIRE);
 
@@ -62,23 +63,23 @@ static gvmi_duty serve(void)
 static void sleep_until(int64_t at_ns)
 {
     gvmi_lock(&lock);
-    if (!is_set(&called) && !take(&nudged) && !is_set(&stopping))
+    if (!is_set(&called) && !take_flag(&nudged) && !is_set(&stopping))
         (void)gvmi_wait_until(&wake, &lock, at_ns);
     gvmi_unlock(&lock);
 }
 
-static void *run(void *unused)
+static void *run_background_thread(void *unused)
 {
     int64_t busy_ns = 0;
 
     (void)unused;
     gvmi_capture_relax();
     while (!is_set(&stopping)) {
-        const gvmi_duty duty = serve();
+        const gvmi_duty duty = run_background_duty();
         const int64_t now_ns = gvmi_now_ns(), quiet_ns = now_ns - busy_ns;
         int64_t next_ns;
 
-        if (duty == GVMI_DUTY_BUSY || take(&called)) {
+        if (duty == GVMI_DUTY_BUSY || take_flag(&called)) {
             busy_ns = now_ns;
             continue;
         }
@@ -108,7 +109,7 @@ static void set_state_locked(int next)
 }
 
 /* Signals are the program's: none is delivered to the thread. Returns what pthread_create() says. */
-static int start_locked(void)
+static int start_background_locked(void)
 {
     sigset_t all, before;
     int code;
@@ -119,7 +120,7 @@ static int start_locked(void)
         return 0;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&thread, NULL, run, NULL);
+    code = pthread_create(&thread, NULL, run_background_thread, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0) {
         set_state_locked(RUNNING);
@@ -138,7 +139,7 @@ gvm_status gvmi_background_start(void)
     gvmi_lock(&lock);
     while (state == ENDING)
         pthread_cond_wait(&ended, &lock.mutex);
-    code = start_locked();
+    code = start_background_locked();
     gvmi_unlock(&lock);
     if (code == EAGAIN)
         return gvmi_fail_system(GVM_E_LIMIT, code, "pthread_create",
@@ -175,7 +176,7 @@ static void stop_locked(void)
     __atomic_store_n(&stopping, false, __ATOMIC_RELEASE);
     set_state_locked(NONE);
     if (again && users > 0)
-        (void)start_locked();
+        (void)start_background_locked();
     again = false;
     pthread_cond_broadcast(&ended);
 }
@@ -202,7 +203,7 @@ void gvmi_background_nudge(void)
 {
     gvmi_lock(&lock);
     if (!is_child)
-        (void)start_locked();
+        (void)start_background_locked();
     __atomic_store_n(&nudged, true, __ATOMIC_RELEASE);
     pthread_cond_signal(&wake);
     gvmi_unlock(&lock);

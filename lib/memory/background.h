@@ -22,7 +22,7 @@ typedef enum gvmi_duty {
     GVMI_DUTY_BUSY,
 } gvmi_duty;
 
-/* appender/ sets it before it starts the thread: one step for everybody who may ask. Atomic. */
+/* appender/ sets it before it starts the thread: one step for all that may ask. Atomic. */
 extern gvmi_duty (*gvmi_background_serve)(void);
 
 /* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
@@ -37,7 +37,7 @@ void gvmi_background_release(void);
 void gvmi_background_call(void);
 void gvmi_background_nudge(void);
 
-/* Would a nudge start it? It does not run, be it that it could not be started, though it may. */
+/* Would a wake-up start it? It does not run, be it that it could not be started, though it may. */
 bool gvmi_background_is_missing(void);
 
 /* In a child, before anything else of the library. */

@@ -23,7 +23,7 @@
 
 /* ---- creation */
 
-static uint64_t choose_chunk_bytes(uint64_t reserve_bytes)
+static uint64_t choose_buffer_chunk_bytes(uint64_t reserve_bytes)
 {
     uint64_t chunk_bytes = gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED);
 
@@ -41,14 +41,14 @@ static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *s
         return gvmi_fail(GVM_E_INVALID, "a buffer reserves between 1 byte and 128 TiB, not %s",
                          gvmi_size_text(spec->reserve_bytes, size));
     *chunk_bytes = spec->chunk_bytes != 0 ? spec->chunk_bytes
-                                          : choose_chunk_bytes(spec->reserve_bytes);
+                                          : choose_buffer_chunk_bytes(spec->reserve_bytes);
     if (!gvmi_is_pow2(*chunk_bytes) || *chunk_bytes < GVM_CHUNK_BYTES_MIN ||
         *chunk_bytes > GVM_CHUNK_BYTES_MAX)
         return gvmi_fail(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
                          gvmi_size_text(*chunk_bytes, size));
     if (*chunk_bytes < device->info.granularity_bytes) {
         if (spec->chunk_bytes != 0)
-            return gvmi_fail(GVM_E_INVALID, "device %d wants chunks of at least %s",
+            return gvmi_fail(GVM_E_INVALID, "device %d needs chunks of at least %s",
                              device->info.ordinal,
                              gvmi_size_text(device->info.granularity_bytes, size));
         *chunk_bytes = device->info.granularity_bytes;
@@ -148,8 +148,8 @@ static bool can_grade(const gvm_device *device, const gvmi_buffer_spec *spec, ui
 }
 
 /* Sets what the buffer reserves and how that is cut. Without virtual memory management it is one chunk. */
-static void cut_chunks(gvm_buffer *buffer, const gvm_device *device, const gvmi_buffer_spec *spec,
-                       uint64_t chunk_bytes)
+static void cut_buffer_chunks(gvm_buffer *buffer, const gvm_device *device,
+                              const gvmi_buffer_spec *spec, uint64_t chunk_bytes)
 {
     const uint64_t bytes = gvmi_round_up(spec->reserve_bytes, chunk_bytes);
     const bool owner = spec->owner_reserve_bytes == 0;
@@ -180,7 +180,7 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     if (buffer == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a buffer");
     buffer->vmm = device->info.vmm;
-    cut_chunks(buffer, device, spec, chunk_bytes);
+    cut_buffer_chunks(buffer, device, spec, chunk_bytes);
     buffer->access = GVM_ACCESS_READWRITE;
     buffer->shareable = device->info.share_fd && !spec->unshared;
     buffer->own_owner = !spec->unshared && spec->owner == GVMI_OWNER_ANY;
@@ -216,8 +216,8 @@ gvm_status gvmi_buffer_publish(gvm_buffer *buffer)
     return gvmi_registry_add(GVMI_KIND_BUFFER, gvmi_key(buffer), buffer);
 }
 
-static gvm_status read_options(const gvm_buffer_options *options, uint64_t reserve_bytes,
-                               gvmi_buffer_spec *spec)
+static gvm_status read_buffer_options(const gvm_buffer_options *options, uint64_t reserve_bytes,
+                                      gvmi_buffer_spec *spec)
 {
     gvm_buffer_options full;
 
@@ -271,7 +271,7 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = read_options(options, reserve_bytes, &spec);
+    status = read_buffer_options(options, reserve_bytes, &spec);
     if (status != GVM_OK)
         return status;
     status = gvmi_device_hold(handle, &device);
@@ -439,7 +439,7 @@ static bool check_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk)
     return chunk->handle != 0;
 }
 
-static bool check_locked(const gvm_buffer *buffer)
+static bool check_buffer_locked(const gvm_buffer *buffer)
 {
     uint64_t bytes[GVM_TIER_HOST + 1] = {0};
 
@@ -469,7 +469,7 @@ bool gvmi_buffer_check(gvm_buffer *handle)
     if (gvmi_buffer_hold(handle, &buffer) != GVM_OK)
         return false;
     gvmi_lock(&buffer->lock);
-    good = check_locked(buffer);
+    good = check_buffer_locked(buffer);
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return good;

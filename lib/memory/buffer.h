@@ -7,19 +7,19 @@
  *
  * and unmapping and releasing lead back to absent.
  *
- * The lock is held over calls that the driver answers at once, never while it copies or waits: commits
- * of an appender, for which a kernel waits, come through here. Calls that use chunks for longer have a
- * gvmi_use of them. A shared one (copies, fills) keeps memory and rights of its chunks as they are; an
- * exclusive one (decommit, move, seal, grant, update) is for taking those away. Commit needs neither,
- * as it changes absent chunks alone.
+ * The lock is held over calls that the driver completes at once, never while it copies or waits:
+ * commits of an appender, for which a kernel waits, come through here. Calls that use chunks for
+ * longer have a gvmi_use of them. A shared one (copies, fills) keeps memory and rights of its
+ * chunks as they are; an exclusive one (decommit, move, seal, grant, update) is for taking those
+ * away. Commit needs neither, as it changes absent chunks alone.
  *
  * A thread that waits for chunks holds no use that has begun and no buffer's lock: a copy begins both
  * its uses at once or waits with neither, and an exclusive use is the only one of its call. So no threads
  * wait for each other in a circle.
  *
  * Every change sets flags and calls gvmi_buffer_settle_locked(), the only function that maps and
- * sets access. When the driver fails half way the flags tell the truth, nothing is lost, and the
- * next call that needs the chunk settles it.
+ * sets access. When the driver fails half way the flags still describe the state, nothing is lost,
+ * and the next call that needs the chunk settles it.
  *
  * I1  tier == GVM_TIER_ABSENT iff handle == 0 (or the buffer is the cuMemAlloc fallback, which has
  *     no handles), and then flags == 0.
@@ -175,7 +175,7 @@ void gvmi_use_end_locked(gvmi_use *use);
 
 /* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
  * on what is STALE, that of peers on what is PEERS, in as few driver calls as there are runs. Absent
- * chunks are passed over. On failure the flags tell how far it came. */
+ * chunks are passed over. On failure the flags show how far it came. */
 gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
 /* Puts new memory of a tier behind the absent chunks of [first, end); the others stay as they are.
@@ -198,7 +198,7 @@ bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t 
                             gvm_status *status);
 
 /* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. If it may not wait
- * for other threads it answers GVM_E_TIMEOUT where it would have to. */
+ * for other threads it returns GVM_E_TIMEOUT where it would have to. */
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                                 gvmi_release how, bool may_wait);
 

@@ -1,9 +1,9 @@
 /* Chunk handles, and the cache of free ones.
  *
  * cuMemCreate is the slow call of virtual memory management, for host memory very slow
- * (0.3 s a GiB on an H100), so handles that a buffer lets go of are kept for the next one, at
+ * (0.3 s a GiB on an H100), so handles that a buffer releases are kept for the next one, at
  * most GVMEM_CACHE bytes per tier. What the cache holds is lost to other processes, so the library's thread
- * gives the driver what nobody took for KEEP_NS, and all is given back before anybody here is told
+ * gives the driver what nobody took for KEEP_NS, and all is given back before a call here reports
  * that the device is full. Handles of host memory stay: no other program lacks device memory for them.
  *
  * A buffer that can be exported shows other processes all that its chunks hold. So a handle is used
@@ -21,7 +21,8 @@
  *     released later.
  * I2  count <= CACHE_ENTRIES_MAX.
  * I3  leaving are those handles that were entries and that the driver is about to have, in the order in which they
- *     were taken out: who was told that the device is full waits for those that it finds there, not for later ones.
+ *     were taken out: a call that reports that the device is full waits for those that it finds
+ *     there, not for later ones.
  * Lock: rank DEVICE, held for memory operations only; the driver is called outside.
  */
 #include <stdlib.h>
@@ -68,7 +69,7 @@ uint64_t gvmi_chunk_owner_new(void)
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
 }
 
-static free_chunk take_locked(gvmi_chunk_cache *cache, size_t index)
+static free_chunk remove_entry_locked(gvmi_chunk_cache *cache, size_t index)
 {
     free_chunk taken = cache->entries[index];
 
@@ -77,7 +78,7 @@ static free_chunk take_locked(gvmi_chunk_cache *cache, size_t index)
     return taken;
 }
 
-static bool fits(const gvmi_chunk_spec *entry, const gvmi_chunk_spec *wanted)
+static bool entry_fits_spec(const gvmi_chunk_spec *entry, const gvmi_chunk_spec *wanted)
 {
     return entry->tier == wanted->tier && entry->bytes == wanted->bytes &&
            entry->shareable == wanted->shareable &&
@@ -93,8 +94,8 @@ static bool cache_take(gvmi_chunk_cache *cache, const gvmi_chunk_spec *wanted,
 
     gvmi_lock(&cache->lock);
     for (size_t i = cache->count; i-- > 0 && !found;) {
-        if (fits(&cache->entries[i].spec, wanted)) {
-            *out = take_locked(cache, i).handle;
+        if (entry_fits_spec(&cache->entries[i].spec, wanted)) {
+            *out = remove_entry_locked(cache, i).handle;
             found = true;
         }
     }
@@ -124,9 +125,9 @@ static bool cache_put(gvmi_chunk_cache *cache, free_chunk *chunk, bool later)
 }
 
 /* Gives one entry to the driver, without the lock meanwhile. */
-static void let_go_locked(gvmi_chunk_cache *cache, size_t index)
+static void release_entry_locked(gvmi_chunk_cache *cache, size_t index)
 {
-    const free_chunk taken = take_locked(cache, index);
+    const free_chunk taken = remove_entry_locked(cache, index);
     leaving_chunk leaving = {.number = ++cache->leaving_number, .bytes = taken.spec.bytes};
 
     TAILQ_INSERT_TAIL(&cache->leaving, &leaving, entry);
@@ -157,7 +158,7 @@ void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes)
     gvmi_lock(&cache->lock);
     number = cache->leaving_number;
     while (entries_bytes_locked(cache) > keep_bytes)
-        let_go_locked(cache, cache->count - 1);
+        release_entry_locked(cache, cache->count - 1);
     while (is_leaving_locked(cache, number))
         pthread_cond_wait(&cache->left, &cache->lock.mutex);
     gvmi_unlock(&cache->lock);
@@ -189,7 +190,7 @@ static size_t find_oldest_locked(const gvmi_chunk_cache *cache)
 }
 
 /* One entry for the driver. */
-static int64_t decay(gvmi_idle *idle, int64_t now_ns)
+static int64_t decay_chunk_cache(gvmi_idle *idle, int64_t now_ns)
 {
     gvmi_chunk_cache *cache = (gvmi_chunk_cache *)idle;
     int64_t next_ns = now_ns;
@@ -203,7 +204,7 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
                                              : GVMI_NEVER_NS;
     }
     if (next_ns <= now_ns)
-        let_go_locked(cache, chosen);
+        release_entry_locked(cache, chosen);
     gvmi_unlock(&cache->lock);
     return next_ns;
 }
@@ -223,7 +224,8 @@ uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache)
 
 gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out)
 {
-    static const gvmi_idle_calls calls = {.decay = decay}; /* reclaiming ends with the cache, anyway */
+    static const gvmi_idle_calls calls = {
+        .decay = decay_chunk_cache}; /* reclaiming ends with the cache, anyway */
     uint64_t limit_bytes;
     gvm_status status = gvmi_option_size(GVMI_OPTION_GVMEM_CACHE, &limit_bytes);
     gvmi_chunk_cache *cache;
@@ -306,7 +308,7 @@ void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner)
     if (owner == GVMI_OWNER_ANY)
         return;
     gvmi_lock(&cache->lock);
-    /* From the end, anew after each: others may change the entries while the lock is let go. */
+    /* From the end, anew after each: others may change the entries while the lock is released. */
     for (size_t i = cache->count; i-- > 0;) {
         gvmi_chunk_spec *spec = &cache->entries[i].spec;
 
@@ -314,7 +316,7 @@ void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner)
             continue;
         spec->owner = GVMI_OWNER_ANY;
         if (spec->tier == GVM_TIER_DEVICE) {
-            let_go_locked(cache, i);
+            release_entry_locked(cache, i);
             i = cache->count;
         }
     }

@@ -20,7 +20,7 @@ gvm_status gvmi_buffer_fail_mapping(CUresult result, const char *call)
 
 /* ---- settling */
 
-static gvm_status map_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
+static gvm_status map_unmapped_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
     for (uint64_t i = first; i < end; i++) {
         gvmi_chunk *chunk = &buffer->chunks[i];
@@ -37,7 +37,8 @@ static gvm_status map_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
     return GVM_OK;
 }
 
-/* The rights of every device that has some, or had: the driver keeps what it is not told to change.
+/* The rights of every device that has some, or had: the driver keeps what it is not asked to
+ * change.
  */
 static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX])
 {
@@ -56,24 +57,25 @@ static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[1 +
 }
 
 /* What of a chunk's access is behind: GVMI_CHUNK_STALE, all of it, or PEERS; 0: nothing. */
-static uint8_t behind(const gvmi_chunk *chunk)
+static uint8_t stale_access_of(const gvmi_chunk *chunk)
 {
     if ((chunk->flags & GVMI_CHUNK_STALE) != 0)
         return GVMI_CHUNK_STALE;
     return chunk->flags & GVMI_CHUNK_PEERS;
 }
 
-static gvm_status set_access_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
+static gvm_status set_stale_access(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
     CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX];
     const size_t count = describe_access(buffer, desc);
 
     for (uint64_t i = first, run_end; i < end; i = run_end) {
-        const uint8_t what = behind(&buffer->chunks[i]);
+        const uint8_t what = stale_access_of(&buffer->chunks[i]);
         const size_t own = what == GVMI_CHUNK_PEERS ? 1 : 0; /* the first is left out */
         CUresult result = CUDA_SUCCESS;
 
-        for (run_end = i + 1; run_end < end && behind(&buffer->chunks[run_end]) == what; run_end++)
+        for (run_end = i + 1; run_end < end && stale_access_of(&buffer->chunks[run_end]) == what;
+             run_end++)
             ;
         if (what == 0)
             continue;
@@ -94,8 +96,8 @@ gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_
     gvm_status status;
 
     GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
-    status = map_behind(buffer, first, end);
-    return status != GVM_OK ? status : set_access_behind(buffer, first, end);
+    status = map_unmapped_chunks(buffer, first, end);
+    return status != GVM_OK ? status : set_stale_access(buffer, first, end);
 }
 
 /* ---- placing and vacating */
@@ -140,7 +142,7 @@ static void release_chunk(gvm_buffer *buffer, uint64_t index, gvmi_release how)
     memset(chunk, 0, sizeof *chunk);
 }
 
-static bool is_mapped(const gvmi_chunk *chunk)
+static bool is_chunk_mapped(const gvmi_chunk *chunk)
 {
     return chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0;
 }
@@ -149,7 +151,7 @@ static gvm_status vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end
 {
     GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
     for (uint64_t i = first, run_end; i < end; i = run_end) {
-        for (run_end = i; run_end < end && is_mapped(&buffer->chunks[run_end]); run_end++)
+        for (run_end = i; run_end < end && is_chunk_mapped(&buffer->chunks[run_end]); run_end++)
             ;
         if (run_end > i) { /* one unmap for the run: the driver charges by the call and by the handle */
             CUresult result = gvmi_cu->cuMemUnmap(gvmi_chunk_address(buffer, i),
@@ -186,7 +188,7 @@ void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
         else
             (void)gvmi_buffer_vacate_locked(buffer, i, run_end);
     }
-    gvmi_buffer_keep_fresh_locked(buffer, first, end); /* those that a broken driver would not let go */
+    gvmi_buffer_keep_fresh_locked(buffer, first, end); /* those that a broken driver did not release */
     gvmi_error_restore(&error);
 }
 
@@ -228,7 +230,7 @@ gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, ui
         gvmi_buffer_keep_fresh_locked(buffer, first, end);
     else
         gvmi_buffer_undo_fresh_locked(buffer, first, end);
-    /* Also what a broken driver did not let go. */
+    /* Also what a broken driver did not release. */
     if (buffer->device_bytes + buffer->host_bytes != before_bytes)
         buffer->generation++;
     return status;
@@ -309,8 +311,8 @@ bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t 
 }
 
 /* The chunks wholly inside a range; *end is *first when there is none. */
-static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                         uint64_t *first, uint64_t *end)
+static void whole_chunks_within(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
+                                uint64_t *first, uint64_t *end)
 {
     *first = gvmi_layout_touched(&buffer->layout, offset_bytes);
     *end = gvmi_chunk_at(buffer, offset_bytes + len_bytes);
@@ -329,8 +331,8 @@ static gvm_status check_decommit_locked(const gvm_buffer *buffer)
     return status;
 }
 
-static gvm_status decommit(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_release how,
-                           bool may_wait)
+static gvm_status decommit_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end,
+                                  gvmi_release how, bool may_wait)
 {
     uint64_t bytes;
     gvmi_use use;
@@ -362,8 +364,8 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
         return status;
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK) {
-        whole_chunks(buffer, offset_bytes, len_bytes, &first, &end);
-        status = decommit(buffer, first, end, how, may_wait);
+        whole_chunks_within(buffer, offset_bytes, len_bytes, &first, &end);
+        status = decommit_chunks(buffer, first, end, how, may_wait);
     }
     gvmi_buffer_drop(buffer);
     return status;

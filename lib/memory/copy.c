@@ -26,7 +26,7 @@ typedef struct place {
     uint64_t offset;
 } place;
 
-static CUdeviceptr at(place p)
+static CUdeviceptr address_at(place p)
 {
     return p.buffer->address + p.offset;
 }
@@ -85,7 +85,7 @@ static gvm_status check_within(const gvm_buffer *buffer, uint64_t offset, uint64
 }
 
 /* What a range of a buffer that is not empty uses. */
-static gvmi_use use_of(place p, uint64_t len)
+static gvmi_use use_of_place(place p, uint64_t len)
 {
     return (gvmi_use){
         .buffer = p.buffer,
@@ -95,12 +95,12 @@ static gvmi_use use_of(place p, uint64_t len)
 }
 
 /* Begins the use of a range that is checked as the source or as the target of a copy. */
-static gvm_status begin_use(place p, uint64_t len,
-                            gvm_status (*check_locked)(place p, uint64_t len), gvmi_use *use)
+static gvm_status begin_place_use(place p, uint64_t len,
+                                  gvm_status (*check_locked)(place p, uint64_t len), gvmi_use *use)
 {
     gvm_status status;
 
-    *use = use_of(p, len);
+    *use = use_of_place(p, len);
     gvmi_use_begin_shared(use, use);
     status = check_locked(p, len);
     if (status != GVM_OK)
@@ -111,7 +111,7 @@ static gvm_status begin_use(place p, uint64_t len,
 
 /* Waits for what was submitted to a stream of the device's own; also after a failure, since what was
  * submitted before it uses the caller's memory. Returns the first failure. */
-static gvm_status finish(gvm_device *device, CUstream stream, gvm_status status)
+static gvm_status wait_for_stream(gvm_device *device, CUstream stream, gvm_status status)
 {
     const gvm_error error = gvmi_error_save();
     gvm_status finished = gvmi_device_enter(device);
@@ -148,9 +148,9 @@ static gvm_status submit_host(place p, direction way, void *host, uint64_t len, 
 
         run = run_len(p, len);
         if (way == IN)
-            result = gvmi_cu->cuMemcpyHtoDAsync(at(p), host, run, stream);
+            result = gvmi_cu->cuMemcpyHtoDAsync(address_at(p), host, run, stream);
         else
-            result = gvmi_cu->cuMemcpyDtoHAsync(host, at(p), run, stream);
+            result = gvmi_cu->cuMemcpyDtoHAsync(host, address_at(p), run, stream);
         if (result != CUDA_SUCCESS)
             status = gvmi_driver_fail(result, way == IN ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
                                       "cannot copy %llu bytes", (unsigned long long)run);
@@ -164,7 +164,8 @@ static gvm_status copy_range(place p, direction way, void *host, uint64_t len, b
 {
     gvm_device *device = p.buffer->device;
     gvmi_use use;
-    gvm_status status = begin_use(p, len, way == IN ? check_target_locked : check_range_locked, &use);
+    gvm_status status = begin_place_use(p, len,
+                                        way == IN ? check_target_locked : check_range_locked, &use);
 
     if (status != GVM_OK)
         return status;
@@ -172,7 +173,7 @@ static gvm_status copy_range(place p, direction way, void *host, uint64_t len, b
         stream = len <= SMALL_BYTES_MAX ? device->words_stream : device->stream;
     status = submit_host(p, way, host, len, stream);
     if (wait)
-        status = finish(device, stream, status);
+        status = wait_for_stream(device, stream, status);
     gvmi_use_end(&use);
     return status;
 }
@@ -253,8 +254,9 @@ static gvm_status submit_between(place dst, place src, uint64_t len, CUstream st
         CUresult result;
 
         run = run_len(src, run_len(dst, len));
-        result = same_device ? gvmi_cu->cuMemcpyDtoDAsync(at(dst), at(src), run, stream)
-                             : gvmi_cu->cuMemcpyAsync(at(dst), at(src), run, stream);
+        result = same_device
+                     ? gvmi_cu->cuMemcpyDtoDAsync(address_at(dst), address_at(src), run, stream)
+                     : gvmi_cu->cuMemcpyAsync(address_at(dst), address_at(src), run, stream);
         if (result != CUDA_SUCCESS)
             status = gvmi_driver_fail(result, same_device ? "cuMemcpyDtoDAsync" : "cuMemcpyAsync",
                                       "cannot copy %llu bytes", (unsigned long long)run);
@@ -279,8 +281,8 @@ static gvm_status begin_uses(place dst, place src, uint64_t len, gvmi_use uses[2
 {
     gvm_status status;
 
-    uses[0] = use_of(dst, len);
-    uses[1] = use_of(src, len);
+    uses[0] = use_of_place(dst, len);
+    uses[1] = use_of_place(src, len);
     gvmi_use_begin_shared(&uses[0], &uses[1]);
     status = check_reach_locked(dst.buffer, src.buffer);
     if (status == GVM_OK)
@@ -308,7 +310,7 @@ static gvm_status copy_ranges(place dst, place src, uint64_t len, bool wait, CUs
         stream = device->stream;
     status = submit_between(dst, src, len, stream);
     if (wait)
-        status = finish(device, stream, status);
+        status = wait_for_stream(device, stream, status);
     gvmi_use_end(&uses[0]);
     gvmi_use_end(&uses[1]);
     return status;
@@ -387,7 +389,7 @@ static gvm_status submit_fill(place dst, uint64_t len, const void *pattern, size
         CUresult result;
 
         run = run_len(dst, len);
-        result = set_run(at(dst), pattern, pattern_bytes, run, stream, &call);
+        result = set_run(address_at(dst), pattern, pattern_bytes, run, stream, &call);
         if (result != CUDA_SUCCESS)
             status = gvmi_driver_fail(result, call, "cannot fill %llu bytes", (unsigned long long)run);
     }
@@ -401,7 +403,7 @@ static gvm_status fill_range(place dst, uint64_t len, const void *pattern, size_
 {
     gvm_device *device = dst.buffer->device;
     gvmi_use use;
-    gvm_status status = begin_use(dst, len, check_target_locked, &use);
+    gvm_status status = begin_place_use(dst, len, check_target_locked, &use);
 
     if (status != GVM_OK)
         return status;
@@ -409,13 +411,13 @@ static gvm_status fill_range(place dst, uint64_t len, const void *pattern, size_
         stream = device->stream;
     status = submit_fill(dst, len, pattern, pattern_bytes, stream);
     if (wait)
-        status = finish(device, stream, status);
+        status = wait_for_stream(device, stream, status);
     gvmi_use_end(&use);
     return status;
 }
 
-static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const void *pattern,
-                       size_t pattern_bytes, bool wait, CUstream stream)
+static gvm_status fill_buffer(gvm_buffer *handle, uint64_t offset, uint64_t len,
+                              const void *pattern, size_t pattern_bytes, bool wait, CUstream stream)
 {
     gvm_buffer *buffer;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
@@ -441,7 +443,7 @@ gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_
 {
     GVMI_UNCANCELLED;
 
-    return fill(dst, offset_bytes, len_bytes, pattern, pattern_bytes, true, NULL);
+    return fill_buffer(dst, offset_bytes, len_bytes, pattern, pattern_bytes, true, NULL);
 }
 
 gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
@@ -449,5 +451,5 @@ gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_
 {
     GVMI_UNCANCELLED;
 
-    return fill(dst, offset_bytes, len_bytes, pattern, pattern_bytes, false, stream);
+    return fill_buffer(dst, offset_bytes, len_bytes, pattern, pattern_bytes, false, stream);
 }

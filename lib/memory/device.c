@@ -202,8 +202,8 @@ static gvm_status start_context(gvm_device *device)
     return status;
 }
 
-/* What other rooms hung on the device goes first: it may be using the rest. */
-static void unload_rooms(gvm_device *device)
+/* What other folders attached to the device is released first: it may be using the rest. */
+static void unload_device_parts(gvm_device *device)
 {
     if (device->kernels != NULL)
         gvmi_kernels_unload(device);
@@ -300,7 +300,7 @@ static void release_locked(gvm_device *device)
         return;
     if (alive[device->info.ordinal] == device)
         alive[device->info.ordinal] = NULL;
-    unload_rooms(device);
+    unload_device_parts(device);
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
     gvmi_registry_retire(device);
@@ -377,7 +377,7 @@ void gvmi_capture_restore(void)
         (void)gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before);
 }
 
-static CUresult push(const gvm_device *device)
+static CUresult push_context(const gvm_device *device)
 {
     const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
 
@@ -411,7 +411,7 @@ gvm_status gvmi_device_enter(const gvm_device *device)
 
     if (gvmi_device_was_reset(device))
         return gvmi_device_fail_reset(device);
-    result = push(device);
+    result = push_context(device);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
                                 device->info.ordinal);
@@ -425,7 +425,7 @@ bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
     *entered = false;
     if (gvmi_device_was_reset(device))
         return false;
-    result = push(device);
+    result = push_context(device);
     *entered = result == CUDA_SUCCESS;
     return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -533,8 +533,8 @@ gvm_status gvm_device_synchronize(gvm_device *handle)
 
 /* With the device's context current, which the per-thread default stream is found by. No other mode of captures is
  * needed: the driver lets this be asked in every one. */
-static CUresult ask_capture(const gvm_device *device, gvm_stream stream,
-                            CUstreamCaptureStatus *state, cuuint64_t *id)
+static CUresult query_capture(const gvm_device *device, gvm_stream stream,
+                              CUstreamCaptureStatus *state, cuuint64_t *id)
 {
     CUcontext current = NULL;
     CUresult result = gvmi_cu->cuCtxGetCurrent(&current);
@@ -567,7 +567,7 @@ gvm_status gvm_device_get_capture(gvm_device *handle, gvm_stream stream, uint64_
     if (gvmi_device_was_reset(device)) {
         status = gvmi_device_fail_reset(device);
     } else if (stream != NULL && stream != CU_STREAM_LEGACY) { /* the legacy stream cannot be captured */
-        result = ask_capture(device, stream, &state, &id);
+        result = query_capture(device, stream, &state, &id);
         if (result == CUDA_ERROR_NOT_SUPPORTED)
             status = gvmi_driver_fail_as(GVM_E_NOTSUP, result, "cuStreamGetCaptureInfo",
                                          "the driver does not tell captures apart: CUDA 12.3 brings it");

@@ -63,14 +63,14 @@ GVMI_API gvm_status gvmi_device_enter(const gvm_device *device);
 GVMI_API void gvmi_device_leave(void);
 
 /* The same around giving back streams and events. Those know their context and may go without its
- * being current: *entered tells whether it is, and so whether leave() is to follow. False: the
+ * being current: *entered says whether it is, and so whether leave() is to follow. False: the
  * context is gone, and they went with it. */
 GVMI_API bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
 /* What the driver has free at this moment; 0: it is not known. */
 uint64_t gvmi_device_free_bytes(const gvm_device *device);
 
-/* cuMemAlloc; the device's free chunks go back to the driver before it answers
+/* cuMemAlloc; the device's free chunks go back to the driver before it returns
  * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
 
@@ -116,7 +116,7 @@ typedef struct gvmi_chunk_spec {
 gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
                              CUmemGenericAllocationHandle *out);
 
-/* What becomes of a handle that is let go. */
+/* What becomes of a handle that is released. */
 typedef enum gvmi_release {
     GVMI_RELEASE_NOW, /* the driver has it at once: it was exported or imported, others may see it */
     GVMI_RELEASE_KEEP,   /* kept for reuse if the cache has room, else the same */

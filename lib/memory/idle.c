@@ -22,7 +22,7 @@ static TAILQ_HEAD(, gvmi_idle) holders = TAILQ_HEAD_INITIALIZER(holders);
 static uint32_t process; /* grows with each fork */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void after_fork_in_child(void)
+static void reset_idle_in_child(void)
 {
     gvmi_mutex_init(&lock, GVMI_RANK_IDLE);
     left = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
@@ -31,17 +31,17 @@ static void after_fork_in_child(void)
     gvmi_background_forget();
 }
 
-static void watch_forks(void)
+static void watch_idle_forks(void)
 {
     /* Without memory for it a child is not protected from itself. */
-    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+    (void)pthread_atfork(NULL, NULL, reset_idle_in_child);
 }
 
 /* ---- joining and leaving */
 
 void gvmi_idle_join(gvm_device *device, gvmi_idle *idle, const gvmi_idle_calls *calls)
 {
-    pthread_once(&fork_once, watch_forks);
+    pthread_once(&fork_once, watch_idle_forks);
     *idle = (gvmi_idle){.device = device, .calls = calls, .due_ns = GVMI_NEVER_NS, .process = process};
     gvmi_background_retain();
     gvmi_lock(&lock);
@@ -64,7 +64,7 @@ void gvmi_idle_leave(gvmi_idle *idle)
 
 /* ---- calls */
 
-/* Waits its turn, and lets go of the lock until end_call(). */
+/* Waits its turn, and releases the lock until end_call(). */
 static void begin_call_locked(gvmi_idle *idle, bool may_wait)
 {
     idle->callers++;

@@ -1,11 +1,11 @@
-/* memory/idle.h - who keeps device memory that it does not use, and how it is had back.
+/* memory/idle.h - who keeps device memory that it does not use, and how it is reclaimed.
  *
  * A holder is whatever keeps idle memory: a heap, the cache of free chunks of a device, an appender that
  * has not begun. It gives memory back in two ways. By time: the library's thread (background.h) calls
  * decay when that is due. On shortage: every allocation that finds the device full has all holders of the
  * device give back what they can, and tries again.
  *
- * An inner call answers GVM_E_NOSPACE; the outermost one, which holds no lock, repeats it:
+ * An inner call returns GVM_E_NOSPACE; the outermost one, which holds no lock, repeats it:
  *
  *     gvmi_shortage shortage = {0};
  *
@@ -81,7 +81,7 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
 #define GVMI_SHORTAGE_FRUITLESS_MAX 2
 
 /* One call that finds memory short; zero at first. A round has idle memory given back: the first without waiting for
- * streams, so that it is not counted as fruitless. */
+ * streams, so that it is not counted as unsuccessful. */
 typedef struct gvmi_shortage {
     uint32_t rounds, fruitless; /* fruitless: of the latest, those that gave nothing */
     int64_t until_ns;           /* streams are waited for; from the second round on */

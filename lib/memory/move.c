@@ -122,7 +122,7 @@ static gvm_status copy_to_scratch(window *w)
     return status;
 }
 
-/* The new handles become the chunks', the old ones are let go. */
+/* The new handles become the chunks', the old ones are released. */
 static gvm_status swap_handles_locked(window *w)
 {
     gvm_buffer *buffer = w->buffer;
@@ -250,7 +250,7 @@ static gvm_status check_move(const gvm_buffer *buffer, gvm_tier to)
     return GVM_OK;
 }
 
-static gvm_status move(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
+static gvm_status move_range(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
 {
     gvmi_use use;
     gvm_status status;
@@ -280,7 +280,7 @@ gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t l
         gvmi_shortage shortage = {0};
 
         do
-            status = move(buffer, first, end, tier);
+            status = move_range(buffer, first, end, tier);
         while (status == GVM_E_NOSPACE &&
                gvmi_idle_retry(buffer->device, gvmi_chunks_bytes(buffer, first, end), &shortage));
     }

@@ -2,7 +2,7 @@
 #include "base/assert.h"
 #include "memory/buffer.h"
 
-static bool overlap(const gvmi_use *a, const gvmi_use *b)
+static bool uses_overlap(const gvmi_use *a, const gvmi_use *b)
 {
     return a->first < b->end && b->first < a->end;
 }
@@ -16,7 +16,7 @@ static bool is_blocked_locked(const gvmi_use *use)
     {
         if (other == use)
             return false;
-        if ((use->exclusive || other->exclusive) && overlap(use, other))
+        if ((use->exclusive || other->exclusive) && uses_overlap(use, other))
             return true;
     }
     return false;

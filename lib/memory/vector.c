@@ -29,7 +29,7 @@ struct gvm_vector {
 
 /* Asked before there is a buffer: without virtual memory management that would be allocated
  * whole. */
-static gvm_status check_vmm(const gvm_device *handle)
+static gvm_status check_vector_device(const gvm_device *handle)
 {
     gvm_device *device;
     gvm_status status = gvmi_device_hold(handle, &device);
@@ -56,7 +56,7 @@ gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max
         return gvmi_fail(GVM_E_INVALID,
                          "cannot make a vector of %llu elements of %zu bytes, or out is NULL",
                          (unsigned long long)max_count, elem_bytes);
-    status = check_vmm(device);
+    status = check_vector_device(device);
     if (status != GVM_OK)
         return status;
     vector = calloc(1, sizeof *vector);
@@ -86,7 +86,7 @@ fail_free:
     return status;
 }
 
-static gvm_status hold(const gvm_vector *handle, gvm_vector **out)
+static gvm_status hold_vector(const gvm_vector *handle, gvm_vector **out)
 {
     void *object;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_VECTOR, gvmi_key(handle), &object);
@@ -97,7 +97,7 @@ static gvm_status hold(const gvm_vector *handle, gvm_vector **out)
     return status;
 }
 
-static void drop(gvm_vector *vector)
+static void drop_vector(gvm_vector *vector)
 {
     gvmi_unlock(&vector->lock);
     gvmi_registry_drop(GVMI_KIND_VECTOR, gvmi_key(vector));
@@ -138,12 +138,14 @@ static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
 /* What makes a vector larger. */
 typedef gvm_status grow_step(gvm_vector *vector, const void *elems, uint64_t count);
 
-/* Takes the step, again where memory of the process can be had back meanwhile, without the lock. */
-static gvm_status grow(gvm_vector *handle, grow_step *step, const void *elems, uint64_t count)
+/* Takes the step, again where memory of the process can be reclaimed meanwhile, without the
+ * lock. */
+static gvm_status grow_with_reclaim(gvm_vector *handle, grow_step *step, const void *elems,
+                                    uint64_t count)
 {
     gvmi_shortage shortage = {0};
     gvm_vector *vector;
-    gvm_status status = hold(handle, &vector);
+    gvm_status status = hold_vector(handle, &vector);
     bool again = status == GVM_OK;
 
     while (again) {
@@ -157,7 +159,7 @@ static gvm_status grow(gvm_vector *handle, grow_step *step, const void *elems, u
         }
     }
     if (vector != NULL)
-        drop(vector);
+        drop_vector(vector);
     return status;
 }
 
@@ -184,7 +186,7 @@ gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t cou
 
     if (elems == NULL && count > 0)
         return gvmi_fail(GVM_E_INVALID, "elems is NULL");
-    return grow(vector, append_locked, elems, count);
+    return grow_with_reclaim(vector, append_locked, elems, count);
 }
 
 /* Also on a sealed vector a length that needs no new memory would be a lie to those who read it. */
@@ -206,7 +208,7 @@ static gvm_status reserve_unsealed_locked(gvm_vector *vector, const void *none, 
     return status == GVM_OK ? reserve_locked(vector, capacity) : status;
 }
 
-static gvm_status resize_locked(gvm_vector *vector, const void *none, uint64_t count)
+static gvm_status resize_vector_locked(gvm_vector *vector, const void *none, uint64_t count)
 {
     const gvm_status status = reserve_unsealed_locked(vector, none, count);
 
@@ -219,14 +221,14 @@ gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count)
 {
     GVMI_UNCANCELLED;
 
-    return grow(vector, resize_locked, NULL, count);
+    return grow_with_reclaim(vector, resize_vector_locked, NULL, count);
 }
 
 gvm_status gvm_vector_commit(gvm_vector *vector, uint64_t capacity)
 {
     GVMI_UNCANCELLED;
 
-    return grow(vector, reserve_unsealed_locked, NULL, capacity);
+    return grow_with_reclaim(vector, reserve_unsealed_locked, NULL, capacity);
 }
 
 gvm_status gvm_vector_shrink(gvm_vector *handle)
@@ -234,7 +236,7 @@ gvm_status gvm_vector_shrink(gvm_vector *handle)
     GVMI_UNCANCELLED;
     gvm_vector *vector;
     uint64_t used, held;
-    gvm_status status = hold(handle, &vector);
+    gvm_status status = hold_vector(handle, &vector);
 
     if (status != GVM_OK)
         return status;
@@ -246,13 +248,13 @@ gvm_status gvm_vector_shrink(gvm_vector *handle)
         /* If this fails some chunks stay, which growing again finds there. */
         status = gvm_buffer_decommit(vector->buffer, used, held - used);
     }
-    drop(vector);
+    drop_vector(vector);
     return status;
 }
 
 /* ---- questions */
 
-static uint64_t ask(const gvm_vector *handle, uint64_t (*answer)(const gvm_vector *vector))
+static uint64_t query_vector(const gvm_vector *handle, uint64_t (*answer)(const gvm_vector *vector))
 {
     void *vector;
     uint64_t value;
@@ -264,44 +266,44 @@ static uint64_t ask(const gvm_vector *handle, uint64_t (*answer)(const gvm_vecto
     return value;
 }
 
-static uint64_t answer_address(const gvm_vector *vector)
+static uint64_t vector_address(const gvm_vector *vector)
 {
     return vector->address;
 }
 
-static uint64_t answer_count(const gvm_vector *vector)
+static uint64_t vector_count(const gvm_vector *vector)
 {
     return __atomic_load_n(&vector->count, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t answer_capacity(const gvm_vector *vector)
+static uint64_t vector_capacity(const gvm_vector *vector)
 {
     return __atomic_load_n(&vector->capacity, __ATOMIC_ACQUIRE);
 }
 
-static uint64_t answer_buffer(const gvm_vector *vector)
+static uint64_t vector_buffer(const gvm_vector *vector)
 {
     return gvmi_key(vector->buffer);
 }
 
 void *gvm_vector_address(const gvm_vector *vector)
 {
-    return gvmi_pointer(ask(vector, answer_address));
+    return gvmi_pointer(query_vector(vector, vector_address));
 }
 
 uint64_t gvm_vector_count(const gvm_vector *vector)
 {
-    return ask(vector, answer_count);
+    return query_vector(vector, vector_count);
 }
 
 uint64_t gvm_vector_capacity(const gvm_vector *vector)
 {
-    return ask(vector, answer_capacity);
+    return query_vector(vector, vector_capacity);
 }
 
 gvm_buffer *gvm_vector_buffer(gvm_vector *vector)
 {
-    return (gvm_buffer *)(uintptr_t)ask(vector, answer_buffer);
+    return (gvm_buffer *)(uintptr_t)query_vector(vector, vector_buffer);
 }
 
 void gvm_vector_destroy(gvm_vector *handle)

@@ -27,7 +27,7 @@
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
 static _Atomic(gvm_heap *) heaps[DEVICES_MAX];
 static gvm_device *devices[DEVICES_MAX]; /* open, where there is a heap */
-static atomic_bool torch_hooked, cupy_told;
+static atomic_bool torch_hooked, cupy_streams_known;
 static gvm_cupy_calls cupy;
 static struct {
     int fd;
@@ -38,7 +38,7 @@ static struct {
 static pthread_once_t trace_once = PTHREAD_ONCE_INIT;
 static atomic_bool tracing;
 
-static void complain(const char *what)
+static void print_last_error(const char *what)
 {
     gvm_error error;
 
@@ -48,7 +48,7 @@ static void complain(const char *what)
 
 /* ---- settings */
 
-static const char *setting(const char *name)
+static const char *setting_value(const char *name)
 {
     gvm_setting_info row = {.struct_size = sizeof row};
 
@@ -61,7 +61,7 @@ static const char *setting(const char *name)
 /* False, having said so, if it is no size. */
 static bool read_size(const char *name, uint64_t fallback, uint64_t *out)
 {
-    const char *text = setting(name);
+    const char *text = setting_value(name);
 
     *out = fallback;
     if (text[0] == '\0' || gvmi_size_parse(text, out))
@@ -96,7 +96,7 @@ static bool flush_trace_locked(void)
     return true;
 }
 
-static void after_fork_in_child(void)
+static void reset_plugin_in_child(void)
 {
     pthread_mutex_init(&lock, NULL); /* its owner may be a thread that is not here */
     gvmi_plugin_graphs_forget();
@@ -104,14 +104,14 @@ static void after_fork_in_child(void)
         close(trace.fd);
 }
 
-__attribute__((constructor)) static void watch_forks(void)
+__attribute__((constructor)) static void watch_plugin_forks(void)
 {
-    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+    (void)pthread_atfork(NULL, NULL, reset_plugin_in_child);
 }
 
 static void open_trace(void)
 {
-    const char *path = setting("GVMEM_HEAP_TRACE");
+    const char *path = setting_value("GVMEM_HEAP_TRACE");
 
     if (path[0] == '\0')
         return;
@@ -135,7 +135,7 @@ __attribute__((destructor)) static void close_trace(void)
     pthread_mutex_unlock(&lock);
 }
 
-static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream)
+static void trace_event(char kind, const void *ptr, uint64_t bytes, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
     struct timespec now;
@@ -160,13 +160,14 @@ static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream
 
 /* ---- heaps */
 
-/* Frameworks let devices reach each other's memory without telling the allocator: so heaps of devices that can do. */
+/* Frameworks let devices reach each other's memory without informing the allocator: so heaps of
+ * devices that can do. */
 static void grant_to(gvm_heap *heap, gvm_device *peer)
 {
     const gvm_status status = gvm_heap_grant(heap, peer, GVM_ACCESS_READWRITE);
 
     if (status != GVM_OK && status != GVM_E_NOTSUP)
-        complain("another device does not reach a heap");
+        print_last_error("another device does not reach a heap");
 }
 
 void gvmi_plugin_grant(gvm_heap *heap, int ordinal)
@@ -187,11 +188,11 @@ static gvm_heap *make_heap_locked(int ordinal)
         !read_size("GVMEM_HEAP_KEEP", 0, &options.keep_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
-    if (options.keep_bytes == 0 && setting("GVMEM_HEAP_KEEP")[0] != '\0')
+    if (options.keep_bytes == 0 && setting_value("GVMEM_HEAP_KEEP")[0] != '\0')
         options.keep_bytes = GVM_BYTES_NONE;
     options.decay_ms = decay_ms < UINT32_MAX ? (uint32_t)decay_ms : UINT32_MAX;
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
-        complain("no heap");
+        print_last_error("no heap");
         return NULL;
     }
     if (gvm_heap_create(device, &options, &heap) == GVM_OK) {
@@ -202,7 +203,7 @@ static gvm_heap *make_heap_locked(int ordinal)
                 grant_to(atomic_load(&heaps[i]), device);
         return heap;
     }
-    complain("no heap");
+    print_last_error("no heap");
     gvm_device_close(device);
     return NULL;
 }
@@ -235,7 +236,8 @@ gvm_heap *gvm_plugin_heap(int device)
 
 /* ---- blocks */
 
-/* False, with the error told, if it is not known. The legacy stream, which most programs use, cannot be captured. */
+/* False, with the error printed, if it is not known. The legacy stream, which most programs use,
+ * cannot be captured. */
 static bool find_capture(int device, gvm_stream stream, uint64_t *id)
 {
     *id = 0;
@@ -243,13 +245,13 @@ static bool find_capture(int device, gvm_stream stream, uint64_t *id)
         return true;
     if (gvm_device_get_capture(devices[device], stream, id) == GVM_OK)
         return true;
-    complain("cannot tell whether a stream is captured into a graph");
+    print_last_error("cannot tell whether a stream is captured into a graph");
     return false;
 }
 
 /* A block that other streams have used. An event of a stream that is captured would say nothing of the
  * work that the stream had before, so the free waits for the capture's end. */
-static void give_used(gvmi_plugin_use *use)
+static void free_used_block(gvmi_plugin_use *use)
 {
     for (size_t i = 0; i < use->count; i++) {
         uint64_t id;
@@ -264,7 +266,7 @@ static void give_used(gvmi_plugin_use *use)
         }
     }
     if (gvm_heap_free_after(gvm_plugin_heap(use->device), use->ptr, use->streams, use->count) != GVM_OK)
-        complain("a block cannot be freed");
+        print_last_error("a block cannot be freed");
     free(use);
 }
 
@@ -275,19 +277,19 @@ static bool has_ended(const gvmi_plugin_use *use)
     return find_capture(use->device, use->captured, &id) && id != use->capture_id;
 }
 
-static void give_late(void)
+static void free_ended_uses(void)
 {
     gvmi_plugin_use *use = gvmi_plugin_late_take(has_ended);
 
     while (use != NULL) {
         gvmi_plugin_use *next = use->next;
 
-        give_used(use);
+        free_used_block(use);
         use = next;
     }
 }
 
-static void *take(uint64_t bytes, int device, gvm_stream stream, const char *tag)
+static void *alloc_plugin_block(uint64_t bytes, int device, gvm_stream stream, const char *tag)
 {
     gvm_heap *heap = gvm_plugin_heap(device);
     void *ptr = NULL;
@@ -300,20 +302,21 @@ static void *take(uint64_t bytes, int device, gvm_stream stream, const char *tag
                         "thread: use streams that the program makes\n");
         return NULL;
     }
-    give_late();
+    free_ended_uses();
     if (!find_capture(device, stream, &capture_id))
         return NULL;
     if (capture_id != 0)
         heap = gvmi_plugin_capture_heap(devices[device], device, capture_id);
     if (heap == NULL || gvm_heap_alloc_async(heap, bytes, tag, stream, &ptr) != GVM_OK)
-        complain(tag);
+        print_last_error(tag);
     else
-        record('a', ptr, bytes, stream);
+        trace_event('a', ptr, bytes, stream);
     return ptr;
 }
 
 /* own: the stream is that of the block; else it is the heap that knows it. */
-static void give(void *ptr, uint64_t size, int device, gvm_stream stream, bool own, const char *tag)
+static void free_plugin_block(void *ptr, uint64_t size, int device, gvm_stream stream, bool own,
+                              const char *tag)
 {
     gvm_heap *heap = gvm_plugin_heap(device);
     gvmi_plugin_use *use;
@@ -324,11 +327,11 @@ static void give(void *ptr, uint64_t size, int device, gvm_stream stream, bool o
     /* Before it is free: then another thread may be given it, and its line must come later. */
     if (atomic_load_explicit(&tracing, memory_order_relaxed) &&
         (gvm_heap_get_size(heap, ptr, &bytes) == GVM_OK || bytes > 0))
-        record('f', ptr, bytes, stream);
+        trace_event('f', ptr, bytes, stream);
     use = gvmi_plugin_use_take(ptr);
     if (use != NULL && !gvmi_plugin_capture_free(device, ptr, true)) {
         use->device = device;
-        give_used(use);
+        free_used_block(use);
     } else if (use != NULL) {
         free(use);
     } else {
@@ -336,9 +339,9 @@ static void give(void *ptr, uint64_t size, int device, gvm_stream stream, bool o
 
         if (status != GVM_OK &&
             (status != GVM_E_FOREIGN || !gvmi_plugin_capture_free(device, ptr, false)))
-            complain(tag);
+            print_last_error(tag);
     }
-    give_late();
+    free_ended_uses();
 }
 
 /* ---- PyTorch */
@@ -358,12 +361,12 @@ void *gvm_torch_alloc(ssize_t size, int device, gvm_stream stream)
                 "graphs end: set its hooks, as use_in_torch() of examples/gvmem_plugin.py does\n");
         return NULL;
     }
-    return take((uint64_t)size, device, stream, "torch");
+    return alloc_plugin_block((uint64_t)size, device, stream, "torch");
 }
 
 void gvm_torch_free(void *ptr, ssize_t size, int device, gvm_stream stream)
 {
-    give(ptr, size > 0 ? (uint64_t)size : 0, device, stream, true, "torch");
+    free_plugin_block(ptr, size > 0 ? (uint64_t)size : 0, device, stream, true, "torch");
 }
 
 void gvm_torch_record_stream(void *ptr, gvm_stream stream)
@@ -401,16 +404,16 @@ void gvm_torch_pool_release(int device, gvm_torch_pool pool)
     gvmi_plugin_pool_release(device, pool);
 }
 
-/* ---- others, which tell the stream */
+/* ---- others, which pass the stream */
 
 void *gvm_plugin_alloc(size_t size, int device, gvm_stream stream)
 {
-    return take(size, device, stream, "block");
+    return alloc_plugin_block(size, device, stream, "block");
 }
 
 void gvm_plugin_free(void *ptr, int device)
 {
-    give(ptr, 0, device, NULL, false, "block");
+    free_plugin_block(ptr, 0, device, NULL, false, "block");
 }
 
 /* ---- CuPy */
@@ -418,7 +421,7 @@ void gvm_plugin_free(void *ptr, int device)
 void gvm_cupy_set_calls(const gvm_cupy_calls *calls)
 {
     cupy = *calls;
-    atomic_store_explicit(&cupy_told, true, memory_order_release);
+    atomic_store_explicit(&cupy_streams_known, true, memory_order_release);
 }
 
 /* A stream that was not kept may be destroyed, and another get its handle. False: it is not kept. */
@@ -442,7 +445,7 @@ void *gvm_cupy_alloc(void *param, size_t size, int device)
     (void)param;
     if (size == 0)
         return NULL;
-    if (!atomic_load_explicit(&cupy_told, memory_order_acquire)) {
+    if (!atomic_load_explicit(&cupy_streams_known, memory_order_acquire)) {
         fprintf(stderr, "gvmem: no block for CuPy, whose current stream is not known: call gvm_cupy_set_calls(), as "
                         "use_in_cupy() of examples/gvmem_plugin.py does\n");
         return NULL;
@@ -453,7 +456,7 @@ void *gvm_cupy_alloc(void *param, size_t size, int device)
         return NULL;
     }
     thread = cupy.release_gil();
-    ptr = take(size, device, stream, "cupy");
+    ptr = alloc_plugin_block(size, device, stream, "cupy");
     cupy.take_gil(thread);
     return ptr;
 }
@@ -463,7 +466,7 @@ void gvm_cupy_free(void *param, void *ptr, int device)
     void *thread;
 
     (void)param;
-    if (ptr == NULL || !atomic_load_explicit(&cupy_told, memory_order_acquire))
+    if (ptr == NULL || !atomic_load_explicit(&cupy_streams_known, memory_order_acquire))
         return;
     thread = cupy.release_gil();
     gvm_plugin_free(ptr, device);

@@ -6,7 +6,7 @@
  *
  * Memory that was free for a second is given back (gvm_heap_options.decay_ms, GVMEM_HEAP_DECAY): long enough for the steps
  * of a training to share it, whatever their sizes. GVMEM_HEAP_KEEP sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
- * written, to be replayed by `gvmem-bench heap --trace`; bench/heap_trace.h tells the format.
+ * written, to be replayed by `gvmem-bench heap --trace`; bench/heap_trace.h describes the format.
  *
  * Streams: a block belongs to the stream that it was taken on, and serves that stream alone again: work
  * of it that is under way when the block is freed comes first. Other streams that use the block order
@@ -21,8 +21,8 @@
  * process ends. GVMEM_HEAP_LIMIT does not count these. Streams other than the legacy
  * default one need a driver of CUDA 12.3 or later.
  *
- * Errors: neither framework asks for a reason, or even looks at a NULL. So a
- * failure is told by one line on stderr, and answered by NULL.
+ * Errors: neither framework asks for a reason, or even looks at a NULL. So
+ * a failure is one line on stderr, and the call returns NULL.
  *
  * Threads: any thread may call. The heaps live until the process ends, because frameworks free
  * blocks to the last. A child made by fork() cannot use its parent's, and adds nothing to the trace.
@@ -35,10 +35,10 @@
 
 #include <gvmem/heap.h>
 
-/* PyTorch: a tensor's memory is used on the stream, and freed when Python lets go of it, which may be
- * before the stream's work is done: both are in the stream's order. Refused until all of the hooks below
- * are set and gvm_torch_hooks_are_set() was called: without them memory would be given away too early, and
- * nothing would tell. */
+/* PyTorch: a tensor's memory is used on the stream, and freed when Python drops its last reference,
+ * which may be before the stream's work is done: both are in the stream's order. Refused until all
+ * of the hooks below are set and gvm_torch_hooks_are_set() was called: without them memory would be
+ * given away too early, without any error. */
 GVM_API void *gvm_torch_alloc(ssize_t size, int device, gvm_stream stream);
 GVM_API void gvm_torch_free(void *ptr, ssize_t size, int device, gvm_stream stream);
 GVM_API void gvm_torch_hooks_are_set(void);
@@ -55,7 +55,7 @@ GVM_API void gvm_torch_pool_begin(int device, gvm_torch_pool pool, const void *f
 GVM_API void gvm_torch_pool_end(int device, gvm_torch_pool pool);
 GVM_API void gvm_torch_pool_release(int device, gvm_torch_pool pool);
 
-/* For programs that tell the stream. */
+/* For programs that pass the stream. */
 GVM_API void *gvm_plugin_alloc(size_t size, int device, gvm_stream stream);
 GVM_API void gvm_plugin_free(void *ptr, int device);
 
@@ -68,10 +68,11 @@ typedef struct gvm_cupy_calls {
 } gvm_cupy_calls;
 
 /* For CuPy's CFunctionAllocator, which calls them with Python's GIL held: a block is for the current stream, as with
- * CuPy's own pool. The GIL is let go while a block is taken or freed, because that may wait for a stream whose host
- * functions want it. Refused until gvm_cupy_set_calls() was called, once and before: the allocator tells no stream.
- * CuPy does not look at a NULL: the caller must. param is not used. keep() is called when the thread's current stream
- * is not that of its last block: what was freed on a stream is still the stream's. */
+ * CuPy's own pool. The GIL is released while a block is taken or freed, because that may wait for a
+ * stream whose host functions want it. Refused until gvm_cupy_set_calls() was called, once and
+ * before: the allocator passes no stream. CuPy does not look at a NULL: the caller must. param is
+ * not used. keep() is called when the thread's current stream is not that of its last block: what
+ * was freed on a stream is still the stream's. */
 GVM_API void gvm_cupy_set_calls(const gvm_cupy_calls *calls);
 GVM_API void *gvm_cupy_alloc(void *param, size_t size, int device);
 GVM_API void gvm_cupy_free(void *param, void *ptr, int device);

@@ -46,7 +46,7 @@ gvm_status gvmi_descriptor_decode_start(const void *bytes, size_t len)
     return GVM_OK;
 }
 
-static gvm_status malformed(const char *member, uint64_t value)
+static gvm_status fail_malformed_share(const char *member, uint64_t value)
 {
     return gvmi_fail(GVM_E_FORMAT, "the share is malformed: %s is %#" PRIx64, member, value);
 }
@@ -55,7 +55,7 @@ static gvm_status malformed(const char *member, uint64_t value)
 #define WANT(object, member, condition) \
     do { \
         if (!GVM_CHECK(condition)) \
-            return malformed(#member, (object)->member); \
+            return fail_malformed_share(#member, (object)->member); \
     } while (0)
 
 gvmi_layout gvmi_descriptor_layout(const gvmi_descriptor *about)
@@ -67,7 +67,7 @@ gvmi_layout gvmi_descriptor_layout(const gvmi_descriptor *about)
 }
 
 /* After the first two groups no sum or product of members overflows: each is far below 2^63. */
-static gvm_status check_sizes(const gvmi_descriptor *d)
+static gvm_status check_descriptor_sizes(const gvmi_descriptor *d)
 {
     const gvmi_layout layout = gvmi_descriptor_layout(d);
     uint64_t span_end;
@@ -110,7 +110,7 @@ gvm_status gvmi_descriptor_decode(const void *bytes, size_t len, gvmi_descriptor
     WANT(d, flags, (d->flags & ~(uint32_t)(GVMI_DESCRIPTOR_SEALED | GVMI_DESCRIPTOR_GRADED)) == 0);
     WANT(d, flags,
          ((d->flags & GVMI_DESCRIPTOR_GRADED) != 0) == (d->version == GVMI_DESCRIPTOR_VERSION_GRADED));
-    status = check_sizes(d);
+    status = check_descriptor_sizes(d);
     if (status == GVM_OK)
         *out = copy;
     return status;

@@ -44,8 +44,8 @@ static gvm_status count_present(const gvm_buffer *buffer, uint64_t first, uint64
     return GVM_OK;
 }
 
-static void describe(const gvm_buffer *buffer, uint64_t first, uint64_t end, uint32_t chunk_count,
-                     gvmi_descriptor *about)
+static void describe_export(const gvm_buffer *buffer, uint64_t first, uint64_t end,
+                            uint32_t chunk_count, gvmi_descriptor *about)
 {
     gvmi_descriptor_init(about);
     about->chunk_count = chunk_count;
@@ -99,7 +99,7 @@ static gvm_status export_chunks(const gvm_buffer *buffer, uint64_t first, uint64
     return status;
 }
 
-static void mark_seen(gvm_buffer *buffer, const gvm_share *share)
+static void mark_chunks_exported(gvm_buffer *buffer, const gvm_share *share)
 {
     for (uint32_t i = 0; i < share->count; i++) {
         const uint64_t offset_bytes = share->about.span_offset_bytes + share->chunks[i].offset_bytes;
@@ -130,10 +130,10 @@ static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint6
         status = gvmi_share_grow(share, count);
     if (status != GVM_OK)
         return status;
-    describe(buffer, first, end, count, &share->about);
+    describe_export(buffer, first, end, count, &share->about);
     status = export_chunks(buffer, first, end, share);
     if (status == GVM_OK)
-        mark_seen(buffer, share);
+        mark_chunks_exported(buffer, share);
     return status;
 }
 

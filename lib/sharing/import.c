@@ -3,8 +3,9 @@
  * The time from here to the first kernel is what a user of shared memory waits for, and nearly all
  * of it is the driver's: one import and one map a chunk, one set-access for each run of chunks. No
  * other call is made per chunk. Whether memory is of the tier that the share says is therefore
- * asked for the first chunk of each tier alone: that finds an exporter gone wrong. A lie about a
- * single chunk harms only the figures shown; a lie about its size does not get past cuMemMap.
+ * asked for the first chunk of each tier alone: that finds an exporter gone wrong. A false
+ * statement about a single chunk affects only the figures shown; a false size is refused by
+ * cuMemMap.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -149,8 +150,8 @@ static gvm_status check_device(const gvmi_descriptor *about, const gvm_device *d
     return GVM_OK;
 }
 
-static gvm_status read_options(const gvm_import_options *options, const gvmi_descriptor *about,
-                               gvm_import_options *full)
+static gvm_status read_import_options(const gvm_import_options *options,
+                                      const gvmi_descriptor *about, gvm_import_options *full)
 {
     char wanted[32], least[32];
 
@@ -201,12 +202,12 @@ gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *devi
     return GVM_OK;
 }
 
-static gvm_status import(const gvm_share *share, gvm_device *device,
-                         const gvm_import_options *options, gvm_buffer **out)
+static gvm_status import_share(const gvm_share *share, gvm_device *device,
+                               const gvm_import_options *options, gvm_buffer **out)
 {
     gvm_import_options full;
     gvm_buffer *buffer;
-    gvm_status status = read_options(options, &share->about, &full);
+    gvm_status status = read_import_options(options, &share->about, &full);
 
     if (status == GVM_OK)
         status = gvmi_share_make_buffer(&share->about, device, &full, &buffer);
@@ -239,7 +240,7 @@ gvm_status gvm_share_import(gvm_device *device_handle, const gvm_share *handle,
         return status;
     status = gvmi_device_hold(device_handle, &device);
     if (status == GVM_OK) {
-        status = import(share, device, options, out);
+        status = import_share(share, device, options, out);
         gvmi_device_release(device);
     }
     gvmi_share_drop(share);

@@ -1,7 +1,7 @@
 /* CUDA IPC: 64-byte handles of cuMemAlloc memory, for programs that know nothing of gvmem.
  *
  * A copy belongs to this process alone and is constant once made, so it needs no lock. An opened
- * handle does: the driver counts openings of one handle and answers the same address each time, and
+ * handle does: the driver counts openings of one handle and returns the same address each time, and
  * that count and the one kept here must move together.
  */
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static uint64_t whole_blocks(uint64_t len_bytes)
     return gvmi_round_up(len_bytes, GVM_CHUNK_BYTES_MIN);
 }
 
-static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *out)
+static gvm_status allocate_ipc_memory(gvm_device *device, uint64_t len_bytes, CUdeviceptr *out)
 {
     char size[32];
     CUresult result = gvmi_device_alloc(device, out, whole_blocks(len_bytes));
@@ -112,10 +112,10 @@ static gvm_status make_handle(gvm_ipc *ipc)
 }
 
 /* In the device's context; buffer NULL: with zeros. On failure nothing is left. */
-static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *ipc)
+static gvm_status fill_ipc_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *ipc)
 {
     gvm_error error;
-    gvm_status status = allocate(ipc->device, ipc->len_bytes, &ipc->address);
+    gvm_status status = allocate_ipc_memory(ipc->device, ipc->len_bytes, &ipc->address);
 
     if (status != GVM_OK)
         return status;
@@ -134,7 +134,7 @@ fail_free_copy:
     return status;
 }
 
-static gvm_status check_source_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
+static gvm_status check_ipc_source_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
     gvm_status status = gvmi_buffer_ready_locked(buffer, offset_bytes, len_bytes);
 
@@ -158,12 +158,12 @@ static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc
     if (status != GVM_OK)
         return status;
     gvmi_use_begin_shared(&use, &use);
-    status = check_source_locked(buffer, offset_bytes, ipc->len_bytes);
+    status = check_ipc_source_locked(buffer, offset_bytes, ipc->len_bytes);
     gvmi_unlock(&buffer->lock);
     if (status == GVM_OK)
         status = gvmi_device_enter(ipc->device);
     if (status == GVM_OK) {
-        status = fill(buffer, offset_bytes, ipc);
+        status = fill_ipc_copy(buffer, offset_bytes, ipc);
         gvmi_device_leave();
     }
     gvmi_use_end(&use);
@@ -226,7 +226,7 @@ fail_drop:
     return status;
 }
 
-static gvm_status create(gvm_ipc *ipc)
+static gvm_status create_ipc_export(gvm_ipc *ipc)
 {
     gvm_status status = check_support(ipc->device);
 
@@ -234,7 +234,7 @@ static gvm_status create(gvm_ipc *ipc)
         status = gvmi_device_enter(ipc->device);
     if (status != GVM_OK)
         return status;
-    status = fill(NULL, 0, ipc);
+    status = fill_ipc_copy(NULL, 0, ipc);
     gvmi_device_leave();
     return status;
 }
@@ -261,7 +261,7 @@ gvm_status gvm_ipc_create(gvm_device *handle, uint64_t size_bytes, gvm_ipc **out
     ipc->device = device;
     ipc->len_bytes = size_bytes;
     do
-        status = create(ipc);
+        status = create_ipc_export(ipc);
     while (status == GVM_E_NOSPACE && gvmi_idle_retry(device, whole_blocks(size_bytes), &shortage));
     if (status != GVM_OK)
         ipc->address = 0;
@@ -354,7 +354,7 @@ static gvm_status fail_open(const gvm_device *device, CUresult result)
     switch (result) {
     case CUDA_ERROR_INVALID_VALUE:
     case CUDA_ERROR_INVALID_HANDLE:
-    case CUDA_ERROR_INVALID_CONTEXT: /* what a process is told of a handle that it made itself */
+    case CUDA_ERROR_INVALID_CONTEXT: /* what a process gets for a handle that it made itself */
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_MAP_FAILED:
         return gvmi_driver_fail_as(
@@ -413,7 +413,7 @@ gvm_status gvm_ipc_open(gvm_device *device_handle, const gvm_ipc_handle *handle,
     return status;
 }
 
-/* Whatever the driver answers to the close, the opening is over: a second could only do worse.
+/* Whatever the close returns, the opening is over: a second could only do worse.
  * The caller has a reference of its own to the device, so the opening's is never the last here. */
 static gvm_status close_locked(gvm_device *device, uint64_t address, opened *entry)
 {

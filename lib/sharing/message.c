@@ -6,7 +6,7 @@
  *
  * A piece is the unit in which fds and bytes belong together, so at every moment the receiver has
  * as many fds as it has chunks. It makes room as pieces arrive, not as the fixed part promises: a
- * lie about the count costs the liar the bytes. Nor does it read past the first 16 bytes before it
+ * false count costs its sender the bytes. Nor does it read past the first 16 bytes before it
  * knows that they begin a share of a version it understands.
  */
 #include "base/cancel.h"
@@ -63,7 +63,7 @@ static gvm_status receive_descriptor(gvmi_socket *socket, gvmi_descriptor *out)
 }
 
 /* Doubling, so that what a message costs here is proportional to what has come. */
-static gvm_status make_room(gvm_share *share, uint32_t count)
+static gvm_status grow_share(gvm_share *share, uint32_t count)
 {
     uint32_t capacity = share->capacity > 0 ? share->capacity * 2 : GVMI_SOCKET_FDS_MAX;
 
@@ -76,7 +76,7 @@ static gvm_status make_room(gvm_share *share, uint32_t count)
 static gvm_status receive_piece(const gvmi_socket *socket, gvm_share *share, uint64_t *floor_bytes)
 {
     const uint32_t first = share->count, count = piece_count(share, first);
-    gvm_status status = make_room(share, count);
+    gvm_status status = grow_share(share, count);
 
     if (status == GVM_OK)
         status = gvmi_socket_receive(socket, &share->chunks[first],

@@ -42,7 +42,7 @@ gvm_status gvmi_share_publish(gvm_share *share, gvm_share **out);
 gvm_status gvmi_share_hold(const gvm_share *handle, gvm_share **out);
 void gvmi_share_drop(gvm_share *share);
 
-/* Is not even one more fd to be had in this process? A driver call that makes or takes fds fails
+/* Can this process not open even one more fd? A driver call that makes or takes fds fails
  * then, and does not say why. */
 GVMI_API bool gvmi_share_out_of_fds(void);
 
@@ -83,13 +83,13 @@ typedef struct gvmi_patch {
     bool replaced; /* some were there before */
 } gvmi_patch;
 
-/* Brings an imported buffer up to date by a share that speaks only of the chunks it has, count of
+/* Brings an imported buffer up to date by a share that lists only the chunks it has, count of
  * them, which may be none, and of the seal: what it does not have stays. The share need not be
  * published; of its fixed part only flags and chunk_bytes count. It must be of the buffer, with its
  * chunks inside the reservation.
  *
  * Nothing that is replaced may be in use: running kernels are not waited for. All or nothing. On
- * success, what is replaced is unmapped and released, which its owner may want to hear early; what
+ * success, what is replaced is unmapped and released, which its owner may want to know early; what
  * takes its place is not mapped yet: that is gvmi_share_settle_patch()'s.
  *
  * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */

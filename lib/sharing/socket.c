@@ -24,7 +24,7 @@
 
 #define NS_PER_MS 1000000ll
 #define PAUSE_MS_MAX 32         /* between two tries to send fds when too many are on their way */
-#define CONTROL_REST_BYTES 1024 /* for what else the caller may want told: credentials, labels */
+#define CONTROL_REST_BYTES 1024 /* for what else the caller may want: credentials, labels */
 
 typedef union control_room {
     struct cmsghdr aligned;
@@ -38,7 +38,7 @@ typedef struct fd_basket {
     uint32_t excess; /* came beyond those wanted, closed at once */
 } fd_basket;
 
-static int64_t now_ns(void)
+static int64_t socket_now_ns(void)
 {
     struct timespec now;
 
@@ -65,7 +65,7 @@ gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
     *out = (gvmi_socket){
         .fd = socket_fd,
         .timeout_ms = timeout_ms,
-        .deadline_ns = timeout_ms < 0 ? INT64_MAX : now_ns() + timeout_ms * NS_PER_MS,
+        .deadline_ns = timeout_ms < 0 ? INT64_MAX : socket_now_ns() + timeout_ms * NS_PER_MS,
     };
     return GVM_OK;
 }
@@ -78,7 +78,7 @@ static int left_ms(const gvmi_socket *socket)
 
     if (socket->deadline_ns == INT64_MAX)
         return -1;
-    left_ns = socket->deadline_ns - now_ns();
+    left_ns = socket->deadline_ns - socket_now_ns();
     return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
@@ -103,7 +103,7 @@ static gvm_status wait_ready(const gvmi_socket *socket, short events)
 }
 
 /* Waits out ETOOMANYREFS: a user may have only so many fds on their way (RLIMIT_NOFILE), and
- * nothing tells when some have been read. */
+ * nothing signals when some have been read. */
 static gvm_status wait_for_others(const gvmi_socket *socket, int *pause_ms)
 {
     int left = left_ms(socket);

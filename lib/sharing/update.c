@@ -1,9 +1,9 @@
 /* Update: an imported buffer, brought up to date by a later share.
  *
  * A chunk that the share has and the buffer lacks has come; one with another stamp in the share was
- * replaced (descriptor.h). What lies beyond the span is not spoken of and stays. Of a whole share,
+ * replaced (descriptor.h). What lies beyond the span is not part of it and stays. Of a whole share,
  * gvm_buffer_update(), a chunk that the buffer has within the span and the share lacks has gone; a
- * patch, gvmi_share_patch(), lacks what it does not speak of.
+ * patch, gvmi_share_patch(), lacks what it does not list.
  *
  * All or nothing: every new handle is imported before the buffer changes; what is replaced keeps
  * its old handle until the new one is in place; what has gone goes last. Only an unmap that fails
@@ -49,7 +49,7 @@ typedef struct update {
     gvm_access access; /* before it */
 } update;
 
-static gvm_status check_source_locked(const gvmi_descriptor *about, const gvm_buffer *buffer)
+static gvm_status check_share_source_locked(const gvmi_descriptor *about, const gvm_buffer *buffer)
 {
     const gvmi_layout layout = gvmi_descriptor_layout(about);
 
@@ -108,7 +108,7 @@ static gvm_status import_changes(update *u)
     return status;
 }
 
-static bool is_mapped(const gvmi_chunk *chunk)
+static bool is_update_chunk_mapped(const gvmi_chunk *chunk)
 {
     return chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0;
 }
@@ -121,13 +121,14 @@ static uint32_t find_run(const update *u, uint32_t first)
     uint32_t end = first + 1;
 
     while (end < u->count && u->changes[end].chunk == u->changes[end - 1].chunk + 1 &&
-           is_mapped(&chunks[u->changes[end].chunk]) == is_mapped(&chunks[u->changes[first].chunk]))
+           is_update_chunk_mapped(&chunks[u->changes[end].chunk]) ==
+               is_update_chunk_mapped(&chunks[u->changes[first].chunk]))
         end++;
     return end;
 }
 
-/* Makes a chunk that is not mapped absent, without letting go of its handle. */
-static void take_out(gvm_buffer *buffer, change *c)
+/* Makes a chunk that is not mapped absent, without releasing its handle. */
+static void make_chunk_absent(gvm_buffer *buffer, change *c)
 {
     gvmi_chunk *chunk = &buffer->chunks[c->chunk];
 
@@ -148,7 +149,7 @@ static gvm_status place_changes(update *u)
         const uint64_t chunk = u->changes[u->placed].chunk;
         const uint32_t run_end = find_run(u, u->placed);
 
-        if (is_mapped(&buffer->chunks[chunk])) {
+        if (is_update_chunk_mapped(&buffer->chunks[chunk])) {
             CUresult result = gvmi_cu->cuMemUnmap(
                 gvmi_chunk_address(buffer, chunk),
                 gvmi_chunks_bytes(buffer, chunk, chunk + run_end - u->placed));
@@ -160,7 +161,7 @@ static gvm_status place_changes(update *u)
         for (; u->placed < run_end; u->placed++) {
             change *c = &u->changes[u->placed];
 
-            take_out(buffer, c);
+            make_chunk_absent(buffer, c);
             gvmi_share_place_locked(u->share, c->entry, c->handle, buffer);
         }
     }
@@ -178,8 +179,8 @@ static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access, bool 
     buffer->access = access;
 }
 
-static void release(const gvm_buffer *buffer, uint64_t chunk, gvm_tier tier,
-                    CUmemGenericAllocationHandle handle)
+static void release_chunk_handle(const gvm_buffer *buffer, uint64_t chunk, gvm_tier tier,
+                                 CUmemGenericAllocationHandle handle)
 {
     const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, chunk, tier);
 
@@ -187,13 +188,13 @@ static void release(const gvm_buffer *buffer, uint64_t chunk, gvm_tier tier,
 }
 
 /* Puts the old memory back where it was. */
-static void put_back(gvm_buffer *buffer, const change *c)
+static void restore_old_chunk(gvm_buffer *buffer, const change *c)
 {
     if (c->before.tier == GVM_TIER_ABSENT)
         return;
     /* A broken driver would not unmap the new memory. */
     if (buffer->chunks[c->chunk].tier != GVM_TIER_ABSENT) {
-        release(buffer, c->chunk, (gvm_tier)c->before.tier, c->before.handle);
+        release_chunk_handle(buffer, c->chunk, (gvm_tier)c->before.tier, c->before.handle);
         return;
     }
     gvmi_buffer_place_locked(buffer, c->chunk, (gvm_tier)c->before.tier, c->before.handle,
@@ -209,28 +210,29 @@ static void roll_back(update *u)
 
     gvmi_buffer_undo_fresh_locked(buffer, u->first, u->end);
     for (uint32_t i = 0; i < u->placed; i++)
-        put_back(buffer, &u->changes[i]);
+        restore_old_chunk(buffer, &u->changes[i]);
     gvmi_buffer_keep_fresh_locked(buffer, u->first, u->end);
     for (uint32_t i = u->placed; i < u->imported; i++)
-        release(buffer, u->changes[i].chunk, (gvm_tier)u->share->chunks[u->changes[i].entry].tier,
-                u->changes[i].handle);
+        release_chunk_handle(buffer, u->changes[i].chunk,
+                             (gvm_tier)u->share->chunks[u->changes[i].entry].tier,
+                             u->changes[i].handle);
     if (u->seal)
         set_access(buffer, false, u->access, u->in_place);
     (void)gvmi_buffer_settle_locked(buffer, u->first, u->end);
     gvmi_error_restore(&error);
 }
 
-static void keep_changes(update *u)
+static void release_replaced(update *u)
 {
     gvmi_buffer_keep_fresh_locked(u->buffer, u->first, u->end);
     for (uint32_t i = 0; i < u->count; i++)
         if (u->changes[i].before.tier != GVM_TIER_ABSENT)
-            release(u->buffer, u->changes[i].chunk, (gvm_tier)u->changes[i].before.tier,
-                    u->changes[i].before.handle);
+            release_chunk_handle(u->buffer, u->changes[i].chunk,
+                                 (gvm_tier)u->changes[i].before.tier, u->changes[i].before.handle);
 }
 
 /* Takes away what lies in the span and not in the share, gap by gap. */
-static gvm_status vacate_gone(update *u)
+static gvm_status unmap_absent_chunks(update *u)
 {
     const gvmi_descriptor *about = &u->share->about;
     uint64_t next = 0;
@@ -276,7 +278,7 @@ static gvm_status change_locked(update *u, bool settle)
     if (status == GVM_OK && settle)
         status = gvmi_share_settle_locked(u->buffer, u->first, u->end);
     if (status == GVM_OK)
-        keep_changes(u);
+        release_replaced(u);
     else
         roll_back(u);
     return status;
@@ -286,7 +288,7 @@ static gvm_status update_locked(update *u)
 {
     gvm_buffer *buffer = u->buffer;
     const gvmi_descriptor *about = &u->share->about;
-    gvm_status status = check_source_locked(about, buffer);
+    gvm_status status = check_share_source_locked(about, buffer);
 
     if (status == GVM_OK)
         status = find_changes(u);
@@ -296,7 +298,7 @@ static gvm_status update_locked(update *u)
     status = change_locked(u, true);
     if (status != GVM_OK)
         return status;
-    status = vacate_gone(u);
+    status = unmap_absent_chunks(u);
     if (status == GVM_OK && (about->generation > buffer->source_generation || u->count > 0))
         buffer->generation++;
     if (status == GVM_OK)

@@ -283,7 +283,7 @@ static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool f
             gvm_error error;
 
             gvm_error_last(&error);
-            printf("#   repeated, it answers %s: %s\n", gvm_status_name(status), error.text);
+            printf("#   repeated, it returns %s: %s\n", gvm_status_name(status), error.text);
             good = false;
         }
     }
@@ -311,7 +311,7 @@ static bool count_calls(const scenario *s, const injector *how, uint64_t *calls)
         gvm_error error;
 
         gvm_error_last(&error);
-        printf("#   undisturbed, it answers %s: %s\n", gvm_status_name(status), error.text);
+        printf("#   undisturbed, it returns %s: %s\n", gvm_status_name(status), error.text);
     }
     fixture_end(&w);
     return status == GVM_OK && *calls <= CALLS_MAX;

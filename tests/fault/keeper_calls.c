@@ -118,7 +118,7 @@ static bool has_frames(uint64_t handles_before, uint64_t frames)
             return true;
         pause_ms(1);
     }
-    printf("#   the keeper knows of %llu pieces of memory and has %llu\n",
+    printf("#   the keeper has records of %llu pieces of memory and has %llu\n",
            (unsigned long long)frames, (unsigned long long)handles);
     return false;
 }
@@ -503,7 +503,7 @@ static bool test_all(uint64_t most)
     helper = child_must_start(ROLE);
     tap_result(test_broken(), "a lease behind a broken context");
     (void)child_end(&helper); /* its context is broken: it may well complain */
-    printf("# %llu attempts, %llu failures struck\n", (unsigned long long)sum.attempts,
+    printf("# %llu attempts, %llu failures injected\n", (unsigned long long)sum.attempts,
            (unsigned long long)sum.struck);
     return sum.struck > sum.attempts / 2;
 }

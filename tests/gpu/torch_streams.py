@@ -61,7 +61,7 @@ def eager_work_leaves_a_graph_alone(torch):
 
 
 def graph_with_side_stream_is_whole(torch):
-    """The side stream reads a tensor long after it was let go of and the main stream has gone on."""
+    """The side stream reads a tensor long after it was freed and the main stream has continued."""
     static = warm(torch)
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -97,7 +97,7 @@ def released_graphs_leave_later_ones_right(torch):
 
 
 def recorded_stream_reads_what_it_was_given(torch):
-    """A tensor is let go of while a side stream is about to read it."""
+    """A tensor is freed while a side stream is about to read it."""
     side, sums = torch.cuda.Stream(), []
     for _ in range(4):
         source = torch.full((SIZE,), 3.0, device="cuda")

@@ -116,7 +116,7 @@ class Due:
         server.wait_for(reltuples(), "1000")
 
     def table_is_not_analyzed_again_for_what_the_catalog_knows(self, server):
-        """The catalog's number of rows counts, also after a restart, of which the keeper's worker knows nothing."""
+        """The catalog's number of rows counts, also after a restart, of which the keeper's worker has no record."""
         fill(server, 10000)
         server.wait_for(reltuples(), "10000")
         server.stop("fast")

@@ -882,7 +882,7 @@ class External:
         server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
 
     def _expect_empty(self, server):
-        """The keeper has no object, and hears of none."""
+        """The keeper has no object, and is informed of none."""
         ls = [f"{private.BUILD}/tools/gvmem", "keeper", "ls", "-s", str(server.folder / "run/keeper.sock")]
         deadline = time.monotonic() + 20
         while True:
@@ -916,7 +916,7 @@ class Queue:
     """One thread, which waits for a lease: who comes next is in the queue."""
 
     def command_given_up_is_not_carried_out_later(self, server):
-        """An export is cancelled before its turn, and its table dropped: late, it would make an area for nobody."""
+        """An export is cancelled before its turn, and its table dropped: late, it would make an area that is never used."""
         server.sql("CREATE FOREIGN TABLE gone (id int) SERVER gstore_fdw; INSERT INTO gone VALUES (1)")
         session = self._patient(server)
         with self._busy(server):

@@ -509,7 +509,7 @@ def show(row):
 
 
 class Script:
-    """What sessions say next: chosen by a random generator that knows the world."""
+    """The next statements of the sessions: chosen by a random generator from the model's state."""
 
     def __init__(self, rng, world, large):
         self.r, self.world, self.large = rng, world, large

@@ -97,7 +97,7 @@ class Lost:
             server.sql("ANALYZE ft")
             before = server.log().count("1 table in GPU memory has lost its rows")
             lose(server)
-            expect(server.log().count("1 table in GPU memory has lost its rows") > before, True, "the log tells of the loss")
+            expect(server.log().count("1 table in GPU memory has lost its rows") > before, True, "the log reports the loss")
             for text in ("SELECT count(*) FROM ft", "SELECT FROM ft FOR UPDATE", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')"):
                 expect(server.error(error + text), "55000", "SQLSTATE: " + text)
             for text in ("INSERT INTO ft VALUES (1)", "UPDATE ft SET id = 1", "DELETE FROM ft", "COPY ft FROM '/dev/null'"):
@@ -109,7 +109,7 @@ class Lost:
             expect(server.error(error + "SELECT count(*) FROM ft"), "55000", "SQLSTATE after ROLLBACK")
             expect(server.error(error + "BEGIN; SAVEPOINT a; TRUNCATE ft; ROLLBACK TO a; INSERT INTO ft VALUES (1)"), "55000", "SQLSTATE after ROLLBACK TO")
             expect(server.sql(error + "ANALYZE ft; ALTER FOREIGN TABLE ft ADD COLUMN c int DEFAULT 1; EXPLAIN (COSTS off) SELECT FROM ft"), "Foreign Scan on ft\n  Columns Read: none", "a plan")
-            expect(server.sql("SELECT reltuples FROM pg_class WHERE relname = 'ft'"), "100", "rows that the planner knows of, after an ANALYZE that left the table out")
+            expect(server.sql("SELECT reltuples FROM pg_class WHERE relname = 'ft'"), "100", "rows that the planner counts, after an ANALYZE that left the table out")
             expect(server.sql(error + "BEGIN; TRUNCATE ft; ANALYZE ft; SELECT reltuples FROM pg_class WHERE relname = 'ft'; ROLLBACK"), "0", "rows by ANALYZE after TRUNCATE")
             expect(server.sql(error + "BEGIN; TRUNCATE ft; INSERT INTO ft VALUES (1); SELECT count(*) FROM ft; COMMIT"), "1", "rows")
             expect(server.sql(error + "SELECT count(*) FROM ft"), "1", "rows")

@@ -135,7 +135,7 @@ class Server:
         return self.log().count(READY)
 
     def wait_for(self, query, wanted="t"):
-        """Until a query says so: for states that nobody signals."""
+        """Until a query returns so: for states without a signal."""
         deadline = time.monotonic() + START_S
         while True:
             said = self.sql(query)

@@ -103,7 +103,7 @@ static bool client_dies_at_every_step(uint64_t *kills)
     for (uint64_t nth = 1; nth <= steps && good; nth += stride, (*kills)++) {
         good = client_dies_at(&s, nth);
         if (!good)
-            printf("# a client died at step %llu of %llu\n", (unsigned long long)nth,
+            printf("# a client was killed at step %llu of %llu\n", (unsigned long long)nth,
                    (unsigned long long)steps);
     }
     return fixture_end(&s) && good;
@@ -261,7 +261,7 @@ static bool keeper_dies_at(uint64_t nth, uint64_t *steps)
         out = keeper_do(&victim, KEEPER_SCENARIO, 0, s.folder.socket, 0, 0);
         good = EXPECT(out.status == GVM_OK || (nth > 0 && is_end_of_a_keeper(out.status)));
         if (!good)
-            printf("# the life of a client whose keeper died: %s: %s\n",
+            printf("# all calls of a client whose keeper was killed: %s: %s\n",
                    gvm_status_name(out.status), out.text);
     }
     if (nth == 0)
@@ -280,7 +280,7 @@ static bool keeper_dies_at_every_step(uint64_t *kills)
     for (uint64_t nth = 1; nth <= steps && good; nth += 2 * stride, (*kills)++) {
         good = keeper_dies_at(nth, &steps);
         if (!good)
-            printf("# the keeper died at step %llu of %llu\n", (unsigned long long)nth,
+            printf("# the keeper was killed at step %llu of %llu\n", (unsigned long long)nth,
                    (unsigned long long)steps);
     }
     return good;
@@ -304,7 +304,8 @@ static bool random_keeper_death(void)
     for (int i = 0; i < 2; i++) {
         good = EXPECT(keeper_wait(&others[i], &out)) && EXPECT(is_end_of_a_keeper(out.status)) && good;
         if (!is_end_of_a_keeper(out.status))
-            printf("# a client whose keeper died: %s: %s\n", gvm_status_name(out.status), out.text);
+            printf("# a client whose keeper was killed: %s: %s\n", gvm_status_name(out.status),
+                   out.text);
     }
     good = good && life_after_the_keeper(&s);
     for (int i = 0; i < 2; i++)

@@ -528,7 +528,7 @@ static bool keeper_ends_well(void)
     const uint64_t until = now_ns() + END_WAIT_MS * GVMI_NS_PER_MS;
 
     if (keeper_pid == 0)
-        return UNEXPECTED("the keeper lives until it is told to end");
+        return UNEXPECTED("the keeper runs until it is asked to end");
     kill(keeper_pid, SIGTERM);
     while (keeper_pid != 0 && now_ns() < until) {
         reap();
@@ -677,7 +677,7 @@ static void report(bool floods, unsigned seconds)
     } else {
         tap_result(EXPECT(atomic_load(&soak->sleeper_problems) == 0) &&
                        EXPECT(!children[CHILD_SLEEPERS].failed) && EXPECT(soak->sleeper_rounds > 0),
-                   "sleepers that were cut off change nothing, and are told");
+                   "sleepers that were cut off change nothing, and get the reason");
         if (soak->many_users)
             tap_result(true, "hostile neighbours");
         else

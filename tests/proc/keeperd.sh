@@ -170,7 +170,7 @@ try:
         told += part
 except ConnectionResetError:
     pass
-assert b"no message" in told, "it is not told why it is cut off"
+assert b"no message" in told, "the reason why it is cut off is missing"
 child.terminate()
 assert b"STOPPING=1" in notify.recv(1024).split(b"\n"), "not stopping"
 assert child.wait(60) == 0, "exit status"

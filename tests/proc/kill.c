@@ -215,7 +215,7 @@ static bool judge_importer(child *p, bool exporter_dies)
 
     for (int i = 0; i < IMPORTER_STEPS; i++) {
         if (!buffer_wait(p, &out))
-            return UNEXPECTED("a survivor lives");
+            return UNEXPECTED("a survivor still runs");
         if (!importer_answer_is_right(&importer_steps[i], &out, exporter_dies))
             return false;
     }
@@ -228,7 +228,7 @@ static bool judge_exporter(child *p, bool importer_dies)
 
     for (int i = 0; i < EXPORTER_STEPS; i++) {
         if (!buffer_wait(p, &out))
-            return UNEXPECTED("a survivor lives");
+            return UNEXPECTED("a survivor still runs");
         if (out.status == GVM_E_PEER && importer_dies && exporter_steps[i].verb == BUFFER_SEND)
             continue;
         if (!EXPECT(out.status == GVM_OK))

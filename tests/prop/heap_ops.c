@@ -94,7 +94,7 @@ static void fail_call(const char *what, gvm_status status)
     gvm_error error;
 
     gvm_error_last(&error);
-    fail("%s answers %s: %s", what, gvm_status_name(status), error.text);
+    fail("%s returned %s: %s", what, gvm_status_name(status), error.text);
 }
 
 static uint64_t below(worker *w, uint64_t end)
@@ -300,7 +300,7 @@ static void do_nonsense(worker *w)
     if (gvmi_key(inside) - p->address < p->bytes)
         status = below(w, 2) == 0 ? gvm_heap_free(heap, inside) : gvm_heap_resize(heap, inside, 1);
     if (status != GVM_E_FOREIGN)
-        fail("a free of the inside of a block answers %s", gvm_status_name(status));
+        fail("a free of the inside of a block returned %s", gvm_status_name(status));
 }
 
 static void do_question(worker *w)

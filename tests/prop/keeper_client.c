@@ -638,7 +638,7 @@ static void on_done(simulation *w, process *p, thread *t)
         break;
     case GVMI_WIRE_SEAL:
         if (!o->empty && !o->lost && !o->sealed)
-            sim_wrong(w, "process %u sealed object %llu, but was not told so", p->index,
+            sim_wrong(w, "process %u sealed object %llu, but got no message of it", p->index,
                       (unsigned long long)o->object);
         break;
     case GVMI_WIRE_CLOSE:
@@ -890,7 +890,7 @@ bool client_mapper_step(simulation *w, process *p)
         if (t != NULL && t->opening->slot == p->mapping->message->body.GRANTED.slot) {
             granted_step(w, p, t);
         } else {
-            sim_wrong(w, "process %u: nobody waits for what is granted", p->index);
+            sim_wrong(w, "process %u: no request waits for what is granted", p->index);
             end_mapping(w, p);
         }
         return true;

@@ -756,7 +756,7 @@ static void done(simulation *w, process *p, const request *r, uint64_t value)
         if (p->known[m->body.GROW.slot].failed && m->body.GROW.bytes > o->bytes)
             o->bytes = m->body.GROW.bytes; /* nothing is sent to an opening that cannot map */
         if (m->body.GROW.bytes > o->bytes)
-            sim_wrong(w, "object %llu grew to %llu bytes, but nobody was told",
+            sim_wrong(w, "object %llu grew to %llu bytes, but no client was informed",
                       (unsigned long long)o->id, (unsigned long long)m->body.GROW.bytes);
         break;
     case GVMI_WIRE_SHRINK:

@@ -11,7 +11,7 @@
 #include "tests/lib/units.h"
 #include "tools/tool.h"
 
-static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_object **out)
+static bool create_object(gvm_client *keeper, const char *name, uint64_t bytes, gvm_object **out)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = 2 * MIB, .size_bytes = bytes};
@@ -22,7 +22,7 @@ static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_objec
     return false;
 }
 
-static bool take(gvm_object *object, gvm_lease_mode mode, gvm_lease *lease)
+static bool acquire_lease(gvm_object *object, gvm_lease_mode mode, gvm_lease *lease)
 {
     if (gvm_object_acquire(object, mode, NULL, 20000, lease) == GVM_OK)
         return true;
@@ -35,21 +35,22 @@ static int hold_until_end(void)
     return child_hold("ready") ? TOOL_DONE : tool_error("cannot write to standard output");
 }
 
-static int hold(gvm_client *keeper)
+static int hold_leases(gvm_client *keeper)
 {
     gvm_object *one, *two, *nameless;
     gvm_lease lease;
 
-    if (!make(keeper, NULL, 32 * MIB, &one) || !make(keeper, "/test/two", 8 * MIB, &two) ||
-        !make(keeper, NULL, 4 * MIB, &nameless))
+    if (!create_object(keeper, NULL, 32 * MIB, &one) ||
+        !create_object(keeper, "/test/two", 8 * MIB, &two) ||
+        !create_object(keeper, NULL, 4 * MIB, &nameless))
         return TOOL_FAILED;
-    if (!take(one, GVM_LEASE_WRITE, &lease) || gvm_object_release(one, &lease) != GVM_OK)
+    if (!acquire_lease(one, GVM_LEASE_WRITE, &lease) || gvm_object_release(one, &lease) != GVM_OK)
         return TOOL_FAILED;
     if (gvm_object_publish(one, "/test/one", 0) != GVM_OK)
         return tool_fail("cannot publish");
     if (gvm_object_seal(two, 20000) != GVM_OK)
         return tool_fail("cannot seal");
-    return take(two, GVM_LEASE_READ, &lease) ? hold_until_end() : TOOL_FAILED;
+    return acquire_lease(two, GVM_LEASE_READ, &lease) ? hold_until_end() : TOOL_FAILED;
 }
 
 static int hold_lease(gvm_client *keeper)
@@ -59,7 +60,7 @@ static int hold_lease(gvm_client *keeper)
 
     if (gvm_object_open(keeper, "/test/one", 0, &one) != GVM_OK)
         return tool_fail("cannot open");
-    return take(one, GVM_LEASE_WRITE, &lease) ? hold_until_end() : TOOL_FAILED;
+    return acquire_lease(one, GVM_LEASE_WRITE, &lease) ? hold_until_end() : TOOL_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -71,7 +72,7 @@ int main(int argc, char **argv)
         return tool_error("usage: test_holder SOCKET [write]");
     if (gvm_client_connect(argv[1], &keeper) != GVM_OK)
         return tool_fail("cannot connect");
-    code = argc == 3 ? hold_lease(keeper) : hold(keeper);
+    code = argc == 3 ? hold_lease(keeper) : hold_leases(keeper);
     gvm_client_close(keeper);
     return code;
 }

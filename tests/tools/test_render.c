@@ -21,15 +21,15 @@
 
 static bool good;
 
-static void ok(const char *name)
+static void print_test_result(const char *name)
 {
     tap_result(good, "%s", name);
     good = true;
 }
 
-static void expect(bool condition, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void expect_true(bool condition, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-static void expect(bool condition, const char *format, ...)
+static void expect_true(bool condition, const char *format, ...)
 {
     va_list args;
 
@@ -63,7 +63,7 @@ static void make_picture(picture *p, unsigned objects, unsigned clients)
         .now = &p->now.snapshot, .rates = &p->rates, .clock = "12:03:11", .delay_s = 1, .keys = true};
 }
 
-static void render(const top_view *view, text_pen *pen, char **text)
+static void render_view(const top_view *view, text_pen *pen, char **text)
 {
     size_t len;
 
@@ -96,30 +96,32 @@ static void check_text(const char *text, const text_pen *pen, const char *what)
 
         len = style_len(s);
         if (len > 0) {
-            expect(pen->color, "%s: colour", what);
+            expect_true(pen->color, "%s: colour", what);
             styled = strncmp(s, "\033[0m", 4) != 0;
             continue;
         }
         len = 1;
         if (*s == '\n') {
-            expect(!styled, "%s: style open at the end of line %u", what, lines);
+            expect_true(!styled, "%s: style open at the end of line %u", what, lines);
             lines++;
             column = 0;
             continue;
         }
         len = text_utf8_len(s);
         if (len == 0) {
-            expect(false, "%s: no UTF-8 in line %u", what, lines);
+            expect_true(false, "%s: no UTF-8 in line %u", what, lines);
             return;
         }
-        expect(len == 1 || pen->utf8, "%s: more than ASCII in line %u", what, lines);
+        expect_true(len == 1 || pen->utf8, "%s: more than ASCII in line %u", what, lines);
         columns = mbtowc(&c, s, len) > 0 ? wcwidth(c) : -1;
-        expect(columns > 0, "%s: control character %#x in line %u", what, (unsigned char)*s, lines);
+        expect_true(columns > 0, "%s: control character %#x in line %u", what, (unsigned char)*s,
+                    lines);
         column += columns > 0 ? (unsigned)columns : 0;
-        expect(column <= pen->width, "%s: line %u is longer than %u columns", what, lines, pen->width);
+        expect_true(column <= pen->width, "%s: line %u is longer than %u columns", what, lines,
+                    pen->width);
     }
-    expect(column == 0, "%s: the last line has no end", what);
-    expect(lines <= pen->lines_max, "%s: %u lines", what, lines);
+    expect_true(column == 0, "%s: the last line has no end", what);
+    expect_true(lines <= pen->lines_max, "%s: %u lines", what, lines);
 }
 
 /* ---- tests */
@@ -138,12 +140,12 @@ static void test_bars(void)
         top_cells(parts, width, cells);
         for (unsigned i = 0; i < TOP_PARTS; i++) {
             sum += cells[i];
-            expect(width < TOP_PARTS || parts[i] == 0 || cells[i] > 0,
-                   "part %u of %u cells is lost", i, width);
+            expect_true(width < TOP_PARTS || parts[i] == 0 || cells[i] > 0,
+                        "part %u of %u cells is lost", i, width);
         }
-        expect(sum == width, "cells of %u sum to %u", width, sum);
+        expect_true(sum == width, "cells of %u sum to %u", width, sum);
     }
-    ok("bar_of_any_parts_fills_its_width");
+    print_test_result("bar_of_any_parts_fills_its_width");
 }
 
 static void test_parts(void)
@@ -166,15 +168,16 @@ static void test_parts(void)
         used = d.resident_bytes + d.held_bytes;
         for (unsigned i = 0; i < TOP_PARTS; i++) {
             sum += parts[i];
-            expect(parts[i] <= used || parts[i] <= d.budget_bytes, "part %u is larger than all", i);
+            expect_true(parts[i] <= used || parts[i] <= d.budget_bytes,
+                        "part %u is larger than all", i);
         }
-        expect(sum == (used > d.budget_bytes ? used : d.budget_bytes), "parts sum to %llu",
-               (unsigned long long)sum);
-        expect(parts[TOP_LEASED] + parts[TOP_IDLE] + parts[TOP_DIRTY] == d.resident_bytes,
-               "resident parts");
+        expect_true(sum == (used > d.budget_bytes ? used : d.budget_bytes), "parts sum to %llu",
+                    (unsigned long long)sum);
+        expect_true(parts[TOP_LEASED] + parts[TOP_IDLE] + parts[TOP_DIRTY] == d.resident_bytes,
+                    "resident parts");
     }
     top_rates_clear(&p.rates);
-    ok("device_parts_of_any_figures_make_up_the_budget");
+    print_test_result("device_parts_of_any_figures_make_up_the_budget");
 }
 
 /* What is leased and dirty counts once; other devices' objects do not count. */
@@ -208,10 +211,10 @@ static void test_overlap(void)
     uint64_t parts[TOP_PARTS];
 
     top_device_parts(&s, &device, parts);
-    expect(memcmp(parts, device_parts, sizeof parts) == 0, "the device's parts");
+    expect_true(memcmp(parts, device_parts, sizeof parts) == 0, "the device's parts");
     top_host_parts(&s, &device, parts);
-    expect(memcmp(parts, host_parts, sizeof parts) == 0, "the host's parts");
-    ok("parts_that_overlap_count_once");
+    expect_true(memcmp(parts, host_parts, sizeof parts) == 0, "the host's parts");
+    print_test_result("parts_that_overlap_count_once");
 }
 
 /* What is drawn in a bar is what top_cells() says. */
@@ -224,24 +227,24 @@ static void test_drawn_bar(void)
     char *text, *bar, *end;
 
     make_picture(&p, SAMPLE_OBJECTS, SAMPLE_CLIENTS);
-    render(&p.view, &pen, &text);
+    render_view(&p.view, &pen, &text);
     bar = strstr(text, "  device [");
-    expect(bar != NULL, "no bar");
+    expect_true(bar != NULL, "no bar");
     bar = bar != NULL ? bar + strlen("  device [") : text;
     end = strchr(bar, ']');
-    expect(end != NULL, "no end of the bar");
+    expect_true(end != NULL, "no end of the bar");
     top_device_parts(&p.now.snapshot, &p.now.devices[0], parts);
     top_cells(parts, end != NULL ? (unsigned)(end - bar) : 1, cells);
-    expect(strspn(bar, "#") == cells[TOP_LEASED], "leased cells");
+    expect_true(strspn(bar, "#") == cells[TOP_LEASED], "leased cells");
     bar += strspn(bar, "#");
-    expect(strspn(bar, "=") == cells[TOP_IDLE], "idle cells");
+    expect_true(strspn(bar, "=") == cells[TOP_IDLE], "idle cells");
     bar += strspn(bar, "=");
-    expect(strspn(bar, "%") == cells[TOP_DIRTY], "dirty cells");
+    expect_true(strspn(bar, "%") == cells[TOP_DIRTY], "dirty cells");
     bar += strspn(bar, "%");
-    expect(strspn(bar, "!") == cells[TOP_HELD], "held cells");
+    expect_true(strspn(bar, "!") == cells[TOP_HELD], "held cells");
     free(text);
     top_rates_clear(&p.rates);
-    ok("bar_drawn_shows_the_parts");
+    print_test_result("bar_drawn_shows_the_parts");
 }
 
 static void test_limits(void)
@@ -267,20 +270,21 @@ static void test_limits(void)
                     p.view.now = flags & 8 ? NULL : &p.now.snapshot;
                     p.view.problem = "nobody listens at /run/\033[31m";
                     p.view.sort = (top_sort)(height % TOP_SORTS);
-                    render(&p.view, &pen, &text);
+                    render_view(&p.view, &pen, &text);
                     snprintf(what, sizeof what, "%u x %u, flags %u", widths[w], height, flags);
                     check_text(text, &pen, what);
-                    expect(height == 61 || height < 2 || pen.line == height, "%s: %u lines", what,
-                           pen.line);
-                    expect(height == 61 || height < 2 || widths[w] < 6 || strstr(text, "q quit") != NULL,
-                           "%s: no footer", what);
+                    expect_true(height == 61 || height < 2 || pen.line == height, "%s: %u lines",
+                                what, pen.line);
+                    expect_true(height == 61 || height < 2 || widths[w] < 6 ||
+                                    strstr(text, "q quit") != NULL,
+                                "%s: no footer", what);
                     free(text);
                 }
             }
         }
         top_rates_clear(&p.rates);
     }
-    ok("screen_of_any_size_is_kept_to");
+    print_test_result("screen_of_any_size_is_kept_to");
 }
 
 static void test_room(void)
@@ -290,20 +294,20 @@ static void test_room(void)
     char *text;
 
     make_picture(&p, SAMPLE_OBJECTS, SAMPLE_CLIENTS);
-    render(&p.view, &pen, &text);
-    expect(strstr(text, "more)") != NULL, "the rest is not told");
-    expect(strstr(text, " CLIENT\n") != NULL && strstr(text, " OBJECT\n") != NULL,
-           "a table is missing");
-    expect(strstr(text, "q quit") != NULL, "no footer");
+    render_view(&p.view, &pen, &text);
+    expect_true(strstr(text, "more)") != NULL, "the rest is not told");
+    expect_true(strstr(text, " CLIENT\n") != NULL && strstr(text, " OBJECT\n") != NULL,
+                "a table is missing");
+    expect_true(strstr(text, "q quit") != NULL, "no footer");
     free(text);
     pen = (text_pen){.width = 300, .lines_max = TEXT_UNLIMITED};
-    render(&p.view, &pen, &text);
-    expect(strstr(text, "more)") == NULL, "something is left out without a limit");
+    render_view(&p.view, &pen, &text);
+    expect_true(strstr(text, "more)") == NULL, "something is left out without a limit");
     for (unsigned i = 8; i < SAMPLE_OBJECTS; i++)
-        expect(strstr(text, p.now.objects[i].name) != NULL || i == 20, "object %u is missing", i);
+        expect_true(strstr(text, p.now.objects[i].name) != NULL || i == 20, "object %u is missing", i);
     free(text);
     top_rates_clear(&p.rates);
-    ok("tables_share_the_lines_and_tell_the_rest");
+    print_test_result("tables_share_the_lines_and_tell_the_rest");
 }
 
 static void test_order(void)
@@ -324,14 +328,14 @@ static void test_order(void)
     make_picture(&p, SAMPLE_OBJECTS, SAMPLE_CLIENTS);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         p.view.sort = cases[i].sort;
-        render(&p.view, &pen, &text);
+        render_view(&p.view, &pen, &text);
         first = strstr(text, cases[i].first);
         second = strstr(text, cases[i].second);
-        expect(first != NULL && second != NULL && first < second, "order %zu", i);
+        expect_true(first != NULL && second != NULL && first < second, "order %zu", i);
         free(text);
     }
     top_rates_clear(&p.rates);
-    ok("objects_stand_in_the_order_wanted");
+    print_test_result("objects_stand_in_the_order_wanted");
 }
 
 static bool is_near(double a, double b)
@@ -345,13 +349,13 @@ static void test_rates(void)
     top_rates r;
 
     make_picture(&p, 10, 5);
-    expect(is_near(p.rates.seconds, 2) && is_near(p.rates.acquires, 1000) &&
-               is_near(p.rates.slow_acquires, 5) && is_near(p.rates.faults, 1),
-           "the keeper's rates");
-    expect(is_near(p.rates.evictions, 6) && is_near(p.rates.promoted_bytes, 40 << 20),
-           "devices' rates");
+    expect_true(is_near(p.rates.seconds, 2) && is_near(p.rates.acquires, 1000) &&
+                    is_near(p.rates.slow_acquires, 5) && is_near(p.rates.faults, 1),
+                "the keeper's rates");
+    expect_true(is_near(p.rates.evictions, 6) && is_near(p.rates.promoted_bytes, 40 << 20),
+                "devices' rates");
     for (unsigned i = 0; i < 10; i++)
-        expect(is_near(p.rates.objects[i], 10.0 * (i + 1)), "object %u", i);
+        expect_true(is_near(p.rates.objects[i], 10.0 * (i + 1)), "object %u", i);
     top_rates_clear(&p.rates);
 
     /* One object has gone, one is new, and the orders are others. */
@@ -366,19 +370,19 @@ static void test_rates(void)
     p.now.objects[0] = p.now.objects[9];
     p.now.clients[2].acquires = 1; /* a counter that fell */
     top_rates_make(&p.before.snapshot, &p.now.snapshot, &r);
-    expect(is_near(r.objects[0], 100), "the moved object");
-    expect(isnan(r.objects[3]), "the new object");
-    expect(r.clients[2] == 0, "the fallen counter");
+    expect_true(is_near(r.objects[0], 100), "the moved object");
+    expect_true(isnan(r.objects[3]), "the new object");
+    expect_true(r.clients[2] == 0, "the fallen counter");
     top_rates_clear(&r);
 
     p.now.snapshot.keeper.pid++;
     top_rates_make(&p.before.snapshot, &p.now.snapshot, &r);
-    expect(r.seconds == 0 && isnan(r.acquires) && isnan(r.objects[1]), "another keeper");
+    expect_true(r.seconds == 0 && isnan(r.acquires) && isnan(r.objects[1]), "another keeper");
     top_rates_clear(&r);
     top_rates_make(NULL, &p.now.snapshot, &r);
-    expect(isnan(r.evictions) && isnan(r.clients[0]), "the first snapshot");
+    expect_true(isnan(r.evictions) && isnan(r.clients[0]), "the first snapshot");
     top_rates_clear(&r);
-    ok("rates_compare_what_is_in_both_snapshots");
+    print_test_result("rates_compare_what_is_in_both_snapshots");
 }
 
 static void test_numbers(void)
@@ -419,12 +423,12 @@ static void test_numbers(void)
     char out[32];
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        expect(strcmp(text_short(cases[i].value, cases[i].binary, out), cases[i].text) == 0,
-               "%g is written %s, not %s", cases[i].value, out, cases[i].text);
+        expect_true(strcmp(text_short(cases[i].value, cases[i].binary, out), cases[i].text) == 0,
+                    "%g is written %s, not %s", cases[i].value, out, cases[i].text);
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
-        expect(strcmp(text_duration(times[i].ms, out), times[i].text) == 0,
-               "%llu ms are written %s", (unsigned long long)times[i].ms, out);
-    ok("numbers_are_written_short");
+        expect_true(strcmp(text_duration(times[i].ms, out), times[i].text) == 0,
+                    "%llu ms are written %s", (unsigned long long)times[i].ms, out);
+    print_test_result("numbers_are_written_short");
 }
 
 static void test_tables(void)
@@ -451,15 +455,16 @@ static void test_tables(void)
         fclose(pen.out);
         check_text(text, &pen, "text");
         if (form / 2 == 1)
-            expect(pen.line == SAMPLE_OBJECTS - 2, "%u names", pen.line); /* two have none */
+            expect_true(pen.line == SAMPLE_OBJECTS - 2, "%u names", pen.line); /* two have none */
         if (form / 2 == 2)
-            expect(pen.line == SAMPLE_OBJECTS + 1, "%u lines of objects", pen.line);
+            expect_true(pen.line == SAMPLE_OBJECTS + 1, "%u lines of objects", pen.line);
         free(text);
     }
-    expect(keeper_find(&p.now.snapshot, "") == NULL, "a nameless object was found");
-    expect(keeper_find(&p.now.snapshot, "/sales/2026/q9") == &p.now.objects[9], "q9 was not found");
+    expect_true(keeper_find(&p.now.snapshot, "") == NULL, "a nameless object was found");
+    expect_true(keeper_find(&p.now.snapshot, "/sales/2026/q9") == &p.now.objects[9],
+                "q9 was not found");
     top_rates_clear(&p.rates);
-    ok("lists_let_no_control_character_through");
+    print_test_result("lists_let_no_control_character_through");
 }
 
 /* ---- renderings for other programs to check */

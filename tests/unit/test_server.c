@@ -503,7 +503,7 @@ static void user_without_number_in_the_namespace_is_refused(void **state)
     (void)state;
     try_namespace(&possible);
     if (!possible) {
-        print_message("user namespaces are not to be had here, or this is not root\n");
+        print_message("user namespaces are not available here, or this is not root\n");
         skip();
     }
     assert_child_succeeds(serve_in_namespace, NULL);

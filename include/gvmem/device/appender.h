@@ -52,7 +52,7 @@ enum {
     GVM_APPEND_OK = 0,
     GVM_APPEND_FULL = 1, /* budget or reservation are spent, for every thread from one point on */
     GVM_APPEND_LATE = 2, /* the same, because the library's thread did not answer in time */
-    GVM_APPEND_INVALID = 3, /* so much could never be had, or the alignment is wrong; nothing has changed for others */
+    GVM_APPEND_INVALID = 3, /* so much could never be granted, or the alignment is wrong; nothing has changed for others */
 };
 
 /* What was claimed. */

@@ -16,8 +16,8 @@
  *     asked         threads near the end of ready       compare-and-swap, rising                relaxed
  *     need          the first thread that waits         while it waits: max                     relaxed
  *     poller        who becomes the poller, and is it   before and behind an exchange           acquire; release
- *     told_asked    the poller                          before the mail's asked                 release
- *     told_need     the poller                          before the mail's need                  release
+ *     reported_asked  the poller                        before the mail's asked                 release
+ *     reported_need   the poller                        before the mail's need                  release
  *     ready         the poller                          when the mail's ready has risen         release
  *     acked         the poller                          behind ready                            release
  *     state         the poller                          behind ready: that is final then        release
@@ -68,7 +68,7 @@ typedef struct gvm_append_words {
     uint64_t acked;  /* which of that the library has dealt with; poller's */
     uint32_t state;  /* poller's */
     uint32_t poller; /* 1: a thread speaks with the host; the words called poller's are its alone */
-    uint64_t told_asked, told_need; /* what the host was told last; poller's */
+    uint64_t reported_asked, reported_need; /* what the host was told last; poller's */
     uint64_t unused1[9];
     uint64_t need; /* the position that the first of the threads that wait waits for */
     uint64_t unused2[15];
@@ -177,12 +177,12 @@ GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, in
 
     if (gvm_load_consume_u32(&w->state) != GVM_APPEND_STATE_OPEN)
         return;
-    if (gvm_load_consume_u64(&w->told_need) != need) {
-        gvm_store_release_u64(&w->told_need, need);
+    if (gvm_load_consume_u64(&w->reported_need) != need) {
+        gvm_store_release_u64(&w->reported_need, need);
         gvm_store_release_u64_system(&mail->need, need);
     }
-    if (gvm_load_consume_u64(&w->told_asked) != asked) {
-        gvm_store_release_u64(&w->told_asked, asked);
+    if (gvm_load_consume_u64(&w->reported_asked) != asked) {
+        gvm_store_release_u64(&w->reported_asked, asked);
         gvm_store_release_u64_system(&mail->asked, asked);
     }
     /* Each of these was written after the ready that belongs to it: that is read after them. */
