@@ -88,10 +88,10 @@ GVM_API GVM_CHECKED gvm_status gvm_keeper_start(const gvm_keeper_options *option
 
 /* A connected socket to the keeper, for gvm_client_adopt() here or in another process. The caller owns it.
  *
- * Whoever has it has the rights of the keeper's own process: a socket's credentials are those of the process that made
- * it (unix(7), SO_PEERCRED), which is this one, whoever adopts it later. So give it to no process of another user:
- * that could open and drop every object and set quotas. Such a process connects for itself, to a keeper with a
- * path (socket_mode says who may) and gvm_client_connect(); then its own user counts.
+ * The socket carries the rights of the keeper's own process: its credentials are those of the process that created
+ * it (unix(7), SO_PEERCRED), whichever process adopts it later. Do not pass it to a process of another user: that
+ * process could open and drop every object and set quotas. It should connect to the keeper's path with
+ * gvm_client_connect() (socket_mode says who may), so that its own user counts.
  *
  * GVM_E_INVALID  socket_fd is NULL
  * GVM_E_FOREIGN  the keeper is unknown or was stopped
