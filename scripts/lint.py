@@ -192,6 +192,8 @@ def check_cancellation(path, text, public):
 
 
 def check_text(path, lines):
+    if lines == [""]:
+        complain(path, 1, "the file is empty", "put back what it had, or remove it")
     if len(lines) > LINES_MAX and not path.startswith(NO_LINE_LIMIT):
         complain(path, LINES_MAX + 1, f"{len(lines)} lines", f"split the file: {LINES_MAX} lines are the limit")
     for number, line in enumerate(lines, 1):
