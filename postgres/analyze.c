@@ -1,4 +1,5 @@
-/* ANALYZE, by hand or by autoanalyze.c: a sample of rows, and the count of changes from then on.
+/*
+ * ANALYZE, by hand or by autoanalyze.c: a sample of rows, and the count of changes from then on.
  *
  * Neighbouring rows are read together, for every command has its price: some thousand runs at random,
  * and of their rows a random choice. A small table is read as a whole.
@@ -16,223 +17,247 @@
 #include "utils/rel.h"
 #include "utils/sampling.h"
 
+#include "postgres/directory.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
-#include "postgres/shared.h"
 
-#define RUN_ROWS 1024u
+#define RUN_ROWS  1024u
 #define RUNS_PART 10 /* as many runs at most as rows are wanted, divided by this */
 
 /* ---- a sample */
 
-typedef struct sample {
-    HeapTuple *rows;
-    int wanted, count;
-    double seen, skip; /* rows */
-    ReservoirStateData reservoir;
+typedef struct sample
+{
+	HeapTuple		  *rows;
+	int				   wanted, count;
+	double			   seen, skip; /* rows */
+	ReservoirStateData reservoir;
 } sample;
 
 /* Vitter's algorithm, as heaps are sampled. */
-static void add_to_sample(sample *s, TupleTableSlot *slot)
+static void
+add_to_sample(sample *s, TupleTableSlot *slot)
 {
-    if (s->count < s->wanted)
-        s->rows[s->count++] = ExecCopySlotHeapTuple(slot);
-    else {
-        if (s->skip < 0)
-            s->skip = reservoir_get_next_S(&s->reservoir, s->seen, s->wanted);
-        if (s->skip <= 0) {
-            const int victim = (int)((double)s->wanted * sampler_random_fract(&s->reservoir.randstate));
+	if (s->count < s->wanted)
+		s->rows[s->count++] = ExecCopySlotHeapTuple(slot);
+	else
+	{
+		if (s->skip < 0)
+			s->skip = reservoir_get_next_S(&s->reservoir, s->seen, s->wanted);
+		if (s->skip <= 0)
+		{
+			const int victim = (int) ((double) s->wanted *
+									  sampler_random_fract(&s->reservoir.randstate));
 
-            heap_freetuple(s->rows[victim]);
-            s->rows[victim] = ExecCopySlotHeapTuple(slot);
-        }
-        s->skip -= 1;
-    }
-    s->seen += 1;
+			heap_freetuple(s->rows[victim]);
+			s->rows[victim] = ExecCopySlotHeapTuple(slot);
+		}
+		s->skip -= 1;
+	}
+	s->seen += 1;
 }
 
-static void sample_run(sample *s, Relation relation, const gstore_segment *run,
-                       TupleTableSlot *slot, MemoryContext tuples)
+static void
+sample_run(sample *s, Relation relation, const gstore_segment *run, TupleTableSlot *slot,
+		   MemoryContext tuples)
 {
-    gstore_walk *walk = gstore_walk_begin(relation, run, 1);
+	gstore_walk *walk = gstore_walk_begin(relation, run, 1);
 
-    while (gstore_walk_next(walk, slot)) {
-        MemoryContext old = MemoryContextSwitchTo(tuples);
+	while (gstore_walk_next(walk, slot))
+	{
+		MemoryContext old = MemoryContextSwitchTo(tuples);
 
-        add_to_sample(s, slot);
-        MemoryContextSwitchTo(old);
-    }
-    gstore_walk_end(walk);
+		add_to_sample(s, slot);
+		MemoryContextSwitchTo(old);
+	}
+	gstore_walk_end(walk);
 }
 
 /* All of the segment, or runs that a sampler of blocks chooses. */
-static void sample_segment(sample *s, Relation relation, const gstore_segment *segment,
-                           TupleTableSlot *slot, MemoryContext tuples)
+static void
+sample_segment(sample *s, Relation relation, const gstore_segment *segment, TupleTableSlot *slot,
+			   MemoryContext tuples)
 {
-    const uint64 runs = (segment->limit - segment->first + RUN_ROWS - 1) / RUN_ROWS;
-    const int most = Max(s->wanted / RUNS_PART, 1);
-    BlockSamplerData sampler;
+	const uint64	 runs = (segment->limit - segment->first + RUN_ROWS - 1) / RUN_ROWS;
+	const int		 most = Max(s->wanted / RUNS_PART, 1);
+	BlockSamplerData sampler;
 
-    if (runs <= (uint64)most) {
-        sample_run(s, relation, segment, slot, tuples);
-        return;
-    }
-    (void)BlockSampler_Init(&sampler, (BlockNumber)Min(runs, MaxBlockNumber), most,
-                            pg_prng_uint32(&pg_global_prng_state));
-    while (BlockSampler_HasMore(&sampler)) {
-        gstore_segment run = *segment;
+	if (runs <= (uint64) most)
+	{
+		sample_run(s, relation, segment, slot, tuples);
+		return;
+	}
+	(void) BlockSampler_Init(&sampler, (BlockNumber) Min(runs, MaxBlockNumber), most,
+							 pg_prng_uint32(&pg_global_prng_state));
+	while (BlockSampler_HasMore(&sampler))
+	{
+		gstore_segment run = *segment;
 
-        vacuum_delay_point();
-        run.first = segment->first + (uint64)BlockSampler_Next(&sampler) * RUN_ROWS;
-        run.limit = Min(run.first + RUN_ROWS, segment->limit);
-        sample_run(s, relation, &run, slot, tuples);
-    }
+		vacuum_delay_point();
+		run.first = segment->first + (uint64) BlockSampler_Next(&sampler) * RUN_ROWS;
+		run.limit = Min(run.first + RUN_ROWS, segment->limit);
+		sample_run(s, relation, &run, slot, tuples);
+	}
 }
 
 /* ---- changes since the last ANALYZE: those before it are subtracted once it commits */
 
 /* A table that was analyzed. */
-typedef struct analyzed {
-    Oid relation;
-    uint64 changes; /* up to then */
-    double rows;
+typedef struct analyzed
+{
+	Oid	   relation;
+	uint64 changes; /* up to then */
+	double rows;
 } analyzed;
 
 static List *all_analyzed; /* in the transaction, and in its context */
 static bool columns_alone; /* the statement names columns: the tables are not analyzed as a whole */
 
-void gstore_analyze_begin(const VacuumStmt *statement)
+void
+gstore_analyze_begin(const VacuumStmt *statement)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    columns_alone = false;
-    foreach (cell, statement->rels)
-        columns_alone |= lfirst_node(VacuumRelation, cell)->va_cols != NIL;
+	columns_alone = false;
+	foreach(cell, statement->rels)
+		columns_alone |= lfirst_node(VacuumRelation, cell)->va_cols != NIL;
 }
 
 /* An ANALYZE of a parent takes samples of its children, and does not change their statistics. */
-static bool is_analyzed_table(Relation relation)
+static bool
+is_analyzed_table(Relation relation)
 {
-    return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_ANALYZE &&
-           MyBEEntry->st_progress_command_target == RelationGetRelid(relation);
+	return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_ANALYZE &&
+		MyBEEntry->st_progress_command_target == RelationGetRelid(relation);
 }
 
 /* If the relation is the one that is being analyzed, not its parent. */
-static void note_analyzed(Relation relation, double rows)
+static void
+note_analyzed(Relation relation, double rows)
 {
-    MemoryContext old;
-    const gstore_table *table;
-    analyzed *a;
+	MemoryContext		old;
+	const gstore_table *table;
+	analyzed		   *a;
 
-    if (columns_alone || !is_analyzed_table(relation))
-        return;
-    old = MemoryContextSwitchTo(TopTransactionContext);
-    a = palloc0(sizeof *a);
-    a->relation = RelationGetRelid(relation);
-    a->rows = rows;
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(a->relation, false);
-    if (table != NULL)
-        a->changes = table->changes;
-    LWLockRelease(gstore->lock);
-    all_analyzed = lappend(all_analyzed, a);
-    MemoryContextSwitchTo(old);
+	if (columns_alone || !is_analyzed_table(relation))
+		return;
+	old = MemoryContextSwitchTo(TopTransactionContext);
+	a = palloc0(sizeof *a);
+	a->relation = RelationGetRelid(relation);
+	a->rows = rows;
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	table = gstore_find_table(a->relation, false);
+	if (table != NULL)
+		a->changes = table->changes;
+	LWLockRelease(gstore->lock);
+	all_analyzed = lappend(all_analyzed, a);
+	MemoryContextSwitchTo(old);
 }
 
-static void subtract_changes(void)
+static void
+subtract_changes(void)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    foreach (cell, all_analyzed) {
-        const analyzed *a = lfirst(cell);
-        gstore_table *table = gstore_find_table(a->relation, false);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	foreach(cell, all_analyzed)
+	{
+		const analyzed *a = lfirst(cell);
+		gstore_table   *table = gstore_find_table(a->relation, false);
 
-        if (table != NULL) {
-            table->changes -= Min(a->changes, table->changes);
-            table->analyzed_rows = a->rows;
-        }
-    }
-    LWLockRelease(gstore->lock);
+		if (table != NULL)
+		{
+			table->changes -= Min(a->changes, table->changes);
+			table->analyzed_rows = a->rows;
+		}
+	}
+	LWLockRelease(gstore->lock);
 }
 
-static void analyze_xact_callback(XactEvent event, void *argument)
+static void
+analyze_xact_callback(XactEvent event, void *argument)
 {
-    if (event == XACT_EVENT_COMMIT && all_analyzed != NIL)
-        subtract_changes();
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        all_analyzed = NIL;
+	if (event == XACT_EVENT_COMMIT && all_analyzed != NIL)
+		subtract_changes();
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+		all_analyzed = NIL;
 }
 
 /* Which of them were the subtransaction's is not known: a table more is analyzed again. */
-static void analyze_subxact_callback(SubXactEvent event, SubTransactionId mine,
-                                     SubTransactionId parent, void *argument)
+static void
+analyze_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
+						 void *argument)
 {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        all_analyzed = NIL;
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		all_analyzed = NIL;
 }
 
-void gstore_analyze_init(void)
+void
+gstore_analyze_init(void)
 {
-    RegisterXactCallback(analyze_xact_callback, NULL);
-    RegisterSubXactCallback(analyze_subxact_callback, NULL);
+	RegisterXactCallback(analyze_xact_callback, NULL);
+	RegisterSubXactCallback(analyze_subxact_callback, NULL);
 }
 
 /* ---- what PostgreSQL calls */
 
-static int gstoreAcquireSampleRows(Relation relation, int level, HeapTuple *rows, int wanted,
-                                   double *live, double *dead)
+static int
+gstoreAcquireSampleRows(Relation relation, int level, HeapTuple *rows, int wanted, double *live,
+						double *dead)
 {
-    sample s = {.rows = rows, .wanted = wanted, .skip = -1};
-    MemoryContext tuples = CurrentMemoryContext;
-    MemoryContext scratch = AllocSetContextCreate(tuples, "gstore sample", ALLOCSET_DEFAULT_SIZES);
-    gstore_segment segments[GSTORE_SEGMENTS_MAX];
-    TupleTableSlot *slot;
-    int count;
+	sample		   s = {.rows = rows, .wanted = wanted, .skip = -1};
+	MemoryContext  tuples = CurrentMemoryContext;
+	MemoryContext  scratch = AllocSetContextCreate(tuples, "gstore sample", ALLOCSET_DEFAULT_SIZES);
+	gstore_segment segments[GSTORE_SEGMENTS_MAX];
+	TupleTableSlot *slot;
+	int				count;
 
-    MemoryContextSwitchTo(scratch);
-    slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
-    reservoir_init_selection_state(&s.reservoir, wanted);
-    count = gstore_choose_rows(relation, NULL, false, segments);
-    *live = *dead = 0;
-    for (int i = 0; i < count; i++) {
-        const gstore_segment *segment = &segments[i];
-        const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+	MemoryContextSwitchTo(scratch);
+	slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+	reservoir_init_selection_state(&s.reservoir, wanted);
+	count = gstore_choose_rows(relation, NULL, false, segments);
+	*live = *dead = 0;
+	for (int i = 0; i < count; i++)
+	{
+		const gstore_segment *segment = &segments[i];
+		const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
 
-        sample_segment(&s, relation, segment, slot, tuples);
-        *live = (double)(pending != NULL ? gstore_pending_state(pending) : &segment->view)->live_rows;
-        *dead = (double)segment->view.rows - *live;
-    }
-    ExecDropSingleTupleTableSlot(slot);
-    MemoryContextSwitchTo(tuples);
-    MemoryContextDelete(scratch);
-    note_analyzed(relation, *live);
-    ereport(level, (errmsg("\"%s\": sampled %.0f of %.0f rows, of which %d are in the sample",
-                           RelationGetRelationName(relation), s.seen, *live, s.count)));
-    return s.count;
+		sample_segment(&s, relation, segment, slot, tuples);
+		*live = (double) (pending != NULL ? gstore_pending_state(pending) : &segment->view)->live_rows;
+		*dead = (double) segment->view.rows - *live;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	MemoryContextSwitchTo(tuples);
+	MemoryContextDelete(scratch);
+	note_analyzed(relation, *live);
+	ereport(level,
+			(errmsg("\"%s\": sampled %.0f of %.0f rows, of which %d are in the sample",
+					RelationGetRelationName(relation), s.seen, *live, s.count)));
+	return s.count;
 }
 
-static bool gstoreAnalyzeForeignTable(Relation relation, AcquireSampleRowsFunc *function,
-                                      BlockNumber *pages)
+static bool
+gstoreAnalyzeForeignTable(Relation relation, AcquireSampleRowsFunc *function, BlockNumber *pages)
 {
-    const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
-    gstore_view view;
+	const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+	gstore_view			  view;
 
-    gstore_look(RelationGetRelid(relation), NULL, false, &view);
-    if (gstore_report_lost(WARNING, RelationGetRelid(relation),
-                           pending != NULL ? gstore_pending_state(pending) : &view))
-        return false;
-    *function = gstoreAcquireSampleRows;
-    *pages = 1; /* 0 would be: never analyzed */
-    if (!view.empty)
-        *pages += (BlockNumber)Min(gstore_data_bytes(view.rows, view.columns, view.column_count) / BLCKSZ,
-                                   MaxBlockNumber - 1);
-    return true;
+	gstore_look(RelationGetRelid(relation), NULL, false, &view);
+	if (gstore_report_lost(WARNING, RelationGetRelid(relation),
+						   pending != NULL ? gstore_pending_state(pending) : &view))
+		return false;
+	*function = gstoreAcquireSampleRows;
+	*pages = 1; /* 0 would be: never analyzed */
+	if (!view.empty)
+		*pages += (BlockNumber) Min(
+			gstore_data_bytes(view.rows, view.columns, view.column_count) / BLCKSZ, MaxBlockNumber - 1);
+	return true;
 }
 
-void gstore_analyze_callback(FdwRoutine *routine)
+void
+gstore_analyze_callback(FdwRoutine *routine)
 {
-    routine->AnalyzeForeignTable = gstoreAnalyzeForeignTable;
+	routine->AnalyzeForeignTable = gstoreAnalyzeForeignTable;
 }

@@ -1,4 +1,5 @@
-/* Areas in use, and the keeper's objects behind them; see area.h and area_state.h.
+/*
+ * Areas in use, and the keeper's objects behind them; see area.h and area_state.h.
  *
  * An area that needs little is packed (area_pack.c). One that needs more begins with small chunks, as many tables are
  * small, and grows by an eighth of what it needs. Once it needs more than AREA_SMALL_BYTES it moves to an object with
@@ -9,551 +10,617 @@
 
 #include "postgres/area_state.h"
 
-#define CHUNK_BYTES (2ull << 20)
-#define AREA_SMALL_BYTES (256ull << 20)
-#define LARGE_CHUNK_BYTES (32ull << 20)
-#define AHEAD_PART 8u                     /* an area grows by this part of what it needs, */
-#define AHEAD_MAX_BYTES (1ull << 30)      /* at most by so much */
+#define CHUNK_BYTES		   (2ull << 20)
+#define AREA_SMALL_BYTES   (256ull << 20)
+#define LARGE_CHUNK_BYTES  (32ull << 20)
+#define AHEAD_PART		   8u			  /* an area grows by this part of what it needs, */
+#define AHEAD_MAX_BYTES	   (1ull << 30)	  /* at most by so much */
 #define PACK_RESERVE_BYTES (512ull << 20) /* for four areas of each of 2048 columns */
-#define LEASE_WAIT_MS 30000               /* while the keeper moves the area */
+#define LEASE_WAIT_MS	   30000		  /* while the keeper moves the area */
 
 /* ---- names and order */
 
 /* Of one store. Its manifest comes last, and so is dropped last: who finds its token stale finds no column any more. */
-static int compare_areas(const void *left, const void *right)
+static int
+compare_areas(const void *left, const void *right)
 {
-    const area *a = left, *b = right;
-    int order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
+	const area *a = left, *b = right;
+	int			order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
 
-    if (order == 0)
-        order = (a->column > b->column) - (a->column < b->column);
-    return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
+	if (order == 0)
+		order = (a->column > b->column) - (a->column < b->column);
+	return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
 }
 
-static int compare_stores(const void *left, const void *right)
+static int
+compare_stores(const void *left, const void *right)
 {
-    return gstore_compare_stores(&((const store_areas *)left)->name,
-                                 &((const store_areas *)right)->name);
+	return gstore_compare_stores(&((const store_areas *) left)->name,
+								 &((const store_areas *) right)->name);
 }
 
-const char *const gstore_part_names[] = {"values",   "nulls",         "bodies",
-                                         "manifest", "element_nulls", "pack"};
+const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
+										 "manifest", "element_nulls", "pack"};
 
-void gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
+void
+gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
-    char path[GSTORE_STORE_PATH_BYTES];
+	char path[GSTORE_STORE_PATH_BYTES];
 
-    gstore_store_path(&a->name, path);
-    snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, a->column, gstore_part_names[a->part]);
+	gstore_store_path(&a->name, path);
+	snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, a->column, gstore_part_names[a->part]);
 }
 
 /* ---- connections */
 
 /* Another one, unless another thread makes it first. The lock is held, and given up meanwhile. */
-static gvm_status add_connection(gstore_areas *s)
+static gvm_status
+add_connection(gstore_areas *s)
 {
-    const uint32_t count = s->connection_count;
-    gvm_client *keeper = NULL;
-    gvm_status status;
+	const uint32_t count = s->connection_count;
+	gvm_client	  *keeper = NULL;
+	gvm_status	   status;
 
-    if (count == GSTORE_CONNECTIONS_MAX)
-        return gvm_error_set(GVM_E_LIMIT, "there are %u columns in GPU memory",
-                             (unsigned)(GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
-    pthread_mutex_unlock(&s->lock);
-    status = gvm_client_connect(s->path, &keeper);
-    pthread_mutex_lock(&s->lock);
-    if (s->connection_count != count) {
-        pthread_mutex_unlock(&s->lock);
-        gvm_client_close(keeper);
-        pthread_mutex_lock(&s->lock);
-        return GVM_OK;
-    }
-    if (status != GVM_OK)
-        return status;
-    s->connections[count].keeper = keeper;
-    s->connection_count++;
-    if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
-        gvm_client_abort(keeper);
-    return GVM_OK;
+	if (count == GSTORE_CONNECTIONS_MAX)
+		return gvm_error_set(GVM_E_LIMIT, "there are %u columns in GPU memory",
+							 (unsigned) (GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
+	pthread_mutex_unlock(&s->lock);
+	status = gvm_client_connect(s->path, &keeper);
+	pthread_mutex_lock(&s->lock);
+	if (s->connection_count != count)
+	{
+		pthread_mutex_unlock(&s->lock);
+		gvm_client_close(keeper);
+		pthread_mutex_lock(&s->lock);
+		return GVM_OK;
+	}
+	if (status != GVM_OK)
+		return status;
+	s->connections[count].keeper = keeper;
+	s->connection_count++;
+	if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
+		gvm_client_abort(keeper);
+	return GVM_OK;
 }
 
 /* A place for one more object. The lock is held, and may be given up meanwhile. */
-static gvm_status reserve_object_slot(gstore_areas *s, connection **out)
+static gvm_status
+reserve_object_slot(gstore_areas *s, connection **out)
 {
-    for (;;) {
-        gvm_status status;
+	for (;;)
+	{
+		gvm_status status;
 
-        for (uint32_t i = 0; i < s->connection_count; i++)
-            if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX) {
-                *out = &s->connections[i];
-                (*out)->open++;
-                return GVM_OK;
-            }
-        status = add_connection(s);
-        if (status != GVM_OK)
-            return status;
-    }
+		for (uint32_t i = 0; i < s->connection_count; i++)
+			if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX)
+			{
+				*out = &s->connections[i];
+				(*out)->open++;
+				return GVM_OK;
+			}
+		status = add_connection(s);
+		if (status != GVM_OK)
+			return status;
+	}
 }
 
-gvm_status gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
+gvm_status
+gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
 {
-    gstore_areas *s = calloc(1, sizeof *s);
-    gvm_status status;
+	gstore_areas *s = calloc(1, sizeof *s);
+	gvm_status	  status;
 
-    if (s == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
-    snprintf(s->path, sizeof s->path, "%s", path);
-    s->link_mode = link_mode;
-    pthread_mutex_init(&s->lock, NULL);
-    pthread_mutex_init(&s->sweeps_lock, NULL);
-    pthread_mutex_init(&s->tokens_lock, NULL);
-    pthread_cond_init(&s->not_busy, NULL);
-    pthread_mutex_lock(&s->lock);
-    status = add_connection(s);
-    pthread_mutex_unlock(&s->lock);
-    if (status == GVM_OK)
-        *out = s;
-    else
-        gstore_areas_destroy(s);
-    return status;
+	if (s == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
+	snprintf(s->path, sizeof s->path, "%s", path);
+	s->link_mode = link_mode;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_mutex_init(&s->sweeps_lock, NULL);
+	pthread_mutex_init(&s->tokens_lock, NULL);
+	pthread_cond_init(&s->not_busy, NULL);
+	pthread_mutex_lock(&s->lock);
+	status = add_connection(s);
+	pthread_mutex_unlock(&s->lock);
+	if (status == GVM_OK)
+		*out = s;
+	else
+		gstore_areas_destroy(s);
+	return status;
 }
 
-void gstore_areas_sever(gstore_areas *s)
+void
+gstore_areas_sever(gstore_areas *s)
 {
-    atomic_store(&s->stop, true);
-    for (uint32_t i = 0; i < s->connection_count; i++)
-        gvm_client_abort(s->connections[i].keeper);
+	atomic_store(&s->stop, true);
+	for (uint32_t i = 0; i < s->connection_count; i++)
+		gvm_client_abort(s->connections[i].keeper);
 }
 
-void gstore_areas_destroy(gstore_areas *s)
+void
+gstore_areas_destroy(gstore_areas *s)
 {
-    const gvm_error error = gstore_last_error();
+	const gvm_error error = gstore_last_error();
 
-    if (s == NULL)
-        return;
-    gstore_areas_drop(s, NULL);
-    for (uint32_t i = 0; i < s->connection_count; i++)
-        gvm_client_close(s->connections[i].keeper);
-    pthread_cond_destroy(&s->not_busy);
-    pthread_mutex_destroy(&s->tokens_lock);
-    pthread_mutex_destroy(&s->sweeps_lock);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
-    gvm_error_restore(&error);
+	if (s == NULL)
+		return;
+	gstore_areas_drop(s, NULL);
+	for (uint32_t i = 0; i < s->connection_count; i++)
+		gvm_client_close(s->connections[i].keeper);
+	pthread_cond_destroy(&s->not_busy);
+	pthread_mutex_destroy(&s->tokens_lock);
+	pthread_mutex_destroy(&s->sweeps_lock);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+	gvm_error_restore(&error);
 }
 
-gvm_client *gstore_areas_keeper(gstore_areas *s)
+gvm_client *
+gstore_areas_keeper(gstore_areas *s)
 {
-    return s->connections[0].keeper;
+	return s->connections[0].keeper;
 }
 
 /* ---- objects */
 
-uint64_t gstore_area_chunk_bytes(const area *a)
+uint64_t
+gstore_area_chunk_bytes(const area *a)
 {
-    return a->kind == LARGE ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
+	return a->kind == LARGE ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
 }
 
-area_kind gstore_area_kind_for(const area *a, uint64_t needed)
+area_kind
+gstore_area_kind_for(const area *a, uint64_t needed)
 {
-    if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
-        a->links == 0)
-        return PACKED;
-    return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
+	if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
+		a->links == 0)
+		return PACKED;
+	return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
 }
 
-static uint64_t reserve_bytes(const area *a)
+static uint64_t
+reserve_bytes(const area *a)
 {
-    if (a->part == GSTORE_PACK)
-        return PACK_RESERVE_BYTES;
-    return a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES : GSTORE_SMALL_RESERVE_BYTES;
+	if (a->part == GSTORE_PACK)
+		return PACK_RESERVE_BYTES;
+	return a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES : GSTORE_SMALL_RESERVE_BYTES;
 }
 
 /* ahead: of need, by a part of it. */
-static uint64_t grown_bytes(const area *a, uint64_t needed, bool ahead)
+static uint64_t
+grown_bytes(const area *a, uint64_t needed, bool ahead)
 {
-    const uint64_t most = a->kind == LARGE             ? GSTORE_LARGE_RESERVE_BYTES
-                          : needed <= AREA_SMALL_BYTES ? AREA_SMALL_BYTES
-                                                       : GSTORE_SMALL_RESERVE_BYTES;
-    const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
-    const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
+	const uint64_t most = a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES
+		: needed <= AREA_SMALL_BYTES	   ? AREA_SMALL_BYTES
+										   : GSTORE_SMALL_RESERVE_BYTES;
+	const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
+	const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
 
-    return bytes <= most ? bytes : most;
+	return bytes <= most ? bytes : most;
 }
 
-void gstore_area_free(gstore_areas *s, area *a)
+void
+gstore_area_free(gstore_areas *s, area *a)
 {
-    const gvm_error error = gstore_last_error();
+	const gvm_error error = gstore_last_error();
 
-    if (a == NULL)
-        return;
-    if (a->pack != NULL)
-        gstore_area_unref(s, a->pack);
-    gvm_object_close(a->object);
-    if (a->connection != NULL) {
-        pthread_mutex_lock(&s->lock);
-        a->connection->open--;
-        pthread_mutex_unlock(&s->lock);
-    }
-    free(a->rooms);
-    free(a);
-    gvm_error_restore(&error);
+	if (a == NULL)
+		return;
+	if (a->pack != NULL)
+		gstore_area_unref(s, a->pack);
+	gvm_object_close(a->object);
+	if (a->connection != NULL)
+	{
+		pthread_mutex_lock(&s->lock);
+		a->connection->open--;
+		pthread_mutex_unlock(&s->lock);
+	}
+	free(a->rooms);
+	free(a);
+	gvm_error_restore(&error);
 }
 
-gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
+gvm_status
+gstore_area_create_object(gstore_areas *s, area *a, bool named)
 {
-    const gvm_object_options options = {.struct_size = sizeof options,
-                                        .chunk_bytes = gstore_area_chunk_bytes(a),
-                                        .size_bytes = a->bytes,
-                                        .device = a->name.device,
-                                        .mode = 0600,
-                                        .flags = GVM_OBJECT_UNTRACKED};
-    char name[GVM_NAME_BYTES_MAX];
-    gvm_object *object = NULL;
-    connection *place;
-    gvm_status status = reserve_object_slot(s, &place);
+	const gvm_object_options options = {.struct_size = sizeof options,
+										.chunk_bytes = gstore_area_chunk_bytes(a),
+										.size_bytes = a->bytes,
+										.device = a->name.device,
+										.mode = 0600,
+										.flags = GVM_OBJECT_UNTRACKED};
+	char					 name[GVM_NAME_BYTES_MAX];
+	gvm_object				*object = NULL;
+	connection				*place;
+	gvm_status				 status = reserve_object_slot(s, &place);
 
-    if (status != GVM_OK)
-        return status;
-    gstore_area_name(a, name);
-    pthread_mutex_unlock(&s->lock);
-    status = gvm_object_create(place->keeper, named ? name : NULL, reserve_bytes(a), &options, &object);
-    pthread_mutex_lock(&s->lock);
-    if (status == GVM_OK) {
-        a->connection = place;
-        a->object = object;
-    } else {
-        place->open--;
-    }
-    return status;
+	if (status != GVM_OK)
+		return status;
+	gstore_area_name(a, name);
+	pthread_mutex_unlock(&s->lock);
+	status = gvm_object_create(place->keeper, named ? name : NULL, reserve_bytes(a), &options, &object);
+	pthread_mutex_lock(&s->lock);
+	if (status == GVM_OK)
+	{
+		a->connection = place;
+		a->object = object;
+	}
+	else
+	{
+		place->open--;
+	}
+	return status;
 }
 
-void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes)
+void
+gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes)
 {
-    pthread_mutex_lock(&s->lock);
-    a->bytes = bytes;
-    pthread_mutex_unlock(&s->lock);
+	pthread_mutex_lock(&s->lock);
+	a->bytes = bytes;
+	pthread_mutex_unlock(&s->lock);
 }
 
-gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed)
+gvm_status
+gstore_area_grow(gstore_areas *s, area *a, uint64_t needed)
 {
-    uint64_t bytes = grown_bytes(a, needed, true);
-    gvm_status status = gvm_object_grow(a->object, bytes);
+	uint64_t   bytes = grown_bytes(a, needed, true);
+	gvm_status status = gvm_object_grow(a->object, bytes);
 
-    if (status == GVM_E_NOSPACE) {
-        bytes = grown_bytes(a, needed, false);
-        status = gvm_object_grow(a->object, bytes);
-    }
-    if (status == GVM_OK)
-        gstore_area_set_bytes(s, a, bytes);
-    return status;
+	if (status == GVM_E_NOSPACE)
+	{
+		bytes = grown_bytes(a, needed, false);
+		status = gvm_object_grow(a->object, bytes);
+	}
+	if (status == GVM_OK)
+		gstore_area_set_bytes(s, a, bytes);
+	return status;
 }
 
-static gvm_object *object_of(const area *a)
+static gvm_object *
+object_of(const area *a)
 {
-    return a->pack != NULL ? a->pack->object : a->object;
+	return a->pack != NULL ? a->pack->object : a->object;
 }
 
-gvm_status gstore_area_acquire(gstore_hold *hold)
+gvm_status
+gstore_area_acquire(gstore_hold *hold)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
-    /* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
-    const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
-                                                 LEASE_WAIT_MS, &hold->lease);
+	const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
+	/* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
+	const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
+												 LEASE_WAIT_MS, &hold->lease);
 
-    hold->address = status == GVM_OK ? (uintptr_t)hold->lease.address + hold->area->offset_bytes : 0;
-    return status;
+	hold->address = status == GVM_OK ? (uintptr_t) hold->lease.address + hold->area->offset_bytes : 0;
+	return status;
 }
 
-gvm_status gstore_area_end_lease(gstore_hold *hold)
+gvm_status
+gstore_area_end_lease(gstore_hold *hold)
 {
-    return gvm_object_release(object_of(hold->area), &hold->lease);
+	return gvm_object_release(object_of(hold->area), &hold->lease);
 }
 
 /* ---- areas in use */
 
-void gstore_area_unref(gstore_areas *s, area *a)
+void
+gstore_area_unref(gstore_areas *s, area *a)
 {
-    bool last;
+	bool last;
 
-    pthread_mutex_lock(&s->lock);
-    last = --a->refs == 0 && a->dropped;
-    if (a->busy)
-        pthread_cond_broadcast(&s->not_busy);
-    pthread_mutex_unlock(&s->lock);
-    if (last)
-        gstore_area_free(s, a);
+	pthread_mutex_lock(&s->lock);
+	last = --a->refs == 0 && a->dropped;
+	if (a->busy)
+		pthread_cond_broadcast(&s->not_busy);
+	pthread_mutex_unlock(&s->lock);
+	if (last)
+		gstore_area_free(s, a);
 }
 
-void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range)
+void
+gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range)
 {
-    const uint64_t end = range->offset_bytes + range->bytes;
+	const uint64_t end = range->offset_bytes + range->bytes;
 
-    if (turn > a->name.turn && a->part != GSTORE_MANIFEST) {
-        a->name.turn = turn;
-        a->needed_bytes = range->offset_bytes;
-        a->trim = false;
-    }
-    if (end > a->needed_bytes)
-        a->needed_bytes = end;
+	if (turn > a->name.turn && a->part != GSTORE_MANIFEST)
+	{
+		a->name.turn = turn;
+		a->needed_bytes = range->offset_bytes;
+		a->trim = false;
+	}
+	if (end > a->needed_bytes)
+		a->needed_bytes = end;
 }
 
-store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name)
+store_areas *
+gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name)
 {
-    const store_areas key = {.name = *name};
-    store_areas **found = tfind(&key, &s->stores, compare_stores);
+	const store_areas key = {.name = *name};
+	store_areas		**found = tfind(&key, &s->stores, compare_stores);
 
-    return found != NULL ? *found : NULL;
+	return found != NULL ? *found : NULL;
 }
 
-area **gstore_area_find(gstore_areas *s, const area *key)
+area **
+gstore_area_find(gstore_areas *s, const area *key)
 {
-    const store_areas *of = gstore_areas_find_store(s, &key->name);
+	const store_areas *of = gstore_areas_find_store(s, &key->name);
 
-    return of != NULL ? tfind(key, &of->areas, compare_areas) : NULL;
+	return of != NULL ? tfind(key, &of->areas, compare_areas) : NULL;
 }
 
 /* NULL: out of memory. The lock is held. */
-static store_areas *make_store(gstore_areas *s, const gstore_store_name *name)
+static store_areas *
+make_store(gstore_areas *s, const gstore_store_name *name)
 {
-    store_areas *made = calloc(1, sizeof *made);
+	store_areas *made = calloc(1, sizeof *made);
 
-    if (made == NULL)
-        return NULL;
-    made->name = *name;
-    if (tsearch(made, &s->stores, compare_stores) == NULL) {
-        free(made);
-        return NULL;
-    }
-    s->store_count++;
-    return made;
+	if (made == NULL)
+		return NULL;
+	made->name = *name;
+	if (tsearch(made, &s->stores, compare_stores) == NULL)
+	{
+		free(made);
+		return NULL;
+	}
+	s->store_count++;
+	return made;
 }
 
-gvm_status gstore_area_add(gstore_areas *s, area *a)
+gvm_status
+gstore_area_add(gstore_areas *s, area *a)
 {
-    store_areas *of = gstore_areas_find_store(s, &a->name);
+	store_areas *of = gstore_areas_find_store(s, &a->name);
 
-    if (of == NULL)
-        of = make_store(s, &a->name);
-    if (of == NULL || tsearch(a, &of->areas, compare_areas) == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
-    a->busy = true;
-    return GVM_OK;
+	if (of == NULL)
+		of = make_store(s, &a->name);
+	if (of == NULL || tsearch(a, &of->areas, compare_areas) == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
+	a->busy = true;
+	return GVM_OK;
 }
 
-void gstore_area_is_made(gstore_areas *s, area *a)
+void
+gstore_area_is_made(gstore_areas *s, area *a)
 {
-    a->busy = false;
-    pthread_cond_broadcast(&s->not_busy);
+	a->busy = false;
+	pthread_cond_broadcast(&s->not_busy);
 }
 
-void gstore_area_discard(gstore_areas *s, area *a)
+void
+gstore_area_discard(gstore_areas *s, area *a)
 {
-    const gvm_error error = gstore_last_error();
-    area **place = gstore_area_find(s, a);
+	const gvm_error error = gstore_last_error();
+	area		  **place = gstore_area_find(s, a);
 
-    if (place != NULL && *place == a)
-        tdelete(a, &gstore_areas_find_store(s, &a->name)->areas, compare_areas);
-    a->dropped = true;
-    gstore_area_is_made(s, a);
-    pthread_mutex_unlock(&s->lock);
-    gstore_area_unref(s, a);
-    gvm_error_restore(&error);
+	if (place != NULL && *place == a)
+		tdelete(a, &gstore_areas_find_store(s, &a->name)->areas, compare_areas);
+	a->dropped = true;
+	gstore_area_is_made(s, a);
+	pthread_mutex_unlock(&s->lock);
+	gstore_area_unref(s, a);
+	gvm_error_restore(&error);
 }
 
-gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named)
+gvm_status
+gstore_area_make_place(gstore_areas *s, area *a, bool named)
 {
-    return a->kind == PACKED ? gstore_area_take_room(s, a) : gstore_area_create_object(s, a, named);
+	return a->kind == PACKED ? gstore_area_take_room(s, a) : gstore_area_create_object(s, a, named);
 }
 
 /* ---- areas for commands */
 
 /* With chunks for the range, or a room, and a reference. The lock is held, and given up meanwhile. */
-static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
+static gvm_status
+make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 {
-    area *made = calloc(1, sizeof *made);
-    gvm_status status;
+	area	  *made = calloc(1, sizeof *made);
+	gvm_status status;
 
-    if (made == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
-    *made = *key;
-    made->refs = 1;
-    made->kind = gstore_area_kind_for(made, end);
-    made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
-    status = gstore_area_add(s, made);
-    if (status == GVM_OK)
-        status = gstore_area_make_place(s, made, true);
-    if (status != GVM_OK) {
-        gstore_area_discard(s, made);
-        pthread_mutex_lock(&s->lock);
-        return status;
-    }
-    gstore_area_is_made(s, made);
-    *out = made;
-    return GVM_OK;
+	if (made == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
+	*made = *key;
+	made->refs = 1;
+	made->kind = gstore_area_kind_for(made, end);
+	made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
+	status = gstore_area_add(s, made);
+	if (status == GVM_OK)
+		status = gstore_area_make_place(s, made, true);
+	if (status != GVM_OK)
+	{
+		gstore_area_discard(s, made);
+		pthread_mutex_lock(&s->lock);
+		return status;
+	}
+	gstore_area_is_made(s, made);
+	*out = made;
+	return GVM_OK;
 }
 
-gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
-                            const gstore_range *range, bool write, gstore_hold *out)
+gvm_status
+gstore_area_hold(gstore_areas *s, const gstore_store_name *store, const gstore_range *range,
+				 bool write, gstore_hold *out)
 {
-    const area key = {.name = *store, .column = range->column, .part = range->part};
-    gvm_status status = GVM_OK;
-    area **found, *a = NULL;
+	const area key = {.name = *store, .column = range->column, .part = range->part};
+	gvm_status status = GVM_OK;
+	area	 **found, *a = NULL;
 
-    pthread_mutex_lock(&s->lock);
-    while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
-        pthread_cond_wait(&s->not_busy, &s->lock);
-    if (found != NULL) {
-        a = *found;
-        a->refs++;
-    } else if (write) {
-        status = make_area(s, &key, range->offset_bytes + range->bytes, &a);
-    } else {
-        status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
-    }
-    if (status == GVM_OK && write)
-        gstore_area_note_written(a, store->turn, range);
-    pthread_mutex_unlock(&s->lock);
-    if (status != GVM_OK)
-        return status;
-    *out = (gstore_hold){.area = a};
-    status = gstore_area_acquire(out);
-    if (status != GVM_OK) {
-        gstore_area_unref(s, a);
-        *out = (gstore_hold){0};
-    }
-    return status;
+	pthread_mutex_lock(&s->lock);
+	while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
+		pthread_cond_wait(&s->not_busy, &s->lock);
+	if (found != NULL)
+	{
+		a = *found;
+		a->refs++;
+	}
+	else if (write)
+	{
+		status = make_area(s, &key, range->offset_bytes + range->bytes, &a);
+	}
+	else
+	{
+		status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
+	}
+	if (status == GVM_OK && write)
+		gstore_area_note_written(a, store->turn, range);
+	pthread_mutex_unlock(&s->lock);
+	if (status != GVM_OK)
+		return status;
+	*out = (gstore_hold){.area = a};
+	status = gstore_area_acquire(out);
+	if (status != GVM_OK)
+	{
+		gstore_area_unref(s, a);
+		*out = (gstore_hold){0};
+	}
+	return status;
 }
 
-bool gstore_area_is(const gstore_hold *hold, const gstore_range *range)
+bool
+gstore_area_is(const gstore_hold *hold, const gstore_range *range)
 {
-    return hold->area->column == range->column && hold->area->part == range->part;
+	return hold->area->column == range->column && hold->area->part == range->part;
 }
 
-uint64_t gstore_area_bytes(const gstore_hold *hold)
+uint64_t
+gstore_area_bytes(const gstore_hold *hold)
 {
-    return hold->area->bytes;
+	return hold->area->bytes;
 }
 
-gvm_status gstore_area_release(gstore_areas *s, gstore_hold *hold)
+gvm_status
+gstore_area_release(gstore_areas *s, gstore_hold *hold)
 {
-    const bool held = hold->lease.mode != 0;
-    const gvm_status status = held ? gstore_area_end_lease(hold) : GVM_OK;
+	const bool		 held = hold->lease.mode != 0;
+	const gvm_status status = held ? gstore_area_end_lease(hold) : GVM_OK;
 
-    gstore_area_unref(s, hold->area);
-    *hold = (gstore_hold){0};
-    return status;
+	gstore_area_unref(s, hold->area);
+	*hold = (gstore_hold){0};
+	return status;
 }
 
 /* ---- ends and sizes of all areas of a store */
 
 /* Areas to free, in order; and the stores they were of. */
-typedef struct found {
-    area *first, **end;
-    store_areas *stores;
+typedef struct found
+{
+	area		*first, **end;
+	store_areas *stores;
 } found;
 
 /* What somebody uses, its last command closes. */
-static void drop_area(const void *node, VISIT visit, void *closure)
+static void
+drop_area(const void *node, VISIT visit, void *closure)
 {
-    area *a = *(area *const *)node;
-    found *all = closure;
+	area  *a = *(area *const *) node;
+	found *all = closure;
 
-    if (!gstore_is_in_order(visit))
-        return;
-    a->dropped = true;
-    if (a->refs > 0)
-        return;
-    a->next_found = NULL;
-    *all->end = a;
-    all->end = &a->next_found;
+	if (!gstore_is_in_order(visit))
+		return;
+	a->dropped = true;
+	if (a->refs > 0)
+		return;
+	a->next_found = NULL;
+	*all->end = a;
+	all->end = &a->next_found;
 }
 
-static void drop_areas(store_areas *of, found *all)
+static void
+drop_areas(store_areas *of, found *all)
 {
-    twalk_r(of->areas, drop_area, all);
-    of->next_found = all->stores;
-    all->stores = of;
+	twalk_r(of->areas, drop_area, all);
+	of->next_found = all->stores;
+	all->stores = of;
 }
 
-static void drop_store(const void *node, VISIT visit, void *closure)
+static void
+drop_store(const void *node, VISIT visit, void *closure)
 {
-    if (gstore_is_in_order(visit))
-        drop_areas(*(store_areas *const *)node, closure);
+	if (gstore_is_in_order(visit))
+		drop_areas(*(store_areas *const *) node, closure);
 }
 
-static void keep_tree_node(void *node)
+static void
+keep_tree_node(void *node)
 {
-    (void)node;
+	(void) node;
 }
 
 /* Takes it out of the tree of stores. The lock is held. */
-static void free_store(gstore_areas *s, store_areas *of)
+static void
+free_store(gstore_areas *s, store_areas *of)
 {
-    tdelete(of, &s->stores, compare_stores);
-    s->store_count--;
-    tdestroy(of->areas, keep_tree_node);
-    free(of);
+	tdelete(of, &s->stores, compare_stores);
+	s->store_count--;
+	tdestroy(of->areas, keep_tree_node);
+	free(of);
 }
 
-void gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
+void
+gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 {
-    found all = {.end = &all.first};
+	found all = {.end = &all.first};
 
-    pthread_mutex_lock(&s->lock);
-    if (name == NULL) {
-        twalk_r(s->stores, drop_store, &all);
-    } else {
-        store_areas *of = gstore_areas_find_store(s, name);
+	pthread_mutex_lock(&s->lock);
+	if (name == NULL)
+	{
+		twalk_r(s->stores, drop_store, &all);
+	}
+	else
+	{
+		store_areas *of = gstore_areas_find_store(s, name);
 
-        if (of != NULL)
-            drop_areas(of, &all);
-    }
-    for (store_areas *of = all.stores, *next; of != NULL; of = next) {
-        next = of->next_found;
-        free_store(s, of);
-    }
-    pthread_mutex_unlock(&s->lock);
-    for (area *a = all.first, *next; a != NULL; a = next) {
-        next = a->next_found;
-        gstore_area_free(s, a);
-    }
-    gstore_areas_forget_tokens(s, name);
+		if (of != NULL)
+			drop_areas(of, &all);
+	}
+	for (store_areas *of = all.stores, *next; of != NULL; of = next)
+	{
+		next = of->next_found;
+		free_store(s, of);
+	}
+	pthread_mutex_unlock(&s->lock);
+	for (area *a = all.first, *next; a != NULL; a = next)
+	{
+		next = a->next_found;
+		gstore_area_free(s, a);
+	}
+	gstore_areas_forget_tokens(s, name);
 }
 
-static void add_area_size(const void *node, VISIT visit, void *closure)
+static void
+add_area_size(const void *node, VISIT visit, void *closure)
 {
-    const area *a = *(area *const *)node;
+	const area *a = *(area *const *) node;
 
-    if (gstore_is_in_order(visit) && a->kind != PACKED)
-        *(uint64_t *)closure += a->bytes;
+	if (gstore_is_in_order(visit) && a->kind != PACKED)
+		*(uint64_t *) closure += a->bytes;
 }
 
 /* closure: the place for the next one. */
-static void add_store_size(const void *node, VISIT visit, void *closure)
+static void
+add_store_size(const void *node, VISIT visit, void *closure)
 {
-    const store_areas *of = *(store_areas *const *)node;
-    gstore_store_size **next = closure;
+	const store_areas  *of = *(store_areas *const *) node;
+	gstore_store_size **next = closure;
 
-    if (!gstore_is_in_order(visit))
-        return;
-    **next = (gstore_store_size){.store = of->name.store};
-    twalk_r(of->areas, add_area_size, &(*next)->bytes);
-    ++*next;
+	if (!gstore_is_in_order(visit))
+		return;
+	**next = (gstore_store_size){.store = of->name.store};
+	twalk_r(of->areas, add_area_size, &(*next)->bytes);
+	++*next;
 }
 
-gvm_status gstore_areas_sizes(gstore_areas *s, gstore_store_size **out, uint32_t *count)
+gvm_status
+gstore_areas_sizes(gstore_areas *s, gstore_store_size **out, uint32_t *count)
 {
-    gstore_store_size *all, *next;
+	gstore_store_size *all, *next;
 
-    pthread_mutex_lock(&s->lock);
-    next = all = calloc((size_t)s->store_count + 1, sizeof *all);
-    if (all != NULL)
-        twalk_r(s->stores, add_store_size, &next);
-    pthread_mutex_unlock(&s->lock);
-    if (all == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for sizes of tables");
-    *out = all;
-    *count = (uint32_t)(next - all);
-    return GVM_OK;
+	pthread_mutex_lock(&s->lock);
+	next = all = calloc((size_t) s->store_count + 1, sizeof *all);
+	if (all != NULL)
+		twalk_r(s->stores, add_store_size, &next);
+	pthread_mutex_unlock(&s->lock);
+	if (all == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for sizes of tables");
+	*out = all;
+	*count = (uint32_t) (next - all);
+	return GVM_OK;
 }

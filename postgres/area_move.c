@@ -1,4 +1,5 @@
-/* Areas move to another object, or to their pack and out of it.
+/*
+ * Areas move to another object, or to their pack and out of it.
  *
  * The new object gets the name in the place of the old one, and who has that open keeps it: rows that are there do not
  * change. An area moves when it outgrows what it has, and back when little of it is left to be of use, but not to the pack
@@ -11,151 +12,161 @@
 #include "postgres/cuda.h"
 
 /* Gives it what the other has of use, and then, if it has an object of its own, the name. */
-static gvm_status fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed,
-                            gvm_stream stream)
+static gvm_status
+fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed, gvm_stream stream)
 {
-    gstore_hold to = {.area = a};
-    char name[GVM_NAME_BYTES_MAX];
-    int result;
-    gvm_status status = a->kind == PACKED ? GVM_OK : gstore_area_grow(s, a, needed);
+	gstore_hold to = {.area = a};
+	char		name[GVM_NAME_BYTES_MAX];
+	int			result;
+	gvm_status	status = a->kind == PACKED ? GVM_OK : gstore_area_grow(s, a, needed);
 
-    if (status == GVM_OK)
-        status = gstore_area_acquire(&to);
-    if (status != GVM_OK)
-        return status;
-    result = gstore_cu.cuMemcpyDtoDAsync(to.address, from->address,
-                                         from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
-                                         stream);
-    if (result == 0)
-        result = gstore_cu.cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
-    status = gstore_area_end_lease(&to);
-    if (result != 0)
-        return gvm_driver_error(result, "cuMemcpyDtoDAsync", "cannot copy a column");
-    if (status != GVM_OK || a->kind == PACKED)
-        return status;
-    gstore_area_name(a, name);
-    return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
+	if (status == GVM_OK)
+		status = gstore_area_acquire(&to);
+	if (status != GVM_OK)
+		return status;
+	result = gstore_cu.cuMemcpyDtoDAsync(to.address, from->address,
+										 from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
+										 stream);
+	if (result == 0)
+		result = gstore_cu.cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
+	status = gstore_area_end_lease(&to);
+	if (result != 0)
+		return gvm_driver_error(result, "cuMemcpyDtoDAsync", "cannot copy a column");
+	if (status != GVM_OK || a->kind == PACKED)
+		return status;
+	gstore_area_name(a, name);
+	return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
 }
 
-/* Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
- * is the only one that changes the area. Errors: gstore_area_move_busy(). */
-static gvm_status move_area(gstore_areas *s, const gstore_hold *from, area_kind kind,
-                            uint64_t needed, gvm_stream stream, area **out)
+/*
+ * Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
+ * is the only one that changes the area. Errors: gstore_area_move_busy().
+ */
+static gvm_status
+move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t needed,
+		  gvm_stream stream, area **out)
 {
-    area *old = from->area, *made = calloc(1, sizeof *made), **place;
-    gvm_status status;
+	area	  *old = from->area, *made = calloc(1, sizeof *made), **place;
+	gvm_status status;
 
-    if (made == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
-    *made = (area){.name = old->name, .column = old->column, .part = old->part, .kind = kind, .refs = 1};
-    pthread_mutex_lock(&s->lock);
-    status = old->dropped ? gvm_error_set(GVM_E_ABSENT, "the table was dropped")
-                          : gstore_area_make_place(s, made, false);
-    pthread_mutex_unlock(&s->lock);
-    if (status == GVM_OK)
-        status = fill_area(s, made, from, needed, stream);
-    if (status != GVM_OK) {
-        gstore_area_free(s, made);
-        return status;
-    }
-    pthread_mutex_lock(&s->tokens_lock);
-    if (kind == PACKED && old->links > 0) {
-        pthread_mutex_unlock(&s->tokens_lock);
-        gstore_area_free(s, made);
-        return gvm_error_set(GVM_E_TIMEOUT, "a token has a link to the column");
-    }
-    gstore_areas_relink(s, made);
-    pthread_mutex_lock(&s->lock);
-    made->needed_bytes = old->needed_bytes;
-    made->links = old->links;
-    place = gstore_area_find(s, old);
-    if (place != NULL && *place == old)
-        *place = made; /* it compares the same */
-    else
-        made->dropped = true;
-    old->dropped = true;
-    pthread_mutex_unlock(&s->lock);
-    pthread_mutex_unlock(&s->tokens_lock);
-    *out = made;
-    return GVM_OK;
+	if (made == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
+	*made = (area){.name = old->name, .column = old->column, .part = old->part, .kind = kind, .refs = 1};
+	pthread_mutex_lock(&s->lock);
+	status = old->dropped ? gvm_error_set(GVM_E_ABSENT, "the table was dropped")
+						  : gstore_area_make_place(s, made, false);
+	pthread_mutex_unlock(&s->lock);
+	if (status == GVM_OK)
+		status = fill_area(s, made, from, needed, stream);
+	if (status != GVM_OK)
+	{
+		gstore_area_free(s, made);
+		return status;
+	}
+	pthread_mutex_lock(&s->tokens_lock);
+	if (kind == PACKED && old->links > 0)
+	{
+		pthread_mutex_unlock(&s->tokens_lock);
+		gstore_area_free(s, made);
+		return gvm_error_set(GVM_E_TIMEOUT, "a token has a link to the column");
+	}
+	gstore_areas_relink(s, made);
+	pthread_mutex_lock(&s->lock);
+	made->needed_bytes = old->needed_bytes;
+	made->links = old->links;
+	place = gstore_area_find(s, old);
+	if (place != NULL && *place == old)
+		*place = made; /* it compares the same */
+	else
+		made->dropped = true;
+	old->dropped = true;
+	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_unlock(&s->tokens_lock);
+	*out = made;
+	return GVM_OK;
 }
 
-gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
+gvm_status
+gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
 {
-    gstore_hold hold = {.area = a};
-    gvm_device *device;
-    area *made;
-    gvm_status status = gstore_area_acquire(&hold), ended;
+	gstore_hold hold = {.area = a};
+	gvm_device *device;
+	area	   *made;
+	gvm_status	status = gstore_area_acquire(&hold), ended;
 
-    if (status != GVM_OK)
-        return status;
-    status = gvm_device_open(a->name.device, &device);
-    if (status == GVM_OK) {
-        status = gvm_device_push_context(device);
-        if (status == GVM_OK) {
-            status = move_area(s, &hold, kind, a->needed_bytes, NULL, &made);
-            gvm_device_pop_context();
-            if (status == GVM_OK)
-                gstore_area_unref(s, made);
-        }
-        gvm_device_close(device);
-    }
-    ended = gstore_area_end_lease(&hold);
-    return status != GVM_OK ? status : ended;
+	if (status != GVM_OK)
+		return status;
+	status = gvm_device_open(a->name.device, &device);
+	if (status == GVM_OK)
+	{
+		status = gvm_device_push_context(device);
+		if (status == GVM_OK)
+		{
+			status = move_area(s, &hold, kind, a->needed_bytes, NULL, &made);
+			gvm_device_pop_context();
+			if (status == GVM_OK)
+				gstore_area_unref(s, made);
+		}
+		gvm_device_close(device);
+	}
+	ended = gstore_area_end_lease(&hold);
+	return status != GVM_OK ? status : ended;
 }
 
-static gvm_status move_held_area(gstore_areas *s, gstore_hold *hold, area_kind kind,
-                                 uint64_t needed, gvm_stream stream)
+static gvm_status
+move_held_area(gstore_areas *s, gstore_hold *hold, area_kind kind, uint64_t needed, gvm_stream stream)
 {
-    gstore_hold to = {0};
-    gvm_status status = move_area(s, hold, kind, needed, stream, &to.area);
+	gstore_hold to = {0};
+	gvm_status	status = move_area(s, hold, kind, needed, stream, &to.area);
 
-    if (status != GVM_OK)
-        return status;
-    (void)gstore_area_release(s, hold); /* nothing on the stream uses it any more */
-    *hold = to;
-    return gstore_area_acquire(hold);
+	if (status != GVM_OK)
+		return status;
+	(void) gstore_area_release(s, hold); /* nothing on the stream uses it any more */
+	*hold = to;
+	return gstore_area_acquire(hold);
 }
 
-bool gstore_area_is_shown(area *a)
+bool
+gstore_area_is_shown(area *a)
 {
-    gvm_object_info info = {.struct_size = sizeof info};
+	gvm_object_info info = {.struct_size = sizeof info};
 
-    if (!atomic_load(&a->ended))
-        return false;
-    if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
-        return true;
-    atomic_store(&a->ended, false);
-    return false;
+	if (!atomic_load(&a->ended))
+		return false;
+	if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
+		return true;
+	atomic_store(&a->ended, false);
+	return false;
 }
 
-gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *range,
-                               gvm_stream stream)
+gvm_status
+gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *range, gvm_stream stream)
 {
-    const uint64_t end = range->offset_bytes + range->bytes;
-    area_kind kind;
-    uint64_t needed;
+	const uint64_t end = range->offset_bytes + range->bytes;
+	area_kind	   kind;
+	uint64_t	   needed;
 
-    if (end > GSTORE_LARGE_RESERVE_BYTES)
-        return gvm_error_set(GVM_E_LIMIT, "a column can have %llu GiB",
-                             (unsigned long long)(GSTORE_LARGE_RESERVE_BYTES >> 30));
-    pthread_mutex_lock(&s->lock);
-    gstore_area_note_written(hold->area, 0, range);
-    needed = hold->area->needed_bytes;
-    kind = gstore_area_kind_for(hold->area, needed);
-    pthread_mutex_unlock(&s->lock);
-    if (kind < hold->area->kind)
-        kind = hold->area->kind;
-    if (gstore_area_is_shown(hold->area))
-        return move_held_area(s, hold, kind, needed, stream);
-    if (end <= hold->area->bytes)
-        return GVM_OK;
-    if (kind > hold->area->kind) {
-        const gvm_status status = move_held_area(s, hold, kind, end, stream);
+	if (end > GSTORE_LARGE_RESERVE_BYTES)
+		return gvm_error_set(GVM_E_LIMIT, "a column can have %llu GiB",
+							 (unsigned long long) (GSTORE_LARGE_RESERVE_BYTES >> 30));
+	pthread_mutex_lock(&s->lock);
+	gstore_area_note_written(hold->area, 0, range);
+	needed = hold->area->needed_bytes;
+	kind = gstore_area_kind_for(hold->area, needed);
+	pthread_mutex_unlock(&s->lock);
+	if (kind < hold->area->kind)
+		kind = hold->area->kind;
+	if (gstore_area_is_shown(hold->area))
+		return move_held_area(s, hold, kind, needed, stream);
+	if (end <= hold->area->bytes)
+		return GVM_OK;
+	if (kind > hold->area->kind)
+	{
+		const gvm_status status = move_held_area(s, hold, kind, end, stream);
 
-        if (status == GVM_OK || hold->lease.mode == 0 || hold->area->kind == PACKED ||
-            end > GSTORE_SMALL_RESERVE_BYTES)
-            return status;
-    }
-    return gstore_area_grow(s, hold->area, end);
+		if (status == GVM_OK || hold->lease.mode == 0 || hold->area->kind == PACKED ||
+			end > GSTORE_SMALL_RESERVE_BYTES)
+			return status;
+	}
+	return gstore_area_grow(s, hold->area, end);
 }

@@ -1,4 +1,5 @@
-/* Packs: the object that small areas of a store share. An area that needs little has its place there, always the same
+/*
+ * Packs: the object that small areas of a store share. An area that needs little has its place there, always the same
  * one for the life of the store, so that a command that still reads there finds the same rows.
  */
 #include <stdlib.h>
@@ -8,147 +9,161 @@
 /* ---- the place of a packed area. The lock is held, and given up while the keeper is asked. */
 
 /* The store's, with a reference, and not busy. */
-static gvm_status find_pack(gstore_areas *s, const gstore_store_name *store, area **out)
+static gvm_status
+find_pack(gstore_areas *s, const gstore_store_name *store, area **out)
 {
-    const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL};
-    area **found, *made;
-    gvm_status status;
+	const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL};
+	area	 **found, *made;
+	gvm_status status;
 
-    while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
-        pthread_cond_wait(&s->not_busy, &s->lock);
-    if (found != NULL) {
-        *out = *found;
-        (*out)->refs++;
-        return GVM_OK;
-    }
-    made = calloc(1, sizeof *made);
-    if (made == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
-    *made = key;
-    made->refs = 1;
-    made->bytes = gstore_area_chunk_bytes(made);
-    status = gstore_area_add(s, made);
-    if (status == GVM_OK)
-        status = gstore_area_create_object(s, made, true);
-    if (status != GVM_OK) {
-        gstore_area_discard(s, made);
-        pthread_mutex_lock(&s->lock);
-        return status;
-    }
-    gstore_area_is_made(s, made);
-    *out = made;
-    return GVM_OK;
+	while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
+		pthread_cond_wait(&s->not_busy, &s->lock);
+	if (found != NULL)
+	{
+		*out = *found;
+		(*out)->refs++;
+		return GVM_OK;
+	}
+	made = calloc(1, sizeof *made);
+	if (made == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
+	*made = key;
+	made->refs = 1;
+	made->bytes = gstore_area_chunk_bytes(made);
+	status = gstore_area_add(s, made);
+	if (status == GVM_OK)
+		status = gstore_area_create_object(s, made, true);
+	if (status != GVM_OK)
+	{
+		gstore_area_discard(s, made);
+		pthread_mutex_lock(&s->lock);
+		return status;
+	}
+	gstore_area_is_made(s, made);
+	*out = made;
+	return GVM_OK;
 }
 
-static gvm_status grow_pack(gstore_areas *s, area *pack, uint64_t bytes)
+static gvm_status
+grow_pack(gstore_areas *s, area *pack, uint64_t bytes)
 {
-    gvm_status status;
+	gvm_status status;
 
-    pack->busy = true;
-    pthread_mutex_unlock(&s->lock);
-    status = gvm_object_grow(pack->object, bytes);
-    pthread_mutex_lock(&s->lock);
-    if (status == GVM_OK)
-        pack->bytes = bytes;
-    gstore_area_is_made(s, pack);
-    return status;
+	pack->busy = true;
+	pthread_mutex_unlock(&s->lock);
+	status = gvm_object_grow(pack->object, bytes);
+	pthread_mutex_lock(&s->lock);
+	if (status == GVM_OK)
+		pack->bytes = bytes;
+	gstore_area_is_made(s, pack);
+	return status;
 }
 
-static gvm_status add_room(gstore_areas *s, area *pack, const area *a)
+static gvm_status
+add_room(gstore_areas *s, area *pack, const area *a)
 {
-    const uint64_t end = (pack->room_count + 1) * GSTORE_ROOM_BYTES;
-    room *rooms = realloc(pack->rooms, (pack->room_count + 1) * sizeof *rooms);
-    gvm_status status = GVM_OK;
+	const uint64_t end = (pack->room_count + 1) * GSTORE_ROOM_BYTES;
+	room		  *rooms = realloc(pack->rooms, (pack->room_count + 1) * sizeof *rooms);
+	gvm_status	   status = GVM_OK;
 
-    if (rooms == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
-    pack->rooms = rooms;
-    if (end > pack->bytes)
-        status = grow_pack(s, pack, gstore_round_up(end, gstore_area_chunk_bytes(pack)));
-    if (status == GVM_OK)
-        rooms[pack->room_count++] = (room){.column = a->column, .part = a->part};
-    return status;
+	if (rooms == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
+	pack->rooms = rooms;
+	if (end > pack->bytes)
+		status = grow_pack(s, pack, gstore_round_up(end, gstore_area_chunk_bytes(pack)));
+	if (status == GVM_OK)
+		rooms[pack->room_count++] = (room){.column = a->column, .part = a->part};
+	return status;
 }
 
-gvm_status gstore_area_take_room(gstore_areas *s, area *a)
+gvm_status
+gstore_area_take_room(gstore_areas *s, area *a)
 {
-    area *pack = NULL;
-    gvm_status status = find_pack(s, &a->name, &pack);
-    uint32_t i = 0;
+	area	  *pack = NULL;
+	gvm_status status = find_pack(s, &a->name, &pack);
+	uint32_t   i = 0;
 
-    if (status != GVM_OK)
-        return status;
-    while (i < pack->room_count &&
-           (pack->rooms[i].column != a->column || pack->rooms[i].part != a->part))
-        i++;
-    if (i == pack->room_count)
-        status = add_room(s, pack, a);
-    if (status != GVM_OK) {
-        const gvm_error error = gstore_last_error();
+	if (status != GVM_OK)
+		return status;
+	while (i < pack->room_count &&
+		   (pack->rooms[i].column != a->column || pack->rooms[i].part != a->part))
+		i++;
+	if (i == pack->room_count)
+		status = add_room(s, pack, a);
+	if (status != GVM_OK)
+	{
+		const gvm_error error = gstore_last_error();
 
-        pthread_mutex_unlock(&s->lock);
-        gstore_area_unref(s, pack);
-        gvm_error_restore(&error);
-        pthread_mutex_lock(&s->lock);
-        return status;
-    }
-    a->pack = pack; /* with the reference */
-    a->offset_bytes = i * GSTORE_ROOM_BYTES;
-    a->bytes = GSTORE_ROOM_BYTES;
-    return GVM_OK;
+		pthread_mutex_unlock(&s->lock);
+		gstore_area_unref(s, pack);
+		gvm_error_restore(&error);
+		pthread_mutex_lock(&s->lock);
+		return status;
+	}
+	a->pack = pack; /* with the reference */
+	a->offset_bytes = i * GSTORE_ROOM_BYTES;
+	a->bytes = GSTORE_ROOM_BYTES;
+	return GVM_OK;
 }
 
 /* ---- out of the pack */
 
-/* Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
- * caller. Another one may take its place while the commands end that use it. */
-static void find_packed(gstore_areas *s, const area *key, area **out)
+/*
+ * Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
+ * caller. Another one may take its place while the commands end that use it.
+ */
+static void
+find_packed(gstore_areas *s, const area *key, area **out)
 {
-    area **found;
+	area **found;
 
-    *out = NULL;
-    while ((found = gstore_area_find(s, key)) != NULL) {
-        area *a = *found;
+	*out = NULL;
+	while ((found = gstore_area_find(s, key)) != NULL)
+	{
+		area *a = *found;
 
-        if (a->busy) {
-            pthread_cond_wait(&s->not_busy, &s->lock);
-            continue;
-        }
-        if (a->kind != PACKED)
-            return;
-        a->busy = true;
-        a->refs++;
-        while (a->refs > 1)
-            pthread_cond_wait(&s->not_busy, &s->lock);
-        if (!a->dropped) {
-            *out = a;
-            return;
-        }
-        pthread_mutex_unlock(&s->lock);
-        gstore_area_unref(s, a);
-        pthread_mutex_lock(&s->lock);
-    }
+		if (a->busy)
+		{
+			pthread_cond_wait(&s->not_busy, &s->lock);
+			continue;
+		}
+		if (a->kind != PACKED)
+			return;
+		a->busy = true;
+		a->refs++;
+		while (a->refs > 1)
+			pthread_cond_wait(&s->not_busy, &s->lock);
+		if (!a->dropped)
+		{
+			*out = a;
+			return;
+		}
+		pthread_mutex_unlock(&s->lock);
+		gstore_area_unref(s, a);
+		pthread_mutex_lock(&s->lock);
+	}
 }
 
-gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
+gvm_status
+gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
 {
-    const area key = {.name = *store, .column = range->column, .part = range->part};
-    gvm_status status;
-    area *a, **found;
+	const area key = {.name = *store, .column = range->column, .part = range->part};
+	gvm_status status;
+	area	  *a, **found;
 
-    pthread_mutex_lock(&s->lock);
-    find_packed(s, &key, &a);
-    pthread_mutex_unlock(&s->lock);
-    if (a == NULL)
-        return GVM_OK;
-    status = gstore_area_move_busy(s, a, SMALL);
-    pthread_mutex_lock(&s->lock);
-    found = gstore_area_find(s, &key);
-    if (found != NULL)
-        (*found)->trim = true; /* it goes back if it gets no link */
-    a->busy = false;
-    pthread_cond_broadcast(&s->not_busy);
-    pthread_mutex_unlock(&s->lock);
-    gstore_area_unref(s, a);
-    return status;
+	pthread_mutex_lock(&s->lock);
+	find_packed(s, &key, &a);
+	pthread_mutex_unlock(&s->lock);
+	if (a == NULL)
+		return GVM_OK;
+	status = gstore_area_move_busy(s, a, SMALL);
+	pthread_mutex_lock(&s->lock);
+	found = gstore_area_find(s, &key);
+	if (found != NULL)
+		(*found)->trim = true; /* it goes back if it gets no link */
+	a->busy = false;
+	pthread_cond_broadcast(&s->not_busy);
+	pthread_mutex_unlock(&s->lock);
+	gstore_area_unref(s, a);
+	return status;
 }

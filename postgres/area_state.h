@@ -1,4 +1,5 @@
-/* postgres/area_state.h - what the files share that area.h is implemented by.
+/*
+ * postgres/area_state.h - what the files share that area.h is implemented by.
  *
  *   area.c       areas in use: made, grown, dropped     area_trim.c  memory given back
  *   area_move.c  moved to another object                link.c       links of tokens to areas
@@ -30,69 +31,79 @@
 #include "postgres/area.h"
 
 #define GSTORE_CONNECTIONS_MAX 16u
-#define GSTORE_ROOM_BYTES (64ull << 10)
+#define GSTORE_ROOM_BYTES	   (64ull << 10)
 #define GSTORE_SMALL_RESERVE_BYTES \
-    (1ull << 30) /* with small chunks; where there is no memory to move, it stays */
+	(1ull << 30) /* with small chunks; where there is no memory to move, it stays */
 #define GSTORE_LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 
 /* A connection to the keeper: it can have so many objects open. */
-typedef struct connection {
-    gvm_client *keeper;
-    uint32_t open;
+typedef struct connection
+{
+	gvm_client *keeper;
+	uint32_t	open;
 } connection;
 
 /* Where an area is. */
-typedef enum area_kind { PACKED, SMALL, LARGE } area_kind;
+typedef enum area_kind
+{
+	PACKED,
+	SMALL,
+	LARGE
+} area_kind;
 
 /* Whose a room of a pack is: GSTORE_ROOM_BYTES each, in this order. */
-typedef struct room {
-    uint16_t column;
-    uint8_t part;
+typedef struct room
+{
+	uint16_t column;
+	uint8_t	 part;
 } room;
 
-typedef struct gstore_area {
-    gstore_store_name name; /* turn: of its latest writer */
-    uint16_t column;
-    uint8_t part;
-    area_kind kind;
-    _Atomic uint32_t links; /* of tokens to it: written under both locks */
-    _Atomic bool ended;     /* a token of it has ended */
-    connection *connection;
-    gvm_object *object;       /* NULL: it is packed */
-    struct gstore_area *pack; /* then; and the place in it */
-    uint64_t offset_bytes;
-    room *rooms; /* of a pack: room_count of them */
-    uint32_t room_count;
-    uint64_t bytes; /* committed; of a packed one, its room */
-    uint64_t needed_bytes;
-    uint32_t refs;
-    bool dropped, busy;
-    bool trim;                      /* it is to give back what it does not need */
-    struct gstore_area *next_found; /* in a list that needs no memory so: of a sweep, which has references, or of a drop,
+typedef struct gstore_area
+{
+	gstore_store_name	name; /* turn: of its latest writer */
+	uint16_t			column;
+	uint8_t				part;
+	area_kind			kind;
+	_Atomic uint32_t	links; /* of tokens to it: written under both locks */
+	_Atomic bool		ended; /* a token of it has ended */
+	connection		   *connection;
+	gvm_object		   *object; /* NULL: it is packed */
+	struct gstore_area *pack;	/* then; and the place in it */
+	uint64_t			offset_bytes;
+	room			   *rooms; /* of a pack: room_count of them */
+	uint32_t			room_count;
+	uint64_t			bytes; /* committed; of a packed one, its room */
+	uint64_t			needed_bytes;
+	uint32_t			refs;
+	bool				dropped, busy;
+	bool				trim; /* it is to give back what it does not need */
+	struct gstore_area *next_found; /* in a list that needs no memory so: of a sweep, which has references, or of a drop,
                                        where nobody has */
 } area;
 
 /* A store that has areas: what concerns one store costs in proportion to its own. */
-typedef struct store_areas {
-    gstore_store_name name;
-    void *areas;                    /* tsearch(3) by column and part */
-    struct store_areas *next_found; /* of a drop */
+typedef struct store_areas
+{
+	gstore_store_name	name;
+	void			   *areas;		/* tsearch(3) by column and part */
+	struct store_areas *next_found; /* of a drop */
 } store_areas;
 
-struct gstore_areas {
-    char path[108];
-    connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
-    _Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
-    pthread_mutex_t lock;    /* areas, connections; no call of the driver or the keeper under it */
-    pthread_cond_t not_busy; /* an area */
-    void *stores;            /* tsearch(3) by number: store */
-    uint32_t store_count;
-    pthread_mutex_t sweeps_lock; /* one thread at a time gives back what areas have ahead of need */
-    _Atomic uint64_t given_back_bytes; /* by all of them */
-    pthread_mutex_t tokens_lock;       /* the keeper is called under it */
-    struct gstore_linked_token *tokens;
-    uint32_t link_mode;
-    _Atomic bool stop, trims_left;
+struct gstore_areas
+{
+	char	   path[108];
+	connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
+	_Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
+	pthread_mutex_t	 lock; /* areas, connections; no call of the driver or the keeper under it */
+	pthread_cond_t	 not_busy; /* an area */
+	void			*stores;   /* tsearch(3) by number: store */
+	uint32_t		 store_count;
+	pthread_mutex_t sweeps_lock; /* one thread at a time gives back what areas have ahead of need */
+	_Atomic uint64_t			given_back_bytes; /* by all of them */
+	pthread_mutex_t				tokens_lock;	  /* the keeper is called under it */
+	struct gstore_linked_token *tokens;
+	uint32_t					link_mode;
+	_Atomic bool				stop, trims_left;
 };
 
 /* ---- area.c */
@@ -106,7 +117,7 @@ area **gstore_area_find(gstore_areas *s, const area *key);
 store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name);
 
 /* Of its object, at the keeper. */
-void gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX]);
+void	 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX]);
 uint64_t gstore_area_chunk_bytes(const area *a);
 
 /* Where the area is if it is made now for so many bytes. */
@@ -118,20 +129,24 @@ gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named);
 /* The same, or a room: its kind says which. */
 gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
-/* Into the tree of its store, busy for the caller; one without areas stays until it is dropped. And it is made:
+/*
+ * Into the tree of its store, busy for the caller; one without areas stays until it is dropped. And it is made:
  * others go on. One that could not be made goes, with the caller's reference. The lock is held, and given up at the end of
- * discard. */
+ * discard.
+ */
 gvm_status gstore_area_add(gstore_areas *s, area *a);
-void gstore_area_is_made(gstore_areas *s, area *a);
-void gstore_area_discard(gstore_areas *s, area *a);
+void	   gstore_area_is_made(gstore_areas *s, area *a);
+void	   gstore_area_discard(gstore_areas *s, area *a);
 
-/* Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
- * lock is held. */
+/*
+ * Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
+ * lock is held.
+ */
 void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range);
 
 /* Its object, ahead of need where there is memory, as much as is needed where there is not. */
 gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed);
-void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
+void	   gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
 
 /* A lease for a hold of an area that the caller has a reference to; and its end. */
 gvm_status gstore_area_acquire(gstore_hold *hold);
@@ -148,17 +163,21 @@ void gstore_area_free(gstore_areas *s, area *a);
 /* The area's room in its store's pack, always the same. The lock is held, and given up meanwhile. */
 gvm_status gstore_area_take_room(gstore_areas *s, area *a);
 
-/* Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
- * One export of a store at a time calls it, without the tokens' lock. */
-gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store,
-                              const gstore_range *range);
+/*
+ * Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
+ * One export of a store at a time calls it, without the tokens' lock.
+ */
+gvm_status
+gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range);
 
 /* ---- area_move.c */
 
-/* Puts an area of the kind in the place of this one, which is busy for the caller. The caller has not entered the device.
+/*
+ * Puts an area of the kind in the place of this one, which is busy for the caller. The caller has not entered the device.
  *
  * GVM_E_ABSENT   it was dropped
- * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile */
+ * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile
+ */
 gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
 
 /* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
@@ -167,20 +186,24 @@ bool gstore_area_is_shown(area *a);
 /* ---- for walks */
 
 /* Once for each node of a walk, in the tree's order. */
-static inline bool gstore_is_in_order(VISIT visit)
+static inline bool
+gstore_is_in_order(VISIT visit)
 {
-    return visit == postorder || visit == leaf;
+	return visit == postorder || visit == leaf;
 }
 
-static inline int gstore_compare_stores(const gstore_store_name *a, const gstore_store_name *b)
+static inline int
+gstore_compare_stores(const gstore_store_name *a, const gstore_store_name *b)
 {
-    return (a->store > b->store) - (a->store < b->store);
+	return (a->store > b->store) - (a->store < b->store);
 }
 
 /* ---- link.c */
 
-/* An area has another object: its links go there, and so do those who open it by a token from now on. The tokens'
- * lock is held. */
+/*
+ * An area has another object: its links go there, and so do those who open it by a token from now on. The tokens'
+ * lock is held.
+ */
 void gstore_areas_relink(gstore_areas *s, const area *a);
 
 /* Of a store that goes; NULL: of all. */

@@ -11,329 +11,381 @@
 #include "postgres/store.h"
 
 #define DAYS_1970_TO_2000 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define US_1970_TO_2000 ((int64)DAYS_1970_TO_2000 * USECS_PER_DAY)
+#define US_1970_TO_2000	  ((int64) DAYS_1970_TO_2000 * USECS_PER_DAY)
 
 /* ---- types */
 
 /* The text types have the database's encoding, Arrow's has one. */
-static gstore_form form_of_text(void)
+static gstore_form
+form_of_text(void)
 {
-    return GetDatabaseEncoding() == PG_UTF8 ? GSTORE_FORM_UTF8 : GSTORE_FORM_BINARY;
+	return GetDatabaseEncoding() == PG_UTF8 ? GSTORE_FORM_UTF8 : GSTORE_FORM_BINARY;
 }
 
-static gstore_form form_of(Oid base, int16 length)
+static gstore_form
+form_of(Oid base, int16 length)
 {
-    switch (base) {
-    case BOOLOID: return GSTORE_FORM_BOOL;
-    case INT2OID: return GSTORE_FORM_INT16;
-    case INT4OID: return GSTORE_FORM_INT32;
-    case INT8OID: return GSTORE_FORM_INT64;
-    case OIDOID: return GSTORE_FORM_UINT32;
-    case FLOAT4OID: return GSTORE_FORM_FLOAT;
-    case FLOAT8OID: return GSTORE_FORM_DOUBLE;
-    case DATEOID: return GSTORE_FORM_DATE;
-    case TIMEOID: return GSTORE_FORM_TIME;
-    case TIMESTAMPOID: return GSTORE_FORM_TIMESTAMP;
-    case TIMESTAMPTZOID: return GSTORE_FORM_TIMESTAMPTZ;
-    case TEXTOID:
-    case VARCHAROID:
-    case BPCHAROID:
-    case JSONOID:
-    case XMLOID: return form_of_text();
-    default: return length > 0 ? GSTORE_FORM_FIXED : GSTORE_FORM_BINARY;
-    }
+	switch (base)
+	{
+		case BOOLOID:
+			return GSTORE_FORM_BOOL;
+		case INT2OID:
+			return GSTORE_FORM_INT16;
+		case INT4OID:
+			return GSTORE_FORM_INT32;
+		case INT8OID:
+			return GSTORE_FORM_INT64;
+		case OIDOID:
+			return GSTORE_FORM_UINT32;
+		case FLOAT4OID:
+			return GSTORE_FORM_FLOAT;
+		case FLOAT8OID:
+			return GSTORE_FORM_DOUBLE;
+		case DATEOID:
+			return GSTORE_FORM_DATE;
+		case TIMEOID:
+			return GSTORE_FORM_TIME;
+		case TIMESTAMPOID:
+			return GSTORE_FORM_TIMESTAMP;
+		case TIMESTAMPTZOID:
+			return GSTORE_FORM_TIMESTAMPTZ;
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case JSONOID:
+		case XMLOID:
+			return form_of_text();
+		default:
+			return length > 0 ? GSTORE_FORM_FIXED : GSTORE_FORM_BINARY;
+	}
 }
 
 /* Those whose values follow each other without gaps, and are no bits. */
-static bool is_list_element(Oid element, gstore_form form)
+static bool
+is_list_element(Oid element, gstore_form form)
 {
-    return (form > GSTORE_FORM_BOOL && form < GSTORE_FORM_FIXED) || element == UUIDOID;
+	return (form > GSTORE_FORM_BOOL && form < GSTORE_FORM_FIXED) || element == UUIDOID;
 }
 
-void gstore_arrow_describe(gstore_column *column)
+void
+gstore_arrow_describe(gstore_column *column)
 {
-    const Oid base = getBaseType(column->type);
-    const Oid element = get_element_type(base);
-    bool by_value;
-    int16 length;
-    char align;
+	const Oid base = getBaseType(column->type);
+	const Oid element = get_element_type(base);
+	bool	  by_value;
+	int16	  length;
+	char	  align;
 
-    column->form = (uint8)form_of(base, column->length);
-    column->element_form = GSTORE_FORM_NONE;
-    if (column->form != GSTORE_FORM_BINARY || !OidIsValid(element) || get_array_type(element) != base)
-        return; /* int2vector and the like count from 0 */
-    get_typlenbyvalalign(element, &length, &by_value, &align);
-    if (!is_list_element(element, form_of(element, length)))
-        return;
-    column->form = GSTORE_FORM_LIST;
-    column->element_form = (uint8)form_of(element, length);
-    column->element = element;
-    column->element_width = (uint32)length;
+	column->form = (uint8) form_of(base, column->length);
+	column->element_form = GSTORE_FORM_NONE;
+	if (column->form != GSTORE_FORM_BINARY || !OidIsValid(element) || get_array_type(element) != base)
+		return; /* int2vector and the like count from 0 */
+	get_typlenbyvalalign(element, &length, &by_value, &align);
+	if (!is_list_element(element, form_of(element, length)))
+		return;
+	column->form = GSTORE_FORM_LIST;
+	column->element_form = (uint8) form_of(element, length);
+	column->element = element;
+	column->element_width = (uint32) length;
 }
 
-static void format_of(gstore_form form, uint32 width, char text[GSTORE_ARROW_FORMAT_BYTES])
+static void
+format_of(gstore_form form, uint32 width, char text[GSTORE_ARROW_FORMAT_BYTES])
 {
-    static const char *const formats[] = {
-        [GSTORE_FORM_NONE] = "",          [GSTORE_FORM_BOOL] = "b",
-        [GSTORE_FORM_INT16] = "s",        [GSTORE_FORM_INT32] = "i",
-        [GSTORE_FORM_INT64] = "l",        [GSTORE_FORM_UINT32] = "I",
-        [GSTORE_FORM_FLOAT] = "f",        [GSTORE_FORM_DOUBLE] = "g",
-        [GSTORE_FORM_DATE] = "tdD",       [GSTORE_FORM_TIME] = "ttu",
-        [GSTORE_FORM_TIMESTAMP] = "tsu:", [GSTORE_FORM_TIMESTAMPTZ] = "tsu:UTC",
-        [GSTORE_FORM_FIXED] = "w:",       [GSTORE_FORM_UTF8] = "U",
-        [GSTORE_FORM_BINARY] = "Z",       [GSTORE_FORM_LIST] = "+L",
-    };
+	static const char *const formats[] = {
+		[GSTORE_FORM_NONE] = "",		  [GSTORE_FORM_BOOL] = "b",
+		[GSTORE_FORM_INT16] = "s",		  [GSTORE_FORM_INT32] = "i",
+		[GSTORE_FORM_INT64] = "l",		  [GSTORE_FORM_UINT32] = "I",
+		[GSTORE_FORM_FLOAT] = "f",		  [GSTORE_FORM_DOUBLE] = "g",
+		[GSTORE_FORM_DATE] = "tdD",		  [GSTORE_FORM_TIME] = "ttu",
+		[GSTORE_FORM_TIMESTAMP] = "tsu:", [GSTORE_FORM_TIMESTAMPTZ] = "tsu:UTC",
+		[GSTORE_FORM_FIXED] = "w:",		  [GSTORE_FORM_UTF8] = "U",
+		[GSTORE_FORM_BINARY] = "Z",		  [GSTORE_FORM_LIST] = "+L",
+	};
 
-    if (form == GSTORE_FORM_FIXED)
-        snprintf(text, GSTORE_ARROW_FORMAT_BYTES, "%s%u", formats[form], width);
-    else
-        strlcpy(text, formats[form], GSTORE_ARROW_FORMAT_BYTES);
+	if (form == GSTORE_FORM_FIXED)
+		snprintf(text, GSTORE_ARROW_FORMAT_BYTES, "%s%u", formats[form], width);
+	else
+		strlcpy(text, formats[form], GSTORE_ARROW_FORMAT_BYTES);
 }
 
-void gstore_arrow_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES])
+void
+gstore_arrow_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES])
 {
-    format_of(column->form, gstore_width(column), text);
+	format_of(column->form, gstore_width(column), text);
 }
 
-void gstore_arrow_element_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES])
+void
+gstore_arrow_element_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES])
 {
-    format_of(column->element_form, column->element_width, text);
+	format_of(column->element_form, column->element_width, text);
 }
 
 /* ---- epochs */
 
-static void report_out_of_range(const char *what)
+static void
+report_out_of_range(const char *what)
 {
-    ereport(ERROR, (errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-                    errmsg("%s out of range for a table of format 'arrow'", what),
-                    errdetail("It ends in the year 294247, infinity aside."),
-                    errhint("Use format 'pgstrom' for later ones.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+			 errmsg("%s out of range for a table of format 'arrow'", what),
+			 errdetail("It ends in the year 294247, infinity aside."),
+			 errhint("Use format 'pgstrom' for later ones.")));
 }
 
-/* Infinity and -infinity are the greatest and the least number on either side. All dates of PostgreSQL are
- * within Arrow's. */
-void gstore_arrow_shift(gstore_form form, void *values, uint64 count)
+/*
+ * Infinity and -infinity are the greatest and the least number on either side. All dates of PostgreSQL are
+ * within Arrow's.
+ */
+void
+gstore_arrow_shift(gstore_form form, void *values, uint64 count)
 {
-    int32 *days = values;
-    int64 *us = values;
+	int32 *days = values;
+	int64 *us = values;
 
-    if (form == GSTORE_FORM_DATE)
-        for (uint64 i = 0; i < count; i++)
-            days[i] += DATE_NOT_FINITE(days[i]) ? 0 : DAYS_1970_TO_2000;
-    else if (form == GSTORE_FORM_TIMESTAMP || form == GSTORE_FORM_TIMESTAMPTZ)
-        for (uint64 i = 0; i < count; i++) {
-            if (TIMESTAMP_NOT_FINITE(us[i]))
-                continue;
-            if (us[i] >= PG_INT64_MAX - US_1970_TO_2000)
-                report_out_of_range("timestamp");
-            us[i] += US_1970_TO_2000;
-        }
+	if (form == GSTORE_FORM_DATE)
+		for (uint64 i = 0; i < count; i++)
+			days[i] += DATE_NOT_FINITE(days[i]) ? 0 : DAYS_1970_TO_2000;
+	else if (form == GSTORE_FORM_TIMESTAMP || form == GSTORE_FORM_TIMESTAMPTZ)
+		for (uint64 i = 0; i < count; i++)
+		{
+			if (TIMESTAMP_NOT_FINITE(us[i]))
+				continue;
+			if (us[i] >= PG_INT64_MAX - US_1970_TO_2000)
+				report_out_of_range("timestamp");
+			us[i] += US_1970_TO_2000;
+		}
 }
 
-void gstore_arrow_shift_back(gstore_form form, void *values, uint64 count)
+void
+gstore_arrow_shift_back(gstore_form form, void *values, uint64 count)
 {
-    int32 *days = values;
-    int64 *us = values;
+	int32 *days = values;
+	int64 *us = values;
 
-    if (form == GSTORE_FORM_DATE)
-        for (uint64 i = 0; i < count; i++)
-            days[i] -= DATE_NOT_FINITE(days[i]) ? 0 : DAYS_1970_TO_2000;
-    else if (form == GSTORE_FORM_TIMESTAMP || form == GSTORE_FORM_TIMESTAMPTZ)
-        for (uint64 i = 0; i < count; i++)
-            us[i] -= TIMESTAMP_NOT_FINITE(us[i]) ? 0 : US_1970_TO_2000;
+	if (form == GSTORE_FORM_DATE)
+		for (uint64 i = 0; i < count; i++)
+			days[i] -= DATE_NOT_FINITE(days[i]) ? 0 : DAYS_1970_TO_2000;
+	else if (form == GSTORE_FORM_TIMESTAMP || form == GSTORE_FORM_TIMESTAMPTZ)
+		for (uint64 i = 0; i < count; i++)
+			us[i] -= TIMESTAMP_NOT_FINITE(us[i]) ? 0 : US_1970_TO_2000;
 }
 
 /* ---- bits */
 
-static inline bool is_set(const uint8 *bits, uint64 at)
+static inline bool
+is_set(const uint8 *bits, uint64 at)
 {
-    return (bits[at / 8] >> (at % 8) & 1) != 0;
+	return (bits[at / 8] >> (at % 8) & 1) != 0;
 }
 
-void gstore_arrow_to_bits(const uint8 *values, uint64 count, uint8 *bits)
+void
+gstore_arrow_to_bits(const uint8 *values, uint64 count, uint8 *bits)
 {
-    memset(bits, 0, (count + 7) / 8);
-    for (uint64 i = 0; i < count; i++)
-        bits[i / 8] |= (uint8)((values[i] != 0) << (i % 8));
+	memset(bits, 0, (count + 7) / 8);
+	for (uint64 i = 0; i < count; i++)
+		bits[i / 8] |= (uint8) ((values[i] != 0) << (i % 8));
 }
 
-void gstore_arrow_from_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values)
+void
+gstore_arrow_from_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values)
 {
-    for (uint64 i = 0; i < count; i++)
-        values[i] = bits[(skip + i) / 8] >> ((skip + i) % 8) & 1;
+	for (uint64 i = 0; i < count; i++)
+		values[i] = bits[(skip + i) / 8] >> ((skip + i) % 8) & 1;
 }
 
 /* ---- variable length */
 
-static void refuse_array(const char *name, const char *why)
+static void
+refuse_array(const char *name, const char *why)
 {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("column \"%s\" of format 'arrow' cannot hold %s", name, why),
-                    errhint("Use a table of format 'pgstrom' for such arrays.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("column \"%s\" of format 'arrow' cannot hold %s", name, why),
+			 errhint("Use a table of format 'pgstrom' for such arrays.")));
 }
 
-static uint64 elements_of(const ArrayType *array)
+static uint64
+elements_of(const ArrayType *array)
 {
-    return ARR_NDIM(array) == 0 ? 0 : (uint64)ARR_DIMS(array)[0];
+	return ARR_NDIM(array) == 0 ? 0 : (uint64) ARR_DIMS(array)[0];
 }
 
-uint64 gstore_arrow_payload_bytes(const gstore_column *column, const char *name,
-                                  const struct varlena *body)
+uint64
+gstore_arrow_payload_bytes(const gstore_column *column, const char *name, const struct varlena *body)
 {
-    const ArrayType *array = (const ArrayType *)body;
+	const ArrayType *array = (const ArrayType *) body;
 
-    if (column->form != GSTORE_FORM_LIST)
-        return VARSIZE_ANY_EXHDR(body);
-    if (ARR_NDIM(array) > 1)
-        refuse_array(name, "an array of several dimensions");
-    if (ARR_NDIM(array) == 1 && ARR_LBOUND(array)[0] != 1)
-        refuse_array(name, "an array that does not begin at 1");
-    if (elements_of(array) * column->element_width > MaxAllocSize / 2)
-        refuse_array(name, "so large an array");
-    return elements_of(array) * column->element_width;
+	if (column->form != GSTORE_FORM_LIST)
+		return VARSIZE_ANY_EXHDR(body);
+	if (ARR_NDIM(array) > 1)
+		refuse_array(name, "an array of several dimensions");
+	if (ARR_NDIM(array) == 1 && ARR_LBOUND(array)[0] != 1)
+		refuse_array(name, "an array that does not begin at 1");
+	if (elements_of(array) * column->element_width > MaxAllocSize / 2)
+		refuse_array(name, "so large an array");
+	return elements_of(array) * column->element_width;
 }
 
-void gstore_arrow_payload(const gstore_column *column, const struct varlena *body, uint8 *to)
+void
+gstore_arrow_payload(const gstore_column *column, const struct varlena *body, uint8 *to)
 {
-    const ArrayType *array = (const ArrayType *)body;
-    const uint32 width = column->element_width;
-    const uint8 *from;
-    uint64 count;
+	const ArrayType *array = (const ArrayType *) body;
+	const uint32	 width = column->element_width;
+	const uint8		*from;
+	uint64			 count;
 
-    if (column->form != GSTORE_FORM_LIST) {
-        memcpy(to, VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body));
-        return;
-    }
-    count = elements_of(array);
-    from = (const uint8 *)ARR_DATA_PTR(array);
-    if (ARR_NULLBITMAP(array) == NULL)
-        memcpy(to, from, count * width);
-    else
-        for (uint64 i = 0; i < count; i++) {
-            if (is_set(ARR_NULLBITMAP(array), i)) {
-                memcpy(to + i * width, from, width);
-                from += width;
-            } else
-                memset(to + i * width, 0, width);
-        }
-    gstore_arrow_shift(column->element_form, to, count);
+	if (column->form != GSTORE_FORM_LIST)
+	{
+		memcpy(to, VARDATA_ANY(body), VARSIZE_ANY_EXHDR(body));
+		return;
+	}
+	count = elements_of(array);
+	from = (const uint8 *) ARR_DATA_PTR(array);
+	if (ARR_NULLBITMAP(array) == NULL)
+		memcpy(to, from, count * width);
+	else
+		for (uint64 i = 0; i < count; i++)
+		{
+			if (is_set(ARR_NULLBITMAP(array), i))
+			{
+				memcpy(to + i * width, from, width);
+				from += width;
+			}
+			else
+				memset(to + i * width, 0, width);
+		}
+	gstore_arrow_shift(column->element_form, to, count);
 }
 
-bool gstore_arrow_element_bits(const struct varlena *body, uint8 *bits, uint64 at)
+bool
+gstore_arrow_element_bits(const struct varlena *body, uint8 *bits, uint64 at)
 {
-    const ArrayType *array = (const ArrayType *)body;
-    const uint8 *valid = ARR_NULLBITMAP(array);
-    const uint64 count = elements_of(array);
-    bool any_null = false;
+	const ArrayType *array = (const ArrayType *) body;
+	const uint8		*valid = ARR_NULLBITMAP(array);
+	const uint64	 count = elements_of(array);
+	bool			 any_null = false;
 
-    for (uint64 i = 0; i < count; i++, at++) {
-        const bool set = valid == NULL || is_set(valid, i);
+	for (uint64 i = 0; i < count; i++, at++)
+	{
+		const bool set = valid == NULL || is_set(valid, i);
 
-        if (at % 8 == 0)
-            bits[at / 8] = 0;
-        bits[at / 8] |= (uint8)(set << (at % 8));
-        any_null |= !set;
-    }
-    return any_null;
+		if (at % 8 == 0)
+			bits[at / 8] = 0;
+		bits[at / 8] |= (uint8) (set << (at % 8));
+		any_null |= !set;
+	}
+	return any_null;
 }
 
 /* Before `bytes` of a value; nulls: there may be a bitmap. */
-static uint64 header_bytes(const gstore_column *column, uint64 bytes, bool nulls)
+static uint64
+header_bytes(const gstore_column *column, uint64 bytes, bool nulls)
 {
-    if (column->form != GSTORE_FORM_LIST)
-        return VARHDRSZ;
-    if (bytes == 0)
-        return sizeof(ArrayType);
-    return nulls ? ARR_OVERHEAD_WITHNULLS(1, bytes / column->element_width) : ARR_OVERHEAD_NONULLS(1);
+	if (column->form != GSTORE_FORM_LIST)
+		return VARHDRSZ;
+	if (bytes == 0)
+		return sizeof(ArrayType);
+	return nulls ? ARR_OVERHEAD_WITHNULLS(1, bytes / column->element_width) : ARR_OVERHEAD_NONULLS(1);
 }
 
-uint64 gstore_arrow_decoded_bytes(const gstore_column *column, const int64 *offsets, uint64 count)
+uint64
+gstore_arrow_decoded_bytes(const gstore_column *column, const int64 *offsets, uint64 count)
 {
-    const uint32 unit = gstore_arrow_unit(column);
-    uint64 sum = 0;
+	const uint32 unit = gstore_arrow_unit(column);
+	uint64		 sum = 0;
 
-    if (offsets[0] < 0 || (uint64)offsets[count] * unit > column->bodies_bytes)
-        goto corrupted;
-    for (uint64 i = 0; i < count; i++) {
-        const uint64 bytes = (uint64)(offsets[i + 1] - offsets[i]) * unit;
+	if (offsets[0] < 0 || (uint64) offsets[count] * unit > column->bodies_bytes)
+		goto corrupted;
+	for (uint64 i = 0; i < count; i++)
+	{
+		const uint64 bytes = (uint64) (offsets[i + 1] - offsets[i]) * unit;
 
-        if (offsets[i + 1] < offsets[i] || bytes > MaxAllocSize)
-            goto corrupted;
-        sum += TYPEALIGN64(8, header_bytes(column, bytes, column->has_element_nulls) + bytes);
-    }
-    return sum;
+		if (offsets[i + 1] < offsets[i] || bytes > MaxAllocSize)
+			goto corrupted;
+		sum += TYPEALIGN64(8, header_bytes(column, bytes, column->has_element_nulls) + bytes);
+	}
+	return sum;
 corrupted:
-    ereport(ERROR, (errcode(ERRCODE_DATA_CORRUPTED),
-                    errmsg("offsets of a column in GPU memory are out of order")));
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("offsets of a column in GPU memory are out of order")));
 }
 
 /* Elements that are not NULL follow each other in an array. Returns its size. */
-static uint64 build_array(const gstore_column *column, const uint8 *data, uint64 bytes,
-                          gstore_validity elements, ArrayType *array)
+static uint64
+build_array(const gstore_column *column, const uint8 *data, uint64 bytes, gstore_validity elements,
+			ArrayType *array)
 {
-    const uint32 width = column->element_width;
-    const uint64 count = bytes / width;
-    uint64 first_null = 0, header;
-    uint8 *to, *valid;
+	const uint32 width = column->element_width;
+	const uint64 count = bytes / width;
+	uint64		 first_null = 0, header;
+	uint8		*to, *valid;
 
-    array->ndim = count > 0 ? 1 : 0;
-    array->dataoffset = 0;
-    array->elemtype = column->element;
-    if (count == 0)
-        return sizeof *array;
-    ARR_DIMS(array)[0] = (int)count;
-    ARR_LBOUND(array)[0] = 1;
-    while (first_null < count &&
-           (elements.bits == NULL || is_set(elements.bits, elements.skip + first_null)))
-        first_null++;
-    header = header_bytes(column, bytes, first_null < count);
-    to = (uint8 *)array + header;
-    if (first_null == count) {
-        memcpy(to, data, bytes);
-        gstore_arrow_shift_back(column->element_form, to, count);
-        return header + bytes;
-    }
-    array->dataoffset = (int32)header;
-    valid = (uint8 *)&ARR_LBOUND(array)[1];
-    memset(valid, 0, (count + 7) / 8);
-    for (uint64 i = 0; i < count; i++) {
-        if (!is_set(elements.bits, elements.skip + i))
-            continue;
-        valid[i / 8] |= (uint8)(1 << (i % 8));
-        memcpy(to, data + i * width, width);
-        gstore_arrow_shift_back(column->element_form, to, 1);
-        to += width;
-    }
-    return (uint64)(to - (uint8 *)array);
+	array->ndim = count > 0 ? 1 : 0;
+	array->dataoffset = 0;
+	array->elemtype = column->element;
+	if (count == 0)
+		return sizeof *array;
+	ARR_DIMS(array)[0] = (int) count;
+	ARR_LBOUND(array)[0] = 1;
+	while (first_null < count &&
+		   (elements.bits == NULL || is_set(elements.bits, elements.skip + first_null)))
+		first_null++;
+	header = header_bytes(column, bytes, first_null < count);
+	to = (uint8 *) array + header;
+	if (first_null == count)
+	{
+		memcpy(to, data, bytes);
+		gstore_arrow_shift_back(column->element_form, to, count);
+		return header + bytes;
+	}
+	array->dataoffset = (int32) header;
+	valid = (uint8 *) &ARR_LBOUND(array)[1];
+	memset(valid, 0, (count + 7) / 8);
+	for (uint64 i = 0; i < count; i++)
+	{
+		if (!is_set(elements.bits, elements.skip + i))
+			continue;
+		valid[i / 8] |= (uint8) (1 << (i % 8));
+		memcpy(to, data + i * width, width);
+		gstore_arrow_shift_back(column->element_form, to, 1);
+		to += width;
+	}
+	return (uint64) (to - (uint8 *) array);
 }
 
-void gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uint8 *data,
-                         gstore_validity rows, gstore_validity elements, uint64 count,
-                         uint32 *places, uint8 *bodies)
+void
+gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uint8 *data,
+					gstore_validity rows, gstore_validity elements, uint64 count, uint32 *places,
+					uint8 *bodies)
 {
-    const uint32 unit = gstore_arrow_unit(column);
-    uint64 at = 0;
+	const uint32 unit = gstore_arrow_unit(column);
+	uint64		 at = 0;
 
-    for (uint64 i = 0; i < count; i++) {
-        const uint64 from = (uint64)(offsets[i] - offsets[0]);
-        uint64 bytes = (uint64)(offsets[i + 1] - offsets[i]) * unit;
-        uint8 *to = bodies + at;
+	for (uint64 i = 0; i < count; i++)
+	{
+		const uint64 from = (uint64) (offsets[i] - offsets[0]);
+		uint64		 bytes = (uint64) (offsets[i + 1] - offsets[i]) * unit;
+		uint8		*to = bodies + at;
 
-        if (rows.bits != NULL && !is_set(rows.bits, rows.skip + i)) {
-            places[i] = 0;
-            continue;
-        }
-        if (column->form == GSTORE_FORM_LIST)
-            bytes = build_array(column, data + from * unit, bytes,
-                                (gstore_validity){elements.bits, elements.skip + from},
-                                (ArrayType *)to);
-        else {
-            if (bytes > 0)
-                memcpy(to + VARHDRSZ, data + from, bytes);
-            bytes += VARHDRSZ;
-        }
-        SET_VARSIZE(to, bytes);
-        places[i] = (uint32)(at / 8) + 1;
-        at += TYPEALIGN64(8, bytes);
-    }
+		if (rows.bits != NULL && !is_set(rows.bits, rows.skip + i))
+		{
+			places[i] = 0;
+			continue;
+		}
+		if (column->form == GSTORE_FORM_LIST)
+			bytes = build_array(column, data + from * unit, bytes,
+								(gstore_validity){elements.bits, elements.skip + from},
+								(ArrayType *) to);
+		else
+		{
+			if (bytes > 0)
+				memcpy(to + VARHDRSZ, data + from, bytes);
+			bytes += VARHDRSZ;
+		}
+		SET_VARSIZE(to, bytes);
+		places[i] = (uint32) (at / 8) + 1;
+		at += TYPEALIGN64(8, bytes);
+	}
 }

@@ -1,4 +1,5 @@
-/* postgres/arrow.h - format 'arrow': a store's columns as Arrow's buffers.
+/*
+ * postgres/arrow.h - format 'arrow': a store's columns as Arrow's buffers.
  *
  * An area is a buffer: `values` has a column's values, or the n+1 offsets of one of variable length,
  * `bodies` the bytes or child values that the offsets count, `nulls` the validity bitmap. All of them
@@ -19,23 +20,24 @@
 #include "postgres/shared.h"
 
 /* gstore_column.form and .element_form */
-typedef enum gstore_form {
-    GSTORE_FORM_NONE, /* the table's format is 'pgstrom' */
-    GSTORE_FORM_BOOL,
-    GSTORE_FORM_INT16,
-    GSTORE_FORM_INT32,
-    GSTORE_FORM_INT64,
-    GSTORE_FORM_UINT32,
-    GSTORE_FORM_FLOAT,
-    GSTORE_FORM_DOUBLE,
-    GSTORE_FORM_DATE,
-    GSTORE_FORM_TIME,
-    GSTORE_FORM_TIMESTAMP,
-    GSTORE_FORM_TIMESTAMPTZ,
-    GSTORE_FORM_FIXED,  /* any other type of fixed length: its bytes */
-    GSTORE_FORM_UTF8,   /* variable length from here on */
-    GSTORE_FORM_BINARY, /* bytea, and any other type of variable length: its body without header */
-    GSTORE_FORM_LIST,   /* arrays of types of fixed length above */
+typedef enum gstore_form
+{
+	GSTORE_FORM_NONE, /* the table's format is 'pgstrom' */
+	GSTORE_FORM_BOOL,
+	GSTORE_FORM_INT16,
+	GSTORE_FORM_INT32,
+	GSTORE_FORM_INT64,
+	GSTORE_FORM_UINT32,
+	GSTORE_FORM_FLOAT,
+	GSTORE_FORM_DOUBLE,
+	GSTORE_FORM_DATE,
+	GSTORE_FORM_TIME,
+	GSTORE_FORM_TIMESTAMP,
+	GSTORE_FORM_TIMESTAMPTZ,
+	GSTORE_FORM_FIXED,	/* any other type of fixed length: its bytes */
+	GSTORE_FORM_UTF8,	/* variable length from here on */
+	GSTORE_FORM_BINARY, /* bytea, and any other type of variable length: its body without header */
+	GSTORE_FORM_LIST,	/* arrays of types of fixed length above */
 } gstore_form;
 
 #define GSTORE_ARROW_FORMAT_BYTES 16
@@ -45,40 +47,49 @@ extern void gstore_arrow_describe(gstore_column *column);
 
 /* Arrow's name of a column's type, as in its C data interface, and that of a list's elements ("" for others). */
 extern void gstore_arrow_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES]);
-extern void gstore_arrow_element_format(const gstore_column *column,
-                                        char text[GSTORE_ARROW_FORMAT_BYTES]);
+extern void
+gstore_arrow_element_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES]);
 
-static inline bool gstore_is_arrow(const gstore_column *column)
+static inline bool
+gstore_is_arrow(const gstore_column *column)
 {
-    return column->form != GSTORE_FORM_NONE;
+	return column->form != GSTORE_FORM_NONE;
 }
 
 /* Offsets, and bytes they count. */
-static inline bool gstore_arrow_is_variable(const gstore_column *column)
+static inline bool
+gstore_arrow_is_variable(const gstore_column *column)
 {
-    return column->form >= GSTORE_FORM_UTF8;
+	return column->form >= GSTORE_FORM_UTF8;
 }
 
 /* What offsets of the column count, in bytes. */
-static inline uint32 gstore_arrow_unit(const gstore_column *column)
+static inline uint32
+gstore_arrow_unit(const gstore_column *column)
 {
-    return column->form == GSTORE_FORM_LIST ? column->element_width : 1;
+	return column->form == GSTORE_FORM_LIST ? column->element_width : 1;
 }
 
 /* ---- rows to buffers */
 
-/* Days and microseconds since 2000, as PostgreSQL counts, to those since 1970. NULLs may be among them. ERROR
- * if a value is beyond what Arrow reaches. Other forms stay as they are. */
+/*
+ * Days and microseconds since 2000, as PostgreSQL counts, to those since 1970. NULLs may be among them. ERROR
+ * if a value is beyond what Arrow reaches. Other forms stay as they are.
+ */
 extern void gstore_arrow_shift(gstore_form form, void *values, uint64 count);
 
-/* What a value takes in the bodies; body: a varlena that is plainly there. ERROR if it is an array that is no
- * list. name: of the column. */
-extern uint64 gstore_arrow_payload_bytes(const gstore_column *column, const char *name,
-                                         const struct varlena *body);
+/*
+ * What a value takes in the bodies; body: a varlena that is plainly there. ERROR if it is an array that is no
+ * list. name: of the column.
+ */
+extern uint64
+gstore_arrow_payload_bytes(const gstore_column *column, const char *name, const struct varlena *body);
 /* Writes that. Those of its elements that are NULL are zero. */
 extern void gstore_arrow_payload(const gstore_column *column, const struct varlena *body, uint8 *to);
-/* Of a list: sets the bits of its elements, from that of number `at` on; those behind are cleared up to the end
- * of the byte, if they begin one. True: one is NULL. */
+/*
+ * Of a list: sets the bits of its elements, from that of number `at` on; those behind are cleared up to the end
+ * of the byte, if they begin one. True: one is NULL.
+ */
 extern bool gstore_arrow_element_bits(const struct varlena *body, uint8 *bits, uint64 at);
 
 /* Bytes of 0 and 1 to bits. */
@@ -91,21 +102,26 @@ extern void gstore_arrow_shift_back(gstore_form form, void *values, uint64 count
 /* The bit `skip` is that of the first of count values. */
 extern void gstore_arrow_from_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values);
 
-/* Of rows whose offsets are offsets[0..count]: what their varlenas take, each aligned to 8. ERROR if the
- * offsets are no offsets. */
-extern uint64 gstore_arrow_decoded_bytes(const gstore_column *column, const int64 *offsets,
-                                         uint64 count);
+/*
+ * Of rows whose offsets are offsets[0..count]: what their varlenas take, each aligned to 8. ERROR if the
+ * offsets are no offsets.
+ */
+extern uint64
+gstore_arrow_decoded_bytes(const gstore_column *column, const int64 *offsets, uint64 count);
 
 /* A bitmap of what is not NULL; its bit `skip` is the first one's. bits NULL: nothing is. */
-typedef struct gstore_validity {
-    const uint8 *bits;
-    uint64 skip;
+typedef struct gstore_validity
+{
+	const uint8 *bits;
+	uint64		 skip;
 } gstore_validity;
 
-/* Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, in units of 8 bytes,
- * the first at 1. data and elements: from offsets[0] on. */
+/*
+ * Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, in units of 8 bytes,
+ * the first at 1. data and elements: from offsets[0] on.
+ */
 extern void gstore_arrow_decode(const gstore_column *column, const int64 *offsets,
-                                const uint8 *data, gstore_validity rows, gstore_validity elements,
-                                uint64 count, uint32 *places, uint8 *bodies);
+								const uint8 *data, gstore_validity rows, gstore_validity elements,
+								uint64 count, uint32 *places, uint8 *bodies);
 
 #endif

@@ -1,4 +1,5 @@
-/* postgres/command.h - what backends ask the GPU memory keeper for, in shared memory.
+/*
+ * postgres/command.h - what backends ask the GPU memory keeper for, in shared memory.
  *
  * Plain C, for both sides: backends (window.c) are PostgreSQL processes, service threads (service.c)
  * know nothing of PostgreSQL. A window belongs to one backend at a time, from taking it to the end of
@@ -21,125 +22,139 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#define GSTORE_RANGES_MAX 256u
-#define GSTORE_WINDOWS_MAX 256u
-#define GSTORE_ERROR_BYTES 200
+#define GSTORE_RANGES_MAX	256u
+#define GSTORE_WINDOWS_MAX	256u
+#define GSTORE_ERROR_BYTES	200
 #define GSTORE_HANDLE_BYTES 64 /* of a CUipcMemHandle */
 #define GSTORE_SECRET_BYTES 16 /* of a token */
 
-typedef enum gstore_part {
-    GSTORE_VALUES,
-    GSTORE_NULLS,
-    GSTORE_BODIES,
-    GSTORE_MANIFEST,      /* of column 0: what tokens lead to (keeper/table/manifest.h) */
-    GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
-    GSTORE_PACK,          /* of column 0: where areas are that are small (area_pack.c) */
+typedef enum gstore_part
+{
+	GSTORE_VALUES,
+	GSTORE_NULLS,
+	GSTORE_BODIES,
+	GSTORE_MANIFEST,	  /* of column 0: what tokens lead to (keeper/table/manifest.h) */
+	GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
+	GSTORE_PACK,		  /* of column 0: where areas are that are small (area_pack.c) */
 } gstore_part;
 
-typedef enum gstore_verb {
-    GSTORE_READ,  /* areas -> window */
-    GSTORE_WRITE, /* window -> areas, which grow as needed */
+typedef enum gstore_verb
+{
+	GSTORE_READ,  /* areas -> window */
+	GSTORE_WRITE, /* window -> areas, which grow as needed */
 
-    /* Copies: memory of cuMemAlloc that other programs open by a handle; `copy` says which. */
-    GSTORE_COPY_MAKE,  /* copy_bytes of it, zeroed; returns the handle */
-    GSTORE_COPY_WRITE, /* window -> copy */
-    GSTORE_COPY_TAKE,  /* areas -> copy, on the device: window_bytes is the offset in the copy */
+	/* Copies: memory of cuMemAlloc that other programs open by a handle; `copy` says which. */
+	GSTORE_COPY_MAKE,  /* copy_bytes of it, zeroed; returns the handle */
+	GSTORE_COPY_WRITE, /* window -> copy */
+	GSTORE_COPY_TAKE,  /* areas -> copy, on the device: window_bytes is the offset in the copy */
 
-    /* Memory of another program, by its handle; it stays open for `copy`, which names the caller's
-     * business, until GSTORE_FOREIGN_CLOSE or a few seconds without a command. */
-    GSTORE_FOREIGN_READ,  /* memory -> window */
-    GSTORE_FOREIGN_WRITE, /* window -> memory */
-    GSTORE_FOREIGN_CLOSE,
+	/*
+     * Memory of another program, by its handle; it stays open for `copy`, which names the caller's
+     * business, until GSTORE_FOREIGN_CLOSE or a few seconds without a command.
+     */
+	GSTORE_FOREIGN_READ,  /* memory -> window */
+	GSTORE_FOREIGN_WRITE, /* window -> memory */
+	GSTORE_FOREIGN_CLOSE,
 
-    /* Before tokens are made, as it may take long; it gives nobody a right. */
-    GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
-    GSTORE_UNPACK, /* gives them these objects (area.h) */
+	/* Before tokens are made, as it may take long; it gives nobody a right. */
+	GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
+	GSTORE_UNPACK, /* gives them these objects (area.h) */
 
-    /* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
-    GSTORE_LINK, /* others who know it may open the first `bytes` of these areas; returns `owner` */
-    GSTORE_UNLINK, /* no area of the store may be opened by it any more */
+	/* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
+	GSTORE_LINK, /* others who know it may open the first `bytes` of these areas; returns `owner` */
+	GSTORE_UNLINK, /* no area of the store may be opened by it any more */
 } gstore_verb;
 
-typedef enum gstore_command_state {
-    GSTORE_IDLE,
-    GSTORE_POSTED,
-    GSTORE_TAKEN,
-    GSTORE_LEFT,
-    GSTORE_DONE,
+typedef enum gstore_command_state
+{
+	GSTORE_IDLE,
+	GSTORE_POSTED,
+	GSTORE_TAKEN,
+	GSTORE_LEFT,
+	GSTORE_DONE,
 } gstore_command_state;
 
 /* One piece of one area. */
-typedef struct gstore_range {
-    uint16_t column; /* attribute number */
-    uint8_t part;    /* gstore_part */
-    uint8_t fill;    /* WRITE: the window is not read, every byte is that of `byte` */
-    uint8_t byte;
-    uint8_t reserved[3];
-    uint64_t offset_bytes; /* in the area */
-    uint64_t window_bytes; /* offset in the window */
-    uint64_t bytes;
+typedef struct gstore_range
+{
+	uint16_t column; /* attribute number */
+	uint8_t	 part;	 /* gstore_part */
+	uint8_t	 fill;	 /* WRITE: the window is not read, every byte is that of `byte` */
+	uint8_t	 byte;
+	uint8_t	 reserved[3];
+	uint64_t offset_bytes; /* in the area */
+	uint64_t window_bytes; /* offset in the window */
+	uint64_t bytes;
 } gstore_range;
 
-typedef struct gstore_store_name {
-    uint32_t database, table; /* OIDs */
-    uint64_t store;           /* never used twice, in other lives of the server neither */
-    int32_t device;           /* ordinal */
-    uint32_t epoch;           /* of the keeper in which it was made */
-    uint64_t turn; /* of a writer: later ones of the store have higher numbers; 0: a reader */
+typedef struct gstore_store_name
+{
+	uint32_t database, table; /* OIDs */
+	uint64_t store;			  /* never used twice, in other lives of the server neither */
+	int32_t	 device;		  /* ordinal */
+	uint32_t epoch;			  /* of the keeper in which it was made */
+	uint64_t turn; /* of a writer: later ones of the store have higher numbers; 0: a reader */
 } gstore_store_name;
 
 /* What the names of a store's objects begin with. */
 #define GSTORE_STORE_PATH_BYTES 96
 
-static inline void gstore_store_path(const gstore_store_name *name, char text[GSTORE_STORE_PATH_BYTES])
+static inline void
+gstore_store_path(const gstore_store_name *name, char text[GSTORE_STORE_PATH_BYTES])
 {
-    snprintf(text, GSTORE_STORE_PATH_BYTES, "/gstore/%u/%u/%llu", (unsigned)name->database,
-             (unsigned)name->table, (unsigned long long)name->store);
+	snprintf(text, GSTORE_STORE_PATH_BYTES, "/gstore/%u/%u/%llu", (unsigned) name->database,
+			 (unsigned) name->table, (unsigned long long) name->store);
 }
 
 /* What the names begin with by which a token's areas are opened. */
 #define GSTORE_LINK_PATH_BYTES (8 + 2 * GSTORE_SECRET_BYTES + 1)
 
-static inline void gstore_link_path(const uint8_t secret[GSTORE_SECRET_BYTES],
-                                    char text[GSTORE_LINK_PATH_BYTES])
+static inline void
+gstore_link_path(const uint8_t secret[GSTORE_SECRET_BYTES], char text[GSTORE_LINK_PATH_BYTES])
 {
-    int length = snprintf(text, GSTORE_LINK_PATH_BYTES, "/gstore/");
+	int length = snprintf(text, GSTORE_LINK_PATH_BYTES, "/gstore/");
 
-    for (int i = 0; i < (int)GSTORE_SECRET_BYTES; i++)
-        length += snprintf(text + length, (size_t)(GSTORE_LINK_PATH_BYTES - length), "%02x", secret[i]);
+	for (int i = 0; i < (int) GSTORE_SECRET_BYTES; i++)
+		length += snprintf(text + length, (size_t) (GSTORE_LINK_PATH_BYTES - length), "%02x",
+						   secret[i]);
 }
 
 /* What there is, and how much of it is used. */
-typedef struct gstore_budgets {
-    uint64_t device_bytes, device_used_bytes; /* of the store's device; 0: not known */
-    uint64_t host_bytes, host_used_bytes;
+typedef struct gstore_budgets
+{
+	uint64_t device_bytes, device_used_bytes; /* of the store's device; 0: not known */
+	uint64_t host_bytes, host_used_bytes;
 } gstore_budgets;
 
-typedef struct gstore_window {
-    _Atomic uint32_t state;  /* gstore_command_state */
-    _Atomic uint32_t queued; /* it is in the queue, for this command or one that was given up */
-    gstore_verb verb;
-    gstore_store_name name;
-    uint32_t range_count;
-    gstore_range ranges[GSTORE_RANGES_MAX];
-    uint64_t copy, copy_bytes;
-    uint8_t handle[GSTORE_HANDLE_BYTES];
-    uint32_t owner; /* of the areas, a user id, as the keeper has it */
-    int32_t status; /* DONE: gvm_status */
-    char text[GSTORE_ERROR_BYTES];
-    uint16_t short_column;  /* GVM_E_NOSPACE: attribute number, */
-    uint64_t short_bytes;   /* how large one of its areas was to be; 0: no area was, */
-    gstore_budgets budgets; /* and what there was then */
-    void *latch;            /* the backend's; woken when DONE */
+typedef struct gstore_window
+{
+	_Atomic uint32_t  state;  /* gstore_command_state */
+	_Atomic uint32_t  queued; /* it is in the queue, for this command or one that was given up */
+	gstore_verb		  verb;
+	gstore_store_name name;
+	uint32_t		  range_count;
+	gstore_range	  ranges[GSTORE_RANGES_MAX];
+	uint64_t		  copy, copy_bytes;
+	uint8_t			  handle[GSTORE_HANDLE_BYTES];
+	uint32_t		  owner;  /* of the areas, a user id, as the keeper has it */
+	int32_t			  status; /* DONE: gvm_status */
+	char			  text[GSTORE_ERROR_BYTES];
+	uint16_t		  short_column; /* GVM_E_NOSPACE: attribute number, */
+	uint64_t		  short_bytes;	/* how large one of its areas was to be; 0: no area was, */
+	gstore_budgets	  budgets;		/* and what there was then */
+	void			 *latch;		/* the backend's; woken when DONE */
 } gstore_window;
 
-/* The queue: any backend puts, any service thread takes. A window is in it once at most, so a ring of
- * as many places as there can be windows never runs over. */
-typedef struct gstore_queue {
-    sem_t posted;
-    _Atomic uint32_t left_writes; /* windows whose WRITE is LEFT, or about to be */
-    _Atomic uint32_t tail, head;
-    _Atomic uint32_t places[GSTORE_WINDOWS_MAX]; /* window number + 1; 0: empty */
+/*
+ * The queue: any backend puts, any service thread takes. A window is in it once at most, so a ring of
+ * as many places as there can be windows never runs over.
+ */
+typedef struct gstore_queue
+{
+	sem_t			 posted;
+	_Atomic uint32_t left_writes; /* windows whose WRITE is LEFT, or about to be */
+	_Atomic uint32_t tail, head;
+	_Atomic uint32_t places[GSTORE_WINDOWS_MAX]; /* window number + 1; 0: empty */
 } gstore_queue;
 
 #endif

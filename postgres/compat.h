@@ -4,8 +4,10 @@
 
 #include "postgres.h"
 
-/* 17 and 18 changed what foreign tables and scans are made with, among others create_foreignscan_path(), a
- * backend's number and vacuum_delay_point(). */
+/*
+ * 17 and 18 changed what foreign tables and scans are made with, among others create_foreignscan_path(), a
+ * backend's number and vacuum_delay_point().
+ */
 #if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 170000
 #error "gstore_fdw is for PostgreSQL 15 and 16: name the pg_config of one of them in PG_CONFIG="
 #endif
@@ -18,11 +20,12 @@
 #include "utils/acl.h"
 
 /* For the two kinds of objects that are asked about, with the name that 16 has for all kinds. */
-static inline bool object_ownercheck(Oid class, Oid object, Oid role)
+static inline bool
+object_ownercheck(Oid class, Oid object, Oid role)
 {
-    Assert(class == RelationRelationId || class == DatabaseRelationId);
-    return class == RelationRelationId ? pg_class_ownercheck(object, role)
-                                       : pg_database_ownercheck(object, role);
+	Assert(class == RelationRelationId || class == DatabaseRelationId);
+	return class == RelationRelationId ? pg_class_ownercheck(object, role)
+									   : pg_database_ownercheck(object, role);
 }
 #endif
 

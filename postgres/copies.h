@@ -1,4 +1,5 @@
-/* postgres/copies.h - device memory under 64-byte CUDA handles: copies of tables that other programs
+/*
+ * postgres/copies.h - device memory under 64-byte CUDA handles: copies of tables that other programs
  * open, and memory of other programs that SQL functions read and write.
  *
  * A part of the service (service.h), and likewise independent of PostgreSQL. Plain CUDA handles
@@ -17,22 +18,28 @@
 
 typedef struct gstore_copies gstore_copies;
 
-/* devices: by ordinal; they outlive the copies. keeper: asked to give back free device memory when there
- * is no memory for a copy. */
+/*
+ * devices: by ordinal; they outlive the copies. keeper: asked to give back free device memory when there
+ * is no memory for a copy.
+ */
 gvm_status gstore_copies_create(gvm_device *const *devices, gvm_client *keeper, gstore_copies **out);
 
 /* Frees every copy and closes what is open. No command is under way. NULL is ignored. */
 void gstore_copies_destroy(gstore_copies *copies);
 
-/* One command with a GSTORE_COPY_... or GSTORE_FOREIGN_... verb but GSTORE_COPY_TAKE, in the context of
- * its device: w->name.device. bytes is the window, window_bytes large. Answers into w->handle. */
+/*
+ * One command with a GSTORE_COPY_... or GSTORE_FOREIGN_... verb but GSTORE_COPY_TAKE, in the context of
+ * its device: w->name.device. bytes is the window, window_bytes large. Answers into w->handle.
+ */
 gvm_status gstore_copies_carry_out(gstore_copies *copies, gstore_window *w, uint8_t *bytes,
-                                   uint64_t window_bytes, gvm_stream stream);
+								   uint64_t window_bytes, gvm_stream stream);
 
-/* Where [offset_bytes, + len_bytes) of a copy is on its device. GVM_E_INVALID: beyond the copy, or there
- * is none. */
+/*
+ * Where [offset_bytes, + len_bytes) of a copy is on its device. GVM_E_INVALID: beyond the copy, or there
+ * is none.
+ */
 gvm_status gstore_copies_find(gstore_copies *copies, uint64_t copy, int32_t device,
-                              uint64_t offset_bytes, uint64_t len_bytes, uint64_t *address);
+							  uint64_t offset_bytes, uint64_t len_bytes, uint64_t *address);
 
 /* Frees a copy. Programs that still have it open lose it. Unknown ones are ignored. */
 void gstore_copies_drop(gstore_copies *copies, uint64_t copy);

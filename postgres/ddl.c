@@ -1,4 +1,5 @@
-/* DROP and ALTER: the memory of a table goes with the table, at commit; rows follow what is altered, or
+/*
+ * DROP and ALTER: the memory of a table goes with the table, at commit; rows follow what is altered, or
  * the ALTER is refused.
  *
  * PostgreSQL alters foreign tables without a thought for rows. Each statement's alterations are noted
@@ -48,506 +49,565 @@
 #include "postgres/token.h"
 
 /* What one statement altered about one table. */
-typedef struct altered {
-    Oid relation;
-    Bitmapset *added;   /* columns */
-    Bitmapset *changed; /* columns that are different */
-    List *checks;       /* names of constraints that are new, or valid from now on */
-    bool partition;     /* it has become one */
-    bool options;       /* the table's are */
-    bool was_arrow;     /* its format before that */
+typedef struct altered
+{
+	Oid		   relation;
+	Bitmapset *added;	  /* columns */
+	Bitmapset *changed;	  /* columns that are different */
+	List	  *checks;	  /* names of constraints that are new, or valid from now on */
+	bool	   partition; /* it has become one */
+	bool	   options;	  /* the table's are */
+	bool	   was_arrow; /* its format before that */
 } altered;
 
 /* A column that was altered, of any relation, as it was before. */
-typedef struct attribute {
-    Oid relation;
-    AttrNumber number;
-    Oid type;
-    int32 typmod;
+typedef struct attribute
+{
+	Oid		   relation;
+	AttrNumber number;
+	Oid		   type;
+	int32	   typmod;
 } attribute;
 
 /* Of the statement that runs, in its memory. */
-typedef struct alterations {
-    struct alterations *outer;
-    MemoryContext context;
-    List *tables;      /* of altered */
-    List *attributes;  /* of attribute */
-    List *constraints; /* OIDs of new ones, which cannot be looked up yet */
-    List *relations;   /* the same of tables */
-    List *children;    /* tables that have got a parent */
+typedef struct alterations
+{
+	struct alterations *outer;
+	MemoryContext		context;
+	List			   *tables;		 /* of altered */
+	List			   *attributes;	 /* of attribute */
+	List			   *constraints; /* OIDs of new ones, which cannot be looked up yet */
+	List			   *relations;	 /* the same of tables */
+	List			   *children;	 /* tables that have got a parent */
 } alterations;
 
-static object_access_hook_type previous_access;
+static object_access_hook_type	previous_access;
 static ProcessUtility_hook_type previous_utility;
-static alterations *current;
-static Oid dropped_database; /* by this transaction */
+static alterations			   *current;
+static Oid						dropped_database; /* by this transaction */
 
 /* By the handler's name first: another wrapper's handler is not to be called, or loaded, for a look. */
-static bool is_our_handler(Oid function)
+static bool
+is_our_handler(Oid function)
 {
-    HeapTuple tuple;
-    bool named = false;
+	HeapTuple tuple;
+	bool	  named = false;
 
-    if (!OidIsValid(function))
-        return false;
-    tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    if (HeapTupleIsValid(tuple)) {
-        bool null;
-        const Datum source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
+	if (!OidIsValid(function))
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		null;
+		const Datum source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
 
-        named = !null && strcmp(TextDatumGetCString(source), "gstore_fdw_handler") == 0;
-        ReleaseSysCache(tuple);
-    }
-    return named && GetFdwRoutine(function)->ExecForeignTruncate == gstoreExecForeignTruncate;
+		named = !null && strcmp(TextDatumGetCString(source), "gstore_fdw_handler") == 0;
+		ReleaseSysCache(tuple);
+	}
+	return named && GetFdwRoutine(function)->ExecForeignTruncate == gstoreExecForeignTruncate;
 }
 
-bool gstore_is_table(Oid relation)
+bool
+gstore_is_table(Oid relation)
 {
-    if (get_rel_relkind(relation) != RELKIND_FOREIGN_TABLE)
-        return false;
-    return is_our_handler(
-        GetForeignDataWrapper(GetForeignServer(GetForeignTable(relation)->serverid)->fdwid)->fdwhandler);
+	if (get_rel_relkind(relation) != RELKIND_FOREIGN_TABLE)
+		return false;
+	return is_our_handler(
+		GetForeignDataWrapper(GetForeignServer(GetForeignTable(relation)->serverid)->fdwid)->fdwhandler);
 }
 
 /* ---- DROP */
 
-static void drop_table(Oid relation)
+static void
+drop_table(Oid relation)
 {
-    gstore_view view;
-    Relation table;
+	gstore_view view;
+	Relation	table;
 
-    if (!gstore_is_table(relation))
-        return;
-    gstore_note_privileges(false);
-    gstore_look(relation, NULL, false, &view);
-    if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
-        return;
-    table = relation_open(relation, NoLock); /* DROP holds the strongest */
-    gstore_truncate(gstore_pending_begin(table));
-    relation_close(table, NoLock);
+	if (!gstore_is_table(relation))
+		return;
+	gstore_note_privileges(false);
+	gstore_look(relation, NULL, false, &view);
+	if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
+		return;
+	table = relation_open(relation, NoLock); /* DROP holds the strongest */
+	gstore_truncate(gstore_pending_begin(table));
+	relation_close(table, NoLock);
 }
 
 /* No session is connected to the database, so no snapshot needs its versions. */
-static void ddl_xact_callback(XactEvent event, void *argument)
+static void
+ddl_xact_callback(XactEvent event, void *argument)
 {
-    if (event == XACT_EVENT_COMMIT && OidIsValid(dropped_database))
-        gstore_forget_database(dropped_database);
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
-        dropped_database = InvalidOid;
+	if (event == XACT_EVENT_COMMIT && OidIsValid(dropped_database))
+		gstore_forget_database(dropped_database);
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		dropped_database = InvalidOid;
 }
 
 /* ---- ALTER: what is altered */
 
-static altered *note_table(Oid relation)
+static altered *
+note_table(Oid relation)
 {
-    altered *a;
-    ListCell *cell;
+	altered	 *a;
+	ListCell *cell;
 
-    foreach (cell, current->tables) {
-        a = lfirst(cell);
-        if (a->relation == relation)
-            return a;
-    }
-    a = palloc0(sizeof *a);
-    a->relation = relation;
-    current->tables = lappend(current->tables, a);
-    return a;
+	foreach(cell, current->tables)
+	{
+		a = lfirst(cell);
+		if (a->relation == relation)
+			return a;
+	}
+	a = palloc0(sizeof *a);
+	a->relation = relation;
+	current->tables = lappend(current->tables, a);
+	return a;
 }
 
 /* The catalog does not show yet what it has become. */
-static void note_attribute(Oid relation, AttrNumber number)
+static void
+note_attribute(Oid relation, AttrNumber number)
 {
-    attribute *a = palloc(sizeof *a);
-    Oid collation;
+	attribute *a = palloc(sizeof *a);
+	Oid		   collation;
 
-    a->relation = relation;
-    a->number = number;
-    get_atttypetypmodcoll(relation, number, &a->type, &a->typmod, &collation);
-    current->attributes = lappend(current->attributes, a);
+	a->relation = relation;
+	a->number = number;
+	get_atttypetypmodcoll(relation, number, &a->type, &a->typmod, &collation);
+	current->attributes = lappend(current->attributes, a);
 }
 
-static void note_altered(ObjectAccessType access, Oid class, Oid object, int part)
+static void
+note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 {
-    MemoryContext old = MemoryContextSwitchTo(current->context);
+	MemoryContext old = MemoryContextSwitchTo(current->context);
 
-    if (class == RelationRelationId && part > 0 && access == OAT_POST_ALTER)
-        note_attribute(object, (AttrNumber)part);
-    if (class == RelationRelationId && part > 0 && gstore_is_table(object)) {
-        altered *a = note_table(object);
+	if (class == RelationRelationId && part > 0 && access == OAT_POST_ALTER)
+		note_attribute(object, (AttrNumber) part);
+	if (class == RelationRelationId && part > 0 && gstore_is_table(object))
+	{
+		altered *a = note_table(object);
 
-        if (access == OAT_POST_CREATE)
-            a->added = bms_add_member(a->added, part);
-        else
-            a->changed = bms_add_member(a->changed, part);
-    } else if (class == ForeignTableRelationId && access == OAT_POST_ALTER && gstore_is_table(object)) {
-        altered *a = note_table(object);
+		if (access == OAT_POST_CREATE)
+			a->added = bms_add_member(a->added, part);
+		else
+			a->changed = bms_add_member(a->changed, part);
+	}
+	else if (class == ForeignTableRelationId && access == OAT_POST_ALTER && gstore_is_table(object))
+	{
+		altered *a = note_table(object);
 
-        if (!a->options)
-            a->was_arrow = gstore_table_is_arrow(object); /* the catalog does not show the new ones yet */
-        a->options = true;
-    } else if (class == RelationRelationId && part == 0 && access == OAT_POST_CREATE)
-        current->relations = lappend_oid(current->relations, object);
-    else if (class == ConstraintRelationId)
-        current->constraints = lappend_oid(current->constraints, object);
-    else if (class == InheritsRelationId && access == OAT_POST_ALTER)
-        current->children = lappend_oid(current->children, object);
-    MemoryContextSwitchTo(old);
+		if (!a->options)
+			a->was_arrow = gstore_table_is_arrow(object); /* the catalog does not show the new ones yet */
+		a->options = true;
+	}
+	else if (class == RelationRelationId && part == 0 && access == OAT_POST_CREATE)
+		current->relations = lappend_oid(current->relations, object);
+	else if (class == ConstraintRelationId)
+		current->constraints = lappend_oid(current->constraints, object);
+	else if (class == InheritsRelationId && access == OAT_POST_ALTER)
+		current->children = lappend_oid(current->children, object);
+	MemoryContextSwitchTo(old);
 }
 
-static void gstore_object_access(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
+static void
+gstore_object_access(ObjectAccessType access, Oid class, Oid object, int part, void *argument)
 {
-    if (previous_access != NULL)
-        previous_access(access, class, object, part, argument);
-    if (access == OAT_DROP && class == RelationRelationId && part == 0)
-        drop_table(object);
-    else if (access == OAT_DROP && class == DatabaseRelationId) {
-        (void)gstore_area(); /* what can fail does so now */
-        dropped_database = object;
-    } else if (access == OAT_POST_ALTER && class == RelationRelationId && part == 0 &&
-               gstore_is_table(object))
-        gstore_note_privileges(false); /* it may have another owner */
-    if (current != NULL && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
-        note_altered(access, class, object, part);
+	if (previous_access != NULL)
+		previous_access(access, class, object, part, argument);
+	if (access == OAT_DROP && class == RelationRelationId && part == 0)
+		drop_table(object);
+	else if (access == OAT_DROP && class == DatabaseRelationId)
+	{
+		(void) gstore_area(); /* what can fail does so now */
+		dropped_database = object;
+	}
+	else if (access == OAT_POST_ALTER && class == RelationRelationId && part == 0 &&
+			 gstore_is_table(object))
+		gstore_note_privileges(false); /* it may have another owner */
+	if (current != NULL && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
+		note_altered(access, class, object, part);
 }
 
 /* ---- ALTER: what follows */
 
-static void check_options(const altered *a, Relation table, const gstore_view *state)
+static void
+check_options(const altered *a, Relation table, const gstore_view *state)
 {
-    static const char hint[] = "TRUNCATE the table first, or load the rows into a new table.";
+	static const char hint[] = "TRUNCATE the table first, or load the rows into a new table.";
 
-    if (gstore_table_device(a->relation) != state->name.device)
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("cannot change option \"pinning\" of table \"%s\": it has rows on device %d",
-                        RelationGetRelationName(table), state->name.device),
-                 errhint("%s", hint)));
-    if (a->was_arrow != gstore_table_is_arrow(a->relation))
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("cannot change option \"format\" of table \"%s\": it has rows in format '%s'",
-                        RelationGetRelationName(table), a->was_arrow ? "arrow" : "pgstrom"),
-                 errhint("%s", hint)));
+	if (gstore_table_device(a->relation) != state->name.device)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change option \"pinning\" of table \"%s\": it has rows on device %d",
+						RelationGetRelationName(table), state->name.device),
+				 errhint("%s", hint)));
+	if (a->was_arrow != gstore_table_is_arrow(a->relation))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change option \"format\" of table \"%s\": it has rows in format '%s'",
+						RelationGetRelationName(table), a->was_arrow ? "arrow" : "pgstrom"),
+				 errhint("%s", hint)));
 }
 
 /* Every value of the old type is one of the new type, with the same bytes. */
-static bool is_widened_type(const gstore_column *column, const Form_pg_attribute attribute)
+static bool
+is_widened_type(const gstore_column *column, const Form_pg_attribute attribute)
 {
-    gstore_column now = {.type = attribute->atttypid,
-                         .length = attribute->attlen,
-                         .align = attribute->attalign,
-                         .by_value = attribute->attbyval};
+	gstore_column now = {.type = attribute->atttypid,
+						 .length = attribute->attlen,
+						 .align = attribute->attalign,
+						 .by_value = attribute->attbyval};
 
-    if (column->type == attribute->atttypid && column->typmod == attribute->atttypmod)
-        return true;
-    if (gstore_is_arrow(column)) {
-        gstore_arrow_describe(&now);
-        if (now.form != column->form || now.element != column->element)
-            return false;
-    }
-    if (column->length != attribute->attlen || column->by_value != attribute->attbyval ||
-        column->align != attribute->attalign)
-        return false;
-    if (column->type != attribute->atttypid && !IsBinaryCoercible(column->type, attribute->atttypid))
-        return false;
-    return attribute->atttypmod == -1 || (attribute->atttypid == VARCHAROID && column->typmod >= 0 &&
-                                          attribute->atttypmod >= column->typmod);
+	if (column->type == attribute->atttypid && column->typmod == attribute->atttypmod)
+		return true;
+	if (gstore_is_arrow(column))
+	{
+		gstore_arrow_describe(&now);
+		if (now.form != column->form || now.element != column->element)
+			return false;
+	}
+	if (column->length != attribute->attlen || column->by_value != attribute->attbyval ||
+		column->align != attribute->attalign)
+		return false;
+	if (column->type != attribute->atttypid && !IsBinaryCoercible(column->type, attribute->atttypid))
+		return false;
+	return attribute->atttypmod == -1 ||
+		(attribute->atttypid == VARCHAROID && column->typmod >= 0 &&
+		 attribute->atttypmod >= column->typmod);
 }
 
-static void check_compression(Relation table)
+static void
+check_compression(Relation table)
 {
-    const TupleDesc desc = RelationGetDescr(table);
+	const TupleDesc desc = RelationGetDescr(table);
 
-    if (!gstore_table_is_arrow(RelationGetRelid(table)))
-        return;
-    for (int i = 0; i < desc->natts; i++) {
-        const Form_pg_attribute a = TupleDescAttr(desc, i);
+	if (!gstore_table_is_arrow(RelationGetRelid(table)))
+		return;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const Form_pg_attribute a = TupleDescAttr(desc, i);
 
-        if (!a->attisdropped && gstore_column_is_compressed(RelationGetRelid(table), a->attnum))
-            ereport(
-                ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("column \"%s\" of table \"%s\" cannot be compressed in format 'arrow'",
-                        NameStr(a->attname), RelationGetRelationName(table)),
-                 errhint("Leave out the column's option \"compression\", or use format 'pgstrom'.")));
-    }
+		if (!a->attisdropped && gstore_column_is_compressed(RelationGetRelid(table), a->attnum))
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("column \"%s\" of table \"%s\" cannot be compressed in format 'arrow'",
+						NameStr(a->attname), RelationGetRelationName(table)),
+				 errhint("Leave out the column's option \"compression\", or use format 'pgstrom'.")));
+	}
 }
 
-static void check_types(Relation table, const gstore_view *state)
+static void
+check_types(Relation table, const gstore_view *state)
 {
-    const TupleDesc desc = RelationGetDescr(table);
+	const TupleDesc desc = RelationGetDescr(table);
 
-    for (int i = 0; i < Min(desc->natts, state->column_count); i++) {
-        const Form_pg_attribute a = TupleDescAttr(desc, i);
-        const gstore_column *c = &state->columns[i];
+	for (int i = 0; i < Min(desc->natts, state->column_count); i++)
+	{
+		const Form_pg_attribute a = TupleDescAttr(desc, i);
+		const gstore_column	   *c = &state->columns[i];
 
-        if (!a->attisdropped && !is_widened_type(c, a))
-            ereport(
-                ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
-                        NameStr(a->attname), RelationGetRelationName(table),
-                        format_type_with_typemod(c->type, c->typmod),
-                        format_type_with_typemod(a->atttypid, a->atttypmod)),
-                 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
-    }
+		if (!a->attisdropped && !is_widened_type(c, a))
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
+						NameStr(a->attname), RelationGetRelationName(table),
+						format_type_with_typemod(c->type, c->typmod),
+						format_type_with_typemod(a->atttypid, a->atttypmod)),
+				 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
+	}
 }
 
 /* The table is known to have no NULL there. What this transaction has written may not have come that far. */
-static bool is_without_nulls(const gstore_view *state, bool pending, int number)
+static bool
+is_without_nulls(const gstore_view *state, bool pending, int number)
 {
-    return !pending && number <= state->column_count && state->columns[number - 1].length >= 0 &&
-           !state->columns[number - 1].has_nulls;
+	return !pending && number <= state->column_count && state->columns[number - 1].length >= 0 &&
+		!state->columns[number - 1].has_nulls;
 }
 
 /* Rows that must get a value, or may break a rule, which they did not before. */
-static bool needs_rework(const altered *a, Relation table, const gstore_view *state, bool pending,
-                         gstore_rules *rules)
+static bool
+needs_rework(const altered *a, Relation table, const gstore_view *state, bool pending,
+			 gstore_rules *rules)
 {
-    const TupleDesc desc = RelationGetDescr(table);
-    int number = -1;
+	const TupleDesc desc = RelationGetDescr(table);
+	int				number = -1;
 
-    *rules = (gstore_rules){.added = a->added, .checks = a->checks, .partition = a->partition};
-    for (int n = 1; n <= desc->natts; n++)
-        if (TupleDescAttr(desc, n - 1)->attnotnull &&
-            (bms_is_member(n, a->added) ||
-             (bms_is_member(n, a->changed) && !is_without_nulls(state, pending, n))))
-            rules->not_null = bms_add_member(rules->not_null, n);
-    if (!bms_is_empty(rules->not_null) || rules->checks != NIL || rules->partition)
-        return true;
-    while ((number = bms_next_member(a->added, number)) >= 0) {
-        const Form_pg_attribute column = TupleDescAttr(desc, number - 1);
+	*rules = (gstore_rules){.added = a->added, .checks = a->checks, .partition = a->partition};
+	for (int n = 1; n <= desc->natts; n++)
+		if (TupleDescAttr(desc, n - 1)->attnotnull &&
+			(bms_is_member(n, a->added) ||
+			 (bms_is_member(n, a->changed) && !is_without_nulls(state, pending, n))))
+			rules->not_null = bms_add_member(rules->not_null, n);
+	if (!bms_is_empty(rules->not_null) || rules->checks != NIL || rules->partition)
+		return true;
+	while ((number = bms_next_member(a->added, number)) >= 0)
+	{
+		const Form_pg_attribute column = TupleDescAttr(desc, number - 1);
 
-        if (column->atthasdef || column->attidentity != '\0' ||
-            get_typtype(column->atttypid) == TYPTYPE_DOMAIN)
-            return true;
-    }
-    return false;
+		if (column->atthasdef || column->attidentity != '\0' ||
+			get_typtype(column->atttypid) == TYPTYPE_DOMAIN)
+			return true;
+	}
+	return false;
 }
 
-static void apply_alteration(const altered *a)
+static void
+apply_alteration(const altered *a)
 {
-    Relation table = try_relation_open(a->relation, NoLock);
-    gstore_pending *pending = gstore_pending_find(a->relation);
-    gstore_rules rules;
-    gstore_view state;
+	Relation		table = try_relation_open(a->relation, NoLock);
+	gstore_pending *pending = gstore_pending_find(a->relation);
+	gstore_rules	rules;
+	gstore_view		state;
 
-    if (table == NULL)
-        return;
-    check_compression(table);
-    gstore_look(a->relation, NULL, false, &state);
-    if (pending != NULL)
-        state = *gstore_pending_state(pending);
-    if (!state.empty && state.live_rows > 0) {
-        if (a->options)
-            check_options(a, table, &state);
-        check_types(table, &state);
-        if (needs_rework(a, table, &state, pending != NULL, &rules))
-            gstore_rework(table, &rules);
-    } else if (!state.empty && pending != NULL)
-        gstore_truncate(pending); /* all rows are deleted: the next ones may be of any form */
-    relation_close(table, NoLock);
+	if (table == NULL)
+		return;
+	check_compression(table);
+	gstore_look(a->relation, NULL, false, &state);
+	if (pending != NULL)
+		state = *gstore_pending_state(pending);
+	if (!state.empty && state.live_rows > 0)
+	{
+		if (a->options)
+			check_options(a, table, &state);
+		check_types(table, &state);
+		if (needs_rework(a, table, &state, pending != NULL, &rules))
+			gstore_rework(table, &rules);
+	}
+	else if (!state.empty && pending != NULL)
+		gstore_truncate(pending); /* all rows are deleted: the next ones may be of any form */
+	relation_close(table, NoLock);
 }
 
-/* ERROR if one of our tables has a column of the type, or of a type made of it. The values in it are not rewritten, so
+/*
+ * ERROR if one of our tables has a column of the type, or of a type made of it. The values in it are not rewritten, so
  * they would be read as what they are not. PostgreSQL itself refuses it for tables, and in some minor releases
- * for foreign ones. */
-static void refuse_users(Oid type, Oid altered_relation)
+ * for foreign ones.
+ */
+static void
+refuse_users(Oid type, Oid altered_relation)
 {
-    Relation depend = table_open(DependRelationId, AccessShareLock);
-    ScanKeyData keys[2];
-    SysScanDesc scan;
-    HeapTuple tuple;
+	Relation	depend = table_open(DependRelationId, AccessShareLock);
+	ScanKeyData keys[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
 
-    check_stack_depth();
-    ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
-                ObjectIdGetDatum(TypeRelationId));
-    ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
-                ObjectIdGetDatum(type));
-    scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
-    while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
-        const FormData_pg_depend *user = (const FormData_pg_depend *)GETSTRUCT(tuple);
+	check_stack_depth();
+	ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(TypeRelationId));
+	ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(type));
+	scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		const FormData_pg_depend *user = (const FormData_pg_depend *) GETSTRUCT(tuple);
 
-        if (user->classid == TypeRelationId)
-            refuse_users(user->objid, altered_relation); /* an array, a domain, a range */
-        else if (user->classid == RelationRelationId && user->objsubid > 0) {
-            if (gstore_is_table(user->objid))
-                ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                                errmsg("cannot alter type \"%s\" because column \"%s.%s\" uses it",
-                                       get_rel_name(altered_relation), get_rel_name(user->objid),
-                                       get_attname(user->objid, (AttrNumber)user->objsubid, false))));
-            if (OidIsValid(get_rel_type_id(user->objid)))
-                refuse_users(get_rel_type_id(user->objid), altered_relation);
-        }
-    }
-    systable_endscan(scan);
-    table_close(depend, AccessShareLock);
+		if (user->classid == TypeRelationId)
+			refuse_users(user->objid, altered_relation); /* an array, a domain, a range */
+		else if (user->classid == RelationRelationId && user->objsubid > 0)
+		{
+			if (gstore_is_table(user->objid))
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot alter type \"%s\" because column \"%s.%s\" uses it",
+								get_rel_name(altered_relation), get_rel_name(user->objid),
+								get_attname(user->objid, (AttrNumber) user->objsubid, false))));
+			if (OidIsValid(get_rel_type_id(user->objid)))
+				refuse_users(get_rel_type_id(user->objid), altered_relation);
+		}
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
 }
 
-static void follow_attribute(const attribute *a)
+static void
+follow_attribute(const attribute *a)
 {
-    Oid type, collation;
-    int32 typmod;
+	Oid	  type, collation;
+	int32 typmod;
 
-    get_atttypetypmodcoll(a->relation, a->number, &type, &typmod, &collation);
-    if ((type != a->type || typmod != a->typmod) && OidIsValid(get_rel_type_id(a->relation)))
-        refuse_users(get_rel_type_id(a->relation), a->relation);
+	get_atttypetypmodcoll(a->relation, a->number, &type, &typmod, &collation);
+	if ((type != a->type || typmod != a->typmod) && OidIsValid(get_rel_type_id(a->relation)))
+		refuse_users(get_rel_type_id(a->relation), a->relation);
 }
 
 /* CHECKs of our tables, and those that were declared valid. */
-static void follow_constraint(Oid constraint)
+static void
+follow_constraint(Oid constraint)
 {
-    HeapTuple tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
-    Form_pg_constraint c;
+	HeapTuple		   tuple = SearchSysCache1(CONSTROID, ObjectIdGetDatum(constraint));
+	Form_pg_constraint c;
 
-    if (!HeapTupleIsValid(tuple))
-        return;
-    c = (Form_pg_constraint)GETSTRUCT(tuple);
-    if (c->contype == CONSTRAINT_CHECK && c->convalidated && OidIsValid(c->conrelid) &&
-        gstore_is_table(c->conrelid)) {
-        altered *a = note_table(c->conrelid);
+	if (!HeapTupleIsValid(tuple))
+		return;
+	c = (Form_pg_constraint) GETSTRUCT(tuple);
+	if (c->contype == CONSTRAINT_CHECK && c->convalidated && OidIsValid(c->conrelid) &&
+		gstore_is_table(c->conrelid))
+	{
+		altered *a = note_table(c->conrelid);
 
-        a->checks = lappend(a->checks, pstrdup(NameStr(c->conname)));
-    }
-    ReleaseSysCache(tuple);
+		a->checks = lappend(a->checks, pstrdup(NameStr(c->conname)));
+	}
+	ReleaseSysCache(tuple);
 }
 
-static void note_partitions(Oid top)
+static void
+note_partitions(Oid top)
 {
-    List *all = find_all_inheritors(top, NoLock, NULL);
-    ListCell *cell;
+	List	 *all = find_all_inheritors(top, NoLock, NULL);
+	ListCell *cell;
 
-    foreach (cell, all)
-        if (get_rel_relispartition(lfirst_oid(cell)) && gstore_is_table(lfirst_oid(cell)))
-            note_table(lfirst_oid(cell))->partition = true;
+	foreach(cell, all)
+		if (get_rel_relispartition(lfirst_oid(cell)) && gstore_is_table(lfirst_oid(cell)))
+			note_table(lfirst_oid(cell))->partition = true;
 }
 
-/* A new partition, one of our tables or partitioned in its turn; and the default one, which may no longer
- * have what belongs there. */
-static void apply_child_alteration(Oid child)
+/*
+ * A new partition, one of our tables or partitioned in its turn; and the default one, which may no longer
+ * have what belongs there.
+ */
+static void
+apply_child_alteration(Oid child)
 {
-    Oid other;
+	Oid other;
 
-    if (!get_rel_relispartition(child))
-        return;
-    other = get_default_partition_oid(get_partition_parent(child, false));
-    note_partitions(child);
-    if (OidIsValid(other) && other != child)
-        note_partitions(other);
+	if (!get_rel_relispartition(child))
+		return;
+	other = get_default_partition_oid(get_partition_parent(child, false));
+	note_partitions(child);
+	if (OidIsValid(other) && other != child)
+		note_partitions(other);
 }
 
-static void follow_new_table(Oid relation)
+static void
+follow_new_table(Oid relation)
 {
-    Relation table;
+	Relation table;
 
-    if (!gstore_is_table(relation))
-        return;
-    table = relation_open(relation, NoLock);
-    check_compression(table);
-    relation_close(table, NoLock);
+	if (!gstore_is_table(relation))
+		return;
+	table = relation_open(relation, NoLock);
+	check_compression(table);
+	relation_close(table, NoLock);
 }
 
-static void apply_alterations(void)
+static void
+apply_alterations(void)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    if (current->tables == NIL && current->constraints == NIL && current->relations == NIL &&
-        current->children == NIL && current->attributes == NIL)
-        return;
-    CommandCounterIncrement(); /* see what the statement did */
-    foreach (cell, current->attributes)
-        follow_attribute(lfirst(cell));
-    foreach (cell, current->constraints)
-        follow_constraint(lfirst_oid(cell));
-    foreach (cell, current->children)
-        apply_child_alteration(lfirst_oid(cell));
-    foreach (cell, current->relations)
-        follow_new_table(lfirst_oid(cell));
-    PushActiveSnapshot(GetTransactionSnapshot());
-    UpdateActiveSnapshotCommandId();
-    foreach (cell, current->tables)
-        apply_alteration(lfirst(cell));
-    PopActiveSnapshot();
-    CommandCounterIncrement();
+	if (current->tables == NIL && current->constraints == NIL && current->relations == NIL &&
+		current->children == NIL && current->attributes == NIL)
+		return;
+	CommandCounterIncrement(); /* see what the statement did */
+	foreach(cell, current->attributes)
+		follow_attribute(lfirst(cell));
+	foreach(cell, current->constraints)
+		follow_constraint(lfirst_oid(cell));
+	foreach(cell, current->children)
+		apply_child_alteration(lfirst_oid(cell));
+	foreach(cell, current->relations)
+		follow_new_table(lfirst_oid(cell));
+	PushActiveSnapshot(GetTransactionSnapshot());
+	UpdateActiveSnapshotCommandId();
+	foreach(cell, current->tables)
+		apply_alteration(lfirst(cell));
+	PopActiveSnapshot();
+	CommandCounterIncrement();
 }
 
-static bool can_alter(const Node *statement)
+static bool
+can_alter(const Node *statement)
 {
-    switch (nodeTag(statement)) {
-    case T_AlterTableStmt:
-    case T_AlterTableMoveAllStmt:
-    case T_AlterDomainStmt:
-    case T_CreateStmt:
-    case T_CreateForeignTableStmt: return true;
-    default: return false;
-    }
+	switch (nodeTag(statement))
+	{
+		case T_AlterTableStmt:
+		case T_AlterTableMoveAllStmt:
+		case T_AlterDomainStmt:
+		case T_CreateStmt:
+		case T_CreateForeignTableStmt:
+			return true;
+		default:
+			return false;
+	}
 }
 
 /* There is no hook for privileges. */
-static void note_privileges(const Node *statement)
+static void
+note_privileges(const Node *statement)
 {
-    if (IsA(statement, DropOwnedStmt))
-        gstore_note_privileges(false);
-    else if (IsA(statement, GrantStmt) && ((const GrantStmt *)statement)->objtype == OBJECT_TABLE)
-        gstore_note_privileges(((const GrantStmt *)statement)->is_grant);
+	if (IsA(statement, DropOwnedStmt))
+		gstore_note_privileges(false);
+	else if (IsA(statement, GrantStmt) && ((const GrantStmt *) statement)->objtype == OBJECT_TABLE)
+		gstore_note_privileges(((const GrantStmt *) statement)->is_grant);
 }
 
-static void run_utility(PlannedStmt *statement, const char *text, bool read_only,
-                        ProcessUtilityContext context, ParamListInfo params,
-                        QueryEnvironment *environment, DestReceiver *destination,
-                        QueryCompletion *completion)
+static void
+run_utility(PlannedStmt *statement, const char *text, bool read_only, ProcessUtilityContext context,
+			ParamListInfo params, QueryEnvironment *environment, DestReceiver *destination,
+			QueryCompletion *completion)
 {
-    (previous_utility != NULL ? previous_utility : standard_ProcessUtility)(
-        statement, text, read_only, context, params, environment, destination, completion);
-    note_privileges(statement->utilityStmt);
+	(previous_utility != NULL ? previous_utility : standard_ProcessUtility)(
+		statement, text, read_only, context, params, environment, destination, completion);
+	note_privileges(statement->utilityStmt);
 }
 
 /* Who may not drop it is refused by the statement itself. */
-static void end_loader(const DropdbStmt *statement)
+static void
+end_loader(const DropdbStmt *statement)
 {
-    const Oid database = get_database_oid(statement->dbname, true);
+	const Oid database = get_database_oid(statement->dbname, true);
 
-    if (OidIsValid(database) && object_ownercheck(DatabaseRelationId, database, GetUserId()))
-        gstore_reload_stop(database);
+	if (OidIsValid(database) && object_ownercheck(DatabaseRelationId, database, GetUserId()))
+		gstore_reload_stop(database);
 }
 
-static void gstore_ProcessUtility(PlannedStmt *statement, const char *text, bool read_only,
-                                  ProcessUtilityContext context, ParamListInfo params,
-                                  QueryEnvironment *environment, DestReceiver *destination,
-                                  QueryCompletion *completion)
+static void
+gstore_ProcessUtility(PlannedStmt *statement, const char *text, bool read_only,
+					  ProcessUtilityContext context, ParamListInfo params,
+					  QueryEnvironment *environment, DestReceiver *destination,
+					  QueryCompletion *completion)
 {
-    alterations mine = {.outer = current, .context = CurrentMemoryContext};
+	alterations mine = {.outer = current, .context = CurrentMemoryContext};
 
-    if (IsA(statement->utilityStmt, DropdbStmt))
-        end_loader((const DropdbStmt *)statement->utilityStmt);
-    if (IsA(statement->utilityStmt, VacuumStmt))
-        gstore_analyze_begin((const VacuumStmt *)statement->utilityStmt);
+	if (IsA(statement->utilityStmt, DropdbStmt))
+		end_loader((const DropdbStmt *) statement->utilityStmt);
+	if (IsA(statement->utilityStmt, VacuumStmt))
+		gstore_analyze_begin((const VacuumStmt *) statement->utilityStmt);
 
-    /* Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
-     * the options of a column that it adds, are followed with the whole: before that, rows are as they were. */
-    if (!can_alter(statement->utilityStmt) ||
-        (current != NULL && context == PROCESS_UTILITY_SUBCOMMAND)) {
-        run_utility(statement, text, read_only, context, params, environment, destination, completion);
-        return;
-    }
-    current = &mine;
-    PG_TRY();
-    {
-        run_utility(statement, text, read_only, context, params, environment, destination, completion);
-        apply_alterations();
-    }
-    PG_FINALLY();
-    {
-        current = mine.outer;
-    }
-    PG_END_TRY();
+	/*
+     * Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
+     * the options of a column that it adds, are followed with the whole: before that, rows are as they were.
+     */
+	if (!can_alter(statement->utilityStmt) ||
+		(current != NULL && context == PROCESS_UTILITY_SUBCOMMAND))
+	{
+		run_utility(statement, text, read_only, context, params, environment, destination, completion);
+		return;
+	}
+	current = &mine;
+	PG_TRY();
+	{
+		run_utility(statement, text, read_only, context, params, environment, destination, completion);
+		apply_alterations();
+	}
+	PG_FINALLY();
+	{
+		current = mine.outer;
+	}
+	PG_END_TRY();
 }
 
-void gstore_ddl_init(void)
+void
+gstore_ddl_init(void)
 {
-    previous_access = object_access_hook;
-    object_access_hook = gstore_object_access;
-    previous_utility = ProcessUtility_hook;
-    ProcessUtility_hook = gstore_ProcessUtility;
-    RegisterXactCallback(ddl_xact_callback, NULL);
+	previous_access = object_access_hook;
+	object_access_hook = gstore_object_access;
+	previous_utility = ProcessUtility_hook;
+	ProcessUtility_hook = gstore_ProcessUtility;
+	RegisterXactCallback(ddl_xact_callback, NULL);
 }

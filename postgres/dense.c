@@ -1,4 +1,5 @@
-/* gstore_export_ipchandle(): a table as one dense piece of device memory, under a CUDA handle that any program
+/*
+ * gstore_export_ipchandle(): a table as one dense piece of device memory, under a CUDA handle that any program
  * opens; in the 'pgstrom' format (gvmem/gstore_kds.h) here, in 'arrow' by dense_arrow.c.
  *
  * A copy is made once for a revision and lives as long as that: it hangs on the version, and goes with
@@ -34,494 +35,551 @@
 
 PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
 
-#define BYTES_MAX ((uint64)PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what offsets in units reach */
+#define BYTES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what offsets in units reach */
 #define OFFSETS_AT_A_TIME 65536u
-#define BODIES_AT_A_TIME (1u << 20)
+#define BODIES_AT_A_TIME  (1u << 20)
 
 /* ---- what may be copied */
 
-uint64 gstore_dense_definition(Relation relation)
+uint64
+gstore_dense_definition(Relation relation)
 {
-    const TupleDesc desc = RelationGetDescr(relation);
-    uint64 sum = (uint64)desc->natts;
+	const TupleDesc desc = RelationGetDescr(relation);
+	uint64			sum = (uint64) desc->natts;
 
-    for (int i = 0; i < desc->natts; i++) {
-        const Form_pg_attribute a = TupleDescAttr(desc, i);
-        const uint32 type[] = {a->attisdropped, a->atttypid, (uint32)a->atttypmod};
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const Form_pg_attribute a = TupleDescAttr(desc, i);
+		const uint32			type[] = {a->attisdropped, a->atttypid, (uint32) a->atttypmod};
 
-        sum = hash_bytes_extended((const unsigned char *)type, sizeof type, sum);
-        sum = hash_bytes_extended((const unsigned char *)NameStr(a->attname),
-                                  (int)strlen(NameStr(a->attname)), sum);
-    }
-    return sum;
+		sum = hash_bytes_extended((const unsigned char *) type, sizeof type, sum);
+		sum = hash_bytes_extended((const unsigned char *) NameStr(a->attname),
+								  (int) strlen(NameStr(a->attname)), sum);
+	}
+	return sum;
 }
 
-bool gstore_dense_find(Relation relation, const gstore_view *view, gstore_copy *out)
+bool
+gstore_dense_find(Relation relation, const gstore_view *view, gstore_copy *out)
 {
-    return gstore_get_copy(RelationGetRelid(relation), view, out) &&
-           out->definition == gstore_dense_definition(relation);
+	return gstore_get_copy(RelationGetRelid(relation), view, out) &&
+		out->definition == gstore_dense_definition(relation);
 }
 
 /* By this transaction, and not undone. */
-static bool is_altered(Relation relation, AttrNumber number)
+static bool
+is_altered(Relation relation, AttrNumber number)
 {
-    const HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(RelationGetRelid(relation)),
-                                            Int16GetDatum(number));
-    bool altered;
+	const HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(RelationGetRelid(relation)),
+											Int16GetDatum(number));
+	bool			altered;
 
-    if (!HeapTupleIsValid(tuple))
-        elog(ERROR, "cache lookup failed for attribute %d of relation %u", number,
-             RelationGetRelid(relation));
-    altered = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
-    ReleaseSysCache(tuple);
-    return altered;
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for attribute %d of relation %u", number,
+			 RelationGetRelid(relation));
+	altered = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+	ReleaseSysCache(tuple);
+	return altered;
 }
 
-void gstore_dense_check(Relation relation, const gstore_view *view)
+void
+gstore_dense_check(Relation relation, const gstore_view *view)
 {
-    for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
-        if (is_altered(relation, (AttrNumber)(i + 1)))
-            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                            errmsg("cannot copy table \"%s\": this transaction has altered its columns",
-                                   RelationGetRelationName(relation)),
-                            errhint("COMMIT first: a copy is for others, too.")));
-    gstore_check_columns(relation, view);
+	for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
+		if (is_altered(relation, (AttrNumber) (i + 1)))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("cannot copy table \"%s\": this transaction has altered its columns",
+							RelationGetRelationName(relation)),
+					 errhint("COMMIT first: a copy is for others, too.")));
+	gstore_check_columns(relation, view);
 }
 
 /* ---- sizes */
 
-static uint64 count_items(const gstore_view *view)
+static uint64
+count_items(const gstore_view *view)
 {
-    uint64 dead = 0;
+	uint64 dead = 0;
 
-    if (view->dead == NULL)
-        return view->live_rows;
-    for (uint64 row = 0; row < view->rows && row / 8 < view->dead_bytes; row++)
-        dead += gstore_view_is_dead(view, row);
-    return view->rows - dead;
+	if (view->dead == NULL)
+		return view->live_rows;
+	for (uint64 row = 0; row < view->rows && row / 8 < view->dead_bytes; row++)
+		dead += gstore_view_is_dead(view, row);
+	return view->rows - dead;
 }
 
-static bool is_there(const gstore_dense *d, int index)
+static bool
+is_there(const gstore_dense *d, int index)
 {
-    return index < d->view->column_count && !d->view->columns[index].dropped &&
-           !TupleDescAttr(RelationGetDescr(d->relation), index)->attisdropped;
+	return index < d->view->column_count && !d->view->columns[index].dropped &&
+		!TupleDescAttr(RelationGetDescr(d->relation), index)->attisdropped;
 }
 
-static void read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
+static void
+read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
 {
-    const gstore_piece piece = {.column = (uint16)(index + 1),
-                                .part = GSTORE_VALUES,
-                                .offset_bytes = first * sizeof *offsets,
-                                .bytes = count * sizeof *offsets,
-                                .local = offsets};
+	const gstore_piece piece = {.column = (uint16) (index + 1),
+								.part = GSTORE_VALUES,
+								.offset_bytes = first * sizeof *offsets,
+								.bytes = count * sizeof *offsets,
+								.local = offsets};
 
-    CHECK_FOR_INTERRUPTS();
-    gstore_transfer(GSTORE_READ, &d->view->name, &piece, 1);
+	CHECK_FOR_INTERRUPTS();
+	gstore_transfer(GSTORE_READ, &d->view->name, &piece, 1);
 }
 
 /* Of the bodies of rows that are not dead. They are in the order of their rows, one behind the other. */
-static uint64 dense_body_bytes(const gstore_dense *d, int index)
+static uint64
+dense_body_bytes(const gstore_dense *d, int index)
 {
-    const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
-    uint32 *offsets;
-    uint64 sum = 0, previous = 0;
-    bool live = false;
+	const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
+	uint32		*offsets;
+	uint64		 sum = 0, previous = 0;
+	bool		 live = false;
 
-    if (d->view->dead == NULL)
-        return d->view->columns[index].bodies_bytes - GSTORE_KDS_UNIT;
-    offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
-    for (uint64 first = 0; first < d->view->rows; first += OFFSETS_AT_A_TIME) {
-        const uint64 count = Min(OFFSETS_AT_A_TIME, d->view->rows - first);
+	if (d->view->dead == NULL)
+		return d->view->columns[index].bodies_bytes - GSTORE_KDS_UNIT;
+	offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
+	for (uint64 first = 0; first < d->view->rows; first += OFFSETS_AT_A_TIME)
+	{
+		const uint64 count = Min(OFFSETS_AT_A_TIME, d->view->rows - first);
 
-        read_offsets(d, index, first, count, offsets);
-        for (uint64 i = 0; i < count; i++) {
-            if (offsets[i] == 0)
-                continue;
-            if (live)
-                sum += offsets[i] - previous;
-            previous = offsets[i];
-            live = !gstore_view_is_dead(d->view, first + i);
-        }
-    }
-    if (live)
-        sum += end - previous;
-    pfree(offsets);
-    return sum * GSTORE_KDS_UNIT;
+		read_offsets(d, index, first, count, offsets);
+		for (uint64 i = 0; i < count; i++)
+		{
+			if (offsets[i] == 0)
+				continue;
+			if (live)
+				sum += offsets[i] - previous;
+			previous = offsets[i];
+			live = !gstore_view_is_dead(d->view, first + i);
+		}
+	}
+	if (live)
+		sum += end - previous;
+	pfree(offsets);
+	return sum * GSTORE_KDS_UNIT;
 }
 
 /* Lays the columns out behind the head. */
-static void lay_out_columns(gstore_dense *d)
+static void
+lay_out_columns(gstore_dense *d)
 {
-    gstore_kds_head *head = d->head;
-    const TupleDesc desc = RelationGetDescr(d->relation);
+	gstore_kds_head *head = d->head;
+	const TupleDesc	 desc = RelationGetDescr(d->relation);
 
-    d->end = d->head_bytes;
-    for (int i = 0; i < desc->natts; i++) {
-        gstore_kds_column *to = &gstore_kds_columns(head)[i];
-        const gstore_column *column = &d->view->columns[i];
-        uint64 extra = 0;
+	d->end = d->head_bytes;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		gstore_kds_column	*to = &gstore_kds_columns(head)[i];
+		const gstore_column *column = &d->view->columns[i];
+		uint64				 extra = 0;
 
-        if (!is_there(d, i))
-            continue;
-        if (column->length < 0)
-            extra = dense_body_bytes(d, i);
-        else if (column->has_nulls)
-            extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_UNIT);
-        d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
-        to->va_offset = (uint32)(d->end / GSTORE_KDS_UNIT);
-        to->extra_sz = (uint32)(extra / GSTORE_KDS_UNIT);
-        d->end += gstore_kds_round(gstore_width(column) * d->items, GSTORE_KDS_UNIT) + extra;
-    }
-    head->length = d->end;
+		if (!is_there(d, i))
+			continue;
+		if (column->length < 0)
+			extra = dense_body_bytes(d, i);
+		else if (column->has_nulls)
+			extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_UNIT);
+		d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
+		to->va_offset = (uint32) (d->end / GSTORE_KDS_UNIT);
+		to->extra_sz = (uint32) (extra / GSTORE_KDS_UNIT);
+		d->end += gstore_kds_round(gstore_width(column) * d->items, GSTORE_KDS_UNIT) + extra;
+	}
+	head->length = d->end;
 }
 
 /* Of format 'pgstrom', once it is laid out. */
-static void check_limits(const gstore_dense *d)
+static void
+check_limits(const gstore_dense *d)
 {
-    if (d->items > PG_UINT32_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
-    if (d->end > BYTES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("table \"%s\" is too large for the format 'pgstrom'",
-                               RelationGetRelationName(d->relation)),
-                        errdetail("It reaches %llu GiB.", (unsigned long long)(BYTES_MAX >> 30) + 1),
-                        errhint("Use gstore_export(), which has no such limit.")));
+	if (d->items > PG_UINT32_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
+	if (d->end > BYTES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("table \"%s\" is too large for the format 'pgstrom'",
+						RelationGetRelationName(d->relation)),
+				 errdetail("It reaches %llu GiB.", (unsigned long long) (BYTES_MAX >> 30) + 1),
+				 errhint("Use gstore_export(), which has no such limit.")));
 }
 
-static int8 align_bytes(char align)
+static int8
+align_bytes(char align)
 {
-    switch (align) {
-    case TYPALIGN_CHAR: return 1;
-    case TYPALIGN_SHORT: return 2;
-    case TYPALIGN_INT: return 4;
-    default: return 8;
-    }
+	switch (align)
+	{
+		case TYPALIGN_CHAR:
+			return 1;
+		case TYPALIGN_SHORT:
+			return 2;
+		case TYPALIGN_INT:
+			return 4;
+		default:
+			return 8;
+	}
 }
 
-static void write_kds_head(gstore_dense *d)
+static void
+write_kds_head(gstore_dense *d)
 {
-    const TupleDesc desc = RelationGetDescr(d->relation);
-    gstore_kds_head *head;
-    char *names;
+	const TupleDesc	 desc = RelationGetDescr(d->relation);
+	gstore_kds_head *head;
+	char			*names;
 
-    d->head_bytes = gstore_kds_head_bytes((uint32)desc->natts);
-    d->head = head = palloc0(d->head_bytes);
-    head->nitems = head->nrooms = (uint32)d->items;
-    head->ncols = (uint32)desc->natts;
-    head->format = GSTORE_KDS_COLUMN;
-    head->has_attnames = 1;
-    head->tdtypeid = desc->tdtypeid;
-    head->tdtypmod = desc->tdtypmod;
-    head->table_oid = RelationGetRelid(d->relation);
-    names = (char *)&gstore_kds_columns(head)[desc->natts];
-    for (int i = 0; i < desc->natts; i++) {
-        const Form_pg_attribute a = TupleDescAttr(desc, i);
+	d->head_bytes = gstore_kds_head_bytes((uint32) desc->natts);
+	d->head = head = palloc0(d->head_bytes);
+	head->nitems = head->nrooms = (uint32) d->items;
+	head->ncols = (uint32) desc->natts;
+	head->format = GSTORE_KDS_COLUMN;
+	head->has_attnames = 1;
+	head->tdtypeid = desc->tdtypeid;
+	head->tdtypmod = desc->tdtypmod;
+	head->table_oid = RelationGetRelid(d->relation);
+	names = (char *) &gstore_kds_columns(head)[desc->natts];
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const Form_pg_attribute a = TupleDescAttr(desc, i);
 
-        gstore_kds_columns(head)[i] = (gstore_kds_column){.attbyval = a->attbyval,
-                                                          .attalign = align_bytes(a->attalign),
-                                                          .attlen = a->attlen,
-                                                          .attnum = a->attnum,
-                                                          .attcacheoff = -1,
-                                                          .atttypid = a->attisdropped ? InvalidOid
-                                                                                      : a->atttypid,
-                                                          .atttypmod = a->atttypmod};
-        if (a->attisdropped)
-            continue;
-        if (!a->attbyval)
-            head->has_notbyval = 1;
-        strlcpy(names + (Size)i * GSTORE_KDS_NAME_BYTES, NameStr(a->attname), GSTORE_KDS_NAME_BYTES);
-    }
+		gstore_kds_columns(head)[i] = (gstore_kds_column){.attbyval = a->attbyval,
+														  .attalign = align_bytes(a->attalign),
+														  .attlen = a->attlen,
+														  .attnum = a->attnum,
+														  .attcacheoff = -1,
+														  .atttypid = a->attisdropped ? InvalidOid
+																					  : a->atttypid,
+														  .atttypmod = a->atttypmod};
+		if (a->attisdropped)
+			continue;
+		if (!a->attbyval)
+			head->has_notbyval = 1;
+		strlcpy(names + (Size) i * GSTORE_KDS_NAME_BYTES, NameStr(a->attname), GSTORE_KDS_NAME_BYTES);
+	}
 }
 
-static void lay_out(gstore_dense *d)
+static void
+lay_out(gstore_dense *d)
 {
-    if (d->view->arrow)
-        gstore_dense_lay_out_arrow(d);
-    else {
-        write_kds_head(d);
-        lay_out_columns(d);
-    }
+	if (d->view->arrow)
+		gstore_dense_lay_out_arrow(d);
+	else
+	{
+		write_kds_head(d);
+		lay_out_columns(d);
+	}
 }
 
-uint64 gstore_dense_length(Relation relation, const gstore_view *view)
+uint64
+gstore_dense_length(Relation relation, const gstore_view *view)
 {
-    gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
-    MemoryContext old;
+	gstore_dense  d = {.relation = relation, .view = view, .items = count_items(view)};
+	MemoryContext old;
 
-    if (view->empty || d.items == 0)
-        return 0;
-    d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore length", ALLOCSET_DEFAULT_SIZES);
-    old = MemoryContextSwitchTo(d.scratch);
-    lay_out(&d);
-    MemoryContextSwitchTo(old);
-    MemoryContextDelete(d.scratch);
-    return d.end;
+	if (view->empty || d.items == 0)
+		return 0;
+	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore length", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(d.scratch);
+	lay_out(&d);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(d.scratch);
+	return d.end;
 }
 
 /* ---- contents */
 
-void gstore_dense_put(gstore_dense *d, uint64 offset, const void *bytes, uint64 count)
+void
+gstore_dense_put(gstore_dense *d, uint64 offset, const void *bytes, uint64 count)
 {
-    const gstore_piece piece = {.offset_bytes = offset, .bytes = count, .local = (void *)bytes};
+	const gstore_piece piece = {.offset_bytes = offset, .bytes = count, .local = (void *) bytes};
 
-    if (count > 0)
-        gstore_transfer_far(GSTORE_COPY_WRITE, &d->view->name, &d->far, &piece, 1);
-    gstore_progress_add(RelationGetRelid(d->relation), 0, count);
+	if (count > 0)
+		gstore_transfer_far(GSTORE_COPY_WRITE, &d->view->name, &d->far, &piece, 1);
+	gstore_progress_add(RelationGetRelid(d->relation), 0, count);
 }
 
-void gstore_dense_put_area(gstore_dense *d, int index, gstore_part part, uint64 from, uint64 to,
-                           uint64 count)
+void
+gstore_dense_put_area(gstore_dense *d, int index, gstore_part part, uint64 from, uint64 to, uint64 count)
 {
-    const gstore_piece piece = {
-        .column = (uint16)(index + 1), .part = part, .offset_bytes = from, .bytes = count, .to = to};
+	const gstore_piece piece = {
+		.column = (uint16) (index + 1), .part = part, .offset_bytes = from, .bytes = count, .to = to};
 
-    if (count > 0)
-        gstore_transfer_far(GSTORE_COPY_TAKE, &d->view->name, &d->far, &piece, 1);
-    gstore_progress_add(RelationGetRelid(d->relation), 0, count);
+	if (count > 0)
+		gstore_transfer_far(GSTORE_COPY_TAKE, &d->view->name, &d->far, &piece, 1);
+	gstore_progress_add(RelationGetRelid(d->relation), 0, count);
 }
 
 /* Nothing is dead: as the store has it, but for offsets, which are relative to the values here. */
-static void put_whole_column(gstore_dense *d, int index)
+static void
+put_whole_column(gstore_dense *d, int index)
 {
-    const gstore_column *column = &d->view->columns[index];
-    const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-    const uint32 width = gstore_width(column);
-    const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
-    const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
-    uint32 *offsets, shift;
+	const gstore_column		*column = &d->view->columns[index];
+	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
+	const uint32			 width = gstore_width(column);
+	const uint64			 values = to->va_offset * (uint64) GSTORE_KDS_UNIT;
+	const uint64			 extra = gstore_kds_extra_offset(to, width, d->items);
+	uint32					*offsets, shift;
 
-    if (column->length >= 0) {
-        gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
-        if (column->has_nulls)
-            gstore_dense_put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
-        return;
-    }
-    gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra,
-                          column->bodies_bytes - GSTORE_KDS_UNIT);
-    shift = (uint32)((extra - values) / GSTORE_KDS_UNIT) - 1; /* bodies begin at 1 in the area */
-    offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
-    for (uint64 first = 0; first < d->items; first += OFFSETS_AT_A_TIME) {
-        const uint64 count = Min(OFFSETS_AT_A_TIME, d->items - first);
+	if (column->length >= 0)
+	{
+		gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
+		if (column->has_nulls)
+			gstore_dense_put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
+		return;
+	}
+	gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra,
+						  column->bodies_bytes - GSTORE_KDS_UNIT);
+	shift = (uint32) ((extra - values) / GSTORE_KDS_UNIT) - 1; /* bodies begin at 1 in the area */
+	offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
+	for (uint64 first = 0; first < d->items; first += OFFSETS_AT_A_TIME)
+	{
+		const uint64 count = Min(OFFSETS_AT_A_TIME, d->items - first);
 
-        read_offsets(d, index, first, count, offsets);
-        for (uint64 i = 0; i < count; i++)
-            if (offsets[i] != 0)
-                offsets[i] += shift;
-        gstore_dense_put(d, values + first * sizeof *offsets, offsets, count * sizeof *offsets);
-    }
-    pfree(offsets);
+		read_offsets(d, index, first, count, offsets);
+		for (uint64 i = 0; i < count; i++)
+			if (offsets[i] != 0)
+				offsets[i] += shift;
+		gstore_dense_put(d, values + first * sizeof *offsets, offsets, count * sizeof *offsets);
+	}
+	pfree(offsets);
 }
 
 /* Where the rows of a column that are not dead have got to. */
-typedef struct gathered {
-    uint64 items;          /* in the copy so far */
-    uint64 start, body_at; /* of the values, and where the next body goes; in the copy */
-    uint8 *nulls;          /* of all items; NULL: none is NULL */
-    uint8 *values;         /* of one batch */
-    StringInfoData bodies; /* that end at body_at and are not in the copy yet */
+typedef struct gathered
+{
+	uint64		   items;		   /* in the copy so far */
+	uint64		   start, body_at; /* of the values, and where the next body goes; in the copy */
+	uint8		  *nulls;		   /* of all items; NULL: none is NULL */
+	uint8		  *values;		   /* of one batch */
+	StringInfoData bodies;		   /* that end at body_at and are not in the copy yet */
 } gathered;
 
-static void put_bodies(gstore_dense *d, gathered *p)
+static void
+put_bodies(gstore_dense *d, gathered *p)
 {
-    gstore_dense_put(d, p->body_at - (uint64)p->bodies.len, p->bodies.data, (uint64)p->bodies.len);
-    resetStringInfo(&p->bodies);
+	gstore_dense_put(d, p->body_at - (uint64) p->bodies.len, p->bodies.data, (uint64) p->bodies.len);
+	resetStringInfo(&p->bodies);
 }
 
 /* Large ones go by themselves. The copy is zero between bodies. */
-static void add_body(gstore_dense *d, gathered *p, const char *body)
+static void
+add_body(gstore_dense *d, gathered *p, const char *body)
 {
-    const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
+	const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
 
-    if ((uint64)p->bodies.len + aligned > BODIES_AT_A_TIME)
-        put_bodies(d, p);
-    if (aligned > BODIES_AT_A_TIME)
-        gstore_dense_put(d, p->body_at, body, bytes);
-    else {
-        enlargeStringInfo(&p->bodies, (int)aligned);
-        memset(p->bodies.data + p->bodies.len, 0, aligned);
-        memcpy(p->bodies.data + p->bodies.len, body, bytes);
-        p->bodies.len += (int)aligned;
-    }
-    p->body_at += aligned;
+	if ((uint64) p->bodies.len + aligned > BODIES_AT_A_TIME)
+		put_bodies(d, p);
+	if (aligned > BODIES_AT_A_TIME)
+		gstore_dense_put(d, p->body_at, body, bytes);
+	else
+	{
+		enlargeStringInfo(&p->bodies, (int) aligned);
+		memset(p->bodies.data + p->bodies.len, 0, aligned);
+		memcpy(p->bodies.data + p->bodies.len, body, bytes);
+		p->bodies.len += (int) aligned;
+	}
+	p->body_at += aligned;
 }
 
-static void add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch,
-                          int index, uint64 row, gathered *p, uint64 at)
+static void
+add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch, int index,
+			  uint64 row, gathered *p, uint64 at)
 {
-    const bool null = gstore_is_null(batch, column, index, row);
-    const uint32 width = gstore_width(column);
+	const bool	 null = gstore_is_null(batch, column, index, row);
+	const uint32 width = gstore_width(column);
 
-    if (column->length >= 0) {
-        memcpy(p->values + at * width, batch->columns[index].values + (row - batch->first) * width,
-               width);
-        if (p->nulls != NULL && !null)
-            p->nulls[(p->items + at) / 8] |= (uint8)(1 << ((p->items + at) % 8));
-    } else if (null)
-        ((uint32 *)p->values)[at] = 0;
-    else {
-        ((uint32 *)p->values)[at] = (uint32)((p->body_at - p->start) / GSTORE_KDS_UNIT);
-        add_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
-    }
+	if (column->length >= 0)
+	{
+		memcpy(p->values + at * width, batch->columns[index].values + (row - batch->first) * width,
+			   width);
+		if (p->nulls != NULL && !null)
+			p->nulls[(p->items + at) / 8] |= (uint8) (1 << ((p->items + at) % 8));
+	}
+	else if (null)
+		((uint32 *) p->values)[at] = 0;
+	else
+	{
+		((uint32 *) p->values)[at] = (uint32) ((p->body_at - p->start) / GSTORE_KDS_UNIT);
+		add_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
+	}
 }
 
-static void put_live_rows(gstore_dense *d, int index)
+static void
+put_live_rows(gstore_dense *d, int index)
 {
-    const gstore_column *column = &d->view->columns[index];
-    const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-    const uint32 width = gstore_width(column);
-    const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
-    const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
-    Bitmapset *wanted = bms_make_singleton(index + 1);
-    gstore_batch *batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
-    gathered p = {.start = values, .body_at = extra};
+	const gstore_column		*column = &d->view->columns[index];
+	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
+	const uint32			 width = gstore_width(column);
+	const uint64			 values = to->va_offset * (uint64) GSTORE_KDS_UNIT;
+	const uint64			 extra = gstore_kds_extra_offset(to, width, d->items);
+	Bitmapset				*wanted = bms_make_singleton(index + 1);
+	gstore_batch			*batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
+	gathered				 p = {.start = values, .body_at = extra};
 
-    if (column->length >= 0 && column->has_nulls)
-        p.nulls = MemoryContextAllocExtended(d->scratch, (d->items + 7) / 8,
-                                             MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-    initStringInfo(&p.bodies);
-    for (uint64 row = 0; row < d->view->rows;) {
-        uint64 taken = 0, limit;
+	if (column->length >= 0 && column->has_nulls)
+		p.nulls = MemoryContextAllocExtended(d->scratch, (d->items + 7) / 8,
+											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	initStringInfo(&p.bodies);
+	for (uint64 row = 0; row < d->view->rows;)
+	{
+		uint64 taken = 0, limit;
 
-        CHECK_FOR_INTERRUPTS();
-        (void)gstore_read(batch, d->view, wanted, row, d->view->rows - row);
-        limit = batch->first + batch->count;
-        p.values = MemoryContextAllocHuge(d->scratch, batch->count * width);
-        for (; row < limit; row++)
-            if (!gstore_view_is_dead(d->view, row))
-                add_dense_row(d, column, batch, index, row, &p, taken++);
-        gstore_dense_put(d, values + p.items * width, p.values, taken * width);
-        p.items += taken;
-        pfree(p.values);
-    }
-    put_bodies(d, &p);
-    if (p.nulls != NULL)
-        gstore_dense_put(d, extra, p.nulls, (d->items + 7) / 8);
+		CHECK_FOR_INTERRUPTS();
+		(void) gstore_read(batch, d->view, wanted, row, d->view->rows - row);
+		limit = batch->first + batch->count;
+		p.values = MemoryContextAllocHuge(d->scratch, batch->count * width);
+		for (; row < limit; row++)
+			if (!gstore_view_is_dead(d->view, row))
+				add_dense_row(d, column, batch, index, row, &p, taken++);
+		gstore_dense_put(d, values + p.items * width, p.values, taken * width);
+		p.items += taken;
+		pfree(p.values);
+	}
+	put_bodies(d, &p);
+	if (p.nulls != NULL)
+		gstore_dense_put(d, extra, p.nulls, (d->items + 7) / 8);
 }
 
-static void write_kds_columns(gstore_dense *d)
+static void
+write_kds_columns(gstore_dense *d)
 {
-    for (int i = 0; i < RelationGetDescr(d->relation)->natts; i++) {
-        MemoryContext old = MemoryContextSwitchTo(d->scratch);
+	for (int i = 0; i < RelationGetDescr(d->relation)->natts; i++)
+	{
+		MemoryContext old = MemoryContextSwitchTo(d->scratch);
 
-        if (is_there(d, i)) {
-            if (d->view->dead == NULL)
-                put_whole_column(d, i);
-            else
-                put_live_rows(d, i);
-        }
-        MemoryContextSwitchTo(old);
-        MemoryContextReset(d->scratch);
-    }
+		if (is_there(d, i))
+		{
+			if (d->view->dead == NULL)
+				put_whole_column(d, i);
+			else
+				put_live_rows(d, i);
+		}
+		MemoryContextSwitchTo(old);
+		MemoryContextReset(d->scratch);
+	}
 }
 
 /* ---- life */
 
-/* After an ERROR, and at exit. A command that is still under way must end first: it may be the one that
- * makes the copy. */
-static void abort_dense_copy(int code, Datum argument)
+/*
+ * After an ERROR, and at exit. A command that is still under way must end first: it may be the one that
+ * makes the copy.
+ */
+static void
+abort_dense_copy(int code, Datum argument)
 {
-    const gstore_dense *d = (const gstore_dense *)DatumGetPointer(argument);
+	const gstore_dense *d = (const gstore_dense *) DatumGetPointer(argument);
 
-    gstore_settle();
-    gstore_release_copy(d->record);
+	gstore_settle();
+	gstore_release_copy(d->record);
 }
 
 /* If this version's is of another definition, those of all versions end: one that is not outdated is made again. */
-static void end_outdated_copies(Relation relation, const gstore_view *view)
+static void
+end_outdated_copies(Relation relation, const gstore_view *view)
 {
-    gstore_copy outdated;
+	gstore_copy outdated;
 
-    if (gstore_get_copy(RelationGetRelid(relation), view, &outdated) &&
-        outdated.definition != gstore_dense_definition(relation))
-        gstore_end_copies(RelationGetRelid(relation));
+	if (gstore_get_copy(RelationGetRelid(relation), view, &outdated) &&
+		outdated.definition != gstore_dense_definition(relation))
+		gstore_end_copies(RelationGetRelid(relation));
 }
 
-static void make_copy(Relation relation, const gstore_view *view, uint32 privileges,
-                      uint8 handle[GSTORE_HANDLE_BYTES])
+static void
+make_copy(Relation relation, const gstore_view *view, uint32 privileges,
+		  uint8 handle[GSTORE_HANDLE_BYTES])
 {
-    gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
+	gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
 
-    gstore_wait_ready();
-    d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
-    lay_out(&d);
-    if (!view->arrow)
-        check_limits(&d);
-    d.far.copy_bytes = d.end;
-    d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
-    PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
-    {
-        gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
-        gstore_transfer_far(GSTORE_COPY_MAKE, &d.view->name, &d.far, NULL, 0);
-        if (view->arrow)
-            gstore_dense_fill_arrow(&d);
-        else
-            write_kds_columns(&d);
-        gstore_dense_put(&d, 0, d.head, d.head_bytes);
-        gstore_progress_end(&d);
-    }
-    PG_END_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
-    if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.copy_bytes, d.far.handle)) {
-        gstore_release_copy(d.record);
-        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                        errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
-                               RelationGetRelationName(relation))));
-    }
-    memcpy(handle, d.far.handle, GSTORE_HANDLE_BYTES);
-    MemoryContextDelete(d.scratch);
+	gstore_wait_ready();
+	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
+	lay_out(&d);
+	if (!view->arrow)
+		check_limits(&d);
+	d.far.copy_bytes = d.end;
+	d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
+	PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
+	{
+		gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
+		gstore_transfer_far(GSTORE_COPY_MAKE, &d.view->name, &d.far, NULL, 0);
+		if (view->arrow)
+			gstore_dense_fill_arrow(&d);
+		else
+			write_kds_columns(&d);
+		gstore_dense_put(&d, 0, d.head, d.head_bytes);
+		gstore_progress_end(&d);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
+	if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.copy_bytes, d.far.handle))
+	{
+		gstore_release_copy(d.record);
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
+						RelationGetRelationName(relation))));
+	}
+	memcpy(handle, d.far.handle, GSTORE_HANDLE_BYTES);
+	MemoryContextDelete(d.scratch);
 }
 
-static bool find_handle(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
+static bool
+find_handle(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
 {
-    gstore_copy copy;
+	gstore_copy copy;
 
-    if (!gstore_dense_find(relation, view, &copy))
-        return false;
-    memcpy(handle, copy.handle, GSTORE_HANDLE_BYTES);
-    return true;
+	if (!gstore_dense_find(relation, view, &copy))
+		return false;
+	memcpy(handle, copy.handle, GSTORE_HANDLE_BYTES);
+	return true;
 }
 
-static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
+static bool
+find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 {
-    const Oid oid = RelationGetRelid(relation);
-    gstore_view view;
-    uint32 privileges;
+	const Oid	oid = RelationGetRelid(relation);
+	gstore_view view;
+	uint32		privileges;
 
-    gstore_look_now(oid, false, &view);
-    if (view.empty || view.live_rows == 0)
-        return false;
-    gstore_dense_check(relation, &view);
-    if (find_handle(relation, &view, handle))
-        return true;
-    LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
-    gstore_look_now(oid, true, &view); /* the same one, unless its rows were lost and loaded meanwhile */
-    gstore_check_columns(relation, &view);
-    if (!view.empty && !find_handle(relation, &view, handle)) {
-        gstore_lock_privileges(ShareLock);
-        gstore_check_readable(oid);
-        if (gstore_privileges(oid, &privileges)) {
-            end_outdated_copies(relation, &view);
-            make_copy(relation, &view, privileges, handle);
-        }
-        gstore_unlock_privileges(ShareLock);
-    }
-    UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
-    return !view.empty;
+	gstore_look_now(oid, false, &view);
+	if (view.empty || view.live_rows == 0)
+		return false;
+	gstore_dense_check(relation, &view);
+	if (find_handle(relation, &view, handle))
+		return true;
+	LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
+	gstore_look_now(oid, true, &view); /* the same one, unless its rows were lost and loaded meanwhile */
+	gstore_check_columns(relation, &view);
+	if (!view.empty && !find_handle(relation, &view, handle))
+	{
+		gstore_lock_privileges(ShareLock);
+		gstore_check_readable(oid);
+		if (gstore_privileges(oid, &privileges))
+		{
+			end_outdated_copies(relation, &view);
+			make_copy(relation, &view, privileges, handle);
+		}
+		gstore_unlock_privileges(ShareLock);
+	}
+	UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
+	return !view.empty;
 }
 
-Datum gstore_export_ipchandle(PG_FUNCTION_ARGS)
+Datum
+gstore_export_ipchandle(PG_FUNCTION_ARGS)
 {
-    const Oid oid = PG_GETARG_OID(0);
-    bytea *result = palloc(VARHDRSZ + GSTORE_HANDLE_BYTES);
-    Relation relation;
-    bool found;
+	const Oid oid = PG_GETARG_OID(0);
+	bytea	 *result = palloc(VARHDRSZ + GSTORE_HANDLE_BYTES);
+	Relation  relation;
+	bool	  found;
 
-    gstore_check_readable(oid);
-    relation = relation_open(oid, AccessShareLock);
-    found = find_or_make(relation, (uint8 *)VARDATA(result));
-    relation_close(relation, AccessShareLock);
-    if (!found)
-        PG_RETURN_NULL();
-    SET_VARSIZE(result, VARHDRSZ + GSTORE_HANDLE_BYTES);
-    PG_RETURN_BYTEA_P(result);
+	gstore_check_readable(oid);
+	relation = relation_open(oid, AccessShareLock);
+	found = find_or_make(relation, (uint8 *) VARDATA(result));
+	relation_close(relation, AccessShareLock);
+	if (!found)
+		PG_RETURN_NULL();
+	SET_VARSIZE(result, VARHDRSZ + GSTORE_HANDLE_BYTES);
+	PG_RETURN_BYTEA_P(result);
 }

@@ -1,4 +1,5 @@
-/* gstore_export(): a token with which other processes attach a table's memory.
+/*
+ * gstore_export(): a token with which other processes attach a table's memory.
  *
  * The token leads to a manifest (keeper/table/manifest.h): names, types and links of the columns, and how many
  * rows there are. Manifests of one store share an object beside its columns, a ring; it goes with the
@@ -39,372 +40,410 @@ PG_FUNCTION_INFO_V1(gstore_export);
 
 /* ---- what may be exported */
 
-static Relation open_table(Oid oid)
+static Relation
+open_table(Oid oid)
 {
-    Relation relation;
+	Relation relation;
 
-    gstore_check_readable(oid);
-    relation = try_relation_open(oid, AccessShareLock);
-    if (relation == NULL)
-        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
-                        errmsg("relation with OID %u does not exist", oid)));
-    return relation;
+	gstore_check_readable(oid);
+	relation = try_relation_open(oid, AccessShareLock);
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", oid)));
+	return relation;
 }
 
-static uint64 next_revision(Oid oid)
+static uint64
+next_revision(Oid oid)
 {
-    const gstore_table *table;
-    uint64 revision;
+	const gstore_table *table;
+	uint64				revision;
 
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(oid, false);
-    revision = table != NULL ? (uint64)table->revisions + 1 : 1;
-    LWLockRelease(gstore->lock);
-    return revision;
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	table = gstore_find_table(oid, false);
+	revision = table != NULL ? (uint64) table->revisions + 1 : 1;
+	LWLockRelease(gstore->lock);
+	return revision;
 }
 
-/* Deleted rows would be there for who reads the memory, so the table is written anew without them: a
+/*
+ * Deleted rows would be there for who reads the memory, so the table is written anew without them: a
  * change of this transaction. Until it commits others see the store that was, and the token is good all
- * the same; if it aborts, the token is stale. True: view is of a store that is ours. */
-static bool compact_for_export(Relation relation, gstore_view *view)
+ * the same; if it aborts, the token is stale. True: view is of a store that is ours.
+ */
+static bool
+compact_for_export(Relation relation, gstore_view *view)
 {
-    const Oid oid = RelationGetRelid(relation);
-    const uint64 seen = view->revision;
-    gstore_pending *pending;
-    uint64 first, limit;
+	const Oid		oid = RelationGetRelid(relation);
+	const uint64	seen = view->revision;
+	gstore_pending *pending;
+	uint64			first, limit;
 
-    if (!gstore_is_owner(oid))
-        ereport(ERROR,
-                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("cannot export table \"%s\": it has deleted rows among the others",
-                        RelationGetRelationName(relation)),
-                 errhint("Its owner can rewrite it, with gstore_fdw_compact() or by exporting it.")));
-    PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
-    (void)gstore_compact(relation);
-    pending = gstore_pending_find(oid);
-    gstore_look(oid, NULL, false, view); /* the lock is held: nobody changes it from here on */
-    if (IsolationUsesXactSnapshot() && view->revision != seen)
-        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                        errmsg("could not serialize access due to concurrent update")));
-    if (view->empty || view->live_rows == view->rows)
-        return false; /* another transaction was first */
-    *view = *gstore_pending_rows(pending, GetCurrentCommandId(false), &first, &limit);
-    view->revision = (uint32)next_revision(oid);
-    return true;
+	if (!gstore_is_owner(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot export table \"%s\": it has deleted rows among the others",
+						RelationGetRelationName(relation)),
+				 errhint("Its owner can rewrite it, with gstore_fdw_compact() or by exporting it.")));
+	PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
+	(void) gstore_compact(relation);
+	pending = gstore_pending_find(oid);
+	gstore_look(oid, NULL, false, view); /* the lock is held: nobody changes it from here on */
+	if (IsolationUsesXactSnapshot() && view->revision != seen)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update")));
+	if (view->empty || view->live_rows == view->rows)
+		return false; /* another transaction was first */
+	*view = *gstore_pending_rows(pending, GetCurrentCommandId(false), &first, &limit);
+	view->revision = (uint32) next_revision(oid);
+	return true;
 }
 
 /* What the statement sees of the table. True: of a store that this transaction has made. */
-static bool choose_revision(Relation relation, gstore_view *view)
+static bool
+choose_revision(Relation relation, gstore_view *view)
 {
-    const Oid oid = RelationGetRelid(relation);
+	const Oid oid = RelationGetRelid(relation);
 
-    if (gstore_pending_find(oid) != NULL)
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("cannot export table \"%s\": this transaction has changed it",
-                               RelationGetRelationName(relation)),
-                        errhint("COMMIT first: others read what is committed.")));
-    PredicateLockRelation(relation, GetActiveSnapshot());
-    gstore_look_now(oid, false, view);
-    if (view->empty)
-        return false;
-    gstore_check_columns(relation, view);
-    return view->live_rows != view->rows && compact_for_export(relation, view);
+	if (gstore_pending_find(oid) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot export table \"%s\": this transaction has changed it",
+						RelationGetRelationName(relation)),
+				 errhint("COMMIT first: others read what is committed.")));
+	PredicateLockRelation(relation, GetActiveSnapshot());
+	gstore_look_now(oid, false, view);
+	if (view->empty)
+		return false;
+	gstore_check_columns(relation, view);
+	return view->live_rows != view->rows && compact_for_export(relation, view);
 }
 
 /* ---- the manifest */
 
-static uint32 add_manifest_text(StringInfo text, Size before, const char *what)
+static uint32
+add_manifest_text(StringInfo text, Size before, const char *what)
 {
-    const uint32 at = (uint32)(before + (Size)text->len);
+	const uint32 at = (uint32) (before + (Size) text->len);
 
-    appendBinaryStringInfo(text, what, (int)strlen(what) + 1);
-    return at;
+	appendBinaryStringInfo(text, what, (int) strlen(what) + 1);
+	return at;
 }
 
-static void describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stored,
-                            const Form_pg_attribute attribute, StringInfo text, Size before)
+static void
+describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stored,
+				const Form_pg_attribute attribute, StringInfo text, Size before)
 {
-    const Oid base = getBaseType(attribute->atttypid);
-    const Oid element = get_base_element_type(base);
+	const Oid base = getBaseType(attribute->atttypid);
+	const Oid element = get_base_element_type(base);
 
-    *to = (gvmi_manifest_column){
-        .name = add_manifest_text(text, before, NameStr(attribute->attname)),
-        .type_name = add_manifest_text(text, before,
-                                       format_type_extended(attribute->atttypid, attribute->atttypmod,
-                                                            FORMAT_TYPE_TYPEMOD_GIVEN)),
-        .type = attribute->atttypid,
-        .base_type = base,
-        .typmod = attribute->atttypmod,
-        .length = attribute->attlen,
-        .number = (uint16)attribute->attnum,
-        .align = attribute->attalign,
-        .bodies_bytes = stored ? column->bodies_bytes : 0,
-    };
-    if (OidIsValid(element)) {
-        bool by_value;
+	*to = (gvmi_manifest_column){
+		.name = add_manifest_text(text, before, NameStr(attribute->attname)),
+		.type_name = add_manifest_text(text, before,
+									   format_type_extended(attribute->atttypid, attribute->atttypmod,
+															FORMAT_TYPE_TYPEMOD_GIVEN)),
+		.type = attribute->atttypid,
+		.base_type = base,
+		.typmod = attribute->atttypmod,
+		.length = attribute->attlen,
+		.number = (uint16) attribute->attnum,
+		.align = attribute->attalign,
+		.bodies_bytes = stored ? column->bodies_bytes : 0,
+	};
+	if (OidIsValid(element))
+	{
+		bool by_value;
 
-        to->element = element;
-        get_typlenbyvalalign(element, &to->element_length, &by_value, &to->element_align);
-    }
-    if (attribute->attbyval)
-        to->flags |= GVMI_COLUMN_BY_VALUE;
-    if (!stored)
-        to->flags |= GVMI_COLUMN_ABSENT;
-    else {
-        if (gstore_part_bytes(column, GSTORE_NULLS, 1) > 0)
-            to->flags |= GVMI_COLUMN_NULLS;
-        if (column->pglz)
-            to->flags |= GVMI_COLUMN_PGLZ;
-        if (column->has_element_nulls)
-            to->flags |= GVMI_COLUMN_ELEMENT_NULLS;
-    }
-    to->width = gstore_width(
-        &(gstore_column){.length = attribute->attlen, .align = attribute->attalign});
+		to->element = element;
+		get_typlenbyvalalign(element, &to->element_length, &by_value, &to->element_align);
+	}
+	if (attribute->attbyval)
+		to->flags |= GVMI_COLUMN_BY_VALUE;
+	if (!stored)
+		to->flags |= GVMI_COLUMN_ABSENT;
+	else
+	{
+		if (gstore_part_bytes(column, GSTORE_NULLS, 1) > 0)
+			to->flags |= GVMI_COLUMN_NULLS;
+		if (column->pglz)
+			to->flags |= GVMI_COLUMN_PGLZ;
+		if (column->has_element_nulls)
+			to->flags |= GVMI_COLUMN_ELEMENT_NULLS;
+	}
+	to->width = gstore_width(
+		&(gstore_column){.length = attribute->attlen, .align = attribute->attalign});
 }
 
 /* A column that is not stored has Arrow's type of nothing but NULLs, which has no buffers. */
-static void describe_arrow(gvmi_manifest_column *to, const gstore_column *column, bool stored,
-                           StringInfo text, Size before)
+static void
+describe_arrow(gvmi_manifest_column *to, const gstore_column *column, bool stored, StringInfo text,
+			   Size before)
 {
-    char format[GSTORE_ARROW_FORMAT_BYTES] = "n", element[GSTORE_ARROW_FORMAT_BYTES] = "";
+	char format[GSTORE_ARROW_FORMAT_BYTES] = "n", element[GSTORE_ARROW_FORMAT_BYTES] = "";
 
-    if (stored) {
-        gstore_arrow_format(column, format);
-        gstore_arrow_element_format(column, element);
-        if (gstore_arrow_is_variable(column))
-            to->width = sizeof(int64);
-        else if (column->form == GSTORE_FORM_BOOL)
-            to->width = 0;
-    }
-    to->arrow = add_manifest_text(text, before, format);
-    to->arrow_element = add_manifest_text(text, before, element);
+	if (stored)
+	{
+		gstore_arrow_format(column, format);
+		gstore_arrow_element_format(column, element);
+		if (gstore_arrow_is_variable(column))
+			to->width = sizeof(int64);
+		else if (column->form == GSTORE_FORM_BOOL)
+			to->width = 0;
+	}
+	to->arrow = add_manifest_text(text, before, format);
+	to->arrow_element = add_manifest_text(text, before, element);
 }
 
-static char *make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
+static char *
+make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
 {
-    const TupleDesc desc = RelationGetDescr(relation);
-    gvmi_manifest head = {.magic = GVMI_MANIFEST_MAGIC,
-                          .version = GVMI_TOKEN_VERSION,
-                          .header_bytes = sizeof head,
-                          .column_bytes = sizeof(gvmi_manifest_column),
-                          .layout = view->arrow ? GVMI_LAYOUT_ARROW : GVMI_LAYOUT_PGSTROM,
-                          .rows = view->rows,
-                          .revision = view->revision};
-    gvmi_manifest_column *columns = palloc0(sizeof *columns * (Size)Max(desc->natts, 1));
-    StringInfoData text;
-    Size before;
-    char *all;
+	const TupleDesc		  desc = RelationGetDescr(relation);
+	gvmi_manifest		  head = {.magic = GVMI_MANIFEST_MAGIC,
+								  .version = GVMI_TOKEN_VERSION,
+								  .header_bytes = sizeof head,
+								  .column_bytes = sizeof(gvmi_manifest_column),
+								  .layout = view->arrow ? GVMI_LAYOUT_ARROW : GVMI_LAYOUT_PGSTROM,
+								  .rows = view->rows,
+								  .revision = view->revision};
+	gvmi_manifest_column *columns = palloc0(sizeof *columns * (Size) Max(desc->natts, 1));
+	StringInfoData		  text;
+	Size				  before;
+	char				 *all;
 
-    for (int i = 0; i < desc->natts; i++)
-        head.columns += !TupleDescAttr(desc, i)->attisdropped;
-    before = sizeof head + sizeof *columns * head.columns;
-    initStringInfo(&text);
-    head.schema = add_manifest_text(&text, before, get_namespace_name(RelationGetNamespace(relation)));
-    head.name = add_manifest_text(&text, before, RelationGetRelationName(relation));
-    for (int i = 0, n = 0; i < desc->natts; i++) {
-        const Form_pg_attribute attribute = TupleDescAttr(desc, i);
-        const bool stored = i < view->column_count && !view->columns[i].dropped;
+	for (int i = 0; i < desc->natts; i++)
+		head.columns += !TupleDescAttr(desc, i)->attisdropped;
+	before = sizeof head + sizeof *columns * head.columns;
+	initStringInfo(&text);
+	head.schema = add_manifest_text(&text, before, get_namespace_name(RelationGetNamespace(relation)));
+	head.name = add_manifest_text(&text, before, RelationGetRelationName(relation));
+	for (int i = 0, n = 0; i < desc->natts; i++)
+	{
+		const Form_pg_attribute attribute = TupleDescAttr(desc, i);
+		const bool				stored = i < view->column_count && !view->columns[i].dropped;
 
-        if (attribute->attisdropped)
-            continue;
-        describe_column(&columns[n], &view->columns[i], stored, attribute, &text, before);
-        if (view->arrow)
-            describe_arrow(&columns[n], &view->columns[i], stored, &text, before);
-        n++;
-    }
-    head.bytes = (uint32)(before + (Size)text.len);
-    if (head.bytes > GVMI_MANIFEST_BYTES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("the description of table \"%s\" is too long to be exported",
-                               RelationGetRelationName(relation))));
-    all = palloc(head.bytes);
-    memcpy(all, &head, sizeof head);
-    memcpy(all + sizeof head, columns, before - sizeof head);
-    memcpy(all + before, text.data, (Size)text.len);
-    *bytes = head.bytes;
-    return all;
+		if (attribute->attisdropped)
+			continue;
+		describe_column(&columns[n], &view->columns[i], stored, attribute, &text, before);
+		if (view->arrow)
+			describe_arrow(&columns[n], &view->columns[i], stored, &text, before);
+		n++;
+	}
+	head.bytes = (uint32) (before + (Size) text.len);
+	if (head.bytes > GVMI_MANIFEST_BYTES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the description of table \"%s\" is too long to be exported",
+						RelationGetRelationName(relation))));
+	all = palloc(head.bytes);
+	memcpy(all, &head, sizeof head);
+	memcpy(all + sizeof head, columns, before - sizeof head);
+	memcpy(all + before, text.data, (Size) text.len);
+	*bytes = head.bytes;
+	return all;
 }
 
 /* ---- its place */
 
 /* NULL: the store is gone, with its keeper. One that is ours is in no version yet. The lock is held. */
-static gstore_store *find_store(Oid oid, const gstore_view *view, bool own)
+static gstore_store *
+find_store(Oid oid, const gstore_view *view, bool own)
 {
-    const gstore_table *table = gstore_find_table(oid, false);
+	const gstore_table *table = gstore_find_table(oid, false);
 
-    if (own)
-        return gstore_at(view->store);
-    for (const gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
-         v = gstore_at(v->older))
-        if (v->store == view->store)
-            return gstore_at(view->store);
-    return NULL;
+	if (own)
+		return gstore_at(view->store);
+	for (const gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
+		 v = gstore_at(v->older))
+		if (v->store == view->store)
+			return gstore_at(view->store);
+	return NULL;
 }
 
 /* The place of the manifest. True: it is there already, from an export before. */
-static bool choose_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes,
-                         uint64 *at)
+static bool
+choose_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes, uint64 *at)
 {
-    gstore_store *store;
-    bool known = false;
+	gstore_store *store;
+	bool		  known = false;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    store = find_store(oid, view, own);
-    if (store != NULL) {
-        known = store->manifest_bytes == bytes && store->manifest_sum == sum;
-        if (!known && store->manifest_end + bytes > GVMI_MANIFEST_RING_BYTES)
-            store->manifest_end = 0;
-        *at = known ? store->manifest_at : store->manifest_end;
-    }
-    LWLockRelease(gstore->lock);
-    if (store == NULL)
-        ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
-                        errmsg("the GPU memory keeper was started anew: the table is empty")));
-    return known;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	store = find_store(oid, view, own);
+	if (store != NULL)
+	{
+		known = store->manifest_bytes == bytes && store->manifest_sum == sum;
+		if (!known && store->manifest_end + bytes > GVMI_MANIFEST_RING_BYTES)
+			store->manifest_end = 0;
+		*at = known ? store->manifest_at : store->manifest_end;
+	}
+	LWLockRelease(gstore->lock);
+	if (store == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONNECTION_FAILURE),
+				 errmsg("the GPU memory keeper was started anew: the table is empty")));
+	return known;
 }
 
-static void note_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes, uint64 at)
+static void
+note_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes, uint64 at)
 {
-    gstore_store *store;
+	gstore_store *store;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    store = find_store(oid, view, own);
-    if (store != NULL) {
-        store->manifest_sum = sum;
-        store->manifest_at = at;
-        store->manifest_bytes = bytes;
-        store->manifest_end = at + TYPEALIGN(GVMI_MANIFEST_ALIGN, bytes);
-    }
-    LWLockRelease(gstore->lock);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	store = find_store(oid, view, own);
+	if (store != NULL)
+	{
+		store->manifest_sum = sum;
+		store->manifest_at = at;
+		store->manifest_bytes = bytes;
+		store->manifest_end = at + TYPEALIGN(GVMI_MANIFEST_ALIGN, bytes);
+	}
+	LWLockRelease(gstore->lock);
 }
 
-static char *write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, uint64 at)
+static char *
+write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, uint64 at)
 {
-    char path[GSTORE_LINK_PATH_BYTES];
-    char *token;
+	char  path[GSTORE_LINK_PATH_BYTES];
+	char *token;
 
-    gstore_link_path(secret, path);
-    token = psprintf("%s%d:%016llx:%llu:%u:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
-                     (unsigned long long)sum, (unsigned long long)at, bytes, gstore->owner, path,
-                     gstore->path);
-    if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("the path of the keeper's socket is too long for a token")));
-    return token;
+	gstore_link_path(secret, path);
+	token = psprintf("%s%d:%016llx:%llu:%u:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
+					 (unsigned long long) sum, (unsigned long long) at, bytes, gstore->owner, path,
+					 gstore->path);
+	if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("the path of the keeper's socket is too long for a token")));
+	return token;
 }
 
 /* In format 'pgstrom' they begin at 8. */
-static bool has_bodies(const gstore_column *column)
+static bool
+has_bodies(const gstore_column *column)
 {
-    return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
+	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
 }
 
-/* The areas that the manifest lists, as far as they count, behind its own, of which the caller says
+/*
+ * The areas that the manifest lists, as far as they count, behind its own, of which the caller says
  * how far; palloc'd. What is behind that in an area's last chunk is not kept back
- * (docs/design/gstore.md). */
-static int list_areas(Relation relation, const gstore_view *view, gstore_piece **out)
+ * (docs/design/gstore.md).
+ */
+static int
+list_areas(Relation relation, const gstore_view *view, gstore_piece **out)
 {
-    const TupleDesc desc = RelationGetDescr(relation);
-    gstore_piece *all = palloc0(sizeof *all *
-                                (1 + (Size)view->column_count * (GSTORE_ELEMENT_NULLS + 1)));
-    int count = 0;
+	const TupleDesc desc = RelationGetDescr(relation);
+	gstore_piece   *all = palloc0(sizeof *all *
+								  (1 + (Size) view->column_count * (GSTORE_ELEMENT_NULLS + 1)));
+	int				count = 0;
 
-    all[count++] = (gstore_piece){.column = 0, .part = GSTORE_MANIFEST};
-    for (int i = 0; i < Min(desc->natts, view->column_count); i++) {
-        if (TupleDescAttr(desc, i)->attisdropped || view->columns[i].dropped)
-            continue;
-        for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++) {
-            const uint64 bytes = gstore_part_bytes(&view->columns[i], (gstore_part)part, view->rows);
+	all[count++] = (gstore_piece){.column = 0, .part = GSTORE_MANIFEST};
+	for (int i = 0; i < Min(desc->natts, view->column_count); i++)
+	{
+		if (TupleDescAttr(desc, i)->attisdropped || view->columns[i].dropped)
+			continue;
+		for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
+		{
+			const uint64 bytes = gstore_part_bytes(&view->columns[i], (gstore_part) part, view->rows);
 
-            if (bytes > 0 && (part != GSTORE_BODIES || has_bodies(&view->columns[i])))
-                all[count++] = (gstore_piece){
-                    .column = (uint16)(i + 1), .part = (uint8)part, .bytes = bytes};
-        }
-    }
-    *out = all;
-    return count;
+			if (bytes > 0 && (part != GSTORE_BODIES || has_bodies(&view->columns[i])))
+				all[count++] = (gstore_piece){
+					.column = (uint16) (i + 1), .part = (uint8) part, .bytes = bytes};
+		}
+	}
+	*out = all;
+	return count;
 }
 
 /* ---- what was unpacked for an export that fails goes back */
 
 static Oid unpacked = InvalidOid;
 
-static void request_repacking(void)
+static void
+request_repacking(void)
 {
-    if (OidIsValid(unpacked))
-        gstore_ask_trim(unpacked, GSTORE_NO_TURN);
-    unpacked = InvalidOid;
+	if (OidIsValid(unpacked))
+		gstore_ask_trim(unpacked, GSTORE_NO_TURN);
+	unpacked = InvalidOid;
 }
 
-static void export_xact_callback(XactEvent event, void *argument)
+static void
+export_xact_callback(XactEvent event, void *argument)
 {
-    if (event == XACT_EVENT_ABORT)
-        request_repacking();
+	if (event == XACT_EVENT_ABORT)
+		request_repacking();
 }
 
-static void export_subxact_callback(SubXactEvent event, SubTransactionId mine,
-                                    SubTransactionId parent, void *argument)
+static void
+export_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransactionId parent,
+						void *argument)
 {
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        request_repacking();
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		request_repacking();
 }
 
-void gstore_export_init(void)
+void
+gstore_export_init(void)
 {
-    RegisterXactCallback(export_xact_callback, NULL);
-    RegisterSubXactCallback(export_subxact_callback, NULL);
+	RegisterXactCallback(export_xact_callback, NULL);
+	RegisterSubXactCallback(export_subxact_callback, NULL);
 }
 
 /* What takes long of an export, before changes of privileges have to wait for it. */
-static void unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int count)
+static void
+unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int count)
 {
-    gstore_far far = {0};
+	gstore_far far = {0};
 
-    unpacked = oid;
-    gstore_transfer_far(GSTORE_UNPACK_BYTES, &view->name, &far, areas, count);
-    if (far.copy_bytes > 0)
-        gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
+	unpacked = oid;
+	gstore_transfer_far(GSTORE_UNPACK_BYTES, &view->name, &far, areas, count);
+	if (far.copy_bytes > 0)
+		gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
 }
 
-Datum gstore_export(PG_FUNCTION_ARGS)
+Datum
+gstore_export(PG_FUNCTION_ARGS)
 {
-    const Oid oid = PG_GETARG_OID(0);
-    Relation relation = open_table(oid);
-    gstore_view view;
-    gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
-    uint8 secret[GSTORE_SECRET_BYTES];
-    uint32 bytes, privileges;
-    uint64 sum, at;
-    bool own;
-    int count;
+	const Oid	 oid = PG_GETARG_OID(0);
+	Relation	 relation = open_table(oid);
+	gstore_view	 view;
+	gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
+	uint8		 secret[GSTORE_SECRET_BYTES];
+	uint32		 bytes, privileges;
+	uint64		 sum, at;
+	bool		 own;
+	int			 count;
 
-    gstore_wait_ready();
-    own = choose_revision(relation, &view);
-    if (view.empty) {
-        relation_close(relation, NoLock);
-        PG_RETURN_NULL();
-    }
-    piece.local = make_manifest(relation, &view, &bytes);
-    piece.bytes = bytes;
-    sum = gvm_kernel_checksum_host(piece.local, bytes);
-    /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
-    LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-    count = list_areas(relation, &view, &areas);
-    unpack_store(oid, &view, areas, count);
-    gstore_lock_privileges(ShareLock);
-    gstore_check_readable(oid);
-    if (!gstore_privileges(oid, &privileges))
-        elog(ERROR, "cache lookup failed for relation %u", oid);
-    if (!choose_place(oid, &view, own, sum, bytes, &at)) {
-        piece.offset_bytes = at;
-        gstore_transfer(GSTORE_WRITE, &view.name, &piece, 1);
-        note_place(oid, &view, own, sum, bytes, at);
-    }
-    areas[0].bytes = at + bytes;
-    gstore_token_make(oid, &view, sum, privileges, areas, count, secret);
-    unpacked = InvalidOid;
-    gstore_unlock_privileges(ShareLock);
-    UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-    relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
-    PG_RETURN_TEXT_P(cstring_to_text(write_token(secret, sum, bytes, at)));
+	gstore_wait_ready();
+	own = choose_revision(relation, &view);
+	if (view.empty)
+	{
+		relation_close(relation, NoLock);
+		PG_RETURN_NULL();
+	}
+	piece.local = make_manifest(relation, &view, &bytes);
+	piece.bytes = bytes;
+	sum = gvm_kernel_checksum_host(piece.local, bytes);
+	/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
+	LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+	count = list_areas(relation, &view, &areas);
+	unpack_store(oid, &view, areas, count);
+	gstore_lock_privileges(ShareLock);
+	gstore_check_readable(oid);
+	if (!gstore_privileges(oid, &privileges))
+		elog(ERROR, "cache lookup failed for relation %u", oid);
+	if (!choose_place(oid, &view, own, sum, bytes, &at))
+	{
+		piece.offset_bytes = at;
+		gstore_transfer(GSTORE_WRITE, &view.name, &piece, 1);
+		note_place(oid, &view, own, sum, bytes, at);
+	}
+	areas[0].bytes = at + bytes;
+	gstore_token_make(oid, &view, sum, privileges, areas, count, secret);
+	unpacked = InvalidOid;
+	gstore_unlock_privileges(ShareLock);
+	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+	relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
+	PG_RETURN_TEXT_P(cstring_to_text(write_token(secret, sum, bytes, at)));
 }

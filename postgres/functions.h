@@ -4,7 +4,7 @@
 
 #include "postgres.h"
 
-#include "postgres/shared.h"
+#include "postgres/directory.h"
 
 /* ERROR if there is no such relation (42P01), or it is no table of ours (42809). */
 extern void gstore_check_table(Oid relation);
@@ -15,8 +15,10 @@ extern void gstore_check_readable(Oid relation);
 /* Is the user the table's owner, or a member of it? */
 extern bool gstore_is_owner(Oid relation);
 
-/* The revision that the statement sees, of a table that was checked. What the transaction itself has
- * changed is not part of a revision before its commit. */
+/*
+ * The revision that the statement sees, of a table that was checked. What the transaction itself has
+ * changed is not part of a revision before its commit.
+ */
 extern void gstore_look_now(Oid relation, bool want_dead, gstore_view *view);
 
 #endif

@@ -1,6 +1,8 @@
-/* See lost.h. The file is written before the first rows of a table are committed, and after tables have lost their
+/*
+ * See lost.h. The file is written before the first rows of a table are committed, and after tables have lost their
  * entries in the directory: in between it may name tables without rows, which are taken for lost if the
- * server ends then. */
+ * server ends then.
+ */
 #include "postgres.h"
 
 #include <fcntl.h>
@@ -18,287 +20,318 @@
 #include "postgres/token.h"
 #include "postgres/window.h"
 
-#define RECORD_PATH "gstore.tables"
-#define RECORD_MAGIC 0x31545347u
+#define RECORD_PATH		  "gstore.tables"
+#define RECORD_MAGIC	  0x31545347u
 #define RECORD_TABLES_MAX (1 << 20) /* the upper limit of gstore_fdw.max_relations */
 
-typedef struct record_head {
-    uint32 magic;
-    uint32 count;
-    pg_crc32c crc; /* of the keys, which follow */
+typedef struct record_head
+{
+	uint32	  magic;
+	uint32	  count;
+	pg_crc32c crc; /* of the keys, which follow */
 } record_head;
 
 int gstore_lost_tables = GSTORE_LOST_EMPTY;
 
 /* ---- errors */
 
-void gstore_check_access(void)
+void
+gstore_check_access(void)
 {
-    gstore_check_loaded();
-    if (RecoveryInProgress())
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("cannot access tables in GPU memory during recovery"),
-                 errhint("The rows are on the primary server only, as those of unlogged tables are.")));
+	gstore_check_loaded();
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot access tables in GPU memory during recovery"),
+				 errhint("The rows are on the primary server only, as those of unlogged tables are.")));
 }
 
-void gstore_check_lost(Oid relation, const gstore_view *view)
+void
+gstore_check_lost(Oid relation, const gstore_view *view)
 {
-    if (view->outdated)
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("the rows of table \"%s\" in GPU memory were lost after the snapshot of this "
-                               "statement was taken",
-                               get_rel_name(relation)),
-                        errdetail("The GPU memory keeper was started anew."),
-                        errhint("Roll back; a new transaction sees the table without these rows.")));
-    (void)gstore_report_lost(ERROR, relation, view);
+	if (view->outdated)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the rows of table \"%s\" in GPU memory were lost after the snapshot of this "
+						"statement was taken",
+						get_rel_name(relation)),
+				 errdetail("The GPU memory keeper was started anew."),
+				 errhint("Roll back; a new transaction sees the table without these rows.")));
+	(void) gstore_report_lost(ERROR, relation, view);
 }
 
-bool gstore_report_lost(int level, Oid relation, const gstore_view *view)
+bool
+gstore_report_lost(int level, Oid relation, const gstore_view *view)
 {
-    if (!view->lost || gstore_lost_tables != GSTORE_LOST_ERROR)
-        return false;
-    ereport(
-        level,
-        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-         errmsg("the rows of table \"%s\" in GPU memory were lost", get_rel_name(relation)),
-         errdetail("The GPU memory keeper or the server was started anew."),
-         gstore_table_source(relation) != NULL
-             ? errhint("Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source. "
-                       "Where that fails, as the server's log reports, TRUNCATE the table and load it; or "
-                       "set gstore_fdw.lost_tables = empty.")
-             : errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
-    return true;
+	if (!view->lost || gstore_lost_tables != GSTORE_LOST_ERROR)
+		return false;
+	ereport(
+		level,
+		(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+		 errmsg("the rows of table \"%s\" in GPU memory were lost", get_rel_name(relation)),
+		 errdetail("The GPU memory keeper or the server was started anew."),
+		 gstore_table_source(relation) != NULL
+			 ? errhint("Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source. "
+					   "Where that fails, as the server's log reports, TRUNCATE the table and load it; or "
+					   "set gstore_fdw.lost_tables = empty.")
+			 : errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
+	return true;
 }
 
-static void log_lost(int count)
+static void
+log_lost(int count)
 {
-    if (count > 0)
-        ereport(
-            LOG,
-            (errmsg_plural("%d table in GPU memory has lost its rows",
-                           "%d tables in GPU memory have lost their rows", count, count),
-             errhint("gstore_fdw_chunk_info shows them, with \"lost\" true, until they have rows again.")));
+	if (count > 0)
+		ereport(
+			LOG,
+			(errmsg_plural("%d table in GPU memory has lost its rows",
+						   "%d tables in GPU memory have lost their rows", count, count),
+			 errhint("gstore_fdw_chunk_info shows them, with \"lost\" true, until they have rows again.")));
 }
 
 /* ---- loss */
 
 /* The transaction that noted a loss may have failed: then no snapshot sees it. */
-static bool has_versions(const gstore_table *table)
+static bool
+has_versions(const gstore_table *table)
 {
-    return DsaPointerIsValid(table->newest) ||
-           (TransactionIdIsNormal(table->lost_xid) && !TransactionIdDidCommit(table->lost_xid));
+	return DsaPointerIsValid(table->newest) ||
+		(TransactionIdIsNormal(table->lost_xid) && !TransactionIdDidCommit(table->lost_xid));
 }
 
-uint32 gstore_begin_epoch(bool *lost)
+uint32
+gstore_begin_epoch(bool *lost)
 {
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    uint32 epoch;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+	uint32				epoch;
 
-    *lost = false;
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    epoch = ++gstore->epoch;
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        *lost |= has_versions(table);
-    gstore_token_forget(NULL);
-    LWLockRelease(gstore->lock);
-    return epoch;
+	*lost = false;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	epoch = ++gstore->epoch;
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		*lost |= has_versions(table);
+	gstore_token_forget(NULL);
+	LWLockRelease(gstore->lock);
+	return epoch;
 }
 
 /* The newest version that is committed says whether there were rows; or one that may yet be. True: there were. */
-static bool lose_versions_of(gstore_table *table, TransactionId xid)
+static bool
+lose_versions_of(gstore_table *table, TransactionId xid)
 {
-    const gstore_version *version = gstore_at(table->newest);
-    bool rows = false;
+	const gstore_version *version = gstore_at(table->newest);
+	bool				  rows = false;
 
-    for (; version != NULL; version = gstore_at(version->older)) {
-        rows |= DsaPointerIsValid(version->store);
-        if (TransactionIdDidCommit(version->xid))
-            break;
-    }
-    table->lost = rows || (version == NULL && table->lost);
-    table->lost_xid = xid;
-    table->reload_at = 0;
-    table->reload_tries = table->reload_error = 0;
-    gstore_forget_versions(table);
-    return table->lost;
+	for (; version != NULL; version = gstore_at(version->older))
+	{
+		rows |= DsaPointerIsValid(version->store);
+		if (TransactionIdDidCommit(version->xid))
+			break;
+	}
+	table->lost = rows || (version == NULL && table->lost);
+	table->lost_xid = xid;
+	table->reload_at = 0;
+	table->reload_tries = table->reload_error = 0;
+	gstore_forget_versions(table);
+	return table->lost;
 }
 
-void gstore_lose_versions(TransactionId xid)
+void
+gstore_lose_versions(TransactionId xid)
 {
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-    int lost = 0;
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
+	int				lost = 0;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (has_versions(table) && lose_versions_of(table, xid))
-            lost++;
-    LWLockRelease(gstore->lock);
-    log_lost(lost);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (has_versions(table) && lose_versions_of(table, xid))
+			lost++;
+	LWLockRelease(gstore->lock);
+	log_lost(lost);
 }
 
 /* ---- the file */
 
-/* Tables that have rows, or have lost them: list_tables(), palloc'd. mark_tables_lost() returns how many of them
- * fit into the directory. */
-static bool has_rows(const gstore_table *table)
+/*
+ * Tables that have rows, or have lost them: list_tables(), palloc'd. mark_tables_lost() returns how many of them
+ * fit into the directory.
+ */
+static bool
+has_rows(const gstore_table *table)
 {
-    for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
-        if (DsaPointerIsValid(v->store))
-            return true;
-    return table->lost;
+	for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
+		if (DsaPointerIsValid(v->store))
+			return true;
+	return table->lost;
 }
 
-static int list_tables(gstore_table_key **out)
+static int
+list_tables(gstore_table_key **out)
 {
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    int count = 0;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+	int					count = 0;
 
-    (void)gstore_area();
-    *out = palloc(sizeof(gstore_table_key) * (Size)gstore_max_relations);
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->record_stale = false;
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (has_rows(table))
-            (*out)[count++] = table->key;
-    LWLockRelease(gstore->lock);
-    return count;
+	(void) gstore_area();
+	*out = palloc(sizeof(gstore_table_key) * (Size) gstore_max_relations);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore->record_stale = false;
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (has_rows(table))
+			(*out)[count++] = table->key;
+	LWLockRelease(gstore->lock);
+	return count;
 }
 
-static void note_recorded(const gstore_table_key *keys, int count)
+static void
+note_recorded(const gstore_table_key *keys, int count)
 {
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    for (int i = 0; i < count; i++) {
-        gstore_table *table = gstore_find_table_of(keys[i], false);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < count; i++)
+	{
+		gstore_table *table = gstore_find_table_of(keys[i], false);
 
-        if (table != NULL)
-            table->recorded = true;
-        else
-            gstore->record_stale = true;
-    }
-    LWLockRelease(gstore->lock);
+		if (table != NULL)
+			table->recorded = true;
+		else
+			gstore->record_stale = true;
+	}
+	LWLockRelease(gstore->lock);
 }
 
-static int mark_tables_lost(const gstore_table_key *keys, int count)
+static int
+mark_tables_lost(const gstore_table_key *keys, int count)
 {
-    int noted = 0;
+	int noted = 0;
 
-    for (int i = 0; i < count; i++) {
-        gstore_table *table = gstore_find_table_of(keys[i], true);
+	for (int i = 0; i < count; i++)
+	{
+		gstore_table *table = gstore_find_table_of(keys[i], true);
 
-        if (table == NULL)
-            break;
-        table->lost = table->recorded = true;
-        table->lost_xid = FrozenTransactionId;
-        noted++;
-    }
-    return noted;
+		if (table == NULL)
+			break;
+		table->lost = table->recorded = true;
+		table->lost_xid = FrozenTransactionId;
+		noted++;
+	}
+	return noted;
 }
 
-static uint32 checksum_keys(const gstore_table_key *keys, uint32 count)
+static uint32
+checksum_keys(const gstore_table_key *keys, uint32 count)
 {
-    pg_crc32c crc;
+	pg_crc32c crc;
 
-    INIT_CRC32C(crc);
-    COMP_CRC32C(crc, keys, sizeof *keys * count);
-    FIN_CRC32C(crc);
-    return crc;
+	INIT_CRC32C(crc);
+	COMP_CRC32C(crc, keys, sizeof *keys * count);
+	FIN_CRC32C(crc);
+	return crc;
 }
 
-static bool write_all(int fd, const void *bytes, size_t size)
+static bool
+write_all(int fd, const void *bytes, size_t size)
 {
-    errno = 0;
-    if (write(fd, bytes, size) == (ssize_t)size)
-        return true;
-    if (errno == 0)
-        errno = ENOSPC;
-    return false;
+	errno = 0;
+	if (write(fd, bytes, size) == (ssize_t) size)
+		return true;
+	if (errno == 0)
+		errno = ENOSPC;
+	return false;
 }
 
-static bool write_record(const gstore_table_key *keys, uint32 count, int level)
+static bool
+write_record(const gstore_table_key *keys, uint32 count, int level)
 {
-    static const char temporary[] = RECORD_PATH ".tmp";
-    const record_head head = {RECORD_MAGIC, count, checksum_keys(keys, count)};
-    const int fd = OpenTransientFile(temporary, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
-    bool written;
+	static const char temporary[] = RECORD_PATH ".tmp";
+	const record_head head = {RECORD_MAGIC, count, checksum_keys(keys, count)};
+	const int		  fd = OpenTransientFile(temporary, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+	bool			  written;
 
-    if (fd < 0) {
-        ereport(level,
-                (errcode_for_file_access(), errmsg("could not create file \"%s\": %m", temporary)));
-        return false;
-    }
-    written = write_all(fd, &head, sizeof head) && write_all(fd, keys, sizeof *keys * count);
-    if (!written)
-        ereport(level,
-                (errcode_for_file_access(), errmsg("could not write file \"%s\": %m", temporary)));
-    if (CloseTransientFile(fd) != 0 || !written)
-        return false;
-    return durable_rename(temporary, RECORD_PATH, level) == 0;
+	if (fd < 0)
+	{
+		ereport(level,
+				(errcode_for_file_access(), errmsg("could not create file \"%s\": %m", temporary)));
+		return false;
+	}
+	written = write_all(fd, &head, sizeof head) && write_all(fd, keys, sizeof *keys * count);
+	if (!written)
+		ereport(level,
+				(errcode_for_file_access(), errmsg("could not write file \"%s\": %m", temporary)));
+	if (CloseTransientFile(fd) != 0 || !written)
+		return false;
+	return durable_rename(temporary, RECORD_PATH, level) == 0;
 }
 
-void gstore_record_tables(int level)
+void
+gstore_record_tables(int level)
 {
-    gstore_table_key *keys;
-    int count;
+	gstore_table_key *keys;
+	int				  count;
 
-    LWLockAcquire(gstore->record_lock, LW_EXCLUSIVE);
-    count = list_tables(&keys);
-    if (write_record(keys, (uint32)count, level))
-        note_recorded(keys, count);
-    LWLockRelease(gstore->record_lock);
-    pfree(keys);
+	LWLockAcquire(gstore->record_lock, LW_EXCLUSIVE);
+	count = list_tables(&keys);
+	if (write_record(keys, (uint32) count, level))
+		note_recorded(keys, count);
+	LWLockRelease(gstore->record_lock);
+	pfree(keys);
 }
 
 /* NULL: it is not there, or not as it was written. */
-static gstore_table_key *read_keys(int fd, uint32 *count)
+static gstore_table_key *
+read_keys(int fd, uint32 *count)
 {
-    gstore_table_key *keys;
-    record_head head;
-    size_t bytes;
+	gstore_table_key *keys;
+	record_head		  head;
+	size_t			  bytes;
 
-    if (read(fd, &head, sizeof head) != sizeof head || head.magic != RECORD_MAGIC ||
-        head.count > RECORD_TABLES_MAX)
-        return NULL;
-    bytes = sizeof *keys * head.count;
-    keys = palloc(bytes + 1);
-    if (read(fd, keys, bytes + 1) != (ssize_t)bytes || checksum_keys(keys, head.count) != head.crc) {
-        pfree(keys);
-        return NULL;
-    }
-    *count = head.count;
-    return keys;
+	if (read(fd, &head, sizeof head) != sizeof head || head.magic != RECORD_MAGIC ||
+		head.count > RECORD_TABLES_MAX)
+		return NULL;
+	bytes = sizeof *keys * head.count;
+	keys = palloc(bytes + 1);
+	if (read(fd, keys, bytes + 1) != (ssize_t) bytes || checksum_keys(keys, head.count) != head.crc)
+	{
+		pfree(keys);
+		return NULL;
+	}
+	*count = head.count;
+	return keys;
 }
 
-void gstore_read_record(void)
+void
+gstore_read_record(void)
 {
-    const int fd = OpenTransientFile(RECORD_PATH, O_RDONLY | PG_BINARY);
-    gstore_table_key *keys;
-    uint32 count;
-    int noted;
+	const int		  fd = OpenTransientFile(RECORD_PATH, O_RDONLY | PG_BINARY);
+	gstore_table_key *keys;
+	uint32			  count;
+	int				  noted;
 
-    if (fd < 0) {
-        if (errno != ENOENT)
-            ereport(LOG, (errcode_for_file_access(),
-                          errmsg("could not open file \"%s\": %m", RECORD_PATH)));
-        return;
-    }
-    keys = read_keys(fd, &count);
-    CloseTransientFile(fd);
-    if (keys == NULL) {
-        ereport(LOG, (errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", RECORD_PATH),
-                      errdetail("Tables in GPU memory that had rows are not shown as lost.")));
-        return;
-    }
-    noted = mark_tables_lost(keys, (int)count);
-    log_lost((int)count);
-    if (noted < (int)count)
-        ereport(LOG, (errmsg("not all tables in GPU memory that had rows can be shown as lost"),
-                      errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
-    pfree(keys);
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			ereport(LOG,
+					(errcode_for_file_access(), errmsg("could not open file \"%s\": %m", RECORD_PATH)));
+		return;
+	}
+	keys = read_keys(fd, &count);
+	CloseTransientFile(fd);
+	if (keys == NULL)
+	{
+		ereport(LOG,
+				(errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", RECORD_PATH),
+				 errdetail("Tables in GPU memory that had rows are not shown as lost.")));
+		return;
+	}
+	noted = mark_tables_lost(keys, (int) count);
+	log_lost((int) count);
+	if (noted < (int) count)
+		ereport(LOG,
+				(errmsg("not all tables in GPU memory that had rows can be shown as lost"),
+				 errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
+	pfree(keys);
 }

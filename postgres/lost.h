@@ -1,4 +1,5 @@
-/* postgres/lost.h - tables whose rows were lost with the keeper or the server, and the epochs between losses.
+/*
+ * postgres/lost.h - tables whose rows were lost with the keeper or the server, and the epochs between losses.
  *
  * A file in the data directory names the tables that have rows. At server start it says whose rows went with the
  * server's last run.
@@ -6,11 +7,12 @@
 #ifndef GSTORE_LOST_H
 #define GSTORE_LOST_H
 
-#include "postgres/shared.h"
+#include "postgres/directory.h"
 
-typedef enum gstore_lost_choice {
-    GSTORE_LOST_EMPTY, /* the table is empty */
-    GSTORE_LOST_ERROR, /* it is not to be used before TRUNCATE */
+typedef enum gstore_lost_choice
+{
+	GSTORE_LOST_EMPTY, /* the table is empty */
+	GSTORE_LOST_ERROR, /* it is not to be used before TRUNCATE */
 } gstore_lost_choice;
 
 extern int gstore_lost_tables; /* the setting */
@@ -24,8 +26,10 @@ extern void gstore_check_lost(Oid relation, const gstore_view *view);
 /* The same as a warning, for ANALYZE, which leaves such a table out. True: it was given. */
 extern bool gstore_report_lost(int level, Oid relation, const gstore_view *view);
 
-/* For the worker: the keeper is gone, or a new one begins. From here on no transaction adds a version with a store of
- * before. Returns the new epoch; *lost: there are versions, and gstore_lose_versions() is to be called. */
+/*
+ * For the worker: the keeper is gone, or a new one begins. From here on no transaction adds a version with a store of
+ * before. Returns the new epoch; *lost: there are versions, and gstore_lose_versions() is to be called.
+ */
 extern uint32 gstore_begin_epoch(bool *lost);
 /* Forgets all versions, and notes which tables had rows. xid: of a transaction that ends after this. */
 extern void gstore_lose_versions(TransactionId xid);

@@ -1,108 +1,120 @@
 /* See memory.h. */
 #include "postgres.h"
 
+#include "postgres/directory.h"
 #include "postgres/memory.h"
 
 /* ---- memory that no version needs */
 
-uint64 gstore_next_turn(void)
+uint64
+gstore_next_turn(void)
 {
-    return pg_atomic_fetch_add_u64(&gstore->next_turn, 1);
+	return pg_atomic_fetch_add_u64(&gstore->next_turn, 1);
 }
 
 /* NULL: the table has no rows. The lock is held. */
-static gstore_store *newest_store(const gstore_table *table)
+static gstore_store *
+newest_store(const gstore_table *table)
 {
-    const gstore_version *newest = table != NULL ? gstore_at(table->newest) : NULL;
+	const gstore_version *newest = table != NULL ? gstore_at(table->newest) : NULL;
 
-    return newest != NULL ? gstore_at(newest->store) : NULL;
+	return newest != NULL ? gstore_at(newest->store) : NULL;
 }
 
-void gstore_ask_trim(Oid relation, uint64 turn)
+void
+gstore_ask_trim(Oid relation, uint64 turn)
 {
-    gstore_store *store;
+	gstore_store *store;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    store = newest_store(gstore_find_table(relation, false));
-    if (store != NULL)
-        store->trim_turn = Max(store->trim_turn, turn);
-    LWLockRelease(gstore->lock);
-    if (store != NULL)
-        gstore_wake_worker();
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	store = newest_store(gstore_find_table(relation, false));
+	if (store != NULL)
+		store->trim_turn = Max(store->trim_turn, turn);
+	LWLockRelease(gstore->lock);
+	if (store != NULL)
+		gstore_wake_worker();
 }
 
 /* A column that was dropped keeps what it has: the transaction that says so may be undone yet. */
-static gstore_extent *list_extents(const gstore_version *version, uint32 *count)
+static gstore_extent *
+list_extents(const gstore_version *version, uint32 *count)
 {
-    gstore_extent *all = palloc(sizeof *all * (GSTORE_ELEMENT_NULLS + 1) * (version->column_count + 1));
+	gstore_extent *all = palloc(sizeof *all * (GSTORE_ELEMENT_NULLS + 1) * (version->column_count + 1));
 
-    *count = 0;
-    for (uint32 i = 0; i < version->column_count; i++)
-        for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++) {
-            const uint64 bytes = gstore_part_bytes(&version->columns[i], (gstore_part)part,
-                                                   version->rows);
+	*count = 0;
+	for (uint32 i = 0; i < version->column_count; i++)
+		for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
+		{
+			const uint64 bytes = gstore_part_bytes(&version->columns[i], (gstore_part) part,
+												   version->rows);
 
-            if (bytes > 0)
-                all[(*count)++] = (gstore_extent){
-                    .column = (uint16)(i + 1), .part = (uint8)part, .bytes = bytes};
-        }
-    return all;
+			if (bytes > 0)
+				all[(*count)++] = (gstore_extent){
+					.column = (uint16) (i + 1), .part = (uint8) part, .bytes = bytes};
+		}
+	return all;
 }
 
 /* A write that comes late would take the memory anew: such a store is for a later call. */
-bool gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count)
+bool
+gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count)
 {
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    bool found = false;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+	bool				found = false;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore_begin_tables(&scan);
-    while (!found && (table = hash_seq_search(&scan)) != NULL) {
-        gstore_store *store = newest_store(table);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore_begin_tables(&scan);
+	while (!found && (table = hash_seq_search(&scan)) != NULL)
+	{
+		gstore_store *store = newest_store(table);
 
-        if (store == NULL || store->trim_turn == 0 || gstore_has_left_write(&store->name))
-            continue;
-        *name = store->name;
-        name->turn = store->trim_turn;
-        *extents = list_extents(gstore_at(table->newest), count);
-        store->trim_turn = 0;
-        found = true;
-        hash_seq_term(&scan);
-    }
-    LWLockRelease(gstore->lock);
-    return found;
+		if (store == NULL || store->trim_turn == 0 || gstore_has_left_write(&store->name))
+			continue;
+		*name = store->name;
+		name->turn = store->trim_turn;
+		*extents = list_extents(gstore_at(table->newest), count);
+		store->trim_turn = 0;
+		found = true;
+		hash_seq_term(&scan);
+	}
+	LWLockRelease(gstore->lock);
+	return found;
 }
 
 /* ---- memory that there is */
 
-static int compare_sizes(const void *left, const void *right)
+static int
+compare_sizes(const void *left, const void *right)
 {
-    const gstore_store_size *a = left, *b = right;
+	const gstore_store_size *a = left, *b = right;
 
-    return (a->store > b->store) - (a->store < b->store);
+	return (a->store > b->store) - (a->store < b->store);
 }
 
-void gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, uint32 size_count)
+void
+gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, uint32 size_count)
 {
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->report = *report;
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older)) {
-            gstore_store *store = gstore_at(v->store);
-            const gstore_store_size key = {.store = store != NULL ? store->name.store : 0};
-            const gstore_store_size *size = store != NULL ? bsearch(&key, sizes, size_count,
-                                                                    sizeof key, compare_sizes)
-                                                          : NULL;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore->report = *report;
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
+		{
+			gstore_store			*store = gstore_at(v->store);
+			const gstore_store_size	 key = {.store = store != NULL ? store->name.store : 0};
+			const gstore_store_size *size = store != NULL
+				? bsearch(&key, sizes, size_count, sizeof key, compare_sizes)
+				: NULL;
 
-            if (size != NULL) {
-                store->sized = true;
-                store->committed_bytes = size->bytes;
-            }
-        }
-    LWLockRelease(gstore->lock);
+			if (size != NULL)
+			{
+				store->sized = true;
+				store->committed_bytes = size->bytes;
+			}
+		}
+	LWLockRelease(gstore->lock);
 }

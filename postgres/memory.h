@@ -1,4 +1,5 @@
-/* postgres/memory.h - the memory that stores have of the keeper, as the directory knows it: what of it no version
+/*
+ * postgres/memory.h - the memory that stores have of the keeper, as the directory knows it: what of it no version
  * needs, and how much there is.
  */
 #ifndef GSTORE_MEMORY_H
@@ -9,15 +10,17 @@
 /* Of a writer that begins, or begins anew, to write behind a table's rows; the table's lock is held. */
 extern uint64 gstore_next_turn(void);
 
-/* What the writer of this turn has written behind the rows of the table's newest version is to be given back.
- * GSTORE_NO_TURN: what was unpacked for an export that failed. */
+/*
+ * What the writer of this turn has written behind the rows of the table's newest version is to be given back.
+ * GSTORE_NO_TURN: what was unpacked for an export that failed.
+ */
 extern void gstore_ask_trim(Oid relation, uint64 turn);
 
 /* Takes one store that has memory to give back, and what of its areas is of use, palloc'd. */
 extern bool gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count);
 
 /* What the keeper has said of itself, and of the stores by their numbers, which rise. */
-extern void gstore_note_report(const gstore_report *report, const gstore_store_size *sizes,
-                               uint32 size_count);
+extern void
+gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, uint32 size_count);
 
 #endif

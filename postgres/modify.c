@@ -1,4 +1,5 @@
-/* INSERT, COPY, UPDATE, DELETE, TRUNCATE.
+/*
+ * INSERT, COPY, UPDATE, DELETE, TRUNCATE.
  *
  * The table's SHARE UPDATE EXCLUSIVE lock is taken before the first row is touched and kept to the end
  * of the transaction: one writer at a time, and readers as many as come.
@@ -20,210 +21,237 @@
 #include "postgres/progress.h"
 #include "postgres/reload.h"
 
-typedef struct modify_state {
-    gstore_pending *pending;
-    AttrNumber tid; /* junk attribute */
-    AttrNumber row; /* the same, of DELETE ... RETURNING; invalid without */
+typedef struct modify_state
+{
+	gstore_pending *pending;
+	AttrNumber		tid; /* junk attribute */
+	AttrNumber		row; /* the same, of DELETE ... RETURNING; invalid without */
 } modify_state;
 
 static const char tid_name[] = "ctid";
 static const char row_name[] = "gstore_row"; /* "wholerow" would be asked of all foreign tables among siblings */
 
-static void gstoreAddForeignUpdateTargets(PlannerInfo *root, Index relation, RangeTblEntry *entry,
-                                          Relation table)
+static void
+gstoreAddForeignUpdateTargets(PlannerInfo *root, Index relation, RangeTblEntry *entry, Relation table)
 {
-    Var *tid = makeVar(relation, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
-    Var *row = makeVar(relation, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0);
+	Var *tid = makeVar(relation, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
+	Var *row = makeVar(relation, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0);
 
-    add_row_identity_var(root, tid, relation, tid_name);
-    /* What a deleted row was is for us to say: its columns are in no target list. A record, as all tables of
-     * an inheritance tree share the column of that name, which has one type. */
-    if (root->parse->commandType == CMD_DELETE && root->parse->returningList != NIL)
-        add_row_identity_var(root, row, relation, row_name);
+	add_row_identity_var(root, tid, relation, tid_name);
+	/*
+     * What a deleted row was is for us to say: its columns are in no target list. A record, as all tables of
+     * an inheritance tree share the column of that name, which has one type.
+     */
+	if (root->parse->commandType == CMD_DELETE && root->parse->returningList != NIL)
+		add_row_identity_var(root, row, relation, row_name);
 }
 
-static modify_state *begin_modify_state(ResultRelInfo *result)
+static modify_state *
+begin_modify_state(ResultRelInfo *result)
 {
-    const Relation relation = result->ri_RelationDesc;
-    modify_state *state = palloc0(sizeof *state);
+	const Relation relation = result->ri_RelationDesc;
+	modify_state  *state = palloc0(sizeof *state);
 
-    (void)gstore_reload_await(relation);
-    LockRelation(relation, ShareUpdateExclusiveLock);
-    CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
-    state->pending = gstore_pending_begin(relation);
-    gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(state->pending));
-    result->ri_FdwState = state;
-    return state;
+	(void) gstore_reload_await(relation);
+	LockRelation(relation, ShareUpdateExclusiveLock);
+	CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
+	state->pending = gstore_pending_begin(relation);
+	gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(state->pending));
+	result->ri_FdwState = state;
+	return state;
 }
 
-static void gstoreBeginForeignModify(ModifyTableState *node, ResultRelInfo *result, List *private,
-                                     int index, int flags)
+static void
+gstoreBeginForeignModify(ModifyTableState *node, ResultRelInfo *result, List *private, int index,
+						 int flags)
 {
-    modify_state *state;
+	modify_state *state;
 
-    if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
-        return;
-    state = begin_modify_state(result);
-    gstore_progress_begin(node->operation == CMD_INSERT ? GSTORE_INSERTING : GSTORE_UPDATING,
-                          RelationGetRelid(result->ri_RelationDesc), state);
-    if (node->operation != CMD_INSERT) {
-        state->tid = ExecFindJunkAttributeInTlist(outerPlanState(node)->plan->targetlist, tid_name);
-        if (!AttributeNumberIsValid(state->tid))
-            elog(ERROR, "could not find junk column %s", tid_name);
-        if (node->operation == CMD_DELETE && ((ModifyTable *)node->ps.plan)->returningLists != NIL)
-            state->row = ExecFindJunkAttributeInTlist(outerPlanState(node)->plan->targetlist, row_name);
-    }
+	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
+		return;
+	state = begin_modify_state(result);
+	gstore_progress_begin(node->operation == CMD_INSERT ? GSTORE_INSERTING : GSTORE_UPDATING,
+						  RelationGetRelid(result->ri_RelationDesc), state);
+	if (node->operation != CMD_INSERT)
+	{
+		state->tid = ExecFindJunkAttributeInTlist(outerPlanState(node)->plan->targetlist, tid_name);
+		if (!AttributeNumberIsValid(state->tid))
+			elog(ERROR, "could not find junk column %s", tid_name);
+		if (node->operation == CMD_DELETE && ((ModifyTable *) node->ps.plan)->returningLists != NIL)
+			state->row = ExecFindJunkAttributeInTlist(outerPlanState(node)->plan->targetlist, row_name);
+	}
 }
 
-static void gstoreBeginForeignInsert(ModifyTableState *node, ResultRelInfo *result)
+static void
+gstoreBeginForeignInsert(ModifyTableState *node, ResultRelInfo *result)
 {
-    /* COPY has no plan; the other caller is an INSERT into a partitioned table. */
-    gstore_progress_begin(node->ps.plan == NULL ? GSTORE_COPYING : GSTORE_INSERTING,
-                          RelationGetRelid(result->ri_RelationDesc), begin_modify_state(result));
+	/* COPY has no plan; the other caller is an INSERT into a partitioned table. */
+	gstore_progress_begin(node->ps.plan == NULL ? GSTORE_COPYING : GSTORE_INSERTING,
+						  RelationGetRelid(result->ri_RelationDesc), begin_modify_state(result));
 }
 
-static void gstoreEndForeignModify(EState *estate, ResultRelInfo *result)
+static void
+gstoreEndForeignModify(EState *estate, ResultRelInfo *result)
 {
-    if (result->ri_FdwState == NULL)
-        return;
-    gstore_await(); /* others want the window */
-    gstore_progress_end(result->ri_FdwState);
+	if (result->ri_FdwState == NULL)
+		return;
+	gstore_await(); /* others want the window */
+	gstore_progress_end(result->ri_FdwState);
 }
 
-/* PostgreSQL leaves the constraints of foreign tables to the wrapper. routed:
- * the row came here because it belongs to this partition. */
-static void check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, bool routed)
+/*
+ * PostgreSQL leaves the constraints of foreign tables to the wrapper. routed:
+ * the row came here because it belongs to this partition.
+ */
+static void
+check_row(EState *estate, ResultRelInfo *result, TupleTableSlot *slot, bool routed)
 {
-    const Relation relation = result->ri_RelationDesc;
+	const Relation relation = result->ri_RelationDesc;
 
-    if (relation->rd_att->constr != NULL)
-        ExecConstraints(result, slot, estate);
-    if (relation->rd_rel->relispartition && !routed)
-        (void)ExecPartitionCheck(result, slot, estate, true);
+	if (relation->rd_att->constr != NULL)
+		ExecConstraints(result, slot, estate);
+	if (relation->rd_rel->relispartition && !routed)
+		(void) ExecPartitionCheck(result, slot, estate, true);
 }
 
-static bool is_routed(const ResultRelInfo *result)
+static bool
+is_routed(const ResultRelInfo *result)
 {
-    return result->ri_RootResultRelInfo != NULL &&
-           (result->ri_TrigDesc == NULL || !result->ri_TrigDesc->trig_insert_before_row);
+	return result->ri_RootResultRelInfo != NULL &&
+		(result->ri_TrigDesc == NULL || !result->ri_TrigDesc->trig_insert_before_row);
 }
 
 /* With the ctid that RETURNING may ask for. */
-static void write_slot(const modify_state *state, TupleTableSlot *slot)
+static void
+write_slot(const modify_state *state, TupleTableSlot *slot)
 {
-    gstore_insert(state->pending, slot);
-    gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
+	gstore_insert(state->pending, slot);
+	gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
 }
 
-static TupleTableSlot *gstoreExecForeignInsert(EState *estate, ResultRelInfo *result,
-                                               TupleTableSlot *slot, TupleTableSlot *plan)
+static TupleTableSlot *
+gstoreExecForeignInsert(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
+						TupleTableSlot *plan)
 {
-    modify_state *state = result->ri_FdwState;
+	modify_state *state = result->ri_FdwState;
 
-    check_row(estate, result, slot, is_routed(result));
-    write_slot(state, slot);
-    gstore_count_change(state->pending);
-    return slot;
+	check_row(estate, result, slot, is_routed(result));
+	write_slot(state, slot);
+	gstore_count_change(state->pending);
+	return slot;
 }
 
-/* The row that the plan found; false: this statement deleted it already, as a join met it twice. verb: for the
- * error that all tables have for a row that was changed by a trigger or a function within the statement. */
-static bool remove_row(const EState *estate, const modify_state *state, TupleTableSlot *plan,
-                       const char *verb)
+/*
+ * The row that the plan found; false: this statement deleted it already, as a join met it twice. verb: for the
+ * error that all tables have for a row that was changed by a trigger or a function within the statement.
+ */
+static bool
+remove_row(const EState *estate, const modify_state *state, TupleTableSlot *plan, const char *verb)
 {
-    bool null;
-    const Datum tid = ExecGetJunkAttribute(plan, state->tid, &null);
-    uint64 row;
+	bool		null;
+	const Datum tid = ExecGetJunkAttribute(plan, state->tid, &null);
+	uint64		row;
 
-    if (null)
-        elog(ERROR, "%s is NULL", tid_name);
-    row = gstore_tid_to_row((ItemPointer)DatumGetPointer(tid));
-    if (gstore_delete(state->pending, row, estate->es_output_cid)) {
-        gstore_count_change(state->pending);
-        return true;
-    }
-    if (gstore_was_deleted_within(state->pending, row, estate->es_output_cid))
-        ereport(ERROR,
-                (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
-                 errmsg("tuple to be %s was already modified by an operation triggered by the current command",
-                        verb),
-                 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to "
-                         "other rows.")));
-    return false;
+	if (null)
+		elog(ERROR, "%s is NULL", tid_name);
+	row = gstore_tid_to_row((ItemPointer) DatumGetPointer(tid));
+	if (gstore_delete(state->pending, row, estate->es_output_cid))
+	{
+		gstore_count_change(state->pending);
+		return true;
+	}
+	if (gstore_was_deleted_within(state->pending, row, estate->es_output_cid))
+		ereport(ERROR,
+				(errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+				 errmsg("tuple to be %s was already modified by an operation triggered by the current command",
+						verb),
+				 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to "
+						 "other rows.")));
+	return false;
 }
 
 /* PostgreSQL moves rows from partitions that it stores itself alone. */
-static void check_stays(EState *estate, ResultRelInfo *result, TupleTableSlot *slot)
+static void
+check_stays(EState *estate, ResultRelInfo *result, TupleTableSlot *slot)
 {
-    const Relation relation = result->ri_RelationDesc;
+	const Relation relation = result->ri_RelationDesc;
 
-    if (result->ri_RootResultRelInfo == NULL || !relation->rd_rel->relispartition ||
-        ExecPartitionCheck(result, slot, estate, false))
-        return;
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("cannot move a row from table \"%s\" in GPU memory to another partition",
-                           RelationGetRelationName(relation)),
-                    errhint("DELETE the row, and INSERT it into \"%s\".",
-                            RelationGetRelationName(result->ri_RootResultRelInfo->ri_RelationDesc))));
+	if (result->ri_RootResultRelInfo == NULL || !relation->rd_rel->relispartition ||
+		ExecPartitionCheck(result, slot, estate, false))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot move a row from table \"%s\" in GPU memory to another partition",
+					RelationGetRelationName(relation)),
+			 errhint("DELETE the row, and INSERT it into \"%s\".",
+					 RelationGetRelationName(result->ri_RootResultRelInfo->ri_RelationDesc))));
 }
 
-static TupleTableSlot *gstoreExecForeignUpdate(EState *estate, ResultRelInfo *result,
-                                               TupleTableSlot *slot, TupleTableSlot *plan)
+static TupleTableSlot *
+gstoreExecForeignUpdate(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
+						TupleTableSlot *plan)
 {
-    modify_state *state = result->ri_FdwState;
+	modify_state *state = result->ri_FdwState;
 
-    check_stays(estate, result, slot);
-    check_row(estate, result, slot, false);
-    if (!remove_row(estate, state, plan, "updated"))
-        return NULL;
-    write_slot(state, slot);
-    return slot;
+	check_stays(estate, result, slot);
+	check_row(estate, result, slot, false);
+	if (!remove_row(estate, state, plan, "updated"))
+		return NULL;
+	write_slot(state, slot);
+	return slot;
 }
 
-static TupleTableSlot *gstoreExecForeignDelete(EState *estate, ResultRelInfo *result,
-                                               TupleTableSlot *slot, TupleTableSlot *plan)
+static TupleTableSlot *
+gstoreExecForeignDelete(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
+						TupleTableSlot *plan)
 {
-    modify_state *state = result->ri_FdwState;
+	modify_state *state = result->ri_FdwState;
 
-    if (!remove_row(estate, state, plan, "deleted"))
-        return NULL;
-    if (AttributeNumberIsValid(state->row)) {
-        bool null;
-        const Datum row = ExecGetJunkAttribute(plan, state->row, &null);
+	if (!remove_row(estate, state, plan, "deleted"))
+		return NULL;
+	if (AttributeNumberIsValid(state->row))
+	{
+		bool		null;
+		const Datum row = ExecGetJunkAttribute(plan, state->row, &null);
 
-        if (null)
-            elog(ERROR, "%s is NULL", row_name);
-        ExecStoreHeapTupleDatum(row, slot);
-        slot->tts_tid = *(ItemPointer)DatumGetPointer(ExecGetJunkAttribute(plan, state->tid, &null));
-    }
-    return slot;
+		if (null)
+			elog(ERROR, "%s is NULL", row_name);
+		ExecStoreHeapTupleDatum(row, slot);
+		slot->tts_tid = *(ItemPointer) DatumGetPointer(ExecGetJunkAttribute(plan, state->tid, &null));
+	}
+	return slot;
 }
 
-static int gstoreIsForeignRelUpdatable(Relation relation)
+static int
+gstoreIsForeignRelUpdatable(Relation relation)
 {
-    return (1 << CMD_INSERT) | (1 << CMD_UPDATE) | (1 << CMD_DELETE);
+	return (1 << CMD_INSERT) | (1 << CMD_UPDATE) | (1 << CMD_DELETE);
 }
 
-void gstoreExecForeignTruncate(List *relations, DropBehavior behavior, bool restart)
+void
+gstoreExecForeignTruncate(List *relations, DropBehavior behavior, bool restart)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    foreach (cell, relations)
-        gstore_truncate(gstore_pending_begin(lfirst(cell)));
+	foreach(cell, relations)
+		gstore_truncate(gstore_pending_begin(lfirst(cell)));
 }
 
-void gstore_modify_callbacks(FdwRoutine *routine)
+void
+gstore_modify_callbacks(FdwRoutine *routine)
 {
-    routine->AddForeignUpdateTargets = gstoreAddForeignUpdateTargets;
-    routine->BeginForeignModify = gstoreBeginForeignModify;
-    routine->BeginForeignInsert = gstoreBeginForeignInsert;
-    routine->EndForeignModify = gstoreEndForeignModify;
-    routine->EndForeignInsert = gstoreEndForeignModify;
-    routine->ExecForeignInsert = gstoreExecForeignInsert;
-    /* No batches: PostgreSQL would copy each row twice to gather them, and rows are gathered here, by
-     * column, in any case. INSERT ... SELECT is three times as fast without. */
-    routine->ExecForeignUpdate = gstoreExecForeignUpdate;
-    routine->ExecForeignDelete = gstoreExecForeignDelete;
-    routine->IsForeignRelUpdatable = gstoreIsForeignRelUpdatable;
-    routine->ExecForeignTruncate = gstoreExecForeignTruncate;
+	routine->AddForeignUpdateTargets = gstoreAddForeignUpdateTargets;
+	routine->BeginForeignModify = gstoreBeginForeignModify;
+	routine->BeginForeignInsert = gstoreBeginForeignInsert;
+	routine->EndForeignModify = gstoreEndForeignModify;
+	routine->EndForeignInsert = gstoreEndForeignModify;
+	routine->ExecForeignInsert = gstoreExecForeignInsert;
+	/*
+     * No batches: PostgreSQL would copy each row twice to gather them, and rows are gathered here, by
+     * column, in any case. INSERT ... SELECT is three times as fast without.
+     */
+	routine->ExecForeignUpdate = gstoreExecForeignUpdate;
+	routine->ExecForeignDelete = gstoreExecForeignDelete;
+	routine->IsForeignRelUpdatable = gstoreIsForeignRelUpdatable;
+	routine->ExecForeignTruncate = gstoreExecForeignTruncate;
 }

@@ -20,158 +20,189 @@
 
 PG_FUNCTION_INFO_V1(gstore_fdw_validator);
 
-static const char *catalog_object_name(Oid catalog)
+static const char *
+catalog_object_name(Oid catalog)
 {
-    switch (catalog) {
-    case ForeignDataWrapperRelationId: return "FOREIGN DATA WRAPPER";
-    case ForeignServerRelationId: return "SERVER";
-    case UserMappingRelationId: return "USER MAPPING";
-    default: return "this";
-    }
+	switch (catalog)
+	{
+		case ForeignDataWrapperRelationId:
+			return "FOREIGN DATA WRAPPER";
+		case ForeignServerRelationId:
+			return "SERVER";
+		case UserMappingRelationId:
+			return "USER MAPPING";
+		default:
+			return "this";
+	}
 }
 
-static int device_number(DefElem *option)
+static int
+device_number(DefElem *option)
 {
-    const char *text = defGetString(option);
-    char *end;
-    long number;
+	const char *text = defGetString(option);
+	char	   *end;
+	long		number;
 
-    errno = 0;
-    number = strtol(text, &end, 10);
-    if (!isdigit((unsigned char)*text) || *end != '\0' || errno != 0 || number >= GVM_KEEPER_DEVICES_MAX)
-        ereport(ERROR,
-                (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
-                 errmsg("invalid value for option \"pinning\": \"%s\"", text),
-                 errhint("It is the number of a GPU, from 0 to %d.", GVM_KEEPER_DEVICES_MAX - 1)));
-    return (int)number;
+	errno = 0;
+	number = strtol(text, &end, 10);
+	if (!isdigit((unsigned char) *text) || *end != '\0' || errno != 0 || number >= GVM_KEEPER_DEVICES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"pinning\": \"%s\"", text),
+				 errhint("It is the number of a GPU, from 0 to %d.", GVM_KEEPER_DEVICES_MAX - 1)));
+	return (int) number;
 }
 
-static bool is_arrow(DefElem *option)
+static bool
+is_arrow(DefElem *option)
 {
-    const char *text = defGetString(option);
+	const char *text = defGetString(option);
 
-    if (pg_strcasecmp(text, "arrow") == 0)
-        return true;
-    if (pg_strcasecmp(text, "pgstrom") != 0)
-        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
-                        errmsg("invalid value for option \"format\": \"%s\"", text),
-                        errhint("Valid values: pgstrom, arrow.")));
-    return false;
+	if (pg_strcasecmp(text, "arrow") == 0)
+		return true;
+	if (pg_strcasecmp(text, "pgstrom") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"format\": \"%s\"", text),
+				 errhint("Valid values: pgstrom, arrow.")));
+	return false;
 }
 
-static bool is_pglz(DefElem *option)
+static bool
+is_pglz(DefElem *option)
 {
-    const char *text = defGetString(option);
+	const char *text = defGetString(option);
 
-    if (pg_strcasecmp(text, "pglz") == 0)
-        return true;
-    if (pg_strcasecmp(text, "none") != 0)
-        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
-                        errmsg("invalid value for option \"compression\": \"%s\"", text),
-                        errhint("Valid values: none, pglz.")));
-    return false;
+	if (pg_strcasecmp(text, "pglz") == 0)
+		return true;
+	if (pg_strcasecmp(text, "none") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"compression\": \"%s\"", text),
+				 errhint("Valid values: none, pglz.")));
+	return false;
 }
 
-/* One query, which returns rows. Whether its columns are the table's is seen when it runs: what it names need not be there
- * when a dump is restored. */
-static const char *source_query(DefElem *option)
+/*
+ * One query, which returns rows. Whether its columns are the table's is seen when it runs: what it names need not be there
+ * when a dump is restored.
+ */
+static const char *
+source_query(DefElem *option)
 {
-    const char *text = defGetString(option);
-    const List *statements = raw_parser(text, RAW_PARSE_DEFAULT);
-    const Node *first = statements != NIL ? linitial_node(RawStmt, statements)->stmt : NULL;
+	const char *text = defGetString(option);
+	const List *statements = raw_parser(text, RAW_PARSE_DEFAULT);
+	const Node *first = statements != NIL ? linitial_node(RawStmt, statements)->stmt : NULL;
 
-    if (list_length(statements) != 1 || !IsA(first, SelectStmt) ||
-        ((const SelectStmt *)first)->intoClause != NULL)
-        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
-                        errmsg("invalid value for option \"source\": \"%s\"", text),
-                        errhint("It is one query, such as SELECT ... FROM schema.table.")));
-    return text;
+	if (list_length(statements) != 1 || !IsA(first, SelectStmt) ||
+		((const SelectStmt *) first)->intoClause != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"source\": \"%s\"", text),
+				 errhint("It is one query, such as SELECT ... FROM schema.table.")));
+	return text;
 }
 
-static void report_invalid_option(const DefElem *option, const char *hint)
+static void
+report_invalid_option(const DefElem *option, const char *hint)
 {
-    ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
-                    errmsg("invalid option \"%s\"", option->defname), errhint("%s", hint)));
+	ereport(ERROR,
+			(errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+			 errmsg("invalid option \"%s\"", option->defname), errhint("%s", hint)));
 }
 
-Datum gstore_fdw_validator(PG_FUNCTION_ARGS)
+Datum
+gstore_fdw_validator(PG_FUNCTION_ARGS)
 {
-    List *options = untransformRelOptions(PG_GETARG_DATUM(0));
-    const Oid catalog = PG_GETARG_OID(1);
-    ListCell *cell;
+	List	 *options = untransformRelOptions(PG_GETARG_DATUM(0));
+	const Oid catalog = PG_GETARG_OID(1);
+	ListCell *cell;
 
-    foreach (cell, options) {
-        DefElem *option = lfirst(cell);
+	foreach(cell, options)
+	{
+		DefElem *option = lfirst(cell);
 
-        if (catalog == ForeignTableRelationId) {
-            if (strcmp(option->defname, "pinning") == 0)
-                (void)device_number(option);
-            else if (strcmp(option->defname, "format") == 0)
-                (void)is_arrow(option);
-            else if (strcmp(option->defname, "source") == 0)
-                (void)source_query(option);
-            else
-                report_invalid_option(option, "Valid options of a table: pinning, format, source.");
-        } else if (catalog == AttributeRelationId) {
-            if (strcmp(option->defname, "compression") == 0)
-                (void)is_pglz(option);
-            else
-                report_invalid_option(option, "Valid options of a column: compression.");
-        } else
-            report_invalid_option(
-                option, psprintf("There are no options on %s.", catalog_object_name(catalog)));
-    }
-    PG_RETURN_VOID();
+		if (catalog == ForeignTableRelationId)
+		{
+			if (strcmp(option->defname, "pinning") == 0)
+				(void) device_number(option);
+			else if (strcmp(option->defname, "format") == 0)
+				(void) is_arrow(option);
+			else if (strcmp(option->defname, "source") == 0)
+				(void) source_query(option);
+			else
+				report_invalid_option(option, "Valid options of a table: pinning, format, source.");
+		}
+		else if (catalog == AttributeRelationId)
+		{
+			if (strcmp(option->defname, "compression") == 0)
+				(void) is_pglz(option);
+			else
+				report_invalid_option(option, "Valid options of a column: compression.");
+		}
+		else
+			report_invalid_option(
+				option, psprintf("There are no options on %s.", catalog_object_name(catalog)));
+	}
+	PG_RETURN_VOID();
 }
 
-int gstore_table_device(Oid relation)
+int
+gstore_table_device(Oid relation)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    foreach (cell, GetForeignTable(relation)->options) {
-        DefElem *option = lfirst(cell);
+	foreach(cell, GetForeignTable(relation)->options)
+	{
+		DefElem *option = lfirst(cell);
 
-        if (strcmp(option->defname, "pinning") == 0)
-            return device_number(option);
-    }
-    return 0;
+		if (strcmp(option->defname, "pinning") == 0)
+			return device_number(option);
+	}
+	return 0;
 }
 
-bool gstore_table_is_arrow(Oid relation)
+bool
+gstore_table_is_arrow(Oid relation)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    foreach (cell, GetForeignTable(relation)->options) {
-        DefElem *option = lfirst(cell);
+	foreach(cell, GetForeignTable(relation)->options)
+	{
+		DefElem *option = lfirst(cell);
 
-        if (strcmp(option->defname, "format") == 0)
-            return is_arrow(option);
-    }
-    return false;
+		if (strcmp(option->defname, "format") == 0)
+			return is_arrow(option);
+	}
+	return false;
 }
 
-const char *gstore_table_source(Oid relation)
+const char *
+gstore_table_source(Oid relation)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    foreach (cell, GetForeignTable(relation)->options) {
-        DefElem *option = lfirst(cell);
+	foreach(cell, GetForeignTable(relation)->options)
+	{
+		DefElem *option = lfirst(cell);
 
-        if (strcmp(option->defname, "source") == 0)
-            return defGetString(option);
-    }
-    return NULL;
+		if (strcmp(option->defname, "source") == 0)
+			return defGetString(option);
+	}
+	return NULL;
 }
 
-bool gstore_column_is_compressed(Oid relation, AttrNumber column)
+bool
+gstore_column_is_compressed(Oid relation, AttrNumber column)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    foreach (cell, GetForeignColumnOptions(relation, column)) {
-        DefElem *option = lfirst(cell);
+	foreach(cell, GetForeignColumnOptions(relation, column))
+	{
+		DefElem *option = lfirst(cell);
 
-        if (strcmp(option->defname, "compression") == 0)
-            return is_pglz(option);
-    }
-    return false;
+		if (strcmp(option->defname, "compression") == 0)
+			return is_pglz(option);
+	}
+	return false;
 }

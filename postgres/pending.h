@@ -1,4 +1,5 @@
-/* postgres/pending.h - what the current transaction has changed, until it commits.
+/*
+ * postgres/pending.h - what the current transaction has changed, until it commits.
  *
  * One gstore_pending for each table written, from its first change to the end of the transaction. The
  * table's SHARE UPDATE EXCLUSIVE lock (or a stronger one) is held all that time.
@@ -16,11 +17,15 @@ extern gstore_pending *gstore_pending_find(Oid relation);
 extern gstore_pending *gstore_pending_begin(Relation relation);
 
 extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
-/* A row that a scan found; statement: the id of the command that the statement began with. False: this
- * transaction deleted it already. */
+/*
+ * A row that a scan found; statement: the id of the command that the statement began with. False: this
+ * transaction deleted it already.
+ */
 extern bool gstore_delete(gstore_pending *pending, uint64 row, CommandId statement);
-/* Whether one that this transaction has deleted was not deleted by the statement itself, but by a command
- * that ran within it: of a trigger, or of a function. */
+/*
+ * Whether one that this transaction has deleted was not deleted by the statement itself, but by a command
+ * that ran within it: of a trigger, or of a function.
+ */
 extern bool gstore_was_deleted_within(const gstore_pending *pending, uint64 row, CommandId statement);
 /* One more row was inserted, updated or deleted by a statement: what ANALYZE is to know of. */
 extern void gstore_count_change(gstore_pending *pending);
@@ -29,28 +34,33 @@ extern void gstore_truncate(gstore_pending *pending);
 /* Everything as it is with the changes. */
 extern const gstore_view *gstore_pending_state(const gstore_pending *pending);
 
-/* The rows of this transaction and the store they are in, after writing out what is staged: those
+/*
+ * The rows of this transaction and the store they are in, after writing out what is staged: those
  * that commands before `before` made are [*first, *limit). Marks what those deleted in view, if that is
- * of the same store. */
-extern const gstore_view *gstore_pending_rows(gstore_pending *pending, CommandId before,
-                                              uint64 *first, uint64 *limit);
-extern void gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before,
-                                        gstore_view *view);
+ * of the same store.
+ */
+extern const gstore_view *
+gstore_pending_rows(gstore_pending *pending, CommandId before, uint64 *first, uint64 *limit);
+extern void
+gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before, gstore_view *view);
 /* Whether the transaction has deleted a row that a scan of it found, by now. */
 extern bool gstore_pending_has_deleted(Oid relation, uint64 row);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
 extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId before);
 
-/* Writes the rows that are alive to a new store, and returns how many rows, deleted ones, are gone by
- * that. Readers keep the old store as long as their snapshots need it. Takes the writer's lock. */
+/*
+ * Writes the rows that are alive to a new store, and returns how many rows, deleted ones, are gone by
+ * that. Readers keep the old store as long as their snapshots need it. Takes the writer's lock.
+ */
 extern uint64 gstore_compact(Relation relation);
 
 /* What an ALTER asks of a table's rows. */
-typedef struct gstore_rules {
-    Bitmapset *added; /* columns (attribute numbers) that get their defaults, which writes all rows anew */
-    Bitmapset *not_null; /* columns that may have no NULL */
-    List *checks;        /* names of CHECKs to hold the rows against */
-    bool partition;      /* they must be within the bounds of the partition that the table is now */
+typedef struct gstore_rules
+{
+	Bitmapset *added; /* columns (attribute numbers) that get their defaults, which writes all rows anew */
+	Bitmapset *not_null; /* columns that may have no NULL */
+	List	  *checks;	 /* names of CHECKs to hold the rows against */
+	bool partition;		 /* they must be within the bounds of the partition that the table is now */
 } gstore_rules;
 
 /* A lock that excludes writers is held. */

@@ -20,231 +20,257 @@
 #include "postgres/qual.h"
 #include "postgres/tid.h"
 
-/* Costs, in units of which a row that is made and counted takes 0.0075, some 40 ns. Measured on the software GPU with two
- * cores, 1e4 to 5e6 rows, and light and heavy aggregates; docs/design/gstore.md has the figures. */
-#define SCAN_STARTUP_COST 10.0
-#define ROW_COST_PART 0.5 /* of cpu_tuple_cost: there is no page to look into, no tuple to deform */
-#define TEST_COST_PART 0.04 /* of cpu_operator_cost, for what is evaluated on whole columns */
+/*
+ * Costs, in units of which a row that is made and counted takes 0.0075, some 40 ns. Measured on the software GPU with two
+ * cores, 1e4 to 5e6 rows, and light and heavy aggregates; docs/design/gstore.md has the figures.
+ */
+#define SCAN_STARTUP_COST	10.0
+#define ROW_COST_PART		0.5 /* of cpu_tuple_cost: there is no page to look into, no tuple to deform */
+#define TEST_COST_PART		0.04 /* of cpu_operator_cost, for what is evaluated on whole columns */
 #define BYTES_PER_PAGE_COST 16384.0
-/* PostgreSQL divides by the number of processes. Half of the gain is lost here, as those that copy for the backends
- * need processors as well. */
+/*
+ * PostgreSQL divides by the number of processes. Half of the gain is lost here, as those that copy for the backends
+ * need processors as well.
+ */
 #define PARALLEL_GAIN_PART 0.5
 /* Of parallel_setup_cost, for each worker: one has its first rows 3 ms after the plan begins, a second one 3 ms later. */
 #define WORKER_COST_PART 0.5
 
 /* What get_size leaves for get_paths. */
-typedef struct plan_info {
-    double bytes; /* of the columns that are read, of the rows that are met */
-    Cost tested;  /* of a row, for what the scan evaluates */
-    QualCost rest;
-    bool named;              /* rows are named by ctid: the scan looks at no others */
-    double met;              /* rows that it looks at */
-    Selectivity selectivity; /* of what the scan evaluates, among them */
+typedef struct plan_info
+{
+	double		bytes;	/* of the columns that are read, of the rows that are met */
+	Cost		tested; /* of a row, for what the scan evaluates */
+	QualCost	rest;
+	bool		named;		 /* rows are named by ctid: the scan looks at no others */
+	double		met;		 /* rows that it looks at */
+	Selectivity selectivity; /* of what the scan evaluates, among them */
 } plan_info;
 
-static uint64 bytes_of(const gstore_view *view, const Bitmapset *wanted)
+static uint64
+bytes_of(const gstore_view *view, const Bitmapset *wanted)
 {
-    uint64 bytes = 0;
-    int number = -1;
+	uint64 bytes = 0;
+	int	   number = -1;
 
-    while ((number = bms_next_member(wanted, number)) >= 0)
-        if (number <= view->column_count) {
-            const gstore_column *column = &view->columns[number - 1];
+	while ((number = bms_next_member(wanted, number)) >= 0)
+		if (number <= view->column_count)
+		{
+			const gstore_column *column = &view->columns[number - 1];
 
-            for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
-                bytes += gstore_part_bytes(column, (gstore_part)part, view->rows);
-        }
-    return bytes;
+			for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
+				bytes += gstore_part_bytes(column, (gstore_part) part, view->rows);
+		}
+	return bytes;
 }
 
-/* The columns that rows must have: those that are needed above the scan, and by conditions that it does
- * not evaluate. (A target list that the planner made of the whole table says nothing.) */
-static Bitmapset *columns_of(RelOptInfo *rel, Oid relation, List *clauses)
+/*
+ * The columns that rows must have: those that are needed above the scan, and by conditions that it does
+ * not evaluate. (A target list that the planner made of the whole table says nothing.)
+ */
+static Bitmapset *
+columns_of(RelOptInfo *rel, Oid relation, List *clauses)
 {
-    Bitmapset *attributes = NULL, *wanted = NULL;
-    Relation table = table_open(relation, NoLock);
-    const int natts = RelationGetDescr(table)->natts;
-    bool whole;
+	Bitmapset *attributes = NULL, *wanted = NULL;
+	Relation   table = table_open(relation, NoLock);
+	const int  natts = RelationGetDescr(table)->natts;
+	bool	   whole;
 
-    pull_varattnos((Node *)rel->reltarget->exprs, rel->relid, &attributes);
-    pull_varattnos((Node *)clauses, rel->relid, &attributes);
-    whole = bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, attributes);
-    for (AttrNumber n = 1; n <= natts; n++)
-        if (!TupleDescAttr(RelationGetDescr(table), n - 1)->attisdropped &&
-            (whole || bms_is_member(n - FirstLowInvalidHeapAttributeNumber, attributes)))
-            wanted = bms_add_member(wanted, n);
-    table_close(table, NoLock);
-    return wanted;
+	pull_varattnos((Node *) rel->reltarget->exprs, rel->relid, &attributes);
+	pull_varattnos((Node *) clauses, rel->relid, &attributes);
+	whole = bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, attributes);
+	for (AttrNumber n = 1; n <= natts; n++)
+		if (!TupleDescAttr(RelationGetDescr(table), n - 1)->attisdropped &&
+			(whole || bms_is_member(n - FirstLowInvalidHeapAttributeNumber, attributes)))
+			wanted = bms_add_member(wanted, n);
+	table_close(table, NoLock);
+	return wanted;
 }
 
 /* Which columns a scan reads, and what of them. */
-typedef struct needs {
-    Bitmapset *rows;   /* rows must have them */
-    Bitmapset *tested; /* by conditions that the scan evaluates */
-    Bitmapset *bare;   /* of both, those of which is read no more than what marks NULLs */
+typedef struct needs
+{
+	Bitmapset *rows;   /* rows must have them */
+	Bitmapset *tested; /* by conditions that the scan evaluates */
+	Bitmapset *bare;   /* of both, those of which is read no more than what marks NULLs */
 } needs;
 
-static needs needs_of(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *tested, List *rest)
+static needs
+needs_of(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *tested, List *rest)
 {
-    needs out = {.rows = columns_of(rel, relation, rest)};
-    Bitmapset *attributes = NULL;
-    int number = -1;
+	needs	   out = {.rows = columns_of(rel, relation, rest)};
+	Bitmapset *attributes = NULL;
+	int		   number = -1;
 
-    pull_varattnos((Node *)tested, rel->relid, &attributes);
-    while ((number = bms_next_member(attributes, number)) >= 0)
-        out.tested = bms_add_member(out.tested, number + FirstLowInvalidHeapAttributeNumber);
-    out.bare = bms_difference(bms_union(out.rows, out.tested),
-                              gstore_valued_columns(root, rel, out.rows));
-    return out;
+	pull_varattnos((Node *) tested, rel->relid, &attributes);
+	while ((number = bms_next_member(attributes, number)) >= 0)
+		out.tested = bms_add_member(out.tested, number + FirstLowInvalidHeapAttributeNumber);
+	out.bare = bms_difference(bms_union(out.rows, out.tested),
+							  gstore_valued_columns(root, rel, out.rows));
+	return out;
 }
 
-static double bytes_to_move(const gstore_view *view, const needs *needed)
+static double
+bytes_to_move(const gstore_view *view, const needs *needed)
 {
-    const Bitmapset *all = bms_union(needed->rows, needed->tested);
-    uint64 bytes = bytes_of(view, bms_difference(all, needed->bare));
-    int number = -1;
+	const Bitmapset *all = bms_union(needed->rows, needed->tested);
+	uint64			 bytes = bytes_of(view, bms_difference(all, needed->bare));
+	int				 number = -1;
 
-    while ((number = bms_next_member(needed->bare, number)) >= 0)
-        if (number <= view->column_count) {
-            const gstore_column *column = &view->columns[number - 1];
+	while ((number = bms_next_member(needed->bare, number)) >= 0)
+		if (number <= view->column_count)
+		{
+			const gstore_column *column = &view->columns[number - 1];
 
-            bytes += gstore_part_bytes(
-                column, column->length < 0 && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
-                view->rows);
-        }
-    return (double)bytes;
+			bytes += gstore_part_bytes(
+				column, column->length < 0 && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
+				view->rows);
+		}
+	return (double) bytes;
 }
 
-static List *as_list(const Bitmapset *set)
+static List *
+as_list(const Bitmapset *set)
 {
-    List *list = NIL;
-    int number = -1;
+	List *list = NIL;
+	int	  number = -1;
 
-    while ((number = bms_next_member(set, number)) >= 0)
-        list = lappend_int(list, number);
-    return list;
+	while ((number = bms_next_member(set, number)) >= 0)
+		list = lappend_int(list, number);
+	return list;
 }
 
 /* All comparisons that qualify are leakproof, so that row security does not forbid it either. */
-static void split_restrictions(RelOptInfo *rel, List *infos, List **named, List **tested, List **rest)
+static void
+split_restrictions(RelOptInfo *rel, List *infos, List **named, List **tested, List **rest)
 {
-    ListCell *cell;
+	ListCell *cell;
 
-    *named = *tested = *rest = NIL;
-    foreach (cell, infos) {
-        RestrictInfo *info = lfirst(cell);
+	*named = *tested = *rest = NIL;
+	foreach(cell, infos)
+	{
+		RestrictInfo *info = lfirst(cell);
 
-        if (!info->pseudoconstant && gstore_names_rows(info->clause, rel->relid))
-            *named = lappend(*named, info);
-        else if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid))
-            *tested = lappend(*tested, info);
-        else
-            *rest = lappend(*rest, info);
-    }
+		if (!info->pseudoconstant && gstore_names_rows(info->clause, rel->relid))
+			*named = lappend(*named, info);
+		else if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid))
+			*tested = lappend(*tested, info);
+		else
+			*rest = lappend(*rest, info);
+	}
 }
 
 /* Live rows of the version that would be read, with those of this transaction. */
-static void gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+static void
+gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
-    plan_info *info = palloc0(sizeof *info);
-    gstore_pending *pending = gstore_pending_find(relation);
-    List *named, *tested, *rest;
-    Bitmapset *everything;
-    gstore_view view;
-    needs needed;
+	plan_info	   *info = palloc0(sizeof *info);
+	gstore_pending *pending = gstore_pending_find(relation);
+	List		   *named, *tested, *rest;
+	Bitmapset	   *everything;
+	gstore_view		view;
+	needs			needed;
 
-    gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, false, &view);
-    if (pending != NULL)
-        view = *gstore_pending_state(pending);
-    rel->tuples = (double)view.live_rows;
-    everything = bms_add_range(NULL, 1, Max(view.column_count, 1));
-    rel->pages = (BlockNumber)Min(view.empty ? 0 : bytes_of(&view, everything) / BLCKSZ + 1,
-                                  MaxBlockNumber);
-    set_baserel_size_estimates(root, rel);
-    split_restrictions(rel, rel->baserestrictinfo, &named, &tested, &rest);
-    info->named = named != NIL;
-    info->met = info->named ? clamp_row_est(rel->tuples *
-                                            clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
-                            : rel->tuples;
-    needed = needs_of(root, rel, relation, extract_actual_clauses(tested, false),
-                      extract_actual_clauses(rest, false));
-    info->bytes = view.empty ? 0 : bytes_to_move(&view, &needed);
-    if (rel->tuples > 0)
-        info->bytes *= Min(info->met / rel->tuples, 1.0);
-    info->tested = (double)list_length(tested) * cpu_operator_cost * TEST_COST_PART;
-    info->selectivity = clauselist_selectivity(root, tested, 0, JOIN_INNER, NULL);
-    cost_qual_eval(&info->rest, rest, root);
-    rel->fdw_private = info;
+	gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, false, &view);
+	if (pending != NULL)
+		view = *gstore_pending_state(pending);
+	rel->tuples = (double) view.live_rows;
+	everything = bms_add_range(NULL, 1, Max(view.column_count, 1));
+	rel->pages = (BlockNumber) Min(view.empty ? 0 : bytes_of(&view, everything) / BLCKSZ + 1,
+								   MaxBlockNumber);
+	set_baserel_size_estimates(root, rel);
+	split_restrictions(rel, rel->baserestrictinfo, &named, &tested, &rest);
+	info->named = named != NIL;
+	info->met = info->named
+		? clamp_row_est(rel->tuples * clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
+		: rel->tuples;
+	needed = needs_of(root, rel, relation, extract_actual_clauses(tested, false),
+					  extract_actual_clauses(rest, false));
+	info->bytes = view.empty ? 0 : bytes_to_move(&view, &needed);
+	if (rel->tuples > 0)
+		info->bytes *= Min(info->met / rel->tuples, 1.0);
+	info->tested = (double) list_length(tested) * cpu_operator_cost * TEST_COST_PART;
+	info->selectivity = clauselist_selectivity(root, tested, 0, JOIN_INNER, NULL);
+	cost_qual_eval(&info->rest, rest, root);
+	rel->fdw_private = info;
 }
 
 /* What a partial path's rows are divided by, as for every table. */
-static double divisor_of(int workers)
+static double
+divisor_of(int workers)
 {
-    const double leader = parallel_leader_participation ? Max(1.0 - 0.3 * workers, 0.0) : 0.0;
+	const double leader = parallel_leader_participation ? Max(1.0 - 0.3 * workers, 0.0) : 0.0;
 
-    return workers > 0 ? workers + leader : 1.0;
+	return workers > 0 ? workers + leader : 1.0;
 }
 
 /* Moving is shared by all processes: there is one device. workers: 0 of a path for one process. */
-static ForeignPath *make_path(PlannerInfo *root, RelOptInfo *rel, int workers)
+static ForeignPath *
+make_path(PlannerInfo *root, RelOptInfo *rel, int workers)
 {
-    const plan_info *info = rel->fdw_private;
-    const double divisor = divisor_of(workers);
-    const Cost startup = SCAN_STARTUP_COST + info->rest.startup + rel->reltarget->cost.startup +
-                         workers * WORKER_COST_PART * parallel_setup_cost;
-    const double left = info->met * info->selectivity;
-    const Cost processor = info->met * info->tested +
-                           left * (cpu_tuple_cost * ROW_COST_PART + info->rest.per_tuple) +
-                           rel->rows * rel->reltarget->cost.per_tuple;
-    const Cost run = info->bytes / BYTES_PER_PAGE_COST * seq_page_cost +
-                     processor / (1.0 + (divisor - 1.0) * PARALLEL_GAIN_PART);
+	const plan_info *info = rel->fdw_private;
+	const double	 divisor = divisor_of(workers);
+	const Cost startup = SCAN_STARTUP_COST + info->rest.startup + rel->reltarget->cost.startup +
+		workers * WORKER_COST_PART * parallel_setup_cost;
+	const double left = info->met * info->selectivity;
+	const Cost	 processor = info->met * info->tested +
+		left * (cpu_tuple_cost * ROW_COST_PART + info->rest.per_tuple) +
+		rel->rows * rel->reltarget->cost.per_tuple;
+	const Cost run = info->bytes / BYTES_PER_PAGE_COST * seq_page_cost +
+		processor / (1.0 + (divisor - 1.0) * PARALLEL_GAIN_PART);
 
-    return create_foreignscan_path(root, rel, NULL, clamp_row_est(rel->rows / divisor), startup,
-                                   startup + run, NIL, rel->lateral_relids, NULL, NIL);
+	return create_foreignscan_path(root, rel, NULL, clamp_row_est(rel->rows / divisor), startup,
+								   startup + run, NIL, rel->lateral_relids, NULL, NIL);
 }
 
-static void gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+static void
+gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
-    const plan_info *info = rel->fdw_private;
-    ForeignPath *alone = make_path(root, rel, 0);
-    int workers;
+	const plan_info *info = rel->fdw_private;
+	ForeignPath		*alone = make_path(root, rel, 0);
+	int				 workers;
 
-    /* A worker by itself does not know what its leader's transaction has changed; in a parallel
-     * scan the leader passes it on. */
-    alone->path.parallel_safe = false;
-    add_path(rel, (Path *)alone);
-    if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
-        return;
-    workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
-    if (workers > 0) {
-        ForeignPath *path = make_path(root, rel, workers);
+	/*
+     * A worker by itself does not know what its leader's transaction has changed; in a parallel
+     * scan the leader passes it on.
+     */
+	alone->path.parallel_safe = false;
+	add_path(rel, (Path *) alone);
+	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
+		return;
+	workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
+	if (workers > 0)
+	{
+		ForeignPath *path = make_path(root, rel, workers);
 
-        path->path.parallel_aware = true;
-        path->path.parallel_workers = workers;
-        add_partial_path(rel, (Path *)path);
-    }
+		path->path.parallel_aware = true;
+		path->path.parallel_workers = workers;
+		add_partial_path(rel, (Path *) path);
+	}
 }
 
-static ForeignScan *gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation,
-                                         ForeignPath *path, List *targets, List *clauses, Plan *outer)
+static ForeignScan *
+gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
+					 List *targets, List *clauses, Plan *outer)
 {
-    List *named, *tested, *rest;
-    needs needed;
+	List *named, *tested, *rest;
+	needs needed;
 
-    split_restrictions(rel, clauses, &named, &tested, &rest);
-    named = extract_actual_clauses(named, false);
-    tested = extract_actual_clauses(tested, false);
-    rest = extract_actual_clauses(rest, false);
-    needed = needs_of(root, rel, relation, tested, rest);
-    return make_foreignscan(
-        targets, rest, rel->relid, list_make2(tested, named),
-        list_make3(as_list(needed.rows), as_list(needed.tested), as_list(needed.bare)), NIL,
-        list_concat_copy(tested, named), outer);
+	split_restrictions(rel, clauses, &named, &tested, &rest);
+	named = extract_actual_clauses(named, false);
+	tested = extract_actual_clauses(tested, false);
+	rest = extract_actual_clauses(rest, false);
+	needed = needs_of(root, rel, relation, tested, rest);
+	return make_foreignscan(
+		targets, rest, rel->relid, list_make2(tested, named),
+		list_make3(as_list(needed.rows), as_list(needed.tested), as_list(needed.bare)), NIL,
+		list_concat_copy(tested, named), outer);
 }
 
-void gstore_plan_callbacks(FdwRoutine *routine)
+void
+gstore_plan_callbacks(FdwRoutine *routine)
 {
-    routine->GetForeignRelSize = gstoreGetForeignRelSize;
-    routine->GetForeignPaths = gstoreGetForeignPaths;
-    routine->GetForeignPlan = gstoreGetForeignPlan;
+	routine->GetForeignRelSize = gstoreGetForeignRelSize;
+	routine->GetForeignPaths = gstoreGetForeignPaths;
+	routine->GetForeignPlan = gstoreGetForeignPlan;
 }

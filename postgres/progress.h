@@ -1,4 +1,5 @@
-/* postgres/progress.h - how far long statements on tables in GPU memory are, for a view.
+/*
+ * postgres/progress.h - how far long statements on tables in GPU memory are, for a view.
  *
  * Each backend has one place in shared memory. The outermost statement that asks gets it; those
  * that run inside (triggers) are not shown. It is cleared when that statement ends, or its
@@ -11,14 +12,15 @@
 
 #include "port/atomics.h"
 
-typedef enum gstore_progress_command {
-    GSTORE_NOTHING,
-    GSTORE_INSERTING,
-    GSTORE_COPYING,
-    GSTORE_UPDATING,
-    GSTORE_COMPACTING,
-    GSTORE_EXPORTING,
-    GSTORE_ALTERING, /* rows are rewritten, or checked against constraints */
+typedef enum gstore_progress_command
+{
+	GSTORE_NOTHING,
+	GSTORE_INSERTING,
+	GSTORE_COPYING,
+	GSTORE_UPDATING,
+	GSTORE_COMPACTING,
+	GSTORE_EXPORTING,
+	GSTORE_ALTERING, /* rows are rewritten, or checked against constraints */
 } gstore_progress_command;
 
 extern Size gstore_progress_size(void);
@@ -31,12 +33,13 @@ extern void gstore_progress_end(const void *owner);
 /* Of a table that another statement is about: ignored. */
 extern void gstore_progress_add(Oid relation, uint64 rows, uint64 bytes);
 
-typedef struct gstore_progress_info {
-    int pid;
-    Oid database, relation, user;
-    gstore_progress_command command;
-    int64 started; /* TimestampTz */
-    uint64 rows, bytes;
+typedef struct gstore_progress_info
+{
+	int						pid;
+	Oid						database, relation, user;
+	gstore_progress_command command;
+	int64					started; /* TimestampTz */
+	uint64					rows, bytes;
 } gstore_progress_info;
 
 /* Those at work now, palloc'd. */

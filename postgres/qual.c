@@ -1,4 +1,5 @@
-/* Conditions on batches; see qual.h.
+/*
+ * Conditions on batches; see qual.h.
  *
  * Every value that can be compared has a 64-bit integer key in the order that PostgreSQL sorts its type
  * in, so that each comparison is a range of keys, or all but a range.
@@ -18,323 +19,392 @@
 
 #include "postgres/qual.h"
 
-typedef enum test {
-    TEST_RANGE,
-    TEST_NULL,
-    TEST_NOT_NULL,
+typedef enum test
+{
+	TEST_RANGE,
+	TEST_NULL,
+	TEST_NOT_NULL,
 } test;
 
-typedef struct condition {
-    int index; /* of the column */
-    test test;
-    int strategy; /* of a btree, or ROWCOMPARE_NE */
-    Oid type;     /* of the column */
-    Oid value_type;
-    Expr *value; /* NULL: boolean, true */
-    ExprState *evaluate;
-    bool nothing; /* passes: the value is NULL, or beyond all */
-    bool except;  /* passes what is not in the range */
-    int64 low, high;
+typedef struct condition
+{
+	int		   index; /* of the column */
+	test	   test;
+	int		   strategy; /* of a btree, or ROWCOMPARE_NE */
+	Oid		   type;	 /* of the column */
+	Oid		   value_type;
+	Expr	  *value; /* NULL: boolean, true */
+	ExprState *evaluate;
+	bool	   nothing; /* passes: the value is NULL, or beyond all */
+	bool	   except;	/* passes what is not in the range */
+	int64	   low, high;
 } condition;
 
-struct gstore_quals {
-    int count;
-    condition conditions[FLEXIBLE_ARRAY_MEMBER];
+struct gstore_quals
+{
+	int		  count;
+	condition conditions[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* ---- what is simple */
 
 /* Types of one family compare with each other. */
-static int family_of(Oid type)
+static int
+family_of(Oid type)
 {
-    switch (type) {
-    case INT2OID:
-    case INT4OID:
-    case INT8OID: return 1;
-    case FLOAT4OID:
-    case FLOAT8OID: return 2;
-    case DATEOID:
-    case TIMEOID:
-    case TIMESTAMPOID:
-    case TIMESTAMPTZOID:
-    case OIDOID:
-    case CHAROID:
-    case BOOLOID: return (int)type;
-    default: return 0;
-    }
+	switch (type)
+	{
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+			return 1;
+		case FLOAT4OID:
+		case FLOAT8OID:
+			return 2;
+		case DATEOID:
+		case TIMEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+		case OIDOID:
+		case CHAROID:
+		case BOOLOID:
+			return (int) type;
+		default:
+			return 0;
+	}
 }
 
-static const Var *as_column(const Node *node, Index relation)
+static const Var *
+as_column(const Node *node, Index relation)
 {
-    const Var *var = (const Var *)node;
+	const Var *var = (const Var *) node;
 
-    return node != NULL && IsA(node, Var) && (Index)var->varno == relation &&
-                   var->varlevelsup == 0 && var->varattno > 0
-               ? var
-               : NULL;
+	return node != NULL && IsA(node, Var) && (Index) var->varno == relation &&
+			var->varlevelsup == 0 && var->varattno > 0
+		? var
+		: NULL;
 }
 
-static bool is_row_independent(Node *node)
+static bool
+is_row_independent(Node *node)
 {
-    return !contain_var_clause(node) && !contain_volatile_functions(node) && !contain_subplans(node);
+	return !contain_var_clause(node) && !contain_volatile_functions(node) && !contain_subplans(node);
 }
 
-static int strategy_of(Oid operator)
+static int
+strategy_of(Oid operator)
 {
-    List *all = get_op_btree_interpretation(operator);
-    int strategy;
+	List *all = get_op_btree_interpretation(operator);
+	int	  strategy;
 
-    if (all == NIL)
-        return InvalidStrategy;
-    strategy = ((OpBtreeInterpretation *)linitial(all))->strategy;
-    list_free_deep(all);
-    return strategy;
+	if (all == NIL)
+		return InvalidStrategy;
+	strategy = ((OpBtreeInterpretation *) linitial(all))->strategy;
+	list_free_deep(all);
+	return strategy;
 }
 
-static int commuted_strategy(int strategy)
+static int
+commuted_strategy(int strategy)
 {
-    switch (strategy) {
-    case BTLessStrategyNumber: return BTGreaterStrategyNumber;
-    case BTLessEqualStrategyNumber: return BTGreaterEqualStrategyNumber;
-    case BTGreaterStrategyNumber: return BTLessStrategyNumber;
-    case BTGreaterEqualStrategyNumber: return BTLessEqualStrategyNumber;
-    default: return strategy;
-    }
+	switch (strategy)
+	{
+		case BTLessStrategyNumber:
+			return BTGreaterStrategyNumber;
+		case BTLessEqualStrategyNumber:
+			return BTGreaterEqualStrategyNumber;
+		case BTGreaterStrategyNumber:
+			return BTLessStrategyNumber;
+		case BTGreaterEqualStrategyNumber:
+			return BTLessEqualStrategyNumber;
+		default:
+			return strategy;
+	}
 }
 
-static bool take_comparison(OpExpr *op, Index relation, condition *out)
+static bool
+take_comparison(OpExpr *op, Index relation, condition *out)
 {
-    Node *left, *right;
-    const Var *column;
-    Oid types[2];
-    bool swapped = false;
+	Node	  *left, *right;
+	const Var *column;
+	Oid		   types[2];
+	bool	   swapped = false;
 
-    if (list_length(op->args) != 2 || op->opno >= FirstNormalObjectId)
-        return false;
-    left = linitial(op->args);
-    right = lsecond(op->args);
-    op_input_types(op->opno, &types[0], &types[1]);
-    column = as_column(left, relation);
-    if (column == NULL) {
-        column = as_column(right, relation);
-        right = left;
-        swapped = true;
-    }
-    if (column == NULL || column->vartype != types[swapped] || family_of(types[0]) == 0 ||
-        family_of(types[0]) != family_of(types[1]) || !is_row_independent(right))
-        return false;
-    out->strategy = strategy_of(op->opno);
-    if (out->strategy == InvalidStrategy)
-        return false;
-    if (swapped)
-        out->strategy = commuted_strategy(out->strategy);
-    out->index = column->varattno - 1;
-    out->test = TEST_RANGE;
-    out->type = column->vartype;
-    out->value_type = types[!swapped];
-    out->value = (Expr *)right;
-    return true;
+	if (list_length(op->args) != 2 || op->opno >= FirstNormalObjectId)
+		return false;
+	left = linitial(op->args);
+	right = lsecond(op->args);
+	op_input_types(op->opno, &types[0], &types[1]);
+	column = as_column(left, relation);
+	if (column == NULL)
+	{
+		column = as_column(right, relation);
+		right = left;
+		swapped = true;
+	}
+	if (column == NULL || column->vartype != types[swapped] || family_of(types[0]) == 0 ||
+		family_of(types[0]) != family_of(types[1]) || !is_row_independent(right))
+		return false;
+	out->strategy = strategy_of(op->opno);
+	if (out->strategy == InvalidStrategy)
+		return false;
+	if (swapped)
+		out->strategy = commuted_strategy(out->strategy);
+	out->index = column->varattno - 1;
+	out->test = TEST_RANGE;
+	out->type = column->vartype;
+	out->value_type = types[!swapped];
+	out->value = (Expr *) right;
+	return true;
 }
 
-static bool take_boolean(const Var *column, bool wanted, condition *out)
+static bool
+take_boolean(const Var *column, bool wanted, condition *out)
 {
-    if (column == NULL || column->vartype != BOOLOID)
-        return false;
-    out->index = column->varattno - 1;
-    out->test = TEST_RANGE;
-    out->type = out->value_type = BOOLOID;
-    out->strategy = wanted ? BTEqualStrategyNumber : ROWCOMPARE_NE;
-    out->value = NULL;
-    return true;
+	if (column == NULL || column->vartype != BOOLOID)
+		return false;
+	out->index = column->varattno - 1;
+	out->test = TEST_RANGE;
+	out->type = out->value_type = BOOLOID;
+	out->strategy = wanted ? BTEqualStrategyNumber : ROWCOMPARE_NE;
+	out->value = NULL;
+	return true;
 }
 
-static bool take_null_test(const NullTest *test, Index relation, condition *out)
+static bool
+take_null_test(const NullTest *test, Index relation, condition *out)
 {
-    const Var *column = as_column((const Node *)test->arg, relation);
+	const Var *column = as_column((const Node *) test->arg, relation);
 
-    if (column == NULL || test->argisrow)
-        return false;
-    out->index = column->varattno - 1;
-    out->test = test->nulltesttype == IS_NULL ? TEST_NULL : TEST_NOT_NULL;
-    return true;
+	if (column == NULL || test->argisrow)
+		return false;
+	out->index = column->varattno - 1;
+	out->test = test->nulltesttype == IS_NULL ? TEST_NULL : TEST_NOT_NULL;
+	return true;
 }
 
-static bool as_condition(Expr *clause, Index relation, condition *out)
+static bool
+as_condition(Expr *clause, Index relation, condition *out)
 {
-    memset(out, 0, sizeof *out);
-    switch (nodeTag(clause)) {
-    case T_OpExpr: return take_comparison((OpExpr *)clause, relation, out);
-    case T_NullTest: return take_null_test((const NullTest *)clause, relation, out);
-    case T_Var: return take_boolean(as_column((const Node *)clause, relation), true, out);
-    case T_BoolExpr:
-        return is_notclause(clause) &&
-               take_boolean(as_column((const Node *)get_notclausearg(clause), relation), false, out);
-    default: return false;
-    }
+	memset(out, 0, sizeof *out);
+	switch (nodeTag(clause))
+	{
+		case T_OpExpr:
+			return take_comparison((OpExpr *) clause, relation, out);
+		case T_NullTest:
+			return take_null_test((const NullTest *) clause, relation, out);
+		case T_Var:
+			return take_boolean(as_column((const Node *) clause, relation), true, out);
+		case T_BoolExpr:
+			return is_notclause(clause) &&
+				take_boolean(as_column((const Node *) get_notclausearg(clause), relation), false, out);
+		default:
+			return false;
+	}
 }
 
-bool gstore_qual_is_simple(Expr *clause, Index relation)
+bool
+gstore_qual_is_simple(Expr *clause, Index relation)
 {
-    condition ignored;
+	condition ignored;
 
-    return as_condition(clause, relation, &ignored);
+	return as_condition(clause, relation, &ignored);
 }
 
-gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *parent)
+gstore_quals *
+gstore_quals_create(List *clauses, Index relation, PlanState *parent)
 {
-    gstore_quals *quals = palloc0(offsetof(gstore_quals, conditions) +
-                                  sizeof(condition) * (Size)list_length(clauses));
-    ListCell *cell;
+	gstore_quals *quals = palloc0(offsetof(gstore_quals, conditions) +
+								  sizeof(condition) * (Size) list_length(clauses));
+	ListCell	 *cell;
 
-    foreach (cell, clauses) {
-        condition *c = &quals->conditions[quals->count++];
+	foreach(cell, clauses)
+	{
+		condition *c = &quals->conditions[quals->count++];
 
-        if (!as_condition(lfirst(cell), relation, c))
-            elog(ERROR, "a condition has changed since planning");
-        if (c->value != NULL)
-            c->evaluate = ExecInitExpr(c->value, parent);
-    }
-    return quals;
+		if (!as_condition(lfirst(cell), relation, c))
+			elog(ERROR, "a condition has changed since planning");
+		if (c->value != NULL)
+			c->evaluate = ExecInitExpr(c->value, parent);
+	}
+	return quals;
 }
 
 /* ---- values to keys */
 
 /* As float8_cmp_internal orders: NaN is equal to itself and above all, -0 equals 0. */
-static inline int64 float_key(double value)
+static inline int64
+float_key(double value)
 {
-    int64 bits;
+	int64 bits;
 
-    if (unlikely(isnan(value)))
-        return PG_INT64_MAX;
-    memcpy(&bits, &value, sizeof bits);
-    return bits >= 0 ? bits : -(bits & PG_INT64_MAX);
+	if (unlikely(isnan(value)))
+		return PG_INT64_MAX;
+	memcpy(&bits, &value, sizeof bits);
+	return bits >= 0 ? bits : -(bits & PG_INT64_MAX);
 }
 
-static int64 key_of(Datum value, Oid type)
+static int64
+key_of(Datum value, Oid type)
 {
-    switch (type) {
-    case INT2OID: return DatumGetInt16(value);
-    case INT4OID:
-    case DATEOID: return DatumGetInt32(value);
-    case FLOAT4OID: return float_key((double)DatumGetFloat4(value));
-    case FLOAT8OID: return float_key(DatumGetFloat8(value));
-    case OIDOID: return DatumGetObjectId(value);
-    case CHAROID: return DatumGetUInt8(value);
-    case BOOLOID: return DatumGetBool(value);
-    default: return DatumGetInt64(value);
-    }
+	switch (type)
+	{
+		case INT2OID:
+			return DatumGetInt16(value);
+		case INT4OID:
+		case DATEOID:
+			return DatumGetInt32(value);
+		case FLOAT4OID:
+			return float_key((double) DatumGetFloat4(value));
+		case FLOAT8OID:
+			return float_key(DatumGetFloat8(value));
+		case OIDOID:
+			return DatumGetObjectId(value);
+		case CHAROID:
+			return DatumGetUInt8(value);
+		case BOOLOID:
+			return DatumGetBool(value);
+		default:
+			return DatumGetInt64(value);
+	}
 }
 
-static void set_range(condition *c, int64 key)
+static void
+set_range(condition *c, int64 key)
 {
-    c->low = PG_INT64_MIN;
-    c->high = PG_INT64_MAX;
-    c->except = c->strategy == ROWCOMPARE_NE;
-    switch (c->strategy) {
-    case BTLessStrategyNumber:
-        c->nothing = key == PG_INT64_MIN;
-        c->high = c->nothing ? key : key - 1;
-        break;
-    case BTLessEqualStrategyNumber: c->high = key; break;
-    case BTGreaterEqualStrategyNumber: c->low = key; break;
-    case BTGreaterStrategyNumber:
-        c->nothing = key == PG_INT64_MAX;
-        c->low = c->nothing ? key : key + 1;
-        break;
-    default: c->low = c->high = key;
-    }
+	c->low = PG_INT64_MIN;
+	c->high = PG_INT64_MAX;
+	c->except = c->strategy == ROWCOMPARE_NE;
+	switch (c->strategy)
+	{
+		case BTLessStrategyNumber:
+			c->nothing = key == PG_INT64_MIN;
+			c->high = c->nothing ? key : key - 1;
+			break;
+		case BTLessEqualStrategyNumber:
+			c->high = key;
+			break;
+		case BTGreaterEqualStrategyNumber:
+			c->low = key;
+			break;
+		case BTGreaterStrategyNumber:
+			c->nothing = key == PG_INT64_MAX;
+			c->low = c->nothing ? key : key + 1;
+			break;
+		default:
+			c->low = c->high = key;
+	}
 }
 
-void gstore_quals_evaluate(gstore_quals *quals, ExprContext *context)
+void
+gstore_quals_evaluate(gstore_quals *quals, ExprContext *context)
 {
-    for (int i = 0; i < quals->count; i++) {
-        condition *c = &quals->conditions[i];
-        bool null = false;
-        Datum value = BoolGetDatum(true);
+	for (int i = 0; i < quals->count; i++)
+	{
+		condition *c = &quals->conditions[i];
+		bool	   null = false;
+		Datum	   value = BoolGetDatum(true);
 
-        if (c->test != TEST_RANGE)
-            continue;
-        if (c->evaluate != NULL)
-            value = ExecEvalExprSwitchContext(c->evaluate, context, &null);
-        c->nothing = null;
-        if (!null)
-            set_range(c, key_of(value, c->value_type));
-    }
+		if (c->test != TEST_RANGE)
+			continue;
+		if (c->evaluate != NULL)
+			value = ExecEvalExprSwitchContext(c->evaluate, context, &null);
+		c->nothing = null;
+		if (!null)
+			set_range(c, key_of(value, c->value_type));
+	}
 }
 
 /* ---- selecting */
 
 /* Without a branch: how many pass cannot be predicted. */
-#define KEEP_IF(test) \
-    for (uint32 i = 0; i < count; i++) { \
-        const uint32 row = rows[i]; \
-\
-        rows[kept] = row; \
-        kept += (test) ? 1u : 0u; \
-    }
+#define KEEP_IF(test)                  \
+	for (uint32 i = 0; i < count; i++) \
+	{                                  \
+		const uint32 row = rows[i];    \
+                                       \
+		rows[kept] = row;              \
+		kept += (test) ? 1u : 0u;      \
+	}
 
-static uint32 keep_by_null(const gstore_batch *batch, const gstore_view *view, int index, bool null,
-                           uint32 *rows, uint32 count)
+static uint32
+keep_by_null(const gstore_batch *batch, const gstore_view *view, int index, bool null, uint32 *rows,
+			 uint32 count)
 {
-    const gstore_batch_column *c = &batch->columns[index];
-    uint32 kept = 0;
+	const gstore_batch_column *c = &batch->columns[index];
+	uint32					   kept = 0;
 
-    if (index >= view->column_count || view->columns[index].dropped)
-        return null ? count : 0;
-    if (view->columns[index].length < 0 && c->values != NULL) {
-        const uint32 *offsets = (const uint32 *)c->values;
+	if (index >= view->column_count || view->columns[index].dropped)
+		return null ? count : 0;
+	if (view->columns[index].length < 0 && c->values != NULL)
+	{
+		const uint32 *offsets = (const uint32 *) c->values;
 
-        KEEP_IF((offsets[row] == 0) == null)
-    } else if (c->nulls != NULL) {
-        const uint64 skip = batch->first - batch->nulls_from;
+		KEEP_IF((offsets[row] == 0) == null)
+	}
+	else if (c->nulls != NULL)
+	{
+		const uint64 skip = batch->first - batch->nulls_from;
 
-        KEEP_IF((c->nulls[(row + skip) / 8] >> ((row + skip) % 8) & 1) != (int)null)
-    } else
-        return null ? 0 : count;
-    return kept;
+		KEEP_IF((c->nulls[(row + skip) / 8] >> ((row + skip) % 8) & 1) != (int) null)
+	}
+	else
+		return null ? 0 : count;
+	return kept;
 }
 
-#define KEEP_IN_RANGE(type, key) \
-    { \
-        const type *values = (const type *)batch->columns[c->index].values; \
-\
-        KEEP_IF(((key(values[row]) >= low) & (key(values[row]) <= high)) != except) \
-        break; \
-    }
+#define KEEP_IN_RANGE(type, key)                                                    \
+	{                                                                               \
+		const type *values = (const type *) batch->columns[c->index].values;        \
+                                                                                    \
+		KEEP_IF(((key(values[row]) >= low) & (key(values[row]) <= high)) != except) \
+		break;                                                                      \
+	}
 
-#define SAME_KEY(value) ((int64)(value))
+#define SAME_KEY(value) ((int64) (value))
 
-static uint32 keep_in_range(const condition *c, const gstore_batch *batch, uint32 *rows, uint32 count)
+static uint32
+keep_in_range(const condition *c, const gstore_batch *batch, uint32 *rows, uint32 count)
 {
-    const int64 low = c->low, high = c->high;
-    const int except = c->except;
-    uint32 kept = 0;
+	const int64 low = c->low, high = c->high;
+	const int	except = c->except;
+	uint32		kept = 0;
 
-    switch (c->type) {
-    case BOOLOID:
-    case CHAROID: KEEP_IN_RANGE(uint8, SAME_KEY)
-    case INT2OID: KEEP_IN_RANGE(int16, SAME_KEY)
-    case INT4OID:
-    case DATEOID: KEEP_IN_RANGE(int32, SAME_KEY)
-    case OIDOID: KEEP_IN_RANGE(uint32, SAME_KEY)
-    case FLOAT4OID: KEEP_IN_RANGE(float, float_key)
-    case FLOAT8OID: KEEP_IN_RANGE(double, float_key)
-    default: KEEP_IN_RANGE(int64, SAME_KEY)
-    }
-    return kept;
+	switch (c->type)
+	{
+		case BOOLOID:
+		case CHAROID:
+			KEEP_IN_RANGE(uint8, SAME_KEY)
+		case INT2OID:
+			KEEP_IN_RANGE(int16, SAME_KEY)
+		case INT4OID:
+		case DATEOID:
+			KEEP_IN_RANGE(int32, SAME_KEY)
+		case OIDOID:
+			KEEP_IN_RANGE(uint32, SAME_KEY)
+		case FLOAT4OID:
+			KEEP_IN_RANGE(float, float_key)
+		case FLOAT8OID:
+			KEEP_IN_RANGE(double, float_key)
+		default:
+			KEEP_IN_RANGE(int64, SAME_KEY)
+	}
+	return kept;
 }
 
-uint32 gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch,
-                           const gstore_view *view, uint32 *rows, uint32 count)
+uint32
+gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch, const gstore_view *view,
+					uint32 *rows, uint32 count)
 {
-    for (int i = 0; i < quals->count && count > 0; i++) {
-        const condition *c = &quals->conditions[i];
+	for (int i = 0; i < quals->count && count > 0; i++)
+	{
+		const condition *c = &quals->conditions[i];
 
-        if (c->nothing)
-            return 0;
-        count = keep_by_null(batch, view, c->index, c->test == TEST_NULL, rows, count);
-        if (c->test == TEST_RANGE && count > 0)
-            count = keep_in_range(c, batch, rows, count);
-    }
-    return count;
+		if (c->nothing)
+			return 0;
+		count = keep_by_null(batch, view, c->index, c->test == TEST_NULL, rows, count);
+		if (c->test == TEST_RANGE && count > 0)
+			count = keep_in_range(c, batch, rows, count);
+	}
+	return count;
 }

@@ -1,4 +1,5 @@
-/* postgres/qual.h - simple conditions, evaluated on the columns of a batch before any row is made.
+/*
+ * postgres/qual.h - simple conditions, evaluated on the columns of a batch before any row is made.
  *
  * Simple are: column op value, where op is a comparison (= <> < <= > >=) of integers, floats, dates,
  * times, oid, "char" or boolean and the value depends on no row; column IS [NOT] NULL; a boolean column
@@ -22,9 +23,11 @@ extern gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanStat
 /* The values to compare with, as they are now. */
 extern void gstore_quals_evaluate(gstore_quals *quals, ExprContext *context);
 
-/* Keeps of rows (their places in the batch, ascending) those that meet every condition; returns how
- * many. The columns in question have been read. */
+/*
+ * Keeps of rows (their places in the batch, ascending) those that meet every condition; returns how
+ * many. The columns in question have been read.
+ */
 extern uint32 gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch,
-                                  const gstore_view *view, uint32 *rows, uint32 count);
+								  const gstore_view *view, uint32 *rows, uint32 count);
 
 #endif

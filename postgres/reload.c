@@ -19,16 +19,16 @@
 #include "utils/timestamp.h"
 
 #include "postgres/background.h"
+#include "postgres/directory.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
-#include "postgres/shared.h"
 
-#define LOCK_TIMEOUT "10s" /* who waits for the rows may hold a lock that the source needs */
-#define WAIT_MS 1000
+#define LOCK_TIMEOUT	  "10s" /* who waits for the rows may hold a lock that the source needs */
+#define WAIT_MS			  1000
 #define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
-#define RELOAD_DROP_BITS 4  /* 16 s: DROP DATABASE waits for 5 s */
+#define RELOAD_DROP_BITS  4 /* 16 s: DROP DATABASE waits for 5 s */
 
 bool gstore_wait_for_source = false;
 
@@ -39,276 +39,306 @@ static char *loaded; /* by the try that is under way: said once it has committed
 /* ---- the directory: which tables are due */
 
 /* A version since then ended the loss. */
-static bool is_lost(const gstore_table *table)
+static bool
+is_lost(const gstore_table *table)
 {
-    return table->lost && !DsaPointerIsValid(table->newest);
+	return table->lost && !DsaPointerIsValid(table->newest);
 }
 
-static void delay_reload(gstore_table *table)
+static void
+delay_reload(gstore_table *table)
 {
-    const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
+	const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
 
-    table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
+	table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
 }
 
 /* A database with lost tables that are to be tried; the next try of each is delayed. */
-static bool choose_table_to_load(Oid *database)
+static bool
+choose_table_to_load(Oid *database)
 {
-    const TimestampTz now = GetCurrentTimestamp();
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
+	const TimestampTz now = GetCurrentTimestamp();
+	HASH_SEQ_STATUS	  scan;
+	gstore_table	 *table;
 
-    *database = InvalidOid;
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
-            *database = table->key.database;
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == *database && is_lost(table)) {
-            table->reload_tries++;
-            delay_reload(table);
-        }
-    LWLockRelease(gstore->lock);
-    return OidIsValid(*database);
+	*database = InvalidOid;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
+			*database = table->key.database;
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (table->key.database == *database && is_lost(table))
+		{
+			table->reload_tries++;
+			delay_reload(table);
+		}
+	LWLockRelease(gstore->lock);
+	return OidIsValid(*database);
 }
 
 /* Lost tables of this database, and with which SQLSTATE the last try failed; palloc'd. */
-static int list_lost(Oid **relations, int **errors)
+static int
+list_lost(Oid **relations, int **errors)
 {
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    int count = 0;
+	HASH_SEQ_STATUS		scan;
+	const gstore_table *table;
+	int					count = 0;
 
-    (void)gstore_area();
-    *relations = palloc(sizeof(Oid) * (Size)gstore_max_relations);
-    *errors = palloc(sizeof(int) * (Size)gstore_max_relations);
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == MyDatabaseId && is_lost(table)) {
-            (*errors)[count] = table->reload_error;
-            (*relations)[count++] = table->key.relation;
-        }
-    LWLockRelease(gstore->lock);
-    return count;
+	(void) gstore_area();
+	*relations = palloc(sizeof(Oid) * (Size) gstore_max_relations);
+	*errors = palloc(sizeof(int) * (Size) gstore_max_relations);
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (table->key.database == MyDatabaseId && is_lost(table))
+		{
+			(*errors)[count] = table->reload_error;
+			(*relations)[count++] = table->key.relation;
+		}
+	LWLockRelease(gstore->lock);
+	return count;
 }
 
-static void note_outcome(Oid relation, int error)
+static void
+note_outcome(Oid relation, int error)
 {
-    gstore_table *table;
+	gstore_table *table;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    table = gstore_find_table(relation, false);
-    if (table != NULL) {
-        table->reload_error = error;
-        table->reload_at = DT_NOEND; /* loaded, or it has no source */
-        if (error != 0)
-            delay_reload(table);
-    }
-    LWLockRelease(gstore->lock);
-    ConditionVariableBroadcast(&gstore->reloaded);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	table = gstore_find_table(relation, false);
+	if (table != NULL)
+	{
+		table->reload_error = error;
+		table->reload_at = DT_NOEND; /* loaded, or it has no source */
+		if (error != 0)
+			delay_reload(table);
+	}
+	LWLockRelease(gstore->lock);
+	ConditionVariableBroadcast(&gstore->reloaded);
 }
 
 /* Whether a lost table has not been tried yet, or is being. */
-static bool is_load_due(Oid relation)
+static bool
+is_load_due(Oid relation)
 {
-    const gstore_table *table;
-    bool due;
+	const gstore_table *table;
+	bool				due;
 
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(relation, false);
-    due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
-    LWLockRelease(gstore->lock);
-    return due;
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	table = gstore_find_table(relation, false);
+	due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
+	LWLockRelease(gstore->lock);
+	return due;
 }
 
-static void note_loader(Oid database, pid_t pid)
+static void
+note_loader(Oid database, pid_t pid)
 {
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->reload_database = database;
-    gstore->reload_pid = pid;
-    LWLockRelease(gstore->lock);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	gstore->reload_database = database;
+	gstore->reload_pid = pid;
+	LWLockRelease(gstore->lock);
 }
 
 /* No try for some seconds. Returns the process of the loader that is in the database; 0: there is none. */
-static pid_t delay_all(Oid database)
+static pid_t
+delay_all(Oid database)
 {
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-    pid_t pid;
+	HASH_SEQ_STATUS scan;
+	gstore_table   *table;
+	pid_t			pid;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    pid = gstore->reload_database == database ? gstore->reload_pid : 0;
-    gstore_begin_tables(&scan);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == database) {
-            table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
-            delay_reload(table);
-        }
-    LWLockRelease(gstore->lock);
-    return pid;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	pid = gstore->reload_database == database ? gstore->reload_pid : 0;
+	gstore_begin_tables(&scan);
+	while ((table = hash_seq_search(&scan)) != NULL)
+		if (table->key.database == database)
+		{
+			table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
+			delay_reload(table);
+		}
+	LWLockRelease(gstore->lock);
+	return pid;
 }
 
 /* ---- the keeper's worker */
 
-void gstore_reload_look(void)
+void
+gstore_reload_look(void)
 {
-    static gstore_background loader = {.name = "GPU memory loader",
-                                       .type = "gstore_fdw loader",
-                                       .function = "gstore_reload_main",
-                                       .purpose = "load tables from their sources"};
-    Oid database;
+	static gstore_background loader = {.name = "GPU memory loader",
+									   .type = "gstore_fdw loader",
+									   .function = "gstore_reload_main",
+									   .purpose = "load tables from their sources"};
+	Oid						 database;
 
-    if (!gstore_background_runs(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
-        gstore_background_start(&loader, database);
+	if (!gstore_background_runs(&loader) && !RecoveryInProgress() && choose_table_to_load(&database))
+		gstore_background_start(&loader, database);
 }
 
 /* ---- the loader */
 
-static void end_loader_at_exit(int code, Datum argument)
+static void
+end_loader_at_exit(int code, Datum argument)
 {
-    note_loader(InvalidOid, 0);
+	note_loader(InvalidOid, 0);
 }
 
-static void set_loader_option(const char *name, const char *value)
+static void
+set_loader_option(const char *name, const char *value)
 {
-    (void)set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
 }
 
-/* As the owner, who may be anybody: the query can change neither the role nor settings of this process. A lost table that
- * it reads is an error, so that tables that depend on each other are loaded in the right order, if late. */
-static uint64 insert_rows(Relation relation, const char *source)
+/*
+ * As the owner, who may be anybody: the query can change neither the role nor settings of this process. A lost table that
+ * it reads is an error, so that tables that depend on each other are loaded in the right order, if late.
+ */
+static uint64
+insert_rows(Relation relation, const char *source)
 {
-    char *text = psprintf("INSERT INTO %s %s",
-                          quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-                                                     RelationGetRelationName(relation)),
-                          source);
-    const int level = NewGUCNestLevel();
-    uint64 rows;
-    Oid user;
-    int context;
+	char	 *text = psprintf("INSERT INTO %s %s",
+							  quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+														 RelationGetRelationName(relation)),
+							  source);
+	const int level = NewGUCNestLevel();
+	uint64	  rows;
+	Oid		  user;
+	int		  context;
 
-    set_loader_option("lock_timeout", LOCK_TIMEOUT);
-    set_loader_option("search_path", "pg_catalog, pg_temp");
-    set_loader_option("gstore_fdw.lost_tables", "error");
-    set_loader_option("gstore_fdw.wait_for_source", "off");
-    GetUserIdAndSecContext(&user, &context);
-    SetUserIdAndSecContext(relation->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
-    PushActiveSnapshot(GetTransactionSnapshot());
-    SPI_connect();
-    pgstat_report_activity(STATE_RUNNING, text);
-    if (SPI_execute(text, false, 0) != SPI_OK_INSERT)
-        elog(ERROR, "no INSERT: %s", text);
-    rows = SPI_processed;
-    SPI_finish();
-    PopActiveSnapshot();
-    SetUserIdAndSecContext(user, context);
-    AtEOXact_GUC(false, level);
-    return rows;
+	set_loader_option("lock_timeout", LOCK_TIMEOUT);
+	set_loader_option("search_path", "pg_catalog, pg_temp");
+	set_loader_option("gstore_fdw.lost_tables", "error");
+	set_loader_option("gstore_fdw.wait_for_source", "off");
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(relation->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+	PushActiveSnapshot(GetTransactionSnapshot());
+	SPI_connect();
+	pgstat_report_activity(STATE_RUNNING, text);
+	if (SPI_execute(text, false, 0) != SPI_OK_INSERT)
+		elog(ERROR, "no INSERT: %s", text);
+	rows = SPI_processed;
+	SPI_finish();
+	PopActiveSnapshot();
+	SetUserIdAndSecContext(user, context);
+	AtEOXact_GUC(false, level);
+	return rows;
 }
 
-static void note_loaded(Relation relation, uint64 rows)
+static void
+note_loaded(Relation relation, uint64 rows)
 {
-    MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
+	MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
 
-    loaded = psprintf("loaded " UINT64_FORMAT
-                      " rows into table \"%s\" in GPU memory of database \"%s\" from its source",
-                      rows,
-                      quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-                                                 RelationGetRelationName(relation)),
-                      get_database_name(MyDatabaseId));
-    MemoryContextSwitchTo(before);
+	loaded = psprintf("loaded " UINT64_FORMAT
+					  " rows into table \"%s\" in GPU memory of database \"%s\" from its source",
+					  rows,
+					  quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+												 RelationGetRelationName(relation)),
+					  get_database_name(MyDatabaseId));
+	MemoryContextSwitchTo(before);
 }
 
 /* False: somebody writes the table, whose rows may be there then. */
-static bool load_table(Oid table)
+static bool
+load_table(Oid table)
 {
-    Relation relation;
-    const char *source = NULL;
-    gstore_view view;
+	Relation	relation;
+	const char *source = NULL;
+	gstore_view view;
 
-    if (!ConditionalLockRelationOid(table, ShareUpdateExclusiveLock))
-        return false;
-    relation = try_relation_open(table, NoLock);
-    if (relation == NULL)
-        return true;
-    gstore_look(table, NULL, false, &view);
-    if (view.lost && gstore_is_table(table))
-        source = gstore_table_source(table);
-    if (source != NULL) {
-        gstore_truncate(gstore_pending_begin(relation)); /* it has lost nothing any more, if there are no rows, too */
-        note_loaded(relation, insert_rows(relation, source));
-    }
-    relation_close(relation, NoLock);
-    return true;
+	if (!ConditionalLockRelationOid(table, ShareUpdateExclusiveLock))
+		return false;
+	relation = try_relation_open(table, NoLock);
+	if (relation == NULL)
+		return true;
+	gstore_look(table, NULL, false, &view);
+	if (view.lost && gstore_is_table(table))
+		source = gstore_table_source(table);
+	if (source != NULL)
+	{
+		gstore_truncate(gstore_pending_begin(relation)); /* it has lost nothing any more, if there are no rows, too */
+		note_loaded(relation, insert_rows(relation, source));
+	}
+	relation_close(relation, NoLock);
+	return true;
 }
 
-void gstore_reload_main(Datum database)
+void
+gstore_reload_main(Datum database)
 {
-    Oid *tables;
-    int *errors;
-    int count;
+	Oid *tables;
+	int *errors;
+	int	 count;
 
-    gstore_background_connect(database, 0);
-    note_loader(MyDatabaseId, MyProcPid);
-    before_shmem_exit(end_loader_at_exit, (Datum)0);
-    count = list_lost(&tables, &errors);
-    for (int i = 0; i < count; i++) {
-        const int error = gstore_background_try(load_table, tables[i], "loading from its source",
-                                                errors[i]);
+	gstore_background_connect(database, 0);
+	note_loader(MyDatabaseId, MyProcPid);
+	before_shmem_exit(end_loader_at_exit, (Datum) 0);
+	count = list_lost(&tables, &errors);
+	for (int i = 0; i < count; i++)
+	{
+		const int error = gstore_background_try(load_table, tables[i], "loading from its source",
+												errors[i]);
 
-        if (loaded != NULL) {
-            if (error == 0)
-                ereport(LOG, (errmsg_internal("%s", loaded)));
-            pfree(loaded);
-            loaded = NULL;
-        }
-        note_outcome(tables[i], error);
-    }
+		if (loaded != NULL)
+		{
+			if (error == 0)
+				ereport(LOG, (errmsg_internal("%s", loaded)));
+			pfree(loaded);
+			loaded = NULL;
+		}
+		note_outcome(tables[i], error);
+	}
 }
 
 /* ---- who waits for the rows */
 
-static bool is_awaited(Oid relation)
+static bool
+is_awaited(Oid relation)
 {
-    gstore_view view;
+	gstore_view view;
 
-    gstore_look(relation, NULL, false, &view);
-    return view.lost && is_load_due(relation) && gstore_table_source(relation) != NULL;
+	gstore_look(relation, NULL, false, &view);
+	return view.lost && is_load_due(relation) && gstore_table_source(relation) != NULL;
 }
 
-bool gstore_reload_await(Relation relation)
+bool
+gstore_reload_await(Relation relation)
 {
-    const Oid oid = RelationGetRelid(relation);
-    bool waited = false;
+	const Oid oid = RelationGetRelid(relation);
+	bool	  waited = false;
 
-    if (!gstore_wait_for_source || gstore_pending_find(oid) != NULL ||
-        CheckRelationLockedByMe(relation, ShareUpdateExclusiveLock, true))
-        return false; /* the loader waits for this transaction */
-    while (is_awaited(oid)) {
-        waited = true;
-        ConditionVariablePrepareToSleep(&gstore->reloaded);
-        if (is_awaited(oid))
-            (void)ConditionVariableTimedSleep(&gstore->reloaded, WAIT_MS, PG_WAIT_EXTENSION);
-        ConditionVariableCancelSleep();
-        CHECK_FOR_INTERRUPTS();
-    }
-    return waited;
+	if (!gstore_wait_for_source || gstore_pending_find(oid) != NULL ||
+		CheckRelationLockedByMe(relation, ShareUpdateExclusiveLock, true))
+		return false; /* the loader waits for this transaction */
+	while (is_awaited(oid))
+	{
+		waited = true;
+		ConditionVariablePrepareToSleep(&gstore->reloaded);
+		if (is_awaited(oid))
+			(void) ConditionVariableTimedSleep(&gstore->reloaded, WAIT_MS, PG_WAIT_EXTENSION);
+		ConditionVariableCancelSleep();
+		CHECK_FOR_INTERRUPTS();
+	}
+	return waited;
 }
 
-void gstore_fail_reloaded(void)
+void
+gstore_fail_reloaded(void)
 {
-    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                    errmsg("could not serialize access due to concurrent update"),
-                    errdetail("The table was loaded from its source.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to concurrent update"),
+			 errdetail("The table was loaded from its source.")));
 }
 
-void gstore_reload_stop(Oid database)
+void
+gstore_reload_stop(Oid database)
 {
-    const pid_t pid = delay_all(database);
+	const pid_t pid = delay_all(database);
 
-    if (pid != 0)
-        (void)kill(pid, SIGTERM);
+	if (pid != 0)
+		(void) kill(pid, SIGTERM);
 }

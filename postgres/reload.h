@@ -1,4 +1,5 @@
-/* postgres/reload.h - tables with the option "source", whose rows are loaded again after they were lost.
+/*
+ * postgres/reload.h - tables with the option "source", whose rows are loaded again after they were lost.
  *
  * The keeper's worker starts a background worker in a database that has lost tables, one at a time. It runs
  * INSERT INTO table source for each that has the option, as the table's owner, in a security-restricted operation.
@@ -13,8 +14,10 @@ extern bool gstore_wait_for_source; /* the setting */
 /* For the keeper's worker, now and then: starts what is due. */
 extern void gstore_reload_look(void);
 
-/* Waits for the table's rows, if the setting says so. True: they have come since the caller's snapshot was taken. The
- * caller does not hold the writers' lock, or need not. */
+/*
+ * Waits for the table's rows, if the setting says so. True: they have come since the caller's snapshot was taken. The
+ * caller does not hold the writers' lock, or need not.
+ */
 extern bool gstore_reload_await(Relation relation);
 
 /* ERROR (40001): of a statement that has waited, with a snapshot that does not see the rows and must be kept. */

@@ -1,5 +1,7 @@
-/* Rows of a table that has been altered: written anew with the defaults of new columns, or checked
- * against new constraints. PostgreSQL does neither for foreign tables. */
+/*
+ * Rows of a table that has been altered: written anew with the defaults of new columns, or checked
+ * against new constraints. PostgreSQL does neither for foreign tables.
+ */
 #include "postgres.h"
 
 #include "catalog/partition.h"
@@ -19,164 +21,181 @@
 
 #define CHECKED_ROWS 16384 /* after so many that are only looked at, progress is reported */
 
-typedef struct default_value {
-    int index;
-    bool generated;
-    ExprState *evaluate;
+typedef struct default_value
+{
+	int		   index;
+	bool	   generated;
+	ExprState *evaluate;
 } default_value;
 
 /* NULL: there is none. A domain may forbid NULL. */
-static Expr *default_of(Relation relation, const Form_pg_attribute a)
+static Expr *
+default_of(Relation relation, const Form_pg_attribute a)
 {
-    Expr *value = (Expr *)build_column_default(relation, a->attnum);
+	Expr *value = (Expr *) build_column_default(relation, a->attnum);
 
-    if (value == NULL && DomainHasConstraints(a->atttypid)) {
-        int32 typmod = a->atttypmod;
-        const Oid base = getBaseTypeAndTypmod(a->atttypid, &typmod);
+	if (value == NULL && DomainHasConstraints(a->atttypid))
+	{
+		int32	  typmod = a->atttypmod;
+		const Oid base = getBaseTypeAndTypmod(a->atttypid, &typmod);
 
-        value = (Expr *)coerce_to_domain((Node *)makeNullConst(base, typmod, a->attcollation), base,
-                                         typmod, a->atttypid, COERCION_IMPLICIT,
-                                         COERCE_IMPLICIT_CAST, -1, false);
-    }
-    return value;
+		value = (Expr *) coerce_to_domain((Node *) makeNullConst(base, typmod, a->attcollation),
+										  base, typmod, a->atttypid, COERCION_IMPLICIT,
+										  COERCE_IMPLICIT_CAST, -1, false);
+	}
+	return value;
 }
 
 /* Those of columns that have one; generated ones come last, for they see the others. */
-static int prepare_defaults(Relation relation, const Bitmapset *added, EState *estate,
-                            default_value **out)
+static int
+prepare_defaults(Relation relation, const Bitmapset *added, EState *estate, default_value **out)
 {
-    const TupleDesc desc = RelationGetDescr(relation);
-    default_value *all = palloc0(sizeof *all * (Size)(bms_num_members(added) + 1));
-    int count = 0;
+	const TupleDesc desc = RelationGetDescr(relation);
+	default_value  *all = palloc0(sizeof *all * (Size) (bms_num_members(added) + 1));
+	int				count = 0;
 
-    for (int generated = 0; generated <= 1; generated++) {
-        int number = -1;
+	for (int generated = 0; generated <= 1; generated++)
+	{
+		int number = -1;
 
-        while ((number = bms_next_member(added, number)) >= 0) {
-            const Form_pg_attribute a = TupleDescAttr(desc, number - 1);
-            Expr *value;
+		while ((number = bms_next_member(added, number)) >= 0)
+		{
+			const Form_pg_attribute a = TupleDescAttr(desc, number - 1);
+			Expr				   *value;
 
-            if (a->attisdropped || (a->attgenerated != '\0') != generated)
-                continue;
-            value = default_of(relation, a);
-            if (value != NULL)
-                all[count++] = (default_value){.index = number - 1,
-                                               .generated = generated,
-                                               .evaluate = ExecPrepareExpr(value, estate)};
-        }
-    }
-    *out = all;
-    return count;
+			if (a->attisdropped || (a->attgenerated != '\0') != generated)
+				continue;
+			value = default_of(relation, a);
+			if (value != NULL)
+				all[count++] = (default_value){.index = number - 1,
+											   .generated = generated,
+											   .evaluate = ExecPrepareExpr(value, estate)};
+		}
+	}
+	*out = all;
+	return count;
 }
 
-static void set_defaults(const default_value *all, int count, TupleTableSlot *slot, EState *estate)
+static void
+set_defaults(const default_value *all, int count, TupleTableSlot *slot, EState *estate)
 {
-    ExprContext *context = GetPerTupleExprContext(estate);
+	ExprContext *context = GetPerTupleExprContext(estate);
 
-    context->ecxt_scantuple = slot;
-    for (int i = 0; i < count; i++)
-        slot->tts_values[all[i].index] = ExecEvalExprSwitchContext(all[i].evaluate, context,
-                                                                   &slot->tts_isnull[all[i].index]);
+	context->ecxt_scantuple = slot;
+	for (int i = 0; i < count; i++)
+		slot->tts_values[all[i].index] = ExecEvalExprSwitchContext(all[i].evaluate, context,
+																   &slot->tts_isnull[all[i].index]);
 }
 
 /* A rule that rows are checked against, ready to be evaluated. */
-typedef struct rule {
-    const char *name; /* of a CHECK; NULL: the bounds of a partition */
-    ExprState *holds;
+typedef struct rule
+{
+	const char *name; /* of a CHECK; NULL: the bounds of a partition */
+	ExprState  *holds;
 } rule;
 
-static rule *prepare_rules(Relation relation, const gstore_rules *rules, EState *estate, int *count)
+static rule *
+prepare_rules(Relation relation, const gstore_rules *rules, EState *estate, int *count)
 {
-    const TupleConstr *constraints = RelationGetDescr(relation)->constr;
-    const int checks = constraints != NULL ? constraints->num_check : 0;
-    rule *all = palloc0(sizeof *all * (Size)(checks + 1));
+	const TupleConstr *constraints = RelationGetDescr(relation)->constr;
+	const int		   checks = constraints != NULL ? constraints->num_check : 0;
+	rule			  *all = palloc0(sizeof *all * (Size) (checks + 1));
 
-    *count = 0;
-    for (int i = 0; i < checks; i++) {
-        ListCell *cell;
+	*count = 0;
+	for (int i = 0; i < checks; i++)
+	{
+		ListCell *cell;
 
-        foreach (cell, rules->checks)
-            if (strcmp(lfirst(cell), constraints->check[i].ccname) == 0) {
-                all[(*count)++] = (rule){
-                    .name = constraints->check[i].ccname,
-                    .holds = ExecPrepareExpr(stringToNode(constraints->check[i].ccbin), estate)};
-                break;
-            }
-    }
-    if (rules->partition && RelationGetPartitionQual(relation) != NIL)
-        all[(*count)++] = (rule){.holds = ExecPrepareCheck(RelationGetPartitionQual(relation), estate)};
-    return all;
+		foreach(cell, rules->checks)
+			if (strcmp(lfirst(cell), constraints->check[i].ccname) == 0)
+			{
+				all[(*count)++] = (rule){
+					.name = constraints->check[i].ccname,
+					.holds = ExecPrepareExpr(stringToNode(constraints->check[i].ccbin), estate)};
+				break;
+			}
+	}
+	if (rules->partition && RelationGetPartitionQual(relation) != NIL)
+		all[(*count)++] = (rule){.holds = ExecPrepareCheck(RelationGetPartitionQual(relation), estate)};
+	return all;
 }
 
-static void check_nulls(Relation relation, const Bitmapset *not_null, TupleTableSlot *slot)
+static void
+check_nulls(Relation relation, const Bitmapset *not_null, TupleTableSlot *slot)
 {
-    int number = -1;
+	int number = -1;
 
-    while ((number = bms_next_member(not_null, number)) >= 0)
-        if (slot->tts_isnull[number - 1])
-            ereport(ERROR,
-                    (errcode(ERRCODE_NOT_NULL_VIOLATION),
-                     errmsg("column \"%s\" of relation \"%s\" contains null values",
-                            NameStr(TupleDescAttr(RelationGetDescr(relation), number - 1)->attname),
-                            RelationGetRelationName(relation)),
-                     errtablecol(relation, number)));
+	while ((number = bms_next_member(not_null, number)) >= 0)
+		if (slot->tts_isnull[number - 1])
+			ereport(ERROR,
+					(errcode(ERRCODE_NOT_NULL_VIOLATION),
+					 errmsg("column \"%s\" of relation \"%s\" contains null values",
+							NameStr(TupleDescAttr(RelationGetDescr(relation), number - 1)->attname),
+							RelationGetRelationName(relation)),
+					 errtablecol(relation, number)));
 }
 
-static void check_rules(Relation relation, const rule *all, int count, TupleTableSlot *slot,
-                        EState *estate)
+static void
+check_rules(Relation relation, const rule *all, int count, TupleTableSlot *slot, EState *estate)
 {
-    ExprContext *econtext = GetPerTupleExprContext(estate);
+	ExprContext *econtext = GetPerTupleExprContext(estate);
 
-    econtext->ecxt_scantuple = slot;
-    for (int i = 0; i < count; i++) {
-        if (ExecCheck(all[i].holds, econtext))
-            continue;
-        if (all[i].name == NULL)
-            ereport(ERROR, (errcode(ERRCODE_CHECK_VIOLATION),
-                            errmsg("partition constraint of relation \"%s\" is violated by some row",
-                                   RelationGetRelationName(relation)),
-                            errtable(relation)));
-        ereport(ERROR, (errcode(ERRCODE_CHECK_VIOLATION),
-                        errmsg("check constraint \"%s\" of relation \"%s\" is violated by some row",
-                               all[i].name, RelationGetRelationName(relation)),
-                        errtableconstraint(relation, all[i].name)));
-    }
+	econtext->ecxt_scantuple = slot;
+	for (int i = 0; i < count; i++)
+	{
+		if (ExecCheck(all[i].holds, econtext))
+			continue;
+		if (all[i].name == NULL)
+			ereport(ERROR,
+					(errcode(ERRCODE_CHECK_VIOLATION),
+					 errmsg("partition constraint of relation \"%s\" is violated by some row",
+							RelationGetRelationName(relation)),
+					 errtable(relation)));
+		ereport(ERROR,
+				(errcode(ERRCODE_CHECK_VIOLATION),
+				 errmsg("check constraint \"%s\" of relation \"%s\" is violated by some row",
+						all[i].name, RelationGetRelationName(relation)),
+				 errtableconstraint(relation, all[i].name)));
+	}
 }
 
-void gstore_rework(Relation relation, const gstore_rules *rules)
+void
+gstore_rework(Relation relation, const gstore_rules *rules)
 {
-    const TupleDesc desc = RelationGetDescr(relation);
-    EState *estate = CreateExecutorState();
-    MemoryContext old = MemoryContextSwitchTo(estate->es_query_cxt);
-    TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-    gstore_segment segments[GSTORE_SEGMENTS_MAX];
-    const int segment_count = gstore_choose_rows(relation, NULL, false, segments);
-    gstore_walk *walk = gstore_walk_begin(relation, segments, segment_count);
-    gstore_pending *pending = NULL;
-    uint64 checked = 0;
-    default_value *defaults;
-    const int count = prepare_defaults(relation, rules->added, estate, &defaults);
-    int rule_count;
-    const rule *all = prepare_rules(relation, rules, estate, &rule_count);
+	const TupleDesc desc = RelationGetDescr(relation);
+	EState		   *estate = CreateExecutorState();
+	MemoryContext	old = MemoryContextSwitchTo(estate->es_query_cxt);
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	gstore_segment	segments[GSTORE_SEGMENTS_MAX];
+	const int		segment_count = gstore_choose_rows(relation, NULL, false, segments);
+	gstore_walk	   *walk = gstore_walk_begin(relation, segments, segment_count);
+	gstore_pending *pending = NULL;
+	uint64			checked = 0;
+	default_value  *defaults;
+	const int		count = prepare_defaults(relation, rules->added, estate, &defaults);
+	int				rule_count;
+	const rule	   *all = prepare_rules(relation, rules, estate, &rule_count);
 
-    if (count > 0) {
-        pending = gstore_pending_begin(relation);
-        gstore_truncate(pending);
-    }
-    gstore_progress_begin(GSTORE_ALTERING, RelationGetRelid(relation), walk);
-    while (gstore_walk_next(walk, slot)) {
-        set_defaults(defaults, count, slot, estate);
-        check_nulls(relation, rules->not_null, slot);
-        check_rules(relation, all, rule_count, slot, estate);
-        if (pending != NULL)
-            gstore_insert(pending, slot);
-        else if (++checked % CHECKED_ROWS == 0)
-            gstore_progress_add(RelationGetRelid(relation), CHECKED_ROWS, 0);
-        ResetPerTupleExprContext(estate);
-    }
-    gstore_progress_end(walk);
-    gstore_walk_end(walk);
-    ExecDropSingleTupleTableSlot(slot);
-    MemoryContextSwitchTo(old);
-    FreeExecutorState(estate);
+	if (count > 0)
+	{
+		pending = gstore_pending_begin(relation);
+		gstore_truncate(pending);
+	}
+	gstore_progress_begin(GSTORE_ALTERING, RelationGetRelid(relation), walk);
+	while (gstore_walk_next(walk, slot))
+	{
+		set_defaults(defaults, count, slot, estate);
+		check_nulls(relation, rules->not_null, slot);
+		check_rules(relation, all, rule_count, slot, estate);
+		if (pending != NULL)
+			gstore_insert(pending, slot);
+		else if (++checked % CHECKED_ROWS == 0)
+			gstore_progress_add(RelationGetRelid(relation), CHECKED_ROWS, 0);
+		ResetPerTupleExprContext(estate);
+	}
+	gstore_progress_end(walk);
+	gstore_walk_end(walk);
+	ExecDropSingleTupleTableSlot(slot);
+	MemoryContextSwitchTo(old);
+	FreeExecutorState(estate);
 }

@@ -1,4 +1,5 @@
-/* postgres/rowset.h - a set of row numbers: a bitmap in pages that are made as they are needed, so
+/*
+ * postgres/rowset.h - a set of row numbers: a bitmap in pages that are made as they are needed, so
  * that a few rows of a large table take little, and many little more than a bit each.
  */
 #ifndef GSTORE_ROWSET_H
@@ -6,14 +7,15 @@
 
 #include "postgres.h"
 
-#define GSTORE_ROWSET_PAGE_ROWS 65536u
+#define GSTORE_ROWSET_PAGE_ROWS	 65536u
 #define GSTORE_ROWSET_PAGE_BYTES (GSTORE_ROWSET_PAGE_ROWS / 8)
 
-typedef struct gstore_rowset {
-    MemoryContext context;
-    uint8 **pages; /* bit r % 8 of byte r / 8, as everywhere; NULL: none of its rows is in the set */
-    uint64 page_count;
-    uint64 count; /* rows */
+typedef struct gstore_rowset
+{
+	MemoryContext context;
+	uint8 **pages; /* bit r % 8 of byte r / 8, as everywhere; NULL: none of its rows is in the set */
+	uint64	page_count;
+	uint64	count; /* rows */
 } gstore_rowset;
 
 /* Lives in the current memory context. */

@@ -1,4 +1,5 @@
-/* Scanning: batches of rows, the conditions that a whole batch can be put to, rows.
+/*
+ * Scanning: batches of rows, the conditions that a whole batch can be put to, rows.
  *
  * The rows of all segments are cut into units, which are handed out by a counter: this process's own,
  * or one in shared memory for all processes of a parallel scan. Of a unit, the columns that conditions
@@ -36,649 +37,727 @@
 #define LATE_TRIAL_BATCHES 4 /* before it is known whether reading late pays */
 
 /* What a scan counts, for EXPLAIN. */
-typedef struct counts {
-    uint64 batches, bytes, filtered;
+typedef struct counts
+{
+	uint64 batches, bytes, filtered;
 } counts;
 
-/* A segment in a parallel scan's shared memory: its columns and its bitmap follow each other in the
- * order of the segments, behind shared_scan. */
-typedef struct shared_segment {
-    gstore_store_name name;
-    uint64 first, limit, rows, dead_bytes;
-    int column_count;
+/*
+ * A segment in a parallel scan's shared memory: its columns and its bitmap follow each other in the
+ * order of the segments, behind shared_scan.
+ */
+typedef struct shared_segment
+{
+	gstore_store_name name;
+	uint64			  first, limit, rows, dead_bytes;
+	int				  column_count;
 } shared_segment;
 
-typedef struct shared_scan {
-    pg_atomic_uint64 next; /* unit */
-    pg_atomic_uint64 batches, bytes, filtered;
-    uint64 unit_rows;
-    int segment_count;
-    shared_segment segments[GSTORE_SEGMENTS_MAX];
+typedef struct shared_scan
+{
+	pg_atomic_uint64 next; /* unit */
+	pg_atomic_uint64 batches, bytes, filtered;
+	uint64			 unit_rows;
+	int				 segment_count;
+	shared_segment	 segments[GSTORE_SEGMENTS_MAX];
 } shared_scan;
 
-typedef struct scan_state {
-    MemoryContext context; /* of segments and batch */
-    Bitmapset *tested;     /* columns that conditions need */
-    Bitmapset *others;     /* columns that rows need, without those */
-    Bitmapset *all;
-    Bitmapset *bare; /* those of all of which only what marks NULLs is needed */
-    int *indexes;    /* of the columns that rows need, attribute number - 1 */
-    int index_count;
-    gstore_quals *quals; /* NULL: none */
-    bool evaluated;      /* with the parameters of now */
-    bool locks;          /* of a table whose rows are to be changed or locked */
-    bool waits;          /* for that */
-    bool chosen;         /* segments and unit_rows are known */
-    gstore_segment segments[GSTORE_SEGMENTS_MAX];
-    int segment_count;
-    uint64 unit_rows, next_unit;
-    gstore_tids *tids;                          /* NULL: no rows are named by ctid */
-    const uint64 *named;                        /* the rows; NULL: not evaluated yet */
-    uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
-    shared_scan *shared;                        /* NULL: not parallel, or not any more */
-    gstore_batch *batch;
-    gstore_output *output;
-    uint32 *rows; /* of the batch, that are left */
-    uint32 row_count, at;
-    uint64 late_batches, late_used; /* read late: tried, and how many had a row left */
-    counts counts;
+typedef struct scan_state
+{
+	MemoryContext  context; /* of segments and batch */
+	Bitmapset	  *tested;	/* columns that conditions need */
+	Bitmapset	  *others;	/* columns that rows need, without those */
+	Bitmapset	  *all;
+	Bitmapset	  *bare;	/* those of all of which only what marks NULLs is needed */
+	int			  *indexes; /* of the columns that rows need, attribute number - 1 */
+	int			   index_count;
+	gstore_quals  *quals;	  /* NULL: none */
+	bool		   evaluated; /* with the parameters of now */
+	bool		   locks;	  /* of a table whose rows are to be changed or locked */
+	bool		   waits;	  /* for that */
+	bool		   chosen;	  /* segments and unit_rows are known */
+	gstore_segment segments[GSTORE_SEGMENTS_MAX];
+	int			   segment_count;
+	uint64		   unit_rows, next_unit;
+	gstore_tids	  *tids;						/* NULL: no rows are named by ctid */
+	const uint64  *named;						/* the rows; NULL: not evaluated yet */
+	uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
+	shared_scan	  *shared;						/* NULL: not parallel, or not any more */
+	gstore_batch  *batch;
+	gstore_output *output;
+	uint32		  *rows; /* of the batch, that are left */
+	uint32		   row_count, at;
+	uint64		   late_batches, late_used; /* read late: tried, and how many had a row left */
+	counts		   counts;
 } scan_state;
 
-/* Of the UPDATE or DELETE that the statement is, or one of its WITH queries. INSERT scans what it writes
- * to by another entry of the range table. */
-static bool is_modified_relation(const ForeignScanState *node)
+/*
+ * Of the UPDATE or DELETE that the statement is, or one of its WITH queries. INSERT scans what it writes
+ * to by another entry of the range table.
+ */
+static bool
+is_modified_relation(const ForeignScanState *node)
 {
-    const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
-    const PlannedStmt *statement = node->ss.ps.state->es_plannedstmt;
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	const PlannedStmt *statement = node->ss.ps.state->es_plannedstmt;
 
-    return list_member_int(statement->resultRelations, (int)plan->scan.scanrelid);
+	return list_member_int(statement->resultRelations, (int) plan->scan.scanrelid);
 }
 
 /* How FOR UPDATE and the like would wait; NULL: the scan's rows are not to be locked. */
-static const LockWaitPolicy *lock_policy(const ForeignScanState *node)
+static const LockWaitPolicy *
+lock_policy(const ForeignScanState *node)
 {
-    const Index number = ((const Scan *)node->ss.ps.plan)->scanrelid;
-    const ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
+	const Index		   number = ((const Scan *) node->ss.ps.plan)->scanrelid;
+	const ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
 
-    if (mark == NULL || mark->strength == LCS_NONE)
-        return NULL;
-    if (mark->waitPolicy == LockWaitSkip)
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("SKIP LOCKED is not supported for table \"%s\" in GPU memory",
-                               RelationGetRelationName(node->ss.ss_currentRelation)),
-                        errdetail("The table is locked as a whole, so that there are no rows to skip."),
-                        errhint("Wait for the lock, or use NOWAIT.")));
-    return &mark->waitPolicy;
+	if (mark == NULL || mark->strength == LCS_NONE)
+		return NULL;
+	if (mark->waitPolicy == LockWaitSkip)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("SKIP LOCKED is not supported for table \"%s\" in GPU memory",
+						RelationGetRelationName(node->ss.ss_currentRelation)),
+				 errdetail("The table is locked as a whole, so that there are no rows to skip."),
+				 errhint("Wait for the lock, or use NOWAIT.")));
+	return &mark->waitPolicy;
 }
 
-static Bitmapset *as_set(const List *numbers)
+static Bitmapset *
+as_set(const List *numbers)
 {
-    Bitmapset *set = NULL;
-    ListCell *cell;
+	Bitmapset *set = NULL;
+	ListCell  *cell;
 
-    foreach (cell, numbers)
-        set = bms_add_member(set, lfirst_int(cell));
-    return set;
+	foreach(cell, numbers)
+		set = bms_add_member(set, lfirst_int(cell));
+	return set;
 }
 
-static void gstoreBeginForeignScan(ForeignScanState *node, int flags)
+static void
+gstoreBeginForeignScan(ForeignScanState *node, int flags)
 {
-    const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
-    const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
-    const LockWaitPolicy *policy = lock_policy(node);
-    scan_state *state = palloc0(sizeof *state);
-    ListCell *cell;
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	const List		  *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
+	const LockWaitPolicy *policy = lock_policy(node);
+	scan_state			 *state = palloc0(sizeof *state);
+	ListCell			 *cell;
 
-    state->indexes = palloc(sizeof(int) * (Size)(list_length(wanted) + 1));
-    foreach (cell, wanted)
-        state->indexes[state->index_count++] = lfirst_int(cell) - 1;
-    state->tested = as_set(tested);
-    state->all = bms_union(as_set(wanted), state->tested);
-    state->others = bms_difference(state->all, state->tested);
-    state->bare = as_set(lthird(plan->fdw_private));
-    if (linitial(plan->fdw_exprs) != NIL)
-        state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
-                                           &node->ss.ps);
-    if (lsecond(plan->fdw_exprs) != NIL)
-        state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
-    state->locks = policy != NULL || is_modified_relation(node);
-    state->waits = policy == NULL || *policy != LockWaitError;
-    state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
-    node->fdw_state = state;
+	state->indexes = palloc(sizeof(int) * (Size) (list_length(wanted) + 1));
+	foreach(cell, wanted)
+		state->indexes[state->index_count++] = lfirst_int(cell) - 1;
+	state->tested = as_set(tested);
+	state->all = bms_union(as_set(wanted), state->tested);
+	state->others = bms_difference(state->all, state->tested);
+	state->bare = as_set(lthird(plan->fdw_private));
+	if (linitial(plan->fdw_exprs) != NIL)
+		state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
+										   &node->ss.ps);
+	if (lsecond(plan->fdw_exprs) != NIL)
+		state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
+	state->locks = policy != NULL || is_modified_relation(node);
+	state->waits = policy == NULL || *policy != LockWaitError;
+	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
+	node->fdw_state = state;
 }
 
 /* ---- units */
 
-static uint64 units_of(const scan_state *state, const gstore_segment *s)
+static uint64
+units_of(const scan_state *state, const gstore_segment *s)
 {
-    return (s->limit - s->first + state->unit_rows - 1) / state->unit_rows;
+	return (s->limit - s->first + state->unit_rows - 1) / state->unit_rows;
 }
 
 /* Segments are there; units as large as the widest of them allows. */
-static void prepare_scan(ForeignScanState *node, scan_state *state)
+static void
+prepare_scan(ForeignScanState *node, scan_state *state)
 {
-    const int natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
-    const Bitmapset *valued = bms_difference(state->all, state->bare);
+	const int		 natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
+	const Bitmapset *valued = bms_difference(state->all, state->bare);
 
-    if (state->unit_rows == 0) {
-        state->unit_rows = PG_UINT32_MAX;
-        for (int i = 0; i < state->segment_count; i++)
-            state->unit_rows = Min(state->unit_rows,
-                                   gstore_rows_at_a_time(&state->segments[i].view, valued));
-    }
-    state->batch = gstore_batch_create(natts);
-    state->batch->bare = state->bare;
-    state->output = gstore_output_create(natts);
-    if (state->segment_count > 0)
-        state->rows = palloc(sizeof(uint32) * state->unit_rows);
-    memset(node->ss.ss_ScanTupleSlot->tts_isnull, true, sizeof(bool) * (Size)natts);
-    state->chosen = true;
+	if (state->unit_rows == 0)
+	{
+		state->unit_rows = PG_UINT32_MAX;
+		for (int i = 0; i < state->segment_count; i++)
+			state->unit_rows = Min(state->unit_rows,
+								   gstore_rows_at_a_time(&state->segments[i].view, valued));
+	}
+	state->batch = gstore_batch_create(natts);
+	state->batch->bare = state->bare;
+	state->output = gstore_output_create(natts);
+	if (state->segment_count > 0)
+		state->rows = palloc(sizeof(uint32) * state->unit_rows);
+	memset(node->ss.ss_ScanTupleSlot->tts_isnull, true, sizeof(bool) * (Size) natts);
+	state->chosen = true;
 }
 
 /* The writers' lock, to the end of the transaction. */
-static void lock_table(Relation relation, bool wait)
+static void
+lock_table(Relation relation, bool wait)
 {
-    if (wait)
-        LockRelation(relation, ShareUpdateExclusiveLock);
-    else if (!ConditionalLockRelation(relation, ShareUpdateExclusiveLock))
-        ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-                        errmsg("could not obtain lock on relation \"%s\"",
-                               RelationGetRelationName(relation))));
+	if (wait)
+		LockRelation(relation, ShareUpdateExclusiveLock);
+	else if (!ConditionalLockRelation(relation, ShareUpdateExclusiveLock))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain lock on relation \"%s\"", RelationGetRelationName(relation))));
 }
 
 /* What a row mark keeps, in ermExtra, from the first row that is asked for. */
-typedef struct marked_rows {
-    bool are_compared; /* with what they are joined with, once more */
-    int segment_count; /* -1: not chosen yet */
-    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+typedef struct marked_rows
+{
+	bool		   are_compared;  /* with what they are joined with, once more */
+	int			   segment_count; /* -1: not chosen yet */
+	gstore_segment segments[GSTORE_SEGMENTS_MAX];
 } marked_rows;
 
-/* Whether a row may turn out to have been changed when it is locked. Those of tables in GPU memory do not: the
- * scan reads them after their table was locked. */
-static bool may_find_changes(const EState *estate)
+/*
+ * Whether a row may turn out to have been changed when it is locked. Those of tables in GPU memory do not: the
+ * scan reads them after their table was locked.
+ */
+static bool
+may_find_changes(const EState *estate)
 {
-    for (Index i = 0; i < estate->es_range_table_size; i++) {
-        const ExecRowMark *mark = estate->es_rowmarks[i];
+	for (Index i = 0; i < estate->es_range_table_size; i++)
+	{
+		const ExecRowMark *mark = estate->es_rowmarks[i];
 
-        if (mark != NULL && RowMarkRequiresRowShareLock(mark->markType) &&
-            mark->relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
-            return true;
-    }
-    return false;
+		if (mark != NULL && RowMarkRequiresRowShareLock(mark->markType) &&
+			mark->relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
+			return true;
+	}
+	return false;
 }
 
-static marked_rows *rows_of(const EState *estate, ExecRowMark *mark)
+static marked_rows *
+rows_of(const EState *estate, ExecRowMark *mark)
 {
-    marked_rows *rows = mark->ermExtra;
+	marked_rows *rows = mark->ermExtra;
 
-    if (rows != NULL)
-        return rows;
-    rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
-    rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
-    rows->segment_count = -1;
-    mark->ermExtra = rows;
-    return rows;
+	if (rows != NULL)
+		return rows;
+	rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
+	rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
+	rows->segment_count = -1;
+	mark->ermExtra = rows;
+	return rows;
 }
 
 /* Where the statement waited for rows, its own snapshot does not see them. */
-static void publish_snapshot(const ForeignScanState *node, const scan_state *state)
+static void
+publish_snapshot(const ForeignScanState *node, const scan_state *state)
 {
-    const Index number = ((const Scan *)node->ss.ps.plan)->scanrelid;
-    ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
-    marked_rows *rows;
+	const Index	 number = ((const Scan *) node->ss.ps.plan)->scanrelid;
+	ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
+	marked_rows *rows;
 
-    if (mark == NULL)
-        return;
-    rows = rows_of(node->ss.ps.state, mark);
-    rows->segment_count = state->segment_count;
-    memcpy(rows->segments, state->segments, sizeof rows->segments);
+	if (mark == NULL)
+		return;
+	rows = rows_of(node->ss.ps.state, mark);
+	rows->segment_count = state->segment_count;
+	memcpy(rows->segments, state->segments, sizeof rows->segments);
 }
 
 /* Of a statement that has waited for rows. As a writer that has waited, it sees them at READ COMMITTED. */
-static Snapshot newer_snapshot(Snapshot snapshot)
+static Snapshot
+newer_snapshot(Snapshot snapshot)
 {
-    Snapshot latest;
+	Snapshot latest;
 
-    if (IsolationUsesXactSnapshot())
-        gstore_fail_reloaded();
-    latest = RegisterSnapshot(GetLatestSnapshot());
-    latest->curcid = snapshot->curcid;
-    return latest;
+	if (IsolationUsesXactSnapshot())
+		gstore_fail_reloaded();
+	latest = RegisterSnapshot(GetLatestSnapshot());
+	latest->curcid = snapshot->curcid;
+	return latest;
 }
 
-static void choose_snapshot(ForeignScanState *node, scan_state *state)
+static void
+choose_snapshot(ForeignScanState *node, scan_state *state)
 {
-    const Relation relation = node->ss.ss_currentRelation;
-    Snapshot snapshot = node->ss.ps.state->es_snapshot;
-    MemoryContext old = MemoryContextSwitchTo(state->context);
+	const Relation relation = node->ss.ss_currentRelation;
+	Snapshot	   snapshot = node->ss.ps.state->es_snapshot;
+	MemoryContext  old = MemoryContextSwitchTo(state->context);
 
-    const bool waited = gstore_reload_await(relation);
+	const bool waited = gstore_reload_await(relation);
 
-    if (waited)
-        snapshot = newer_snapshot(snapshot);
-    gstore_note_read(relation, snapshot);
-    if (state->locks)
-        lock_table(relation, state->waits);
-    state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
-    if (waited) {
-        publish_snapshot(node, state);
-        UnregisterSnapshot(snapshot);
-    }
-    prepare_scan(node, state);
-    MemoryContextSwitchTo(old);
+	if (waited)
+		snapshot = newer_snapshot(snapshot);
+	gstore_note_read(relation, snapshot);
+	if (state->locks)
+		lock_table(relation, state->waits);
+	state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
+	if (waited)
+	{
+		publish_snapshot(node, state);
+		UnregisterSnapshot(snapshot);
+	}
+	prepare_scan(node, state);
+	MemoryContextSwitchTo(old);
 }
 
 /* The next unit's segment and rows; NULL: there is none. */
-static const gstore_segment *next_scan_unit(scan_state *state, uint64 *first, uint64 *count)
+static const gstore_segment *
+next_scan_unit(scan_state *state, uint64 *first, uint64 *count)
 {
-    uint64 unit = state->shared != NULL ? pg_atomic_fetch_add_u64(&state->shared->next, 1)
-                                        : state->next_unit++;
+	uint64 unit = state->shared != NULL ? pg_atomic_fetch_add_u64(&state->shared->next, 1)
+										: state->next_unit++;
 
-    for (int i = 0; i < state->segment_count; i++) {
-        const gstore_segment *s = &state->segments[i];
+	for (int i = 0; i < state->segment_count; i++)
+	{
+		const gstore_segment *s = &state->segments[i];
 
-        if (unit < units_of(state, s)) {
-            *first = s->first + unit * state->unit_rows;
-            *count = Min(state->unit_rows, s->limit - *first);
-            return s;
-        }
-        unit -= units_of(state, s);
-    }
-    return NULL;
+		if (unit < units_of(state, s))
+		{
+			*first = s->first + unit * state->unit_rows;
+			*count = Min(state->unit_rows, s->limit - *first);
+			return s;
+		}
+		unit -= units_of(state, s);
+	}
+	return NULL;
 }
 
-static const gstore_segment *segment_of(const scan_state *state, uint64 row)
+static const gstore_segment *
+segment_of(const scan_state *state, uint64 row)
 {
-    for (int i = 0; i < state->segment_count; i++)
-        if (row >= state->segments[i].first && row < state->segments[i].limit)
-            return &state->segments[i];
-    return NULL;
+	for (int i = 0; i < state->segment_count; i++)
+		if (row >= state->segments[i].first && row < state->segments[i].limit)
+			return &state->segments[i];
+	return NULL;
 }
 
 /* The same of the rows that are named: as many of them as are no further apart than a unit is long. */
-static const gstore_segment *next_named_rows(scan_state *state, uint64 *first, uint64 *count)
+static const gstore_segment *
+next_named_rows(scan_state *state, uint64 *first, uint64 *count)
 {
-    const gstore_segment *s = NULL;
-    uint64 next = state->named_next;
+	const gstore_segment *s = NULL;
+	uint64				  next = state->named_next;
 
-    while (next < state->named_count && (s = segment_of(state, state->named[next])) == NULL)
-        next++;
-    state->named_from = next;
-    if (s != NULL) {
-        *first = state->named[next];
-        while (next < state->named_count &&
-               state->named[next] < Min(*first + state->unit_rows, s->limit))
-            next++;
-        *count = state->named[next - 1] - *first + 1;
-    }
-    state->named_next = next;
-    return s;
+	while (next < state->named_count && (s = segment_of(state, state->named[next])) == NULL)
+		next++;
+	state->named_from = next;
+	if (s != NULL)
+	{
+		*first = state->named[next];
+		while (next < state->named_count &&
+			   state->named[next] < Min(*first + state->unit_rows, s->limit))
+			next++;
+		*count = state->named[next - 1] - *first + 1;
+	}
+	state->named_next = next;
+	return s;
 }
 
-static void list_live_rows(scan_state *state, const gstore_view *view)
+static void
+list_live_rows(scan_state *state, const gstore_view *view)
 {
-    const uint64 first = state->batch->first, count = state->batch->count;
-    uint32 live = 0;
+	const uint64 first = state->batch->first, count = state->batch->count;
+	uint32		 live = 0;
 
-    if (state->tids != NULL)
-        for (uint64 i = state->named_from; i < state->named_next; i++) {
-            if (!gstore_view_is_dead(view, state->named[i]))
-                state->rows[live++] = (uint32)(state->named[i] - first);
-        }
-    else if (view->dead == NULL)
-        for (; live < count; live++)
-            state->rows[live] = live;
-    else
-        for (uint32 i = 0; i < count; i++) {
-            state->rows[live] = i;
-            live += !gstore_view_is_dead(view, first + i);
-        }
-    state->row_count = live;
+	if (state->tids != NULL)
+		for (uint64 i = state->named_from; i < state->named_next; i++)
+		{
+			if (!gstore_view_is_dead(view, state->named[i]))
+				state->rows[live++] = (uint32) (state->named[i] - first);
+		}
+	else if (view->dead == NULL)
+		for (; live < count; live++)
+			state->rows[live] = live;
+	else
+		for (uint32 i = 0; i < count; i++)
+		{
+			state->rows[live] = i;
+			live += !gstore_view_is_dead(view, first + i);
+		}
+	state->row_count = live;
 }
 
-static void count_batch(scan_state *state, uint64 bytes, uint64 filtered)
+static void
+count_batch(scan_state *state, uint64 bytes, uint64 filtered)
 {
-    state->counts.batches++;
-    state->counts.bytes += bytes;
-    state->counts.filtered += filtered;
-    if (state->shared != NULL) {
-        pg_atomic_fetch_add_u64(&state->shared->batches, 1);
-        pg_atomic_fetch_add_u64(&state->shared->bytes, (int64)bytes);
-        pg_atomic_fetch_add_u64(&state->shared->filtered, (int64)filtered);
-    }
+	state->counts.batches++;
+	state->counts.bytes += bytes;
+	state->counts.filtered += filtered;
+	if (state->shared != NULL)
+	{
+		pg_atomic_fetch_add_u64(&state->shared->batches, 1);
+		pg_atomic_fetch_add_u64(&state->shared->bytes, (int64) bytes);
+		pg_atomic_fetch_add_u64(&state->shared->filtered, (int64) filtered);
+	}
 }
 
-/* The columns that rows need besides those of the conditions, in a second command if any row is left;
- * or in the first one, where there is nearly always one. */
-static bool reads_late(const scan_state *state)
+/*
+ * The columns that rows need besides those of the conditions, in a second command if any row is left;
+ * or in the first one, where there is nearly always one.
+ */
+static bool
+reads_late(const scan_state *state)
 {
-    return state->quals != NULL && !bms_is_empty(state->others) &&
-           (state->late_batches < LATE_TRIAL_BATCHES ||
-            state->late_used * 10 < state->late_batches * 9);
+	return state->quals != NULL && !bms_is_empty(state->others) &&
+		(state->late_batches < LATE_TRIAL_BATCHES || state->late_used * 10 < state->late_batches * 9);
 }
 
 /* Reads the next unit that has rows. */
-static bool next_batch(ForeignScanState *node, scan_state *state)
+static bool
+next_batch(ForeignScanState *node, scan_state *state)
 {
-    const gstore_segment *s;
-    uint64 first, count;
+	const gstore_segment *s;
+	uint64				  first, count;
 
-    if (state->tids != NULL && state->named == NULL) {
-        state->named_count = gstore_tids_evaluate(state->tids, node->ss.ps.ps_ExprContext,
-                                                  &state->named);
-        state->named_next = 0;
-    }
-    do {
-        const bool late = reads_late(state);
-        uint64 bytes;
-        uint32 live;
+	if (state->tids != NULL && state->named == NULL)
+	{
+		state->named_count = gstore_tids_evaluate(state->tids, node->ss.ps.ps_ExprContext,
+												  &state->named);
+		state->named_next = 0;
+	}
+	do
+	{
+		const bool late = reads_late(state);
+		uint64	   bytes;
+		uint32	   live;
 
-        CHECK_FOR_INTERRUPTS();
-        s = state->tids != NULL ? next_named_rows(state, &first, &count)
-                                : next_scan_unit(state, &first, &count);
-        if (s == NULL)
-            return false;
-        gstore_batch_move(state->batch, first, count);
-        list_live_rows(state, &s->view);
-        live = state->row_count;
-        if (live == 0)
-            continue; /* all of them are deleted */
-        if (state->quals != NULL && !state->evaluated) {
-            gstore_quals_evaluate(state->quals, node->ss.ps.ps_ExprContext);
-            state->evaluated = true;
-        }
-        bytes = gstore_read_columns(state->batch, &s->view, late ? state->tested : state->all);
-        if (state->quals != NULL)
-            state->row_count = gstore_quals_select(state->quals, state->batch, &s->view,
-                                                   state->rows, live);
-        if (late) {
-            state->late_batches++;
-            if (state->row_count > 0) {
-                state->late_used++;
-                bytes += gstore_read_columns(state->batch, &s->view, state->others);
-            }
-        }
-        count_batch(state, bytes, live - state->row_count);
-    } while (state->row_count == 0);
-    gstore_output_begin(state->output, state->batch, &s->view, state->indexes, state->index_count);
-    state->at = 0;
-    return true;
+		CHECK_FOR_INTERRUPTS();
+		s = state->tids != NULL ? next_named_rows(state, &first, &count)
+								: next_scan_unit(state, &first, &count);
+		if (s == NULL)
+			return false;
+		gstore_batch_move(state->batch, first, count);
+		list_live_rows(state, &s->view);
+		live = state->row_count;
+		if (live == 0)
+			continue; /* all of them are deleted */
+		if (state->quals != NULL && !state->evaluated)
+		{
+			gstore_quals_evaluate(state->quals, node->ss.ps.ps_ExprContext);
+			state->evaluated = true;
+		}
+		bytes = gstore_read_columns(state->batch, &s->view, late ? state->tested : state->all);
+		if (state->quals != NULL)
+			state->row_count = gstore_quals_select(state->quals, state->batch, &s->view,
+												   state->rows, live);
+		if (late)
+		{
+			state->late_batches++;
+			if (state->row_count > 0)
+			{
+				state->late_used++;
+				bytes += gstore_read_columns(state->batch, &s->view, state->others);
+			}
+		}
+		count_batch(state, bytes, live - state->row_count);
+	} while (state->row_count == 0);
+	gstore_output_begin(state->output, state->batch, &s->view, state->indexes, state->index_count);
+	state->at = 0;
+	return true;
 }
 
 /* ---- rows */
 
-static TupleTableSlot *gstoreIterateForeignScan(ForeignScanState *node)
+static TupleTableSlot *
+gstoreIterateForeignScan(ForeignScanState *node)
 {
-    scan_state *state = node->fdw_state;
-    TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
-    uint32 place;
+	scan_state	   *state = node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+	uint32			place;
 
-    ExecClearTuple(slot);
-    if (state->at == state->row_count) {
-        MemoryContext old;
-        bool more;
+	ExecClearTuple(slot);
+	if (state->at == state->row_count)
+	{
+		MemoryContext old;
+		bool		  more;
 
-        if (!state->chosen)
-            choose_snapshot(node, state);
-        old = MemoryContextSwitchTo(state->context);
-        more = next_batch(node, state);
-        MemoryContextSwitchTo(old);
-        if (!more) {
-            state->at = state->row_count = 0;
-            return slot;
-        }
-    }
-    place = state->rows[state->at++];
-    gstore_output_fill(state->output, place, slot);
-    gstore_row_to_tid(state->batch->first + place, &slot->tts_tid);
-    return ExecStoreVirtualTuple(slot);
+		if (!state->chosen)
+			choose_snapshot(node, state);
+		old = MemoryContextSwitchTo(state->context);
+		more = next_batch(node, state);
+		MemoryContextSwitchTo(old);
+		if (!more)
+		{
+			state->at = state->row_count = 0;
+			return slot;
+		}
+	}
+	place = state->rows[state->at++];
+	gstore_output_fill(state->output, place, slot);
+	gstore_row_to_tid(state->batch->first + place, &slot->tts_tid);
+	return ExecStoreVirtualTuple(slot);
 }
 
-static void gstoreReScanForeignScan(ForeignScanState *node)
+static void
+gstoreReScanForeignScan(ForeignScanState *node)
 {
-    scan_state *state = node->fdw_state;
+	scan_state *state = node->fdw_state;
 
-    state->evaluated = false;
-    state->named = NULL;
-    state->next_unit = 0;
-    state->at = state->row_count = 0;
+	state->evaluated = false;
+	state->named = NULL;
+	state->next_unit = 0;
+	state->at = state->row_count = 0;
 }
 
-static void gstoreEndForeignScan(ForeignScanState *node)
+static void
+gstoreEndForeignScan(ForeignScanState *node)
 {
-    scan_state *state = node->fdw_state;
+	scan_state *state = node->fdw_state;
 
-    if (state != NULL)
-        MemoryContextDelete(state->context);
+	if (state != NULL)
+		MemoryContextDelete(state->context);
 }
 
-/* ---- rows again, by their ctid
+/*
+ * ---- rows again, by their ctid
  *
  * PostgreSQL asks for a row that a scan has returned when it would lock it, by the mark's type, and when it puts
  * the conditions of a join to the new state of a row of another table, that somebody has changed meanwhile.
  */
 
-static RowMarkType gstoreGetForeignRowMarkType(RangeTblEntry *entry, LockClauseStrength strength)
+static RowMarkType
+gstoreGetForeignRowMarkType(RangeTblEntry *entry, LockClauseStrength strength)
 {
-    switch (strength) {
-    case LCS_NONE: return ROW_MARK_REFERENCE;
-    case LCS_FORKEYSHARE: return ROW_MARK_KEYSHARE;
-    case LCS_FORSHARE: return ROW_MARK_SHARE;
-    case LCS_FORNOKEYUPDATE: return ROW_MARK_NOKEYEXCLUSIVE;
-    case LCS_FORUPDATE: return ROW_MARK_EXCLUSIVE;
-    }
-    return ROW_MARK_COPY; /* not reached */
+	switch (strength)
+	{
+		case LCS_NONE:
+			return ROW_MARK_REFERENCE;
+		case LCS_FORKEYSHARE:
+			return ROW_MARK_KEYSHARE;
+		case LCS_FORSHARE:
+			return ROW_MARK_SHARE;
+		case LCS_FORNOKEYUPDATE:
+			return ROW_MARK_NOKEYEXCLUSIVE;
+		case LCS_FORUPDATE:
+			return ROW_MARK_EXCLUSIVE;
+	}
+	return ROW_MARK_COPY; /* not reached */
 }
 
 /* Chooses as the scan did. */
-static void choose_marked_snapshot(const EState *estate, const ExecRowMark *mark, marked_rows *rows)
+static void
+choose_marked_snapshot(const EState *estate, const ExecRowMark *mark, marked_rows *rows)
 {
-    MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
+	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
 
-    rows->segment_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
-                                             mark->strength != LCS_NONE, rows->segments);
-    MemoryContextSwitchTo(old);
+	rows->segment_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
+											 mark->strength != LCS_NONE, rows->segments);
+	MemoryContextSwitchTo(old);
 }
 
-static void fetch_row(const ExecRowMark *mark, const marked_rows *rows, uint64 row, TupleTableSlot *slot)
+static void
+fetch_row(const ExecRowMark *mark, const marked_rows *rows, uint64 row, TupleTableSlot *slot)
 {
-    for (int i = 0; i < rows->segment_count; i++) {
-        const gstore_segment *s = &rows->segments[i], alone = {s->view, row, row + 1};
-        gstore_walk *walk;
+	for (int i = 0; i < rows->segment_count; i++)
+	{
+		const gstore_segment *s = &rows->segments[i], alone = {s->view, row, row + 1};
+		gstore_walk			 *walk;
 
-        if (row < s->first || row >= s->limit)
-            continue;
-        walk = gstore_walk_begin(mark->relation, &alone, 1);
-        if (gstore_walk_next(walk, slot)) {
-            slot->tts_tableOid = RelationGetRelid(mark->relation);
-            gstore_row_to_tid(row, &slot->tts_tid);
-            ExecMaterializeSlot(slot);
-        }
-        gstore_walk_end(walk);
-    }
+		if (row < s->first || row >= s->limit)
+			continue;
+		walk = gstore_walk_begin(mark->relation, &alone, 1);
+		if (gstore_walk_next(walk, slot))
+		{
+			slot->tts_tableOid = RelationGetRelid(mark->relation);
+			gstore_row_to_tid(row, &slot->tts_tid);
+			ExecMaterializeSlot(slot);
+		}
+		gstore_walk_end(walk);
+	}
 }
 
-/* An empty slot: the row is not to be locked, as this transaction has changed it since the scan began; so it is
- * for all tables. The table is locked already, where its rows are to be. */
-static void gstoreRefetchForeignRow(EState *estate, ExecRowMark *mark, Datum rowid,
-                                    TupleTableSlot *slot, bool *updated)
+/*
+ * An empty slot: the row is not to be locked, as this transaction has changed it since the scan began; so it is
+ * for all tables. The table is locked already, where its rows are to be.
+ */
+static void
+gstoreRefetchForeignRow(EState *estate, ExecRowMark *mark, Datum rowid, TupleTableSlot *slot,
+						bool *updated)
 {
-    const uint64 row = gstore_tid_to_row((ItemPointer)DatumGetPointer(rowid));
-    marked_rows *rows = rows_of(estate, mark);
+	const uint64 row = gstore_tid_to_row((ItemPointer) DatumGetPointer(rowid));
+	marked_rows *rows = rows_of(estate, mark);
 
-    ExecClearTuple(slot);
-    if (mark->strength != LCS_NONE && gstore_pending_has_deleted(RelationGetRelid(mark->relation), row))
-        return;
-    if (!rows->are_compared) {
-        ExecStoreAllNullTuple(slot); /* nothing looks at it */
-        return;
-    }
-    if (rows->segment_count < 0)
-        choose_marked_snapshot(estate, mark, rows);
-    fetch_row(mark, rows, row, slot);
+	ExecClearTuple(slot);
+	if (mark->strength != LCS_NONE && gstore_pending_has_deleted(RelationGetRelid(mark->relation), row))
+		return;
+	if (!rows->are_compared)
+	{
+		ExecStoreAllNullTuple(slot); /* nothing looks at it */
+		return;
+	}
+	if (rows->segment_count < 0)
+		choose_marked_snapshot(estate, mark, rows);
+	fetch_row(mark, rows, row, slot);
 }
 
 /* ---- parallel scans: the leader says what is seen, and all take units of it */
 
-static bool gstoreIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry)
+static bool
+gstoreIsForeignScanParallelSafe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry)
 {
-    return true;
+	return true;
 }
 
-static Size gstoreEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *context)
+static Size
+gstoreEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *context)
 {
-    scan_state *state = node->fdw_state;
-    Size size = MAXALIGN(sizeof(shared_scan));
+	scan_state *state = node->fdw_state;
+	Size		size = MAXALIGN(sizeof(shared_scan));
 
-    if (!state->chosen)
-        choose_snapshot(node, state);
-    for (int i = 0; i < state->segment_count; i++)
-        size += MAXALIGN(sizeof(gstore_column) * (Size)state->segments[i].view.column_count) +
-                MAXALIGN(state->segments[i].view.dead_bytes);
-    return size;
+	if (!state->chosen)
+		choose_snapshot(node, state);
+	for (int i = 0; i < state->segment_count; i++)
+		size += MAXALIGN(sizeof(gstore_column) * (Size) state->segments[i].view.column_count) +
+			MAXALIGN(state->segments[i].view.dead_bytes);
+	return size;
 }
 
-static void gstoreInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context, void *place)
+static void
+gstoreInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context, void *place)
 {
-    scan_state *state = node->fdw_state;
-    shared_scan *shared = place;
-    uint8 *to = (uint8 *)place + MAXALIGN(sizeof *shared);
+	scan_state	*state = node->fdw_state;
+	shared_scan *shared = place;
+	uint8		*to = (uint8 *) place + MAXALIGN(sizeof *shared);
 
-    pg_atomic_init_u64(&shared->next, 0);
-    pg_atomic_init_u64(&shared->batches, 0);
-    pg_atomic_init_u64(&shared->bytes, 0);
-    pg_atomic_init_u64(&shared->filtered, 0);
-    shared->unit_rows = state->unit_rows;
-    shared->segment_count = state->segment_count;
-    for (int i = 0; i < state->segment_count; i++) {
-        const gstore_segment *s = &state->segments[i];
-        const Size columns = sizeof(gstore_column) * (Size)s->view.column_count;
+	pg_atomic_init_u64(&shared->next, 0);
+	pg_atomic_init_u64(&shared->batches, 0);
+	pg_atomic_init_u64(&shared->bytes, 0);
+	pg_atomic_init_u64(&shared->filtered, 0);
+	shared->unit_rows = state->unit_rows;
+	shared->segment_count = state->segment_count;
+	for (int i = 0; i < state->segment_count; i++)
+	{
+		const gstore_segment *s = &state->segments[i];
+		const Size			  columns = sizeof(gstore_column) * (Size) s->view.column_count;
 
-        shared->segments[i] = (shared_segment){.name = s->view.name,
-                                               .first = s->first,
-                                               .limit = s->limit,
-                                               .rows = s->view.rows,
-                                               .dead_bytes = s->view.dead_bytes,
-                                               .column_count = s->view.column_count};
-        memcpy(to, s->view.columns, columns);
-        to += MAXALIGN(columns);
-        if (s->view.dead_bytes > 0)
-            memcpy(to, s->view.dead, s->view.dead_bytes);
-        to += MAXALIGN(s->view.dead_bytes);
-    }
-    state->shared = shared;
+		shared->segments[i] = (shared_segment){.name = s->view.name,
+											   .first = s->first,
+											   .limit = s->limit,
+											   .rows = s->view.rows,
+											   .dead_bytes = s->view.dead_bytes,
+											   .column_count = s->view.column_count};
+		memcpy(to, s->view.columns, columns);
+		to += MAXALIGN(columns);
+		if (s->view.dead_bytes > 0)
+			memcpy(to, s->view.dead, s->view.dead_bytes);
+		to += MAXALIGN(s->view.dead_bytes);
+	}
+	state->shared = shared;
 }
 
-static void gstoreReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context,
-                                             void *place)
+static void
+gstoreReInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context, void *place)
 {
-    pg_atomic_write_u64(&((shared_scan *)place)->next, 0);
+	pg_atomic_write_u64(&((shared_scan *) place)->next, 0);
 }
 
-static void gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *place)
+static void
+gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *place)
 {
-    scan_state *state = node->fdw_state;
-    shared_scan *shared = place;
-    uint8 *from = (uint8 *)place + MAXALIGN(sizeof *shared);
-    MemoryContext old = MemoryContextSwitchTo(state->context);
+	scan_state	 *state = node->fdw_state;
+	shared_scan	 *shared = place;
+	uint8		 *from = (uint8 *) place + MAXALIGN(sizeof *shared);
+	MemoryContext old = MemoryContextSwitchTo(state->context);
 
-    state->segment_count = shared->segment_count;
-    state->unit_rows = shared->unit_rows;
-    for (int i = 0; i < shared->segment_count; i++) {
-        const shared_segment *s = &shared->segments[i];
+	state->segment_count = shared->segment_count;
+	state->unit_rows = shared->unit_rows;
+	for (int i = 0; i < shared->segment_count; i++)
+	{
+		const shared_segment *s = &shared->segments[i];
 
-        state->segments[i] = (gstore_segment){.view = {.name = s->name,
-                                                       .rows = s->rows,
-                                                       .column_count = s->column_count,
-                                                       .columns = (gstore_column *)from,
-                                                       .dead_bytes = s->dead_bytes},
-                                              .first = s->first,
-                                              .limit = s->limit};
-        from += MAXALIGN(sizeof(gstore_column) * (Size)s->column_count);
-        if (s->dead_bytes > 0)
-            state->segments[i].view.dead = from;
-        from += MAXALIGN(s->dead_bytes);
-    }
-    prepare_scan(node, state);
-    state->shared = shared;
-    MemoryContextSwitchTo(old);
+		state->segments[i] = (gstore_segment){.view = {.name = s->name,
+													   .rows = s->rows,
+													   .column_count = s->column_count,
+													   .columns = (gstore_column *) from,
+													   .dead_bytes = s->dead_bytes},
+											  .first = s->first,
+											  .limit = s->limit};
+		from += MAXALIGN(sizeof(gstore_column) * (Size) s->column_count);
+		if (s->dead_bytes > 0)
+			state->segments[i].view.dead = from;
+		from += MAXALIGN(s->dead_bytes);
+	}
+	prepare_scan(node, state);
+	state->shared = shared;
+	MemoryContextSwitchTo(old);
 }
 
 /* The shared memory is about to go; what others counted in it is wanted yet. */
-static void gstoreShutdownForeignScan(ForeignScanState *node)
+static void
+gstoreShutdownForeignScan(ForeignScanState *node)
 {
-    scan_state *state = node->fdw_state;
+	scan_state *state = node->fdw_state;
 
-    if (state == NULL || state->shared == NULL)
-        return;
-    if (!IsParallelWorker())
-        state->counts = (counts){.batches = pg_atomic_read_u64(&state->shared->batches),
-                                 .bytes = pg_atomic_read_u64(&state->shared->bytes),
-                                 .filtered = pg_atomic_read_u64(&state->shared->filtered)};
-    state->shared = NULL;
-    state->next_unit = UINT64_MAX / 2; /* this process has had its share */
+	if (state == NULL || state->shared == NULL)
+		return;
+	if (!IsParallelWorker())
+		state->counts = (counts){.batches = pg_atomic_read_u64(&state->shared->batches),
+								 .bytes = pg_atomic_read_u64(&state->shared->bytes),
+								 .filtered = pg_atomic_read_u64(&state->shared->filtered)};
+	state->shared = NULL;
+	state->next_unit = UINT64_MAX / 2; /* this process has had its share */
 }
 
 /* ---- EXPLAIN */
 
-static void explain_columns(const ForeignScanState *node, const List *numbers, ExplainState *es)
+static void
+explain_columns(const ForeignScanState *node, const List *numbers, ExplainState *es)
 {
-    const TupleDesc desc = RelationGetDescr(node->ss.ss_currentRelation);
-    List *names = NIL;
-    ListCell *cell;
+	const TupleDesc desc = RelationGetDescr(node->ss.ss_currentRelation);
+	List		   *names = NIL;
+	ListCell	   *cell;
 
-    foreach (cell, numbers)
-        names = lappend(names, NameStr(TupleDescAttr(desc, lfirst_int(cell) - 1)->attname));
-    if (names == NIL && es->format == EXPLAIN_FORMAT_TEXT)
-        ExplainPropertyText("Columns Read", "none", es);
-    else
-        ExplainPropertyList("Columns Read", names, es);
+	foreach(cell, numbers)
+		names = lappend(names, NameStr(TupleDescAttr(desc, lfirst_int(cell) - 1)->attname));
+	if (names == NIL && es->format == EXPLAIN_FORMAT_TEXT)
+		ExplainPropertyText("Columns Read", "none", es);
+	else
+		ExplainPropertyList("Columns Read", names, es);
 }
 
-static void explain_quals(const ForeignScanState *node, const char *label, List *quals, ExplainState *es)
+static void
+explain_quals(const ForeignScanState *node, const char *label, List *quals, ExplainState *es)
 {
-    ForeignScan *plan = (ForeignScan *)node->ss.ps.plan;
-    List *context;
+	ForeignScan *plan = (ForeignScan *) node->ss.ps.plan;
+	List		*context;
 
-    if (quals == NIL)
-        return;
-    context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
-    ExplainPropertyText(label,
-                        deparse_expression((Node *)make_ands_explicit(quals), context,
-                                           es->verbose || list_length(es->rtable) > 1, false),
-                        es);
+	if (quals == NIL)
+		return;
+	context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
+	ExplainPropertyText(label,
+						deparse_expression((Node *) make_ands_explicit(quals), context,
+										   es->verbose || list_length(es->rtable) > 1, false),
+						es);
 }
 
-static void gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
+static void
+gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
 {
-    const scan_state *state = node->fdw_state;
-    const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
-    const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
+	const scan_state  *state = node->fdw_state;
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	const List		  *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
 
-    explain_quals(node, "TID Cond", lsecond(plan->fdw_exprs), es);
-    explain_quals(node, "Scan Filter", linitial(plan->fdw_exprs), es);
-    explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
-    if (!es->analyze || state == NULL)
-        return;
-    if (linitial(plan->fdw_exprs) != NIL)
-        ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64)state->counts.filtered, es);
-    ExplainPropertyInteger("Batches", NULL, (int64)state->counts.batches, es);
-    ExplainPropertyInteger("Bytes Moved", NULL, (int64)state->counts.bytes, es);
+	explain_quals(node, "TID Cond", lsecond(plan->fdw_exprs), es);
+	explain_quals(node, "Scan Filter", linitial(plan->fdw_exprs), es);
+	explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
+	if (!es->analyze || state == NULL)
+		return;
+	if (linitial(plan->fdw_exprs) != NIL)
+		ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64) state->counts.filtered, es);
+	ExplainPropertyInteger("Batches", NULL, (int64) state->counts.batches, es);
+	ExplainPropertyInteger("Bytes Moved", NULL, (int64) state->counts.bytes, es);
 }
 
-void gstore_scan_callbacks(FdwRoutine *routine)
+void
+gstore_scan_callbacks(FdwRoutine *routine)
 {
-    routine->BeginForeignScan = gstoreBeginForeignScan;
-    routine->IterateForeignScan = gstoreIterateForeignScan;
-    routine->ReScanForeignScan = gstoreReScanForeignScan;
-    routine->EndForeignScan = gstoreEndForeignScan;
-    routine->ExplainForeignScan = gstoreExplainForeignScan;
-    routine->GetForeignRowMarkType = gstoreGetForeignRowMarkType;
-    routine->RefetchForeignRow = gstoreRefetchForeignRow;
-    routine->IsForeignScanParallelSafe = gstoreIsForeignScanParallelSafe;
-    routine->EstimateDSMForeignScan = gstoreEstimateDSMForeignScan;
-    routine->InitializeDSMForeignScan = gstoreInitializeDSMForeignScan;
-    routine->ReInitializeDSMForeignScan = gstoreReInitializeDSMForeignScan;
-    routine->InitializeWorkerForeignScan = gstoreInitializeWorkerForeignScan;
-    routine->ShutdownForeignScan = gstoreShutdownForeignScan;
+	routine->BeginForeignScan = gstoreBeginForeignScan;
+	routine->IterateForeignScan = gstoreIterateForeignScan;
+	routine->ReScanForeignScan = gstoreReScanForeignScan;
+	routine->EndForeignScan = gstoreEndForeignScan;
+	routine->ExplainForeignScan = gstoreExplainForeignScan;
+	routine->GetForeignRowMarkType = gstoreGetForeignRowMarkType;
+	routine->RefetchForeignRow = gstoreRefetchForeignRow;
+	routine->IsForeignScanParallelSafe = gstoreIsForeignScanParallelSafe;
+	routine->EstimateDSMForeignScan = gstoreEstimateDSMForeignScan;
+	routine->InitializeDSMForeignScan = gstoreInitializeDSMForeignScan;
+	routine->ReInitializeDSMForeignScan = gstoreReInitializeDSMForeignScan;
+	routine->InitializeWorkerForeignScan = gstoreInitializeWorkerForeignScan;
+	routine->ShutdownForeignScan = gstoreShutdownForeignScan;
 }

@@ -7,17 +7,20 @@
 /* Of what was committed, and of what this transaction added behind. */
 #define GSTORE_SEGMENTS_MAX 2
 
-typedef struct gstore_segment {
-    gstore_view view;
-    uint64 first, limit; /* rows */
+typedef struct gstore_segment
+{
+	gstore_view view;
+	uint64		first, limit; /* rows */
 } gstore_segment;
 
-/* Those that the snapshot sees, with what this transaction changed before the snapshot's command;
+/*
+ * Those that the snapshot sees, with what this transaction changed before the snapshot's command;
  * snapshot NULL: all that is committed, and all of this transaction. locked: the rows are to be changed or
  * locked; the caller holds the writers' lock, and all that is committed is seen (or the statement fails,
- * at REPEATABLE READ and above, if the snapshot does not see it). Returns how many. */
+ * at REPEATABLE READ and above, if the snapshot does not see it). Returns how many.
+ */
 extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
-                              gstore_segment segments[GSTORE_SEGMENTS_MAX]);
+							  gstore_segment segments[GSTORE_SEGMENTS_MAX]);
 
 /* Every row of the segments, in their order, as virtual tuples: for what looks at whole tables. */
 typedef struct gstore_walk gstore_walk;
@@ -33,7 +36,7 @@ typedef struct gstore_output gstore_output;
 extern gstore_output *gstore_output_create(int columns);
 /* Of which columns (attribute number - 1), after the batch was read. */
 extern void gstore_output_begin(gstore_output *output, const gstore_batch *batch,
-                                const gstore_view *view, const int *indexes, int count);
+								const gstore_view *view, const int *indexes, int count);
 extern void gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlot *slot);
 
 /* SERIALIZABLE: notes what a reader did not see, and who has read what is about to change. */

@@ -15,554 +15,617 @@
 #include "postgres/cuda.h"
 
 #define THREADS_MAX 16u
-#define LOOK_S 1 /* how often an idle thread looks whether it is to stop */
+#define LOOK_S		1 /* how often an idle thread looks whether it is to stop */
 
 /* The areas that a command uses, until its copies are through. */
-typedef struct holds {
-    gstore_hold all[GSTORE_RANGES_MAX];
-    uint32_t count;
+typedef struct holds
+{
+	gstore_hold all[GSTORE_RANGES_MAX];
+	uint32_t	count;
 } holds;
 
-typedef struct worker {
-    gstore_service *service;
-    pthread_t thread;
-    holds holds;
-    gvm_stream streams[GVM_KEEPER_DEVICES_MAX];
+typedef struct worker
+{
+	gstore_service *service;
+	pthread_t		thread;
+	holds			holds;
+	gvm_stream		streams[GVM_KEEPER_DEVICES_MAX];
 } worker;
 
-struct gstore_service {
-    gstore_service_options options;
-    gvm_device *devices[GVM_KEEPER_DEVICES_MAX];
-    int32_t device_count;
-    gstore_areas *areas;
-    worker workers[THREADS_MAX];
-    uint32_t started;
-    bool registered;
-    _Atomic bool stop, lost;
-    gstore_copies *copies;
+struct gstore_service
+{
+	gstore_service_options options;
+	gvm_device			  *devices[GVM_KEEPER_DEVICES_MAX];
+	int32_t				   device_count;
+	gstore_areas		  *areas;
+	worker				   workers[THREADS_MAX];
+	uint32_t			   started;
+	bool				   registered;
+	_Atomic bool		   stop, lost;
+	gstore_copies		  *copies;
 };
 
 /* ---- commands */
 
 /* copy_address: of COPY_TAKE, where the range goes. */
-static gvm_status copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
-                             uint64_t copy_address, uint8_t *bytes, gvm_stream stream)
+static gvm_status
+copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
+		   uint64_t copy_address, uint8_t *bytes, gvm_stream stream)
 {
-    const uint64_t at = address + range->offset_bytes;
-    int result;
+	const uint64_t at = address + range->offset_bytes;
+	int			   result;
 
-    if (w->verb == GSTORE_COPY_TAKE)
-        result = gstore_cu.cuMemcpyDtoDAsync(copy_address, at, range->bytes, stream);
-    else if (w->verb == GSTORE_READ)
-        result = gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
-    else if (range->fill)
-        result = gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
-    else
-        result = gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
-    return result == 0
-               ? GVM_OK
-               : gvm_driver_error(result,
-                                  w->verb == GSTORE_READ ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync",
-                                  "cannot copy a column");
+	if (w->verb == GSTORE_COPY_TAKE)
+		result = gstore_cu.cuMemcpyDtoDAsync(copy_address, at, range->bytes, stream);
+	else if (w->verb == GSTORE_READ)
+		result = gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
+	else if (range->fill)
+		result = gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
+	else
+		result = gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
+	return result == 0
+		? GVM_OK
+		: gvm_driver_error(result, w->verb == GSTORE_READ ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync",
+						   "cannot copy a column");
 }
 
 /* Of one command, ranges of one area share a lease. */
-static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gstore_range *range,
-                            holds *held, gstore_hold **out)
+static gvm_status
+find_hold(gstore_service *s, const gstore_window *w, const gstore_range *range, holds *held,
+		  gstore_hold **out)
 {
-    gvm_status status;
+	gvm_status status;
 
-    for (uint32_t i = held->count; i > 0; i--)
-        if (gstore_area_is(&held->all[i - 1], range)) {
-            *out = &held->all[i - 1];
-            return GVM_OK;
-        }
-    *out = &held->all[held->count];
-    status = gstore_area_hold(s->areas, &w->name, range, w->verb == GSTORE_WRITE, *out);
-    held->count += status == GVM_OK;
-    return status;
+	for (uint32_t i = held->count; i > 0; i--)
+		if (gstore_area_is(&held->all[i - 1], range))
+		{
+			*out = &held->all[i - 1];
+			return GVM_OK;
+		}
+	*out = &held->all[held->count];
+	status = gstore_area_hold(s->areas, &w->name, range, w->verb == GSTORE_WRITE, *out);
+	held->count += status == GVM_OK;
+	return status;
 }
 
-static gvm_status begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range,
-                              uint8_t *bytes, gvm_stream stream, holds *held)
+static gvm_status
+begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range, uint8_t *bytes,
+			gvm_stream stream, holds *held)
 {
-    const uint64_t end = range->offset_bytes + range->bytes;
-    const bool take = w->verb == GSTORE_COPY_TAKE;
-    uint64_t copy_address = 0;
-    gvm_status status;
-    gstore_hold *h;
+	const uint64_t end = range->offset_bytes + range->bytes;
+	const bool	   take = w->verb == GSTORE_COPY_TAKE;
+	uint64_t	   copy_address = 0;
+	gvm_status	   status;
+	gstore_hold	  *h;
 
-    if (end < range->bytes || (!range->fill && !take &&
-                               (range->window_bytes > s->options.window_bytes ||
-                                range->bytes > s->options.window_bytes - range->window_bytes)))
-        return gvm_error_set(GVM_E_INVALID, "a range beyond the window");
-    status = find_hold(s, w, range, held, &h);
-    if (status == GVM_OK && w->verb == GSTORE_WRITE)
-        status = gstore_area_reserve(s->areas, h, range, stream);
-    else if (status == GVM_OK && end > gstore_area_bytes(h))
-        status = gvm_error_set(GVM_E_INVALID, "a range beyond the column's data");
-    if (status == GVM_OK && take)
-        status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
-                                    range->bytes, &copy_address);
-    return status == GVM_OK ? copy_range(w, range, h->address, copy_address, bytes, stream) : status;
+	if (end < range->bytes ||
+		(!range->fill && !take &&
+		 (range->window_bytes > s->options.window_bytes ||
+		  range->bytes > s->options.window_bytes - range->window_bytes)))
+		return gvm_error_set(GVM_E_INVALID, "a range beyond the window");
+	status = find_hold(s, w, range, held, &h);
+	if (status == GVM_OK && w->verb == GSTORE_WRITE)
+		status = gstore_area_reserve(s->areas, h, range, stream);
+	else if (status == GVM_OK && end > gstore_area_bytes(h))
+		status = gvm_error_set(GVM_E_INVALID, "a range beyond the column's data");
+	if (status == GVM_OK && take)
+		status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
+									range->bytes, &copy_address);
+	return status == GVM_OK ? copy_range(w, range, h->address, copy_address, bytes, stream) : status;
 }
 
 /* Also after a failure: what was begun must be over before the leases end. */
-static gvm_status end_ranges(gstore_service *s, holds *held, gvm_stream stream)
+static gvm_status
+end_ranges(gstore_service *s, holds *held, gvm_stream stream)
 {
-    const int result = gstore_cu.cuStreamSynchronize(stream);
-    gvm_status status = result == 0
-                            ? GVM_OK
-                            : gvm_driver_error(result, "cuStreamSynchronize", "cannot copy columns");
+	const int  result = gstore_cu.cuStreamSynchronize(stream);
+	gvm_status status = result == 0
+		? GVM_OK
+		: gvm_driver_error(result, "cuStreamSynchronize", "cannot copy columns");
 
-    for (uint32_t i = 0; i < held->count; i++) {
-        const gvm_status released = gstore_area_release(s->areas, &held->all[i]);
+	for (uint32_t i = 0; i < held->count; i++)
+	{
+		const gvm_status released = gstore_area_release(s->areas, &held->all[i]);
 
-        status = status != GVM_OK ? status : released;
-    }
-    return status;
+		status = status != GVM_OK ? status : released;
+	}
+	return status;
 }
 
-static gvm_status move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
+static gvm_status
+move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 {
-    const gvm_stream stream = me->streams[w->name.device];
-    holds *held = &me->holds;
-    gvm_status status = GVM_OK;
+	const gvm_stream stream = me->streams[w->name.device];
+	holds			*held = &me->holds;
+	gvm_status		 status = GVM_OK;
 
-    held->count = 0;
-    for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++) {
-        const gstore_range *range = &w->ranges[i];
+	held->count = 0;
+	for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+	{
+		const gstore_range *range = &w->ranges[i];
 
-        status = begin_range(me->service, w, range, bytes, stream, held);
-        if (status == GVM_E_NOSPACE) {
-            w->short_column = range->column;
-            w->short_bytes = range->offset_bytes + range->bytes;
-        }
-    }
-    if (status == GVM_OK) {
-        status = end_ranges(me->service, held, stream);
-    } else {
-        const gvm_error error = gstore_last_error();
+		status = begin_range(me->service, w, range, bytes, stream, held);
+		if (status == GVM_E_NOSPACE)
+		{
+			w->short_column = range->column;
+			w->short_bytes = range->offset_bytes + range->bytes;
+		}
+	}
+	if (status == GVM_OK)
+	{
+		status = end_ranges(me->service, held, stream);
+	}
+	else
+	{
+		const gvm_error error = gstore_last_error();
 
-        (void)end_ranges(me->service, held, stream);
-        gvm_error_restore(&error);
-    }
-    return status;
+		(void) end_ranges(me->service, held, stream);
+		gvm_error_restore(&error);
+	}
+	return status;
 }
 
-/* Before memory is short for anybody, what all tables have ahead of need goes back: also those that this command
- * writes to, whose leases it has given back by then. True: the command may find some now. */
-static bool has_released_memory(gstore_service *s, gvm_status status)
+/*
+ * Before memory is short for anybody, what all tables have ahead of need goes back: also those that this command
+ * writes to, whose leases it has given back by then. True: the command may find some now.
+ */
+static bool
+has_released_memory(gstore_service *s, gvm_status status)
 {
-    gvm_error error;
+	gvm_error error;
 
-    if (status != GVM_E_NOSPACE)
-        return false;
-    error = gstore_last_error();
-    if (gstore_areas_give_back(s->areas) > 0)
-        return true;
-    gvm_error_restore(&error);
-    return false;
+	if (status != GVM_E_NOSPACE)
+		return false;
+	error = gstore_last_error();
+	if (gstore_areas_give_back(s->areas) > 0)
+		return true;
+	gvm_error_restore(&error);
+	return false;
 }
 
-static gvm_status link_areas(gstore_service *s, gstore_window *w)
+static gvm_status
+link_areas(gstore_service *s, gstore_window *w)
 {
-    return gstore_areas_link(s->areas, &w->name, w->handle, w->ranges, w->range_count, &w->owner);
+	return gstore_areas_link(s->areas, &w->name, w->handle, w->ranges, w->range_count, &w->owner);
 }
 
-static uint64_t budget_left(uint64_t budget, uint64_t used)
+static uint64_t
+budget_left(uint64_t budget, uint64_t used)
 {
-    return used < budget ? budget - used : 0;
+	return used < budget ? budget - used : 0;
 }
 
 /* Of a device, and for what does not fit there. */
-static gvm_status read_budgets(gstore_service *s, int32_t device, gstore_budgets *out)
+static gvm_status
+read_budgets(gstore_service *s, int32_t device, gstore_budgets *out)
 {
-    gvm_keeper_info keeper = {.struct_size = sizeof keeper};
-    gvm_keeper_device_info here = {.struct_size = sizeof here};
-    gvm_snapshot *now = NULL;
-    gvm_status status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &now);
+	gvm_keeper_info		   keeper = {.struct_size = sizeof keeper};
+	gvm_keeper_device_info here = {.struct_size = sizeof here};
+	gvm_snapshot		  *now = NULL;
+	gvm_status			   status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &now);
 
-    memset(out, 0, sizeof *out);
-    if (status != GVM_OK)
-        return status;
-    status = gvm_snapshot_get_keeper(now, &keeper);
-    if (status == GVM_OK && (uint32_t)device < keeper.devices)
-        status = gvm_snapshot_get_device(now, (uint32_t)device, &here);
-    gvm_snapshot_destroy(now);
-    if (status != GVM_OK)
-        return status;
-    out->host_bytes = keeper.host_budget_bytes;
-    out->host_used_bytes = keeper.host_used_bytes;
-    out->device_bytes = here.budget_bytes;
-    out->device_used_bytes = here.resident_bytes;
-    return GVM_OK;
+	memset(out, 0, sizeof *out);
+	if (status != GVM_OK)
+		return status;
+	status = gvm_snapshot_get_keeper(now, &keeper);
+	if (status == GVM_OK && (uint32_t) device < keeper.devices)
+		status = gvm_snapshot_get_device(now, (uint32_t) device, &here);
+	gvm_snapshot_destroy(now);
+	if (status != GVM_OK)
+		return status;
+	out->host_bytes = keeper.host_budget_bytes;
+	out->host_used_bytes = keeper.host_used_bytes;
+	out->device_bytes = here.budget_bytes;
+	out->device_used_bytes = here.resident_bytes;
+	return GVM_OK;
 }
 
 /* Before anything moves: areas of many columns may need more than there is. */
-static gvm_status check_unpack(gstore_service *s, gstore_window *w)
+static gvm_status
+check_unpack(gstore_service *s, gstore_window *w)
 {
-    const uint64_t bytes = gstore_areas_unpack_bytes(s->areas, &w->name, w->ranges, w->range_count);
-    const uint64_t sum = w->copy_bytes + bytes;
-    gstore_budgets now;
-    uint64_t left;
-    gvm_status status;
+	const uint64_t bytes = gstore_areas_unpack_bytes(s->areas, &w->name, w->ranges, w->range_count);
+	const uint64_t sum = w->copy_bytes + bytes;
+	gstore_budgets now;
+	uint64_t	   left;
+	gvm_status	   status;
 
-    if (bytes == 0)
-        return GVM_OK;
-    status = read_budgets(s, w->name.device, &now);
-    left = budget_left(now.device_bytes, now.device_used_bytes) +
-           budget_left(now.host_bytes, now.host_used_bytes);
-    if (status == GVM_OK && left < sum)
-        status = gvm_error_set(
-            GVM_E_NOSPACE, "columns that are exported need at least %llu MiB more, and %llu are left",
-            (unsigned long long)sum >> 20, (unsigned long long)left >> 20);
-    if (status == GVM_OK)
-        w->copy_bytes = sum;
-    return status;
+	if (bytes == 0)
+		return GVM_OK;
+	status = read_budgets(s, w->name.device, &now);
+	left = budget_left(now.device_bytes, now.device_used_bytes) +
+		budget_left(now.host_bytes, now.host_used_bytes);
+	if (status == GVM_OK && left < sum)
+		status = gvm_error_set(
+			GVM_E_NOSPACE, "columns that are exported need at least %llu MiB more, and %llu are left",
+			(unsigned long long) sum >> 20, (unsigned long long) left >> 20);
+	if (status == GVM_OK)
+		w->copy_bytes = sum;
+	return status;
 }
 
-static gvm_status execute_link_command(gstore_service *s, gstore_window *w)
+static gvm_status
+execute_link_command(gstore_service *s, gstore_window *w)
 {
-    switch (w->verb) {
-    case GSTORE_UNPACK_BYTES: return check_unpack(s, w);
-    case GSTORE_UNPACK: return gstore_areas_unpack(s->areas, &w->name, w->ranges, w->range_count);
-    default: return link_areas(s, w);
-    }
+	switch (w->verb)
+	{
+		case GSTORE_UNPACK_BYTES:
+			return check_unpack(s, w);
+		case GSTORE_UNPACK:
+			return gstore_areas_unpack(s->areas, &w->name, w->ranges, w->range_count);
+		default:
+			return link_areas(s, w);
+	}
 }
 
-static gvm_status transfer_ranges(worker *me, gstore_window *w, uint8_t *bytes)
+static gvm_status
+transfer_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 {
-    gstore_service *s = me->service;
-    gvm_status status;
+	gstore_service *s = me->service;
+	gvm_status		status;
 
-    if (w->name.epoch != s->options.epoch)
-        return gvm_error_set(GVM_E_KEEPER,
-                             "the GPU memory keeper was started anew: the table is empty");
-    if (w->name.device < 0 || w->name.device >= s->device_count)
-        return gvm_error_set(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
-                             s->device_count);
-    if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES) {
-        status = execute_link_command(s, w);
-        return has_released_memory(s, status) ? execute_link_command(s, w) : status;
-    }
-    if (w->verb == GSTORE_UNLINK)
-        return gstore_areas_unlink(s->areas, w->handle);
-    status = gvm_device_push_context(s->devices[w->name.device]);
-    if (status != GVM_OK)
-        return status;
-    if (w->verb > GSTORE_WRITE && w->verb != GSTORE_COPY_TAKE)
-        status = gstore_copies_carry_out(s->copies, w, bytes, s->options.window_bytes,
-                                         me->streams[w->name.device]);
-    else {
-        status = move_ranges(me, w, bytes);
-        if (w->verb == GSTORE_WRITE && has_released_memory(s, status))
-            status = move_ranges(me, w, bytes);
-    }
-    gvm_device_pop_context();
-    return status;
+	if (w->name.epoch != s->options.epoch)
+		return gvm_error_set(GVM_E_KEEPER,
+							 "the GPU memory keeper was started anew: the table is empty");
+	if (w->name.device < 0 || w->name.device >= s->device_count)
+		return gvm_error_set(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
+							 s->device_count);
+	if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES)
+	{
+		status = execute_link_command(s, w);
+		return has_released_memory(s, status) ? execute_link_command(s, w) : status;
+	}
+	if (w->verb == GSTORE_UNLINK)
+		return gstore_areas_unlink(s->areas, w->handle);
+	status = gvm_device_push_context(s->devices[w->name.device]);
+	if (status != GVM_OK)
+		return status;
+	if (w->verb > GSTORE_WRITE && w->verb != GSTORE_COPY_TAKE)
+		status = gstore_copies_carry_out(s->copies, w, bytes, s->options.window_bytes,
+										 me->streams[w->name.device]);
+	else
+	{
+		status = move_ranges(me, w, bytes);
+		if (w->verb == GSTORE_WRITE && has_released_memory(s, status))
+			status = move_ranges(me, w, bytes);
+	}
+	gvm_device_pop_context();
+	return status;
 }
 
 /* Its status and text are there. The backend's from here on, or everybody's: then false. */
-static bool end_command(const gstore_service_options *options, uint32_t index)
+static bool
+end_command(const gstore_service_options *options, uint32_t index)
 {
-    gstore_window *w = &options->windows[index];
-    void *latch = w->latch;
-    uint32_t taken = GSTORE_TAKEN;
+	gstore_window *w = &options->windows[index];
+	void		  *latch = w->latch;
+	uint32_t	   taken = GSTORE_TAKEN;
 
-    if (atomic_compare_exchange_strong(&w->state, &taken, GSTORE_DONE)) {
-        options->wake(latch);
-        return true;
-    }
-    atomic_store(&w->state, GSTORE_IDLE); /* its backend has left it */
-    if (w->verb == GSTORE_WRITE)
-        atomic_fetch_sub(&options->queue->left_writes, 1);
-    options->give_back(index);
-    return false;
+	if (atomic_compare_exchange_strong(&w->state, &taken, GSTORE_DONE))
+	{
+		options->wake(latch);
+		return true;
+	}
+	atomic_store(&w->state, GSTORE_IDLE); /* its backend has left it */
+	if (w->verb == GSTORE_WRITE)
+		atomic_fetch_sub(&options->queue->left_writes, 1);
+	options->give_back(index);
+	return false;
 }
 
-static void execute_command(worker *me, uint32_t index)
+static void
+execute_command(worker *me, uint32_t index)
 {
-    gstore_service *s = me->service;
-    gstore_window *w = &s->options.windows[index];
-    const bool unpacks = w->verb == GSTORE_UNPACK;
-    gvm_status status;
-    gvm_error error;
+	gstore_service *s = me->service;
+	gstore_window  *w = &s->options.windows[index];
+	const bool		unpacks = w->verb == GSTORE_UNPACK;
+	gvm_status		status;
+	gvm_error		error;
 
-    w->short_bytes = 0;
-    status = transfer_ranges(me, w, s->options.bytes + index * s->options.window_bytes);
-    w->status = status;
-    w->text[0] = '\0';
-    if (status != GVM_OK) {
-        gvm_error_last(&error);
-        snprintf(w->text, sizeof w->text, "%s", error.text);
-        if (status == GVM_E_NOSPACE)
-            (void)read_budgets(s, w->name.device, &w->budgets); /* without the keeper all are 0 */
-        if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
-            atomic_store(&s->lost, true);
-    }
-    if (!end_command(&s->options, index) && unpacks)
-        gstore_areas_trim_later(s->areas);
+	w->short_bytes = 0;
+	status = transfer_ranges(me, w, s->options.bytes + index * s->options.window_bytes);
+	w->status = status;
+	w->text[0] = '\0';
+	if (status != GVM_OK)
+	{
+		gvm_error_last(&error);
+		snprintf(w->text, sizeof w->text, "%s", error.text);
+		if (status == GVM_E_NOSPACE)
+			(void) read_budgets(s, w->name.device, &w->budgets); /* without the keeper all are 0 */
+		if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
+			atomic_store(&s->lost, true);
+	}
+	if (!end_command(&s->options, index) && unpacks)
+		gstore_areas_trim_later(s->areas);
 }
 
 /* ---- threads */
 
 /* The window that comes next in the queue. False: its command was given up. */
-static bool next_queued_window(const gstore_service_options *options, uint32_t *index)
+static bool
+next_queued_window(const gstore_service_options *options, uint32_t *index)
 {
-    gstore_queue *queue = options->queue;
-    const uint32_t place = atomic_fetch_add(&queue->head, 1) % GSTORE_WINDOWS_MAX;
-    uint32_t window, posted = GSTORE_POSTED;
-    gstore_window *w;
+	gstore_queue  *queue = options->queue;
+	const uint32_t place = atomic_fetch_add(&queue->head, 1) % GSTORE_WINDOWS_MAX;
+	uint32_t	   window, posted = GSTORE_POSTED;
+	gstore_window *w;
 
-    while ((window = atomic_exchange(&queue->places[place], 0)) == 0)
-        ; /* its backend is between taking the place and filling it */
-    *index = window - 1;
-    w = &options->windows[*index];
-    /* Before the look at the state: a backend that finds it set after it has posted relies on that look. */
-    atomic_store(&w->queued, 0);
-    return atomic_compare_exchange_strong(&w->state, &posted, GSTORE_TAKEN);
+	while ((window = atomic_exchange(&queue->places[place], 0)) == 0)
+		; /* its backend is between taking the place and filling it */
+	*index = window - 1;
+	w = &options->windows[*index];
+	/* Before the look at the state: a backend that finds it set after it has posted relies on that look. */
+	atomic_store(&w->queued, 0);
+	return atomic_compare_exchange_strong(&w->state, &posted, GSTORE_TAKEN);
 }
 
-/* What a keeper that ended left in the queue: its backends are informed, and no command is executed
- * twice. */
-static void refuse_left_over(const gstore_service_options *options)
+/*
+ * What a keeper that ended left in the queue: its backends are informed, and no command is executed
+ * twice.
+ */
+static void
+refuse_left_over(const gstore_service_options *options)
 {
-    while (sem_trywait(&options->queue->posted) == 0) {
-        uint32_t index;
-        gstore_window *w;
+	while (sem_trywait(&options->queue->posted) == 0)
+	{
+		uint32_t	   index;
+		gstore_window *w;
 
-        if (!next_queued_window(options, &index))
-            continue;
-        w = &options->windows[index];
-        w->status = GVM_E_KEEPER;
-        snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
-        (void)end_command(options, index);
-    }
+		if (!next_queued_window(options, &index))
+			continue;
+		w = &options->windows[index];
+		w->status = GVM_E_KEEPER;
+		snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
+		(void) end_command(options, index);
+	}
 }
 
-static void *service_thread_main(void *argument)
+static void *
+service_thread_main(void *argument)
 {
-    worker *me = argument;
-    gstore_service *s = me->service;
+	worker		   *me = argument;
+	gstore_service *s = me->service;
 
-    while (!atomic_load(&s->stop)) {
-        struct timespec until;
-        uint32_t index;
+	while (!atomic_load(&s->stop))
+	{
+		struct timespec until;
+		uint32_t		index;
 
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += LOOK_S;
-        if (sem_clockwait(&s->options.queue->posted, CLOCK_MONOTONIC, &until) == 0 &&
-            next_queued_window(&s->options, &index))
-            execute_command(me, index);
-    }
-    return NULL;
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += LOOK_S;
+		if (sem_clockwait(&s->options.queue->posted, CLOCK_MONOTONIC, &until) == 0 &&
+			next_queued_window(&s->options, &index))
+			execute_command(me, index);
+	}
+	return NULL;
 }
 
-static gvm_status open_devices(gstore_service *s)
+static gvm_status
+open_devices(gstore_service *s)
 {
-    gvm_status status = gvm_device_count(&s->device_count);
+	gvm_status status = gvm_device_count(&s->device_count);
 
-    if (status == GVM_OK && s->device_count > GVM_KEEPER_DEVICES_MAX)
-        s->device_count = GVM_KEEPER_DEVICES_MAX;
-    for (int32_t i = 0; i < s->device_count && status == GVM_OK; i++)
-        status = gvm_device_open(i, &s->devices[i]);
-    return status;
+	if (status == GVM_OK && s->device_count > GVM_KEEPER_DEVICES_MAX)
+		s->device_count = GVM_KEEPER_DEVICES_MAX;
+	for (int32_t i = 0; i < s->device_count && status == GVM_OK; i++)
+		status = gvm_device_open(i, &s->devices[i]);
+	return status;
 }
 
 /* Copies are several times as fast to memory that the driver has pinned; without, they still work. */
-static void register_windows(gstore_service *s)
+static void
+register_windows(gstore_service *s)
 {
-    if (gvm_device_push_context(s->devices[0]) != GVM_OK)
-        return;
-    s->registered = gstore_cu.cuMemHostRegister(s->options.bytes,
-                                                s->options.window_count * s->options.window_bytes,
-                                                GSTORE_REGISTER_PORTABLE) == 0;
-    gvm_device_pop_context();
+	if (gvm_device_push_context(s->devices[0]) != GVM_OK)
+		return;
+	s->registered = gstore_cu.cuMemHostRegister(s->options.bytes,
+												s->options.window_count * s->options.window_bytes,
+												GSTORE_REGISTER_PORTABLE) == 0;
+	gvm_device_pop_context();
 }
 
-static gvm_status make_streams(gstore_service *s, worker *w)
+static gvm_status
+make_streams(gstore_service *s, worker *w)
 {
-    gvm_status status = GVM_OK;
+	gvm_status status = GVM_OK;
 
-    for (int32_t d = 0; d < s->device_count && status == GVM_OK; d++) {
-        int result;
+	for (int32_t d = 0; d < s->device_count && status == GVM_OK; d++)
+	{
+		int result;
 
-        status = gvm_device_push_context(s->devices[d]);
-        if (status != GVM_OK)
-            break;
-        result = gstore_cu.cuStreamCreate(&w->streams[d], GSTORE_STREAM_NON_BLOCKING);
-        gvm_device_pop_context();
-        if (result != 0)
-            status = gvm_driver_error(result, "cuStreamCreate", "cannot make a stream");
-    }
-    return status;
+		status = gvm_device_push_context(s->devices[d]);
+		if (status != GVM_OK)
+			break;
+		result = gstore_cu.cuStreamCreate(&w->streams[d], GSTORE_STREAM_NON_BLOCKING);
+		gvm_device_pop_context();
+		if (result != 0)
+			status = gvm_driver_error(result, "cuStreamCreate", "cannot make a stream");
+	}
+	return status;
 }
 
-static gvm_status start_threads(gstore_service *s)
+static gvm_status
+start_threads(gstore_service *s)
 {
-    gvm_status status = GVM_OK;
-    sigset_t all, before;
+	gvm_status status = GVM_OK;
+	sigset_t   all, before;
 
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (s->started < s->options.threads && s->started < THREADS_MAX && status == GVM_OK) {
-        worker *w = &s->workers[s->started];
-        int code;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	while (s->started < s->options.threads && s->started < THREADS_MAX && status == GVM_OK)
+	{
+		worker *w = &s->workers[s->started];
+		int		code;
 
-        w->service = s;
-        status = make_streams(s, w);
-        if (status != GVM_OK)
-            break;
-        code = pthread_create(&w->thread, NULL, service_thread_main, w);
-        if (code != 0)
-            status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
-        else
-            s->started++;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return status;
+		w->service = s;
+		status = make_streams(s, w);
+		if (status != GVM_OK)
+			break;
+		code = pthread_create(&w->thread, NULL, service_thread_main, w);
+		if (code != 0)
+			status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
+		else
+			s->started++;
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return status;
 }
 
-gvm_status gstore_service_start(const gstore_service_options *options, gstore_service **out)
+gvm_status
+gstore_service_start(const gstore_service_options *options, gstore_service **out)
 {
-    gstore_service *s = calloc(1, sizeof *s);
-    gvm_status status;
+	gstore_service *s = calloc(1, sizeof *s);
+	gvm_status		status;
 
-    if (s == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
-    s->options = *options;
-    refuse_left_over(options);
-    status = open_devices(s);
-    if (status == GVM_OK)
-        status = gstore_cuda_load();
-    if (status == GVM_OK)
-        status = gstore_areas_create(options->path, options->link_mode, &s->areas);
-    if (status == GVM_OK)
-        status = gstore_copies_create(s->devices, gstore_areas_keeper(s->areas), &s->copies);
-    if (status == GVM_OK) {
-        register_windows(s);
-        status = start_threads(s);
-    }
-    if (status != GVM_OK) {
-        const gvm_error error = gstore_last_error();
+	if (s == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
+	s->options = *options;
+	refuse_left_over(options);
+	status = open_devices(s);
+	if (status == GVM_OK)
+		status = gstore_cuda_load();
+	if (status == GVM_OK)
+		status = gstore_areas_create(options->path, options->link_mode, &s->areas);
+	if (status == GVM_OK)
+		status = gstore_copies_create(s->devices, gstore_areas_keeper(s->areas), &s->copies);
+	if (status == GVM_OK)
+	{
+		register_windows(s);
+		status = start_threads(s);
+	}
+	if (status != GVM_OK)
+	{
+		const gvm_error error = gstore_last_error();
 
-        gstore_service_stop(s);
-        gvm_error_restore(&error);
-        return status;
-    }
-    *out = s;
-    return GVM_OK;
+		gstore_service_stop(s);
+		gvm_error_restore(&error);
+		return status;
+	}
+	*out = s;
+	return GVM_OK;
 }
 
-void gstore_service_sever(gstore_service *s)
+void
+gstore_service_sever(gstore_service *s)
 {
-    if (s == NULL)
-        return;
-    atomic_store(&s->stop, true);
-    if (s->areas != NULL)
-        gstore_areas_sever(s->areas);
+	if (s == NULL)
+		return;
+	atomic_store(&s->stop, true);
+	if (s->areas != NULL)
+		gstore_areas_sever(s->areas);
 }
 
-void gstore_service_stop(gstore_service *s)
+void
+gstore_service_stop(gstore_service *s)
 {
-    if (s == NULL)
-        return;
-    gstore_service_sever(s);
-    for (uint32_t i = 0; i < s->started; i++)
-        pthread_join(s->workers[i].thread, NULL);
-    gstore_copies_destroy(s->copies);
-    gstore_areas_destroy(s->areas);
-    for (int32_t d = 0; d < s->device_count; d++) {
-        if (s->devices[d] == NULL || gvm_device_push_context(s->devices[d]) != GVM_OK)
-            continue;
-        for (uint32_t i = 0; i < THREADS_MAX; i++)
-            if (s->workers[i].streams[d] != NULL)
-                gstore_cu.cuStreamDestroy(s->workers[i].streams[d]);
-        if (d == 0 && s->registered)
-            gstore_cu.cuMemHostUnregister(s->options.bytes);
-        gvm_device_pop_context();
-        gvm_device_close(s->devices[d]);
-    }
-    free(s);
+	if (s == NULL)
+		return;
+	gstore_service_sever(s);
+	for (uint32_t i = 0; i < s->started; i++)
+		pthread_join(s->workers[i].thread, NULL);
+	gstore_copies_destroy(s->copies);
+	gstore_areas_destroy(s->areas);
+	for (int32_t d = 0; d < s->device_count; d++)
+	{
+		if (s->devices[d] == NULL || gvm_device_push_context(s->devices[d]) != GVM_OK)
+			continue;
+		for (uint32_t i = 0; i < THREADS_MAX; i++)
+			if (s->workers[i].streams[d] != NULL)
+				gstore_cu.cuStreamDestroy(s->workers[i].streams[d]);
+		if (d == 0 && s->registered)
+			gstore_cu.cuMemHostUnregister(s->options.bytes);
+		gvm_device_pop_context();
+		gvm_device_close(s->devices[d]);
+	}
+	free(s);
 }
 
-void gstore_service_drop(gstore_service *s, const gstore_store_name *name)
+void
+gstore_service_drop(gstore_service *s, const gstore_store_name *name)
 {
-    gstore_areas_drop(s->areas, name);
+	gstore_areas_drop(s->areas, name);
 }
 
-void gstore_service_unlink(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+void
+gstore_service_unlink(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
 {
-    (void)gstore_areas_unlink(s->areas, secret); /* it fails only with the keeper */
+	(void) gstore_areas_unlink(s->areas, secret); /* it fails only with the keeper */
 }
 
-void gstore_service_trim(gstore_service *s, const gstore_store_name *name,
-                         const gstore_extent *extents, uint32_t count)
+void
+gstore_service_trim(gstore_service *s, const gstore_store_name *name, const gstore_extent *extents,
+					uint32_t count)
 {
-    gstore_areas_trim(s->areas, name, extents, count);
+	gstore_areas_trim(s->areas, name, extents, count);
 }
 
-void gstore_service_drop_copy(gstore_service *s, uint64_t copy)
+void
+gstore_service_drop_copy(gstore_service *s, uint64_t copy)
 {
-    gstore_copies_drop(s->copies, copy);
+	gstore_copies_drop(s->copies, copy);
 }
 
-static gvm_status report_keeper(gstore_service *s, const gvm_snapshot *snapshot, gstore_report *out)
+static gvm_status
+report_keeper(gstore_service *s, const gvm_snapshot *snapshot, gstore_report *out)
 {
-    gvm_keeper_info keeper = {.struct_size = sizeof keeper};
-    gvm_status status = gvm_snapshot_get_keeper(snapshot, &keeper);
+	gvm_keeper_info keeper = {.struct_size = sizeof keeper};
+	gvm_status		status = gvm_snapshot_get_keeper(snapshot, &keeper);
 
-    out->keeper_pid = keeper.pid;
-    out->host_budget_bytes = keeper.host_budget_bytes;
-    out->host_used_bytes = keeper.host_used_bytes;
-    out->objects = keeper.objects;
-    out->clients = keeper.clients;
-    for (uint32_t i = 0; i < keeper.devices && i < GVM_KEEPER_DEVICES_MAX && status == GVM_OK; i++) {
-        gvm_keeper_device_info from = {.struct_size = sizeof from};
-        gstore_device_report *to = &out->devices[out->device_count++];
+	out->keeper_pid = keeper.pid;
+	out->host_budget_bytes = keeper.host_budget_bytes;
+	out->host_used_bytes = keeper.host_used_bytes;
+	out->objects = keeper.objects;
+	out->clients = keeper.clients;
+	for (uint32_t i = 0; i < keeper.devices && i < GVM_KEEPER_DEVICES_MAX && status == GVM_OK; i++)
+	{
+		gvm_keeper_device_info from = {.struct_size = sizeof from};
+		gstore_device_report  *to = &out->devices[out->device_count++];
 
-        status = gvm_snapshot_get_device(snapshot, i, &from);
-        snprintf(to->name, sizeof to->name, "%s", from.name);
-        to->ordinal = from.ordinal;
-        to->objects = from.objects;
-        to->budget_bytes = from.budget_bytes;
-        to->resident_bytes = from.resident_bytes;
-        to->host_bytes = from.host_backed_bytes;
-        to->evicted_bytes = from.evicted_bytes;
-        to->promoted_bytes = from.promoted_bytes;
-        to->copies_bytes = gstore_copies_bytes(s->copies, from.ordinal);
-    }
-    return status;
+		status = gvm_snapshot_get_device(snapshot, i, &from);
+		snprintf(to->name, sizeof to->name, "%s", from.name);
+		to->ordinal = from.ordinal;
+		to->objects = from.objects;
+		to->budget_bytes = from.budget_bytes;
+		to->resident_bytes = from.resident_bytes;
+		to->host_bytes = from.host_backed_bytes;
+		to->evicted_bytes = from.evicted_bytes;
+		to->promoted_bytes = from.promoted_bytes;
+		to->copies_bytes = gstore_copies_bytes(s->copies, from.ordinal);
+	}
+	return status;
 }
 
-gvm_status gstore_service_report(gstore_service *s, gstore_report *out, gstore_store_size **sizes,
-                                 uint32_t *size_count)
+gvm_status
+gstore_service_report(gstore_service *s, gstore_report *out, gstore_store_size **sizes,
+					  uint32_t *size_count)
 {
-    gvm_snapshot *snapshot = NULL;
-    gvm_status status;
+	gvm_snapshot *snapshot = NULL;
+	gvm_status	  status;
 
-    gstore_copies_tidy(s->copies);
-    gstore_areas_trim_again(s->areas);
-    status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &snapshot);
-    if (status == GVM_E_KEEPER)
-        atomic_store(&s->lost, true);
-    if (status == GVM_OK)
-        status = gstore_areas_sizes(s->areas, sizes, size_count);
-    if (status == GVM_OK) {
-        memset(out, 0, sizeof *out);
-        status = report_keeper(s, snapshot, out);
-    }
-    gvm_snapshot_destroy(snapshot);
-    return status;
+	gstore_copies_tidy(s->copies);
+	gstore_areas_trim_again(s->areas);
+	status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &snapshot);
+	if (status == GVM_E_KEEPER)
+		atomic_store(&s->lost, true);
+	if (status == GVM_OK)
+		status = gstore_areas_sizes(s->areas, sizes, size_count);
+	if (status == GVM_OK)
+	{
+		memset(out, 0, sizeof *out);
+		status = report_keeper(s, snapshot, out);
+	}
+	gvm_snapshot_destroy(snapshot);
+	return status;
 }
 
-int32_t gstore_service_device_count(const gstore_service *s)
+int32_t
+gstore_service_device_count(const gstore_service *s)
 {
-    return s->device_count;
+	return s->device_count;
 }
 
-int gstore_service_is_lost(gstore_service *s)
+int
+gstore_service_is_lost(gstore_service *s)
 {
-    return atomic_load(&s->lost);
+	return atomic_load(&s->lost);
 }

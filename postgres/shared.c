@@ -1,4 +1,4 @@
-/* The directory of tables, in memory that all processes of the server share; see shared.h. */
+/* See shared.h. */
 #include "postgres.h"
 
 #include "access/transam.h"
@@ -18,14 +18,12 @@
 #include "postgres/shared.h"
 #include "postgres/token.h"
 
-#define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
+#define AREA_BYTES	 (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
-#define NEW_VERSIONS_MAX 256 /* that may wait for the worker's next look at the clock */
 
-gstore_shared *gstore;
-static void *area_place;
-static uint8 *windows_place;
-static HTAB *tables;
+gstore_shared	*gstore;
+static void		*area_place;
+static uint8	*windows_place;
 static dsa_area *area;
 
 static shmem_request_hook_type previous_request;
@@ -33,895 +31,122 @@ static shmem_startup_hook_type previous_startup;
 
 /* ---- set-up */
 
-static Size shared_size(void)
+static Size
+shared_size(void)
 {
-    return MAXALIGN(offsetof(gstore_shared, windows) + sizeof(gstore_window) * (Size)gstore_windows);
+	return MAXALIGN(offsetof(gstore_shared, windows) + sizeof(gstore_window) * (Size) gstore_windows);
 }
 
-static Size windows_size(void)
+static Size
+windows_size(void)
 {
-    return (Size)gstore_windows * gstore_window_kb * 1024 + WINDOW_ALIGN;
+	return (Size) gstore_windows * gstore_window_kb * 1024 + WINDOW_ALIGN;
 }
 
-static void gstore_shmem_request(void)
+static void
+gstore_shmem_request(void)
 {
-    if (previous_request != NULL)
-        previous_request();
-    RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES + gstore_progress_size() +
-                           hash_estimate_size(gstore_max_relations, sizeof(gstore_table)));
-    RequestNamedLWLockTranche("gstore_fdw", 3);
+	if (previous_request != NULL)
+		previous_request();
+	RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES + gstore_progress_size() +
+						   gstore_directory_size());
+	RequestNamedLWLockTranche("gstore_fdw", 3);
 }
 
-static void init_shared_memory(void)
+static void
+init_shared_memory(void)
 {
-    LWLockPadded *locks = GetNamedLWLockTranche("gstore_fdw");
-    uint64 run;
+	LWLockPadded *locks = GetNamedLWLockTranche("gstore_fdw");
+	uint64		  run;
 
-    memset(gstore, 0, shared_size());
-    gstore->lock = &locks[0].lock;
-    gstore->record_lock = &locks[2].lock;
-    /* Names of one run of the server are not names of another: the clock may be set back between them. */
-    if (!pg_strong_random(&run, sizeof run))
-        ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
-    pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
-    pg_atomic_init_u64(&gstore->next_turn, GSTORE_NO_TURN + 1);
-    ConditionVariableInit(&gstore->ready_changed);
-    ConditionVariableInit(&gstore->reloaded);
-    ConditionVariableInit(&gstore->window_freed);
-    SpinLockInit(&gstore->windows_lock);
-    for (int i = 0; i < gstore_windows; i++)
-        gstore->free[gstore->free_count++] = (uint16)i;
-    if (sem_init(&gstore->queue.posted, 1, 0) != 0)
-        ereport(FATAL, (errmsg("gstore_fdw: cannot make a semaphore: %m")));
+	memset(gstore, 0, shared_size());
+	gstore->lock = &locks[0].lock;
+	gstore->record_lock = &locks[2].lock;
+	/* Names of one run of the server are not names of another: the clock may be set back between them. */
+	if (!pg_strong_random(&run, sizeof run))
+		ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
+	pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
+	pg_atomic_init_u64(&gstore->next_turn, GSTORE_NO_TURN + 1);
+	ConditionVariableInit(&gstore->ready_changed);
+	ConditionVariableInit(&gstore->reloaded);
+	ConditionVariableInit(&gstore->window_freed);
+	SpinLockInit(&gstore->windows_lock);
+	for (int i = 0; i < gstore_windows; i++)
+		gstore->free[gstore->free_count++] = (uint16) i;
+	if (sem_init(&gstore->queue.posted, 1, 0) != 0)
+		ereport(FATAL, (errmsg("gstore_fdw: cannot make a semaphore: %m")));
 }
 
-static void gstore_shmem_startup(void)
+static void
+gstore_shmem_startup(void)
 {
-    HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
-    void *progress;
-    bool found, known;
+	void *progress;
+	bool  found, known;
 
-    if (previous_startup != NULL)
-        previous_startup();
-    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    gstore = ShmemInitStruct("gstore_fdw", shared_size(), &known);
-    if (!known)
-        init_shared_memory();
-    windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
-    area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
-    if (!found) {
-        area = dsa_create_in_place(area_place, AREA_BYTES,
-                                   GetNamedLWLockTranche("gstore_fdw")[1].lock.tranche, NULL);
-        dsa_pin(area);
-        dsa_detach(area);
-        area = NULL;
-    }
-    progress = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
-    gstore_progress_attach(progress, found);
-    tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
-                           &control, HASH_ELEM | HASH_BLOBS);
-    if (!known)
-        gstore_read_record();
-    LWLockRelease(AddinShmemInitLock);
+	if (previous_startup != NULL)
+		previous_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	gstore = ShmemInitStruct("gstore_fdw", shared_size(), &known);
+	if (!known)
+		init_shared_memory();
+	windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
+	area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
+	if (!found)
+	{
+		area = dsa_create_in_place(area_place, AREA_BYTES,
+								   GetNamedLWLockTranche("gstore_fdw")[1].lock.tranche, NULL);
+		dsa_pin(area);
+		dsa_detach(area);
+		area = NULL;
+	}
+	progress = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
+	gstore_progress_attach(progress, found);
+	gstore_directory_attach();
+	if (!known)
+		gstore_read_record();
+	LWLockRelease(AddinShmemInitLock);
 }
 
-void gstore_shared_init(void)
+void
+gstore_shared_init(void)
 {
-    previous_request = shmem_request_hook;
-    shmem_request_hook = gstore_shmem_request;
-    previous_startup = shmem_startup_hook;
-    shmem_startup_hook = gstore_shmem_startup;
+	previous_request = shmem_request_hook;
+	shmem_request_hook = gstore_shmem_request;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = gstore_shmem_startup;
 }
 
-uint8 *gstore_window_bytes(uint32 window)
+uint8 *
+gstore_window_bytes(uint32 window)
 {
-    return (uint8 *)TYPEALIGN(WINDOW_ALIGN, windows_place) + (Size)window * gstore_window_kb * 1024;
+	return (uint8 *) TYPEALIGN(WINDOW_ALIGN, windows_place) + (Size) window * gstore_window_kb * 1024;
 }
 
-dsa_area *gstore_area(void)
+dsa_area *
+gstore_area(void)
 {
-    if (area == NULL) {
-        MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	if (area == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-        area = dsa_attach_in_place(area_place, NULL);
-        dsa_pin_mapping(area);
-        MemoryContextSwitchTo(old);
-    }
-    return area;
+		area = dsa_attach_in_place(area_place, NULL);
+		dsa_pin_mapping(area);
+		MemoryContextSwitchTo(old);
+	}
+	return area;
 }
 
-void *gstore_at(dsa_pointer place)
+void *
+gstore_at(dsa_pointer place)
 {
-    return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
+	return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
 }
 
-void gstore_wake_worker(void)
+void
+gstore_wake_worker(void)
 {
-    Latch *latch = gstore->worker_latch;
+	Latch *latch = gstore->worker_latch;
 
-    if (latch != NULL)
-        SetLatch(latch);
-}
-
-/* ---- stores. The lock is held exclusively. */
-
-static void unref_store(dsa_pointer place)
-{
-    gstore_store *store = gstore_at(place);
-
-    if (store == NULL || --store->refs > 0)
-        return;
-    store->next_dead = gstore->dead_stores;
-    gstore->dead_stores = place;
-}
-
-dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name)
-{
-    const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_store));
-    gstore_store *store = gstore_at(place);
-
-    store->refs = 1;
-    store->arrow = arrow;
-    store->name = (gstore_store_name){.database = MyDatabaseId,
-                                      .table = relation,
-                                      .store = pg_atomic_fetch_add_u64(&gstore->next_store, 1),
-                                      .device = device,
-                                      .epoch = gstore->epoch};
-    *name = store->name;
-    return place;
-}
-
-void gstore_release_store(dsa_pointer place)
-{
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    unref_store(place);
-    LWLockRelease(gstore->lock);
-    gstore_wake_worker();
-}
-
-bool gstore_has_left_write(const gstore_store_name *name)
-{
-    if (atomic_load(&gstore->queue.left_writes) == 0)
-        return false;
-    for (int i = 0; i < gstore_windows; i++) {
-        const gstore_window *w = &gstore->windows[i];
-
-        /* In this order: a window that is not left any more may have another command by now. */
-        if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
-            w->name.store == name->store)
-            return true;
-    }
-    return false;
-}
-
-/* A write that comes late would make the store's areas anew: such a store stays on the list. */
-bool gstore_next_dead_store(gstore_store_name *name)
-{
-    dsa_pointer *link = &gstore->dead_stores, place;
-    gstore_store *store;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    while ((store = gstore_at(*link)) != NULL && gstore_has_left_write(&store->name))
-        link = &store->next_dead;
-    if (store != NULL) {
-        place = *link;
-        *name = store->name;
-        *link = store->next_dead;
-        gstore_token_forget(name);
-        if (DsaPointerIsValid(store->dead_rows))
-            dsa_free(gstore_area(), store->dead_rows);
-        dsa_free(gstore_area(), place);
-    }
-    LWLockRelease(gstore->lock);
-    return store != NULL;
-}
-
-/* ---- tables */
-
-gstore_table *gstore_find_table_of(gstore_table_key key, bool create)
-{
-    bool found;
-    gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
-
-    /* The hash table itself would grow into what other parts of the server have left. */
-    if (!found && create && hash_get_num_entries(tables) < gstore_max_relations)
-        table = hash_search(tables, &key, HASH_ENTER_NULL, NULL);
-    if (table != NULL && !found)
-        *table = (gstore_table){.key = key, .newest = InvalidDsaPointer};
-    return table;
-}
-
-void gstore_begin_tables(HASH_SEQ_STATUS *scan)
-{
-    hash_seq_init(scan, tables);
-}
-
-gstore_table *gstore_find_table(Oid relation, bool create)
-{
-    return gstore_find_table_of((gstore_table_key){MyDatabaseId, relation}, create);
-}
-
-static void remove_table(gstore_table *table)
-{
-    gstore->record_stale |= table->recorded;
-    hash_search(tables, &table->key, HASH_REMOVE, NULL);
-}
-
-/* The lock is held. */
-static void list_dead_copy(dsa_pointer place)
-{
-    gstore_copy *copy = gstore_at(place);
-
-    if (copy == NULL)
-        return;
-    copy->next_dead = gstore->dead_copies;
-    gstore->dead_copies = place;
-}
-
-static void free_version(dsa_pointer place)
-{
-    gstore_version *version = gstore_at(place);
-
-    unref_store(version->store);
-    list_dead_copy(version->copy);
-    if (DsaPointerIsValid(version->deletes))
-        dsa_free(gstore_area(), version->deletes);
-    dsa_free(gstore_area(), place);
-}
-
-/* ---- looking */
-
-static bool is_visible(TransactionId xid, Snapshot snapshot)
-{
-    if (!TransactionIdIsNormal(xid))
-        return true; /* frozen */
-    if (TransactionIdIsCurrentTransactionId(xid))
-        return true;
-    if (snapshot != NULL && XidInMVCCSnapshot(xid, snapshot))
-        return false;
-    return !TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
-}
-
-static void grow_dead_bitmap(gstore_view *view, uint64 bytes)
-{
-    if (bytes <= view->dead_bytes)
-        return;
-    bytes = Max(view->rows / 8 + 1, bytes);
-    if (view->dead == NULL)
-        view->dead = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
-                                                MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-    else {
-        view->dead = repalloc_huge(view->dead, bytes);
-        memset(view->dead + view->dead_bytes, 0, bytes - view->dead_bytes);
-    }
-    view->dead_bytes = bytes;
-}
-
-void gstore_view_delete(gstore_view *view, uint64 row)
-{
-    grow_dead_bitmap(view, row / 8 + 1);
-    view->dead[row / 8] |= (uint8)(1 << (row % 8));
-}
-
-void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows)
-{
-    if (rows->count == 0)
-        return;
-    grow_dead_bitmap(view, gstore_rowset_limit(rows) / 8);
-    gstore_rowset_mark(rows, view->dead);
-}
-
-/* A version's deletions, in a bitmap that reaches as far. */
-static void mark_deletes(const gstore_version *version, uint8 *dead)
-{
-    const void *deletes = gstore_at(version->deletes);
-
-    if (version->delete_bytes > 0)
-        for (uint64 i = 0; i < version->delete_bytes; i++)
-            dead[i] |= ((const uint8 *)deletes)[i];
-    else
-        for (uint64 i = 0; i < version->delete_count; i++) {
-            const uint64 row = ((const uint64 *)deletes)[i];
-
-            dead[row / 8] |= (uint8)(1 << (row % 8));
-        }
-}
-
-/* What versions from this one on deleted, and what was deleted before it. */
-static void copy_dead(gstore_view *view, const gstore_version *version)
-{
-    const gstore_store *store = gstore_at(version->store);
-
-    if (DsaPointerIsValid(store->dead_rows)) {
-        grow_dead_bitmap(view, store->dead_bytes);
-        memcpy(view->dead, gstore_at(store->dead_rows), store->dead_bytes);
-    }
-    for (const gstore_version *v = version; v != NULL && v->store == version->store;
-         v = gstore_at(v->older))
-        if (v->delete_count > 0) {
-            grow_dead_bitmap(view, view->rows / 8 + 1);
-            mark_deletes(v, view->dead);
-        }
-}
-
-/* Without dead rows. */
-static void copy_version(gstore_view *view, const gstore_version *version)
-{
-    const gstore_store *store = gstore_at(version->store);
-
-    *view = (gstore_view){.empty = store == NULL, .xid = version->xid, .revision = version->revision};
-    if (store == NULL)
-        return;
-    view->store = version->store;
-    view->name = store->name;
-    view->arrow = store->arrow;
-    view->rows = version->rows;
-    view->live_rows = version->live_rows;
-    view->column_count = (int)version->column_count;
-    view->columns = palloc(sizeof(gstore_column) * version->column_count);
-    memcpy(view->columns, version->columns, sizeof(gstore_column) * version->column_count);
-}
-
-void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
-{
-    const gstore_table *table;
-    const gstore_version *version = NULL;
-
-    memset(view, 0, sizeof *view);
-    view->empty = true;
-    if (gstore == NULL)
-        return;
-    (void)gstore_area();
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(relation, false);
-    if (table != NULL)
-        for (version = gstore_at(table->newest); version != NULL; version = gstore_at(version->older))
-            if (is_visible(version->xid, snapshot))
-                break;
-    if (version != NULL)
-        copy_version(view, version);
-    else if (table != NULL) {
-        view->lost = table->lost;
-        view->outdated = snapshot != NULL && TransactionIdIsValid(table->lost_xid) &&
-                         !is_visible(table->lost_xid, snapshot);
-    }
-    if (!view->empty && want_dead)
-        copy_dead(view, version);
-    LWLockRelease(gstore->lock);
-}
-
-int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids)
-{
-    const gstore_table *table;
-    int count = 0, capacity = 16;
-
-    *xids = palloc(sizeof(TransactionId) * (Size)capacity);
-    (void)gstore_area();
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(relation, false);
-    if (table != NULL)
-        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older)) {
-            if (is_visible(v->xid, snapshot))
-                break;
-            if (count == capacity)
-                *xids = repalloc(*xids, sizeof(TransactionId) * (Size)(capacity *= 2));
-            (*xids)[count++] = v->xid;
-        }
-    LWLockRelease(gstore->lock);
-    if (count == 0)
-        pfree(*xids);
-    return count;
-}
-
-/* ---- changing */
-
-static void free_unlinked(dsa_pointer place)
-{
-    const gstore_version *version = gstore_at(place);
-
-    if (DsaPointerIsValid(version->deletes))
-        dsa_free(gstore_area(), version->deletes);
-    dsa_free(gstore_area(), place);
-}
-
-/* As a list or as a bitmap, whichever is smaller. False: no memory. */
-static bool keep_deletes(gstore_version *version, const gstore_rowset *deletes)
-{
-    const uint64 bitmap_bytes = gstore_rowset_limit(deletes) / 8;
-    const bool is_list = deletes->count <= bitmap_bytes / sizeof(uint64);
-    const uint64 bytes = is_list ? deletes->count * sizeof(uint64) : bitmap_bytes;
-
-    version->deletes = dsa_allocate_extended(gstore_area(), bytes,
-                                             DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
-    if (!DsaPointerIsValid(version->deletes))
-        return false;
-    version->delete_count = deletes->count;
-    version->delete_bytes = is_list ? 0 : bytes;
-    if (is_list)
-        gstore_rowset_list(deletes, gstore_at(version->deletes));
-    else
-        gstore_rowset_mark(deletes, gstore_at(version->deletes));
-    return true;
-}
-
-/* In dynamic shared memory, not in the table's list yet. */
-static dsa_pointer make_version(const gstore_view *state, const gstore_rowset *deletes)
-{
-    const Size columns_size = sizeof(gstore_column) * (Size)state->column_count;
-    const dsa_pointer place = dsa_allocate0(gstore_area(),
-                                            offsetof(gstore_version, columns) + columns_size);
-    gstore_version *version = gstore_at(place);
-
-    version->xid = GetTopTransactionId();
-    version->column_count = (uint32)state->column_count;
-    version->store = InvalidDsaPointer;
-    version->deletes = InvalidDsaPointer;
-    if (!state->empty) {
-        version->store = state->store;
-        version->rows = state->rows;
-        version->live_rows = state->live_rows;
-        memcpy(version->columns, state->columns, columns_size);
-    }
-    if (deletes == NULL)
-        return place;
-    if (!keep_deletes(version, deletes)) {
-        free_unlinked(place);
-        ereport(ERROR,
-                (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for deleted rows")));
-    }
-    return place;
-}
-
-void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
-                        uint64 changes, bool *recorded)
-{
-    const dsa_pointer place = make_version(state, deletes);
-    gstore_version *version = gstore_at(place);
-    gstore_table *table;
-    bool many;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    if (!state->empty && state->name.epoch != gstore->epoch) {
-        LWLockRelease(gstore->lock);
-        free_unlinked(place);
-        ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
-                        errmsg("the GPU memory keeper was started anew during the transaction")));
-    }
-    table = gstore_find_table(relation, true);
-    if (table == NULL) {
-        LWLockRelease(gstore->lock);
-        free_unlinked(place);
-        ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                        errmsg("too many tables are in GPU memory"),
-                        errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
-    }
-    if (!state->empty)
-        ((gstore_store *)gstore_at(version->store))->refs++;
-    version->older = table->newest;
-    version->revision = ++table->revisions;
-    version->changes = changes;
-    table->changes += changes;
-    table->newest = place;
-    many = ++gstore->new_versions % NEW_VERSIONS_MAX == 0;
-    *recorded = table->recorded || state->empty;
-    LWLockRelease(gstore->lock);
-    if (many)
-        gstore_wake_worker();
-}
-
-void gstore_remove_version(Oid relation, TransactionId xid)
-{
-    gstore_table *table;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    table = gstore_find_table(relation, false);
-    if (table != NULL && DsaPointerIsValid(table->newest)) {
-        const dsa_pointer newest = table->newest;
-        const gstore_version *version = gstore_at(newest);
-
-        if (TransactionIdEquals(version->xid, xid)) {
-            table->newest = version->older;
-            table->changes -= Min(version->changes, table->changes);
-            free_version(newest);
-        }
-    }
-    LWLockRelease(gstore->lock);
-}
-
-/* ---- the horizon */
-
-static bool ensure_dead_bitmap(gstore_store *store, uint64 bytes)
-{
-    dsa_pointer grown;
-
-    if (store->dead_bytes >= bytes)
-        return true;
-    bytes = Max(bytes, store->dead_bytes + store->dead_bytes / 2);
-    grown = dsa_allocate_extended(gstore_area(), bytes,
-                                  DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
-    if (!DsaPointerIsValid(grown))
-        return false;
-    if (DsaPointerIsValid(store->dead_rows)) {
-        memcpy(gstore_at(grown), gstore_at(store->dead_rows), store->dead_bytes);
-        dsa_free(gstore_area(), store->dead_rows);
-    }
-    store->dead_rows = grown;
-    store->dead_bytes = bytes;
-    return true;
-}
-
-/* A version's deletions become the store's. False: no memory; then they stay where they are. */
-static bool merge_deletes(gstore_version *version)
-{
-    gstore_store *store = gstore_at(version->store);
-
-    if (version->delete_count == 0)
-        return true;
-    if (!ensure_dead_bitmap(store, version->rows / 8 + 1))
-        return false;
-    mark_deletes(version, gstore_at(store->dead_rows));
-    store->dead_count += version->delete_count;
-    dsa_free(gstore_area(), version->deletes);
-    version->deletes = InvalidDsaPointer;
-    version->delete_count = version->delete_bytes = 0;
-    return true;
-}
-
-/* Versions older than the newest one that everybody sees are needed by nobody. */
-static void forget_old_versions(gstore_table *table, TransactionId horizon)
-{
-    gstore_version *version = gstore_at(table->newest);
-
-    if (TransactionIdIsNormal(table->lost_xid) && TransactionIdPrecedes(table->lost_xid, horizon) &&
-        TransactionIdDidCommit(table->lost_xid))
-        table->lost_xid = FrozenTransactionId;
-    if (version == NULL && !table->lost && !TransactionIdIsNormal(table->lost_xid)) {
-        remove_table(table);
-        return;
-    }
-    while (version != NULL &&
-           !(TransactionIdPrecedes(version->xid, horizon) && TransactionIdDidCommit(version->xid)) &&
-           TransactionIdIsNormal(version->xid))
-        version = gstore_at(version->older);
-    if (version == NULL)
-        return;
-    for (gstore_version *v = version; v != NULL; v = gstore_at(v->older))
-        if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(v))
-            return;
-    version->xid = FrozenTransactionId;
-    table->lost = false;
-    table->lost_xid = InvalidTransactionId;
-    while (DsaPointerIsValid(version->older)) {
-        const dsa_pointer older = version->older;
-
-        version->older = ((gstore_version *)gstore_at(older))->older;
-        free_version(older);
-    }
-    if (!DsaPointerIsValid(version->store) && gstore_at(table->newest) == version) {
-        free_version(table->newest);
-        table->newest = InvalidDsaPointer;
-        remove_table(table);
-    }
-}
-
-/* Copies that were ended and that no transaction knows. */
-static void forget_ended_copies(TransactionId horizon)
-{
-    dsa_pointer *place = &gstore->ended_copies;
-    gstore_copy *copy;
-
-    while ((copy = gstore_at(*place)) != NULL) {
-        const dsa_pointer over = *place;
-
-        if (TransactionIdPrecedes(copy->ended, horizon)) {
-            *place = copy->next_dead;
-            list_dead_copy(over);
-        } else
-            place = &copy->next_dead;
-    }
-}
-
-void gstore_forget_old_versions(void)
-{
-    const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->new_versions = 0;
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        forget_old_versions(table, horizon);
-    forget_ended_copies(horizon);
-    LWLockRelease(gstore->lock);
-}
-
-void gstore_forget_versions(gstore_table *table)
-{
-    while (DsaPointerIsValid(table->newest)) {
-        const dsa_pointer newest = table->newest;
-
-        table->newest = ((gstore_version *)gstore_at(newest))->older;
-        free_version(newest);
-    }
-}
-
-void gstore_forget_database(Oid database)
-{
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == database) {
-            gstore_forget_versions(table);
-            remove_table(table);
-        }
-    LWLockRelease(gstore->lock);
-    gstore_wake_worker();
-}
-
-/* ---- copies of versions */
-
-dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition)
-{
-    const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_copy));
-    gstore_copy *copy = gstore_at(place);
-
-    copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
-    copy->epoch = gstore->epoch;
-    copy->privileges = privileges;
-    copy->definition = definition;
-    return place;
-}
-
-/* The lock is held exclusively. */
-static void end_copy(gstore_version *version, TransactionId ended)
-{
-    gstore_copy *copy = gstore_at(version->copy);
-
-    if (copy == NULL)
-        return;
-    copy->ended = ended;
-    copy->next_dead = gstore->ended_copies;
-    gstore->ended_copies = version->copy;
-    version->copy = InvalidDsaPointer;
-}
-
-void gstore_end_copies(Oid relation)
-{
-    const TransactionId ended = GetTopTransactionId(); /* one that snapshots taken later see the end of */
-    const gstore_table *table;
-
-    (void)gstore_area();
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    table = gstore_find_table(relation, false);
-    for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
-         v = gstore_at(v->older))
-        end_copy(v, ended);
-    LWLockRelease(gstore->lock);
-    gstore_wake_worker();
-}
-
-/* Tables of this database that have copies; palloc'd. */
-static int list_copied(Oid **out)
-{
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    int count = 0;
-
-    (void)gstore_area();
-    *out = palloc(sizeof(Oid) * (Size)gstore_max_relations);
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL) {
-        bool copied = false;
-
-        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
-            copied = copied || DsaPointerIsValid(v->copy);
-        if (copied && table->key.database == MyDatabaseId)
-            (*out)[count++] = table->key.relation;
-    }
-    LWLockRelease(gstore->lock);
-    return count;
-}
-
-/* The catalog is not looked at under the lock. */
-void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges))
-{
-    const TransactionId ended = GetTopTransactionId();
-    Oid *all;
-    const int count = list_copied(&all);
-
-    for (int i = 0; i < count; i++) {
-        uint32 privileges = 0;
-        const bool there = privileges_of(all[i], &privileges);
-        const gstore_table *table;
-
-        LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-        table = gstore_find_table(all[i], false);
-        for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
-             v = gstore_at(v->older)) {
-            gstore_copy *copy = gstore_at(v->copy);
-
-            if (copy != NULL && there && accept)
-                copy->privileges = privileges;
-            else if (copy != NULL && !(there && copy->privileges == privileges))
-                end_copy(v, ended);
-        }
-        LWLockRelease(gstore->lock);
-    }
-    pfree(all);
-    gstore_wake_worker();
-}
-
-/* The lock is held. A version is known by its number and its store. */
-static gstore_version *find_version(Oid relation, const gstore_view *view)
-{
-    const gstore_table *table = gstore_find_table(relation, false);
-    gstore_version *version = table != NULL ? gstore_at(table->newest) : NULL;
-
-    while (version != NULL && (version->revision != view->revision || version->store != view->store))
-        version = gstore_at(version->older);
-    return version;
-}
-
-bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
-{
-    const gstore_version *version;
-    const gstore_copy *copy = NULL;
-
-    (void)gstore_area();
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    version = find_version(relation, view);
-    if (version != NULL)
-        copy = gstore_at(version->copy);
-    if (copy != NULL)
-        *out = *copy;
-    LWLockRelease(gstore->lock);
-    return copy != NULL;
-}
-
-bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint64 bytes,
-                      const uint8 handle[GSTORE_HANDLE_BYTES])
-{
-    gstore_copy *copy = gstore_at(place);
-    gstore_version *version;
-    bool hung = false;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    version = find_version(relation, view);
-    if (version != NULL && !DsaPointerIsValid(version->copy)) {
-        memcpy(copy->handle, handle, GSTORE_HANDLE_BYTES);
-        copy->bytes = bytes;
-        version->copy = place;
-        hung = true;
-    }
-    LWLockRelease(gstore->lock);
-    return hung;
-}
-
-void gstore_release_copy(dsa_pointer place)
-{
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    list_dead_copy(place);
-    LWLockRelease(gstore->lock);
-    gstore_wake_worker();
-}
-
-bool gstore_next_dead_copy(uint64 *id, uint32 *epoch)
-{
-    gstore_copy *copy;
-    dsa_pointer place;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    place = gstore->dead_copies;
-    copy = gstore_at(place);
-    if (copy != NULL) {
-        *id = copy->id;
-        *epoch = copy->epoch;
-        gstore->dead_copies = copy->next_dead;
-        dsa_free(gstore_area(), place);
-    }
-    LWLockRelease(gstore->lock);
-    return copy != NULL;
-}
-
-/* ---- for views */
-
-static uint64 values_bytes(const gstore_column *c, uint64 rows)
-{
-    if (gstore_arrow_is_variable(c))
-        return (rows + 1) * sizeof(int64);
-    if (c->form == GSTORE_FORM_BOOL)
-        return (rows + 7) / 8;
-    return rows * (c->length < 0 ? sizeof(uint32) : (uint64)att_align_nominal(c->length, c->align));
-}
-
-uint64 gstore_part_bytes(const gstore_column *c, gstore_part part, uint64 rows)
-{
-    switch (part) {
-    case GSTORE_VALUES: return values_bytes(c, rows);
-    case GSTORE_BODIES: return c->length < 0 ? c->bodies_bytes : 0;
-    case GSTORE_NULLS:
-        return c->has_nulls && (c->length >= 0 || gstore_is_arrow(c)) ? (rows + 7) / 8 : 0;
-    case GSTORE_ELEMENT_NULLS:
-        return c->has_element_nulls ? (c->bodies_bytes / gstore_arrow_unit(c) + 7) / 8 : 0;
-    default: return 0;
-    }
-}
-
-uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count)
-{
-    uint64 sum = 0;
-
-    for (int i = 0; i < column_count; i++) {
-        if (columns[i].dropped)
-            continue;
-        for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
-            sum += gstore_part_bytes(&columns[i], (gstore_part)part, rows);
-    }
-    return sum;
-}
-
-/* newer: the version that follows; NULL: none does. */
-static void describe_version(const gstore_table *table, const gstore_version *version,
-                             const gstore_version *newer, gstore_version_info *info)
-{
-    const gstore_store *store = gstore_at(version->store);
-
-    *info = (gstore_version_info){.key = table->key,
-                                  .revision = version->revision,
-                                  .xmin = version->xid,
-                                  .xmax = newer != NULL ? newer->xid : InvalidTransactionId};
-    copy_version(&info->view, version);
-    if (store == NULL)
-        return;
-    info->device = store->name.device;
-    if (DsaPointerIsValid(version->copy)) {
-        const gstore_copy *copy = gstore_at(version->copy);
-
-        info->copy_bytes = copy->bytes;
-        info->copy_definition = copy->definition;
-    }
-    info->sized = store->sized && (newer == NULL || newer->store != version->store);
-    info->committed_bytes = store->committed_bytes;
-}
-
-int gstore_list_versions(gstore_version_info **out)
-{
-    int capacity = 64, count = 0;
-    gstore_version_info *all = palloc(sizeof *all * (Size)capacity);
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-
-    *out = all;
-    if (gstore == NULL)
-        return 0;
-    (void)gstore_area();
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL) {
-        const gstore_version *newer = NULL;
-
-        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older)) {
-            if (count == capacity)
-                all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
-            describe_version(table, v, newer, &all[count++]);
-            newer = v;
-        }
-        if (table->lost) {
-            if (count == capacity)
-                all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
-            all[count++] = (gstore_version_info){.key = table->key,
-                                                 .xmin = table->lost_xid,
-                                                 .xmax = newer != NULL ? newer->xid
-                                                                       : InvalidTransactionId,
-                                                 .view = {.empty = true, .lost = true}};
-        }
-    }
-    LWLockRelease(gstore->lock);
-    *out = all;
-    return count;
+	if (latch != NULL)
+		SetLatch(latch);
 }

@@ -1,4 +1,5 @@
-/* postgres/shared.h - what all processes of the server share: the directory of tables and their
+/*
+ * postgres/shared.h - what all processes of the server share: the directory of tables and their
  * versions, the windows, the keeper's state.
  *
  * docs/design/gstore.md explains stores, versions and the horizon. Everything here that points into
@@ -25,284 +26,188 @@
 
 /* ---- settings (worker.c defines them) */
 
-extern int gstore_windows;          /* how many */
-extern int gstore_window_kb;        /* of each */
-extern int gstore_max_relations;    /* tables with rows */
-extern int gstore_device_memory_mb; /* budget of each device; 0: chosen by the keeper */
-extern int gstore_host_memory_mb;   /* the same for the host */
-extern int gstore_service_threads;
-extern int gstore_start_timeout_s;
-extern char *gstore_keeper_path;             /* of a keeper that others run; "": one of our own */
+extern int		   gstore_windows;			/* how many */
+extern int		   gstore_window_kb;		/* of each */
+extern int		   gstore_max_relations;	/* tables with rows */
+extern int		   gstore_device_memory_mb; /* budget of each device; 0: chosen by the keeper */
+extern int		   gstore_host_memory_mb;	/* the same for the host */
+extern int		   gstore_service_threads;
+extern int		   gstore_start_timeout_s;
+extern char		  *gstore_keeper_path;		 /* of a keeper that others run; "": one of our own */
 extern const char *gstore_keeper_hint(void); /* what to do if the keeper does not start */
-extern int gstore_readers;                   /* gstore_reader_group */
-extern int gstore_token_lifetime_s;
+extern int		   gstore_readers;			 /* gstore_reader_group */
+extern int		   gstore_token_lifetime_s;
 
 /* Whose programs may attach tables by token. */
-typedef enum gstore_reader_group {
-    GSTORE_READERS_OWNER, /* of the user that runs the server, and root's */
-    GSTORE_READERS_GROUP, /* and of members of that user's group */
-    GSTORE_READERS_ALL,   /* everybody's */
+typedef enum gstore_reader_group
+{
+	GSTORE_READERS_OWNER, /* of the user that runs the server, and root's */
+	GSTORE_READERS_GROUP, /* and of members of that user's group */
+	GSTORE_READERS_ALL,	  /* everybody's */
 } gstore_reader_group;
 
 /* ---- the directory */
 
 /* What a store has of one column. */
-typedef struct gstore_column {
-    Oid type;
-    int32 typmod;
-    int16 length;   /* attlen */
-    char align;     /* attalign */
-    bool by_value;  /* attbyval */
-    bool pglz;      /* bodies are compressed where that helps */
-    bool has_nulls; /* there is a null bitmap */
-    bool dropped;
-    bool left_over;      /* dropped, and the store has what rows had of it */
-    uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
-    /* Of format 'arrow' (arrow.h): */
-    uint8 form; /* gstore_form; 0: the format is 'pgstrom' */
-    uint8 element_form;
-    bool has_element_nulls; /* there is a null bitmap of the elements */
-    uint32 element_width;   /* of a list: bytes */
-    Oid element;            /* and type of its elements */
+typedef struct gstore_column
+{
+	Oid	   type;
+	int32  typmod;
+	int16  length;	  /* attlen */
+	char   align;	  /* attalign */
+	bool   by_value;  /* attbyval */
+	bool   pglz;	  /* bodies are compressed where that helps */
+	bool   has_nulls; /* there is a null bitmap */
+	bool   dropped;
+	bool   left_over;	 /* dropped, and the store has what rows had of it */
+	uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
+	/* Of format 'arrow' (arrow.h): */
+	uint8  form; /* gstore_form; 0: the format is 'pgstrom' */
+	uint8  element_form;
+	bool   has_element_nulls; /* there is a null bitmap of the elements */
+	uint32 element_width;	  /* of a list: bytes */
+	Oid	   element;			  /* and type of its elements */
 } gstore_column;
 
 /* A storage generation. In dynamic shared memory. */
-typedef struct gstore_store {
-    gstore_store_name name;
-    bool arrow;  /* its format: 'arrow', not 'pgstrom' */
-    uint32 refs; /* versions, transactions */
-    dsa_pointer next_dead;
-    dsa_pointer dead_rows; /* bitmap of rows that no snapshot sees any more; may be absent */
-    uint64 dead_bytes;     /* its size */
-    uint64 dead_count;
-    bool sized;
-    uint64 committed_bytes; /* sized: what it has of the keeper, as of the last report */
-    uint64 trim_turn;       /* as gstore_ask_trim() has it; 0: nothing is to be given back */
-    uint64 manifest_end;    /* where the next one goes; see export.c */
-    uint64 manifest_sum, manifest_at, manifest_bytes; /* the latest one */
+typedef struct gstore_store
+{
+	gstore_store_name name;
+	bool			  arrow; /* its format: 'arrow', not 'pgstrom' */
+	uint32			  refs;	 /* versions, transactions */
+	dsa_pointer		  next_dead;
+	dsa_pointer		  dead_rows;  /* bitmap of rows that no snapshot sees any more; may be absent */
+	uint64			  dead_bytes; /* its size */
+	uint64			  dead_count;
+	bool			  sized;
+	uint64			  committed_bytes; /* sized: what it has of the keeper, as of the last report */
+	uint64			  trim_turn; /* as gstore_ask_trim() has it; 0: nothing is to be given back */
+	uint64			  manifest_end; /* where the next one goes; see export.c */
+	uint64			  manifest_sum, manifest_at, manifest_bytes; /* the latest one */
 } gstore_store;
 
 /* A dense copy of one version, in device memory under a CUDA handle. In dynamic shared memory. */
-typedef struct gstore_copy {
-    dsa_pointer next_dead;
-    uint64 id;
-    uint32 epoch;        /* of the keeper in which it was made */
-    uint32 privileges;   /* of the table, when it was made */
-    TransactionId ended; /* by this transaction it was revoked: who sees that does not know it */
-    uint64 definition;   /* of the columns that it shows (gstore_dense_definition()) */
-    uint64 bytes;
-    uint8 handle[GSTORE_HANDLE_BYTES];
+typedef struct gstore_copy
+{
+	dsa_pointer	  next_dead;
+	uint64		  id;
+	uint32		  epoch;	  /* of the keeper in which it was made */
+	uint32		  privileges; /* of the table, when it was made */
+	TransactionId ended; /* by this transaction it was revoked: who sees that does not know it */
+	uint64		  definition; /* of the columns that it shows (gstore_dense_definition()) */
+	uint64		  bytes;
+	uint8		  handle[GSTORE_HANDLE_BYTES];
 } gstore_copy;
 
 /* ---- tokens (token.h) */
 
-#define GSTORE_NO_TURN 1 /* no writer has it */
-#define GSTORE_TOKENS_MAX 4096
+#define GSTORE_NO_TURN				 1 /* no writer has it */
+#define GSTORE_TOKENS_MAX			 4096
 #define GSTORE_TOKENS_OF_A_TABLE_MAX 64
 
-typedef enum gstore_token_state {
-    GSTORE_TOKEN_FREE,
-    GSTORE_TOKEN_MAKING,
-    GSTORE_TOKEN_LIVE,
-    GSTORE_TOKEN_OVER,
+typedef enum gstore_token_state
+{
+	GSTORE_TOKEN_FREE,
+	GSTORE_TOKEN_MAKING,
+	GSTORE_TOKEN_LIVE,
+	GSTORE_TOKEN_OVER,
 } gstore_token_state;
 
-typedef struct gstore_token {
-    gstore_token_state state;
-    uint8 secret[GSTORE_SECRET_BYTES];
-    gstore_store_name name;
-    Oid role;          /* that made it */
-    uint32 privileges; /* of the table, when it was made */
-    uint64 sum;        /* of the manifest */
-    uint64 number;     /* they rise */
-    int64 expires_ns;  /* CLOCK_MONOTONIC */
+typedef struct gstore_token
+{
+	gstore_token_state state;
+	uint8			   secret[GSTORE_SECRET_BYTES];
+	gstore_store_name  name;
+	Oid				   role;	   /* that made it */
+	uint32			   privileges; /* of the table, when it was made */
+	uint64			   sum;		   /* of the manifest */
+	uint64			   number;	   /* they rise */
+	int64			   expires_ns; /* CLOCK_MONOTONIC */
 } gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */
-typedef struct gstore_version {
-    dsa_pointer older;
-    TransactionId xid;
-    dsa_pointer store; /* of gstore_store; InvalidDsaPointer: no rows */
-    uint64 rows;       /* in the store, dead ones too */
-    uint64 live_rows;
-    dsa_pointer deletes; /* what this transaction deleted: */
-    uint64 delete_count;
-    uint64 delete_bytes; /* of a bitmap; 0: it is a list of uint64, ascending */
-    uint64 changes;      /* rows that this transaction changed */
-    dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
-    uint32 revision;  /* counts a table's versions */
-    uint32 column_count;
-    gstore_column columns[FLEXIBLE_ARRAY_MEMBER];
+typedef struct gstore_version
+{
+	dsa_pointer	  older;
+	TransactionId xid;
+	dsa_pointer	  store; /* of gstore_store; InvalidDsaPointer: no rows */
+	uint64		  rows;	 /* in the store, dead ones too */
+	uint64		  live_rows;
+	dsa_pointer	  deletes; /* what this transaction deleted: */
+	uint64		  delete_count;
+	uint64		  delete_bytes; /* of a bitmap; 0: it is a list of uint64, ascending */
+	uint64		  changes;		/* rows that this transaction changed */
+	dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
+	uint32		revision; /* counts a table's versions */
+	uint32		column_count;
+	gstore_column columns[FLEXIBLE_ARRAY_MEMBER];
 } gstore_version;
 
-typedef struct gstore_table_key {
-    Oid database, relation;
+typedef struct gstore_table_key
+{
+	Oid database, relation;
 } gstore_table_key;
 
-typedef struct gstore_table {
-    gstore_table_key key;
-    dsa_pointer newest; /* of gstore_version */
-    uint32 revisions;
-    TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
-    bool lost;     /* and with it rows, which no newer version replaces for all snapshots */
-    bool recorded; /* the file of lost.c has it */
-    /* If it is lost, and has the option "source" (reload.h): */
-    TimestampTz reload_at; /* the next try */
-    int reload_tries;
-    int reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
-    /* For autoanalyze.h: */
-    uint64 changes;         /* rows changed since the last ANALYZE */
-    double analyzed_rows;   /* rows then; pg_class.reltuples, as far as it is known */
-    TimestampTz analyze_at; /* not tried before */
+typedef struct gstore_table
+{
+	gstore_table_key key;
+	dsa_pointer		 newest; /* of gstore_version */
+	uint32			 revisions;
+	TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
+	bool lost;	   /* and with it rows, which no newer version replaces for all snapshots */
+	bool recorded; /* the file of lost.c has it */
+	/* If it is lost, and has the option "source" (reload.h): */
+	TimestampTz reload_at; /* the next try */
+	int			reload_tries;
+	int			reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
+	/* For autoanalyze.h: */
+	uint64		changes;	   /* rows changed since the last ANALYZE */
+	double		analyzed_rows; /* rows then; pg_class.reltuples, as far as it is known */
+	TimestampTz analyze_at;	   /* not tried before */
 } gstore_table;
 
-typedef struct gstore_shared {
-    LWLock *lock;        /* of the directory: tables, versions, stores */
-    LWLock *record_lock; /* of the file of lost.c; taken before the other one */
-    bool record_stale;   /* it has a table that the directory has not */
-    Latch *worker_latch; /* NULL: none runs */
-    pid_t worker_pid;
-    uint32 epoch; /* 0: no keeper yet */
-    bool ready;
-    int32 device_count;
-    bool software;     /* the keeper's device is the software GPU */
-    char path[108];    /* of the keeper's socket */
-    uint32 owner;      /* of all areas there; known once there is a token */
-    char problem[400]; /* why it is not ready */
-    pg_atomic_uint64 next_store, next_turn;
-    dsa_pointer dead_stores; /* to be dropped by the worker */
-    dsa_pointer dead_copies;
-    uint32 new_versions;      /* added since old ones were last forgotten */
-    dsa_pointer ended_copies; /* until no transaction knows them */
-    uint64 token_numbers;
-    gstore_token tokens[GSTORE_TOKENS_MAX];
-    gstore_report report; /* of the last second */
-    ConditionVariable ready_changed;
-    ConditionVariable reloaded; /* or failed to */
-    Oid reload_database;        /* where the loader is */
-    pid_t reload_pid;           /* 0: there is none */
+typedef struct gstore_shared
+{
+	LWLock			 *lock;			/* of the directory: tables, versions, stores */
+	LWLock			 *record_lock;	/* of the file of lost.c; taken before the other one */
+	bool			  record_stale; /* it has a table that the directory has not */
+	Latch			 *worker_latch; /* NULL: none runs */
+	pid_t			  worker_pid;
+	uint32			  epoch; /* 0: no keeper yet */
+	bool			  ready;
+	int32			  device_count;
+	bool			  software;		/* the keeper's device is the software GPU */
+	char			  path[108];	/* of the keeper's socket */
+	uint32			  owner;		/* of all areas there; known once there is a token */
+	char			  problem[400]; /* why it is not ready */
+	pg_atomic_uint64  next_store, next_turn;
+	dsa_pointer		  dead_stores; /* to be dropped by the worker */
+	dsa_pointer		  dead_copies;
+	uint32			  new_versions; /* added since old ones were last forgotten */
+	dsa_pointer		  ended_copies; /* until no transaction knows them */
+	uint64			  token_numbers;
+	gstore_token	  tokens[GSTORE_TOKENS_MAX];
+	gstore_report	  report; /* of the last second */
+	ConditionVariable ready_changed;
+	ConditionVariable reloaded;		   /* or failed to */
+	Oid				  reload_database; /* where the loader is */
+	pid_t			  reload_pid;	   /* 0: there is none */
 
-    slock_t windows_lock;
-    uint32 free_count;
-    uint32 lent_count; /* windows of writes that were begun (window.h) */
-    uint16 free[GSTORE_WINDOWS_MAX];
-    ConditionVariable window_freed;
-    gstore_queue queue;
-    gstore_window windows[FLEXIBLE_ARRAY_MEMBER];
+	slock_t			  windows_lock;
+	uint32			  free_count;
+	uint32			  lent_count; /* windows of writes that were begun (window.h) */
+	uint16			  free[GSTORE_WINDOWS_MAX];
+	ConditionVariable window_freed;
+	gstore_queue	  queue;
+	gstore_window	  windows[FLEXIBLE_ARRAY_MEMBER];
 } gstore_shared;
 
 extern gstore_shared *gstore;
 
-extern void gstore_shared_init(void); /* in the postmaster: hooks that reserve and set up */
-extern uint8 *gstore_window_bytes(uint32 window);
-extern dsa_area *gstore_area(void);        /* of this process */
-extern void *gstore_at(dsa_pointer place); /* NULL: the pointer is invalid */
-
-/* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
-extern gstore_table *gstore_find_table(Oid relation, bool create);
-/* The same of any database. */
-extern gstore_table *gstore_find_table_of(gstore_table_key key, bool create);
-/* Then hash_seq_search() returns each of all databases. The lock is held. */
-extern void gstore_begin_tables(HASH_SEQ_STATUS *scan);
-/* The lock is held exclusively. */
-extern void gstore_forget_versions(gstore_table *table);
-
-/* ---- versions as a process sees them */
-
-typedef struct gstore_view {
-    bool empty;    /* no store */
-    bool lost;     /* empty, because the rows were lost */
-    bool outdated; /* the same, after the snapshot was taken: it does not see that */
-    bool arrow;    /* the store's format */
-    dsa_pointer store;
-    gstore_store_name name;
-    uint64 rows, live_rows;
-    uint32 revision;
-    TransactionId xid; /* whose version it is */
-    int column_count;
-    gstore_column *columns;
-    uint64 dead_bytes;
-    uint8 *dead; /* bitmap, 1: not there for this view; NULL: all are. Palloc'd */
-} gstore_view;
-
-/* The newest version that the snapshot sees; snapshot NULL: the newest committed one. want_dead: with
- * the bitmap of deleted rows. Never fails for want of a table: that is an empty view. */
-extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
-
-/* The transactions whose versions the snapshot does not see, committed or in progress; palloc'd. */
-extern int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids);
-
-/* Adds a bit, or those of a set; the bitmap grows. */
-extern void gstore_view_delete(gstore_view *view, uint64 row);
-extern void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows);
-
-static inline bool gstore_view_is_dead(const gstore_view *view, uint64 row)
-{
-    return view->dead != NULL && row / 8 < view->dead_bytes &&
-           (view->dead[row / 8] >> (row % 8) & 1) != 0;
-}
-
-/* A new store for the table, referenced by the caller's transaction; arrow: its format. */
-extern dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name);
-extern void gstore_release_store(dsa_pointer store);
-
-/* Adds a version of the current transaction; the version takes a reference of its own to the store.
- * deletes: the rows that it deleted; NULL: none. changes: how many it inserted, updated and deleted. */
-extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
-                               uint64 changes,
-                               bool *recorded); /* false: gstore_record_tables() is to be called */
-/* Takes away what the transaction added to the table. */
-extern void gstore_remove_version(Oid relation, TransactionId xid);
-
-/* For the worker: forgets versions that no snapshot needs. */
-extern void gstore_forget_old_versions(void);
-/* A database is gone; cannot fail (after gstore_area()). */
-extern void gstore_forget_database(Oid database);
-/* A service thread is yet to end a write to the store that its backend has left. */
-extern bool gstore_has_left_write(const gstore_store_name *name);
-/* Takes one dead store off the list that nobody writes to. */
-extern bool gstore_next_dead_store(gstore_store_name *name);
-extern void gstore_wake_worker(void);
-
-/* ---- copies of versions */
-
-/* A record of a copy that is being made: the caller hangs it on a version or releases it. privileges: of the
- * table (token.h). */
-extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition);
-/* The record of the version's copy. False: the version has none. */
-extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out);
-/* From here on the copy lives as long as the version. False: the version is gone, or has one. */
-extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy, uint64 bytes,
-                             const uint8 handle[GSTORE_HANDLE_BYTES]);
-extern void gstore_release_copy(dsa_pointer copy);
-/* Takes the copies off a table's versions; they are freed when every transaction sees the end of this one. */
-extern void gstore_end_copies(Oid relation);
-/* The same for the tables of this database whose privileges are others than when the copy was made, or that
- * are gone; accept: what was granted is noted instead. */
-extern void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges));
-/* Takes one off the list of those released; false: there is none. */
-extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
-
-/* ---- for views */
-
-typedef struct gstore_version_info {
-    gstore_table_key key;
-    uint32 revision;
-    TransactionId xmin, xmax; /* xmax: of the version that follows, or 0 */
-    int32 device;
-    gstore_view view;  /* without dead rows; lost: it is not a version, the rows were lost */
-    uint64 copy_bytes; /* of a copy of it; 0: there is none */
-    uint64 copy_definition;
-    bool sized; /* it is the newest one of its store, of which committed_bytes are known */
-    uint64 committed_bytes;
-} gstore_version_info;
-
-/* Every version of every table of all databases, palloc'd. */
-extern int gstore_list_versions(gstore_version_info **out);
-
-/* What a column's rows take in one of its areas; 0: there is none. */
-extern uint64 gstore_part_bytes(const gstore_column *column, gstore_part part, uint64 rows);
-/* What rows of a view take in the store. */
-extern uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count);
+extern void		 gstore_shared_init(void); /* in the postmaster: hooks that reserve and set up */
+extern uint8	*gstore_window_bytes(uint32 window);
+extern dsa_area *gstore_area(void);			   /* of this process */
+extern void		*gstore_at(dsa_pointer place); /* NULL: the pointer is invalid */
+extern void		 gstore_wake_worker(void);
 
 #endif

@@ -1,4 +1,5 @@
-/* postgres/store.h - columns of a store: rows in, batches of columns out.
+/*
+ * postgres/store.h - columns of a store: rows in, batches of columns out.
  *
  * The layout is in docs/design/gstore.md.
  */
@@ -29,9 +30,11 @@ extern void gstore_check_columns(Relation relation, const gstore_view *view);
 
 typedef struct gstore_writer gstore_writer;
 
-/* Stages rows behind state->rows, which grows, as do the columns' marks in it; nothing is sure to be in
+/*
+ * Stages rows behind state->rows, which grows, as do the columns' marks in it; nothing is sure to be in
  * the store before it is flushed: what could not be written fails the next flush, and every other until
- * the caller has gone back behind it. Lives in the current memory context. */
+ * the caller has gone back behind it. Lives in the current memory context.
+ */
 extern gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns);
 extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
 extern void gstore_writer_free(gstore_writer *writer);
@@ -42,8 +45,10 @@ extern void gstore_writer_leave(gstore_writer *writer);
 extern void gstore_writer_forget(gstore_writer *writer);
 /* The same, and those behind state->rows; with what they did to state undone by the caller. */
 extern void gstore_writer_back_to(gstore_writer *writer, const gstore_view *state);
-/* Flushes go there instead of to the store. Its first row is 0; of columns that have NULLs, has_nulls is set
- * from the start. */
+/*
+ * Flushes go there instead of to the store. Its first row is 0; of columns that have NULLs, has_nulls is set
+ * from the start.
+ */
 typedef void (*gstore_sink)(void *argument, const gstore_piece *pieces, int count);
 extern void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument);
 /* Columns from this index on were added to the table: the rows that are there have NULL in them. */
@@ -51,68 +56,77 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 
 /* ---- reading */
 
-typedef struct gstore_batch_column {
-    const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
-    const uint8 *nulls;  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
-    const uint8 *bodies; /* the byte at offset bodies_from of the area */
-    uint64 bodies_from;
+typedef struct gstore_batch_column
+{
+	const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
+	const uint8 *nulls;	 /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
+	const uint8 *bodies; /* the byte at offset bodies_from of the area */
+	uint64		 bodies_from;
 } gstore_batch_column;
 
-typedef struct gstore_batch {
-    uint64 first, count; /* rows */
-    uint64 nulls_from;
-    const Bitmapset *bare;        /* columns of which no more is read than which rows are NULL */
-    gstore_batch_column *columns; /* by attribute number - 1; only those read are filled */
-    struct gstore_buffer *buffers;
-    MemoryContext context;
+typedef struct gstore_batch
+{
+	uint64				  first, count; /* rows */
+	uint64				  nulls_from;
+	const Bitmapset		 *bare;	   /* columns of which no more is read than which rows are NULL */
+	gstore_batch_column	 *columns; /* by attribute number - 1; only those read are filled */
+	struct gstore_buffer *buffers;
+	MemoryContext		  context;
 } gstore_batch;
 
 extern gstore_batch *gstore_batch_create(int columns);
 
-/* Reads rows from first on, at most count and as many as are handy at a time, of the columns whose
- * attribute numbers are in wanted. What the batch had before is gone. Returns the bytes moved. */
+/*
+ * Reads rows from first on, at most count and as many as are handy at a time, of the columns whose
+ * attribute numbers are in wanted. What the batch had before is gone. Returns the bytes moved.
+ */
 extern uint64 gstore_read(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted,
-                          uint64 first, uint64 count);
+						  uint64 first, uint64 count);
 
 /* The same in steps: which rows, then columns of them, some now and some later. */
 extern uint64 gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted);
-extern void gstore_batch_move(gstore_batch *batch, uint64 first, uint64 count);
-extern uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view,
-                                  const Bitmapset *wanted);
+extern void	  gstore_batch_move(gstore_batch *batch, uint64 first, uint64 count);
+extern uint64
+gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted);
 
 /* The size of a fixed-length value in a batch, and in an area of format 'pgstrom'; 4 for variable length. */
 extern uint32 gstore_width(const gstore_column *column);
 
-static inline bool gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index,
-                                  uint64 row)
+static inline bool
+gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index, uint64 row)
 {
-    const gstore_batch_column *c = &batch->columns[index];
+	const gstore_batch_column *c = &batch->columns[index];
 
-    if (column->length < 0)
-        return ((const uint32 *)c->values)[row - batch->first] == 0;
-    if (c->nulls == NULL)
-        return false;
-    return (c->nulls[(row - batch->nulls_from) / 8] >> ((row - batch->nulls_from) % 8) & 1) == 0;
+	if (column->length < 0)
+		return ((const uint32 *) c->values)[row - batch->first] == 0;
+	if (c->nulls == NULL)
+		return false;
+	return (c->nulls[(row - batch->nulls_from) / 8] >> ((row - batch->nulls_from) % 8) & 1) == 0;
 }
 
 /* Of a row that is not NULL there. Points into the batch if by reference. */
-static inline Datum gstore_value(const gstore_batch *batch, const gstore_column *column, int index,
-                                 uint64 row)
+static inline Datum
+gstore_value(const gstore_batch *batch, const gstore_column *column, int index, uint64 row)
 {
-    const gstore_batch_column *c = &batch->columns[index];
-    const uint64 at = row - batch->first;
+	const gstore_batch_column *c = &batch->columns[index];
+	const uint64			   at = row - batch->first;
 
-    if (column->length < 0)
-        return PointerGetDatum(c->bodies +
-                               ((uint64)((const uint32 *)c->values)[at] * 8 - c->bodies_from));
-    if (!column->by_value)
-        return PointerGetDatum(c->values + at * gstore_width(column));
-    switch (column->length) {
-    case 1: return CharGetDatum(((const char *)c->values)[at]);
-    case 2: return Int16GetDatum(((const int16 *)c->values)[at]);
-    case 4: return Int32GetDatum(((const int32 *)c->values)[at]);
-    default: return Int64GetDatum(((const int64 *)c->values)[at]);
-    }
+	if (column->length < 0)
+		return PointerGetDatum(c->bodies +
+							   ((uint64) ((const uint32 *) c->values)[at] * 8 - c->bodies_from));
+	if (!column->by_value)
+		return PointerGetDatum(c->values + at * gstore_width(column));
+	switch (column->length)
+	{
+		case 1:
+			return CharGetDatum(((const char *) c->values)[at]);
+		case 2:
+			return Int16GetDatum(((const int16 *) c->values)[at]);
+		case 4:
+			return Int32GetDatum(((const int32 *) c->values)[at]);
+		default:
+			return Int64GetDatum(((const int64 *) c->values)[at]);
+	}
 }
 
 #endif

@@ -1,4 +1,5 @@
-/* postgres/tid.h - conditions that name rows by ctid, so that a scan looks at those rows alone.
+/*
+ * postgres/tid.h - conditions that name rows by ctid, so that a scan looks at those rows alone.
  *
  * They are: ctid = value, and ctid = ANY (array), where value and array depend on no row. Several of them
  * name the rows that each of them names.
@@ -18,8 +19,10 @@ extern bool gstore_names_rows(Expr *clause, Index relation);
 /* Of clauses that are. Lives in the current memory context. */
 extern gstore_tids *gstore_tids_create(List *clauses, Index relation, PlanState *parent);
 
-/* The row numbers that are named, as the values are now: ascending, each once. Returns how many; they are
- * good until the next call. */
+/*
+ * The row numbers that are named, as the values are now: ascending, each once. Returns how many; they are
+ * good until the next call.
+ */
 extern uint64 gstore_tids_evaluate(gstore_tids *tids, ExprContext *context, const uint64 **rows);
 
 #endif

@@ -1,4 +1,5 @@
-/* See token.h.
+/*
+ * See token.h.
  *
  *     FREE -> MAKING (gstore_token_make) -> LIVE -> FREE (its links are ended, or gone with their store)
  *             MAKING -> OVER (it failed) -> FREE (the worker)
@@ -32,376 +33,423 @@ PG_FUNCTION_INFO_V1(gstore_revoke_all);
 
 /* ---- privileges */
 
-bool gstore_privileges(Oid relation, uint32 *privileges)
+bool
+gstore_privileges(Oid relation, uint32 *privileges)
 {
-    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
-    bool null;
-    Datum list;
+	HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+	bool	  null;
+	Datum	  list;
 
-    if (!HeapTupleIsValid(tuple))
-        return false;
-    *privileges = hash_bytes_uint32(((Form_pg_class)GETSTRUCT(tuple))->relowner);
-    list = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &null);
-    if (!null) {
-        const Acl *acl = DatumGetAclP(list);
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	*privileges = hash_bytes_uint32(((Form_pg_class) GETSTRUCT(tuple))->relowner);
+	list = SysCacheGetAttr(RELOID, tuple, Anum_pg_class_relacl, &null);
+	if (!null)
+	{
+		const Acl *acl = DatumGetAclP(list);
 
-        *privileges = hash_combine(*privileges, hash_bytes((const unsigned char *)acl, VARSIZE(acl)));
-    }
-    ReleaseSysCache(tuple);
-    return true;
+		*privileges = hash_combine(*privileges, hash_bytes((const unsigned char *) acl, VARSIZE(acl)));
+	}
+	ReleaseSysCache(tuple);
+	return true;
 }
 
 /* No table has the OID 0. */
-void gstore_lock_privileges(LOCKMODE mode)
+void
+gstore_lock_privileges(LOCKMODE mode)
 {
-    LockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, mode);
+	LockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, mode);
 }
 
-void gstore_unlock_privileges(LOCKMODE mode)
+void
+gstore_unlock_privileges(LOCKMODE mode)
 {
-    UnlockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, mode);
+	UnlockDatabaseObject(ForeignTableRelationId, InvalidOid, 0, mode);
 }
 
 /* ---- the list. The lock is held. */
 
-static bool is_of(const gstore_token *t, Oid relation)
+static bool
+is_of(const gstore_token *t, Oid relation)
 {
-    return t->state == GSTORE_TOKEN_LIVE && t->name.database == MyDatabaseId &&
-           (!OidIsValid(relation) || t->name.table == relation);
+	return t->state == GSTORE_TOKEN_LIVE && t->name.database == MyDatabaseId &&
+		(!OidIsValid(relation) || t->name.table == relation);
 }
 
-static gstore_token *find_secret(const uint8 secret[GSTORE_SECRET_BYTES])
+static gstore_token *
+find_secret(const uint8 secret[GSTORE_SECRET_BYTES])
 {
-    for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-        if (gstore->tokens[i].state != GSTORE_TOKEN_FREE &&
-            memcmp(gstore->tokens[i].secret, secret, GSTORE_SECRET_BYTES) == 0)
-            return &gstore->tokens[i];
-    return NULL;
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (gstore->tokens[i].state != GSTORE_TOKEN_FREE &&
+			memcmp(gstore->tokens[i].secret, secret, GSTORE_SECRET_BYTES) == 0)
+			return &gstore->tokens[i];
+	return NULL;
 }
 
-static gstore_token *find_same(const gstore_view *view, uint64 sum, uint32 privileges)
+static gstore_token *
+find_same(const gstore_view *view, uint64 sum, uint32 privileges)
 {
-    for (int i = 0; i < GSTORE_TOKENS_MAX; i++) {
-        gstore_token *t = &gstore->tokens[i];
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
 
-        if (is_of(t, view->name.table) && t->name.store == view->name.store && t->sum == sum &&
-            t->role == GetUserId() && t->privileges == privileges && t->expires_ns > gstore_now_ns())
-            return t;
-    }
-    return NULL;
+		if (is_of(t, view->name.table) && t->name.store == view->name.store && t->sum == sum &&
+			t->role == GetUserId() && t->privileges == privileges && t->expires_ns > gstore_now_ns())
+			return t;
+	}
+	return NULL;
 }
 
-static int64 lifetime_end(void)
+static int64
+lifetime_end(void)
 {
-    return gstore_deadline_ns((int64)gstore_token_lifetime_s * 1000);
+	return gstore_deadline_ns((int64) gstore_token_lifetime_s * 1000);
 }
 
-bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch)
+bool
+gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch)
 {
-    const int64 now = gstore_now_ns();
-    bool found = false;
+	const int64 now = gstore_now_ns();
+	bool		found = false;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    for (int i = 0; i < GSTORE_TOKENS_MAX && !found; i++) {
-        gstore_token *t = &gstore->tokens[i];
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX && !found; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
 
-        found = t->state == GSTORE_TOKEN_OVER ||
-                (t->state == GSTORE_TOKEN_LIVE && t->expires_ns <= now);
-        if (found) {
-            memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
-            *epoch = t->name.epoch;
-            t->state = GSTORE_TOKEN_FREE;
-        }
-    }
-    LWLockRelease(gstore->lock);
-    return found;
+		found = t->state == GSTORE_TOKEN_OVER ||
+			(t->state == GSTORE_TOKEN_LIVE && t->expires_ns <= now);
+		if (found)
+		{
+			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
+			*epoch = t->name.epoch;
+			t->state = GSTORE_TOKEN_FREE;
+		}
+	}
+	LWLockRelease(gstore->lock);
+	return found;
 }
 
-void gstore_token_forget(const gstore_store_name *name)
+void
+gstore_token_forget(const gstore_store_name *name)
 {
-    for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-        if (name == NULL || gstore->tokens[i].name.store == name->store)
-            gstore->tokens[i].state = GSTORE_TOKEN_FREE;
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (name == NULL || gstore->tokens[i].name.store == name->store)
+			gstore->tokens[i].state = GSTORE_TOKEN_FREE;
 }
 
 /* ---- ending */
 
 /* With its links, which a keeper that is not there any more has lost. */
-static void end_token(const gstore_token *ending)
+static void
+end_token(const gstore_token *ending)
 {
-    gstore_far far = {0};
-    gstore_token *t;
+	gstore_far	  far = {0};
+	gstore_token *t;
 
-    if (gstore->ready && ending->name.epoch == gstore->epoch) {
-        memcpy(far.handle, ending->secret, GSTORE_SECRET_BYTES);
-        gstore_transfer_far(GSTORE_UNLINK, &ending->name, &far, NULL, 0);
-    }
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    t = find_secret(ending->secret);
-    if (t != NULL)
-        t->state = GSTORE_TOKEN_FREE;
-    LWLockRelease(gstore->lock);
+	if (gstore->ready && ending->name.epoch == gstore->epoch)
+	{
+		memcpy(far.handle, ending->secret, GSTORE_SECRET_BYTES);
+		gstore_transfer_far(GSTORE_UNLINK, &ending->name, &far, NULL, 0);
+	}
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_secret(ending->secret);
+	if (t != NULL)
+		t->state = GSTORE_TOKEN_FREE;
+	LWLockRelease(gstore->lock);
 }
 
 /* LIVE tokens of a table of this database, or of all tables of it (InvalidOid); palloc'd. */
-static int list_tokens(Oid relation, gstore_token **out)
+static int
+list_tokens(Oid relation, gstore_token **out)
 {
-    int count = 0;
+	int count = 0;
 
-    *out = palloc(sizeof **out * GSTORE_TOKENS_MAX);
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-        if (is_of(&gstore->tokens[i], relation))
-            (*out)[count++] = gstore->tokens[i];
-    LWLockRelease(gstore->lock);
-    return count;
+	*out = palloc(sizeof **out * GSTORE_TOKENS_MAX);
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (is_of(&gstore->tokens[i], relation))
+			(*out)[count++] = gstore->tokens[i];
+	LWLockRelease(gstore->lock);
+	return count;
 }
 
 /* ---- making */
 
 /* A place for one more of the table; NULL: all are taken. The lock is held. */
-static gstore_token *find_free_token(void)
+static gstore_token *
+find_free_token(void)
 {
-    for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-        if (gstore->tokens[i].state == GSTORE_TOKEN_FREE)
-            return &gstore->tokens[i];
-    return NULL;
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (gstore->tokens[i].state == GSTORE_TOKEN_FREE)
+			return &gstore->tokens[i];
+	return NULL;
 }
 
 /* A table has so many tokens at most, and one more is to come. */
-static void end_oldest(Oid relation)
+static void
+end_oldest(Oid relation)
 {
-    gstore_token *all;
-    const int count = list_tokens(relation, &all);
-    const gstore_token *oldest = all;
+	gstore_token	   *all;
+	const int			count = list_tokens(relation, &all);
+	const gstore_token *oldest = all;
 
-    for (int i = 1; i < count; i++)
-        if (all[i].number < oldest->number)
-            oldest = &all[i];
-    if (count >= GSTORE_TOKENS_OF_A_TABLE_MAX)
-        end_token(oldest);
-    pfree(all);
+	for (int i = 1; i < count; i++)
+		if (all[i].number < oldest->number)
+			oldest = &all[i];
+	if (count >= GSTORE_TOKENS_OF_A_TABLE_MAX)
+		end_token(oldest);
+	pfree(all);
 }
 
-static void begin_token(const gstore_view *view, uint64 sum, uint32 privileges,
-                        uint8 secret[GSTORE_SECRET_BYTES])
+static void
+begin_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret[GSTORE_SECRET_BYTES])
 {
-    gstore_token *t;
+	gstore_token *t;
 
-    if (!pg_strong_random(secret, GSTORE_SECRET_BYTES))
-        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR),
-                        errmsg("could not generate random bytes for a token")));
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    t = find_free_token();
-    if (t != NULL) {
-        *t = (gstore_token){.state = GSTORE_TOKEN_MAKING,
-                            .number = ++gstore->token_numbers,
-                            .name = view->name,
-                            .role = GetUserId(),
-                            .privileges = privileges,
-                            .sum = sum};
-        memcpy(t->secret, secret, GSTORE_SECRET_BYTES);
-    }
-    LWLockRelease(gstore->lock);
-    if (t == NULL)
-        ereport(ERROR,
-                (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                 errmsg("there are %d tokens of tables in GPU memory, the limit", GSTORE_TOKENS_MAX),
-                 errhint("End some by gstore_revoke_all(), or lower gstore_fdw.token_lifetime.")));
+	if (!pg_strong_random(secret, GSTORE_SECRET_BYTES))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate random bytes for a token")));
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_free_token();
+	if (t != NULL)
+	{
+		*t = (gstore_token){.state = GSTORE_TOKEN_MAKING,
+							.number = ++gstore->token_numbers,
+							.name = view->name,
+							.role = GetUserId(),
+							.privileges = privileges,
+							.sum = sum};
+		memcpy(t->secret, secret, GSTORE_SECRET_BYTES);
+	}
+	LWLockRelease(gstore->lock);
+	if (t == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("there are %d tokens of tables in GPU memory, the limit", GSTORE_TOKENS_MAX),
+				 errhint("End some by gstore_revoke_all(), or lower gstore_fdw.token_lifetime.")));
 }
 
-static void set_state(const uint8 secret[GSTORE_SECRET_BYTES], gstore_token_state state)
+static void
+set_state(const uint8 secret[GSTORE_SECRET_BYTES], gstore_token_state state)
 {
-    gstore_token *t;
+	gstore_token *t;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    t = find_secret(secret); /* not there any more if the keeper was started anew */
-    if (t != NULL && t->state == GSTORE_TOKEN_MAKING) {
-        t->expires_ns = lifetime_end();
-        t->state = state;
-    }
-    LWLockRelease(gstore->lock);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_secret(secret); /* not there any more if the keeper was started anew */
+	if (t != NULL && t->state == GSTORE_TOKEN_MAKING)
+	{
+		t->expires_ns = lifetime_end();
+		t->state = state;
+	}
+	LWLockRelease(gstore->lock);
 }
 
 /* After an ERROR, and at exit: the worker ends the links that there are. */
-static void abort_token(int code, Datum secret)
+static void
+abort_token(int code, Datum secret)
 {
-    gstore_settle();
-    set_state((const uint8 *)DatumGetPointer(secret), GSTORE_TOKEN_OVER);
-    gstore_wake_worker();
+	gstore_settle();
+	set_state((const uint8 *) DatumGetPointer(secret), GSTORE_TOKEN_OVER);
+	gstore_wake_worker();
 }
 
-static bool renew_token(const gstore_view *view, uint64 sum, uint32 privileges,
-                        uint8 secret[GSTORE_SECRET_BYTES])
+static bool
+renew_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret[GSTORE_SECRET_BYTES])
 {
-    gstore_token *t;
+	gstore_token *t;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    t = find_same(view, sum, privileges);
-    if (t != NULL) {
-        t->expires_ns = lifetime_end();
-        memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
-    }
-    LWLockRelease(gstore->lock);
-    return t != NULL;
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_same(view, sum, privileges);
+	if (t != NULL)
+	{
+		t->expires_ns = lifetime_end();
+		memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
+	}
+	LWLockRelease(gstore->lock);
+	return t != NULL;
 }
 
-void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
-                       const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
+void
+gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
+				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
 {
-    gstore_far far = {0};
+	gstore_far far = {0};
 
-    if (renew_token(view, sum, privileges, secret))
-        return;
-    end_oldest(relation);
-    begin_token(view, sum, privileges, secret);
-    PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
-    {
-        memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
-        gstore_transfer_far(GSTORE_LINK, &view->name, &far, pieces, count);
-    }
-    PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
-    gstore->owner = far.owner; /* the same for all */
-    set_state(secret, GSTORE_TOKEN_LIVE);
+	if (renew_token(view, sum, privileges, secret))
+		return;
+	end_oldest(relation);
+	begin_token(view, sum, privileges, secret);
+	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
+	{
+		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
+		gstore_transfer_far(GSTORE_LINK, &view->name, &far, pieces, count);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
+	gstore->owner = far.owner; /* the same for all */
+	set_state(secret, GSTORE_TOKEN_LIVE);
 }
 
 /* ---- changes of privileges */
 
-static enum { UNCHANGED, GRANTED, TAKEN_AWAY } privileges_changed;
-
-void gstore_note_privileges(bool granted)
+static enum
 {
-    if (!granted)
-        privileges_changed = TAKEN_AWAY;
-    else if (privileges_changed == UNCHANGED)
-        privileges_changed = GRANTED;
+	UNCHANGED,
+	GRANTED,
+	TAKEN_AWAY
+} privileges_changed;
+
+void
+gstore_note_privileges(bool granted)
+{
+	if (!granted)
+		privileges_changed = TAKEN_AWAY;
+	else if (privileges_changed == UNCHANGED)
+		privileges_changed = GRANTED;
 }
 
 /* What was granted ends nothing, but must not be taken for a change later. */
-static void accept_privileges(const gstore_token *token, uint32 privileges)
+static void
+accept_privileges(const gstore_token *token, uint32 privileges)
 {
-    gstore_token *t;
+	gstore_token *t;
 
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    t = find_secret(token->secret);
-    if (t != NULL)
-        t->privileges = privileges;
-    LWLockRelease(gstore->lock);
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_secret(token->secret);
+	if (t != NULL)
+		t->privileges = privileges;
+	LWLockRelease(gstore->lock);
 }
 
-static void follow_privileges(void)
+static void
+follow_privileges(void)
 {
-    gstore_token *all;
-    int count;
+	gstore_token *all;
+	int			  count;
 
-    gstore_lock_privileges(ExclusiveLock);
-    count = list_tokens(InvalidOid, &all);
-    for (int i = 0; i < count; i++) {
-        uint32 privileges;
-        const bool there = gstore_privileges(all[i].name.table, &privileges);
+	gstore_lock_privileges(ExclusiveLock);
+	count = list_tokens(InvalidOid, &all);
+	for (int i = 0; i < count; i++)
+	{
+		uint32	   privileges;
+		const bool there = gstore_privileges(all[i].name.table, &privileges);
 
-        if (there && privileges == all[i].privileges)
-            continue;
-        if (there && privileges_changed == GRANTED)
-            accept_privileges(&all[i], privileges);
-        else
-            end_token(&all[i]);
-    }
-    pfree(all);
-    gstore_follow_copies(privileges_changed == GRANTED, gstore_privileges);
+		if (there && privileges == all[i].privileges)
+			continue;
+		if (there && privileges_changed == GRANTED)
+			accept_privileges(&all[i], privileges);
+		else
+			end_token(&all[i]);
+	}
+	pfree(all);
+	gstore_follow_copies(privileges_changed == GRANTED, gstore_privileges);
 }
 
-static void token_xact_callback(XactEvent event, void *argument)
+static void
+token_xact_callback(XactEvent event, void *argument)
 {
-    switch (event) {
-    case XACT_EVENT_PRE_COMMIT:
-    case XACT_EVENT_PRE_PREPARE:
-        if (privileges_changed != UNCHANGED && gstore != NULL)
-            follow_privileges();
-        break;
-    case XACT_EVENT_COMMIT:
-    case XACT_EVENT_PREPARE:
-    case XACT_EVENT_ABORT: privileges_changed = UNCHANGED; break;
-    default: break;
-    }
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			if (privileges_changed != UNCHANGED && gstore != NULL)
+				follow_privileges();
+			break;
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_PREPARE:
+		case XACT_EVENT_ABORT:
+			privileges_changed = UNCHANGED;
+			break;
+		default:
+			break;
+	}
 }
 
-void gstore_token_init(void)
+void
+gstore_token_init(void)
 {
-    RegisterXactCallback(token_xact_callback, NULL);
+	RegisterXactCallback(token_xact_callback, NULL);
 }
 
 /* ---- SQL */
 
-static int digit_of(char c)
+static int
+digit_of(char c)
 {
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 /* False: that is no token. */
-static bool take_secret(const char *token, uint8 secret[GSTORE_SECRET_BYTES])
+static bool
+take_secret(const char *token, uint8 secret[GSTORE_SECRET_BYTES])
 {
-    static const char head[] = ":/gstore/";
-    const char *at = strstr(token, head);
+	static const char head[] = ":/gstore/";
+	const char		 *at = strstr(token, head);
 
-    if (strncmp(token, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0 || at == NULL)
-        return false;
-    at += strlen(head);
-    for (int i = 0; i < GSTORE_SECRET_BYTES; i++, at += 2) {
-        const int high = digit_of(at[0]);
+	if (strncmp(token, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0 || at == NULL)
+		return false;
+	at += strlen(head);
+	for (int i = 0; i < GSTORE_SECRET_BYTES; i++, at += 2)
+	{
+		const int high = digit_of(at[0]);
 
-        if (high < 0 || digit_of(at[1]) < 0)
-            return false;
-        secret[i] = (uint8)(high << 4 | digit_of(at[1]));
-    }
-    return *at == ':';
+		if (high < 0 || digit_of(at[1]) < 0)
+			return false;
+		secret[i] = (uint8) (high << 4 | digit_of(at[1]));
+	}
+	return *at == ':';
 }
 
 /* At once, and for good: it is not undone by ROLLBACK. */
-Datum gstore_revoke(PG_FUNCTION_ARGS)
+Datum
+gstore_revoke(PG_FUNCTION_ARGS)
 {
-    uint8 secret[GSTORE_SECRET_BYTES];
-    gstore_token token = {0};
-    const gstore_token *found;
+	uint8				secret[GSTORE_SECRET_BYTES];
+	gstore_token		token = {0};
+	const gstore_token *found;
 
-    if (!take_secret(text_to_cstring(PG_GETARG_TEXT_PP(0)), secret))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("that is no token of gstore_export()")));
-    gstore_wait_ready();
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    found = find_secret(secret);
-    if (found != NULL && is_of(found, InvalidOid))
-        token = *found;
-    LWLockRelease(gstore->lock);
-    if (token.state != GSTORE_TOKEN_LIVE)
-        PG_RETURN_BOOL(false);
-    if (!has_privs_of_role(GetUserId(), token.role) && !gstore_is_owner(token.name.table))
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("permission denied to revoke a token of another role"),
-                        errhint("Who made it may, and the owner of the table.")));
-    end_token(&token);
-    PG_RETURN_BOOL(true);
+	if (!take_secret(text_to_cstring(PG_GETARG_TEXT_PP(0)), secret))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("that is no token of gstore_export()")));
+	gstore_wait_ready();
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	found = find_secret(secret);
+	if (found != NULL && is_of(found, InvalidOid))
+		token = *found;
+	LWLockRelease(gstore->lock);
+	if (token.state != GSTORE_TOKEN_LIVE)
+		PG_RETURN_BOOL(false);
+	if (!has_privs_of_role(GetUserId(), token.role) && !gstore_is_owner(token.name.table))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to revoke a token of another role"),
+				 errhint("Who made it may, and the owner of the table.")));
+	end_token(&token);
+	PG_RETURN_BOOL(true);
 }
 
 /* Likewise; and the copies under CUDA handles. */
-Datum gstore_revoke_all(PG_FUNCTION_ARGS)
+Datum
+gstore_revoke_all(PG_FUNCTION_ARGS)
 {
-    const Oid relation = PG_GETARG_OID(0);
-    gstore_token *all;
-    int count;
+	const Oid	  relation = PG_GETARG_OID(0);
+	gstore_token *all;
+	int			  count;
 
-    gstore_check_table(relation);
-    if (!gstore_is_owner(relation))
-        aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relation));
-    gstore_wait_ready();
-    gstore_lock_privileges(ExclusiveLock);
-    count = list_tokens(relation, &all);
-    for (int i = 0; i < count; i++)
-        end_token(&all[i]);
-    pfree(all);
-    gstore_end_copies(relation);
-    gstore_unlock_privileges(ExclusiveLock);
-    PG_RETURN_INT64(count);
+	gstore_check_table(relation);
+	if (!gstore_is_owner(relation))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(relation));
+	gstore_wait_ready();
+	gstore_lock_privileges(ExclusiveLock);
+	count = list_tokens(relation, &all);
+	for (int i = 0; i < count; i++)
+		end_token(&all[i]);
+	pfree(all);
+	gstore_end_copies(relation);
+	gstore_unlock_privileges(ExclusiveLock);
+	PG_RETURN_INT64(count);
 }

@@ -1,4 +1,5 @@
-/* postgres/token.h - tokens: who knows one may open what of a store was exported, until the token ends.
+/*
+ * postgres/token.h - tokens: who knows one may open what of a store was exported, until the token ends.
  *
  * docs/design/gstore.md, "Tokens", says what they are and when they end. The list is in shared memory, under the
  * directory's lock; the names that lead to memory are the keeper's links, which the service makes and ends.
@@ -15,16 +16,20 @@
 /* Owner and privileges of a table, as a number. False: there is no such table (any more). */
 extern bool gstore_privileges(Oid relation, uint32 *privileges);
 
-/* Against changes of privileges: who exports holds it in ShareLock from looking at privileges to when what
- * it made can be found; who has changed some, in ExclusiveLock to the end of its transaction. */
+/*
+ * Against changes of privileges: who exports holds it in ShareLock from looking at privileges to when what
+ * it made can be found; who has changed some, in ExclusiveLock to the end of its transaction.
+ */
 extern void gstore_lock_privileges(LOCKMODE mode);
 extern void gstore_unlock_privileges(LOCKMODE mode);
 
-/* The secret of a token for the current user, of these areas of a store: that of the token that the user has for
- * the same (sum), from now on for a whole lifetime again, or a new one's. privileges: of the table, at this moment. */
-extern void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
-                              const gstore_piece *pieces, int count,
-                              uint8 secret[GSTORE_SECRET_BYTES]);
+/*
+ * The secret of a token for the current user, of these areas of a store: that of the token that the user has for
+ * the same (sum), from now on for a whole lifetime again, or a new one's. privileges: of the table, at this moment.
+ */
+extern void
+gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
+				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES]);
 
 /* For the worker: takes one token that has expired, or was given up, off the list. */
 extern bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch);
@@ -32,8 +37,10 @@ extern bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *ep
 /* Forgets the tokens of a store, or of all (NULL), whose memory goes. The lock is held exclusively. */
 extern void gstore_token_forget(const gstore_store_name *name);
 
-/* The transaction has granted privileges, or taken some away, changed an owner, dropped a table: its commit
- * ends the tokens and CUDA handles of the tables that are concerned. */
+/*
+ * The transaction has granted privileges, or taken some away, changed an owner, dropped a table: its commit
+ * ends the tokens and CUDA handles of the tables that are concerned.
+ */
 extern void gstore_note_privileges(bool granted);
 
 extern void gstore_token_init(void); /* the callback */

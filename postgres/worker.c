@@ -1,4 +1,5 @@
-/* The GPU memory keeper: a background worker that owns the GPU for all backends.
+/*
+ * The GPU memory keeper: a background worker that owns the GPU for all backends.
  *
  * It runs a keeper as threads of itself, or uses one that others run (gstore_fdw.keeper), and the service
  * threads that carry out commands. The main thread starts and monitors them, drops stores that
@@ -30,457 +31,498 @@
 
 #include "postgres/autoanalyze.h"
 #include "postgres/clock.h"
+#include "postgres/directory.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
 #include "postgres/memory.h"
 #include "postgres/reload.h"
 #include "postgres/service.h"
-#include "postgres/shared.h"
 #include "postgres/tasks.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
-#define LOOK_MS 1000
-#define RESTART_S 1
-#define RETRY_MAX_S 60
+#define LOOK_MS		   1000
+#define RESTART_S	   1
+#define RETRY_MAX_S	   60
 #define SOCKET_IN_DATA PG_STAT_TMP_DIR "/gstore.sock"
-#define MIB (1024ull * 1024)
+#define MIB			   (1024ull * 1024)
 
-int gstore_windows = 16;
-int gstore_window_kb = 4096;
-int gstore_max_relations = 512;
-int gstore_device_memory_mb = 0;
-int gstore_host_memory_mb = 0;
-int gstore_service_threads = 4;
-int gstore_start_timeout_s = 30;
+int	  gstore_windows = 16;
+int	  gstore_window_kb = 4096;
+int	  gstore_max_relations = 512;
+int	  gstore_device_memory_mb = 0;
+int	  gstore_host_memory_mb = 0;
+int	  gstore_service_threads = 4;
+int	  gstore_start_timeout_s = 30;
 char *gstore_keeper_path = NULL;
-int gstore_readers = GSTORE_READERS_OWNER;
-int gstore_token_lifetime_s = 3600;
+int	  gstore_readers = GSTORE_READERS_OWNER;
+int	  gstore_token_lifetime_s = 3600;
 
 static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
-                                                         {"group", GSTORE_READERS_GROUP, false},
-                                                         {"all", GSTORE_READERS_ALL, false},
-                                                         {NULL, 0, false}};
+														 {"group", GSTORE_READERS_GROUP, false},
+														 {"all", GSTORE_READERS_ALL, false},
+														 {NULL, 0, false}};
 
 static const struct config_enum_entry lost_choices[] = {
-    {"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
+	{"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
 
 PGDLLEXPORT void gstore_worker_main(Datum argument);
 
 /* ---- settings */
 
-static void define_settings(void)
+static void
+define_settings(void)
 {
-    DefineCustomStringVariable("gstore_fdw.keeper", "Socket of a gvmem-keeper to use.",
-                               "Empty: the server runs one of its own.", &gstore_keeper_path, "",
-                               PGC_POSTMASTER, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable(
-        "gstore_fdw.device_memory", "Memory of each GPU that tables may use.",
-        "0: nine tenths of what is free at start. Without effect if gstore_fdw.keeper is set.",
-        &gstore_device_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
-    DefineCustomIntVariable(
-        "gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
-        "0: half of what is available at start. Without effect if gstore_fdw.keeper is set.",
-        &gstore_host_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
-    DefineCustomIntVariable(
-        "gstore_fdw.max_relations", "Tables in GPU memory that have rows, or have lost them.", NULL,
-        &gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable("gstore_fdw.windows",
-                            "Pieces of shared memory through which rows come and go.",
-                            "So many backends read or write at the same moment.", &gstore_windows,
-                            16, 1, GSTORE_WINDOWS_MAX, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable("gstore_fdw.window_size",
-                            "Size of one piece of shared memory through which rows come and go.",
-                            NULL, &gstore_window_kb, 4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB,
-                            NULL, NULL, NULL);
-    DefineCustomIntVariable("gstore_fdw.service_threads",
-                            "Threads that move rows to and from the GPUs.", NULL,
-                            &gstore_service_threads, 4, 1, 16, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable(
-        "gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
-        &gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-    DefineCustomEnumVariable(
-        "gstore_fdw.readers", "Whose programs may attach tables by token.",
-        "\"group\" and \"all\" also move the keeper's socket from the data directory to "
-        "unix_socket_directories.",
-        &gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-    DefineCustomEnumVariable("gstore_fdw.lost_tables",
-                             "What a table is whose rows were lost with the keeper or the server.",
-                             "\"error\": it can be neither read nor written before TRUNCATE.",
-                             &gstore_lost_tables, GSTORE_LOST_EMPTY, lost_choices, PGC_USERSET, 0,
-                             NULL, NULL, NULL);
-    DefineCustomBoolVariable(
-        "gstore_fdw.wait_for_source",
-        "Statements on a table that is to be loaded from its source wait for its rows.", NULL,
-        &gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable(
-        "gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
-        "What they have attached stays. A token that is asked for again is good for that time again.",
-        &gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-    MarkGUCPrefixReserved("gstore_fdw");
+	DefineCustomStringVariable("gstore_fdw.keeper", "Socket of a gvmem-keeper to use.",
+							   "Empty: the server runs one of its own.", &gstore_keeper_path, "",
+							   PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.device_memory", "Memory of each GPU that tables may use.",
+		"0: nine tenths of what is free at start. Without effect if gstore_fdw.keeper is set.",
+		&gstore_device_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
+		"0: half of what is available at start. Without effect if gstore_fdw.keeper is set.",
+		&gstore_host_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.max_relations", "Tables in GPU memory that have rows, or have lost them.", NULL,
+		&gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.windows",
+							"Pieces of shared memory through which rows come and go.",
+							"So many backends read or write at the same moment.", &gstore_windows,
+							16, 1, GSTORE_WINDOWS_MAX, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.window_size",
+							"Size of one piece of shared memory through which rows come and go.",
+							NULL, &gstore_window_kb, 4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.service_threads",
+							"Threads that move rows to and from the GPUs.", NULL,
+							&gstore_service_threads, 4, 1, 16, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
+		&gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomEnumVariable(
+		"gstore_fdw.readers", "Whose programs may attach tables by token.",
+		"\"group\" and \"all\" also move the keeper's socket from the data directory to "
+		"unix_socket_directories.",
+		&gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("gstore_fdw.lost_tables",
+							 "What a table is whose rows were lost with the keeper or the server.",
+							 "\"error\": it can be neither read nor written before TRUNCATE.",
+							 &gstore_lost_tables, GSTORE_LOST_EMPTY, lost_choices, PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable(
+		"gstore_fdw.wait_for_source",
+		"Statements on a table that is to be loaded from its source wait for its rows.", NULL,
+		&gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
+		"What they have attached stays. A token that is asked for again is good for that time again.",
+		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("gstore_fdw");
 }
 
-void gstore_worker_init(void)
+void
+gstore_worker_init(void)
 {
-    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-                               .bgw_start_time = BgWorkerStart_ConsistentState,
-                               .bgw_restart_time = RESTART_S,
-                               .bgw_main_arg = 0};
+	BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+							   .bgw_start_time = BgWorkerStart_ConsistentState,
+							   .bgw_restart_time = RESTART_S,
+							   .bgw_main_arg = 0};
 
-    define_settings();
-    strlcpy(worker.bgw_name, "GPU memory keeper", BGW_MAXLEN);
-    strlcpy(worker.bgw_type, "gstore_fdw keeper", BGW_MAXLEN);
-    strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
-    strlcpy(worker.bgw_function_name, "gstore_worker_main", BGW_MAXLEN);
-    RegisterBackgroundWorker(&worker);
+	define_settings();
+	strlcpy(worker.bgw_name, "GPU memory keeper", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "gstore_fdw keeper", BGW_MAXLEN);
+	strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "gstore_worker_main", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
 }
 
-const char *gstore_keeper_hint(void)
+const char *
+gstore_keeper_hint(void)
 {
-    return gstore_keeper_path[0] != '\0'
-               ? "A gvmem-keeper must listen at that socket and let in this server's user, "
-                 "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
-               : "It is tried again without a restart. If a budget is the reason, change "
-                 "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
+	return gstore_keeper_path[0] != '\0'
+		? "A gvmem-keeper must listen at that socket and let in this server's user, "
+		  "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
+		: "It is tried again without a restart. If a budget is the reason, change "
+		  "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
 }
 
 /* ---- life */
 
-static gvm_keeper *server;
+static gvm_keeper	  *server;
 static gstore_service *service;
-static gstore_tasks *tasks;
+static gstore_tasks	  *tasks;
 
-static void wake_worker(void *latch)
+static void
+wake_worker(void *latch)
 {
-    SetLatch(latch);
+	SetLatch(latch);
 }
 
 /* Why the keeper is not ready, for statements, the view and the log. */
 static bool fail_start(const char *format, ...) pg_attribute_printf(1, 2);
 
-static bool fail_start(const char *format, ...)
+static bool
+fail_start(const char *format, ...)
 {
-    va_list arguments;
+	va_list arguments;
 
-    va_start(arguments, format);
-    vsnprintf(gstore->problem, sizeof gstore->problem, format, arguments);
-    va_end(arguments);
-    return false;
+	va_start(arguments, format);
+	vsnprintf(gstore->problem, sizeof gstore->problem, format, arguments);
+	va_end(arguments);
+	return false;
 }
 
-static bool fail_start_call(const char *verb)
+static bool
+fail_start_call(const char *verb)
 {
-    gvm_error error;
+	gvm_error error;
 
-    gvm_error_last(&error);
-    return fail_start("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
+	gvm_error_last(&error);
+	return fail_start("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
 }
 
-static bool set_path(const char *path)
+static bool
+set_path(const char *path)
 {
-    if (strlcpy(gstore->path, path, sizeof gstore->path) < sizeof gstore->path)
-        return true;
-    return fail_start("the path of a socket has at most %zu bytes, not %zu: %s",
-                      sizeof gstore->path - 1, strlen(path), path);
+	if (strlcpy(gstore->path, path, sizeof gstore->path) < sizeof gstore->path)
+		return true;
+	return fail_start("the path of a socket has at most %zu bytes, not %zu: %s",
+					  sizeof gstore->path - 1, strlen(path), path);
 }
 
-/* The data directory lets in the server's own user alone; from this folder of it neither pg_basebackup nor
+/*
+ * The data directory lets in the server's own user alone; from this folder of it neither pg_basebackup nor
  * pg_rewind copies anything. Where its path is too long for a socket, programs of the same user can reach it
- * as the working directory of the postmaster, too. */
-static bool choose_private_socket(void)
+ * as the working directory of the postmaster, too.
+ */
+static bool
+choose_private_socket(void)
 {
-    char *path = psprintf("%s/" SOCKET_IN_DATA, DataDir);
+	char *path = psprintf("%s/" SOCKET_IN_DATA, DataDir);
 
-    if (strlen(path) >= sizeof gstore->path)
-        path = psprintf("/proc/%d/cwd/" SOCKET_IN_DATA, (int)PostmasterPid);
-    (void)MakePGDirectory(PG_STAT_TMP_DIR); /* copies of a data directory may lack it */
-    return set_path(path);
+	if (strlen(path) >= sizeof gstore->path)
+		path = psprintf("/proc/%d/cwd/" SOCKET_IN_DATA, (int) PostmasterPid);
+	(void) MakePGDirectory(PG_STAT_TMP_DIR); /* copies of a data directory may lack it */
+	return set_path(path);
 }
 
 /* Where others are to come in, the socket is beside PostgreSQL's own. */
-static bool choose_shared_socket(void)
+static bool
+choose_shared_socket(void)
 {
-    List *list = NIL;
-    const char *folder;
-    struct stat found;
+	List	   *list = NIL;
+	const char *folder;
+	struct stat found;
 
-    if (!SplitDirectoriesString(pstrdup(Unix_socket_directories), ',', &list) || list == NIL ||
-        ((const char *)linitial(list))[0] != '/')
-        return fail_start("gstore_fdw.readers needs a directory for the keeper's socket: set "
-                          "unix_socket_directories, or gstore_fdw.readers = owner");
-    folder = linitial(list);
-    if (stat(folder, &found) == 0 && (found.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
-        return fail_start("any user could put a keeper of their own into %s, which is writable by all: set its "
-                          "sticky bit, or another folder in unix_socket_directories",
-                          folder);
-    return set_path(psprintf("%s/.gstore.%d.sock", folder, PostPortNumber));
+	if (!SplitDirectoriesString(pstrdup(Unix_socket_directories), ',', &list) || list == NIL ||
+		((const char *) linitial(list))[0] != '/')
+		return fail_start("gstore_fdw.readers needs a directory for the keeper's socket: set "
+						  "unix_socket_directories, or gstore_fdw.readers = owner");
+	folder = linitial(list);
+	if (stat(folder, &found) == 0 && (found.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
+		return fail_start("any user could put a keeper of their own into %s, which is writable by all: set its "
+						  "sticky bit, or another folder in unix_socket_directories",
+						  folder);
+	return set_path(psprintf("%s/.gstore.%d.sock", folder, PostPortNumber));
 }
 
-static bool start_keeper(void)
+static bool
+start_keeper(void)
 {
-    static const uint32 socket_modes[] = {0600, 0660, 0666};
-    gvm_keeper_options options = {.struct_size = sizeof options,
-                                  .path = gstore->path,
-                                  .socket_mode = socket_modes[gstore_readers],
-                                  .device_budget_bytes = (uint64)gstore_device_memory_mb * MIB,
-                                  .host_budget_bytes = (uint64)gstore_host_memory_mb * MIB};
+	static const uint32 socket_modes[] = {0600, 0660, 0666};
+	gvm_keeper_options	options = {.struct_size = sizeof options,
+								   .path = gstore->path,
+								   .socket_mode = socket_modes[gstore_readers],
+								   .device_budget_bytes = (uint64) gstore_device_memory_mb * MIB,
+								   .host_budget_bytes = (uint64) gstore_host_memory_mb * MIB};
 
-    if (gstore_keeper_path[0] != '\0')
-        return set_path(gstore_keeper_path);
-    if (!(gstore_readers == GSTORE_READERS_OWNER ? choose_private_socket() : choose_shared_socket()))
-        return false;
-    return gvm_keeper_start(&options, &server) == GVM_OK || fail_start_call("start");
+	if (gstore_keeper_path[0] != '\0')
+		return set_path(gstore_keeper_path);
+	if (!(gstore_readers == GSTORE_READERS_OWNER ? choose_private_socket() : choose_shared_socket()))
+		return false;
+	return gvm_keeper_start(&options, &server) == GVM_OK || fail_start_call("start");
 }
 
-static void log_driver_info(void)
+static void
+log_driver_info(void)
 {
-    gvm_driver_info info = {.struct_size = sizeof info};
+	gvm_driver_info info = {.struct_size = sizeof info};
 
-    if (gvm_driver_get_info(&info) != GVM_OK)
-        return;
-    gstore->software = info.software != 0;
-    if (gstore->software)
-        ereport(LOG,
-                (errmsg("GPU memory keeper: there is no GPU: tables live in host memory, on the software GPU"),
-                 errhint("Nothing else is different; it is slower.")));
+	if (gvm_driver_get_info(&info) != GVM_OK)
+		return;
+	gstore->software = info.software != 0;
+	if (gstore->software)
+		ereport(LOG,
+				(errmsg("GPU memory keeper: there is no GPU: tables live in host memory, on the software GPU"),
+				 errhint("Nothing else is different; it is slower.")));
 }
 
-/* The keeper is gone, or is not there yet. The loss is a transaction's, so that each snapshot is before it or after
- * it. */
-static uint32 begin_epoch(void)
+/*
+ * The keeper is gone, or is not there yet. The loss is a transaction's, so that each snapshot is before it or after
+ * it.
+ */
+static uint32
+begin_epoch(void)
 {
-    bool lost;
-    const uint32 epoch = gstore_begin_epoch(&lost);
+	bool		 lost;
+	const uint32 epoch = gstore_begin_epoch(&lost);
 
-    if (lost) {
-        MemoryContext before = CurrentMemoryContext;
+	if (lost)
+	{
+		MemoryContext before = CurrentMemoryContext;
 
-        StartTransactionCommand();
-        gstore_lose_versions(GetTopTransactionId());
-        CommitTransactionCommand();
-        MemoryContextSwitchTo(before);
-    }
-    return epoch;
+		StartTransactionCommand();
+		gstore_lose_versions(GetTopTransactionId());
+		CommitTransactionCommand();
+		MemoryContextSwitchTo(before);
+	}
+	return epoch;
 }
 
 /* False: gstore->problem says why. What has been started stays. */
-static bool start_service(void)
+static bool
+start_service(void)
 {
-    static const uint32 link_modes[] = {0400, 0440, 0444};
-    gstore_service_options options = {.path = gstore->path,
-                                      .threads = (uint32)gstore_service_threads,
-                                      .queue = &gstore->queue,
-                                      .windows = gstore->windows,
-                                      .window_count = (uint32)gstore_windows,
-                                      .bytes = gstore_window_bytes(0),
-                                      .window_bytes = (uint64)gstore_window_kb * 1024,
-                                      .link_mode = link_modes[gstore_readers],
-                                      .wake = wake_worker,
-                                      .give_back = gstore_window_give_back};
+	static const uint32	   link_modes[] = {0400, 0440, 0444};
+	gstore_service_options options = {.path = gstore->path,
+									  .threads = (uint32) gstore_service_threads,
+									  .queue = &gstore->queue,
+									  .windows = gstore->windows,
+									  .window_count = (uint32) gstore_windows,
+									  .bytes = gstore_window_bytes(0),
+									  .window_bytes = (uint64) gstore_window_kb * 1024,
+									  .link_mode = link_modes[gstore_readers],
+									  .wake = wake_worker,
+									  .give_back = gstore_window_give_back};
 
-    if (!start_keeper())
-        return false;
-    options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
-    if (gstore_service_start(&options, &service) != GVM_OK ||
-        gstore_tasks_start(service, wake_worker, MyLatch, &tasks) != GVM_OK)
-        return fail_start_call("use");
-    log_driver_info();
-    gstore->problem[0] = '\0';
-    gstore->device_count = gstore_service_device_count(service);
-    gstore->ready = true;
-    ConditionVariableBroadcast(&gstore->ready_changed);
-    ereport(LOG, (errmsg("GPU memory keeper: ready at %s", gstore->path)));
-    return true;
+	if (!start_keeper())
+		return false;
+	options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
+	if (gstore_service_start(&options, &service) != GVM_OK ||
+		gstore_tasks_start(service, wake_worker, MyLatch, &tasks) != GVM_OK)
+		return fail_start_call("use");
+	log_driver_info();
+	gstore->problem[0] = '\0';
+	gstore->device_count = gstore_service_device_count(service);
+	gstore->ready = true;
+	ConditionVariableBroadcast(&gstore->ready_changed);
+	ereport(LOG, (errmsg("GPU memory keeper: ready at %s", gstore->path)));
+	return true;
 }
 
 /* In pg_stat_activity: the state, and as query what is done or was done last. */
-static void report_idle(void)
+static void
+report_idle(void)
 {
-    pgstat_report_activity(STATE_IDLE, "waiting for tables to drop and versions to forget");
+	pgstat_report_activity(STATE_IDLE, "waiting for tables to drop and versions to forget");
 }
 
 /* Where there is no memory to remember a task, it is done at once. */
-static void drop_stores(void)
+static void
+drop_stores(void)
 {
-    gstore_store_name name;
+	gstore_store_name name;
 
-    while (gstore_next_dead_store(&name)) {
-        pgstat_report_activity(STATE_RUNNING, "dropping memory of tables");
-        if (name.epoch == gstore->epoch && !gstore_tasks_drop_store(tasks, &name))
-            gstore_service_drop(service, &name);
-        CHECK_FOR_INTERRUPTS();
-    }
+	while (gstore_next_dead_store(&name))
+	{
+		pgstat_report_activity(STATE_RUNNING, "dropping memory of tables");
+		if (name.epoch == gstore->epoch && !gstore_tasks_drop_store(tasks, &name))
+			gstore_service_drop(service, &name);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
-static void trim_stores(void)
+static void
+trim_stores(void)
 {
-    gstore_store_name name;
-    gstore_extent *extents;
-    uint32 count;
+	gstore_store_name name;
+	gstore_extent	 *extents;
+	uint32			  count;
 
-    while (gstore_next_trim(&name, &extents, &count)) {
-        if (name.epoch == gstore->epoch)
-            gstore_tasks_trim_store(tasks, &name, extents, count);
-        pfree(extents);
-        CHECK_FOR_INTERRUPTS();
-    }
+	while (gstore_next_trim(&name, &extents, &count))
+	{
+		if (name.epoch == gstore->epoch)
+			gstore_tasks_trim_store(tasks, &name, extents, count);
+		pfree(extents);
+		CHECK_FOR_INTERRUPTS();
+	}
 }
 
-static void drop_copies(void)
+static void
+drop_copies(void)
 {
-    uint64 id;
-    uint32 epoch;
+	uint64 id;
+	uint32 epoch;
 
-    while (gstore_next_dead_copy(&id, &epoch))
-        if (epoch == gstore->epoch && !gstore_tasks_drop_copy(tasks, id))
-            gstore_service_drop_copy(service, id);
+	while (gstore_next_dead_copy(&id, &epoch))
+		if (epoch == gstore->epoch && !gstore_tasks_drop_copy(tasks, id))
+			gstore_service_drop_copy(service, id);
 }
 
-static void end_tokens(void)
+static void
+end_tokens(void)
 {
-    uint8 secret[GSTORE_SECRET_BYTES];
-    uint32 epoch;
+	uint8  secret[GSTORE_SECRET_BYTES];
+	uint32 epoch;
 
-    while (gstore_token_next_over(secret, &epoch))
-        if (epoch == gstore->epoch && !gstore_tasks_unlink(tasks, secret))
-            gstore_service_unlink(service, secret);
+	while (gstore_token_next_over(secret, &epoch))
+		if (epoch == gstore->epoch && !gstore_tasks_unlink(tasks, secret))
+			gstore_service_unlink(service, secret);
 }
 
 /* What the views show of the keeper. */
-static void publish_report(void)
+static void
+publish_report(void)
 {
-    gstore_report report;
-    gstore_store_size *sizes;
-    uint32 size_count;
+	gstore_report	   report;
+	gstore_store_size *sizes;
+	uint32			   size_count;
 
-    if (!gstore_tasks_take_report(tasks, &report, &sizes, &size_count))
-        return;
-    gstore_note_report(&report, sizes, size_count);
-    free(sizes);
+	if (!gstore_tasks_take_report(tasks, &report, &sizes, &size_count))
+		return;
+	gstore_note_report(&report, sizes, size_count);
+	free(sizes);
 }
 
 /* At once, not with the next start: who looks in between sees the loss and waits for no keeper. */
-static void end_epoch(void)
+static void
+end_epoch(void)
 {
-    gstore->ready = false;
-    (void)begin_epoch();
+	gstore->ready = false;
+	(void) begin_epoch();
 }
 
-static void stop_service(void)
+static void
+stop_service(void)
 {
-    if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
-        gstore_service_sever(service);
-    gstore_tasks_stop(tasks);
-    tasks = NULL;
-    gstore_service_stop(service);
-    service = NULL;
-    gvm_keeper_stop(server);
-    server = NULL;
+	if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
+		gstore_service_sever(service);
+	gstore_tasks_stop(tasks);
+	tasks = NULL;
+	gstore_service_stop(service);
+	service = NULL;
+	gvm_keeper_stop(server);
+	server = NULL;
 }
 
-static void stop_at_exit(int code, Datum argument)
+static void
+stop_at_exit(int code, Datum argument)
 {
-    gstore->ready = false;
-    gstore->worker_latch = NULL;
-    stop_service();
+	gstore->ready = false;
+	gstore->worker_latch = NULL;
+	stop_service();
 }
 
 /* True: somebody has set the latch. */
-static bool wait_latch_ms(int ms)
+static bool
+wait_latch_ms(int ms)
 {
-    const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-                                 PG_WAIT_EXTENSION);
+	const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+								 PG_WAIT_EXTENSION);
 
-    ResetLatch(MyLatch);
-    CHECK_FOR_INTERRUPTS();
-    if (catchupInterruptPending)
-        ProcessCatchupInterrupt();
-    if (ConfigReloadPending) {
-        ConfigReloadPending = false;
-        ProcessConfigFile(PGC_SIGHUP);
-    }
-    return (events & WL_LATCH_SET) != 0;
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	if (catchupInterruptPending)
+		ProcessCatchupInterrupt();
+	if (ConfigReloadPending)
+	{
+		ConfigReloadPending = false;
+		ProcessConfigFile(PGC_SIGHUP);
+	}
+	return (events & WL_LATCH_SET) != 0;
 }
 
-/* Until the next try to start: after so many seconds, or after one if a statement waits, which sets the latch
- * again and again. True: for a statement. */
-static bool wait_until_retry(int seconds)
+/*
+ * Until the next try to start: after so many seconds, or after one if a statement waits, which sets the latch
+ * again and again. True: for a statement.
+ */
+static bool
+wait_until_retry(int seconds)
 {
-    const int64 start_ns = gstore_now_ns(), end_ns = start_ns + seconds * 1000 * GSTORE_NS_PER_MS;
-    int64 now_ns;
+	const int64 start_ns = gstore_now_ns(), end_ns = start_ns + seconds * 1000 * GSTORE_NS_PER_MS;
+	int64		now_ns;
 
-    while (!ShutdownRequestPending && (now_ns = gstore_now_ns()) < end_ns)
-        if (wait_latch_ms((int)((end_ns - now_ns) / GSTORE_NS_PER_MS) + 1) &&
-            gstore_now_ns() - start_ns >= LOOK_MS * GSTORE_NS_PER_MS)
-            return true;
-    return false;
+	while (!ShutdownRequestPending && (now_ns = gstore_now_ns()) < end_ns)
+		if (wait_latch_ms((int) ((end_ns - now_ns) / GSTORE_NS_PER_MS) + 1) &&
+			gstore_now_ns() - start_ns >= LOOK_MS * GSTORE_NS_PER_MS)
+			return true;
+	return false;
 }
 
-/* What keeps the keeper from starting may last: tries become rare, and the log has a line for each that no
- * statement waits for, or that fails for another reason. False: the server shuts down. */
-static bool retry_start(void)
+/*
+ * What keeps the keeper from starting may last: tries become rare, and the log has a line for each that no
+ * statement waits for, or that fails for another reason. False: the server shuts down.
+ */
+static bool
+retry_start(void)
 {
-    char logged[sizeof gstore->problem] = "";
-    int wait_s = RESTART_S;
-    bool waited_for = false;
-    MemoryContext tries = AllocSetContextCreate(TopMemoryContext, "gstore_fdw start",
-                                                ALLOCSET_SMALL_SIZES);
-    MemoryContext before = MemoryContextSwitchTo(tries);
+	char		  logged[sizeof gstore->problem] = "";
+	int			  wait_s = RESTART_S;
+	bool		  waited_for = false;
+	MemoryContext tries = AllocSetContextCreate(TopMemoryContext, "gstore_fdw start",
+												ALLOCSET_SMALL_SIZES);
+	MemoryContext before = MemoryContextSwitchTo(tries);
 
-    while (!start_service()) {
-        stop_service();
-        MemoryContextReset(tries);
-        if (!waited_for || strcmp(logged, gstore->problem) != 0)
-            ereport(WARNING,
-                    (errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s),
-                     errhint("%s", gstore_keeper_hint())));
-        strlcpy(logged, gstore->problem, sizeof logged);
-        pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
-        waited_for = wait_until_retry(wait_s);
-        if (ShutdownRequestPending)
-            return false;
-        if (!waited_for)
-            wait_s = Min(2 * wait_s, RETRY_MAX_S);
-    }
-    MemoryContextSwitchTo(before);
-    MemoryContextDelete(tries);
-    return true;
+	while (!start_service())
+	{
+		stop_service();
+		MemoryContextReset(tries);
+		if (!waited_for || strcmp(logged, gstore->problem) != 0)
+			ereport(WARNING,
+					(errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s),
+					 errhint("%s", gstore_keeper_hint())));
+		strlcpy(logged, gstore->problem, sizeof logged);
+		pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
+		waited_for = wait_until_retry(wait_s);
+		if (ShutdownRequestPending)
+			return false;
+		if (!waited_for)
+			wait_s = Min(2 * wait_s, RETRY_MAX_S);
+	}
+	MemoryContextSwitchTo(before);
+	MemoryContextDelete(tries);
+	return true;
 }
 
-void gstore_worker_main(Datum argument)
+void
+gstore_worker_main(Datum argument)
 {
-    pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
-    pqsignal(SIGHUP, SignalHandlerForConfigReload);
-    pqsignal(SIGINT, SIG_IGN); /* pg_cancel_backend(): there is no query */
-    BackgroundWorkerUnblockSignals();
-    /* To no database: it makes the process one that pg_stat_activity shows. */
-    BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-    before_shmem_exit(stop_at_exit, (Datum)0);
-    gstore->worker_latch = MyLatch;
-    gstore->worker_pid = MyProcPid;
-    pgstat_report_activity(STATE_RUNNING, "starting the keeper");
-    if (!retry_start())
-        proc_exit(1);
-    while (!ShutdownRequestPending) {
-        report_idle();
-        (void)wait_latch_ms(LOOK_MS);
-        if (gstore_service_is_lost(service)) {
-            end_epoch();
-            ereport(
-                ERROR,
-                (errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
-        }
-        gstore_forget_old_versions();
-        if (gstore->record_stale)
-            gstore_record_tables(LOG);
-        drop_stores();
-        trim_stores();
-        drop_copies();
-        gstore_reload_look();
-        gstore_autoanalyze_look();
-        end_tokens();
-        publish_report();
-    }
-    end_epoch();
-    proc_exit(1); /* with 0 it would not be started again while the server runs */
+	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	pqsignal(SIGHUP, SignalHandlerForConfigReload);
+	pqsignal(SIGINT, SIG_IGN); /* pg_cancel_backend(): there is no query */
+	BackgroundWorkerUnblockSignals();
+	/* To no database: it makes the process one that pg_stat_activity shows. */
+	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
+	before_shmem_exit(stop_at_exit, (Datum) 0);
+	gstore->worker_latch = MyLatch;
+	gstore->worker_pid = MyProcPid;
+	pgstat_report_activity(STATE_RUNNING, "starting the keeper");
+	if (!retry_start())
+		proc_exit(1);
+	while (!ShutdownRequestPending)
+	{
+		report_idle();
+		(void) wait_latch_ms(LOOK_MS);
+		if (gstore_service_is_lost(service))
+		{
+			end_epoch();
+			ereport(
+				ERROR,
+				(errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
+		}
+		gstore_forget_old_versions();
+		if (gstore->record_stale)
+			gstore_record_tables(LOG);
+		drop_stores();
+		trim_stores();
+		drop_copies();
+		gstore_reload_look();
+		gstore_autoanalyze_look();
+		end_tokens();
+		publish_report();
+	}
+	end_epoch();
+	proc_exit(1); /* with 0 it would not be started again while the server runs */
 }

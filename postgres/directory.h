@@ -1,0 +1,131 @@
+/*
+ * postgres/directory.h - the directory: every table, its versions and stores, and which of them a snapshot sees.
+ *
+ * It is in the memory of shared.h, under gstore->lock, which these functions take unless they say that it is held.
+ */
+#ifndef GSTORE_DIRECTORY_H
+#define GSTORE_DIRECTORY_H
+
+#include "postgres/shared.h"
+
+extern Size gstore_directory_size(void); /* bytes of shared memory */
+extern void gstore_directory_attach(void); /* makes it, or attaches to it, while shared memory is set up */
+
+/* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
+extern gstore_table *gstore_find_table(Oid relation, bool create);
+/* The same of any database. */
+extern gstore_table *gstore_find_table_of(gstore_table_key key, bool create);
+/* Then hash_seq_search() returns each of all databases. The lock is held. */
+extern void gstore_begin_tables(HASH_SEQ_STATUS *scan);
+/* The lock is held exclusively. */
+extern void gstore_forget_versions(gstore_table *table);
+
+/* ---- versions as a process sees them */
+
+typedef struct gstore_view
+{
+	bool			  empty;	/* no store */
+	bool			  lost;		/* empty, because the rows were lost */
+	bool			  outdated; /* the same, after the snapshot was taken: it does not see that */
+	bool			  arrow;	/* the store's format */
+	dsa_pointer		  store;
+	gstore_store_name name;
+	uint64			  rows, live_rows;
+	uint32			  revision;
+	TransactionId	  xid; /* whose version it is */
+	int				  column_count;
+	gstore_column	 *columns;
+	uint64			  dead_bytes;
+	uint8			 *dead; /* bitmap, 1: not there for this view; NULL: all are. Palloc'd */
+} gstore_view;
+
+/*
+ * The newest version that the snapshot sees; snapshot NULL: the newest committed one. want_dead: with
+ * the bitmap of deleted rows. Never fails for want of a table: that is an empty view.
+ */
+extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
+
+/* The transactions whose versions the snapshot does not see, committed or in progress; palloc'd. */
+extern int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids);
+
+/* Adds a bit, or those of a set; the bitmap grows. */
+extern void gstore_view_delete(gstore_view *view, uint64 row);
+extern void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows);
+
+static inline bool
+gstore_view_is_dead(const gstore_view *view, uint64 row)
+{
+	return view->dead != NULL && row / 8 < view->dead_bytes &&
+		(view->dead[row / 8] >> (row % 8) & 1) != 0;
+}
+
+/* A new store for the table, referenced by the caller's transaction; arrow: its format. */
+extern dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name);
+extern void		   gstore_release_store(dsa_pointer store);
+
+/*
+ * Adds a version of the current transaction; the version takes a reference of its own to the store.
+ * deletes: the rows that it deleted; NULL: none. changes: how many it inserted, updated and deleted.
+ */
+extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+							   uint64 changes,
+							   bool	 *recorded); /* false: gstore_record_tables() is to be called */
+/* Takes away what the transaction added to the table. */
+extern void gstore_remove_version(Oid relation, TransactionId xid);
+
+/* For the worker: forgets versions that no snapshot needs. */
+extern void gstore_forget_old_versions(void);
+/* A database is gone; cannot fail (after gstore_area()). */
+extern void gstore_forget_database(Oid database);
+/* A service thread is yet to end a write to the store that its backend has left. */
+extern bool gstore_has_left_write(const gstore_store_name *name);
+/* Takes one dead store off the list that nobody writes to. */
+extern bool gstore_next_dead_store(gstore_store_name *name);
+
+/* ---- copies of versions */
+
+/*
+ * A record of a copy that is being made: the caller hangs it on a version or releases it. privileges: of the
+ * table (token.h).
+ */
+extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition);
+/* The record of the version's copy. False: the version has none. */
+extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out);
+/* From here on the copy lives as long as the version. False: the version is gone, or has one. */
+extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy, uint64 bytes,
+							 const uint8 handle[GSTORE_HANDLE_BYTES]);
+extern void gstore_release_copy(dsa_pointer copy);
+/* Takes the copies off a table's versions; they are freed when every transaction sees the end of this one. */
+extern void gstore_end_copies(Oid relation);
+/*
+ * The same for the tables of this database whose privileges are others than when the copy was made, or that
+ * are gone; accept: what was granted is noted instead.
+ */
+extern void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges));
+/* Takes one off the list of those released; false: there is none. */
+extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
+
+/* ---- for views */
+
+typedef struct gstore_version_info
+{
+	gstore_table_key key;
+	uint32			 revision;
+	TransactionId	 xmin, xmax; /* xmax: of the version that follows, or 0 */
+	int32			 device;
+	gstore_view		 view; /* without dead rows; lost: it is not a version, the rows were lost */
+	uint64			 copy_bytes; /* of a copy of it; 0: there is none */
+	uint64			 copy_definition;
+	bool   sized; /* it is the newest one of its store, of which committed_bytes are known */
+	uint64 committed_bytes;
+} gstore_version_info;
+
+/* Every version of every table of all databases, palloc'd. */
+extern int gstore_list_versions(gstore_version_info **out);
+
+/* What a column's rows take in one of its areas; 0: there is none. */
+extern uint64 gstore_part_bytes(const gstore_column *column, gstore_part part, uint64 rows);
+/* What rows of a view take in the store. */
+extern uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count);
+
+#endif
