@@ -45,7 +45,7 @@ static gvm_status launch_first(gvm_device *device, uint64_t address, uint64_t by
 
     if (status != GVM_OK)
         return status;
-    params.result = result.address;
+    params.result = result.words.device;
     status = gvmi_kernel_launch(device, GVMI_KERNEL_sum_f64, &params,
                                 bytes / (GVMI_TILE_WORDS * 8) + 1, device->stream);
     a->launch_us = tool_now_us() - start_us;

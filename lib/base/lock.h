@@ -28,8 +28,8 @@ typedef enum gvmi_rank {
     GVMI_RANK_VECTOR,        /* one gvm_vector */
     GVMI_RANK_BUFFER,        /* one gvm_buffer */
     GVMI_RANK_KERNELS,       /* loading the kernels of one device */
-    GVMI_RANK_APPENDER_LIST, /* appenders that have begun; a device's free words */
-    GVMI_RANK_DEVICE,        /* a device's table of free chunks */
+    GVMI_RANK_APPENDER_LIST, /* appenders that have begun */
+    GVMI_RANK_DEVICE,        /* a device's table of free chunks; its free words */
     GVMI_RANK_IDLE,          /* the holders of idle memory */
     GVMI_RANK_BACKGROUND,    /* starting, ending and waking the library's thread */
     GVMI_RANK_FRAMES,        /* the keeper's table of frames */

@@ -1,6 +1,6 @@
 /* memory/background.h - the one thread that the library has in a process.
  *
- * It serves kernels that ask for memory (appender/service.c), and while none does it has holders of idle
+ * It serves kernels that ask for memory (appender/feeder.c), and while none does it has holders of idle
  * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: fences of heaps (heap/stream.c)
  * are events recorded on streams of the program, and a driver may wait there while the stream's queue is full.
  *

@@ -20,7 +20,6 @@ static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_START);
 static gvm_device *alive[DEVICES_MAX];
 
 void (*gvmi_kernels_unload)(gvm_device *device);
-void (*gvmi_appends_unload)(gvm_device *device);
 
 gvm_status gvm_device_count(int32_t *count)
 {
@@ -207,8 +206,8 @@ static void unload_device_parts(gvm_device *device)
 {
     if (device->kernels != NULL)
         gvmi_kernels_unload(device);
-    if (device->appends != NULL)
-        gvmi_appends_unload(device);
+    gvmi_words_destroy(device, &device->results);
+    gvmi_words_destroy(device, &device->appends);
 }
 
 static void stop_context(gvm_device *device)
@@ -250,6 +249,8 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     status = gvmi_registry_add(GVMI_KIND_DEVICE, gvmi_key(device), device);
     if (status != GVM_OK)
         goto fail_stop_context;
+    gvmi_words_init(&device->results);
+    gvmi_words_init(&device->appends);
     *out = device;
     return GVM_OK;
 

@@ -22,6 +22,7 @@
 
 #include "appender/appender.h"
 #include "base/address.h"
+#include "base/clock.h"
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
@@ -362,10 +363,10 @@ static bool go_round(run *r, gvm_appender_result *result)
         return false;
     armed = arm(l);
     now->armed = armed;
-    start_us = gvmi_append_now_us();
+    start_us = gvmi_now_us();
     if (!GOOD(l, gvm_appender_begin(r->appender, &r->append)))
         return false;
-    now->begin_us = (uint64_t)(gvmi_append_now_us() - start_us);
+    now->begin_us = (uint64_t)(gvmi_now_us() - start_us);
     if (!check_begun(r, armed))
         return false;
     for (uint32_t k = 0; k < r->plan.kernels; k++)
@@ -378,10 +379,10 @@ static bool go_round(run *r, gvm_appender_result *result)
     if (armed)
         gvmi_fault_arm(gvmi_call_cuMemCreate, 0, false, CUDA_SUCCESS);
     atomic_fetch_add(&launches, r->plan.kernels);
-    now->whole_us = (uint64_t)(gvmi_append_now_us() - start_us);
+    now->whole_us = (uint64_t)(gvmi_now_us() - start_us);
     now->status = status;
     now->result = *result;
-    now->words = *r->appender->slot.staging;
+    now->words = *r->appender->staging;
     if (status == GVM_E_TIMEOUT) {
         gvm_appender_info info = {.struct_size = sizeof info};
 

@@ -83,7 +83,7 @@ static gvm_status queue_checks(worker *w, const slot *s, const gvm_lease *lease,
     for (uint32_t i = 0; i < chunks && status == GVM_OK; i++) {
         keeper_ops_params params = contents(lease, i, atomic_load(&s->record->seed[i]));
 
-        params.result = result->address;
+        params.result = result->words.device;
         status = launch(w, w->party->check, &params);
     }
     return status;

@@ -480,7 +480,7 @@ static CUresult pin(void *at, size_t bytes, unsigned flags)
     return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostRegister(at, bytes, flags);
 }
 
-/* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
+/* What there is already stays for the next try: to free it would wait for all kernels. */
 static int be_without_host_memory(void *arg)
 {
     uint64_t sum;
