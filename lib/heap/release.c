@@ -471,4 +471,4 @@ static uint64_t reclaim_heap_chunks(gvmi_idle *idle, uint64_t wanted_bytes, bool
     return given;
 }
 
-const gvmi_idle_calls gvmi_heap_idle_calls = {reclaim_heap_chunks, decay_heap};
+const gvmi_idle_calls gvmi_heap_idle_calls = {.reclaim = reclaim_heap_chunks, .decay = decay_heap};

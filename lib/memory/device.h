@@ -78,10 +78,6 @@ GVMI_API bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
 /* What the driver has free at this moment; 0: it is not known. */
 uint64_t gvmi_device_free_bytes(const gvm_device *device);
 
-/* cuMemAlloc; the device's free chunks go back to the driver before it returns
- * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
-CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
-
 /* ---- memory/words.c: words on the device, each with pinned words of the host beside them */
 
 typedef struct gvmi_words {
@@ -161,6 +157,10 @@ void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
 /* Bytes of free handles, those on their way to the driver included. */
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);
 void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache);
+
+/* cuMemAlloc; the device's free chunks go back to the driver before it returns
+ * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
+CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
 
 /* ---- kernels/ unloads what it loaded on the device. Set before there is something to unload, called before
  * the context goes. */

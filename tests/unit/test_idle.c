@@ -152,7 +152,7 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
     return h->next_ns;
 }
 
-static const gvmi_idle_calls calls = {reclaim, decay};
+static const gvmi_idle_calls calls = {.reclaim = reclaim, .decay = decay};
 
 static void join(gvm_device *of, holder *h, uint64_t bytes)
 {
