@@ -23,7 +23,7 @@ typedef enum gvmi_rank {
                         library's thread ends; taken first */
     GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: whose turn it is to send; a table lock */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
-    GVMI_RANK_HEAP,   /* one gvm_heap; behind it, the claims of its shelves (heap/shelf.c) */
+    GVMI_RANK_HEAP,   /* one gvm_heap; behind it, its shelves (heap/own.c) */
     GVMI_RANK_APPENDER,      /* one gvm_appender */
     GVMI_RANK_VECTOR,        /* one gvm_vector */
     GVMI_RANK_BUFFER,        /* one gvm_buffer */

@@ -368,7 +368,7 @@ static bool adopt_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t chunk_bytes
             continue;
         remove_from_arena(segment);
         gvmi_arena_add_locked(arena, segment);
-        arena->idled = heap->epoch; /* what has become idle leaves after a fence, as all of the stream's does */
+        arena->idled = heap->idle_number; /* what has become idle leaves after a stream mark, as all of the stream's does */
         arena->reaped = 0;
         return true;
     }

@@ -435,7 +435,7 @@ static void free_all(worker *workers)
 
 /* ---- start and end */
 
-/* With every other seed memory goes back by windows, in the library's thread. */
+/* With every other seed memory goes back by intervals, in the library's thread. */
 static bool start(uint64_t seed)
 {
     const gvm_heap_options options = {.struct_size = sizeof options,

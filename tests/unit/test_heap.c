@@ -476,7 +476,7 @@ static void memory_of_a_busy_stream_does_not_go_back(void **state)
     ptr = alloc_on(stream, 8 * GVMI_MIB);
     hold_stream(stream);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
-    release(alloc(4 * GVMI_MIB)); /* looks at the fence */
+    release(alloc(4 * GVMI_MIB)); /* looks at the stream mark */
     assert_int_equal(info().committed_bytes, 8 * GVMI_MIB);
     check();
     let_go(stream);

@@ -136,17 +136,17 @@ static void run_in_a_fragmented_segment_is_found_without_a_walk(void **state)
     assert_true(least_ns < AT_MOST_NS);
 }
 
-/* ---- claims */
+/* ---- shelves that another thread owns */
 
-static gvmi_shelf claimed;
+static gvmi_shelf shelf;
 static atomic_int waiter; /* its thread's number */
 
-static void *wait_for_claim(void *arg)
+static void *wait_for_shelf(void *arg)
 {
     (void)arg;
     atomic_store(&waiter, (int)syscall(SYS_gettid));
-    gvmi_shelf_claim_locked(&claimed);
-    gvmi_shelf_release(&claimed);
+    gvmi_shelf_own_locked(&shelf);
+    gvmi_shelf_leave(&shelf);
     return NULL;
 }
 
@@ -167,22 +167,22 @@ static long sleeps_of(int thread)
     return sleeps;
 }
 
-/* An owner of a lower priority runs only while who waits for it sleeps. */
-static void thread_that_waits_for_a_claim_sleeps(void **state)
+/* A thread of a lower priority that owns a shelf runs only while who waits for it sleeps. */
+static void thread_that_waits_for_a_shelf_sleeps(void **state)
 {
     const int64_t until_ns = gvmi_deadline_ns(20000);
     pthread_t thread;
     long sleeps = 0;
 
     (void)state;
-    assert_true(gvmi_shelf_claim(&claimed));
+    assert_true(gvmi_shelf_own(&shelf));
     atomic_store(&waiter, 0);
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_claim, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_shelf, NULL), 0);
     while (sleeps < 10 && gvmi_now_ns() < until_ns) {
         pause_ms(1);
         sleeps = atomic_load(&waiter) != 0 ? sleeps_of(atomic_load(&waiter)) : 0;
     }
-    gvmi_shelf_release(&claimed);
+    gvmi_shelf_leave(&shelf);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(sleeps >= 10);
 }
@@ -634,7 +634,7 @@ int main(void)
         cmocka_unit_test(largest_shelf_can_be_filled),
         cmocka_unit_test(run_found_is_the_lowest_that_a_walk_finds),
         cmocka_unit_test(run_in_a_fragmented_segment_is_found_without_a_walk),
-        cmocka_unit_test(thread_that_waits_for_a_claim_sleeps),
+        cmocka_unit_test(thread_that_waits_for_a_shelf_sleeps),
         cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
         TEST(free_beside_a_resize_breaks_nothing),

@@ -269,11 +269,11 @@ static void pass(uint64_t mib)
     release(alloc(mib * GVMI_MIB));
 }
 
-/* A window is as long as 384 MiB asked for, twice what is committed. */
-static void memory_idle_for_a_window_goes(void **state)
+/* An interval is as long as 384 MiB asked for, twice what is committed. */
+static void memory_idle_for_an_interval_goes(void **state)
 {
     (void)state;
-    pass(192); /* in the first window nothing was idle from the start */
+    pass(192); /* in the first interval nothing was idle from the start */
     for (int i = 0; i < 5; i++)
         pass(96);
     assert_int_equal(committed(), 192);
@@ -303,7 +303,7 @@ static void memory_that_was_free_for_less_than_the_decay_stays(void **state)
     assert_int_equal(committed(), 96);
 }
 
-/* Neither windows nor a shortage of the heap's own take what a graph may use. */
+/* Neither intervals nor a shortage of the heap's own take what a graph may use. */
 static void memory_of_a_heap_that_keeps_stays(void **state)
 {
     const gvm_heap_options options = {
@@ -324,8 +324,8 @@ static void memory_of_a_heap_that_keeps_stays(void **state)
     assert_int_equal(committed(), 180);
 }
 
-/* The next tick never comes: what the end of a window leaves over goes at once. */
-static int end_a_window_beside_the_thread(void *arg)
+/* The next tick never comes: what the end of an interval leaves over goes at once. */
+static int end_an_interval_beside_the_thread(void *arg)
 {
     void *ptr;
 
@@ -343,9 +343,9 @@ static int end_a_window_beside_the_thread(void *arg)
     return 0;
 }
 
-CHILD_TEST(memory_goes_when_its_window_ends, end_a_window_beside_the_thread)
+CHILD_TEST(memory_goes_when_its_interval_ends, end_an_interval_beside_the_thread)
 
-static void memory_needed_in_every_window_stays(void **state)
+static void memory_needed_in_every_interval_stays(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
@@ -371,7 +371,7 @@ static void new_peak_has_idle_memory_first(void **state)
     assert_int_equal(info().idle_bytes, 64 * GVMI_MIB);
 }
 
-static void keep_bytes_that_are_set_are_kept_through_windows(void **state)
+static void keep_bytes_that_are_set_are_kept_through_intervals(void **state)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 96 * GVMI_MIB};
 
@@ -401,7 +401,7 @@ static void memory_of_a_heap_in_which_nothing_happens_goes(void **state)
     pass(320);
     tick_ns = heap->tick_ns;
     assert_int_equal(decay(tick_ns - 1), tick_ns);
-    assert_int_equal(decay(tick_ns), tick_ns + SECOND_NS); /* the first window began without idle memory */
+    assert_int_equal(decay(tick_ns), tick_ns + SECOND_NS); /* the first interval began without idle memory */
     assert_int_equal(committed(), 320);
     tick_ns += SECOND_NS;
     next_ns = decay(tick_ns);
@@ -771,14 +771,14 @@ int main(void)
         cmocka_unit_test(end_of_a_stream_waits_for_its_work_on_live_blocks),
         cmocka_unit_test(memory_goes_back_without_the_lock),
         cmocka_unit_test(capture_of_a_stream_is_left_alone),
-        cmocka_unit_test(memory_goes_when_its_window_ends),
+        cmocka_unit_test(memory_goes_when_its_interval_ends),
         cmocka_unit_test(decay_waits_for_no_lock),
-        TEST(memory_idle_for_a_window_goes),
+        TEST(memory_idle_for_an_interval_goes),
         TEST(memory_that_was_free_for_less_than_the_decay_stays),
         TEST(memory_of_a_heap_that_keeps_stays),
-        TEST(memory_needed_in_every_window_stays),
+        TEST(memory_needed_in_every_interval_stays),
         TEST(new_peak_has_idle_memory_first),
-        TEST(keep_bytes_that_are_set_are_kept_through_windows),
+        TEST(keep_bytes_that_are_set_are_kept_through_intervals),
         TEST(memory_of_a_heap_in_which_nothing_happens_goes),
         TEST(memory_of_a_busy_heap_does_not_go_by_time),
         TEST(decay_waits_for_no_stream),
