@@ -307,9 +307,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(soft_now_ns() / 1000000);
 }
 
 /* Waits for the answer to the question. CUDA_ERROR_INVALID_HANDLE if there is none,

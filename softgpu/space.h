@@ -43,20 +43,20 @@ typedef struct soft_range {
 } soft_range;
 
 /* A VMM handle of this process: the values given out for it and its mappings keep it. */
-typedef struct soft_handle {
+typedef struct soft_vmm_handle {
     CUmemGenericAllocationHandle value;
     soft_backing backing;
     uint64_t value_count; /* how often cuMemRelease may be called; the value is stale at 0 */
     uint64_t mapping_count;
     uint64_t buffer_id;
-} soft_handle;
+} soft_vmm_handle;
 
 /* Who accesses a mapping: devices by ordinal, then the CPU. */
 enum { SOFT_ACCESSOR_CPU = SOFT_DEVICES_MAX, SOFT_ACCESSORS };
 
 typedef struct soft_mapping {
     soft_span span;
-    soft_handle *handle;
+    soft_vmm_handle *handle;
     uint8_t access[SOFT_ACCESSORS]; /* SOFT_ACCESS_ of each */
 } soft_mapping;
 
