@@ -3,7 +3,7 @@
  *
  * A handle cannot carry a file descriptor, so the exporter serves them: the first cuIpcGetMemHandle
  * starts a thread on a datagram socket with an abstract name that the handle contains. A datagram
- * is one question and one answer, so a peer that stalls, ends or sends false data delays nobody,
+ * is one question and one answer, so a process that stalls, ends or sends false data delays nobody,
  * and nothing is left behind when the exporter ends. The kernel attaches the sender's identity:
  * only root and the exporter's own user are answered.
  *

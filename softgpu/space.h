@@ -38,7 +38,7 @@ typedef struct soft_range {
     uint64_t buffer_id;   /* never used again in this process */
     soft_backing backing; /* charge.id 0: nothing is charged */
     uint64_t open_count;  /* of an opened IPC handle */
-    bool exported;        /* cuIpcGetMemHandle was asked for it: peers may fetch it */
+    bool exported;        /* cuIpcGetMemHandle was asked for it: other processes may fetch it */
     bool ending;          /* a free is waiting for the device: no second one may begin */
 } soft_range;
 

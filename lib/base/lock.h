@@ -21,7 +21,7 @@
 typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
                         library's thread ends; taken first */
-    GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: whose turn it is to send; a table lock */
+    GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: who may send; a table lock */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
     GVMI_RANK_HEAP,   /* one gvm_heap; behind it, its shelves (heap/own.c) */
     GVMI_RANK_APPENDER,      /* one gvm_appender */

@@ -2,7 +2,7 @@
  *
  * While something was asked a moment ago it spins, because a kernel that waits costs a whole device; else
  * it looks every NAP_NS, and with no kernel that could ask it sleeps until a holder is due. Holders
- * have their turn when nothing was asked for SPIN_NS, one step between two looks, since a kernel
+ * are called when nothing was asked for SPIN_NS, one step between two looks, since a kernel
  * that asks meanwhile waits.
  *
  * I1  the thread runs iff state is RUNNING or ENDING.

@@ -1,7 +1,7 @@
 /* memory/background.h - the one thread that the library has in a process.
  *
  * It serves kernels that ask for memory (appender/feeder.c), and while none does it has holders of idle
- * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: fences of heaps (heap/stream.c)
+ * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: stream marks of heaps (heap/stream.c)
  * are events recorded on streams of the program, and a driver may wait there while the stream's queue is full.
  *
  * It is started by the first gvm_appender_begin(), or when the first holder has something to give back;

@@ -64,7 +64,7 @@ void gvmi_idle_leave(gvmi_idle *idle)
 
 /* ---- calls */
 
-/* Waits its turn, and releases the lock until end_call(). */
+/* Waits for calls that it must not be made beside, and releases the lock until end_call(). */
 static void begin_call_locked(gvmi_idle *idle, bool may_wait)
 {
     idle->callers++;

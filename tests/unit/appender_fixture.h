@@ -86,14 +86,14 @@ static inline gvm_status finish(void)
 }
 
 /* Claims, writes every byte and publishes. */
-static inline uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
+static inline uint32_t write_place(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_place *place)
 {
-    const uint32_t answer = gvm_append_claim(&append, rows, bytes, align, slot);
+    const uint32_t answer = gvm_append_claim(&append, rows, bytes, align, place);
 
     if (answer == GVM_APPEND_OK) {
-        memset(slot->rows, 0x11, rows * append.row_bytes);
-        memset(slot->bytes, 0x22, bytes);
-        gvm_append_publish(&append, slot->amount);
+        memset(place->rows, 0x11, rows * append.row_bytes);
+        memset(place->bytes, 0x22, bytes);
+        gvm_append_publish(&append, place->amount);
     }
     return answer;
 }

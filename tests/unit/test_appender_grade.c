@@ -37,11 +37,11 @@ static bool start_large(void)
 
 static bool claim(uint64_t rows_bytes, uint64_t bytes)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
-    if (gvm_append_claim(&append, rows_bytes / ROW, bytes, 1, &slot) != GVM_APPEND_OK)
+    if (gvm_append_claim(&append, rows_bytes / ROW, bytes, 1, &place) != GVM_APPEND_OK)
         return false;
-    gvm_append_publish(&append, slot.amount);
+    gvm_append_publish(&append, place.amount);
     return true;
 }
 

@@ -184,7 +184,7 @@ static void end_vector(void)
     gvm_vector_destroy(vector);
 }
 
-/* All slots that there are. */
+/* As many as there are words for in one slab. */
 static bool make_appenders(void)
 {
     for (count = 0; count < 63; count++) /* and the fixture's */
@@ -443,7 +443,7 @@ static CUresult free_counted(CUdeviceptr address)
 static int be_needed(void *arg)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .kind = GVM_HEAP_MANAGED};
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_heap *managed;
 
     (void)arg;
@@ -455,12 +455,12 @@ static int be_needed(void *arg)
     CHILD_EXPECT(hoard_all(false));
     CHILD_EXPECT(begin() == GVM_OK && atomic_load(&hoard.asked) == 0); /* nothing is needed yet */
     for (int i = 0; i < 10; i++)
-        CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(atomic_load(&hoard.asked) > 0 && atomic_load(&hoard.asked_to_wait) == 0);
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && begin() == GVM_OK);
     hoard.slow = true;
-    while (write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK)
+    while (write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK)
         ;
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
     CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0 && atomic_load(&frees) == 0);
@@ -508,14 +508,14 @@ static int be_without_host_memory(void *arg)
 /* An appender that has finished gives what is ahead of what it has written; one that has begun keeps it. */
 static int be_ahead(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint64_t ahead;
 
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
     for (int i = 0; i < 6; i++)
-        CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     for (int waited = 0; info().front_bytes < 10 * CHUNK && waited < PATIENCE; waited++)
         pause_ms(1);
     CHILD_EXPECT(make_buffer() && hoard_all(true));
@@ -530,7 +530,7 @@ static int be_ahead(void *arg)
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
     CHILD_EXPECT(gvmi_idle_reclaim(device, 6 * CHUNK, false) == 6 * CHUNK);
     CHILD_EXPECT(info().front_bytes == 0 && gvmi_appender_check(appender));
-    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(begin() == GVM_OK && write_place(1, 0, 0, &place) == GVM_APPEND_OK && place.row == 0);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 1);
     end_buffer();
     end_hoard();
@@ -548,10 +548,10 @@ static void *begin_second(void *unused)
 
 static void *write_row(void *unused)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)unused;
-    return write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK ? &hoard : NULL;
+    return write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK ? &hoard : NULL;
 }
 
 /* While the thread asks others for what one appender needs, another one's begin waits for it, with its
