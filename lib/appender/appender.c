@@ -38,9 +38,7 @@ static uint64_t choose_append_chunk_bytes(const gvm_device *device, uint64_t res
 
     while (chunk_bytes > most && chunk_bytes > GVM_CHUNK_BYTES_MIN)
         chunk_bytes /= 2;
-    if (chunk_bytes < GVM_CHUNK_BYTES_MIN)
-        chunk_bytes = GVM_CHUNK_BYTES_MIN;
-    return chunk_bytes > device->info.granularity_bytes ? chunk_bytes : device->info.granularity_bytes;
+    return gvmi_max(gvmi_max(chunk_bytes, GVM_CHUNK_BYTES_MIN), device->info.granularity_bytes);
 }
 
 static uint32_t choose_unit_shift(const gvm_device *device, uint64_t reserve_bytes,
@@ -120,9 +118,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->chunk_bytes = a->layout.chunk_bytes;
     a->chunk_count = a->buffer->chunk_count;
     a->budget_bytes = options->budget_bytes;
-    a->step_bytes = gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT);
-    if (a->step_bytes < a->chunk_bytes)
-        a->step_bytes = a->chunk_bytes;
+    a->step_bytes = gvmi_max(gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT), a->chunk_bytes);
     a->ahead_bytes = gvmi_amount(options->ahead_bytes,
                                  2 * gvmi_min(a->step_bytes, GVMI_SPAN_BYTES_MAX));
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;

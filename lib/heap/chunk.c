@@ -22,8 +22,7 @@ static void set_idle(gvm_heap *heap, gvmi_segment *segment, uint64_t index, bool
     } else {
         segment->idle_count--;
         heap->idle_bytes -= segment->chunk_bytes;
-        if (heap->idle_bytes < heap->idle_low_bytes)
-            heap->idle_low_bytes = heap->idle_bytes;
+        heap->idle_low_bytes = gvmi_min(heap->idle_low_bytes, heap->idle_bytes);
     }
 }
 
@@ -48,8 +47,7 @@ void gvmi_chunk_come_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t inde
     segment->chunks[index].committed = true;
     segment->committed_count++;
     heap->committed_bytes += segment->chunk_bytes;
-    if (heap->committed_bytes > heap->committed_peak_bytes)
-        heap->committed_peak_bytes = heap->committed_bytes;
+    heap->committed_peak_bytes = gvmi_max(heap->committed_peak_bytes, heap->committed_bytes);
     become_idle(heap, segment, index);
 }
 
@@ -172,8 +170,7 @@ static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_reque
     if (request == NULL || !request->may_purge || heap->idle_bytes <= kept ||
         heap->committed_bytes + missing_bytes <= heap->committed_peak_bytes)
         return false;
-    request->purge_bytes = heap->idle_bytes - kept < missing_bytes ? heap->idle_bytes - kept
-                                                                   : missing_bytes;
+    request->purge_bytes = gvmi_min(heap->idle_bytes - kept, missing_bytes);
     return true;
 }
 

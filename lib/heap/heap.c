@@ -82,9 +82,7 @@ static gvm_status read_heap_options(const gvm_heap_options *options, gvm_heap *h
     heap->limit_bytes = gvmi_amount(full.limit_bytes, GVM_BYTES_UNLIMITED);
     heap->bounded = full.keep_bytes != 0;
     heap->keep_bytes = gvmi_amount(full.keep_bytes, 0);
-    heap->shelf_bytes = gvmi_amount(full.shelf_bytes, SHELF_BYTES_DEFAULT);
-    if (heap->shelf_bytes > SHELF_BYTES_MAX)
-        heap->shelf_bytes = SHELF_BYTES_MAX;
+    heap->shelf_bytes = gvmi_min(gvmi_amount(full.shelf_bytes, SHELF_BYTES_DEFAULT), SHELF_BYTES_MAX);
     heap->decay_ns = (int64_t)full.decay_ms * GVMI_NS_PER_MS;
     heap->interval_ns = gvmi_now_ns();
     heap->exhausted = full.exhausted;

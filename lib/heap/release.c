@@ -156,7 +156,7 @@ static bool finish_leaving_locked(gvm_heap *heap, const gvmi_leaving_list *list)
 /* What was due, or may have been, has been given back. */
 static void count_due_locked(gvm_heap *heap, uint64_t bytes)
 {
-    heap->surplus_bytes -= bytes < heap->surplus_bytes ? bytes : heap->surplus_bytes;
+    heap->surplus_bytes -= gvmi_min(bytes, heap->surplus_bytes);
 }
 
 static uint64_t sum_released_bytes(const gvmi_leaving_list *list)
@@ -402,7 +402,7 @@ static int64_t decay_heap(gvmi_idle *idle, int64_t now_ns)
         run_heap_tick_locked(heap, now_ns);
     next_ns = heap->tick_ns != 0 ? heap->tick_ns : GVMI_NEVER_NS;
     due = due_bytes(heap);
-    if (!release_quickly(heap, due < STEP_BYTES ? due : STEP_BYTES, 0, &given))
+    if (!release_quickly(heap, gvmi_min(due, STEP_BYTES), 0, &given))
         return now_ns + BUSY_NS;
     if (given > 0)
         next_ns = now_ns;

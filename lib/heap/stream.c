@@ -335,7 +335,7 @@ static void clear_lost_waits_locked(gvm_heap *heap)
 /* Looks at most at so many of the oldest. True: one that waits since an idle number up to until is not done. */
 static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
 {
-    size_t looked = heap->wait_count < most ? heap->wait_count : most;
+    size_t looked = gvmi_min(heap->wait_count, most);
     bool busy = false;
     gvm_error error;
 
@@ -431,8 +431,7 @@ gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
     gvmi_arena *arena;
 
     for (; (arena = find_arena(heap, key)) != NULL; pause_unlocked(heap, &waits)) {
-        if (arena->idled < until)
-            arena->idled = until;
+        arena->idled = gvmi_max(arena->idled, until);
         switch (gvmi_arena_mark_locked(arena, until)) {
         case GVMI_PASSED: return end_arena_locked(arena);
         case GVMI_REFUSED: return gvmi_error_save().status;

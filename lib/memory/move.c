@@ -16,6 +16,7 @@
  */
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
 
@@ -222,7 +223,7 @@ static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, 
 {
     batch w = {.buffer = buffer, .to = to};
     const uint64_t chunk_bytes = buffer->layout.chunk_bytes;
-    const uint64_t scratch_bytes = chunk_bytes > BATCH_BYTES ? chunk_bytes : BATCH_BYTES;
+    const uint64_t scratch_bytes = gvmi_max(chunk_bytes, BATCH_BYTES);
     CUresult result = gvmi_cu->cuMemAddressReserve(&w.scratch, scratch_bytes, 0, 0, 0);
     gvm_status status = GVM_OK;
 

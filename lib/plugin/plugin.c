@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/size.h"
 #include "lib/plugin/graphs.h"
 
@@ -32,7 +32,7 @@ static gvm_cupy_calls cupy;
 static struct {
     int fd;
     size_t used;
-    struct timespec start;
+    int64_t start_ns;
     char text[TRACE_BUFFER_BYTES];
 } trace; /* while tracing */
 static pthread_once_t trace_once = PTHREAD_ONCE_INIT;
@@ -120,7 +120,7 @@ static void open_trace(void)
         fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: cannot write %s: %s\n", path, strerror(errno));
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &trace.start);
+    trace.start_ns = gvmi_now_ns();
     trace.used = (size_t)snprintf(trace.text, TRACE_LINE_MAX, "# gvmem heap trace 1\n");
     atomic_store(&tracing, true);
 }
@@ -138,23 +138,21 @@ __attribute__((destructor)) static void close_trace(void)
 static void trace_event(char kind, const void *ptr, uint64_t bytes, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
-    struct timespec now;
+    int64_t now_ns;
 
     if (!atomic_load_explicit(&tracing, memory_order_relaxed))
         return;
     pthread_mutex_lock(&lock);
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    now_ns = gvmi_now_ns();
     if (trace.used > sizeof trace.text - TRACE_LINE_MAX && !flush_trace_locked()) {
         atomic_store(&tracing, false);
         close(trace.fd);
     }
     if (atomic_load(&tracing))
-        trace.used += (size_t)snprintf(trace.text + trace.used, TRACE_LINE_MAX,
-                                       "%c %llx %llu %llx %lld\n", kind,
-                                       (unsigned long long)(uintptr_t)ptr, (unsigned long long)bytes,
-                                       (unsigned long long)(uintptr_t)stream,
-                                       (long long)(now.tv_sec - trace.start.tv_sec) * 1000000000 +
-                                           now.tv_nsec - trace.start.tv_nsec);
+        trace.used += (size_t)snprintf(
+            trace.text + trace.used, TRACE_LINE_MAX, "%c %llx %llu %llx %lld\n", kind,
+            (unsigned long long)(uintptr_t)ptr, (unsigned long long)bytes,
+            (unsigned long long)(uintptr_t)stream, (long long)(now_ns - trace.start_ns));
     pthread_mutex_unlock(&lock);
 }
 

@@ -12,17 +12,16 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #ifndef SCM_PIDFD /* Linux 6.5: a pidfd of the sender, if the caller set SO_PASSPIDFD */
 #define SCM_PIDFD 0x04
 #endif
 
-#define NS_PER_MS 1000000ll
 #define PAUSE_MS_MAX 32         /* between two tries to send fds when too many are on their way */
 #define CONTROL_REST_BYTES 1024 /* for what else the caller may want: credentials, labels */
 
@@ -37,14 +36,6 @@ typedef struct fd_basket {
     uint32_t wanted, count;
     uint32_t excess; /* came beyond those wanted, closed at once */
 } fd_basket;
-
-static int64_t socket_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
-}
 
 gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
 {
@@ -65,7 +56,7 @@ gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
     *out = (gvmi_socket){
         .fd = socket_fd,
         .timeout_ms = timeout_ms,
-        .deadline_ns = timeout_ms < 0 ? INT64_MAX : socket_now_ns() + timeout_ms * NS_PER_MS,
+        .deadline_ns = timeout_ms < 0 ? GVMI_NEVER_NS : gvmi_deadline_ns(timeout_ms),
     };
     return GVM_OK;
 }
@@ -78,8 +69,8 @@ static int left_ms(const gvmi_socket *socket)
 
     if (socket->deadline_ns == INT64_MAX)
         return -1;
-    left_ns = socket->deadline_ns - socket_now_ns();
-    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+    left_ns = socket->deadline_ns - gvmi_now_ns();
+    return left_ns <= 0 ? 0 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS);
 }
 
 static gvm_status wait_ready(const gvmi_socket *socket, short events)
