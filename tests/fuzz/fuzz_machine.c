@@ -714,10 +714,21 @@ static bool all_is_answered(void)
     return w.job_count == 0;
 }
 
-/* Everybody answers and nobody keeps a lease. */
+/* Processes that were cut off end. */
+static void exit_cut_off(void)
+{
+    for (client *c = w.clients; c < w.clients + MACHINE_CLIENTS; c++)
+        if (c->used && !c->connected)
+            exit_client(c);
+}
+
+/* Everybody answers and nobody keeps a lease. Processes that were cut off live on for half of the rounds: where
+ * there is no room to copy what they may still write to, requests wait for their end. */
 static void calm_down(void)
 {
     for (uint32_t round = 0; round < CALM_ROUNDS && !all_is_answered(); round++) {
+        if (round == CALM_ROUNDS / 2)
+            exit_cut_off();
         while (w.job_count > 0) {
             end_job(0, GVM_OK);
             settle();
