@@ -2,7 +2,8 @@
  *
  * The daemon gvmem-keeper is a few lines around this; a program that wants a keeper of its own (a
  * test, a database server) starts one here, as threads of itself, and connects to it like any other
- * client (gvmem/client.h).
+ * client (gvmem/client.h). These functions are in the library libgvmem-keeper: link with "gvmem-keeper" of
+ * pkg-config or gvmem::keeper of CMake, in place of "gvmem" or gvmem::gvmem.
  *
  * Threads: any thread may call. A keeper runs one thread for clients and two for each device that
  * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
