@@ -2,14 +2,16 @@
 # usage: [PREFIX=/usr/local] [DESTDIR=FOLDER] [PG_CONFIG=FILE] install.sh [BUILD-FOLDER]
 # Builds and installs the libraries, programs, headers, manual pages and units, and gstore_fdw for the
 # PostgreSQL that PG_CONFIG names (default pg_config), in that server's folders, which PREFIX does not change.
-# With PG_CONFIG=none, without a pg_config, or without server headers, gstore_fdw is left out.
+# With PG_CONFIG=none, without a pg_config, or without server headers, gstore_fdw is left out. What is installed is
+# built in BUILD-FOLDER/install: a release, without tests and benchmarks.
 set -eu
 cd "$(dirname "$0")/.."
-build=${1:-build}
+build=${1:-build}/install
 prefix=${PREFIX:-/usr/local}
 pg_config=${PG_CONFIG:-pg_config}
 
-scripts/build.sh "$build" -Dprefix="$prefix"
+mkdir -p "$build"
+scripts/build.sh "$build" -Dprefix="$prefix" -Dbuildtype=release -Dtests=false -Dbench=false
 build=$(cd "$build" && pwd)
 destdir=''
 if [ -n "${DESTDIR:-}" ]; then
