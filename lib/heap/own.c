@@ -2,8 +2,8 @@
  *
  * A shelf belongs to one thread, one heap and one arena, and has a bin for each size in units. Its
  * thread owns it, while it takes or puts, by an exchange on the shelf's own cache line, which nobody else
- * touches but to count, check, trim or end; these hold the heap's lock. So there is no lock to wait for on
- * the way, and who owns all shelves and holds the lock sees the heap unchanged.
+ * touches but to count, check, trim or end; these hold the heap's lock. So a thread waits for no lock
+ * at its own shelf, and while one holds the heap's lock and owns all shelves, nothing in the heap changes.
  */
 #include <sched.h>
 #include <time.h>
