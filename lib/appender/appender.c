@@ -155,6 +155,7 @@ static gvm_status take_append_words(gvm_appender *a)
 {
     static const gvmi_words_spec spec = {
         .what = "appenders' words",
+        .to_do = "destroy some appenders",
         .device_bytes = sizeof(gvm_append_words),
         .host_bytes = sizeof(host_words),
         .slabs_max = 64,

@@ -32,6 +32,7 @@ gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void
 
 static const gvmi_words_spec result_spec = {
     .what = "results of kernels",
+    .to_do = "let some calls of gvmem/kernels.h return first",
     .device_bytes = RESULT_BYTES,
     .host_bytes = RESULT_BYTES,
     .slabs_max = 1024,

@@ -90,7 +90,8 @@ typedef struct gvmi_words {
 
 /* Of one list, always the same. */
 typedef struct gvmi_words_spec {
-    const char *what; /* for messages: "appenders' words" */
+    const char *what;  /* for messages: "appenders' words" */
+    const char *to_do; /* where all are taken: "destroy some appenders" */
     uint32_t device_bytes, host_bytes;
     uint32_t slabs_max; /* of 64 each */
 } gvmi_words_spec;

@@ -503,6 +503,47 @@ static int be_without_host_memory(void *arg)
     return 0;
 }
 
+/* Words that are given back are taken again, and a try that failed is not counted twice. */
+static int take_all_words(void *arg)
+{
+    const gvmi_words_spec spec = {.what = "words of a test",
+                                  .to_do = "give some back",
+                                  .device_bytes = 64,
+                                  .host_bytes = 8,
+                                  .slabs_max = 2};
+    gvmi_words words[128], last;
+    gvmi_words_list list = {0};
+    gvm_error error;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    gvmi_words_init(&list);
+    table.cuMemHostRegister = pin;
+    for (int i = 0; i < 128; i++) {
+        if (i % 64 == 0) {
+            host_is_full = true;
+            CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &words[i]) == GVM_E_NOMEM);
+            host_is_full = false;
+        }
+        CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &words[i]) == GVM_OK);
+        *(uint64_t *)words[i].host = (uint64_t)i;
+    }
+    CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &last) == GVM_E_LIMIT);
+    CHILD_EXPECT(gvm_error_last(&error) == GVM_OK);
+    CHILD_EXPECT(strstr(error.text, "no more words of a test than 128: give some back") != NULL);
+    for (int i = 0; i < 128; i++) {
+        CHILD_EXPECT(*(uint64_t *)words[i].host == (uint64_t)i);
+        gvmi_words_give(&list, &words[i]);
+        CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &last) == GVM_OK);
+        CHILD_EXPECT(last.device == words[i].device && last.host == words[i].host);
+    }
+    gvmi_words_destroy(device, &list);
+    gvmi_device_leave();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* ---- what is ahead */
 
 /* An appender that has finished gives what is ahead of what it has written; one that has begun keeps it. */
@@ -593,6 +634,7 @@ CHILD_TEST(kernel_has_what_others_keep_without_waiting, be_needed)
 CHILD_TEST(appender_that_has_not_begun_gives_what_is_ahead, be_ahead)
 CHILD_TEST(appender_that_begins_is_not_waited_for, be_begun_meanwhile)
 CHILD_TEST(result_without_host_memory_frees_nothing, be_without_host_memory)
+CHILD_TEST(words_given_back_are_taken_again, take_all_words)
 
 int main(void)
 {
@@ -608,6 +650,7 @@ int main(void)
         cmocka_unit_test(appender_that_has_not_begun_gives_what_is_ahead),
         cmocka_unit_test(appender_that_begins_is_not_waited_for),
         cmocka_unit_test(result_without_host_memory_frees_nothing),
+        cmocka_unit_test(words_given_back_are_taken_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
