@@ -36,7 +36,7 @@ enum { NONE, RUNNING, ENDING };
 static int state; /* changed under the lock; atomic */
 static pthread_t thread;
 static uint64_t users;
-static int64_t (*step_holders)(int64_t now_ns); /* set before there is a thread */
+static int64_t (*step_holders)(int64_t now_ns); /* always the same; atomic */
 static bool again;                              /* it was wanted while it ended */
 static bool had;                                /* this process has, or had, the thread */
 static bool is_child;                           /* of one that did */
@@ -88,7 +88,7 @@ static void *run_background_thread(void *unused)
             sched_yield();
             continue;
         }
-        next_ns = step_holders(now_ns);
+        next_ns = __atomic_load_n(&step_holders, __ATOMIC_ACQUIRE)(now_ns);
         if (next_ns <= now_ns)
             continue;
         if (duty == GVMI_DUTY_QUIET) {
@@ -162,7 +162,7 @@ void gvmi_background_retain(int64_t (*step)(int64_t now_ns))
 
     pthread_once(&once, make_wake);
     gvmi_lock(&lock);
-    step_holders = step;
+    __atomic_store_n(&step_holders, step, __ATOMIC_RELEASE);
     users++;
     gvmi_unlock(&lock);
 }
