@@ -57,13 +57,30 @@ static void set_chunk_tier(gvmi_machine *m, keep_object *object, uint32_t index,
     gvmi_keep_mark(m, object);
 }
 
-static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+void gvmi_keep_end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     if (chunk->op == KEEP_OP_IN_COPY || chunk->op == KEEP_OP_IN_MAP)
         device_of(m, object)->arriving--;
     chunk->op = KEEP_OP_NONE;
     object->moving--;
     gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
+{
+    keep_client *evictor = gvmi_keep_client_of(m, object->evictor);
+
+    object->evictor = 0;
+    if (evictor == NULL)
+        return;
+    if (object->evict_bytes == 0 && object->evict_cause != GVM_OK)
+        gvmi_keep_reply_failed(m, evictor, object->evict_request, object->evict_cause, "%s",
+                               gvmi_keep_job_failure_text(object->evict_cause));
+    else if (object->evict_bytes == 0 && object->evict_short)
+        gvmi_keep_reply_failed(m, evictor, object->evict_request, GVM_E_NOMEM,
+                               "the host budget has no room for what would leave the device");
+    else
+        gvmi_keep_reply_done(m, evictor, object->evict_request, object->evict_bytes);
 }
 
 /* A chunk with an OUT has no device frame any more, or keeps it for good. */
@@ -103,7 +120,7 @@ static void note_promoted(gvmi_machine *m, keep_object *object, uint32_t index)
     device->promoted_bytes += object->chunk_bytes;
     device->promotions++;
     GVMI_PROBE_PROMOTE(object->id, index, object->chunk_bytes);
-    end_move(m, object, &object->chunks[index]);
+    gvmi_keep_end_move(m, object, &object->chunks[index]);
 }
 
 /* All clients to which the chunk's new place was sent have answered, perhaps. */
@@ -120,7 +137,7 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
     if (chunk->waits > 0)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP || chunk->op == KEEP_OP_CUT)
-        end_move(m, object, chunk);
+        gvmi_keep_end_move(m, object, chunk);
     else if (chunk->op == KEEP_OP_IN_MAP)
         note_promoted(m, object, index);
 }
@@ -467,13 +484,14 @@ bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_pla
     return begun_bytes > 0;
 }
 
-static void start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
+void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame,
+                             bool make)
 {
     keep_chunk *chunk = &object->chunks[index];
 
     if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->host_frame, make)) {
         gvmi_keep_give_frame(m, frame, !make);
-        end_move(m, object, chunk);
+        gvmi_keep_end_move(m, object, chunk);
         return;
     }
     chunk->device_frame = frame;
@@ -499,7 +517,7 @@ static bool start_renew(gvmi_machine *m, keep_object *object, uint32_t index)
         if (frame == 0)
             return false;
         object->moving++;
-        start_copy_in(m, object, index, frame, make);
+        gvmi_keep_start_copy_in(m, object, index, frame, make);
         return chunk->op != KEEP_OP_NONE;
     }
     if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame,
@@ -531,56 +549,9 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
     return begun;
 }
 
-/* ---- room */
-
-/* The chunk at the head of the queue has a frame, or (0) will not get one. */
-static void release_frame_slot(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
-{
-    keep_room *room = device->first_room;
-    keep_object *object = room->object;
-    keep_chunk *chunk = &object->chunks[room->chunk];
-
-    device->first_room = room->next;
-    if (device->first_room == NULL)
-        device->last_room = NULL;
-    if (chunk->op == KEEP_OP_IN_ROOM && frame != 0)
-        start_copy_in(m, object, room->chunk, frame, make);
-    else if (chunk->op == KEEP_OP_IN_ROOM)
-        end_move(m, object, chunk);
-    else if (frame != 0)
-        gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
-    else
-        gvmi_keep_make_without_room(m, object, room->chunk);
-    free(room);
-}
-
 bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device)
 {
     return device->leaving > 0 || device->arriving > 0 || m->ahead_jobs > 0;
-}
-
-void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
-{
-    while (device->first_room != NULL) {
-        const keep_object *object = device->first_room->object;
-        const bool grows = object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM &&
-                           object->growth->failure == GVM_OK;
-        bool make = false;
-        uint32_t frame = 0;
-
-        if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
-            release_frame_slot(m, device, 0, false); /* it is given up */
-            continue;
-        }
-        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
-        if (frame == 0 && device->leaving > 0)
-            return; /* some will be free soon */
-        if (frame == 0 && grows)
-            frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
-        if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
-            return;
-        release_frame_slot(m, device, frame, make);
-    }
 }
 
 /* ---- copies that ended */
@@ -590,7 +561,7 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
 static void copy_failed(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     object->fence_waits = object->fenced;
-    end_move(m, object, chunk);
+    gvmi_keep_end_move(m, object, chunk);
 }
 
 static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -652,15 +623,13 @@ static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t
     set_chunk_tier(m, object, index, (gvm_tier)chunk->where);
 }
 
-void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t index,
-                              gvm_status status, bool made)
+void gvmi_keep_copied(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
 {
     switch ((keep_op)object->chunks[index].op) {
-    case KEEP_OP_MAKE: gvmi_keep_made(m, object, index, status, made); break;
     case KEEP_OP_OUT_COPY: copied_out(m, object, index, status, made); break;
     case KEEP_OP_IN_COPY: copied_in(m, object, index, status, made); break;
     case KEEP_OP_RENEW_COPY: finish_duplicate_copy(m, object, index, status, made); break;
-    default: GVM_ASSERT(false); /* a job of a chunk that has none */
+    default: GVM_ASSERT(false); /* a chunk that is not being copied */
     }
 }
 
@@ -678,6 +647,21 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
         chunk->host_frame = 0;
         gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
     }
+}
+
+/* ---- the end of a freeze */
+
+void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
+{
+    GVM_ASSERT(object->moving == 0);
+    gvmi_keep_end_cut(m, object);
+    if (object->untracked && !object->sealed)
+        gvmi_keep_stale_copies(m, object);
+    object->item.pinned = object->evicted_on_request;
+    gvmi_keep_resident(m, object);
+    gvmi_keep_check_fence(m, object);
+    gvmi_keep_end_freeze(m, object);
+    gvmi_keep_mark(m, object);
 }
 
 /* ---- what moves though nobody asks */

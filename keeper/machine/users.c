@@ -1,4 +1,4 @@
-/* Accounts of users: what each has of what is bounded, and what of it one may have.
+/* Accounts of users: what each has of what is bounded, and what of it one may have. Rights to objects.
  *
  * An account is made when a user is first seen and ends when it counts nothing and has no quota of its
  * own, so that there are at most as many as clients, objects and quotas set. Accounts do not move:
@@ -152,9 +152,9 @@ gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
 
 /* ---- allowances */
 
-static bool is_admin_user(const gvmi_machine *m, const keep_user *user)
+static bool is_admin(const gvmi_machine *m, uint32_t uid)
 {
-    return user->uid == 0 || user->uid == m->config.uid;
+    return uid == 0 || uid == m->config.uid;
 }
 
 static uint64_t limit_of(const gvmi_machine *m, keep_allowance allowance)
@@ -178,7 +178,7 @@ bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allow
 {
     return count <= gvmi_allowance_left(limit_of(m, allowance), reserve_of(m, allowance),
                                         m->taken[allowance], user->taken[allowance],
-                                        is_admin_user(m, user));
+                                        is_admin(m, user->uid));
 }
 
 void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count)
@@ -204,4 +204,58 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowa
              user->uid, (unsigned long long)user->taken[allowance], allowances[allowance].what,
              (unsigned long long)limit_of(m, allowance), (unsigned long long)m->taken[allowance],
              (unsigned long long)reserve_of(m, allowance), allowances[allowance].remedy);
+}
+
+void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
+                               keep_allowance allowance)
+{
+    char text[GVMI_WIRE_TEXT_BYTES];
+
+    gvmi_keep_refusal(m, client->user, allowance, text);
+    gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
+}
+
+/* ---- rights */
+
+bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client)
+{
+    return is_admin(m, client->who.uid);
+}
+
+static bool in_group(const keep_client *client, uint32_t gid)
+{
+    if (gid == GVMI_GROUP_NONE)
+        return false;
+    if (client->who.gid == gid)
+        return true;
+    for (uint32_t i = 0; i < client->who.group_count && i < GVMI_GROUPS_MAX; i++)
+        if (client->who.groups[i] == gid)
+            return true;
+    return false;
+}
+
+/* bits as for others: 4 read, 2 write. */
+bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
+                           const keep_object *object, uint32_t mode, uint32_t bits)
+{
+    uint32_t granted = mode & 7;
+
+    if (gvmi_keep_is_admin(m, client))
+        return true;
+    if (client->who.uid == object->domain.uid)
+        granted = mode >> 6 & 7;
+    else if (in_group(client, object->domain.gid))
+        granted = mode >> 3 & 7;
+    return (granted & bits) == bits;
+}
+
+bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t bits)
+{
+    return gvmi_keep_mode_allows(m, client, object, object->domain.mode, bits);
+}
+
+bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)
+{
+    return gvmi_keep_is_admin(m, client) || client->who.uid == object->domain.uid;
 }

@@ -1,4 +1,4 @@
-/* Voided processes: the keeper has ended their leases and openings (keeper/machine/clients.c), but they
+/* Voided processes: the keeper has ended their leases and openings (keeper/machine/ending.c), but they
  * run, and go on writing to the frames that they have mapped.
  *
  * What such a process writes is the object's as long as the frame is what the object consists of and
