@@ -14,6 +14,12 @@
  * (it closed, or what came is malformed) is final: lost is set, every request ends with
  * GVM_E_KEEPER, and so does every later one. What is mapped stays.
  *
+ *   connect.c   connections: life          mapper.c   the mapper's thread
+ *   object.c    objects                    answer.c   replies
+ *   lease.c     leases                     map.c      OPENED and MAP
+ *   call.c      requests                   handle.c   handles and references
+ *   send.c  receive.c   messages           report.c copy.c   figures; copies through the CPU
+ *
  * Deadlines are kept here, whatever the keeper does. A request whose thread has stopped waiting is
  * given up: it stays in the table until its reply comes, and the mapper then undoes what the reply
  * brought. So a slot is not used again before the reply to its CLOSE. What gvm_object_close() cannot
@@ -176,6 +182,21 @@ struct gvm_client {
     char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
 };
 
+/* ---- handle.c */
+
+/* Checks a handle and counts the caller in; leave counts it out. GVM_E_FOREIGN */
+gvm_status gvmi_object_enter(const gvm_object *handle, gvm_object **out);
+void gvmi_object_leave(gvm_object *object);
+gvm_status gvmi_client_enter(const gvm_client *handle, gvm_client **out);
+void gvmi_client_leave(gvm_client *client);
+
+/* One reference less; the last gives back pages and fds. */
+void gvmi_client_drop(gvm_client *client);
+
+/* An object with one reference, and none in its keeper's table; a reference less. */
+gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);
+void gvmi_client_drop_object(gvm_object *object);
+
 /* ---- receive.c */
 
 /* Receives and judges one whole message of a keeper's. timeout_ms -1: waits for ever. Of a failure
@@ -228,7 +249,18 @@ void gvmi_client_post_close(gvm_object *object);
  * the keeper has cut this process off. Records and returns GVM_E_KEEPER. */
 gvm_status gvmi_client_fail_cut_off(gvm_client *client);
 
-/* ---- call.c, for the mapper alone: it is the one that ends requests that were sent */
+/* For answer.c: the list that a request is in, if it is in the table. */
+gvmi_client_request **gvmi_client_bucket_of(gvm_client *client, uint64_t number);
+
+/* Takes the request out and wakes its thread; after the lock is gone, so may be the request. True:
+ * it is given up, and the caller's to free. */
+bool gvmi_client_end_request_locked(gvm_client *client, gvmi_client_request *request);
+void gvmi_client_free_request(gvmi_client_request *request);
+
+/* The slot is another object's from now on. */
+void gvmi_client_leave_slot_locked(const gvm_object *object);
+
+/* ---- answer.c, for the mapper alone: it is the one that ends requests that were sent */
 
 /* Is it the reply to a request that is not about what this process has mapped? Then MAPs that came
  * before it may be pending still. */
@@ -254,14 +286,28 @@ void gvmi_client_end_work(gvm_client *client);
 /* So much is mapped before the next look for a MAP, and one chunk at least. Tests make it smaller. */
 extern uint64_t gvmi_client_slice_bytes;
 
-/* The mapper; arg is the keeper. */
-void *gvmi_client_run_mapper(void *arg);
+/* A MAP came: takes away what it replaces. What sending says; GVM_E_FORMAT */
+gvm_status gvmi_client_handle_map(gvm_client *client, gvmi_client_message *message);
+
+/* Maps a slice of the MAP that is pending longest; answer: unless the connection is lost. */
+gvm_status gvmi_client_continue_oldest_map(gvm_client *client, bool answer);
+
+/* Until at most so many are pending. */
+gvm_status gvmi_client_finish_pending_maps(gvm_client *client, uint32_t left);
+
+/* Looks after the objects that wait to be vacated. */
+gvm_status gvmi_client_answer_failing_maps(gvm_client *client);
 
 /* For gvmi_client_answer(): makes the buffer of a new opening and sends its place to the keeper. A
  * failure that is the object's is left in it, one of the message is returned.
  *
  * GVM_E_FORMAT */
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened);
+
+/* ---- mapper.c */
+
+/* The mapper; arg is the client. */
+void *gvmi_client_run_mapper(void *arg);
 
 /* ---- lease.c */
 
@@ -277,10 +323,6 @@ bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *pe
 
 /* ---- object.c */
 
-/* An object with one reference, and none in its keeper's table; a reference less. */
-gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);
-void gvmi_client_drop_object(gvm_object *object);
-
 /* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.
  * Informs the keeper if tell; the caller's reference is used up. Waits for the mapper and the
  * keeper GVMI_CLIENT_BYE_MS at most, and leaves to the mapper what is then still to be done. */
@@ -288,17 +330,5 @@ void gvmi_client_end_object(gvm_object *object, bool tell);
 
 /* The mapper ends what was left to it. */
 void gvmi_client_end_leaving(gvm_client *client);
-
-/* Checks a handle and counts the caller in; drop counts out. GVM_E_FOREIGN */
-gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out);
-void gvmi_object_leave(gvm_object *object);
-
-/* ---- connect.c */
-
-gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out);
-void gvmi_client_leave(gvm_client *client);
-
-/* One reference less; the last gives back pages and fds. */
-void gvmi_client_drop(gvm_client *client);
 
 #endif

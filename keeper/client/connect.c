@@ -149,46 +149,6 @@ static void unlist_connection(gvm_client *client)
 
 /* ---- life */
 
-gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out)
-{
-    void *found;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &found);
-    gvm_client *client = found;
-
-    if (status == GVM_OK && atomic_load(&client->magic) != GVMI_CLIENT_MAGIC) {
-        gvmi_client_leave(client);
-        status = gvmi_fail(GVM_E_FOREIGN,
-                           "the connection is the parent process's: a child made by fork() must exec a program "
-                           "to use a keeper, or connect before its parent has used a GPU");
-    }
-    *out = status == GVM_OK ? client : NULL;
-    return status;
-}
-
-void gvmi_client_leave(gvm_client *client)
-{
-    gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(client));
-}
-
-void gvmi_client_drop(gvm_client *client)
-{
-    if (atomic_fetch_sub(&client->references, 1) > 1)
-        return;
-    if (client->leases != NULL)
-        munmap(client->leases, GVMI_LEASE_PAGE_BYTES);
-    if (client->permits != NULL)
-        munmap((void *)(uintptr_t)client->permits, GVMI_PERMIT_PAGE_BYTES);
-    if (client->doorbell >= 0)
-        close(client->doorbell);
-    if (client->socket >= 0)
-        close(client->socket);
-    pthread_cond_destroy(&client->changed);
-    pthread_cond_destroy(&client->sent);
-    gvmi_mutex_destroy(&client->lock);
-    gvmi_mutex_destroy(&client->send_lock);
-    gvmi_registry_retire(client);
-}
-
 static gvm_status new_client(int socket_fd, gvm_client **out)
 {
     gvm_client *client = calloc(1, sizeof *client);
@@ -426,7 +386,7 @@ void gvm_client_abort(gvm_client *handle)
     const gvm_error error = gvmi_error_save();
     gvm_client *client;
 
-    if (gvmi_client_hold(handle, &client) == GVM_OK) {
+    if (gvmi_client_enter(handle, &client) == GVM_OK) {
         gvmi_client_break(client); /* the mapper sees that, and ends the requests */
         gvmi_client_leave(client);
     }
@@ -440,7 +400,7 @@ void gvm_client_close(gvm_client *handle)
     gvm_client *client;
     void *object;
 
-    if (handle != NULL && gvmi_client_hold(handle, &client) == GVM_OK) { /* and not the parent's */
+    if (handle != NULL && gvmi_client_enter(handle, &client) == GVM_OK) { /* and not the parent's */
         gvmi_client_leave(client);
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
             unlist_connection(client);

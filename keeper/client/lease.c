@@ -28,7 +28,7 @@ static inline bool is_open(const gvm_object *object)
 static gvm_status fail_foreign(const gvm_object *object)
 {
     gvm_object *held;
-    gvm_status status = gvmi_object_hold(object, &held);
+    gvm_status status = gvmi_object_enter(object, &held);
 
     if (status != GVM_OK)
         return status;
@@ -162,7 +162,7 @@ static gvm_status acquire_lease(gvm_object *handle, const lease_terms *terms, in
                                 uint32_t *generation)
 {
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -412,7 +412,7 @@ gvm_status gvm_object_release_async(gvm_object *handle, gvm_lease *lease, gvm_st
 {
     GVMI_UNCANCELLED;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
     uint32_t mode;
 
     if (status != GVM_OK)
