@@ -56,8 +56,6 @@ static void unlink_request_locked(gvm_client *client, const gvmi_client_request 
         client->acquires_waiting--;
 }
 
-/* Takes the request out and wakes its thread; after the lock is gone, so may be the request. True:
- * it is given up, and the caller's to free. */
 bool gvmi_client_end_request_locked(gvm_client *client, gvmi_client_request *request)
 {
     const bool given_up = request->given_up;

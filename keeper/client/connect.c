@@ -289,18 +289,18 @@ static gvm_status connect_socket(int fd, const struct sockaddr_un *address)
 }
 
 /* In a folder where anybody may make files, the keeper must be the user's own or root's. */
-static gvm_status check_peer(int fd, const char *path)
+static gvm_status check_listener(int fd, const char *path)
 {
-    struct ucred peer = {.uid = (uid_t)-1};
-    socklen_t bytes = sizeof peer;
+    struct ucred found = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof found;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who listens at %s",
                                 path);
-    if (peer.uid != geteuid() && peer.uid != 0)
+    if (found.uid != geteuid() && found.uid != 0)
         return gvmi_fail(GVM_E_DENIED,
                          "the keeper at %s is user %u's: name it in GVMEM_KEEPER to use it", path,
-                         (unsigned)peer.uid);
+                         (unsigned)found.uid);
     return GVM_OK;
 }
 
@@ -317,7 +317,7 @@ static gvm_status connect_to_path(const char *path, bool anybodys, gvm_client **
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "socket", "cannot make a socket");
     status = connect_socket(fd, &address);
     if (status == GVM_OK && anybodys)
-        status = check_peer(fd, path);
+        status = check_listener(fd, path);
     if (status == GVM_OK)
         status = begin_client(fd, out);
     if (status != GVM_OK)

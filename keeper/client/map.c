@@ -350,7 +350,6 @@ gvm_status gvmi_client_continue_oldest_map(gvm_client *client, bool answer)
     return status;
 }
 
-/* Until at most so many are pending. */
 gvm_status gvmi_client_finish_pending_maps(gvm_client *client, uint32_t left)
 {
     gvm_status status = GVM_OK;
@@ -389,7 +388,6 @@ gvm_status gvmi_client_handle_map(gvm_client *client, gvmi_client_message *messa
     return status;
 }
 
-/* Looks after the objects that wait to be vacated. */
 gvm_status gvmi_client_answer_failing_maps(gvm_client *client)
 {
     gvm_object **place = &client->failing;

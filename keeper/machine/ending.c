@@ -19,7 +19,6 @@
 /* Openings that end with clients in one look, after the first client. */
 #define ENDED_A_LOOK_MAX 512u
 
-/* The client sends no more requests and replies. */
 void gvmi_keep_silence(gvmi_machine *m, keep_client *client)
 {
     client->connected = false;
@@ -51,8 +50,6 @@ void gvmi_keep_void(gvmi_machine *m, keep_client *client, bool may_map)
     end_openings(m, client, may_map);
 }
 
-/* The client was voided though it broke no rule that could be reported to it. If it holds
- * something, that is reported, as it costs others memory, or a copy. */
 void gvmi_keep_report_voided(gvmi_machine *m, keep_client *client, const char *why)
 {
     gvmi_action action = {.kind = GVMI_ACTION_LOG, .client = client->number, .uid = client->who.uid};

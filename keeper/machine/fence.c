@@ -254,7 +254,6 @@ static int32_t writer_of(gvmi_machine *m, const keep_object *object)
     return 0;
 }
 
-/* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
 void gvmi_keep_log_no_room(gvmi_machine *m, keep_object *object)
 {
     gvmi_action action = {.kind = GVMI_ACTION_LOG};

@@ -36,7 +36,6 @@ void gvmi_keep_unname(gvmi_machine *m, keep_object *object)
     gvmi_keep_mark(m, object);
 }
 
-/* The name is free. False: no memory; then it has none. */
 bool gvmi_keep_give_name(gvmi_machine *m, keep_object *object, const char *name)
 {
     gvmi_keep_unname(m, object);
@@ -80,7 +79,6 @@ static void free_link(gvmi_machine *m, keep_link *link)
     free(link);
 }
 
-/* All links of the object, at once: they are freed in later turns. */
 void gvmi_keep_end_links(gvmi_machine *m, keep_object *object)
 {
     keep_links *links = object->links;

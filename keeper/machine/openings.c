@@ -28,7 +28,6 @@ static uint32_t take_slot(keep_client *client)
     return client->free_slot++;
 }
 
-/* Of the object, by the client. */
 uint32_t gvmi_keep_count_openings(const keep_client *client, const keep_object *object)
 {
     uint32_t count = 0;

@@ -120,7 +120,6 @@ bool gvmi_keep_drains(keep_object *object)
 
 /* ---- what was acquired by the fast path */
 
-/* A client asks for it again. */
 void gvmi_keep_unpark(keep_object *object)
 {
     object->evicted_on_request = false;

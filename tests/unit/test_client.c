@@ -176,12 +176,12 @@ static int await_sleep(pid_t pid)
 static pid_t accepted_pid(int listener)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    struct ucred peer = {0};
-    socklen_t bytes = sizeof peer;
+    struct ucred found = {0};
+    socklen_t bytes = sizeof found;
 
-    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &bytes);
     close(fd);
-    return peer.pid;
+    return found.pid;
 }
 
 /* Who calls connect() again and again is overtaken by everybody who waits in it. */

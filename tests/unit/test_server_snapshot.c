@@ -1,4 +1,4 @@
-/* keeper/server/peer.c: what snapshots cost, as long as a client has not read them and afterwards. A client
+/* keeper/server/connection.c: what snapshots cost, as long as a client has not read them and afterwards. A client
  * may keep the fd of each: the memory is the keeper's to free. */
 #define _GNU_SOURCE
 #include "tests/lib/fixture.h"
