@@ -56,9 +56,9 @@ static gvm_status finish_request_ok(gvm_client *client, gvmi_client_request *req
         gvmi_unlock(&client->lock);
         return GVM_OK;
     case GVMI_WIRE_SNAPSHOT:
-        if (!message->fds_lost) {
+        if (!message->came.lost) {
             request->fd = message->fds[0];
-            message->fd_count = 0;
+            message->came.count = 0;
         }
         return GVM_OK;
     default: return GVM_OK;

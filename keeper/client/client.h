@@ -56,6 +56,7 @@
 
 #include <gvmem/client.h>
 
+#include "base/fds.h"
 #include "base/lock.h"
 #include "keeper/protocol/wire.h"
 #include "keeper/protocol/words.h"
@@ -85,8 +86,7 @@
 /* A message as it came, with its fds, which are the receiver's to close. */
 typedef struct gvmi_client_message {
     gvmi_wire_message wire;
-    uint32_t fd_count;
-    bool fds_lost; /* the process had no room for some of them */
+    gvmi_fds came; /* into fds */
     int fds[GVMI_WIRE_CHUNKS_MAX];
 } gvmi_client_message;
 
@@ -204,9 +204,6 @@ void gvmi_client_drop_object(gvm_object *object);
  *
  * GVM_E_PEER (closed), GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION, GVM_E_SYSTEM */
 gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_message *out);
-
-/* Closes the fds that are left in a message. */
-void gvmi_client_close_fds(gvmi_client_message *message);
 
 /* ---- send.c */
 

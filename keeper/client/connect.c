@@ -50,7 +50,7 @@ static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
     if (message->wire.head.type != GVMI_WIRE_WELCOME || welcome->slots != GVM_OBJECTS_OPEN_MAX)
         return gvmi_fail(GVM_E_FORMAT, "the keeper answered HELLO with %s",
                          gvmi_wire_name_of(message->wire.head.type));
-    if (message->fds_lost)
+    if (message->came.lost)
         return gvmi_fail(GVM_E_LIMIT,
                          "the process has too many open files to connect: raise ulimit -n");
     status = map_page(message->fds[0], GVMI_LEASE_PAGE_BYTES, PROT_READ | PROT_WRITE, &page);
@@ -62,7 +62,7 @@ static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
         return status;
     client->permits = page;
     client->doorbell = message->fds[2];
-    message->fd_count = 2;
+    message->came.count = 2;
     client->keeper_pid = welcome->keeper_pid;
     return GVM_OK;
 }
@@ -82,7 +82,7 @@ static gvm_status send_hello(gvm_client *client)
     if (status != GVM_OK)
         return status;
     status = take_welcome(client, &answer);
-    gvmi_client_close_fds(&answer);
+    gvmi_fds_close(&answer.came);
     return status;
 }
 

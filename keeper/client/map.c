@@ -179,7 +179,7 @@ static gvm_status accept_chunks(gvm_object *object, gvmi_client_message *message
     gvmi_descriptor_chunk entries[GVMI_WIRE_CHUNKS_MAX];
     gvm_share share = {.chunks = entries, .fds = message->fds, .count = count};
 
-    if (message->fds_lost)
+    if (message->came.lost)
         return gvmi_fail(
             GVM_E_LIMIT,
             "the process has no room for the %u files of a part of the object: raise ulimit -n",

@@ -38,7 +38,7 @@ static void read_close_reason(gvm_client *client)
         if (gvmi_client_receive(client->socket, 0, &message) != GVM_OK)
             break;
         (void)is_cut_off_reason(client, &message.wire);
-        gvmi_client_close_fds(&message);
+        gvmi_fds_close(&message.came);
     }
 }
 
@@ -65,7 +65,7 @@ static gvm_status handle_next(gvm_client *client)
 
     if (status == GVM_OK) {
         status = handle_message(client, &message);
-        gvmi_client_close_fds(&message);
+        gvmi_fds_close(&message.came);
     }
     return status;
 }

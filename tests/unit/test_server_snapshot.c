@@ -36,7 +36,7 @@ static int ask_for_snapshots_without_reading(void *arg)
             CHILD_EXPECT(message.wire.head.type == GVMI_WIRE_FAILED &&
                          message.wire.body.FAILED.status == GVM_E_LIMIT);
         }
-        gvmi_client_close_fds(&message);
+        gvmi_fds_close(&message.came);
     }
     CHILD_EXPECT(made >= 1 && made <= SNAPSHOTS_MADE_MAX);
     CHILD_EXPECT(count_clients(&b) == 2); /* who reads gets more */
