@@ -95,9 +95,9 @@ static gvm_status fail_answer(gvmi_client_request *request, const gvmi_wire_fail
     return GVM_OK;
 }
 
-/* Ends a request whose reply is dealt with. held: a lease was taken for it, of an object that is
+/* Ends a request whose reply is dealt with. leased: a lease was taken for it, of an object that is
  * worked on. */
-static void finish_answer(gvm_client *client, gvmi_client_request *request, bool held)
+static void finish_answer(gvm_client *client, gvmi_client_request *request, bool leased)
 {
     gvm_object *object = request->object;
     const uint32_t mode = request->mode;
@@ -107,9 +107,9 @@ static void finish_answer(gvm_client *client, gvmi_client_request *request, bool
     gvmi_lock(&client->lock);
     given_up = gvmi_client_end_request_locked(client, request);
     gvmi_unlock(&client->lock);
-    if (given_up && held)
+    if (given_up && leased)
         (void)gvmi_client_give_back(object, mode, &permit);
-    if (held)
+    if (leased)
         gvmi_client_end_work(client);
     if (given_up)
         gvmi_client_free_request(request);
@@ -120,15 +120,15 @@ gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message)
     const gvmi_wire_head *head = &message->wire.head;
     gvmi_client_request *request = find_request(client, head->request);
     gvm_status status = GVM_OK;
-    bool held = false;
+    bool leased = false;
 
     if (!GVM_CHECK(request != NULL))
         return fail_unexpected_reply(head);
     if (head->type == GVMI_WIRE_FAILED && request->type != GVMI_WIRE_CLOSE) {
         status = fail_answer(request, &message->wire.body.FAILED);
     } else if (GVM_CHECK(head->type == reply_to(request->type))) {
-        held = head->type == GVMI_WIRE_GRANTED && gvmi_client_begin_work(request->object);
-        if (held || head->type != GVMI_WIRE_GRANTED)
+        leased = head->type == GVMI_WIRE_GRANTED && gvmi_client_begin_work(request->object);
+        if (leased || head->type != GVMI_WIRE_GRANTED)
             status = finish_request_ok(client, request, message);
         if (request->reply != NULL)
             memcpy(request->reply, &message->wire, sizeof message->wire);
@@ -136,8 +136,8 @@ gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message)
         status = fail_unexpected_reply(head);
     }
     if (status == GVM_OK)
-        finish_answer(client, request, held);
-    else if (held) /* losing the connection ends the request */
+        finish_answer(client, request, leased);
+    else if (leased) /* losing the connection ends the request */
         gvmi_client_end_work(client);
     return status;
 }

@@ -43,7 +43,7 @@
  *     it is given up, until its reply has come or the connection is lost.
  * I3  wanted_*, chunks and everything about MAPs is the mapper's alone while it runs.
  * I4  once closed is set, nobody but the closing thread touches the object's lease word or buffer.
- * Locks: send_lock (rank KEEPER_SEND) for whose turn it is to send; lock (rank KEEPER) for requests, slots, the
+ * Locks: send_lock (rank KEEPER_SEND) for who sends; lock (rank KEEPER) for requests, slots, the
  * fields marked so. Never both.
  */
 #ifndef GVMI_KEEPER_CLIENT_CLIENT_H
@@ -72,7 +72,7 @@
 #define GVMI_CLIENT_REASON_MS 1000     /* so long the mapper is given to learn why it was cut off */
 #define GVMI_CLIENT_GIVEN_UP_MAX 1024  /* requests that are given up and not answered yet */
 #define GVMI_CLIENT_LAST_MESSAGES 4096 /* looked through for the reason of a cut-off */
-#define GVMI_CLIENT_RETRY_MS 5         /* between two looks at leases that hold up a vacating */
+#define GVMI_CLIENT_RETRY_MS 5         /* between two looks at leases that delay a vacating */
 #define GVMI_CLIENT_PENDING_MAX \
     32 /* MAPs whose old chunks are gone and whose new ones are not there */
 #define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */

@@ -1,8 +1,8 @@
 /* What the mapper does with OPENED and MAP: it puts chunks at their places.
  *
- * Nothing here waits for kernels. A MAP takes memory away from nobody who holds a lease: the keeper
+ * Nothing here waits for kernels. A MAP takes memory away from nobody who has a lease: the keeper
  * saw to that, except where a MAP fails. Then nothing of the object may stay mapped, and if it was a
- * growth, leases may be held. The object is then not shown any more, so that no further lease is
+ * growth, there may be leases. The object is then not shown any more, so that no further lease is
  * granted, and vacated and the MAP answered once the last lease has ended; the mapper looks every
  * few milliseconds. (A lease word of another thread's failed attempt only puts that off.)
  *
@@ -123,7 +123,7 @@ static gvm_status send_failures(gvm_object *object)
     return status;
 }
 
-/* Takes everything of a failed object away, unless leases are held, and then says so. */
+/* Takes everything of a failed object away, unless there are leases, and then says so. */
 static gvm_status try_unmap_object(gvm_object *object)
 {
     gvm_buffer *buffer = object->buffer;

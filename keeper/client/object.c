@@ -15,7 +15,7 @@
 
 /* ---- life */
 
-/* Nothing of the object is mapped any more, and no lease held. */
+/* Nothing of the object is mapped any more, and nobody has a lease. */
 static void is_object_unused(gvm_object *object)
 {
     if (object->buffer != NULL)
@@ -293,11 +293,11 @@ void gvm_object_close(gvm_object *handle)
 {
     GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
-    gvm_object *held;
+    gvm_object *entered;
     void *object;
 
-    if (handle != NULL && gvmi_object_enter(handle, &held) == GVM_OK) { /* and not the parent's */
-        gvmi_object_leave(held);
+    if (handle != NULL && gvmi_object_enter(handle, &entered) == GVM_OK) { /* and not the parent's */
+        gvmi_object_leave(entered);
         if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
             gvmi_client_end_object(object, true);
     }

@@ -2,7 +2,7 @@
  *
  * A client ends in up to three steps, which may coincide:
  *   it is silent          no more requests and replies; its unpublished objects lose their names;
- *                         what it holds stays held, as kernels of it may still run
+ *                         its leases stay, as kernels of it may still run
  *   it is voided          its leases and openings end; frames that it may have mapped are written
  *                         down (fence.c). After the revoke timeout; at once when it is cut off, when
  *                         it never had memory, or when it closed its socket and had no lease

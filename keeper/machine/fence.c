@@ -149,7 +149,7 @@ void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool
     /* One that was granted and is not taken is no reason: the library closes after an acquire that was given up, with
      * the grant on its way. */
     const bool leases = gvmi_lease_readers(word) > 0 ||
-                        (opening->object->holder == opening && gvmi_lease_writers(word) > 0);
+                        (opening->object->writer == opening && gvmi_lease_writers(word) > 0);
 
     if (leases || !(orderly || gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain)))
         (void)hold_opening(m, opening, could_write(opening));

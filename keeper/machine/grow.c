@@ -112,7 +112,7 @@ static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *gro
 }
 
 /* On the host, or on the device if there is room there without anybody leaving. What moves under way
- * hold twice is waited for: it is room. */
+ * have twice is waited for: it is room. */
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     const bool wanted = object->growth->failure == GVM_OK;

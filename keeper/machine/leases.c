@@ -12,7 +12,7 @@ static bool must_drain(keep_object *object, bool readers_too)
 {
     if (readers_too)
         return gvmi_keep_drains(object);
-    return object->holder != NULL && gvmi_keep_writers(object->holder) > 0;
+    return object->writer != NULL && gvmi_keep_writers(object->writer) > 0;
 }
 
 /* Asks the policy, once a request, whether chunks should come before it is granted. */
@@ -42,12 +42,12 @@ static void grant_wait(gvmi_machine *m, keep_wait *wait)
     gvmi_wire_message reply;
 
     if (wait->kind == KEEP_WAIT_WRITE) {
-        wait->object->holder = opening;
+        wait->object->writer = opening;
         opening->granted_writers = 1;
         gvmi_keep_stale_copies(m, wait->object);
         gvmi_keep_change_state(wait->object, KEEP_GRANT_WRITE);
     } else {
-        wait->object->holder = NULL;
+        wait->object->writer = NULL;
         opening->granted_readers++;
         if (wait->object->lease_state == KEEP_SHARED) /* the permits are as they should be */
             gvmi_keep_step_object(wait->object, KEEP_GRANT_READ);
@@ -65,7 +65,7 @@ static void seal_now(gvmi_machine *m, keep_wait *wait)
 {
     keep_object *object = wait->object;
 
-    object->holder = NULL;
+    object->writer = NULL;
     if (!object->sealed) {
         object->sealed = true;
         object->kept = true;

@@ -38,7 +38,7 @@ gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine *
     return GVM_OK;
 }
 
-static void free_frame_slots(keep_device *device)
+static void free_room_waits(keep_device *device)
 {
     while (device->first_room != NULL) {
         keep_room *room = device->first_room;
@@ -52,8 +52,8 @@ void gvmi_machine_destroy(gvmi_machine *m)
 {
     if (m == NULL)
         return;
-    /* Their processes live on, with the leases that they hold: the end of one must not open what it
-     * holds to those that end later. */
+    /* Their processes live on, with the leases that they have: the end of one must not open what it
+     * uses to those that end later. */
     for (uint32_t i = 0; i < m->client_capacity; i++)
         gvmi_machine_disconnect(m, i + 1);
     for (uint32_t i = 0; i < m->client_capacity; i++)
@@ -64,7 +64,7 @@ void gvmi_machine_destroy(gvmi_machine *m)
     gvmi_keep_free_ended_links(m, UINT32_MAX);
     gvmi_keep_free_actions(m);
     for (uint32_t d = 0; d < m->config.device_count; d++) {
-        free_frame_slots(&m->devices[d]);
+        free_room_waits(&m->devices[d]);
         gvmi_policy_destroy(m->devices[d].policy);
     }
     free(m->clients);
@@ -82,7 +82,7 @@ static bool action_makes_frame(const gvmi_action *action)
 }
 
 /* Frames go after the actions that may name them (which make none), and before new ones are made
- * in their place: the budget holds at every moment. */
+ * in their place: the budget is kept to at every moment. */
 bool gvmi_machine_next(gvmi_machine *m, gvmi_action *out)
 {
     keep_action_node *node = m->first_action;

@@ -169,7 +169,7 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
 
     (void)gvmi_keep_sample_opening(m, opening); /* the object may have very many others */
     gvmi_keep_end_waits(m, client, opening);
-    gvmi_keep_holder_gone(m, opening);
+    gvmi_keep_writer_gone(m, opening);
     gvmi_keep_answer_all(m, opening);
     gvmi_keep_forget_creation(opening);
     if (opening->prev != NULL)
@@ -178,8 +178,8 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
         object->openings = opening->next;
     if (opening->next != NULL)
         opening->next->prev = opening->prev;
-    if (object->first_held == opening)
-        object->first_held = opening->next;
+    if (object->first_leased == opening)
+        object->first_leased = opening->next;
     release_opener(object, opening->opener);
     object->opening_count--;
     client->slots[opening->slot] = NULL;

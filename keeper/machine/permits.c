@@ -42,7 +42,7 @@ static uint32_t permit_flags(const keep_opening *opening)
     const keep_object *object = opening->object;
     uint32_t flags = object->device_chunks < object->chunk_count ? GVMI_PERMIT_PARTIAL : 0u;
 
-    if (!opening->client->connected || opening->broken) /* what it still holds, it rings for */
+    if (!opening->client->connected || opening->broken) /* it rings for leases that it still has */
         return (opening->client->connected ? GVMI_PERMIT_BROKEN : GVMI_PERMIT_GONE) |
                GVMI_PERMIT_REVOKED;
     switch (object->lease_state) {
@@ -51,7 +51,7 @@ static uint32_t permit_flags(const keep_opening *opening)
             flags |= GVMI_PERMIT_READ;
         break;
     case KEEP_EXCLUSIVE:
-        if (opening == object->holder && opening->granted_writers == 0)
+        if (opening == object->writer && opening->granted_writers == 0)
             flags |= GVMI_PERMIT_READ | GVMI_PERMIT_WRITE;
         break;
     case KEEP_DRAINING:
@@ -81,7 +81,7 @@ void gvmi_keep_change_state(keep_object *object, keep_lease_event event)
 /* ---- leases there are
  *
  * A client can write anything into its lease word. Any client that opened the object may have a read
- * lease; a write lease by its holder alone, so writers in another word are none. */
+ * lease; a write lease its writer alone, so writers in another word are none. */
 
 uint32_t gvmi_keep_readers(const keep_opening *opening)
 {
@@ -90,7 +90,7 @@ uint32_t gvmi_keep_readers(const keep_opening *opening)
 
 uint32_t gvmi_keep_writers(const keep_opening *opening)
 {
-    if (opening->object->holder != opening)
+    if (opening->object->writer != opening)
         return 0;
     return opening->granted_writers + gvmi_lease_writers(atomic_load(&opening->lease->word));
 }
@@ -100,7 +100,7 @@ static bool has_lease(const keep_opening *opening)
     return gvmi_keep_readers(opening) > 0 || gvmi_keep_writers(opening) > 0;
 }
 
-bool gvmi_keep_held(const keep_object *object)
+bool gvmi_keep_leased(const keep_object *object)
 {
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
         if (has_lease(o))
@@ -113,9 +113,9 @@ bool gvmi_keep_held(const keep_object *object)
 bool gvmi_keep_drains(keep_object *object)
 {
     GVM_ASSERT(object->lease_state == KEEP_DRAINING);
-    while (object->first_held != NULL && !has_lease(object->first_held))
-        object->first_held = object->first_held->next;
-    return object->first_held != NULL;
+    while (object->first_leased != NULL && !has_lease(object->first_leased))
+        object->first_leased = object->first_leased->next;
+    return object->first_leased != NULL;
 }
 
 /* ---- what was acquired by the fast path */
@@ -164,14 +164,14 @@ void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object)
     m->revokes++;
     object->draining_since_ns = m->now_ns;
     gvmi_keep_change_state(object, KEEP_WAIT);
-    object->first_held = object->openings;
+    object->first_leased = object->openings;
     GVMI_PROBE_REVOKE(object->id, object->lease_state);
 }
 
 void gvmi_keep_end_draining(keep_object *object)
 {
     if (object->lease_state == KEEP_DRAINING && object->first_wait == NULL && !object->fenced)
-        gvmi_keep_change_state(object, object->holder != NULL ? KEEP_RESUME : KEEP_CALM);
+        gvmi_keep_change_state(object, object->writer != NULL ? KEEP_RESUME : KEEP_CALM);
 }
 
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
@@ -184,7 +184,7 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
         gvmi_keep_end_draining(object);
         return false;
     }
-    object->holder = NULL;
+    object->writer = NULL;
     gvmi_keep_step_object(object, KEEP_FREEZE); /* the permits are as they should be */
     object->item.pinned = true;
     return true;
@@ -196,12 +196,12 @@ void gvmi_keep_end_freeze(gvmi_machine *m, keep_object *object)
     if (object->fenced) { /* before anybody sees a permit */
         object->draining_since_ns = m->now_ns;
         gvmi_keep_step_object(object, KEEP_WAIT);
-        object->first_held = NULL; /* while it was FROZEN nobody had a lease */
+        object->first_leased = NULL; /* while it was FROZEN nobody had a lease */
     }
     gvmi_keep_publish_permits(object);
 }
 
-void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening)
+void gvmi_keep_writer_gone(gvmi_machine *m, keep_opening *opening)
 {
     keep_object *object = opening->object;
 
@@ -209,9 +209,9 @@ void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening)
         object->interrupted++;
         m->interrupted++;
     }
-    if (object->holder != opening)
+    if (object->writer != opening)
         return;
-    object->holder = NULL;
+    object->writer = NULL;
     if (object->lease_state == KEEP_EXCLUSIVE || object->lease_state == KEEP_DRAINING)
         gvmi_keep_change_state(object, KEEP_GONE);
 }

@@ -11,7 +11,7 @@ static bool pin_leased_victims(gvmi_machine *m, const gvmi_policy_plan *plan, ke
         keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
 
         news |= gvmi_keep_sample(m, victim);
-        if (gvmi_keep_held(victim)) {
+        if (gvmi_keep_leased(victim)) {
             victim->item.pinned = true;
             pins->items[pins->count++] = &victim->item;
             news = true;

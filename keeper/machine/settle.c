@@ -6,7 +6,7 @@
  * nothing.
  *
  * Of requests that wait for leases, or to grow, an event serves at most KEEP_SERVED_MAX. Objects at which some are
- * left are listed, and served between the turns of clients, each for a part, in rotation. */
+ * left are listed, and served after the visits of a turn, each for a part, in rotation. */
 #include <stdlib.h>
 
 #include "keeper/machine/state.h"
@@ -16,7 +16,7 @@
 /* ---- chunks that wait for a frame of a device */
 
 /* The chunk at the head of the queue has a frame, or (0) will not get one. */
-static void release_frame_slot(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
+static void end_room_wait(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
 {
     keep_room *room = device->first_room;
     keep_object *object = room->object;
@@ -46,7 +46,7 @@ static void serve_room(gvmi_machine *m, keep_device *device)
         uint32_t frame = 0;
 
         if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
-            release_frame_slot(m, device, 0, false); /* it is given up */
+            end_room_wait(m, device, 0, false); /* it is given up */
             continue;
         }
         frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
@@ -56,7 +56,7 @@ static void serve_room(gvmi_machine *m, keep_device *device)
             frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
         if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
             return;
-        release_frame_slot(m, device, frame, make);
+        end_room_wait(m, device, frame, make);
     }
 }
 
@@ -118,11 +118,11 @@ void gvmi_keep_serve_rest(gvmi_machine *m)
     uint32_t left = KEEP_SERVED_MAX;
 
     while (left > 0 && m->first_unserved != NULL) {
-        const uint32_t share = left < SERVED_EACH_MAX ? left : SERVED_EACH_MAX;
+        const uint32_t part = left < SERVED_EACH_MAX ? left : SERVED_EACH_MAX;
 
         gvmi_keep_mark(m, take_unserved(m));
-        m->serves_left = share;
+        m->serves_left = part;
         settle_machine(m);
-        left -= share > m->serves_left ? share - m->serves_left : 1;
+        left -= part > m->serves_left ? part - m->serves_left : 1;
     }
 }

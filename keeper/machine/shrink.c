@@ -1,6 +1,6 @@
 /* Giving chunks back: an object becomes smaller, from its end on.
  *
- * Nobody may have a lease, as it says how far its holder may go: so the object is FROZEN, as for a move. Its
+ * Nobody may have a lease, as it says how far a program may go: so the object is FROZEN, as for a move. Its
  * size falls at once, and every opening is sent a MAP with it; the chunks beyond it count as on their way
  * (KEEP_OP_CUT) until all openings have answered. Who opens the object meanwhile is not sent them.
  * After the last chunk the freeze ends, and before that their frames are given back. A client that

@@ -33,7 +33,7 @@
  * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
  *     at most the configured budget (a lowered one may be exceeded until moves are over).
  * I3  an object is FROZEN iff chunks of it are on their way to other frames, or its move is ending.
- * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its holder's allows anything.
+ * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its writer's allows anything.
  *     DRAINING, FROZEN: none allows anything, all are REVOKED.
  * I5  a chunk is where its `where` says: it has that frame; clean implies both frames. One that was
  *     moved out keeps its device frame no longer than somebody may have that mapped.
@@ -53,7 +53,7 @@
  *     it is on its way.
  * I12 a frame's holders, and writers, is how many clients hold it, and hold it for writing; each of
  *     them does so once.
- * I13 the counts of an object's openers are those of its openings, by user; first_held of a DRAINING object
+ * I13 the counts of an object's openers are those of its openings, by user; first_leased of a DRAINING object
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
  * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
  *     opening is sent no chunk from its chunk_limit on.
@@ -69,8 +69,8 @@
 #include "keeper/machine/policy.h"
 
 /* ---- leases of an object: X(state, event, next). WAIT: a lease that conflicts, or a move, is
- * wanted. CALM, RESUME: nobody waits any more (and nobody, or still somebody, holds the write
- * permit). FREEZE: nothing is held and a move begins; THAW: it is over. GONE: the holder is. */
+ * wanted. CALM, RESUME: nobody waits any more (and nobody, or still somebody, has the write
+ * permit). FREEZE: there is no lease and a move begins; THAW: it is over. GONE: the writer is. */
 /* clang-format off */
 #define GVMI_LEASE_TRANSITIONS(X) \
     X(SHARED, GRANT_READ, SHARED) \
@@ -123,8 +123,8 @@ typedef enum keep_lease_event {
 #define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
-/* ---- what users have allowances of: X(NAME, limit, reserve, what, what to do about it). The reserve
- * is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
+/* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
+ * aside is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
 /* clang-format off */
 #define GVMI_ALLOWANCES(X) \
     X(CLIENTS, m->config.clients_max, 64, "connections", "close some") \
@@ -137,7 +137,7 @@ typedef enum keep_lease_event {
     X(QUEUED_BYTES, KEEP_QUEUED_BYTES_MAX, 32ull << 20, "bytes to be read", "read them")
 /* clang-format on */
 
-#define GVMI_ALLOWANCE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
+#define GVMI_ALLOWANCE_ENUMERATOR(name, limit, set_aside, what, remedy) KEEP_##name,
 typedef enum keep_allowance {
     GVMI_ALLOWANCES(GVMI_ALLOWANCE_ENUMERATOR) KEEP_ALLOWANCES
 } keep_allowance;
@@ -217,7 +217,7 @@ typedef struct keep_chunk {
     uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP, IN_MAP: one that is left; or 0 */
     uint8_t where;       /* gvm_tier */
     uint8_t op;          /* keep_op */
-    bool clean;          /* both frames hold the same bytes */
+    bool clean;          /* both frames have the same bytes */
     bool make;           /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;         /* IN: the host frame had writers when the copy began */
     bool send;           /* a MAP of it is to be sent at the end of the event */
@@ -296,7 +296,7 @@ struct keep_object {
     uint32_t metadata_bytes;
 
     keep_lease_state lease_state;
-    keep_opening *holder; /* EXCLUSIVE, or DRAINING out of it */
+    keep_opening *writer; /* EXCLUSIVE, or DRAINING out of it */
     int64_t draining_since_ns;
     keep_wait *first_wait, *last_wait;
     uint32_t wait_count;
@@ -304,8 +304,8 @@ struct keep_object {
     keep_object *next_unserved;
     keep_opening *openings;
     uint32_t opening_count;
-    keep_opener *openers;     /* whose openings these are */
-    keep_opening *first_held; /* DRAINING: those before it in the list have no lease; NULL: none has */
+    keep_opener *openers;       /* whose openings these are */
+    keep_opening *first_leased; /* DRAINING: those before it in the list have no lease; NULL: none has */
 
     uint32_t moving;          /* chunks with an OUT or IN */
     uint32_t leaving;         /* of them, those with an OUT that have a device frame yet */
@@ -677,7 +677,7 @@ void gvmi_keep_publish_permit(const keep_opening *opening);
 uint32_t gvmi_keep_readers(const keep_opening *opening);
 uint32_t gvmi_keep_writers(const keep_opening *opening);
 /* Is there a lease on the object? */
-bool gvmi_keep_held(const keep_object *object);
+bool gvmi_keep_leased(const keep_object *object);
 /* Of a DRAINING object: is there a lease yet that was there when the permits were withdrawn? All looks
  * together cost one walk over the openings. */
 bool gvmi_keep_drains(keep_object *object);
@@ -691,10 +691,10 @@ bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object);
 /* Gives them back if nobody waits. */
 void gvmi_keep_end_draining(keep_object *object);
-/* Withdraws permits and, if nothing is held, freezes. False: as before. */
+/* Withdraws permits and, if there is no lease, freezes. False: as before. */
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
 void gvmi_keep_end_freeze(gvmi_machine *m, keep_object *object);
-void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
+void gvmi_keep_writer_gone(gvmi_machine *m, keep_opening *opening);
 
 /* ---- waits.c */
 /* Must leases for reading end before the request is granted? Those for writing must in any case. */

@@ -4,7 +4,7 @@
  * own, so that there are at most as many as clients, objects and quotas set. Accounts do not move:
  * clients, objects and growths point to theirs.
  *
- * The rule of allowances (gvmi_keep_may_take()): a part of each limit is a reserve for the keeper's own user
+ * The rule of allowances (gvmi_keep_may_take()): a part of each limit is set aside for the keeper's own user
  * and root. Of the rest, a user may take more only as long as what it then has is at most what was free
  * before. So one user gets at most half of it. Each further one gets half of what is left, as long as the
  * earlier ones give nothing back; 1/(n+1) for each of n, and as much free for the next, is where they end
@@ -19,14 +19,14 @@
 #include "base/error.h"
 #include "keeper/machine/state.h"
 
-#define QUOTAS_MAX 65536u   /* users with a quota of their own */
-#define RESERVE_PART_MIN 8u /* a reserve is at most the limit divided by this */
+#define QUOTAS_MAX 65536u    /* users with a quota of their own */
+#define SET_ASIDE_DIVISOR 8u /* at most the limit divided by this is set aside */
 
 /* clang-format off */
-#define ROW(name, max, reserve, what, remedy) {what, remedy, reserve},
+#define ROW(name, max, set_aside, what, remedy) {what, remedy, set_aside},
 static const struct {
     const char *what, *remedy;
-    uint64_t reserve;
+    uint64_t set_aside;
 } allowances[] = {GVMI_ALLOWANCES(ROW)};
 #undef ROW
 /* clang-format on */
@@ -159,24 +159,24 @@ static bool is_admin(const gvmi_machine *m, uint32_t uid)
 
 static uint64_t limit_of(const gvmi_machine *m, keep_allowance allowance)
 {
-#define ROW(name, max, reserve, what, remedy) max,
+#define ROW(name, max, set_aside, what, remedy) max,
     const uint64_t limits[] = {GVMI_ALLOWANCES(ROW)};
 #undef ROW
 
     return limits[allowance];
 }
 
-static uint64_t reserve_of(const gvmi_machine *m, keep_allowance allowance)
+static uint64_t set_aside_of(const gvmi_machine *m, keep_allowance allowance)
 {
-    const uint64_t most = limit_of(m, allowance) / RESERVE_PART_MIN;
+    const uint64_t most = limit_of(m, allowance) / SET_ASIDE_DIVISOR;
 
-    return allowances[allowance].reserve < most ? allowances[allowance].reserve : most;
+    return allowances[allowance].set_aside < most ? allowances[allowance].set_aside : most;
 }
 
 bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
                         uint64_t count)
 {
-    return count <= gvmi_allowance_left(limit_of(m, allowance), reserve_of(m, allowance),
+    return count <= gvmi_allowance_left(limit_of(m, allowance), set_aside_of(m, allowance),
                                         m->taken[allowance], user->taken[allowance],
                                         is_admin(m, user->uid));
 }
@@ -203,7 +203,7 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowa
              "its own user and root; %s",
              user->uid, (unsigned long long)user->taken[allowance], allowances[allowance].what,
              (unsigned long long)limit_of(m, allowance), (unsigned long long)m->taken[allowance],
-             (unsigned long long)reserve_of(m, allowance), allowances[allowance].remedy);
+             (unsigned long long)set_aside_of(m, allowance), allowances[allowance].remedy);
 }
 
 void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,

@@ -31,7 +31,7 @@ _Static_assert(GVM_KEEPER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 #define MODE_MAX 0777u
 #define NOBODY UINT32_MAX /* no user has that number */
 /* Accepting is for all users: a full backlog of others' connections is in the way of each. */
-#define ACCEPT_SHARES 4
+#define ACCEPT_WEIGHT 4
 
 /* ---- options */
 
@@ -131,7 +131,7 @@ static void note_passing(gvm_keeper *server, bool others)
     if (others && server->passing_max > 0)
         gvmi_server_log(server,
                         "at most %u file descriptors are on their way to clients at a time, as the keeper lacks "
-                        "CAP_SYS_RESOURCE: each user gets a share of them",
+                        "CAP_SYS_RESOURCE: each user gets a part of them",
                         (unsigned)server->passing_max);
 }
 
@@ -305,7 +305,7 @@ static gvm_status make_loop(gvm_keeper *server)
     if (status == GVM_OK)
         status = gvmi_schedule_join(&server->schedule, NOBODY, server, &server->newcomers);
     if (status == GVM_OK)
-        server->newcomers.user->shares = ACCEPT_SHARES;
+        server->newcomers.user->weight = ACCEPT_WEIGHT;
     return status;
 }
 

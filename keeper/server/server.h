@@ -2,7 +2,7 @@
  *
  *   server.c          life: options, devices, threads; the public calls
  *   loop.c            the server thread: waits for events, time
- *   visit.c           what is done for a client in its turn: reading, messages
+ *   visit.c           what is done for a client in a visit: reading, messages
  *   act.c             actions of the machine, jobs that are over
  *   connection.c            connections: coming, leaving, the end of clients' processes, sending
  *   watch.c           what epoll watches
@@ -252,7 +252,7 @@ void gvmi_server_close_watched(const gvm_keeper *server, int *fd);
 /* A client's socket, taken over. On failure it is closed. */
 void gvmi_connection_come(gvm_keeper *server, int socket);
 
-/* It is visited when it is its turn. */
+/* It is visited when the schedule comes to it. */
 void gvmi_connection_queue(gvm_keeper *server, gvmi_connection *connection);
 
 /* If it only seemed that its process is about to end: it is visited for that. */
@@ -330,7 +330,7 @@ void gvmi_server_finish_jobs(gvm_keeper *server);
 
 /* ---- visit.c */
 
-/* What epoll reported of a connection: it is visited for that when it is its turn. */
+/* What epoll reported of a connection: it is visited for that when the schedule comes to it. */
 void gvmi_connection_note(gvm_keeper *server, gvmi_source *source, uint32_t events);
 
 /* Does for it what there is to be done, for a bounded time: up to the end of the visit, and one

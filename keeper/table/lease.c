@@ -97,9 +97,9 @@ static int by_column(const void *left, const void *right)
 /* Clears data, but where a lease could not be given back behind a stream: that stays in it. */
 static gvm_status release_column(gvm_table *table, gvm_table_data *data, gvm_stream stream, bool async)
 {
-    gvm_status status = data->held ? GVM_OK
-                                   : gvmi_fail(GVM_E_INVALID,
-                                               "there is no lease, or it was released already");
+    gvm_status status = data->acquired ? GVM_OK
+                                       : gvmi_fail(GVM_E_INVALID,
+                                                   "there is no lease, or it was released already");
     bool left = false;
 
     for (int part = 0; part < GVMI_PART_COUNT && data->column < table->info.columns; part++) {
@@ -180,7 +180,7 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
         goto leave_table;
     }
     for (uint32_t i = 0; i < count; i++) {
-        data[i] = (gvm_table_data){.column = columns[i], .held = 1};
+        data[i] = (gvm_table_data){.column = columns[i], .acquired = 1};
         order[i] = &data[i];
     }
     status = acquire_columns(table, order, count, options, timeout_ms);
