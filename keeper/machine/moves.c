@@ -142,11 +142,14 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         note_promoted(m, object, index);
 }
 
-static void list_map(gvmi_machine *m, keep_pending *pending)
+/* Behind those of all, and those of the opening. */
+static void list_map(gvmi_machine *m, keep_opening *opening, keep_pending *pending)
 {
     pending->older = m->newest_map;
     *(m->newest_map != NULL ? &m->newest_map->newer : &m->oldest_map) = pending;
     m->newest_map = pending;
+    *(opening->last_pending != NULL ? &opening->last_pending->next : &opening->first_pending) = pending;
+    opening->last_pending = pending;
 }
 
 static void unlist_map(gvmi_machine *m, const keep_pending *pending)
@@ -155,64 +158,84 @@ static void unlist_map(gvmi_machine *m, const keep_pending *pending)
     *(pending->newer != NULL ? &pending->newer->older : &m->newest_map) = pending->older;
 }
 
-/* One MAP of count chunks; last: of its set, which completes size and generation. */
-static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
-                     uint32_t count, bool last)
+/* There is no memory to record which frames the opening may have then: they are never used again. */
+static void taint_unrecorded(gvmi_machine *m, const keep_opening *opening, const uint32_t *indexes,
+                             uint32_t count)
 {
-    keep_object *object = opening->object;
-    keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
-    const uint32_t kept = gvmi_keep_kept_chunks(object);
-    uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0;
-    gvmi_wire_message message;
+    const keep_object *object = opening->object;
 
-    if (pending == NULL) {
-        for (uint32_t i = 0; i < count; i++) { /* that it may have the old frames is recorded nowhere */
-            if (indexes[i] >= kept)
-                gvmi_keep_taint(m, gvmi_keep_frame_where(&object->chunks[indexes[i]]));
-            gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
-            gvmi_keep_taint(m, object->chunks[indexes[i]].twin_frame);
-        }
-        gvmi_keep_cut_later(m, opening->client, "out of host memory for a move");
-        return;
+    for (uint32_t i = 0; i < count; i++) {
+        const keep_chunk *chunk = &object->chunks[indexes[i]];
+
+        if (indexes[i] >= gvmi_keep_kept_chunks(object))
+            gvmi_keep_taint(m, gvmi_keep_frame_where(chunk));
+        gvmi_keep_taint(m, gvmi_keep_other_frame(chunk));
+        gvmi_keep_taint(m, chunk->twin_frame);
     }
+}
+
+/* Size and generation as the next MAP names them. */
+static void note_sent(keep_opening *opening, bool last)
+{
+    const keep_object *object = opening->object;
+
     if (last) {
         opening->sent_generation = object->generation;
         opening->sent_bytes = gvmi_keep_opened_bytes(opening, object->bytes);
     }
     if (opening->sent_bytes > object->bytes) /* the answer to any MAP of chunks being cut off counts */
         opening->sent_bytes = object->bytes;
+}
+
+static uint32_t send_frame(gvmi_machine *m, keep_opening *opening, const keep_chunk *chunk)
+{
+    const uint32_t frame = gvmi_keep_frame_where(chunk);
+
+    gvmi_keep_frame_seen(m, frame, opening);
+    /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
+    if (opening->object->mixed || opening->chunk_limit != UINT32_MAX)
+        gvmi_keep_taint(m, frame);
+    return frame;
+}
+
+/* One MAP of count chunks; last: of its set, which completes size and generation. */
+static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
+                     uint32_t count, bool last)
+{
+    keep_object *object = opening->object;
+    keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0;
+    gvmi_wire_message message;
+
+    if (pending == NULL) {
+        taint_unrecorded(m, opening, indexes, count);
+        gvmi_keep_cut_later(m, opening->client, "out of host memory for a move");
+        return;
+    }
+    note_sent(opening, last);
+    *pending = (keep_pending){
+        .client = opening->client, .serial = ++m->serials, .sent_ns = m->now_ns, .count = count};
+    list_map(m, opening, pending);
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
     message.body.MAP = (gvmi_wire_map){.slot = opening->slot,
                                        .generation = opening->sent_generation,
-                                       .serial = ++m->serials,
+                                       .serial = pending->serial,
                                        .bytes = opening->sent_bytes,
                                        .sealed = object->sealed};
-    *pending = (keep_pending){
-        .client = opening->client, .serial = m->serials, .sent_ns = m->now_ns, .count = count};
-    list_map(m, pending);
     for (uint32_t i = 0; i < count; i++) {
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
         pending->indexes[i] = indexes[i];
         chunk->waits++;
         chunk->unmaps++;
-        if (indexes[i] >= kept)
+        if (indexes[i] >= gvmi_keep_kept_chunks(object))
             continue;
-        frames[sent] = gvmi_keep_frame_where(chunk);
-        gvmi_keep_frame_seen(m, frames[sent], opening);
-        /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
-        if (object->mixed || opening->chunk_limit != UINT32_MAX)
-            gvmi_keep_taint(m, frames[sent]);
+        frames[sent] = send_frame(m, opening, chunk);
         message.tail.chunks[sent++] = (gvmi_wire_chunk){
             .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
     }
     message.head.fd_count = (uint16_t)sent;
     message.head.tail_bytes = (uint32_t)(sent * sizeof message.tail.chunks[0]);
-    if (opening->last_pending != NULL)
-        opening->last_pending->next = pending;
-    else
-        opening->first_pending = pending;
-    opening->last_pending = pending;
     (void)gvmi_keep_send(m, opening->client, &message, frames);
 }
 
