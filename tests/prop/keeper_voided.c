@@ -33,8 +33,8 @@ static void check_victims(simulation *w, const process *p, const thread *t, cons
         for (uint32_t k = 0; k < q->thread_count && q != p && sim_lease_counts(w, q); k++) {
             const thread *u = &q->threads[k];
 
-            if (u->holds && u->opening->object == t->opening->object && has_mapped(u->opening, f) &&
-                got_later(w, p, u))
+            if (u->leased && u->opening->object == t->opening->object &&
+                has_mapped(u->opening, f) && got_later(w, p, u))
                 sim_wrong(w, "process %u, which was voided, writes to frame %u, where process %u has a lease",
                           p->index, f->spec.frame, q->index);
         }

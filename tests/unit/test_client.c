@@ -623,12 +623,12 @@ static int script_back_out(fake *f)
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
     EXPECT(rings(f) == 1 && !gvmi_lease_any(word(f)) && gvmi_lease_acquires(word(f)) == 1);
     EXPECT(f->in.body.ACQUIRE.timeout_ms == 0 && f->in.body.ACQUIRE.mode == GVM_LEASE_READ);
-    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     permit(f, 1, 0); /* not revoked: no reason to ring */
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
     EXPECT(rings(f) == 0 && f->in.body.ACQUIRE.timeout_ms == 250);
     EXPECT(f->in.body.ACQUIRE.hint == GVM_HINT_SCAN && f->in.body.ACQUIRE.mode == GVM_LEASE_WRITE);
-    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     return serve_close_and_end(f);
 }
 
