@@ -115,8 +115,6 @@ gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
 	snprintf(s->path, sizeof s->path, "%s", path);
 	s->link_mode = link_mode;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->sweeps_lock, NULL);
-	pthread_mutex_init(&s->tokens_lock, NULL);
 	pthread_cond_init(&s->not_busy, NULL);
 	pthread_mutex_lock(&s->lock);
 	status = add_connection(s);
@@ -147,8 +145,6 @@ gstore_areas_destroy(gstore_areas *s)
 	for (uint32_t i = 0; i < s->connection_count; i++)
 		gvm_client_close(s->connections[i].keeper);
 	pthread_cond_destroy(&s->not_busy);
-	pthread_mutex_destroy(&s->tokens_lock);
-	pthread_mutex_destroy(&s->sweeps_lock);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 	gvm_error_restore(&error);

@@ -63,13 +63,16 @@ move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t nee
 		gstore_area_free(s, made);
 		return status;
 	}
-	pthread_mutex_lock(&s->tokens_lock);
+	pthread_mutex_lock(&s->lock);
+	gstore_area_begin_linking(s, old);
 	if (kind == PACKED && old->links > 0)
 	{
-		pthread_mutex_unlock(&s->tokens_lock);
+		gstore_area_end_linking(s, old);
+		pthread_mutex_unlock(&s->lock);
 		gstore_area_free(s, made);
 		return gvm_error_set(GVM_E_TIMEOUT, "a token has a link to the column");
 	}
+	pthread_mutex_unlock(&s->lock);
 	gstore_areas_relink(s, made);
 	pthread_mutex_lock(&s->lock);
 	made->needed_bytes = old->needed_bytes;
@@ -80,8 +83,8 @@ move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t nee
 	else
 		made->dropped = true;
 	old->dropped = true;
+	gstore_area_end_linking(s, old);
 	pthread_mutex_unlock(&s->lock);
-	pthread_mutex_unlock(&s->tokens_lock);
 	*out = made;
 	return GVM_OK;
 }

@@ -12,13 +12,16 @@
  * I3  an area that is busy is used by one thread alone, which makes it, gives back memory of it or moves it; others wait. But
  *     links are made to it, as a move takes them along. A command that waits for an area may hold others of
  *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
+ *     An area whose links one thread makes, ends or takes along to another object is being linked: others wait that would
+ *     do the same.
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
  *     or what gstore_areas_trim() was passed.
  * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
  *     area is packed in it. It is busy while it is made or grows, for which only those wait who want a room.
  * I6  a pack has no link: an area that has one is not packed, nor moved to a pack.
  *
- * The order of locks: the sweeps', the tokens', the areas'.
+ * One lock guards all of it. The driver and the keeper are called without it: what other threads have to wait for
+ * meanwhile is marked (busy, linking, sweeping).
  */
 #ifndef GSTORE_AREA_STATE_H
 #define GSTORE_AREA_STATE_H
@@ -64,7 +67,7 @@ typedef struct gstore_area
 	uint16_t			column;
 	uint8_t				part;
 	area_kind			kind;
-	_Atomic uint32_t	links; /* of tokens to it: written under both locks */
+	_Atomic uint32_t	links; /* of tokens to it: written under the lock */
 	_Atomic bool		ended; /* a token of it has ended */
 	connection		   *connection;
 	gvm_object		   *object; /* NULL: it is packed */
@@ -75,7 +78,7 @@ typedef struct gstore_area
 	uint64_t			bytes; /* committed; of a packed one, its room */
 	uint64_t			needed_bytes;
 	uint32_t			refs;
-	bool				dropped, busy;
+	bool				dropped, busy, linking;
 	bool				trim; /* it is to give back what it does not need */
 	struct gstore_area *next_found; /* in a list that needs no memory so: of a sweep, which has references, or of a drop,
                                        where nobody has */
@@ -94,13 +97,12 @@ struct gstore_areas
 	char	   path[108];
 	connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
 	_Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
-	pthread_mutex_t	 lock; /* areas, connections; no call of the driver or the keeper under it */
-	pthread_cond_t	 not_busy; /* an area */
+	pthread_mutex_t lock; /* areas, connections, tokens; no call of the driver or the keeper under it */
+	pthread_cond_t	 not_busy; /* an area, or its links, or the sweep */
 	void			*stores;   /* tsearch(3) by number: store */
 	uint32_t		 store_count;
-	pthread_mutex_t sweeps_lock; /* one thread at a time gives back what areas have ahead of need */
-	_Atomic uint64_t			given_back_bytes; /* by all of them */
-	pthread_mutex_t				tokens_lock;	  /* the keeper is called under it */
+	bool			 sweeping; /* one thread at a time gives back what areas have ahead of need */
+	_Atomic uint64_t given_back_bytes; /* by all of them */
 	struct gstore_linked_token *tokens;
 	uint32_t					link_mode;
 	_Atomic bool				stop, trims_left;
@@ -165,7 +167,7 @@ gvm_status gstore_area_take_room(gstore_areas *s, area *a);
 
 /*
  * Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
- * One export of a store at a time calls it, without the tokens' lock.
+ * One export of a store at a time calls it.
  */
 gvm_status
 gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range);
@@ -201,10 +203,17 @@ gstore_compare_stores(const gstore_store_name *a, const gstore_store_name *b)
 /* ---- link.c */
 
 /*
- * An area has another object: its links go there, and so do those who open it by a token from now on. The tokens'
- * lock is held.
+ * Waits until nobody else makes or ends links of the area, or takes them along. The lock is held, and given up meanwhile;
+ * the area may be dropped then, or another one be in its place.
  */
-void gstore_areas_relink(gstore_areas *s, const area *a);
+void gstore_area_begin_linking(gstore_areas *s, area *a);
+void gstore_area_end_linking(gstore_areas *s, area *a);
+
+/*
+ * An area that the caller is linking has another object, that of to: its links go there, and so do those who open it by
+ * a token from now on. One that cannot be linked is gone for them.
+ */
+void gstore_areas_relink(gstore_areas *s, const area *to);
 
 /* Of a store that goes; NULL: of all. */
 void gstore_areas_forget_tokens(gstore_areas *s, const gstore_store_name *name);
