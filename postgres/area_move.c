@@ -173,3 +173,65 @@ gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *rang
 	}
 	return gstore_area_grow(s, hold->area, end);
 }
+
+/* ---- out of the pack */
+
+/*
+ * Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
+ * caller. Another one may take its place while the commands end that use it.
+ */
+static void
+find_packed(gstore_areas *s, const area *key, area **out)
+{
+	area **found;
+
+	*out = NULL;
+	while ((found = gstore_area_find(s, key)) != NULL)
+	{
+		area *a = *found;
+
+		if (a->busy)
+		{
+			pthread_cond_wait(&s->not_busy, &s->lock);
+			continue;
+		}
+		if (a->kind != PACKED)
+			return;
+		a->busy = true;
+		a->refs++;
+		while (a->refs > 1)
+			pthread_cond_wait(&s->not_busy, &s->lock);
+		if (!a->dropped)
+		{
+			*out = a;
+			return;
+		}
+		pthread_mutex_unlock(&s->lock);
+		gstore_area_unref(s, a);
+		pthread_mutex_lock(&s->lock);
+	}
+}
+
+gvm_status
+gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
+{
+	const area key = {.name = *store, .column = range->column, .part = range->part};
+	gvm_status status;
+	area	  *a, **found;
+
+	pthread_mutex_lock(&s->lock);
+	find_packed(s, &key, &a);
+	pthread_mutex_unlock(&s->lock);
+	if (a == NULL)
+		return GVM_OK;
+	status = gstore_area_move_busy(s, a, SMALL);
+	pthread_mutex_lock(&s->lock);
+	found = gstore_area_find(s, &key);
+	if (found != NULL)
+		(*found)->trim = true; /* it goes back if it gets no link */
+	a->busy = false;
+	pthread_cond_broadcast(&s->not_busy);
+	pthread_mutex_unlock(&s->lock);
+	gstore_area_unref(s, a);
+	return status;
+}

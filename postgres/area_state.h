@@ -1,9 +1,9 @@
 /*
  * postgres/area_state.h - what the files share that area.h is implemented by.
  *
- *   area.c       areas in use: made, grown, dropped     area_trim.c  memory given back
- *   area_move.c  moved to another object                link.c       links of tokens to areas
- *   area_pack.c  small ones, which share an object
+ *   area_object.c  one area: its object, its lease       area_move.c  moved to another object
+ *   area_pack.c    small ones, which share an object     area_trim.c  memory given back
+ *   link.c         links of tokens to areas              area.c       for commands; all of them
  *
  * I1  an area in its store's tree has an open object, or is packed: then its pack has, in which it has a room; or it is
  *     being made: then it has neither, and is busy. refs counts the commands and threads that use it now; of a pack, the
@@ -108,15 +108,21 @@ struct gstore_areas
 	_Atomic bool				stop, trims_left;
 };
 
-/* ---- area.c */
+/* ---- area_object.c */
 
 extern const char *const gstore_part_names[];
 
 /* The place of the area that has key's name, column and part; NULL: there is none. The lock is held. */
 area **gstore_area_find(gstore_areas *s, const area *key);
 
+/* Another connection, unless another thread makes it first. The lock is held, and given up meanwhile. */
+gvm_status gstore_areas_connect(gstore_areas *s);
+
 /* NULL: it has no areas. The lock is held. */
 store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name);
+
+/* Takes it out of the tree of stores, without its areas. The lock is held. */
+void gstore_store_areas_free(gstore_areas *s, store_areas *of);
 
 /* Of its object, at the keeper. */
 void	 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX]);
@@ -127,9 +133,6 @@ area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 
 /* An object of its own, of a->bytes; named: readers find it. The lock is held, and given up meanwhile. */
 gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named);
-
-/* The same, or a room: its kind says which. */
-gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
 /*
  * Into the tree of its store, busy for the caller; one without areas stays until it is dropped. And it is made:
@@ -145,6 +148,9 @@ void	   gstore_area_discard(gstore_areas *s, area *a);
  * lock is held.
  */
 void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range);
+
+/* What it has if it is to have so much; ahead: of need, by a part of it. */
+uint64_t gstore_area_grown_bytes(const area *a, uint64_t needed, bool ahead);
 
 /* Its object, ahead of need where there is memory, as much as is needed where there is not. */
 gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed);
@@ -162,15 +168,8 @@ void gstore_area_free(gstore_areas *s, area *a);
 
 /* ---- area_pack.c */
 
-/* The area's room in its store's pack, always the same. The lock is held, and given up meanwhile. */
-gvm_status gstore_area_take_room(gstore_areas *s, area *a);
-
-/*
- * Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
- * One export of a store at a time calls it.
- */
-gvm_status
-gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range);
+/* An object of its own, as gstore_area_create_object(), or a room: its kind says which. */
+gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
 /* ---- area_move.c */
 
@@ -181,6 +180,13 @@ gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore
  * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile
  */
 gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
+
+/*
+ * Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
+ * One export of a store at a time calls it.
+ */
+gvm_status
+gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range);
 
 /* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
 bool gstore_area_is_shown(area *a);
@@ -214,6 +220,14 @@ void gstore_area_end_linking(gstore_areas *s, area *a);
  * a token from now on. One that cannot be linked is gone for them.
  */
 void gstore_areas_relink(gstore_areas *s, const area *to);
+
+/*
+ * Makes the link of a range. *packed: there is none, as the area has to be unpacked first. Errors and *owner:
+ * gstore_areas_link().
+ */
+gvm_status gstore_area_link(gstore_areas *s, const gstore_store_name *store,
+							const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *range,
+							uint32_t *owner, bool *packed);
 
 /* Of a store that goes; NULL: of all. */
 void gstore_areas_forget_tokens(gstore_areas *s, const gstore_store_name *name);

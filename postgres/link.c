@@ -11,8 +11,6 @@
 
 #include "postgres/area_state.h"
 
-#define UNPACK_TRIES_MAX 8 /* of one range */
-
 /* What of a store may be opened by a token. */
 typedef struct linked
 {
@@ -200,10 +198,10 @@ link_object(gstore_areas *s, const uint8_t secret[GSTORE_SECRET_BYTES], const li
 	return gvm_object_link(object, name, s->link_mode, l->bytes);
 }
 
-/* *packed: it has to be unpacked first. */
-static gvm_status
-link_range(gstore_areas *s, const gstore_store_name *store, const uint8_t secret[GSTORE_SECRET_BYTES],
-		   const gstore_range *range, uint32_t *owner, bool *packed)
+gvm_status
+gstore_area_link(gstore_areas *s, const gstore_store_name *store,
+				 const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *range,
+				 uint32_t *owner, bool *packed)
 {
 	gvm_object_info info = {.struct_size = sizeof info};
 	const linked	l = {.column = range->column, .part = range->part, .bytes = range->bytes};
@@ -228,70 +226,6 @@ link_range(gstore_areas *s, const gstore_store_name *store, const uint8_t secret
 	}
 	pthread_mutex_lock(&s->lock);
 	end_linking(s, a);
-	return status;
-}
-
-uint64_t
-gstore_areas_unpack_bytes(gstore_areas *s, const gstore_store_name *store,
-						  const gstore_range *ranges, uint32_t count)
-{
-	uint64_t bytes = 0;
-
-	pthread_mutex_lock(&s->lock);
-	for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX; i++)
-	{
-		const area key = {
-			.name = *store, .column = ranges[i].column, .part = ranges[i].part, .kind = SMALL};
-		area **found = gstore_area_find(s, &key);
-
-		if (found != NULL && (*found)->kind == PACKED)
-			bytes += gstore_area_chunk_bytes(&key);
-	}
-	pthread_mutex_unlock(&s->lock);
-	return bytes;
-}
-
-gvm_status
-gstore_areas_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *ranges,
-					uint32_t count)
-{
-	gvm_status status = GVM_OK;
-
-	for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
-		status = gstore_area_unpack(s, store, &ranges[i]);
-	return status;
-}
-
-/* While memory is short, others may pack it again before it has its link. */
-static gvm_status
-unpack_and_link(gstore_areas *s, const gstore_store_name *store,
-				const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *range, uint32_t *owner)
-{
-	for (int i = 0; i < UNPACK_TRIES_MAX; i++)
-	{
-		gvm_status status = gstore_area_unpack(s, store, range);
-		bool	   packed = false;
-
-		if (status == GVM_OK)
-			status = link_range(s, store, secret, range, owner, &packed);
-		if (!packed)
-			return status;
-	}
-	return gvm_error_set(GVM_E_NOSPACE, "memory is short: the column was packed again %d times",
-						 UNPACK_TRIES_MAX);
-}
-
-gvm_status
-gstore_areas_link(gstore_areas *s, const gstore_store_name *store,
-				  const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *ranges,
-				  uint32_t count, uint32_t *owner)
-{
-	gvm_status status = GVM_OK;
-
-	if (count > GSTORE_RANGES_MAX)
-		count = GSTORE_RANGES_MAX;
-	for (uint32_t i = 0; i < count && status == GVM_OK; i++)
-		status = unpack_and_link(s, store, secret, &ranges[i], owner);
 	return status;
 }
 
