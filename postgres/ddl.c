@@ -22,12 +22,9 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_foreign_table.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
-#include "foreign/fdwapi.h"
-#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "tcop/utility.h"
@@ -46,6 +43,7 @@
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 
 /* What one statement altered about one table. */
@@ -85,36 +83,6 @@ static object_access_hook_type	previous_access;
 static ProcessUtility_hook_type previous_utility;
 static alterations			   *current;
 static Oid						dropped_database; /* by this transaction */
-
-/* By the handler's name first: another wrapper's handler is not to be called, or loaded, for a look. */
-static bool
-is_our_handler(Oid function)
-{
-	HeapTuple tuple;
-	bool	  named = false;
-
-	if (!OidIsValid(function))
-		return false;
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	if (HeapTupleIsValid(tuple))
-	{
-		bool		null;
-		const Datum source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
-
-		named = !null && strcmp(TextDatumGetCString(source), "gstore_fdw_handler") == 0;
-		ReleaseSysCache(tuple);
-	}
-	return named && GetFdwRoutine(function)->ExecForeignTruncate == gstoreExecForeignTruncate;
-}
-
-bool
-gstore_is_table(Oid relation)
-{
-	if (get_rel_relkind(relation) != RELKIND_FOREIGN_TABLE)
-		return false;
-	return is_our_handler(
-		GetForeignDataWrapper(GetForeignServer(GetForeignTable(relation)->serverid)->fdwid)->fdwhandler);
-}
 
 /* ---- DROP */
 
@@ -220,7 +188,7 @@ gstore_object_access(ObjectAccessType access, Oid class, Oid object, int part, v
 		drop_table(object);
 	else if (access == OAT_DROP && class == DatabaseRelationId)
 	{
-		(void) gstore_area(); /* what can fail does so now */
+		(void) gstore_dsa(); /* what can fail does so now */
 		dropped_database = object;
 	}
 	else if (access == OAT_POST_ALTER && class == RelationRelationId && part == 0 &&

@@ -27,9 +27,10 @@
 #include <gvmem/gstore_kds.h>
 
 #include "postgres/dense.h"
-#include "postgres/functions.h"
 #include "postgres/progress.h"
+#include "postgres/reload.h"
 #include "postgres/store.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 

@@ -2,6 +2,9 @@
  * postgres/dense.h - copies of tables in one piece of device memory, while they are made.
  *
  * dense.c says when and by whom; the layouts are in gvmem/gstore_kds.h and gvmem/gstore_arrow.h.
+ *
+ * Circle: dense.c and dense_arrow.c call each other, because dense_arrow.c is the part of dense.c for one format, and puts
+ * bytes to the copy by the functions that dense.c has for the other one.
  */
 #ifndef GSTORE_DENSE_H
 #define GSTORE_DENSE_H
@@ -10,6 +13,7 @@
 
 #include "utils/rel.h"
 
+#include "postgres/directory.h"
 #include "postgres/window.h"
 
 typedef struct gstore_dense

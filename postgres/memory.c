@@ -3,6 +3,8 @@
 
 #include "postgres/directory.h"
 #include "postgres/memory.h"
+#include "postgres/token.h"
+#include "postgres/window.h"
 
 /* ---- memory that no version needs */
 
@@ -80,6 +82,52 @@ gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count
 	}
 	LWLockRelease(gstore->lock);
 	return found;
+}
+
+/* ---- what is dead */
+
+/* A write that comes late would make the store's areas anew: such a store stays on the list. */
+bool
+gstore_next_dead_store(gstore_store_name *name)
+{
+	dsa_pointer	 *link = &gstore->dead_stores, place;
+	gstore_store *store;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	while ((store = gstore_at(*link)) != NULL && gstore_has_left_write(&store->name))
+		link = &store->next_dead;
+	if (store != NULL)
+	{
+		place = *link;
+		*name = store->name;
+		*link = store->next_dead;
+		gstore_token_forget(name);
+		if (DsaPointerIsValid(store->dead_rows))
+			dsa_free(gstore_dsa(), store->dead_rows);
+		dsa_free(gstore_dsa(), place);
+	}
+	LWLockRelease(gstore->lock);
+	return store != NULL;
+}
+
+bool
+gstore_next_dead_copy(uint64 *id, uint32 *epoch)
+{
+	gstore_copy *copy;
+	dsa_pointer	 place;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	place = gstore->dead_copies;
+	copy = gstore_at(place);
+	if (copy != NULL)
+	{
+		*id = copy->id;
+		*epoch = copy->epoch;
+		gstore->dead_copies = copy->next_dead;
+		dsa_free(gstore_dsa(), place);
+	}
+	LWLockRelease(gstore->lock);
+	return copy != NULL;
 }
 
 /* ---- memory that there is */

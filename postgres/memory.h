@@ -19,6 +19,13 @@ extern void gstore_ask_trim(Oid relation, uint64 turn);
 /* Takes one store that has memory to give back, and what of its areas is of use, palloc'd. */
 extern bool gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count);
 
+/*
+ * Takes one store, or copy, off the list of those that nothing refers to any more. False: there is none. A store to
+ * which a write is left stays.
+ */
+extern bool gstore_next_dead_store(gstore_store_name *name);
+extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
+
 /* What the keeper has said of itself, and of the stores by their numbers, which rise. */
 extern void
 gstore_note_report(const gstore_report *report, const gstore_store_size *sizes, uint32 size_count);

@@ -24,13 +24,6 @@
 #define BODIES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_BODY_UNIT)
 #define PIECES_MAX		  7 /* of a column, in one flush */
 
-uint32
-gstore_width(const gstore_column *column)
-{
-	return column->length < 0 ? sizeof(uint32)
-							  : (uint32) att_align_nominal(column->length, column->align);
-}
-
 /* ---- columns */
 
 gstore_column *

@@ -97,6 +97,23 @@ is_done(uint32 window)
 	return atomic_load_explicit(&gstore->windows[window].state, memory_order_acquire) == GSTORE_DONE;
 }
 
+bool
+gstore_has_left_write(const gstore_store_name *name)
+{
+	if (atomic_load(&gstore->queue.left_writes) == 0)
+		return false;
+	for (int i = 0; i < gstore_windows; i++)
+	{
+		const gstore_window *w = &gstore->windows[i];
+
+		/* In this order: a window that is not left any more may have another command by now. */
+		if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
+			w->name.store == name->store)
+			return true;
+	}
+	return false;
+}
+
 /* From one state to the next, where the service may have been there before. */
 static bool
 change_window_state(uint32 window, uint32 from, uint32 to)
@@ -299,16 +316,6 @@ gstore_wait_ready(void)
 		(void) ConditionVariableTimedSleep(&gstore->ready_changed, 100, PG_WAIT_EXTENSION);
 	}
 	ConditionVariableCancelSleep();
-}
-
-void
-gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
-{
-	gstore_look(relation, snapshot, want_dead, view);
-	if (view->empty || gstore->ready)
-		return;
-	gstore_wait_ready();
-	gstore_look(relation, snapshot, want_dead, view);
 }
 
 /* ---- commands */
