@@ -84,8 +84,8 @@ make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 }
 
 gvm_status
-gstore_area_hold(gstore_areas *s, const gstore_store_name *store, const gstore_range *range,
-				 bool write, gstore_hold *out)
+gstore_area_use(gstore_areas *s, const gstore_store_name *store, const gstore_range *range,
+				bool write, gstore_use *out)
 {
 	const area key = {.name = *store, .column = range->column, .part = range->part};
 	gvm_status status = GVM_OK;
@@ -108,30 +108,30 @@ gstore_area_hold(gstore_areas *s, const gstore_store_name *store, const gstore_r
 		status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
 	}
 	if (status == GVM_OK && write)
-		gstore_area_note_written(a, store->turn, range);
+		gstore_area_note_written(a, store->writer_number, range);
 	pthread_mutex_unlock(&s->lock);
 	if (status != GVM_OK)
 		return status;
-	*out = (gstore_hold){.area = a};
+	*out = (gstore_use){.area = a};
 	status = gstore_area_acquire(out);
 	if (status != GVM_OK)
 	{
 		gstore_area_unref(s, a);
-		*out = (gstore_hold){0};
+		*out = (gstore_use){0};
 	}
 	return status;
 }
 
 bool
-gstore_area_is(const gstore_hold *hold, const gstore_range *range)
+gstore_area_is(const gstore_use *use, const gstore_range *range)
 {
-	return hold->area->column == range->column && hold->area->part == range->part;
+	return use->area->column == range->column && use->area->part == range->part;
 }
 
 uint64_t
-gstore_area_bytes(const gstore_hold *hold)
+gstore_area_bytes(const gstore_use *use)
 {
-	return hold->area->bytes;
+	return use->area->bytes;
 }
 
 /* ---- tokens */

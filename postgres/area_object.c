@@ -83,9 +83,9 @@ gstore_areas_connect(gstore_areas *s)
 	return GVM_OK;
 }
 
-/* A place for one more object. The lock is held, and may be given up meanwhile. */
+/* One that can have one more object open, which is counted. The lock is held, and may be given up meanwhile. */
 static gvm_status
-reserve_object_slot(gstore_areas *s, connection **out)
+find_connection(gstore_areas *s, connection **out)
 {
 	for (;;)
 	{
@@ -180,7 +180,7 @@ gstore_area_create_object(gstore_areas *s, area *a, bool named)
 	char					 name[GVM_NAME_BYTES_MAX];
 	gvm_object				*object = NULL;
 	connection				*place;
-	gvm_status				 status = reserve_object_slot(s, &place);
+	gvm_status				 status = find_connection(s, &place);
 
 	if (status != GVM_OK)
 		return status;
@@ -231,21 +231,21 @@ object_of(const area *a)
 }
 
 gvm_status
-gstore_area_acquire(gstore_hold *hold)
+gstore_area_acquire(gstore_use *use)
 {
 	const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
 	/* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
-	const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
-												 LEASE_WAIT_MS, &hold->lease);
+	const gvm_status status = gvm_object_acquire(object_of(use->area), GVM_LEASE_READ, &options,
+												 LEASE_WAIT_MS, &use->lease);
 
-	hold->address = status == GVM_OK ? (uintptr_t) hold->lease.address + hold->area->offset_bytes : 0;
+	use->address = status == GVM_OK ? (uintptr_t) use->lease.address + use->area->offset_bytes : 0;
 	return status;
 }
 
 gvm_status
-gstore_area_end_lease(gstore_hold *hold)
+gstore_area_end_lease(gstore_use *use)
 {
-	return gvm_object_release(object_of(hold->area), &hold->lease);
+	return gvm_object_release(object_of(use->area), &use->lease);
 }
 
 /* ---- areas in use */
@@ -265,13 +265,13 @@ gstore_area_unref(gstore_areas *s, area *a)
 }
 
 void
-gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range)
+gstore_area_note_written(area *a, uint64_t writer_number, const gstore_range *range)
 {
 	const uint64_t end = range->offset_bytes + range->bytes;
 
-	if (turn > a->name.turn && a->part != GSTORE_MANIFEST)
+	if (writer_number > a->name.writer_number && a->part != GSTORE_MANIFEST)
 	{
-		a->name.turn = turn;
+		a->name.writer_number = writer_number;
 		a->needed_bytes = range->offset_bytes;
 		a->trim = false;
 	}
@@ -369,12 +369,12 @@ gstore_store_areas_free(gstore_areas *s, store_areas *of)
 /* ---- ends of use */
 
 gvm_status
-gstore_area_release(gstore_areas *s, gstore_hold *hold)
+gstore_area_release(gstore_areas *s, gstore_use *use)
 {
-	const bool		 held = hold->lease.mode != 0;
-	const gvm_status status = held ? gstore_area_end_lease(hold) : GVM_OK;
+	const bool		 leased = use->lease.mode != 0;
+	const gvm_status status = leased ? gstore_area_end_lease(use) : GVM_OK;
 
-	gstore_area_unref(s, hold->area);
-	*hold = (gstore_hold){0};
+	gstore_area_unref(s, use->area);
+	*use = (gstore_use){0};
 	return status;
 }

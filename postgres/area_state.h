@@ -10,11 +10,11 @@
  *     areas that are packed in it, too.
  * I2  a dropped area is out of its store's tree; the last one that uses it closes it.
  * I3  an area that is busy is used by one thread alone, which makes it, gives back memory of it or moves it; others wait. But
- *     links are made to it, as a move takes them along. A command that waits for an area may hold others of
+ *     links are made to it, as a move takes them along. A command that waits for an area may use others of
  *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
  *     An area whose links one thread makes, ends or takes along to another object is being linked: others wait that would
  *     do the same.
- * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
+ * I4  beyond needed_bytes there is nothing of use: what the writer of the latest number has written,
  *     or what gstore_areas_trim() was passed.
  * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
  *     area is packed in it. It is busy while it is made or grows, for which only those wait who want a room.
@@ -63,7 +63,7 @@ typedef struct room
 
 typedef struct gstore_area
 {
-	gstore_store_name	name; /* turn: of its latest writer */
+	gstore_store_name	name; /* writer_number: of its latest writer */
 	uint16_t			column;
 	uint8_t				part;
 	area_kind			kind;
@@ -147,7 +147,7 @@ void	   gstore_area_discard(gstore_areas *s, area *a);
  * Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
  * lock is held.
  */
-void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range);
+void gstore_area_note_written(area *a, uint64_t writer_number, const gstore_range *range);
 
 /* What it has if it is to have so much; ahead: of need, by a part of it. */
 uint64_t gstore_area_grown_bytes(const area *a, uint64_t needed, bool ahead);
@@ -156,9 +156,9 @@ uint64_t gstore_area_grown_bytes(const area *a, uint64_t needed, bool ahead);
 gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed);
 void	   gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
 
-/* A lease for a hold of an area that the caller has a reference to; and its end. */
-gvm_status gstore_area_acquire(gstore_hold *hold);
-gvm_status gstore_area_end_lease(gstore_hold *hold);
+/* A lease for the use of an area that the caller has a reference to; and its end. */
+gvm_status gstore_area_acquire(gstore_use *use);
+gvm_status gstore_area_end_lease(gstore_use *use);
 
 /* Gives back a reference. */
 void gstore_area_unref(gstore_areas *s, area *a);

@@ -202,7 +202,8 @@ note_needed(const void *node, VISIT visit, void *closure)
 	const trim		   *to = closure;
 	const gstore_extent key = {.column = a->column, .part = a->part}, *extent;
 
-	if (!gstore_is_in_order(visit) || a->name.turn > to->name->turn || a->part == GSTORE_MANIFEST)
+	if (!gstore_is_in_order(visit) || a->name.writer_number > to->name->writer_number ||
+		a->part == GSTORE_MANIFEST)
 		return;
 	extent = bsearch(&key, to->extents, to->count, sizeof key, compare_extents);
 	a->needed_bytes = extent != NULL ? extent->bytes : 0;

@@ -435,7 +435,7 @@ note_partitions(Oid top)
 }
 
 /*
- * A new partition, one of our tables or partitioned in its turn; and the default one, which may no longer
+ * A new partition, one of our tables or partitioned itself; and the default one, which may no longer
  * have what belongs there.
  */
 static void

@@ -37,13 +37,13 @@ extern bool gstore_dense_find(Relation relation, const gstore_view *view, gstore
 
 /*
  * ERROR if no copy can be made of the version: this transaction has altered columns, which a ROLLBACK undoes, but not
- * the copy; or the store holds one in another form than the table's.
+ * the copy; or the store has one in another form than the table's.
  */
 extern void gstore_dense_check(Relation relation, const gstore_view *view);
 
 /*
  * How long a copy of what the view shows is; 0: without rows there is none. Of a view without its bitmap of dead
- * rows bodies count whole. The store holds columns in the table's form.
+ * rows bodies count whole. The store has columns in the table's form.
  */
 extern uint64 gstore_dense_length(Relation relation, const gstore_view *view);
 

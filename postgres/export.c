@@ -365,7 +365,7 @@ static void
 request_repacking(void)
 {
 	if (OidIsValid(unpacked))
-		gstore_ask_trim(unpacked, GSTORE_NO_TURN);
+		gstore_ask_trim(unpacked, GSTORE_NO_WRITER);
 	unpacked = InvalidOid;
 }
 

@@ -3,7 +3,7 @@
  *
  * Changes are undone by going back to marks: numbers of rows, deletions and commands at the time a
  * subtransaction first changed the table. What was written to the store behind the mark is overwritten, or
- * its memory given back when the transaction ends. A writer has a turn, another one after it went back, by which
+ * its memory given back when the transaction ends. A writer has a number, another one after it went back, by which
  * the keeper's side knows what lies behind.
  */
 #include "postgres.h"
@@ -123,7 +123,7 @@ gstore_pending_begin(Relation relation)
 	if (!p->state.empty)
 		gstore_check_columns(relation, &p->state);
 	p->base_rows = p->state.rows;
-	p->state.name.turn = p->turn = gstore_next_turn();
+	p->state.name.writer_number = p->writer_number = gstore_next_writer_number();
 	p->describe = true;
 	p->next = gstore_pendings;
 	gstore_pendings = p;
@@ -196,7 +196,7 @@ need_store(gstore_pending *p)
 			? palloc(sizeof(dsa_pointer))
 			: repalloc(p->stores, sizeof(dsa_pointer) * (Size) (p->store_count + 1));
 		p->state.store = gstore_new_store(p->relation, p->device, p->arrow, &p->state.name);
-		p->state.name.turn = p->turn;
+		p->state.name.writer_number = p->writer_number;
 		p->state.arrow = p->arrow;
 		p->stores[p->store_count++] = p->state.store;
 		p->own_store = true;
@@ -243,7 +243,7 @@ gstore_insert(gstore_pending *p, TupleTableSlot *slot)
 
 /* For one more deletion and its mark. What needs memory comes first, so that a deletion is noted wholly or not. */
 static void
-reserve_deletion(gstore_pending *p)
+allocate_deletion(gstore_pending *p)
 {
 	if (p->deletion_mark_count == p->deletion_mark_capacity)
 	{
@@ -294,7 +294,7 @@ gstore_delete(gstore_pending *p, uint64 row, CommandId statement)
 		p->deleted = gstore_rowset_create();
 		MemoryContextSwitchTo(old);
 	}
-	reserve_deletion(p);
+	allocate_deletion(p);
 	if (!gstore_rowset_add(p->deleted, row))
 		return false;
 	note_deletion(p, row, now, statement);

@@ -59,7 +59,7 @@ typedef struct gstore_rules
 {
 	Bitmapset *added; /* columns (attribute numbers) that get their defaults, which writes all rows anew */
 	Bitmapset *not_null; /* columns that may have no NULL */
-	List	  *checks;	 /* names of CHECKs to hold the rows against */
+	List	  *checks;	 /* names of CHECKs that rows have to pass */
 	bool partition;		 /* they must be within the bounds of the partition that the table is now */
 } gstore_rules;
 

@@ -21,13 +21,13 @@
 static void
 rewrite_without_deleted(Relation relation, gstore_pending *p)
 {
-	MemoryContext	scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore compaction",
-													ALLOCSET_DEFAULT_SIZES);
-	MemoryContext	old = MemoryContextSwitchTo(scratch);
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
-	gstore_segment	segments[GSTORE_SEGMENTS_MAX];
-	const int		count = gstore_choose_rows(relation, NULL, false, segments);
-	gstore_walk	   *walk = gstore_walk_begin(relation, segments, count);
+	MemoryContext	 scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore compaction",
+													 ALLOCSET_DEFAULT_SIZES);
+	MemoryContext	 old = MemoryContextSwitchTo(scratch);
+	TupleTableSlot	*slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
+	const int		 count = gstore_choose_rows(relation, NULL, false, row_ranges);
+	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, count);
 
 	gstore_progress_begin(GSTORE_COMPACTING, p->relation, walk);
 	p->left_memory = true;

@@ -84,7 +84,7 @@ forget_all(bool committed)
 		if (!committed && p->versioned)
 			gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
 		if (p->wrote && (!committed || p->left_memory))
-			gstore_ask_trim(p->relation, p->turn);
+			gstore_ask_trim(p->relation, p->writer_number);
 		for (int i = 0; i < p->store_count; i++)
 			gstore_release_store(p->stores[i]);
 		wake |= needs_background_trim(p);
@@ -176,7 +176,7 @@ restore_saved_state(gstore_pending *p)
 
 	undo_deletions(p, s);
 	p->state = s->state;
-	p->state.name.turn = p->turn = gstore_next_turn();
+	p->state.name.writer_number = p->writer_number = gstore_next_writer_number();
 	p->left_memory = true;
 	if (p->writer != NULL)
 		gstore_writer_back_to(p->writer, &p->state);
@@ -196,7 +196,7 @@ restore_saved_state(gstore_pending *p)
 
 /*
  * What a subtransaction was the first to change is free for others when it is undone, for its lock goes
- * with it: what is known of the table's content does not hold any more.
+ * with it: what is known of the table's content is outdated.
  */
 static void
 forget_undone(int level)
@@ -211,7 +211,7 @@ forget_undone(int level)
 		if (p->writer != NULL)
 			gstore_writer_leave(p->writer);
 		if (p->wrote)
-			gstore_ask_trim(p->relation, p->turn);
+			gstore_ask_trim(p->relation, p->writer_number);
 		for (int i = 0; i < p->store_count; i++)
 			gstore_release_store(p->stores[i]);
 		*link = p->next;

@@ -56,11 +56,11 @@ struct gstore_pending
 	bool			own_store; /* state.store was made by us, and is referenced by us */
 	bool			replaced;  /* the committed content does not count any more */
 	CommandId		replaced_command;
-	uint64			base_rows;	 /* ours come after them */
-	uint64			changes;	 /* rows that statements inserted, updated and deleted */
-	bool			versioned;	 /* a version was added for it */
-	bool			describe;	 /* the table may look different since the last statement */
-	uint64			turn;		 /* of the writer */
+	uint64			base_rows; /* ours come after them */
+	uint64			changes;   /* rows that statements inserted, updated and deleted */
+	bool			versioned; /* a version was added for it */
+	bool			describe;  /* the table may look different since the last statement */
+	uint64			writer_number;
 	bool			wrote;		 /* rows, perhaps */
 	bool			left_memory; /* rows were undone, or written anew */
 	gstore_writer  *writer;

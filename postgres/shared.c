@@ -48,7 +48,7 @@ init_shared_memory(void)
 	if (!pg_strong_random(&run, sizeof run))
 		ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
 	pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
-	pg_atomic_init_u64(&gstore->next_turn, GSTORE_NO_TURN + 1);
+	pg_atomic_init_u64(&gstore->next_writer_number, GSTORE_NO_WRITER + 1);
 	ConditionVariableInit(&gstore->ready_changed);
 	ConditionVariableInit(&gstore->reloaded);
 	ConditionVariableInit(&gstore->window_freed);

@@ -39,7 +39,7 @@ typedef struct gstore_store
 	uint64			  dead_count;
 	bool			  sized;
 	uint64			  committed_bytes; /* sized: what it has of the keeper, as of the last report */
-	uint64			  trim_turn; /* as gstore_ask_trim() has it; 0: nothing is to be given back */
+	uint64			  trim_writer; /* as gstore_ask_trim() has it; 0: nothing is to be given back */
 	uint64			  manifest_end; /* where the next one goes; see export.c */
 	uint64			  manifest_sum, manifest_at, manifest_bytes; /* the latest one */
 } gstore_store;
@@ -59,7 +59,7 @@ typedef struct gstore_copy
 
 /* ---- tokens (token.h) */
 
-#define GSTORE_NO_TURN				 1 /* no writer has it */
+#define GSTORE_NO_WRITER			 1 /* no writer has it */
 #define GSTORE_TOKENS_MAX			 4096
 #define GSTORE_TOKENS_OF_A_TABLE_MAX 64
 
@@ -140,7 +140,7 @@ typedef struct gstore_shared
 	char			  path[108];	/* of the keeper's socket */
 	uint32			  owner;		/* of all areas there; known once there is a token */
 	char			  problem[400]; /* why it is not ready */
-	pg_atomic_uint64  next_store, next_turn;
+	pg_atomic_uint64  next_store, next_writer_number;
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  dead_copies;
 	uint32			  new_versions; /* added since old ones were last forgotten */

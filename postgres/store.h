@@ -22,7 +22,7 @@
 /* arrow: as a store of that format has them. */
 extern gstore_column *gstore_describe(Relation relation, bool arrow);
 
-/* The first column (attribute number) that the store holds in another form than the table's; 0: there is none. */
+/* The first column (attribute number) that the store has in another form than the table's; 0: there is none. */
 extern int gstore_find_other_form(Relation relation, const gstore_view *view);
 /* ERROR if there is one. */
 extern void gstore_check_columns(Relation relation, const gstore_view *view);

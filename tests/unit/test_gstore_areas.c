@@ -168,18 +168,20 @@ static gstore_range range_of(uint16_t column, uint64_t bytes)
 }
 
 /* As a command that writes so many bytes from the area's start. */
-static bool write_area(fixture *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
+static bool write_area(fixture *w, uint64_t store, uint64_t writer_number, uint16_t column,
+                       uint64_t bytes)
 {
-    const gstore_store_name name = {.store = store, .table = (uint32_t)store, .turn = turn};
+    const gstore_store_name name = {
+        .store = store, .table = (uint32_t)store, .writer_number = writer_number};
     const gstore_range range = range_of(column, bytes);
-    gstore_hold hold;
-    bool good = gstore_area_hold(w->areas, &name, &range, true, &hold) == GVM_OK;
+    gstore_use use;
+    bool good = gstore_area_use(w->areas, &name, &range, true, &use) == GVM_OK;
 
     if (!good || gvmi_device_enter(w->device) != GVM_OK)
         return false;
-    good = gstore_area_reserve(w->areas, &hold, &range, NULL) == GVM_OK;
+    good = gstore_area_provide(w->areas, &use, &range, NULL) == GVM_OK;
     gvmi_device_leave();
-    return gstore_area_release(w->areas, &hold) == GVM_OK && good;
+    return gstore_area_release(w->areas, &use) == GVM_OK && good;
 }
 
 static bool make_stores(fixture *w)
@@ -193,7 +195,7 @@ static bool make_stores(fixture *w)
     return good;
 }
 
-static void trim(fixture *w, uint64_t store, uint64_t turn, uint64_t bytes)
+static void trim(fixture *w, uint64_t store, uint64_t writer_number, uint64_t bytes)
 {
     gstore_extent extents[COLUMNS];
 
@@ -201,7 +203,8 @@ static void trim(fixture *w, uint64_t store, uint64_t turn, uint64_t bytes)
         extents[i] = (gstore_extent){.column = (uint16_t)(i + 1), .part = GSTORE_VALUES, .bytes = bytes};
     atomic_store(&visits, 0);
     atomic_store(&tries, 0);
-    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .turn = turn}, extents, COLUMNS);
+    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .writer_number = writer_number},
+                      extents, COLUMNS);
 }
 
 static uint64_t bytes_of(fixture *w, uint64_t store)
@@ -304,7 +307,7 @@ CHILD_TEST(trim_that_was_refused_is_done_at_the_next_look, trim_again)
 
 /* ---- exports */
 
-#define SMALL_BYTES 1000u /* it has room in the pack */
+#define SMALL_BYTES 1000u /* it fits a room of the pack */
 
 static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
 
@@ -418,11 +421,10 @@ static void *read_column(void *arg)
     caller *c = arg;
     const gstore_store_name name = {.store = c->store, .table = (uint32_t)c->store};
     const gstore_range range = range_of(c->column, c->bytes);
-    gstore_hold hold;
+    gstore_use use;
 
-    c->good = gstore_area_hold(c->w->areas, &name, &range, false, &hold) == GVM_OK &&
-              gstore_area_bytes(&hold) >= c->bytes &&
-              gstore_area_release(c->w->areas, &hold) == GVM_OK;
+    c->good = gstore_area_use(c->w->areas, &name, &range, false, &use) == GVM_OK &&
+              gstore_area_bytes(&use) >= c->bytes && gstore_area_release(c->w->areas, &use) == GVM_OK;
     sem_post(&c->done);
     return NULL;
 }
