@@ -28,7 +28,8 @@ fill_area(gstore_areas *s, area *a, const gstore_use *from, uint64_t needed, gvm
 										 from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
 										 stream);
 	if (result == 0)
-		result = gstore_cu.cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
+		/* A command that finds the area finds the rows. */
+		result = gstore_cu.cuStreamSynchronize(stream);
 	status = gstore_area_end_lease(&to);
 	if (result != 0)
 		return gvm_driver_error(result, "cuMemcpyDtoDAsync", "cannot copy a column");

@@ -80,8 +80,8 @@ typedef struct gstore_area
 	uint32_t			refs;
 	bool				dropped, busy, linking;
 	bool				trim; /* it is to give back what it does not need */
-	struct gstore_area *next_found; /* in a list that needs no memory so: of a sweep, which has references, or of a drop,
-                                       where nobody has */
+	/* In a list that needs no memory so: of a sweep, which has references, or of a drop, where nobody has. */
+	struct gstore_area *next_found;
 } area;
 
 /* A store that has areas: what concerns one store costs in proportion to its own. */
@@ -94,15 +94,18 @@ typedef struct store_areas
 
 struct gstore_areas
 {
-	char	   path[108];
-	connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
-	_Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
-	pthread_mutex_t lock; /* areas, connections, tokens; no call of the driver or the keeper under it */
-	pthread_cond_t	 not_busy; /* an area, or its links, or the sweep */
-	void			*stores;   /* tsearch(3) by number: store */
-	uint32_t		 store_count;
-	bool			 sweeping; /* one thread at a time gives back what areas have ahead of need */
-	_Atomic uint64_t given_back_bytes; /* by all of them */
+	char path[108];
+	/* The first one is for all that is not an area. The count: under the lock; gstore_areas_sever() looks without it. */
+	connection		 connections[GSTORE_CONNECTIONS_MAX];
+	_Atomic uint32_t connection_count;
+	/* Areas, connections, tokens; no call of the driver or the keeper under it. */
+	pthread_mutex_t lock;
+	pthread_cond_t	not_busy; /* an area, or its links, or the sweep */
+	void		   *stores;	  /* tsearch(3) by number: store */
+	uint32_t		store_count;
+	/* One thread at a time gives back what areas have ahead of need; how much all of them have given back. */
+	bool						sweeping;
+	_Atomic uint64_t			given_back_bytes;
 	struct gstore_linked_token *tokens;
 	uint32_t					link_mode;
 	_Atomic bool				stop, trims_left;

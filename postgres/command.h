@@ -57,7 +57,8 @@ typedef enum gstore_verb
 	GSTORE_FOREIGN_CLOSE,
 
 	/* Before tokens are made, as it may take long; it gives nobody a right. */
-	GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
+	/* Adds to copy_bytes what these areas would take with objects of their own; there is so much. */
+	GSTORE_UNPACK_BYTES,
 	GSTORE_UNPACK, /* gives them these objects (area.h) */
 
 	/* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
@@ -93,7 +94,8 @@ typedef struct gstore_store_name
 	uint64_t store;			  /* never used twice, in other lives of the server neither */
 	int32_t	 device;		  /* ordinal */
 	uint32_t epoch;			  /* of the keeper in which it was made */
-	uint64_t writer_number; /* of a writer: later ones of the store have higher numbers; 0: a reader */
+	/* Later writers of the store have higher numbers; 0: a reader. */
+	uint64_t writer_number;
 } gstore_store_name;
 
 /* What the names of a store's objects begin with. */

@@ -167,7 +167,8 @@ note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 		altered *a = note_table(object);
 
 		if (!a->options)
-			a->was_arrow = gstore_table_is_arrow(object); /* the catalog does not show the new ones yet */
+			/* The catalog does not show the new ones yet. */
+			a->was_arrow = gstore_table_is_arrow(object);
 		a->options = true;
 	}
 	else if (class == RelationRelationId && part == 0 && access == OAT_POST_CREATE)

@@ -208,7 +208,8 @@ put_pieces(void *argument, const gstore_piece *pieces, int count)
 		const gstore_piece		  *p = &pieces[i];
 		const gstore_arrow_buffer *to;
 
-		while (gstore_arrow_columns(head)[at].attnum != p->column) /* pieces are in the order of columns */
+		/* Pieces are in the order of columns. */
+		while (gstore_arrow_columns(head)[at].attnum != p->column)
 			at++;
 		to = arrow_buffer_of(d, &gstore_arrow_columns(head)[at], (gstore_part) p->part);
 		if (p->offset_bytes + p->bytes > to->bytes)

@@ -601,7 +601,8 @@ end_copy(gstore_version *version, TransactionId ended)
 void
 gstore_end_copies(Oid relation)
 {
-	const TransactionId ended = GetTopTransactionId(); /* one that snapshots taken later see the end of */
+	/* One that snapshots taken later see the end of. */
+	const TransactionId ended = GetTopTransactionId();
 	const gstore_table *table;
 
 	(void) gstore_dsa();

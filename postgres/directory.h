@@ -9,7 +9,8 @@
 #include "postgres/shared.h"
 
 extern Size gstore_directory_size(void); /* bytes of shared memory */
-extern void gstore_directory_attach(void); /* makes it, or attaches to it, while shared memory is set up */
+/* Makes it, or attaches to it, while shared memory is set up. */
+extern void gstore_directory_attach(void);
 
 /* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);

@@ -66,8 +66,9 @@ struct gstore_pending
 	gstore_writer  *writer;
 	command_mark   *marks;
 	int				mark_count, mark_capacity, first_mark;
-	uint64 *deletions; /* row numbers, in the order of commands; from the first on: of state.store */
-	uint64	deletion_count, deletion_capacity, first_deletion;
+	/* Row numbers, in the order of commands; from the first on: of state.store. */
+	uint64		  *deletions;
+	uint64		   deletion_count, deletion_capacity, first_deletion;
 	deletion_mark *deletion_marks;
 	int			   deletion_mark_count, deletion_mark_capacity;
 	gstore_rowset *deleted; /* the deletions from the first on; NULL: there was none yet */

@@ -260,7 +260,8 @@ load_table(Oid table)
 		source = gstore_table_source(table);
 	if (source != NULL)
 	{
-		gstore_truncate(gstore_pending_begin(relation)); /* it has lost nothing any more, if there are no rows, too */
+		/* It has lost nothing any more, if there are no rows, too. */
+		gstore_truncate(gstore_pending_begin(relation));
 		note_loaded(relation, insert_rows(relation, source));
 	}
 	relation_close(relation, NoLock);

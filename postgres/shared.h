@@ -81,7 +81,8 @@ typedef struct gstore_token
 	uint64			   sum;		   /* of the manifest */
 	uint64			   number;	   /* they rise */
 	int64			   expires_ns; /* CLOCK_MONOTONIC */
-	pid_t maker; /* the process in whose transaction it was made; 0: that has ended, or others have it, too */
+	/* The process in whose transaction it was made; 0: that has ended, or others have it, too. */
+	pid_t			 maker;
 	SubTransactionId made_in; /* if there is a maker */
 } gstore_token;
 
@@ -113,9 +114,10 @@ typedef struct gstore_table
 	gstore_table_key key;
 	dsa_pointer		 newest; /* of gstore_version */
 	uint32			 revisions;
-	TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
-	bool lost;	   /* and with it rows, which no newer version replaces for all snapshots */
-	bool recorded; /* the file of lost.c has it */
+	/* Of the loss of all versions there were; a snapshot that does not see it is older. */
+	TransactionId lost_xid;
+	bool		  lost; /* and with it rows, which no newer version replaces for all snapshots */
+	bool		  recorded; /* the file of lost.c has it */
 	/* If it is lost, and has the option "source" (reload.h): */
 	TimestampTz reload_at; /* the next try */
 	int			reload_tries;

@@ -329,7 +329,8 @@ enqueue_window(uint32 window)
 	gstore->windows[window].latch = MyLatch;
 	atomic_store(&gstore->windows[window].state, GSTORE_POSTED);
 	if (atomic_exchange(&gstore->windows[window].queued, 1) != 0)
-		return; /* it is there yet for a command that was given up: who comes upon it finds this one */
+		/* It is there yet for a command that was given up: who comes upon it finds this one. */
+		return;
 	place = atomic_fetch_add(&queue->tail, 1) % GSTORE_WINDOWS_MAX;
 	atomic_store(&queue->places[place], window + 1);
 	sem_post(&queue->posted);

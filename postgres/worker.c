@@ -214,7 +214,8 @@ start_service(void)
 
 	if (!start_keeper())
 		return false;
-	options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
+	/* First: from here on no transaction adds a version with a store of before. */
+	options.epoch = begin_epoch();
 	if (gstore_service_start(&options, &service) != GVM_OK ||
 		gstore_tasks_start(service, wake_worker, MyLatch, &tasks) != GVM_OK)
 		return fail_start_call("use");
