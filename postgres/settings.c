@@ -80,13 +80,3 @@ gstore_settings_init(void)
 		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("gstore_fdw");
 }
-
-const char *
-gstore_keeper_hint(void)
-{
-	return gstore_keeper_path[0] != '\0'
-		? "A gvmem-keeper must listen at that socket and let in this server's user, "
-		  "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
-		: "It is tried again without a restart. If a budget is the reason, change "
-		  "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
-}

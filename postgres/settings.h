@@ -34,7 +34,4 @@ extern bool	 gstore_wait_for_source;
 /* Defines them; at server start. */
 extern void gstore_settings_init(void);
 
-/* What to do if the keeper does not start, by the settings. */
-extern const char *gstore_keeper_hint(void);
-
 #endif

@@ -114,3 +114,18 @@ gstore_wake_worker(void)
 	if (latch != NULL)
 		SetLatch(latch);
 }
+
+const char *
+gstore_keeper_hint(void)
+{
+	if (gstore->problem[0] == '\0')
+		return "It is being started: repeat the statement in a few seconds.";
+	if (gstore->no_driver)
+		return "Install the NVIDIA driver, or for the software GPU the package gvmem-softgpu. "
+			   "It is tried again without a restart.";
+	return gstore_keeper_path[0] != '\0'
+		? "A gvmem-keeper must listen at that socket and let in this server's user, "
+		  "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
+		: "It is tried again without a restart. If a budget is the reason, change "
+		  "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
+}

@@ -142,6 +142,7 @@ typedef struct gstore_shared
 	char			  path[108];	/* of the keeper's socket */
 	uint32			  owner;		/* of all areas there; known once there is a token */
 	char			  problem[400]; /* why it is not ready */
+	bool			  no_driver;	/* the reason is that no driver could be loaded */
 	pg_atomic_uint64  next_store, next_writer_number;
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  dead_copies;
@@ -177,5 +178,8 @@ extern uint8	*gstore_window_bytes(uint32 window);
 extern dsa_area *gstore_dsa(void);			   /* of this process */
 extern void		*gstore_at(dsa_pointer place); /* NULL: the pointer is invalid */
 extern void		 gstore_wake_worker(void);
+
+/* What to do while the keeper is not ready. */
+extern const char *gstore_keeper_hint(void);
 
 #endif

@@ -1,7 +1,7 @@
-/* gstore_fdw's areas: memory that goes back, links of tokens, and what waits for the keeper meanwhile. What it costs is
- * counted: areas that a walk comes upon (twalk_r), and tries to shrink an object (gvm_object_shrink). Calls on the keeper
- * are wrapped: they count the mutexes that their thread holds, and can be made to wait. The keeper is one of the test's
- * process, on the software GPU.
+/* gstore_fdw's areas: how memory goes back, links of tokens, and what waits for the keeper meanwhile. The tests count what
+ * that costs: areas visited (twalk_r) and attempts to shrink an object (gvm_object_shrink). Calls on the keeper are wrapped:
+ * they count the mutexes that their thread holds, and can be made to wait. The keeper runs in the test's process, on the
+ * software GPU.
  */
 #include <pthread.h>
 #include <search.h>
