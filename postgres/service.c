@@ -24,13 +24,13 @@ typedef struct uses
 	uint32_t   count;
 } uses;
 
-typedef struct worker
+typedef struct service_thread
 {
 	gstore_service *service;
 	pthread_t		thread;
 	uses			uses;
 	gvm_stream		streams[GVM_KEEPER_DEVICES_MAX];
-} worker;
+} service_thread;
 
 struct gstore_service
 {
@@ -38,7 +38,7 @@ struct gstore_service
 	gvm_device			  *devices[GVM_KEEPER_DEVICES_MAX];
 	int32_t				   device_count;
 	gstore_areas		  *areas;
-	worker				   workers[THREADS_MAX];
+	service_thread		   threads[THREADS_MAX];
 	uint32_t			   started;
 	bool				   registered;
 	_Atomic bool		   stop, lost;
@@ -133,7 +133,7 @@ end_ranges(gstore_service *s, uses *used, gvm_stream stream)
 }
 
 static gvm_status
-move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
+move_ranges(service_thread *me, gstore_window *w, uint8_t *bytes)
 {
 	const gvm_stream stream = me->streams[w->name.device];
 	uses			*used = &me->uses;
@@ -259,7 +259,7 @@ execute_link_command(gstore_service *s, gstore_window *w)
 }
 
 static gvm_status
-transfer_ranges(worker *me, gstore_window *w, uint8_t *bytes)
+transfer_ranges(service_thread *me, gstore_window *w, uint8_t *bytes)
 {
 	gstore_service *s = me->service;
 	gvm_status		status;
@@ -314,7 +314,7 @@ end_command(const gstore_service_options *options, uint32_t index)
 }
 
 static void
-execute_command(worker *me, uint32_t index)
+execute_command(service_thread *me, uint32_t index)
 {
 	gstore_service *s = me->service;
 	gstore_window  *w = &s->options.windows[index];
@@ -383,7 +383,7 @@ refuse_left_over(const gstore_service_options *options)
 static void *
 service_thread_main(void *argument)
 {
-	worker		   *me = argument;
+	service_thread *me = argument;
 	gstore_service *s = me->service;
 
 	while (!atomic_load(&s->stop))
@@ -425,7 +425,7 @@ register_windows(gstore_service *s)
 }
 
 static gvm_status
-make_streams(gstore_service *s, worker *w)
+make_streams(gstore_service *s, service_thread *t)
 {
 	gvm_status status = GVM_OK;
 
@@ -436,7 +436,7 @@ make_streams(gstore_service *s, worker *w)
 		status = gvm_device_push_context(s->devices[d]);
 		if (status != GVM_OK)
 			break;
-		result = gstore_cu.cuStreamCreate(&w->streams[d], GSTORE_STREAM_NON_BLOCKING);
+		result = gstore_cu.cuStreamCreate(&t->streams[d], GSTORE_STREAM_NON_BLOCKING);
 		gvm_device_pop_context();
 		if (result != 0)
 			status = gvm_driver_error(result, "cuStreamCreate", "cannot make a stream");
@@ -454,14 +454,14 @@ start_threads(gstore_service *s)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (s->started < s->options.threads && s->started < THREADS_MAX && status == GVM_OK)
 	{
-		worker *w = &s->workers[s->started];
-		int		code;
+		service_thread *t = &s->threads[s->started];
+		int				code;
 
-		w->service = s;
-		status = make_streams(s, w);
+		t->service = s;
+		status = make_streams(s, t);
 		if (status != GVM_OK)
 			break;
-		code = pthread_create(&w->thread, NULL, service_thread_main, w);
+		code = pthread_create(&t->thread, NULL, service_thread_main, t);
 		if (code != 0)
 			status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
 		else
@@ -522,7 +522,7 @@ gstore_service_stop(gstore_service *s)
 		return;
 	gstore_service_sever(s);
 	for (uint32_t i = 0; i < s->started; i++)
-		pthread_join(s->workers[i].thread, NULL);
+		pthread_join(s->threads[i].thread, NULL);
 	gstore_copies_destroy(s->copies);
 	gstore_areas_destroy(s->areas);
 	for (int32_t d = 0; d < s->device_count; d++)
@@ -530,8 +530,8 @@ gstore_service_stop(gstore_service *s)
 		if (s->devices[d] == NULL || gvm_device_push_context(s->devices[d]) != GVM_OK)
 			continue;
 		for (uint32_t i = 0; i < THREADS_MAX; i++)
-			if (s->workers[i].streams[d] != NULL)
-				gstore_cu.cuStreamDestroy(s->workers[i].streams[d]);
+			if (s->threads[i].streams[d] != NULL)
+				gstore_cu.cuStreamDestroy(s->threads[i].streams[d]);
 		if (d == 0 && s->registered)
 			gstore_cu.cuMemHostUnregister(s->options.bytes);
 		gvm_device_pop_context();
