@@ -30,6 +30,7 @@
 #include "postgres/background.h"
 #include "postgres/directory.h"
 #include "postgres/fdw.h"
+#include "postgres/table.h"
 
 PGDLLEXPORT void gstore_autoanalyze_main(Datum database);
 

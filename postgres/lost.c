@@ -31,8 +31,6 @@ typedef struct record_head
 	pg_crc32c crc; /* of the keys, which follow */
 } record_head;
 
-int gstore_lost_tables = GSTORE_LOST_EMPTY;
-
 /* ---- errors */
 
 void
@@ -44,6 +42,16 @@ gstore_check_access(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access tables in GPU memory during recovery"),
 				 errhint("The rows are on the primary server only, as those of unlogged tables are.")));
+}
+
+void
+gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+{
+	gstore_look(relation, snapshot, want_dead, view);
+	if (view->empty || gstore->ready)
+		return;
+	gstore_wait_ready();
+	gstore_look(relation, snapshot, want_dead, view);
 }
 
 void
@@ -176,7 +184,7 @@ list_tables(gstore_table_key **out)
 	const gstore_table *table;
 	int					count = 0;
 
-	(void) gstore_area();
+	(void) gstore_dsa();
 	*out = palloc(sizeof(gstore_table_key) * (Size) gstore_max_relations);
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore->record_stale = false;
