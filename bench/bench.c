@@ -114,7 +114,7 @@ void bench_note(bench *b, const char *format, ...)
 
 void bench_failed_driver(bench *b, CUresult result, const char *call)
 {
-    gvmi_driver_fail(result, call, "%s failed", call);
+    gvmi_driver_fail((int32_t)result, call, "%s failed", call);
     bench_failed(b, "not measured");
 }
 
