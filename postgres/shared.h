@@ -123,6 +123,8 @@ typedef struct gstore_token
 	uint64			   sum;		   /* of the manifest */
 	uint64			   number;	   /* they rise */
 	int64			   expires_ns; /* CLOCK_MONOTONIC */
+	pid_t maker; /* the process in whose transaction it was made; 0: that has ended, or others have it, too */
+	SubTransactionId made_in; /* if there is a maker */
 } gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */
