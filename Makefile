@@ -53,7 +53,7 @@ check-install: ## in a fresh Debian 12 (root, debootstrap): install the packages
 fmt: ## format the C files with clang-format
 	@scripts/sources.sh '*.c' '*.h' | xargs clang-format -i
 
-lint: ## hold the tree against the house rules
+lint: ## check the tree against the house rules
 	@scripts/build.sh $(BUILD)
 	@scripts/lint.sh $(BUILD)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds the source text against the house rules. usage: lint.py FILE... (paths from the root)
+"""Checks the source text against the house rules. usage: lint.py FILE... (paths from the root)
 
 Each finding is one line, file:line: what is wrong; how to fix it. Exits 1 if there are any.
 """

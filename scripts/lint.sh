@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: lint.sh [BUILD-FOLDER [light]]
-# Holds the tree against the house rules; every finding says where and how to fix it. With "light",
+# Checks the tree against the house rules; every finding says where and how to fix it. With "light",
 # only what needs no build.
 set -u
 cd "$(dirname "$0")/.." || exit 1

@@ -46,7 +46,7 @@ static void *question_thread_main(void *arg)
     given_up = q->given_up;
     pthread_cond_signal(&q->answered);
     pthread_mutex_unlock(&q->lock);
-    if (given_up) { /* it has come to life again, or ended */
+    if (given_up) { /* an answer came too late, or the connection ended */
         if (q->status == GVM_OK)
             snapshot_free(q->snapshot);
         gvm_client_close(q->keeper);

@@ -1,4 +1,4 @@
-/* Random calls on one heap from several threads, held against a shadow of it.
+/* Random calls on one heap from several threads, checked against a shadow of it.
  *
  *     heap_ops [COUNT [SEED]]
  *

@@ -1,4 +1,4 @@
-/* Random simulations around the keeper's machine, held against a model.
+/* Random simulations around the keeper's machine, checked against a model.
  *
  *     keeper_machine [--steps N] [--seed SEED] [--only NUMBER]
  *
