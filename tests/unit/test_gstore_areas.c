@@ -9,17 +9,17 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "base/size.h"
 #include "memory/device.h"
 #include "postgres/area.h"
 #include "postgres/cuda.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #define STORES 8u
-#define COLUMNS 4u                 /* of each */
-#define LARGE_BYTES (4 * GVMI_MIB) /* of use; an area that has grown to it has a chunk ahead */
-#define CHUNK_BYTES (2 * GVMI_MIB)
+#define COLUMNS 4u            /* of each */
+#define LARGE_BYTES (4 * MIB) /* of use; an area that has grown to it has a chunk ahead */
+#define CHUNK_BYTES (2 * MIB)
 
 /* ---- counting */
 
@@ -104,8 +104,8 @@ static bool begin(fixture *w)
     const int id = (int)getpid();
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w->path,
-                                        .device_budget_bytes = 512 * GVMI_MIB,
-                                        .host_budget_bytes = GVMI_MIB};
+                                        .device_budget_bytes = 512 * MIB,
+                                        .host_budget_bytes = MIB};
 
     fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
