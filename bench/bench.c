@@ -135,7 +135,25 @@ static void join_arguments(int argc, char **argv, char *out, size_t out_bytes)
         len += (size_t)snprintf(out + len, out_bytes - len, " %s", argv[i]);
 }
 
-int main(int argc, char **argv)
+static bool set_option(bench *b, int option, const char **json_path)
+{
+    switch (option) {
+    case 'd': return tool_parse_number("", "--device", optarg, 0, 1000, &b->ordinal);
+    case 'm': return tool_parse_size("", "--max", optarg, GVM_CHUNK_BYTES_MIN, &b->max_bytes);
+    case 't': b->trace_path = optarg; return true;
+    case 'p':
+        if (b->pool_count == BENCH_POOLS_MAX)
+            return tool_usage("", "no more than %u pools", BENCH_POOLS_MAX), false;
+        b->pool_paths[b->pool_count++] = optarg;
+        return true;
+    case 'q': b->quick = true; return true;
+    case 'j': *json_path = optarg != NULL ? optarg : "-"; return true;
+    default: return tool_usage("", "unknown option, or its value is missing"), false;
+    }
+}
+
+/* The benchmark of a command line, measured. */
+static int run(bench *b, int argc, char **argv)
 {
     static const struct option longs[] = {
         {"device", required_argument, NULL, 'd'}, {"max", required_argument, NULL, 'm'},
@@ -144,9 +162,30 @@ int main(int argc, char **argv)
         {"help", no_argument, NULL, 'h'},         {0}};
     const char *json_path = NULL;
     const benchmark *what;
+    int option;
+
+    while ((option = getopt_long(argc, argv, "d:m:t:p:qj::h", longs, NULL)) != -1) {
+        if (option == 'h')
+            return fputs(usage, stdout), TOOL_DONE;
+        if (!set_option(b, option, &json_path))
+            return TOOL_USAGE;
+    }
+    what = find_benchmark(argv[optind]);
+    if (what == NULL)
+        return tool_usage("", "say what to measure: vmm, keeper, table, heap, appender or policy");
+    if (optind + (what->operand ? 2 : 1) != argc)
+        return tool_usage("", what->operand ? "say what to attach: a token" : "too many arguments");
+    b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;
+    b->benchmark = what->name;
+    b->operand = argv[optind + 1];
+    return run_benchmark(b, what, json_path);
+}
+
+int main(int argc, char **argv)
+{
     char command[512];
     bench *b;
-    int option, code;
+    int code;
 
     tool_program = "gvmem-bench";
     join_arguments(argc, argv, command, sizeof command);
@@ -155,44 +194,8 @@ int main(int argc, char **argv)
     b = calloc(1, sizeof *b);
     if (b == NULL)
         return tool_error("out of memory");
-    while ((option = getopt_long(argc, argv, "d:m:t:p:qj::h", longs, NULL)) != -1) {
-        bool good = true;
-
-        if (option == 'd')
-            good = tool_parse_number("", "--device", optarg, 0, 1000, &b->ordinal);
-        else if (option == 'm')
-            good = tool_parse_size("", "--max", optarg, GVM_CHUNK_BYTES_MIN, &b->max_bytes);
-        else if (option == 't')
-            b->trace_path = optarg;
-        else if (option == 'p' && b->pool_count < BENCH_POOLS_MAX)
-            b->pool_paths[b->pool_count++] = optarg;
-        else if (option == 'p')
-            good = tool_usage("", "no more than %u pools", BENCH_POOLS_MAX) != TOOL_USAGE;
-        else if (option == 'q')
-            b->quick = true;
-        else if (option == 'j')
-            json_path = optarg != NULL ? optarg : "-";
-        else if (option == 'h')
-            fputs(usage, stdout);
-        else
-            good = tool_usage("", "unknown option, or its value is missing") != TOOL_USAGE;
-        if (!good || option == 'h') {
-            free(b);
-            return good ? TOOL_DONE : TOOL_USAGE;
-        }
-    }
-    what = find_benchmark(argv[optind]);
-    if (what == NULL)
-        code = tool_usage("", "say what to measure: vmm, keeper, table, heap, appender or policy");
-    else if (optind + (what->operand ? 2 : 1) != argc)
-        code = tool_usage("", what->operand ? "say what to attach: a token" : "too many arguments");
-    else {
-        b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;
-        b->benchmark = what->name;
-        b->operand = argv[optind + 1];
-        b->command = command;
-        code = run_benchmark(b, what, json_path);
-    }
+    b->command = command;
+    code = run(b, argc, argv);
     free(b);
     return code;
 }
