@@ -5,7 +5,7 @@
  * sum it. While a process holds a lease, the object stays where it is; in between, the keeper moves
  * what does not fit into host memory, where kernels read it at the same address.
  *
- *     cc keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper gvmem) && ./a.out [SOCKET]
+ *     cc keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper) && ./a.out [SOCKET]
  *
  * Without SOCKET this program is the keeper, too. It starts itself again, as "SOCKET ROLE PIPE".
  */

@@ -84,7 +84,7 @@ check 'manual pages' script 'for page in man1/gvmem.1 man3/gvmem-buffer.3 man3/g
 check 'C programs, by pkg-config' script 'cd /tmp/test
 cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/growing_array.c $(pkg-config --cflags --libs gvmem) -o array
 GVMEM_DRIVER=soft ./array
-cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper gvmem) -o pair
+cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper) -o pair
 GVMEM_DRIVER=soft ./pair'
 check 'a C++ program with a keeper, by pkg-config' script 'cd /tmp/test
 c++ -Wall -Werror keeper.cpp $(pkg-config --cflags --libs gvmem-keeper gvmem) -o keeper
