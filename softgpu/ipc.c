@@ -92,6 +92,9 @@ static int open_socket(void)
     return fd;
 }
 
+/* Descriptors are not passed by base/fds.h, as libgvmem passes them: this is a library of its own, which
+ * takes the place of the driver, and messages here have an address and credentials. */
+
 /* Receives one message: its bytes, who sent it, and at most one file descriptor (-1 if none; more
  * than one are closed). Returns the number of bytes, -1 on failure. */
 static ssize_t receive_fd_message(int fd, void *data, size_t data_bytes, struct sockaddr_un *from,

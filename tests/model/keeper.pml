@@ -129,7 +129,7 @@ byte reply[3]; /* of the slow path */
 
 /* ---- the keeper's memory */
 byte state = SHARED;
-byte holder = NOBODY; /* of EXCLUSIVE, and of DRAINING that came from there */
+byte writer = NOBODY; /* of EXCLUSIVE, and of DRAINING that came from there */
 chan queue = [3] of {byte, byte, bool};
 byte granted_readers[CLIENTS], granted_writers[CLIENTS];
 bool closed[CLIENTS]; /* cut off, or its socket closed */
@@ -171,12 +171,12 @@ byte word; /* of publish() */
 /* ---- the keeper */
 
 #ifdef FAULT_PERMIT_EARLY
-#define MAY_WRITE(c) (holder == c)
+#define MAY_WRITE(c) (writer == c)
 #else
-#define MAY_WRITE(c) (holder == c && !HAS_GRANT(c))
+#define MAY_WRITE(c) (writer == c && !HAS_GRANT(c))
 #endif
 
-/* From here on, a process that gets a lease is a later holder than those who were voided. */
+/* From here on, a process that gets a lease is a later writer than those who were voided. */
 #define IS_LATER(c) later[c] = voided[c]
 inline let_others_in()
 {
@@ -282,8 +282,8 @@ inline end_draining()
 {
     if
     :: KEEPS_FENCE
-    :: !KEEPS_FENCE && holder == NOBODY -> step(CALM, SHARED)
-    :: !KEEPS_FENCE && holder != NOBODY -> step(RESUME, EXCLUSIVE)
+    :: !KEEPS_FENCE && writer == NOBODY -> step(CALM, SHARED)
+    :: !KEEPS_FENCE && writer != NOBODY -> step(RESUME, EXCLUSIVE)
     fi;
     permits()
 }
@@ -314,7 +314,7 @@ inline freeze(frame)
 {
     assert((held[0] == 0 && held[1] == 0 && held[2] == 0) || lease_while_frozen);
     step(FREEZE, FROZEN);
-    holder = NOBODY;
+    writer = NOBODY;
     to = frame;
     copying = true;
     copy_stays = STAYS_CLEAN;
@@ -373,12 +373,12 @@ inline close_socket(c)
 #ifdef UNTRACKED
 #define ABLE(c) (state != FROZEN && (ANY_LEASE(c) || READS_GRANTED(c) || ABLE_GRANTED(c)))
 #elif defined(FAULT_GONE_LATE) /* who sees GONE later is fenced, but not told */
-#define ABLE(c) (holder == c)
+#define ABLE(c) (writer == c)
 #else
-#define ABLE(c) (holder == c && (lease_writers[c] != 0 || ABLE_GRANTED(c)))
+#define ABLE(c) (writer == c && (lease_writers[c] != 0 || ABLE_GRANTED(c)))
 #endif
 
-/* What a client has ends. Permits are withdrawn before the holder is forgotten: in between, nobody
+/* What a client has ends. Permits are withdrawn before the writer is forgotten: in between, nobody
  * may read. */
 inline void_client(c)
 {
@@ -396,8 +396,8 @@ inline void_client(c)
        withdraw_if_fenced();
 #endif
        if
-       :: holder == c ->
-          holder = NOBODY;
+       :: writer == c ->
+          writer = NOBODY;
           if
           :: state == EXCLUSIVE ->
              step(GONE, SHARED);
@@ -638,7 +638,7 @@ message:
               step(GRANT_READ, SHARED);
               grant(t, READ)
 #ifdef FAULT_HOLDER_READ
-           :: state == EXCLUSIVE && holder == client && mode == READ &&
+           :: state == EXCLUSIVE && writer == client && mode == READ &&
               lease_writers[client] == 0 && granted_writers[client] == 0 -> grant(t, READ)
 #endif
            :: !broken[client] ->
@@ -803,7 +803,7 @@ look_again: /* is there something to grant? */
               fi
            :: else -> break
            od;
-           holder = NOBODY;
+           writer = NOBODY;
            step(GRANT_READ, SHARED);
            if
            :: nempty(queue) -> step(WAIT, DRAINING)
@@ -813,7 +813,7 @@ look_again: /* is there something to grant? */
         :: !FENCED && mode == WRITE && !SEEN ->
            queue?_,_,_;
            grant(t, WRITE);
-           holder = CLIENT(t);
+           writer = CLIENT(t);
 #ifndef FAULT_DIRTY_LATE
            clean = false; /* whether the write permit ever opens or not */
 #endif

@@ -725,7 +725,7 @@ static void sealed(simulation *w, object *o)
         process *p = w->processes[i];
 
         for (uint32_t k = 0; k < p->thread_count && sim_lease_counts(w, p); k++)
-            if (p->threads[k].holds && p->threads[k].mode == GVM_LEASE_WRITE &&
+            if (p->threads[k].leased && p->threads[k].mode == GVM_LEASE_WRITE &&
                 p->threads[k].opening->object == o->id)
                 sim_wrong(w, "object %llu is sealed under a write lease of process %u",
                           (unsigned long long)o->id, i);

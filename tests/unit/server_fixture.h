@@ -201,7 +201,7 @@ static inline bool hear_type(const client *c, gvmi_wire_type type, gvmi_wire_mes
     do {
         if (gvmi_client_receive(c->socket, TIMEOUT_MS, &message) != GVM_OK)
             return false;
-        gvmi_client_close_fds(&message);
+        gvmi_fds_close(&message.came);
     } while (message.wire.head.type != type);
     *out = message.wire;
     return true;

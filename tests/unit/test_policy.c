@@ -223,7 +223,7 @@ static void policy_one_time_scan_displaces_no_working_set(void **state)
     device_free(d);
 }
 
-static void policy_one_object_beyond_the_budget_keeps_a_static_share(void **state)
+static void policy_one_object_beyond_the_budget_keeps_a_static_part(void **state)
 {
     device *d = device_new(100);
 
@@ -251,7 +251,7 @@ static void policy_huge_object_does_not_age_the_others(void **state)
     device_free(d);
 }
 
-static void policy_cyclic_scan_of_many_keeps_a_static_share(void **state)
+static void policy_cyclic_scan_of_many_keeps_a_static_part(void **state)
 {
     device *d = device_new(400);
 
@@ -313,17 +313,17 @@ static void policy_popular_items_stay_and_changes_are_followed(void **state)
 {
     device *d = device_new(200);
     uint64_t random = 7;
-    double share[100], sum = 0;
+    double part[100], sum = 0;
 
     (void)state;
     add_many(d, 0, 100, 10);
     for (int i = 0; i < 100; i++)
-        share[i] = sum += 1.0 / (i + 1);
+        part[i] = sum += 1.0 / (i + 1);
     for (int n = 0; n < 12000; n++) {
         double x = (double)(random_next(&random) >> 11) * 0x1p-53 * sum;
         int i = 0;
 
-        while (share[i] < x)
+        while (part[i] < x)
             i++;
         touch(d, n < 6000 ? i : 99 - i);
         if (n == 3000 || n == 9000)
@@ -864,9 +864,9 @@ int main(void)
         cmocka_unit_test(policy_large_unit_is_not_taken_for_a_small_need),
         cmocka_unit_test(policy_plan_takes_no_more_than_it_brings),
         cmocka_unit_test(policy_one_time_scan_displaces_no_working_set),
-        cmocka_unit_test(policy_one_object_beyond_the_budget_keeps_a_static_share),
+        cmocka_unit_test(policy_one_object_beyond_the_budget_keeps_a_static_part),
         cmocka_unit_test(policy_huge_object_does_not_age_the_others),
-        cmocka_unit_test(policy_cyclic_scan_of_many_keeps_a_static_share),
+        cmocka_unit_test(policy_cyclic_scan_of_many_keeps_a_static_part),
         cmocka_unit_test(policy_equal_items_in_random_order_rarely_displace),
         cmocka_unit_test(policy_programs_in_turns_are_followed),
         cmocka_unit_test(policy_new_phase_takes_over),

@@ -1,6 +1,6 @@
 /* keeper/server/loop.c: who is late is judged after what has arrived was read.
  *
- * The server thread is held up in the log's callback, with the answer of a client in its socket. The
+ * The server thread is stopped in the log's callback, with the answer of a client in its socket. The
  * clock of this program stands still and is moved by the tests alone (-Wl,--wrap=clock_gettime), so that
  * nothing here depends on the speed of the machine. */
 #include "tests/lib/units.h"
@@ -41,16 +41,16 @@ static void move_clock(int64_t ms)
     atomic_fetch_add(&clock_ns, ms * 1000000);
 }
 
-/* ---- a log whose next line holds the server up */
+/* ---- a log whose next line stops the server */
 
 static atomic_bool hold_next;
-static sem_t held, go_on;
+static sem_t stopped, go_on;
 
 static void take_and_hold(void *context, const char *line)
 {
     take_line(context, line);
     if (atomic_exchange(&hold_next, false)) {
-        sem_post(&held);
+        sem_post(&stopped);
         sem_wait(&go_on);
     }
 }
@@ -67,7 +67,7 @@ static int start_watched(fixture *w, uint32_t revoke_limit_ms)
 
     use_small_device();
     atomic_init(&w->line_count, 0);
-    CHILD_EXPECT(sem_init(&held, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);
+    CHILD_EXPECT(sem_init(&stopped, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     stop_clock();
     CHILD_EXPECT(gvm_keeper_start(&options, &w->server) == GVM_OK);
@@ -117,7 +117,7 @@ static bool near_next_look(const client *c)
     return good;
 }
 
-/* A client has a MAP to answer. Its answer comes while the server is held up, behind other messages. */
+/* A client has a MAP to answer. Its answer comes while the server is stopped, behind other messages. */
 static int answer_a_busy_server(uint32_t revoke_limit_ms, int requests)
 {
     fixture w;
@@ -130,7 +130,7 @@ static int answer_a_busy_server(uint32_t revoke_limit_ms, int requests)
     CHILD_EXPECT(ask_to_evict(&a) && hear_type(&b, GVMI_WIRE_MAP, &map));
     atomic_store(&hold_next, true);
     CHILD_EXPECT(tell_plain(c.socket, GVMI_WIRE_OPENED, 3)); /* it is cut off, and the log has a line */
-    sem_wait(&held);
+    sem_wait(&stopped);
     for (int i = 0; i < requests; i++)
         CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_DROP, 10 + (uint64_t)i));
     CHILD_EXPECT(say_mapped(&b, map.body.MAP.slot, map.body.MAP.serial));

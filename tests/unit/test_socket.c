@@ -316,19 +316,18 @@ static void socket_closed_with_unread_bytes_is_told(void **state)
 
 static void check_fds_arrive(pair *p)
 {
-    int out[GVMI_SOCKET_FDS_MAX], in[GVMI_SOCKET_FDS_MAX];
+    int out[GVMI_FDS_MAX], in[GVMI_FDS_MAX];
     char bytes[600] = {1, 2, 3};
 
-    make_files(out, GVMI_SOCKET_FDS_MAX);
-    assert_int_equal(send_bytes(p->a, bytes, sizeof bytes, out, GVMI_SOCKET_FDS_MAX, LONG_MS), GVM_OK);
-    assert_int_equal(receive_bytes(p->b, bytes, sizeof bytes, in, GVMI_SOCKET_FDS_MAX, LONG_MS),
-                     GVM_OK);
-    for (uint32_t i = 0; i < GVMI_SOCKET_FDS_MAX; i++) {
+    make_files(out, GVMI_FDS_MAX);
+    assert_int_equal(send_bytes(p->a, bytes, sizeof bytes, out, GVMI_FDS_MAX, LONG_MS), GVM_OK);
+    assert_int_equal(receive_bytes(p->b, bytes, sizeof bytes, in, GVMI_FDS_MAX, LONG_MS), GVM_OK);
+    for (uint32_t i = 0; i < GVMI_FDS_MAX; i++) {
         assert_same_file(in[i], out[i]);
         assert_int_equal(fcntl(in[i], F_GETFD), FD_CLOEXEC);
     }
-    close_files(out, GVMI_SOCKET_FDS_MAX);
-    close_files(in, GVMI_SOCKET_FDS_MAX);
+    close_files(out, GVMI_FDS_MAX);
+    close_files(in, GVMI_FDS_MAX);
 }
 
 static void socket_most_fds_of_a_message_arrive(void **state)
@@ -362,7 +361,7 @@ static void socket_that_passes_credentials_carries_fds_too(void **state)
 /* The peer says one thing and sends another: fds of it are closed here, which teardown sees. */
 static void check_fd_mismatch(pair *p, uint32_t sent, uint32_t wanted)
 {
-    int out[GVMI_SOCKET_FDS_MAX], in[GVMI_SOCKET_FDS_MAX];
+    int out[GVMI_FDS_MAX], in[GVMI_FDS_MAX];
     char bytes[8] = {0};
 
     make_files(out, sent);
