@@ -282,7 +282,7 @@ inline end_draining()
 {
     if
     :: KEEPS_FENCE
-    :: !KEEPS_FENCE && writer == NOBODY -> step(CALM, SHARED)
+    :: !KEEPS_FENCE && writer == NOBODY -> step(REOPEN, SHARED)
     :: !KEEPS_FENCE && writer != NOBODY -> step(RESUME, EXCLUSIVE)
     fi;
     permits()
