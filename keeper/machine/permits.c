@@ -150,11 +150,11 @@ bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening)
 
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object)
 {
-    bool news = false;
+    bool found = false;
 
     for (keep_opening *o = object->openings; o != NULL; o = o->next)
-        news |= gvmi_keep_sample_opening(m, o);
-    return news;
+        found |= gvmi_keep_sample_opening(m, o);
+    return found;
 }
 
 /* ---- withdrawing, and freezing for moves */
@@ -171,7 +171,7 @@ void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object)
 void gvmi_keep_end_draining(keep_object *object)
 {
     if (object->lease_state == KEEP_DRAINING && object->first_wait == NULL && !object->fenced)
-        gvmi_keep_change_state(object, object->writer != NULL ? KEEP_RESUME : KEEP_CALM);
+        gvmi_keep_change_state(object, object->writer != NULL ? KEEP_RESUME : KEEP_REOPEN);
 }
 
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)

@@ -5,19 +5,19 @@
  * records what the others were acquired for. True: the plan is to be made again. */
 static bool pin_leased_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
 {
-    bool news = false;
+    bool again = false;
 
     for (uint32_t i = 0; i < plan->victim_count; i++) {
         keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
 
-        news |= gvmi_keep_sample(m, victim);
+        again |= gvmi_keep_sample(m, victim);
         if (gvmi_keep_leased(victim)) {
             victim->item.pinned = true;
             pins->items[pins->count++] = &victim->item;
-            news = true;
+            again = true;
         }
     }
-    return news;
+    return again;
 }
 
 static void unpin_victims(keep_pins *pins)

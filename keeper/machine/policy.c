@@ -27,7 +27,7 @@
  * which resists scans, as soon as another brings no gain.
  *
  * Hints. HOT counts for several acquires. SCAN counts, but displaces nothing. ONCE does not count,
- * displaces nothing, and does not move the clock. Growth pays for the acquire after it in advance,
+ * displaces nothing, and does not move the clock. Growth counts for the acquire after it in advance,
  * and asks at most GROWTH_PRICE, as there is nothing to be copied yet.
  *
  * Invariants, checked by gvmi_policy_check():
@@ -38,7 +38,7 @@
  * I4  resident has the items with bytes on the device; wanted those that are not wholly there and
  *     were acquired or grew since they last lost bytes, so that what was taken out by force stays
  *     out until somebody wants it. Both are ordered by the leader's keys.
- * I5  resident_bytes <= bytes; prepaid is within [0, 1]; the frontier is empty between calls.
+ * I5  resident_bytes <= bytes; advance is within [0, 1]; the frontier is empty between calls.
  * I6  no key, time or gain is NaN; the clock is within [0, TIME_MAX].
  */
 #include "keeper/machine/policy.h"
@@ -97,8 +97,8 @@ typedef struct heap {
 typedef struct entry {
     gvmi_policy_item *item; /* NULL: free */
     uint32_t next_free;
-    bool news;             /* acquired or grown since it last lost bytes */
-    double prepaid;        /* of the next acquire's weight, by growth */
+    bool renewed;          /* acquired or grown since it last lost bytes */
+    double advance;        /* of the next acquire's weight, by growth */
     double keys[TRIALS];   /* log2(score at time t) + t / half_life, the same for every t */
     uint64_t kept[TRIALS]; /* bytes that the trial has on its device */
 } entry;
@@ -275,7 +275,7 @@ static void place_item(gvmi_policy *policy, uint32_t index)
         heap_set(&policy->resident, index, key);
     else
         heap_remove(&policy->resident, index);
-    if (s->news && s->item->resident_bytes < s->item->bytes)
+    if (s->renewed && s->item->resident_bytes < s->item->bytes)
         heap_set(&policy->wanted, index, -key);
     else
         heap_remove(&policy->wanted, index);
@@ -496,7 +496,7 @@ void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t by
 {
     entry *s = &policy->entries[item->index];
     uint64_t old = item->bytes;
-    double pay;
+    double weight;
 
     GVM_ASSERT(s->item == item);
     item->bytes = bytes;
@@ -504,14 +504,14 @@ void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t by
         double by = bytes_in_budgets(policy, bytes - old);
 
         advance_clock(policy, by < 1 ? by : 1);
-        pay = (double)(bytes - old) / (double)bytes;
-        pay = pay < 1 - s->prepaid ? pay : 1 - s->prepaid;
-        s->prepaid += pay;
-        add_score(policy, item->index, pay);
+        weight = (double)(bytes - old) / (double)bytes;
+        weight = weight < 1 - s->advance ? weight : 1 - s->advance;
+        s->advance += weight;
+        add_score(policy, item->index, weight);
         for (uint32_t t = 0; t < TRIALS; t++)
             try_admit(policy, t, item->index, growth_price(t), true);
         item->fresh = true;
-        s->news = true;
+        s->renewed = true;
     }
     if (item->resident_bytes > bytes)
         item->resident_bytes = bytes;
@@ -529,7 +529,7 @@ void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
     if (resident_bytes > item->bytes)
         resident_bytes = item->bytes;
     if (resident_bytes < item->resident_bytes)
-        s->news = false;
+        s->renewed = false;
     item->resident_bytes = resident_bytes;
     place_item(policy, item->index);
 }
@@ -547,11 +547,11 @@ void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t 
     item->last_hint = (uint8_t)hint;
     item->acquires += count;
     item->fresh = false;
-    s->news = true;
+    s->renewed = true;
     if (weight > 0)
         advance_clock(policy, (part < 1 ? part : 1) * count);
-    add_score(policy, item->index, weight - s->prepaid);
-    s->prepaid = 0;
+    add_score(policy, item->index, weight - s->advance);
+    s->advance = 0;
     for (uint32_t t = 0; t < TRIALS; t++) {
         policy->gains[t] += bytes_in_budgets(policy, s->kept[t]);
         try_admit(policy, t, item->index, rules[t].price, displace);
@@ -586,7 +586,7 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
 typedef enum will { WILL_FILL, WILL_DISPLACE, WILL_FORCE } will;
 
 /* May o be taken for an item of score mine? By force, whatever is not leased may: who asks says that
- * it will read the bytes many times, so that moving them pays. Victims come by rising score. */
+ * it will read the bytes many times, so that moving them is worth its cost. Victims come by rising score. */
 static bool may_evict_entry(const gvmi_policy *policy, const entry *o, double mine, double price,
                             will how)
 {
@@ -757,10 +757,10 @@ static bool check_policy_slot(const gvmi_policy *policy, uint32_t index)
     double key = s->keys[policy->leader];
 
     if (item->index != index || item->resident_bytes > item->bytes ||
-        !(s->prepaid >= 0 && s->prepaid <= 1))
+        !(s->advance >= 0 && s->advance <= 1))
         return false;
     if (!check_member(&policy->resident, index, item->resident_bytes > 0, key) ||
-        !check_member(&policy->wanted, index, s->news && item->resident_bytes < item->bytes, -key))
+        !check_member(&policy->wanted, index, s->renewed && item->resident_bytes < item->bytes, -key))
         return false;
     for (uint32_t t = 0; t < TRIALS; t++)
         if (isnan(s->keys[t]) || s->kept[t] > item->bytes ||

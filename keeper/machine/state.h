@@ -69,7 +69,7 @@
 #include "keeper/machine/policy.h"
 
 /* ---- leases of an object: X(state, event, next). WAIT: a lease that conflicts, or a move, is
- * wanted. CALM, RESUME: nobody waits any more (and nobody, or still somebody, has the write
+ * wanted. REOPEN, RESUME: nobody waits any more (and nobody, or still somebody, has the write
  * permit). FREEZE: there is no lease and a move begins; THAW: it is over. GONE: the writer is. */
 /* clang-format off */
 #define GVMI_LEASE_TRANSITIONS(X) \
@@ -79,7 +79,7 @@
     X(EXCLUSIVE, GONE, SHARED) \
     X(DRAINING, GRANT_READ, SHARED) \
     X(DRAINING, GRANT_WRITE, EXCLUSIVE) \
-    X(DRAINING, CALM, SHARED) \
+    X(DRAINING, REOPEN, SHARED) \
     X(DRAINING, RESUME, EXCLUSIVE) \
     X(DRAINING, GONE, DRAINING) \
     X(DRAINING, FREEZE, FROZEN) \
@@ -97,7 +97,7 @@ typedef enum keep_lease_event {
     KEEP_GRANT_READ,
     KEEP_GRANT_WRITE,
     KEEP_WAIT,
-    KEEP_CALM,
+    KEEP_REOPEN,
     KEEP_RESUME,
     KEEP_FREEZE,
     KEEP_THAW,

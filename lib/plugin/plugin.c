@@ -168,7 +168,7 @@ static void grant_to(gvm_heap *heap, gvm_device *peer)
         print_last_error("another device does not reach a heap");
 }
 
-void gvmi_plugin_grant(gvm_heap *heap, int ordinal)
+static void grant_to_all(gvm_heap *heap, int ordinal)
 {
     for (int i = 0; i < DEVICES_MAX; i++)
         if (i != ordinal && atomic_load_explicit(&heaps[i], memory_order_acquire) != NULL)
@@ -195,7 +195,7 @@ static gvm_heap *make_heap_locked(int ordinal)
     }
     if (gvm_heap_create(device, &options, &heap) == GVM_OK) {
         devices[ordinal] = device;
-        gvmi_plugin_grant(heap, ordinal);
+        grant_to_all(heap, ordinal);
         for (int i = 0; i < DEVICES_MAX; i++)
             if (atomic_load(&heaps[i]) != NULL)
                 grant_to(atomic_load(&heaps[i]), device);
@@ -216,7 +216,7 @@ static gvm_heap *find_or_make_heap(int device)
     heap = atomic_load(&heaps[device]);
     if (heap == NULL) {
         atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
-        gvmi_plugin_captures_grant(); /* now that captures to come find the heap */
+        gvmi_plugin_captures_grant(grant_to_all); /* now that captures to come find the heap */
     }
     pthread_mutex_unlock(&lock);
     return heap;
@@ -304,7 +304,7 @@ static void *alloc_plugin_block(uint64_t bytes, int device, gvm_stream stream, c
     if (!find_capture(device, stream, &capture_id))
         return NULL;
     if (capture_id != 0)
-        heap = gvmi_plugin_capture_heap(devices[device], device, capture_id);
+        heap = gvmi_plugin_capture_heap(devices[device], device, capture_id, grant_to_all);
     if (heap == NULL || gvm_heap_alloc_async(heap, bytes, tag, stream, &ptr) != GVM_OK)
         print_last_error(tag);
     else

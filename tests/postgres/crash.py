@@ -480,7 +480,7 @@ class Starts:
     ROUNDS = 4
 
     def keeper_terminated_again_and_again_commits_during_its_start_keep_nothing(self, server):
-        """Transactions of the life before are committed from its first moment on: no table has a row of that life.
+        """Transactions of the previous epoch are committed from its first moment on: no table has a row of that epoch.
         How it ends if the start is slow is External's."""
         for number in range(self.ROUNDS):
             server.sql("".join(f"DROP FOREIGN TABLE IF EXISTS s{i}; CREATE FOREIGN TABLE s{i} (id int) SERVER gstore_fdw;" for i in range(self.TABLES)))
@@ -512,7 +512,7 @@ class Starts:
         expect(session.sql(f"SELECT count(*) FROM s{i}"), str([2 * self.ROWS, self.ROWS, 50][i % 3]), "own rows")
 
     def _expect_lost(self, session):
-        """An error; or it was in time for the life before, of which nothing is left."""
+        """An error; or it was in time for the previous epoch, of which nothing is left."""
         try:
             session.finish()
             session.close()
@@ -760,7 +760,7 @@ class External:
             expect_usable(server, 0)
 
     def keeper_replaced_commits_during_the_start_keep_nothing(self, server):
-        """The next keeper lets the server wait in the middle of its start: what is committed meanwhile is of the life before."""
+        """The next keeper lets the server wait in the middle of its start: what is committed meanwhile is of the previous epoch."""
         with self._keeper(server) as keeper:
             self._wait_used(server, keeper)
             server.sql("".join(f"CREATE FOREIGN TABLE r{i} (id int) SERVER gstore_fdw; INSERT INTO r{i} SELECT generate_series(1, 100);" for i in range(3)))

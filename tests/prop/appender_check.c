@@ -1,4 +1,4 @@
-/* What kernels wrote, held against their logs and the items. */
+/* What kernels wrote, checked against their logs and the items. */
 #include "tests/prop/appender_check.h"
 
 #include <stdio.h>

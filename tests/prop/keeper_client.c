@@ -844,7 +844,7 @@ static void map_packet_step(simulation *w, process *p)
         unmap_step(w, p, o);
     } else if (p->mapper == MAPPER_UNMAPPED) {
         tell_step(w, p, o);
-    } else if (p->mapper == MAPPER_OWED) {
+    } else if (p->mapper == MAPPER_DUE) {
         if (sim_chance(w, 30)) /* mapping takes long */
             map_step(w, p, o);
     } else {
@@ -861,7 +861,7 @@ static void take_packet(simulation *w, process *p)
 
     if (p->pending.first != NULL && (!map || sim_chance(w, 30))) {
         p->mapping = sim_queue_take(&p->pending);
-        p->mapper = MAPPER_OWED;
+        p->mapper = MAPPER_DUE;
     } else {
         p->mapping = sim_receive(w, p);
         p->mapper = MAPPER_IDLE;

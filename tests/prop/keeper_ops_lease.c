@@ -20,7 +20,8 @@ extern const unsigned char *const gvmi_image_cuda_keeper_ops_kernels;
 
 static gvm_status driver_status(CUresult result, const char *call)
 {
-    return result == CUDA_SUCCESS ? GVM_OK : gvmi_driver_fail(result, call, "in the test itself");
+    return result == CUDA_SUCCESS ? GVM_OK
+                                  : gvmi_driver_fail((int32_t)result, call, "in the test itself");
 }
 #define DRIVER(call, ...) judged(#call, driver_status(gvmi_cu->call(__VA_ARGS__), #call), 0)
 

@@ -104,7 +104,7 @@ typedef struct request {
     int64_t tick_ns;
     uint32_t uid, gid, process;
     bool renamed;     /* CREATE: the name was taken or dropped before the answer */
-    bool calm;        /* ACQUIRE: nothing was in the way when it came */
+    bool unhindered;  /* ACQUIRE: nothing was in the way when it came */
     uint64_t allowed; /* a bit for each status that was right at some time since then */
 } request;
 
@@ -166,7 +166,7 @@ typedef struct thread {
 typedef enum mapper_phase {
     MAPPER_IDLE,
     MAPPER_UNMAPPED,
-    MAPPER_OWED, /* the keeper was told, or not; now it is to be mapped */
+    MAPPER_DUE, /* the keeper has the answer, or not; now it is to be mapped */
     MAPPER_MAPPED,
     MAPPER_ADDED
 } mapper_phase;

@@ -14,11 +14,11 @@
 
 #include "appender/appender.h"
 #include "base/registry.h"
-#include "base/size.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/service_threads.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define ROW 64u
 
 static gvmi_driver table; /* the driver, with some of its calls replaced */

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/appender_fixture.h"
 
 /* ---- where things lie */
@@ -95,16 +96,16 @@ static int be_large(void *arg)
     gvm_append_place place;
 
     (void)arg;
-    CHILD_EXPECT(start(5 * GVMI_MIB, 64 * CHUNK, NULL));
+    CHILD_EXPECT(start(5 * MIB, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_place(1, 5 * GVMI_MIB, 4096, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 5 * MIB, 4096, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(write_place(2, 1, 1, &place) == GVM_APPEND_OK && place.row == 1);
-    CHILD_EXPECT(write_place(0, 20 * GVMI_MIB, 1, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(0, 20 * MIB, 1, &place) == GVM_APPEND_OK);
     /* What does not fit closes it for all that come later, whichever way it was tried. */
-    CHILD_EXPECT(write_place(0, 120 * GVMI_MIB, 1, &place) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(0, 120 * MIB, 1, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(write_place(0, 1, 1, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
-    CHILD_EXPECT(result.rows == 3 && result.data_bytes >= 25 * GVMI_MIB);
+    CHILD_EXPECT(result.rows == 3 && result.data_bytes >= 25 * MIB);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -343,7 +344,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(refused(ROW, UINT64_MAX, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(UINT64_MAX, CHUNK, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(CHUNK + 1, CHUNK, (gvm_appender_options){0}));
-    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * GVMI_MIB}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * MIB}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = CHUNK - 1}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = GVM_BYTES_NONE}));
     CHILD_EXPECT(says("less than a chunk of 2 MiB"));

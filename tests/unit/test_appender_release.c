@@ -364,7 +364,7 @@ static int be_half_refused(void *arg)
     return 0;
 }
 
-/* What is owed while the thread pays is paid, too, after an appender has gone. */
+/* Releases that are put off while the thread releases others are made, too, after an appender has gone. */
 static int be_two(void *arg)
 {
     const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};

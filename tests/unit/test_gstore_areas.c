@@ -11,17 +11,17 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "base/size.h"
 #include "memory/device.h"
 #include "postgres/area.h"
 #include "postgres/cuda.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #define STORES 8u
-#define COLUMNS 4u                 /* of each */
-#define LARGE_BYTES (4 * GVMI_MIB) /* of use; an area that has grown to it has a chunk ahead */
-#define CHUNK_BYTES (2 * GVMI_MIB)
+#define COLUMNS 4u            /* of each */
+#define LARGE_BYTES (4 * MIB) /* of use; an area that has grown to it has a chunk ahead */
+#define CHUNK_BYTES (2 * MIB)
 
 /* ---- counting */
 
@@ -144,8 +144,8 @@ static bool begin(fixture *w)
     const int id = (int)getpid();
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w->path,
-                                        .device_budget_bytes = 512 * GVMI_MIB,
-                                        .host_budget_bytes = GVMI_MIB};
+                                        .device_budget_bytes = 512 * MIB,
+                                        .host_budget_bytes = MIB};
 
     fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
@@ -552,7 +552,7 @@ static int move_while_linked(void *arg)
 {
     fixture w;
     caller maker = {.w = &w, .store = 1},
-           writer = {.w = &w, .store = 1, .column = 1, .bytes = 257 * GVMI_MIB};
+           writer = {.w = &w, .store = 1, .column = 1, .bytes = 257 * MIB};
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_client *other;
     gvm_object *object;
@@ -600,7 +600,7 @@ static int call_without_locks(void *arg)
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1) && make_small_store(&w, 2));
     atomic_store(&calls, 0);
     CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
-    CHILD_EXPECT(write_area(&w, 1, 1, 1, 257 * GVMI_MIB));
+    CHILD_EXPECT(write_area(&w, 1, 1, 1, 257 * MIB));
     trim(&w, 1, 1, SMALL_BYTES);
     CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
     gstore_areas_trim_again(w.areas);

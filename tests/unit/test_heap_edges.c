@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 /* ---- a program that frees what is not its own any more */
 
@@ -221,7 +222,7 @@ static void shelf_holds_no_more_than_the_bytes_given(void **state)
     enum { COUNT = 64 };
     static const struct {
         uint64_t given, least, most;
-    } cases[] = {{0, COUNT * UNIT, 8 * GVMI_MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {GVM_BYTES_NONE, 0, 0}};
+    } cases[] = {{0, COUNT * UNIT, 8 * MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {GVM_BYTES_NONE, 0, 0}};
     void *at[COUNT];
 
     (void)state;
@@ -248,11 +249,11 @@ static void alloc_keeps_no_more_than_keep_bytes(void **state)
 
     (void)state;
     remake(&options);
-    ptr = alloc(8 * GVMI_MIB);
+    ptr = alloc(8 * MIB);
     hold_stream(stream);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
     let_go(stream);
-    ptr = alloc(2 * GVMI_MIB); /* finds that the other is free by now */
+    ptr = alloc(2 * MIB); /* finds that the other is free by now */
     check();
     assert_int_equal(info().idle_bytes, 0);
     release(ptr);
@@ -351,12 +352,12 @@ static void host_blocks_begin_at_units(void **state)
     (void)state;
     remake(&options);
     atomic_store(&shifted, true);
-    usual = alloc(3 * GVMI_MIB);
-    lone = alloc(513 * GVMI_MIB);
+    usual = alloc(3 * MIB);
+    lone = alloc(513 * MIB);
     atomic_store(&shifted, false);
     assert_int_equal((uintptr_t)usual % UNIT, 0);
     assert_int_equal((uintptr_t)lone % UNIT, 0);
-    usual[3 * GVMI_MIB - 1] = lone[513 * GVMI_MIB - 1] = 1;
+    usual[3 * MIB - 1] = lone[513 * MIB - 1] = 1;
     check();
     release(usual);
     release(lone);
@@ -377,21 +378,21 @@ static void addresses_that_stay_pinned_are_not_used_again(void **state)
 
     (void)state;
     remake(&options);
-    stuck = alloc(20 * GVMI_MIB);
+    stuck = alloc(20 * MIB);
     table.cuMemHostUnregister = unregister_nothing;
     release(stuck);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     table.cuMemHostUnregister = real->cuMemHostUnregister;
     check();
     assert_int_equal(info().committed_bytes, 0);
-    ptr = alloc(20 * GVMI_MIB);
-    assert_true(ptr + 20 * GVMI_MIB <= stuck || stuck + 20 * GVMI_MIB <= ptr);
-    memset(ptr, 1, 20 * GVMI_MIB);
+    ptr = alloc(20 * MIB);
+    assert_true(ptr + 20 * MIB <= stuck || stuck + 20 * MIB <= ptr);
+    memset(ptr, 1, 20 * MIB);
     release(ptr);
     assert_int_equal(gvmi_device_enter(device), GVM_OK);
     assert_int_equal(real->cuMemHostUnregister(stuck), CUDA_SUCCESS);
     gvmi_device_leave();
-    munmap(stuck, 20 * GVMI_MIB);
+    munmap(stuck, 20 * MIB);
     check();
 }
 
@@ -405,7 +406,7 @@ static void come_and_go(int round)
     void *at[LONE_COUNT];
 
     for (int n = 0; n < LONE_COUNT; n++) {
-        at[n] = alloc((33 + (size_t)round % 8) * GVMI_MIB);
+        at[n] = alloc((33 + (size_t)round % 8) * MIB);
         check();
     }
     assert_true(info().segments >= LONE_COUNT);
@@ -593,8 +594,7 @@ static void *alloc_then_open_the_gate(void *arg)
     while (!atomic_load(&over))
         sched_yield();
     pause_ms(20); /* so that the other one waits by then */
-    if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK ||
-        gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) != GVM_OK)
+    if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK || gvm_heap_alloc(heap, 5 * MIB, &large) != GVM_OK)
         abort();
     atomic_store(&gate, true);
     return small;

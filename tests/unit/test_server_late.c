@@ -3,11 +3,12 @@
  * The server thread is stopped in the log's callback, with the answer of a client in its socket. The
  * clock of this program stands still and is moved by the tests alone (-Wl,--wrap=clock_gettime), so that
  * nothing here depends on the speed of the machine. */
+#include "tests/lib/units.h"
 #include "tests/unit/server_fixture.h"
 
 #include <semaphore.h>
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define CLOCK_STEP_MS 40 /* less than what a turn of the server counts at most */
 #define HELD_UP_MS 50    /* as much */
 #define REQUESTS 100     /* more than the server takes of a client in a turn */
@@ -58,8 +59,8 @@ static int start_watched(fixture *w, uint32_t revoke_limit_ms)
 {
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
-                                  .device_budget_bytes = 16 * GVMI_MIB,
-                                  .host_budget_bytes = 16 * GVMI_MIB,
+                                  .device_budget_bytes = 16 * MIB,
+                                  .host_budget_bytes = 16 * MIB,
                                   .revoke_limit_ms = revoke_limit_ms,
                                   .log = take_and_hold,
                                   .log_context = w};

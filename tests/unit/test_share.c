@@ -18,11 +18,11 @@
 
 #include "appender/appender.h"
 #include "base/registry.h"
-#include "base/size.h"
 #include "sharing/share.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define CHUNKS 4
 #define TIMEOUT_MS 20000 /* never reached */
 #define NOT_OPEN 1000    /* an fd, too high for anything here to have it */

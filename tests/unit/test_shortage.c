@@ -6,6 +6,7 @@
 
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/appender_fixture.h"
 
 #define MEMORY_CHUNKS 32
@@ -330,9 +331,9 @@ static int be_slow(void *arg)
     real = gvmi_cu;
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 34 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 34 * MIB, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free(heap, piece) == GVM_OK && hoard_all(false));
-    CHILD_EXPECT(gvm_heap_alloc(heap, 40 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 40 * MIB, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.decommits == 0 && i.segments == 2);
     CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0);
     gvm_heap_destroy(heap);
@@ -449,7 +450,7 @@ static int be_needed(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(gvm_heap_create(device, &options, &managed) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(managed, 34 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(managed, 34 * MIB, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free(managed, piece) == GVM_OK);
     table.cuMemFree = free_counted;
     CHILD_EXPECT(hoard_all(false));

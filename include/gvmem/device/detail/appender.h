@@ -340,7 +340,7 @@ GVM_DEVICE_RARE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *
             since = now;
         }
         if (gvm_append_poller_begin(w)) {
-            /* Late only if no other poller has brought news meanwhile. */
+            /* Late only if no other poller has seen more memory meanwhile. */
             gvm_append_exchange(a, w,
                                 now > since && now - since > a->wait_ns &&
                                     gvm_load_consume_u64(&w->ready) == ready);
