@@ -19,10 +19,13 @@ static HTAB *tables;
 
 /* ---- set-up */
 
+int gstore_tables_max;
+
 Size
-gstore_directory_size(void)
+gstore_directory_size(int lost)
 {
-	return hash_estimate_size(gstore_max_relations, sizeof(gstore_table));
+	gstore_tables_max = Max(gstore_max_relations, lost);
+	return hash_estimate_size(gstore_tables_max, sizeof(gstore_table));
 }
 
 void
@@ -30,8 +33,8 @@ gstore_directory_attach(void)
 {
 	HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
 
-	tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
-						   &control, HASH_ELEM | HASH_BLOBS);
+	tables = ShmemInitHash("gstore_fdw tables", gstore_tables_max, gstore_tables_max, &control,
+						   HASH_ELEM | HASH_BLOBS);
 }
 
 /* ---- stores. The lock is held exclusively. */
@@ -82,7 +85,7 @@ gstore_find_table_of(gstore_table_key key, bool create)
 	gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
 
 	/* The hash table itself would grow into what other parts of the server have left. */
-	if (!found && create && hash_get_num_entries(tables) < gstore_max_relations)
+	if (!found && create && hash_get_num_entries(tables) < gstore_tables_max)
 		table = hash_search(tables, &key, HASH_ENTER_NULL, NULL);
 	if (table != NULL && !found)
 		*table = (gstore_table){.key = key, .newest = InvalidDsaPointer};
@@ -554,6 +557,18 @@ gstore_forget_versions(gstore_table *table)
 }
 
 void
+gstore_forget_lost(Oid relation)
+{
+	gstore_table *table;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	table = gstore_find_table(relation, false);
+	if (table != NULL && table->lost && !DsaPointerIsValid(table->newest))
+		remove_table(table);
+	LWLockRelease(gstore->lock);
+}
+
+void
 gstore_forget_database(Oid database)
 {
 	HASH_SEQ_STATUS scan;
@@ -626,7 +641,7 @@ list_copied(Oid **out)
 	int					count = 0;
 
 	(void) gstore_dsa();
-	*out = palloc(sizeof(Oid) * (Size) gstore_max_relations);
+	*out = palloc(sizeof(Oid) * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)

@@ -8,7 +8,11 @@
 
 #include "postgres/shared.h"
 
-extern Size gstore_directory_size(void); /* bytes of shared memory */
+/* So many tables can have rows, or have lost them: by the setting, or as many as had some when the server started. */
+extern int gstore_tables_max;
+
+/* Bytes of shared memory; lost: so many tables had rows when the server's last run ended. */
+extern Size gstore_directory_size(int lost);
 /* Makes it, or attaches to it, while shared memory is set up. */
 extern void gstore_directory_attach(void);
 
@@ -20,6 +24,8 @@ extern gstore_table *gstore_find_table_of(gstore_table_key key, bool create);
 extern void gstore_begin_tables(HASH_SEQ_STATUS *scan);
 /* The lock is held exclusively. */
 extern void gstore_forget_versions(gstore_table *table);
+/* The catalog of this database has no such table any more: if it is lost, its entry goes. */
+extern void gstore_forget_lost(Oid relation);
 
 /* ---- versions as a process sees them */
 

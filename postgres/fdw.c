@@ -29,7 +29,8 @@ request_shared_memory(void)
 {
 	if (previous_request != NULL)
 		previous_request();
-	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() + gstore_directory_size());
+	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() +
+						   gstore_directory_size(gstore_count_recorded()));
 	RequestNamedLWLockTranche(GSTORE_TRANCHE, GSTORE_LOCKS);
 }
 

@@ -35,6 +35,8 @@ extern void gstore_lose_versions(TransactionId xid);
 /* Writes the file anew, durably. level: of failures. */
 extern void gstore_record_tables(int level);
 
+/* How many tables it names; in the postmaster. */
+extern int gstore_count_recorded(void);
 /* Reads it, in the postmaster. */
 extern void gstore_read_record(void);
 

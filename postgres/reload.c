@@ -88,8 +88,8 @@ list_lost(Oid **relations, int **errors)
 	int					count = 0;
 
 	(void) gstore_dsa();
-	*relations = palloc(sizeof(Oid) * (Size) gstore_max_relations);
-	*errors = palloc(sizeof(int) * (Size) gstore_max_relations);
+	*relations = palloc(sizeof(Oid) * (Size) gstore_tables_max);
+	*errors = palloc(sizeof(int) * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
@@ -254,7 +254,11 @@ load_table(Oid table)
 		return false;
 	relation = try_relation_open(table, NoLock);
 	if (relation == NULL)
+	{
+		/* It was dropped where nobody saw it: without the library, or just before the server ended. */
+		gstore_forget_lost(table);
 		return true;
+	}
 	gstore_look(table, NULL, false, &view);
 	if (view.lost && gstore_is_table(table))
 		source = gstore_table_source(table);

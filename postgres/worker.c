@@ -308,6 +308,15 @@ publish_report(void)
 	free(sizes);
 }
 
+/* Also while there is no keeper: a table that is dropped then is not to be taken for a lost one later. */
+static void
+forget_versions(void)
+{
+	gstore_forget_old_versions();
+	if (gstore->record_stale)
+		gstore_record_tables(LOG);
+}
+
 /* At once, not with the next start: who looks in between sees the loss and waits for no keeper. */
 static void
 end_epoch(void)
@@ -391,6 +400,7 @@ retry_start(void)
 	{
 		stop_service();
 		MemoryContextReset(tries);
+		forget_versions();
 		if (!waited_for || strcmp(logged, gstore->problem) != 0)
 			ereport(WARNING,
 					(errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s),
@@ -399,13 +409,13 @@ retry_start(void)
 		pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
 		waited_for = wait_until_retry(wait_s);
 		if (ShutdownRequestPending)
-			return false;
+			break;
 		if (!waited_for)
 			wait_s = Min(2 * wait_s, RETRY_MAX_S);
 	}
 	MemoryContextSwitchTo(before);
 	MemoryContextDelete(tries);
-	return true;
+	return !ShutdownRequestPending;
 }
 
 void
@@ -422,7 +432,10 @@ gstore_worker_main(Datum argument)
 	gstore->worker_pid = MyProcPid;
 	pgstat_report_activity(STATE_RUNNING, "starting the keeper");
 	if (!retry_start())
+	{
+		forget_versions();
 		proc_exit(1);
+	}
 	while (!ShutdownRequestPending)
 	{
 		report_idle();
@@ -437,9 +450,7 @@ gstore_worker_main(Datum argument)
 				 errhint("The connection is tried again by itself; \"ready\" in gstore_fdw_keeper_info says "
 						 "whether it is there. Then load the tables that have no source.")));
 		}
-		gstore_forget_old_versions();
-		if (gstore->record_stale)
-			gstore_record_tables(LOG);
+		forget_versions();
 		drop_stores();
 		trim_stores();
 		drop_copies();
@@ -448,6 +459,7 @@ gstore_worker_main(Datum argument)
 		end_tokens();
 		publish_report();
 	}
+	forget_versions();
 	end_epoch();
 	proc_exit(1); /* with 0 it would not be started again while the server runs */
 }
