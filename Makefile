@@ -38,7 +38,7 @@ pictures: ## draw the documentation's pictures: from records, by Matplotlib, and
 	@bench/plots.py
 	@for f in docs/pictures/*.dot; do dot -Tsvg "$$f" -o "$${f%.dot}.svg"; done
 
-install: ## install under DESTDIR= PREFIX=, and gstore_fdw for the PostgreSQL of PG_CONFIG=
+install: ## install under DESTDIR= PREFIX=, and gstore_fdw for the PostgreSQL of PG_CONFIG= (none: without it)
 	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install.sh $(BUILD)
 
 dist: ## make an archive of the sources, with PGXN's META.json

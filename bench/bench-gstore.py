@@ -20,7 +20,6 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVER = str(ROOT / "scripts/pg-server.sh")
 SETTINGS = ["max_wal_size=8GB", "shared_buffers=4GB", "work_mem=256MB", "checkpoint_timeout=60min", "autovacuum=off", "jit=off"]
 COLUMNS = "(id int, value float8, name text)"
 TABLES = {"gstore": f"CREATE FOREIGN TABLE gstore {COLUMNS} SERVER gstore_fdw", "heap": f"CREATE UNLOGGED TABLE heap {COLUMNS}"}
@@ -30,12 +29,13 @@ SMALL_ROWS = 1000
 
 
 class Server:
-    def __init__(self, build):
+    def __init__(self, build, tree=ROOT):
+        self.script = str(tree / "scripts/pg-server.sh")
         self.folder = tempfile.mkdtemp(prefix="bench-gstore-", dir="/tmp")
         os.chmod(self.folder, 0o755)
         self.environment = dict(os.environ, BUILD=str(build))
-        subprocess.run([SERVER, "start", self.folder, *SETTINGS], check=True, env=self.environment)
-        out = subprocess.run([SERVER, "env", self.folder], check=True, capture_output=True, text=True, env=self.environment).stdout
+        subprocess.run([self.script, "start", self.folder, *SETTINGS], check=True, env=self.environment)
+        out = subprocess.run([self.script, "env", self.folder], check=True, capture_output=True, text=True, env=self.environment).stdout
         words = shlex.split(subprocess.run(["sh", "-c", out + "\nprintf '%s\\n%s' \"$PGHOST\" \"$PATH\""], check=True, capture_output=True, text=True).stdout)
         self.environment.update(PGHOST=words[0], PGUSER="postgres", PGDATABASE="postgres", PATH=" ".join(words[1:]))
 
@@ -49,7 +49,7 @@ class Server:
         return times, [line for line in lines if not line.startswith("Time:")]
 
     def stop(self):
-        subprocess.run([SERVER, "stop", self.folder, "immediate"], check=False, env=self.environment)
+        subprocess.run([self.script, "stop", self.folder, "immediate"], check=False, env=self.environment)
         subprocess.run(["rm", "-rf", self.folder], check=False)
 
 

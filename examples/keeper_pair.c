@@ -7,11 +7,12 @@
  * object stays where it is; in between, the keeper moves what does not fit into host memory, where
  * kernels read it at the same address.
  *
- *     cc keeper_pair.c $(pkg-config --cflags --libs gvmem) && ./a.out [SOCKET]
+ *     cc keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper) && ./a.out [SOCKET]
  *
  * Without SOCKET, where a keeper listens, this program is the keeper, too. It starts itself again
  * for each role, as "SOCKET ROLE PIPE".
  */
+#define _GNU_SOURCE /* pipe2() */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

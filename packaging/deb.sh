@@ -3,7 +3,7 @@
 # Makes Debian packages of the tree, in BUILD-FOLDER/deb, and has lintian look at them. PG says for which PostgreSQL the
 # extension is (default 15). Needs nvcc, in TOOLKIT=FOLDER/bin, in PATH or where setup.sh leaves it; with
 # DEB_BUILD_PROFILES=pkg.gvmem.nocuda it does not, and the packages have no kernels for real GPUs. DEB_BUILD_OPTIONS as
-# Debian's policy has them: nocheck, parallel=N.
+# Debian's policy has them: nocheck, parallel=N. DEBEMAIL is the maintainer's address; without it, the last commit's.
 #
 # What changes from release to release is written in one place each: the version in meson.build, from which the
 # name of the library follows; names and texts in packaging/debian have @SO@, @PG@ and the like in their places.
@@ -17,7 +17,7 @@ archive=$(packaging/dist.sh "$build")
 version=$(basename "$archive" .tar.gz)
 version=${version#gvmem-}
 so=${version%.*}
-maintainer=$(git log -1 --format=%ae 2>/dev/null || echo gvmem@localhost)
+maintainer=${DEBEMAIL:-$(git log -1 --format=%ae 2>/dev/null || echo maintainers@gvmem.invalid)}
 date=$(git log -1 --format=%cD 2>/dev/null || date -R)
 
 deb=$build/deb

@@ -425,7 +425,9 @@ gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many tables are in GPU memory"),
-				 errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
+				 errhint("Drop or TRUNCATE tables that have or had rows, or raise gstore_fdw.max_relations, which is %d, "
+						 "and restart the server, which empties all tables.",
+						 gstore_max_relations)));
 	}
 	if (!state->empty)
 		((gstore_store *) gstore_at(version->store))->refs++;

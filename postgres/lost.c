@@ -330,8 +330,13 @@ gstore_read_record(void)
 	noted = mark_tables_lost(keys, (int) count);
 	log_lost((int) count);
 	if (noted < (int) count)
-		ereport(LOG,
-				(errmsg("not all tables in GPU memory that had rows can be shown as lost"),
-				 errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
+		ereport(
+			LOG,
+			(errmsg("%d of %u tables in GPU memory that had rows cannot be shown as lost, and are read as empty",
+					(int) count - noted, count),
+			 errdetail("gstore_fdw.max_relations is %d. gstore_fdw.lost_tables = error does not protect these tables.",
+					   gstore_max_relations),
+			 errhint("Before tables are loaded, set gstore_fdw.max_relations to %u or more and restart the server.",
+					 count)));
 	pfree(keys);
 }

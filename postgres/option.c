@@ -83,6 +83,35 @@ is_pglz(DefElem *option)
 	return false;
 }
 
+/* The position of a syntax error is one in the option's text, not in the statement that has the option. */
+static void
+report_in_source(void *text)
+{
+	const int position = geterrposition();
+
+	if (position > 0)
+	{
+		errposition(0);
+		internalerrposition(position);
+		internalerrquery(text);
+	}
+	errcontext("option \"source\"");
+}
+
+static List *
+parse_source(const char *text)
+{
+	ErrorContextCallback context = {.callback = report_in_source,
+									.arg = unconstify(char *, text),
+									.previous = error_context_stack};
+	List				*statements;
+
+	error_context_stack = &context;
+	statements = raw_parser(text, RAW_PARSE_DEFAULT);
+	error_context_stack = context.previous;
+	return statements;
+}
+
 /*
  * One query, which returns rows. Whether its columns are the table's is seen when it runs: what it names need not be there
  * when a dump is restored.
@@ -91,7 +120,7 @@ static const char *
 source_query(DefElem *option)
 {
 	const char *text = defGetString(option);
-	const List *statements = raw_parser(text, RAW_PARSE_DEFAULT);
+	const List *statements = parse_source(text);
 	const Node *first = statements != NIL ? linitial_node(RawStmt, statements)->stmt : NULL;
 
 	if (list_length(statements) != 1 || !IsA(first, SelectStmt) ||

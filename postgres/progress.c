@@ -1,8 +1,8 @@
 /*
  * Progress of statements, in shared memory; see progress.h.
  *
- * A place is written by its backend alone. `changes` is odd while it writes; a reader takes a place
- * again that changed under it.
+ * A place is written by its backend alone. `changes` is odd while it writes; a reader for which it was
+ * odd, or has changed since, copies the place again.
  */
 #include "postgres.h"
 

@@ -123,6 +123,8 @@ typedef struct gstore_token
 	uint64			   sum;		   /* of the manifest */
 	uint64			   number;	   /* they rise */
 	int64			   expires_ns; /* CLOCK_MONOTONIC */
+	pid_t maker; /* the process in whose transaction it was made; 0: that has ended, or others have it, too */
+	SubTransactionId made_in; /* if there is a maker */
 } gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */
@@ -180,6 +182,7 @@ typedef struct gstore_shared
 	char			  path[108];	/* of the keeper's socket */
 	uint32			  owner;		/* of all areas there; known once there is a token */
 	char			  problem[400]; /* why it is not ready */
+	bool			  no_driver;	/* the reason is that no driver could be loaded */
 	pg_atomic_uint64  next_store, next_turn;
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  dead_copies;

@@ -3,6 +3,7 @@
  *
  *     FREE -> MAKING (gstore_token_make) -> LIVE -> FREE (its links are ended, or gone with their store)
  *             MAKING -> OVER (it failed) -> FREE (the worker)
+ *             LIVE -> OVER (the transaction that made it was rolled back, and nobody else was given it) -> FREE
  *
  * LIVE tokens that have expired are the worker's, too. A backend that ends one for another reason ends its links
  * first, and waits for that: where it fails, the token is LIVE still and the error is reported.
@@ -176,6 +177,8 @@ list_tokens(Oid relation, gstore_token **out)
 
 /* ---- making */
 
+static bool made_some; /* tokens, in this transaction */
+
 /* A place for one more of the table; NULL: all are taken. The lock is held. */
 static gstore_token *
 find_free_token(void)
@@ -220,8 +223,11 @@ begin_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret
 							.name = view->name,
 							.role = GetUserId(),
 							.privileges = privileges,
-							.sum = sum};
+							.sum = sum,
+							.maker = MyProcPid,
+							.made_in = GetCurrentSubTransactionId()};
 		memcpy(t->secret, secret, GSTORE_SECRET_BYTES);
+		made_some = true;
 	}
 	LWLockRelease(gstore->lock);
 	if (t == NULL)
@@ -265,6 +271,8 @@ renew_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret
 	if (t != NULL)
 	{
 		t->expires_ns = lifetime_end();
+		if (t->maker != MyProcPid)
+			t->maker = 0; /* two have it: the end of one transaction does not end it */
 		memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
 	}
 	LWLockRelease(gstore->lock);
@@ -289,6 +297,44 @@ gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 priv
 	PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	gstore->owner = far.owner; /* the same for all */
 	set_state(secret, GSTORE_TOKEN_LIVE);
+}
+
+/* ---- the end of the transaction that made some */
+
+/* Those of a subtransaction become the parent's; all of the transaction (InvalidSubTransactionId) have no maker any more. */
+static void
+keep_tokens(SubTransactionId made_in, SubTransactionId parent)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
+
+		if (t->maker != MyProcPid)
+			continue;
+		if (made_in == InvalidSubTransactionId)
+			t->maker = 0;
+		else if (t->made_in == made_in)
+			t->made_in = parent;
+	}
+	LWLockRelease(gstore->lock);
+}
+
+/* Those of a subtransaction, or all (InvalidSubTransactionId). The worker ends their links. */
+static void
+drop_tokens(SubTransactionId made_in)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
+
+		if (t->state == GSTORE_TOKEN_LIVE && t->maker == MyProcPid &&
+			(made_in == InvalidSubTransactionId || t->made_in == made_in))
+			t->state = GSTORE_TOKEN_OVER;
+	}
+	LWLockRelease(gstore->lock);
+	gstore_wake_worker();
 }
 
 /* ---- changes of privileges */
@@ -358,7 +404,15 @@ token_xact_callback(XactEvent event, void *argument)
 			break;
 		case XACT_EVENT_COMMIT:
 		case XACT_EVENT_PREPARE:
+			if (made_some)
+				keep_tokens(InvalidSubTransactionId, InvalidSubTransactionId);
+			made_some = false;
+			privileges_changed = UNCHANGED;
+			break;
 		case XACT_EVENT_ABORT:
+			if (made_some)
+				drop_tokens(InvalidSubTransactionId);
+			made_some = false;
 			privileges_changed = UNCHANGED;
 			break;
 		default:
@@ -366,10 +420,22 @@ token_xact_callback(XactEvent event, void *argument)
 	}
 }
 
+static void
+token_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *argument)
+{
+	if (!made_some)
+		return;
+	if (event == SUBXACT_EVENT_COMMIT_SUB)
+		keep_tokens(mine, parent);
+	else if (event == SUBXACT_EVENT_ABORT_SUB)
+		drop_tokens(mine);
+}
+
 void
 gstore_token_init(void)
 {
 	RegisterXactCallback(token_xact_callback, NULL);
+	RegisterSubXactCallback(token_subxact_callback, NULL);
 }
 
 /* ---- SQL */

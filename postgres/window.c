@@ -414,7 +414,8 @@ hint_of(gstore_verb verb, int32 status)
 				return "Copies are beside gstore_fdw.device_memory: lower that, or use gstore_export().";
 			if (gstore_keeper_path[0] != '\0')
 				return "Delete rows or tables, or raise the budgets of the keeper that gstore_fdw.keeper names.";
-			return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
+			return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory and "
+				   "restart the server, which empties all tables.";
 		case GVM_E_ADDRESS:
 		case GVM_E_LIMIT:
 			if (verb == GSTORE_LINK)

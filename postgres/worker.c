@@ -141,6 +141,11 @@ gstore_worker_init(void)
 const char *
 gstore_keeper_hint(void)
 {
+	if (gstore->problem[0] == '\0')
+		return "It is being started: repeat the statement in a few seconds.";
+	if (gstore->no_driver)
+		return "Install the NVIDIA driver, or for the software GPU the package gvmem-softgpu. "
+			   "It is tried again without a restart.";
 	return gstore_keeper_path[0] != '\0'
 		? "A gvmem-keeper must listen at that socket and let in this server's user, "
 		  "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
@@ -171,6 +176,7 @@ fail_start(const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(gstore->problem, sizeof gstore->problem, format, arguments);
 	va_end(arguments);
+	gstore->no_driver = false;
 	return false;
 }
 
@@ -180,7 +186,9 @@ fail_start_call(const char *verb)
 	gvm_error error;
 
 	gvm_error_last(&error);
-	return fail_start("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
+	(void) fail_start("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
+	gstore->no_driver = error.status == GVM_E_NODRIVER;
+	return false;
 }
 
 static bool
@@ -254,9 +262,12 @@ log_driver_info(void)
 		return;
 	gstore->software = info.software != 0;
 	if (gstore->software)
-		ereport(LOG,
-				(errmsg("GPU memory keeper: there is no GPU: tables live in host memory, on the software GPU"),
-				 errhint("Nothing else is different; it is slower.")));
+		ereport(
+			LOG,
+			(errmsg("GPU memory keeper: no GPU is used: tables are in host memory, on the software GPU"),
+			 errdetail("Reason: %s.", info.reason),
+			 errhint("Results are the same, but slower. To use a GPU, install its driver, give the "
+					 "server's user access to /dev/nvidia*, and restart the server.")));
 }
 
 /*
@@ -510,7 +521,10 @@ gstore_worker_main(Datum argument)
 			end_epoch();
 			ereport(
 				ERROR,
-				(errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
+				(errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now"),
+				 errdetail("The connection to the keeper at %s is lost.", gstore->path),
+				 errhint("The connection is tried again by itself; \"ready\" in gstore_fdw_keeper_info says "
+						 "whether it is there. Then load the tables that have no source.")));
 		}
 		gstore_forget_old_versions();
 		if (gstore->record_stale)

@@ -172,12 +172,19 @@ def environment_list():
     return lines + [".El"]
 
 
+def library_of(name):
+    """What a program that calls these functions is linked with."""
+    if name == "gvmem/keeper.h":
+        return "keeper of GPU memory (libgvmem-keeper, \\-lgvmem-keeper)"
+    return "GPU virtual memory (libgvmem, \\-lgvmem)"
+
+
 def header_page(path, see):
     header = headers.parse(path)
     if not header.title:
         sys.exit(f"{path}:1: the head comment must start with \"{header.name} - what it is\"")
     lines = [f".Dd {date_of(path)}", f".Dt {header.page.upper()} 3", ".Os", ".Sh NAME", f".Nm {header.page}"]
-    lines += [f".Nd {escape(header.title)}", ".Sh LIBRARY", "GPU virtual memory (libgvmem, \\-lgvmem)"]
+    lines += [f".Nd {escape(header.title)}", ".Sh LIBRARY", library_of(header.name)]
     lines += [".Sh SYNOPSIS", f".In {header.name}"]
     for function in header.functions:
         lines += function_synopsis(function)

@@ -1,14 +1,17 @@
 #!/bin/sh
 # usage: [PREFIX=/usr/local] [DESTDIR=FOLDER] [PG_CONFIG=FILE] install.sh [BUILD-FOLDER]
 # Builds and installs the libraries, programs, headers, manual pages and units, and gstore_fdw for the
-# PostgreSQL that PG_CONFIG names (default pg_config); without one, or its server headers, all but that.
+# PostgreSQL that PG_CONFIG names (default pg_config), in that server's folders, which PREFIX does not change.
+# With PG_CONFIG=none, without a pg_config, or without server headers, gstore_fdw is left out. What is installed is
+# built in BUILD-FOLDER/install: a release, without tests and benchmarks.
 set -eu
 cd "$(dirname "$0")/.."
-build=${1:-build}
+build=${1:-build}/install
 prefix=${PREFIX:-/usr/local}
 pg_config=${PG_CONFIG:-pg_config}
 
-scripts/build.sh "$build" -Dprefix="$prefix"
+mkdir -p "$build"
+scripts/build.sh "$build" -Dprefix="$prefix" -Dbuildtype=release -Dtests=false -Dbench=false
 build=$(cd "$build" && pwd)
 destdir=''
 if [ -n "${DESTDIR:-}" ]; then
@@ -18,12 +21,24 @@ fi
 DESTDIR=$destdir meson install -C "$build" --no-rebuild --quiet
 [ -n "$destdir" ] || [ "$(id -u)" -ne 0 ] || ldconfig
 
+libraries=$(dirname "$(find "$destdir$prefix" -name gvmem-keeper.pc | head -n 1)")
+case $prefix in
+/usr | /usr/local) ;;
+*) # neither pkg-config nor the loader looks there
+    libdir=$(dirname "${libraries#"$destdir"}")
+    echo "install: to build programs: export PKG_CONFIG_PATH=$libdir/pkgconfig"
+    echo "install: to run them: export LD_LIBRARY_PATH=$libdir PATH=$prefix/bin:\$PATH"
+    ;;
+esac
+if [ "$pg_config" = none ]; then
+    echo "install: gstore_fdw is left out"
+    exit
+fi
 if ! command -v "$pg_config" >/dev/null 2>&1 || [ ! -f "$("$pg_config" --includedir-server)/postgres.h" ]; then
     echo "install: $pg_config finds no server headers of PostgreSQL: gstore_fdw is left out"
     exit
 fi
 # The extension is built against what was installed; where that is staged, pkg-config reads it there.
-libraries=$(dirname "$(find "$destdir$prefix" -name gvmem-keeper.pc | head -n 1)")
 PKG_CONFIG_PATH=$libraries${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 [ -z "$destdir" ] || export PKG_CONFIG_SYSROOT_DIR="$destdir"

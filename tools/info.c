@@ -253,13 +253,13 @@ int tool_info(int argc, char **argv)
     bool as_json = false;
     int option, code;
 
-    while ((option = getopt_long(argc, argv, "jh", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":jh", longs, NULL)) != -1) {
         if (option == 'j')
             as_json = true;
         else if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         else
-            return tool_usage("info", "unknown option");
+            return tool_bad_option("info", option, argv);
     }
     if (optind < argc)
         return tool_usage("info", "\"%s\" is one argument too many", argv[optind]);

@@ -256,7 +256,7 @@ static const struct option longs[] = {
 
 static bool set_keeper_option(keeper_options *o, const struct command *command, int option)
 {
-    if (option != '?' && strchr(command->options, option) == NULL) {
+    if (strchr(command->options, option) == NULL) {
         tool_usage("keeper", "%s has no option -%c", command->name, option);
         return false;
     }
@@ -267,7 +267,7 @@ static bool set_keeper_option(keeper_options *o, const struct command *command, 
     case 'l': o->detailed = true; return true;
     case 'f': o->forced = true; return true;
     case 't': return tool_parse_number("keeper", "--timeout", optarg, 1, 86400, &o->timeout_s);
-    default: tool_usage("keeper", "unknown option, or its value is missing"); return false;
+    default: return false;
     }
 }
 
@@ -291,9 +291,11 @@ static int run_command(const struct command *command, keeper_options *o, int arg
     int option, count, code;
 
     optind = 0; /* from the start again */
-    while ((option = getopt_long(argc, argv, "s:jplt:fh", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":s:jplt:fh", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
+        if (option == '?' || option == ':')
+            return tool_bad_option("keeper", option, argv);
         if (!set_keeper_option(o, command, option))
             return TOOL_USAGE;
     }
@@ -315,9 +317,11 @@ int tool_keeper(int argc, char **argv)
     int option;
 
     /* Options before the command: the socket alone. */
-    while ((option = getopt_long(argc, argv, "+s:h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "+:s:h", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
+        if (option == ':')
+            return tool_bad_option("keeper", option, argv);
         if (option != 's')
             return tool_usage("keeper", "options other than --socket follow the command");
         o.socket = optarg;

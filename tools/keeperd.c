@@ -224,7 +224,7 @@ static bool parse_option(int option, settings *s)
         return tool_parse_number("", "--ready-fd", optarg, 0, INT32_MAX, &s->ready_fd);
     case 'V': return show_version(s);
     case 'h': return show_text(usage, s);
-    default: return tool_usage("", "unknown option, or its value is missing"), false;
+    default: return false;
     }
 }
 
@@ -232,10 +232,12 @@ static bool parse_options(int argc, char **argv, settings *s)
 {
     int option;
 
-    opterr = 0; /* getopt's own complaints look different */
-    while (!s->done && (option = getopt_long(argc, argv, "s:m:d:b:B:a:k:l:q:Vh", longs, NULL)) != -1)
+    while (!s->done && (option = getopt_long(argc, argv, ":s:m:d:b:B:a:k:l:q:Vh", longs, NULL)) != -1) {
+        if (option == '?' || option == ':')
+            return tool_bad_option("", option, argv), false;
         if (!parse_option(option, s))
             return false;
+    }
     if (!s->done && optind < argc)
         return tool_usage("", "\"%s\" is one argument too many", argv[optind]), false;
     if (s->options.path != NULL && s->options.path[0] == '\0')

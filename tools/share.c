@@ -316,7 +316,7 @@ static bool set_share_option(share_options *o, int option)
     case 'r': o->read_only = true; return true;
     case 'i': o->ipc = true; return true;
     case 'v': o->verbose = true; return true;
-    default: tool_usage("share", "unknown option, or its value is missing"); return false;
+    default: return false;
     }
 }
 
@@ -346,9 +346,11 @@ int tool_share(int argc, char **argv)
     peer peers[PROCESSES_MAX];
     int option, code;
 
-    while ((option = getopt_long(argc, argv, "d:n:l:c:t:rivh", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":d:n:l:c:t:rivh", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
+        if (option == '?' || option == ':')
+            return tool_bad_option("share", option, argv);
         if (!set_share_option(&o, option))
             return TOOL_USAGE;
     }

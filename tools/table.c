@@ -602,7 +602,7 @@ int tool_table(int argc, char **argv)
     view v = {0};
     char *list = NULL;
 
-    while ((option = getopt_long(argc, argv, "n:c:jh", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":n:c:jh", longs, NULL)) != -1) {
         if (option == 'n') {
             if (!tool_parse_number("table", "--rows", optarg, 0, INT32_MAX, &rows))
                 return TOOL_USAGE;
@@ -613,7 +613,7 @@ int tool_table(int argc, char **argv)
         else if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         else
-            return tool_usage("table", "unknown option");
+            return tool_bad_option("table", option, argv);
     }
     if (optind >= argc)
         return tool_usage("table", "a token is missing");

@@ -2,6 +2,7 @@
 #include "tools/tool.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,6 +67,15 @@ int tool_usage(const char *command, const char *format, ...)
     va_end(args);
     fprintf(stderr, "\ntry: %s %s%s--help\n", tool_program, command, command[0] != '\0' ? " " : "");
     return TOOL_USAGE;
+}
+
+int tool_bad_option(const char *command, int option, char *const argv[])
+{
+    if (option == ':')
+        return tool_usage(command, "%s needs a value", argv[optind - 1]);
+    if (optopt != 0) /* a short one, which may be in the middle of an argument */
+        return tool_usage(command, "unknown option -%c", optopt);
+    return tool_usage(command, "unknown option %s", argv[optind - 1]);
 }
 
 bool tool_parse_number(const char *command, const char *option, const char *text, long least,

@@ -39,6 +39,10 @@ char *tool_failure_text(char *out, size_t out_bytes);
 /* A sentence and where to find help. Returns TOOL_USAGE. */
 int tool_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* What getopt_long() answered with '?' or ':' (a text of options that begins with ':' has it print nothing), as
+ * tool_usage() does. */
+int tool_bad_option(const char *command, int option, char *const argv[]);
+
 /* Option values, complaining as tool_usage() does. Ranges are inclusive. */
 bool tool_parse_number(const char *command, const char *option, const char *text, long least,
                        long most, int *out);

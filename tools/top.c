@@ -276,7 +276,7 @@ static bool set_top_option(top *t, int option)
     case 's': t->socket = optarg; return true;
     case 'j': t->form = FORM_JSON; return true;
     case 'p': t->form = FORM_METRICS; return true;
-    default: tool_usage("top", "unknown option, or its value is missing"); return false;
+    default: return false;
     }
 }
 
@@ -295,9 +295,11 @@ int tool_top(int argc, char **argv)
     text_pen pen;
     int option, code;
 
-    while ((option = getopt_long(argc, argv, "d:n:o:s:jph", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, ":d:n:o:s:jph", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
+        if (option == '?' || option == ':')
+            return tool_bad_option("top", option, argv);
         if (option == '1') {
             t.count = 1;
             if (t.form == FORM_SCREEN)

@@ -76,8 +76,8 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
 /* ---- connections */
 
 /* Connects to the keeper that listens at a socket path; NULL: the setting GVMEM_KEEPER, whose
- * default is $XDG_RUNTIME_DIR/gvmem.sock for users and /run/gvmem/keeper.sock for root. Starts one
- * thread, which maps what the keeper moves.
+ * default is /run/gvmem/keeper.sock for root, and $XDG_RUNTIME_DIR/gvmem.sock for other users, or
+ * /tmp/gvmem-UID.sock where that variable is not set. Starts one thread, which maps what the keeper moves.
  *
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper

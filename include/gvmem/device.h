@@ -12,7 +12,8 @@
  *
  * Threads: any thread may call. As with CUDA itself, a child made by fork() must not use devices
  * that its parent opened: in the child, calls on any object of the parent (devices, buffers, vectors,
- * heaps, appenders, shares) return GVM_E_FOREIGN and wait for nothing.
+ * heaps, appenders, shares) return GVM_E_FOREIGN and wait for nothing, and gvm_device_open() returns
+ * GVM_E_DRIVER. Fork before the first call that loads the driver, or let the child exec a program.
  * Ownership: each gvm_device_open() is ended by one gvm_device_close(); buffers keep their device
  * alive by themselves.
  */
@@ -155,7 +156,8 @@ GVM_API GVM_CHECKED gvm_status gvm_driver_get_info(gvm_driver_info *info);
 GVM_API GVM_CHECKED gvm_status gvm_driver_get_call(const char *name, void (**call)(void));
 
 /* Records the failure of such a call (a CUresult other than 0) as the library's own are (gvm_error_set()),
- * and returns the status for it. call is its name, and must be a constant. */
+ * and returns the status for it. call is its name, and must be a constant. The name of the driver's error is
+ * gvm_error.native_name, not part of the sentence. */
 GVM_API GVM_PRINTF(3, 4) gvm_status
     gvm_driver_error(int32_t result, const char *call, const char *format, ...);
 

@@ -4,7 +4,8 @@
  * gvmem/buffer.h, the one idea: a range of device addresses and the memory behind it.
  * gvmem/vector.h grows on it, gvmem/appender.h lets kernels grow it while they run, gvmem/heap.h
  * is malloc on it, gvmem/share.h passes it to other processes, gvmem/client.h shares more of it
- * than the device has, gvmem/table.h reads PostgreSQL's tables that live there.
+ * than the device has, gvmem/table.h reads PostgreSQL's tables that live there. gvmem/keeper.h alone needs
+ * another library, libgvmem-keeper.
  */
 #ifndef GVMEM_GVMEM_H
 #define GVMEM_GVMEM_H

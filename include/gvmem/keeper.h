@@ -2,7 +2,8 @@
  *
  * The daemon gvmem-keeper is a few lines around this; a program that wants a keeper of its own (a
  * test, a database server) starts one here, as threads of itself, and connects to it like any other
- * client (gvmem/client.h).
+ * client (gvmem/client.h). These functions are in the library libgvmem-keeper: link with "gvmem-keeper" of
+ * pkg-config or gvmem::keeper of CMake, in place of "gvmem" or gvmem::gvmem.
  *
  * Threads: any thread may call. A keeper runs one thread for clients and two for each device that
  * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
@@ -45,13 +46,15 @@ typedef struct gvm_keeper_options {
     uint32_t socket_mode; /* permission bits of the socket; 0600 if 0 */
     const int32_t *devices; /* ordinals to serve, device_count of them; NULL: all */
     uint32_t device_count;
-    uint32_t clients_max;         /* 1024; an eighth, at most 64, is for the keeper's user and root.
+    uint32_t clients_max; /* 1024; an eighth, at most 64, is for the keeper's user and root.
                                    * Another user gets at most half of the rest */
-    uint64_t device_budget_bytes; /* of each device; 0: 90 % of what is free at the start */
-    uint64_t host_budget_bytes;   /* 0: half of the machine's memory that is available */
-    uint64_t host_ahead_bytes;    /* of it, made ahead of need; 0: none */
-    uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
-    uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
+    /* Of each device; 0: 90 % of what is free at the start. It is 2 MiB at least. GVM_BYTES_NONE and
+     * GVM_BYTES_UNLIMITED are GVM_E_INVALID for both budgets. */
+    uint64_t device_budget_bytes;
+    uint64_t host_budget_bytes; /* 0: half of the machine's memory that is available */
+    uint64_t host_ahead_bytes;  /* of it, made ahead of need; 0: none */
+    uint64_t device_keep_bytes; /* most free device memory kept at the ready; 256 MiB if 0 */
+    uint64_t driver_free_bytes; /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
     uint64_t quota_bytes; /* of each user not in quotas, with 0 and GVM_BYTES_NONE as in gvm_quota */
     const gvm_quota *quotas; /* quota_count of them */
@@ -80,7 +83,7 @@ GVM_OPTIONS_INIT(gvm_keeper_options)
  * GVM_E_EXISTS    a keeper listens at the path already
  * GVM_E_NODEVICE  there is no such device
  * GVM_E_NOTSUP    a device has no virtual memory management or cannot export memory
- * GVM_E_NOSPACE   the device budget is larger than the device, the host budget than the machine's memory
+ * GVM_E_NOSPACE   the device budget is under 2 MiB or larger than the device, the host budget than the machine's memory
  *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
  * GVM_E_SYSTEM    the socket could not be made
  * and the errors of gvm_device_open() */

@@ -111,7 +111,9 @@ GVM_API GVM_CHECKED gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t off
  * GVM_E_SYSTEM   sendmsg failed otherwise */
 GVM_API GVM_CHECKED gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int timeout_ms);
 
-/* Receives one share. On failure nothing is kept: every fd that arrived is closed.
+/* Receives one share. On failure nothing is kept: every fd that arrived is closed. Part of a message may have been read
+ * then: close the socket, unless the status is GVM_E_INVALID. A program that only wants to know whether something
+ * has come calls poll(2) first.
  *
  * GVM_E_INVALID  the socket is no unix stream socket, timeout_ms is below GVM_FOREVER, or out is NULL
  * GVM_E_PEER     the other process closed the connection, before or within the message

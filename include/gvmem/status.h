@@ -17,8 +17,10 @@
  *    NULL in place of options is all defaults.
  * 5. An amount of bytes among options is the default that its member names if it is 0, none at all if it is
  *    GVM_BYTES_NONE, and without bound if it is GVM_BYTES_UNLIMITED. As an argument and in an info 0 is 0 bytes.
- * 6. An info is filled in by a call that ends in _get_info(). Its caller sets struct_size before, to the struct's sizeof; in
- *    a program that is newer than the library what the library does not know is 0. Lists take the sizeof of a record.
+ * 6. An info is filled in by a call that ends in _get_info(). Its caller sets struct_size before, to the struct's sizeof:
+ *    "gvm_heap_info info = {.struct_size = sizeof info};" in C, in C++17 "gvm_heap_info info = {}; info.struct_size =
+ *    sizeof info;". In a program that is newer than the library what the library does not know is 0. Lists take the sizeof
+ *    of a record.
  * 7. flags are constants that are added by |. Unknown ones, and members called reserved that are not 0, are GVM_E_INVALID.
  * 8. Calls that may wait for another process have an argument timeout_ms: so many milliseconds, GVM_TRY, or GVM_FOREVER.
  *    GVM_E_TIMEOUT says that it has passed.
@@ -102,7 +104,7 @@ extern "C" {
     X(GVM_E_NODEVICE, 31, "58000", "there is no such device") \
     X(GVM_E_NOTSUP, 32, "0A000", "the device or the driver does not support this") \
     X(GVM_E_SETTING, 33, "F0000", "a setting is malformed") \
-    X(GVM_E_PEER, 40, "08006", "the other process closed the connection") \
+    X(GVM_E_PEER, 40, "08006", "the other process is not there, or closed the connection") \
     X(GVM_E_TIMEOUT, 41, "57014", "the other side did not answer in time") \
     X(GVM_E_FORMAT, 42, "08P01", "what the other process sent is malformed") \
     X(GVM_E_VERSION, 43, "08P01", "the other process speaks another version") \
@@ -140,7 +142,7 @@ GVM_API const char *gvm_status_sqlstate(gvm_status status);
 /* Copies the calling thread's latest failure; status is GVM_OK and the texts are empty if there was
  * none. A success does not clear it.
  *
- * GVM_E_INVALID  out is NULL */
+ * GVM_E_INVALID  out is NULL; that is not recorded as a failure */
 GVM_API gvm_status gvm_error_last(gvm_error *out);
 
 /* For programs that make calls of their own with these codes, as a library upon this one: records a failure

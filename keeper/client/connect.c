@@ -289,8 +289,8 @@ static gvm_status fail_connect(int code, const char *path)
     case ECONNREFUSED:
         return gvmi_fail_system(
             GVM_E_PEER, code, "connect",
-            "no keeper listens at %s: start one there with \"gvmem-keeper --socket\", or "
-            "name one that runs, by the path or, where none is given, GVMEM_KEEPER",
+            "no keeper listens at %s: start one (gvmem keeper start --socket PATH), or set GVMEM_KEEPER to "
+            "the socket of one that runs",
             path);
     case EACCES:
     case EPERM:

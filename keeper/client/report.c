@@ -428,7 +428,7 @@ static gvm_status check_amount(uint64_t bytes)
 {
     return bytes != GVM_BYTES_NONE
                ? GVM_OK
-               : gvmi_fail(GVM_E_INVALID, "GVM_BYTES_NONE is for options: an argument is 0");
+               : gvmi_fail(GVM_E_INVALID, "GVM_BYTES_NONE is for options: pass 0 for no bytes");
 }
 
 gvm_status gvm_client_evict(gvm_client *client, const char *name, uint64_t size_bytes,

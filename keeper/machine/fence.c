@@ -9,10 +9,10 @@
  *
  * If the client could write at that moment (could_write()), it is a *writer* of those frames, and
  * the object is *fenced*: permits are withdrawn, and no lease is granted before every chunk in a
- * frame with writers has been copied to another frame, or the writers are gone. The copy is made when
- * a lease is asked for, and when nobody who is left holds one; by then the content is that of a
- * writer that was interrupted, which the object's count of those shows. Where neither tier has room
- * for a copy the request waits, under its own time-out. */
+ * frame with writers has been copied to another frame, or the writers are gone. The copy is made once
+ * a lease is asked for and none of the remaining clients holds one. It has what the interrupted writer
+ * left; the object's count of interrupted writers says so. Where neither tier has room for a copy the
+ * request waits, under its own time-out. */
 #include <stdlib.h>
 
 #include "base/assert.h"

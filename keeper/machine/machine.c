@@ -294,8 +294,8 @@ static void handle_trim(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 
     if (body->device >= m->config.device_count)
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_INVALID,
-                               "the keeper has %u devices, there is no number %u",
-                               m->config.device_count, body->device);
+                               "there is no device %u: the keeper serves %u, numbered from 0",
+                               body->device, m->config.device_count);
     else if (!gvmi_keep_is_admin(m, client))
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
                                "only the keeper's own user and root may trim");

@@ -5,9 +5,9 @@
  * has neither they are shared out among users, by the rule of keeper/machine/users.c: who does not
  * receive what it is sent keeps its own user waiting, and nobody else.
  *
- * When a client receives is seen only by its socket being empty on its side: what was sent to it counts
- * until then. A socket that is not, though its process is gone or has said BYE, is kept until it is; of
- * those a user may have UNREAD_MAX.
+ * Whether a client has received what it was sent shows only when nothing is left to read in its socket:
+ * until then all of it counts. A socket with something left to read is kept open after its process has
+ * ended or sent BYE; a user may have UNREAD_MAX of those.
  */
 #include <linux/capability.h>
 #include <linux/sockios.h>

@@ -51,8 +51,15 @@ static gvm_status check_options(const gvm_keeper_options *o)
     if (o->clients_max > GVMI_CLIENTS_MAX)
         return gvmi_fail(GVM_E_INVALID, "a keeper has at most %u clients, not %u", GVMI_CLIENTS_MAX,
                          (unsigned)o->clients_max);
+    if (o->device_budget_bytes >= GVM_BYTES_NONE || o->host_budget_bytes >= GVM_BYTES_NONE)
+        return gvmi_fail(GVM_E_INVALID,
+                         "a budget is a number of bytes, or 0 for the default: GVM_BYTES_NONE and "
+                         "GVM_BYTES_UNLIMITED are no budgets");
     if (o->fence > GVM_FENCE_KILL)
         return gvmi_fail(GVM_E_INVALID, "unknown fence %u", (unsigned)o->fence);
+    if (o->reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the keeper options, not 0",
+                         (unsigned)o->reserved);
     if (o->quota_count > 0 && o->quotas == NULL)
         return gvmi_fail(GVM_E_INVALID, "quotas is NULL");
     for (uint32_t i = 0; i < o->quota_count; i++)
@@ -75,8 +82,8 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
 {
     gvmi_machine_config *config = &server->config;
 
-    config->host_ahead_bytes = o->host_ahead_bytes;
-    config->device_keep_bytes = o->device_keep_bytes != 0 ? o->device_keep_bytes : DEVICE_KEEP_BYTES;
+    config->host_ahead_bytes = gvmi_amount(o->host_ahead_bytes, 0);
+    config->device_keep_bytes = gvmi_amount(o->device_keep_bytes, DEVICE_KEEP_BYTES);
     config->quota_bytes = quota_of_option(o->quota_bytes);
     config->clients_max = o->clients_max != 0 ? o->clients_max : GVMI_CLIENTS_MAX;
     config->objects_max = GVMI_OBJECTS_MAX;
@@ -176,7 +183,7 @@ static gvm_status open_device(gvm_keeper *server, int32_t ordinal, const gvm_kee
                            info.vmm ? "cannot export memory as file descriptors"
                                     : "has no virtual memory management");
     if (status == GVM_OK)
-        status = choose_budget(&info, o->device_budget_bytes, o->driver_free_bytes,
+        status = choose_budget(&info, o->device_budget_bytes, gvmi_amount(o->driver_free_bytes, 0),
                                &about->budget_bytes);
     if (status != GVM_OK) {
         gvm_device_close(device);
@@ -200,7 +207,7 @@ static gvm_status open_devices(gvm_keeper *server, const gvm_keeper_options *o)
     if (status != GVM_OK)
         return status;
     gvmi_host_memory_read("", &memory);
-    status = gvmi_host_budget(&memory, o->host_budget_bytes, o->host_ahead_bytes,
+    status = gvmi_host_budget(&memory, o->host_budget_bytes, gvmi_amount(o->host_ahead_bytes, 0),
                               &server->config.host_budget_bytes);
     if (status != GVM_OK)
         return status;
@@ -384,7 +391,7 @@ static gvm_status server_start(gvm_keeper *server, const gvm_keeper_options *o)
     gvm_status status;
 
     fill_config(server, o);
-    server->driver_free_bytes = o->driver_free_bytes;
+    server->driver_free_bytes = gvmi_amount(o->driver_free_bytes, 0);
     gvmi_identity_read(&server->identity);
     server->log = (gvmi_log){.write = o->log, .context = o->log_context};
     status = open_devices(server, o);

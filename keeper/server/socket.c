@@ -68,7 +68,8 @@ static gvm_status take_lock(gvmi_listener *listener)
         const int fd = open(listener->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 
         if (fd < 0)
-            return gvmi_fail_system(GVM_E_SYSTEM, errno, "open", "cannot open the lock file %s",
+            return gvmi_fail_system(GVM_E_SYSTEM, errno, "open",
+                                    "cannot open the lock file %s: its folder must exist and be writable",
                                     listener->lock_path);
         if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
             const int code = errno;

@@ -63,9 +63,11 @@ static gvm_status read_appender_options(const gvm_appender_options *options, gvm
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     full->budget_bytes = gvmi_amount(full->budget_bytes, GVM_BYTES_UNLIMITED);
-    if ((full->flags & ~(uint32_t)(GVM_BUFFER_UNSHARED | GVM_APPENDER_ROWS_ONLY)) != 0 ||
-        full->reserved != 0)
+    if ((full->flags & ~(uint32_t)(GVM_BUFFER_UNSHARED | GVM_APPENDER_ROWS_ONLY)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown appender flags %#x", (unsigned)full->flags);
+    if (full->reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the appender options, not 0",
+                         (unsigned)full->reserved);
     if (full->align_bytes != 0 &&
         (!gvmi_is_pow2(full->align_bytes) || full->align_bytes > GVM_APPEND_ALIGN_MAX))
         return gvmi_fail(GVM_E_INVALID, "align_bytes is a power of two up to %u, not %u",

@@ -2,8 +2,8 @@
  *
  * A shelf belongs to one thread, one heap and one arena, and has a bin for each size in units. Its
  * owner claims it by an exchange on the shelf's own cache line, which nobody else touches but to
- * count, check, trim or end; these hold the heap's lock. So there is no lock to wait for on the way,
- * and who has claimed all shelves and holds the lock sees the heap unchanged.
+ * count, check, trim or end; these hold the heap's lock. So a thread waits for no lock at its own shelf,
+ * and while one holds the heap's lock and has claimed all shelves, nothing in the heap changes.
  *
  * Life: the thread finds its shelves through a thread-local list, the heap through its own. When the
  * heap (or the stream) ends first, the shelf is left claimed and unused, and the thread frees it

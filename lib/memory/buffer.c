@@ -225,8 +225,11 @@ static gvm_status read_buffer_options(const gvm_buffer_options *options, uint64_
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if ((full.flags & ~(uint32_t)GVM_BUFFER_UNSHARED) != 0 || full.reserved != 0)
+    if ((full.flags & ~(uint32_t)GVM_BUFFER_UNSHARED) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown buffer flags %#x", (unsigned)full.flags);
+    if (full.reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the buffer options, not 0",
+                         (unsigned)full.reserved);
     *spec = (gvmi_buffer_spec){
         .reserve_bytes = reserve_bytes,
         .chunk_bytes = full.chunk_bytes,
@@ -421,8 +424,9 @@ gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_ti
     if (offset_bytes < buffer->reserve_bytes)
         *tier = (gvm_tier)buffer->chunks[gvmi_chunk_at(buffer, offset_bytes)].tier;
     else
-        status = gvmi_fail(GVM_E_INVALID, "offset %llu is past the reservation",
-                           (unsigned long long)offset_bytes);
+        status = gvmi_fail(GVM_E_INVALID, "offset %llu is past the reservation of %llu",
+                           (unsigned long long)offset_bytes,
+                           (unsigned long long)buffer->reserve_bytes);
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return status;

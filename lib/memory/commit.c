@@ -1,10 +1,12 @@
 /* Putting memory behind addresses and taking it away: the only code that maps, sets access and
  * unmaps for good. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
 
@@ -200,8 +202,24 @@ void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
 
 /* ---- committing */
 
+/* Adds to the failure that memory ran out how much of the range had been made until then: the figure of free memory
+ * is of that moment. */
+static void add_progress(const gvm_buffer *buffer, uint64_t first, uint64_t end, uint64_t made_bytes)
+{
+    gvm_error error = gvmi_error_save();
+    const size_t len = strlen(error.text);
+    char made[32], range[32];
+
+    snprintf(error.text + len, sizeof error.text - len,
+             " (%s of %s had been made, and is given back)", gvmi_size_text(made_bytes, made),
+             gvmi_size_text(gvmi_chunk_start(buffer, end) - gvmi_chunk_start(buffer, first), range));
+    gvmi_error_restore(&error);
+}
+
 static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)
 {
+    uint64_t made_bytes = 0;
+
     for (uint64_t i = first; i < end; i++) {
         const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, i, tier);
         CUmemGenericAllocationHandle handle;
@@ -210,8 +228,12 @@ static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end
         if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
             continue;
         status = gvmi_chunk_create(buffer->device, &spec, &handle);
-        if (status != GVM_OK)
+        if (status != GVM_OK) {
+            if ((status == GVM_E_NOSPACE || status == GVM_E_NOMEM) && end - first > 1)
+                add_progress(buffer, first, end, made_bytes);
             return status;
+        }
+        made_bytes += spec.bytes;
         gvmi_buffer_place_locked(buffer, i, tier, handle, 0);
     }
     return GVM_OK;

@@ -80,8 +80,10 @@ static gvm_status check_within(const gvm_buffer *buffer, uint64_t offset, uint64
 {
     if (gvmi_range_within(offset, len, buffer->reserve_bytes))
         return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID, "the range of %llu bytes at offset %llu leaves the reservation",
-                     (unsigned long long)len, (unsigned long long)offset);
+    return gvmi_fail(GVM_E_INVALID,
+                     "the range of %llu bytes at offset %llu leaves the reservation of %llu",
+                     (unsigned long long)len, (unsigned long long)offset,
+                     (unsigned long long)buffer->reserve_bytes);
 }
 
 /* What a range of a buffer that is not empty uses. */

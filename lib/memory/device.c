@@ -35,6 +35,11 @@ gvm_status gvm_device_count(int32_t *count)
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuDeviceGetCount(&found);
+    /* It is initialised once for each process, and the driver does not survive fork(). */
+    if (result == CUDA_ERROR_NOT_INITIALIZED)
+        return gvmi_driver_fail(result, "cuDeviceGetCount",
+                                "cannot count devices: the driver was not initialised in this process; a child "
+                                "made by fork() after its parent used a GPU must exec a program");
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuDeviceGetCount", "cannot count devices");
     *count = found < DEVICES_MAX ? found : DEVICES_MAX;

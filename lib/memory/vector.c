@@ -54,7 +54,8 @@ gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max
 
     if (out == NULL || elem_bytes == 0 || max_count == 0 || max_count > GVMI_SPAN_BYTES_MAX / elem_bytes)
         return gvmi_fail(GVM_E_INVALID,
-                         "cannot make a vector of %llu elements of %zu bytes, or out is NULL",
+                         "cannot make a vector of at most %llu elements of %zu bytes: one number is 0, "
+                         "they are more than 128 TiB together, or out is NULL",
                          (unsigned long long)max_count, elem_bytes);
     status = check_vector_device(device);
     if (status != GVM_OK)

@@ -159,8 +159,11 @@ static gvm_status read_import_options(const gvm_import_options *options,
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if ((full->flags & ~IMPORT_FLAGS) != 0 || full->reserved != 0)
+    if ((full->flags & ~IMPORT_FLAGS) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown import flags %#x", (unsigned)full->flags);
+    if (full->reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the import options, not 0",
+                         (unsigned)full->reserved);
     if (full->reserve_bytes == 0)
         full->reserve_bytes = about->span_len_bytes;
     if (full->reserve_bytes < about->span_len_bytes)

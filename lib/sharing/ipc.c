@@ -248,7 +248,9 @@ gvm_status gvm_ipc_create(gvm_device *handle, uint64_t size_bytes, gvm_ipc **out
     gvm_status status;
 
     if (out == NULL || size_bytes == 0 || size_bytes > UINT64_MAX - GVM_CHUNK_BYTES_MIN)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL, or %" PRIu64 " bytes are none or too many",
+        return gvmi_fail(GVM_E_INVALID,
+                         "cannot make memory of %" PRIu64
+                         " bytes: the size is 0 or too large, or out is NULL",
                          size_bytes);
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)

@@ -463,10 +463,17 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
     }
 }
 
+/* Clients' messages are numbered from 1 on, without gaps: so many there are. */
+#define FROM_C +1
+#define FROM_K +0
+#define COUNT(name, value, from, body, tail, fds) FROM_##from
+enum { CLIENT_TYPES = 0 GVMI_WIRE_TABLE(COUNT) };
+#undef COUNT
+
 static void event_message(client *c)
 {
     static gvmi_wire_message m;
-    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_UNLINK), slot = next_byte() % 8,
+    const uint8_t type = (uint8_t)(1 + next_byte() % CLIENT_TYPES), slot = next_byte() % 8,
                   a = next_byte(), b = next_byte();
     const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
                           type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE &&
@@ -714,10 +721,21 @@ static bool all_is_answered(void)
     return w.job_count == 0;
 }
 
-/* Everybody answers and nobody keeps a lease. */
+/* Processes that were cut off end. */
+static void exit_cut_off(void)
+{
+    for (client *c = w.clients; c < w.clients + MACHINE_CLIENTS; c++)
+        if (c->used && !c->connected)
+            exit_client(c);
+}
+
+/* Everybody answers and nobody keeps a lease. Processes that were cut off live on for half of the rounds: where
+ * there is no room to copy what they may still write to, requests wait for their end. */
 static void calm_down(void)
 {
     for (uint32_t round = 0; round < CALM_ROUNDS && !all_is_answered(); round++) {
+        if (round == CALM_ROUNDS / 2)
+            exit_cut_off();
         while (w.job_count > 0) {
             end_job(0, GVM_OK);
             settle();

@@ -236,6 +236,19 @@ static const uint8_t linked[] = {
     MESSAGE(1, OPEN, 0, NAME_B, OPEN_LINK),
 };
 
+/* A writer is cut off and lives on; there is no room for the copy that would let another in before it ends. */
+static const uint8_t fenced[] = {
+    ROOMY,
+    PEER(0, 0),
+    PEER(1, 0),
+    MESSAGE(0, CREATE, 0, CREATE_A, 20),
+    JOBS,
+    MESSAGE(0, ACQUIRE, 0, WRITE, FOR_EVER),
+    MESSAGE(1, OPEN, 0, NAME_A, 0),
+    MESSAGE(1, ACQUIRE, 0, READ, FOR_EVER),
+    MESSAGE(0, HELLO, 0, 0, 0),
+};
+
 /* clang-format on */
 
 static int write_machine_seeds(const char *folder)
@@ -243,7 +256,8 @@ static int write_machine_seeds(const char *folder)
     return write_seed(folder, "shared", shared, sizeof shared) |
            write_seed(folder, "moved", moved, sizeof moved) |
            write_seed(folder, "broken", broken, sizeof broken) |
-           write_seed(folder, "linked", linked, sizeof linked);
+           write_seed(folder, "linked", linked, sizeof linked) |
+           write_seed(folder, "fenced", fenced, sizeof fenced);
 }
 
 static int write_folder(const char *folder, const char *name, int (*write_seeds)(const char *folder))

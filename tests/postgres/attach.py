@@ -156,6 +156,31 @@ class Reading:
         if export(s) == first:
             raise Failed("another revision has the same token")
 
+    def token_of_a_transaction_that_is_rolled_back_ends(self, s):
+        fill(s)
+        lost = s.sql("BEGIN; SELECT gstore_export('ft'); ROLLBACK").splitlines()[-1]
+        self.wait_stale(s, lost)
+        token = s.sql("BEGIN; SAVEPOINT a; SELECT gstore_export('ft'); ROLLBACK TO a; SAVEPOINT b; SELECT gstore_export('ft'); RELEASE b; COMMIT").splitlines()
+        self.wait_stale(s, token[0])
+        expect(self.is_attached(s, token[1]), "true", "that of the savepoint that was released")
+        expect(s.sql("BEGIN; SELECT gstore_export('ft'); ROLLBACK"), token[1], "a token that was there before")
+        expect(self.is_attached(s, token[1]), "true", "and that is there after the rollback")
+
+    def token_that_another_session_has_outlives_a_rollback(self, s):
+        fill(s)
+        s.sql("DROP FOREIGN TABLE IF EXISTS other; CREATE FOREIGN TABLE other (id int) SERVER gstore_fdw; INSERT INTO other VALUES (1)")
+        maker = s.session()
+        both, own = maker.sql("BEGIN; SELECT gstore_export('ft'), gstore_export('other')").split("|")
+        expect(export(s), both, "the token that another session makes")
+        maker.sql("ROLLBACK")
+        self.wait_stale(s, own)
+        expect(self.is_attached(s, both), "true", "the one that two sessions had")
+        s.sql("SELECT gstore_revoke_all('ft')")
+        token = maker.sql("BEGIN; SAVEPOINT a; SELECT gstore_export('ft')")
+        maker.sql("RELEASE a; ROLLBACK")
+        self.wait_stale(s, token)
+        s.sql("DROP FOREIGN TABLE other")
+
     def token_asked_for_by_many_at_once_is_the_same(self, s):
         fill(s)
         sessions = [s.session() for _ in range(6)]
@@ -290,7 +315,6 @@ class Reading:
                 break
             except SqlError as error:
                 expect(str(error), "57014", "the end of an export")
-            s.sql("SELECT gstore_revoke_all('ft')")  # a cancel may come when the token is made, which then stays as any other does
             expect(s.sql("SELECT count(*), sum(id), sum(c40), sum(c79) FROM ft"), "100|5050|9050|12950", "rows")
             deadline = time.monotonic() + 30
             while (left := len(self.chunk_sizes(s, path))) > 0:

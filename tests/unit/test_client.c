@@ -121,7 +121,7 @@ static int find_no_keeper(void *arg)
     memset(long_path, 'a', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = '\0';
     EXPECT(fails_with(gvm_client_connect("/tmp/no-such-keeper.sock", &keeper), GVM_E_PEER,
-                      "gvmem-keeper"));
+                      "gvmem keeper start"));
     EXPECT(fails_with(gvm_client_connect(long_path, &keeper), GVM_E_INVALID, "path"));
     EXPECT(fails_with(gvm_client_connect("", &keeper), GVM_E_INVALID, "empty"));
     EXPECT(gvm_client_connect(NULL, NULL) == GVM_E_INVALID);

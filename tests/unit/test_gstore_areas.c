@@ -1,5 +1,5 @@
-/* Memory of gstore_fdw's areas that goes back. What it costs is counted: areas that a walk comes upon (twalk_r), and tries
- * to shrink an object (gvm_object_shrink). The keeper is one of the test's process, on the software GPU.
+/* How gstore_fdw gives back memory of areas. The tests count what that costs: areas visited (twalk_r) and attempts to
+ * shrink an object (gvm_object_shrink). The keeper runs in the test's process, on the software GPU.
  */
 #include <pthread.h>
 #include <search.h>

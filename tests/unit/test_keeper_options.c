@@ -289,8 +289,10 @@ static int give_keep(void *arg)
 
     (void)arg;
     use_devices(1);
-    for (uint64_t chunks = 1; chunks <= 3; chunks += 2) {
-        CHILD_EXPECT(start(&w, (gvm_keeper_options){.device_keep_bytes = chunks * CHUNK}) == 0);
+    for (uint64_t chunks = 0; chunks <= 3; chunks++) {
+        const uint64_t keep_bytes = chunks == 0 ? GVM_BYTES_NONE : chunks * CHUNK;
+
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){.device_keep_bytes = keep_bytes}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_OK);
         gvm_object_close(object);
         EVENTUALLY(keeper_info(&w).objects == 0);

@@ -8,6 +8,7 @@
 #include "tests/unit/unit.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 
 typedef struct setting {
@@ -73,7 +74,7 @@ static void driver_of_a_missing_file_is_no_driver(void **state)
 static void driver_of_another_library_is_no_driver(void **state)
 {
     Dl_info maths;
-    char path[512];
+    char path[PATH_MAX];
 
     (void)state;
     assert_int_not_equal(dladdr((void *)(uintptr_t)cbrt, &maths), 0);
