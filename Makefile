@@ -16,6 +16,8 @@ setup: ## install the packages that building and testing need, where they are mi
 build: ## build everything into build/
 	@scripts/build.sh $(BUILD)
 
+all: build ## the same: pgxn install calls it, then install, both with PG_CONFIG=
+
 demo: ## build, then show devices, sharing, growing in place, and a PostgreSQL table searched by a GPU kernel
 	@scripts/demo.sh $(BUILD)
 
@@ -53,11 +55,11 @@ check-install: ## in a fresh Debian 12 (root, debootstrap): install the packages
 fmt: ## format the C files with clang-format
 	@scripts/sources.sh '*.c' '*.h' | xargs clang-format -i
 
-lint: ## hold the tree against the house rules
+lint: ## check the tree against the house rules
 	@scripts/build.sh $(BUILD)
 	@scripts/lint.sh $(BUILD)
 
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-*
 
-.PHONY: help setup build demo check-fast check check-all check-gpu bench pictures install dist deb check-install fmt lint clean
+.PHONY: help setup build all demo check-fast check check-all check-gpu bench pictures install dist deb check-install fmt lint clean

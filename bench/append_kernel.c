@@ -14,15 +14,15 @@ GVM_DEVICE uint64_t next_place(const bench_append_params *p, bench_append_words 
                                uint64_t *published)
 {
     GVM_SHARED(uint64_t, place, 1);
-    gvm_append_slot slot;
+    gvm_append_place claimed;
     uint64_t at;
 
     if (p->base == 0) {
         if (gvm_append_claim_whole_block(&p->append, BENCH_APPEND_RECORD_BYTES / BENCH_APPEND_ROW_BYTES,
-                                         0, 0, &slot) != GVM_APPEND_OK)
+                                         0, 0, &claimed) != GVM_APPEND_OK)
             return 0;
-        *published += slot.amount;
-        return (uint64_t)(uintptr_t)slot.rows;
+        *published += claimed.amount;
+        return (uint64_t)(uintptr_t)claimed.rows;
     }
     if (gvm_thread() == 0)
         place[0] = p->base + gvm_atomic_add_u64(&words->cursor, BENCH_APPEND_RECORD_BYTES);

@@ -106,6 +106,9 @@ void bench_write_head(json *j, const char *benchmark, const char *command);
  * none. "-" is standard output. Returns an exit status, having complained. */
 int bench_save(const char *path, void (*write)(FILE *out, const void *arg), const void *arg);
 
+/* The same of the head, the device, and the figures and notes of b. */
+int bench_save_figures(const char *path, const bench *b);
+
 /* appender.c: `gvmem-bench appender`. */
 void bench_appender(bench *b);
 

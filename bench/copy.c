@@ -237,7 +237,7 @@ static bool time_kernel(bench *b, gvm_device *device, bench_timer *timer, gvmi_k
 
     if (status == GVM_OK) {
         if (word != NULL)
-            *word = result.address;
+            *word = result.words.device;
         timed = bench_timer_start(b, timer);
         status = gvmi_kernel_launch(device, kernel, params, blocks, timer->stream);
         timed = timed && status == GVM_OK && bench_timer_stop(b, timer, us);

@@ -45,7 +45,7 @@ static gvm_status launch_first(gvm_device *device, uint64_t address, uint64_t by
 
     if (status != GVM_OK)
         return status;
-    params.result = result.address;
+    params.result = result.words.device;
     status = gvmi_kernel_launch(device, GVMI_KERNEL_sum_f64, &params,
                                 bytes / (GVMI_TILE_WORDS * 8) + 1, device->stream);
     a->launch_us = tool_now_us() - start_us;
@@ -86,7 +86,7 @@ static gvm_status open_handle(gvm_device *device, const order *o, answer *a)
 
     a->import_us = tool_now_us() - start_us;
     if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuIpcOpenMemHandle", "cannot open the handle");
+        return gvmi_driver_fail((int32_t)result, "cuIpcOpenMemHandle", "cannot open the handle");
     status = launch_first(device, address, o->bytes, start_us, a);
     if (status != GVM_OK)
         tool_failure_text(a->text, sizeof a->text);

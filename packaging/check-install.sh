@@ -81,9 +81,11 @@ check 'gvmem share on the software GPU' script 'GVMEM_DRIVER=soft gvmem share -n
 check 'manual pages' script 'for page in man1/gvmem.1 man3/gvmem-buffer.3 man3/gvm_buffer_commit.3 man7/gvmem.7 man8/gvmem-keeper.8; do
     zcat /usr/share/man/$page.gz >/dev/null; done'
 
-check 'a C program, by pkg-config' script 'cd /tmp/test
+check 'C programs, by pkg-config' script 'cd /tmp/test
 cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/growing_array.c $(pkg-config --cflags --libs gvmem) -o array
-GVMEM_DRIVER=soft ./array'
+GVMEM_DRIVER=soft ./array
+cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper) -o pair
+GVMEM_DRIVER=soft ./pair'
 check 'a C++ program with a keeper, by pkg-config' script 'cd /tmp/test
 c++ -Wall -Werror keeper.cpp $(pkg-config --cflags --libs gvmem-keeper gvmem) -o keeper
 GVMEM_DRIVER=soft ./keeper'

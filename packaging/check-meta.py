@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds META.json against what PGXN asks for. usage: check-meta.py FOLDER, in which the file is
+"""Checks META.json against what PGXN asks for. usage: check-meta.py FOLDER, in which the file is
 
 Each finding is a line; exits 1 if there are any."""
 import json

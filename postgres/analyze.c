@@ -60,7 +60,7 @@ add_to_sample(sample *s, TupleTableSlot *slot)
 }
 
 static void
-sample_run(sample *s, Relation relation, const gstore_segment *run, TupleTableSlot *slot,
+sample_run(sample *s, Relation relation, const gstore_row_range *run, TupleTableSlot *slot,
 		   MemoryContext tuples)
 {
 	gstore_walk *walk = gstore_walk_begin(relation, run, 1);
@@ -75,29 +75,29 @@ sample_run(sample *s, Relation relation, const gstore_segment *run, TupleTableSl
 	gstore_walk_end(walk);
 }
 
-/* All of the segment, or runs that a sampler of blocks chooses. */
+/* All of the row_range, or runs that a sampler of blocks chooses. */
 static void
-sample_segment(sample *s, Relation relation, const gstore_segment *segment, TupleTableSlot *slot,
-			   MemoryContext tuples)
+sample_row_range(sample *s, Relation relation, const gstore_row_range *row_range,
+				 TupleTableSlot *slot, MemoryContext tuples)
 {
-	const uint64	 runs = (segment->limit - segment->first + RUN_ROWS - 1) / RUN_ROWS;
+	const uint64	 runs = (row_range->limit - row_range->first + RUN_ROWS - 1) / RUN_ROWS;
 	const int		 most = Max(s->wanted / RUNS_PART, 1);
 	BlockSamplerData sampler;
 
 	if (runs <= (uint64) most)
 	{
-		sample_run(s, relation, segment, slot, tuples);
+		sample_run(s, relation, row_range, slot, tuples);
 		return;
 	}
 	(void) BlockSampler_Init(&sampler, (BlockNumber) Min(runs, MaxBlockNumber), most,
 							 pg_prng_uint32(&pg_global_prng_state));
 	while (BlockSampler_HasMore(&sampler))
 	{
-		gstore_segment run = *segment;
+		gstore_row_range run = *row_range;
 
 		vacuum_delay_point();
-		run.first = segment->first + (uint64) BlockSampler_Next(&sampler) * RUN_ROWS;
-		run.limit = Min(run.first + RUN_ROWS, segment->limit);
+		run.first = row_range->first + (uint64) BlockSampler_Next(&sampler) * RUN_ROWS;
+		run.limit = Min(run.first + RUN_ROWS, row_range->limit);
 		sample_run(s, relation, &run, slot, tuples);
 	}
 }
@@ -207,26 +207,26 @@ static int
 gstoreAcquireSampleRows(Relation relation, int level, HeapTuple *rows, int wanted, double *live,
 						double *dead)
 {
-	sample		   s = {.rows = rows, .wanted = wanted, .skip = -1};
-	MemoryContext  tuples = CurrentMemoryContext;
-	MemoryContext  scratch = AllocSetContextCreate(tuples, "gstore sample", ALLOCSET_DEFAULT_SIZES);
-	gstore_segment segments[GSTORE_SEGMENTS_MAX];
-	TupleTableSlot *slot;
-	int				count;
+	sample		  s = {.rows = rows, .wanted = wanted, .skip = -1};
+	MemoryContext tuples = CurrentMemoryContext;
+	MemoryContext scratch = AllocSetContextCreate(tuples, "gstore sample", ALLOCSET_DEFAULT_SIZES);
+	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
+	TupleTableSlot	*slot;
+	int				 count;
 
 	MemoryContextSwitchTo(scratch);
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
 	reservoir_init_selection_state(&s.reservoir, wanted);
-	count = gstore_choose_rows(relation, NULL, false, segments);
+	count = gstore_choose_rows(relation, NULL, false, row_ranges);
 	*live = *dead = 0;
 	for (int i = 0; i < count; i++)
 	{
-		const gstore_segment *segment = &segments[i];
-		const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+		const gstore_row_range *row_range = &row_ranges[i];
+		const gstore_pending   *pending = gstore_pending_find(RelationGetRelid(relation));
 
-		sample_segment(&s, relation, segment, slot, tuples);
-		*live = (double) (pending != NULL ? gstore_pending_state(pending) : &segment->view)->live_rows;
-		*dead = (double) segment->view.rows - *live;
+		sample_row_range(&s, relation, row_range, slot, tuples);
+		*live = (double) (pending != NULL ? gstore_pending_state(pending) : &row_range->view)->live_rows;
+		*dead = (double) row_range->view.rows - *live;
 	}
 	ExecDropSingleTupleTableSlot(slot);
 	MemoryContextSwitchTo(tuples);

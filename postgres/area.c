@@ -1,108 +1,12 @@
-/*
- * Areas in use, and the keeper's objects behind them; see area.h and area_state.h.
- *
- * An area that needs little is packed (area_pack.c). One that needs more begins with small chunks, as many tables are
- * small, and grows by an eighth of what it needs. Once it needs more than AREA_SMALL_BYTES it moves to an object with
- * large chunks (area_move.c), as what a chunk costs does not depend on its size.
- */
+/* Areas for commands, and all areas together; see area.h. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "postgres/area_state.h"
 
-#define CHUNK_BYTES		   (2ull << 20)
-#define AREA_SMALL_BYTES   (256ull << 20)
-#define LARGE_CHUNK_BYTES  (32ull << 20)
-#define AHEAD_PART		   8u			  /* an area grows by this part of what it needs, */
-#define AHEAD_MAX_BYTES	   (1ull << 30)	  /* at most by so much */
-#define PACK_RESERVE_BYTES (512ull << 20) /* for four areas of each of 2048 columns */
-#define LEASE_WAIT_MS	   30000		  /* while the keeper moves the area */
+#define UNPACK_TRIES_MAX 8 /* of one range */
 
-/* ---- names and order */
-
-/* Of one store. Its manifest comes last, and so is dropped last: who finds its token stale finds no column any more. */
-static int
-compare_areas(const void *left, const void *right)
-{
-	const area *a = left, *b = right;
-	int			order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
-
-	if (order == 0)
-		order = (a->column > b->column) - (a->column < b->column);
-	return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
-}
-
-static int
-compare_stores(const void *left, const void *right)
-{
-	return gstore_compare_stores(&((const store_areas *) left)->name,
-								 &((const store_areas *) right)->name);
-}
-
-const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
-										 "manifest", "element_nulls", "pack"};
-
-void
-gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
-{
-	char path[GSTORE_STORE_PATH_BYTES];
-
-	gstore_store_path(&a->name, path);
-	snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, a->column, gstore_part_names[a->part]);
-}
-
-/* ---- connections */
-
-/* Another one, unless another thread makes it first. The lock is held, and given up meanwhile. */
-static gvm_status
-add_connection(gstore_areas *s)
-{
-	const uint32_t count = s->connection_count;
-	gvm_client	  *keeper = NULL;
-	gvm_status	   status;
-
-	if (count == GSTORE_CONNECTIONS_MAX)
-		return gvm_error_set(GVM_E_LIMIT, "there are %u columns in GPU memory",
-							 (unsigned) (GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
-	pthread_mutex_unlock(&s->lock);
-	status = gvm_client_connect(s->path, &keeper);
-	pthread_mutex_lock(&s->lock);
-	if (s->connection_count != count)
-	{
-		pthread_mutex_unlock(&s->lock);
-		gvm_client_close(keeper);
-		pthread_mutex_lock(&s->lock);
-		return GVM_OK;
-	}
-	if (status != GVM_OK)
-		return status;
-	s->connections[count].keeper = keeper;
-	s->connection_count++;
-	if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
-		gvm_client_abort(keeper);
-	return GVM_OK;
-}
-
-/* A place for one more object. The lock is held, and may be given up meanwhile. */
-static gvm_status
-reserve_object_slot(gstore_areas *s, connection **out)
-{
-	for (;;)
-	{
-		gvm_status status;
-
-		for (uint32_t i = 0; i < s->connection_count; i++)
-			if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX)
-			{
-				*out = &s->connections[i];
-				(*out)->open++;
-				return GVM_OK;
-			}
-		status = add_connection(s);
-		if (status != GVM_OK)
-			return status;
-	}
-}
+/* ---- life */
 
 gvm_status
 gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
@@ -115,11 +19,9 @@ gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
 	snprintf(s->path, sizeof s->path, "%s", path);
 	s->link_mode = link_mode;
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_mutex_init(&s->sweeps_lock, NULL);
-	pthread_mutex_init(&s->tokens_lock, NULL);
 	pthread_cond_init(&s->not_busy, NULL);
 	pthread_mutex_lock(&s->lock);
-	status = add_connection(s);
+	status = gstore_areas_connect(s);
 	pthread_mutex_unlock(&s->lock);
 	if (status == GVM_OK)
 		*out = s;
@@ -147,263 +49,9 @@ gstore_areas_destroy(gstore_areas *s)
 	for (uint32_t i = 0; i < s->connection_count; i++)
 		gvm_client_close(s->connections[i].keeper);
 	pthread_cond_destroy(&s->not_busy);
-	pthread_mutex_destroy(&s->tokens_lock);
-	pthread_mutex_destroy(&s->sweeps_lock);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
 	gvm_error_restore(&error);
-}
-
-gvm_client *
-gstore_areas_keeper(gstore_areas *s)
-{
-	return s->connections[0].keeper;
-}
-
-/* ---- objects */
-
-uint64_t
-gstore_area_chunk_bytes(const area *a)
-{
-	return a->kind == LARGE ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
-}
-
-area_kind
-gstore_area_kind_for(const area *a, uint64_t needed)
-{
-	if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
-		a->links == 0)
-		return PACKED;
-	return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
-}
-
-static uint64_t
-reserve_bytes(const area *a)
-{
-	if (a->part == GSTORE_PACK)
-		return PACK_RESERVE_BYTES;
-	return a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES : GSTORE_SMALL_RESERVE_BYTES;
-}
-
-/* ahead: of need, by a part of it. */
-static uint64_t
-grown_bytes(const area *a, uint64_t needed, bool ahead)
-{
-	const uint64_t most = a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES
-		: needed <= AREA_SMALL_BYTES	   ? AREA_SMALL_BYTES
-										   : GSTORE_SMALL_RESERVE_BYTES;
-	const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
-	const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
-
-	return bytes <= most ? bytes : most;
-}
-
-void
-gstore_area_free(gstore_areas *s, area *a)
-{
-	const gvm_error error = gstore_last_error();
-
-	if (a == NULL)
-		return;
-	if (a->pack != NULL)
-		gstore_area_unref(s, a->pack);
-	gvm_object_close(a->object);
-	if (a->connection != NULL)
-	{
-		pthread_mutex_lock(&s->lock);
-		a->connection->open--;
-		pthread_mutex_unlock(&s->lock);
-	}
-	free(a->rooms);
-	free(a);
-	gvm_error_restore(&error);
-}
-
-gvm_status
-gstore_area_create_object(gstore_areas *s, area *a, bool named)
-{
-	const gvm_object_options options = {.struct_size = sizeof options,
-										.chunk_bytes = gstore_area_chunk_bytes(a),
-										.size_bytes = a->bytes,
-										.device = a->name.device,
-										.mode = 0600,
-										.flags = GVM_OBJECT_UNTRACKED};
-	char					 name[GVM_NAME_BYTES_MAX];
-	gvm_object				*object = NULL;
-	connection				*place;
-	gvm_status				 status = reserve_object_slot(s, &place);
-
-	if (status != GVM_OK)
-		return status;
-	gstore_area_name(a, name);
-	pthread_mutex_unlock(&s->lock);
-	status = gvm_object_create(place->keeper, named ? name : NULL, reserve_bytes(a), &options, &object);
-	pthread_mutex_lock(&s->lock);
-	if (status == GVM_OK)
-	{
-		a->connection = place;
-		a->object = object;
-	}
-	else
-	{
-		place->open--;
-	}
-	return status;
-}
-
-void
-gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes)
-{
-	pthread_mutex_lock(&s->lock);
-	a->bytes = bytes;
-	pthread_mutex_unlock(&s->lock);
-}
-
-gvm_status
-gstore_area_grow(gstore_areas *s, area *a, uint64_t needed)
-{
-	uint64_t   bytes = grown_bytes(a, needed, true);
-	gvm_status status = gvm_object_grow(a->object, bytes);
-
-	if (status == GVM_E_NOSPACE)
-	{
-		bytes = grown_bytes(a, needed, false);
-		status = gvm_object_grow(a->object, bytes);
-	}
-	if (status == GVM_OK)
-		gstore_area_set_bytes(s, a, bytes);
-	return status;
-}
-
-static gvm_object *
-object_of(const area *a)
-{
-	return a->pack != NULL ? a->pack->object : a->object;
-}
-
-gvm_status
-gstore_area_acquire(gstore_hold *hold)
-{
-	const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
-	/* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
-	const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
-												 LEASE_WAIT_MS, &hold->lease);
-
-	hold->address = status == GVM_OK ? (uintptr_t) hold->lease.address + hold->area->offset_bytes : 0;
-	return status;
-}
-
-gvm_status
-gstore_area_end_lease(gstore_hold *hold)
-{
-	return gvm_object_release(object_of(hold->area), &hold->lease);
-}
-
-/* ---- areas in use */
-
-void
-gstore_area_unref(gstore_areas *s, area *a)
-{
-	bool last;
-
-	pthread_mutex_lock(&s->lock);
-	last = --a->refs == 0 && a->dropped;
-	if (a->busy)
-		pthread_cond_broadcast(&s->not_busy);
-	pthread_mutex_unlock(&s->lock);
-	if (last)
-		gstore_area_free(s, a);
-}
-
-void
-gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range)
-{
-	const uint64_t end = range->offset_bytes + range->bytes;
-
-	if (turn > a->name.turn && a->part != GSTORE_MANIFEST)
-	{
-		a->name.turn = turn;
-		a->needed_bytes = range->offset_bytes;
-		a->trim = false;
-	}
-	if (end > a->needed_bytes)
-		a->needed_bytes = end;
-}
-
-store_areas *
-gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name)
-{
-	const store_areas key = {.name = *name};
-	store_areas		**found = tfind(&key, &s->stores, compare_stores);
-
-	return found != NULL ? *found : NULL;
-}
-
-area **
-gstore_area_find(gstore_areas *s, const area *key)
-{
-	const store_areas *of = gstore_areas_find_store(s, &key->name);
-
-	return of != NULL ? tfind(key, &of->areas, compare_areas) : NULL;
-}
-
-/* NULL: out of memory. The lock is held. */
-static store_areas *
-make_store(gstore_areas *s, const gstore_store_name *name)
-{
-	store_areas *made = calloc(1, sizeof *made);
-
-	if (made == NULL)
-		return NULL;
-	made->name = *name;
-	if (tsearch(made, &s->stores, compare_stores) == NULL)
-	{
-		free(made);
-		return NULL;
-	}
-	s->store_count++;
-	return made;
-}
-
-gvm_status
-gstore_area_add(gstore_areas *s, area *a)
-{
-	store_areas *of = gstore_areas_find_store(s, &a->name);
-
-	if (of == NULL)
-		of = make_store(s, &a->name);
-	if (of == NULL || tsearch(a, &of->areas, compare_areas) == NULL)
-		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
-	a->busy = true;
-	return GVM_OK;
-}
-
-void
-gstore_area_is_made(gstore_areas *s, area *a)
-{
-	a->busy = false;
-	pthread_cond_broadcast(&s->not_busy);
-}
-
-void
-gstore_area_discard(gstore_areas *s, area *a)
-{
-	const gvm_error error = gstore_last_error();
-	area		  **place = gstore_area_find(s, a);
-
-	if (place != NULL && *place == a)
-		tdelete(a, &gstore_areas_find_store(s, &a->name)->areas, compare_areas);
-	a->dropped = true;
-	gstore_area_is_made(s, a);
-	pthread_mutex_unlock(&s->lock);
-	gstore_area_unref(s, a);
-	gvm_error_restore(&error);
-}
-
-gvm_status
-gstore_area_make_place(gstore_areas *s, area *a, bool named)
-{
-	return a->kind == PACKED ? gstore_area_take_room(s, a) : gstore_area_create_object(s, a, named);
 }
 
 /* ---- areas for commands */
@@ -420,7 +68,7 @@ make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 	*made = *key;
 	made->refs = 1;
 	made->kind = gstore_area_kind_for(made, end);
-	made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
+	made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? gstore_area_grown_bytes(made, end, false) : 0;
 	status = gstore_area_add(s, made);
 	if (status == GVM_OK)
 		status = gstore_area_make_place(s, made, true);
@@ -436,8 +84,8 @@ make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 }
 
 gvm_status
-gstore_area_hold(gstore_areas *s, const gstore_store_name *store, const gstore_range *range,
-				 bool write, gstore_hold *out)
+gstore_area_use(gstore_areas *s, const gstore_store_name *store, const gstore_range *range,
+				bool write, gstore_use *out)
 {
 	const area key = {.name = *store, .column = range->column, .part = range->part};
 	gvm_status status = GVM_OK;
@@ -460,40 +108,95 @@ gstore_area_hold(gstore_areas *s, const gstore_store_name *store, const gstore_r
 		status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
 	}
 	if (status == GVM_OK && write)
-		gstore_area_note_written(a, store->turn, range);
+		gstore_area_note_written(a, store->writer_number, range);
 	pthread_mutex_unlock(&s->lock);
 	if (status != GVM_OK)
 		return status;
-	*out = (gstore_hold){.area = a};
+	*out = (gstore_use){.area = a};
 	status = gstore_area_acquire(out);
 	if (status != GVM_OK)
 	{
 		gstore_area_unref(s, a);
-		*out = (gstore_hold){0};
+		*out = (gstore_use){0};
 	}
 	return status;
 }
 
 bool
-gstore_area_is(const gstore_hold *hold, const gstore_range *range)
+gstore_area_is(const gstore_use *use, const gstore_range *range)
 {
-	return hold->area->column == range->column && hold->area->part == range->part;
+	return use->area->column == range->column && use->area->part == range->part;
 }
 
 uint64_t
-gstore_area_bytes(const gstore_hold *hold)
+gstore_area_bytes(const gstore_use *use)
 {
-	return hold->area->bytes;
+	return use->area->bytes;
+}
+
+/* ---- tokens */
+
+uint64_t
+gstore_areas_unpack_bytes(gstore_areas *s, const gstore_store_name *store,
+						  const gstore_range *ranges, uint32_t count)
+{
+	uint64_t bytes = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX; i++)
+	{
+		const area key = {
+			.name = *store, .column = ranges[i].column, .part = ranges[i].part, .kind = SMALL};
+		area **found = gstore_area_find(s, &key);
+
+		if (found != NULL && (*found)->kind == PACKED)
+			bytes += gstore_area_chunk_bytes(&key);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return bytes;
 }
 
 gvm_status
-gstore_area_release(gstore_areas *s, gstore_hold *hold)
+gstore_areas_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *ranges,
+					uint32_t count)
 {
-	const bool		 held = hold->lease.mode != 0;
-	const gvm_status status = held ? gstore_area_end_lease(hold) : GVM_OK;
+	gvm_status status = GVM_OK;
 
-	gstore_area_unref(s, hold->area);
-	*hold = (gstore_hold){0};
+	for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+		status = gstore_area_unpack(s, store, &ranges[i]);
+	return status;
+}
+
+/* While memory is short, others may pack it again before it has its link. */
+static gvm_status
+unpack_and_link(gstore_areas *s, const gstore_store_name *store,
+				const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *range, uint32_t *owner)
+{
+	for (int i = 0; i < UNPACK_TRIES_MAX; i++)
+	{
+		gvm_status status = gstore_area_unpack(s, store, range);
+		bool	   packed = false;
+
+		if (status == GVM_OK)
+			status = gstore_area_link(s, store, secret, range, owner, &packed);
+		if (!packed)
+			return status;
+	}
+	return gvm_error_set(GVM_E_NOSPACE, "memory is short: the column was packed again %d times",
+						 UNPACK_TRIES_MAX);
+}
+
+gvm_status
+gstore_areas_link(gstore_areas *s, const gstore_store_name *store,
+				  const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *ranges,
+				  uint32_t count, uint32_t *owner)
+{
+	gvm_status status = GVM_OK;
+
+	if (count > GSTORE_RANGES_MAX)
+		count = GSTORE_RANGES_MAX;
+	for (uint32_t i = 0; i < count && status == GVM_OK; i++)
+		status = unpack_and_link(s, store, secret, &ranges[i], owner);
 	return status;
 }
 
@@ -538,22 +241,6 @@ drop_store(const void *node, VISIT visit, void *closure)
 		drop_areas(*(store_areas *const *) node, closure);
 }
 
-static void
-keep_tree_node(void *node)
-{
-	(void) node;
-}
-
-/* Takes it out of the tree of stores. The lock is held. */
-static void
-free_store(gstore_areas *s, store_areas *of)
-{
-	tdelete(of, &s->stores, compare_stores);
-	s->store_count--;
-	tdestroy(of->areas, keep_tree_node);
-	free(of);
-}
-
 void
 gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 {
@@ -574,7 +261,7 @@ gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 	for (store_areas *of = all.stores, *next; of != NULL; of = next)
 	{
 		next = of->next_found;
-		free_store(s, of);
+		gstore_store_areas_free(s, of);
 	}
 	pthread_mutex_unlock(&s->lock);
 	for (area *a = all.first, *next; a != NULL; a = next)

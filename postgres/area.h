@@ -52,28 +52,28 @@ gvm_client *gstore_areas_keeper(gstore_areas *areas);
 /* ---- for commands */
 
 /* An area that a command uses, under a lease. All zeros: none. */
-typedef struct gstore_hold
+typedef struct gstore_use
 {
 	struct gstore_area *area;
 	gvm_lease			lease;
 	uint64_t			address; /* of the area's first byte */
-} gstore_hold;
+} gstore_use;
 
 /* The area of a range. write: made if there is none yet, and it will be written up to the range's end. */
-gvm_status gstore_area_hold(gstore_areas *areas, const gstore_store_name *store,
-							const gstore_range *range, bool write, gstore_hold *out);
-bool	   gstore_area_is(const gstore_hold *hold, const gstore_range *range);
-uint64_t   gstore_area_bytes(const gstore_hold *hold);
+gvm_status gstore_area_use(gstore_areas *areas, const gstore_store_name *store,
+						   const gstore_range *range, bool write, gstore_use *out);
+bool	   gstore_area_is(const gstore_use *use, const gstore_range *range);
+uint64_t   gstore_area_bytes(const gstore_use *use);
 
 /*
  * Memory for a range that is written, by the only writer of the store. The address may change: then what the
  * area has is copied behind what is on the stream, and that is over when this returns.
  */
-gvm_status gstore_area_reserve(gstore_areas *areas, gstore_hold *hold, const gstore_range *range,
+gvm_status gstore_area_provide(gstore_areas *areas, gstore_use *use, const gstore_range *range,
 							   gvm_stream stream);
 
 /* What used it is over. */
-gvm_status gstore_area_release(gstore_areas *areas, gstore_hold *hold);
+gvm_status gstore_area_release(gstore_areas *areas, gstore_use *use);
 
 /* ---- tokens */
 
@@ -116,7 +116,7 @@ typedef struct gstore_extent
 } gstore_extent;
 
 /*
- * Of a store's areas only these bytes are of use, unless a writer of a later turn than name->turn has been
+ * Of a store's areas only these bytes are of use, unless a later writer than name->writer_number has been
  * there: the memory behind them goes back to the keeper, as soon as nobody uses them.
  */
 void gstore_areas_trim(gstore_areas *areas, const gstore_store_name *name,

@@ -13,12 +13,12 @@
 
 /* Gives it what the other has of use, and then, if it has an object of its own, the name. */
 static gvm_status
-fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed, gvm_stream stream)
+fill_area(gstore_areas *s, area *a, const gstore_use *from, uint64_t needed, gvm_stream stream)
 {
-	gstore_hold to = {.area = a};
-	char		name[GVM_NAME_BYTES_MAX];
-	int			result;
-	gvm_status	status = a->kind == PACKED ? GVM_OK : gstore_area_grow(s, a, needed);
+	gstore_use to = {.area = a};
+	char	   name[GVM_NAME_BYTES_MAX];
+	int		   result;
+	gvm_status status = a->kind == PACKED ? GVM_OK : gstore_area_grow(s, a, needed);
 
 	if (status == GVM_OK)
 		status = gstore_area_acquire(&to);
@@ -28,7 +28,8 @@ fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed, gv
 										 from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
 										 stream);
 	if (result == 0)
-		result = gstore_cu.cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
+		/* A command that finds the area finds the rows. */
+		result = gstore_cu.cuStreamSynchronize(stream);
 	status = gstore_area_end_lease(&to);
 	if (result != 0)
 		return gvm_driver_error(result, "cuMemcpyDtoDAsync", "cannot copy a column");
@@ -39,11 +40,11 @@ fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed, gv
 }
 
 /*
- * Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
+ * Puts an area of the kind in the place of that in use, which the caller still uses: *out, with a reference. The caller
  * is the only one that changes the area. Errors: gstore_area_move_busy().
  */
 static gvm_status
-move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t needed,
+move_area(gstore_areas *s, const gstore_use *from, area_kind kind, uint64_t needed,
 		  gvm_stream stream, area **out)
 {
 	area	  *old = from->area, *made = calloc(1, sizeof *made), **place;
@@ -63,13 +64,16 @@ move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t nee
 		gstore_area_free(s, made);
 		return status;
 	}
-	pthread_mutex_lock(&s->tokens_lock);
+	pthread_mutex_lock(&s->lock);
+	gstore_area_begin_linking(s, old);
 	if (kind == PACKED && old->links > 0)
 	{
-		pthread_mutex_unlock(&s->tokens_lock);
+		gstore_area_end_linking(s, old);
+		pthread_mutex_unlock(&s->lock);
 		gstore_area_free(s, made);
 		return gvm_error_set(GVM_E_TIMEOUT, "a token has a link to the column");
 	}
+	pthread_mutex_unlock(&s->lock);
 	gstore_areas_relink(s, made);
 	pthread_mutex_lock(&s->lock);
 	made->needed_bytes = old->needed_bytes;
@@ -80,8 +84,8 @@ move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t nee
 	else
 		made->dropped = true;
 	old->dropped = true;
+	gstore_area_end_linking(s, old);
 	pthread_mutex_unlock(&s->lock);
-	pthread_mutex_unlock(&s->tokens_lock);
 	*out = made;
 	return GVM_OK;
 }
@@ -89,10 +93,10 @@ move_area(gstore_areas *s, const gstore_hold *from, area_kind kind, uint64_t nee
 gvm_status
 gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
 {
-	gstore_hold hold = {.area = a};
+	gstore_use	use = {.area = a};
 	gvm_device *device;
 	area	   *made;
-	gvm_status	status = gstore_area_acquire(&hold), ended;
+	gvm_status	status = gstore_area_acquire(&use), ended;
 
 	if (status != GVM_OK)
 		return status;
@@ -102,28 +106,28 @@ gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
 		status = gvm_device_push_context(device);
 		if (status == GVM_OK)
 		{
-			status = move_area(s, &hold, kind, a->needed_bytes, NULL, &made);
+			status = move_area(s, &use, kind, a->needed_bytes, NULL, &made);
 			gvm_device_pop_context();
 			if (status == GVM_OK)
 				gstore_area_unref(s, made);
 		}
 		gvm_device_close(device);
 	}
-	ended = gstore_area_end_lease(&hold);
+	ended = gstore_area_end_lease(&use);
 	return status != GVM_OK ? status : ended;
 }
 
 static gvm_status
-move_held_area(gstore_areas *s, gstore_hold *hold, area_kind kind, uint64_t needed, gvm_stream stream)
+move_used_area(gstore_areas *s, gstore_use *use, area_kind kind, uint64_t needed, gvm_stream stream)
 {
-	gstore_hold to = {0};
-	gvm_status	status = move_area(s, hold, kind, needed, stream, &to.area);
+	gstore_use to = {0};
+	gvm_status status = move_area(s, use, kind, needed, stream, &to.area);
 
 	if (status != GVM_OK)
 		return status;
-	(void) gstore_area_release(s, hold); /* nothing on the stream uses it any more */
-	*hold = to;
-	return gstore_area_acquire(hold);
+	(void) gstore_area_release(s, use); /* nothing on the stream uses it any more */
+	*use = to;
+	return gstore_area_acquire(use);
 }
 
 bool
@@ -140,7 +144,7 @@ gstore_area_is_shown(area *a)
 }
 
 gvm_status
-gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *range, gvm_stream stream)
+gstore_area_provide(gstore_areas *s, gstore_use *use, const gstore_range *range, gvm_stream stream)
 {
 	const uint64_t end = range->offset_bytes + range->bytes;
 	area_kind	   kind;
@@ -150,23 +154,85 @@ gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *rang
 		return gvm_error_set(GVM_E_LIMIT, "a column can have %llu GiB",
 							 (unsigned long long) (GSTORE_LARGE_RESERVE_BYTES >> 30));
 	pthread_mutex_lock(&s->lock);
-	gstore_area_note_written(hold->area, 0, range);
-	needed = hold->area->needed_bytes;
-	kind = gstore_area_kind_for(hold->area, needed);
+	gstore_area_note_written(use->area, 0, range);
+	needed = use->area->needed_bytes;
+	kind = gstore_area_kind_for(use->area, needed);
 	pthread_mutex_unlock(&s->lock);
-	if (kind < hold->area->kind)
-		kind = hold->area->kind;
-	if (gstore_area_is_shown(hold->area))
-		return move_held_area(s, hold, kind, needed, stream);
-	if (end <= hold->area->bytes)
+	if (kind < use->area->kind)
+		kind = use->area->kind;
+	if (gstore_area_is_shown(use->area))
+		return move_used_area(s, use, kind, needed, stream);
+	if (end <= use->area->bytes)
 		return GVM_OK;
-	if (kind > hold->area->kind)
+	if (kind > use->area->kind)
 	{
-		const gvm_status status = move_held_area(s, hold, kind, end, stream);
+		const gvm_status status = move_used_area(s, use, kind, end, stream);
 
-		if (status == GVM_OK || hold->lease.mode == 0 || hold->area->kind == PACKED ||
+		if (status == GVM_OK || use->lease.mode == 0 || use->area->kind == PACKED ||
 			end > GSTORE_SMALL_RESERVE_BYTES)
 			return status;
 	}
-	return gstore_area_grow(s, hold->area, end);
+	return gstore_area_grow(s, use->area, end);
+}
+
+/* ---- out of the pack */
+
+/*
+ * Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
+ * caller. Another one may take its place while the commands end that use it.
+ */
+static void
+find_packed(gstore_areas *s, const area *key, area **out)
+{
+	area **found;
+
+	*out = NULL;
+	while ((found = gstore_area_find(s, key)) != NULL)
+	{
+		area *a = *found;
+
+		if (a->busy)
+		{
+			pthread_cond_wait(&s->not_busy, &s->lock);
+			continue;
+		}
+		if (a->kind != PACKED)
+			return;
+		a->busy = true;
+		a->refs++;
+		while (a->refs > 1)
+			pthread_cond_wait(&s->not_busy, &s->lock);
+		if (!a->dropped)
+		{
+			*out = a;
+			return;
+		}
+		pthread_mutex_unlock(&s->lock);
+		gstore_area_unref(s, a);
+		pthread_mutex_lock(&s->lock);
+	}
+}
+
+gvm_status
+gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
+{
+	const area key = {.name = *store, .column = range->column, .part = range->part};
+	gvm_status status;
+	area	  *a, **found;
+
+	pthread_mutex_lock(&s->lock);
+	find_packed(s, &key, &a);
+	pthread_mutex_unlock(&s->lock);
+	if (a == NULL)
+		return GVM_OK;
+	status = gstore_area_move_busy(s, a, SMALL);
+	pthread_mutex_lock(&s->lock);
+	found = gstore_area_find(s, &key);
+	if (found != NULL)
+		(*found)->trim = true; /* it goes back if it gets no link */
+	a->busy = false;
+	pthread_cond_broadcast(&s->not_busy);
+	pthread_mutex_unlock(&s->lock);
+	gstore_area_unref(s, a);
+	return status;
 }

@@ -6,7 +6,7 @@
 
 #include "postgres/area_state.h"
 
-/* ---- the place of a packed area. The lock is held, and given up while the keeper is asked. */
+/* ---- the room of an area. The lock is held, and given up while the keeper is asked. */
 
 /* The store's, with a reference, and not busy. */
 static gvm_status
@@ -76,8 +76,9 @@ add_room(gstore_areas *s, area *pack, const area *a)
 	return status;
 }
 
-gvm_status
-gstore_area_take_room(gstore_areas *s, area *a)
+/* Always the same one. */
+static gvm_status
+take_room(gstore_areas *s, area *a)
 {
 	area	  *pack = NULL;
 	gvm_status status = find_pack(s, &a->name, &pack);
@@ -106,64 +107,8 @@ gstore_area_take_room(gstore_areas *s, area *a)
 	return GVM_OK;
 }
 
-/* ---- out of the pack */
-
-/*
- * Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
- * caller. Another one may take its place while the commands end that use it.
- */
-static void
-find_packed(gstore_areas *s, const area *key, area **out)
-{
-	area **found;
-
-	*out = NULL;
-	while ((found = gstore_area_find(s, key)) != NULL)
-	{
-		area *a = *found;
-
-		if (a->busy)
-		{
-			pthread_cond_wait(&s->not_busy, &s->lock);
-			continue;
-		}
-		if (a->kind != PACKED)
-			return;
-		a->busy = true;
-		a->refs++;
-		while (a->refs > 1)
-			pthread_cond_wait(&s->not_busy, &s->lock);
-		if (!a->dropped)
-		{
-			*out = a;
-			return;
-		}
-		pthread_mutex_unlock(&s->lock);
-		gstore_area_unref(s, a);
-		pthread_mutex_lock(&s->lock);
-	}
-}
-
 gvm_status
-gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
+gstore_area_make_place(gstore_areas *s, area *a, bool named)
 {
-	const area key = {.name = *store, .column = range->column, .part = range->part};
-	gvm_status status;
-	area	  *a, **found;
-
-	pthread_mutex_lock(&s->lock);
-	find_packed(s, &key, &a);
-	pthread_mutex_unlock(&s->lock);
-	if (a == NULL)
-		return GVM_OK;
-	status = gstore_area_move_busy(s, a, SMALL);
-	pthread_mutex_lock(&s->lock);
-	found = gstore_area_find(s, &key);
-	if (found != NULL)
-		(*found)->trim = true; /* it goes back if it gets no link */
-	a->busy = false;
-	pthread_cond_broadcast(&s->not_busy);
-	pthread_mutex_unlock(&s->lock);
-	gstore_area_unref(s, a);
-	return status;
+	return a->kind == PACKED ? take_room(s, a) : gstore_area_create_object(s, a, named);
 }

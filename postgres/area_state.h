@@ -1,24 +1,27 @@
 /*
  * postgres/area_state.h - what the files share that area.h is implemented by.
  *
- *   area.c       areas in use: made, grown, dropped     area_trim.c  memory given back
- *   area_move.c  moved to another object                link.c       links of tokens to areas
- *   area_pack.c  small ones, which share an object
+ *   area_object.c  one area: its object, its lease       area_move.c  moved to another object
+ *   area_pack.c    small ones, which share an object     area_trim.c  memory given back
+ *   link.c         links of tokens to areas              area.c       for commands; all of them
  *
  * I1  an area in its store's tree has an open object, or is packed: then its pack has, in which it has a room; or it is
  *     being made: then it has neither, and is busy. refs counts the commands and threads that use it now; of a pack, the
  *     areas that are packed in it, too.
  * I2  a dropped area is out of its store's tree; the last one that uses it closes it.
  * I3  an area that is busy is used by one thread alone, which makes it, gives back memory of it or moves it; others wait. But
- *     links are made to it, as a move takes them along. A command that waits for an area may hold others of
+ *     links are made to it, as a move takes them along. A command that waits for an area may use others of
  *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
- * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
+ *     An area whose links one thread makes, ends or takes along to another object is being linked: others wait that would
+ *     do the same.
+ * I4  beyond needed_bytes there is nothing of use: what the writer of the latest number has written,
  *     or what gstore_areas_trim() was passed.
  * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
  *     area is packed in it. It is busy while it is made or grows, for which only those wait who want a room.
  * I6  a pack has no link: an area that has one is not packed, nor moved to a pack.
  *
- * The order of locks: the sweeps', the tokens', the areas'.
+ * One lock guards all of it. The driver and the keeper are called without it: what other threads have to wait for
+ * meanwhile is marked (busy, linking, sweeping).
  */
 #ifndef GSTORE_AREA_STATE_H
 #define GSTORE_AREA_STATE_H
@@ -60,11 +63,11 @@ typedef struct room
 
 typedef struct gstore_area
 {
-	gstore_store_name	name; /* turn: of its latest writer */
+	gstore_store_name	name; /* writer_number: of its latest writer */
 	uint16_t			column;
 	uint8_t				part;
 	area_kind			kind;
-	_Atomic uint32_t	links; /* of tokens to it: written under both locks */
+	_Atomic uint32_t	links; /* of tokens to it: written under the lock */
 	_Atomic bool		ended; /* a token of it has ended */
 	connection		   *connection;
 	gvm_object		   *object; /* NULL: it is packed */
@@ -75,10 +78,10 @@ typedef struct gstore_area
 	uint64_t			bytes; /* committed; of a packed one, its room */
 	uint64_t			needed_bytes;
 	uint32_t			refs;
-	bool				dropped, busy;
+	bool				dropped, busy, linking;
 	bool				trim; /* it is to give back what it does not need */
-	struct gstore_area *next_found; /* in a list that needs no memory so: of a sweep, which has references, or of a drop,
-                                       where nobody has */
+	/* In a list that needs no memory so: of a sweep, which has references, or of a drop, where nobody has. */
+	struct gstore_area *next_found;
 } area;
 
 /* A store that has areas: what concerns one store costs in proportion to its own. */
@@ -91,30 +94,38 @@ typedef struct store_areas
 
 struct gstore_areas
 {
-	char	   path[108];
-	connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
-	_Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
-	pthread_mutex_t	 lock; /* areas, connections; no call of the driver or the keeper under it */
-	pthread_cond_t	 not_busy; /* an area */
-	void			*stores;   /* tsearch(3) by number: store */
-	uint32_t		 store_count;
-	pthread_mutex_t sweeps_lock; /* one thread at a time gives back what areas have ahead of need */
-	_Atomic uint64_t			given_back_bytes; /* by all of them */
-	pthread_mutex_t				tokens_lock;	  /* the keeper is called under it */
+	char path[108];
+	/* The first one is for all that is not an area. The count: under the lock; gstore_areas_sever() looks without it. */
+	connection		 connections[GSTORE_CONNECTIONS_MAX];
+	_Atomic uint32_t connection_count;
+	/* Areas, connections, tokens; no call of the driver or the keeper under it. */
+	pthread_mutex_t lock;
+	pthread_cond_t	not_busy; /* an area, or its links, or the sweep */
+	void		   *stores;	  /* tsearch(3) by number: store */
+	uint32_t		store_count;
+	/* One thread at a time gives back what areas have ahead of need; how much all of them have given back. */
+	bool						sweeping;
+	_Atomic uint64_t			given_back_bytes;
 	struct gstore_linked_token *tokens;
 	uint32_t					link_mode;
 	_Atomic bool				stop, trims_left;
 };
 
-/* ---- area.c */
+/* ---- area_object.c */
 
 extern const char *const gstore_part_names[];
 
 /* The place of the area that has key's name, column and part; NULL: there is none. The lock is held. */
 area **gstore_area_find(gstore_areas *s, const area *key);
 
+/* Another connection, unless another thread makes it first. The lock is held, and given up meanwhile. */
+gvm_status gstore_areas_connect(gstore_areas *s);
+
 /* NULL: it has no areas. The lock is held. */
 store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name);
+
+/* Takes it out of the tree of stores, without its areas. The lock is held. */
+void gstore_store_areas_free(gstore_areas *s, store_areas *of);
 
 /* Of its object, at the keeper. */
 void	 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX]);
@@ -125,9 +136,6 @@ area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 
 /* An object of its own, of a->bytes; named: readers find it. The lock is held, and given up meanwhile. */
 gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named);
-
-/* The same, or a room: its kind says which. */
-gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
 /*
  * Into the tree of its store, busy for the caller; one without areas stays until it is dropped. And it is made:
@@ -142,15 +150,18 @@ void	   gstore_area_discard(gstore_areas *s, area *a);
  * Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
  * lock is held.
  */
-void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range);
+void gstore_area_note_written(area *a, uint64_t writer_number, const gstore_range *range);
+
+/* What it has if it is to have so much; ahead: of need, by a part of it. */
+uint64_t gstore_area_grown_bytes(const area *a, uint64_t needed, bool ahead);
 
 /* Its object, ahead of need where there is memory, as much as is needed where there is not. */
 gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed);
 void	   gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
 
-/* A lease for a hold of an area that the caller has a reference to; and its end. */
-gvm_status gstore_area_acquire(gstore_hold *hold);
-gvm_status gstore_area_end_lease(gstore_hold *hold);
+/* A lease for the use of an area that the caller has a reference to; and its end. */
+gvm_status gstore_area_acquire(gstore_use *use);
+gvm_status gstore_area_end_lease(gstore_use *use);
 
 /* Gives back a reference. */
 void gstore_area_unref(gstore_areas *s, area *a);
@@ -160,15 +171,8 @@ void gstore_area_free(gstore_areas *s, area *a);
 
 /* ---- area_pack.c */
 
-/* The area's room in its store's pack, always the same. The lock is held, and given up meanwhile. */
-gvm_status gstore_area_take_room(gstore_areas *s, area *a);
-
-/*
- * Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
- * One export of a store at a time calls it, without the tokens' lock.
- */
-gvm_status
-gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range);
+/* An object of its own, as gstore_area_create_object(), or a room: its kind says which. */
+gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
 /* ---- area_move.c */
 
@@ -179,6 +183,13 @@ gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore
  * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile
  */
 gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
+
+/*
+ * Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
+ * One export of a store at a time calls it.
+ */
+gvm_status
+gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range);
 
 /* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
 bool gstore_area_is_shown(area *a);
@@ -201,10 +212,25 @@ gstore_compare_stores(const gstore_store_name *a, const gstore_store_name *b)
 /* ---- link.c */
 
 /*
- * An area has another object: its links go there, and so do those who open it by a token from now on. The tokens'
- * lock is held.
+ * Waits until nobody else makes or ends links of the area, or takes them along. The lock is held, and given up meanwhile;
+ * the area may be dropped then, or another one be in its place.
  */
-void gstore_areas_relink(gstore_areas *s, const area *a);
+void gstore_area_begin_linking(gstore_areas *s, area *a);
+void gstore_area_end_linking(gstore_areas *s, area *a);
+
+/*
+ * An area that the caller is linking has another object, that of to: its links go there, and so do those who open it by
+ * a token from now on. One that cannot be linked is gone for them.
+ */
+void gstore_areas_relink(gstore_areas *s, const area *to);
+
+/*
+ * Makes the link of a range. *packed: there is none, as the area has to be unpacked first. Errors and *owner:
+ * gstore_areas_link().
+ */
+gvm_status gstore_area_link(gstore_areas *s, const gstore_store_name *store,
+							const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *range,
+							uint32_t *owner, bool *packed);
 
 /* Of a store that goes; NULL: of all. */
 void gstore_areas_forget_tokens(gstore_areas *s, const gstore_store_name *name);

@@ -127,7 +127,7 @@ shrink_found(gstore_areas *s, area *a, sweep *all)
 	gstore_area_unref(s, a);
 }
 
-/* of: NULL: all stores. Each area is tried once. The sweeps' lock is held, by which an area is in one list. */
+/* of: NULL: all stores. Each area is tried once. Waits for the sweep of another thread. */
 static void
 release_slack(gstore_areas *s, const gstore_store_name *of, bool trimmed)
 {
@@ -135,6 +135,9 @@ release_slack(gstore_areas *s, const gstore_store_name *of, bool trimmed)
 	const store_areas *one;
 
 	pthread_mutex_lock(&s->lock);
+	while (s->sweeping)
+		pthread_cond_wait(&s->not_busy, &s->lock);
+	s->sweeping = true;
 	if (of == NULL)
 		twalk_r(s->stores, find_slack_of_store, &all);
 	else if ((one = gstore_areas_find_store(s, of)) != NULL)
@@ -145,6 +148,10 @@ release_slack(gstore_areas *s, const gstore_store_name *of, bool trimmed)
 		next = a->next_found;
 		shrink_found(s, a, &all);
 	}
+	pthread_mutex_lock(&s->lock);
+	s->sweeping = false;
+	pthread_cond_broadcast(&s->not_busy);
+	pthread_mutex_unlock(&s->lock);
 	if (all.left)
 		atomic_store(&s->trims_left, true);
 }
@@ -155,9 +162,7 @@ gstore_areas_give_back(gstore_areas *s)
 {
 	const uint64_t before = atomic_load(&s->given_back_bytes);
 
-	pthread_mutex_lock(&s->sweeps_lock);
 	release_slack(s, NULL, false);
-	pthread_mutex_unlock(&s->sweeps_lock);
 	return atomic_load(&s->given_back_bytes) - before;
 }
 
@@ -170,11 +175,8 @@ gstore_areas_trim_later(gstore_areas *s)
 void
 gstore_areas_trim_again(gstore_areas *s)
 {
-	if (!atomic_exchange(&s->trims_left, false))
-		return;
-	pthread_mutex_lock(&s->sweeps_lock);
-	release_slack(s, NULL, true);
-	pthread_mutex_unlock(&s->sweeps_lock);
+	if (atomic_exchange(&s->trims_left, false))
+		release_slack(s, NULL, true);
 }
 
 typedef struct trim
@@ -200,7 +202,8 @@ note_needed(const void *node, VISIT visit, void *closure)
 	const trim		   *to = closure;
 	const gstore_extent key = {.column = a->column, .part = a->part}, *extent;
 
-	if (!gstore_is_in_order(visit) || a->name.turn > to->name->turn || a->part == GSTORE_MANIFEST)
+	if (!gstore_is_in_order(visit) || a->name.writer_number > to->name->writer_number ||
+		a->part == GSTORE_MANIFEST)
 		return;
 	extent = bsearch(&key, to->extents, to->count, sizeof key, compare_extents);
 	a->needed_bytes = extent != NULL ? extent->bytes : 0;
@@ -219,7 +222,5 @@ gstore_areas_trim(gstore_areas *s, const gstore_store_name *name, const gstore_e
 	if (of != NULL)
 		twalk_r(of->areas, note_needed, &to);
 	pthread_mutex_unlock(&s->lock);
-	pthread_mutex_lock(&s->sweeps_lock);
 	release_slack(s, name, true);
-	pthread_mutex_unlock(&s->sweeps_lock);
 }

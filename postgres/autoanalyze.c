@@ -30,6 +30,7 @@
 #include "postgres/background.h"
 #include "postgres/directory.h"
 #include "postgres/fdw.h"
+#include "postgres/table.h"
 
 PGDLLEXPORT void gstore_autoanalyze_main(Datum database);
 
@@ -72,7 +73,7 @@ list_changed(Oid **relations)
 	const gstore_table *table;
 	int					count = 0;
 
-	*relations = palloc(sizeof(Oid) * (Size) gstore_max_relations);
+	*relations = palloc(sizeof(Oid) * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)

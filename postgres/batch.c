@@ -126,7 +126,7 @@ add_plain_values(gstore_batch *batch, int index, const gstore_view *view, gstore
 							.local = (void *) batch->columns[index].values};
 }
 
-/* Adds the piece that holds the bodies of the rows that have been read; false: they are all NULL. */
+/* Adds the piece that has the bodies of the rows that have been read; false: they are all NULL. */
 static bool
 add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
 {

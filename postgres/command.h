@@ -3,14 +3,14 @@
  *
  * Plain C, for both sides: backends (window.c) are PostgreSQL processes, service threads (service.c)
  * know nothing of PostgreSQL. A window belongs to one backend at a time, from taking it to the end of
- * its command; the command's state says whose turn it is:
+ * its command; the command's state says which side has it:
  *
  *     IDLE -> POSTED (backend) -> TAKEN -> DONE (service thread) -> IDLE (backend)
  *             POSTED -> IDLE (backend): it gives up, and the command is never carried out
  *                       TAKEN -> LEFT (backend): it gives up; the thread gives the window back. Reads
  *                                and WRITEs alone: who writes to the store next waits for them
  *
- * Only the side whose turn it is touches the command and the window's bytes: the service thread while it
+ * Only the side that has it touches the command and the window's bytes: the service thread while it
  * is TAKEN or LEFT, nobody while it is POSTED, else the backend. From POSTED and TAKEN each side goes on by
  * compare-and-exchange, so that one of them does.
  */
@@ -57,7 +57,8 @@ typedef enum gstore_verb
 	GSTORE_FOREIGN_CLOSE,
 
 	/* Before tokens are made, as it may take long; it gives nobody a right. */
-	GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
+	/* Adds to copy_bytes what these areas would take with objects of their own; there is so much. */
+	GSTORE_UNPACK_BYTES,
 	GSTORE_UNPACK, /* gives them these objects (area.h) */
 
 	/* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
@@ -93,7 +94,8 @@ typedef struct gstore_store_name
 	uint64_t store;			  /* never used twice, in other lives of the server neither */
 	int32_t	 device;		  /* ordinal */
 	uint32_t epoch;			  /* of the keeper in which it was made */
-	uint64_t turn; /* of a writer: later ones of the store have higher numbers; 0: a reader */
+	/* Later writers of the store have higher numbers; 0: a reader. */
+	uint64_t writer_number;
 } gstore_store_name;
 
 /* What the names of a store's objects begin with. */

@@ -73,7 +73,7 @@ find_copy_locked(gstore_copies *c, uint64_t id)
 	return found;
 }
 
-/* The keeper's reserve of free memory may be in the way. */
+/* Free memory that the keeper has may be what is missing. */
 static gvm_status
 allocate_copy(gstore_copies *c, copy *made)
 {
@@ -170,7 +170,7 @@ gstore_copies_drop(gstore_copies *c, uint64_t id)
 
 /* A driver does not open a handle for the process that made it; so copies are known by theirs. */
 static copy *
-hold_own_copy(gstore_copies *c, const gstore_window *w)
+use_own_copy(gstore_copies *c, const gstore_window *w)
 {
 	copy *found;
 
@@ -407,7 +407,7 @@ static gvm_status
 transfer_foreign(gstore_copies *c, const gstore_window *w, uint8_t *bytes, uint64_t window_bytes,
 				 gvm_stream stream)
 {
-	copy	  *own = hold_own_copy(c, w);
+	copy	  *own = use_own_copy(c, w);
 	gvm_status status;
 	opening	  *o = NULL;
 

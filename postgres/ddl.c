@@ -22,12 +22,9 @@
 #include "catalog/pg_depend.h"
 #include "catalog/pg_foreign_table.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "commands/defrem.h"
-#include "foreign/fdwapi.h"
-#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "tcop/utility.h"
@@ -46,6 +43,7 @@
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 
 /* What one statement altered about one table. */
@@ -85,36 +83,6 @@ static object_access_hook_type	previous_access;
 static ProcessUtility_hook_type previous_utility;
 static alterations			   *current;
 static Oid						dropped_database; /* by this transaction */
-
-/* By the handler's name first: another wrapper's handler is not to be called, or loaded, for a look. */
-static bool
-is_our_handler(Oid function)
-{
-	HeapTuple tuple;
-	bool	  named = false;
-
-	if (!OidIsValid(function))
-		return false;
-	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	if (HeapTupleIsValid(tuple))
-	{
-		bool		null;
-		const Datum source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
-
-		named = !null && strcmp(TextDatumGetCString(source), "gstore_fdw_handler") == 0;
-		ReleaseSysCache(tuple);
-	}
-	return named && GetFdwRoutine(function)->ExecForeignTruncate == gstoreExecForeignTruncate;
-}
-
-bool
-gstore_is_table(Oid relation)
-{
-	if (get_rel_relkind(relation) != RELKIND_FOREIGN_TABLE)
-		return false;
-	return is_our_handler(
-		GetForeignDataWrapper(GetForeignServer(GetForeignTable(relation)->serverid)->fdwid)->fdwhandler);
-}
 
 /* ---- DROP */
 
@@ -199,7 +167,8 @@ note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 		altered *a = note_table(object);
 
 		if (!a->options)
-			a->was_arrow = gstore_table_is_arrow(object); /* the catalog does not show the new ones yet */
+			/* The catalog does not show the new ones yet. */
+			a->was_arrow = gstore_table_is_arrow(object);
 		a->options = true;
 	}
 	else if (class == RelationRelationId && part == 0 && access == OAT_POST_CREATE)
@@ -220,7 +189,7 @@ gstore_object_access(ObjectAccessType access, Oid class, Oid object, int part, v
 		drop_table(object);
 	else if (access == OAT_DROP && class == DatabaseRelationId)
 	{
-		(void) gstore_area(); /* what can fail does so now */
+		(void) gstore_dsa(); /* what can fail does so now */
 		dropped_database = object;
 	}
 	else if (access == OAT_POST_ALTER && class == RelationRelationId && part == 0 &&
@@ -467,7 +436,7 @@ note_partitions(Oid top)
 }
 
 /*
- * A new partition, one of our tables or partitioned in its turn; and the default one, which may no longer
+ * A new partition, one of our tables or partitioned itself; and the default one, which may no longer
  * have what belongs there.
  */
 static void

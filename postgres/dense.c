@@ -27,9 +27,10 @@
 #include <gvmem/gstore_kds.h>
 
 #include "postgres/dense.h"
-#include "postgres/functions.h"
 #include "postgres/progress.h"
+#include "postgres/reload.h"
 #include "postgres/store.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -549,7 +550,8 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 	if (find_handle(relation, &view, handle))
 		return true;
 	LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
-	gstore_look_now(oid, true, &view); /* the same one, unless its rows were lost and loaded meanwhile */
+	/* The same one, unless its rows were lost and loaded meanwhile. */
+	gstore_look_now(oid, true, &view);
 	gstore_check_columns(relation, &view);
 	if (!view.empty && !find_handle(relation, &view, handle))
 	{

@@ -2,6 +2,9 @@
  * postgres/dense.h - copies of tables in one piece of device memory, while they are made.
  *
  * dense.c says when and by whom; the layouts are in gvmem/gstore_kds.h and gvmem/gstore_arrow.h.
+ *
+ * Circle: dense.c and dense_arrow.c call each other, because dense_arrow.c is the part of dense.c for one format, and puts
+ * bytes to the copy by the functions that dense.c has for the other one.
  */
 #ifndef GSTORE_DENSE_H
 #define GSTORE_DENSE_H
@@ -10,6 +13,7 @@
 
 #include "utils/rel.h"
 
+#include "postgres/directory.h"
 #include "postgres/window.h"
 
 typedef struct gstore_dense
@@ -33,13 +37,13 @@ extern bool gstore_dense_find(Relation relation, const gstore_view *view, gstore
 
 /*
  * ERROR if no copy can be made of the version: this transaction has altered columns, which a ROLLBACK undoes, but not
- * the copy; or the store holds one in another form than the table's.
+ * the copy; or the store has one in another form than the table's.
  */
 extern void gstore_dense_check(Relation relation, const gstore_view *view);
 
 /*
  * How long a copy of what the view shows is; 0: without rows there is none. Of a view without its bitmap of dead
- * rows bodies count whole. The store holds columns in the table's form.
+ * rows bodies count whole. The store has columns in the table's form.
  */
 extern uint64 gstore_dense_length(Relation relation, const gstore_view *view);
 

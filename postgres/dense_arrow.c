@@ -208,7 +208,8 @@ put_pieces(void *argument, const gstore_piece *pieces, int count)
 		const gstore_piece		  *p = &pieces[i];
 		const gstore_arrow_buffer *to;
 
-		while (gstore_arrow_columns(head)[at].attnum != p->column) /* pieces are in the order of columns */
+		/* Pieces are in the order of columns. */
+		while (gstore_arrow_columns(head)[at].attnum != p->column)
 			at++;
 		to = arrow_buffer_of(d, &gstore_arrow_columns(head)[at], (gstore_part) p->part);
 		if (p->offset_bytes + p->bytes > to->bytes)
@@ -221,13 +222,13 @@ put_pieces(void *argument, const gstore_piece *pieces, int count)
 static void
 copy_live_rows(gstore_dense *d)
 {
-	const TupleDesc		 desc = RelationGetDescr(d->relation);
-	const gstore_segment segment = {.view = *d->view, .first = 0, .limit = d->view->rows};
-	gstore_view			 state = {
-				 .name = d->view->name, .column_count = desc->natts, .columns = columns_of_copy(d)};
+	const TupleDesc		   desc = RelationGetDescr(d->relation);
+	const gstore_row_range row_range = {.view = *d->view, .first = 0, .limit = d->view->rows};
+	gstore_view			   state = {
+				   .name = d->view->name, .column_count = desc->natts, .columns = columns_of_copy(d)};
 	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	gstore_writer  *writer = gstore_writer_create(desc, state.columns);
-	gstore_walk	   *walk = gstore_walk_begin(d->relation, &segment, 1);
+	gstore_walk	   *walk = gstore_walk_begin(d->relation, &row_range, 1);
 
 	gstore_writer_redirect(writer, put_pieces, d);
 	while (gstore_walk_next(walk, slot))

@@ -2,7 +2,6 @@
 #include "postgres.h"
 
 #include "access/transam.h"
-#include "access/tupmacs.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/procarray.h"
@@ -13,8 +12,6 @@
 
 #include "postgres/arrow.h"
 #include "postgres/directory.h"
-#include "postgres/lost.h"
-#include "postgres/token.h"
 
 #define NEW_VERSIONS_MAX 256 /* that may wait for the worker's next look at the clock */
 
@@ -22,10 +19,13 @@ static HTAB *tables;
 
 /* ---- set-up */
 
+int gstore_tables_max;
+
 Size
-gstore_directory_size(void)
+gstore_directory_size(int lost)
 {
-	return hash_estimate_size(gstore_max_relations, sizeof(gstore_table));
+	gstore_tables_max = Max(gstore_max_relations, lost);
+	return hash_estimate_size(gstore_tables_max, sizeof(gstore_table));
 }
 
 void
@@ -33,8 +33,8 @@ gstore_directory_attach(void)
 {
 	HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
 
-	tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
-						   &control, HASH_ELEM | HASH_BLOBS);
+	tables = ShmemInitHash("gstore_fdw tables", gstore_tables_max, gstore_tables_max, &control,
+						   HASH_ELEM | HASH_BLOBS);
 }
 
 /* ---- stores. The lock is held exclusively. */
@@ -53,7 +53,7 @@ unref_store(dsa_pointer place)
 dsa_pointer
 gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name)
 {
-	const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_store));
+	const dsa_pointer place = dsa_allocate0(gstore_dsa(), sizeof(gstore_store));
 	gstore_store	 *store = gstore_at(place);
 
 	store->refs = 1;
@@ -76,47 +76,6 @@ gstore_release_store(dsa_pointer place)
 	gstore_wake_worker();
 }
 
-bool
-gstore_has_left_write(const gstore_store_name *name)
-{
-	if (atomic_load(&gstore->queue.left_writes) == 0)
-		return false;
-	for (int i = 0; i < gstore_windows; i++)
-	{
-		const gstore_window *w = &gstore->windows[i];
-
-		/* In this order: a window that is not left any more may have another command by now. */
-		if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
-			w->name.store == name->store)
-			return true;
-	}
-	return false;
-}
-
-/* A write that comes late would make the store's areas anew: such a store stays on the list. */
-bool
-gstore_next_dead_store(gstore_store_name *name)
-{
-	dsa_pointer	 *link = &gstore->dead_stores, place;
-	gstore_store *store;
-
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	while ((store = gstore_at(*link)) != NULL && gstore_has_left_write(&store->name))
-		link = &store->next_dead;
-	if (store != NULL)
-	{
-		place = *link;
-		*name = store->name;
-		*link = store->next_dead;
-		gstore_token_forget(name);
-		if (DsaPointerIsValid(store->dead_rows))
-			dsa_free(gstore_area(), store->dead_rows);
-		dsa_free(gstore_area(), place);
-	}
-	LWLockRelease(gstore->lock);
-	return store != NULL;
-}
-
 /* ---- tables */
 
 gstore_table *
@@ -126,7 +85,7 @@ gstore_find_table_of(gstore_table_key key, bool create)
 	gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
 
 	/* The hash table itself would grow into what other parts of the server have left. */
-	if (!found && create && hash_get_num_entries(tables) < gstore_max_relations)
+	if (!found && create && hash_get_num_entries(tables) < gstore_tables_max)
 		table = hash_search(tables, &key, HASH_ENTER_NULL, NULL);
 	if (table != NULL && !found)
 		*table = (gstore_table){.key = key, .newest = InvalidDsaPointer};
@@ -172,8 +131,8 @@ free_version(dsa_pointer place)
 	unref_store(version->store);
 	list_dead_copy(version->copy);
 	if (DsaPointerIsValid(version->deletes))
-		dsa_free(gstore_area(), version->deletes);
-	dsa_free(gstore_area(), place);
+		dsa_free(gstore_dsa(), version->deletes);
+	dsa_free(gstore_dsa(), place);
 }
 
 /* ---- looking */
@@ -290,7 +249,7 @@ gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
 	view->empty = true;
 	if (gstore == NULL)
 		return;
-	(void) gstore_area();
+	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	table = gstore_find_table(relation, false);
 	if (table != NULL)
@@ -317,7 +276,7 @@ gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids)
 	int					count = 0, capacity = 16;
 
 	*xids = palloc(sizeof(TransactionId) * (Size) capacity);
-	(void) gstore_area();
+	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	table = gstore_find_table(relation, false);
 	if (table != NULL)
@@ -343,8 +302,8 @@ free_unlinked(dsa_pointer place)
 	const gstore_version *version = gstore_at(place);
 
 	if (DsaPointerIsValid(version->deletes))
-		dsa_free(gstore_area(), version->deletes);
-	dsa_free(gstore_area(), place);
+		dsa_free(gstore_dsa(), version->deletes);
+	dsa_free(gstore_dsa(), place);
 }
 
 /* As a list or as a bitmap, whichever is smaller. False: no memory. */
@@ -355,7 +314,7 @@ keep_deletes(gstore_version *version, const gstore_rowset *deletes)
 	const bool	 is_list = deletes->count <= bitmap_bytes / sizeof(uint64);
 	const uint64 bytes = is_list ? deletes->count * sizeof(uint64) : bitmap_bytes;
 
-	version->deletes = dsa_allocate_extended(gstore_area(), bytes,
+	version->deletes = dsa_allocate_extended(gstore_dsa(), bytes,
 											 DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
 	if (!DsaPointerIsValid(version->deletes))
 		return false;
@@ -373,7 +332,7 @@ static dsa_pointer
 make_version(const gstore_view *state, const gstore_rowset *deletes)
 {
 	const Size		  columns_size = sizeof(gstore_column) * (Size) state->column_count;
-	const dsa_pointer place = dsa_allocate0(gstore_area(),
+	const dsa_pointer place = dsa_allocate0(gstore_dsa(),
 											offsetof(gstore_version, columns) + columns_size);
 	gstore_version	 *version = gstore_at(place);
 
@@ -475,14 +434,14 @@ ensure_dead_bitmap(gstore_store *store, uint64 bytes)
 	if (store->dead_bytes >= bytes)
 		return true;
 	bytes = Max(bytes, store->dead_bytes + store->dead_bytes / 2);
-	grown = dsa_allocate_extended(gstore_area(), bytes,
+	grown = dsa_allocate_extended(gstore_dsa(), bytes,
 								  DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
 	if (!DsaPointerIsValid(grown))
 		return false;
 	if (DsaPointerIsValid(store->dead_rows))
 	{
 		memcpy(gstore_at(grown), gstore_at(store->dead_rows), store->dead_bytes);
-		dsa_free(gstore_area(), store->dead_rows);
+		dsa_free(gstore_dsa(), store->dead_rows);
 	}
 	store->dead_rows = grown;
 	store->dead_bytes = bytes;
@@ -501,7 +460,7 @@ merge_deletes(gstore_version *version)
 		return false;
 	mark_deletes(version, gstore_at(store->dead_rows));
 	store->dead_count += version->delete_count;
-	dsa_free(gstore_area(), version->deletes);
+	dsa_free(gstore_dsa(), version->deletes);
 	version->deletes = InvalidDsaPointer;
 	version->delete_count = version->delete_bytes = 0;
 	return true;
@@ -598,6 +557,18 @@ gstore_forget_versions(gstore_table *table)
 }
 
 void
+gstore_forget_lost(Oid relation)
+{
+	gstore_table *table;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	table = gstore_find_table(relation, false);
+	if (table != NULL && table->lost && !DsaPointerIsValid(table->newest))
+		remove_table(table);
+	LWLockRelease(gstore->lock);
+}
+
+void
 gstore_forget_database(Oid database)
 {
 	HASH_SEQ_STATUS scan;
@@ -620,7 +591,7 @@ gstore_forget_database(Oid database)
 dsa_pointer
 gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition)
 {
-	const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_copy));
+	const dsa_pointer place = dsa_allocate0(gstore_dsa(), sizeof(gstore_copy));
 	gstore_copy		 *copy = gstore_at(place);
 
 	copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
@@ -647,10 +618,11 @@ end_copy(gstore_version *version, TransactionId ended)
 void
 gstore_end_copies(Oid relation)
 {
-	const TransactionId ended = GetTopTransactionId(); /* one that snapshots taken later see the end of */
+	/* One that snapshots taken later see the end of. */
+	const TransactionId ended = GetTopTransactionId();
 	const gstore_table *table;
 
-	(void) gstore_area();
+	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	table = gstore_find_table(relation, false);
 	for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
@@ -668,8 +640,8 @@ list_copied(Oid **out)
 	const gstore_table *table;
 	int					count = 0;
 
-	(void) gstore_area();
-	*out = palloc(sizeof(Oid) * (Size) gstore_max_relations);
+	(void) gstore_dsa();
+	*out = palloc(sizeof(Oid) * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)
@@ -735,7 +707,7 @@ gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 	const gstore_version *version;
 	const gstore_copy	 *copy = NULL;
 
-	(void) gstore_area();
+	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	version = find_version(relation, view);
 	if (version != NULL)
@@ -776,70 +748,7 @@ gstore_release_copy(dsa_pointer place)
 	gstore_wake_worker();
 }
 
-bool
-gstore_next_dead_copy(uint64 *id, uint32 *epoch)
-{
-	gstore_copy *copy;
-	dsa_pointer	 place;
-
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	place = gstore->dead_copies;
-	copy = gstore_at(place);
-	if (copy != NULL)
-	{
-		*id = copy->id;
-		*epoch = copy->epoch;
-		gstore->dead_copies = copy->next_dead;
-		dsa_free(gstore_area(), place);
-	}
-	LWLockRelease(gstore->lock);
-	return copy != NULL;
-}
-
 /* ---- for views */
-
-static uint64
-values_bytes(const gstore_column *c, uint64 rows)
-{
-	if (gstore_arrow_is_variable(c))
-		return (rows + 1) * sizeof(int64);
-	if (c->form == GSTORE_FORM_BOOL)
-		return (rows + 7) / 8;
-	return rows * (c->length < 0 ? sizeof(uint32) : (uint64) att_align_nominal(c->length, c->align));
-}
-
-uint64
-gstore_part_bytes(const gstore_column *c, gstore_part part, uint64 rows)
-{
-	switch (part)
-	{
-		case GSTORE_VALUES:
-			return values_bytes(c, rows);
-		case GSTORE_BODIES:
-			return c->length < 0 ? c->bodies_bytes : 0;
-		case GSTORE_NULLS:
-			return c->has_nulls && (c->length >= 0 || gstore_is_arrow(c)) ? (rows + 7) / 8 : 0;
-		case GSTORE_ELEMENT_NULLS:
-			return c->has_element_nulls ? (c->bodies_bytes / gstore_arrow_unit(c) + 7) / 8 : 0;
-		default:
-			return 0;
-	}
-}
-
-uint64
-gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count)
-{
-	uint64 sum = 0;
-
-	for (int i = 0; i < column_count; i++)
-	{
-		if (columns[i].dropped)
-			continue;
-		for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
-			sum += gstore_part_bytes(&columns[i], (gstore_part) part, rows);
-	}
-	return sum;
-}
 
 /* newer: the version that follows; NULL: none does. */
 static void
@@ -878,7 +787,7 @@ gstore_list_versions(gstore_version_info **out)
 	*out = all;
 	if (gstore == NULL)
 		return 0;
-	(void) gstore_area();
+	(void) gstore_dsa();
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	hash_seq_init(&scan, tables);
 	while ((table = hash_seq_search(&scan)) != NULL)

@@ -8,8 +8,13 @@
 
 #include "postgres/shared.h"
 
-extern Size gstore_directory_size(void); /* bytes of shared memory */
-extern void gstore_directory_attach(void); /* makes it, or attaches to it, while shared memory is set up */
+/* So many tables can have rows, or have lost them: by the setting, or as many as had some when the server started. */
+extern int gstore_tables_max;
+
+/* Bytes of shared memory; lost: so many tables had rows when the server's last run ended. */
+extern Size gstore_directory_size(int lost);
+/* Makes it, or attaches to it, while shared memory is set up. */
+extern void gstore_directory_attach(void);
 
 /* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);
@@ -19,6 +24,8 @@ extern gstore_table *gstore_find_table_of(gstore_table_key key, bool create);
 extern void gstore_begin_tables(HASH_SEQ_STATUS *scan);
 /* The lock is held exclusively. */
 extern void gstore_forget_versions(gstore_table *table);
+/* The catalog of this database has no such table any more: if it is lost, its entry goes. */
+extern void gstore_forget_lost(Oid relation);
 
 /* ---- versions as a process sees them */
 
@@ -75,12 +82,8 @@ extern void gstore_remove_version(Oid relation, TransactionId xid);
 
 /* For the worker: forgets versions that no snapshot needs. */
 extern void gstore_forget_old_versions(void);
-/* A database is gone; cannot fail (after gstore_area()). */
+/* A database is gone; cannot fail (after gstore_dsa()). */
 extern void gstore_forget_database(Oid database);
-/* A service thread is yet to end a write to the store that its backend has left. */
-extern bool gstore_has_left_write(const gstore_store_name *name);
-/* Takes one dead store off the list that nobody writes to. */
-extern bool gstore_next_dead_store(gstore_store_name *name);
 
 /* ---- copies of versions */
 
@@ -102,9 +105,6 @@ extern void gstore_end_copies(Oid relation);
  * are gone; accept: what was granted is noted instead.
  */
 extern void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges));
-/* Takes one off the list of those released; false: there is none. */
-extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
-
 /* ---- for views */
 
 typedef struct gstore_version_info
@@ -122,10 +122,5 @@ typedef struct gstore_version_info
 
 /* Every version of every table of all databases, palloc'd. */
 extern int gstore_list_versions(gstore_version_info **out);
-
-/* What a column's rows take in one of its areas; 0: there is none. */
-extern uint64 gstore_part_bytes(const gstore_column *column, gstore_part part, uint64 rows);
-/* What rows of a view take in the store. */
-extern uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count);
 
 #endif

@@ -31,9 +31,10 @@
 #include "keeper/table/manifest.h"
 #include "postgres/arrow.h"
 #include "postgres/fdw.h"
-#include "postgres/functions.h"
 #include "postgres/memory.h"
 #include "postgres/pending.h"
+#include "postgres/reload.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 
 PG_FUNCTION_INFO_V1(gstore_export);
@@ -364,7 +365,7 @@ static void
 request_repacking(void)
 {
 	if (OidIsValid(unpacked))
-		gstore_ask_trim(unpacked, GSTORE_NO_TURN);
+		gstore_ask_trim(unpacked, GSTORE_NO_WRITER);
 	unpacked = InvalidOid;
 }
 

@@ -3,24 +3,73 @@
 
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
 
+#include "postgres/directory.h"
 #include "postgres/fdw.h"
+#include "postgres/lost.h"
 #include "postgres/pending.h"
+#include "postgres/progress.h"
+#include "postgres/settings.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 
 PG_MODULE_MAGIC;
 
 PG_FUNCTION_INFO_V1(gstore_fdw_handler);
 
+static shmem_request_hook_type previous_request;
+static shmem_startup_hook_type previous_startup;
+
 void _PG_init(void);
+
+static void
+request_shared_memory(void)
+{
+	if (previous_request != NULL)
+		previous_request();
+	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() +
+						   gstore_directory_size(gstore_count_recorded()));
+	RequestNamedLWLockTranche(GSTORE_TRANCHE, GSTORE_LOCKS);
+}
+
+static void
+start_shared_memory(void)
+{
+	void *progress;
+	bool  found, known;
+
+	if (previous_startup != NULL)
+		previous_startup();
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	known = gstore_shared_attach();
+	progress = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
+	gstore_progress_attach(progress, found);
+	gstore_directory_attach();
+	if (!known)
+		gstore_read_record();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+static void
+hook_shared_memory(void)
+{
+	previous_request = shmem_request_hook;
+	shmem_request_hook = request_shared_memory;
+	previous_startup = shmem_startup_hook;
+	shmem_startup_hook = start_shared_memory;
+}
 
 void
 _PG_init(void)
 {
+	gstore_table_init(gstore_fdw_handler);
 	if (!process_shared_preload_libraries_in_progress)
 		return; /* CREATE FOREIGN TABLE works; using one says what is missing */
+	gstore_settings_init();
 	gstore_worker_init();
-	gstore_shared_init();
+	hook_shared_memory();
 	gstore_pending_init();
 	gstore_token_init();
 	gstore_export_init();

@@ -32,8 +32,7 @@ extern void	 gstoreExecForeignTruncate(List *relations, DropBehavior behavior, b
 extern void	 gstore_analyze_begin(const VacuumStmt *statement); /* analyze.c: it is about to run */
 extern void	 gstore_analyze_init(void);
 extern Datum gstore_fdw_handler(PG_FUNCTION_ARGS); /* fdw.c */
-extern bool	 gstore_is_table(Oid relation);		   /* ddl.c: a foreign table of ours */
 extern void	 gstore_ddl_init(void);				   /* ddl.c */
-extern void	 gstore_worker_init(void);			   /* worker.c: settings, worker */
+extern void	 gstore_worker_init(void);			   /* worker.c */
 
 #endif

@@ -7,78 +7,26 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
-#include "access/table.h"
-#include "access/xact.h"
-#include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "postgres/compat.h"
 #include "postgres/dense.h"
 #include "postgres/fdw.h"
-#include "postgres/functions.h"
-#include "postgres/lost.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/table.h"
 
 PG_FUNCTION_INFO_V1(gstore_fdw_format);
 PG_FUNCTION_INFO_V1(gstore_fdw_nitems);
 PG_FUNCTION_INFO_V1(gstore_fdw_nattrs);
 PG_FUNCTION_INFO_V1(gstore_fdw_rawsize);
 PG_FUNCTION_INFO_V1(gstore_fdw_compact);
-
-void
-gstore_check_table(Oid relation)
-{
-	const char *name = get_rel_name(relation);
-
-	if (name == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation with OID %u does not exist", relation)));
-	if (!gstore_is_table(relation))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is not a table in GPU memory", name),
-				 errdetail("It is not a foreign table of the wrapper gstore_fdw."),
-				 get_rel_relkind(relation) == RELKIND_PARTITIONED_TABLE
-					 ? errhint("Give its partitions one by one.")
-					 : 0));
-}
-
-void
-gstore_check_readable(Oid relation)
-{
-	AclResult result;
-
-	gstore_check_table(relation);
-	result = pg_class_aclcheck(relation, GetUserId(), ACL_SELECT);
-	if (result != ACLCHECK_OK)
-		aclcheck_error(result, OBJECT_FOREIGN_TABLE, get_rel_name(relation));
-}
-
-void
-gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
-{
-	gstore_check_access();
-	gstore_look(relation, GetActiveSnapshot(), want_dead, view);
-	if ((view->lost || view->outdated) && gstore_wait_for_source)
-	{
-		const Relation table = table_open(relation, AccessShareLock);
-
-		if (gstore_reload_await(table) && IsolationUsesXactSnapshot())
-			gstore_fail_reloaded();
-		table_close(table, AccessShareLock);
-		if (!IsolationUsesXactSnapshot())
-			gstore_look(relation, NULL, want_dead, view);
-	}
-	gstore_check_lost(relation, view);
-}
 
 /* The table's option; also of a table without rows. */
 Datum
@@ -140,12 +88,6 @@ gstore_fdw_rawsize(PG_FUNCTION_ARGS)
 	}
 	relation_close(relation, AccessShareLock);
 	PG_RETURN_INT64((int64) bytes);
-}
-
-bool
-gstore_is_owner(Oid relation)
-{
-	return object_ownercheck(RelationRelationId, relation, GetUserId());
 }
 
 /* Returns how many deleted rows are gone by it. As VACUUM, it is the owner's to run. */

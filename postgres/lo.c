@@ -19,6 +19,7 @@
 #include "utils/memutils.h"
 
 #include "postgres/compat.h"
+#include "postgres/directory.h"
 #include "postgres/window.h"
 
 #define PIECE_BYTES_MAX ((uint64) 8 << 20)

@@ -31,8 +31,6 @@ typedef struct record_head
 	pg_crc32c crc; /* of the keys, which follow */
 } record_head;
 
-int gstore_lost_tables = GSTORE_LOST_EMPTY;
-
 /* ---- errors */
 
 void
@@ -44,6 +42,16 @@ gstore_check_access(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot access tables in GPU memory during recovery"),
 				 errhint("The rows are on the primary server only, as those of unlogged tables are.")));
+}
+
+void
+gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+{
+	gstore_look(relation, snapshot, want_dead, view);
+	if (view->empty || gstore->ready)
+		return;
+	gstore_wait_ready();
+	gstore_look(relation, snapshot, want_dead, view);
 }
 
 void
@@ -156,10 +164,7 @@ gstore_lose_versions(TransactionId xid)
 
 /* ---- the file */
 
-/*
- * Tables that have rows, or have lost them: list_tables(), palloc'd. mark_tables_lost() returns how many of them
- * fit into the directory.
- */
+/* Tables that have rows, or have lost them: list_tables(), palloc'd. */
 static bool
 has_rows(const gstore_table *table)
 {
@@ -176,8 +181,8 @@ list_tables(gstore_table_key **out)
 	const gstore_table *table;
 	int					count = 0;
 
-	(void) gstore_area();
-	*out = palloc(sizeof(gstore_table_key) * (Size) gstore_max_relations);
+	(void) gstore_dsa();
+	*out = palloc(sizeof(gstore_table_key) * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	gstore->record_stale = false;
 	gstore_begin_tables(&scan);
@@ -204,22 +209,18 @@ note_recorded(const gstore_table_key *keys, int count)
 	LWLockRelease(gstore->lock);
 }
 
-static int
+static void
 mark_tables_lost(const gstore_table_key *keys, int count)
 {
-	int noted = 0;
-
 	for (int i = 0; i < count; i++)
 	{
 		gstore_table *table = gstore_find_table_of(keys[i], true);
 
 		if (table == NULL)
-			break;
+			elog(ERROR, "there is no place for %d tables that were lost", count);
 		table->lost = table->recorded = true;
 		table->lost_xid = FrozenTransactionId;
-		noted++;
 	}
-	return noted;
 }
 
 static uint32
@@ -281,9 +282,9 @@ gstore_record_tables(int level)
 	pfree(keys);
 }
 
-/* NULL: it is not there, or not as it was written. */
+/* NULL: it is not as it was written. */
 static gstore_table_key *
-read_keys(int fd, uint32 *count)
+read_keys(int fd, int *count)
 {
 	gstore_table_key *keys;
 	record_head		  head;
@@ -299,44 +300,54 @@ read_keys(int fd, uint32 *count)
 		pfree(keys);
 		return NULL;
 	}
-	*count = head.count;
+	*count = (int) head.count;
 	return keys;
+}
+
+/* NULL: there is none, or none that can be read, which is reported at that level. */
+static gstore_table_key *
+read_record(int level, int *count)
+{
+	const int		  fd = OpenTransientFile(RECORD_PATH, O_RDONLY | PG_BINARY);
+	gstore_table_key *keys;
+
+	*count = 0;
+	if (fd < 0)
+	{
+		if (errno != ENOENT)
+			ereport(level,
+					(errcode_for_file_access(), errmsg("could not open file \"%s\": %m", RECORD_PATH)));
+		return NULL;
+	}
+	keys = read_keys(fd, count);
+	CloseTransientFile(fd);
+	if (keys == NULL)
+		ereport(level,
+				(errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", RECORD_PATH),
+				 errdetail("Tables in GPU memory that had rows are not shown as lost.")));
+	return keys;
+}
+
+int
+gstore_count_recorded(void)
+{
+	int				  count;
+	gstore_table_key *keys = read_record(DEBUG1, &count);
+
+	if (keys != NULL)
+		pfree(keys);
+	return count;
 }
 
 void
 gstore_read_record(void)
 {
-	const int		  fd = OpenTransientFile(RECORD_PATH, O_RDONLY | PG_BINARY);
-	gstore_table_key *keys;
-	uint32			  count;
-	int				  noted;
+	int				  count;
+	gstore_table_key *keys = read_record(LOG, &count);
 
-	if (fd < 0)
-	{
-		if (errno != ENOENT)
-			ereport(LOG,
-					(errcode_for_file_access(), errmsg("could not open file \"%s\": %m", RECORD_PATH)));
-		return;
-	}
-	keys = read_keys(fd, &count);
-	CloseTransientFile(fd);
 	if (keys == NULL)
-	{
-		ereport(LOG,
-				(errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", RECORD_PATH),
-				 errdetail("Tables in GPU memory that had rows are not shown as lost.")));
 		return;
-	}
-	noted = mark_tables_lost(keys, (int) count);
-	log_lost((int) count);
-	if (noted < (int) count)
-		ereport(
-			LOG,
-			(errmsg("%d of %u tables in GPU memory that had rows cannot be shown as lost, and are read as empty",
-					(int) count - noted, count),
-			 errdetail("gstore_fdw.max_relations is %d. gstore_fdw.lost_tables = error does not protect these tables.",
-					   gstore_max_relations),
-			 errhint("Before tables are loaded, set gstore_fdw.max_relations to %u or more and restart the server.",
-					 count)));
+	mark_tables_lost(keys, count);
+	log_lost(count);
 	pfree(keys);
 }

@@ -9,16 +9,14 @@
 
 #include "postgres/directory.h"
 
-typedef enum gstore_lost_choice
-{
-	GSTORE_LOST_EMPTY, /* the table is empty */
-	GSTORE_LOST_ERROR, /* it is not to be used before TRUNCATE */
-} gstore_lost_choice;
-
-extern int gstore_lost_tables; /* the setting */
-
 /* ERROR if the server has no rows of tables, being a standby (0A000) or without the keeper (55000). */
 extern void gstore_check_access(void);
+
+/*
+ * gstore_look(), which waits for the keeper if there are rows: while none serves, the directory may be of one that is
+ * gone.
+ */
+extern void gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
 
 /* ERROR (55000) if the rows that the view is without were lost, and the statement is not to see an empty table. */
 extern void gstore_check_lost(Oid relation, const gstore_view *view);
@@ -37,6 +35,8 @@ extern void gstore_lose_versions(TransactionId xid);
 /* Writes the file anew, durably. level: of failures. */
 extern void gstore_record_tables(int level);
 
+/* How many tables it names; in the postmaster. */
+extern int gstore_count_recorded(void);
 /* Reads it, in the postmaster. */
 extern void gstore_read_record(void);
 

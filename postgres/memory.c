@@ -3,13 +3,15 @@
 
 #include "postgres/directory.h"
 #include "postgres/memory.h"
+#include "postgres/token.h"
+#include "postgres/window.h"
 
 /* ---- memory that no version needs */
 
 uint64
-gstore_next_turn(void)
+gstore_next_writer_number(void)
 {
-	return pg_atomic_fetch_add_u64(&gstore->next_turn, 1);
+	return pg_atomic_fetch_add_u64(&gstore->next_writer_number, 1);
 }
 
 /* NULL: the table has no rows. The lock is held. */
@@ -22,14 +24,14 @@ newest_store(const gstore_table *table)
 }
 
 void
-gstore_ask_trim(Oid relation, uint64 turn)
+gstore_ask_trim(Oid relation, uint64 writer_number)
 {
 	gstore_store *store;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	store = newest_store(gstore_find_table(relation, false));
 	if (store != NULL)
-		store->trim_turn = Max(store->trim_turn, turn);
+		store->trim_writer = Max(store->trim_writer, writer_number);
 	LWLockRelease(gstore->lock);
 	if (store != NULL)
 		gstore_wake_worker();
@@ -69,17 +71,63 @@ gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *count
 	{
 		gstore_store *store = newest_store(table);
 
-		if (store == NULL || store->trim_turn == 0 || gstore_has_left_write(&store->name))
+		if (store == NULL || store->trim_writer == 0 || gstore_has_left_write(&store->name))
 			continue;
 		*name = store->name;
-		name->turn = store->trim_turn;
+		name->writer_number = store->trim_writer;
 		*extents = list_extents(gstore_at(table->newest), count);
-		store->trim_turn = 0;
+		store->trim_writer = 0;
 		found = true;
 		hash_seq_term(&scan);
 	}
 	LWLockRelease(gstore->lock);
 	return found;
+}
+
+/* ---- what is dead */
+
+/* A write that comes late would make the store's areas anew: such a store stays on the list. */
+bool
+gstore_next_dead_store(gstore_store_name *name)
+{
+	dsa_pointer	 *link = &gstore->dead_stores, place;
+	gstore_store *store;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	while ((store = gstore_at(*link)) != NULL && gstore_has_left_write(&store->name))
+		link = &store->next_dead;
+	if (store != NULL)
+	{
+		place = *link;
+		*name = store->name;
+		*link = store->next_dead;
+		gstore_token_forget(name);
+		if (DsaPointerIsValid(store->dead_rows))
+			dsa_free(gstore_dsa(), store->dead_rows);
+		dsa_free(gstore_dsa(), place);
+	}
+	LWLockRelease(gstore->lock);
+	return store != NULL;
+}
+
+bool
+gstore_next_dead_copy(uint64 *id, uint32 *epoch)
+{
+	gstore_copy *copy;
+	dsa_pointer	 place;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	place = gstore->dead_copies;
+	copy = gstore_at(place);
+	if (copy != NULL)
+	{
+		*id = copy->id;
+		*epoch = copy->epoch;
+		gstore->dead_copies = copy->next_dead;
+		dsa_free(gstore_dsa(), place);
+	}
+	LWLockRelease(gstore->lock);
+	return copy != NULL;
 }
 
 /* ---- memory that there is */

@@ -29,7 +29,8 @@ typedef struct modify_state
 } modify_state;
 
 static const char tid_name[] = "ctid";
-static const char row_name[] = "gstore_row"; /* "wholerow" would be asked of all foreign tables among siblings */
+/* "wholerow" would be asked of all foreign tables among siblings. */
+static const char row_name[] = "gstore_row";
 
 static void
 gstoreAddForeignUpdateTargets(PlannerInfo *root, Index relation, RangeTblEntry *entry, Relation table)

@@ -4,6 +4,8 @@
 
 #include "postgres.h"
 
+#include "access/attnum.h"
+
 /* The device of OPTIONS (pinning 'N'); 0 without. */
 extern int gstore_table_device(Oid relation);
 /* OPTIONS (format 'arrow'); otherwise it is 'pgstrom'. */

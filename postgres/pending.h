@@ -57,9 +57,10 @@ extern uint64 gstore_compact(Relation relation);
 /* What an ALTER asks of a table's rows. */
 typedef struct gstore_rules
 {
-	Bitmapset *added; /* columns (attribute numbers) that get their defaults, which writes all rows anew */
+	/* Columns (attribute numbers) that get their defaults, which writes all rows anew. */
+	Bitmapset *added;
 	Bitmapset *not_null; /* columns that may have no NULL */
-	List	  *checks;	 /* names of CHECKs to hold the rows against */
+	List	  *checks;	 /* names of CHECKs that rows have to pass */
 	bool partition;		 /* they must be within the bounds of the partition that the table is now */
 } gstore_rules;
 

@@ -11,7 +11,7 @@
 #include "utils/syscache.h"
 
 #include "postgres/fdw.h"
-#include "postgres/functions.h"
+#include "postgres/table.h"
 
 PG_FUNCTION_INFO_V1(gstore_reggstore_in);
 PG_FUNCTION_INFO_V1(gstore_reggstore_out);

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "access/relation.h"
+#include "access/table.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "executor/spi.h"
@@ -21,16 +22,16 @@
 #include "postgres/background.h"
 #include "postgres/directory.h"
 #include "postgres/fdw.h"
+#include "postgres/lost.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/table.h"
 
 #define LOCK_TIMEOUT	  "10s" /* who waits for the rows may hold a lock that the source needs */
 #define WAIT_MS			  1000
 #define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
 #define RELOAD_DROP_BITS  4 /* 16 s: DROP DATABASE waits for 5 s */
-
-bool gstore_wait_for_source = false;
 
 PGDLLEXPORT void gstore_reload_main(Datum database);
 
@@ -86,9 +87,9 @@ list_lost(Oid **relations, int **errors)
 	const gstore_table *table;
 	int					count = 0;
 
-	(void) gstore_area();
-	*relations = palloc(sizeof(Oid) * (Size) gstore_max_relations);
-	*errors = palloc(sizeof(int) * (Size) gstore_max_relations);
+	(void) gstore_dsa();
+	*relations = palloc(sizeof(Oid) * (Size) gstore_tables_max);
+	*errors = palloc(sizeof(int) * (Size) gstore_tables_max);
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	gstore_begin_tables(&scan);
 	while ((table = hash_seq_search(&scan)) != NULL)
@@ -253,13 +254,18 @@ load_table(Oid table)
 		return false;
 	relation = try_relation_open(table, NoLock);
 	if (relation == NULL)
+	{
+		/* It was dropped where nobody saw it: without the library, or just before the server ended. */
+		gstore_forget_lost(table);
 		return true;
+	}
 	gstore_look(table, NULL, false, &view);
 	if (view.lost && gstore_is_table(table))
 		source = gstore_table_source(table);
 	if (source != NULL)
 	{
-		gstore_truncate(gstore_pending_begin(relation)); /* it has lost nothing any more, if there are no rows, too */
+		/* It has lost nothing any more, if there are no rows, too. */
+		gstore_truncate(gstore_pending_begin(relation));
 		note_loaded(relation, insert_rows(relation, source));
 	}
 	relation_close(relation, NoLock);
@@ -341,4 +347,22 @@ gstore_reload_stop(Oid database)
 
 	if (pid != 0)
 		(void) kill(pid, SIGTERM);
+}
+
+void
+gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
+{
+	gstore_check_access();
+	gstore_look(relation, GetActiveSnapshot(), want_dead, view);
+	if ((view->lost || view->outdated) && gstore_wait_for_source)
+	{
+		const Relation table = table_open(relation, AccessShareLock);
+
+		if (gstore_reload_await(table) && IsolationUsesXactSnapshot())
+			gstore_fail_reloaded();
+		table_close(table, AccessShareLock);
+		if (!IsolationUsesXactSnapshot())
+			gstore_look(relation, NULL, want_dead, view);
+	}
+	gstore_check_lost(relation, view);
 }

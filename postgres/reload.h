@@ -9,7 +9,7 @@
 
 #include "utils/rel.h"
 
-extern bool gstore_wait_for_source; /* the setting */
+#include "postgres/directory.h"
 
 /* For the keeper's worker, now and then: starts what is due. */
 extern void gstore_reload_look(void);
@@ -22,6 +22,12 @@ extern bool gstore_reload_await(Relation relation);
 
 /* ERROR (40001): of a statement that has waited, with a snapshot that does not see the rows and must be kept. */
 extern void gstore_fail_reloaded(void) pg_attribute_noreturn();
+
+/*
+ * The revision that the statement sees, of a table that was checked; waits for its rows if the setting says so. What the
+ * transaction itself has changed is not part of a revision before its commit.
+ */
+extern void gstore_look_now(Oid relation, bool want_dead, gstore_view *view);
 
 /* The database is about to be dropped: the worker that is in it ends. */
 extern void gstore_reload_stop(Oid database);

@@ -91,7 +91,7 @@ set_defaults(const default_value *all, int count, TupleTableSlot *slot, EState *
 typedef struct rule
 {
 	const char *name; /* of a CHECK; NULL: the bounds of a partition */
-	ExprState  *holds;
+	ExprState  *condition;
 } rule;
 
 static rule *
@@ -111,12 +111,13 @@ prepare_rules(Relation relation, const gstore_rules *rules, EState *estate, int 
 			{
 				all[(*count)++] = (rule){
 					.name = constraints->check[i].ccname,
-					.holds = ExecPrepareExpr(stringToNode(constraints->check[i].ccbin), estate)};
+					.condition = ExecPrepareExpr(stringToNode(constraints->check[i].ccbin), estate)};
 				break;
 			}
 	}
 	if (rules->partition && RelationGetPartitionQual(relation) != NIL)
-		all[(*count)++] = (rule){.holds = ExecPrepareCheck(RelationGetPartitionQual(relation), estate)};
+		all[(*count)++] = (rule){
+			.condition = ExecPrepareCheck(RelationGetPartitionQual(relation), estate)};
 	return all;
 }
 
@@ -143,7 +144,7 @@ check_rules(Relation relation, const rule *all, int count, TupleTableSlot *slot,
 	econtext->ecxt_scantuple = slot;
 	for (int i = 0; i < count; i++)
 	{
-		if (ExecCheck(all[i].holds, econtext))
+		if (ExecCheck(all[i].condition, econtext))
 			continue;
 		if (all[i].name == NULL)
 			ereport(ERROR,
@@ -162,19 +163,19 @@ check_rules(Relation relation, const rule *all, int count, TupleTableSlot *slot,
 void
 gstore_rework(Relation relation, const gstore_rules *rules)
 {
-	const TupleDesc desc = RelationGetDescr(relation);
-	EState		   *estate = CreateExecutorState();
-	MemoryContext	old = MemoryContextSwitchTo(estate->es_query_cxt);
-	TupleTableSlot *slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
-	gstore_segment	segments[GSTORE_SEGMENTS_MAX];
-	const int		segment_count = gstore_choose_rows(relation, NULL, false, segments);
-	gstore_walk	   *walk = gstore_walk_begin(relation, segments, segment_count);
-	gstore_pending *pending = NULL;
-	uint64			checked = 0;
-	default_value  *defaults;
-	const int		count = prepare_defaults(relation, rules->added, estate, &defaults);
-	int				rule_count;
-	const rule	   *all = prepare_rules(relation, rules, estate, &rule_count);
+	const TupleDesc	 desc = RelationGetDescr(relation);
+	EState			*estate = CreateExecutorState();
+	MemoryContext	 old = MemoryContextSwitchTo(estate->es_query_cxt);
+	TupleTableSlot	*slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
+	const int		 row_range_count = gstore_choose_rows(relation, NULL, false, row_ranges);
+	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, row_range_count);
+	gstore_pending	*pending = NULL;
+	uint64			 checked = 0;
+	default_value	*defaults;
+	const int		 count = prepare_defaults(relation, rules->added, estate, &defaults);
+	int				 rule_count;
+	const rule		*all = prepare_rules(relation, rules, estate, &rule_count);
 
 	if (count > 0)
 	{

@@ -14,11 +14,12 @@
 /* ---- which rows */
 
 static int
-add_segment(gstore_segment *segments, int count, const gstore_view *view, uint64 first, uint64 limit)
+add_row_range(gstore_row_range *row_ranges, int count, const gstore_view *view, uint64 first,
+			  uint64 limit)
 {
 	if (view->empty || limit <= first)
 		return count;
-	segments[count] = (gstore_segment){*view, first, limit};
+	row_ranges[count] = (gstore_row_range){*view, first, limit};
 	return count + 1;
 }
 
@@ -39,7 +40,7 @@ refresh_view_for_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 
 int
 gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
-				   gstore_segment segments[GSTORE_SEGMENTS_MAX])
+				   gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX])
 {
 	const CommandId before = snapshot != NULL ? snapshot->curcid : InvalidCommandId;
 	gstore_pending *pending;
@@ -65,7 +66,7 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
 			gstore_check_lost(RelationGetRelid(relation), &view);
 		if (!view.empty)
 			gstore_check_columns(relation, &view);
-		count = add_segment(segments, count, &view, 0, view.rows);
+		count = add_row_range(row_ranges, count, &view, 0, view.rows);
 	}
 	if (pending != NULL)
 	{
@@ -81,7 +82,7 @@ gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
 		own.dead = NULL;
 		own.dead_bytes = 0;
 		gstore_pending_mark_deleted(pending, before, &own);
-		count = add_segment(segments, count, &own, first, limit);
+		count = add_row_range(row_ranges, count, &own, first, limit);
 	}
 	return count;
 }
@@ -258,19 +259,19 @@ gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlot *sl
 
 struct gstore_walk
 {
-	MemoryContext		  context;
-	const gstore_segment *segments;
-	int					  count, at;
-	uint64				  row; /* next */
-	Bitmapset			 *wanted;
-	int					 *indexes;
-	int					  index_count;
-	gstore_batch		 *batch;
-	gstore_output		 *output;
+	MemoryContext			context;
+	const gstore_row_range *row_ranges;
+	int						count, at;
+	uint64					row; /* next */
+	Bitmapset			   *wanted;
+	int					   *indexes;
+	int						index_count;
+	gstore_batch		   *batch;
+	gstore_output		   *output;
 };
 
 gstore_walk *
-gstore_walk_begin(Relation relation, const gstore_segment *segments, int count)
+gstore_walk_begin(Relation relation, const gstore_row_range *row_ranges, int count)
 {
 	const TupleDesc desc = RelationGetDescr(relation);
 	MemoryContext	context = AllocSetContextCreate(CurrentMemoryContext, "gstore walk",
@@ -279,9 +280,9 @@ gstore_walk_begin(Relation relation, const gstore_segment *segments, int count)
 	gstore_walk	   *walk = palloc0(sizeof *walk);
 
 	walk->context = context;
-	walk->segments = segments;
+	walk->row_ranges = row_ranges;
 	walk->count = count;
-	walk->row = count > 0 ? segments[0].first : 0;
+	walk->row = count > 0 ? row_ranges[0].first : 0;
 	walk->indexes = palloc(sizeof(int) * (Size) Max(desc->natts, 1));
 	for (int i = 0; i < desc->natts; i++)
 		if (!TupleDescAttr(desc, i)->attisdropped)
@@ -301,13 +302,13 @@ gstore_walk_next(gstore_walk *walk, TupleTableSlot *slot)
 	ExecClearTuple(slot);
 	while (walk->at < walk->count)
 	{
-		const gstore_segment *s = &walk->segments[walk->at];
-		const uint64		  row = walk->row;
+		const gstore_row_range *s = &walk->row_ranges[walk->at];
+		const uint64			row = walk->row;
 
 		if (row >= s->limit)
 		{
 			walk->at++;
-			walk->row = walk->at < walk->count ? walk->segments[walk->at].first : 0;
+			walk->row = walk->at < walk->count ? walk->row_ranges[walk->at].first : 0;
 			walk->batch->count = 0;
 			continue;
 		}

@@ -13,7 +13,8 @@
 typedef struct gstore_rowset
 {
 	MemoryContext context;
-	uint8 **pages; /* bit r % 8 of byte r / 8, as everywhere; NULL: none of its rows is in the set */
+	/* Bit r % 8 of byte r / 8, as everywhere; NULL: none of its rows is in the set. */
+	uint8 **pages;
 	uint64	page_count;
 	uint64	count; /* rows */
 } gstore_rowset;

@@ -1,7 +1,7 @@
 /*
  * Scanning: batches of rows, the conditions that a whole batch can be put to, rows.
  *
- * The rows of all segments are cut into units, which are handed out by a counter: this process's own,
+ * All row ranges are cut into units, which are handed out by a counter: this process's own,
  * or one in shared memory for all processes of a parallel scan. Of a unit, the columns that conditions
  * need are read first, and the others only if a row is left. Where conditions name rows by ctid, those
  * rows are read in the place of units.
@@ -43,44 +43,44 @@ typedef struct counts
 } counts;
 
 /*
- * A segment in a parallel scan's shared memory: its columns and its bitmap follow each other in the
- * order of the segments, behind shared_scan.
+ * A row range in a parallel scan's shared memory: its columns and its bitmap follow each other in the
+ * order of the row ranges, behind shared_scan.
  */
-typedef struct shared_segment
+typedef struct shared_row_range
 {
 	gstore_store_name name;
 	uint64			  first, limit, rows, dead_bytes;
 	int				  column_count;
-} shared_segment;
+} shared_row_range;
 
 typedef struct shared_scan
 {
 	pg_atomic_uint64 next; /* unit */
 	pg_atomic_uint64 batches, bytes, filtered;
 	uint64			 unit_rows;
-	int				 segment_count;
-	shared_segment	 segments[GSTORE_SEGMENTS_MAX];
+	int				 row_range_count;
+	shared_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
 } shared_scan;
 
 typedef struct scan_state
 {
-	MemoryContext  context; /* of segments and batch */
-	Bitmapset	  *tested;	/* columns that conditions need */
-	Bitmapset	  *others;	/* columns that rows need, without those */
-	Bitmapset	  *all;
-	Bitmapset	  *bare;	/* those of all of which only what marks NULLs is needed */
-	int			  *indexes; /* of the columns that rows need, attribute number - 1 */
-	int			   index_count;
-	gstore_quals  *quals;	  /* NULL: none */
-	bool		   evaluated; /* with the parameters of now */
-	bool		   locks;	  /* of a table whose rows are to be changed or locked */
-	bool		   waits;	  /* for that */
-	bool		   chosen;	  /* segments and unit_rows are known */
-	gstore_segment segments[GSTORE_SEGMENTS_MAX];
-	int			   segment_count;
-	uint64		   unit_rows, next_unit;
-	gstore_tids	  *tids;						/* NULL: no rows are named by ctid */
-	const uint64  *named;						/* the rows; NULL: not evaluated yet */
+	MemoryContext	 context; /* of row ranges and batch */
+	Bitmapset		*tested;  /* columns that conditions need */
+	Bitmapset		*others;  /* columns that rows need, without those */
+	Bitmapset		*all;
+	Bitmapset		*bare;	  /* those of all of which only what marks NULLs is needed */
+	int				*indexes; /* of the columns that rows need, attribute number - 1 */
+	int				 index_count;
+	gstore_quals	*quals;		/* NULL: none */
+	bool			 evaluated; /* with the parameters of now */
+	bool			 locks;		/* of a table whose rows are to be changed or locked */
+	bool			 waits;		/* for that */
+	bool			 chosen;	/* row ranges and unit_rows are known */
+	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
+	int				 row_range_count;
+	uint64			 unit_rows, next_unit;
+	gstore_tids		*tids;						/* NULL: no rows are named by ctid */
+	const uint64	*named;						/* the rows; NULL: not evaluated yet */
 	uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
 	shared_scan	  *shared;						/* NULL: not parallel, or not any more */
 	gstore_batch  *batch;
@@ -164,12 +164,12 @@ gstoreBeginForeignScan(ForeignScanState *node, int flags)
 /* ---- units */
 
 static uint64
-units_of(const scan_state *state, const gstore_segment *s)
+units_of(const scan_state *state, const gstore_row_range *s)
 {
 	return (s->limit - s->first + state->unit_rows - 1) / state->unit_rows;
 }
 
-/* Segments are there; units as large as the widest of them allows. */
+/* Ranges are there; units as large as the widest of them allows. */
 static void
 prepare_scan(ForeignScanState *node, scan_state *state)
 {
@@ -179,14 +179,14 @@ prepare_scan(ForeignScanState *node, scan_state *state)
 	if (state->unit_rows == 0)
 	{
 		state->unit_rows = PG_UINT32_MAX;
-		for (int i = 0; i < state->segment_count; i++)
+		for (int i = 0; i < state->row_range_count; i++)
 			state->unit_rows = Min(state->unit_rows,
-								   gstore_rows_at_a_time(&state->segments[i].view, valued));
+								   gstore_rows_at_a_time(&state->row_ranges[i].view, valued));
 	}
 	state->batch = gstore_batch_create(natts);
 	state->batch->bare = state->bare;
 	state->output = gstore_output_create(natts);
-	if (state->segment_count > 0)
+	if (state->row_range_count > 0)
 		state->rows = palloc(sizeof(uint32) * state->unit_rows);
 	memset(node->ss.ss_ScanTupleSlot->tts_isnull, true, sizeof(bool) * (Size) natts);
 	state->chosen = true;
@@ -207,9 +207,9 @@ lock_table(Relation relation, bool wait)
 /* What a row mark keeps, in ermExtra, from the first row that is asked for. */
 typedef struct marked_rows
 {
-	bool		   are_compared;  /* with what they are joined with, once more */
-	int			   segment_count; /* -1: not chosen yet */
-	gstore_segment segments[GSTORE_SEGMENTS_MAX];
+	bool			 are_compared;	  /* with what they are joined with, once more */
+	int				 row_range_count; /* -1: not chosen yet */
+	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
 } marked_rows;
 
 /*
@@ -239,7 +239,7 @@ rows_of(const EState *estate, ExecRowMark *mark)
 		return rows;
 	rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
 	rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
-	rows->segment_count = -1;
+	rows->row_range_count = -1;
 	mark->ermExtra = rows;
 	return rows;
 }
@@ -255,8 +255,8 @@ publish_snapshot(const ForeignScanState *node, const scan_state *state)
 	if (mark == NULL)
 		return;
 	rows = rows_of(node->ss.ps.state, mark);
-	rows->segment_count = state->segment_count;
-	memcpy(rows->segments, state->segments, sizeof rows->segments);
+	rows->row_range_count = state->row_range_count;
+	memcpy(rows->row_ranges, state->row_ranges, sizeof rows->row_ranges);
 }
 
 /* Of a statement that has waited for rows. As a writer that has waited, it sees them at READ COMMITTED. */
@@ -286,7 +286,7 @@ choose_snapshot(ForeignScanState *node, scan_state *state)
 	gstore_note_read(relation, snapshot);
 	if (state->locks)
 		lock_table(relation, state->waits);
-	state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
+	state->row_range_count = gstore_choose_rows(relation, snapshot, state->locks, state->row_ranges);
 	if (waited)
 	{
 		publish_snapshot(node, state);
@@ -296,16 +296,16 @@ choose_snapshot(ForeignScanState *node, scan_state *state)
 	MemoryContextSwitchTo(old);
 }
 
-/* The next unit's segment and rows; NULL: there is none. */
-static const gstore_segment *
+/* The next unit's row range and rows; NULL: there is none. */
+static const gstore_row_range *
 next_scan_unit(scan_state *state, uint64 *first, uint64 *count)
 {
 	uint64 unit = state->shared != NULL ? pg_atomic_fetch_add_u64(&state->shared->next, 1)
 										: state->next_unit++;
 
-	for (int i = 0; i < state->segment_count; i++)
+	for (int i = 0; i < state->row_range_count; i++)
 	{
-		const gstore_segment *s = &state->segments[i];
+		const gstore_row_range *s = &state->row_ranges[i];
 
 		if (unit < units_of(state, s))
 		{
@@ -318,23 +318,23 @@ next_scan_unit(scan_state *state, uint64 *first, uint64 *count)
 	return NULL;
 }
 
-static const gstore_segment *
-segment_of(const scan_state *state, uint64 row)
+static const gstore_row_range *
+row_range_of(const scan_state *state, uint64 row)
 {
-	for (int i = 0; i < state->segment_count; i++)
-		if (row >= state->segments[i].first && row < state->segments[i].limit)
-			return &state->segments[i];
+	for (int i = 0; i < state->row_range_count; i++)
+		if (row >= state->row_ranges[i].first && row < state->row_ranges[i].limit)
+			return &state->row_ranges[i];
 	return NULL;
 }
 
 /* The same of the rows that are named: as many of them as are no further apart than a unit is long. */
-static const gstore_segment *
+static const gstore_row_range *
 next_named_rows(scan_state *state, uint64 *first, uint64 *count)
 {
-	const gstore_segment *s = NULL;
-	uint64				  next = state->named_next;
+	const gstore_row_range *s = NULL;
+	uint64					next = state->named_next;
 
-	while (next < state->named_count && (s = segment_of(state, state->named[next])) == NULL)
+	while (next < state->named_count && (s = row_range_of(state, state->named[next])) == NULL)
 		next++;
 	state->named_from = next;
 	if (s != NULL)
@@ -402,8 +402,8 @@ reads_late(const scan_state *state)
 static bool
 next_batch(ForeignScanState *node, scan_state *state)
 {
-	const gstore_segment *s;
-	uint64				  first, count;
+	const gstore_row_range *s;
+	uint64					first, count;
 
 	if (state->tids != NULL && state->named == NULL)
 	{
@@ -536,18 +536,18 @@ choose_marked_snapshot(const EState *estate, const ExecRowMark *mark, marked_row
 {
 	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
 
-	rows->segment_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
-											 mark->strength != LCS_NONE, rows->segments);
+	rows->row_range_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
+											   mark->strength != LCS_NONE, rows->row_ranges);
 	MemoryContextSwitchTo(old);
 }
 
 static void
 fetch_row(const ExecRowMark *mark, const marked_rows *rows, uint64 row, TupleTableSlot *slot)
 {
-	for (int i = 0; i < rows->segment_count; i++)
+	for (int i = 0; i < rows->row_range_count; i++)
 	{
-		const gstore_segment *s = &rows->segments[i], alone = {s->view, row, row + 1};
-		gstore_walk			 *walk;
+		const gstore_row_range *s = &rows->row_ranges[i], alone = {s->view, row, row + 1};
+		gstore_walk			   *walk;
 
 		if (row < s->first || row >= s->limit)
 			continue;
@@ -581,7 +581,7 @@ gstoreRefetchForeignRow(EState *estate, ExecRowMark *mark, Datum rowid, TupleTab
 		ExecStoreAllNullTuple(slot); /* nothing looks at it */
 		return;
 	}
-	if (rows->segment_count < 0)
+	if (rows->row_range_count < 0)
 		choose_marked_snapshot(estate, mark, rows);
 	fetch_row(mark, rows, row, slot);
 }
@@ -602,9 +602,9 @@ gstoreEstimateDSMForeignScan(ForeignScanState *node, ParallelContext *context)
 
 	if (!state->chosen)
 		choose_snapshot(node, state);
-	for (int i = 0; i < state->segment_count; i++)
-		size += MAXALIGN(sizeof(gstore_column) * (Size) state->segments[i].view.column_count) +
-			MAXALIGN(state->segments[i].view.dead_bytes);
+	for (int i = 0; i < state->row_range_count; i++)
+		size += MAXALIGN(sizeof(gstore_column) * (Size) state->row_ranges[i].view.column_count) +
+			MAXALIGN(state->row_ranges[i].view.dead_bytes);
 	return size;
 }
 
@@ -620,18 +620,18 @@ gstoreInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context,
 	pg_atomic_init_u64(&shared->bytes, 0);
 	pg_atomic_init_u64(&shared->filtered, 0);
 	shared->unit_rows = state->unit_rows;
-	shared->segment_count = state->segment_count;
-	for (int i = 0; i < state->segment_count; i++)
+	shared->row_range_count = state->row_range_count;
+	for (int i = 0; i < state->row_range_count; i++)
 	{
-		const gstore_segment *s = &state->segments[i];
-		const Size			  columns = sizeof(gstore_column) * (Size) s->view.column_count;
+		const gstore_row_range *s = &state->row_ranges[i];
+		const Size				columns = sizeof(gstore_column) * (Size) s->view.column_count;
 
-		shared->segments[i] = (shared_segment){.name = s->view.name,
-											   .first = s->first,
-											   .limit = s->limit,
-											   .rows = s->view.rows,
-											   .dead_bytes = s->view.dead_bytes,
-											   .column_count = s->view.column_count};
+		shared->row_ranges[i] = (shared_row_range){.name = s->view.name,
+												   .first = s->first,
+												   .limit = s->limit,
+												   .rows = s->view.rows,
+												   .dead_bytes = s->view.dead_bytes,
+												   .column_count = s->view.column_count};
 		memcpy(to, s->view.columns, columns);
 		to += MAXALIGN(columns);
 		if (s->view.dead_bytes > 0)
@@ -655,22 +655,22 @@ gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *pl
 	uint8		 *from = (uint8 *) place + MAXALIGN(sizeof *shared);
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 
-	state->segment_count = shared->segment_count;
+	state->row_range_count = shared->row_range_count;
 	state->unit_rows = shared->unit_rows;
-	for (int i = 0; i < shared->segment_count; i++)
+	for (int i = 0; i < shared->row_range_count; i++)
 	{
-		const shared_segment *s = &shared->segments[i];
+		const shared_row_range *s = &shared->row_ranges[i];
 
-		state->segments[i] = (gstore_segment){.view = {.name = s->name,
-													   .rows = s->rows,
-													   .column_count = s->column_count,
-													   .columns = (gstore_column *) from,
-													   .dead_bytes = s->dead_bytes},
-											  .first = s->first,
-											  .limit = s->limit};
+		state->row_ranges[i] = (gstore_row_range){.view = {.name = s->name,
+														   .rows = s->rows,
+														   .column_count = s->column_count,
+														   .columns = (gstore_column *) from,
+														   .dead_bytes = s->dead_bytes},
+												  .first = s->first,
+												  .limit = s->limit};
 		from += MAXALIGN(sizeof(gstore_column) * (Size) s->column_count);
 		if (s->dead_bytes > 0)
-			state->segments[i].view.dead = from;
+			state->row_ranges[i].view.dead = from;
 		from += MAXALIGN(s->dead_bytes);
 	}
 	prepare_scan(node, state);
@@ -691,7 +691,7 @@ gstoreShutdownForeignScan(ForeignScanState *node)
 								 .bytes = pg_atomic_read_u64(&state->shared->bytes),
 								 .filtered = pg_atomic_read_u64(&state->shared->filtered)};
 	state->shared = NULL;
-	state->next_unit = UINT64_MAX / 2; /* this process has had its share */
+	state->next_unit = UINT64_MAX / 2; /* this process has had its part */
 }
 
 /* ---- EXPLAIN */

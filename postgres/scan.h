@@ -1,17 +1,17 @@
-/* postgres/scan.h - which rows a statement sees, as segments of stores. */
+/* postgres/scan.h - which rows a statement sees, as row ranges of stores. */
 #ifndef GSTORE_SCAN_H
 #define GSTORE_SCAN_H
 
 #include "postgres/store.h"
 
 /* Of what was committed, and of what this transaction added behind. */
-#define GSTORE_SEGMENTS_MAX 2
+#define GSTORE_ROW_RANGES_MAX 2
 
-typedef struct gstore_segment
+typedef struct gstore_row_range
 {
 	gstore_view view;
 	uint64		first, limit; /* rows */
-} gstore_segment;
+} gstore_row_range;
 
 /*
  * Those that the snapshot sees, with what this transaction changed before the snapshot's command;
@@ -20,12 +20,13 @@ typedef struct gstore_segment
  * at REPEATABLE READ and above, if the snapshot does not see it). Returns how many.
  */
 extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
-							  gstore_segment segments[GSTORE_SEGMENTS_MAX]);
+							  gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX]);
 
-/* Every row of the segments, in their order, as virtual tuples: for what looks at whole tables. */
+/* Every row of the ranges, in their order, as virtual tuples: for what looks at whole tables. */
 typedef struct gstore_walk gstore_walk;
 
-extern gstore_walk *gstore_walk_begin(Relation relation, const gstore_segment *segments, int count);
+extern gstore_walk *
+gstore_walk_begin(Relation relation, const gstore_row_range *row_ranges, int count);
 /* False at the end. What the slot refers to lives until the next call. */
 extern bool gstore_walk_next(gstore_walk *walk, TupleTableSlot *slot);
 extern void gstore_walk_end(gstore_walk *walk);

@@ -18,19 +18,19 @@
 #define LOOK_S		1 /* how often an idle thread looks whether it is to stop */
 
 /* The areas that a command uses, until its copies are through. */
-typedef struct holds
+typedef struct uses
 {
-	gstore_hold all[GSTORE_RANGES_MAX];
-	uint32_t	count;
-} holds;
+	gstore_use all[GSTORE_RANGES_MAX];
+	uint32_t   count;
+} uses;
 
-typedef struct worker
+typedef struct service_thread
 {
 	gstore_service *service;
 	pthread_t		thread;
-	holds			holds;
+	uses			uses;
 	gvm_stream		streams[GVM_KEEPER_DEVICES_MAX];
-} worker;
+} service_thread;
 
 struct gstore_service
 {
@@ -38,7 +38,7 @@ struct gstore_service
 	gvm_device			  *devices[GVM_KEEPER_DEVICES_MAX];
 	int32_t				   device_count;
 	gstore_areas		  *areas;
-	worker				   workers[THREADS_MAX];
+	service_thread		   threads[THREADS_MAX];
 	uint32_t			   started;
 	bool				   registered;
 	_Atomic bool		   stop, lost;
@@ -71,61 +71,61 @@ copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
 
 /* Of one command, ranges of one area share a lease. */
 static gvm_status
-find_hold(gstore_service *s, const gstore_window *w, const gstore_range *range, holds *held,
-		  gstore_hold **out)
+find_use(gstore_service *s, const gstore_window *w, const gstore_range *range, uses *used,
+		 gstore_use **out)
 {
 	gvm_status status;
 
-	for (uint32_t i = held->count; i > 0; i--)
-		if (gstore_area_is(&held->all[i - 1], range))
+	for (uint32_t i = used->count; i > 0; i--)
+		if (gstore_area_is(&used->all[i - 1], range))
 		{
-			*out = &held->all[i - 1];
+			*out = &used->all[i - 1];
 			return GVM_OK;
 		}
-	*out = &held->all[held->count];
-	status = gstore_area_hold(s->areas, &w->name, range, w->verb == GSTORE_WRITE, *out);
-	held->count += status == GVM_OK;
+	*out = &used->all[used->count];
+	status = gstore_area_use(s->areas, &w->name, range, w->verb == GSTORE_WRITE, *out);
+	used->count += status == GVM_OK;
 	return status;
 }
 
 static gvm_status
 begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range, uint8_t *bytes,
-			gvm_stream stream, holds *held)
+			gvm_stream stream, uses *used)
 {
 	const uint64_t end = range->offset_bytes + range->bytes;
 	const bool	   take = w->verb == GSTORE_COPY_TAKE;
 	uint64_t	   copy_address = 0;
 	gvm_status	   status;
-	gstore_hold	  *h;
+	gstore_use	  *u;
 
 	if (end < range->bytes ||
 		(!range->fill && !take &&
 		 (range->window_bytes > s->options.window_bytes ||
 		  range->bytes > s->options.window_bytes - range->window_bytes)))
 		return gvm_error_set(GVM_E_INVALID, "a range beyond the window");
-	status = find_hold(s, w, range, held, &h);
+	status = find_use(s, w, range, used, &u);
 	if (status == GVM_OK && w->verb == GSTORE_WRITE)
-		status = gstore_area_reserve(s->areas, h, range, stream);
-	else if (status == GVM_OK && end > gstore_area_bytes(h))
+		status = gstore_area_provide(s->areas, u, range, stream);
+	else if (status == GVM_OK && end > gstore_area_bytes(u))
 		status = gvm_error_set(GVM_E_INVALID, "a range beyond the column's data");
 	if (status == GVM_OK && take)
 		status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
 									range->bytes, &copy_address);
-	return status == GVM_OK ? copy_range(w, range, h->address, copy_address, bytes, stream) : status;
+	return status == GVM_OK ? copy_range(w, range, u->address, copy_address, bytes, stream) : status;
 }
 
 /* Also after a failure: what was begun must be over before the leases end. */
 static gvm_status
-end_ranges(gstore_service *s, holds *held, gvm_stream stream)
+end_ranges(gstore_service *s, uses *used, gvm_stream stream)
 {
 	const int  result = gstore_cu.cuStreamSynchronize(stream);
 	gvm_status status = result == 0
 		? GVM_OK
 		: gvm_driver_error(result, "cuStreamSynchronize", "cannot copy columns");
 
-	for (uint32_t i = 0; i < held->count; i++)
+	for (uint32_t i = 0; i < used->count; i++)
 	{
-		const gvm_status released = gstore_area_release(s->areas, &held->all[i]);
+		const gvm_status released = gstore_area_release(s->areas, &used->all[i]);
 
 		status = status != GVM_OK ? status : released;
 	}
@@ -133,18 +133,18 @@ end_ranges(gstore_service *s, holds *held, gvm_stream stream)
 }
 
 static gvm_status
-move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
+move_ranges(service_thread *me, gstore_window *w, uint8_t *bytes)
 {
 	const gvm_stream stream = me->streams[w->name.device];
-	holds			*held = &me->holds;
+	uses			*used = &me->uses;
 	gvm_status		 status = GVM_OK;
 
-	held->count = 0;
+	used->count = 0;
 	for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
 	{
 		const gstore_range *range = &w->ranges[i];
 
-		status = begin_range(me->service, w, range, bytes, stream, held);
+		status = begin_range(me->service, w, range, bytes, stream, used);
 		if (status == GVM_E_NOSPACE)
 		{
 			w->short_column = range->column;
@@ -153,13 +153,13 @@ move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 	}
 	if (status == GVM_OK)
 	{
-		status = end_ranges(me->service, held, stream);
+		status = end_ranges(me->service, used, stream);
 	}
 	else
 	{
 		const gvm_error error = gstore_last_error();
 
-		(void) end_ranges(me->service, held, stream);
+		(void) end_ranges(me->service, used, stream);
 		gvm_error_restore(&error);
 	}
 	return status;
@@ -259,7 +259,7 @@ execute_link_command(gstore_service *s, gstore_window *w)
 }
 
 static gvm_status
-transfer_ranges(worker *me, gstore_window *w, uint8_t *bytes)
+transfer_ranges(service_thread *me, gstore_window *w, uint8_t *bytes)
 {
 	gstore_service *s = me->service;
 	gvm_status		status;
@@ -314,7 +314,7 @@ end_command(const gstore_service_options *options, uint32_t index)
 }
 
 static void
-execute_command(worker *me, uint32_t index)
+execute_command(service_thread *me, uint32_t index)
 {
 	gstore_service *s = me->service;
 	gstore_window  *w = &s->options.windows[index];
@@ -383,7 +383,7 @@ refuse_left_over(const gstore_service_options *options)
 static void *
 service_thread_main(void *argument)
 {
-	worker		   *me = argument;
+	service_thread *me = argument;
 	gstore_service *s = me->service;
 
 	while (!atomic_load(&s->stop))
@@ -425,7 +425,7 @@ register_windows(gstore_service *s)
 }
 
 static gvm_status
-make_streams(gstore_service *s, worker *w)
+make_streams(gstore_service *s, service_thread *t)
 {
 	gvm_status status = GVM_OK;
 
@@ -436,7 +436,7 @@ make_streams(gstore_service *s, worker *w)
 		status = gvm_device_push_context(s->devices[d]);
 		if (status != GVM_OK)
 			break;
-		result = gstore_cu.cuStreamCreate(&w->streams[d], GSTORE_STREAM_NON_BLOCKING);
+		result = gstore_cu.cuStreamCreate(&t->streams[d], GSTORE_STREAM_NON_BLOCKING);
 		gvm_device_pop_context();
 		if (result != 0)
 			status = gvm_driver_error(result, "cuStreamCreate", "cannot make a stream");
@@ -454,14 +454,14 @@ start_threads(gstore_service *s)
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (s->started < s->options.threads && s->started < THREADS_MAX && status == GVM_OK)
 	{
-		worker *w = &s->workers[s->started];
-		int		code;
+		service_thread *t = &s->threads[s->started];
+		int				code;
 
-		w->service = s;
-		status = make_streams(s, w);
+		t->service = s;
+		status = make_streams(s, t);
 		if (status != GVM_OK)
 			break;
-		code = pthread_create(&w->thread, NULL, service_thread_main, w);
+		code = pthread_create(&t->thread, NULL, service_thread_main, t);
 		if (code != 0)
 			status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
 		else
@@ -522,7 +522,7 @@ gstore_service_stop(gstore_service *s)
 		return;
 	gstore_service_sever(s);
 	for (uint32_t i = 0; i < s->started; i++)
-		pthread_join(s->workers[i].thread, NULL);
+		pthread_join(s->threads[i].thread, NULL);
 	gstore_copies_destroy(s->copies);
 	gstore_areas_destroy(s->areas);
 	for (int32_t d = 0; d < s->device_count; d++)
@@ -530,8 +530,8 @@ gstore_service_stop(gstore_service *s)
 		if (s->devices[d] == NULL || gvm_device_push_context(s->devices[d]) != GVM_OK)
 			continue;
 		for (uint32_t i = 0; i < THREADS_MAX; i++)
-			if (s->workers[i].streams[d] != NULL)
-				gstore_cu.cuStreamDestroy(s->workers[i].streams[d]);
+			if (s->threads[i].streams[d] != NULL)
+				gstore_cu.cuStreamDestroy(s->threads[i].streams[d]);
 		if (d == 0 && s->registered)
 			gstore_cu.cuMemHostUnregister(s->options.bytes);
 		gvm_device_pop_context();

@@ -1,38 +1,24 @@
 /* See shared.h. */
 #include "postgres.h"
 
-#include "access/transam.h"
-#include "access/tupmacs.h"
-#include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "storage/procarray.h"
 #include "storage/shmem.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
-#include "utils/snapmgr.h"
 
-#include "postgres/arrow.h"
-#include "postgres/lost.h"
-#include "postgres/progress.h"
 #include "postgres/shared.h"
-#include "postgres/token.h"
 
-#define AREA_BYTES	 (256 * 1024) /* of dynamic shared memory that is there from the start */
+#define DSA_BYTES	 (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
 
 gstore_shared	*gstore;
-static void		*area_place;
+static void		*dsa_place;
 static uint8	*windows_place;
-static dsa_area *area;
-
-static shmem_request_hook_type previous_request;
-static shmem_startup_hook_type previous_startup;
+static dsa_area *dsa;
 
 /* ---- set-up */
 
 static Size
-shared_size(void)
+head_size(void)
 {
 	return MAXALIGN(offsetof(gstore_shared, windows) + sizeof(gstore_window) * (Size) gstore_windows);
 }
@@ -43,30 +29,26 @@ windows_size(void)
 	return (Size) gstore_windows * gstore_window_kb * 1024 + WINDOW_ALIGN;
 }
 
-static void
-gstore_shmem_request(void)
+Size
+gstore_shared_size(void)
 {
-	if (previous_request != NULL)
-		previous_request();
-	RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES + gstore_progress_size() +
-						   gstore_directory_size());
-	RequestNamedLWLockTranche("gstore_fdw", 3);
+	return head_size() + windows_size() + DSA_BYTES;
 }
 
 static void
 init_shared_memory(void)
 {
-	LWLockPadded *locks = GetNamedLWLockTranche("gstore_fdw");
+	LWLockPadded *locks = GetNamedLWLockTranche(GSTORE_TRANCHE);
 	uint64		  run;
 
-	memset(gstore, 0, shared_size());
+	memset(gstore, 0, head_size());
 	gstore->lock = &locks[0].lock;
 	gstore->record_lock = &locks[2].lock;
 	/* Names of one run of the server are not names of another: the clock may be set back between them. */
 	if (!pg_strong_random(&run, sizeof run))
 		ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
 	pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
-	pg_atomic_init_u64(&gstore->next_turn, GSTORE_NO_TURN + 1);
+	pg_atomic_init_u64(&gstore->next_writer_number, GSTORE_NO_WRITER + 1);
 	ConditionVariableInit(&gstore->ready_changed);
 	ConditionVariableInit(&gstore->reloaded);
 	ConditionVariableInit(&gstore->window_freed);
@@ -77,43 +59,25 @@ init_shared_memory(void)
 		ereport(FATAL, (errmsg("gstore_fdw: cannot make a semaphore: %m")));
 }
 
-static void
-gstore_shmem_startup(void)
+bool
+gstore_shared_attach(void)
 {
-	void *progress;
-	bool  found, known;
+	bool known, found;
 
-	if (previous_startup != NULL)
-		previous_startup();
-	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-	gstore = ShmemInitStruct("gstore_fdw", shared_size(), &known);
+	gstore = ShmemInitStruct("gstore_fdw", head_size(), &known);
 	if (!known)
 		init_shared_memory();
 	windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
-	area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
+	dsa_place = ShmemInitStruct("gstore_fdw dsa", DSA_BYTES, &found);
 	if (!found)
 	{
-		area = dsa_create_in_place(area_place, AREA_BYTES,
-								   GetNamedLWLockTranche("gstore_fdw")[1].lock.tranche, NULL);
-		dsa_pin(area);
-		dsa_detach(area);
-		area = NULL;
+		dsa = dsa_create_in_place(dsa_place, DSA_BYTES,
+								  GetNamedLWLockTranche(GSTORE_TRANCHE)[1].lock.tranche, NULL);
+		dsa_pin(dsa);
+		dsa_detach(dsa);
+		dsa = NULL;
 	}
-	progress = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
-	gstore_progress_attach(progress, found);
-	gstore_directory_attach();
-	if (!known)
-		gstore_read_record();
-	LWLockRelease(AddinShmemInitLock);
-}
-
-void
-gstore_shared_init(void)
-{
-	previous_request = shmem_request_hook;
-	shmem_request_hook = gstore_shmem_request;
-	previous_startup = shmem_startup_hook;
-	shmem_startup_hook = gstore_shmem_startup;
+	return known;
 }
 
 uint8 *
@@ -123,23 +87,23 @@ gstore_window_bytes(uint32 window)
 }
 
 dsa_area *
-gstore_area(void)
+gstore_dsa(void)
 {
-	if (area == NULL)
+	if (dsa == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
-		area = dsa_attach_in_place(area_place, NULL);
-		dsa_pin_mapping(area);
+		dsa = dsa_attach_in_place(dsa_place, NULL);
+		dsa_pin_mapping(dsa);
 		MemoryContextSwitchTo(old);
 	}
-	return area;
+	return dsa;
 }
 
 void *
 gstore_at(dsa_pointer place)
 {
-	return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
+	return DsaPointerIsValid(place) ? dsa_get_address(gstore_dsa(), place) : NULL;
 }
 
 void
@@ -149,4 +113,19 @@ gstore_wake_worker(void)
 
 	if (latch != NULL)
 		SetLatch(latch);
+}
+
+const char *
+gstore_keeper_hint(void)
+{
+	if (gstore->problem[0] == '\0')
+		return "It is being started: repeat the statement in a few seconds.";
+	if (gstore->no_driver)
+		return "Install the NVIDIA driver, or for the software GPU the package gvmem-softgpu. "
+			   "It is tried again without a restart.";
+	return gstore_keeper_path[0] != '\0'
+		? "A gvmem-keeper must listen at that socket and let in this server's user, "
+		  "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
+		: "It is tried again without a restart. If a budget is the reason, change "
+		  "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
 }

@@ -20,54 +20,12 @@
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
-#include "postgres/command.h"
+#include "postgres/column.h"
 #include "postgres/rowset.h"
 #include "postgres/service.h"
-
-/* ---- settings (worker.c defines them) */
-
-extern int		   gstore_windows;			/* how many */
-extern int		   gstore_window_kb;		/* of each */
-extern int		   gstore_max_relations;	/* tables with rows */
-extern int		   gstore_device_memory_mb; /* budget of each device; 0: chosen by the keeper */
-extern int		   gstore_host_memory_mb;	/* the same for the host */
-extern int		   gstore_service_threads;
-extern int		   gstore_start_timeout_s;
-extern char		  *gstore_keeper_path;		 /* of a keeper that others run; "": one of our own */
-extern const char *gstore_keeper_hint(void); /* what to do if the keeper does not start */
-extern int		   gstore_readers;			 /* gstore_reader_group */
-extern int		   gstore_token_lifetime_s;
-
-/* Whose programs may attach tables by token. */
-typedef enum gstore_reader_group
-{
-	GSTORE_READERS_OWNER, /* of the user that runs the server, and root's */
-	GSTORE_READERS_GROUP, /* and of members of that user's group */
-	GSTORE_READERS_ALL,	  /* everybody's */
-} gstore_reader_group;
+#include "postgres/settings.h"
 
 /* ---- the directory */
-
-/* What a store has of one column. */
-typedef struct gstore_column
-{
-	Oid	   type;
-	int32  typmod;
-	int16  length;	  /* attlen */
-	char   align;	  /* attalign */
-	bool   by_value;  /* attbyval */
-	bool   pglz;	  /* bodies are compressed where that helps */
-	bool   has_nulls; /* there is a null bitmap */
-	bool   dropped;
-	bool   left_over;	 /* dropped, and the store has what rows had of it */
-	uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
-	/* Of format 'arrow' (arrow.h): */
-	uint8  form; /* gstore_form; 0: the format is 'pgstrom' */
-	uint8  element_form;
-	bool   has_element_nulls; /* there is a null bitmap of the elements */
-	uint32 element_width;	  /* of a list: bytes */
-	Oid	   element;			  /* and type of its elements */
-} gstore_column;
 
 /* A storage generation. In dynamic shared memory. */
 typedef struct gstore_store
@@ -81,7 +39,7 @@ typedef struct gstore_store
 	uint64			  dead_count;
 	bool			  sized;
 	uint64			  committed_bytes; /* sized: what it has of the keeper, as of the last report */
-	uint64			  trim_turn; /* as gstore_ask_trim() has it; 0: nothing is to be given back */
+	uint64			  trim_writer; /* as gstore_ask_trim() has it; 0: nothing is to be given back */
 	uint64			  manifest_end; /* where the next one goes; see export.c */
 	uint64			  manifest_sum, manifest_at, manifest_bytes; /* the latest one */
 } gstore_store;
@@ -101,7 +59,7 @@ typedef struct gstore_copy
 
 /* ---- tokens (token.h) */
 
-#define GSTORE_NO_TURN				 1 /* no writer has it */
+#define GSTORE_NO_WRITER			 1 /* no writer has it */
 #define GSTORE_TOKENS_MAX			 4096
 #define GSTORE_TOKENS_OF_A_TABLE_MAX 64
 
@@ -123,7 +81,8 @@ typedef struct gstore_token
 	uint64			   sum;		   /* of the manifest */
 	uint64			   number;	   /* they rise */
 	int64			   expires_ns; /* CLOCK_MONOTONIC */
-	pid_t maker; /* the process in whose transaction it was made; 0: that has ended, or others have it, too */
+	/* The process in whose transaction it was made; 0: that has ended, or others have it, too. */
+	pid_t			 maker;
 	SubTransactionId made_in; /* if there is a maker */
 } gstore_token;
 
@@ -155,9 +114,10 @@ typedef struct gstore_table
 	gstore_table_key key;
 	dsa_pointer		 newest; /* of gstore_version */
 	uint32			 revisions;
-	TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
-	bool lost;	   /* and with it rows, which no newer version replaces for all snapshots */
-	bool recorded; /* the file of lost.c has it */
+	/* Of the loss of all versions there were; a snapshot that does not see it is older. */
+	TransactionId lost_xid;
+	bool		  lost; /* and with it rows, which no newer version replaces for all snapshots */
+	bool		  recorded; /* the file of lost.c has it */
 	/* If it is lost, and has the option "source" (reload.h): */
 	TimestampTz reload_at; /* the next try */
 	int			reload_tries;
@@ -183,7 +143,7 @@ typedef struct gstore_shared
 	uint32			  owner;		/* of all areas there; known once there is a token */
 	char			  problem[400]; /* why it is not ready */
 	bool			  no_driver;	/* the reason is that no driver could be loaded */
-	pg_atomic_uint64  next_store, next_turn;
+	pg_atomic_uint64  next_store, next_writer_number;
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  dead_copies;
 	uint32			  new_versions; /* added since old ones were last forgotten */
@@ -207,10 +167,19 @@ typedef struct gstore_shared
 
 extern gstore_shared *gstore;
 
-extern void		 gstore_shared_init(void); /* in the postmaster: hooks that reserve and set up */
+#define GSTORE_TRANCHE "gstore_fdw" /* of GSTORE_LOCKS locks */
+#define GSTORE_LOCKS   3
+
+extern Size gstore_shared_size(void);
+/* Makes it, or attaches to it, while shared memory is set up. False: it was not there. */
+extern bool gstore_shared_attach(void);
+
 extern uint8	*gstore_window_bytes(uint32 window);
-extern dsa_area *gstore_area(void);			   /* of this process */
+extern dsa_area *gstore_dsa(void);			   /* of this process */
 extern void		*gstore_at(dsa_pointer place); /* NULL: the pointer is invalid */
 extern void		 gstore_wake_worker(void);
+
+/* What to do while the keeper is not ready. */
+extern const char *gstore_keeper_hint(void);
 
 #endif

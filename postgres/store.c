@@ -24,13 +24,6 @@
 #define BODIES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_BODY_UNIT)
 #define PIECES_MAX		  7 /* of a column, in one flush */
 
-uint32
-gstore_width(const gstore_column *column)
-{
-	return column->length < 0 ? sizeof(uint32)
-							  : (uint32) att_align_nominal(column->length, column->align);
-}
-
 /* ---- columns */
 
 gstore_column *
@@ -141,11 +134,13 @@ typedef struct stage
 struct gstore_writer
 {
 	MemoryContext context;
-	MemoryContext scratch; /* of values that are decompressed or compressed; emptied with every flush */
+	/* Of values that are decompressed or compressed; emptied with every flush. */
+	MemoryContext scratch;
 	TupleDesc	  desc;
-	uint64		  first;			   /* row number of the first one staged */
-	uint32 count, allocated, capacity; /* rows: staged; that stages have memory for; before a flush */
-	uint64		  body_bytes;		   /* of all stages */
+	uint64		  first; /* row number of the first one staged */
+	/* Rows: staged; that stages have memory for; before a flush. */
+	uint32		  count, allocated, capacity;
+	uint64		  body_bytes;	/* of all stages */
 	uint64		 *bodies_first; /* by column: the bodies area's end before the first staged row */
 	stage		 *stages;
 	gstore_answer answer;	   /* to the write that was begun last, */

@@ -12,6 +12,7 @@
 #include "nodes/bitmapset.h"
 #include "utils/rel.h"
 
+#include "postgres/directory.h"
 #include "postgres/window.h"
 
 #define GSTORE_BODY_UNIT 8u /* of the offsets of bodies */
@@ -21,7 +22,7 @@
 /* arrow: as a store of that format has them. */
 extern gstore_column *gstore_describe(Relation relation, bool arrow);
 
-/* The first column (attribute number) that the store holds in another form than the table's; 0: there is none. */
+/* The first column (attribute number) that the store has in another form than the table's; 0: there is none. */
 extern int gstore_find_other_form(Relation relation, const gstore_view *view);
 /* ERROR if there is one. */
 extern void gstore_check_columns(Relation relation, const gstore_view *view);
@@ -88,9 +89,6 @@ extern uint64 gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wa
 extern void	  gstore_batch_move(gstore_batch *batch, uint64 first, uint64 count);
 extern uint64
 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted);
-
-/* The size of a fixed-length value in a batch, and in an area of format 'pgstrom'; 4 for variable length. */
-extern uint32 gstore_width(const gstore_column *column);
 
 static inline bool
 gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index, uint64 row)

@@ -26,7 +26,7 @@
 
 #include "keeper/table/manifest.h"
 #include "postgres/clock.h"
-#include "postgres/functions.h"
+#include "postgres/table.h"
 #include "postgres/token.h"
 
 PG_FUNCTION_INFO_V1(gstore_revoke);

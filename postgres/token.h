@@ -11,6 +11,7 @@
 
 #include "storage/lockdefs.h"
 
+#include "postgres/directory.h"
 #include "postgres/window.h"
 
 /* Owner and privileges of a table, as a number. False: there is no such table (any more). */

@@ -144,7 +144,8 @@ gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
 			add_text_datum(&r, v->view.arrow ? "arrow" : "pgstrom");
 		add_int64(&r, raw_size(v));
 		add_int64(&r, v->view.live_rows);
-		add_datum(&r, BoolGetDatum(v->view.lost)); /* from here on not in version 1.0 of the extension */
+		/* From here on not in version 1.0 of the extension. */
+		add_datum(&r, BoolGetDatum(v->view.lost));
 		if (v->sized)
 			add_int64(&r, v->committed_bytes);
 		else

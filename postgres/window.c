@@ -97,6 +97,23 @@ is_done(uint32 window)
 	return atomic_load_explicit(&gstore->windows[window].state, memory_order_acquire) == GSTORE_DONE;
 }
 
+bool
+gstore_has_left_write(const gstore_store_name *name)
+{
+	if (atomic_load(&gstore->queue.left_writes) == 0)
+		return false;
+	for (int i = 0; i < gstore_windows; i++)
+	{
+		const gstore_window *w = &gstore->windows[i];
+
+		/* In this order: a window that is not left any more may have another command by now. */
+		if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
+			w->name.store == name->store)
+			return true;
+	}
+	return false;
+}
+
 /* From one state to the next, where the service may have been there before. */
 static bool
 change_window_state(uint32 window, uint32 from, uint32 to)
@@ -301,16 +318,6 @@ gstore_wait_ready(void)
 	ConditionVariableCancelSleep();
 }
 
-void
-gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
-{
-	gstore_look(relation, snapshot, want_dead, view);
-	if (view->empty || gstore->ready)
-		return;
-	gstore_wait_ready();
-	gstore_look(relation, snapshot, want_dead, view);
-}
-
 /* ---- commands */
 
 static void
@@ -322,7 +329,8 @@ enqueue_window(uint32 window)
 	gstore->windows[window].latch = MyLatch;
 	atomic_store(&gstore->windows[window].state, GSTORE_POSTED);
 	if (atomic_exchange(&gstore->windows[window].queued, 1) != 0)
-		return; /* it is there yet for a command that was given up: who comes upon it finds this one */
+		/* It is there yet for a command that was given up: who comes upon it finds this one. */
+		return;
 	place = atomic_fetch_add(&queue->tail, 1) % GSTORE_WINDOWS_MAX;
 	atomic_store(&queue->places[place], window + 1);
 	sem_post(&queue->posted);

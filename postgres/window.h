@@ -9,7 +9,7 @@
 #ifndef GSTORE_WINDOW_H
 #define GSTORE_WINDOW_H
 
-#include "postgres/directory.h"
+#include "postgres/shared.h"
 
 /* How many bytes one command can carry. */
 extern uint64 gstore_window_size(void);
@@ -85,6 +85,9 @@ extern void gstore_leave_begun(const gstore_answer *answer);
  */
 extern void gstore_settle(void);
 
+/* A service thread is yet to end a write to the store that its backend has left. */
+extern bool gstore_has_left_write(const gstore_store_name *name);
+
 /* For the worker: of a window that nobody has. Any thread may call it. */
 extern void gstore_window_give_back(uint32 window);
 
@@ -93,11 +96,5 @@ extern void gstore_check_loaded(void);
 
 /* Waits until the keeper serves; ERROR after gstore_fdw.start_timeout. */
 extern void gstore_wait_ready(void);
-
-/*
- * gstore_look(), which waits for the keeper if there are rows: while none serves, the directory may be of one that is
- * gone.
- */
-extern void gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
 
 #endif

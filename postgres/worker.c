@@ -23,7 +23,6 @@
 #include "storage/sinval.h"
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
 #include "utils/varlena.h"
 
@@ -47,80 +46,7 @@
 #define SOCKET_IN_DATA PG_STAT_TMP_DIR "/gstore.sock"
 #define MIB			   (1024ull * 1024)
 
-int	  gstore_windows = 16;
-int	  gstore_window_kb = 4096;
-int	  gstore_max_relations = 512;
-int	  gstore_device_memory_mb = 0;
-int	  gstore_host_memory_mb = 0;
-int	  gstore_service_threads = 4;
-int	  gstore_start_timeout_s = 30;
-char *gstore_keeper_path = NULL;
-int	  gstore_readers = GSTORE_READERS_OWNER;
-int	  gstore_token_lifetime_s = 3600;
-
-static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
-														 {"group", GSTORE_READERS_GROUP, false},
-														 {"all", GSTORE_READERS_ALL, false},
-														 {NULL, 0, false}};
-
-static const struct config_enum_entry lost_choices[] = {
-	{"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
-
 PGDLLEXPORT void gstore_worker_main(Datum argument);
-
-/* ---- settings */
-
-static void
-define_settings(void)
-{
-	DefineCustomStringVariable("gstore_fdw.keeper", "Socket of a gvmem-keeper to use.",
-							   "Empty: the server runs one of its own.", &gstore_keeper_path, "",
-							   PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable(
-		"gstore_fdw.device_memory", "Memory of each GPU that tables may use.",
-		"0: nine tenths of what is free at start. Without effect if gstore_fdw.keeper is set.",
-		&gstore_device_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
-	DefineCustomIntVariable(
-		"gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
-		"0: half of what is available at start. Without effect if gstore_fdw.keeper is set.",
-		&gstore_host_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
-	DefineCustomIntVariable(
-		"gstore_fdw.max_relations", "Tables in GPU memory that have rows, or have lost them.", NULL,
-		&gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("gstore_fdw.windows",
-							"Pieces of shared memory through which rows come and go.",
-							"So many backends read or write at the same moment.", &gstore_windows,
-							16, 1, GSTORE_WINDOWS_MAX, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable("gstore_fdw.window_size",
-							"Size of one piece of shared memory through which rows come and go.",
-							NULL, &gstore_window_kb, 4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB,
-							NULL, NULL, NULL);
-	DefineCustomIntVariable("gstore_fdw.service_threads",
-							"Threads that move rows to and from the GPUs.", NULL,
-							&gstore_service_threads, 4, 1, 16, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable(
-		"gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
-		&gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-	DefineCustomEnumVariable(
-		"gstore_fdw.readers", "Whose programs may attach tables by token.",
-		"\"group\" and \"all\" also move the keeper's socket from the data directory to "
-		"unix_socket_directories.",
-		&gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-	DefineCustomEnumVariable("gstore_fdw.lost_tables",
-							 "What a table is whose rows were lost with the keeper or the server.",
-							 "\"error\": it can be neither read nor written before TRUNCATE.",
-							 &gstore_lost_tables, GSTORE_LOST_EMPTY, lost_choices, PGC_USERSET, 0,
-							 NULL, NULL, NULL);
-	DefineCustomBoolVariable(
-		"gstore_fdw.wait_for_source",
-		"Statements on a table that is to be loaded from its source wait for its rows.", NULL,
-		&gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomIntVariable(
-		"gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
-		"What they have attached stays. A token that is asked for again is good for that time again.",
-		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
-	MarkGUCPrefixReserved("gstore_fdw");
-}
 
 void
 gstore_worker_init(void)
@@ -130,27 +56,11 @@ gstore_worker_init(void)
 							   .bgw_restart_time = RESTART_S,
 							   .bgw_main_arg = 0};
 
-	define_settings();
 	strlcpy(worker.bgw_name, "GPU memory keeper", BGW_MAXLEN);
 	strlcpy(worker.bgw_type, "gstore_fdw keeper", BGW_MAXLEN);
 	strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
 	strlcpy(worker.bgw_function_name, "gstore_worker_main", BGW_MAXLEN);
 	RegisterBackgroundWorker(&worker);
-}
-
-const char *
-gstore_keeper_hint(void)
-{
-	if (gstore->problem[0] == '\0')
-		return "It is being started: repeat the statement in a few seconds.";
-	if (gstore->no_driver)
-		return "Install the NVIDIA driver, or for the software GPU the package gvmem-softgpu. "
-			   "It is tried again without a restart.";
-	return gstore_keeper_path[0] != '\0'
-		? "A gvmem-keeper must listen at that socket and let in this server's user, "
-		  "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
-		: "It is tried again without a restart. If a budget is the reason, change "
-		  "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
 }
 
 /* ---- life */
@@ -310,7 +220,8 @@ start_service(void)
 
 	if (!start_keeper())
 		return false;
-	options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
+	/* First: from here on no transaction adds a version with a store of before. */
+	options.epoch = begin_epoch();
 	if (gstore_service_start(&options, &service) != GVM_OK ||
 		gstore_tasks_start(service, wake_worker, MyLatch, &tasks) != GVM_OK)
 		return fail_start_call("use");
@@ -397,6 +308,15 @@ publish_report(void)
 	free(sizes);
 }
 
+/* Also while there is no keeper: a table that is dropped then is not to be taken for a lost one later. */
+static void
+forget_versions(void)
+{
+	gstore_forget_old_versions();
+	if (gstore->record_stale)
+		gstore_record_tables(LOG);
+}
+
 /* At once, not with the next start: who looks in between sees the loss and waits for no keeper. */
 static void
 end_epoch(void)
@@ -480,6 +400,7 @@ retry_start(void)
 	{
 		stop_service();
 		MemoryContextReset(tries);
+		forget_versions();
 		if (!waited_for || strcmp(logged, gstore->problem) != 0)
 			ereport(WARNING,
 					(errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s),
@@ -488,13 +409,13 @@ retry_start(void)
 		pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
 		waited_for = wait_until_retry(wait_s);
 		if (ShutdownRequestPending)
-			return false;
+			break;
 		if (!waited_for)
 			wait_s = Min(2 * wait_s, RETRY_MAX_S);
 	}
 	MemoryContextSwitchTo(before);
 	MemoryContextDelete(tries);
-	return true;
+	return !ShutdownRequestPending;
 }
 
 void
@@ -511,7 +432,10 @@ gstore_worker_main(Datum argument)
 	gstore->worker_pid = MyProcPid;
 	pgstat_report_activity(STATE_RUNNING, "starting the keeper");
 	if (!retry_start())
+	{
+		forget_versions();
 		proc_exit(1);
+	}
 	while (!ShutdownRequestPending)
 	{
 		report_idle();
@@ -526,9 +450,7 @@ gstore_worker_main(Datum argument)
 				 errhint("The connection is tried again by itself; \"ready\" in gstore_fdw_keeper_info says "
 						 "whether it is there. Then load the tables that have no source.")));
 		}
-		gstore_forget_old_versions();
-		if (gstore->record_stale)
-			gstore_record_tables(LOG);
+		forget_versions();
 		drop_stores();
 		trim_stores();
 		drop_copies();
@@ -537,6 +459,7 @@ gstore_worker_main(Datum argument)
 		end_tokens();
 		publish_report();
 	}
+	forget_versions();
 	end_epoch();
 	proc_exit(1); /* with 0 it would not be started again while the server runs */
 }

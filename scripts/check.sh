@@ -189,6 +189,7 @@ elif step 'build' scripts/build.sh "$build"; then
             left_out 'kernels for real GPUs' 'there is no nvcc'
         fi
         tests 'tests' "$build"
+        step 'circles of calls' scripts/circles.py "$build" # again: the tests have built postgres/
         ;;
     esac
     if [ "$level" = all ]; then

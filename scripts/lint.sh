@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: lint.sh [BUILD-FOLDER [light]]
-# Holds the tree against the house rules; every finding says where and how to fix it. With "light",
+# Checks the tree against the house rules; every finding says where and how to fix it. With "light",
 # only what needs no build.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -68,6 +68,9 @@ if [ "$weight" != light ]; then
         nm -D --undefined-only "$build/libgvmem-keeper.so" | grep -q " $symbol@" ||
             fail "$(grep -rn "GVMI_API.*$symbol" lib keeper | head -n 1 | cut -d: -f1-2): libgvmem-keeper does not use $symbol; take GVMI_API away"
     done
+
+    # 5. No C file of a folder is in a circle of calls with another that the folder does not explain.
+    scripts/circles.py "$build" || [ $? -eq 77 ] || failed=1 # 77: not all of it is built
 fi
 
 [ "$failed" -eq 0 ] && echo 'lint: nothing found'

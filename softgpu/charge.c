@@ -1,14 +1,14 @@
-/* What charging means, in terms of the ledger's slots. */
+/* What charging means, in terms of the ledger's entries. */
 #include "softgpu/charge.h"
 
 #include "softgpu/ledger.h"
 
-#define BLOCK_SLOTS 256u
+#define BLOCK_ENTRIES 256u
 
 /* All are guarded by the section. */
 static soft_ledger_head *head;
-static soft_ledger_slot block[BLOCK_SLOTS];
-static uint32_t held[SOFT_SLOTS_MAX]; /* how often this process holds each slot */
+static soft_ledger_entry block[BLOCK_ENTRIES];
+static uint32_t held[SOFT_ENTRIES_MAX]; /* how often this process holds each entry */
 
 static uint64_t account_limit(int account)
 {
@@ -28,7 +28,7 @@ static uint64_t free_bytes_locked(int account)
 /* Charges under the id, or under a new one if it is 0. */
 static CUresult charge_locked(uint64_t id, int account, uint64_t size_bytes, soft_charge *out)
 {
-    soft_ledger_slot slot = {.size_bytes = size_bytes, .account = (uint32_t)account};
+    soft_ledger_entry entry = {.size_bytes = size_bytes, .account = (uint32_t)account};
     uint32_t index, next_free;
 
     if (size_bytes > account_limit(account))
@@ -37,35 +37,35 @@ static CUresult charge_locked(uint64_t id, int account, uint64_t size_bytes, sof
         return CUDA_ERROR_OPERATING_SYSTEM;
     if (size_bytes > free_bytes_locked(account) || !soft_ledger_find_free(&index, &next_free))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    slot.id = id ? id : head->generation++ << 16 | index;
-    slot.exported = id != 0;
-    soft_ledger_set_holder(&slot, true);
-    if (!soft_ledger_write(index, 1, &slot))
+    entry.id = id ? id : head->use_number++ << 16 | index;
+    entry.exported = id != 0;
+    soft_ledger_set_holder(&entry, true);
+    if (!soft_ledger_write(index, 1, &entry))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (index == head->slot_end)
-        head->slot_end++;
-    head->slot_free = next_free;
+    if (index == head->entry_end)
+        head->entry_end++;
+    head->entry_free = next_free;
     head->used_bytes[account] += size_bytes;
     held[index] = 1;
-    *out = (soft_charge){.id = slot.id, .slot = index};
+    *out = (soft_charge){.id = entry.id, .entry = index};
     return CUDA_SUCCESS;
 }
 
-/* Where an id is kept: in most cases in the slot that it names itself. */
-static bool find_id_locked(uint64_t id, uint32_t *index, soft_ledger_slot *slot)
+/* Where an id is kept: in most cases in the entry that it names itself. */
+static bool find_id_locked(uint64_t id, uint32_t *index, soft_ledger_entry *entry)
 {
-    *index = (uint32_t)(id & (SOFT_SLOTS_MAX - 1));
-    if (*index < head->slot_end && soft_ledger_read(*index, 1, slot) && slot->id == id)
+    *index = (uint32_t)(id & (SOFT_ENTRIES_MAX - 1));
+    if (*index < head->entry_end && soft_ledger_read(*index, 1, entry) && entry->id == id)
         return true;
-    for (uint32_t first = 0; first < head->slot_end; first += BLOCK_SLOTS) {
-        uint32_t rest = head->slot_end - first;
-        uint32_t count = rest < BLOCK_SLOTS ? rest : BLOCK_SLOTS;
+    for (uint32_t first = 0; first < head->entry_end; first += BLOCK_ENTRIES) {
+        uint32_t rest = head->entry_end - first;
+        uint32_t count = rest < BLOCK_ENTRIES ? rest : BLOCK_ENTRIES;
         if (!soft_ledger_read(first, count, block))
             return false;
         for (uint32_t i = 0; i < count; i++)
             if (block[i].id == id) {
                 *index = first + i;
-                *slot = block[i];
+                *entry = block[i];
                 return true;
             }
     }
@@ -92,19 +92,19 @@ CUresult soft_charge_create(int account, uint64_t size_bytes, soft_charge *out)
 
 static CUresult join_locked(uint64_t id, int account, uint64_t size_bytes, soft_charge *out)
 {
-    soft_ledger_slot slot;
+    soft_ledger_entry entry;
     uint32_t index;
-    if (!find_id_locked(id, &index, &slot))
+    if (!find_id_locked(id, &index, &entry))
         return charge_locked(id, account, size_bytes, out);
-    if (slot.account != (uint32_t)account || slot.size_bytes != size_bytes)
+    if (entry.account != (uint32_t)account || entry.size_bytes != size_bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!soft_ledger_has_holder(&slot) && head->orphans > 0)
+    if (!soft_ledger_has_holder(&entry) && head->orphans > 0)
         head->orphans--;
-    soft_ledger_set_holder(&slot, true);
-    if (!soft_ledger_write(index, 1, &slot))
+    soft_ledger_set_holder(&entry, true);
+    if (!soft_ledger_write(index, 1, &entry))
         return CUDA_ERROR_OPERATING_SYSTEM;
     held[index]++;
-    *out = (soft_charge){.id = id, .slot = index};
+    *out = (soft_charge){.id = id, .entry = index};
     return CUDA_SUCCESS;
 }
 
@@ -120,39 +120,39 @@ CUresult soft_charge_join(uint64_t id, int account, uint64_t size_bytes, soft_ch
 
 CUresult soft_charge_export(soft_charge charge)
 {
-    soft_ledger_slot slot;
+    soft_ledger_entry entry;
     CUresult rc = soft_ledger_enter(&head);
     if (rc != CUDA_SUCCESS)
         return rc;
-    if (soft_ledger_read(charge.slot, 1, &slot) && slot.id == charge.id && !slot.exported) {
-        slot.exported = 1;
-        if (!soft_ledger_write(charge.slot, 1, &slot))
+    if (soft_ledger_read(charge.entry, 1, &entry) && entry.id == charge.id && !entry.exported) {
+        entry.exported = 1;
+        if (!soft_ledger_write(charge.entry, 1, &entry))
             rc = CUDA_ERROR_OPERATING_SYSTEM;
     }
     soft_ledger_leave();
     return rc;
 }
 
-static void leave_slot_locked(soft_charge charge)
+static void leave_entry_locked(soft_charge charge)
 {
-    soft_ledger_slot slot;
-    if (!soft_ledger_read(charge.slot, 1, &slot) || slot.id != charge.id)
+    soft_ledger_entry entry;
+    if (!soft_ledger_read(charge.entry, 1, &entry) || entry.id != charge.id)
         return;
-    soft_ledger_set_holder(&slot, false);
-    if (!soft_ledger_has_holder(&slot) && !slot.exported) {
-        soft_ledger_free(charge.slot, slot.account, slot.size_bytes);
+    soft_ledger_set_holder(&entry, false);
+    if (!soft_ledger_has_holder(&entry) && !entry.exported) {
+        soft_ledger_free(charge.entry, entry.account, entry.size_bytes);
         return;
     }
-    head->orphans += !soft_ledger_has_holder(&slot);
-    soft_ledger_write(charge.slot, 1, &slot);
+    head->orphans += !soft_ledger_has_holder(&entry);
+    soft_ledger_write(charge.entry, 1, &entry);
 }
 
 void soft_charge_leave(soft_charge charge)
 {
     if (charge.id == 0 || soft_ledger_enter(&head) != CUDA_SUCCESS)
         return;
-    if (held[charge.slot] > 0 && --held[charge.slot] == 0)
-        leave_slot_locked(charge);
+    if (held[charge.entry] > 0 && --held[charge.entry] == 0)
+        leave_entry_locked(charge);
     soft_ledger_leave();
 }
 

@@ -19,8 +19,8 @@
 enum { SOFT_ACCOUNT_HOST = SOFT_DEVICES_MAX, SOFT_ACCOUNTS };
 
 typedef struct soft_charge {
-    uint64_t id;   /* the allocation's name among processes; 0: nothing is charged */
-    uint32_t slot; /* where the ledger keeps it */
+    uint64_t id;    /* the allocation's name among processes; 0: nothing is charged */
+    uint32_t entry; /* where the ledger keeps it */
 } soft_charge;
 
 /* Charges size_bytes and makes this process their holder. CUDA_ERROR_OUT_OF_MEMORY if the account

@@ -176,7 +176,7 @@ static void set_defaults(void)
 static void read_settings(void)
 {
     char items[TEXT_MAX];
-    const char *setting = getenv("GVMEM_SOFTGPU");
+    const char *setting = secure_getenv("GVMEM_SOFTGPU");
     char *next = items;
 
     set_defaults();

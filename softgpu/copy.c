@@ -262,7 +262,7 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream s
     return copy_one((copy_piece){dst, src, size, false}, SIDE_ANY, SIDE_ANY, stream, false);
 }
 
-/* ---- batches */
+/* ---- several copies in one call */
 
 static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *first,
                                  size_t attrs_count, size_t count)

@@ -55,18 +55,6 @@ static int pci_bus(CUdevice dev)
     return dev + 1;
 }
 
-static CUresult enter_device(CUdevice dev, const soft_config **config)
-{
-    const char *text;
-    CUresult result = soft_enter();
-
-    if (result == CUDA_SUCCESS)
-        result = soft_config_get(config, &text);
-    if (result == CUDA_SUCCESS && (dev < 0 || dev >= (*config)->device_count))
-        result = CUDA_ERROR_INVALID_DEVICE;
-    return result;
-}
-
 CUresult cuDeviceGetCount(int *count)
 {
     const soft_config *config;
@@ -86,7 +74,7 @@ CUresult cuDeviceGetCount(int *count)
 CUresult cuDeviceGet(CUdevice *device, int ordinal)
 {
     const soft_config *config;
-    CUresult result = enter_device(ordinal, &config);
+    CUresult result = soft_enter_device(ordinal, &config);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -99,7 +87,7 @@ CUresult cuDeviceGet(CUdevice *device, int ordinal)
 CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
 {
     const soft_config *config;
-    CUresult result = enter_device(dev, &config);
+    CUresult result = soft_enter_device(dev, &config);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -115,7 +103,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
     const soft_config *config;
     char text[sizeof config->instance + 16];
     uint64_t half[2] = {0xcbf29ce484222325u, 0x9ae16a3b2f90404fu};
-    CUresult result = enter_device(dev, &config);
+    CUresult result = soft_enter_device(dev, &config);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -132,7 +120,7 @@ CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev)
 CUresult cuDeviceGetPCIBusId(char *bus_id, int len, CUdevice dev)
 {
     const soft_config *config;
-    CUresult result = enter_device(dev, &config);
+    CUresult result = soft_enter_device(dev, &config);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -145,7 +133,7 @@ CUresult cuDeviceGetPCIBusId(char *bus_id, int len, CUdevice dev)
 CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 {
     const soft_config *config;
-    CUresult result = enter_device(dev, &config);
+    CUresult result = soft_enter_device(dev, &config);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -158,7 +146,7 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
 CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice dev)
 {
     const soft_config *config;
-    CUresult result = enter_device(dev, &config);
+    CUresult result = soft_enter_device(dev, &config);
 
     if (result != CUDA_SUCCESS)
         return result;
@@ -178,10 +166,10 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
 CUresult cuDeviceCanAccessPeer(int *can, CUdevice dev, CUdevice peer)
 {
     const soft_config *config;
-    CUresult result = enter_device(dev, &config);
+    CUresult result = soft_enter_device(dev, &config);
 
     if (result == CUDA_SUCCESS)
-        result = enter_device(peer, &config);
+        result = soft_enter_device(peer, &config);
     if (result != CUDA_SUCCESS)
         return result;
     if (!can)

@@ -14,6 +14,9 @@
  * Functions ending in _locked want it. Nothing of the user's runs under it, and nothing under it
  * blocks but the waits below, which release it.
  *
+ * Circle: op.c, sm.c and worker.c call each other, because a ready operation is handed to the threads of one of the
+ * other two, and these report its end, which readies others.
+ *
  *   I1  an operation is on its context's list of unfinished ones from its submission until it is
  *       DONE.
  *   I2  stream->tail is NULL or an unfinished operation of that stream, and every other unfinished
@@ -44,32 +47,32 @@ typedef struct soft_module soft_module;
 typedef struct soft_function soft_function;
 typedef struct soft_context soft_context;
 
-/* ---- op.c: the lock */
+/* ---- lock.c: the lock */
 void soft_lock(void);
 /* Also frees what the operations that ended meanwhile held, after releasing the lock. */
 void soft_unlock(void);
 /* Sleeps on a condition; may return early. */
 void soft_sleep_locked(pthread_cond_t *cond);
 
-/* ---- token.c: what the user holds instead of pointers
+/* ---- handle.c: what the user holds instead of pointers
  *
- * Such a handle (the word alone means VMM's in space.h) names a slot, the generation of its use and
+ * Such a handle (the word alone means VMM's in space.h) names an entry, its use number and
  * the kind of the object, so that any value at all can be looked up safely and a handle once
  * destroyed never names anything again. None equals NULL, CU_STREAM_LEGACY or
  * CU_STREAM_PER_THREAD. */
-typedef enum soft_token_kind {
-    SOFT_TOKEN_CONTEXT = 1,
-    SOFT_TOKEN_STREAM,
-    SOFT_TOKEN_EVENT,
-    SOFT_TOKEN_MODULE,
-    SOFT_TOKEN_FUNCTION,
-} soft_token_kind;
+typedef enum soft_handle_kind {
+    SOFT_HANDLE_CONTEXT = 1,
+    SOFT_HANDLE_STREAM,
+    SOFT_HANDLE_EVENT,
+    SOFT_HANDLE_MODULE,
+    SOFT_HANDLE_FUNCTION,
+} soft_handle_kind;
 
-void *soft_token_add_locked(soft_token_kind kind, void *object); /* NULL: out of memory */
-void *soft_token_find_locked(soft_token_kind kind, const void *handle);
-void soft_token_remove_locked(const void *handle);
+void *soft_handle_add_locked(soft_handle_kind kind, void *object); /* NULL: out of memory */
+void *soft_handle_find_locked(soft_handle_kind kind, const void *handle);
+void soft_handle_remove_locked(const void *handle);
 /* Was it once a handle of this kind, and is no longer? */
-bool soft_token_stale_locked(soft_token_kind kind, const void *handle);
+bool soft_handle_stale_locked(soft_handle_kind kind, const void *handle);
 
 /* ---- fault.c: code that may fault */
 void soft_fault_install(void);
@@ -124,33 +127,32 @@ struct soft_op {
     STAILQ_ENTRY(soft_op) link; /* ready, then the workers' queue, then garbage */
 };
 
-/* size_bytes: of the struct that starts with the soft_op; zeroed. NULL: out of memory. */
+/* lock.c. size_bytes: of the struct that starts with the soft_op; zeroed. NULL: out of memory. */
 void *soft_op_new(size_t size_bytes, const soft_op_class *class);
 /* Frees an operation that was not submitted. */
 void soft_op_discard(soft_op *op);
+void soft_op_unref_locked(soft_op *op);
+
+/* ---- op.c */
 /* Puts the operation behind what the stream holds, and behind "after" too if that is not NULL. On
  * success it belongs to the engine (the caller keeps no pointer unless it took a reference before);
  * on failure it is still the caller's. */
 CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after);
-/* The same with a handle, and waiting for the end if so asked; discards the operation on failure.
- * Runs the operation itself where it is by_caller, as it is if it is waited for. */
-CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
+/* Runs a submitted operation that is by_caller and ready. */
+void soft_op_run_locked(soft_op *op);
 /* Called by who ran it. */
 void soft_op_finish_locked(soft_op *op, CUresult result);
 /* Waits for the end; gives the operation's result. */
 CUresult soft_op_wait_locked(soft_op *op);
-/* The context has broken: ends everything in it that has not begun. */
-void soft_op_abandon_locked(soft_context *context);
-void soft_op_unref_locked(soft_op *op);
-uint64_t soft_now_ns(void);
+/* Gives the context its sticky error, unless it has one: ends what runs there, and what has not begun. */
+void soft_context_break_locked(soft_context *context, CUresult error);
+/* Gives back a reference to a stream. */
+void soft_stream_unref_locked(soft_stream *stream);
 
 /* ---- worker.c */
 CUresult soft_worker_reserve_locked(void);
 void soft_worker_unreserve_locked(void);
 void soft_worker_push_locked(soft_op *op);
-/* The calling thread runs a function of the user's for cuLaunchHostFunc. */
-bool soft_worker_in_host_function(void);
-CUresult soft_worker_host_function(CUhostFn fn, void *data);
 
 /* ---- sm.c */
 struct soft_launch {
@@ -161,7 +163,7 @@ struct soft_launch {
     uint32_t shared_bytes;
     bool cooperative;
     uint64_t blocks, taken, finished; /* of the grid; handed to SM threads; back from them */
-    uint64_t batch;                   /* blocks an SM thread takes at once */
+    uint64_t group;                   /* blocks an SM thread takes at once */
     TAILQ_ENTRY(soft_launch) entry;   /* on the device's list while taken < blocks */
     unsigned char params[];
 };
@@ -191,12 +193,10 @@ struct soft_context {
     LIST_HEAD(, soft_module) modules;
 };
 
+soft_context *soft_context_of(int device);
 CUresult soft_context_current_locked(soft_context **out); /* whether broken or not */
 /* Success, or why the context takes no work. */
 CUresult soft_context_usable_locked(const soft_context *context);
-void soft_context_break_locked(soft_context *context, CUresult error);
-/* What the thread keeps for itself: its stream on each device. NULL: out of memory. */
-CUstream *soft_thread_streams(void);
 
 /* ---- stream.c */
 struct soft_stream {
@@ -211,11 +211,13 @@ struct soft_stream {
 
 soft_stream *soft_stream_new_locked(soft_context *context,
                                     bool blocking); /* without a handle; NULL: out of memory */
-void soft_stream_unref_locked(soft_stream *stream);
 /* Ends the handle; queued work still runs. */
 void soft_stream_close_locked(soft_stream *stream);
 /* Any handle that calls take: NULL and the special ones as well. */
 CUresult soft_stream_find_locked(CUstream handle, soft_stream **out);
+/* soft_op_submit_locked() with a handle, and waiting for the end if so asked; discards the operation on failure.
+ * Runs the operation itself where it is by_caller, as it is if it is waited for. */
+CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
 /* The device whose context the stream belongs to; with the errors of
  * soft_context_usable_locked(). */
 CUresult soft_stream_device(CUstream handle, int *device);

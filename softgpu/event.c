@@ -8,7 +8,7 @@ static const soft_op_class record_class = {.type = SOFT_OP_MARK};
 
 void soft_event_close_locked(soft_event *event)
 {
-    soft_token_remove_locked(event->handle);
+    soft_handle_remove_locked(event->handle);
     LIST_REMOVE(event, entry);
     if (event->recorded)
         soft_op_unref_locked(event->recorded);
@@ -34,7 +34,7 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS) {
-        event->handle = soft_token_add_locked(SOFT_TOKEN_EVENT, event);
+        event->handle = soft_handle_add_locked(SOFT_HANDLE_EVENT, event);
         if (!event->handle)
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -57,7 +57,7 @@ static CUresult lock_event(CUevent handle, soft_event **out)
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
-    *out = soft_token_find_locked(SOFT_TOKEN_EVENT, handle);
+    *out = soft_handle_find_locked(SOFT_HANDLE_EVENT, handle);
     if (*out)
         return CUDA_SUCCESS;
     soft_unlock();
@@ -146,7 +146,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
     result = lock_event(start_handle, &start);
     if (result != CUDA_SUCCESS)
         return result;
-    end = soft_token_find_locked(SOFT_TOKEN_EVENT, end_handle);
+    end = soft_handle_find_locked(SOFT_HANDLE_EVENT, end_handle);
     if (!end || !start->timing || !end->timing || !start->recorded || !end->recorded ||
         start->context != end->context)
         result = CUDA_ERROR_INVALID_HANDLE;

@@ -44,9 +44,10 @@ static _Thread_local recovery *volatile armed __attribute__((tls_model("initial-
 static _Thread_local bool driver_thread __attribute__((tls_model("initial-exec")));
 
 /* Does what would have happened without our handler. */
-static void call_previous_handler(struct sigaction *slot, int signal, siginfo_t *info, void *context)
+static void call_previous_handler(struct sigaction *previous_one, int signal, siginfo_t *info,
+                                  void *context)
 {
-    struct sigaction old = *slot;
+    struct sigaction old = *previous_one;
     bool plain = !(old.sa_flags & SA_SIGINFO);
     bool sent = info->si_code <= 0; /* by somebody, not by an instruction of this thread */
     sigset_t self;
@@ -60,7 +61,7 @@ static void call_previous_handler(struct sigaction *slot, int signal, siginfo_t 
         return;
     }
     if (old.sa_flags & (int)SA_RESETHAND)
-        *slot = (struct sigaction){.sa_handler = SIG_DFL};
+        *previous_one = (struct sigaction){.sa_handler = SIG_DFL};
     pthread_sigmask(SIG_BLOCK, &old.sa_mask, NULL); /* until our handler returns */
     if (old.sa_flags & SA_NODEFER) {
         sigemptyset(&self);

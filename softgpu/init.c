@@ -42,6 +42,18 @@ CUresult cuInit(unsigned int flags)
     return started;
 }
 
+CUresult soft_enter_device(CUdevice dev, const soft_config **config)
+{
+    const char *text;
+    CUresult result = soft_enter();
+
+    if (result == CUDA_SUCCESS)
+        result = soft_config_get(config, &text);
+    if (result == CUDA_SUCCESS && (dev < 0 || dev >= (*config)->device_count))
+        result = CUDA_ERROR_INVALID_DEVICE;
+    return result;
+}
+
 const char *gvm_softgpu_problem(void)
 {
     const soft_config *config;
@@ -50,12 +62,22 @@ const char *gvm_softgpu_problem(void)
     return soft_config_get(&config, &text) == CUDA_SUCCESS ? NULL : text;
 }
 
+static _Thread_local bool in_host_function;
+
+CUresult soft_call_host_function(CUhostFn fn, void *data)
+{
+    in_host_function = true;
+    fn(data);
+    in_host_function = false;
+    return CUDA_SUCCESS;
+}
+
 CUresult soft_enter(void)
 {
     if (forked || started != CUDA_SUCCESS)
         return CUDA_ERROR_NOT_INITIALIZED;
     /* "The host function must not make any CUDA API calls." */
-    return soft_worker_in_host_function() ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
+    return in_host_function ? CUDA_ERROR_NOT_PERMITTED : CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *version)

@@ -3,7 +3,7 @@
  *
  * A handle cannot carry a file descriptor, so the exporter serves them: the first cuIpcGetMemHandle
  * starts a thread on a datagram socket with an abstract name that the handle contains. A datagram
- * is one question and one answer, so a peer that stalls, ends or sends false data delays nobody,
+ * is one question and one answer, so a process that stalls, ends or sends false data delays nobody,
  * and nothing is left behind when the exporter ends. The kernel attaches the sender's identity:
  * only root and the exporter's own user are answered.
  *
@@ -91,6 +91,9 @@ static int open_socket(void)
     }
     return fd;
 }
+
+/* Descriptors are not passed by base/fds.h, as libgvmem passes them: this is a library of its own, which
+ * takes the place of the driver, and messages here have an address and credentials. */
 
 /* Receives one message: its bytes, who sent it, and at most one file descriptor (-1 if none; more
  * than one are closed). Returns the number of bytes, -1 on failure. */
@@ -307,9 +310,7 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr ptr)
 
 static int64_t now_ms(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return (int64_t)(soft_now_ns() / 1000000);
 }
 
 /* Waits for the answer to the question. CUDA_ERROR_INVALID_HANDLE if there is none,

@@ -21,7 +21,7 @@ static CUresult lock_function(CUfunction handle, soft_function **out)
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
-    *out = soft_token_find_locked(SOFT_TOKEN_FUNCTION, handle);
+    *out = soft_handle_find_locked(SOFT_HANDLE_FUNCTION, handle);
     result = *out ? soft_context_usable_locked((*out)->module->context) : CUDA_ERROR_INVALID_HANDLE;
     if (result != CUDA_SUCCESS)
         soft_unlock();

@@ -11,9 +11,9 @@
  * written: the head is marked dirty before the first change of a section, and a process that finds it so
  * takes stock again.
  *
- * I1  a slot is in use iff its id is not 0; all others below slot_end are on the free list, once.
- * I2  used_bytes[account] is the sum over its slots in use.
- * I3  a slot in use that is not exported has a holder; orphans counts the slots in use that have
+ * I1  an entry is in use iff its id is not 0; all others below entry_end are on the free list, once.
+ * I2  used_bytes[account] is the sum over its entries in use.
+ * I3  an entry in use that is not exported has a holder; orphans counts the entries in use that have
  *     none.
  * Holders that ended still count in I3 until stock is taken. I1 to I3 hold whenever the head is not
  * dirty, and taking stock makes them true of any contents at all.
@@ -46,12 +46,12 @@
 #define FILE_PREFIX "gvmem-softgpu-"
 #define LOOKS 2 /* through /proc: one misses a file descriptor that is handed on meanwhile */
 #define PATH_BYTES 128
-#define BLOCK_SLOTS 256u
+#define BLOCK_ENTRIES 256u
 #define LOCK_BYTE (1ll << 40)
 #define LIFE_BYTE (LOCK_BYTE + 1)
 #define OPEN_TRIES 100
 #define DESERTED_MAX 64
-#define GENERATION_END (1ull << 48) /* an id is a generation and, in its low 16 bits, a slot */
+#define USE_END (1ull << 48) /* an id is a use number and, in its low 16 bits, an entry */
 
 typedef enum ledger_state { LEDGER_CLOSED, LEDGER_OPEN, LEDGER_FORKED, LEDGER_LEFT } ledger_state;
 
@@ -64,19 +64,19 @@ static int life_fd = -1;
 static uint32_t self;         /* number of this process in the ledger */
 static soft_ledger_head head; /* the copy that the running section works on */
 static bool torn;             /* a write of the section failed: the next one must take stock */
-static soft_ledger_slot block[BLOCK_SLOTS];
+static soft_ledger_entry block[BLOCK_ENTRIES];
 
 /* ---- file */
 
-static off_t slot_offset(uint32_t slot)
+static off_t entry_offset(uint32_t entry)
 {
-    return (off_t)sizeof(soft_ledger_head) + (off_t)slot * (off_t)sizeof(soft_ledger_slot);
+    return (off_t)sizeof(soft_ledger_head) + (off_t)entry * (off_t)sizeof(soft_ledger_entry);
 }
 
-bool soft_ledger_read(uint32_t first, uint32_t count, soft_ledger_slot *out)
+bool soft_ledger_read(uint32_t first, uint32_t count, soft_ledger_entry *out)
 {
     size_t bytes = count * sizeof *out;
-    ssize_t got = pread(lock_fd, out, bytes, slot_offset(first));
+    ssize_t got = pread(lock_fd, out, bytes, entry_offset(first));
     if (got < 0)
         return false;
     memset((char *)out + got, 0, bytes - (size_t)got);
@@ -88,15 +88,15 @@ static bool write_head(void)
     return pwrite(lock_fd, &head, sizeof head, 0) == (ssize_t)sizeof head;
 }
 
-/* Every change of a slot goes through here; the first of a section marks the ledger dirty. */
-bool soft_ledger_write(uint32_t first, uint32_t count, const soft_ledger_slot *in)
+/* Every change of an entry goes through here; the first of a section marks the ledger dirty. */
+bool soft_ledger_write(uint32_t first, uint32_t count, const soft_ledger_entry *in)
 {
     size_t bytes = count * sizeof *in;
     if (!head.dirty) {
         head.dirty = 1;
         torn = !write_head();
     }
-    torn = torn || pwrite(lock_fd, in, bytes, slot_offset(first)) != (ssize_t)bytes;
+    torn = torn || pwrite(lock_fd, in, bytes, entry_offset(first)) != (ssize_t)bytes;
     return !torn;
 }
 
@@ -119,31 +119,31 @@ static bool process_alive(uint32_t process)
     return !lock_bytes(lock_fd, LIFE_BYTE + process, 1, F_WRLCK, F_OFD_GETLK, &taken) || taken;
 }
 
-/* ---- slots */
+/* ---- entries */
 
-bool soft_ledger_has_holder(const soft_ledger_slot *slot)
+bool soft_ledger_has_holder(const soft_ledger_entry *entry)
 {
     for (size_t i = 0; i < SOFT_PROCESSES_MAX / 64; i++)
-        if (slot->holders[i] != 0)
+        if (entry->holders[i] != 0)
             return true;
     return false;
 }
 
-void soft_ledger_set_holder(soft_ledger_slot *slot, bool on)
+void soft_ledger_set_holder(soft_ledger_entry *entry, bool on)
 {
     uint64_t bit = 1ull << self % 64;
     if (on)
-        slot->holders[self / 64] |= bit;
+        entry->holders[self / 64] |= bit;
     else
-        slot->holders[self / 64] &= ~bit;
+        entry->holders[self / 64] &= ~bit;
 }
 
 bool soft_ledger_free(uint32_t index, uint32_t account, uint64_t size_bytes)
 {
-    soft_ledger_slot slot = {.size_bytes = head.slot_free};
-    if (!soft_ledger_write(index, 1, &slot))
+    soft_ledger_entry entry = {.size_bytes = head.entry_free};
+    if (!soft_ledger_write(index, 1, &entry))
         return false;
-    head.slot_free = index;
+    head.entry_free = index;
     if (account < SOFT_ACCOUNTS) {
         uint64_t *used = &head.used_bytes[account];
         *used -= size_bytes < *used ? size_bytes : *used;
@@ -156,16 +156,17 @@ static bool repair_ledger(pid_t ignored_pid);
 bool soft_ledger_find_free(uint32_t *index, uint32_t *next_free)
 {
     for (int pass = 0; pass < 2; pass++) {
-        soft_ledger_slot slot;
-        if (head.slot_free == SOFT_SLOT_NONE && head.slot_end < SOFT_SLOTS_MAX) {
-            *index = head.slot_end;
-            *next_free = SOFT_SLOT_NONE;
+        soft_ledger_entry entry;
+        if (head.entry_free == SOFT_ENTRY_NONE && head.entry_end < SOFT_ENTRIES_MAX) {
+            *index = head.entry_end;
+            *next_free = SOFT_ENTRY_NONE;
             return true;
         }
-        if (head.slot_free < head.slot_end && soft_ledger_read(head.slot_free, 1, &slot) &&
-            slot.id == 0) {
-            *index = head.slot_free;
-            *next_free = slot.size_bytes < head.slot_end ? (uint32_t)slot.size_bytes : SOFT_SLOT_NONE;
+        if (head.entry_free < head.entry_end && soft_ledger_read(head.entry_free, 1, &entry) &&
+            entry.id == 0) {
+            *index = head.entry_free;
+            *next_free = entry.size_bytes < head.entry_end ? (uint32_t)entry.size_bytes
+                                                           : SOFT_ENTRY_NONE;
             return true;
         }
         if (!repair_ledger(0)) /* the list is broken, or ended processes fill the ledger */
@@ -176,29 +177,29 @@ bool soft_ledger_find_free(uint32_t *index, uint32_t *next_free)
 
 /* ---- taking stock */
 
-/* Brings one slot of the block in order: ended holders out, nonsense freed, sums and list counted
+/* Brings one entry of the block in order: ended holders out, nonsense freed, sums and list counted
  * anew. True if it changed. */
-static bool count_slot(soft_ledger_slot *slot, uint32_t index, const uint64_t *dead)
+static bool count_entry(soft_ledger_entry *entry, uint32_t index, const uint64_t *dead)
 {
-    soft_ledger_slot before = *slot;
-    bool valid = slot->id != 0 && slot->account < SOFT_ACCOUNTS && slot->size_bytes <= INT64_MAX;
+    soft_ledger_entry before = *entry;
+    bool valid = entry->id != 0 && entry->account < SOFT_ACCOUNTS && entry->size_bytes <= INT64_MAX;
     if (valid) {
         for (size_t i = 0; i < SOFT_PROCESSES_MAX / 64; i++)
-            slot->holders[i] &= ~dead[i];
-        valid = soft_ledger_has_holder(slot) || slot->exported;
+            entry->holders[i] &= ~dead[i];
+        valid = soft_ledger_has_holder(entry) || entry->exported;
     }
     if (valid) {
-        uint64_t *used = &head.used_bytes[slot->account];
-        if (__builtin_add_overflow(*used, slot->size_bytes, used))
+        uint64_t *used = &head.used_bytes[entry->account];
+        if (__builtin_add_overflow(*used, entry->size_bytes, used))
             *used = UINT64_MAX;
-    } else if (index + 1 == head.slot_end) {
-        memset(slot, 0, sizeof *slot);
-        head.slot_end = index;
+    } else if (index + 1 == head.entry_end) {
+        memset(entry, 0, sizeof *entry);
+        head.entry_end = index;
     } else {
-        *slot = (soft_ledger_slot){.size_bytes = head.slot_free};
-        head.slot_free = index;
+        *entry = (soft_ledger_entry){.size_bytes = head.entry_free};
+        head.entry_free = index;
     }
-    return memcmp(&before, slot, sizeof before) != 0;
+    return memcmp(&before, entry, sizeof before) != 0;
 }
 
 /* Adds to a list that grows by doubling. False if there is no memory for it. */
@@ -214,29 +215,29 @@ static bool append_orphan(soft_orphan **list, size_t count, soft_orphan one)
     return true;
 }
 
-/* Looks at every slot, from the last down so that slot_end falls back over free ones. Gives the
+/* Looks at every entry, from the last down so that entry_end falls back over free ones. Gives the
  * orphans in *list. */
-static bool count_slots(const uint64_t *dead, soft_orphan **list, size_t *count)
+static bool count_entries(const uint64_t *dead, soft_orphan **list, size_t *count)
 {
-    uint32_t first = head.slot_end;
-    head.slot_free = SOFT_SLOT_NONE;
+    uint32_t first = head.entry_end;
+    head.entry_free = SOFT_ENTRY_NONE;
     head.orphans = 0;
     memset(head.used_bytes, 0, sizeof head.used_bytes);
     while (first > 0) {
         uint32_t end = first, i;
         bool changed = false;
-        first = end > BLOCK_SLOTS ? end - BLOCK_SLOTS : 0;
+        first = end > BLOCK_ENTRIES ? end - BLOCK_ENTRIES : 0;
         if (!soft_ledger_read(first, end - first, block))
             return false;
         for (i = end - first; i-- > 0;) {
-            changed |= count_slot(&block[i], first + i, dead);
+            changed |= count_entry(&block[i], first + i, dead);
             if (block[i].id == 0 || soft_ledger_has_holder(&block[i]))
                 continue;
             head.orphans++;
             soft_orphan one = {.id = block[i].id,
                                .size_bytes = block[i].size_bytes,
                                .account = block[i].account,
-                               .slot = first + i};
+                               .entry = first + i};
             if (append_orphan(list, *count, one))
                 ++*count;
         }
@@ -257,8 +258,8 @@ static bool repair_ledger(pid_t ignored_pid)
     bool done;
 
     head.dirty = 1;
-    if (head.slot_end > SOFT_SLOTS_MAX)
-        head.slot_end = SOFT_SLOTS_MAX;
+    if (head.entry_end > SOFT_ENTRIES_MAX)
+        head.entry_end = SOFT_ENTRIES_MAX;
     torn = !write_head();
     if (torn)
         return false;
@@ -268,13 +269,13 @@ static bool repair_ledger(pid_t ignored_pid)
         head.process[p] = 0;
         dead[p / 64] |= 1ull << p % 64;
     }
-    done = count_slots(dead, &orphans, &count);
+    done = count_entries(dead, &orphans, &count);
     for (int look = 0; done && count > 0 && look < LOOKS; look++)
         soft_memfd_look(orphans, count, ignored_pid);
     for (size_t i = 0; done && i < count; i++) {
         if (orphans[i].seen)
             continue;
-        done = soft_ledger_free(orphans[i].slot, orphans[i].account, orphans[i].size_bytes);
+        done = soft_ledger_free(orphans[i].entry, orphans[i].account, orphans[i].size_bytes);
         head.orphans -= done;
     }
     free(orphans);
@@ -301,8 +302,8 @@ bool soft_ledger_is_stale(void)
 static bool read_head(void)
 {
     return pread(lock_fd, &head, sizeof head, 0) == (ssize_t)sizeof head &&
-           memcmp(head.magic, MAGIC, sizeof head.magic) == 0 && head.generation != 0 &&
-           head.generation < GENERATION_END;
+           memcmp(head.magic, MAGIC, sizeof head.magic) == 0 && head.use_number != 0 &&
+           head.use_number < USE_END;
 }
 
 /* A new file, or one that is no ledger: what was charged in it is forgotten. */
@@ -311,11 +312,11 @@ static bool format_ledger(void)
     uint64_t start;
     if (getrandom(&start, sizeof start, 0) != (ssize_t)sizeof start)
         return false;
-    /* Ids have room for 2^47 more generations. */
+    /* Ids have room for 2^47 more uses. */
     head = (soft_ledger_head){
         .magic = MAGIC,
-        .slot_free = SOFT_SLOT_NONE,
-        .generation = (start >> 17) + 1,
+        .entry_free = SOFT_ENTRY_NONE,
+        .use_number = (start >> 17) + 1,
     };
     return ftruncate(lock_fd, 0) == 0 && write_head();
 }
@@ -329,7 +330,7 @@ static CUresult enter_file(void)
     if (read_head() || format_ledger()) {
         if (state == LEDGER_OPEN)
             head.process[self] = getpid();
-        if ((!head.dirty && head.slot_end <= SOFT_SLOTS_MAX) || repair_ledger(0))
+        if ((!head.dirty && head.entry_end <= SOFT_ENTRIES_MAX) || repair_ledger(0))
             return CUDA_SUCCESS;
     }
     lock_bytes(lock_fd, LOCK_BYTE, 1, F_UNLCK, F_OFD_SETLK, NULL);
@@ -377,7 +378,7 @@ static int open_file(const char *path)
 }
 
 /* Takes a number that no living process has. */
-static bool take_process_slot(void)
+static bool take_process_number(void)
 {
     for (uint32_t p = 0; p < SOFT_PROCESSES_MAX; p++) {
         if (process_alive(p))
@@ -413,7 +414,7 @@ static CUresult try_open(const char *path, bool *again)
     *again = fstat(lock_fd, &st) != 0 || st.st_nlink == 0;
     /* An ended process that had our number may have left holdings under it: they must go before it
      * is ours. */
-    if (*again || (soft_ledger_is_stale() && !repair_ledger(0)) || !take_process_slot()) {
+    if (*again || (soft_ledger_is_stale() && !repair_ledger(0)) || !take_process_number()) {
         leave_ledger_file();
         close_fds();
         return CUDA_ERROR_OPERATING_SYSTEM;

@@ -29,7 +29,7 @@ typedef struct soft_orphan {
     uint64_t id;
     uint64_t size_bytes;
     uint32_t account;
-    uint32_t slot;
+    uint32_t entry;
     bool seen;
 } soft_orphan;
 

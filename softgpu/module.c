@@ -203,10 +203,10 @@ void soft_module_close_locked(soft_module *module)
 {
     soft_function *function;
 
-    soft_token_remove_locked(module->handle);
+    soft_handle_remove_locked(module->handle);
     module->handle = NULL;
     LIST_FOREACH(function, &module->functions, entry)
-    soft_token_remove_locked(function->handle);
+    soft_handle_remove_locked(function->handle);
     LIST_REMOVE(module, entry);
 }
 
@@ -246,7 +246,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS) {
-        module->handle = soft_token_add_locked(SOFT_TOKEN_MODULE, module);
+        module->handle = soft_handle_add_locked(SOFT_HANDLE_MODULE, module);
         if (!module->handle)
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -269,7 +269,7 @@ CUresult cuModuleUnload(CUmodule handle)
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
-    module = soft_token_find_locked(SOFT_TOKEN_MODULE, handle);
+    module = soft_handle_find_locked(SOFT_HANDLE_MODULE, handle);
     if (module) {
         result = soft_context_usable_locked(module->context);
         soft_module_close_locked(module);
@@ -297,7 +297,7 @@ static CUresult find_symbol(CUmodule handle, const char *prefix, const char *nam
     if (!name || !*name)
         return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    module = soft_token_find_locked(SOFT_TOKEN_MODULE, handle);
+    module = soft_handle_find_locked(SOFT_HANDLE_MODULE, handle);
     result = module ? soft_context_usable_locked(module->context) : CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS)
         module->refs++;
@@ -331,7 +331,7 @@ static CUresult function_of_locked(soft_module *module, const gvm_soft_kernel *k
     function = calloc(1, sizeof *function);
     if (!function)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    function->handle = soft_token_add_locked(SOFT_TOKEN_FUNCTION, function);
+    function->handle = soft_handle_add_locked(SOFT_HANDLE_FUNCTION, function);
     if (!function->handle) {
         free(function);
         return CUDA_ERROR_OUT_OF_MEMORY;

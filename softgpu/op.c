@@ -2,81 +2,18 @@
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
-#include <time.h>
 
-STAILQ_HEAD(op_list, soft_op);
+static STAILQ_HEAD(, soft_op) ready = STAILQ_HEAD_INITIALIZER(ready); /* to be handed on by settle_locked() */
 
-static pthread_mutex_t engine = PTHREAD_MUTEX_INITIALIZER;
-static struct op_list ready = STAILQ_HEAD_INITIALIZER(ready); /* to be handed on by settle_locked() */
-static struct op_list garbage = STAILQ_HEAD_INITIALIZER(garbage); /* to be freed by soft_unlock() */
-
-void soft_lock(void)
+void soft_stream_unref_locked(soft_stream *stream)
 {
-    pthread_mutex_lock(&engine);
-}
-
-void soft_op_discard(soft_op *op)
-{
-    if (op->class->destroy)
-        op->class->destroy(op);
-    if (op->edges != op->inline_edges)
-        free(op->edges);
-    free(op);
-}
-
-void soft_unlock(void)
-{
-    struct op_list ended = STAILQ_HEAD_INITIALIZER(ended);
-    soft_op *op;
-
-    STAILQ_CONCAT(&ended, &garbage);
-    pthread_mutex_unlock(&engine);
-    while ((op = STAILQ_FIRST(&ended))) {
-        STAILQ_REMOVE_HEAD(&ended, link);
-        soft_op_discard(op);
-    }
-}
-
-void soft_sleep_locked(pthread_cond_t *cond)
-{
-    int cancel;
-
-    if (!STAILQ_EMPTY(&garbage)) {
-        soft_unlock();
-        soft_lock();
-        return; /* the caller looks again at what it waits for */
-    }
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
-                           &cancel); /* a thread of the user's must not end with the lock */
-    pthread_cond_wait(cond, &engine);
-    pthread_setcancelstate(cancel, NULL);
-}
-
-uint64_t soft_now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-void *soft_op_new(size_t size_bytes, const soft_op_class *class)
-{
-    soft_op *op = calloc(1, size_bytes);
-
-    if (!op)
-        return NULL;
-    op->class = class;
-    op->refs = 1;
-    op->edges = op->inline_edges;
-    LIST_INIT(&op->waiters);
-    return op;
-}
-
-void soft_op_unref_locked(soft_op *op)
-{
-    if (--op->refs == 0)
-        STAILQ_INSERT_TAIL(&garbage, op, link);
+    if (--stream->refs > 0)
+        return;
+    if (stream->has_worker)
+        soft_worker_unreserve_locked();
+    LIST_REMOVE(stream, entry);
+    stream->context->stream_count--;
+    free(stream);
 }
 
 /* Ends the operation; followers that waited only for it become ready. */
@@ -119,7 +56,7 @@ static void settle_locked(void)
         if (op->class->type == SOFT_OP_MARK || (broken && !op->class->always))
             end_op_locked(op);
         else if (op->class->type == SOFT_OP_WORK && op->by_caller)
-            continue; /* soft_op_submit() is about to */
+            continue; /* soft_op_run_locked() is about to */
         else if (op->class->type == SOFT_OP_WORK)
             soft_worker_push_locked(op);
         else
@@ -196,46 +133,6 @@ CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after)
     return CUDA_SUCCESS;
 }
 
-/* What cannot begin yet is left to the workers. */
-static void run_by_caller_locked(soft_op *op)
-{
-    CUresult result;
-
-    op->by_caller = op->by_caller && op->state == SOFT_OP_READY;
-    if (!op->by_caller)
-        return;
-    soft_unlock();
-    result = op->class->run(op);
-    soft_lock();
-    soft_op_finish_locked(op, result);
-}
-
-CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
-{
-    soft_stream *stream;
-    CUresult result;
-
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    soft_lock();
-    op->refs++; /* ours, for the wait */
-    op->by_caller |= wait && op->class->type == SOFT_OP_WORK;
-    result = soft_stream_find_locked(handle, &stream);
-    if (result == CUDA_SUCCESS)
-        result = soft_op_submit_locked(op, stream, NULL);
-    if (result != CUDA_SUCCESS) {
-        soft_unlock();
-        soft_op_discard(op);
-        return result;
-    }
-    run_by_caller_locked(op);
-    if (wait)
-        result = soft_op_wait_locked(op);
-    soft_op_unref_locked(op);
-    soft_unlock();
-    return result;
-}
-
 CUresult soft_op_wait_locked(soft_op *op)
 {
     soft_waiter waiter = {.cond = PTHREAD_COND_INITIALIZER};
@@ -252,15 +149,24 @@ CUresult soft_op_wait_locked(soft_op *op)
     return result;
 }
 
-void soft_op_finish_locked(soft_op *op, CUresult result)
+/* What cannot begin yet is left to the workers. */
+void soft_op_run_locked(soft_op *op)
 {
-    if (result != CUDA_SUCCESS)
-        soft_context_break_locked(op->context, result);
-    end_op_locked(op);
-    settle_locked();
+    CUresult result;
+
+    op->by_caller = op->by_caller && op->state == SOFT_OP_READY;
+    if (!op->by_caller)
+        return;
+    soft_unlock();
+    result = op->class->run(op);
+    soft_lock();
+    soft_op_finish_locked(op, result);
 }
 
-void soft_op_abandon_locked(soft_context *context)
+/* ---- the end */
+
+/* Ends everything in the context that has not begun. */
+static void abandon_locked(soft_context *context)
 {
     soft_op *op;
 
@@ -269,5 +175,22 @@ void soft_op_abandon_locked(soft_context *context)
         op->state = SOFT_OP_READY;
         STAILQ_INSERT_TAIL(&ready, op, link);
     }
+    settle_locked();
+}
+
+void soft_context_break_locked(soft_context *context, CUresult error)
+{
+    if (context->error != CUDA_SUCCESS)
+        return;
+    context->error = error;
+    soft_sm_interrupt_locked(context->device);
+    abandon_locked(context);
+}
+
+void soft_op_finish_locked(soft_op *op, CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        soft_context_break_locked(op->context, result);
+    end_op_locked(op);
     settle_locked();
 }

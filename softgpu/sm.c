@@ -1,8 +1,8 @@
 /* SM threads: each device has sm_count of them, and each runs one block of a kernel at a time.
  *
  * A launch is on its device's list while it has blocks to hand out. SM threads take them from the
- * first launch of the list in batches, and put a launch they took from behind the others, so that
- * launches share the device. A batch is one block unless the grid is many times larger than the
+ * first launch of the list in groups, and put a launch they took from behind the others, so that
+ * launches share the device. A group is one block unless the grid is many times larger than the
  * device; blocks are handed out in ascending order, so that one which waits for a block of a lower
  * number always sees it run.
  *
@@ -17,14 +17,14 @@
 
 #include <gvmem/device/kernel.h>
 
-#define BATCH_MAX 64u
-#define BATCHES_PER_SM 8u /* at least so many, before batches grow */
+#define GROUP_BLOCKS_MAX 64u
+#define GROUPS_PER_SM 8u /* at least so many, before groups grow */
 
 typedef struct sm_thread {
     struct sm_device *device;
     pthread_t thread;
-    bool running;     /* has a batch, or may be about to begin it */
-    atomic_bool stop; /* of that batch */
+    bool running;     /* has a group, or may be about to begin it */
+    atomic_bool stop; /* of that group */
     void *shared;     /* SOFT_SHARED_BYTES_MAX */
 } sm_thread;
 
@@ -36,16 +36,16 @@ typedef struct sm_device {
 } sm_device;
 
 /* A part of a grid: blocks [first, first + count). */
-typedef struct sm_batch {
+typedef struct sm_group {
     const soft_launch *launch;
     void *shared;
     uint64_t first, count;
-} sm_batch;
+} sm_group;
 
 static sm_device devices[SOFT_DEVICES_MAX];
 static _Thread_local const sm_device *own_device;
 
-static bool take_batch_locked(sm_device *device, sm_batch *batch)
+static bool take_group_locked(sm_device *device, sm_group *group)
 {
     soft_launch *launch;
 
@@ -54,12 +54,12 @@ static bool take_batch_locked(sm_device *device, sm_batch *batch)
         break;
     if (!launch)
         return false;
-    batch->launch = launch;
-    batch->first = launch->taken;
-    batch->count = launch->blocks - launch->taken;
-    if (batch->count > launch->batch)
-        batch->count = launch->batch;
-    launch->taken += batch->count;
+    group->launch = launch;
+    group->first = launch->taken;
+    group->count = launch->blocks - launch->taken;
+    if (group->count > launch->group)
+        group->count = launch->group;
+    launch->taken += group->count;
     TAILQ_REMOVE(&device->launches, launch, entry);
     if (launch->taken < launch->blocks && launch->cooperative)
         TAILQ_INSERT_HEAD(&device->launches, launch, entry);
@@ -68,18 +68,18 @@ static bool take_batch_locked(sm_device *device, sm_batch *batch)
     return true;
 }
 
-static void run_batch(void *arg)
+static void run_group(void *arg)
 {
-    const sm_batch *batch = arg;
-    const soft_launch *launch = batch->launch;
+    const sm_group *group = arg;
+    const soft_launch *launch = group->launch;
     const uint32_t *grid = launch->grid;
 
-    for (uint64_t i = batch->first; i < batch->first + batch->count; i++) {
+    for (uint64_t i = group->first; i < group->first + group->count; i++) {
         gvm_soft_block block = {
             .block = {(uint32_t)(i % grid[0]), (uint32_t)(i / grid[0] % grid[1]),
                       (uint32_t)(i / grid[0] / grid[1])},
             .grid = {grid[0], grid[1], grid[2]},
-            .shared = batch->shared,
+            .shared = group->shared,
             .shared_bytes = launch->shared_bytes,
         };
 
@@ -100,7 +100,7 @@ static void sm_main(void *arg)
 {
     sm_thread *self = arg;
     sm_device *device = self->device;
-    sm_batch batch = {.shared = self->shared};
+    sm_group group = {.shared = self->shared};
 
     own_device = device;
     soft_lock();
@@ -108,7 +108,7 @@ static void sm_main(void *arg)
     for (;;) {
         CUresult result;
 
-        if (!take_batch_locked(device, &batch)) {
+        if (!take_group_locked(device, &group)) {
             device->idle++;
             soft_sleep_locked(&device->work);
             device->idle--;
@@ -119,11 +119,11 @@ static void sm_main(void *arg)
         self->running = true;
         atomic_store(&self->stop, false);
         soft_unlock();
-        soft_module_touch(batch.launch->module);
-        result = soft_fault_guard(run_batch, &batch, &self->stop);
+        soft_module_touch(group.launch->module);
+        result = soft_fault_guard(run_group, &group, &self->stop);
         soft_lock();
         self->running = false;
-        finish_blocks_locked((soft_launch *)(uintptr_t)batch.launch, batch.count, result);
+        finish_blocks_locked((soft_launch *)(uintptr_t)group.launch, group.count, result);
     }
 }
 
@@ -167,9 +167,11 @@ CUresult soft_sm_start_locked(int ordinal)
 void soft_sm_push_locked(soft_launch *launch)
 {
     sm_device *device = &devices[launch->op.context->device];
-    uint64_t batch = launch->blocks / (device->wanted * BATCHES_PER_SM);
+    uint64_t group = launch->blocks / (device->wanted * GROUPS_PER_SM);
 
-    launch->batch = batch == 0 || launch->cooperative ? 1 : batch < BATCH_MAX ? batch : BATCH_MAX;
+    launch->group = group == 0 || launch->cooperative ? 1
+                    : group < GROUP_BLOCKS_MAX        ? group
+                                                      : GROUP_BLOCKS_MAX;
     TAILQ_INSERT_TAIL(&device->launches, launch, entry);
     if (own_device != device) /* else this thread looks next */
         pthread_cond_signal(&device->work);

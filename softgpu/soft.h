@@ -10,7 +10,7 @@
  *   backing.c  the memory behind an address: a sealed memfd and its charge
  *   space.c    what every address of this process is: reservation, mapping, allocation, host memory
  *   alloc.c  vmm.c  host.c  ipc.c  pointer.c      the memory calls
- *   init.c  device.c  context.c                   start, attributes, primary contexts, sticky error
+ *   init.c  device.c  context.c  primary.c        start, attributes, contexts, sticky error
  *   stream.c  event.c  copy.c  module.c  launch.c queues, copies, images, and blocks on SM threads
  *
  * Calls flow down: launch and copy -> stream -> context -> space -> charge -> config.
@@ -23,6 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "driver/calls.h"
 #include "driver/cuda_abi.h"
@@ -42,6 +43,14 @@ SOFT_EXPORT const char *gvm_softgpu_problem(void);
 #define SOFT_GRANULARITY_BYTES (2ull << 20)
 #define SOFT_DRIVER_VERSION 13000
 
+static inline uint64_t soft_now_ns(void) /* CLOCK_MONOTONIC */
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* ---- config.c */
 typedef struct soft_config {
     int device_count;
@@ -56,10 +65,17 @@ typedef struct soft_config {
  * CUDA_ERROR_INVALID_VALUE; text says what is wrong. */
 CUresult soft_config_get(const soft_config **out, const char **text);
 
-/* ---- context.c */
-/* The checks every entry point starts with: cuInit done; soft_enter_context() also wants a current
- * context and gives its device, and returns that context's sticky error if it has one. */
+/* ---- init.c */
+/* The checks every entry point starts with: cuInit done, and not within a host function;
+ * soft_enter_device() also wants a device that there is. */
 CUresult soft_enter(void);
+CUresult soft_enter_device(CUdevice dev, const soft_config **config);
+/* Calls a function of the user's for cuLaunchHostFunc. */
+CUresult soft_call_host_function(CUhostFn fn, void *data);
+
+/* ---- context.c, primary.c */
+/* soft_enter(), and wants a current context and gives its device; returns that context's sticky error if it has
+ * one. */
 CUresult soft_enter_context(int *device);
 /* Gives the device's context its sticky error (the first one stays). */
 void soft_context_break(int device, CUresult error);

@@ -38,25 +38,25 @@ typedef struct soft_range {
     uint64_t buffer_id;   /* never used again in this process */
     soft_backing backing; /* charge.id 0: nothing is charged */
     uint64_t open_count;  /* of an opened IPC handle */
-    bool exported;        /* cuIpcGetMemHandle was asked for it: peers may fetch it */
+    bool exported;        /* cuIpcGetMemHandle was asked for it: other processes may fetch it */
     bool ending;          /* a free is waiting for the device: no second one may begin */
 } soft_range;
 
 /* A VMM handle of this process: the values given out for it and its mappings keep it. */
-typedef struct soft_handle {
+typedef struct soft_vmm_handle {
     CUmemGenericAllocationHandle value;
     soft_backing backing;
     uint64_t value_count; /* how often cuMemRelease may be called; the value is stale at 0 */
     uint64_t mapping_count;
     uint64_t buffer_id;
-} soft_handle;
+} soft_vmm_handle;
 
 /* Who accesses a mapping: devices by ordinal, then the CPU. */
 enum { SOFT_ACCESSOR_CPU = SOFT_DEVICES_MAX, SOFT_ACCESSORS };
 
 typedef struct soft_mapping {
     soft_span span;
-    soft_handle *handle;
+    soft_vmm_handle *handle;
     uint8_t access[SOFT_ACCESSORS]; /* SOFT_ACCESS_ of each */
 } soft_mapping;
 

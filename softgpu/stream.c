@@ -12,7 +12,7 @@ soft_stream *soft_stream_new_locked(soft_context *context, bool blocking)
     stream->context = context;
     stream->blocking = blocking;
     stream->refs = 1;
-    stream->handle = soft_token_add_locked(SOFT_TOKEN_STREAM, stream);
+    stream->handle = soft_handle_add_locked(SOFT_HANDLE_STREAM, stream);
     if (!stream->handle) {
         free(stream);
         return NULL;
@@ -22,32 +22,65 @@ soft_stream *soft_stream_new_locked(soft_context *context, bool blocking)
     return stream;
 }
 
-void soft_stream_unref_locked(soft_stream *stream)
-{
-    if (--stream->refs > 0)
-        return;
-    if (stream->has_worker)
-        soft_worker_unreserve_locked();
-    LIST_REMOVE(stream, entry);
-    stream->context->stream_count--;
-    free(stream);
-}
-
 void soft_stream_close_locked(soft_stream *stream)
 {
-    soft_token_remove_locked(stream->handle);
+    soft_handle_remove_locked(stream->handle);
     stream->handle = NULL;
     soft_stream_unref_locked(stream);
 }
 
-/* The calling thread's own stream in the context. */
+/* ---- the calling thread's own streams: CU_STREAM_PER_THREAD */
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t own_key; /* of an array: a handle for each device, once used */
+
+static void close_own_streams(void *p)
+{
+    CUstream *streams = p;
+
+    /* After a fork nothing of the driver is used any more, least of all a lock that somebody may
+     * have held. */
+    if (soft_enter() == CUDA_SUCCESS) {
+        soft_lock();
+        for (int i = 0; i < SOFT_DEVICES_MAX; i++) {
+            soft_stream *stream = soft_handle_find_locked(SOFT_HANDLE_STREAM, streams[i]);
+
+            if (stream)
+                soft_stream_close_locked(stream);
+        }
+        soft_unlock();
+    }
+    free(streams);
+}
+
+static void make_own_key(void)
+{
+    pthread_key_create(&own_key, close_own_streams);
+}
+
+static CUstream *own_streams(void)
+{
+    CUstream *streams;
+
+    pthread_once(&once, make_own_key);
+    streams = pthread_getspecific(own_key);
+    if (!streams) {
+        streams = calloc(SOFT_DEVICES_MAX, sizeof *streams);
+        if (streams && pthread_setspecific(own_key, streams)) {
+            free(streams);
+            streams = NULL;
+        }
+    }
+    return streams;
+}
+
 static CUresult own_stream_locked(soft_context *context, soft_stream **out)
 {
-    CUstream *streams = soft_thread_streams();
+    CUstream *streams = own_streams();
 
     if (!streams)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = soft_token_find_locked(SOFT_TOKEN_STREAM, streams[context->device]);
+    *out = soft_handle_find_locked(SOFT_HANDLE_STREAM, streams[context->device]);
     if (*out)
         return CUDA_SUCCESS;
     *out = soft_stream_new_locked(context, true);
@@ -57,13 +90,15 @@ static CUresult own_stream_locked(soft_context *context, soft_stream **out)
     return CUDA_SUCCESS;
 }
 
+/* ---- finding */
+
 CUresult soft_stream_find_locked(CUstream handle, soft_stream **out)
 {
     soft_context *context;
     CUresult result;
 
     if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
-        *out = soft_token_find_locked(SOFT_TOKEN_STREAM, handle);
+        *out = soft_handle_find_locked(SOFT_HANDLE_STREAM, handle);
         return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
     }
     result = soft_context_current_locked(&context);
@@ -88,6 +123,32 @@ CUresult soft_stream_device(CUstream handle, int *device)
         result = soft_context_usable_locked(stream->context);
     if (result == CUDA_SUCCESS)
         *device = stream->context->device;
+    soft_unlock();
+    return result;
+}
+
+CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
+{
+    soft_stream *stream;
+    CUresult result;
+
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    soft_lock();
+    op->refs++; /* ours, for the wait */
+    op->by_caller |= wait && op->class->type == SOFT_OP_WORK;
+    result = soft_stream_find_locked(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = soft_op_submit_locked(op, stream, NULL);
+    if (result != CUDA_SUCCESS) {
+        soft_unlock();
+        soft_op_discard(op);
+        return result;
+    }
+    soft_op_run_locked(op);
+    if (wait)
+        result = soft_op_wait_locked(op);
+    soft_op_unref_locked(op);
     soft_unlock();
     return result;
 }
@@ -133,7 +194,7 @@ CUresult cuStreamDestroy_v2(CUstream handle)
     if (result != CUDA_SUCCESS)
         return result;
     soft_lock();
-    stream = soft_token_find_locked(SOFT_TOKEN_STREAM, handle);
+    stream = soft_handle_find_locked(SOFT_HANDLE_STREAM, handle);
     if (stream) {
         result = soft_context_usable_locked(stream->context);
         soft_stream_close_locked(stream);
@@ -245,7 +306,7 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
         return CUDA_ERROR_OUT_OF_MEMORY;
     soft_lock();
     result = soft_stream_find_locked(handle, &stream);
-    event = soft_token_find_locked(SOFT_TOKEN_EVENT, event_handle);
+    event = soft_handle_find_locked(SOFT_HANDLE_EVENT, event_handle);
     if (result == CUDA_SUCCESS && !event)
         result = CUDA_ERROR_INVALID_HANDLE;
     if (result == CUDA_SUCCESS)
@@ -276,7 +337,7 @@ static CUresult run_host_call(soft_op *op)
 {
     call_op *self = (call_op *)op;
 
-    return soft_worker_host_function(self->host_fn, self->arg);
+    return soft_call_host_function(self->host_fn, self->arg);
 }
 
 static const soft_op_class call_class = {.type = SOFT_OP_WORK, .always = true, .run = run_call};

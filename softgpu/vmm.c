@@ -21,7 +21,7 @@
 #define PLACES_MAX (1u << PLACE_BITS)
 
 typedef struct handle_place {
-    soft_handle *handle; /* NULL: free */
+    soft_vmm_handle *handle; /* NULL: free */
     uint32_t next_free;
 } handle_place;
 
@@ -141,10 +141,10 @@ CUresult cuMemAddressFree(CUdeviceptr ptr, size_t size)
 
 /* ---- handles */
 
-static soft_handle *handle_of_locked(CUmemGenericAllocationHandle value)
+static soft_vmm_handle *handle_of_locked(CUmemGenericAllocationHandle value)
 {
     uint32_t place = (uint32_t)(value & (PLACES_MAX - 1));
-    soft_handle *handle = place < place_count ? places[place].handle : NULL;
+    soft_vmm_handle *handle = place < place_count ? places[place].handle : NULL;
     return handle && handle->value == value && handle->value_count > 0 ? handle : NULL;
 }
 
@@ -170,7 +170,7 @@ static bool take_place_locked(uint32_t *place)
 /* Makes the first value of a handle for the backing, which is the handle's on success. */
 static CUresult add_handle(const soft_backing *backing, CUmemGenericAllocationHandle *value)
 {
-    soft_handle *handle = malloc(sizeof *handle);
+    soft_vmm_handle *handle = malloc(sizeof *handle);
     uint32_t place;
     bool added;
     if (!handle)
@@ -178,7 +178,7 @@ static CUresult add_handle(const soft_backing *backing, CUmemGenericAllocationHa
     soft_space_lock_write();
     added = take_place_locked(&place);
     if (added) {
-        *handle = (soft_handle){
+        *handle = (soft_vmm_handle){
             .value = ++serial << PLACE_BITS | place,
             .backing = *backing,
             .value_count = 1,
@@ -194,7 +194,7 @@ static CUresult add_handle(const soft_backing *backing, CUmemGenericAllocationHa
 }
 
 /* Ends the handle if nothing keeps it any more. */
-static void settle_handle_locked(soft_handle *handle)
+static void settle_handle_locked(soft_vmm_handle *handle)
 {
     uint32_t place = (uint32_t)(handle->value & (PLACES_MAX - 1));
     if (handle->value_count > 0 || handle->mapping_count > 0)
@@ -232,7 +232,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle value)
 {
-    soft_handle *handle;
+    soft_vmm_handle *handle;
     CUresult rc = soft_enter();
     if (rc != CUDA_SUCCESS)
         return rc;
@@ -271,7 +271,7 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *value, void *
 CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
                                                 CUmemGenericAllocationHandle value)
 {
-    const soft_handle *handle;
+    const soft_vmm_handle *handle;
     CUresult rc = soft_enter();
     if (rc != CUDA_SUCCESS)
         return rc;
@@ -296,7 +296,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
 
 static CUresult export_locked(CUmemGenericAllocationHandle value, int *fd)
 {
-    const soft_handle *handle = handle_of_locked(value);
+    const soft_vmm_handle *handle = handle_of_locked(value);
     CUresult rc;
     if (!handle || !(handle->backing.handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR))
         return CUDA_ERROR_INVALID_VALUE;
@@ -357,7 +357,7 @@ static bool is_vacant_locked(CUdeviceptr addr, uint64_t size_bytes)
            (!next || next->span.addr >= addr + size_bytes);
 }
 
-static CUresult map_locked(CUdeviceptr ptr, uint64_t size_bytes, soft_handle *handle)
+static CUresult map_locked(CUdeviceptr ptr, uint64_t size_bytes, soft_vmm_handle *handle)
 {
     soft_mapping *mapping;
     if (!is_vacant_locked(ptr, size_bytes))
@@ -385,7 +385,7 @@ static CUresult map_locked(CUdeviceptr ptr, uint64_t size_bytes, soft_handle *ha
 CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle value,
                   unsigned long long flags)
 {
-    soft_handle *handle;
+    soft_vmm_handle *handle;
     CUresult rc = soft_enter();
     if (rc != CUDA_SUCCESS)
         return rc;

@@ -15,7 +15,6 @@ static pthread_cond_t work = PTHREAD_COND_INITIALIZER;
 static unsigned reserved, threads, idle;
 
 static _Thread_local bool is_worker;
-static _Thread_local bool in_host_function;
 
 static void worker_main(void *unused)
 {
@@ -75,17 +74,4 @@ void soft_worker_push_locked(soft_op *op)
     STAILQ_INSERT_TAIL(&queue, op, link);
     if (!is_worker)
         pthread_cond_signal(&work);
-}
-
-bool soft_worker_in_host_function(void)
-{
-    return in_host_function;
-}
-
-CUresult soft_worker_host_function(CUhostFn fn, void *data)
-{
-    in_host_function = true;
-    fn(data);
-    in_host_function = false;
-    return CUDA_SUCCESS;
 }

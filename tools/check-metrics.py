@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds standard input against the text exposition format 0.0.4 of Prometheus, and metrics' names
+"""Checks standard input against the text exposition format 0.0.4 of Prometheus, and metrics' names
 against its conventions. usage: check-metrics.py <METRICS; complaints go to standard output, status 1
 """
 import re

@@ -34,16 +34,6 @@ static const char usage[] =
     "  -f, --force             stop: also if the keeper is part of another program\n"
     "  -h, --help              this text\n";
 
-gvm_client *keeper_connect(const char *socket)
-{
-    gvm_client *keeper = NULL;
-
-    if (gvm_client_connect(socket, &keeper) == GVM_OK)
-        return keeper;
-    tool_fail("no connection to a keeper");
-    return NULL;
-}
-
 text_pen keeper_pen(void)
 {
     text_pen pen = {.out = stdout, .width = TEXT_UNLIMITED, .lines_max = TEXT_UNLIMITED};

@@ -1,9 +1,20 @@
-/* Asking a keeper that may not answer: its process can be stopped, or its machine overloaded. */
+/* Connecting to a keeper, and asking one that may not answer: its process can be stopped, or its
+ * machine overloaded. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "tools/keeper.h"
+
+gvm_client *keeper_connect(const char *socket)
+{
+    gvm_client *keeper = NULL;
+
+    if (gvm_client_connect(socket, &keeper) == GVM_OK)
+        return keeper;
+    tool_fail("no connection to a keeper");
+    return NULL;
+}
 
 /* Shared by the thread that asks and the one that waits for it; the last of them frees it. */
 typedef struct question {
@@ -35,7 +46,7 @@ static void *question_thread_main(void *arg)
     given_up = q->given_up;
     pthread_cond_signal(&q->answered);
     pthread_mutex_unlock(&q->lock);
-    if (given_up) { /* it has come to life again, or ended */
+    if (given_up) { /* an answer came too late, or the connection ended */
         if (q->status == GVM_OK)
             snapshot_free(q->snapshot);
         gvm_client_close(q->keeper);

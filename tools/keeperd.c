@@ -269,7 +269,7 @@ static bool take_listen_fd(settings *s)
     return true;
 }
 
-/* Tells the service manager, if there is one that wants to know. */
+/* Notifies the service manager, if there is one: sd_notify(3). */
 static void notify_service_manager(const char *state)
 {
     const char *path = getenv("NOTIFY_SOCKET");

@@ -291,14 +291,15 @@ GVM_DEVICE uint32_t claim(const join_params *p, int way, uint32_t tile, uint32_t
     uint32_t answer = GVM_APPEND_OK;
 
     if (way == WAY_APPEND) {
-        gvm_append_slot slot;
+        gvm_append_place claimed;
 
-        slot.row = slot.bytes_offset = slot.amount = 0;
-        answer = gvm_append_claim_whole_warp(&p->append, rows, units * UNIT_BYTES, UNIT_BYTES, &slot);
+        claimed.row = claimed.bytes_offset = claimed.amount = 0;
+        answer = gvm_append_claim_whole_warp(&p->append, rows, units * UNIT_BYTES, UNIT_BYTES,
+                                             &claimed);
         if (answer == GVM_APPEND_OK)
-            done->published += slot.amount;
-        out->row = slot.row;
-        out->text_offset = slot.bytes_offset;
+            done->published += claimed.amount;
+        out->row = claimed.row;
+        out->text_offset = claimed.bytes_offset;
         return answer;
     }
     if (gvm_lane() == 0) {

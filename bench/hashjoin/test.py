@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs the hash join and holds its results against the CPU's, and, for packages, against a join of this
+"""Runs the hash join and checks its results against the CPU's, and, for packages, against a join of this
 script's own, which has versions compared by dpkg. Prints TAP.
 
 usage: test.py HASHJOIN [CASE...]

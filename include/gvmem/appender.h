@@ -25,7 +25,7 @@
  *
  * Kernels: any number may append between begin and finish, at once or one after the other, on any
  * streams of the device. One that waits for memory occupies its SMs and needs nothing but the
- * library's thread: no call of the program. A kernel must write to slots that it has claimed, and nowhere else
+ * library's thread: no call of the program. A kernel must write to places that it has claimed, and nowhere else
  * behind the appender's address: chunks in which nothing was claimed are reused, uncleared, in other buffers,
  * which may be shared with other processes.
  *

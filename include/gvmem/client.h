@@ -6,7 +6,7 @@
  * object are in device memory; the others are in host memory, mapped at the same address and read
  * over the link. So an object may be larger than the device, and all of them together larger still.
  *
- * A process touches an object only while it holds a lease:
+ * A process touches an object only while it has a lease:
  *
  *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease);
  *     kernel<<<..., stream>>>((const float *)lease.address, lease.size_bytes / sizeof(float));
@@ -19,7 +19,7 @@
  *
  * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
  * sealed, or created with GVM_OBJECT_KEEP. Nothing outlives the keeper itself. When the keeper ends,
- * memory that is mapped stays readable, leases already held stay good, and the next call that needs
+ * memory that is mapped stays readable, leases already taken stay good, and the next call that needs
  * the keeper returns GVM_E_KEEPER.
  *
  * Being cut off. A process that does not map in time what was moved (as it was stopped), keeps a lease
@@ -97,7 +97,7 @@ GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client *
  * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
 GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
-/* Closes its objects, gives their addresses back and ends the connection. Leases still held end:
+/* Closes its objects, gives their addresses back and ends the connection. Leases that are left end:
  * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
  * a keeper that does not answer. */
 GVM_API void gvm_client_close(gvm_client *client);
@@ -155,7 +155,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_create(gvm_client *client, const char 
 enum {
     /* Map read-only, and ask for read permission only. */
     GVM_OPEN_READONLY = 1u << 0,
-    /* Map at the address that the creator has, so that pointers inside the data hold, or
+    /* Map at the address that the creator has, so that pointers inside the data stay right, or
      * GVM_E_ADDRESS. */
     GVM_OPEN_SAME_ADDRESS = 1u << 1,
     /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
@@ -307,7 +307,7 @@ GVM_OPTIONS_INIT(gvm_acquire_options)
 
 typedef struct gvm_lease {
     void *address;       /* of the first byte, on the object's device and granted peers */
-    uint64_t size_bytes; /* committed from there on; more may come while the lease is held */
+    uint64_t size_bytes; /* committed from there on; more may come while the lease lasts */
     uint64_t generation; /* counts growth and seal */
     uint32_t mode;       /* gvm_lease_mode; 0: released */
     uint32_t hint;

@@ -77,7 +77,7 @@ typedef struct gvm_keeper_options {
 GVM_OPTIONS_INIT(gvm_keeper_options)
 
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
- * socket file is replaced, one that a living keeper holds is not.
+ * socket file is replaced, one of a living keeper is not.
  *
  * GVM_E_INVALID   options out of range, host_ahead_bytes beyond the host budget, out is NULL
  * GVM_E_EXISTS    a keeper listens at the path already

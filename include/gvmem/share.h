@@ -24,7 +24,7 @@
  *
  * The socket is the caller's: gvmem neither listens nor forks, reads exactly the bytes of one
  * message, and leaves the socket usable for the caller's own messages. A process that receives a share can
- * map the memory: send it only to peers that may see it.
+ * map the memory: send it only to processes that may see it.
  *
  * Threads: any thread may call; one thread at a time per socket and direction. No call is a
  * cancellation point.

@@ -15,11 +15,11 @@
  * goes with privileges that are revoked; TRUNCATE, DROP and compaction release the memory. Columns
  * that were opened before stay whole until they are detached, others are gone: GVM_E_ABSENT.
  * GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is mapped stays
- * readable under leases already held, and everything else returns GVM_E_KEEPER.
+ * readable under leases already taken, and everything else returns GVM_E_KEEPER.
  *
- * Memory is read under leases, as any keeper's object (gvmem/client.h). While one is held, the keeper
- * cannot move the column to make room for others: hold leases for the time of a kernel or a batch. They
- * hold up no statement of the server, not even an INSERT into the same table.
+ * Memory is read under leases, as any keeper's object (gvmem/client.h). While there is one, the keeper
+ * cannot move the column to make room for others: keep leases for the time of a kernel or a batch. They
+ * delay no statement of the server, not even an INSERT into the same table.
  *
  * Layout 'pgstrom'; all numbers little-endian. Row r of a column of fixed length is the `width`
  * bytes at values + r * width. Of one of variable length, values has a uint32_t for each row: 0 for
@@ -178,13 +178,13 @@ typedef struct gvm_table_data {
     void *bodies;        /* NULL: fixed length, or nothing but NULL (or empty values, in 'arrow') */
     void *element_nulls; /* of a list in layout 'arrow'; NULL: there is no bitmap */
     uint32_t column;
-    uint32_t held; /* the library's, as are */
+    uint32_t acquired; /* the library's, as are */
     gvm_lease leases[4];
 } gvm_table_data;
 
 /* Takes read leases on all the columns of a list, so that data[i] is columns[i]; all or none, and
  * then data is cleared. Columns wanted together are taken together, in one call: it takes them in one
- * order, so that no two programs wait for each other. options, which may be NULL, hold for each lease;
+ * order, so that no two programs wait for each other. options, which may be NULL, are for each lease;
  * timeout_ms bounds the wait for all of them together, but not the opening of columns.
  *
  * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL, timeout_ms is below

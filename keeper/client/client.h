@@ -14,6 +14,12 @@
  * (it closed, or what came is malformed) is final: lost is set, every request ends with
  * GVM_E_KEEPER, and so does every later one. What is mapped stays.
  *
+ *   connect.c   connections: life          mapper.c   the mapper's thread
+ *   object.c    objects                    answer.c   replies
+ *   lease.c     leases                     map.c      OPENED and MAP
+ *   call.c      requests                   handle.c   handles and references
+ *   send.c  receive.c   messages           report.c copy.c   figures; copies through the CPU
+ *
  * Deadlines are kept here, whatever the keeper does. A request whose thread has stopped waiting is
  * given up: it stays in the table until its reply comes, and the mapper then undoes what the reply
  * brought. So a slot is not used again before the reply to its CLOSE. What gvm_object_close() cannot
@@ -37,7 +43,7 @@
  *     it is given up, until its reply has come or the connection is lost.
  * I3  wanted_*, chunks and everything about MAPs is the mapper's alone while it runs.
  * I4  once closed is set, nobody but the closing thread touches the object's lease word or buffer.
- * Locks: send_lock (rank KEEPER_SEND) for whose turn it is to send; lock (rank KEEPER) for requests, slots, the
+ * Locks: send_lock (rank KEEPER_SEND) for who sends; lock (rank KEEPER) for requests, slots, the
  * fields marked so. Never both.
  */
 #ifndef GVMI_KEEPER_CLIENT_CLIENT_H
@@ -50,6 +56,7 @@
 
 #include <gvmem/client.h>
 
+#include "base/fds.h"
 #include "base/lock.h"
 #include "keeper/protocol/wire.h"
 #include "keeper/protocol/words.h"
@@ -65,7 +72,7 @@
 #define GVMI_CLIENT_REASON_MS 1000     /* so long the mapper is given to learn why it was cut off */
 #define GVMI_CLIENT_GIVEN_UP_MAX 1024  /* requests that are given up and not answered yet */
 #define GVMI_CLIENT_LAST_MESSAGES 4096 /* looked through for the reason of a cut-off */
-#define GVMI_CLIENT_RETRY_MS 5         /* between two looks at leases that hold up a vacating */
+#define GVMI_CLIENT_RETRY_MS 5         /* between two looks at leases that delay a vacating */
 #define GVMI_CLIENT_PENDING_MAX \
     32 /* MAPs whose old chunks are gone and whose new ones are not there */
 #define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */
@@ -79,8 +86,7 @@
 /* A message as it came, with its fds, which are the receiver's to close. */
 typedef struct gvmi_client_message {
     gvmi_wire_message wire;
-    uint32_t fd_count;
-    bool fds_lost; /* the process had no room for some of them */
+    gvmi_fds came; /* into fds */
     int fds[GVMI_WIRE_CHUNKS_MAX];
 } gvmi_client_message;
 
@@ -176,6 +182,21 @@ struct gvm_client {
     char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
 };
 
+/* ---- handle.c */
+
+/* Checks a handle and counts the caller in; leave counts it out. GVM_E_FOREIGN */
+gvm_status gvmi_object_enter(const gvm_object *handle, gvm_object **out);
+void gvmi_object_leave(gvm_object *object);
+gvm_status gvmi_client_enter(const gvm_client *handle, gvm_client **out);
+void gvmi_client_leave(gvm_client *client);
+
+/* One reference less; the last gives back pages and fds. */
+void gvmi_client_drop(gvm_client *client);
+
+/* An object with one reference, and none in its keeper's table; a reference less. */
+gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);
+void gvmi_client_drop_object(gvm_object *object);
+
 /* ---- receive.c */
 
 /* Receives and judges one whole message of a keeper's. timeout_ms -1: waits for ever. Of a failure
@@ -183,9 +204,6 @@ struct gvm_client {
  *
  * GVM_E_PEER (closed), GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION, GVM_E_SYSTEM */
 gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_message *out);
-
-/* Closes the fds that are left in a message. */
-void gvmi_client_close_fds(gvmi_client_message *message);
 
 /* ---- send.c */
 
@@ -228,7 +246,18 @@ void gvmi_client_post_close(gvm_object *object);
  * the keeper has cut this process off. Records and returns GVM_E_KEEPER. */
 gvm_status gvmi_client_fail_cut_off(gvm_client *client);
 
-/* ---- call.c, for the mapper alone: it is the one that ends requests that were sent */
+/* For answer.c: the list that a request is in, if it is in the table. */
+gvmi_client_request **gvmi_client_bucket_of(gvm_client *client, uint64_t number);
+
+/* Takes the request out and wakes its thread; after the lock is gone, so may be the request. True:
+ * it is given up, and the caller's to free. */
+bool gvmi_client_end_request_locked(gvm_client *client, gvmi_client_request *request);
+void gvmi_client_free_request(gvmi_client_request *request);
+
+/* The slot is another object's from now on. */
+void gvmi_client_leave_slot_locked(const gvm_object *object);
+
+/* ---- answer.c, for the mapper alone: it is the one that ends requests that were sent */
 
 /* Is it the reply to a request that is not about what this process has mapped? Then MAPs that came
  * before it may be pending still. */
@@ -254,14 +283,28 @@ void gvmi_client_end_work(gvm_client *client);
 /* So much is mapped before the next look for a MAP, and one chunk at least. Tests make it smaller. */
 extern uint64_t gvmi_client_slice_bytes;
 
-/* The mapper; arg is the keeper. */
-void *gvmi_client_run_mapper(void *arg);
+/* A MAP came: takes away what it replaces. What sending says; GVM_E_FORMAT */
+gvm_status gvmi_client_handle_map(gvm_client *client, gvmi_client_message *message);
+
+/* Maps a slice of the MAP that is pending longest; answer: unless the connection is lost. */
+gvm_status gvmi_client_continue_oldest_map(gvm_client *client, bool answer);
+
+/* Until at most so many are pending. */
+gvm_status gvmi_client_finish_pending_maps(gvm_client *client, uint32_t left);
+
+/* Looks after the objects that wait to be vacated. */
+gvm_status gvmi_client_answer_failing_maps(gvm_client *client);
 
 /* For gvmi_client_answer(): makes the buffer of a new opening and sends its place to the keeper. A
  * failure that is the object's is left in it, one of the message is returned.
  *
  * GVM_E_FORMAT */
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened);
+
+/* ---- mapper.c */
+
+/* The mapper; arg is the client. */
+void *gvmi_client_run_mapper(void *arg);
 
 /* ---- lease.c */
 
@@ -277,10 +320,6 @@ bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *pe
 
 /* ---- object.c */
 
-/* An object with one reference, and none in its keeper's table; a reference less. */
-gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);
-void gvmi_client_drop_object(gvm_object *object);
-
 /* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.
  * Informs the keeper if tell; the caller's reference is used up. Waits for the mapper and the
  * keeper GVMI_CLIENT_BYE_MS at most, and leaves to the mapper what is then still to be done. */
@@ -288,17 +327,5 @@ void gvmi_client_end_object(gvm_object *object, bool tell);
 
 /* The mapper ends what was left to it. */
 void gvmi_client_end_leaving(gvm_client *client);
-
-/* Checks a handle and counts the caller in; drop counts out. GVM_E_FOREIGN */
-gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out);
-void gvmi_object_leave(gvm_object *object);
-
-/* ---- connect.c */
-
-gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out);
-void gvmi_client_leave(gvm_client *client);
-
-/* One reference less; the last gives back pages and fds. */
-void gvmi_client_drop(gvm_client *client);
 
 #endif

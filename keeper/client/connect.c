@@ -50,7 +50,7 @@ static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
     if (message->wire.head.type != GVMI_WIRE_WELCOME || welcome->slots != GVM_OBJECTS_OPEN_MAX)
         return gvmi_fail(GVM_E_FORMAT, "the keeper answered HELLO with %s",
                          gvmi_wire_name_of(message->wire.head.type));
-    if (message->fds_lost)
+    if (message->came.lost)
         return gvmi_fail(GVM_E_LIMIT,
                          "the process has too many open files to connect: raise ulimit -n");
     status = map_page(message->fds[0], GVMI_LEASE_PAGE_BYTES, PROT_READ | PROT_WRITE, &page);
@@ -62,7 +62,7 @@ static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
         return status;
     client->permits = page;
     client->doorbell = message->fds[2];
-    message->fd_count = 2;
+    message->came.count = 2;
     client->keeper_pid = welcome->keeper_pid;
     return GVM_OK;
 }
@@ -82,7 +82,7 @@ static gvm_status send_hello(gvm_client *client)
     if (status != GVM_OK)
         return status;
     status = take_welcome(client, &answer);
-    gvmi_client_close_fds(&answer);
+    gvmi_fds_close(&answer.came);
     return status;
 }
 
@@ -148,46 +148,6 @@ static void unlist_connection(gvm_client *client)
 }
 
 /* ---- life */
-
-gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out)
-{
-    void *found;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &found);
-    gvm_client *client = found;
-
-    if (status == GVM_OK && atomic_load(&client->magic) != GVMI_CLIENT_MAGIC) {
-        gvmi_client_leave(client);
-        status = gvmi_fail(GVM_E_FOREIGN,
-                           "the connection is the parent process's: a child made by fork() must exec a program "
-                           "to use a keeper, or connect before its parent has used a GPU");
-    }
-    *out = status == GVM_OK ? client : NULL;
-    return status;
-}
-
-void gvmi_client_leave(gvm_client *client)
-{
-    gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(client));
-}
-
-void gvmi_client_drop(gvm_client *client)
-{
-    if (atomic_fetch_sub(&client->references, 1) > 1)
-        return;
-    if (client->leases != NULL)
-        munmap(client->leases, GVMI_LEASE_PAGE_BYTES);
-    if (client->permits != NULL)
-        munmap((void *)(uintptr_t)client->permits, GVMI_PERMIT_PAGE_BYTES);
-    if (client->doorbell >= 0)
-        close(client->doorbell);
-    if (client->socket >= 0)
-        close(client->socket);
-    pthread_cond_destroy(&client->changed);
-    pthread_cond_destroy(&client->sent);
-    gvmi_mutex_destroy(&client->lock);
-    gvmi_mutex_destroy(&client->send_lock);
-    gvmi_registry_retire(client);
-}
 
 static gvm_status new_client(int socket_fd, gvm_client **out)
 {
@@ -329,18 +289,18 @@ static gvm_status connect_socket(int fd, const struct sockaddr_un *address)
 }
 
 /* In a folder where anybody may make files, the keeper must be the user's own or root's. */
-static gvm_status check_peer(int fd, const char *path)
+static gvm_status check_listener(int fd, const char *path)
 {
-    struct ucred peer = {.uid = (uid_t)-1};
-    socklen_t bytes = sizeof peer;
+    struct ucred found = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof found;
 
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who listens at %s",
                                 path);
-    if (peer.uid != geteuid() && peer.uid != 0)
+    if (found.uid != geteuid() && found.uid != 0)
         return gvmi_fail(GVM_E_DENIED,
                          "the keeper at %s is user %u's: name it in GVMEM_KEEPER to use it", path,
-                         (unsigned)peer.uid);
+                         (unsigned)found.uid);
     return GVM_OK;
 }
 
@@ -357,7 +317,7 @@ static gvm_status connect_to_path(const char *path, bool anybodys, gvm_client **
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "socket", "cannot make a socket");
     status = connect_socket(fd, &address);
     if (status == GVM_OK && anybodys)
-        status = check_peer(fd, path);
+        status = check_listener(fd, path);
     if (status == GVM_OK)
         status = begin_client(fd, out);
     if (status != GVM_OK)
@@ -426,7 +386,7 @@ void gvm_client_abort(gvm_client *handle)
     const gvm_error error = gvmi_error_save();
     gvm_client *client;
 
-    if (gvmi_client_hold(handle, &client) == GVM_OK) {
+    if (gvmi_client_enter(handle, &client) == GVM_OK) {
         gvmi_client_break(client); /* the mapper sees that, and ends the requests */
         gvmi_client_leave(client);
     }
@@ -440,7 +400,7 @@ void gvm_client_close(gvm_client *handle)
     gvm_client *client;
     void *object;
 
-    if (handle != NULL && gvmi_client_hold(handle, &client) == GVM_OK) { /* and not the parent's */
+    if (handle != NULL && gvmi_client_enter(handle, &client) == GVM_OK) { /* and not the parent's */
         gvmi_client_leave(client);
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
             unlist_connection(client);

@@ -40,7 +40,7 @@ gvm_status gvm_object_copy_in(gvm_object *handle, uint64_t dst_offset_bytes, con
     GVMI_UNCANCELLED;
     gvm_object *dst;
     gvm_lease lease;
-    gvm_status status = gvmi_object_hold(handle, &dst);
+    gvm_status status = gvmi_object_enter(handle, &dst);
 
     if (status != GVM_OK)
         return status;
@@ -62,7 +62,7 @@ gvm_status gvm_object_copy_out(void *dst, gvm_object *handle, uint64_t src_offse
     GVMI_UNCANCELLED;
     gvm_object *src;
     gvm_lease lease;
-    gvm_status status = gvmi_object_hold(handle, &src);
+    gvm_status status = gvmi_object_enter(handle, &src);
 
     if (status != GVM_OK)
         return status;

@@ -27,12 +27,12 @@ static inline bool is_open(const gvm_object *object)
 /* Why it is not to be used: it is closed, or the parent process's. */
 static gvm_status fail_foreign(const gvm_object *object)
 {
-    gvm_object *held;
-    gvm_status status = gvmi_object_hold(object, &held);
+    gvm_object *entered;
+    gvm_status status = gvmi_object_enter(object, &entered);
 
     if (status != GVM_OK)
         return status;
-    gvmi_object_leave(held);
+    gvmi_object_leave(entered);
     return gvmi_fail(GVM_E_FOREIGN, "the object %p is not open yet", (const void *)object);
 }
 
@@ -81,7 +81,7 @@ bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *pe
 
 typedef enum attempt { TAKEN, ASK, TOO_MANY, GONE } attempt;
 
-/* Does no other thread of this process hold one? Asked where writing is permitted, once more:
+/* Does no other thread of this process have one? Asked where writing is permitted, once more:
  * between the addition and the load of the permit, another thread's write may have been granted and
  * taken, and the write permit opened. Where only reading is permitted, no writer can have come. */
 static inline bool is_alone(const gvm_object *object, bool write)
@@ -162,7 +162,7 @@ static gvm_status acquire_lease(gvm_object *handle, const lease_terms *terms, in
                                 uint32_t *generation)
 {
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -206,7 +206,7 @@ static gvm_status check_lease_mode(const gvm_object *object, gvm_lease_mode mode
     return GVM_OK;
 }
 
-/* A lease is held, but the mapper has still to map what the permit names, or failed to. */
+/* The lease is taken, but the mapper has still to map what the permit names, or failed to. */
 static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t generation,
                                 int64_t deadline_ns)
 {
@@ -277,7 +277,7 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 
     how = try_add_fast_unit(object, mode, (uint32_t)full.hint, &generation);
     if (__builtin_expect(how == TOO_MANY, 0))
-        return gvmi_fail(GVM_E_LIMIT, "the process holds %u leases on the object",
+        return gvmi_fail(GVM_E_LIMIT, "the process has %u leases on the object",
                          GVMI_LEASE_READERS_MAX);
     shown = atomic_load(&object->shown_generation);
     if (__builtin_expect(how != TAKEN || shown < (int64_t)generation, 0))
@@ -317,10 +317,10 @@ static gvm_status release_lease(const gvm_object *object, gvm_lease *lease)
 {
     const uint32_t mode = lease->mode;
     uint64_t permit = 0;
-    const bool held = drop_fast_unit(object, mode, &permit);
+    const bool given_back = drop_fast_unit(object, mode, &permit);
 
     memset(lease, 0, sizeof *lease);
-    if (__builtin_expect(!held, 0))
+    if (__builtin_expect(!given_back, 0))
         return gvmi_fail(GVM_E_INVALID, "the lease was released already, through a copy of it");
     return __builtin_expect((permit & GVMI_PERMIT_GONE) != 0, 0) ? fail_release(object, mode) : GVM_OK;
 }
@@ -412,7 +412,7 @@ gvm_status gvm_object_release_async(gvm_object *handle, gvm_lease *lease, gvm_st
 {
     GVMI_UNCANCELLED;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
     uint32_t mode;
 
     if (status != GVM_OK)

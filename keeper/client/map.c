@@ -1,9 +1,8 @@
-/* The mapper: the connection's own thread. It reads what the keeper sends and puts chunks at their
- * places.
+/* What the mapper does with OPENED and MAP: it puts chunks at their places.
  *
- * Nothing here waits for kernels. A MAP takes memory away from nobody who holds a lease: the keeper
+ * Nothing here waits for kernels. A MAP takes memory away from nobody who has a lease: the keeper
  * saw to that, except where a MAP fails. Then nothing of the object may stay mapped, and if it was a
- * growth, leases may be held. The object is then not shown any more, so that no further lease is
+ * growth, there may be leases. The object is then not shown any more, so that no further lease is
  * granted, and vacated and the MAP answered once the last lease has ended; the mapper looks every
  * few milliseconds. (A lease word of another thread's failed attempt only puts that off.)
  *
@@ -15,9 +14,6 @@
  * so that a reply finds done what was sent before it; but for those that are not about this process's
  * memory.
  */
-#include <errno.h>
-#include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -127,7 +123,7 @@ static gvm_status send_failures(gvm_object *object)
     return status;
 }
 
-/* Takes everything of a failed object away, unless leases are held, and then says so. */
+/* Takes everything of a failed object away, unless there are leases, and then says so. */
 static gvm_status try_unmap_object(gvm_object *object)
 {
     gvm_buffer *buffer = object->buffer;
@@ -183,7 +179,7 @@ static gvm_status accept_chunks(gvm_object *object, gvmi_client_message *message
     gvmi_descriptor_chunk entries[GVMI_WIRE_CHUNKS_MAX];
     gvm_share share = {.chunks = entries, .fds = message->fds, .count = count};
 
-    if (message->fds_lost)
+    if (message->came.lost)
         return gvmi_fail(
             GVM_E_LIMIT,
             "the process has no room for the %u files of a part of the object: raise ulimit -n",
@@ -333,7 +329,7 @@ void gvmi_client_end_work(gvm_client *client)
 }
 
 /* A slice of the MAP that is pending longest; answer: unless the connection is lost. */
-static gvm_status continue_oldest_map(gvm_client *client, bool answer)
+gvm_status gvmi_client_continue_oldest_map(gvm_client *client, bool answer)
 {
     gvmi_client_pending *pending = &client->pending[client->first_pending];
     gvm_object *object = pending->object;
@@ -354,22 +350,21 @@ static gvm_status continue_oldest_map(gvm_client *client, bool answer)
     return status;
 }
 
-/* Until at most so many are pending. */
-static gvm_status finish_pending_maps(gvm_client *client, uint32_t left)
+gvm_status gvmi_client_finish_pending_maps(gvm_client *client, uint32_t left)
 {
     gvm_status status = GVM_OK;
 
     while (client->pending_count > left && status == GVM_OK)
-        status = continue_oldest_map(client, true);
+        status = gvmi_client_continue_oldest_map(client, true);
     return status;
 }
 
-static gvm_status handle_map(gvm_client *client, gvmi_client_message *message)
+gvm_status gvmi_client_handle_map(gvm_client *client, gvmi_client_message *message)
 {
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status = finish_pending_maps(client, GVMI_CLIENT_PENDING_MAX - 1);
+    gvm_status status = gvmi_client_finish_pending_maps(client, GVMI_CLIENT_PENDING_MAX - 1);
 
     if (status != GVM_OK)
         return status;
@@ -390,6 +385,29 @@ static gvm_status handle_map(gvm_client *client, gvmi_client_message *message)
         return GVM_OK;
     status = accept_map(object, message);
     gvmi_client_end_work(client);
+    return status;
+}
+
+gvm_status gvmi_client_answer_failing_maps(gvm_client *client)
+{
+    gvm_object **place = &client->failing;
+    gvm_status status = GVM_OK;
+
+    while (*place != NULL && status == GVM_OK) {
+        gvm_object *object = *place;
+        const bool open = gvmi_client_begin_work(object);
+
+        if (open) {
+            status = try_unmap_object(object);
+            gvmi_client_end_work(client);
+        }
+        if (open && object->unanswered_count > 0) {
+            place = &object->next_failing;
+        } else {
+            *place = object->next_failing;
+            gvmi_client_drop_object(object);
+        }
+    }
     return status;
 }
 
@@ -527,126 +545,4 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
     if (status == GVM_OK && object->buffer != NULL)
         publish_mapped_size(object);
     return status;
-}
-
-/* ---- the thread */
-
-/* Looks after the objects that wait to be vacated. */
-static gvm_status answer_failing_maps(gvm_client *client)
-{
-    gvm_object **place = &client->failing;
-    gvm_status status = GVM_OK;
-
-    while (*place != NULL && status == GVM_OK) {
-        gvm_object *object = *place;
-        const bool open = gvmi_client_begin_work(object);
-
-        if (open) {
-            status = try_unmap_object(object);
-            gvmi_client_end_work(client);
-        }
-        if (open && object->unanswered_count > 0) {
-            place = &object->next_failing;
-        } else {
-            *place = object->next_failing;
-            gvmi_client_drop_object(object);
-        }
-    }
-    return status;
-}
-
-/* False: there is nothing to read yet, but time for MAPs that are pending or for failing objects. */
-static bool wait_message(const gvm_client *client)
-{
-    struct pollfd entry = {.fd = client->socket, .events = POLLIN};
-
-    if (client->pending_count > 0)
-        return poll(&entry, 1, 0) != 0;
-    return client->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
-}
-
-/* Is it the message with the reason, FAILED without a request? Takes the reason over. */
-static bool is_cut_off_reason(gvm_client *client, const gvmi_wire_message *message)
-{
-    const gvmi_wire_failed *failed = &message->body.FAILED;
-
-    if (message->head.type != GVMI_WIRE_FAILED || message->head.request != 0)
-        return false;
-    snprintf(client->reason, sizeof client->reason, "%.*s", GVMI_WIRE_TEXT_BYTES,
-             failed->text[0] != '\0' ? failed->text : gvm_status_text((gvm_status)failed->status));
-    return true;
-}
-
-/* When the connection has broken: what is left in the socket may end with the reason, behind MAPs
- * whose answers could not be sent. */
-static void read_close_reason(gvm_client *client)
-{
-    gvmi_client_message message;
-
-    for (uint32_t i = 0; i < GVMI_CLIENT_LAST_MESSAGES && client->reason[0] == '\0'; i++) {
-        if (gvmi_client_receive(client->socket, 0, &message) != GVM_OK)
-            break;
-        (void)is_cut_off_reason(client, &message.wire);
-        gvmi_client_close_fds(&message);
-    }
-}
-
-static gvm_status handle_message(gvm_client *client, gvmi_client_message *message)
-{
-    const gvmi_wire_head *head = &message->wire.head;
-    gvm_status status;
-
-    if (is_cut_off_reason(client, &message->wire))
-        return gvmi_fail(GVM_E_PEER, "the keeper ended the connection");
-    if (head->type == GVMI_WIRE_MAP)
-        return handle_map(client, message);
-    status = gvmi_client_may_overtake(client, head) ? GVM_OK : finish_pending_maps(client, 0);
-    if (status != GVM_OK)
-        return status;
-    return gvmi_client_answer(client, message);
-}
-
-static gvm_status handle_next(gvm_client *client)
-{
-    gvmi_client_message message;
-    gvm_status status = gvmi_client_receive(client->socket, -1, &message);
-
-    if (status == GVM_OK) {
-        status = handle_message(client, &message);
-        gvmi_client_close_fds(&message);
-    }
-    return status;
-}
-
-void *gvmi_client_run_mapper(void *arg)
-{
-    gvm_client *client = arg;
-    gvm_status status = GVM_OK;
-    gvm_error reason;
-
-    while (status == GVM_OK) {
-        gvmi_client_end_leaving(client);
-        status = answer_failing_maps(client);
-        if (status != GVM_OK)
-            break;
-        if (wait_message(client))
-            status = handle_next(client);
-        else if (client->pending_count > 0)
-            status = continue_oldest_map(client, true);
-    }
-    reason = gvmi_error_save();
-    if (status == GVM_E_PEER)
-        read_close_reason(client);
-    while (client->pending_count > 0)
-        (void)continue_oldest_map(client, false);
-    gvmi_error_restore(&reason);
-    gvmi_client_lose(client);
-    gvmi_client_end_leaving(client); /* after that none is left to the mapper any more */
-    while (client->failing != NULL) {
-        gvm_object *object = client->failing;
-
-        client->failing = object->next_failing;
-        gvmi_client_drop_object(object);
-    }
-    return NULL;
 }

@@ -1,5 +1,4 @@
 /* Objects: making, finding, changing, ending. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
@@ -16,30 +15,7 @@
 
 /* ---- life */
 
-gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out)
-{
-    gvm_object *object = calloc(1, sizeof *object);
-
-    if (object == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an object");
-    object->references = 1;
-    object->shown_generation = GVMI_NOT_SHOWN;
-    object->client = client;
-    atomic_fetch_add(&client->references, 1);
-    *out = object;
-    return GVM_OK;
-}
-
-void gvmi_client_drop_object(gvm_object *object)
-{
-    if (atomic_fetch_sub(&object->references, 1) > 1)
-        return;
-    gvmi_client_drop(object->client);
-    free(object->unanswered);
-    gvmi_registry_retire(object);
-}
-
-/* Nothing of the object is mapped any more, and no lease held. */
+/* Nothing of the object is mapped any more, and nobody has a lease. */
 static void is_object_unused(gvm_object *object)
 {
     if (object->buffer != NULL)
@@ -139,27 +115,6 @@ void gvmi_client_end_leaving(gvm_client *client)
             free_object_slot(object);
         gvmi_client_drop_object(object);
     } while (true);
-}
-
-gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out)
-{
-    void *found;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_OBJECT, gvmi_key(handle), &found);
-    gvm_object *object = found;
-
-    if (status == GVM_OK && atomic_load(&object->magic) != GVMI_OBJECT_MAGIC) {
-        gvmi_object_leave(object);
-        status = gvmi_fail(GVM_E_FOREIGN,
-                           "the object is the parent process's: a child made by fork() must exec a program to "
-                           "use a keeper, or connect before its parent has used a GPU");
-    }
-    *out = status == GVM_OK ? object : NULL;
-    return status;
-}
-
-void gvmi_object_leave(gvm_object *object)
-{
-    gvmi_registry_drop(GVMI_KIND_OBJECT, gvmi_key(object));
 }
 
 /* ---- opening */
@@ -294,7 +249,7 @@ gvm_status gvm_object_create(gvm_client *handle, const char *name, uint64_t rese
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &client);
+    status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
     status = create_object(client, name, reserve_bytes, options, out);
@@ -326,7 +281,7 @@ gvm_status gvm_object_open(gvm_client *handle, const char *name, uint32_t flags,
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &client);
+    status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
     status = open_named(client, name, flags, out);
@@ -338,11 +293,11 @@ void gvm_object_close(gvm_object *handle)
 {
     GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
-    gvm_object *held;
+    gvm_object *entered;
     void *object;
 
-    if (handle != NULL && gvmi_object_hold(handle, &held) == GVM_OK) { /* and not the parent's */
-        gvmi_object_leave(held);
+    if (handle != NULL && gvmi_object_enter(handle, &entered) == GVM_OK) { /* and not the parent's */
+        gvmi_object_leave(entered);
         if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
             gvmi_client_end_object(object, true);
     }
@@ -355,7 +310,7 @@ static gvm_status start_object_call(gvm_client *handle, gvmi_wire_type type, con
     gvmi_wire_message message;
     gvmi_client_request request = {0};
     gvm_client *client;
-    gvm_status status = gvmi_client_hold(handle, &client);
+    gvm_status status = gvmi_client_enter(handle, &client);
 
     if (status != GVM_OK)
         return status;
@@ -409,7 +364,7 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
     gvmi_wire_message message;
     gvmi_client_request request = {0};
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -434,7 +389,7 @@ gvm_status gvm_object_shrink(gvm_object *handle, uint64_t size_bytes)
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -449,7 +404,7 @@ gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -472,7 +427,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -491,7 +446,7 @@ gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, 
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -511,7 +466,7 @@ gvm_status gvm_object_set_mode(gvm_object *handle, uint32_t mode)
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -526,7 +481,7 @@ gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -544,7 +499,7 @@ gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t cap
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -565,7 +520,7 @@ gvm_status gvm_object_grant(gvm_object *handle, gvm_device *peer, gvm_access acc
 {
     GVMI_UNCANCELLED;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;

@@ -180,7 +180,7 @@ gvm_status gvm_client_get_snapshot(gvm_client *handle, gvm_snapshot **out)
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &client);
+    status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
     status = get_snapshot(client, out);
@@ -390,7 +390,7 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
     gvmi_client_request request = {0};
     gvm_object_info full;
     gvm_object *object;
-    gvm_status status = gvmi_object_hold(handle, &object);
+    gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
@@ -413,7 +413,7 @@ static gvm_status send_report_call(gvm_client *handle, gvmi_wire_message *messag
     gvm_client *client;
 
     if (status == GVM_OK)
-        status = gvmi_client_hold(handle, &client);
+        status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
     status = gvmi_client_call(client, message, &request);

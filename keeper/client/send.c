@@ -59,7 +59,7 @@ static gvm_status send_all(gvm_client *client, const char *bytes, size_t len, in
     return status;
 }
 
-static bool begin_turn(gvm_client *client, int64_t deadline_ns)
+static bool begin_sending(gvm_client *client, int64_t deadline_ns)
 {
     bool mine;
 
@@ -73,7 +73,7 @@ static bool begin_turn(gvm_client *client, int64_t deadline_ns)
     return mine;
 }
 
-static void end_turn(gvm_client *client)
+static void end_sending(gvm_client *client)
 {
     gvmi_lock(&client->send_lock);
     client->sending = false;
@@ -85,10 +85,10 @@ gvm_status gvmi_client_send_bytes(gvm_client *client, const void *bytes, size_t 
 {
     gvm_status status;
 
-    if (!begin_turn(client, deadline_ns))
+    if (!begin_sending(client, deadline_ns))
         return fail_late(client);
     status = send_all(client, bytes, len, deadline_ns);
-    end_turn(client);
+    end_sending(client);
     return status;
 }
 

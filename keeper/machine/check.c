@@ -135,7 +135,7 @@ static bool check_permits(const keep_object *object)
                 return false;
             break;
         case KEEP_EXCLUSIVE:
-            if ((reads || writes) && o != object->holder)
+            if ((reads || writes) && o != object->writer)
                 return false;
             break;
         default:
@@ -143,7 +143,7 @@ static bool check_permits(const keep_object *object)
                 return false;
         }
     }
-    return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
+    return (object->lease_state == KEEP_EXCLUSIVE) <= (object->writer != NULL);
 }
 
 /* I14 */
@@ -186,7 +186,7 @@ static bool check_links(const gvmi_machine *m, const keep_object *object)
 static bool check_openers(const keep_object *object)
 {
     uint32_t count = 0;
-    bool first_held = object->lease_state != KEEP_DRAINING || object->first_held == NULL;
+    bool first_leased = object->lease_state != KEEP_DRAINING || object->first_leased == NULL;
 
     for (const keep_opener *opener = object->openers; opener != NULL; opener = opener->next) {
         uint32_t openings = 0;
@@ -198,8 +198,8 @@ static bool check_openers(const keep_object *object)
         count += openings;
     }
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
-        first_held = first_held || o == object->first_held;
-    return count == object->opening_count && first_held;
+        first_leased = first_leased || o == object->first_leased;
+    return count == object->opening_count && first_leased;
 }
 
 /* I13 */

@@ -15,7 +15,6 @@
  * request waits, under its own time-out. */
 #include <stdlib.h>
 
-#include "base/assert.h"
 #include "base/text.h"
 #include "keeper/machine/state.h"
 
@@ -150,20 +149,10 @@ void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool
     /* One that was granted and is not taken is no reason: the library closes after an acquire that was given up, with
      * the grant on its way. */
     const bool leases = gvmi_lease_readers(word) > 0 ||
-                        (opening->object->holder == opening && gvmi_lease_writers(word) > 0);
+                        (opening->object->writer == opening && gvmi_lease_writers(word) > 0);
 
     if (leases || !(orderly || gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain)))
         (void)hold_opening(m, opening, could_write(opening));
-}
-
-/* ---- who is charged for a frame that only such clients hold */
-
-void gvmi_keep_charge_holder(const keep_frame *frame)
-{
-    keep_user *user = frame->holds->client->user;
-
-    gvmi_keep_charge(user, frame->spec.bytes);
-    user->held_bytes += frame->spec.bytes;
 }
 
 /* ---- the end of it */
@@ -265,8 +254,7 @@ static int32_t writer_of(gvmi_machine *m, const keep_object *object)
     return 0;
 }
 
-/* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
-static void log_no_room(gvmi_machine *m, keep_object *object)
+void gvmi_keep_log_no_room(gvmi_machine *m, keep_object *object)
 {
     gvmi_action action = {.kind = GVMI_ACTION_LOG};
 
@@ -278,19 +266,4 @@ static void log_no_room(gvmi_machine *m, keep_object *object)
                     object->name[0] != '\0' ? GVMI_TEXT_NAME(object->name) : "without a name",
                     (int)writer_of(m, object));
     object->fence_logged = gvmi_keep_act(m, &action);
-}
-
-bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
-{
-    gvmi_keep_check_fence(m, object);
-    if (!object->fenced)
-        return true;
-    if (object->fence_waits || !gvmi_keep_freeze(m, object))
-        return false;
-    if (!gvmi_keep_renew_chunks(m, object)) {
-        object->fence_waits = true;
-        gvmi_keep_thaw(m, object);
-        log_no_room(m, object);
-    }
-    return false;
 }

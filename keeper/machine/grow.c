@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "keeper/machine/state.h"
 
 static uint64_t new_bytes(const keep_object *object, const keep_growth *growth)
@@ -113,7 +112,7 @@ static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *gro
 }
 
 /* On the host, or on the device if there is room there without anybody leaving. What moves under way
- * hold twice is waited for: it is room. */
+ * have twice is waited for: it is room. */
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     const bool wanted = object->growth->failure == GVM_OK;
@@ -161,24 +160,6 @@ void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_st
     chunk_over(m, object, chunk, status == GVM_E_NOMEM ? GVM_E_NOSPACE : status);
 }
 
-/* ---- failures */
-
-const char *gvmi_keep_job_failure_text(gvm_status status)
-{
-    switch (status) {
-    case GVM_E_LIMIT:
-        return "the keeper has no file descriptors or mappings left for more memory: raise its limit of "
-               "open files (LimitNOFILE), or use larger chunks";
-    case GVM_E_NOSPACE:
-        return "the device has less memory free than the keeper's budget promises: other programs use it";
-    case GVM_E_NOMEM:
-        return "the machine has less memory free than the keeper's host budget promises: other programs "
-               "use it";
-    case GVM_E_LOST: return "the device is lost for the keeper, which must be started anew";
-    default: return "the driver failed to make or to copy memory: the keeper's log says why";
-    }
-}
-
 /* ---- one growth */
 
 static bool make_places(keep_object *object, uint32_t count)
@@ -194,24 +175,6 @@ static bool make_places(keep_object *object, uint32_t count)
     object->chunks = chunks;
     object->chunk_places = count;
     return true;
-}
-
-/* Nobody is charged for them. */
-void gvmi_keep_drop_places(keep_object *object)
-{
-    keep_chunk *chunks;
-
-    if (object->chunk_count == 0) {
-        free(object->chunks);
-        object->chunks = NULL;
-        object->chunk_places = 0;
-        return;
-    }
-    chunks = realloc(object->chunks, object->chunk_count * sizeof *chunks);
-    if (chunks == NULL)
-        return;
-    object->chunks = chunks;
-    object->chunk_places = object->chunk_count;
 }
 
 static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth *growth)
@@ -342,7 +305,7 @@ static void reply_growth(gvmi_machine *m, keep_growth *growth)
         if (growth->opened_by != NULL) {
             keep_opening *opening = growth->opened_by;
 
-            gvmi_keep_forget_opening(opening);
+            gvmi_keep_forget_creation(opening);
             opening->object->kept = false;
             gvmi_keep_unname(m, opening->object);
             gvmi_keep_end_opening(m, opening);
@@ -467,7 +430,7 @@ void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 {
     const gvmi_wire_grow *body = &message->body.GROW;
     const uint64_t request = message->head.request;
-    keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
+    keep_opening *opening = gvmi_keep_opening(m, client, body->slot);
 
     if (opening == NULL)
         return;
@@ -486,11 +449,4 @@ void gvmi_keep_forget_grower(keep_client *client)
 {
     while (client->growths != NULL)
         forget_client(client->growths);
-}
-
-void gvmi_keep_forget_opening(keep_opening *opening)
-{
-    if (opening->creation != NULL)
-        opening->creation->opened_by = NULL;
-    opening->creation = NULL;
 }

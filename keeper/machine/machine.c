@@ -1,13 +1,9 @@
-/* The machine's life, its queue of actions, and the way of an event through it. */
-#include <stdarg.h>
-#include <stdio.h>
+/* The machine's life, and the way of an event through it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
-#include "base/clock.h"
 #include "base/error.h"
-#include "base/text.h"
 #include "keeper/machine/state.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
@@ -42,19 +38,7 @@ gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine *
     return GVM_OK;
 }
 
-static void free_actions(gvmi_machine *m)
-{
-    while (m->first_action != NULL) {
-        keep_action_node *node = m->first_action;
-
-        m->first_action = node->next;
-        free(node->action.message);
-        free(node->action.bytes);
-        free(node);
-    }
-}
-
-static void free_frame_slots(keep_device *device)
+static void free_room_waits(keep_device *device)
 {
     while (device->first_room != NULL) {
         keep_room *room = device->first_room;
@@ -68,8 +52,8 @@ void gvmi_machine_destroy(gvmi_machine *m)
 {
     if (m == NULL)
         return;
-    /* Their processes live on, with the leases that they hold: the end of one must not open what it
-     * holds to those that end later. */
+    /* Their processes live on, with the leases that they have: the end of one must not open what it
+     * uses to those that end later. */
     for (uint32_t i = 0; i < m->client_capacity; i++)
         gvmi_machine_disconnect(m, i + 1);
     for (uint32_t i = 0; i < m->client_capacity; i++)
@@ -78,9 +62,9 @@ void gvmi_machine_destroy(gvmi_machine *m)
     while (m->objects != NULL)
         gvmi_keep_free_object(m, m->objects);
     gvmi_keep_free_ended_links(m, UINT32_MAX);
-    free_actions(m);
+    gvmi_keep_free_actions(m);
     for (uint32_t d = 0; d < m->config.device_count; d++) {
-        free_frame_slots(&m->devices[d]);
+        free_room_waits(&m->devices[d]);
         gvmi_policy_destroy(m->devices[d].policy);
     }
     free(m->clients);
@@ -92,81 +76,13 @@ void gvmi_machine_destroy(gvmi_machine *m)
 
 /* ---- actions */
 
-bool gvmi_keep_act(gvmi_machine *m, const gvmi_action *action)
-{
-    keep_action_node *node = malloc(sizeof *node);
-
-    if (node == NULL)
-        return false;
-    node->next = NULL;
-    node->action = *action;
-    if (m->last_action != NULL)
-        m->last_action->next = node;
-    else
-        m->first_action = node;
-    m->last_action = node;
-    return true;
-}
-
-bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message,
-                    const uint32_t *frames)
-{
-    gvmi_action action = {.kind = GVMI_ACTION_SEND, .client = client->number};
-
-    if (!client->connected)
-        return true; /* nobody listens: as if it had been sent */
-    action.message = malloc(sizeof *action.message);
-    if (action.message != NULL) {
-        *action.message = *message;
-        if (frames != NULL)
-            memcpy(action.frames, frames, message->head.fd_count * sizeof *frames);
-        if (gvmi_keep_act(m, &action))
-            return true;
-    }
-    free(action.message);
-    gvmi_keep_cut_later(m, client, "out of host memory for an answer");
-    return false;
-}
-
-void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request, uint64_t value)
-{
-    gvmi_wire_message reply;
-
-    gvmi_wire_start(&reply, GVMI_WIRE_DONE, request);
-    reply.body.DONE.value = value;
-    (void)gvmi_keep_send(m, client, &reply, NULL);
-}
-
-void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t request,
-                            gvm_status status, const char *format, ...)
-{
-    gvmi_wire_message reply;
-    va_list args;
-
-    gvmi_wire_start(&reply, GVMI_WIRE_FAILED, request);
-    reply.body.FAILED.status = (uint32_t)status;
-    va_start(args, format);
-    gvmi_text_vprint(reply.body.FAILED.text, sizeof reply.body.FAILED.text, format, args);
-    va_end(args);
-    (void)gvmi_keep_send(m, client, &reply, NULL);
-}
-
-void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
-                               keep_allowance allowance)
-{
-    char text[GVMI_WIRE_TEXT_BYTES];
-
-    gvmi_keep_refusal(m, client->user, allowance, text);
-    gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
-}
-
 static bool action_makes_frame(const gvmi_action *action)
 {
     return action->kind == GVMI_ACTION_MAKE || (action->kind == GVMI_ACTION_COPY && action->make);
 }
 
 /* Frames go after the actions that may name them (which make none), and before new ones are made
- * in their place: the budget holds at every moment. */
+ * in their place: the budget is kept to at every moment. */
 bool gvmi_machine_next(gvmi_machine *m, gvmi_action *out)
 {
     keep_action_node *node = m->first_action;
@@ -183,85 +99,20 @@ bool gvmi_machine_next(gvmi_machine *m, gvmi_action *out)
     return true;
 }
 
-/* ---- jobs: an id is the entry's number and a count, so that a stale one is known as such */
-
-static keep_job *find_job(gvmi_machine *m, uint64_t id)
-{
-    const uint64_t index = id & 0xffffffff;
-
-    return id != 0 && index < m->job_capacity && m->jobs[index].id == id ? &m->jobs[index] : NULL;
-}
-
-static keep_job *new_job(gvmi_machine *m)
-{
-    keep_job *job;
-
-    if (m->first_free_job == 0) { /* numbers + 1, 0 is the end */
-        const uint32_t capacity = m->job_capacity == 0 ? 64 : m->job_capacity * 2;
-        keep_job *jobs = realloc(m->jobs, capacity * sizeof *jobs);
-
-        if (jobs == NULL)
-            return NULL;
-        m->jobs = jobs;
-        for (uint32_t i = capacity; i-- > m->job_capacity;) {
-            jobs[i] = (keep_job){.next_free = m->first_free_job};
-            m->first_free_job = i + 1;
-        }
-        m->job_capacity = capacity;
-    }
-    job = &m->jobs[m->first_free_job - 1];
-    m->first_free_job = job->next_free;
-    job->id = ++m->job_ids << 32 | (uint64_t)(job - m->jobs);
-    return job;
-}
-
-static void free_job(gvmi_machine *m, keep_job *job)
-{
-    *job = (keep_job){.next_free = m->first_free_job};
-    m->first_free_job = (uint32_t)(job - m->jobs) + 1;
-}
-
-bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *object,
-                         uint32_t chunk, uint32_t to, uint32_t from, bool make)
-{
-    gvmi_action action = {.kind = kind, .make = make, .to = gvmi_keep_frame(m, to)->spec};
-    keep_job *job = new_job(m);
-
-    if (job == NULL)
-        return false;
-    action.uid = object != NULL ? object->domain.uid : m->config.uid;
-    if (from != 0)
-        action.from = gvmi_keep_frame(m, from)->spec;
-    action.job = job->id;
-    job->object = object;
-    job->chunk = chunk;
-    job->frame = to;
-    job->make = make;
-    if (!gvmi_keep_act(m, &action)) {
-        free_job(m, job);
-        return false;
-    }
-    if (object != NULL)
-        object->jobs++;
-    return true;
-}
+/* ---- jobs that are over */
 
 void gvmi_machine_job_done(gvmi_machine *m, uint64_t id, gvm_status status)
 {
-    keep_job *found = find_job(m, id);
     keep_job job;
 
-    if (found == NULL)
+    if (!gvmi_keep_end_job(m, id, &job))
         return;
-    job = *found;
-    free_job(m, found);
-    if (job.object == NULL) {
+    if (job.object == NULL)
         gvmi_keep_ahead_done(m, job.frame, status);
-    } else {
-        job.object->jobs--;
-        gvmi_keep_chunk_job_done(m, job.object, job.chunk, status, status == GVM_OK || !job.make);
-        gvmi_keep_mark(m, job.object);
-    }
+    else if (job.object->chunks[job.chunk].op == KEEP_OP_MAKE)
+        gvmi_keep_made(m, job.object, job.chunk, status, status == GVM_OK || !job.make);
+    else
+        gvmi_keep_copied(m, job.object, job.chunk, status, status == GVM_OK || !job.make);
     gvmi_keep_settle(m);
 }
 
@@ -375,6 +226,11 @@ void gvmi_machine_message(gvmi_machine *m, uint32_t number, const gvmi_wire_mess
     else
         handlers[type](m, client, message);
     gvmi_keep_settle(m);
+    if (!m->expire_due)
+        return;
+    m->expire_due = false;
+    gvmi_keep_expire_waits_of(m, client);
+    gvmi_keep_settle(m);
 }
 
 void gvmi_machine_violation(gvmi_machine *m, uint32_t number, const char *what)
@@ -384,6 +240,16 @@ void gvmi_machine_violation(gvmi_machine *m, uint32_t number, const char *what)
     if (client == NULL || !client->connected)
         return;
     gvmi_keep_violated(m, client, what);
+    gvmi_keep_settle(m);
+}
+
+void gvmi_machine_doorbell(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    for (const keep_opening *o = client != NULL ? client->openings : NULL; o != NULL; o = o->own_next)
+        if (o->object->lease_state == KEEP_DRAINING)
+            gvmi_keep_mark(m, o->object);
     gvmi_keep_settle(m);
 }
 

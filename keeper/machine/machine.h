@@ -6,8 +6,8 @@
  *
  *     event()  ->  state changes  ->  gvmi_machine_next() until it is empty
  *
- * Names: a client is a connection; an opening is one client's slot for one object; a frame is a
- * piece of memory, of one tier, one device and one size, that holds one chunk of an object or
+ * Names: a client is a connection; an opening is one client's use of one object; a frame is a
+ * piece of memory, of one tier, one device and one size, that has one chunk of an object or
  * nothing.
  *
  * Threads: one at a time.
@@ -65,10 +65,10 @@ typedef struct gvmi_credentials {
 
 /* The rule of allowances (keeper/machine/users.c): how much more somebody may take that has so much, of a limit
  * of which all together have taken so much. admin: root or the keeper's own user. */
-static inline uint64_t gvmi_allowance_left(uint64_t limit, uint64_t reserve, uint64_t taken,
+static inline uint64_t gvmi_allowance_left(uint64_t limit, uint64_t set_aside, uint64_t taken,
                                            uint64_t has, bool admin)
 {
-    const uint64_t most = admin ? limit : limit - reserve;
+    const uint64_t most = admin ? limit : limit - set_aside;
     const uint64_t left = taken < most ? most - taken : 0;
 
     return admin ? left : has < left ? left - has : 0;
@@ -153,7 +153,7 @@ void gvmi_machine_doorbell(gvmi_machine *machine, uint32_t client);
 void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
 
 /* The client's end of the socket is closed, and its process is not about to end. Of memory of its own
- * user's objects nothing is mapped there any more, once leases that it held have ended: they count
+ * user's objects nothing is mapped there any more, once leases that it had have ended: they count
  * until exited(), at most the revoke timeout. After disconnect() or CUT, or instead. */
 void gvmi_machine_closed(gvmi_machine *machine, uint32_t client);
 
@@ -178,7 +178,7 @@ void gvmi_machine_clock(gvmi_machine *machine, int64_t now_ns);
 void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
 
 /* Does a slice of what takes too long for one event: snapshots, links that have ended, requests for leases
- * that can be granted, many at once. To be called between the turns of all clients, until there is no more. True: there is. */
+ * that can be granted, many at once. To be called at the end of a turn, until there is no more. True: there is. */
 bool gvmi_machine_work(gvmi_machine *machine);
 
 /* The client will not be sent the snapshot that was made for it: the same as its SNAPSHOT_READ. Only
@@ -206,7 +206,7 @@ void gvmi_machine_driver_memory(gvmi_machine *machine, uint32_t device, uint64_t
 /* GVM_E_LIMIT, GVM_E_NOMEM */
 gvm_status gvmi_machine_set_quota(gvmi_machine *machine, uint32_t uid, uint64_t bytes);
 
-/* Walks everything and holds it against the invariants in keeper/machine/state.h. */
+/* Walks everything and checks it against the invariants in keeper/machine/state.h. */
 bool gvmi_machine_check(const gvmi_machine *machine);
 
 #endif

@@ -57,13 +57,30 @@ static void set_chunk_tier(gvmi_machine *m, keep_object *object, uint32_t index,
     gvmi_keep_mark(m, object);
 }
 
-static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+void gvmi_keep_end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     if (chunk->op == KEEP_OP_IN_COPY || chunk->op == KEEP_OP_IN_MAP)
         device_of(m, object)->arriving--;
     chunk->op = KEEP_OP_NONE;
     object->moving--;
     gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
+{
+    keep_client *evictor = gvmi_keep_client_of(m, object->evictor);
+
+    object->evictor = 0;
+    if (evictor == NULL)
+        return;
+    if (object->evict_bytes == 0 && object->evict_cause != GVM_OK)
+        gvmi_keep_reply_failed(m, evictor, object->evict_request, object->evict_cause, "%s",
+                               gvmi_keep_job_failure_text(object->evict_cause));
+    else if (object->evict_bytes == 0 && object->evict_short)
+        gvmi_keep_reply_failed(m, evictor, object->evict_request, GVM_E_NOMEM,
+                               "the host budget has no room for what would leave the device");
+    else
+        gvmi_keep_reply_done(m, evictor, object->evict_request, object->evict_bytes);
 }
 
 /* A chunk with an OUT has no device frame any more, or keeps it for good. */
@@ -103,7 +120,7 @@ static void note_promoted(gvmi_machine *m, keep_object *object, uint32_t index)
     device->promoted_bytes += object->chunk_bytes;
     device->promotions++;
     GVMI_PROBE_PROMOTE(object->id, index, object->chunk_bytes);
-    end_move(m, object, &object->chunks[index]);
+    gvmi_keep_end_move(m, object, &object->chunks[index]);
 }
 
 /* All clients to which the chunk's new place was sent have answered, perhaps. */
@@ -120,16 +137,19 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
     if (chunk->waits > 0)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP || chunk->op == KEEP_OP_CUT)
-        end_move(m, object, chunk);
+        gvmi_keep_end_move(m, object, chunk);
     else if (chunk->op == KEEP_OP_IN_MAP)
         note_promoted(m, object, index);
 }
 
-static void list_map(gvmi_machine *m, keep_pending *pending)
+/* Behind those of all, and those of the opening. */
+static void list_map(gvmi_machine *m, keep_opening *opening, keep_pending *pending)
 {
     pending->older = m->newest_map;
     *(m->newest_map != NULL ? &m->newest_map->newer : &m->oldest_map) = pending;
     m->newest_map = pending;
+    *(opening->last_pending != NULL ? &opening->last_pending->next : &opening->first_pending) = pending;
+    opening->last_pending = pending;
 }
 
 static void unlist_map(gvmi_machine *m, const keep_pending *pending)
@@ -138,64 +158,84 @@ static void unlist_map(gvmi_machine *m, const keep_pending *pending)
     *(pending->newer != NULL ? &pending->newer->older : &m->newest_map) = pending->older;
 }
 
-/* One MAP of count chunks; last: of its set, which completes size and generation. */
-static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
-                     uint32_t count, bool last)
+/* There is no memory to record which frames the opening may have then: they are never used again. */
+static void taint_unrecorded(gvmi_machine *m, const keep_opening *opening, const uint32_t *indexes,
+                             uint32_t count)
 {
-    keep_object *object = opening->object;
-    keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
-    const uint32_t kept = gvmi_keep_kept_chunks(object);
-    uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0;
-    gvmi_wire_message message;
+    const keep_object *object = opening->object;
 
-    if (pending == NULL) {
-        for (uint32_t i = 0; i < count; i++) { /* that it may have the old frames is recorded nowhere */
-            if (indexes[i] >= kept)
-                gvmi_keep_taint(m, gvmi_keep_frame_where(&object->chunks[indexes[i]]));
-            gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
-            gvmi_keep_taint(m, object->chunks[indexes[i]].twin_frame);
-        }
-        gvmi_keep_cut_later(m, opening->client, "out of host memory for a move");
-        return;
+    for (uint32_t i = 0; i < count; i++) {
+        const keep_chunk *chunk = &object->chunks[indexes[i]];
+
+        if (indexes[i] >= gvmi_keep_kept_chunks(object))
+            gvmi_keep_taint(m, gvmi_keep_frame_where(chunk));
+        gvmi_keep_taint(m, gvmi_keep_other_frame(chunk));
+        gvmi_keep_taint(m, chunk->twin_frame);
     }
+}
+
+/* Size and generation as the next MAP names them. */
+static void note_sent(keep_opening *opening, bool last)
+{
+    const keep_object *object = opening->object;
+
     if (last) {
         opening->sent_generation = object->generation;
         opening->sent_bytes = gvmi_keep_opened_bytes(opening, object->bytes);
     }
     if (opening->sent_bytes > object->bytes) /* the answer to any MAP of chunks being cut off counts */
         opening->sent_bytes = object->bytes;
+}
+
+static uint32_t send_frame(gvmi_machine *m, keep_opening *opening, const keep_chunk *chunk)
+{
+    const uint32_t frame = gvmi_keep_frame_where(chunk);
+
+    gvmi_keep_frame_seen(m, frame, opening);
+    /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
+    if (opening->object->mixed || opening->chunk_limit != UINT32_MAX)
+        gvmi_keep_taint(m, frame);
+    return frame;
+}
+
+/* One MAP of count chunks; last: of its set, which completes size and generation. */
+static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
+                     uint32_t count, bool last)
+{
+    keep_object *object = opening->object;
+    keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0;
+    gvmi_wire_message message;
+
+    if (pending == NULL) {
+        taint_unrecorded(m, opening, indexes, count);
+        gvmi_keep_cut_later(m, opening->client, "out of host memory for a move");
+        return;
+    }
+    note_sent(opening, last);
+    *pending = (keep_pending){
+        .client = opening->client, .serial = ++m->serials, .sent_ns = m->now_ns, .count = count};
+    list_map(m, opening, pending);
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
     message.body.MAP = (gvmi_wire_map){.slot = opening->slot,
                                        .generation = opening->sent_generation,
-                                       .serial = ++m->serials,
+                                       .serial = pending->serial,
                                        .bytes = opening->sent_bytes,
                                        .sealed = object->sealed};
-    *pending = (keep_pending){
-        .client = opening->client, .serial = m->serials, .sent_ns = m->now_ns, .count = count};
-    list_map(m, pending);
     for (uint32_t i = 0; i < count; i++) {
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
         pending->indexes[i] = indexes[i];
         chunk->waits++;
         chunk->unmaps++;
-        if (indexes[i] >= kept)
+        if (indexes[i] >= gvmi_keep_kept_chunks(object))
             continue;
-        frames[sent] = gvmi_keep_frame_where(chunk);
-        gvmi_keep_frame_seen(m, frames[sent], opening);
-        /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
-        if (object->mixed || opening->chunk_limit != UINT32_MAX)
-            gvmi_keep_taint(m, frames[sent]);
+        frames[sent] = send_frame(m, opening, chunk);
         message.tail.chunks[sent++] = (gvmi_wire_chunk){
             .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
     }
     message.head.fd_count = (uint16_t)sent;
     message.head.tail_bytes = (uint32_t)(sent * sizeof message.tail.chunks[0]);
-    if (opening->last_pending != NULL)
-        opening->last_pending->next = pending;
-    else
-        opening->first_pending = pending;
-    opening->last_pending = pending;
     (void)gvmi_keep_send(m, opening->client, &message, frames);
 }
 
@@ -467,13 +507,14 @@ bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_pla
     return begun_bytes > 0;
 }
 
-static void start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
+void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame,
+                             bool make)
 {
     keep_chunk *chunk = &object->chunks[index];
 
     if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->host_frame, make)) {
         gvmi_keep_give_frame(m, frame, !make);
-        end_move(m, object, chunk);
+        gvmi_keep_end_move(m, object, chunk);
         return;
     }
     chunk->device_frame = frame;
@@ -499,7 +540,7 @@ static bool start_renew(gvmi_machine *m, keep_object *object, uint32_t index)
         if (frame == 0)
             return false;
         object->moving++;
-        start_copy_in(m, object, index, frame, make);
+        gvmi_keep_start_copy_in(m, object, index, frame, make);
         return chunk->op != KEEP_OP_NONE;
     }
     if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame,
@@ -531,56 +572,9 @@ bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
     return begun;
 }
 
-/* ---- room */
-
-/* The chunk at the head of the queue has a frame, or (0) will not get one. */
-static void release_frame_slot(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
-{
-    keep_room *room = device->first_room;
-    keep_object *object = room->object;
-    keep_chunk *chunk = &object->chunks[room->chunk];
-
-    device->first_room = room->next;
-    if (device->first_room == NULL)
-        device->last_room = NULL;
-    if (chunk->op == KEEP_OP_IN_ROOM && frame != 0)
-        start_copy_in(m, object, room->chunk, frame, make);
-    else if (chunk->op == KEEP_OP_IN_ROOM)
-        end_move(m, object, chunk);
-    else if (frame != 0)
-        gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
-    else
-        gvmi_keep_make_without_room(m, object, room->chunk);
-    free(room);
-}
-
 bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device)
 {
     return device->leaving > 0 || device->arriving > 0 || m->ahead_jobs > 0;
-}
-
-void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
-{
-    while (device->first_room != NULL) {
-        const keep_object *object = device->first_room->object;
-        const bool grows = object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM &&
-                           object->growth->failure == GVM_OK;
-        bool make = false;
-        uint32_t frame = 0;
-
-        if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
-            release_frame_slot(m, device, 0, false); /* it is given up */
-            continue;
-        }
-        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
-        if (frame == 0 && device->leaving > 0)
-            return; /* some will be free soon */
-        if (frame == 0 && grows)
-            frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
-        if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
-            return;
-        release_frame_slot(m, device, frame, make);
-    }
 }
 
 /* ---- copies that ended */
@@ -590,7 +584,7 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
 static void copy_failed(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     object->fence_waits = object->fenced;
-    end_move(m, object, chunk);
+    gvmi_keep_end_move(m, object, chunk);
 }
 
 static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -652,15 +646,13 @@ static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t
     set_chunk_tier(m, object, index, (gvm_tier)chunk->where);
 }
 
-void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t index,
-                              gvm_status status, bool made)
+void gvmi_keep_copied(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
 {
     switch ((keep_op)object->chunks[index].op) {
-    case KEEP_OP_MAKE: gvmi_keep_made(m, object, index, status, made); break;
     case KEEP_OP_OUT_COPY: copied_out(m, object, index, status, made); break;
     case KEEP_OP_IN_COPY: copied_in(m, object, index, status, made); break;
     case KEEP_OP_RENEW_COPY: finish_duplicate_copy(m, object, index, status, made); break;
-    default: GVM_ASSERT(false); /* a job of a chunk that has none */
+    default: GVM_ASSERT(false); /* a chunk that is not being copied */
     }
 }
 
@@ -678,6 +670,21 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
         chunk->host_frame = 0;
         gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
     }
+}
+
+/* ---- the end of a freeze */
+
+void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
+{
+    GVM_ASSERT(object->moving == 0);
+    gvmi_keep_end_cut(m, object);
+    if (object->untracked && !object->sealed)
+        gvmi_keep_stale_copies(m, object);
+    object->item.pinned = object->evicted_on_request;
+    gvmi_keep_resident(m, object);
+    gvmi_keep_check_fence(m, object);
+    gvmi_keep_end_freeze(m, object);
+    gvmi_keep_mark(m, object);
 }
 
 /* ---- what moves though nobody asks */

@@ -19,7 +19,7 @@
  * nothing (the doorkeeper of TinyLFU, Einziger et al. 2017). A factor BETTER on top keeps noise
  * from moving equal items. Free budget is filled without asking the price.
  *
- * Trials. No half-life suits every program: two that take turns want the past forgotten at once,
+ * Trials. No half-life suits every program: two that alternate want the past forgotten at once,
  * popularity under noise wants a long memory. So a few rules are tried side by side on all acquires
  * against imaginary devices (no bytes behind them, the same budget); what each would have hit, less
  * what its moves would have cost, is its gain, decayed. The rule that gains most leads: the plans
@@ -27,18 +27,18 @@
  * which resists scans, as soon as another brings no gain.
  *
  * Hints. HOT counts for several acquires. SCAN counts, but displaces nothing. ONCE does not count,
- * displaces nothing, and does not move the clock. Growth pays for the acquire after it in advance,
+ * displaces nothing, and does not move the clock. Growth counts for the acquire after it in advance,
  * and asks at most GROWTH_PRICE, as there is nothing to be copied yet.
  *
  * Invariants, checked by gvmi_policy_check():
- * I1  a slot is used by the item whose index it is, or is on the list of free slots.
- * I2  a heap is ordered, each slot in it has its place, and its order there is the slot's key.
- * I3  a trial holds of an item at most its bytes, of all at most the budget; it has in its heap
- *     those of which it holds any; used is their sum.
+ * I1  an entry is used by the item whose index it is, or is on the list of free entries.
+ * I2  a heap is ordered, each entry in it has its place, and its order there is the entry's key.
+ * I3  a trial has of an item at most its bytes, of all at most the budget; it has in its heap
+ *     those of which it has any; used is their sum.
  * I4  resident has the items with bytes on the device; wanted those that are not wholly there and
  *     were acquired or grew since they last lost bytes, so that what was taken out by force stays
  *     out until somebody wants it. Both are ordered by the leader's keys.
- * I5  resident_bytes <= bytes; prepaid is within [0, 1]; the frontier is empty between calls.
+ * I5  resident_bytes <= bytes; advance is within [0, 1]; the frontier is empty between calls.
  * I6  no key, time or gain is NaN; the clock is within [0, TIME_MAX].
  */
 #include "keeper/machine/policy.h"
@@ -60,7 +60,7 @@ typedef struct trial_rule {
 } trial_rule;
 
 static const trial_rule rules[] = {
-    {0.125, 0, 0.75}, /* takes turns: the latest first, at once */
+    {0.125, 0, 0.75}, /* two that alternate: the latest first, at once */
     {1, 1, 0.25},
     {8, 1.5, 0}, /* steady */
     {64, 1.5, 0.1},
@@ -84,34 +84,34 @@ static const trial_rule rules[] = {
 
 typedef struct node {
     double order;
-    uint32_t slot;
+    uint32_t entry;
 } node;
 
-/* A binary heap of slots, least order first, that has the place of each slot. */
+/* A binary heap of entries, least order first, that has the place of each entry. */
 typedef struct heap {
     node *nodes;
-    uint32_t *places; /* of a slot in nodes; NONE: not there */
+    uint32_t *places; /* of an entry in nodes; NONE: not there */
     uint32_t count;
 } heap;
 
-typedef struct slot {
+typedef struct entry {
     gvmi_policy_item *item; /* NULL: free */
     uint32_t next_free;
-    bool news;             /* acquired or grown since it last lost bytes */
-    double prepaid;        /* of the next acquire's weight, by growth */
+    bool renewed;          /* acquired or grown since it last lost bytes */
+    double advance;        /* of the next acquire's weight, by growth */
     double keys[TRIALS];   /* log2(score at time t) + t / half_life, the same for every t */
-    uint64_t held[TRIALS]; /* bytes that the trial has on its device */
-} slot;
+    uint64_t kept[TRIALS]; /* bytes that the trial has on its device */
+} entry;
 
 struct gvmi_policy {
     uint64_t budget_bytes;
     double now; /* budgets touched */
     uint32_t capacity, first_free, item_count;
-    slot *slots;
+    entry *entries;
     uint32_t leader;
     double gains[TRIALS]; /* in budgets, decayed */
     uint64_t used[TRIALS];
-    heap held[TRIALS];
+    heap kept[TRIALS];
     heap resident; /* least score of the leader first */
     heap wanted;   /* largest score of the leader first */
     heap frontier; /* of a walk; empty between calls */
@@ -122,7 +122,7 @@ struct gvmi_policy {
 static void heap_put(heap *h, uint32_t place, node n)
 {
     h->nodes[place] = n;
-    h->places[n.slot] = place;
+    h->places[n.entry] = place;
 }
 
 static void heap_up(heap *h, uint32_t place, node n)
@@ -151,7 +151,7 @@ static void heap_down(heap *h, uint32_t place, node n)
     heap_put(h, place, n);
 }
 
-/* Puts a slot in, or moves it where its order now belongs. */
+/* Puts an entry in, or moves it where its order now belongs. */
 static void heap_set(heap *h, uint32_t index, double order)
 {
     uint32_t place = h->places[index];
@@ -174,7 +174,7 @@ static void heap_remove(heap *h, uint32_t index)
         return;
     h->places[index] = NONE;
     last = h->nodes[--h->count];
-    if (last.slot == index)
+    if (last.entry == index)
         return;
     if (place > 0 && last.order < h->nodes[(place - 1) / 2].order)
         heap_up(h, place, last);
@@ -185,7 +185,7 @@ static void heap_remove(heap *h, uint32_t index)
 static void heap_clear(heap *h)
 {
     while (h->count > 0)
-        h->places[h->nodes[--h->count].slot] = NONE;
+        h->places[h->nodes[--h->count].entry] = NONE;
 }
 
 static void heap_shift(heap *h, double by)
@@ -194,7 +194,7 @@ static void heap_shift(heap *h, double by)
         h->nodes[i].order += by;
 }
 
-/* Walks a heap in order without changing it: the frontier holds places of it whose parents were
+/* Walks a heap in order without changing it: the frontier has places of it whose parents were
  * visited. NONE at the end. */
 static void frontier_start(heap *frontier, const heap *h)
 {
@@ -209,11 +209,11 @@ static uint32_t frontier_pop(heap *frontier, const heap *h)
 
     if (frontier->count == 0)
         return NONE;
-    place = frontier->nodes[0].slot;
+    place = frontier->nodes[0].entry;
     heap_remove(frontier, place);
     for (uint32_t child = 2 * place + 1; child <= 2 * place + 2 && child < h->count; child++)
         heap_set(frontier, child, h->nodes[child].order);
-    return h->nodes[place].slot;
+    return h->nodes[place].entry;
 }
 
 /* ---- time and scores */
@@ -223,7 +223,7 @@ static double score_of(const gvmi_policy *policy, uint32_t trial, double key)
     return exp2(key - policy->now / rules[trial].half_life);
 }
 
-static double slot_score(const gvmi_policy *policy, uint32_t trial, const slot *s)
+static double entry_score(const gvmi_policy *policy, uint32_t trial, const entry *s)
 {
     return score_of(policy, trial, s->keys[trial]);
 }
@@ -241,9 +241,9 @@ static void move_origin(gvmi_policy *policy)
         double by = policy->now / rules[t].half_life;
 
         for (uint32_t i = 0; i < policy->capacity; i++)
-            if (policy->slots[i].item != NULL)
-                policy->slots[i].keys[t] -= by;
-        heap_shift(&policy->held[t], -by);
+            if (policy->entries[i].item != NULL)
+                policy->entries[i].keys[t] -= by;
+        heap_shift(&policy->kept[t], -by);
         if (t == policy->leader) {
             heap_shift(&policy->resident, -by);
             heap_shift(&policy->wanted, by);
@@ -268,14 +268,14 @@ static void advance_clock(gvmi_policy *policy, double by)
 /* Into or out of the heaps of what is really there. */
 static void place_item(gvmi_policy *policy, uint32_t index)
 {
-    const slot *s = &policy->slots[index];
+    const entry *s = &policy->entries[index];
     double key = s->keys[policy->leader];
 
     if (s->item->resident_bytes > 0)
         heap_set(&policy->resident, index, key);
     else
         heap_remove(&policy->resident, index);
-    if (s->news && s->item->resident_bytes < s->item->bytes)
+    if (s->renewed && s->item->resident_bytes < s->item->bytes)
         heap_set(&policy->wanted, index, -key);
     else
         heap_remove(&policy->wanted, index);
@@ -284,7 +284,7 @@ static void place_item(gvmi_policy *policy, uint32_t index)
 /* The keys of the leader change with the others; place_item() follows. */
 static void add_score(gvmi_policy *policy, uint32_t index, double weight)
 {
-    slot *s = &policy->slots[index];
+    entry *s = &policy->entries[index];
 
     if (!(weight > 0))
         return;
@@ -292,8 +292,8 @@ static void add_score(gvmi_policy *policy, uint32_t index, double weight)
         double age = policy->now / rules[t].half_life;
 
         s->keys[t] = log2(exp2(s->keys[t] - age) + weight) + age;
-        if (s->held[t] > 0)
-            heap_set(&policy->held[t], index, s->keys[t]);
+        if (s->kept[t] > 0)
+            heap_set(&policy->kept[t], index, s->keys[t]);
     }
 }
 
@@ -304,49 +304,49 @@ static bool is_better_score(double mine, double price, double other)
 
 /* ---- trials */
 
-static void trial_set_held(gvmi_policy *policy, uint32_t trial, uint32_t index, uint64_t bytes)
+static void trial_set_kept(gvmi_policy *policy, uint32_t trial, uint32_t index, uint64_t bytes)
 {
-    slot *s = &policy->slots[index];
+    entry *s = &policy->entries[index];
 
-    policy->used[trial] = policy->used[trial] - s->held[trial] + bytes;
-    s->held[trial] = bytes;
+    policy->used[trial] = policy->used[trial] - s->kept[trial] + bytes;
+    s->kept[trial] = bytes;
     if (bytes > 0)
-        heap_set(&policy->held[trial], index, s->keys[trial]);
+        heap_set(&policy->kept[trial], index, s->keys[trial]);
     else
-        heap_remove(&policy->held[trial], index);
+        heap_remove(&policy->kept[trial], index);
 }
 
 /* What the trial would do with an item that was just touched. Every round but the last takes an
  * item out wholly that an earlier call had brought in. */
 static void try_admit(gvmi_policy *policy, uint32_t trial, uint32_t index, double price, bool displace)
 {
-    slot *s = &policy->slots[index];
-    uint64_t want = s->item->bytes - s->held[trial];
+    entry *s = &policy->entries[index];
+    uint64_t want = s->item->bytes - s->kept[trial];
     uint64_t room = policy->budget_bytes - policy->used[trial];
     uint64_t bring = want < room ? want : room;
-    double mine = slot_score(policy, trial, s);
+    double mine = entry_score(policy, trial, s);
     uint64_t displaced = 0;
 
     if (bring > 0)
-        trial_set_held(policy, trial, index, s->held[trial] + bring);
+        trial_set_kept(policy, trial, index, s->kept[trial] + bring);
     want -= bring;
-    while (displace && want > 0 && policy->held[trial].count > 0) {
-        uint32_t other = policy->held[trial].nodes[0].slot;
-        slot *o = &policy->slots[other];
-        uint64_t take = o->held[trial] < want ? o->held[trial] : want;
+    while (displace && want > 0 && policy->kept[trial].count > 0) {
+        uint32_t other = policy->kept[trial].nodes[0].entry;
+        entry *o = &policy->entries[other];
+        uint64_t take = o->kept[trial] < want ? o->kept[trial] : want;
 
-        if (other == index || !is_better_score(mine, price, slot_score(policy, trial, o)))
+        if (other == index || !is_better_score(mine, price, entry_score(policy, trial, o)))
             break;
-        trial_set_held(policy, trial, other, o->held[trial] - take);
-        trial_set_held(policy, trial, index, s->held[trial] + take);
+        trial_set_kept(policy, trial, other, o->kept[trial] - take);
+        trial_set_kept(policy, trial, index, s->kept[trial] + take);
         want -= take;
         displaced += take;
     }
     policy->gains[trial] -= MOVE_COST * bytes_in_budgets(policy, displaced);
 }
 
-/* A trial's gain, less what makes it wait for its turn. */
-static double trial_claim(const gvmi_policy *policy, uint32_t trial)
+/* A trial's gain, less what it must be better by to lead. */
+static double trial_standing(const gvmi_policy *policy, uint32_t trial)
 {
     return policy->gains[trial] - rules[trial].margin * (trial == policy->leader ? 0.25 : 1);
 }
@@ -356,7 +356,7 @@ static void choose_leader(gvmi_policy *policy)
     uint32_t best = policy->leader;
 
     for (uint32_t t = 0; t < TRIALS; t++)
-        if (trial_claim(policy, t) > trial_claim(policy, best))
+        if (trial_standing(policy, t) > trial_standing(policy, best))
             best = t;
     if (best == policy->leader)
         return;
@@ -364,7 +364,7 @@ static void choose_leader(gvmi_policy *policy)
     heap_clear(&policy->resident);
     heap_clear(&policy->wanted);
     for (uint32_t i = 0; i < policy->capacity; i++)
-        if (policy->slots[i].item != NULL)
+        if (policy->entries[i].item != NULL)
             place_item(policy, i);
 }
 
@@ -394,11 +394,11 @@ void gvmi_policy_destroy(gvmi_policy *policy)
     if (policy == NULL)
         return;
     for (uint32_t t = 0; t < TRIALS; t++)
-        heap_free(&policy->held[t]);
+        heap_free(&policy->kept[t]);
     heap_free(&policy->resident);
     heap_free(&policy->wanted);
     heap_free(&policy->frontier);
-    free(policy->slots);
+    free(policy->entries);
     free(policy);
 }
 
@@ -407,11 +407,11 @@ void gvmi_policy_set_budget(gvmi_policy *policy, uint64_t budget_bytes)
     policy->budget_bytes = budget_bytes > 0 ? budget_bytes : 1;
     for (uint32_t t = 0; t < TRIALS; t++)
         while (policy->used[t] > policy->budget_bytes) {
-            uint32_t least = policy->held[t].nodes[0].slot;
+            uint32_t least = policy->kept[t].nodes[0].entry;
             uint64_t over = policy->used[t] - policy->budget_bytes;
-            uint64_t held = policy->slots[least].held[t];
+            uint64_t kept = policy->entries[least].kept[t];
 
-            trial_set_held(policy, t, least, held > over ? held - over : 0);
+            trial_set_kept(policy, t, least, kept > over ? kept - over : 0);
         }
 }
 
@@ -436,20 +436,20 @@ static bool heap_grow(heap *h, uint32_t old, uint32_t capacity)
 static gvm_status grow_slots(gvmi_policy *policy)
 {
     uint32_t old = policy->capacity, capacity = old > 0 ? 2 * old : 64;
-    slot *slots = NULL;
+    entry *entries = NULL;
     bool good = capacity > old && capacity < NONE / 2;
 
     for (uint32_t t = 0; good && t < TRIALS; t++)
-        good = heap_grow(&policy->held[t], old, capacity);
+        good = heap_grow(&policy->kept[t], old, capacity);
     good = good && heap_grow(&policy->resident, old, capacity) &&
            heap_grow(&policy->wanted, old, capacity) && heap_grow(&policy->frontier, old, capacity);
     if (good)
-        slots = realloc(policy->slots, capacity * sizeof *slots);
-    if (slots == NULL)
+        entries = realloc(policy->entries, capacity * sizeof *entries);
+    if (entries == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for the policy's item %u", old + 1);
-    policy->slots = slots;
+    policy->entries = entries;
     for (uint32_t i = capacity; i-- > old;) {
-        slots[i] = (slot){.next_free = policy->first_free};
+        entries[i] = (entry){.next_free = policy->first_free};
         policy->first_free = i;
     }
     policy->capacity = capacity;
@@ -458,15 +458,15 @@ static gvm_status grow_slots(gvmi_policy *policy)
 
 gvm_status gvmi_policy_add(gvmi_policy *policy, gvmi_policy_item *item)
 {
-    slot *s;
+    entry *s;
 
     if (policy->first_free == NONE && grow_slots(policy) != GVM_OK)
         return GVM_E_NOMEM;
     item->index = policy->first_free;
-    s = &policy->slots[item->index];
+    s = &policy->entries[item->index];
     policy->first_free = s->next_free;
     policy->item_count++;
-    *s = (slot){.item = item, .next_free = NONE};
+    *s = (entry){.item = item, .next_free = NONE};
     for (uint32_t t = 0; t < TRIALS; t++)
         s->keys[t] = -INFINITY;
     return GVM_OK;
@@ -475,14 +475,14 @@ gvm_status gvmi_policy_add(gvmi_policy *policy, gvmi_policy_item *item)
 void gvmi_policy_remove(gvmi_policy *policy, gvmi_policy_item *item)
 {
     uint32_t index = item->index;
-    slot *s = &policy->slots[index];
+    entry *s = &policy->entries[index];
 
     GVM_ASSERT(s->item == item);
     for (uint32_t t = 0; t < TRIALS; t++)
-        trial_set_held(policy, t, index, 0);
+        trial_set_kept(policy, t, index, 0);
     heap_remove(&policy->resident, index);
     heap_remove(&policy->wanted, index);
-    *s = (slot){.next_free = policy->first_free};
+    *s = (entry){.next_free = policy->first_free};
     policy->first_free = index;
     policy->item_count--;
 }
@@ -494,9 +494,9 @@ static double growth_price(uint32_t trial)
 
 void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t bytes)
 {
-    slot *s = &policy->slots[item->index];
+    entry *s = &policy->entries[item->index];
     uint64_t old = item->bytes;
-    double pay;
+    double weight;
 
     GVM_ASSERT(s->item == item);
     item->bytes = bytes;
@@ -504,40 +504,40 @@ void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t by
         double by = bytes_in_budgets(policy, bytes - old);
 
         advance_clock(policy, by < 1 ? by : 1);
-        pay = (double)(bytes - old) / (double)bytes;
-        pay = pay < 1 - s->prepaid ? pay : 1 - s->prepaid;
-        s->prepaid += pay;
-        add_score(policy, item->index, pay);
+        weight = (double)(bytes - old) / (double)bytes;
+        weight = weight < 1 - s->advance ? weight : 1 - s->advance;
+        s->advance += weight;
+        add_score(policy, item->index, weight);
         for (uint32_t t = 0; t < TRIALS; t++)
             try_admit(policy, t, item->index, growth_price(t), true);
         item->fresh = true;
-        s->news = true;
+        s->renewed = true;
     }
     if (item->resident_bytes > bytes)
         item->resident_bytes = bytes;
     for (uint32_t t = 0; t < TRIALS; t++)
-        if (s->held[t] > bytes)
-            trial_set_held(policy, t, item->index, bytes);
+        if (s->kept[t] > bytes)
+            trial_set_kept(policy, t, item->index, bytes);
     place_item(policy, item->index);
 }
 
 void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t resident_bytes)
 {
-    slot *s = &policy->slots[item->index];
+    entry *s = &policy->entries[item->index];
 
     GVM_ASSERT(s->item == item);
     if (resident_bytes > item->bytes)
         resident_bytes = item->bytes;
     if (resident_bytes < item->resident_bytes)
-        s->news = false;
+        s->renewed = false;
     item->resident_bytes = resident_bytes;
     place_item(policy, item->index);
 }
 
 void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t count, gvm_hint hint)
 {
-    slot *s = &policy->slots[item->index];
-    double share = bytes_in_budgets(policy, item->bytes);
+    entry *s = &policy->entries[item->index];
+    double part = bytes_in_budgets(policy, item->bytes);
     double weight = hint == GVM_HINT_ONCE ? 0 : hint == GVM_HINT_HOT ? HOT_WEIGHT * count : count;
     bool displace = hint != GVM_HINT_SCAN && hint != GVM_HINT_ONCE;
 
@@ -547,15 +547,15 @@ void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t 
     item->last_hint = (uint8_t)hint;
     item->acquires += count;
     item->fresh = false;
-    s->news = true;
+    s->renewed = true;
     if (weight > 0)
-        advance_clock(policy, (share < 1 ? share : 1) * count);
-    add_score(policy, item->index, weight - s->prepaid);
-    s->prepaid = 0;
+        advance_clock(policy, (part < 1 ? part : 1) * count);
+    add_score(policy, item->index, weight - s->advance);
+    s->advance = 0;
     for (uint32_t t = 0; t < TRIALS; t++) {
-        policy->gains[t] += bytes_in_budgets(policy, s->held[t]);
+        policy->gains[t] += bytes_in_budgets(policy, s->kept[t]);
         try_admit(policy, t, item->index, rules[t].price, displace);
-        policy->gains[t] += bytes_in_budgets(policy, s->held[t]) * (count - 1);
+        policy->gains[t] += bytes_in_budgets(policy, s->kept[t]) * (count - 1);
     }
     choose_leader(policy);
     place_item(policy, item->index);
@@ -586,10 +586,11 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
 typedef enum will { WILL_FILL, WILL_DISPLACE, WILL_FORCE } will;
 
 /* May o be taken for an item of score mine? By force, whatever is not leased may: who asks says that
- * it will read the bytes many times, so that moving them pays. Victims come by rising score. */
-static bool may_evict_slot(const gvmi_policy *policy, const slot *o, double mine, double price, will how)
+ * it will read the bytes many times, so that moving them is worth its cost. Victims come by rising score. */
+static bool may_evict_entry(const gvmi_policy *policy, const entry *o, double mine, double price,
+                            will how)
 {
-    return how == WILL_FORCE || is_better_score(mine, price, slot_score(policy, policy->leader, o));
+    return how == WILL_FORCE || is_better_score(mine, price, entry_score(policy, policy->leader, o));
 }
 
 /* Drops what the last victims give beyond what the plan brings. */
@@ -612,9 +613,9 @@ static void trim_plan(gvmi_policy_plan *plan, uint64_t free_bytes, uint64_t sum)
 static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint64_t free_bytes,
                          double price, will how, gvmi_policy_plan *plan)
 {
-    const slot *s = &policy->slots[item->index];
+    const entry *s = &policy->entries[item->index];
     uint64_t want = item->bytes - item->resident_bytes, sum = 0;
-    double mine = slot_score(policy, policy->leader, s);
+    double mine = entry_score(policy, policy->leader, s);
     uint32_t at;
 
     frontier_start(&policy->frontier, &policy->resident);
@@ -622,20 +623,20 @@ static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint
                               add_sat(free_bytes, sum) < want;
          visits++) {
         uint64_t need = want - free_bytes - sum, take;
-        const slot *o;
+        const entry *o;
 
         at = frontier_pop(&policy->frontier, &policy->resident);
         if (at == NONE)
             break;
-        o = &policy->slots[at];
+        o = &policy->entries[at];
         if (o->item == item || o->item->pinned)
             continue;
-        if (!may_evict_slot(policy, o, mine, price, how))
+        if (!may_evict_entry(policy, o, mine, price, how))
             break;
         take = units_up(need, o->item->unit_bytes, o->item->resident_bytes);
         /* A unit much larger than what is needed costs more than it brings. */
         if (how != WILL_FORCE && take > need &&
-            (double)need * (mine - price) <= (double)take * slot_score(policy, policy->leader, o))
+            (double)need * (mine - price) <= (double)take * entry_score(policy, policy->leader, o))
             continue;
         plan->victims[plan->victim_count++] = (gvmi_policy_victim){o->item, take};
         sum = add_sat(sum, take);
@@ -665,7 +666,7 @@ static will expected_use(const gvmi_policy_item *item)
 void gvmi_policy_plan_for(gvmi_policy *policy, gvmi_policy_item *item, uint64_t free_bytes,
                           bool forced, gvmi_policy_plan *plan)
 {
-    GVM_ASSERT(policy->slots[item->index].item == item);
+    GVM_ASSERT(policy->entries[item->index].item == item);
     make_plan(policy, item, free_bytes,
               item->fresh ? growth_price(policy->leader) : rules[policy->leader].price,
               forced ? WILL_FORCE : expected_use(item), plan);
@@ -681,8 +682,8 @@ gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes
         at = frontier_pop(&policy->frontier, &policy->wanted);
         if (at == NONE)
             break;
-        if (!policy->slots[at].item->pinned)
-            candidates[count++] = policy->slots[at].item;
+        if (!policy->entries[at].item->pinned)
+            candidates[count++] = policy->entries[at].item;
     }
     heap_clear(&policy->frontier);
     for (uint32_t i = 0; i < count; i++) {
@@ -712,7 +713,7 @@ uint64_t gvmi_policy_plan_shrink(gvmi_policy *policy, uint64_t bytes, gvmi_polic
 
         if (at == NONE)
             break;
-        item = policy->slots[at].item;
+        item = policy->entries[at].item;
         if (item->pinned)
             continue;
         take = units_up(bytes - sum, item->unit_bytes, item->resident_bytes);
@@ -732,8 +733,8 @@ static bool check_heap(const gvmi_policy *policy, const heap *h)
     for (uint32_t i = 0; i < h->count; i++) {
         const node *n = &h->nodes[i];
 
-        if (n->slot >= policy->capacity || h->places[n->slot] != i ||
-            policy->slots[n->slot].item == NULL ||
+        if (n->entry >= policy->capacity || h->places[n->entry] != i ||
+            policy->entries[n->entry].item == NULL ||
             (i > 0 && !(h->nodes[(i - 1) / 2].order <= n->order)))
             return false;
     }
@@ -742,7 +743,7 @@ static bool check_heap(const gvmi_policy *policy, const heap *h)
     return there == h->count;
 }
 
-/* The slot is in the heap iff it should be, with the order it should have. */
+/* The entry is in the heap iff it should be, with the order it should have. */
 static bool check_member(const heap *h, uint32_t index, bool wanted, double order)
 {
     return (h->places[index] != NONE) == wanted &&
@@ -751,19 +752,19 @@ static bool check_member(const heap *h, uint32_t index, bool wanted, double orde
 
 static bool check_policy_slot(const gvmi_policy *policy, uint32_t index)
 {
-    const slot *s = &policy->slots[index];
+    const entry *s = &policy->entries[index];
     const gvmi_policy_item *item = s->item;
     double key = s->keys[policy->leader];
 
     if (item->index != index || item->resident_bytes > item->bytes ||
-        !(s->prepaid >= 0 && s->prepaid <= 1))
+        !(s->advance >= 0 && s->advance <= 1))
         return false;
     if (!check_member(&policy->resident, index, item->resident_bytes > 0, key) ||
-        !check_member(&policy->wanted, index, s->news && item->resident_bytes < item->bytes, -key))
+        !check_member(&policy->wanted, index, s->renewed && item->resident_bytes < item->bytes, -key))
         return false;
     for (uint32_t t = 0; t < TRIALS; t++)
-        if (isnan(s->keys[t]) || s->held[t] > item->bytes ||
-            !check_member(&policy->held[t], index, s->held[t] > 0, s->keys[t]))
+        if (isnan(s->keys[t]) || s->kept[t] > item->bytes ||
+            !check_member(&policy->kept[t], index, s->kept[t] > 0, s->keys[t]))
             return false;
     return true;
 }
@@ -773,12 +774,12 @@ static bool check_trial(const gvmi_policy *policy, uint32_t trial)
     uint64_t left = policy->used[trial];
 
     if (left > policy->budget_bytes || !isfinite(policy->gains[trial]) ||
-        !check_heap(policy, &policy->held[trial]))
+        !check_heap(policy, &policy->kept[trial]))
         return false;
     for (uint32_t i = 0; i < policy->capacity; i++) {
-        if (policy->slots[i].held[trial] > left)
+        if (policy->entries[i].kept[trial] > left)
             return false;
-        left -= policy->slots[i].held[trial];
+        left -= policy->entries[i].kept[trial];
     }
     return left == 0;
 }
@@ -794,10 +795,10 @@ bool gvmi_policy_check(const gvmi_policy *policy)
         if (!check_trial(policy, t))
             return false;
     for (uint32_t i = 0; i < policy->capacity; i++)
-        if (policy->slots[i].item != NULL && (++used, !check_policy_slot(policy, i)))
+        if (policy->entries[i].item != NULL && (++used, !check_policy_slot(policy, i)))
             return false;
-    for (uint32_t i = policy->first_free; i != NONE; i = policy->slots[i].next_free)
-        if (i >= policy->capacity || policy->slots[i].item != NULL || ++unused > policy->capacity)
+    for (uint32_t i = policy->first_free; i != NONE; i = policy->entries[i].next_free)
+        if (i >= policy->capacity || policy->entries[i].item != NULL || ++unused > policy->capacity)
             return false;
     return used == policy->item_count && used + unused == policy->capacity &&
            check_heap(policy, &policy->resident) && check_heap(policy, &policy->wanted);

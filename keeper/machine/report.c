@@ -77,7 +77,7 @@ static void limit_to_opening(const keep_opening *opening, gvmi_snapshot_object *
 
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
-    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.GET_INFO.slot);
+    keep_opening *opening = gvmi_keep_opening(m, client, message->body.GET_INFO.slot);
     gvmi_wire_message reply;
 
     if (opening == NULL)

@@ -16,12 +16,6 @@
 /* Free frames looked at to find one that fits: those of one place, newest first. */
 #define FREE_LOOKS_MAX 256
 
-keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number)
-{
-    GVM_ASSERT(number >= 1 && number <= m->frame_capacity);
-    return &m->frames[number - 1];
-}
-
 keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device)
 {
     return tier == GVM_TIER_HOST ? &m->host : &m->devices[device].place;
@@ -275,6 +269,14 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
         frame = new_frame(m, place, object->device, bytes);
     }
     return frame == NULL ? 0 : frame->spec.frame;
+}
+
+void gvmi_keep_charge_holder(const keep_frame *frame)
+{
+    keep_user *user = frame->holds->client->user;
+
+    gvmi_keep_charge(user, frame->spec.bytes);
+    user->held_bytes += frame->spec.bytes;
 }
 
 void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)

@@ -6,19 +6,61 @@
  * nothing.
  *
  * Of requests that wait for leases, or to grow, an event serves at most KEEP_SERVED_MAX. Objects at which some are
- * left are listed, and served between the turns of clients, each for a part, in rotation. */
+ * left are listed, and served after the visits of a turn, each for a part, in rotation. */
+#include <stdlib.h>
+
 #include "keeper/machine/state.h"
 
 #define SERVED_EACH_MAX 32u /* of an object, before the next */
 
-void gvmi_keep_mark(gvmi_machine *m, keep_object *object)
+/* ---- chunks that wait for a frame of a device */
+
+/* The chunk at the head of the queue has a frame, or (0) will not get one. */
+static void end_room_wait(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
 {
-    if (object->marked)
-        return;
-    object->marked = true;
-    object->next_marked = m->marked;
-    m->marked = object;
+    keep_room *room = device->first_room;
+    keep_object *object = room->object;
+    keep_chunk *chunk = &object->chunks[room->chunk];
+
+    device->first_room = room->next;
+    if (device->first_room == NULL)
+        device->last_room = NULL;
+    if (chunk->op == KEEP_OP_IN_ROOM && frame != 0)
+        gvmi_keep_start_copy_in(m, object, room->chunk, frame, make);
+    else if (chunk->op == KEEP_OP_IN_ROOM)
+        gvmi_keep_end_move(m, object, chunk);
+    else if (frame != 0)
+        gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
+    else
+        gvmi_keep_make_without_room(m, object, room->chunk);
+    free(room);
 }
+
+static void serve_room(gvmi_machine *m, keep_device *device)
+{
+    while (device->first_room != NULL) {
+        const keep_object *object = device->first_room->object;
+        const bool grows = object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM &&
+                           object->growth->failure == GVM_OK;
+        bool make = false;
+        uint32_t frame = 0;
+
+        if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
+            end_room_wait(m, device, 0, false); /* it is given up */
+            continue;
+        }
+        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+        if (frame == 0 && device->leaving > 0)
+            return; /* some will be free soon */
+        if (frame == 0 && grows)
+            frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+        if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
+            return;
+        end_room_wait(m, device, frame, make);
+    }
+}
+
+/* ---- the look */
 
 static void settle_object(gvmi_machine *m, keep_object *object)
 {
@@ -44,7 +86,7 @@ static void settle_machine(gvmi_machine *m)
             settle_object(m, object);
         }
         for (uint32_t d = 0; d < m->config.device_count; d++)
-            gvmi_keep_serve_room(m, &m->devices[d]);
+            serve_room(m, &m->devices[d]);
         gvmi_keep_make_due_cuts(m);
     } while (m->marked != NULL || m->cut_due);
     for (uint32_t d = 0; d < m->config.device_count; d++)
@@ -59,21 +101,6 @@ void gvmi_keep_settle(gvmi_machine *m)
 }
 
 /* ---- objects with requests that an event did not come to */
-
-void gvmi_keep_count_served(gvmi_machine *m, uint32_t count)
-{
-    m->serves_left -= count < m->serves_left ? count : m->serves_left;
-}
-
-void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object)
-{
-    if (object->unserved)
-        return;
-    object->unserved = true;
-    object->next_unserved = NULL;
-    *(m->last_unserved != NULL ? &m->last_unserved->next_unserved : &m->first_unserved) = object;
-    m->last_unserved = object;
-}
 
 static keep_object *take_unserved(gvmi_machine *m)
 {
@@ -91,11 +118,11 @@ void gvmi_keep_serve_rest(gvmi_machine *m)
     uint32_t left = KEEP_SERVED_MAX;
 
     while (left > 0 && m->first_unserved != NULL) {
-        const uint32_t share = left < SERVED_EACH_MAX ? left : SERVED_EACH_MAX;
+        const uint32_t part = left < SERVED_EACH_MAX ? left : SERVED_EACH_MAX;
 
         gvmi_keep_mark(m, take_unserved(m));
-        m->serves_left = share;
+        m->serves_left = part;
         settle_machine(m);
-        left -= share > m->serves_left ? share - m->serves_left : 1;
+        left -= part > m->serves_left ? part - m->serves_left : 1;
     }
 }

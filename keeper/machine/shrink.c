@@ -1,11 +1,11 @@
 /* Giving chunks back: an object becomes smaller, from its end on.
  *
- * Nobody may have a lease, as it says how far its holder may go: so the object is FROZEN, as for a move. Its
+ * Nobody may have a lease, as it says how far a program may go: so the object is FROZEN, as for a move. Its
  * size falls at once, and every opening is sent a MAP with it; the chunks beyond it count as on their way
  * (KEEP_OP_CUT) until all openings have answered. Who opens the object meanwhile is not sent them.
  * After the last chunk the freeze ends, and before that their frames are given back. A client that
  * was cut off holds the frames that it has not said to have unmapped, as after a move (fence.c). */
-#include <string.h>
+#include <stdlib.h>
 
 #include "base/assert.h"
 #include "keeper/machine/state.h"
@@ -40,6 +40,24 @@ static void free_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
         if (frames[f] != 0)
             gvmi_keep_give_frame(m, frames[f], true);
     *chunk = (keep_chunk){0};
+}
+
+/* Nobody is charged for them. */
+void gvmi_keep_drop_places(keep_object *object)
+{
+    keep_chunk *chunks;
+
+    if (object->chunk_count == 0) {
+        free(object->chunks);
+        object->chunks = NULL;
+        object->chunk_places = 0;
+        return;
+    }
+    chunks = realloc(object->chunks, object->chunk_count * sizeof *chunks);
+    if (chunks == NULL)
+        return;
+    object->chunks = chunks;
+    object->chunk_places = object->chunk_count;
 }
 
 void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object)

@@ -1,15 +1,15 @@
 /* Snapshots: figures of everything, put together in slices.
  *
  * With many objects a snapshot is long. So an event only queues the request, and gvmi_machine_work()
- * does a slice of bounded length each time the server calls it, between the turns of all clients. Each
+ * does a slice of bounded length each time the server calls it, at the end of a turn. Each
  * record is of one moment; the whole is of several. It is sent in pieces, which the server writes to a
- * memfd: neither holds more of it in its own memory than a slice.
+ * memfd: neither has more of it in its own memory than a slice.
  *
- * A user has at most one snapshot being made, and users take turns slice by slice. A client has at most
+ * A user has at most one snapshot being made, and of those of several users slices are made in rotation. A client has at most
  * one memfd: after it was sent one, its next request waits for SNAPSHOT_READ. The bytes count to its
  * user until then, or until the client ends; the server frees them at the same moment.
  *
- *     request -> client's queue -> [its user's turn] being made -> sent, unread -> read
+ *     request -> client's queue -> [its user is next] being made -> sent, unread -> read
  *
  * Objects come in the order of m->objects, the newest first: those made meanwhile are left out. */
 #include <stdlib.h>
@@ -23,14 +23,14 @@
 
 struct keep_snapshot {
     keep_client *client;
-    keep_object *next_object; /* NULL: the clients' turn */
+    keep_object *next_object; /* NULL: the clients are next */
     uint32_t next_client;     /* index */
     uint64_t bytes;           /* made so far, with room for what comes first and is sent last */
     gvmi_snapshot_head head;
     gvmi_snapshot_device devices[]; /* only what is summed up over objects */
 };
 
-/* ---- whose turn it is: a queue of users, in each a queue of clients */
+/* ---- who is next: a queue of users, in each a queue of clients */
 
 static bool user_has_snapshots(const keep_user *user)
 {

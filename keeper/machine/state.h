@@ -1,12 +1,28 @@
 /* keeper/machine/state.h - the inside of the machine (keeper/machine/machine.h), for the files that make it up.
  *
- *   machine.c  life, the queue of actions, ticks     leases.c  permits, waiting, granting
- *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
- *   clients.c  coming, going, being cut off          grow.c    new chunks
- *   shrink.c   chunks given back from the end        room.c    frames and budgets
- *   objects.c  names, rights, openings, links        users.c   accounts: quotas and allowances
- *   fence.c    clients that were cut off             check.c   the invariants below
- *   report.c   figures                               snapshot.c figures of everything, in slices
+ *   machine.c   life, events, messages, ticks
+ *   clients.c   clients: coming and going
+ *   settle.c    the look at what an event touched
+ *   ending.c    how a client ends, and when it is made to
+ *   objects.c   objects: making, opening, changing them
+ *   grow.c      new chunks
+ *   leases.c    requests for leases: who is next, granting
+ *   snapshot.c  figures of everything, in slices
+ *   report.c    figures of one object, client, device
+ *   names.c     names and links
+ *   openings.c  one client's use of one object
+ *   moves.c     chunks on their way, MAPs
+ *   fence.c     what clients hold that were cut off
+ *   shrink.c    chunks given back from the end
+ *   plans.c     what the policy would move
+ *   room.c      frames and budgets
+ *   waits.c     the queues of requests
+ *   permits.c   lease states, permits, lease words
+ *   users.c     accounts, and rights to objects
+ *   policy.c    which objects are kept on the device
+ *   actions.c   what an event leaves to be done
+ *
+ * Each calls only those that are below it in this list. check.c checks the invariants below.
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
@@ -17,7 +33,7 @@
  * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
  *     at most the configured budget (a lowered one may be exceeded until moves are over).
  * I3  an object is FROZEN iff chunks of it are on their way to other frames, or its move is ending.
- * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its holder's allows anything.
+ * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its writer's allows anything.
  *     DRAINING, FROZEN: none allows anything, all are REVOKED.
  * I5  a chunk is where its `where` says: it has that frame; clean implies both frames. One that was
  *     moved out keeps its device frame no longer than somebody may have that mapped.
@@ -37,7 +53,7 @@
  *     it is on its way.
  * I12 a frame's holders, and writers, is how many clients hold it, and hold it for writing; each of
  *     them does so once.
- * I13 the counts of an object's openers are those of its openings, by user; first_held of a DRAINING object
+ * I13 the counts of an object's openers are those of its openings, by user; first_leased of a DRAINING object
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
  * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
  *     opening is sent no chunk from its chunk_limit on.
@@ -48,12 +64,13 @@
 
 #include <gvmem/buffer.h> /* gvm_tier, limits of chunks */
 
+#include "base/assert.h"
 #include "keeper/machine/machine.h"
 #include "keeper/machine/policy.h"
 
 /* ---- leases of an object: X(state, event, next). WAIT: a lease that conflicts, or a move, is
- * wanted. CALM, RESUME: nobody waits any more (and nobody, or still somebody, holds the write
- * permit). FREEZE: nothing is held and a move begins; THAW: it is over. GONE: the holder is. */
+ * wanted. REOPEN, RESUME: nobody waits any more (and nobody, or still somebody, has the write
+ * permit). FREEZE: there is no lease and a move begins; THAW: it is over. GONE: the writer is. */
 /* clang-format off */
 #define GVMI_LEASE_TRANSITIONS(X) \
     X(SHARED, GRANT_READ, SHARED) \
@@ -62,7 +79,7 @@
     X(EXCLUSIVE, GONE, SHARED) \
     X(DRAINING, GRANT_READ, SHARED) \
     X(DRAINING, GRANT_WRITE, EXCLUSIVE) \
-    X(DRAINING, CALM, SHARED) \
+    X(DRAINING, REOPEN, SHARED) \
     X(DRAINING, RESUME, EXCLUSIVE) \
     X(DRAINING, GONE, DRAINING) \
     X(DRAINING, FREEZE, FROZEN) \
@@ -80,7 +97,7 @@ typedef enum keep_lease_event {
     KEEP_GRANT_READ,
     KEEP_GRANT_WRITE,
     KEEP_WAIT,
-    KEEP_CALM,
+    KEEP_REOPEN,
     KEEP_RESUME,
     KEEP_FREEZE,
     KEEP_THAW,
@@ -106,8 +123,8 @@ typedef enum keep_lease_event {
 #define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
-/* ---- what users have allowances of: X(NAME, limit, reserve, what, what to do about it). The reserve
- * is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
+/* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
+ * aside is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
 /* clang-format off */
 #define GVMI_ALLOWANCES(X) \
     X(CLIENTS, m->config.clients_max, 64, "connections", "close some") \
@@ -120,7 +137,7 @@ typedef enum keep_lease_event {
     X(QUEUED_BYTES, KEEP_QUEUED_BYTES_MAX, 32ull << 20, "bytes to be read", "read them")
 /* clang-format on */
 
-#define GVMI_ALLOWANCE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
+#define GVMI_ALLOWANCE_ENUMERATOR(name, limit, set_aside, what, remedy) KEEP_##name,
 typedef enum keep_allowance {
     GVMI_ALLOWANCES(GVMI_ALLOWANCE_ENUMERATOR) KEEP_ALLOWANCES
 } keep_allowance;
@@ -200,7 +217,7 @@ typedef struct keep_chunk {
     uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP, IN_MAP: one that is left; or 0 */
     uint8_t where;       /* gvm_tier */
     uint8_t op;          /* keep_op */
-    bool clean;          /* both frames hold the same bytes */
+    bool clean;          /* both frames have the same bytes */
     bool make;           /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;         /* IN: the host frame had writers when the copy began */
     bool send;           /* a MAP of it is to be sent at the end of the event */
@@ -279,7 +296,7 @@ struct keep_object {
     uint32_t metadata_bytes;
 
     keep_lease_state lease_state;
-    keep_opening *holder; /* EXCLUSIVE, or DRAINING out of it */
+    keep_opening *writer; /* EXCLUSIVE, or DRAINING out of it */
     int64_t draining_since_ns;
     keep_wait *first_wait, *last_wait;
     uint32_t wait_count;
@@ -287,8 +304,8 @@ struct keep_object {
     keep_object *next_unserved;
     keep_opening *openings;
     uint32_t opening_count;
-    keep_opener *openers;     /* whose openings these are */
-    keep_opening *first_held; /* DRAINING: those before it in the list have no lease; NULL: none has */
+    keep_opener *openers;       /* whose openings these are */
+    keep_opening *first_leased; /* DRAINING: those before it in the list have no lease; NULL: none has */
 
     uint32_t moving;          /* chunks with an OUT or IN */
     uint32_t leaving;         /* of them, those with an OUT that have a device frame yet */
@@ -515,188 +532,109 @@ struct gvmi_machine {
     uint64_t taken[KEEP_ALLOWANCES];
     uint32_t quota_count; /* users that are limited */
     keep_action_node *first_action, *last_action;
-    bool cut_due; /* some client is to be cut */
+    bool cut_due;    /* some client is to be cut */
+    bool expire_due; /* the event brought a request that may not wait */
 
     uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted, messages, faults;
 };
 
-/* ---- machine.c */
+/* ---- look-ups */
+
+static inline keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number)
+{
+    GVM_ASSERT(number >= 1 && number <= m->frame_capacity);
+    return &m->frames[number - 1];
+}
+
+static inline keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
+{
+    return number >= 1 && number <= m->client_capacity ? m->clients[number - 1] : NULL;
+}
+
+/* The same by id; NULL: it is gone. */
+static inline keep_client *gvmi_keep_client_of(gvmi_machine *m, uint64_t id)
+{
+    keep_client *client = gvmi_keep_client(m, (uint32_t)id);
+
+    return client != NULL && client->id == id ? client : NULL;
+}
+
+/* What the opening may have of the object: how many chunks, and bytes. */
+static inline uint32_t gvmi_keep_opened_chunks(const keep_opening *opening)
+{
+    const uint32_t chunks = opening->object->chunk_count;
+
+    return chunks < opening->chunk_limit ? chunks : opening->chunk_limit;
+}
+
+static inline uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint64_t bytes)
+{
+    const uint64_t limit = opening->chunk_limit * opening->object->chunk_bytes;
+
+    return bytes < limit ? bytes : limit;
+}
+
+/* ---- actions.c */
+/* The object is looked at when the event is settled. */
+void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
+/* Requests were served: a growth counts as one for each opening of its object, too. */
+void gvmi_keep_count_served(gvmi_machine *m, uint32_t count);
+/* The object has requests that may be granted, but the event has served as many as it may. */
+void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object);
+/* The client is cut off when the event is settled. */
+void gvmi_keep_cut_later(gvmi_machine *m, keep_client *client, const char *reason);
+/* The same, for breaking the protocol. */
+void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
 bool gvmi_keep_act(gvmi_machine *m, const gvmi_action *action);
+void gvmi_keep_free_actions(gvmi_machine *m);
 /* A message to a client; false: no memory, and the client will be cut. frames may be NULL. */
 bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message,
                     const uint32_t *frames);
 void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request, uint64_t value);
 void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t request, gvm_status status,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* The client's user may not take one more of it. */
-void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
-                               keep_allowance allowance);
 /* Starts a job on a chunk (object NULL: none); false: no memory. */
 bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *object,
                          uint32_t chunk, uint32_t to, uint32_t from, bool make);
-
-/* ---- settle.c */
-void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
-void gvmi_keep_settle(gvmi_machine *m);
-/* Requests were served: a growth counts as one for each opening of its object, too. */
-void gvmi_keep_count_served(gvmi_machine *m, uint32_t count);
-/* The object has requests that may be granted, but the event has served as many as it may. */
-void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object);
-/* Serves a part of those. */
-void gvmi_keep_serve_rest(gvmi_machine *m);
-
-/* ---- clients.c */
-keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number);
-/* The same by id; NULL: it is gone. */
-keep_client *gvmi_keep_client_of(gvmi_machine *m, uint64_t id);
-/* The client is cut off when the event is settled. */
-void gvmi_keep_cut_later(gvmi_machine *m, keep_client *client, const char *reason);
-/* The same, for breaking the protocol. */
-void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
-void gvmi_keep_make_due_cuts(gvmi_machine *m);
-/* Nothing of it is mapped: the server need not watch its process any longer. */
-void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client);
-void gvmi_keep_watch_clients(gvmi_machine *m);                           /* revoke timeouts */
-void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object); /* lease timeouts */
-bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
-
-/* ---- objects.c */
-bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
-                   uint32_t bits);
-bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object);
-keep_object *gvmi_keep_find(const gvmi_machine *m, const char *name);
-/* Only objects whose CREATE was answered. */
-keep_object *gvmi_keep_find_made(const gvmi_machine *m, const char *name);
-keep_opening *gvmi_keep_opening(gvmi_machine *m, keep_client *client,
-                                const gvmi_wire_message *message, uint32_t slot);
-void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-/* NULL: there is none, or it has ended. */
-const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name);
-void gvmi_keep_free_ended_links(gvmi_machine *m, uint32_t most);
-/* What the opening may have of the object: how many chunks, and bytes. */
-uint32_t gvmi_keep_opened_chunks(const keep_opening *opening);
-uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint64_t bytes);
-void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-/* The opening ends: nothing is mapped there any more, or what is mapped is held. */
-void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening);
-/* Nobody can reach it any more. */
-bool gvmi_keep_is_over(const keep_object *object);
-/* Sends OPENED and what is to be mapped. */
-void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t request);
-void gvmi_keep_unname(gvmi_machine *m, keep_object *object);
-void gvmi_keep_forget_creator(gvmi_machine *m, keep_client *client);
-void gvmi_keep_free_object(gvmi_machine *m, keep_object *object);
-
-/* ---- leases.c */
-bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next);
-void gvmi_keep_publish_permits(keep_object *object);
-void gvmi_keep_publish_permit(const keep_opening *opening);
-void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_seal(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_shrink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
-void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
-void gvmi_keep_expire_waits(gvmi_machine *m);
-/* Only the client's, that may not wait at all. */
-void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
-void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
-/* Reports to the policy the acquires that took the fast path, of all openings or of one. True:
- * there were some since. */
-bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
-bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
-/* Is there a lease on the object? */
-bool gvmi_keep_held(const keep_object *object);
-/* Of a DRAINING object: is there a lease yet that was there when the permits were withdrawn? All looks
- * together cost one walk over the openings. */
-bool gvmi_keep_drains(keep_object *object);
-/* Must leases for reading end before the request is granted? Those for writing must in any case. */
-bool gvmi_keep_waits_for_readers(const keep_wait *wait);
-/* The leases of an opening, those granted and not taken yet included, as far as it may have them. */
-uint32_t gvmi_keep_readers(const keep_opening *opening);
-uint32_t gvmi_keep_writers(const keep_opening *opening);
-/* Takes the permits of a SHARED or EXCLUSIVE object away. */
-void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object);
-/* What the policy would bring in, without victims that are leased. */
-void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
-/* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
-keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan);
-void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
-                           gvmi_policy_plan *plan);
-void gvmi_keep_unpark(keep_object *object);
-/* Withdraws permits and, if nothing is held, freezes. False: as before. */
-bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
-void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);
-/* What an EVICT began has left the device, if there was one: that others are still to map what takes
- * its place is not the evictor's concern. */
-void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
-
-/* ---- shrink.c */
-/* Begins to take the chunks of a FROZEN object from count on from clients. */
-void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count);
-/* Nobody has them mapped any more, if there are any: frees their frames, and replies to the client
- * that asked. */
-void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object);
-
-/* ---- moves.c */
-uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
-/* Moves chunks of a FROZEN object out of frames that have writers, as far as there is room; returns
- * whether anything was begun. */
-bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object);
-/* Carries out a plan for a FROZEN object, or one that grows; returns whether anything was begun. */
-bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan);
-void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan);
-void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device);
-/* Will frames of the device or the host come free, or host copies be of no need, by themselves? */
-bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
-bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
-void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
-void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
-/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply
- * that depends on it. */
-void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
-void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
-/* made: the job's frame exists now. */
-void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t chunk,
-                              gvm_status status, bool made);
-void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object);
-void gvmi_keep_rebalance(gvmi_machine *m);
-void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
-
-/* ---- grow.c */
+/* It is over. False: there is no such job. */
+bool gvmi_keep_end_job(gvmi_machine *m, uint64_t id, keep_job *out);
 /* Why a job failed, and what to do. */
 const char *gvmi_keep_job_failure_text(gvm_status status);
-void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-/* May the client ask for one more? If not, the reply with the reason is sent. */
-bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request);
-/* GVM_OK: under way, the answer follows. */
-gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
-                             keep_opening *opened_by, uint64_t request, uint64_t bytes);
-void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object);
-/* Gives back the places of chunks beyond those that there are. */
-void gvmi_keep_drop_places(keep_object *object);
-void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
-                          bool make);
-void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
-void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
-/* The client's growths, of any object, end without a reply; or an opening is no more. */
-void gvmi_keep_forget_grower(keep_client *client);
-void gvmi_keep_forget_opening(keep_opening *opening);
-void gvmi_keep_free_growth(gvmi_machine *m, keep_growth *growth);
+
+/* ---- users.c */
+/* A user's account, made if it is new; NULL: no memory. One that is found to count nothing ends with
+ * gvmi_keep_end_user(), which leaves others alone. */
+keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid);
+void gvmi_keep_end_user(gvmi_machine *m, keep_user *user);
+void gvmi_keep_free_users(gvmi_machine *m);
+/* Memory: may so much more be charged? The last discharge may end the account. */
+bool gvmi_keep_has_quota(const gvmi_machine *m, const keep_user *user, uint64_t bytes);
+void gvmi_keep_charge(keep_user *user, uint64_t bytes);
+void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes);
+/* Processes of the user hold more than its quota: it gets no leases for writing, and opens nothing, as each that
+ * is cut off then costs another copy. */
+bool gvmi_keep_holds_too_much(const gvmi_machine *m, const keep_user *user);
+void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t request);
+/* Allowances: may the user take so many more? Giving back may end the account. */
+bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
+                        uint64_t count);
+void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count);
+void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count);
+/* Why it may not, and what to do. */
+void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
+                       char text[GVMI_WIRE_TEXT_BYTES]);
+/* The same, as the reply. */
+void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
+                               keep_allowance allowance);
+bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
+bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object);
+/* bits as for others: 4 read, 2 write. The mode is the object's, or one given. */
+bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t bits);
+bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
+                           const keep_object *object, uint32_t mode, uint32_t bits);
 
 /* ---- room.c */
-keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number);
 keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device);
 /* The frame that the chunk's `where` says, and the one of the other tier; 0: none. */
 uint32_t gvmi_keep_frame_where(const keep_chunk *chunk);
@@ -712,6 +650,8 @@ uint64_t gvmi_keep_room_bytes(const keep_place *place);
 uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make);
 /* The chunk needs it no more. made: it exists. */
 void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made);
+/* The frame goes from a chunk to those who hold it: one of their users is charged. */
+void gvmi_keep_charge_holder(const keep_frame *frame);
 /* It is never to be used again; 0: nothing. */
 void gvmi_keep_taint(gvmi_machine *m, uint32_t number);
 /* The opening is being sent the frame. */
@@ -724,6 +664,58 @@ uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
 void gvmi_keep_make_ahead(gvmi_machine *m);
 void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
+
+/* ---- permits.c */
+bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next);
+/* Changes the object's state, where the permits are as they should be. */
+void gvmi_keep_step_object(keep_object *object, keep_lease_event event);
+/* Changes it, and the permits. */
+void gvmi_keep_change_state(keep_object *object, keep_lease_event event);
+void gvmi_keep_publish_permits(keep_object *object);
+void gvmi_keep_publish_permit(const keep_opening *opening);
+/* The leases of an opening, those granted and not taken yet included, as far as it may have them. */
+uint32_t gvmi_keep_readers(const keep_opening *opening);
+uint32_t gvmi_keep_writers(const keep_opening *opening);
+/* Is there a lease on the object? */
+bool gvmi_keep_leased(const keep_object *object);
+/* Of a DRAINING object: is there a lease yet that was there when the permits were withdrawn? All looks
+ * together cost one walk over the openings. */
+bool gvmi_keep_drains(keep_object *object);
+/* A client asks for it again. */
+void gvmi_keep_unpark(keep_object *object);
+/* Reports to the policy the acquires that took the fast path, of all openings or of one. True:
+ * there were some since. */
+bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
+bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
+/* Takes the permits of a SHARED or EXCLUSIVE object away. */
+void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object);
+/* Gives them back if nobody waits. */
+void gvmi_keep_end_draining(keep_object *object);
+/* Withdraws permits and, if there is no lease, freezes. False: as before. */
+bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
+void gvmi_keep_end_freeze(gvmi_machine *m, keep_object *object);
+void gvmi_keep_writer_gone(gvmi_machine *m, keep_opening *opening);
+
+/* ---- waits.c */
+/* Must leases for reading end before the request is granted? Those for writing must in any case. */
+bool gvmi_keep_waits_for_readers(const keep_wait *wait);
+/* Queues a request; it is looked at when the event is settled. NULL: the reply with the reason is sent. */
+keep_wait *gvmi_keep_new_wait(gvmi_machine *m, keep_client *client, keep_object *object,
+                              keep_opening *opening, keep_wait_kind kind, uint64_t request,
+                              int32_t timeout_ms);
+void gvmi_keep_end_wait(gvmi_machine *m, keep_wait *wait);
+void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
+void gvmi_keep_expire_waits(gvmi_machine *m);
+/* Only the client's, that may not wait at all. */
+void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
+
+/* ---- plans.c */
+/* What the policy would bring in, without victims that are leased. */
+void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
+/* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan);
+void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
+                           gvmi_policy_plan *plan);
 
 /* ---- fence.c */
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
@@ -738,36 +730,114 @@ bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
                                const keep_domain *owner);
 /* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
 void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone);
-/* The frame goes from a chunk to those who hold it: one of their users is charged. */
-void gvmi_keep_charge_holder(const keep_frame *frame);
-/* False: a lease on a fenced object cannot be granted now. */
-bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object);
 /* Looks whether the fence is still needed. */
 void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object);
 void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object);
+/* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
+void gvmi_keep_log_no_room(gvmi_machine *m, keep_object *object);
 
-/* ---- users.c */
-/* A user's account, made if it is new; NULL: no memory. One that is found to count nothing ends with
- * gvmi_keep_end_user(), which leaves others alone. */
-keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid);
-void gvmi_keep_end_user(gvmi_machine *m, keep_user *user);
-void gvmi_keep_free_users(gvmi_machine *m);
-/* Memory: may so much more be charged? The last discharge may end the account. */
-bool gvmi_keep_has_quota(const gvmi_machine *m, const keep_user *user, uint64_t bytes);
-void gvmi_keep_charge(keep_user *user, uint64_t bytes);
-/* Processes of the user hold more than its quota: it gets no leases for writing, and opens nothing, as each that
- * is cut off then costs another copy. */
-bool gvmi_keep_holds_too_much(const gvmi_machine *m, const keep_user *user);
-void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t request);
-void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes);
-/* Allowances: may the user take so many more? Giving back may end the account. */
-bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
-                        uint64_t count);
-void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count);
-void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count);
-/* Why it may not, and what to do. */
-void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
-                       char text[GVMI_WIRE_TEXT_BYTES]);
+/* ---- shrink.c */
+/* Begins to take the chunks of a FROZEN object from count on from clients. */
+void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count);
+/* Nobody has them mapped any more, if there are any: frees their frames, and replies to the client
+ * that asked. */
+void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object);
+/* Gives back the places of chunks beyond those that there are. */
+void gvmi_keep_drop_places(keep_object *object);
+
+/* ---- moves.c */
+uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
+/* Moves chunks of a FROZEN object out of frames that have writers, as far as there is room; returns
+ * whether anything was begun. */
+bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object);
+/* Carries out a plan for a FROZEN object, or one that grows; returns whether anything was begun. */
+bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan);
+void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan);
+/* The chunk has waited for a device frame, and has one; or it moves no more. */
+void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
+                             bool make);
+void gvmi_keep_end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk);
+/* Will frames of the device or the host come free, or host copies be of no need, by themselves? */
+bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
+bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
+void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
+void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
+/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply
+ * that depends on it. */
+void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
+void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
+/* The copy of a chunk has ended. made: its frame exists now. */
+void gvmi_keep_copied(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status,
+                      bool made);
+void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object);
+/* What an EVICT began has left the device, if there was one: that others are still to map what takes
+ * its place is not the evictor's concern. */
+void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
+/* Nothing of a FROZEN object moves any more: permits come back. */
+void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);
+void gvmi_keep_rebalance(gvmi_machine *m);
+void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
+
+/* ---- openings.c */
+/* The client's; NULL: there is none, and it will be cut off. */
+keep_opening *gvmi_keep_opening(gvmi_machine *m, keep_client *client, uint32_t slot);
+/* Of the object, by the client. */
+uint32_t gvmi_keep_count_openings(const keep_client *client, const keep_object *object);
+/* May the client open the object once more, or one more of any? If not, the reply with the reason is sent. */
+bool gvmi_keep_check_openings_limit(gvmi_machine *m, keep_client *client, const keep_object *object,
+                                    const char *name, uint64_t request);
+bool gvmi_keep_may_open(gvmi_machine *m, keep_client *client, uint64_t request);
+/* NULL: no memory. The client may open one. */
+keep_opening *gvmi_keep_new_opening(gvmi_machine *m, keep_client *client, keep_object *object,
+                                    uint32_t flags, uint32_t chunk_limit);
+/* Sends OPENED and what is to be mapped. */
+void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t request);
+/* The growth that is part of CREATE has no opening any more. */
+void gvmi_keep_forget_creation(keep_opening *opening);
+/* The opening ends: nothing is mapped there any more, or what is mapped is held. */
+void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening);
+
+/* ---- names.c */
+keep_object *gvmi_keep_find(const gvmi_machine *m, const char *name);
+/* Only objects whose CREATE was answered. */
+keep_object *gvmi_keep_find_made(const gvmi_machine *m, const char *name);
+void gvmi_keep_unname(gvmi_machine *m, keep_object *object);
+/* The name is free. False: no memory; then it has none. */
+bool gvmi_keep_give_name(gvmi_machine *m, keep_object *object, const char *name);
+/* NULL: there is none, or it has ended. */
+const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name);
+/* All links of the object, at once: they are freed in later turns. */
+void gvmi_keep_end_links(gvmi_machine *m, keep_object *object);
+void gvmi_keep_free_ended_links(gvmi_machine *m, uint32_t most);
+void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+
+/* ---- grow.c */
+void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* May the client ask for one more? If not, the reply with the reason is sent. */
+bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request);
+/* GVM_OK: under way, the answer follows. */
+gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
+                             keep_opening *opened_by, uint64_t request, uint64_t bytes);
+void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object);
+void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
+                          bool make);
+void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
+/* made: the frame exists now. */
+void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
+/* The client's growths, of any object, end without a reply. */
+void gvmi_keep_forget_grower(keep_client *client);
+void gvmi_keep_free_growth(gvmi_machine *m, keep_growth *growth);
+
+/* ---- leases.c */
+void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_seal(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_shrink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 
 /* ---- report.c */
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
@@ -782,9 +852,42 @@ void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 /* The client asks no more: what was to be made for it, and counts for it, does so no more. */
 void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client);
-/* Makes a slice of the one whose turn it is. */
+/* Makes a slice of the first that waits. */
 void gvmi_keep_make_snapshots(gvmi_machine *m);
 /* The object goes: what is being made goes on after it. */
 void gvmi_keep_skip_object(gvmi_machine *m, const keep_object *object);
+
+/* ---- objects.c */
+void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* Nobody can reach it any more. */
+bool gvmi_keep_is_over(const keep_object *object);
+void gvmi_keep_forget_creator(gvmi_machine *m, keep_client *client);
+void gvmi_keep_free_object(gvmi_machine *m, keep_object *object);
+
+/* ---- ending.c */
+/* The client sends no more requests and replies. */
+void gvmi_keep_silence(gvmi_machine *m, keep_client *client);
+/* Its leases and openings end. may_map: its process may have memory mapped. */
+void gvmi_keep_void(gvmi_machine *m, keep_client *client, bool may_map);
+/* The client was voided though it broke no rule that could be reported to it. If it holds
+ * something, that is reported, as it costs others memory, or a copy. */
+void gvmi_keep_report_voided(gvmi_machine *m, keep_client *client, const char *why);
+/* Nothing of it is mapped: the server need not watch its process any longer. */
+void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client);
+void gvmi_keep_make_due_cuts(gvmi_machine *m);
+void gvmi_keep_watch_clients(gvmi_machine *m);                           /* revoke timeouts */
+void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object); /* lease timeouts */
+
+/* ---- settle.c */
+void gvmi_keep_settle(gvmi_machine *m);
+/* Serves a part of what gvmi_keep_serve_later() put off. */
+void gvmi_keep_serve_rest(gvmi_machine *m);
 
 #endif

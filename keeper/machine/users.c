@@ -1,10 +1,10 @@
-/* Accounts of users: what each has of what is bounded, and what of it one may have.
+/* Accounts of users: what each has of what is bounded, and what of it one may have. Rights to objects.
  *
  * An account is made when a user is first seen and ends when it counts nothing and has no quota of its
  * own, so that there are at most as many as clients, objects and quotas set. Accounts do not move:
  * clients, objects and growths point to theirs.
  *
- * The rule of allowances (gvmi_keep_may_take()): a part of each limit is a reserve for the keeper's own user
+ * The rule of allowances (gvmi_keep_may_take()): a part of each limit is set aside for the keeper's own user
  * and root. Of the rest, a user may take more only as long as what it then has is at most what was free
  * before. So one user gets at most half of it. Each further one gets half of what is left, as long as the
  * earlier ones give nothing back; 1/(n+1) for each of n, and as much free for the next, is where they end
@@ -19,14 +19,14 @@
 #include "base/error.h"
 #include "keeper/machine/state.h"
 
-#define QUOTAS_MAX 65536u   /* users with a quota of their own */
-#define RESERVE_PART_MIN 8u /* a reserve is at most the limit divided by this */
+#define QUOTAS_MAX 65536u    /* users with a quota of their own */
+#define SET_ASIDE_DIVISOR 8u /* at most the limit divided by this is set aside */
 
 /* clang-format off */
-#define ROW(name, max, reserve, what, remedy) {what, remedy, reserve},
+#define ROW(name, max, set_aside, what, remedy) {what, remedy, set_aside},
 static const struct {
     const char *what, *remedy;
-    uint64_t reserve;
+    uint64_t set_aside;
 } allowances[] = {GVMI_ALLOWANCES(ROW)};
 #undef ROW
 /* clang-format on */
@@ -152,33 +152,33 @@ gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
 
 /* ---- allowances */
 
-static bool is_admin_user(const gvmi_machine *m, const keep_user *user)
+static bool is_admin(const gvmi_machine *m, uint32_t uid)
 {
-    return user->uid == 0 || user->uid == m->config.uid;
+    return uid == 0 || uid == m->config.uid;
 }
 
 static uint64_t limit_of(const gvmi_machine *m, keep_allowance allowance)
 {
-#define ROW(name, max, reserve, what, remedy) max,
+#define ROW(name, max, set_aside, what, remedy) max,
     const uint64_t limits[] = {GVMI_ALLOWANCES(ROW)};
 #undef ROW
 
     return limits[allowance];
 }
 
-static uint64_t reserve_of(const gvmi_machine *m, keep_allowance allowance)
+static uint64_t set_aside_of(const gvmi_machine *m, keep_allowance allowance)
 {
-    const uint64_t most = limit_of(m, allowance) / RESERVE_PART_MIN;
+    const uint64_t most = limit_of(m, allowance) / SET_ASIDE_DIVISOR;
 
-    return allowances[allowance].reserve < most ? allowances[allowance].reserve : most;
+    return allowances[allowance].set_aside < most ? allowances[allowance].set_aside : most;
 }
 
 bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
                         uint64_t count)
 {
-    return count <= gvmi_allowance_left(limit_of(m, allowance), reserve_of(m, allowance),
+    return count <= gvmi_allowance_left(limit_of(m, allowance), set_aside_of(m, allowance),
                                         m->taken[allowance], user->taken[allowance],
-                                        is_admin_user(m, user));
+                                        is_admin(m, user->uid));
 }
 
 void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count)
@@ -203,5 +203,59 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowa
              "its own user and root; %s",
              user->uid, (unsigned long long)user->taken[allowance], allowances[allowance].what,
              (unsigned long long)limit_of(m, allowance), (unsigned long long)m->taken[allowance],
-             (unsigned long long)reserve_of(m, allowance), allowances[allowance].remedy);
+             (unsigned long long)set_aside_of(m, allowance), allowances[allowance].remedy);
+}
+
+void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
+                               keep_allowance allowance)
+{
+    char text[GVMI_WIRE_TEXT_BYTES];
+
+    gvmi_keep_refusal(m, client->user, allowance, text);
+    gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
+}
+
+/* ---- rights */
+
+bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client)
+{
+    return is_admin(m, client->who.uid);
+}
+
+static bool in_group(const keep_client *client, uint32_t gid)
+{
+    if (gid == GVMI_GROUP_NONE)
+        return false;
+    if (client->who.gid == gid)
+        return true;
+    for (uint32_t i = 0; i < client->who.group_count && i < GVMI_GROUPS_MAX; i++)
+        if (client->who.groups[i] == gid)
+            return true;
+    return false;
+}
+
+/* bits as for others: 4 read, 2 write. */
+bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
+                           const keep_object *object, uint32_t mode, uint32_t bits)
+{
+    uint32_t granted = mode & 7;
+
+    if (gvmi_keep_is_admin(m, client))
+        return true;
+    if (client->who.uid == object->domain.uid)
+        granted = mode >> 6 & 7;
+    else if (in_group(client, object->domain.gid))
+        granted = mode >> 3 & 7;
+    return (granted & bits) == bits;
+}
+
+bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t bits)
+{
+    return gvmi_keep_mode_allows(m, client, object, object->domain.mode, bits);
+}
+
+bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)
+{
+    return gvmi_keep_is_admin(m, client) || client->who.uid == object->domain.uid;
 }

@@ -206,7 +206,7 @@ typedef struct gvmi_wire_mapped {
     uint64_t address;
 } gvmi_wire_mapped;
 
-/* All that the chunks of this MAP take the place of is unmapped, and held by this process no more.
+/* All that the chunks of this MAP take the place of is unmapped, and this process has it no more.
  * It comes before MAPPED, which may take long, and need not come: MAPPED says the same. */
 typedef struct gvmi_wire_unmapped {
     uint32_t slot;

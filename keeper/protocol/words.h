@@ -37,7 +37,7 @@
 
 enum {
     GVMI_PERMIT_READ = 1 << 0,    /* read leases may be taken */
-    GVMI_PERMIT_WRITE = 1 << 1,   /* a write lease may be taken, if nobody here holds any */
+    GVMI_PERMIT_WRITE = 1 << 1,   /* a write lease may be taken, if nobody here has any */
     GVMI_PERMIT_REVOKED = 1 << 2, /* ring when the last lease goes */
     GVMI_PERMIT_PARTIAL = 1 << 3, /* not all on the device: ask the keeper, unless for a scan */
     GVMI_PERMIT_GONE = 1 << 4,    /* the keeper has cut this process off, or ended the opening */

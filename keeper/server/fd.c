@@ -1,4 +1,4 @@
-/* File descriptors that several places hold; see fd.h. */
+/* File descriptors that several places have; see fd.h. */
 #include "keeper/server/fd.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* keeper/server/fd.h - a file descriptor that several places hold.
+/* keeper/server/fd.h - a file descriptor that several places have.
  *
  * The fd of a frame waits in the queues of many clients when the frame itself may be dropped
  * already; the last release closes it.

@@ -1,11 +1,11 @@
-/* keeper/server/frame.h - frames: pieces of memory that hold one chunk of an object each.
+/* keeper/server/frame.h - frames: pieces of memory that have one chunk of an object each.
  *
  * A frame is one chunk of a pool, which is a buffer of chunks of one size, device and tier. It is
  * mapped here from its making to its end, so that a chunk is moved by a plain copy between two
  * frames, and has been exported once, as the fd that clients get. Numbers are the machine's
  * (keeper/machine/machine.h).
  *
- * Dropping a frame takes it out of the table at once and leaves the driver's share of the work to
+ * Dropping a frame takes it out of the table at once and leaves the driver's part of the work to
  * gvmi_frames_reap(), since giving memory back takes the driver long. Making frames reaps first, so
  * what was dropped before is there for what is made after.
  *

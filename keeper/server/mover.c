@@ -3,7 +3,7 @@
  * A lane is a thread, a stream and a ring of jobs that are submitted and not yet known to be over.
  * A job's end is reported when those before it in the ring have been.
  *
- * I1  a lane's ring holds at most DEPTH jobs, flights[first, first + count), oldest first.
+ * I1  a lane's ring has at most DEPTH jobs, flights[first, first + count), oldest first.
  * I2  a flight without an event recorded has its verdict in job->status already.
  * Lock: rank QUEUE for each list of jobs; no driver call under it.
  */

@@ -1,7 +1,6 @@
 /* Messages that wait to be sent; see outbox.h.
  *
- * fds go beside the first byte of their message: a send that took one byte took them all (as in
- * sharing/socket.c), so they are released then, though the rest of the message may still wait.
+ * fds go beside the first byte of their message: a send that took one byte took them all (base/fds.h), so they are released then, though the rest of the message may still wait.
  *
  * I1  bytes is the sum of the entries' costs.
  * I2  only the first entry may be sent in part, and it has fds only while nothing of it is sent.
@@ -15,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/fds.h"
 
 struct gvmi_outbox_entry {
     gvmi_outbox_entry *next;
@@ -23,11 +23,6 @@ struct gvmi_outbox_entry {
     gvmi_fd **fds; /* behind the bytes */
     _Alignas(8) uint8_t bytes[];
 };
-
-typedef union control_room {
-    struct cmsghdr aligned;
-    char bytes[CMSG_SPACE(sizeof(int) * GVMI_WIRE_CHUNKS_MAX)];
-} control_room;
 
 static size_t fds_offset(size_t len)
 {
@@ -84,34 +79,16 @@ static void remove_first(gvmi_outbox *outbox, size_t bytes)
     free(entry);
 }
 
-static void attach_fds(struct msghdr *message, control_room *room, const gvmi_outbox_entry *entry)
-{
-    const size_t bytes = sizeof(int) * entry->fd_count;
-    struct cmsghdr *header;
-
-    memset(room, 0, sizeof *room);
-    message->msg_control = room->bytes;
-    message->msg_controllen = CMSG_SPACE(bytes);
-    header = CMSG_FIRSTHDR(message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(bytes);
-    for (uint32_t i = 0; i < entry->fd_count; i++)
-        memcpy(CMSG_DATA(header) + sizeof(int) * i, &entry->fds[i]->fd, sizeof(int));
-}
-
 static ssize_t send_some(const gvmi_outbox_entry *entry, int socket_fd)
 {
-    control_room room;
-    struct iovec rest = {.iov_base = (uint8_t *)(uintptr_t)entry->bytes + entry->sent,
-                         .iov_len = entry->len - entry->sent};
-    struct msghdr message = {.msg_iov = &rest, .msg_iovlen = 1};
+    int fds[GVMI_WIRE_CHUNKS_MAX];
     ssize_t sent;
 
-    if (entry->fd_count > 0)
-        attach_fds(&message, &room, entry);
+    for (uint32_t i = 0; i < entry->fd_count; i++)
+        fds[i] = entry->fds[i]->fd;
     do
-        sent = sendmsg(socket_fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+        sent = gvmi_fds_send(socket_fd, entry->bytes + entry->sent, entry->len - entry->sent, fds,
+                             entry->fd_count, MSG_DONTWAIT);
     while (sent < 0 && errno == EINTR);
     return sent;
 }

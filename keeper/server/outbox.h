@@ -4,7 +4,7 @@
  * that is stopped costs the keeper little. Sending never waits.
  *
  * Threads: one at a time.
- * Ownership: an outbox holds references to the fds of the messages that wait in it.
+ * Ownership: an outbox has references to the fds of the messages that wait in it.
  */
 #ifndef GVMI_KEEPER_SERVER_OUTBOX_H
 #define GVMI_KEEPER_SERVER_OUTBOX_H

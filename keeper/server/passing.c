@@ -52,56 +52,56 @@ void gvmi_passing_start(gvm_keeper *server)
     server->passing_max = (uint32_t)(limit.rlim_cur - limit.rlim_cur / OTHER_PART);
 }
 
-/* ---- what a peer may be sent */
+/* ---- what a connection may be sent */
 
-static bool is_admin_peer(const gvm_keeper *server, const gvmi_peer *peer)
+static bool is_admin(const gvm_keeper *server, const gvmi_connection *connection)
 {
-    return peer->uid == 0 || peer->uid == server->config.uid;
+    return connection->uid == 0 || connection->uid == server->config.uid;
 }
 
-uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_peer *peer)
+uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_connection *connection)
 {
     if (server->passing_max == 0)
         return UINT32_MAX;
-    (void)gvmi_passing_settle(server, peer);
+    (void)gvmi_passing_settle(server, connection);
     return (uint32_t)gvmi_allowance_left(server->passing_max, server->passing_max / RESERVE_PART,
-                                         server->passing, peer->place.user->passing,
-                                         is_admin_peer(server, peer));
+                                         server->passing, connection->place.user->passing,
+                                         is_admin(server, connection));
 }
 
-void gvmi_passing_add(gvm_keeper *server, gvmi_peer *peer, uint32_t count)
+void gvmi_passing_add(gvm_keeper *server, gvmi_connection *connection, uint32_t count)
 {
     if (server->passing_max == 0)
         return;
-    peer->passing += count;
-    peer->place.user->passing += count;
+    connection->passing += count;
+    connection->place.user->passing += count;
     server->passing += count;
 }
 
 /* Whether the other end has received everything, or is closed. */
-static bool is_received(const gvmi_peer *peer)
+static bool is_received(const gvmi_connection *connection)
 {
     int bytes = 0;
 
-    return peer->socket < 0 || ioctl(peer->socket, SIOCOUTQ, &bytes) != 0 || bytes == 0;
+    return connection->socket < 0 || ioctl(connection->socket, SIOCOUTQ, &bytes) != 0 || bytes == 0;
 }
 
-bool gvmi_passing_settle(gvm_keeper *server, gvmi_peer *peer)
+bool gvmi_passing_settle(gvm_keeper *server, gvmi_connection *connection)
 {
-    if (peer->passing > 0 && is_received(peer)) {
-        peer->place.user->passing -= peer->passing;
-        server->passing -= peer->passing;
-        peer->passing = 0;
+    if (connection->passing > 0 && is_received(connection)) {
+        connection->place.user->passing -= connection->passing;
+        server->passing -= connection->passing;
+        connection->passing = 0;
     }
-    return peer->passing == 0;
+    return connection->passing == 0;
 }
 
-gvm_status gvmi_passing_admits(const gvmi_peer *peer)
+gvm_status gvmi_passing_admits(const gvmi_connection *connection)
 {
-    return peer->place.user->unread < UNREAD_MAX
+    return connection->place.user->unread < UNREAD_MAX
                ? GVM_OK
                : gvmi_fail(GVM_E_LIMIT,
                            "user %u has %u connections that it ended without receiving the descriptors sent over "
                            "them: close the sockets",
-                           (unsigned)peer->uid, (unsigned)peer->place.user->unread);
+                           (unsigned)connection->uid, (unsigned)connection->place.user->unread);
 }

@@ -45,7 +45,7 @@ static bool goes_on(pid_t pid, const char *thread)
     if (file == NULL)
         return false;
     if (fgets(line, sizeof line, file) != NULL)
-        rest = strrchr(line, ')'); /* behind the name, which may hold anything */
+        rest = strrchr(line, ')'); /* behind the name, which may be anything */
     fclose(file);
     return rest != NULL && sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
            state != 'Z' && state != 'X' && (flags & THREAD_EXITING) == 0;

@@ -35,7 +35,7 @@ static gvmi_schedule_user *new_user(gvmi_schedule *schedule, uint32_t uid)
     if (user == NULL)
         return NULL;
     user->uid = uid;
-    user->shares = 1;
+    user->weight = 1;
     user->had_ns = schedule->had_ns + GVMI_VISIT_NS; /* who leaves and comes again is behind who stays */
     if (tsearch(&user->uid, &schedule->users, compare_schedule_uids) != NULL)
         return user;
@@ -136,7 +136,7 @@ void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t spent_ns)
         return;
     if (user->first != NULL)
         remove_user(schedule, user);
-    user->had_ns += spent_ns / user->shares;
+    user->had_ns += spent_ns / user->weight;
     if (user->first != NULL)
         insert_schedule_user(schedule, user);
 }

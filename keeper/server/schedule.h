@@ -4,7 +4,7 @@
  * within a user its clients are served in rotation. A visit lasts GVMI_VISIT_NS at most, and counts as its user's.
  * What a user did not use while there was nothing to be done for it is not saved up: it then has had as much as who
  * is served next; and one that comes has had a visit more than that. So a user that asks for little is served after
- * the visit that is under way, and users that ask for all they can get have equal shares, however many clients they
+ * the visit that is under way, and users that ask for all they can get have equal parts, however many clients they
  * have.
  *
  * Threads: one at a time.
@@ -34,8 +34,8 @@ struct gvmi_place {
 struct gvmi_schedule_user {
     uint32_t uid;
     uint32_t places;
-    uint32_t shares;          /* of the time; 1 but for the server's own */
-    int64_t had_ns;           /* of the thread's time, for one share */
+    uint32_t weight;          /* its part of the time; 1 but for the server's own */
+    int64_t had_ns;           /* of the thread's time, for a weight of 1 */
     uint32_t refused;         /* for the server: its clients whose refusal is still to be sent */
     uint32_t unread;          /* likewise: sockets kept though their clients have ended */
     uint64_t passing;         /* likewise: descriptors sent and not received */

@@ -31,7 +31,7 @@ _Static_assert(GVM_KEEPER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 #define MODE_MAX 0777u
 #define NOBODY UINT32_MAX /* no user has that number */
 /* Accepting is for all users: a full backlog of others' connections is in the way of each. */
-#define ACCEPT_SHARES 4
+#define ACCEPT_WEIGHT 4
 
 /* ---- options */
 
@@ -90,7 +90,7 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
     config->revoke_limit_ms = o->revoke_limit_ms != 0 ? o->revoke_limit_ms : REVOKE_TIMEOUT_MS;
     config->lease_limit_ms = o->lease_limit_ms;
     config->fence_kills = o->fence == GVM_FENCE_KILL;
-    config->unread = gvmi_peer_has_input;
+    config->unread = gvmi_connection_has_input;
     config->unread_context = server;
     config->uid = geteuid();
     config->pid = (uint64_t)getpid();
@@ -118,7 +118,7 @@ static int raise_descriptor_limit(void)
 static int frame_fd_limit(const gvmi_machine_config *config)
 {
     const int limit = raise_descriptor_limit();
-    const int apart = (int)(config->clients_max * GVMI_PEER_FDS) + FDS_APART;
+    const int apart = (int)(config->clients_max * GVMI_CONNECTION_FDS) + FDS_APART;
 
     return apart < limit / 2 ? limit - apart : limit / 2;
 }
@@ -138,7 +138,7 @@ static void note_passing(gvm_keeper *server, bool others)
     if (others && server->passing_max > 0)
         gvmi_server_log(server,
                         "at most %u file descriptors are on their way to clients at a time, as the keeper lacks "
-                        "CAP_SYS_RESOURCE: each user gets a share of them",
+                        "CAP_SYS_RESOURCE: each user gets a part of them",
                         (unsigned)server->passing_max);
 }
 
@@ -312,7 +312,7 @@ static gvm_status make_loop(gvm_keeper *server)
     if (status == GVM_OK)
         status = gvmi_schedule_join(&server->schedule, NOBODY, server, &server->newcomers);
     if (status == GVM_OK)
-        server->newcomers.user->shares = ACCEPT_SHARES;
+        server->newcomers.user->weight = ACCEPT_WEIGHT;
     return status;
 }
 
@@ -340,16 +340,17 @@ static gvm_keeper *server_new(void)
     return server;
 }
 
-static void free_peers(gvm_keeper *server)
+static void free_connections(gvm_keeper *server)
 {
     gvmi_schedule_clear(&server->schedule);
-    for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
-        next = peer->next;
-        gvmi_peer_free(server, peer);
+    for (gvmi_connection *connection = server->connections, *next; connection != NULL;
+         connection = next) {
+        next = connection->next;
+        gvmi_connection_free(server, connection);
     }
-    for (gvmi_peer *peer = server->ended, *next; peer != NULL; peer = next) {
-        next = peer->next;
-        gvmi_peer_free(server, peer);
+    for (gvmi_connection *connection = server->ended, *next; connection != NULL; connection = next) {
+        next = connection->next;
+        gvmi_connection_free(server, connection);
     }
     gvmi_schedule_leave(&server->schedule, &server->newcomers);
     for (gvmi_handed *handed = server->handed, *next; handed != NULL; handed = next) {
@@ -369,8 +370,8 @@ static void server_free(gvm_keeper *server)
     for (uint32_t i = 0; i < server->config.device_count; i++)
         gvmi_mover_stop(server->movers[i]);
     if (server->machine != NULL)
-        gvmi_machine_destroy(server->machine); /* it looks at the peers' pages */
-    free_peers(server);
+        gvmi_machine_destroy(server->machine); /* it looks at the connections' pages */
+    free_connections(server);
     gvmi_frames_destroy(server->frames);
     gvmi_done_destroy(server->done);
     if (server->epoll >= 0)

@@ -1,23 +1,26 @@
 /* keeper/server/server.h - the inside of a running keeper: what is around the machine.
  *
  *   server.c          life: options, devices, threads; the public calls
- *   loop.c            the server thread: waits for events, time, actions of the machine
+ *   loop.c            the server thread: waits for events, time
+ *   visit.c           what is done for a client in a visit: reading, messages
+ *   act.c             actions of the machine, jobs that are over
+ *   connection.c            connections: coming, leaving, the end of clients' processes, sending
+ *   watch.c           what epoll watches
  *   schedule.c        which client is served next
- *   peer.c            clients: coming, messages, leaving, the end of their processes
  *   passing.c         descriptors on their way to clients
  *   process.c         the processes of clients
  *   page.c            the two pages that a client and the keeper share
  *   socket.c          where the keeper listens
  *
- * Only the server thread touches the machine, the peers and what hangs on them. Movers reach it
+ * Only the server thread touches the machine, the connections and what hangs on them. Movers reach it
  * through the queue of finished jobs, other threads through `lock`.
  *
- * A peer is what the server has of a client:
+ * A connection is what the server has of a client:
  *
  *     OPEN ----- machine refuses: REFUSED -- answered ----> gone
  *      |--- BYE, socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
- * A peer that is LEAVING is watched for the close of its end of the socket, which its library does
+ * A connection that is LEAVING is watched for the close of its end of the socket, which its library does
  * last. A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
  * of another PID namespace) counts as gone then.
  *
@@ -44,7 +47,7 @@
 
 #define GVMI_CLIENTS_MAX 1024u
 #define GVMI_OBJECTS_MAX 65536u
-#define GVMI_PEER_FDS \
+#define GVMI_CONNECTION_FDS \
     5u /* of a client, at most: socket, process, doorbell and, at first, two pages; then a snapshot */
 
 /* ---- where it listens */
@@ -101,22 +104,22 @@ bool gvmi_process_is_ending(pid_t pid);
 
 /* ---- descriptors on their way */
 
-typedef struct gvmi_peer gvmi_peer;
+typedef struct gvmi_connection gvmi_connection;
 
 /* Finds out how many there may be. The limit of open files is set. */
 void gvmi_passing_start(gvm_keeper *server);
 
-/* How many more the peer may be sent now; that it was sent so many. */
-uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_peer *peer);
-void gvmi_passing_add(gvm_keeper *server, gvmi_peer *peer, uint32_t count);
+/* How many more the connection may be sent now; that it was sent so many. */
+uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_connection *connection);
+void gvmi_passing_add(gvm_keeper *server, gvmi_connection *connection, uint32_t count);
 
 /* Looks whether it has received all: they count no more then. True: none is on its way. */
-bool gvmi_passing_settle(gvm_keeper *server, gvmi_peer *peer);
+bool gvmi_passing_settle(gvm_keeper *server, gvmi_connection *connection);
 
 /* May its user connect? GVM_E_LIMIT */
-gvm_status gvmi_passing_admits(const gvmi_peer *peer);
+gvm_status gvmi_passing_admits(const gvmi_connection *connection);
 
-/* ---- peers */
+/* ---- connections */
 
 typedef enum gvmi_source_kind {
     GVMI_SOURCE_LISTEN,
@@ -130,15 +133,20 @@ typedef enum gvmi_source_kind {
 /* What an epoll event points to. */
 typedef struct gvmi_source {
     gvmi_source_kind kind;
-    gvmi_peer *peer;
+    gvmi_connection *connection;
 } gvmi_source;
 
-typedef enum gvmi_peer_state { PEER_OPEN, PEER_REFUSED, PEER_LEAVING, PEER_GONE } gvmi_peer_state;
+typedef enum gvmi_connection_state {
+    CONNECTION_OPEN,
+    CONNECTION_REFUSED,
+    CONNECTION_LEAVING,
+    CONNECTION_GONE
+} gvmi_connection_state;
 
-struct gvmi_peer {
-    gvmi_peer *prev, *next; /* among all, or those that ended */
-    gvmi_place place;       /* queued while something is to be done for it */
-    gvmi_peer_state state;
+struct gvmi_connection {
+    gvmi_connection *prev, *next; /* among all, or those that ended */
+    gvmi_place place;             /* queued while something is to be done for it */
+    gvmi_connection_state state;
     gvmi_source on_socket, on_doorbell, on_process;
     int socket;      /* -1: closed */
     int process;     /* pidfd; -1: not to be watched */
@@ -199,11 +207,11 @@ struct gvm_keeper {
     gvmi_machine *machine;
     gvmi_source on_listen, on_wake, on_done;
     gvmi_schedule schedule;
-    gvmi_place newcomers;     /* whose owner is the server: connections wait to be accepted */
-    gvmi_peer *peers, *ended; /* ended: to be freed when they are visited next */
-    gvmi_peer **by_client;    /* client_capacity of them, by number */
+    gvmi_place newcomers; /* whose owner is the server: connections wait to be accepted */
+    gvmi_connection *connections, *ended; /* ended: to be freed when they are visited next */
+    gvmi_connection **by_client;          /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, held_back_count;
-    uint64_t passing;  /* of all peers */
+    uint64_t passing;  /* of all connections */
     bool paused;       /* no fds: nobody is accepted until the next tick */
     bool short_of_fds; /* that was logged, and nobody was accepted since */
     gvm_status make_failure[GVMI_DEVICES_MAX][GVM_TIER_HOST + 1]; /* the latest, while none succeeds */
@@ -229,56 +237,112 @@ void gvmi_server_log(gvm_keeper *server, const char *format, ...)
 void gvmi_server_log_user(gvm_keeper *server, gvmi_log_kind kind, uint32_t uid, const char *format,
                           ...) __attribute__((format(printf, 4, 5)));
 
-/* The server thread. */
-void *gvmi_server_run(void *server);
-
-/* Performs the machine's actions until there are none. After every event. */
-void gvmi_server_act(gvm_keeper *server);
+/* ---- watch.c */
 
 /* Has an fd watched, or watched for other events. */
 gvm_status gvmi_server_watch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source);
 void gvmi_server_rewatch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source);
 
+/* Closes an fd, if it is one, and makes it -1; the second: one that is watched. */
+void gvmi_server_close(int *fd);
+void gvmi_server_close_watched(const gvm_keeper *server, int *fd);
+
+/* ---- connection.c */
+
 /* A client's socket, taken over. On failure it is closed. */
-void gvmi_peer_come(gvm_keeper *server, int socket);
+void gvmi_connection_come(gvm_keeper *server, int socket);
 
-/* What epoll reported of a peer: it is visited for that when it is its turn. */
-void gvmi_peer_note(gvm_keeper *server, gvmi_source *source, uint32_t events);
-
-/* Does for it what there is to be done, for a bounded time: up to the end of the visit, and one
- * message more. What is left over waits for the next visit. A peer that has ended is freed. */
-void gvmi_peer_visit(gvm_keeper *server, gvmi_peer *peer);
+/* It is visited when the schedule comes to it. */
+void gvmi_connection_queue(gvm_keeper *server, gvmi_connection *connection);
 
 /* If it only seemed that its process is about to end: it is visited for that. */
-void gvmi_peer_judge_again(gvm_keeper *server, gvmi_peer *peer);
+void gvmi_connection_judge_again(gvm_keeper *server, gvmi_connection *connection);
 
 /* Visits again those that have ended and of which sockets are kept (passing.c). */
-void gvmi_peer_look_again(gvm_keeper *server);
+void gvmi_connection_look_again(gvm_keeper *server);
 
 /* Tries again to send what the system had no room for, or its user was not to be sent. */
-void gvmi_peer_retry(gvm_keeper *server, gvmi_peer *peer);
+void gvmi_connection_retry(gvm_keeper *server, gvmi_connection *connection);
 
 /* Dropped memory was given back. */
-void gvmi_peer_send_held_back(gvm_keeper *server, gvmi_peer *peer);
-
-/* It has sent nothing since it connected. */
-void gvmi_peer_silent(gvm_keeper *server, gvmi_peer *peer);
+void gvmi_connection_send_held_back(gvm_keeper *server, gvmi_connection *connection);
 
 /* Queues a message, with as many fds as its head says. */
-void gvmi_peer_send(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message *message,
-                    gvmi_fd *const *fds);
+void gvmi_connection_send(gvm_keeper *server, gvmi_connection *connection,
+                          const gvmi_wire_message *message, gvmi_fd *const *fds);
+
+/* Sends as much as goes now. */
+void gvmi_connection_flush(gvm_keeper *server, gvmi_connection *connection);
+
+/* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
+void gvmi_connection_send_snapshot(gvm_keeper *server, gvmi_connection *connection,
+                                   const gvmi_action *action);
+
+/* Frees the memory of the snapshot that it was sent, though it may keep the fd. */
+void gvmi_connection_take_snapshot_back(gvmi_connection *connection);
 
 /* Actions of the machine on a client. */
-void gvmi_peer_cut(gvm_keeper *server, gvmi_peer *peer, const char *reason);
-void gvmi_peer_kill(gvm_keeper *server, gvmi_peer *peer);
-void gvmi_peer_forget(gvm_keeper *server, gvmi_peer *peer);
+void gvmi_connection_cut(gvm_keeper *server, gvmi_connection *connection, const char *reason);
+void gvmi_connection_kill(gvm_keeper *server, gvmi_connection *connection);
+void gvmi_connection_forget(gvm_keeper *server, gvmi_connection *connection);
 
 /* For the machine: there is something of the client that was not read yet. */
-bool gvmi_peer_has_input(void *server, uint32_t client);
-/* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
-void gvmi_peer_send_snapshot(gvm_keeper *server, gvmi_peer *peer, const gvmi_action *action);
+bool gvmi_connection_has_input(void *server, uint32_t client);
 
-/* Ends it: all it had is given back, when it has ended or when the server ends. */
-void gvmi_peer_free(gvm_keeper *server, gvmi_peer *peer);
+/* Says why a client is refused, and ends it. request 0: it has not asked anything yet. */
+void gvmi_connection_answer_refused(gvm_keeper *server, gvmi_connection *connection, uint64_t request);
+
+/* Nothing more is read from it or sent to it; its process may go on. */
+void gvmi_connection_leave(gvmi_connection *connection);
+
+/* It sends or receives nothing more. It may have everything mapped, with kernels that use it, until its
+ * end of the socket is closed; epoll reports that (EPOLLHUP) without being asked to. */
+void gvmi_connection_silence(gvm_keeper *server, gvmi_connection *connection);
+
+/* Of one that is LEAVING: its end of the socket is closed. */
+void gvmi_connection_closed(gvm_keeper *server, gvmi_connection *connection);
+
+/* Likewise: if the process is about to end, that is waited for. */
+void gvmi_connection_judge_closed(gvm_keeper *server, gvmi_connection *connection);
+
+/* BYE says that nothing is mapped any more, which the machine checks. The process may go on. */
+void gvmi_connection_bye(gvm_keeper *server, gvmi_connection *connection);
+
+/* Its process maps nothing any more. */
+void gvmi_connection_gone(gvm_keeper *server, gvmi_connection *connection);
+
+/* Its memory is freed when it is visited next: callers may still use it. */
+void gvmi_connection_end(gvm_keeper *server, gvmi_connection *connection);
+
+/* The visit of one that has ended: frees it, unless its socket is to be kept. */
+void gvmi_connection_free_ended(gvm_keeper *server, gvmi_connection *connection);
+
+/* All it had is given back, when it has ended or when the server ends. */
+void gvmi_connection_free(gvm_keeper *server, gvmi_connection *connection);
+
+/* ---- act.c */
+
+/* Performs the machine's actions until there are none. After every event. */
+void gvmi_server_act(gvm_keeper *server);
+
+/* Reports to the machine what movers have done. */
+void gvmi_server_finish_jobs(gvm_keeper *server);
+
+/* ---- visit.c */
+
+/* What epoll reported of a connection: it is visited for that when the schedule comes to it. */
+void gvmi_connection_note(gvm_keeper *server, gvmi_source *source, uint32_t events);
+
+/* Does for it what there is to be done, for a bounded time: up to the end of the visit, and one
+ * message more. What is left over waits for the next visit. A connection that has ended is freed. */
+void gvmi_connection_visit(gvm_keeper *server, gvmi_connection *connection);
+
+/* It has sent nothing since it connected. */
+void gvmi_connection_not_greeted(gvm_keeper *server, gvmi_connection *connection);
+
+/* ---- loop.c */
+
+/* The server thread. */
+void *gvmi_server_run(void *server);
 
 #endif

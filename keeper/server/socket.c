@@ -1,6 +1,6 @@
 /* Where the keeper listens.
  *
- * Beside the socket PATH lies a lock file, PATH.lock, which the keeper holds locked for life. Who
+ * Beside the socket PATH lies a lock file, PATH.lock, which the keeper keeps locked for life. Who
  * gets the lock and finds a socket there has found an abandoned one, unless a keeper answers at it
  * (the lock file may have been deleted): then it is a living keeper's.
  */
@@ -99,7 +99,7 @@ static void give_lock(gvmi_listener *listener)
 
 /* ---- the socket */
 
-/* With the lock held: takes an abandoned socket out of the way. */
+/* While the file is locked: takes an abandoned socket out of the way. */
 static gvm_status clear_path(const gvmi_listener *listener)
 {
     const char *path = listener->address.sun_path;

@@ -1,5 +1,4 @@
 /* Attaching and detaching; what a table is. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,48 +10,6 @@
 #include "base/struct.h"
 #include "keeper/client/client.h"
 #include "keeper/table/table.h"
-
-/* ---- links */
-
-static gvm_status fail_ended_token(void)
-{
-    return gvmi_fail(GVM_E_ABSENT,
-                     "the token has ended: it expired or was revoked, the table's privileges were "
-                     "revoked, or it was truncated, compacted or dropped, or the server "
-                     "restarted; export a new one");
-}
-
-/* Once a token has ended, the names of its links are free. */
-static gvm_status check_object_owner(const gvm_table *table, gvm_object *object)
-{
-    gvm_object_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_object_get_info(object, &info);
-
-    if (status == GVM_OK && info.owner_uid != table->token.owner)
-        status = gvmi_fail(GVM_E_ABSENT,
-                           "the token has ended, and user %u has linked another object under its name; "
-                           "export a new one",
-                           (unsigned)info.owner_uid);
-    return status;
-}
-
-gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_object **out)
-{
-    char name[sizeof table->token.links + 32];
-    gvm_object *object;
-    gvm_status status;
-
-    snprintf(name, sizeof name, "%s/%s", table->token.links, part);
-    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object);
-    if (status != GVM_OK)
-        return status == GVM_E_ABSENT ? fail_ended_token() : status;
-    status = check_object_owner(table, object);
-    if (status == GVM_OK)
-        *out = object;
-    else
-        gvm_object_close(object);
-    return status;
-}
 
 /* ---- the manifest */
 
@@ -78,7 +35,7 @@ static gvm_status read_manifest(gvm_table *table)
         status = find_device(table);
     if (status == GVM_OK &&
         gvm_kernel_checksum_host(table->manifest, table->token.bytes) != table->token.sum)
-        status = fail_ended_token(); /* its place in the ring has another one now */
+        status = gvmi_table_fail_ended(); /* its place in the ring has another one now */
     return status;
 }
 
@@ -153,25 +110,11 @@ void gvm_table_detach(gvm_table *handle)
 
 /* ---- what it is */
 
-gvm_status gvmi_table_hold(gvm_table *handle, gvm_table **out)
-{
-    void *found;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_TABLE, gvmi_key(handle), &found);
-
-    *out = status == GVM_OK ? found : NULL;
-    return status;
-}
-
-void gvmi_table_leave(gvm_table *table)
-{
-    gvmi_registry_drop(GVMI_KIND_TABLE, gvmi_key(table));
-}
-
 gvm_status gvm_table_get_info(gvm_table *handle, gvm_table_info *info)
 {
     GVMI_UNCANCELLED;
     gvm_table *table;
-    gvm_status status = gvmi_table_hold(handle, &table);
+    gvm_status status = gvmi_table_enter(handle, &table);
 
     if (status != GVM_OK)
         return status;
@@ -185,7 +128,7 @@ gvm_status gvm_table_get_column(gvm_table *handle, uint32_t index, gvm_table_col
 {
     GVMI_UNCANCELLED;
     gvm_table *table;
-    gvm_status status = gvmi_table_hold(handle, &table);
+    gvm_status status = gvmi_table_enter(handle, &table);
 
     if (status != GVM_OK)
         return status;
@@ -207,7 +150,7 @@ gvm_status gvm_table_find_column(gvm_table *handle, const char *name, uint32_t *
 
     if (name == NULL || index == NULL)
         return gvmi_fail(GVM_E_INVALID, "name or index is NULL");
-    status = gvmi_table_hold(handle, &table);
+    status = gvmi_table_enter(handle, &table);
     if (status != GVM_OK)
         return status;
     while (i < table->info.columns && strcmp(table->columns[i].info.name, name) != 0)

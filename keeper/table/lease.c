@@ -1,42 +1,13 @@
-/* Opening columns, and leases on them. */
-#include <stdio.h>
+/* Leases on columns. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/registry.h"
 #include "keeper/table/table.h"
 
-/* ---- opening */
-
-static gvm_status open_part(gvm_table *table, gvmi_table_column *column, int part)
-{
-    static const char *const parts[] = {"values", "bodies", "nulls", "element_nulls"};
-    char name[32];
-    gvm_object *object, *nobody = NULL;
-    gvm_status status;
-
-    snprintf(name, sizeof name, "%u.%s", (unsigned)column->info.number, parts[part]);
-    status = gvmi_table_open_link(table, name, &object);
-    if (status != GVM_OK)
-        return status;
-    if (!atomic_compare_exchange_strong(&column->areas[part], &nobody, object))
-        gvm_object_close(object); /* another thread was faster */
-    return GVM_OK;
-}
-
-gvm_status gvmi_table_open_column(gvm_table *table, uint32_t index)
-{
-    gvmi_table_column *column = &table->columns[index];
-    gvm_status status = GVM_OK;
-
-    for (int part = 0; part < GVMI_PART_COUNT && status == GVM_OK; part++)
-        if (gvmi_table_part_bytes(&column->info, part) > 0 && atomic_load(&column->areas[part]) == NULL)
-            status = open_part(table, column, part);
-    return status;
-}
+/* ---- columns */
 
 static gvm_status check_columns(const gvm_table *table, const uint32_t *columns, uint32_t count)
 {
@@ -53,7 +24,7 @@ gvm_status gvm_table_open_columns(gvm_table *handle, const uint32_t *columns, ui
 {
     GVMI_UNCANCELLED;
     gvm_table *table;
-    gvm_status status = gvmi_table_hold(handle, &table);
+    gvm_status status = gvmi_table_enter(handle, &table);
 
     if (status != GVM_OK)
         return status;
@@ -126,9 +97,9 @@ static int by_column(const void *left, const void *right)
 /* Clears data, but where a lease could not be given back behind a stream: that stays in it. */
 static gvm_status release_column(gvm_table *table, gvm_table_data *data, gvm_stream stream, bool async)
 {
-    gvm_status status = data->held ? GVM_OK
-                                   : gvmi_fail(GVM_E_INVALID,
-                                               "there is no lease, or it was released already");
+    gvm_status status = data->acquired ? GVM_OK
+                                       : gvmi_fail(GVM_E_INVALID,
+                                                   "there is no lease, or it was released already");
     bool left = false;
 
     for (int part = 0; part < GVMI_PART_COUNT && data->column < table->info.columns; part++) {
@@ -190,7 +161,7 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
     GVMI_UNCANCELLED;
     gvm_table_data **order = NULL;
     gvm_table *table;
-    gvm_status status = gvmi_table_hold(handle, &table);
+    gvm_status status = gvmi_table_enter(handle, &table);
 
     if (status != GVM_OK)
         return status;
@@ -209,7 +180,7 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
         goto leave_table;
     }
     for (uint32_t i = 0; i < count; i++) {
-        data[i] = (gvm_table_data){.column = columns[i], .held = 1};
+        data[i] = (gvm_table_data){.column = columns[i], .acquired = 1};
         order[i] = &data[i];
     }
     status = acquire_columns(table, order, count, options, timeout_ms);
@@ -229,7 +200,7 @@ static gvm_status release_all(gvm_table *handle, gvm_table_data *data, uint32_t 
                               gvm_stream stream, bool async)
 {
     gvm_table *table;
-    gvm_status status = gvmi_table_hold(handle, &table);
+    gvm_status status = gvmi_table_enter(handle, &table);
 
     if (status != GVM_OK)
         return status;

@@ -1,5 +1,8 @@
 /* keeper/table/table.h - an attached table inside the library.
  *
+ *   attach.c  attaching, what a table is     lease.c   leases on columns
+ *   open.c    links and handles              decode.c  tokens and manifests
+ *
  * I1  columns are checked: width fits length and align, numbers rise, texts are inside `manifest`.
  * I2  areas[p] of a column is NULL or open; it is set once, by whichever thread opened it first.
  */
@@ -44,7 +47,7 @@ struct gvm_table {
 };
 
 /* Checks a handle and counts the caller in, until gvmi_table_leave(). */
-gvm_status gvmi_table_hold(gvm_table *handle, gvm_table **out);
+gvm_status gvmi_table_enter(gvm_table *handle, gvm_table **out);
 void gvmi_table_leave(gvm_table *table);
 
 /* GVM_E_FORMAT, GVM_E_VERSION */
@@ -57,6 +60,9 @@ gvm_status gvmi_table_decode(gvm_table *table);
 
 /* How many bytes a part of a column has; 0: there is none. */
 uint64_t gvmi_table_part_bytes(const gvm_table_column *column, int part);
+
+/* The token has ended. GVM_E_ABSENT */
+gvm_status gvmi_table_fail_ended(void);
 
 /* Opens what the token's link of that name, "COLUMN.PART", leads to, if the token's owner owns it.
  *

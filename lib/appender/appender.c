@@ -38,9 +38,7 @@ static uint64_t choose_append_chunk_bytes(const gvm_device *device, uint64_t res
 
     while (chunk_bytes > most && chunk_bytes > GVM_CHUNK_BYTES_MIN)
         chunk_bytes /= 2;
-    if (chunk_bytes < GVM_CHUNK_BYTES_MIN)
-        chunk_bytes = GVM_CHUNK_BYTES_MIN;
-    return chunk_bytes > device->info.granularity_bytes ? chunk_bytes : device->info.granularity_bytes;
+    return gvmi_max(gvmi_max(chunk_bytes, GVM_CHUNK_BYTES_MIN), device->info.granularity_bytes);
 }
 
 static uint32_t choose_unit_shift(const gvm_device *device, uint64_t reserve_bytes,
@@ -100,6 +98,12 @@ static gvm_status check_budget(uint64_t budget_bytes, uint64_t chunk_bytes)
 
 /* ---- creation */
 
+/* Pinned words of one appender. */
+typedef struct host_words {
+    gvm_append_mail mail;
+    gvm_append_words staging;
+} host_words;
+
 gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **out, uint64_t *address)
 {
     gvm_status status = gvmi_buffer_create(appender->device, &appender->spec, out);
@@ -116,9 +120,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->chunk_bytes = a->layout.chunk_bytes;
     a->chunk_count = a->buffer->chunk_count;
     a->budget_bytes = options->budget_bytes;
-    a->step_bytes = gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT);
-    if (a->step_bytes < a->chunk_bytes)
-        a->step_bytes = a->chunk_bytes;
+    a->step_bytes = gvmi_max(gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT), a->chunk_bytes);
     a->ahead_bytes = gvmi_amount(options->ahead_bytes,
                                  2 * gvmi_min(a->step_bytes, GVMI_SPAN_BYTES_MAX));
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
@@ -148,6 +150,27 @@ static uint64_t reclaim_append_chunks(gvmi_idle *idle, uint64_t wanted_bytes, bo
     return bytes;
 }
 
+/* The context is current. */
+static gvm_status take_append_words(gvm_appender *a)
+{
+    static const gvmi_words_spec spec = {
+        .what = "appenders' words",
+        .to_do = "destroy some appenders",
+        .device_bytes = sizeof(gvm_append_words),
+        .host_bytes = sizeof(host_words),
+        .slabs_max = 64,
+    };
+    gvm_status status = gvmi_words_take(a->device, &a->device->appends, &spec, &a->words);
+    host_words *host = a->words.host;
+
+    if (status != GVM_OK)
+        return status;
+    a->mail = &host->mail;
+    a->mail_address = a->words.host_address + offsetof(host_words, mail);
+    a->staging = &host->staging;
+    return GVM_OK;
+}
+
 /* The device is held and its context current. */
 static gvm_status make_appender(gvm_device *device, uint64_t row_bytes, const gvmi_buffer_spec *spec,
                                 const gvm_appender_options *options, gvm_appender **out)
@@ -161,12 +184,12 @@ static gvm_status make_appender(gvm_device *device, uint64_t row_bytes, const gv
     appender->device = device;
     appender->spec = *spec;
     appender->row_bytes = row_bytes;
-    status = gvmi_append_slot_take(device, &appender->slot);
+    status = take_append_words(appender);
     if (status != GVM_OK)
         goto fail_free;
     status = gvmi_appender_new_buffer(appender, &appender->buffer, &appender->address);
     if (status != GVM_OK)
-        goto fail_give_slot;
+        goto fail_give_words;
     set_options(appender, options);
     gvmi_mutex_init(&appender->lock, GVMI_RANK_APPENDER);
     status = gvmi_registry_add(GVMI_KIND_APPENDER, gvmi_key(appender), appender);
@@ -180,8 +203,8 @@ static gvm_status make_appender(gvm_device *device, uint64_t row_bytes, const gv
 fail_destroy_buffer:
     gvmi_mutex_destroy(&appender->lock);
     gvm_buffer_destroy(appender->buffer);
-fail_give_slot:
-    gvmi_append_slot_give(device, &appender->slot);
+fail_give_words:
+    gvmi_words_give(&device->appends, &appender->words);
 fail_free:
     free(appender);
     return status;
@@ -257,12 +280,6 @@ void gvmi_appender_drop(gvm_appender *appender)
 
 /* ---- budget and questions */
 
-uint64_t gvmi_appender_allowed_bytes(const gvm_appender *appender)
-{
-    return gvmi_min(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
-                    appender->reserve_bytes);
-}
-
 gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
 {
     GVMI_UNCANCELLED;
@@ -308,7 +325,7 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
         .reserve_bytes = a->reserve_bytes,
         .chunk_bytes = a->chunk_bytes,
         .row_bytes = a->row_bytes,
-        .budget_bytes = gvmi_appender_allowed_bytes(a),
+        .budget_bytes = gvmi_append_allowed_bytes(a),
         .rows = gvm_append_rows_of(a->position),
         .data_bytes = gvm_append_units_of(a->position) << a->unit_shift,
         .front_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED)),
@@ -339,10 +356,10 @@ void gvm_appender_destroy(gvm_appender *handle)
         return;
     appender = object;
     if (appender->begun)
-        gvmi_append_service_leave(appender);
+        gvmi_append_feeder_leave(appender);
     gvmi_idle_leave(&appender->idle);
     gvm_buffer_destroy(appender->buffer);
-    gvmi_append_slot_give(appender->device, &appender->slot);
+    gvmi_words_give(&appender->device->appends, &appender->words);
     gvmi_device_release(appender->device);
     gvmi_mutex_destroy(&appender->lock);
     gvmi_registry_retire(appender);
@@ -354,7 +371,7 @@ void gvm_appender_destroy(gvm_appender *handle)
 static bool check_appender_locked(const gvm_appender *a)
 {
     const gvmi_append_feed *f = &a->feed;
-    const uint64_t ready = __atomic_load_n(&a->slot.mail->ready, __ATOMIC_ACQUIRE);
+    const uint64_t ready = __atomic_load_n(&a->mail->ready, __ATOMIC_ACQUIRE);
 
     if (f->front_chunks + f->back_chunks > a->chunk_count)
         return false;

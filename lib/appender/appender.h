@@ -3,11 +3,10 @@
  *   appender.c   creation, questions, end; what options mean
  *   finish.c     begin and finish, take and reset: what crosses to the device and back
  *   feed.c       committing for one appender: how much, at which end, and what to answer
- *   service.c    those steps for all appenders that have begun, in the library's thread
- *   slot.c       the words that kernels and library share, from a pool of the device
+ *   feeder.c     those steps for all appenders that have begun, in the library's thread
  *
  * Between begin and finish the feed belongs to the library's thread, everything else to the lock.
- * finish and destroy take the appender from the service, which waits for a step under way, before
+ * finish and destroy take the appender from the feeder, which waits for a step under way, before
  * they look at the feed.
  *
  * Chunks are counted from either end; both ends are cut alike (memory/layout.h), so that layout has
@@ -27,30 +26,16 @@
 #include <gvmem/appender.h>
 #include <gvmem/device/appender.h>
 
+#include "base/size.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
-
-/* ---- slot.c */
-
-typedef struct gvmi_append_slot {
-    CUdeviceptr words;         /* gvm_append_words */
-    gvm_append_mail *mail;     /* pinned */
-    CUdeviceptr mail_address;  /* the same for kernels */
-    gvm_append_words *staging; /* pinned: the words on their way to the device and back */
-    uint32_t index;
-} gvmi_append_slot;
-
-/* Takes a slot from the device's pool, which grows if need be; the device's context is current.
- * GVM_E_NOSPACE, GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_LOST, GVM_E_DRIVER */
-gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out);
-void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot);
 
 /* ---- feed.c */
 
 /* What of an appender is being committed. */
 typedef struct gvmi_append_feed {
-    TAILQ_ENTRY(gvm_appender) entry;    /* service.c: appenders that have begun */
-    bool leaving;                       /* service.c: not to be served again */
+    TAILQ_ENTRY(gvm_appender) entry;    /* feeder.c: appenders that have begun */
+    bool leaving;                       /* feeder.c: not to be served again */
     bool starting;                      /* atomic: the first chunks are not there yet */
     uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
     uint64_t allowed_bytes;             /* by the budget, of both */
@@ -71,8 +56,11 @@ struct gvm_appender {
     gvmi_mutex lock;
     gvm_device *device; /* referenced */
     gvm_buffer *buffer;
-    gvmi_buffer_spec spec; /* of buffer, and of those that follow it */
-    gvmi_append_slot slot;
+    gvmi_buffer_spec spec;     /* of buffer, and of those that follow it */
+    gvmi_words words;          /* on the device: gvm_append_words */
+    gvm_append_mail *mail;     /* pinned */
+    CUdeviceptr mail_address;  /* the same for kernels */
+    gvm_append_words *staging; /* pinned: the words on their way to the device and back */
     uint64_t address, row_bytes, reserve_bytes, chunk_bytes, chunk_count;
     gvmi_layout layout; /* of each of its buffers */
     uint64_t budget_bytes;
@@ -122,6 +110,13 @@ static inline uint64_t gvmi_append_held_bytes(const gvm_appender *appender)
            gvmi_append_end_bytes(appender, appender->feed.back_chunks);
 }
 
+/* Bytes that the budget allows, in whole chunks of chunk_bytes. */
+static inline uint64_t gvmi_append_allowed_bytes(const gvm_appender *appender)
+{
+    return gvmi_min(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
+                    appender->reserve_bytes);
+}
+
 /* How much of an end is expected to be used: what the launch before wrote there, but no less than its first
  * chunk and no more than chunk_bytes. */
 uint64_t gvmi_append_expected(const gvm_appender *appender, bool front);
@@ -129,17 +124,15 @@ uint64_t gvmi_append_expected(const gvm_appender *appender, bool front);
 /* The position up to which memory is committed, within the limits. */
 uint64_t gvmi_append_ready(const gvm_appender *appender);
 
-int64_t gvmi_append_now_us(void);
-
-/* ---- service.c */
+/* ---- feeder.c */
 
 /* Starts the library's thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
-gvm_status gvmi_append_service_start(void);
+gvm_status gvmi_append_feeder_start(void);
 
 /* From now on the thread serves the appender, and its first chunks are there, or could not be
  * committed; it no longer does, and has left it. */
-void gvmi_append_service_join(gvm_appender *appender);
-void gvmi_append_service_leave(gvm_appender *appender);
+void gvmi_append_feeder_join(gvm_appender *appender);
+void gvmi_append_feeder_leave(gvm_appender *appender);
 
 /* ---- appender.c */
 
@@ -149,9 +142,6 @@ void gvmi_appender_drop(gvm_appender *appender);
 
 /* Makes the buffer that the spec says; the appender holds nothing of it yet. */
 gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **out, uint64_t *address);
-
-/* Bytes that the budget allows, in whole chunks of chunk_bytes. */
-uint64_t gvmi_appender_allowed_bytes(const gvm_appender *appender);
 
 /* Holds I1 and I2 against the buffer. Not while the appender has begun. */
 bool gvmi_appender_check(gvm_appender *appender);

@@ -32,11 +32,6 @@
 #define STEP_TIMES 4
 #define ROOMY_CHUNKS 16 /* the default of chunk_bytes makes so many of a budget */
 
-int64_t gvmi_append_now_us(void)
-{
-    return gvmi_now_ns() / 1000;
-}
-
 /* Fields of a position brought within the limits, and not below those of another. */
 static uint64_t raise_position(const gvm_appender *a, uint64_t old, uint64_t reported)
 {
@@ -180,9 +175,9 @@ static uint64_t lacking_first(const gvm_appender *a, bool front)
 void gvmi_append_feed_begin(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
-    gvm_append_mail *mail = a->slot.mail;
+    gvm_append_mail *mail = a->mail;
 
-    f->allowed_bytes = gvmi_appender_allowed_bytes(a);
+    f->allowed_bytes = gvmi_append_allowed_bytes(a);
     f->step_bytes = gvmi_max(f->step_bytes, gvmi_max(first_bytes(a, true), first_bytes(a, false)));
     f->need = 0;
     f->asked = raise_position(a, 0, first_request_bytes(a));
@@ -191,7 +186,7 @@ void gvmi_append_feed_begin(gvm_appender *a)
     f->refused = false;
     f->reason = GVM_OK;
     f->commits = f->commit_us = f->first_us = 0;
-    f->begun_us = gvmi_append_now_us();
+    f->begun_us = gvmi_now_us();
     __atomic_store_n(&f->starting, lacking_first(a, true) > 0 || lacking_first(a, false) > 0,
                      __ATOMIC_RELAXED);
     /* No kernel looks yet: the launch comes after begin. */
@@ -230,7 +225,7 @@ static void recount_ends(gvm_appender *a)
         back++;
     __atomic_store_n(&a->feed.front_chunks, front, __ATOMIC_RELAXED);
     __atomic_store_n(&a->feed.back_chunks, back, __ATOMIC_RELAXED);
-    __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+    __atomic_store_n(&a->mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
 }
 
 void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks,
@@ -300,12 +295,12 @@ static void refuse_rows(gvm_appender *a, gvm_status reason)
 {
     a->feed.refused = true;
     a->feed.reason = reason;
-    __atomic_store_n(&a->slot.mail->refused, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&a->mail->refused, 1, __ATOMIC_RELEASE);
 }
 
 static void count_commit(gvmi_append_feed *f, uint64_t bytes, int64_t start_us)
 {
-    const int64_t now_us = gvmi_append_now_us();
+    const int64_t now_us = gvmi_now_us();
 
     if (f->commits++ == 0)
         f->first_us = (uint64_t)(now_us - f->begun_us);
@@ -322,7 +317,7 @@ static bool commit_end(gvm_appender *a, bool front, uint64_t count, bool needed)
     const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
     const uint64_t offset_bytes = gvmi_append_end_bytes(a, first);
     const uint64_t bytes = next_bytes(a, first, count);
-    const int64_t start_us = gvmi_append_now_us();
+    const int64_t start_us = gvmi_now_us();
     gvm_status status;
 
     if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
@@ -338,7 +333,7 @@ static bool commit_end(gvm_appender *a, bool front, uint64_t count, bool needed)
         __atomic_store_n(chunks, *chunks + count, __ATOMIC_RELAXED);
         GVM_ASSERT(f->front_chunks + f->back_chunks <= a->chunk_count);
         f->step_bytes = gvmi_min(STEP_TIMES * gvmi_max(f->step_bytes, bytes), a->step_bytes);
-        __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+        __atomic_store_n(&a->mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
         count_commit(f, bytes, start_us);
     } else if (count > 1) {
         f->step_bytes = 0;
@@ -353,7 +348,7 @@ static bool commit_end(gvm_appender *a, bool front, uint64_t count, bool needed)
 static void read_mail(gvm_appender *a, uint64_t *reported)
 {
     gvmi_append_feed *f = &a->feed;
-    const gvm_append_mail *mail = a->slot.mail;
+    const gvm_append_mail *mail = a->mail;
     const uint64_t asked = f->asked;
 
     *reported = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
@@ -409,7 +404,7 @@ bool gvmi_append_feed_step(gvm_appender *a)
     if (f->refused || space == 0 || unmet) {
         if (!f->refused && unmet)
             refuse_rows(a, GVM_E_LIMIT);
-        __atomic_store_n(&a->slot.mail->acked, reported, __ATOMIC_RELEASE);
+        __atomic_store_n(&a->mail->acked, reported, __ATOMIC_RELEASE);
         return false;
     }
     /* What is asked ahead takes nothing that is needed, and goes with what is needed at its end. */
@@ -421,7 +416,7 @@ bool gvmi_append_feed_step(gvm_appender *a)
     ahead_back = gvmi_min(missing_back(a, f->asked),
                           next_within(a, f->back_chunks, next_bytes(a, f->back_chunks, back) + beyond));
     if (!needed && ahead_front == 0 && ahead_back == 0) {
-        __atomic_store_n(&a->slot.mail->acked, reported, __ATOMIC_RELEASE);
+        __atomic_store_n(&a->mail->acked, reported, __ATOMIC_RELEASE);
         return false;
     }
     at_front = needed ? front > 0 : ahead_front > 0 && (ahead_back == 0 || !f->front_last);

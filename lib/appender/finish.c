@@ -64,7 +64,7 @@ static uint64_t least_ahead(const gvm_appender *a, bool front)
 static void set_limits(gvm_appender *a)
 {
     const uint64_t unit = 1ull << a->unit_shift;
-    const uint64_t capacity = gvmi_appender_allowed_bytes(a);
+    const uint64_t capacity = gvmi_append_allowed_bytes(a);
     gvm_append *limits = &a->limits;
 
     *limits = (gvm_append){
@@ -73,8 +73,8 @@ static void set_limits(gvm_appender *a)
         .reserve_bytes = a->reserve_bytes,
         .row_bytes = a->row_bytes,
         .capacity_bytes = capacity,
-        .words = a->slot.words,
-        .mail = a->slot.mail_address,
+        .words = a->words.device,
+        .mail = a->mail_address,
         .wait_ns = a->wait_ns,
         .rows_max = count_within(capacity, a->row_bytes, GVM_APPEND_FIELD_MAX),
         .units_max = a->rows_only ? 0 : count_within(capacity, unit, GVM_APPEND_FIELD_MAX),
@@ -90,7 +90,7 @@ static void set_limits(gvm_appender *a)
 }
 
 /* Moves the words between their staging and the device, and waits for that alone. */
-static gvm_status copy_slot_words(gvm_appender *a, bool to_device)
+static gvm_status copy_words(gvm_appender *a, bool to_device)
 {
     gvm_device *device = a->device;
     gvm_status status = gvmi_device_enter(device);
@@ -98,10 +98,10 @@ static gvm_status copy_slot_words(gvm_appender *a, bool to_device)
 
     if (status != GVM_OK)
         return status;
-    result = to_device ? gvmi_cu->cuMemcpyHtoDAsync(a->slot.words, a->slot.staging,
-                                                    sizeof *a->slot.staging, device->words_stream)
-                       : gvmi_cu->cuMemcpyDtoHAsync(a->slot.staging, a->slot.words,
-                                                    sizeof *a->slot.staging, device->words_stream);
+    result = to_device ? gvmi_cu->cuMemcpyHtoDAsync(a->words.device, a->staging, sizeof *a->staging,
+                                                    device->words_stream)
+                       : gvmi_cu->cuMemcpyDtoHAsync(a->staging, a->words.device, sizeof *a->staging,
+                                                    device->words_stream);
     if (result != CUDA_SUCCESS)
         status = gvmi_driver_fail(result, to_device ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
                                   "cannot copy an appender's words");
@@ -117,7 +117,7 @@ static gvm_status copy_slot_words(gvm_appender *a, bool to_device)
 
 static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
 {
-    gvm_append_words *words = a->slot.staging;
+    gvm_append_words *words = a->staging;
     gvm_status status = check_state(a, false);
     uint64_t front_chunks, back_chunks;
 
@@ -133,16 +133,16 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
     front_chunks = a->feed.front_chunks;
     back_chunks = a->feed.back_chunks;
     gvmi_append_feed_begin(a);
-    gvmi_append_service_join(a);
+    gvmi_append_feeder_join(a);
     *words = (gvm_append_words){
         .cursor = a->position,
-        .ready = __atomic_load_n(&a->slot.mail->ready, __ATOMIC_ACQUIRE),
+        .ready = __atomic_load_n(&a->mail->ready, __ATOMIC_ACQUIRE),
         .end = GVM_APPEND_NO_END,
         .published = a->position,
     };
-    status = copy_slot_words(a, true);
+    status = copy_words(a, true);
     if (status != GVM_OK) {
-        gvmi_append_service_leave(a);
+        gvmi_append_feeder_leave(a);
         gvmi_append_feed_give_back(a, front_chunks, back_chunks, true);
         return status;
     }
@@ -163,7 +163,7 @@ gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&appender->lock); /* held still, so that the thread stays once it is there */
-    status = gvmi_append_service_start();
+    status = gvmi_append_feeder_start();
     gvmi_lock(&appender->lock);
     if (status == GVM_OK)
         status = begin_locked(appender, append);
@@ -192,7 +192,7 @@ static gvm_status wait_for(gvm_appender *appender, gvm_stream stream)
 /* How far everything is whole, by the words as they were read back. False: it is not known. */
 static bool find_end(const gvm_appender *a, uint64_t *position)
 {
-    const gvm_append_words *w = a->slot.staging;
+    const gvm_append_words *w = a->staging;
     const uint64_t end = w->end != GVM_APPEND_NO_END ? w->end : w->cursor;
 
     *position = end;
@@ -207,7 +207,7 @@ static bool find_end(const gvm_appender *a, uint64_t *position)
 static gvm_appender_result describe_position(const gvm_appender *a)
 {
     const gvmi_append_feed *f = &a->feed;
-    const bool complete = a->slot.staging->end == GVM_APPEND_NO_END;
+    const bool complete = a->staging->end == GVM_APPEND_NO_END;
 
     return (gvm_appender_result){
         .rows = gvm_append_rows_of(a->position),
@@ -228,12 +228,12 @@ static gvm_status finish_appender_locked(gvm_appender *a, gvm_appender_result *r
     gvm_status status = check_state(a, true);
 
     if (status == GVM_OK)
-        status = copy_slot_words(a, false);
+        status = copy_words(a, false);
     if (status != GVM_OK)
         return status;
-    gvmi_append_service_leave(a);
+    gvmi_append_feeder_leave(a);
     a->begun = false;
-    if (a->slot.staging->end != GVM_APPEND_NO_END)
+    if (a->staging->end != GVM_APPEND_NO_END)
         a->dirty = true;
     if (!find_end(a, &position)) {
         a->torn = a->dirty = true;
@@ -241,13 +241,13 @@ static gvm_status finish_appender_locked(gvm_appender *a, gvm_appender_result *r
                          "a kernel ended without publishing all that it had claimed, or wrote over "
                          "the appender's words: reset the appender");
     }
-    a->stuck = a->slot.staging->end != GVM_APPEND_NO_END && position == a->position &&
-               a->slot.staging->state != GVM_APPEND_STATE_LATE;
+    a->stuck = a->staging->end != GVM_APPEND_NO_END && position == a->position &&
+               a->staging->state != GVM_APPEND_STATE_LATE;
     a->front_history = (gvm_append_rows_of(position) - gvm_append_rows_of(a->position)) * a->row_bytes;
     a->back_history = (gvm_append_units_of(position) - gvm_append_units_of(a->position))
                       << a->unit_shift;
     a->position = position;
-    if (a->slot.staging->state == GVM_APPEND_STATE_LATE && a->slot.staging->end != GVM_APPEND_NO_END)
+    if (a->staging->state == GVM_APPEND_STATE_LATE && a->staging->end != GVM_APPEND_NO_END)
         return gvmi_fail(GVM_E_TIMEOUT,
                          "a kernel waited %llu ms for memory and gave up; %llu rows are whole",
                          (unsigned long long)(a->wait_ns / 1000000),
@@ -307,7 +307,7 @@ static gvm_status take_buffer_locked(gvm_appender *a, gvm_buffer **out)
     a->feed.step_bytes = 0;
     __atomic_store_n(&a->feed.front_chunks, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&a->feed.back_chunks, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&a->slot.mail->ready, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&a->mail->ready, 0, __ATOMIC_RELEASE);
     forget_position(a);
     a->dirty = false;
     *out = filled;

@@ -1,4 +1,4 @@
-/* base/clock.h - deadlines: nanoseconds on CLOCK_MONOTONIC. */
+/* base/clock.h - deadlines and durations on CLOCK_MONOTONIC. */
 #ifndef GVMI_BASE_CLOCK_H
 #define GVMI_BASE_CLOCK_H
 
@@ -14,6 +14,11 @@ static inline int64_t gvmi_now_ns(void)
 
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1000 * GVMI_NS_PER_MS + now.tv_nsec;
+}
+
+static inline int64_t gvmi_now_us(void)
+{
+    return gvmi_now_ns() / 1000;
 }
 
 static inline int64_t gvmi_deadline_ns(int64_t in_ms)

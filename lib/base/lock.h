@@ -21,15 +21,15 @@
 typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
                         library's thread ends; taken first */
-    GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: whose turn it is to send; a table lock */
+    GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: who may send; a table lock */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
-    GVMI_RANK_HEAP,   /* one gvm_heap; behind it, the claims of its shelves (heap/shelf.c) */
+    GVMI_RANK_HEAP,   /* one gvm_heap; behind it, its shelves (heap/own.c) */
     GVMI_RANK_APPENDER,      /* one gvm_appender */
     GVMI_RANK_VECTOR,        /* one gvm_vector */
     GVMI_RANK_BUFFER,        /* one gvm_buffer */
     GVMI_RANK_KERNELS,       /* loading the kernels of one device */
-    GVMI_RANK_APPENDER_LIST, /* appenders that have begun; a device's free words */
-    GVMI_RANK_DEVICE,        /* a device's table of free chunks */
+    GVMI_RANK_APPENDER_LIST, /* appenders that have begun */
+    GVMI_RANK_DEVICE,        /* a device's table of free chunks; its free words */
     GVMI_RANK_IDLE,          /* the holders of idle memory */
     GVMI_RANK_BACKGROUND,    /* starting, ending and waking the library's thread */
     GVMI_RANK_FRAMES,        /* the keeper's table of frames */

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/size.h"
+
 static size_t struct_size_of(const void *sized)
 {
     size_t bytes;
@@ -23,7 +25,7 @@ bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t olde
         return false;
     memset((char *)out + sizeof bytes, 0, bytes - sizeof bytes);
     memcpy((char *)out + sizeof bytes, (const char *)full + sizeof bytes,
-           (bytes < full_bytes ? bytes : full_bytes) - sizeof bytes);
+           gvmi_min(bytes, full_bytes) - sizeof bytes);
     return true;
 }
 
@@ -38,7 +40,7 @@ void gvmi_record_out(void *array, size_t index, size_t stride_bytes, const void 
     char *record = (char *)array + index * stride_bytes;
 
     memset(record, 0, stride_bytes);
-    memcpy(record, full, stride_bytes < full_bytes ? stride_bytes : full_bytes);
+    memcpy(record, full, gvmi_min(stride_bytes, full_bytes));
 }
 
 bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest_bytes)
@@ -54,6 +56,6 @@ bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest
     for (size_t i = full_bytes; i < bytes; i++)
         if (((const unsigned char *)in)[i] != 0)
             return false;
-    memcpy(full, in, bytes < full_bytes ? bytes : full_bytes);
+    memcpy(full, in, gvmi_min(bytes, full_bytes));
     return true;
 }

@@ -9,7 +9,7 @@
  * I2  What is given back leaves the book before the driver is asked, and returns if the driver
  *     refuses: the driver may give the same address or handle to another thread at once. Mappings
  *     leave afterwards: their addresses stay reserved until then.
- * I3  Each shelf is sorted by key, holds a key once, and counts how often the program holds it.
+ * I3  Each list is sorted by key, holds a key once, and counts how often the program holds it.
  *
  * Lock: the book's, of rank DRIVER; the driver is never called under it.
  */
@@ -33,18 +33,18 @@ typedef struct entry {
     uint64_t times; /* how often held: the driver may answer one key twice, for a retained handle for example */
 } entry;
 
-typedef struct shelf {
+typedef struct list {
     const char *noun;
     entry *entries;
     size_t count, booked, room; /* booked: entries that calls under way may still add */
     uint64_t held;              /* the sum of times */
-} shelf;
+} list;
 
 static gvmi_mutex book_lock = GVMI_MUTEX_INIT(GVMI_RANK_DRIVER);
-static shelf reservations = {.noun = "reservation"}, handles = {.noun = "handle"},
-             mappings = {.noun = "mapping"};
-static shelf allocations = {.noun = "allocation"}, host_allocations = {.noun = "host allocation"};
-static shelf streams = {.noun = "stream"}, events = {.noun = "event"}, modules = {.noun = "module"};
+static list reservations = {.noun = "reservation"}, handles = {.noun = "handle"},
+            mappings = {.noun = "mapping"};
+static list allocations = {.noun = "allocation"}, host_allocations = {.noun = "host allocation"};
+static list streams = {.noun = "stream"}, events = {.noun = "event"}, modules = {.noun = "module"};
 
 static const gvmi_driver *check_below;
 static _Atomic uint64_t violations;
@@ -64,10 +64,10 @@ __attribute__((format(printf, 2, 3))) static void report_violation(const char *c
     errno = error;
 }
 
-/* ---- shelves, under the lock */
+/* ---- lists, under the lock */
 
 /* The first entry whose key is at least key. */
-static size_t lower_bound(const shelf *s, uint64_t key)
+static size_t lower_bound(const list *s, uint64_t key)
 {
     size_t low = 0, high = s->count;
 
@@ -82,7 +82,7 @@ static size_t lower_bound(const shelf *s, uint64_t key)
     return low;
 }
 
-static entry *find_entry(const shelf *s, uint64_t key)
+static entry *find_entry(const list *s, uint64_t key)
 {
     size_t i = lower_bound(s, key);
 
@@ -90,7 +90,7 @@ static entry *find_entry(const shelf *s, uint64_t key)
 }
 
 /* The entry of ranges that covers addr, if any does. */
-static entry *find_around(const shelf *s, uint64_t addr)
+static entry *find_around(const list *s, uint64_t addr)
 {
     size_t i = lower_bound(s, addr);
 
@@ -102,7 +102,7 @@ static entry *find_around(const shelf *s, uint64_t addr)
 }
 
 /* Does any entry of ranges touch [addr, addr + size)? */
-static bool touches_entry(const shelf *s, uint64_t addr, uint64_t size_bytes)
+static bool touches_entry(const list *s, uint64_t addr, uint64_t size_bytes)
 {
     size_t i = lower_bound(s, addr);
 
@@ -111,7 +111,7 @@ static bool touches_entry(const shelf *s, uint64_t addr, uint64_t size_bytes)
 
 /* Is [addr, addr + size) exactly a row of entries without a gap? With open_ends it may begin and
  * end within entries. */
-static bool is_tiled(const shelf *s, uint64_t addr, uint64_t size_bytes, bool open_ends)
+static bool is_tiled(const list *s, uint64_t addr, uint64_t size_bytes, bool open_ends)
 {
     const entry *first = find_around(s, addr);
     uint64_t at = addr, end = addr + size_bytes;
@@ -126,7 +126,7 @@ static bool is_tiled(const shelf *s, uint64_t addr, uint64_t size_bytes, bool op
     return open_ends || at == end;
 }
 
-static void add_locked(shelf *s, uint64_t key, uint64_t size_bytes)
+static void add_locked(list *s, uint64_t key, uint64_t size_bytes)
 {
     size_t i = lower_bound(s, key);
 
@@ -141,7 +141,7 @@ static void add_locked(shelf *s, uint64_t key, uint64_t size_bytes)
     s->count++;
 }
 
-static void remove_locked(shelf *s, entry *e)
+static void remove_locked(list *s, entry *e)
 {
     s->held--;
     if (--e->times > 0)
@@ -150,10 +150,10 @@ static void remove_locked(shelf *s, entry *e)
     memmove(e, e + 1, (size_t)(s->entries + s->count - e) * sizeof(entry));
 }
 
-/* ---- what calls do with a shelf */
+/* ---- what calls do with a list */
 
 /* Books room for one entry; false if there is no memory. Ended by note_created(). */
-static bool reserve_entry(shelf *s)
+static bool book_entry(list *s)
 {
     bool fits = true;
 
@@ -175,7 +175,7 @@ static bool reserve_entry(shelf *s)
 }
 
 /* Enters what a call made, if it did. */
-static CUresult note_created(shelf *s, CUresult result, uint64_t key, uint64_t size_bytes)
+static CUresult note_created(list *s, CUresult result, uint64_t key, uint64_t size_bytes)
 {
     gvmi_lock(&book_lock);
     s->booked--;
@@ -187,7 +187,7 @@ static CUresult note_created(shelf *s, CUresult result, uint64_t key, uint64_t s
 
 /* Takes the key out before it is given back, and keeps its room. The result is what restore_entry()
  * wants. */
-static entry take_entry(shelf *s, const char *call, uint64_t key)
+static entry take_entry(list *s, const char *call, uint64_t key)
 {
     entry taken = {0}, *found;
 
@@ -206,7 +206,7 @@ static entry take_entry(shelf *s, const char *call, uint64_t key)
 
 /* Enters it again if the driver refused to take it. What it refuses because the context broke is
  * gone with the context. */
-static CUresult restore_entry(shelf *s, CUresult result, entry taken)
+static CUresult restore_entry(list *s, CUresult result, entry taken)
 {
     if (taken.times == 0)
         return result;
@@ -230,7 +230,7 @@ static void require_context(const char *call)
 /* ---- calls that make one thing, and their opposites */
 
 /* clang-format off */
-/* X(call, params, args, shelf, key, size): the call gives key, of size bytes where that matters;
+/* X(call, params, args, list, key, size): the call gives key, of size bytes where that matters;
  * context: it works in the current one. */
 #define MAKERS(X) \
     X(cuMemAddressReserve, (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags), (ptr, size, alignment, addr, flags), reservations, *ptr, size, false) \
@@ -248,7 +248,7 @@ static void require_context(const char *call)
     X(cuEventCreate, (CUevent *event, unsigned int flags), (event, flags), events, (uintptr_t)*event, 0, true) \
     X(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), modules, (uintptr_t)*module, 0, true)
 
-/* X(call, params, args, shelf, key): the call gives key back. */
+/* X(call, params, args, list, key): the call gives key back. */
 #define TAKERS(X) \
     X(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle), handles, handle) \
     X(cuMemFree, (CUdeviceptr ptr), (ptr), allocations, ptr) \
@@ -277,7 +277,7 @@ static void require_context(const char *call)
 \
         if (context) \
             require_context(#name); \
-        if (!reserve_entry(&on)) \
+        if (!book_entry(&on)) \
             return CUDA_ERROR_OUT_OF_MEMORY; \
         result = check_below->name args; \
         return note_created(&on, result, result == CUDA_SUCCESS ? (uint64_t)(key) : 0, size_bytes); \
@@ -328,7 +328,7 @@ static CUresult check_cuMemMap(CUdeviceptr ptr, size_t size, size_t offset,
     const entry *around;
     bool reserved, held, taken;
 
-    if (!reserve_entry(&mappings))
+    if (!book_entry(&mappings))
         return CUDA_ERROR_OUT_OF_MEMORY;
     gvmi_lock(&book_lock);
     around = find_around(&reservations, ptr);
@@ -409,8 +409,8 @@ static pid_t owner; /* the process whose book this is: a fork inherits the repor
 
 static void report_leaks(void)
 {
-    const shelf *const all[] = {&reservations,     &handles, &mappings, &allocations,
-                                &host_allocations, &streams, &events,   &modules};
+    const list *const all[] = {&reservations,     &handles, &mappings, &allocations,
+                               &host_allocations, &streams, &events,   &modules};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0] && getpid() == owner; i++)
         if (all[i]->held > 0)

@@ -43,6 +43,9 @@ extern GVMI_API const gvmi_driver *gvmi_cu;
  * GVM_E_SETTING, GVM_E_NODRIVER, GVM_E_DRIVER, GVM_E_NOMEM */
 gvm_status gvmi_driver_start(void);
 
+/* "CUDA_ERROR_OUT_OF_MEMORY", by a table that may be NULL. Never NULL. */
+const char *gvmi_driver_result_name(const gvmi_driver *table, CUresult result);
+
 /* Records the failure of a driver call and returns its status: CUDA_ERROR_OUT_OF_MEMORY is
  * GVM_E_NOSPACE, CUDA_ERROR_NOT_SUPPORTED is GVM_E_NOTSUP, CUDA_ERROR_NO_DEVICE and INVALID_DEVICE
  * are GVM_E_NODEVICE, the errors that break a context are GVM_E_LOST, the others GVM_E_DRIVER. call

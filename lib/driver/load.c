@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,14 +24,6 @@
 #define CUDA_LIBRARY "libcuda.so.1"
 #define SOFT_PROBLEM "gvm_softgpu_problem" /* exported by the software GPU alone */
 #define SOFT_LIBRARY "libgvmem-softgpu.so"
-
-const gvmi_driver *gvmi_cu;
-
-const char *const gvmi_call_names[GVMI_CALL_COUNT] = {
-#define NAME(name, symbol, since, need, params, args) #name,
-    GVMI_CUDA_CALLS(NAME)
-#undef NAME
-};
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_START);
 static gvmi_driver loaded;
@@ -79,15 +70,6 @@ static bool bind_calls(candidate *library, gvmi_driver *table)
     return true;
 }
 
-static const char *result_name(const gvmi_driver *table, CUresult result)
-{
-    const char *name = NULL;
-
-    if (table == NULL || table->cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
-        return "unknown CUresult";
-    return name;
-}
-
 /* Opens a library and fills the table. */
 static bool open_library(candidate *library, gvmi_driver *table)
 {
@@ -127,7 +109,7 @@ static bool start_driver(candidate *library, const gvmi_driver *table)
         snprintf(library->problem, sizeof library->problem, "%s has no device", library->path);
     } else {
         snprintf(library->problem, sizeof library->problem, "%s does not start: %s", library->path,
-                 result_name(table, result));
+                 gvmi_driver_result_name(table, result));
     }
     return false;
 }
@@ -261,11 +243,6 @@ gvm_status gvmi_driver_start(void)
     return status;
 }
 
-void gvmi_driver_install(const gvmi_driver *table)
-{
-    __atomic_store_n(&gvmi_cu, table, __ATOMIC_RELEASE);
-}
-
 gvm_status gvm_driver_get_info(gvm_driver_info *info)
 {
     GVMI_UNCANCELLED;
@@ -308,69 +285,4 @@ gvm_status gvm_driver_get_call(const char *name, void (**call)(void))
         return gvmi_fail(GVM_E_NOTSUP, "the driver %s has no call %s", about.path, name);
     *call = found;
     return GVM_OK;
-}
-
-bool gvmi_driver_is_sticky(CUresult result)
-{
-    switch (result) {
-    case CUDA_ERROR_ECC_UNCORRECTABLE:
-    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
-    case CUDA_ERROR_CONTAINED:
-    case CUDA_ERROR_ILLEGAL_ADDRESS:
-    case CUDA_ERROR_LAUNCH_TIMEOUT:
-    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
-    case CUDA_ERROR_ASSERT:
-    case CUDA_ERROR_HARDWARE_STACK_ERROR:
-    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
-    case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
-    case CUDA_ERROR_INVALID_PC:
-    case CUDA_ERROR_LAUNCH_FAILED:
-    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
-    case CUDA_ERROR_MPS_CLIENT_TERMINATED: return true;
-    default: return false;
-    }
-}
-
-static gvm_status status_of(CUresult result)
-{
-    switch (result) {
-    case CUDA_SUCCESS: return GVM_OK;
-    case CUDA_ERROR_OUT_OF_MEMORY: return GVM_E_NOSPACE;
-    case CUDA_ERROR_NOT_SUPPORTED: return GVM_E_NOTSUP;
-    case CUDA_ERROR_NO_DEVICE:
-    case CUDA_ERROR_INVALID_DEVICE: return GVM_E_NODEVICE;
-    default: return gvmi_driver_is_sticky(result) ? GVM_E_LOST : GVM_E_DRIVER;
-    }
-}
-
-static gvm_status fail_with(gvm_status status, CUresult result, const char *call,
-                            const char *format, va_list args)
-{
-    char text[sizeof((gvm_error *)NULL)->text];
-
-    vsnprintf(text, sizeof text, format, args);
-    return gvmi_fail_native(status, (int)result, call, result_name(gvmi_cu, result), "%s", text);
-}
-
-gvm_status gvm_driver_error(int32_t result, const char *call, const char *format, ...)
-{
-    gvm_status status = status_of((CUresult)result);
-    va_list args;
-
-    va_start(args, format);
-    fail_with(status, (CUresult)result, call, format, args);
-    va_end(args);
-    return status;
-}
-
-gvm_status gvmi_driver_fail_as(gvm_status status, CUresult result, const char *call,
-                               const char *format, ...)
-{
-    va_list args;
-
-    va_start(args, format);
-    fail_with(status, result, call, format, args);
-    va_end(args);
-    return status;
 }

@@ -16,9 +16,9 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "driver/driver.h"
@@ -134,18 +134,10 @@ static void add_argument(line *to, const argument *arg, bool succeeded)
     }
 }
 
-static uint64_t trace_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
 static void write_line(const char *call, const argument *args, size_t arg_count, CUresult result,
-                       uint64_t begin_ns)
+                       int64_t begin_ns)
 {
-    double us = (double)(trace_now_ns() - begin_ns) / 1000;
+    double us = (double)(gvmi_now_ns() - begin_ns) / 1000;
     const char *text = NULL;
     int error = errno;
     line out = {.len = 0};
@@ -170,7 +162,7 @@ static void write_line(const char *call, const argument *args, size_t arg_count,
 #define WRAP(name, symbol, since, need, params, args) \
     static CUresult trace_##name params \
     { \
-        uint64_t begin_ns = trace_now_ns(); \
+        int64_t begin_ns = gvmi_now_ns(); \
         CUresult result = trace_below->name args; \
         const argument list[] = {{FORM_HEX, 0, NULL} EACH args}; \
 \

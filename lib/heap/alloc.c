@@ -1,7 +1,7 @@
 /* The calls that move blocks: alloc, free, resize, and what is asked of one block.
  *
- * Each tries the thread's own shelf first, and takes the heap's lock only if that does not do. The
- * claim of a shelf also keeps its heap, so the short way needs no registry.
+ * Each tries the thread's own shelf first, and takes the heap's lock only if that does not do. To
+ * own a shelf also keeps its heap, so the short way needs no registry.
  */
 #include <stdio.h>
 #include <string.h>
@@ -213,10 +213,10 @@ static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, gvmi_request *req
 
     if (status != GVM_OK)
         return status;
-    shelf = gvmi_shelf_own_locked(heap, arena);
+    shelf = gvmi_shelf_get_locked(heap, arena);
     if (shelf == NULL)
         return gvmi_heap_take_locked(heap, arena, request, out);
-    gvmi_shelf_claim_locked(shelf);
+    gvmi_shelf_own_locked(shelf);
     gvmi_shelf_awake(shelf);
     *out = shelf_take(shelf, units);
     if (*out == NULL) {
@@ -224,7 +224,7 @@ static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, gvmi_request *req
         if (status == GVM_OK)
             refill_shelf_bin(heap, shelf, units);
     }
-    gvmi_shelf_release(shelf);
+    gvmi_shelf_leave(shelf);
     return status;
 }
 
@@ -285,17 +285,17 @@ static inline gvm_status alloc_block(gvm_heap *handle, uint64_t size_bytes, cons
         return alloc_slowly(handle, size_bytes, tag, key, out);
     if (!LIKELY(shelf != NULL && shelf->handle == handle && shelf->key == key))
         shelf = gvmi_shelf_seek(handle, key);
-    if (LIKELY(shelf != NULL && gvmi_shelf_claim(shelf))) {
+    if (LIKELY(shelf != NULL && gvmi_shelf_own(shelf))) {
         gvmi_block *block = shelf_take(shelf, units);
 
         if (LIKELY(block != NULL)) {
             *out = gvmi_pointer(block->address);
             shelf_note(shelf, (int64_t)size_bytes);
             begin_block_use(block, size_bytes, tag);
-            gvmi_shelf_release(shelf);
+            gvmi_shelf_leave(shelf);
             return GVM_OK;
         }
-        gvmi_shelf_release(shelf);
+        gvmi_shelf_leave(shelf);
     }
     return alloc_slowly(handle, size_bytes, tag, key, out);
 }
@@ -362,7 +362,7 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
     gvmi_block *block;
     int done = -1;
 
-    if (!gvmi_shelf_claim(shelf))
+    if (!gvmi_shelf_own(shelf))
         return -1;
     block = gvmi_heap_find(shelf->heap, gvmi_key(ptr), &segment);
     if (LIKELY(block != NULL)) {
@@ -382,7 +382,7 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
             }
         }
     }
-    gvmi_shelf_release(shelf);
+    gvmi_shelf_leave(shelf);
     return done;
 }
 
@@ -390,19 +390,19 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
 static void shelve_block(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
 {
     const uint32_t units = block->units;
-    gvmi_shelf *shelf = units <= GVMI_HEAP_SHELF_UNITS ? gvmi_shelf_own_locked(heap, arena) : NULL;
+    gvmi_shelf *shelf = units <= GVMI_HEAP_SHELF_UNITS ? gvmi_shelf_get_locked(heap, arena) : NULL;
     const uint64_t bytes = (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
 
     if (shelf == NULL || bytes > heap->shelf_bytes) {
         gvmi_heap_give_locked(heap, block);
         return;
     }
-    gvmi_shelf_claim_locked(shelf);
+    gvmi_shelf_own_locked(shelf);
     gvmi_shelf_awake(shelf);
     if (shelf->bytes + bytes > shelf->limit_bytes)
         gvmi_shelf_empty_locked(shelf, (shelf->limit_bytes - bytes) / 2);
     gvmi_shelf_put(shelf, block, units);
-    gvmi_shelf_release(shelf);
+    gvmi_shelf_leave(shelf);
 }
 
 static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key, stream_list after)

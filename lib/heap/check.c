@@ -12,7 +12,7 @@ typedef struct sums {
     uint64_t shelved_blocks;
     uint64_t order_blocks[GVMI_HEAP_ORDERS];
     uint32_t segments;
-    bool may_exceed; /* idle chunks wait for a fence */
+    bool may_exceed; /* idle chunks wait for a stream mark */
 } sums;
 
 static gvm_status fail_broken_heap(const char *what, uint64_t address, uint64_t found, uint64_t wanted)
@@ -206,7 +206,8 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
 {
     int64_t requested = heap->requested_bytes;
 
-    for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+    for (const gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL;
+         shelf = LIST_NEXT(shelf, entry))
         requested += shelf->requested;
 #define SAME(what, member) \
     if (heap->member != all->member) \
@@ -234,12 +235,12 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
         !heap->unsettled && heap->leaving_bytes == 0 && heap->idle_bytes > heap->keep_bytes)
         return fail_broken_heap("H4, idle bytes", 0, heap->idle_bytes, heap->keep_bytes);
     if (heap->idle_low_bytes > heap->idle_bytes)
-        return fail_broken_heap("H4, least idle bytes of the window", 0, heap->idle_low_bytes,
+        return fail_broken_heap("H4, least idle bytes of the interval", 0, heap->idle_low_bytes,
                                 heap->idle_bytes);
     return GVM_OK;
 }
 
-/* The lock and all claims are held. */
+/* The lock is held, and all shelves are owned. */
 static gvm_status check_heap_locked(gvm_heap *heap)
 {
     uint64_t shelved = 0;
@@ -248,7 +249,8 @@ static gvm_status check_heap_locked(gvm_heap *heap)
 
     for (const gvmi_arena *arena = heap->arenas; arena != NULL && status == GVM_OK; arena = arena->next)
         status = check_arena(heap, arena, &all);
-    for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL && status == GVM_OK; shelf = shelf->next)
+    for (const gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL && status == GVM_OK;
+         shelf = LIST_NEXT(shelf, entry))
         status = check_shelf(shelf, &shelved);
     if (status == GVM_OK && !gvmi_heap_table_check_locked(heap))
         status = fail_broken_heap("the table of segments", 0, 0, 1);
@@ -264,9 +266,9 @@ gvm_status gvm_heap_check(gvm_heap *handle)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_own_locked(heap);
     status = check_heap_locked(heap);
-    gvmi_shelves_release_locked(heap);
+    gvmi_shelves_leave_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;

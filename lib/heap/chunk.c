@@ -1,8 +1,8 @@
 /* Chunks: which have users, and so memory.
  *
- * A chunk that loses its last user becomes idle, in an epoch of the heap. What becomes of idle chunks is
+ * A chunk that loses its last user becomes idle, in an idle number of the heap. What becomes of idle chunks is
  * release.c's. Those of a stream's arena may still be in use by the stream's work, so before they leave the stream
- * has to pass a fence that was set after that epoch.
+ * has to pass a stream mark that was set after that idle number.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -22,8 +22,7 @@ static void set_idle(gvm_heap *heap, gvmi_segment *segment, uint64_t index, bool
     } else {
         segment->idle_count--;
         heap->idle_bytes -= segment->chunk_bytes;
-        if (heap->idle_bytes < heap->idle_low_bytes)
-            heap->idle_low_bytes = heap->idle_bytes;
+        heap->idle_low_bytes = gvmi_min(heap->idle_low_bytes, heap->idle_bytes);
     }
 }
 
@@ -31,7 +30,7 @@ static void become_idle(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
 {
     gvmi_arena *arena = segment->arena;
 
-    segment->chunks[index].idle_since = arena->idled = ++heap->epoch;
+    segment->chunks[index].idle_since = arena->idled = ++heap->idle_number;
     set_idle(heap, segment, index, true);
 }
 
@@ -48,8 +47,7 @@ void gvmi_chunk_come_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t inde
     segment->chunks[index].committed = true;
     segment->committed_count++;
     heap->committed_bytes += segment->chunk_bytes;
-    if (heap->committed_bytes > heap->committed_peak_bytes)
-        heap->committed_peak_bytes = heap->committed_bytes;
+    heap->committed_peak_bytes = gvmi_max(heap->committed_peak_bytes, heap->committed_bytes);
     become_idle(heap, segment, index);
 }
 
@@ -135,16 +133,16 @@ static gvm_status commit_run(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
     return status;
 }
 
-/* Nobody has used what became idle after an epoch, so it can go at once, under the lock: others' copies wait for no more
+/* Nobody has used what became idle after an idle number, so it can go at once, under the lock: others' copies wait for no more
  * than its commit did. Unless that would wait for kernels. */
 static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end,
-                         uint64_t epoch)
+                         uint64_t idle_number)
 {
     const gvm_error error = gvmi_error_save();
 
     for (uint64_t i = first; i < end && !heap->whole; i++) {
         if (!segment->chunks[i].committed || segment->chunks[i].users > 0 ||
-            segment->chunks[i].idle_since <= epoch)
+            segment->chunks[i].idle_since <= idle_number)
             continue;
         gvmi_chunks_part_locked(heap, segment, i, i + 1);
         if (gvmi_backing_decommit(segment, i, i + 1, GVMI_RELEASE_KEEP, true) == GVM_OK) {
@@ -157,6 +155,13 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
     gvmi_error_restore(&error);
 }
 
+uint64_t gvmi_heap_idle_kept(const gvm_heap *heap)
+{
+    if (heap->bounded)
+        return heap->keep_bytes;
+    return gvmi_max(heap->committed_bytes / GVMI_HEAP_IDLE_PART, GVMI_HEAP_IDLE_LEAST);
+}
+
 /* So that a new peak of memory is one of blocks, too, idle memory beyond what is kept goes first. */
 static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_request *request)
 {
@@ -165,15 +170,14 @@ static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_reque
     if (request == NULL || !request->may_purge || heap->idle_bytes <= kept ||
         heap->committed_bytes + missing_bytes <= heap->committed_peak_bytes)
         return false;
-    request->purge_bytes = heap->idle_bytes - kept < missing_bytes ? heap->idle_bytes - kept
-                                                                   : missing_bytes;
+    request->purge_bytes = gvmi_min(heap->idle_bytes - kept, missing_bytes);
     return true;
 }
 
 static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
                                  uint64_t end, gvmi_request *request)
 {
-    const uint64_t epoch = heap->epoch;
+    const uint64_t idle_number = heap->idle_number;
     uint64_t missing = 0, idle = 0, i;
     gvm_status status;
 
@@ -195,7 +199,7 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
             i = run;
     }
     if (status != GVM_OK)
-        undo_commits(heap, segment, first, i, epoch);
+        undo_commits(heap, segment, first, i, idle_number);
     return status;
 }
 

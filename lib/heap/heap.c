@@ -16,18 +16,10 @@
 #define SHELF_BYTES_DEFAULT (8 * GVMI_MIB)
 #define SHELF_BYTES_MAX (GVMI_GIB - GVM_HEAP_UNIT_BYTES) /* so that a bin's count fits 16 bits */
 
-void *gvmi_heap_calloc_line(size_t bytes)
-{
-    const size_t whole = gvmi_round_up(bytes, GVMI_HEAP_LINE);
-    void *at = aligned_alloc(GVMI_HEAP_LINE, whole);
-
-    return at != NULL ? memset(at, 0, whole) : NULL;
-}
-
 /* ---- handles
  *
- * A child made by fork() has the heaps' pages, but no driver that works, and locks and claims may be
- * those of threads that it does not have. So it forgets its shelves, with which every short way begins,
+ * A child made by fork() has the heaps' pages, but no driver that works, and locks and shelves may be held by
+ * threads that it does not have. So it forgets its shelves, with which every short way begins,
  * and the long ways end at gvmi_heap_hold(), because the registry forgets the parent's objects. */
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
@@ -65,18 +57,6 @@ gvm_status gvmi_heap_fail_foreign(const void *ptr)
                      ptr);
 }
 
-void gvmi_heap_note_requested(gvm_heap *heap, int64_t more)
-{
-    const int64_t now = atomic_fetch_add_explicit(&heap->requested_bytes, more, memory_order_relaxed) +
-                        more;
-    uint64_t peak = atomic_load_explicit(&heap->requested_peak_bytes, memory_order_relaxed);
-
-    while (now > 0 && (uint64_t)now > peak &&
-           !atomic_compare_exchange_weak_explicit(&heap->requested_peak_bytes, &peak, (uint64_t)now,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
-}
-
 /* ---- creation */
 
 static gvm_status read_heap_options(const gvm_heap_options *options, gvm_heap *heap)
@@ -102,11 +82,9 @@ static gvm_status read_heap_options(const gvm_heap_options *options, gvm_heap *h
     heap->limit_bytes = gvmi_amount(full.limit_bytes, GVM_BYTES_UNLIMITED);
     heap->bounded = full.keep_bytes != 0;
     heap->keep_bytes = gvmi_amount(full.keep_bytes, 0);
-    heap->shelf_bytes = gvmi_amount(full.shelf_bytes, SHELF_BYTES_DEFAULT);
-    if (heap->shelf_bytes > SHELF_BYTES_MAX)
-        heap->shelf_bytes = SHELF_BYTES_MAX;
+    heap->shelf_bytes = gvmi_min(gvmi_amount(full.shelf_bytes, SHELF_BYTES_DEFAULT), SHELF_BYTES_MAX);
     heap->decay_ns = (int64_t)full.decay_ms * GVMI_NS_PER_MS;
-    heap->window_ns = gvmi_now_ns();
+    heap->interval_ns = gvmi_now_ns();
     heap->exhausted = full.exhausted;
     heap->exhausted_arg = full.exhausted_arg;
     return GVM_OK;
@@ -194,10 +172,10 @@ void gvm_heap_destroy(gvm_heap *handle)
     wait_for_streams(heap);
     /* It stays a holder of idle memory until it has none, so that no call reports meanwhile that
      * the device is full. Nobody else is in the heap but threads that end, which wait for their
-     * claim. */
+     * shelves. */
     gvmi_lock(&heap->lock);
     gvmi_heap_await_leaving(heap);
-    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_own_locked(heap);
     gvmi_shelves_end_locked(heap, NULL);
     gvmi_arena_close_locked(&heap->plain);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
@@ -336,10 +314,10 @@ gvm_status gvm_heap_reset(gvm_heap *handle)
         return status;
     gvmi_lock(&heap->lock);
     gvmi_heap_empty_shelves_locked(heap);
-    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_own_locked(heap);
     visit_live(heap, give_visited, NULL);
     atomic_store(&heap->requested_bytes, 0);
-    gvmi_shelves_release_locked(heap);
+    gvmi_shelves_leave_locked(heap);
     gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
@@ -351,7 +329,8 @@ gvm_status gvm_heap_reset(gvm_heap *handle)
 static void count_shelves(const gvm_heap *heap, gvm_heap_info *info,
                           uint64_t shelf_blocks[GVMI_HEAP_ORDERS])
 {
-    for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next) {
+    for (const gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL;
+         shelf = LIST_NEXT(shelf, entry)) {
         info->shelf_bytes += shelf->bytes;
         for (uint32_t units = 1; units <= GVMI_HEAP_SHELF_UNITS; units++)
             shelf_blocks[gvmi_heap_row(units)] += shelf->counts[units];
@@ -362,7 +341,7 @@ static void fill_info(gvm_heap *heap, gvm_heap_info *info)
 {
     int64_t requested;
 
-    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+    for (gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL; shelf = LIST_NEXT(shelf, entry))
         gvmi_shelf_tell(shelf);
     requested = heap->requested_bytes;
     *info = (gvm_heap_info){
@@ -408,9 +387,9 @@ gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_own_locked(heap);
     fill_info(heap, &full);
-    gvmi_shelves_release_locked(heap);
+    gvmi_shelves_leave_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
@@ -486,11 +465,11 @@ static gvm_status list_all(gvm_heap *handle, list *l)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_own_locked(heap);
     visit_live(heap, list_visited, l);
     if (l->sums != NULL && l->count <= l->capacity)
         sum_list(l);
-    gvmi_shelves_release_locked(heap);
+    gvmi_shelves_leave_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return GVM_OK;

@@ -6,7 +6,9 @@
  *   release.c   what is given back of the others: when, and without the lock
  *   place.c     which segment and where; new segments; blocks taken and given back
  *   table.c     address to segment, read without a lock
- *   shelf.c     threads' shelves of free blocks
+ *   own.c       who owns a shelf of free blocks, for a moment
+ *   shelf.c     shelves emptied and ended
+ *   thread.c    the shelves of the calling thread
  *   stream.c    arenas of streams, and blocks that wait for a stream
  *   backing.c   what memory is: device, host, managed
  *   peer.c      other devices that reach it
@@ -16,7 +18,7 @@
  *
  * An ARENA is what blocks of one stream come from, or, the plain one, blocks of no stream: a list of
  * segments. Within an arena freed memory is used again at once, because the stream's order keeps
- * old and new user apart; memory leaves an arena only by way of the driver, after a fence.
+ * old and new user apart; memory leaves an arena only by way of the driver, after a stream mark.
  *
  * A BLOCK takes units (16 KiB) for the bytes wanted, and nothing more: neighbours share the chunk
  * that one ends and the other begins in.
@@ -26,15 +28,15 @@
  *                     +--> PENDING --the stream has passed--> NONE
  *
  * What leaves USED does so by a compare-and-swap, so that of two frees one fails, and a free beside a
- * resize. Every other change is made by who holds the heap's lock, or the claim of the shelf that the
+ * resize. Every other change is made by who holds the heap's lock, or owns the shelf that the
  * block lies on. What a block is (size, address, arena) may be relied on by who took it out of USED,
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
  * A CHUNK that has memory and no users is idle. While it is LEAVING, which is while the driver takes its memory, its
  * units are neither free nor a block's, so that nobody is given them, and the lock is released.
  *
- * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
- * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
+ * Locks: the heap's, rank HEAP, then shelves (gvmi_shelf_own(): looking again, with pauses; a thread that owns one
+ * never waits for anything), then those of the memory below. A thread that holds the lock and owns all shelves sees
  * everything unchanged, but for the driver's calls on chunks that are leaving. Memory is committed
  * under the lock, and what of it a request leaves that fails half way is taken back under it.
  * No stream and no kernel is waited for under it.
@@ -44,7 +46,7 @@
  * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
  *     users is committed, and not leaving.
  * H4  Outside of calls, idle_bytes is at most the keep_bytes that the program has set, or the chunks beyond wait for a
- *     fence of their stream (or the driver has refused to take them, or takes some now), or for the library's thread,
+ *     stream mark of their stream (or the driver has refused to take them, or takes some now), or for the library's thread,
  *     which empties shelves and gives back in steps. Heaps whose memory goes back by calls that wait for kernels are
  *     excepted.
  * H5  The statistics are what walking finds.
@@ -55,6 +57,9 @@
 #include <stdalign.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
 
 #include <gvmem/heap.h>
 
@@ -70,9 +75,12 @@
 #define GVMI_HEAP_BYTES_MAX (1ull << 45) /* of a block: its units fit 32 bits */
 #define GVMI_HEAP_SHELF_UNITS 64u        /* the largest block that goes on a shelf */
 #define GVMI_HEAP_CALLBACKS_MAX 64       /* how often one request asks the program to make room */
-#define GVMI_HEAP_LINE 64                /* of the processor's caches */
-#define GVMI_HEAP_PLAIN UINT64_MAX       /* the key of the arena that is no stream's */
-#define GVMI_HEAP_PENDING_POLLS 8        /* waiting blocks that one call looks at */
+#define GVMI_HEAP_IDLE_PART 32           /* of what is committed: what a heap may keep idle */
+#define GVMI_HEAP_IDLE_LEAST \
+    (64 * GVMI_MIB)                /* bytes that a heap may keep idle, however small it is */
+#define GVMI_HEAP_LINE 64          /* of the processor's caches */
+#define GVMI_HEAP_PLAIN UINT64_MAX /* the key of the arena that is no stream's */
+#define GVMI_HEAP_PENDING_POLLS 8  /* waiting blocks that one call looks at */
 
 _Static_assert(GVM_HEAP_UNIT_BYTES == 1ull << GVMI_HEAP_UNIT_SHIFT, "the unit is in the interface");
 
@@ -170,7 +178,7 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
-    uint64_t idle_since; /* the heap's epoch in which its last user went */
+    uint64_t idle_since; /* the heap's idle number in which its last user went */
     uint32_t users;
     bool committed;
     bool leaving; /* committed, until the driver has taken it */
@@ -207,26 +215,26 @@ struct gvmi_arena {
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
     gvmi_segment **segments; /* oldest first */
     size_t count, capacity;
-    /* Epochs of the heap. Chunks that became idle up to passed may go: the stream's work until then is
+    /* Idle numbers of the heap. Chunks that became idle up to passed may go: the stream's work until then is
      * over. The plain arena's may always. */
-    uint64_t idled, passed, fenced; /* idled: the latest to become so; fenced: when fence was recorded */
+    uint64_t idled, passed, marked; /* idled: the latest to become so; marked: when mark was recorded */
     /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
      * stream is busy do not look through its idle chunks each time. */
     uint64_t reaped;
-    CUevent fence;
-    bool fence_recorded;
+    CUevent mark; /* of the stream */
+    bool mark_recorded;
     gvmi_arena *next;
 };
 
 typedef struct gvmi_heap_table {
     uint64_t mask;
-    uint64_t used; /* slots, those left behind included */
-    _Atomic(gvmi_segment *) slots[];
+    uint64_t used; /* entries, those left behind included */
+    _Atomic(gvmi_segment *) entries[];
 } gvmi_heap_table;
 
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
-    uint64_t since; /* an epoch of the heap */
+    uint64_t since; /* an idle number of the heap */
     CUevent event;
     CUevent *others; /* to wait for after it, or NULL */
     size_t other_count;
@@ -234,10 +242,10 @@ typedef struct gvmi_heap_wait {
 
 /* A thread's free blocks of one arena. */
 typedef struct gvmi_shelf {
-    alignas(GVMI_HEAP_LINE) atomic_uint claimed;
+    alignas(GVMI_HEAP_LINE) atomic_uint owned;
     bool orphan; /* the thread is no more; the heap frees it */
     bool asleep; /* empty, and its limit 0, so that the thread's next free takes the lock */
-    atomic_bool dead; /* the heap or its arena is no more; the thread frees it. Set last, claimed for good */
+    atomic_bool dead; /* the heap or its arena is no more; the thread frees it. Set last, owned for good */
     const gvm_heap *handle;
     uint64_t key;
     gvm_heap *heap;
@@ -247,8 +255,8 @@ typedef struct gvmi_shelf {
     int64_t requested; /* not yet reported to the heap */
     gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
     uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
-    struct gvmi_shelf *next, **link; /* the heap's; under its lock */
-    uint64_t seen_bytes; /* bytes and requested at the last look at whether it is used */
+    LIST_ENTRY(gvmi_shelf) entry; /* of the heap's list; under its lock */
+    uint64_t seen_bytes;          /* bytes and requested at the last look at whether it is used */
     int64_t seen_requested;
 } gvmi_shelf;
 
@@ -280,14 +288,14 @@ struct gvm_heap {
      * cuMemHostUnregister). */
     bool whole;
     bool keeps;   /* nothing goes back but by gvm_heap_trim() */
-    bool bounded; /* at most keep_bytes stay idle; else windows and peaks decide */
+    bool bounded; /* at most keep_bytes stay idle; else intervals and peaks decide */
     uint64_t segment_bytes, limit_bytes, keep_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
-    uint64_t epoch; /* a counter: a new one when a chunk becomes idle, and when a block begins to wait */
+    uint64_t idle_number; /* a counter: a new one when a chunk becomes idle, and when a block begins to wait */
     gvmi_segment *spare_usual, *spare_lone;
-    gvmi_shelf *shelves;
+    LIST_HEAD(, gvmi_shelf) shelves;
     gvmi_heap_wait *waits; /* a ring of a power of two */
     size_t wait_first, wait_count, wait_capacity;
     CUevent *events; /* free ones */
@@ -299,12 +307,12 @@ struct gvm_heap {
     uint32_t grant_count;
     gvmi_idle idle; /* unless it keeps, or has no memory of the device */
     bool holds;     /* idle has joined */
-    /* Of the window that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:
-     * of the last window that least, as far as it is not yet given back. */
-    uint64_t asked_bytes, window_asked_bytes, idle_low_bytes, surplus_bytes;
-    int64_t window_ns, decay_ns; /* when it began, if it must last so long */
-    uint64_t tick_asked_bytes;   /* asked_bytes at the last tick */
-    int64_t tick_ns;             /* when the next is; 0: none is set */
+    /* Of the interval that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:
+     * of the last interval that least, as far as it is not yet given back. */
+    uint64_t asked_bytes, interval_asked_bytes, idle_low_bytes, surplus_bytes;
+    int64_t interval_ns, decay_ns; /* when it began, if it must last so long */
+    uint64_t tick_asked_bytes;     /* asked_bytes at the last tick */
+    int64_t tick_ns;               /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
     pthread_cond_t left; /* leaving_bytes has become 0 */
     /* Of a call that does not wait for the lock: what it gives back, without the lock until quick_done is set; then the
@@ -322,6 +330,15 @@ struct gvm_heap {
 static inline uint64_t gvmi_heap_units(uint64_t bytes)
 {
     return (bytes + GVM_HEAP_UNIT_BYTES - 1) >> GVMI_HEAP_UNIT_SHIFT;
+}
+
+/* Zeros, at the start of a cache line. */
+static inline void *gvmi_heap_calloc_line(size_t bytes)
+{
+    const size_t whole = gvmi_round_up(bytes, GVMI_HEAP_LINE);
+    void *at = aligned_alloc(GVMI_HEAP_LINE, whole);
+
+    return at != NULL ? memset(at, 0, whole) : NULL;
 }
 
 static inline unsigned gvmi_heap_order(uint64_t units)
@@ -349,7 +366,7 @@ void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
 /* Has it the keys of all segments, each once, and room? */
 bool gvmi_heap_table_check_locked(const gvm_heap *heap);
-extern gvmi_segment gvmi_heap_gone; /* stands in slots left behind */
+extern gvmi_segment gvmi_heap_gone; /* stands in entries left behind */
 
 static inline uint64_t gvmi_heap_hash(uint64_t gib)
 {
@@ -357,14 +374,14 @@ static inline uint64_t gvmi_heap_hash(uint64_t gib)
 }
 
 /* The record of the block that begins at an address; NULL if none of the heap's could. Its state
- * shows whether there is one. Under the heap's lock, or the claim of one of its shelves: else the
+ * shows whether there is one. Under the heap's lock, or owning one of its shelves: else the
  * table may go. */
 static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_segment **out)
 {
     gvmi_heap_table *table = atomic_load_explicit(&heap->table, memory_order_acquire);
 
     for (uint64_t i = gvmi_heap_hash(address / GVMI_HEAP_SEGMENT_BYTES);; i++) {
-        gvmi_segment *segment = atomic_load_explicit(&table->slots[i & table->mask],
+        gvmi_segment *segment = atomic_load_explicit(&table->entries[i & table->mask],
                                                      memory_order_acquire);
         uint64_t offset;
 
@@ -418,6 +435,9 @@ void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fi
 /* May so much more be committed, and so much of what is idle be used? GVM_E_NOSPACE */
 gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes);
 
+/* Idle bytes that stay when memory reaches a new peak. */
+uint64_t gvmi_heap_idle_kept(const gvm_heap *heap);
+
 /* Have chunks of the arena memory and no users? */
 bool gvmi_arena_has_idle(const gvmi_arena *arena);
 
@@ -435,12 +455,10 @@ void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
  * handles are released as asked. Waits for other calls on the buffers that they are of. Returns the
  * bytes given back. */
 uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how);
-/* Idle bytes that stay when memory reaches a new peak. */
-uint64_t gvmi_heap_idle_kept(const gvm_heap *heap);
 /* Waits until the driver has what other threads are giving it. */
 void gvmi_heap_await_leaving(gvm_heap *heap);
 /* At the end of every call that allocates, and of every one that frees, or finds blocks which have waited: ends a
- * window; gives back what is beyond what is kept, or has the library's thread do that. */
+ * interval; gives back what is beyond what is kept, or has the library's thread do that. */
 void gvmi_heap_settle_asked(gvm_heap *heap);
 void gvmi_heap_settle(gvm_heap *heap);
 
@@ -480,49 +498,55 @@ void gvmi_arena_close_locked(gvmi_arena *arena);
 /* Frees what segments leave behind. */
 void gvmi_segments_free(gvmi_segment *spare);
 
-/* ---- shelf.c */
+/* ---- own.c: who owns a shelf, for a moment */
 
 extern _Thread_local gvmi_shelf *gvmi_shelf_mine __attribute__((tls_model("initial-exec")));
 
-static inline bool gvmi_shelf_claim(gvmi_shelf *shelf)
+static inline bool gvmi_shelf_own(gvmi_shelf *shelf)
 {
-    return atomic_exchange_explicit(&shelf->claimed, 1, memory_order_acquire) == 0;
+    return atomic_exchange_explicit(&shelf->owned, 1, memory_order_acquire) == 0;
 }
 
-static inline void gvmi_shelf_release(gvmi_shelf *shelf)
+static inline void gvmi_shelf_leave(gvmi_shelf *shelf)
 {
-    atomic_store_explicit(&shelf->claimed, 0, memory_order_release);
+    atomic_store_explicit(&shelf->owned, 0, memory_order_release);
 }
+
+/* Waits until the thread owns the shelf; waits is 0 at first; and all shelves of the heap. */
+void gvmi_shelf_wait(unsigned *waits);
+void gvmi_shelf_own_locked(gvmi_shelf *shelf);
+void gvmi_shelves_own_locked(gvm_heap *heap);
+void gvmi_shelves_leave_locked(gvm_heap *heap);
+
+/* Waits until each other thread that owns its shelf now has left it once; the caller owns none but
+ * its own. */
+void gvmi_shelves_pass_locked(gvm_heap *heap);
+
+/* ---- thread.c: the shelves of the calling thread */
 
 /* This thread's shelf of a handle (not looked behind) and a key, NULL if it has none that lives. Not
- * claimed. */
+ * owned. */
 gvmi_shelf *gvmi_shelf_seek(const gvm_heap *handle, uint64_t key);
 
 /* The same for an arena, made if there is none; NULL if there can be none. */
-gvmi_shelf *gvmi_shelf_own_locked(gvm_heap *heap, gvmi_arena *arena);
+gvmi_shelf *gvmi_shelf_get_locked(gvm_heap *heap, gvmi_arena *arena);
 
-/* Claimed: one that is asleep is used again. */
+/* Owned: one that is asleep is used again. */
 static inline void gvmi_shelf_awake(gvmi_shelf *shelf)
 {
     shelf->asleep = false;
     shelf->limit_bytes = shelf->heap->shelf_bytes;
 }
 
-/* Waits for a claim; and for all of them. */
-void gvmi_shelf_claim_locked(gvmi_shelf *shelf);
-void gvmi_shelves_claim_locked(gvm_heap *heap);
-void gvmi_shelves_release_locked(gvm_heap *heap);
+/* ---- shelf.c */
 
-/* Waits until each other thread that has its claim now has let it go once; the caller holds none but
- * its own. */
-void gvmi_shelves_pass_locked(gvm_heap *heap);
-
-/* Gives blocks of a claimed shelf back to the heap, until at most keep_bytes are left; largest
+/* Gives blocks of an owned shelf back to the heap, until at most keep_bytes are left; largest
  * first. Tells the heap what was requested. */
 void gvmi_shelf_empty_locked(gvmi_shelf *shelf, uint64_t keep_bytes);
 void gvmi_shelf_tell(gvmi_shelf *shelf);
+void gvmi_heap_note_requested(gvm_heap *heap, int64_t more);
 
-/* Ends claimed shelves: of an arena, or all of the heap (NULL). */
+/* Ends owned shelves: of an arena, or all of the heap (NULL). */
 void gvmi_shelves_end_locked(gvm_heap *heap, const gvmi_arena *arena);
 
 static inline void gvmi_shelf_put(gvmi_shelf *shelf, gvmi_block *block, uint32_t units)
@@ -542,9 +566,9 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
 /* REFUSED: the driver says no, or the stream is being captured into a graph; the error is recorded. */
 typedef enum gvmi_passing { GVMI_PASSED, GVMI_BUSY, GVMI_REFUSED } gvmi_passing;
 
-/* Has the arena's stream passed what became idle up to an epoch? 0: all so far, as far as the fence
+/* Has the arena's stream passed what became idle up to an idle number? 0: all so far, as far as the stream mark
  * shows that there is. Sets passed; does not wait. */
-gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until);
+gvmi_passing gvmi_arena_mark_locked(gvmi_arena *arena, uint64_t until);
 
 /* Lets a USED block wait for the work that is on streams, one at least; and gives back those of the oldest few that
  * need not wait any more. */
@@ -563,12 +587,9 @@ void gvmi_streams_free(gvm_heap *heap);
 
 /* ---- heap.c */
 
-/* Zeros, at the start of a cache line. */
-void *gvmi_heap_calloc_line(size_t bytes);
 /* GVM_E_FOREIGN: unknown, being destroyed, or the parent process's. */
 gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out);
 void gvmi_heap_drop(gvm_heap *heap);
-void gvmi_heap_note_requested(gvm_heap *heap, int64_t more);
 gvm_status gvmi_heap_fail_foreign(const void *ptr);
 
 #endif

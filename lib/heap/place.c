@@ -34,9 +34,7 @@
 
 static uint64_t least_chunk_bytes(const gvm_heap *heap)
 {
-    return GVM_CHUNK_BYTES_MIN > heap->device->info.granularity_bytes
-               ? GVM_CHUNK_BYTES_MIN
-               : heap->device->info.granularity_bytes;
+    return gvmi_max(GVM_CHUNK_BYTES_MIN, heap->device->info.granularity_bytes);
 }
 
 /* Of a new segment. The driver charges by the chunk, so only where little is in use they are small. */
@@ -48,7 +46,7 @@ static uint64_t chunk_bytes_for(const gvm_heap *heap, const gvmi_arena *arena, u
 
     if (heap->whole)
         return heap->segment_bytes;
-    return usual > least ? usual : least;
+    return gvmi_max(usual, least);
 }
 
 /* A part of the segment's addresses such that the smallest request for which one is opened, which is above half of
@@ -59,7 +57,7 @@ static uint64_t lone_chunk_bytes(const gvm_heap *heap, uint64_t bytes)
 
     if (heap->whole)
         return gvmi_round_up(bytes, GVM_CHUNK_BYTES_MIN);
-    return part < GVM_CHUNK_BYTES_MAX ? part : GVM_CHUNK_BYTES_MAX;
+    return gvmi_min(part, GVM_CHUNK_BYTES_MAX);
 }
 
 static void free_segment(gvmi_segment *segment)
@@ -227,8 +225,7 @@ void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment)
     heap->address_bytes -= segment->bytes;
     heap->committed_bytes -= segment->committed_count * segment->chunk_bytes;
     heap->idle_bytes -= segment->idle_count * segment->chunk_bytes;
-    if (heap->idle_bytes < heap->idle_low_bytes)
-        heap->idle_low_bytes = heap->idle_bytes;
+    heap->idle_low_bytes = gvmi_min(heap->idle_low_bytes, heap->idle_bytes);
 }
 
 /* One without memory, or of a heap in which nobody is. */
@@ -368,7 +365,7 @@ static bool adopt_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t chunk_bytes
             continue;
         remove_from_arena(segment);
         gvmi_arena_add_locked(arena, segment);
-        arena->idled = heap->epoch; /* what has become idle leaves after a fence, as all of the stream's does */
+        arena->idled = heap->idle_number; /* what has become idle leaves after a stream mark, as all of the stream's does */
         arena->reaped = 0;
         return true;
     }

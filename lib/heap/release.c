@@ -4,8 +4,8 @@
  * that run. So the chunks are first taken out of use, a few at a time (they are LEAVING), and the driver is called
  * without the heap's lock.
  *
- * When: with keep_bytes that the program has set, as soon as there is more. Else what was idle all through a window goes,
- * in the library's thread. A window ends when requests have asked for twice what is committed, or at a tick
+ * When: with keep_bytes that the program has set, as soon as there is more. Else what was idle all through an interval goes,
+ * in the library's thread. An interval ends when requests have asked for twice what is committed, or at a tick
  * of the clock when little was asked for since the last, but not before decay_ns. Before memory reaches a new peak what is idle goes, too
  * (chunk.c). On shortage all of it goes, of every heap (memory/idle.h).
  */
@@ -19,9 +19,7 @@
 #include "heap/heap.h"
 #include "memory/background.h"
 
-#define IDLE_BYTES_LEAST (64 * GVMI_MIB)
-#define IDLE_SHARE 32      /* of what is committed */
-#define WINDOW_PERCENT 200 /* asked for, of what is committed */
+#define INTERVAL_PERCENT 200 /* asked for, of what is committed */
 #define TICK_NS (1000 * GVMI_NS_PER_MS)
 #define BUSY_NS (10 * GVMI_NS_PER_MS)
 #define LOCKED_NS GVMI_NS_PER_MS /* a request holds the lock */
@@ -99,7 +97,7 @@ static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_leavi
     if (!gvmi_arena_has_idle(arena))
         return;
     if (arena != &heap->plain) {
-        (void)gvmi_arena_fence_locked(arena, 0);
+        (void)gvmi_arena_mark_locked(arena, 0);
         if (arena->reaped == arena->passed + 1)
             return;
     }
@@ -158,7 +156,7 @@ static bool finish_leaving_locked(gvm_heap *heap, const gvmi_leaving_list *list)
 /* What was due, or may have been, has been given back. */
 static void count_due_locked(gvm_heap *heap, uint64_t bytes)
 {
-    heap->surplus_bytes -= bytes < heap->surplus_bytes ? bytes : heap->surplus_bytes;
+    heap->surplus_bytes -= gvmi_min(bytes, heap->surplus_bytes);
 }
 
 static uint64_t sum_released_bytes(const gvmi_leaving_list *list)
@@ -261,14 +259,6 @@ void gvmi_heap_await_leaving(gvm_heap *heap)
 
 /* ---- when */
 
-uint64_t gvmi_heap_idle_kept(const gvm_heap *heap)
-{
-    if (heap->bounded)
-        return heap->keep_bytes;
-    return heap->committed_bytes / IDLE_SHARE > IDLE_BYTES_LEAST ? heap->committed_bytes / IDLE_SHARE
-                                                                 : IDLE_BYTES_LEAST;
-}
-
 static uint64_t bytes_beyond(uint64_t bytes, uint64_t most)
 {
     return bytes > most ? bytes - most : 0;
@@ -296,18 +286,18 @@ static void release_due(gvm_heap *heap)
 }
 
 /* False: it has not lasted long enough. */
-static bool end_window_locked(gvm_heap *heap)
+static bool end_interval_locked(gvm_heap *heap)
 {
     if (heap->decay_ns != 0) {
         const int64_t now_ns = gvmi_now_ns();
 
-        if (now_ns - heap->window_ns < heap->decay_ns)
+        if (now_ns - heap->interval_ns < heap->decay_ns)
             return false;
-        heap->window_ns = now_ns;
+        heap->interval_ns = now_ns;
     }
     heap->surplus_bytes = heap->idle_low_bytes;
     heap->idle_low_bytes = heap->idle_bytes;
-    heap->window_asked_bytes = heap->asked_bytes;
+    heap->interval_asked_bytes = heap->asked_bytes;
     return true;
 }
 
@@ -338,11 +328,11 @@ void gvmi_heap_settle(gvm_heap *heap)
 
 void gvmi_heap_settle_asked(gvm_heap *heap)
 {
-    const uint64_t least = heap->committed_bytes > IDLE_BYTES_LEAST ? heap->committed_bytes
-                                                                    : IDLE_BYTES_LEAST;
+    const uint64_t least = heap->committed_bytes > GVMI_HEAP_IDLE_LEAST ? heap->committed_bytes
+                                                                        : GVMI_HEAP_IDLE_LEAST;
 
-    if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT &&
-        end_window_locked(heap))
+    if (heap->asked_bytes - heap->interval_asked_bytes >= least / 100 * INTERVAL_PERCENT &&
+        end_interval_locked(heap))
         gvmi_heap_settle(heap);
     else if (heap->tick_ns == 0 || gvmi_background_is_missing())
         wake_locked(heap);
@@ -350,10 +340,10 @@ void gvmi_heap_settle_asked(gvm_heap *heap)
 
 void gvmi_heap_empty_shelves_locked(gvm_heap *heap)
 {
-    gvmi_shelves_claim_locked(heap);
-    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+    gvmi_shelves_own_locked(heap);
+    for (gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL; shelf = LIST_NEXT(shelf, entry))
         gvmi_shelf_empty_locked(shelf, 0);
-    gvmi_shelves_release_locked(heap);
+    gvmi_shelves_leave_locked(heap);
     heap->unsettled = true;
 }
 
@@ -370,7 +360,7 @@ static bool drain_unused_shelf_locked(gvmi_shelf *shelf)
 {
     bool awake;
 
-    gvmi_shelf_claim_locked(shelf);
+    gvmi_shelf_own_locked(shelf);
     if (shelf->bytes == shelf->seen_bytes && shelf->requested == shelf->seen_requested &&
         !shelf->asleep) {
         gvmi_shelf_empty_locked(shelf, 0);
@@ -380,19 +370,19 @@ static bool drain_unused_shelf_locked(gvmi_shelf *shelf)
     shelf->seen_bytes = shelf->bytes;
     shelf->seen_requested = shelf->requested;
     awake = !shelf->asleep;
-    gvmi_shelf_release(shelf);
+    gvmi_shelf_leave(shelf);
     return awake;
 }
 
-/* Once a second, while there may be something to give back. A window ends, too, where little is asked for. */
+/* Once a second, while there may be something to give back. An interval ends, too, where little is asked for. */
 static void run_heap_tick_locked(gvm_heap *heap, int64_t now_ns)
 {
     bool more = heap->wait_count > 0;
 
-    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+    for (gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL; shelf = LIST_NEXT(shelf, entry))
         more = drain_unused_shelf_locked(shelf) || more;
-    if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / IDLE_SHARE)
-        (void)end_window_locked(heap);
+    if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / GVMI_HEAP_IDLE_PART)
+        (void)end_interval_locked(heap);
     heap->tick_asked_bytes = heap->asked_bytes;
     more = more || (!heap->bounded ? heap->idle_bytes > 0 : due_bytes(heap) > 0);
     heap->tick_ns = more ? now_ns + TICK_NS : 0;
@@ -412,7 +402,7 @@ static int64_t decay_heap(gvmi_idle *idle, int64_t now_ns)
         run_heap_tick_locked(heap, now_ns);
     next_ns = heap->tick_ns != 0 ? heap->tick_ns : GVMI_NEVER_NS;
     due = due_bytes(heap);
-    if (!release_quickly(heap, due < STEP_BYTES ? due : STEP_BYTES, 0, &given))
+    if (!release_quickly(heap, gvmi_min(due, STEP_BYTES), 0, &given))
         return now_ns + BUSY_NS;
     if (given > 0)
         next_ns = now_ns;
@@ -471,4 +461,4 @@ static uint64_t reclaim_heap_chunks(gvmi_idle *idle, uint64_t wanted_bytes, bool
     return given;
 }
 
-const gvmi_idle_calls gvmi_heap_idle_calls = {reclaim_heap_chunks, decay_heap};
+const gvmi_idle_calls gvmi_heap_idle_calls = {.reclaim = reclaim_heap_chunks, .decay = decay_heap};

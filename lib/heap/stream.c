@@ -2,7 +2,7 @@
  *
  * Memory that a stream's block leaves is used again by the same stream without waiting: whatever
  * work the stream still has on it comes first. It goes elsewhere only by way of the driver, and
- * before that the stream has to pass a fence (chunk.c).
+ * before that the stream has to pass a stream mark (chunk.c).
  *
  * A block that is freed on another stream than its own, or that has none, waits PENDING with an
  * event of that stream. Calls that take the lock look at the oldest few.
@@ -145,57 +145,57 @@ static gvmi_passing fail_captured(CUstream stream)
 /* Asked twice: a capture may begin in between. That of the stream itself then has the event as a part without effect. One
  * of a stream that waits for the legacy stream, where this is that one, is ended by the driver (gvmem/heap.h).
  * Called by the library's thread, too, with the heap's lock held. */
-static gvmi_passing fence_record(gvmi_arena *arena)
+static gvmi_passing record_mark(gvmi_arena *arena)
 {
     const CUstream stream = (CUstream)(uintptr_t)arena->key;
 
     if (is_captured(stream))
         return fail_captured(stream);
-    if (event_record(arena->heap, stream, &arena->fence) != GVM_OK)
+    if (event_record(arena->heap, stream, &arena->mark) != GVM_OK)
         return GVMI_REFUSED;
     if (is_captured(stream)) {
-        gvmi_cu->cuEventDestroy(arena->fence);
+        gvmi_cu->cuEventDestroy(arena->mark);
         return fail_captured(stream);
     }
-    arena->fenced = arena->heap->epoch;
-    arena->fence_recorded = true;
+    arena->marked = arena->heap->idle_number;
+    arena->mark_recorded = true;
     return GVMI_BUSY;
 }
 
 /* What is recorded, if it is; what has passed, or is of no use, is recorded no more. */
-static gvmi_passing fence_look(gvmi_arena *arena)
+static gvmi_passing look_at_mark(gvmi_arena *arena)
 {
     gvmi_passing passing;
 
-    if (!arena->fence_recorded)
+    if (!arena->mark_recorded)
         return GVMI_PASSED;
-    passing = event_passing(arena->fence);
+    passing = event_passing(arena->mark);
     if (passing == GVMI_PASSED)
-        arena->passed = arena->fenced;
+        arena->passed = arena->marked;
     if (passing == GVMI_BUSY)
         return GVMI_BUSY;
-    arena->fence_recorded = false;
+    arena->mark_recorded = false;
     if (passing == GVMI_PASSED)
-        event_cache_put(arena->heap, arena->fence);
+        event_cache_put(arena->heap, arena->mark);
     else
-        gvmi_cu->cuEventDestroy(arena->fence);
+        gvmi_cu->cuEventDestroy(arena->mark);
     return passing;
 }
 
-static gvmi_passing fence_locked(gvmi_arena *arena, uint64_t until)
+static gvmi_passing pass_mark_locked(gvmi_arena *arena, uint64_t until)
 {
     const uint64_t wanted = until != 0 && until < arena->idled ? until : arena->idled;
-    gvmi_passing passing = fence_look(arena);
+    gvmi_passing passing = look_at_mark(arena);
 
-    if (passing == GVMI_BUSY && arena->fenced < until) { /* of earlier: a newer one covers it */
-        event_cache_put(arena->heap, arena->fence);
-        arena->fence_recorded = false;
+    if (passing == GVMI_BUSY && arena->marked < until) { /* of earlier: a newer one covers it */
+        event_cache_put(arena->heap, arena->mark);
+        arena->mark_recorded = false;
         passing = GVMI_PASSED;
     }
     if (passing != GVMI_PASSED || arena->passed >= wanted)
         return passing;
-    passing = fence_record(arena);
-    return passing == GVMI_BUSY ? fence_look(arena) : passing;
+    passing = record_mark(arena);
+    return passing == GVMI_BUSY ? look_at_mark(arena) : passing;
 }
 
 /* A reset of the context has ended the work of its streams, and taken the events. */
@@ -203,12 +203,12 @@ static gvmi_passing clear_lost_arena(gvmi_arena *arena)
 {
     if (!gvmi_device_was_reset(arena->heap->device))
         return GVMI_REFUSED;
-    arena->fence_recorded = false;
+    arena->mark_recorded = false;
     arena->passed = arena->idled;
     return GVMI_PASSED;
 }
 
-gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until)
+gvmi_passing gvmi_arena_mark_locked(gvmi_arena *arena, uint64_t until)
 {
     gvmi_passing passing;
 
@@ -216,7 +216,7 @@ gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until)
         return GVMI_PASSED;
     if (gvmi_device_enter(arena->heap->device) != GVM_OK)
         return clear_lost_arena(arena);
-    passing = fence_locked(arena, until);
+    passing = pass_mark_locked(arena, until);
     gvmi_device_leave();
     return passing;
 }
@@ -256,7 +256,7 @@ static gvmi_heap_wait *wait_at(gvm_heap *heap, size_t index)
 gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
                                   size_t count)
 {
-    gvmi_heap_wait wait = {.block = block, .since = ++heap->epoch};
+    gvmi_heap_wait wait = {.block = block, .since = ++heap->idle_number};
     gvm_status status = ring_make_room(heap);
 
     if (status == GVM_OK && count > 1) {
@@ -332,10 +332,10 @@ static void clear_lost_waits_locked(gvm_heap *heap)
     }
 }
 
-/* Looks at most at so many of the oldest. True: one that waits since an epoch up to until is not done. */
+/* Looks at most at so many of the oldest. True: one that waits since an idle number up to until is not done. */
 static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
 {
-    size_t looked = heap->wait_count < most ? heap->wait_count : most;
+    size_t looked = gvmi_min(heap->wait_count, most);
     bool busy = false;
     gvm_error error;
 
@@ -374,7 +374,7 @@ static bool is_busy_locked(gvm_heap *heap, uint64_t until)
     bool busy = poll_locked(heap, SIZE_MAX, until);
 
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
-        if (gvmi_arena_has_idle(arena) && gvmi_arena_fence_locked(arena, until) == GVMI_BUSY)
+        if (gvmi_arena_has_idle(arena) && gvmi_arena_mark_locked(arena, until) == GVMI_BUSY)
             busy = true;
     return busy;
 }
@@ -394,7 +394,7 @@ static void pause_unlocked(gvm_heap *heap, unsigned *waits)
 bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns)
 {
     const gvm_error error = gvmi_error_save();
-    const uint64_t until = heap->epoch;
+    const uint64_t until = heap->idle_number;
     unsigned waits = 0;
     bool busy;
 
@@ -412,7 +412,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
 
     if (status != GVM_OK)
         return status;
-    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_own_locked(heap);
     gvmi_shelves_end_locked(heap, arena);
     for (size_t i = 0; i < arena->count; i++)
         gvmi_arena_add_locked(&heap->plain, arena->segments[i]);
@@ -420,20 +420,19 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
         link = &(*link)->next;
     *link = arena->next;
     free_arena(arena);
-    gvmi_shelves_release_locked(heap);
+    gvmi_shelves_leave_locked(heap);
     return GVM_OK;
 }
 
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
 {
-    const uint64_t until = ++heap->epoch; /* blocks that are still live, too, wait for the stream */
+    const uint64_t until = ++heap->idle_number; /* blocks that are still live, too, wait for the stream */
     unsigned waits = 0;
     gvmi_arena *arena;
 
     for (; (arena = find_arena(heap, key)) != NULL; pause_unlocked(heap, &waits)) {
-        if (arena->idled < until)
-            arena->idled = until;
-        switch (gvmi_arena_fence_locked(arena, until)) {
+        arena->idled = gvmi_max(arena->idled, until);
+        switch (gvmi_arena_mark_locked(arena, until)) {
         case GVMI_PASSED: return end_arena_locked(arena);
         case GVMI_REFUSED: return gvmi_error_save().status;
         case GVMI_BUSY: break;
@@ -457,8 +456,8 @@ void gvmi_streams_free(gvm_heap *heap)
     while (heap->arenas != NULL) {
         gvmi_arena *next = heap->arenas->next;
 
-        if (heap->arenas->fence_recorded && there)
-            gvmi_cu->cuEventDestroy(heap->arenas->fence);
+        if (heap->arenas->mark_recorded && there)
+            gvmi_cu->cuEventDestroy(heap->arenas->mark);
         free_arena(heap->arenas);
         heap->arenas = next;
     }

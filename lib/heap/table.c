@@ -1,12 +1,12 @@
 /* Address to segment: an open hash of segments by the gigabytes that they touch.
  *
- * Written under the heap's lock, read without it by who has the claim of a shelf. A slot is one
+ * Written under the heap's lock, read without it by who owns a shelf. An entry is one
  * pointer; which addresses it stands for, the segment itself says, and a reader that meets
- * another's segment goes on to the next slot. A slot that was left is marked, not emptied, so that
- * readers do not stop short there. A table that gets full, of such slots too, is replaced by a new
- * one, and freed when each claim that might still be a reader's has been released.
+ * another's segment goes on to the next entry. An entry that was left is marked, not emptied, so that
+ * readers do not stop short there. A table that gets full, of such entries too, is replaced by a new
+ * one, and freed when each thread that might still read it has left its shelf.
  *
- * I1  half of the slots at least are empty.
+ * I1  half of the entries at least are empty.
  * I2  of the others, used of them, each key of each segment has one; the rest are marked.
  */
 #include <stdlib.h>
@@ -15,16 +15,16 @@
 #include "base/error.h"
 #include "heap/heap.h"
 
-#define SLOTS_FIRST 64
+#define ENTRIES_FIRST 64
 
 gvmi_segment gvmi_heap_gone; /* of no bytes: nothing is ever found in it */
 
-static gvmi_heap_table *make_table(uint64_t slots)
+static gvmi_heap_table *make_table(uint64_t entries)
 {
-    gvmi_heap_table *table = calloc(1, sizeof *table + slots * sizeof table->slots[0]);
+    gvmi_heap_table *table = calloc(1, sizeof *table + entries * sizeof table->entries[0]);
 
     if (table != NULL)
-        table->mask = slots - 1;
+        table->mask = entries - 1;
     return table;
 }
 
@@ -43,10 +43,10 @@ static void table_insert(gvmi_heap_table *table, uint64_t key, gvmi_segment *seg
     uint64_t i = gvmi_heap_hash(key);
     gvmi_segment *at;
 
-    while ((at = table->slots[i & table->mask]) != NULL && at != &gvmi_heap_gone)
+    while ((at = table->entries[i & table->mask]) != NULL && at != &gvmi_heap_gone)
         i++;
     table->used += at == NULL;
-    atomic_store_explicit(&table->slots[i & table->mask], segment, memory_order_release);
+    atomic_store_explicit(&table->entries[i & table->mask], segment, memory_order_release);
 }
 
 static void table_insert_arena(gvmi_heap_table *table, const gvmi_arena *arena)
@@ -64,13 +64,13 @@ static void table_insert_arena(gvmi_heap_table *table, const gvmi_arena *arena)
 gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap)
 {
     gvmi_heap_table *old = heap->table, *table;
-    uint64_t slots = SLOTS_FIRST;
+    uint64_t entries = ENTRIES_FIRST;
 
     if (2 * (old->used + 2) <= old->mask + 1)
         return GVM_OK;
-    while (slots < 8ull * (heap->segment_count + 1)) /* two keys each, and as much again before the next */
-        slots *= 2;
-    table = make_table(slots);
+    while (entries < 8ull * (heap->segment_count + 1)) /* two keys each, and as much again before the next */
+        entries *= 2;
+    table = make_table(entries);
     if (table == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
     table_insert_arena(table, &heap->plain);
@@ -84,7 +84,7 @@ gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap)
 
 gvm_status gvmi_heap_table_create(gvm_heap *heap)
 {
-    gvmi_heap_table *table = make_table(SLOTS_FIRST);
+    gvmi_heap_table *table = make_table(ENTRIES_FIRST);
 
     if (table == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
@@ -116,9 +116,9 @@ void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment)
     for (uint64_t key = first; key <= last; key++) {
         uint64_t i = gvmi_heap_hash(key);
 
-        while (table->slots[i & table->mask] != segment)
+        while (table->entries[i & table->mask] != segment)
             i++;
-        atomic_store_explicit(&table->slots[i & table->mask], &gvmi_heap_gone, memory_order_release);
+        atomic_store_explicit(&table->entries[i & table->mask], &gvmi_heap_gone, memory_order_release);
     }
 }
 
@@ -143,7 +143,7 @@ bool gvmi_heap_table_check_locked(const gvm_heap *heap)
     for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         keys += count_keys(arena);
     for (uint64_t i = 0; i <= table->mask; i++) {
-        const gvmi_segment *at = table->slots[i];
+        const gvmi_segment *at = table->entries[i];
 
         used += at != NULL;
         live += at != NULL && at != &gvmi_heap_gone;

@@ -4,7 +4,7 @@
  * access each, starting at the first 16-byte boundary; the odd word before it (head) and behind the
  * last pair (tail) are left to one thread of the launch. Pairs are cut into tiles, dealt to blocks
  * in turn. Within a tile neighbouring threads take neighbouring pairs (one transaction a warp), and
- * each thread starts BATCH loads before it uses the first, so that enough bytes are under way to
+ * each thread starts LOADS loads before it uses the first, so that enough bytes are under way to
  * cover the latency of the memory. On the software GPU, where a block is one thread, tiles keep the
  * SM threads out of each other's cache lines.
  *
@@ -15,7 +15,7 @@
 #include "kernels/basic.h"
 
 #define TILE_PAIRS (GVMI_TILE_WORDS / 2)
-#define BATCH 4u
+#define LOADS 4u
 
 typedef struct __attribute__((aligned(16))) words2 {
     uint64_t x, y;
@@ -97,13 +97,13 @@ GVM_KERNEL(fill_random_f64, gvmi_fill_params, p)
 GVM_DEVICE double sum_batch(const doubles2 *pairs, uint64_t i, uint64_t end)
 {
     uint32_t step = gvm_block_threads(), k;
-    doubles2 v[BATCH];
+    doubles2 v[LOADS];
     double sum = 0;
 
-    if (i + (BATCH - 1) * step < end) {
-        for (k = 0; k < BATCH; k++)
+    if (i + (LOADS - 1) * step < end) {
+        for (k = 0; k < LOADS; k++)
             v[k] = pairs[i + k * step];
-        for (k = 0; k < BATCH; k++)
+        for (k = 0; k < LOADS; k++)
             sum += v[k].x + v[k].y;
     } else {
         for (; i < end; i += step)
@@ -122,7 +122,7 @@ GVM_KERNEL(sum_f64, gvmi_sum_params, p)
 
     for (first = tile_first(); first < s.pairs; first += tile_stride()) {
         end = tile_end(first, s.pairs);
-        for (i = first + gvm_thread(); i < end; i += BATCH * gvm_block_threads())
+        for (i = first + gvm_thread(); i < end; i += LOADS * gvm_block_threads())
             sum += sum_batch(pairs, i, end);
     }
     if (gvm_thread_global() == 0) {
@@ -158,13 +158,13 @@ GVM_DEVICE uint64_t mix_word(uint64_t word, uint64_t index)
 GVM_DEVICE uint64_t mix_batch(const words2 *pairs, uint64_t index, uint64_t i, uint64_t end)
 {
     uint32_t step = gvm_block_threads(), k;
-    words2 v[BATCH];
+    words2 v[LOADS];
     uint64_t sum = 0;
 
-    if (i + (BATCH - 1) * step < end) {
-        for (k = 0; k < BATCH; k++)
+    if (i + (LOADS - 1) * step < end) {
+        for (k = 0; k < LOADS; k++)
             v[k] = pairs[i + k * step];
-        for (k = 0; k < BATCH; k++, i += step)
+        for (k = 0; k < LOADS; k++, i += step)
             sum += mix_word(v[k].x, index + 2 * i) + mix_word(v[k].y, index + 2 * i + 1);
     } else {
         for (; i < end; i += step)
@@ -183,7 +183,7 @@ GVM_KERNEL(checksum, gvmi_checksum_params, p)
 
     for (first = tile_first(); first < s.pairs; first += tile_stride()) {
         end = tile_end(first, s.pairs);
-        for (i = first + gvm_thread(); i < end; i += BATCH * gvm_block_threads())
+        for (i = first + gvm_thread(); i < end; i += LOADS * gvm_block_threads())
             sum += mix_batch(pairs, s.head, i, end);
     }
     if (gvm_thread_global() == 0) {
@@ -240,25 +240,25 @@ GVM_DEVICE uint64_t block_min_u64(uint64_t v)
     return v;
 }
 
-/* A batch of pairs without a difference is by far the common case: it costs one branch. Offsets are
+/* Pairs without a difference are by far the common case: they cost one branch. Offsets are
  * relative to the first pair. */
 GVM_DEVICE uint64_t compare_batch(const words2 *a, const words2 *b, uint64_t i, uint64_t end)
 {
     uint32_t step = gvm_block_threads(), k;
-    words2 v[BATCH], w[BATCH];
+    words2 v[LOADS], w[LOADS];
     uint64_t any = 0;
 
-    if (i + (BATCH - 1) * step < end) {
-        for (k = 0; k < BATCH; k++) {
+    if (i + (LOADS - 1) * step < end) {
+        for (k = 0; k < LOADS; k++) {
             v[k] = a[i + k * step];
             w[k] = b[i + k * step];
         }
-        for (k = 0; k < BATCH; k++)
+        for (k = 0; k < LOADS; k++)
             any |= (v[k].x ^ w[k].x) | (v[k].y ^ w[k].y);
         if (any == 0)
             return NO_DIFFERENCE;
     }
-    for (k = 0; k < BATCH && i < end; k++, i += step) {
+    for (k = 0; k < LOADS && i < end; k++, i += step) {
         if (a[i].x != b[i].x)
             return differing_byte(a[i].x ^ b[i].x, 2 * i);
         if (a[i].y != b[i].y)
@@ -275,7 +275,7 @@ GVM_DEVICE uint64_t compare_pairs(const words2 *a, const words2 *b, uint64_t pai
 
     for (first = tile_first(); first < pairs; first += tile_stride()) {
         end = tile_end(first, pairs);
-        for (i = first + gvm_thread(); i < end; i += BATCH * gvm_block_threads()) {
+        for (i = first + gvm_thread(); i < end; i += LOADS * gvm_block_threads()) {
             found = compare_batch(a, b, i, end);
             if (found != NO_DIFFERENCE)
                 return found;

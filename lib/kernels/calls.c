@@ -93,7 +93,7 @@ gvm_status gvm_kernel_sum_f64(gvm_device *handle, const void *pointer, uint64_t 
         return status;
     status = gvmi_result_begin(device, 0, stream, &result);
     if (status == GVM_OK) {
-        params.result = result.address;
+        params.result = result.words.device;
         status = gvmi_kernel_launch(device, GVMI_KERNEL_sum_f64, &params, blocks_for(count * 8),
                                     stream);
         status = gvmi_result_end(device, &result, status, &word);
@@ -123,7 +123,7 @@ gvm_status gvm_kernel_checksum(gvm_device *handle, const void *pointer, uint64_t
         return status;
     status = gvmi_result_begin(device, 0, stream, &result);
     if (status == GVM_OK) {
-        params.result = result.address;
+        params.result = result.words.device;
         status = gvmi_kernel_launch(device, GVMI_KERNEL_checksum, &params, blocks_for(len_bytes),
                                     stream);
         status = gvmi_result_end(device, &result, status, &word);
@@ -171,7 +171,7 @@ gvm_status gvm_kernel_compare(gvm_device *handle, const void *a, const void *b, 
         return status;
     status = gvmi_result_begin(device, 0xff, stream, &result);
     if (status == GVM_OK) {
-        params.result = result.address;
+        params.result = result.words.device;
         status = gvmi_kernel_launch(device, GVMI_KERNEL_compare, &params, blocks_for(len_bytes),
                                     stream);
         status = gvmi_result_end(device, &result, status, &word);

@@ -45,15 +45,12 @@ gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void
 /* ---- results: one 64-bit word that a kernel leaves for the host
  *
  *     gvmi_result_begin(device, 0, stream, &result);     takes a word, queues making it 0
- *     params.result = result.address; gvmi_kernel_launch(...);
+ *     params.result = result.words.device; gvmi_kernel_launch(...);
  *     gvmi_result_end(device, &result, status, &value);  waits for the stream, gives the word back
- *
- * Words come from a pool of the device, because cuMemFree would wait for every running kernel. */
+ */
 typedef struct gvmi_result {
-    uint64_t address; /* for the kernel */
-    uint64_t *host;   /* where the stream copies the word to */
+    gvmi_words words;
     CUstream stream;
-    uint32_t slot;
 } gvmi_result;
 
 gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, gvmi_result *out);

@@ -69,15 +69,12 @@ static void unload_kernel_set(gvm_device *device)
     for (int i = 0; i < GVMI_IMAGE_COUNT && entered; i++)
         if (set->modules[i] != NULL)
             gvmi_cu->cuModuleUnload(set->modules[i]);
-    if (entered || gvmi_device_was_reset(device))
-        gvmi_result_slabs_free(device, set);
     if (entered)
         gvmi_device_leave();
-    gvmi_mutex_destroy(&set->lock);
     free(set);
 }
 
-gvm_status gvmi_kernel_set_get(gvm_device *device, struct gvmi_kernel_set **out)
+static gvm_status get_kernel_set(gvm_device *device, struct gvmi_kernel_set **out)
 {
     struct gvmi_kernel_set *set = __atomic_load_n(&device->kernels, __ATOMIC_ACQUIRE);
 
@@ -85,7 +82,6 @@ gvm_status gvmi_kernel_set_get(gvm_device *device, struct gvmi_kernel_set **out)
         gvmi_lock(&load_lock);
         set = device->kernels;
         if (set == NULL && (set = calloc(1, sizeof *set)) != NULL) {
-            gvmi_mutex_init(&set->lock, GVMI_RANK_KERNELS);
             if (gvmi_kernels_unload == NULL) /* written once, before there is a set to unload */
                 gvmi_kernels_unload = unload_kernel_set;
             __atomic_store_n(&device->kernels, set, __ATOMIC_RELEASE);
@@ -175,7 +171,7 @@ static gvm_status load_kernel_locked(gvm_device *device, struct gvmi_kernel_set 
 gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const gvmi_kernel_entry **out)
 {
     struct gvmi_kernel_set *set = NULL;
-    gvm_status status = gvmi_kernel_set_get(device, &set);
+    gvm_status status = get_kernel_set(device, &set);
 
     if (status != GVM_OK)
         return status;

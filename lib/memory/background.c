@@ -2,7 +2,7 @@
  *
  * While something was asked a moment ago it spins, because a kernel that waits costs a whole device; else
  * it looks every NAP_NS, and with no kernel that could ask it sleeps until a holder is due. Holders
- * have their turn when nothing was asked for SPIN_NS, one step between two looks, since a kernel
+ * are called when nothing was asked for SPIN_NS, one step between two looks, since a kernel
  * that asks meanwhile waits.
  *
  * I1  the thread runs iff state is RUNNING or ENDING.
@@ -19,7 +19,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "memory/idle.h"
+#include "memory/device.h"
 
 #define NS_PER_US 1000ll
 #define SPIN_NS (2000 * NS_PER_US) /* after the last thing that was asked */
@@ -36,10 +36,11 @@ enum { NONE, RUNNING, ENDING };
 static int state; /* changed under the lock; atomic */
 static pthread_t thread;
 static uint64_t users;
-static bool again;                    /* it was wanted while it ended */
-static bool had;                      /* this process has, or had, the thread */
-static bool is_child;                 /* of one that did */
-static bool called, nudged, stopping; /* atomic */
+static int64_t (*step_holders)(int64_t now_ns); /* always the same; atomic */
+static bool again;                              /* it was wanted while it ended */
+static bool had;                                /* this process has, or had, the thread */
+static bool is_child;                           /* of one that did */
+static bool called, nudged, stopping;           /* atomic */
 
 static bool is_set(const bool *flag)
 {
@@ -87,7 +88,7 @@ static void *run_background_thread(void *unused)
             sched_yield();
             continue;
         }
-        next_ns = gvmi_idle_step(now_ns);
+        next_ns = __atomic_load_n(&step_holders, __ATOMIC_ACQUIRE)(now_ns);
         if (next_ns <= now_ns)
             continue;
         if (duty == GVMI_DUTY_QUIET) {
@@ -155,12 +156,13 @@ static void make_wake(void)
     gvmi_cond_init(&wake);
 }
 
-void gvmi_background_retain(void)
+void gvmi_background_retain(int64_t (*step)(int64_t now_ns))
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     pthread_once(&once, make_wake);
     gvmi_lock(&lock);
+    __atomic_store_n(&step_holders, step, __ATOMIC_RELEASE);
     users++;
     gvmi_unlock(&lock);
 }

@@ -1,7 +1,7 @@
 /* memory/background.h - the one thread that the library has in a process.
  *
- * It serves kernels that ask for memory (appender/service.c), and while none does it has holders of idle
- * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: fences of heaps (heap/stream.c)
+ * It serves kernels that ask for memory (appender/feeder.c), and while none does it has holders of idle
+ * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: stream marks of heaps (heap/stream.c)
  * are events recorded on streams of the program, and a driver may wait there while the stream's queue is full.
  *
  * It is started by the first gvm_appender_begin(), or when the first holder has something to give back;
@@ -12,6 +12,7 @@
 #define GVMI_MEMORY_BACKGROUND_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include <gvmem/status.h>
 
@@ -28,8 +29,9 @@ extern gvmi_duty (*gvmi_background_serve)(void);
 /* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
 gvm_status gvmi_background_start(void);
 
-/* One more holder; one less: after the last the thread has ended. */
-void gvmi_background_retain(void);
+/* One more holder of idle memory; one less: after the last the thread has ended. step is the same for all: it calls
+ * the holder that is due first, and returns when the next one is; at most now_ns: there is more to do. */
+void gvmi_background_retain(int64_t (*step)(int64_t now_ns));
 void gvmi_background_release(void);
 
 /* There is something to serve at once; a decay may be due earlier than the thread knows, for which it is

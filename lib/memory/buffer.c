@@ -27,9 +27,7 @@ static uint64_t choose_buffer_chunk_bytes(uint64_t reserve_bytes)
 {
     uint64_t chunk_bytes = gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED);
 
-    if (chunk_bytes < GVM_CHUNK_BYTES_MIN)
-        return GVM_CHUNK_BYTES_MIN;
-    return chunk_bytes < CHUNK_BYTES_CHOSEN_MAX ? chunk_bytes : CHUNK_BYTES_CHOSEN_MAX;
+    return gvmi_min(gvmi_max(chunk_bytes, GVM_CHUNK_BYTES_MIN), CHUNK_BYTES_CHOSEN_MAX);
 }
 
 static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *spec,

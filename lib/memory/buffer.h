@@ -189,8 +189,10 @@ GVMI_API gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t 
 gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier);
 
 /* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
- * the chunks from there on as they were. */
+ * the chunks from there on as they were. The handles are kept for reuse, or released as asked. */
 GVMI_API gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+gvm_status gvmi_buffer_vacate_as_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
+                                        gvmi_release how);
 
 /* gvm_buffer_commit() for a thread that waits for no other: false, and nothing was done, where another
  * call has the buffer's lock. */

@@ -209,6 +209,11 @@ static int64_t decay_chunk_cache(gvmi_idle *idle, int64_t now_ns)
     return next_ns;
 }
 
+static void flush_chunk_cache(gvmi_idle *idle)
+{
+    gvmi_chunk_cache_trim((gvmi_chunk_cache *)idle, 0);
+}
+
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache)
 {
     const leaving_chunk *leaving;
@@ -224,8 +229,7 @@ uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache)
 
 gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out)
 {
-    static const gvmi_idle_calls calls = {
-        .decay = decay_chunk_cache}; /* reclaiming ends with the cache, anyway */
+    static const gvmi_idle_calls calls = {.decay = decay_chunk_cache, .flush = flush_chunk_cache};
     uint64_t limit_bytes;
     gvm_status status = gvmi_option_size(GVMI_OPTION_GVMEM_CACHE, &limit_bytes);
     gvmi_chunk_cache *cache;
@@ -299,6 +303,16 @@ gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
         return fail_full(device, (gvm_tier)spec->tier, spec->bytes, result);
     return gvmi_driver_fail(result, "cuMemCreate", "cannot make a chunk on device %d",
                             device->info.ordinal);
+}
+
+CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)
+{
+    CUresult result = gvmi_cu->cuMemAlloc(out, bytes);
+
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gvmi_chunk_cache_trim(device->cache, 0);
+    return gvmi_cu->cuMemAlloc(out, bytes);
 }
 
 void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner)

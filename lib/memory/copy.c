@@ -41,7 +41,7 @@ uint64_t gvmi_buffer_run(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len
     while (run_end - offset_bytes < len_bytes && buffer->chunks[++i].tier == tier)
         run_end = gvmi_chunk_start(buffer, i + 1);
     gvmi_unlock(&buffer->lock);
-    return run_end - offset_bytes < len_bytes ? run_end - offset_bytes : len_bytes;
+    return gvmi_min(run_end - offset_bytes, len_bytes);
 }
 
 gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)

@@ -20,7 +20,6 @@ static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_START);
 static gvm_device *alive[DEVICES_MAX];
 
 void (*gvmi_kernels_unload)(gvm_device *device);
-void (*gvmi_appends_unload)(gvm_device *device);
 
 gvm_status gvm_device_count(int32_t *count)
 {
@@ -212,8 +211,8 @@ static void unload_device_parts(gvm_device *device)
 {
     if (device->kernels != NULL)
         gvmi_kernels_unload(device);
-    if (device->appends != NULL)
-        gvmi_appends_unload(device);
+    gvmi_words_destroy(device, &device->results);
+    gvmi_words_destroy(device, &device->appends);
 }
 
 static void stop_context(gvm_device *device)
@@ -255,6 +254,8 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     status = gvmi_registry_add(GVMI_KIND_DEVICE, gvmi_key(device), device);
     if (status != GVM_OK)
         goto fail_stop_context;
+    gvmi_words_init(&device->results);
+    gvmi_words_init(&device->appends);
     *out = device;
     return GVM_OK;
 
@@ -361,88 +362,6 @@ void gvmi_device_release(gvm_device *device)
     gvmi_unlock(&lock);
 }
 
-static _Thread_local struct {
-    unsigned depth;
-    bool relaxed;
-    CUstreamCaptureMode before;
-} capture;
-
-/* A driver that cannot exchange the mode is older than captures, or about to fail otherwise. */
-void gvmi_capture_relax(void)
-{
-    if (capture.depth++ > 0)
-        return;
-    capture.before = CU_STREAM_CAPTURE_MODE_RELAXED;
-    capture.relaxed = gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before) == CUDA_SUCCESS;
-}
-
-void gvmi_capture_restore(void)
-{
-    if (--capture.depth == 0 && capture.relaxed)
-        (void)gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before);
-}
-
-static CUresult push_context(const gvm_device *device)
-{
-    const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
-
-    if (result == CUDA_SUCCESS)
-        gvmi_capture_relax();
-    return result;
-}
-
-gvm_status gvmi_device_fail_reset(const gvm_device *device)
-{
-    return gvmi_fail(GVM_E_LOST,
-                     "the context of device %d was reset: destroy what was made on the device, close and "
-                     "open it",
-                     device->info.ordinal);
-}
-
-/* A stream of the context must not be asked: where the context was reset, the driver may crash on its handle. */
-bool gvmi_device_was_reset(const gvm_device *device)
-{
-    unsigned long long id = device->context_id;
-
-    if (id == 0)
-        return false;
-    return gvmi_cu->cuCtxGetId(device->context, &id) == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
-           id != device->context_id;
-}
-
-gvm_status gvmi_device_enter(const gvm_device *device)
-{
-    CUresult result;
-
-    if (gvmi_device_was_reset(device))
-        return gvmi_device_fail_reset(device);
-    result = push_context(device);
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
-                                device->info.ordinal);
-    return GVM_OK;
-}
-
-bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
-{
-    CUresult result;
-
-    *entered = false;
-    if (gvmi_device_was_reset(device))
-        return false;
-    result = push_context(device);
-    *entered = result == CUDA_SUCCESS;
-    return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-void gvmi_device_leave(void)
-{
-    CUcontext context;
-
-    gvmi_capture_restore();
-    gvmi_cu->cuCtxPopCurrent(&context);
-}
-
 gvm_status gvm_device_push_context(gvm_device *handle)
 {
     GVMI_UNCANCELLED;
@@ -459,28 +378,6 @@ gvm_status gvm_device_push_context(gvm_device *handle)
 void gvm_device_pop_context(void)
 {
     gvmi_device_leave();
-}
-
-uint64_t gvmi_device_free_bytes(const gvm_device *device)
-{
-    size_t free_bytes = 0, total_bytes = 0;
-
-    if (gvmi_device_enter(device) != GVM_OK)
-        return 0;
-    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
-        free_bytes = 0;
-    gvmi_device_leave();
-    return free_bytes;
-}
-
-CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)
-{
-    CUresult result = gvmi_cu->cuMemAlloc(out, bytes);
-
-    if (result != CUDA_ERROR_OUT_OF_MEMORY)
-        return result;
-    gvmi_chunk_cache_trim(device->cache, 0);
-    return gvmi_cu->cuMemAlloc(out, bytes);
 }
 
 /* ---- questions to an open device */

@@ -6,6 +6,8 @@
 #ifndef GVMI_MEMORY_DEVICE_H
 #define GVMI_MEMORY_DEVICE_H
 
+#include <sys/queue.h>
+
 #include <gvmem/buffer.h>
 #include <gvmem/device.h>
 
@@ -14,8 +16,14 @@
 #include "driver/driver.h"
 
 typedef struct gvmi_chunk_cache gvmi_chunk_cache;
-struct gvmi_append_pool;
 struct gvmi_kernel_set;
+
+typedef struct gvmi_word_slab gvmi_word_slab;
+typedef struct gvmi_words_list {
+    gvmi_mutex lock;
+    uint32_t slab_count;
+    SLIST_HEAD(, gvmi_word_slab) slabs;
+} gvmi_words_list;
 
 struct gvm_device {
     CUdevice cu;
@@ -30,7 +38,7 @@ struct gvm_device {
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
     struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
-    struct gvmi_append_pool *appends; /* made by appender/ on first use */
+    gvmi_words_list results, appends; /* of kernels/ and appender/ */
     uint64_t managed_bytes;           /* of all managed heaps; atomic */
     uint32_t openings;                /* by the program; under the START lock */
     uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
@@ -70,25 +78,33 @@ GVMI_API bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
 /* What the driver has free at this moment; 0: it is not known. */
 uint64_t gvmi_device_free_bytes(const gvm_device *device);
 
-/* cuMemAlloc; the device's free chunks go back to the driver before it returns
- * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
-CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
+/* ---- memory/words.c: words on the device, each with pinned words of the host beside them */
 
-/* ---- memory/pinned.c: words that the host and the device share
- *
- * They are pages of the process that the driver has pinned, not memory of the driver's: a reset of the context takes that
- * away, and threads of the library or of the program may be looking at the words just then. */
-typedef struct gvmi_pinned {
+typedef struct gvmi_words {
+    CUdeviceptr device;
     void *host;
-    CUdeviceptr address; /* for kernels */
-    uint64_t bytes;
-} gvmi_pinned;
+    CUdeviceptr host_address; /* the host's, for kernels */
+    gvmi_word_slab *slab;
+    uint32_t index; /* in the slab */
+} gvmi_words;
 
-/* Zeroed; what: for messages. The context is current. GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
-gvm_status gvmi_pinned_create(uint64_t bytes, const char *what, gvmi_pinned *out);
+/* Of one list, always the same. */
+typedef struct gvmi_words_spec {
+    const char *what;  /* for messages: "appenders' words" */
+    const char *to_do; /* where all are taken: "destroy some appenders" */
+    uint32_t device_bytes, host_bytes;
+    uint32_t slabs_max; /* of 64 each */
+} gvmi_words_spec;
 
-/* Waits for kernels that run. The context is current, or was reset. */
-void gvmi_pinned_destroy(const gvm_device *device, const gvmi_pinned *pinned);
+/* Takes words that nobody has; what they hold is undefined. The context is current, and no lock is held.
+ * GVM_E_NOSPACE, GVM_E_NOMEM, GVM_E_LIMIT (all are taken), GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_words_take(gvm_device *device, gvmi_words_list *list, const gvmi_words_spec *spec,
+                           gvmi_words *out);
+void gvmi_words_give(gvmi_words_list *list, const gvmi_words *words);
+
+/* With the device. Destroy waits for kernels that run. */
+void gvmi_words_init(gvmi_words_list *list);
+void gvmi_words_destroy(const gvm_device *device, gvmi_words_list *list);
 
 /* ---- memory/chunk.c: handles, new or from the cache */
 
@@ -143,9 +159,12 @@ void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);
 void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache);
 
-/* ---- kernels/ and appender/: each unloads what it hung on the device. Set by them before they hang
- * something there, called before the context goes. */
+/* cuMemAlloc; the device's free chunks go back to the driver before it returns
+ * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
+CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
+
+/* ---- kernels/ unloads what it loaded on the device. Set before there is something to unload, called before
+ * the context goes. */
 extern void (*gvmi_kernels_unload)(gvm_device *device);
-extern void (*gvmi_appends_unload)(gvm_device *device);
 
 #endif

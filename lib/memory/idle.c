@@ -43,7 +43,7 @@ void gvmi_idle_join(gvm_device *device, gvmi_idle *idle, const gvmi_idle_calls *
 {
     pthread_once(&fork_once, watch_idle_forks);
     *idle = (gvmi_idle){.device = device, .calls = calls, .due_ns = GVMI_NEVER_NS, .process = process};
-    gvmi_background_retain();
+    gvmi_background_retain(gvmi_idle_step);
     gvmi_lock(&lock);
     TAILQ_INSERT_TAIL(&holders, idle, entry);
     gvmi_unlock(&lock);
@@ -64,7 +64,7 @@ void gvmi_idle_leave(gvmi_idle *idle)
 
 /* ---- calls */
 
-/* Waits its turn, and releases the lock until end_call(). */
+/* Waits for calls that it must not be made beside, and releases the lock until end_call(). */
 static void begin_call_locked(gvmi_idle *idle, bool may_wait)
 {
     idle->callers++;
@@ -149,17 +149,9 @@ static bool shares_memory(const gvm_device *a, const gvm_device *b)
     return a->info.ordinal == b->info.ordinal;
 }
 
-/* The cache of the device itself is emptied in the end. */
-static uint64_t reclaim_from(gvmi_idle *idle, const gvm_device *device, uint64_t wanted_bytes,
-                             bool may_wait)
+static bool has_memory_of(const gvmi_idle *idle, const gvm_device *device)
 {
-    uint64_t given_bytes = 0;
-
-    if (idle->calls->reclaim != NULL)
-        given_bytes = idle->calls->reclaim(idle, wanted_bytes, may_wait);
-    if (idle->device != device)
-        gvmi_chunk_cache_trim(idle->device->cache, 0);
-    return given_bytes;
+    return shares_memory(idle->device, device) && !idle->leaving;
 }
 
 uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_wait)
@@ -175,17 +167,23 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
     { /* goes on from one that was called: it has not left before */
         if (given_bytes >= wanted_bytes)
             break;
-        if (!shares_memory(idle->device, device) || idle->leaving ||
-            (idle->device == device && idle->calls->reclaim == NULL))
+        if (idle->calls->reclaim == NULL || !has_memory_of(idle, device))
             continue;
         begin_call_locked(idle, may_wait);
         if (may_wait)
             idle->until_ns = until_ns;
-        given_bytes += reclaim_from(idle, device, wanted_bytes - given_bytes, may_wait);
+        given_bytes += idle->calls->reclaim(idle, wanted_bytes - given_bytes, may_wait);
+        end_call(idle, may_wait);
+    }
+    TAILQ_FOREACH(idle, &holders, entry)
+    {
+        if (idle->calls->flush == NULL || !has_memory_of(idle, device))
+            continue;
+        begin_call_locked(idle, may_wait);
+        idle->calls->flush(idle);
         end_call(idle, may_wait);
     }
     gvmi_unlock(&lock);
-    gvmi_chunk_cache_trim(device->cache, 0);
     gvmi_error_restore(&error);
     return given_bytes;
 }

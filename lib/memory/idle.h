@@ -35,7 +35,7 @@
 
 typedef struct gvmi_idle gvmi_idle;
 
-/* Both are called without a lock, and must not destroy a device, heap or buffer that may be the last to
+/* All are called without a lock, and must not destroy a device, heap or buffer that may be the last to
  * hold the device. NULL: there is nothing to do. */
 typedef struct gvmi_idle_calls {
     /* Gives device memory back, best effort: up to about wanted_bytes (UINT64_MAX: all). may_wait: may wait
@@ -46,6 +46,8 @@ typedef struct gvmi_idle_calls {
     /* One bounded step of release by time, in the library's thread; never waits for a kernel. Returns when it
      * is to be called again (on CLOCK_MONOTONIC; GVMI_NEVER_NS: not before gvmi_idle_wake()). */
     int64_t (*decay)(gvmi_idle *idle, int64_t now_ns);
+    /* Of a cache to which other holders give: gives all it has to the driver, after they have. */
+    void (*flush)(gvmi_idle *idle);
 } gvmi_idle_calls;
 
 struct gvmi_idle { /* idle.c's alone, but for until_ns */
@@ -101,7 +103,7 @@ void gvmi_shortage_note(gvmi_shortage *shortage, uint64_t given_bytes);
 bool gvmi_idle_retry(gvm_device *device, uint64_t wanted_bytes, gvmi_shortage *shortage);
 
 /* Calls the holder whose decay is due first, if it is due. Returns when the next one is; at most now_ns: there
- * is more to do. For background.c. */
+ * is more to do. */
 int64_t gvmi_idle_step(int64_t now_ns);
 
 #endif

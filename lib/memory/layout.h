@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/size.h"
+
 #define GVMI_GRADE_SHIFT 21 /* log2(GVM_CHUNK_BYTES_MIN) */
 #define GVMI_GRADE_BYTES (1ull << GVMI_GRADE_SHIFT)
 
@@ -48,7 +50,7 @@ static inline uint64_t gvmi_grade_bytes(uint64_t chunk_bytes, uint64_t count)
 {
     const uint64_t bytes = count > 0 ? GVMI_GRADE_BYTES << 2 * (count - 1) : 0;
 
-    return bytes < chunk_bytes ? bytes : chunk_bytes;
+    return gvmi_min(bytes, chunk_bytes);
 }
 
 /* The chunk, counted from the end, of the byte at that distance from it. */

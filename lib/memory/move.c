@@ -1,45 +1,46 @@
 /* Moving chunks between the device and the host, at an address that does not change.
  *
- * A window of chunks at a time: a handle in the other tier is made for each and mapped at scratch
+ * A batch of chunks at a time: a handle in the other tier is made for each and mapped at scratch
  * addresses, the bytes are copied there, then both are unmapped and the new handles take the
  * chunks' places. Several chunks share one unmap, one set-access and one wait, which is what the
- * driver charges for; a window is bounded so that a move needs little memory besides.
+ * driver charges for; a batch is bounded so that a move needs little memory besides.
  *
  * Nothing is lost whatever fails: until the bytes are copied the old handles stay in place; from
  * the moment the old mapping is gone, the chunk is UNMAPPED with the old or the new handle, both
  * with the same bytes, and settles on the next call if it cannot at once.
  *
- * The buffer is locked only to find a window and to exchange its handles. Making handles (0.3 s a GiB of
+ * The buffer is locked only to find a batch and to exchange its handles. Making handles (0.3 s a GiB of
  * host memory) and copying go without the lock, since commits elsewhere in the buffer must not wait for
  * them; the call's exclusive use keeps the chunks as they are meanwhile. Absent chunks of the
  * range may be committed by others then: they are moved or not.
  */
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
 
-#define WINDOW_BYTES (64ull << 20) /* copied between two waits: 1.2 ms of a PCIe 5 link */
-#define WINDOW_CHUNKS (WINDOW_BYTES / GVM_CHUNK_BYTES_MIN)
+#define BATCH_BYTES (64ull << 20) /* copied between two waits: 1.2 ms of a PCIe 5 link */
+#define BATCH_CHUNKS (BATCH_BYTES / GVM_CHUNK_BYTES_MIN)
 
 /* The part of a move that is under way: chunks [first, first + count) of the buffer, all present
  * and in one other tier. */
-typedef struct window {
+typedef struct batch {
     gvm_buffer *buffer;
     gvm_tier to;
     uint64_t first, count, mapped;
     CUdeviceptr scratch;
-    CUmemGenericAllocationHandle handles[WINDOW_CHUNKS];
-} window;
+    CUmemGenericAllocationHandle handles[BATCH_CHUNKS];
+} batch;
 
-/* The bytes of the window's first count chunks. */
-static uint64_t bytes_of(const window *w, uint64_t count)
+/* The bytes of the batch's first count chunks. */
+static uint64_t bytes_of(const batch *w, uint64_t count)
 {
     return gvmi_chunks_bytes(w->buffer, w->first, w->first + count);
 }
 
 /* Of whatever owner, until the copy has written every byte of them. */
-static gvmi_chunk_spec unwritten_spec(const window *w, uint64_t i)
+static gvmi_chunk_spec unwritten_spec(const batch *w, uint64_t i)
 {
     gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(w->buffer, w->first + i, w->to);
 
@@ -47,7 +48,7 @@ static gvmi_chunk_spec unwritten_spec(const window *w, uint64_t i)
     return spec;
 }
 
-static gvm_status create_handles(window *w)
+static gvm_status create_handles(batch *w)
 {
     for (uint64_t i = 0; i < w->count; i++) {
         const gvmi_chunk_spec spec = unwritten_spec(w, i);
@@ -61,7 +62,7 @@ static gvm_status create_handles(window *w)
     return GVM_OK;
 }
 
-static void release_handles(window *w)
+static void release_handles(batch *w)
 {
     for (uint64_t i = 0; i < w->count; i++) {
         const gvmi_chunk_spec spec = unwritten_spec(w, i);
@@ -70,7 +71,7 @@ static void release_handles(window *w)
     }
 }
 
-static gvm_status map_scratch(window *w)
+static gvm_status map_scratch(batch *w)
 {
     const CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, w->buffer->device->info.ordinal},
                                   CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
@@ -89,7 +90,7 @@ static gvm_status map_scratch(window *w)
     return GVM_OK;
 }
 
-static gvm_status unmap_scratch(window *w)
+static gvm_status unmap_scratch(batch *w)
 {
     CUresult result = CUDA_SUCCESS;
 
@@ -101,7 +102,7 @@ static gvm_status unmap_scratch(window *w)
                : gvmi_driver_fail(result, "cuMemUnmap", "cannot unmap chunks to move");
 }
 
-static gvm_status copy_to_scratch(window *w)
+static gvm_status copy_to_scratch(batch *w)
 {
     const gvm_buffer *buffer = w->buffer;
     const CUdeviceptr from = gvmi_chunk_address(buffer, w->first);
@@ -123,7 +124,7 @@ static gvm_status copy_to_scratch(window *w)
 }
 
 /* The new handles become the chunks', the old ones are released. */
-static gvm_status swap_handles_locked(window *w)
+static gvm_status swap_handles_locked(batch *w)
 {
     gvm_buffer *buffer = w->buffer;
     const uint64_t bytes = bytes_of(w, w->count);
@@ -156,7 +157,7 @@ static gvm_status swap_handles_locked(window *w)
 }
 
 /* The new handles get the bytes. */
-static gvm_status fill_handles(window *w)
+static gvm_status fill_handles(batch *w)
 {
     gvm_error error;
     gvm_status status = map_scratch(w);
@@ -171,7 +172,7 @@ static gvm_status fill_handles(window *w)
     return status;
 }
 
-static gvm_status move_window(window *w)
+static gvm_status move_batch(batch *w)
 {
     const uint64_t first = w->first, end = w->first + w->count;
     gvm_status status = create_handles(w);
@@ -189,9 +190,9 @@ static gvm_status move_window(window *w)
     return status;
 }
 
-/* The next chunks of [*next, end) to move, as many adjacent ones as a window takes. False when
+/* The next chunks of [*next, end) to move, as many adjacent ones as a batch takes. False when
  * there is none left. */
-static bool find_window_locked(window *w, uint64_t *next, uint64_t end)
+static bool find_batch_locked(batch *w, uint64_t *next, uint64_t end)
 {
     const gvmi_chunk *chunks = w->buffer->chunks;
     uint64_t i = *next;
@@ -200,19 +201,19 @@ static bool find_window_locked(window *w, uint64_t *next, uint64_t end)
         i++;
     w->first = i;
     while (i < end && chunks[i].tier != GVM_TIER_ABSENT && chunks[i].tier != w->to &&
-           (i == w->first || gvmi_chunks_bytes(w->buffer, w->first, i + 1) <= WINDOW_BYTES))
+           (i == w->first || gvmi_chunks_bytes(w->buffer, w->first, i + 1) <= BATCH_BYTES))
         i++;
     w->count = i - w->first;
     *next = i;
     return w->count > 0;
 }
 
-static bool find_window(window *w, uint64_t *next, uint64_t end)
+static bool find_batch(batch *w, uint64_t *next, uint64_t end)
 {
     bool found;
 
     gvmi_lock(&w->buffer->lock);
-    found = find_window_locked(w, next, end);
+    found = find_batch_locked(w, next, end);
     gvmi_unlock(&w->buffer->lock);
     return found;
 }
@@ -220,9 +221,9 @@ static bool find_window(window *w, uint64_t *next, uint64_t end)
 /* The chunks are in place. */
 static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
 {
-    window w = {.buffer = buffer, .to = to};
+    batch w = {.buffer = buffer, .to = to};
     const uint64_t chunk_bytes = buffer->layout.chunk_bytes;
-    const uint64_t scratch_bytes = chunk_bytes > WINDOW_BYTES ? chunk_bytes : WINDOW_BYTES;
+    const uint64_t scratch_bytes = gvmi_max(chunk_bytes, BATCH_BYTES);
     CUresult result = gvmi_cu->cuMemAddressReserve(&w.scratch, scratch_bytes, 0, 0, 0);
     gvm_status status = GVM_OK;
 
@@ -232,8 +233,8 @@ static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, 
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAddressReserve",
                                 "cannot reserve addresses to move chunks through");
-    while (status == GVM_OK && find_window(&w, &first, end))
-        status = move_window(&w);
+    while (status == GVM_OK && find_batch(&w, &first, end))
+        status = move_batch(&w);
     gvmi_cu->cuMemAddressFree(w.scratch, scratch_bytes);
     return status;
 }

@@ -108,8 +108,7 @@ static void set_capacity_locked(gvm_vector *vector, uint64_t committed_bytes)
 {
     const uint64_t held = committed_bytes / vector->elem_bytes;
 
-    __atomic_store_n(&vector->capacity, held < vector->max_count ? held : vector->max_count,
-                     __ATOMIC_RELEASE);
+    __atomic_store_n(&vector->capacity, gvmi_min(held, vector->max_count), __ATOMIC_RELEASE);
 }
 
 static void set_count_locked(gvm_vector *vector, uint64_t count)

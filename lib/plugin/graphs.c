@@ -55,7 +55,8 @@ static void find_pool_locked(capture *c)
     c->pooled = found == 1 && !pools_lost;
 }
 
-static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id)
+static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id,
+                                    gvmi_plugin_grant *grant)
 {
     /* What a graph uses must stay where it is, so nothing that is free goes back to the driver. */
     const gvm_heap_options options = {.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
@@ -67,7 +68,7 @@ static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id
         free(c);
         return NULL;
     }
-    gvmi_plugin_grant(c->heap, ordinal);
+    grant(c->heap, ordinal);
     c->ordinal = ordinal;
     c->id = id;
     find_pool_locked(c);
@@ -77,7 +78,8 @@ static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id
     return c;
 }
 
-gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t capture_id)
+gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t capture_id,
+                                   gvmi_plugin_grant *grant)
 {
     gvm_heap *heap;
     capture *c;
@@ -86,17 +88,17 @@ gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t cap
     for (c = captures; c != NULL && (c->id != capture_id || c->ordinal != ordinal);)
         c = c->next;
     if (c == NULL)
-        c = make_capture_locked(device, ordinal, capture_id);
+        c = make_capture_locked(device, ordinal, capture_id, grant);
     heap = c != NULL ? c->heap : NULL;
     pthread_mutex_unlock(&lock);
     return heap;
 }
 
-void gvmi_plugin_captures_grant(void)
+void gvmi_plugin_captures_grant(gvmi_plugin_grant *grant)
 {
     pthread_mutex_lock(&lock);
     for (capture *c = captures; c != NULL; c = c->next)
-        gvmi_plugin_grant(c->heap, c->ordinal);
+        grant(c->heap, c->ordinal);
     pthread_mutex_unlock(&lock);
 }
 

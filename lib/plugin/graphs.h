@@ -29,14 +29,15 @@ typedef struct gvmi_plugin_use {
     gvm_stream streams[];
 } gvmi_plugin_use;
 
-/* plugin.c: grants a heap of a device to the others that have one. */
-void gvmi_plugin_grant(gvm_heap *heap, int ordinal);
+/* Grants a heap of a device to the others that have one. Called with the lock held. */
+typedef void gvmi_plugin_grant(gvm_heap *heap, int ordinal);
 
-/* The heap of a capture, made if there is none; NULL, with the thread's error, if there can be none. */
-gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t capture_id);
+/* The heap of a capture, made and granted if there is none; NULL, with the thread's error, if there can be none. */
+gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t capture_id,
+                                   gvmi_plugin_grant *grant);
 
-/* Grants the heaps of captures to the other devices that have a heap: one more has. */
-void gvmi_plugin_captures_grant(void);
+/* Grants the heaps of captures: one more device has a heap. */
+void gvmi_plugin_captures_grant(gvmi_plugin_grant *grant);
 
 /* Frees a block of some capture's heap; keep: it must not serve again. False: it is in none. */
 bool gvmi_plugin_capture_free(int ordinal, void *ptr, bool keep);

@@ -9,10 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/size.h"
 #include "lib/plugin/graphs.h"
 
@@ -32,7 +32,7 @@ static gvm_cupy_calls cupy;
 static struct {
     int fd;
     size_t used;
-    struct timespec start;
+    int64_t start_ns;
     char text[TRACE_BUFFER_BYTES];
 } trace; /* while tracing */
 static pthread_once_t trace_once = PTHREAD_ONCE_INIT;
@@ -120,7 +120,7 @@ static void open_trace(void)
         fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: cannot write %s: %s\n", path, strerror(errno));
         return;
     }
-    clock_gettime(CLOCK_MONOTONIC, &trace.start);
+    trace.start_ns = gvmi_now_ns();
     trace.used = (size_t)snprintf(trace.text, TRACE_LINE_MAX, "# gvmem heap trace 1\n");
     atomic_store(&tracing, true);
 }
@@ -138,23 +138,21 @@ __attribute__((destructor)) static void close_trace(void)
 static void trace_event(char kind, const void *ptr, uint64_t bytes, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
-    struct timespec now;
+    int64_t now_ns;
 
     if (!atomic_load_explicit(&tracing, memory_order_relaxed))
         return;
     pthread_mutex_lock(&lock);
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    now_ns = gvmi_now_ns();
     if (trace.used > sizeof trace.text - TRACE_LINE_MAX && !flush_trace_locked()) {
         atomic_store(&tracing, false);
         close(trace.fd);
     }
     if (atomic_load(&tracing))
-        trace.used += (size_t)snprintf(trace.text + trace.used, TRACE_LINE_MAX,
-                                       "%c %llx %llu %llx %lld\n", kind,
-                                       (unsigned long long)(uintptr_t)ptr, (unsigned long long)bytes,
-                                       (unsigned long long)(uintptr_t)stream,
-                                       (long long)(now.tv_sec - trace.start.tv_sec) * 1000000000 +
-                                           now.tv_nsec - trace.start.tv_nsec);
+        trace.used += (size_t)snprintf(
+            trace.text + trace.used, TRACE_LINE_MAX, "%c %llx %llu %llx %lld\n", kind,
+            (unsigned long long)(uintptr_t)ptr, (unsigned long long)bytes,
+            (unsigned long long)(uintptr_t)stream, (long long)(now_ns - trace.start_ns));
     pthread_mutex_unlock(&lock);
 }
 
@@ -170,7 +168,7 @@ static void grant_to(gvm_heap *heap, gvm_device *peer)
         print_last_error("another device does not reach a heap");
 }
 
-void gvmi_plugin_grant(gvm_heap *heap, int ordinal)
+static void grant_to_all(gvm_heap *heap, int ordinal)
 {
     for (int i = 0; i < DEVICES_MAX; i++)
         if (i != ordinal && atomic_load_explicit(&heaps[i], memory_order_acquire) != NULL)
@@ -197,7 +195,7 @@ static gvm_heap *make_heap_locked(int ordinal)
     }
     if (gvm_heap_create(device, &options, &heap) == GVM_OK) {
         devices[ordinal] = device;
-        gvmi_plugin_grant(heap, ordinal);
+        grant_to_all(heap, ordinal);
         for (int i = 0; i < DEVICES_MAX; i++)
             if (atomic_load(&heaps[i]) != NULL)
                 grant_to(atomic_load(&heaps[i]), device);
@@ -218,7 +216,7 @@ static gvm_heap *find_or_make_heap(int device)
     heap = atomic_load(&heaps[device]);
     if (heap == NULL) {
         atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
-        gvmi_plugin_captures_grant(); /* now that captures to come find the heap */
+        gvmi_plugin_captures_grant(grant_to_all); /* now that captures to come find the heap */
     }
     pthread_mutex_unlock(&lock);
     return heap;
@@ -306,7 +304,7 @@ static void *alloc_plugin_block(uint64_t bytes, int device, gvm_stream stream, c
     if (!find_capture(device, stream, &capture_id))
         return NULL;
     if (capture_id != 0)
-        heap = gvmi_plugin_capture_heap(devices[device], device, capture_id);
+        heap = gvmi_plugin_capture_heap(devices[device], device, capture_id, grant_to_all);
     if (heap == NULL || gvm_heap_alloc_async(heap, bytes, tag, stream, &ptr) != GVM_OK)
         print_last_error(tag);
     else

@@ -18,7 +18,7 @@ static uint32_t piece_count(const gvm_share *share, uint32_t first)
 {
     const uint32_t rest = share->about.chunk_count - first;
 
-    return rest < GVMI_SOCKET_FDS_MAX ? rest : GVMI_SOCKET_FDS_MAX;
+    return rest < GVMI_FDS_MAX ? rest : GVMI_FDS_MAX;
 }
 
 static gvm_status send_all(const gvmi_socket *socket, const gvm_share *share)
@@ -65,7 +65,7 @@ static gvm_status receive_descriptor(gvmi_socket *socket, gvmi_descriptor *out)
 /* Doubling, so that what a message costs here is proportional to what has come. */
 static gvm_status grow_share(gvm_share *share, uint32_t count)
 {
-    uint32_t capacity = share->capacity > 0 ? share->capacity * 2 : GVMI_SOCKET_FDS_MAX;
+    uint32_t capacity = share->capacity > 0 ? share->capacity * 2 : GVMI_FDS_MAX;
 
     if (share->count + count <= share->capacity)
         return GVM_OK;

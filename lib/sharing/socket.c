@@ -1,50 +1,16 @@
-/* Bytes and fds over the caller's socket; see socket.h.
- *
- * How Linux treats fds on a stream socket, which all of this relies on: fds sent with some bytes
- * are attached to the first of them; a receive never goes on past bytes that carried fds; the fds
- * arrive with the first byte even if the rest is read later; a send that took at least one byte
- * took all its fds.
- */
+/* Bytes and fds over the caller's socket; see socket.h. What Linux does with fds is in base/fds.h. */
 #include "sharing/socket.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 
-#ifndef SCM_PIDFD /* Linux 6.5: a pidfd of the sender, if the caller set SO_PASSPIDFD */
-#define SCM_PIDFD 0x04
-#endif
-
-#define NS_PER_MS 1000000ll
-#define PAUSE_MS_MAX 32         /* between two tries to send fds when too many are on their way */
-#define CONTROL_REST_BYTES 1024 /* for what else the caller may want: credentials, labels */
-
-typedef union control_room {
-    struct cmsghdr aligned;
-    char bytes[CMSG_SPACE(sizeof(int) * GVMI_SOCKET_FDS_MAX) + CONTROL_REST_BYTES];
-} control_room;
-
-/* fds as they come in. */
-typedef struct fd_basket {
-    int *fds;
-    uint32_t wanted, count;
-    uint32_t excess; /* came beyond those wanted, closed at once */
-} fd_basket;
-
-static int64_t socket_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
-}
+#define PAUSE_MS_MAX 32 /* between two tries to send fds when too many are on their way */
 
 gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
 {
@@ -65,7 +31,7 @@ gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
     *out = (gvmi_socket){
         .fd = socket_fd,
         .timeout_ms = timeout_ms,
-        .deadline_ns = timeout_ms < 0 ? INT64_MAX : socket_now_ns() + timeout_ms * NS_PER_MS,
+        .deadline_ns = timeout_ms < 0 ? GVMI_NEVER_NS : gvmi_deadline_ns(timeout_ms),
     };
     return GVM_OK;
 }
@@ -78,8 +44,8 @@ static int left_ms(const gvmi_socket *socket)
 
     if (socket->deadline_ns == INT64_MAX)
         return -1;
-    left_ns = socket->deadline_ns - socket_now_ns();
-    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+    left_ns = socket->deadline_ns - gvmi_now_ns();
+    return left_ns <= 0 ? 0 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS);
 }
 
 static gvm_status wait_ready(const gvmi_socket *socket, short events)
@@ -142,35 +108,16 @@ static gvm_status after_send(const gvmi_socket *socket, int code, int *pause_ms)
     }
 }
 
-static void attach_fds(struct msghdr *message, control_room *room, const int *fds, uint32_t fd_count)
-{
-    struct cmsghdr *header;
-
-    memset(room, 0, sizeof *room);
-    message->msg_control = room->bytes;
-    message->msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
-    header = CMSG_FIRSTHDR(message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
-    memcpy(CMSG_DATA(header), fds, sizeof(int) * fd_count);
-}
-
 gvm_status gvmi_socket_send(const gvmi_socket *socket, const void *bytes, size_t len,
                             const int *fds, uint32_t fd_count)
 {
-    control_room room;
     int pause_ms = 1;
 
-    GVM_ASSERT(len > 0 && fd_count <= GVMI_SOCKET_FDS_MAX);
+    GVM_ASSERT(len > 0 && fd_count <= GVMI_FDS_MAX);
     for (size_t done = 0; done < len;) {
-        struct iovec rest = {.iov_base = (char *)(uintptr_t)bytes + done, .iov_len = len - done};
-        struct msghdr message = {.msg_iov = &rest, .msg_iovlen = 1};
-        ssize_t sent;
+        const ssize_t sent = gvmi_fds_send(socket->fd, (const char *)bytes + done, len - done, fds,
+                                           done == 0 ? fd_count : 0, MSG_DONTWAIT);
 
-        if (done == 0 && fd_count > 0)
-            attach_fds(&message, &room, fds, fd_count);
-        sent = sendmsg(socket->fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0) {
             gvm_status status = after_send(socket, errno, &pause_ms);
 
@@ -181,45 +128,6 @@ gvm_status gvmi_socket_send(const gvmi_socket *socket, const void *bytes, size_t
         }
     }
     return GVM_OK;
-}
-
-static void keep_fd(fd_basket *basket, int fd)
-{
-    if (basket->count < basket->wanted) {
-        basket->fds[basket->count++] = fd;
-    } else {
-        close(fd);
-        basket->excess++;
-    }
-}
-
-/* Takes the fds out of what recvmsg delivered; none may be overlooked, each is open in this process
- * now. */
-static void collect_fds(struct msghdr *message, fd_basket *basket)
-{
-    for (struct cmsghdr *header = CMSG_FIRSTHDR(message); header != NULL;
-         header = CMSG_NXTHDR(message, header)) {
-        size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-        if (header->cmsg_level != SOL_SOCKET)
-            continue;
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-
-            memcpy(&fd, CMSG_DATA(header) + i * sizeof fd, sizeof fd);
-            if (header->cmsg_type == SCM_RIGHTS)
-                keep_fd(basket, fd);
-            else if (header->cmsg_type == SCM_PIDFD && fd >= 0)
-                close(fd);
-        }
-    }
-}
-
-static void close_fds(fd_basket *basket)
-{
-    for (uint32_t i = 0; i < basket->count; i++)
-        close(basket->fds[i]);
-    basket->count = 0;
 }
 
 /* What to do after a recvmsg that failed: GVM_OK is to try again. */
@@ -253,28 +161,21 @@ static gvm_status no_room(const gvmi_socket *socket)
 }
 
 /* One recvmsg; *got is how many bytes came, 0 to try again. */
-static gvm_status receive_some(const gvmi_socket *socket, void *bytes, size_t len,
-                               fd_basket *basket, size_t *got)
+static gvm_status receive_some(const gvmi_socket *socket, void *bytes, size_t len, gvmi_fds *in,
+                               size_t *got)
 {
-    control_room room;
-    struct iovec rest = {.iov_base = bytes, .iov_len = len};
-    struct msghdr message = {.msg_iov = &rest,
-                             .msg_iovlen = 1,
-                             .msg_control = room.bytes,
-                             .msg_controllen = sizeof room.bytes};
-    ssize_t received = recvmsg(socket->fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const ssize_t received = gvmi_fds_receive(socket->fd, bytes, len, in, MSG_DONTWAIT);
 
     *got = 0;
     if (received < 0)
         return after_receive(socket, errno);
-    collect_fds(&message, basket);
-    if (message.msg_flags & MSG_CTRUNC)
+    if (in->lost)
         return no_room(socket);
     if (received == 0)
         return gvmi_fail(GVM_E_PEER, "the other process closed the connection");
-    if (!GVM_CHECK(basket->excess == 0))
+    if (!GVM_CHECK(in->excess == 0))
         return gvmi_fail(GVM_E_FORMAT, "the share is malformed: %u fds came where %u belong",
-                         basket->count + basket->excess, basket->wanted);
+                         in->count + in->excess, in->capacity);
     *got = (size_t)received;
     return GVM_OK;
 }
@@ -282,22 +183,22 @@ static gvm_status receive_some(const gvmi_socket *socket, void *bytes, size_t le
 gvm_status gvmi_socket_receive(const gvmi_socket *socket, void *bytes, size_t len, int *fds,
                                uint32_t fd_count)
 {
-    fd_basket basket = {.fds = fds, .wanted = fd_count};
+    gvmi_fds in = {.fds = fds, .capacity = fd_count};
     gvm_status status;
 
     for (size_t done = 0, got; done < len; done += got) {
-        status = receive_some(socket, (char *)bytes + done, len - done, &basket, &got);
+        status = receive_some(socket, (char *)bytes + done, len - done, &in, &got);
         if (status != GVM_OK)
             goto fail_fds;
     }
-    if (!GVM_CHECK(basket.count == fd_count)) {
+    if (!GVM_CHECK(in.count == fd_count)) {
         status = gvmi_fail(GVM_E_FORMAT, "the share is malformed: %u fds came where %u belong",
-                           basket.count, fd_count);
+                           in.count, fd_count);
         goto fail_fds;
     }
     return GVM_OK;
 
 fail_fds:
-    close_fds(&basket);
+    gvmi_fds_close(&in);
     return status;
 }

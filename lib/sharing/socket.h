@@ -16,7 +16,7 @@
 
 #include <gvmem/status.h>
 
-#define GVMI_SOCKET_FDS_MAX 253u /* beside one piece of data: the kernel's SCM_MAX_FD */
+#include "base/fds.h"
 
 typedef struct gvmi_socket {
     int fd;
@@ -30,7 +30,7 @@ typedef struct gvmi_socket {
  * GVM_E_INVALID */
 gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out);
 
-/* Sends bytes, len > 0, with at most GVMI_SOCKET_FDS_MAX fds beside the first of them.
+/* Sends bytes, len > 0, with at most GVMI_FDS_MAX fds beside the first of them.
  *
  * GVM_E_INVALID (not connected), GVM_E_PEER, GVM_E_TIMEOUT, GVM_E_SYSTEM, GVM_E_NOMEM */
 gvm_status gvmi_socket_send(const gvmi_socket *socket, const void *bytes, size_t len,

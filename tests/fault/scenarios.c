@@ -648,18 +648,18 @@ static gvm_status run_table_release(fixture *w)
 
 static bool shows_table_release_async(fixture *w)
 {
-    return !w->columns[0].held && !w->columns[1].held;
+    return !w->columns[0].acquired && !w->columns[1].acquired;
 }
 
 /* What is left of a call that failed is given back by the next. */
 static gvm_status run_table_release_async(fixture *w)
 {
-    const bool first = w->columns[0].held;
+    const bool first = w->columns[0].acquired;
 
     if (shows_table_release_async(w)) /* GVM_E_LOST has released them, too */
         return GVM_OK;
     return gvm_table_release_async(w->table, &w->columns[first ? 0 : 1],
-                                   first && w->columns[1].held ? 2 : 1, NULL);
+                                   first && w->columns[1].acquired ? 2 : 1, NULL);
 }
 
 /* ---- the table */

@@ -1,12 +1,11 @@
 /* One valid message of every type. */
 #include "tests/fuzz/wire_samples.h"
+#include "tests/lib/units.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <gvmem/buffer.h>
-
-#include "base/size.h"
 
 static void fill_client(gvmi_wire_message *m)
 {
@@ -15,7 +14,7 @@ static void fill_client(gvmi_wire_message *m)
         m->body.HELLO = (gvmi_wire_hello){GVMI_WIRE_MAGIC, GVMI_WIRE_VERSION, 0};
         break;
     case GVMI_WIRE_CREATE:
-        m->body.CREATE = (gvmi_wire_create){{1, 2, 3}, 64 * GVMI_MIB,   2 * GVMI_MIB, 5 * GVMI_MIB,
+        m->body.CREATE = (gvmi_wire_create){{1, 2, 3}, 64 * MIB,        2 * MIB,  5 * MIB,
                                             0640,      GVM_OBJECT_KEEP, "/a b/c~"};
         m->head.tail_bytes = 5;
         memcpy(m->tail.bytes, "meta", 5);
@@ -29,7 +28,7 @@ static void fill_client(gvmi_wire_message *m)
     case GVMI_WIRE_PUBLISH:
         m->body.PUBLISH = (gvmi_wire_publish){4, GVM_PUBLISH_REPLACE, "/x"};
         break;
-    case GVMI_WIRE_LINK: m->body.LINK = (gvmi_wire_link){4, 0444, 3 * GVMI_MIB, "/further"}; break;
+    case GVMI_WIRE_LINK: m->body.LINK = (gvmi_wire_link){4, 0444, 3 * MIB, "/further"}; break;
     case GVMI_WIRE_UNLINK:
     case GVMI_WIRE_DROP: m->body.DROP = (gvmi_wire_name){"/dropped"}; break;
     case GVMI_WIRE_SET_MODE: m->body.SET_MODE = (gvmi_wire_slot_value){5, 0777}; break;
@@ -58,7 +57,7 @@ static void fill_client(gvmi_wire_message *m)
 
 static void fill_map(gvmi_wire_message *m)
 {
-    m->body.MAP = (gvmi_wire_map){11, 12, 13, 14 * GVMI_MIB, 1, 0};
+    m->body.MAP = (gvmi_wire_map){11, 12, 13, 14 * MIB, 1, 0};
     m->head.tail_bytes = 3 * (uint32_t)sizeof(gvmi_wire_chunk);
     m->head.fd_count = 3;
     m->tail.chunks[0] = (gvmi_wire_chunk){0, GVM_TIER_DEVICE, 21};
@@ -79,9 +78,9 @@ static void fill_keeper(gvmi_wire_message *m)
                                             .generation = 2,
                                             .id = 3,
                                             .device_uuid = {4},
-                                            .reserve_bytes = 64 * GVMI_MIB,
-                                            .chunk_bytes = 4 * GVMI_MIB,
-                                            .bytes = 64 * GVMI_MIB,
+                                            .reserve_bytes = 64 * MIB,
+                                            .chunk_bytes = 4 * MIB,
+                                            .bytes = 64 * MIB,
                                             .home_address = 0x7f0000200000,
                                             .open_flags = GVM_OPEN_READONLY,
                                             .sealed = 1};
@@ -99,8 +98,8 @@ static void fill_keeper(gvmi_wire_message *m)
     case GVMI_WIRE_INFO:
         m->body.INFO.info = (gvmi_snapshot_object){.name = "/sales/q3",
                                                    .id = 9,
-                                                   .size_bytes = 8 * GVMI_MIB,
-                                                   .reserve_bytes = 8 * GVMI_MIB,
+                                                   .size_bytes = 8 * MIB,
+                                                   .reserve_bytes = 8 * MIB,
                                                    .mode = 0604,
                                                    .device = -1,
                                                    .metadata_bytes = GVM_METADATA_BYTES_MAX,

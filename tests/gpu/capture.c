@@ -10,11 +10,11 @@
 
 #include <gvmem/gvmem.h>
 
-#include "base/size.h"
 #include "driver/driver.h"
 #include "tests/lib/device.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 
 typedef struct CUgraph_st *CUgraph;
 
@@ -44,12 +44,12 @@ static bool use_buffer(void)
     double sum;
     bool fine;
 
-    if (!EXPECT_GVM_OK(gvm_buffer_create(device, 64 * GVMI_MIB, NULL, &buffer)))
+    if (!EXPECT_GVM_OK(gvm_buffer_create(device, 64 * MIB, NULL, &buffer)))
         return false;
-    fine = EXPECT_GVM_OK(gvm_buffer_commit(buffer, 0, 64 * GVMI_MIB)) &&
+    fine = EXPECT_GVM_OK(gvm_buffer_commit(buffer, 0, 64 * MIB)) &&
            EXPECT_GVM_OK(gvm_buffer_copy_in(buffer, 0, bytes, sizeof bytes)) &&
            EXPECT_GVM_OK(gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 1000, NULL, &sum)) &&
-           EXPECT_GVM_OK(gvm_buffer_move(buffer, 0, 2 * GVMI_MIB, GVM_TIER_HOST)) &&
+           EXPECT_GVM_OK(gvm_buffer_move(buffer, 0, 2 * MIB, GVM_TIER_HOST)) &&
            EXPECT_GVM_OK(gvm_buffer_copy_out(bytes, buffer, 0, sizeof bytes));
     gvm_buffer_destroy(buffer);
     return fine;

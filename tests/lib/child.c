@@ -18,7 +18,8 @@
 #define CONTROL_FD 3
 #define MORE_MAX 6
 
-/* ---- packets. Without a descriptor, by send() and recv(): tests count sendmsg() and recvmsg(). */
+/* ---- packets. Without a descriptor, by send() and recv(): tests count sendmsg() and recvmsg(). Not by
+ * base/fds.h: tests of the driver alone, of which this is part, link to no library of the project. */
 
 typedef union fd_room {
     struct cmsghdr header;

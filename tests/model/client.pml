@@ -326,7 +326,7 @@ end_idle:
                   :: true
 #ifdef SLOW
                   :: c == 0 -> slow[c] = true
-                  :: c == 0 && !calm ->
+                  :: c == 0 && !quiet ->
                      slow[c] = true;
                      stopped[c] = true
 #endif
@@ -347,7 +347,7 @@ end_idle:
                   :: mapped[c] = what;
                      send_up(c, MAPPED, 0)
 #ifdef BREAKS
-                  :: c == 0 && !calm ->
+                  :: c == 0 && !quiet ->
                      failed[c] = true;
                      send_up(c, NOT_MAPPED, 0)
 #endif

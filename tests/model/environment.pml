@@ -21,7 +21,7 @@ end_idle:
 }
 
 #if defined(KILLS)
-#define MAY_DIE(c) (alive[c] && !calm)
+#define MAY_DIE(c) (alive[c] && !quiet)
 #elif defined(EXITS)
 #define MAY_DIE(c) (alive[c] && closed[c])
 #else
@@ -46,8 +46,8 @@ end_idle:
     DIES(1)
 #endif
     :: atomic {
-           !calm ->
-           calm = true
+           !quiet ->
+           quiet = true
        }
     od
 }
@@ -76,7 +76,7 @@ init
 }
 
 /* With ROUNDS: whatever happens, at last no permit is withdrawn and no thread waits. Weak fairness is
- * assumed, which has every process go on that can, and the system calm down. Permits stay withdrawn
+ * assumed, which has every process go on that can, and that moves, deaths and cuts end. Permits stay withdrawn
  * only from an object that is fenced, and while nobody asks. */
 #ifdef ENDS
 ltl ends

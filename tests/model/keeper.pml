@@ -118,7 +118,7 @@ bool alive[CLIENTS] = true;
 bool stopped[CLIENTS]; /* for ever, by a signal; nobody sees it */
 bool failed[CLIENTS];  /* could not map */
 bool slow[CLIENTS];    /* does not answer a MAP in time */
-bool calm;             /* no more moves, deaths and cuts: what waits now must get on without them */
+bool quiet;             /* no more moves, deaths and cuts: what waits now must get on without them */
 byte mapped[CLIENTS];  /* the frame at the object's address */
 bit fresh[3];          /* does the frame hold what was written last under a lease? */
 bit later[CLIENTS];    /* leases were given since the client was voided: what it writes is damage */
@@ -129,9 +129,9 @@ byte reply[3]; /* of the slow path */
 
 /* ---- the keeper's memory */
 byte state = SHARED;
-byte holder = NOBODY; /* of EXCLUSIVE, and of DRAINING that came from there */
+byte writer = NOBODY; /* of EXCLUSIVE, and of DRAINING that came from there */
 chan queue = [3] of {byte, byte, bool};
-byte owed_readers[CLIENTS], owed_writers[CLIENTS];
+byte granted_readers[CLIENTS], granted_writers[CLIENTS];
 bool closed[CLIENTS]; /* cut off, or its socket closed */
 bool voided[CLIENTS]; /* its lease word does not count any more */
 bool gone[CLIENTS];   /* its process is gone */
@@ -148,9 +148,9 @@ bool readers_seen, writers_seen;
 byte word; /* of publish() */
 
 #define ANY_LEASE(c) (lease_readers[c] != 0 || lease_writers[c] != 0)
-#define READS_OWED(c) (owed_readers[c] != 0)
-#define WRITES_OWED(c) (owed_writers[c] != 0)
-#define OWED(c) (READS_OWED(c) || WRITES_OWED(c))
+#define READS_GRANTED(c) (granted_readers[c] != 0)
+#define WRITES_GRANTED(c) (granted_writers[c] != 0)
+#define HAS_GRANT(c) (READS_GRANTED(c) || WRITES_GRANTED(c))
 #if CLIENTS == 3
 #define NOBODY_HAS(f) (((keeps[0] | keeps[1] | keeps[2]) & BIT(f)) == 0)
 #define WRITTEN_TO(f) (((writes[0] | writes[1] | writes[2]) & BIT(f)) != 0)
@@ -171,12 +171,12 @@ byte word; /* of publish() */
 /* ---- the keeper */
 
 #ifdef FAULT_PERMIT_EARLY
-#define MAY_WRITE(c) (holder == c)
+#define MAY_WRITE(c) (writer == c)
 #else
-#define MAY_WRITE(c) (holder == c && !OWED(c))
+#define MAY_WRITE(c) (writer == c && !HAS_GRANT(c))
 #endif
 
-/* From here on, a process that gets a lease is a later holder than those who were voided. */
+/* From here on, a process that gets a lease is a later writer than those who were voided. */
 #define IS_LATER(c) later[c] = voided[c]
 inline let_others_in()
 {
@@ -263,27 +263,27 @@ inline grant(t, m)
     let_others_in();
     if
     :: m == READ ->
-       owed_readers[CLIENT(t)]++;
+       granted_readers[CLIENT(t)]++;
        down[CLIENT(t)]!GRANTED_READ,t
     :: else ->
-       owed_writers[CLIENT(t)]++;
+       granted_writers[CLIENT(t)]++;
        down[CLIENT(t)]!GRANTED_WRITE,t
     fi
 }
 
-#ifdef FAULT_CALM_WHILE_FENCED
+#ifdef FAULT_SHARED_WHILE_FENCED
 #define KEEPS_FENCE false
 #else
 #define KEEPS_FENCE FENCED
 #endif
 
 /* The queue is empty: back to where it came from, but not while the object is fenced. */
-inline calm_down()
+inline end_draining()
 {
     if
     :: KEEPS_FENCE
-    :: !KEEPS_FENCE && holder == NOBODY -> step(CALM, SHARED)
-    :: !KEEPS_FENCE && holder != NOBODY -> step(RESUME, EXCLUSIVE)
+    :: !KEEPS_FENCE && writer == NOBODY -> step(REOPEN, SHARED)
+    :: !KEEPS_FENCE && writer != NOBODY -> step(RESUME, EXCLUSIVE)
     fi;
     permits()
 }
@@ -314,7 +314,7 @@ inline freeze(frame)
 {
     assert((held[0] == 0 && held[1] == 0 && held[2] == 0) || lease_while_frozen);
     step(FREEZE, FROZEN);
-    holder = NOBODY;
+    writer = NOBODY;
     to = frame;
     copying = true;
     copy_stays = STAYS_CLEAN;
@@ -362,23 +362,23 @@ inline close_socket(c)
     (gone[c] || broken[c] -> 0 : \
      (!mapping -> BIT(place) : (asked[c] -> BIT(place) | BIT(to) : BIT(to))))
 
-#ifdef FAULT_OWED_CANNOT_WRITE
-#define ABLE_OWED(c) false
+#ifdef FAULT_GRANTED_CANNOT_WRITE
+#define ABLE_GRANTED(c) false
 #else
-#define ABLE_OWED(c) WRITES_OWED(c)
+#define ABLE_GRANTED(c) WRITES_GRANTED(c)
 #endif
 
 /* Whether a client that is about to be voided can write under a lease. What its lease word says
  * while the object is FROZEN is an addition in passing: it is backed out of. */
 #ifdef UNTRACKED
-#define ABLE(c) (state != FROZEN && (ANY_LEASE(c) || READS_OWED(c) || ABLE_OWED(c)))
+#define ABLE(c) (state != FROZEN && (ANY_LEASE(c) || READS_GRANTED(c) || ABLE_GRANTED(c)))
 #elif defined(FAULT_GONE_LATE) /* who sees GONE later is fenced, but not told */
-#define ABLE(c) (holder == c)
+#define ABLE(c) (writer == c)
 #else
-#define ABLE(c) (holder == c && (lease_writers[c] != 0 || ABLE_OWED(c)))
+#define ABLE(c) (writer == c && (lease_writers[c] != 0 || ABLE_GRANTED(c)))
 #endif
 
-/* What a client has ends. Permits are withdrawn before the holder is forgotten: in between, nobody
+/* What a client has ends. Permits are withdrawn before the writer is forgotten: in between, nobody
  * may read. */
 inline void_client(c)
 {
@@ -390,14 +390,14 @@ inline void_client(c)
        voided[c] = true;
        later[c] = 0;
        asked[c] = false;
-       owed_readers[c] = 0;
-       owed_writers[c] = 0;
+       granted_readers[c] = 0;
+       granted_writers[c] = 0;
 #ifndef FAULT_GONE_OPENS_FENCED
        withdraw_if_fenced();
 #endif
        if
-       :: holder == c ->
-          holder = NOBODY;
+       :: writer == c ->
+          writer = NOBODY;
           if
           :: state == EXCLUSIVE ->
              step(GONE, SHARED);
@@ -420,10 +420,10 @@ inline withdraw_if_fenced()
     fi
 }
 
-#ifdef FAULT_IGNORE_OWED
-#define NOTHING_OWED true
+#ifdef FAULT_IGNORE_GRANTED
+#define NOTHING_GRANTED true
 #else
-#define NOTHING_OWED (!ANY(OWED))
+#define NOTHING_GRANTED (!ANY(HAS_GRANT))
 #endif
 
 #define EVENTS_OF(c) \
@@ -498,7 +498,7 @@ inline withdraw_if_fenced()
 #endif
 #define CLOSE_OF(c) \
     :: atomic { \
-           !calm && !closed[c] && alive[c] -> \
+           !quiet && !closed[c] && alive[c] -> \
            close_socket(c); \
            goto left_queue \
        }
@@ -521,7 +521,7 @@ inline withdraw_if_fenced()
 #ifdef FAULT_COPY_UNLOOKED
 #define NOTHING_HELD true
 #else
-#define NOTHING_HELD (!readers_seen && !writers_seen && NOTHING_OWED)
+#define NOTHING_HELD (!readers_seen && !writers_seen && NOTHING_GRANTED)
 #endif
 
 /* Is there such a frame, which nobody has? */
@@ -580,7 +580,7 @@ end_idle:
 #endif
 #ifdef MOVES
     :: atomic {
-           !calm && state != FROZEN && (state != DRAINING || FENCED) &&
+           !quiet && state != FROZEN && (state != DRAINING || FENCED) &&
            (place != HOST -> MAY_MOVE(HOST) : MAY_MOVE(DEVICE) || MAY_MOVE(SPARE_DEVICE)) ->
            if
            :: state != DRAINING ->
@@ -596,7 +596,7 @@ end_idle:
            :: NOTHING_HELD && place != HOST -> freeze(HOST)
            :: NOTHING_HELD && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
            :: NOTHING_HELD && place == HOST && MAY_MOVE(SPARE_DEVICE) -> freeze(SPARE_DEVICE)
-           :: !NOTHING_HELD && empty(queue) -> calm_down() /* given up */
+           :: !NOTHING_HELD && empty(queue) -> end_draining() /* given up */
            :: !NOTHING_HELD && nempty(queue)
            fi;
            forget_seen()
@@ -604,7 +604,7 @@ end_idle:
 #endif
 #ifdef COPY_FAILS
     :: atomic {
-           copying && !calm ->
+           copying && !quiet ->
            copying = false;
            copy_stays = false;
            to = 0;
@@ -638,8 +638,8 @@ message:
               step(GRANT_READ, SHARED);
               grant(t, READ)
 #ifdef FAULT_HOLDER_READ
-           :: state == EXCLUSIVE && holder == client && mode == READ &&
-              lease_writers[client] == 0 && owed_writers[client] == 0 -> grant(t, READ)
+           :: state == EXCLUSIVE && writer == client && mode == READ &&
+              lease_writers[client] == 0 && granted_writers[client] == 0 -> grant(t, READ)
 #endif
            :: !broken[client] ->
               queue!t,mode,endless;
@@ -657,8 +657,8 @@ message:
            fi
         :: kind == TAKEN_READ || kind == TAKEN_WRITE ->
            if
-           :: kind == TAKEN_READ -> owed_readers[client]--
-           :: else -> owed_writers[client]--
+           :: kind == TAKEN_READ -> granted_readers[client]--
+           :: else -> granted_writers[client]--
            fi;
            kind = 0;
            t = 0;
@@ -755,7 +755,7 @@ left_queue: /* somebody waits no more, or is no more */
     atomic {
         if
         :: state == FROZEN -> goto map_step
-        :: state == DRAINING && empty(queue) -> calm_down()
+        :: state == DRAINING && empty(queue) -> end_draining()
         :: state == DRAINING && nempty(queue) -> goto look_again
         :: state != FROZEN && state != DRAINING
         fi;
@@ -773,11 +773,11 @@ look_again: /* is there something to grant? */
     atomic {
         load(CLIENTS - 1);
         if
-        :: ANY(READS_OWED) -> readers_seen = true
+        :: ANY(READS_GRANTED) -> readers_seen = true
         :: else
         fi;
         if
-        :: ANY(WRITES_OWED) -> writers_seen = true
+        :: ANY(WRITES_GRANTED) -> writers_seen = true
         :: else
         fi;
         if
@@ -786,7 +786,7 @@ look_again: /* is there something to grant? */
         fi;
         if
 #ifdef MOVES
-        :: !calm && mode != 0 && !SEEN && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
+        :: !quiet && mode != 0 && !SEEN && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
 #endif
         :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(DEVICE) -> freeze(DEVICE)
         :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(HOST) -> freeze(HOST)
@@ -803,7 +803,7 @@ look_again: /* is there something to grant? */
               fi
            :: else -> break
            od;
-           holder = NOBODY;
+           writer = NOBODY;
            step(GRANT_READ, SHARED);
            if
            :: nempty(queue) -> step(WAIT, DRAINING)
@@ -813,7 +813,7 @@ look_again: /* is there something to grant? */
         :: !FENCED && mode == WRITE && !SEEN ->
            queue?_,_,_;
            grant(t, WRITE);
-           holder = CLIENT(t);
+           writer = CLIENT(t);
 #ifndef FAULT_DIRTY_LATE
            clean = false; /* whether the write permit ever opens or not */
 #endif

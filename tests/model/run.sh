@@ -159,7 +159,7 @@ planted_faults() {
     finds SILENT_BACKOUT 'invalid end state' -DTHREADS=2 -DLIMITS
     finds RING_LAST_ONLY 'invalid end state' -DTHREADS=3 -DROUNDS=1 -DKEEPS
     finds GONE_SILENT 'invalid end state' -DTHREADS=2 -DMOVES -DBREAKS
-    finds IGNORE_OWED lease_while_frozen -DTHREADS=2 -DMOVES
+    finds IGNORE_GRANTED lease_while_frozen -DTHREADS=2 -DMOVES
     finds COPY_UNLOOKED lease_while_frozen -DTHREADS=2 -DMOVES
     finds DIRTY_LATE lost_update -DTHREADS=2 -DMOVES -DKILLS
     finds THAW_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES
@@ -169,11 +169,11 @@ planted_faults() {
     finds CUT_WRITER_KEEPS_FRAME lost_update -DTHREADS=2 -DCUTS
     finds CUT_UNLOOKED lost_update -DTHREADS=2 -DCUTS
     finds GONE_LATE loss_not_told -DTHREADS=2 -DCUTS
-    finds OWED_CANNOT_WRITE lost_update -DTHREADS=2 -DCUTS
+    finds GRANTED_CANNOT_WRITE lost_update -DTHREADS=2 -DCUTS
     finds GONE_OPENS_FENCED lost_update -DTHREADS=2 -DCUTS
     finds THAW_OPENS_FENCED lost_update -DTHREADS=2 -DCUTS -DCOPY_FAILS
     finds FENCE_ENDS_EARLY lost_update -DTHREADS=2 -DCUTS -DCOPY_FAILS
-    finds CALM_WHILE_FENCED lost_update -DTHREADS=2 -DCUTS -DTIMEOUTS -DEXITS -DNO_ROOM
+    finds SHARED_WHILE_FENCED lost_update -DTHREADS=2 -DCUTS -DTIMEOUTS -DEXITS -DNO_ROOM
     finds EXIT_UNHEARD 'invalid end state' -DTHREADS=2 -DCUTS -DEXITS -DNO_ROOM
     finds ROOM_UNHEARD 'invalid end state' -DTHREADS=2 -DCUTS -DROOM_COMES
     finds WRITTEN_COPY_IS_CLEAN lost_update -DTHREADS=2 -DMOVES -DCUTS

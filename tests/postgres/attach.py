@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tables in GPU memory, attached by token from other processes: TAP, a line a case.
 
-usage: attach.py [CASE...]. What gvmem table shows is held against SQL; attach_probe.c stays attached while
+usage: attach.py [CASE...]. What gvmem table shows is compared with SQL; attach_probe.c stays attached while
 the table changes under it. A case that hangs is ended by the test's time limit.
 """
 import json

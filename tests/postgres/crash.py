@@ -295,7 +295,7 @@ class Limits:
         for _ in range(2):
             expect(server.error(self.TOO_MUCH), "53200", "SQLSTATE")
             expect(count(server), 10, "rows")
-        self._expect_room(server)
+        self._expect_memory(server)
 
     def out_of_memory_in_a_savepoint_keeps_what_was_before(self, server):
         fill(server, 10)
@@ -313,7 +313,7 @@ class Limits:
             server.sql("BEGIN; TRUNCATE ft; INSERT INTO ft VALUES (1, 'x'); ROLLBACK")
             server.sql("TRUNCATE ft")
             self._load(server, "BEGIN; ", "; ROLLBACK")
-        self._expect_room(server)
+        self._expect_memory(server)
 
     def truncated_emptied_and_dropped_tables_give_memory_back(self, server):
         for last in ("TRUNCATE ft", "DELETE FROM ft", "DROP FOREIGN TABLE ft"):
@@ -321,7 +321,7 @@ class Limits:
             self._load(server)
             server.sql(last)
         fill(server, 10)
-        self._expect_room(server)
+        self._expect_memory(server)
 
     def dropped_database_gives_memory_back(self, server):
         for _ in range(2):
@@ -331,7 +331,7 @@ class Limits:
             self._load(server, database="other")
             server.sql("DROP DATABASE other WITH (FORCE)")
         fill(server, 10)
-        self._expect_room(server)
+        self._expect_memory(server)
 
     def dropped_extension_gives_memory_back(self, server):
         for _ in range(2):
@@ -340,7 +340,7 @@ class Limits:
             server.sql("SET client_min_messages = error; DROP EXTENSION gstore_fdw CASCADE")
             server.sql("CREATE EXTENSION gstore_fdw")
         fill(server, 10)
-        self._expect_room(server)
+        self._expect_memory(server)
 
     def too_many_tables_are_refused_until_one_goes(self, server):
         server.sql("DROP FOREIGN TABLE IF EXISTS ft")
@@ -382,7 +382,7 @@ class Limits:
         expect(count(server), 0, "rows")
         server.sql("DROP FOREIGN TABLE ft")
 
-    def wide_table_that_does_not_fit_is_refused_until_there_is_room(self, server):
+    def wide_table_that_does_not_fit_is_refused_until_it_fits(self, server):
         fill(server, 10)
         columns = ", ".join(f"c{i} name DEFAULT '{i}'" for i in range(400))
         rows = "INSERT INTO broad (id) SELECT i FROM generate_series(1, 1100) i"  # each column outgrows its room
@@ -395,7 +395,7 @@ class Limits:
         self._retry(server, "53200", rows)
         expect(server.sql("SELECT id, c39 FROM broad WHERE id = 1"), "1|39", "values")
         server.sql("DROP FOREIGN TABLE broad")
-        self._expect_room(server)
+        self._expect_memory(server)
 
     def rows_appended_to_columns_that_were_evicted_stay(self, server):
         fill(server, 1000)
@@ -432,7 +432,7 @@ class Limits:
     def _load(self, server, before="", after="", **more):
         self._retry(server, "53200", before + self.ENOUGH + after, **more)
 
-    def _expect_room(self, server):
+    def _expect_memory(self, server):
         before = count(server)
         self._load(server)
         expect(count(server), before + 80000, "rows")
@@ -469,8 +469,8 @@ class Memory:
         with open(f"/proc/{session.pid}/{file}", encoding="utf8") as lines:
             return next(line for line in lines if line.startswith(start))
 
-    def _limit(self, session, room):
-        subprocess.run(private.as_owner(["prlimit", f"--pid={session.pid}", f"--as={room}:"]), check=True)
+    def _limit(self, session, address_space):
+        subprocess.run(private.as_owner(["prlimit", f"--pid={session.pid}", f"--as={address_space}:"]), check=True)
 
 
 @group("max_connections=60")
@@ -480,7 +480,7 @@ class Starts:
     ROUNDS = 4
 
     def keeper_terminated_again_and_again_commits_during_its_start_keep_nothing(self, server):
-        """Transactions of the life before are committed from its first moment on: no table has a row of that life.
+        """Transactions of the previous epoch are committed from its first moment on: no table has a row of that epoch.
         How it ends if the start is slow is External's."""
         for number in range(self.ROUNDS):
             server.sql("".join(f"DROP FOREIGN TABLE IF EXISTS s{i}; CREATE FOREIGN TABLE s{i} (id int) SERVER gstore_fdw;" for i in range(self.TABLES)))
@@ -512,7 +512,7 @@ class Starts:
         expect(session.sql(f"SELECT count(*) FROM s{i}"), str([2 * self.ROWS, self.ROWS, 50][i % 3]), "own rows")
 
     def _expect_lost(self, session):
-        """An error; or it was in time for the life before, of which nothing is left."""
+        """An error; or it was in time for the previous epoch, of which nothing is left."""
         try:
             session.finish()
             session.close()
@@ -760,7 +760,7 @@ class External:
             expect_usable(server, 0)
 
     def keeper_replaced_commits_during_the_start_keep_nothing(self, server):
-        """The next keeper lets the server wait in the middle of its start: what is committed meanwhile is of the life before."""
+        """The next keeper lets the server wait in the middle of its start: what is committed meanwhile is of the previous epoch."""
         with self._keeper(server) as keeper:
             self._wait_used(server, keeper)
             server.sql("".join(f"CREATE FOREIGN TABLE r{i} (id int) SERVER gstore_fdw; INSERT INTO r{i} SELECT generate_series(1, 100);" for i in range(3)))

@@ -72,7 +72,7 @@ static void check_head(const gstore_kds_head *head, uint64_t bytes)
     must(head->format == GSTORE_KDS_COLUMN, "head.format");
     must(head->nrooms == head->nitems && head->usage == 0, "head.nrooms or head.usage");
     must(head->has_attnames == 1, "head.has_attnames");
-    must(gstore_kds_head_bytes(head->ncols) <= bytes, "more columns than there is room for");
+    must(gstore_kds_head_bytes(head->ncols) <= bytes, "more columns than the head has bytes for");
     for (uint32_t i = 0; i < head->ncols; i++) {
         const gstore_kds_column *c = &gstore_kds_columns(head)[i];
         const uint64_t end = gstore_kds_extra_offset(c, width_of(c), head->nitems) +

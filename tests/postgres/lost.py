@@ -148,6 +148,39 @@ class Lost:
         server.sql("EXPLAIN SELECT * FROM ft; SELECT gstore_fdw_format('ft'); DROP FOREIGN TABLE ft")
         settings.write_text(before)
         restart(server)
+        server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "0")  # though nobody saw the DROP
+
+    def table_dropped_without_a_keeper_is_forgotten(self, server):
+        fill(server, 10)
+        settings = server.folder / "data/postgresql.conf"
+        before = settings.read_text()
+        settings.write_text(before + "gstore_fdw.keeper = '/nonexistent'\n")
+        restart(server, keeper=False)
+        server.wait_for(LOST)
+        server.sql("DROP FOREIGN TABLE ft")
+        server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "0")
+        settings.write_text(before)
+        restart(server)
+        expect(server.sql("SELECT count(*) FROM gstore_fdw_chunk_info"), "0", "tables that are lost")
+
+    def more_tables_than_the_setting_allows_are_lost_all_the_same(self, server):
+        tables = [f"t{i}" for i in range(7)]
+        for table in tables:
+            server.sql(f"CREATE FOREIGN TABLE {table} (id int) SERVER gstore_fdw; INSERT INTO {table} VALUES (1)")
+        settings = server.folder / "data/postgresql.conf"
+        before = settings.read_text()
+        settings.write_text(before + "gstore_fdw.max_relations = 2\n")
+        for lose in (restart, lambda server: server.kill_and_wait(server.keeper_pid()), restart):
+            lose(server)
+            for table in tables:
+                expect(server.error(f"SET gstore_fdw.lost_tables = error; SELECT count(*) FROM {table}"), "55000", f"SQLSTATE: {table}")
+            server.sql("TRUNCATE t0; INSERT INTO t0 VALUES (1)")  # the file is written again
+            expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM t0"), "1", "rows")
+        server.sql("CREATE FOREIGN TABLE one_more (id int) SERVER gstore_fdw")
+        expect(server.error("INSERT INTO one_more VALUES (1)"), "53400", "SQLSTATE: one table more")
+        server.sql("DROP FOREIGN TABLE one_more, " + ", ".join(tables))
+        settings.write_text(before)
+        restart(server)
 
     def damaged_record_of_tables_is_told_and_starts_all_the_same(self, server):
         path = server.folder / "data/gstore.tables"

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/fds.h"
+
 #define PASSED_MAX 200u
 #define WELCOME_WAIT_MS 10000
 #define DRAINED_MAX 4096u /* messages that raw_drain() takes at once */
@@ -78,68 +80,31 @@ bool raw_say_hello(int fd)
 
 bool raw_say_with_fds(int fd, const void *bytes, size_t len, int passed, unsigned count)
 {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(PASSED_MAX * sizeof(int))];
-    } aside;
     int all[PASSED_MAX];
-    struct iovec part = {(void *)(uintptr_t)bytes, len};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &aside};
 
     if (count == 0 || count > PASSED_MAX)
         return false;
     for (unsigned i = 0; i < count; i++)
         all[i] = passed;
-    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
-    memset(&aside, 0, sizeof aside);
-    aside.header = (struct cmsghdr){CMSG_LEN(count * sizeof(int)), SOL_SOCKET, SCM_RIGHTS};
-    memcpy(CMSG_DATA(&aside.header), all, count * sizeof(int));
-    return sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+    return gvmi_fds_send(fd, bytes, len, all, count, MSG_DONTWAIT) > 0;
 }
 
 /* ---- a client */
-
-static void keep_fds(raw_client *c, struct msghdr *header)
-{
-    struct cmsghdr *aside;
-
-    for (aside = CMSG_FIRSTHDR(header); aside != NULL; aside = CMSG_NXTHDR(header, aside)) {
-        const size_t bytes = aside->cmsg_len - CMSG_LEN(0);
-
-        if (aside->cmsg_level != SOL_SOCKET || aside->cmsg_type != SCM_RIGHTS)
-            continue;
-        for (size_t at = 0; at + sizeof(int) <= bytes; at += sizeof(int)) {
-            int fd;
-
-            memcpy(&fd, CMSG_DATA(aside) + at, sizeof fd);
-            if (c->fd_count < RAW_FDS_MAX)
-                c->fds[c->fd_count++] = fd;
-            else
-                close(fd);
-        }
-    }
-}
 
 /* Reads until there are len bytes. */
 static bool fill(raw_client *c, size_t len, int timeout_ms)
 {
     while (c->len < len) {
-        union {
-            struct cmsghdr header;
-            char room[CMSG_SPACE(RAW_FDS_MAX * sizeof(int))];
-        } aside;
-        struct iovec part = {c->bytes + c->len, sizeof c->bytes - c->len};
-        struct msghdr header = {
-            .msg_iov = &part, .msg_iovlen = 1, .msg_control = &aside, .msg_controllen = sizeof aside};
+        gvmi_fds in = {.fds = c->fds, .capacity = RAW_FDS_MAX, .count = c->fd_count};
         struct pollfd entry = {.fd = c->fd, .events = POLLIN};
         ssize_t got;
 
         if (poll(&entry, 1, timeout_ms) <= 0)
             return false;
-        got = recvmsg(c->fd, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        got = gvmi_fds_receive(c->fd, c->bytes + c->len, sizeof c->bytes - c->len, &in, MSG_DONTWAIT);
         if (got <= 0)
             return false;
-        keep_fds(c, &header);
+        c->fd_count = in.count;
         c->len += (size_t)got;
     }
     return true;

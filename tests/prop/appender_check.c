@@ -1,4 +1,4 @@
-/* What kernels wrote, held against their logs and the items. */
+/* What kernels wrote, checked against their logs and the items. */
 #include "tests/prop/appender_check.h"
 
 #include <stdio.h>
@@ -52,9 +52,9 @@ static bool check_rows(checker *c, uint64_t item, const append_log *log)
             if (found != APPEND_ROW_WORD(item, r, word))
                 return WRONG(c,
                              "item %llu: row %llu, its %llu. of %u, differs at word %llu: %llx and not "
-                             "%llx; written %u times, last in epoch %u",
+                             "%llx; written %u times, last in launch %u",
                              LLU(item), LLU(row), LLU(r), log->rows, LLU(word), LLU(found),
-                             LLU(APPEND_ROW_WORD(item, r, word)), log->times, log->epoch);
+                             LLU(APPEND_ROW_WORD(item, r, word)), log->times, log->launch_number);
         }
     }
     c->rows += log->rows;
@@ -78,9 +78,9 @@ static bool check_bytes(checker *c, uint64_t item, const append_log *log)
         if (c->w->back[at] != APPEND_BYTE(item, b))
             return WRONG(c,
                          "item %llu: byte %llu of %u, at offset %llu, differs: %02x and not %02x; "
-                         "written %u times, last in epoch %u",
+                         "written %u times, last in launch %u",
                          LLU(item), LLU(b), log->bytes, LLU(log->offset + b), c->w->back[at],
-                         APPEND_BYTE(item, b), log->times, log->epoch);
+                         APPEND_BYTE(item, b), log->times, log->launch_number);
     }
     return true;
 }
@@ -119,11 +119,11 @@ static bool check_order(checker *c, uint64_t i, uint64_t workers)
     const append_log *log = &w->logs[i];
     const uint64_t group = plan_group(p);
 
-    if (i % workers % group != 0 && w->logs[i - 1].epoch == w->epoch && log->rows > 0 &&
+    if (i % workers % group != 0 && w->logs[i - 1].launch_number == w->launch_number && log->rows > 0 &&
         w->logs[i - 1].rows > 0 && log->row != w->logs[i - 1].row + w->logs[i - 1].rows)
         return WRONG(c, "item %llu is at row %llu and not %llu, behind the one before it in its group",
                      LLU(w->first + i), LLU(log->row), LLU(w->logs[i - 1].row + w->logs[i - 1].rows));
-    if (i >= workers && w->logs[i - workers].epoch == w->epoch && log->rows > 0 &&
+    if (i >= workers && w->logs[i - workers].launch_number == w->launch_number && log->rows > 0 &&
         w->logs[i - workers].rows > 0 && log->row <= w->logs[i - workers].row)
         return WRONG(c, "item %llu at row %llu lies before what its worker wrote before, at %llu",
                      LLU(w->first + i), LLU(log->row), LLU(w->logs[i - workers].row));
@@ -146,7 +146,7 @@ static bool check_all(checker *c)
         of_kernel.first = first;
         c->w = &of_kernel;
         for (uint64_t i = 0; first + i < end; i++)
-            if (of_kernel.logs[i].epoch == w->epoch && of_kernel.logs[i].times > 0 &&
+            if (of_kernel.logs[i].launch_number == w->launch_number && of_kernel.logs[i].times > 0 &&
                 (!check_item(c, first + i, i / workers, &of_kernel.logs[i]) ||
                  !check_order(c, i, workers)))
                 return false;

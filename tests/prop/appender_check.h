@@ -28,12 +28,12 @@ typedef struct written {
     const plan *plan;
     const append_log *logs;
     uint64_t first, end; /* the items whose logs these are */
-    uint32_t epoch;
+    uint32_t launch_number;
     uint64_t rows, bytes, reserve_bytes; /* as finish said */
     const unsigned char *front, *back; /* the rows, and the bytes from [reserve_bytes - bytes] on */
 } written;
 
-/* Is each row and each byte of the epoch what its item says, in a place of its own, and does every
+/* Is each row and each byte of the launch what its item says, in a place of its own, and does every
  * row and unit belong to an item? What is wrong is written to problem. */
 bool written_check(const written *w, char problem[256]);
 

@@ -19,7 +19,7 @@ enum {
 typedef struct append_log {
     uint64_t row, offset, amount;
     uint64_t bytes_at; /* the slot's pointer, less the buffer's address */
-    uint32_t rows, bytes, epoch, times;
+    uint32_t rows, bytes, launch_number, times;
 } append_log;
 
 typedef struct append_rows_params {
@@ -29,7 +29,7 @@ typedef struct append_rows_params {
     uint64_t answers;   /* uint64_t [4]: how often claim gave each answer but OK */
     uint64_t first, items, seed;
     uint64_t crash; /* the item at which the kernel writes where nothing is; UINT64_MAX: none */
-    uint32_t mode, rows_max, bytes_max, epoch;
+    uint32_t mode, rows_max, bytes_max, launch_number;
     uint32_t gather; /* 1: published once, at the end */
     uint32_t unused;
 } append_rows_params;

@@ -22,6 +22,7 @@
 
 #include "appender/appender.h"
 #include "base/address.h"
+#include "base/clock.h"
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
@@ -74,7 +75,7 @@ typedef struct run {
     plan plan;
     gvm_appender *appender;
     gvm_append append;
-    uint32_t epoch;
+    uint32_t launch_number;
     uint64_t written;               /* rows and bytes in the buffer, as a position's value */
     uint64_t rows, bytes;           /* in the buffer, as of the last finish */
     uint64_t last_front, last_back; /* bytes that the last launch wrote, if that is known */
@@ -256,7 +257,7 @@ static bool launch(run *r, uint32_t kernel, uint64_t crash)
         .mode = p->mode,
         .rows_max = p->rows_max,
         .bytes_max = p->bytes_max,
-        .epoch = r->epoch,
+        .launch_number = r->launch_number,
         .gather = p->gather,
     };
     void *arguments[] = {&params};
@@ -362,10 +363,10 @@ static bool go_round(run *r, gvm_appender_result *result)
         return false;
     armed = arm(l);
     now->armed = armed;
-    start_us = gvmi_append_now_us();
+    start_us = gvmi_now_us();
     if (!GOOD(l, gvm_appender_begin(r->appender, &r->append)))
         return false;
-    now->begin_us = (uint64_t)(gvmi_append_now_us() - start_us);
+    now->begin_us = (uint64_t)(gvmi_now_us() - start_us);
     if (!check_begun(r, armed))
         return false;
     for (uint32_t k = 0; k < r->plan.kernels; k++)
@@ -378,10 +379,10 @@ static bool go_round(run *r, gvm_appender_result *result)
     if (armed)
         gvmi_fault_arm(gvmi_call_cuMemCreate, 0, false, CUDA_SUCCESS);
     atomic_fetch_add(&launches, r->plan.kernels);
-    now->whole_us = (uint64_t)(gvmi_append_now_us() - start_us);
+    now->whole_us = (uint64_t)(gvmi_now_us() - start_us);
     now->status = status;
     now->result = *result;
-    now->words = *r->appender->slot.staging;
+    now->words = *r->appender->staging;
     if (status == GVM_E_TIMEOUT) {
         gvm_appender_info info = {.struct_size = sizeof info};
 
@@ -407,7 +408,7 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
     gvm_buffer_info info = {.struct_size = sizeof info};
     written w = {.plan = &r->plan,
                  .logs = l->host_logs,
-                 .epoch = r->epoch,
+                 .launch_number = r->launch_number,
                  .rows = result->rows,
                  .bytes = result->data_bytes,
                  .front = front,
@@ -448,7 +449,7 @@ static bool run_to_the_end(run *r)
     lane *l = r->l;
     gvm_appender_result result;
 
-    r->epoch = 1;
+    r->launch_number = 1;
     for (int round = 0; round < ROUNDS_MAX; round++) {
         gvm_buffer *buffer;
         bool fine;
@@ -467,7 +468,7 @@ static bool run_to_the_end(run *r)
         if (!fine || result.complete)
             return fine;
         r->written = r->rows = r->bytes = 0;
-        r->epoch++;
+        r->launch_number++;
     }
     return WRONG(l, "not done after %d launches", ROUNDS_MAX);
 }
@@ -495,10 +496,10 @@ static void tell(const run *r)
            p->mode, p->kernels, p->blocks, p->block[0], p->block[1], p->block[2], LLU(p->items),
            p->rows_max, LLU(p->row_bytes), p->bytes_max, p->gather);
     printf("#   reserve %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
-           "slow %u us, faults %d, epoch %u, plan's seed %llu\n",
+           "slow %u us, faults %d, launch %u, plan's seed %llu\n",
            LLU(p->reserve_bytes), LLU(o->chunk_bytes), LLU(o->budget_bytes), LLU(o->step_bytes),
            LLU(o->ahead_bytes), o->align_bytes, o->wait_ms, atomic_load(&slow_us), r->l->faults,
-           r->epoch, LLU(p->seed));
+           r->launch_number, LLU(p->seed));
     for (uint64_t i = first; i <= r->round_count; i++) {
         const launched *n = &r->rounds[i % HISTORY];
         const gvm_append_words *w = &n->words;
@@ -620,7 +621,7 @@ static int die_half_way(void)
     before = gvmi_check_held();
     fine = fine && begin_run(&r, &l, &p);
     r.append.struct_size = sizeof r.append;
-    r.epoch = 1;
+    r.launch_number = 1;
     fine = fine && GOOD(&l, gvm_appender_begin(r.appender, &r.append)) && launch(&r, 0, 700);
     if (fine && gvm_appender_finish(r.appender, l.streams[0], &result) != GVM_E_LOST)
         fine = WRONG(&l, "finish did not say GVM_E_LOST");

@@ -1,4 +1,4 @@
-/* Random operations on buffers, vectors, pieces and shares, held against a model of them.
+/* Random operations on buffers, vectors, pieces and shares, checked against a model of them.
  *
  *     buffer_model [COUNT [SEED]]
  *

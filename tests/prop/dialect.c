@@ -1,4 +1,4 @@
-/* What the dialect of gvmem/device/kernel.h says that warps tell each other, held against plain loops.
+/* What the dialect of gvmem/device/kernel.h says that warps tell each other, checked against plain loops.
  *
  *     dialect [SEED]
  *

@@ -1,4 +1,4 @@
-/* Random calls on one heap from several threads, held against a shadow of it.
+/* Random calls on one heap from several threads, checked against a shadow of it.
  *
  *     heap_ops [COUNT [SEED]]
  *
@@ -34,6 +34,7 @@
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 
 #define COUNT_DEFAULT 1000000
 #define COUNT_MAX 10000000000ull
@@ -44,7 +45,7 @@
 #define BOXES 64         /* blocks on their way from thread to thread */
 #define CHECK_EVERY 4000 /* operations of a thread */
 #define TOUCH_EVERY 16   /* blocks that are written and read */
-#define LIMIT_BYTES (320 * GVMI_MIB)
+#define LIMIT_BYTES (320 * MIB)
 #define SHADOW_BYTES (1ull << (47 - 14))
 #define RUN_LIMIT_S 1200
 
@@ -164,14 +165,14 @@ static uint64_t random_bytes(worker *w)
     const uint64_t kind = below(w, 1000);
 
     if (kind < 600)
-        return 1 + below(w, 64 * GVMI_KIB);
+        return 1 + below(w, 64 * KIB);
     if (kind < 850)
-        return 1 + below(w, GVMI_MIB);
+        return 1 + below(w, MIB);
     if (kind < 990)
-        return 1 + below(w, 12 * GVMI_MIB);
+        return 1 + below(w, 12 * MIB);
     if (kind < 999)
-        return 1 + below(w, 60 * GVMI_MIB);
-    return 1 + below(w, 700 * GVMI_MIB);
+        return 1 + below(w, 60 * MIB);
+    return 1 + below(w, 700 * MIB);
 }
 
 static void free_piece(worker *w, const piece *p, bool other_stream)
@@ -248,7 +249,7 @@ static void do_resize(worker *w)
     const unsigned index = (unsigned)below(w, w->held);
     piece taken = w->pieces[index], *p = &taken;
     const uint64_t bytes = below(w, 2) == 0 ? 1 + below(w, p->bytes)
-                                            : p->bytes + below(w, p->bytes + GVMI_MIB);
+                                            : p->bytes + below(w, p->bytes + MIB);
     gvm_status status;
 
     w->pieces[index] = w->pieces[--w->held]; /* the callback must not free it meanwhile */
@@ -318,9 +319,9 @@ static void do_question(worker *w)
              (unsigned long long)info.requested_bytes, (unsigned long long)info.block_bytes,
              (unsigned long long)info.committed_bytes);
     if (status == GVM_OK && below(w, 16) == 0)
-        status = gvm_heap_trim(heap, below(w, 64) * GVMI_MIB);
+        status = gvm_heap_trim(heap, below(w, 64) * MIB);
     if (status == GVM_OK && below(w, 16) == 0)
-        (void)gvmi_idle_reclaim(device, below(w, 64) * GVMI_MIB, below(w, 2) == 0);
+        (void)gvmi_idle_reclaim(device, below(w, 64) * MIB, below(w, 2) == 0);
     if (status == GVM_OK && below(w, 4) == 0)
         status = gvm_heap_list(heap, 4, sizeof(gvm_heap_block), blocks, &count);
     if (status != GVM_OK)
@@ -435,13 +436,13 @@ static void free_all(worker *workers)
 
 /* ---- start and end */
 
-/* With every other seed memory goes back by windows, in the library's thread. */
+/* With every other seed memory goes back by intervals, in the library's thread. */
 static bool start(uint64_t seed)
 {
     const gvm_heap_options options = {.struct_size = sizeof options,
                                       .limit_bytes = LIMIT_BYTES,
-                                      .keep_bytes = seed % 2 * 24 * GVMI_MIB,
-                                      .shelf_bytes = 2 * GVMI_MIB,
+                                      .keep_bytes = seed % 2 * 24 * MIB,
+                                      .shelf_bytes = 2 * MIB,
                                       .exhausted = exhausted};
 
     shadow = mmap(NULL, SHADOW_BYTES, PROT_READ | PROT_WRITE,
@@ -468,9 +469,8 @@ static void stop(void)
              (unsigned long long)info.blocks, (unsigned long long)info.committed_bytes);
     printf("# %llu commits, %llu decommits, %llu times exhausted, peak %llu MiB of %llu requested\n",
            (unsigned long long)info.commits, (unsigned long long)info.decommits,
-           (unsigned long long)info.exhausted,
-           (unsigned long long)(info.committed_peak_bytes / GVMI_MIB),
-           (unsigned long long)(info.requested_peak_bytes / GVMI_MIB));
+           (unsigned long long)info.exhausted, (unsigned long long)(info.committed_peak_bytes / MIB),
+           (unsigned long long)(info.requested_peak_bytes / MIB));
     gvm_heap_destroy(heap);
     for (int i = 0; i < STREAMS; i++)
         gvmi_cu->cuStreamDestroy(streams[i]);

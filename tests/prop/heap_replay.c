@@ -29,6 +29,7 @@
 #include "memory/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 
 #define PEAK_RATIO_MAX 1.1
 #define MEAN_RATIO_MAX 2.4
@@ -205,7 +206,7 @@ static bool trace_is_hard(void)
             peak = rounded;
     }
     printf("# %zu events, %u streams, %llu MiB at the peak; rounded to powers of two %.2f times that\n",
-           trace.count, trace.streams, (unsigned long long)(trace.peak_bytes / GVMI_MIB),
+           trace.count, trace.streams, (unsigned long long)(trace.peak_bytes / MIB),
            (double)peak / (double)trace.peak_bytes);
     return (trace.count >= EVENTS_LEAST &&
             (double)peak >= ROUNDED_RATIO_LEAST * (double)trace.peak_bytes) ||

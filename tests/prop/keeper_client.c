@@ -73,10 +73,10 @@ static opening *pick_opening(simulation *w, const process *p)
     return NULL;
 }
 
-static bool is_held(const process *p, const opening *o)
+static bool is_leased(const process *p, const opening *o)
 {
     for (uint32_t i = 0; i < p->thread_count; i++)
-        if (p->threads[i].holds && p->threads[i].opening == o)
+        if (p->threads[i].leased && p->threads[i].opening == o)
             return true;
     return false;
 }
@@ -98,7 +98,7 @@ static void check_alone(simulation *w, const process *p, const thread *t)
         for (uint32_t k = 0; k < q->thread_count && sim_lease_counts(w, q); k++) {
             const thread *u = &q->threads[k];
 
-            if (u != t && u->holds && u->opening->object == t->opening->object &&
+            if (u != t && u->leased && u->opening->object == t->opening->object &&
                 (u->mode == GVM_LEASE_WRITE || t->mode == GVM_LEASE_WRITE))
                 sim_wrong(w,
                           "object %llu: process %u has a lease of mode %u, and process %u one of mode "
@@ -109,7 +109,7 @@ static void check_alone(simulation *w, const process *p, const thread *t)
     }
 }
 
-/* What is mapped holds what was written last, all of it. */
+/* What is mapped has what was written last, all of it. */
 static void check_contents(simulation *w, const process *p, const thread *t)
 {
     const opening *o = t->opening;
@@ -136,7 +136,7 @@ static void check_contents(simulation *w, const process *p, const thread *t)
 
 static void begin_lease(simulation *w, process *p, thread *t)
 {
-    t->holds = true;
+    t->leased = true;
     t->since_ns = w->tick_ns;
     t->since_step = w->step;
     if (sim_lease_counts(w, p)) /* else it has not noticed yet that it was cut off */
@@ -156,7 +156,7 @@ static void show_lease(simulation *w, process *p, thread *t)
 static void finish(thread *t)
 {
     t->phase = PHASE_IDLE;
-    if (!t->holds && t->opening != NULL) {
+    if (!t->leased && t->opening != NULL) {
         t->opening->users--;
         t->opening = NULL;
     }
@@ -174,7 +174,7 @@ static void subtract(process *p, thread *t)
     _Atomic uint64_t *word = &p->leases[t->opening->slot].word;
 
     t->old_word = atomic_fetch_sub(word, unit(t)) - unit(t);
-    t->holds = false;
+    t->leased = false;
 }
 
 static void load_and_ring(process *p, const thread *t)
@@ -374,7 +374,7 @@ static bool begin_close(simulation *w, process *p, thread *t, opening *o)
 
     if (o->users > (t->opening == o ? 1u : 0u) || is_being_mapped(p, o))
         return false;
-    if (t->holds) {
+    if (t->leased) {
         subtract(p, t);
         t->opening->users--;
     }
@@ -483,7 +483,7 @@ static void write_chunk(simulation *w, process *p, thread *t)
             (unsigned long long)o->object, o->map[chunk]->spec.frame);
 }
 
-static bool holding_step(simulation *w, process *p, thread *t)
+static bool leased_step(simulation *w, process *p, thread *t)
 {
     const uint64_t ticket = sim_random(w, 100);
 
@@ -536,7 +536,7 @@ static bool free_step(simulation *w, process *p, thread *t)
 /* A process whose socket is closed may still write, as a kernel of it does. */
 static bool voided_step(simulation *w, process *p, thread *t)
 {
-    if (!t->holds || t->phase != PHASE_IDLE || !may_write(w, t) || w->quiet)
+    if (!t->leased || t->phase != PHASE_IDLE || !may_write(w, t) || w->quiet)
         return false;
     if (!sim_lease_counts(w, p))
         return voided_write(w, p, t);
@@ -553,7 +553,7 @@ bool client_thread_step(simulation *w, process *p, uint32_t number)
     if (p->hung_up)
         return voided_step(w, p, t);
     switch (t->phase) {
-    case PHASE_IDLE: return t->holds ? holding_step(w, p, t) : free_step(w, p, t);
+    case PHASE_IDLE: return t->leased ? leased_step(w, p, t) : free_step(w, p, t);
     case PHASE_ADDED: after_add(w, p, t); return true;
     case PHASE_ALLOWED: after_permit(w, p, t); return true;
     case PHASE_BACKED:
@@ -699,7 +699,7 @@ static void unmap_beyond(simulation *w, process *p, opening *o, uint64_t bytes)
 {
     for (uint64_t i = (bytes + o->chunk_bytes - 1) / o->chunk_bytes; i < CHUNKS_MAX; i++) {
         supersede(p, o->slot, (uint32_t)i);
-        if (o->map[i] != NULL && is_held(p, o))
+        if (o->map[i] != NULL && is_leased(p, o))
             sim_wrong(w, "process %u: object %llu shrinks under a lease", p->index,
                       (unsigned long long)o->object);
         unmap_chunk(o, (uint32_t)i);
@@ -710,7 +710,7 @@ static void unmap_beyond(simulation *w, process *p, opening *o, uint64_t bytes)
 static void unmap_step(simulation *w, process *p, opening *o)
 {
     const gvmi_wire_message *m = p->mapping->message;
-    const bool held = is_held(p, o);
+    const bool leased = is_leased(p, o);
 
     if (m->body.MAP.serial <= o->serial)
         sim_wrong(w, "process %u: serial %llu after %llu", p->index,
@@ -719,14 +719,14 @@ static void unmap_step(simulation *w, process *p, opening *o)
     if (m->body.MAP.bytes < o->taken_bytes)
         unmap_beyond(w, p, o, m->body.MAP.bytes);
     o->taken_bytes = m->body.MAP.bytes;
-    p->mapping->fails = o->lost || o->empty || (w->maps_fail && !held && sim_chance(w, 3));
+    p->mapping->fails = o->lost || o->empty || (w->maps_fail && !leased && sim_chance(w, 3));
     for (uint32_t i = 0; i < m->head.fd_count; i++) {
         const uint32_t chunk = m->tail.chunks[i].index;
 
         supersede(p, o->slot, chunk);
         if (o->map[chunk] == NULL)
             continue;
-        if (held)
+        if (leased)
             sim_wrong(w, "process %u: chunk %u of object %llu moves under a lease", p->index, chunk,
                       (unsigned long long)o->object);
         if (o->stamps[chunk] == m->tail.chunks[i].stamp && o->map[chunk] != p->mapping->frames[i])
@@ -824,9 +824,9 @@ static void notice_end(simulation *w, process *p)
     for (uint32_t i = 0; i < p->thread_count; i++) {
         thread *t = &p->threads[i];
 
-        if (t->holds && t->phase == PHASE_IDLE && sim_chance(w, 70))
+        if (t->leased && t->phase == PHASE_IDLE && sim_chance(w, 70))
             continue; /* what runs under the lease goes on */
-        t->holds = false;
+        t->leased = false;
         finish(t);
     }
 }
@@ -844,7 +844,7 @@ static void map_packet_step(simulation *w, process *p)
         unmap_step(w, p, o);
     } else if (p->mapper == MAPPER_UNMAPPED) {
         tell_step(w, p, o);
-    } else if (p->mapper == MAPPER_OWED) {
+    } else if (p->mapper == MAPPER_DUE) {
         if (sim_chance(w, 30)) /* mapping takes long */
             map_step(w, p, o);
     } else {
@@ -861,7 +861,7 @@ static void take_packet(simulation *w, process *p)
 
     if (p->pending.first != NULL && (!map || sim_chance(w, 30))) {
         p->mapping = sim_queue_take(&p->pending);
-        p->mapper = MAPPER_OWED;
+        p->mapper = MAPPER_DUE;
     } else {
         p->mapping = sim_receive(w, p);
         p->mapper = MAPPER_IDLE;
@@ -914,7 +914,7 @@ void client_hello(simulation *w, process *p)
 bool client_idle(const process *p)
 {
     for (uint32_t i = 0; i < p->thread_count; i++)
-        if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
+        if (p->threads[i].leased || p->threads[i].phase != PHASE_IDLE)
             return false;
     return p->in.first == NULL && p->mapping == NULL && p->pending.first == NULL;
 }

@@ -1,4 +1,4 @@
-/* Random simulations around the keeper's machine, held against a model.
+/* Random simulations around the keeper's machine, checked against a model.
  *
  *     keeper_machine [--steps N] [--seed SEED] [--only NUMBER]
  *
@@ -330,7 +330,7 @@ static void check_answered(simulation *w, const char *when)
                 log_openings(w, p->requests[k].object);
         for (uint32_t k = 0; k < p->thread_count; k++) {
             waiting += p->threads[k].phase == PHASE_WAIT && waits_for_voided(w, p, &p->threads[k]);
-            if ((p->threads[k].holds || p->threads[k].phase != PHASE_IDLE) &&
+            if ((p->threads[k].leased || p->threads[k].phase != PHASE_IDLE) &&
                 !waits_for_voided(w, p, &p->threads[k]))
                 sim_wrong(w, "%s, process %u thread %u waits for ever (phase %d, %s %llu)", when, i,
                           k, (int)p->threads[k].phase, gvmi_wire_name_of(p->threads[k].request_type),

@@ -368,7 +368,7 @@ static uint64_t judge_acquire(const simulation *w, const process *p, const reque
     const bool readonly = known->readonly;
     uint64_t set = ONE_OF(GVM_OK);
 
-    if (elapsed(w, r, c->timeout_ms) && !(r->calm && c->timeout_ms == 0))
+    if (elapsed(w, r, c->timeout_ms) && !(r->unhindered && c->timeout_ms == 0))
         set |= ONE_OF(GVM_E_TIMEOUT);
     if (c->mode == GVM_LEASE_WRITE && (r->object->sealed || readonly))
         set = (set & ~ONE_OF(GVM_OK)) | (r->object->sealed ? ONE_OF(GVM_E_SEALED) : 0) |
@@ -499,7 +499,7 @@ void model_refresh(simulation *w)
 /* ---- requests come */
 
 /* Nothing is in the way of a lease: nobody has one, or is about to, and nothing moves. */
-static bool is_calm(const simulation *w, const object *o)
+static bool is_unhindered(const simulation *w, const object *o)
 {
     if (w->job_count > 0)
         return false;
@@ -583,10 +583,10 @@ void model_request(simulation *w, process *p, const gvmi_wire_message *message)
         r->object = p->known[slot_of(message)].object;
     if (r->type == GVMI_WIRE_SHRINK && r->object != NULL)
         r->object->shrinks = true;
-    r->calm = r->type == GVMI_WIRE_ACQUIRE && r->object != NULL && is_calm(w, r->object);
-    if (r->type == GVMI_WIRE_ACQUIRE && r->calm) { /* it counts itself */
+    r->unhindered = r->type == GVMI_WIRE_ACQUIRE && r->object != NULL && is_unhindered(w, r->object);
+    if (r->type == GVMI_WIRE_ACQUIRE && r->unhindered) { /* it counts itself */
         p->request_count--;
-        r->calm = is_calm(w, r->object);
+        r->unhindered = is_unhindered(w, r->object);
         p->request_count++;
     }
     r->allowed = judge(w, p, r);
@@ -725,7 +725,7 @@ static void sealed(simulation *w, object *o)
         process *p = w->processes[i];
 
         for (uint32_t k = 0; k < p->thread_count && sim_lease_counts(w, p); k++)
-            if (p->threads[k].holds && p->threads[k].mode == GVM_LEASE_WRITE &&
+            if (p->threads[k].leased && p->threads[k].mode == GVM_LEASE_WRITE &&
                 p->threads[k].opening->object == o->id)
                 sim_wrong(w, "object %llu is sealed under a write lease of process %u",
                           (unsigned long long)o->id, i);

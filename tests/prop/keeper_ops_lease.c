@@ -20,7 +20,8 @@ extern const unsigned char *const gvmi_image_cuda_keeper_ops_kernels;
 
 static gvm_status driver_status(CUresult result, const char *call)
 {
-    return result == CUDA_SUCCESS ? GVM_OK : gvmi_driver_fail(result, call, "in the test itself");
+    return result == CUDA_SUCCESS ? GVM_OK
+                                  : gvmi_driver_fail((int32_t)result, call, "in the test itself");
 }
 #define DRIVER(call, ...) judged(#call, driver_status(gvmi_cu->call(__VA_ARGS__), #call), 0)
 
@@ -83,7 +84,7 @@ static gvm_status queue_checks(worker *w, const slot *s, const gvm_lease *lease,
     for (uint32_t i = 0; i < chunks && status == GVM_OK; i++) {
         keeper_ops_params params = contents(lease, i, atomic_load(&s->record->seed[i]));
 
-        params.result = result->address;
+        params.result = result->words.device;
         status = launch(w, w->party->check, &params);
     }
     return status;

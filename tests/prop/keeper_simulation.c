@@ -497,7 +497,7 @@ static bool may_be_cut(const simulation *w, const process *p)
             return true;
     }
     for (uint32_t i = 0; i < p->thread_count && w->config.lease_limit_ms != 0; i++)
-        if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
+        if (p->threads[i].leased || p->threads[i].phase != PHASE_IDLE)
             return true;
     return false;
 }
@@ -784,7 +784,7 @@ void sim_gone(simulation *w, process *p)
     sim_log(w, "process %u is gone", p->index);
     p->gone = true;
     for (uint32_t i = 0; i < p->thread_count; i++) {
-        p->threads[i].holds = false;
+        p->threads[i].leased = false;
         p->threads[i].phase = PHASE_IDLE;
     }
     client_drop_openings(w, p);

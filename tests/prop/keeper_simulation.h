@@ -1,8 +1,8 @@
 /* tests/prop/keeper_simulation.h - a simulation around the keeper's machine: processes that follow
  * the client's side of docs/design/keeper.md, frames with contents, movers, a clock.
  *
- * Everything runs in one thread and is decided by a seed. A frame holds one number, its version; a
- * chunk of the model holds the number last written to it. Messages in flight keep their order, each
+ * Everything runs in one thread and is decided by a seed. A frame has one number, its version; a
+ * chunk of the model has the number last written to it. Messages in flight keep their order, each
  * direction of a connection by itself; everything else happens in any order.
  *
  *     keeper_machine.c       simulations: their sizes, the choice of the next step, the orderly end
@@ -104,7 +104,7 @@ typedef struct request {
     int64_t tick_ns;
     uint32_t uid, gid, process;
     bool renamed;     /* CREATE: the name was taken or dropped before the answer */
-    bool calm;        /* ACQUIRE: nothing was in the way when it came */
+    bool unhindered;  /* ACQUIRE: nothing was in the way when it came */
     uint64_t allowed; /* a bit for each status that was right at some time since then */
 } request;
 
@@ -143,20 +143,20 @@ typedef enum phase {
     PHASE_BACKED,   /* subtracted again; next: load the permit, ring, then ask */
     PHASE_ASK,      /* next: send ACQUIRE */
     PHASE_WAIT,     /* for a reply */
-    PHASE_GROWING,  /* holds a lease, waits for the mapping thread to come so far */
+    PHASE_GROWING,  /* has a lease, waits for the mapping thread to come so far */
     PHASE_RELEASED, /* subtracted; next: load the permit, ring */
 } phase;
 
 typedef struct thread {
     phase phase;
     opening *opening; /* that it uses: of its lease, or of what it does */
-    bool holds;
+    bool leased;
     uint32_t mode, hint;
     int32_t timeout_ms;
     uint64_t old_word;
     uint32_t wanted_generation;
     uint64_t least_bytes; /* that the lease must cover */
-    int64_t since_ns;     /* it holds */
+    int64_t since_ns;     /* of its lease */
     uint64_t since_step;
     uint64_t request;
     uint16_t request_type;
@@ -166,7 +166,7 @@ typedef struct thread {
 typedef enum mapper_phase {
     MAPPER_IDLE,
     MAPPER_UNMAPPED,
-    MAPPER_OWED, /* the keeper was told, or not; now it is to be mapped */
+    MAPPER_DUE, /* the keeper has the answer, or not; now it is to be mapped */
     MAPPER_MAPPED,
     MAPPER_ADDED
 } mapper_phase;
@@ -301,7 +301,7 @@ int model_name_index(const char *name);
 /* ---- honest processes (keeper_client.c); false: nothing to do there */
 bool client_mapper_step(simulation *w, process *p);
 bool client_thread_step(simulation *w, process *p, uint32_t thread);
-bool client_idle(const process *p); /* nothing is held or awaited */
+bool client_idle(const process *p); /* no lease, and nothing awaited */
 void client_hello(simulation *w, process *p);
 void client_bye(simulation *w, process *p);
 void client_drop_openings(simulation *w, process *p);

@@ -1,4 +1,4 @@
-/* Voided processes: the keeper has ended their leases and openings (keeper/machine/clients.c), but they
+/* Voided processes: the keeper has ended their leases and openings (keeper/machine/ending.c), but they
  * run, and go on writing to the frames that they have mapped.
  *
  * What such a process writes is the object's as long as the frame is what the object consists of and
@@ -33,8 +33,8 @@ static void check_victims(simulation *w, const process *p, const thread *t, cons
         for (uint32_t k = 0; k < q->thread_count && q != p && sim_lease_counts(w, q); k++) {
             const thread *u = &q->threads[k];
 
-            if (u->holds && u->opening->object == t->opening->object && has_mapped(u->opening, f) &&
-                got_later(w, p, u))
+            if (u->leased && u->opening->object == t->opening->object &&
+                has_mapped(u->opening, f) && got_later(w, p, u))
                 sim_wrong(w, "process %u, which was voided, writes to frame %u, where process %u has a lease",
                           p->index, f->spec.frame, q->index);
         }

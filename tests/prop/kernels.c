@@ -1,4 +1,4 @@
-/* The kernels of gvmem/kernels.h, held against the CPU.
+/* The kernels of gvmem/kernels.h, checked against the CPU.
  *
  *     kernels [SEED]
  *

@@ -14,11 +14,11 @@
 
 #include "appender/appender.h"
 #include "base/registry.h"
-#include "base/size.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/service_threads.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define ROW 64u
 
 static gvmi_driver table; /* the driver, with some of its calls replaced */
@@ -86,14 +86,14 @@ static inline gvm_status finish(void)
 }
 
 /* Claims, writes every byte and publishes. */
-static inline uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
+static inline uint32_t write_place(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_place *place)
 {
-    const uint32_t answer = gvm_append_claim(&append, rows, bytes, align, slot);
+    const uint32_t answer = gvm_append_claim(&append, rows, bytes, align, place);
 
     if (answer == GVM_APPEND_OK) {
-        memset(slot->rows, 0x11, rows * append.row_bytes);
-        memset(slot->bytes, 0x22, bytes);
-        gvm_append_publish(&append, slot->amount);
+        memset(place->rows, 0x11, rows * append.row_bytes);
+        memset(place->bytes, 0x22, bytes);
+        gvm_append_publish(&append, place->amount);
     }
     return answer;
 }

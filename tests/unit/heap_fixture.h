@@ -3,6 +3,7 @@
 #ifndef HEAP_FIXTURE_H
 #define HEAP_FIXTURE_H
 
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #include <sched.h>
@@ -11,13 +12,12 @@
 #include <gvmem/gvmem.h>
 
 #include "base/registry.h"
-#include "base/size.h"
 #include "driver/driver.h"
 #include "heap/heap.h"
 #include "memory/device.h"
 
 #define UNIT GVM_HEAP_UNIT_BYTES
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 
 /* The driver, in which tests replace calls: before there is a device, and so a thread of the library's. */
 static gvmi_driver table;

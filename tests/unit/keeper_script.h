@@ -9,6 +9,7 @@
 #ifndef KEEPER_SCRIPT_H
 #define KEEPER_SCRIPT_H
 
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #include <errno.h>
@@ -20,12 +21,11 @@
 #include <sys/socket.h>
 
 #include "base/registry.h"
-#include "base/size.h"
 #include "keeper/client/client.h"
 #include "sharing/share.h"
 #include "sharing/socket.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define FRAMES 6
 #define OBJECT_CHUNKS 4
 #define SLOT 7u

@@ -330,7 +330,7 @@ static inline bool granted(const actor *a)
     return last(a)->head.type == GVMI_WIRE_GRANTED;
 }
 
-/* A lease that is to be had at once. */
+/* A lease that is granted at once. */
 static inline void acquire(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode)
 {
     ask(w, a, slot, mode, -1);

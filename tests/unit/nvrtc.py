@@ -14,19 +14,19 @@ typedef struct params { gvm_append append; uint64_t value; } params;
 
 GVM_KERNEL(append_all_ways, params, p)
 {
-    gvm_append_slot slots[5];
+    gvm_append_place places[5];
     uint64_t amount = 0;
     uint32_t answers[5], i;
 
-    answers[0] = gvm_append_claim(&p.append, 1, 5, 1, &slots[0]);
-    answers[1] = gvm_append_claim_warp(&p.append, 1, 5, 16, &slots[1]);
-    answers[2] = gvm_append_claim_whole_warp(&p.append, 32, 5, 16, &slots[2]);
-    answers[3] = gvm_append_claim_block(&p.append, 1, 5, 16, &slots[3]);
-    answers[4] = gvm_append_claim_whole_block(&p.append, 64, 5, 16, &slots[4]);
+    answers[0] = gvm_append_claim(&p.append, 1, 5, 1, &places[0]);
+    answers[1] = gvm_append_claim_warp(&p.append, 1, 5, 16, &places[1]);
+    answers[2] = gvm_append_claim_whole_warp(&p.append, 32, 5, 16, &places[2]);
+    answers[3] = gvm_append_claim_block(&p.append, 1, 5, 16, &places[3]);
+    answers[4] = gvm_append_claim_whole_block(&p.append, 64, 5, 16, &places[4]);
     for (i = 0; i < 5; i++)
         if (answers[i] == GVM_APPEND_OK) {
-            *(uint64_t *)slots[i].rows = p.value;
-            amount += slots[i].amount;
+            *(uint64_t *)places[i].rows = p.value;
+            amount += places[i].amount;
         }
     gvm_append_publish(&p.append, amount);
 }

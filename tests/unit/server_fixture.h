@@ -25,13 +25,13 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "base/size.h"
 #include "keeper/client/client.h"
 #include "keeper/protocol/snapshot.h"
 #include "keeper/protocol/wire.h"
 #include "keeper/protocol/words.h"
 #include "sharing/socket.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 #define TIMEOUT_MS 20000 /* never reached */
 
@@ -85,7 +85,7 @@ static inline int start_mode(fixture *w, uint32_t clients_max, uint32_t socket_m
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
                                   .socket_mode = socket_mode,
-                                  .device_budget_bytes = 16 * GVMI_MIB,
+                                  .device_budget_bytes = 16 * MIB,
                                   .clients_max = clients_max,
                                   .log = take_line,
                                   .log_context = w};
@@ -201,7 +201,7 @@ static inline bool hear_type(const client *c, gvmi_wire_type type, gvmi_wire_mes
     do {
         if (gvmi_client_receive(c->socket, TIMEOUT_MS, &message) != GVM_OK)
             return false;
-        gvmi_client_close_fds(&message);
+        gvmi_fds_close(&message.came);
     } while (message.wire.head.type != type);
     *out = message.wire;
     return true;

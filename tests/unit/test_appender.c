@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/appender_fixture.h"
 
 /* ---- where things lie */
@@ -11,7 +12,7 @@
 static int be_places(void *arg)
 {
     static const uint32_t aligns[] = {0, 1, 2, 8, 16, 32, 256, 4096};
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint64_t rows = 0, lowest;
 
     (void)arg;
@@ -22,20 +23,20 @@ static int be_places(void *arg)
         for (size_t i = 0; i < sizeof aligns / sizeof aligns[0]; i++) {
             const uint64_t n = (uint64_t)round % 3, bytes = (uint64_t)round * 37 % 5000;
 
-            CHILD_EXPECT(write_slot(n, bytes, aligns[i], &slot) == GVM_APPEND_OK);
+            CHILD_EXPECT(write_place(n, bytes, aligns[i], &place) == GVM_APPEND_OK);
             if (n + bytes == 0) {
-                CHILD_EXPECT(slot.amount == 0);
+                CHILD_EXPECT(place.amount == 0);
                 continue;
             }
-            CHILD_EXPECT(slot.row == rows);
-            CHILD_EXPECT((uint64_t)(uintptr_t)slot.rows == append.address + rows * ROW);
-            CHILD_EXPECT(aligns[i] == 0 || (uintptr_t)slot.bytes % aligns[i] == 0);
-            CHILD_EXPECT((uint64_t)(uintptr_t)slot.bytes == append.address + slot.bytes_offset);
-            CHILD_EXPECT((uint64_t)(uintptr_t)slot.bytes + bytes <= lowest);
+            CHILD_EXPECT(place.row == rows);
+            CHILD_EXPECT((uint64_t)(uintptr_t)place.rows == append.address + rows * ROW);
+            CHILD_EXPECT(aligns[i] == 0 || (uintptr_t)place.bytes % aligns[i] == 0);
+            CHILD_EXPECT((uint64_t)(uintptr_t)place.bytes == append.address + place.bytes_offset);
+            CHILD_EXPECT((uint64_t)(uintptr_t)place.bytes + bytes <= lowest);
             rows += n;
-            lowest -= 16 * gvm_append_units_of(slot.amount);
-            CHILD_EXPECT((uint64_t)(uintptr_t)slot.bytes >= lowest);
-            CHILD_EXPECT(gvm_append_units_of(slot.amount) * 16 < bytes + 4096 + 16);
+            lowest -= 16 * gvm_append_units_of(place.amount);
+            CHILD_EXPECT((uint64_t)(uintptr_t)place.bytes >= lowest);
+            CHILD_EXPECT(gvm_append_units_of(place.amount) * 16 < bytes + 4096 + 16);
         }
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(result.complete == 1 && result.reason == GVM_OK && result.rows == rows);
@@ -48,19 +49,19 @@ static int be_places(void *arg)
 static int be_aligned_unit(void *arg)
 {
     const gvm_appender_options options = {.align_bytes = 4096};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(0, 64 * CHUNK, &options));
     CHILD_EXPECT(info().align_bytes == 4096);
     CHILD_EXPECT(begin() == GVM_OK);
     for (int i = 0; i < 100; i++) {
-        CHILD_EXPECT(write_slot(1, 1 + (uint64_t)i * 100, 4096, &slot) == GVM_APPEND_OK);
-        CHILD_EXPECT((uintptr_t)slot.bytes % 4096 == 0);
-        CHILD_EXPECT(gvm_append_units_of(slot.amount) == ((uint64_t)i * 100) / 4096 + 1);
+        CHILD_EXPECT(write_place(1, 1 + (uint64_t)i * 100, 4096, &place) == GVM_APPEND_OK);
+        CHILD_EXPECT((uintptr_t)place.bytes % 4096 == 0);
+        CHILD_EXPECT(gvm_append_units_of(place.amount) == ((uint64_t)i * 100) / 4096 + 1);
     }
     /* Rows of no size are counted. */
-    CHILD_EXPECT(write_slot(1000000, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 100);
+    CHILD_EXPECT(write_place(1000000, 0, 0, &place) == GVM_APPEND_OK && place.row == 100);
     CHILD_EXPECT(finish() == GVM_OK && result.rows == 1000100 && info().front_bytes == 0);
     CHILD_EXPECT(stop());
     return 0;
@@ -70,7 +71,7 @@ static int be_aligned_unit(void *arg)
 static int be_meeting(void *arg)
 {
     const uint64_t *cursor;
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint64_t last;
 
     (void)arg;
@@ -78,10 +79,10 @@ static int be_meeting(void *arg)
     CHILD_EXPECT(begin() == GVM_OK);
     cursor = &((const gvm_append_words *)(uintptr_t)append.words)->cursor;
     for (int i = 0; i < 1024; i++)
-        CHILD_EXPECT(write_slot(16, 1024, 16, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(write_place(16, 1024, 16, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_FULL);
     last = *cursor; /* behind the end nothing is added any more: the fields must not overflow */
-    CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL && *cursor == last);
+    CHILD_EXPECT(write_place(0, 1, 0, &place) == GVM_APPEND_FULL && *cursor == last);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(result.complete == 0 && result.reason == GVM_E_LIMIT);
     CHILD_EXPECT(result.rows == 16 * 1024 && result.data_bytes == 1024 * 1024);
@@ -92,19 +93,19 @@ static int be_meeting(void *arg)
 /* More than an addition may take, more than a chunk, rows larger than chunks. */
 static int be_large(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
-    CHILD_EXPECT(start(5 * GVMI_MIB, 64 * CHUNK, NULL));
+    CHILD_EXPECT(start(5 * MIB, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 5 * GVMI_MIB, 4096, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(write_slot(2, 1, 1, &slot) == GVM_APPEND_OK && slot.row == 1);
-    CHILD_EXPECT(write_slot(0, 20 * GVMI_MIB, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 5 * MIB, 4096, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(2, 1, 1, &place) == GVM_APPEND_OK && place.row == 1);
+    CHILD_EXPECT(write_place(0, 20 * MIB, 1, &place) == GVM_APPEND_OK);
     /* What does not fit closes it for all that come later, whichever way it was tried. */
-    CHILD_EXPECT(write_slot(0, 120 * GVMI_MIB, 1, &slot) == GVM_APPEND_FULL);
-    CHILD_EXPECT(write_slot(0, 1, 1, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(0, 120 * MIB, 1, &place) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(0, 1, 1, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
-    CHILD_EXPECT(result.rows == 3 && result.data_bytes >= 25 * GVMI_MIB);
+    CHILD_EXPECT(result.rows == 3 && result.data_bytes >= 25 * MIB);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -112,18 +113,18 @@ static int be_large(void *arg)
 /* Between a swap that does not fit and the end that it sets nobody else gets anything. */
 static int be_closing(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_append_words *words;
     uint64_t old;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(10, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(10, 0, 0, &place) == GVM_APPEND_OK);
     words = (gvm_append_words *)(uintptr_t)append.words;
     CHILD_EXPECT(gvm_append_swap(&append, words, 64 * CHUNK / ROW, 0, &old) == GVM_APPEND_FULL);
     CHILD_EXPECT(words->end == GVM_APPEND_NO_END && old == gvm_append_position(10, 0));
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(gvm_append_fail(words, old) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.rows == 10 && result.complete == 0);
     CHILD_EXPECT(stop());
@@ -133,24 +134,24 @@ static int be_closing(void *arg)
 /* What could never be had disturbs nobody. */
 static int be_impossible(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 8 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(gvm_append_claim(&append, 8 * CHUNK / ROW + 1, 0, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, UINT64_MAX, 0, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 0, UINT64_MAX, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 0, UINT64_MAX, 4096, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 0, 8 * CHUNK + 1, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 1ull << 32, 1ull << 36, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 1, 8 * CHUNK, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 1, 1, 3, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim(&append, 1, 1, 8192, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim_warp(&append, UINT64_MAX, 1, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim_block(&append, 1, UINT64_MAX, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim_whole_block(&append, 1, 1, 5, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(8 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(gvm_append_claim(&append, 8 * CHUNK / ROW + 1, 0, 0, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, UINT64_MAX, 0, 0, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 0, UINT64_MAX, 0, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 0, UINT64_MAX, 4096, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 0, 8 * CHUNK + 1, 0, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1ull << 32, 1ull << 36, 0, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 8 * CHUNK, 0, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 1, 3, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 1, 8192, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_warp(&append, UINT64_MAX, 1, 1, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_block(&append, 1, UINT64_MAX, 1, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_whole_block(&append, 1, 1, 5, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_place(8 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 8 * CHUNK / ROW);
     CHILD_EXPECT(stop());
     return 0;
@@ -161,7 +162,7 @@ static int be_impossible(void *arg)
 static int be_budget(void *arg)
 {
     const gvm_appender_options options = {.budget_bytes = 4 * CHUNK + 5};
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_buffer *buffer;
     uint64_t rows = 0;
 
@@ -169,9 +170,9 @@ static int be_budget(void *arg)
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     for (int round = 0; round < 2; round++) {
         CHILD_EXPECT(begin() == GVM_OK && append.capacity_bytes == 4 * CHUNK);
-        for (rows = 0; write_slot(8, 100, 1, &slot) == GVM_APPEND_OK; rows += 8)
+        for (rows = 0; write_place(8, 100, 1, &place) == GVM_APPEND_OK; rows += 8)
             CHILD_EXPECT(rows < 1u << 20);
-        CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_FULL);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
         CHILD_EXPECT(result.rows == rows && rows * ROW + result.data_bytes > 2 * CHUNK);
         CHILD_EXPECT(info().front_bytes + info().back_bytes == 4 * CHUNK);
@@ -186,15 +187,15 @@ static int be_budget(void *arg)
 static int be_small_budget(void *arg)
 {
     const gvm_appender_options options = {.budget_bytes = 2 * CHUNK};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     CHILD_EXPECT(begin() == GVM_OK);
     for (int i = 0; i < 1000; i++)
-        CHILD_EXPECT(write_slot(32, 0, 0, &slot) == GVM_APPEND_OK); /* nearly the whole first chunk */
-    CHILD_EXPECT(write_slot(0, CHUNK, 1, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(write_place(32, 0, 0, &place) == GVM_APPEND_OK); /* nearly the whole first chunk */
+    CHILD_EXPECT(write_place(0, CHUNK, 1, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.rows == 32000 && result.data_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
@@ -202,25 +203,25 @@ static int be_small_budget(void *arg)
 
 static int be_lowered_budget(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(gvm_appender_set_budget(appender, CHUNK) == GVM_E_INVALID);
-    CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(3 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(gvm_appender_set_budget(appender, CHUNK - 1) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_appender_set_budget(appender, 2 * CHUNK) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.rows == 3 * CHUNK / ROW);
     CHILD_EXPECT(begin() == GVM_OK); /* nothing tried */
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 3 * CHUNK / ROW);
     CHILD_EXPECT(gvm_appender_set_budget(appender, 0) == GVM_E_INVALID); /* is no bytes, not the default */
     CHILD_EXPECT(gvm_appender_set_budget(appender, GVM_BYTES_UNLIMITED) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 3 * CHUNK / ROW);
+    CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_OK && place.row == 3 * CHUNK / ROW);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
     return 0;
@@ -230,20 +231,20 @@ static int be_lowered_budget(void *arg)
 
 static int be_torn(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_buffer *buffer;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(5, 5, 1, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(gvm_append_claim(&append, 1, 0, 0, &slot) == GVM_APPEND_OK); /* never published */
+    CHILD_EXPECT(write_place(5, 5, 1, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 0, 0, &place) == GVM_APPEND_OK); /* never published */
     CHILD_EXPECT(finish() == GVM_E_TORN && info().torn && !info().begun);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_E_TORN);
     CHILD_EXPECT(begin() == GVM_E_TORN);
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && !info().torn);
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(5, 5, 1, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(write_place(5, 5, 1, &place) == GVM_APPEND_OK && place.row == 0);
     CHILD_EXPECT(finish() == GVM_OK && result.rows == 5);
     CHILD_EXPECT(stop());
     return 0;
@@ -255,7 +256,7 @@ static int be_wild(void *arg)
     static const uint64_t values[] = {UINT64_MAX,          1ull << 63,
                                       0xffffffff00000000u, 0x00000000ffffffffu,
                                       0x8000000080000000u, 0x0123456789abcdefu};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 8 * CHUNK, NULL));
@@ -266,7 +267,7 @@ static int be_wild(void *arg)
 
             CHILD_EXPECT(begin() == GVM_OK);
             base = (char *)(uintptr_t)(at < sizeof(gvm_append_words) ? append.words : append.mail);
-            CHILD_EXPECT(write_slot(3, 3, 1, &slot) == GVM_APPEND_OK);
+            CHILD_EXPECT(write_place(3, 3, 1, &place) == GVM_APPEND_OK);
             __atomic_store_n((uint64_t *)(void *)(base + at % sizeof(gvm_append_words)), values[i],
                              __ATOMIC_RELAXED);
             status = finish();
@@ -275,7 +276,7 @@ static int be_wild(void *arg)
             CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
         }
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(8 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(8 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
     return 0;
@@ -288,7 +289,7 @@ static int be_misused(void *arg)
     gvm_append small = {.struct_size = sizeof small - 8};
     gvm_appender_result tiny = {.struct_size = 8};
     gvm_appender_info none = {.struct_size = 8};
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_buffer *buffer;
 
     (void)arg;
@@ -303,13 +304,13 @@ static int be_misused(void *arg)
     CHILD_EXPECT(gvm_appender_finish(appender, NULL, &tiny) == GVM_E_INVALID && info().begun);
     CHILD_EXPECT(gvm_appender_get_info(appender, &none) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_appender_get_info(appender, NULL) == GVM_E_INVALID);
-    CHILD_EXPECT(write_slot(2, 2, 2, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(2, 2, 2, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(gvm_appender_finish(appender, NULL, NULL) == GVM_OK && info().rows == 2);
     CHILD_EXPECT(gvm_appender_take(appender, NULL) == GVM_E_INVALID);
-    CHILD_EXPECT(gvm_appender_begin((gvm_appender *)(void *)&slot, &append) == GVM_E_FOREIGN);
-    CHILD_EXPECT(gvm_appender_buffer((gvm_appender *)(void *)&slot) == NULL);
+    CHILD_EXPECT(gvm_appender_begin((gvm_appender *)(void *)&place, &append) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_appender_buffer((gvm_appender *)(void *)&place) == NULL);
     gvm_appender_destroy(NULL);
-    gvm_appender_destroy((gvm_appender *)(void *)&slot);
+    gvm_appender_destroy((gvm_appender *)(void *)&place);
     CHILD_EXPECT(stop());
     CHILD_EXPECT(gvm_appender_finish(appender, NULL, NULL) == GVM_E_FOREIGN);
     return 0;
@@ -343,7 +344,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(refused(ROW, UINT64_MAX, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(UINT64_MAX, CHUNK, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(CHUNK + 1, CHUNK, (gvm_appender_options){0}));
-    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * GVMI_MIB}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * MIB}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = CHUNK - 1}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = GVM_BYTES_NONE}));
     CHILD_EXPECT(says("less than a chunk of 2 MiB"));
@@ -378,7 +379,7 @@ static int be_without_vmm(void *arg)
 static int be_taken(void *arg)
 {
     static uint8_t bytes[CHUNK];
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_buffer *buffer, *before;
     gvm_buffer_info have = {.struct_size = sizeof have};
 
@@ -386,8 +387,8 @@ static int be_taken(void *arg)
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
     for (uint64_t i = 0; i < 40; i++) /* several chunks, so that memory comes ahead of need */
-        CHILD_EXPECT(write_slot(CHUNK / ROW / 8, 0, 0, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(write_slot(0, 100, 1, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(CHUNK / ROW / 8, 0, 0, &place) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(0, 100, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK);
     before = gvm_appender_buffer(appender);
     gvm_device_close(device); /* buffers and appenders keep it */
@@ -395,7 +396,7 @@ static int be_taken(void *arg)
     CHILD_EXPECT(gvm_appender_buffer(appender) != before);
     CHILD_EXPECT(gvm_buffer_get_info(buffer, &have) == GVM_OK && have.device_bytes == 6 * CHUNK);
     CHILD_EXPECT(info().rows == 0 && info().data_bytes == 0 && info().front_bytes == 0);
-    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(begin() == GVM_OK && write_place(1, 0, 0, &place) == GVM_APPEND_OK && place.row == 0);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(gvmi_appender_check(appender));
     gvm_appender_destroy(appender);
@@ -414,13 +415,13 @@ static int be_taken(void *arg)
 
 /* ---- the library's thread */
 
-/* More appenders than a slab of the pool has slots, all begun; one thread for all, and none after the device. */
+/* More appenders than a slab has words for, all begun; one thread for all, and none after the device. */
 static int be_many(void *arg)
 {
     enum { MANY = 150 };
     static gvm_appender *many[MANY];
     static gvm_append appends[MANY];
-    gvm_append_slot slot;
+    gvm_append_place place;
     bool sleeps;
 
     (void)arg;
@@ -434,7 +435,7 @@ static int be_many(void *arg)
     CHILD_EXPECT(service_threads(&sleeps) == 1);
     for (uint64_t i = 0; i < MANY; i++) {
         append = appends[i];
-        CHILD_EXPECT(write_slot(i + 1, i, 1, &slot) == GVM_APPEND_OK && slot.row == 0);
+        CHILD_EXPECT(write_place(i + 1, i, 1, &place) == GVM_APPEND_OK && place.row == 0);
     }
     for (uint64_t i = 0; i < MANY; i++) {
         CHILD_EXPECT(gvm_appender_finish(many[i], NULL, &result) == GVM_OK);
@@ -470,7 +471,7 @@ static int be_forked(void *arg)
     return 0;
 }
 
-/* More, one after the other, than the pool has slots. */
+/* More, one after the other, than there are words for. */
 static int be_recycled(void *arg)
 {
     gvm_appender *one;
@@ -539,14 +540,14 @@ typedef struct claim {
 static void *claim_many(void *arg)
 {
     claim *claims = arg;
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     for (uint64_t i = 0; i < EACH; i++) {
         const uint64_t rows = 1 + (i * 7 + (uint64_t)(uintptr_t)arg) % (i % 64 == 0 ? 3000 : 40);
 
-        if (write_slot(rows, i % 3 == 0 ? i % 500 : 0, 1, &slot) != GVM_APPEND_OK)
+        if (write_place(rows, i % 3 == 0 ? i % 500 : 0, 1, &place) != GVM_APPEND_OK)
             break;
-        claims[i] = (claim){slot.row, rows};
+        claims[i] = (claim){place.row, rows};
     }
     return NULL;
 }
@@ -594,40 +595,40 @@ static bool decommit_chunks(uint64_t first, uint64_t end)
  * is behind the chunks that went, and not written, goes too. */
 static int be_decommitted(void *arg)
 {
-    gvm_append_slot slot, later;
+    gvm_append_place place, later;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(4 * CHUNK / ROW, CHUNK, 1, &slot) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(write_place(4 * CHUNK / ROW, CHUNK, 1, &place) == GVM_APPEND_OK && finish() == GVM_OK);
     CHILD_EXPECT(decommit_chunks(1, 2) && begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 1, 1, &later) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(write_place(1, 1, 1, &later) == GVM_APPEND_OK && finish() == GVM_OK);
     CHILD_EXPECT(result.complete && result.rows == 4 * CHUNK / ROW + 1);
-    memset((char *)slot.rows + CHUNK, 0x33, CHUNK);
-    CHILD_EXPECT(((uint8_t *)slot.rows)[0] == 0x11 && ((uint8_t *)slot.rows)[4 * CHUNK - 1] == 0x11);
+    memset((char *)place.rows + CHUNK, 0x33, CHUNK);
+    CHILD_EXPECT(((uint8_t *)place.rows)[0] == 0x11 && ((uint8_t *)place.rows)[4 * CHUNK - 1] == 0x11);
     CHILD_EXPECT(gvmi_appender_check(appender));
 
     CHILD_EXPECT(decommit_chunks(0, 64) && begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 1, 1, &later) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(write_place(1, 1, 1, &later) == GVM_APPEND_OK && finish() == GVM_OK);
     CHILD_EXPECT(result.complete && gvmi_appender_check(appender));
 
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && decommit_chunks(0, 1) && begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 1, 1, &later) == GVM_APPEND_OK && later.row == 0 && finish() == GVM_OK);
+    CHILD_EXPECT(write_place(1, 1, 1, &later) == GVM_APPEND_OK && later.row == 0 && finish() == GVM_OK);
     CHILD_EXPECT(stop());
     return 0;
 }
 
 static int be_sealed(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_buffer *sealed;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(10, 1, 1, &slot) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(write_place(10, 1, 1, &place) == GVM_APPEND_OK && finish() == GVM_OK);
     CHILD_EXPECT(gvm_buffer_seal(gvm_appender_buffer(appender)) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_E_SEALED && !info().begun);
     CHILD_EXPECT(gvm_appender_take(appender, &sealed) == GVM_OK && begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(10, 1, 1, &slot) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(write_place(10, 1, 1, &place) == GVM_APPEND_OK && finish() == GVM_OK);
     gvm_buffer_destroy(sealed);
     CHILD_EXPECT(stop());
     return 0;

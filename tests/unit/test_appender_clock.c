@@ -29,11 +29,11 @@ int timespec_get(struct timespec *t, int base)
 
 static uint32_t write_rows(void)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint32_t answer = GVM_APPEND_OK;
 
     for (uint64_t rows = 0; rows < ROWS && answer == GVM_APPEND_OK; rows += ROWS_EACH)
-        answer = write_slot(ROWS_EACH, 0, 1, &slot);
+        answer = write_place(ROWS_EACH, 0, 1, &place);
     return answer;
 }
 

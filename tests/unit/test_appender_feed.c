@@ -32,7 +32,7 @@ static CUresult set_access_narrow(CUdeviceptr address, size_t bytes, const CUmem
 
 static int be_poor(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint64_t rows = 0;
 
     (void)arg;
@@ -40,7 +40,7 @@ static int be_poor(void *arg)
     atomic_store(&creates_left, 5);
     table.cuMemCreate = create_some;
     CHILD_EXPECT(begin() == GVM_OK);
-    while (write_slot(16, 16, 1, &slot) == GVM_APPEND_OK)
+    while (write_place(16, 16, 1, &place) == GVM_APPEND_OK)
         rows += 16;
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
     CHILD_EXPECT(result.rows == rows && rows > 0);
@@ -48,7 +48,7 @@ static int be_poor(void *arg)
     CHILD_EXPECT(gvmi_appender_check(appender));
     atomic_store(&creates_left, 1000); /* rich again: rows go on behind those that are there */
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK && slot.row == rows);
+    CHILD_EXPECT(write_place(3 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK && place.row == rows);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
     return 0;
@@ -56,14 +56,14 @@ static int be_poor(void *arg)
 
 static int be_narrow(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     atomic_store(&narrow, true);
     table.cuMemSetAccess = set_access_narrow;
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(16 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(16 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
     return 0;
@@ -72,13 +72,13 @@ static int be_narrow(void *arg)
 /* Steps double: far fewer calls than chunks. */
 static int be_steps(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start_on("4GiB", ROW, 1024 * CHUNK, NULL));
     table.cuMemSetAccess = set_access_narrow;
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(64 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(64 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.commits <= 9);
     CHILD_EXPECT(atomic_load(&accesses) <= 9);
     CHILD_EXPECT(stop());
@@ -89,12 +89,12 @@ static int be_steps(void *arg)
 static int be_small_steps(void *arg)
 {
     const gvm_appender_options options = {.step_bytes = 2 * CHUNK};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start_on("4GiB", ROW, 1024 * CHUNK, &options));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(64 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(64 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.commits >= 32);
     CHILD_EXPECT(stop());
     return 0;
@@ -112,21 +112,21 @@ static bool is_acked(void)
  * it is needed. */
 static int be_poor_for_a_moment(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
     atomic_store(&creates_left, 0);
     table.cuMemCreate = create_some;
-    CHILD_EXPECT(write_slot(CHUNK / 8 / ROW + 1, 0, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(CHUNK / 8 / ROW + 1, 0, 1, &place) == GVM_APPEND_OK);
     /* What was asked is answered, with nothing. */
     for (int waited = 0; !is_acked() && waited < 10000; waited++)
         pause_ms(1);
     CHILD_EXPECT(atomic_load(&creates_left) < 0 && info().front_bytes == CHUNK);
     atomic_store(&creates_left, 1000);
-    while (slot.row < 4 * CHUNK / ROW)
-        CHILD_EXPECT(write_slot(CHUNK / 16 / ROW, 0, 1, &slot) == GVM_APPEND_OK);
+    while (place.row < 4 * CHUNK / ROW)
+        CHILD_EXPECT(write_place(CHUNK / 16 / ROW, 0, 1, &place) == GVM_APPEND_OK);
     for (int waited = 0; info().front_bytes <= 5 * CHUNK && waited < 10000; waited++)
         pause_ms(1);
     CHILD_EXPECT(info().front_bytes > 5 * CHUNK);
@@ -174,7 +174,7 @@ static void *open_door(void *arg)
 static int be_slow(void *arg)
 {
     const gvm_appender_options options = {.wait_ms = 50};
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_append_words *words;
     const gvm_append_mail *mail;
     pthread_t opener;
@@ -185,13 +185,13 @@ static int be_slow(void *arg)
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK);
     shut_door();
     CHILD_EXPECT(begin() == GVM_OK);
     since_ms = now_ms();
-    CHILD_EXPECT(write_slot(100 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_LATE);
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_LATE);
+    CHILD_EXPECT(write_place(100 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_LATE);
+    CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_LATE);
     CHILD_EXPECT(now_ms() - since_ms >= 49 && now_ms() - since_ms < 8000); /* the default is 10 s */
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
     /* An answer that comes too late does not make ready rise again. */
@@ -208,7 +208,8 @@ static int be_slow(void *arg)
     CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_TIMEOUT);
     CHILD_EXPECT(info().rows == CHUNK / ROW && !info().begun);
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(50 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK && slot.row == CHUNK / ROW);
+    CHILD_EXPECT(write_place(50 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK &&
+                 place.row == CHUNK / ROW);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
     return 0;
@@ -218,7 +219,7 @@ static int be_slow(void *arg)
 static int be_just_in_time(void *arg)
 {
     const gvm_appender_options options = {.ahead_bytes = GVM_BYTES_NONE};
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_append_words *words;
     const gvm_append_mail *mail;
 
@@ -233,7 +234,7 @@ static int be_just_in_time(void *arg)
         sched_yield();
     gvm_append_exchange(&append, words, 1);
     CHILD_EXPECT(words->state == GVM_APPEND_STATE_OPEN);
-    CHILD_EXPECT(write_slot(10 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(10 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     gvm_append_exchange(&append, words, 1);
     gvm_append_exchange(&append, words, 1);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
@@ -245,12 +246,12 @@ static int be_just_in_time(void *arg)
 static int be_needed_alone(void *arg)
 {
     const gvm_appender_options options = {.ahead_bytes = GVM_BYTES_NONE};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     CHILD_EXPECT(begin() == GVM_OK && append.ahead_rows_max <= 1 && append.ahead_units_max <= 1);
-    CHILD_EXPECT(write_slot(CHUNK / ROW, CHUNK / 2, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(CHUNK / ROW, CHUNK / 2, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
     CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
     CHILD_EXPECT(stop());
@@ -259,14 +260,14 @@ static int be_needed_alone(void *arg)
 
 static int be_destroyed_while_served(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     pthread_t opener;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     shut_door();
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(CHUNK / 2 / ROW, 0, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(CHUNK / 2 / ROW, 0, 1, &place) == GVM_APPEND_OK);
     while (atomic_load(&at_door) == 0) /* what comes after the first chunks is stuck */
         sched_yield();
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
@@ -283,9 +284,9 @@ static int be_destroyed_while_served(void *arg)
 /* A kernel on a thread of its own. */
 static void *write_rows(void *answer)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
-    *(uint32_t *)answer = write_slot(4 * CHUNK / ROW, 0, 1, &slot);
+    *(uint32_t *)answer = write_place(4 * CHUNK / ROW, 0, 1, &place);
     return NULL;
 }
 
@@ -314,7 +315,7 @@ static int be_locked_out(void *arg)
     const gvm_append_mail *mail;
     gvm_append other = {.struct_size = sizeof other};
     uint32_t answer = 99;
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_appender *another;
     pthread_t kernel, locker;
     void *too_long;
@@ -331,8 +332,8 @@ static int be_locked_out(void *arg)
         sched_yield();
     for (int i = 0; i < 8; i++) { /* each is a round of the library's thread at least */
         CHILD_EXPECT(gvm_appender_begin(another, &other) == GVM_OK);
-        CHILD_EXPECT(gvm_append_claim(&other, 2 * CHUNK / ROW, 0, 1, &slot) == GVM_APPEND_OK);
-        gvm_append_publish(&other, slot.amount);
+        CHILD_EXPECT(gvm_append_claim(&other, 2 * CHUNK / ROW, 0, 1, &place) == GVM_APPEND_OK);
+        gvm_append_publish(&other, place.amount);
         CHILD_EXPECT(gvm_appender_finish(another, NULL, NULL) == GVM_OK);
     }
     atomic_store(&locked, 2);
@@ -351,7 +352,7 @@ static int be_locked_out(void *arg)
  * committed the first, since the next one is quick then. */
 static int be_first(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     pthread_t opener;
 
     (void)arg;
@@ -360,9 +361,9 @@ static int be_first(void *arg)
     atomic_store(&first_ms, 10); /* the driver is slow */
     CHILD_EXPECT(begin() == GVM_OK && !pthread_equal(first_by, pthread_self()));
     CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
-    CHILD_EXPECT(write_slot(CHUNK / ROW, CHUNK, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(CHUNK / ROW, CHUNK, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
-    CHILD_EXPECT(write_slot(1, 1, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 1, 1, &place) == GVM_APPEND_OK);
     pthread_join(opener, NULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == CHUNK / ROW + 1);
     CHILD_EXPECT(result.commits >= 4 && result.first_us > 0);
@@ -374,16 +375,16 @@ static int be_first(void *arg)
 static int be_small(void *arg)
 {
     const uint64_t rows = CHUNK / 8 / ROW;
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(rows - 1, CHUNK / 8, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(rows - 1, CHUNK / 8, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
     CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(2, 0, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(2, 0, 1, &place) == GVM_APPEND_OK);
     while (info().front_bytes == CHUNK)
         sched_yield();
     CHILD_EXPECT(finish() == GVM_OK && result.rows == rows + 1);
@@ -398,19 +399,19 @@ static int be_one_end(void *arg)
                                             .budget_bytes = 16 * CHUNK};
     const gvm_appender_options bytes_only = {
         .struct_size = sizeof bytes_only, .chunk_bytes = CHUNK, .budget_bytes = CHUNK};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &rows_only));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 1, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_claim_warp(&append, 1, 1, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(16 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 1, 1, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_warp(&append, 1, 1, 1, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_place(16 * CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && info().back_bytes == 0);
     gvm_appender_destroy(appender);
     CHILD_EXPECT(gvm_appender_create(device, 0, 1024 * CHUNK, &bytes_only, &appender) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK && info().front_bytes == 0 && info().back_bytes == CHUNK);
-    CHILD_EXPECT(write_slot(100, CHUNK, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(100, CHUNK, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.data_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
@@ -420,7 +421,7 @@ static int be_one_end(void *arg)
 static int be_last_chunk(void *arg)
 {
     const gvm_appender_options options = {.budget_bytes = CHUNK};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
@@ -428,9 +429,9 @@ static int be_last_chunk(void *arg)
         gvm_buffer *buffer;
 
         CHILD_EXPECT(begin() == GVM_OK && info().front_bytes + info().back_bytes == 0);
-        CHILD_EXPECT(write_slot(at_back ? 0 : CHUNK / ROW, at_back ? CHUNK : 0, 1, &slot) ==
+        CHILD_EXPECT(write_place(at_back ? 0 : CHUNK / ROW, at_back ? CHUNK : 0, 1, &place) ==
                      GVM_APPEND_OK);
-        CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_FULL);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
         CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
         gvm_buffer_destroy(buffer);
@@ -442,7 +443,7 @@ static int be_last_chunk(void *arg)
 /* No memory for a first chunk: begin succeeds, the first claim tries again. */
 static int be_first_not_had(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_error error;
 
     (void)arg;
@@ -452,8 +453,8 @@ static int be_first_not_had(void *arg)
     table.cuMemCreate = create_some;
     CHILD_EXPECT(begin() == GVM_OK && info().front_bytes + info().back_bytes == 0);
     CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_INVALID);
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
-    CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(1, 0, 0, &place) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_place(0, 1, 0, &place) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
     CHILD_EXPECT(result.rows == 0 && result.data_bytes == 0 && result.commits == 0);
     CHILD_EXPECT(gvmi_appender_check(appender));
@@ -461,7 +462,7 @@ static int be_first_not_had(void *arg)
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.reason == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
     atomic_store(&creates_left, 1000);
-    CHILD_EXPECT(write_slot(1, 1, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 1, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 1);
     CHILD_EXPECT(stop());
     return 0;
@@ -478,7 +479,7 @@ static CUresult copy_or_not(CUdeviceptr to, const void *from, size_t bytes, CUst
 /* A begin that fails keeps nothing of what it has committed, and all that was there. */
 static int be_failed_begin(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint64_t held;
 
     (void)arg;
@@ -489,7 +490,7 @@ static int be_failed_begin(void *arg)
     CHILD_EXPECT(info().front_bytes == 0 && info().back_bytes == 0);
     CHILD_EXPECT(gvmi_appender_check(appender));
     atomic_store(&copies_fail, false);
-    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 1, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(begin() == GVM_OK && write_place(1, 1, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && gvm_appender_reset(appender) == GVM_OK);
     held = info().front_bytes + info().back_bytes;
     atomic_store(&copies_fail, true);
@@ -506,9 +507,9 @@ static int be_failed_begin(void *arg)
 
 static void *claim_item(void *granted)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
-    if (write_slot(ITEM_ROWS, 100, 1, &slot) == GVM_APPEND_OK)
+    if (write_place(ITEM_ROWS, 100, 1, &place) == GVM_APPEND_OK)
         atomic_fetch_add((atomic_int *)granted, 1);
     return NULL;
 }
@@ -547,31 +548,31 @@ static int be_first_come(void *arg)
 static int be_relaunched(void *arg)
 {
     const gvm_appender_options options = {.budget_bytes = 4 * CHUNK};
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     for (int round = 0; round < 2; round++) {
         CHILD_EXPECT(begin() == GVM_OK);
-        CHILD_EXPECT(write_slot(0, 7 * CHUNK / 2, 1, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(write_place(0, 7 * CHUNK / 2, 1, &place) == GVM_APPEND_FULL);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.rows == 0);
         CHILD_EXPECT(info().front_bytes > 0);
         CHILD_EXPECT(begin() == GVM_OK && info().front_bytes == 0);
-        CHILD_EXPECT(write_slot(0, 7 * CHUNK / 2, 1, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(0, 7 * CHUNK / 2, 1, &place) == GVM_APPEND_OK);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
         /* Its memory is kept, at the back; rows that want nearly all get on all the same. */
         CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && begin() == GVM_OK);
-        CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 1, 1, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(write_place(3 * CHUNK / ROW, 1, 1, &place) == GVM_APPEND_FULL);
         CHILD_EXPECT(finish() == GVM_OK && begin() == GVM_OK);
-        CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 1, 1, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(3 * CHUNK / ROW, 1, 1, &place) == GVM_APPEND_OK);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
         CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
         CHILD_EXPECT(gvmi_appender_check(appender));
     }
     /* What needs a chunk too many with no other there at all is the caller's error. */
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(1, 7 * CHUNK / 2, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(7 * CHUNK / 2 / ROW, 1, 1, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_place(1, 7 * CHUNK / 2, 1, &place) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_place(7 * CHUNK / 2 / ROW, 1, 1, &place) == GVM_APPEND_INVALID);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
     return 0;

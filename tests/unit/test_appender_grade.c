@@ -9,7 +9,7 @@
 
 #define LARGE (512 * MIB)
 #define SMALL (2 * MIB)
-#define RESERVE (1024 * GVMI_GIB)
+#define RESERVE (1024 * GIB)
 
 static const gvm_appender_options large = {.chunk_bytes = LARGE};
 
@@ -37,11 +37,11 @@ static bool start_large(void)
 
 static bool claim(uint64_t rows_bytes, uint64_t bytes)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
-    if (gvm_append_claim(&append, rows_bytes / ROW, bytes, 1, &slot) != GVM_APPEND_OK)
+    if (gvm_append_claim(&append, rows_bytes / ROW, bytes, 1, &place) != GVM_APPEND_OK)
         return false;
-    gvm_append_publish(&append, slot.amount);
+    gvm_append_publish(&append, place.amount);
     return true;
 }
 
@@ -103,7 +103,7 @@ static int hold_nothing_many_times(void *arg)
     for (int i = 0; i < MANY; i++) {
         gvm_appender_info of = {.struct_size = sizeof of};
 
-        CHILD_EXPECT(gvm_appender_create(device, 8, 8 * GVMI_GIB, NULL, &many[i]) == GVM_OK);
+        CHILD_EXPECT(gvm_appender_create(device, 8, 8 * GIB, NULL, &many[i]) == GVM_OK);
         CHILD_EXPECT(gvm_appender_begin(many[i], &append_of) == GVM_OK);
         CHILD_EXPECT(gvm_appender_get_info(many[i], &of) == GVM_OK);
         CHILD_EXPECT(of.front_bytes == SMALL && of.back_bytes == SMALL);
@@ -143,7 +143,7 @@ static int write_much(void *arg)
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(claim(8 * GVMI_GIB, 0));
+    CHILD_EXPECT(claim(8 * GIB, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(result.commits >= 20 && result.commits <= 23);
     CHILD_EXPECT(atomic_load(&small_handles) == 6);
@@ -217,7 +217,7 @@ static int begin_large(void *arg)
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(append.ahead_rows_min == SMALL / 8 * 7 / ROW);
     CHILD_EXPECT(finish() == GVM_OK);
-    CHILD_EXPECT(launch_and_drop(3 * GVMI_GIB, 0));
+    CHILD_EXPECT(launch_and_drop(3 * GIB, 0));
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(info().front_bytes == LARGE && info().back_bytes == SMALL);
     CHILD_EXPECT(append.ahead_rows_min == LARGE / 8 * 7 / ROW);

@@ -113,12 +113,12 @@ static bool becomes(uint64_t cached_bytes)
 /* Fills the appender until there is memory ahead. */
 static bool fill_more(void)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     if (begin() != GVM_OK)
         return false;
     for (int i = 0; i < WRITTEN; i++)
-        if (write_slot(CHUNK / ROW, 0, 0, &slot) != GVM_APPEND_OK)
+        if (write_place(CHUNK / ROW, 0, 0, &place) != GVM_APPEND_OK)
             return false;
     for (int waited = 0; info().front_bytes < (WRITTEN + AHEAD_MIN) * CHUNK; waited++) {
         if (waited == PATIENCE)
@@ -177,7 +177,7 @@ static int be_quick(void *arg)
 /* The next begin finds its first chunks among what is on its way. */
 static int be_reused(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_buffer *buffer;
 
     (void)arg;
@@ -186,7 +186,7 @@ static int be_reused(void *arg)
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
     atomic_store(&creates, 0);
     atomic_store(&begins, appender);
-    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 1, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(begin() == GVM_OK && write_place(1, 1, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
     CHILD_EXPECT(atomic_load(&creates) == 0);
     atomic_store(&shut, false);
@@ -364,7 +364,7 @@ static int be_half_refused(void *arg)
     return 0;
 }
 
-/* What is owed while the thread pays is paid, too, after an appender has gone. */
+/* Releases that are put off while the thread releases others are made, too, after an appender has gone. */
 static int be_two(void *arg)
 {
     const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};

@@ -1,10 +1,10 @@
 /* keeper/server/budget.c: what the machine has, as files show it, and what may be taken of it. */
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #include <limits.h>
 #include <sys/stat.h>
 
-#include "base/size.h"
 #include "keeper/server/budget.h"
 
 #define MEMINFO "MemTotal:       16777216 kB\nMemFree: 1 kB\nMemAvailable:    8388608 kB\n"
@@ -60,8 +60,8 @@ static void machine_without_groups_has_its_memory(void **state)
     put(&m, "proc/self/cgroup", "0::/\n");
     put(&m, "sys/fs/cgroup/memory.max", "max\n");
     memory = read_and_remove(&m);
-    assert_int_equal(memory.limit_bytes, 16 * GVMI_GIB);
-    assert_int_equal(memory.available_bytes, 8 * GVMI_GIB);
+    assert_int_equal(memory.limit_bytes, 16 * GIB);
+    assert_int_equal(memory.available_bytes, 8 * GIB);
 }
 
 static void machine_without_files_is_unknown(void **state)
@@ -88,8 +88,8 @@ static void group_with_less_limits(void **state)
     put(&m, "sys/fs/cgroup/a.slice/memory.max", "4294967296\n"); /* of the group above */
     put(&m, "sys/fs/cgroup/a.slice/b.service/memory.max", "6442450944\n");
     memory = read_and_remove(&m);
-    assert_int_equal(memory.limit_bytes, 4 * GVMI_GIB);
-    assert_int_equal(memory.available_bytes, 4 * GVMI_GIB);
+    assert_int_equal(memory.limit_bytes, 4 * GIB);
+    assert_int_equal(memory.available_bytes, 4 * GIB);
 }
 
 /* Its path is the host's, its files are at the mount point. */
@@ -104,7 +104,7 @@ static void group_of_a_container_limits(void **state)
     put(&m, "proc/self/cgroup", "0::/docker/0123\n");
     put(&m, "sys/fs/cgroup/memory.max", "2147483648\n");
     memory = read_and_remove(&m);
-    assert_int_equal(memory.limit_bytes, 2 * GVMI_GIB);
+    assert_int_equal(memory.limit_bytes, 2 * GIB);
 }
 
 static void group_of_version_1_limits(void **state)
@@ -119,46 +119,46 @@ static void group_of_version_1_limits(void **state)
     put(&m, "sys/fs/cgroup/memory/jobs/1/memory.limit_in_bytes", "1073741824\n");
     put(&m, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     memory = read_and_remove(&m);
-    assert_int_equal(memory.limit_bytes, GVMI_GIB);
+    assert_int_equal(memory.limit_bytes, GIB);
 }
 
 /* ---- the budget */
 
 static void budget_by_default_is_half_of_what_is_available(void **state)
 {
-    const gvmi_host_memory memory = {16 * GVMI_GIB, 8 * GVMI_GIB};
+    const gvmi_host_memory memory = {16 * GIB, 8 * GIB};
     uint64_t budget_bytes = 0;
 
     (void)state;
     assert_int_equal(gvmi_host_budget(&memory, 0, 0, &budget_bytes), GVM_OK);
-    assert_int_equal(budget_bytes, 4 * GVMI_GIB);
+    assert_int_equal(budget_bytes, 4 * GIB);
 }
 
 static void budget_beyond_the_memory_is_refused(void **state)
 {
-    const gvmi_host_memory memory = {16 * GVMI_GIB, 8 * GVMI_GIB}, unknown = {0, 0};
+    const gvmi_host_memory memory = {16 * GIB, 8 * GIB}, unknown = {0, 0};
     uint64_t budget_bytes = 0;
     gvm_error error;
 
     (void)state;
-    assert_int_equal(gvmi_host_budget(&memory, 16 * GVMI_GIB + 1, 0, &budget_bytes), GVM_E_NOSPACE);
+    assert_int_equal(gvmi_host_budget(&memory, 16 * GIB + 1, 0, &budget_bytes), GVM_E_NOSPACE);
     gvm_error_last(&error);
     assert_non_null(strstr(error.text, "16 GiB of memory that the machine"));
     assert_int_equal(budget_bytes, 0);
-    assert_int_equal(gvmi_host_budget(&memory, 16 * GVMI_GIB, 0, &budget_bytes), GVM_OK);
-    assert_int_equal(gvmi_host_budget(&unknown, 16 * GVMI_GIB, 0, &budget_bytes), GVM_OK);
-    assert_int_equal(budget_bytes, 16 * GVMI_GIB);
+    assert_int_equal(gvmi_host_budget(&memory, 16 * GIB, 0, &budget_bytes), GVM_OK);
+    assert_int_equal(gvmi_host_budget(&unknown, 16 * GIB, 0, &budget_bytes), GVM_OK);
+    assert_int_equal(budget_bytes, 16 * GIB);
 }
 
 static void budget_less_than_what_is_made_ahead_is_refused(void **state)
 {
-    const gvmi_host_memory memory = {16 * GVMI_GIB, 8 * GVMI_GIB};
+    const gvmi_host_memory memory = {16 * GIB, 8 * GIB};
     uint64_t budget_bytes = 0;
 
     (void)state;
-    assert_int_equal(gvmi_host_budget(&memory, GVMI_GIB, GVMI_GIB + 1, &budget_bytes), GVM_E_INVALID);
-    assert_int_equal(gvmi_host_budget(&memory, 0, 4 * GVMI_GIB + 1, &budget_bytes), GVM_E_INVALID);
-    assert_int_equal(gvmi_host_budget(&memory, GVMI_GIB, GVMI_GIB, &budget_bytes), GVM_OK);
+    assert_int_equal(gvmi_host_budget(&memory, GIB, GIB + 1, &budget_bytes), GVM_E_INVALID);
+    assert_int_equal(gvmi_host_budget(&memory, 0, 4 * GIB + 1, &budget_bytes), GVM_E_INVALID);
+    assert_int_equal(gvmi_host_budget(&memory, GIB, GIB, &budget_bytes), GVM_OK);
 }
 
 int main(void)

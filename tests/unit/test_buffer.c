@@ -4,16 +4,16 @@
  * A table over the software GPU's makes the driver poor. Each test runs in a child, because a driver is
  * started once a process.
  */
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #include <stdatomic.h>
 
 #include <gvmem/gvmem.h>
 
-#include "base/size.h"
 #include "driver/driver.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 
 static gvmi_driver table; /* the driver, with some of its calls replaced */
 static const gvmi_driver *real;
@@ -84,7 +84,7 @@ static int be_without_vmm(void *arg)
     (void)arg;
     setenv("GVMEM_VMM", "0", 1);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
-    CHILD_EXPECT(gvm_vector_create(device, 1, GVMI_TIB, NULL, &vector) == GVM_E_NOTSUP);
+    CHILD_EXPECT(gvm_vector_create(device, 1, TIB, NULL, &vector) == GVM_E_NOTSUP);
     gvm_device_close(device);
     return 0;
 }

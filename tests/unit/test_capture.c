@@ -84,7 +84,7 @@ static int be_callers(void *arg)
 
 static int be_service(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
@@ -92,7 +92,7 @@ static int be_service(void *arg)
     CHILD_EXPECT(begin() == GVM_OK && info().front_bytes > 0);
     CHILD_EXPECT(!pthread_equal(creator, pthread_self()));
     CHILD_EXPECT(only_relaxed());
-    CHILD_EXPECT(write_slot(1, 0, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_place(1, 0, 1, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(stop());
     return 0;

@@ -176,12 +176,12 @@ static int await_sleep(pid_t pid)
 static pid_t accepted_pid(int listener)
 {
     const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
-    struct ucred peer = {0};
-    socklen_t bytes = sizeof peer;
+    struct ucred found = {0};
+    socklen_t bytes = sizeof found;
 
-    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &found, &bytes);
     close(fd);
-    return peer.pid;
+    return found.pid;
 }
 
 /* Who calls connect() again and again is overtaken by everybody who waits in it. */
@@ -623,12 +623,12 @@ static int script_back_out(fake *f)
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
     EXPECT(rings(f) == 1 && !gvmi_lease_any(word(f)) && gvmi_lease_acquires(word(f)) == 1);
     EXPECT(f->in.body.ACQUIRE.timeout_ms == 0 && f->in.body.ACQUIRE.mode == GVM_LEASE_READ);
-    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     permit(f, 1, 0); /* not revoked: no reason to ring */
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
     EXPECT(rings(f) == 0 && f->in.body.ACQUIRE.timeout_ms == 250);
     EXPECT(f->in.body.ACQUIRE.hint == GVM_HINT_SCAN && f->in.body.ACQUIRE.mode == GVM_LEASE_WRITE);
-    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     return serve_close_and_end(f);
 }
 

@@ -247,7 +247,7 @@ static void release_waits_a_while_for_the_reason_of_a_cut_off(void **state)
 static int script_cut_off_behind_maps(fake *f)
 {
     TRY_LINE(greet_and_open(f, 2));
-    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test holds the mapper up from here on */
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test stops the mapper from here on */
     TRY_LINE(done(f, 0));
     for (uint32_t i = 0; i < 3; i++)
         TRY_LINE(send_map(f, 0, 2, i % 2 == 0 ? 2 : 0, 2 * CHUNK, 1, -1));

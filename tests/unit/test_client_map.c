@@ -49,7 +49,7 @@ static int script_burst(fake *f)
     uint64_t first;
 
     TRY_LINE(greet_and_open(f, 4));
-    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test holds the mapper up from here on */
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test stops the mapper from here on */
     TRY_LINE(done(f, 0));
     first = f->serial + 1;
     for (uint32_t i = 0; i < BURST; i++)
@@ -103,7 +103,7 @@ static int script_generation(fake *f)
     permit(f, 2, GVMI_PERMIT_READ); /* ahead of the MAP */
     while (!gvmi_lease_any(word(f)))
         sched_yield();
-    EXPECT(nothing_comes(f->socket)); /* the lease is held, the thread waits for its own mapper */
+    EXPECT(nothing_comes(f->socket)); /* the lease is taken, the thread waits for its own mapper */
     TRY_LINE(map(f, 1, 1, 1, 3 * CHUNK, 2));
     EXPECT(nothing_comes(f->socket) && gvmi_lease_any(word(f))); /* half of the growth is not shown */
     TRY_LINE(map(f, 2, 1, 2, 3 * CHUNK, 2));
@@ -141,7 +141,7 @@ static int script_bad_map(fake *f)
     permit(f, 1, GVMI_PERMIT_READ);
     while (!gvmi_lease_any(word(f)))
         sched_yield();
-    TRY_LINE(send_map(f, 2, 1, 0, 3 * CHUNK, 2, null)); /* a growth, while a lease is held */
+    TRY_LINE(send_map(f, 2, 1, 0, 3 * CHUNK, 2, null)); /* a growth, while there is a lease */
     EXPECT(nothing_comes(f->socket));
     TRY_LINE(send_map(f, 2, 1, 0, 3 * CHUNK, 2, -1)); /* put off likewise */
     EXPECT(nothing_comes(f->socket) && gvmi_lease_any(word(f)));
@@ -526,7 +526,7 @@ static int release_on_broken_context(void *arg)
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_INVALID_HANDLE);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_DRIVER);
-    EXPECT(lease.mode == GVM_LEASE_READ && gvmi_lease_readers(word(&f)) == 1); /* still held */
+    EXPECT(lease.mode == GVM_LEASE_READ && gvmi_lease_readers(word(&f)) == 1); /* still there */
     gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_ILLEGAL_ADDRESS);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_LOST);
     EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));

@@ -1,4 +1,4 @@
-/* keeper/client: deadlines that hold though the keeper does not answer, what its late answers bring,
+/* keeper/client: deadlines that are kept though the keeper does not answer, what its late answers bring,
  * how connections close, and threads that are cancelled; see keeper_script.h. Where a call is to return
  * by itself, the script waits for what the test does after it. */
 #include "tests/unit/keeper_script.h"
@@ -60,7 +60,7 @@ static int script_no_grant(fake *f)
     TRY_LINE(answer_late(f, &second));
     TRY_LINE(taken_and_given_back(f, GVM_LEASE_WRITE));
     f->in = third;
-    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     permit(f, 1, 0);
     atomic_store(&step, 2);
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE)); /* the connection is as good as ever */
@@ -145,7 +145,7 @@ static int script_deaf(fake *f)
         if (f->in.head.type == GVMI_WIRE_CLOSE)
             break;
         EXPECT(f->in.head.type == GVMI_WIRE_ACQUIRE);
-        TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+        TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     }
     EXPECT(!gvmi_lease_any(word(f)));
     TRY_LINE(done(f, 0));
@@ -213,7 +213,7 @@ static int script_seal(fake *f)
     for (int i = 0; i < 3; i++) {
         TRY_LINE(receive(f, GVMI_WIRE_SEAL));
         EXPECT(f->in.body.SEAL.timeout_ms == wire_ms[i]);
-        TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+        TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     }
     for (int i = 0; i < 2; i++) {
         TRY_LINE(leave_open(f, GVMI_WIRE_SEAL, &message));

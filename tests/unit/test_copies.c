@@ -316,10 +316,10 @@ static gvm_status move_elsewhere(void)
 
 static gvm_status begin_and_finish(void)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_status status = begin();
 
-    if (status == GVM_OK && write_slot(1, 0, 1, &slot) != GVM_APPEND_OK)
+    if (status == GVM_OK && write_place(1, 0, 1, &place) != GVM_APPEND_OK)
         return GVM_E_TORN;
     return status == GVM_OK ? gvm_appender_finish(appender, stream, &result) : status;
 }

@@ -6,12 +6,12 @@
 #include <gvmem/gvmem.h>
 
 #include "base/registry.h"
-#include "base/size.h"
 #include "driver/driver.h"
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 
 static gvm_device *device;
 static gvm_buffer *buffer;

@@ -8,13 +8,13 @@
 
 #include <poll.h>
 
-#include "base/size.h"
 #include "keeper/server/mover.h"
 #include "memory/device.h"
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
-#define FRAME (2 * GVMI_MIB)
+#define FRAME (2 * MIB)
 #define TIMEOUT_MS 20000 /* never reached */
 #define WORDS (FRAME / sizeof(uint32_t))
 
@@ -357,7 +357,7 @@ static int ask_memory(void *arg)
         CHILD_EXPECT(poll(&ring, 1, TIMEOUT_MS) == 1);
         job = gvmi_done_take(w.done);
         CHILD_EXPECT(job != NULL && job->next == NULL && job->kind == GVMI_JOB_QUERY);
-        CHILD_EXPECT(job->status == GVM_OK && job->total_bytes == 64 * GVMI_MIB);
+        CHILD_EXPECT(job->status == GVM_OK && job->total_bytes == 64 * MIB);
         CHILD_EXPECT(job->frame_bytes == FRAME && job->free_bytes == w.free_bytes - FRAME);
         gvmi_done_release(job);
     }

@@ -1,5 +1,7 @@
-/* How gstore_fdw gives back memory of areas. The tests count what that costs: areas visited (twalk_r) and attempts to
- * shrink an object (gvm_object_shrink). The keeper runs in the test's process, on the software GPU.
+/* gstore_fdw's areas: how memory goes back, links of tokens, and what waits for the keeper meanwhile. The tests count what
+ * that costs: areas visited (twalk_r) and attempts to shrink an object (gvm_object_shrink). Calls on the keeper are wrapped:
+ * they count the mutexes that their thread holds, and can be made to wait. The keeper runs in the test's process, on the
+ * software GPU.
  */
 #include <pthread.h>
 #include <search.h>
@@ -9,17 +11,17 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "base/size.h"
 #include "memory/device.h"
 #include "postgres/area.h"
 #include "postgres/cuda.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #define STORES 8u
-#define COLUMNS 4u                 /* of each */
-#define LARGE_BYTES (4 * GVMI_MIB) /* of use; an area that has grown to it has a chunk ahead */
-#define CHUNK_BYTES (2 * GVMI_MIB)
+#define COLUMNS 4u            /* of each */
+#define LARGE_BYTES (4 * MIB) /* of use; an area that has grown to it has a chunk ahead */
+#define CHUNK_BYTES (2 * MIB)
 
 /* ---- counting */
 
@@ -49,45 +51,83 @@ void __wrap_twalk_r(const void *root, void (*action)(const void *, VISIT, void *
     __real_twalk_r(root, count_visit, &(counted){.action = action, .closure = closure});
 }
 
-static bool refuses_to_shrink;
+/* ---- calls on the keeper */
 
-gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
-{
-    atomic_fetch_add(&tries, 1);
-    return refuses_to_shrink ? GVM_E_TIMEOUT : __real_gvm_object_shrink(object, bytes);
-}
-
-/* ---- calls of the keeper that wait until the test lets them go on */
-
-static atomic_bool calls_wait;
+static _Thread_local int locks;           /* mutexes that this thread holds */
+static atomic_int calls, calls_with_lock; /* on the keeper */
+static const char *_Atomic waits;         /* calls of this name: until the test lets them go on */
 static sem_t call_came, call_may_go;
 
-gvm_status __real_gvm_object_create(gvm_client *client, const char *name, uint64_t reserve_bytes,
-                                    const gvm_object_options *options, gvm_object **out);
-gvm_status __wrap_gvm_object_create(gvm_client *client, const char *name, uint64_t reserve_bytes,
-                                    const gvm_object_options *options, gvm_object **out);
-gvm_status __real_gvm_object_grow(gvm_object *object, uint64_t bytes);
-gvm_status __wrap_gvm_object_grow(gvm_object *object, uint64_t bytes);
+#define WRAP_LOCK(name, change) \
+    int __real_##name(pthread_mutex_t *mutex); \
+    int __wrap_##name(pthread_mutex_t *mutex); \
+    int __wrap_##name(pthread_mutex_t *mutex) \
+    { \
+        const int result = __real_##name(mutex); \
+\
+        locks += result == 0 ? (change) : 0; \
+        return result; \
+    }
 
-static void wait_in_call(void)
+WRAP_LOCK(pthread_mutex_lock, 1)
+WRAP_LOCK(pthread_mutex_trylock, 1)
+WRAP_LOCK(pthread_mutex_unlock, -1)
+
+static void note_call(const char *name)
 {
-    if (!atomic_load(&calls_wait))
+    const char *waiting = atomic_load(&waits);
+
+    atomic_fetch_add(&calls, 1);
+    atomic_fetch_add(&calls_with_lock, locks > 0);
+    if (waiting == NULL || strcmp(waiting, name) != 0)
         return;
     sem_post(&call_came);
     sem_wait(&call_may_go);
 }
 
-gvm_status __wrap_gvm_object_create(gvm_client *client, const char *name, uint64_t reserve_bytes,
-                                    const gvm_object_options *options, gvm_object **out)
+#define WRAP_CALL(name, parameters, arguments) \
+    gvm_status __real_##name parameters; \
+    gvm_status __wrap_##name parameters; \
+    gvm_status __wrap_##name parameters \
+    { \
+        note_call(#name); \
+        return __real_##name arguments; \
+    }
+
+WRAP_CALL(gvm_client_connect, (const char *path, gvm_client **out), (path, out))
+WRAP_CALL(gvm_object_create,
+          (gvm_client * client, const char *name, uint64_t reserve_bytes,
+           const gvm_object_options *options, gvm_object **out),
+          (client, name, reserve_bytes, options, out))
+WRAP_CALL(gvm_object_grow, (gvm_object * object, uint64_t bytes), (object, bytes))
+WRAP_CALL(gvm_object_publish, (gvm_object * object, const char *name, uint32_t flags),
+          (object, name, flags))
+WRAP_CALL(gvm_object_link, (gvm_object * object, const char *name, uint32_t mode, uint64_t bytes),
+          (object, name, mode, bytes))
+WRAP_CALL(gvm_object_unlink, (gvm_client * client, const char *name), (client, name))
+WRAP_CALL(gvm_object_get_info, (gvm_object * object, gvm_object_info *info), (object, info))
+WRAP_CALL(gvm_object_acquire,
+          (gvm_object * object, gvm_lease_mode mode, const gvm_acquire_options *options,
+           int timeout_ms, gvm_lease *lease),
+          (object, mode, options, timeout_ms, lease))
+WRAP_CALL(gvm_object_release, (gvm_object * object, gvm_lease *lease), (object, lease))
+
+static bool refuses_to_shrink;
+
+gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
 {
-    wait_in_call();
-    return __real_gvm_object_create(client, name, reserve_bytes, options, out);
+    note_call("gvm_object_shrink");
+    atomic_fetch_add(&tries, 1);
+    return refuses_to_shrink ? GVM_E_TIMEOUT : __real_gvm_object_shrink(object, bytes);
 }
 
-gvm_status __wrap_gvm_object_grow(gvm_object *object, uint64_t bytes)
+void __real_gvm_object_close(gvm_object *object);
+void __wrap_gvm_object_close(gvm_object *object);
+
+void __wrap_gvm_object_close(gvm_object *object)
 {
-    wait_in_call();
-    return __real_gvm_object_grow(object, bytes);
+    note_call("gvm_object_close");
+    __real_gvm_object_close(object);
 }
 
 /* ---- a keeper, and stores in it */
@@ -104,8 +144,8 @@ static bool begin(fixture *w)
     const int id = (int)getpid();
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w->path,
-                                        .device_budget_bytes = 512 * GVMI_MIB,
-                                        .host_budget_bytes = GVMI_MIB};
+                                        .device_budget_bytes = 512 * MIB,
+                                        .host_budget_bytes = MIB};
 
     fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
@@ -128,18 +168,20 @@ static gstore_range range_of(uint16_t column, uint64_t bytes)
 }
 
 /* As a command that writes so many bytes from the area's start. */
-static bool write_area(fixture *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
+static bool write_area(fixture *w, uint64_t store, uint64_t writer_number, uint16_t column,
+                       uint64_t bytes)
 {
-    const gstore_store_name name = {.store = store, .table = (uint32_t)store, .turn = turn};
+    const gstore_store_name name = {
+        .store = store, .table = (uint32_t)store, .writer_number = writer_number};
     const gstore_range range = range_of(column, bytes);
-    gstore_hold hold;
-    bool good = gstore_area_hold(w->areas, &name, &range, true, &hold) == GVM_OK;
+    gstore_use use;
+    bool good = gstore_area_use(w->areas, &name, &range, true, &use) == GVM_OK;
 
     if (!good || gvmi_device_enter(w->device) != GVM_OK)
         return false;
-    good = gstore_area_reserve(w->areas, &hold, &range, NULL) == GVM_OK;
+    good = gstore_area_provide(w->areas, &use, &range, NULL) == GVM_OK;
     gvmi_device_leave();
-    return gstore_area_release(w->areas, &hold) == GVM_OK && good;
+    return gstore_area_release(w->areas, &use) == GVM_OK && good;
 }
 
 static bool make_stores(fixture *w)
@@ -153,7 +195,7 @@ static bool make_stores(fixture *w)
     return good;
 }
 
-static void trim(fixture *w, uint64_t store, uint64_t turn, uint64_t bytes)
+static void trim(fixture *w, uint64_t store, uint64_t writer_number, uint64_t bytes)
 {
     gstore_extent extents[COLUMNS];
 
@@ -161,7 +203,8 @@ static void trim(fixture *w, uint64_t store, uint64_t turn, uint64_t bytes)
         extents[i] = (gstore_extent){.column = (uint16_t)(i + 1), .part = GSTORE_VALUES, .bytes = bytes};
     atomic_store(&visits, 0);
     atomic_store(&tries, 0);
-    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .turn = turn}, extents, COLUMNS);
+    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .writer_number = writer_number},
+                      extents, COLUMNS);
 }
 
 static uint64_t bytes_of(fixture *w, uint64_t store)
@@ -264,19 +307,24 @@ CHILD_TEST(trim_that_was_refused_is_done_at_the_next_look, trim_again)
 
 /* ---- exports */
 
-#define SMALL_BYTES 1000u /* it has room in the pack */
+#define SMALL_BYTES 1000u /* it fits a room of the pack */
 
 static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
 
-static gvm_status link_columns(fixture *w, uint64_t store, uint16_t count)
+static gvm_status link_by(fixture *w, uint64_t store, const uint8_t by[GSTORE_SECRET_BYTES],
+                          uint16_t count)
 {
     gstore_range ranges[COLUMNS + 1];
     uint32_t owner;
 
     for (uint16_t i = 0; i < count; i++)
         ranges[i] = range_of((uint16_t)(i + 1), SMALL_BYTES);
-    return gstore_areas_link(w->areas, &(gstore_store_name){.store = store}, secret, ranges, count,
-                             &owner);
+    return gstore_areas_link(w->areas, &(gstore_store_name){.store = store}, by, ranges, count, &owner);
+}
+
+static gvm_status link_columns(fixture *w, uint64_t store, uint16_t count)
+{
+    return link_by(w, store, secret, count);
 }
 
 static bool make_small_store(fixture *w, uint64_t store)
@@ -373,11 +421,10 @@ static void *read_column(void *arg)
     caller *c = arg;
     const gstore_store_name name = {.store = c->store, .table = (uint32_t)c->store};
     const gstore_range range = range_of(c->column, c->bytes);
-    gstore_hold hold;
+    gstore_use use;
 
-    c->good = gstore_area_hold(c->w->areas, &name, &range, false, &hold) == GVM_OK &&
-              gstore_area_bytes(&hold) >= c->bytes &&
-              gstore_area_release(c->w->areas, &hold) == GVM_OK;
+    c->good = gstore_area_use(c->w->areas, &name, &range, false, &use) == GVM_OK &&
+              gstore_area_bytes(&use) >= c->bytes && gstore_area_release(c->w->areas, &use) == GVM_OK;
     sem_post(&c->done);
     return NULL;
 }
@@ -391,6 +438,26 @@ static void *ask_sizes(void *arg)
     c->good = gstore_areas_sizes(c->w->areas, &sizes, &count) == GVM_OK;
     if (c->good)
         free(sizes);
+    sem_post(&c->done);
+    return NULL;
+}
+
+static void *link_store(void *arg)
+{
+    caller *c = arg;
+
+    c->good = link_by(c->w, c->store,
+                      (const uint8_t[GSTORE_SECRET_BYTES]){(uint8_t)(100 + c->store)}, 1) == GVM_OK;
+    sem_post(&c->done);
+    return NULL;
+}
+
+static void *drop_store(void *arg)
+{
+    caller *c = arg;
+
+    gstore_areas_drop(c->w->areas, &(gstore_store_name){.store = c->store});
+    c->good = true;
     sem_post(&c->done);
     return NULL;
 }
@@ -423,22 +490,22 @@ static int wait_at_the_keeper(void *arg)
 
     CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
     CHILD_EXPECT(begin(&w) && write_area(&w, 1, 1, 1, bytes));
-    atomic_store(&calls_wait, true);
+    atomic_store(&waits, "gvm_object_create");
     CHILD_EXPECT(start_caller(&maker, write_column));
     sem_wait(&call_came);
-    atomic_store(&calls_wait, false);
+    atomic_store(&waits, NULL);
     CHILD_EXPECT(start_caller(&sizes, ask_sizes) && is_over(&sizes, 20));
     CHILD_EXPECT(start_caller(&other, write_column) && is_over(&other, 20));
     CHILD_EXPECT(start_caller(&reader, read_column));
     sem_post(&call_may_go);
     CHILD_EXPECT(is_over(&maker, 20) && is_over(&reader, 20));
     /* Dropped while it is made: the command ends, and nothing of it stays. */
-    atomic_store(&calls_wait, true);
+    atomic_store(&waits, "gvm_object_create");
     maker.column = 2;
     maker.bytes = CHUNK_BYTES;
     CHILD_EXPECT(start_caller(&maker, write_column));
     sem_wait(&call_came);
-    atomic_store(&calls_wait, false);
+    atomic_store(&waits, NULL);
     gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
     sem_post(&call_may_go);
     CHILD_EXPECT(is_over(&maker, 20));
@@ -454,6 +521,101 @@ static void keeper_is_asked_without_the_lock_of_areas(void **state)
     assert_child_succeeds(wait_at_the_keeper, &(bool){true});
 }
 
+/* One link waits at the keeper: those of another table are made, and a table is dropped. */
+static int wait_with_a_link(void *arg)
+{
+    fixture w;
+    caller maker = {.w = &w, .store = 1}, other = {.w = &w, .store = 2}, drop = {.w = &w, .store = 3};
+
+    (void)arg;
+    CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
+    CHILD_EXPECT(begin(&w));
+    for (uint64_t store = 1; store <= 3; store++)
+        CHILD_EXPECT(make_small_store(&w, store));
+    CHILD_EXPECT(link_columns(&w, 3, COLUMNS) == GVM_OK);
+    atomic_store(&waits, "gvm_object_link");
+    CHILD_EXPECT(start_caller(&maker, link_store));
+    sem_wait(&call_came);
+    atomic_store(&waits, NULL);
+    CHILD_EXPECT(start_caller(&other, link_store) && is_over(&other, 20));
+    CHILD_EXPECT(start_caller(&drop, drop_store) && is_over(&drop, 20));
+    sem_post(&call_may_go);
+    CHILD_EXPECT(is_over(&maker, 20));
+    end(&w);
+    return 0;
+}
+
+CHILD_TEST(link_at_the_keeper_holds_up_no_other_table, wait_with_a_link)
+
+/* A token whose area moves while its link is made, or the next one's: neither link is lost. */
+static int move_while_linked(void *arg)
+{
+    fixture w;
+    caller maker = {.w = &w, .store = 1},
+           writer = {.w = &w, .store = 1, .column = 1, .bytes = 257 * MIB};
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_client *other;
+    gvm_object *object;
+
+    (void)arg;
+    CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1) && link_columns(&w, 1, 1) == GVM_OK);
+    atomic_store(&waits, "gvm_object_link");
+    CHILD_EXPECT(start_caller(&maker, link_store));
+    sem_wait(&call_came);
+    atomic_store(&waits, "gvm_object_publish"); /* of the move */
+    CHILD_EXPECT(start_caller(&writer, write_column));
+    sem_wait(&call_came);
+    atomic_store(&waits, NULL);
+    sem_post(&call_may_go);
+    sem_post(&call_may_go);
+    CHILD_EXPECT(is_over(&maker, 20) && is_over(&writer, 20));
+    CHILD_EXPECT(gvm_client_connect(w.path, &other) == GVM_OK);
+    for (int i = 0; i < 2; i++) {
+        const uint8_t by[GSTORE_SECRET_BYTES] = {(uint8_t)(i == 0 ? 1 : 101)};
+        char path[GSTORE_LINK_PATH_BYTES], name[GVM_NAME_BYTES_MAX];
+
+        gstore_link_path(by, path);
+        snprintf(name, sizeof name, "%s/1.values", path);
+        CHILD_EXPECT(gvm_object_open(other, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object) == GVM_OK);
+        CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.chunk_bytes > CHUNK_BYTES);
+        gvm_object_close(object);
+        CHILD_EXPECT(gstore_areas_unlink(w.areas, by) == GVM_OK);
+        CHILD_EXPECT(gvm_object_open(other, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object) ==
+                     GVM_E_ABSENT);
+    }
+    gvm_client_close(other);
+    end(&w);
+    return 0;
+}
+
+CHILD_TEST(area_that_moves_while_it_is_linked_takes_all_links_along, move_while_linked)
+
+/* Areas that are made, grow, are linked, move, shrink and go: the keeper is never called under a mutex. */
+static int call_without_locks(void *arg)
+{
+    fixture w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1) && make_small_store(&w, 2));
+    atomic_store(&calls, 0);
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
+    CHILD_EXPECT(write_area(&w, 1, 1, 1, 257 * MIB));
+    trim(&w, 1, 1, SMALL_BYTES);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(link_columns(&w, 2, 1) == GVM_OK);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    CHILD_EXPECT(gstore_areas_give_back(w.areas) > 0);
+    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 1});
+    end(&w);
+    CHILD_EXPECT(atomic_load(&calls) > 50);
+    CHILD_EXPECT(atomic_load(&calls_with_lock) == 0);
+    return 0;
+}
+
+CHILD_TEST(keeper_is_called_under_no_mutex, call_without_locks)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +626,9 @@ int main(void)
         cmocka_unit_test(export_that_fails_leaves_areas_packed),
         cmocka_unit_test(areas_are_packed_again_after_the_last_token),
         cmocka_unit_test(keeper_is_asked_without_the_lock_of_areas),
+        cmocka_unit_test(link_at_the_keeper_holds_up_no_other_table),
+        cmocka_unit_test(area_that_moves_while_it_is_linked_takes_all_links_along),
+        cmocka_unit_test(keeper_is_called_under_no_mutex),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

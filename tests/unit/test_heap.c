@@ -4,6 +4,7 @@
  */
 #include "base/address.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
@@ -14,16 +15,8 @@
 
 static void alloc_gives_blocks_that_do_not_overlap(void **state)
 {
-    static const size_t sizes[] = {1,
-                                   UNIT,
-                                   UNIT + 1,
-                                   100000,
-                                   GVMI_MIB,
-                                   GVMI_MIB + 1,
-                                   5 * GVMI_MIB,
-                                   20 * GVMI_MIB,
-                                   130 * GVMI_MIB,
-                                   600 * GVMI_MIB};
+    static const size_t sizes[] = {1,       UNIT,    UNIT + 1, 100000,    MIB,
+                                   MIB + 1, 5 * MIB, 20 * MIB, 130 * MIB, 600 * MIB};
     enum { COUNT = sizeof sizes / sizeof sizes[0] };
     uintptr_t at[COUNT];
     size_t size, total = 0;
@@ -52,7 +45,7 @@ static void alloc_gives_blocks_that_do_not_overlap(void **state)
 
 static void memory_of_a_block_can_be_used(void **state)
 {
-    const size_t bytes = 5 * GVMI_MIB + 12345;
+    const size_t bytes = 5 * MIB + 12345;
     uint64_t address = (uint64_t)(uintptr_t)alloc(bytes), last = 77;
 
     (void)state;
@@ -65,22 +58,22 @@ static void memory_of_a_block_can_be_used(void **state)
 
 static void memory_is_under_what_was_asked_for_alone(void **state)
 {
-    void *large = alloc(20 * GVMI_MIB), *odd, *next, *piece;
+    void *large = alloc(20 * MIB), *odd, *next, *piece;
 
     (void)state;
-    assert_int_equal(info().committed_bytes, 20 * GVMI_MIB);
-    odd = alloc(5 * GVMI_MIB);
-    assert_int_equal(info().committed_bytes, 26 * GVMI_MIB);
-    next = alloc(10 * GVMI_MIB); /* begins in the chunk that the last one ends in */
-    assert_ptr_equal(next, (char *)odd + 5 * GVMI_MIB);
-    assert_int_equal(info().committed_bytes, 36 * GVMI_MIB);
-    piece = alloc(GVMI_MIB - UNIT); /* and so does a smaller one */
-    assert_int_equal(info().committed_bytes, 36 * GVMI_MIB);
-    assert_ptr_equal(piece, (char *)next + 10 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 20 * MIB);
+    odd = alloc(5 * MIB);
+    assert_int_equal(info().committed_bytes, 26 * MIB);
+    next = alloc(10 * MIB); /* begins in the chunk that the last one ends in */
+    assert_ptr_equal(next, (char *)odd + 5 * MIB);
+    assert_int_equal(info().committed_bytes, 36 * MIB);
+    piece = alloc(MIB - UNIT); /* and so does a smaller one */
+    assert_int_equal(info().committed_bytes, 36 * MIB);
+    assert_ptr_equal(piece, (char *)next + 10 * MIB);
     check();
     release(next);
     release(piece);
-    assert_int_equal(info().committed_bytes, 36 * GVMI_MIB); /* 10 MiB are idle, and one on the shelf */
+    assert_int_equal(info().committed_bytes, 36 * MIB); /* 10 MiB are idle, and one on the shelf */
     release(large);
     release(odd);
     check();
@@ -88,19 +81,19 @@ static void memory_is_under_what_was_asked_for_alone(void **state)
 
 static void freed_blocks_are_given_again(void **state)
 {
-    void *small = alloc(3 * UNIT), *large = alloc(40 * GVMI_MIB);
+    void *small = alloc(3 * UNIT), *large = alloc(40 * MIB);
 
     (void)state;
     release(small);
     release(large);
     assert_ptr_equal(alloc(3 * UNIT - 5), small);
-    assert_ptr_equal(alloc(40 * GVMI_MIB), large);
+    assert_ptr_equal(alloc(40 * MIB), large);
     check();
 }
 
 static void free_of_what_is_no_block_is_refused(void **state)
 {
-    char *small = alloc(UNIT), *large = alloc(3 * GVMI_MIB), *lone = alloc(600 * GVMI_MIB);
+    char *small = alloc(UNIT), *large = alloc(3 * MIB), *lone = alloc(600 * MIB);
     gvm_heap_info before = info(), after;
     size_t size = 99;
     int mine;
@@ -109,9 +102,9 @@ static void free_of_what_is_no_block_is_refused(void **state)
     assert_int_equal(gvm_heap_free(heap, NULL), GVM_OK);
     fails_with(gvm_heap_free(heap, &mine), GVM_E_FOREIGN, "no live block");
     assert_int_equal(gvm_heap_free(heap, small + 1), GVM_E_FOREIGN);
-    assert_int_equal(gvm_heap_free(heap, large + GVMI_MIB), GVM_E_FOREIGN);
-    assert_int_equal(gvm_heap_free(heap, lone + GVMI_MIB), GVM_E_FOREIGN);
-    assert_int_equal(gvm_heap_free(heap, large + 500 * GVMI_MIB), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, large + MIB), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, lone + MIB), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, large + 500 * MIB), GVM_E_FOREIGN);
     assert_int_equal(gvm_heap_get_size(heap, large + UNIT, &size), GVM_E_FOREIGN);
     assert_int_equal(size, 99);
     after = info();
@@ -190,19 +183,19 @@ static void nonsense_is_refused(void **state)
 
 static void resize_into_free_addresses_succeeds(void **state)
 {
-    char *at = alloc(20 * GVMI_MIB);
+    char *at = alloc(20 * MIB);
     size_t size;
 
     (void)state;
-    assert_int_equal(gvm_heap_resize(heap, at, 31 * GVMI_MIB), GVM_OK);
-    assert_int_equal(info().committed_bytes, 32 * GVMI_MIB);
+    assert_int_equal(gvm_heap_resize(heap, at, 31 * MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 32 * MIB);
     check();
-    assert_int_equal(gvm_heap_resize(heap, at, 5 * GVMI_MIB), GVM_OK);
+    assert_int_equal(gvm_heap_resize(heap, at, 5 * MIB), GVM_OK);
     assert_int_equal(gvm_heap_get_size(heap, at, &size), GVM_OK);
-    assert_int_equal(size, 5 * GVMI_MIB);
-    assert_int_equal(info().requested_bytes, 5 * GVMI_MIB);
+    assert_int_equal(size, 5 * MIB);
+    assert_int_equal(info().requested_bytes, 5 * MIB);
     check();
-    assert_int_equal(gvm_heap_resize(heap, at, 200 * GVMI_MIB), GVM_OK); /* nobody is behind it */
+    assert_int_equal(gvm_heap_resize(heap, at, 200 * MIB), GVM_OK); /* nobody is behind it */
     check();
     assert_int_equal(gvm_heap_resize(heap, at, 1), GVM_OK);
     check();
@@ -225,21 +218,20 @@ static void resize_into_a_neighbour_is_refused(void **state)
     assert_int_equal(gvm_heap_resize(heap, first, (size_t)(second - first) + 1), GVM_E_ADDRESS);
     assert_int_equal(gvm_heap_get_size(heap, first, &size), GVM_OK);
     assert_int_equal(size, 2 * UNIT);
-    assert_int_equal(gvm_heap_resize(heap, first, 2 * GVMI_GIB), GVM_E_ADDRESS);
+    assert_int_equal(gvm_heap_resize(heap, first, 2 * GIB), GVM_E_ADDRESS);
     check();
 }
 
 static void resize_of_a_large_block_stays_within_it(void **state)
 {
-    char *at = alloc(700 * GVMI_MIB);
+    char *at = alloc(700 * MIB);
 
     (void)state;
-    assert_int_equal(gvm_heap_resize(heap, at, 650 * GVMI_MIB), GVM_OK);
+    assert_int_equal(gvm_heap_resize(heap, at, 650 * MIB), GVM_OK);
     check();
-    assert_int_equal(gvm_heap_resize(heap, at, 1024 * GVMI_MIB),
-                     GVM_OK); /* its addresses are a power of two */
+    assert_int_equal(gvm_heap_resize(heap, at, 1024 * MIB), GVM_OK); /* its addresses are a power of two */
     check();
-    assert_int_equal(gvm_heap_resize(heap, at, 1025 * GVMI_MIB), GVM_E_ADDRESS);
+    assert_int_equal(gvm_heap_resize(heap, at, 1025 * MIB), GVM_E_ADDRESS);
     check();
 }
 
@@ -247,49 +239,49 @@ static void resize_of_a_large_block_stays_within_it(void **state)
 
 static void freed_memory_beyond_what_is_kept_goes_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 8 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 8 * MIB};
     void *at[4];
 
     (void)state;
     remake(&options);
     for (int i = 0; i < 4; i++)
-        at[i] = alloc(6 * GVMI_MIB);
+        at[i] = alloc(6 * MIB);
     for (int i = 0; i < 4; i++)
         release(at[i]);
-    assert_int_equal(info().committed_bytes, 8 * GVMI_MIB);
-    assert_int_equal(info().idle_bytes, 8 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 8 * MIB);
+    assert_int_equal(info().idle_bytes, 8 * MIB);
     check();
-    assert_int_equal(gvm_heap_trim(heap, 3 * GVMI_MIB), GVM_OK);
-    assert_int_equal(info().committed_bytes, 2 * GVMI_MIB);
+    assert_int_equal(gvm_heap_trim(heap, 3 * MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 2 * MIB);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(info().committed_bytes, 0);
     assert_int_equal(info().address_bytes, 0);
     check();
     release(alloc(UNIT));
-    assert_int_equal(info().committed_peak_bytes, 24 * GVMI_MIB);
+    assert_int_equal(info().committed_peak_bytes, 24 * MIB);
 }
 
 static void limit_is_heeded(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 10 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 10 * MIB};
     gvm_heap_info before, after;
     void *ptr = NULL, *at;
 
     (void)state;
     remake(&options);
-    at = alloc(7 * GVMI_MIB);
+    at = alloc(7 * MIB);
     before = info();
-    fails_with(gvm_heap_alloc(heap, 4 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
+    fails_with(gvm_heap_alloc(heap, 4 * MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
     assert_null(ptr);
     after = info();
     before.exhausted = after.exhausted;
     assert_memory_equal(&before, &after, sizeof after);
-    assert_int_equal(gvm_heap_resize(heap, at, 11 * GVMI_MIB), GVM_E_NOSPACE);
+    assert_int_equal(gvm_heap_resize(heap, at, 11 * MIB), GVM_E_NOSPACE);
     check();
-    assert_int_equal(gvm_heap_set_limit(heap, 24 * GVMI_MIB), GVM_OK);
-    assert_int_equal(gvm_heap_alloc(heap, 4 * GVMI_MIB, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_set_limit(heap, 24 * MIB), GVM_OK);
+    assert_int_equal(gvm_heap_alloc(heap, 4 * MIB, &ptr), GVM_OK);
     release(at);
-    release(alloc(16 * GVMI_MIB)); /* takes what is idle back first */
+    release(alloc(16 * MIB)); /* takes what is idle back first */
     assert_int_equal(info().exhausted, 3);
     check();
 }
@@ -302,16 +294,16 @@ static void limit_lowered_takes_idle_memory_back(void **state)
 
     (void)state;
     remake(&options);
-    at = alloc(20 * GVMI_MIB);
-    release(alloc(40 * GVMI_MIB));
-    assert_int_equal(gvm_heap_set_limit(heap, 24 * GVMI_MIB), GVM_OK);
-    assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
-    alloc(4 * GVMI_MIB);
-    fails_with(gvm_heap_alloc(heap, 2 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 24 MiB");
-    assert_int_equal(gvm_heap_set_limit(heap, 10 * GVMI_MIB), GVM_OK);
-    assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
+    at = alloc(20 * MIB);
+    release(alloc(40 * MIB));
+    assert_int_equal(gvm_heap_set_limit(heap, 24 * MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 24 * MIB);
+    alloc(4 * MIB);
+    fails_with(gvm_heap_alloc(heap, 2 * MIB, &ptr), GVM_E_NOSPACE, "limit of 24 MiB");
+    assert_int_equal(gvm_heap_set_limit(heap, 10 * MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 24 * MIB);
     release(at);
-    assert_int_equal(info().committed_bytes, 10 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 10 * MIB);
     check();
 }
 
@@ -323,12 +315,12 @@ static void limit_of_no_bytes_is_no_memory(void **state)
 
     (void)state;
     assert_true(info().limit_bytes == GVM_BYTES_UNLIMITED);
-    at = alloc(20 * GVMI_MIB);
+    at = alloc(20 * MIB);
     assert_int_equal(gvm_heap_set_limit(heap, 0), GVM_OK);
     assert_int_equal(info().limit_bytes, 0);
-    fails_with(gvm_heap_alloc(heap, 20 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 0 B");
+    fails_with(gvm_heap_alloc(heap, 20 * MIB, &ptr), GVM_E_NOSPACE, "limit of 0 B");
     assert_int_equal(gvm_heap_set_limit(heap, GVM_BYTES_UNLIMITED), GVM_OK);
-    release(alloc(20 * GVMI_MIB));
+    release(alloc(20 * MIB));
     release(at);
     remake(&none);
     fails_with(gvm_heap_alloc(heap, 1, &ptr), GVM_E_NOSPACE, "limit of 0 B");
@@ -343,13 +335,13 @@ static void limit_lowered_leaves_idle_memory_unused(void **state)
 
     (void)state;
     remake(&options);
-    release(alloc(40 * GVMI_MIB));
-    assert_int_equal(gvm_heap_set_limit(heap, 10 * GVMI_MIB), GVM_OK);
-    fails_with(gvm_heap_alloc(heap, 20 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
-    at = alloc(6 * GVMI_MIB);
-    assert_int_equal(gvm_heap_resize(heap, at, 12 * GVMI_MIB), GVM_E_NOSPACE);
-    assert_int_equal(gvm_heap_resize(heap, at, 10 * GVMI_MIB), GVM_OK);
-    assert_int_equal(info().committed_bytes, 40 * GVMI_MIB);
+    release(alloc(40 * MIB));
+    assert_int_equal(gvm_heap_set_limit(heap, 10 * MIB), GVM_OK);
+    fails_with(gvm_heap_alloc(heap, 20 * MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
+    at = alloc(6 * MIB);
+    assert_int_equal(gvm_heap_resize(heap, at, 12 * MIB), GVM_E_NOSPACE);
+    assert_int_equal(gvm_heap_resize(heap, at, 10 * MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 40 * MIB);
     check();
 }
 
@@ -362,7 +354,7 @@ static void device_that_is_full_is_said_so(void **state)
     SKIP_UNDER_VALGRIND(VALGRIND_ADDRESSES);
     release(alloc(UNIT));
     fails_with(
-        gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE,
+        gvm_heap_alloc(heap, 256 * GIB, &ptr), GVM_E_NOSPACE,
         "block of 256 GiB: the heap has committed 0 B for 0 B requested; 4 GiB are free on device 0: ");
     gvm_error_last(&error);
     assert_null(strstr(error.text, "chunk"));
@@ -380,7 +372,7 @@ static int asked, kept_count;
 static int free_one(gvm_heap *which, uint64_t wanted_bytes, void *arg)
 {
     assert_ptr_equal(arg, kept);
-    assert_true(wanted_bytes >= 8 * GVMI_MIB);
+    assert_true(wanted_bytes >= 8 * MIB);
     asked++;
     if (kept_count == 0)
         return 0;
@@ -391,7 +383,7 @@ static int free_one(gvm_heap *which, uint64_t wanted_bytes, void *arg)
 static void callback_makes_room(void **state)
 {
     const gvm_heap_options options = {.struct_size = sizeof options,
-                                      .limit_bytes = 16 * GVMI_MIB,
+                                      .limit_bytes = 16 * MIB,
                                       .exhausted = free_one,
                                       .exhausted_arg = kept};
     void *ptr = NULL;
@@ -400,11 +392,11 @@ static void callback_makes_room(void **state)
     remake(&options);
     asked = 0;
     for (kept_count = 0; kept_count < 4; kept_count++)
-        kept[kept_count] = alloc(4 * GVMI_MIB);
-    assert_int_equal(gvm_heap_alloc(heap, 8 * GVMI_MIB, &ptr), GVM_OK);
+        kept[kept_count] = alloc(4 * MIB);
+    assert_int_equal(gvm_heap_alloc(heap, 8 * MIB, &ptr), GVM_OK);
     assert_int_equal(asked, 2);
     kept_count = 0;
-    assert_int_equal(gvm_heap_alloc(heap, 16 * GVMI_MIB, &ptr), GVM_E_NOSPACE);
+    assert_int_equal(gvm_heap_alloc(heap, 16 * MIB, &ptr), GVM_E_NOSPACE);
     assert_int_equal(asked, 3);
     check();
 }
@@ -419,13 +411,13 @@ static int say_again(gvm_heap *which, uint64_t wanted_bytes, void *arg)
 static void callback_that_never_helps_is_left_alone_in_the_end(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .limit_bytes = 2 * GVMI_MIB, .exhausted = say_again};
+        .struct_size = sizeof options, .limit_bytes = 2 * MIB, .exhausted = say_again};
     void *ptr = NULL;
 
     (void)state;
     remake(&options);
     asked = 0;
-    assert_int_equal(gvm_heap_alloc(heap, 8 * GVMI_MIB, &ptr), GVM_E_NOSPACE);
+    assert_int_equal(gvm_heap_alloc(heap, 8 * MIB, &ptr), GVM_E_NOSPACE);
     assert_int_equal(asked, 64);
 }
 
@@ -441,7 +433,7 @@ static void *alloc_on(CUstream stream, size_t bytes)
 
 static void stream_takes_again_what_it_freed_though_it_is_busy(void **state)
 {
-    static const size_t sizes[] = {3 * UNIT, 30 * GVMI_MIB};
+    static const size_t sizes[] = {3 * UNIT, 30 * MIB};
     CUstream stream = make_stream();
 
     (void)state;
@@ -473,15 +465,15 @@ static void memory_of_a_busy_stream_does_not_go_back(void **state)
 
     (void)state;
     remake(&options);
-    ptr = alloc_on(stream, 8 * GVMI_MIB);
+    ptr = alloc_on(stream, 8 * MIB);
     hold_stream(stream);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
-    release(alloc(4 * GVMI_MIB)); /* looks at the fence */
-    assert_int_equal(info().committed_bytes, 8 * GVMI_MIB);
+    release(alloc(4 * MIB)); /* looks at the stream mark */
+    assert_int_equal(info().committed_bytes, 8 * MIB);
     check();
     let_go(stream);
-    release(alloc(4 * GVMI_MIB));
-    release(alloc(4 * GVMI_MIB));
+    release(alloc(4 * MIB));
+    release(alloc(4 * MIB));
     assert_int_equal(info().committed_bytes, 0);
     check();
     assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
@@ -491,16 +483,16 @@ static void memory_of_a_busy_stream_does_not_go_back(void **state)
 static void block_freed_on_another_stream_waits_for_it(void **state)
 {
     CUstream own = make_stream(), other = make_stream();
-    void *streams = alloc_on(own, 3 * UNIT), *plain = alloc(3 * GVMI_MIB);
+    void *streams = alloc_on(own, 3 * UNIT), *plain = alloc(3 * MIB);
 
     (void)state;
     hold_stream(other);
     assert_int_equal(gvm_heap_free_async(heap, streams, other), GVM_OK);
     assert_int_equal(gvm_heap_free_async(heap, plain, other), GVM_OK);
     assert_int_equal(gvm_heap_free_async(heap, plain, other), GVM_E_FOREIGN);
-    assert_int_equal(info().pending_bytes, 3 * UNIT + 3 * GVMI_MIB);
+    assert_int_equal(info().pending_bytes, 3 * UNIT + 3 * MIB);
     assert_int_equal(info().blocks, 0);
-    assert_ptr_not_equal(alloc(3 * GVMI_MIB), plain);
+    assert_ptr_not_equal(alloc(3 * MIB), plain);
     check();
     let_go(other);
     assert_int_equal(gvm_heap_trim(heap, UINT64_MAX), GVM_OK);
@@ -514,15 +506,15 @@ static void block_freed_on_another_stream_waits_for_it(void **state)
 
 static void shortage_waits_for_streams(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 16 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 16 * MIB};
     CUstream stream = make_stream();
     void *ptr;
 
     (void)state;
     remake(&options);
-    ptr = alloc_on(stream, 12 * GVMI_MIB);
+    ptr = alloc_on(stream, 12 * MIB);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
-    release(alloc(10 * GVMI_MIB));
+    release(alloc(10 * MIB));
     check();
     assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
     gvmi_cu->cuStreamDestroy(stream);
@@ -596,7 +588,7 @@ static void usage_sums_by_tag(void **state)
 
     (void)state;
     assert_int_equal(gvm_heap_alloc_tagged(heap, 100, "weights", &ptr), GVM_OK);
-    assert_int_equal(gvm_heap_alloc_tagged(heap, 5 * GVMI_MIB, "cache", &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_tagged(heap, 5 * MIB, "cache", &ptr), GVM_OK);
     assert_int_equal(gvm_heap_alloc_tagged(heap, 200, same, &ptr), GVM_OK);
     alloc(7);
     assert_int_equal(gvm_heap_get_usage(heap, 3, sizeof(gvm_heap_usage), usages, &count), GVM_OK);
@@ -660,7 +652,7 @@ static void located_block_is_found_in_an_import(void **state)
     gvm_buffer *buffer, *imported;
     gvm_share *share;
     uint64_t offset, word = 0;
-    void *first = alloc(3 * GVMI_MIB), *ptr = alloc(50000);
+    void *first = alloc(3 * MIB), *ptr = alloc(50000);
 
     (void)state;
     assert_int_equal(gvm_heap_locate(heap, first, &buffer, &offset), GVM_OK);
@@ -690,21 +682,19 @@ static void host_heap_gives_pinned_memory(void **state)
 
     (void)state;
     remake(&options);
-    at = alloc(3 * GVMI_MIB);
-    large = alloc(700 * GVMI_MIB);
-    memset(at, 7, 3 * GVMI_MIB);
-    large[700 * GVMI_MIB - 1] = 1;
+    at = alloc(3 * MIB);
+    large = alloc(700 * MIB);
+    memset(at, 7, 3 * MIB);
+    large[700 * MIB - 1] = 1;
     assert_int_equal(gvmi_device_enter(device), GVM_OK);
-    assert_int_equal(gvmi_cu->cuMemcpyDtoH(&seen, (uintptr_t)at + 3 * GVMI_MIB - 8, 8), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuMemcpyDtoH(&seen, (uintptr_t)at + 3 * MIB - 8, 8), CUDA_SUCCESS);
     /* each block as one range */
-    assert_int_equal(gvmi_cu->cuMemsetD8((uintptr_t)large, 5, 700 * GVMI_MIB), CUDA_SUCCESS);
-    assert_int_equal(gvmi_cu->cuMemcpyDtoD((uintptr_t)large, (uintptr_t)at, 3 * GVMI_MIB),
-                     CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuMemsetD8((uintptr_t)large, 5, 700 * MIB), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuMemcpyDtoD((uintptr_t)large, (uintptr_t)at, 3 * MIB), CUDA_SUCCESS);
     assert_int_equal(gvmi_cu->cuCtxSynchronize(), CUDA_SUCCESS);
     gvmi_device_leave();
     assert_int_equal(seen, 0x0707070707070707);
-    assert_true(large[3 * GVMI_MIB - 1] == 7 && large[3 * GVMI_MIB] == 5 &&
-                large[700 * GVMI_MIB - 1] == 5);
+    assert_true(large[3 * MIB - 1] == 7 && large[3 * MIB] == 5 && large[700 * MIB - 1] == 5);
     assert_int_equal(gvm_heap_locate(heap, at, &buffer, &offset), GVM_E_NOTSUP);
     check();
     release(large);
@@ -712,7 +702,7 @@ static void host_heap_gives_pinned_memory(void **state)
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(info().committed_bytes, 0);
     check();
-    at = alloc(2 * GVMI_MIB);
+    at = alloc(2 * MIB);
     assert_int_equal(at[100], 0); /* new pages */
 }
 
@@ -726,16 +716,15 @@ static void managed_heap_stays_within_free_memory(void **state)
 
     (void)state;
     remake(&options);
-    at = alloc(3 * GVMI_MIB);
-    at[3 * GVMI_MIB - 1] = 9;
+    at = alloc(3 * MIB);
+    at[3 * MIB - 1] = 9;
     check();
-    assert_int_equal(info().committed_bytes, 64 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 64 * MIB);
     assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
-    fails_with(gvm_heap_alloc(heap, device_info.free_bytes - 4 * GVMI_MIB, &ptr), GVM_E_NOSPACE,
-               "managed");
+    fails_with(gvm_heap_alloc(heap, device_info.free_bytes - 4 * MIB, &ptr), GVM_E_NOSPACE, "managed");
     check();
     release(at);
-    release(alloc(40 * GVMI_MIB)); /* alone in its segment */
+    release(alloc(40 * MIB)); /* alone in its segment */
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(info().committed_bytes, 0);
     check();
@@ -743,7 +732,7 @@ static void managed_heap_stays_within_free_memory(void **state)
 
 static int be_without_vmm(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 200 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 200 * MIB};
     gvm_heap_info i = {.struct_size = sizeof i};
     void *ptr[3];
 
@@ -752,13 +741,13 @@ static int be_without_vmm(void *arg)
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_heap_create(device, &options, &heap) == GVM_OK);
     CHILD_EXPECT(gvm_heap_alloc(heap, 100, &ptr[0]) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 30 * GVMI_MIB, &ptr[1]) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr[2]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 30 * MIB, &ptr[1]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 100 * MIB, &ptr[2]) == GVM_OK);
     CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.committed_bytes == 164 * GVMI_MIB);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr[2]) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.committed_bytes == 164 * MIB);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 100 * MIB, &ptr[2]) == GVM_E_NOSPACE);
     CHILD_EXPECT(gvm_heap_free(heap, ptr[2]) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 110 * GVMI_MIB, &ptr[2]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 110 * MIB, &ptr[2]) == GVM_OK);
     CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
     CHILD_EXPECT(gvm_heap_reset(heap) == GVM_OK && gvm_heap_trim(heap, 0) == GVM_OK);
     CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.committed_bytes == 0 && i.segments == 0);
@@ -781,10 +770,10 @@ static void many_segments_are_found_again(void **state)
     (void)state;
     SKIP_UNDER_VALGRIND(VALGRIND_BYTES);
     for (int i = 0; i < COUNT; i++) {
-        at[2 * i] = alloc(513 * GVMI_MIB);
+        at[2 * i] = alloc(513 * MIB);
         assert_int_equal(gvm_heap_resize(heap, at[2 * i], 1), GVM_OK); /* addresses alone */
-        at[2 * i + 1] = alloc(300 * GVMI_MIB);
-        assert_int_equal(gvm_heap_resize(heap, at[2 * i + 1], 2 * GVMI_MIB), GVM_OK);
+        at[2 * i + 1] = alloc(300 * MIB);
+        assert_int_equal(gvm_heap_resize(heap, at[2 * i + 1], 2 * MIB), GVM_OK);
         assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     }
     check();
@@ -822,7 +811,7 @@ static void thread_that_ends_gives_its_shelf_back(void **state)
     assert_int_equal(info().shelf_bytes, 0);
     check();
     fill_shelf(NULL);
-    assert_true(info().shelf_bytes > 0 && info().shelf_bytes <= 8 * GVMI_MIB);
+    assert_true(info().shelf_bytes > 0 && info().shelf_bytes <= 8 * MIB);
     check();
 }
 
@@ -865,7 +854,7 @@ static void heap_keeps_its_device(void **state)
 
     (void)state;
     gvm_device_close(device);
-    release(alloc(3 * GVMI_MIB)); /* a new segment */
+    release(alloc(3 * MIB)); /* a new segment */
     check();
     assert_int_equal(gvm_device_open(0, &same), GVM_OK);
     assert_ptr_equal(same, device);

@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 /* ---- a program that frees what is not its own any more */
 
@@ -136,17 +137,17 @@ static void run_in_a_fragmented_segment_is_found_without_a_walk(void **state)
     assert_true(least_ns < AT_MOST_NS);
 }
 
-/* ---- claims */
+/* ---- shelves that another thread owns */
 
-static gvmi_shelf claimed;
+static gvmi_shelf shelf;
 static atomic_int waiter; /* its thread's number */
 
-static void *wait_for_claim(void *arg)
+static void *wait_for_shelf(void *arg)
 {
     (void)arg;
     atomic_store(&waiter, (int)syscall(SYS_gettid));
-    gvmi_shelf_claim_locked(&claimed);
-    gvmi_shelf_release(&claimed);
+    gvmi_shelf_own_locked(&shelf);
+    gvmi_shelf_leave(&shelf);
     return NULL;
 }
 
@@ -167,22 +168,22 @@ static long sleeps_of(int thread)
     return sleeps;
 }
 
-/* An owner of a lower priority runs only while who waits for it sleeps. */
-static void thread_that_waits_for_a_claim_sleeps(void **state)
+/* A thread of a lower priority that owns a shelf runs only while who waits for it sleeps. */
+static void thread_that_waits_for_a_shelf_sleeps(void **state)
 {
     const int64_t until_ns = gvmi_deadline_ns(20000);
     pthread_t thread;
     long sleeps = 0;
 
     (void)state;
-    assert_true(gvmi_shelf_claim(&claimed));
+    assert_true(gvmi_shelf_own(&shelf));
     atomic_store(&waiter, 0);
-    assert_int_equal(pthread_create(&thread, NULL, wait_for_claim, NULL), 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_shelf, NULL), 0);
     while (sleeps < 10 && gvmi_now_ns() < until_ns) {
         pause_ms(1);
         sleeps = atomic_load(&waiter) != 0 ? sleeps_of(atomic_load(&waiter)) : 0;
     }
-    gvmi_shelf_release(&claimed);
+    gvmi_shelf_leave(&shelf);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(sleeps >= 10);
 }
@@ -221,7 +222,7 @@ static void shelf_holds_no_more_than_the_bytes_given(void **state)
     enum { COUNT = 64 };
     static const struct {
         uint64_t given, least, most;
-    } cases[] = {{0, COUNT * UNIT, 8 * GVMI_MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {GVM_BYTES_NONE, 0, 0}};
+    } cases[] = {{0, COUNT * UNIT, 8 * MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {GVM_BYTES_NONE, 0, 0}};
     void *at[COUNT];
 
     (void)state;
@@ -248,11 +249,11 @@ static void alloc_keeps_no_more_than_keep_bytes(void **state)
 
     (void)state;
     remake(&options);
-    ptr = alloc(8 * GVMI_MIB);
+    ptr = alloc(8 * MIB);
     hold_stream(stream);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
     let_go(stream);
-    ptr = alloc(2 * GVMI_MIB); /* finds that the other is free by now */
+    ptr = alloc(2 * MIB); /* finds that the other is free by now */
     check();
     assert_int_equal(info().idle_bytes, 0);
     release(ptr);
@@ -351,12 +352,12 @@ static void host_blocks_begin_at_units(void **state)
     (void)state;
     remake(&options);
     atomic_store(&shifted, true);
-    usual = alloc(3 * GVMI_MIB);
-    lone = alloc(513 * GVMI_MIB);
+    usual = alloc(3 * MIB);
+    lone = alloc(513 * MIB);
     atomic_store(&shifted, false);
     assert_int_equal((uintptr_t)usual % UNIT, 0);
     assert_int_equal((uintptr_t)lone % UNIT, 0);
-    usual[3 * GVMI_MIB - 1] = lone[513 * GVMI_MIB - 1] = 1;
+    usual[3 * MIB - 1] = lone[513 * MIB - 1] = 1;
     check();
     release(usual);
     release(lone);
@@ -377,21 +378,21 @@ static void addresses_that_stay_pinned_are_not_used_again(void **state)
 
     (void)state;
     remake(&options);
-    stuck = alloc(20 * GVMI_MIB);
+    stuck = alloc(20 * MIB);
     table.cuMemHostUnregister = unregister_nothing;
     release(stuck);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     table.cuMemHostUnregister = real->cuMemHostUnregister;
     check();
     assert_int_equal(info().committed_bytes, 0);
-    ptr = alloc(20 * GVMI_MIB);
-    assert_true(ptr + 20 * GVMI_MIB <= stuck || stuck + 20 * GVMI_MIB <= ptr);
-    memset(ptr, 1, 20 * GVMI_MIB);
+    ptr = alloc(20 * MIB);
+    assert_true(ptr + 20 * MIB <= stuck || stuck + 20 * MIB <= ptr);
+    memset(ptr, 1, 20 * MIB);
     release(ptr);
     assert_int_equal(gvmi_device_enter(device), GVM_OK);
     assert_int_equal(real->cuMemHostUnregister(stuck), CUDA_SUCCESS);
     gvmi_device_leave();
-    munmap(stuck, 20 * GVMI_MIB);
+    munmap(stuck, 20 * MIB);
     check();
 }
 
@@ -405,7 +406,7 @@ static void come_and_go(int round)
     void *at[LONE_COUNT];
 
     for (int n = 0; n < LONE_COUNT; n++) {
-        at[n] = alloc((33 + (size_t)round % 8) * GVMI_MIB);
+        at[n] = alloc((33 + (size_t)round % 8) * MIB);
         check();
     }
     assert_true(info().segments >= LONE_COUNT);
@@ -593,8 +594,7 @@ static void *alloc_then_open_the_gate(void *arg)
     while (!atomic_load(&over))
         sched_yield();
     pause_ms(20); /* so that the other one waits by then */
-    if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK ||
-        gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) != GVM_OK)
+    if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK || gvm_heap_alloc(heap, 5 * MIB, &large) != GVM_OK)
         abort();
     atomic_store(&gate, true);
     return small;
@@ -634,7 +634,7 @@ int main(void)
         cmocka_unit_test(largest_shelf_can_be_filled),
         cmocka_unit_test(run_found_is_the_lowest_that_a_walk_finds),
         cmocka_unit_test(run_in_a_fragmented_segment_is_found_without_a_walk),
-        cmocka_unit_test(thread_that_waits_for_a_claim_sleeps),
+        cmocka_unit_test(thread_that_waits_for_a_shelf_sleeps),
         cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
         TEST(free_beside_a_resize_breaks_nothing),

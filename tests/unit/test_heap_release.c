@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 static CUstream busy; /* held */
 static void *on_it;   /* a block that was freed on it */
@@ -33,7 +34,7 @@ static int free_while_a_kernel_runs(void *arg)
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
     for (int i = 0; i < 3; i++)
-        CHILD_EXPECT(gvm_heap_alloc(heap, 65 * GVMI_MIB, &at[i]) == GVM_OK);
+        CHILD_EXPECT(gvm_heap_alloc(heap, 65 * MIB, &at[i]) == GVM_OK);
     hold_stream(busy);
     CHILD_EXPECT(gvm_heap_free(heap, at[0]) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free_async(heap, at[1], NULL) == GVM_OK);
@@ -67,7 +68,7 @@ static int call_alloc_when_short(void)
 {
     void *ptr;
 
-    return gvm_heap_alloc(heap, 90 * GVMI_MIB, &ptr) == GVM_OK;
+    return gvm_heap_alloc(heap, 90 * MIB, &ptr) == GVM_OK;
 }
 
 static int call_stream_end(void)
@@ -95,23 +96,22 @@ static void *use_the_heap_then_let_go(void *arg)
     while (!atomic_load(&waiting))
         sched_yield();
     good = gvm_heap_alloc(heap, UNIT, &small) == GVM_OK &&
-           gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) == GVM_OK &&
-           gvm_heap_free(heap, large) == GVM_OK && gvm_heap_free(heap, small) == GVM_OK &&
-           gvm_heap_check(heap) == GVM_OK;
+           gvm_heap_alloc(heap, 5 * MIB, &large) == GVM_OK && gvm_heap_free(heap, large) == GVM_OK &&
+           gvm_heap_free(heap, small) == GVM_OK && gvm_heap_check(heap) == GVM_OK;
     atomic_store(&gate, true);
     return good ? heap : NULL;
 }
 
 static int wait_beside_others(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 100 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 100 * MIB};
     pthread_t thread;
     void *foreign, *good;
 
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
-    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &on_it) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 20 * GVMI_MIB, &foreign) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * MIB, NULL, busy, &on_it) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 20 * MIB, &foreign) == GVM_OK);
     hold_stream(busy);
     CHILD_EXPECT(gvm_heap_free_async(heap, on_it, busy) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free_async(heap, foreign, busy) == GVM_OK);
@@ -143,10 +143,10 @@ static int end_the_stream_of_a_live_block(void *arg)
     (void)arg;
     CHILD_EXPECT(start_child(NULL));
     busy = make_stream();
-    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &on_it) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * MIB, NULL, busy, &on_it) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free_async(heap, on_it, busy) == GVM_OK);
     CHILD_EXPECT(gvm_heap_trim(heap, UINT64_MAX) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &on_it) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * MIB, NULL, busy, &on_it) == GVM_OK);
     hold_stream(busy);
     table.cuEventQuery = query_and_tell;
     CHILD_EXPECT(pthread_create(&thread, NULL, use_the_heap_then_let_go, NULL) == 0);
@@ -193,7 +193,7 @@ static int give_back_beside_others(void *arg)
     (void)arg;
     CHILD_EXPECT(start_child(NULL));
     CHILD_EXPECT(gvm_heap_alloc(heap, UNIT, &small) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 30 * GVMI_MIB, &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 30 * MIB, &ptr) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free(heap, ptr) == GVM_OK);
     table.cuMemUnmap = unmap_beside_others;
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
@@ -235,13 +235,13 @@ static int release_while_captured(void *arg)
     (void)arg;
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
-    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * MIB, NULL, busy, &ptr) == GVM_OK);
     table.cuStreamGetCaptureInfo = tell_capture;
     table.cuEventRecord = count_records;
     capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     CHILD_EXPECT(gvm_heap_free_async(heap, ptr, busy) == GVM_OK);
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
-    CHILD_EXPECT(info().committed_bytes == 30 * GVMI_MIB);
+    CHILD_EXPECT(info().committed_bytes == 30 * MIB);
     CHILD_EXPECT(gvm_heap_stream_end(heap, busy) == GVM_E_INVALID);
     CHILD_EXPECT(recorded == 0);
     capturing = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -260,20 +260,20 @@ CHILD_TEST(capture_of_a_stream_is_left_alone, release_while_captured)
 static uint64_t committed(void)
 {
     check();
-    return info().committed_bytes / GVMI_MIB;
+    return info().committed_bytes / MIB;
 }
 
 /* Takes and frees so many MiB. */
 static void pass(uint64_t mib)
 {
-    release(alloc(mib * GVMI_MIB));
+    release(alloc(mib * MIB));
 }
 
-/* A window is as long as 384 MiB asked for, twice what is committed. */
-static void memory_idle_for_a_window_goes(void **state)
+/* An interval is as long as 384 MiB asked for, twice what is committed. */
+static void memory_idle_for_an_interval_goes(void **state)
 {
     (void)state;
-    pass(192); /* in the first window nothing was idle from the start */
+    pass(192); /* in the first interval nothing was idle from the start */
     for (int i = 0; i < 5; i++)
         pass(96);
     assert_int_equal(committed(), 192);
@@ -303,11 +303,11 @@ static void memory_that_was_free_for_less_than_the_decay_stays(void **state)
     assert_int_equal(committed(), 96);
 }
 
-/* Neither windows nor a shortage of the heap's own take what a graph may use. */
+/* Neither intervals nor a shortage of the heap's own take what a graph may use. */
 static void memory_of_a_heap_that_keeps_stays(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .flags = GVM_HEAP_KEEP, .limit_bytes = 240 * GVMI_MIB};
+        .struct_size = sizeof options, .flags = GVM_HEAP_KEEP, .limit_bytes = 240 * MIB};
     void *at[3], *ptr;
 
     (void)state;
@@ -318,14 +318,14 @@ static void memory_of_a_heap_that_keeps_stays(void **state)
     assert_int_equal(committed(), 192);
     remake(&options);
     for (int i = 0; i < 3; i++)
-        at[i] = alloc(60 * GVMI_MIB);
+        at[i] = alloc(60 * MIB);
     release(at[1]); /* a hole that is too small */
-    fails_with(gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit");
+    fails_with(gvm_heap_alloc(heap, 100 * MIB, &ptr), GVM_E_NOSPACE, "limit");
     assert_int_equal(committed(), 180);
 }
 
-/* The next tick never comes: what the end of a window leaves over goes at once. */
-static int end_a_window_beside_the_thread(void *arg)
+/* The next tick never comes: what the end of an interval leaves over goes at once. */
+static int end_an_interval_beside_the_thread(void *arg)
 {
     void *ptr;
 
@@ -334,18 +334,18 @@ static int end_a_window_beside_the_thread(void *arg)
     gvmi_heap_threadless = false;
     heap->tick_ns = GVMI_NEVER_NS;
     for (uint64_t mib = 192, i = 0; i < 7; mib = 96, i++)
-        CHILD_EXPECT(gvm_heap_alloc(heap, mib * GVMI_MIB, &ptr) == GVM_OK &&
+        CHILD_EXPECT(gvm_heap_alloc(heap, mib * MIB, &ptr) == GVM_OK &&
                      gvm_heap_free(heap, ptr) == GVM_OK);
-    while (info().committed_bytes > 96 * GVMI_MIB) /* or the alarm */
+    while (info().committed_bytes > 96 * MIB) /* or the alarm */
         pause_ms(1);
     gvm_heap_destroy(heap);
     gvm_device_close(device);
     return 0;
 }
 
-CHILD_TEST(memory_goes_when_its_window_ends, end_a_window_beside_the_thread)
+CHILD_TEST(memory_goes_when_its_interval_ends, end_an_interval_beside_the_thread)
 
-static void memory_needed_in_every_window_stays(void **state)
+static void memory_needed_in_every_interval_stays(void **state)
 {
     (void)state;
     for (int i = 0; i < 20; i++) {
@@ -363,17 +363,17 @@ static void new_peak_has_idle_memory_first(void **state)
 
     (void)state;
     for (int i = 0; i < 3; i++)
-        at[i] = alloc(100 * GVMI_MIB);
+        at[i] = alloc(100 * MIB);
     release(at[1]);
-    alloc(150 * GVMI_MIB);
+    alloc(150 * MIB);
     assert_int_equal(committed(), 414);
-    assert_int_equal(info().committed_peak_bytes, 414 * GVMI_MIB);
-    assert_int_equal(info().idle_bytes, 64 * GVMI_MIB);
+    assert_int_equal(info().committed_peak_bytes, 414 * MIB);
+    assert_int_equal(info().idle_bytes, 64 * MIB);
 }
 
-static void keep_bytes_that_are_set_are_kept_through_windows(void **state)
+static void keep_bytes_that_are_set_are_kept_through_intervals(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 96 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 96 * MIB};
 
     (void)state;
     remake(&options);
@@ -401,7 +401,7 @@ static void memory_of_a_heap_in_which_nothing_happens_goes(void **state)
     pass(320);
     tick_ns = heap->tick_ns;
     assert_int_equal(decay(tick_ns - 1), tick_ns);
-    assert_int_equal(decay(tick_ns), tick_ns + SECOND_NS); /* the first window began without idle memory */
+    assert_int_equal(decay(tick_ns), tick_ns + SECOND_NS); /* the first interval began without idle memory */
     assert_int_equal(committed(), 320);
     tick_ns += SECOND_NS;
     next_ns = decay(tick_ns);
@@ -438,7 +438,7 @@ static void decay_waits_for_no_stream(void **state)
 
     (void)state;
     busy = make_stream();
-    assert_int_equal(gvm_heap_alloc_async(heap, 10 * GVMI_MIB, NULL, busy, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_async(heap, 10 * MIB, NULL, busy, &ptr), GVM_OK);
     hold_stream(busy);
     assert_int_equal(gvm_heap_free_async(heap, ptr, busy), GVM_OK);
     at_ns = heap->tick_ns;
@@ -515,14 +515,14 @@ static void shelf_that_is_not_used_gives_back(void **state)
 static void check_between_steps_finds_nothing(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE, .shelf_bytes = 512 * GVMI_MIB};
+        .struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE, .shelf_bytes = 512 * MIB};
     void *at[128];
     int64_t at_ns;
 
     (void)state;
     remake(&options);
     for (int i = 0; i < 128; i++)
-        at[i] = alloc(GVMI_MIB);
+        at[i] = alloc(MIB);
     for (int i = 0; i < 128; i++)
         release(at[i]);
     at_ns = heap->tick_ns;
@@ -563,17 +563,17 @@ static void large_freed_block_serves_other_sizes(void **state)
 
 static void request_that_fits_in_smaller_chunks_succeeds(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 130 * GVMI_MIB};
-    void *held = alloc(100 * GVMI_MIB), *ptr = NULL;
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 130 * MIB};
+    void *held = alloc(100 * MIB), *ptr = NULL;
 
     (void)state;
-    assert_int_equal(gvm_heap_alloc(heap, memory_free_bytes(device) - 2 * GVMI_MIB, &ptr), GVM_OK);
-    assert_true(memory_free_bytes(device) <= 2 * GVMI_MIB);
+    assert_int_equal(gvm_heap_alloc(heap, memory_free_bytes(device) - 2 * MIB, &ptr), GVM_OK);
+    assert_true(memory_free_bytes(device) <= 2 * MIB);
     check();
     release(ptr);
     release(held);
     remake(&options);
-    assert_int_equal(gvm_heap_alloc(heap, 129 * GVMI_MIB, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc(heap, 129 * MIB, &ptr), GVM_OK);
     assert_int_equal(committed(), 130);
 }
 
@@ -626,19 +626,19 @@ static void resize_has_idle_memory_of_other_heaps(void **state)
 {
     const gvm_heap_options keep = {.struct_size = sizeof keep, .keep_bytes = GVM_BYTES_UNLIMITED};
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .limit_bytes = 300 * GVMI_MIB, .exhausted = free_hoarded};
+        .struct_size = sizeof options, .limit_bytes = 300 * MIB, .exhausted = free_hoarded};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
     void *at;
 
     (void)state;
     remake(&options);
-    at = alloc(200 * GVMI_MIB);
+    at = alloc(200 * MIB);
     assert_int_equal(gvm_heap_create(device, &keep, &hoard), GVM_OK);
     assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
     assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
     assert_int_equal(gvm_heap_alloc(hoard, device_info.free_bytes, &hoarded), GVM_OK);
-    assert_int_equal(gvm_heap_resize(heap, at, 240 * GVMI_MIB), GVM_OK);
-    assert_int_equal(told_bytes, 40 * GVMI_MIB);
+    assert_int_equal(gvm_heap_resize(heap, at, 240 * MIB), GVM_OK);
+    assert_int_equal(told_bytes, 40 * MIB);
     check();
     gvm_heap_destroy(hoard);
 }
@@ -655,7 +655,7 @@ static void trim_gives_memory_back_to_the_device(void **state)
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(memory_free_bytes(device), before);
     pass(100);
-    assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false), 100 * GVMI_MIB);
+    assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false), 100 * MIB);
     assert_true(memory_free_bytes(device) < before); /* in the cache */
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(memory_free_bytes(device), before);
@@ -674,10 +674,10 @@ static void shortage_leaves_no_more_than_keep_bytes(void **state)
     (void)state;
     remake(&options);
     for (int i = 0; i < 8; i++)
-        at[i] = alloc(GVMI_MIB);
+        at[i] = alloc(MIB);
     for (int i = 0; i < 8; i++)
         release(at[i]);
-    assert_int_equal(info().shelf_bytes, 8 * GVMI_MIB);
+    assert_int_equal(info().shelf_bytes, 8 * MIB);
     assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, 1, false), 2 * CHUNK);
     assert_int_equal(info().idle_bytes, 2 * CHUNK);
     check();
@@ -693,8 +693,8 @@ static CUresult copy_to_second(void *block)
     CUresult result;
 
     assert_int_equal(gvmi_device_enter(second), GVM_OK);
-    assert_int_equal(gvmi_cu->cuMemAlloc(&there, GVMI_MIB), CUDA_SUCCESS);
-    result = gvmi_cu->cuMemcpyDtoDAsync(there, (CUdeviceptr)(uintptr_t)block, GVMI_MIB, NULL);
+    assert_int_equal(gvmi_cu->cuMemAlloc(&there, MIB), CUDA_SUCCESS);
+    result = gvmi_cu->cuMemcpyDtoDAsync(there, (CUdeviceptr)(uintptr_t)block, MIB, NULL);
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuCtxSynchronize();
     gvmi_cu->cuMemFree(there);
@@ -704,16 +704,16 @@ static CUresult copy_to_second(void *block)
 
 static void blocks_of_a_granted_heap_are_reached_by_a_peer(void **state)
 {
-    void *before = alloc(20 * GVMI_MIB), *of_a_stream, *after, *lone;
+    void *before = alloc(20 * MIB), *of_a_stream, *after, *lone;
 
     (void)state;
-    assert_int_equal(gvm_heap_alloc_async(heap, 20 * GVMI_MIB, NULL, NULL, &of_a_stream), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_async(heap, 20 * MIB, NULL, NULL, &of_a_stream), GVM_OK);
     assert_int_equal(gvm_device_open(1, &second), GVM_OK);
     assert_int_not_equal(copy_to_second(before), CUDA_SUCCESS);
     assert_int_not_equal(copy_to_second(of_a_stream), CUDA_SUCCESS);
     assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READWRITE), GVM_OK);
-    after = alloc(20 * GVMI_MIB);
-    lone = alloc(600 * GVMI_MIB);
+    after = alloc(20 * MIB);
+    lone = alloc(600 * MIB);
     assert_int_equal(copy_to_second(before), CUDA_SUCCESS);
     assert_int_equal(copy_to_second(of_a_stream), CUDA_SUCCESS);
     assert_int_equal(copy_to_second(after), CUDA_SUCCESS);
@@ -725,7 +725,7 @@ static void blocks_of_a_granted_heap_are_reached_by_a_peer(void **state)
     release(lone);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(gvm_device_open(1, &second), GVM_OK);
-    assert_int_equal(copy_to_second(alloc(700 * GVMI_MIB)), CUDA_SUCCESS);
+    assert_int_equal(copy_to_second(alloc(700 * MIB)), CUDA_SUCCESS);
     gvm_device_close(second);
     check();
 }
@@ -741,7 +741,7 @@ static CUresult fail_one_set(CUdeviceptr address, size_t bytes, const CUmemAcces
 static void grant_that_fails_half_way_changes_nothing(void **state)
 {
     const gvm_heap_options host = {.struct_size = sizeof host, .kind = GVM_HEAP_HOST};
-    void *usual = alloc(3 * GVMI_MIB), *lone = alloc(600 * GVMI_MIB);
+    void *usual = alloc(3 * MIB), *lone = alloc(600 * MIB);
 
     (void)state;
     assert_int_equal(gvm_device_open(1, &second), GVM_OK);
@@ -771,14 +771,14 @@ int main(void)
         cmocka_unit_test(end_of_a_stream_waits_for_its_work_on_live_blocks),
         cmocka_unit_test(memory_goes_back_without_the_lock),
         cmocka_unit_test(capture_of_a_stream_is_left_alone),
-        cmocka_unit_test(memory_goes_when_its_window_ends),
+        cmocka_unit_test(memory_goes_when_its_interval_ends),
         cmocka_unit_test(decay_waits_for_no_lock),
-        TEST(memory_idle_for_a_window_goes),
+        TEST(memory_idle_for_an_interval_goes),
         TEST(memory_that_was_free_for_less_than_the_decay_stays),
         TEST(memory_of_a_heap_that_keeps_stays),
-        TEST(memory_needed_in_every_window_stays),
+        TEST(memory_needed_in_every_interval_stays),
         TEST(new_peak_has_idle_memory_first),
-        TEST(keep_bytes_that_are_set_are_kept_through_windows),
+        TEST(keep_bytes_that_are_set_are_kept_through_intervals),
         TEST(memory_of_a_heap_in_which_nothing_happens_goes),
         TEST(memory_of_a_busy_heap_does_not_go_by_time),
         TEST(decay_waits_for_no_stream),

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 #define PATIENCE 10000 /* ms */
 
@@ -59,7 +60,7 @@ static int allocate_while_it_waits(void *arg)
     (void)arg;
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
-    CHILD_EXPECT(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, MIB, NULL, busy, &ptr) == GVM_OK);
     CHILD_EXPECT((bytes = fill_and_free()) > 0 && memory_free_bytes(device) < bytes);
     hold_stream(busy);
     table.cuCtxSynchronize = synchronize_and_tell;
@@ -133,7 +134,7 @@ static void *commit_for_long(void *unused)
     void *ptr;
 
     (void)unused;
-    return gvm_heap_alloc(heap, 600 * GVMI_MIB, &ptr) == GVM_OK ? heap : NULL;
+    return gvm_heap_alloc(heap, 600 * MIB, &ptr) == GVM_OK ? heap : NULL;
 }
 
 static pthread_t committer;
@@ -162,7 +163,7 @@ static bool start_beside_commit(void)
     void *ptr;
     const gvm_heap_options options = {.struct_size = sizeof options};
 
-    if (!start_child(&options) || gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr) != GVM_OK ||
+    if (!start_child(&options) || gvm_heap_alloc(heap, 100 * MIB, &ptr) != GVM_OK ||
         gvm_heap_free(heap, ptr) != GVM_OK)
         return false;
     heap->surplus_bytes = heap->idle_low_bytes = heap->idle_bytes;
@@ -185,10 +186,10 @@ static int decay_beside_commit(void *arg)
     CHILD_EXPECT(gvmi_heap_idle_calls.decay(&heap->idle, now_ns) > now_ns);
     CHILD_EXPECT(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false) == 0);
     CHILD_EXPECT(end_commit() && gvm_heap_check(heap) == GVM_OK);
-    CHILD_EXPECT(heap->leaving_bytes == 64 * GVMI_MIB);
+    CHILD_EXPECT(heap->leaving_bytes == 64 * MIB);
     (void)gvmi_heap_idle_calls.decay(&heap->idle, now_ns);
     CHILD_EXPECT(heap->leaving_bytes == 0 && gvm_heap_check(heap) == GVM_OK);
-    CHILD_EXPECT(info().committed_bytes - info().idle_bytes <= 608 * GVMI_MIB);
+    CHILD_EXPECT(info().committed_bytes - info().idle_bytes <= 608 * MIB);
     gvm_heap_destroy(heap);
     gvm_device_close(device);
     return 0;
@@ -211,10 +212,10 @@ static gvm_status destroy(void)
 static int reclaim_beside_commit(void *arg)
 {
     CHILD_EXPECT(start_beside_commit());
-    CHILD_EXPECT(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false) == 100 * GVMI_MIB);
+    CHILD_EXPECT(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false) == 100 * MIB);
     CHILD_EXPECT(atomic_load(&committed));
     CHILD_EXPECT(end_commit() && gvm_heap_check(heap) == GVM_OK);
-    CHILD_EXPECT(heap->leaving_bytes == 100 * GVMI_MIB);
+    CHILD_EXPECT(heap->leaving_bytes == 100 * MIB);
     CHILD_EXPECT((*(gvm_status(**)(void))arg)() == GVM_OK);
     if (*(gvm_status(**)(void))arg == trim) {
         CHILD_EXPECT(heap->leaving_bytes == 0 && gvm_heap_check(heap) == GVM_OK);
@@ -239,7 +240,7 @@ static void use_stream(CUstream stream)
 {
     void *ptr = NULL;
 
-    assert_int_equal(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, stream, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_async(heap, MIB, NULL, stream, &ptr), GVM_OK);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
 }
 
@@ -252,7 +253,7 @@ static void streams_one_after_the_other_use_the_same_segment(void **state)
         use_stream(stream);
         assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
         gvmi_cu->cuStreamDestroy(stream);
-        assert_int_equal(info().address_bytes, GVMI_GIB);
+        assert_int_equal(info().address_bytes, GIB);
         assert_int_equal(info().committed_bytes, CHUNK);
         check();
     }
@@ -266,11 +267,11 @@ static void memory_taken_over_by_a_stream_goes_back(void **state)
     CUstream stream;
 
     (void)state;
-    release(alloc(40 * GVMI_MIB));
+    release(alloc(40 * MIB));
     stream = make_stream();
-    assert_int_equal(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, stream, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_async(heap, MIB, NULL, stream, &ptr), GVM_OK);
     assert_int_equal(info().segments, 1);
-    assert_int_equal(info().committed_bytes, 40 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 40 * MIB);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(info().committed_bytes, CHUNK);
     assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);

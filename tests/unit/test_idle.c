@@ -13,15 +13,15 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/size.h"
 #include "memory/background.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/service_threads.h"
 #include "tests/unit/unit.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define AHEAD_S 1000000
 #define MS GVMI_NS_PER_MS
 #define PATIENCE 10000 /* ms */
@@ -152,7 +152,7 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
     return h->next_ns;
 }
 
-static const gvmi_idle_calls calls = {reclaim, decay};
+static const gvmi_idle_calls calls = {.reclaim = reclaim, .decay = decay};
 
 static void join(gvm_device *of, holder *h, uint64_t bytes)
 {
@@ -457,7 +457,7 @@ static int be_refused(void *arg)
 
     CHILD_EXPECT(start() && gvm_heap_create(device, NULL, &heap) == GVM_OK);
     atomic_store(&refused, 1);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 16 * GVMI_MIB, &ptr) == GVM_OK && threads() == 0);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 16 * MIB, &ptr) == GVM_OK && threads() == 0);
     CHILD_EXPECT(gvm_heap_free(heap, ptr) == GVM_OK && threads() == 1);
     gvm_heap_destroy(heap);
     CHILD_EXPECT(stop());

@@ -17,13 +17,13 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "base/size.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tools/snapshot.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define TIMEOUT_MS 20000 /* never reached */
-#define DEVICE_BYTES (64 * GVMI_MIB)
+#define DEVICE_BYTES (64 * MIB)
 
 static void use_devices(int count)
 {
@@ -76,9 +76,9 @@ static int start(fixture *w, gvm_keeper_options o)
     if (o.path == NULL && o.listen_fd == 0)
         o.path = "";
     if (o.device_budget_bytes == 0)
-        o.device_budget_bytes = 16 * GVMI_MIB;
+        o.device_budget_bytes = 16 * MIB;
     if (o.host_budget_bytes == 0)
-        o.host_budget_bytes = 64 * GVMI_MIB;
+        o.host_budget_bytes = 64 * MIB;
     if (o.log == NULL) {
         o.log = take_line;
         o.log_context = w;
@@ -245,18 +245,18 @@ static int give_budgets(void *arg)
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_keeper_options){.device_budget_bytes = 6 * GVMI_MIB,
-                                                .host_budget_bytes = 10 * GVMI_MIB}) == 0);
-    CHILD_EXPECT(device_info(&w, 0).budget_bytes == 6 * GVMI_MIB);
-    CHILD_EXPECT(keeper_info(&w).host_budget_bytes == 10 * GVMI_MIB);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.device_budget_bytes = 6 * MIB,
+                                                .host_budget_bytes = 10 * MIB}) == 0);
+    CHILD_EXPECT(device_info(&w, 0).budget_bytes == 6 * MIB);
+    CHILD_EXPECT(keeper_info(&w).host_budget_bytes == 10 * MIB);
     stop(&w);
     o.device_budget_bytes = DEVICE_BYTES + CHUNK;
     CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_NOSPACE);
     o.device_budget_bytes = 0;
     o.host_budget_bytes = 1ull << 60;
     CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_NOSPACE);
-    o.host_budget_bytes = 8 * GVMI_MIB;
-    o.host_ahead_bytes = 10 * GVMI_MIB;
+    o.host_budget_bytes = 8 * MIB;
+    o.host_ahead_bytes = 10 * MIB;
     CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_INVALID);
     o.host_ahead_bytes = 0;
     o.driver_free_bytes = DEVICE_BYTES;
@@ -308,7 +308,7 @@ CHILD_TEST(server_device_keep_given_is_kept, give_keep)
  * back when it ends. */
 static int leave_free(void *arg)
 {
-    const uint64_t leave_bytes = 32 * GVMI_MIB;
+    const uint64_t leave_bytes = 32 * MIB;
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
     fixture w;
     gvm_device *device;
@@ -320,16 +320,16 @@ static int leave_free(void *arg)
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){.driver_free_bytes = leave_bytes}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 8, 0, &object) == GVM_OK);
-    CHILD_EXPECT(device_info(&w, 0).resident_bytes == 16 * GVMI_MIB && !has_line(&w, "budget"));
-    CHILD_EXPECT(gvm_buffer_create(device, 24 * GVMI_MIB, &options, &buffer) == GVM_OK);
-    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 24 * GVMI_MIB) == GVM_OK);
+    CHILD_EXPECT(device_info(&w, 0).resident_bytes == 16 * MIB && !has_line(&w, "budget"));
+    CHILD_EXPECT(gvm_buffer_create(device, 24 * MIB, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 24 * MIB) == GVM_OK);
     EVENTUALLY(device_info(&w, 0).driver_free_bytes >= leave_bytes &&
-               device_info(&w, 0).resident_bytes < 16 * GVMI_MIB);
-    CHILD_EXPECT(device_info(&w, 0).budget_bytes < 16 * GVMI_MIB);
+               device_info(&w, 0).resident_bytes < 16 * MIB);
+    CHILD_EXPECT(device_info(&w, 0).budget_bytes < 16 * MIB);
     CHILD_EXPECT(has_line(&w, "device 0: its budget is lowered to "));
     gvm_buffer_destroy(buffer);
     CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
-    EVENTUALLY(device_info(&w, 0).budget_bytes == 16 * GVMI_MIB);
+    EVENTUALLY(device_info(&w, 0).budget_bytes == 16 * MIB);
     EVENTUALLY(has_line(&w, "device 0: its budget is 16 MiB again\n"));
     gvm_object_close(object);
     stop(&w);
@@ -580,8 +580,8 @@ CHILD_TEST(server_trace_path_given_has_acquires_with_hints, give_trace)
 static int give_object_options(void *arg)
 {
     const gvm_object_options o = {.struct_size = sizeof o,
-                                  .chunk_bytes = 4 * GVMI_MIB,
-                                  .size_bytes = 5 * GVMI_MIB,
+                                  .chunk_bytes = 4 * MIB,
+                                  .size_bytes = 5 * MIB,
                                   .device = 1,
                                   .mode = 0644,
                                   .metadata = "about it",
@@ -595,16 +595,16 @@ static int give_object_options(void *arg)
     (void)arg;
     use_devices(2);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
-    CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, &o, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * MIB, &o, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.size_bytes == 5 * GVMI_MIB);
+    CHILD_EXPECT(info.chunk_bytes == 4 * MIB && info.size_bytes == 5 * MIB);
     CHILD_EXPECT(info.device == 1 && info.mode == 0644 && info.metadata_bytes == 8);
     CHILD_EXPECT(gvm_object_get_metadata(object, metadata, sizeof metadata, &len) == GVM_OK);
     CHILD_EXPECT(len == 8 && strcmp(metadata, "about it") == 0);
     gvm_object_close(object);
-    CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * MIB, NULL, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    CHILD_EXPECT(info.chunk_bytes == 2 * GVMI_MIB && info.size_bytes == 0);
+    CHILD_EXPECT(info.chunk_bytes == 2 * MIB && info.size_bytes == 0);
     CHILD_EXPECT(info.device == 0 && info.mode == 0600 && info.metadata_bytes == 0);
     return stop(&w);
 }

@@ -1,4 +1,4 @@
-/* memory/layout.h: where chunks lie, held against a list of them that is written out.
+/* memory/layout.h: where chunks lie, checked against a list of them that is written out.
  *
  * The list of a reservation is made by adding up sizes, from the smallest chunk on. Every question is then
  * asked at each edge and beside it, of the whole reservation and of every part that an importer may see.

@@ -123,7 +123,8 @@ static void driver_failure_has_its_status(void **state)
     (void)state;
     gvmi_driver_install(fake_driver());
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(gvmi_driver_fail(cases[i].result, "cuMemCreate", "of %d", 5), cases[i].status);
+        assert_int_equal(gvmi_driver_fail((int32_t)cases[i].result, "cuMemCreate", "of %d", 5),
+                         cases[i].status);
         assert_int_equal(gvmi_driver_is_sticky(cases[i].result), cases[i].status == GVM_E_LOST);
         gvm_error_last(&error);
         assert_int_equal(error.native_code, cases[i].result);

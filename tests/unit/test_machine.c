@@ -48,7 +48,7 @@ static void object_larger_than_both_budgets_is_refused_whole(void **state)
     end_fixture(&w);
 }
 
-/* A chunk on its way to the device holds both frames that there are; then it can do with one. */
+/* A chunk on its way to the device has both frames that there are; then it can do with one. */
 static void growth_waits_for_what_a_move_holds_twice(void **state)
 {
     for (uint64_t chunks = 1; chunks <= 2; chunks++) {
@@ -653,7 +653,7 @@ static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **stat
     assert_int_equal(last(b)->body.OPENED.reserve_bytes, 2 * CHUNK);
     assert_non_null(b->map);
     assert_int_equal(b->map->bytes, 2 * CHUNK);
-    for (unsigned i = 0; i < 2; i++) { /* I14 holds for the MAPs, which nobody has answered */
+    for (unsigned i = 0; i < 2; i++) { /* I14 is true of the MAPs, which nobody has answered */
         gvmi_wire_start(&m, GVMI_WIRE_GROW, 19);
         m.body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = (4 + i) * CHUNK};
         say(&w, a, &m);

@@ -1,13 +1,12 @@
 /* gvm_object_copy_in() and gvm_object_copy_out(), with a keeper of this process. Each test runs in a child, since a
  * driver is started once a process. */
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "base/size.h"
-
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define CHUNKS 3u
 #define WAIT_MS 20000 /* never reached */
 
@@ -37,7 +36,7 @@ static int start(fixture *w, uint32_t open_flags)
     setenv("GVMEM_DRIVER", "soft", 1);
     setenv("GVMEM_SOFTGPU", machine, 1);
     keeper.path = "";
-    keeper.device_budget_bytes = keeper.host_budget_bytes = 32 * GVMI_MIB;
+    keeper.device_budget_bytes = keeper.host_budget_bytes = 32 * MIB;
     object.chunk_bytes = CHUNK;
     object.size_bytes = CHUNKS * CHUNK;
     CHILD_EXPECT(gvm_keeper_start(&keeper, &w->keeper) == GVM_OK);

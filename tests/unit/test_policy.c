@@ -7,9 +7,9 @@
 
 #include <time.h>
 
-#include "base/size.h"
 #include "keeper/machine/policy.h"
 #include "tests/lib/random.h"
+#include "tests/lib/units.h"
 
 enum { ITEMS_MAX = 4096 };
 
@@ -25,7 +25,7 @@ static device *device_new(uint64_t budget_mib)
     device *d = calloc(1, sizeof *d);
 
     assert_non_null(d);
-    d->budget = budget_mib * GVMI_MIB;
+    d->budget = budget_mib * MIB;
     assert_int_equal(gvmi_policy_create(d->budget, &d->policy), GVM_OK);
     return d;
 }
@@ -39,7 +39,7 @@ static void device_free(device *d)
 
 static void add(device *d, int i, uint64_t mib)
 {
-    d->items[i] = (gvmi_policy_item){.bytes = mib * GVMI_MIB, .unit_bytes = 2 * GVMI_MIB};
+    d->items[i] = (gvmi_policy_item){.bytes = mib * MIB, .unit_bytes = 2 * MIB};
     assert_int_equal(gvmi_policy_add(d->policy, &d->items[i]), GVM_OK);
 }
 
@@ -134,7 +134,7 @@ static uint64_t resident_mib(const device *d, int first, int count)
 
     for (int i = first; i < first + count; i++)
         sum += d->items[i].resident_bytes;
-    return sum / GVMI_MIB;
+    return sum / MIB;
 }
 
 /* ---- filling */
@@ -172,7 +172,7 @@ static void policy_large_unit_is_not_taken_for_a_small_need(void **state)
     device *d = device_new(1024);
 
     (void)state;
-    d->items[0] = (gvmi_policy_item){.bytes = 1024 * GVMI_MIB, .unit_bytes = GVMI_GIB};
+    d->items[0] = (gvmi_policy_item){.bytes = 1024 * MIB, .unit_bytes = GIB};
     assert_int_equal(gvmi_policy_add(d->policy, &d->items[0]), GVM_OK);
     add(d, 1, 2);
     for (int i = 0; i < 50; i++) {
@@ -194,11 +194,11 @@ static void policy_plan_takes_no_more_than_it_brings(void **state)
     add(d, 9, 10);
     rounds(d, 0, 10, 1);
     d->items[9].pinned = true;
-    d->items[10] = (gvmi_policy_item){.bytes = 100 * GVMI_MIB, .unit_bytes = 64 * GVMI_MIB};
+    d->items[10] = (gvmi_policy_item){.bytes = 100 * MIB, .unit_bytes = 64 * MIB};
     assert_int_equal(gvmi_policy_add(d->policy, &d->items[10]), GVM_OK);
     touch_as(d, 10, GVM_HINT_HOT);
     assert_int_equal(resident_mib(d, 10, 1), 64);
-    assert_int_equal(d->moved, 64 * GVMI_MIB);
+    assert_int_equal(d->moved, 64 * MIB);
     device_free(d);
 }
 
@@ -223,7 +223,7 @@ static void policy_one_time_scan_displaces_no_working_set(void **state)
     device_free(d);
 }
 
-static void policy_one_object_beyond_the_budget_keeps_a_static_share(void **state)
+static void policy_one_object_beyond_the_budget_keeps_a_static_part(void **state)
 {
     device *d = device_new(100);
 
@@ -251,7 +251,7 @@ static void policy_huge_object_does_not_age_the_others(void **state)
     device_free(d);
 }
 
-static void policy_cyclic_scan_of_many_keeps_a_static_share(void **state)
+static void policy_cyclic_scan_of_many_keeps_a_static_part(void **state)
 {
     device *d = device_new(400);
 
@@ -313,17 +313,17 @@ static void policy_popular_items_stay_and_changes_are_followed(void **state)
 {
     device *d = device_new(200);
     uint64_t random = 7;
-    double share[100], sum = 0;
+    double part[100], sum = 0;
 
     (void)state;
     add_many(d, 0, 100, 10);
     for (int i = 0; i < 100; i++)
-        share[i] = sum += 1.0 / (i + 1);
+        part[i] = sum += 1.0 / (i + 1);
     for (int n = 0; n < 12000; n++) {
         double x = (double)(random_next(&random) >> 11) * 0x1p-53 * sum;
         int i = 0;
 
-        while (share[i] < x)
+        while (part[i] < x)
             i++;
         touch(d, n < 6000 ? i : 99 - i);
         if (n == 3000 || n == 9000)
@@ -463,9 +463,9 @@ static void policy_new_object_goes_to_the_device_if_there_is_room(void **state)
 
     (void)state;
     add(d, 0, 0);
-    gvmi_policy_resize(d->policy, &d->items[0], 30 * GVMI_MIB);
+    gvmi_policy_resize(d->policy, &d->items[0], 30 * MIB);
     gvmi_policy_plan_for(d->policy, &d->items[0], d->budget, false, &plan);
-    assert_int_equal(plan.bring_bytes, 30 * GVMI_MIB);
+    assert_int_equal(plan.bring_bytes, 30 * MIB);
     assert_int_equal(plan.victim_count, 0);
     device_free(d);
 }
@@ -482,7 +482,7 @@ static void policy_new_object_displaces_what_is_idle_but_not_what_is_used(void *
         add(d, 2, 0);
         rounds(d, 0, 2, 3);
         rounds(d, idle == 1 ? 1 : 0, 1, 400);
-        gvmi_policy_resize(d->policy, &d->items[2], 40 * GVMI_MIB);
+        gvmi_policy_resize(d->policy, &d->items[2], 40 * MIB);
         gvmi_policy_plan_for(d->policy, &d->items[2], 0, false, &plan);
         follow(d, &d->items[2], &plan);
         assert_int_equal(resident_mib(d, 2, 1), idle == 1 ? 40 : 20);
@@ -499,7 +499,7 @@ static void policy_growth_and_the_acquire_after_it_count_once(void **state)
     add(d, 0, 100);
     add(d, 1, 0);
     touch(d, 0);
-    gvmi_policy_resize(d->policy, &d->items[1], 10 * GVMI_MIB);
+    gvmi_policy_resize(d->policy, &d->items[1], 10 * MIB);
     rounds(d, 1, 1, 2);
     assert_int_equal(resident_mib(d, 0, 1), 100);
     rounds(d, 1, 1, 1);
@@ -514,8 +514,8 @@ static void policy_shrunk_item_has_no_more_than_its_bytes(void **state)
     (void)state;
     add(d, 0, 80);
     touch(d, 0);
-    gvmi_policy_resize(d->policy, &d->items[0], 30 * GVMI_MIB);
-    d->used = 30 * GVMI_MIB;
+    gvmi_policy_resize(d->policy, &d->items[0], 30 * MIB);
+    d->used = 30 * MIB;
     assert_int_equal(resident_mib(d, 0, 1), 30);
     assert_true(gvmi_policy_check(d->policy));
     gvmi_policy_resize(d->policy, &d->items[0], 0);
@@ -534,7 +534,7 @@ static void policy_removed_item_is_no_victim_and_its_place_is_used_again(void **
     rounds(d, 0, 2, 1);
     gvmi_policy_remove(d->policy, &d->items[0]);
     assert_true(gvmi_policy_check(d->policy));
-    assert_int_equal(gvmi_policy_plan_shrink(d->policy, UINT64_MAX, &plan), 50 * GVMI_MIB);
+    assert_int_equal(gvmi_policy_plan_shrink(d->policy, UINT64_MAX, &plan), 50 * MIB);
     assert_int_equal(plan.victim_count, 1);
     assert_ptr_equal(plan.victims[0].item, &d->items[1]);
     add(d, 2, 10);
@@ -557,7 +557,7 @@ static void policy_pinned_items_are_no_victims(void **state)
     touch_as(d, 2, GVM_HINT_HOT);
     assert_int_equal(resident_mib(d, 0, 1), 50);
     assert_int_equal(resident_mib(d, 1, 1), 0);
-    assert_int_equal(gvmi_policy_plan_shrink(d->policy, UINT64_MAX, &plan), 50 * GVMI_MIB);
+    assert_int_equal(gvmi_policy_plan_shrink(d->policy, UINT64_MAX, &plan), 50 * MIB);
     expect_victims(&plan, NULL);
     d->items[2].pinned = true;
     assert_int_equal(gvmi_policy_plan_shrink(d->policy, 1, &plan), 0);
@@ -574,12 +574,12 @@ static void policy_shrink_takes_the_least_valuable_first(void **state)
     add_many(d, 0, 10, 10);
     for (int i = 0; i < 10; i++)
         rounds(d, i, 1, 1 + (i * 7) % 10);
-    assert_int_equal(gvmi_policy_plan_shrink(d->policy, 15 * GVMI_MIB, &plan), 16 * GVMI_MIB);
+    assert_int_equal(gvmi_policy_plan_shrink(d->policy, 15 * MIB, &plan), 16 * MIB);
     assert_int_equal(plan.victim_count, 2);
     assert_ptr_equal(plan.victims[0].item, &d->items[0]); /* once */
-    assert_int_equal(plan.victims[0].bytes, 10 * GVMI_MIB);
+    assert_int_equal(plan.victims[0].bytes, 10 * MIB);
     assert_ptr_equal(plan.victims[1].item, &d->items[3]); /* twice */
-    assert_int_equal(plan.victims[1].bytes, 6 * GVMI_MIB);
+    assert_int_equal(plan.victims[1].bytes, 6 * MIB);
     assert_int_equal(gvmi_policy_plan_shrink(d->policy, 0, &plan), 0);
     device_free(d);
 }
@@ -592,7 +592,7 @@ static void policy_changed_budget_is_lived_within(void **state)
     (void)state;
     add_many(d, 0, 80, 10);
     rounds(d, 0, 80, 5);
-    d->budget = 100 * GVMI_MIB;
+    d->budget = 100 * MIB;
     gvmi_policy_set_budget(d->policy, d->budget);
     assert_true(gvmi_policy_check(d->policy));
     while (d->used > d->budget) {
@@ -602,7 +602,7 @@ static void policy_changed_budget_is_lived_within(void **state)
                          plan.victims[i].item->resident_bytes - plan.victims[i].bytes);
     }
     rounds(d, 0, 80, 5);
-    d->budget = 800 * GVMI_MIB;
+    d->budget = 800 * MIB;
     gvmi_policy_set_budget(d->policy, d->budget);
     rounds(d, 0, 80, 1);
     assert_int_equal(resident_mib(d, 0, 80), 800);
@@ -680,8 +680,8 @@ static void policy_victims_beyond_one_plan_come_with_the_next(void **state)
 
 static void policy_extreme_sizes_and_counts_are_survived(void **state)
 {
-    const uint64_t budgets[] = {0, 1, GVMI_GIB, UINT64_MAX};
-    const uint64_t sizes[] = {0, 1, UINT64_MAX, GVMI_MIB};
+    const uint64_t budgets[] = {0, 1, GIB, UINT64_MAX};
+    const uint64_t sizes[] = {0, 1, UINT64_MAX, MIB};
 
     (void)state;
     for (int b = 0; b < 4; b++) {
@@ -738,7 +738,7 @@ static void policy_many_items_are_served_in_reasonable_time(void **state)
 {
     enum { MANY = 65536, ACQUIRES = 400000 };
     gvmi_policy_item *items = calloc(MANY, sizeof *items);
-    uint64_t random = 3, used = 0, budget = MANY / 2 * 2 * GVMI_MIB;
+    uint64_t random = 3, used = 0, budget = MANY / 2 * 2 * MIB;
     gvmi_policy *policy;
     gvmi_policy_plan plan;
     struct timespec start, end;
@@ -747,7 +747,7 @@ static void policy_many_items_are_served_in_reasonable_time(void **state)
     assert_non_null(items);
     assert_int_equal(gvmi_policy_create(budget, &policy), GVM_OK);
     for (int i = 0; i < MANY; i++) {
-        items[i] = (gvmi_policy_item){.bytes = 2 * GVMI_MIB, .unit_bytes = 2 * GVMI_MIB};
+        items[i] = (gvmi_policy_item){.bytes = 2 * MIB, .unit_bytes = 2 * MIB};
         assert_int_equal(gvmi_policy_add(policy, &items[i]), GVM_OK);
     }
     clock_gettime(CLOCK_MONOTONIC, &start);
@@ -794,12 +794,12 @@ static void random_step(device *d, bool *there, int count, uint64_t *random)
         there[i] = false;
     } else if (r % 32 < 4) {
         d->used -= item->resident_bytes;
-        gvmi_policy_resize(d->policy, item, (r >> 8) % (64 * GVMI_MIB));
+        gvmi_policy_resize(d->policy, item, (r >> 8) % (64 * MIB));
         d->used += item->resident_bytes;
     } else if (r % 32 < 6) {
         item->pinned = !item->pinned;
     } else if (r % 32 == 6) {
-        gvmi_policy_plan_shrink(d->policy, (r >> 8) % (128 * GVMI_MIB), &plan);
+        gvmi_policy_plan_shrink(d->policy, (r >> 8) % (128 * MIB), &plan);
         plan.bring_bytes = 0;
         expect_victims(&plan, NULL);
         for (uint32_t v = 0; v < plan.victim_count; v++)
@@ -812,8 +812,8 @@ static void random_step(device *d, bool *there, int count, uint64_t *random)
             assert_false(next->pinned);
             follow(d, next, &plan);
         }
-    } else if (r % 32 == 8 && d->used < 200 * GVMI_MIB) {
-        d->budget = 200 * GVMI_MIB + (r >> 8) % (300 * GVMI_MIB);
+    } else if (r % 32 == 8 && d->used < 200 * MIB) {
+        d->budget = 200 * MIB + (r >> 8) % (300 * MIB);
         gvmi_policy_set_budget(d->policy, d->budget);
     } else {
         touch_as(d, i, (gvm_hint)((r >> 8) % 4));
@@ -864,9 +864,9 @@ int main(void)
         cmocka_unit_test(policy_large_unit_is_not_taken_for_a_small_need),
         cmocka_unit_test(policy_plan_takes_no_more_than_it_brings),
         cmocka_unit_test(policy_one_time_scan_displaces_no_working_set),
-        cmocka_unit_test(policy_one_object_beyond_the_budget_keeps_a_static_share),
+        cmocka_unit_test(policy_one_object_beyond_the_budget_keeps_a_static_part),
         cmocka_unit_test(policy_huge_object_does_not_age_the_others),
-        cmocka_unit_test(policy_cyclic_scan_of_many_keeps_a_static_share),
+        cmocka_unit_test(policy_cyclic_scan_of_many_keeps_a_static_part),
         cmocka_unit_test(policy_equal_items_in_random_order_rarely_displace),
         cmocka_unit_test(policy_programs_in_turns_are_followed),
         cmocka_unit_test(policy_new_phase_takes_over),

@@ -102,7 +102,7 @@ static void users_have_the_same_time_whatever_they_have(void **state)
     end(&s);
 }
 
-static void user_with_more_shares_has_more_time(void **state)
+static void user_with_more_weight_has_more_time(void **state)
 {
     fixture s = {0};
     int64_t had_ns[4] = {0};
@@ -110,7 +110,7 @@ static void user_with_more_shares_has_more_time(void **state)
     (void)state;
     for (uint32_t uid = 0; uid < 4; uid++)
         (void)queue_new(&s, uid);
-    s.places[2].user->shares = 4;
+    s.places[2].user->weight = 4;
     run(&s, 700 * GVMI_VISIT_NS, had_ns);
     for (unsigned uid = 0; uid < 4; uid++)
         assert_in_range(had_ns[uid], (uid == 2 ? 398 : 99) * GVMI_VISIT_NS,
@@ -229,7 +229,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(user_that_asks_for_little_is_visited_next),
         cmocka_unit_test(users_have_the_same_time_whatever_they_have),
-        cmocka_unit_test(user_with_more_shares_has_more_time),
+        cmocka_unit_test(user_with_more_weight_has_more_time),
         cmocka_unit_test(time_that_was_not_asked_for_is_not_saved_up),
         cmocka_unit_test(clients_of_a_user_are_visited_in_rotation),
         cmocka_unit_test(user_that_comes_again_and_again_keeps_no_other_waiting),

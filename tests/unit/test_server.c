@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE /* unshare() */
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/server_fixture.h"
 #include "tools/snapshot.h"
 
@@ -388,10 +389,8 @@ static void say_bye_as(const fixture *w, uid_t uid, int out)
 
 static int say_bye_with_all_mapped(void *arg)
 {
-    const gvm_object_options options = {.struct_size = sizeof options,
-                                        .chunk_bytes = 2 * GVMI_MIB,
-                                        .size_bytes = 2 * GVMI_MIB,
-                                        .mode = 0666};
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = 2 * MIB, .size_bytes = 2 * MIB, .mode = 0666};
     fixture w;
     gvm_client *keeper;
     gvm_object *object;
@@ -401,7 +400,7 @@ static int say_bye_with_all_mapped(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_mode(&w, 0, 0666) == 0 && adopt(w.server, &keeper) == 0);
-    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * GVMI_MIB, &options, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * MIB, &options, &object) == GVM_OK);
     CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0);
     pid = fork();
     if (pid == 0)
@@ -409,7 +408,7 @@ static int say_bye_with_all_mapped(void *arg)
     close(said[1]);
     CHILD_EXPECT(read(said[0], &byte, 1) == 1);
     gvm_object_close(object); /* and so it ends */
-    CHILD_EXPECT(held_bytes(keeper) == 2 * GVMI_MIB);
+    CHILD_EXPECT(held_bytes(keeper) == 2 * MIB);
     CHILD_EXPECT(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
     while (held_bytes(keeper) != 0)
         sched_yield();
@@ -583,12 +582,10 @@ static void keeper_out_of_fds_waits_for_some(void **state)
 
 static gvm_status make(gvm_client *keeper, const char *name, uint32_t flags, gvm_object **out)
 {
-    const gvm_object_options o = {.struct_size = sizeof o,
-                                  .chunk_bytes = 2 * GVMI_MIB,
-                                  .size_bytes = 2 * GVMI_MIB,
-                                  .flags = flags};
+    const gvm_object_options o = {
+        .struct_size = sizeof o, .chunk_bytes = 2 * MIB, .size_bytes = 2 * MIB, .flags = flags};
 
-    return gvm_object_create(keeper, name, 128 * GVMI_MIB, &o, out);
+    return gvm_object_create(keeper, name, 128 * MIB, &o, out);
 }
 
 static bool is_leased_whole(gvm_object *object, uint64_t bytes)
@@ -604,12 +601,11 @@ static bool is_leased_whole(gvm_object *object, uint64_t bytes)
 
 static int lease_many_chunks(void *arg)
 {
-    const uint64_t bytes = (GVMI_WIRE_CHUNKS_MAX + 1) * 2 * GVMI_MIB;
-    const gvm_object_options o = {
-        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .size_bytes = bytes};
+    const uint64_t bytes = (GVMI_WIRE_CHUNKS_MAX + 1) * 2 * MIB;
+    const gvm_object_options o = {.struct_size = sizeof o, .chunk_bytes = 2 * MIB, .size_bytes = bytes};
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
-                                        .device_budget_bytes = 16 * GVMI_MIB,
+                                        .device_budget_bytes = 16 * MIB,
                                         .host_budget_bytes = 2 * bytes};
     gvm_keeper *server;
     gvm_client *keeper;
@@ -637,8 +633,8 @@ static int run_out_of_descriptors(void *arg)
     fixture w;
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
-                                        .device_budget_bytes = 62 * GVMI_MIB,
-                                        .host_budget_bytes = 128 * GVMI_MIB,
+                                        .device_budget_bytes = 62 * MIB,
+                                        .host_budget_bytes = 128 * MIB,
                                         .clients_max = 8,
                                         .log = take_line,
                                         .log_context = &w};
@@ -705,8 +701,8 @@ static int miss_a_long_name(void *arg)
     gvm_error_last(&error);
     CHILD_EXPECT(strstr(error.text, "there is no object /nnn") == error.text);
     CHILD_EXPECT(strcmp(error.text + strlen(error.text) - 8, "/2026/q3") == 0);
-    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_E_EXISTS);
+    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * MIB, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * MIB, NULL, &object) == GVM_E_EXISTS);
     gvm_error_last(&error);
     CHILD_EXPECT(strstr(error.text, "/2026/q3 already") != NULL);
     gvm_client_close(keeper);
@@ -757,11 +753,11 @@ static int start_badly(void *arg)
     REFUSED(GVM_E_INVALID, .device_budget_bytes = GVM_BYTES_UNLIMITED);
     REFUSED(GVM_E_INVALID, .host_budget_bytes = GVM_BYTES_NONE);
     REFUSED(GVM_E_NODEVICE, .devices = absent, .device_count = 1);
-    REFUSED(GVM_E_NOSPACE, .device_budget_bytes = 65 * GVMI_MIB);
+    REFUSED(GVM_E_NOSPACE, .device_budget_bytes = 65 * MIB);
     REFUSED(GVM_E_SYSTEM, .trace_path = "/nonexistent/trace");
 #undef REFUSED
-    o.device_budget_bytes = 16 * GVMI_MIB;
-    o.host_budget_bytes = 8 * GVMI_MIB;
+    o.device_budget_bytes = 16 * MIB;
+    o.host_budget_bytes = 8 * MIB;
     CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_OK);
     CHILD_EXPECT(strcmp(gvm_keeper_path(server), "") == 0);
     CHILD_EXPECT(gvm_keeper_open_socket(server, NULL) == GVM_E_INVALID);
@@ -789,12 +785,12 @@ static int keep_a_lease(void *arg)
 {
     const gvm_keeper_options server_options = {.struct_size = sizeof server_options,
                                                .path = "",
-                                               .device_budget_bytes = 16 * GVMI_MIB,
-                                               .host_budget_bytes = 16 * GVMI_MIB,
+                                               .device_budget_bytes = 16 * MIB,
+                                               .host_budget_bytes = 16 * MIB,
                                                .lease_limit_ms = 200};
     const gvm_object_options options = {.struct_size = sizeof options,
-                                        .chunk_bytes = 2 * GVMI_MIB,
-                                        .size_bytes = 2 * GVMI_MIB,
+                                        .chunk_bytes = 2 * MIB,
+                                        .size_bytes = 2 * MIB,
                                         .flags = GVM_OBJECT_KEEP};
     gvm_keeper *server;
     gvm_client *keeps_lease, *other;
@@ -805,16 +801,16 @@ static int keep_a_lease(void *arg)
     (void)arg;
     CHILD_EXPECT(gvm_keeper_start(&server_options, &server) == GVM_OK);
     CHILD_EXPECT(adopt(server, &keeps_lease) == 0 && adopt(server, &other) == 0);
-    CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * MIB, &options, &kept) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(other, "/x", 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &next) ==
                  GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
-    CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
+    CHILD_EXPECT(gvm_object_grow(kept, 2 * MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
     CHILD_EXPECT(gvm_client_evict(other, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK &&
-                 bytes == 2 * GVMI_MIB);
-    CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
+                 bytes == 2 * MIB);
+    CHILD_EXPECT(held_bytes(other) == 2 * MIB);
     gvm_client_close(keeps_lease);
     while (held_bytes(other) != 0)
         sched_yield();

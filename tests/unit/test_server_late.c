@@ -1,13 +1,14 @@
 /* keeper/server/loop.c: who is late is judged after what has arrived was read.
  *
- * The server thread is held up in the log's callback, with the answer of a client in its socket. The
+ * The server thread is stopped in the log's callback, with the answer of a client in its socket. The
  * clock of this program stands still and is moved by the tests alone (-Wl,--wrap=clock_gettime), so that
  * nothing here depends on the speed of the machine. */
+#include "tests/lib/units.h"
 #include "tests/unit/server_fixture.h"
 
 #include <semaphore.h>
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define CLOCK_STEP_MS 40 /* less than what a turn of the server counts at most */
 #define HELD_UP_MS 50    /* as much */
 #define REQUESTS 100     /* more than the server takes of a client in a turn */
@@ -40,16 +41,16 @@ static void move_clock(int64_t ms)
     atomic_fetch_add(&clock_ns, ms * 1000000);
 }
 
-/* ---- a log whose next line holds the server up */
+/* ---- a log whose next line stops the server */
 
 static atomic_bool hold_next;
-static sem_t held, go_on;
+static sem_t stopped, go_on;
 
 static void take_and_hold(void *context, const char *line)
 {
     take_line(context, line);
     if (atomic_exchange(&hold_next, false)) {
-        sem_post(&held);
+        sem_post(&stopped);
         sem_wait(&go_on);
     }
 }
@@ -58,15 +59,15 @@ static int start_watched(fixture *w, uint32_t revoke_limit_ms)
 {
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
-                                  .device_budget_bytes = 16 * GVMI_MIB,
-                                  .host_budget_bytes = 16 * GVMI_MIB,
+                                  .device_budget_bytes = 16 * MIB,
+                                  .host_budget_bytes = 16 * MIB,
                                   .revoke_limit_ms = revoke_limit_ms,
                                   .log = take_and_hold,
                                   .log_context = w};
 
     use_small_device();
     atomic_init(&w->line_count, 0);
-    CHILD_EXPECT(sem_init(&held, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);
+    CHILD_EXPECT(sem_init(&stopped, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     stop_clock();
     CHILD_EXPECT(gvm_keeper_start(&options, &w->server) == GVM_OK);
@@ -116,7 +117,7 @@ static bool near_next_look(const client *c)
     return good;
 }
 
-/* A client has a MAP to answer. Its answer comes while the server is held up, behind other messages. */
+/* A client has a MAP to answer. Its answer comes while the server is stopped, behind other messages. */
 static int answer_a_busy_server(uint32_t revoke_limit_ms, int requests)
 {
     fixture w;
@@ -129,7 +130,7 @@ static int answer_a_busy_server(uint32_t revoke_limit_ms, int requests)
     CHILD_EXPECT(ask_to_evict(&a) && hear_type(&b, GVMI_WIRE_MAP, &map));
     atomic_store(&hold_next, true);
     CHILD_EXPECT(tell_plain(c.socket, GVMI_WIRE_OPENED, 3)); /* it is cut off, and the log has a line */
-    sem_wait(&held);
+    sem_wait(&stopped);
     for (int i = 0; i < requests; i++)
         CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_DROP, 10 + (uint64_t)i));
     CHILD_EXPECT(say_mapped(&b, map.body.MAP.slot, map.body.MAP.serial));

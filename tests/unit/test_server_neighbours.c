@@ -1,5 +1,6 @@
 /* keeper/server/: clients that others must not notice: those that receive nothing, and those whose end is hard
  * to see. Each test runs in a child, because a driver is started once a process. */
+#include "tests/lib/units.h"
 #include "tests/unit/server_fixture.h"
 
 #include <grp.h>
@@ -32,7 +33,7 @@ static void *close_and_go_on(void *arg)
 static int end_the_first_thread(void *arg)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .size_bytes = 2 * GVMI_MIB, .flags = GVM_OBJECT_KEEP};
+        .struct_size = sizeof options, .size_bytes = 2 * MIB, .flags = GVM_OBJECT_KEEP};
     static fixture w;
     static remainder r;
     gvm_client *keeper;
@@ -48,7 +49,7 @@ static int end_the_first_thread(void *arg)
     CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0 && pipe2(held, O_CLOEXEC) == 0);
     CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK &&
                  gvm_client_adopt(fd, &keeper) == GVM_OK);
-    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * GVMI_MIB, &options, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * MIB, &options, &object) == GVM_OK);
     gvm_client_close(keeper);
     CHILD_EXPECT(greet(dial(&w), &a));
     pid = fork();
@@ -99,9 +100,9 @@ static gvmi_wire_message creation(const char *name, uint32_t chunks)
 
     gvmi_wire_start(&m, GVMI_WIRE_CREATE, 2);
     strcpy(m.body.CREATE.name, name);
-    m.body.CREATE.reserve_bytes = 8 * 2 * GVMI_MIB;
-    m.body.CREATE.chunk_bytes = 2 * GVMI_MIB;
-    m.body.CREATE.bytes = chunks * 2 * GVMI_MIB;
+    m.body.CREATE.reserve_bytes = 8 * 2 * MIB;
+    m.body.CREATE.chunk_bytes = 2 * MIB;
+    m.body.CREATE.bytes = chunks * 2 * MIB;
     if (gvm_device_open(0, &device) == GVM_OK) {
         memcpy(m.body.CREATE.device_uuid, device->info.uuid, sizeof m.body.CREATE.device_uuid);
         gvm_device_close(device);

@@ -1,4 +1,4 @@
-/* keeper/server/peer.c: what snapshots cost, as long as a client has not read them and afterwards. A client
+/* keeper/server/connection.c: what snapshots cost, as long as a client has not read them and afterwards. A client
  * may keep the fd of each: the memory is the keeper's to free. */
 #define _GNU_SOURCE
 #include "tests/lib/fixture.h"
@@ -36,7 +36,7 @@ static int ask_for_snapshots_without_reading(void *arg)
             CHILD_EXPECT(message.wire.head.type == GVMI_WIRE_FAILED &&
                          message.wire.body.FAILED.status == GVM_E_LIMIT);
         }
-        gvmi_client_close_fds(&message);
+        gvmi_fds_close(&message.came);
     }
     CHILD_EXPECT(made >= 1 && made <= SNAPSHOTS_MADE_MAX);
     CHILD_EXPECT(count_clients(&b) == 2); /* who reads gets more */

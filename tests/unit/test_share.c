@@ -18,11 +18,11 @@
 
 #include "appender/appender.h"
 #include "base/registry.h"
-#include "base/size.h"
 #include "sharing/share.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
-#define CHUNK (2 * GVMI_MIB)
+#define CHUNK (2 * MIB)
 #define CHUNKS 4
 #define TIMEOUT_MS 20000 /* never reached */
 #define NOT_OPEN 1000    /* an fd, too high for anything here to have it */
@@ -594,19 +594,19 @@ static bool leave_appended_bytes(gvm_device *device, launch kind)
     const uint64_t chunks = kind == INCOMPLETE ? 40 : 1; /* the device has 32 */
     gvm_appender_info info = {.struct_size = sizeof info};
     gvm_append append = {.struct_size = sizeof append};
-    gvm_append_slot slot = {0};
+    gvm_append_place place = {0};
     gvm_buffer *taken = NULL;
     gvm_appender *appender;
     bool done = gvm_appender_create(device, ROW, 64 * CHUNK, &options, &appender) == GVM_OK &&
                 gvm_appender_begin(appender, &append) == GVM_OK;
 
-    done = done && gvm_append_claim(&append, chunks * CHUNK / ROW, 0, 0, &slot) ==
+    done = done && gvm_append_claim(&append, chunks * CHUNK / ROW, 0, 0, &place) ==
                        (kind == INCOMPLETE ? GVM_APPEND_FULL : GVM_APPEND_OK);
     done = done && gvm_appender_get_info(appender, &info) == GVM_OK && info.front_bytes >= CHUNK;
     if (done) /* as a kernel would: asking for the buffer says that it is written to */
         memset((void *)(uintptr_t)append.address, 0x77, info.front_bytes);
     if (kind == RESET)
-        gvm_append_publish(&append, slot.amount);
+        gvm_append_publish(&append, place.amount);
     done = done && gvm_appender_finish(appender, NULL, NULL) == (kind == TORN ? GVM_E_TORN : GVM_OK);
     if (kind == RESET)
         done = done && gvm_appender_reset(appender) == GVM_OK;

@@ -6,6 +6,7 @@
 
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 #include "tests/unit/appender_fixture.h"
 
 #define MEMORY_CHUNKS 32
@@ -184,7 +185,7 @@ static void end_vector(void)
     gvm_vector_destroy(vector);
 }
 
-/* All slots that there are. */
+/* As many as there are words for in one slab. */
 static bool make_appenders(void)
 {
     for (count = 0; count < 63; count++) /* and the fixture's */
@@ -330,9 +331,9 @@ static int be_slow(void *arg)
     real = gvmi_cu;
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(heap, 34 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 34 * MIB, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free(heap, piece) == GVM_OK && hoard_all(false));
-    CHILD_EXPECT(gvm_heap_alloc(heap, 40 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 40 * MIB, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.decommits == 0 && i.segments == 2);
     CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0);
     gvm_heap_destroy(heap);
@@ -443,24 +444,24 @@ static CUresult free_counted(CUdeviceptr address)
 static int be_needed(void *arg)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .kind = GVM_HEAP_MANAGED};
-    gvm_append_slot slot;
+    gvm_append_place place;
     gvm_heap *managed;
 
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(gvm_heap_create(device, &options, &managed) == GVM_OK);
-    CHILD_EXPECT(gvm_heap_alloc(managed, 34 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(managed, 34 * MIB, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free(managed, piece) == GVM_OK);
     table.cuMemFree = free_counted;
     CHILD_EXPECT(hoard_all(false));
     CHILD_EXPECT(begin() == GVM_OK && atomic_load(&hoard.asked) == 0); /* nothing is needed yet */
     for (int i = 0; i < 10; i++)
-        CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(atomic_load(&hoard.asked) > 0 && atomic_load(&hoard.asked_to_wait) == 0);
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && begin() == GVM_OK);
     hoard.slow = true;
-    while (write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK)
+    while (write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK)
         ;
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
     CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0 && atomic_load(&frees) == 0);
@@ -480,7 +481,7 @@ static CUresult pin(void *at, size_t bytes, unsigned flags)
     return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostRegister(at, bytes, flags);
 }
 
-/* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
+/* What there is already stays for the next try: to free it would wait for all kernels. */
 static int be_without_host_memory(void *arg)
 {
     uint64_t sum;
@@ -503,19 +504,60 @@ static int be_without_host_memory(void *arg)
     return 0;
 }
 
+/* Words that are given back are taken again, and a try that failed is not counted twice. */
+static int take_all_words(void *arg)
+{
+    const gvmi_words_spec spec = {.what = "words of a test",
+                                  .to_do = "give some back",
+                                  .device_bytes = 64,
+                                  .host_bytes = 8,
+                                  .slabs_max = 2};
+    gvmi_words words[128], last;
+    gvmi_words_list list = {0};
+    gvm_error error;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    gvmi_words_init(&list);
+    table.cuMemHostRegister = pin;
+    for (int i = 0; i < 128; i++) {
+        if (i % 64 == 0) {
+            host_is_full = true;
+            CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &words[i]) == GVM_E_NOMEM);
+            host_is_full = false;
+        }
+        CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &words[i]) == GVM_OK);
+        *(uint64_t *)words[i].host = (uint64_t)i;
+    }
+    CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &last) == GVM_E_LIMIT);
+    CHILD_EXPECT(gvm_error_last(&error) == GVM_OK);
+    CHILD_EXPECT(strstr(error.text, "no more words of a test than 128: give some back") != NULL);
+    for (int i = 0; i < 128; i++) {
+        CHILD_EXPECT(*(uint64_t *)words[i].host == (uint64_t)i);
+        gvmi_words_give(&list, &words[i]);
+        CHILD_EXPECT(gvmi_words_take(device, &list, &spec, &last) == GVM_OK);
+        CHILD_EXPECT(last.device == words[i].device && last.host == words[i].host);
+    }
+    gvmi_words_destroy(device, &list);
+    gvmi_device_leave();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* ---- what is ahead */
 
 /* An appender that has finished gives what is ahead of what it has written; one that has begun keeps it. */
 static int be_ahead(void *arg)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
     uint64_t ahead;
 
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
     for (int i = 0; i < 6; i++)
-        CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK);
     for (int waited = 0; info().front_bytes < 10 * CHUNK && waited < PATIENCE; waited++)
         pause_ms(1);
     CHILD_EXPECT(make_buffer() && hoard_all(true));
@@ -530,7 +572,7 @@ static int be_ahead(void *arg)
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
     CHILD_EXPECT(gvmi_idle_reclaim(device, 6 * CHUNK, false) == 6 * CHUNK);
     CHILD_EXPECT(info().front_bytes == 0 && gvmi_appender_check(appender));
-    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(begin() == GVM_OK && write_place(1, 0, 0, &place) == GVM_APPEND_OK && place.row == 0);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 1);
     end_buffer();
     end_hoard();
@@ -548,10 +590,10 @@ static void *begin_second(void *unused)
 
 static void *write_row(void *unused)
 {
-    gvm_append_slot slot;
+    gvm_append_place place;
 
     (void)unused;
-    return write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK ? &hoard : NULL;
+    return write_place(CHUNK / ROW, 0, 0, &place) == GVM_APPEND_OK ? &hoard : NULL;
 }
 
 /* While the thread asks others for what one appender needs, another one's begin waits for it, with its
@@ -593,6 +635,7 @@ CHILD_TEST(kernel_has_what_others_keep_without_waiting, be_needed)
 CHILD_TEST(appender_that_has_not_begun_gives_what_is_ahead, be_ahead)
 CHILD_TEST(appender_that_begins_is_not_waited_for, be_begun_meanwhile)
 CHILD_TEST(result_without_host_memory_frees_nothing, be_without_host_memory)
+CHILD_TEST(words_given_back_are_taken_again, take_all_words)
 
 int main(void)
 {
@@ -608,6 +651,7 @@ int main(void)
         cmocka_unit_test(appender_that_has_not_begun_gives_what_is_ahead),
         cmocka_unit_test(appender_that_begins_is_not_waited_for),
         cmocka_unit_test(result_without_host_memory_frees_nothing),
+        cmocka_unit_test(words_given_back_are_taken_again),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,10 +18,10 @@
 #include <time.h>
 
 #include "base/registry.h"
-#include "base/size.h"
 #include "sharing/share.h"
 #include "sharing/socket.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 #define SHORT_MS 30
 #define LONG_MS 20000 /* never reached */
@@ -316,19 +316,18 @@ static void socket_closed_with_unread_bytes_is_told(void **state)
 
 static void check_fds_arrive(pair *p)
 {
-    int out[GVMI_SOCKET_FDS_MAX], in[GVMI_SOCKET_FDS_MAX];
+    int out[GVMI_FDS_MAX], in[GVMI_FDS_MAX];
     char bytes[600] = {1, 2, 3};
 
-    make_files(out, GVMI_SOCKET_FDS_MAX);
-    assert_int_equal(send_bytes(p->a, bytes, sizeof bytes, out, GVMI_SOCKET_FDS_MAX, LONG_MS), GVM_OK);
-    assert_int_equal(receive_bytes(p->b, bytes, sizeof bytes, in, GVMI_SOCKET_FDS_MAX, LONG_MS),
-                     GVM_OK);
-    for (uint32_t i = 0; i < GVMI_SOCKET_FDS_MAX; i++) {
+    make_files(out, GVMI_FDS_MAX);
+    assert_int_equal(send_bytes(p->a, bytes, sizeof bytes, out, GVMI_FDS_MAX, LONG_MS), GVM_OK);
+    assert_int_equal(receive_bytes(p->b, bytes, sizeof bytes, in, GVMI_FDS_MAX, LONG_MS), GVM_OK);
+    for (uint32_t i = 0; i < GVMI_FDS_MAX; i++) {
         assert_same_file(in[i], out[i]);
         assert_int_equal(fcntl(in[i], F_GETFD), FD_CLOEXEC);
     }
-    close_files(out, GVMI_SOCKET_FDS_MAX);
-    close_files(in, GVMI_SOCKET_FDS_MAX);
+    close_files(out, GVMI_FDS_MAX);
+    close_files(in, GVMI_FDS_MAX);
 }
 
 static void socket_most_fds_of_a_message_arrive(void **state)
@@ -362,7 +361,7 @@ static void socket_that_passes_credentials_carries_fds_too(void **state)
 /* The peer says one thing and sends another: fds of it are closed here, which teardown sees. */
 static void check_fd_mismatch(pair *p, uint32_t sent, uint32_t wanted)
 {
-    int out[GVMI_SOCKET_FDS_MAX], in[GVMI_SOCKET_FDS_MAX];
+    int out[GVMI_FDS_MAX], in[GVMI_FDS_MAX];
     char bytes[8] = {0};
 
     make_files(out, sent);
@@ -491,15 +490,14 @@ static gvmi_descriptor describe(uint32_t chunk_count)
     about.chunk_count = chunk_count;
     about.generation = 1;
     about.exporter_address = 1ull << 40;
-    about.chunk_bytes = 2 * GVMI_MIB;
+    about.chunk_bytes = 2 * MIB;
     about.reserve_bytes = about.span_len_bytes = 2ull * chunk_count * about.chunk_bytes;
     return about;
 }
 
 static gvmi_descriptor_chunk describe_chunk(uint32_t i)
 {
-    return (gvmi_descriptor_chunk){
-        .offset_bytes = i * 4 * GVMI_MIB, .stamp = i & 1, .tier = 1 + (i & 1)};
+    return (gvmi_descriptor_chunk){.offset_bytes = i * 4 * MIB, .stamp = i & 1, .tier = 1 + (i & 1)};
 }
 
 static gvm_share *make_share(uint32_t chunk_count)
@@ -601,8 +599,8 @@ static void share_info_tells_what_was_sent(void **state)
     (void)state;
     assert_int_equal(gvm_share_get_info(share, &info), GVM_OK);
     assert_int_equal(info.chunk_count, 3);
-    assert_int_equal(info.committed_bytes, 6 * GVMI_MIB);
-    assert_int_equal(info.span_len_bytes, 12 * GVMI_MIB);
+    assert_int_equal(info.committed_bytes, 6 * MIB);
+    assert_int_equal(info.span_len_bytes, 12 * MIB);
     info.struct_size = 8;
     assert_int_equal(gvm_share_get_info(share, &info), GVM_E_INVALID);
     assert_int_equal(gvm_share_get_info(share, NULL), GVM_E_INVALID);
@@ -729,7 +727,7 @@ static int receive_a_promise(void *arg)
 
     CHILD_EXPECT(statm != NULL && fscanf(statm, "%ld", &pages) == 1);
     fclose(statm);
-    room.rlim_cur = room.rlim_max = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + 16 * GVMI_MIB;
+    room.rlim_cur = room.rlim_max = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + 16 * MIB;
     CHILD_EXPECT(setrlimit(RLIMIT_AS, &room) == 0);
     CHILD_EXPECT(gvmi_socket_begin(p->a, LONG_MS, &socket) == GVM_OK);
     CHILD_EXPECT(gvmi_socket_send(&socket, &about, sizeof about, NULL, 0) == GVM_OK);

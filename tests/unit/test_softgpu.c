@@ -12,6 +12,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 
+#include "base/fds.h"
 #include "driver/driver.h"
 #include "tests/lib/units.h"
 
@@ -363,44 +364,14 @@ typedef struct holder {
     int socket; /* a byte ends it */
 } holder;
 
-static void send_fd(int socket, int fd)
-{
-    char byte = 1;
-    struct iovec io = {&byte, 1};
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1};
-
-    if (fd >= 0) {
-        message.msg_control = control.bytes;
-        message.msg_controllen = sizeof control.bytes;
-        control.head = (struct cmsghdr){
-            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
-        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
-    }
-    (void)!sendmsg(socket, &message, MSG_NOSIGNAL);
-}
-
-/* Waits for the byte; the fd that came along, or -1. */
+/* Waits for a byte; the fd that came along, or -1. */
 static int receive_fd(int socket)
 {
-    char byte = 0;
-    struct iovec io = {&byte, 1};
-    union {
-        struct cmsghdr head;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct msghdr message = {.msg_iov = &io,
-                             .msg_iovlen = 1,
-                             .msg_control = control.bytes,
-                             .msg_controllen = sizeof control.bytes};
+    char byte;
     int fd = -1;
+    gvmi_fds in = {.fds = &fd, .capacity = 1};
 
-    assert_int_equal(recvmsg(socket, &message, MSG_CMSG_CLOEXEC), 1);
-    if (CMSG_FIRSTHDR(&message) != NULL)
-        memcpy(&fd, CMSG_DATA(&control.head), sizeof fd);
+    assert_int_equal(gvmi_fds_receive(socket, &byte, 1, &in, 0), 1);
     return fd;
 }
 
@@ -414,7 +385,7 @@ static int hold(const wish *one, int socket)
     CHILD_EXPECT(create(&handle, one->bytes, one->where) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuMemExportToShareableHandle(
                      &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS);
-    send_fd(socket, fd);
+    CHILD_EXPECT(gvmi_fds_send(socket, "", 1, &fd, 1, 0) == 1);
     close(fd);
     CHILD_EXPECT(read(socket, &byte, 1) == 1);
     CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);

@@ -8,9 +8,9 @@
 
 #include <gvmem/buffer.h>
 
-#include "base/size.h"
 #include "keeper/protocol/wire.h"
 #include "tests/fuzz/wire_samples.h"
+#include "tests/lib/units.h"
 
 enum { FROM_K, FROM_C };
 enum { TAIL_NONE, TAIL_BYTES, TAIL_CHUNKS };
@@ -454,10 +454,10 @@ static const change breaks[] = {
     IN(WELCOME, reserved, 1),
     IN(OPENED, slot, GVM_OBJECTS_OPEN_MAX),
     IN(OPENED, chunk_bytes, 0),
-    IN(OPENED, chunk_bytes, 3 * GVMI_MIB),
+    IN(OPENED, chunk_bytes, 3 * MIB),
     IN(OPENED, chunk_bytes, GVM_CHUNK_BYTES_MIN / 2),
     IN(OPENED, chunk_bytes, GVM_CHUNK_BYTES_MAX * 2),
-    IN(OPENED, bytes, 64 * GVMI_MIB + 1),
+    IN(OPENED, bytes, 64 * MIB + 1),
     IN(OPENED, bytes, UINT64_MAX),
     IN(OPENED, open_flags, 8),
     IN(OPENED, sealed, 2),
@@ -471,7 +471,7 @@ static const change breaks[] = {
     IN(FAILED, status, 9),
     IN(FAILED, reserved, 1),
     IN(METADATA, reserved, 1),
-    IN(INFO, info.size_bytes, 8 * GVMI_MIB + 1),
+    IN(INFO, info.size_bytes, 8 * MIB + 1),
     IN(INFO, info.mode, 01000),
     IN(INFO, info.metadata_bytes, GVM_METADATA_BYTES_MAX + 1),
     IN(INFO, info.sealed, 2),

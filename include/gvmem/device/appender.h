@@ -7,13 +7,13 @@
  *
  *     GVM_KERNEL(join, join_params, p)
  *     {
- *         gvm_append_slot slot;
+ *         gvm_append_place place;
  *         uint64_t done = 0;
  *         ...
- *         if (gvm_append_claim(&p.append, 1, text_bytes, 1, &slot) != GVM_APPEND_OK)
+ *         if (gvm_append_claim(&p.append, 1, text_bytes, 1, &place) != GVM_APPEND_OK)
  *             goto save_position;               // nothing of this was claimed
- *         *(row *)slot.rows = ...;              // text at slot.bytes
- *         done += slot.amount;
+ *         *(row *)place.rows = ...;              // text at place.bytes
+ *         done += place.amount;
  *         ...
  *         gvm_append_publish(&p.append, done);  // once, for all that was written
  *     }
@@ -24,15 +24,15 @@
  *     function                        who calls                 what each thread gets
  *     gvm_append_claim()              one thread                what it claims
  *     gvm_append_claim_warp()         all threads of a warp     what it claims itself
- *     gvm_append_claim_whole_warp()   all, with equal numbers   the one slot of the warp
+ *     gvm_append_claim_whole_warp()   all, with equal numbers   the one place of the warp
  *     gvm_append_claim_block()        all threads of a block    what it claims itself
- *     gvm_append_claim_whole_block()  all, with equal numbers   the one slot of the block
+ *     gvm_append_claim_whole_block()  all, with equal numbers   the one place of the block
  *
  * In those of warps and blocks rows and bytes lie in the order of the threads (gvm_thread(): x first, then y,
  * then z), all threads pass the same alignment and get the same answer, and blocks of any number of
  * dimensions are made of whole warps. What one thread, warp or block claims later lies behind what it claimed before.
  *
- * Every claim that succeeded must be written and then published, before the kernel ends, by adding its slot's amount (where
+ * Every claim that succeeded must be written and then published, before the kernel ends, by adding its place's amount (where
  * many threads claim together one thread's amount is that of all, the others' are 0). Amounts may be gathered and published
  * at once.
  *
@@ -56,28 +56,28 @@ enum {
 };
 
 /* What was claimed. */
-typedef struct gvm_append_slot {
+typedef struct gvm_append_place {
     uint64_t row;          /* number of the first row */
-    unsigned char *rows;   /* its place */
-    unsigned char *bytes;  /* place of the bytes */
+    unsigned char *rows;   /* where they are */
+    unsigned char *bytes;  /* where these are */
     uint64_t bytes_offset; /* the same from the buffer's start: good in any process */
     uint64_t amount;       /* for gvm_append_publish() */
-} gvm_append_slot;
+} gvm_append_place;
 
 #ifdef GVM_KERNEL
 
 GVM_DEVICE uint32_t gvm_append_claim(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                     uint32_t align, gvm_append_slot *slot);
+                                     uint32_t align, gvm_append_place *place);
 GVM_DEVICE uint32_t gvm_append_claim_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                          uint32_t align, gvm_append_slot *slot);
+                                          uint32_t align, gvm_append_place *place);
 GVM_DEVICE uint32_t gvm_append_claim_whole_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                                uint32_t align, gvm_append_slot *slot);
+                                                uint32_t align, gvm_append_place *place);
 GVM_DEVICE uint32_t gvm_append_claim_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                           uint32_t align, gvm_append_slot *slot);
+                                           uint32_t align, gvm_append_place *place);
 GVM_DEVICE uint32_t gvm_append_claim_whole_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                                 uint32_t align, gvm_append_slot *slot);
+                                                 uint32_t align, gvm_append_place *place);
 
-/* Says that what was claimed is written: the amount of one slot, or the sum of many. */
+/* Says that what was claimed is written: the amount of one place, or the sum of many. */
 GVM_DEVICE void gvm_append_publish(const gvm_append *a, uint64_t amount);
 
 #endif /* GVM_KERNEL */

@@ -99,7 +99,7 @@ ALTER FOREIGN TABLE al ALTER COLUMN t DROP DEFAULT;
 INSERT INTO al (id) VALUES (9);
 SELECT id, t FROM al WHERE id > 5 ORDER BY id;
 
--- ---- NOT NULL and CHECK: held against the rows.
+-- ---- NOT NULL and CHECK: checked against the rows.
 \set VERBOSITY terse
 ALTER FOREIGN TABLE al ALTER COLUMN t SET NOT NULL;
 ALTER FOREIGN TABLE al ADD CONSTRAINT id_small CHECK (id < 9);

@@ -137,7 +137,7 @@ SELECT * FROM analyzed('DELETE FROM e WHERE id <= 5000');
 SELECT count(*) FROM e;
 SELECT * FROM analyzed('SELECT count(*) FROM e WHERE id <= 6000');
 ROLLBACK;
--- own_rows_are_filtered_too: those of this transaction are one more segment, a batch of its own.
+-- own_rows_are_filtered_too: those of this transaction are one more row range, a batch of its own.
 BEGIN;
 INSERT INTO e VALUES (0), (-1);
 SELECT * FROM analyzed('SELECT id FROM e WHERE id <= 0');

@@ -340,7 +340,7 @@ GVM_DEVICE_RARE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *
             since = now;
         }
         if (gvm_append_poller_begin(w)) {
-            /* Late only if no other poller has brought news meanwhile. */
+            /* Late only if no other poller has seen more memory meanwhile. */
             gvm_append_exchange(a, w,
                                 now > since && now - since > a->wait_ns &&
                                     gvm_load_consume_u64(&w->ready) == ready);
@@ -432,22 +432,23 @@ GVM_DEVICE uint64_t gvm_append_units_for(const gvm_append *a, uint64_t bytes, ui
     return (bytes + (align > unit ? align - unit : 0) + unit - 1) >> a->unit_shift;
 }
 
-/* The slot of one thread: so many rows and bytes behind the start of its group's claim. */
-GVM_DEVICE void gvm_append_place(const gvm_append *a, uint64_t old, uint64_t units, uint64_t align,
-                                 uint64_t rows_before, uint64_t bytes_before, gvm_append_slot *slot)
+/* The place of one thread: so many rows and bytes behind the start of its group's claim. */
+GVM_DEVICE void gvm_append_set_place(const gvm_append *a, uint64_t old, uint64_t units,
+                                     uint64_t align, uint64_t rows_before, uint64_t bytes_before,
+                                     gvm_append_place *place)
 {
     uint64_t low = a->reserve_bytes - ((gvm_append_units_of(old) + units) << a->unit_shift);
 
-    slot->row = gvm_append_rows_of(old) + rows_before;
-    slot->rows = (unsigned char *)(uintptr_t)(a->address + slot->row * a->row_bytes);
-    slot->bytes_offset = gvm_append_round_up(low, align) + bytes_before;
-    slot->bytes = (unsigned char *)(uintptr_t)(a->address + slot->bytes_offset);
+    place->row = gvm_append_rows_of(old) + rows_before;
+    place->rows = (unsigned char *)(uintptr_t)(a->address + place->row * a->row_bytes);
+    place->bytes_offset = gvm_append_round_up(low, align) + bytes_before;
+    place->bytes = (unsigned char *)(uintptr_t)(a->address + place->bytes_offset);
 }
 
 /* ---- the calls */
 
 GVM_DEVICE uint32_t gvm_append_claim_as(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                        uint32_t align, uint32_t add_max, gvm_append_slot *slot)
+                                        uint32_t align, uint32_t add_max, gvm_append_place *place)
 {
     const gvm_append_view view = gvm_append_look(a);
     uint64_t old, units = gvm_append_units_for(a, gvm_append_want(bytes), align);
@@ -457,20 +458,20 @@ GVM_DEVICE uint32_t gvm_append_claim_as(const gvm_append *a, uint64_t rows, uint
         return GVM_APPEND_INVALID;
     answer = gvm_append_obtain(a, &view, rows, units, add_max, &old);
     if (answer == GVM_APPEND_OK) {
-        gvm_append_place(a, old, units, align, 0, 0, slot);
-        slot->amount = gvm_append_position(rows, units);
+        gvm_append_set_place(a, old, units, align, 0, 0, place);
+        place->amount = gvm_append_position(rows, units);
     }
     return answer;
 }
 
 GVM_DEVICE uint32_t gvm_append_claim(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                     uint32_t align, gvm_append_slot *slot)
+                                     uint32_t align, gvm_append_place *place)
 {
-    return gvm_append_claim_as(a, rows, bytes, align, GVM_APPEND_ADD_THREAD, slot);
+    return gvm_append_claim_as(a, rows, bytes, align, GVM_APPEND_ADD_THREAD, place);
 }
 
 GVM_DEVICE uint32_t gvm_append_claim_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                          uint32_t align, gvm_append_slot *slot)
+                                          uint32_t align, gvm_append_place *place)
 {
     const gvm_append_view view = gvm_append_look_warp(a);
     uint64_t all_rows, all_bytes, old = 0, answer = 0;
@@ -486,14 +487,14 @@ GVM_DEVICE uint32_t gvm_append_claim_warp(const gvm_append *a, uint64_t rows, ui
     old = gvm_warp_get_u64(old, 0);
     answer = gvm_warp_get_u64(answer, 0);
     if (answer == GVM_APPEND_OK) {
-        gvm_append_place(a, old, units, align, rows_before, bytes_before, slot);
-        slot->amount = gvm_lane() == 0 ? gvm_append_position(all_rows, units) : 0;
+        gvm_append_set_place(a, old, units, align, rows_before, bytes_before, place);
+        place->amount = gvm_lane() == 0 ? gvm_append_position(all_rows, units) : 0;
     }
     return (uint32_t)answer;
 }
 
 GVM_DEVICE uint32_t gvm_append_claim_whole_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                                uint32_t align, gvm_append_slot *slot)
+                                                uint32_t align, gvm_append_place *place)
 {
     const gvm_append_view view = gvm_append_look_warp(a);
     uint64_t old = 0, units = gvm_append_units_for(a, gvm_append_want(bytes), align);
@@ -506,14 +507,14 @@ GVM_DEVICE uint32_t gvm_append_claim_whole_warp(const gvm_append *a, uint64_t ro
     old = gvm_warp_get_u64(old, 0);
     answer = gvm_warp_get_u32(answer, 0);
     if (answer == GVM_APPEND_OK) {
-        gvm_append_place(a, old, units, align, 0, 0, slot);
-        slot->amount = gvm_lane() == 0 ? gvm_append_position(rows, units) : 0;
+        gvm_append_set_place(a, old, units, align, 0, 0, place);
+        place->amount = gvm_lane() == 0 ? gvm_append_position(rows, units) : 0;
     }
     return answer;
 }
 
 GVM_DEVICE uint32_t gvm_append_claim_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                           uint32_t align, gvm_append_slot *slot)
+                                           uint32_t align, gvm_append_place *place)
 {
     GVM_SHARED(uint64_t, warp_rows, 32);
     GVM_SHARED(uint64_t, warp_bytes, 32);
@@ -551,16 +552,16 @@ GVM_DEVICE uint32_t gvm_append_claim_block(const gvm_append *a, uint64_t rows, u
     gvm_block_sync();
     answer = (uint32_t)shared[0];
     if (answer == GVM_APPEND_OK) {
-        gvm_append_place(a, shared[1], shared[2], align, rows_before + warp_rows[gvm_warp()],
-                         bytes_before + warp_bytes[gvm_warp()], slot);
-        slot->amount = gvm_thread() == 0 ? gvm_append_position(shared[3], shared[2]) : 0;
+        gvm_append_set_place(a, shared[1], shared[2], align, rows_before + warp_rows[gvm_warp()],
+                             bytes_before + warp_bytes[gvm_warp()], place);
+        place->amount = gvm_thread() == 0 ? gvm_append_position(shared[3], shared[2]) : 0;
     }
     gvm_block_sync(); /* the shared words are free for the next call */
     return answer;
 }
 
 GVM_DEVICE uint32_t gvm_append_claim_whole_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                                 uint32_t align, gvm_append_slot *slot)
+                                                 uint32_t align, gvm_append_place *place)
 {
     GVM_SHARED(uint64_t, shared, 2); /* answer, old */
     uint64_t units = gvm_append_units_for(a, gvm_append_want(bytes), align);
@@ -576,8 +577,8 @@ GVM_DEVICE uint32_t gvm_append_claim_whole_block(const gvm_append *a, uint64_t r
     gvm_block_sync();
     answer = (uint32_t)shared[0];
     if (answer == GVM_APPEND_OK) {
-        gvm_append_place(a, shared[1], units, align, 0, 0, slot);
-        slot->amount = gvm_thread() == 0 ? gvm_append_position(rows, units) : 0;
+        gvm_append_set_place(a, shared[1], units, align, 0, 0, place);
+        place->amount = gvm_thread() == 0 ? gvm_append_position(rows, units) : 0;
     }
     gvm_block_sync();
     return answer;

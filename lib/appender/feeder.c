@@ -1,4 +1,4 @@
-/* Serving all appenders that have begun, by the library's thread (memory/background.h).
+/* Feeding all appenders that have begun, by the library's thread (memory/background.h).
  *
  * It goes round them, a step each, so that none waits for another's large result. It calls only what never
  * waits for a kernel: create, map, set access, release, and on the way to GVM_E_NOSPACE the amount of free
@@ -14,6 +14,7 @@
 
 #include <sched.h>
 
+#include "base/clock.h"
 #include "memory/background.h"
 
 #define SPIN_US 2000 /* of a begin, before it sleeps */
@@ -24,7 +25,7 @@ static TAILQ_HEAD(, gvm_appender) list = TAILQ_HEAD_INITIALIZER(list);
 static const gvm_appender *serving;
 
 /* A step for each. */
-static gvmi_duty serve_all(void)
+static gvmi_duty feed_all(void)
 {
     gvmi_duty duty = GVMI_DUTY_NONE;
     gvm_appender *appender;
@@ -49,19 +50,19 @@ static gvmi_duty serve_all(void)
     return duty;
 }
 
-gvm_status gvmi_append_service_start(void)
+gvm_status gvmi_append_feeder_start(void)
 {
-    __atomic_store_n(&gvmi_background_serve, serve_all, __ATOMIC_RELEASE);
+    __atomic_store_n(&gvmi_background_serve, feed_all, __ATOMIC_RELEASE);
     return gvmi_background_start();
 }
 
 /* Spins first: it is a matter of a tenth of a millisecond, unless the driver is slow. */
 static void wait_for_first(gvm_appender *appender)
 {
-    const int64_t start_us = gvmi_append_now_us();
+    const int64_t start_us = gvmi_now_us();
 
     while (__atomic_load_n(&appender->feed.starting, __ATOMIC_ACQUIRE)) {
-        if (gvmi_append_now_us() - start_us > SPIN_US) {
+        if (gvmi_now_us() - start_us > SPIN_US) {
             gvmi_lock(&lock);
             while (__atomic_load_n(&appender->feed.starting, __ATOMIC_ACQUIRE))
                 pthread_cond_wait(&left, &lock.mutex);
@@ -71,7 +72,7 @@ static void wait_for_first(gvm_appender *appender)
     }
 }
 
-void gvmi_append_service_join(gvm_appender *appender)
+void gvmi_append_feeder_join(gvm_appender *appender)
 {
     gvmi_lock(&lock);
     appender->feed.leaving = false;
@@ -81,7 +82,7 @@ void gvmi_append_service_join(gvm_appender *appender)
     wait_for_first(appender);
 }
 
-void gvmi_append_service_leave(gvm_appender *appender)
+void gvmi_append_feeder_leave(gvm_appender *appender)
 {
     gvmi_lock(&lock);
     appender->feed.leaving = true; /* or it would be served again before this thread has the lock */

@@ -1,0 +1,67 @@
+/* What the policy would move, without victims that are leased. */
+#include "keeper/machine/state.h"
+
+/* Pins those victims of a plan that cannot be evicted, as they are leased, for a while. Also
+ * records what the others were acquired for. True: the plan is to be made again. */
+static bool pin_leased_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
+{
+    bool again = false;
+
+    for (uint32_t i = 0; i < plan->victim_count; i++) {
+        keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
+
+        again |= gvmi_keep_sample(m, victim);
+        if (gvmi_keep_leased(victim)) {
+            victim->item.pinned = true;
+            pins->items[pins->count++] = &victim->item;
+            again = true;
+        }
+    }
+    return again;
+}
+
+static void unpin_victims(keep_pins *pins)
+{
+    while (pins->count > 0)
+        pins->items[--pins->count]->pinned = false;
+}
+
+void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan)
+{
+    keep_device *device = &m->devices[object->device];
+    const bool was_pinned = object->item.pinned;
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+
+    object->item.pinned = false;
+    do
+        gvmi_policy_plan_for(device->policy, &object->item, gvmi_keep_room_bytes(&device->place),
+                             forced, plan);
+    while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin_victims(&pins);
+    object->item.pinned = was_pinned;
+}
+
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan)
+{
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+    gvmi_policy_item *item;
+
+    do
+        item = gvmi_policy_plan_next(device->policy, gvmi_keep_room_bytes(&device->place), plan);
+    while (item != NULL && pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin_victims(&pins);
+    return item != NULL && plan->bring_bytes > 0 ? gvmi_keep_object_of(item) : NULL;
+}
+
+void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes, gvmi_policy_plan *plan)
+{
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+
+    do
+        (void)gvmi_policy_plan_shrink(device->policy, bytes, plan);
+    while (pin_leased_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin_victims(&pins);
+}

@@ -1,0 +1,171 @@
+/* Requests that wait for a lease, or for that nobody has one: each in its object's queue and its client's list. */
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "keeper/machine/state.h"
+
+/* What is done of a look at all requests that wait, in one tick: more than one client's, so that each gets on.
+ * One whose time is over counts as EXPIRED_UNITS, another as 1. */
+#define EXPIRE_SLICE_UNITS 4096u
+#define EXPIRED_UNITS 16u
+
+/* Readers of an untracked object may write, so its seal waits for them, too. */
+bool gvmi_keep_waits_for_readers(const keep_wait *wait)
+{
+    const keep_object *object = wait->object;
+
+    return wait->kind == KEEP_WAIT_WRITE || object->fenced ||
+           (wait->kind == KEEP_WAIT_SEAL && object->untracked && !object->sealed);
+}
+
+/* For the next look at who has waited too long, and the one after it. */
+static void note_deadline(gvmi_machine *m, const keep_wait *wait)
+{
+    if (wait->deadline_ns < m->next_wait_ns)
+        m->next_wait_ns = wait->deadline_ns;
+    if (wait->deadline_ns < m->later_wait_ns)
+        m->later_wait_ns = wait->deadline_ns;
+}
+
+/* At the end of the queue; what waits for nobody's lease, an eviction or a shrink, at its head. */
+static void link_wait(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+    const bool first = wait->kind == KEEP_WAIT_EVICT || wait->kind == KEEP_WAIT_SHRINK;
+
+    wait->prev = first ? NULL : object->last_wait;
+    wait->next = first ? object->first_wait : NULL;
+    *(wait->prev != NULL ? &wait->prev->next : &object->first_wait) = wait;
+    *(wait->next != NULL ? &wait->next->prev : &object->last_wait) = wait;
+    object->wait_count++;
+    wait->client->wait_count++;
+    wait->own_next = wait->client->waits;
+    if (wait->own_next != NULL)
+        wait->own_next->own_prev = wait;
+    wait->client->waits = wait;
+    gvmi_keep_take(m, wait->client->user, KEEP_WAITS, 1);
+    note_deadline(m, wait);
+    gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_end_wait(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+
+    if (wait->prev != NULL)
+        wait->prev->next = wait->next;
+    else
+        object->first_wait = wait->next;
+    if (wait->next != NULL)
+        wait->next->prev = wait->prev;
+    else
+        object->last_wait = wait->prev;
+    if (wait->own_prev != NULL)
+        wait->own_prev->own_next = wait->own_next;
+    else
+        wait->client->waits = wait->own_next;
+    if (wait->own_next != NULL)
+        wait->own_next->own_prev = wait->own_prev;
+    gvmi_keep_give(m, wait->client->user, KEEP_WAITS, 1);
+    object->wait_count--;
+    wait->client->wait_count--;
+    gvmi_keep_mark(m, object);
+    free(wait);
+}
+
+void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening)
+{
+    for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
+        next = wait->own_next;
+        if (opening != NULL && wait->opening != opening)
+            continue;
+        gvmi_keep_reply_failed(m, client, wait->request, GVM_E_FOREIGN, "the object was closed");
+        gvmi_keep_end_wait(m, wait);
+    }
+}
+
+static void expire_wait(gvmi_machine *m, keep_wait *wait)
+{
+    m->timeouts++;
+    gvmi_keep_reply_failed(
+        m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
+        wait->object->fence_waits
+            ? "a process that was cut off may still write to the object, and there is no room to "
+              "copy it: end that process (gvmem top shows it as cut off), or make room"
+            : "others kept a conflicting lease, or the object was being moved");
+    gvmi_keep_end_wait(m, wait);
+}
+
+/* As long as *units last. False: they did not. */
+static bool expire_some(gvmi_machine *m, const keep_client *client, uint32_t *units)
+{
+    for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
+        /* While others are granted what they waited for, it may be next. */
+        const bool expired = wait->deadline_ns <= m->now_ns && !wait->object->unserved;
+        const uint32_t cost = expired ? EXPIRED_UNITS : 1;
+
+        if (*units < cost)
+            return false;
+        *units -= cost;
+        next = wait->own_next;
+        if (expired)
+            expire_wait(m, wait);
+        else
+            note_deadline(m, wait);
+    }
+    return true;
+}
+
+void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client)
+{
+    uint32_t units = KEEP_CLIENT_WAITS_MAX * EXPIRED_UNITS;
+
+    (void)expire_some(m, client, &units);
+}
+
+/* A slice of a look at all of them; until its end next_wait_ns has passed. */
+void gvmi_keep_expire_waits(gvmi_machine *m)
+{
+    uint32_t units = EXPIRE_SLICE_UNITS;
+
+    if (m->expire_next == 0)
+        m->later_wait_ns = INT64_MAX;
+    for (; m->expire_next < m->client_capacity; m->expire_next++) {
+        const keep_client *client = m->clients[m->expire_next];
+
+        if (client != NULL && !expire_some(m, client, &units))
+            return;
+    }
+    m->expire_next = 0;
+    m->next_wait_ns = m->later_wait_ns;
+}
+
+/* Queues a request; it is looked at when the event is settled. */
+keep_wait *gvmi_keep_new_wait(gvmi_machine *m, keep_client *client, keep_object *object,
+                              keep_opening *opening, keep_wait_kind kind, uint64_t request,
+                              int32_t timeout_ms)
+{
+    keep_wait *wait = NULL;
+
+    if (client->wait_count >= KEEP_CLIENT_WAITS_MAX)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "%u requests of this connection wait already, the limit: wait for some "
+                               "of them",
+                               client->wait_count);
+    else if (!gvmi_keep_may_take(m, client->user, KEEP_WAITS, 1))
+        gvmi_keep_reply_allowance(m, client, request, KEEP_WAITS);
+    else if ((wait = calloc(1, sizeof *wait)) == NULL)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+    if (wait == NULL)
+        return NULL;
+    wait->kind = kind;
+    wait->client = client;
+    wait->object = object;
+    wait->opening = opening;
+    wait->request = request;
+    wait->since_ns = m->now_ns;
+    m->expire_due = m->expire_due || timeout_ms == 0;
+    wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * GVMI_NS_PER_MS;
+    link_wait(m, wait);
+    return wait;
+}

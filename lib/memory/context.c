@@ -1,0 +1,97 @@
+/* The context of a device: made current, or found to be reset, with captures relaxed meanwhile. */
+#include "base/error.h"
+#include "memory/device.h"
+
+static _Thread_local struct {
+    unsigned depth;
+    bool relaxed;
+    CUstreamCaptureMode before;
+} capture;
+
+/* A driver that cannot exchange the mode is older than captures, or about to fail otherwise. */
+void gvmi_capture_relax(void)
+{
+    if (capture.depth++ > 0)
+        return;
+    capture.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    capture.relaxed = gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before) == CUDA_SUCCESS;
+}
+
+void gvmi_capture_restore(void)
+{
+    if (--capture.depth == 0 && capture.relaxed)
+        (void)gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before);
+}
+
+static CUresult push_context(const gvm_device *device)
+{
+    const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+
+    if (result == CUDA_SUCCESS)
+        gvmi_capture_relax();
+    return result;
+}
+
+gvm_status gvmi_device_fail_reset(const gvm_device *device)
+{
+    return gvmi_fail(GVM_E_LOST,
+                     "the context of device %d was reset: destroy what was made on the device, close and "
+                     "open it",
+                     device->info.ordinal);
+}
+
+/* A stream of the context must not be asked: where the context was reset, the driver may crash on its handle. */
+bool gvmi_device_was_reset(const gvm_device *device)
+{
+    unsigned long long id = device->context_id;
+
+    if (id == 0)
+        return false;
+    return gvmi_cu->cuCtxGetId(device->context, &id) == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+           id != device->context_id;
+}
+
+gvm_status gvmi_device_enter(const gvm_device *device)
+{
+    CUresult result;
+
+    if (gvmi_device_was_reset(device))
+        return gvmi_device_fail_reset(device);
+    result = push_context(device);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
+                                device->info.ordinal);
+    return GVM_OK;
+}
+
+bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
+{
+    CUresult result;
+
+    *entered = false;
+    if (gvmi_device_was_reset(device))
+        return false;
+    result = push_context(device);
+    *entered = result == CUDA_SUCCESS;
+    return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+void gvmi_device_leave(void)
+{
+    CUcontext context;
+
+    gvmi_capture_restore();
+    gvmi_cu->cuCtxPopCurrent(&context);
+}
+
+uint64_t gvmi_device_free_bytes(const gvm_device *device)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+
+    if (gvmi_device_enter(device) != GVM_OK)
+        return 0;
+    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        free_bytes = 0;
+    gvmi_device_leave();
+    return free_bytes;
+}

@@ -1,0 +1,82 @@
+/* See settings.h. */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "utils/guc.h"
+
+#include "postgres/command.h"
+#include "postgres/settings.h"
+
+int	  gstore_windows = 16;
+int	  gstore_window_kb = 4096;
+int	  gstore_max_relations = 512;
+int	  gstore_device_memory_mb = 0;
+int	  gstore_host_memory_mb = 0;
+int	  gstore_service_threads = 4;
+int	  gstore_start_timeout_s = 30;
+char *gstore_keeper_path = NULL;
+int	  gstore_readers = GSTORE_READERS_OWNER;
+int	  gstore_token_lifetime_s = 3600;
+int	  gstore_lost_tables = GSTORE_LOST_EMPTY;
+bool  gstore_wait_for_source = false;
+
+static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
+														 {"group", GSTORE_READERS_GROUP, false},
+														 {"all", GSTORE_READERS_ALL, false},
+														 {NULL, 0, false}};
+
+static const struct config_enum_entry lost_choices[] = {
+	{"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
+
+void
+gstore_settings_init(void)
+{
+	DefineCustomStringVariable("gstore_fdw.keeper", "Socket of a gvmem-keeper to use.",
+							   "Empty: the server runs one of its own.", &gstore_keeper_path, "",
+							   PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.device_memory", "Memory of each GPU that tables may use.",
+		"0: nine tenths of what is free at start. Without effect if gstore_fdw.keeper is set.",
+		&gstore_device_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
+		"0: half of what is available at start. Without effect if gstore_fdw.keeper is set.",
+		&gstore_host_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.max_relations", "Tables in GPU memory that have rows, or have lost them.", NULL,
+		&gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.windows",
+							"Pieces of shared memory through which rows come and go.",
+							"So many backends read or write at the same moment.", &gstore_windows,
+							16, 1, GSTORE_WINDOWS_MAX, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.window_size",
+							"Size of one piece of shared memory through which rows come and go.",
+							NULL, &gstore_window_kb, 4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.service_threads",
+							"Threads that move rows to and from the GPUs.", NULL,
+							&gstore_service_threads, 4, 1, 16, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
+		&gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomEnumVariable(
+		"gstore_fdw.readers", "Whose programs may attach tables by token.",
+		"\"group\" and \"all\" also move the keeper's socket from the data directory to "
+		"unix_socket_directories.",
+		&gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("gstore_fdw.lost_tables",
+							 "What a table is whose rows were lost with the keeper or the server.",
+							 "\"error\": it can be neither read nor written before TRUNCATE.",
+							 &gstore_lost_tables, GSTORE_LOST_EMPTY, lost_choices, PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+	DefineCustomBoolVariable(
+		"gstore_fdw.wait_for_source",
+		"Statements on a table that is to be loaded from its source wait for its rows.", NULL,
+		&gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
+		"What they have attached stays. A token that is asked for again is good for that time again.",
+		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	MarkGUCPrefixReserved("gstore_fdw");
+}

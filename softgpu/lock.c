@@ -1,0 +1,68 @@
+/* The engine's lock; operations made, and freed once the lock is released. */
+#include "softgpu/engine.h"
+
+#include <stdlib.h>
+
+static pthread_mutex_t engine = PTHREAD_MUTEX_INITIALIZER;
+static STAILQ_HEAD(, soft_op) garbage = STAILQ_HEAD_INITIALIZER(garbage); /* to be freed by soft_unlock() */
+
+void soft_lock(void)
+{
+    pthread_mutex_lock(&engine);
+}
+
+void soft_op_discard(soft_op *op)
+{
+    if (op->class->destroy)
+        op->class->destroy(op);
+    if (op->edges != op->inline_edges)
+        free(op->edges);
+    free(op);
+}
+
+void soft_unlock(void)
+{
+    STAILQ_HEAD(, soft_op) ended = STAILQ_HEAD_INITIALIZER(ended);
+    soft_op *op;
+
+    STAILQ_CONCAT(&ended, &garbage);
+    pthread_mutex_unlock(&engine);
+    while ((op = STAILQ_FIRST(&ended))) {
+        STAILQ_REMOVE_HEAD(&ended, link);
+        soft_op_discard(op);
+    }
+}
+
+void soft_sleep_locked(pthread_cond_t *cond)
+{
+    int cancel;
+
+    if (!STAILQ_EMPTY(&garbage)) {
+        soft_unlock();
+        soft_lock();
+        return; /* the caller looks again at what it waits for */
+    }
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
+                           &cancel); /* a thread of the user's must not end with the lock */
+    pthread_cond_wait(cond, &engine);
+    pthread_setcancelstate(cancel, NULL);
+}
+
+void *soft_op_new(size_t size_bytes, const soft_op_class *class)
+{
+    soft_op *op = calloc(1, size_bytes);
+
+    if (!op)
+        return NULL;
+    op->class = class;
+    op->refs = 1;
+    op->edges = op->inline_edges;
+    LIST_INIT(&op->waiters);
+    return op;
+}
+
+void soft_op_unref_locked(soft_op *op)
+{
+    if (--op->refs == 0)
+        STAILQ_INSERT_TAIL(&garbage, op, link);
+}
