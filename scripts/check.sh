@@ -4,7 +4,7 @@
 # passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
 #   fast  build, light lint, unit and conform tests
 #   full  build, lint, kernels for real GPUs (where there is nvcc), all tests but the slow ones
-#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell, install
+#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell, ABI, install
 #   install  make Debian packages, install and use them in a fresh Debian, run the demo in another
 # FUZZ_SECONDS (default 20): how long each fuzzer runs.
 set -u
@@ -122,7 +122,7 @@ fuzz() {
     [ -d "$build-fuzz/corpus" ] || left_out 'fuzzers' 'there are none'
 }
 
-spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd; }
+spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd,ot,froms,befores,cancelability; }
 shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck -x; }
 
 # The packages' own tests are those that were run here. Without nvcc the packages are those that say so.
@@ -170,6 +170,7 @@ check_all() {
     tests 'slow tests' "$build" --suite slow
     if have codespell; then step 'spelling' spelling; else left_out 'spelling' 'codespell is not installed'; fi
     if have shellcheck; then step 'shell scripts' shell_scripts; else left_out 'shell scripts' 'shellcheck is not installed'; fi
+    step 'libraries beside the last release' scripts/abi.py "$build"
 }
 
 if [ "$level" = install ]; then
