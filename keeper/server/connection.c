@@ -95,6 +95,12 @@ static void unlink_connection(gvmi_connection **list, const gvmi_connection *con
         connection->next->prev = connection->prev;
 }
 
+static void discard_socket(int *socket)
+{
+    if (!gvmi_incoming_close(socket))
+        gvmi_server_close(socket);
+}
+
 static gvmi_connection *new_connection(gvm_keeper *server, int socket)
 {
     gvmi_connection *connection = calloc(1, sizeof *connection);
@@ -106,9 +112,10 @@ static gvmi_connection *new_connection(gvm_keeper *server, int socket)
         gvmi_server_log_user(server, GVMI_LOG_REFUSED, found.uid,
                              "a client was refused: out of host memory");
         free(connection);
-        close(socket);
+        discard_socket(&socket);
         return NULL;
     }
+    gvmi_incoming_begin(socket);
     connection->uid = found.uid;
     connection->pid = found.pid;
     connection->on_socket = (gvmi_source){GVMI_SOURCE_SOCKET, connection};
@@ -121,13 +128,12 @@ static gvmi_connection *new_connection(gvm_keeper *server, int socket)
     return connection;
 }
 
-/* It is kept open while descriptors that were sent over it are not received. */
-static void close_socket(gvm_keeper *server, gvmi_connection *connection)
+/* It is kept open while descriptors that were sent over it are not received, and while it cannot be closed. */
+static bool close_socket(gvm_keeper *server, gvmi_connection *connection)
 {
-    if (gvmi_passing_settle(server, connection))
-        gvmi_server_close_watched(server, &connection->socket);
-    else
+    if (connection->socket >= 0)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, connection->socket, NULL);
+    return gvmi_passing_settle(server, connection) && gvmi_incoming_close(&connection->socket);
 }
 
 void gvmi_connection_end(gvm_keeper *server, gvmi_connection *connection)
@@ -142,8 +148,7 @@ void gvmi_connection_end(gvm_keeper *server, gvmi_connection *connection)
     if (connection->fds[2] != NULL)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, connection->fds[2]->fd, NULL);
     gvmi_server_close_watched(server, &connection->process);
-    close_socket(server, connection);
-    connection->unread_kept = connection->passing > 0;
+    connection->unread_kept = !close_socket(server, connection);
     connection->place.user->unread += connection->unread_kept;
     unlink_connection(&server->connections, connection);
     link_connection(&server->ended, connection);
@@ -172,8 +177,8 @@ void gvmi_connection_look_again(gvm_keeper *server)
 
 void gvmi_connection_free_ended(gvm_keeper *server, gvmi_connection *connection)
 {
-    if (!gvmi_passing_settle(server, connection))
-        return; /* its socket is looked at again and again */
+    if (!close_socket(server, connection))
+        return; /* which is tried again and again */
     connection->place.user->unread -= connection->unread_kept;
     unlink_connection(&server->ended, connection);
     gvmi_connection_free(server, connection);
@@ -184,7 +189,7 @@ void gvmi_connection_free(gvm_keeper *server, gvmi_connection *connection)
     gvmi_schedule_leave(&server->schedule, &connection->place);
     gvmi_outbox_clear(&connection->outbox);
     gvmi_connection_take_snapshot_back(connection);
-    gvmi_server_close(&connection->socket);
+    discard_socket(&connection->socket);
     gvmi_server_close(&connection->process);
     gvmi_server_close(&connection->snapshot);
     release_pages(connection);
@@ -401,7 +406,7 @@ void gvmi_connection_judge_closed(gvm_keeper *server, gvmi_connection *connectio
 /* Of a connection that is LEAVING. */
 void gvmi_connection_closed(gvm_keeper *server, gvmi_connection *connection)
 {
-    close_socket(server, connection);
+    (void)close_socket(server, connection);
     if (connection->process < 0)
         gvmi_connection_gone(server, connection);
     else
@@ -417,7 +422,7 @@ void gvmi_connection_judge_again(gvm_keeper *server, gvmi_connection *connection
 void gvmi_connection_bye(gvm_keeper *server, gvmi_connection *connection)
 {
     gvmi_connection_leave(connection);
-    close_socket(server, connection);
+    (void)close_socket(server, connection);
     if (connection->process >= 0) {
         gvmi_machine_bye(server->machine, connection->client);
     } else {

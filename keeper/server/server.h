@@ -7,6 +7,7 @@
  *   connection.c      connections: coming, leaving, the end of clients' processes, sending
  *   watch.c           what epoll watches
  *   passing.c         descriptors on their way to clients
+ *   incoming.c        what clients send, where descriptors may be among it
  *   process.c         the processes of clients
  *   page.c            the two pages that a client and the keeper share
  *   socket.c          where the keeper listens
@@ -128,6 +129,22 @@ bool gvmi_passing_settle(gvm_keeper *server, gvmi_connection *connection);
 /* May its user connect? GVM_E_LIMIT */
 gvm_status gvmi_passing_admits(const gvmi_connection *connection);
 
+/* ---- what clients send */
+
+/* Of a new socket, before it is read. */
+void gvmi_incoming_begin(int socket);
+
+/* As recv(2), without waiting. Bytes beside which descriptors come, and all behind them, are never received:
+ * -1, EBADMSG. */
+ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len);
+
+/* Closes a socket, if it is one, and makes it -1. False: it is still open, as the system has no thread for what is
+ * unread in it. */
+bool gvmi_incoming_close(int *socket);
+
+/* Likewise, a listening one with the connections that nobody accepted; without a thread in this one. */
+void gvmi_incoming_close_listener(int *socket);
+
 /* ---- connections */
 
 typedef enum gvmi_source_kind {
@@ -185,7 +202,7 @@ struct gvmi_connection {
     bool more;           /* there may be a whole message in `in` */
     bool dirty;          /* the outbox is to be flushed */
     bool stalled;        /* it is to be flushed again after a while */
-    bool unread_kept;    /* it has ended, and its socket is kept: descriptors wait in it */
+    bool unread_kept;    /* it has ended, and its socket is kept: something in it was not read */
     bool writing;        /* epoll reports when it can be written */
     bool mute;           /* nobody reads what it is sent */
     bool held_back;      /* nothing is sent before dropped memory is given back */

@@ -205,9 +205,7 @@ void gvmi_listener_close(gvmi_listener *listener)
 {
     struct stat found;
 
-    if (listener->fd >= 0)
-        close(listener->fd);
-    listener->fd = -1;
+    gvmi_incoming_close_listener(&listener->fd);
     if (listener->inode != 0 && lstat(listener->address.sun_path, &found) == 0 &&
         found.st_dev == listener->device && found.st_ino == listener->inode)
         unlink(listener->address.sun_path);

@@ -115,19 +115,18 @@ static void process_left_messages(gvm_keeper *server, gvmi_connection *connectio
 /* One read. False: there is nothing (more) to be read now, or ever. */
 static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
 {
-    struct iovec room = {.iov_base = connection->in + connection->in_len,
-                         .iov_len = sizeof connection->in - connection->in_len};
-    /* Without room for fds the kernel closes those that come and sets MSG_CTRUNC. */
-    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1};
+    const size_t room = sizeof connection->in - connection->in_len;
     ssize_t got;
 
-    if (room.iov_len == 0) /* whole messages wait to be taken */
+    if (room == 0) /* whole messages wait to be taken */
         return false;
-    do
-        got = recvmsg(connection->socket, &message, MSG_DONTWAIT);
-    while (got < 0 && errno == EINTR);
+    got = gvmi_incoming_receive(connection->socket, connection->in + connection->in_len, room);
     if (got < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
         return false;
+    if (got < 0 && errno == EBADMSG && connection->state == CONNECTION_OPEN) {
+        report_violation(server, connection, "it sent file descriptors");
+        return false;
+    }
     if (got <= 0) {
         if (connection->state == CONNECTION_OPEN)
             gvmi_connection_silence(server, connection);
@@ -137,10 +136,6 @@ static bool receive_some(gvm_keeper *server, gvmi_connection *connection)
         return false;
     }
     connection->in_len += (uint32_t)got;
-    if (connection->state == CONNECTION_OPEN && (message.msg_flags & MSG_CTRUNC) != 0) {
-        report_violation(server, connection, "it sent file descriptors");
-        return false;
-    }
     take_messages(server, connection);
     return connection->state == CONNECTION_OPEN;
 }
@@ -153,10 +148,10 @@ static bool has_closed(gvm_keeper *server, gvmi_connection *connection, uint32_t
 
     if ((events & (EPOLLHUP | EPOLLERR)) != 0 || connection->unheard_bytes >= UNHEARD_BYTES_MAX)
         return true;
-    got = recv(connection->socket, connection->in, sizeof connection->in, MSG_DONTWAIT);
-    if (got < 0)
+    got = gvmi_incoming_receive(connection->socket, connection->in, sizeof connection->in);
+    if (got < 0 && errno != EBADMSG)
         return errno != EAGAIN && errno != EINTR && errno != ENOMEM && errno != ENOBUFS;
-    connection->unheard_bytes += (uint32_t)got;
+    connection->unheard_bytes += got < 0 ? UNHEARD_BYTES_MAX : (uint32_t)got;
     if (connection->unheard_bytes >= UNHEARD_BYTES_MAX)
         gvmi_server_rewatch(server, connection->socket, EPOLLRDHUP, &connection->on_socket);
     return got == 0;
