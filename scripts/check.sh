@@ -4,7 +4,7 @@
 # passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
 #   fast  build, light lint, unit and conform tests
 #   full  build, lint, kernels for real GPUs (where there is nvcc), all tests but the slow ones
-#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell, install
+#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell, ABI, install
 #   install  make Debian packages, install and use them in a fresh Debian, run the demo in another
 # FUZZ_SECONDS (default 20): how long each fuzzer runs.
 set -u
@@ -122,7 +122,7 @@ fuzz() {
     [ -d "$build-fuzz/corpus" ] || left_out 'fuzzers' 'there are none'
 }
 
-spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd; }
+spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd,ot,froms,befores,cancelability; }
 shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck -x; }
 
 # The packages' own tests are those that were run here. Without nvcc the packages are those that say so.
@@ -141,20 +141,23 @@ check_install() {
     step 'demo in a fresh Debian' packaging/check-demo.sh "$build"
 }
 
+# The other builds have no kernels for real GPUs, which take longest and which none of their tests runs.
+# shellcheck disable=SC2086 # options
 check_all() {
-    if step 'build with ASan and UBSan' scripts/build.sh "$build-asan" -Db_sanitize=address,undefined -Db_lundef=false; then
+    others='-Dcuda=disabled -Ddocs=false'
+    if step 'build with ASan and UBSan' scripts/build.sh "$build-asan" $others -Db_sanitize=address,undefined -Db_lundef=false; then
         tests 'tests under ASan and UBSan' "$build-asan"
     fi
-    if step 'build with TSan' scripts/build.sh "$build-tsan" -Db_sanitize=thread -Db_lundef=false; then
+    if step 'build with TSan' scripts/build.sh "$build-tsan" $others -Dbench=false -Db_sanitize=thread -Db_lundef=false; then
         tsan_tests
     fi
     if ! have clang; then
         left_out 'clang' 'clang is not installed'
     else
-        if step 'build with clang' env CC=clang scripts/build.sh "$build-clang" -Dwerror=true; then
+        if step 'build with clang' env CC=clang scripts/build.sh "$build-clang" $others -Dwerror=true; then
             tests 'tests built by clang' "$build-clang" --suite unit --suite conform --no-suite slow
         fi
-        if step 'build the fuzzers' env CC=clang scripts/build.sh "$build-fuzz" -Dfuzz=true \
+        if step 'build the fuzzers' env CC=clang scripts/build.sh "$build-fuzz" $others -Dbench=false -Dfuzz=true \
             -Db_sanitize=address,undefined -Db_lundef=false; then
             fuzz
         fi
@@ -170,6 +173,7 @@ check_all() {
     tests 'slow tests' "$build" --suite slow
     if have codespell; then step 'spelling' spelling; else left_out 'spelling' 'codespell is not installed'; fi
     if have shellcheck; then step 'shell scripts' shell_scripts; else left_out 'shell scripts' 'shellcheck is not installed'; fi
+    step 'libraries beside the last release' scripts/abi.py "$build"
 }
 
 if [ "$level" = install ]; then

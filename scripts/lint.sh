@@ -63,6 +63,7 @@ if [ "$weight" != light ]; then
     exports libgvmem.so gvmem.map
     exports libgvmem-keeper.so gvmem-keeper.map
     # What libgvmem-keeper takes of the inside is all that is declared for it.
+    # shellcheck disable=SC2013 # names without spaces
     for symbol in $(sed -n 's/^ *\(gvmi_.*\);$/\1/p' "$build/gvmem.map"); do
         nm -D --undefined-only "$build/libgvmem-keeper.so" | grep -q " $symbol@" ||
             fail "$(grep -rn "GVMI_API.*$symbol" lib keeper | head -n 1 | cut -d: -f1-2): libgvmem-keeper does not use $symbol; take GVMI_API away"

@@ -68,6 +68,7 @@ esac
 if [ "$level" = all ]; then
     have_command clang || wanted="$wanted clang"
     have_command valgrind || wanted="$wanted valgrind"
+    have_command abidiff || wanted="$wanted abigail-tools"
     have_command codespell || wanted="$wanted codespell"
     have_command shellcheck || wanted="$wanted shellcheck"
     have_command sqlsmith || wanted="$wanted sqlsmith"

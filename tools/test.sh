@@ -255,7 +255,7 @@ keeper)
     (
         trap '' TERM
         start_table "$4"
-        trap 'kill -KILL "$holder"' EXIT
+        trap 'kill -KILL "$helper"' EXIT
         at=${token##*:}
         expect 1 keeper stop -s "$at"
         prints err 'is part of process .* \(table_holder\)'

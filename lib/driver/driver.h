@@ -50,7 +50,7 @@ const char *gvmi_driver_result_name(const gvmi_driver *table, CUresult result);
  * GVM_E_NOSPACE, CUDA_ERROR_NOT_SUPPORTED is GVM_E_NOTSUP, CUDA_ERROR_NO_DEVICE and INVALID_DEVICE
  * are GVM_E_NODEVICE, the errors that break a context are GVM_E_LOST, the others GVM_E_DRIVER. call
  * is a string constant. */
-#define gvmi_driver_fail gvm_driver_error
+#define gvmi_driver_fail(result, ...) gvm_driver_error((int32_t)(result), __VA_ARGS__)
 
 /* The same with a status of the caller's choosing, where the call makes clear what the code means
  * there. */

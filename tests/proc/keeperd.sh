@@ -9,7 +9,11 @@ socket=$folder/k.sock
 pid=
 holder=
 second=
-trap 'for p in $pid $holder $second; do kill -9 "$p" 2>/dev/null || :; done; rm -rf "$folder"' EXIT
+clean_up() {
+    for process in $pid $holder $second; do kill -9 "$process" 2>/dev/null || :; done
+    rm -rf "$folder"
+}
+trap clean_up EXIT
 export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=256MiB,instance=keeperd-$$}"
 
 fail() {

@@ -67,7 +67,7 @@ static inline bool start_child(const gvm_heap_options *options)
 {
     void *state;
 
-    alarm(20);
+    end_child_after(20);
     if (begin(&state) != 0)
         return false;
     remake(options);

@@ -460,7 +460,7 @@ static int be_forked(void *arg)
     CHILD_EXPECT(begin() == GVM_OK && finish() == GVM_OK);
     pid = fork();
     if (pid == 0) {
-        alarm(20);
+        end_child_after(20);
         CHILD_EXPECT(begin() == GVM_E_FOREIGN);
         gvm_device_close(device); /* unknown here, too */
         _exit(0);

@@ -383,27 +383,22 @@ static int share_as_ever(void *arg)
     return 0;
 }
 
-#define IN_CHILD(name, child) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(child, NULL); \
-    }
+#define RESERVING_TEST(name, child) CHILD_TEST_NOT_VALGRIND(name, child, VALGRIND_ADDRESSES)
 
-IN_CHILD(appender_begun_and_empty_holds_the_smallest_chunks, hold_nothing)
-IN_CHILD(appender_begun_and_empty_leaves_room_for_many, hold_nothing_many_times)
-IN_CHILD(appender_with_a_few_rows_holds_little, write_little)
-IN_CHILD(appender_of_a_large_result_has_large_chunks_after_few_commits, write_much)
-IN_CHILD(appender_graded_is_filled_to_the_last_byte, fill_all)
-IN_CHILD(budget_of_one_chunk_serves_both_ends, share_one_chunk)
-IN_CHILD(begin_has_what_the_launch_before_wrote, begin_as_before)
-IN_CHILD(begin_after_a_large_launch_has_one_large_chunk, begin_large)
-IN_CHILD(begin_has_what_the_first_launch_is_expected_to_write, begin_as_expected)
-IN_CHILD(begin_counts_what_the_last_launch_alone_wrote, count_from_its_begin)
-IN_CHILD(begin_on_a_full_device_has_the_smallest_chunk, begin_as_before_poor)
-IN_CHILD(appender_gives_back_small_chunks_and_large_on_a_full_device, give_way)
-IN_CHILD(buffer_taken_with_graded_ends_is_used_as_any, use_taken)
-IN_CHILD(share_of_an_ungraded_buffer_has_the_first_version, share_as_ever)
+RESERVING_TEST(appender_begun_and_empty_holds_the_smallest_chunks, hold_nothing)
+RESERVING_TEST(appender_begun_and_empty_leaves_room_for_many, hold_nothing_many_times)
+RESERVING_TEST(appender_with_a_few_rows_holds_little, write_little)
+RESERVING_TEST(appender_of_a_large_result_has_large_chunks_after_few_commits, write_much)
+CHILD_TEST(appender_graded_is_filled_to_the_last_byte, fill_all)
+CHILD_TEST(budget_of_one_chunk_serves_both_ends, share_one_chunk)
+RESERVING_TEST(begin_has_what_the_launch_before_wrote, begin_as_before)
+RESERVING_TEST(begin_after_a_large_launch_has_one_large_chunk, begin_large)
+RESERVING_TEST(begin_has_what_the_first_launch_is_expected_to_write, begin_as_expected)
+RESERVING_TEST(begin_counts_what_the_last_launch_alone_wrote, count_from_its_begin)
+RESERVING_TEST(begin_on_a_full_device_has_the_smallest_chunk, begin_as_before_poor)
+RESERVING_TEST(appender_gives_back_small_chunks_and_large_on_a_full_device, give_way)
+CHILD_TEST(buffer_taken_with_graded_ends_is_used_as_any, use_taken)
+CHILD_TEST(share_of_an_ungraded_buffer_has_the_first_version, share_as_ever)
 
 int main(void)
 {

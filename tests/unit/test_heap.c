@@ -768,6 +768,7 @@ static void many_segments_are_found_again(void **state)
     void *at[2 * COUNT];
 
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_BYTES);
     for (int i = 0; i < COUNT; i++) {
         at[2 * i] = alloc(513 * MIB);
         assert_int_equal(gvm_heap_resize(heap, at[2 * i], 1), GVM_OK); /* addresses alone */

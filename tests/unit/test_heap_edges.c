@@ -199,7 +199,7 @@ static int fill_a_shelf_to_the_bound(void *arg)
     gvm_heap_info i = {.struct_size = sizeof i};
 
     (void)arg;
-    alarm(60);
+    end_child_after(60);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_heap_create(device, &options, &heap) == GVM_OK);
     for (int n = 0; n < COUNT; n++)
@@ -447,7 +447,7 @@ static void segments_come_and_go_beside_readers(void **state)
     pthread_t thread;
 
     (void)state;
-    SKIP_UNDER_VALGRIND("it can take minutes there");
+    SKIP_UNDER_VALGRIND("it runs one thread at a time, and the reader never pauses: minutes");
     remake(&options);
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, alloc_and_free_small, heap), 0);
@@ -505,7 +505,7 @@ static int ask_for_usage_beside_a_tag_that_goes(void *arg)
     void *ptr;
 
     (void)arg;
-    alarm(20);
+    end_child_after(20);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
     text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -536,7 +536,7 @@ static int use_the_parents_heap(void *arg)
     size_t bytes, count;
 
     (void)arg;
-    alarm(20);
+    end_child_after(20);
     for (int round = 0; round < 2; round++) {
         CHILD_EXPECT(gvm_heap_alloc(heap, UNIT, &ptr) == GVM_E_FOREIGN && ptr == NULL);
         CHILD_EXPECT(gvm_heap_alloc_async(heap, 5 * CHUNK, NULL, NULL, &ptr) == GVM_E_FOREIGN);
@@ -607,7 +607,7 @@ static int end_a_stream_that_waits_for_a_thread(void *arg)
     void *ptr;
 
     (void)arg;
-    alarm(20);
+    end_child_after(20);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
     stream = make_stream();

@@ -179,7 +179,7 @@ static int keep_for(void *arg)
     void *handle;
 
     setenv("GVMEM_HEAP_DECAY", arg, 1);
-    alarm(60);
+    end_child_after(60);
     handle = dlopen(library, RTLD_NOW);
     CHILD_EXPECT(handle != NULL);
     *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");

@@ -794,6 +794,6 @@ int main(void)
         TEST(grant_that_fails_half_way_changes_nothing),
     };
 
-    fixture_machine_default("devices=2,memory=4GiB,sms=2");
+    fixture_machine_default("devices=2,memory=2560MiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,6 +315,6 @@ int main(void)
         TEST(streams_beside_each_other_leave_one_segment),
     };
 
-    fixture_machine_default("memory=4GiB,sms=2");
+    fixture_machine_default("memory=1GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

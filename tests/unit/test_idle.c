@@ -541,7 +541,7 @@ static int be_forked(void *arg)
     CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
     pid = fork();
     if (pid == 0) {
-        alarm(20);
+        end_child_after(20);
         CHILD_EXPECT(gvmi_idle_reclaim(device, UINT64_MAX, true) == 0);
         gvmi_idle_wake(&shared.idle, 2);
         gvmi_idle_leave(&shared.idle);

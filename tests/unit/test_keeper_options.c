@@ -540,7 +540,8 @@ static int give_fence(void *arg)
     return 0;
 }
 
-CHILD_TEST(server_fence_given_decides_on_writers_cut_off, give_fence)
+CHILD_TEST_NOT_VALGRIND(server_fence_given_decides_on_writers_cut_off, give_fence,
+                        "it does not know pidfd_send_signal(), by which the keeper kills")
 CHILD_TEST(server_lease_limit_given_is_kept, give_lease_limit)
 
 /* The trace's second last number is how many acquires there were, its last one the hint. */

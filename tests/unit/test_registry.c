@@ -238,7 +238,7 @@ static void registry_in_a_child_of_fork_is_empty_and_waits_for_nobody(void **sta
         const pid_t child = fork();
 
         if (child == 0) {
-            alarm(20);
+            end_child_after(20);
             _exit(gvmi_registry_hold(GVMI_KIND_BUFFER, gvmi_key(&object), &found) == GVM_E_FOREIGN &&
                           gvmi_registry_count(GVMI_KIND_BUFFER) == 0 &&
                           gvmi_registry_add(GVMI_KIND_BUFFER, gvmi_key(&object), &object) == GVM_OK &&

@@ -155,7 +155,7 @@ static void share_passed_on_by_an_importer_imports_and_updates(void **state)
         pids[i] = fork();
         assert_true(pids[i] >= 0);
         if (pids[i] == 0) {
-            alarm(2 * TIMEOUT_MS / 1000); /* read() has no time limit of its own */
+            end_child_after(2 * TIMEOUT_MS / 1000); /* read() has no time limit of its own */
             _exit(actors[i](&ends));
         }
     }

@@ -46,11 +46,24 @@ static inline int run_in_child(int (*fn)(void *arg), void *arg, bool quiet)
     return status;
 }
 
-/* Leaves a test out where valgrind cannot run it; LD_PRELOAD names what valgrind puts before the program. */
+/* LD_PRELOAD names what valgrind puts before the program. */
+static inline bool under_valgrind(void)
+{
+    const char *preloaded = getenv("LD_PRELOAD");
+
+    return preloaded != NULL && strstr(preloaded, "/vgpreload_") != NULL;
+}
+
+/* Ends a child in which a call waits for ever; under valgrind programs take many times as long. */
+static inline void end_child_after(unsigned seconds)
+{
+    alarm(under_valgrind() ? 20 * seconds : seconds);
+}
+
+/* Leaves a test out where valgrind cannot run it. */
 #define SKIP_UNDER_VALGRIND(why) \
     do { \
-        const char *preloaded = getenv("LD_PRELOAD"); \
-        if (preloaded != NULL && strstr(preloaded, "/vgpreload_") != NULL) { \
+        if (under_valgrind()) { \
             print_message("left out under valgrind: %s\n", why); \
             skip(); \
         } \
@@ -58,6 +71,7 @@ static inline int run_in_child(int (*fn)(void *arg), void *arg, bool quiet)
 #define VALGRIND_FDS \
     "it limits descriptors by itself, so the kernel does not refuse one that is received"
 #define VALGRIND_ADDRESSES "its programs have less than 256 GiB of addresses"
+#define VALGRIND_BYTES "it looks at each byte that mprotect() makes accessible: minutes for 32 GiB"
 
 #define assert_child_succeeds(fn, arg) assert_int_equal(run_in_child(fn, arg, false), 0)
 
@@ -66,6 +80,15 @@ static inline int run_in_child(int (*fn)(void *arg), void *arg, bool quiet)
     static void name(void **state) \
     { \
         (void)state; \
+        assert_child_succeeds(fn, NULL); \
+    }
+
+/* The same, left out where valgrind cannot run it. */
+#define CHILD_TEST_NOT_VALGRIND(name, fn, why) \
+    static void name(void **state) \
+    { \
+        (void)state; \
+        SKIP_UNDER_VALGRIND(why); \
         assert_child_succeeds(fn, NULL); \
     }
 
