@@ -13,7 +13,7 @@
  *   belady  the optimum for hits: of all bytes at hand, those on the device are the ones that are
  *           wanted again soonest (Belady 1966, with bypass: what is wanted later than everything
  *           there is read over the link). All chunks of an object are wanted at the same moment, so
- *           objects with a number of chunks each give what chunks by themselves would. It
+ *           choosing by object gives the same hits as choosing by chunk. It
  *           counts no cost of moving, so link has no bound in it.
  *   lru     always brings in; takes what was not used for the longest time, chunk by chunk: an
  *           object that is larger than the budget has lost its beginning when its end is read

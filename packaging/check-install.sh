@@ -81,6 +81,12 @@ check 'gvmem share on the software GPU' script 'GVMEM_DRIVER=soft gvmem share -n
 check 'manual pages' script 'for page in man1/gvmem.1 man3/gvmem-buffer.3 man3/gvm_buffer_commit.3 man7/gvmem.7 man8/gvmem-keeper.8; do
     zcat /usr/share/man/$page.gz >/dev/null; done'
 
+check 'every link of an installed page leads to a page' script 'for page in /usr/share/doc/*gvmem*/*.md /usr/share/doc/*gstore*/*.md; do
+    grep -o "](\([^)#]*\)" "$page" | cut -c 3- | grep -v : | while read -r link; do
+        [ -z "$link" ] || [ -e "$(dirname "$page")/$link" ] || { echo "$page: $link"; exit 1; }
+    done || exit 1
+done'
+
 check 'C programs, by pkg-config' script 'cd /tmp/test
 cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/growing_array.c $(pkg-config --cflags --libs gvmem) -o array
 GVMEM_DRIVER=soft ./array

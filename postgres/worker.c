@@ -238,7 +238,7 @@ start_service(void)
 static void
 report_idle(void)
 {
-	pgstat_report_activity(STATE_IDLE, "waiting for tables to drop and versions to forget");
+	pgstat_report_activity(STATE_IDLE, "waiting for work");
 }
 
 /* Where there is no memory to remember a task, it is done at once. */

@@ -309,15 +309,21 @@ def check_pages():
             complain(page, PAGE_LINES_MAX + 1, "too long for a page on a folder", f"{PAGE_LINES_MAX} lines are the limit: move what is more to docs/design")
 
 
+def row_line(path, name):
+    """The line of a table's row."""
+    lines = Path(path).read_text().splitlines()
+    return next((number for number, line in enumerate(lines, 1) if re.search(rf"\bX\({name}\b", line)), 1)
+
+
 def check_driver_calls():
     """Every call is answered by the software GPU, and every case of the conformance table runs."""
     softgpu, cases = read_all("softgpu/*.c"), read_all("tests/conform/case_*.c")
     rows = re.findall(r"\bX\((\w+),", read_all("tests/conform/cases_*.h"))
     for name, symbol, *_ in headers.table("lib/driver/calls.h", "GVMI_CUDA_CALLS"):
         if not re.search(rf"^\w[\w *]*\b{symbol}\(", softgpu, re.M):
-            complain("lib/driver/calls.h", 1, f"softgpu/ does not define {symbol}", "the software GPU has every call of the table")
+            complain("lib/driver/calls.h", row_line("lib/driver/calls.h", name), f"softgpu/ does not define {symbol}", "the software GPU has every call of the table")
         if f"cu->{name}(" not in cases and name not in CALLS_WITHOUT_CASE:
-            complain("lib/driver/calls.h", 1, f"no conformance case makes {name}", "add one to tests/conform")
+            complain("lib/driver/calls.h", row_line("lib/driver/calls.h", name), f"no conformance case makes {name}", "add one to tests/conform")
     for name in re.findall(r"^CASE\((\w+)\)", cases, re.M):
         if name not in rows:
             complain("tests/conform/cases.h", 1, f"the case {name} has no row and is never run", "add one to cases_memory.h or cases_execution.h")
@@ -328,9 +334,9 @@ def check_messages():
     machine, samples = read_all("keeper/machine/machine.c"), read_all("tests/fuzz/wire_samples.c")
     for name, _, sender, body, *_ in headers.table("keeper/protocol/wire.h", "GVMI_WIRE_TABLE"):
         if sender == "C" and f"[GVMI_WIRE_{name}] =" not in machine:
-            complain("keeper/protocol/wire.h", 1, f"the machine has no handler for {name}", "add a row to handlers in keeper/machine/machine.c")
+            complain("keeper/protocol/wire.h", row_line("keeper/protocol/wire.h", name), f"the machine has no handler for {name}", "add a row to handlers in keeper/machine/machine.c")
         if body != "none" and f"GVMI_WIRE_{name}:" not in samples:
-            complain("keeper/protocol/wire.h", 1, f"there is no sample of {name}", "add a valid message to tests/fuzz/wire_samples.c")
+            complain("keeper/protocol/wire.h", row_line("keeper/protocol/wire.h", name), f"there is no sample of {name}", "add a valid message to tests/fuzz/wire_samples.c")
 
 
 def check_sql_functions():
@@ -345,7 +351,7 @@ def check_sql_functions():
             complain(path, 1, "is not linked into the extension", "add it to OBJS in postgres/Makefile")
         for name in re.findall(r"^PG_FUNCTION_INFO_V1\((\w+)\)", path.read_text(), re.M):
             if f"FUNCTION {name}(" not in text and f"'{name}'" not in text:
-                complain(path, 1, f"{name} is not in {script}", "CREATE FUNCTION there and in the update to that version")
+                complain(path, 1, f"{name} is not in {script}", "CREATE FUNCTION there and in the update to that version; a version that was released gets a next one (CONTRIBUTING.md)")
     for name in re.findall(r"^CREATE FUNCTION ((?:gstore|lo)_\w+)\(", text, re.M):
         if f"FROM {name}()" in text or re.search(r"_(?:handler|validator)$", name):
             continue  # a view's, or the wrapper's

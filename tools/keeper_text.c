@@ -36,7 +36,7 @@ static void print_keeper_device(text_pen *pen, const gvm_keeper_device_info *d)
     print_pair(pen, "uuid", "%s", tool_uuid_text(d->uuid, uuid));
     print_pair(pen, "card", "%s, %s free for all programs",
                gvmi_size_text(d->driver_total_bytes, a), gvmi_size_text(d->driver_free_bytes, b));
-    print_pair(pen, "budget", "%s, %s in use, %s at the ready", gvmi_size_text(d->budget_bytes, a),
+    print_pair(pen, "budget", "%s, %s in use, %s kept free", gvmi_size_text(d->budget_bytes, a),
                gvmi_size_text(d->resident_bytes, b), gvmi_size_text(d->free_bytes, c));
     print_pair(pen, "in use", "%s leased, %s without a copy on the host",
                gvmi_size_text(d->leased_bytes, a), gvmi_size_text(d->dirty_bytes, b));
@@ -59,7 +59,7 @@ void keeper_text_status(text_pen *pen, const snapshot_copy *s)
     print_pair(pen, "serves", "%u client%s, %u object%s, %u device%s", k->clients,
                k->clients == 1 ? "" : "s", k->objects, k->objects == 1 ? "" : "s", k->devices,
                k->devices == 1 ? "" : "s");
-    print_pair(pen, "host", "%s, %s in use, %s at the ready", gvmi_size_text(k->host_budget_bytes, a),
+    print_pair(pen, "host", "%s, %s in use, %s kept free", gvmi_size_text(k->host_budget_bytes, a),
                gvmi_size_text(k->host_used_bytes, b), gvmi_size_text(k->host_free_bytes, c));
     print_pair(pen, "acquires", "%" PRIu64 ", %" PRIu64 " by message, %" PRIu64 " timed out",
                k->acquires, k->slow_acquires, k->timeouts);

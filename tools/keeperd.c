@@ -33,7 +33,7 @@ static const char usage[] =
     "  -b, --device-budget SIZE   device memory to use, of each; 90 % of what is free now\n"
     "  -B, --host-budget SIZE     host memory to use; half of what is available now\n"
     "  -a, --host-ahead SIZE      host memory to make ahead of need; none\n"
-    "  -k, --keep-free SIZE       most unused device memory to keep at the ready; 256MiB\n"
+    "  -k, --keep-free SIZE       most unused device memory to keep free; 256MiB\n"
     "  -l, --leave-free SIZE      device memory to leave to other programs; not looked at\n"
     "  -q, --quota [USER=]SIZE    what objects of a user (a number), or of each other user, may take\n"
     "      --revoke-timeout SEC   cut off clients that do not answer for so long; 10\n"

@@ -1,4 +1,4 @@
-/* Text in columns for people. */
+/* Text for a terminal: columns by the width of UTF-8 characters, and nothing that the terminal would obey. */
 #include "tools/text.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* The same join on the CPU, in another manner: inner rows sorted by key, found by index. */
+/* The hash join on the CPU, to check results by another method: inner rows sorted by key, found by index. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -419,7 +419,7 @@ typedef struct gvm_keeper_device_info {
     uint32_t objects;
     uint64_t budget_bytes;
     uint64_t resident_bytes; /* of objects */
-    uint64_t free_bytes;     /* of the budget, kept at the ready */
+    uint64_t free_bytes;     /* of the budget, that is kept free */
     uint64_t leased_bytes, dirty_bytes;
     uint64_t held_bytes;            /* by clients, and by no object */
     uint64_t host_backed_bytes;     /* of this device's objects */

@@ -53,7 +53,7 @@ typedef struct gvm_keeper_options {
     uint64_t device_budget_bytes;
     uint64_t host_budget_bytes; /* 0: half of the machine's memory that is available */
     uint64_t host_ahead_bytes;  /* of it, made ahead of need; 0: none */
-    uint64_t device_keep_bytes; /* most free device memory kept at the ready; 256 MiB if 0 */
+    uint64_t device_keep_bytes; /* most device memory that is kept free; 256 MiB if 0 */
     uint64_t driver_free_bytes; /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
     uint64_t quota_bytes; /* of each user not in quotas, with 0 and GVM_BYTES_NONE as in gvm_quota */

@@ -1,4 +1,4 @@
-/* keeper/server/: clients that others must not notice: those that receive nothing, and those whose end is hard
+/* keeper/server/: clients that must not disturb others: those that receive nothing, and those whose end is hard
  * to see. Each test runs in a child, because a driver is started once a process. */
 #include "tests/lib/units.h"
 #include "tests/unit/server_fixture.h"
