@@ -78,7 +78,7 @@ make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 		pthread_mutex_lock(&s->lock);
 		return status;
 	}
-	gstore_area_is_made(s, made);
+	gstore_area_end_making(s, made);
 	*out = made;
 	return GVM_OK;
 }

@@ -62,7 +62,8 @@ gstore_areas_connect(gstore_areas *s)
 	gvm_status	   status;
 
 	if (count == GSTORE_CONNECTIONS_MAX)
-		return gvm_error_set(GVM_E_LIMIT, "there are %u columns in GPU memory",
+		return gvm_error_set(GVM_E_LIMIT,
+							 "columns in GPU memory have %u parts, which is the most: drop tables",
 							 (unsigned) (GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
 	pthread_mutex_unlock(&s->lock);
 	status = gvm_client_connect(s->path, &keeper);
@@ -330,7 +331,7 @@ gstore_area_add(gstore_areas *s, area *a)
 }
 
 void
-gstore_area_is_made(gstore_areas *s, area *a)
+gstore_area_end_making(gstore_areas *s, area *a)
 {
 	a->busy = false;
 	pthread_cond_broadcast(&s->not_busy);
@@ -345,7 +346,7 @@ gstore_area_discard(gstore_areas *s, area *a)
 	if (place != NULL && *place == a)
 		tdelete(a, &gstore_areas_find_store(s, &a->name)->areas, compare_areas);
 	a->dropped = true;
-	gstore_area_is_made(s, a);
+	gstore_area_end_making(s, a);
 	pthread_mutex_unlock(&s->lock);
 	gstore_area_unref(s, a);
 	gvm_error_restore(&error);

@@ -39,7 +39,7 @@ find_pack(gstore_areas *s, const gstore_store_name *store, area **out)
 		pthread_mutex_lock(&s->lock);
 		return status;
 	}
-	gstore_area_is_made(s, made);
+	gstore_area_end_making(s, made);
 	*out = made;
 	return GVM_OK;
 }
@@ -55,7 +55,7 @@ grow_pack(gstore_areas *s, area *pack, uint64_t bytes)
 	pthread_mutex_lock(&s->lock);
 	if (status == GVM_OK)
 		pack->bytes = bytes;
-	gstore_area_is_made(s, pack);
+	gstore_area_end_making(s, pack);
 	return status;
 }
 

@@ -9,11 +9,12 @@
  *     being made: then it has neither, and is busy. refs counts the commands and threads that use it now; of a pack, the
  *     areas that are packed in it, too.
  * I2  a dropped area is out of its store's tree; the last one that uses it closes it.
- * I3  an area that is busy is used by one thread alone, which makes it, gives back memory of it or moves it; others wait. But
- *     links are made to it, as a move takes them along. A command that waits for an area may use others of
- *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
- *     An area whose links one thread makes, ends or takes along to another object is being linked: others wait that would
- *     do the same.
+ * I3  an area that is busy is used by one thread alone, which makes it, gives back memory of it or moves it; others wait,
+ *     but those that make or end its links: a move takes the links along.
+ *     An area that is being linked has one thread that makes or ends its links, or takes them along to another object;
+ *     others that would do so wait.
+ *     A command that waits for an area may be using others of its store. So of each store one thread at a time may wait
+ *     until no command uses an area (gstore_area_unpack()).
  * I4  beyond needed_bytes there is nothing of use: what the writer of the latest number has written,
  *     or what gstore_areas_trim() was passed.
  * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
@@ -138,12 +139,12 @@ area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named);
 
 /*
- * Into the tree of its store, busy for the caller; one without areas stays until it is dropped. And it is made:
- * others go on. One that could not be made goes, with the caller's reference. The lock is held, and given up at the end of
- * discard.
+ * add: into the tree of its store, busy for the caller; a store that has no areas yet comes into the tree of stores, and
+ * stays until it is dropped. end_making: the area has its place, and others may use it. discard: it could not be
+ * made, and goes with the caller's reference. The lock is held; discard gives it up at its end.
  */
 gvm_status gstore_area_add(gstore_areas *s, area *a);
-void	   gstore_area_is_made(gstore_areas *s, area *a);
+void	   gstore_area_end_making(gstore_areas *s, area *a);
 void	   gstore_area_discard(gstore_areas *s, area *a);
 
 /*

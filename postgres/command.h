@@ -56,9 +56,8 @@ typedef enum gstore_verb
 	GSTORE_FOREIGN_WRITE, /* window -> memory */
 	GSTORE_FOREIGN_CLOSE,
 
-	/* Before tokens are made, as it may take long; it gives nobody a right. */
-	/* Adds to copy_bytes what these areas would take with objects of their own; there is so much. */
-	GSTORE_UNPACK_BYTES,
+	/* Before tokens are made, as it may take long; it gives nobody a right: */
+	GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
 	GSTORE_UNPACK, /* gives them these objects (area.h) */
 
 	/* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
@@ -91,7 +90,7 @@ typedef struct gstore_range
 typedef struct gstore_store_name
 {
 	uint32_t database, table; /* OIDs */
-	uint64_t store;			  /* never used twice, in other lives of the server neither */
+	uint64_t store;			  /* never used twice, nor after a restart of the server */
 	int32_t	 device;		  /* ordinal */
 	uint32_t epoch;			  /* of the keeper in which it was made */
 	/* Later writers of the store have higher numbers; 0: a reader. */

@@ -608,13 +608,13 @@ gstore_service_report(gstore_service *s, gstore_report *out, gstore_store_size *
 	if (status == GVM_E_KEEPER)
 		atomic_store(&s->lost, true);
 	if (status == GVM_OK)
-		status = gstore_areas_sizes(s->areas, sizes, size_count);
-	if (status == GVM_OK)
 	{
 		memset(out, 0, sizeof *out);
 		status = report_keeper(s, snapshot, out);
 	}
 	gvm_snapshot_destroy(snapshot);
+	if (status == GVM_OK) /* last: the caller frees them after success alone */
+		status = gstore_areas_sizes(s->areas, sizes, size_count);
 	return status;
 }
 

@@ -42,7 +42,7 @@ void gstore_service_sever(gstore_service *service);
 
 /*
  * Ends the threads after the commands they have begun, and everything that the keeper has of the
- * service. Does not wait for the keeper. NULL is ignored.
+ * service. Does not wait for the keeper, but for a connection that a command is making, which may take seconds. NULL is ignored.
  */
 void gstore_service_stop(gstore_service *service);
 

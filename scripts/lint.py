@@ -5,6 +5,7 @@ Each finding is one line, file:line: what is wrong; how to fix it. Exits 1 if th
 """
 import re
 import sys
+from fnmatch import fnmatch
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -85,6 +86,12 @@ FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 # Folders that have a page which says where to find what.
 PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts", "tests"]
 NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
+# What lists the files of a folder, but for the page; lists have names, NAME.[ch] and patterns.
+LISTED_IN = {
+    "keeper/protocol": "keeper/README.md", "keeper/machine": "keeper/machine/state.h", "keeper/client": "keeper/client/client.h",
+    "keeper/server": "keeper/server/server.h", "keeper/table": "keeper/table/table.h",
+}
+LISTED = re.compile(r"(?<![\w/])[\w*.-]+\.(?:\[ch\]|\*|\w+)")
 PAGE_LINES_MAX = 60
 # No case of the table makes this call: only a driver that captures graphs answers it (tests/unit/test_capture.c).
 CALLS_WITHOUT_CASE = {"cuStreamGetCaptureInfo"}
@@ -315,6 +322,20 @@ def row_line(path, name):
     return next((number for number, line in enumerate(lines, 1) if re.search(rf"\bX\({name}\b", line)), 1)
 
 
+def check_lists(files):
+    """Every source file of a folder is in the folder's list; a header may be there by the name of its C file."""
+    for folder in PAGES:
+        page = LISTED_IN.get(folder, f"{folder}/README.md")
+        if not Path(page).exists():
+            continue
+        patterns = {pattern.replace(".[ch]", ".*") for pattern in LISTED.findall(Path(page).read_text())}
+        for path in sorted(Path(file) for file in files if str(Path(file).parent) == folder):
+            stem = {f"{path.stem}.c"} if path.suffix == ".h" else set()
+            names = {path.name, *stem}
+            if path.suffix in (".c", ".h", ".py", ".sh") and str(path) != page and not any(fnmatch(n, p) for n in names for p in patterns):
+                complain(page, 1, f"{path.name} is not in the list of files", f"say what {path} does")
+
+
 def check_driver_calls():
     """Every call is answered by the software GPU, and every case of the conformance table runs."""
     softgpu, cases = read_all("softgpu/*.c"), read_all("tests/conform/case_*.c")
@@ -387,6 +408,7 @@ def main():
                 check_rules(path)
     check_neighbours()
     check_pages()
+    check_lists(files)
     check_driver_calls()
     check_messages()
     check_sql_functions()

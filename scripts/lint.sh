@@ -71,6 +71,9 @@ if [ "$weight" != light ]; then
 
     # 5. No C file of a folder is in a circle of calls with another that the folder does not explain.
     scripts/circles.py "$build" || [ $? -eq 77 ] || failed=1 # 77: not all of it is built
+
+    # 6. What a file defines for others, others use.
+    scripts/unused.py "$build" || failed=1
 fi
 
 [ "$failed" -eq 0 ] && echo 'lint: nothing found'

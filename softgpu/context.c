@@ -13,6 +13,7 @@ static soft_stream legacies[SOFT_DEVICES_MAX];
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
+static bool key_made; /* the process had one left */
 
 static void end_thread(void *p)
 {
@@ -24,7 +25,7 @@ static void end_thread(void *p)
 
 static void prepare_contexts(void)
 {
-    pthread_key_create(&thread_key, end_thread);
+    key_made = pthread_key_create(&thread_key, end_thread) == 0;
     for (int i = 0; i < SOFT_DEVICES_MAX; i++) {
         soft_context *context = &contexts[i];
 
@@ -60,6 +61,8 @@ static thread_state *this_thread(void)
     thread_state *thread;
 
     pthread_once(&once, prepare_contexts);
+    if (!key_made)
+        return NULL;
     thread = pthread_getspecific(thread_key);
     if (!thread) {
         thread = calloc(1, sizeof *thread);
@@ -102,16 +105,6 @@ CUresult soft_enter_context(int *device)
         *device = context->device;
     soft_unlock();
     return result;
-}
-
-CUresult soft_context_error(int device)
-{
-    return contexts[device].error;
-}
-
-bool soft_context_peer_enabled(int device, int peer)
-{
-    return contexts[device].peers >> peer & 1;
 }
 
 CUcontext soft_context_handle(int device)

@@ -10,8 +10,7 @@
  *   WORK    to a worker thread (copies, memsets, stream memory operations, host functions)
  *   LAUNCH  to the SM threads of the device, block by block
  *
- * One lock guards all of it; it is the first in the order of soft.h ("context" and "stream" there).
- * Functions ending in _locked want it. Nothing of the user's runs under it, and nothing under it
+ * One lock guards all of it, the first in the order of README.md. Functions ending in _locked want it. Nothing of the user's runs under it, and nothing under it
  * blocks but the waits below, which release it.
  *
  * Circle: op.c, sm.c and worker.c call each other, because a ready operation is handed to the threads of one of the
@@ -21,7 +20,7 @@
  *       DONE.
  *   I2  stream->tail is NULL or an unfinished operation of that stream, and every other unfinished
  *       one of it was submitted earlier.
- *   I3  there are as many worker threads as streams that ever got WORK, so a WORK that is ready
+ *   I3  there are at least as many worker threads as streams that got WORK, so a WORK that is ready
  *       never waits behind one that blocks.
  *   I4  in a broken context nothing WAITING exists: breaking it readies everything, and of what is
  *       ready there only classes marked "always" are run; the rest just ends.
@@ -209,8 +208,6 @@ struct soft_stream {
     LIST_ENTRY(soft_stream) entry;
 };
 
-soft_stream *soft_stream_new_locked(soft_context *context,
-                                    bool blocking); /* without a handle; NULL: out of memory */
 /* Ends the handle; queued work still runs. */
 void soft_stream_close_locked(soft_stream *stream);
 /* Any handle that calls take: NULL and the special ones as well. */

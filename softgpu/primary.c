@@ -14,16 +14,6 @@
 static uint64_t last_id;                                 /* under the lock */
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER; /* some context is CLOSING no more */
 
-void soft_context_break(int device, CUresult error)
-{
-    soft_context *context = soft_context_of(device);
-
-    soft_lock();
-    if (context->state == SOFT_CONTEXT_ACTIVE)
-        soft_context_break_locked(context, error);
-    soft_unlock();
-}
-
 /* Waits for the operations that are submitted now. Newest first: waiting for it is mostly waiting
  * for all. */
 static CUresult drain_locked(soft_context *context)

@@ -4,18 +4,8 @@
  * and runs kernels on CPU threads. It is as strict as the real driver, because it is what the
  * project's tests run on.
  *
- *   config.c   the machine, from GVMEM_SOFTGPU="devices=2,memory=4GiB,sms=4,instance=name"
- *   charge.c   which process holds how many bytes of which device; over ledger.c, the file they
- *              share, which survives SIGKILL of any
- *   backing.c  the memory behind an address: a sealed memfd and its charge
- *   space.c    what every address of this process is: reservation, mapping, allocation, host memory
- *   alloc.c  vmm.c  host.c  ipc.c  pointer.c      the memory calls
- *   init.c  device.c  context.c  primary.c        start, attributes, contexts, sticky error
- *   stream.c  event.c  copy.c  module.c  launch.c queues, copies, images, and blocks on SM threads
- *
- * Calls flow down: launch and copy -> stream -> context -> space -> charge -> config.
- * Locks, in the order they may be taken: context, stream, space, charge. No lock is held while a
- * kernel or a host function runs.
+ * README.md lists the files, and the locks in the order in which they are taken. Calls flow down: launch and copy
+ * -> stream -> context -> space -> charge -> config.
  */
 #ifndef SOFTGPU_SOFT_H
 #define SOFTGPU_SOFT_H
@@ -77,16 +67,10 @@ CUresult soft_call_host_function(CUhostFn fn, void *data);
 /* soft_enter(), and wants a current context and gives its device; returns that context's sticky error if it has
  * one. */
 CUresult soft_enter_context(int *device);
-/* Gives the device's context its sticky error (the first one stays). */
-void soft_context_break(int device, CUresult error);
-CUresult soft_context_error(int device);
 /* Waits until everything submitted to the device by this process before the call is done: what
  * cuMemFree does on the real driver. The caller holds no lock. Answers with the context's sticky
  * error. */
 CUresult soft_device_drain(int device);
-/* Has cuCtxEnablePeerAccess given the device's context access to what the peer's context
- * allocates? */
-bool soft_context_peer_enabled(int device, int peer);
 /* The handle of the device's primary context, NULL while it is not retained. */
 CUcontext soft_context_handle(int device);
 

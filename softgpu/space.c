@@ -106,7 +106,8 @@ soft_mapping *soft_mapping_at_locked(CUdeviceptr addr)
     return table_at(&mappings, addr);
 }
 
-soft_range *soft_range_from_locked(CUdeviceptr addr, size_t *index)
+/* The first one that ends behind addr, or NULL; *index is its place, for walking on from there. */
+static soft_range *range_from_locked(CUdeviceptr addr, size_t *index)
 {
     *index = table_from(&ranges, addr);
     return table_nth(&ranges, *index);
@@ -151,7 +152,7 @@ uint64_t soft_buffer_id_next(void)
 static void end_stale_locked(CUdeviceptr addr, uint64_t size_bytes)
 {
     size_t index;
-    soft_range *range = soft_range_from_locked(addr, &index);
+    soft_range *range = range_from_locked(addr, &index);
     while (range && range->span.addr < addr + size_bytes) {
         if (range->origin == SOFT_ORIGIN_REGISTER)
             soft_range_end_locked(range);
@@ -165,7 +166,7 @@ static void end_stale_locked(CUdeviceptr addr, uint64_t size_bytes)
 static CUresult check_vacant_locked(const soft_span *span)
 {
     size_t index;
-    const soft_range *next = soft_range_from_locked(span->addr, &index);
+    const soft_range *next = range_from_locked(span->addr, &index);
     if (!next || next->span.addr >= span_end(span))
         return CUDA_SUCCESS;
     return next->origin == SOFT_ORIGIN_REGISTER ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
@@ -309,7 +310,7 @@ static bool is_cpu_accessible_locked(CUdeviceptr addr, CUdeviceptr end)
 static CUresult check_host_locked(CUdeviceptr addr, CUdeviceptr end)
 {
     size_t index;
-    soft_range *range = soft_range_from_locked(addr, &index);
+    soft_range *range = range_from_locked(addr, &index);
     bool pinned = false;
     for (; range && range->span.addr < end; range = soft_range_nth_locked(++index)) {
         CUdeviceptr from = range->span.addr > addr ? range->span.addr : addr;

@@ -71,12 +71,12 @@ void soft_space_unlock(void);
 soft_range *soft_range_at_locked(CUdeviceptr addr);
 soft_mapping *soft_mapping_at_locked(CUdeviceptr addr);
 
-/* The first one that ends behind addr, or NULL; *index is its place, for walking on from there with
- * _nth_locked(). */
-soft_range *soft_range_from_locked(CUdeviceptr addr, size_t *index);
+/* The one at a place, from 0 on, or NULL. */
 soft_range *soft_range_nth_locked(size_t index);
-soft_mapping *soft_mapping_from_locked(CUdeviceptr addr, size_t *index);
 soft_mapping *soft_mapping_nth_locked(size_t index);
+
+/* The first one that ends behind addr, or NULL; *index is its place, for walking on from there. */
+soft_mapping *soft_mapping_from_locked(CUdeviceptr addr, size_t *index);
 
 /* Takes the mapping in; false if there is no memory for the table. The caller has seen to it that
  * it overlaps nothing. */

@@ -3,7 +3,8 @@
 
 #include <stdlib.h>
 
-soft_stream *soft_stream_new_locked(soft_context *context, bool blocking)
+/* NULL: out of memory. */
+static soft_stream *new_stream_locked(soft_context *context, bool blocking)
 {
     soft_stream *stream = calloc(1, sizeof *stream);
 
@@ -33,6 +34,7 @@ void soft_stream_close_locked(soft_stream *stream)
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t own_key; /* of an array: a handle for each device, once used */
+static bool key_made;         /* the process had one left */
 
 static void close_own_streams(void *p)
 {
@@ -55,7 +57,7 @@ static void close_own_streams(void *p)
 
 static void make_own_key(void)
 {
-    pthread_key_create(&own_key, close_own_streams);
+    key_made = pthread_key_create(&own_key, close_own_streams) == 0;
 }
 
 static CUstream *own_streams(void)
@@ -63,6 +65,8 @@ static CUstream *own_streams(void)
     CUstream *streams;
 
     pthread_once(&once, make_own_key);
+    if (!key_made)
+        return NULL;
     streams = pthread_getspecific(own_key);
     if (!streams) {
         streams = calloc(SOFT_DEVICES_MAX, sizeof *streams);
@@ -83,7 +87,7 @@ static CUresult own_stream_locked(soft_context *context, soft_stream **out)
     *out = soft_handle_find_locked(SOFT_HANDLE_STREAM, streams[context->device]);
     if (*out)
         return CUDA_SUCCESS;
-    *out = soft_stream_new_locked(context, true);
+    *out = new_stream_locked(context, true);
     if (!*out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     streams[context->device] = (*out)->handle;
@@ -170,7 +174,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS) {
-        created = soft_stream_new_locked(context, !(flags & CU_STREAM_NON_BLOCKING));
+        created = new_stream_locked(context, !(flags & CU_STREAM_NON_BLOCKING));
         if (created)
             *stream = created->handle;
         else

@@ -214,7 +214,6 @@ typedef struct join_case {
     measured of[METHODS];
 } join_case;
 
-double median_ms(const measured *m);
 void report_text(FILE *out, const join_case *c, const settings *s);
 /* NULL for standard output. Returns whether it was written. */
 bool report_json(const char *path, const gpu *g, const char *command, const settings *s,

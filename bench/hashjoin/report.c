@@ -40,7 +40,7 @@ static double median_of_member(const measured *m, size_t member)
     return f.count > 0 ? f.of[(f.count - 1) / 2] : 0;
 }
 
-double median_ms(const measured *m)
+static double median_ms(const measured *m)
 {
     return median_of_member(m, offsetof(outcome, ms));
 }

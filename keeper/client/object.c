@@ -16,7 +16,7 @@
 /* ---- life */
 
 /* Nothing of the object is mapped any more, and nobody has a lease. */
-static void is_object_unused(gvm_object *object)
+static void clear_object(gvm_object *object)
 {
     if (object->buffer != NULL)
         gvm_buffer_destroy(object->buffer);
@@ -85,7 +85,7 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
     handed_over = client->busy == object && pass_object_to_mapper_locked(object, tell);
     gvmi_unlock(&client->lock);
     if (!handed_over) {
-        is_object_unused(object);
+        clear_object(object);
         if (!tell || object->lease == NULL)
             free_object_slot(object);
         else
@@ -108,7 +108,7 @@ void gvmi_client_end_leaving(gvm_client *client)
         gvmi_unlock(&client->lock);
         if (object == NULL)
             break;
-        is_object_unused(object);
+        clear_object(object);
         if (object->tell && object->lease != NULL)
             gvmi_client_post_close(object);
         else

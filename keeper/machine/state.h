@@ -22,7 +22,8 @@
  *   policy.c    which objects are kept on the device
  *   actions.c   what an event leaves to be done
  *
- * Each calls only those that are below it in this list. check.c checks the invariants below.
+ * Each calls only those that are below it in this list. check.c checks the invariants below; probes.h has the
+ * probes for tracing.
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.

@@ -6,12 +6,21 @@
  *   act.c             actions of the machine, jobs that are over
  *   connection.c      connections: coming, leaving, the end of clients' processes, sending
  *   watch.c           what epoll watches
- *   schedule.c        which client is served next
  *   passing.c         descriptors on their way to clients
  *   incoming.c        what clients send, where descriptors may be among it
  *   process.c         the processes of clients
  *   page.c            the two pages that a client and the keeper share
  *   socket.c          where the keeper listens
+ *
+ * With a header of their own:
+ *
+ *   schedule.c        which client is served next
+ *   outbox.c fd.c     what is to be sent to a client; descriptors that several places have
+ *   identity.c        who a client is
+ *   frame.c           memory: pools and frames
+ *   mover.c jobs.c    the threads that make and copy it, and what waits for them
+ *   budget.c          how much memory the machine lets a keeper have
+ *   log.c             lines for the program that runs the keeper
  *
  * Only the server thread touches the machine, the connections and what hangs on them. Movers reach it
  * through the queue of finished jobs, other threads through `lock`.

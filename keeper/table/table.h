@@ -1,7 +1,7 @@
 /* keeper/table/table.h - an attached table inside the library.
  *
  *   attach.c  attaching, what a table is     lease.c   leases on columns
- *   open.c    links and handles              decode.c  tokens and manifests
+ *   open.c    links and handles              decode.c  tokens and manifests (manifest.h)
  *
  * I1  columns are checked: width fits length and align, numbers rise, texts are inside `manifest`.
  * I2  areas[p] of a column is NULL or open; it is set once, by whichever thread opened it first.

@@ -155,7 +155,8 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
     gvmi_error_restore(&error);
 }
 
-uint64_t gvmi_heap_idle_kept(const gvm_heap *heap)
+/* Idle bytes that stay when memory reaches a new peak. */
+static uint64_t idle_kept_bytes(const gvm_heap *heap)
 {
     if (heap->bounded)
         return heap->keep_bytes;
@@ -165,7 +166,7 @@ uint64_t gvmi_heap_idle_kept(const gvm_heap *heap)
 /* So that a new peak of memory is one of blocks, too, idle memory beyond what is kept goes first. */
 static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_request *request)
 {
-    const uint64_t kept = gvmi_heap_idle_kept(heap);
+    const uint64_t kept = idle_kept_bytes(heap);
 
     if (request == NULL || !request->may_purge || heap->idle_bytes <= kept ||
         heap->committed_bytes + missing_bytes <= heap->committed_peak_bytes)

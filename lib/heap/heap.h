@@ -366,7 +366,6 @@ void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
 /* Has it the keys of all segments, each once, and room? */
 bool gvmi_heap_table_check_locked(const gvm_heap *heap);
-extern gvmi_segment gvmi_heap_gone; /* stands in entries left behind */
 
 static inline uint64_t gvmi_heap_hash(uint64_t gib)
 {
@@ -434,9 +433,6 @@ void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fi
 
 /* May so much more be committed, and so much of what is idle be used? GVM_E_NOSPACE */
 gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes);
-
-/* Idle bytes that stay when memory reaches a new peak. */
-uint64_t gvmi_heap_idle_kept(const gvm_heap *heap);
 
 /* Have chunks of the arena memory and no users? */
 bool gvmi_arena_has_idle(const gvmi_arena *arena);

@@ -17,7 +17,8 @@
 
 #define ENTRIES_FIRST 64
 
-gvmi_segment gvmi_heap_gone; /* of no bytes: nothing is ever found in it */
+/* Stands in entries that were left. Of no bytes: nothing is ever found in it. */
+static gvmi_segment gone;
 
 static gvmi_heap_table *make_table(uint64_t entries)
 {
@@ -43,7 +44,7 @@ static void table_insert(gvmi_heap_table *table, uint64_t key, gvmi_segment *seg
     uint64_t i = gvmi_heap_hash(key);
     gvmi_segment *at;
 
-    while ((at = table->entries[i & table->mask]) != NULL && at != &gvmi_heap_gone)
+    while ((at = table->entries[i & table->mask]) != NULL && at != &gone)
         i++;
     table->used += at == NULL;
     atomic_store_explicit(&table->entries[i & table->mask], segment, memory_order_release);
@@ -118,7 +119,7 @@ void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment)
 
         while (table->entries[i & table->mask] != segment)
             i++;
-        atomic_store_explicit(&table->entries[i & table->mask], &gvmi_heap_gone, memory_order_release);
+        atomic_store_explicit(&table->entries[i & table->mask], &gone, memory_order_release);
     }
 }
 
@@ -146,7 +147,7 @@ bool gvmi_heap_table_check_locked(const gvm_heap *heap)
         const gvmi_segment *at = table->entries[i];
 
         used += at != NULL;
-        live += at != NULL && at != &gvmi_heap_gone;
+        live += at != NULL && at != &gone;
     }
     return live == keys && used == table->used && 2 * used <= table->mask + 1;
 }

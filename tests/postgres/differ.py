@@ -13,7 +13,7 @@ difference is shrunk to the fewest statements that still do.
 Writers of a table in GPU memory take turns, by a SHARE UPDATE EXCLUSIVE lock. So do those of its twin here:
 they lock it themselves (Statement.before, d_lock()). Who holds which lock is known (Session.levels), and
 a statement that has to wait is sent when the twins can both be seen waiting; the others go on, until the
-lock is free. What may differ is where design.md says so: at REPEATABLE READ an UPDATE fails after any change by
+lock is free. What may differ is where docs/design/gstore.md says so: at REPEATABLE READ an UPDATE fails after any change by
 others, and SERIALIZABLE fails on conflicts of whole tables (both 40001). The other way round, a heap alone may
 find such a conflict before the commit, and never at it.
 """

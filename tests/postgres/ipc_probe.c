@@ -22,7 +22,6 @@
 #define INT4_OID 23u
 #define INT8_OID 20u
 #define FLOAT8_OID 701u
-#define TEXT_OID 25u
 
 static void die(const char *what)
 {

@@ -2,7 +2,7 @@
  *
  * A bystander owns an object; a sleeper, of another user, takes a lease on it and is stopped. The
  * bystander makes the keeper cut it off, writes, and must find what it wrote from then on, whatever
- * the sleeper writes through its old mapping when it is continued. The sleeper must be told.
+ * the sleeper writes through its old mapping when it is continued. The sleeper's calls must fail.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -552,6 +552,60 @@ static int pin_within_limit(void *arg)
 
 CHILD_TEST(host_memory_pinned_counts_against_the_same_limit, pin_within_limit)
 
+/* ---- a process without a key left for values of its threads */
+
+#define KEYS_MAX 4096 /* more than a process can have */
+
+static pthread_key_t keys[KEYS_MAX];
+static int key_count;
+
+static void take_all_keys(void)
+{
+    while (key_count < KEYS_MAX && pthread_key_create(&keys[key_count], NULL) == 0) {
+        (void)pthread_setspecific(keys[key_count], &keys[key_count]);
+        key_count++;
+    }
+}
+
+static bool keys_are_unchanged(void)
+{
+    for (int i = 0; i < key_count; i++)
+        if (pthread_getspecific(keys[i]) != &keys[i])
+            return false;
+    return key_count > 0 && key_count < KEYS_MAX;
+}
+
+static int use_context_without_keys(void *arg)
+{
+    CUcontext context;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of(MEMORY, "keys")) == GVM_OK);
+    take_all_keys();
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(context) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(keys_are_unchanged());
+    return 0;
+}
+
+CHILD_TEST(context_without_a_key_is_out_of_memory, use_context_without_keys)
+
+static int use_own_stream_without_keys(void *arg)
+{
+    CUcontext context;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of(MEMORY, "keys")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    take_all_keys();
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(CU_STREAM_PER_THREAD) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(keys_are_unchanged());
+    return 0;
+}
+
+CHILD_TEST(own_stream_without_a_key_is_out_of_memory, use_own_stream_without_keys)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,6 +621,8 @@ int main(void)
         cmocka_unit_test(memory_freed_in_streams_is_there_for_every_thread),
         cmocka_unit_test(host_memory_has_its_own_limit),
         cmocka_unit_test(host_memory_pinned_counts_against_the_same_limit),
+        cmocka_unit_test(context_without_a_key_is_out_of_memory),
+        cmocka_unit_test(own_stream_without_a_key_is_out_of_memory),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
