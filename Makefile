@@ -27,7 +27,7 @@ check-fast: ## under a minute: light lint, unit tests, driver conformance on the
 check: ## lint and every test that needs no GPU, slow ones left out
 	@scripts/check.sh full $(BUILD)
 
-check-all: ## check, and sanitizers, clang, valgrind, fuzzers, slow tests, spelling, shell
+check-all: ## check, and sanitizers, clang, fuzzers, valgrind, slow tests, spelling, shell, libraries beside the last release, packages
 	@scripts/check.sh all $(BUILD)
 
 check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded under OUT=; SUITES= some of them, as postgres

@@ -76,11 +76,12 @@ typedef struct gstore_token
 	gstore_token_state state;
 	uint8			   secret[GSTORE_SECRET_BYTES];
 	gstore_store_name  name;
-	Oid				   role;	   /* that made it */
-	uint32			   privileges; /* of the table, when it was made */
-	uint64			   sum;		   /* of the manifest */
-	uint64			   number;	   /* they rise */
-	int64			   expires_ns; /* CLOCK_MONOTONIC */
+	Oid				   role;		 /* that made it */
+	uint32			   privileges;	 /* of the table, when it was made */
+	uint64			   sum;			 /* of the manifest */
+	uint64			   manifest_end; /* where the link to the store's manifests ends */
+	uint64			   number;		 /* they rise */
+	int64			   expires_ns;	 /* CLOCK_MONOTONIC */
 	/* The process in whose transaction it was made; 0: that has ended, or others have it, too. */
 	pid_t			 maker;
 	SubTransactionId made_in; /* if there is a maker */

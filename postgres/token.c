@@ -3,10 +3,11 @@
  *
  *     FREE -> MAKING (gstore_token_make) -> LIVE -> FREE (its links are ended, or gone with their store)
  *             MAKING -> OVER (it failed) -> FREE (the worker)
- *             LIVE -> OVER (the transaction that made it was rolled back, and nobody else was given it) -> FREE
+ *             LIVE -> OVER (the transaction that made it was rolled back, and nobody else was given it; or its end
+ *                     failed or was cancelled, when some of its links may be gone) -> FREE
  *
  * LIVE tokens that have expired are the worker's, too. A backend that ends one for another reason ends its links
- * first, and waits for that: where it fails, the token is LIVE still and the error is reported.
+ * first, and waits for that.
  */
 #include "postgres.h"
 
@@ -87,15 +88,17 @@ find_secret(const uint8 secret[GSTORE_SECRET_BYTES])
 	return NULL;
 }
 
+/* Its link to the manifests reaches to manifest_end at least: the same manifest may have been written at another place. */
 static gstore_token *
-find_same(const gstore_view *view, uint64 sum, uint32 privileges)
+find_same(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges)
 {
 	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
 	{
 		gstore_token *t = &gstore->tokens[i];
 
 		if (is_of(t, view->name.table) && t->name.store == view->name.store && t->sum == sum &&
-			t->role == GetUserId() && t->privileges == privileges && t->expires_ns > gstore_now_ns())
+			t->manifest_end >= manifest_end && t->role == GetUserId() &&
+			t->privileges == privileges && t->expires_ns > gstore_now_ns())
 			return t;
 	}
 	return NULL;
@@ -141,23 +144,47 @@ gstore_token_forget(const gstore_store_name *name)
 
 /* ---- ending */
 
+static void
+set_state(const uint8 secret[GSTORE_SECRET_BYTES], gstore_token_state state)
+{
+	gstore_token *t;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_secret(secret); /* not there any more if the keeper was started anew */
+	if (t != NULL)
+	{
+		t->expires_ns = lifetime_end();
+		t->state = state;
+	}
+	LWLockRelease(gstore->lock);
+}
+
+/* After an ERROR while links are made or ended, and at exit: the worker ends those that there are. */
+static void
+abort_token(int code, Datum secret)
+{
+	gstore_settle();
+	set_state((const uint8 *) DatumGetPointer(secret), GSTORE_TOKEN_OVER);
+	gstore_wake_worker();
+}
+
 /* With its links, which a keeper that is not there any more has lost. */
 static void
 end_token(const gstore_token *ending)
 {
-	gstore_far	  far = {0};
-	gstore_token *t;
+	gstore_far far = {0};
 
 	if (gstore->ready && ending->name.epoch == gstore->epoch)
 	{
+		gstore_wait_ready(); /* its clean-up at exit is registered before ours */
 		memcpy(far.handle, ending->secret, GSTORE_SECRET_BYTES);
-		gstore_transfer_far(GSTORE_UNLINK, &ending->name, &far, NULL, 0);
+		PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(ending->secret));
+		{
+			gstore_transfer_far(GSTORE_UNLINK, &ending->name, &far, NULL, 0);
+		}
+		PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(ending->secret));
 	}
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	t = find_secret(ending->secret);
-	if (t != NULL)
-		t->state = GSTORE_TOKEN_FREE;
-	LWLockRelease(gstore->lock);
+	set_state(ending->secret, GSTORE_TOKEN_FREE);
 }
 
 /* LIVE tokens of a table of this database, or of all tables of it (InvalidOid); palloc'd. */
@@ -206,7 +233,8 @@ end_oldest(Oid relation)
 }
 
 static void
-begin_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret[GSTORE_SECRET_BYTES])
+begin_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges,
+			uint8 secret[GSTORE_SECRET_BYTES])
 {
 	gstore_token *t;
 
@@ -224,6 +252,7 @@ begin_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret
 							.role = GetUserId(),
 							.privileges = privileges,
 							.sum = sum,
+							.manifest_end = manifest_end,
 							.maker = MyProcPid,
 							.made_in = GetCurrentSubTransactionId()};
 		memcpy(t->secret, secret, GSTORE_SECRET_BYTES);
@@ -237,37 +266,14 @@ begin_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret
 				 errhint("End some by gstore_revoke_all(), or lower gstore_fdw.token_lifetime.")));
 }
 
-static void
-set_state(const uint8 secret[GSTORE_SECRET_BYTES], gstore_token_state state)
-{
-	gstore_token *t;
-
-	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	t = find_secret(secret); /* not there any more if the keeper was started anew */
-	if (t != NULL && t->state == GSTORE_TOKEN_MAKING)
-	{
-		t->expires_ns = lifetime_end();
-		t->state = state;
-	}
-	LWLockRelease(gstore->lock);
-}
-
-/* After an ERROR, and at exit: the worker ends the links that there are. */
-static void
-abort_token(int code, Datum secret)
-{
-	gstore_settle();
-	set_state((const uint8 *) DatumGetPointer(secret), GSTORE_TOKEN_OVER);
-	gstore_wake_worker();
-}
-
 static bool
-renew_token(const gstore_view *view, uint64 sum, uint32 privileges, uint8 secret[GSTORE_SECRET_BYTES])
+renew_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges,
+			uint8 secret[GSTORE_SECRET_BYTES])
 {
 	gstore_token *t;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	t = find_same(view, sum, privileges);
+	t = find_same(view, sum, manifest_end, privileges);
 	if (t != NULL)
 	{
 		t->expires_ns = lifetime_end();
@@ -283,12 +289,13 @@ void
 gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
 				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
 {
-	gstore_far far = {0};
+	const uint64 manifest_end = pieces[0].bytes;
+	gstore_far	 far = {0};
 
-	if (renew_token(view, sum, privileges, secret))
+	if (renew_token(view, sum, manifest_end, privileges, secret))
 		return;
 	end_oldest(relation);
-	begin_token(view, sum, privileges, secret);
+	begin_token(view, sum, manifest_end, privileges, secret);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);

@@ -25,8 +25,9 @@ extern void gstore_lock_privileges(LOCKMODE mode);
 extern void gstore_unlock_privileges(LOCKMODE mode);
 
 /*
- * The secret of a token for the current user, of these areas of a store: that of the token that the user has for
- * the same (sum), from now on for a whole lifetime again, or a new one's. privileges: of the table, at this moment.
+ * The secret of a token for the current user, of these areas of a store, the first of which is that of the manifests: that
+ * of the token that the user has for the same (sum), from now on for a whole lifetime again, or a new one's. privileges: of
+ * the table, at this moment.
  */
 extern void
 gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,

@@ -4,9 +4,11 @@
 # passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
 #   fast  build, light lint, unit and conform tests
 #   full  build, lint, kernels for real GPUs (where there is nvcc), all tests but the slow ones
-#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell, ABI, install
+#   all   full, then: ASan and UBSan, TSan, clang, fuzzers, valgrind, slow tests, spelling, shell, libraries
+#         beside those of the last release (abi.py), install
 #   install  make Debian packages, install and use them in a fresh Debian, run the demo in another
-# FUZZ_SECONDS (default 20): how long each fuzzer runs.
+# FUZZ_SECONDS (default 20): how long each fuzzer runs. SLOW_TIMES (default 1): how many times as long the
+# longest of the slow tests run.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 level=${1:-full}
@@ -170,7 +172,9 @@ check_all() {
     else
         left_out 'valgrind' 'valgrind is not installed'
     fi
-    tests 'slow tests' "$build" --suite slow
+    if step 'length of the slow tests' scripts/build.sh "$build" -Dslow_times="${SLOW_TIMES:-1}"; then
+        tests 'slow tests' "$build" --suite slow
+    fi
     if have codespell; then step 'spelling' spelling; else left_out 'spelling' 'codespell is not installed'; fi
     if have shellcheck; then step 'shell scripts' shell_scripts; else left_out 'shell scripts' 'shellcheck is not installed'; fi
     step 'libraries beside the last release' scripts/abi.py "$build"

@@ -316,6 +316,12 @@ def check_pages():
             complain(page, PAGE_LINES_MAX + 1, "too long for a page on a folder", f"{PAGE_LINES_MAX} lines are the limit: move what is more to docs/design")
 
 
+def row_line(path, name):
+    """The line of a table's row."""
+    lines = Path(path).read_text().splitlines()
+    return next((number for number, line in enumerate(lines, 1) if re.search(rf"\bX\({name}\b", line)), 1)
+
+
 def check_lists(files):
     """Every source file of a folder is in the folder's list; a header may be there by the name of its C file."""
     for folder in PAGES:
@@ -328,12 +334,6 @@ def check_lists(files):
             names = {path.name, *stem}
             if path.suffix in (".c", ".h", ".py", ".sh") and str(path) != page and not any(fnmatch(n, p) for n in names for p in patterns):
                 complain(page, 1, f"{path.name} is not in the list of files", f"say what {path} does")
-
-
-def row_line(path, name):
-    """The line of a table's row."""
-    lines = Path(path).read_text().splitlines()
-    return next((number for number, line in enumerate(lines, 1) if re.search(rf"\bX\({name}\b", line)), 1)
 
 
 def check_driver_calls():

@@ -292,7 +292,7 @@ typedef enum gvm_hint {
     GVM_HINT_SCAN = 1, /* read once from end to end: do not displace others for it */
     GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first, in the place of
                         * whatever is not leased */
-    GVM_HINT_ONCE = 3, /* this access predicts nothing */
+    GVM_HINT_ONCE = 3, /* this access predicts nothing: what is on the host stays there */
 } gvm_hint;
 
 /* Zero means default in every other member; NULL: no hint. */
@@ -470,8 +470,9 @@ GVM_API GVM_CHECKED gvm_status gvm_object_get_info(gvm_object *object, gvm_objec
 /* ---- for the machine's administrator */
 
 /* Moves chunks of an object to host memory, at most size_bytes of them, in whole chunks
- * (GVM_BYTES_UNLIMITED: all); leased ones stay. *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
- * gvm_client_trim() gives it to other programs.
+ * (GVM_BYTES_UNLIMITED: all); leased ones stay. *evicted_bytes, which may be NULL, is what moved. It stays
+ * there until the object grows or is acquired, with GVM_HINT_ONCE (as the copies above do) aside. The memory
+ * becomes the keeper's reserve; gvm_client_trim() gives it to other programs.
  *
  * GVM_E_INVALID  a malformed name, size_bytes is GVM_BYTES_NONE
  * GVM_E_ABSENT   there is no object of that name

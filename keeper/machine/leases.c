@@ -91,7 +91,6 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
         return;
     }
     (void)gvmi_keep_sample(m, object); /* what was acquired before is no reason to come back */
-    object->evicted_on_request = true;
     object->evict_short = false;
     object->evict_cause = GVM_OK;
     object->evictor = wait->client->id;
@@ -227,7 +226,6 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         return;
     wait->hint = (gvm_hint)body->hint;
     wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
-    gvmi_keep_unpark(object);
     /* Now, as it decides on what comes in; the lease word shows the same again at TAKEN. */
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);
 }

@@ -680,7 +680,7 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
     gvmi_keep_end_cut(m, object);
     if (object->untracked && !object->sealed)
         gvmi_keep_stale_copies(m, object);
-    object->item.pinned = object->evicted_on_request;
+    object->item.pinned = false;
     gvmi_keep_resident(m, object);
     gvmi_keep_check_fence(m, object);
     gvmi_keep_end_freeze(m, object);

@@ -120,12 +120,6 @@ bool gvmi_keep_drains(keep_object *object)
 
 /* ---- what was acquired by the fast path */
 
-void gvmi_keep_unpark(keep_object *object)
-{
-    object->evicted_on_request = false;
-    object->item.pinned = object->lease_state == KEEP_FROZEN;
-}
-
 bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening)
 {
     keep_object *object = opening->object;
@@ -139,7 +133,6 @@ bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening)
     opening->client->acquires += count;
     object->acquires += count;
     m->acquires += count;
-    gvmi_keep_unpark(object);
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, count,
                          hint <= GVM_HINT_ONCE ? (gvm_hint)hint : GVM_HINT_NONE);
     if (m->config.trace != NULL)

@@ -27,7 +27,7 @@
  * which resists scans, as soon as another brings no gain.
  *
  * Hints. HOT counts for several acquires. SCAN counts, but displaces nothing. ONCE does not count,
- * displaces nothing, and does not move the clock. Growth counts for the acquire after it in advance,
+ * displaces nothing, does not move the clock, and brings nothing back. Growth counts for the acquire after it in advance,
  * and asks at most GROWTH_PRICE, as there is nothing to be copied yet.
  *
  * Invariants, checked by gvmi_policy_check():
@@ -36,8 +36,8 @@
  * I3  a trial has of an item at most its bytes, of all at most the budget; it has in its heap
  *     those of which it has any; used is their sum.
  * I4  resident has the items with bytes on the device; wanted those that are not wholly there and
- *     were acquired or grew since they last lost bytes, so that what was taken out by force stays
- *     out until somebody wants it. Both are ordered by the leader's keys.
+ *     were acquired (ONCE aside) or grew since they last lost bytes, so that what was taken out by
+ *     force, or on request, stays out until somebody wants it. Both are ordered by the leader's keys.
  * I5  resident_bytes <= bytes; advance is within [0, 1]; the frontier is empty between calls.
  * I6  no key, time or gain is NaN; the clock is within [0, TIME_MAX].
  */
@@ -97,7 +97,7 @@ typedef struct heap {
 typedef struct entry {
     gvmi_policy_item *item; /* NULL: free */
     uint32_t next_free;
-    bool renewed;          /* acquired or grown since it last lost bytes */
+    bool renewed;          /* acquired (ONCE aside) or grown since it last lost bytes */
     double advance;        /* of the next acquire's weight, by growth */
     double keys[TRIALS];   /* log2(score at time t) + t / half_life, the same for every t */
     uint64_t kept[TRIALS]; /* bytes that the trial has on its device */
@@ -547,7 +547,7 @@ void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t 
     item->last_hint = (uint8_t)hint;
     item->acquires += count;
     item->fresh = false;
-    s->renewed = true;
+    s->renewed |= hint != GVM_HINT_ONCE;
     if (weight > 0)
         advance_clock(policy, (part < 1 ? part : 1) * count);
     add_score(policy, item->index, weight - s->advance);

@@ -78,7 +78,7 @@ void gvmi_policy_plan_for(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
                           bool forced, gvmi_policy_plan *plan);
 
 /* Without anybody asking (the periodic look): the unpinned item that gains most from being brought
- * in, or NULL; its plan as above. What lost bytes and was not acquired since stays out. */
+ * in, or NULL; its plan as above. What lost bytes and was not acquired since, GVM_HINT_ONCE aside, stays out. */
 gvmi_policy_item *gvmi_policy_plan_next(gvmi_policy *policy, uint64_t free_bytes,
                                         gvmi_policy_plan *plan);
 

@@ -276,7 +276,7 @@ struct keep_object {
     keep_user *user;    /* the owner's account */
     keep_links *links;  /* NULL: none yet */
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
-    bool kept, sealed, evicted_on_request; /* the last: stays out until acquired */
+    bool kept, sealed;
     bool untracked;    /* who reads may write: no copy is clean once somebody may read */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits;  /* for room, or for their end: not to be tried again before the next look */
@@ -682,8 +682,6 @@ bool gvmi_keep_leased(const keep_object *object);
 /* Of a DRAINING object: is there a lease yet that was there when the permits were withdrawn? All looks
  * together cost one walk over the openings. */
 bool gvmi_keep_drains(keep_object *object);
-/* A client asks for it again. */
-void gvmi_keep_unpark(keep_object *object);
 /* Reports to the policy the acquires that took the fast path, of all openings or of one. True:
  * there were some since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);

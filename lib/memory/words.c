@@ -7,8 +7,8 @@
  * pinned, not memory of the driver's, which a reset takes away.
  *
  * I1  a bit of taken is set iff a caller has those words.
- * I2  a slab in the list has pinned memory, or nobody has words of it; slab_count counts those, too, that a
- *     caller is filling.
+ * I2  a slab in the list has pinned memory and is counted by slab_count, or nobody has words of it. One that a caller is
+ *     filling is neither: who comes meanwhile fills another one, so there may be a slab for each thread beyond the limit.
  * Lock: rank DEVICE; the driver is called outside.
  */
 #include <errno.h>
@@ -179,13 +179,12 @@ static gvm_status get_slab_locked(const gvm_device *device, gvmi_words_list *lis
     *out = find_slab_locked(list);
     if (*out != NULL)
         return GVM_OK;
-    if (list->slab_count == spec->slabs_max)
+    if (list->slab_count >= spec->slabs_max)
         return gvmi_fail(GVM_E_LIMIT, "device %d has no more %s than %u: %s", device->info.ordinal,
                          spec->what, spec->slabs_max * SLAB_WORDS, spec->to_do);
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for %s", spec->what);
-    list->slab_count++;
     return GVM_OK;
 }
 
@@ -201,6 +200,7 @@ gvm_status gvmi_words_take(gvm_device *device, gvmi_words_list *list, const gvmi
         gvmi_unlock(&list->lock);
         status = fill_slab(device, spec, slab);
         gvmi_lock(&list->lock);
+        list->slab_count += status == GVM_OK;
         /* What could not be filled waits in the list for the next try: to free it would wait for kernels. */
         SLIST_INSERT_HEAD(&list->slabs, slab, entry);
     }

@@ -885,6 +885,33 @@ class EveryReader:
         expect(s.sql("SELECT gstore_revoke_all('wide')"), "1", "tokens that there are")
         s.sql("DROP FOREIGN TABLE wide")
 
+    def token_whose_end_was_cancelled_is_not_given_out_again(self, s):
+        columns = ", ".join(f"c{i} int" for i in range(800))
+        s.sql(f"DROP FOREIGN TABLE IF EXISTS wide; CREATE FOREIGN TABLE wide ({columns}) SERVER gstore_fdw; INSERT INTO wide (c0) VALUES (1)")
+        cancelled = 0
+        for ms in (1, 2, 3, 4, 5, 6, 8, 10, 12, 15):
+            token = export(s, "wide")
+            try:
+                s.sql(f"SET statement_timeout = {ms}; SELECT gstore_revoke('{token}')")
+            except SqlError as error:
+                expect(str(error), "57014", "SQLSTATE")
+                cancelled += 1
+            expect(len(show(s, export(s, "wide"))["rows"]), 1, "rows by the next token")
+        s.sql("DROP FOREIGN TABLE wide")
+        return None if cancelled else "no end was cancelled"
+
+    def token_given_out_again_leads_to_the_manifests_present_place(self, s):
+        columns = ", ".join(f"c{i:0>55} int" for i in range(1500))  # some manifests are as much as a chunk
+        s.sql(f"DROP FOREIGN TABLE IF EXISTS wide; CREATE FOREIGN TABLE wide (a0 int, {columns}) SERVER gstore_fdw; INSERT INTO wide (a0) VALUES (1)")
+        tokens = [export(s, "wide")]
+        for i in range(14):
+            s.sql(f"ALTER FOREIGN TABLE wide RENAME a{i} TO a{i + 1}")
+            tokens.append(export(s, "wide"))
+        s.sql("ALTER FOREIGN TABLE wide RENAME a14 TO a0")
+        for token in (export(s, "wide"), tokens[0], tokens[-1]):
+            expect(len(show(s, token)["rows"]), 1, "rows")
+        s.sql("DROP FOREIGN TABLE wide")
+
 
 def links(token):
     return token.split(":")[5]

@@ -296,13 +296,20 @@ static inline gvm_status open_object(fixture *w, actor *a, const char *name, uin
     return reply_status(a);
 }
 
-static inline void ask(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode, int timeout_ms)
+static inline void ask_with_hint(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode,
+                                 gvm_hint hint, int timeout_ms)
 {
     gvmi_wire_message m;
 
     gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
-    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = slot, .mode = mode, .timeout_ms = timeout_ms};
+    m.body.ACQUIRE = (gvmi_wire_acquire){
+        .slot = slot, .mode = mode, .hint = hint, .timeout_ms = timeout_ms};
     say(w, a, &m);
+}
+
+static inline void ask(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode, int timeout_ms)
+{
+    ask_with_hint(w, a, slot, mode, GVM_HINT_NONE, timeout_ms);
 }
 
 static inline void take(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode)
@@ -343,14 +350,19 @@ static inline uint64_t permit(const actor *a, uint32_t slot)
     return atomic_load(&a->permits[slot].word);
 }
 
-static inline void begin_evict(fixture *w, actor *a, const char *name)
+static inline void begin_evict_bytes(fixture *w, actor *a, const char *name, uint64_t bytes)
 {
     gvmi_wire_message m;
 
     gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
     strcpy(m.body.EVICT.name, name);
-    m.body.EVICT.value = UINT64_MAX;
+    m.body.EVICT.value = bytes;
     say(w, a, &m);
+}
+
+static inline void begin_evict(fixture *w, actor *a, const char *name)
+{
+    begin_evict_bytes(w, a, name, UINT64_MAX);
 }
 
 /* One that is answered at once. */

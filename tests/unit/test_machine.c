@@ -235,6 +235,53 @@ static void evicted_object_stays_out_until_acquired(void **state)
     end_fixture(&w);
 }
 
+/* Neither a lease that the keeper grants nor one of the fast path, which it notices later. */
+static void evicted_object_stays_out_when_acquired_once(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    begin_evict_bytes(&w, a, "/x", CHUNK);
+    ask_with_hint(&w, a, slot, GVM_LEASE_WRITE, GVM_HINT_ONCE, -1);
+    assert_true(granted(a));
+    take(&w, a, slot, GVM_LEASE_WRITE);
+    give(&w, a, slot, GVM_LEASE_WRITE);
+    tick(&w, 200);
+    assert_int_equal(info(&w, a, slot).host_bytes, CHUNK);
+    atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
+    give(&w, a, slot, GVM_LEASE_READ);
+    tick(&w, 200);
+    tick(&w, 200);
+    assert_int_equal(info(&w, a, slot).host_bytes, CHUNK);
+    ask(&w, a, slot, GVM_LEASE_READ, -1);
+    assert_int_equal(info(&w, a, slot).host_bytes, 0);
+    end_fixture(&w);
+}
+
+static void rest_of_an_evicted_object_gives_room_to_others(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot_x = 0, slot_y = 0;
+
+    (void)state;
+    start_fixture(&w, 2, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot_x), GVM_OK);
+    assert_int_equal(create(&w, a, "/y", 2, 0, &slot_y), GVM_OK);
+    assert_int_equal(info(&w, a, slot_x).device_bytes, 2 * CHUNK);
+    begin_evict_bytes(&w, a, "/x", CHUNK);
+    assert_int_equal(info(&w, a, slot_x).device_bytes, CHUNK);
+    ask_with_hint(&w, a, slot_y, GVM_LEASE_READ, GVM_HINT_HOT, -1);
+    assert_int_equal(info(&w, a, slot_y).device_bytes, 2 * CHUNK);
+    end_fixture(&w);
+}
+
 /* A client with a read lease on such an object may write: a copy that was clean may not be one any more. */
 static void untracked_object_has_no_clean_copies(void **state)
 {
@@ -823,6 +870,8 @@ int main(void)
         cmocka_unit_test(try_against_lease_times_out_at_once),
         cmocka_unit_test(leased_object_is_not_moved),
         cmocka_unit_test(evicted_object_stays_out_until_acquired),
+        cmocka_unit_test(evicted_object_stays_out_when_acquired_once),
+        cmocka_unit_test(rest_of_an_evicted_object_gives_room_to_others),
         cmocka_unit_test(untracked_object_has_no_clean_copies),
         cmocka_unit_test(client_that_does_not_map_is_cut_off_and_its_bytes_held),
         cmocka_unit_test(device_frame_is_free_when_all_have_unmapped_it),

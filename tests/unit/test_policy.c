@@ -655,6 +655,8 @@ static void policy_evicted_item_stays_out_until_acquired(void **state)
     rounds(d, 0, 1, 10);
     set_resident(d, &d->items[0], 0);
     assert_null(gvmi_policy_plan_next(d->policy, d->budget, &plan));
+    gvmi_policy_acquired(d->policy, &d->items[0], 1, GVM_HINT_ONCE);
+    assert_null(gvmi_policy_plan_next(d->policy, d->budget, &plan));
     gvmi_policy_acquired(d->policy, &d->items[0], 1, GVM_HINT_NONE);
     assert_ptr_equal(gvmi_policy_plan_next(d->policy, d->budget, &plan), &d->items[0]);
     device_free(d);

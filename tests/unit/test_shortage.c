@@ -504,6 +504,44 @@ static int be_without_host_memory(void *arg)
     return 0;
 }
 
+/* Words that are taken while another thread fills the last slab; here the driver's call does it. */
+static gvmi_words_list filled;
+static const gvmi_words_spec one_slab = {.what = "words of a test",
+                                         .to_do = "give some back",
+                                         .device_bytes = 64,
+                                         .host_bytes = 8,
+                                         .slabs_max = 1};
+static gvm_status taken_meanwhile;
+
+static CUresult pin_and_take(void *at, size_t bytes, unsigned flags)
+{
+    gvmi_words words;
+
+    table.cuMemHostRegister = pin;
+    taken_meanwhile = gvmi_words_take(device, &filled, &one_slab, &words);
+    return pin(at, bytes, flags);
+}
+
+static int take_words_while_filling(void *arg)
+{
+    gvmi_words words;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    gvmi_words_init(&filled);
+    table.cuMemHostRegister = pin_and_take;
+    CHILD_EXPECT(gvmi_words_take(device, &filled, &one_slab, &words) == GVM_OK);
+    CHILD_EXPECT(taken_meanwhile == GVM_OK);
+    for (int i = 2; i < 128; i++)
+        CHILD_EXPECT(gvmi_words_take(device, &filled, &one_slab, &words) == GVM_OK);
+    CHILD_EXPECT(gvmi_words_take(device, &filled, &one_slab, &words) == GVM_E_LIMIT);
+    gvmi_words_destroy(device, &filled);
+    gvmi_device_leave();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* Words that are given back are taken again, and a try that failed is not counted twice. */
 static int take_all_words(void *arg)
 {
@@ -636,6 +674,7 @@ CHILD_TEST(appender_that_has_not_begun_gives_what_is_ahead, be_ahead)
 CHILD_TEST(appender_that_begins_is_not_waited_for, be_begun_meanwhile)
 CHILD_TEST(result_without_host_memory_frees_nothing, be_without_host_memory)
 CHILD_TEST(words_given_back_are_taken_again, take_all_words)
+CHILD_TEST(words_taken_while_the_last_slab_is_filled_are_no_limit, take_words_while_filling)
 
 int main(void)
 {
@@ -652,6 +691,7 @@ int main(void)
         cmocka_unit_test(appender_that_begins_is_not_waited_for),
         cmocka_unit_test(result_without_host_memory_frees_nothing),
         cmocka_unit_test(words_given_back_are_taken_again),
+        cmocka_unit_test(words_taken_while_the_last_slab_is_filled_are_no_limit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
