@@ -135,8 +135,9 @@ check_install() {
         left_out 'packages and their installation' 'what they need cannot be installed here'
         return
     fi
-    command -v nvcc || ls /usr/local/cuda/bin/nvcc build-fetched/cuda/nvidia/cu13/bin/nvcc 2>/dev/null ||
+    if ! have nvcc && [ ! -x /usr/local/cuda/bin/nvcc ] && [ ! -x build-fetched/cuda/nvidia/cu13/bin/nvcc ]; then
         export DEB_BUILD_PROFILES=pkg.gvmem.nocuda
+    fi
     if step 'packages' packaging/deb.sh "$build"; then
         tap 'installation' packaging/check-install.sh "$build"
     fi
