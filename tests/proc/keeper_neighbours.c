@@ -56,8 +56,6 @@
 #define PRIORITY (-15)
 #define FLOOD_ACQUIRE_MS 50u
 #define FLOOD_CONNECT_MS 100u
-#define SHORT_RUN_FACTOR \
-    5u /* a short run shares the processors with whatever else is tested: its clients wait so much longer */
 
 enum {
     CHILD_METER,
@@ -620,18 +618,15 @@ static void print_figures(bool floods)
            (unsigned long long)soak->sleeper_rounds, (unsigned long long)soak->hostile_acts);
 }
 
-/* always: also the slowest; in long runs. */
-static bool is_quick(const soak_times *times, const soak_times *work, uint64_t ms, bool is_long,
-                     bool always)
+static bool is_quick(const soak_times *times, const soak_times *work, uint64_t ms, bool always)
 {
-    const uint64_t work_ns = ms * GVMI_NS_PER_MS;
-    const uint64_t limit_ns = is_long ? work_ns : work_ns * SHORT_RUN_FACTOR;
+    const uint64_t limit_ns = ms * GVMI_NS_PER_MS;
 
     if (SLOWNESS > 1) /* the times of programs that are checked while they run say nothing */
         return EXPECT(times->count > 0);
     return EXPECT(times->count > 0) && EXPECT(soak_percentile_ns(times, 95) <= limit_ns) &&
-           EXPECT(soak_percentile_ns(work, 99) <= work_ns) &&
-           (!is_long || !always || EXPECT(times->max_ns <= limit_ns));
+           EXPECT(soak_percentile_ns(work, 99) <= limit_ns) &&
+           (!always || EXPECT(times->max_ns <= limit_ns));
 }
 
 static bool honest_clients_passed(void)
@@ -668,16 +663,14 @@ static void report(bool floods, unsigned seconds)
                floods ? " while six users flood" : "", seconds);
     if (floods) {
         /* Of clients that wait for each other and for processors, too, but for the slowest. */
-        const bool is_long = seconds >= LONG_SECONDS;
-
-        tap_result(
-            is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, is_long, false) &&
-                is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, is_long, true),
-            "acquire under floods is quick");
-        tap_result(
-            is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS, is_long, false) &&
-                is_quick(&soak->meter_connect, &soak->connect_work, FLOOD_CONNECT_MS, is_long, true),
-            "connect under floods is quick");
+        tap_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, false) &&
+                       is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
+                                seconds >= LONG_SECONDS),
+                   "acquire under floods is quick");
+        tap_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS, false) &&
+                       is_quick(&soak->meter_connect, &soak->connect_work, FLOOD_CONNECT_MS,
+                                seconds >= LONG_SECONDS),
+                   "connect under floods is quick");
         if (root_refused > 0)
             printf("# root was refused %u times\n", root_refused);
         tap_result(root_refused == 0, "root can connect under floods");
