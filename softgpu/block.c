@@ -232,8 +232,10 @@ static void pass_barrier(soft_block *b)
         return;
     b->at_barrier = 0;
     for (uint32_t i = 0; i < b->count; i++)
-        if (b->threads[i].state == BARRIER)
-            make_ready(&b->threads[i]);
+        if (b->threads[i].state == BARRIER) {
+            b->threads[i].state = READY;
+            put_in_queue(&b->threads[i]);
+        }
 }
 
 /* Ends the operation in which the lane waits if all its lanes are there. */
@@ -324,7 +326,7 @@ static void call_barrier(gvm_soft_thread *self)
     b->at_barrier++;
     t->state = BARRIER;
     pass_barrier(b);
-    wait_or_go_on(t);
+    let_others_run(t);
     resume_kernel(b, point);
 }
 
