@@ -10,12 +10,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/* TEST_MACHINE has settings for the machines of all tests, behind which come a test's own. */
 static void choose_machine(const char *settings, va_list args, int anyway)
 {
     const char *more = getenv("TEST_MACHINE");
     char machine[200];
     int len = snprintf(machine, sizeof machine, "instance=test-%d,%s%s", (int)getpid(),
-                       more ? more : "", more ? "," : "");
+                       more && *more ? more : "", more && *more ? "," : "");
 
     if (len >= (int)sizeof machine || vsnprintf(machine + len, sizeof machine - (size_t)len,
                                                 settings, args) >= (int)sizeof machine - len)
