@@ -37,8 +37,9 @@
 typedef struct block_fiber {
     soft_fiber fiber;
     soft_block *block;
-    struct block_thread *thread; /* the one it runs */
-    struct block_fiber *next;    /* free one */
+    struct block_thread *thread; /* the one it runs, or has run */
+    bool free;
+    struct block_fiber *next; /* free one */
 } block_fiber;
 
 typedef struct block_thread {
@@ -148,6 +149,7 @@ static block_fiber *take_fiber(soft_block *b)
 
     if (f) {
         b->free = f->next;
+        f->free = false;
         return f;
     }
     f = malloc(sizeof *f);
@@ -156,12 +158,14 @@ static block_fiber *take_fiber(soft_block *b)
         return NULL;
     }
     f->block = b;
+    f->free = false;
     b->fibers[b->fiber_count++] = f;
     return f;
 }
 
 static void free_fiber(block_fiber *f)
 {
+    f->free = true;
     f->next = f->block->free;
     f->block->free = f;
 }
@@ -451,13 +455,11 @@ CUresult soft_block_run(soft_block *b, const gvm_soft_kernel *kernel, const void
     b->slot = kernel->self();
     prepare(b, like, number);
     switch_to(&b->own, take_from_queue(b));
-    if (b->result != CUDA_SUCCESS) { /* where they stand there is nothing to give back */
-        b->free = NULL;
-        for (unsigned i = 0; i < b->fiber_count; i++) {
+    for (unsigned i = 0; b->result != CUDA_SUCCESS && i < b->fiber_count; i++)
+        if (!b->fibers[i]->free) { /* where it stands there is nothing to give back */
             soft_fiber_restart(&b->fibers[i]->fiber);
             free_fiber(b->fibers[i]);
         }
-    }
     (void)soft_fault_arm(point); /* the caller finds a stop */
     return b->result;
 }

@@ -445,35 +445,35 @@ CASE(lanes_take_a_lock_in_turns)
 
 CASE(lanes_of_all_warps_take_a_lock)
 {
-    expect_spin(CONFORM_LOCK_ALL, 10);
+    expect_spin(CONFORM_LOCK_ALL, 3);
 }
 
 CASE(lanes_send_a_word_to_and_fro)
 {
-    expect_spin(CONFORM_PING_PONG, 100);
+    expect_spin(CONFORM_PING_PONG, 30);
 }
 
 CASE(lanes_wait_for_the_lane_before)
 {
-    expect_spin(CONFORM_WAIT_LOWER, 10);
+    expect_spin(CONFORM_WAIT_LOWER, 3);
 }
 
 CASE(lanes_wait_for_the_lane_behind)
 {
-    expect_spin(CONFORM_WAIT_HIGHER, 10);
+    expect_spin(CONFORM_WAIT_HIGHER, 3);
 }
 
 CASE(lanes_go_by_tickets)
 {
-    expect_spin(CONFORM_TICKETS, 5);
+    expect_spin(CONFORM_TICKETS, 2);
 }
 
 CASE(lanes_in_one_branch_wait_for_those_in_the_other)
 {
-    expect_spin(CONFORM_BRANCH, 20);
+    expect_spin(CONFORM_BRANCH, 5);
 }
 
 CASE(warps_wait_for_another_of_their_block)
 {
-    expect_spin(CONFORM_WARPS, 20);
+    expect_spin(CONFORM_WARPS, 5);
 }

@@ -406,11 +406,11 @@ GVM_KERNEL(conform_shared_kernel, conform_block, p)
 {
     uint64_t *out = result_of(&p);
 
-    *out = CONFORM_NOTHING;
+    gvm_store_release_u64(out, CONFORM_NOTHING); /* others of the grid read it */
     if ((p.what == CONFORM_EXIT_WARPS && gvm_warp() % 2 == 1) ||
         (p.what == CONFORM_EXIT_LANES && gvm_lane() % 2 == 1))
         return;
-    *out = use_shared(&p);
+    gvm_store_release_u64(out, use_shared(&p));
 }
 
 GVM_DEVICE uint64_t gather(const conform_block *p, uint64_t *word)

@@ -172,7 +172,7 @@ enum {
     CONFORM_WARPS,   /* the first warp waits for the last one */
     CONFORM_BRANCH, /* lanes of odd number, in one branch, wait for those of even number, in the other */
 };
-#define CONFORM_SPIN_LIMIT_NS 10000000000ull
+#define CONFORM_SPIN_LIMIT_NS 40000000000ull
 
 /* Value that the module's global starts with is zero; global: out becomes it plus words. */
 #define CONFORM_GLOBAL_NAME "conform_word"

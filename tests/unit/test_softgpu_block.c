@@ -293,8 +293,10 @@ static int fail_often(void)
 
     CHILD_EXPECT(expect_end(write_nowhere, CUDA_ERROR_ILLEGAL_ADDRESS) == 0);
     before = count_mappings();
-    for (int i = 0; i < 200; i++)
-        CHILD_EXPECT(expect_end(write_nowhere, CUDA_ERROR_ILLEGAL_ADDRESS) == 0);
+    for (int i = 0; i < 200; i++) {
+        CHILD_EXPECT(run_block(write_nowhere) == CUDA_ERROR_ILLEGAL_ADDRESS);
+        CHILD_EXPECT(run_good_block(THREADS) == 0);
+    }
     CHILD_EXPECT(count_mappings() <= before + 8);
     return 0;
 }
