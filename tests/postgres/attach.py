@@ -495,7 +495,7 @@ class Reading:
         if said not in ("GVM_E_DENIED", "GVM_E_PEER"):
             raise Failed(said)
 
-    def keeper_killed_while_attached_is_told(self, s):
+    def keeper_killed_while_attached_is_reported(self, s):
         fill(s)
         token = export(s)
         probe = Probe(s)
@@ -526,7 +526,7 @@ class Reading:
         waiting.finish()
         s.sql("SELECT gstore_revoke_all('ft'); DROP TABLE heap")
 
-    def server_that_is_down_is_told(self, s):
+    def server_that_is_down_is_reported(self, s):
         fill(s)
         token = export(s)
         s.stop("fast")

@@ -209,7 +209,7 @@ class Lost:
         server.start()
         expect_usable(server, 0)
 
-    def damaged_record_of_tables_is_told_and_starts_all_the_same(self, server):
+    def damaged_record_of_tables_is_reported_and_the_server_starts(self, server):
         path = server.folder / "data/gstore.tables"
         for damage in (lambda text: text[:-1], lambda text: text + b"x", lambda text: b"x" + text[1:], lambda text: text[:12] + b"xxxx" + text[16:], lambda text: b""):
             fill(server, 10)
