@@ -401,6 +401,8 @@ retry_start(void)
 
 	while (!start_service())
 	{
+		gstore->failed_starts++;
+		ConditionVariableBroadcast(&gstore->ready_changed);
 		stop_service();
 		MemoryContextReset(tries);
 		forget_versions();

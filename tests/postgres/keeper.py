@@ -56,6 +56,18 @@ class Private:
         server.start()
 
 
+@group("gstore_fdw.device_memory=100TB", "gstore_fdw.start_timeout=3600")
+class Failing:
+    def keeper_that_cannot_start_fails_statements_at_once(self, server):
+        server.sql("CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
+        insert = server.psql("-v", "VERBOSITY=verbose", "-c", "INSERT INTO ft VALUES (1)")
+        for _ in range(2):  # during the first try, perhaps, and later
+            said = subprocess.run(insert, env=server.environ, capture_output=True, text=True, timeout=private.START_S).stderr
+            for words in ("ERROR:  HV00N: the GPU memory keeper is not ready", "DETAIL:  cannot start the keeper at .*: .*budget of 100.* TiB", "HINT:  .*gstore_fdw.device_memory"):
+                if not re.search(words, said):
+                    raise Failed(f"no {words}: {said}")
+
+
 @group("gstore_fdw.readers=all")
 class Shared:
     def socket_in_a_folder_where_all_may_replace_it_is_refused(self, server):
