@@ -333,17 +333,8 @@ gstore_wait_ready(void)
 static void
 enqueue_window(uint32 window)
 {
-	gstore_queue *queue = &gstore->queue;
-	uint32		  place;
-
 	gstore->windows[window].latch = MyLatch;
-	atomic_store(&gstore->windows[window].state, GSTORE_POSTED);
-	if (atomic_exchange(&gstore->windows[window].queued, 1) != 0)
-		/* It is there yet for a command that was given up: who comes upon it finds this one. */
-		return;
-	place = atomic_fetch_add(&queue->tail, 1) % GSTORE_WINDOWS_MAX;
-	atomic_store(&queue->places[place], window + 1);
-	sem_post(&queue->posted);
+	gstore_queue_put(&gstore->queue, &gstore->windows[window]);
 }
 
 /* A short command is done in less time than it takes to send this process a signal and to wake it. */
