@@ -20,7 +20,8 @@ if [ -n "${DESTDIR:-}" ]; then
 fi
 code=0
 DESTDIR=$destdir meson install -C "$build" --no-rebuild --quiet || code=$?
-grep -v '^#' "$build/meson-logs/install-log.txt" >>"$build/installed" # for uninstall.sh: also of a part
+# For uninstall.sh: also of a part.
+cat "$build/meson-logs/install-log.txt" "$build/meson-logs/install-aliases.txt" | grep -v '^#' >>"$build/installed" || :
 [ "$code" -eq 0 ] || exit "$code"
 [ -n "$destdir" ] || [ "$(id -u)" -ne 0 ] || ldconfig
 

@@ -13,7 +13,7 @@ if [ -f "$build/installed-postgres" ]; then
     sort -u "$build/installed-postgres" | while IFS='|' read -r pg_config destdir; do
         # With libraries that may be gone: it only has to name the extension's files.
         make -s -C "$build/postgres-install" -f "$PWD/postgres/Makefile" VPATH="$PWD/postgres" PG_CONFIG="$pg_config" \
-            SHLIB_LINK=none DESTDIR="$destdir" uninstall
+            PKG_CONFIG=: SHLIB_LINK=none DESTDIR="$destdir" uninstall
     done
     rm "$build/installed-postgres"
 fi

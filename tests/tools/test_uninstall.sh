@@ -22,6 +22,8 @@ mkdir -p "$prefix/lib/new folder"
 : >"$prefix/lib/new folder/a file"
 : >"$prefix/lib/pkgconfig/gvmem-keeper.pc"
 ln -sf libgvmem.so.0 "$prefix/lib/libgvmem.so"
+echo "$prefix/lib/an alias" >"$3/meson-logs/install-aliases.txt"
+: >"$prefix/lib/an alias"
 printf '%s\n' "$prefix/lib/new folder/a file" "$prefix/lib/pkgconfig/gvmem-keeper.pc" "$prefix/lib/libgvmem.so" >>"$3/meson-logs/install-log.txt"
 END
 cat >"$folder/bin/pkg-config" <<'END'
@@ -61,7 +63,7 @@ before=$(left)
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install: $(cat "$folder/out")"
 PREFIX=$folder/usr "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "install again: $(cat "$folder/out")"
 PREFIX=/usr DESTDIR=$folder/staged "$folder/scripts/install.sh" build >"$folder/out" 2>&1 || fail "stage: $(cat "$folder/out")"
-[ "$(left | wc -l)" -eq $(($(echo "$before" | wc -l) + 2 * 4)) ] || fail "installed: $(left)"
+[ "$(left | wc -l)" -eq $(($(echo "$before" | wc -l) + 2 * 5)) ] || fail "installed: $(left)"
 "$folder/scripts/uninstall.sh" build >"$folder/out" 2>&1 || fail "uninstall: $(cat "$folder/out")"
 [ "$(left)" = "$before" ] || fail "left: $(left)"
 [ ! -d "$folder/usr/lib/new folder" ] || fail 'a folder that it made is left'
