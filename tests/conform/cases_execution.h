@@ -168,7 +168,105 @@
     X(launch_kernels_of_two_streams_exchange_flags, 0) \
     X(launch_kernel_and_host_see_each_others_stores, 0) \
     X(launch_reads_and_writes_pinned_memory, 0) \
-    X(launch_fault_ends_other_kernels, ALONE | VMM)
+    X(launch_fault_ends_other_kernels, ALONE | VMM) \
+    /* case_block.c */ \
+    X(block_of_one_dimension_has_indices, 0) \
+    X(block_of_two_dimensions_has_indices, 0) \
+    X(block_of_three_dimensions_has_indices, 0) \
+    X(block_of_odd_sizes_has_indices, 0) \
+    X(block_may_lie_along_y, 0) \
+    X(block_may_lie_along_z, 0) \
+    X(block_sizes_are_those_of_the_launch, 0) \
+    X(block_of_two_dimensional_grid_has_indices, 0) \
+    X(block_of_three_dimensional_grid_has_indices, 0) \
+    X(block_has_the_sizes_of_its_grid, 0) \
+    X(block_numbers_its_threads_x_then_y_then_z, 0) \
+    X(block_makes_warps_in_the_order_of_its_threads, 0) \
+    X(block_may_end_within_a_warp, 0) \
+    X(block_threads_are_numbered_through_the_launch, 0) \
+    X(block_of_one_thread_is_a_block, 0) \
+    X(block_limits_fit_each_other, 0) \
+    X(block_longer_than_x_allows_refused, 0) \
+    X(block_longer_than_y_allows_refused, 0) \
+    X(block_longer_than_z_allows_refused, 0) \
+    X(block_whose_product_is_too_large_refused, 0) \
+    X(block_without_threads_in_one_dimension_refused, 0) \
+    X(block_refused_leaves_the_context_usable, 0) \
+    X(block_of_most_threads_runs, 0) \
+    X(block_limit_of_a_function_is_within_the_device, 0) \
+    X(block_occupancy_of_too_many_threads_is_none, 0) \
+    X(block_occupancy_falls_with_its_size, 0) \
+    X(shared_static_is_one_object_for_a_block, 0) \
+    X(shared_static_differs_between_blocks, 0) \
+    X(shared_dynamic_is_one_object_for_a_block, 0) \
+    X(shared_static_and_dynamic_do_not_overlap, 0) \
+    X(shared_dynamic_has_its_last_word, 0) \
+    X(shared_atomic_add_of_u32_is_exact, 0) \
+    X(shared_atomic_add_of_u64_is_exact, 0) \
+    X(shared_atomic_add_of_f64_is_exact, 0) \
+    X(shared_atomic_min_keeps_the_least, 0) \
+    X(shared_atomic_max_keeps_the_greatest, 0) \
+    X(shared_atomic_cas_of_u32_counts, 0) \
+    X(shared_atomic_cas_of_u64_counts, 0) \
+    X(shared_atomic_exchange_gives_each_value_once, 0) \
+    X(barrier_in_a_loop_orders_each_round, 0) \
+    X(barrier_of_a_block_that_ends_within_a_warp, 0) \
+    X(barrier_of_one_thread_passes, 0) \
+    X(barrier_of_most_threads_orders_each_round, 0) \
+    X(barrier_makes_the_write_of_any_thread_seen, 0) \
+    X(barrier_counts_warps_that_returned, 0) \
+    X(barrier_counts_lanes_that_returned, 0) \
+    X(barrier_counts_threads_that_return_one_by_one, 0) \
+    X(barrier_joins_branches_of_different_length, 0) \
+    X(block_sum_is_that_of_all_its_warps, 0) \
+    X(block_sum_of_doubles_is_exact, 0) \
+    X(cooperative_blocks_of_many_threads_meet, 0) \
+    X(cooperative_blocks_of_three_dimensions_meet, 0) \
+    X(cooperative_blocks_that_are_too_large_refused, 0) \
+    /* case_warp.c */ \
+    X(shuffle_from_each_lane_reaches_all, 0) \
+    X(shuffle_index_is_taken_within_the_width, 0) \
+    X(shuffle_up_gives_the_value_of_a_lane_before, 0) \
+    X(shuffle_up_stays_within_the_width, 0) \
+    X(shuffle_down_gives_the_value_of_a_lane_behind, 0) \
+    X(shuffle_down_stays_within_the_width, 0) \
+    X(shuffle_xor_exchanges_lanes, 0) \
+    X(shuffle_xor_beyond_the_width_reads_parts_before, 0) \
+    X(shuffle_of_u64_keeps_all_bits, 0) \
+    X(shuffle_of_f64_keeps_all_bits, 0) \
+    X(shuffle_by_lanes_of_even_number, 0) \
+    X(shuffle_by_lanes_of_odd_number_gives_u64, 0) \
+    X(shuffle_by_the_upper_half, 0) \
+    X(shuffle_by_one_lane_gives_its_own, 0) \
+    X(shuffle_by_any_subset, 0) \
+    X(shuffle_source_may_differ_between_lanes, 0) \
+    X(shuffle_in_two_branches_at_once, 0) \
+    X(shuffle_butterfly_sums_the_warp, 0) \
+    X(shuffle_scan_sums_the_lanes_before, 0) \
+    X(warp_sum_before_of_u32, 0) \
+    X(warp_sum_before_of_u64, 0) \
+    X(warp_rank_counts_the_lanes_before, 0) \
+    X(vote_ballot_has_a_bit_for_each_lane, 0) \
+    X(vote_any_is_true_if_one_lane_says_so, 0) \
+    X(vote_all_is_true_if_each_lane_says_so, 0) \
+    X(vote_ballot_of_a_subset_has_no_other_bits, 0) \
+    X(vote_any_of_a_subset_ignores_others, 0) \
+    X(vote_all_of_a_subset_ignores_others, 0) \
+    X(vote_active_has_the_lane_itself, 0) \
+    X(vote_of_a_warp_that_is_not_full, 0) \
+    X(vote_among_those_that_have_not_returned, 0) \
+    X(vote_mask_may_name_lanes_that_have_returned, 0) \
+    X(vote_in_a_loop_that_lanes_leave, 0) \
+    X(warp_sync_orders_words_of_its_lanes, 0) \
+    X(warp_sync_by_masks_in_two_branches, 0) \
+    X(lanes_take_a_lock_in_turns, 0) \
+    X(lanes_of_all_warps_take_a_lock, 0) \
+    X(lanes_send_a_word_to_and_fro, 0) \
+    X(lanes_wait_for_the_lane_before, 0) \
+    X(lanes_wait_for_the_lane_behind, 0) \
+    X(lanes_go_by_tickets, 0) \
+    X(lanes_in_one_branch_wait_for_those_in_the_other, 0) \
+    X(warps_wait_for_another_of_their_block, 0)
 /* clang-format on */
 
 #endif
