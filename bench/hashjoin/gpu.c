@@ -12,7 +12,7 @@
 
 #include "bench/hashjoin/hashjoin.h"
 
-#define BLOCK_THREADS 128 /* as many as the kernels have shared memory for */
+#define BLOCK_WARPS 4 /* as many as the kernels have shared memory for */
 #define BLOCKS_PER_SM 16
 
 /* ---- giving up */
@@ -162,7 +162,9 @@ void gpu_open(gpu *g)
     must(gvm_device_push_context(g->device), "cannot use the device");
     load_kernels(g->info.software != 0);
     most = (unsigned)g->info.block_threads_max;
-    g->block_threads = most < BLOCK_THREADS ? most : BLOCK_THREADS;
+    g->block_threads = BLOCK_WARPS * (unsigned)g->info.warp_size;
+    if (g->block_threads > most)
+        g->block_threads = most;
     g->blocks = (unsigned)g->info.sm_count * BLOCKS_PER_SM;
     g->warps = g->blocks * (g->block_threads / (unsigned)g->info.warp_size);
     must(gvm_heap_create(g->device, &options, &g->heap), "cannot make a heap");
