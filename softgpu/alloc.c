@@ -43,7 +43,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
 {
     soft_range model = {.kind = SOFT_KIND_DEVICE, .origin = SOFT_ORIGIN_ALLOC};
-    CUresult rc = soft_enter_context(&model.device);
+    CUresult rc = soft_enter_unsafe(&model.device);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (!ptr || size == 0)
@@ -65,7 +65,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
 CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t size, unsigned int flags)
 {
     soft_range model = {.kind = SOFT_KIND_MANAGED, .origin = SOFT_ORIGIN_ALLOC};
-    CUresult rc = soft_enter_context(&model.device);
+    CUresult rc = soft_enter_unsafe(&model.device);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (!ptr || size == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != ATTACH_HOST))
@@ -165,7 +165,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
     soft_range *range;
     int device;
-    CUresult rc = soft_enter_context(&device);
+    CUresult rc = soft_enter_unsafe(&device);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (ptr == 0) /* as free(NULL) */

@@ -101,7 +101,18 @@ static void destroy_launch(soft_op *op)
         soft_module_unref(launch->module);
 }
 
-static const soft_op_class launch_class = {.type = SOFT_OP_LAUNCH, .destroy = destroy_launch};
+static void share_module(soft_op *op)
+{
+    ((soft_launch *)op)->module->refs++;
+}
+
+static const soft_op_class launch_class = {
+    .type = SOFT_OP_LAUNCH,
+    .destroy = destroy_launch,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_KERNEL,
+    .copied = share_module,
+};
 
 static CUresult check_shape(const launch_shape *shape, uint32_t shared_bytes_max)
 {
@@ -189,18 +200,16 @@ static CUresult submit_locked(soft_launch *launch, CUstream stream_handle)
     return result;
 }
 
-static CUresult launch_function(CUfunction handle, const launch_shape *shape, CUstream stream,
-                                void **params, void **extra)
+/* A launch that was not submitted. */
+static CUresult make_launch(CUfunction handle, const launch_shape *shape, void **params,
+                            void **extra, soft_launch **out)
 {
     soft_launch *launch = NULL;
     soft_function *function;
     const void *argument;
     uint32_t params_bytes = 0;
-    int device;
-    CUresult result = soft_enter_context(&device);
+    CUresult result = lock_function(handle, &function);
 
-    if (result == CUDA_SUCCESS)
-        result = lock_function(handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
     params_bytes = function->kernel->params_bytes;
@@ -214,16 +223,60 @@ static CUresult launch_function(CUfunction handle, const launch_shape *shape, CU
     if (result != CUDA_SUCCESS)
         return result;
     result = find_argument(params, extra, params_bytes, &argument);
-    if (result == CUDA_SUCCESS) {
-        if (argument)
-            memcpy(launch->params, argument, params_bytes);
-        soft_lock();
-        result = submit_locked(launch, stream);
-        soft_unlock();
+    if (result != CUDA_SUCCESS) {
+        soft_op_discard(&launch->op);
+        return result;
     }
+    if (argument)
+        memcpy(launch->params, argument, params_bytes);
+    *out = launch;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch_function(CUfunction handle, const launch_shape *shape, CUstream stream,
+                                void **params, void **extra)
+{
+    soft_launch *launch;
+    int device;
+    CUresult result = soft_enter_context(&device);
+
+    if (result == CUDA_SUCCESS)
+        result = make_launch(handle, shape, params, extra, &launch);
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    result = submit_locked(launch, stream);
+    soft_unlock();
     if (result != CUDA_SUCCESS)
         soft_op_discard(&launch->op);
     return result;
+}
+
+CUresult soft_launch_new(const CUDA_KERNEL_NODE_PARAMS *params, soft_launch **out)
+{
+    const launch_shape shape = {{params->gridDimX, params->gridDimY, params->gridDimZ},
+                                {params->blockDimX, params->blockDimY, params->blockDimZ},
+                                params->sharedMemBytes,
+                                false};
+
+    return make_launch(params->func, &shape, params->kernelParams, params->extra, out);
+}
+
+void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const soft_function *function;
+
+    params->func = NULL; /* the module was unloaded */
+    LIST_FOREACH(function, &launch->module->functions, entry)
+    if (function->kernel == launch->kernel && launch->module->handle)
+        params->func = function->handle;
+    params->gridDimX = launch->grid[0];
+    params->gridDimY = launch->grid[1];
+    params->gridDimZ = launch->grid[2];
+    params->blockDimX = launch->block[0];
+    params->blockDimY = launch->block[1];
+    params->blockDimZ = launch->block[2];
+    params->sharedMemBytes = launch->shared_bytes;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,

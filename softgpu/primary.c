@@ -49,7 +49,7 @@ CUresult soft_device_drain(int device)
 CUresult cuCtxSynchronize(void)
 {
     int device;
-    CUresult result = soft_enter_context(&device);
+    CUresult result = soft_enter_wait(&device);
 
     return result == CUDA_SUCCESS ? soft_device_drain(device) : result;
 }

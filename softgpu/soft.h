@@ -90,6 +90,13 @@ CUcontext soft_context_handle(int device);
  * caller's. */
 CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *arg);
 
+/* ---- capture.c */
+/* soft_enter_context() for calls that do what a graph would not repeat, as cuMemAlloc: refused while a capture forbids it
+ * to the thread, and the capture is invalid then. */
+CUresult soft_enter_unsafe(int *device);
+/* The same for calls that wait for the current context, which no capture of a stream there survives. */
+CUresult soft_enter_wait(int *device);
+
 /* ---- charge.c (charge.h, backing.h and space.h hold what only the memory calls need) */
 /* Makes this process known to the instance's ledger: the last step of cuInit, so that the files it
  * needs are opened there and nowhere later. */

@@ -46,8 +46,8 @@ await() { # GLOB
 
 # The master's sum and one for each process, all the same to the last places.
 sums() { # PROCESSES
-    [ "$(grep -c '^total sum \[' "$folder/out")" -eq $(($1 + 1)) ] || fail "not $1 + 1 sums"
-    [ "$(sed -n 's/^total sum \[.*\]: \(.*\)\..*/\1/p' "$folder/out" | sort -u | wc -l)" -eq 1 ] || fail 'sums differ'
+    [ "$(grep -c '^sum of ' "$folder/out")" -eq $(($1 + 1)) ] || fail "not $1 + 1 sums"
+    [ "$(sed -n 's/^sum of .*: \(.*\)\..*/\1/p' "$folder/out" | sort -u | wc -l)" -eq 1 ] || fail 'sums differ'
     [ ! -s "$folder/err" ] || fail 'complaints'
 }
 
@@ -70,7 +70,7 @@ sys.exit(json.load(open('$folder/out'))['kernel_architectures'] != '$architectur
 share)
     expect 0 share -n 2 -l 16M
     sums 2
-    prints out '^total sum \[master\]: [0-9]+\.[0-9]{6}$'
+    prints out '^sum of the exporter: [0-9]+\.[0-9]{6}$'
     expect 0 share -n 3 -l 16M -c 4M -v
     sums 3
     prints out '^  export .* us  4 chunks of 4 MiB$'
@@ -155,7 +155,7 @@ keeper-usage)
     prints out '^usage: gvmem keeper'
     for arguments in keeper 'keeper nonsense' 'keeper --json status' 'keeper status more' 'keeper status --long' \
         'keeper status -j -p' 'keeper stat' 'keeper stat /a /b' 'keeper evict' 'keeper evict /a 1M more' 'keeper drop' \
-        'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1' 'keeper start --nonsense' 'keeper ls --socket' \
+        'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1 1G x' 'keeper start --nonsense' 'keeper ls --socket' \
         'top more' 'top -d 0' 'top -d 1x' 'top -d nan' 'top -n -1' 'top -o size' 'top --nonsense'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
@@ -238,6 +238,14 @@ keeper)
         # shellcheck disable=SC2086
         expect 0 keeper quota -s "$socket" $quota
     done
+    expect 0 keeper quota -s "$socket" 12345
+    prints out '^12345 +0 B +0 B$'
+    expect 0 keeper quota -s "$socket"
+    prints out '^USER +QUOTA +COMMITTED$'
+    prints out '^12345 +0 B +0 B$'
+    prints out "^$(id -un) +none +[1-9][0-9.]* [KMG]iB\$"
+    expect 1 keeper quota -s "$socket" 54321
+    prints err 'user 54321 has no connection, objects or quota'
     expect 2 keeper quota -s "$socket" 1x 1G
     expect 2 keeper quota -s "$socket" 4294967295 1G
     expect 2 keeper quota -s "$socket" 1 much

@@ -1,5 +1,5 @@
 /* tests/conform/cases_execution.h - the cases about starting, contexts, copies, streams, events,
- * stream memory operations, modules and launches, in the order in which they run.
+ * stream memory operations, modules, launches, captures and graphs, in the order in which they run.
  */
 #ifndef CONFORM_CASES_EXECUTION_H
 #define CONFORM_CASES_EXECUTION_H
@@ -266,7 +266,108 @@
     X(lanes_wait_for_the_lane_behind, 0) \
     X(lanes_go_by_tickets, 0) \
     X(lanes_in_one_branch_wait_for_those_in_the_other, 0) \
-    X(warps_wait_for_another_of_their_block, 0)
+    X(warps_wait_for_another_of_their_block, 0) \
+    /* case_capture.c */ \
+    X(capture_runs_nothing_until_launched, 0) \
+    X(capture_status_follows_the_capture, 0) \
+    X(capture_number_is_its_own, 0) \
+    X(capture_info_gives_graph_and_nodes, 0) \
+    X(capture_of_nothing_gives_an_empty_graph, 0) \
+    X(capture_of_the_per_thread_stream_works, 0) \
+    X(capture_in_order_keeps_order, 0) \
+    X(capture_of_copies_and_sets_repeats_them, 0) \
+    X(capture_of_pageable_copies_moves_at_launch, 0) \
+    X(capture_takes_kernel_parameters_by_value, 0) \
+    X(capture_of_host_function_calls_it_at_each_launch, 0) \
+    X(capture_of_stream_values_writes_at_launch, 0) \
+    X(capture_leaves_earlier_work_running, 0) \
+    X(capture_fork_and_join_by_events, 0) \
+    X(capture_fork_orders_what_it_says, 0) \
+    X(capture_fork_without_work_needs_no_join, 0) \
+    X(capture_fork_of_a_fork_joins, 0) \
+    X(capture_waits_for_its_own_event, 0) \
+    X(capture_of_two_streams_at_once_gives_two_graphs, 0) \
+    X(capture_forks_to_another_device, PAIR) \
+    X(capture_records_external_event_at_launch, 0) \
+    X(capture_waits_for_external_event_at_launch, 0) \
+    /* case_capture_rules.c */ \
+    X(capture_of_the_legacy_stream_refused, 0) \
+    X(capture_begun_twice_refused, 0) \
+    X(capture_of_unknown_mode_refused, 0) \
+    X(capture_ended_before_it_began_refused, 0) \
+    X(capture_ended_in_a_joined_stream_refused, 0) \
+    X(capture_ended_by_another_thread_refused, 0) \
+    X(capture_relaxed_ends_in_another_thread, 0) \
+    X(capture_with_unjoined_work_refused, 0) \
+    X(capture_with_work_behind_the_join_refused, 0) \
+    X(capture_that_is_invalid_takes_nothing, 0) \
+    X(capture_stream_destroyed_observed, ALONE) \
+    X(capture_stream_synchronize_refused, 0) \
+    X(capture_stream_query_refused, 0) \
+    X(capture_context_synchronize_refused, 0) \
+    X(capture_event_query_refused, 0) \
+    X(capture_event_synchronize_refused, 0) \
+    X(capture_event_tells_no_time, 0) \
+    X(capture_event_outlives_the_capture, 0) \
+    X(capture_unrecorded_event_is_done, 0) \
+    X(capture_global_forbids_allocating, 0) \
+    X(capture_global_forbids_allocating_to_other_threads, 0) \
+    X(capture_thread_local_forbids_allocating, 0) \
+    X(capture_thread_local_lets_other_threads_allocate, 0) \
+    X(capture_relaxed_forbids_nothing, 0) \
+    X(capture_leaves_thread_local_threads_alone, 0) \
+    X(capture_leaves_relaxed_threads_alone, 0) \
+    X(capture_global_forbids_waiting_for_other_streams, 0) \
+    X(capture_global_forbids_asking_for_events, 0) \
+    X(capture_global_forbids_pinned_memory_and_modules, 0) \
+    X(capture_global_and_virtual_memory_observed, VMM) \
+    X(capture_of_stream_ordered_memory_observed, 0) \
+    X(capture_of_a_graph_launch_observed, 0) \
+    X(capture_of_blocking_stream_refuses_legacy_kernels, 0) \
+    X(capture_of_blocking_stream_refuses_copies_without_stream, 0) \
+    X(capture_of_blocking_stream_refuses_legacy_events, 0) \
+    X(capture_of_blocking_stream_is_no_status_of_the_legacy_one, 0) \
+    X(capture_of_non_blocking_stream_lets_the_legacy_one_run, 0) \
+    X(capture_cannot_fork_to_the_legacy_stream, 0) \
+    X(capture_that_waits_for_work_outside_refused, 0) \
+    X(capture_that_waits_for_unrecorded_event_observed, 0) \
+    X(capture_that_waits_for_another_capture_refused, 0) \
+    /* case_graph.c */ \
+    X(graph_create_bad_arguments_refused, 0) \
+    X(graph_of_each_kind_of_node_runs_in_order, 0) \
+    X(graph_lists_its_nodes, 0) \
+    X(graph_lists_its_edges, 0) \
+    X(graph_nodes_have_types, 0) \
+    X(graph_dependency_outside_of_it_refused, 0) \
+    X(graph_node_bad_arguments_refused, 0) \
+    X(graph_copies_rows, 0) \
+    X(graph_sets_rows, 0) \
+    X(graph_kernel_parameters_are_returned, 0) \
+    X(graph_kernel_parameters_are_changed_for_later_instances, 0) \
+    X(graph_records_and_waits_for_events, 0) \
+    X(graph_many_are_made_and_destroyed, 0) \
+    X(graph_null_refused, 0) \
+    /* case_graph_exec.c */ \
+    X(exec_launched_many_times_runs_as_often, 0) \
+    X(exec_waits_for_its_stream, 0) \
+    X(exec_holds_up_what_is_behind_it, 0) \
+    X(exec_launches_follow_each_other_in_any_streams, 0) \
+    X(exec_in_the_legacy_stream_waits_for_blocking_ones, 0) \
+    X(exec_is_waited_for_by_events, 0) \
+    X(exec_branches_of_kernels_run_at_once, 0) \
+    X(exec_branches_of_host_functions_observed, 0) \
+    X(exec_outlives_its_graph, 0) \
+    X(exec_destroyed_while_it_runs_finishes, 0) \
+    X(exec_stream_destroyed_after_launch_finishes, 0) \
+    X(exec_is_uploaded_before_launch, 0) \
+    X(exec_made_with_parameters_tells_the_result, 0) \
+    X(exec_of_nothing_refused, 0) \
+    X(exec_that_faults_breaks_its_context, ALONE | VMM) \
+    X(exec_kernel_parameters_count_from_the_next_launch, 0) \
+    X(exec_set_parameters_count_from_the_next_launch, 0) \
+    X(exec_copy_parameters_count_from_the_next_launch, 0) \
+    X(exec_is_updated_with_a_graph_of_the_same_shape, 0) \
+    X(exec_is_not_updated_with_a_graph_of_another_shape, 0)
 /* clang-format on */
 
 #endif

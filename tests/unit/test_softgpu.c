@@ -3,7 +3,7 @@
  *
  * Each process of these tests is a child that loads the software GPU for itself, whatever
  * GVMEM_DRIVER says. Those that are to live on while others look tell over a socket that they are
- * ready, and end when they are told over it, or are killed.
+ * ready, and end when a byte comes over it, or are killed.
  */
 #include "tests/unit/unit.h"
 
@@ -274,7 +274,7 @@ static void machine_malformed_is_a_bad_setting(void **state)
         {"=1", "devices="},
         {"devices=1,", "devices="},
         {"devices=1,,sms=1", "devices="},
-        {"devices=2,sms=0,memory=0", "'sms=0'"}, /* the first one is told */
+        {"devices=2,sms=0,memory=0", "'sms=0'"}, /* the first one is reported */
         {too_long, "255"},
     };
 
@@ -389,7 +389,7 @@ static void expect_host(const char *name, size_t bytes, CUresult expected)
     assert_child_succeeds(try_wish, &one);
 }
 
-/* A process that holds memory until it is told to end, or killed. */
+/* A process that holds memory until it is to end, or is killed. */
 typedef struct holder {
     pid_t pid;
     int socket; /* a byte ends it */
