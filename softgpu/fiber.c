@@ -46,9 +46,10 @@
 
 /* void soft_fiber_swap(void **save, void *sp): saves the registers on the stack, the stack's address in *save, and takes
  * those of the other stack.
- * soft_fiber_first: where a new fiber is taken up; calls a function with an argument. */
-void soft_fiber_swap(void **save, void *sp);
-void soft_fiber_first(void);
+ * soft_fiber_first: where a new fiber is taken up; calls a function with an argument.
+ * Both are symbols of this file alone: hidden, so that the compiler takes their addresses from no table of the linker's. */
+void soft_fiber_swap(void **save, void *sp) __attribute__((visibility("hidden")));
+void soft_fiber_first(void) __attribute__((visibility("hidden")));
 
 /* clang-format off */
 #if defined(__x86_64__)
