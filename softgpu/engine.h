@@ -85,6 +85,14 @@ void soft_fault_install(void);
  * sending the thread SOFT_FAULT_STOP ends fn too (result CUDA_ERROR_LAUNCH_FAILED). Nests. */
 CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop);
 #define SOFT_FAULT_STOP SIGSEGV
+/* The same on a stack with guard_bytes without access below it: a fault there is CUDA_ERROR_HARDWARE_STACK_ERROR. */
+CUresult soft_fault_guard_stack(void (*fn)(void *arg), void *arg, atomic_bool *stop,
+                                const unsigned char *stack, size_t guard_bytes);
+/* Between both, fn is the driver's code again: a fault is a defect, a stop waits. Arming says false if it has been
+ * stopped; the caller then ends fn. */
+typedef struct soft_recovery soft_recovery;
+soft_recovery *soft_fault_disarm(void);
+bool soft_fault_arm(soft_recovery *point);
 /* Starts a detached thread of the driver: it takes no signals but faults, and has a stack to handle
  * those on. */
 CUresult soft_thread_start(void (*main)(void *arg), void *arg, const char *name);
@@ -177,7 +185,8 @@ struct soft_launch {
     soft_op op;
     soft_module *module; /* a reference */
     const struct gvm_soft_kernel *kernel;
-    uint32_t grid[3];
+    uint32_t grid[3], block[3];
+    uint32_t threads; /* of a block */
     uint32_t shared_bytes;
     bool cooperative;
     uint64_t blocks, taken, finished; /* of the grid; handed to SM threads; back from them */

@@ -1,5 +1,4 @@
-/* Functions and launches. A block has one thread; its dynamic shared memory is that of the SM
- * thread which runs it. */
+/* Functions and launches. The dynamic shared memory of a block is that of the SM thread which runs it. */
 #include "softgpu/engine.h"
 
 #include <string.h>
@@ -30,16 +29,19 @@ static CUresult lock_function(CUfunction handle, soft_function **out)
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
+    const soft_config *config;
+    const char *text;
     soft_function *function;
-    CUresult result;
+    CUresult result = soft_config_get(&config, &text);
 
     if (!value || attribute < 0 || attribute >= FUNC_ATTRIBUTE_COUNT)
         return CUDA_ERROR_INVALID_VALUE;
-    result = lock_function(handle, &function);
+    if (result == CUDA_SUCCESS)
+        result = lock_function(handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-        *value = 1;
+        *value = config->threads_max;
     else if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
         *value = (int)function->shared_bytes_max;
     else
@@ -67,15 +69,18 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle,
                                                      int block_threads, size_t shared_bytes)
 {
+    const soft_config *config;
+    const char *text;
     soft_function *function;
-    CUresult result;
+    CUresult result = soft_config_get(&config, &text);
 
     if (!blocks || block_threads <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    result = lock_function(handle, &function);
+    if (result == CUDA_SUCCESS)
+        result = lock_function(handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
-    *blocks = block_threads == 1 && shared_bytes <= function->shared_bytes_max;
+    *blocks = block_threads <= config->threads_max && shared_bytes <= function->shared_bytes_max;
     soft_unlock();
     return CUDA_SUCCESS;
 }
@@ -114,14 +119,20 @@ static CUresult check_shape(const launch_shape *shape, uint32_t shared_bytes_max
     const soft_config *config;
     const char *text;
     CUresult result = soft_config_get(&config, &text);
-    uint64_t blocks;
+    uint64_t blocks, threads = 1;
 
     if (result != CUDA_SUCCESS)
         return result;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        const int most = i == 2 ? soft_block_z_max(config) : config->threads_max;
+
         if (shape->grid[i] == 0 || shape->grid[i] > (i == 0 ? GRID_X_MAX : GRID_YZ_MAX) ||
-            shape->block[i] != 1)
+            shape->block[i] == 0 || shape->block[i] > (unsigned)most)
             return CUDA_ERROR_INVALID_VALUE;
+        threads *= shape->block[i];
+    }
+    if (threads > (uint64_t)config->threads_max)
+        return CUDA_ERROR_INVALID_VALUE;
     if (shape->shared_bytes > shared_bytes_max)
         return CUDA_ERROR_INVALID_VALUE;
     blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
@@ -161,8 +172,11 @@ static soft_launch *new_launch(const soft_function *function, const launch_shape
     if (!launch)
         return NULL;
     launch->kernel = function->kernel;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         launch->grid[i] = shape->grid[i];
+        launch->block[i] = shape->block[i];
+    }
+    launch->threads = shape->block[0] * shape->block[1] * shape->block[2];
     launch->shared_bytes = shape->shared_bytes;
     launch->cooperative = shape->cooperative;
     launch->blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
@@ -259,7 +273,9 @@ void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PAR
     params->gridDimX = launch->grid[0];
     params->gridDimY = launch->grid[1];
     params->gridDimZ = launch->grid[2];
-    params->blockDimX = params->blockDimY = params->blockDimZ = 1;
+    params->blockDimX = launch->block[0];
+    params->blockDimY = launch->block[1];
+    params->blockDimZ = launch->block[2];
     params->sharedMemBytes = launch->shared_bytes;
 }
 

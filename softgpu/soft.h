@@ -47,13 +47,21 @@ typedef struct soft_config {
     uint64_t memory_bytes; /* of each device */
     uint64_t host_bytes;   /* limit of pinned and HOST_NUMA memory, 0: none but the machine's own */
     int sm_count;          /* SM threads of each device */
-    uint32_t gap_us;       /* how long memory is closed whose access changes, 0: not at all */
-    char instance[48];     /* processes with the same instance share the devices' memory */
+    int warp_size;         /* lanes of a warp */
+    int threads_max;       /* of a block: whole warps, at most 32 of them */
+    uint64_t switches; /* seed by which threads of a block are switched at random, 0: they are not */
+    uint32_t gap_us;   /* how long memory is closed whose access changes, 0: not at all */
+    char instance[48]; /* processes with the same instance share the devices' memory */
 } soft_config;
 
 /* The settings of this process, read once. Malformed settings make cuInit answer
  * CUDA_ERROR_INVALID_VALUE; text says what is wrong. */
 CUresult soft_config_get(const soft_config **out, const char **text);
+/* The most that a block may have in its third dimension. */
+static inline int soft_block_z_max(const soft_config *config)
+{
+    return config->threads_max < 64 ? config->threads_max : 64;
+}
 
 /* ---- init.c */
 /* The checks every entry point starts with: cuInit done, and not within a host function;
