@@ -63,6 +63,11 @@ gvm_status gvmi_device_fail_reset(const gvm_device *device);
  * nest. */
 void gvmi_capture_relax(void);
 void gvmi_capture_restore(void);
+/* Is the stream, or one that it waits for where it is the legacy one, being captured into a graph? Its context is current.
+ * An event of it would then be part of the graph, and to wait for it would spoil the capture. */
+bool gvmi_stream_is_captured(CUstream stream);
+/* Records that its work cannot be waited for: GVM_E_INVALID. */
+gvm_status gvmi_stream_fail_captured(CUstream stream);
 
 /* Makes the device's context current for this thread, with captures relaxed, around driver calls that want one; leave()
  * puts back what was. GVM_E_LOST: it was reset; streams, modules and memory of cuMemAlloc that were in it are
