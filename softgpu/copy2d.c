@@ -224,20 +224,39 @@ static bool is_host_memory(CUdeviceptr dst)
     return soft_space_kind(dst) == SOFT_KIND_HOST;
 }
 
-#define DEFINE_SETS(bits, type) \
-    CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type value, size_t width, \
-                                    size_t height) \
-    { \
-        return set2d(dst, pitch, (bits) / 8, value, width, height, NULL, is_host_memory(dst)); \
-    } \
-    CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type value, size_t width, \
-                                      size_t height, CUstream stream) \
-    { \
-        return set2d(dst, pitch, (bits) / 8, value, width, height, stream, false); \
-    }
-DEFINE_SETS(8, unsigned char)
-DEFINE_SETS(16, unsigned short)
-DEFINE_SETS(32, unsigned int)
+CUresult cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height)
+{
+    return set2d(dst, pitch, 1, value, width, height, NULL, is_host_memory(dst));
+}
+
+CUresult cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
+                           size_t height, CUstream stream)
+{
+    return set2d(dst, pitch, 1, value, width, height, stream, false);
+}
+
+CUresult cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
+                          size_t height)
+{
+    return set2d(dst, pitch, 2, value, width, height, NULL, is_host_memory(dst));
+}
+
+CUresult cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
+                            size_t height, CUstream stream)
+{
+    return set2d(dst, pitch, 2, value, width, height, stream, false);
+}
+
+CUresult cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height)
+{
+    return set2d(dst, pitch, 4, value, width, height, NULL, is_host_memory(dst));
+}
+
+CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
+                            size_t height, CUstream stream)
+{
+    return set2d(dst, pitch, 4, value, width, height, stream, false);
+}
 
 CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t count)
 {

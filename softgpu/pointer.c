@@ -121,7 +121,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         /* Virtual memory management knows no contexts. */
-        ANSWER(CUcontext, facts.kind == SOFT_KIND_MAPPED ? NULL : soft_context_handle(facts.context_id));
+        ANSWER(CUcontext,
+               facts.kind == SOFT_KIND_MAPPED ? NULL : soft_context_handle(facts.context_id));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         ANSWER(unsigned int, facts.on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

@@ -32,8 +32,8 @@ GVMI_CUDA_OFFSETS(CHECK_OFFSET)
 
 /* Entry points of older versions that cuda.h keeps for programs built then, and that those of CUDA 12 call. */
 CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
-CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *affinities, int count, unsigned int flags,
-                        CUdevice dev);
+CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *affinities, int count,
+                        unsigned int flags, CUdevice dev);
 
 /* cuEventElapsedTime: 13.0 renames it to a _v2 with the same signature; the table keeps the entry
  * point that old drivers have too. */

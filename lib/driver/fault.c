@@ -45,6 +45,7 @@ static bool never_fails(gvmi_call call)
     case gvmi_call_cuModuleUnload:
     case gvmi_call_cuCtxPopCurrent: /* undoes a push */
     case gvmi_call_cuCtxDisablePeerAccess:
+    case gvmi_call_cuCtxDestroy:
     case gvmi_call_cuDevicePrimaryCtxRelease:
     case gvmi_call_cuDevicePrimaryCtxReset:
     case gvmi_call_cuGetErrorName:
@@ -58,8 +59,10 @@ static CUresult usual_result(gvmi_call call)
 {
     switch (call) {
     case gvmi_call_cuMemAlloc:
+    case gvmi_call_cuMemAllocPitch:
     case gvmi_call_cuMemAllocManaged:
     case gvmi_call_cuMemAllocAsync:
+    case gvmi_call_cuMemAllocFromPoolAsync:
     case gvmi_call_cuMemHostAlloc:
     case gvmi_call_cuMemHostRegister:
     case gvmi_call_cuMemAddressReserve:
@@ -72,6 +75,9 @@ static CUresult usual_result(gvmi_call call)
     case gvmi_call_cuStreamCreateWithPriority:
     case gvmi_call_cuEventCreate:
     case gvmi_call_cuModuleLoadData:
+    case gvmi_call_cuCtxCreate:
+    case gvmi_call_cuCtxCreate_v3:
+    case gvmi_call_cuCtxCreate_v2:
     case gvmi_call_cuDevicePrimaryCtxRetain: return CUDA_ERROR_OUT_OF_MEMORY;
     default: return CUDA_ERROR_UNKNOWN;
     }
