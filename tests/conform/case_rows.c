@@ -73,6 +73,19 @@ CASE(pitch_is_a_multiple_of_512_and_holds_the_row)
         }
 }
 
+/* gvm_alloc_pitch() takes its pitch from this attribute. */
+CASE(pitch_is_what_the_alignment_of_textures_says)
+{
+    size_t pitch = 0;
+    int alignment = 0;
+    (void)take_pitched(1, 2, &pitch);
+    REQUIRE_OK(cu->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
+                                        machine.device));
+    EXPECT_TRUE(alignment > 0);
+    observe("pitch of one byte %zu, alignment %d", pitch, alignment);
+    EXPECT_U64(pitch % (size_t)alignment, 0);
+}
+
 CASE(pitch_for_elements_of_other_sizes_is_refused)
 {
     static const unsigned elements[] = {0, 1, 2, 3, 5, 12, 32};

@@ -36,6 +36,7 @@
     X(attributes_tell_buffers_apart, 0) \
     /* case_rows.c */ \
     X(pitch_is_a_multiple_of_512_and_holds_the_row, 0) \
+    X(pitch_is_what_the_alignment_of_textures_says, 0) \
     X(pitch_for_elements_of_other_sizes_is_refused, 0) \
     X(pitch_of_nothing_is_refused, 0) \
     X(pitch_beyond_the_largest_is_refused, 0) \
@@ -103,6 +104,9 @@
     X(vmm_create_on_missing_device_is_refused, VMM) \
     X(vmm_create_for_win32_is_refused, VMM) \
     X(vmm_create_for_rdma_is_told_by_the_handle, VMM) \
+    X(vmm_create_for_rdma_of_another_value_observed, VMM) \
+    X(vmm_create_for_rdma_is_shared_as_any_other, VMM) \
+    X(vmm_create_for_rdma_of_host_memory_observed, NUMA) \
     X(vmm_create_for_fabric, VMM) \
     X(vmm_create_at_host_location_works_without_fd_only, VMM) \
     X(vmm_create_at_current_numa_node_is_refused, NUMA) \
