@@ -43,6 +43,9 @@ pictures: ## draw the documentation's pictures: from records, by Matplotlib, and
 install: ## install under DESTDIR= PREFIX=, and gstore_fdw for the PostgreSQL of PG_CONFIG= (none: without it)
 	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install.sh $(BUILD)
 
+uninstall: ## remove what make install has written, by the list that it keeps in the build folder
+	@scripts/uninstall.sh $(BUILD)
+
 dist: ## make an archive of the sources, with PGXN's META.json
 	@packaging/dist.sh $(BUILD)
 
@@ -62,4 +65,4 @@ lint: ## check the tree against the house rules
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-*
 
-.PHONY: help setup build all demo check-fast check check-all check-gpu bench pictures install dist deb check-install fmt lint clean
+.PHONY: help setup build all demo check-fast check check-all check-gpu bench pictures install uninstall dist deb check-install fmt lint clean

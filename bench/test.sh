@@ -51,7 +51,7 @@ assert len(copies) == 4 * (15 * 3 + 1), len(copies)
 EOF
     ;;
 appender)
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,instance=bench-$$}"
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,threads=1,instance=bench-$$}" # figures of one thread: it waits for no others
     expect 0 appender --quick --json="$folder/record"
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of the appender are missing'

@@ -60,27 +60,11 @@ gstore_areas_destroy(gstore_areas *s)
 static gvm_status
 make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 {
-	area	  *made = calloc(1, sizeof *made);
-	gvm_status status;
+	area made = *key;
 
-	if (made == NULL)
-		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
-	*made = *key;
-	made->refs = 1;
-	made->kind = gstore_area_kind_for(made, end);
-	made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? gstore_area_grown_bytes(made, end, false) : 0;
-	status = gstore_area_add(s, made);
-	if (status == GVM_OK)
-		status = gstore_area_make_place(s, made, true);
-	if (status != GVM_OK)
-	{
-		gstore_area_discard(s, made);
-		pthread_mutex_lock(&s->lock);
-		return status;
-	}
-	gstore_area_end_making(s, made);
-	*out = made;
-	return GVM_OK;
+	made.kind = gstore_area_kind_for(&made, end);
+	made.bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? gstore_area_grown_bytes(&made, end, false) : 0;
+	return gstore_area_make(s, &made, out);
 }
 
 gvm_status

@@ -77,6 +77,7 @@ move_area(gstore_areas *s, const gstore_use *from, area_kind kind, uint64_t need
 	gstore_areas_relink(s, made);
 	pthread_mutex_lock(&s->lock);
 	made->needed_bytes = old->needed_bytes;
+	made->trim = old->trim;
 	made->links = old->links;
 	place = gstore_area_find(s, old);
 	if (place != NULL && *place == old)

@@ -12,9 +12,8 @@
 static gvm_status
 find_pack(gstore_areas *s, const gstore_store_name *store, area **out)
 {
-	const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL};
-	area	 **found, *made;
-	gvm_status status;
+	area   key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL};
+	area **found;
 
 	while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
 		pthread_cond_wait(&s->not_busy, &s->lock);
@@ -24,24 +23,8 @@ find_pack(gstore_areas *s, const gstore_store_name *store, area **out)
 		(*out)->refs++;
 		return GVM_OK;
 	}
-	made = calloc(1, sizeof *made);
-	if (made == NULL)
-		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
-	*made = key;
-	made->refs = 1;
-	made->bytes = gstore_area_chunk_bytes(made);
-	status = gstore_area_add(s, made);
-	if (status == GVM_OK)
-		status = gstore_area_create_object(s, made, true);
-	if (status != GVM_OK)
-	{
-		gstore_area_discard(s, made);
-		pthread_mutex_lock(&s->lock);
-		return status;
-	}
-	gstore_area_end_making(s, made);
-	*out = made;
-	return GVM_OK;
+	key.bytes = gstore_area_chunk_bytes(&key);
+	return gstore_area_make(s, &key, out);
 }
 
 static gvm_status
@@ -111,4 +94,28 @@ gvm_status
 gstore_area_make_place(gstore_areas *s, area *a, bool named)
 {
 	return a->kind == PACKED ? take_room(s, a) : gstore_area_create_object(s, a, named);
+}
+
+gvm_status
+gstore_area_make(gstore_areas *s, const area *described, area **out)
+{
+	area	  *made = calloc(1, sizeof *made);
+	gvm_status status;
+
+	if (made == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
+	*made = *described;
+	made->refs = 1;
+	status = gstore_area_add(s, made);
+	if (status == GVM_OK)
+		status = gstore_area_make_place(s, made, true);
+	if (status != GVM_OK)
+	{
+		gstore_area_discard(s, made);
+		pthread_mutex_lock(&s->lock);
+		return status;
+	}
+	gstore_area_end_making(s, made);
+	*out = made;
+	return GVM_OK;
 }

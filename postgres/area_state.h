@@ -175,6 +175,12 @@ void gstore_area_free(gstore_areas *s, area *a);
 /* An object of its own, as gstore_area_create_object(), or a room: its kind says which. */
 gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
+/*
+ * A new area as the one described, whose name, column, part, kind and bytes are set, with its place and a reference.
+ * For the first packed one of a store the pack is made so, too. The lock is held, and given up meanwhile.
+ */
+gvm_status gstore_area_make(gstore_areas *s, const area *described, area **out);
+
 /* ---- area_move.c */
 
 /*

@@ -107,20 +107,19 @@ shrink_area(gstore_areas *s, area *a)
 static void
 shrink_found(gstore_areas *s, area *a, sweep *all)
 {
-	bool mine;
+	bool mine, trim;
 
 	pthread_mutex_lock(&s->lock);
 	mine = a->refs == 1 && !a->dropped && is_wanted(a, all->trimmed);
+	trim = mine && a->trim;
+	a->trim &= !mine; /* it may be set again meanwhile */
 	a->busy |= mine;
 	pthread_mutex_unlock(&s->lock);
 	if (mine)
 		s->given_back_bytes += shrink_area(s, a);
 	pthread_mutex_lock(&s->lock);
-	if (mine)
-	{
-		a->busy = false;
-		a->trim = a->trim && has_chunks_ahead(a);
-	}
+	a->busy &= !mine;
+	a->trim |= trim && has_chunks_ahead(a);
 	all->left |= a->trim && !a->dropped;
 	pthread_cond_broadcast(&s->not_busy);
 	pthread_mutex_unlock(&s->lock);

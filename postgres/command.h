@@ -130,7 +130,7 @@ typedef struct gstore_budgets
 typedef struct gstore_window
 {
 	_Atomic uint32_t  state;  /* gstore_command_state */
-	_Atomic uint32_t  queued; /* it is in the queue, for this command or one that was given up */
+	_Atomic uint64_t  number; /* of the command: later ones have higher numbers */
 	gstore_verb		  verb;
 	gstore_store_name name;
 	uint32_t		  range_count;
@@ -147,15 +147,23 @@ typedef struct gstore_window
 } gstore_window;
 
 /*
- * The queue: any backend puts, any service thread takes. A window is in it once at most, so a ring of
- * as many places as there can be windows never runs over.
+ * The queue: the windows that are POSTED, in the order of their numbers. Any backend posts, any service thread takes. A
+ * process that is stopped in between holds up its own command alone.
  */
 typedef struct gstore_queue
 {
-	sem_t			 posted;
+	sem_t			 posted;	  /* a hint to look: threads look until they find nothing */
 	_Atomic uint32_t left_writes; /* windows whose WRITE is LEFT, or about to be */
-	_Atomic uint32_t tail, head;
-	_Atomic uint32_t places[GSTORE_WINDOWS_MAX]; /* window number + 1; 0: empty */
+	_Atomic uint64_t numbers;
 } gstore_queue;
+
+/* Posts the command of a window. */
+static inline void
+gstore_queue_put(gstore_queue *queue, gstore_window *window)
+{
+	atomic_store(&window->number, atomic_fetch_add(&queue->numbers, 1));
+	atomic_store(&window->state, GSTORE_POSTED);
+	sem_post(&queue->posted);
+}
 
 #endif

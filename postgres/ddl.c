@@ -550,7 +550,8 @@ gstore_ProcessUtility(PlannedStmt *statement, const char *text, bool read_only,
 
 	/*
      * Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
-     * the options of a column that it adds, are followed with the whole: before that, rows are as they were.
+     * the options of a column that it adds, are handled at the end of the whole statement: until then the rows are
+     * in the form that they had before it.
      */
 	if (!can_alter(statement->utilityStmt) ||
 		(current != NULL && context == PROCESS_UTILITY_SUBCOMMAND))

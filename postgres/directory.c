@@ -659,7 +659,7 @@ list_copied(Oid **out)
 
 /* The catalog is not looked at under the lock. */
 void
-gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges))
+gstore_follow_copies(bool (*privileges_of)(Oid relation, uint32 *privileges, bool *accept))
 {
 	const TransactionId ended = GetTopTransactionId();
 	Oid				   *all;
@@ -668,7 +668,8 @@ gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *pr
 	for (int i = 0; i < count; i++)
 	{
 		uint32				privileges = 0;
-		const bool			there = privileges_of(all[i], &privileges);
+		bool				accept = false;
+		const bool			there = privileges_of(all[i], &privileges, &accept);
 		const gstore_table *table;
 
 		LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
@@ -678,7 +679,7 @@ gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *pr
 		{
 			gstore_copy *copy = gstore_at(v->copy);
 
-			if (copy != NULL && there && accept)
+			if (copy != NULL && accept)
 				copy->privileges = privileges;
 			else if (copy != NULL && !(there && copy->privileges == privileges))
 				end_copy(v, ended);

@@ -102,9 +102,10 @@ extern void gstore_release_copy(dsa_pointer copy);
 extern void gstore_end_copies(Oid relation);
 /*
  * The same for the tables of this database whose privileges are others than when the copy was made, or that
- * are gone; accept: what was granted is noted instead.
+ * are gone; *accept: it is noted instead.
  */
-extern void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges));
+extern void
+gstore_follow_copies(bool (*privileges_of)(Oid relation, uint32 *privileges, bool *accept));
 /* ---- for views */
 
 typedef struct gstore_version_info

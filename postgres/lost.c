@@ -209,7 +209,8 @@ note_recorded(const gstore_table_key *keys, int count)
 	LWLockRelease(gstore->lock);
 }
 
-static void
+/* Of the first that there is place for; returns how many. In the postmaster an ERROR would end the server. */
+static int
 mark_tables_lost(const gstore_table_key *keys, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -217,10 +218,19 @@ mark_tables_lost(const gstore_table_key *keys, int count)
 		gstore_table *table = gstore_find_table_of(keys[i], true);
 
 		if (table == NULL)
-			elog(ERROR, "there is no place for %d tables that were lost", count);
+		{
+			ereport(LOG,
+					(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+					 errmsg("file \"%s\" names %d tables, and there is place for %d", RECORD_PATH,
+							count, i),
+					 errdetail("The others in GPU memory that had rows are not shown as lost."),
+					 errhint("Raise gstore_fdw.max_relations.")));
+			return i;
+		}
 		table->lost = table->recorded = true;
 		table->lost_xid = FrozenTransactionId;
 	}
+	return count;
 }
 
 static uint32
@@ -347,7 +357,6 @@ gstore_read_record(void)
 
 	if (keys == NULL)
 		return;
-	mark_tables_lost(keys, count);
-	log_lost(count);
+	log_lost(mark_tables_lost(keys, count));
 	pfree(keys);
 }

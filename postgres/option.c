@@ -17,6 +17,7 @@
 #include <gvmem/gvmem.h>
 
 #include "postgres/option.h"
+#include "postgres/shared.h"
 
 PG_FUNCTION_INFO_V1(gstore_fdw_validator);
 
@@ -51,6 +52,18 @@ device_number(DefElem *option)
 				 errmsg("invalid value for option \"pinning\": \"%s\"", text),
 				 errhint("It is the number of a GPU, from 0 to %d.", GVM_KEEPER_DEVICES_MAX - 1)));
 	return (int) number;
+}
+
+/* Only a WARNING: a dump may be restored before the GPU is there. */
+static void
+check_device_exists(int device)
+{
+	if (gstore != NULL && gstore->ready && device >= gstore->device_count)
+		ereport(WARNING,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("there is no GPU %d: the table can take no rows", device),
+				 errhint("Set the table's option \"pinning\" to one that "
+						 "gstore_fdw_keeper_info shows.")));
 }
 
 static bool
@@ -154,7 +167,7 @@ gstore_fdw_validator(PG_FUNCTION_ARGS)
 		if (catalog == ForeignTableRelationId)
 		{
 			if (strcmp(option->defname, "pinning") == 0)
-				(void) device_number(option);
+				check_device_exists(device_number(option));
 			else if (strcmp(option->defname, "format") == 0)
 				(void) is_arrow(option);
 			else if (strcmp(option->defname, "source") == 0)

@@ -329,7 +329,7 @@ execute_command(service_thread *me, uint32_t index)
 	if (status != GVM_OK)
 	{
 		gvm_error_last(&error);
-		snprintf(w->text, sizeof w->text, "%s", error.text);
+		snprintf(w->text, sizeof w->text, "%.*s", (int) sizeof w->text - 1, error.text);
 		if (status == GVM_E_NOSPACE)
 			(void) read_budgets(s, w->name.device, &w->budgets); /* without the keeper all are 0 */
 		if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
@@ -341,22 +341,38 @@ execute_command(service_thread *me, uint32_t index)
 
 /* ---- threads */
 
-/* The window that comes next in the queue. False: its command was given up. */
-static bool
-next_queued_window(const gstore_service_options *options, uint32_t *index)
+/* The window that was posted first of those that are; options->window_count: none is. */
+static uint32_t
+find_posted_window(const gstore_service_options *options)
 {
-	gstore_queue  *queue = options->queue;
-	const uint32_t place = atomic_fetch_add(&queue->head, 1) % GSTORE_WINDOWS_MAX;
-	uint32_t	   window, posted = GSTORE_POSTED;
-	gstore_window *w;
+	uint64_t first = UINT64_MAX;
+	uint32_t found = options->window_count;
 
-	while ((window = atomic_exchange(&queue->places[place], 0)) == 0)
-		; /* its backend is between taking the place and filling it */
-	*index = window - 1;
-	w = &options->windows[*index];
-	/* Before the look at the state: a backend that finds it set after it has posted relies on that look. */
-	atomic_store(&w->queued, 0);
-	return atomic_compare_exchange_strong(&w->state, &posted, GSTORE_TAKEN);
+	for (uint32_t i = 0; i < options->window_count; i++)
+	{
+		gstore_window *w = &options->windows[i];
+
+		if (atomic_load(&w->state) == GSTORE_POSTED && atomic_load(&w->number) < first)
+		{
+			first = atomic_load(&w->number);
+			found = i;
+		}
+	}
+	return found;
+}
+
+/* Takes the command that comes next in the queue. False: there is none. */
+static bool
+take_command(const gstore_service_options *options, uint32_t *index)
+{
+	while ((*index = find_posted_window(options)) < options->window_count)
+	{
+		uint32_t posted = GSTORE_POSTED;
+
+		if (atomic_compare_exchange_strong(&options->windows[*index].state, &posted, GSTORE_TAKEN))
+			return true; /* else its backend has given it up, or another thread has it */
+	}
+	return false;
 }
 
 /*
@@ -366,14 +382,12 @@ next_queued_window(const gstore_service_options *options, uint32_t *index)
 static void
 refuse_left_over(const gstore_service_options *options)
 {
-	while (sem_trywait(&options->queue->posted) == 0)
-	{
-		uint32_t	   index;
-		gstore_window *w;
+	uint32_t index;
 
-		if (!next_queued_window(options, &index))
-			continue;
-		w = &options->windows[index];
+	while (take_command(options, &index))
+	{
+		gstore_window *w = &options->windows[index];
+
 		w->status = GVM_E_KEEPER;
 		snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
 		(void) end_command(options, index);
@@ -393,8 +407,8 @@ service_thread_main(void *argument)
 
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += LOOK_S;
-		if (sem_clockwait(&s->options.queue->posted, CLOCK_MONOTONIC, &until) == 0 &&
-			next_queued_window(&s->options, &index))
+		(void) sem_clockwait(&s->options.queue->posted, CLOCK_MONOTONIC, &until);
+		while (!atomic_load(&s->stop) && take_command(&s->options, &index))
 			execute_command(me, index);
 	}
 	return NULL;

@@ -144,6 +144,7 @@ typedef struct gstore_shared
 	uint32			  owner;		/* of all areas there; known once there is a token */
 	char			  problem[400]; /* why it is not ready */
 	bool			  no_driver;	/* the reason is that no driver could be loaded */
+	uint32			  failed_starts;
 	pg_atomic_uint64  next_store, next_writer_number;
 	dsa_pointer		  dead_stores; /* to be dropped by the worker */
 	dsa_pointer		  dead_copies;

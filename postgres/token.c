@@ -362,6 +362,24 @@ gstore_note_privileges(bool granted)
 		privileges_changed = GRANTED;
 }
 
+/*
+ * *accept: this transaction has taken none away. If it has not changed the table at all, another one has noted
+ * what it granted and was rolled back after that.
+ */
+static bool
+look_at_privileges(Oid relation, uint32 *privileges, bool *accept)
+{
+	const bool there = gstore_privileges(relation, privileges);
+	HeapTuple  tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+
+	*accept = there &&
+		(privileges_changed == GRANTED ||
+		 !TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)));
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return there;
+}
+
 /* What was granted ends nothing, but must not be taken for a change later. */
 static void
 accept_privileges(const gstore_token *token, uint32 privileges)
@@ -386,17 +404,18 @@ follow_privileges(void)
 	for (int i = 0; i < count; i++)
 	{
 		uint32	   privileges;
-		const bool there = gstore_privileges(all[i].name.table, &privileges);
+		bool	   accept;
+		const bool there = look_at_privileges(all[i].name.table, &privileges, &accept);
 
 		if (there && privileges == all[i].privileges)
 			continue;
-		if (there && privileges_changed == GRANTED)
+		if (accept)
 			accept_privileges(&all[i], privileges);
 		else
 			end_token(&all[i]);
 	}
 	pfree(all);
-	gstore_follow_copies(privileges_changed == GRANTED, gstore_privileges);
+	gstore_follow_copies(look_at_privileges);
 }
 
 static void

@@ -289,11 +289,19 @@ gstore_check_loaded(void)
 				 errhint("Add gstore_fdw to shared_preload_libraries and restart the server.")));
 }
 
+/* A keeper that others run may come later: a statement waits for it. The server's own does not start if a try fails. */
+static bool
+has_failed_to_start(uint32 failed_before)
+{
+	return gstore_keeper_path[0] != '/' && gstore->failed_starts != failed_before;
+}
+
 void
 gstore_wait_ready(void)
 {
 	static bool		  registered = false;
 	const TimestampTz start = GetCurrentTimestamp();
+	uint32			  failed_before;
 
 	gstore_check_loaded();
 	if (!registered)
@@ -303,10 +311,12 @@ gstore_wait_ready(void)
 	}
 	if (gstore->ready)
 		return;
+	failed_before = gstore->failed_starts;
 	ConditionVariablePrepareToSleep(&gstore->ready_changed);
 	while (!gstore->ready)
 	{
-		if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(), gstore_start_timeout_s * 1000))
+		if (has_failed_to_start(failed_before) ||
+			TimestampDifferenceExceeds(start, GetCurrentTimestamp(), gstore_start_timeout_s * 1000))
 			ereport(ERROR,
 					(errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
 					 errmsg("the GPU memory keeper is not ready"),
@@ -323,17 +333,8 @@ gstore_wait_ready(void)
 static void
 enqueue_window(uint32 window)
 {
-	gstore_queue *queue = &gstore->queue;
-	uint32		  place;
-
 	gstore->windows[window].latch = MyLatch;
-	atomic_store(&gstore->windows[window].state, GSTORE_POSTED);
-	if (atomic_exchange(&gstore->windows[window].queued, 1) != 0)
-		/* It is there yet for a command that was given up: who comes upon it finds this one. */
-		return;
-	place = atomic_fetch_add(&queue->tail, 1) % GSTORE_WINDOWS_MAX;
-	atomic_store(&queue->places[place], window + 1);
-	sem_post(&queue->posted);
+	gstore_queue_put(&gstore->queue, &gstore->windows[window]);
 }
 
 /* A short command is done in less time than it takes to send this process a signal and to wake it. */

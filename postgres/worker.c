@@ -156,6 +156,9 @@ start_keeper(void)
 								   .device_budget_bytes = (uint64) gstore_device_memory_mb * MIB,
 								   .host_budget_bytes = (uint64) gstore_host_memory_mb * MIB};
 
+	if (gstore_keeper_path[0] != '\0' && gstore_keeper_path[0] != '/')
+		/* Tokens name it to programs, whose working directories are others. A check hook would leave it empty. */
+		return fail_start("gstore_fdw.keeper must be an absolute path, not \"%s\"", gstore_keeper_path);
 	if (gstore_keeper_path[0] != '\0')
 		return set_path(gstore_keeper_path);
 	if (!(gstore_readers == GSTORE_READERS_OWNER ? choose_private_socket() : choose_shared_socket()))
@@ -398,6 +401,8 @@ retry_start(void)
 
 	while (!start_service())
 	{
+		gstore->failed_starts++;
+		ConditionVariableBroadcast(&gstore->ready_changed);
 		stop_service();
 		MemoryContextReset(tries);
 		forget_versions();

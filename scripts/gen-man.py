@@ -4,7 +4,8 @@
 gen-man.py header HEADER -o PAGE [--see NAME...]    a page of section 3 from a public header
 gen-man.py template FILE.in -o PAGE                 FILE.in with @ENVIRONMENT@ and @STATUS@ put in
 gen-man.py aliases FOLDER HEADER...                 one page a function, pointing to its header's
-                                                    page, under $MESON_INSTALL_DESTDIR_PREFIX
+                                                    page, under $MESON_INSTALL_DESTDIR_PREFIX; listed
+                                                    beside meson's own list of what was installed
 """
 import argparse
 import os
@@ -228,10 +229,11 @@ def template_page(path):
 def install_aliases(folder, paths):
     target = Path(os.environ.get("MESON_INSTALL_DESTDIR_PREFIX", "/usr/local")) / folder
     target.mkdir(parents=True, exist_ok=True)
-    for path in paths:
-        header = headers.parse(ROOT / path)
-        for function in header.functions:
-            (target / f"{function.name}.3").write_text(f".so man3/{header.page}.3\n")
+    pages = {target / f"{f.name}.3": h.page for h in (headers.parse(ROOT / path) for path in paths) for f in h.functions}
+    for alias, page in pages.items():
+        alias.write_text(f".so man3/{page}.3\n")
+    log = Path(os.environ.get("MESON_BUILD_ROOT", ".")) / "meson-logs/install-aliases.txt"
+    log.write_text("".join(f"{alias}\n" for alias in pages))
 
 
 def main():

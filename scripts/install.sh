@@ -18,7 +18,11 @@ if [ -n "${DESTDIR:-}" ]; then
     mkdir -p "$DESTDIR"
     destdir=$(cd "$DESTDIR" && pwd)
 fi
-DESTDIR=$destdir meson install -C "$build" --no-rebuild --quiet
+code=0
+DESTDIR=$destdir meson install -C "$build" --no-rebuild --quiet || code=$?
+# For uninstall.sh: also of a part.
+cat "$build/meson-logs/install-log.txt" "$build/meson-logs/install-aliases.txt" | grep -v '^#' >>"$build/installed" || :
+[ "$code" -eq 0 ] || exit "$code"
 [ -n "$destdir" ] || [ "$(id -u)" -ne 0 ] || ldconfig
 
 libraries=$(dirname "$(find "$destdir$prefix" -name gvmem-keeper.pc | head -n 1)")
@@ -51,5 +55,6 @@ mkdir -p "$build/postgres-install"
 set -- -s -C "$build/postgres-install" -f "$PWD/postgres/Makefile" VPATH="$PWD/postgres" PG_CONFIG="$pg_config" PG_LDFLAGS="$rpath"
 make "$@" clean
 make "$@" all
+echo "$(command -v "$pg_config")|$destdir" >>"$build/installed-postgres"
 make "$@" DESTDIR="$destdir" install
 echo "installed gstore_fdw for $("$pg_config" --version)"

@@ -37,7 +37,7 @@ CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total_bytes)
 CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
 {
     soft_range model = {.kind = SOFT_KIND_DEVICE, .origin = SOFT_ORIGIN_ALLOC};
-    CUresult rc = soft_enter_owner(&model.device, &model.context_id);
+    CUresult rc = soft_enter_owner_unsafe(&model.device, &model.context_id);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (!ptr || size == 0)
@@ -79,7 +79,7 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_
 CUresult cuMemAllocManaged(CUdeviceptr *ptr, size_t size, unsigned int flags)
 {
     soft_range model = {.kind = SOFT_KIND_MANAGED, .origin = SOFT_ORIGIN_ALLOC};
-    CUresult rc = soft_enter_owner(&model.device, &model.context_id);
+    CUresult rc = soft_enter_owner_unsafe(&model.device, &model.context_id);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (!ptr || size == 0 || (flags != CU_MEM_ATTACH_GLOBAL && flags != ATTACH_HOST))
@@ -135,7 +135,7 @@ CUresult cuMemFree_v2(CUdeviceptr ptr)
 {
     soft_range *range;
     int device;
-    CUresult rc = soft_enter_context(&device);
+    CUresult rc = soft_enter_unsafe(&device);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (ptr == 0) /* as free(NULL) */

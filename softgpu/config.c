@@ -1,6 +1,6 @@
 /* The machine that the software GPU pretends to be, from GVMEM_SOFTGPU.
  *
- *     devices=2,memory=4GiB,sms=4,host=8GiB,gap_us=200,instance=name
+ *     devices=2,memory=4GiB,sms=4,warp=32,threads=64,switches=0,host=8GiB,gap_us=200,instance=name
  *
  * Every key may be left out. Sizes are whole numbers with an optional unit (K M G T, KiB MiB GiB
  * TiB; all binary). The first malformed item is kept as a sentence; the settings then stay at their
@@ -22,6 +22,10 @@
 #define MEMORY_DEFAULT_MAX (8ull << 30)
 #define GAP_US_DEFAULT 200
 #define GAP_US_MAX 1000000
+#define WARP_MAX 32
+#define WARPS_MAX 32 /* of a block: so many words of shared memory have code that goes by warps */
+#define THREADS_MAX (WARP_MAX * WARPS_MAX)
+#define THREADS_DEFAULT_MAX 64
 #define SIZE_MAX_BYTES (1ull << 50) /* sums over 16 devices stay far from overflow */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -88,6 +92,11 @@ static bool parse_gap(const char *value)
     return true;
 }
 
+static bool parse_switches(const char *value)
+{
+    return parse_number(&value, &config.switches) && *value == '\0';
+}
+
 /* The name goes into file and socket names that processes of other users meet, so it is kept to
  * characters without meaning there. */
 static bool parse_instance(const char *value)
@@ -119,12 +128,12 @@ static void set_config_error(const char *item, const char *expected)
     result = CUDA_ERROR_INVALID_VALUE;
 }
 
-static bool parse_item(const char *item)
+static void parse_item(const char *item)
 {
     const char *value = strchr(item, '=');
     size_t key_len = value ? (size_t)(value++ - item) : strlen(item);
     bool fits = false;
-    const char *expected = "devices=, memory=, sms=, host=, gap_us= or instance=";
+    const char *expected = "devices=, memory=, sms=, warp=, threads=, switches=, host=, gap_us= or instance=";
 
     if (value && key_len == 7 && memcmp(item, "devices", 7) == 0) {
         fits = parse_count(value, SOFT_DEVICES_MAX, &config.device_count);
@@ -135,6 +144,16 @@ static bool parse_item(const char *item)
     } else if (value && key_len == 3 && memcmp(item, "sms", 3) == 0) {
         fits = parse_count(value, SMS_MAX, &config.sm_count);
         expected = "a number of SMs from 1 to 256";
+    } else if (value && key_len == 4 && memcmp(item, "warp", 4) == 0) {
+        fits = parse_count(value, WARP_MAX, &config.warp_size) &&
+               (config.warp_size & (config.warp_size - 1)) == 0;
+        expected = "1, 2, 4, 8, 16 or 32 lanes";
+    } else if (value && key_len == 7 && memcmp(item, "threads", 7) == 0) {
+        fits = parse_count(value, THREADS_MAX, &config.threads_max);
+        expected = "a number of threads from 1 to 1024";
+    } else if (value && key_len == 8 && memcmp(item, "switches", 8) == 0) {
+        fits = parse_switches(value);
+        expected = "a number to draw switches from, or 0 for none";
     } else if (value && key_len == 4 && memcmp(item, "host", 4) == 0) {
         fits = parse_size(value, &config.host_bytes);
         expected = "a size, or 0 for no limit";
@@ -147,7 +166,20 @@ static bool parse_item(const char *item)
     }
     if (!fits)
         set_config_error(item, expected);
-    return fits;
+}
+
+/* Of the two that belong together the one that was not given fits the other. */
+static bool fit_warps(void)
+{
+    if (config.threads_max == 0)
+        config.threads_max = config.warp_size == 0 || config.warp_size * WARPS_MAX > THREADS_DEFAULT_MAX
+                                 ? THREADS_DEFAULT_MAX
+                                 : config.warp_size * WARPS_MAX;
+    if (config.warp_size == 0)
+        for (config.warp_size = WARP_MAX; config.threads_max % config.warp_size != 0;)
+            config.warp_size /= 2;
+    return config.threads_max % config.warp_size == 0 &&
+           config.threads_max / config.warp_size <= WARPS_MAX;
 }
 
 static void set_defaults(void)
@@ -181,19 +213,19 @@ static void read_settings(void)
 
     set_defaults();
     snprintf(text, sizeof text, "no error");
-    if (!setting || setting[0] == '\0')
-        return;
-    if (strlen(setting) >= sizeof items) {
+    if (setting && strlen(setting) >= sizeof items)
         set_config_error(setting, "at most 255 characters");
-        return;
-    }
-    strcpy(items, setting);
-    while (next) {
-        char *item = strsep(&next, ",");
-        if (!parse_item(item)) {
-            set_defaults();
-            return;
-        }
+    else if (setting && setting[0] != '\0')
+        strcpy(items, setting);
+    else
+        next = NULL;
+    while (next && result == CUDA_SUCCESS)
+        parse_item(strsep(&next, ","));
+    if (result == CUDA_SUCCESS && !fit_warps())
+        set_config_error(setting, "threads= of whole warps, 32 of them at most (warp=)");
+    if (result != CUDA_SUCCESS) {
+        set_defaults();
+        (void)fit_warps();
     }
 }
 

@@ -6,6 +6,7 @@
  *   pinned memory         the copy may still be going on
  *   pageable source       it has been read: up to STAGED_BYTES_MAX set aside, more by waiting
  *   pageable destination  it has been written
+ * (A copy that is captured into a graph reads and writes at each launch.)
  * Copies from device to device, and memsets of device memory, are asynchronous even where the call
  * has no stream. */
 #include "softgpu/engine.h"
@@ -32,9 +33,10 @@ typedef struct copy_op {
 typedef struct set_op {
     soft_op op;
     CUdeviceptr dst;
-    size_t count;
+    size_t count;         /* units in a row */
     unsigned width_bytes; /* 1, 2 or 4 */
     uint32_t value;
+    size_t rows, pitch_bytes; /* one row: 0 and 0 will do */
 } set_op;
 
 /* What a side of a copy may be: by the name of the call, or whatever the address is. */
@@ -83,16 +85,15 @@ static void destroy_copy(soft_op *op)
     free(((copy_op *)op)->staged);
 }
 
-static void set_units(void *arg)
+static void set_row(const set_op *self, CUdeviceptr dst)
 {
-    const set_op *self = arg;
     const uint32_t byte = self->value & 0xff;
-    uint16_t *halves = host_pointer(self->dst);
-    uint32_t *words = host_pointer(self->dst);
+    uint16_t *halves = host_pointer(dst);
+    uint32_t *words = host_pointer(dst);
 
     /* Units whose bytes are all the same, as zeros are, go at the speed of the memory. */
     if (self->width_bytes == 1 || self->value == byte * (self->width_bytes == 2 ? 0x101u : 0x1010101u)) {
-        memset(host_pointer(self->dst), (int)byte, self->count * self->width_bytes);
+        memset(host_pointer(dst), (int)byte, self->count * self->width_bytes);
         return;
     }
     for (size_t i = 0; self->width_bytes == 2 && i < self->count; i++)
@@ -101,13 +102,33 @@ static void set_units(void *arg)
         words[i] = self->value;
 }
 
+static void set_units(void *arg)
+{
+    const set_op *self = arg;
+
+    set_row(self, self->dst);
+    for (size_t i = 1; i < self->rows; i++)
+        set_row(self, self->dst + i * self->pitch_bytes);
+}
+
 static CUresult run_set(soft_op *op)
 {
     return soft_fault_guard(set_units, op, NULL);
 }
 
-static const soft_op_class copy_class = {.type = SOFT_OP_WORK, .run = run_copy, .destroy = destroy_copy};
-static const soft_op_class set_class = {.type = SOFT_OP_WORK, .run = run_set};
+static const soft_op_class copy_class = {
+    .type = SOFT_OP_WORK,
+    .run = run_copy,
+    .destroy = destroy_copy,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_MEMCPY,
+};
+static const soft_op_class set_class = {
+    .type = SOFT_OP_WORK,
+    .run = run_set,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_MEMSET,
+};
 
 /* ---- copies */
 
@@ -172,6 +193,7 @@ static CUresult stage_early_bytes(copy_op *op, size_t total_bytes)
     op->staged = malloc(total_bytes);
     if (!op->staged)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    op->op.once = true;
     for (size_t i = 0; i < op->count && result == CUDA_SUCCESS; i++) {
         copy_piece *piece = &op->pieces[i];
         copy_piece reading = *piece;
@@ -186,9 +208,10 @@ static CUresult stage_early_bytes(copy_op *op, size_t total_bytes)
     return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* In a captured stream nothing is read or written now: each launch of the graph does both. */
 static CUresult submit_copy(copy_op *op, CUstream stream, bool wait)
 {
-    size_t early = early_bytes(op);
+    size_t early = soft_stream_is_captured(stream) ? 0 : early_bytes(op);
     CUresult result = CUDA_SUCCESS;
 
     if (early > STAGED_BYTES_MAX)
@@ -317,6 +340,69 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
     return result;
 }
 
+/* ---- copies of graphs */
+
+/* One side of a copy of rows; arrays there are none. */
+typedef struct box_side {
+    CUdeviceptr addr;
+    size_t pitch_bytes, rows; /* of a plane */
+    copy_side kind;
+} box_side;
+
+static CUresult find_side(box_side *side, CUmemorytype type, const void *host, CUdeviceptr device,
+                          size_t x_bytes, size_t y, size_t z)
+{
+    switch (type) {
+    case CU_MEMORYTYPE_HOST: side->addr = address_of(host), side->kind = SIDE_HOST; break;
+    case CU_MEMORYTYPE_DEVICE: side->addr = device, side->kind = SIDE_DEVICE; break;
+    case CU_MEMORYTYPE_UNIFIED: side->addr = device, side->kind = SIDE_ANY; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    side->addr += (z * side->rows + y) * side->pitch_bytes + x_bytes;
+    return CUDA_SUCCESS;
+}
+
+static bool holds_box(const box_side *side, const CUDA_MEMCPY3D *p)
+{
+    return (p->Height == 1 && p->Depth == 1) ||
+           (side->pitch_bytes >= p->WidthInBytes && (p->Depth == 1 || side->rows >= p->Height));
+}
+
+CUresult soft_copy_new(int device, const CUDA_MEMCPY3D *p, soft_op **out)
+{
+    box_side src = {.pitch_bytes = p->srcPitch, .rows = p->srcHeight};
+    box_side dst = {.pitch_bytes = p->dstPitch, .rows = p->dstHeight};
+    copy_op *op;
+    CUresult result = find_side(&src, p->srcMemoryType, p->srcHost, p->srcDevice, p->srcXInBytes,
+                                p->srcY, p->srcZ);
+
+    if (result == CUDA_SUCCESS)
+        result = find_side(&dst, p->dstMemoryType, p->dstHost, p->dstDevice, p->dstXInBytes,
+                           p->dstY, p->dstZ);
+    if (result == CUDA_SUCCESS && (p->WidthInBytes == 0 || p->Height == 0 || p->Depth == 0 ||
+                                   p->Height > SIZE_MAX / sizeof(copy_piece) / p->Depth ||
+                                   !holds_box(&src, p) || !holds_box(&dst, p)))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = new_copy(p->Height * p->Depth);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < op->count && result == CUDA_SUCCESS; i++) {
+        const size_t y = i % p->Height, z = i / p->Height;
+
+        op->pieces[i] = (copy_piece){dst.addr + (z * dst.rows + y) * dst.pitch_bytes,
+                                     src.addr + (z * src.rows + y) * src.pitch_bytes,
+                                     p->WidthInBytes, false};
+        result = check_piece(device, &op->pieces[i], dst.kind, src.kind);
+    }
+    if (result == CUDA_SUCCESS)
+        *out = &op->op;
+    else
+        soft_op_discard(&op->op);
+    return result;
+}
+
 /* ---- memsets */
 
 static CUresult submit_set(set_op what, CUstream stream, bool wait)
@@ -369,4 +455,31 @@ CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUs
 {
     return submit_set((set_op){.dst = dst, .count = count, .width_bytes = 4, .value = value},
                       stream, false);
+}
+
+CUresult soft_set_new(int device, const CUDA_MEMSET_NODE_PARAMS *p, soft_op **out)
+{
+    set_op *op;
+    CUresult result = CUDA_SUCCESS;
+
+    if ((p->elementSize != 1 && p->elementSize != 2 && p->elementSize != 4) || p->dst % p->elementSize ||
+        p->width == 0 || p->width > SIZE_MAX / p->elementSize || p->height == 0 ||
+        (p->height > 1 && (p->pitch < p->width * p->elementSize || p->pitch % p->elementSize)))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < p->height && result == CUDA_SUCCESS; i++)
+        result = soft_space_check(device, p->dst + i * p->pitch, p->width * p->elementSize,
+                                  SOFT_ACCESS_READWRITE);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = soft_op_new(sizeof *op, &set_class);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    op->dst = p->dst;
+    op->count = p->width;
+    op->width_bytes = p->elementSize;
+    op->value = p->value;
+    op->rows = p->height;
+    op->pitch_bytes = p->pitch;
+    *out = &op->op;
+    return CUDA_SUCCESS;
 }

@@ -15,21 +15,15 @@ static const struct {
     CUdevice_attribute attribute;
     int value;
 } fixed[] = {
-    {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1},
-    {2 /* MAX_BLOCK_DIM_X */, 1},
-    {3 /* MAX_BLOCK_DIM_Y */, 1},
-    {4 /* MAX_BLOCK_DIM_Z */, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, INT_MAX},
     {6 /* MAX_GRID_DIM_Y */, 65535},
     {7 /* MAX_GRID_DIM_Z */, 65535},
     {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, (int)SOFT_SHARED_BYTES_DEFAULT},
-    {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 1},
     {CU_DEVICE_ATTRIBUTE_MAX_PITCH, (int)SOFT_PITCH_MAX},
     {CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, (int)SOFT_PITCH_BYTES},
     {15 /* GPU_OVERLAP */, 1},
     {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
     {31 /* CONCURRENT_KERNELS */, 1},
-    {39 /* MAX_THREADS_PER_MULTIPROCESSOR */, 1},
     {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 2},
     {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
     {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 1},
@@ -154,10 +148,18 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     if (!value || attribute < 1 || attribute > ATTRIBUTE_LAST)
         return CUDA_ERROR_INVALID_VALUE;
     *value = 0;
-    if (attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-        *value = config->sm_count;
-    else if (attribute == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)
-        *value = pci_bus(dev);
+    switch ((int)attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = config->sm_count; break;
+    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID: *value = pci_bus(dev); break;
+    case CU_DEVICE_ATTRIBUTE_WARP_SIZE: *value = config->warp_size; break;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+    case 2:  /* MAX_BLOCK_DIM_X */
+    case 3:  /* MAX_BLOCK_DIM_Y */
+    case 39: /* MAX_THREADS_PER_MULTIPROCESSOR: an SM runs one block at a time */
+        *value = config->threads_max;
+        break;
+    case 4: /* MAX_BLOCK_DIM_Z */ *value = soft_block_z_max(config); break;
+    }
     for (size_t i = 0; i < sizeof fixed / sizeof fixed[0]; i++)
         if (fixed[i].attribute == attribute)
             *value = fixed[i].value;

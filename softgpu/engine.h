@@ -22,6 +22,7 @@
  *       one of it was submitted earlier.
  *   I3  there are at least as many worker threads as streams that got WORK, so a WORK that is ready
  *       never waits behind one that blocks.
+ *       (The parts of a graph that is launched have workers of their own: graph_exec.c.)
  *   I4  in a broken context nothing WAITING exists: breaking it readies everything, and of what is
  *       ready there only classes marked "always" are run; the rest just ends.
  */
@@ -45,6 +46,7 @@ typedef struct soft_event soft_event;
 typedef struct soft_module soft_module;
 typedef struct soft_function soft_function;
 typedef struct soft_context soft_context;
+typedef struct soft_capture soft_capture;
 
 /* ---- lock.c: the lock */
 void soft_lock(void);
@@ -65,6 +67,9 @@ typedef enum soft_handle_kind {
     SOFT_HANDLE_EVENT,
     SOFT_HANDLE_MODULE,
     SOFT_HANDLE_FUNCTION,
+    SOFT_HANDLE_GRAPH,
+    SOFT_HANDLE_GRAPH_NODE,
+    SOFT_HANDLE_GRAPH_EXEC,
 } soft_handle_kind;
 
 void *soft_handle_add_locked(soft_handle_kind kind, void *object); /* NULL: out of memory */
@@ -80,6 +85,14 @@ void soft_fault_install(void);
  * sending the thread SOFT_FAULT_STOP ends fn too (result CUDA_ERROR_LAUNCH_FAILED). Nests. */
 CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop);
 #define SOFT_FAULT_STOP SIGSEGV
+/* The same on a stack with guard_bytes without access below it: a fault there is CUDA_ERROR_HARDWARE_STACK_ERROR. */
+CUresult soft_fault_guard_stack(void (*fn)(void *arg), void *arg, atomic_bool *stop,
+                                const unsigned char *stack, size_t guard_bytes);
+/* Between both, fn is the driver's code again: a fault is a defect, a stop waits. Arming says false if it has been
+ * stopped; the caller then ends fn. */
+typedef struct soft_recovery soft_recovery;
+soft_recovery *soft_fault_disarm(void);
+bool soft_fault_arm(soft_recovery *point);
 /* Starts a detached thread of the driver: it takes no signals but faults, and has a stack to handle
  * those on. */
 CUresult soft_thread_start(void (*main)(void *arg), void *arg, const char *name);
@@ -92,6 +105,10 @@ typedef struct soft_op_class {
     bool always;                  /* run even in a broken context */
     CUresult (*run)(soft_op *op); /* WORK: on a worker, without the lock; a failure breaks the context */
     void (*destroy)(soft_op *op); /* gives back what it holds besides its memory, without the lock; NULL: nothing */
+    /* Can be a node of a graph, of this type: each launch of the graph runs a copy. */
+    bool repeatable;
+    CUgraphNodeType node;
+    void (*copied)(soft_op *op); /* takes references for a copy, with the lock; NULL: it needs none */
 } soft_op_class;
 
 /* "to" waits for the operation whose list of followers this is on. Kept by "to". */
@@ -112,7 +129,9 @@ struct soft_op {
     soft_context *context;
     soft_stream *stream;
     enum { SOFT_OP_WAITING, SOFT_OP_READY, SOFT_OP_DONE } state;
+    size_t size_bytes;    /* of the struct that starts with it */
     bool by_caller;       /* if it waits for nothing, the thread that submits it runs it */
+    bool once;            /* has what this run needs alone: no node of a graph */
     CUresult result;      /* once DONE: the context's error then */
     unsigned refs;        /* the engine until DONE, each edge to it, events, waiters */
     size_t waiting_for;   /* operations that have not finished */
@@ -121,6 +140,7 @@ struct soft_op {
     soft_edge *followers;
     soft_edge *edges; /* inline_edges, or allocated */
     soft_edge inline_edges[SOFT_OP_EDGES];
+    size_t edge_room;
     LIST_HEAD(, soft_waiter) waiters;
     TAILQ_ENTRY(soft_op) unfinished;
     STAILQ_ENTRY(soft_op) link; /* ready, then the workers' queue, then garbage */
@@ -128,15 +148,22 @@ struct soft_op {
 
 /* lock.c. size_bytes: of the struct that starts with the soft_op; zeroed. NULL: out of memory. */
 void *soft_op_new(size_t size_bytes, const soft_op_class *class);
+/* One that does the same; for a class that is repeatable. */
+soft_op *soft_op_copy_locked(const soft_op *op);
+/* Room for the operation to wait for so many; false: out of memory. */
+bool soft_op_reserve_edges(soft_op *op, size_t count);
 /* Frees an operation that was not submitted. */
 void soft_op_discard(soft_op *op);
 void soft_op_unref_locked(soft_op *op);
 
 /* ---- op.c */
-/* Puts the operation behind what the stream holds, and behind "after" too if that is not NULL. On
- * success it belongs to the engine (the caller keeps no pointer unless it took a reference before);
- * on failure it is still the caller's. */
+/* Puts the operation behind what the stream holds, and behind "after" too if that is not NULL; where the stream is
+ * captured, into the graph. On success it belongs to the engine (the caller keeps no pointer unless it took a reference
+ * before); on failure it is still the caller's. */
 CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after);
+/* A part of a graph that is launched in the stream: behind these operations alone. Cannot fail: its edges are reserved,
+ * and so are the workers. Its context is set already. */
+void soft_op_submit_part_locked(soft_op *op, soft_stream *stream, soft_op *const *after, size_t count);
 /* Runs a submitted operation that is by_caller and ready. */
 void soft_op_run_locked(soft_op *op);
 /* Called by who ran it. */
@@ -160,7 +187,8 @@ struct soft_launch {
     soft_op op;
     soft_module *module; /* a reference */
     const struct gvm_soft_kernel *kernel;
-    uint32_t grid[3];
+    uint32_t grid[3], block[3];
+    uint32_t threads; /* of a block */
     uint32_t shared_bytes;
     bool cooperative;
     uint64_t blocks, taken, finished; /* of the grid; handed to SM threads; back from them */
@@ -168,6 +196,16 @@ struct soft_launch {
     TAILQ_ENTRY(soft_launch) entry;   /* on the device's list while taken < blocks */
     unsigned char params[];
 };
+
+/* ---- launch.c: launches as nodes of graphs */
+/* Makes the launch that params describe, of a usable context. */
+CUresult soft_launch_new(const CUDA_KERNEL_NODE_PARAMS *params, soft_launch **out);
+/* What it launches; kernelParams and the fields behind it are left alone. */
+void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PARAMS *params);
+
+/* ---- copy.c: the same for copies and memsets, by a device */
+CUresult soft_copy_new(int device, const CUDA_MEMCPY3D *params, soft_op **out);
+CUresult soft_set_new(int device, const CUDA_MEMSET_NODE_PARAMS *params, soft_op **out);
 
 /* Makes sure that the device's SM threads run. */
 CUresult soft_sm_start_locked(int device);
@@ -228,6 +266,10 @@ struct soft_stream {
     unsigned refs; /* the handle, and each unfinished operation */
     soft_op *tail;
     LIST_ENTRY(soft_stream) entry;
+    soft_capture *capture; /* that it is part of; NULL: what is submitted runs */
+    CUgraphNode *deps;     /* then: what its next node comes behind */
+    size_t dep_count;
+    LIST_ENTRY(soft_stream) captured;
 };
 
 /* Ends the handle; queued work still runs. */
@@ -240,17 +282,56 @@ CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
 /* The device whose context the stream belongs to; with the errors of
  * soft_context_usable_locked(). */
 CUresult soft_stream_device(CUstream handle, int *device);
+bool soft_stream_is_captured(CUstream handle);
+/* An operation that calls the function; NULL: out of memory. */
+soft_op *soft_host_call_new(CUhostFn fn, void *data);
 
 /* ---- event.c */
 struct soft_event {
     void *handle;
     soft_context *context;
     bool timing;
-    soft_op *recorded; /* a reference; NULL: never recorded */
+    soft_op *recorded; /* a reference; NULL: never recorded, or in a capture */
+    uint64_t capture;  /* the number of the capture in which it was recorded last, 0: in none */
+    CUgraphNode *deps; /* then: the nodes that the stream was behind */
+    size_t dep_count;
     LIST_ENTRY(soft_event) entry;
 };
 
 void soft_event_close_locked(soft_event *event);
+/* The event is what op records from here on; op NULL: nothing. Forgets what was recorded before. */
+void soft_event_set_locked(soft_event *event, soft_op *op);
+
+/* ---- capture.c: streams that are captured into graphs. Called by op.c, event.c and stream.c, and calls none of them. */
+/* For calls that do what a graph would not repeat (cuMemAlloc): CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED if the mode of a
+ * capture or of the thread forbids them now, which ends the captures that do. */
+CUresult soft_capture_check_unsafe_locked(void);
+/* What cannot be done in a captured stream: makes the capture invalid. Gives the error, or that the capture was invalid
+ * before. */
+CUresult soft_capture_refuse_locked(soft_capture *capture, CUresult error);
+/* CUDA_ERROR_CAPTURED_EVENT, for what needs the event's own state: makes the capture of it invalid. */
+CUresult soft_capture_refuse_event_locked(const soft_event *event);
+/* For the legacy stream: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT while a stream that it waits for is captured; spoil: which
+ * makes that capture invalid. */
+CUresult soft_capture_check_legacy_locked(const soft_context *context, bool spoil);
+/* Takes the operation into the graph, as soft_op_submit_locked() does. */
+CUresult soft_capture_add_locked(soft_stream *stream, soft_op *op);
+/* What an event remembers of a captured stream: the capture's number, and a copy of the stream's set of nodes. */
+CUresult soft_capture_record_locked(const soft_stream *stream, uint64_t *id, CUgraphNode **deps);
+/* The stream waits for an event that was recorded in a capture, or is captured itself. */
+CUresult soft_capture_wait_locked(soft_stream *stream, const soft_event *event);
+/* A node of the graph that records the event, or waits for it, whenever the graph is launched. */
+CUresult soft_capture_external_locked(soft_stream *stream, const soft_event *event,
+                                      CUgraphNodeType type);
+/* The stream is about to be closed. */
+void soft_capture_leave_locked(soft_stream *stream);
+CUresult soft_capture_begin_locked(soft_stream *stream, CUstreamCaptureMode mode);
+/* Gives the graph, or NULL where the capture ends without one. What is no end of it, by another thread or in another
+ * stream, makes it invalid. */
+CUresult soft_capture_end_locked(soft_stream *stream, CUgraph *graph);
+/* id and graph may be NULL. */
+CUstreamCaptureStatus soft_capture_status_locked(const soft_capture *capture, cuuint64_t *id,
+                                                 CUgraph *graph);
 
 /* ---- module.c */
 struct soft_function {

@@ -6,12 +6,24 @@
 
 static const soft_op_class record_class = {.type = SOFT_OP_MARK};
 
+void soft_event_set_locked(soft_event *event, soft_op *op)
+{
+    if (op)
+        op->refs++;
+    if (event->recorded)
+        soft_op_unref_locked(event->recorded);
+    event->recorded = op;
+    free(event->deps);
+    event->deps = NULL;
+    event->dep_count = 0;
+    event->capture = 0;
+}
+
 void soft_event_close_locked(soft_event *event)
 {
     soft_handle_remove_locked(event->handle);
     LIST_REMOVE(event, entry);
-    if (event->recorded)
-        soft_op_unref_locked(event->recorded);
+    soft_event_set_locked(event, NULL);
     free(event);
 }
 
@@ -77,35 +89,76 @@ CUresult cuEventDestroy_v2(CUevent handle)
     return result;
 }
 
-CUresult cuEventRecord(CUevent handle, CUstream stream_handle)
+static CUresult record_captured_locked(soft_event *event, const soft_stream *stream)
 {
-    soft_op *op = soft_op_new(sizeof *op, &record_class);
-    soft_event *event;
-    soft_stream *stream;
-    CUresult result;
+    CUgraphNode *deps;
+    uint64_t id;
+    CUresult result = soft_capture_record_locked(stream, &id, &deps);
 
-    if (!op)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    result = lock_event(handle, &event);
-    if (result != CUDA_SUCCESS) {
-        soft_op_discard(op);
+    if (result != CUDA_SUCCESS)
         return result;
-    }
-    op->refs++; /* the event's */
-    result = soft_stream_find_locked(stream_handle, &stream);
+    soft_event_set_locked(event, NULL);
+    event->capture = id;
+    event->deps = deps;
+    event->dep_count = stream->dep_count;
+    return CUDA_SUCCESS;
+}
+
+static CUresult record_locked(soft_event *event, soft_op *op, CUstream handle, bool external)
+{
+    soft_stream *stream;
+    CUresult result = soft_stream_find_locked(handle, &stream);
+
     if (result == CUDA_SUCCESS && stream->context != event->context)
         result = CUDA_ERROR_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS)
-        result = soft_op_submit_locked(op, stream, NULL);
-    if (result == CUDA_SUCCESS) {
-        if (event->recorded)
-            soft_op_unref_locked(event->recorded);
-        event->recorded = op;
-    }
-    soft_unlock();
     if (result != CUDA_SUCCESS)
-        soft_op_discard(op);
+        return result;
+    if (external)
+        return soft_capture_external_locked(stream, event, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+    if (stream->capture)
+        return record_captured_locked(event, stream);
+    op->refs++; /* the engine's */
+    result = soft_op_submit_locked(op, stream, NULL);
+    if (result == CUDA_SUCCESS)
+        soft_event_set_locked(event, op);
+    else
+        soft_op_unref_locked(op);
     return result;
+}
+
+CUresult cuEventRecordWithFlags(CUevent handle, CUstream stream, unsigned int flags)
+{
+    soft_op *op;
+    soft_event *event;
+    CUresult result;
+
+    if (flags > CU_EVENT_RECORD_EXTERNAL)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = lock_event(handle, &event);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = soft_op_new(sizeof *op, &record_class);
+    result = op ? record_locked(event, op, stream, flags == CU_EVENT_RECORD_EXTERNAL)
+                : CUDA_ERROR_OUT_OF_MEMORY;
+    if (op)
+        soft_op_unref_locked(op);
+    soft_unlock();
+    return result;
+}
+
+CUresult cuEventRecord(CUevent handle, CUstream stream)
+{
+    return cuEventRecordWithFlags(handle, stream, CU_EVENT_RECORD_DEFAULT);
+}
+
+/* May the event be waited for, or asked whether it is done? One that was never recorded always is. */
+static CUresult check_look_locked(const soft_event *event)
+{
+    CUresult result = soft_context_usable_locked(event->context);
+
+    if (result == CUDA_SUCCESS && event->capture)
+        return soft_capture_refuse_event_locked(event);
+    return result == CUDA_SUCCESS && event->recorded ? soft_capture_check_unsafe_locked() : result;
 }
 
 CUresult cuEventQuery(CUevent handle)
@@ -115,7 +168,7 @@ CUresult cuEventQuery(CUevent handle)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = soft_context_usable_locked(event->context);
+    result = check_look_locked(event);
     if (result == CUDA_SUCCESS && event->recorded && event->recorded->state != SOFT_OP_DONE)
         result = CUDA_ERROR_NOT_READY;
     soft_unlock();
@@ -129,7 +182,7 @@ CUresult cuEventSynchronize(CUevent handle)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = soft_context_usable_locked(event->context);
+    result = check_look_locked(event);
     if (result == CUDA_SUCCESS && event->recorded)
         result = soft_op_wait_locked(event->recorded);
     soft_unlock();
@@ -147,8 +200,10 @@ CUresult cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
     if (result != CUDA_SUCCESS)
         return result;
     end = soft_handle_find_locked(SOFT_HANDLE_EVENT, end_handle);
-    if (!end || !start->timing || !end->timing || !start->recorded || !end->recorded ||
-        start->context != end->context)
+    if (end && (start->capture || end->capture))
+        result = soft_capture_refuse_event_locked(start->capture ? start : end);
+    else if (!end || !start->timing || !end->timing || !start->recorded || !end->recorded ||
+             start->context != end->context)
         result = CUDA_ERROR_INVALID_HANDLE;
     else
         result = soft_context_usable_locked(start->context);

@@ -6,6 +6,8 @@
  * exactly as if they were not there. A handler that the program installs later takes ours out, as
  * it would any other library's, unless it calls the one before it.
  *
+ * A recovery point is on the stack of the code that it guards, and what is armed changes with the stack: block.c.
+ *
  * Jumping out of a handler is safe because code under a guard holds no locks and owns nothing. The
  * handler gives back the signal mask before it jumps, so that a guard that meets no fault never has
  * to ask the kernel for it. */
@@ -32,15 +34,17 @@ static const struct {
 
 static struct sigaction previous[FAULT_COUNT];
 
-typedef struct recovery {
+struct soft_recovery {
     sigjmp_buf resume;
-    struct recovery *outer;
+    soft_recovery *outer;
     atomic_bool *stop;
+    const unsigned char *stack; /* NULL, or where the stack ends: a fault in the guard_bytes below is that of a stack too deep */
+    size_t guard_bytes;
     volatile CUresult caught;
-} recovery;
+};
 
 /* In static thread storage: a handler must not be the one who allocates it. */
-static _Thread_local recovery *volatile armed __attribute__((tls_model("initial-exec")));
+static _Thread_local soft_recovery *volatile armed __attribute__((tls_model("initial-exec")));
 static _Thread_local bool driver_thread __attribute__((tls_model("initial-exec")));
 
 /* Does what would have happened without our handler. */
@@ -74,7 +78,7 @@ static void call_previous_handler(struct sigaction *previous_one, int signal, si
         old.sa_sigaction(signal, info, context);
 }
 
-static void resume_after_fault(recovery *point, CUresult caught, const ucontext_t *context)
+static void resume_after_fault(soft_recovery *point, CUresult caught, const ucontext_t *context)
 {
     point->caught = caught;
     armed = point->outer; /* before more signals may come: a stop that meets this jump is late */
@@ -82,15 +86,26 @@ static void resume_after_fault(recovery *point, CUresult caught, const ucontext_
     siglongjmp(point->resume, 1);
 }
 
+static bool is_stack_overflow(const soft_recovery *point, const siginfo_t *info)
+{
+    const uintptr_t address = (uintptr_t)info->si_addr, stack = (uintptr_t)point->stack;
+
+    return point->stack && address < stack && address >= stack - point->guard_bytes;
+}
+
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
-    recovery *point = armed;
+    soft_recovery *point = armed;
     size_t i = 0;
 
     while (i + 1 < FAULT_COUNT && faults[i].signal != signal)
         i++;
     if (point && info->si_code > 0)
-        resume_after_fault(point, faults[i].result, context);
+        resume_after_fault(point,
+                           signal == SIGSEGV && is_stack_overflow(point, info)
+                               ? CUDA_ERROR_HARDWARE_STACK_ERROR
+                               : faults[i].result,
+                           context);
     if (driver_thread && info->si_code == SI_TKILL && info->si_pid == getpid()) {
         if (!point || !point->stop || !atomic_load(point->stop))
             return; /* a stop that came late */
@@ -111,17 +126,36 @@ void soft_fault_install(void)
 
 CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop)
 {
-    recovery here = {.outer = armed, .stop = stop, .caught = CUDA_SUCCESS};
+    return soft_fault_guard_stack(fn, arg, stop, NULL, 0);
+}
+
+CUresult soft_fault_guard_stack(void (*fn)(void *arg), void *arg, atomic_bool *stop,
+                                const unsigned char *stack, size_t guard_bytes)
+{
+    soft_recovery here = {
+        .outer = armed, .stop = stop, .stack = stack, .guard_bytes = guard_bytes, .caught = CUDA_SUCCESS};
 
     if (sigsetjmp(here.resume, 0) == 0) {
-        armed = &here;
-        /* After arming: a stop asked for before this point sets the flag, one asked for after it
-         * jumps. */
-        if (!stop || !atomic_load(stop))
+        /* A stop asked for before this point sets the flag, one asked for after it jumps. */
+        if (soft_fault_arm(&here))
             fn(arg);
     }
     armed = here.outer;
     return here.caught;
+}
+
+soft_recovery *soft_fault_disarm(void)
+{
+    soft_recovery *point = armed;
+
+    armed = NULL;
+    return point;
+}
+
+bool soft_fault_arm(soft_recovery *point)
+{
+    armed = point;
+    return !point->stop || !atomic_load(point->stop);
 }
 
 typedef struct thread_start {

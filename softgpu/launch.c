@@ -1,5 +1,4 @@
-/* Functions and launches. A block has one thread; its dynamic shared memory is that of the SM
- * thread which runs it. */
+/* Functions and launches. The dynamic shared memory of a block is that of the SM thread which runs it. */
 #include "softgpu/engine.h"
 
 #include <string.h>
@@ -30,16 +29,19 @@ static CUresult lock_function(CUfunction handle, soft_function **out)
 
 CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction handle)
 {
+    const soft_config *config;
+    const char *text;
     soft_function *function;
-    CUresult result;
+    CUresult result = soft_config_get(&config, &text);
 
     if (!value || attribute < 0 || attribute >= FUNC_ATTRIBUTE_COUNT)
         return CUDA_ERROR_INVALID_VALUE;
-    result = lock_function(handle, &function);
+    if (result == CUDA_SUCCESS)
+        result = lock_function(handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
     if (attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)
-        *value = 1;
+        *value = config->threads_max;
     else if (attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
         *value = (int)function->shared_bytes_max;
     else
@@ -67,15 +69,18 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute attribute, i
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction handle,
                                                      int block_threads, size_t shared_bytes)
 {
+    const soft_config *config;
+    const char *text;
     soft_function *function;
-    CUresult result;
+    CUresult result = soft_config_get(&config, &text);
 
     if (!blocks || block_threads <= 0)
         return CUDA_ERROR_INVALID_VALUE;
-    result = lock_function(handle, &function);
+    if (result == CUDA_SUCCESS)
+        result = lock_function(handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
-    *blocks = block_threads == 1 && shared_bytes <= function->shared_bytes_max;
+    *blocks = block_threads <= config->threads_max && shared_bytes <= function->shared_bytes_max;
     soft_unlock();
     return CUDA_SUCCESS;
 }
@@ -96,21 +101,38 @@ static void destroy_launch(soft_op *op)
         soft_module_unref(launch->module);
 }
 
-static const soft_op_class launch_class = {.type = SOFT_OP_LAUNCH, .destroy = destroy_launch};
+static void share_module(soft_op *op)
+{
+    ((soft_launch *)op)->module->refs++;
+}
+
+static const soft_op_class launch_class = {
+    .type = SOFT_OP_LAUNCH,
+    .destroy = destroy_launch,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_KERNEL,
+    .copied = share_module,
+};
 
 static CUresult check_shape(const launch_shape *shape, uint32_t shared_bytes_max)
 {
     const soft_config *config;
     const char *text;
     CUresult result = soft_config_get(&config, &text);
-    uint64_t blocks;
+    uint64_t blocks, threads = 1;
 
     if (result != CUDA_SUCCESS)
         return result;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        const int most = i == 2 ? soft_block_z_max(config) : config->threads_max;
+
         if (shape->grid[i] == 0 || shape->grid[i] > (i == 0 ? GRID_X_MAX : GRID_YZ_MAX) ||
-            shape->block[i] != 1)
+            shape->block[i] == 0 || shape->block[i] > (unsigned)most)
             return CUDA_ERROR_INVALID_VALUE;
+        threads *= shape->block[i];
+    }
+    if (threads > (uint64_t)config->threads_max)
+        return CUDA_ERROR_INVALID_VALUE;
     if (shape->shared_bytes > shared_bytes_max)
         return CUDA_ERROR_INVALID_VALUE;
     blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
@@ -150,8 +172,11 @@ static soft_launch *new_launch(const soft_function *function, const launch_shape
     if (!launch)
         return NULL;
     launch->kernel = function->kernel;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         launch->grid[i] = shape->grid[i];
+        launch->block[i] = shape->block[i];
+    }
+    launch->threads = shape->block[0] * shape->block[1] * shape->block[2];
     launch->shared_bytes = shape->shared_bytes;
     launch->cooperative = shape->cooperative;
     launch->blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
@@ -175,18 +200,16 @@ static CUresult submit_locked(soft_launch *launch, CUstream stream_handle)
     return result;
 }
 
-static CUresult launch_function(CUfunction handle, const launch_shape *shape, CUstream stream,
-                                void **params, void **extra)
+/* A launch that was not submitted. */
+static CUresult make_launch(CUfunction handle, const launch_shape *shape, void **params,
+                            void **extra, soft_launch **out)
 {
     soft_launch *launch = NULL;
     soft_function *function;
     const void *argument;
     uint32_t params_bytes = 0;
-    int device;
-    CUresult result = soft_enter_context(&device);
+    CUresult result = lock_function(handle, &function);
 
-    if (result == CUDA_SUCCESS)
-        result = lock_function(handle, &function);
     if (result != CUDA_SUCCESS)
         return result;
     params_bytes = function->kernel->params_bytes;
@@ -200,16 +223,58 @@ static CUresult launch_function(CUfunction handle, const launch_shape *shape, CU
     if (result != CUDA_SUCCESS)
         return result;
     result = find_argument(params, extra, params_bytes, &argument);
-    if (result == CUDA_SUCCESS) {
-        if (argument)
-            memcpy(launch->params, argument, params_bytes);
-        soft_lock();
-        result = submit_locked(launch, stream);
-        soft_unlock();
+    if (result != CUDA_SUCCESS) {
+        soft_op_discard(&launch->op);
+        return result;
     }
+    if (argument)
+        memcpy(launch->params, argument, params_bytes);
+    *out = launch;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch_function(CUfunction handle, const launch_shape *shape, CUstream stream,
+                                void **params, void **extra)
+{
+    soft_launch *launch;
+    int device;
+    CUresult result = soft_enter_context(&device);
+
+    if (result == CUDA_SUCCESS)
+        result = make_launch(handle, shape, params, extra, &launch);
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    result = submit_locked(launch, stream);
+    soft_unlock();
     if (result != CUDA_SUCCESS)
         soft_op_discard(&launch->op);
     return result;
+}
+
+CUresult soft_launch_new(const CUDA_KERNEL_NODE_PARAMS *params, soft_launch **out)
+{
+    const launch_shape shape = {{params->gridDimX, params->gridDimY, params->gridDimZ},
+                                {params->blockDimX, params->blockDimY, params->blockDimZ},
+                                params->sharedMemBytes,
+                                false};
+
+    return make_launch(params->func, &shape, params->kernelParams, params->extra, out);
+}
+
+void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const soft_function *function;
+
+    params->func = NULL; /* the module was unloaded */
+    LIST_FOREACH(function, &launch->module->functions, entry)
+    if (function->kernel == launch->kernel && launch->module->handle)
+        params->func = function->handle;
+    params->gridDimX = launch->grid[0];
+    params->gridDimY = launch->grid[1];
+    params->gridDimZ = launch->grid[2];
+    params->blockDimX = params->blockDimY = params->blockDimZ = 1;
+    params->sharedMemBytes = launch->shared_bytes;
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned int grid_x, unsigned int grid_y,

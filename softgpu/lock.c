@@ -2,6 +2,7 @@
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static pthread_mutex_t engine = PTHREAD_MUTEX_INITIALIZER;
 static STAILQ_HEAD(, soft_op) garbage = STAILQ_HEAD_INITIALIZER(garbage); /* to be freed by soft_unlock() */
@@ -55,10 +56,41 @@ void *soft_op_new(size_t size_bytes, const soft_op_class *class)
     if (!op)
         return NULL;
     op->class = class;
+    op->size_bytes = size_bytes;
     op->refs = 1;
     op->edges = op->inline_edges;
+    op->edge_room = SOFT_OP_EDGES;
     LIST_INIT(&op->waiters);
     return op;
+}
+
+soft_op *soft_op_copy_locked(const soft_op *model)
+{
+    soft_op *op = soft_op_new(model->size_bytes, model->class);
+
+    if (!op)
+        return NULL;
+    memcpy((char *)op + sizeof *op, (const char *)model + sizeof *model,
+           model->size_bytes - sizeof *model);
+    if (op->class->copied)
+        op->class->copied(op);
+    return op;
+}
+
+bool soft_op_reserve_edges(soft_op *op, size_t count)
+{
+    soft_edge *edges;
+
+    if (count <= op->edge_room)
+        return true;
+    edges = calloc(count, sizeof *edges);
+    if (!edges)
+        return false;
+    if (op->edges != op->inline_edges)
+        free(op->edges);
+    op->edges = edges;
+    op->edge_room = count;
+    return true;
 }
 
 void soft_op_unref_locked(soft_op *op)

@@ -226,7 +226,7 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     soft_module *module;
     soft_context *context;
     int device;
-    CUresult result = soft_enter_context(&device);
+    CUresult result = soft_enter_unsafe(&device);
 
     if (result != CUDA_SUCCESS)
         return result;

@@ -84,13 +84,8 @@ static CUresult link_locked(soft_op *op, soft_stream *stream, soft_op *after)
     soft_stream *other;
 
     if (stream == context->legacy) {
-        if (context->stream_count + 1 > SOFT_OP_EDGES) {
-            soft_edge *edges = calloc(context->stream_count + 1, sizeof *edges);
-
-            if (!edges)
-                return CUDA_ERROR_OUT_OF_MEMORY;
-            op->edges = edges;
-        }
+        if (!soft_op_reserve_edges(op, context->stream_count + 1))
+            return CUDA_ERROR_OUT_OF_MEMORY;
         LIST_FOREACH(other, &context->streams, entry)
         if (other->blocking)
             add_edge(op, other->tail);
@@ -103,11 +98,28 @@ static CUresult link_locked(soft_op *op, soft_stream *stream, soft_op *after)
     return CUDA_SUCCESS;
 }
 
+/* The engine has it from here on. */
+static void begin_op_locked(soft_op *op, soft_stream *stream)
+{
+    op->stream = stream;
+    op->serial = ++op->context->serial;
+    stream->refs++;
+    TAILQ_INSERT_TAIL(&op->context->unfinished, op, unfinished);
+    if (op->waiting_for == 0) {
+        op->state = SOFT_OP_READY;
+        STAILQ_INSERT_TAIL(&ready, op, link);
+        settle_locked();
+    }
+}
+
 CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after)
 {
-    soft_context *context = stream->context;
-    CUresult result = soft_context_usable_locked(context);
+    CUresult result = soft_context_usable_locked(stream->context);
 
+    if (result == CUDA_SUCCESS && stream->capture)
+        return soft_capture_add_locked(stream, op);
+    if (result == CUDA_SUCCESS && stream == stream->context->legacy)
+        result = soft_capture_check_legacy_locked(stream->context, true);
     if (result != CUDA_SUCCESS)
         return result;
     if (op->class->type == SOFT_OP_WORK && !stream->has_worker) {
@@ -119,18 +131,17 @@ CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after)
     result = link_locked(op, stream, after);
     if (result != CUDA_SUCCESS)
         return result;
-    op->context = context;
-    op->stream = stream;
-    op->serial = ++context->serial;
-    stream->refs++;
+    op->context = stream->context;
     stream->tail = op;
-    TAILQ_INSERT_TAIL(&context->unfinished, op, unfinished);
-    if (op->waiting_for == 0) {
-        op->state = SOFT_OP_READY;
-        STAILQ_INSERT_TAIL(&ready, op, link);
-        settle_locked();
-    }
+    begin_op_locked(op, stream);
     return CUDA_SUCCESS;
+}
+
+void soft_op_submit_part_locked(soft_op *op, soft_stream *stream, soft_op *const *after, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        add_edge(op, after[i]);
+    begin_op_locked(op, stream);
 }
 
 CUresult soft_op_wait_locked(soft_op *op)

@@ -52,7 +52,8 @@ CUresult soft_device_drain(int device)
 CUresult cuCtxSynchronize(void)
 {
     soft_context *context;
-    CUresult result = soft_enter();
+    int device;
+    CUresult result = soft_enter_wait(&device);
 
     if (result != CUDA_SUCCESS)
         return result;

@@ -17,6 +17,8 @@
 
 #include <gvmem/device/kernel.h>
 
+#include "softgpu/block.h"
+
 #define GROUP_BLOCKS_MAX 64u
 #define GROUPS_PER_SM 8u /* at least so many, before groups grow */
 
@@ -27,6 +29,7 @@ typedef struct sm_thread {
     const soft_context *context; /* of that group */
     atomic_bool stop;            /* of that group */
     void *shared;                /* SOFT_SHARED_BYTES_MAX */
+    soft_block *block;           /* runs those of several threads */
 } sm_thread;
 
 typedef struct sm_device {
@@ -40,7 +43,9 @@ typedef struct sm_device {
 typedef struct sm_group {
     const soft_launch *launch;
     void *shared;
+    soft_block *block;
     uint64_t first, count;
+    CUresult result;
 } sm_group;
 
 static sm_device devices[SOFT_DEVICES_MAX];
@@ -71,12 +76,19 @@ static bool take_group_locked(sm_device *device, sm_group *group)
 
 static void run_group(void *arg)
 {
-    const sm_group *group = arg;
+    sm_group *group = arg;
     const soft_launch *launch = group->launch;
-    const uint32_t *grid = launch->grid;
+    const uint32_t *grid = launch->grid, *size = launch->block;
+    const soft_config *config;
+    const char *text;
 
-    for (uint64_t i = group->first; i < group->first + group->count; i++) {
-        gvm_soft_block block = {
+    group->result = soft_config_get(&config, &text);
+    for (uint64_t i = group->first;
+         i < group->first + group->count && group->result == CUDA_SUCCESS; i++) {
+        gvm_soft_thread thread = {
+            .threads = launch->threads,
+            .warp_size = (uint32_t)config->warp_size,
+            .size = {size[0], size[1], size[2]},
             .block = {(uint32_t)(i % grid[0]), (uint32_t)(i / grid[0] % grid[1]),
                       (uint32_t)(i / grid[0] / grid[1])},
             .grid = {grid[0], grid[1], grid[2]},
@@ -84,7 +96,13 @@ static void run_group(void *arg)
             .shared_bytes = launch->shared_bytes,
         };
 
-        launch->kernel->run(launch->params, &block);
+        if (launch->threads > 1) {
+            group->result = soft_block_run(group->block, launch->kernel, launch->params, &thread,
+                                           launch->op.serial << 32 ^ i);
+        } else {
+            *launch->kernel->self() = &thread;
+            launch->kernel->run(launch->params);
+        }
     }
 }
 
@@ -101,7 +119,7 @@ static void sm_main(void *arg)
 {
     sm_thread *self = arg;
     sm_device *device = self->device;
-    sm_group group = {.shared = self->shared};
+    sm_group group = {.shared = self->shared, .block = self->block};
 
     own_device = device;
     soft_lock();
@@ -123,6 +141,9 @@ static void sm_main(void *arg)
         soft_unlock();
         soft_module_touch(group.launch->module);
         result = soft_fault_guard(run_group, &group, &self->stop);
+        if (result == CUDA_SUCCESS)
+            result = group.result;
+        *group.launch->kernel->self() = NULL;
         soft_lock();
         self->running = false;
         finish_blocks_locked((soft_launch *)(uintptr_t)group.launch, group.count, result);
@@ -158,8 +179,11 @@ CUresult soft_sm_start_locked(int ordinal)
         sm->device = device;
         if (!sm->shared)
             sm->shared = aligned_alloc(64, SOFT_SHARED_BYTES_MAX);
+        if (!sm->block)
+            sm->block = soft_block_new(&sm->stop);
         snprintf(name, sizeof name, "gvmem-sm%d.%u", ordinal, device->started);
-        result = sm->shared ? soft_thread_start(sm_main, sm, name) : CUDA_ERROR_OUT_OF_MEMORY;
+        result = sm->shared && sm->block ? soft_thread_start(sm_main, sm, name)
+                                         : CUDA_ERROR_OUT_OF_MEMORY;
         if (result == CUDA_SUCCESS)
             device->started++;
     }

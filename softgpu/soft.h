@@ -50,13 +50,21 @@ typedef struct soft_config {
     uint64_t memory_bytes; /* of each device */
     uint64_t host_bytes;   /* limit of pinned and HOST_NUMA memory, 0: none but the machine's own */
     int sm_count;          /* SM threads of each device */
-    uint32_t gap_us;       /* how long memory is closed whose access changes, 0: not at all */
-    char instance[48];     /* processes with the same instance share the devices' memory */
+    int warp_size;         /* lanes of a warp */
+    int threads_max;       /* of a block: whole warps, at most 32 of them */
+    uint64_t switches; /* seed by which threads of a block are switched at random, 0: they are not */
+    uint32_t gap_us;   /* how long memory is closed whose access changes, 0: not at all */
+    char instance[48]; /* processes with the same instance share the devices' memory */
 } soft_config;
 
 /* The settings of this process, read once. Malformed settings make cuInit answer
  * CUDA_ERROR_INVALID_VALUE; text says what is wrong. */
 CUresult soft_config_get(const soft_config **out, const char **text);
+/* The most that a block may have in its third dimension. */
+static inline int soft_block_z_max(const soft_config *config)
+{
+    return config->threads_max < 64 ? config->threads_max : 64;
+}
 
 /* ---- init.c */
 /* The checks every entry point starts with: cuInit done, and not within a host function;
@@ -86,6 +94,14 @@ CUcontext soft_context_handle(uint64_t context_id);
  * result other than success breaks the context. On failure nothing was queued and arg is still the
  * caller's. */
 CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *arg);
+
+/* ---- capture.c */
+/* soft_enter_context() for calls that do what a graph would not repeat, as cuMemAlloc: refused while a capture forbids it
+ * to the thread, and the capture is invalid then. */
+CUresult soft_enter_unsafe(int *device);
+CUresult soft_enter_owner_unsafe(int *device, uint64_t *context_id);
+/* The same for calls that wait for the current context, which no capture of a stream there survives. */
+CUresult soft_enter_wait(int *device);
 
 /* ---- charge.c (charge.h, backing.h and space.h hold what only the memory calls need) */
 /* Makes this process known to the instance's ledger: the last step of cuInit, so that the files it

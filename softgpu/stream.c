@@ -25,6 +25,8 @@ static soft_stream *new_stream_locked(soft_context *context, bool blocking)
 
 void soft_stream_close_locked(soft_stream *stream)
 {
+    if (stream->capture)
+        soft_capture_leave_locked(stream);
     soft_handle_remove_locked(stream->handle);
     stream->handle = NULL;
     soft_stream_unref_locked(stream);
@@ -131,6 +133,29 @@ CUresult soft_stream_device(CUstream handle, int *device)
     return result;
 }
 
+bool soft_stream_is_captured(CUstream handle)
+{
+    soft_stream *stream;
+    bool captured;
+
+    soft_lock();
+    captured = soft_stream_find_locked(handle, &stream) == CUDA_SUCCESS && stream->capture;
+    soft_unlock();
+    return captured;
+}
+
+/* A wait in the legacy stream, or for any stream or event, is what captures forbid; one that a call makes only because
+ * memory is pageable is not. */
+static CUresult check_wait_locked(const soft_stream *stream, bool wait)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (!wait || stream != stream->context->legacy)
+        return CUDA_SUCCESS;
+    result = soft_capture_check_legacy_locked(stream->context, true);
+    return result == CUDA_SUCCESS ? soft_capture_check_unsafe_locked() : result;
+}
+
 CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
 {
     soft_stream *stream;
@@ -143,6 +168,8 @@ CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
     op->by_caller |= wait && op->class->type == SOFT_OP_WORK;
     result = soft_stream_find_locked(handle, &stream);
     if (result == CUDA_SUCCESS)
+        result = check_wait_locked(stream, wait);
+    if (result == CUDA_SUCCESS)
         result = soft_op_submit_locked(op, stream, NULL);
     if (result != CUDA_SUCCESS) {
         soft_unlock();
@@ -150,7 +177,7 @@ CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
         return result;
     }
     soft_op_run_locked(op);
-    if (wait)
+    if (wait && op->stream) /* else it is in a graph */
         result = soft_op_wait_locked(op);
     soft_op_unref_locked(op);
     soft_unlock();
@@ -213,6 +240,18 @@ CUresult cuStreamDestroy_v2(CUstream handle)
 
 static const soft_op_class mark_class = {.type = SOFT_OP_MARK};
 
+/* May the stream be waited for, or asked how far it is? */
+static CUresult check_look_locked(soft_stream *stream)
+{
+    CUresult result = soft_context_usable_locked(stream->context);
+
+    if (result == CUDA_SUCCESS && stream->capture)
+        return soft_capture_refuse_locked(stream->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (result == CUDA_SUCCESS && stream == stream->context->legacy)
+        result = soft_capture_check_legacy_locked(stream->context, true);
+    return result == CUDA_SUCCESS ? soft_capture_check_unsafe_locked() : result;
+}
+
 CUresult cuStreamSynchronize(CUstream handle)
 {
     soft_stream *stream;
@@ -227,26 +266,11 @@ CUresult cuStreamSynchronize(CUstream handle)
     soft_lock();
     result = soft_stream_find_locked(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = soft_context_usable_locked(stream->context);
+        result = check_look_locked(stream);
     if (result == CUDA_SUCCESS && stream->tail)
         result = soft_op_wait_locked(stream->tail);
     soft_unlock();
     return result;
-}
-
-/* Nothing is ever captured here: the mode is kept, and has no effect. */
-CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
-{
-    static _Thread_local CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    CUstreamCaptureMode before = own;
-    CUresult rc = soft_enter();
-    if (rc != CUDA_SUCCESS)
-        return rc;
-    if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-        return CUDA_ERROR_INVALID_VALUE;
-    own = *mode;
-    *mode = before;
-    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamQuery(CUstream handle)
@@ -259,7 +283,7 @@ CUresult cuStreamQuery(CUstream handle)
     soft_lock();
     result = soft_stream_find_locked(handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = soft_context_usable_locked(stream->context);
+        result = check_look_locked(stream);
     if (result == CUDA_SUCCESS) {
         LIST_FOREACH(other, &stream->context->streams, entry)
         {
@@ -273,35 +297,31 @@ CUresult cuStreamQuery(CUstream handle)
     return result;
 }
 
-/* Nothing is ever captured into a graph here. */
-CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
-                                   CUgraph *graph, const CUgraphNode **dependencies,
-                                   const CUgraphEdgeData **edges, size_t *count)
+static CUresult wait_event_locked(soft_op *op, CUstream handle, CUevent event_handle, bool external)
 {
     soft_stream *stream;
-    CUresult result = soft_enter();
+    const soft_event *event;
+    CUresult result = soft_stream_find_locked(handle, &stream);
 
-    (void)id, (void)graph, (void)dependencies, (void)edges, (void)count; /* written while active alone */
     if (result != CUDA_SUCCESS)
         return result;
-    if (!status)
-        return CUDA_ERROR_INVALID_VALUE;
-    soft_lock();
-    result = soft_stream_find_locked(handle, &stream);
-    soft_unlock();
-    if (result == CUDA_SUCCESS)
-        *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return result;
+    event = soft_handle_find_locked(SOFT_HANDLE_EVENT, event_handle);
+    if (!event)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (external)
+        return soft_capture_external_locked(stream, event, CU_GRAPH_NODE_TYPE_WAIT_EVENT);
+    if (event->capture || stream->capture)
+        return soft_capture_wait_locked(stream, event);
+    return soft_op_submit_locked(op, stream, event->recorded);
 }
 
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags)
 {
     soft_op *op;
-    soft_stream *stream;
-    soft_event *event;
+    bool submitted;
     CUresult result = soft_enter();
 
-    if (result == CUDA_SUCCESS && flags != 0)
+    if (result == CUDA_SUCCESS && flags > CU_EVENT_WAIT_EXTERNAL)
         result = CUDA_ERROR_INVALID_VALUE;
     if (result != CUDA_SUCCESS)
         return result;
@@ -309,15 +329,13 @@ CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int f
     if (!op)
         return CUDA_ERROR_OUT_OF_MEMORY;
     soft_lock();
-    result = soft_stream_find_locked(handle, &stream);
-    event = soft_handle_find_locked(SOFT_HANDLE_EVENT, event_handle);
-    if (result == CUDA_SUCCESS && !event)
-        result = CUDA_ERROR_INVALID_HANDLE;
-    if (result == CUDA_SUCCESS)
-        result = soft_op_submit_locked(op, stream, event->recorded);
+    op->refs++; /* ours: only a wait that runs has another use for it */
+    result = wait_event_locked(op, handle, event_handle, flags == CU_EVENT_WAIT_EXTERNAL);
+    submitted = result == CUDA_SUCCESS && op->stream;
+    if (!submitted)
+        soft_op_unref_locked(op);
+    soft_op_unref_locked(op);
     soft_unlock();
-    if (result != CUDA_SUCCESS)
-        soft_op_discard(op);
     return result;
 }
 
@@ -345,7 +363,12 @@ static CUresult run_host_call(soft_op *op)
 }
 
 static const soft_op_class call_class = {.type = SOFT_OP_WORK, .always = true, .run = run_call};
-static const soft_op_class host_call_class = {.type = SOFT_OP_WORK, .run = run_host_call};
+static const soft_op_class host_call_class = {
+    .type = SOFT_OP_WORK,
+    .run = run_host_call,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_HOST,
+};
 
 CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *arg)
 {
@@ -358,19 +381,24 @@ CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *ar
     return soft_op_submit(op ? &op->op : NULL, stream, false);
 }
 
+soft_op *soft_host_call_new(CUhostFn fn, void *data)
+{
+    call_op *op = soft_op_new(sizeof *op, &host_call_class);
+
+    if (!op)
+        return NULL;
+    op->host_fn = fn;
+    op->arg = data;
+    return &op->op;
+}
+
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)
 {
-    call_op *op;
     CUresult result = soft_enter();
 
     if (result != CUDA_SUCCESS)
         return result;
     if (!fn)
         return CUDA_ERROR_INVALID_VALUE;
-    op = soft_op_new(sizeof *op, &host_call_class);
-    if (op) {
-        op->host_fn = fn;
-        op->arg = data;
-    }
-    return soft_op_submit(op ? &op->op : NULL, stream, false);
+    return soft_op_submit(soft_host_call_new(fn, data), stream, false);
 }

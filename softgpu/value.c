@@ -82,8 +82,18 @@ static CUresult run_write(soft_op *op)
     return soft_fault_guard(write_value, op, NULL);
 }
 
-static const soft_op_class wait_class = {.type = SOFT_OP_WORK, .run = run_wait};
-static const soft_op_class write_class = {.type = SOFT_OP_WORK, .run = run_write};
+static const soft_op_class wait_class = {
+    .type = SOFT_OP_WORK,
+    .run = run_wait,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+};
+static const soft_op_class write_class = {
+    .type = SOFT_OP_WORK,
+    .run = run_write,
+    .repeatable = true,
+    .node = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+};
 
 static CUresult submit_value_op(const soft_op_class *class, CUstream stream, CUdeviceptr addr,
                                 uint64_t value, unsigned flags, unsigned width_bytes)

@@ -1,9 +1,9 @@
 /* gvmem share: the same device memory summed by several processes.
  *
- * The master fills a buffer with numbers, exports it, and sends it to helper processes; each
+ * The exporter fills a buffer with numbers, exports it, and sends it to helper processes; each
  * imports it, sums it with the same kernel, releases it, and sends its sum. Nothing is copied
  * between processes (but once, on the device, for a CUDA IPC handle). Helpers report over their
- * sockets and the master alone prints.
+ * sockets and the exporter alone prints.
  */
 #include <getopt.h>
 #include <math.h>
@@ -144,15 +144,15 @@ static int run_helper(int socket, const void *arg)
     return answer.status == GVM_OK ? TOOL_DONE : TOOL_FAILED;
 }
 
-/* ---- the master */
+/* ---- the exporter */
 
-typedef struct master {
+typedef struct exporter {
     const share_options *options;
     peer *peers;
     gvm_device *device;
     gvm_buffer *buffer;
     double sum;
-} master;
+} exporter;
 
 static void print_rate(const char *what, double us, uint64_t bytes)
 {
@@ -166,7 +166,7 @@ static bool is_plausible(double sum, uint64_t count)
     return fabs(sum - (double)count / 2) <= 10 * sqrt((double)count / 12);
 }
 
-static int fill_buffer(master *m)
+static int fill_buffer(exporter *m)
 {
     const share_options *o = m->options;
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = o->chunk_bytes};
@@ -186,7 +186,7 @@ static int fill_buffer(master *m)
         return tool_fail("cannot fill the buffer");
     if (timed_sum(m->device, address, count, &m->sum, &sum_us) != GVM_OK)
         return tool_fail("cannot sum the buffer");
-    printf("total sum [master]: %.6f\n", m->sum);
+    printf("sum of the exporter: %.6f\n", m->sum);
     if (o->verbose)
         print_rate("sum", sum_us, o->len_bytes);
     if (!is_plausible(m->sum, count))
@@ -196,7 +196,7 @@ static int fill_buffer(master *m)
     return TOOL_DONE;
 }
 
-static int send_by_fd(master *m)
+static int send_by_fd(exporter *m)
 {
     const share_options *o = m->options;
     gvm_share_info info = {.struct_size = sizeof info};
@@ -221,7 +221,7 @@ static int send_by_fd(master *m)
     return status == GVM_OK ? TOOL_DONE : TOOL_FAILED;
 }
 
-static int send_by_handle(master *m, gvm_ipc **ipc)
+static int send_by_handle(exporter *m, gvm_ipc **ipc)
 {
     const share_options *o = m->options;
     double start_us = tool_now_us();
@@ -238,13 +238,13 @@ static int send_by_handle(master *m, gvm_ipc **ipc)
     return TOOL_DONE;
 }
 
-static bool check_answer(const master *m, const peer *p, const share_answer *answer)
+static bool check_answer(const exporter *m, const peer *p, const share_answer *answer)
 {
     if (answer->status != GVM_OK) {
         tool_error("process %d: %.*s", (int)p->pid, (int)sizeof answer->text, answer->text);
         return false;
     }
-    printf("total sum [%d]: %.6f\n", (int)p->pid, answer->sum);
+    printf("sum of process %d: %.6f\n", (int)p->pid, answer->sum);
     if (m->options->verbose) {
         printf("  %-14s %10.1f us  %s\n", "import", answer->import_us,
                answer->access == GVM_ACCESS_READ ? "read-only" : "read-write");
@@ -252,12 +252,12 @@ static bool check_answer(const master *m, const peer *p, const share_answer *ans
     }
     if (fabs(answer->sum - m->sum) <= SUM_TOLERANCE * m->sum)
         return true;
-    tool_error("process %d has another sum than the master", (int)p->pid);
+    tool_error("process %d has another sum than the exporter", (int)p->pid);
     return false;
 }
 
 /* Takes every helper's answer and waits for its end. All are gone afterwards. */
-static int collect_helpers(master *m, bool expected)
+static int collect_helpers(exporter *m, bool expected)
 {
     const share_options *o = m->options;
     int code = TOOL_DONE;
@@ -284,9 +284,9 @@ static int collect_helpers(master *m, bool expected)
     return code;
 }
 
-static int run_master(const share_options *o, peer *peers)
+static int run_exporter(const share_options *o, peer *peers)
 {
-    master m = {.options = o, .peers = peers};
+    exporter m = {.options = o, .peers = peers};
     gvm_ipc *ipc = NULL;
     int code = fill_buffer(&m), collected;
 
@@ -361,6 +361,6 @@ int tool_share(int argc, char **argv)
     tool_raise_descriptor_limit();
     if (!peer_start(peers, o.processes, run_helper, &o))
         return TOOL_FAILED;
-    code = run_master(&o, peers);
+    code = run_exporter(&o, peers);
     return tool_flush(stdout, "standard output") ? code : TOOL_FAILED;
 }

@@ -46,8 +46,8 @@ await() { # GLOB
 
 # The master's sum and one for each process, all the same to the last places.
 sums() { # PROCESSES
-    [ "$(grep -c '^total sum \[' "$folder/out")" -eq $(($1 + 1)) ] || fail "not $1 + 1 sums"
-    [ "$(sed -n 's/^total sum \[.*\]: \(.*\)\..*/\1/p' "$folder/out" | sort -u | wc -l)" -eq 1 ] || fail 'sums differ'
+    [ "$(grep -c '^sum of ' "$folder/out")" -eq $(($1 + 1)) ] || fail "not $1 + 1 sums"
+    [ "$(sed -n 's/^sum of .*: \(.*\)\..*/\1/p' "$folder/out" | sort -u | wc -l)" -eq 1 ] || fail 'sums differ'
     [ ! -s "$folder/err" ] || fail 'complaints'
 }
 
@@ -70,7 +70,7 @@ sys.exit(json.load(open('$folder/out'))['kernel_architectures'] != '$architectur
 share)
     expect 0 share -n 2 -l 16M
     sums 2
-    prints out '^total sum \[master\]: [0-9]+\.[0-9]{6}$'
+    prints out '^sum of the exporter: [0-9]+\.[0-9]{6}$'
     expect 0 share -n 3 -l 16M -c 4M -v
     sums 3
     prints out '^  export .* us  4 chunks of 4 MiB$'

@@ -1,11 +1,9 @@
 /* The device, and kernels on it.
  *
- * Kernels of one's own are loaded and launched by the CUDA driver, as in any CUDA program; gvmem
- * reports which driver it uses, so that the same program runs on the software GPU. The image is a
- * file beside the program: hashjoin_kernels.fatbin for a GPU, hashjoin_kernels.so for the
- * software one.
+ * Kernels of one's own are loaded and launched by calls of the driver that gvmem has loaded, so that
+ * the same program runs on the software GPU. The image is a file beside the program:
+ * hashjoin_kernels.fatbin for a GPU, hashjoin_kernels.so for the software one.
  */
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +12,7 @@
 
 #include "bench/hashjoin/hashjoin.h"
 
-#define BLOCK_THREADS 128 /* as many as the kernels have shared memory for */
+#define BLOCK_WARPS 4 /* as many as the kernels have shared memory for */
 #define BLOCKS_PER_SM 16
 
 /* ---- giving up */
@@ -62,13 +60,8 @@ double now_ms(void)
 
 typedef struct CUmod_st *cu_module;
 typedef struct CUfunc_st *cu_function;
-typedef struct CUctx_st *cu_context;
 
 static struct {
-    int (*device_get)(int *device, int ordinal);
-    int (*context_retain)(cu_context *context, int device);
-    int (*context_release)(int device);
-    int (*context_set)(cu_context context);
     int (*synchronize)(void);
     int (*module_load)(cu_module *module, const void *image);
     int (*module_unload)(cu_module module);
@@ -82,7 +75,6 @@ static struct {
 } cu;
 
 static struct {
-    int device;
     cu_module module;
     void *image;
     cu_function kernels[KERNELS];
@@ -94,36 +86,24 @@ static void require_cu(int code, const char *what)
         give_up("%s: CUDA error %d", what, code);
 }
 
-static void find_call(void *driver, const char *name, void *call)
+static void find_call(const char *name, void *call)
 {
-    void *found = dlsym(driver, name);
+    void (*found)(void);
 
-    if (found == NULL)
-        give_up("the driver lacks %s", name);
+    must(gvm_driver_get_call(name, &found), name);
     memcpy(call, &found, sizeof found);
 }
 
-static void find_driver(void)
+static void find_calls(void)
 {
-    gvm_driver_info info = {.struct_size = sizeof info};
-    void *driver;
-
-    must(gvm_driver_get_info(&info), "cannot ask about the driver");
-    driver = dlopen(info.path, RTLD_NOW); /* gvmem has loaded it already */
-    if (driver == NULL)
-        give_up("cannot find the driver %s", info.path);
-    find_call(driver, "cuDeviceGet", &cu.device_get);
-    find_call(driver, "cuDevicePrimaryCtxRetain", &cu.context_retain);
-    find_call(driver, "cuDevicePrimaryCtxRelease_v2", &cu.context_release);
-    find_call(driver, "cuCtxSetCurrent", &cu.context_set);
-    find_call(driver, "cuCtxSynchronize", &cu.synchronize);
-    find_call(driver, "cuModuleLoadData", &cu.module_load);
-    find_call(driver, "cuModuleUnload", &cu.module_unload);
-    find_call(driver, "cuModuleGetFunction", &cu.function_get);
-    find_call(driver, "cuLaunchKernel", &cu.launch);
-    find_call(driver, "cuMemcpyHtoD_v2", &cu.copy_in);
-    find_call(driver, "cuMemcpyDtoH_v2", &cu.copy_out);
-    find_call(driver, "cuMemsetD8Async", &cu.fill);
+    find_call("cuCtxSynchronize", &cu.synchronize);
+    find_call("cuModuleLoadData", &cu.module_load);
+    find_call("cuModuleUnload", &cu.module_unload);
+    find_call("cuModuleGetFunction", &cu.function_get);
+    find_call("cuLaunchKernel", &cu.launch);
+    find_call("cuMemcpyHtoD_v2", &cu.copy_in);
+    find_call("cuMemcpyDtoH_v2", &cu.copy_out);
+    find_call("cuMemsetD8Async", &cu.fill);
 }
 
 /* ---- the kernels' image */
@@ -173,19 +153,18 @@ static void load_kernels(bool software)
 void gpu_open(gpu *g)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .flags = GVM_HEAP_UNSHARED};
-    cu_context context;
     unsigned most;
 
     g->info.struct_size = sizeof g->info;
     must(gvm_device_open(g->info.ordinal, &g->device), "cannot open the device");
     must(gvm_device_get_info(g->device, &g->info), "cannot ask about the device");
-    find_driver();
-    require_cu(cu.device_get(&loaded.device, g->info.ordinal), "cannot find the device");
-    require_cu(cu.context_retain(&context, loaded.device), "cannot use the device");
-    require_cu(cu.context_set(context), "cannot use the device");
+    find_calls();
+    must(gvm_device_push_context(g->device), "cannot use the device");
     load_kernels(g->info.software != 0);
     most = (unsigned)g->info.block_threads_max;
-    g->block_threads = most < BLOCK_THREADS ? most : BLOCK_THREADS;
+    g->block_threads = BLOCK_WARPS * (unsigned)g->info.warp_size;
+    if (g->block_threads > most)
+        g->block_threads = most;
     g->blocks = (unsigned)g->info.sm_count * BLOCKS_PER_SM;
     g->warps = g->blocks * (g->block_threads / (unsigned)g->info.warp_size);
     must(gvm_heap_create(g->device, &options, &g->heap), "cannot make a heap");
@@ -202,8 +181,7 @@ void gpu_close(gpu *g)
     gvm_heap_destroy(g->heap);
     cu.module_unload(loaded.module);
     free(loaded.image);
-    cu.context_set(NULL);
-    cu.context_release(loaded.device);
+    gvm_device_pop_context();
     gvm_device_close(g->device);
 }
 

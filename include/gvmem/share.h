@@ -115,6 +115,11 @@ GVM_API GVM_CHECKED gvm_status gvm_share_send(const gvm_share *share, int socket
  * then: close the socket, unless the status is GVM_E_INVALID. A program that only wants to know whether something
  * has come calls poll(2) first.
  *
+ * What a hostile sender passes as fds need not be memory. To close one can take as long as that sender wants (a TCP
+ * socket with SO_LINGER, a file of a FUSE file system), here after a failure, in gvm_share_destroy(), and in a close(2) of
+ * the socket with something unread in it; timeout_ms does not bound that. Receive from users who are not trusted in a thread that
+ * nothing waits for.
+ *
  * GVM_E_INVALID  the socket is no unix stream socket, timeout_ms is below GVM_FOREVER, or out is NULL
  * GVM_E_PEER     the other process closed the connection, before or within the message
  * GVM_E_TIMEOUT  it did not send in time

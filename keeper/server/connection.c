@@ -95,27 +95,21 @@ static void unlink_connection(gvmi_connection **list, const gvmi_connection *con
         connection->next->prev = connection->prev;
 }
 
-static void discard_socket(int *socket)
-{
-    if (!gvmi_incoming_close(socket))
-        gvmi_server_close(socket);
-}
-
 static gvmi_connection *new_connection(gvm_keeper *server, int socket)
 {
     gvmi_connection *connection = calloc(1, sizeof *connection);
     struct ucred found = {0};
     socklen_t bytes = sizeof found;
 
+    gvmi_incoming_begin(socket);
     if (connection == NULL || getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0 ||
         gvmi_schedule_join(&server->schedule, found.uid, connection, &connection->place) != GVM_OK) {
         gvmi_server_log_user(server, GVMI_LOG_REFUSED, found.uid,
                              "a client was refused: out of host memory");
         free(connection);
-        discard_socket(&socket);
+        gvmi_incoming_close_now(&socket, &(gvmi_closing *){NULL});
         return NULL;
     }
-    gvmi_incoming_begin(socket);
     connection->uid = found.uid;
     connection->pid = found.pid;
     connection->on_socket = (gvmi_source){GVMI_SOURCE_SOCKET, connection};
@@ -133,7 +127,8 @@ static bool close_socket(gvm_keeper *server, gvmi_connection *connection)
 {
     if (connection->socket >= 0)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, connection->socket, NULL);
-    return gvmi_passing_settle(server, connection) && gvmi_incoming_close(&connection->socket);
+    return gvmi_passing_settle(server, connection) &&
+           gvmi_incoming_close(&connection->socket, &connection->closing);
 }
 
 void gvmi_connection_end(gvm_keeper *server, gvmi_connection *connection)
@@ -189,7 +184,7 @@ void gvmi_connection_free(gvm_keeper *server, gvmi_connection *connection)
     gvmi_schedule_leave(&server->schedule, &connection->place);
     gvmi_outbox_clear(&connection->outbox);
     gvmi_connection_take_snapshot_back(connection);
-    discard_socket(&connection->socket);
+    gvmi_incoming_close_now(&connection->socket, &connection->closing);
     gvmi_server_close(&connection->process);
     gvmi_server_close(&connection->snapshot);
     release_pages(connection);

@@ -1,15 +1,21 @@
 /* What clients send, where descriptors may be among it; see server.h.
  *
- * The close that ends a descriptor can take as long as its sender wants: that of a TCP socket waits SO_LINGER, for
- * a receiver that does not read. It is the receiver of the message who waits, or who closes the unix socket in
- * which the message lies. So the server thread does neither. A thread that exits does not wait (PF_EXITING), and
- * so a socket with unread messages is closed by the end of a thread that alone has it.
+ * The last close of a TCP socket with SO_LINGER waits until its data is sent, or for the time that its owner has set.
+ * A client can send such a socket and close its own. Then it is the keeper that closes the last one: where it receives the
+ * message without room for descriptors, or closes the unix socket in which the message is unread. The server thread
+ * does neither. The kernel does not wait where a thread exits (PF_EXITING), so a socket in which descriptors are
+ * unread is closed by the end of a thread that alone has it. The server thread does not wait for that thread, either:
+ *
+ *     begun       the thread makes a table of descriptors of its own, with that socket alone
+ *     taken       it has it: the server thread closes its socket and says so
+ *     closed      the thread frees what they share, and exits
  */
 #define _GNU_SOURCE /* unshare() */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/ioctl.h>
+#include <semaphore.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -31,9 +37,9 @@ void gvmi_incoming_begin(int socket)
 
 ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len)
 {
-    struct iovec room = {.iov_base = bytes, .iov_len = len};
+    struct iovec part = {.iov_base = bytes, .iov_len = len};
     /* Without room for descriptors the kernel sets MSG_CTRUNC where there are some. */
-    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t got;
 
     do
@@ -48,11 +54,11 @@ ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len)
     return recv(socket, bytes, (size_t)got, MSG_DONTWAIT);
 }
 
-typedef struct closing {
-    pthread_barrier_t turn;
+struct gvmi_closing {
+    sem_t taken, closed;
     int fd;
-    bool taken;
-} closing;
+    bool failed; /* to take it */
+};
 
 /* From here on this thread has descriptors of its own, and of those no other than fd, where the system can do that. */
 static bool take_alone(int fd)
@@ -65,50 +71,100 @@ static bool take_alone(int fd)
 
 static void *end_with_socket(void *arg)
 {
-    closing *c = arg;
+    gvmi_closing *c = arg;
 
-    c->taken = take_alone(c->fd);
-    pthread_barrier_wait(&c->turn);
-    pthread_barrier_wait(&c->turn); /* the server thread has closed its own */
+    c->failed = !take_alone(c->fd);
+    (void)sem_post(&c->taken);
+    while (sem_wait(&c->closed) != 0)
+        ;
+    (void)sem_destroy(&c->taken);
+    (void)sem_destroy(&c->closed);
+    free(c);
     return NULL;
 }
 
-/* False: no thread could be had. */
-static bool close_by_thread(int *socket)
+/* NULL: no thread could be had. */
+static gvmi_closing *begin_closing(int fd)
 {
-    closing c = {.fd = *socket};
+    gvmi_closing *c = calloc(1, sizeof *c);
+    pthread_attr_t attributes;
     pthread_t thread;
+    bool started;
 
-    if (pthread_barrier_init(&c.turn, NULL, 2) != 0)
-        return false;
-    if (pthread_create(&thread, NULL, end_with_socket, &c) != 0) {
-        pthread_barrier_destroy(&c.turn);
-        return false;
+    if (c == NULL)
+        return NULL;
+    c->fd = fd;
+    (void)sem_init(&c->taken, 0, 0);
+    (void)sem_init(&c->closed, 0, 0);
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    started = pthread_create(&thread, &attributes, end_with_socket, c) == 0;
+    (void)pthread_attr_destroy(&attributes);
+    if (!started) {
+        (void)sem_destroy(&c->taken);
+        (void)sem_destroy(&c->closed);
+        free(c);
+        return NULL;
     }
-    pthread_barrier_wait(&c.turn);
-    if (c.taken)
-        gvmi_server_close(socket);
-    pthread_barrier_wait(&c.turn);
-    pthread_join(thread, NULL); /* which returns before the thread's descriptors are closed */
-    pthread_barrier_destroy(&c.turn);
-    return c.taken;
+    return c;
 }
 
-bool gvmi_incoming_close(int *socket)
+/* The thread has the socket, or has failed to take it, in which case it is still open. */
+static void end_closing(int *socket, gvmi_closing **closing)
 {
-    int unread = 0;
+    gvmi_closing *c = *closing;
 
+    if (!c->failed)
+        gvmi_server_close(socket);
+    *closing = NULL;
+    (void)sem_post(&c->closed);
+}
+
+/* Receives what has no descriptors. True: nothing else was there, and nothing can be sent any more. */
+static bool discard_unread(int socket)
+{
+    char waste[4096];
+    ssize_t got;
+
+    (void)shutdown(socket, SHUT_RD);
+    do
+        got = gvmi_incoming_receive(socket, waste, sizeof waste);
+    while (got > 0 || (got < 0 && errno == EINTR));
+    return got == 0 || errno == EAGAIN;
+}
+
+bool gvmi_incoming_close(int *socket, gvmi_closing **closing)
+{
     if (*socket < 0)
         return true;
-    (void)shutdown(*socket, SHUT_RD); /* nothing more can be sent over it */
-    if (ioctl(*socket, FIONREAD, &unread) == 0 && unread > 0)
-        return close_by_thread(socket);
-    gvmi_server_close(socket);
-    return true;
+    if (*closing == NULL && discard_unread(*socket))
+        gvmi_server_close(socket);
+    else if (*closing == NULL)
+        *closing = begin_closing(*socket);
+    else if (sem_trywait(&(*closing)->taken) == 0)
+        end_closing(socket, closing);
+    return *socket < 0;
+}
+
+static void close_and_wait(int *socket, gvmi_closing *closing)
+{
+    if (closing != NULL) {
+        while (sem_wait(&closing->taken) != 0)
+            ;
+        end_closing(socket, &closing);
+    }
+    gvmi_server_close(socket); /* without a thread this may wait */
+}
+
+void gvmi_incoming_close_now(int *socket, gvmi_closing **closing)
+{
+    if (!gvmi_incoming_close(socket, closing))
+        close_and_wait(socket, *closing);
+    *closing = NULL;
 }
 
 void gvmi_incoming_close_listener(int *socket)
 {
-    if (*socket >= 0 && !close_by_thread(socket))
-        gvmi_server_close(socket);
+    if (*socket >= 0)
+        close_and_wait(socket, begin_closing(*socket));
 }

@@ -15,6 +15,7 @@
 #endif
 
 #define THREAD_EXITING 0x4u /* of flags in proc(5) stat: PF_EXITING */
+#define THREADS_MAX 256 /* that one look reads: the server's thread does nothing else meanwhile */
 
 int gvmi_process_open(int socket, int32_t pid, bool *certain)
 {
@@ -51,20 +52,25 @@ static bool goes_on(pid_t pid, const char *thread)
            state != 'Z' && state != 'X' && (flags & THREAD_EXITING) == 0;
 }
 
-/* The first thread alone says nothing: it may have ended by pthread_exit(3), while the others go on. */
+/* The first thread alone says nothing: it may have ended by pthread_exit(3), while the others go on. So many that end
+ * at once are those of a process that does. */
 bool gvmi_process_is_ending(pid_t pid)
 {
     char path[32];
     const struct dirent *entry;
     bool ending = true;
+    int looks = 0;
     DIR *threads;
 
     snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
     threads = pid > 0 ? opendir(path) : NULL;
     if (threads == NULL)
         return true;
-    while (ending && (entry = readdir(threads)) != NULL)
-        ending = !isdigit((unsigned char)entry->d_name[0]) || !goes_on(pid, entry->d_name);
+    while (ending && looks < THREADS_MAX && (entry = readdir(threads)) != NULL)
+        if (isdigit((unsigned char)entry->d_name[0])) {
+            ending = !goes_on(pid, entry->d_name);
+            looks++;
+        }
     closedir(threads);
     return ending;
 }

@@ -131,18 +131,23 @@ gvm_status gvmi_passing_admits(const gvmi_connection *connection);
 
 /* ---- what clients send */
 
-/* Of a new socket, before it is read. */
+typedef struct gvmi_closing gvmi_closing;
+
+/* Of a new socket, before it is read or closed. */
 void gvmi_incoming_begin(int socket);
 
 /* As recv(2), without waiting. Bytes beside which descriptors come, and all behind them, are never received:
  * -1, EBADMSG. */
 ssize_t gvmi_incoming_receive(int socket, void *bytes, size_t len);
 
-/* Closes a socket, if it is one, and makes it -1. False: it is still open, as the system has no thread for what is
- * unread in it. */
-bool gvmi_incoming_close(int *socket);
+/* Closes a socket, if it is one, and makes it -1. False: it is still open, as descriptors are unread in it: to be called
+ * again with the same *closing (NULL at first), until a thread has taken it. */
+bool gvmi_incoming_close(int *socket, gvmi_closing **closing);
 
-/* Likewise, a listening one with the connections that nobody accepted; without a thread in this one. */
+/* Likewise, but waits for that thread. */
+void gvmi_incoming_close_now(int *socket, gvmi_closing **closing);
+
+/* Likewise, a listening one, in which there may be connections. It is not shut down: the service manager may have it. */
 void gvmi_incoming_close_listener(int *socket);
 
 /* ---- connections */
@@ -174,11 +179,12 @@ struct gvmi_connection {
     gvmi_place place;             /* queued while something is to be done for it */
     gvmi_connection_state state;
     gvmi_source on_socket, on_doorbell, on_process;
-    int socket;      /* -1: closed */
-    int process;     /* pidfd; -1: not to be watched */
-    uint32_t client; /* the machine's number; 0: the machine does not know it */
-    uint32_t uid;    /* of its process, as pid; 0 as long as that is not known */
-    bool certain;    /* the process is the one that connected, whatever happened since */
+    int socket;            /* -1: closed */
+    gvmi_closing *closing; /* of the socket; NULL: not begun, or over */
+    int process;           /* pidfd; -1: not to be watched */
+    uint32_t client;       /* the machine's number; 0: the machine does not know it */
+    uint32_t uid;          /* of its process, as pid; 0 as long as that is not known */
+    bool certain;          /* the process is the one that connected, whatever happened since */
     pid_t pid;
     gvm_status reason; /* REFUSED: why, and in words */
     char refusal[GVMI_WIRE_TEXT_BYTES];

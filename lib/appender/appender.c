@@ -142,9 +142,9 @@ static uint64_t reclaim_append_chunks(gvmi_idle *idle, uint64_t wanted_bytes, bo
     else if (!gvmi_try_lock(&a->lock))
         return 0;
     if (!a->begun) {
-        bytes = gvmi_append_held_bytes(a);
+        bytes = gvmi_append_committed_bytes(a);
         gvmi_append_feed_trim(a, may_wait);
-        bytes -= gvmi_append_held_bytes(a);
+        bytes -= gvmi_append_committed_bytes(a);
     }
     gvmi_unlock(&a->lock);
     return bytes;
@@ -325,7 +325,7 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
         .reserve_bytes = a->reserve_bytes,
         .chunk_bytes = a->chunk_bytes,
         .row_bytes = a->row_bytes,
-        .budget_bytes = gvmi_append_allowed_bytes(a),
+        .budget_bytes = gvmi_append_budget_bytes(a),
         .rows = gvm_append_rows_of(a->position),
         .data_bytes = gvm_append_units_of(a->position) << a->unit_shift,
         .front_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED)),

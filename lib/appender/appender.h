@@ -38,7 +38,7 @@ typedef struct gvmi_append_feed {
     bool leaving;                       /* feeder.c: not to be served again */
     bool starting;                      /* atomic: the first chunks are not there yet */
     uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
-    uint64_t allowed_bytes;             /* by the budget, of both */
+    uint64_t budget_bytes;              /* by the budget, of both */
     uint64_t step_bytes;  /* of the next commit at most, or one chunk if that is more */
     uint64_t asked, need; /* positions, the highest that the device reported */
     bool front_last;      /* the latest commit was at the front */
@@ -104,14 +104,14 @@ static inline uint64_t gvmi_append_end_bytes(const gvm_appender *appender, uint6
 }
 
 /* Bytes that are committed, of both ends. */
-static inline uint64_t gvmi_append_held_bytes(const gvm_appender *appender)
+static inline uint64_t gvmi_append_committed_bytes(const gvm_appender *appender)
 {
     return gvmi_append_end_bytes(appender, appender->feed.front_chunks) +
            gvmi_append_end_bytes(appender, appender->feed.back_chunks);
 }
 
 /* Bytes that the budget allows, in whole chunks of chunk_bytes. */
-static inline uint64_t gvmi_append_allowed_bytes(const gvm_appender *appender)
+static inline uint64_t gvmi_append_budget_bytes(const gvm_appender *appender)
 {
     return gvmi_min(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
                     appender->reserve_bytes);

@@ -102,9 +102,9 @@ static bool has_both_ends(const gvm_appender *a)
 /* Bytes that may still be committed. */
 static uint64_t bytes_left(const gvm_appender *a)
 {
-    const uint64_t held = gvmi_append_held_bytes(a), allowed = a->feed.allowed_bytes;
+    const uint64_t committed = gvmi_append_committed_bytes(a), budget = a->feed.budget_bytes;
 
-    return allowed > held ? gvmi_min(allowed, a->reserve_bytes) - held : 0;
+    return budget > committed ? gvmi_min(budget, a->reserve_bytes) - committed : 0;
 }
 
 /* What is committed ahead leaves so much of the budget. */
@@ -116,7 +116,7 @@ static uint64_t spare_bytes(const gvm_appender *a)
 /* What was not asked for yet is committed only where a chunk more or less matters little. */
 static bool has_small_chunks(const gvm_appender *a)
 {
-    return !a->stuck && a->feed.allowed_bytes / a->chunk_bytes >= ROOMY_CHUNKS;
+    return !a->stuck && a->feed.budget_bytes / a->chunk_bytes >= ROOMY_CHUNKS;
 }
 
 /* What the first row will ask, or the first bytes where rows take no memory. */
@@ -177,7 +177,7 @@ void gvmi_append_feed_begin(gvm_appender *a)
     gvmi_append_feed *f = &a->feed;
     gvm_append_mail *mail = a->mail;
 
-    f->allowed_bytes = gvmi_append_allowed_bytes(a);
+    f->budget_bytes = gvmi_append_budget_bytes(a);
     f->step_bytes = gvmi_max(f->step_bytes, gvmi_max(first_bytes(a, true), first_bytes(a, false)));
     f->need = 0;
     f->asked = raise_position(a, 0, first_request_bytes(a));
@@ -278,7 +278,7 @@ gvm_status gvmi_append_feed_recount(gvm_appender *a)
     gvmi_unlock(&a->buffer->lock);
     if (sealed)
         return gvmi_fail(GVM_E_SEALED, "the buffer is sealed: take it, and the next one can be filled");
-    if (bytes == gvmi_append_held_bytes(a))
+    if (bytes == gvmi_append_committed_bytes(a))
         return GVM_OK;
     /* Between the ends, and not written; what the driver does not release stays. */
     first = gvmi_max(a->feed.front_chunks, written_front(a));
@@ -382,7 +382,7 @@ static uint64_t both_bytes(const gvm_appender *a, uint64_t front, uint64_t back)
     const gvmi_append_feed *f = &a->feed;
 
     if (f->front_chunks + front + f->back_chunks + back >= a->chunk_count)
-        return a->reserve_bytes - gvmi_append_held_bytes(a);
+        return a->reserve_bytes - gvmi_append_committed_bytes(a);
     return next_bytes(a, f->front_chunks, front) + next_bytes(a, f->back_chunks, back);
 }
 

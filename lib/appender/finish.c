@@ -64,7 +64,7 @@ static uint64_t least_ahead(const gvm_appender *a, bool front)
 static void set_limits(gvm_appender *a)
 {
     const uint64_t unit = 1ull << a->unit_shift;
-    const uint64_t capacity = gvmi_append_allowed_bytes(a);
+    const uint64_t capacity = gvmi_append_budget_bytes(a);
     gvm_append *limits = &a->limits;
 
     *limits = (gvm_append){

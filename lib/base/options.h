@@ -14,7 +14,7 @@
 /* clang-format off */
 #define GVMI_OPTIONS(X) \
     X(GVMEM_DRIVER, "auto", "which driver: auto (a GPU if there is one, else the software GPU), cuda, soft, or the path of a library") \
-    X(GVMEM_SOFTGPU, "", "the software GPU's machine, for example devices=2,memory=4GiB,sms=4,host=8GiB,gap_us=200,instance=name") \
+    X(GVMEM_SOFTGPU, "", "the software GPU's machine, for example devices=2,memory=4GiB,sms=4,warp=32,threads=64,switches=0,host=8GiB,gap_us=200,instance=name") \
     X(GVMEM_VMM, "1", "0: pretend that the devices have no virtual memory management, so that buffers fall back to cuMemAlloc") \
     X(GVMEM_CACHE, "256MiB", "most bytes of free chunks a process keeps for reuse per device, those of device memory for a second, and as many of host memory; 0 keeps none") \
     X(GVMEM_TRACE, "", "trace every driver call with arguments, result and time: stderr, or the path of a file to append to") \

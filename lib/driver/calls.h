@@ -11,7 +11,7 @@
  *
  * The loader, the decorators (trace, fault, check), the software GPU's export list and the check
  * against the real cuda.h are all made from this table. Order: the life of a program (start,
- * device, context, memory, copy, stream, module). Every call returns CUresult. Adding a call is
+ * device, context, memory, copy, stream, graph, module). Every call returns CUresult. Adding a call is
  * adding a row.
  */
 #ifndef GVMI_DRIVER_CALLS_H
@@ -130,6 +130,9 @@
     X(cuStreamDestroy, cuStreamDestroy_v2, 4000, REQUIRED, (CUstream stream), (stream)) \
     X(cuStreamSynchronize, cuStreamSynchronize, 2000, REQUIRED, (CUstream stream), (stream)) \
     X(cuStreamQuery, cuStreamQuery, 2000, REQUIRED, (CUstream stream), (stream)) \
+    X(cuStreamBeginCapture, cuStreamBeginCapture_v2, 10010, OPTIONAL, (CUstream stream, CUstreamCaptureMode mode), (stream, mode)) \
+    X(cuStreamEndCapture, cuStreamEndCapture, 10000, OPTIONAL, (CUstream stream, CUgraph *graph), (stream, graph)) \
+    X(cuStreamIsCapturing, cuStreamIsCapturing, 10000, OPTIONAL, (CUstream stream, CUstreamCaptureStatus *status), (stream, status)) \
     X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, 12030, OPTIONAL, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count), (stream, status, id, graph, dependencies, edges, count)) \
     X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010, OPTIONAL, (CUstreamCaptureMode *mode), (mode)) \
     X(cuStreamWaitEvent, cuStreamWaitEvent, 3020, REQUIRED, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags)) \
@@ -141,9 +144,34 @@
     X(cuEventCreate, cuEventCreate, 2000, REQUIRED, (CUevent *event, unsigned int flags), (event, flags)) \
     X(cuEventDestroy, cuEventDestroy_v2, 4000, REQUIRED, (CUevent event), (event)) \
     X(cuEventRecord, cuEventRecord, 2000, REQUIRED, (CUevent event, CUstream stream), (event, stream)) \
+    X(cuEventRecordWithFlags, cuEventRecordWithFlags, 11010, OPTIONAL, (CUevent event, CUstream stream, unsigned int flags), (event, stream, flags)) \
     X(cuEventQuery, cuEventQuery, 2000, REQUIRED, (CUevent event), (event)) \
     X(cuEventSynchronize, cuEventSynchronize, 2000, REQUIRED, (CUevent event), (event)) \
     X(cuEventElapsedTime, cuEventElapsedTime, 2000, REQUIRED, (float *ms, CUevent start, CUevent end), (ms, start, end)) \
+    /* graphs */ \
+    X(cuGraphCreate, cuGraphCreate, 10000, OPTIONAL, (CUgraph *graph, unsigned int flags), (graph, flags)) \
+    X(cuGraphDestroy, cuGraphDestroy, 10000, OPTIONAL, (CUgraph graph), (graph)) \
+    X(cuGraphAddKernelNode, cuGraphAddKernelNode_v2, 12000, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_KERNEL_NODE_PARAMS *params), (node, graph, dependencies, count, params)) \
+    X(cuGraphAddMemcpyNode, cuGraphAddMemcpyNode, 10000, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMCPY3D *params, CUcontext ctx), (node, graph, dependencies, count, params, ctx)) \
+    X(cuGraphAddMemsetNode, cuGraphAddMemsetNode, 10000, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (node, graph, dependencies, count, params, ctx)) \
+    X(cuGraphAddHostNode, cuGraphAddHostNode, 10000, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, const CUDA_HOST_NODE_PARAMS *params), (node, graph, dependencies, count, params)) \
+    X(cuGraphAddEmptyNode, cuGraphAddEmptyNode, 10000, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count), (node, graph, dependencies, count)) \
+    X(cuGraphAddEventRecordNode, cuGraphAddEventRecordNode, 11010, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUevent event), (node, graph, dependencies, count, event)) \
+    X(cuGraphAddEventWaitNode, cuGraphAddEventWaitNode, 11010, OPTIONAL, (CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count, CUevent event), (node, graph, dependencies, count, event)) \
+    X(cuGraphGetNodes, cuGraphGetNodes, 10000, OPTIONAL, (CUgraph graph, CUgraphNode *nodes, size_t *count), (graph, nodes, count)) \
+    X(cuGraphGetEdges, cuGraphGetEdges_v2, 12030, OPTIONAL, (CUgraph graph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *count), (graph, from, to, data, count)) \
+    X(cuGraphNodeGetType, cuGraphNodeGetType, 10000, OPTIONAL, (CUgraphNode node, CUgraphNodeType *type), (node, type)) \
+    X(cuGraphKernelNodeGetParams, cuGraphKernelNodeGetParams_v2, 12000, OPTIONAL, (CUgraphNode node, CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
+    X(cuGraphKernelNodeSetParams, cuGraphKernelNodeSetParams_v2, 12000, OPTIONAL, (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (node, params)) \
+    X(cuGraphInstantiate, cuGraphInstantiateWithFlags, 11040, OPTIONAL, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags)) \
+    X(cuGraphInstantiateWithParams, cuGraphInstantiateWithParams, 12000, OPTIONAL, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params)) \
+    X(cuGraphUpload, cuGraphUpload, 11010, OPTIONAL, (CUgraphExec exec, CUstream stream), (exec, stream)) \
+    X(cuGraphLaunch, cuGraphLaunch, 10000, OPTIONAL, (CUgraphExec exec, CUstream stream), (exec, stream)) \
+    X(cuGraphExecUpdate, cuGraphExecUpdate_v2, 12000, OPTIONAL, (CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo *info), (exec, graph, info)) \
+    X(cuGraphExecKernelNodeSetParams, cuGraphExecKernelNodeSetParams_v2, 12000, OPTIONAL, (CUgraphExec exec, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params), (exec, node, params)) \
+    X(cuGraphExecMemcpyNodeSetParams, cuGraphExecMemcpyNodeSetParams, 10020, OPTIONAL, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMCPY3D *params, CUcontext ctx), (exec, node, params, ctx)) \
+    X(cuGraphExecMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, 10020, OPTIONAL, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
+    X(cuGraphExecDestroy, cuGraphExecDestroy, 10000, OPTIONAL, (CUgraphExec exec), (exec)) \
     /* code */ \
     X(cuModuleLoadData, cuModuleLoadData, 2000, REQUIRED, (CUmodule *module, const void *image), (module, image)) \
     X(cuModuleUnload, cuModuleUnload, 2000, REQUIRED, (CUmodule module), (module)) \

@@ -46,6 +46,7 @@ static list reservations = {.noun = "reservation"}, handles = {.noun = "handle"}
 static list allocations = {.noun = "allocation"}, host_allocations = {.noun = "host allocation"};
 static list contexts = {.noun = "context"};
 static list streams = {.noun = "stream"}, events = {.noun = "event"}, modules = {.noun = "module"};
+static list graphs = {.noun = "graph"}, execs = {.noun = "executable graph"};
 
 static const gvmi_driver *check_below;
 static _Atomic uint64_t violations;
@@ -252,7 +253,11 @@ static void require_context(const char *call)
     X(cuStreamCreate, (CUstream *stream, unsigned int flags), (stream, flags), streams, (uintptr_t)*stream, 0, true) \
     X(cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority), streams, (uintptr_t)*stream, 0, true) \
     X(cuEventCreate, (CUevent *event, unsigned int flags), (event, flags), events, (uintptr_t)*event, 0, true) \
-    X(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), modules, (uintptr_t)*module, 0, true)
+    X(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), modules, (uintptr_t)*module, 0, true) \
+    X(cuGraphCreate, (CUgraph *graph, unsigned int flags), (graph, flags), graphs, (uintptr_t)*graph, 0, false) \
+    X(cuStreamEndCapture, (CUstream stream, CUgraph *graph), (stream, graph), graphs, (uintptr_t)*graph, 0, false) \
+    X(cuGraphInstantiate, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags), execs, (uintptr_t)*exec, 0, false) \
+    X(cuGraphInstantiateWithParams, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params), execs, (uintptr_t)*exec, 0, false)
 
 /* X(call, params, args, list, key): the call gives key back. */
 #define TAKERS(X) \
@@ -265,7 +270,9 @@ static void require_context(const char *call)
     X(cuMemHostUnregister, (void *ptr), (ptr), host_allocations, (uintptr_t)ptr) \
     X(cuStreamDestroy, (CUstream stream), (stream), streams, (uintptr_t)stream) \
     X(cuEventDestroy, (CUevent event), (event), events, (uintptr_t)event) \
-    X(cuModuleUnload, (CUmodule module), (module), modules, (uintptr_t)module)
+    X(cuModuleUnload, (CUmodule module), (module), modules, (uintptr_t)module) \
+    X(cuGraphDestroy, (CUgraph graph), (graph), graphs, (uintptr_t)graph) \
+    X(cuGraphExecDestroy, (CUgraphExec exec), (exec), execs, (uintptr_t)exec)
 
 /* X(call, params, args): the call uses the current context and holds nothing. */
 #define USERS(X) \
@@ -415,6 +422,7 @@ gvmi_check_holdings gvmi_check_held(void)
         .streams = streams.held,
         .events = events.held,
         .modules = modules.held,
+        .graphs = graphs.held + execs.held,
     };
     gvmi_unlock(&book_lock);
     return held;
@@ -424,8 +432,9 @@ static pid_t owner; /* the process whose book this is: a fork inherits the repor
 
 static void report_leaks(void)
 {
-    const list *const all[] = {&reservations, &handles, &mappings, &allocations, &host_allocations,
-                               &contexts,     &streams, &events,   &modules};
+    const list *const all[] = {&reservations,     &handles,  &mappings, &allocations,
+                               &host_allocations, &contexts, &streams,  &events,
+                               &modules,          &graphs,   &execs};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0] && getpid() == owner; i++)
         if (all[i]->held > 0)

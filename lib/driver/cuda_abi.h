@@ -73,8 +73,17 @@
     X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "system is not ready") \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver library and kernel module do not match") \
     X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "the MPS server ended this client") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, 900, "operation is not permitted while a stream is captured into a graph") \
+    X(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, 901, "an earlier error has made the capture invalid") \
+    X(CUDA_ERROR_STREAM_CAPTURE_MERGE, 902, "two captures would become one") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, 903, "the capture did not begin in this stream") \
+    X(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, 904, "the capture has work of a stream that did not come back to its first one") \
+    X(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, 905, "captured work would wait for work outside the capture") \
     X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "the legacy stream waits for a stream that is captured into a graph") \
+    X(CUDA_ERROR_CAPTURED_EVENT, 907, "the event was recorded in a capture") \
+    X(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, 908, "the capture began in another thread") \
     X(CUDA_ERROR_TIMEOUT, 909, "timed out") \
+    X(CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE, 910, "the executable graph cannot be updated so") \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
 /* X(type, name, value): the other constants, each with its enum. */
@@ -130,6 +139,27 @@
     X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_GLOBAL, 0) \
     X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
     X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED, 2) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_KERNEL, 0) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_MEMCPY, 1) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_MEMSET, 2) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_HOST, 3) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_EMPTY, 5) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_WAIT_EVENT, 6) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_EVENT_RECORD, 7) \
+    X(CUgraphNodeType, CU_GRAPH_NODE_TYPE_BATCH_MEM_OP, 12) \
+    X(CUgraphInstantiate_flags, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH, 1) \
+    X(CUgraphInstantiate_flags, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, 2) \
+    X(CUgraphInstantiate_flags, CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH, 4) \
+    X(CUgraphInstantiate_flags, CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY, 8) \
+    X(CUgraphInstantiateResult, CUDA_GRAPH_INSTANTIATE_SUCCESS, 0) \
+    X(CUgraphInstantiateResult, CUDA_GRAPH_INSTANTIATE_ERROR, 1) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_SUCCESS, 0) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_ERROR, 1) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 2) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, 3) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, 5) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, 7) \
+    X(CUgraphExecUpdateResult, CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, 8) \
     X(CUmemLocationType, CU_MEM_LOCATION_TYPE_INVALID, 0) \
     X(CUmemLocationType, CU_MEM_LOCATION_TYPE_DEVICE, 1) \
     X(CUmemLocationType, CU_MEM_LOCATION_TYPE_HOST, 2) \
@@ -177,6 +207,10 @@
     X(CUevent_flags, CU_EVENT_DEFAULT, 0) \
     X(CUevent_flags, CU_EVENT_BLOCKING_SYNC, 1) \
     X(CUevent_flags, CU_EVENT_DISABLE_TIMING, 2) \
+    X(CUevent_record_flags, CU_EVENT_RECORD_DEFAULT, 0) \
+    X(CUevent_record_flags, CU_EVENT_RECORD_EXTERNAL, 1) \
+    X(CUevent_wait_flags, CU_EVENT_WAIT_DEFAULT, 0) \
+    X(CUevent_wait_flags, CU_EVENT_WAIT_EXTERNAL, 1) \
     X(CUstreamWaitValue_flags, CU_STREAM_WAIT_VALUE_GEQ, 0) \
     X(CUstreamWaitValue_flags, CU_STREAM_WAIT_VALUE_EQ, 1) \
     X(CUstreamWaitValue_flags, CU_STREAM_WAIT_VALUE_AND, 2) \
@@ -204,7 +238,10 @@
     X(CUdevice, 4) X(CUdeviceptr, 8) X(CUcontext, 8) X(CUstream, 8) X(CUmemGenericAllocationHandle, 8) \
     X(CUresult, 4) X(CUuuid, 16) X(CUipcMemHandle, 64) X(CUmemLocation, 8) X(CUmemAccessDesc, 12) \
     X(CUmemAllocationProp, 32) X(CUmemcpyAttributes, 24) X(CUmemPoolProps, 88) \
-    X(CUctxCreateParams, 24) X(CUDA_MEMCPY2D, 128)
+    X(CUctxCreateParams, 24) X(CUDA_MEMCPY2D, 128) \
+    X(CUgraph, 8) X(CUgraphNode, 8) X(CUgraphExec, 8) X(CUgraphEdgeData, 8) X(CUDA_KERNEL_NODE_PARAMS, 72) \
+    X(CUDA_MEMCPY3D, 200) X(CUDA_MEMSET_NODE_PARAMS, 40) X(CUDA_HOST_NODE_PARAMS, 16) \
+    X(CUDA_GRAPH_INSTANTIATE_PARAMS, 32) X(CUgraphExecUpdateResultInfo, 24)
 #define GVMI_CUDA_OFFSETS(X) \
     X(CUmemLocation, type, 0) X(CUmemLocation, id, 4) \
     X(CUmemAccessDesc, location, 0) X(CUmemAccessDesc, flags, 8) \
@@ -218,7 +255,25 @@
     X(CUDA_MEMCPY2D, srcMemoryType, 16) X(CUDA_MEMCPY2D, srcHost, 24) X(CUDA_MEMCPY2D, srcDevice, 32) \
     X(CUDA_MEMCPY2D, srcPitch, 48) X(CUDA_MEMCPY2D, dstXInBytes, 56) X(CUDA_MEMCPY2D, dstMemoryType, 72) \
     X(CUDA_MEMCPY2D, dstHost, 80) X(CUDA_MEMCPY2D, dstDevice, 88) X(CUDA_MEMCPY2D, dstPitch, 104) \
-    X(CUDA_MEMCPY2D, WidthInBytes, 112) X(CUDA_MEMCPY2D, Height, 120)
+    X(CUDA_MEMCPY2D, WidthInBytes, 112) X(CUDA_MEMCPY2D, Height, 120) \
+    X(CUgraphEdgeData, from_port, 0) X(CUgraphEdgeData, to_port, 1) X(CUgraphEdgeData, type, 2) \
+    X(CUDA_KERNEL_NODE_PARAMS, func, 0) X(CUDA_KERNEL_NODE_PARAMS, gridDimX, 8) \
+    X(CUDA_KERNEL_NODE_PARAMS, blockDimX, 20) X(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes, 32) \
+    X(CUDA_KERNEL_NODE_PARAMS, kernelParams, 40) X(CUDA_KERNEL_NODE_PARAMS, extra, 48) \
+    X(CUDA_KERNEL_NODE_PARAMS, kern, 56) X(CUDA_KERNEL_NODE_PARAMS, ctx, 64) \
+    X(CUDA_MEMCPY3D, srcXInBytes, 0) X(CUDA_MEMCPY3D, srcY, 8) X(CUDA_MEMCPY3D, srcZ, 16) \
+    X(CUDA_MEMCPY3D, srcMemoryType, 32) X(CUDA_MEMCPY3D, srcHost, 40) X(CUDA_MEMCPY3D, srcDevice, 48) \
+    X(CUDA_MEMCPY3D, srcPitch, 72) X(CUDA_MEMCPY3D, srcHeight, 80) X(CUDA_MEMCPY3D, dstXInBytes, 88) \
+    X(CUDA_MEMCPY3D, dstY, 96) X(CUDA_MEMCPY3D, dstZ, 104) X(CUDA_MEMCPY3D, dstMemoryType, 120) \
+    X(CUDA_MEMCPY3D, dstHost, 128) X(CUDA_MEMCPY3D, dstDevice, 136) X(CUDA_MEMCPY3D, dstPitch, 160) \
+    X(CUDA_MEMCPY3D, dstHeight, 168) X(CUDA_MEMCPY3D, WidthInBytes, 176) X(CUDA_MEMCPY3D, Height, 184) \
+    X(CUDA_MEMCPY3D, Depth, 192) \
+    X(CUDA_MEMSET_NODE_PARAMS, pitch, 8) X(CUDA_MEMSET_NODE_PARAMS, value, 16) \
+    X(CUDA_MEMSET_NODE_PARAMS, elementSize, 20) X(CUDA_MEMSET_NODE_PARAMS, width, 24) \
+    X(CUDA_MEMSET_NODE_PARAMS, height, 32) X(CUDA_HOST_NODE_PARAMS, userData, 8) \
+    X(CUDA_GRAPH_INSTANTIATE_PARAMS, hUploadStream, 8) X(CUDA_GRAPH_INSTANTIATE_PARAMS, hErrNode_out, 16) \
+    X(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out, 24) \
+    X(CUgraphExecUpdateResultInfo, errorNode, 8) X(CUgraphExecUpdateResultInfo, errorFromNode, 16)
 
 /* clang-format on */
 
@@ -251,7 +306,9 @@ typedef int CUmemPool_attribute;
 typedef int CUmemorytype;
 typedef int CUfunction_attribute;
 typedef int CUmemcpySrcAccessOrder;
-typedef int CUstreamCaptureMode;
+typedef int CUgraphNodeType;
+typedef int CUgraphInstantiateResult;
+typedef int CUgraphExecUpdateResult;
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
@@ -266,10 +323,11 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
-typedef struct CUgraphEdgeData_st CUgraphEdgeData;
-typedef struct CUarray_st *CUarray;
 typedef struct CUexecAffinityParam_st CUexecAffinityParam;
 typedef struct CUctxCigParam_st CUctxCigParam;
+typedef struct CUgraphExec_st *CUgraphExec;
+typedef struct CUkern_st *CUkernel;
+typedef struct CUarray_st *CUarray;
 typedef void (*CUhostFn)(void *data);
 
 #define CU_STREAM_LEGACY ((CUstream)0x1)
@@ -347,6 +405,83 @@ typedef struct CUDA_MEMCPY2D_st {
     size_t dstPitch;
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
+
+typedef struct CUgraphEdgeData_st {
+    unsigned char from_port;
+    unsigned char to_port;
+    unsigned char type;
+    unsigned char reserved[5];
+} CUgraphEdgeData;
+
+typedef struct CUDA_KERNEL_NODE_PARAMS_v2_st {
+    CUfunction func;
+    unsigned int gridDimX;
+    unsigned int gridDimY;
+    unsigned int gridDimZ;
+    unsigned int blockDimX;
+    unsigned int blockDimY;
+    unsigned int blockDimZ;
+    unsigned int sharedMemBytes;
+    void **kernelParams;
+    void **extra;
+    CUkernel kern;
+    CUcontext ctx;
+} CUDA_KERNEL_NODE_PARAMS;
+
+typedef struct CUDA_MEMCPY3D_st {
+    size_t srcXInBytes;
+    size_t srcY;
+    size_t srcZ;
+    size_t srcLOD;
+    CUmemorytype srcMemoryType;
+    const void *srcHost;
+    CUdeviceptr srcDevice;
+    CUarray srcArray;
+    void *reserved0;
+    size_t srcPitch;
+    size_t srcHeight;
+    size_t dstXInBytes;
+    size_t dstY;
+    size_t dstZ;
+    size_t dstLOD;
+    CUmemorytype dstMemoryType;
+    void *dstHost;
+    CUdeviceptr dstDevice;
+    CUarray dstArray;
+    void *reserved1;
+    size_t dstPitch;
+    size_t dstHeight;
+    size_t WidthInBytes;
+    size_t Height;
+    size_t Depth;
+} CUDA_MEMCPY3D;
+
+typedef struct CUDA_MEMSET_NODE_PARAMS_st {
+    CUdeviceptr dst;
+    size_t pitch;
+    unsigned int value;
+    unsigned int elementSize;
+    size_t width;
+    size_t height;
+} CUDA_MEMSET_NODE_PARAMS;
+
+typedef struct CUDA_HOST_NODE_PARAMS_st {
+    CUhostFn fn;
+    void *userData;
+} CUDA_HOST_NODE_PARAMS;
+
+typedef struct CUDA_GRAPH_INSTANTIATE_PARAMS_st {
+    cuuint64_t flags;
+    CUstream hUploadStream;
+    CUgraphNode hErrNode_out;
+    CUgraphInstantiateResult result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
+
+typedef struct CUgraphExecUpdateResultInfo_st {
+    CUgraphExecUpdateResult result;
+    CUgraphNode errorNode;
+    CUgraphNode errorFromNode;
+} CUgraphExecUpdateResultInfo;
 
 #ifdef __cplusplus
 #define GVMI_STATIC_ASSERT static_assert

@@ -94,6 +94,7 @@ uint64_t gvmi_check_violations(void);
 typedef struct gvmi_check_holdings {
     uint64_t reservations, handles, mappings, allocations, host_allocations, contexts, streams,
         events, modules;
+    uint64_t graphs; /* and executable ones */
 } gvmi_check_holdings;
 gvmi_check_holdings gvmi_check_held(void);
 

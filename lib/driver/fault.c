@@ -43,6 +43,9 @@ static bool never_fails(gvmi_call call)
     case gvmi_call_cuStreamDestroy:
     case gvmi_call_cuEventDestroy:
     case gvmi_call_cuModuleUnload:
+    case gvmi_call_cuStreamEndCapture:
+    case gvmi_call_cuGraphDestroy:
+    case gvmi_call_cuGraphExecDestroy:
     case gvmi_call_cuCtxPopCurrent: /* undoes a push */
     case gvmi_call_cuCtxDisablePeerAccess:
     case gvmi_call_cuCtxDestroy:
@@ -78,6 +81,9 @@ static CUresult usual_result(gvmi_call call)
     case gvmi_call_cuCtxCreate:
     case gvmi_call_cuCtxCreate_v3:
     case gvmi_call_cuCtxCreate_v2:
+    case gvmi_call_cuGraphCreate:
+    case gvmi_call_cuGraphInstantiate:
+    case gvmi_call_cuGraphInstantiateWithParams:
     case gvmi_call_cuDevicePrimaryCtxRetain: return CUDA_ERROR_OUT_OF_MEMORY;
     default: return CUDA_ERROR_UNKNOWN;
     }

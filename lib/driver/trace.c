@@ -55,6 +55,7 @@ typedef struct argument {
     int *: FORM_OUT_SIGNED, unsigned long *: FORM_OUT_UNSIGNED, \
     unsigned long long *: FORM_OUT_HEX, CUcontext *: FORM_OUT_HEX, CUstream *: FORM_OUT_HEX, CUevent *: FORM_OUT_HEX, \
     CUmodule *: FORM_OUT_HEX, CUfunction *: FORM_OUT_HEX, CUmemoryPool *: FORM_OUT_HEX, \
+    CUgraph *: FORM_OUT_HEX, CUgraphExec *: FORM_OUT_HEX, \
     default: FORM_HEX)
 
 /* EACH(a, b) is ", {a as an argument}, {b as an argument}"; nothing for nothing, and no more

@@ -5,7 +5,7 @@
  * last pair (tail) are left to one thread of the launch. Pairs are cut into tiles, dealt to blocks
  * in turn. Within a tile neighbouring threads take neighbouring pairs (one transaction a warp), and
  * each thread starts LOADS loads before it uses the first, so that enough bytes are under way to
- * cover the latency of the memory. On the software GPU, where a block is one thread, tiles keep the
+ * cover the latency of the memory. On the software GPU tiles keep the
  * SM threads out of each other's cache lines.
  *
  * Sums go from threads to a block and with one atomic operation to the result.

@@ -33,7 +33,7 @@ static CUresult launch_function(CUfunction function, const void *params, size_t 
 {
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params,
                      CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
-    return cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, NULL, extra);
+    return cu->cuLaunchKernel(function, 1, 1, 1, machine.block_threads, 1, 1, 0, stream, NULL, extra);
 }
 
 /* ---- life */

@@ -1,5 +1,5 @@
 /* tests/conform/cases_execution.h - the cases about starting, contexts, copies, streams, events,
- * stream memory operations, modules and launches, in the order in which they run.
+ * stream memory operations, modules, launches, captures and graphs, in the order in which they run.
  */
 #ifndef CONFORM_CASES_EXECUTION_H
 #define CONFORM_CASES_EXECUTION_H
@@ -207,7 +207,206 @@
     X(launch_kernels_of_two_streams_exchange_flags, 0) \
     X(launch_kernel_and_host_see_each_others_stores, 0) \
     X(launch_reads_and_writes_pinned_memory, 0) \
-    X(launch_fault_ends_other_kernels, ALONE | VMM)
+    X(launch_fault_ends_other_kernels, ALONE | VMM) \
+    /* case_block.c */ \
+    X(block_of_one_dimension_has_indices, 0) \
+    X(block_of_two_dimensions_has_indices, 0) \
+    X(block_of_three_dimensions_has_indices, 0) \
+    X(block_of_odd_sizes_has_indices, 0) \
+    X(block_may_lie_along_y, 0) \
+    X(block_may_lie_along_z, 0) \
+    X(block_sizes_are_those_of_the_launch, 0) \
+    X(block_of_two_dimensional_grid_has_indices, 0) \
+    X(block_of_three_dimensional_grid_has_indices, 0) \
+    X(block_has_the_sizes_of_its_grid, 0) \
+    X(block_numbers_its_threads_x_then_y_then_z, 0) \
+    X(block_makes_warps_in_the_order_of_its_threads, 0) \
+    X(block_may_end_within_a_warp, 0) \
+    X(block_threads_are_numbered_through_the_launch, 0) \
+    X(block_of_one_thread_is_a_block, 0) \
+    X(block_limits_fit_each_other, 0) \
+    X(block_longer_than_x_allows_refused, 0) \
+    X(block_longer_than_y_allows_refused, 0) \
+    X(block_longer_than_z_allows_refused, 0) \
+    X(block_whose_product_is_too_large_refused, 0) \
+    X(block_without_threads_in_one_dimension_refused, 0) \
+    X(block_refused_leaves_the_context_usable, 0) \
+    X(block_of_most_threads_runs, 0) \
+    X(block_limit_of_a_function_is_within_the_device, 0) \
+    X(block_occupancy_of_too_many_threads_is_none, 0) \
+    X(block_occupancy_falls_with_its_size, 0) \
+    X(shared_static_is_one_object_for_a_block, 0) \
+    X(shared_static_differs_between_blocks, 0) \
+    X(shared_dynamic_is_one_object_for_a_block, 0) \
+    X(shared_static_and_dynamic_do_not_overlap, 0) \
+    X(shared_dynamic_has_its_last_word, 0) \
+    X(shared_atomic_add_of_u32_is_exact, 0) \
+    X(shared_atomic_add_of_u64_is_exact, 0) \
+    X(shared_atomic_add_of_f64_is_exact, 0) \
+    X(shared_atomic_min_keeps_the_least, 0) \
+    X(shared_atomic_max_keeps_the_greatest, 0) \
+    X(shared_atomic_cas_of_u32_counts, 0) \
+    X(shared_atomic_cas_of_u64_counts, 0) \
+    X(shared_atomic_exchange_gives_each_value_once, 0) \
+    X(barrier_in_a_loop_orders_each_round, 0) \
+    X(barrier_of_a_block_that_ends_within_a_warp, 0) \
+    X(barrier_of_one_thread_passes, 0) \
+    X(barrier_of_most_threads_orders_each_round, 0) \
+    X(barrier_makes_the_write_of_any_thread_seen, 0) \
+    X(barrier_counts_warps_that_returned, 0) \
+    X(barrier_counts_lanes_that_returned, 0) \
+    X(barrier_counts_threads_that_return_one_by_one, 0) \
+    X(barrier_joins_branches_of_different_length, 0) \
+    X(block_sum_is_that_of_all_its_warps, 0) \
+    X(block_sum_of_doubles_is_exact, 0) \
+    X(cooperative_blocks_of_many_threads_meet, 0) \
+    X(cooperative_blocks_of_three_dimensions_meet, 0) \
+    X(cooperative_blocks_that_are_too_large_refused, 0) \
+    /* case_warp.c */ \
+    X(shuffle_from_each_lane_reaches_all, 0) \
+    X(shuffle_index_is_taken_within_the_width, 0) \
+    X(shuffle_up_gives_the_value_of_a_lane_before, 0) \
+    X(shuffle_up_stays_within_the_width, 0) \
+    X(shuffle_down_gives_the_value_of_a_lane_behind, 0) \
+    X(shuffle_down_stays_within_the_width, 0) \
+    X(shuffle_xor_exchanges_lanes, 0) \
+    X(shuffle_xor_beyond_the_width_reads_parts_before, 0) \
+    X(shuffle_of_u64_keeps_all_bits, 0) \
+    X(shuffle_of_f64_keeps_all_bits, 0) \
+    X(shuffle_by_lanes_of_even_number, 0) \
+    X(shuffle_by_lanes_of_odd_number_gives_u64, 0) \
+    X(shuffle_by_the_upper_half, 0) \
+    X(shuffle_by_one_lane_gives_its_own, 0) \
+    X(shuffle_by_any_subset, 0) \
+    X(shuffle_source_may_differ_between_lanes, 0) \
+    X(shuffle_in_two_branches_at_once, 0) \
+    X(shuffle_butterfly_sums_the_warp, 0) \
+    X(shuffle_scan_sums_the_lanes_before, 0) \
+    X(warp_sum_before_of_u32, 0) \
+    X(warp_sum_before_of_u64, 0) \
+    X(warp_rank_counts_the_lanes_before, 0) \
+    X(vote_ballot_has_a_bit_for_each_lane, 0) \
+    X(vote_any_is_true_if_one_lane_says_so, 0) \
+    X(vote_all_is_true_if_each_lane_says_so, 0) \
+    X(vote_ballot_of_a_subset_has_no_other_bits, 0) \
+    X(vote_any_of_a_subset_ignores_others, 0) \
+    X(vote_all_of_a_subset_ignores_others, 0) \
+    X(vote_active_has_the_lane_itself, 0) \
+    X(vote_of_a_warp_that_is_not_full, 0) \
+    X(vote_among_those_that_have_not_returned, 0) \
+    X(vote_mask_may_name_lanes_that_have_returned, 0) \
+    X(vote_in_a_loop_that_lanes_leave, 0) \
+    X(warp_sync_orders_words_of_its_lanes, 0) \
+    X(warp_sync_by_masks_in_two_branches, 0) \
+    X(lanes_take_a_lock_in_turns, 0) \
+    X(lanes_of_all_warps_take_a_lock, 0) \
+    X(lanes_send_a_word_to_and_fro, 0) \
+    X(lanes_wait_for_the_lane_before, 0) \
+    X(lanes_wait_for_the_lane_behind, 0) \
+    X(lanes_go_by_tickets, 0) \
+    X(lanes_in_one_branch_wait_for_those_in_the_other, 0) \
+    X(warps_wait_for_another_of_their_block, 0) \
+    /* case_capture.c */ \
+    X(capture_runs_nothing_until_launched, 0) \
+    X(capture_status_follows_the_capture, 0) \
+    X(capture_number_is_its_own, 0) \
+    X(capture_info_gives_graph_and_nodes, 0) \
+    X(capture_of_nothing_gives_an_empty_graph, 0) \
+    X(capture_of_the_per_thread_stream_works, 0) \
+    X(capture_in_order_keeps_order, 0) \
+    X(capture_of_copies_and_sets_repeats_them, 0) \
+    X(capture_of_pageable_copies_moves_at_launch, 0) \
+    X(capture_takes_kernel_parameters_by_value, 0) \
+    X(capture_of_host_function_calls_it_at_each_launch, 0) \
+    X(capture_of_stream_values_writes_at_launch, 0) \
+    X(capture_leaves_earlier_work_running, 0) \
+    X(capture_fork_and_join_by_events, 0) \
+    X(capture_fork_orders_what_it_says, 0) \
+    X(capture_fork_without_work_needs_no_join, 0) \
+    X(capture_fork_of_a_fork_joins, 0) \
+    X(capture_waits_for_its_own_event, 0) \
+    X(capture_of_two_streams_at_once_gives_two_graphs, 0) \
+    X(capture_forks_to_another_device, PAIR) \
+    X(capture_records_external_event_at_launch, 0) \
+    X(capture_waits_for_external_event_at_launch, 0) \
+    /* case_capture_rules.c */ \
+    X(capture_of_the_legacy_stream_refused, 0) \
+    X(capture_begun_twice_refused, 0) \
+    X(capture_of_unknown_mode_refused, 0) \
+    X(capture_ended_before_it_began_refused, 0) \
+    X(capture_ended_in_a_joined_stream_refused, 0) \
+    X(capture_ended_by_another_thread_refused, 0) \
+    X(capture_relaxed_ends_in_another_thread, 0) \
+    X(capture_with_unjoined_work_refused, 0) \
+    X(capture_with_work_behind_the_join_refused, 0) \
+    X(capture_that_is_invalid_takes_nothing, 0) \
+    X(capture_stream_destroyed_observed, ALONE) \
+    X(capture_stream_synchronize_refused, 0) \
+    X(capture_stream_query_refused, 0) \
+    X(capture_context_synchronize_refused, 0) \
+    X(capture_event_query_refused, 0) \
+    X(capture_event_synchronize_refused, 0) \
+    X(capture_event_tells_no_time, 0) \
+    X(capture_event_outlives_the_capture, 0) \
+    X(capture_unrecorded_event_is_done, 0) \
+    X(capture_global_forbids_allocating, 0) \
+    X(capture_global_forbids_allocating_to_other_threads, 0) \
+    X(capture_thread_local_forbids_allocating, 0) \
+    X(capture_thread_local_lets_other_threads_allocate, 0) \
+    X(capture_relaxed_forbids_nothing, 0) \
+    X(capture_leaves_thread_local_threads_alone, 0) \
+    X(capture_leaves_relaxed_threads_alone, 0) \
+    X(capture_global_forbids_waiting_for_other_streams, 0) \
+    X(capture_global_forbids_asking_for_events, 0) \
+    X(capture_global_forbids_pinned_memory_and_modules, 0) \
+    X(capture_global_and_virtual_memory_observed, VMM) \
+    X(capture_of_stream_ordered_memory_observed, 0) \
+    X(capture_of_a_graph_launch_observed, 0) \
+    X(capture_of_blocking_stream_refuses_legacy_kernels, 0) \
+    X(capture_of_blocking_stream_refuses_copies_without_stream, 0) \
+    X(capture_of_blocking_stream_refuses_legacy_events, 0) \
+    X(capture_of_blocking_stream_is_no_status_of_the_legacy_one, 0) \
+    X(capture_of_non_blocking_stream_lets_the_legacy_one_run, 0) \
+    X(capture_cannot_fork_to_the_legacy_stream, 0) \
+    X(capture_that_waits_for_work_outside_refused, 0) \
+    X(capture_that_waits_for_unrecorded_event_observed, 0) \
+    X(capture_that_waits_for_another_capture_refused, 0) \
+    /* case_graph.c */ \
+    X(graph_create_bad_arguments_refused, 0) \
+    X(graph_of_each_kind_of_node_runs_in_order, 0) \
+    X(graph_lists_its_nodes, 0) \
+    X(graph_lists_its_edges, 0) \
+    X(graph_nodes_have_types, 0) \
+    X(graph_dependency_outside_of_it_refused, 0) \
+    X(graph_node_bad_arguments_refused, 0) \
+    X(graph_copies_rows, 0) \
+    X(graph_sets_rows, 0) \
+    X(graph_kernel_parameters_are_returned, 0) \
+    X(graph_kernel_parameters_are_changed_for_later_instances, 0) \
+    X(graph_records_and_waits_for_events, 0) \
+    X(graph_many_are_made_and_destroyed, 0) \
+    X(graph_null_refused, 0) \
+    /* case_graph_exec.c */ \
+    X(exec_launched_many_times_runs_as_often, 0) \
+    X(exec_waits_for_its_stream, 0) \
+    X(exec_holds_up_what_is_behind_it, 0) \
+    X(exec_launches_follow_each_other_in_any_streams, 0) \
+    X(exec_in_the_legacy_stream_waits_for_blocking_ones, 0) \
+    X(exec_is_waited_for_by_events, 0) \
+    X(exec_branches_of_kernels_run_at_once, 0) \
+    X(exec_branches_of_host_functions_observed, 0) \
+    X(exec_outlives_its_graph, 0) \
+    X(exec_destroyed_while_it_runs_finishes, 0) \
+    X(exec_stream_destroyed_after_launch_finishes, 0) \
+    X(exec_is_uploaded_before_launch, 0) \
+    X(exec_made_with_parameters_tells_the_result, 0) \
+    X(exec_of_nothing_refused, 0) \
+    X(exec_that_faults_breaks_its_context, ALONE | VMM) \
+    X(exec_kernel_parameters_count_from_the_next_launch, 0) \
+    X(exec_set_parameters_count_from_the_next_launch, 0) \
+    X(exec_copy_parameters_count_from_the_next_launch, 0) \
+    X(exec_is_updated_with_a_graph_of_the_same_shape, 0) \
+    X(exec_is_not_updated_with_a_graph_of_another_shape, 0)
 /* clang-format on */
 
 #endif

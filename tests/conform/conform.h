@@ -142,6 +142,9 @@ enum conform_kind {
     OWN_MODULE,
     OWN_PEER,
     OWN_SERVER,
+    OWN_CAPTURE, /* of a stream */
+    OWN_GRAPH,
+    OWN_EXEC,
 };
 void own(enum conform_kind kind, uint64_t value, uint64_t size);
 void disown(enum conform_kind kind, uint64_t value);

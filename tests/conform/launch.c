@@ -40,6 +40,7 @@ static void device_warm_up(void)
     conform_count count = {at, 0};
     conform_slow slow = {at, 1};
     conform_serve serve = {at, 0};
+    conform_block block = {.out = at + KIB, .what = CONFORM_STATIC};
     launch("touch", 1, &touch, NULL);
     launch("peek", 1, &range, NULL);
     launch("copy", 1, &range, NULL);
@@ -51,6 +52,11 @@ static void device_warm_up(void)
     launch("global", 1, &count, NULL);
     launch("slow", 1, &slow, NULL);
     launch("serve", 1, &serve, NULL);
+    launch("where", 1, &block, NULL);
+    launch("lanes", 1, &block, NULL);
+    launch("shared", 1, &block, NULL);
+    launch("gather", 1, &block, NULL);
+    launch("spin", 1, &block, NULL);
     REQUIRE_OK(cu->cuCtxSynchronize());
 }
 

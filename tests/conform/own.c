@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "tests/conform/conform.h"
+#include "tests/conform/graphs.h"
 #include "tests/conform/peer.h"
 
 #define OWNED_MAX 4096
@@ -55,6 +56,9 @@ static void undo(struct owned one)
     case OWN_MODULE: EXPECT_OK(cu->cuModuleUnload(pointer)); break;
     case OWN_PEER: conform_peer_end(pointer, false); break;
     case OWN_SERVER: conform_serve_end(); break;
+    case OWN_CAPTURE: conform_capture_end(pointer); break;
+    case OWN_GRAPH: EXPECT_OK(cu->cuGraphDestroy(pointer)); break;
+    case OWN_EXEC: EXPECT_OK(cu->cuGraphExecDestroy(pointer)); break;
     }
 }
 

@@ -142,7 +142,7 @@ typedef struct command {
     verb verb;
     char path[sizeof path];
     client_result result;
-    uint64_t allowed;
+    uint64_t accepted;
 } command;
 
 typedef struct answer {
@@ -180,7 +180,7 @@ static answer obey(const command *c)
         break;
     case DO_WITNESS: a.good = witness_begin(&witness, c->path); break;
     case DO_RUN_CLIENT:
-        a.result = client_run(c->path, c->allowed);
+        a.result = client_run(c->path, c->accepted);
         a.good = a.result.good;
         break;
     case DO_CHECK:
@@ -227,12 +227,12 @@ static int help(void)
     return gvmi_check_violations() == 0 ? 0 : 1;
 }
 
-static answer order(verb what, client_result result, uint64_t allowed)
+static answer order(verb what, client_result result, uint64_t accepted)
 {
     static command c;
     answer a = {.good = false};
 
-    c = (command){.verb = what, .result = result, .allowed = allowed};
+    c = (command){.verb = what, .result = result, .accepted = accepted};
     memcpy(c.path, path, sizeof path);
     if (!child_post(&helper, &c, sizeof c, -1) || child_wait(&helper, &a, sizeof a, NULL) != NULL)
         tap_bail_out("the other process is dead: %s", doing);
@@ -277,7 +277,7 @@ static void watch_calls(void)
 typedef struct way {
     const char *name;
     CUresult result;
-    uint64_t allowed; /* statuses that any call may answer: drivers do not fail every call so */
+    uint64_t accepted; /* statuses that any call may answer: drivers do not fail every call so */
     bool for_ever;
 } way;
 
@@ -357,7 +357,7 @@ static bool serve(const fault *f)
 
     if (good) {
         arm(f);
-        played = order(DO_RUN_CLIENT, (client_result){0}, f->way->allowed);
+        played = order(DO_RUN_CLIENT, (client_result){0}, f->way->accepted);
         disarm(f);
         checked = order(DO_CHECK, played.result, 0);
         good = played.good && checked.good && has_frames(handles, checked.frames);
@@ -376,7 +376,7 @@ static bool run_client(const fault *f)
         client_result result;
 
         arm(f);
-        result = client_run(path, f->way->allowed);
+        result = client_run(path, f->way->accepted);
         disarm(f);
         good = order(DO_CHECK, result, 0).good && result.good;
     }

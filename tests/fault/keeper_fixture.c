@@ -128,7 +128,7 @@ typedef struct client {
     gvm_object *own, *still, *other, *view;
     client_result result;
     uint64_t own_chunks;
-    uint64_t allowed; /* statuses that any call may answer */
+    uint64_t accepted; /* statuses that any call may answer */
 } client;
 
 /* Judges an answer. */
@@ -139,7 +139,7 @@ static bool did(client *p, const char *what, gvm_status status, uint64_t documen
     if (status == GVM_OK)
         return true;
     gvm_error_last(&error);
-    if (((p->allowed | documented) >> status & 1) == 0) {
+    if (((p->accepted | documented) >> status & 1) == 0) {
         printf("#   %s answered %s, which the interface does not list: %s\n", what,
                gvm_status_name(status), error.text);
         p->result.good = false;
@@ -305,9 +305,9 @@ static void ask(client *p)
         (void)did(p, "info", gvm_object_get_info(p->own, &info), 0);
 }
 
-client_result client_run(const char *path, uint64_t allowed)
+client_result client_run(const char *path, uint64_t accepted)
 {
-    client p = {.result.good = true, .allowed = ANY | allowed};
+    client p = {.result.good = true, .accepted = ANY | accepted};
 
     if (did(&p, "connect", gvm_client_connect(path, &p.keeper), OR(LIMIT) | OR(TIMEOUT))) {
         make_own(&p);

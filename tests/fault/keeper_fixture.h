@@ -29,9 +29,9 @@ typedef struct client_result {
     uint64_t written_chunks; /* of these, from the first on, that surely have their contents */
 } client_result;
 
-/* What the client does, all of it: connects, and closes the connection at its end. allowed: statuses, a
+/* What the client does, all of it: connects, and closes the connection at its end. accepted: statuses, a
  * bit for each, that any call may answer besides those that its contract lists. */
-client_result client_run(const char *path, uint64_t allowed);
+client_result client_run(const char *path, uint64_t accepted);
 
 /* The witness: a client with an object of its own. Its process has no failing driver. */
 typedef struct fixture_witness {

@@ -12,11 +12,13 @@
 
 static void choose_machine(const char *settings, va_list args, int anyway)
 {
+    const char *more = getenv("TEST_MACHINE");
     char machine[200];
-    const int len = snprintf(machine, sizeof machine, "instance=test-%d,", (int)getpid());
+    int len = snprintf(machine, sizeof machine, "instance=test-%d,%s%s", (int)getpid(),
+                       more ? more : "", more ? "," : "");
 
-    if (vsnprintf(machine + len, sizeof machine - (size_t)len, settings, args) >=
-        (int)sizeof machine - len)
+    if (len >= (int)sizeof machine || vsnprintf(machine + len, sizeof machine - (size_t)len,
+                                                settings, args) >= (int)sizeof machine - len)
         abort();
     setenv("GVMEM_SOFTGPU", machine, anyway);
 }

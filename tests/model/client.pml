@@ -243,7 +243,7 @@ gives_back:
            fi;
            atomic { /* a permit that says GONE makes the release fail */
 #ifndef FAULT_CUT_UNLOOKED /* which is to show what is lost */
-               assert(seen != P_GONE || permit[CLIENT(t)] == P_GONE || loss_not_told);
+               assert(seen != P_GONE || permit[CLIENT(t)] == P_GONE || loss_not_reported);
 #endif
                seen = permit[CLIENT(t)];
 rings:

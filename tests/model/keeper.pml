@@ -102,7 +102,7 @@
 #define BIT(f) (1 << (f))
 
 /* Never true: they name the assertion in SPIN's output. */
-bit two_leases, lease_while_frozen, lost_update, frame_reused, not_in_table, loss_not_told;
+bit two_leases, lease_while_frozen, lost_update, frame_reused, not_in_table, loss_not_reported;
 
 /* ---- memory that the client and the keeper share */
 byte lease_readers[CLIENTS], lease_writers[CLIENTS]; /* the lease words */

@@ -168,7 +168,7 @@ planted_faults() {
     finds REUSE_HELD frame_reused -DTHREADS=2 -DMOVES -DCUTS
     finds CUT_WRITER_KEEPS_FRAME lost_update -DTHREADS=2 -DCUTS
     finds CUT_UNLOOKED lost_update -DTHREADS=2 -DCUTS
-    finds GONE_LATE loss_not_told -DTHREADS=2 -DCUTS
+    finds GONE_LATE loss_not_reported -DTHREADS=2 -DCUTS
     finds GRANTED_CANNOT_WRITE lost_update -DTHREADS=2 -DCUTS
     finds GONE_OPENS_FENCED lost_update -DTHREADS=2 -DCUTS
     finds THAW_OPENS_FENCED lost_update -DTHREADS=2 -DCUTS -DCOPY_FAILS

@@ -495,7 +495,7 @@ class Reading:
         if said not in ("GVM_E_DENIED", "GVM_E_PEER"):
             raise Failed(said)
 
-    def keeper_killed_while_attached_is_told(self, s):
+    def keeper_killed_while_attached_is_reported(self, s):
         fill(s)
         token = export(s)
         probe = Probe(s)
@@ -526,7 +526,7 @@ class Reading:
         waiting.finish()
         s.sql("SELECT gstore_revoke_all('ft'); DROP TABLE heap")
 
-    def server_that_is_down_is_told(self, s):
+    def server_that_is_down_is_reported(self, s):
         fill(s)
         token = export(s)
         s.stop("fast")
@@ -542,7 +542,7 @@ def other_user(server):
 
 
 class EveryReader:
-    settings = ("gstore_fdw.readers=all",)
+    settings = ("gstore_fdw.readers=all", "max_prepared_transactions=2")
 
     def another_user_reads_where_the_server_lets_everybody(self, s):
         if os.getuid() != 0:
@@ -786,6 +786,25 @@ class EveryReader:
             expect(probe.ask("sum", "id"), STALE, f"a column that was not opened, after {statement}")
             probe.close()
         s.sql("DROP FOREIGN TABLE ft; DROP OWNED BY granted, next_owner; DROP ROLE granted, next_owner")
+
+    def grant_rolled_back_after_it_was_prepared_ends_nothing_later(self, s):
+        fill(s, 100)
+        s.sql("DROP ROLE IF EXISTS granted; CREATE ROLE granted; CREATE TABLE IF NOT EXISTS other (); GRANT SELECT ON other TO granted")
+        token, handle = export(s), s.sql("SELECT gstore_export_ipchandle('ft')")
+        session = s.session()
+        for statement in ("BEGIN; GRANT SELECT ON ft TO granted; PREPARE TRANSACTION 'grant'", "ROLLBACK PREPARED 'grant'"):
+            session.sql(statement)
+        s.sql("REVOKE SELECT ON other FROM granted")
+        expect(Reading.is_attached(s, token), "true", "attach after REVOKE on another table")
+        expect(export(s), token, "the same token")
+        expect(s.sql("SELECT gstore_export_ipchandle('ft')"), handle, "the same handle")
+        for statement in ("BEGIN; GRANT SELECT ON ft TO granted; PREPARE TRANSACTION 'grant'", "ROLLBACK PREPARED 'grant'"):
+            session.sql(statement)
+        s.sql("REVOKE SELECT ON ft FROM PUBLIC")
+        expect(Reading.is_attached(s, token), "false", "attach after REVOKE on the table")
+        expect(s.sql("SELECT gstore_export_ipchandle('ft')") != handle, True, "another handle")
+        session.close()
+        s.sql("DROP TABLE other; DROP ROLE granted")
 
     def token_made_while_revoke_is_not_committed_ends_with_it(self, s):
         fill(s)

@@ -671,7 +671,7 @@ class Standby:
             expect_usable(server, 11)
 
 
-@group("gstore_fdw.keeper=../run/keeper.sock", "gstore_fdw.start_timeout=60")
+@group("gstore_fdw.keeper=FOLDER/run/keeper.sock", "gstore_fdw.start_timeout=60")
 class External:
     """A keeper that others run."""
 

@@ -42,6 +42,32 @@ class Private:
                 raise Failed(said.stderr)
 
 
+    def path_of_a_keeper_that_is_relative_is_refused(self, server):
+        fill(server, 10)
+        settings = server.folder / "data/postgresql.conf"
+        before = settings.read_text()
+        settings.write_text(before + "gstore_fdw.keeper = 'run/keeper.sock'\n")
+        server.stop("fast")
+        server.start()
+        server.wait_for("""SELECT bool_or(problem LIKE 'gstore_fdw.keeper must be an absolute path, not "run/keeper.sock"') FROM gstore_fdw_keeper_info""")
+        expect(server.error("SET gstore_fdw.start_timeout = 1; INSERT INTO ft VALUES (1)"), "HV00N", "SQLSTATE")
+        settings.write_text(before)
+        server.stop("fast")
+        server.start()
+
+
+@group("gstore_fdw.device_memory=100TB", "gstore_fdw.start_timeout=3600")
+class Failing:
+    def keeper_that_cannot_start_fails_statements_at_once(self, server):
+        server.sql("CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
+        insert = server.psql("-v", "VERBOSITY=verbose", "-c", "INSERT INTO ft VALUES (1)")
+        for _ in range(2):  # during the first try, perhaps, and later
+            said = subprocess.run(insert, env=server.environ, capture_output=True, text=True, timeout=private.START_S).stderr
+            for words in ("ERROR:  HV00N: the GPU memory keeper is not ready", "DETAIL:  cannot start the keeper at .*: .*budget of 100.* TiB", "HINT:  .*gstore_fdw.device_memory"):
+                if not re.search(words, said):
+                    raise Failed(f"no {words}: {said}")
+
+
 @group("gstore_fdw.readers=all")
 class Shared:
     def socket_in_a_folder_where_all_may_replace_it_is_refused(self, server):
@@ -58,7 +84,7 @@ class Shared:
         run.chmod(mode)
 
 
-@group("gstore_fdw.keeper=../run/keeper.sock", "gstore_fdw.start_timeout=60")
+@group("gstore_fdw.keeper=FOLDER/run/keeper.sock", "gstore_fdw.start_timeout=60")
 class External:
     """A keeper that others run."""
 
@@ -97,7 +123,7 @@ class External:
                 client.sendmsg([head + welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
                 client.recv(4096)
         server.wait_log("next try in", tries)
-        words = rf"cannot use the keeper at ../run/keeper.sock: the keeper has protocol version {version}, the program \d+ \(gvmem [0-9.]+\): use one release for both"
+        words = rf"cannot use the keeper at {path}: the keeper has protocol version {version}, the program \d+ \(gvmem [0-9.]+\): use one release for both"
         if not re.search(words, server.log()):
             raise Failed(f"the log does not say: {words}")
 

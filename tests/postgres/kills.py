@@ -30,7 +30,7 @@ TELLERS = 10
 WRITERS = 4
 CHECKERS = 3
 START_S = 60
-# What a client may be told: the connection, the keeper or the rows are gone, the server ends or starts, or the
+# What a client may get as an error: the connection, the keeper or the rows are gone, the server ends or starts, or the
 # snapshot is older than another's change.
 EXPECTED = ("connection lost", "the database system is", "08", "57P0", "55000", "40001", "HV")
 TABLES = ("account", "teller", "branch", "history")

@@ -5,6 +5,7 @@ usage: lost.py [CASE...]. Each case starts from a working server and leaves one.
 """
 import os
 import signal
+import struct
 import sys
 import time
 
@@ -19,6 +20,16 @@ def terminate(server):
     pid, ready = server.keeper_pid(), server.log().count("keeper: ready")
     os.kill(pid, signal.SIGTERM)
     server.wait_log("keeper: ready", ready)
+
+
+def crc32c(data):
+    """As PostgreSQL writes it."""
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
 
 
 def restart(server, keeper=True):
@@ -182,7 +193,23 @@ class Lost:
         settings.write_text(before)
         restart(server)
 
-    def damaged_record_of_tables_is_told_and_starts_all_the_same(self, server):
+    def record_that_grew_after_the_start_names_tables_as_there_is_place(self, server):
+        """More than the shared memory was made for: as after a start at which the file could not be read."""
+        path = server.folder / "data/gstore.tables"
+        fill(server, 10)
+        first = struct.unpack("<3I", path.read_bytes()[:12])
+        own = path.read_bytes()[12:][: 8 * first[1]]
+        keys = own + b"".join(struct.pack("<2I", 1, 1000000 + i) for i in range(20000))
+        path.write_bytes(struct.pack("<3I", first[0], len(keys) // 8, crc32c(keys)) + keys)
+        server.kill_and_wait(server.keeper_pid())
+        expect('file "gstore.tables" names 20001 tables' in server.log(), True, "the log reports the tables that are left out")
+        expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "55000", "SQLSTATE")
+        server.stop("fast")
+        path.unlink()
+        server.start()
+        expect_usable(server, 0)
+
+    def damaged_record_of_tables_is_reported_and_the_server_starts(self, server):
         path = server.folder / "data/gstore.tables"
         for damage in (lambda text: text[:-1], lambda text: text + b"x", lambda text: b"x" + text[1:], lambda text: text[:12] + b"xxxx" + text[16:], lambda text: b""):
             fill(server, 10)

@@ -168,13 +168,13 @@ client = socket.socket(socket.AF_UNIX)
 client.connect(path)
 client.sendall(b"nonsense" * 100)  # it is cut off, and the keeper lives
 client.settimeout(60)
-told = b""
+received = b""
 try:
     while part := client.recv(4096):
-        told += part
+        received += part
 except ConnectionResetError:
     pass
-assert b"no message" in told, "the reason why it is cut off is missing"
+assert b"no message" in received, "the reason why it is cut off is missing"
 child.terminate()
 assert b"STOPPING=1" in notify.recv(1024).split(b"\n"), "not stopping"
 assert child.wait(60) == 0, "exit status"

@@ -225,7 +225,7 @@ static bool moved_chunks_reach_importers_by_update(void)
     group g = {0};
     bool good = export_filled(&g, 0) && import_by(&g.exporter, &g.importers[0], 0);
 
-    /* The importer keeps the old memory until it is told. */
+    /* The importer keeps the old memory until it is sent the change. */
     good = good && EXPECT_OK(&g.exporter, MOVE, GVM_TIER_HOST, 0) &&
            has(&g.importers[0], 0, size, g.checksum) && EXPECT_OK(&g.exporter, EXPORT, 0, 0) &&
            hand_over(&g.exporter, &g.importers[0]) && EXPECT_OK(&g.importers[0], UPDATE, 0, 0) &&

@@ -15,15 +15,9 @@ typedef struct checker {
 #define WRONG(c, ...) (snprintf((c)->problem, 256, __VA_ARGS__), false)
 #define LLU(n) ((unsigned long long)(n))
 
-/* The software GPU has warps of one lane. */
-static uint64_t lanes(const plan *p)
-{
-    return p->block_threads < 32 ? 1 : 32;
-}
-
 uint64_t plan_group(const plan *p)
 {
-    return p->mode == APPEND_BY_WARP ? lanes(p) : p->mode == APPEND_BY_BLOCK ? p->block_threads : 1;
+    return p->mode == APPEND_BY_WARP ? p->lanes : p->mode == APPEND_BY_BLOCK ? p->block_threads : 1;
 }
 
 uint64_t plan_workers(const plan *p)
@@ -31,7 +25,7 @@ uint64_t plan_workers(const plan *p)
     const uint64_t threads = (uint64_t)p->blocks * p->block_threads;
 
     return p->mode == APPEND_BY_WHOLE_BLOCK  ? p->blocks
-           : p->mode == APPEND_BY_WHOLE_WARP ? threads / lanes(p)
+           : p->mode == APPEND_BY_WHOLE_WARP ? threads / p->lanes
                                              : threads;
 }
 

@@ -14,9 +14,9 @@ typedef struct plan {
     gvm_appender_options options;
     uint64_t items;
     uint32_t mode, rows_max, bytes_max, gather;
-    uint32_t kernels; /* that append at once, each its part of the items */
-    unsigned blocks, block_threads;
-    unsigned block[3]; /* block_threads, in one to three dimensions */
+    uint32_t kernels;                      /* that append at once, each its part of the items */
+    unsigned blocks, block_threads, lanes; /* lanes: of a warp */
+    unsigned block[3];                     /* block_threads, in one to three dimensions */
 } plan;
 
 /* Items that are claimed together, and those that are in work at a time. */

@@ -72,7 +72,7 @@ GVM_KERNEL(append_rows, append_rows_params, p)
     uint32_t rows, bytes, align, answer;
     uint64_t rounds = (p.items + workers - 1) / workers, round, i, item, published = 0;
     uint64_t *position = (uint64_t *)(uintptr_t)p.positions + worker;
-    gvm_append_place place;
+    gvm_append_place place = {0};
 
     for (round = *position; round < rounds; round++) {
         i = round * workers + worker;

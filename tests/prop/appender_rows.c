@@ -204,8 +204,8 @@ static void draw_sizes(lane *l, plan *p, uint64_t limit)
 /* A block of so many threads, in one to three dimensions; z is at most 8 of the 64 allowed. */
 static void draw_shape(lane *l, plan *p)
 {
-    const unsigned z = p->block_threads > 1 ? (unsigned)draw(l, 4) : 0;
-    const unsigned y = p->block_threads > 1 && one_in(l, 2) ? (unsigned)draw(l, 3) : 0;
+    const unsigned z = p->block_threads >= 32 ? (unsigned)draw(l, 4) : 0;
+    const unsigned y = p->block_threads >= 32 && one_in(l, 2) ? (unsigned)draw(l, 3) : 0;
 
     p->block[2] = 1u << z;
     p->block[1] = 1u << y;
@@ -219,7 +219,10 @@ static plan draw_plan(lane *l)
     uint64_t limit;
 
     p.mode = (uint32_t)draw(l, APPEND_MODES);
-    p.block_threads = l->info.software ? 1 : 32u << draw(l, 4);
+    p.lanes = (unsigned)l->info.warp_size;
+    p.block_threads = p.lanes << draw(l, 4);
+    while (p.block_threads > (unsigned)l->info.block_threads_max)
+        p.block_threads /= 2;
     draw_shape(l, &p);
     p.blocks = 1 + (unsigned)draw(l, l->info.software ? 128 : 264);
     p.kernels = one_in(l, 3) ? 2 + (uint32_t)draw(l, KERNELS_MAX - 1) : 1;
@@ -610,6 +613,7 @@ static int die_half_way(void)
                     .kernels = 1,
                     .blocks = 64,
                     .block_threads = 1,
+                    .lanes = 1,
                     .block = {1, 1, 1}};
     gvm_appender_result result = {.struct_size = sizeof result};
     gvmi_check_holdings before, after;

@@ -492,7 +492,7 @@ void model_refresh(simulation *w)
         process *p = w->processes[i];
 
         for (uint32_t k = 0; k < p->request_count; k++)
-            p->requests[k].allowed |= judge(w, p, &p->requests[k]);
+            p->requests[k].accepted |= judge(w, p, &p->requests[k]);
     }
 }
 
@@ -589,7 +589,7 @@ void model_request(simulation *w, process *p, const gvmi_wire_message *message)
         r->unhindered = is_unhindered(w, r->object);
         p->request_count++;
     }
-    r->allowed = judge(w, p, r);
+    r->accepted = judge(w, p, r);
 }
 
 /* ---- replies go */
@@ -972,17 +972,17 @@ void model_reply(simulation *w, process *p, const gvmi_wire_message *m, const vo
         return;
     }
     r = p->requests[i];
-    r.allowed |= judge(w, p, &p->requests[i]);
+    r.accepted |= judge(w, p, &p->requests[i]);
     p->requests[i] = p->requests[--p->request_count];
     if (m->head.type != GVMI_WIRE_FAILED && m->head.type != reply_type(r.type))
         sim_wrong(w, "a %s is answered by a %s", gvmi_wire_name_of(r.type),
                   gvmi_wire_name_of(m->head.type));
-    else if ((unsigned)status >= 64 || (r.allowed >> status & 1) == 0)
+    else if ((unsigned)status >= 64 || (r.accepted >> status & 1) == 0)
         sim_wrong(
             w, "%s %llu of process %u (slot %u, object %lld) is answered %s: %.120s; right was one of %#llx",
             gvmi_wire_name_of(r.type), (unsigned long long)r.number, p->index, slot_of(r.message),
             r.object != NULL ? (long long)r.object->id : -1, gvm_status_name(status),
-            status != GVM_OK ? m->body.FAILED.text : "", (unsigned long long)r.allowed);
+            status != GVM_OK ? m->body.FAILED.text : "", (unsigned long long)r.accepted);
     else if (status == GVM_OK)
         succeeded(w, p, &r, m, bytes, len);
     w->answered[r.type][(unsigned)status % 64]++;

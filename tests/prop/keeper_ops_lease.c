@@ -33,7 +33,7 @@ bool kernels_load(party *p)
     if (!good || !judged("gvmi_device_enter", gvmi_device_enter(p->device), 0))
         return false;
     p->blocks = info.software ? 4 : 64;
-    p->block_threads = info.software ? 1 : 256;
+    p->block_threads = info.block_threads_max < 256 ? (unsigned)info.block_threads_max : 256;
     good = DRIVER(cuModuleLoadData, &p->kernels,
                   info.software ? gvmi_image_soft_keeper_ops_kernels
                                 : gvmi_image_cuda_keeper_ops_kernels) &&

@@ -103,9 +103,9 @@ typedef struct request {
     object *object; /* of the slot named, when it came */
     int64_t tick_ns;
     uint32_t uid, gid, process;
-    bool renamed;     /* CREATE: the name was taken or dropped before the answer */
-    bool unhindered;  /* ACQUIRE: nothing was in the way when it came */
-    uint64_t allowed; /* a bit for each status that was right at some time since then */
+    bool renamed;      /* CREATE: the name was taken or dropped before the answer */
+    bool unhindered;   /* ACQUIRE: nothing was in the way when it came */
+    uint64_t accepted; /* a bit for each status that was right at some time since then */
 } request;
 
 /* What the keeper must know of an opening. */

@@ -32,6 +32,10 @@ GVMI_CUDA_CALLS(FAKE)
     X(cuStreamCreate, (CUstream *stream, unsigned int flags), *stream) \
     X(cuEventCreate, (CUevent *event, unsigned int flags), *event) \
     X(cuModuleLoadData, (CUmodule *module, const void *image), *module) \
+    X(cuGraphCreate, (CUgraph *graph, unsigned int flags), *graph) \
+    X(cuStreamEndCapture, (CUstream stream, CUgraph *graph), *graph) \
+    X(cuGraphInstantiate, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), *exec) \
+    X(cuGraphInstantiateWithParams, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), *exec) \
     X(cuCtxGetCurrent, (CUcontext *ctx), *ctx)
 
 /* clang-format on */

@@ -449,7 +449,7 @@ static int be_many(void *arg)
     return 0;
 }
 
-/* A process made by fork() has no thread of the library's: it is told so, and waits for nothing. */
+/* A process made by fork() has no thread of the library's: it gets an error, and waits for nothing. */
 static int be_forked(void *arg)
 {
     int status = -1;
@@ -487,7 +487,7 @@ static int be_recycled(void *arg)
 }
 
 /* Looked at now and then, it sleeps more often than not; runnable and waiting for a processor counts
- * as awake, so few such looks are enough. What it costs cannot be told by the clock: on a
+ * as awake, so few such looks are enough. What it costs cannot be seen by the clock: on a
  * machine with much to do it would get little of it anyway. */
 static int be_idle(void *arg)
 {
@@ -652,7 +652,7 @@ CHILD_TEST(device_without_vmm_has_no_appenders, be_without_vmm)
 CHILD_TEST(buffer_taken_is_trimmed_and_the_callers, be_taken)
 CHILD_TEST(appenders_beyond_a_slab_share_one_thread, be_many)
 CHILD_TEST(appenders_that_are_gone_leave_room_for_others, be_recycled)
-CHILD_TEST(child_of_fork_is_told_that_it_has_no_thread, be_forked)
+CHILD_TEST(child_of_fork_gets_the_error_that_it_has_no_thread, be_forked)
 CHILD_TEST(appender_that_idles_burns_no_core, be_idle)
 CHILD_TEST(signal_is_not_delivered_to_the_library_thread, be_signalled)
 CHILD_TEST(threads_get_rows_of_their_own, be_crowd)
@@ -686,7 +686,7 @@ int main(void)
         cmocka_unit_test(buffer_taken_is_trimmed_and_the_callers),
         cmocka_unit_test(appenders_beyond_a_slab_share_one_thread),
         cmocka_unit_test(appenders_that_are_gone_leave_room_for_others),
-        cmocka_unit_test(child_of_fork_is_told_that_it_has_no_thread),
+        cmocka_unit_test(child_of_fork_gets_the_error_that_it_has_no_thread),
         cmocka_unit_test(appender_that_idles_burns_no_core),
         cmocka_unit_test(signal_is_not_delivered_to_the_library_thread),
         cmocka_unit_test(threads_get_rows_of_their_own),

@@ -292,19 +292,19 @@ static void *write_rows(void *answer)
 
 static atomic_int locked; /* 1: the buffer is, 2: it is to be unlocked */
 
-/* Has a buffer locked until it is told, or 5 s: kernels wait for 10. */
+/* Has a buffer locked until the test lets it go on, or 5 s: kernels wait for 10. */
 static void *lock_buffer(void *arg)
 {
     gvm_buffer *buffer = arg;
-    bool told;
+    bool asked;
 
     gvmi_lock(&buffer->lock);
     atomic_store(&locked, 1);
     for (int waited = 0; atomic_load(&locked) != 2 && waited < 5000; waited++)
         pause_ms(1);
-    told = atomic_load(&locked) == 2;
+    asked = atomic_load(&locked) == 2;
     gvmi_unlock(&buffer->lock);
-    return told ? NULL : arg;
+    return asked ? NULL : arg;
 }
 
 /* Another thread has the buffer of one appender locked: the kernels of others get their memory, and begin,

@@ -68,6 +68,8 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     CUstream stream;
     CUevent event;
     CUmodule module;
+    CUgraph graph, captured;
+    CUgraphExec exec;
     gvmi_check_holdings held;
 
     (void)state;
@@ -82,6 +84,9 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     checked->cuStreamCreate(&stream, 0);
     checked->cuEventCreate(&event, 0);
     checked->cuModuleLoadData(&module, NULL);
+    checked->cuGraphCreate(&graph, 0);
+    checked->cuStreamEndCapture(stream, &captured);
+    checked->cuGraphInstantiate(&exec, graph, 0);
     held = gvmi_check_held();
     assert_int_equal(held.contexts, 3);
     assert_int_equal(held.allocations, 3);
@@ -89,6 +94,7 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     assert_int_equal(held.streams, 1);
     assert_int_equal(held.events, 1);
     assert_int_equal(held.modules, 1);
+    assert_int_equal(held.graphs, 3);
     for (int i = 0; i < 3; i++)
         checked->cuCtxDestroy(contexts[i]);
     checked->cuMemFree(memory);
@@ -99,6 +105,9 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     checked->cuStreamDestroy(stream);
     checked->cuEventDestroy(event);
     checked->cuModuleUnload(module);
+    checked->cuGraphExecDestroy(exec);
+    checked->cuGraphDestroy(captured);
+    checked->cuGraphDestroy(graph);
     assert_int_equal(violations(), 0);
     assert_nothing_new_is_held();
 }

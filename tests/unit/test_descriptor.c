@@ -96,7 +96,7 @@ static void descriptor_failure_leaves_out_untouched(void **state)
     assert_memory_equal(&out, &before, sizeof out);
 }
 
-static void descriptor_of_another_version_is_told_apart_from_garbage(void **state)
+static void descriptor_of_another_version_is_distinguished_from_garbage(void **state)
 {
     gvmi_descriptor about = valid();
 
@@ -373,7 +373,7 @@ int main(void)
         cmocka_unit_test(descriptor_valid_is_decoded_unchanged),
         cmocka_unit_test(descriptor_of_another_length_is_refused),
         cmocka_unit_test(descriptor_failure_leaves_out_untouched),
-        cmocka_unit_test(descriptor_of_another_version_is_told_apart_from_garbage),
+        cmocka_unit_test(descriptor_of_another_version_is_distinguished_from_garbage),
         cmocka_unit_test(descriptor_with_one_rule_broken_is_refused),
         cmocka_unit_test(descriptor_graded_is_decoded_unchanged),
         cmocka_unit_test(descriptor_graded_with_one_rule_broken_is_refused),

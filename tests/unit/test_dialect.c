@@ -1,5 +1,5 @@
-/* gvmem/device/kernel.h: a thread's index in blocks of one to three dimensions. The software GPU has blocks of one
- * thread, so what nvcc compiles is compiled here, with the names that CUDA gives to threads and blocks.
+/* gvmem/device/kernel.h: a thread's index in blocks of one to three dimensions, in what nvcc compiles: it is compiled
+ * here with the names that CUDA gives to threads and blocks.
  */
 #include "tests/unit/unit.h"
 
@@ -20,13 +20,18 @@ static struct {
 #define __shared__
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __syncthreads() ((void)0)
-#define __syncwarp() ((void)0)
+#define __syncwarp(...) ((void)(__VA_ARGS__ + 0))
 #define __threadfence() ((void)0)
 #define __threadfence_system() ((void)0)
 #define __nanosleep(ns) ((void)(ns))
-#define __shfl_down_sync(mask, v, lanes) ((void)(mask), (void)(lanes), (v))
-#define __shfl_sync(mask, v, lane) ((void)(mask), (void)(lane), (v))
+#define __shfl_down_sync(mask, v, lanes, width) ((void)(mask), (void)(lanes), (void)(width), (v))
+#define __shfl_up_sync(mask, v, lanes, width) ((void)(mask), (void)(lanes), (void)(width), (v))
+#define __shfl_xor_sync(mask, v, lanes, width) ((void)(mask), (void)(lanes), (void)(width), (v))
+#define __shfl_sync(mask, v, lane, width) ((void)(mask), (void)(lane), (void)(width), (v))
 #define __ballot_sync(mask, yes) ((mask) & (uint32_t)(yes))
+#define __any_sync(mask, yes) ((void)(mask), (yes))
+#define __all_sync(mask, yes) ((void)(mask), (yes))
+#define __activemask() 1u
 #define __popc(bits) __builtin_popcount(bits)
 #define __stcs(p, v) ((void)(*(p) = (v)))
 #define make_ulonglong2(x, y) ((ulonglong2){(x), (y)})

@@ -365,7 +365,7 @@ static int ask_memory(void *arg)
     return stop(&w);
 }
 
-CHILD_TEST(memory_asked_for_is_told_once, ask_memory)
+CHILD_TEST(memory_asked_for_is_reported_once, ask_memory)
 
 int main(void)
 {
@@ -376,7 +376,7 @@ int main(void)
         cmocka_unit_test(chunks_moved_there_and_back_are_the_same),
         cmocka_unit_test(job_that_fails_leaves_nothing_behind),
         cmocka_unit_test(frames_dropped_and_made_at_once_fit),
-        cmocka_unit_test(memory_asked_for_is_told_once),
+        cmocka_unit_test(memory_asked_for_is_reported_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -22,6 +22,7 @@
 #define COLUMNS 4u            /* of each */
 #define LARGE_BYTES (4 * MIB) /* of use; an area that has grown to it has a chunk ahead */
 #define CHUNK_BYTES (2 * MIB)
+#define SMALL_BYTES 1000u /* it fits a room of the pack */
 
 /* ---- counting */
 
@@ -58,13 +59,24 @@ static atomic_int calls, calls_with_lock; /* on the keeper */
 static const char *_Atomic waits;         /* calls of this name: until the test lets them go on */
 static sem_t call_came, call_may_go;
 
+static _Thread_local int locks_left; /* until the thread waits for the test; 0: it does not */
+
+static void wait_for_test(void)
+{
+    sem_post(&call_came);
+    sem_wait(&call_may_go);
+}
+
 #define WRAP_LOCK(name, change) \
     int __real_##name(pthread_mutex_t *mutex); \
     int __wrap_##name(pthread_mutex_t *mutex); \
     int __wrap_##name(pthread_mutex_t *mutex) \
     { \
-        const int result = __real_##name(mutex); \
+        int result; \
 \
+        if ((change) > 0 && locks_left > 0 && --locks_left == 0) \
+            wait_for_test(); \
+        result = __real_##name(mutex); \
         locks += result == 0 ? (change) : 0; \
         return result; \
     }
@@ -73,16 +85,19 @@ WRAP_LOCK(pthread_mutex_lock, 1)
 WRAP_LOCK(pthread_mutex_trylock, 1)
 WRAP_LOCK(pthread_mutex_unlock, -1)
 
-static void note_call(const char *name)
+static bool is_waiting(const char *name)
 {
     const char *waiting = atomic_load(&waits);
 
+    return waiting != NULL && strcmp(waiting, name) == 0;
+}
+
+static void note_call(const char *name)
+{
     atomic_fetch_add(&calls, 1);
     atomic_fetch_add(&calls_with_lock, locks > 0);
-    if (waiting == NULL || strcmp(waiting, name) != 0)
-        return;
-    sem_post(&call_came);
-    sem_wait(&call_may_go);
+    if (is_waiting(name))
+        wait_for_test();
 }
 
 #define WRAP_CALL(name, parameters, arguments) \
@@ -118,6 +133,8 @@ gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
 {
     note_call("gvm_object_shrink");
     atomic_fetch_add(&tries, 1);
+    if (is_waiting("second lock after gvm_object_shrink"))
+        locks_left = 2;
     return refuses_to_shrink ? GVM_E_TIMEOUT : __real_gvm_object_shrink(object, bytes);
 }
 
@@ -305,9 +322,95 @@ static int trim_again(void *arg)
 
 CHILD_TEST(trim_that_was_refused_is_done_at_the_next_look, trim_again)
 
-/* ---- exports */
+/* ---- trims while an area is being trimmed */
 
-#define SMALL_BYTES 1000u /* it fits a room of the pack */
+/* One thread at the keeper, and what others do meanwhile. */
+typedef struct caller {
+    pthread_t thread;
+    fixture *w;
+    uint64_t store;
+    uint16_t column;
+    uint64_t bytes;
+    bool good;
+    sem_t done;
+} caller;
+
+static bool start_caller(caller *c, void *(*run)(void *))
+{
+    return sem_init(&c->done, 0, 0) == 0 && pthread_create(&c->thread, NULL, run, c) == 0;
+}
+
+static bool is_over(caller *c, int seconds)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    return sem_clockwait(&c->done, CLOCK_MONOTONIC, &until) == 0 &&
+           pthread_join(c->thread, NULL) == 0 && c->good;
+}
+
+static void *trim_store(void *arg)
+{
+    caller *c = arg;
+    const gstore_extent extent = {.column = c->column, .part = GSTORE_VALUES, .bytes = c->bytes};
+
+    gstore_areas_trim(c->w->areas, &(gstore_store_name){.store = c->store, .writer_number = 1},
+                      &extent, 1);
+    c->good = true;
+    sem_post(&c->done);
+    return NULL;
+}
+
+typedef struct moment {
+    const char *call;
+    uint64_t bytes; /* of the area before */
+} moment;
+
+/* The first trim waits in a call; the second notes that less is needed, and then waits for the first. */
+static int trim_twice(void *arg)
+{
+    const moment *when = arg;
+    fixture w;
+    caller first = {.w = &w, .store = 1, .column = 1, .bytes = 33 * KIB},
+           second = {.w = &w, .store = 1, .column = 1, .bytes = SMALL_BYTES};
+    int seen;
+
+    CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
+    CHILD_EXPECT(begin(&w) && write_area(&w, 1, 1, 2, SMALL_BYTES)); /* with a pack */
+    CHILD_EXPECT(write_area(&w, 1, 1, 1, CHUNK_BYTES) && write_area(&w, 1, 1, 1, when->bytes));
+    atomic_store(&waits, when->call);
+    CHILD_EXPECT(start_caller(&first, trim_store));
+    sem_wait(&call_came);
+    atomic_store(&waits, NULL);
+    seen = atomic_load(&visits);
+    CHILD_EXPECT(start_caller(&second, trim_store));
+    while (atomic_load(&visits) == seen) /* it visits under the lock that bytes_of() waits for */
+        sched_yield();
+    CHILD_EXPECT(bytes_of(&w, 1) > CHUNK_BYTES);
+    sem_post(&call_may_go);
+    CHILD_EXPECT(is_over(&first, 20) && is_over(&second, 20));
+    CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES); /* the pack's */
+    end(&w);
+    return 0;
+}
+
+static void area_trimmed_again_while_it_is_trimmed_gives_back_all(void **state)
+{
+    static const moment moments[] = {
+        {"gvm_object_shrink", LARGE_BYTES},
+        {"second lock after gvm_object_shrink", LARGE_BYTES},
+        {"gvm_object_shrink", 257 * MIB},
+        {"gvm_object_create", 257 * MIB}, /* of the move to small chunks */
+        {"gvm_object_publish", 257 * MIB},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++)
+        assert_child_succeeds(trim_twice, (void *)&moments[i]);
+}
+
+/* ---- exports */
 
 static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
 
@@ -396,17 +499,6 @@ static int export_and_revoke(void *arg)
 
 CHILD_TEST(areas_are_packed_again_after_the_last_token, export_and_revoke)
 
-/* One thread at the keeper, and what others do meanwhile. */
-typedef struct caller {
-    pthread_t thread;
-    fixture *w;
-    uint64_t store;
-    uint16_t column;
-    uint64_t bytes;
-    bool good;
-    sem_t done;
-} caller;
-
 static void *write_column(void *arg)
 {
     caller *c = arg;
@@ -460,21 +552,6 @@ static void *drop_store(void *arg)
     c->good = true;
     sem_post(&c->done);
     return NULL;
-}
-
-static bool start_caller(caller *c, void *(*run)(void *))
-{
-    return sem_init(&c->done, 0, 0) == 0 && pthread_create(&c->thread, NULL, run, c) == 0;
-}
-
-static bool is_over(caller *c, int seconds)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
-    return sem_clockwait(&c->done, CLOCK_MONOTONIC, &until) == 0 &&
-           pthread_join(c->thread, NULL) == 0 && c->good;
 }
 
 /* An area and its pack are made, and others: meanwhile another table's command and the sizes go on, and who
@@ -623,6 +700,7 @@ int main(void)
         cmocka_unit_test(trim_and_drop_visit_the_areas_of_their_store),
         cmocka_unit_test(give_back_tries_each_area_once_in_one_walk),
         cmocka_unit_test(trim_that_was_refused_is_done_at_the_next_look),
+        cmocka_unit_test(area_trimmed_again_while_it_is_trimmed_gives_back_all),
         cmocka_unit_test(export_that_fails_leaves_areas_packed),
         cmocka_unit_test(areas_are_packed_again_after_the_last_token),
         cmocka_unit_test(keeper_is_asked_without_the_lock_of_areas),

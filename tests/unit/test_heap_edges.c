@@ -31,7 +31,7 @@ static void *free_whatever_is_there(void *arg)
     return NULL;
 }
 
-/* A free of a block that another thread is resizing: one of the two is told, nothing breaks. */
+/* A free of a block that another thread is resizing: one of the two gets an error, nothing breaks. */
 static void free_beside_a_resize_breaks_nothing(void **state)
 {
     const int64_t enough_ns = gvmi_deadline_ns(5000); /* where processors are few, rounds are long */
@@ -298,7 +298,7 @@ static void managed_heaps_together_stay_within_free_memory(void **state)
     check();
 }
 
-/* What the process keeps for reuse goes back to the driver before a heap is told that it is full. */
+/* What the process keeps for reuse goes back to the driver before a heap reports that it is full. */
 static void managed_heap_has_the_memory_of_free_chunks(void **state)
 {
     const gvm_heap_options options = {
@@ -565,7 +565,7 @@ static void *ask_for_size(void *arg)
 }
 
 /* Whatever the other threads hold at that moment: shelves, the heap's lock, the registry's. */
-static void child_is_told_that_a_heap_is_its_parents(void **state)
+static void child_gets_the_error_that_a_heap_is_its_parents(void **state)
 {
     pthread_t threads[2];
 
@@ -647,7 +647,7 @@ int main(void)
         TEST(addresses_that_stay_pinned_are_not_used_again),
         TEST(segments_that_come_and_go_are_known_once),
         TEST(segments_come_and_go_beside_readers),
-        TEST(child_is_told_that_a_heap_is_its_parents),
+        TEST(child_gets_the_error_that_a_heap_is_its_parents),
     };
 
     fixture_machine_default("devices=1,memory=4GiB,sms=2");

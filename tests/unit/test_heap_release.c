@@ -612,16 +612,16 @@ static void idle_memory_is_had_by_others_on_shortage(void **state)
 
 static gvm_heap *hoard; /* has what is free on the device, and keeps it idle */
 static void *hoarded;
-static uint64_t told_bytes;
+static uint64_t passed_bytes;
 
 static int free_hoarded(gvm_heap *which, uint64_t wanted_bytes, void *arg)
 {
     (void)which, (void)arg;
-    told_bytes = wanted_bytes;
+    passed_bytes = wanted_bytes;
     return gvm_heap_free(hoard, hoarded) == GVM_OK;
 }
 
-/* It is the growth that has to fit the limit, and that the callback is told. */
+/* It is the growth that has to fit the limit, which the callback is passed. */
 static void resize_has_idle_memory_of_other_heaps(void **state)
 {
     const gvm_heap_options keep = {.struct_size = sizeof keep, .keep_bytes = GVM_BYTES_UNLIMITED};
@@ -638,7 +638,7 @@ static void resize_has_idle_memory_of_other_heaps(void **state)
     assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
     assert_int_equal(gvm_heap_alloc(hoard, device_info.free_bytes, &hoarded), GVM_OK);
     assert_int_equal(gvm_heap_resize(heap, at, 240 * MIB), GVM_OK);
-    assert_int_equal(told_bytes, 40 * MIB);
+    assert_int_equal(passed_bytes, 40 * MIB);
     check();
     gvm_heap_destroy(hoard);
 }

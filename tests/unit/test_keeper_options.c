@@ -401,35 +401,35 @@ CHILD_TEST(server_quotas_given_are_kept, give_quotas)
 
 typedef struct other {
     pid_t pid;
-    int told; /* a byte comes when it has done what it is for */
+    int ready; /* a byte comes when it has done what it is for */
 } other;
 
 static int start_other(const fixture *w, bool leases, other *out)
 {
     char byte;
-    int told[2];
+    int ready[2];
 
-    CHILD_EXPECT(pipe2(told, O_CLOEXEC) == 0);
+    CHILD_EXPECT(pipe2(ready, O_CLOEXEC) == 0);
     out->pid = fork();
     CHILD_EXPECT(out->pid >= 0);
     if (out->pid == 0) { /* nothing of the keeper's threads is here; what the library had is not used */
         char leases_text[2] = {leases ? 'l' : '-', '\0'}, fd_text[16];
 
-        snprintf(fd_text, sizeof fd_text, "%d", told[1]);
-        (void)fcntl(told[1], F_SETFD, 0);
+        snprintf(fd_text, sizeof fd_text, "%d", ready[1]);
+        (void)fcntl(ready[1], F_SETFD, 0);
         execl(own_path(), "other", w->path, leases_text, fd_text, (char *)NULL);
         _exit(127);
     }
-    close(told[1]);
-    CHILD_EXPECT(read(told[0], &byte, 1) == 1);
-    out->told = told[0];
+    close(ready[1]);
+    CHILD_EXPECT(read(ready[0], &byte, 1) == 1);
+    out->ready = ready[0];
     return 0;
 }
 
 static int end_other(const other *o)
 {
     CHILD_EXPECT(kill(o->pid, SIGKILL) == 0 && waitpid(o->pid, NULL, 0) == o->pid);
-    close(o->told);
+    close(o->ready);
     return 0;
 }
 
@@ -532,7 +532,7 @@ static int give_fence(void *arg)
             EVENTUALLY(has_line(&w, "it was killed"));
             CHILD_EXPECT(waitpid(o.pid, &status, 0) == o.pid && WIFSIGNALED(status));
             CHILD_EXPECT(WTERMSIG(status) == SIGKILL);
-            close(o.told);
+            close(o.ready);
         }
         gvm_object_close(object);
         stop(&w);

@@ -82,7 +82,7 @@ static void driver_of_another_library_is_no_driver(void **state)
     expect_load("GVMEM_DRIVER", path, GVM_E_NODRIVER, "lacks cuInit");
 }
 
-static void decorator_settings_malformed_are_told(void **state)
+static void decorator_settings_malformed_are_reported(void **state)
 {
     (void)state;
     expect_load("GVMEM_CHECK", "yes", GVM_E_SETTING, "GVMEM_CHECK");
@@ -152,7 +152,7 @@ int main(void)
         cmocka_unit_test(driver_of_unknown_name_is_a_bad_setting),
         cmocka_unit_test(driver_of_a_missing_file_is_no_driver),
         cmocka_unit_test(driver_of_another_library_is_no_driver),
-        cmocka_unit_test(decorator_settings_malformed_are_told),
+        cmocka_unit_test(decorator_settings_malformed_are_reported),
         cmocka_unit_test(decorator_settings_well_formed_are_stacked),
         cmocka_unit_test(software_gpu_of_a_bad_machine_is_a_bad_setting),
         cmocka_unit_test(driver_failure_has_its_status),

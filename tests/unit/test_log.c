@@ -115,7 +115,7 @@ static void lines_about_very_many_users_are_bounded(void **state)
     assert_string_equal(latest, "9743 more clients of other users were refused");
 }
 
-static void lines_left_out_are_told_at_the_end(void **state)
+static void lines_left_out_are_counted_at_the_end(void **state)
 {
     gvmi_log log = open_log();
 
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(lines_too_many_are_counted),
         cmocka_unit_test(lines_about_a_user_leave_those_about_others),
         cmocka_unit_test(lines_about_very_many_users_are_bounded),
-        cmocka_unit_test(lines_left_out_are_told_at_the_end),
+        cmocka_unit_test(lines_left_out_are_counted_at_the_end),
         cmocka_unit_test(line_from_outside_stays_one_line),
     };
 

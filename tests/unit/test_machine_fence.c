@@ -552,7 +552,7 @@ static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
     end_fixture(&w);
 }
 
-/* It was not told of the copy, which was then not made: the frame's number may be another's. */
+/* It has no event of the copy, which was then not made: the frame's number may be another's. */
 static void client_cut_off_during_a_copy_does_not_hold_the_frame_to_come(void **state)
 {
     pair p;
@@ -728,7 +728,7 @@ static void bye_of_another_users_process_after_its_closes_ends_it(void **state)
     end_fixture(&p.w);
 }
 
-/* Its connection ended, so it cannot be told; the log and the figures say that it is cut off. */
+/* Its connection ended, so it gets no message; the log and the figures say that it is cut off. */
 static void client_voided_after_the_revoke_timeout_is_reported(void **state)
 {
     pair p;
@@ -835,7 +835,7 @@ static void start_full_user(full_user *u)
     assert_int_equal(device(&u->w)->held_bytes, 4 * CHUNK);
 }
 
-/* Nobody was cut off, and so nobody is told that. */
+/* Nobody was cut off, and so nobody gets a message of it. */
 static void user_that_could_not_map_and_holds_more_than_its_quota_opens_nothing(void **state)
 {
     pair p;

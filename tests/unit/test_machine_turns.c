@@ -34,7 +34,7 @@ static void leases_for_many_are_granted_in_turns(void **state)
     assert_true(gvmi_machine_check(w.machine));
     assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns);
 
-    /* Nobody behind is told that it took too long. */
+    /* Nobody behind gets the error that it took too long. */
     other = join(&w, 1);
     assert_int_equal(open_object(&w, other, "/x", 0, &slot), GVM_OK);
     other->latest.head.type = 0;

@@ -52,7 +52,7 @@ static void connections_of_greedy_users_leave_some_for_the_next(void **state)
     end_fixture(&w);
 }
 
-static void connection_beyond_the_allowance_is_told_the_limit(void **state)
+static void connection_beyond_the_allowance_gets_an_error_with_the_limit(void **state)
 {
     fixture w;
     gvm_error error;
@@ -701,7 +701,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(connections_of_greedy_users_leave_some_for_the_next),
-        cmocka_unit_test(connection_beyond_the_allowance_is_told_the_limit),
+        cmocka_unit_test(connection_beyond_the_allowance_gets_an_error_with_the_limit),
         cmocka_unit_test(connections_of_a_small_keeper_are_not_all_reserved),
         cmocka_unit_test(objects_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),

@@ -67,7 +67,7 @@ static int bad_truth(void *value)
     return 0;
 }
 
-static void option_malformed_truth_is_told(void **state)
+static void option_malformed_truth_is_reported(void **state)
 {
     const char *const values[] = {"", "yes", "2", "01", "1 ", "true"};
 
@@ -90,7 +90,7 @@ static int bad_size(void *value)
     return 0;
 }
 
-static void option_malformed_size_is_told(void **state)
+static void option_malformed_size_is_reported(void **state)
 {
     const char *const values[] = {"", "much", "-1", "1.5", "2MiBs", "99999999999999999999"};
 
@@ -124,8 +124,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(option_unset_has_its_default),
         cmocka_unit_test(option_is_read_once_from_the_environment),
-        cmocka_unit_test(option_malformed_truth_is_told),
-        cmocka_unit_test(option_malformed_size_is_told),
+        cmocka_unit_test(option_malformed_truth_is_reported),
+        cmocka_unit_test(option_malformed_size_is_reported),
         cmocka_unit_test(setting_list_ends_and_is_complete),
     };
 

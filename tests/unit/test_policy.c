@@ -1,5 +1,5 @@
 /* keeper/machine/policy.c: what it keeps under the patterns that it is made for, and that its plans can be
- * followed whatever it is told.
+ * followed whatever it is passed.
  *
  * A small model of a device follows every plan and counts hits, the bytes that were there when an
  * acquire came. Sizes are in MiB unless a name says bytes. */

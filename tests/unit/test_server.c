@@ -88,7 +88,7 @@ static int be_refused(void *arg)
     return stop(&w);
 }
 
-CHILD_TEST(client_too_many_is_told_so, be_refused)
+CHILD_TEST(client_too_many_gets_an_error_that_says_so, be_refused)
 
 /* ---- floods */
 
@@ -454,7 +454,7 @@ static void try_namespace(bool *possible)
     *possible = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-/* A user with a number in this namespace, but not in the keeper's, who connects once it is told to. */
+/* A user with a number in this namespace, but not in the keeper's, who connects once the test says so. */
 static int connect_as_stranger(const fixture *w, int said)
 {
     gvmi_wire_message message;
@@ -844,7 +844,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(client_comes_and_goes),
-        cmocka_unit_test(client_too_many_is_told_so),
+        cmocka_unit_test(client_too_many_gets_an_error_that_says_so),
         cmocka_unit_test(connections_of_users_leave_room_for_others_and_root),
         cmocka_unit_test(client_that_speaks_nonsense_is_cut_off),
         cmocka_unit_test(client_that_never_reads_is_cut_off),

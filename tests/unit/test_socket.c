@@ -289,7 +289,7 @@ static void socket_peer_that_does_not_read_is_a_timeout(void **state)
     free(bytes);
 }
 
-static void socket_closed_by_the_peer_is_told(void **state)
+static void socket_closed_by_the_peer_is_reported(void **state)
 {
     pair *p = *state;
     char bytes[4] = "abc";
@@ -301,7 +301,7 @@ static void socket_closed_by_the_peer_is_told(void **state)
     assert_native("sendmsg", "EPIPE");
 }
 
-static void socket_closed_with_unread_bytes_is_told(void **state)
+static void socket_closed_with_unread_bytes_is_reported(void **state)
 {
     pair *p = *state;
     char bytes[4] = "abc";
@@ -652,21 +652,21 @@ static gvm_status receive_from_liar(pair *p, const gvmi_descriptor *about, size_
     return status;
 }
 
-static void share_cut_short_is_told(void **state)
+static void share_cut_short_is_reported(void **state)
 {
     const gvmi_descriptor about = describe(3);
 
     assert_int_equal(receive_from_liar(*state, &about, 7, 0, 0), GVM_E_PEER);
 }
 
-static void share_cut_short_in_the_fixed_part_is_told(void **state)
+static void share_cut_short_in_the_fixed_part_is_reported(void **state)
 {
     const gvmi_descriptor about = describe(3);
 
     assert_int_equal(receive_from_liar(*state, &about, sizeof about - 1, 0, 0), GVM_E_PEER);
 }
 
-static void share_with_fewer_chunks_than_said_is_told(void **state)
+static void share_with_fewer_chunks_than_said_is_reported(void **state)
 {
     const gvmi_descriptor about = describe(4);
 
@@ -755,8 +755,8 @@ int main(void)
         TEST(socket_bytes_beyond_stay_for_the_caller),
         TEST(socket_silent_peer_is_a_timeout),
         TEST(socket_peer_that_does_not_read_is_a_timeout),
-        TEST(socket_closed_by_the_peer_is_told),
-        TEST(socket_closed_with_unread_bytes_is_told),
+        TEST(socket_closed_by_the_peer_is_reported),
+        TEST(socket_closed_with_unread_bytes_is_reported),
         TEST(socket_most_fds_of_a_message_arrive),
         TEST(socket_nonblocking_carries_fds_too),
         TEST(socket_that_passes_credentials_carries_fds_too),
@@ -769,9 +769,9 @@ int main(void)
         TEST(share_through_a_tiny_buffer_arrives),
         TEST(share_info_tells_what_was_sent),
         TEST(share_to_nowhere_fails_and_stays),
-        TEST(share_cut_short_is_told),
-        TEST(share_cut_short_in_the_fixed_part_is_told),
-        TEST(share_with_fewer_chunks_than_said_is_told),
+        TEST(share_cut_short_is_reported),
+        TEST(share_cut_short_in_the_fixed_part_is_reported),
+        TEST(share_with_fewer_chunks_than_said_is_reported),
         TEST(share_with_more_fds_than_chunks_is_malformed),
         TEST(share_with_fewer_fds_than_chunks_is_malformed),
         TEST(share_that_is_none_is_refused_by_its_start),

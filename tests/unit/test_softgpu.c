@@ -3,7 +3,7 @@
  *
  * Each process of these tests is a child that loads the software GPU for itself, whatever
  * GVMEM_DRIVER says. Those that are to live on while others look tell over a socket that they are
- * ready, and end when they are told over it, or are killed.
+ * ready, and end when a byte comes over it, or are killed.
  */
 #include "tests/unit/unit.h"
 
@@ -245,6 +245,19 @@ static void machine_malformed_is_a_bad_setting(void **state)
         {"memory=18446744073711648768", "2MiB to 1024TiB"},
         {"sms=0", "1 to 256"},
         {"sms=257", "1 to 256"},
+        {"warp=0", "1, 2, 4, 8, 16 or 32"},
+        {"warp=3", "1, 2, 4, 8, 16 or 32"},
+        {"warp=64", "1, 2, 4, 8, 16 or 32"},
+        {"warp=", "1, 2, 4, 8, 16 or 32"},
+        {"threads=0", "1 to 1024"},
+        {"threads=1025", "1 to 1024"},
+        {"threads=all", "1 to 1024"},
+        {"threads=48,warp=32", "whole warps"},
+        {"threads=64,warp=1", "whole warps"}, /* more of them than code has room for */
+        {"threads=33", "whole warps"},
+        {"switches=", "0 for none"},
+        {"switches=-1", "0 for none"},
+        {"switches=on", "0 for none"},
         {"host=", "0 for no limit"},
         {"host=all", "0 for no limit"},
         {"gap_us=", "0 to 1000000"},
@@ -261,7 +274,7 @@ static void machine_malformed_is_a_bad_setting(void **state)
         {"=1", "devices="},
         {"devices=1,", "devices="},
         {"devices=1,,sms=1", "devices="},
-        {"devices=2,sms=0,memory=0", "'sms=0'"}, /* the first one is told */
+        {"devices=2,sms=0,memory=0", "'sms=0'"}, /* the first one is reported */
         {too_long, "255"},
     };
 
@@ -276,12 +289,22 @@ typedef struct machine {
     const char *keys;
     int devices, sms; /* 0: any */
     uint64_t memory_bytes;
+    int warp, threads; /* likewise */
 } machine;
+
+static int attribute(CUdevice_attribute which)
+{
+    int value = -1;
+
+    (void)gvmi_cu->cuDeviceGetAttribute(&value, which, 0);
+    return value;
+}
 
 static int start_with(void *arg)
 {
     const machine *one = arg;
-    int devices = 0, sms = 0;
+    const int warp = one->warp ? one->warp : 32, threads = one->threads ? one->threads : 64;
+    int devices = 0;
     size_t bytes = 0;
 
     CHILD_EXPECT(start(one->keys) == GVM_OK);
@@ -289,30 +312,38 @@ static int start_with(void *arg)
     CHILD_EXPECT(one->devices == 0 ? devices > 0 : devices == one->devices);
     CHILD_EXPECT(gvmi_cu->cuDeviceTotalMem(&bytes, devices - 1) == CUDA_SUCCESS);
     CHILD_EXPECT(one->memory_bytes == 0 ? bytes >= CHUNK : bytes == one->memory_bytes);
-    CHILD_EXPECT(gvmi_cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0) ==
-                 CUDA_SUCCESS);
-    CHILD_EXPECT(one->sms == 0 ? sms > 0 : sms == one->sms);
+    CHILD_EXPECT(attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) == one->sms ||
+                 (one->sms == 0 && attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT) > 0));
+    CHILD_EXPECT(attribute(CU_DEVICE_ATTRIBUTE_WARP_SIZE) == warp);
+    CHILD_EXPECT(attribute(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK) == threads);
     return 0;
 }
 
 static void machine_well_formed_is_what_it_says(void **state)
 {
     const machine machines[] = {
-        {"", 1, 0, 0},
-        {"devices=16", 16, 0, 0},
-        {"devices=002", 2, 0, 0},
-        {"memory=2MiB", 1, 0, 2 * MIB},
-        {"memory=2097152", 1, 0, 2 * MIB},
-        {"memory=2M", 1, 0, 2 * MIB},
-        {"memory=2mib", 1, 0, 2 * MIB},
-        {"memory=5MiB", 1, 0, 4 * MIB}, /* whole chunks */
-        {"memory=1024TiB", 1, 0, 1ull << 50},
-        {"sms=256,host=0", 1, 256, 0},
-        {"gap_us=0,devices=2", 2, 0, 0},
-        {"gap_us=1000000", 1, 0, 0},
-        {"sms=3,devices=2,memory=1g,host=8GiB,instance=softgpu-A_b.9", 2, 3, 1ull << 30},
-        {"devices=1,devices=3", 3, 0, 0}, /* the last one counts */
-        {"instance=12345678901234567890123456789012345678901234567", 1, 0, 0},
+        {"", 1, 0, 0, 0, 0},
+        {"devices=16", 16, 0, 0, 0, 0},
+        {"devices=002", 2, 0, 0, 0, 0},
+        {"memory=2MiB", 1, 0, 2 * MIB, 0, 0},
+        {"memory=2097152", 1, 0, 2 * MIB, 0, 0},
+        {"memory=2M", 1, 0, 2 * MIB, 0, 0},
+        {"memory=2mib", 1, 0, 2 * MIB, 0, 0},
+        {"memory=5MiB", 1, 0, 4 * MIB, 0, 0}, /* whole chunks */
+        {"memory=1024TiB", 1, 0, 1ull << 50, 0, 0},
+        {"sms=256,host=0", 1, 256, 0, 0, 0},
+        {"gap_us=0,devices=2", 2, 0, 0, 0, 0},
+        {"gap_us=1000000", 1, 0, 0, 0, 0},
+        {"warp=32", 1, 0, 0, 0, 0},
+        {"warp=1", 1, 0, 0, 1, 32}, /* no more warps than code has room for */
+        {"warp=2", 1, 0, 0, 2, 64},
+        {"threads=1", 1, 0, 0, 1, 1},
+        {"threads=48", 1, 0, 0, 16, 48}, /* whole warps */
+        {"threads=1024,switches=18446744073709551615", 1, 0, 0, 32, 1024},
+        {"threads=8,warp=8,switches=0", 1, 0, 0, 8, 8},
+        {"sms=3,devices=2,memory=1g,host=8GiB,instance=softgpu-A_b.9", 2, 3, 1ull << 30, 0, 0},
+        {"devices=1,devices=3", 3, 0, 0, 0, 0}, /* the last one counts */
+        {"instance=12345678901234567890123456789012345678901234567", 1, 0, 0, 0, 0},
     };
 
     (void)state;
@@ -358,7 +389,7 @@ static void expect_host(const char *name, size_t bytes, CUresult expected)
     assert_child_succeeds(try_wish, &one);
 }
 
-/* A process that holds memory until it is told to end, or killed. */
+/* A process that holds memory until it is to end, or is killed. */
 typedef struct holder {
     pid_t pid;
     int socket; /* a byte ends it */

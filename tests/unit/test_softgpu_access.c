@@ -3,7 +3,7 @@
  * the kernel reads there within the gap, and not a kernel whose rights stay.
  *
  * Each test is a child with a machine of its own, whose gap is so long that a kernel that runs is
- * met by it. Kernels tell when they have begun, and end when they are told.
+ * met by it. Kernels tell when they have begun, and end when the test says so.
  */
 #include "tests/unit/unit.h"
 
@@ -134,7 +134,7 @@ static int watched_well(void)
     return 0;
 }
 
-/* The kernel has met its end, and so has its context; the memory is as it was told to be. */
+/* The kernel has met its end, and so has its context; the memory is as the case says. */
 static int watched_ill(int access)
 {
     unsigned long long found = NONE;

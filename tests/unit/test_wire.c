@@ -315,7 +315,7 @@ static void tail_longer_than_the_message_is_refused(void **state)
 
 static const uint16_t greetings[] = {GVMI_WIRE_HELLO, GVMI_WIRE_WELCOME};
 
-static void greeting_of_another_version_is_told_apart_from_garbage(void **state)
+static void greeting_of_another_version_is_distinguished_from_garbage(void **state)
 {
     gvm_error error;
     char words[2][120];
@@ -497,7 +497,7 @@ static void body_with_one_rule_broken_is_refused(void **state)
 }
 
 /* What a machine or a client must judge itself, and the last values before the rules break. */
-static const change allowed[] = {
+static const change valid[] = {
     IN(CREATE, reserve_bytes, 0),
     IN(CREATE, chunk_bytes, 12345),
     IN(CREATE, bytes, UINT64_MAX),
@@ -538,12 +538,12 @@ static const change allowed[] = {
 static void body_at_the_bounds_is_accepted(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
-        packet p = pack(allowed[i].type);
+    for (size_t i = 0; i < sizeof valid / sizeof valid[0]; i++) {
+        packet p = pack(valid[i].type);
 
-        put(&p, allowed[i].offset, allowed[i].value, allowed[i].bytes);
+        put(&p, valid[i].offset, valid[i].value, valid[i].bytes);
         if (judge(&p) != GVM_OK)
-            fail_msg("%s was refused", allowed[i].what);
+            fail_msg("%s was refused", valid[i].what);
     }
 }
 
@@ -803,7 +803,7 @@ int main(void)
         cmocka_unit_test(head_has_a_number_iff_it_asks_or_answers),
         cmocka_unit_test(tail_is_bounded_by_its_kind),
         cmocka_unit_test(tail_longer_than_the_message_is_refused),
-        cmocka_unit_test(greeting_of_another_version_is_told_apart_from_garbage),
+        cmocka_unit_test(greeting_of_another_version_is_distinguished_from_garbage),
         cmocka_unit_test(greeting_with_another_count_of_fds_is_refused_by_its_head),
         cmocka_unit_test(greeting_of_another_version_may_have_another_size),
         cmocka_unit_test(body_with_one_rule_broken_is_refused),

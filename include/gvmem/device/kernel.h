@@ -20,17 +20,22 @@
  *
  * 1. A kernel takes one struct by value, of fixed-width members and pointers.
  *
- * 2. Nothing assumes a warp size or a block size: the software GPU has blocks of one thread and
- *    warps of one lane. Code strides by gvm_thread_count() and asks gvm_warp_size(). Launch with
- *    blocks of at most CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads. Blocks of a CUDA kernel of one's
- *    own may have two or three dimensions: gvm_thread() counts their threads x first, then y, then z, as
- *    the warps do. Grids have one dimension.
+ * 2. Nothing assumes a warp size or a block size: the software GPU has those that GVMEM_SOFTGPU says. Code
+ *    strides by gvm_thread_count() and asks gvm_warp_size(). Launch with blocks of whole warps, of at most
+ *    CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads, which are at most 32 warps. Blocks and grids have one to three
+ *    dimensions: gvm_thread() counts the threads of a block x first, then y, then z, as the warps do.
  *
- * 3. Words that several blocks touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
+ * 3. Words that several threads touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
  * below, so that the C compiler and ThreadSanitizer see what the GPU would see. Plain loads and
- * stores are for data that nobody else touches meanwhile.
+ * stores are for data that nobody else touches meanwhile, that is for threads of a block: until the next
+ * gvm_block_sync(), for lanes of a warp: until the next operation of the warp. A loop that waits for another thread calls
+ * one of these functions, or gvm_pause().
  *
- * 4. No function pointers, recursion, printf, or static variables other than GVM_GLOBAL.
+ * 4. No function pointers, recursion, printf, or static variables other than GVM_GLOBAL and GVM_SHARED.
+ *
+ * 5. Every thread has a program counter of its own. An operation of a warp waits for the lanes that its mask names (without
+ *    a mask: for all), except those that have returned; each of them calls the same operation with the same mask. Where one
+ *    reads the value of a lane that has returned, is not there or not in the mask, it reads nonsense.
  *
  * Semantics of the memory orders: C11 (acquire, release, relaxed; consume: what depends on the
  * value, by address or by branch, comes after it, at the cost of a plain load on a GPU); scope: the
@@ -45,19 +50,44 @@
 /* The binary interface between a software image and the software GPU: for every kernel NAME the
  * image exports a constant gvm_soft_kernel_NAME, for every GVM_GLOBAL a constant
  * gvm_soft_global_NAME. */
-#define GVM_SOFT_ABI 1u
+#define GVM_SOFT_ABI 2u
 
-typedef struct gvm_soft_block {
-    uint32_t block[3]; /* index of this block in the grid */
-    uint32_t grid[3];  /* size of the grid in blocks */
-    void *shared; /* dynamic shared memory of this block, shared_bytes long, 16-byte aligned, contents undefined */
+typedef struct gvm_soft_thread gvm_soft_thread;
+
+/* An operation of a warp, as one lane calls it. */
+typedef struct gvm_soft_exchange {
+    uint32_t mask;  /* the lanes that take part; the caller is one of them */
+    uint32_t kind;  /* which operation: it waits for those that call the same */
+    uint32_t from;  /* the lane whose value is the answer */
+    uint32_t set;   /* answer: the lanes whose value is not 0 */
+    uint64_t value; /* the caller's; answer: that of lane from */
+} gvm_soft_exchange;
+
+/* Each may run other threads of the block before it returns. */
+typedef struct gvm_soft_calls {
+    void (*step)(gvm_soft_thread *self); /* when steps has become 0 */
+    void (*pause)(gvm_soft_thread *self);
+    void (*barrier)(gvm_soft_thread *self);
+    void (*exchange)(gvm_soft_thread *self, gvm_soft_exchange *exchange);
+} gvm_soft_calls;
+
+/* A thread of a block. */
+struct gvm_soft_thread {
+    const gvm_soft_calls *calls; /* NULL: the block has no other */
+    uint32_t steps;              /* how often it touches shared words until it calls step */
+    uint32_t thread, threads;    /* number in the block, and of how many */
+    uint32_t lane, warp_size;
+    uint32_t index[3], size[3]; /* of the thread in the block, of the block */
+    uint32_t block[3], grid[3]; /* of the block in the grid, of the grid */
+    void *shared; /* dynamic shared memory of the block, shared_bytes long, 16-byte aligned, contents undefined */
     uint32_t shared_bytes;
-} gvm_soft_block;
+};
 
 typedef struct gvm_soft_kernel {
-    uint32_t abi;                                                 /* GVM_SOFT_ABI */
-    uint32_t params_bytes;                                        /* size of the one argument */
-    void (*run)(const void *params, const gvm_soft_block *block); /* runs one block, that is one thread */
+    uint32_t abi;                    /* GVM_SOFT_ABI */
+    uint32_t params_bytes;           /* size of the one argument */
+    void (*run)(const void *params); /* runs one thread */
+    gvm_soft_thread **(*self)(void); /* where the image has the thread that runs on this system thread */
 } gvm_soft_kernel;
 
 typedef struct gvm_soft_global {
@@ -90,6 +120,54 @@ typedef struct gvm_soft_global {
 /* Before a loop of a constant number of rounds, whose arrays shall be registers. */
 #define GVM_UNROLL _Pragma("unroll")
 
+GVM_DEVICE uint32_t gvm_thread_x(void)
+{
+    return threadIdx.x;
+}
+GVM_DEVICE uint32_t gvm_thread_y(void)
+{
+    return threadIdx.y;
+}
+GVM_DEVICE uint32_t gvm_thread_z(void)
+{
+    return threadIdx.z;
+}
+GVM_DEVICE uint32_t gvm_threads_x(void)
+{
+    return blockDim.x;
+}
+GVM_DEVICE uint32_t gvm_threads_y(void)
+{
+    return blockDim.y;
+}
+GVM_DEVICE uint32_t gvm_threads_z(void)
+{
+    return blockDim.z;
+}
+GVM_DEVICE uint32_t gvm_block_x(void)
+{
+    return blockIdx.x;
+}
+GVM_DEVICE uint32_t gvm_block_y(void)
+{
+    return blockIdx.y;
+}
+GVM_DEVICE uint32_t gvm_block_z(void)
+{
+    return blockIdx.z;
+}
+GVM_DEVICE uint32_t gvm_blocks_x(void)
+{
+    return gridDim.x;
+}
+GVM_DEVICE uint32_t gvm_blocks_y(void)
+{
+    return gridDim.y;
+}
+GVM_DEVICE uint32_t gvm_blocks_z(void)
+{
+    return gridDim.z;
+}
 GVM_DEVICE uint32_t gvm_thread(void)
 {
     return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
@@ -97,14 +175,6 @@ GVM_DEVICE uint32_t gvm_thread(void)
 GVM_DEVICE uint32_t gvm_block_threads(void)
 {
     return blockDim.x * blockDim.y * blockDim.z;
-}
-GVM_DEVICE uint32_t gvm_block(void)
-{
-    return blockIdx.x;
-}
-GVM_DEVICE uint32_t gvm_block_count(void)
-{
-    return gridDim.x;
 }
 GVM_DEVICE uint32_t gvm_warp_size(void)
 {
@@ -131,6 +201,30 @@ GVM_DEVICE void gvm_warp_sync(void)
 {
     __syncwarp();
 }
+GVM_DEVICE void gvm_warp_sync_lanes(uint32_t mask)
+{
+    __syncwarp(mask);
+}
+GVM_DEVICE uint32_t gvm_warp_ballot(uint32_t mask, int yes)
+{
+    return __ballot_sync(mask, yes);
+}
+GVM_DEVICE int gvm_warp_any(uint32_t mask, int yes)
+{
+    return __any_sync(mask, yes);
+}
+GVM_DEVICE int gvm_warp_all(uint32_t mask, int yes)
+{
+    return __all_sync(mask, yes);
+}
+GVM_DEVICE uint32_t gvm_warp_active(void)
+{
+    return __activemask();
+}
+GVM_DEVICE uint32_t gvm_count_ones(uint32_t bits)
+{
+    return (uint32_t)__popc(bits);
+}
 GVM_DEVICE void gvm_fence(void)
 {
     __threadfence();
@@ -144,38 +238,28 @@ GVM_DEVICE void gvm_pause(void)
     __nanosleep(100);
 }
 
-GVM_DEVICE double gvm_warp_down_f64(double v, uint32_t lanes)
-{
-    return __shfl_down_sync(0xffffffffu, v, lanes);
-}
-GVM_DEVICE uint64_t gvm_warp_down_u64(uint64_t v, uint32_t lanes)
-{
-    return (uint64_t)__shfl_down_sync(0xffffffffu, (unsigned long long)v, lanes);
-}
-
-GVM_DEVICE uint32_t gvm_warp_down_u32(uint32_t v, uint32_t lanes)
-{
-    return __shfl_down_sync(0xffffffffu, v, lanes);
-}
-
-GVM_DEVICE uint64_t gvm_warp_get_u64(uint64_t v, uint32_t lane)
-{
-    return (uint64_t)__shfl_sync(0xffffffffu, (unsigned long long)v, (int)lane);
-}
-GVM_DEVICE uint32_t gvm_warp_get_u32(uint32_t v, uint32_t lane)
-{
-    return __shfl_sync(0xffffffffu, v, (int)lane);
-}
-
-/* How many lanes before this one say yes; *total: how many of all. Every lane of the warp must call
- * it. */
-GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
-{
-    const uint32_t all = __ballot_sync(0xffffffffu, yes);
-
-    *total = (uint32_t)__popc(all);
-    return (uint32_t)__popc(all & ((1u << gvm_lane()) - 1));
-}
+#define GVM_DEVICE_SHUFFLE(type, letter, cuda_type) \
+    GVM_DEVICE type gvm_warp_shuffle_##letter(uint32_t mask, type v, uint32_t lane, uint32_t width) \
+    { \
+        return (type)__shfl_sync(mask, (cuda_type)v, (int)lane, (int)width); \
+    } \
+    GVM_DEVICE type gvm_warp_shuffle_up_##letter(uint32_t mask, type v, uint32_t lanes, uint32_t width) \
+    { \
+        return (type)__shfl_up_sync(mask, (cuda_type)v, lanes, (int)width); \
+    } \
+    GVM_DEVICE type gvm_warp_shuffle_down_##letter(uint32_t mask, type v, uint32_t lanes, \
+                                                   uint32_t width) \
+    { \
+        return (type)__shfl_down_sync(mask, (cuda_type)v, lanes, (int)width); \
+    } \
+    GVM_DEVICE type gvm_warp_shuffle_xor_##letter(uint32_t mask, type v, uint32_t lanes, uint32_t width) \
+    { \
+        return (type)__shfl_xor_sync(mask, (cuda_type)v, (int)lanes, (int)width); \
+    }
+GVM_DEVICE_SHUFFLE(uint32_t, u32, uint32_t)
+GVM_DEVICE_SHUFFLE(uint64_t, u64, unsigned long long)
+GVM_DEVICE_SHUFFLE(double, f64, double)
+#undef GVM_DEVICE_SHUFFLE
 
 /* Stores what this kernel does not read again, so that it drives nothing else from the caches. The
  * second is for 16 bytes at a multiple of 16. */
@@ -260,8 +344,7 @@ GVM_DEVICE uint64_t gvm_clock_ns(void)
 }
 
 #elif !defined(__cplusplus)
-/* ------------------------------------------------------------------ the software GPU: one thread a
- * block, one lane a warp */
+/* ------------------------------------------------------------------ the software GPU */
 
 #include <string.h>
 #include <threads.h>
@@ -271,21 +354,34 @@ GVM_DEVICE uint64_t gvm_clock_ns(void)
 #define GVM_DEVICE_RARE static __attribute__((unused))
 #define GVM_EXPORT __attribute__((visibility("default")))
 
-/* The block that the calling thread runs; set by the entry of each kernel. */
-static _Thread_local const gvm_soft_block *gvm_soft_self;
+/* The thread of a block that runs on this system thread; set by the software GPU. NULL: a function of the dialect is called
+ * outside a kernel, as in a block of one thread and a warp of one lane. */
+static _Thread_local gvm_soft_thread *gvm_soft_current __attribute__((unused));
+
+static inline __attribute__((unused)) gvm_soft_thread **gvm_soft_slot(void)
+{
+    return &gvm_soft_current;
+}
+
+/* To a running function the answer is always the same, whatever threads run meanwhile: the compiler may ask once. */
+static __attribute__((unused, noinline, const)) gvm_soft_thread *gvm_soft_self(void)
+{
+    static gvm_soft_thread alone = {.threads = 1, .warp_size = 1, .size = {1, 1, 1}, .grid = {1, 1, 1}};
+
+    return gvm_soft_current ? gvm_soft_current : &alone;
+}
 
 #define GVM_KERNEL(name, params_type, p) \
     static void name(const params_type p); \
-    static void name##_run(const void *params, const gvm_soft_block *block) \
+    static void name##_run(const void *params) \
     { \
         params_type copy; \
         memcpy(&copy, params, sizeof copy); \
-        gvm_soft_self = block; \
         name(copy); \
     } \
     extern const gvm_soft_kernel gvm_soft_kernel_##name; \
     GVM_EXPORT const gvm_soft_kernel gvm_soft_kernel_##name = { \
-        GVM_SOFT_ABI, (uint32_t)sizeof(params_type), name##_run}; \
+        GVM_SOFT_ABI, (uint32_t)sizeof(params_type), name##_run, gvm_soft_slot}; \
     static void name(const params_type p)
 
 #define GVM_GLOBAL(type, name) \
@@ -293,40 +389,95 @@ static _Thread_local const gvm_soft_block *gvm_soft_self;
     extern const gvm_soft_global gvm_soft_global_##name; \
     GVM_EXPORT const gvm_soft_global gvm_soft_global_##name = {GVM_SOFT_ABI, &name, sizeof(type)};
 
-#define GVM_SHARED(type, name, count) type name[count]
+/* The blocks of a system thread run one after the other, and all threads of a block on one. */
+#define GVM_SHARED(type, name, count) static _Thread_local type name[count]
 #define GVM_UNROLL
 
+GVM_DEVICE uint32_t gvm_thread_x(void)
+{
+    return gvm_soft_self()->index[0];
+}
+GVM_DEVICE uint32_t gvm_thread_y(void)
+{
+    return gvm_soft_self()->index[1];
+}
+GVM_DEVICE uint32_t gvm_thread_z(void)
+{
+    return gvm_soft_self()->index[2];
+}
+GVM_DEVICE uint32_t gvm_threads_x(void)
+{
+    return gvm_soft_self()->size[0];
+}
+GVM_DEVICE uint32_t gvm_threads_y(void)
+{
+    return gvm_soft_self()->size[1];
+}
+GVM_DEVICE uint32_t gvm_threads_z(void)
+{
+    return gvm_soft_self()->size[2];
+}
+GVM_DEVICE uint32_t gvm_block_x(void)
+{
+    return gvm_soft_self()->block[0];
+}
+GVM_DEVICE uint32_t gvm_block_y(void)
+{
+    return gvm_soft_self()->block[1];
+}
+GVM_DEVICE uint32_t gvm_block_z(void)
+{
+    return gvm_soft_self()->block[2];
+}
+GVM_DEVICE uint32_t gvm_blocks_x(void)
+{
+    return gvm_soft_self()->grid[0];
+}
+GVM_DEVICE uint32_t gvm_blocks_y(void)
+{
+    return gvm_soft_self()->grid[1];
+}
+GVM_DEVICE uint32_t gvm_blocks_z(void)
+{
+    return gvm_soft_self()->grid[2];
+}
 GVM_DEVICE uint32_t gvm_thread(void)
 {
-    return 0;
+    return gvm_soft_self()->thread;
 }
 GVM_DEVICE uint32_t gvm_block_threads(void)
 {
-    return 1;
-}
-GVM_DEVICE uint32_t gvm_block(void)
-{
-    return gvm_soft_self->block[0];
-}
-GVM_DEVICE uint32_t gvm_block_count(void)
-{
-    return gvm_soft_self->grid[0];
+    return gvm_soft_self()->threads;
 }
 GVM_DEVICE uint32_t gvm_warp_size(void)
 {
-    return 1;
+    return gvm_soft_self()->warp_size;
 }
 GVM_DEVICE uint32_t gvm_lane(void)
 {
-    return 0;
+    return gvm_soft_self()->lane;
 }
 GVM_DEVICE void *gvm_shared(void)
 {
-    return gvm_soft_self->shared;
+    return gvm_soft_self()->shared;
 }
 
-GVM_DEVICE void gvm_block_sync(void) {}
-GVM_DEVICE void gvm_warp_sync(void) {}
+/* Where another thread of the block may run: at everything that others see or change. */
+GVM_DEVICE void gvm_soft_step(void)
+{
+    gvm_soft_thread *self = gvm_soft_self();
+
+    if (self->calls != NULL && --self->steps == 0)
+        self->calls->step(self);
+}
+
+GVM_DEVICE void gvm_block_sync(void)
+{
+    gvm_soft_thread *self = gvm_soft_self();
+
+    if (self->calls != NULL)
+        self->calls->barrier(self);
+}
 GVM_DEVICE void gvm_fence(void)
 {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
@@ -338,42 +489,105 @@ GVM_DEVICE void gvm_fence_system(void)
 GVM_DEVICE void gvm_pause(void)
 {
     const struct timespec wait = {0, 1000};
-    thrd_sleep(&wait, NULL);
+    gvm_soft_thread *self = gvm_soft_self();
+
+    if (self->calls != NULL)
+        self->calls->pause(self);
+    else
+        thrd_sleep(&wait, NULL);
 }
 
-GVM_DEVICE double gvm_warp_down_f64(double v, uint32_t lanes)
+enum { GVM_SOFT_SYNC, GVM_SOFT_VOTE, GVM_SOFT_SHUFFLE }; /* kinds of exchanges */
+#define GVM_SOFT_NONSENSE 0xbadbadbadbadbad1u /* what a lane reads that has no value */
+
+GVM_DEVICE gvm_soft_exchange gvm_soft_exchanged(uint32_t kind, uint32_t mask, uint32_t from,
+                                                uint64_t value)
 {
-    (void)lanes;
-    return v;
-}
-GVM_DEVICE uint64_t gvm_warp_down_u64(uint64_t v, uint32_t lanes)
-{
-    (void)lanes;
-    return v;
+    gvm_soft_thread *self = gvm_soft_self();
+    gvm_soft_exchange e = {mask, kind, from, 0, value};
+
+    if (self->calls != NULL) {
+        self->calls->exchange(self, &e);
+    } else {
+        e.set = (uint32_t)(value != 0) << self->lane;
+        if (from != self->lane)
+            e.value = GVM_SOFT_NONSENSE;
+    }
+    return e;
 }
 
-GVM_DEVICE uint32_t gvm_warp_down_u32(uint32_t v, uint32_t lanes)
+GVM_DEVICE void gvm_warp_sync_lanes(uint32_t mask)
 {
-    (void)lanes;
-    return v;
+    (void)gvm_soft_exchanged(GVM_SOFT_SYNC, mask, gvm_lane(), 0);
+}
+GVM_DEVICE uint32_t gvm_warp_ballot(uint32_t mask, int yes)
+{
+    return gvm_soft_exchanged(GVM_SOFT_VOTE, mask, gvm_lane(), yes != 0).set;
+}
+GVM_DEVICE int gvm_warp_any(uint32_t mask, int yes)
+{
+    return gvm_warp_ballot(mask, yes) != 0;
+}
+GVM_DEVICE int gvm_warp_all(uint32_t mask, int yes)
+{
+    return gvm_warp_ballot(mask, !yes) == 0;
+}
+/* No two lanes ever run at the same instruction here. */
+GVM_DEVICE uint32_t gvm_warp_active(void)
+{
+    return 1u << gvm_lane();
+}
+GVM_DEVICE void gvm_warp_sync(void)
+{
+    gvm_warp_sync_lanes(~0u);
+}
+GVM_DEVICE uint32_t gvm_count_ones(uint32_t bits)
+{
+    return (uint32_t)__builtin_popcount(bits);
 }
 
-GVM_DEVICE uint64_t gvm_warp_get_u64(uint64_t v, uint32_t lane)
+/* Lanes are counted within parts of the warp that are width wide: the lane that is lanes before or behind this one, or this
+ * one where that part has none. */
+GVM_DEVICE uint32_t gvm_soft_lane_of(uint32_t lane, uint32_t width)
 {
-    (void)lane;
-    return v;
+    return (gvm_lane() & ~(width - 1)) + (lane & (width - 1));
 }
-GVM_DEVICE uint32_t gvm_warp_get_u32(uint32_t v, uint32_t lane)
+GVM_DEVICE uint32_t gvm_soft_lane_up(uint32_t lanes, uint32_t width)
 {
-    (void)lane;
-    return v;
+    return (gvm_lane() & (width - 1)) < lanes ? gvm_lane() : gvm_lane() - lanes;
+}
+GVM_DEVICE uint32_t gvm_soft_lane_down(uint32_t lanes, uint32_t width)
+{
+    return (gvm_lane() & (width - 1)) + lanes < width ? gvm_lane() + lanes : gvm_lane();
+}
+/* Of a part before this one it is given the value, of one behind it is not. */
+GVM_DEVICE uint32_t gvm_soft_lane_xor(uint32_t lanes, uint32_t width)
+{
+    const uint32_t lane = gvm_lane() ^ lanes;
+
+    return lane <= (gvm_lane() | (width - 1)) ? lane : gvm_lane();
 }
 
-GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
-{
-    *total = yes != 0;
-    return 0;
-}
+#define GVM_SOFT_SHUFFLE_BY(type, letter, name, lane_of) \
+    GVM_DEVICE type gvm_warp_shuffle##name##letter(uint32_t mask, type v, uint32_t lane, uint32_t width) \
+    { \
+        gvm_soft_exchange e; \
+        uint64_t bits = 0; \
+        memcpy(&bits, &v, sizeof v); \
+        e = gvm_soft_exchanged(GVM_SOFT_SHUFFLE, mask, lane_of(lane, width), bits); \
+        memcpy(&v, &e.value, sizeof v); \
+        return v; \
+    }
+#define GVM_SOFT_SHUFFLE_OF(type, letter) \
+    GVM_SOFT_SHUFFLE_BY(type, letter, _, gvm_soft_lane_of) \
+    GVM_SOFT_SHUFFLE_BY(type, letter, _up_, gvm_soft_lane_up) \
+    GVM_SOFT_SHUFFLE_BY(type, letter, _down_, gvm_soft_lane_down) \
+    GVM_SOFT_SHUFFLE_BY(type, letter, _xor_, gvm_soft_lane_xor)
+GVM_SOFT_SHUFFLE_OF(uint32_t, u32)
+GVM_SOFT_SHUFFLE_OF(uint64_t, u64)
+GVM_SOFT_SHUFFLE_OF(double, f64)
+#undef GVM_SOFT_SHUFFLE_OF
+#undef GVM_SOFT_SHUFFLE_BY
 
 GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
 {
@@ -387,36 +601,45 @@ GVM_DEVICE void gvm_stream_u64x2(void *p, uint64_t first, uint64_t second)
 
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
 {
+    gvm_soft_step();
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 GVM_DEVICE uint64_t gvm_atomic_add_u64(uint64_t *p, uint64_t v)
 {
+    gvm_soft_step();
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
 }
 GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t desired)
 {
+    gvm_soft_step();
     __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }
 GVM_DEVICE uint32_t gvm_atomic_cas_u32(uint32_t *p, uint32_t expected, uint32_t desired)
 {
+    gvm_soft_step();
     __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
 }
 GVM_DEVICE uint32_t gvm_atomic_exchange_u32(uint32_t *p, uint32_t v)
 {
+    gvm_soft_step();
     return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
 }
 GVM_DEVICE uint64_t gvm_atomic_min_u64(uint64_t *p, uint64_t v)
 {
-    uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    uint64_t old;
+    gvm_soft_step();
+    old = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (v < old && !__atomic_compare_exchange_n(p, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     return old;
 }
 GVM_DEVICE uint64_t gvm_atomic_max_u64(uint64_t *p, uint64_t v)
 {
-    uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    uint64_t old;
+    gvm_soft_step();
+    old = __atomic_load_n(p, __ATOMIC_RELAXED);
     while (v > old && !__atomic_compare_exchange_n(p, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     return old;
@@ -424,8 +647,10 @@ GVM_DEVICE uint64_t gvm_atomic_max_u64(uint64_t *p, uint64_t v)
 GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
 {
     uint64_t *word = (uint64_t *)(void *)p;
-    uint64_t old = __atomic_load_n(word, __ATOMIC_RELAXED), next;
+    uint64_t old, next;
     double value;
+    gvm_soft_step();
+    old = __atomic_load_n(word, __ATOMIC_RELAXED);
     do {
         memcpy(&value, &old, sizeof value);
         value += v;
@@ -438,14 +663,17 @@ GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
 #define GVM_SOFT_LOAD_STORE(bits, suffix) \
     GVM_DEVICE uint##bits##_t gvm_load_acquire_u##bits##suffix(const uint##bits##_t *p) \
     { \
+        gvm_soft_step(); \
         return __atomic_load_n(p, __ATOMIC_ACQUIRE); \
     } \
     GVM_DEVICE void gvm_store_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
     { \
+        gvm_soft_step(); \
         __atomic_store_n(p, v, __ATOMIC_RELEASE); \
     } \
     GVM_DEVICE uint##bits##_t gvm_load_consume_u##bits##suffix(const uint##bits##_t *p) \
     { \
+        gvm_soft_step(); \
         return __atomic_load_n(p, __ATOMIC_ACQUIRE); \
     }
 GVM_SOFT_LOAD_STORE(32, )
@@ -462,6 +690,7 @@ int clock_gettime(int clock, struct timespec *t);
 GVM_DEVICE uint64_t gvm_clock_ns(void)
 {
     struct timespec t;
+    gvm_soft_step(); /* a loop may wait for a time */
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
@@ -469,7 +698,19 @@ GVM_DEVICE uint64_t gvm_clock_ns(void)
 #endif
 
 #ifdef GVM_KERNEL /* a compiler that can build kernels: nvcc or a C compiler, but not plain C++ */
-/* ------------------------------------------------------------------ both */
+/* ------------------------------------------------------------------ both
+ *
+ * Of those above: gvm_thread_x() is the thread's index in its block, gvm_threads_x() the block's size, gvm_block_x() the
+ * block's index in the grid, gvm_blocks_x() the grid's size; so too _y and _z. */
+
+GVM_DEVICE uint32_t gvm_block(void)
+{
+    return gvm_block_x();
+}
+GVM_DEVICE uint32_t gvm_block_count(void)
+{
+    return gvm_blocks_x();
+}
 
 /* This thread's index among all threads of the launch (grids of one dimension), and how many there
  * are. */
@@ -484,6 +725,42 @@ GVM_DEVICE uint64_t gvm_thread_count(void)
 GVM_DEVICE uint32_t gvm_warp(void)
 {
     return gvm_thread() / gvm_warp_size();
+}
+
+/* The mask that names all lanes. */
+GVM_DEVICE uint32_t gvm_warp_mask(void)
+{
+    return ~0u >> (32 - gvm_warp_size());
+}
+
+/* All lanes of the warp call these: the value of a lane, and of the lane that is so many behind this one (its own, where
+ * there is none).
+ *
+ * Those of parts of a warp have the mask of the lanes that call them, and the width, a power of two, of the parts into which
+ * they cut the warp: gvm_warp_shuffle_u32(mask, v, lane, width) gives the value of that lane of the caller's part, and
+ * _up_, _down_ and _xor_ that of the lane whose number is less by lanes, more by it, or has these bits turned round. */
+#define GVM_WARP_GET(type, letter) \
+    GVM_DEVICE type gvm_warp_get_##letter(type v, uint32_t lane) \
+    { \
+        return gvm_warp_shuffle_##letter(~0u, v, lane, gvm_warp_size()); \
+    } \
+    GVM_DEVICE type gvm_warp_down_##letter(type v, uint32_t lanes) \
+    { \
+        return gvm_warp_shuffle_down_##letter(~0u, v, lanes, gvm_warp_size()); \
+    }
+GVM_WARP_GET(uint32_t, u32)
+GVM_WARP_GET(uint64_t, u64)
+GVM_WARP_GET(double, f64)
+#undef GVM_WARP_GET
+
+/* How many lanes before this one say yes; *total: how many of all. Every lane of the warp must call
+ * it. */
+GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
+{
+    const uint32_t all = gvm_warp_ballot(~0u, yes);
+
+    *total = gvm_count_ones(all);
+    return gvm_count_ones(all & ((1u << gvm_lane()) - 1));
 }
 
 /* The sum of v over the lanes before this one; *total over all lanes. Every lane of the warp must call
