@@ -273,7 +273,9 @@ void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PAR
     params->gridDimX = launch->grid[0];
     params->gridDimY = launch->grid[1];
     params->gridDimZ = launch->grid[2];
-    params->blockDimX = params->blockDimY = params->blockDimZ = 1;
+    params->blockDimX = launch->block[0];
+    params->blockDimY = launch->block[1];
+    params->blockDimZ = launch->block[2];
     params->sharedMemBytes = launch->shared_bytes;
 }
 
