@@ -252,8 +252,6 @@ CUresult soft_context_current_locked(soft_context **out); /* whether broken or n
 CUresult soft_context_usable_locked(const soft_context *context);
 
 /* ---- primary.c */
-/* Waits for what the context holds now; gives its error. */
-CUresult soft_context_drain_locked(soft_context *context);
 /* Waits for the context's work and takes down what it owns; it is CLOSING meanwhile, and IDLE afterwards. */
 void soft_context_close_locked(soft_context *context);
 

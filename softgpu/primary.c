@@ -16,7 +16,7 @@ static pthread_cond_t closed = PTHREAD_COND_INITIALIZER; /* some context is CLOS
 
 /* Waits for the operations that are submitted now. Newest first: waiting for it is mostly waiting
  * for all. */
-CUresult soft_context_drain_locked(soft_context *context)
+static CUresult drain_locked(soft_context *context)
 {
     uint64_t last = context->serial;
     CUresult result = CUDA_SUCCESS;
@@ -43,7 +43,7 @@ CUresult soft_device_drain(int device)
     soft_lock();
     for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
         if (soft_context_at(i)->device == device)
-            soft_context_drain_locked(soft_context_at(i));
+            drain_locked(soft_context_at(i));
     result = soft_context_of(device)->lost;
     soft_unlock();
     return result;
@@ -62,7 +62,7 @@ CUresult cuCtxSynchronize(void)
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS)
-        result = soft_context_drain_locked(context);
+        result = drain_locked(context);
     soft_unlock();
     return result;
 }
@@ -73,7 +73,7 @@ void soft_context_close_locked(soft_context *context)
     soft_module *module;
 
     context->state = SOFT_CONTEXT_CLOSING;
-    soft_context_drain_locked(context);
+    drain_locked(context);
     while ((module = LIST_FIRST(&context->modules))) {
         soft_module_close_locked(module);
         soft_unlock();
