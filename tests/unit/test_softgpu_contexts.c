@@ -1,5 +1,5 @@
 /* softgpu/created.c: what the conformance table cannot hold. Kernels of a context that is reset end, and those of
- * another context of the device go on; the table of contexts has an end; flags that are not imitated are refused.
+ * another context of the device go on; a fault is of all of them; the table of contexts has an end; flags that are not imitated are refused.
  *
  * Each test is a child with a machine of its own. Kernels tell when they have begun, and end when they are told.
  */
@@ -130,6 +130,42 @@ static int own_streams_apart(void *arg)
 
 CHILD_TEST(contexts_have_streams_of_the_thread_of_their_own, own_streams_apart)
 
+/* The process has lost the device, whichever context the kernel was in. */
+static int lose_the_device(void *arg)
+{
+    static _Atomic uint32_t words[2];
+    runner primary = {0}, created = {0};
+    CUcontext third = NULL;
+    softgpu_watch_params params = {
+        .words = 8, .stop = (uintptr_t)&words[0], .out = (uintptr_t)&words[1]};
+    void *arguments[] = {&params};
+    CUmodule module;
+    CUfunction function;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&primary.context) == 0);
+    CHILD_EXPECT(start_kernel(&primary, words) == 0);
+    CHILD_EXPECT(gvmi_cu->cuCtxCreate(&created.context, NULL, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&created.memory, 2 << 20, 0, 0, 0) == CUDA_SUCCESS);
+    params.address = created.memory;
+    params.limit_ns = LIMIT_NS;
+    CHILD_EXPECT(gvmi_cu->cuModuleLoadData(&module, gvmi_image_soft_softgpu_kernels) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuModuleGetFunction(&function, module, "softgpu_watch") == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, arguments, NULL) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(primary.stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxCreate(&third, NULL, 0, 0) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(created.context) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(created.context) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxCreate(&third, NULL, 0, 0) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&third, 0) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    return 0;
+}
+
+CHILD_TEST(contexts_of_a_device_with_a_fault_are_all_lost, lose_the_device)
+
 static int fill_the_table(void *arg)
 {
     static CUcontext contexts[CONTEXTS_MAX];
@@ -179,6 +215,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(contexts_reset_ends_its_kernels_and_no_others),
         cmocka_unit_test(contexts_have_streams_of_the_thread_of_their_own),
+        cmocka_unit_test(contexts_of_a_device_with_a_fault_are_all_lost),
         cmocka_unit_test(contexts_more_than_the_table_has_are_out_of_memory),
         cmocka_unit_test(contexts_with_what_is_not_imitated_are_refused),
     };
