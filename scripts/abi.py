@@ -2,9 +2,11 @@
 """Compares the libraries of a build with those of the newest release that has their soname.
 
 abi.py [BUILD-FOLDER]
-    builds the newest tag vX.Y.Z of this version's X.Y in a temporary folder and prints abidiff's report. Exits
-    1 if a program made with the release would not work with the libraries of BUILD-FOLDER, 77 if there is
-    nothing to compare with.
+    builds the newest release of this version's X.Y (packaging/releases) in a temporary folder and prints abidiff's report.
+    Exits 1 if a program made with the release would not work with the libraries of BUILD-FOLDER, 77 if there
+    is nothing to compare with.
+abi.py OLD-LIBRARY NEW-LIBRARY HEADER...
+    compares these two, which have these public headers. Exits 1 likewise.
 
 Functions may be added. A struct that says its size may get members behind its old end, where a program that is
 older has none; so may the records of lists, whose callers pass their size. What only the other library uses
@@ -19,10 +21,10 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
 VERSION = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(), re.M)[1]
 SONAME = VERSION.rpartition(".")[0]
 LIBRARIES = ("libgvmem", "libgvmem-keeper")
+RELEASES = ROOT / "packaging/releases"
 DROPPED = """
 [suppress_type]
   type_kind = struct
@@ -53,17 +55,19 @@ def output(*command):
 
 
 def newest_release():
-    if not shutil.which("git") or subprocess.run(["git", "-C", ROOT, "rev-parse"], stderr=subprocess.DEVNULL).returncode:
-        leave_out("there is no git, or these files are no clone")
-    patches = [tag.rpartition(".")[2] for tag in output("git", "tag", "--list", f"v{SONAME}.*").split()]
-    patches = [int(patch) for patch in patches if patch.isdigit()]
-    if not patches:
-        leave_out(f"there is no tag v{SONAME}.*, so no release with this soname")
-    return f"{SONAME}.{max(patches)}"
+    """Its version and commit."""
+    rows = [line.split() for line in RELEASES.read_text().splitlines() if not line.startswith("#")]
+    rows = [(version, commit) for version, commit in rows if version.rpartition(".")[0] == SONAME]
+    if not rows:
+        leave_out(f"{RELEASES.relative_to(ROOT)} has no release {SONAME}.*, so there is none with this soname")
+    version, commit = rows[-1]
+    if not shutil.which("git") or subprocess.run(["git", "-C", ROOT, "cat-file", "-e", f"{commit}^{{commit}}"], stderr=subprocess.DEVNULL).returncode:
+        leave_out(f"there is no git, or these files are no clone with the commit of {version}, {commit}")
+    return version, commit
 
 
-def build_release(version, folder):
-    archive = subprocess.run(["git", "archive", f"v{version}"], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
+def build_release(version, commit, folder):
+    archive = subprocess.run(["git", "archive", commit], cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout
     subprocess.run(["tar", "-xf", "-"], cwd=folder, check=True, input=archive)
     targets = [f"{library}.so.{version}" for library in LIBRARIES]
     for command in (
@@ -72,7 +76,7 @@ def build_release(version, folder):
     ):
         done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if done.returncode:
-            sys.exit(f"{done.stdout}abi: v{version} cannot be built")
+            sys.exit(f"{done.stdout}abi: {version} cannot be built")
 
 
 def layouts(library):
@@ -94,24 +98,34 @@ def grown(old, new, may_grow):
             yield name
 
 
-def main():
+def compare(old, new, headers, folder):
+    """Does a program that was made with the old library, with these headers, work with the new one?"""
+    may_grow = {name for path in headers for names in MAY_GROW.findall(path.read_text()) for name in names if name}
+    suppressions = Path(folder) / "suppressions"
+    suppressions.write_text(DROPPED + "".join(map(GROWN.format, grown(layouts(old), layouts(new), may_grow))))
+    return subprocess.run(["abidiff", "--suppressions", suppressions, "--no-added-syms", old, new]).returncode == 0
+
+
+def compare_with_release(build, folder):
+    version, commit = newest_release()
+    build_release(version, commit, folder)
+    headers = sorted((ROOT / "include/gvmem").rglob("*.h"))
+    good = True
+    for library in LIBRARIES:
+        print(f"{library}: {version} and {VERSION} of {build}", flush=True)
+        good &= compare(f"{folder}/build/{library}.so.{version}", f"{build}/{library}.so.{VERSION}", headers, folder)
+    return good
+
+
+def main(arguments):
     if not shutil.which("abidiff"):
         leave_out("abidiff is not installed (abigail-tools)")
-    release = newest_release()
-    headers = "".join(path.read_text() for path in sorted((ROOT / "include/gvmem").rglob("*.h")))
-    may_grow = {name for names in MAY_GROW.findall(headers) for name in names if name}
-    code = 0
     with tempfile.TemporaryDirectory() as folder:
-        build_release(release, folder)
-        suppressions = Path(folder) / "suppressions"
-        for library in LIBRARIES:
-            old, new = f"{folder}/build/{library}.so.{release}", f"{BUILD}/{library}.so.{VERSION}"
-            suppressions.write_text(DROPPED + "".join(map(GROWN.format, grown(layouts(old), layouts(new), may_grow))))
-            print(f"{library}: v{release} and {VERSION} of {BUILD}", flush=True)
-            if subprocess.run(["abidiff", "--suppressions", suppressions, "--no-added-syms", old, new]).returncode:
-                code = 1
-    return code
+        if len(arguments) > 1:
+            old, new, *headers = arguments
+            return not compare(old, new, map(Path, headers), folder)
+        return not compare_with_release(Path(*arguments or [ROOT / "build"]).resolve(), folder)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

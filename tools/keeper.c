@@ -24,6 +24,7 @@ static const char usage[] =
     "  evict NAME [SIZE]       move it, or so much of it, to host memory\n"
     "  drop NAME               take its name away; it goes when nobody has it open\n"
     "  trim [DEVICE] [KEEP]    give the keeper's free device memory, but KEEP, to other programs\n"
+    "  quota [UID]             users, what their objects may commit and have committed\n"
     "  quota UID SIZE|none     limit what a user's objects may commit\n"
     "\n"
     "  -s, --socket PATH       of the keeper\n"
@@ -208,14 +209,56 @@ static bool parse_user(const char *text, uint32_t *uid)
     return true;
 }
 
+static void print_quota(const gvm_user_info *user)
+{
+    const struct passwd *known = getpwuid(user->uid);
+    char name[32], quota[32] = "none", committed[32];
+
+    snprintf(name, sizeof name, "%u", user->uid);
+    if (user->quota_bytes != GVM_BYTES_UNLIMITED)
+        gvmi_size_text(user->quota_bytes, quota);
+    printf("%-16s %12s %12s\n", known != NULL ? known->pw_name : name, quota,
+           gvmi_size_text(user->committed_bytes, committed));
+}
+
+/* uid: NULL for all that the caller may see. */
+static int print_quotas(gvm_client *keeper, const uint32_t *uid)
+{
+    gvm_keeper_info info = {.struct_size = sizeof info};
+    gvm_user_info user = {.struct_size = sizeof user};
+    gvm_snapshot *snapshot;
+    gvm_status status = gvm_client_get_snapshot(keeper, &snapshot);
+    bool found = uid == NULL;
+
+    if (status != GVM_OK)
+        return tool_fail("cannot get the users of the keeper");
+    status = gvm_snapshot_get_keeper(snapshot, &info);
+    printf("%-16s %12s %12s\n", "USER", "QUOTA", "COMMITTED");
+    for (uint32_t i = 0; i < info.users && status == GVM_OK; i++) {
+        status = gvm_snapshot_get_user(snapshot, i, &user);
+        if (status != GVM_OK || (uid != NULL && user.uid != *uid))
+            continue;
+        print_quota(&user);
+        found = true;
+    }
+    gvm_snapshot_destroy(snapshot);
+    if (status != GVM_OK)
+        return tool_fail("cannot read the users of the keeper");
+    return found ? TOOL_DONE
+                 : tool_error("user %u has no connection, objects or quota, or you may not see it",
+                              *uid);
+}
+
 static int run_quota(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t bytes = GVM_BYTES_UNLIMITED;
     uint32_t uid;
 
-    (void)o, (void)count;
-    if (!parse_user(args[0], &uid))
+    (void)o;
+    if (count > 0 && !parse_user(args[0], &uid))
         return tool_usage("keeper", "quota takes a user's number or name, not \"%s\"", args[0]);
+    if (count < 2)
+        return print_quotas(*keeper, count > 0 ? &uid : NULL);
     if (strcmp(args[1], "none") != 0 && !tool_parse_size("keeper", "quota", args[1], 0, &bytes))
         return TOOL_USAGE;
     if (gvm_client_set_quota(*keeper, uid, bytes) != GVM_OK)
@@ -234,7 +277,7 @@ static const struct command {
     {"stop", 0, 0, "stf", NULL},      {"status", 0, 0, "sjp", run_status},
     {"ls", 0, 1, "sjl", run_ls},      {"stat", 1, 1, "sj", run_stat},
     {"evict", 1, 2, "sj", run_evict}, {"drop", 1, 1, "s", run_drop},
-    {"trim", 0, 2, "sj", run_trim},   {"quota", 2, 2, "s", run_quota},
+    {"trim", 0, 2, "sj", run_trim},   {"quota", 0, 2, "s", run_quota},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

@@ -155,7 +155,7 @@ keeper-usage)
     prints out '^usage: gvmem keeper'
     for arguments in keeper 'keeper nonsense' 'keeper --json status' 'keeper status more' 'keeper status --long' \
         'keeper status -j -p' 'keeper stat' 'keeper stat /a /b' 'keeper evict' 'keeper evict /a 1M more' 'keeper drop' \
-        'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1' 'keeper start --nonsense' 'keeper ls --socket' \
+        'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1 1G x' 'keeper start --nonsense' 'keeper ls --socket' \
         'top more' 'top -d 0' 'top -d 1x' 'top -d nan' 'top -n -1' 'top -o size' 'top --nonsense'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
@@ -238,6 +238,14 @@ keeper)
         # shellcheck disable=SC2086
         expect 0 keeper quota -s "$socket" $quota
     done
+    expect 0 keeper quota -s "$socket" 12345
+    prints out '^12345 +0 B +0 B$'
+    expect 0 keeper quota -s "$socket"
+    prints out '^USER +QUOTA +COMMITTED$'
+    prints out '^12345 +0 B +0 B$'
+    prints out "^$(id -un) +none +[1-9][0-9.]* [KMG]iB\$"
+    expect 1 keeper quota -s "$socket" 54321
+    prints err 'user 54321 has no connection, objects or quota'
     expect 2 keeper quota -s "$socket" 1x 1G
     expect 2 keeper quota -s "$socket" 4294967295 1G
     expect 2 keeper quota -s "$socket" 1 much

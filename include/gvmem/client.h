@@ -434,8 +434,17 @@ typedef struct gvm_keeper_info {
     uint64_t host_budget_bytes, host_used_bytes, host_free_bytes;
     uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted;
     uint64_t messages, faults; /* faults: protocol violations */
-    uint32_t devices, objects, clients, reserved;
+    uint32_t devices, objects, clients, users;
 } gvm_keeper_info;
+
+/* A user who has a connection, objects or a quota of its own. */
+typedef struct gvm_user_info {
+    size_t struct_size; /* in: sizeof(gvm_user_info) */
+    uint32_t uid, reserved;
+    uint64_t quota_bytes;     /* GVM_BYTES_UNLIMITED: no limit */
+    uint64_t committed_bytes; /* of the user's objects */
+    uint64_t held_bytes;      /* of its clients, as in gvm_client_info */
+} gvm_user_info;
 
 /* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
  * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be
@@ -447,8 +456,9 @@ typedef struct gvm_keeper_info {
  *                or of bytes that it has not read, is spent */
 GVM_API GVM_CHECKED gvm_status gvm_client_get_snapshot(gvm_client *client, gvm_snapshot **out);
 
-/* The records of a snapshot, in any order: get_keeper tells how many devices, objects and clients there are, the
- * others count them from 0. Objects are those that the caller may read. What an older keeper does not tell is 0.
+/* The records of a snapshot, in any order: get_keeper says how many devices, objects, clients and users there are, the
+ * others count them from 0. Objects are those that the caller may read; users are all for the keeper's own user and root, and
+ * only itself for another one. What an older keeper does not send is 0.
  *
  * GVM_E_INVALID  there is no such record, info is NULL, or its struct_size is too small
  * GVM_E_FOREIGN  the snapshot is unknown or destroyed */
@@ -460,6 +470,8 @@ GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_object(const gvm_snapshot *snaps
                                                        gvm_object_info *info);
 GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
                                                        gvm_client_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_user(const gvm_snapshot *snapshot, uint32_t index,
+                                                     gvm_user_info *info);
 
 /* NULL and unknown pointers are ignored. */
 GVM_API void gvm_snapshot_destroy(gvm_snapshot *snapshot);

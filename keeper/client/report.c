@@ -25,7 +25,7 @@
 #define SNAPSHOT_BYTES_MAX (1ull << 30)
 #define SNAPSHOT_RECORDS_MAX (1u << 20) /* of one kind */
 
-_Static_assert(4ull * (SNAPSHOT_RECORDS_MAX + 1) * GVMI_STRUCT_BYTES_MAX < UINT64_MAX / 2, "bounds");
+_Static_assert(5ull * (SNAPSHOT_RECORDS_MAX + 1) * GVMI_STRUCT_BYTES_MAX < UINT64_MAX / 2, "bounds");
 _Static_assert(GVM_NAME_BYTES_MAX == GVMI_SNAPSHOT_NAME_BYTES, "names");
 
 struct gvm_snapshot {
@@ -88,19 +88,23 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
                    head->head_bytes <= GVMI_STRUCT_BYTES_MAX))
         return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is none");
     if (!GVM_CHECK(is_record_size(head->keeper_bytes) && is_record_size(head->device_bytes) &&
-                   is_record_size(head->object_bytes) && is_record_size(head->client_bytes)))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot has records of %u, %u, %u and %u bytes",
+                   is_record_size(head->object_bytes) && is_record_size(head->client_bytes) &&
+                   is_record_size(head->user_bytes)))
+        return gvmi_fail(GVM_E_FORMAT,
+                         "the keeper's snapshot has records of %u, %u, %u, %u and %u bytes",
                          head->keeper_bytes, head->device_bytes, head->object_bytes,
-                         head->client_bytes);
-    if (!GVM_CHECK(head->device_count <= SNAPSHOT_RECORDS_MAX &&
-                   head->object_count <= SNAPSHOT_RECORDS_MAX &&
-                   head->client_count <= SNAPSHOT_RECORDS_MAX))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot has %u devices, %u objects, %u clients",
-                         head->device_count, head->object_count, head->client_count);
+                         head->client_bytes, head->user_bytes);
+    if (!GVM_CHECK(
+            head->device_count <= SNAPSHOT_RECORDS_MAX && head->object_count <= SNAPSHOT_RECORDS_MAX &&
+            head->client_count <= SNAPSHOT_RECORDS_MAX && head->user_count <= SNAPSHOT_RECORDS_MAX))
+        return gvmi_fail(GVM_E_FORMAT,
+                         "the keeper's snapshot has %u devices, %u objects, %u clients, %u users",
+                         head->device_count, head->object_count, head->client_count, head->user_count);
     wanted = (uint64_t)head->head_bytes + head->keeper_bytes +
              (uint64_t)head->device_count * head->device_bytes +
              (uint64_t)head->object_count * head->object_bytes +
-             (uint64_t)head->client_count * head->client_bytes;
+             (uint64_t)head->client_count * head->client_bytes +
+             (uint64_t)head->user_count * head->user_bytes;
     if (!GVM_CHECK(wanted <= bytes))
         return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is cut short: %llu bytes of %llu",
                          (unsigned long long)bytes, (unsigned long long)wanted);
@@ -205,7 +209,13 @@ void gvm_snapshot_destroy(gvm_snapshot *handle)
 
 /* ---- its records */
 
-typedef enum record_kind { RECORD_KEEPER, RECORD_DEVICE, RECORD_OBJECT, RECORD_CLIENT } record_kind;
+typedef enum record_kind {
+    RECORD_KEEPER,
+    RECORD_DEVICE,
+    RECORD_OBJECT,
+    RECORD_CLIENT,
+    RECORD_USER
+} record_kind;
 
 /* Copies a record to a struct of known bytes; the rest of the shorter one is zeros, or left out.
  *
@@ -213,7 +223,7 @@ typedef enum record_kind { RECORD_KEEPER, RECORD_DEVICE, RECORD_OBJECT, RECORD_C
 static gvm_status get_record(const gvm_snapshot *handle, record_kind kind, uint32_t index,
                              void *record, size_t known_bytes, gvmi_snapshot_head *head)
 {
-    static const char *const names[] = {"keeper", "device", "object", "client"};
+    static const char *const names[] = {"keeper", "device", "object", "client", "user"};
     const gvm_snapshot *snapshot;
     void *found;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_SNAPSHOT, gvmi_key(handle), &found);
@@ -223,9 +233,10 @@ static gvm_status get_record(const gvm_snapshot *handle, record_kind kind, uint3
     snapshot = found;
     *head = snapshot->head;
     {
-        const uint32_t counts[] = {1, head->device_count, head->object_count, head->client_count};
+        const uint32_t counts[] = {1, head->device_count, head->object_count, head->client_count,
+                                   head->user_count};
         const uint32_t sizes[] = {head->keeper_bytes, head->device_bytes, head->object_bytes,
-                                  head->client_bytes};
+                                  head->client_bytes, head->user_bytes};
         const char *at = snapshot->bytes + head->head_bytes;
 
         for (int before = 0; before < (int)kind; before++)
@@ -272,6 +283,7 @@ gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot, gvm_keeper_info
         .devices = head.device_count, /* what there are records of */
         .objects = head.object_count,
         .clients = head.client_count,
+        .users = head.user_count,
     };
 
     return status == GVM_OK ? give(info, &full, sizeof full) : status;
@@ -376,6 +388,22 @@ gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
         .read_leases = r.read_leases,
         .write_leases = r.write_leases,
         .cut_off = r.cut_off,
+    };
+
+    return status == GVM_OK ? give(info, &full, sizeof full) : status;
+}
+
+gvm_status gvm_snapshot_get_user(const gvm_snapshot *snapshot, uint32_t index, gvm_user_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvmi_snapshot_head head;
+    gvmi_snapshot_user r;
+    gvm_status status = get_record(snapshot, RECORD_USER, index, &r, sizeof r, &head);
+    const gvm_user_info full = {
+        .uid = r.uid,
+        .quota_bytes = r.quota_bytes,
+        .committed_bytes = r.committed_bytes,
+        .held_bytes = r.held_bytes,
     };
 
     return status == GVM_OK ? give(info, &full, sizeof full) : status;

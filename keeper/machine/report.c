@@ -137,6 +137,16 @@ void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_
     }
 }
 
+void gvmi_keep_describe_user(const gvmi_machine *m, const keep_user *user, gvmi_snapshot_user *info)
+{
+    *info = (gvmi_snapshot_user){
+        .uid = user->uid,
+        .quota_bytes = user->limited ? user->limit_bytes : m->config.quota_bytes,
+        .committed_bytes = user->used_bytes,
+        .held_bytes = user->held_bytes,
+    };
+}
+
 /* ---- the whole */
 
 void gvmi_keep_describe_keeper(const gvmi_machine *m, gvmi_snapshot_keeper *info)

@@ -11,7 +11,7 @@
  *
  *     request -> client's queue -> [its user is next] being made -> sent, unread -> read
  *
- * Objects come in the order of m->objects, the newest first: those made meanwhile are left out. */
+ * Objects come in the order of m->objects, the newest first, and users likewise: those made meanwhile are left out. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@
 struct keep_snapshot {
     keep_client *client;
     keep_object *next_object; /* NULL: the clients are next */
-    uint32_t next_client;     /* index */
+    uint32_t next_client;     /* index; behind the last one users are next (keep_user.next_shown) */
     uint64_t bytes;           /* made so far, with room for what comes first and is sent last */
     gvmi_snapshot_head head;
     gvmi_snapshot_device devices[]; /* only what is summed up over objects */
@@ -126,6 +126,7 @@ static void end_snapshot(keep_user *user)
 {
     free(user->snapshot);
     user->snapshot = NULL;
+    user->next_shown = NULL;
 }
 
 void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client)
@@ -311,6 +312,31 @@ static uint32_t append_clients(gvmi_machine *m, keep_user *user)
     return units;
 }
 
+/* Administrators see all, others themselves. */
+static uint32_t append_users(gvmi_machine *m, keep_user *user)
+{
+    keep_snapshot *snapshot = user->snapshot;
+    const bool all = gvmi_keep_is_admin(m, snapshot->client);
+    gvmi_snapshot_user *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
+    uint32_t count = 0, looked = 0;
+
+    if (records == NULL) {
+        fail_snapshot(m, user, GVM_E_NOMEM);
+        return 0;
+    }
+    for (; user->next_shown != NULL && looked < SLICE_RECORDS_MAX; looked++) {
+        if (all || user->next_shown == user)
+            gvmi_keep_describe_user(m, user->next_shown, &records[count++]);
+        user->next_shown = user->next_shown->next;
+    }
+    snapshot->head.user_count += count;
+    if (count > 0)
+        append_records(m, user, records, count * sizeof *records);
+    else
+        free(records);
+    return looked;
+}
+
 /* What comes first is made and sent last, as it counts the rest. */
 static void finish_head(gvmi_machine *m, keep_user *user)
 {
@@ -359,6 +385,7 @@ static void begin_snapshot(gvmi_machine *m, keep_user *user)
     unlink_client(client);
     snapshot->client = client;
     snapshot->next_object = m->objects;
+    user->next_shown = m->users;
     snapshot->bytes = leading_bytes(m);
     snapshot->head = (gvmi_snapshot_head){.magic = GVMI_SNAPSHOT_MAGIC,
                                           .head_bytes = sizeof(gvmi_snapshot_head),
@@ -366,6 +393,7 @@ static void begin_snapshot(gvmi_machine *m, keep_user *user)
                                           .device_bytes = sizeof(gvmi_snapshot_device),
                                           .object_bytes = sizeof(gvmi_snapshot_object),
                                           .client_bytes = sizeof(gvmi_snapshot_client),
+                                          .user_bytes = sizeof(gvmi_snapshot_user),
                                           .device_count = m->config.device_count};
     user->snapshot = snapshot;
 }
@@ -380,6 +408,8 @@ static void make_slice(gvmi_machine *m, keep_user *user)
             units += append_objects(m, user);
         else if (user->snapshot->next_client < m->client_capacity)
             units += append_clients(m, user);
+        else if (user->next_shown != NULL)
+            units += append_users(m, user);
         else
             finish_head(m, user);
     }

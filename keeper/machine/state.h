@@ -459,6 +459,7 @@ struct keep_user {
     uint64_t taken[KEEP_ALLOWANCES];
     keep_user *prev, *next;                  /* all users */
     keep_snapshot *snapshot;                 /* being made */
+    keep_user *next_shown;                   /* in it */
     keep_client *first_asking, *last_asking; /* for whom others are to be made */
     bool busy;                               /* there is one of these: it is in the queue */
     keep_user *busy_prev, *busy_next;
@@ -842,6 +843,7 @@ void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapshot_object *info);
 void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_snapshot_client *info);
+void gvmi_keep_describe_user(const gvmi_machine *m, const keep_user *user, gvmi_snapshot_user *info);
 /* Sums over objects stay as they are in info. */
 void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvmi_snapshot_device *info);
 void gvmi_keep_describe_keeper(const gvmi_machine *m, gvmi_snapshot_keeper *info);

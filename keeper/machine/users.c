@@ -80,6 +80,9 @@ void gvmi_keep_end_user(gvmi_machine *m, keep_user *user)
 {
     if (!counts_nothing(user))
         return;
+    for (keep_user *busy = m->first_busy; busy != NULL; busy = busy->busy_next)
+        if (busy->next_shown == user)
+            busy->next_shown = user->next;
     tdelete(&user->uid, &m->user_tree, compare_machine_uids);
     if (user->prev != NULL)
         user->prev->next = user->next;

@@ -15,8 +15,8 @@
 typedef struct gvmi_snapshot_head {
     uint64_t magic;
     uint32_t head_bytes, keeper_bytes, device_bytes, object_bytes, client_bytes;
-    uint32_t device_count, object_count, client_count; /* the records follow in this order */
-    uint32_t reserved;
+    uint32_t device_count, object_count, client_count, user_count; /* the records follow in this order */
+    uint32_t user_bytes;
 } gvmi_snapshot_head;
 
 /* Members mean what those of the same name mean in gvm_keeper_info and the others of gvmem/client.h. */
@@ -25,7 +25,7 @@ typedef struct gvmi_snapshot_keeper {
     uint64_t host_budget_bytes, host_used_bytes, host_free_bytes;
     uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted;
     uint64_t messages, faults;
-    uint32_t devices, objects, clients, reserved;
+    uint32_t devices, objects, clients, users;
 } gvmi_snapshot_keeper;
 
 typedef struct gvmi_snapshot_device {
@@ -64,5 +64,10 @@ typedef struct gvmi_snapshot_client {
     uint32_t read_leases, write_leases;
     uint8_t cut_off, reserved[7];
 } gvmi_snapshot_client;
+
+typedef struct gvmi_snapshot_user {
+    uint32_t uid, reserved;
+    uint64_t quota_bytes, committed_bytes, held_bytes;
+} gvmi_snapshot_user;
 
 #endif

@@ -896,7 +896,8 @@ static void compare_snapshot(simulation *w, const process *p, const void *bytes,
         head.object_bytes != sizeof(gvmi_snapshot_object) ||
         len != head.head_bytes + head.keeper_bytes + (size_t)head.device_bytes * head.device_count +
                    (size_t)head.object_bytes * head.object_count +
-                   (size_t)head.client_bytes * head.client_count) {
+                   (size_t)head.client_bytes * head.client_count +
+                   (size_t)head.user_bytes * head.user_count) {
         sim_wrong(w, "the snapshot's sizes do not agree");
         return;
     }

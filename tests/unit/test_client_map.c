@@ -705,6 +705,7 @@ static size_t write_snapshot(char *to, int grow, const gvmi_snapshot_head *over)
         .device_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_device) + grow),
         .object_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_object) + grow),
         .client_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_client) + grow),
+        .user_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_user) + grow),
         .device_count = 1,
         .object_count = 2,
     };
@@ -737,11 +738,12 @@ static const gvmi_snapshot_head good_head = {
     .device_bytes = sizeof(gvmi_snapshot_device),
     .object_bytes = sizeof(gvmi_snapshot_object),
     .client_bytes = sizeof(gvmi_snapshot_client),
+    .user_bytes = sizeof(gvmi_snapshot_user),
     .device_count = 1,
     .object_count = 2,
 };
 
-enum { HOSTILE_COUNT = 12 };
+enum { HOSTILE_COUNT = 15 };
 
 /* A head that lies in one way. */
 static gvmi_snapshot_head hostile_head(int how)
@@ -760,6 +762,9 @@ static gvmi_snapshot_head hostile_head(int how)
     case 8: head.device_count = UINT32_MAX, head.device_bytes = GVMI_STRUCT_BYTES_MAX; break;
     case 9: head.client_count = 1; break;
     case 10: head.object_bytes = GVMI_STRUCT_BYTES_MAX; break;
+    case 11: head.user_count = 1; break;
+    case 12: head.user_bytes = 0; break;
+    case 13: head.user_count = UINT32_MAX; break;
     default: head.keeper_bytes += 16; break;
     }
     return head;

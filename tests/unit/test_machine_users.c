@@ -560,6 +560,15 @@ static const gvmi_snapshot_object *objects_of(const actor *a)
                                                         sizeof(gvmi_snapshot_device));
 }
 
+static const gvmi_snapshot_user *users_of(const actor *a)
+{
+    const gvmi_snapshot_head *head = head_of(a);
+
+    return (
+        const gvmi_snapshot_user *)(const void *)((const char *)(objects_of(a) + head->object_count) +
+                                                  head->client_count * sizeof(gvmi_snapshot_client));
+}
+
 /* Others are served between the slices, and what they end and make does no harm. */
 static void snapshot_of_many_objects_is_made_in_slices(void **state)
 {
@@ -592,6 +601,42 @@ static void snapshot_of_many_objects_is_made_in_slices(void **state)
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(objects_of(a)[i].owner_uid, 1);
     assert_int_equal(head_of(a)->client_count, 2);
+    assert_int_equal(head_of(a)->user_count, 1); /* itself */
+    end_fixture(&w);
+}
+
+#define QUOTA_USERS 1000u
+
+/* Users whose accounts end while the snapshot is made are left out of it. */
+static void snapshot_shows_users_to_administrators(void **state)
+{
+    fixture w;
+    actor *a, *b, *c = NULL;
+    uint32_t count;
+
+    (void)state;
+    start_users(&w, 32, 8192);
+    a = join(&w, KEEPER_UID);
+    b = join(&w, 1);
+    for (uint32_t i = 0; i < QUOTA_USERS; i++) {
+        if (i == QUOTA_USERS - 256)
+            c = join(&w, 2); /* the first one of the second slice */
+        assert_int_equal(gvmi_machine_set_quota(w.machine, 1000 + i, i), GVM_OK);
+    }
+    ask_snapshot(&w, a);
+    assert_true(work(&w));
+    gvmi_machine_disconnect(w.machine, c->number);
+    gvmi_machine_exited(w.machine, c->number);
+    while (work(&w)) {}
+    count = head_of(a)->user_count;
+    assert_int_equal(count, QUOTA_USERS + 2);
+    assert_int_equal(users_of(a)[0].uid, 1000 + QUOTA_USERS - 1);
+    assert_int_equal(users_of(a)[0].quota_bytes, QUOTA_USERS - 1);
+    assert_int_equal(users_of(a)[count - 1].uid, KEEPER_UID);
+    ask_snapshot(&w, b);
+    while (work(&w)) {}
+    assert_int_equal(head_of(b)->user_count, 1);
+    assert_int_equal(users_of(b)[0].uid, 1);
     end_fixture(&w);
 }
 
@@ -722,6 +767,7 @@ int main(void)
         cmocka_unit_test(look_at_many_openings_takes_several_ticks),
         cmocka_unit_test(clients_late_at_once_are_cut_off_a_few_at_a_time),
         cmocka_unit_test(snapshot_of_many_objects_is_made_in_slices),
+        cmocka_unit_test(snapshot_shows_users_to_administrators),
         cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
         cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),
         cmocka_unit_test(snapshots_that_are_not_read_are_bounded_by_user),
