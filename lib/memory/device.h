@@ -35,6 +35,7 @@ struct gvm_device {
     CUstream stream, words_stream;
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
     bool rdma;            /* network cards reach chunks that are made for that */
+    uint64_t row_bytes;   /* rows of a piece begin at multiples of this */
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
     struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
