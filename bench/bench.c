@@ -14,7 +14,8 @@ static const char usage[] =
     "       gvmem-bench appender [OPTION...]\n"
     "       gvmem-bench policy [OPTION...] [TRACE...]   (see gvmem-bench policy --help)\n"
     "\n"
-    "Measures the driver's virtual memory calls, growing an array, bandwidth, kernels, sharing\n"
+    "Measures the driver's virtual memory calls, growing an array, bandwidth, copies of 4 KiB to\n"
+    "1 GiB to and from pageable and pinned memory in one and several streams, kernels, sharing\n"
     "and, with two devices, reading a peer's memory; or a keeper's leases, moves under pressure,\n"
     "scans, eviction and growth, each beside its floor; or the way from a token of a PostgreSQL\n"
     "table (see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed\n"
@@ -53,6 +54,7 @@ static void measure_vmm(bench *b)
     bench_calls(b);
     bench_growth(b);
     bench_copies(b);
+    bench_transfers(b);
     bench_kernels(b);
     bench_sharing(b);
     bench_peers(b);

@@ -17,7 +17,7 @@
 #include "tools/tool.h"
 
 #define BENCH_SAMPLES_MAX 64u
-#define BENCH_FIGURES_MAX 512u
+#define BENCH_FIGURES_MAX 1024u
 #define BENCH_NOTES_MAX 32u
 #define BENCH_POOLS_MAX 8u
 
@@ -95,6 +95,7 @@ bool bench_timer_stop(bench *b, bench_timer *timer, double *us); /* waits */
 void bench_calls(bench *b);
 void bench_growth(bench *b);
 void bench_copies(bench *b);
+void bench_transfers(bench *b);
 void bench_kernels(bench *b);
 void bench_peers(bench *b);
 void bench_sharing(bench *b);

@@ -33,6 +33,8 @@ training() {
 joins() {
     "$build/bench/hashjoin/hashjoin" --sweep --json="$out/hashjoin-$stamp.json"
     echo "recorded in $out/hashjoin-$stamp.json"
+    "$build/bench/hashjoin/hashjoin" --cross --json="$out/hashjoin-cross-$stamp.json"
+    echo "recorded in $out/hashjoin-cross-$stamp.json"
 }
 
 tables() {

@@ -41,6 +41,13 @@ import json, sys
 figures = json.load(open(sys.argv[1]))['figures']
 assert {f['bytes'] for f in figures if f['section'] == 'growth'} == {32 << 20}, 'growth'
 assert {f['samples'] for f in figures if f['section'] == 'calls'} == {20}, 'calls'
+copies = [f for f in figures if f['section'] == 'transfers']
+assert {f['bytes'] for f in copies} == {4 << 10, 64 << 10, 1 << 20, 16 << 20}, 'sizes of copies'
+for name in ('H2D pageable', 'H2D pinned queued, 4 streams', 'D2H pageable queued', 'D2H pinned', 'D2D queued'):
+    for kind in ('VMM', 'cuMemAlloc', 'VMM / cuMemAlloc'):
+        assert all(f['median'] > 0 for f in copies if f['name'] == f'{name} {kind}'), name
+    assert len([f for f in copies if f['name'] == f'{name} VMM']) == 4, name
+assert len(copies) == 4 * (15 * 3 + 1), len(copies)
 EOF
     ;;
 appender)

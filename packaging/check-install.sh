@@ -69,6 +69,8 @@ done
 
 check 'there is the user gvmem' script 'getent passwd gvmem && [ "$(id -u gvmem)" -lt 1000 ]'
 check 'programs and libraries find what they link' script '! ldd /usr/bin/gvmem* /usr/lib/*/libgvmem*.so /usr/lib/postgresql/15/lib/gstore_fdw.so | grep "not found"'
+check 'the software GPU is libcuda.so.1 in a folder of its own' script \
+    'readlink -e /usr/lib/*/gvmem-softgpu/libcuda.so.1 | grep libgvmem-softgpu.so && ! ldconfig -p | grep -F gvmem-softgpu/'
 check 'no run path, and none links the software GPU' script '! readelf -d /usr/bin/gvmem /usr/bin/gvmem-keeper /usr/lib/*/libgvmem*.so \
     /usr/lib/postgresql/15/lib/gstore_fdw.so | grep -E "R(UN)?PATH|NEEDED.*softgpu"'
 kernels=$(inside gvmem info 2>/dev/null | sed -n 's/^kernels for real GPUs: //p')

@@ -9,7 +9,7 @@ set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
 out=${OUT:-bench/results}
-suites=${SUITES:-conform unit prop fault proc gpu postgres}
+suites=${SUITES:-conform unit prop fault proc foreign gpu postgres}
 
 if ! nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then
     echo 'check-gpu: nvidia-smi shows no GPU here; make check runs the same tests on the software GPU' >&2

@@ -136,7 +136,14 @@ CUresult soft_capture_check_unsafe_locked(void)
 
 CUresult soft_enter_unsafe(int *device)
 {
-    CUresult result = soft_enter_context(device);
+    uint64_t context_id;
+
+    return soft_enter_owner_unsafe(device, &context_id);
+}
+
+CUresult soft_enter_owner_unsafe(int *device, uint64_t *context_id)
+{
+    CUresult result = soft_enter_owner(device, context_id);
 
     if (result != CUDA_SUCCESS)
         return result;

@@ -1,4 +1,7 @@
-/* The context of each device, and which one each thread uses. */
+/* The contexts, and which one each thread uses.
+ *
+ * They are entries of a table that are used again: entry i below SOFT_DEVICES_MAX is the primary context of device i,
+ * the others are created ones (created.c). */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
@@ -8,8 +11,9 @@ typedef struct thread_state {
     size_t depth, capacity;
 } thread_state;
 
-static soft_context contexts[SOFT_DEVICES_MAX];
-static soft_stream legacies[SOFT_DEVICES_MAX];
+static soft_context contexts[SOFT_CONTEXTS_MAX];
+static soft_stream legacies[SOFT_CONTEXTS_MAX];
+static uint64_t last_id; /* under the lock */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_key;
@@ -26,10 +30,11 @@ static void end_thread(void *p)
 static void prepare_contexts(void)
 {
     key_made = pthread_key_create(&thread_key, end_thread) == 0;
-    for (int i = 0; i < SOFT_DEVICES_MAX; i++) {
+    for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++) {
         soft_context *context = &contexts[i];
 
-        context->device = i;
+        context->device = i < SOFT_DEVICES_MAX ? (int)i : -1;
+        context->index = i;
         context->legacy = &legacies[i];
         TAILQ_INIT(&context->unfinished);
         LIST_INIT(&context->streams);
@@ -47,7 +52,30 @@ soft_context *soft_context_of(int device)
     return &contexts[device];
 }
 
-static CUresult find_context_locked(CUcontext handle, soft_context **out)
+soft_context *soft_context_at(unsigned index)
+{
+    pthread_once(&once, prepare_contexts);
+    return &contexts[index];
+}
+
+void *soft_context_open_locked(soft_context *context)
+{
+    if (!context->handle)
+        context->handle = soft_handle_add_locked(SOFT_HANDLE_CONTEXT, context);
+    if (context->handle && context->state != SOFT_CONTEXT_ACTIVE) {
+        context->id = ++last_id;
+        context->state = SOFT_CONTEXT_ACTIVE;
+    }
+    return context->handle;
+}
+
+void soft_context_forget_locked(soft_context *context)
+{
+    soft_handle_remove_locked(context->handle);
+    context->handle = NULL;
+}
+
+CUresult soft_context_find_locked(CUcontext handle, soft_context **out)
 {
     *out = soft_handle_find_locked(SOFT_HANDLE_CONTEXT, handle);
     if (*out)
@@ -87,10 +115,17 @@ CUresult soft_context_current_locked(soft_context **out)
 
     if (!thread || thread->depth == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
-    return find_context_locked(thread->stack[thread->depth - 1], out);
+    return soft_context_find_locked(thread->stack[thread->depth - 1], out);
 }
 
 CUresult soft_enter_context(int *device)
+{
+    uint64_t context_id;
+
+    return soft_enter_owner(device, &context_id);
+}
+
+CUresult soft_enter_owner(int *device, uint64_t *context_id)
 {
     soft_context *context;
     CUresult result = soft_enter();
@@ -101,15 +136,24 @@ CUresult soft_enter_context(int *device)
     result = soft_context_current_locked(&context);
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         *device = context->device;
+        *context_id = context->id;
+    }
     soft_unlock();
     return result;
 }
 
-CUcontext soft_context_handle(int device)
+CUcontext soft_context_handle(uint64_t context_id)
 {
-    return contexts[device].handle;
+    CUcontext handle = NULL;
+
+    soft_lock();
+    for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
+        if (contexts[i].id == context_id)
+            handle = contexts[i].handle;
+    soft_unlock();
+    return handle;
 }
 
 /* ---- the thread's stack of contexts */
@@ -120,12 +164,12 @@ static CUresult check_context(CUcontext handle)
     CUresult result;
 
     soft_lock();
-    result = find_context_locked(handle, &context);
+    result = soft_context_find_locked(handle, &context);
     soft_unlock();
     return result;
 }
 
-static CUresult push_context(CUcontext handle)
+CUresult soft_current_push(CUcontext handle)
 {
     thread_state *thread = this_thread();
 
@@ -144,13 +188,21 @@ static CUresult push_context(CUcontext handle)
     return CUDA_SUCCESS;
 }
 
+void soft_current_pop(CUcontext handle)
+{
+    thread_state *thread = this_thread();
+
+    if (thread && thread->depth > 0 && thread->stack[thread->depth - 1] == handle)
+        thread->depth--;
+}
+
 CUresult cuCtxPushCurrent_v2(CUcontext ctx)
 {
     CUresult result = soft_enter();
 
     if (result == CUDA_SUCCESS)
         result = ctx ? check_context(ctx) : CUDA_ERROR_INVALID_VALUE;
-    return result == CUDA_SUCCESS ? push_context(ctx) : result;
+    return result == CUDA_SUCCESS ? soft_current_push(ctx) : result;
 }
 
 CUresult cuCtxPopCurrent_v2(CUcontext *ctx)
@@ -183,8 +235,8 @@ CUresult cuCtxSetCurrent(CUcontext ctx)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (thread->depth > 0)
         thread->depth--;
-    return ctx ? push_context(ctx)
-               : CUDA_SUCCESS; /* push_context() needs no memory if something was replaced */
+    return ctx ? soft_current_push(ctx)
+               : CUDA_SUCCESS; /* soft_current_push() needs no memory if something was replaced */
 }
 
 CUresult cuCtxGetCurrent(CUcontext *ctx)
@@ -228,7 +280,7 @@ CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
     if (!id)
         return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
-    result = ctx ? find_context_locked(ctx, &context) : soft_context_current_locked(&context);
+    result = ctx ? soft_context_find_locked(ctx, &context) : soft_context_current_locked(&context);
     if (result == CUDA_SUCCESS && context->state != SOFT_CONTEXT_ACTIVE)
         result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result == CUDA_SUCCESS)
@@ -243,18 +295,18 @@ static CUresult change_peer(CUcontext handle, bool enable)
 {
     soft_context *context, *peer;
     CUresult result;
-    unsigned bit;
+    uint64_t bit;
 
     soft_lock();
     result = soft_context_current_locked(&context);
     if (result == CUDA_SUCCESS)
         result = soft_context_usable_locked(context);
     if (result == CUDA_SUCCESS)
-        result = find_context_locked(handle, &peer);
-    if (result == CUDA_SUCCESS && peer == context)
+        result = soft_context_find_locked(handle, &peer);
+    if (result == CUDA_SUCCESS && peer->device == context->device)
         result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
-        bit = 1u << peer->device;
+        bit = UINT64_C(1) << peer->index;
         if (enable && context->peers & bit)
             result = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
         else if (!enable && !(context->peers & bit))

@@ -171,6 +171,8 @@ void soft_op_finish_locked(soft_op *op, CUresult result);
 /* Waits for the end; gives the operation's result. */
 CUresult soft_op_wait_locked(soft_op *op);
 /* Gives the context its sticky error, unless it has one: ends what runs there, and what has not begun. */
+void soft_context_stop_locked(soft_context *context, CUresult error);
+/* The same for all contexts of its device, which the process has lost for good. */
 void soft_context_break_locked(soft_context *context, CUresult error);
 /* Gives back a reference to a stream. */
 void soft_stream_unref_locked(soft_stream *stream);
@@ -208,17 +210,20 @@ CUresult soft_set_new(int device, const CUDA_MEMSET_NODE_PARAMS *params, soft_op
 /* Makes sure that the device's SM threads run. */
 CUresult soft_sm_start_locked(int device);
 void soft_sm_push_locked(soft_launch *launch);
-/* The context of the device has broken: forgets blocks not yet begun and ends those that run. */
-void soft_sm_interrupt_locked(int device);
+/* The context is stopped: forgets its blocks not yet begun and ends those that run. */
+void soft_sm_interrupt_locked(const soft_context *context);
 
-/* ---- context.c */
+/* ---- context.c: a table of contexts; entry i below SOFT_DEVICES_MAX is the primary one of device i */
 struct soft_context {
     int device;
+    unsigned index; /* in the table */
     enum { SOFT_CONTEXT_IDLE, SOFT_CONTEXT_ACTIVE, SOFT_CONTEXT_CLOSING } state;
-    _Atomic(void *) handle; /* NULL while not retained */
-    unsigned retained;
-    uint64_t id;       /* of this life of it: another one after a reset */
-    atomic_uint peers; /* bit i: may use what the context of device i allocates */
+    _Atomic(void *) handle; /* NULL while not retained or created */
+    unsigned retained;      /* of a primary one */
+    unsigned flags;         /* CU_CTX_... */
+    uint64_t id;            /* of this use of it: another one after a reset */
+    uint64_t peers;         /* bit i: may use what the context at i allocates */
+    CUresult lost;          /* of a primary one: the error of its device, which nothing clears */
     _Atomic(CUresult) error;
     uint64_t serial; /* of the newest operation */
     soft_stream *legacy;
@@ -230,10 +235,25 @@ struct soft_context {
     LIST_HEAD(, soft_module) modules;
 };
 
-soft_context *soft_context_of(int device);
+soft_context *soft_context_of(int device);     /* the primary one */
+soft_context *soft_context_at(unsigned index); /* of any device, in use or not */
+/* CUDA_ERROR_CONTEXT_IS_DESTROYED or CUDA_ERROR_INVALID_CONTEXT */
+CUresult soft_context_find_locked(CUcontext handle, soft_context **out);
+/* Makes a handle for the context, which is ACTIVE from here on; NULL if there is no memory. */
+void *soft_context_open_locked(soft_context *context);
+/* Ends the handle of a context that is not ACTIVE. */
+void soft_context_forget_locked(soft_context *context);
+/* Makes the context the calling thread's current one. CUDA_ERROR_OUT_OF_MEMORY. */
+CUresult soft_current_push(CUcontext handle);
+/* Takes it off again if it is the current one. */
+void soft_current_pop(CUcontext handle);
 CUresult soft_context_current_locked(soft_context **out); /* whether broken or not */
 /* Success, or why the context takes no work. */
 CUresult soft_context_usable_locked(const soft_context *context);
+
+/* ---- primary.c */
+/* Waits for the context's work and takes down what it owns; it is CLOSING meanwhile, and IDLE afterwards. */
+void soft_context_close_locked(soft_context *context);
 
 /* ---- stream.c */
 struct soft_stream {

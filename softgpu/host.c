@@ -77,7 +77,7 @@ static CUresult drain_and_end(int device, CUdeviceptr addr, soft_origin origin, 
 CUresult cuMemHostAlloc(void **ptr, size_t size, unsigned int flags)
 {
     soft_range model = {.kind = SOFT_KIND_HOST, .origin = SOFT_ORIGIN_HOST};
-    CUresult rc = soft_enter_unsafe(&model.device);
+    CUresult rc = soft_enter_owner_unsafe(&model.device, &model.context_id);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (!ptr || (flags & ~(unsigned int)HOST_ALLOC_FLAGS) != 0)
@@ -132,7 +132,7 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags)
 {
     soft_range model = {.kind = SOFT_KIND_HOST, .origin = SOFT_ORIGIN_REGISTER};
     CUdeviceptr addr = (CUdeviceptr)(uintptr_t)ptr, end;
-    CUresult rc = soft_enter_unsafe(&model.device);
+    CUresult rc = soft_enter_owner_unsafe(&model.device, &model.context_id);
     if (rc != CUDA_SUCCESS)
         return rc;
     if (!ptr || size == 0 || __builtin_add_overflow(addr, size, &end) ||

@@ -375,9 +375,10 @@ static bool open_known_memory(uint64_t id, CUdeviceptr *ptr)
 }
 
 /* Maps the file and makes it a range. The file descriptor stays the caller's. */
-static CUresult open_fd(int fd, const ipc_handle *handle, CUdeviceptr *ptr)
+static CUresult open_fd(int fd, const ipc_handle *handle, uint64_t context_id, CUdeviceptr *ptr)
 {
-    soft_range model = {.kind = SOFT_KIND_DEVICE, .origin = SOFT_ORIGIN_IPC, .open_count = 1};
+    soft_range model = {
+        .kind = SOFT_KIND_DEVICE, .origin = SOFT_ORIGIN_IPC, .context_id = context_id, .open_count = 1};
     CUresult rc = soft_backing_adopt(&model.backing, SOFT_USE_PLAIN, fd);
     if (rc != CUDA_SUCCESS)
         return rc;
@@ -402,8 +403,9 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
     static const uint8_t zero[sizeof((ipc_handle *)0)->zero];
     ipc_handle in;
     bool own;
+    uint64_t context_id;
     int device, fd;
-    CUresult rc = soft_enter_context(&device);
+    CUresult rc = soft_enter_owner(&device, &context_id);
     if (rc != CUDA_SUCCESS)
         return rc;
     memcpy(&in, &handle, sizeof in);
@@ -420,7 +422,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
     if (!open_known_memory(in.id, ptr)) {
         rc = fetch_fd(&in, &fd);
         if (rc == CUDA_SUCCESS) {
-            rc = open_fd(fd, &in, ptr);
+            rc = open_fd(fd, &in, context_id, ptr);
             close(fd);
         }
     }

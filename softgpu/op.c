@@ -189,13 +189,26 @@ static void abandon_locked(soft_context *context)
     settle_locked();
 }
 
-void soft_context_break_locked(soft_context *context, CUresult error)
+void soft_context_stop_locked(soft_context *context, CUresult error)
 {
     if (context->error != CUDA_SUCCESS)
         return;
     context->error = error;
-    soft_sm_interrupt_locked(context->device);
+    soft_sm_interrupt_locked(context);
     abandon_locked(context);
+}
+
+void soft_context_break_locked(soft_context *context, CUresult error)
+{
+    soft_context *primary = soft_context_of(context->device);
+
+    if (context->error != CUDA_SUCCESS)
+        return;
+    if (primary->lost == CUDA_SUCCESS)
+        primary->lost = error;
+    for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
+        if (soft_context_at(i)->device == context->device)
+            soft_context_stop_locked(soft_context_at(i), error);
 }
 
 void soft_op_finish_locked(soft_op *op, CUresult result)

@@ -12,6 +12,7 @@ typedef struct pointer_facts {
     soft_kind kind;
     soft_origin origin;
     int device;
+    uint64_t context_id;
     bool on_host, cpu_touches, exportable;
     uint64_t buffer_id;
     uint8_t access[SOFT_DEVICES_MAX];
@@ -25,12 +26,16 @@ static void range_facts_locked(const soft_range *range, pointer_facts *facts)
         .kind = range->kind,
         .origin = range->origin,
         .device = range->device,
+        .context_id = range->context_id,
         .on_host = range->kind == SOFT_KIND_HOST,
         .cpu_touches = range->kind == SOFT_KIND_HOST || range->kind == SOFT_KIND_MANAGED,
         .exportable = range->origin == SOFT_ORIGIN_ALLOC && range->kind == SOFT_KIND_DEVICE,
         .buffer_id = range->buffer_id,
     };
-    memset(facts->access, SOFT_ACCESS_READWRITE, sizeof facts->access);
+    if (range->pool)
+        memcpy(facts->access, range->pool->access, sizeof facts->access);
+    else
+        memset(facts->access, SOFT_ACCESS_READWRITE, sizeof facts->access);
 }
 
 /* False if the pointer is none of ours, or to addresses without memory. */
@@ -116,7 +121,8 @@ CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdevi
     switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
         /* Virtual memory management knows no contexts. */
-        ANSWER(CUcontext, facts.kind == SOFT_KIND_MAPPED ? NULL : soft_context_handle(facts.device));
+        ANSWER(CUcontext,
+               facts.kind == SOFT_KIND_MAPPED ? NULL : soft_context_handle(facts.context_id));
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
         ANSWER(unsigned int, facts.on_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:

@@ -1,17 +1,17 @@
-/* The life of primary contexts: retained, broken, released, reset.
+/* How contexts end, and the life of primary ones: retained, broken, released, reset.
  *
- * A context is IDLE until it is retained, ACTIVE while it is, and CLOSING while the last release or
- * a reset waits for its work and takes down what it owns: streams, events, modules, and through
- * soft_space_drop_context() its memory. Its handle is good until the last release:
- * cuDevicePrimaryCtxReset leaves it retained and IDLE, and the next retain makes it ACTIVE under
- * the same handle.
+ * A context is IDLE until it is retained (created.c: created), ACTIVE while it is, and CLOSING while
+ * the last release, a reset or cuCtxDestroy waits for its work and takes down what it owns: streams,
+ * events, modules, and through soft_space_drop_context() its memory. The handle of a primary one is
+ * good until the last release: cuDevicePrimaryCtxReset leaves it retained and IDLE, and the next
+ * retain makes it ACTIVE under the same handle.
  *
- * The first failure of an operation is the context's sticky error. It ends what runs, discards what
- * is queued (waits for it return), and is returned by every later call that needs the context.
- * Nothing clears it, not even a reset, as on a real device: the process has lost the device. */
+ * The first failure of an operation is the sticky error of all contexts of the device. It ends what
+ * runs, discards what is queued (waits for it return), and is returned by every later call that needs
+ * such a context. Nothing clears it, not even a reset, as on a real device: the process has lost the
+ * device. */
 #include "softgpu/engine.h"
 
-static uint64_t last_id;                                 /* under the lock */
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER; /* some context is CLOSING no more */
 
 /* Waits for the operations that are submitted now. Newest first: waiting for it is mostly waiting
@@ -41,22 +41,33 @@ CUresult soft_device_drain(int device)
     CUresult result;
 
     soft_lock();
-    result = drain_locked(soft_context_of(device));
+    for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
+        if (soft_context_at(i)->device == device)
+            drain_locked(soft_context_at(i));
+    result = soft_context_of(device)->lost;
     soft_unlock();
     return result;
 }
 
 CUresult cuCtxSynchronize(void)
 {
+    soft_context *context;
     int device;
     CUresult result = soft_enter_wait(&device);
 
-    return result == CUDA_SUCCESS ? soft_device_drain(device) : result;
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    result = soft_context_current_locked(&context);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(context);
+    if (result == CUDA_SUCCESS)
+        result = drain_locked(context);
+    soft_unlock();
+    return result;
 }
 
-/* Waits for the context's work and takes down what it owns. Other threads see it CLOSING
- * meanwhile. */
-static void close_locked(soft_context *context)
+void soft_context_close_locked(soft_context *context)
 {
     soft_stream *stream, *next;
     soft_module *module;
@@ -77,11 +88,11 @@ static void close_locked(soft_context *context)
             soft_stream_close_locked(stream);
     }
     soft_unlock();
-    soft_space_drop_context(context->device);
+    soft_space_drop_context(context->id, context->index < SOFT_DEVICES_MAX ? context->device : -1);
     soft_lock();
     context->peers = 0;
-    for (int i = 0; i < SOFT_DEVICES_MAX; i++)
-        soft_context_of(i)->peers &= ~(1u << context->device);
+    for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
+        soft_context_at(i)->peers &= ~(UINT64_C(1) << context->index);
     context->state = SOFT_CONTEXT_IDLE;
     pthread_cond_broadcast(&closed);
 }
@@ -109,16 +120,10 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
 
     if (result != CUDA_SUCCESS)
         return result;
-    result = ctx ? context->error : CUDA_ERROR_INVALID_VALUE;
-    if (result == CUDA_SUCCESS && !context->handle) {
-        context->handle = soft_handle_add_locked(SOFT_HANDLE_CONTEXT, context);
-        if (!context->handle)
-            result = CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    result = ctx ? context->lost : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && !soft_context_open_locked(context))
+        result = CUDA_ERROR_OUT_OF_MEMORY;
     if (result == CUDA_SUCCESS) {
-        if (context->state != SOFT_CONTEXT_ACTIVE)
-            context->id = ++last_id;
-        context->state = SOFT_CONTEXT_ACTIVE;
         context->retained++;
         *ctx = context->handle;
     }
@@ -137,9 +142,8 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
         result = CUDA_ERROR_INVALID_CONTEXT;
     } else if (--context->retained == 0) {
         if (context->state == SOFT_CONTEXT_ACTIVE)
-            close_locked(context);
-        soft_handle_remove_locked(context->handle);
-        context->handle = NULL;
+            soft_context_close_locked(context);
+        soft_context_forget_locked(context);
     }
     soft_unlock();
     return result;
@@ -153,11 +157,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     if (result != CUDA_SUCCESS)
         return result;
     if (context->state == SOFT_CONTEXT_ACTIVE) {
-        CUresult error = context->error;
-
-        soft_context_break_locked(context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
-        close_locked(context);
-        context->error = error;
+        soft_context_stop_locked(context, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+        soft_context_close_locked(context);
+        context->error = context->lost;
     }
     soft_unlock();
     return CUDA_SUCCESS;
@@ -173,7 +175,7 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned int *flags, int *acti
     if (!flags || !active) {
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
-        *flags = 0;
+        *flags = context->flags;
         *active = context->state == SOFT_CONTEXT_ACTIVE;
     }
     soft_unlock();

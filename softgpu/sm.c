@@ -25,10 +25,11 @@
 typedef struct sm_thread {
     struct sm_device *device;
     pthread_t thread;
-    bool running;      /* has a group, or may be about to begin it */
-    atomic_bool stop;  /* of that group */
-    void *shared;      /* SOFT_SHARED_BYTES_MAX */
-    soft_block *block; /* runs those of several threads */
+    bool running;                /* has a group, or may be about to begin it */
+    const soft_context *context; /* of that group */
+    atomic_bool stop;            /* of that group */
+    void *shared;                /* SOFT_SHARED_BYTES_MAX */
+    soft_block *block;           /* runs those of several threads */
 } sm_thread;
 
 typedef struct sm_device {
@@ -135,6 +136,7 @@ static void sm_main(void *arg)
         if (!TAILQ_EMPTY(&device->launches) && device->idle > 0)
             pthread_cond_signal(&device->work);
         self->running = true;
+        self->context = group.launch->op.context;
         atomic_store(&self->stop, false);
         soft_unlock();
         soft_module_touch(group.launch->module);
@@ -201,17 +203,27 @@ void soft_sm_push_locked(soft_launch *launch)
         pthread_cond_signal(&device->work);
 }
 
-void soft_sm_interrupt_locked(int ordinal)
+static soft_launch *first_of_locked(const sm_device *device, const soft_context *context)
 {
-    sm_device *device = &devices[ordinal];
+    soft_launch *launch;
+
+    TAILQ_FOREACH(launch, &device->launches, entry)
+    if (launch->op.context == context)
+        break;
+    return launch;
+}
+
+void soft_sm_interrupt_locked(const soft_context *context)
+{
+    sm_device *device = &devices[context->device];
     soft_launch *launch;
 
     for (unsigned i = 0; i < device->started; i++)
-        if (device->sms[i].running) {
+        if (device->sms[i].running && device->sms[i].context == context) {
             atomic_store(&device->sms[i].stop, true);
             pthread_kill(device->sms[i].thread, SOFT_FAULT_STOP);
         }
-    while (device->sms && (launch = TAILQ_FIRST(&device->launches))) {
+    while (device->sms && (launch = first_of_locked(device, context))) {
         uint64_t rest = launch->blocks - launch->taken;
 
         TAILQ_REMOVE(&device->launches, launch, entry);

@@ -30,7 +30,10 @@ GVMI_CUDA_CALLS(SOFT_DECLARE)
 SOFT_EXPORT const char *gvm_softgpu_problem(void);
 
 #define SOFT_DEVICES_MAX 16
+#define SOFT_CONTEXTS_MAX 64 /* of a process, primary ones included */
 #define SOFT_GRANULARITY_BYTES (2ull << 20)
+#define SOFT_PITCH_BYTES 512ull
+#define SOFT_PITCH_MAX ((size_t)INT32_MAX)
 #define SOFT_DRIVER_VERSION 13000
 
 static inline uint64_t soft_now_ns(void) /* CLOCK_MONOTONIC */
@@ -75,12 +78,14 @@ CUresult soft_call_host_function(CUhostFn fn, void *data);
 /* soft_enter(), and wants a current context and gives its device; returns that context's sticky error if it has
  * one. */
 CUresult soft_enter_context(int *device);
+/* The same, and the number of the context: what is allocated now is its own. */
+CUresult soft_enter_owner(int *device, uint64_t *context_id);
 /* Waits until everything submitted to the device by this process before the call is done: what
- * cuMemFree does on the real driver. The caller holds no lock. Answers with the context's sticky
+ * cuMemFree does on the real driver. The caller holds no lock. Answers with the device's sticky
  * error. */
 CUresult soft_device_drain(int device);
-/* The handle of the device's primary context, NULL while it is not retained. */
-CUcontext soft_context_handle(int device);
+/* The handle of the context with this number, NULL if it is gone. */
+CUcontext soft_context_handle(uint64_t context_id);
 
 /* ---- stream.c */
 /* Puts fn(arg) behind what the stream holds (any handle that cuda calls take, NULL and the special
@@ -94,6 +99,7 @@ CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *ar
 /* soft_enter_context() for calls that do what a graph would not repeat, as cuMemAlloc: refused while a capture forbids it
  * to the thread, and the capture is invalid then. */
 CUresult soft_enter_unsafe(int *device);
+CUresult soft_enter_owner_unsafe(int *device, uint64_t *context_id);
 /* The same for calls that wait for the current context, which no capture of a stream there survives. */
 CUresult soft_enter_wait(int *device);
 
@@ -126,9 +132,10 @@ soft_kind soft_space_kind(CUdeviceptr addr);
  * address is first asked for and removes it before the image goes. */
 CUresult soft_space_add_global(void *addr, uint64_t size_bytes, int device);
 void soft_space_remove_global(void *addr);
-/* The device's context is gone (last release, or reset) and nothing runs on it any more: frees what
+/* The context is gone (destroyed, last release, or reset) and nothing runs on it any more: frees what
  * belonged to the context, that is cuMemAlloc, managed and pinned memory, opened IPC handles and
- * host registrations. VMM handles, mappings and reservations belong to the process and stay. */
-void soft_space_drop_context(int device);
+ * host registrations. Stream-ordered memory goes with the primary context of its device, given here; -1
+ * for a created one. VMM handles, mappings and reservations belong to the process and stay. */
+void soft_space_drop_context(uint64_t context_id, int device);
 
 #endif

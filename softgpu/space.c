@@ -212,6 +212,12 @@ fail_backing:
     return rc;
 }
 
+void soft_pool_unref_locked(CUmemoryPool pool)
+{
+    if (--pool->refs == 0)
+        free(pool);
+}
+
 CUresult soft_range_end_locked(soft_range *range)
 {
     if (range->page_bytes > 0 && !soft_pages_release(range->span.addr, range->page_bytes))
@@ -219,6 +225,11 @@ CUresult soft_range_end_locked(soft_range *range)
     table_remove(&ranges, table_from(&ranges, range->span.addr), 1);
     if (range->backing.charge.id != 0)
         soft_backing_destroy(&range->backing);
+    if (range->pool) {
+        range->pool->used_bytes -= range->span.size_bytes;
+        range->pool->reserved_bytes -= range->page_bytes;
+        soft_pool_unref_locked(range->pool);
+    }
     free(range);
     return CUDA_SUCCESS;
 }
@@ -244,14 +255,15 @@ void soft_space_remove_global(void *addr)
     soft_space_unlock();
 }
 
-void soft_space_drop_context(int device)
+void soft_space_drop_context(uint64_t context_id, int device)
 {
     size_t index = 0;
     soft_range *range;
     soft_space_lock_write();
     while ((range = soft_range_nth_locked(index))) {
-        bool goes = range->device == device && !range->ending &&
-                    range->origin != SOFT_ORIGIN_RESERVE && range->origin != SOFT_ORIGIN_GLOBAL;
+        bool goes = !range->ending &&
+                    (range->origin == SOFT_ORIGIN_STREAM ? range->device == device
+                                                         : range->context_id == context_id);
         if (!goes || soft_range_end_locked(range) != CUDA_SUCCESS)
             index++;
     }
@@ -268,7 +280,9 @@ static CUresult check_locked(int device, CUdeviceptr addr, CUdeviceptr end, int 
         soft_range *range = soft_range_at_locked(addr);
         if (!range || range->kind == SOFT_KIND_RESERVED || span_end(&range->span) < end)
             return CUDA_ERROR_INVALID_VALUE;
-        return CUDA_SUCCESS;
+        return !range->pool || (range->pool->access[device] & access) == access
+                   ? CUDA_SUCCESS
+                   : CUDA_ERROR_INVALID_VALUE;
     }
     while (addr < end) {
         if (!mapping || mapping->span.addr > addr || (mapping->access[device] & access) != access)

@@ -29,15 +29,34 @@ typedef enum soft_origin {
     SOFT_ORIGIN_GLOBAL,   /* a loaded image's: the pages are the loader's */
 } soft_origin;
 
+/* Who accesses a mapping or a pool: devices by ordinal, then the CPU. */
+enum { SOFT_ACCESSOR_CPU = SOFT_DEVICES_MAX, SOFT_ACCESSORS };
+
+/* A pool of stream-ordered memory. It holds nothing but what is allocated from it. */
+struct CUmemPoolHandle_st {
+    CUmemoryPool next;
+    CUmemAllocationType type;
+    CUmemLocation location;
+    uint64_t refs; /* until it is destroyed; and each range from it */
+    uint64_t max_bytes;
+    uint64_t used_bytes, used_high_bytes;         /* as asked for */
+    uint64_t reserved_bytes, reserved_high_bytes; /* in whole granules */
+    uint64_t release_threshold_bytes; /* stored and returned; memory goes back at once all the same */
+    int reuse[3];                     /* likewise: CU_MEMPOOL_ATTR_REUSE_... */
+    uint8_t access[SOFT_ACCESSORS];
+};
+
 typedef struct soft_range {
     soft_span span; /* as asked for; what is mapped is page_bytes long */
     uint64_t page_bytes;
     soft_kind kind;
     soft_origin origin;
-    int device;           /* whose context it belongs to; reservations belong to none */
+    int device; /* that it is on, or whose context pinned it; -1: a reservation */
+    uint64_t context_id; /* that it belongs to; 0: reservations, globals and stream-ordered memory have none */
     uint64_t buffer_id;   /* never used again in this process */
     soft_backing backing; /* charge.id 0: nothing is charged */
     uint64_t open_count;  /* of an opened IPC handle */
+    CUmemoryPool pool;    /* of stream-ordered memory: a reference; else NULL */
     bool exported;        /* cuIpcGetMemHandle was asked for it: other processes may fetch it */
     bool ending;          /* a free is waiting for the device: no second one may begin */
 } soft_range;
@@ -50,9 +69,6 @@ typedef struct soft_vmm_handle {
     uint64_t mapping_count;
     uint64_t buffer_id;
 } soft_vmm_handle;
-
-/* Who accesses a mapping: devices by ordinal, then the CPU. */
-enum { SOFT_ACCESSOR_CPU = SOFT_DEVICES_MAX, SOFT_ACCESSORS };
 
 typedef struct soft_mapping {
     soft_span span;
@@ -102,6 +118,9 @@ CUresult soft_range_place(soft_range *model, uint64_t alignment);
 CUresult soft_range_end_locked(soft_range *range);
 
 uint64_t soft_buffer_id_next(void);
+
+/* Gives back a reference to a pool. */
+void soft_pool_unref_locked(CUmemoryPool pool);
 
 /* ---- pages: addresses from the kernel */
 

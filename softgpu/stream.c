@@ -35,7 +35,7 @@ void soft_stream_close_locked(soft_stream *stream)
 /* ---- the calling thread's own streams: CU_STREAM_PER_THREAD */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t own_key; /* of an array: a handle for each device, once used */
+static pthread_key_t own_key; /* of an array: a handle for each context, once used */
 static bool key_made;         /* the process had one left */
 
 static void close_own_streams(void *p)
@@ -46,7 +46,7 @@ static void close_own_streams(void *p)
      * have held. */
     if (soft_enter() == CUDA_SUCCESS) {
         soft_lock();
-        for (int i = 0; i < SOFT_DEVICES_MAX; i++) {
+        for (int i = 0; i < SOFT_CONTEXTS_MAX; i++) {
             soft_stream *stream = soft_handle_find_locked(SOFT_HANDLE_STREAM, streams[i]);
 
             if (stream)
@@ -71,7 +71,7 @@ static CUstream *own_streams(void)
         return NULL;
     streams = pthread_getspecific(own_key);
     if (!streams) {
-        streams = calloc(SOFT_DEVICES_MAX, sizeof *streams);
+        streams = calloc(SOFT_CONTEXTS_MAX, sizeof *streams);
         if (streams && pthread_setspecific(own_key, streams)) {
             free(streams);
             streams = NULL;
@@ -86,13 +86,13 @@ static CUresult own_stream_locked(soft_context *context, soft_stream **out)
 
     if (!streams)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = soft_handle_find_locked(SOFT_HANDLE_STREAM, streams[context->device]);
+    *out = soft_handle_find_locked(SOFT_HANDLE_STREAM, streams[context->index]);
     if (*out)
         return CUDA_SUCCESS;
     *out = new_stream_locked(context, true);
     if (!*out)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    streams[context->device] = (*out)->handle;
+    streams[context->index] = (*out)->handle;
     return CUDA_SUCCESS;
 }
 

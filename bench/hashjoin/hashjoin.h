@@ -147,7 +147,9 @@ typedef struct outcome {
      * committed ahead. */
     double count_ms, allocate_ms, write_ms, take_ms;
     uint64_t rows, text_bytes;
-    unsigned launches; /* of a pair of kernels that write */
+    unsigned launches;        /* of a pair of kernels that write */
+    unsigned parts;           /* of the outer side, joined one after the other */
+    uint64_t piece_bytes_max; /* rows and texts of the largest piece */
     /* The appender's. */
     uint64_t commits, pieces;
     double commit_ms, first_ms;
@@ -162,6 +164,7 @@ typedef struct settings {
     double factor;                      /* of the estimate that a fixed buffer is made for */
     uint64_t estimate;
     uint64_t average_units; /* of a text */
+    uint32_t part_rows;     /* outer rows that are joined at once; 0: all */
 } settings;
 
 /* Called with each piece when it is full, outside of the times measured. */

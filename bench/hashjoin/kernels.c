@@ -394,7 +394,7 @@ GVM_DEVICE uint32_t find_matches(const join_params *p, const open_rows *s, match
         const uint32_t at = count + gvm_warp_rank(hit, &found);
 
         if (hit) {
-            list->pair[at].low = tile * gvm_warp_size() + c[k].outer;
+            list->pair[at].low = p->outer_first + tile * gvm_warp_size() + c[k].outer;
             list->pair[at].high = c[k].row;
             list->rest[at].low = c[k].probe.value;
             list->rest[at].high = c[k].probe.text_bytes;

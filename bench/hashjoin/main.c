@@ -30,6 +30,7 @@ static const char usage[] =
     "usage: hashjoin [OPTION...]            generated tables\n"
     "       hashjoin [OPTION...] FILE       Debian packages with their dependencies; -: standard input\n"
     "       hashjoin --sweep [OPTION...]    generated tables, results from 1 to 100 times the estimate\n"
+    "       hashjoin --cross [OPTION...]    each of 200K rows with each of 10K: 2 billion rows, part by part\n"
     "\n"
     "Joins two tables on the GPU, keys equal and a value within a range; result rows have fixed columns\n"
     "and a text. FILE is a Packages file, /var/lib/dpkg/status, or what `apt-cache dumpavail` prints.\n"
@@ -48,6 +49,8 @@ static const char usage[] =
     "  -b, --budget SIZE    most memory of a result buffer: when it is spent, the kernel is resumed with\n"
     "                       another (no limit)\n"
     "      --chunk SIZE     that the appender commits at a time (its own choice)\n"
+    "      --part N         outer rows that are joined at once: what one part gives is taken before the next (all;\n"
+    "                       with --cross 40K)\n"
     "  -x, --factor F       the fixed buffer is made for F times the estimate (8)\n"
     "  -r, --repeat N       measure N times after one to warm up, and tell medians (1, and none to warm up;\n"
     "                       with --sweep 7)\n"
@@ -56,6 +59,8 @@ static const char usage[] =
     "  -j, --json[=FILE]    figures as JSON; on standard output, the rest then goes to standard error\n"
     "  -d, --device N       the device (0)\n"
     "      --sweep          measures many results, as above; no FILE, and no rows are printed\n"
+    "      --cross          one key, no texts, a budget of 4GiB, all methods, checked: each of them may be\n"
+    "                       given otherwise; on the software GPU 4K rows with 500, 1K at once, 4MiB\n"
     "  -h, --help           this text\n";
 
 typedef struct options {
@@ -63,7 +68,7 @@ typedef struct options {
     settings settings;
     const char *path;
     bool methods[METHODS];
-    bool sweep, check, print, json;
+    bool sweep, cross, check, print, json;
     const char *json_path;
     unsigned repeat;
     char command[1000];
@@ -139,6 +144,8 @@ enum {
     OPTION_SEED,
     OPTION_CHUNK,
     OPTION_SWEEP,
+    OPTION_CROSS,
+    OPTION_PART,
 };
 
 static void read_option(options *o, gpu *g, int option, char *text)
@@ -171,6 +178,8 @@ static void read_option(options *o, gpu *g, int option, char *text)
         break;
     case 'd': g->info.ordinal = (int32_t)parse_scaled_number(text, "--device", 1000); break;
     case OPTION_SWEEP: o->sweep = true; break;
+    case OPTION_CROSS: o->cross = true; break;
+    case OPTION_PART: o->settings.part_rows = read_rows(text, "--part", 1); break;
     case 'h': fputs(usage, stdout); exit(0);
     default: exit(2); /* getopt has said why */
     }
@@ -199,6 +208,8 @@ static void read_options(options *o, gpu *g, int argc, char **argv)
         {"json", 2, NULL, 'j'},
         {"device", 1, NULL, 'd'},
         {"sweep", 0, NULL, OPTION_SWEEP},
+        {"cross", 0, NULL, OPTION_CROSS},
+        {"part", 1, NULL, OPTION_PART},
         {"help", 0, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
@@ -214,8 +225,9 @@ static void read_options(options *o, gpu *g, int argc, char **argv)
         o->path = argv[optind++];
     if (optind < argc)
         wrong_usage("one file at a time", argv[optind]);
-    if (o->sweep && (o->path != NULL || o->print))
-        wrong_usage("--sweep", "is for generated tables, and prints no rows");
+    if ((o->sweep || o->cross) && (o->path != NULL || o->print || (o->sweep && o->cross)))
+        wrong_usage(o->sweep ? "--sweep" : "--cross",
+                    "is for generated tables, alone, and prints no rows");
     if (o->print && o->json && o->json_path == NULL)
         wrong_usage("--print and --json", "cannot both go to standard output");
 }
@@ -225,10 +237,16 @@ static void complete_options(options *o)
     generated *made = &o->made;
     bool any = false;
 
+    if (made->outer_rows == UINT32_MAX)
+        made->outer_rows = o->sweep ? 0 : 1000000;
+    if (made->text_max == UINT32_MAX) {
+        made->text_min = 8;
+        made->text_max = 72;
+    }
     for (int m = 0; m < METHODS; m++)
         any = any || o->methods[m];
     if (!any)
-        read_method(o, o->sweep ? "all" : "appender");
+        read_method(o, o->sweep || o->cross ? "all" : "appender");
     if (made->inner_rows == UINT32_MAX)
         made->inner_rows = made->outer_rows / 4;
     if (made->keys == 0)
@@ -236,7 +254,29 @@ static void complete_options(options *o)
     if (!o->sweep && (made->explode > made->outer_rows || made->explode > made->inner_rows))
         wrong_usage("--explode", "a table has fewer rows than that");
     if (o->repeat == 0)
-        o->repeat = o->sweep ? 7 : 1;
+        o->repeat = o->sweep ? 7 : o->cross ? 3 : 1;
+}
+
+/* Every row meets every other one: the largest result that two tables have. What is given stays. */
+static void choose_cross(options *o, bool software)
+{
+    generated *made = &o->made;
+
+    if (made->outer_rows == UINT32_MAX)
+        made->outer_rows = software ? 4000 : 200000;
+    if (made->inner_rows == UINT32_MAX)
+        made->inner_rows = software ? 500 : 10000;
+    if (o->settings.part_rows == 0)
+        o->settings.part_rows = software ? 1000 : 40000;
+    if (o->settings.budget_bytes == 0)
+        o->settings.budget_bytes = (uint64_t)4 << (software ? 20 : 30);
+    if (o->settings.chunk_bytes == 0 && software)
+        o->settings.chunk_bytes = 2 << 20;
+    if (made->keys == 0)
+        made->keys = 1;
+    if (made->text_max == UINT32_MAX)
+        made->text_min = made->text_max = 0;
+    o->check = true;
 }
 
 /* ---- one case */
@@ -436,13 +476,9 @@ static void sweep_explode(swept *w)
 
 int main(int argc, char **argv)
 {
-    options o = {.made = {.outer_rows = 0,
-                          .inner_rows = UINT32_MAX,
-                          .fraction = 1,
-                          .text_min = 8,
-                          .text_max = 72,
-                          .seed = 1},
-                 .settings = {.factor = 8}};
+    options o = {
+        .made = {.outer_rows = 0, .inner_rows = UINT32_MAX, .fraction = 1, .text_max = UINT32_MAX, .seed = 1},
+        .settings = {.factor = 8}};
     join_case *cases = must_have(CASES_MAX, sizeof *cases);
     unsigned count = 0;
     bool good = true;
@@ -451,12 +487,15 @@ int main(int argc, char **argv)
 
     o.made.outer_rows = UINT32_MAX; /* not given */
     read_options(&o, &g, argc, argv);
-    if (o.made.outer_rows == UINT32_MAX)
-        o.made.outer_rows = o.sweep ? 0 : 1000000;
-    complete_options(&o);
     text = (o.json && o.json_path == NULL) || o.print ? stderr : stdout;
+    if (!o.cross)
+        complete_options(&o);
     gpu_open(&g);
-    if (o.sweep) {
+    if (o.cross) {
+        choose_cross(&o, g.info.software != 0);
+        complete_options(&o);
+        good = run_generated(&g, &o, &o.made, "cross", text, &cases[count++]);
+    } else if (o.sweep) {
         swept w = {.g = &g, .o = &o, .text = text, .cases = cases, .good = true};
 
         o.check = true;

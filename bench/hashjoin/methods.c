@@ -5,6 +5,9 @@
  *     two-pass    the join is counted first, then memory is allocated, then the join is made
  *     fixed       memory for a multiple of the estimate; if that was too little, what the first try has
  *                 counted is allocated and everything is done again
+ *
+ * The outer side is joined at once, or part by part: then no more of the result is in memory than that of
+ * one part, or than the budget.
  */
 #include <string.h>
 
@@ -45,8 +48,12 @@ static uint64_t text_offset_of(uint64_t rows)
 
 static void add_piece(const piece *p, piece_taker take, void *arg, outcome *out)
 {
+    const uint64_t bytes = p->rows * sizeof(result_row) + p->text_bytes;
+
     out->rows += p->rows;
     out->text_bytes += p->text_bytes;
+    if (out->piece_bytes_max < bytes)
+        out->piece_bytes_max = bytes;
     out->pieces++;
     if (take != NULL)
         take(p, arg);
@@ -250,17 +257,73 @@ static void join_fixed(gpu *g, const built *b, const settings *s, piece_taker ta
     free_result(memory, out);
 }
 
-void join_with(gpu *g, method m, const built *b, const settings *s, piece_taker take, void *arg,
-               outcome *out)
+static void join_part(gpu *g, method m, const built *b, const settings *s, piece_taker take,
+                      void *arg, outcome *out)
 {
-    double since;
-
-    *out = (outcome){0};
     switch (m) {
     case APPENDER: join_appender(g, b, s, take, arg, out); break;
     case TWO_PASS: join_two_pass(g, b, take, arg, out); break;
     default: join_fixed(g, b, s, take, arg, out); break;
     }
+}
+
+static void add_outcome(const outcome *part, outcome *sum)
+{
+    sum->ms += part->ms;
+    sum->free_ms += part->free_ms;
+    sum->count_ms += part->count_ms;
+    sum->allocate_ms += part->allocate_ms;
+    sum->write_ms += part->write_ms;
+    sum->take_ms += part->take_ms;
+    sum->rows += part->rows;
+    sum->text_bytes += part->text_bytes;
+    sum->launches += part->launches;
+    sum->commits += part->commits;
+    sum->pieces += part->pieces;
+    sum->commit_ms += part->commit_ms;
+    sum->lost_rows += part->lost_rows;
+    sum->first_try_ms += part->first_try_ms;
+    if (sum->parts == 0)
+        sum->first_ms = part->first_ms;
+    if (sum->piece_bytes_max < part->piece_bytes_max)
+        sum->piece_bytes_max = part->piece_bytes_max;
+    sum->parts++;
+}
+
+/* The outer rows from first on, as many as are joined at once. */
+static built part_of(const built *b, uint32_t first, uint32_t rows)
+{
+    const uint64_t offset_bytes = (uint64_t)first * sizeof(uint32_t);
+    built part = *b;
+
+    part.params.outer_first = first;
+    part.params.outer_rows = rows;
+    part.params.outer_keys += offset_bytes;
+    part.params.outer_lows += offset_bytes;
+    part.params.outer_highs += offset_bytes;
+    return part;
+}
+
+void join_with(gpu *g, method m, const built *b, const settings *s, piece_taker take, void *arg,
+               outcome *out)
+{
+    const uint32_t all = b->params.outer_rows, at_once = s->part_rows > 0 ? s->part_rows : all;
+    uint32_t first = 0;
+    double since;
+
+    *out = (outcome){0};
+    do {
+        const uint32_t rows = all - first < at_once ? all - first : at_once;
+        const built part = part_of(b, first, rows);
+        settings of_part = *s;
+        outcome done = {0};
+
+        if (rows < all)
+            of_part.estimate = (uint64_t)((double)s->estimate * rows / all);
+        join_part(g, m, &part, &of_part, take, arg, &done);
+        add_outcome(&done, out);
+        first += rows;
+    } while (first < all);
     since = now_ms();
     must(gvm_device_trim(g->device, 0), "cannot trim"); /* all that any of them had is the driver's again */
     add_lap_time(&since, &out->free_ms);

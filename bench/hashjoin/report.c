@@ -98,9 +98,12 @@ void report_text(FILE *out, const join_case *c, const settings *s)
         if (m == APPENDER)
             fprintf(out, "; %llu commits, the first after %.3f ms", (unsigned long long)o->commits,
                     median_of_member(all, offsetof(outcome, first_ms)));
-        if (o->pieces > 1)
+        if (o->parts > 1)
+            fprintf(out, "; %u parts of the outer side, no buffer of more than %.1f MiB", o->parts,
+                    (double)o->piece_bytes_max / 1048576);
+        if (o->pieces > o->parts)
             fprintf(out, "; the budget was spent %llu times: %llu buffers, no row written twice",
-                    (unsigned long long)o->pieces - 1, (unsigned long long)o->pieces);
+                    (unsigned long long)o->pieces - o->parts, (unsigned long long)o->pieces);
         if (o->lost_rows > 0)
             fprintf(out,
                     "; %llu rows did not fit into %.3g times the estimate: all of it again (the first try took %.3f ms)",
@@ -249,6 +252,8 @@ static void put_method(json *j, const join_case *c, method m)
     if (m != TWO_PASS && speed_up(c, m) > 0)
         put_number(j, "times_as_fast_as_two_pass", speed_up(c, m));
     put_whole(j, "launches", o->launches);
+    put_whole(j, "parts", o->parts);
+    put_whole(j, "largest_buffer_bytes", o->piece_bytes_max);
     if (m == APPENDER) {
         put_whole(j, "commits", o->commits);
         put_figures(j, "commit_ms", all, offsetof(outcome, commit_ms));
@@ -317,6 +322,7 @@ static void write_json(FILE *out, const gpu *g, const char *command, const setti
     put_number(&j, "fixed_factor", s->factor);
     put_whole(&j, "budget_bytes", s->budget_bytes);
     put_whole(&j, "chunk_bytes", s->chunk_bytes);
+    put_whole(&j, "part_rows", s->part_rows);
     put_open(&j, "cases", '[');
     for (unsigned i = 0; i < count; i++)
         put_case(&j, &cases[i]);

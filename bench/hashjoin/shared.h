@@ -117,7 +117,7 @@ typedef struct join_params {
     uint64_t rows_max, units_max; /* WAY_FIXED: what it can hold */
     uint32_t outer_rows, hash_shift;
     uint32_t heavy_phase; /* 0: tile by tile, heavy ones are put aside; 1: those */
-    uint32_t unused;
+    uint32_t outer_first; /* the number of the first outer row, of those that are joined */
 } join_params;
 
 /* ---- checking */

@@ -91,6 +91,40 @@ def one_outer_row_has_all_candidates():
 
 
 @case
+def outer_side_in_parts():
+    one, methods = join("--rows", "5K", "--inner", "2K", "--zipf", "0.3", "--part", "1300")
+    for method in methods.values():
+        expect(method["parts"], 4, "parts")
+    expect_more(one["result_bytes"] * 0.6, methods["two-pass"]["largest_buffer_bytes"], "a buffer of one part, not of all")
+
+
+@case
+def cross_is_bounded_by_its_parts_and_budget():
+    # 6000 * 300 rows of 24 bytes are 41 MiB; a part of them is at most 7 MiB, a buffer of the appender 3.
+    done = run("--cross", "--json", "--rows", "6000", "--inner", "300", "--part", "1000", "--budget", "4MiB", *SMALL, "--repeat", "1")
+    if RIGHT not in done.stderr:
+        raise Failed(f"not checked: {done.stderr}")
+    one = json.loads(done.stdout)["cases"][0]
+    expect(one["input"], "cross", "input")
+    expect(one["result_rows"], 6000 * 300, "rows")
+    expect(one["result_bytes"], 24 * 6000 * 300, "bytes without texts")
+    methods = {m["method"]: m for m in one["methods"]}
+    expect(sorted(methods), ["appender", "fixed", "two-pass"], "methods")
+    for method in methods.values():
+        expect(method["parts"], 6, "parts")
+        expect_more(24 * 1000 * 300, method["largest_buffer_bytes"], "the largest buffer")
+    expect_more(4 << 20, methods["appender"]["largest_buffer_bytes"], "the largest buffer under a budget")
+    expect_more(methods["appender"]["buffers"], 7, "buffers")
+
+
+@case
+def cross_is_refused_with_what_it_is_not_for():
+    run("--cross", "--sweep", status=2)
+    run("--cross", "--print", status=2)
+    run("--part", "0", status=2)
+
+
+@case
 def slices_are_resumed():
     one, methods = join("--rows", "3", "--inner", "90K", "--keys", "1", "--budget", "6MiB", *SMALL, methods=["appender"])
     expect(one["result_rows"], 270000, "rows")

@@ -48,7 +48,7 @@
  * Pinned memory comes in pieces of 16 MiB, or one of its own for a block of more than 8 MiB, each registered with the driver
  * at once: no block crosses two, which calls that copy or fill (cuMemcpy..., cuMemset...) would refuse.
  *
- * Pieces: gvm_alloc() and gvm_free() need no heap, and no size when freeing. They are for few and large ones, in place of
+ * Pieces: gvm_alloc(), gvm_alloc_pitch() and gvm_free() need no heap, and no size when freeing. They are for few and large ones, in place of
  * cuMemCreate and cuMemMap by hand: each piece is a buffer that is committed whole, of 2 MiB at least, with the bandwidth of
  * cuMemAlloc memory; gvm_alloc_buffer() finds that buffer, to move, seal, grant or share the piece.
  *
@@ -298,8 +298,8 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacit
  * GVM_E_INVALID  one does not hold; the error text says which and where */
 GVM_API GVM_CHECKED gvm_status gvm_heap_check(gvm_heap *heap);
 
-/* Ends a heap and all its blocks. Waits for the work of its streams; other work that uses blocks is
- * the caller's to end first. NULL and unknown pointers are ignored. */
+/* Ends a heap and all its blocks. Waits for the work of its streams, by a wait for the whole context, which ends captures of
+ * streams there; other work that uses blocks is the caller's to end first. NULL and unknown pointers are ignored. */
 GVM_API void gvm_heap_destroy(gvm_heap *heap);
 
 /* ---- pieces: each with memory of its own, of no heap */
@@ -317,7 +317,19 @@ GVM_API void gvm_heap_destroy(gvm_heap *heap);
  *     gvm_buffer_commit() */
 GVM_API GVM_CHECKED gvm_status gvm_alloc(gvm_device *device, size_t size_bytes, void **out);
 
-/* Frees what gvm_alloc() returned. NULL is a success. Does not wait for kernels: end the work that
+/* Allocates rows of width_bytes each, as gvm_alloc() does, that begin *pitch_bytes apart: a multiple of what the device
+ * aligns rows to (512 bytes on all that there are), so that threads which read along a row touch no more of memory than
+ * they must, and calls that copy rows (cuMemcpy2D) take it at their full speed. Byte x of row y is at *out + y *
+ * *pitch_bytes + x; what lies between the rows is the program's too. gvm_free() frees it.
+ *
+ * GVM_E_INVALID  width_bytes or rows is 0, or they are too large together, or out or pitch_bytes is NULL
+ * All others as gvm_alloc(): GVM_E_FOREIGN, GVM_E_NOSPACE, GVM_E_NOMEM, GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM,
+ *     GVM_E_DRIVER, GVM_E_LOST
+ * Semantics: CUDA Driver API, cuMemAllocPitch. */
+GVM_API GVM_CHECKED gvm_status gvm_alloc_pitch(gvm_device *device, uint64_t width_bytes,
+                                               uint64_t rows, void **out, uint64_t *pitch_bytes);
+
+/* Frees what gvm_alloc() or gvm_alloc_pitch() returned. NULL is a success. Does not wait for kernels: end the work that
  * uses the memory first.
  *
  * GVM_E_FOREIGN  the pointer is not the start of a piece, or was freed already */

@@ -6,7 +6,8 @@
  *
  * Each call queues its work on the stream given (NULL: the legacy default stream) and returns when
  * the result is there; fill returns at once. A range that is not committed breaks the context, as
- * in any kernel.
+ * in any kernel. On a stream that is being captured into a graph fill becomes part of the graph, and all others, which
+ * would wait for what does not run, return GVM_E_INVALID and leave the capture alone.
  *
  * Ownership: nothing is kept; addresses and results are the caller's.
  * Threads: any thread may call. Every call may also return GVM_E_FOREIGN (the device is not open),

@@ -180,6 +180,10 @@ static gvm_status wait_for(gvm_appender *appender, gvm_stream stream)
 
     if (status != GVM_OK)
         return status;
+    if (gvmi_stream_is_captured(stream)) {
+        gvmi_device_leave();
+        return gvmi_stream_fail_captured(stream);
+    }
     result = gvmi_cu->cuStreamSynchronize(stream);
     gvmi_device_leave();
     if (result != CUDA_SUCCESS)

@@ -30,6 +30,11 @@ GVMI_CUDA_SIZES(CHECK_SIZE)
     _Static_assert(offsetof(type, member) == (bytes), #type "." #member);
 GVMI_CUDA_OFFSETS(CHECK_OFFSET)
 
+/* Entry points of older versions that cuda.h keeps for programs built then, and that those of CUDA 12 call. */
+CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
+CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *affinities, int count,
+                        unsigned int flags, CUdevice dev);
+
 /* cuEventElapsedTime: 13.0 renames it to a _v2 with the same signature; the table keeps the entry
  * point that old drivers have too. */
 #define CHECK_SIGNATURE(name, symbol, since, need, params, args) \

@@ -33,16 +33,24 @@
     X(cuDeviceTotalMem, cuDeviceTotalMem_v2, 3020, REQUIRED, (size_t *bytes, CUdevice dev), (bytes, dev)) \
     X(cuDeviceGetAttribute, cuDeviceGetAttribute, 2000, REQUIRED, (int *value, CUdevice_attribute attribute, CUdevice dev), (value, attribute, dev)) \
     X(cuDeviceCanAccessPeer, cuDeviceCanAccessPeer, 4000, REQUIRED, (int *can, CUdevice dev, CUdevice peer), (can, dev, peer)) \
-    /* contexts: the primary one of each device, as the CUDA runtime uses it */ \
+    /* contexts: the primary one of each device, as the CUDA runtime uses it; and those that programs create */ \
+    X(cuCtxCreate, cuCtxCreate_v4, 12050, OPTIONAL, (CUcontext *ctx, CUctxCreateParams *create, unsigned int flags, CUdevice dev), (ctx, create, flags, dev)) \
+    X(cuCtxCreate_v3, cuCtxCreate_v3, 11040, OPTIONAL, (CUcontext *ctx, CUexecAffinityParam *affinities, int count, unsigned int flags, CUdevice dev), (ctx, affinities, count, flags, dev)) \
+    X(cuCtxCreate_v2, cuCtxCreate_v2, 3020, OPTIONAL, (CUcontext *ctx, unsigned int flags, CUdevice dev), (ctx, flags, dev)) \
+    X(cuCtxDestroy, cuCtxDestroy_v2, 4000, OPTIONAL, (CUcontext ctx), (ctx)) \
     X(cuDevicePrimaryCtxRetain, cuDevicePrimaryCtxRetain, 7000, REQUIRED, (CUcontext *ctx, CUdevice dev), (ctx, dev)) \
     X(cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2, 11000, REQUIRED, (CUdevice dev), (dev)) \
     X(cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2, 11000, REQUIRED, (CUdevice dev), (dev)) \
+    X(cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2, 11000, OPTIONAL, (CUdevice dev, unsigned int flags), (dev, flags)) \
     X(cuDevicePrimaryCtxGetState, cuDevicePrimaryCtxGetState, 7000, REQUIRED, (CUdevice dev, unsigned int *flags, int *active), (dev, flags, active)) \
     X(cuCtxPushCurrent, cuCtxPushCurrent_v2, 4000, REQUIRED, (CUcontext ctx), (ctx)) \
     X(cuCtxPopCurrent, cuCtxPopCurrent_v2, 4000, REQUIRED, (CUcontext *ctx), (ctx)) \
     X(cuCtxSetCurrent, cuCtxSetCurrent, 4000, REQUIRED, (CUcontext ctx), (ctx)) \
     X(cuCtxGetCurrent, cuCtxGetCurrent, 4000, REQUIRED, (CUcontext *ctx), (ctx)) \
     X(cuCtxGetDevice, cuCtxGetDevice, 2000, REQUIRED, (CUdevice *dev), (dev)) \
+    X(cuCtxGetFlags, cuCtxGetFlags, 7000, OPTIONAL, (unsigned int *flags), (flags)) \
+    X(cuCtxSetFlags, cuCtxSetFlags, 12010, OPTIONAL, (unsigned int flags), (flags)) \
+    X(cuCtxGetApiVersion, cuCtxGetApiVersion, 3020, OPTIONAL, (CUcontext ctx, unsigned int *version), (ctx, version)) \
     X(cuCtxGetId, cuCtxGetId, 12000, OPTIONAL, (CUcontext ctx, unsigned long long *id), (ctx, id)) \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000, REQUIRED, (void), ()) \
     X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, OPTIONAL, (CUcontext peer, unsigned int flags), (peer, flags)) \
@@ -50,6 +58,7 @@
     /* memory with an address of its own */ \
     X(cuMemGetInfo, cuMemGetInfo_v2, 3020, REQUIRED, (size_t *free_bytes, size_t *total_bytes), (free_bytes, total_bytes)) \
     X(cuMemAlloc, cuMemAlloc_v2, 3020, REQUIRED, (CUdeviceptr *ptr, size_t size), (ptr, size)) \
+    X(cuMemAllocPitch, cuMemAllocPitch_v2, 3020, OPTIONAL, (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned int element), (ptr, pitch, width, height, element)) \
     X(cuMemFree, cuMemFree_v2, 3020, REQUIRED, (CUdeviceptr ptr), (ptr)) \
     X(cuMemAllocManaged, cuMemAllocManaged, 6000, OPTIONAL, (CUdeviceptr *ptr, size_t size, unsigned int flags), (ptr, size, flags)) \
     X(cuMemAllocAsync, cuMemAllocAsync, 11020, OPTIONAL, (CUdeviceptr *ptr, size_t size, CUstream stream), (ptr, size, stream)) \
@@ -75,12 +84,17 @@
     X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, OPTIONAL, (CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type), (handle, os_handle, type)) \
     X(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 10020, OPTIONAL, (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle)) \
     X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, OPTIONAL, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr)) \
-    /* memory pools: only what shows that a managed one cannot be shared, and what measures the default one */ \
+    /* memory pools */ \
     X(cuMemPoolCreate, cuMemPoolCreate, 11020, OPTIONAL, (CUmemoryPool *pool, const CUmemPoolProps *props), (pool, props)) \
     X(cuMemPoolDestroy, cuMemPoolDestroy, 11020, OPTIONAL, (CUmemoryPool pool), (pool)) \
     X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, OPTIONAL, (CUmemoryPool *pool, CUdevice dev), (pool, dev)) \
     X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, OPTIONAL, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), (pool, attribute, value)) \
     X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, OPTIONAL, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), (pool, attribute, value)) \
+    X(cuMemPoolSetAccess, cuMemPoolSetAccess, 11020, OPTIONAL, (CUmemoryPool pool, const CUmemAccessDesc *desc, size_t count), (pool, desc, count)) \
+    X(cuMemPoolGetAccess, cuMemPoolGetAccess, 11020, OPTIONAL, (CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLocation *location), (flags, pool, location)) \
+    X(cuDeviceGetMemPool, cuDeviceGetMemPool, 11020, OPTIONAL, (CUmemoryPool *pool, CUdevice dev), (pool, dev)) \
+    X(cuDeviceSetMemPool, cuDeviceSetMemPool, 11020, OPTIONAL, (CUdevice dev, CUmemoryPool pool), (dev, pool)) \
+    X(cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync, 11020, OPTIONAL, (CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream), (ptr, size, pool, stream)) \
     X(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, OPTIONAL, (CUmemoryPool pool, size_t keep), (pool, keep)) \
     /* sharing of cuMemAlloc memory */ \
     X(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, OPTIONAL, (CUipcMemHandle *handle, CUdeviceptr ptr), (handle, ptr)) \
@@ -94,11 +108,22 @@
     X(cuMemcpyDtoHAsync, cuMemcpyDtoHAsync_v2, 3020, REQUIRED, (void *dst, CUdeviceptr src, size_t size, CUstream stream), (dst, src, size, stream)) \
     X(cuMemcpyDtoDAsync, cuMemcpyDtoDAsync_v2, 3020, REQUIRED, (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream), (dst, src, size, stream)) \
     X(cuMemcpyAsync, cuMemcpyAsync, 4000, REQUIRED, (CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream), (dst, src, size, stream)) \
+    X(cuMemcpy2D, cuMemcpy2D_v2, 3020, OPTIONAL, (const CUDA_MEMCPY2D *copy), (copy)) \
+    X(cuMemcpy2DUnaligned, cuMemcpy2DUnaligned_v2, 3020, OPTIONAL, (const CUDA_MEMCPY2D *copy), (copy)) \
+    X(cuMemcpy2DAsync, cuMemcpy2DAsync_v2, 3020, OPTIONAL, (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream)) \
     X(cuMemcpyBatchAsync, cuMemcpyBatchAsync_v2, 13000, OPTIONAL, (CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count, CUmemcpyAttributes *attrs, size_t *attrs_first, size_t attrs_count, CUstream stream), (dsts, srcs, sizes, count, attrs, attrs_first, attrs_count, stream)) \
     X(cuMemsetD8, cuMemsetD8_v2, 3020, REQUIRED, (CUdeviceptr dst, unsigned char value, size_t count), (dst, value, count)) \
     X(cuMemsetD8Async, cuMemsetD8Async, 3020, REQUIRED, (CUdeviceptr dst, unsigned char value, size_t count, CUstream stream), (dst, value, count, stream)) \
     X(cuMemsetD16Async, cuMemsetD16Async, 3020, REQUIRED, (CUdeviceptr dst, unsigned short value, size_t count, CUstream stream), (dst, value, count, stream)) \
     X(cuMemsetD32Async, cuMemsetD32Async, 3020, REQUIRED, (CUdeviceptr dst, unsigned int value, size_t count, CUstream stream), (dst, value, count, stream)) \
+    X(cuMemsetD16, cuMemsetD16_v2, 3020, OPTIONAL, (CUdeviceptr dst, unsigned short value, size_t count), (dst, value, count)) \
+    X(cuMemsetD32, cuMemsetD32_v2, 3020, OPTIONAL, (CUdeviceptr dst, unsigned int value, size_t count), (dst, value, count)) \
+    X(cuMemsetD2D8, cuMemsetD2D8_v2, 3020, OPTIONAL, (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+    X(cuMemsetD2D16, cuMemsetD2D16_v2, 3020, OPTIONAL, (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+    X(cuMemsetD2D32, cuMemsetD2D32_v2, 3020, OPTIONAL, (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+    X(cuMemsetD2D8Async, cuMemsetD2D8Async, 3020, OPTIONAL, (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream), (dst, pitch, value, width, height, stream)) \
+    X(cuMemsetD2D16Async, cuMemsetD2D16Async, 3020, OPTIONAL, (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream), (dst, pitch, value, width, height, stream)) \
+    X(cuMemsetD2D32Async, cuMemsetD2D32Async, 3020, OPTIONAL, (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height, CUstream stream), (dst, pitch, value, width, height, stream)) \
     /* streams and events */ \
     X(cuStreamCreate, cuStreamCreate, 2000, REQUIRED, (CUstream *stream, unsigned int flags), (stream, flags)) \
     X(cuStreamCreateWithPriority, cuStreamCreateWithPriority, 5050, OPTIONAL, (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority)) \

@@ -44,6 +44,7 @@ static gvmi_mutex book_lock = GVMI_MUTEX_INIT(GVMI_RANK_DRIVER);
 static list reservations = {.noun = "reservation"}, handles = {.noun = "handle"},
             mappings = {.noun = "mapping"};
 static list allocations = {.noun = "allocation"}, host_allocations = {.noun = "host allocation"};
+static list contexts = {.noun = "context"};
 static list streams = {.noun = "stream"}, events = {.noun = "event"}, modules = {.noun = "module"};
 static list graphs = {.noun = "graph"}, execs = {.noun = "executable graph"};
 
@@ -238,9 +239,14 @@ static void require_context(const char *call)
     X(cuMemCreate, (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags), (handle, size, prop, flags), handles, *handle, size, false) \
     X(cuMemImportFromShareableHandle, (CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type), (handle, os_handle, type), handles, *handle, 0, false) \
     X(cuMemRetainAllocationHandle, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr), handles, *handle, 0, false) \
+    X(cuCtxCreate, (CUcontext *ctx, CUctxCreateParams *create, unsigned int flags, CUdevice dev), (ctx, create, flags, dev), contexts, (uintptr_t)*ctx, 0, false) \
+    X(cuCtxCreate_v3, (CUcontext *ctx, CUexecAffinityParam *affinities, int count, unsigned int flags, CUdevice dev), (ctx, affinities, count, flags, dev), contexts, (uintptr_t)*ctx, 0, false) \
+    X(cuCtxCreate_v2, (CUcontext *ctx, unsigned int flags, CUdevice dev), (ctx, flags, dev), contexts, (uintptr_t)*ctx, 0, false) \
     X(cuMemAlloc, (CUdeviceptr *ptr, size_t size), (ptr, size), allocations, *ptr, size, true) \
+    X(cuMemAllocPitch, (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned int element), (ptr, pitch, width, height, element), allocations, *ptr, *pitch *height, true) \
     X(cuMemAllocManaged, (CUdeviceptr *ptr, size_t size, unsigned int flags), (ptr, size, flags), allocations, *ptr, size, true) \
     X(cuMemAllocAsync, (CUdeviceptr *ptr, size_t size, CUstream stream), (ptr, size, stream), allocations, *ptr, size, true) \
+    X(cuMemAllocFromPoolAsync, (CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream), (ptr, size, pool, stream), allocations, *ptr, size, true) \
     X(cuIpcOpenMemHandle, (CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags), (ptr, handle, flags), allocations, *ptr, 0, true) \
     X(cuMemHostAlloc, (void **ptr, size_t size, unsigned int flags), (ptr, size, flags), host_allocations, (uintptr_t)*ptr, size, true) \
     X(cuMemHostRegister, (void *ptr, size_t size, unsigned int flags), (ptr, size, flags), host_allocations, (uintptr_t)ptr, size, true) \
@@ -255,6 +261,7 @@ static void require_context(const char *call)
 
 /* X(call, params, args, list, key): the call gives key back. */
 #define TAKERS(X) \
+    X(cuCtxDestroy, (CUcontext ctx), (ctx), contexts, (uintptr_t)ctx) \
     X(cuMemRelease, (CUmemGenericAllocationHandle handle), (handle), handles, handle) \
     X(cuMemFree, (CUdeviceptr ptr), (ptr), allocations, ptr) \
     X(cuMemFreeAsync, (CUdeviceptr ptr, CUstream stream), (ptr, stream), allocations, ptr) \
@@ -274,7 +281,13 @@ static void require_context(const char *call)
     X(cuMemcpyHtoD, (CUdeviceptr dst, const void *src, size_t size), (dst, src, size)) \
     X(cuMemcpyDtoH, (void *dst, CUdeviceptr src, size_t size), (dst, src, size)) \
     X(cuMemcpyDtoD, (CUdeviceptr dst, CUdeviceptr src, size_t size), (dst, src, size)) \
-    X(cuMemsetD8, (CUdeviceptr dst, unsigned char value, size_t count), (dst, value, count))
+    X(cuMemcpy2D, (const CUDA_MEMCPY2D *copy), (copy)) \
+    X(cuMemsetD8, (CUdeviceptr dst, unsigned char value, size_t count), (dst, value, count)) \
+    X(cuMemsetD16, (CUdeviceptr dst, unsigned short value, size_t count), (dst, value, count)) \
+    X(cuMemsetD32, (CUdeviceptr dst, unsigned int value, size_t count), (dst, value, count)) \
+    X(cuMemsetD2D8, (CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+    X(cuMemsetD2D16, (CUdeviceptr dst, size_t pitch, unsigned short value, size_t width, size_t height), (dst, pitch, value, width, height)) \
+    X(cuMemsetD2D32, (CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height), (dst, pitch, value, width, height))
 /* clang-format on */
 
 #define MAKER(name, params, args, on, key, size_bytes, context) \
@@ -287,7 +300,8 @@ static void require_context(const char *call)
         if (!book_entry(&on)) \
             return CUDA_ERROR_OUT_OF_MEMORY; \
         result = check_below->name args; \
-        return note_created(&on, result, result == CUDA_SUCCESS ? (uint64_t)(key) : 0, size_bytes); \
+        return note_created(&on, result, result == CUDA_SUCCESS ? (uint64_t)(key) : 0, \
+                            result == CUDA_SUCCESS ? (size_bytes) : 0); \
     }
 MAKERS(MAKER)
 #undef MAKER
@@ -404,6 +418,7 @@ gvmi_check_holdings gvmi_check_held(void)
         .mappings = mappings.held,
         .allocations = allocations.held,
         .host_allocations = host_allocations.held,
+        .contexts = contexts.held,
         .streams = streams.held,
         .events = events.held,
         .modules = modules.held,
@@ -417,8 +432,9 @@ static pid_t owner; /* the process whose book this is: a fork inherits the repor
 
 static void report_leaks(void)
 {
-    const list *const all[] = {&reservations, &handles, &mappings, &allocations, &host_allocations,
-                               &streams,      &events,  &modules,  &graphs,      &execs};
+    const list *const all[] = {&reservations,     &handles,  &mappings, &allocations,
+                               &host_allocations, &contexts, &streams,  &events,
+                               &modules,          &graphs,   &execs};
 
     for (size_t i = 0; i < sizeof all / sizeof all[0] && getpid() == owner; i++)
         if (all[i]->held > 0)

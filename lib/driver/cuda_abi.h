@@ -42,6 +42,7 @@
     X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable memory error") \
     X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between the devices") \
     X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "uncorrectable link error") \
+    X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "a share of the device's SMs is not supported") \
     X(CUDA_ERROR_CONTAINED, 226, "an error was contained on the device") \
     X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "symbol not found in a shared object") \
     X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303, "shared object failed to load") \
@@ -91,6 +92,8 @@
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 5) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 8) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_WARP_SIZE, 10) \
+    X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_MAX_PITCH, 11) \
+    X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT, 14) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 16) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_INTEGRATED, 18) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 19) \
@@ -121,6 +124,15 @@
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 128) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 134) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 141) \
+    X(CUctx_flags, CU_CTX_SCHED_AUTO, 0) \
+    X(CUctx_flags, CU_CTX_SCHED_SPIN, 1) \
+    X(CUctx_flags, CU_CTX_SCHED_YIELD, 2) \
+    X(CUctx_flags, CU_CTX_SCHED_BLOCKING_SYNC, 4) \
+    X(CUctx_flags, CU_CTX_SCHED_MASK, 7) \
+    X(CUctx_flags, CU_CTX_MAP_HOST, 8) \
+    X(CUctx_flags, CU_CTX_LMEM_RESIZE_TO_MAX, 16) \
+    X(CUctx_flags, CU_CTX_SYNC_MEMOPS, 128) \
+    X(CUctx_flags, CU_CTX_FLAGS_MASK, 255) \
     X(CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_NONE, 0) \
     X(CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_ACTIVE, 1) \
     X(CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2) \
@@ -165,9 +177,11 @@
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
     X(CUmemAllocationGranularity_flags, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0) \
     X(CUmemAllocationGranularity_flags, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1) \
+    X(CUmemPool_attribute, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1) \
     X(CUmemPool_attribute, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4) \
     X(CUmemPool_attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 5) \
     X(CUmemPool_attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 6) \
+    X(CUmemPool_attribute, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, 7) \
     X(CUmemPool_attribute, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 8) \
     X(CUpointer_attribute, CU_POINTER_ATTRIBUTE_CONTEXT, 1) \
     X(CUpointer_attribute, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) \
@@ -182,6 +196,7 @@
     X(CUpointer_attribute, CU_POINTER_ATTRIBUTE_MAPPED, 13) \
     X(CUmemorytype, CU_MEMORYTYPE_HOST, 1) \
     X(CUmemorytype, CU_MEMORYTYPE_DEVICE, 2) \
+    X(CUmemorytype, CU_MEMORYTYPE_ARRAY, 3) \
     X(CUmemorytype, CU_MEMORYTYPE_UNIFIED, 4) \
     X(CUfunction_attribute, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 0) \
     X(CUfunction_attribute, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1) \
@@ -223,6 +238,7 @@
     X(CUdevice, 4) X(CUdeviceptr, 8) X(CUcontext, 8) X(CUstream, 8) X(CUmemGenericAllocationHandle, 8) \
     X(CUresult, 4) X(CUuuid, 16) X(CUipcMemHandle, 64) X(CUmemLocation, 8) X(CUmemAccessDesc, 12) \
     X(CUmemAllocationProp, 32) X(CUmemcpyAttributes, 24) X(CUmemPoolProps, 88) \
+    X(CUctxCreateParams, 24) X(CUDA_MEMCPY2D, 128) \
     X(CUgraph, 8) X(CUgraphNode, 8) X(CUgraphExec, 8) X(CUgraphEdgeData, 8) X(CUDA_KERNEL_NODE_PARAMS, 72) \
     X(CUDA_MEMCPY3D, 200) X(CUDA_MEMSET_NODE_PARAMS, 40) X(CUDA_HOST_NODE_PARAMS, 16) \
     X(CUDA_GRAPH_INSTANTIATE_PARAMS, 32) X(CUgraphExecUpdateResultInfo, 24)
@@ -235,6 +251,11 @@
     X(CUmemcpyAttributes, dstLocHint, 12) X(CUmemcpyAttributes, flags, 20) \
     X(CUmemPoolProps, allocType, 0) X(CUmemPoolProps, handleTypes, 4) X(CUmemPoolProps, location, 8) \
     X(CUmemPoolProps, maxSize, 24) X(CUmemPoolProps, usage, 32) \
+    X(CUctxCreateParams, numExecAffinityParams, 8) X(CUctxCreateParams, cigParams, 16) \
+    X(CUDA_MEMCPY2D, srcMemoryType, 16) X(CUDA_MEMCPY2D, srcHost, 24) X(CUDA_MEMCPY2D, srcDevice, 32) \
+    X(CUDA_MEMCPY2D, srcPitch, 48) X(CUDA_MEMCPY2D, dstXInBytes, 56) X(CUDA_MEMCPY2D, dstMemoryType, 72) \
+    X(CUDA_MEMCPY2D, dstHost, 80) X(CUDA_MEMCPY2D, dstDevice, 88) X(CUDA_MEMCPY2D, dstPitch, 104) \
+    X(CUDA_MEMCPY2D, WidthInBytes, 112) X(CUDA_MEMCPY2D, Height, 120) \
     X(CUgraphEdgeData, from_port, 0) X(CUgraphEdgeData, to_port, 1) X(CUgraphEdgeData, type, 2) \
     X(CUDA_KERNEL_NODE_PARAMS, func, 0) X(CUDA_KERNEL_NODE_PARAMS, gridDimX, 8) \
     X(CUDA_KERNEL_NODE_PARAMS, blockDimX, 20) X(CUDA_KERNEL_NODE_PARAMS, sharedMemBytes, 32) \
@@ -302,6 +323,8 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUexecAffinityParam_st CUexecAffinityParam;
+typedef struct CUctxCigParam_st CUctxCigParam;
 typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUkern_st *CUkernel;
 typedef struct CUarray_st *CUarray;
@@ -360,6 +383,28 @@ typedef struct CUmemPoolProps_st {
     unsigned short usage;
     unsigned char reserved[54];
 } CUmemPoolProps;
+
+typedef struct CUctxCreateParams_st {
+    CUexecAffinityParam *execAffinityParams;
+    int numExecAffinityParams;
+    CUctxCigParam *cigParams;
+} CUctxCreateParams;
+
+typedef struct CUDA_MEMCPY2D_st {
+    size_t srcXInBytes, srcY;
+    CUmemorytype srcMemoryType;
+    const void *srcHost;
+    CUdeviceptr srcDevice;
+    CUarray srcArray;
+    size_t srcPitch;
+    size_t dstXInBytes, dstY;
+    CUmemorytype dstMemoryType;
+    void *dstHost;
+    CUdeviceptr dstDevice;
+    CUarray dstArray;
+    size_t dstPitch;
+    size_t WidthInBytes, Height;
+} CUDA_MEMCPY2D;
 
 typedef struct CUgraphEdgeData_st {
     unsigned char from_port;

@@ -92,7 +92,8 @@ const gvmi_driver *gvmi_check_wrap(const gvmi_driver *next);
 uint64_t gvmi_check_violations(void);
 /* What the program holds through the table right now. */
 typedef struct gvmi_check_holdings {
-    uint64_t reservations, handles, mappings, allocations, host_allocations, streams, events, modules;
+    uint64_t reservations, handles, mappings, allocations, host_allocations, contexts, streams,
+        events, modules;
     uint64_t graphs; /* and executable ones */
 } gvmi_check_holdings;
 gvmi_check_holdings gvmi_check_held(void);

@@ -48,6 +48,7 @@ static bool never_fails(gvmi_call call)
     case gvmi_call_cuGraphExecDestroy:
     case gvmi_call_cuCtxPopCurrent: /* undoes a push */
     case gvmi_call_cuCtxDisablePeerAccess:
+    case gvmi_call_cuCtxDestroy:
     case gvmi_call_cuDevicePrimaryCtxRelease:
     case gvmi_call_cuDevicePrimaryCtxReset:
     case gvmi_call_cuGetErrorName:
@@ -61,8 +62,10 @@ static CUresult usual_result(gvmi_call call)
 {
     switch (call) {
     case gvmi_call_cuMemAlloc:
+    case gvmi_call_cuMemAllocPitch:
     case gvmi_call_cuMemAllocManaged:
     case gvmi_call_cuMemAllocAsync:
+    case gvmi_call_cuMemAllocFromPoolAsync:
     case gvmi_call_cuMemHostAlloc:
     case gvmi_call_cuMemHostRegister:
     case gvmi_call_cuMemAddressReserve:
@@ -75,6 +78,9 @@ static CUresult usual_result(gvmi_call call)
     case gvmi_call_cuStreamCreateWithPriority:
     case gvmi_call_cuEventCreate:
     case gvmi_call_cuModuleLoadData:
+    case gvmi_call_cuCtxCreate:
+    case gvmi_call_cuCtxCreate_v3:
+    case gvmi_call_cuCtxCreate_v2:
     case gvmi_call_cuGraphCreate:
     case gvmi_call_cuGraphInstantiate:
     case gvmi_call_cuGraphInstantiateWithParams:

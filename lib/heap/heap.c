@@ -142,9 +142,11 @@ fail_free:
 /* ---- end */
 
 /* The work of streams may still be on blocks. One wait for all: a stream that was destroyed must not
- * be touched any more. */
+ * be touched any more. While any stream of the context is captured into a graph the driver refuses that, and the capture is
+ * lost; to free memory waits for kernels even then. */
 static void wait_for_streams(gvm_heap *heap)
 {
+    CUdeviceptr at;
     bool used;
 
     gvmi_lock(&heap->lock);
@@ -152,7 +154,9 @@ static void wait_for_streams(gvm_heap *heap)
     gvmi_unlock(&heap->lock);
     if (!used || gvmi_device_enter(heap->device) != GVM_OK)
         return;
-    (void)gvmi_cu->cuCtxSynchronize();
+    if (gvmi_cu->cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+        gvmi_cu->cuMemAlloc(&at, 1) == CUDA_SUCCESS)
+        gvmi_cu->cuMemFree(at);
     gvmi_device_leave();
 }
 

@@ -122,23 +122,9 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
     return GVM_OK;
 }
 
-/* An event of a stream that is captured into a graph would be part of the graph, and to look at it would spoil the
- * capture. */
-static bool is_captured(CUstream stream)
-{
-    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t id;
-    const CUresult result = gvmi_cu->cuStreamGetCaptureInfo(stream, &state, &id, NULL, NULL, NULL,
-                                                            NULL);
-
-    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
-           (result == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE);
-}
-
 static gvmi_passing fail_captured(CUstream stream)
 {
-    gvmi_fail(GVM_E_INVALID, "stream %p is being captured into a graph: its work cannot be waited for",
-              (void *)stream);
+    (void)gvmi_stream_fail_captured(stream);
     return GVMI_REFUSED;
 }
 
@@ -149,11 +135,11 @@ static gvmi_passing record_mark(gvmi_arena *arena)
 {
     const CUstream stream = (CUstream)(uintptr_t)arena->key;
 
-    if (is_captured(stream))
+    if (gvmi_stream_is_captured(stream))
         return fail_captured(stream);
     if (event_record(arena->heap, stream, &arena->mark) != GVM_OK)
         return GVMI_REFUSED;
-    if (is_captured(stream)) {
+    if (gvmi_stream_is_captured(stream)) {
         gvmi_cu->cuEventDestroy(arena->mark);
         return fail_captured(stream);
     }

@@ -53,6 +53,7 @@ typedef struct gvmi_result {
     CUstream stream;
 } gvmi_result;
 
+/* GVM_E_INVALID  the stream is being captured into a graph */
 gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, gvmi_result *out);
 
 /* Must follow every begin that succeeded, with the status of what came between: if that is a

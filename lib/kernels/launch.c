@@ -41,7 +41,11 @@ static const gvmi_words_spec result_spec = {
 gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, gvmi_result *out)
 {
     CUresult result;
-    gvm_status status = gvmi_words_take(device, &device->results, &result_spec, &out->words);
+    gvm_status status;
+
+    if (gvmi_stream_is_captured(stream))
+        return gvmi_stream_fail_captured(stream);
+    status = gvmi_words_take(device, &device->results, &result_spec, &out->words);
 
     if (status != GVM_OK)
         return status;

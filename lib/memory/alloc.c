@@ -1,6 +1,8 @@
 /* Memory by the piece: a buffer that is committed whole, known by its address. */
 #include <gvmem/heap.h>
 
+#include <inttypes.h>
+
 #include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -70,12 +72,26 @@ static gvm_status make_piece_that_fits(gvm_device *device, uint64_t size_bytes, 
     return status;
 }
 
+/* Has idle memory given back before it fails. */
+static gvm_status make_piece_by_all_means(gvm_device *device, uint64_t size_bytes, void **out)
+{
+    gvmi_shortage shortage = {0};
+    gvm_buffer *buffer;
+    gvm_status status;
+
+    do
+        status = make_piece_that_fits(device, size_bytes, &buffer);
+    while (status == GVM_E_NOSPACE &&
+           gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), &shortage));
+    if (status == GVM_OK)
+        *out = gvmi_pointer(buffer->address);
+    return status;
+}
+
 gvm_status gvm_alloc(gvm_device *handle, size_t size_bytes, void **out)
 {
     GVMI_UNCANCELLED;
-    gvmi_shortage shortage = {0};
     gvm_device *device;
-    gvm_buffer *buffer;
     char most[32];
     gvm_status status;
 
@@ -87,13 +103,39 @@ gvm_status gvm_alloc(gvm_device *handle, size_t size_bytes, void **out)
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    do
-        status = make_piece_that_fits(device, size_bytes, &buffer);
-    while (status == GVM_E_NOSPACE &&
-           gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), &shortage));
+    status = make_piece_by_all_means(device, size_bytes, out);
+    gvmi_device_release(device);
+    return status;
+}
+
+gvm_status gvm_alloc_pitch(gvm_device *handle, uint64_t width_bytes, uint64_t rows, void **out,
+                           uint64_t *pitch_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_device *device;
+    uint64_t pitch, size_bytes;
+    char most[32];
+    gvm_status status;
+
+    if (out == NULL || pitch_bytes == NULL)
+        return gvmi_fail(GVM_E_INVALID, "%s is NULL", out == NULL ? "out" : "pitch_bytes");
+    if (width_bytes == 0 || rows == 0)
+        return gvmi_fail(GVM_E_INVALID, "there is nothing in %" PRIu64 " rows of %" PRIu64 " bytes",
+                         rows, width_bytes);
+    status = gvmi_device_hold(handle, &device);
+    if (status != GVM_OK)
+        return status;
+    pitch = width_bytes <= GVMI_SPAN_BYTES_MAX ? gvmi_round_up(width_bytes, device->row_bytes)
+                                               : UINT64_MAX;
+    if (__builtin_mul_overflow(pitch, rows, &size_bytes) || size_bytes > GVMI_SPAN_BYTES_MAX)
+        status = gvmi_fail(GVM_E_INVALID,
+                           "a piece has up to %s, not %" PRIu64 " rows of %" PRIu64 " bytes",
+                           gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), rows, width_bytes);
+    else
+        status = make_piece_by_all_means(device, size_bytes, out);
     gvmi_device_release(device);
     if (status == GVM_OK)
-        *out = gvmi_pointer(buffer->address);
+        *pitch_bytes = pitch;
     return status;
 }
 

@@ -23,6 +23,22 @@ void gvmi_capture_restore(void)
         (void)gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before);
 }
 
+bool gvmi_stream_is_captured(CUstream stream)
+{
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUresult result = gvmi_cu->cuStreamIsCapturing(stream, &state);
+
+    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+           (result == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+gvm_status gvmi_stream_fail_captured(CUstream stream)
+{
+    return gvmi_fail(GVM_E_INVALID,
+                     "stream %p is being captured into a graph: its work cannot be waited for",
+                     (void *)stream);
+}
+
 static CUresult push_context(const gvm_device *device)
 {
     const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);

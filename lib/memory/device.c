@@ -13,6 +13,7 @@
 #include "base/struct.h"
 
 #define DEVICES_MAX 64
+#define ROW_BYTES_MIN 512 /* the least that rows of a piece are aligned to */
 
 /* Under lock: the devices that are alive, by ordinal. Opening is rare and slow, so one lock held
  * across driver calls is enough. */
@@ -63,7 +64,7 @@ static gvm_status read_attribute(CUdevice cu, CUdevice_attribute attribute, cons
 static gvm_status read_attributes(gvm_device *device)
 {
     gvm_device_info *info = &device->info;
-    int vmm, fd, host, fabric, ipc, rdma;
+    int vmm, fd, host, fabric, ipc, rdma, alignment;
     const struct {
         CUdevice_attribute attribute;
         const char *name;
@@ -77,6 +78,7 @@ static gvm_status read_attributes(gvm_device *device)
         ROW(GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &rdma),
         ROW(IPC_EVENT_SUPPORTED, &ipc), /* the test that cuIpcGetMemHandle's manual gives */
         ROW(HOST_NUMA_ID, &device->host_numa_id),
+        ROW(TEXTURE_ALIGNMENT, &alignment), /* what cuMemAllocPitch aligns rows to */
         ROW(COMPUTE_CAPABILITY_MAJOR, &info->compute_major),
         ROW(COMPUTE_CAPABILITY_MINOR, &info->compute_minor),
         ROW(MULTIPROCESSOR_COUNT, &info->sm_count),
@@ -97,6 +99,7 @@ static gvm_status read_attributes(gvm_device *device)
     info->host_tier = info->vmm && host != 0;
     info->fabric = fabric != 0;
     device->rdma = info->vmm && rdma != 0;
+    device->row_bytes = alignment > ROW_BYTES_MIN ? (uint64_t)alignment : ROW_BYTES_MIN;
     info->share_ipc = ipc != 0;
     if (device->host_numa_id < 0) /* no NUMA on this machine: node 0 is all there is */
         device->host_numa_id = 0;

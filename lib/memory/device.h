@@ -35,6 +35,7 @@ struct gvm_device {
     CUstream stream, words_stream;
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
     bool rdma;            /* network cards reach chunks that are made for that */
+    uint64_t row_bytes;   /* rows of a piece begin at multiples of this */
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
     struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
@@ -63,6 +64,11 @@ gvm_status gvmi_device_fail_reset(const gvm_device *device);
  * nest. */
 void gvmi_capture_relax(void);
 void gvmi_capture_restore(void);
+/* Is the stream, or one that it waits for where it is the legacy one, being captured into a graph? Its context is current.
+ * An event of it would then be part of the graph, and to wait for it would spoil the capture. */
+bool gvmi_stream_is_captured(CUstream stream);
+/* Records that its work cannot be waited for: GVM_E_INVALID. */
+gvm_status gvmi_stream_fail_captured(CUstream stream);
 
 /* Makes the device's context current for this thread, with captures relaxed, around driver calls that want one; leave()
  * puts back what was. GVM_E_LOST: it was reset; streams, modules and memory of cuMemAlloc that were in it are

@@ -182,6 +182,52 @@ CASE(vmm_create_for_rdma_is_told_by_the_handle)
     EXPECT_OK(cu->cuMemRelease(handle));
 }
 
+/* The manual knows 0 and 1. */
+CASE(vmm_create_for_rdma_of_another_value_observed)
+{
+    CUmemAllocationProp prop = device_prop();
+    prop.allocFlags.gpuDirectRDMACapable = 2;
+    EXPECT_ANY(try_create(machine.granule, prop), CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS);
+}
+
+/* What an importer gets is reached by network cards as it was made. */
+CASE(vmm_create_for_rdma_is_shared_as_any_other)
+{
+    CUmemAllocationProp prop = device_prop(), told;
+    CUmemGenericAllocationHandle handle, imported;
+    CUmemAccessDesc access = device_access(CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CUdeviceptr at;
+    size_t granule = 0;
+    int can = 0;
+    EXPECT_OK(cu->cuDeviceGetAttribute(
+        &can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, machine.device));
+    if (!can)
+        return;
+    prop.allocFlags.gpuDirectRDMACapable = 1;
+    EXPECT_OK(cu->cuMemGetAllocationGranularity(&granule, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    EXPECT_TRUE(granule > 0 && granule % machine.granule == 0);
+    REQUIRE_OK(cu->cuMemCreate(&handle, granule, &prop, 0));
+    own(OWN_HANDLE, handle, granule);
+    at = take_range(granule);
+    take_mapping(at, granule, handle);
+    EXPECT_OK(cu->cuMemSetAccess(at, granule, &access, 1));
+    write_word(at, 46);
+    EXPECT_U64(read_word(at), 46);
+    imported = take_import(take_export(handle));
+    EXPECT_OK(cu->cuMemGetAllocationPropertiesFromHandle(&told, imported));
+    observe("an imported handle %s RDMA",
+            told.allocFlags.gpuDirectRDMACapable ? "tells of" : "says nothing of");
+}
+
+/* The same of host memory: only device memory is what the flag is for. */
+CASE(vmm_create_for_rdma_of_host_memory_observed)
+{
+    CUmemAllocationProp prop = host_prop();
+    prop.allocFlags.gpuDirectRDMACapable = 1;
+    EXPECT_ANY(try_create(machine.host_granule, prop), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE,
+               CUDA_ERROR_NOT_SUPPORTED);
+}
+
 /* Depends on the machine: a fabric handle wants a fabric that is set up. An H100 in a virtual
  * machine says NOT_PERMITTED; the software GPU has no such attribute and says NOT_SUPPORTED. */
 CASE(vmm_create_for_fabric)

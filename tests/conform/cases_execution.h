@@ -42,6 +42,45 @@
     X(peer_access_lets_kernels_read_and_write, PAIR) \
     X(peer_memory_without_access_observed, PAIR | ALONE) \
     X(peer_copy_needs_no_access, PAIR) \
+    /* case_created.c */ \
+    X(created_before_init_is_refused, RAW) \
+    X(created_is_current_at_once, ALONE) \
+    X(created_by_each_version_of_the_call, ALONE) \
+    X(created_of_nonsense_is_refused, ALONE) \
+    X(created_contexts_nest, ALONE) \
+    X(created_many_end_in_any_order, ALONE) \
+    X(created_is_made_again_and_again, ALONE) \
+    X(created_beneath_another_is_destroyed_in_place, ALONE) \
+    X(created_destroy_of_nothing_is_refused, ALONE) \
+    X(created_destroy_does_not_take_the_primary_one, ALONE) \
+    X(created_floats_to_another_thread, ALONE) \
+    X(created_is_current_to_two_threads_at_once, ALONE) \
+    X(created_destroyed_elsewhere_stays_current_and_refuses, ALONE) \
+    X(created_set_current_replaces_it, ALONE) \
+    X(created_tells_its_scheduling, ALONE) \
+    X(created_scheduling_can_be_changed, ALONE) \
+    X(created_with_synchronous_copies, ALONE) \
+    X(context_flags_without_one_are_refused, BARE) \
+    X(context_primary_takes_flags_before_it_is_retained, BARE) \
+    X(created_tells_its_api_version, ALONE) \
+    X(context_api_version_without_one_is_refused, BARE) \
+    X(created_has_a_number_of_its_own, ALONE) \
+    X(created_memory_comes_back_with_it, ALONE) \
+    X(created_leaves_the_memory_of_others, ALONE) \
+    X(created_leaves_virtual_memory, ALONE | VMM) \
+    X(created_leaves_stream_ordered_memory, ALONE) \
+    X(created_memory_tells_its_context, ALONE) \
+    X(created_runs_kernels_of_its_own_image, ALONE) \
+    X(created_kernel_is_not_launched_into_another_context, ALONE) \
+    X(created_memory_is_copied_from_another_context, ALONE) \
+    X(created_is_no_peer_of_a_context_of_its_device, ALONE) \
+    X(created_does_not_wait_for_another_context, ALONE) \
+    X(created_streams_of_the_thread_are_apart, ALONE) \
+    X(created_destroyed_with_work_observed, ALONE | VMM) \
+    X(created_beside_a_reset_observed, ALONE) \
+    X(context_reset_is_seen_by_other_threads, ALONE) \
+    X(context_reset_gives_all_its_memory_back, ALONE) \
+    X(created_fault_observed_in_the_others, ALONE | VMM) \
     /* case_copy.c */ \
     X(copy_odd_sizes_at_odd_offsets_exact, 0) \
     X(copy_device_to_device_unaligned_exact, 0) \

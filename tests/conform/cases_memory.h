@@ -34,6 +34,33 @@
     X(attributes_of_freed_memory_are_refused, 0) \
     X(attributes_of_unknown_name_are_refused, 0) \
     X(attributes_tell_buffers_apart, 0) \
+    /* case_rows.c */ \
+    X(pitch_is_a_multiple_of_512_and_holds_the_row, 0) \
+    X(pitch_is_what_the_alignment_of_textures_says, 0) \
+    X(pitch_for_elements_of_other_sizes_is_refused, 0) \
+    X(pitch_of_nothing_is_refused, 0) \
+    X(pitch_beyond_the_largest_is_refused, 0) \
+    X(pitch_of_more_than_the_device_is_out_of_memory, 0) \
+    X(pitch_without_a_context_is_refused, BARE) \
+    X(pitch_memory_is_one_allocation, 0) \
+    X(rows_are_copied_there_and_back, 0) \
+    X(rows_are_copied_from_an_offset_to_an_offset, 0) \
+    X(rows_are_copied_within_the_device, 0) \
+    X(rows_are_found_by_their_address, 0) \
+    X(rows_of_any_pitch_are_copied_unaligned, 0) \
+    X(rows_are_copied_in_stream_order, 0) \
+    X(rows_of_pageable_memory_may_change_at_once, 0) \
+    X(rows_without_bytes_are_no_work, 0) \
+    X(rows_wider_than_their_pitch_are_refused, 0) \
+    X(rows_with_a_pitch_of_zero_observed, 0) \
+    X(rows_beyond_the_allocation_are_refused, 0) \
+    X(rows_of_an_unknown_kind_of_memory_are_refused, 0) \
+    X(rows_cross_adjacent_mappings, VMM) \
+    X(rows_of_read_only_memory_are_not_written, VMM) \
+    X(rows_are_set_in_units_of_each_width, 0) \
+    X(rows_are_set_in_stream_order, 0) \
+    X(rows_at_unaligned_addresses_are_not_set, 0) \
+    X(set_of_wider_units_needs_no_stream, 0) \
     /* case_reserve.c */ \
     X(reserve_then_free_succeeds, VMM) \
     X(reserve_takes_no_device_memory, VMM) \
@@ -77,6 +104,9 @@
     X(vmm_create_on_missing_device_is_refused, VMM) \
     X(vmm_create_for_win32_is_refused, VMM) \
     X(vmm_create_for_rdma_is_told_by_the_handle, VMM) \
+    X(vmm_create_for_rdma_of_another_value_observed, VMM) \
+    X(vmm_create_for_rdma_is_shared_as_any_other, VMM) \
+    X(vmm_create_for_rdma_of_host_memory_observed, NUMA) \
     X(vmm_create_for_fabric, VMM) \
     X(vmm_create_at_host_location_works_without_fd_only, VMM) \
     X(vmm_create_at_current_numa_node_is_refused, NUMA) \
@@ -257,6 +287,16 @@
     X(pool_of_nonsense_is_refused, 0) \
     X(pool_by_default_keeps_its_release_threshold, 0) \
     X(pool_by_default_of_nonsense_is_refused, 0) \
+    X(pool_gives_memory_and_counts_it, 0) \
+    X(pool_gives_no_more_than_its_limit, 0) \
+    X(pool_destroyed_keeps_what_is_allocated, 0) \
+    X(pool_of_the_device_can_be_replaced, 0) \
+    X(pool_calls_with_nonsense_are_refused, 0) \
+    X(pool_by_default_is_not_destroyed, 0) \
+    X(pool_is_accessed_by_its_own_device, 0) \
+    X(pool_is_accessed_by_a_peer_that_was_granted_it, PAIR) \
+    X(pool_without_access_copied_by_a_peer, PAIR) \
+    X(pool_of_another_device_is_not_the_devices_own, PAIR) \
     X(managed_memory_is_shared_with_the_cpu, 0) \
     X(managed_memory_of_nonsense_is_refused, 0) \
     X(async_alloc_and_free_in_stream_order, 0) \

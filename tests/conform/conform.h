@@ -138,6 +138,7 @@ enum conform_kind {
     OWN_STREAM,
     OWN_EVENT,
     OWN_FD,
+    OWN_CONTEXT,
     OWN_MODULE,
     OWN_PEER,
     OWN_SERVER,

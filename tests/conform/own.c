@@ -52,6 +52,7 @@ static void undo(struct owned one)
     case OWN_STREAM: EXPECT_OK(cu->cuStreamDestroy(pointer)); break;
     case OWN_EVENT: EXPECT_OK(cu->cuEventDestroy(pointer)); break;
     case OWN_FD: EXPECT_TRUE(close((int)one.value) == 0); break;
+    case OWN_CONTEXT: EXPECT_OK(cu->cuCtxDestroy(pointer)); break;
     case OWN_MODULE: EXPECT_OK(cu->cuModuleUnload(pointer)); break;
     case OWN_PEER: conform_peer_end(pointer, false); break;
     case OWN_SERVER: conform_serve_end(); break;

@@ -475,6 +475,21 @@ static bool shows_alloc(fixture *w)
            gvm_buffer_fill(buffer, 0, 3 * CHUNK + 5, "x", 1) == GVM_OK;
 }
 
+static gvm_status run_alloc_pitch(fixture *w)
+{
+    uint64_t pitch_bytes;
+
+    return gvm_alloc_pitch(w->device, 1000, 3 * CHUNK / 1024, &w->piece, &pitch_bytes);
+}
+
+static bool shows_alloc_pitch(fixture *w)
+{
+    gvm_buffer *buffer;
+
+    return gvm_alloc_buffer(w->piece, &buffer) == GVM_OK &&
+           gvm_buffer_fill(buffer, 0, 3 * CHUNK, "x", 1) == GVM_OK;
+}
+
 static gvm_status run_free(fixture *w)
 {
     gvm_status status = gvm_free(w->piece);
@@ -711,6 +726,7 @@ const scenario scenarios[] = {
     {"vector_commit", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_commit, shows_vector_commit},
     {"vector_shrink", NEEDS_VECTOR, OBJECT, run_vector_shrink, NULL},
     {"alloc", NEEDS_DEVICE, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_alloc, shows_alloc},
+    {"alloc_pitch", NEEDS_DEVICE, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_alloc_pitch, shows_alloc_pitch},
     {"free", NEEDS_PIECE, OBJECT, run_free, NULL},
     {"share_export", NEEDS_BUFFER, OBJECT | LIMIT, run_share_export, shows_share},
     {"share_send", NEEDS_SHARE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET, run_share_send, shows_share_send},

@@ -389,6 +389,7 @@ static bool foreign_device(model *m, gvm_device *stray)
     FOREIGN(gvm_buffer_create(stray, 1, NULL, &buffer));
     FOREIGN(gvm_vector_create(stray, 1, 1, NULL, &vector));
     FOREIGN(gvm_alloc(stray, 1, &piece));
+    FOREIGN(gvm_alloc_pitch(stray, 1, 1, &piece, &value));
     FOREIGN(gvm_kernel_fill_random_f64(stray, gvmi_pointer(4096), 1, 0, 0, NULL));
     FOREIGN(gvm_kernel_sum_f64(stray, gvmi_pointer(4096), 1, NULL, &sum));
     FOREIGN(gvm_kernel_checksum(stray, gvmi_pointer(4096), 1, NULL, &value));
@@ -418,6 +419,12 @@ static bool invalid_arguments(model *m, const model_op *op)
     INVALID(gvm_buffer_create(device, 1, NULL, NULL), GVM_E_INVALID);
     INVALID(gvm_vector_create(device, 1, 1, NULL, NULL), GVM_E_INVALID);
     INVALID(gvm_alloc(device, 1, NULL), GVM_E_INVALID);
+    INVALID(gvm_alloc_pitch(device, 1, 1, NULL, &value), GVM_E_INVALID);
+    INVALID(gvm_alloc_pitch(device, 1, 1, &address, NULL), GVM_E_INVALID);
+    INVALID(gvm_alloc_pitch(device, 0, 1, &address, &value), GVM_E_INVALID);
+    INVALID(gvm_alloc_pitch(device, 1, 0, &address, &value), GVM_E_INVALID);
+    INVALID(gvm_alloc_pitch(device, UINT64_MAX, 1, &address, &value), GVM_E_INVALID);
+    INVALID(gvm_alloc_pitch(device, 1, UINT64_MAX, &address, &value), GVM_E_INVALID);
     INVALID(gvm_alloc_buffer(&value, NULL), GVM_E_INVALID);
     INVALID(gvm_free(&value), GVM_E_FOREIGN);
     INVALID(gvm_share_receive(0, 0, NULL), GVM_E_INVALID);

@@ -23,6 +23,11 @@ GVMI_CUDA_CALLS(FAKE)
     X(cuMemCreate, (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags), *handle) \
     X(cuMemAddressReserve, (CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr, unsigned long long flags), *ptr) \
     X(cuMemAlloc, (CUdeviceptr *ptr, size_t size), *ptr) \
+    X(cuMemAllocPitch, (CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height, unsigned int element), *ptr) \
+    X(cuMemAllocFromPoolAsync, (CUdeviceptr *ptr, size_t size, CUmemoryPool pool, CUstream stream), *ptr) \
+    X(cuCtxCreate, (CUcontext *ctx, CUctxCreateParams *create, unsigned int flags, CUdevice dev), *ctx) \
+    X(cuCtxCreate_v3, (CUcontext *ctx, CUexecAffinityParam *affinities, int count, unsigned int flags, CUdevice dev), *ctx) \
+    X(cuCtxCreate_v2, (CUcontext *ctx, unsigned int flags, CUdevice dev), *ctx) \
     X(cuMemHostAlloc, (void **ptr, size_t size, unsigned int flags), *ptr) \
     X(cuStreamCreate, (CUstream *stream, unsigned int flags), *stream) \
     X(cuEventCreate, (CUevent *event, unsigned int flags), *event) \

@@ -1,5 +1,5 @@
-/* The kernel of test_softgpu_access. */
-#include <gvmem/device/kernel.h>
+/* The kernels of test_softgpu_access, test_softgpu_graph and test_capture. */
+#include <gvmem/device/appender.h>
 
 #include "tests/unit/softgpu_kernels.h"
 
@@ -19,4 +19,17 @@ GVM_KERNEL(softgpu_watch, softgpu_watch_params, p)
         i = (i + 512) % p.words;
     }
     gvm_store_release_u32_system(WORD32(p.out), sum == 1 ? 3 : 2);
+}
+
+GVM_KERNEL(softgpu_append, softgpu_append_params, p)
+{
+    gvm_append_place place;
+    uint64_t i;
+
+    if (gvm_thread_global() != 0)
+        return;
+    for (i = 0; i < p.rows && gvm_append_claim(&p.append, 1, 0, 0, &place) == GVM_APPEND_OK; i++) {
+        *(uint64_t *)(void *)place.rows = place.row;
+        gvm_append_publish(&p.append, place.amount);
+    }
 }

@@ -61,7 +61,9 @@ static void check_orderly_life_is_no_violation(void **state)
 
 static void check_each_thing_made_is_held_until_given_back(void **state)
 {
-    CUdeviceptr memory;
+    CUdeviceptr memory, rows, pooled;
+    size_t pitch = 512;
+    CUcontext contexts[3];
     void *host, *mine = &memory;
     CUstream stream;
     CUevent event;
@@ -71,7 +73,12 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     gvmi_check_holdings held;
 
     (void)state;
+    checked->cuCtxCreate(&contexts[0], NULL, 0, 0);
+    checked->cuCtxCreate_v3(&contexts[1], NULL, 0, 0, 0);
+    checked->cuCtxCreate_v2(&contexts[2], 0, 0);
     checked->cuMemAlloc(&memory, 100);
+    checked->cuMemAllocPitch(&rows, &pitch, 100, 2, 4);
+    checked->cuMemAllocFromPoolAsync(&pooled, 100, NULL, NULL);
     checked->cuMemHostAlloc(&host, 100, 0);
     checked->cuMemHostRegister(mine, 100, 0);
     checked->cuStreamCreate(&stream, 0);
@@ -81,13 +88,18 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     checked->cuStreamEndCapture(stream, &captured);
     checked->cuGraphInstantiate(&exec, graph, 0);
     held = gvmi_check_held();
-    assert_int_equal(held.allocations, 1);
+    assert_int_equal(held.contexts, 3);
+    assert_int_equal(held.allocations, 3);
     assert_int_equal(held.host_allocations, 2);
     assert_int_equal(held.streams, 1);
     assert_int_equal(held.events, 1);
     assert_int_equal(held.modules, 1);
     assert_int_equal(held.graphs, 3);
+    for (int i = 0; i < 3; i++)
+        checked->cuCtxDestroy(contexts[i]);
     checked->cuMemFree(memory);
+    checked->cuMemFree(rows);
+    checked->cuMemFreeAsync(pooled, NULL);
     checked->cuMemFreeHost(host);
     checked->cuMemHostUnregister(mine);
     checked->cuStreamDestroy(stream);

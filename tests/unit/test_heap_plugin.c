@@ -235,8 +235,17 @@ static struct {
     CUresult (*host_alloc)(void **ptr, size_t bytes, unsigned flags);
     CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *at, CUdeviceptr address);
     CUresult (*wait_value)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
-    CUstream *captured;
-    cuuint64_t *capture_id;
+    CUresult (*begin)(CUstream stream, CUstreamCaptureMode mode);
+    CUresult (*end)(CUstream stream, CUgraph *graph);
+    CUresult (*graph_destroy)(CUgraph graph);
+    CUresult (*instantiate)(CUgraphExec *exec, CUgraph graph, unsigned long long flags);
+    CUresult (*launch)(CUgraphExec exec, CUstream stream);
+    CUresult (*set)(CUdeviceptr at, unsigned value, size_t count, CUstream stream);
+    CUresult (*copy)(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream);
+    CUresult (*copy_out)(void *to, CUdeviceptr from, size_t bytes);
+    CUresult (*event_create)(CUevent *event, unsigned flags);
+    CUresult (*record)(CUevent event, CUstream stream);
+    CUresult (*wait_event)(CUstream stream, CUevent event, unsigned flags);
     unsigned *asked;
     void *plugin;
     uint32_t *gate;
@@ -268,8 +277,13 @@ static bool load_all(void)
           FIND(driver, synchronize, "cuStreamSynchronize") &&
           FIND(driver, host_alloc, "cuMemHostAlloc") && FIND(driver, get_access, "cuMemGetAccess") &&
           FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
-          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id") &&
-          FIND(driver, asked, "capture_asked")))
+          FIND(driver, begin, "cuStreamBeginCapture_v2") &&
+          FIND(driver, end, "cuStreamEndCapture") && FIND(driver, graph_destroy, "cuGraphDestroy") &&
+          FIND(driver, instantiate, "cuGraphInstantiateWithFlags") &&
+          FIND(driver, launch, "cuGraphLaunch") && FIND(driver, set, "cuMemsetD32Async") &&
+          FIND(driver, copy, "cuMemcpyDtoDAsync_v2") && FIND(driver, copy_out, "cuMemcpyDtoH_v2") &&
+          FIND(driver, event_create, "cuEventCreate") && FIND(driver, record, "cuEventRecord") &&
+          FIND(driver, wait_event, "cuStreamWaitEvent") && FIND(driver, asked, "capture_asked")))
         return false;
 #undef FIND
     (void)p.plugin_alloc(1, 0, NULL); /* starts the driver */
@@ -289,6 +303,19 @@ static bool hold(CUstream stream, uint32_t value)
 static void open_gate(uint32_t value)
 {
     __atomic_store_n(p.gate, value, __ATOMIC_SEQ_CST);
+}
+
+/* As PyTorch does. */
+static bool begin_capture(CUstream stream)
+{
+    return p.begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS;
+}
+
+static bool end_capture(CUstream stream)
+{
+    CUgraph graph;
+
+    return p.end(stream, &graph) == CUDA_SUCCESS && p.graph_destroy(graph) == CUDA_SUCCESS;
 }
 
 static int use_two_streams(void *arg)
@@ -372,7 +399,7 @@ static int use_graphs(void *arg)
                  (used = p.alloc(1 << 20, 0, p.b)) != NULL);
     p.record_stream(used, p.a);
     p.pool_begin(0, first, NULL);
-    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT(begin_capture(p.a));
     p.free(eager, 1 << 20, 0, p.a);
     p.free(used, 1 << 20, 0, p.b); /* an event of a captured stream would tell nothing: later */
     CHILD_EXPECT(!serves(used, p.b));
@@ -381,17 +408,17 @@ static int use_graphs(void *arg)
     CHILD_EXPECT((again = p.alloc(1 << 20, 0, p.a)) == temporary); /* within the capture */
     CHILD_EXPECT((output = p.alloc(1 << 20, 0, p.a)) != NULL && output != temporary);
     p.free(again, 1 << 20, 0, p.a);
-    *p.captured = NULL;
+    CHILD_EXPECT(end_capture(p.a));
     p.pool_end(0, first);
     CHILD_EXPECT(!serves(temporary, p.a)); /* the graph uses it whenever it is launched */
     p.free(output, 1 << 20, 0, p.a);
     CHILD_EXPECT(!serves(output, p.a));
     CHILD_EXPECT(serves(used, p.b));
     p.pool_begin(0, second, NULL);
-    *p.captured = p.a, *p.capture_id = 8;
+    CHILD_EXPECT(begin_capture(p.a));
     CHILD_EXPECT((other = p.alloc(1 << 20, 0, p.a)) != NULL && other != temporary && other != output);
     CHILD_EXPECT(!serves(temporary, p.a) && !serves(output, p.a));
-    *p.captured = NULL;
+    CHILD_EXPECT(end_capture(p.a));
     p.pool_end(0, second);
     p.pool_release(0, first);
     p.pool_release(0, second); /* blocks of it live */
@@ -519,12 +546,12 @@ static int use_graph_of_two_streams(void *arg)
     (void)arg;
     CHILD_EXPECT(load_all());
     set_hooks(p.plugin);
-    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT(begin_capture(p.a));
     CHILD_EXPECT((x = p.alloc(1 << 20, 0, p.a)) != NULL);
     p.record_stream(x, p.b);
     p.free(x, 1 << 20, 0, p.a);
     CHILD_EXPECT(!serves(x, p.a));
-    *p.captured = NULL;
+    CHILD_EXPECT(end_capture(p.a));
     return 0;
 }
 
@@ -534,14 +561,12 @@ static void block_of_a_graph_that_other_streams_use_serves_once(void **state)
     assert_int_equal(run_in_child(use_graph_of_two_streams, NULL, false), 0);
 }
 
-static void *capture_block(uint64_t id)
+/* A block of a capture of its own. */
+static void *capture_block(void)
 {
-    void *ptr;
+    void *ptr = begin_capture(p.a) ? p.alloc(1 << 20, 0, p.a) : NULL;
 
-    *p.captured = p.a, *p.capture_id = id;
-    ptr = p.alloc(1 << 20, 0, p.a);
-    *p.captured = NULL;
-    return ptr;
+    return end_capture(p.a) ? ptr : NULL;
 }
 
 static int release_pools(void *arg)
@@ -554,7 +579,7 @@ static int release_pools(void *arg)
     set_hooks(p.plugin);
     p.pool_begin(0, first, NULL);
     p.pool_begin(0, second, NULL);
-    CHILD_EXPECT((of_either = capture_block(7)) != NULL);
+    CHILD_EXPECT((of_either = capture_block()) != NULL);
     p.pool_end(0, first);
     p.pool_end(0, second);
     p.free(of_either, 1 << 20, 0, p.a);
@@ -563,7 +588,7 @@ static int release_pools(void *arg)
     CHILD_EXPECT(access_of(of_either, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 
     p.pool_begin(0, third, NULL);
-    CHILD_EXPECT((live = capture_block(8)) != NULL);
+    CHILD_EXPECT((live = capture_block()) != NULL);
     p.pool_end(0, third);
     p.pool_release(0, third);
     CHILD_EXPECT(access_of(live, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -571,7 +596,7 @@ static int release_pools(void *arg)
     CHILD_EXPECT(access_of(live, 0) == -1);
 
     p.pool_begin(0, third, NULL);
-    CHILD_EXPECT((gone = capture_block(9)) != NULL);
+    CHILD_EXPECT((gone = capture_block()) != NULL);
     p.pool_end(0, third);
     p.free(gone, 1 << 20, 0, p.a);
     p.pool_begin(0, fourth, NULL); /* another capture, which an end of the heap would spoil */
@@ -588,6 +613,170 @@ static void heap_of_a_graph_ends_with_its_pool_and_blocks(void **state)
     assert_int_equal(run_in_child(release_pools, NULL, false), 0);
 }
 
+/* ---- what PyTorch does with graphs (tests/gpu/torch_streams.py), launched */
+
+enum { WORDS = 1 << 18 };
+
+static bool fill(void *ptr, unsigned value, CUstream stream)
+{
+    return p.set((CUdeviceptr)(uintptr_t)ptr, value, WORDS, stream) == CUDA_SUCCESS;
+}
+
+static bool copy(void *to, const void *from, CUstream stream)
+{
+    return p.copy((CUdeviceptr)(uintptr_t)to, (CUdeviceptr)(uintptr_t)from, WORDS * 4, stream) ==
+           CUDA_SUCCESS;
+}
+
+static unsigned last_word(const void *ptr)
+{
+    unsigned word = 0;
+
+    (void)p.copy_out(&word, (CUdeviceptr)(uintptr_t)ptr + (WORDS - 1) * 4, 4);
+    return word;
+}
+
+static CUgraphExec end_graph(CUstream stream)
+{
+    CUgraphExec exec = NULL;
+    CUgraph graph;
+
+    if (p.end(stream, &graph) != CUDA_SUCCESS || p.instantiate(&exec, graph, 0) != CUDA_SUCCESS)
+        return NULL;
+    return p.graph_destroy(graph) == CUDA_SUCCESS ? exec : NULL;
+}
+
+static bool run_graph(CUgraphExec exec, CUstream stream)
+{
+    return p.launch(exec, stream) == CUDA_SUCCESS && p.synchronize(stream) == CUDA_SUCCESS;
+}
+
+static void *alloc_words(CUstream stream)
+{
+    return p.alloc(WORDS * 4, 0, stream);
+}
+
+static void free_words(void *ptr, CUstream stream)
+{
+    p.free(ptr, WORDS * 4, 0, stream);
+}
+
+/* A graph with a temporary that is freed, and an output that has its value. */
+static CUgraphExec graph_of(unsigned value, pool id, void **output)
+{
+    void *temporary;
+    CUgraphExec exec;
+
+    p.pool_begin(0, id, NULL);
+    if (!begin_capture(p.a) || (temporary = alloc_words(p.a)) == NULL || !fill(temporary, value, p.a) ||
+        (*output = alloc_words(p.a)) == NULL || !copy(*output, temporary, p.a))
+        return NULL;
+    free_words(temporary, p.a);
+    exec = end_graph(p.a);
+    p.pool_end(0, id);
+    return exec;
+}
+
+/* The second graph keeps its output when the first is launched, whose temporary was free. */
+static int use_two_graphs(void *arg)
+{
+    const pool first = {1, 0}, second = {2, 0};
+    CUgraphExec one, two;
+    void *of_one, *of_two;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((one = graph_of(3, first, &of_one)) != NULL);
+    CHILD_EXPECT((two = graph_of(5, second, &of_two)) != NULL);
+    CHILD_EXPECT(run_graph(two, p.a) && last_word(of_two) == 5);
+    CHILD_EXPECT(run_graph(one, p.a) && last_word(of_one) == 3 && last_word(of_two) == 5);
+    return 0;
+}
+
+/* Blocks taken after a capture, and filled, lie in no temporary of the graph. */
+static int use_eager_beside_graph(void *arg)
+{
+    const pool id = {1, 0};
+    void *others[16], *output;
+    CUgraphExec exec;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((exec = graph_of(3, id, &output)) != NULL);
+    for (unsigned i = 0; i < 16; i++)
+        CHILD_EXPECT((others[i] = alloc_words(p.a)) != NULL && fill(others[i], 100 + i, p.a));
+    CHILD_EXPECT(run_graph(exec, p.a) && last_word(output) == 3);
+    for (unsigned i = 0; i < 16; i++)
+        CHILD_EXPECT(last_word(others[i]) == 100 + i);
+    return 0;
+}
+
+static bool fork_to(CUstream to, CUstream from)
+{
+    CUevent event;
+
+    return p.event_create(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS &&
+           p.record(event, from) == CUDA_SUCCESS && p.wait_event(to, event, 0) == CUDA_SUCCESS;
+}
+
+/* A side stream of the capture reads a block long after the first stream freed it and took others. */
+static int use_graph_with_side_stream(void *arg)
+{
+    const pool id = {1, 0};
+    void *shared, *far, *later;
+    CUgraphExec exec;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    p.pool_begin(0, id, NULL);
+    CHILD_EXPECT(begin_capture(p.a) && (shared = alloc_words(p.a)) != NULL && fill(shared, 1, p.a));
+    CHILD_EXPECT(fork_to(p.b, p.a));
+    p.record_stream(shared, p.b);
+    CHILD_EXPECT(hold(p.b, 1) && (far = alloc_words(p.b)) != NULL && copy(far, shared, p.b));
+    free_words(shared, p.a);
+    CHILD_EXPECT((later = alloc_words(p.a)) != NULL && fill(later, 9, p.a));
+    CHILD_EXPECT(fork_to(p.a, p.b) && (exec = end_graph(p.a)) != NULL);
+    p.pool_end(0, id);
+    CHILD_EXPECT(p.launch(exec, p.a) == CUDA_SUCCESS);
+    pause_ms(20); /* what does not wait for the gate is over, or the test finds nothing */
+    open_gate(1);
+    CHILD_EXPECT(p.synchronize(p.a) == CUDA_SUCCESS);
+    CHILD_EXPECT(last_word(far) == 1 && last_word(later) == 9);
+    return 0;
+}
+
+/* Without a capture: a stream reads what another has freed. */
+static int use_recorded_beside_others(void *arg)
+{
+    void *source, *far, *later[8];
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((source = alloc_words(p.a)) != NULL && fill(source, 3, p.a) && fork_to(p.b, p.a));
+    CHILD_EXPECT(hold(p.b, 1) && (far = alloc_words(p.b)) != NULL && copy(far, source, p.b));
+    p.record_stream(source, p.b);
+    free_words(source, p.a);
+    for (int i = 0; i < 8; i++)
+        CHILD_EXPECT((later[i] = alloc_words(p.a)) != NULL && fill(later[i], 9, p.a));
+    CHILD_EXPECT(p.synchronize(p.a) == CUDA_SUCCESS);
+    open_gate(1);
+    CHILD_EXPECT(p.synchronize(p.b) == CUDA_SUCCESS && last_word(far) == 3);
+    return 0;
+}
+
+static void graphs_and_streams_keep_what_they_computed(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_two_graphs, NULL, false), 0);
+    assert_int_equal(run_in_child(use_eager_beside_graph, NULL, false), 0);
+    assert_int_equal(run_in_child(use_graph_with_side_stream, NULL, false), 0);
+    assert_int_equal(run_in_child(use_recorded_beside_others, NULL, false), 0);
+}
+
 static void choose_machine(int devices)
 {
     unsetenv("GVMEM_SOFTGPU");
@@ -602,10 +791,10 @@ static int fill_after_graph(void *arg)
     (void)arg;
     choose_machine(1);
     CHILD_EXPECT(load_all());
-    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT(begin_capture(p.a));
     CHILD_EXPECT((temporary = p.plugin_alloc(600 << 20, 0, p.a)) != NULL);
     p.plugin_free(temporary, 0);
-    *p.captured = NULL;
+    CHILD_EXPECT(end_capture(p.a));
     CHILD_EXPECT(p.plugin_alloc(600 << 20, 0, p.b) == NULL);
     CHILD_EXPECT(access_of(temporary, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     return 0;
@@ -627,9 +816,9 @@ static int use_two_devices(void *arg)
     CHILD_EXPECT(load_all());
     set_hooks(p.plugin);
     CHILD_EXPECT((here = p.alloc(1 << 20, 0, p.a)) != NULL && access_of(here, 1) == 0);
-    CHILD_EXPECT((early = capture_block(7)) != NULL && access_of(early, 1) == 0);
+    CHILD_EXPECT((early = capture_block()) != NULL && access_of(early, 1) == 0);
     CHILD_EXPECT((there = p.alloc(1 << 20, 1, NULL)) != NULL);
-    CHILD_EXPECT((late = capture_block(8)) != NULL);
+    CHILD_EXPECT((late = capture_block()) != NULL);
     CHILD_EXPECT(access_of(here, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHILD_EXPECT(access_of(there, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     CHILD_EXPECT(access_of(late, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
@@ -660,16 +849,16 @@ static int free_many_late(void *arg)
         CHILD_EXPECT((blocks[i] = p.alloc(1 << 20, 0, p.a)) != NULL);
         p.record_stream(blocks[i], p.b);
     }
-    *p.captured = p.b, *p.capture_id = 7;
+    CHILD_EXPECT(begin_capture(p.b));
     *p.asked = 0;
     for (int i = 0; i < BLOCKS - 1; i++)
         p.free(blocks[i], 1 << 20, 0, p.a);
     CHILD_EXPECT(!serves(blocks[0], p.a) && *p.asked <= ASKS * BLOCKS);
-    *p.capture_id = 8;
+    CHILD_EXPECT(end_capture(p.b) && begin_capture(p.b));
     p.free(blocks[BLOCKS - 1], 1 << 20, 0, p.a);
     CHILD_EXPECT(!serves(blocks[0], p.a) &&
                  *p.asked <= ASKS * BLOCKS); /* the next capture, of the same stream */
-    *p.captured = NULL;
+    CHILD_EXPECT(end_capture(p.b));
     for (int i = 0; i < BLOCKS; i++) /* takes the lock: a few of those that wait are looked at */
         p.free(p.alloc(5 << 20, 0, p.a), 5 << 20, 0, p.a);
     for (int i = 0; i < BLOCKS; i++) {
@@ -699,6 +888,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(block_of_a_busy_stream_goes_to_no_other),
         cmocka_unit_test(block_of_recorded_streams_waits_for_all_of_them),
         cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
+        cmocka_unit_test(graphs_and_streams_keep_what_they_computed),
         cmocka_unit_test(frees_that_wait_for_a_capture_cost_a_look_each),
         cmocka_unit_test(driver_is_asked_for_captures_of_streams_that_can_be),
         cmocka_unit_test(block_for_cupy_is_of_its_current_stream_which_is_kept),

@@ -208,52 +208,68 @@ CHILD_TEST(memory_goes_back_without_the_lock, give_back_beside_others)
 
 /* ---- a stream that is captured */
 
-static CUstreamCaptureStatus capturing;
-static int recorded;
-
-static CUresult tell_capture(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
-                             CUgraph *graph, const CUgraphNode **nodes,
-                             const CUgraphEdgeData **edges, size_t *count)
-{
-    (void)graph, (void)nodes, (void)edges, (void)count;
-    *status = stream == busy ? capturing : CU_STREAM_CAPTURE_STATUS_NONE;
-    *id = 1;
-    return CUDA_SUCCESS;
-}
-
-static CUresult count_records(CUevent event, CUstream stream)
-{
-    recorded += stream == busy;
-    return real->cuEventRecord(event, stream);
-}
-
 static int release_while_captured(void *arg)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
+    CUgraph graph;
+    size_t nodes = 1;
     void *ptr;
 
     (void)arg;
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
     CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * MIB, NULL, busy, &ptr) == GVM_OK);
-    table.cuStreamGetCaptureInfo = tell_capture;
-    table.cuEventRecord = count_records;
-    capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    CHILD_EXPECT(real->cuStreamBeginCapture(busy, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
     CHILD_EXPECT(gvm_heap_free_async(heap, ptr, busy) == GVM_OK);
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
     CHILD_EXPECT(info().committed_bytes == 30 * MIB);
     CHILD_EXPECT(gvm_heap_stream_end(heap, busy) == GVM_E_INVALID);
-    CHILD_EXPECT(recorded == 0);
-    capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CHILD_EXPECT(real->cuStreamEndCapture(busy, &graph) == CUDA_SUCCESS);
+    CHILD_EXPECT(real->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes == 0);
+    CHILD_EXPECT(real->cuGraphDestroy(graph) == CUDA_SUCCESS);
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
     CHILD_EXPECT(info().committed_bytes == 0);
-    table.cuStreamGetCaptureInfo = real->cuStreamGetCaptureInfo;
-    table.cuEventRecord = real->cuEventRecord;
     end_child();
     return 0;
 }
 
 CHILD_TEST(capture_of_a_stream_is_left_alone, release_while_captured)
+
+static void *open_the_gate_late(void *unused)
+{
+    (void)unused;
+    pause_ms(50);
+    atomic_store(&gate, true);
+    return NULL;
+}
+
+/* The driver refuses to wait for a context while a stream of it is captured. */
+static int destroy_beside_capture(void *arg)
+{
+    CUstream captured;
+    pthread_t thread;
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(NULL));
+    busy = make_stream();
+    captured = make_stream();
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * MIB, NULL, busy, &ptr) == GVM_OK);
+    hold_stream(busy);
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    CHILD_EXPECT(real->cuMemsetD8Async((uintptr_t)ptr, 1, 30 * MIB, busy) == CUDA_SUCCESS);
+    CHILD_EXPECT(real->cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS);
+    gvmi_device_leave();
+    CHILD_EXPECT(pthread_create(&thread, NULL, open_the_gate_late, NULL) == 0);
+    gvm_heap_destroy(heap);
+    CHILD_EXPECT(atomic_load(&gate));
+    CHILD_EXPECT(pthread_join(thread, NULL) == 0);
+    CHILD_EXPECT(real->cuStreamDestroy(captured) == CUDA_SUCCESS);
+    CHILD_EXPECT(real->cuStreamSynchronize(busy) == CUDA_SUCCESS);
+    return 0;
+}
+
+CHILD_TEST(heap_that_is_destroyed_beside_a_capture_waits_for_its_streams, destroy_beside_capture)
 
 /* ---- what is given back, and when */
 
@@ -771,6 +787,7 @@ int main(void)
         cmocka_unit_test(end_of_a_stream_waits_for_its_work_on_live_blocks),
         cmocka_unit_test(memory_goes_back_without_the_lock),
         cmocka_unit_test(capture_of_a_stream_is_left_alone),
+        cmocka_unit_test(heap_that_is_destroyed_beside_a_capture_waits_for_its_streams),
         cmocka_unit_test(memory_goes_when_its_interval_ends),
         cmocka_unit_test(decay_waits_for_no_lock),
         TEST(memory_idle_for_an_interval_goes),

@@ -1,6 +1,6 @@
 /* The members of gvm_buffer_options, gvm_import_options and gvm_appender_options that describe memory, and
  * the flags of buffers, heaps, imports and tables: each has an effect that is seen through the public
- * interface.
+ * interface. And rows of a piece.
  *
  * tests/options.txt names the test of each option. Each test runs in a child, since a driver is started
  * once a process, on a machine of its own.
@@ -323,6 +323,51 @@ static int be_whole_table(void *arg)
     return 0;
 }
 
+/* ---- rows */
+
+/* Each row is filled with its number; the bytes behind it keep what was there. */
+static int rows_are_apart(void *rows, uint64_t width_bytes, uint64_t count, uint64_t pitch_bytes)
+{
+    unsigned char bytes[8192];
+    gvm_buffer *buffer;
+
+    CHILD_EXPECT(pitch_bytes * count <= sizeof bytes && gvm_alloc_buffer(rows, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_address(buffer) == rows);
+    CHILD_EXPECT(gvm_buffer_fill(buffer, 0, pitch_bytes * count, "-", 1) == GVM_OK);
+    for (unsigned char y = 0; y < count; y++)
+        CHILD_EXPECT(gvm_buffer_fill(buffer, y * pitch_bytes, width_bytes, &y, 1) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_out(bytes, buffer, 0, pitch_bytes * count) == GVM_OK);
+    for (uint64_t i = 0; i < pitch_bytes * count; i++)
+        CHILD_EXPECT(bytes[i] == (i % pitch_bytes < width_bytes ? i / pitch_bytes : '-'));
+    return 0;
+}
+
+static int be_rows(void *arg)
+{
+    static const uint64_t widths[] = {1, 511, 512, 513, 1000};
+    uint64_t pitch_bytes = 7;
+    void *rows = &pitch_bytes;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
+        CHILD_EXPECT(gvm_alloc_pitch(device, widths[i], 5, &rows, &pitch_bytes) == GVM_OK);
+        CHILD_EXPECT(pitch_bytes % 512 == 0 && pitch_bytes >= widths[i] &&
+                     pitch_bytes < widths[i] + 512);
+        CHILD_EXPECT(rows_are_apart(rows, widths[i], 5, pitch_bytes) == 0);
+        CHILD_EXPECT(gvm_free(rows) == GVM_OK);
+        CHILD_EXPECT(gvm_free(rows) == GVM_E_FOREIGN);
+    }
+    pitch_bytes = 7;
+    rows = &pitch_bytes;
+    CHILD_EXPECT(gvm_alloc_pitch(device, 1 << 20, 512, &rows, &pitch_bytes) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_alloc_pitch(device, UINT64_MAX / 2, 4, &rows, &pitch_bytes) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_alloc_pitch(device, 513, UINT64_MAX / 600, &rows, &pitch_bytes) == GVM_E_INVALID);
+    CHILD_EXPECT(pitch_bytes == 7 && rows == &pitch_bytes); /* nothing is written on failure */
+    return stop();
+}
+
+CHILD_TEST(rows_of_a_piece_begin_a_pitch_apart, be_rows)
 CHILD_TEST(buffer_chunk_bytes_given_is_its_chunk, be_chunk_bytes)
 CHILD_TEST(buffer_address_given_is_where_it_is, be_address)
 CHILD_TEST(buffer_unshared_cannot_be_exported, be_unshared_buffer)
@@ -337,6 +382,7 @@ CHILD_TEST(table_attached_whole_outlives_its_objects_names, be_whole_table)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_a_piece_begin_a_pitch_apart),
         cmocka_unit_test(buffer_chunk_bytes_given_is_its_chunk),
         cmocka_unit_test(buffer_address_given_is_where_it_is),
         cmocka_unit_test(buffer_unshared_cannot_be_exported),

@@ -138,6 +138,13 @@ static gvm_status alloc(void)
     return gvm_alloc(device, 3 * CHUNK, &piece);
 }
 
+static gvm_status alloc_rows(void)
+{
+    uint64_t pitch_bytes;
+
+    return gvm_alloc_pitch(device, 1000, 3 * CHUNK / 1024, &piece, &pitch_bytes);
+}
+
 static void end_piece(void)
 {
     (void)gvm_free(piece);
@@ -240,6 +247,7 @@ static const user users[] = {
     {"gvm_buffer_commit", make_buffer, commit, end_buffer},
     {"gvm_buffer_move", make_host_buffer, move_back, end_buffer},
     {"gvm_alloc", NULL, alloc, end_piece},
+    {"gvm_alloc_pitch", NULL, alloc_rows, end_piece},
     {"gvm_heap_alloc", make_heap, alloc_of_heap, end_heap},
     {"gvm_vector_append", make_vector, append_to_vector, end_vector},
     {"gvm_vector_commit", make_vector, commit_vector, end_vector},

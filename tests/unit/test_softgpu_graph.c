@@ -1,0 +1,307 @@
+/* softgpu/capture.c, graph_*.c: what the conformance table cannot hold. Handles that are none any more, contexts that end
+ * under captures and graphs, modules that are unloaded under a graph, threads that nobody needs; and random graphs, whose
+ * nodes must each run once, behind those before them.
+ *
+ * Each test is a child with a machine of its own.
+ */
+#include "tests/unit/unit.h"
+
+#include <dirent.h>
+#include <stdatomic.h>
+
+#include "driver/driver.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/unit/softgpu_kernels.h"
+
+extern const unsigned char gvmi_image_soft_softgpu_kernels[];
+
+static CUstream stream;
+static CUcontext context;
+static const char *given_seed; /* of the random graphs: the program's argument, or NULL */
+
+static bool start(void)
+{
+    fixture_machine("devices=1,memory=64MiB,sms=2");
+    setenv("GVMEM_DRIVER", "soft", 1);
+    return gvmi_driver_start() == GVM_OK &&
+           gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+           gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS &&
+           gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
+}
+
+static bool begin_capture(void)
+{
+    return gvmi_cu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) == CUDA_SUCCESS;
+}
+
+static CUgraph end_capture(void)
+{
+    CUgraph graph = NULL;
+
+    (void)gvmi_cu->cuStreamEndCapture(stream, &graph);
+    return graph;
+}
+
+static bool can_allocate(void)
+{
+    CUdeviceptr at;
+
+    return gvmi_cu->cuMemAlloc(&at, 4096) == CUDA_SUCCESS && gvmi_cu->cuMemFree(at) == CUDA_SUCCESS;
+}
+
+/* ---- handles */
+
+static int use_gone_handles(void *arg)
+{
+    CUgraph graph = NULL;
+    CUgraphExec exec = NULL;
+    CUgraphNode node = NULL;
+    CUgraphNodeType type;
+    size_t count;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvmi_cu->cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&node, graph, NULL, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&node, graph, &node, 1) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphGetNodes(graph, NULL, &count) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphNodeGetType(node, &type) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecDestroy(exec) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, stream) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch((CUgraphExec)stream, stream) == CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
+/* A graph that is being captured is the capture's. */
+static int use_graph_of_a_capture(void *arg)
+{
+    CUstreamCaptureStatus status;
+    CUgraphExec exec;
+    CUgraph graph;
+
+    (void)arg;
+    CHILD_EXPECT(start() && begin_capture());
+    CHILD_EXPECT(gvmi_cu->cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(end_capture() == graph && gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    return 0;
+}
+
+CHILD_TEST(handle_of_a_graph_that_is_gone_is_refused, use_gone_handles)
+CHILD_TEST(graph_of_a_capture_is_not_the_programs, use_graph_of_a_capture)
+
+/* ---- ends */
+
+static int destroy_captured_stream(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start() && begin_capture() && !can_allocate());
+    CHILD_EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(can_allocate()); /* there is no capture any more */
+    return 0;
+}
+
+static int reset_under_capture(void *arg)
+{
+    CUstream side;
+    CUevent event;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvmi_cu->cuStreamCreate(&side, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuEventCreate(&event, 0) == CUDA_SUCCESS && begin_capture());
+    CHILD_EXPECT(gvmi_cu->cuEventRecord(event, stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamWaitEvent(side, event, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(can_allocate());
+    CHILD_EXPECT(end_capture() == NULL);
+    return 0;
+}
+
+static int reset_under_graph(void *arg)
+{
+    CUgraphExec exec = NULL;
+    CUdeviceptr at;
+    CUgraph graph;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvmi_cu->cuMemAlloc(&at, 4096) == CUDA_SUCCESS && begin_capture());
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8Async(at, 1, 4096, stream) == CUDA_SUCCESS);
+    CHILD_EXPECT((graph = end_capture()) != NULL);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, NULL) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(NULL) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    return 0;
+}
+
+/* The image stays as long as a graph, an executable graph or a launch has its kernel. */
+static int unload_under_graph(void *arg)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+    softgpu_append_params none = {.rows = 0};
+    void *arguments[] = {&none};
+    CUgraphExec exec = NULL;
+    CUgraphNode node;
+    size_t count = 1;
+    CUmodule module;
+    CUfunction function;
+    CUgraph graph;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvmi_cu->cuModuleLoadData(&module, gvmi_image_soft_softgpu_kernels) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuModuleGetFunction(&function, module, "softgpu_append") == CUDA_SUCCESS);
+    CHILD_EXPECT(begin_capture());
+    CHILD_EXPECT(gvmi_cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT((graph = end_capture()) != NULL);
+    CHILD_EXPECT(gvmi_cu->cuModuleUnload(module) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphGetNodes(graph, &node, &count) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphKernelNodeGetParams(node, &params) == CUDA_SUCCESS);
+    CHILD_EXPECT(params.func == NULL && params.kernelParams != NULL);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    for (int i = 0; i < 3; i++)
+        CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    return 0;
+}
+
+CHILD_TEST(capture_ends_with_its_stream, destroy_captured_stream)
+CHILD_TEST(capture_ends_with_its_context, reset_under_capture)
+CHILD_TEST(graph_of_a_context_that_was_reset_is_refused, reset_under_graph)
+CHILD_TEST(graph_keeps_an_unloaded_module, unload_under_graph)
+
+/* ---- random graphs */
+
+enum { NODES = 60, LAUNCHES = 5, BEFORE_MAX = 4 };
+
+typedef struct step {
+    atomic_uint runs;
+    unsigned before[BEFORE_MAX]; /* numbers of earlier steps */
+    size_t before_count;
+} step;
+
+static step steps[NODES];
+static atomic_uint wrong;
+
+/* Has run as often as those before it, less one: they have run for this launch. */
+static void run_step(void *arg)
+{
+    step *self = arg;
+    const unsigned runs = atomic_load(&self->runs) + 1;
+
+    for (size_t i = 0; i < self->before_count; i++)
+        if (atomic_load(&steps[self->before[i]].runs) != runs)
+            atomic_fetch_add(&wrong, 1);
+    atomic_store(&self->runs, runs);
+}
+
+static bool is_before(const step *self, unsigned number)
+{
+    for (size_t i = 0; i < self->before_count; i++)
+        if (self->before[i] == number)
+            return true;
+    return false;
+}
+
+static bool build_random(CUgraph graph, uint64_t *seed)
+{
+    CUgraphNode nodes[NODES], deps[BEFORE_MAX];
+
+    for (unsigned n = 0; n < NODES; n++) {
+        step *s = &steps[n];
+        const CUDA_HOST_NODE_PARAMS params = {run_step, s};
+        const size_t wanted = n > 0 ? random_next(seed) % (BEFORE_MAX + 1) : 0;
+
+        atomic_store(&s->runs, 0);
+        s->before_count = 0;
+        for (size_t i = 0; i < wanted; i++) {
+            const unsigned before = (unsigned)(random_next(seed) % n);
+
+            if (!is_before(s, before)) {
+                deps[s->before_count] = nodes[before];
+                s->before[s->before_count++] = before;
+            }
+        }
+        if (gvmi_cu->cuGraphAddHostNode(&nodes[n], graph, deps, s->before_count, &params) != CUDA_SUCCESS)
+            return false;
+    }
+    return true;
+}
+
+static unsigned thread_count(void)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    unsigned count = 0;
+
+    while (tasks != NULL && readdir(tasks) != NULL)
+        count++;
+    if (tasks != NULL)
+        closedir(tasks);
+    return count;
+}
+
+static int run_random_graphs(void *arg)
+{
+    uint64_t seed = *(const uint64_t *)arg;
+    unsigned threads = 0;
+
+    CHILD_EXPECT(start());
+    for (int round = 0; round < 20; round++) {
+        CUgraphExec exec = NULL;
+        CUgraph graph = NULL;
+
+        CHILD_EXPECT(gvmi_cu->cuGraphCreate(&graph, 0) == CUDA_SUCCESS && build_random(graph, &seed));
+        CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+        for (int i = 0; i < LAUNCHES; i++)
+            CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+        for (unsigned n = 0; n < NODES; n++)
+            CHILD_EXPECT(atomic_load(&steps[n].runs) == LAUNCHES);
+        CHILD_EXPECT(atomic_load(&wrong) == 0);
+        CHILD_EXPECT(gvmi_cu->cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+        threads = thread_count() > threads ? thread_count() : threads;
+    }
+    CHILD_EXPECT(threads < 2 * NODES); /* workers of graphs that are gone serve later ones */
+    return 0;
+}
+
+static void nodes_run_once_and_behind_those_before_them(void **state)
+{
+    uint64_t seed = random_seed(given_seed);
+
+    (void)state;
+    print_message("seed %llu\n", (unsigned long long)seed);
+    assert_child_succeeds(run_random_graphs, &seed);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handle_of_a_graph_that_is_gone_is_refused),
+        cmocka_unit_test(graph_of_a_capture_is_not_the_programs),
+        cmocka_unit_test(capture_ends_with_its_stream),
+        cmocka_unit_test(capture_ends_with_its_context),
+        cmocka_unit_test(graph_of_a_context_that_was_reset_is_refused),
+        cmocka_unit_test(graph_keeps_an_unloaded_module),
+        cmocka_unit_test(nodes_run_once_and_behind_those_before_them),
+    };
+
+    given_seed = argc > 1 ? argv[1] : NULL;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
