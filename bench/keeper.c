@@ -415,6 +415,7 @@ static void measure_growth(bench *b)
 
         good = send_simple_order(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&
                send_order(b, 0, "/growth", &create, NULL) &&
+               order_turn(b, 0, 0, GVM_LEASE_READ, GVM_HINT_NONE, 0, NULL) && /* so that it is mapped */
                send_order(b, 0, "growth", &grow, &grown) && get_figures(b, 0, 0, &object) &&
                order_turn(b, 0, 0, GVM_LEASE_WRITE, GVM_HINT_NONE, 1, NULL) &&
                end_object(b, 0, 0, "/growth") && send_simple_order(b, 0, KEEPER_ORDER_TRIM, 0, NULL) &&

@@ -3,7 +3,7 @@
  * A keeper is a process (the daemon gvmem-keeper), or a thread of one (gvmem/keeper.h), that owns
  * named objects. An object is a range of device memory of one device; every process that opens it
  * maps it once, at an address that never changes there. The keeper decides which chunks of which
- * object are in device memory; the others are in host memory, mapped at the same address and read
+ * object are in device memory; the others are in host memory, which a lease maps at the same address, to be read
  * over the link. So an object may be larger than the device, and all of them together larger still.
  *
  * A process touches an object only while it has a lease:
@@ -15,7 +15,9 @@
  * A leased chunk is never moved. Either any number of read leases or one write lease exist at a
  * time, over all processes. If the object is on the device and nobody wants it otherwise, acquire
  * and release are one atomic operation each on memory shared with the keeper, without a system
- * call. Without a lease, reading is harmless but may meet bytes of any time; writing loses data.
+ * call. Without a lease nothing need be mapped: what was moved to host memory is unmapped in every process, and
+ * a kernel that reads it, or writes it, loses its context. With GVM_OPEN_MAPPED reading without a lease
+ * is harmless, but may meet bytes of any time; writing loses data.
  *
  * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
  * sealed, or created with GVM_OBJECT_KEEP. Nothing outlives the keeper itself. When the keeper ends,
@@ -160,9 +162,13 @@ enum {
     GVM_OPEN_SAME_ADDRESS = 1u << 1,
     /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
     GVM_OPEN_LINK = 1u << 2,
+    /* Keep all of it mapped, what is in host memory too, for kernels that read without a lease. Opening and
+     * every move then map host memory in this process, which takes the driver about 9 us a MiB. */
+    GVM_OPEN_MAPPED = 1u << 3,
 };
 
-/* Opens an object by name. The object stays whole while it is open anywhere, also if dropped.
+/* Opens an object by name. The object stays whole while it is open anywhere, also if dropped. Nothing is mapped
+ * before the first lease, unless by GVM_OPEN_MAPPED.
  *
  * GVM_E_INVALID   a malformed name, unknown flags
  * GVM_E_ABSENT    there is no object, or no link, of that name
@@ -191,8 +197,8 @@ GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
 /* ---- objects: changing */
 
 /* Makes the object at least size_bytes large. Contents and address stay; what is new reads as zeros.
- * When this returns, the new memory is mapped here; other processes have it from their next acquire
- * on. It needs no lease and disturbs nobody.
+ * Who has a lease may use the new memory when this returns; leases taken later have it too. It needs no lease
+ * and disturbs nobody.
  *
  * GVM_E_INVALID   beyond the reservation
  * GVM_E_SEALED    the object is sealed
@@ -317,6 +323,11 @@ typedef struct gvm_lease {
  * that was cut off may still write to the object, it waits until there is room for a copy in either
  * budget, or that process has ended. With GVM_TRY it waits for no lease, but up to 100 ms for the keeper's
  * answer.
+ *
+ * It maps what is not mapped in this process: all of the object by its first lease, and by the first one after chunks
+ * were evicted these. Host memory takes the driver about 9 us a MiB. That time counts: an acquire that it
+ * makes late fails, and what is mapped stays so. If mapping fails, so does this acquire, and all of the object
+ * is unmapped in this process when its last lease here has ended; the next acquire maps it anew.
  *
  * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is below GVM_FOREVER
  * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does

@@ -34,9 +34,10 @@
  * does a child made by fork(), in which every magic is taken away: its writing to the words would be
  * in its parent's name.
  *
- * An object's size and generation are shown (shown_generation) when every chunk below that size is
- * mapped: an opening begins without chunks, and a growth may come in several MAPs. Until then it is
- * GVMI_NOT_SHOWN, which no permit matches, and again once a MAP has failed.
+ * An object's size and generation are shown (shown_generation) when every chunk below that size that is to be
+ * mapped is: a growth may come in several MAPs, as may the object if it was opened GVM_OPEN_MAPPED. Until then it is
+ * GVMI_NOT_SHOWN, which no permit matches, and again once a MAP has failed. Otherwise an opening begins without chunks,
+ * and what a lease needs is mapped before it is granted: its MAPs come before GRANTED.
  *
  * I1  slots[i] is an object whose slot is i, from OPENED until the reply to its CLOSE.
  * I2  a request is in the table from before it is sent until it is done, its reply in place; and if
@@ -127,11 +128,13 @@ struct gvm_object {
 
     bool closed;       /* under lock */
     gvm_error failure; /* under lock; status not GVM_OK: a MAP failed, no lease is available */
+    bool retriable; /* under lock: nothing is mapped, and the keeper has that: it maps anew for a lease */
 
     uint64_t wanted_bytes, wanted_generation; /* the latest that the keeper named */
-    uint64_t mapped_chunks;                   /* [0, so many) have been mapped */
+    bool keeps_mapped;                        /* GVM_OPEN_MAPPED */
+    uint64_t mapped_chunks;                   /* if so: [0, so many) have been mapped */
     uint64_t serial;                          /* of the latest MAP */
-    bool vacated;                             /* nothing is mapped any more */
+    bool vacated;                             /* nothing is mapped since a MAP failed */
     uint64_t *unanswered;                     /* serials of MAPs that wait for leases to end */
     uint32_t unanswered_count;
     gvm_object *next_failing; /* in the mapper's list of those */
@@ -270,6 +273,9 @@ gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message);
 void gvmi_client_lose(gvm_client *client);
 
 /* ---- map.c */
+
+/* A MAP of the object failed, and the next lease has all of it mapped anew. */
+bool gvmi_client_may_retry(gvm_object *object);
 
 /* Waits until the generation shown is at least the one given.
  *

@@ -166,7 +166,7 @@ static gvm_status acquire_lease(gvm_object *handle, const lease_terms *terms, in
 
     if (status != GVM_OK)
         return status;
-    if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN) /* a MAP has failed */
+    if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN && !gvmi_client_may_retry(object))
         status = gvmi_client_wait_shown(object, 0, deadline_ns);
     if (status == GVM_OK)
         status = call_acquire(object, terms, deadline_ns, generation);

@@ -4,7 +4,8 @@
  * saw to that, except where a MAP fails. Then nothing of the object may stay mapped, and if it was a
  * growth, there may be leases. The object is then not shown any more, so that no further lease is
  * granted, and vacated and the MAP answered once the last lease has ended; the mapper looks every
- * few milliseconds. (A lease word of another thread's failed attempt only puts that off.)
+ * few milliseconds. (A lease word of another thread's failed attempt only puts that off.) The next lease that is
+ * asked for has the keeper map all of it anew.
  *
  * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
  * a MAP is taken in two steps: what it replaces goes at once, and UNMAPPED is sent; what is new is
@@ -40,10 +41,10 @@ static void publish_mapped_size(gvm_object *object)
 {
     const gvmi_chunk *chunks = object->buffer->chunks;
 
-    while (object->mapped_chunks < object->chunk_count &&
+    while (object->keeps_mapped && object->mapped_chunks < object->chunk_count &&
            chunks[object->mapped_chunks].tier != GVM_TIER_ABSENT)
         object->mapped_chunks++;
-    if (object->mapped_chunks < object->chunk_count &&
+    if (object->keeps_mapped && object->mapped_chunks < object->chunk_count &&
         object->mapped_chunks * object->chunk_bytes < object->wanted_bytes)
         return;
     atomic_store(&object->shown_bytes, object->wanted_bytes);
@@ -120,7 +121,32 @@ static gvm_status send_failures(gvm_object *object)
     for (uint32_t i = 0; i < object->unanswered_count && status == GVM_OK; i++)
         status = send_mapped(object, object->unanswered[i], object->failure.status);
     object->unanswered_count = 0;
+    gvmi_lock(&object->client->lock);
+    object->retriable = status == GVM_OK;
+    gvmi_unlock(&object->client->lock);
     return status;
+}
+
+bool gvmi_client_may_retry(gvm_object *object)
+{
+    bool retriable;
+
+    gvmi_lock(&object->client->lock);
+    retriable = object->retriable;
+    gvmi_unlock(&object->client->lock);
+    return retriable;
+}
+
+/* The keeper maps all of a failed object once more. */
+static void begin_anew(gvm_object *object)
+{
+    gvmi_lock(&object->client->lock);
+    if (object->retriable) {
+        object->retriable = object->vacated = false;
+        object->failure.status = GVM_OK;
+        object->mapped_chunks = 0;
+    }
+    gvmi_unlock(&object->client->lock);
 }
 
 /* Takes everything of a failed object away, unless there are leases, and then says so. */
@@ -171,29 +197,59 @@ static gvm_status check_map_chunks(const gvm_object *object, const gvmi_wire_map
     return GVM_OK;
 }
 
-/* The chunks as a share that lists them alone. What they replace is released. */
+/* Of the chunks of a MAP those that are to be absent. */
+static gvm_status unmap_absent_chunks(gvm_object *object, const gvmi_wire_chunk *chunks,
+                                      uint32_t count, gvmi_patch *patch)
+{
+    gvm_buffer *buffer = object->buffer;
+    gvm_status status = GVM_OK;
+
+    gvmi_lock(&buffer->lock);
+    for (uint32_t i = 0; i < count && status == GVM_OK;) {
+        const uint64_t first = chunks[i].index;
+        uint64_t end = first;
+
+        if (chunks[i].tier != GVM_TIER_ABSENT) {
+            i++;
+            continue;
+        }
+        while (i < count && chunks[i].tier == GVM_TIER_ABSENT && chunks[i].index == end) {
+            end++;
+            i++;
+        }
+        status = gvmi_buffer_vacate_locked(buffer, first, end);
+        patch->replaced = true;
+    }
+    gvmi_unlock(&buffer->lock);
+    return status;
+}
+
+/* The others as a share that lists them alone. What all of them replace is released. */
 static gvm_status accept_chunks(gvm_object *object, gvmi_client_message *message, uint32_t count,
                                 gvmi_patch *out)
 {
     const gvmi_wire_chunk *chunks = message->wire.tail.chunks;
     gvmi_descriptor_chunk entries[GVMI_WIRE_CHUNKS_MAX];
-    gvm_share share = {.chunks = entries, .fds = message->fds, .count = count};
+    gvm_share share = {.chunks = entries, .fds = message->fds};
+    gvm_status status;
 
     if (message->came.lost)
         return gvmi_fail(
             GVM_E_LIMIT,
             "the process has no room for the %u files of a part of the object: raise ulimit -n",
-            count);
+            message->wire.head.fd_count);
     for (uint32_t i = 0; i < count; i++)
-        entries[i] = (gvmi_descriptor_chunk){
-            .offset_bytes = chunks[i].index * object->chunk_bytes,
-            .stamp = chunks[i].stamp,
-            .tier = chunks[i].tier,
-        };
-    share.about.chunk_count = count;
+        if (chunks[i].tier != GVM_TIER_ABSENT)
+            entries[share.count++] = (gvmi_descriptor_chunk){
+                .offset_bytes = chunks[i].index * object->chunk_bytes,
+                .stamp = chunks[i].stamp,
+                .tier = chunks[i].tier,
+            };
+    share.about.chunk_count = share.count;
     share.about.chunk_bytes = object->chunk_bytes;
     share.about.flags = message->wire.body.MAP.sealed ? GVMI_DESCRIPTOR_SEALED : 0;
-    return gvmi_share_patch(&share, object->buffer, out);
+    status = gvmi_share_patch(&share, object->buffer, out);
+    return status == GVM_OK ? unmap_absent_chunks(object, chunks, count, out) : status;
 }
 
 static void list_failing(gvm_object *object)
@@ -242,6 +298,8 @@ static gvm_status accept_map(gvm_object *object, gvmi_client_message *message)
     pending = &client->pending[(client->first_pending + client->pending_count++) % GVMI_CLIENT_PENDING_MAX];
     *pending = (gvmi_client_pending){.object = object, .map = *map};
     atomic_fetch_add(&object->references, 1); /* the queue's */
+    if (map->anew)
+        begin_anew(object);
     if (object->failure.status != GVM_OK)
         return GVM_OK;
     if (accept_chunks(object, message, count, &pending->patch) != GVM_OK)
@@ -364,7 +422,9 @@ gvm_status gvmi_client_handle_map(gvm_client *client, gvmi_client_message *messa
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status = gvmi_client_finish_pending_maps(client, GVMI_CLIENT_PENDING_MAX - 1);
+    /* What was sent before a failure was known of is refused yet, by that failure. */
+    gvm_status status = gvmi_client_finish_pending_maps(
+        client, message->wire.body.MAP.anew ? 0 : GVMI_CLIENT_PENDING_MAX - 1);
 
     if (status != GVM_OK)
         return status;
@@ -523,6 +583,7 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
     object->slot = opened->slot;
     object->id = opened->id;
     object->readonly = (opened->open_flags & GVM_OPEN_READONLY) != 0;
+    object->keeps_mapped = (opened->open_flags & GVM_OPEN_MAPPED) != 0;
     object->sealed = opened->sealed != 0;
     object->reserve_bytes = opened->reserve_bytes;
     object->chunk_bytes = opened->chunk_bytes;

@@ -119,7 +119,7 @@ void gvmi_client_end_leaving(gvm_client *client)
 
 /* ---- opening */
 
-/* Sends CREATE or OPEN, and waits until all that the object has at this moment is mapped. */
+/* Sends CREATE or OPEN, and with GVM_OPEN_MAPPED waits until all that the object has at this moment is mapped. */
 static gvm_status call_opening(gvm_client *client, gvmi_wire_message *message, gvm_object **out)
 {
     gvmi_client_request request = {0};
@@ -263,7 +263,8 @@ static gvm_status open_named(gvm_client *client, const char *name, uint32_t flag
     int32_t count;
     gvm_status status;
 
-    if ((flags & ~(uint32_t)(GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK)) != 0)
+    if ((flags & ~(uint32_t)(GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK |
+                             GVM_OPEN_MAPPED)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown open flags %#x", (unsigned)flags);
     gvmi_wire_start(&message, GVMI_WIRE_OPEN, 0);
     message.body.OPEN.flags = flags;

@@ -119,6 +119,24 @@ static bool check_object_chunks(const gvmi_machine *m, const keep_object *object
            (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
 }
 
+/* I16 */
+static bool check_followed_chunks(const gvmi_machine *m, const keep_object *object)
+{
+    for (uint32_t i = 0; i < object->chunk_count; i++)
+        if (object->chunks[i].unmapped_mark > object->unmapped_mark)
+            return false;
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next) {
+        const bool reads = (atomic_load(&o->permit->word) & GVMI_PERMIT_READ) != 0;
+
+        if ((reads || o->granted_readers > 0 || o->granted_writers > 0) &&
+            !gvmi_keep_follows_all(o) && !o->broken)
+            return false;
+        if ((o->flags & GVM_OPEN_MAPPED) == 0 && o->mapped_mark > m->marks)
+            return false;
+    }
+    return object->unmapped_mark <= m->marks;
+}
+
 /* I4 */
 static bool check_permits(const keep_object *object)
 {
@@ -365,7 +383,7 @@ bool gvmi_machine_check(const gvmi_machine *m)
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_object_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
-            !check_links(m, o) ||
+            !check_links(m, o) || !check_followed_chunks(m, o) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
     for (uint32_t i = 0; i < m->client_capacity; i++)

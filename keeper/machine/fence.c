@@ -85,6 +85,8 @@ static void hold_opening_chunks(gvmi_machine *m, const keep_opening *opening, bo
     for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening); i++) {
         const keep_chunk *chunk = &object->chunks[i];
 
+        if (!gvmi_keep_follows(opening, chunk))
+            continue;
         if (i < gvmi_keep_kept_chunks(object))
             hold_frame(m, opening->client, gvmi_keep_frame_where(chunk), writes);
         if (chunk->send)

@@ -30,10 +30,12 @@ static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait
     gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
     if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))
         return false;
-    if (gvmi_keep_bring(m, object, &plan))
-        return true;
-    gvmi_keep_thaw(m, object);
-    return false;
+    if (!gvmi_keep_bring(m, object, &plan)) {
+        gvmi_keep_thaw(m, object);
+        return false;
+    }
+    gvmi_keep_map_for_waits(m, object);
+    return true;
 }
 
 static void grant_wait(gvmi_machine *m, keep_wait *wait)
@@ -41,6 +43,7 @@ static void grant_wait(gvmi_machine *m, keep_wait *wait)
     keep_opening *opening = wait->opening;
     gvmi_wire_message reply;
 
+    gvmi_keep_map_all(m, opening); /* the client does this before it takes the lease */
     if (wait->kind == KEEP_WAIT_WRITE) {
         wait->object->writer = opening;
         opening->granted_writers = 1;
@@ -212,11 +215,6 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         gvmi_keep_reply_holds(m, client, message->head.request);
         return;
     }
-    if (opening->broken) {
-        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_LIMIT,
-                               "the object could not be mapped there");
-        return;
-    }
     atomic_store(&opening->lease->hint, body->hint);
     (void)gvmi_keep_sample_opening(m, opening); /* the object may have many others */
     wait = gvmi_keep_new_wait(m, client, object, opening,
@@ -226,6 +224,8 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         return;
     wait->hint = (gvm_hint)body->hint;
     wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
+    if (object->bringing)
+        gvmi_keep_map_all(m, opening);
     /* Now, as it decides on what comes in; the lease word shows the same again at TAKEN. */
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);
 }

@@ -1,28 +1,20 @@
-/* Chunks on their way between the tiers, and informing clients where they are.
+/* Chunks on their way between the tiers.
  *
  *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> HOST
  *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
+ *               -(no room, or the copy failed)-> STAY_MAP -(all openings have answered)-> HOST
  *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame
  *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
- * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who opens the
- * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame
- * is released, and MAPPED, the new one is in place. Mapping host memory takes the driver so long
- * that a device frame is worth having in between: it is free once everybody has unmapped it, while
- * the object stays FROZEN until everybody has mapped. A client unmaps ahead: UNMAPPED may come for
- * any MAP that is not answered, MAPPED comes for the first of them.
- *
- * A client whose socket is closed answers by ending (its process gone: nothing is mapped; voided:
- * its frames are written down), so its openings are counted like all others. */
+ * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who maps the chunk from then on
+ * maps the new frame. A device frame is free once everybody has unmapped it, while the object stays FROZEN until
+ * everybody has mapped what takes its place (maps.c). */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
-
-/* Of one MAP of chunks that move: what it frees or brings is of use as soon as it is answered. */
-#define MOVE_BYTES_MAX (256ull << 20)
 
 static keep_device *device_of(gvmi_machine *m, const keep_object *object)
 {
@@ -42,7 +34,7 @@ void gvmi_keep_resident(gvmi_machine *m, keep_object *object)
     gvmi_policy_resident(device_of(m, object)->policy, &object->item, bytes);
 }
 
-/* ---- MAP */
+/* ---- where chunks are */
 
 static void set_chunk_tier(gvmi_machine *m, keep_object *object, uint32_t index, gvm_tier tier)
 {
@@ -57,12 +49,25 @@ static void set_chunk_tier(gvmi_machine *m, keep_object *object, uint32_t index,
     gvmi_keep_mark(m, object);
 }
 
-void gvmi_keep_end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     if (chunk->op == KEEP_OP_IN_COPY || chunk->op == KEEP_OP_IN_MAP)
         device_of(m, object)->arriving--;
     chunk->op = KEEP_OP_NONE;
     object->moving--;
+    gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_stay(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    if (!object->bringing) {
+        end_move(m, object, chunk);
+        return;
+    }
+    device_of(m, object)->arriving -= chunk->op == KEEP_OP_IN_COPY;
+    chunk->op = KEEP_OP_STAY_MAP;
+    chunk->send = true;
+    object->sending++;
     gvmi_keep_mark(m, object);
 }
 
@@ -120,11 +125,10 @@ static void note_promoted(gvmi_machine *m, keep_object *object, uint32_t index)
     device->promoted_bytes += object->chunk_bytes;
     device->promotions++;
     GVMI_PROBE_PROMOTE(object->id, index, object->chunk_bytes);
-    gvmi_keep_end_move(m, object, &object->chunks[index]);
+    end_move(m, object, &object->chunks[index]);
 }
 
-/* All clients to which the chunk's new place was sent have answered, perhaps. */
-static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
+void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_chunk *chunk = &object->chunks[index];
 
@@ -136,266 +140,13 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         release_duplicate_frame(m, chunk);
     if (chunk->waits > 0)
         return;
-    if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP || chunk->op == KEEP_OP_CUT)
-        gvmi_keep_end_move(m, object, chunk);
-    else if (chunk->op == KEEP_OP_IN_MAP)
-        note_promoted(m, object, index);
-}
-
-/* Behind those of all, and those of the opening. */
-static void list_map(gvmi_machine *m, keep_opening *opening, keep_pending *pending)
-{
-    pending->older = m->newest_map;
-    *(m->newest_map != NULL ? &m->newest_map->newer : &m->oldest_map) = pending;
-    m->newest_map = pending;
-    *(opening->last_pending != NULL ? &opening->last_pending->next : &opening->first_pending) = pending;
-    opening->last_pending = pending;
-}
-
-static void unlist_map(gvmi_machine *m, const keep_pending *pending)
-{
-    *(pending->older != NULL ? &pending->older->newer : &m->oldest_map) = pending->newer;
-    *(pending->newer != NULL ? &pending->newer->older : &m->newest_map) = pending->older;
-}
-
-/* There is no memory to record which frames the opening may have then: they are never used again. */
-static void taint_unrecorded(gvmi_machine *m, const keep_opening *opening, const uint32_t *indexes,
-                             uint32_t count)
-{
-    const keep_object *object = opening->object;
-
-    for (uint32_t i = 0; i < count; i++) {
-        const keep_chunk *chunk = &object->chunks[indexes[i]];
-
-        if (indexes[i] >= gvmi_keep_kept_chunks(object))
-            gvmi_keep_taint(m, gvmi_keep_frame_where(chunk));
-        gvmi_keep_taint(m, gvmi_keep_other_frame(chunk));
-        gvmi_keep_taint(m, chunk->twin_frame);
-    }
-}
-
-/* Size and generation as the next MAP names them. */
-static void note_sent(keep_opening *opening, bool last)
-{
-    const keep_object *object = opening->object;
-
-    if (last) {
-        opening->sent_generation = object->generation;
-        opening->sent_bytes = gvmi_keep_opened_bytes(opening, object->bytes);
-    }
-    if (opening->sent_bytes > object->bytes) /* the answer to any MAP of chunks being cut off counts */
-        opening->sent_bytes = object->bytes;
-}
-
-static uint32_t send_frame(gvmi_machine *m, keep_opening *opening, const keep_chunk *chunk)
-{
-    const uint32_t frame = gvmi_keep_frame_where(chunk);
-
-    gvmi_keep_frame_seen(m, frame, opening);
-    /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
-    if (opening->object->mixed || opening->chunk_limit != UINT32_MAX)
-        gvmi_keep_taint(m, frame);
-    return frame;
-}
-
-/* One MAP of count chunks; last: of its set, which completes size and generation. */
-static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
-                     uint32_t count, bool last)
-{
-    keep_object *object = opening->object;
-    keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
-    uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0;
-    gvmi_wire_message message;
-
-    if (pending == NULL) {
-        taint_unrecorded(m, opening, indexes, count);
-        gvmi_keep_cut_later(m, opening->client, "out of host memory for a move");
-        return;
-    }
-    note_sent(opening, last);
-    *pending = (keep_pending){
-        .client = opening->client, .serial = ++m->serials, .sent_ns = m->now_ns, .count = count};
-    list_map(m, opening, pending);
-    gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
-    message.body.MAP = (gvmi_wire_map){.slot = opening->slot,
-                                       .generation = opening->sent_generation,
-                                       .serial = pending->serial,
-                                       .bytes = opening->sent_bytes,
-                                       .sealed = object->sealed};
-    for (uint32_t i = 0; i < count; i++) {
-        keep_chunk *chunk = &object->chunks[indexes[i]];
-
-        pending->indexes[i] = indexes[i];
-        chunk->waits++;
-        chunk->unmaps++;
-        if (indexes[i] >= gvmi_keep_kept_chunks(object))
-            continue;
-        frames[sent] = send_frame(m, opening, chunk);
-        message.tail.chunks[sent++] = (gvmi_wire_chunk){
-            .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
-    }
-    message.head.fd_count = (uint16_t)sent;
-    message.head.tail_bytes = (uint32_t)(sent * sizeof message.tail.chunks[0]);
-    (void)gvmi_keep_send(m, opening->client, &message, frames);
-}
-
-/* Of the chunks that it may have those of which something is to be sent, or all that stay, in MAPs; at least one. */
-static void send_set(gvmi_machine *m, keep_opening *opening, bool all)
-{
-    const keep_object *object = opening->object;
-    const uint32_t chunks = gvmi_keep_opened_chunks(opening);
-    uint32_t indexes[GVMI_WIRE_CHUNKS_MAX], count = 0, most = GVMI_WIRE_CHUNKS_MAX;
-
-    if (!all && object->moving > 0 && MOVE_BYTES_MAX / object->chunk_bytes < most)
-        most = object->chunk_bytes < MOVE_BYTES_MAX ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
-                                                    : 1;
-    for (uint32_t i = 0; i < chunks; i++) {
-        if (all ? i >= gvmi_keep_kept_chunks(object) : !object->chunks[i].send)
-            continue;
-        if (count == most) {
-            send_map(m, opening, indexes, count, false);
-            count = 0;
-        }
-        indexes[count++] = i;
-    }
-    send_map(m, opening, indexes, count, true);
-}
-
-void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
-{
-    if (object->sending == 0 && !object->bare_send)
-        return;
-    for (keep_opening *o = object->openings; o != NULL; o = o->next) {
-        if (!o->welcomed || o->broken)
-            continue;
-        /* Else a client that grows an object byte by byte would fill the others' sockets. */
-        o->behind = object->sending == 0 && o->first_pending != NULL && o->client != object->asker;
-        if (!o->behind)
-            send_set(m, o, false);
-    }
-    object->bare_send = false;
-    gvmi_keep_publish_permits(object);
-    for (uint32_t i = 0; i < object->chunk_count && object->sending > 0; i++) {
-        if (!object->chunks[i].send)
-            continue;
-        object->chunks[i].send = false;
-        object->sending--;
-        check_answers(m, object, i);
-    }
-}
-
-void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening)
-{
-    if (!opening->behind || opening->broken)
-        return;
-    opening->behind = false;
-    send_map(m, opening, NULL, 0, true);
-}
-
-void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening)
-{
-    send_set(m, opening, true);
-}
-
-static void release_pending_frames(gvmi_machine *m, const keep_opening *opening, keep_pending *pending)
-{
-    if (pending->unmapped)
-        return;
-    pending->unmapped = true;
-    for (uint32_t i = 0; i < pending->count; i++) {
-        opening->object->chunks[pending->indexes[i]].unmaps--;
-        check_answers(m, opening->object, pending->indexes[i]);
-    }
-}
-
-static void answer_first(gvmi_machine *m, keep_opening *opening)
-{
-    keep_pending *pending = opening->first_pending;
-
-    release_pending_frames(m, opening, pending);
-    opening->first_pending = pending->next;
-    if (opening->first_pending == NULL)
-        opening->last_pending = NULL;
-    for (uint32_t i = 0; i < pending->count; i++) {
-        opening->object->chunks[pending->indexes[i]].waits--;
-        check_answers(m, opening->object, pending->indexes[i]);
-    }
-    unlist_map(m, pending);
-    free(pending);
-    gvmi_keep_mark(m, opening->object);
-}
-
-void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
-{
-    while (opening->first_pending != NULL)
-        answer_first(m, opening);
-}
-
-/* It says that it could not map, and that nothing is mapped there. What it may have is written down
- * now: later moves are not sent to it. */
-static void note_broken(gvmi_machine *m, keep_opening *opening)
-{
-    gvmi_keep_hold_untrusted(m, opening, false);
-    opening->broken = true;
-    gvmi_keep_answer_all(m, opening);
-    gvmi_keep_publish_permit(opening);
-}
-
-/* NULL: it was never sent, or is answered. */
-static keep_pending *find_pending(const keep_opening *opening, uint64_t serial)
-{
-    keep_pending *pending = opening->first_pending;
-
-    while (pending != NULL && pending->serial != serial)
-        pending = pending->next;
-    return pending;
-}
-
-/* NULL: closed, or given up, while the MAP was on its way. */
-static keep_opening *find_answering_opening(const keep_client *client, uint32_t slot)
-{
-    keep_opening *opening = slot < GVM_OBJECTS_OPEN_MAX ? client->slots[slot] : NULL;
-
-    return opening == NULL || opening->broken ? NULL : opening;
-}
-
-void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
-{
-    const gvmi_wire_unmapped *body = &message->body.UNMAPPED;
-    const keep_opening *opening = find_answering_opening(client, body->slot);
-    keep_pending *pending;
-
-    pending = opening == NULL ? NULL : find_pending(opening, body->serial);
-    if (pending != NULL)
-        release_pending_frames(m, opening, pending);
-}
-
-void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
-{
-    const gvmi_wire_mapped *body = &message->body.MAPPED;
-    keep_opening *opening = find_answering_opening(client, body->slot);
-    const keep_pending *pending;
-
-    if (opening == NULL)
-        return;
-    pending = find_pending(opening, body->serial);
-    if (body->status != GVM_OK) {
-        note_broken(m, opening);
-    } else if (body->serial == 0) {
-        if (!opening->addressed && opening->object->creator == client->number &&
-            opening->object->home_address == 0)
-            opening->object->home_address = body->address;
-        opening->addressed = true;
-    } else if (pending != NULL && pending == opening->first_pending) {
-        answer_first(m, opening);
-        if (opening->first_pending == NULL)
-            gvmi_keep_catch_up(m, opening);
-        if (opening->first_pending == NULL && !opening->ready) {
-            opening->ready = true;
-            gvmi_keep_publish_permit(opening);
-        }
-    } else if (pending != NULL) {
-        gvmi_keep_violated(m, client, "MAPPED out of order");
+    switch ((keep_op)chunk->op) {
+    case KEEP_OP_IN_MAP: note_promoted(m, object, index); break;
+    case KEEP_OP_OUT_MAP:
+    case KEEP_OP_STAY_MAP:
+    case KEEP_OP_RENEW_MAP:
+    case KEEP_OP_CUT: end_move(m, object, chunk); break;
+    default: break;
     }
 }
 
@@ -514,7 +265,7 @@ void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t inde
 
     if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->host_frame, make)) {
         gvmi_keep_give_frame(m, frame, !make);
-        gvmi_keep_end_move(m, object, chunk);
+        gvmi_keep_stay(m, object, chunk);
         return;
     }
     chunk->device_frame = frame;
@@ -584,7 +335,7 @@ bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device)
 static void copy_failed(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     object->fence_waits = object->fenced;
-    gvmi_keep_end_move(m, object, chunk);
+    end_move(m, object, chunk);
 }
 
 static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -623,7 +374,8 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     }
     gvmi_keep_give_frame(m, chunk->device_frame, made);
     chunk->device_frame = 0;
-    copy_failed(m, object, chunk);
+    object->fence_waits = object->fenced;
+    gvmi_keep_stay(m, object, chunk);
 }
 
 static void finish_duplicate_copy(gvmi_machine *m, keep_object *object, uint32_t index,
@@ -677,6 +429,7 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
 {
     GVM_ASSERT(object->moving == 0);
+    object->bringing = false;
     gvmi_keep_end_cut(m, object);
     if (object->untracked && !object->sealed)
         gvmi_keep_stale_copies(m, object);

@@ -217,8 +217,8 @@ void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t 
     memcpy(reply.body.OPENED.device_uuid, m->config.devices[object->device].uuid,
            sizeof reply.body.OPENED.device_uuid);
     opening->welcomed = true;
-    opening->sent_generation = object->generation - 1;
+    opening->sent_generation = object->generation;
     opening->sent_bytes = reply.body.OPENED.bytes;
-    if (gvmi_keep_send(m, opening->client, &reply, NULL))
-        gvmi_keep_send_all(m, opening);
+    if (gvmi_keep_send(m, opening->client, &reply, NULL) && (opening->flags & GVM_OPEN_MAPPED) != 0)
+        gvmi_keep_map_all(m, opening);
 }

@@ -47,7 +47,7 @@ static uint32_t permit_flags(const keep_opening *opening)
                GVMI_PERMIT_REVOKED;
     switch (object->lease_state) {
     case KEEP_SHARED:
-        if (opening->ready)
+        if (opening->ready && gvmi_keep_follows_all(opening))
             flags |= GVMI_PERMIT_READ;
         break;
     case KEEP_EXCLUSIVE:

@@ -28,7 +28,7 @@ static void end_room_wait(gvmi_machine *m, keep_device *device, uint32_t frame, 
     if (chunk->op == KEEP_OP_IN_ROOM && frame != 0)
         gvmi_keep_start_copy_in(m, object, room->chunk, frame, make);
     else if (chunk->op == KEEP_OP_IN_ROOM)
-        gvmi_keep_end_move(m, object, chunk);
+        gvmi_keep_stay(m, object, chunk);
     else if (frame != 0)
         gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
     else

@@ -25,6 +25,7 @@ void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count)
     }
     object->bytes = count * object->chunk_bytes;
     object->generation++;
+    object->bare_send = true; /* to those that follow none of these chunks */
     gvmi_keep_mark(m, object);
 }
 

@@ -11,7 +11,8 @@
  *   report.c    figures of one object, client, device
  *   names.c     names and links
  *   openings.c  one client's use of one object
- *   moves.c     chunks on their way, MAPs
+ *   maps.c      MAPs: clients are sent where chunks are
+ *   moves.c     chunks on their way
  *   fence.c     what clients hold that were cut off
  *   shrink.c    chunks given back from the end
  *   plans.c     what the policy would move
@@ -59,6 +60,8 @@
  * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
  *     opening is sent no chunk from its chunk_limit on.
  * I15 an object is unserved iff it is in the list of those.
+ * I16 an opening with a permit, or with a lease that was granted, follows all chunks. No chunk's mark is above
+ *     its object's, and no mark above the machine's (gvmi_keep_follows()).
  */
 #ifndef GVMI_KEEPER_MACHINE_STATE_H
 #define GVMI_KEEPER_MACHINE_STATE_H
@@ -208,6 +211,7 @@ typedef enum keep_op {
     KEEP_OP_IN_ROOM,
     KEEP_OP_IN_COPY,
     KEEP_OP_IN_MAP,
+    KEEP_OP_STAY_MAP,   /* it could not come in: sent to those who wait, as it is */
     KEEP_OP_RENEW_COPY, /* to another frame of the same tier: its own has writers */
     KEEP_OP_RENEW_MAP,
     KEEP_OP_CUT, /* the object shrinks: clients are to unmap it, then its frames are free */
@@ -225,6 +229,7 @@ typedef struct keep_chunk {
     uint32_t waits;      /* MAPs of it that are not done */
     uint32_t unmaps;     /* of them, those whose client may have what they replace */
     uint64_t stamp;
+    uint64_t unmapped_mark; /* when it was last unmapped in all openings but those that keep it mapped */
 } keep_chunk;
 
 /* ---- objects */
@@ -290,8 +295,9 @@ struct keep_object {
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
-    uint32_t device_chunks;                         /* of chunk_count, where == GVM_TIER_DEVICE */
-    uint32_t duplicate_chunks;                      /* of them, those that are clean */
+    uint32_t device_chunks;    /* of chunk_count, where == GVM_TIER_DEVICE */
+    uint32_t duplicate_chunks; /* of them, those that are clean */
+    uint64_t unmapped_mark;    /* the highest of its chunks, ended ones included */
     keep_object *duplicated_prev, *duplicated_next; /* while there are any */
     void *metadata;
     uint32_t metadata_bytes;
@@ -311,6 +317,7 @@ struct keep_object {
     uint32_t moving;          /* chunks with an OUT or IN */
     uint32_t leaving;         /* of them, those with an OUT that have a device frame yet */
     uint32_t sending;         /* chunks with send */
+    bool bringing;            /* FROZEN for those who wait: what comes in is sent to them, too */
     uint32_t jobs;            /* under way, of any kind */
     bool bare_send;           /* a MAP is to be sent, even without chunks */
     const keep_client *asker; /* whose request is answered behind the MAPs being sent; NULL: nobody */
@@ -390,11 +397,13 @@ struct keep_opening {
     gvmi_permit_slot *permit;
     uint32_t granted_readers, granted_writers;
     uint32_t seen_acquires;
-    bool welcomed;            /* it was sent OPENED */
-    bool ready;               /* its first MAPs are answered */
-    bool addressed;           /* serial 0 is answered */
-    bool broken;              /* it could not map: nothing is mapped there */
-    bool behind;              /* a MAP without chunks is to be sent once the others are answered */
+    bool welcomed;        /* it was sent OPENED */
+    uint64_t mapped_mark; /* when it was last sent all chunks that it did not follow; 0: never */
+    bool ready;           /* those MAPs are answered */
+    bool addressed;       /* serial 0 is answered */
+    bool broken;          /* it could not map: nothing is mapped there until a lease is asked for */
+    bool anew;            /* the next MAP is the first since */
+    bool behind;          /* a MAP without chunks is to be sent once the others are answered */
     uint32_t sent_generation; /* by the latest MAP */
     uint64_t sent_bytes; /* by it, or by OPENED: the client takes a smaller size for a shrink */
     keep_pending *first_pending, *last_pending;
@@ -519,7 +528,7 @@ struct gvmi_machine {
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
-    uint64_t object_ids, client_ids, stamps, serials, job_ids;
+    uint64_t object_ids, client_ids, stamps, serials, job_ids, marks;
 
     keep_frame *frames; /* by number - 1 */
     uint32_t frame_capacity, first_unused_frame, first_drop;
@@ -574,6 +583,18 @@ static inline uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint6
     const uint64_t limit = opening->chunk_limit * opening->object->chunk_bytes;
 
     return bytes < limit ? bytes : limit;
+}
+
+/* An opening follows a chunk from the acquire that mapped it until the chunk is evicted: meanwhile it is sent each
+ * new place of it. One with GVM_OPEN_MAPPED follows all chunks from the beginning to the end. */
+static inline bool gvmi_keep_follows(const keep_opening *opening, const keep_chunk *chunk)
+{
+    return opening->mapped_mark > chunk->unmapped_mark;
+}
+
+static inline bool gvmi_keep_follows_all(const keep_opening *opening)
+{
+    return opening->mapped_mark > opening->object->unmapped_mark;
 }
 
 /* ---- actions.c */
@@ -745,6 +766,21 @@ void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object);
 /* Gives back the places of chunks beyond those that there are. */
 void gvmi_keep_drop_places(keep_object *object);
 
+/* ---- maps.c */
+/* Sends the openings that follow them the chunks of which something is to be sent, and all openings size and
+ * generation where those changed. */
+void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
+/* Has the opening follow all chunks, and sends it those that it did not follow, as far as they are not on their way. */
+void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening);
+/* Likewise the openings whose requests wait while chunks come in: so they map some while others are copied. */
+void gvmi_keep_map_for_waits(gvmi_machine *m, keep_object *object);
+/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply
+ * that depends on it. */
+void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
+void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
+
 /* ---- moves.c */
 uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
 /* Moves chunks of a FROZEN object out of frames that have writers, as far as there is room; returns
@@ -756,18 +792,13 @@ void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const g
 /* The chunk has waited for a device frame, and has one; or it moves no more. */
 void gvmi_keep_start_copy_in(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
                              bool make);
-void gvmi_keep_end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk);
+/* The chunk, with an IN, does not come in. */
+void gvmi_keep_stay(gvmi_machine *m, keep_object *object, keep_chunk *chunk);
 /* Will frames of the device or the host come free, or host copies be of no need, by themselves? */
 bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
-void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
-void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
-/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply
- * that depends on it. */
-void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
-void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
+/* All clients to which the chunk's new place was sent have answered, perhaps. */
+void gvmi_keep_check_answers(gvmi_machine *m, keep_object *object, uint32_t chunk);
 /* The copy of a chunk has ended. made: its frame exists now. */
 void gvmi_keep_copied(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status,
                       bool made);

@@ -25,7 +25,7 @@ enum {
     FDS_0 = 0,
     FDS_1 = 1,
     FDS_3 = 3,
-    FDS_CHUNKS = 0xff, /* one for each chunk of the tail */
+    FDS_CHUNKS = 0xff, /* one for each chunk of the tail that is not absent */
 };
 
 typedef struct wire_kind wire_kind;
@@ -62,7 +62,7 @@ static gvm_status fail_malformed_message(const wire_kind *kind, const char *memb
 enum {
     MODE_BITS = 0777,
     CREATE_FLAGS = GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED,
-    OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK,
+    OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK | GVM_OPEN_MAPPED,
     PUBLISH_FLAGS = GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE,
 };
 
@@ -283,7 +283,7 @@ static gvm_status check_map(const wire_kind *kind, const void *body)
     WANT_SLOT(b);
     WANT(b, serial, b->serial != 0); /* 0 stands for OPENED in the answer */
     WANT_BOOL(b, sealed);
-    WANT_RESERVED(b);
+    WANT_BOOL(b, anew);
     return GVM_OK;
 }
 
@@ -422,9 +422,10 @@ static gvm_status check_message_sizes(const wire_kind *kind, const gvmi_wire_hea
     if (status != GVM_OK)
         return status;
     WANT(head, bytes, head->bytes == sizeof *head + kind->body_bytes + head->tail_bytes);
-    WANT(head, fd_count,
-         head->fd_count ==
-             (kind->fds == FDS_CHUNKS ? head->tail_bytes / sizeof(gvmi_wire_chunk) : kind->fds));
+    if (kind->fds == FDS_CHUNKS) /* exactly: check_wire_chunks() */
+        WANT(head, fd_count, head->fd_count <= head->tail_bytes / sizeof(gvmi_wire_chunk));
+    else
+        WANT(head, fd_count, head->fd_count == kind->fds);
     return GVM_OK;
 }
 
@@ -485,18 +486,22 @@ static gvm_status check_version(const wire_kind *kind, const gvmi_wire_head *hea
 }
 
 /* bytes need not be aligned. */
-static gvm_status check_wire_chunks(const wire_kind *kind, const uint8_t *bytes, uint32_t count)
+static gvm_status check_wire_chunks(const wire_kind *kind, const gvmi_wire_head *head,
+                                    const uint8_t *bytes)
 {
     uint64_t floor = 0; /* the lowest index that the next chunk may have */
+    uint32_t fds = 0;
 
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < head->tail_bytes / sizeof(gvmi_wire_chunk); i++) {
         gvmi_wire_chunk chunk;
 
         memcpy(&chunk, bytes + i * sizeof chunk, sizeof chunk);
         WANT(&chunk, index, chunk.index >= floor);
-        WANT(&chunk, tier, chunk.tier == GVM_TIER_DEVICE || chunk.tier == GVM_TIER_HOST);
+        WANT(&chunk, tier, chunk.tier <= GVM_TIER_HOST);
         floor = (uint64_t)chunk.index + 1;
+        fds += chunk.tier != GVM_TIER_ABSENT;
     }
+    WANT(head, fd_count, head->fd_count == fds);
     return GVM_OK;
 }
 
@@ -529,8 +534,7 @@ gvm_status gvmi_wire_decode(const void *bytes, size_t len, bool from_client, gvm
     memcpy(&copy, body, kind->body_bytes);
     status = kind->check(kind, &copy);
     if (status == GVM_OK && kind->tail == TAIL_CHUNKS)
-        status = check_wire_chunks(kind, body + kind->body_bytes,
-                                   head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk));
+        status = check_wire_chunks(kind, &head, body + kind->body_bytes);
     if (status != GVM_OK)
         return status;
 

@@ -33,7 +33,7 @@
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
 /* Raised once between two releases; 0.1.0 had 5. */
-#define GVMI_WIRE_VERSION 6u
+#define GVMI_WIRE_VERSION 7u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -95,7 +95,7 @@ typedef struct gvmi_wire_head {
 
 typedef struct gvmi_wire_chunk {
     uint32_t index;
-    uint32_t tier;  /* gvm_tier, never absent */
+    uint32_t tier;  /* gvm_tier; absent: to be unmapped, and no fd comes with it */
     uint64_t stamp; /* of this memory; another memory has another */
 } gvmi_wire_chunk;
 
@@ -131,7 +131,8 @@ typedef struct gvmi_wire_open {
     char name[GVM_NAME_BYTES_MAX];
 } gvmi_wire_open;
 
-/* chunks of the object come in MAPs right behind it, all with at most this generation. */
+/* With GVM_OPEN_MAPPED the chunks of the object come in MAPs right behind it, all with this generation; otherwise
+ * before a GRANTED. */
 typedef struct gvmi_wire_opened {
     uint32_t slot;
     uint32_t generation;
@@ -224,7 +225,7 @@ typedef struct gvmi_wire_map {
     uint64_t serial;
     uint64_t bytes;
     uint32_t sealed;
-    uint32_t reserved;
+    uint32_t anew; /* the first MAP since one failed: 1 */
 } gvmi_wire_map;
 
 typedef struct gvmi_wire_trim {

@@ -41,7 +41,7 @@ enum {
     GVMI_PERMIT_REVOKED = 1 << 2, /* ring when the last lease goes */
     GVMI_PERMIT_PARTIAL = 1 << 3, /* not all on the device: ask the keeper, unless for a scan */
     GVMI_PERMIT_GONE = 1 << 4,    /* the keeper has cut this process off, or ended the opening */
-    GVMI_PERMIT_BROKEN = 1 << 5, /* a MAP of this opening has failed: it permits nothing any more */
+    GVMI_PERMIT_BROKEN = 1 << 5, /* a MAP of this opening has failed: it permits nothing before a lease is granted */
 };
 
 /* A line of its own each, or threads on different objects would share one. */

@@ -220,9 +220,12 @@ static void remember(client *c, bool grant, uint32_t slot, uint64_t value)
 
 static void receive_map(client *c, const gvmi_wire_message *m, const uint32_t *frames)
 {
-    for (uint32_t i = 0; i < m->head.fd_count; i++) {
-        const frame *f = frame_of(frames[i]);
+    for (uint32_t i = 0; i < m->head.tail_bytes / sizeof m->tail.chunks[0]; i++) {
+        const frame *f;
 
+        if (m->tail.chunks[i].tier == GVM_TIER_ABSENT)
+            continue;
+        f = frame_of(*frames++);
         want(f->there && f->made && f->writers == 0, "a frame is mapped that is not ready");
         want(f->spec.tier == m->tail.chunks[i].tier, "a chunk is not where it is said to be");
     }
@@ -413,7 +416,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         break;
     case GVMI_WIRE_OPEN:
         memset(&m->body.OPEN, 0, sizeof m->body.OPEN);
-        m->body.OPEN.flags = b % 8;
+        m->body.OPEN.flags = b % 16;
         put_name(m->body.OPEN.name, a);
         break;
     case GVMI_WIRE_GROW: m->body.GROW.bytes = (uint64_t)a * MIB / 2; break;

@@ -24,6 +24,7 @@ static void want(bool condition)
 static void check_rules(const gvmi_wire_message *m)
 {
     const size_t count = m->head.tail_bytes / sizeof(gvmi_wire_chunk);
+    size_t fds = 0;
 
     want(m->head.tail_bytes <= GVMI_WIRE_TAIL_BYTES_MAX && m->head.reserved == 0);
     switch ((gvmi_wire_type)m->head.type) {
@@ -41,11 +42,13 @@ static void check_rules(const gvmi_wire_message *m)
         want(memchr(m->body.FAILED.text, '\0', sizeof m->body.FAILED.text) != NULL);
         break;
     case GVMI_WIRE_MAP:
-        want(count <= GVMI_WIRE_CHUNKS_MAX && m->head.fd_count == count);
+        want(count <= GVMI_WIRE_CHUNKS_MAX);
         for (size_t i = 0; i < count; i++) {
             want(i == 0 || m->tail.chunks[i].index > m->tail.chunks[i - 1].index);
-            want(m->tail.chunks[i].tier == GVM_TIER_DEVICE || m->tail.chunks[i].tier == GVM_TIER_HOST);
+            want(m->tail.chunks[i].tier <= GVM_TIER_HOST);
+            fds += m->tail.chunks[i].tier != GVM_TIER_ABSENT;
         }
+        want(m->head.fd_count == fds);
         break;
     default: break;
     }

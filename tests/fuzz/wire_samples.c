@@ -58,11 +58,12 @@ static void fill_client(gvmi_wire_message *m)
 static void fill_map(gvmi_wire_message *m)
 {
     m->body.MAP = (gvmi_wire_map){11, 12, 13, 14 * MIB, 1, 0};
-    m->head.tail_bytes = 3 * (uint32_t)sizeof(gvmi_wire_chunk);
-    m->head.fd_count = 3;
+    m->head.tail_bytes = 4 * (uint32_t)sizeof(gvmi_wire_chunk);
+    m->head.fd_count = 3; /* an absent chunk has none */
     m->tail.chunks[0] = (gvmi_wire_chunk){0, GVM_TIER_DEVICE, 21};
     m->tail.chunks[1] = (gvmi_wire_chunk){5, GVM_TIER_HOST, 20};
-    m->tail.chunks[2] = (gvmi_wire_chunk){UINT32_MAX, GVM_TIER_DEVICE, UINT64_MAX};
+    m->tail.chunks[2] = (gvmi_wire_chunk){6, GVM_TIER_ABSENT, 0};
+    m->tail.chunks[3] = (gvmi_wire_chunk){UINT32_MAX, GVM_TIER_DEVICE, UINT64_MAX};
 }
 
 static void fill_keeper(gvmi_wire_message *m)

@@ -27,7 +27,8 @@ inline only_frame(f)
 {
     fresh[DEVICE] = (f == DEVICE -> fresh[DEVICE] : 0);
     fresh[HOST] = (f == HOST -> fresh[HOST] : 0);
-    fresh[SPARE_DEVICE] = (f == SPARE_DEVICE -> fresh[SPARE_DEVICE] : 0)
+    fresh[SPARE_DEVICE] = (f == SPARE_DEVICE -> fresh[SPARE_DEVICE] : 0);
+    fresh[NOWHERE] = 0
 }
 
 /* Reads what is there, and writes: the other frames are then out of date. */
@@ -321,7 +322,7 @@ end_idle:
                   kind = 0;
                   what = 0;
                   goto end_idle
-               :: kind == MAP ->
+               :: kind == MAP || kind == UNMAP ->
                   if
                   :: true
 #ifdef SLOW
@@ -341,6 +342,10 @@ end_idle:
            }
            atomic {
                if
+               :: kind == UNMAP ->
+                  slow[c] = false;
+                  mapped[c] = NOWHERE;
+                  send_up(c, MAPPED, 0)
                :: kind == MAP ->
                   slow[c] = false;
                   if

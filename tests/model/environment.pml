@@ -52,14 +52,18 @@ end_idle:
     od
 }
 
+#define BEGINS(c) \
+    follows[c] = !IS_LAZY(c); \
+    ready[c] = !IS_LAZY(c); \
+    permit[c] = (IS_LAZY(c) -> P_NONE : P_READ); \
+    mapped[c] = (IS_LAZY(c) -> NOWHERE : DEVICE)
+
 init
 {
     atomic {
         fresh[DEVICE] = 1;
-        permit[0] = P_READ;
-        permit[1] = P_READ;
+        EACH(BEGINS);
 #if CLIENTS == 3
-        permit[2] = P_READ;
         run Mapper(2);
 #endif
         run Memory();

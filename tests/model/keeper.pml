@@ -18,6 +18,8 @@
  * -D NO_ROOM       there is no frame but the one on the device
  * -D ROOM_COMES    likewise at first; the one on the host is there some time
  * -D COPY_FAILS    copies may fail
+ * -D LAZY=0|1|2    so many clients map at an acquire, as by default; the others keep all mapped
+ *                  (GVM_OPEN_MAPPED). Without it client 0 alone does
  * -D UNTRACKED     the object is untracked: every reader may write
  * -D READS         there are no acquires but for reading
  * -D BREAKS        client 0 may fail to map what the keeper moved, and stay connected
@@ -51,6 +53,10 @@
 #define ONE_THREAD_EACH
 #endif
 #define NOBODY 3
+#ifndef LAZY
+#define LAZY 1
+#endif
+#define IS_LAZY(c) (c < LAZY)
 
 /* Lease modes. */
 #define READ 1
@@ -89,6 +95,7 @@
 #define GRANTED_WRITE 2
 #define FAILED 3
 #define MAP 4
+#define UNMAP 5
 
 /* What a thread is told. */
 #define WAITS 1
@@ -99,6 +106,7 @@
 #define DEVICE 0
 #define HOST 1
 #define SPARE_DEVICE 2
+#define NOWHERE 3
 #define BIT(f) (1 << (f))
 
 /* Never true: they name the assertion in SPIN's output. */
@@ -111,7 +119,7 @@ byte buffered[CLIENTS] = EMPTY;                      /* the keeper's latest stor
 bool bell[CLIENTS];
 
 chan up[CLIENTS] = [4] of {byte, byte, bool}; /* kind, thread, does it wait for ever? */
-chan down[CLIENTS] = [3] of {byte, byte};
+chan down[CLIENTS] = [4] of {byte, byte};
 
 /* ---- the system */
 bool alive[CLIENTS] = true;
@@ -120,7 +128,7 @@ bool failed[CLIENTS];  /* could not map */
 bool slow[CLIENTS];    /* does not answer a MAP in time */
 bool quiet;             /* no more moves, deaths and cuts: what waits now must get on without them */
 byte mapped[CLIENTS];  /* the frame at the object's address */
-bit fresh[3];          /* does the frame hold what was written last under a lease? */
+bit fresh[4];          /* does the frame hold what was written last under a lease? */
 bit later[CLIENTS];    /* leases were given since the client was voided: what it writes is damage */
 
 /* ---- threads */
@@ -141,7 +149,9 @@ bool clean;      /* the host frame is a clean copy */
 bool copy_stays; /* it will be, as what is being copied from there is not written to */
 bool room;       /* ROOM_COMES: it came */
 bool copying, mapping;
-bool asked[CLIENTS];   /* MAP sent, MAPPED did not come yet */
+bool asked[CLIENTS];   /* MAP of a move sent, MAPPED did not come yet */
+bool follows[CLIENTS]; /* it is sent where the chunk is */
+bool ready[CLIENTS];   /* and has mapped that */
 byte keeps[CLIENTS];   /* bits: frames that a voided client may still have mapped */
 byte writes[CLIENTS];  /* bits: those of them that it may write to */
 bool readers_seen, writers_seen;
@@ -170,6 +180,15 @@ byte word; /* of publish() */
 
 /* ---- the keeper */
 
+/* What is evicted is unmapped by clients that map at an acquire. */
+#define IS_UNMAPPED(c, f) (IS_LAZY(c) && f == HOST)
+
+#ifdef FAULT_READY_EARLY
+#define IS_READY(c) follows[c]
+#else
+#define IS_READY(c) (follows[c] && ready[c])
+#endif
+
 #ifdef FAULT_PERMIT_EARLY
 #define MAY_WRITE(c) (writer == c)
 #else
@@ -188,7 +207,7 @@ inline publish(c)
 {
     if
     :: closed[c] || broken[c] -> word = P_GONE
-    :: !closed[c] && !broken[c] && state == SHARED -> word = P_READ
+    :: !closed[c] && !broken[c] && state == SHARED -> word = (IS_READY(c) -> P_READ : P_NONE)
     :: !closed[c] && !broken[c] && state == EXCLUSIVE && MAY_WRITE(c) ->
 #ifdef FAULT_DIRTY_LATE
        clean = false;
@@ -257,10 +276,18 @@ inline forget_seen()
     writers_seen = false
 }
 
-/* Sends GRANTED: from now on the lease counts. */
+/* Sends GRANTED, behind what the client lacks: from now on the lease counts. */
 inline grant(t, m)
 {
     let_others_in();
+#ifndef FAULT_GRANT_UNMAPPED
+    if
+    :: !follows[CLIENT(t)] && !broken[CLIENT(t)] ->
+       follows[CLIENT(t)] = true;
+       down[CLIENT(t)]!MAP,place
+    :: else
+    fi;
+#endif
     if
     :: m == READ ->
        granted_readers[CLIENT(t)]++;
@@ -328,12 +355,21 @@ inline freeze(frame)
 inline send_map(c)
 {
     if
-    :: !voided[c] && !broken[c] ->
+    :: !voided[c] && !broken[c] && follows[c] ->
        asked[c] = true;
        if
-       :: !closed[c] -> down[c]!MAP,to
+       :: !closed[c] && IS_UNMAPPED(c, to) -> down[c]!UNMAP,0
+       :: !closed[c] && !IS_UNMAPPED(c, to) -> down[c]!MAP,to
+       :: else
+       fi;
+#ifndef FAULT_EVICTED_FOLLOWS
+       if
+       :: IS_UNMAPPED(c, to) ->
+          follows[c] = false;
+          ready[c] = false
        :: else
        fi
+#endif
     :: else
     fi
 }
@@ -360,7 +396,8 @@ inline close_socket(c)
  * the object is, and where it was if MAPPED did not come. */
 #define MAY_HAVE(c) \
     (gone[c] || broken[c] -> 0 : \
-     (!mapping -> BIT(place) : (asked[c] -> BIT(place) | BIT(to) : BIT(to))))
+     (mapping && asked[c] -> BIT(place) : 0) | \
+     (follows[c] -> (mapping -> BIT(to) : BIT(place)) : 0))
 
 #ifdef FAULT_GRANTED_CANNOT_WRITE
 #define ABLE_GRANTED(c) false
@@ -438,7 +475,7 @@ inline withdraw_if_fenced()
            goto look_again \
        } \
     :: atomic { /* MAPPED does not come in time */ \
-           asked[c] && slow[c] && !closed[c] -> \
+           (asked[c] || (follows[c] && !ready[c])) && slow[c] && !closed[c] -> \
            close_socket(c); \
            client = c; \
            goto ends_leases \
@@ -670,13 +707,16 @@ message:
            goto end_idle
 #endif
         :: kind == MAPPED || kind == NOT_MAPPED ->
-           asked[client] = false;
            if
            :: kind == NOT_MAPPED ->
               broken[client] = true;
               permits()
+           :: kind == MAPPED && !asked[client] -> /* of a grant */
+              ready[client] = true;
+              permits()
            :: else
            fi;
+           asked[client] = false;
            kind = 0;
            client = 0;
            goto map_step

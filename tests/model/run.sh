@@ -130,6 +130,8 @@ table_is_needed() {
 small_systems() {
     holds two_clients_ask_time_out_and_give_up -DTHREADS=2 -DLIMITS -DTIMEOUTS
     holds two_clients_and_moves -DTHREADS=2 -DMOVES
+    holds two_clients_that_keep_all_mapped_and_moves -DTHREADS=2 -DMOVES -DLAZY=0
+    holds two_clients_that_map_at_an_acquire_and_moves -DTHREADS=2 -DROUNDS=2 -DMOVES -DLAZY=2
     holds two_clients_and_death -DTHREADS=2 -DKILLS
     holds two_clients_and_cutting_off -DTHREADS=2 -DCUTS
     holds two_clients_moves_and_late_answers -DTHREADS=2 -DROUNDS=1 -DMOVES -DSLOW
@@ -159,8 +161,11 @@ planted_faults() {
     finds SILENT_BACKOUT 'invalid end state' -DTHREADS=2 -DLIMITS
     finds RING_LAST_ONLY 'invalid end state' -DTHREADS=3 -DROUNDS=1 -DKEEPS
     finds GONE_SILENT 'invalid end state' -DTHREADS=2 -DMOVES -DBREAKS
-    finds IGNORE_GRANTED lease_while_frozen -DTHREADS=2 -DMOVES
-    finds COPY_UNLOOKED lease_while_frozen -DTHREADS=2 -DMOVES
+    finds IGNORE_GRANTED 'lease_while_frozen|frame_reused' -DTHREADS=2 -DMOVES
+    finds COPY_UNLOOKED 'lease_while_frozen|frame_reused' -DTHREADS=2 -DMOVES
+    finds GRANT_UNMAPPED lost_update -DTHREADS=2
+    finds READY_EARLY lost_update -DTHREADS=3 -DROUNDS=2
+    finds EVICTED_FOLLOWS lost_update -DTHREADS=2 -DMOVES
     finds DIRTY_LATE lost_update -DTHREADS=2 -DMOVES -DKILLS
     finds THAW_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES
     finds VOID_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES -DKILLS
@@ -202,7 +207,7 @@ large_systems() {
 
 case ${1:-} in
 '')
-    echo '1..58'
+    echo '1..63'
     : >taken
     small_systems
     table_is_taken

@@ -15,7 +15,7 @@
 typedef struct sleeper_round {
     child bystander, sleeper;
     char name[64];
-    gvm_lease_mode mode; /* the sleeper's; 0: no lease */
+    gvm_lease_mode mode; /* the sleeper's; 0: no lease, but it had one */
     bool dies;           /* instead of being continued */
     bool unasked;        /* without a lease, and nothing of the object was there to be moved */
     uint64_t seed;       /* of what the bystander writes */
@@ -58,8 +58,8 @@ static bool stop_sleeper(sleeper_round *n)
     *s = keeper_child_start();
     return become(s, 1) && KEEPER_OK(s, CONNECT, 0, soak->path, 0, 0) &&
            KEEPER_OK(s, OPEN, 0, n->name, 0, 0) &&
-           (n->mode == 0 || KEEPER_OK(s, ACQUIRE, 0, NULL, n->mode, soak->patience_ms)) &&
-           EXPECT(process_stop(s->pid));
+           KEEPER_OK(s, ACQUIRE, 0, NULL, n->mode == 0 ? GVM_LEASE_READ : n->mode, soak->patience_ms) &&
+           (n->mode != 0 || KEEPER_OK(s, RELEASE, 0, NULL, 0, 0)) && EXPECT(process_stop(s->pid));
 }
 
 /* Somebody must want an answer from the sleeper: a move, a growth, or its lease after all the time

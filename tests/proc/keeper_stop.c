@@ -7,17 +7,23 @@
 #define LEASE_MS (300u * SLOWNESS)
 #define STOPPED_REVOKE_MS (1000u * SLOWNESS) /* of a keeper that is stopped */
 
-/* A client that has STILL_NAME mapped, in slot 0. */
-static bool visitor_begin(fixture *s, child *p)
+/* A client that has STILL_NAME mapped, in slot 0, and a lease on it. */
+static bool visitor_begin_as(fixture *s, child *p, uint32_t open_flags)
 {
     keeper_answer out;
 
     *p = keeper_child_start();
-    if (!KEEPER_OK(p, CONNECT, 0, s->folder.socket, 0, 0) || !KEEPER_OK(p, OPEN, 0, STILL_NAME, 0, 0) ||
+    if (!KEEPER_OK(p, CONNECT, 0, s->folder.socket, 0, 0) ||
+        !KEEPER_OK(p, OPEN, 0, STILL_NAME, open_flags, 0) ||
         !KEEPER_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS))
         return false;
     out = keeper_do(p, KEEPER_CHECK, 0, NULL, 0, 0);
     return EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum);
+}
+
+static bool visitor_begin(fixture *s, child *p)
+{
+    return visitor_begin_as(s, p, 0);
 }
 
 static bool visitor_sees(child *p)
@@ -43,12 +49,12 @@ static bool held_until_gone(fixture *s, child *p, uint64_t least)
            EXPECT(child_end(p) == 0) && fixture_is_whole(s);
 }
 
-static bool stopped_client_is_cut_off_and_others_go_on(void)
+static bool cut_off_stopped_client(uint32_t open_flags)
 {
     fixture s;
     child visitor = {0};
     keeper_answer out = {0};
-    bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor) &&
+    bool good = fixture_begin(&s, 0) && visitor_begin_as(&s, &visitor, open_flags) &&
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
 
     if (good) {
@@ -59,9 +65,20 @@ static bool stopped_client_is_cut_off_and_others_go_on(void)
         kill(visitor.pid, SIGCONT);
     }
     good = good && KEEPER_EXPECT(&visitor, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
-           visitor_sees(&visitor) && held_until_gone(&s, &visitor, STILL_CHUNKS * CHUNK_BYTES);
+           ((open_flags & GVM_OPEN_MAPPED) == 0 || visitor_sees(&visitor)) &&
+           held_until_gone(&s, &visitor, STILL_CHUNKS * CHUNK_BYTES);
     child_kill(&visitor);
     return fixture_end(&s) && good;
+}
+
+static bool stopped_client_is_cut_off_and_others_go_on(void)
+{
+    return cut_off_stopped_client(0);
+}
+
+static bool stopped_client_that_keeps_all_mapped_can_read_it_after_its_cut_off(void)
+{
+    return cut_off_stopped_client(GVM_OPEN_MAPPED);
 }
 
 static bool stopped_client_that_is_killed_lets_go(void)
@@ -198,6 +215,7 @@ void test_stops(void)
 {
 #define TEST(name) tap_result(name(), #name)
     TEST(stopped_client_is_cut_off_and_others_go_on);
+    TEST(stopped_client_that_keeps_all_mapped_can_read_it_after_its_cut_off);
     TEST(stopped_client_that_is_killed_lets_go);
     TEST(stopped_client_with_a_lease_is_waited_for);
     TEST(lease_kept_too_long_is_cut_off);

@@ -20,12 +20,12 @@ static bool is_whole(const opening *o)
     return true;
 }
 
-/* Every chunk has been mapped; one may be away while it moves: no lease may be had then. */
+/* With GVM_OPEN_MAPPED every chunk has been mapped; one may be away while it moves: no lease may be had then. */
 static bool is_shown(const opening *o, uint32_t generation)
 {
-    if (o->empty || o->lost || (int32_t)(generation - o->generation) > 0)
+    if (o->empty || o->lost || o->hidden || (int32_t)(generation - o->generation) > 0)
         return false;
-    for (uint64_t i = 0; i * o->chunk_bytes < o->bytes; i++)
+    for (uint64_t i = 0; o->keeps_mapped && i * o->chunk_bytes < o->bytes; i++)
         if (o->stamps[i] == 0)
             return false;
     return true;
@@ -347,7 +347,8 @@ static void begin_open(simulation *w, process *p, thread *t)
 {
     gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_OPEN);
 
-    m->body.OPEN.flags = sim_chance(w, 30) ? GVM_OPEN_READONLY : 0;
+    m->body.OPEN.flags = (sim_chance(w, 30) ? GVM_OPEN_READONLY : 0u) |
+                         (sim_chance(w, 25) ? GVM_OPEN_MAPPED : 0u);
     strcpy(m->body.OPEN.name, pick_name(w, true));
     ask(w, p, t, m);
 }
@@ -592,7 +593,7 @@ static void say_mapped(simulation *w, process *p, const opening *o, uint64_t ser
     sim_send(w, p, m);
 }
 
-static void on_opened(simulation *w, process *p, const gvmi_wire_message *m, bool readonly)
+static void on_opened(simulation *w, process *p, const gvmi_wire_message *m)
 {
     opening *o = calloc(1, sizeof *o);
 
@@ -600,11 +601,14 @@ static void on_opened(simulation *w, process *p, const gvmi_wire_message *m, boo
         abort();
     *o = (opening){.slot = m->body.OPENED.slot,
                    .object = m->body.OPENED.id,
-                   .generation = m->body.OPENED.generation - 1, /* until the MAPs came */
+                   .generation = m->body.OPENED.generation,
+                   .bytes = m->body.OPENED.bytes,
+                   .taken_bytes = m->body.OPENED.bytes,
                    .chunk_bytes = m->body.OPENED.chunk_bytes,
                    .reserve_bytes = m->body.OPENED.reserve_bytes,
                    .sealed = m->body.OPENED.sealed != 0,
-                   .readonly = readonly};
+                   .readonly = (m->body.OPENED.open_flags & GVM_OPEN_READONLY) != 0,
+                   .keeps_mapped = (m->body.OPENED.open_flags & GVM_OPEN_MAPPED) != 0};
     p->known[o->slot].births_seen++;
     if (p->openings[o->slot] != NULL) {
         sim_wrong(w, "process %u: slot %u is opened while it is open", p->index, o->slot);
@@ -629,7 +633,8 @@ static void on_done(simulation *w, process *p, thread *t)
     switch (t->request_type) {
     case GVMI_WIRE_GROW:
         model = model_find(w, o->object);
-        if (!o->empty && !o->lost && (o->bytes < t->request_bytes || !is_whole(o)))
+        if (!o->empty && !o->lost &&
+            (o->bytes < t->request_bytes || ((o->keeps_mapped || is_leased(p, o)) && !is_whole(o))))
             sim_wrong(w, "process %u grew object %llu to %llu bytes, but has %llu", p->index,
                       (unsigned long long)o->object, (unsigned long long)t->request_bytes,
                       (unsigned long long)o->bytes);
@@ -660,8 +665,7 @@ static void on_reply(simulation *w, process *p, const gvmi_wire_message *m)
     switch (m->head.type) {
     case GVMI_WIRE_WELCOME: return;
     case GVMI_WIRE_OPENED:
-        /* How it was asked to be opened is what the keeper says it did. */
-        on_opened(w, p, m, (m->body.OPENED.open_flags & GVM_OPEN_READONLY) != 0);
+        on_opened(w, p, m); /* as the keeper says it was asked */
         if (t != NULL && t->request_type == GVMI_WIRE_CREATE &&
             p->openings[m->body.OPENED.slot] != NULL) {
             o = model_find(w, m->body.OPENED.id);
@@ -719,8 +723,9 @@ static void unmap_step(simulation *w, process *p, opening *o)
     if (m->body.MAP.bytes < o->taken_bytes)
         unmap_beyond(w, p, o, m->body.MAP.bytes);
     o->taken_bytes = m->body.MAP.bytes;
+    o->empty = o->empty && !m->body.MAP.anew;
     p->mapping->fails = o->lost || o->empty || (w->maps_fail && !leased && sim_chance(w, 3));
-    for (uint32_t i = 0; i < m->head.fd_count; i++) {
+    for (uint32_t i = 0; i < m->head.tail_bytes / sizeof(gvmi_wire_chunk); i++) {
         const uint32_t chunk = m->tail.chunks[i].index;
 
         supersede(p, o->slot, chunk);
@@ -729,7 +734,8 @@ static void unmap_step(simulation *w, process *p, opening *o)
         if (leased)
             sim_wrong(w, "process %u: chunk %u of object %llu moves under a lease", p->index, chunk,
                       (unsigned long long)o->object);
-        if (o->stamps[chunk] == m->tail.chunks[i].stamp && o->map[chunk] != p->mapping->frames[i])
+        if (p->mapping->frames[i] != NULL && o->stamps[chunk] == m->tail.chunks[i].stamp &&
+            o->map[chunk] != p->mapping->frames[i])
             sim_wrong(w, "chunk %u of object %llu: other memory has the same stamp", chunk,
                       (unsigned long long)o->object);
         unmap_chunk(o, chunk);
@@ -756,9 +762,10 @@ static void map_step(simulation *w, process *p, opening *o)
     const gvmi_wire_message *m = mapping->message;
 
     mapping->fails |= o->empty;
-    if (mapping->fails) {
+    if (mapping->fails && !o->empty) {
         unmap_all(o);
-        o->empty = true;
+        o->empty = o->hidden = true;
+        p->known[o->slot].anew = false;
         let_go(p, o);
     }
     for (uint32_t i = 0; i < mapping->frame_count && !mapping->fails; i++) {
@@ -771,6 +778,7 @@ static void map_step(simulation *w, process *p, opening *o)
         o->stamps[chunk] = m->tail.chunks[i].stamp;
     }
     (void)w;
+    o->hidden = o->hidden && mapping->fails;
     sim_land(mapping);
     p->mapper = MAPPER_MAPPED;
 }
@@ -857,7 +865,8 @@ static void map_packet_step(simulation *w, process *p)
 static void take_packet(simulation *w, process *p)
 {
     const packet *next = p->in.first;
-    const bool map = next != NULL && next->message != NULL && next->message->head.type == GVMI_WIRE_MAP;
+    const bool map = next != NULL && next->message != NULL &&
+                     next->message->head.type == GVMI_WIRE_MAP && !next->message->body.MAP.anew;
 
     if (p->pending.first != NULL && (!map || sim_chance(w, 30))) {
         p->mapping = sim_queue_take(&p->pending);

@@ -412,7 +412,7 @@ bool sim_let_go(const process *p, uint32_t slot)
 {
     const opening *o = p->openings[slot];
 
-    return o != NULL && (o->closing || o->lost || o->empty) &&
+    return o != NULL && (o->closing || o->lost || (o->empty && !p->known[slot].anew)) &&
            p->known[slot].births == p->known[slot].births_seen;
 }
 
@@ -420,7 +420,8 @@ static void show_map(simulation *w, process *p, packet *sent, const gvmi_action 
 {
     const gvmi_wire_map *map = &sent->message->body.MAP;
     known_opening *known = map->slot < GVM_OBJECTS_OPEN_MAX ? &p->known[map->slot] : NULL;
-    const uint32_t count = sent->message->head.fd_count;
+    const uint32_t count = sent->message->head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
+    uint32_t fds = 0;
 
     if (known == NULL || known->object == NULL) {
         sim_wrong(w, "a MAP to slot %u of process %u, which is not open", map->slot, p->index);
@@ -433,17 +434,22 @@ static void show_map(simulation *w, process *p, packet *sent, const gvmi_action 
                   p->index, (unsigned long long)map->bytes, (unsigned long long)known->object->id,
                   (unsigned long long)known->sent_bytes);
     known->sent_bytes = map->bytes;
+    known->anew = known->anew || map->anew;
     model_map(w, known->object, map);
     for (uint32_t i = 0; i < count && i < GVMI_WIRE_CHUNKS_MAX; i++) {
-        frame *f = action->frames[i] < FRAMES_MAX ? w->frames[action->frames[i]] : NULL;
+        const gvmi_wire_chunk *chunk = &sent->message->tail.chunks[i];
+        const uint32_t number = chunk->tier == GVM_TIER_ABSENT ? 0 : action->frames[fds++];
+        frame *f = number < FRAMES_MAX ? w->frames[number] : NULL;
 
-        if (f == NULL) {
-            sim_wrong(w, "a MAP carries frame %u, which is not there", action->frames[i]);
+        if (chunk->tier != GVM_TIER_ABSENT && f == NULL) {
+            sim_wrong(w, "a MAP carries frame %u, which is not there", number);
             return;
         }
-        show_frame(w, p, known->object, &sent->message->tail.chunks[i], f);
+        if (f != NULL)
+            show_frame(w, p, known->object, chunk, f);
         if (p->honest && !sim_let_go(p, map->slot)) {
-            f->flying++;
+            if (f != NULL)
+                f->flying++;
             sent->frames[sent->frame_count++] = f;
         }
     }

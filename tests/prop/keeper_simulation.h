@@ -65,7 +65,7 @@ typedef struct job {
 typedef struct packet {
     struct packet *next;
     gvmi_wire_message *message;
-    frame *frames[GVMI_WIRE_CHUNKS_MAX]; /* NULL: let go of before it was mapped */
+    frame *frames[GVMI_WIRE_CHUNKS_MAX]; /* of each chunk; NULL: absent, or let go of before it was mapped */
     uint32_t frame_count;                /* 0 once they do not count as flying any more */
     bool fails;                          /* a MAP that the process will not be able to map */
 } packet;
@@ -112,6 +112,7 @@ typedef struct request {
 typedef struct known_opening {
     object *object;
     bool readonly, failed;
+    bool anew;           /* since a MAP of it failed it was sent all again */
     uint32_t maps;       /* sent and not answered; the answer to OPENED is one */
     int64_t maps_ns;     /* the tick since which there were some */
     uint64_t sent_bytes; /* by OPENED, or by the latest MAP */
@@ -129,9 +130,11 @@ typedef struct opening {
     uint64_t taken_bytes; /* of the latest MAP that was begun */
     uint64_t serial;
     bool readonly, sealed, closing;
-    bool lost;      /* no addresses for it: nothing can be mapped */
-    bool empty;     /* a MAP failed: all was unmapped */
-    uint32_t users; /* threads that do something with it */
+    bool keeps_mapped; /* GVM_OPEN_MAPPED */
+    bool lost;         /* no addresses for it: nothing can be mapped */
+    bool empty;        /* a MAP failed: all was unmapped */
+    bool hidden;       /* and no other one was mapped since */
+    uint32_t users;    /* threads that do something with it */
     frame *map[CHUNKS_MAX];
     uint64_t stamps[CHUNKS_MAX];
 } opening;

@@ -46,7 +46,10 @@ typedef struct fake {
     int result; /* 0, or the line that found a fault */
     pthread_t thread;
     int variant; /* of scripts that have some */
+    _Atomic bool first_lease_ended;
+    bool anew; /* the next MAP is the first since one failed */
     uint64_t serial, home_address;
+    uint64_t address;     /* of the object, as the client said */
     gvmi_wire_message in; /* what the script received last */
 } fake;
 
@@ -182,13 +185,16 @@ static inline int greet(fake *f)
     return welcome(f);
 }
 
-/* A MAP of chunks [first, first + count) to frames [frame, frame + count), whose stamps are their
- * numbers. fd >= 0: in place of all of them. */
-static inline int send_map(fake *f, uint32_t first, uint32_t count, uint32_t frame, uint64_t bytes,
-                           uint32_t generation, int fd)
+#define NO_FRAME UINT32_MAX
+
+/* A MAP of chunks [first, first + count): those with NO_FRAME are absent, the stamps of others are the numbers
+ * of their frames. fd >= 0: in place of all of these. */
+static inline int send_map_of(fake *f, uint32_t first, uint32_t count, const uint32_t *frames,
+                              uint64_t bytes, uint32_t generation, int fd)
 {
     int fds[GVMI_WIRE_CHUNKS_MAX];
     gvmi_wire_message message;
+    uint32_t sent = 0;
 
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
     message.body.MAP = (gvmi_wire_map){
@@ -196,13 +202,30 @@ static inline int send_map(fake *f, uint32_t first, uint32_t count, uint32_t fra
         .generation = generation,
         .serial = ++f->serial,
         .bytes = bytes,
+        .anew = f->anew,
     };
+    f->anew = false;
     message.head.tail_bytes = count * (uint32_t)sizeof(gvmi_wire_chunk);
     for (uint32_t i = 0; i < count; i++) {
-        message.tail.chunks[i] = (gvmi_wire_chunk){first + i, GVM_TIER_DEVICE, frame + i + 1};
-        fds[i] = fd >= 0 ? fd : f->share->fds[frame + i];
+        message.tail.chunks[i] = (gvmi_wire_chunk){.index = first + i, .tier = GVM_TIER_ABSENT};
+        if (frames[i] == NO_FRAME)
+            continue;
+        message.tail.chunks[i].tier = GVM_TIER_DEVICE;
+        message.tail.chunks[i].stamp = frames[i] + 1;
+        fds[sent++] = fd >= 0 ? fd : f->share->fds[frames[i]];
     }
-    return send_message(f, &message, fds, count);
+    return send_message(f, &message, fds, sent);
+}
+
+/* To frames [frame, frame + count). */
+static inline int send_map(fake *f, uint32_t first, uint32_t count, uint32_t frame, uint64_t bytes,
+                           uint32_t generation, int fd)
+{
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
+
+    for (uint32_t i = 0; i < count; i++)
+        frames[i] = frame + i;
+    return send_map_of(f, first, count, frames, bytes, generation, fd);
 }
 
 static inline int mapped(fake *f, gvm_status status)
@@ -231,6 +254,21 @@ static inline int map(fake *f, uint32_t first, uint32_t count, uint32_t frame, u
     return mapped(f, GVM_OK);
 }
 
+/* A lease on an object of which a MAP failed: chunks [0, count) come anew. */
+static inline int serve_retry(fake *f, uint32_t count, uint32_t generation)
+{
+    gvmi_wire_message acquire;
+
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    acquire = f->in;
+    f->anew = true;
+    TRY_LINE(send_map(f, 0, count, 0, count * CHUNK, generation, -1));
+    f->in = acquire;
+    TRY_LINE(granted(f, SLOT));
+    TRY_LINE(mapped(f, GVM_OK));
+    return receive(f, GVMI_WIRE_TAKEN);
+}
+
 /* Of chunks some of which are in other frames. */
 static inline int move(fake *f, uint32_t first, uint32_t count, uint32_t frame, uint64_t bytes)
 {
@@ -239,7 +277,7 @@ static inline int move(fake *f, uint32_t first, uint32_t count, uint32_t frame, 
     return mapped(f, GVM_OK);
 }
 
-static inline int send_opened(fake *f, uint64_t bytes, uint32_t flags, bool sealed)
+static inline int send_opened(fake *f, uint64_t bytes, uint32_t flags)
 {
     gvmi_wire_message message = reply(f, GVMI_WIRE_OPENED);
 
@@ -251,23 +289,45 @@ static inline int send_opened(fake *f, uint64_t bytes, uint32_t flags, bool seal
         .chunk_bytes = CHUNK,
         .bytes = bytes,
         .open_flags = flags,
-        .sealed = sealed,
         .home_address = f->home_address,
     };
     memcpy(message.body.OPENED.device_uuid, f->device->info.uuid, sizeof f->device->info.uuid);
     return send_message(f, &message, NULL, 0);
 }
 
-/* Serves gvm_object_open(): chunks of the object are frames 0 and following. */
-static inline int serve_open(fake *f, uint32_t chunks, uint32_t flags, bool sealed)
+/* Serves gvm_object_open(), without memory. */
+static inline int serve_bare_open(fake *f, uint32_t chunks, uint32_t flags)
 {
     TRY_LINE(receive(f, GVMI_WIRE_OPEN));
-    TRY_LINE(send_opened(f, chunks * CHUNK, flags, sealed));
+    EXPECT(f->in.body.OPEN.flags == flags);
+    TRY_LINE(send_opened(f, chunks * CHUNK, flags));
     TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
     EXPECT(f->in.body.MAPPED.serial == 0 && f->in.body.MAPPED.slot == SLOT);
     EXPECT(f->in.body.MAPPED.status == GVM_OK && f->in.body.MAPPED.address != 0);
-    if (chunks > 0)
-        TRY_LINE(map(f, 0, chunks, 0, chunks * CHUNK, 1));
+    f->address = f->in.body.MAPPED.address;
+    return 0;
+}
+
+/* Grants what an ACQUIRE asked for. */
+static inline int grant(fake *f, const gvmi_wire_message *acquire)
+{
+    f->in = *acquire;
+    TRY_LINE(granted(f, SLOT));
+    return receive(f, GVMI_WIRE_TAKEN);
+}
+
+/* Serves open_and_lease(): chunks of the object are frames 0 and following. */
+static inline int serve_open(fake *f, uint32_t chunks, uint32_t flags)
+{
+    gvmi_wire_message acquire;
+
+    TRY_LINE(serve_bare_open(f, chunks, flags));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    acquire = f->in;
+    TRY_LINE(map(f, 0, chunks, 0, chunks * CHUNK, 1));
+    TRY_LINE(grant(f, &acquire));
+    while (!atomic_exchange(&f->first_lease_ended, false))
+        sched_yield();
     return 0;
 }
 
@@ -296,7 +356,7 @@ static inline int serve_close_and_end(fake *f)
 static inline int greet_and_open(fake *f, uint32_t chunks)
 {
     TRY_LINE(greet(f));
-    return serve_open(f, chunks, 0, false);
+    return serve_open(f, chunks, 0);
 }
 
 /* ---- both */
@@ -373,12 +433,23 @@ static inline int connect_to_fake(fake *f, int (*script)(fake *f), gvm_client **
     return 0;
 }
 
+/* Opens the object; a first lease, which ends here, has all of it mapped. */
+static inline int open_and_lease(fake *f, gvm_client *keeper, uint32_t flags, gvm_object **object)
+{
+    gvm_lease lease;
+
+    EXPECT(gvm_object_open(keeper, "/data", flags, object) == GVM_OK);
+    EXPECT(gvm_object_acquire(*object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    EXPECT(gvm_object_release(*object, &lease) == GVM_OK);
+    atomic_store(&f->first_lease_ended, true);
+    return 0;
+}
+
 static inline int connect_and_open(fake *f, int (*script)(fake *f), gvm_client **keeper,
                                    gvm_object **object)
 {
     TRY_LINE(connect_to_fake(f, script, keeper));
-    EXPECT(gvm_object_open(*keeper, "/data", 0, object) == GVM_OK);
-    return 0;
+    return open_and_lease(f, *keeper, 0, object);
 }
 
 static inline int close_all(fake *f, gvm_client *keeper, gvm_object *object)
@@ -398,6 +469,16 @@ static inline int byte_of(const gvm_object *object, uint32_t chunk)
     if (gvm_buffer_copy_out(bytes, object->buffer, chunk * CHUNK, CHUNK) != GVM_OK)
         return -2;
     return memcmp(bytes, bytes + 1, CHUNK - 1) == 0 ? bytes[0] : -1;
+}
+
+/* CU_MEM_ACCESS_FLAGS_PROT_... of a chunk's place; 0: nothing is mapped there. */
+static inline unsigned long long access_of(uint64_t address, uint64_t chunk)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    unsigned long long flags = 0;
+
+    (void)gvmi_cu->cuMemGetAccess(&flags, &here, address + chunk * CHUNK);
+    return flags;
 }
 
 /* How often the doorbell rang since it was last asked. */

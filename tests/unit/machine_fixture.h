@@ -1,5 +1,8 @@
-/* tests/unit/machine_fixture.h - the keeper's machine without a server: clients are pages of words and the
- * last message that they were sent, jobs end when the test says so.
+/* tests/unit/machine_fixture.h - the keeper's machine without a server: clients are pages of words, the last
+ * message that they were sent and the frames that they have mapped. Jobs end when the test says so.
+ *
+ * A lease that is granted, or that a permit allows, while a chunk is not mapped in the frame where it is fails
+ * the test.
  */
 #ifndef UNIT_MACHINE_FIXTURE_H
 #define UNIT_MACHINE_FIXTURE_H
@@ -16,6 +19,20 @@
 #define KEEPER_UID 500
 #define ACTORS_MAX 128
 
+typedef struct sent_map {
+    gvmi_wire_message message;
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
+} sent_map;
+
+/* An object as its client has it mapped. */
+typedef struct mapping {
+    bool open;
+    uint32_t generation; /* shown to its threads */
+    uint64_t bytes, chunk_bytes;
+    uint32_t *frames; /* by chunk; 0: not mapped */
+    uint32_t frame_count;
+} mapping;
+
 typedef struct actor {
     uint32_t number;
     gvmi_lease_slot *leases;
@@ -29,6 +46,12 @@ typedef struct actor {
     bool cut, killed, forgotten;
     bool deaf;                   /* answers no MAP */
     gvmi_wire_map maps[4], *map; /* that it did not answer; the latest */
+    sent_map *unanswered;        /* the same, whole */
+    unsigned unanswered_count;
+    sent_map latest_map; /* answered or not */
+    unsigned map_count;  /* of all */
+    mapping *mappings;   /* by slot */
+    uint32_t mapping_count;
     uint32_t create_flags;
 } actor;
 
@@ -54,36 +77,158 @@ static inline actor *find_actor(fixture *w, uint32_t number)
     return NULL;
 }
 
-static inline void answer_map(fixture *w, actor *a, const gvmi_wire_message *map)
+/* ---- what clients have mapped */
+
+static inline void open_mapping(actor *a, const gvmi_wire_opened *opened)
+{
+    mapping *map;
+
+    if (opened->slot >= a->mapping_count) {
+        a->mappings = realloc(a->mappings, (opened->slot + 1) * sizeof *a->mappings);
+        assert_non_null(a->mappings);
+        memset(a->mappings + a->mapping_count, 0,
+               (opened->slot + 1 - a->mapping_count) * sizeof *a->mappings);
+        a->mapping_count = opened->slot + 1;
+    }
+    map = &a->mappings[opened->slot];
+    free(map->frames);
+    *map = (mapping){.open = true,
+                     .generation = opened->generation,
+                     .bytes = opened->bytes,
+                     .chunk_bytes = opened->chunk_bytes};
+}
+
+/* NULL: it was closed. */
+static inline mapping *mapping_of(const actor *a, uint32_t slot)
+{
+    return slot < a->mapping_count && a->mappings[slot].open ? &a->mappings[slot] : NULL;
+}
+
+static inline uint32_t mapped_frame(const actor *a, uint32_t slot, uint32_t chunk)
+{
+    const mapping *map = mapping_of(a, slot);
+
+    return map != NULL && chunk < map->frame_count ? map->frames[chunk] : 0;
+}
+
+static inline void map_chunk(mapping *map, uint32_t chunk, uint32_t frame)
+{
+    if (chunk >= map->frame_count) {
+        map->frames = realloc(map->frames, (chunk + 1) * sizeof *map->frames);
+        assert_non_null(map->frames);
+        memset(map->frames + map->frame_count, 0, (chunk + 1 - map->frame_count) * sizeof *map->frames);
+        map->frame_count = chunk + 1;
+    }
+    map->frames[chunk] = frame;
+}
+
+static inline void apply_map(const actor *a, const sent_map *sent)
+{
+    const gvmi_wire_map *body = &sent->message.body.MAP;
+    mapping *map = mapping_of(a, body->slot);
+    uint32_t fds = 0;
+
+    if (map == NULL)
+        return;
+    for (uint32_t i = 0; i < map->frame_count; i++)
+        if (body->bytes < map->bytes && i * map->chunk_bytes >= body->bytes)
+            map->frames[i] = 0;
+    for (uint32_t i = 0; i < sent->message.head.tail_bytes / sizeof(gvmi_wire_chunk); i++) {
+        const gvmi_wire_chunk *chunk = &sent->message.tail.chunks[i];
+
+        map_chunk(map, chunk->index, chunk->tier == GVM_TIER_ABSENT ? 0 : sent->frames[fds++]);
+    }
+    map->bytes = body->bytes;
+    map->generation = body->generation;
+}
+
+static inline bool has_all_mapped(const fixture *w, const actor *a, uint32_t slot)
+{
+    const mapping *map = mapping_of(a, slot);
+    const keep_client *client = gvmi_keep_client(w->machine, a->number);
+    const keep_opening *opening = client != NULL ? client->slots[slot] : NULL;
+
+    if (map == NULL || opening == NULL)
+        return true;
+    for (uint32_t i = 0; i * map->chunk_bytes < map->bytes; i++)
+        if (i >= gvmi_keep_opened_chunks(opening) ||
+            mapped_frame(a, slot, i) != gvmi_keep_frame_where(&opening->object->chunks[i]))
+            return false;
+    return true;
+}
+
+/* Permits that threads of the client may use already: those of the size that is shown. */
+static inline void check_permits_of(const fixture *w, const actor *a)
+{
+    for (uint32_t slot = 0; !a->forgotten && slot < a->mapping_count; slot++) {
+        const uint64_t word = atomic_load(&a->permits[slot].word);
+
+        if (a->mappings[slot].open && (word & (GVMI_PERMIT_READ | GVMI_PERMIT_WRITE)) != 0 &&
+            gvmi_permit_generation(word) == a->mappings[slot].generation)
+            assert_true(has_all_mapped(w, a, slot));
+    }
+}
+
+/* ---- actions */
+
+static inline void answer_map(fixture *w, const actor *a, const gvmi_wire_map *map)
 {
     gvmi_wire_message reply;
 
-    gvmi_wire_start(&reply, GVMI_WIRE_MAPPED, 0);
-    reply.body.MAPPED.slot = map->body.MAP.slot;
-    reply.body.MAPPED.serial = map->body.MAP.serial;
+    gvmi_wire_start(&reply, GVMI_WIRE_UNMAPPED, 0);
+    reply.body.UNMAPPED = (gvmi_wire_unmapped){.slot = map->slot, .serial = map->serial};
     gvmi_machine_message(w->machine, a->number, &reply);
+    gvmi_wire_start(&reply, GVMI_WIRE_MAPPED, 0);
+    reply.body.MAPPED = (gvmi_wire_mapped){.slot = map->slot, .serial = map->serial};
+    gvmi_machine_message(w->machine, a->number, &reply);
+}
+
+/* It was packed as the rules want it: a file for each chunk that is not absent. */
+static inline void check_map(const gvmi_wire_message *map)
+{
+    gvmi_wire_message out;
+    uint8_t bytes[sizeof out];
+
+    assert_int_equal(gvmi_wire_decode(bytes, gvmi_wire_encode(map, bytes), false, &out), GVM_OK);
+}
+
+static inline void deliver_map(fixture *w, actor *a, const sent_map *sent)
+{
+    check_map(&sent->message);
+    a->latest_map = *sent;
+    a->map_count++;
+    if (!a->deaf) {
+        apply_map(a, sent);
+        answer_map(w, a, &sent->message.body.MAP);
+        return;
+    }
+    a->map = a->map == NULL ? a->maps : a->map + 1;
+    assert_true(a->map < a->maps + 4);
+    *a->map = sent->message.body.MAP;
+    a->unanswered = realloc(a->unanswered, (a->unanswered_count + 1) * sizeof *a->unanswered);
+    assert_non_null(a->unanswered);
+    a->unanswered[a->unanswered_count++] = *sent;
 }
 
 static inline void deliver(fixture *w, gvmi_action *action)
 {
     actor *a = find_actor(w, action->client);
-    const gvmi_wire_message message = *action->message;
+    sent_map sent = {.message = *action->message};
 
     free(action->message);
-    if (message.head.type == GVMI_WIRE_MAP) {
-        if (!a->deaf) {
-            answer_map(w, a, &message);
-        } else {
-            a->map = a->map == NULL ? a->maps : a->map + 1;
-            assert_true(a->map < a->maps + 4);
-            *a->map = message.body.MAP;
-        }
+    if (sent.message.head.type == GVMI_WIRE_MAP) {
+        memcpy(sent.frames, action->frames, sizeof sent.frames);
+        deliver_map(w, a, &sent);
         return;
     }
-    a->latest = message;
+    a->latest = sent.message;
     a->count++;
-    if (message.head.type == GVMI_WIRE_OPENED)
-        a->slot = message.body.OPENED.slot;
+    if (sent.message.head.type == GVMI_WIRE_OPENED) {
+        a->slot = sent.message.body.OPENED.slot;
+        open_mapping(a, &sent.message.body.OPENED);
+    } else if (sent.message.head.type == GVMI_WIRE_GRANTED && a->unanswered_count == 0) {
+        assert_true(has_all_mapped(w, a, sent.message.body.GRANTED.slot));
+    }
 }
 
 static inline void take_piece(fixture *w, gvmi_action *action)
@@ -135,6 +280,8 @@ static inline void run(fixture *w)
         }
     }
     assert_true(w->unchecked || gvmi_machine_check(w->machine));
+    for (unsigned i = 0; i < w->actor_count && !w->unchecked; i++)
+        check_permits_of(w, &w->actors[i]);
 }
 
 static inline void tick(fixture *w, int64_t ms)
@@ -187,6 +334,10 @@ static inline void say(fixture *w, actor *a, const gvmi_wire_message *message)
 
 static inline void free_actor(actor *a)
 {
+    for (uint32_t slot = 0; slot < a->mapping_count; slot++)
+        free(a->mappings[slot].frames);
+    free(a->mappings);
+    free(a->unanswered);
     free(a->leases);
     free(a->permits);
     free(a->snapshot);
@@ -304,6 +455,7 @@ static inline void ask_with_hint(fixture *w, actor *a, uint32_t slot, gvm_lease_
     gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
     m.body.ACQUIRE = (gvmi_wire_acquire){
         .slot = slot, .mode = mode, .hint = hint, .timeout_ms = timeout_ms};
+    a->latest.head.type = 0; /* the answer may come later */
     say(w, a, &m);
 }
 
@@ -316,6 +468,7 @@ static inline void take(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode
 {
     gvmi_wire_message m;
 
+    assert_true(has_all_mapped(w, a, slot));
     atomic_fetch_add(&a->leases[slot].word,
                      GVMI_LEASE_COUNTED +
                          (mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER));
@@ -343,6 +496,15 @@ static inline void acquire(fixture *w, actor *a, uint32_t slot, gvm_lease_mode m
     ask(w, a, slot, mode, -1);
     assert_true(granted(a));
     take(w, a, slot, mode);
+}
+
+/* Takes and gives back a lease, which moves nothing: the client has the object mapped where it is. */
+static inline void map_object(fixture *w, actor *a, uint32_t slot)
+{
+    ask(w, a, slot, GVM_LEASE_READ, 0);
+    assert_true(granted(a));
+    take(w, a, slot, GVM_LEASE_READ);
+    give(w, a, slot, GVM_LEASE_READ);
 }
 
 static inline uint64_t permit(const actor *a, uint32_t slot)
@@ -399,6 +561,8 @@ static inline void close_slot(fixture *w, actor *a, uint32_t slot)
 
     gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 17);
     m.body.CLOSE.slot = slot;
+    if (mapping_of(a, slot) != NULL)
+        mapping_of(a, slot)->open = false;
     say(w, a, &m);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
 }
@@ -430,6 +594,10 @@ static inline void say_mapped(fixture *w, actor *a, const gvmi_wire_map *map)
 
     gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
     m.body.MAPPED = (gvmi_wire_mapped){.slot = map->slot, .serial = map->serial};
+    if (a->unanswered_count > 0 && a->unanswered[0].message.body.MAP.serial == map->serial) {
+        apply_map(a, &a->unanswered[0]);
+        memmove(a->unanswered, a->unanswered + 1, --a->unanswered_count * sizeof *a->unanswered);
+    }
     say(w, a, &m);
 }
 
@@ -481,6 +649,26 @@ static inline gvm_status grow(fixture *w, actor *a, uint32_t slot, uint64_t byte
     a->latest.head.type = 0; /* the answer may come later */
     say(w, a, &m);
     return reply_status(a);
+}
+
+/* The object grows by a chunk, which a client cannot map; what it had mapped it unmaps. */
+static inline void fail_to_map(fixture *w, actor *grower, uint32_t grower_slot, uint64_t bytes,
+                               actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+    mapping *map = mapping_of(a, slot);
+
+    a->deaf = true;
+    (void)grow(w, grower, grower_slot, bytes);
+    assert_int_equal(a->unanswered_count, 1);
+    a->deaf = false;
+    a->unanswered_count = 0;
+    for (uint32_t i = 0; i < map->frame_count; i++)
+        map->frames[i] = 0;
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){
+        .slot = slot, .serial = a->latest_map.message.body.MAP.serial, .status = GVM_E_LIMIT};
+    say(w, a, &m);
 }
 
 /* A slice of what is too long for one event. True: there is more. */

@@ -1,5 +1,5 @@
 /* tests/unit/machine_pair.h - an object of two chunks in the keeper's machine, and two clients that have it
- * open: one of its owner's, and another one.
+ * open and mapped: one of its owner's, and another one.
  */
 #ifndef UNIT_MACHINE_PAIR_H
 #define UNIT_MACHINE_PAIR_H
@@ -9,7 +9,7 @@
 #define OWNER 1
 #define OTHER 2
 
-/* An object of two chunks, and a second client that has it open, too. */
+/* An object of two chunks, and a second client that has it mapped, too. */
 typedef struct pair {
     fixture w;
     actor *a, *b;
@@ -25,6 +25,8 @@ static inline void start_pair_as(pair *p, const gvmi_machine_config *config, uin
     p->a->create_flags = flags;
     assert_int_equal(create(&p->w, p->a, "/x", 2, 0666, &p->a_slot), GVM_OK);
     assert_int_equal(open_object(&p->w, p->b, "/x", open_flags, &p->b_slot), GVM_OK);
+    map_object(&p->w, p->a, p->a_slot);
+    map_object(&p->w, p->b, p->b_slot);
 }
 
 static inline void start_pair(pair *p, uint64_t device_chunks, uint64_t host_chunks, uint32_t flags,

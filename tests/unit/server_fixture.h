@@ -216,16 +216,39 @@ static inline bool say_mapped(const client *c, uint32_t slot, uint64_t serial)
     return tell(c->socket, &message);
 }
 
-/* Opens /x, and says that all of it is mapped. */
-static inline bool open_object(const client *c)
+static inline bool ask_to_read(const client *c, uint32_t slot)
 {
     gvmi_wire_message message;
 
+    gvmi_wire_start(&message, GVMI_WIRE_ACQUIRE, 4);
+    message.body.ACQUIRE = (gvmi_wire_acquire){.slot = slot, .mode = GVM_LEASE_READ, .timeout_ms = -1};
+    return tell(c->socket, &message);
+}
+
+/* It is not in the lease word, and so it has ended. */
+static inline bool say_taken(const client *c, uint32_t slot)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_TAKEN, 0);
+    message.body.TAKEN = (gvmi_wire_taken){.slot = slot, .mode = GVM_LEASE_READ};
+    return tell(c->socket, &message);
+}
+
+/* Opens /x, asks for a lease, which ends, and says that all of it is mapped. */
+static inline bool open_object(const client *c)
+{
+    gvmi_wire_message message;
+    uint32_t slot;
+
     gvmi_wire_start(&message, GVMI_WIRE_OPEN, 3);
     strcpy(message.body.OPEN.name, "/x");
-    return tell(c->socket, &message) && hear_type(c, GVMI_WIRE_OPENED, &message) &&
-           say_mapped(c, message.body.OPENED.slot, 0) && hear_type(c, GVMI_WIRE_MAP, &message) &&
-           say_mapped(c, message.body.MAP.slot, message.body.MAP.serial);
+    if (!tell(c->socket, &message) || !hear_type(c, GVMI_WIRE_OPENED, &message))
+        return false;
+    slot = message.body.OPENED.slot;
+    return say_mapped(c, slot, 0) && ask_to_read(c, slot) &&
+           hear_type(c, GVMI_WIRE_MAP, &message) && say_mapped(c, slot, message.body.MAP.serial) &&
+           hear_type(c, GVMI_WIRE_GRANTED, &message) && say_taken(c, slot);
 }
 
 static inline void hang_up(client *c)

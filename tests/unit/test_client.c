@@ -1,7 +1,6 @@
 /* keeper/client: connections, opening and leases; see keeper_script.h. Time-outs are in
  * test_client_timeout.c, a keeper that goes or talks nonsense in test_client_gone.c, MAPs and what is
- * left in test_client_map.c. */
-#include "base/address.h"
+ * left in test_client_map.c, what is mapped for a lease and unmapped by an eviction in test_client_lazy.c. */
 #include "tests/unit/keeper_script.h"
 
 #include <fcntl.h>
@@ -257,6 +256,7 @@ static void default_path_goes_by_setting_user_and_folder(void **state)
 static int script_create(fake *f)
 {
     const gvmi_wire_create *create = &f->in.body.CREATE;
+    gvmi_wire_message acquire;
 
     TRY_LINE(greet(f));
     TRY_LINE(receive(f, GVMI_WIRE_CREATE));
@@ -265,9 +265,12 @@ static int script_create(fake *f)
     EXPECT(create->reserve_bytes == OBJECT_CHUNKS * CHUNK && create->bytes == CHUNK);
     EXPECT(memcmp(create->device_uuid, f->device->info.uuid, 16) == 0);
     EXPECT(f->in.head.tail_bytes == 5 && memcmp(f->in.tail.bytes, "about", 5) == 0);
-    TRY_LINE(send_opened(f, CHUNK, 0, false));
+    TRY_LINE(send_opened(f, CHUNK, 0));
     TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    acquire = f->in;
     TRY_LINE(map(f, 0, 1, 0, CHUNK, 1));
+    TRY_LINE(grant(f, &acquire));
     TRY_LINE(receive(f, GVMI_WIRE_CREATE)); /* nameless, of defaults */
     EXPECT(create->name[0] == '\0' && create->mode == 0600 && create->chunk_bytes == 0);
     TRY_LINE(failed(f, GVM_E_QUOTA, "too much"));
@@ -285,12 +288,15 @@ static int create_objects(void *arg)
     gvm_object_options bad;
     gvm_object *object, *other;
     gvm_client *keeper;
+    gvm_lease lease;
     fake f;
 
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_create, &keeper));
     EXPECT(gvm_object_create(keeper, "/made", OBJECT_CHUNKS * CHUNK, &good, &object) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == -2);
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     EXPECT(fails_with(gvm_object_create(keeper, NULL, CHUNK, NULL, &other), GVM_E_QUOTA, "too much"));
     /* None of these is sent. */
     EXPECT(gvm_object_create(keeper, "made", CHUNK, NULL, &other) == GVM_E_INVALID);
@@ -387,7 +393,7 @@ static int script_same_address(fake *f)
         EXPECT(f->in.body.OPEN.flags == GVM_OPEN_SAME_ADDRESS);
         f->home_address = i == 0 ? 0 : i == 1 ? f->frames->address : free_address(f);
         EXPECT(i != 2 || f->home_address != 0);
-        TRY_LINE(send_opened(f, 0, GVM_OPEN_SAME_ADDRESS, false));
+        TRY_LINE(send_opened(f, 0, GVM_OPEN_SAME_ADDRESS));
         TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
         if (i < 2) {
             EXPECT(f->in.body.MAPPED.status == GVM_E_ADDRESS);
@@ -439,7 +445,7 @@ static int lease_quietly(void *arg)
     EXPECT(a.mode == GVM_LEASE_READ && a.hint == GVM_HINT_NONE);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &b) == GVM_OK);
     EXPECT(b.hint == GVM_HINT_HOT && f.leases[SLOT].hint == GVM_HINT_HOT);
-    EXPECT(gvmi_lease_readers(word(&f)) == 2 && gvmi_lease_acquires(word(&f)) == 2);
+    EXPECT(gvmi_lease_readers(word(&f)) == 2 && gvmi_lease_acquires(word(&f)) == 3);
     EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 2);
     EXPECT(gvm_object_release(object, &a) == GVM_OK && a.mode == 0 && a.address == 0);
     EXPECT(fails_with(gvm_object_release(object, &a), GVM_E_INVALID, "already"));
@@ -450,7 +456,7 @@ static int lease_quietly(void *arg)
         EXPECT(gvmi_lease_writers(word(&f)) == 1);
         EXPECT(gvm_object_release(object, &a) == GVM_OK);
     }
-    EXPECT(!gvmi_lease_any(word(&f)) && gvmi_lease_acquires(word(&f)) == 1002 && rings(&f) == 0);
+    EXPECT(!gvmi_lease_any(word(&f)) && gvmi_lease_acquires(word(&f)) == 1003 && rings(&f) == 0);
     return close_all(&f, keeper, object);
 }
 
@@ -491,7 +497,7 @@ static int refuse_arguments(void *arg)
     copy = lease;
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     EXPECT(fails_with(gvm_object_release(object, &copy), GVM_E_INVALID, "copy"));
-    EXPECT(!gvmi_lease_any(word(&f)) && gvmi_lease_acquires(word(&f)) == 1);
+    EXPECT(!gvmi_lease_any(word(&f)) && gvmi_lease_acquires(word(&f)) == 2);
     return close_all(&f, keeper, object);
 }
 
@@ -604,7 +610,7 @@ static int fork_and_use(void *arg)
         _exit(refused ? 0 : 1);
     }
     EXPECT(waitpid(pid, &code, 0) == pid && code == 0);
-    EXPECT(gvmi_lease_readers(word(&f)) == 1 && gvmi_lease_acquires(word(&f)) == 1);
+    EXPECT(gvmi_lease_readers(word(&f)) == 1 && gvmi_lease_acquires(word(&f)) == 2);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     return close_all(&f, keeper, object);
 }
@@ -621,7 +627,7 @@ static int script_back_out(fake *f)
     TRY_LINE(greet_and_open(f, 1));
     permit(f, 1, GVMI_PERMIT_REVOKED);
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
-    EXPECT(rings(f) == 1 && !gvmi_lease_any(word(f)) && gvmi_lease_acquires(word(f)) == 1);
+    EXPECT(rings(f) == 1 && !gvmi_lease_any(word(f)) && gvmi_lease_acquires(word(f)) == 2);
     EXPECT(f->in.body.ACQUIRE.timeout_ms == 0 && f->in.body.ACQUIRE.mode == GVM_LEASE_READ);
     TRY_LINE(failed(f, GVM_E_TIMEOUT, "others have it"));
     permit(f, 1, 0); /* not revoked: no reason to ring */
@@ -729,8 +735,8 @@ static int script_pending(fake *f)
             EXPECT((uint32_t)word(f) == GVMI_LEASE_READER);
         else
             EXPECT((uint32_t)word(f) == GVMI_LEASE_WRITER);
-        EXPECT(gvmi_lease_acquires(word(f)) == mode); /* each counted once */
-        permit(f, 1, GVMI_PERMIT_REVOKED);            /* lets the test release */
+        EXPECT(gvmi_lease_acquires(word(f)) == 1 + mode); /* each counted once */
+        permit(f, 1, GVMI_PERMIT_REVOKED);                /* lets the test release */
         while (gvmi_lease_any(word(f)))
             sched_yield();
         permit(f, 1, 0);

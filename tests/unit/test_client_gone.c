@@ -222,7 +222,7 @@ static int release_before_the_reason(void *arg)
 
         TRY_LINE(start_fake(&f, script_cut_off_late, i));
         EXPECT(gvm_client_adopt(f.client_socket, &keeper) == GVM_OK);
-        EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+        TRY_LINE(open_and_lease(&f, keeper, 0, &object));
         while (atomic_load(&f.permits[SLOT].word) == 0)
             sched_yield();
         EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
@@ -317,7 +317,7 @@ static int send_nonsense(fake *f)
     case NONSENSE_SERIAL: f->serial = 0; return send_map(f, 0, 1, 2, CHUNK, 1, -1);
     case NONSENSE_INDEX: return send_map(f, OBJECT_CHUNKS - 1, 2, 2, CHUNK, 1, -1);
     case NONSENSE_SIZE: return send_map(f, 0, 1, 2, OBJECT_CHUNKS * CHUNK + 1, 1, -1);
-    default: return send_opened(f, CHUNK, 0, false);
+    default: return send_opened(f, CHUNK, 0);
     }
 }
 
@@ -340,7 +340,7 @@ static int hear_nonsense(void *arg)
 
         TRY_LINE(start_fake(&f, script_nonsense, i));
         EXPECT(gvm_client_adopt(f.client_socket, &keeper) == GVM_OK);
-        EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+        TRY_LINE(open_and_lease(&f, keeper, 0, &object));
         if (i == NONSENSE_OPENED)
             EXPECT(fails_with(gvm_object_open(keeper, "/data", 0, &other), GVM_E_KEEPER, "taken"));
         else

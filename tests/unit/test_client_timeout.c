@@ -262,7 +262,7 @@ static int script_close_late(fake *f)
     f->in = message;
     TRY_LINE(done(f, 0));
     f->serial = 0;
-    TRY_LINE(serve_open(f, 1, 0, false));
+    TRY_LINE(serve_open(f, 1, 0));
     TRY_LINE(receive(f, GVMI_WIRE_CLOSE)); /* and this one not at all, nor BYE */
     await_step(2);
     TRY_LINE(receive(f, GVMI_WIRE_BYE));
@@ -283,7 +283,7 @@ static int close_unanswered(void *arg)
     EXPECT(gvmi_now_ns() - start_ns < SLACK_MS * GVMI_NS_PER_MS);
     EXPECT(!has_left_slot(keeper) && gvmi_registry_count(GVMI_KIND_BUFFER) == 1);
     atomic_store(&step, 1);
-    EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+    TRY_LINE(open_and_lease(&f, keeper, 0, &object));
     start_ns = gvmi_now_ns();
     gvm_object_close(object);
     gvm_client_close(keeper);

@@ -16,6 +16,7 @@
 #include <gvmem/buffer.h>
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
+#include <gvmem/kernels.h>
 
 #include "tests/lib/fixture.h"
 #include "tests/lib/units.h"
@@ -696,6 +697,61 @@ static int open_with_flags(void *arg)
 
 CHILD_TEST(object_opened_with_flags_obeys_them, open_with_flags)
 
+/* How a view of an object is read by a kernel without a lease. */
+typedef struct unleased {
+    uint32_t flags;     /* of opening the view */
+    bool leased, evict; /* beforehand */
+    gvm_status status;
+} unleased;
+
+static int read_unleased(void *arg)
+{
+    const unleased *how = arg;
+    gvm_object_info info = {.struct_size = sizeof info};
+    uint64_t bytes, sum, found = 0;
+    gvm_object *object, *view;
+    gvm_device *device;
+    gvm_lease lease;
+    fixture w;
+
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_kernel_fill_random_f64(device, lease.address, 2 * CHUNK / 8, 0, 1, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_kernel_checksum(device, lease.address, 2 * CHUNK, NULL, &sum) == GVM_OK);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", how->flags, &view) == GVM_OK);
+    if (how->leased) {
+        CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_release(view, &lease) == GVM_OK);
+    }
+    if (how->evict)
+        CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK &&
+                     bytes == 2 * CHUNK);
+    CHILD_EXPECT(gvm_object_get_info(view, &info) == GVM_OK);
+    CHILD_EXPECT(gvm_kernel_checksum(device, info.address, 2 * CHUNK, NULL, &found) == how->status);
+    CHILD_EXPECT((how->status == GVM_OK) == (found == sum));
+    return 0; /* a context that is lost is not given back */
+}
+
+static void object_is_readable_without_a_lease_if_opened_mapped_alone(void **state)
+{
+    static unleased ways[] = {
+        {0, false, false, GVM_E_LOST},
+        {0, true, true, GVM_E_LOST},
+        {0, true, false, GVM_OK}, /* by chance */
+        {GVM_OPEN_MAPPED, false, false, GVM_OK},
+        {GVM_OPEN_MAPPED, false, true, GVM_OK},
+        {GVM_OPEN_MAPPED | GVM_OPEN_READONLY, true, true, GVM_OK},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        assert_child_succeeds(read_unleased, &ways[i]);
+}
+
 static int publish_with_flags(void *arg)
 {
     fixture w;
@@ -850,6 +906,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(object_kept_outlives_its_creator),
         cmocka_unit_test(object_untracked_has_no_copies),
         cmocka_unit_test(object_opened_with_flags_obeys_them),
+        cmocka_unit_test(object_is_readable_without_a_lease_if_opened_mapped_alone),
         cmocka_unit_test(object_published_with_flags_obeys_them),
         cmocka_unit_test(socket_handed_over_has_the_keepers_own_rights),
         cmocka_unit_test(options_initialised_are_all_defaults),

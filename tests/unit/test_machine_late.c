@@ -117,11 +117,14 @@ static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
 static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void **state)
 {
     pair p;
+    uint32_t slot = 0;
 
     (void)state;
     start_unread_evict(&p);
+    assert_int_equal(create(&p.w, p.b, "/y", 1, 0, &slot), GVM_OK);
     tick(&p.w, 900);
-    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK); /* its MAP is not answered, too */
+    ask(&p.w, p.b, slot, GVM_LEASE_READ, -1); /* its MAP is not answered, too */
+    assert_int_equal(p.b->map->slot, slot);
     tick(&p.w, 1000);
     assert_false(p.b->cut);
     tick(&p.w, 200); /* the later one is late now, but not by twice the time */

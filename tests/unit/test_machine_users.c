@@ -511,8 +511,10 @@ static void clients_late_at_once_are_cut_off_a_few_at_a_time(void **state)
         clients[i] = join(&w, 1);
         for (unsigned j = 0; j < OPENINGS; j++)
             assert_int_equal(create_empty(&w, clients[i], "", 0), GVM_OK);
-        clients[i]->deaf = true;
         assert_int_equal(create_empty(&w, clients[i], "", 0), GVM_OK);
+        clients[i]->deaf = true;
+        assert_int_equal(grow(&w, clients[i], clients[i]->slot, CHUNK), GVM_OK);
+        assert_int_equal(clients[i]->unanswered_count, 1);
     }
     w.now_ns += 1100 * MS;
     while (cut < CLIENTS) {

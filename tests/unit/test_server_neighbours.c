@@ -116,7 +116,6 @@ static int leave_descriptors_unread(const fixture *w, int said, int in)
     enum { CONNECTIONS = 16 };
     client clients[CONNECTIONS + 1];
     gvmi_wire_message m = creation("/unread", 6);
-    int fds[6];
     char byte;
 
     CHILD_EXPECT(become(USER_UNREAD));
@@ -124,10 +123,10 @@ static int leave_descriptors_unread(const fixture *w, int said, int in)
         CHILD_EXPECT(greet(dial(w), &clients[i]));
     CHILD_EXPECT(tell(clients[0].socket, &m));
     CHILD_EXPECT(hear(clients[0].socket, &m, NULL, 0) && m.head.type == GVMI_WIRE_OPENED);
-    CHILD_EXPECT(hear(clients[0].socket, &m, fds, 6) && m.head.type == GVMI_WIRE_MAP);
     for (int i = 1; i <= CONNECTIONS; i++) {
         gvmi_wire_start(&m, GVMI_WIRE_OPEN, 3);
         strcpy(m.body.OPEN.name, "/unread");
+        m.body.OPEN.flags = GVM_OPEN_MAPPED;
         for (int j = 0; j < 16; j++)
             CHILD_EXPECT(tell(clients[i].socket, &m));
     }
@@ -150,6 +149,7 @@ static int create_beside(const fixture *w)
     CHILD_EXPECT(greet(dial(w), &c));
     CHILD_EXPECT(tell(c.socket, &m));
     CHILD_EXPECT(hear(c.socket, &m, NULL, 0) && m.head.type == GVMI_WIRE_OPENED);
+    CHILD_EXPECT(ask_to_read(&c, m.body.OPENED.slot));
     CHILD_EXPECT(hear(c.socket, &m, fds, 2) && m.head.type == GVMI_WIRE_MAP && m.head.fd_count == 2);
     return 0;
 }

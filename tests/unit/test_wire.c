@@ -406,7 +406,7 @@ static const change breaks[] = {
     IN(CREATE, mode, 1u << 31),
     IN(CREATE, flags, 4),
     IN(CREATE, flags, 1u << 31),
-    IN(OPEN, flags, 8),
+    IN(OPEN, flags, 16),
     IN(OPEN, reserved, 1u << 31),
     IN(GROW, slot, GVM_OBJECTS_OPEN_MAX),
     IN(GROW, reserved, 1),
@@ -459,12 +459,12 @@ static const change breaks[] = {
     IN(OPENED, chunk_bytes, GVM_CHUNK_BYTES_MAX * 2),
     IN(OPENED, bytes, 64 * MIB + 1),
     IN(OPENED, bytes, UINT64_MAX),
-    IN(OPENED, open_flags, 8),
+    IN(OPENED, open_flags, 16),
     IN(OPENED, sealed, 2),
     IN(MAP, slot, GVM_OBJECTS_OPEN_MAX),
     IN(MAP, serial, 0),
     IN(MAP, sealed, 2),
-    IN(MAP, reserved, 1),
+    IN(MAP, anew, 2),
     IN(GRANTED, slot, GVM_OBJECTS_OPEN_MAX),
     IN(GRANTED, reserved, 1),
     IN(FAILED, status, GVM_OK),
@@ -505,6 +505,7 @@ static const change valid[] = {
     IN(CREATE, mode, 0),
     IN(OPEN, flags, 0),
     IN(OPEN, flags, GVM_OPEN_READONLY | GVM_OPEN_LINK),
+    IN(OPEN, flags, GVM_OPEN_MAPPED),
     IN(LINK, mode, 0444),
     IN(LINK, bytes, UINT64_MAX),
     IN(GROW, slot, 0),
@@ -669,9 +670,12 @@ static void name_in_a_message_is_judged(void **state)
 static packet map_of(const gvmi_wire_chunk *chunks, uint32_t count)
 {
     packet p = pack(GVMI_WIRE_MAP);
+    uint32_t fds = 0;
 
+    for (uint32_t i = 0; i < count; i++)
+        fds += chunks[i].tier != GVM_TIER_ABSENT;
     set_tail(&p, count * CHUNK);
-    PUT_HEAD(&p, fd_count, count);
+    PUT_HEAD(&p, fd_count, fds);
     memcpy(p.bytes + p.len - count * CHUNK, chunks, count * CHUNK);
     return p;
 }
@@ -717,7 +721,7 @@ static void chunks_with_one_rule_broken_are_refused(void **state)
         {"before the first", {2, GVM_TIER_HOST, 0}, GVM_E_FORMAT},
         {"twice the next", {7, GVM_TIER_HOST, 0}, GVM_E_FORMAT},
         {"behind the next", {UINT32_MAX, GVM_TIER_HOST, 0}, GVM_E_FORMAT},
-        {"absent", {5, GVM_TIER_ABSENT, 0}, GVM_E_FORMAT},
+        {"absent", {5, GVM_TIER_ABSENT, 0}, GVM_OK},
         {"of an unknown tier", {5, 3, 0}, GVM_E_FORMAT},
         {"of an unknown tier that wraps", {5, 256 + GVM_TIER_HOST, 0}, GVM_E_FORMAT},
     };
@@ -726,10 +730,16 @@ static void chunks_with_one_rule_broken_are_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const gvmi_wire_chunk chunks[3] = {
             {3, GVM_TIER_DEVICE, 9}, cases[i].second, {7, GVM_TIER_DEVICE, 9}};
-        const packet p = map_of(chunks, 3);
+        packet p = map_of(chunks, 3);
+        const uint32_t fds = head_of(&p).fd_count;
 
         if (judge(&p) != cases[i].status)
             fail_msg("a chunk %s was judged wrongly", cases[i].name);
+        for (uint32_t count = 0; count <= 4; count++) {
+            PUT_HEAD(&p, fd_count, count);
+            if (count != fds && judge(&p) != GVM_E_FORMAT)
+                fail_msg("a chunk %s was accepted with %u descriptors", cases[i].name, count);
+        }
     }
 }
 
