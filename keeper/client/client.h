@@ -130,7 +130,8 @@ struct gvm_object {
     gvm_error failure; /* under lock; status not GVM_OK: a MAP failed, no lease is available */
     bool retriable; /* under lock: nothing is mapped, and the keeper has that: it maps anew for a lease */
 
-    uint64_t wanted_bytes, wanted_generation; /* the latest that the keeper named */
+    uint64_t taken_bytes;                     /* the latest that the keeper named */
+    uint64_t wanted_bytes, wanted_generation; /* the same, once what it names is mapped */
     bool keeps_mapped;                        /* GVM_OPEN_MAPPED */
     uint64_t mapped_chunks;                   /* if so: [0, so many) have been mapped */
     uint64_t serial;                          /* of the latest MAP */

@@ -145,6 +145,7 @@ static void begin_anew(gvm_object *object)
         object->retriable = object->vacated = false;
         object->failure.status = GVM_OK;
         object->mapped_chunks = 0;
+        object->taken_bytes = object->wanted_bytes = object->wanted_generation = 0;
     }
     gvmi_unlock(&object->client->lock);
 }
@@ -252,6 +253,26 @@ static gvm_status accept_chunks(gvm_object *object, gvmi_client_message *message
     return status == GVM_OK ? unmap_absent_chunks(object, chunks, count, out) : status;
 }
 
+/* The object has become smaller: everybody is to unmap what lies beyond. Before the chunks of any later MAP come. */
+static gvm_status unmap_cut_chunks(gvm_object *object, uint64_t bytes, gvmi_patch *patch)
+{
+    const uint64_t kept = (bytes + object->chunk_bytes - 1) / object->chunk_bytes;
+    const bool cut = bytes < object->taken_bytes;
+    gvm_buffer *buffer = object->buffer;
+    gvm_status status;
+
+    object->taken_bytes = bytes;
+    if (!cut)
+        return GVM_OK;
+    gvmi_lock(&buffer->lock);
+    status = gvmi_buffer_vacate_locked(buffer, kept, buffer->chunk_count);
+    gvmi_unlock(&buffer->lock);
+    if (object->mapped_chunks > kept)
+        object->mapped_chunks = kept;
+    patch->replaced = true;
+    return status;
+}
+
 static void list_failing(gvm_object *object)
 {
     gvm_client *client = object->client;
@@ -302,7 +323,8 @@ static gvm_status accept_map(gvm_object *object, gvmi_client_message *message)
         begin_anew(object);
     if (object->failure.status != GVM_OK)
         return GVM_OK;
-    if (accept_chunks(object, message, count, &pending->patch) != GVM_OK)
+    if (unmap_cut_chunks(object, map->bytes, &pending->patch) != GVM_OK ||
+        accept_chunks(object, message, count, &pending->patch) != GVM_OK)
         fail_object(object);
     else if (pending->patch.replaced)
         status = send_unmapped(object, map->serial);
@@ -313,25 +335,6 @@ static gvm_status accept_map(gvm_object *object, gvmi_client_message *message)
 
 uint64_t gvmi_client_slice_bytes = 32ull << 20; /* 0.3 ms of host memory */
 
-/* The object has become smaller: everybody is to unmap what lies beyond. In the order of the MAPs, as an
- * earlier one may bring just that. */
-static gvm_status unmap_cut_chunks(gvm_object *object, uint64_t bytes)
-{
-    const uint64_t kept = (bytes + object->chunk_bytes - 1) / object->chunk_bytes;
-    gvm_buffer *buffer = object->buffer;
-    gvm_status status;
-
-    if (bytes >= object->wanted_bytes)
-        return GVM_OK;
-    gvmi_lock(&buffer->lock);
-    status = gvmi_buffer_vacate_locked(buffer, kept, buffer->chunk_count);
-    gvmi_unlock(&buffer->lock);
-    if (object->mapped_chunks > kept)
-        object->mapped_chunks = kept;
-    object->wanted_bytes = bytes;
-    return status;
-}
-
 /* A slice of them; false: there are more. */
 static bool put_chunks(gvm_object *object, gvmi_client_pending *pending)
 {
@@ -339,8 +342,7 @@ static bool put_chunks(gvm_object *object, gvmi_client_pending *pending)
 
     if (object->failure.status != GVM_OK)
         return true;
-    if (unmap_cut_chunks(object, pending->map.bytes) != GVM_OK ||
-        gvmi_share_settle_patch(object->buffer, &pending->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
+    if (gvmi_share_settle_patch(object->buffer, &pending->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
         fail_object(object);
         return true;
     }
@@ -353,8 +355,7 @@ static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
 
     if (object->failure.status != GVM_OK)
         return refuse_map(object, map->serial);
-    if (map->bytes > object->wanted_bytes)
-        object->wanted_bytes = map->bytes;
+    object->wanted_bytes = map->bytes;
     if (map->generation > object->wanted_generation)
         object->wanted_generation = map->generation;
     if (map->sealed)
@@ -588,7 +589,7 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
     object->reserve_bytes = opened->reserve_bytes;
     object->chunk_bytes = opened->chunk_bytes;
     object->chunk_count = (opened->reserve_bytes - 1) / opened->chunk_bytes + 1;
-    object->wanted_bytes = opened->bytes;
+    object->taken_bytes = object->wanted_bytes = opened->bytes;
     object->wanted_generation = opened->generation;
     gvmi_lock(&client->lock);
     vacant = client->slots[opened->slot] == NULL;

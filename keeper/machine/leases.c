@@ -210,7 +210,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_SEALED, "the object is sealed");
         return;
     }
-    if ((body->mode == GVM_LEASE_WRITE || object->untracked) &&
+    if ((body->mode == GVM_LEASE_WRITE || object->untracked || opening->broken) &&
         gvmi_keep_holds_too_much(m, client->user)) {
         gvmi_keep_reply_holds(m, client, message->head.request);
         return;
@@ -224,7 +224,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         return;
     wait->hint = (gvm_hint)body->hint;
     wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
-    if (object->bringing)
+    if (object->bringing && body->timeout_ms != 0)
         gvmi_keep_map_all(m, opening);
     /* Now, as it decides on what comes in; the lease word shows the same again at TAKEN. */
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);

@@ -101,6 +101,7 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     *pending = (keep_pending){
         .client = opening->client, .serial = ++m->serials, .sent_ns = m->now_ns, .count = count};
     list_map(m, opening, pending);
+    gvmi_keep_count_served(m, 1);
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
     message.body.MAP = (gvmi_wire_map){.slot = opening->slot,
                                        .generation = opening->sent_generation,
@@ -145,7 +146,8 @@ static void add_to_set(gvmi_machine *m, map_set *set, uint32_t index)
     set->indexes[set->count++] = index;
 }
 
-/* Of the chunks that it follows those of which something is to be sent. */
+/* Of the chunks that it follows those of which something is to be sent; and, to all, those that are cut off: in their
+ * place others may come, which must not be taken for those. */
 static void send_changes(gvmi_machine *m, keep_opening *opening)
 {
     const keep_object *object = opening->object;
@@ -156,7 +158,8 @@ static void send_changes(gvmi_machine *m, keep_opening *opening)
                        ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
                        : 1;
     for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening) && object->sending > 0; i++)
-        if (object->chunks[i].send && gvmi_keep_follows(opening, &object->chunks[i]))
+        if (object->chunks[i].send &&
+            (object->chunks[i].op == KEEP_OP_CUT || gvmi_keep_follows(opening, &object->chunks[i])))
             add_to_set(m, &set, i);
     if (set.count == 0 && !object->bare_send)
         return;
@@ -213,6 +216,7 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
         opening->broken = opening->ready = false;
         opening->anew = true;
         opening->mapped_mark = 0;
+        opening->sent_generation = 0; /* until the last of these MAPs: leases wait for all of them */
     }
     for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening); i++)
         if (!gvmi_keep_follows(opening, &object->chunks[i]) &&
@@ -230,8 +234,9 @@ void gvmi_keep_map_all(gvmi_machine *m, keep_opening *opening)
 void gvmi_keep_map_for_waits(gvmi_machine *m, keep_object *object)
 {
     object->bringing = true;
-    for (const keep_wait *wait = object->first_wait; wait != NULL; wait = wait->next)
-        if (wait->opening != NULL)
+    for (const keep_wait *wait = object->first_wait; wait != NULL && m->serves_left > 0;
+         wait = wait->next)
+        if (wait->kind == KEEP_WAIT_READ || wait->kind == KEEP_WAIT_WRITE)
             gvmi_keep_map_all(m, wait->opening);
 }
 
@@ -325,7 +330,10 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
     if (opening == NULL)
         return;
     pending = find_pending(opening, body->serial);
-    if (body->status != GVM_OK) {
+    if (body->status != GVM_OK && body->serial == 0 && opening->addressed) {
+        gvmi_keep_violated(m, client, "an opening that fails after its answer");
+    } else if (body->status != GVM_OK) {
+        opening->addressed = opening->addressed || body->serial == 0;
         if (body->serial == 0 || pending != NULL) /* not another one sent before that was known */
             note_broken(m, opening);
     } else if (body->serial == 0) {

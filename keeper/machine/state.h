@@ -585,7 +585,8 @@ static inline uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint6
     return bytes < limit ? bytes : limit;
 }
 
-/* An opening follows a chunk from the acquire that mapped it until the chunk is evicted: meanwhile it is sent each
+/* (Of a link that has fewer chunks, those beyond count, too: who evicts them has its next lease ask the keeper.)
+ * An opening follows a chunk from the acquire that mapped it until the chunk is evicted: meanwhile it is sent each
  * new place of it. One with GVM_OPEN_MAPPED follows all chunks from the beginning to the end. */
 static inline bool gvmi_keep_follows(const keep_opening *opening, const keep_chunk *chunk)
 {

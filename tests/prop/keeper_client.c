@@ -724,6 +724,8 @@ static void unmap_step(simulation *w, process *p, opening *o)
         unmap_beyond(w, p, o, m->body.MAP.bytes);
     o->taken_bytes = m->body.MAP.bytes;
     o->empty = o->empty && !m->body.MAP.anew;
+    if (m->body.MAP.anew)
+        o->bytes = o->generation = 0;
     p->mapping->fails = o->lost || o->empty || (w->maps_fail && !leased && sim_chance(w, 3));
     for (uint32_t i = 0; i < m->head.tail_bytes / sizeof(gvmi_wire_chunk); i++) {
         const uint32_t chunk = m->tail.chunks[i].index;

@@ -571,6 +571,64 @@ static void failure_of_an_earlier_map_is_not_that_of_a_later_one(void **state)
     end_fixture(&p.w);
 }
 
+/* Other chunks may take the place of those that are cut off, and must not be taken for them. */
+static void shrinking_waits_for_who_follows_no_chunk(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_open(&p, CHUNKS_MAX, CHUNKS_MAX, 4, OWNER, 0);
+    p.b->deaf = true;
+    gvmi_wire_start(&m, GVMI_WIRE_SHRINK, 31);
+    m.body.SHRINK = (gvmi_wire_grow){.slot = p.a_slot, .bytes = CHUNK};
+    p.a->latest.head.type = 0;
+    say(&p.w, p.a, &m);
+    assert_int_equal(last(p.a)->head.type, 0);
+    assert_int_equal(p.b->unanswered_count, 1);
+    say_mapped(&p.w, p.b, p.b->map);
+    assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    end_fixture(&p.w);
+}
+
+/* A thread that was granted behind the MAP that failed waits for the last of those that follow. */
+static void maps_anew_have_no_generation_before_the_last(void **state)
+{
+    const uint64_t chunks = GVMI_WIRE_CHUNKS_MAX + 1;
+    pair p;
+
+    (void)state;
+    start_open(&p, chunks + 1, 1, chunks, OWNER, 0);
+    map_object(&p.w, p.b, p.b_slot);
+    fail_to_map(&p.w, p.a, p.a_slot, (chunks + 1) * CHUNK, p.b, p.b_slot);
+    p.b->deaf = true;
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    assert_int_equal(p.b->unanswered_count, 2);
+    assert_int_equal(p.b->unanswered[0].message.body.MAP.generation, 0);
+    assert_true(p.b->unanswered[0].message.body.MAP.anew);
+    assert_int_equal(p.b->unanswered[1].message.body.MAP.generation, only_object(&p.w)->generation);
+    assert_false(p.b->unanswered[1].message.body.MAP.anew);
+    end_fixture(&p.w);
+}
+
+static void opening_that_fails_after_its_answer_breaks_the_protocol(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_open(&p, CHUNKS_MAX, CHUNKS_MAX, 2, OWNER, 0);
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = p.b_slot, .status = GVM_E_ADDRESS};
+    say(&p.w, p.b, &m);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.b) && p.b->latest_map.message.body.MAP.anew);
+    assert_false(p.b->cut);
+    say(&p.w, p.b, &m); /* it could have all sent again and again */
+    assert_true(p.b->cut);
+    end_fixture(&p.w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -598,6 +656,9 @@ int main(void)
         cmocka_unit_test(link_follows_its_chunks_alone),
         cmocka_unit_test(opening_that_could_not_map_is_sent_all_by_its_next_lease),
         cmocka_unit_test(failure_of_an_earlier_map_is_not_that_of_a_later_one),
+        cmocka_unit_test(shrinking_waits_for_who_follows_no_chunk),
+        cmocka_unit_test(maps_anew_have_no_generation_before_the_last),
+        cmocka_unit_test(opening_that_fails_after_its_answer_breaks_the_protocol),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
