@@ -23,8 +23,9 @@
  *   I3  there are at least as many worker threads as streams that got WORK, so a WORK that is ready
  *       never waits behind one that blocks.
  *       (The parts of a graph that is launched have workers of their own: graph_exec.c.)
- *   I4  in a broken context nothing WAITING exists: breaking it readies everything, and of what is
- *       ready there only classes marked "always" are run; the rest just ends.
+ *   I4  in a broken context nothing WAITING exists but the ends of launches of graphs, whose parts may run in other
+ *       contexts: breaking it readies everything else, and of what is ready there only classes marked "always" are
+ *       run; the rest just ends.
  */
 #ifndef SOFTGPU_ENGINE_H
 #define SOFTGPU_ENGINE_H
@@ -103,6 +104,7 @@ typedef enum soft_op_type { SOFT_OP_MARK, SOFT_OP_WORK, SOFT_OP_LAUNCH } soft_op
 typedef struct soft_op_class {
     soft_op_type type;
     bool always;                  /* run even in a broken context */
+    bool last;                    /* ends behind what it waits for, even in a broken context */
     CUresult (*run)(soft_op *op); /* WORK: on a worker, without the lock; a failure breaks the context */
     void (*destroy)(soft_op *op); /* gives back what it holds besides its memory, without the lock; NULL: nothing */
     /* Can be a node of a graph, of this type: each launch of the graph runs a copy. */

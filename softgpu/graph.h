@@ -70,7 +70,6 @@ typedef struct soft_exec_node {
     uint64_t id;          /* of the node from which it was made */
     soft_graph_work work; /* op: a copy of that node's model */
     uint64_t context_id;
-    bool followed;
     size_t dep_count;
     const size_t *deps; /* numbers of nodes */
     soft_op *run;       /* while a launch is being made */
@@ -88,6 +87,8 @@ typedef struct soft_exec {
 } soft_exec;
 
 /* ---- graph_exec.c */
+/* Success, or why the context for which the node was made takes no work. */
+CUresult soft_exec_node_check_locked(const soft_exec_node *node);
 /* Gives the executable graph with the lock held; without the lock on failure. */
 CUresult soft_exec_lock(CUgraphExec handle, soft_exec **out);
 void soft_exec_unref_locked(soft_exec *exec);

@@ -55,7 +55,6 @@ static bool copy_nodes_locked(soft_exec *exec, const soft_graph *graph)
             .id = node->id,
             .work = {node->type, NULL, node->context, node->event},
             .context_id = node->context_id,
-            .followed = node->followed,
             .dep_count = node->dep_count,
             .deps = exec->deps + exec->dep_count,
         };
@@ -121,13 +120,28 @@ static CUresult reserve_workers_locked(soft_exec *exec)
     return result;
 }
 
+/* The entry of the table may have another context by now. */
+CUresult soft_exec_node_check_locked(const soft_exec_node *node)
+{
+    const soft_context *context = node->work.context;
+
+    if (!context)
+        return CUDA_SUCCESS;
+    return context->id == node->context_id ? soft_context_usable_locked(context)
+                                           : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 static CUresult start_devices_locked(const soft_exec *exec)
 {
     CUresult result = CUDA_SUCCESS;
 
-    for (size_t i = 0; i < exec->count && result == CUDA_SUCCESS; i++)
-        if (exec->nodes[i].work.type == CU_GRAPH_NODE_TYPE_KERNEL)
-            result = soft_sm_start_locked(exec->nodes[i].work.context->device);
+    for (size_t i = 0; i < exec->count && result == CUDA_SUCCESS; i++) {
+        const soft_exec_node *node = &exec->nodes[i];
+
+        result = soft_exec_node_check_locked(node);
+        if (result == CUDA_SUCCESS && node->work.type == CU_GRAPH_NODE_TYPE_KERNEL)
+            result = soft_sm_start_locked(node->work.context->device);
+    }
     return result;
 }
 
@@ -249,9 +263,11 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 
 /* ---- changes: of what later launches do */
 
-static bool same_place(const soft_graph_work *a, const soft_graph_work *b)
+/* work has a context. */
+static bool same_place(const soft_exec_node *node, const soft_graph_work *work)
 {
-    return a->type == b->type && a->context == b->context;
+    return node->work.type == work->type && node->work.context == work->context &&
+           node->context_id == work->context->id;
 }
 
 /* Gives a node of the executable graph something else to do; what cannot be used is given up. */
@@ -269,7 +285,7 @@ static CUresult set_work(CUgraphExec handle, CUgraphNode node_handle, const soft
     node = soft_graph_node_find_locked(node_handle);
     if (node && node->index < exec->count && exec->nodes[node->index].id == node->id)
         to = &exec->nodes[node->index];
-    if (to && same_place(&to->work, work)) {
+    if (to && same_place(to, work)) {
         soft_op_unref_locked(to->work.op);
         to->work = *work;
         to->work.op->context = work->context;
@@ -329,7 +345,7 @@ static CUgraphExecUpdateResult compare_node(const soft_exec_node *pair, const so
         }
     if (pair->work.type != node->type)
         return CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED;
-    if (pair->work.context != node->context)
+    if (pair->work.context != node->context || pair->context_id != node->context_id)
         return kernel ? CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE
                       : CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
     if (kernel && ((soft_launch *)pair->work.op)->cooperative != ((soft_launch *)node->op)->cooperative)
@@ -379,7 +395,6 @@ static CUresult take_models_locked(soft_exec *exec, const soft_graph *graph)
         if (to->work.op)
             soft_op_unref_locked(to->work.op);
         to->work = (soft_graph_work){node->type, to->run, node->context, node->event};
-        to->context_id = node->context_id;
         to->run = NULL;
     }
     return CUDA_SUCCESS;
@@ -403,10 +418,12 @@ CUresult cuGraphExecUpdate_v2(CUgraphExec handle, CUgraph graph_handle,
         result = CUDA_ERROR_INVALID_VALUE;
     } else {
         compare_graph_locked(exec, graph, info);
-        result = info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? take_models_locked(exec, graph)
+        result = info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? start_devices_locked(exec)
                                                               : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+        if (result == CUDA_SUCCESS) /* its nodes are of the same contexts */
+            result = take_models_locked(exec, graph);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+    if (result != CUDA_SUCCESS && info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS)
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
     soft_unlock();
     return result;

@@ -1,8 +1,9 @@
 /* Executable graphs are launched.
  *
  * A launch is a mark behind what the stream holds and behind the last launch of the same executable graph, then a copy
- * of each model behind those that its node comes behind, then a mark behind all that nothing follows. The stream's tail
- * is that last mark, so a launch is one operation to all that is outside.
+ * of each model behind those that its node comes behind, then a mark behind all of them. The stream's tail
+ * is that last mark, so a launch is one operation to all that is outside. Where a context of it is broken, its parts in
+ * other contexts run on, and the last mark, with its reference to the executable graph, stays until they have ended.
  *
  * Nodes that do not wait for each other run at once. So an executable graph has workers of its own, as many as it has
  * chains that need them; launches of one executable graph follow each other. */
@@ -21,15 +22,14 @@ static void leave_exec(soft_op *op)
 }
 
 static const soft_op_class begin_class = {.type = SOFT_OP_MARK};
-static const soft_op_class end_class = {.type = SOFT_OP_MARK, .destroy = leave_exec};
+static const soft_op_class end_class = {.type = SOFT_OP_MARK, .last = true, .destroy = leave_exec};
 
 static CUresult make_run_locked(soft_exec_node *node, soft_stream *stream)
 {
     soft_context *context = node->work.context ? node->work.context : stream->context;
-    CUresult result = soft_context_usable_locked(context);
+    CUresult result = node->work.context ? soft_exec_node_check_locked(node)
+                                         : soft_context_usable_locked(context);
 
-    if (result == CUDA_SUCCESS && node->work.context && context->id != node->context_id)
-        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (result == CUDA_SUCCESS && node->work.event &&
         !soft_handle_find_locked(SOFT_HANDLE_EVENT, node->work.event))
         result = CUDA_ERROR_INVALID_VALUE;
@@ -85,21 +85,20 @@ static void submit_node_locked(soft_exec *exec, soft_exec_node *node, soft_strea
 /* From here on nothing can fail. */
 static void submit_launch_locked(soft_exec *exec, soft_stream *stream, soft_op *begin, soft_op *end)
 {
-    size_t leaves = 0;
+    size_t count = 0;
 
     for (size_t i = 0; i < exec->count; i++)
         submit_node_locked(exec, &exec->nodes[i], stream, begin);
-    for (size_t i = 0; i < exec->count; i++)
-        if (!exec->nodes[i].followed)
-            exec->after[leaves++] = exec->nodes[i].run;
-    if (leaves == 0)
-        exec->after[leaves++] = begin;
+    for (; count < exec->count; count++)
+        exec->after[count] = exec->nodes[count].run;
+    if (count == 0)
+        exec->after[count++] = begin;
     if (exec->last)
         soft_op_unref_locked(exec->last);
     end->refs++; /* the executable graph's */
     exec->last = end;
     stream->tail = end;
-    soft_op_submit_part_locked(end, stream, exec->after, leaves);
+    soft_op_submit_part_locked(end, stream, exec->after, count);
     soft_exec_drop_runs_locked(exec);
 }
 

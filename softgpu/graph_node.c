@@ -197,7 +197,8 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode handle, const CUDA_KERNEL_NOD
         return result;
     soft_lock();
     node = soft_graph_node_find_locked(handle);
-    if (!node || node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->context != work.context) {
+    if (!node || node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->context != work.context ||
+        node->context_id != work.context->id) {
         soft_op_unref_locked(work.op);
         result = CUDA_ERROR_INVALID_VALUE;
     } else {

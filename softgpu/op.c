@@ -176,13 +176,13 @@ void soft_op_run_locked(soft_op *op)
 
 /* ---- the end */
 
-/* Ends everything in the context that has not begun. */
+/* Ends what has not begun in the context. */
 static void abandon_locked(soft_context *context)
 {
     soft_op *op;
 
     TAILQ_FOREACH(op, &context->unfinished, unfinished)
-    if (op->state == SOFT_OP_WAITING) {
+    if (op->state == SOFT_OP_WAITING && !op->class->last) {
         op->state = SOFT_OP_READY;
         STAILQ_INSERT_TAIL(&ready, op, link);
     }

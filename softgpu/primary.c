@@ -84,7 +84,7 @@ void soft_context_close_locked(soft_context *context)
         soft_event_close_locked(LIST_FIRST(&context->events));
     for (stream = LIST_FIRST(&context->streams); stream; stream = next) {
         next = LIST_NEXT(stream, entry);
-        if (stream != context->legacy)
+        if (stream->handle)
             soft_stream_close_locked(stream);
     }
     soft_unlock();

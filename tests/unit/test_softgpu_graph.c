@@ -22,7 +22,7 @@ static const char *given_seed; /* of the random graphs: the program's argument, 
 
 static bool start(void)
 {
-    fixture_machine("devices=1,memory=64MiB,sms=2");
+    fixture_machine("devices=2,memory=64MiB,sms=2");
     setenv("GVMEM_DRIVER", "soft", 1);
     return gvmi_driver_start() == GVM_OK &&
            gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
@@ -180,6 +180,140 @@ static int unload_under_graph(void *arg)
     return 0;
 }
 
+/* ---- contexts that were created */
+
+/* Makes a context current, with a kernel that does nothing without rows. */
+static bool create_context(CUcontext *made, CUfunction *function, CUdevice device)
+{
+    CUmodule module;
+
+    return gvmi_cu->cuCtxCreate(made, NULL, 0, device) == CUDA_SUCCESS &&
+           gvmi_cu->cuModuleLoadData(&module, gvmi_image_soft_softgpu_kernels) == CUDA_SUCCESS &&
+           gvmi_cu->cuModuleGetFunction(function, module, "softgpu_append") == CUDA_SUCCESS;
+}
+
+static softgpu_append_params no_rows;
+static void *no_rows_arguments[] = {&no_rows};
+
+static CUDA_KERNEL_NODE_PARAMS one_thread(CUfunction function, void **arguments)
+{
+    return (CUDA_KERNEL_NODE_PARAMS){
+        .func = function,
+        .gridDimX = 1,
+        .gridDimY = 1,
+        .gridDimZ = 1,
+        .blockDimX = 1,
+        .blockDimY = 1,
+        .blockDimZ = 1,
+        .kernelParams = arguments,
+    };
+}
+
+static bool make_kernel_graph(CUgraph *graph, CUgraphNode *node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    return gvmi_cu->cuGraphCreate(graph, 0) == CUDA_SUCCESS &&
+           gvmi_cu->cuGraphAddKernelNode(node, *graph, NULL, 0, params) == CUDA_SUCCESS;
+}
+
+static int instantiate_without_context(void *arg)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec exec = NULL, before = NULL;
+    CUcontext created;
+    CUfunction function;
+    CUgraphNode node;
+    CUgraph graph;
+
+    (void)arg;
+    CHILD_EXPECT(start() && create_context(&created, &function, 1));
+    params = one_thread(function, no_rows_arguments);
+    CHILD_EXPECT(make_kernel_graph(&graph, &node, &params));
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&before, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(created) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecUpdate(before, graph, &info) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHILD_EXPECT(info.result == CU_GRAPH_EXEC_UPDATE_ERROR);
+    CHILD_EXPECT(create_context(&created, &function, 0)); /* the same entry of the table */
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(before, NULL) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    return 0;
+}
+
+static int update_to_another_context(void *arg)
+{
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec exec = NULL;
+    CUcontext first, second;
+    CUfunction function;
+    CUgraphNode node, other_node;
+    CUgraph graph, other;
+
+    (void)arg;
+    CHILD_EXPECT(start() && create_context(&first, &function, 0));
+    params = one_thread(function, no_rows_arguments);
+    CHILD_EXPECT(make_kernel_graph(&graph, &node, &params));
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(first) == CUDA_SUCCESS);
+    CHILD_EXPECT(create_context(&second, &function, 1)); /* the same entry of the table */
+    params = one_thread(function, no_rows_arguments);
+    CHILD_EXPECT(make_kernel_graph(&other, &other_node, &params));
+    CHILD_EXPECT(gvmi_cu->cuGraphKernelNodeSetParams(node, &params) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecKernelNodeSetParams(exec, node, &params) ==
+                 CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecUpdate(exec, other, &info) == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    CHILD_EXPECT(info.result == CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, NULL) == CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CHILD_EXPECT(gvmi_cu->cuCtxSynchronize() == CUDA_SUCCESS);
+    return 0;
+}
+
+/* The kernel is of another device than the stream, and ends by itself. */
+static int reset_beside_a_part(void *arg)
+{
+    static _Atomic uint32_t words[2], memory[2];
+    softgpu_watch_params watch = {
+        .address = (uintptr_t)memory,
+        .words = 1,
+        .stop = (uintptr_t)&words[0],
+        .out = (uintptr_t)&words[1],
+        .limit_ns = 300000000,
+    };
+    void *arguments[] = {&watch};
+    CUDA_KERNEL_NODE_PARAMS params;
+    CUgraphExec exec = NULL;
+    CUcontext created;
+    CUfunction function;
+    CUmodule module;
+    CUgraphNode node;
+    CUgraph graph;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvmi_cu->cuCtxCreate(&created, NULL, 0, 1) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuModuleLoadData(&module, gvmi_image_soft_softgpu_kernels) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuModuleGetFunction(&function, module, "softgpu_watch") == CUDA_SUCCESS);
+    params = one_thread(function, arguments);
+    CHILD_EXPECT(make_kernel_graph(&graph, &node, &params));
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphExecDestroy(exec) == CUDA_SUCCESS);
+    for (int ms = 0; ms < 10000 && atomic_load(&words[1]) == 0; ms++)
+        pause_ms(1);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    CHILD_EXPECT(atomic_load(&words[1]) == 2);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS && can_allocate());
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(created) == CUDA_SUCCESS);
+    return 0;
+}
+
+CHILD_TEST(graph_of_a_destroyed_context_is_refused, instantiate_without_context)
+CHILD_TEST(update_to_another_context_in_the_same_entry_is_refused, update_to_another_context)
+CHILD_TEST(reset_waits_for_parts_of_its_graphs_on_other_devices, reset_beside_a_part)
+
 CHILD_TEST(capture_ends_with_its_stream, destroy_captured_stream)
 CHILD_TEST(capture_ends_with_its_context, reset_under_capture)
 CHILD_TEST(graph_of_a_context_that_was_reset_is_refused, reset_under_graph)
@@ -295,6 +429,9 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(handle_of_a_graph_that_is_gone_is_refused),
         cmocka_unit_test(graph_of_a_capture_is_not_the_programs),
+        cmocka_unit_test(graph_of_a_destroyed_context_is_refused),
+        cmocka_unit_test(update_to_another_context_in_the_same_entry_is_refused),
+        cmocka_unit_test(reset_waits_for_parts_of_its_graphs_on_other_devices),
         cmocka_unit_test(capture_ends_with_its_stream),
         cmocka_unit_test(capture_ends_with_its_context),
         cmocka_unit_test(graph_of_a_context_that_was_reset_is_refused),
