@@ -344,10 +344,6 @@ static CUresult book_locked(CUmemoryPool pool, const soft_range *model)
     pool->refs++;
     pool->used_bytes += model->span.size_bytes;
     pool->reserved_bytes += model->page_bytes;
-    if (pool->used_high_bytes < pool->used_bytes)
-        pool->used_high_bytes = pool->used_bytes;
-    if (pool->reserved_high_bytes < pool->reserved_bytes)
-        pool->reserved_high_bytes = pool->reserved_bytes;
     return CUDA_SUCCESS;
 }
 

@@ -67,6 +67,14 @@ CUresult cuCtxSynchronize(void)
     return result;
 }
 
+static bool is_unused_locked(int device)
+{
+    for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
+        if (soft_context_at(i)->device == device && soft_context_at(i)->state != SOFT_CONTEXT_IDLE)
+            return false;
+    return true;
+}
+
 void soft_context_close_locked(soft_context *context)
 {
     soft_stream *stream, *next;
@@ -88,12 +96,14 @@ void soft_context_close_locked(soft_context *context)
             soft_stream_close_locked(stream);
     }
     soft_unlock();
-    soft_space_drop_context(context->id, context->index < SOFT_DEVICES_MAX ? context->device : -1);
+    soft_space_drop_context(context->id);
     soft_lock();
     context->peers = 0;
     for (unsigned i = 0; i < SOFT_CONTEXTS_MAX; i++)
         soft_context_at(i)->peers &= ~(UINT64_C(1) << context->index);
     context->state = SOFT_CONTEXT_IDLE;
+    if (is_unused_locked(context->device))
+        soft_space_drop_pools(context->device);
     pthread_cond_broadcast(&closed);
 }
 

@@ -134,8 +134,9 @@ CUresult soft_space_add_global(void *addr, uint64_t size_bytes, int device);
 void soft_space_remove_global(void *addr);
 /* The context is gone (destroyed, last release, or reset) and nothing runs on it any more: frees what
  * belonged to the context, that is cuMemAlloc, managed and pinned memory, opened IPC handles and
- * host registrations. Stream-ordered memory goes with the primary context of its device, given here; -1
- * for a created one. VMM handles, mappings and reservations belong to the process and stay. */
-void soft_space_drop_context(uint64_t context_id, int device);
+ * host registrations. VMM handles, mappings and reservations belong to the process and stay. */
+void soft_space_drop_context(uint64_t context_id);
+/* The device has no context any more: frees its stream-ordered memory. */
+void soft_space_drop_pools(int device);
 
 #endif

@@ -173,6 +173,15 @@ static CUresult check_vacant_locked(const soft_span *span)
                                                 : CUDA_ERROR_INVALID_VALUE;
 }
 
+/* What failed meanwhile is not in it: only memory that is there. */
+static void note_highest(CUmemoryPool pool)
+{
+    if (pool->used_high_bytes < pool->used_bytes)
+        pool->used_high_bytes = pool->used_bytes;
+    if (pool->reserved_high_bytes < pool->reserved_bytes)
+        pool->reserved_high_bytes = pool->reserved_bytes;
+}
+
 CUresult soft_range_add(const soft_range *model)
 {
     CUresult rc = CUDA_SUCCESS;
@@ -188,6 +197,8 @@ CUresult soft_range_add(const soft_range *model)
         rc = check_vacant_locked(&range->span);
     if (rc == CUDA_SUCCESS && !table_add(&ranges, &range->span))
         rc = CUDA_ERROR_OUT_OF_MEMORY;
+    if (rc == CUDA_SUCCESS && range->pool)
+        note_highest(range->pool);
     soft_space_unlock();
     if (rc != CUDA_SUCCESS)
         free(range);
@@ -255,19 +266,35 @@ void soft_space_remove_global(void *addr)
     soft_space_unlock();
 }
 
-void soft_space_drop_context(uint64_t context_id, int device)
+static bool is_of_context(const soft_range *range, uint64_t context_id)
+{
+    return range->context_id == context_id;
+}
+
+static bool is_from_pool(const soft_range *range, uint64_t device)
+{
+    return range->origin == SOFT_ORIGIN_STREAM && range->device == (int)device;
+}
+
+static void drop_ranges(bool (*goes)(const soft_range *range, uint64_t of), uint64_t of)
 {
     size_t index = 0;
     soft_range *range;
     soft_space_lock_write();
-    while ((range = soft_range_nth_locked(index))) {
-        bool goes = !range->ending &&
-                    (range->origin == SOFT_ORIGIN_STREAM ? range->device == device
-                                                         : range->context_id == context_id);
-        if (!goes || soft_range_end_locked(range) != CUDA_SUCCESS)
+    while ((range = soft_range_nth_locked(index)))
+        if (range->ending || !goes(range, of) || soft_range_end_locked(range) != CUDA_SUCCESS)
             index++;
-    }
     soft_space_unlock();
+}
+
+void soft_space_drop_context(uint64_t context_id)
+{
+    drop_ranges(is_of_context, context_id);
+}
+
+void soft_space_drop_pools(int device)
+{
+    drop_ranges(is_from_pool, (uint64_t)device);
 }
 
 /* ---- questions of the copies */

@@ -139,12 +139,68 @@ static int come_back(void *arg)
 
 CHILD_TEST(pool_memory_taken_by_failures_and_a_reset_is_there_again, come_back)
 
+static int fail_to_allocate(void *arg)
+{
+    CUcontext contexts[2];
+    CUmemoryPool pool;
+    CUdeviceptr at;
+    uint64_t used = 0, reserved = 0;
+
+    (void)arg;
+    CHILD_EXPECT(begin(contexts) == 0);
+    CHILD_EXPECT(gvmi_cu->cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAllocAsync(&at, CHUNK, NULL) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAllocAsync(&at, 128 * MIB, NULL) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(gvmi_cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &used) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, &reserved) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(used == CHUNK && reserved == CHUNK);
+    return 0;
+}
+
+CHILD_TEST(pool_counts_no_failed_allocation_as_its_highest_use, fail_to_allocate)
+
+static uint64_t used_by(CUmemoryPool pool)
+{
+    uint64_t used = UINT64_MAX;
+
+    (void)gvmi_cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used);
+    return used;
+}
+
+/* A pool is its device's: its memory goes with the last context that can use it. */
+static int end_the_primary_first(void *arg)
+{
+    CUcontext contexts[2], created;
+    CUmemoryPool pool;
+    CUdeviceptr at;
+
+    (void)arg;
+    CHILD_EXPECT(begin(contexts) == 0);
+    CHILD_EXPECT(gvmi_cu->cuDeviceGetDefaultMemPool(&pool, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxCreate(&created, NULL, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAllocAsync(&at, CHUNK, NULL) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8(at, 1, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRelease(0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8(at, 2, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(used_by(pool) == CHUNK);
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(created) == CUDA_SUCCESS);
+    CHILD_EXPECT(used_by(pool) == 0);
+    return 0;
+}
+
+CHILD_TEST(pool_memory_stays_as_long_as_its_device_has_a_context, end_the_primary_first)
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(pool_without_a_grant_is_not_copied_by_a_peer),
         cmocka_unit_test(pool_of_host_and_managed_memory_gives_such_memory),
         cmocka_unit_test(pool_memory_taken_by_failures_and_a_reset_is_there_again),
+        cmocka_unit_test(pool_counts_no_failed_allocation_as_its_highest_use),
+        cmocka_unit_test(pool_memory_stays_as_long_as_its_device_has_a_context),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
