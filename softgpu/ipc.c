@@ -358,14 +358,16 @@ static CUresult fetch_fd(const ipc_handle *handle, int *passed_fd)
     return rc;
 }
 
-/* The memory of the id, opened here before: counts one more opening. */
-static bool open_known_memory(uint64_t id, CUdeviceptr *ptr)
+/* The memory of the id, opened in the context before: counts one more opening. Another context has it at addresses of
+ * its own, which end with it. */
+static bool open_known_memory(uint64_t id, uint64_t context_id, CUdeviceptr *ptr)
 {
     soft_range *range;
     bool found = false;
     soft_space_lock_write();
     for (size_t i = 0; !found && (range = soft_range_nth_locked(i)); i++)
-        if (range->origin == SOFT_ORIGIN_IPC && !range->ending && range->backing.charge.id == id) {
+        if (range->origin == SOFT_ORIGIN_IPC && !range->ending && range->backing.charge.id == id &&
+            range->context_id == context_id) {
             range->open_count++;
             *ptr = range->span.addr;
             found = true;
@@ -399,7 +401,7 @@ static CUresult open_fd(int fd, const ipc_handle *handle, uint64_t context_id, C
 
 CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags)
 {
-    static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* two openings of one handle map it once */
+    static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* two openings of one handle in a context map it once */
     static const uint8_t zero[sizeof((ipc_handle *)0)->zero];
     ipc_handle in;
     bool own;
@@ -419,7 +421,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
         return CUDA_ERROR_INVALID_CONTEXT;
 
     pthread_mutex_lock(&opening);
-    if (!open_known_memory(in.id, ptr)) {
+    if (!open_known_memory(in.id, context_id, ptr)) {
         rc = fetch_fd(&in, &fd);
         if (rc == CUDA_SUCCESS) {
             rc = open_fd(fd, &in, context_id, ptr);

@@ -6,6 +6,9 @@
 #include "tests/unit/unit.h"
 
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
@@ -210,6 +213,73 @@ static int refuse_flags(void *arg)
 
 CHILD_TEST(contexts_with_what_is_not_imitated_are_refused, refuse_flags)
 
+/* ---- memory of another process */
+
+/* Exports memory, and keeps it until the other end of the socket is closed. */
+static int export_memory(void *arg)
+{
+    const int end = *(const int *)arg;
+    CUipcMemHandle handle;
+    CUcontext primary;
+    CUdeviceptr memory;
+
+    CHILD_EXPECT(gvmi_driver_start() == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&primary, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(primary) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAlloc(&memory, 4096) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuIpcGetMemHandle(&handle, memory) == CUDA_SUCCESS);
+    CHILD_EXPECT(write(end, &handle, sizeof handle) == (ssize_t)sizeof handle);
+    CHILD_EXPECT(read(end, &handle, 1) == 0);
+    return 0;
+}
+
+static int open_in_two_contexts(int end)
+{
+    const unsigned int flags = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS;
+    CUcontext primary, first, second;
+    CUdeviceptr one, two, again;
+    CUipcMemHandle handle;
+
+    CHILD_EXPECT(read(end, &handle, sizeof handle) == (ssize_t)sizeof handle);
+    CHILD_EXPECT(begin(&primary) == 0);
+    CHILD_EXPECT(gvmi_cu->cuCtxCreate(&first, NULL, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuIpcOpenMemHandle(&one, handle, flags) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuIpcOpenMemHandle(&again, handle, flags) == CUDA_SUCCESS && again == one);
+    CHILD_EXPECT(gvmi_cu->cuCtxCreate(&second, NULL, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuIpcOpenMemHandle(&two, handle, flags) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8(one, 5, 64) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxDestroy(first) == CUDA_SUCCESS);
+    CHILD_EXPECT(*(const volatile unsigned char *)(uintptr_t)two == 5);
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8(two, 1, 64) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuIpcCloseMemHandle(two) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuIpcCloseMemHandle(two) == CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
+static int share_between_contexts(void *arg)
+{
+    int ends[2], failed, status;
+    pid_t exporter;
+
+    (void)arg;
+    fixture_machine("memory=64MiB,sms=2");
+    CHILD_EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+    exporter = fork();
+    CHILD_EXPECT(exporter >= 0);
+    if (exporter == 0) {
+        close(ends[0]);
+        _exit(export_memory(&ends[1]));
+    }
+    close(ends[1]);
+    failed = open_in_two_contexts(ends[0]);
+    close(ends[0]);
+    CHILD_EXPECT(waitpid(exporter, &status, 0) == exporter && WIFEXITED(status) &&
+                 WEXITSTATUS(status) == 0);
+    return failed;
+}
+
+CHILD_TEST(contexts_open_the_memory_of_another_process_each_for_itself, share_between_contexts)
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -218,6 +288,7 @@ int main(void)
         cmocka_unit_test(contexts_of_a_device_with_a_fault_are_all_lost),
         cmocka_unit_test(contexts_more_than_the_table_has_are_out_of_memory),
         cmocka_unit_test(contexts_with_what_is_not_imitated_are_refused),
+        cmocka_unit_test(contexts_open_the_memory_of_another_process_each_for_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
