@@ -31,8 +31,9 @@
 
 #define THREADS_MAX 1024u /* a power of two: the queue is a ring */
 #define LANES_MAX 32u
-#define STEPS 64u        /* between switches, without switches= */
-#define STEPS_RANDOM 16u /* at most, with it */
+#define STEPS 64u                           /* between switches, without switches= */
+#define STEPS_RANDOM 16u                    /* at most, with it */
+#define STACK_LEFT_BYTES ((size_t)16 << 10) /* more than the driver's part of a fiber needs */
 
 typedef struct block_fiber {
     soft_fiber fiber;
@@ -132,6 +133,17 @@ _Noreturn static void end_block(soft_block *b, CUresult result)
     b->result = result;
     soft_fiber_switch(&b->fiber->fiber, &b->own);
     abort(); /* restarted fibers do not come back */
+}
+
+/* From the kernel to the driver's part, in which a fault would be the process's: ends the block here if the stack has
+ * little left. */
+static soft_recovery *leave_kernel(const block_thread *t)
+{
+    unsigned char *stack = t->fiber->fiber.stack;
+
+    if ((uintptr_t)__builtin_frame_address(0) < (uintptr_t)stack + STACK_LEFT_BYTES)
+        *(volatile unsigned char *)(stack - 1) = 0; /* faults, as a stack that is too deep */
+    return soft_fault_disarm();
 }
 
 /* Back to the kernel. */
@@ -295,7 +307,7 @@ static void end_thread(block_thread *t)
 static void call_step(gvm_soft_thread *self)
 {
     block_thread *t = thread_of(self);
-    soft_recovery *point = soft_fault_disarm();
+    soft_recovery *point = leave_kernel(t);
 
     t->block->pauses = 0;
     put_in_queue(t);
@@ -309,7 +321,7 @@ static void call_pause(gvm_soft_thread *self)
     const struct timespec wait = {0, 1000};
     block_thread *t = thread_of(self);
     soft_block *b = t->block;
-    soft_recovery *point = soft_fault_disarm();
+    soft_recovery *point = leave_kernel(t);
 
     put_in_queue(t);
     if (++b->pauses >= b->queued) {
@@ -324,7 +336,7 @@ static void call_barrier(gvm_soft_thread *self)
 {
     block_thread *t = thread_of(self);
     soft_block *b = t->block;
-    soft_recovery *point = soft_fault_disarm();
+    soft_recovery *point = leave_kernel(t);
 
     b->pauses = 0;
     b->at_barrier++;
@@ -338,7 +350,7 @@ static void call_exchange(gvm_soft_thread *self, gvm_soft_exchange *exchange)
 {
     block_thread *t = thread_of(self);
     soft_block *b = t->block;
-    soft_recovery *point = soft_fault_disarm();
+    soft_recovery *point = leave_kernel(t);
     const uint32_t warp = self->thread / self->warp_size;
 
     if ((exchange->mask >> self->lane & 1) == 0)
@@ -447,6 +459,7 @@ CUresult soft_block_run(soft_block *b, const gvm_soft_kernel *kernel, const void
                         const gvm_soft_thread *like, uint64_t number)
 {
     soft_recovery *point = soft_fault_disarm();
+    block_thread *first;
 
     if (b->fiber_count == 0)
         soft_fiber_of_thread(&b->own);
@@ -454,7 +467,13 @@ CUresult soft_block_run(soft_block *b, const gvm_soft_kernel *kernel, const void
     b->params = params;
     b->slot = kernel->self();
     prepare(b, like, number);
-    switch_to(&b->own, take_from_queue(b));
+    first = take_from_queue(b);
+    if (begin_thread(first)) {
+        set_running(first);
+        soft_fiber_switch(&b->own, &first->fiber->fiber);
+    } else {
+        b->result = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
+    }
     for (unsigned i = 0; b->result != CUDA_SUCCESS && i < b->fiber_count; i++)
         if (!b->fibers[i]->free) { /* where it stands there is nothing to give back */
             soft_fiber_restart(&b->fibers[i]->fiber);

@@ -232,8 +232,28 @@ static void go_too_deep(const void *params)
     gvm_block_sync();
 }
 
+static __attribute__((noinline)) uint32_t descend_and_wait(uint32_t depth)
+{
+    volatile uint32_t frame[2];
+
+    frame[depth % 2] = depth;
+    gvm_warp_sync_lanes(1u << gvm_lane());
+    return depth == 0 ? frame[0] : descend_and_wait(depth - 1) + frame[depth % 2];
+}
+
+/* The stack ends in a function of the driver, unless the driver looks. */
+static void go_too_deep_and_wait(const void *params)
+{
+    (void)params;
+    gvm_block_sync();
+    if (gvm_thread() == 33)
+        sink = descend_and_wait(1000000);
+    gvm_block_sync();
+}
+
 static int faults(void)
 {
+    CHILD_EXPECT(expect_end(go_too_deep_and_wait, CUDA_ERROR_HARDWARE_STACK_ERROR) == 0);
     CHILD_EXPECT(expect_end(write_nowhere, CUDA_ERROR_ILLEGAL_ADDRESS) == 0);
     CHILD_EXPECT(expect_end(go_too_deep, CUDA_ERROR_HARDWARE_STACK_ERROR) == 0);
     return 0;
@@ -328,7 +348,23 @@ static int no_stacks(void)
     return run_good_block(THREADS);
 }
 
+static int no_first_stack(void)
+{
+    struct rlimit limit, none;
+
+    if (SANITIZED)
+        return 0;
+    CHILD_EXPECT(getrlimit(RLIMIT_AS, &limit) == 0);
+    none = limit;
+    none.rlim_cur = 1;
+    CHILD_EXPECT(setrlimit(RLIMIT_AS, &none) == 0);
+    CHILD_EXPECT(run_block(count_in_rounds) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    CHILD_EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+    return run_good_block(THREADS);
+}
+
 SM_TEST(block_without_memory_for_stacks_is_refused, no_stacks)
+SM_TEST(block_without_memory_for_its_first_stack_is_refused, no_first_stack)
 
 /* ---- which thread runs */
 
@@ -433,6 +469,7 @@ int main(void)
         cmocka_unit_test(block_that_is_stopped_leaves_its_fibers_usable),
         cmocka_unit_test(blocks_that_fail_take_no_more_stacks),
         cmocka_unit_test(block_without_memory_for_stacks_is_refused),
+        cmocka_unit_test(block_without_memory_for_its_first_stack_is_refused),
         cmocka_unit_test(threads_that_do_not_wait_share_one_stack),
         cmocka_unit_test(thread_keeps_its_rounding_of_numbers),
         cmocka_unit_test(switches_come_from_their_seed),
