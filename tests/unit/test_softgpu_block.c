@@ -173,11 +173,43 @@ static void call_different_operations(const void *params)
         (void)gvm_warp_shuffle_u32(~0u, 1, 0, 32);
 }
 
+static void call_different_votes(const void *params)
+{
+    (void)params;
+    if (gvm_thread() % 3 == 0)
+        (void)gvm_warp_ballot(~0u, 1);
+    else if (gvm_thread() % 3 == 1)
+        (void)gvm_warp_any(~0u, 1);
+    else
+        (void)gvm_warp_all(~0u, 1);
+}
+
+static void call_different_shuffles(const void *params)
+{
+    (void)params;
+    if (gvm_thread() % 2 == 0)
+        (void)gvm_warp_shuffle_up_u32(~0u, 1, 1, 32);
+    else
+        (void)gvm_warp_shuffle_down_u32(~0u, 1, 1, 32);
+}
+
+static void shuffle_different_types(const void *params)
+{
+    (void)params;
+    if (gvm_thread() % 2 == 0)
+        (void)gvm_warp_shuffle_u32(~0u, 1, 1, 32);
+    else
+        (void)gvm_warp_shuffle_u64(~0u, 1, 1, 32);
+}
+
 static int deadlock(void)
 {
     CHILD_EXPECT(expect_end(wait_for_one_that_waits, CUDA_ERROR_LAUNCH_TIMEOUT) == 0);
     CHILD_EXPECT(expect_end(name_different_lanes, CUDA_ERROR_LAUNCH_TIMEOUT) == 0);
     CHILD_EXPECT(expect_end(call_different_operations, CUDA_ERROR_LAUNCH_TIMEOUT) == 0);
+    CHILD_EXPECT(expect_end(call_different_votes, CUDA_ERROR_LAUNCH_TIMEOUT) == 0);
+    CHILD_EXPECT(expect_end(call_different_shuffles, CUDA_ERROR_LAUNCH_TIMEOUT) == 0);
+    CHILD_EXPECT(expect_end(shuffle_different_types, CUDA_ERROR_LAUNCH_TIMEOUT) == 0);
     return 0;
 }
 

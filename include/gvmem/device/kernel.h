@@ -117,7 +117,7 @@ typedef struct gvm_soft_global {
     __device__ type name; \
     }
 #define GVM_SHARED(type, name, count) __shared__ type name[count]
-/* Before a loop of a constant number of rounds, whose arrays shall be registers. */
+/* Before a loop of a constant number of rounds, whose arrays are to be in registers. */
 #define GVM_UNROLL _Pragma("unroll")
 
 GVM_DEVICE uint32_t gvm_thread_x(void)
@@ -497,7 +497,20 @@ GVM_DEVICE void gvm_pause(void)
         thrd_sleep(&wait, NULL);
 }
 
-enum { GVM_SOFT_SYNC, GVM_SOFT_VOTE, GVM_SOFT_SHUFFLE }; /* kinds of exchanges */
+/* Kinds of exchanges: lanes wait for those in the same one. */
+#define GVM_SOFT_SHUFFLES(letter) \
+    GVM_SOFT_SHUFFLE_##letter, GVM_SOFT_SHUFFLE_up_##letter, GVM_SOFT_SHUFFLE_down_##letter, \
+        GVM_SOFT_SHUFFLE_xor_##letter
+enum {
+    GVM_SOFT_SYNC,
+    GVM_SOFT_BALLOT,
+    GVM_SOFT_ANY,
+    GVM_SOFT_ALL,
+    GVM_SOFT_SHUFFLES(u32),
+    GVM_SOFT_SHUFFLES(u64),
+    GVM_SOFT_SHUFFLES(f64)
+};
+#undef GVM_SOFT_SHUFFLES
 #define GVM_SOFT_NONSENSE 0xbadbadbadbadbad1u /* what a lane reads that has no value */
 
 GVM_DEVICE gvm_soft_exchange gvm_soft_exchanged(uint32_t kind, uint32_t mask, uint32_t from,
@@ -522,15 +535,15 @@ GVM_DEVICE void gvm_warp_sync_lanes(uint32_t mask)
 }
 GVM_DEVICE uint32_t gvm_warp_ballot(uint32_t mask, int yes)
 {
-    return gvm_soft_exchanged(GVM_SOFT_VOTE, mask, gvm_lane(), yes != 0).set;
+    return gvm_soft_exchanged(GVM_SOFT_BALLOT, mask, gvm_lane(), yes != 0).set;
 }
 GVM_DEVICE int gvm_warp_any(uint32_t mask, int yes)
 {
-    return gvm_warp_ballot(mask, yes) != 0;
+    return gvm_soft_exchanged(GVM_SOFT_ANY, mask, gvm_lane(), yes != 0).set != 0;
 }
 GVM_DEVICE int gvm_warp_all(uint32_t mask, int yes)
 {
-    return gvm_warp_ballot(mask, !yes) == 0;
+    return gvm_soft_exchanged(GVM_SOFT_ALL, mask, gvm_lane(), !yes).set == 0;
 }
 /* No two lanes ever run at the same instruction here. */
 GVM_DEVICE uint32_t gvm_warp_active(void)
@@ -574,7 +587,7 @@ GVM_DEVICE uint32_t gvm_soft_lane_xor(uint32_t lanes, uint32_t width)
         gvm_soft_exchange e; \
         uint64_t bits = 0; \
         memcpy(&bits, &v, sizeof v); \
-        e = gvm_soft_exchanged(GVM_SOFT_SHUFFLE, mask, lane_of(lane, width), bits); \
+        e = gvm_soft_exchanged(GVM_SOFT_SHUFFLE##name##letter, mask, lane_of(lane, width), bits); \
         memcpy(&v, &e.value, sizeof v); \
         return v; \
     }
@@ -738,7 +751,7 @@ GVM_DEVICE uint32_t gvm_warp_mask(void)
  *
  * Those of parts of a warp have the mask of the lanes that call them, and the width, a power of two, of the parts into which
  * they cut the warp: gvm_warp_shuffle_u32(mask, v, lane, width) gives the value of that lane of the caller's part, and
- * _up_, _down_ and _xor_ that of the lane whose number is less by lanes, more by it, or has these bits turned round. */
+ * _up_, _down_ and _xor_ that of the lane whose number is less by lanes, more by it, or differs in these bits. */
 #define GVM_WARP_GET(type, letter) \
     GVM_DEVICE type gvm_warp_get_##letter(type v, uint32_t lane) \
     { \
