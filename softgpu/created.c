@@ -1,4 +1,4 @@
-/* Contexts that the program creates beside the primary ones, and what a context tells about itself.
+/* Contexts that the program creates beside the primary ones, and what can be asked about a context.
  *
  * A created context is an entry of the table in context.c, ACTIVE from cuCtxCreate to cuCtxDestroy. It has streams,
  * events, modules and memory of its own; the device and its SM threads it shares with the others. An entry is used

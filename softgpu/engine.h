@@ -10,8 +10,8 @@
  *   WORK    to a worker thread (copies, memsets, stream memory operations, host functions)
  *   LAUNCH  to the SM threads of the device, block by block
  *
- * One lock guards all of it, the first in the order of README.md. Functions ending in _locked want it. Nothing of the user's runs under it, and nothing under it
- * blocks but the waits below, which release it.
+ * One lock guards all of it, the first in the order of README.md. Functions ending in _locked are called with
+ * it held. Nothing of the user's runs under it, and nothing under it blocks but the waits below, which release it.
  *
  * Circle: op.c, sm.c and worker.c call each other, because a ready operation is handed to the threads of one of the
  * other two, and these report its end, which readies others.

@@ -174,7 +174,7 @@ static void *thread_main(void *p)
 
     pthread_setname_np(pthread_self(), start->name);
     driver_thread = true;
-    sigaltstack(NULL, &found); /* a sanitizer brings its own, and wants to see it again at the end */
+    sigaltstack(NULL, &found); /* a sanitizer has its own, which must be there again at the end */
     if (found.ss_flags & SS_DISABLE)
         sigaltstack(&ours, NULL);
     start->main(start->arg);

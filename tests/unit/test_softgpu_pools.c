@@ -1,5 +1,5 @@
-/* softgpu/pool.c: what the conformance table cannot hold, because no real device was asked, or because it would answer
- * otherwise. Memory that a peer was not granted is not copied by it; pools of host and managed memory give such memory;
+/* softgpu/pool.c: what the conformance table cannot hold, because it was not measured on a real device, or is
+ * otherwise there. Memory that a peer was not granted is not copied by it; pools of host and managed memory give such memory;
  * what a limit or a reset takes away is there again.
  *
  * Each test is a child with a machine of its own.
