@@ -40,7 +40,7 @@ struct soft_graph {
     TAILQ_HEAD(, soft_graph_node) nodes; /* in the order in which they were added */
 };
 
-/* What a node does. Whoever fills one in owns op until the node was added. */
+/* What a node does. The function that fills it in owns op until the node is added. */
 typedef struct soft_graph_work {
     CUgraphNodeType type;
     soft_op *op;

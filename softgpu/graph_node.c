@@ -15,14 +15,15 @@ CUresult soft_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, soft_grap
     return result;
 }
 
-/* A context that takes work: that of the handle. */
-static CUresult find_context(CUcontext handle, soft_context **out)
+/* A context that takes work, that of the handle, and its device: another thread may destroy it after this. */
+static CUresult find_context(CUcontext handle, soft_context **out, int *device)
 {
     CUresult result;
 
     soft_lock();
     *out = soft_handle_find_locked(SOFT_HANDLE_CONTEXT, handle);
     result = *out ? soft_context_usable_locked(*out) : CUDA_ERROR_INVALID_CONTEXT;
+    *device = result == CUDA_SUCCESS ? (*out)->device : -1;
     soft_unlock();
     return result;
 }
@@ -30,10 +31,11 @@ static CUresult find_context(CUcontext handle, soft_context **out)
 CUresult soft_graph_copy_work(const CUDA_MEMCPY3D *params, CUcontext ctx, soft_graph_work *work)
 {
     soft_graph_work made = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
-    CUresult result = params ? find_context(ctx, &made.context) : CUDA_ERROR_INVALID_VALUE;
+    int device;
+    CUresult result = params ? find_context(ctx, &made.context, &device) : CUDA_ERROR_INVALID_VALUE;
 
     if (result == CUDA_SUCCESS)
-        result = soft_copy_new(made.context->device, params, &made.op);
+        result = soft_copy_new(device, params, &made.op);
     if (result == CUDA_SUCCESS)
         *work = made;
     return result;
@@ -42,10 +44,11 @@ CUresult soft_graph_copy_work(const CUDA_MEMCPY3D *params, CUcontext ctx, soft_g
 CUresult soft_graph_set_work(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx, soft_graph_work *work)
 {
     soft_graph_work made = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
-    CUresult result = params ? find_context(ctx, &made.context) : CUDA_ERROR_INVALID_VALUE;
+    int device;
+    CUresult result = params ? find_context(ctx, &made.context, &device) : CUDA_ERROR_INVALID_VALUE;
 
     if (result == CUDA_SUCCESS)
-        result = soft_set_new(made.context->device, params, &made.op);
+        result = soft_set_new(device, params, &made.op);
     if (result == CUDA_SUCCESS)
         *work = made;
     return result;

@@ -334,8 +334,8 @@ typedef struct gvm_lease {
  *                 not answer
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
- * GVM_E_QUOTA     as for gvm_object_open(): a write lease, or any lease on an object with
- *                 GVM_OBJECT_UNTRACKED
+ * GVM_E_QUOTA     as for gvm_object_open(): a write lease, any lease on an object with
+ *                 GVM_OBJECT_UNTRACKED, or one after mapping failed
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
  *                 threads wait over this connection, or the user's allowance of such requests is
  *                 spent */

@@ -265,7 +265,7 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
 
         chunk->where = chunk->device_frame != 0 ? GVM_TIER_DEVICE : GVM_TIER_HOST;
         chunk->stamp = ++m->stamps;
-        chunk->unmapped_mark = object->unmapped_mark; /* followed by who follows all others */
+        chunk->unmapped_mark = object->unmapped_mark; /* an opening follows it that follows all others */
         chunk->send = true;
         object->sending++;
         object->device_chunks += chunk->where == GVM_TIER_DEVICE;

@@ -6,7 +6,7 @@
  * comes back before an opening reads it costs that opening nothing, where mapping host memory would take the driver
  * 9 us a MiB, one process after the other. An opening with GVM_OPEN_MAPPED follows all chunks for ever.
  *
- * A lease is granted behind the MAPs that it needs: the client answers those before it takes the lease. So whoever has a
+ * A lease is granted behind the MAPs that it needs: the client answers those before it takes the lease. So an opening with a
  * lease follows all chunks, and has mapped them.
  *
  * An answer comes in two steps: UNMAPPED, the old frame is released, and MAPPED, the new one is in place. A client

@@ -585,14 +585,15 @@ static inline uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint6
     return bytes < limit ? bytes : limit;
 }
 
-/* (Of a link that has fewer chunks, those beyond count, too: who evicts them has its next lease ask the keeper.)
- * An opening follows a chunk from the acquire that mapped it until the chunk is evicted: meanwhile it is sent each
+/* An opening follows a chunk from the acquire that mapped it until the chunk is evicted: meanwhile it is sent each
  * new place of it. One with GVM_OPEN_MAPPED follows all chunks from the beginning to the end. */
 static inline bool gvmi_keep_follows(const keep_opening *opening, const keep_chunk *chunk)
 {
     return opening->mapped_mark > chunk->unmapped_mark;
 }
 
+/* Chunks beyond a link's limit count too: when one of them is evicted, the next lease of the link's opening is
+ * asked of the keeper, which then sends nothing. */
 static inline bool gvmi_keep_follows_all(const keep_opening *opening)
 {
     return opening->mapped_mark > opening->object->unmapped_mark;

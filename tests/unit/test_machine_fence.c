@@ -843,6 +843,8 @@ static void user_that_could_not_map_and_holds_more_than_its_quota_opens_nothing(
     assert_int_equal(gvmi_machine_set_quota(p.w.machine, OTHER, CHUNK), GVM_OK);
     say_that_mapping_failed(&p);
     assert_int_equal(evict(&p.w, p.a, "/x"), 3 * CHUNK);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1); /* all would be sent to it again */
+    assert_int_equal(reply_status(p.b), GVM_E_QUOTA);
     close_slot(&p.w, p.b, p.b_slot);
     assert_int_equal(open_object(&p.w, p.b, "/x", GVM_OPEN_READONLY, &p.b_slot), GVM_E_QUOTA);
     assert_non_null(strstr(last(p.b)->body.FAILED.text, "could not map"));
