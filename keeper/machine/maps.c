@@ -286,7 +286,7 @@ void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
  * now: later moves are not sent to it, until it asks for a lease again. */
 static void note_broken(gvmi_machine *m, keep_opening *opening)
 {
-    gvmi_keep_hold_untrusted(m, opening, false);
+    gvmi_keep_hold_not_mapped(m, opening);
     opening->broken = true;
     gvmi_keep_answer_all(m, opening);
     gvmi_keep_publish_permit(opening);

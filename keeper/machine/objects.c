@@ -290,7 +290,7 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
         return;
     object = opening->object;
     if (!opening->broken)
-        gvmi_keep_hold_untrusted(m, opening, true);
+        gvmi_keep_hold_closed(m, opening);
     gvmi_keep_end_opening(m, opening);
     if (object->creator == client->number && gvmi_keep_count_openings(client, object) == 0)
         drop_creator_reference(m, object);

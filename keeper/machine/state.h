@@ -413,7 +413,7 @@ struct keep_opening {
 };
 
 /* A frame that a client may have mapped which was cut off, or is not trusted
- * (gvmi_keep_hold_untrusted()). */
+ * (gvmi_keep_hold_closed(), gvmi_keep_hold_not_mapped()). */
 struct keep_hold {
     keep_client *client;
     uint32_t frame;
@@ -744,10 +744,12 @@ void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
-/* The client says that nothing of the opening is mapped any more. It is not accepted while a lease
- * is in its lease word, and another user's process only if that comes in good order, by CLOSE: as
- * above, but for the end of the process. */
-void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool orderly);
+/* CLOSE: the client says that nothing of the opening is mapped any more. It is not accepted while a lease is in
+ * its lease word: then as above, but for the end of the process. */
+void gvmi_keep_hold_closed(gvmi_machine *m, const keep_opening *opening);
+/* The client says that it could not map, and that nothing is mapped any more. It is accepted of the processes
+ * that gvmi_keep_close_is_enough() names; of others as above, but for the end of the process. */
+void gvmi_keep_hold_not_mapped(gvmi_machine *m, const keep_opening *opening);
 /* Is the client's word enough that it has nothing of the object mapped any more? */
 bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
                                const keep_domain *owner);
