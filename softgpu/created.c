@@ -112,12 +112,10 @@ CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsigned int 
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     soft_context *context;
-    CUresult result = soft_enter();
+    CUresult result = ctx ? soft_enter() : CUDA_ERROR_INVALID_VALUE; /* before cuInit, too */
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (!ctx)
-        return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
     result = soft_context_find_locked(ctx, &context);
     if (result == CUDA_SUCCESS &&

@@ -60,7 +60,6 @@ static CUmemoryPool current_pool_locked(int device)
     return current_pools[device] ? current_pools[device] : &default_pools[device];
 }
 
-/* Places of devices only have a pool each: CUDA_ERROR_INVALID_DEVICE. */
 static CUresult answer_pool(CUmemoryPool *out, CUdevice dev, bool by_default)
 {
     const soft_config *config;
@@ -84,7 +83,8 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
-    return answer_pool(pool, dev, false);
+    CUresult rc = answer_pool(pool, dev, false);
+    return rc == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : rc; /* as the real driver */
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)

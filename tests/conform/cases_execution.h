@@ -328,6 +328,7 @@
     X(capture_of_two_streams_at_once_gives_two_graphs, 0) \
     X(capture_forks_to_another_device, PAIR) \
     X(capture_records_external_event_at_launch, 0) \
+    X(capture_alone_waits_for_external_events, 0) \
     X(capture_waits_for_external_event_at_launch, 0) \
     /* case_capture_rules.c */ \
     X(capture_of_the_legacy_stream_refused, 0) \
@@ -335,7 +336,8 @@
     X(capture_of_unknown_mode_refused, 0) \
     X(capture_ended_before_it_began_refused, 0) \
     X(capture_ended_in_a_joined_stream_refused, 0) \
-    X(capture_ended_by_another_thread_refused, 0) \
+    X(capture_ended_by_another_thread_gives_no_graph, 0) \
+    X(capture_that_is_invalid_ended_by_another_thread, 0) \
     X(capture_relaxed_ends_in_another_thread, 0) \
     X(capture_with_unjoined_work_refused, 0) \
     X(capture_with_work_behind_the_join_refused, 0) \
@@ -348,7 +350,10 @@
     X(capture_event_synchronize_refused, 0) \
     X(capture_event_tells_no_time, 0) \
     X(capture_event_outlives_the_capture, 0) \
-    X(capture_unrecorded_event_is_done, 0) \
+    X(capture_event_of_an_ended_capture_tells_no_time, 0) \
+    X(capture_event_of_an_ended_capture_in_the_next_one, 0) \
+    X(capture_event_of_an_invalid_capture, 0) \
+    X(capture_event_of_an_invalid_capture_in_another_one, 0) \
     X(capture_global_forbids_allocating, 0) \
     X(capture_global_forbids_allocating_to_other_threads, 0) \
     X(capture_thread_local_forbids_allocating, 0) \
@@ -358,6 +363,10 @@
     X(capture_leaves_relaxed_threads_alone, 0) \
     X(capture_global_forbids_waiting_for_other_streams, 0) \
     X(capture_global_forbids_asking_for_events, 0) \
+    X(capture_forbids_asking_for_unrecorded_events, 0) \
+    X(capture_global_forbids_instantiating, 0) \
+    X(capture_and_instantiating_observed, 0) \
+    X(capture_global_and_calls_with_graphs_observed, 0) \
     X(capture_global_forbids_pinned_memory_and_modules, 0) \
     X(capture_global_and_virtual_memory_observed, VMM) \
     X(capture_of_stream_ordered_memory_observed, 0) \

@@ -39,7 +39,7 @@
     X(pitch_is_what_the_alignment_of_textures_says, 0) \
     X(pitch_for_elements_of_other_sizes_is_refused, 0) \
     X(pitch_of_nothing_is_refused, 0) \
-    X(pitch_beyond_the_largest_is_refused, 0) \
+    X(pitch_beyond_the_largest_is_given, 0) \
     X(pitch_of_more_than_the_device_is_out_of_memory, 0) \
     X(pitch_without_a_context_is_refused, BARE) \
     X(pitch_memory_is_one_allocation, 0) \
