@@ -60,11 +60,22 @@ static bool is_pageable(CUdeviceptr addr)
 
 /* ---- what runs in stream order */
 
+/* One word is copied by one load and one store: a stream may wait for its value (value.c), or a kernel look at it. */
 static void move_piece(void *arg)
 {
     const copy_piece *p = arg;
+    const uint64_t ends = p->dst | p->src;
 
-    memmove(host_pointer(p->dst), host_pointer(p->src), p->size_bytes);
+    if (p->size_bytes == 4 && ends % 4 == 0)
+        __atomic_store_n((uint32_t *)host_pointer(p->dst),
+                         __atomic_load_n((uint32_t *)host_pointer(p->src), __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else if (p->size_bytes == 8 && ends % 8 == 0)
+        __atomic_store_n((uint64_t *)host_pointer(p->dst),
+                         __atomic_load_n((uint64_t *)host_pointer(p->src), __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else
+        memmove(host_pointer(p->dst), host_pointer(p->src), p->size_bytes);
 }
 
 static void move_pieces(void *arg)
