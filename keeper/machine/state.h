@@ -381,8 +381,9 @@ typedef struct keep_pending {
     struct keep_pending *older, *newer; /* of all */
     keep_client *client;
     uint64_t serial;
-    int64_t sent_ns;
-    bool unmapped; /* what it replaces is released */
+    int64_t sent_ns, due_ns;
+    uint64_t host_bytes; /* of host memory that it maps */
+    bool unmapped;       /* what it replaces is released */
     uint32_t count;
     uint32_t indexes[];
 } keep_pending;
@@ -525,6 +526,7 @@ struct gvmi_machine {
     keep_object *first_unserved, *last_unserved;
     uint32_t serves_left;                  /* requests that may be served yet in this event */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
+    uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
