@@ -253,6 +253,10 @@ CUresult soft_context_current_locked(soft_context **out); /* whether broken or n
 /* Success, or why the context takes no work. */
 CUresult soft_context_usable_locked(const soft_context *context);
 
+/* ---- created.c */
+/* Do copies and sets without a stream wait for their end in the current context, whatever they touch? */
+bool soft_current_syncs(void);
+
 /* ---- primary.c */
 /* Waits for the context's work and takes down what it owns; it is CLOSING meanwhile, and IDLE afterwards. */
 void soft_context_close_locked(soft_context *context);
