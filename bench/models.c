@@ -196,7 +196,7 @@ void bench_models(bench *b)
     good = good && measure_swaps(b) && measure_exchange(b) && measure_attach(b) && end_models(b);
     if (good)
         master_print_head(b, "chunk sizes");
-    for (uint64_t chunk_bytes = gvmi_round_up(bytes / 256, GVM_CHUNK_BYTES_MIN);
-         chunk_bytes <= bytes / 16 && good; chunk_bytes *= 4)
+    for (uint64_t chunk_bytes = gvmi_round_up(bytes / 128, GVM_CHUNK_BYTES_MIN);
+         chunk_bytes <= bytes / 16 && good; chunk_bytes *= 2)
         good = measure_chunk_size(b, chunk_bytes);
 }

@@ -121,11 +121,12 @@ typedef enum keep_lease_event {
 #define KEEP_GROWTHS_MAX (1u << 16)
 #define KEEP_SNAPSHOTS_MAX 1024u
 #define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
-#define KEEP_CHUNKS_MAX (1u << 20)           /* of an object */
-#define KEEP_SERVED_MAX 256u                 /* requests for leases, in an event or a turn */
-#define KEEP_FREED_LINKS_MAX 512u            /* of those that have ended, in a turn */
-#define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
-#define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
+#define KEEP_CHUNKS_MAX \
+    (1u << 16)                    /* of an object: the MAPs of two such wait in a client's outbox */
+#define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
+#define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
+#define KEEP_PLAN_TRIES_MAX 8     /* plans made anew for what a look at the victims showed */
+#define KEEP_AHEAD_JOBS_MAX 4     /* host frames being made ahead at a time */
 
 /* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
  * aside is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
@@ -381,8 +382,9 @@ typedef struct keep_pending {
     struct keep_pending *older, *newer; /* of all */
     keep_client *client;
     uint64_t serial;
-    int64_t sent_ns;
-    bool unmapped; /* what it replaces is released */
+    int64_t sent_ns, due_ns;
+    uint64_t host_bytes; /* of host memory that it maps */
+    bool unmapped;       /* what it replaces is released */
     uint32_t count;
     uint32_t indexes[];
 } keep_pending;
@@ -525,6 +527,7 @@ struct gvmi_machine {
     keep_object *first_unserved, *last_unserved;
     uint32_t serves_left;                  /* requests that may be served yet in this event */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
+    uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
