@@ -355,6 +355,7 @@ static void call_exchange(gvm_soft_thread *self, gvm_soft_exchange *exchange)
 
     if ((exchange->mask >> self->lane & 1) == 0)
         end_block(b, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+    exchange->mask &= ~0u >> (LANES_MAX - self->warp_size); /* ~0u and gvm_warp_mask() name the same lanes */
     b->pauses = 0;
     t->state = WARP;
     t->exchange = exchange;

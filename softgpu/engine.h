@@ -202,6 +202,9 @@ struct soft_launch {
 /* ---- launch.c: launches as nodes of graphs */
 /* Makes the launch that params describe, of a usable context. */
 CUresult soft_launch_new(const CUDA_KERNEL_NODE_PARAMS *params, soft_launch **out);
+/* The launch is to stand in the place of the one before: whether its blocks run at once is not among the parameters.
+ * CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE */
+CUresult soft_launch_replace_locked(soft_launch *launch, const soft_launch *before);
 /* What it launches; kernelParams and the fields behind it are left alone. */
 void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PARAMS *params);
 

@@ -218,3 +218,9 @@ CUresult cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
     soft_unlock();
     return result;
 }
+
+/* What cuda.h of CUDA 13 makes of the name. */
+CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end)
+{
+    return cuEventElapsedTime(ms, start, end);
+}

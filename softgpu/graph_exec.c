@@ -287,13 +287,15 @@ static CUresult set_work(CUgraphExec handle, CUgraphNode node_handle, const soft
     node = soft_graph_node_find_locked(node_handle);
     if (node && node->index < exec->count && exec->nodes[node->index].id == node->id)
         to = &exec->nodes[node->index];
-    if (to && same_place(to, work)) {
+    result = to && same_place(to, work) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS && work->type == CU_GRAPH_NODE_TYPE_KERNEL)
+        result = soft_launch_replace_locked((soft_launch *)work->op, (soft_launch *)to->work.op);
+    if (result == CUDA_SUCCESS) {
         soft_op_unref_locked(to->work.op);
         to->work = *work;
         to->work.op->context = work->context;
     } else {
         soft_op_unref_locked(work->op);
-        result = CUDA_ERROR_INVALID_VALUE;
     }
     soft_unlock();
     return result;

@@ -201,9 +201,12 @@ CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode handle, const CUDA_KERNEL_NOD
     soft_lock();
     node = soft_graph_node_find_locked(handle);
     if (!node || node->type != CU_GRAPH_NODE_TYPE_KERNEL || node->context != work.context ||
-        node->context_id != work.context->id) {
-        soft_op_unref_locked(work.op);
+        node->context_id != work.context->id)
         result = CUDA_ERROR_INVALID_VALUE;
+    else
+        result = soft_launch_replace_locked((soft_launch *)work.op, (soft_launch *)node->op);
+    if (result != CUDA_SUCCESS) {
+        soft_op_unref_locked(work.op);
     } else {
         soft_op_unref_locked(node->op);
         node->op = work.op;

@@ -114,6 +114,18 @@ static const soft_op_class launch_class = {
     .copied = share_module,
 };
 
+/* Can so many blocks run at once? */
+static CUresult check_at_once(uint64_t blocks)
+{
+    const soft_config *config;
+    const char *text;
+    CUresult result = soft_config_get(&config, &text);
+
+    if (result == CUDA_SUCCESS && blocks > (uint64_t)config->sm_count)
+        result = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
+    return result;
+}
+
 static CUresult check_shape(const launch_shape *shape, uint32_t shared_bytes_max)
 {
     const soft_config *config;
@@ -136,9 +148,7 @@ static CUresult check_shape(const launch_shape *shape, uint32_t shared_bytes_max
     if (shape->shared_bytes > shared_bytes_max)
         return CUDA_ERROR_INVALID_VALUE;
     blocks = (uint64_t)shape->grid[0] * shape->grid[1] * shape->grid[2];
-    if (shape->cooperative && blocks > (uint64_t)config->sm_count)
-        return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
-    return CUDA_SUCCESS;
+    return shape->cooperative ? check_at_once(blocks) : CUDA_SUCCESS;
 }
 
 /* Finds the argument in either of the two forms. */
@@ -260,6 +270,15 @@ CUresult soft_launch_new(const CUDA_KERNEL_NODE_PARAMS *params, soft_launch **ou
                                 false};
 
     return make_launch(params->func, &shape, params->kernelParams, params->extra, out);
+}
+
+CUresult soft_launch_replace_locked(soft_launch *launch, const soft_launch *before)
+{
+    CUresult result = before->cooperative ? check_at_once(launch->blocks) : CUDA_SUCCESS;
+
+    if (result == CUDA_SUCCESS)
+        launch->cooperative = before->cooperative;
+    return result;
 }
 
 void soft_launch_describe_locked(const soft_launch *launch, CUDA_KERNEL_NODE_PARAMS *params)

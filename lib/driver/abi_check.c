@@ -35,8 +35,8 @@ CUresult cuCtxCreate_v2(CUcontext *ctx, unsigned int flags, CUdevice dev);
 CUresult cuCtxCreate_v3(CUcontext *ctx, CUexecAffinityParam *affinities, int count,
                         unsigned int flags, CUdevice dev);
 
-/* cuEventElapsedTime: 13.0 renames it to a _v2 with the same signature; the table keeps the entry
- * point that old drivers have too. */
+/* cuEventElapsedTime: 13.0 renames it to a _v2 with the same signature. gvmem calls the entry point that old drivers have
+ * too; programs that were built with that header call the other one of the software GPU. */
 #define CHECK_SIGNATURE(name, symbol, since, need, params, args) \
     _Static_assert(__builtin_types_compatible_p(__typeof__(&name), CUresult(*) params), #name);
 GVMI_CUDA_CALLS(CHECK_SIGNATURE)

@@ -148,6 +148,7 @@
     X(cuEventQuery, cuEventQuery, 2000, REQUIRED, (CUevent event), (event)) \
     X(cuEventSynchronize, cuEventSynchronize, 2000, REQUIRED, (CUevent event), (event)) \
     X(cuEventElapsedTime, cuEventElapsedTime, 2000, REQUIRED, (float *ms, CUevent start, CUevent end), (ms, start, end)) \
+    X(cuEventElapsedTime_v2, cuEventElapsedTime_v2, 12080, OPTIONAL, (float *ms, CUevent start, CUevent end), (ms, start, end)) \
     /* graphs */ \
     X(cuGraphCreate, cuGraphCreate, 10000, OPTIONAL, (CUgraph *graph, unsigned int flags), (graph, flags)) \
     X(cuGraphDestroy, cuGraphDestroy, 10000, OPTIONAL, (CUgraph graph), (graph)) \

@@ -104,6 +104,23 @@ CASE(event_elapsed_time_needs_times)
     EXPECT(cu->cuEventElapsedTime(&ms, timed, other), CUDA_ERROR_NOT_READY);
 }
 
+/* cuda.h of CUDA 13 has the second one. */
+CASE(event_elapsed_time_has_two_entry_points)
+{
+    CUstream stream = take_stream(CU_STREAM_NON_BLOCKING);
+    CUevent start = take_event(CU_EVENT_DEFAULT), end = take_event(CU_EVENT_DEFAULT);
+    CUevent untimed = take_event(CU_EVENT_DISABLE_TIMING);
+    float ms = -1, same = -2;
+    EXPECT_OK(cu->cuEventRecord(start, stream));
+    EXPECT_OK(cu->cuEventRecord(end, stream));
+    EXPECT_OK(cu->cuEventRecord(untimed, stream));
+    EXPECT_OK(cu->cuStreamSynchronize(stream));
+    EXPECT_OK(cu->cuEventElapsedTime(&ms, start, end));
+    EXPECT_OK(cu->cuEventElapsedTime_v2(&same, start, end));
+    EXPECT_TRUE(ms >= 0 && ms <= same && same <= ms);
+    EXPECT(cu->cuEventElapsedTime_v2(&ms, start, untimed), CUDA_ERROR_INVALID_HANDLE);
+}
+
 CASE(event_in_the_legacy_stream_covers_blocking_ones)
 {
     CUstream busy = take_stream(CU_STREAM_DEFAULT);

@@ -302,6 +302,31 @@ CASE(exec_kernel_parameters_count_from_the_next_launch)
     EXPECT_INVALID(cu->cuGraphExecKernelNodeSetParams(exec, only_node(graph), NULL));
 }
 
+CASE(exec_kernel_parameters_leave_it_cooperative)
+{
+    CUstream stream = take_stream(CU_STREAM_NON_BLOCKING);
+    conform_meet params = {scratch(), scratch() + 8, MEET_LIMIT_NS, 2, 10};
+    void *list[] = {&params};
+    CUDA_KERNEL_NODE_PARAMS node = {0};
+    CUgraphExecUpdateResultInfo info;
+    CUgraphExec exec;
+    CUgraph graph;
+    take_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    REQUIRE_OK(cu->cuLaunchCooperativeKernel(kernel("meet"), 2, 1, 1, machine.block_threads, 1, 1,
+                                             0, stream, list));
+    graph = end_capture(stream);
+    exec = take_exec(graph);
+    REQUIRE_OK(cu->cuGraphKernelNodeGetParams(only_node(graph), &node));
+    params.rounds = 20;
+    node.kernelParams = list;
+    EXPECT_OK(cu->cuGraphExecKernelNodeSetParams(exec, only_node(graph), &node));
+    EXPECT_OK(cu->cuGraphExecUpdate(exec, graph, &info)); /* else the two would differ */
+    EXPECT_OK(cu->cuGraphKernelNodeSetParams(only_node(graph), &node));
+    EXPECT_OK(cu->cuGraphExecUpdate(exec, graph, &info));
+    run_graph(exec, stream);
+    EXPECT_U64(read_long(scratch()), 20ull * 2);
+}
+
 CASE(exec_set_parameters_count_from_the_next_launch)
 {
     CUstream stream = take_stream(CU_STREAM_NON_BLOCKING);

@@ -155,6 +155,7 @@
     X(event_synchronize_waits_for_the_work, 0) \
     X(event_times_a_kernel, 0) \
     X(event_elapsed_time_needs_times, 0) \
+    X(event_elapsed_time_has_two_entry_points, 0) \
     X(event_in_the_legacy_stream_covers_blocking_ones, 0) \
     X(event_destroyed_while_pending_is_fine, 0) \
     X(event_create_bad_arguments_refused, 0) \
@@ -412,6 +413,7 @@
     X(exec_of_nothing_refused, 0) \
     X(exec_that_faults_breaks_its_context, ALONE | VMM) \
     X(exec_kernel_parameters_count_from_the_next_launch, 0) \
+    X(exec_kernel_parameters_leave_it_cooperative, 0) \
     X(exec_set_parameters_count_from_the_next_launch, 0) \
     X(exec_copy_parameters_count_from_the_next_launch, 0) \
     X(exec_is_updated_with_a_graph_of_the_same_shape, 0) \

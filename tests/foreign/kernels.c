@@ -77,12 +77,23 @@ CUcontext begin_context(CUdevice device, const char *image)
     return context;
 }
 
+/* Runs the kernel, and times it as programs do. */
 static void run(CUfunction kernel, void *params)
 {
     void *arguments[] = {params};
+    CUevent begin, end;
+    float ms = -1;
 
+    MUST(cuEventCreate(&begin, CU_EVENT_DEFAULT));
+    MUST(cuEventCreate(&end, CU_EVENT_DEFAULT));
+    MUST(cuEventRecord(begin, NULL));
     MUST(cuLaunchKernel(kernel, 8, 1, 1, block_threads, 1, 1, 0, NULL, arguments, NULL));
-    MUST(cuStreamSynchronize(NULL));
+    MUST(cuEventRecord(end, NULL));
+    MUST(cuEventSynchronize(end));
+    MUST(cuEventElapsedTime(&ms, begin, end));
+    HOLDS(ms >= 0);
+    MUST(cuEventDestroy(begin));
+    MUST(cuEventDestroy(end));
 }
 
 void fill_words(CUdeviceptr at, size_t words, uint32_t first)

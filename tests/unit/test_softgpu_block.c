@@ -231,6 +231,38 @@ static int not_in_mask(void)
 
 SM_TEST(lane_that_its_mask_does_not_name_ends_the_block, not_in_mask)
 
+/* ---- warps of few lanes */
+
+static void name_all_lanes_in_two_ways(const void *params)
+{
+    (void)params;
+    fixture.words[gvm_thread()] = gvm_warp_ballot(gvm_lane() % 2 == 0 ? ~0u : gvm_warp_mask(), 1);
+}
+
+static int name_all_lanes(void)
+{
+    CHILD_EXPECT(run_block(name_all_lanes_in_two_ways) == CUDA_SUCCESS);
+    for (uint32_t i = 0; i < THREADS; i++)
+        CHILD_EXPECT(fixture.words[i] == 0xff);
+    return 0;
+}
+
+static int name_all_of_8_lanes(void *unused)
+{
+    (void)unused;
+    fixture.fn = name_all_lanes;
+    CHILD_EXPECT(begin("warp=8") == 0);
+    while (sem_wait(&fixture.ended) != 0)
+        ;
+    return fixture.outcome;
+}
+
+static void mask_may_name_lanes_that_a_warp_has_not(void **state)
+{
+    (void)state;
+    assert_child_succeeds(name_all_of_8_lanes, NULL);
+}
+
 /* ---- faults */
 
 static void write_nowhere(const void *params)
@@ -492,11 +524,35 @@ static void switches_come_from_their_seed(void **state)
     assert_in_range(others, 2, 3);
 }
 
+/* ---- names */
+
+/* What a program calls its types is its own affair. */
+typedef struct params {
+    uint32_t *at;
+    uint32_t value;
+} params;
+
+GVM_KERNEL(store_value, params, p)
+{
+    *p.at = p.value;
+}
+
+static void kernel_may_have_an_argument_of_any_name(void **state)
+{
+    uint32_t word = 0;
+    const params argument = {&word, 5};
+
+    (void)state;
+    gvm_soft_kernel_store_value.run(&argument);
+    assert_int_equal(word, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(block_whose_threads_wait_for_each_other_times_out),
         cmocka_unit_test(lane_that_its_mask_does_not_name_ends_the_block),
+        cmocka_unit_test(mask_may_name_lanes_that_a_warp_has_not),
         cmocka_unit_test(thread_that_faults_ends_its_block_alone),
         cmocka_unit_test(block_that_is_stopped_leaves_its_fibers_usable),
         cmocka_unit_test(blocks_that_fail_take_no_more_stacks),
@@ -505,6 +561,7 @@ int main(void)
         cmocka_unit_test(threads_that_do_not_wait_share_one_stack),
         cmocka_unit_test(thread_keeps_its_rounding_of_numbers),
         cmocka_unit_test(switches_come_from_their_seed),
+        cmocka_unit_test(kernel_may_have_an_argument_of_any_name),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

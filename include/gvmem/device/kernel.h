@@ -373,11 +373,11 @@ static __attribute__((unused, noinline, const)) gvm_soft_thread *gvm_soft_self(v
 
 #define GVM_KERNEL(name, params_type, p) \
     static void name(const params_type p); \
-    static void name##_run(const void *params) \
+    static void name##_run(const void *gvm_soft_params) \
     { \
-        params_type copy; \
-        memcpy(&copy, params, sizeof copy); \
-        name(copy); \
+        params_type gvm_soft_copy; \
+        memcpy(&gvm_soft_copy, gvm_soft_params, sizeof gvm_soft_copy); \
+        name(gvm_soft_copy); \
     } \
     extern const gvm_soft_kernel gvm_soft_kernel_##name; \
     GVM_EXPORT const gvm_soft_kernel gvm_soft_kernel_##name = { \
