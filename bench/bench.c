@@ -1,5 +1,6 @@
 /* gvmem-bench: its options, and which benchmark they start. */
 #include "bench/bench.h"
+#include "base/size.h"
 #include "bench/keeper.h"
 
 #include <getopt.h>
@@ -9,6 +10,7 @@
 static const char usage[] =
     "usage: gvmem-bench vmm [OPTION...]\n"
     "       gvmem-bench keeper [OPTION...]\n"
+    "       gvmem-bench models [OPTION...]\n"
     "       gvmem-bench table [OPTION...] TOKEN\n"
     "       gvmem-bench heap [OPTION...]\n"
     "       gvmem-bench appender [OPTION...]\n"
@@ -17,15 +19,16 @@ static const char usage[] =
     "Measures the driver's virtual memory calls, growing an array, bandwidth, copies of 4 KiB to\n"
     "1 GiB to and from pageable and pinned memory in one and several streams, kernels, sharing\n"
     "and, with two devices, reading a peer's memory; or a keeper's leases, moves under pressure,\n"
-    "scans, eviction and growth, each beside its floor; or the way from a token of a PostgreSQL\n"
-    "table (see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed\n"
-    "trace, beside the driver's pool; or kernels that append to a buffer that grows meanwhile. What\n"
-    "is compared is measured in turns.\n"
+    "scans, eviction and growth, each beside its floor; or two objects, of which one fits on the\n"
+    "device, that 1 to 8 processes share and swap; or the way from a token of a PostgreSQL table\n"
+    "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
+    "beside the driver's pool; or kernels that append to a buffer that grows meanwhile. What is\n"
+    "compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
-    "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper:\n"
-    "                     its device budget (8GiB; 64MiB on the software GPU); appender: no result\n"
-    "                     is larger (32GiB; 128MiB)\n"
+    "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper\n"
+    "                     and models: the device budget (8GiB and 16GiB; 64MiB on the software GPU);\n"
+    "                     appender: no result is larger (32GiB; 128MiB)\n"
     "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem-bench policy; heap:\n"
     "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
     "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
@@ -69,15 +72,26 @@ static int finish_importer(bench *b)
     return b->code == TOOL_DONE ? tool_error("the importer process %s", how) : b->code;
 }
 
+static bool start_keeper(bench *b)
+{
+    return master_start(b, 8 * GVMI_GIB);
+}
+
+static bool start_models(bench *b)
+{
+    return master_start(b, 16 * GVMI_GIB);
+}
+
 static int finish_keeper(bench *b)
 {
     (void)b;
-    return bench_keeper_finish();
+    return master_finish();
 }
 
 static const benchmark benchmarks[] = {
     {"vmm", start_importer, measure_vmm, finish_importer, false},
-    {"keeper", bench_keeper_start, bench_keeper, finish_keeper, false},
+    {"keeper", start_keeper, bench_keeper, finish_keeper, false},
+    {"models", start_models, bench_models, finish_keeper, false},
     {"table", NULL, bench_table, NULL, true},
     {"heap", NULL, bench_heap, NULL, false},
     {"appender", NULL, bench_appender, NULL, false},
@@ -174,7 +188,8 @@ static int run(bench *b, int argc, char **argv)
     }
     what = find_benchmark(argv[optind]);
     if (what == NULL)
-        return tool_usage("", "say what to measure: vmm, keeper, table, heap, appender or policy");
+        return tool_usage(
+            "", "say what to measure: vmm, keeper, models, table, heap, appender or policy");
     if (optind + (what->operand ? 2 : 1) != argc)
         return tool_usage("", what->operand ? "say what to attach: a token" : "too many arguments");
     b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;

@@ -35,12 +35,14 @@ typedef enum keeper_order_kind {
     KEEPER_ORDER_FIGURES, /* the device's figures, and slot's if in use */
     KEEPER_ORDER_HOST,    /* sum over bytes of host-mapped memory and of device memory -> GB/s */
     KEEPER_ORDER_ECHO,    /* sends back count bytes, one by one as they come */
+    KEEPER_ORDER_SWAP, /* slot: from start_ns on, acquire to read, read words -> end_ns, sum; release */
+    KEEPER_ORDER_ATTACH, /* name: closes the connection, connects, opens in slot, acquires, reads words -> us */
 } keeper_order_kind;
 
 typedef struct keeper_order {
     uint32_t kind, slot, mode, hint, count, unused;
-    uint64_t bytes, reserve_bytes, seed;
-    int64_t start_ns; /* FAST: CLOCK_MONOTONIC */
+    uint64_t bytes, reserve_bytes, chunk_bytes, seed; /* chunk_bytes of CREATE: 0: the keeper's choice */
+    int64_t start_ns;                                 /* FAST, SWAP: CLOCK_MONOTONIC */
     char name[BENCH_NAME_BYTES];
     char path[108];
 } keeper_order;
@@ -53,6 +55,7 @@ typedef struct keeper_answer {
     double pairs_per_s, floor_ns;  /* FAST: floor_ns: two atomic additions and two loads */
     double host_rate, device_rate; /* HOST: GB/s */
     double sum;
+    int64_t end_ns; /* SWAP */
     gvm_object_info object;
     gvm_keeper_device_info device;
     gvm_keeper_info keeper;
@@ -70,11 +73,55 @@ typedef struct keeper_plan {
 /* What a process runs; arg is a keeper_plan. */
 int bench_keeper_client(int socket, const void *arg);
 
-/* keeper.c, for bench.c: forks, before the first driver call; measures, with the device's
- * context current; ends the processes, and returns an exit status. */
-bool bench_keeper_start(bench *b);
-void bench_keeper(bench *b);
-int bench_keeper_finish(void);
+/* For bench.c, with the device's context current. */
+void bench_keeper(bench *b); /* keeper.c */
+void bench_models(bench *b); /* models.c */
+
+/* ---- keeper_master.c
+ * What returns a bool has complained, in a note and by b->code, where it is false. */
+
+typedef struct bench_master {
+    keeper_plan plan;
+    peer clients[BENCH_CLIENTS + 1]; /* the last one is the keeper */
+    double h2d, d2h, both; /* GB/s of the link: alone, and each direction of both at once */
+} bench_master;
+
+extern bench_master master;
+
+/* Forks, before the first driver call. The keeper's device budget is usual_bytes on a GPU, unless the options say
+ * otherwise. */
+bool master_start(bench *b, uint64_t usual_bytes);
+bool master_connect_all(bench *b); /* starts the keeper, too */
+int master_finish(void);           /* ends the processes; an exit status */
+
+/* An order and its answer, at once or apart, for some to work at the same time. */
+keeper_order master_order_of(keeper_order_kind kind, uint32_t slot, const char *name);
+bool master_send(bench *b, int client, const keeper_order *o);
+bool master_receive(bench *b, int client, const char *what, keeper_answer *a);
+bool master_order(bench *b, int client, const char *what, const keeper_order *o, keeper_answer *a);
+bool master_order_simple(bench *b, int client, keeper_order_kind kind, uint32_t slot, const char *name);
+bool master_order_turn(bench *b, int client, uint32_t slot, gvm_lease_mode mode, gvm_hint hint,
+                       uint32_t count, keeper_answer *a);
+bool master_get_figures(bench *b, int client, uint32_t slot, keeper_answer *a);
+
+/* An object of so many bytes with numbers in it; chunk_bytes may be 0. */
+bool master_make_object(bench *b, int client, uint32_t slot, const char *name, uint64_t bytes,
+                        uint64_t chunk_bytes);
+bool master_end_object(bench *b, int client, uint32_t slot, const char *name);
+
+bool master_measure_link(bench *b);
+double master_us_for_bytes(double bytes, double gb_per_s);
+bool master_good_call(bench *b, CUresult result, const char *call);
+
+/* Prints and records a figure, its floor, and how often the floor goes into it. Names are constants. */
+typedef struct figure_names {
+    const char *name, *floor, *ratio;
+} figure_names;
+#define NAMES(name) ((figure_names){name, name ", floor", name ", over its floor"})
+
+void master_print_head(bench *b, const char *title);
+void master_record(bench *b, figure_names names, const char *unit, uint64_t bytes,
+                   const bench_samples *samples, double floor);
 
 /* ---- keeper_clock.c */
 

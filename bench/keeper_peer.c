@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/address.h"
+#include "base/size.h"
 #include "bench/keeper.h"
 #include "kernels/basic.h"
 
@@ -57,7 +58,8 @@ static gvm_status do_connect(client *c, const keeper_order *o, keeper_answer *a)
 
 static gvm_status do_create(client *c, const keeper_order *o, keeper_answer *a)
 {
-    const gvm_object_options options = {.struct_size = sizeof options, .size_bytes = o->bytes};
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .size_bytes = o->bytes, .chunk_bytes = o->chunk_bytes};
     const double start_us = tool_now_us();
     gvm_status status = gvm_object_create(c->keeper, o->name, o->reserve_bytes, &options,
                                           &c->objects[o->slot]);
@@ -330,6 +332,77 @@ static gvm_status do_host(client *c, const keeper_order *o, keeper_answer *a)
     return status != GVM_OK ? status : sum_rate(c, GVM_TIER_DEVICE, o->bytes, &a->device_rate);
 }
 
+/* ---- swapping */
+
+/* The sum of the first word of every 2 MiB, which depends on what each chunk has; by one copy. */
+static gvm_status read_words(const gvm_lease *lease, double *sum)
+{
+    const size_t count = lease->size_bytes / (2 * GVMI_MIB);
+    double *words = calloc(count, sizeof *words);
+    const CUDA_MEMCPY2D copy = {
+        .srcMemoryType = CU_MEMORYTYPE_DEVICE,
+        .srcDevice = gvmi_address(lease->address),
+        .srcPitch = 2 * GVMI_MIB,
+        .dstMemoryType = CU_MEMORYTYPE_HOST,
+        .dstHost = words,
+        .dstPitch = sizeof *words,
+        .WidthInBytes = sizeof *words,
+        .Height = count,
+    };
+    CUresult result;
+
+    if (words == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %zu words", count);
+    result = gvmi_cu->cuMemcpy2D(&copy);
+    *sum = 0;
+    for (size_t i = 0; i < count; i++)
+        *sum += words[i];
+    free(words);
+    return result == CUDA_SUCCESS
+               ? GVM_OK
+               : gvmi_driver_fail(result, "cuMemcpy2D", "cannot read a model's words");
+}
+
+static gvm_status acquire_and_read(gvm_object *object, keeper_answer *a)
+{
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_HOT};
+    gvm_lease lease;
+    gvm_status status = gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
+               released;
+
+    if (status != GVM_OK)
+        return status;
+    status = read_words(&lease, &a->sum);
+    a->end_ns = bench_now_ns();
+    released = gvm_object_release(object, &lease);
+    return status != GVM_OK ? status : released;
+}
+
+static gvm_status do_swap(client *c, const keeper_order *o, keeper_answer *a)
+{
+    wait_until(o->start_ns);
+    return acquire_and_read(c->objects[o->slot], a);
+}
+
+/* As a program that was started again, but for its context. */
+static gvm_status do_attach(client *c, const keeper_order *o, keeper_answer *a)
+{
+    int64_t start_ns;
+    gvm_status status;
+
+    gvm_client_close(c->keeper); /* and what is open */
+    c->keeper = NULL;
+    memset(c->objects, 0, sizeof c->objects);
+    start_ns = bench_now_ns();
+    status = gvm_client_connect(o->path, &c->keeper);
+    if (status == GVM_OK)
+        status = gvm_object_open(c->keeper, o->name, GVM_OPEN_READONLY, &c->objects[o->slot]);
+    if (status == GVM_OK)
+        status = acquire_and_read(c->objects[o->slot], a);
+    a->us = (double)(a->end_ns - start_ns) / 1e3;
+    return status;
+}
+
 static gvm_status do_echo(const client *c, const keeper_order *o)
 {
     char byte;
@@ -361,6 +434,8 @@ static gvm_status execute_keeper_order(client *c, const keeper_order *o, keeper_
     case KEEPER_ORDER_FIGURES: return do_figures(c, o, a);
     case KEEPER_ORDER_HOST: return do_host(c, o, a);
     case KEEPER_ORDER_ECHO: return do_echo(c, o);
+    case KEEPER_ORDER_SWAP: return do_swap(c, o, a);
+    case KEEPER_ORDER_ATTACH: return do_attach(c, o, a);
     }
     return GVM_E_INVALID;
 }

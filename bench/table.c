@@ -55,7 +55,7 @@ static gvm_status choose_columns(gvm_table *table, uint32_t columns, wanted *w)
     w->data = calloc(columns + 1u, sizeof *w->data);
     w->bytes = calloc(columns + 1u, sizeof *w->bytes);
     if (w->indexes == NULL || w->data == NULL || w->bytes == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for %u columns", columns);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u columns", columns);
     for (uint32_t i = 0; i < columns && status == GVM_OK; i++) {
         status = gvm_table_get_column(table, i, &column);
         if (status == GVM_OK && column.values_bytes > 0) {
@@ -127,7 +127,7 @@ static gvm_status attach_once(const bench *b, times *t, seen *what)
     gvm_table_detach(table);
     bench_add(&t->detach, tool_now_us() - detach_us);
     if (status != GVM_OK)
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     return status;
 }
 
@@ -148,7 +148,8 @@ void bench_table(bench *b)
     for (int i = 0; i < repetitions && status == GVM_OK; i++) {
         status = attach_once(b, &t, &last);
         if (status == GVM_OK && last.checksum != what.checksum)
-            status = gvmi_fail(GVM_E_FORMAT, "the table reads differently when it is attached again");
+            status = gvm_error_set(GVM_E_FORMAT,
+                                   "the table reads differently when it is attached again");
     }
     if (status != GVM_OK) {
         bench_failed(b, "attaching the table");

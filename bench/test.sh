@@ -85,6 +85,20 @@ for name in ('read lease, p50', 'write lease taken from another, p50', 'acquire 
 assert record['benchmark'] == 'keeper' and names['bytes brought in for a clean set'] > 0
 EOF
     ;;
+models) # every swap moved the model, and nobody read wrong words (exit status)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1,instance=bench-$$}"
+    expect 0 models --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of models are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+names = {f['name']: f['median'] for f in record['figures']}
+for name in ('swap, 1 process', 'swap, 2 processes', 'swap, 4 processes', 'swap, 8 processes', 'exchange of written models',
+             'connect, open, acquire, read'):
+    assert names[name] > 0 and names[name + ', floor'] > 0, name
+assert names['swap, 8 processes, by chunk size'] > 0 and not record['notes'], record['notes']
+EOF
+    ;;
 table)
     expect 1 table gstore1:nonsense
     prints err 'attaching the table'

@@ -103,7 +103,7 @@ tap() { # NAME COMMAND...: a program that prints TAP; its cases count
 # The tests with threads of their own. ThreadSanitizer of this compiler needs addresses that are not
 # randomised; where that is not possible, tests run without the wrapper.
 tsan_tests() {
-    set -- --suite unit --suite prop --suite proc --no-suite slow --timeout-multiplier 4
+    set -- --suite unit --suite conform --suite prop --suite proc --no-suite slow --timeout-multiplier 4
     if setarch "$(uname -m)" -R true 2>/dev/null; then
         set -- "$@" --wrapper "setarch $(uname -m) -R"
     fi

@@ -56,7 +56,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
     return rc;
 }
 
-/* Rows begin at multiples of what the real devices align them to, whatever the elements. */
+/* Rows begin at multiples of what the real devices align them to, whatever the elements. They may be longer than the
+ * largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH): copies of rows are refused then. */
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height,
                             unsigned int element)
 {
@@ -64,11 +65,10 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_
     CUresult rc = soft_enter();
     if (rc != CUDA_SUCCESS)
         return rc;
-    if (!ptr || !pitch || width == 0 || height == 0 || width > SOFT_PITCH_MAX ||
-        (element != 4 && element != 8 && element != 16))
+    if (!ptr || !pitch || width == 0 || height == 0 || (element != 4 && element != 8 && element != 16))
         return CUDA_ERROR_INVALID_VALUE;
     row = round_up(width, SOFT_PITCH_BYTES);
-    if (__builtin_mul_overflow(row, height, &size))
+    if (row < width || __builtin_mul_overflow(row, height, &size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     rc = cuMemAlloc_v2(ptr, size);
     if (rc == CUDA_SUCCESS)

@@ -5,6 +5,7 @@
  * When the capture ends, each node must be behind or in the set of the stream in which it began.
  *
  * What a graph could not repeat makes a capture invalid: nothing is added any more, and cuStreamEndCapture gives no graph.
+ * Its events are those of a capture that has ended then: they can only be recorded again.
  * A captured stream that is destroyed makes its capture invalid; if that began in it, the capture is gone. */
 #include "softgpu/graph.h"
 
@@ -30,12 +31,13 @@ static _Thread_local struct {
     uint64_t number; /* 0: has begun no capture */
 } own = {.mode = CU_STREAM_CAPTURE_MODE_GLOBAL};
 
-static soft_capture *find_capture_locked(uint64_t id)
+/* NULL: the capture of the event has ended, or is invalid. */
+static soft_capture *find_capture_locked(const soft_event *event)
 {
     soft_capture *capture;
 
     LIST_FOREACH(capture, &captures, entry)
-    if (capture->id == id)
+    if (capture->id == event->capture && !capture->invalid)
         return capture;
     return NULL;
 }
@@ -161,12 +163,13 @@ CUresult soft_capture_refuse_locked(soft_capture *capture, CUresult error)
     return error;
 }
 
-CUresult soft_capture_refuse_event_locked(const soft_event *event)
+CUresult soft_capture_refuse_event_locked(const soft_event *event, bool spoil)
 {
-    soft_capture *capture = find_capture_locked(event->capture);
+    soft_capture *capture = find_capture_locked(event);
 
-    if (capture)
-        capture->invalid = true;
+    if (!capture)
+        return CUDA_ERROR_INVALID_VALUE;
+    capture->invalid |= spoil;
     return CUDA_ERROR_CAPTURED_EVENT;
 }
 
@@ -242,7 +245,7 @@ CUresult soft_capture_external_locked(soft_stream *stream, const soft_event *eve
 {
     const soft_graph_work work = {type, NULL, NULL, event->handle};
 
-    return stream->capture ? add_locked(stream, &work) : CUDA_ERROR_INVALID_VALUE;
+    return stream->capture ? add_locked(stream, &work) : CUDA_ERROR_ILLEGAL_STATE;
 }
 
 CUresult soft_capture_record_locked(const soft_stream *stream, uint64_t *id, CUgraphNode **deps)
@@ -289,18 +292,20 @@ static CUresult join_by_event_locked(soft_capture *capture, soft_stream *stream,
 
 CUresult soft_capture_wait_locked(soft_stream *stream, const soft_event *event)
 {
-    soft_capture *capture = event->capture ? find_capture_locked(event->capture) : NULL;
+    soft_capture *capture = find_capture_locked(event);
 
+    if (stream->capture && stream->capture->invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (!event->capture && !event->recorded)
+        return CUDA_SUCCESS;
+    if (!event->capture)
+        return soft_capture_refuse_locked(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     if (!capture)
-        return stream->capture
-                   ? soft_capture_refuse_locked(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION)
-                   : CUDA_ERROR_CAPTURED_EVENT;
+        return CUDA_ERROR_INVALID_VALUE;
     if (stream->capture && stream->capture != capture) {
         stream->capture->invalid = capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
     }
-    if (capture->invalid)
-        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     return stream->capture ? add_deps_locked(stream, event)
                            : join_by_event_locked(capture, stream, event);
 }
@@ -366,25 +371,28 @@ static bool is_joined_locked(const soft_capture *capture)
 CUresult soft_capture_end_locked(soft_stream *stream, CUgraph *out)
 {
     soft_capture *capture = stream->capture;
-    CUresult result = CUDA_SUCCESS;
+    CUresult result;
     soft_graph *graph;
 
+    if (out)
+        *out = NULL; /* whatever is wrong */
     if (!capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (capture->origin != stream)
         return soft_capture_refuse_locked(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    if (capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own.number)
-        return soft_capture_refuse_locked(capture, CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
-    result = soft_context_usable_locked(stream->context);
+    result = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own.number
+                 ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
+                 : soft_context_usable_locked(stream->context);
     if (result == CUDA_SUCCESS && capture->invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (result == CUDA_SUCCESS && !is_joined_locked(capture))
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     graph = end_capture_locked(capture);
-    *out = result == CUDA_SUCCESS ? graph->handle : NULL;
-    if (result != CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS)
+        *out = graph->handle;
+    else
         soft_graph_free_locked(graph);
     return result;
 }

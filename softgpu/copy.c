@@ -8,7 +8,7 @@
  *   pageable destination  it has been written
  * (A copy that is captured into a graph reads and writes at each launch.)
  * Copies from device to device, and memsets of device memory, are asynchronous even where the call
- * has no stream. */
+ * has no stream, but in a context that was made with CU_CTX_SYNC_MEMOPS. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
@@ -60,11 +60,22 @@ static bool is_pageable(CUdeviceptr addr)
 
 /* ---- what runs in stream order */
 
+/* One word is copied by one load and one store: a stream may wait for its value (value.c), or a kernel look at it. */
 static void move_piece(void *arg)
 {
     const copy_piece *p = arg;
+    const uint64_t ends = p->dst | p->src;
 
-    memmove(host_pointer(p->dst), host_pointer(p->src), p->size_bytes);
+    if (p->size_bytes == 4 && ends % 4 == 0)
+        __atomic_store_n((uint32_t *)host_pointer(p->dst),
+                         __atomic_load_n((uint32_t *)host_pointer(p->src), __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else if (p->size_bytes == 8 && ends % 8 == 0)
+        __atomic_store_n((uint64_t *)host_pointer(p->dst),
+                         __atomic_load_n((uint64_t *)host_pointer(p->src), __ATOMIC_ACQUIRE),
+                         __ATOMIC_RELEASE);
+    else
+        memmove(host_pointer(p->dst), host_pointer(p->src), p->size_bytes);
 }
 
 static void move_pieces(void *arg)
@@ -260,7 +271,8 @@ CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size)
 
 CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size)
 {
-    return copy_one((copy_piece){dst, src, size, false}, SIDE_DEVICE, SIDE_DEVICE, NULL, false);
+    return copy_one((copy_piece){dst, src, size, false}, SIDE_DEVICE, SIDE_DEVICE, NULL,
+                    soft_current_syncs());
 }
 
 CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
@@ -436,7 +448,7 @@ CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count)
 {
     set_op what = {.dst = dst, .count = count, .width_bytes = 1, .value = value};
 
-    return submit_set(what, NULL, soft_space_kind(dst) == SOFT_KIND_HOST);
+    return submit_set(what, NULL, soft_space_kind(dst) == SOFT_KIND_HOST || soft_current_syncs());
 }
 
 CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)

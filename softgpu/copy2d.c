@@ -158,8 +158,9 @@ static bool is_on_device(CUmemorytype type, CUdeviceptr at)
 CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *copy)
 {
     return copy_rows(copy, NULL,
-                     copy && !(is_on_device(copy->dstMemoryType, copy->dstDevice) &&
-                               is_on_device(copy->srcMemoryType, copy->srcDevice)));
+                     soft_current_syncs() || !copy ||
+                         !(is_on_device(copy->dstMemoryType, copy->dstDevice) &&
+                           is_on_device(copy->srcMemoryType, copy->srcDevice)));
 }
 
 CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *copy)
@@ -218,15 +219,15 @@ static CUresult set2d(CUdeviceptr dst, size_t pitch, unsigned unit_bytes, uint32
     return submit_set2d(&what, stream, wait);
 }
 
-/* Memsets without a stream wait for nothing but what the host reads itself. */
-static bool is_host_memory(CUdeviceptr dst)
+/* Does a memset without a stream wait? For nothing but what the host reads itself, unless the context says so. */
+static bool waits_for(CUdeviceptr dst)
 {
-    return soft_space_kind(dst) == SOFT_KIND_HOST;
+    return soft_space_kind(dst) == SOFT_KIND_HOST || soft_current_syncs();
 }
 
 CUresult cuMemsetD2D8_v2(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width, size_t height)
 {
-    return set2d(dst, pitch, 1, value, width, height, NULL, is_host_memory(dst));
+    return set2d(dst, pitch, 1, value, width, height, NULL, waits_for(dst));
 }
 
 CUresult cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, size_t width,
@@ -238,7 +239,7 @@ CUresult cuMemsetD2D8Async(CUdeviceptr dst, size_t pitch, unsigned char value, s
 CUresult cuMemsetD2D16_v2(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
                           size_t height)
 {
-    return set2d(dst, pitch, 2, value, width, height, NULL, is_host_memory(dst));
+    return set2d(dst, pitch, 2, value, width, height, NULL, waits_for(dst));
 }
 
 CUresult cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value, size_t width,
@@ -249,7 +250,7 @@ CUresult cuMemsetD2D16Async(CUdeviceptr dst, size_t pitch, unsigned short value,
 
 CUresult cuMemsetD2D32_v2(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width, size_t height)
 {
-    return set2d(dst, pitch, 4, value, width, height, NULL, is_host_memory(dst));
+    return set2d(dst, pitch, 4, value, width, height, NULL, waits_for(dst));
 }
 
 CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, size_t width,
@@ -260,12 +261,12 @@ CUresult cuMemsetD2D32Async(CUdeviceptr dst, size_t pitch, unsigned int value, s
 
 CUresult cuMemsetD16_v2(CUdeviceptr dst, unsigned short value, size_t count)
 {
-    return is_host_memory(dst) ? set2d(dst, 0, 2, value, count, 1, NULL, true)
-                               : cuMemsetD16Async(dst, value, count, NULL);
+    return waits_for(dst) ? set2d(dst, 0, 2, value, count, 1, NULL, true)
+                          : cuMemsetD16Async(dst, value, count, NULL);
 }
 
 CUresult cuMemsetD32_v2(CUdeviceptr dst, unsigned int value, size_t count)
 {
-    return is_host_memory(dst) ? set2d(dst, 0, 4, value, count, 1, NULL, true)
-                               : cuMemsetD32Async(dst, value, count, NULL);
+    return waits_for(dst) ? set2d(dst, 0, 4, value, count, 1, NULL, true)
+                          : cuMemsetD32Async(dst, value, count, NULL);
 }

@@ -6,7 +6,8 @@
 #include "softgpu/engine.h"
 
 #define CONTEXT_API_VERSION 3020 /* the last one that broke what was before it */
-#define FLAGS_SUPPORTED (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX)
+#define FLAGS_SUPPORTED \
+    (CU_CTX_SCHED_MASK | CU_CTX_MAP_HOST | CU_CTX_LMEM_RESIZE_TO_MAX | CU_CTX_SYNC_MEMOPS)
 
 /* Scheduling is a choice of one; what is not supported would have an effect on a real device. */
 static CUresult check_flags(unsigned int flags)
@@ -108,29 +109,24 @@ CUresult cuCtxCreate_v4(CUcontext *ctx, CUctxCreateParams *params, unsigned int 
                   : create_context(ctx, flags, dev);
 }
 
-/* As with a stream, what was broken is taken down all the same, and the error told. */
+/* One that is broken is destroyed as any other, and its error is not told. */
 CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     soft_context *context;
-    CUresult result = soft_enter();
+    CUresult result = ctx ? soft_enter() : CUDA_ERROR_INVALID_VALUE; /* before cuInit, too */
 
     if (result != CUDA_SUCCESS)
         return result;
-    if (!ctx)
-        return CUDA_ERROR_INVALID_VALUE;
     soft_lock();
     result = soft_context_find_locked(ctx, &context);
     if (result == CUDA_SUCCESS &&
         (context->index < SOFT_DEVICES_MAX || context->state != SOFT_CONTEXT_ACTIVE))
         result = CUDA_ERROR_INVALID_CONTEXT;
-    if (result != CUDA_SUCCESS) {
-        soft_unlock();
-        return result;
-    }
-    close_created_locked(context);
-    result = context->error;
+    if (result == CUDA_SUCCESS)
+        close_created_locked(context);
     soft_unlock();
-    soft_current_pop(ctx);
+    if (result == CUDA_SUCCESS)
+        soft_current_pop(ctx);
     return result;
 }
 
@@ -151,6 +147,18 @@ CUresult cuCtxGetFlags(unsigned int *flags)
         *flags = context->flags;
     soft_unlock();
     return result;
+}
+
+bool soft_current_syncs(void)
+{
+    soft_context *context;
+    bool syncs;
+
+    soft_lock();
+    syncs = soft_context_current_locked(&context) == CUDA_SUCCESS &&
+            (context->flags & CU_CTX_SYNC_MEMOPS) != 0;
+    soft_unlock();
+    return syncs;
 }
 
 CUresult cuCtxSetFlags(unsigned int flags)

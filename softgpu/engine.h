@@ -253,6 +253,10 @@ CUresult soft_context_current_locked(soft_context **out); /* whether broken or n
 /* Success, or why the context takes no work. */
 CUresult soft_context_usable_locked(const soft_context *context);
 
+/* ---- created.c */
+/* Do copies and sets without a stream wait for their end in the current context, whatever they touch? */
+bool soft_current_syncs(void);
+
 /* ---- primary.c */
 /* Waits for the context's work and takes down what it owns; it is CLOSING meanwhile, and IDLE afterwards. */
 void soft_context_close_locked(soft_context *context);
@@ -309,8 +313,9 @@ CUresult soft_capture_check_unsafe_locked(void);
 /* What cannot be done in a captured stream: makes the capture invalid. Gives the error, or that the capture was invalid
  * before. */
 CUresult soft_capture_refuse_locked(soft_capture *capture, CUresult error);
-/* CUDA_ERROR_CAPTURED_EVENT, for what needs the event's own state: makes the capture of it invalid. */
-CUresult soft_capture_refuse_event_locked(const soft_event *event);
+/* For what needs the own state of an event that was recorded in a capture: CUDA_ERROR_CAPTURED_EVENT, and with spoil the
+ * capture is invalid; CUDA_ERROR_INVALID_VALUE if that is over. */
+CUresult soft_capture_refuse_event_locked(const soft_event *event, bool spoil);
 /* For the legacy stream: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT while a stream that it waits for is captured; spoil: which
  * makes that capture invalid. */
 CUresult soft_capture_check_legacy_locked(const soft_context *context, bool spoil);
@@ -326,8 +331,8 @@ CUresult soft_capture_external_locked(soft_stream *stream, const soft_event *eve
 /* The stream is about to be closed. */
 void soft_capture_leave_locked(soft_stream *stream);
 CUresult soft_capture_begin_locked(soft_stream *stream, CUstreamCaptureMode mode);
-/* Gives the graph, or NULL where the capture ends without one. What is no end of it, by another thread or in another
- * stream, makes it invalid. */
+/* Gives the graph, or NULL where the capture ends without one, as it does by another thread. In another stream is no end
+ * of it, and makes it invalid. */
 CUresult soft_capture_end_locked(soft_stream *stream, CUgraph *graph);
 /* id and graph may be NULL. */
 CUstreamCaptureStatus soft_capture_status_locked(const soft_capture *capture, cuuint64_t *id,

@@ -157,8 +157,8 @@ static CUresult check_look_locked(const soft_event *event)
     CUresult result = soft_context_usable_locked(event->context);
 
     if (result == CUDA_SUCCESS && event->capture)
-        return soft_capture_refuse_event_locked(event);
-    return result == CUDA_SUCCESS && event->recorded ? soft_capture_check_unsafe_locked() : result;
+        return soft_capture_refuse_event_locked(event, true);
+    return result == CUDA_SUCCESS ? soft_capture_check_unsafe_locked() : result;
 }
 
 CUresult cuEventQuery(CUevent handle)
@@ -201,7 +201,7 @@ CUresult cuEventElapsedTime(float *ms, CUevent start_handle, CUevent end_handle)
         return result;
     end = soft_handle_find_locked(SOFT_HANDLE_EVENT, end_handle);
     if (end && (start->capture || end->capture))
-        result = soft_capture_refuse_event_locked(start->capture ? start : end);
+        result = soft_capture_refuse_event_locked(start->capture ? start : end, false);
     else if (!end || !start->timing || !end->timing || !start->recorded || !end->recorded ||
              start->context != end->context)
         result = CUDA_ERROR_INVALID_HANDLE;

@@ -155,6 +155,8 @@ static CUresult instantiate_locked(CUgraph handle, CUgraphExec *out)
 
     if (!graph || graph->capturing)
         return CUDA_ERROR_INVALID_VALUE;
+    if (soft_capture_check_unsafe_locked() != CUDA_SUCCESS)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     exec = calloc(1, sizeof *exec);
     if (!exec)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -60,7 +60,6 @@ static CUmemoryPool current_pool_locked(int device)
     return current_pools[device] ? current_pools[device] : &default_pools[device];
 }
 
-/* Places of devices only have a pool each: CUDA_ERROR_INVALID_DEVICE. */
 static CUresult answer_pool(CUmemoryPool *out, CUdevice dev, bool by_default)
 {
     const soft_config *config;
@@ -84,7 +83,8 @@ CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
 
 CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
-    return answer_pool(pool, dev, false);
+    CUresult rc = answer_pool(pool, dev, false);
+    return rc == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : rc; /* as the real driver */
 }
 
 CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
@@ -294,7 +294,7 @@ static CUresult check_access(const struct CUmemPoolHandle_st *pool, const CUmemA
         return CUDA_ERROR_NOT_SUPPORTED;
     if (desc->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE &&
         accessor == (on_device ? pool->location.id : SOFT_ACCESSOR_CPU))
-        return CUDA_ERROR_INVALID_VALUE;
+        return on_device ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }
 
@@ -325,7 +325,7 @@ CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool pool, CUmemLo
     if (rc == CUDA_SUCCESS)
         *flags = pool->access[accessor];
     soft_space_unlock();
-    return rc;
+    return rc == CUDA_ERROR_INVALID_DEVICE ? CUDA_ERROR_INVALID_VALUE : rc; /* unlike setting it */
 }
 
 /* ---- allocate */

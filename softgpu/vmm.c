@@ -75,7 +75,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
         return CUDA_ERROR_INVALID_VALUE;
     if (prop->allocFlags.usage != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (prop->allocFlags.gpuDirectRDMACapable > 1)
+    if (prop->allocFlags.gpuDirectRDMACapable && prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
         return CUDA_ERROR_INVALID_VALUE;
     return check_location(prop);
 }

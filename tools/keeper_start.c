@@ -145,8 +145,11 @@ static bool relay_output(int fd)
 /* False: the pipe is closed. */
 static bool read_daemon_output(launch *l)
 {
-    ssize_t n = read(l->ready_fd, l->said + l->said_len, sizeof l->said - 1 - l->said_len);
+    ssize_t n;
 
+    if (l->said_len >= sizeof l->said - 1)
+        return false;
+    n = read(l->ready_fd, l->said + l->said_len, sizeof l->said - 1 - l->said_len);
     if (n > 0)
         l->said_len += (size_t)n;
     l->said[l->said_len] = '\0';

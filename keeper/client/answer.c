@@ -21,8 +21,8 @@ static gvmi_wire_type reply_to(gvmi_wire_type request)
 
 static gvm_status fail_unexpected_reply(const gvmi_wire_head *head)
 {
-    return gvmi_fail(GVM_E_FORMAT, "the keeper's message %s answers nothing: number %llu",
-                     gvmi_wire_name_of(head->type), (unsigned long long)head->request);
+    return gvm_error_set(GVM_E_FORMAT, "the keeper's message %s answers nothing: number %llu",
+                         gvmi_wire_name_of(head->type), (unsigned long long)head->request);
 }
 
 /* The lease is in the lease word before TAKEN can be seen, whatever the permit says now. Of an object
@@ -33,8 +33,8 @@ static gvm_status finish_request_granted(gvm_client *client, const gvmi_client_r
     gvmi_wire_message taken;
 
     if (!GVM_CHECK(message->wire.body.GRANTED.slot == request->object->slot))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper granted slot %u when slot %u was asked for",
-                         message->wire.body.GRANTED.slot, request->object->slot);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper granted slot %u when slot %u was asked for",
+                             message->wire.body.GRANTED.slot, request->object->slot);
     gvmi_client_granted(request->object, request->mode);
     gvmi_wire_start(&taken, GVMI_WIRE_TAKEN, 0);
     taken.body.TAKEN.slot = request->object->slot;
@@ -90,7 +90,7 @@ bool gvmi_client_may_overtake(gvm_client *client, const gvmi_wire_head *head)
 
 static gvm_status fail_answer(gvmi_client_request *request, const gvmi_wire_failed *failed)
 {
-    gvmi_fail((gvm_status)failed->status, "%.*s", GVMI_WIRE_TEXT_BYTES, failed->text);
+    gvm_error_set((gvm_status)failed->status, "%.*s", GVMI_WIRE_TEXT_BYTES, failed->text);
     request->error = gvmi_error_save();
     return GVM_OK;
 }
@@ -147,8 +147,8 @@ static void fail_lost(const gvm_client *client)
     const gvm_error cause = gvmi_error_save();
 
     if (client->reason[0] != '\0')
-        gvmi_fail(GVM_E_KEEPER, "the keeper (process %u) cut this process off, connect anew: %s",
-                  client->keeper_pid, client->reason);
+        gvm_error_set(GVM_E_KEEPER, "the keeper (process %u) cut this process off, connect anew: %s",
+                      client->keeper_pid, client->reason);
     else
         gvmi_fail_native(GVM_E_KEEPER, cause.native_code, cause.native_call, cause.native_name,
                          "the connection to the keeper (process %u) is lost, connect anew: %s",

@@ -27,17 +27,17 @@ static gvm_status add_request_locked(gvm_client *client, gvmi_client_request *re
     gvmi_client_request **bucket = gvmi_client_bucket_of(client, request->number);
 
     if (client->lost) {
-        gvmi_error_restore(&client->loss);
+        gvm_error_restore(&client->loss);
         return GVM_E_KEEPER;
     }
     if (client->given_up >= GVMI_CLIENT_GIVEN_UP_MAX && request->type != GVMI_WIRE_CLOSE)
-        return gvmi_fail(GVM_E_TIMEOUT,
-                         "the keeper (process %u) has left %u requests without an answer",
-                         client->keeper_pid, client->given_up);
+        return gvm_error_set(GVM_E_TIMEOUT,
+                             "the keeper (process %u) has left %u requests without an answer",
+                             client->keeper_pid, client->given_up);
     if (request->type == GVMI_WIRE_ACQUIRE) {
         if (client->acquires_waiting == GVMI_CLIENT_WAITING_MAX)
-            return gvmi_fail(GVM_E_LIMIT, "%d threads of this connection wait for leases already",
-                             GVMI_CLIENT_WAITING_MAX);
+            return gvm_error_set(GVM_E_LIMIT, "%d threads of this connection wait for leases already",
+                                 GVMI_CLIENT_WAITING_MAX);
         client->acquires_waiting++;
     }
     request->next = *bucket;
@@ -134,10 +134,10 @@ static gvm_status await_end(gvm_client *client, gvmi_client_request *request, gv
     if (request->done) {
         status = request->error.status;
         if (status != GVM_OK)
-            gvmi_error_restore(&request->error);
+            gvm_error_restore(&request->error);
     } else {
         if (sent == GVM_OK)
-            gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not answer", client->keeper_pid);
+            gvm_error_set(GVM_E_TIMEOUT, "the keeper (process %u) does not answer", client->keeper_pid);
         status = GVM_E_TIMEOUT;
         *mine = sent == GVM_E_TIMEOUT && !request->answering; /* nothing of it was sent */
         if (*mine)
@@ -201,7 +201,7 @@ gvm_status gvmi_client_call_until(gvm_client *client, gvmi_wire_message *message
     gvm_status status;
 
     if (request == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a request to the keeper");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a request to the keeper");
     request->object = object;
     request->mode = mode;
     status = call_until(client, message, request, deadline_ns, &sent, &mine);
@@ -260,10 +260,10 @@ gvm_status gvmi_client_fail_cut_off(gvm_client *client)
     while (!client->lost && gvmi_wait_until(&client->changed, &client->lock, deadline_ns))
         ;
     if (client->lost && client->reason[0] != '\0')
-        gvmi_error_restore(&client->loss);
+        gvm_error_restore(&client->loss);
     else
-        gvmi_fail(GVM_E_KEEPER, "the keeper (process %u) cut this process off; connect anew",
-                  client->keeper_pid);
+        gvm_error_set(GVM_E_KEEPER, "the keeper (process %u) cut this process off; connect anew",
+                      client->keeper_pid);
     gvmi_unlock(&client->lock);
     return GVM_E_KEEPER;
 }

@@ -30,7 +30,8 @@ static gvm_status map_page(int fd, size_t bytes, int protection, void **out)
 
     if (fstat(fd, &found) != 0 || found.st_size < (off_t)bytes || seals < 0 ||
         (seals & F_SEAL_SHRINK) == 0)
-        return gvmi_fail(GVM_E_FORMAT, "what the keeper sent is no sealed page of %zu bytes", bytes);
+        return gvm_error_set(GVM_E_FORMAT, "what the keeper sent is no sealed page of %zu bytes",
+                             bytes);
     page = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
     if (page == MAP_FAILED)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "mmap", "cannot map a page of the keeper's");
@@ -45,14 +46,14 @@ static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
     gvm_status status;
 
     if (message->wire.head.type == GVMI_WIRE_FAILED)
-        return gvmi_fail((gvm_status)message->wire.body.FAILED.status, "%.*s", GVMI_WIRE_TEXT_BYTES,
-                         message->wire.body.FAILED.text);
+        return gvm_error_set((gvm_status)message->wire.body.FAILED.status, "%.*s",
+                             GVMI_WIRE_TEXT_BYTES, message->wire.body.FAILED.text);
     if (message->wire.head.type != GVMI_WIRE_WELCOME || welcome->slots != GVM_OBJECTS_OPEN_MAX)
-        return gvmi_fail(GVM_E_FORMAT, "the keeper answered HELLO with %s",
-                         gvmi_wire_name_of(message->wire.head.type));
+        return gvm_error_set(GVM_E_FORMAT, "the keeper answered HELLO with %s",
+                             gvmi_wire_name_of(message->wire.head.type));
     if (message->came.lost)
-        return gvmi_fail(GVM_E_LIMIT,
-                         "the process has too many open files to connect: raise ulimit -n");
+        return gvm_error_set(GVM_E_LIMIT,
+                             "the process has too many open files to connect: raise ulimit -n");
     status = map_page(message->fds[0], GVMI_LEASE_PAGE_BYTES, PROT_READ | PROT_WRITE, &page);
     if (status != GVM_OK)
         return status;
@@ -154,7 +155,7 @@ static gvm_status new_client(int socket_fd, gvm_client **out)
     gvm_client *client = calloc(1, sizeof *client);
 
     if (client == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a connection");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a connection");
     client->references = 1;
     client->socket = socket_fd;
     client->doorbell = -1;
@@ -229,7 +230,7 @@ gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_socket_begin(socket_fd, GVMI_CLIENT_CONNECT_MS, &checked);
     if (status != GVM_OK)
         return status;
@@ -298,9 +299,9 @@ static gvm_status check_listener(int fd, const char *path)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who listens at %s",
                                 path);
     if (found.uid != geteuid() && found.uid != 0)
-        return gvmi_fail(GVM_E_DENIED,
-                         "the keeper at %s is user %u's: name it in GVMEM_KEEPER to use it", path,
-                         (unsigned)found.uid);
+        return gvm_error_set(GVM_E_DENIED,
+                             "the keeper at %s is user %u's: name it in GVMEM_KEEPER to use it",
+                             path, (unsigned)found.uid);
     return GVM_OK;
 }
 
@@ -333,7 +334,7 @@ gvm_status gvm_client_connect(const char *path, gvm_client **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     if (path == NULL) {
         status = gvmi_keeper_default_path(fallback, &anybodys);
         if (status != GVM_OK)
@@ -390,7 +391,7 @@ void gvm_client_abort(gvm_client *handle)
         gvmi_client_break(client); /* the mapper sees that, and ends the requests */
         gvmi_client_leave(client);
     }
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 void gvm_client_close(gvm_client *handle)
@@ -411,5 +412,5 @@ void gvm_client_close(gvm_client *handle)
             gvmi_client_drop(client);
         }
     }
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }

@@ -17,9 +17,10 @@ static gvm_status check_range(const gvm_lease *lease, uint64_t offset_bytes, uin
 {
     if (gvmi_range_within(offset_bytes, len_bytes, lease->size_bytes))
         return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID, "%llu bytes at offset %llu are beyond the object's size of %llu",
-                     (unsigned long long)len_bytes, (unsigned long long)offset_bytes,
-                     (unsigned long long)lease->size_bytes);
+    return gvm_error_set(GVM_E_INVALID,
+                         "%llu bytes at offset %llu are beyond the object's size of %llu",
+                         (unsigned long long)len_bytes, (unsigned long long)offset_bytes,
+                         (unsigned long long)lease->size_bytes);
 }
 
 /* The first failure; that of the release, if it is the only one: the keeper has cut this process off. */
@@ -30,7 +31,7 @@ static gvm_status release(gvm_object *object, gvm_lease *lease, gvm_status statu
 
     if (status == GVM_OK)
         return released;
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -44,7 +45,7 @@ gvm_status gvm_object_copy_in(gvm_object *handle, uint64_t dst_offset_bytes, con
 
     if (status != GVM_OK)
         return status;
-    status = src == NULL ? gvmi_fail(GVM_E_INVALID, "src is NULL")
+    status = src == NULL ? gvm_error_set(GVM_E_INVALID, "src is NULL")
                          : acquire(dst, GVM_LEASE_WRITE, timeout_ms, &lease);
     if (status == GVM_OK) {
         status = check_range(&lease, dst_offset_bytes, len_bytes);
@@ -66,7 +67,7 @@ gvm_status gvm_object_copy_out(void *dst, gvm_object *handle, uint64_t src_offse
 
     if (status != GVM_OK)
         return status;
-    status = dst == NULL ? gvmi_fail(GVM_E_INVALID, "dst is NULL")
+    status = dst == NULL ? gvm_error_set(GVM_E_INVALID, "dst is NULL")
                          : acquire(src, GVM_LEASE_READ, timeout_ms, &lease);
     if (status == GVM_OK) {
         status = check_range(&lease, src_offset_bytes, len_bytes);

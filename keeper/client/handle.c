@@ -17,9 +17,10 @@ gvm_status gvmi_client_enter(const gvm_client *handle, gvm_client **out)
 
     if (status == GVM_OK && atomic_load(&client->magic) != GVMI_CLIENT_MAGIC) {
         gvmi_client_leave(client);
-        status = gvmi_fail(GVM_E_FOREIGN,
-                           "the connection is the parent process's: a child made by fork() must exec a program "
-                           "to use a keeper, or connect before its parent has used a GPU");
+        status = gvm_error_set(
+            GVM_E_FOREIGN,
+            "the connection is the parent process's: a child made by fork() must exec a program "
+            "to use a keeper, or connect before its parent has used a GPU");
     }
     *out = status == GVM_OK ? client : NULL;
     return status;
@@ -56,7 +57,7 @@ gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out)
     gvm_object *object = calloc(1, sizeof *object);
 
     if (object == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an object");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for an object");
     object->references = 1;
     object->shown_generation = GVMI_NOT_SHOWN;
     object->client = client;
@@ -82,9 +83,10 @@ gvm_status gvmi_object_enter(const gvm_object *handle, gvm_object **out)
 
     if (status == GVM_OK && atomic_load(&object->magic) != GVMI_OBJECT_MAGIC) {
         gvmi_object_leave(object);
-        status = gvmi_fail(GVM_E_FOREIGN,
-                           "the object is the parent process's: a child made by fork() must exec a program to "
-                           "use a keeper, or connect before its parent has used a GPU");
+        status = gvm_error_set(
+            GVM_E_FOREIGN,
+            "the object is the parent process's: a child made by fork() must exec a program to "
+            "use a keeper, or connect before its parent has used a GPU");
     }
     *out = status == GVM_OK ? object : NULL;
     return status;

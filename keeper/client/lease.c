@@ -33,7 +33,7 @@ static gvm_status fail_foreign(const gvm_object *object)
     if (status != GVM_OK)
         return status;
     gvmi_object_leave(entered);
-    return gvmi_fail(GVM_E_FOREIGN, "the object %p is not open yet", (const void *)object);
+    return gvm_error_set(GVM_E_FOREIGN, "the object %p is not open yet", (const void *)object);
 }
 
 static inline uint64_t unit_of(uint32_t mode)
@@ -183,13 +183,13 @@ void gvmi_client_granted(gvm_object *object, uint32_t mode)
 static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_options *full)
 {
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if (full->reserved != 0)
-        return gvmi_fail(GVM_E_INVALID, "reserved is %u, not 0", (unsigned)full->reserved);
+        return gvm_error_set(GVM_E_INVALID, "reserved is %u, not 0", (unsigned)full->reserved);
     if ((uint32_t)full->hint > GVM_HINT_ONCE)
-        return gvmi_fail(GVM_E_INVALID, "unknown hint %d", (int)full->hint);
+        return gvm_error_set(GVM_E_INVALID, "unknown hint %d", (int)full->hint);
     return GVM_OK;
 }
 
@@ -198,11 +198,12 @@ static gvm_status check_lease_mode(const gvm_object *object, gvm_lease_mode mode
     if (mode == GVM_LEASE_READ)
         return GVM_OK;
     if (mode != GVM_LEASE_WRITE)
-        return gvmi_fail(GVM_E_INVALID, "lease mode %d is neither GVM_LEASE_READ nor WRITE", (int)mode);
+        return gvm_error_set(GVM_E_INVALID, "lease mode %d is neither GVM_LEASE_READ nor WRITE",
+                             (int)mode);
     if (atomic_load(&object->sealed))
-        return gvmi_fail(GVM_E_SEALED, "the object is sealed: there are only read leases");
+        return gvm_error_set(GVM_E_SEALED, "the object is sealed: there are only read leases");
     if (object->readonly)
-        return gvmi_fail(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
+        return gvm_error_set(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
     return GVM_OK;
 }
 
@@ -216,7 +217,7 @@ static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t gene
 
     if (status != GVM_OK) {
         drop_fast_unit(object, mode, &permit);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     return status;
 }
@@ -267,7 +268,7 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
     if (!is_open(object))
         return fail_foreign(object);
     if (lease == NULL)
-        return gvmi_fail(GVM_E_INVALID, "lease is NULL");
+        return gvm_error_set(GVM_E_INVALID, "lease is NULL");
     if (options != NULL && (status = read_options(options, &full)) != GVM_OK)
         return status;
     if (timeout_ms < GVM_FOREVER)
@@ -277,8 +278,8 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 
     how = try_add_fast_unit(object, mode, (uint32_t)full.hint, &generation);
     if (__builtin_expect(how == TOO_MANY, 0))
-        return gvmi_fail(GVM_E_LIMIT, "the process has %u leases on the object",
-                         GVMI_LEASE_READERS_MAX);
+        return gvm_error_set(GVM_E_LIMIT, "the process has %u leases on the object",
+                             GVMI_LEASE_READERS_MAX);
     shown = atomic_load(&object->shown_generation);
     if (__builtin_expect(how != TAKEN || shown < (int64_t)generation, 0))
         return acquire_slowly(object, &(lease_terms){(uint32_t)mode, (uint32_t)full.hint, timeout_ms},
@@ -292,11 +293,11 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 static gvm_status check_lease(const gvm_object *object, const gvm_lease *lease)
 {
     if (lease == NULL)
-        return gvmi_fail(GVM_E_INVALID, "lease is NULL");
+        return gvm_error_set(GVM_E_INVALID, "lease is NULL");
     if (lease->mode != GVM_LEASE_READ && lease->mode != GVM_LEASE_WRITE)
-        return gvmi_fail(GVM_E_INVALID, "the lease was released already, or never taken");
+        return gvm_error_set(GVM_E_INVALID, "the lease was released already, or never taken");
     if (gvmi_address(lease->address) != object->address)
-        return gvmi_fail(GVM_E_INVALID, "the lease is on another object");
+        return gvm_error_set(GVM_E_INVALID, "the lease is on another object");
     return GVM_OK;
 }
 
@@ -308,9 +309,9 @@ static gvm_status fail_release(const gvm_object *object, uint32_t mode)
 
     (void)gvmi_client_fail_cut_off(object->client);
     cause = gvmi_error_save();
-    return gvmi_fail(GVM_E_KEEPER, "what was %s under this lease may be %s: %s",
-                     mode == GVM_LEASE_WRITE ? "written" : "read",
-                     mode == GVM_LEASE_WRITE ? "lost" : "out of date", cause.text);
+    return gvm_error_set(GVM_E_KEEPER, "what was %s under this lease may be %s: %s",
+                         mode == GVM_LEASE_WRITE ? "written" : "read",
+                         mode == GVM_LEASE_WRITE ? "lost" : "out of date", cause.text);
 }
 
 static gvm_status release_lease(const gvm_object *object, gvm_lease *lease)
@@ -321,7 +322,7 @@ static gvm_status release_lease(const gvm_object *object, gvm_lease *lease)
 
     memset(lease, 0, sizeof *lease);
     if (__builtin_expect(!given_back, 0))
-        return gvmi_fail(GVM_E_INVALID, "the lease was released already, through a copy of it");
+        return gvm_error_set(GVM_E_INVALID, "the lease was released already, through a copy of it");
     return __builtin_expect((permit & GVMI_PERMIT_GONE) != 0, 0) ? fail_release(object, mode) : GVM_OK;
 }
 
@@ -384,7 +385,7 @@ static gvm_status release_after_stream(gvm_object *object, gvm_lease *lease, CUs
     gvm_status status;
 
     if (coming == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a release");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a release");
     *coming = (coming_release){object, lease->mode};
     atomic_fetch_add(&object->references, 1);
     status = gvmi_device_enter(object->buffer->device); /* for the default stream */
@@ -401,7 +402,7 @@ static gvm_status release_after_stream(gvm_object *object, gvm_lease *lease, CUs
         const gvm_error error = gvmi_error_save();
 
         (void)release_lease(object, lease);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     gvmi_client_drop_object(object);
     free(coming);

@@ -76,8 +76,9 @@ gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64
         if (error.status != GVM_OK)
             break;
         if (late) {
-            gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) has not sent all of the object's memory",
-                      client->keeper_pid);
+            gvm_error_set(GVM_E_TIMEOUT,
+                          "the keeper (process %u) has not sent all of the object's memory",
+                          client->keeper_pid);
             error = gvmi_error_save();
             break;
         }
@@ -85,7 +86,7 @@ gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64
     }
     gvmi_unlock(&client->lock);
     if (error.status != GVM_OK)
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     return error.status;
 }
 
@@ -172,10 +173,10 @@ static gvm_status defer_map_answer(gvm_object *object, uint64_t serial)
     uint64_t *serials;
 
     if (object->unanswered_count == GVMI_CLIENT_UNANSWERED_MAX)
-        return gvmi_fail(GVM_E_LIMIT, "too many MAPs wait for the leases on an object to end");
+        return gvm_error_set(GVM_E_LIMIT, "too many MAPs wait for the leases on an object to end");
     serials = realloc(object->unanswered, (object->unanswered_count + 1) * sizeof *serials);
     if (serials == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an answer to the keeper");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for an answer to the keeper");
     object->unanswered = serials;
     serials[object->unanswered_count++] = serial;
     return GVM_OK;
@@ -187,14 +188,15 @@ static gvm_status check_map_chunks(const gvm_object *object, const gvmi_wire_map
                                    const gvmi_wire_chunk *chunks, uint32_t count)
 {
     if (!GVM_CHECK(map->serial > object->serial))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP has serial %llu behind %llu",
-                         (unsigned long long)map->serial, (unsigned long long)object->serial);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's MAP has serial %llu behind %llu",
+                             (unsigned long long)map->serial, (unsigned long long)object->serial);
     if (!GVM_CHECK(map->bytes <= object->reserve_bytes))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP leaves the object: %llu bytes of %llu",
-                         (unsigned long long)map->bytes, (unsigned long long)object->reserve_bytes);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's MAP leaves the object: %llu bytes of %llu",
+                             (unsigned long long)map->bytes,
+                             (unsigned long long)object->reserve_bytes);
     if (!GVM_CHECK(count == 0 || chunks[count - 1].index < object->chunk_count)) /* indices rise */
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP leaves the object: chunk %u of %llu",
-                         chunks[count - 1].index, (unsigned long long)object->chunk_count);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's MAP leaves the object: chunk %u of %llu",
+                             chunks[count - 1].index, (unsigned long long)object->chunk_count);
     return GVM_OK;
 }
 
@@ -235,7 +237,7 @@ static gvm_status accept_chunks(gvm_object *object, gvmi_client_message *message
     gvm_status status;
 
     if (message->came.lost)
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_LIMIT,
             "the process has no room for the %u files of a part of the object: raise ulimit -n",
             message->wire.head.fd_count);
@@ -441,7 +443,8 @@ gvm_status gvmi_client_handle_map(gvm_client *client, gvmi_client_message *messa
     if (!known && ending) /* it was on its way when the slot was left; BYE answers it */
         return GVM_OK;
     if (!GVM_CHECK(known))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP is for slot %u, where nothing is open", slot);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's MAP is for slot %u, where nothing is open",
+                             slot);
     if (!open) /* the CLOSE that is on its way answers this, too */
         return GVM_OK;
     status = accept_map(object, message);
@@ -482,14 +485,14 @@ static gvm_status fail_elsewhere(const uint8_t uuid[16])
 
     gvmi_uuid_text(uuid, text);
     if (gvm_driver_get_info(&driver) == GVM_OK && driver.software != 0)
-        return gvmi_fail(GVM_E_NODEVICE,
-                         "the object is on %s, which is none of the software GPUs here: set GVMEM_SOFTGPU, "
-                         "with instance=, as for the keeper (here \"%s\")",
-                         text, GVMI_TEXT_NAME(gvmi_option_text(GVMI_OPTION_GVMEM_SOFTGPU)));
-    return gvmi_fail(GVM_E_NODEVICE,
-                     "the object is on %s, which is none of the GPUs here: set CUDA_VISIBLE_DEVICES and "
-                     "GVMEM_DRIVER as for the keeper",
-                     text);
+        return gvm_error_set(GVM_E_NODEVICE,
+                             "the object is on %s, which is none of the software GPUs here: set GVMEM_SOFTGPU, "
+                             "with instance=, as for the keeper (here \"%s\")",
+                             text, GVMI_TEXT_NAME(gvmi_option_text(GVMI_OPTION_GVMEM_SOFTGPU)));
+    return gvm_error_set(GVM_E_NODEVICE,
+                         "the object is on %s, which is none of the GPUs here: set CUDA_VISIBLE_DEVICES and "
+                         "GVMEM_DRIVER as for the keeper",
+                         text);
 }
 
 static gvm_status find_device_by_uuid(const uint8_t uuid[16], gvm_device **out)
@@ -534,7 +537,7 @@ static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened
     gvm_status status;
 
     if (same_address && opened->home_address == 0)
-        return gvmi_fail(GVM_E_ADDRESS, "the object's creator has no address for it yet");
+        return gvm_error_set(GVM_E_ADDRESS, "the object's creator has no address for it yet");
     gvmi_descriptor_init(&about);
     about.flags = opened->sealed ? GVMI_DESCRIPTOR_SEALED : 0;
     about.chunk_bytes = opened->chunk_bytes;
@@ -564,12 +567,13 @@ static gvm_status check_opened_sizes(const gvmi_wire_opened *opened)
 {
     if (!GVM_CHECK(opened->reserve_bytes > 0 && opened->reserve_bytes <= GVMI_SPAN_BYTES_MAX &&
                    opened->bytes <= opened->reserve_bytes && gvmi_is_pow2(opened->chunk_bytes)))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED has %llu bytes of %llu in chunks of %llu",
-                         (unsigned long long)opened->bytes, (unsigned long long)opened->reserve_bytes,
-                         (unsigned long long)opened->chunk_bytes);
+        return gvm_error_set(
+            GVM_E_FORMAT, "the keeper's OPENED has %llu bytes of %llu in chunks of %llu",
+            (unsigned long long)opened->bytes, (unsigned long long)opened->reserve_bytes,
+            (unsigned long long)opened->chunk_bytes);
     if (!GVM_CHECK(opened->home_address % GVM_CHUNK_BYTES_MIN == 0))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED has address %#llx",
-                         (unsigned long long)opened->home_address);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's OPENED has address %#llx",
+                             (unsigned long long)opened->home_address);
     return GVM_OK;
 }
 
@@ -597,8 +601,8 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
         client->slots[opened->slot] = object;
     gvmi_unlock(&client->lock);
     if (!GVM_CHECK(vacant))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED is of slot %u, which is taken",
-                         opened->slot);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's OPENED is of slot %u, which is taken",
+                             opened->slot);
     object->permit = &client->permits[opened->slot];
     object->lease = &client->leases[opened->slot];
     if (make_buffer(object, opened) != GVM_OK)

@@ -48,7 +48,7 @@ static gvm_status handle_message(gvm_client *client, gvmi_client_message *messag
     gvm_status status;
 
     if (is_cut_off_reason(client, &message->wire))
-        return gvmi_fail(GVM_E_PEER, "the keeper ended the connection");
+        return gvm_error_set(GVM_E_PEER, "the keeper ended the connection");
     if (head->type == GVMI_WIRE_MAP)
         return gvmi_client_handle_map(client, message);
     status = gvmi_client_may_overtake(client, head) ? GVM_OK
@@ -91,7 +91,7 @@ void *gvmi_client_run_mapper(void *arg)
         read_close_reason(client);
     while (client->pending_count > 0)
         (void)gvmi_client_continue_oldest_map(client, false);
-    gvmi_error_restore(&reason);
+    gvm_error_restore(&reason);
     gvmi_client_lose(client);
     gvmi_client_end_leaving(client); /* after that none is left to the mapper any more */
     while (client->failing != NULL) {

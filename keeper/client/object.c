@@ -93,7 +93,7 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
     }
     if (!handed_over)
         gvmi_client_drop_object(object);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 void gvmi_client_end_leaving(gvm_client *client)
@@ -155,10 +155,10 @@ static gvm_status set_name(char to[GVM_NAME_BYTES_MAX], const char *name)
 static gvm_status set_metadata(gvmi_wire_message *message, const void *bytes, uint32_t len_bytes)
 {
     if (len_bytes > GVM_METADATA_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "metadata has at most %d bytes, not %u",
-                         GVM_METADATA_BYTES_MAX, (unsigned)len_bytes);
+        return gvm_error_set(GVM_E_INVALID, "metadata has at most %d bytes, not %u",
+                             GVM_METADATA_BYTES_MAX, (unsigned)len_bytes);
     if (len_bytes > 0 && bytes == NULL)
-        return gvmi_fail(GVM_E_INVALID, "the metadata is NULL");
+        return gvm_error_set(GVM_E_INVALID, "the metadata is NULL");
     message->head.tail_bytes = len_bytes;
     if (len_bytes > 0)
         memcpy(message->tail.bytes, bytes, len_bytes);
@@ -170,24 +170,24 @@ static gvm_status check_object_sizes(uint64_t reserve_bytes, const gvm_object_op
     char size[32];
 
     if (reserve_bytes == 0 || reserve_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "an object reserves between 1 byte and 128 TiB, not %s",
-                         gvmi_size_text(reserve_bytes, size));
+        return gvm_error_set(GVM_E_INVALID, "an object reserves between 1 byte and 128 TiB, not %s",
+                             gvmi_size_text(reserve_bytes, size));
     if (options->size_bytes > reserve_bytes)
-        return gvmi_fail(GVM_E_INVALID,
-                         "the object is to have %s from the start, beyond its reservation",
-                         gvmi_size_text(options->size_bytes, size));
+        return gvm_error_set(GVM_E_INVALID,
+                             "the object is to have %s from the start, beyond its reservation",
+                             gvmi_size_text(options->size_bytes, size));
     if (options->chunk_bytes != 0 &&
         (!gvmi_is_pow2(options->chunk_bytes) || options->chunk_bytes < GVM_CHUNK_BYTES_MIN ||
          options->chunk_bytes > GVM_CHUNK_BYTES_MAX))
-        return gvmi_fail(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
-                         gvmi_size_text(options->chunk_bytes, size));
+        return gvm_error_set(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
+                             gvmi_size_text(options->chunk_bytes, size));
     return GVM_OK;
 }
 
 static gvm_status check_permission_bits(uint32_t mode)
 {
     if ((mode & ~MODE_BITS) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown mode bits %#o", (unsigned)mode);
+        return gvm_error_set(GVM_E_INVALID, "unknown mode bits %#o", (unsigned)mode);
     return GVM_OK;
 }
 
@@ -201,7 +201,7 @@ static gvm_status fill_create_message(const char *name, uint64_t reserve_bytes,
     if (status == GVM_OK)
         status = check_permission_bits(options->mode);
     if (status == GVM_OK && (options->flags & ~(uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED)) != 0)
-        status = gvmi_fail(GVM_E_INVALID, "unknown object flags %#x", (unsigned)options->flags);
+        status = gvm_error_set(GVM_E_INVALID, "unknown object flags %#x", (unsigned)options->flags);
     if (status != GVM_OK)
         return status;
     gvmi_wire_start(message, GVMI_WIRE_CREATE, 0);
@@ -225,7 +225,7 @@ static gvm_status create_object(gvm_client *client, const char *name, uint64_t r
     gvm_status status;
 
     if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     status = fill_create_message(name, reserve_bytes, &full, &message);
@@ -248,7 +248,7 @@ gvm_status gvm_object_create(gvm_client *handle, const char *name, uint64_t rese
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
@@ -265,7 +265,7 @@ static gvm_status open_named(gvm_client *client, const char *name, uint32_t flag
 
     if ((flags & ~(uint32_t)(GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK |
                              GVM_OPEN_MAPPED)) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown open flags %#x", (unsigned)flags);
+        return gvm_error_set(GVM_E_INVALID, "unknown open flags %#x", (unsigned)flags);
     gvmi_wire_start(&message, GVMI_WIRE_OPEN, 0);
     message.body.OPEN.flags = flags;
     status = set_name(message.body.OPEN.name, name);
@@ -281,7 +281,7 @@ gvm_status gvm_object_open(gvm_client *handle, const char *name, uint32_t flags,
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
@@ -302,7 +302,7 @@ void gvm_object_close(gvm_object *handle)
         if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
             gvmi_client_end_object(object, true);
     }
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 /* A request about a name alone. */
@@ -353,9 +353,9 @@ static gvm_status send_and_end_use(gvm_object *object, gvmi_wire_message *messag
 static gvm_status check_changeable(const gvm_object *object)
 {
     if (object->readonly)
-        return gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
+        return gvm_error_set(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
     if (atomic_load(&object->sealed))
-        return gvmi_fail(GVM_E_SEALED, "the object is sealed");
+        return gvm_error_set(GVM_E_SEALED, "the object is sealed");
     return GVM_OK;
 }
 
@@ -371,8 +371,9 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
         return status;
     status = check_changeable(object);
     if (status == GVM_OK && size_bytes > object->reserve_bytes)
-        status = gvmi_fail(GVM_E_INVALID, "%llu bytes are beyond the object's reservation of %llu",
-                           (unsigned long long)size_bytes, (unsigned long long)object->reserve_bytes);
+        status = gvm_error_set(GVM_E_INVALID, "%llu bytes are beyond the object's reservation of %llu",
+                               (unsigned long long)size_bytes,
+                               (unsigned long long)object->reserve_bytes);
     gvmi_wire_start(&message, GVMI_WIRE_GROW, 0);
     message.body.GROW.slot = object->slot;
     message.body.GROW.bytes = size_bytes;
@@ -414,7 +415,7 @@ gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
     message.body.SEAL.timeout_ms = timeout_ms;
     status = gvmi_check_timeout(timeout_ms);
     if (status == GVM_OK && object->readonly)
-        status = gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
+        status = gvm_error_set(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
     if (timeout_ms == GVM_FOREVER || status != GVM_OK)
         return send_and_end_use(object, &message, status);
     status = gvmi_client_call_until(object->client, &message, object, 0,
@@ -436,7 +437,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
     message.body.PUBLISH.slot = object->slot;
     message.body.PUBLISH.flags = flags;
     if ((flags & ~(uint32_t)(GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE)) != 0)
-        status = gvmi_fail(GVM_E_INVALID, "unknown publish flags %#x", (unsigned)flags);
+        status = gvm_error_set(GVM_E_INVALID, "unknown publish flags %#x", (unsigned)flags);
     else
         status = set_name(message.body.PUBLISH.name, name);
     return send_and_end_use(object, &message, status);
@@ -455,7 +456,7 @@ gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, 
     message.body.LINK.slot = object->slot;
     message.body.LINK.mode = mode;
     message.body.LINK.bytes = size_bytes;
-    status = size_bytes == 0 ? gvmi_fail(GVM_E_INVALID, "size_bytes is 0")
+    status = size_bytes == 0 ? gvm_error_set(GVM_E_INVALID, "size_bytes is 0")
                              : check_permission_bits(mode);
     if (status == GVM_OK)
         status = set_name(message.body.LINK.name, name);
@@ -507,7 +508,7 @@ gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t cap
     gvmi_wire_start(&message, GVMI_WIRE_GET_METADATA, 0);
     message.body.GET_METADATA.slot = object->slot;
     if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
-        status = gvmi_fail(GVM_E_INVALID, "bytes or len_bytes is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "bytes or len_bytes is NULL");
     status = send_and_end_use(object, &message, status);
     if (status != GVM_OK)
         return status;

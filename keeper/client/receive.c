@@ -24,7 +24,7 @@ static gvm_status wait_readable(int socket_fd, int64_t deadline_ns)
         int count;
 
         if (!for_ever && left_ns <= 0)
-            return gvmi_fail(GVM_E_TIMEOUT, "the keeper does not answer");
+            return gvm_error_set(GVM_E_TIMEOUT, "the keeper does not answer");
         count = poll(&entry, 1, for_ever ? -1 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS));
         if (count > 0)
             return GVM_OK;
@@ -48,10 +48,10 @@ static gvm_status receive_part(int socket_fd, int64_t deadline_ns, void *bytes, 
         return gvmi_fail_system(errno == ECONNRESET ? GVM_E_PEER : GVM_E_SYSTEM, errno, "recvmsg",
                                 "receiving from the keeper failed");
     if (!GVM_CHECK(out->came.excess == 0))
-        return gvmi_fail(GVM_E_FORMAT, "a message of the keeper brought %u fds",
-                         GVMI_WIRE_CHUNKS_MAX + out->came.excess);
+        return gvm_error_set(GVM_E_FORMAT, "a message of the keeper brought %u fds",
+                             GVMI_WIRE_CHUNKS_MAX + out->came.excess);
     if (received == 0)
-        return gvmi_fail(GVM_E_PEER, "the keeper closed the connection");
+        return gvm_error_set(GVM_E_PEER, "the keeper closed the connection");
     *got = (size_t)received;
     return GVM_OK;
 }
@@ -79,13 +79,13 @@ static gvm_status receive_message(int socket_fd, int64_t deadline_ns, gvmi_clien
     if (status != GVM_OK)
         return status;
     if (!GVM_CHECK(head.bytes >= sizeof head && head.bytes <= sizeof bytes))
-        return gvmi_fail(GVM_E_FORMAT, "a message of the keeper has %u bytes", head.bytes);
+        return gvm_error_set(GVM_E_FORMAT, "a message of the keeper has %u bytes", head.bytes);
     status = receive_all(socket_fd, deadline_ns, bytes + sizeof head, head.bytes - sizeof head, out);
     if (status == GVM_OK)
         status = gvmi_wire_decode(bytes, head.bytes, false, &out->wire);
     if (status == GVM_OK && !GVM_CHECK(out->came.lost || out->came.count == head.fd_count))
-        status = gvmi_fail(GVM_E_FORMAT, "the keeper's message %s brought %u fds, not %u",
-                           gvmi_wire_name_of(head.type), out->came.count, head.fd_count);
+        status = gvm_error_set(GVM_E_FORMAT, "the keeper's message %s brought %u fds, not %u",
+                               gvmi_wire_name_of(head.type), out->came.count, head.fd_count);
     return status;
 }
 

@@ -37,10 +37,11 @@ struct gvm_snapshot {
 
 static gvm_status fail_short(uint64_t done, uint64_t bytes)
 {
-    return gvmi_fail(GVM_E_KEEPER,
-                     "the keeper took its snapshot back when %llu bytes of %llu were read, as it does when it "
-                     "cuts a process off: connect anew if the next call on the connection fails, too",
-                     (unsigned long long)done, (unsigned long long)bytes);
+    return gvm_error_set(
+        GVM_E_KEEPER,
+        "the keeper took its snapshot back when %llu bytes of %llu were read, as it does when it "
+        "cuts a process off: connect anew if the next call on the connection fails, too",
+        (unsigned long long)done, (unsigned long long)bytes);
 }
 
 static gvm_status read_snapshot_file(int fd, uint64_t bytes, char **out)
@@ -50,14 +51,14 @@ static gvm_status read_snapshot_file(int fd, uint64_t bytes, char **out)
 
     if (!GVM_CHECK(bytes >= sizeof(gvmi_snapshot_head) && bytes <= SNAPSHOT_BYTES_MAX) ||
         fstat(fd, &found) != 0 || !GVM_CHECK(S_ISREG(found.st_mode)))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is no file of %llu bytes",
-                         (unsigned long long)bytes);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's snapshot is no file of %llu bytes",
+                             (unsigned long long)bytes);
     if ((uint64_t)found.st_size < bytes)
         return fail_short(0, bytes);
     copy = malloc(bytes);
     if (copy == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a snapshot of %llu bytes",
-                         (unsigned long long)bytes);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a snapshot of %llu bytes",
+                             (unsigned long long)bytes);
     for (uint64_t done = 0; done < bytes;) {
         const ssize_t got = pread(fd, copy + done, bytes - done, (off_t)done);
 
@@ -86,28 +87,28 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
 
     if (!GVM_CHECK(head->magic == GVMI_SNAPSHOT_MAGIC && head->head_bytes >= sizeof *head &&
                    head->head_bytes <= GVMI_STRUCT_BYTES_MAX))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is none");
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's snapshot is none");
     if (!GVM_CHECK(is_record_size(head->keeper_bytes) && is_record_size(head->device_bytes) &&
                    is_record_size(head->object_bytes) && is_record_size(head->client_bytes) &&
                    is_record_size(head->user_bytes)))
-        return gvmi_fail(GVM_E_FORMAT,
-                         "the keeper's snapshot has records of %u, %u, %u, %u and %u bytes",
-                         head->keeper_bytes, head->device_bytes, head->object_bytes,
-                         head->client_bytes, head->user_bytes);
+        return gvm_error_set(GVM_E_FORMAT,
+                             "the keeper's snapshot has records of %u, %u, %u, %u and %u bytes",
+                             head->keeper_bytes, head->device_bytes, head->object_bytes,
+                             head->client_bytes, head->user_bytes);
     if (!GVM_CHECK(
             head->device_count <= SNAPSHOT_RECORDS_MAX && head->object_count <= SNAPSHOT_RECORDS_MAX &&
             head->client_count <= SNAPSHOT_RECORDS_MAX && head->user_count <= SNAPSHOT_RECORDS_MAX))
-        return gvmi_fail(GVM_E_FORMAT,
-                         "the keeper's snapshot has %u devices, %u objects, %u clients, %u users",
-                         head->device_count, head->object_count, head->client_count, head->user_count);
+        return gvm_error_set(
+            GVM_E_FORMAT, "the keeper's snapshot has %u devices, %u objects, %u clients, %u users",
+            head->device_count, head->object_count, head->client_count, head->user_count);
     wanted = (uint64_t)head->head_bytes + head->keeper_bytes +
              (uint64_t)head->device_count * head->device_bytes +
              (uint64_t)head->object_count * head->object_bytes +
              (uint64_t)head->client_count * head->client_bytes +
              (uint64_t)head->user_count * head->user_bytes;
     if (!GVM_CHECK(wanted <= bytes))
-        return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is cut short: %llu bytes of %llu",
-                         (unsigned long long)bytes, (unsigned long long)wanted);
+        return gvm_error_set(GVM_E_FORMAT, "the keeper's snapshot is cut short: %llu bytes of %llu",
+                             (unsigned long long)bytes, (unsigned long long)wanted);
     return GVM_OK;
 }
 
@@ -119,8 +120,8 @@ static gvm_status copy_snapshot(gvm_client *client, int fd, uint64_t bytes, char
     gvm_error error;
 
     if (fd < 0) {
-        status = gvmi_fail(GVM_E_LIMIT,
-                           "the process has too many open files for a snapshot: raise ulimit -n");
+        status = gvm_error_set(GVM_E_LIMIT,
+                               "the process has too many open files for a snapshot: raise ulimit -n");
     } else {
         status = read_snapshot_file(fd, bytes, out);
         close(fd);
@@ -130,7 +131,7 @@ static gvm_status copy_snapshot(gvm_client *client, int fd, uint64_t bytes, char
     if (gvmi_client_send(client, &message, GVMI_NEVER_NS) != GVM_OK)
         gvmi_client_break(client); /* the next call fails, not this one */
     if (status != GVM_OK)
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     return status;
 }
 
@@ -147,7 +148,7 @@ static gvm_status new_snapshot(char *bytes, uint64_t len, gvm_snapshot **out)
         return status;
     snapshot = malloc(sizeof *snapshot);
     if (snapshot == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a snapshot");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a snapshot");
     *snapshot = (gvm_snapshot){.head = head, .bytes = bytes};
     status = gvmi_registry_add(GVMI_KIND_SNAPSHOT, gvmi_key(snapshot), snapshot);
     if (status == GVM_OK)
@@ -183,7 +184,7 @@ gvm_status gvm_client_get_snapshot(gvm_client *handle, gvm_snapshot **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_client_enter(handle, &client);
     if (status != GVM_OK)
         return status;
@@ -204,7 +205,7 @@ void gvm_snapshot_destroy(gvm_snapshot *handle)
         free(snapshot->bytes);
         gvmi_registry_retire(snapshot);
     }
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 /* ---- its records */
@@ -246,8 +247,8 @@ static gvm_status get_record(const gvm_snapshot *handle, record_kind kind, uint3
             memcpy(record, at + (size_t)index * sizes[kind],
                    sizes[kind] < known_bytes ? sizes[kind] : known_bytes);
         else
-            status = gvmi_fail(GVM_E_INVALID, "there is no %s %u: the snapshot has %u", names[kind],
-                               (unsigned)index, (unsigned)counts[kind]);
+            status = gvm_error_set(GVM_E_INVALID, "there is no %s %u: the snapshot has %u",
+                                   names[kind], (unsigned)index, (unsigned)counts[kind]);
     }
     gvmi_registry_drop(GVMI_KIND_SNAPSHOT, gvmi_key(handle));
     return status;
@@ -257,7 +258,7 @@ static gvm_status give(void *info, const void *full, size_t bytes)
 {
     return gvmi_struct_out(info, full, bytes, bytes)
                ? GVM_OK
-               : gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+               : gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
 }
 
 gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot, gvm_keeper_info *info)
@@ -456,7 +457,7 @@ static gvm_status check_amount(uint64_t bytes)
 {
     return bytes != GVM_BYTES_NONE
                ? GVM_OK
-               : gvmi_fail(GVM_E_INVALID, "GVM_BYTES_NONE is for options: pass 0 for no bytes");
+               : gvm_error_set(GVM_E_INVALID, "GVM_BYTES_NONE is for options: pass 0 for no bytes");
 }
 
 gvm_status gvm_client_evict(gvm_client *client, const char *name, uint64_t size_bytes,

@@ -16,8 +16,8 @@
 
 static gvm_status fail_late(const gvm_client *client)
 {
-    return gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not read what it is sent",
-                     client->keeper_pid);
+    return gvm_error_set(GVM_E_TIMEOUT, "the keeper (process %u) does not read what it is sent",
+                         client->keeper_pid);
 }
 
 /* GVM_OK is to try again. */
@@ -27,7 +27,7 @@ static gvm_status wait_writable(const gvm_client *client, int64_t deadline_ns)
     int64_t left_ns = SLICE_MS * GVMI_NS_PER_MS;
 
     if (atomic_load(&client->severed))
-        return gvmi_fail(GVM_E_PEER, "the connection was given up before the keeper read all");
+        return gvm_error_set(GVM_E_PEER, "the connection was given up before the keeper read all");
     if (deadline_ns != GVMI_NEVER_NS && deadline_ns - gvmi_now_ns() < left_ns)
         left_ns = deadline_ns - gvmi_now_ns();
     if (left_ns <= 0)
@@ -54,7 +54,7 @@ static gvm_status send_all(gvm_client *client, const char *bytes, size_t len, in
         else if (errno != EINTR)
             status = gvmi_fail_system(GVM_E_SYSTEM, errno, "send", "sending to the keeper failed");
         if (status == GVM_E_TIMEOUT && done > 0) /* what comes behind half a message is garbage */
-            status = gvmi_fail(GVM_E_PEER, "the keeper read half of a message");
+            status = gvm_error_set(GVM_E_PEER, "the keeper read half of a message");
     }
     return status;
 }

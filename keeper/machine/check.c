@@ -224,14 +224,17 @@ static bool check_openers(const keep_object *object)
 static bool check_maps(const gvmi_machine *m)
 {
     uint32_t listed = 0, pending = 0;
+    uint64_t bytes = 0;
 
-    for (const keep_pending *map = m->oldest_map; map != NULL; map = map->newer)
+    for (const keep_pending *map = m->oldest_map; map != NULL; map = map->newer) {
         listed += map->newer == NULL || (map->newer->older == map && map->newer->serial > map->serial);
+        bytes += map->host_bytes;
+    }
     for (const keep_object *object = m->objects; object != NULL; object = object->next)
         for (const keep_opening *o = object->openings; o != NULL; o = o->next)
             for (const keep_pending *map = o->first_pending; map != NULL; map = map->next)
                 pending += map->client == o->client;
-    return listed == pending;
+    return listed == pending && bytes == m->mapping_bytes;
 }
 
 /* I12, of one frame. */

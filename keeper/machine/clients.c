@@ -20,7 +20,7 @@ static gvm_status find_number(gvmi_machine *m, uint32_t *out)
     capacity = m->client_capacity == 0 ? 16 : m->client_capacity * 2;
     clients = realloc(m->clients, capacity * sizeof(keep_client *));
     if (clients == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a client");
     memset(&clients[m->client_capacity], 0, (capacity - m->client_capacity) * sizeof *clients);
     *out = m->client_capacity + 1;
     m->clients = clients;
@@ -35,12 +35,12 @@ gvm_status gvmi_machine_admits(gvmi_machine *m, uint32_t uid)
     bool admitted;
 
     if (user == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a client");
     admitted = gvmi_keep_may_take(m, user, KEEP_CLIENTS, 1);
     if (!admitted)
         gvmi_keep_refusal(m, user, KEEP_CLIENTS, text);
     gvmi_keep_end_user(m, user);
-    return admitted ? GVM_OK : gvmi_fail(GVM_E_LIMIT, "%s", text);
+    return admitted ? GVM_OK : gvm_error_set(GVM_E_LIMIT, "%s", text);
 }
 
 gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
@@ -57,13 +57,13 @@ gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
         return status;
     client = calloc(1, sizeof *client);
     if (client == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a client");
     client->slots = calloc(GVM_OBJECTS_OPEN_MAX, sizeof(keep_opening *));
     client->user = client->slots != NULL ? gvmi_keep_user(m, who->uid) : NULL;
     if (client->user == NULL) {
         free(client->slots);
         free(client);
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a client");
     }
     gvmi_keep_take(m, client->user, KEEP_CLIENTS, 1);
     client->number = found;

@@ -131,6 +131,17 @@ static bool may_end_client(gvmi_machine *m, const keep_client *client, uint32_t 
     return false;
 }
 
+/* False as well: its answer may have come and not have been read. */
+static bool is_map_overdue(const gvmi_machine *m, const keep_pending *map)
+{
+    const uint32_t timeout_ms = m->config.revoke_limit_ms;
+    const int64_t since_ns = map->due_ns - timeout_ms * GVMI_NS_PER_MS;
+    const int64_t start_ns = since_ns > map->client->delayed_ns ? since_ns : map->client->delayed_ns;
+
+    return is_past_timeout(m, start_ns, timeout_ms) &&
+           is_all_read(m, map->client, start_ns, timeout_ms);
+}
+
 /* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
 static void check_map_deadlines(gvmi_machine *m, uint32_t *ended)
 {
@@ -139,10 +150,8 @@ static void check_map_deadlines(gvmi_machine *m, uint32_t *ended)
     for (const keep_pending *map = m->oldest_map;
          map != NULL && is_past_timeout(m, map->sent_ns, timeout_ms); map = map->newer) {
         keep_client *client = map->client;
-        const int64_t since_ns = map->sent_ns > client->delayed_ns ? map->sent_ns : client->delayed_ns;
 
-        if (!client->connected || client->cut_due || !is_past_timeout(m, since_ns, timeout_ms) ||
-            !is_all_read(m, client, since_ns, timeout_ms))
+        if (!client->connected || client->cut_due || !is_map_overdue(m, map))
             continue;
         if (!may_end_client(m, client, ended))
             return;

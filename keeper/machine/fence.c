@@ -145,15 +145,22 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
         end_writer(m, opening->client);
 }
 
-void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool orderly)
+void gvmi_keep_hold_closed(gvmi_machine *m, const keep_opening *opening)
 {
     const uint64_t word = atomic_load(&opening->lease->word);
+
     /* One that was granted and is not taken is no reason: the library closes after an acquire that was given up, with
      * the grant on its way. */
-    const bool leases = gvmi_lease_readers(word) > 0 ||
-                        (opening->object->writer == opening && gvmi_lease_writers(word) > 0);
+    if (gvmi_lease_readers(word) > 0 ||
+        (opening->object->writer == opening && gvmi_lease_writers(word) > 0))
+        (void)hold_opening(m, opening, could_write(opening));
+}
 
-    if (leases || !(orderly || gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain)))
+void gvmi_keep_hold_not_mapped(gvmi_machine *m, const keep_opening *opening)
+{
+    /* The library says so when no lease is left, but other threads of the program add to the word for a moment before
+     * they see the failure: what is there now says nothing. */
+    if (!gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain))
         (void)hold_opening(m, opening, could_write(opening));
 }
 

@@ -17,7 +17,7 @@ gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine *
     gvm_status status = GVM_OK;
 
     if (m == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a keeper");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a keeper");
     m->config = *config;
     m->next_wait_ns = m->later_wait_ns = INT64_MAX;
     m->host = (keep_place){.tier = GVM_TIER_HOST,

@@ -16,10 +16,22 @@
  * its frames are written down), so its openings are counted like all others. */
 #include <stdlib.h>
 
+#include "base/clock.h"
+#include "base/size.h"
 #include "keeper/machine/state.h"
 
 /* Of one MAP of chunks that move: what it frees or brings is of use as soon as it is answered. */
 #define MOVE_BYTES_MAX (256ull << 20)
+
+/* The driver maps host memory of all processes one after the other, 9 us a MiB: what is to be mapped anywhere comes on
+ * top of the revoke timeout, at four times that. */
+#define MAP_NS_PER_MIB 36000
+
+static int64_t find_due_time(const gvmi_machine *m)
+{
+    return m->now_ns + m->config.revoke_limit_ms * GVMI_NS_PER_MS +
+           (int64_t)(m->mapping_bytes / GVMI_MIB) * MAP_NS_PER_MIB;
+}
 
 /* Behind those of all, and those of the opening. */
 static void list_map(gvmi_machine *m, keep_opening *opening, keep_pending *pending)
@@ -33,6 +45,7 @@ static void list_map(gvmi_machine *m, keep_opening *opening, keep_pending *pendi
 
 static void unlist_map(gvmi_machine *m, const keep_pending *pending)
 {
+    m->mapping_bytes -= pending->host_bytes;
     *(pending->older != NULL ? &pending->older->newer : &m->oldest_map) = pending->newer;
     *(pending->newer != NULL ? &pending->newer->older : &m->newest_map) = pending->older;
 }
@@ -123,9 +136,12 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
             frames[sent++] = send_frame(m, opening, chunk);
             message.tail.chunks[listed].tier = chunk->where;
             message.tail.chunks[listed].stamp = chunk->stamp;
+            pending->host_bytes += chunk->where == GVM_TIER_HOST ? object->chunk_bytes : 0;
         }
         listed++;
     }
+    m->mapping_bytes += pending->host_bytes;
+    pending->due_ns = find_due_time(m);
     message.head.fd_count = (uint16_t)sent;
     message.head.tail_bytes = (uint32_t)(listed * sizeof message.tail.chunks[0]);
     (void)gvmi_keep_send(m, opening->client, &message, frames);
@@ -286,7 +302,7 @@ void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
  * now: later moves are not sent to it, until it asks for a lease again. */
 static void note_broken(gvmi_machine *m, keep_opening *opening)
 {
-    gvmi_keep_hold_untrusted(m, opening, false);
+    gvmi_keep_hold_not_mapped(m, opening);
     opening->broken = true;
     gvmi_keep_answer_all(m, opening);
     gvmi_keep_publish_permit(opening);

@@ -9,10 +9,13 @@
 #include "base/text.h"
 #include "keeper/machine/state.h"
 
-/* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers
- * (memory/buffer.c). */
+/* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers (memory/buffer.c); but
+ * what is large from the start, which programs share whole, has larger ones: mapping and unmapping 16 GiB in 8 processes
+ * takes 94 ms in chunks of 64 MiB, and 12 ms in chunks of 512 MiB, where the copy takes 310. */
 #define CHUNKS_WANTED 16
-#define CHUNK_BYTES_CHOSEN_MAX (64ull << 20)
+#define CHUNK_BYTES_CHOSEN_MAX (64 * GVMI_MIB)
+#define LARGE_CHUNKS_WANTED 32
+#define LARGE_CHUNK_BYTES_CHOSEN_MAX (512 * GVMI_MIB)
 #define RESERVE_BYTES_MAX (1ull << 46)
 
 /* ---- create and open */
@@ -25,13 +28,15 @@ static bool find_config_device(const gvmi_machine *m, const uint8_t uuid[16], ui
     return false;
 }
 
-static uint64_t choose_chunk_bytes(uint64_t reserve_bytes)
+static uint64_t choose_chunk_bytes(uint64_t reserve_bytes, uint64_t bytes)
 {
-    const uint64_t bytes = gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED);
+    const uint64_t usual = gvmi_min(gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED),
+                                    CHUNK_BYTES_CHOSEN_MAX);
+    const uint64_t large = gvmi_min(gvmi_pow2_up(bytes / LARGE_CHUNKS_WANTED),
+                                    LARGE_CHUNK_BYTES_CHOSEN_MAX);
+    const uint64_t fewest = gvmi_pow2_up((reserve_bytes - 1) / KEEP_CHUNKS_MAX + 1);
 
-    if (bytes < GVM_CHUNK_BYTES_MIN)
-        return GVM_CHUNK_BYTES_MIN;
-    return bytes < CHUNK_BYTES_CHOSEN_MAX ? bytes : CHUNK_BYTES_CHOSEN_MAX;
+    return gvmi_max(gvmi_max(usual, large), gvmi_max(fewest, GVM_CHUNK_BYTES_MIN));
 }
 
 /* Sizes as they will be; GVM_OK, or what is wrong with text. */
@@ -44,7 +49,7 @@ static gvm_status choose_sizes(const gvmi_wire_create *body, uint64_t *reserve_b
         return GVM_E_INVALID;
     }
     if (*chunk_bytes == 0)
-        *chunk_bytes = choose_chunk_bytes(body->reserve_bytes);
+        *chunk_bytes = choose_chunk_bytes(body->reserve_bytes, body->bytes);
     if (!gvmi_is_pow2(*chunk_bytes) || *chunk_bytes < GVM_CHUNK_BYTES_MIN ||
         *chunk_bytes > GVM_CHUNK_BYTES_MAX) {
         *text = "chunk_bytes is no power of two from 2 MiB to 1 GiB";
@@ -52,7 +57,7 @@ static gvm_status choose_sizes(const gvmi_wire_create *body, uint64_t *reserve_b
     }
     *reserve_bytes = gvmi_round_up(body->reserve_bytes, *chunk_bytes);
     if (*reserve_bytes / *chunk_bytes > KEEP_CHUNKS_MAX) {
-        *text = "reserve_bytes is more than 1048576 chunks: use larger ones";
+        *text = "reserve_bytes is more than 65536 chunks: use larger ones";
         return GVM_E_INVALID;
     }
     if (body->bytes > *reserve_bytes) {
@@ -290,7 +295,7 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
         return;
     object = opening->object;
     if (!opening->broken)
-        gvmi_keep_hold_untrusted(m, opening, true);
+        gvmi_keep_hold_closed(m, opening);
     gvmi_keep_end_opening(m, opening);
     if (object->creator == client->number && gvmi_keep_count_openings(client, object) == 0)
         drop_creator_reference(m, object);

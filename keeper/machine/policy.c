@@ -378,7 +378,7 @@ gvm_status gvmi_policy_create(uint64_t budget_bytes, gvmi_policy **out)
     gvmi_policy *policy = calloc(1, sizeof *policy);
 
     if (policy == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a policy");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a policy");
     policy->budget_bytes = budget_bytes > 0 ? budget_bytes : 1;
     policy->first_free = NONE;
     *out = policy;
@@ -448,7 +448,7 @@ static gvm_status grow_slots(gvmi_policy *policy)
     if (good)
         entries = realloc(policy->entries, capacity * sizeof *entries);
     if (entries == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the policy's item %u", old + 1);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the policy's item %u", old + 1);
     policy->entries = entries;
     for (uint32_t i = capacity; i-- > old;) {
         entries[i] = (entry){.next_free = policy->first_free};

@@ -121,11 +121,12 @@ typedef enum keep_lease_event {
 #define KEEP_GROWTHS_MAX (1u << 16)
 #define KEEP_SNAPSHOTS_MAX 1024u
 #define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
-#define KEEP_CHUNKS_MAX (1u << 20)           /* of an object */
-#define KEEP_SERVED_MAX 256u                 /* requests for leases, in an event or a turn */
-#define KEEP_FREED_LINKS_MAX 512u            /* of those that have ended, in a turn */
-#define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
-#define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
+#define KEEP_CHUNKS_MAX \
+    (1u << 16)                    /* of an object: the MAPs of two such wait in a client's outbox */
+#define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
+#define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
+#define KEEP_PLAN_TRIES_MAX 8     /* plans made anew for what a look at the victims showed */
+#define KEEP_AHEAD_JOBS_MAX 4     /* host frames being made ahead at a time */
 
 /* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
  * aside is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
@@ -381,8 +382,9 @@ typedef struct keep_pending {
     struct keep_pending *older, *newer; /* of all */
     keep_client *client;
     uint64_t serial;
-    int64_t sent_ns;
-    bool unmapped; /* what it replaces is released */
+    int64_t sent_ns, due_ns;
+    uint64_t host_bytes; /* of host memory that it maps */
+    bool unmapped;       /* what it replaces is released */
     uint32_t count;
     uint32_t indexes[];
 } keep_pending;
@@ -413,7 +415,7 @@ struct keep_opening {
 };
 
 /* A frame that a client may have mapped which was cut off, or is not trusted
- * (gvmi_keep_hold_untrusted()). */
+ * (gvmi_keep_hold_closed(), gvmi_keep_hold_not_mapped()). */
 struct keep_hold {
     keep_client *client;
     uint32_t frame;
@@ -525,6 +527,7 @@ struct gvmi_machine {
     keep_object *first_unserved, *last_unserved;
     uint32_t serves_left;                  /* requests that may be served yet in this event */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
+    uint64_t mapping_bytes;                /* host_bytes of all of them */
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
@@ -744,10 +747,12 @@ void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
-/* The client says that nothing of the opening is mapped any more. It is not accepted while a lease
- * is in its lease word, and another user's process only if that comes in good order, by CLOSE: as
- * above, but for the end of the process. */
-void gvmi_keep_hold_untrusted(gvmi_machine *m, const keep_opening *opening, bool orderly);
+/* CLOSE: the client says that nothing of the opening is mapped any more. It is not accepted while a lease is in
+ * its lease word: then as above, but for the end of the process. */
+void gvmi_keep_hold_closed(gvmi_machine *m, const keep_opening *opening);
+/* The client says that it could not map, and that nothing is mapped any more. It is accepted of the processes
+ * that gvmi_keep_close_is_enough() names; of others as above, but for the end of the process. */
+void gvmi_keep_hold_not_mapped(gvmi_machine *m, const keep_opening *opening);
 /* Is the client's word enough that it has nothing of the object mapped any more? */
 bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
                                const keep_domain *owner);

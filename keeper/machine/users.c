@@ -143,10 +143,11 @@ gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
     keep_user *user = find_machine_user(m, uid);
 
     if ((user == NULL || !user->limited) && m->quota_count >= QUOTAS_MAX)
-        return gvmi_fail(GVM_E_LIMIT, "%u users have a quota of their own, the limit", m->quota_count);
+        return gvm_error_set(GVM_E_LIMIT, "%u users have a quota of their own, the limit",
+                             m->quota_count);
     user = gvmi_keep_user(m, uid);
     if (user == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the quota of user %u", uid);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the quota of user %u", uid);
     m->quota_count += !user->limited;
     user->limited = true;
     user->limit_bytes = bytes;

@@ -14,8 +14,8 @@
 
 static gvm_status fail_long(const char *path)
 {
-    return gvmi_fail(GVM_E_INVALID, "the path of a socket has at most %zu bytes, not %zu: %s",
-                     GVMI_KEEPER_PATH_BYTES - 1, strlen(path), GVMI_TEXT_NAME(path));
+    return gvm_error_set(GVM_E_INVALID, "the path of a socket has at most %zu bytes, not %zu: %s",
+                         GVMI_KEEPER_PATH_BYTES - 1, strlen(path), GVMI_TEXT_NAME(path));
 }
 
 static gvm_status check_path_owner(const char *path)
@@ -25,8 +25,8 @@ static gvm_status check_path_owner(const char *path)
     if (lstat(path, &found) != 0) /* nobody made it yet: connecting or binding will tell */
         return GVM_OK;
     if (found.st_uid != geteuid() && found.st_uid != 0)
-        return gvmi_fail(GVM_E_DENIED, "%s belongs to user %u: set XDG_RUNTIME_DIR or GVMEM_KEEPER",
-                         path, (unsigned)found.st_uid);
+        return gvm_error_set(GVM_E_DENIED, "%s belongs to user %u: set XDG_RUNTIME_DIR or GVMEM_KEEPER",
+                             path, (unsigned)found.st_uid);
     return GVM_OK;
 }
 
@@ -62,7 +62,7 @@ gvm_status gvmi_keeper_address(const char *path, struct sockaddr_un *out)
     if (len >= sizeof out->sun_path)
         return fail_long(path);
     if (len == 0)
-        return gvmi_fail(GVM_E_INVALID, "the path of a socket is empty");
+        return gvm_error_set(GVM_E_INVALID, "the path of a socket is empty");
     memset(out, 0, sizeof *out);
     out->sun_family = AF_UNIX;
     memcpy(out->sun_path, path, len);

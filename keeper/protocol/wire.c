@@ -42,8 +42,8 @@ struct wire_kind {
 
 static gvm_status fail_malformed_message(const wire_kind *kind, const char *member, uint64_t value)
 {
-    return gvmi_fail(GVM_E_FORMAT, "the message %s is malformed: %s is %#" PRIx64, kind->name,
-                     member, value);
+    return gvm_error_set(GVM_E_FORMAT, "the message %s is malformed: %s is %#" PRIx64, kind->name,
+                         member, value);
 }
 
 /* Returns from the function around it. */
@@ -93,14 +93,14 @@ static gvm_status check_object_name(const wire_kind *kind, const char name[GVM_N
                                     bool may_be_empty)
 {
     if (!GVM_CHECK(is_text(name, GVM_NAME_BYTES_MAX)))
-        return gvmi_fail(GVM_E_FORMAT,
-                         "the message %s is malformed: its name does not end, or something is behind",
-                         kind->name);
+        return gvm_error_set(
+            GVM_E_FORMAT,
+            "the message %s is malformed: its name does not end, or something is behind", kind->name);
     if (may_be_empty && name[0] == '\0')
         return GVM_OK;
     if (!GVM_CHECK(gvmi_wire_check_name(name) == GVM_OK))
-        return gvmi_fail(GVM_E_FORMAT, "the message %s is malformed: its name is none of an object",
-                         kind->name);
+        return gvm_error_set(
+            GVM_E_FORMAT, "the message %s is malformed: its name is none of an object", kind->name);
     return GVM_OK;
 }
 
@@ -317,9 +317,9 @@ static gvm_status check_failed(const wire_kind *kind, const void *body)
     WANT(b, status, b->status != GVM_OK && is_status(b->status));
     WANT_RESERVED(b);
     if (!GVM_CHECK(is_text(b->text, sizeof b->text)))
-        return gvmi_fail(GVM_E_FORMAT,
-                         "the message %s is malformed: its text does not end, or something is behind",
-                         kind->name);
+        return gvm_error_set(
+            GVM_E_FORMAT,
+            "the message %s is malformed: its text does not end, or something is behind", kind->name);
     return GVM_OK;
 }
 
@@ -434,9 +434,9 @@ gvm_status gvmi_wire_check_head(const gvmi_wire_head *head, bool from_client)
     const wire_kind *kind = kind_of(head->type);
 
     if (!GVM_CHECK(kind != NULL))
-        return gvmi_fail(GVM_E_FORMAT, "there is no message of type %u", head->type);
+        return gvm_error_set(GVM_E_FORMAT, "there is no message of type %u", head->type);
     if (!GVM_CHECK(kind->from_client == from_client))
-        return gvmi_fail(GVM_E_FORMAT, "the message %s came from the wrong end", kind->name);
+        return gvm_error_set(GVM_E_FORMAT, "the message %s came from the wrong end", kind->name);
     if (!is_greeting(head->type)) {
         WANT_RESERVED(head);
         WANT(head, request, number_fits(head->type, head->request));
@@ -461,12 +461,13 @@ static gvm_status fail_version(bool from_client, unsigned other)
     snprintf(own, sizeof own, "%u (gvmem %d.%d.%d)", GVMI_WIRE_VERSION, GVM_VERSION_MAJOR,
              GVM_VERSION_MINOR, GVM_VERSION_PATCH);
     if (from_client)
-        return gvmi_fail(GVM_E_VERSION,
-                         "the keeper has protocol version %s, the program %u: use one release for both",
-                         own, other);
-    return gvmi_fail(GVM_E_VERSION,
-                     "the keeper has protocol version %u, the program %s: use one release for both",
-                     other, own);
+        return gvm_error_set(
+            GVM_E_VERSION,
+            "the keeper has protocol version %s, the program %u: use one release for both", own,
+            other);
+    return gvm_error_set(
+        GVM_E_VERSION,
+        "the keeper has protocol version %u, the program %s: use one release for both", other, own);
 }
 
 /* What begins a connection, and then the head by the rules of this version. body has at least
@@ -477,7 +478,8 @@ static gvm_status check_version(const wire_kind *kind, const gvmi_wire_head *hea
 
     memcpy(&hello, body, sizeof hello); /* WELCOME begins alike */
     if (!GVM_CHECK(hello.magic == GVMI_WIRE_MAGIC))
-        return gvmi_fail(GVM_E_FORMAT, "what answers at the socket is no keeper or no client of one");
+        return gvm_error_set(GVM_E_FORMAT,
+                             "what answers at the socket is no keeper or no client of one");
     if (!GVM_CHECK(hello.version == GVMI_WIRE_VERSION))
         return fail_version(kind->from_client != 0, hello.version);
     WANT_RESERVED(head);
@@ -514,15 +516,15 @@ gvm_status gvmi_wire_decode(const void *bytes, size_t len, bool from_client, gvm
     gvm_status status;
 
     if (!GVM_CHECK(len >= sizeof head))
-        return gvmi_fail(GVM_E_FORMAT, "the message is cut short: %zu bytes of a head of %zu", len,
-                         sizeof head);
+        return gvm_error_set(GVM_E_FORMAT, "the message is cut short: %zu bytes of a head of %zu",
+                             len, sizeof head);
     memcpy(&head, bytes, sizeof head);
     status = gvmi_wire_check_head(&head, from_client);
     if (status != GVM_OK)
         return status;
     if (!GVM_CHECK(len == head.bytes))
-        return gvmi_fail(GVM_E_FORMAT, "the message %s is not whole: %zu bytes of %u",
-                         gvmi_wire_name_of(head.type), len, head.bytes);
+        return gvm_error_set(GVM_E_FORMAT, "the message %s is not whole: %zu bytes of %u",
+                             gvmi_wire_name_of(head.type), len, head.bytes);
 
     kind = kind_of(head.type);
     if (is_greeting(head.type)) {
@@ -573,16 +575,17 @@ gvm_status gvmi_wire_check_name(const char *name)
     size_t len;
 
     if (name == NULL)
-        return gvmi_fail(GVM_E_INVALID, "the name is NULL");
+        return gvm_error_set(GVM_E_INVALID, "the name is NULL");
     len = strnlen(name, GVM_NAME_BYTES_MAX);
     if (len == GVM_NAME_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "the name is longer than %d bytes", GVM_NAME_BYTES_MAX - 1);
+        return gvm_error_set(GVM_E_INVALID, "the name is longer than %d bytes", GVM_NAME_BYTES_MAX - 1);
     for (size_t i = 0; i < len; i++)
         if (name[i] < ' ' || name[i] > '~') /* printable in ASCII, whatever the locale says */
-            return gvmi_fail(GVM_E_INVALID, "the name has a byte that is not printable: %#x at %zu",
-                             (unsigned char)name[i], i);
+            return gvm_error_set(GVM_E_INVALID, "the name has a byte that is not printable: %#x at %zu",
+                                 (unsigned char)name[i], i);
     if (name[0] != '/' || len < 2)
-        return gvmi_fail(GVM_E_INVALID,
-                         "the name does not begin with \"/\" and something behind it: \"%s\"", name);
+        return gvm_error_set(GVM_E_INVALID,
+                             "the name does not begin with \"/\" and something behind it: \"%s\"",
+                             name);
     return GVM_OK;
 }

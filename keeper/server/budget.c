@@ -130,15 +130,17 @@ gvm_status gvmi_host_budget(const gvmi_host_memory *memory, uint64_t wanted_byte
     char wanted[32], there[32];
 
     if (memory->limit_bytes > 0 && bytes > memory->limit_bytes)
-        return gvmi_fail(GVM_E_NOSPACE,
-                         "the host budget of %s is more than the %s of memory that the machine, or the "
-                         "control group of the keeper, has: give a smaller one",
-                         gvmi_size_text(bytes, wanted), gvmi_size_text(memory->limit_bytes, there));
+        return gvm_error_set(
+            GVM_E_NOSPACE,
+            "the host budget of %s is more than the %s of memory that the machine, or the "
+            "control group of the keeper, has: give a smaller one",
+            gvmi_size_text(bytes, wanted), gvmi_size_text(memory->limit_bytes, there));
     if (ahead_bytes > bytes)
-        return gvmi_fail(GVM_E_INVALID,
-                         "%s of host memory cannot be made ahead of need within a host budget of %s: make less "
-                         "ahead, or raise the budget",
-                         gvmi_size_text(ahead_bytes, wanted), gvmi_size_text(bytes, there));
+        return gvm_error_set(
+            GVM_E_INVALID,
+            "%s of host memory cannot be made ahead of need within a host budget of %s: make less "
+            "ahead, or raise the budget",
+            gvmi_size_text(ahead_bytes, wanted), gvmi_size_text(bytes, there));
     *budget_bytes = bytes;
     return GVM_OK;
 }

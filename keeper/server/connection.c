@@ -223,13 +223,13 @@ static gvm_status register_client(gvm_keeper *server, gvmi_connection *connectio
     gvmi_connection **table;
 
     if (client >= NUMBER_MAX)
-        return gvmi_fail(GVM_E_LIMIT, "client %u is beyond any limit", client);
+        return gvm_error_set(GVM_E_LIMIT, "client %u is beyond any limit", client);
     while (capacity <= client)
         capacity *= 2;
     if (capacity > server->client_capacity) {
         table = realloc(server->by_client, capacity * sizeof(gvmi_connection *));
         if (table == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a client");
         memset(table + server->client_capacity, 0,
                (capacity - server->client_capacity) * sizeof(gvmi_connection *));
         server->by_client = table;

@@ -12,7 +12,7 @@ gvm_status gvmi_fd_own(int fd, gvmi_fd **out)
 
     if (shared == NULL) {
         close(fd);
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a file descriptor");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a file descriptor");
     }
     *shared = (gvmi_fd){.fd = fd, .references = 1};
     *out = shared;

@@ -58,7 +58,7 @@ gvm_status gvmi_frames_create(gvm_device *const *devices, uint32_t device_count,
     gvmi_frames *frames = calloc(1, sizeof *frames);
 
     if (frames == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the table of frames");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the table of frames");
     GVM_ASSERT(device_count <= GVMI_DEVICES_MAX);
     gvmi_mutex_init(&frames->lock, GVMI_RANK_FRAMES);
     pthread_cond_init(&frames->reaped, NULL);
@@ -89,7 +89,7 @@ static gvm_status pool_create(const gvmi_frames *frames, const gvmi_frame_spec *
     if (p != NULL)
         p->free = calloc(count, sizeof *p->free);
     if (p == NULL || p->free == NULL) {
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a pool of frames");
+        status = gvm_error_set(GVM_E_NOMEM, "out of host memory for a pool of frames");
         goto fail_free;
     }
     buffer_spec.reserve_bytes = count * spec->bytes;
@@ -175,9 +175,9 @@ static gvm_status export_chunk(const gvmi_frames *frames, gvm_buffer *buffer, gv
     (void)fcntl(fd, F_SETFD, FD_CLOEXEC); /* drivers differ in what they give */
     if (fd >= frames->fd_limit) {
         close(fd);
-        return gvmi_fail(GVM_E_LIMIT,
-                         "the process's file descriptors are needed for clients: raise ulimit -n, or use "
-                         "larger chunks");
+        return gvm_error_set(GVM_E_LIMIT,
+                             "the process's file descriptors are needed for clients: raise ulimit -n, or use "
+                             "larger chunks");
     }
     return gvmi_fd_own(fd, out);
 }
@@ -195,7 +195,7 @@ static gvm_status commit_and_export(const gvmi_frames *frames, frame *f)
             gvm_error error = gvmi_error_save();
 
             (void)gvmi_buffer_vacate_locked(buffer, f->place, f->place + 1);
-            gvmi_error_restore(&error);
+            gvm_error_restore(&error);
         }
     }
     gvmi_unlock(&buffer->lock);
@@ -225,19 +225,19 @@ static gvm_status grow_frame_table_locked(gvmi_frames *frames, uint32_t number)
     frame **table;
 
     if (number == 0 || number >= NUMBER_MAX)
-        return gvmi_fail(GVM_E_INVALID, "%u is no number of a frame", number);
+        return gvm_error_set(GVM_E_INVALID, "%u is no number of a frame", number);
     while (capacity <= number)
         capacity *= 2;
     if (capacity > frames->capacity) {
         table = realloc(frames->table, capacity * sizeof(frame *));
         if (table == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table of %u frames", capacity);
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table of %u frames", capacity);
         memset(table + frames->capacity, 0, (capacity - frames->capacity) * sizeof(frame *));
         frames->table = table;
         frames->capacity = capacity;
     }
     if (frames->table[number] != NULL)
-        return gvmi_fail(GVM_E_INVALID, "frame %u exists already", number);
+        return gvm_error_set(GVM_E_INVALID, "frame %u exists already", number);
     return GVM_OK;
 }
 
@@ -247,7 +247,7 @@ static gvm_status make_frame(gvmi_frames *frames, const gvmi_frame_spec *spec)
     gvm_status status;
 
     if (f == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a frame");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a frame");
     f->number = spec->frame;
     status = take_place(frames, spec, f);
     if (status != GVM_OK)

@@ -100,10 +100,10 @@ static void forget_groups(uint32_t overflow_gid, gvmi_credentials *who)
 gvm_status gvmi_identity_judge(const gvmi_identity *identity, int32_t self, gvmi_credentials *who)
 {
     if (!identity->all_uids && who->uid == identity->overflow_uid && who->pid != self)
-        return gvmi_fail(GVM_E_DENIED,
-                         "the user has no number in the keeper's user namespace (all such users are %u "
-                         "there): map the user there, or run the keeper outside of it",
-                         (unsigned)who->uid);
+        return gvm_error_set(GVM_E_DENIED,
+                             "the user has no number in the keeper's user namespace (all such users are %u "
+                             "there): map the user there, or run the keeper outside of it",
+                             (unsigned)who->uid);
     if (!identity->all_gids)
         forget_groups(identity->overflow_gid, who);
     return GVM_OK;

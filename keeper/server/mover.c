@@ -97,7 +97,7 @@ gvm_status gvmi_done_create(gvmi_done_queue **out)
     gvmi_done_queue *queue = calloc(1, sizeof *queue);
 
     if (queue == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a queue");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a queue");
     queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (queue->fd < 0) {
         free(queue);
@@ -192,7 +192,7 @@ static gvm_status zero_frame(const lane *l, const gvmi_frame_spec *spec)
     CUresult result;
 
     if (!GVM_CHECK(address != 0))
-        return gvmi_fail(GVM_E_INVALID, "there is no frame %u to fill with zeros", spec->frame);
+        return gvm_error_set(GVM_E_INVALID, "there is no frame %u to fill with zeros", spec->frame);
     result = gvmi_cu->cuMemsetD32Async(address, 0, spec->bytes / sizeof(uint32_t), l->stream);
     return result == CUDA_SUCCESS
                ? GVM_OK
@@ -206,8 +206,8 @@ static gvm_status copy_frame(const lane *l, const gvmi_frame_spec *to, const gvm
     CUresult result;
 
     if (!GVM_CHECK(to_address != 0 && from_address != 0 && to->bytes == from->bytes))
-        return gvmi_fail(GVM_E_INVALID, "there are no frames %u and %u of one size to copy between",
-                         from->frame, to->frame);
+        return gvm_error_set(GVM_E_INVALID, "there are no frames %u and %u of one size to copy between",
+                             from->frame, to->frame);
     result = gvmi_cu->cuMemcpyDtoDAsync(to_address, from_address, to->bytes, l->stream);
     return result == CUDA_SUCCESS
                ? GVM_OK
@@ -477,7 +477,7 @@ gvm_status gvmi_mover_start(gvm_device *device, uint32_t index, gvmi_frames *fra
     gvm_status status;
 
     if (mover == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a mover");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a mover");
     mover->device = device;
     mover->index = index;
     mover->frames = frames;
@@ -528,7 +528,7 @@ gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action)
     gvmi_job *job = malloc(sizeof *job);
 
     if (job == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a job");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a job");
     *job = (gvmi_job){
         .kind = GVMI_JOB_ACTION,
         .what = action->kind,

@@ -44,10 +44,10 @@ gvm_status gvmi_outbox_add(gvmi_outbox *outbox, const gvmi_wire_message *message
 
     GVM_ASSERT(fd_count <= GVMI_WIRE_CHUNKS_MAX);
     if (bytes > GVMI_OUTBOX_BYTES_MAX - outbox->bytes)
-        return gvmi_fail(GVM_E_LIMIT, "%zu bytes wait to be read by the client", outbox->bytes);
+        return gvm_error_set(GVM_E_LIMIT, "%zu bytes wait to be read by the client", outbox->bytes);
     entry = malloc(bytes);
     if (entry == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a message of %zu bytes", len);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a message of %zu bytes", len);
     *entry = (gvmi_outbox_entry){.len = (uint32_t)len, .fd_count = fd_count};
     memcpy(entry->bytes, encoded, len);
     entry->fds = (gvmi_fd **)(void *)(entry->bytes + fds_offset(len));

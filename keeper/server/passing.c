@@ -100,8 +100,8 @@ gvm_status gvmi_passing_admits(const gvmi_connection *connection)
 {
     return connection->place.user->unread < UNREAD_MAX
                ? GVM_OK
-               : gvmi_fail(GVM_E_LIMIT,
-                           "user %u has %u connections that it ended without receiving the descriptors sent over "
-                           "them: close the sockets",
-                           (unsigned)connection->uid, (unsigned)connection->place.user->unread);
+               : gvm_error_set(GVM_E_LIMIT,
+                               "user %u has %u connections that it ended without receiving the descriptors sent over "
+                               "them: close the sockets",
+                               (unsigned)connection->uid, (unsigned)connection->place.user->unread);
 }

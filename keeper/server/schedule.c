@@ -50,7 +50,7 @@ gvm_status gvmi_schedule_join(gvmi_schedule *schedule, uint32_t uid, void *owner
     if (user == NULL)
         user = new_user(schedule, uid);
     if (user == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a user");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a user");
     user->places++;
     *out = (gvmi_place){.owner = owner, .user = user};
     return GVM_OK;

@@ -38,34 +38,35 @@ _Static_assert(GVM_KEEPER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 static gvm_status check_options(const gvm_keeper_options *o)
 {
     if (o->listen_fd < 0 || (o->listen_fd > 0 && o->path != NULL && o->path[0] != '\0'))
-        return gvmi_fail(GVM_E_INVALID, "listen_fd is %d: give either it or a path", (int)o->listen_fd);
+        return gvm_error_set(GVM_E_INVALID, "listen_fd is %d: give either it or a path",
+                             (int)o->listen_fd);
     if (o->socket_mode > MODE_MAX)
-        return gvmi_fail(GVM_E_INVALID, "%#o is no mode for a socket", (unsigned)o->socket_mode);
+        return gvm_error_set(GVM_E_INVALID, "%#o is no mode for a socket", (unsigned)o->socket_mode);
     if (o->devices != NULL && (o->device_count == 0 || o->device_count > GVMI_DEVICES_MAX))
-        return gvmi_fail(GVM_E_INVALID, "a keeper serves 1 to %d devices, not %u", GVMI_DEVICES_MAX,
-                         (unsigned)o->device_count);
+        return gvm_error_set(GVM_E_INVALID, "a keeper serves 1 to %d devices, not %u",
+                             GVMI_DEVICES_MAX, (unsigned)o->device_count);
     for (uint32_t i = 0; o->devices != NULL && i < o->device_count; i++)
         for (uint32_t j = 0; j < i; j++)
             if (o->devices[i] == o->devices[j])
-                return gvmi_fail(GVM_E_INVALID, "device %d is given twice", (int)o->devices[i]);
+                return gvm_error_set(GVM_E_INVALID, "device %d is given twice", (int)o->devices[i]);
     if (o->clients_max > GVMI_CLIENTS_MAX)
-        return gvmi_fail(GVM_E_INVALID, "a keeper has at most %u clients, not %u", GVMI_CLIENTS_MAX,
-                         (unsigned)o->clients_max);
+        return gvm_error_set(GVM_E_INVALID, "a keeper has at most %u clients, not %u",
+                             GVMI_CLIENTS_MAX, (unsigned)o->clients_max);
     if (o->device_budget_bytes >= GVM_BYTES_NONE || o->host_budget_bytes >= GVM_BYTES_NONE)
-        return gvmi_fail(GVM_E_INVALID,
-                         "a budget is a number of bytes, or 0 for the default: GVM_BYTES_NONE and "
-                         "GVM_BYTES_UNLIMITED are no budgets");
+        return gvm_error_set(GVM_E_INVALID,
+                             "a budget is a number of bytes, or 0 for the default: GVM_BYTES_NONE and "
+                             "GVM_BYTES_UNLIMITED are no budgets");
     if (o->fence > GVM_FENCE_KILL)
-        return gvmi_fail(GVM_E_INVALID, "unknown fence %u", (unsigned)o->fence);
+        return gvm_error_set(GVM_E_INVALID, "unknown fence %u", (unsigned)o->fence);
     if (o->reserved != 0)
-        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the keeper options, not 0",
-                         (unsigned)o->reserved);
+        return gvm_error_set(GVM_E_INVALID, "reserved is %u among the keeper options, not 0",
+                             (unsigned)o->reserved);
     if (o->quota_count > 0 && o->quotas == NULL)
-        return gvmi_fail(GVM_E_INVALID, "quotas is NULL");
+        return gvm_error_set(GVM_E_INVALID, "quotas is NULL");
     for (uint32_t i = 0; i < o->quota_count; i++)
         if (o->quotas[i].reserved != 0)
-            return gvmi_fail(GVM_E_INVALID, "the quota of user %u has reserved %u, not 0",
-                             (unsigned)o->quotas[i].uid, (unsigned)o->quotas[i].reserved);
+            return gvm_error_set(GVM_E_INVALID, "the quota of user %u has reserved %u, not 0",
+                                 (unsigned)o->quotas[i].uid, (unsigned)o->quotas[i].reserved);
     return GVM_OK;
 }
 
@@ -150,21 +151,22 @@ static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, ui
     char wanted_text[32], total_text[32];
 
     if (leave_bytes >= info->total_bytes)
-        return gvmi_fail(GVM_E_NOSPACE,
-                         "%s cannot be left to other programs: device %d has %s, of which nothing would "
-                         "remain for objects: leave less",
-                         gvmi_size_text(leave_bytes, wanted_text), (int)info->ordinal,
-                         gvmi_size_text(info->total_bytes, total_text));
+        return gvm_error_set(GVM_E_NOSPACE,
+                             "%s cannot be left to other programs: device %d has %s, of which nothing would "
+                             "remain for objects: leave less",
+                             gvmi_size_text(leave_bytes, wanted_text), (int)info->ordinal,
+                             gvmi_size_text(info->total_bytes, total_text));
     if (wanted > info->total_bytes)
-        return gvmi_fail(GVM_E_NOSPACE,
-                         "the budget of %s is more than the %s that device %d has: give a smaller one",
-                         gvmi_size_text(wanted, wanted_text),
-                         gvmi_size_text(info->total_bytes, total_text), (int)info->ordinal);
+        return gvm_error_set(GVM_E_NOSPACE,
+                             "the budget of %s is more than the %s that device %d has: give a smaller one",
+                             gvmi_size_text(wanted, wanted_text),
+                             gvmi_size_text(info->total_bytes, total_text), (int)info->ordinal);
     *budget_bytes = wanted != 0 ? wanted : info->free_bytes / 10 * 9;
     *budget_bytes = gvmi_round_down(*budget_bytes, GVM_CHUNK_BYTES_MIN);
     if (*budget_bytes == 0)
-        return gvmi_fail(GVM_E_NOSPACE, "device %d has no memory free, or the budget is under 2 MiB",
-                         (int)info->ordinal);
+        return gvm_error_set(GVM_E_NOSPACE,
+                             "device %d has no memory free, or the budget is under 2 MiB",
+                             (int)info->ordinal);
     return GVM_OK;
 }
 
@@ -179,9 +181,9 @@ static gvm_status open_device(gvm_keeper *server, int32_t ordinal, const gvm_kee
         return status;
     status = gvm_device_get_info(device, &info);
     if (status == GVM_OK && (!info.vmm || !info.share_fd))
-        status = gvmi_fail(GVM_E_NOTSUP, "device %d %s: a keeper needs both", (int)ordinal,
-                           info.vmm ? "cannot export memory as file descriptors"
-                                    : "has no virtual memory management");
+        status = gvm_error_set(GVM_E_NOTSUP, "device %d %s: a keeper needs both", (int)ordinal,
+                               info.vmm ? "cannot export memory as file descriptors"
+                                        : "has no virtual memory management");
     if (status == GVM_OK)
         status = choose_budget(&info, o->device_budget_bytes, gvmi_amount(o->driver_free_bytes, 0),
                                &about->budget_bytes);
@@ -214,7 +216,7 @@ static gvm_status open_devices(gvm_keeper *server, const gvm_keeper_options *o)
     if (o->devices != NULL)
         count = (int32_t)o->device_count;
     if (count == 0)
-        return gvmi_fail(GVM_E_NODEVICE, "there is no device to serve");
+        return gvm_error_set(GVM_E_NODEVICE, "there is no device to serve");
     for (int32_t i = 0; i < count && i < GVMI_DEVICES_MAX && status == GVM_OK; i++)
         status = open_device(server, o->devices != NULL ? o->devices[i] : i, o);
     return status;
@@ -384,7 +386,7 @@ static void server_free(gvm_keeper *server)
         gvm_device_close(server->devices[i]);
     gvmi_mutex_destroy(&server->lock);
     gvmi_registry_retire(server);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 static gvm_status server_start(gvm_keeper *server, const gvm_keeper_options *o)
@@ -428,9 +430,9 @@ gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     if (!gvmi_struct_in(&full, sizeof full, options, offsetof(gvm_keeper_options, log)))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     status = check_options(&full);
@@ -438,7 +440,7 @@ gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out)
         return status;
     server = server_new();
     if (server == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a keeper");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a keeper");
     /* Threads inherit the mask: the program's signals are the program's. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -489,7 +491,7 @@ static gvm_status make_handed_pair(gvm_keeper *server, int *socket_fd)
     int ends[2];
 
     if (handed == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a connection");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a connection");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
         const int code = errno;
 
@@ -523,7 +525,7 @@ gvm_status gvm_keeper_open_socket(gvm_keeper *handle, int *socket_fd)
     gvm_status status;
 
     if (socket_fd == NULL)
-        return gvmi_fail(GVM_E_INVALID, "socket_fd is NULL");
+        return gvm_error_set(GVM_E_INVALID, "socket_fd is NULL");
     status = hold_server(handle, &server);
     if (status != GVM_OK)
         return status;
@@ -555,8 +557,8 @@ gvm_status gvm_keeper_get_budget(gvm_keeper *handle, uint32_t index, gvm_keeper_
     if (status != GVM_OK)
         return status;
     if (index >= server->config.device_count) {
-        status = gvmi_fail(GVM_E_INVALID, "there is no device %u: the keeper serves %u", index,
-                           server->config.device_count);
+        status = gvm_error_set(GVM_E_INVALID, "there is no device %u: the keeper serves %u", index,
+                               server->config.device_count);
         goto leave;
     }
     device = &server->config.devices[index];
@@ -566,7 +568,7 @@ gvm_status gvm_keeper_get_budget(gvm_keeper *handle, uint32_t index, gvm_keeper_
     out.device_bytes = device->budget_bytes;
     out.host_bytes = server->config.host_budget_bytes;
     if (!gvmi_struct_out(budget, &out, sizeof out, sizeof out))
-        status = gvmi_fail(GVM_E_INVALID, "budget is NULL or its struct_size is too small");
+        status = gvm_error_set(GVM_E_INVALID, "budget is NULL or its struct_size is too small");
 leave:
     drop_server(server);
     return status;
@@ -581,8 +583,9 @@ gvm_status gvm_keeper_check(gvm_keeper *handle)
     if (status != GVM_OK)
         return status;
     if (atomic_load(&server->lost))
-        status = gvmi_fail(GVM_E_LOST, "a device is broken for this process, which ends; a new one may be "
-                                       "able to use it");
+        status = gvm_error_set(GVM_E_LOST,
+                               "a device is broken for this process, which ends; a new one may be "
+                               "able to use it");
     drop_server(server);
     return status;
 }

@@ -24,8 +24,8 @@ static gvm_status set_path(const char *path, gvmi_listener *out)
     const size_t len = strlen(path);
 
     if (len >= sizeof out->address.sun_path)
-        return gvmi_fail(GVM_E_INVALID, "the path of a socket has at most %zu bytes, not %zu",
-                         sizeof out->address.sun_path - 1, len);
+        return gvm_error_set(GVM_E_INVALID, "the path of a socket has at most %zu bytes, not %zu",
+                             sizeof out->address.sun_path - 1, len);
     out->address.sun_family = AF_UNIX;
     memcpy(out->address.sun_path, path, len + 1);
     snprintf(out->lock_path, sizeof out->lock_path, "%s.lock", path);
@@ -59,7 +59,7 @@ static bool same_file(int fd, const char *path)
 
 static gvm_status fail_exists(const char *path)
 {
-    return gvmi_fail(GVM_E_EXISTS, "a keeper listens at %s already", path);
+    return gvm_error_set(GVM_E_EXISTS, "a keeper listens at %s already", path);
 }
 
 static gvm_status take_lock(gvmi_listener *listener)
@@ -85,7 +85,7 @@ static gvm_status take_lock(gvmi_listener *listener)
         }
         close(fd);
     }
-    return gvmi_fail(GVM_E_SYSTEM, "the lock file %s comes and goes", listener->lock_path);
+    return gvm_error_set(GVM_E_SYSTEM, "the lock file %s comes and goes", listener->lock_path);
 }
 
 static void give_lock(gvmi_listener *listener)
@@ -172,7 +172,7 @@ gvm_status gvmi_listener_open(const char *path, mode_t mode, bool folder, gvmi_l
         gvm_error error = gvmi_error_save();
 
         gvmi_listener_close(out);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     return status;
 }
@@ -189,7 +189,7 @@ gvm_status gvmi_listener_adopt(int fd, gvmi_listener *out)
         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) != 0)
         return gvmi_fail_system(GVM_E_INVALID, errno, "getsockopt", "fd %d is no socket", fd);
     if (!listens || domain != AF_UNIX || type != SOCK_STREAM)
-        return gvmi_fail(GVM_E_INVALID, "fd %d is no listening unix stream socket", fd);
+        return gvm_error_set(GVM_E_INVALID, "fd %d is no listening unix stream socket", fd);
     if (getsockname(fd, (struct sockaddr *)&out->address, &bytes) != 0 ||
         bytes <= offsetof(struct sockaddr_un, sun_path))
         out->address.sun_path[0] = '\0';

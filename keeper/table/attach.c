@@ -30,7 +30,7 @@ static gvm_status read_manifest(gvm_table *table)
                                             GVM_FOREVER);
 
     if (status == GVM_E_INVALID)
-        status = gvmi_fail(GVM_E_FORMAT, "the token is of another table's size");
+        status = gvm_error_set(GVM_E_FORMAT, "the token is of another table's size");
     if (status == GVM_OK)
         status = find_device(table);
     if (status == GVM_OK &&
@@ -49,7 +49,7 @@ static void free_table(gvm_table *table)
     free(table->columns);
     free(table->manifest);
     gvmi_registry_retire(table);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 static gvm_status attach_objects(gvm_table *table, uint32_t flags)
@@ -58,7 +58,7 @@ static gvm_status attach_objects(gvm_table *table, uint32_t flags)
 
     table->manifest = malloc(table->token.bytes);
     if (table->manifest == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table's description");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table's description");
     status = gvm_client_connect(table->token.socket, &table->keeper);
     if (status == GVM_OK)
         status = gvmi_table_open_link(table, "0.manifest", &table->manifest_object);
@@ -79,12 +79,12 @@ gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
     gvm_status status;
 
     if (token == NULL || out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "token or out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "token or out is NULL");
     if ((flags & ~(uint32_t)GVM_TABLE_WHOLE) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown flags %#x", (unsigned)flags);
+        return gvm_error_set(GVM_E_INVALID, "unknown flags %#x", (unsigned)flags);
     table = calloc(1, sizeof *table);
     if (table == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
     status = gvmi_token_parse(token, &table->token);
     if (status == GVM_OK)
         status = attach_objects(table, flags);
@@ -119,7 +119,7 @@ gvm_status gvm_table_get_info(gvm_table *handle, gvm_table_info *info)
     if (status != GVM_OK)
         return status;
     if (!gvmi_struct_out(info, &table->info, sizeof table->info, sizeof table->info))
-        status = gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is wrong");
+        status = gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is wrong");
     gvmi_table_leave(table);
     return status;
 }
@@ -133,10 +133,10 @@ gvm_status gvm_table_get_column(gvm_table *handle, uint32_t index, gvm_table_col
     if (status != GVM_OK)
         return status;
     if (index >= table->info.columns)
-        status = gvmi_fail(GVM_E_INVALID, "there is no column %u: the table has %u",
-                           (unsigned)index, (unsigned)table->info.columns);
+        status = gvm_error_set(GVM_E_INVALID, "there is no column %u: the table has %u",
+                               (unsigned)index, (unsigned)table->info.columns);
     else if (!gvmi_struct_out(column, &table->columns[index].info, sizeof *column, sizeof *column))
-        status = gvmi_fail(GVM_E_INVALID, "column is NULL or its struct_size is wrong");
+        status = gvm_error_set(GVM_E_INVALID, "column is NULL or its struct_size is wrong");
     gvmi_table_leave(table);
     return status;
 }
@@ -149,7 +149,7 @@ gvm_status gvm_table_find_column(gvm_table *handle, const char *name, uint32_t *
     uint32_t i = 0;
 
     if (name == NULL || index == NULL)
-        return gvmi_fail(GVM_E_INVALID, "name or index is NULL");
+        return gvm_error_set(GVM_E_INVALID, "name or index is NULL");
     status = gvmi_table_enter(handle, &table);
     if (status != GVM_OK)
         return status;
@@ -158,8 +158,8 @@ gvm_status gvm_table_find_column(gvm_table *handle, const char *name, uint32_t *
     if (i < table->info.columns)
         *index = i;
     else
-        status = gvmi_fail(GVM_E_ABSENT, "table %s.%s has no column \"%s\"", table->info.schema,
-                           table->info.name, name);
+        status = gvm_error_set(GVM_E_ABSENT, "table %s.%s has no column \"%s\"", table->info.schema,
+                               table->info.name, name);
     gvmi_table_leave(table);
     return status;
 }

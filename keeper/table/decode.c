@@ -10,7 +10,7 @@
 
 static gvm_status fail_malformed_token(const char *what)
 {
-    return gvmi_fail(GVM_E_FORMAT, "that is no token of gstore_export(): %s", what);
+    return gvm_error_set(GVM_E_FORMAT, "that is no token of gstore_export(): %s", what);
 }
 
 /* Digits up to a colon, which is passed. */
@@ -49,8 +49,9 @@ static gvm_status parse_version(const char **text)
     if (!take_number(text, 10, &version))
         return fail_malformed_token("no version");
     if (version != GVMI_TOKEN_VERSION)
-        return gvmi_fail(GVM_E_VERSION, "the token is of version %" PRIu64 ", this library reads %d",
-                         version, GVMI_TOKEN_VERSION);
+        return gvm_error_set(GVM_E_VERSION,
+                             "the token is of version %" PRIu64 ", this library reads %d", version,
+                             GVMI_TOKEN_VERSION);
     return GVM_OK;
 }
 
@@ -90,7 +91,7 @@ gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
 
 static gvm_status fail_malformed_table(const char *what)
 {
-    return gvmi_fail(GVM_E_FORMAT, "the description of the table is malformed: %s", what);
+    return gvm_error_set(GVM_E_FORMAT, "the description of the table is malformed: %s", what);
 }
 
 static const char *text_at(const gvm_table *table, uint32_t offset)
@@ -212,9 +213,9 @@ static gvm_status decode_arrow_sizes(const gvm_table *table, const gvmi_manifest
     const uint64_t unit = arrow_unit(to);
 
     if (width == WIDTH_UNKNOWN)
-        return gvmi_fail(GVM_E_VERSION,
-                         "column \"%s\" has a type of Arrow's that is not known here: %s", to->name,
-                         to->arrow);
+        return gvm_error_set(GVM_E_VERSION,
+                             "column \"%s\" has a type of Arrow's that is not known here: %s",
+                             to->name, to->arrow);
     if (to->absent != (width == WIDTH_NONE) || to->compressed || unit == 0)
         return fail_malformed_table("the type of a column");
     if (to->absent)
@@ -301,8 +302,8 @@ gvm_status gvmi_table_decode(gvm_table *table)
         return fail_malformed_table("it is none");
     if (head.version != GVMI_TOKEN_VERSION ||
         (head.layout != GVMI_LAYOUT_PGSTROM && head.layout != GVMI_LAYOUT_ARROW))
-        return gvmi_fail(GVM_E_VERSION, "the table's description is of version %u, layout %u",
-                         (unsigned)head.version, (unsigned)head.layout);
+        return gvm_error_set(GVM_E_VERSION, "the table's description is of version %u, layout %u",
+                             (unsigned)head.version, (unsigned)head.layout);
     if (head.bytes != table->token.bytes || head.header_bytes != sizeof head ||
         head.column_bytes != sizeof(gvmi_manifest_column) || head.columns > GVM_TABLE_COLUMNS_MAX ||
         head.bytes - sizeof head < head.columns * sizeof(gvmi_manifest_column))
@@ -321,7 +322,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
         return fail_malformed_table("its name");
     table->columns = calloc(head.columns > 0 ? head.columns : 1, sizeof table->columns[0]);
     if (table->columns == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for %u columns", (unsigned)head.columns);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u columns", (unsigned)head.columns);
     return decode_columns(table, head.layout == GVMI_LAYOUT_ARROW);
 }
 

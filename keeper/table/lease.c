@@ -12,11 +12,11 @@
 static gvm_status check_columns(const gvm_table *table, const uint32_t *columns, uint32_t count)
 {
     if (columns == NULL && count > 0)
-        return gvmi_fail(GVM_E_INVALID, "columns is NULL");
+        return gvm_error_set(GVM_E_INVALID, "columns is NULL");
     for (uint32_t i = 0; i < count; i++)
         if (columns[i] >= table->info.columns)
-            return gvmi_fail(GVM_E_INVALID, "there is no column %u: the table has %u",
-                             (unsigned)columns[i], (unsigned)table->info.columns);
+            return gvm_error_set(GVM_E_INVALID, "there is no column %u: the table has %u",
+                                 (unsigned)columns[i], (unsigned)table->info.columns);
     return GVM_OK;
 }
 
@@ -67,8 +67,8 @@ static gvm_status acquire_part(gvmi_table_column *column, int part, const lease_
     if (status != GVM_OK)
         return status;
     if (lease->size_bytes < gvmi_table_part_bytes(&column->info, part))
-        return gvmi_fail(GVM_E_FORMAT, "column \"%s\" has less memory than its rows take",
-                         column->info.name);
+        return gvm_error_set(GVM_E_FORMAT, "column \"%s\" has less memory than its rows take",
+                             column->info.name);
     *address = lease->address;
     return GVM_OK;
 }
@@ -97,9 +97,10 @@ static int by_column(const void *left, const void *right)
 /* Clears data, but where a lease could not be given back behind a stream: that stays in it. */
 static gvm_status release_column(gvm_table *table, gvm_table_data *data, gvm_stream stream, bool async)
 {
-    gvm_status status = data->acquired ? GVM_OK
-                                       : gvmi_fail(GVM_E_INVALID,
-                                                   "there is no lease, or it was released already");
+    gvm_status status = data->acquired
+                            ? GVM_OK
+                            : gvm_error_set(GVM_E_INVALID,
+                                            "there is no lease, or it was released already");
     bool left = false;
 
     for (int part = 0; part < GVMI_PART_COUNT && data->column < table->info.columns; part++) {
@@ -133,7 +134,7 @@ static gvm_status release_columns(gvm_table *table, gvm_table_data *data, uint32
         error = gvmi_error_save();
     }
     if (status != GVM_OK)
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     return status;
 }
 
@@ -146,7 +147,8 @@ static gvm_status acquire_columns(gvm_table *table, gvm_table_data **order, uint
     qsort(order, count, sizeof(gvm_table_data *), by_column);
     for (uint32_t i = 1; i < count; i++)
         if (order[i]->column == order[i - 1]->column)
-            return gvmi_fail(GVM_E_INVALID, "column %u is listed twice", (unsigned)order[i]->column);
+            return gvm_error_set(GVM_E_INVALID, "column %u is listed twice",
+                                 (unsigned)order[i]->column);
     for (uint32_t i = 0; i < count && status == GVM_OK; i++)
         status = gvmi_table_open_column(table, order[i]->column); /* before anybody waits for us */
     terms.deadline_ns = timeout_ms == GVM_FOREVER ? GVMI_NEVER_NS : gvmi_deadline_ns(timeout_ms);
@@ -169,14 +171,14 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
     if (status == GVM_OK)
         status = gvmi_check_timeout(timeout_ms);
     if (status == GVM_OK && data == NULL && count > 0)
-        status = gvmi_fail(GVM_E_INVALID, "data is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "data is NULL");
     if (status != GVM_OK || count == 0)
         goto leave_table;
     order = count <= table->info.columns ? malloc(count * sizeof(gvm_table_data *)) : NULL;
     if (order == NULL) {
         status = count <= table->info.columns
-                     ? gvmi_fail(GVM_E_NOMEM, "out of host memory for leases")
-                     : gvmi_fail(GVM_E_INVALID, "a column is listed twice");
+                     ? gvm_error_set(GVM_E_NOMEM, "out of host memory for leases")
+                     : gvm_error_set(GVM_E_INVALID, "a column is listed twice");
         goto leave_table;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -188,7 +190,7 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
         const gvm_error error = gvmi_error_save();
 
         (void)release_columns(table, data, count, NULL, false);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     free(order);
 leave_table:
@@ -205,7 +207,7 @@ static gvm_status release_all(gvm_table *handle, gvm_table_data *data, uint32_t 
     if (status != GVM_OK)
         return status;
     if (data == NULL && count > 0)
-        status = gvmi_fail(GVM_E_INVALID, "data is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "data is NULL");
     else
         status = release_columns(table, data, count, stream, async);
     gvmi_table_leave(table);

@@ -25,10 +25,10 @@ void gvmi_table_leave(gvm_table *table)
 
 gvm_status gvmi_table_fail_ended(void)
 {
-    return gvmi_fail(GVM_E_ABSENT,
-                     "the token has ended: it expired or was revoked, the table's privileges were "
-                     "revoked, or it was truncated, compacted or dropped, or the server "
-                     "restarted; export a new one");
+    return gvm_error_set(GVM_E_ABSENT,
+                         "the token has ended: it expired or was revoked, the table's privileges were "
+                         "revoked, or it was truncated, compacted or dropped, or the server "
+                         "restarted; export a new one");
 }
 
 /* Once a token has ended, the names of its links are free. */
@@ -38,10 +38,10 @@ static gvm_status check_object_owner(const gvm_table *table, gvm_object *object)
     gvm_status status = gvm_object_get_info(object, &info);
 
     if (status == GVM_OK && info.owner_uid != table->token.owner)
-        status = gvmi_fail(GVM_E_ABSENT,
-                           "the token has ended, and user %u has linked another object under its name; "
-                           "export a new one",
-                           (unsigned)info.owner_uid);
+        status = gvm_error_set(GVM_E_ABSENT,
+                               "the token has ended, and user %u has linked another object under its name; "
+                               "export a new one",
+                               (unsigned)info.owner_uid);
     return status;
 }
 

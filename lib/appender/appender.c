@@ -57,19 +57,19 @@ static uint32_t choose_unit_shift(const gvm_device *device, uint64_t reserve_byt
 static gvm_status read_appender_options(const gvm_appender_options *options, gvm_appender_options *full)
 {
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     full->budget_bytes = gvmi_amount(full->budget_bytes, GVM_BYTES_UNLIMITED);
     if ((full->flags & ~(uint32_t)(GVM_BUFFER_UNSHARED | GVM_APPENDER_ROWS_ONLY)) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown appender flags %#x", (unsigned)full->flags);
+        return gvm_error_set(GVM_E_INVALID, "unknown appender flags %#x", (unsigned)full->flags);
     if (full->reserved != 0)
-        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the appender options, not 0",
-                         (unsigned)full->reserved);
+        return gvm_error_set(GVM_E_INVALID, "reserved is %u among the appender options, not 0",
+                             (unsigned)full->reserved);
     if (full->align_bytes != 0 &&
         (!gvmi_is_pow2(full->align_bytes) || full->align_bytes > GVM_APPEND_ALIGN_MAX))
-        return gvmi_fail(GVM_E_INVALID, "align_bytes is a power of two up to %u, not %u",
-                         GVM_APPEND_ALIGN_MAX, (unsigned)full->align_bytes);
+        return gvm_error_set(GVM_E_INVALID, "align_bytes is a power of two up to %u, not %u",
+                             GVM_APPEND_ALIGN_MAX, (unsigned)full->align_bytes);
     return GVM_OK;
 }
 
@@ -78,11 +78,11 @@ static gvm_status check_appender_sizes(uint64_t row_bytes, uint64_t reserve_byte
     char size[32];
 
     if (reserve_bytes == 0 || reserve_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "an appender reserves between 1 byte and 128 TiB, not %s",
-                         gvmi_size_text(reserve_bytes, size));
+        return gvm_error_set(GVM_E_INVALID, "an appender reserves between 1 byte and 128 TiB, not %s",
+                             gvmi_size_text(reserve_bytes, size));
     if (row_bytes > reserve_bytes)
-        return gvmi_fail(GVM_E_INVALID, "a row of %llu bytes is larger than the reservation",
-                         (unsigned long long)row_bytes);
+        return gvm_error_set(GVM_E_INVALID, "a row of %llu bytes is larger than the reservation",
+                             (unsigned long long)row_bytes);
     return GVM_OK;
 }
 
@@ -92,8 +92,9 @@ static gvm_status check_budget(uint64_t budget_bytes, uint64_t chunk_bytes)
 
     if (budget_bytes >= chunk_bytes)
         return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID, "the budget of %s is less than a chunk of %s: use smaller chunks",
-                     gvmi_size_text(budget_bytes, budget), gvmi_size_text(chunk_bytes, chunk));
+    return gvm_error_set(GVM_E_INVALID,
+                         "the budget of %s is less than a chunk of %s: use smaller chunks",
+                         gvmi_size_text(budget_bytes, budget), gvmi_size_text(chunk_bytes, chunk));
 }
 
 /* ---- creation */
@@ -180,7 +181,7 @@ static gvm_status make_appender(gvm_device *device, uint64_t row_bytes, const gv
     gvm_status status;
 
     if (appender == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an appender");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for an appender");
     appender->device = device;
     appender->spec = *spec;
     appender->row_bytes = row_bytes;
@@ -222,9 +223,9 @@ static gvm_status make_on(gvm_device *device, uint64_t row_bytes, uint64_t reser
     gvm_status status;
 
     if (!device->info.vmm)
-        return gvmi_fail(GVM_E_NOTSUP,
-                         "device %d has no virtual memory management: appenders cannot grow there",
-                         device->info.ordinal);
+        return gvm_error_set(GVM_E_NOTSUP,
+                             "device %d has no virtual memory management: appenders cannot grow there",
+                             device->info.ordinal);
     if (spec.chunk_bytes == 0)
         spec.chunk_bytes = choose_append_chunk_bytes(device, reserve_bytes, options->budget_bytes);
     status = check_budget(options->budget_bytes, spec.chunk_bytes);
@@ -246,7 +247,7 @@ gvm_status gvm_appender_create(gvm_device *handle, uint64_t row_bytes, uint64_t 
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = read_appender_options(options, &full);
     if (status == GVM_OK)
         status = check_appender_sizes(row_bytes, reserve_bytes);
@@ -289,7 +290,8 @@ gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
     if (status != GVM_OK)
         return status;
     if (appender->begun)
-        status = gvmi_fail(GVM_E_INVALID, "the appender has begun: finish it before its budget is set");
+        status = gvm_error_set(GVM_E_INVALID,
+                               "the appender has begun: finish it before its budget is set");
     else
         status = check_budget(budget_bytes, appender->chunk_bytes);
     if (status == GVM_OK)
@@ -339,7 +341,7 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
     };
     gvmi_appender_drop(a);
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 
@@ -363,7 +365,7 @@ void gvm_appender_destroy(gvm_appender *handle)
     gvmi_device_release(appender->device);
     gvmi_mutex_destroy(&appender->lock);
     gvmi_registry_retire(appender);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 /* ---- invariants */

@@ -241,7 +241,7 @@ void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t
     vacate_run(a, first, gvmi_min(f->front_chunks, end), may_wait);
     vacate_run(a, gvmi_max(a->chunk_count - f->back_chunks, first), end, may_wait);
     recount_ends(a);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 /* Chunks of either end that hold what is written. */
@@ -277,7 +277,8 @@ gvm_status gvmi_append_feed_recount(gvm_appender *a)
     recount_ends(a);
     gvmi_unlock(&a->buffer->lock);
     if (sealed)
-        return gvmi_fail(GVM_E_SEALED, "the buffer is sealed: take it, and the next one can be filled");
+        return gvm_error_set(GVM_E_SEALED,
+                             "the buffer is sealed: take it, and the next one can be filled");
     if (bytes == gvmi_append_committed_bytes(a))
         return GVM_OK;
     /* Between the ends, and not written; what the driver does not release stays. */
@@ -285,7 +286,7 @@ gvm_status gvmi_append_feed_recount(gvm_appender *a)
     end = a->chunk_count - gvmi_max(a->feed.back_chunks, written_back(a));
     error = gvmi_error_save();
     vacate_run(a, first, end, true);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return GVM_OK;
 }
 

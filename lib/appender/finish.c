@@ -30,16 +30,16 @@ static gvm_status check_state(const gvm_appender *a, bool begun)
 {
     if (a->begun == begun)
         return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID, begun ? "the appender has not begun"
-                                          : "the appender has begun: finish it first");
+    return gvm_error_set(GVM_E_INVALID, begun ? "the appender has not begun"
+                                              : "the appender has begun: finish it first");
 }
 
 static gvm_status check_whole(const gvm_appender *a)
 {
     if (!a->torn)
         return GVM_OK;
-    return gvmi_fail(GVM_E_TORN,
-                     "the last kernel did not publish all that it had claimed: reset the appender");
+    return gvm_error_set(
+        GVM_E_TORN, "the last kernel did not publish all that it had claimed: reset the appender");
 }
 
 /* ---- begin */
@@ -158,7 +158,7 @@ gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
     gvm_status status;
 
     if (append == NULL || !fits_struct_size(append->struct_size, sizeof *append))
-        return gvmi_fail(GVM_E_INVALID, "append is NULL or its struct_size is wrong");
+        return gvm_error_set(GVM_E_INVALID, "append is NULL or its struct_size is wrong");
     status = gvmi_appender_hold(handle, &appender);
     if (status != GVM_OK)
         return status;
@@ -241,9 +241,9 @@ static gvm_status finish_appender_locked(gvm_appender *a, gvm_appender_result *r
         a->dirty = true;
     if (!find_end(a, &position)) {
         a->torn = a->dirty = true;
-        return gvmi_fail(GVM_E_TORN,
-                         "a kernel ended without publishing all that it had claimed, or wrote over "
-                         "the appender's words: reset the appender");
+        return gvm_error_set(GVM_E_TORN,
+                             "a kernel ended without publishing all that it had claimed, or wrote over "
+                             "the appender's words: reset the appender");
     }
     a->stuck = a->staging->end != GVM_APPEND_NO_END && position == a->position &&
                a->staging->state != GVM_APPEND_STATE_LATE;
@@ -252,10 +252,10 @@ static gvm_status finish_appender_locked(gvm_appender *a, gvm_appender_result *r
                       << a->unit_shift;
     a->position = position;
     if (a->staging->state == GVM_APPEND_STATE_LATE && a->staging->end != GVM_APPEND_NO_END)
-        return gvmi_fail(GVM_E_TIMEOUT,
-                         "a kernel waited %llu ms for memory and gave up; %llu rows are whole",
-                         (unsigned long long)(a->wait_ns / 1000000),
-                         (unsigned long long)gvm_append_rows_of(position));
+        return gvm_error_set(GVM_E_TIMEOUT,
+                             "a kernel waited %llu ms for memory and gave up; %llu rows are whole",
+                             (unsigned long long)(a->wait_ns / 1000000),
+                             (unsigned long long)gvm_append_rows_of(position));
     if (result != NULL) {
         const gvm_appender_result full = describe_position(a);
 
@@ -276,7 +276,7 @@ gvm_status gvm_appender_finish(gvm_appender *handle, gvm_stream stream, gvm_appe
     status = wait_for(appender, stream);
     gvmi_lock(&appender->lock);
     if (status == GVM_OK && result != NULL && !fits_struct_size(result->struct_size, sizeof *result))
-        status = gvmi_fail(GVM_E_INVALID, "result's struct_size is wrong");
+        status = gvm_error_set(GVM_E_INVALID, "result's struct_size is wrong");
     if (status == GVM_OK)
         status = finish_appender_locked(appender, result);
     gvmi_appender_drop(appender);
@@ -325,7 +325,7 @@ gvm_status gvm_appender_take(gvm_appender *handle, gvm_buffer **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_appender_hold(handle, &appender);
     if (status != GVM_OK)
         return status;

@@ -86,9 +86,9 @@ gvm_status gvm_error_set(gvm_status status, const char *format, ...)
 gvm_status gvmi_check_timeout(int timeout_ms)
 {
     if (timeout_ms < GVM_FOREVER)
-        return gvmi_fail(GVM_E_INVALID,
-                         "timeout_ms is %d: use GVM_FOREVER to wait without end, GVM_TRY not to wait",
-                         timeout_ms);
+        return gvm_error_set(
+            GVM_E_INVALID,
+            "timeout_ms is %d: use GVM_FOREVER to wait without end, GVM_TRY not to wait", timeout_ms);
     return GVM_OK;
 }
 

@@ -2,7 +2,8 @@
  *
  * A failure is decided once, by the function that knows what was wanted; it records status, native
  * code and a sentence for the calling thread and returns the status. Functions above pass the
- * status on unchanged.
+ * status on unchanged. Where the library itself decides, by a wrong argument or a limit of its own, it calls
+ * gvm_error_set().
  */
 #ifndef GVMI_BASE_ERROR_H
 #define GVMI_BASE_ERROR_H
@@ -10,9 +11,6 @@
 #include <gvmem/status.h>
 
 #include "base/private.h"
-
-/* The library decided: a wrong argument, a limit of its own. Returns status. */
-#define gvmi_fail gvm_error_set
 
 /* A system or C library call failed with errno_code (ENOMEM becomes GVM_E_NOMEM, EMFILE and ENFILE
  * GVM_E_LIMIT, others status). */
@@ -27,8 +25,7 @@ gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const
 /* Judges a public time-out: GVM_E_INVALID below GVM_FOREVER. */
 gvm_status gvmi_check_timeout(int timeout_ms);
 
-/* Keeps the thread's error across clean-up that may fail itself. */
+/* Keeps the thread's error across clean-up that may fail itself; gvm_error_restore() puts it back. */
 GVMI_API gvm_error gvmi_error_save(void);
-#define gvmi_error_restore gvm_error_restore
 
 #endif

@@ -46,8 +46,8 @@ gvm_status gvmi_option_bool(gvmi_option option, bool *out)
     const char *text = gvmi_option_text(option);
 
     if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return gvmi_fail(GVM_E_SETTING, "%s must be 0 or 1, not \"%s\"", settings[option].name,
-                         GVMI_TEXT_NAME(text));
+        return gvm_error_set(GVM_E_SETTING, "%s must be 0 or 1, not \"%s\"", settings[option].name,
+                             GVMI_TEXT_NAME(text));
     *out = text[0] == '1';
     return GVM_OK;
 }
@@ -57,17 +57,17 @@ gvm_status gvmi_option_size(gvmi_option option, uint64_t *out_bytes)
     const char *text = gvmi_option_text(option);
 
     if (!gvmi_size_parse(text, out_bytes))
-        return gvmi_fail(GVM_E_SETTING, "%s must be a size such as 256MiB, not \"%s\"",
-                         settings[option].name, GVMI_TEXT_NAME(text));
+        return gvm_error_set(GVM_E_SETTING, "%s must be a size such as 256MiB, not \"%s\"",
+                             settings[option].name, GVMI_TEXT_NAME(text));
     return GVM_OK;
 }
 
 gvm_status gvm_setting_get_info(uint32_t index, gvm_setting_info *info)
 {
     if (index >= GVMI_OPTION_COUNT)
-        return gvmi_fail(GVM_E_INVALID, "no setting of index %u", (unsigned)index);
+        return gvm_error_set(GVM_E_INVALID, "no setting of index %u", (unsigned)index);
     pthread_once(&once, read_environment);
     if (!gvmi_struct_out(info, &settings[index], sizeof settings[index], sizeof settings[index]))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }

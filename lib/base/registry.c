@@ -84,12 +84,13 @@ static item *find_object_locked(gvmi_kind kind, uint64_t key)
 static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
 {
     if (key == 0)
-        return gvmi_fail(GVM_E_FOREIGN, "the %s is NULL", kind_names[kind]);
-    return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem%s)",
-                     kind_names[kind], (unsigned long long)key,
-                     parents[kind] == NULL ? ""
-                                           : ", or the parent process's: a child made by fork() must exec "
-                                             "a program to use a GPU");
+        return gvm_error_set(GVM_E_FOREIGN, "the %s is NULL", kind_names[kind]);
+    return gvm_error_set(
+        GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem%s)",
+        kind_names[kind], (unsigned long long)key,
+        parents[kind] == NULL ? ""
+                              : ", or the parent process's: a child made by fork() must exec "
+                                "a program to use a GPU");
 }
 
 gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
@@ -99,7 +100,7 @@ gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
     bool out_of_memory, added;
 
     if (fresh == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind]);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind]);
     pthread_once(&fork_once, watch_registry_forks);
     *fresh = (item){.key = key, .object = object};
     gvmi_lock(&lock);
@@ -112,9 +113,9 @@ gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
     if (added)
         return GVM_OK;
     free(fresh);
-    return out_of_memory ? gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind])
-                         : gvmi_fail(GVM_E_INVALID, "%s %#llx exists already", kind_names[kind],
-                                     (unsigned long long)key);
+    return out_of_memory ? gvm_error_set(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind])
+                         : gvm_error_set(GVM_E_INVALID, "%s %#llx exists already", kind_names[kind],
+                                         (unsigned long long)key);
 }
 
 gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object)

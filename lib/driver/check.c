@@ -447,7 +447,7 @@ const gvmi_driver *gvmi_check_wrap(const gvmi_driver *next)
     static gvmi_driver table;
 
     if (owner == 0 && atexit(report_leaks) != 0) {
-        gvmi_fail(GVM_E_NOMEM, "out of host memory for GVMEM_CHECK");
+        gvm_error_set(GVM_E_NOMEM, "out of host memory for GVMEM_CHECK");
         return NULL;
     }
     owner = getpid();

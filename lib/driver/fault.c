@@ -189,20 +189,21 @@ static bool arm_plan(const char *plan)
     bool for_ever;
 
     if (colon == NULL || !parse_nth(colon + 1, &nth, &for_ever)) {
-        gvmi_fail(GVM_E_SETTING,
-                  "GVMEM_FAULT must be NAME:N or NAME:N+ with N from 1, such as cuMemCreate:3 or *:17+, not \"%s\"",
-                  GVMI_TEXT_NAME(plan));
+        gvm_error_set(
+            GVM_E_SETTING,
+            "GVMEM_FAULT must be NAME:N or NAME:N+ with N from 1, such as cuMemCreate:3 or *:17+, not \"%s\"",
+            GVMI_TEXT_NAME(plan));
         return false;
     }
     if (!find_call(plan, (size_t)(colon - plan), &call)) {
-        gvmi_fail(GVM_E_SETTING, "GVMEM_FAULT names no driver call that gvmem makes: \"%s\"",
-                  GVMI_TEXT_NAME(plan));
+        gvm_error_set(GVM_E_SETTING, "GVMEM_FAULT names no driver call that gvmem makes: \"%s\"",
+                      GVMI_TEXT_NAME(plan));
         return false;
     }
     if (call != GVMI_CALL_COUNT && never_fails(call)) {
-        gvmi_fail(GVM_E_SETTING,
-                  "GVMEM_FAULT cannot fail %s: calls that give something back always pass",
-                  gvmi_call_names[call]);
+        gvm_error_set(GVM_E_SETTING,
+                      "GVMEM_FAULT cannot fail %s: calls that give something back always pass",
+                      gvmi_call_names[call]);
         return false;
     }
     gvmi_fault_arm(call, nth, for_ever, CUDA_SUCCESS);

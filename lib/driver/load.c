@@ -159,19 +159,20 @@ static gvm_status choose_driver(gvmi_driver *table, candidate *library, char pat
         gvmi_text_print(about.reason, sizeof about.reason, "GVMEM_DRIVER=%s", GVMI_TEXT_NAME(wanted));
         if (try_library(library, table))
             return GVM_OK;
-        return gvmi_fail(library->status, "GVMEM_DRIVER=%s cannot be used: %s",
-                         GVMI_TEXT_NAME(wanted), library->problem);
+        return gvm_error_set(library->status, "GVMEM_DRIVER=%s cannot be used: %s",
+                             GVMI_TEXT_NAME(wanted), library->problem);
     }
     if (strcmp(wanted, "soft") == 0) {
         snprintf(about.reason, sizeof about.reason, "GVMEM_DRIVER=soft");
         if (try_soft(library, table, path))
             return GVM_OK;
-        return gvmi_fail(library->status, "the software GPU cannot be used: %s", library->problem);
+        return gvm_error_set(library->status, "the software GPU cannot be used: %s", library->problem);
     }
     if (strcmp(wanted, "auto") != 0 && wanted[0] != '\0')
-        return gvmi_fail(GVM_E_SETTING,
-                         "GVMEM_DRIVER must be auto, cuda, soft or a path with a slash in it, not \"%s\"",
-                         GVMI_TEXT_NAME(wanted));
+        return gvm_error_set(
+            GVM_E_SETTING,
+            "GVMEM_DRIVER must be auto, cuda, soft or a path with a slash in it, not \"%s\"",
+            GVMI_TEXT_NAME(wanted));
     if (try_library(&cuda, table)) {
         *library = cuda;
         snprintf(about.reason, sizeof about.reason, "a GPU was found");
@@ -182,7 +183,7 @@ static gvm_status choose_driver(gvmi_driver *table, candidate *library, char pat
         return GVM_OK;
     gvmi_text_print(no_gpu, sizeof no_gpu, "%s", cuda.problem);
     gvmi_text_print(no_soft, sizeof no_soft, "%s", library->problem);
-    return gvmi_fail(library->status, "no GPU (%s) and no software GPU (%s)", no_gpu, no_soft);
+    return gvm_error_set(library->status, "no GPU (%s) and no software GPU (%s)", no_gpu, no_soft);
 }
 
 /* Stacks the decorators that the settings ask for: check nearest to the driver, then trace, then
@@ -251,7 +252,7 @@ gvm_status gvm_driver_get_info(gvm_driver_info *info)
     if (status != GVM_OK)
         return status;
     if (!gvmi_struct_out(info, &about, sizeof about, sizeof about))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 
@@ -264,7 +265,7 @@ gvm_status gvm_driver_get_call(const char *name, void (**call)(void))
     gvm_status status;
 
     if (name == NULL || call == NULL)
-        return gvmi_fail(GVM_E_INVALID, "name or call is NULL");
+        return gvm_error_set(GVM_E_INVALID, "name or call is NULL");
     status = gvmi_driver_start();
     if (status != GVM_OK)
         return status;
@@ -282,7 +283,7 @@ gvm_status gvm_driver_get_call(const char *name, void (**call)(void))
         dlclose(library);
     }
     if (found == NULL)
-        return gvmi_fail(GVM_E_NOTSUP, "the driver %s has no call %s", about.path, name);
+        return gvm_error_set(GVM_E_NOTSUP, "the driver %s has no call %s", about.path, name);
     *call = found;
     return GVM_OK;
 }

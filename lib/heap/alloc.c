@@ -67,8 +67,9 @@ static gvm_status check_size(uint64_t size_bytes)
 
     return size_bytes > 0 && size_bytes <= GVMI_HEAP_BYTES_MAX
                ? GVM_OK
-               : gvmi_fail(GVM_E_INVALID, "a block has 1 byte to %s, not %llu bytes",
-                           gvmi_size_text(GVMI_HEAP_BYTES_MAX, most), (unsigned long long)size_bytes);
+               : gvm_error_set(GVM_E_INVALID, "a block has 1 byte to %s, not %llu bytes",
+                               gvmi_size_text(GVMI_HEAP_BYTES_MAX, most),
+                               (unsigned long long)size_bytes);
 }
 
 /* What failed for want of memory; other failures are not cured by making room. */
@@ -173,7 +174,7 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     gvmi_text_print(error.text, sizeof error.text,
                     "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; %s",
                     wanted, committed, requested, why);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -240,7 +241,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = check_size(size_bytes);
     if (status != GVM_OK)
         return status;
@@ -486,7 +487,7 @@ gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
 {
     if (streams == NULL && count > 0)
-        return gvmi_fail(GVM_E_INVALID, "streams is NULL, and %zu are to be waited for", count);
+        return gvm_error_set(GVM_E_INVALID, "streams is NULL, and %zu are to be waited for", count);
     if (ptr == NULL)
         return GVM_OK;
     if (count == 0)
@@ -554,7 +555,7 @@ gvm_status gvm_heap_get_size(gvm_heap *handle, const void *ptr, size_t *size_byt
     gvm_status status;
 
     if (size_bytes == NULL)
-        return gvmi_fail(GVM_E_INVALID, "size_bytes is NULL");
+        return gvm_error_set(GVM_E_INVALID, "size_bytes is NULL");
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
@@ -577,14 +578,14 @@ gvm_status gvm_heap_locate(gvm_heap *handle, const void *ptr, gvm_buffer **buffe
     gvm_status status;
 
     if (buffer == NULL || offset_bytes == NULL)
-        return gvmi_fail(GVM_E_INVALID, "buffer or offset_bytes is NULL");
+        return gvm_error_set(GVM_E_INVALID, "buffer or offset_bytes is NULL");
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
     block = live_block(heap, ptr, &segment);
     if (heap->kind != GVM_HEAP_DEVICE) {
-        status = gvmi_fail(GVM_E_NOTSUP, "only heaps of device memory are made of buffers");
+        status = gvm_error_set(GVM_E_NOTSUP, "only heaps of device memory are made of buffers");
     } else if (block == NULL) {
         status = gvmi_heap_fail_foreign(ptr);
     } else {

@@ -29,7 +29,7 @@ static gvm_status probe_attribute(const gvm_heap *heap, CUdevice_attribute attri
                                 heap->device->info.ordinal, what);
     return result == CUDA_SUCCESS && value != 0
                ? GVM_OK
-               : gvmi_fail(GVM_E_NOTSUP, "device %d has no %s", heap->device->info.ordinal, what);
+               : gvm_error_set(GVM_E_NOTSUP, "device %d has no %s", heap->device->info.ordinal, what);
 }
 
 gvm_status gvmi_backing_probe(gvm_heap *heap)
@@ -90,11 +90,11 @@ static gvm_status count_managed(gvm_heap *heap, uint64_t bytes)
     if (all <= free_bytes)
         return GVM_OK;
     __atomic_sub_fetch(&heap->device->managed_bytes, bytes, __ATOMIC_RELAXED);
-    return gvmi_fail(GVM_E_NOSPACE,
-                     "%s of managed memory, with the %s there are, would not fit the %s that are "
-                     "free on device %d",
-                     gvmi_size_text(bytes, wanted), gvmi_size_text(all - bytes, held),
-                     gvmi_size_text(free_bytes, left), heap->device->info.ordinal);
+    return gvm_error_set(GVM_E_NOSPACE,
+                         "%s of managed memory, with the %s there are, would not fit the %s that are "
+                         "free on device %d",
+                         gvmi_size_text(bytes, wanted), gvmi_size_text(all - bytes, held),
+                         gvmi_size_text(free_bytes, left), heap->device->info.ordinal);
 }
 
 static void uncount_managed(gvm_heap *heap, uint64_t bytes)

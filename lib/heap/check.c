@@ -17,9 +17,9 @@ typedef struct sums {
 
 static gvm_status fail_broken_heap(const char *what, uint64_t address, uint64_t found, uint64_t wanted)
 {
-    return gvmi_fail(GVM_E_INVALID, "the heap is broken at %#llx: %s: %llu, should be %llu",
-                     (unsigned long long)address, what, (unsigned long long)found,
-                     (unsigned long long)wanted);
+    return gvm_error_set(GVM_E_INVALID, "the heap is broken at %#llx: %s: %llu, should be %llu",
+                         (unsigned long long)address, what, (unsigned long long)found,
+                         (unsigned long long)wanted);
 }
 
 /* Marks units; false if one is marked already. */
@@ -150,7 +150,7 @@ static gvm_status check_segment(gvm_heap *heap, const gvmi_arena *arena, gvmi_se
     gvmi_segment *found = NULL;
     gvm_status status = marks != NULL && users != NULL
                             ? check_blocks(segment, marks, users, all)
-                            : gvmi_fail(GVM_E_NOMEM, "out of host memory for a check");
+                            : gvm_error_set(GVM_E_NOMEM, "out of host memory for a check");
 
     if (status == GVM_OK)
         status = check_chunks(segment, users, all);

@@ -106,11 +106,11 @@ gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint
     if (wanted_bytes == 0 ||
         (used_bytes <= heap->limit_bytes && wanted_bytes <= heap->limit_bytes - used_bytes))
         return GVM_OK;
-    return gvmi_fail(GVM_E_NOSPACE,
-                     "%s more than the %s in use would pass the heap's limit of %s: free blocks or raise "
-                     "the limit",
-                     gvmi_size_text(wanted_bytes, more), gvmi_size_text(used_bytes, used),
-                     gvmi_size_text(heap->limit_bytes, limit));
+    return gvm_error_set(GVM_E_NOSPACE,
+                         "%s more than the %s in use would pass the heap's limit of %s: free blocks or raise "
+                         "the limit",
+                         gvmi_size_text(wanted_bytes, more), gvmi_size_text(used_bytes, used),
+                         gvmi_size_text(heap->limit_bytes, limit));
 }
 
 /* The end of the run of chunks from first on that have memory, or have none, at most end. */
@@ -152,7 +152,7 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
             heap->stuck = true;
         }
     }
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 /* Idle bytes that stay when memory reaches a new peak. */

@@ -51,10 +51,10 @@ void gvmi_heap_drop(gvm_heap *heap)
 
 gvm_status gvmi_heap_fail_foreign(const void *ptr)
 {
-    return gvmi_fail(GVM_E_FOREIGN,
-                     "no live block of the heap begins at %p (freed already, inside of a block, or "
-                     "from elsewhere)",
-                     ptr);
+    return gvm_error_set(GVM_E_FOREIGN,
+                         "no live block of the heap begins at %p (freed already, inside of a block, or "
+                         "from elsewhere)",
+                         ptr);
 }
 
 /* ---- creation */
@@ -64,18 +64,18 @@ static gvm_status read_heap_options(const gvm_heap_options *options, gvm_heap *h
     gvm_heap_options full;
 
     if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if ((int)full.kind < GVM_HEAP_DEVICE || full.kind > GVM_HEAP_MANAGED)
-        return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
+        return gvm_error_set(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
     if ((full.flags & ~(uint32_t)(GVM_HEAP_UNSHARED | GVM_HEAP_KEEP)) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
+        return gvm_error_set(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
     if ((full.flags & GVM_HEAP_KEEP) != 0 && (full.keep_bytes != 0 || full.decay_ms != 0))
-        return gvmi_fail(GVM_E_INVALID,
-                         "a heap with GVM_HEAP_KEEP gives nothing back: keep_bytes (%llu) and decay_ms "
-                         "(%u) must be 0",
-                         (unsigned long long)full.keep_bytes, (unsigned)full.decay_ms);
+        return gvm_error_set(GVM_E_INVALID,
+                             "a heap with GVM_HEAP_KEEP gives nothing back: keep_bytes (%llu) and decay_ms "
+                             "(%u) must be 0",
+                             (unsigned long long)full.keep_bytes, (unsigned)full.decay_ms);
     heap->kind = full.kind;
     heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
     heap->keeps = (full.flags & GVM_HEAP_KEEP) != 0;
@@ -97,10 +97,10 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     heap = gvmi_heap_calloc_line(sizeof *heap);
     if (heap == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a heap");
     heap->plain.heap = heap;
     heap->plain.key = GVMI_HEAP_PLAIN;
     heap->plain.passed = UINT64_MAX;
@@ -199,7 +199,7 @@ void gvm_heap_destroy(gvm_heap *handle)
     pthread_cond_destroy(&heap->left);
     gvmi_mutex_destroy(&heap->lock);
     gvmi_registry_retire(heap);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 /* ---- streams, trim, limit, reset */
@@ -397,7 +397,7 @@ gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 
@@ -483,10 +483,11 @@ static gvm_status check_room(const void *records, size_t capacity, size_t stride
                              size_t record_bytes, const size_t *count)
 {
     if (count == NULL || (records == NULL && capacity > 0))
-        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu records", capacity);
+        return gvm_error_set(GVM_E_INVALID, "count is NULL, or there is no room for %zu records",
+                             capacity);
     if (capacity > 0 && !gvmi_stride_is_good(stride_bytes, record_bytes))
-        return gvmi_fail(GVM_E_INVALID, "a record of %zu bytes is not one every %zu bytes",
-                         record_bytes, stride_bytes);
+        return gvm_error_set(GVM_E_INVALID, "a record of %zu bytes is not one every %zu bytes",
+                             record_bytes, stride_bytes);
     return GVM_OK;
 }
 
@@ -522,7 +523,7 @@ gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_byt
         l.sums = malloc(l.capacity * sizeof *l.sums);
         status = l.blocks != NULL && l.sums != NULL
                      ? list_all(heap, &l)
-                     : gvmi_fail(GVM_E_NOMEM, "out of host memory for a list of blocks");
+                     : gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of blocks");
     } while (status == GVM_OK && l.count > l.capacity);
     if (status == GVM_OK) {
         *count = l.tags;

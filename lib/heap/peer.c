@@ -31,7 +31,7 @@ static gvm_status grant_all_locked(gvm_heap *heap, gvm_device *peer, gvm_access 
         const gvm_error error = gvmi_error_save();
 
         (void)grant_segments_locked(heap, peer, before, done, &undone);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     return status;
 }
@@ -47,7 +47,7 @@ static gvm_status grant_heap_locked(gvm_heap *heap, gvm_device *peer, gvm_access
     if (index < heap->grant_count)
         before = heap->grants[index].access;
     else if (index == GVMI_GRANTS_MAX)
-        return gvmi_fail(GVM_E_LIMIT, "a heap can be granted to %d peers", GVMI_GRANTS_MAX);
+        return gvm_error_set(GVM_E_LIMIT, "a heap can be granted to %d peers", GVMI_GRANTS_MAX);
     if (access == before)
         return GVM_OK;
     status = grant_all_locked(heap, peer, access, before);
@@ -78,8 +78,8 @@ gvm_status gvm_heap_grant(gvm_heap *handle, gvm_device *peer_handle, gvm_access 
     if (status == GVM_OK) {
         gvmi_lock(&heap->lock);
         if (heap->kind != GVM_HEAP_DEVICE)
-            status = gvmi_fail(GVM_E_NOTSUP,
-                               "pinned and managed memory is every device's: there is no access to set");
+            status = gvm_error_set(
+                GVM_E_NOTSUP, "pinned and managed memory is every device's: there is no access to set");
         else
             status = gvmi_grant_check(heap->device, peer, access);
         if (status == GVM_OK)

@@ -112,7 +112,8 @@ static gvm_status take_shell(gvm_heap *heap, bool lone, gvmi_segment **out)
         *spare = (*out)->next;
     else
         *out = make_shell(heap, lone);
-    return *out != NULL ? GVM_OK : gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's segment");
+    return *out != NULL ? GVM_OK
+                        : gvm_error_set(GVM_E_NOMEM, "out of host memory for a heap's segment");
 }
 
 void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment)
@@ -140,8 +141,8 @@ static gvm_status cut_segment_chunks(gvm_heap *heap, gvmi_segment *segment, uint
     segment->idle = calloc((segment->chunk_count + 63) / 64, sizeof *segment->idle);
     if (segment->chunks != NULL && segment->idle != NULL)
         return gvmi_backing_open(heap, segment, bytes);
-    return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
-                     (unsigned long long)segment->chunk_count);
+    return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
+                         (unsigned long long)segment->chunk_count);
 }
 
 gvm_status gvmi_arena_make_room_locked(gvmi_arena *arena, size_t more)
@@ -155,7 +156,7 @@ gvm_status gvmi_arena_make_room_locked(gvmi_arena *arena, size_t more)
         return GVM_OK;
     grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
     if (grown == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
     arena->segments = grown;
     arena->capacity = capacity;
     return GVM_OK;
@@ -491,7 +492,7 @@ static uint64_t room_bytes(const gvm_heap *heap)
     const uint64_t room = gvmi_device_free_bytes(heap->device) +
                           gvmi_chunk_cache_bytes(heap->device->cache);
 
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     if (heap->limit_bytes > heap->committed_bytes + room)
         return room;
     return heap->limit_bytes > heap->committed_bytes ? heap->limit_bytes - heap->committed_bytes : 0;
@@ -564,8 +565,8 @@ gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t un
         (!segment->lone && units > old &&
          !gvmi_buddy_is_free(segment->buddy, unit + old, unit + (uint32_t)units)) ||
         (segment->lone && units > old && segment->leaving_count > 0))
-        return gvmi_fail(GVM_E_ADDRESS,
-                         "the addresses behind the block are in use: allocate, copy and free");
+        return gvm_error_set(GVM_E_ADDRESS,
+                             "the addresses behind the block are in use: allocate, copy and free");
     /* The new users first, so that no chunk is without one in between. */
     status = gvmi_chunks_use_locked(heap, segment, unit, unit + units, NULL);
     if (status != GVM_OK)

@@ -197,7 +197,7 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how)
         heap->stuck = !give_list_to_driver(heap, &list);
         given += sum_released_bytes(&list);
     }
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return given;
 }
 
@@ -237,12 +237,12 @@ static bool release_quickly(gvm_heap *heap, uint64_t bytes, int64_t timeout_ns, 
     heap->quick = (gvmi_leaving_list){.wanted_bytes = bytes, .how = GVMI_RELEASE_KEEP};
     choose_locked(heap, &heap->quick);
     if (heap->quick.count == 0) {
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
         return true;
     }
     gvmi_unlock(&heap->lock);
     give_to_driver(heap, &heap->quick);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     *given = sum_released_bytes(&heap->quick);
     atomic_store_explicit(&heap->quick_done, true, memory_order_release);
     if (!lock_with_timeout(heap, timeout_ns))

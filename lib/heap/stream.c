@@ -112,7 +112,7 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
     if (arena == NULL) {
         arena = calloc(1, sizeof *arena);
         if (arena == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a stream's list of segments");
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a stream's list of segments");
         arena->heap = heap;
         arena->key = key;
         arena->next = heap->arenas;
@@ -224,7 +224,7 @@ static gvm_status ring_make_room(gvm_heap *heap)
         return GVM_OK;
     grown = malloc(capacity * sizeof *grown);
     if (grown == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a block that waits for a stream");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a block that waits for a stream");
     for (size_t i = 0; i < heap->wait_count; i++)
         grown[i] = heap->waits[(heap->wait_first + i) & (heap->wait_capacity - 1)];
     free(heap->waits);
@@ -248,7 +248,8 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
     if (status == GVM_OK && count > 1) {
         wait.others = malloc((count - 1) * sizeof(CUevent));
         if (wait.others == NULL)
-            status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a block that waits for streams");
+            status = gvm_error_set(GVM_E_NOMEM,
+                                   "out of host memory for a block that waits for streams");
     }
     if (status == GVM_OK)
         status = gvmi_device_enter(heap->device);
@@ -330,7 +331,7 @@ static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
     error = gvmi_error_save();
     if (gvmi_device_enter(heap->device) != GVM_OK) {
         clear_lost_waits_locked(heap);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
         return false;
     }
     /* One that is not done goes to the end of the ring, so that it does not hide those of other
@@ -344,7 +345,7 @@ static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
         busy = busy || (passing == GVMI_BUSY && first.since <= until);
     }
     gvmi_device_leave();
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return busy;
 }
 
@@ -386,7 +387,7 @@ bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns)
 
     while ((busy = is_busy_locked(heap, until)) && gvmi_now_ns() < until_ns)
         pause_unlocked(heap, &waits);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return !busy;
 }
 

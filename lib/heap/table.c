@@ -73,7 +73,7 @@ gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap)
         entries *= 2;
     table = make_table(entries);
     if (table == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
     table_insert_arena(table, &heap->plain);
     for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         table_insert_arena(table, arena);
@@ -88,7 +88,7 @@ gvm_status gvmi_heap_table_create(gvm_heap *heap)
     gvmi_heap_table *table = make_table(ENTRIES_FIRST);
 
     if (table == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
     atomic_store(&heap->table, table);
     return GVM_OK;
 }

@@ -15,12 +15,12 @@
 static gvm_status check_range(uint64_t address, uint64_t len_bytes)
 {
     if (address == 0 || address % 8 != 0)
-        return gvmi_fail(GVM_E_INVALID, "address 0x%llx is NULL or not a multiple of 8",
-                         (unsigned long long)address);
+        return gvm_error_set(GVM_E_INVALID, "address 0x%llx is NULL or not a multiple of 8",
+                             (unsigned long long)address);
     if (len_bytes > UINT64_MAX - address)
-        return gvmi_fail(GVM_E_INVALID,
-                         "0x%llx bytes from address 0x%llx on pass the end of the address space",
-                         (unsigned long long)len_bytes, (unsigned long long)address);
+        return gvm_error_set(GVM_E_INVALID,
+                             "0x%llx bytes from address 0x%llx on pass the end of the address space",
+                             (unsigned long long)len_bytes, (unsigned long long)address);
     return GVM_OK;
 }
 
@@ -86,7 +86,7 @@ gvm_status gvm_kernel_sum_f64(gvm_device *handle, const void *pointer, uint64_t 
     gvm_status status = check_array(address, count);
 
     if (status == GVM_OK && sum == NULL)
-        status = gvmi_fail(GVM_E_INVALID, "sum is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "sum is NULL");
     if (status == GVM_OK)
         status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)
@@ -116,7 +116,7 @@ gvm_status gvm_kernel_checksum(gvm_device *handle, const void *pointer, uint64_t
     gvm_status status = check_range(address, len_bytes);
 
     if (status == GVM_OK && checksum == NULL)
-        status = gvmi_fail(GVM_E_INVALID, "checksum is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "checksum is NULL");
     if (status == GVM_OK)
         status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)
@@ -164,7 +164,7 @@ gvm_status gvm_kernel_compare(gvm_device *handle, const void *a, const void *b, 
     if (status == GVM_OK)
         status = check_range(params.address_b, len_bytes);
     if (status == GVM_OK && first_difference == NULL)
-        status = gvmi_fail(GVM_E_INVALID, "first_difference is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "first_difference is NULL");
     if (status == GVM_OK)
         status = enter_kernel_device(handle, &device);
     if (status != GVM_OK)

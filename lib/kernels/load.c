@@ -89,8 +89,8 @@ static gvm_status get_kernel_set(gvm_device *device, struct gvmi_kernel_set **ou
         gvmi_unlock(&load_lock);
     }
     if (set == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the kernels of device %d",
-                         device->info.ordinal);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the kernels of device %d",
+                             device->info.ordinal);
     *out = set;
     return GVM_OK;
 }
@@ -104,8 +104,8 @@ static gvm_status load_image_locked(gvm_device *device, struct gvmi_kernel_set *
     if (set->modules[image] != NULL)
         return GVM_OK;
     if (bytes == NULL)
-        return gvmi_fail(GVM_E_NOTSUP,
-                         "this build has no kernels for real GPUs: build it where nvcc is found");
+        return gvm_error_set(GVM_E_NOTSUP,
+                             "this build has no kernels for real GPUs: build it where nvcc is found");
     result = gvmi_cu->cuModuleLoadData(&set->modules[image], bytes);
     if (result == CUDA_SUCCESS)
         return GVM_OK;

@@ -26,7 +26,7 @@ static gvm_status restore_access(gvm_buffer *buffer, uint8_t behind)
     gvm_error error = gvmi_error_save();
     gvm_status status = settle_all(buffer, behind);
 
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -34,9 +34,9 @@ static gvm_status check_device_vmm(const gvm_device *device)
 {
     if (device->info.vmm)
         return GVM_OK;
-    return gvmi_fail(GVM_E_NOTSUP,
-                     "device %d has no virtual memory management: access rights cannot be set",
-                     device->info.ordinal);
+    return gvm_error_set(GVM_E_NOTSUP,
+                         "device %d has no virtual memory management: access rights cannot be set",
+                         device->info.ordinal);
 }
 
 /* ---- sealing */
@@ -70,7 +70,7 @@ gvm_status gvm_buffer_seal(gvm_buffer *handle)
         return status;
     gvmi_use_begin_exclusive(buffer, 0, buffer->chunk_count, &use);
     if (buffer->imported)
-        status = gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
+        status = gvm_error_set(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
     else
         status = check_device_vmm(buffer->device);
     if (status == GVM_OK)
@@ -103,7 +103,7 @@ static gvm_status grant_buffer_locked(gvm_buffer *buffer, gvm_device *peer, gvm_
     if (fresh && access == GVM_ACCESS_NONE)
         return GVM_OK;
     if (fresh && buffer->grant_count == GVMI_GRANTS_MAX)
-        return gvmi_fail(GVM_E_LIMIT, "a buffer can be granted to %d peers", GVMI_GRANTS_MAX);
+        return gvm_error_set(GVM_E_LIMIT, "a buffer can be granted to %d peers", GVMI_GRANTS_MAX);
     if (fresh) {
         gvmi_device_retain(peer);
         buffer->grants[buffer->grant_count++].peer = peer;
@@ -133,10 +133,10 @@ gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gv
     if (status != GVM_OK)
         return status;
     if (peer == device)
-        return gvmi_fail(GVM_E_INVALID, "the peer is the memory's own device");
+        return gvm_error_set(GVM_E_INVALID, "the peer is the memory's own device");
     if (access != GVM_ACCESS_NONE && access != GVM_ACCESS_READ && access != GVM_ACCESS_READWRITE)
-        return gvmi_fail(GVM_E_INVALID, "access %d is none of GVM_ACCESS_NONE, READ, READWRITE",
-                         (int)access);
+        return gvm_error_set(GVM_E_INVALID, "access %d is none of GVM_ACCESS_NONE, READ, READWRITE",
+                             (int)access);
     if (access == GVM_ACCESS_NONE)
         return GVM_OK;
     result = gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, device->cu);
@@ -145,8 +145,8 @@ gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gv
                                 "cannot tell whether device %d reaches device %d",
                                 peer->info.ordinal, device->info.ordinal);
     if (!can)
-        return gvmi_fail(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
-                         peer->info.ordinal, device->info.ordinal);
+        return gvm_error_set(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
+                             peer->info.ordinal, device->info.ordinal);
     return GVM_OK;
 }
 

@@ -96,10 +96,10 @@ gvm_status gvm_alloc(gvm_device *handle, size_t size_bytes, void **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     if (size_bytes == 0 || size_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "a piece has 1 byte to %s, not %zu bytes",
-                         gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), size_bytes);
+        return gvm_error_set(GVM_E_INVALID, "a piece has 1 byte to %s, not %zu bytes",
+                             gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), size_bytes);
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
@@ -118,19 +118,19 @@ gvm_status gvm_alloc_pitch(gvm_device *handle, uint64_t width_bytes, uint64_t ro
     gvm_status status;
 
     if (out == NULL || pitch_bytes == NULL)
-        return gvmi_fail(GVM_E_INVALID, "%s is NULL", out == NULL ? "out" : "pitch_bytes");
+        return gvm_error_set(GVM_E_INVALID, "%s is NULL", out == NULL ? "out" : "pitch_bytes");
     if (width_bytes == 0 || rows == 0)
-        return gvmi_fail(GVM_E_INVALID, "there is nothing in %" PRIu64 " rows of %" PRIu64 " bytes",
-                         rows, width_bytes);
+        return gvm_error_set(GVM_E_INVALID, "there is nothing in %" PRIu64 " rows of %" PRIu64 " bytes",
+                             rows, width_bytes);
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
     pitch = width_bytes <= GVMI_SPAN_BYTES_MAX ? gvmi_round_up(width_bytes, device->row_bytes)
                                                : UINT64_MAX;
     if (__builtin_mul_overflow(pitch, rows, &size_bytes) || size_bytes > GVMI_SPAN_BYTES_MAX)
-        status = gvmi_fail(GVM_E_INVALID,
-                           "a piece has up to %s, not %" PRIu64 " rows of %" PRIu64 " bytes",
-                           gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), rows, width_bytes);
+        status = gvm_error_set(GVM_E_INVALID,
+                               "a piece has up to %s, not %" PRIu64 " rows of %" PRIu64 " bytes",
+                               gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), rows, width_bytes);
     else
         status = make_piece_by_all_means(device, size_bytes, out);
     gvmi_device_release(device);
@@ -160,7 +160,7 @@ gvm_status gvm_alloc_buffer(const void *ptr, gvm_buffer **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_registry_hold(GVMI_KIND_PIECE, gvmi_key(ptr), &buffer);
     if (status != GVM_OK)
         return status;

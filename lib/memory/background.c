@@ -136,8 +136,8 @@ gvm_status gvmi_background_start(void)
     int code;
 
     if (is_child)
-        return gvmi_fail(GVM_E_FOREIGN, "a process made by fork() after its parent used appenders must "
-                                        "exec a program");
+        return gvm_error_set(GVM_E_FOREIGN, "a process made by fork() after its parent used appenders must "
+                                            "exec a program");
     gvmi_lock(&lock);
     while (state == ENDING)
         pthread_cond_wait(&ended, &lock.mutex);

@@ -36,27 +36,28 @@ static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *s
     char size[32];
 
     if (spec->reserve_bytes == 0 || spec->reserve_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "a buffer reserves between 1 byte and 128 TiB, not %s",
-                         gvmi_size_text(spec->reserve_bytes, size));
+        return gvm_error_set(GVM_E_INVALID, "a buffer reserves between 1 byte and 128 TiB, not %s",
+                             gvmi_size_text(spec->reserve_bytes, size));
     *chunk_bytes = spec->chunk_bytes != 0 ? spec->chunk_bytes
                                           : choose_buffer_chunk_bytes(spec->reserve_bytes);
     if (!gvmi_is_pow2(*chunk_bytes) || *chunk_bytes < GVM_CHUNK_BYTES_MIN ||
         *chunk_bytes > GVM_CHUNK_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
-                         gvmi_size_text(*chunk_bytes, size));
+        return gvm_error_set(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
+                             gvmi_size_text(*chunk_bytes, size));
     if (*chunk_bytes < device->info.granularity_bytes) {
         if (spec->chunk_bytes != 0)
-            return gvmi_fail(GVM_E_INVALID, "device %d needs chunks of at least %s",
-                             device->info.ordinal,
-                             gvmi_size_text(device->info.granularity_bytes, size));
+            return gvm_error_set(GVM_E_INVALID, "device %d needs chunks of at least %s",
+                                 device->info.ordinal,
+                                 gvmi_size_text(device->info.granularity_bytes, size));
         *chunk_bytes = device->info.granularity_bytes;
     }
     if ((spec->reserve_bytes - 1) / *chunk_bytes + 1 > GVMI_CHUNKS_MAX)
-        return gvmi_fail(GVM_E_INVALID, "the reservation would be over %llu chunks: use larger chunks",
-                         (unsigned long long)GVMI_CHUNKS_MAX);
+        return gvm_error_set(GVM_E_INVALID,
+                             "the reservation would be over %llu chunks: use larger chunks",
+                             (unsigned long long)GVMI_CHUNKS_MAX);
     if (spec->address % GVM_CHUNK_BYTES_MIN != 0)
-        return gvmi_fail(GVM_E_INVALID, "the address wanted, %#llx, is not a multiple of 2 MiB",
-                         (unsigned long long)spec->address);
+        return gvm_error_set(GVM_E_INVALID, "the address wanted, %#llx, is not a multiple of 2 MiB",
+                             (unsigned long long)spec->address);
     return GVM_OK;
 }
 
@@ -75,8 +76,8 @@ static gvm_status reserve_addresses(gvm_buffer *buffer, uint64_t wanted)
         return gvmi_driver_fail(result, "cuMemAddressReserve", "cannot reserve %s of addresses", size);
     if (wanted != 0 && address != wanted) {
         gvmi_cu->cuMemAddressFree(address, buffer->reserve_bytes);
-        return gvmi_fail(GVM_E_ADDRESS, "the %s at %#llx are not all free in this process", size,
-                         (unsigned long long)wanted);
+        return gvm_error_set(GVM_E_ADDRESS, "the %s at %#llx are not all free in this process",
+                             size, (unsigned long long)wanted);
     }
     buffer->address = address;
     return GVM_OK;
@@ -114,9 +115,9 @@ static gvm_status allocate_whole(gvm_buffer *buffer, uint64_t wanted)
     gvm_status status;
 
     if (wanted != 0)
-        return gvmi_fail(GVM_E_ADDRESS,
-                         "device %d has no virtual memory management: addresses cannot be chosen",
-                         buffer->device->info.ordinal);
+        return gvm_error_set(GVM_E_ADDRESS,
+                             "device %d has no virtual memory management: addresses cannot be chosen",
+                             buffer->device->info.ordinal);
     status = gvmi_device_enter(buffer->device);
     if (status != GVM_OK)
         return status;
@@ -176,7 +177,7 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
         return status;
     buffer = calloc(1, sizeof *buffer);
     if (buffer == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a buffer");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a buffer");
     buffer->vmm = device->info.vmm;
     cut_buffer_chunks(buffer, device, spec, chunk_bytes);
     buffer->access = GVM_ACCESS_READWRITE;
@@ -187,8 +188,8 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     buffer->device = device;
     buffer->chunks = calloc(buffer->chunk_count, sizeof *buffer->chunks);
     if (buffer->chunks == NULL) {
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
-                           (unsigned long long)buffer->chunk_count);
+        status = gvm_error_set(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
+                               (unsigned long long)buffer->chunk_count);
         goto fail_free;
     }
     status = buffer->vmm ? reserve_addresses(buffer, spec->address)
@@ -220,14 +221,14 @@ static gvm_status read_buffer_options(const gvm_buffer_options *options, uint64_
     gvm_buffer_options full;
 
     if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if ((full.flags & ~(uint32_t)GVM_BUFFER_UNSHARED) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown buffer flags %#x", (unsigned)full.flags);
+        return gvm_error_set(GVM_E_INVALID, "unknown buffer flags %#x", (unsigned)full.flags);
     if (full.reserved != 0)
-        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the buffer options, not 0",
-                         (unsigned)full.reserved);
+        return gvm_error_set(GVM_E_INVALID, "reserved is %u among the buffer options, not 0",
+                             (unsigned)full.reserved);
     *spec = (gvmi_buffer_spec){
         .reserve_bytes = reserve_bytes,
         .chunk_bytes = full.chunk_bytes,
@@ -271,7 +272,7 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = read_buffer_options(options, reserve_bytes, &spec);
     if (status != GVM_OK)
         return status;
@@ -311,7 +312,7 @@ void gvmi_buffer_free(gvm_buffer *buffer)
     gvmi_mutex_destroy(&buffer->lock);
     free(buffer->chunks);
     gvmi_registry_retire(buffer);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 void gvm_buffer_destroy(gvm_buffer *handle)
@@ -343,7 +344,7 @@ gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_byt
                                    uint64_t len_bytes, uint64_t *first, uint64_t *end)
 {
     if (len_bytes == 0 || !gvmi_range_within(offset_bytes, len_bytes, buffer->reserve_bytes))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the range of %llu bytes at offset %llu is empty or leaves the reservation of %llu",
             (unsigned long long)len_bytes, (unsigned long long)offset_bytes,
@@ -356,9 +357,9 @@ gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_byt
 gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer)
 {
     if (buffer->sealed)
-        return gvmi_fail(GVM_E_SEALED, "the buffer is sealed");
+        return gvm_error_set(GVM_E_SEALED, "the buffer is sealed");
     if (buffer->access != GVM_ACCESS_READWRITE)
-        return gvmi_fail(GVM_E_READONLY, "the buffer was imported read-only");
+        return gvm_error_set(GVM_E_READONLY, "the buffer was imported read-only");
     return GVM_OK;
 }
 
@@ -403,7 +404,7 @@ gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 
@@ -414,7 +415,7 @@ gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_ti
     gvm_status status;
 
     if (tier == NULL)
-        return gvmi_fail(GVM_E_INVALID, "tier is NULL");
+        return gvm_error_set(GVM_E_INVALID, "tier is NULL");
     status = gvmi_buffer_hold(handle, &buffer);
     if (status != GVM_OK)
         return status;
@@ -422,9 +423,9 @@ gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_ti
     if (offset_bytes < buffer->reserve_bytes)
         *tier = (gvm_tier)buffer->chunks[gvmi_chunk_at(buffer, offset_bytes)].tier;
     else
-        status = gvmi_fail(GVM_E_INVALID, "offset %llu is past the reservation of %llu",
-                           (unsigned long long)offset_bytes,
-                           (unsigned long long)buffer->reserve_bytes);
+        status = gvm_error_set(GVM_E_INVALID, "offset %llu is past the reservation of %llu",
+                               (unsigned long long)offset_bytes,
+                               (unsigned long long)buffer->reserve_bytes);
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return status;

@@ -238,7 +238,7 @@ gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out)
         return status;
     cache = calloc(1, sizeof *cache);
     if (cache == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a chunk cache");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a chunk cache");
     gvmi_mutex_init(&cache->lock, GVMI_RANK_DEVICE);
     pthread_cond_init(&cache->left, NULL);
     TAILQ_INIT(&cache->leaving);

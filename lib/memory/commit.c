@@ -8,10 +8,10 @@
 static gvm_status check_owner_locked(const gvm_buffer *buffer)
 {
     if (buffer->imported)
-        return gvmi_fail(GVM_E_IMPORTED,
-                         "the buffer was imported: only its owner commits and decommits");
+        return gvm_error_set(GVM_E_IMPORTED,
+                             "the buffer was imported: only its owner commits and decommits");
     if (buffer->sealed)
-        return gvmi_fail(GVM_E_SEALED, "the buffer is sealed");
+        return gvm_error_set(GVM_E_SEALED, "the buffer is sealed");
     return GVM_OK;
 }
 
@@ -91,9 +91,9 @@ static gvm_status check_decommit_locked(const gvm_buffer *buffer)
     const gvm_status status = check_owner_locked(buffer);
 
     if (status == GVM_OK && !buffer->vmm)
-        return gvmi_fail(GVM_E_NOTSUP,
-                         "device %d has no virtual memory management: destroy the buffer instead",
-                         buffer->device->info.ordinal);
+        return gvm_error_set(GVM_E_NOTSUP,
+                             "device %d has no virtual memory management: destroy the buffer instead",
+                             buffer->device->info.ordinal);
     return status;
 }
 
@@ -107,7 +107,7 @@ static gvm_status decommit_chunks(gvm_buffer *buffer, uint64_t first, uint64_t e
     if (may_wait)
         gvmi_use_begin_exclusive(buffer, first, end, &use);
     else if (!gvmi_use_try_exclusive(buffer, first, end, &use))
-        return gvmi_fail(GVM_E_TIMEOUT, "another thread is using the buffer");
+        return gvm_error_set(GVM_E_TIMEOUT, "another thread is using the buffer");
     bytes = buffer->device_bytes + buffer->host_bytes;
     status = check_decommit_locked(buffer);
     if (status == GVM_OK)

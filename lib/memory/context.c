@@ -34,9 +34,9 @@ bool gvmi_stream_is_captured(CUstream stream)
 
 gvm_status gvmi_stream_fail_captured(CUstream stream)
 {
-    return gvmi_fail(GVM_E_INVALID,
-                     "stream %p is being captured into a graph: its work cannot be waited for",
-                     (void *)stream);
+    return gvm_error_set(GVM_E_INVALID,
+                         "stream %p is being captured into a graph: its work cannot be waited for",
+                         (void *)stream);
 }
 
 static CUresult push_context(const gvm_device *device)
@@ -50,10 +50,10 @@ static CUresult push_context(const gvm_device *device)
 
 gvm_status gvmi_device_fail_reset(const gvm_device *device)
 {
-    return gvmi_fail(GVM_E_LOST,
-                     "the context of device %d was reset: destroy what was made on the device, close and "
-                     "open it",
-                     device->info.ordinal);
+    return gvm_error_set(GVM_E_LOST,
+                         "the context of device %d was reset: destroy what was made on the device, close and "
+                         "open it",
+                         device->info.ordinal);
 }
 
 /* A stream of the context must not be asked: where the context was reset, the driver may crash on its handle. */

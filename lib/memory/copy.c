@@ -53,9 +53,9 @@ gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, u
         return status;
     for (uint64_t i = first; i < end; i++)
         if (buffer->chunks[i].tier == GVM_TIER_ABSENT)
-            return gvmi_fail(GVM_E_ABSENT,
-                             "nothing is committed at offset %llu: commit the range first",
-                             (unsigned long long)gvmi_chunk_start(buffer, i));
+            return gvm_error_set(GVM_E_ABSENT,
+                                 "nothing is committed at offset %llu: commit the range first",
+                                 (unsigned long long)gvmi_chunk_start(buffer, i));
     return gvmi_buffer_settle_locked(buffer, first, end);
 }
 
@@ -80,10 +80,10 @@ static gvm_status check_within(const gvm_buffer *buffer, uint64_t offset, uint64
 {
     if (gvmi_range_within(offset, len, buffer->reserve_bytes))
         return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID,
-                     "the range of %llu bytes at offset %llu leaves the reservation of %llu",
-                     (unsigned long long)len, (unsigned long long)offset,
-                     (unsigned long long)buffer->reserve_bytes);
+    return gvm_error_set(GVM_E_INVALID,
+                         "the range of %llu bytes at offset %llu leaves the reservation of %llu",
+                         (unsigned long long)len, (unsigned long long)offset,
+                         (unsigned long long)buffer->reserve_bytes);
 }
 
 /* What a range of a buffer that is not empty uses. */
@@ -130,7 +130,7 @@ static gvm_status wait_for_stream(gvm_device *device, CUstream stream, gvm_statu
         return gvmi_device_fail_reset(device);
     if (status == GVM_OK)
         return finished;
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -189,7 +189,7 @@ static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, 
     if (status != GVM_OK)
         return status;
     if (len > 0 && host == NULL)
-        status = gvmi_fail(GVM_E_INVALID, "the host pointer is NULL");
+        status = gvm_error_set(GVM_E_INVALID, "the host pointer is NULL");
     else if (len > 0)
         status = check_within(buffer, offset, len);
     if (status == GVM_OK && len > 0)
@@ -241,8 +241,9 @@ static gvm_status check_reach_locked(const gvm_buffer *dst, const gvm_buffer *sr
     for (uint32_t i = 0; i < src->grant_count; i++)
         if (src->grants[i].peer == dst->device && src->grants[i].access != GVM_ACCESS_NONE)
             return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID, "device %d cannot read the source: grant the source to it first",
-                     dst->device->info.ordinal);
+    return gvm_error_set(GVM_E_INVALID,
+                         "device %d cannot read the source: grant the source to it first",
+                         dst->device->info.ordinal);
 }
 
 static gvm_status submit_between(place dst, place src, uint64_t len, CUstream stream)
@@ -271,11 +272,11 @@ static gvm_status check_between(place dst, place src, uint64_t len)
 {
     if (!gvmi_range_within(dst.offset, len, dst.buffer->reserve_bytes) ||
         !gvmi_range_within(src.offset, len, src.buffer->reserve_bytes))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID, "a range of %llu bytes at offset %llu or %llu leaves its reservation",
             (unsigned long long)len, (unsigned long long)dst.offset, (unsigned long long)src.offset);
     if (dst.buffer == src.buffer && dst.offset < src.offset + len && src.offset < dst.offset + len)
-        return gvmi_fail(GVM_E_INVALID, "the ranges overlap");
+        return gvm_error_set(GVM_E_INVALID, "the ranges overlap");
     return GVM_OK;
 }
 
@@ -427,11 +428,11 @@ static gvm_status fill_buffer(gvm_buffer *handle, uint64_t offset, uint64_t len,
     if (status != GVM_OK)
         return status;
     if (pattern == NULL || (pattern_bytes != 1 && pattern_bytes != 2 && pattern_bytes != 4))
-        status = gvmi_fail(GVM_E_INVALID, "a fill pattern has 1, 2 or 4 bytes");
+        status = gvm_error_set(GVM_E_INVALID, "a fill pattern has 1, 2 or 4 bytes");
     else if (offset % pattern_bytes != 0 || len % pattern_bytes != 0)
-        status = gvmi_fail(GVM_E_INVALID,
-                           "offset and length must be multiples of the pattern's %zu bytes",
-                           pattern_bytes);
+        status = gvm_error_set(GVM_E_INVALID,
+                               "offset and length must be multiples of the pattern's %zu bytes",
+                               pattern_bytes);
     else if (len > 0)
         status = check_within(buffer, offset, len);
     if (status == GVM_OK && len > 0)

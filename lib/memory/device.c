@@ -30,7 +30,7 @@ gvm_status gvm_device_count(int32_t *count)
     CUresult result;
 
     if (count == NULL)
-        return gvmi_fail(GVM_E_INVALID, "count is NULL");
+        return gvm_error_set(GVM_E_INVALID, "count is NULL");
     status = gvmi_driver_start();
     if (status != GVM_OK)
         return status;
@@ -238,7 +238,7 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     CUresult result;
 
     if (device == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a device");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a device");
     device->info.ordinal = ordinal;
     result = gvmi_cu->cuDeviceGet(&device->cu, ordinal);
     if (result != CUDA_SUCCESS) {
@@ -278,13 +278,13 @@ gvm_status gvm_device_open(int32_t ordinal, gvm_device **out)
     int32_t count;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvm_device_count(&count);
     if (status != GVM_OK)
         return status;
     if (ordinal < 0 || ordinal >= count)
-        return gvmi_fail(GVM_E_NODEVICE, "no device %d: there are %d, numbered from 0",
-                         (int)ordinal, (int)count);
+        return gvm_error_set(GVM_E_NODEVICE, "no device %d: there are %d, numbered from 0",
+                             (int)ordinal, (int)count);
     gvmi_lock(&lock);
     if (alive[ordinal] != NULL && gvmi_device_was_reset(alive[ordinal]))
         alive[ordinal] = NULL; /* who has it may still close it; what is opened now is another */
@@ -313,7 +313,7 @@ static void release_locked(gvm_device *device)
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
     gvmi_registry_retire(device);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 void gvm_device_close(gvm_device *device)
@@ -411,7 +411,7 @@ gvm_status gvm_device_get_info(gvm_device *handle, gvm_device_info *info)
     }
     gvmi_device_release(device);
     if (status == GVM_OK && !gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        status = gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        status = gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return status;
 }
 
@@ -465,7 +465,7 @@ gvm_status gvm_device_get_capture(gvm_device *handle, gvm_stream stream, uint64_
     gvm_status status;
 
     if (capture_id == NULL)
-        return gvmi_fail(GVM_E_INVALID, "capture_id is NULL");
+        return gvm_error_set(GVM_E_INVALID, "capture_id is NULL");
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;

@@ -184,7 +184,7 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
         end_call(idle, may_wait);
     }
     gvmi_unlock(&lock);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return given_bytes;
 }
 

@@ -168,7 +168,7 @@ static gvm_status fill_handles(batch *w)
         return unmap_scratch(w);
     error = gvmi_error_save();
     (void)unmap_scratch(w);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -242,12 +242,12 @@ static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, 
 static gvm_status check_move(const gvm_buffer *buffer, gvm_tier to)
 {
     if (to != GVM_TIER_DEVICE && to != GVM_TIER_HOST)
-        return gvmi_fail(GVM_E_INVALID, "tier %d is neither the device nor the host", (int)to);
+        return gvm_error_set(GVM_E_INVALID, "tier %d is neither the device nor the host", (int)to);
     if (buffer->imported)
-        return gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner moves it");
+        return gvm_error_set(GVM_E_IMPORTED, "the buffer was imported: only its owner moves it");
     if (!buffer->vmm || !buffer->device->info.host_tier)
-        return gvmi_fail(GVM_E_NOTSUP, "device %d has no host tier (CUDA 12.2 or later brings it)",
-                         buffer->device->info.ordinal);
+        return gvm_error_set(GVM_E_NOTSUP, "device %d has no host tier (CUDA 12.2 or later brings it)",
+                             buffer->device->info.ordinal);
     return GVM_OK;
 }
 

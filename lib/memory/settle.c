@@ -189,7 +189,7 @@ void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
             (void)gvmi_buffer_vacate_locked(buffer, i, run_end);
     }
     gvmi_buffer_keep_fresh_locked(buffer, first, end); /* those that a broken driver did not release */
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
@@ -211,7 +211,7 @@ static void add_progress(const gvm_buffer *buffer, uint64_t first, uint64_t end,
     snprintf(error.text + len, sizeof error.text - len,
              " (%s of %s had been made, and is given back)", gvmi_size_text(made_bytes, made),
              gvmi_size_text(gvmi_chunk_start(buffer, end) - gvmi_chunk_start(buffer, first), range));
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)

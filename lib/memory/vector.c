@@ -37,9 +37,9 @@ static gvm_status check_vector_device(const gvm_device *handle)
     if (status != GVM_OK)
         return status;
     if (!device->info.vmm)
-        status = gvmi_fail(GVM_E_NOTSUP,
-                           "device %d has no virtual memory management: vectors cannot grow there",
-                           device->info.ordinal);
+        status = gvm_error_set(GVM_E_NOTSUP,
+                               "device %d has no virtual memory management: vectors cannot grow there",
+                               device->info.ordinal);
     gvmi_device_release(device);
     return status;
 }
@@ -53,16 +53,16 @@ gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max
     gvm_status status;
 
     if (out == NULL || elem_bytes == 0 || max_count == 0 || max_count > GVMI_SPAN_BYTES_MAX / elem_bytes)
-        return gvmi_fail(GVM_E_INVALID,
-                         "cannot make a vector of at most %llu elements of %zu bytes: one number is 0, "
-                         "they are more than 128 TiB together, or out is NULL",
-                         (unsigned long long)max_count, elem_bytes);
+        return gvm_error_set(GVM_E_INVALID,
+                             "cannot make a vector of at most %llu elements of %zu bytes: one number is 0, "
+                             "they are more than 128 TiB together, or out is NULL",
+                             (unsigned long long)max_count, elem_bytes);
     status = check_vector_device(device);
     if (status != GVM_OK)
         return status;
     vector = calloc(1, sizeof *vector);
     if (vector == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a vector");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a vector");
     status = gvm_buffer_create(device, max_count * elem_bytes, options, &vector->buffer);
     if (status != GVM_OK)
         goto fail_free;
@@ -122,8 +122,9 @@ static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
     gvm_status status;
 
     if (capacity > vector->max_count)
-        return gvmi_fail(GVM_E_LIMIT, "%llu elements are more than the %llu the vector was created for",
-                         (unsigned long long)capacity, (unsigned long long)vector->max_count);
+        return gvm_error_set(GVM_E_LIMIT,
+                             "%llu elements are more than the %llu the vector was created for",
+                             (unsigned long long)capacity, (unsigned long long)vector->max_count);
     if (capacity <= vector->capacity)
         return GVM_OK;
     from = gvmi_round_down(vector->capacity * vector->elem_bytes, vector->chunk_bytes);
@@ -168,9 +169,9 @@ static gvm_status append_locked(gvm_vector *vector, const void *elems, uint64_t 
     gvm_status status;
 
     if (count > vector->max_count - vector->count)
-        return gvmi_fail(GVM_E_LIMIT,
-                         "%llu more elements would pass the %llu the vector was created for",
-                         (unsigned long long)count, (unsigned long long)vector->max_count);
+        return gvm_error_set(GVM_E_LIMIT,
+                             "%llu more elements would pass the %llu the vector was created for",
+                             (unsigned long long)count, (unsigned long long)vector->max_count);
     status = reserve_locked(vector, vector->count + count);
     if (status == GVM_OK)
         status = gvm_buffer_copy_in(vector->buffer, vector->count * vector->elem_bytes, elems,
@@ -185,7 +186,7 @@ gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t cou
     GVMI_UNCANCELLED;
 
     if (elems == NULL && count > 0)
-        return gvmi_fail(GVM_E_INVALID, "elems is NULL");
+        return gvm_error_set(GVM_E_INVALID, "elems is NULL");
     return grow_with_reclaim(vector, append_locked, elems, count);
 }
 
@@ -196,7 +197,7 @@ static gvm_status check_unsealed(gvm_vector *vector)
     gvm_status status = gvm_buffer_get_info(vector->buffer, &info);
 
     if (status == GVM_OK && info.sealed)
-        status = gvmi_fail(GVM_E_SEALED, "the vector's buffer is sealed");
+        status = gvm_error_set(GVM_E_SEALED, "the vector's buffer is sealed");
     return status;
 }
 

@@ -180,11 +180,11 @@ static gvm_status get_slab_locked(const gvm_device *device, gvmi_words_list *lis
     if (*out != NULL)
         return GVM_OK;
     if (list->slab_count >= spec->slabs_max)
-        return gvmi_fail(GVM_E_LIMIT, "device %d has no more %s than %u: %s", device->info.ordinal,
-                         spec->what, spec->slabs_max * SLAB_WORDS, spec->to_do);
+        return gvm_error_set(GVM_E_LIMIT, "device %d has no more %s than %u: %s", device->info.ordinal,
+                             spec->what, spec->slabs_max * SLAB_WORDS, spec->to_do);
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for %s", spec->what);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %s", spec->what);
     return GVM_OK;
 }
 

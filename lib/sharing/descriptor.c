@@ -24,31 +24,31 @@ gvm_status gvmi_descriptor_decode_start(const void *bytes, size_t len)
     gvmi_descriptor start;
 
     if (!GVM_CHECK(len >= GVMI_DESCRIPTOR_START_BYTES))
-        return gvmi_fail(GVM_E_FORMAT, "the share is cut short: %zu bytes of %d", len,
-                         GVMI_DESCRIPTOR_START_BYTES);
+        return gvm_error_set(GVM_E_FORMAT, "the share is cut short: %zu bytes of %d", len,
+                             GVMI_DESCRIPTOR_START_BYTES);
     memcpy(&start, bytes, GVMI_DESCRIPTOR_START_BYTES);
     if (!GVM_CHECK(memcmp(start.magic, GVMI_DESCRIPTOR_MAGIC, sizeof start.magic) == 0))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_FORMAT,
             "what came is no share: check that both sides send and receive in the same order");
     if (!GVM_CHECK(start.version == GVMI_DESCRIPTOR_VERSION ||
                    start.version == GVMI_DESCRIPTOR_VERSION_GRADED))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_VERSION,
             "the share is of version %u, this library knows versions up to %u: update the older",
             start.version, GVMI_DESCRIPTOR_VERSION_GRADED);
     if (!GVM_CHECK(start.fixed_bytes == sizeof(gvmi_descriptor) &&
                    start.chunk_entry_bytes == sizeof(gvmi_descriptor_chunk)))
-        return gvmi_fail(GVM_E_FORMAT,
-                         "the share is malformed: its parts are of %u and %u bytes, not %zu and %zu",
-                         start.fixed_bytes, start.chunk_entry_bytes, sizeof(gvmi_descriptor),
-                         sizeof(gvmi_descriptor_chunk));
+        return gvm_error_set(GVM_E_FORMAT,
+                             "the share is malformed: its parts are of %u and %u bytes, not %zu and %zu",
+                             start.fixed_bytes, start.chunk_entry_bytes, sizeof(gvmi_descriptor),
+                             sizeof(gvmi_descriptor_chunk));
     return GVM_OK;
 }
 
 static gvm_status fail_malformed_share(const char *member, uint64_t value)
 {
-    return gvmi_fail(GVM_E_FORMAT, "the share is malformed: %s is %#" PRIx64, member, value);
+    return gvm_error_set(GVM_E_FORMAT, "the share is malformed: %s is %#" PRIx64, member, value);
 }
 
 /* Returns from the function around it. */
@@ -105,7 +105,8 @@ gvm_status gvmi_descriptor_decode(const void *bytes, size_t len, gvmi_descriptor
     if (status != GVM_OK)
         return status;
     if (!GVM_CHECK(len == sizeof copy))
-        return gvmi_fail(GVM_E_FORMAT, "the share is cut short: %zu bytes of %zu", len, sizeof copy);
+        return gvm_error_set(GVM_E_FORMAT, "the share is cut short: %zu bytes of %zu", len,
+                             sizeof copy);
     memcpy(&copy, bytes, sizeof copy);
     WANT(d, flags, (d->flags & ~(uint32_t)(GVMI_DESCRIPTOR_SEALED | GVMI_DESCRIPTOR_GRADED)) == 0);
     WANT(d, flags,

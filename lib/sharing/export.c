@@ -15,14 +15,15 @@
 static gvm_status check_exportable(const gvm_buffer *buffer)
 {
     if (buffer->imported) /* the driver would answer CUDA_ERROR_INVALID_VALUE */
-        return gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: pass its memory on by sending "
-                                         "the share that it was imported from");
+        return gvm_error_set(GVM_E_IMPORTED, "the buffer was imported: pass its memory on by sending "
+                                             "the share that it was imported from");
     if (!buffer->vmm || !buffer->device->info.share_fd)
-        return gvmi_fail(GVM_E_NOTSUP,
-                         "device %d cannot export memory as fds: gvm_ipc_export() shares a copy",
-                         buffer->device->info.ordinal);
+        return gvm_error_set(GVM_E_NOTSUP,
+                             "device %d cannot export memory as fds: gvm_ipc_export() shares a copy",
+                             buffer->device->info.ordinal);
     if (!buffer->shareable)
-        return gvmi_fail(GVM_E_NOTSUP, "the buffer was created GVM_BUFFER_UNSHARED: create it without");
+        return gvm_error_set(GVM_E_NOTSUP,
+                             "the buffer was created GVM_BUFFER_UNSHARED: create it without");
     return GVM_OK;
 }
 
@@ -33,13 +34,13 @@ static gvm_status count_present(const gvm_buffer *buffer, uint64_t first, uint64
     for (uint64_t i = first; i < end; i++)
         count += buffer->chunks[i].tier != GVM_TIER_ABSENT;
     if (count == 0)
-        return gvmi_fail(GVM_E_ABSENT,
-                         "nothing is committed in the range: there is no memory to share");
+        return gvm_error_set(GVM_E_ABSENT,
+                             "nothing is committed in the range: there is no memory to share");
     if (count > GVMI_SHARE_CHUNKS_MAX)
-        return gvmi_fail(GVM_E_LIMIT,
-                         "a share has at most %u chunks, not %" PRIu64
-                         ": share parts, or use larger chunks",
-                         GVMI_SHARE_CHUNKS_MAX, count);
+        return gvm_error_set(GVM_E_LIMIT,
+                             "a share has at most %u chunks, not %" PRIu64
+                             ": share parts, or use larger chunks",
+                             GVMI_SHARE_CHUNKS_MAX, count);
     *out = (uint32_t)count;
     return GVM_OK;
 }
@@ -146,7 +147,7 @@ gvm_status gvm_share_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t 
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_buffer_hold(handle, &buffer);
     if (status != GVM_OK)
         return status;

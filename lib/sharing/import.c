@@ -102,10 +102,11 @@ static gvm_status check_tier(const gvmi_descriptor_chunk *entry, CUmemGenericAll
         return gvmi_driver_fail(result, "cuMemGetAllocationPropertiesFromHandle",
                                 "cannot look at an imported chunk");
     if ((prop.location.type == CU_MEM_LOCATION_TYPE_DEVICE) != (entry->tier == GVM_TIER_DEVICE))
-        return gvmi_fail(GVM_E_FORMAT,
-                         "the chunk at offset %#" PRIx64
-                         " of the share is in another tier than the share says: location type %d, tier %u",
-                         entry->offset_bytes, prop.location.type, entry->tier);
+        return gvm_error_set(
+            GVM_E_FORMAT,
+            "the chunk at offset %#" PRIx64
+            " of the share is in another tier than the share says: location type %d, tier %u",
+            entry->offset_bytes, prop.location.type, entry->tier);
     return GVM_OK;
 }
 
@@ -139,14 +140,14 @@ static gvm_status check_device(const gvmi_descriptor *about, const gvm_device *d
     char theirs[GVMI_UUID_TEXT_BYTES], ours[GVMI_UUID_TEXT_BYTES];
 
     if (memcmp(about->device_uuid, device->info.uuid, sizeof about->device_uuid) != 0)
-        return gvmi_fail(GVM_E_OTHERDEVICE,
-                         "the memory is on %s, device %d is %s: open the device with that UUID",
-                         gvmi_uuid_text(about->device_uuid, theirs), device->info.ordinal,
-                         gvmi_uuid_text(device->info.uuid, ours));
+        return gvm_error_set(GVM_E_OTHERDEVICE,
+                             "the memory is on %s, device %d is %s: open the device with that UUID",
+                             gvmi_uuid_text(about->device_uuid, theirs), device->info.ordinal,
+                             gvmi_uuid_text(device->info.uuid, ours));
     if (!device->info.vmm)
-        return gvmi_fail(GVM_E_NOTSUP,
-                         "device %d has no virtual memory management: shared memory cannot be mapped",
-                         device->info.ordinal);
+        return gvm_error_set(GVM_E_NOTSUP,
+                             "device %d has no virtual memory management: shared memory cannot be mapped",
+                             device->info.ordinal);
     return GVM_OK;
 }
 
@@ -156,20 +157,20 @@ static gvm_status read_import_options(const gvm_import_options *options,
     char wanted[32], least[32];
 
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
-        return gvmi_fail(
+        return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if ((full->flags & ~IMPORT_FLAGS) != 0)
-        return gvmi_fail(GVM_E_INVALID, "unknown import flags %#x", (unsigned)full->flags);
+        return gvm_error_set(GVM_E_INVALID, "unknown import flags %#x", (unsigned)full->flags);
     if (full->reserved != 0)
-        return gvmi_fail(GVM_E_INVALID, "reserved is %u among the import options, not 0",
-                         (unsigned)full->reserved);
+        return gvm_error_set(GVM_E_INVALID, "reserved is %u among the import options, not 0",
+                             (unsigned)full->reserved);
     if (full->reserve_bytes == 0)
         full->reserve_bytes = about->span_len_bytes;
     if (full->reserve_bytes < about->span_len_bytes)
-        return gvmi_fail(GVM_E_INVALID, "reserve_bytes is %s and the share spans %s",
-                         gvmi_size_text(full->reserve_bytes, wanted),
-                         gvmi_size_text(about->span_len_bytes, least));
+        return gvm_error_set(GVM_E_INVALID, "reserve_bytes is %s and the share spans %s",
+                             gvmi_size_text(full->reserve_bytes, wanted),
+                             gvmi_size_text(about->span_len_bytes, least));
     return GVM_OK;
 }
 
@@ -237,7 +238,7 @@ gvm_status gvm_share_import(gvm_device *device_handle, const gvm_share *handle,
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_share_hold(handle, &share);
     if (status != GVM_OK)
         return status;

@@ -34,7 +34,7 @@ static gvm_status check_support(const gvm_device *device)
 {
     if (device->info.share_ipc)
         return GVM_OK;
-    return gvmi_fail(GVM_E_NOTSUP, "device %d has no CUDA IPC", device->info.ordinal);
+    return gvm_error_set(GVM_E_NOTSUP, "device %d has no CUDA IPC", device->info.ordinal);
 }
 
 /* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block to who
@@ -130,7 +130,7 @@ static gvm_status fill_ipc_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_i
 fail_free_copy:
     error = gvmi_error_save();
     gvmi_cu->cuMemFree(ipc->address);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -141,8 +141,9 @@ static gvm_status check_ipc_source_locked(gvm_buffer *buffer, uint64_t offset_by
     if (status == GVM_OK)
         status = check_support(buffer->device);
     if (status == GVM_OK && !buffer->imported && buffer->owner == GVMI_OWNER_ANY)
-        status = gvmi_fail(GVM_E_NOTSUP, "the buffer was created GVM_BUFFER_UNSHARED, and its memory may "
-                                         "hold other buffers' bytes: create it without");
+        status = gvm_error_set(GVM_E_NOTSUP,
+                               "the buffer was created GVM_BUFFER_UNSHARED, and its memory may "
+                               "hold other buffers' bytes: create it without");
     return status;
 }
 
@@ -180,7 +181,7 @@ static void free_copy(gvm_ipc *ipc)
     }
     gvmi_device_release(ipc->device);
     gvmi_registry_retire(ipc);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 gvm_status gvm_ipc_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_ipc **out)
@@ -192,13 +193,13 @@ gvm_status gvm_ipc_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t le
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_buffer_hold(handle, &buffer);
     if (status != GVM_OK)
         return status;
     ipc = calloc(1, sizeof *ipc);
     if (ipc == NULL) {
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a copy");
+        status = gvm_error_set(GVM_E_NOMEM, "out of host memory for a copy");
         goto fail_drop;
     }
     ipc->device = buffer->device;
@@ -248,17 +249,17 @@ gvm_status gvm_ipc_create(gvm_device *handle, uint64_t size_bytes, gvm_ipc **out
     gvm_status status;
 
     if (out == NULL || size_bytes == 0 || size_bytes > UINT64_MAX - GVM_CHUNK_BYTES_MIN)
-        return gvmi_fail(GVM_E_INVALID,
-                         "cannot make memory of %" PRIu64
-                         " bytes: the size is 0 or too large, or out is NULL",
-                         size_bytes);
+        return gvm_error_set(GVM_E_INVALID,
+                             "cannot make memory of %" PRIu64
+                             " bytes: the size is 0 or too large, or out is NULL",
+                             size_bytes);
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
     ipc = calloc(1, sizeof *ipc);
     if (ipc == NULL) {
         gvmi_device_release(device);
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an IPC handle");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for an IPC handle");
     }
     ipc->device = device;
     ipc->len_bytes = size_bytes;
@@ -291,7 +292,7 @@ gvm_status gvm_ipc_get_info(const gvm_ipc *handle, gvm_ipc_info *info)
     memcpy(full.handle.bytes, ipc->handle.reserved, sizeof full.handle.bytes);
     gvmi_registry_drop(GVMI_KIND_IPC, gvmi_key(handle));
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 
@@ -323,7 +324,7 @@ static opened *find_opened_locked(const gvm_device *device, uint64_t address)
     gvm_error error = gvmi_error_save();
 
     if (gvmi_registry_hold(GVMI_KIND_IPC_OPEN, address, &object) != GVM_OK) {
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
         return NULL;
     }
     gvmi_registry_drop(GVMI_KIND_IPC_OPEN, address);
@@ -338,7 +339,7 @@ static gvm_status count_opening_locked(gvm_device *device, uint64_t address)
     if (entry == NULL) {
         entry = calloc(1, sizeof *entry);
         if (entry == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for an opened handle");
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for an opened handle");
         entry->device = device;
         status = gvmi_registry_add(GVMI_KIND_IPC_OPEN, address, entry);
         if (status != GVM_OK) {
@@ -401,7 +402,7 @@ gvm_status gvm_ipc_open(gvm_device *device_handle, const gvm_ipc_handle *handle,
     gvm_status status;
 
     if (handle == NULL || address == NULL)
-        return gvmi_fail(GVM_E_INVALID, "%s is NULL", handle == NULL ? "handle" : "address");
+        return gvm_error_set(GVM_E_INVALID, "%s is NULL", handle == NULL ? "handle" : "address");
     status = gvmi_device_hold(device_handle, &device);
     if (status != GVM_OK)
         return status;
@@ -450,8 +451,8 @@ gvm_status gvm_ipc_close(gvm_device *device_handle, void *pointer)
     entry = find_opened_locked(device, address);
     status = entry != NULL
                  ? close_locked(device, address, entry)
-                 : gvmi_fail(GVM_E_FOREIGN, "no handle was opened at %#" PRIx64 " on device %d",
-                             address, device->info.ordinal);
+                 : gvm_error_set(GVM_E_FOREIGN, "no handle was opened at %#" PRIx64 " on device %d",
+                                 address, device->info.ordinal);
     gvmi_unlock(&openings_lock);
     gvmi_device_release(device);
     return status;

@@ -96,7 +96,7 @@ gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out)
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+        return gvm_error_set(GVM_E_INVALID, "out is NULL");
     status = gvmi_socket_begin(socket_fd, timeout_ms, &socket);
     if (status != GVM_OK)
         return status;

@@ -21,7 +21,7 @@ gvm_status gvmi_share_new(gvm_share **out)
     gvm_share *share = calloc(1, sizeof *share);
 
     if (share == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a share");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a share");
     *out = share;
     return GVM_OK;
 }
@@ -35,7 +35,7 @@ gvm_status gvmi_share_grow(gvm_share *share, uint32_t capacity)
         share->chunks = chunks;
     fds = chunks != NULL ? realloc(share->fds, capacity * sizeof *fds) : NULL;
     if (fds == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a share of %u chunks", capacity);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a share of %u chunks", capacity);
     share->fds = fds;
     share->capacity = capacity;
     return GVM_OK;
@@ -122,7 +122,7 @@ gvm_status gvm_share_get_info(const gvm_share *handle, gvm_share_info *info)
     memcpy(full.buffer_id, about->buffer_id, sizeof full.buffer_id);
     gvmi_share_drop(share);
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 

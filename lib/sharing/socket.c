@@ -26,8 +26,9 @@ gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
         return gvmi_fail_system(errno == EBADF || errno == ENOTSOCK ? GVM_E_INVALID : GVM_E_SYSTEM,
                                 errno, "getsockopt", "fd %d is no socket", socket_fd);
     if (domain != AF_UNIX || type != SOCK_STREAM)
-        return gvmi_fail(GVM_E_INVALID,
-                         "socket %d is no unix stream socket: shares travel over no other", socket_fd);
+        return gvm_error_set(GVM_E_INVALID,
+                             "socket %d is no unix stream socket: shares travel over no other",
+                             socket_fd);
     *out = (gvmi_socket){
         .fd = socket_fd,
         .timeout_ms = timeout_ms,
@@ -59,9 +60,9 @@ static gvm_status wait_ready(const gvmi_socket *socket, short events)
         if (count > 0)
             return GVM_OK;
         if (count == 0 && left == 0)
-            return gvmi_fail(GVM_E_TIMEOUT, "the other process did not %s within %d ms",
-                             events == POLLIN ? "send a whole share" : "read the share",
-                             socket->timeout_ms);
+            return gvm_error_set(GVM_E_TIMEOUT, "the other process did not %s within %d ms",
+                                 events == POLLIN ? "send a whole share" : "read the share",
+                                 socket->timeout_ms);
         if (count < 0 && errno != EINTR)
             return gvmi_fail_system(GVM_E_SYSTEM, errno, "poll", "waiting for socket %d failed",
                                     socket->fd);
@@ -172,10 +173,10 @@ static gvm_status receive_some(const gvmi_socket *socket, void *bytes, size_t le
     if (in->lost)
         return no_room(socket);
     if (received == 0)
-        return gvmi_fail(GVM_E_PEER, "the other process closed the connection");
+        return gvm_error_set(GVM_E_PEER, "the other process closed the connection");
     if (!GVM_CHECK(in->excess == 0))
-        return gvmi_fail(GVM_E_FORMAT, "the share is malformed: %u fds came where %u belong",
-                         in->count + in->excess, in->capacity);
+        return gvm_error_set(GVM_E_FORMAT, "the share is malformed: %u fds came where %u belong",
+                             in->count + in->excess, in->capacity);
     *got = (size_t)received;
     return GVM_OK;
 }
@@ -192,8 +193,8 @@ gvm_status gvmi_socket_receive(const gvmi_socket *socket, void *bytes, size_t le
             goto fail_fds;
     }
     if (!GVM_CHECK(in.count == fd_count)) {
-        status = gvmi_fail(GVM_E_FORMAT, "the share is malformed: %u fds came where %u belong",
-                           in.count, fd_count);
+        status = gvm_error_set(GVM_E_FORMAT, "the share is malformed: %u fds came where %u belong",
+                               in.count, fd_count);
         goto fail_fds;
     }
     return GVM_OK;

@@ -54,26 +54,27 @@ static gvm_status check_share_source_locked(const gvmi_descriptor *about, const 
     const gvmi_layout layout = gvmi_descriptor_layout(about);
 
     if (!buffer->imported)
-        return gvmi_fail(GVM_E_INVALID, "the buffer was not imported: only imported ones are updated");
+        return gvm_error_set(GVM_E_INVALID,
+                             "the buffer was not imported: only imported ones are updated");
     if (memcmp(about->buffer_id, buffer->id, sizeof buffer->id) != 0 ||
         layout.chunk_bytes != buffer->layout.chunk_bytes ||
         layout.graded_bytes != buffer->layout.graded_bytes ||
         memcmp(about->device_uuid, buffer->device->info.uuid, sizeof about->device_uuid) != 0)
-        return gvmi_fail(GVM_E_INVALID, "the share is of another buffer than the one imported");
+        return gvm_error_set(GVM_E_INVALID, "the share is of another buffer than the one imported");
     if (about->span_offset_bytes != buffer->source_offset_bytes)
-        return gvmi_fail(GVM_E_INVALID,
-                         "the share begins at offset %" PRIu64
-                         " of the owner's buffer, what was imported at %" PRIu64,
-                         about->span_offset_bytes, buffer->source_offset_bytes);
+        return gvm_error_set(GVM_E_INVALID,
+                             "the share begins at offset %" PRIu64
+                             " of the owner's buffer, what was imported at %" PRIu64,
+                             about->span_offset_bytes, buffer->source_offset_bytes);
     if (about->generation < buffer->source_generation)
-        return gvmi_fail(GVM_E_INVALID,
-                         "the share is older than the buffer: generation %" PRIu64 ", not %" PRIu64,
-                         about->generation, buffer->source_generation);
+        return gvm_error_set(GVM_E_INVALID,
+                             "the share is older than the buffer: generation %" PRIu64 ", not %" PRIu64,
+                             about->generation, buffer->source_generation);
     if (about->span_len_bytes > buffer->reserve_bytes)
-        return gvmi_fail(GVM_E_ADDRESS,
-                         "the share spans %" PRIu64 " bytes and the buffer reserves %" PRIu64
-                         ": import it anew, or with more reserve_bytes",
-                         about->span_len_bytes, buffer->reserve_bytes);
+        return gvm_error_set(GVM_E_ADDRESS,
+                             "the share spans %" PRIu64 " bytes and the buffer reserves %" PRIu64
+                             ": import it anew, or with more reserve_bytes",
+                             about->span_len_bytes, buffer->reserve_bytes);
     return GVM_OK;
 }
 
@@ -83,7 +84,8 @@ static gvm_status find_changes(update *u)
         return GVM_OK;
     u->changes = calloc(u->share->count, sizeof *u->changes);
     if (u->changes == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an update of %u chunks", u->share->count);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for an update of %u chunks",
+                             u->share->count);
     for (uint32_t i = 0; i < u->share->count; i++) {
         const gvmi_descriptor_chunk *entry = &u->share->chunks[i];
         const uint64_t index = gvmi_chunk_at(u->buffer, entry->offset_bytes);
@@ -219,7 +221,7 @@ static void roll_back(update *u)
     if (u->seal)
         set_access(buffer, false, u->access, u->in_place);
     (void)gvmi_buffer_settle_locked(buffer, u->first, u->end);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 static void release_replaced(update *u)

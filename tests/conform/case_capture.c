@@ -339,16 +339,20 @@ CASE(capture_waits_for_its_own_event)
     EXPECT_U64(edge_count(graph), 1);
 }
 
+/* No graph is instantiated before both have ended: see capture_global_forbids_instantiating. */
 CASE(capture_of_two_streams_at_once_gives_two_graphs)
 {
     CUstream first = take_stream(CU_STREAM_NON_BLOCKING), second = take_stream(CU_STREAM_NON_BLOCKING);
+    CUgraph graphs[2];
     CUgraphExec one, two;
     take_capture(first, CU_STREAM_CAPTURE_MODE_GLOBAL);
     take_capture(second, CU_STREAM_CAPTURE_MODE_GLOBAL);
     touch(0, 1, first);
     touch(1, 2, second);
-    one = take_exec(end_capture(first));
-    two = take_exec(end_capture(second));
+    graphs[0] = end_capture(first);
+    graphs[1] = end_capture(second);
+    one = take_exec(graphs[0]);
+    two = take_exec(graphs[1]);
     run_graph(two, first);
     EXPECT_U64(read_word(scratch()), 0);
     EXPECT_U64(read_word(scratch_word(1)), 2);
@@ -390,7 +394,8 @@ CASE(capture_records_external_event_at_launch)
     CUstream stream = take_stream(CU_STREAM_NON_BLOCKING);
     CUevent event = take_event(CU_EVENT_DISABLE_TIMING);
     CUgraph graph;
-    EXPECT_INVALID(cu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
+    EXPECT(cu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL),
+           CUDA_ERROR_ILLEGAL_STATE);
     take_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     touch(0, 1, stream);
     EXPECT_OK(cu->cuEventRecordWithFlags(event, stream, CU_EVENT_RECORD_EXTERNAL));
@@ -400,6 +405,15 @@ CASE(capture_records_external_event_at_launch)
     EXPECT_OK(cu->cuGraphLaunch(take_exec(graph), stream));
     EXPECT_OK(cu->cuEventSynchronize(event));
     EXPECT_U64(read_word(scratch()), 1);
+}
+
+/* Asked on a device was recording one, not yet waiting for one. */
+CASE(capture_alone_waits_for_external_events)
+{
+    CUstream stream = take_stream(CU_STREAM_NON_BLOCKING);
+    CUevent event = take_event(CU_EVENT_DISABLE_TIMING);
+    EXPECT_ANY(cu->cuStreamWaitEvent(stream, event, CU_EVENT_WAIT_EXTERNAL),
+               CUDA_ERROR_ILLEGAL_STATE, CUDA_ERROR_INVALID_VALUE);
 }
 
 CASE(capture_waits_for_external_event_at_launch)

@@ -173,7 +173,7 @@ static void meet_on_host(void *arg)
         __atomic_add_fetch(&gate->open, 1, __ATOMIC_RELEASE);
 }
 
-/* Not promised; a driver may call host functions one after the other. */
+/* The manual lets a driver call host functions one after the other, as an H200 does; the software GPU calls both at once. */
 CASE(exec_branches_of_host_functions_observed)
 {
     static struct gate gate;

@@ -1,6 +1,6 @@
 /* Cases: memory whose rows lie a pitch apart, and copies and memsets of such rows.
  *
- * Goal: the bytes of the rows arrive, those between them stay. No real device has been asked yet.
+ * Goal: the bytes of the rows arrive, those between them stay.
  */
 #include <string.h>
 
@@ -82,7 +82,6 @@ CASE(pitch_is_what_the_alignment_of_textures_says)
     REQUIRE_OK(cu->cuDeviceGetAttribute(&alignment, CU_DEVICE_ATTRIBUTE_TEXTURE_ALIGNMENT,
                                         machine.device));
     EXPECT_TRUE(alignment > 0);
-    observe("pitch of one byte %zu, alignment %d", pitch, alignment);
     EXPECT_U64(pitch % (size_t)alignment, 0);
 }
 
@@ -107,15 +106,25 @@ CASE(pitch_of_nothing_is_refused)
     EXPECT_INVALID(cu->cuMemAllocPitch(&at, NULL, 64, 4, 4));
 }
 
-CASE(pitch_beyond_the_largest_is_refused)
+/* The largest pitch limits copies, by NVIDIA's manual; no device was asked about those. */
+CASE(pitch_beyond_the_largest_is_given)
 {
+    static unsigned char here[2];
+    CUDA_MEMCPY2D copy;
     CUdeviceptr at = 0;
     size_t pitch = 0;
     int largest = 0;
     REQUIRE_OK(cu->cuDeviceGetAttribute(&largest, CU_DEVICE_ATTRIBUTE_MAX_PITCH, machine.device));
-    EXPECT_TRUE(largest > 0);
-    EXPECT_ANY(cu->cuMemAllocPitch(&at, &pitch, (size_t)largest + 1, 1, 4),
-               CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_OUT_OF_MEMORY);
+    REQUIRE_TRUE(largest > 0);
+    if (free_bytes() / 2 <= (size_t)largest)
+        skip("too little device memory for rows of that size");
+    REQUIRE_OK(cu->cuMemAllocPitch(&at, &pitch, (size_t)largest + 1, 1, 4));
+    own(OWN_ALLOC, at, pitch);
+    EXPECT_TRUE(pitch > (size_t)largest);
+    copy = to_device(at, pitch, here, 1);
+    copy.WidthInBytes = 1;
+    copy.Height = 1;
+    EXPECT_ANY(cu->cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS);
 }
 
 CASE(pitch_of_more_than_the_device_is_out_of_memory)
@@ -302,14 +311,21 @@ CASE(rows_wider_than_their_pitch_are_refused)
     EXPECT_INVALID(cu->cuMemcpy2D(&copy));
 }
 
-/* The manual does not say that 0 stands for rows without a gap. */
-CASE(rows_with_a_pitch_of_zero_observed)
+/* The manual does not say what 0 stands for. The software GPU takes rows without a gap; of a device it is known only that
+ * the call succeeds. */
+CASE(rows_with_a_pitch_of_zero_succeed)
 {
-    static unsigned char here[WIDTH * HEIGHT];
+    static unsigned char here[WIDTH * HEIGHT], back[WIDTH * HEIGHT];
     size_t pitch = 0;
     CUdeviceptr at = take_pitched(WIDTH, HEIGHT, &pitch);
     CUDA_MEMCPY2D copy = to_device(at, pitch, here, 0);
-    EXPECT_ANY(cu->cuMemcpy2D(&copy), CUDA_SUCCESS, CUDA_ERROR_INVALID_VALUE);
+    pattern_write(here, sizeof here, 9);
+    EXPECT_OK(cu->cuMemcpy2D(&copy));
+    copy = to_host(back, WIDTH, at, pitch);
+    EXPECT_OK(cu->cuMemcpy2D(&copy));
+    EXPECT_TRUE(memcmp(back, here, WIDTH) == 0);
+    observe("a pitch of 0 stands for %s",
+            memcmp(back, here, sizeof here) == 0 ? "rows without a gap" : "something else");
 }
 
 CASE(rows_beyond_the_allocation_are_refused)
@@ -422,7 +438,7 @@ CASE(rows_at_unaligned_addresses_are_not_set)
     CUdeviceptr at = take_pitched(WIDTH, HEIGHT, &pitch);
     EXPECT_INVALID(cu->cuMemsetD2D16(at + 1, pitch, 1, 4, HEIGHT));
     EXPECT_INVALID(cu->cuMemsetD2D32(at + 2, pitch, 1, 4, HEIGHT));
-    EXPECT_ANY(cu->cuMemsetD2D32(at, pitch - 2, 1, 4, HEIGHT), CUDA_ERROR_INVALID_VALUE, CUDA_SUCCESS);
+    EXPECT_INVALID(cu->cuMemsetD2D32(at, pitch - 2, 1, 4, HEIGHT));
 }
 
 CASE(set_of_wider_units_needs_no_stream)

@@ -59,7 +59,7 @@
     X(created_set_current_replaces_it, ALONE) \
     X(created_tells_its_scheduling, ALONE) \
     X(created_scheduling_can_be_changed, ALONE) \
-    X(created_with_synchronous_copies, ALONE) \
+    X(created_with_synchronous_copies_waits, ALONE) \
     X(context_flags_without_one_are_refused, BARE) \
     X(context_primary_takes_flags_before_it_is_retained, BARE) \
     X(created_tells_its_api_version, ALONE) \
@@ -76,11 +76,11 @@
     X(created_is_no_peer_of_a_context_of_its_device, ALONE) \
     X(created_does_not_wait_for_another_context, ALONE) \
     X(created_streams_of_the_thread_are_apart, ALONE) \
-    X(created_destroyed_with_work_observed, ALONE | VMM) \
-    X(created_beside_a_reset_observed, ALONE) \
+    X(created_destroyed_with_work_waits_for_it, ALONE | VMM) \
+    X(created_outlives_a_reset, ALONE) \
     X(context_reset_is_seen_by_other_threads, ALONE) \
     X(context_reset_gives_all_its_memory_back, ALONE) \
-    X(created_fault_observed_in_the_others, ALONE | VMM) \
+    X(created_fault_is_the_error_of_the_others, ALONE | VMM) \
     /* case_copy.c */ \
     X(copy_odd_sizes_at_odd_offsets_exact, 0) \
     X(copy_device_to_device_unaligned_exact, 0) \
@@ -328,6 +328,7 @@
     X(capture_of_two_streams_at_once_gives_two_graphs, 0) \
     X(capture_forks_to_another_device, PAIR) \
     X(capture_records_external_event_at_launch, 0) \
+    X(capture_alone_waits_for_external_events, 0) \
     X(capture_waits_for_external_event_at_launch, 0) \
     /* case_capture_rules.c */ \
     X(capture_of_the_legacy_stream_refused, 0) \
@@ -335,12 +336,13 @@
     X(capture_of_unknown_mode_refused, 0) \
     X(capture_ended_before_it_began_refused, 0) \
     X(capture_ended_in_a_joined_stream_refused, 0) \
-    X(capture_ended_by_another_thread_refused, 0) \
+    X(capture_ended_by_another_thread_gives_no_graph, 0) \
+    X(capture_that_is_invalid_ended_by_another_thread, 0) \
     X(capture_relaxed_ends_in_another_thread, 0) \
     X(capture_with_unjoined_work_refused, 0) \
     X(capture_with_work_behind_the_join_refused, 0) \
     X(capture_that_is_invalid_takes_nothing, 0) \
-    X(capture_stream_destroyed_observed, ALONE) \
+    X(capture_stream_destroyed_succeeds, ALONE) \
     X(capture_stream_synchronize_refused, 0) \
     X(capture_stream_query_refused, 0) \
     X(capture_context_synchronize_refused, 0) \
@@ -348,7 +350,10 @@
     X(capture_event_synchronize_refused, 0) \
     X(capture_event_tells_no_time, 0) \
     X(capture_event_outlives_the_capture, 0) \
-    X(capture_unrecorded_event_is_done, 0) \
+    X(capture_event_of_an_ended_capture_tells_no_time, 0) \
+    X(capture_event_of_an_ended_capture_in_the_next_one, 0) \
+    X(capture_event_of_an_invalid_capture, 0) \
+    X(capture_event_of_an_invalid_capture_in_another_one, 0) \
     X(capture_global_forbids_allocating, 0) \
     X(capture_global_forbids_allocating_to_other_threads, 0) \
     X(capture_thread_local_forbids_allocating, 0) \
@@ -358,10 +363,14 @@
     X(capture_leaves_relaxed_threads_alone, 0) \
     X(capture_global_forbids_waiting_for_other_streams, 0) \
     X(capture_global_forbids_asking_for_events, 0) \
+    X(capture_forbids_asking_for_unrecorded_events, 0) \
+    X(capture_global_forbids_instantiating, 0) \
+    X(capture_and_instantiating_observed, 0) \
+    X(capture_global_and_calls_with_graphs_observed, 0) \
     X(capture_global_forbids_pinned_memory_and_modules, 0) \
-    X(capture_global_and_virtual_memory_observed, VMM) \
+    X(capture_global_lets_virtual_memory_be_created, VMM) \
     X(capture_of_stream_ordered_memory_observed, 0) \
-    X(capture_of_a_graph_launch_observed, 0) \
+    X(capture_of_a_graph_launch_refused, 0) \
     X(capture_of_blocking_stream_refuses_legacy_kernels, 0) \
     X(capture_of_blocking_stream_refuses_copies_without_stream, 0) \
     X(capture_of_blocking_stream_refuses_legacy_events, 0) \
@@ -369,7 +378,7 @@
     X(capture_of_non_blocking_stream_lets_the_legacy_one_run, 0) \
     X(capture_cannot_fork_to_the_legacy_stream, 0) \
     X(capture_that_waits_for_work_outside_refused, 0) \
-    X(capture_that_waits_for_unrecorded_event_observed, 0) \
+    X(capture_that_waits_for_unrecorded_event_passes, 0) \
     X(capture_that_waits_for_another_capture_refused, 0) \
     /* case_graph.c */ \
     X(graph_create_bad_arguments_refused, 0) \

@@ -39,7 +39,7 @@
     X(pitch_is_what_the_alignment_of_textures_says, 0) \
     X(pitch_for_elements_of_other_sizes_is_refused, 0) \
     X(pitch_of_nothing_is_refused, 0) \
-    X(pitch_beyond_the_largest_is_refused, 0) \
+    X(pitch_beyond_the_largest_is_given, 0) \
     X(pitch_of_more_than_the_device_is_out_of_memory, 0) \
     X(pitch_without_a_context_is_refused, BARE) \
     X(pitch_memory_is_one_allocation, 0) \
@@ -52,7 +52,7 @@
     X(rows_of_pageable_memory_may_change_at_once, 0) \
     X(rows_without_bytes_are_no_work, 0) \
     X(rows_wider_than_their_pitch_are_refused, 0) \
-    X(rows_with_a_pitch_of_zero_observed, 0) \
+    X(rows_with_a_pitch_of_zero_succeed, 0) \
     X(rows_beyond_the_allocation_are_refused, 0) \
     X(rows_of_an_unknown_kind_of_memory_are_refused, 0) \
     X(rows_cross_adjacent_mappings, VMM) \
@@ -104,9 +104,9 @@
     X(vmm_create_on_missing_device_is_refused, VMM) \
     X(vmm_create_for_win32_is_refused, VMM) \
     X(vmm_create_for_rdma_is_told_by_the_handle, VMM) \
-    X(vmm_create_for_rdma_of_another_value_observed, VMM) \
+    X(vmm_create_for_rdma_of_another_value_succeeds, VMM) \
     X(vmm_create_for_rdma_is_shared_as_any_other, VMM) \
-    X(vmm_create_for_rdma_of_host_memory_observed, NUMA) \
+    X(vmm_create_for_rdma_of_host_memory_is_refused, NUMA) \
     X(vmm_create_for_fabric, VMM) \
     X(vmm_create_at_host_location_works_without_fd_only, VMM) \
     X(vmm_create_at_current_numa_node_is_refused, NUMA) \

@@ -53,6 +53,7 @@ typedef struct actor {
     mapping *mappings;   /* by slot */
     uint32_t mapping_count;
     uint32_t create_flags;
+    uint64_t create_chunk_bytes; /* 0: CHUNK */
 } actor;
 
 typedef struct fixture {
@@ -408,14 +409,15 @@ static inline gvm_status reply_status(const actor *a)
 static inline gvm_status create_of(fixture *w, actor *a, const char *name, uint64_t reserve_chunks,
                                    uint64_t chunks, uint32_t mode, uint32_t flags)
 {
+    const uint64_t chunk_bytes = a->create_chunk_bytes != 0 ? a->create_chunk_bytes : CHUNK;
     gvmi_wire_message m;
 
     gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
     strcpy(m.body.CREATE.name, name);
     m.body.CREATE.device_uuid[0] = 7;
-    m.body.CREATE.reserve_bytes = reserve_chunks * CHUNK;
-    m.body.CREATE.chunk_bytes = CHUNK;
-    m.body.CREATE.bytes = chunks * CHUNK;
+    m.body.CREATE.reserve_bytes = reserve_chunks * chunk_bytes;
+    m.body.CREATE.chunk_bytes = chunk_bytes;
+    m.body.CREATE.bytes = chunks * chunk_bytes;
     m.body.CREATE.mode = mode;
     m.body.CREATE.flags = flags;
     say(w, a, &m);

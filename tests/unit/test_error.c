@@ -84,7 +84,7 @@ static void error_decided_here_is_recorded(void **state)
     gvm_error error;
 
     (void)state;
-    assert_int_equal(gvmi_fail(GVM_E_ABSENT, "chunk %d of %s", 7, "it"), GVM_E_ABSENT);
+    assert_int_equal(gvm_error_set(GVM_E_ABSENT, "chunk %d of %s", 7, "it"), GVM_E_ABSENT);
     gvm_error_last(&error);
     assert_int_equal(error.status, GVM_E_ABSENT);
     assert_int_equal(error.native_code, 0);
@@ -138,7 +138,7 @@ static void error_text_too_long_is_cut(void **state)
     (void)state;
     memset(text, 'x', sizeof text - 1);
     text[sizeof text - 1] = '\0';
-    gvmi_fail(GVM_E_INVALID, "%s", text);
+    gvm_error_set(GVM_E_INVALID, "%s", text);
     gvm_error_last(&error);
     assert_int_equal(strlen(error.text), sizeof error.text - 1);
 }
@@ -148,10 +148,10 @@ static void error_saved_is_restored(void **state)
     gvm_error error, saved;
 
     (void)state;
-    gvmi_fail(GVM_E_SEALED, "first");
+    gvm_error_set(GVM_E_SEALED, "first");
     saved = gvmi_error_save();
-    gvmi_fail(GVM_E_DRIVER, "second");
-    gvmi_error_restore(&saved);
+    gvm_error_set(GVM_E_DRIVER, "second");
+    gvm_error_restore(&saved);
     gvm_error_last(&error);
     assert_int_equal(error.status, GVM_E_SEALED);
     assert_string_equal(error.text, "first");
@@ -162,7 +162,7 @@ static void *other_thread(void *arg)
     gvm_error *error = arg;
 
     gvm_error_last(error);
-    gvmi_fail(GVM_E_DRIVER, "elsewhere");
+    gvm_error_set(GVM_E_DRIVER, "elsewhere");
     return NULL;
 }
 
@@ -172,7 +172,7 @@ static void error_is_kept_per_thread(void **state)
     pthread_t thread;
 
     (void)state;
-    gvmi_fail(GVM_E_SEALED, "here");
+    gvm_error_set(GVM_E_SEALED, "here");
     assert_int_equal(pthread_create(&thread, NULL, other_thread, &theirs), 0);
     pthread_join(thread, NULL);
     gvm_error_last(&ours);

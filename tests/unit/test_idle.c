@@ -132,7 +132,7 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     const uint64_t bytes = atomic_load(&h->bytes);
     const uint64_t given = bytes < wanted_bytes ? bytes : wanted_bytes;
 
-    (void)gvmi_fail(GVM_E_TIMEOUT, "a failure of the holder's own");
+    (void)gvm_error_set(GVM_E_TIMEOUT, "a failure of the holder's own");
     atomic_fetch_add(&h->reclaims, 1);
     stay_inside(may_wait ? &h->shut_waiting : &h->shut);
     h->wanted = wanted_bytes;
@@ -271,7 +271,7 @@ static int be_reclaimed(void *arg)
     join(device, &a, 1000);
     join(second, &other, 1000);
     join(device, &b, 1000);
-    (void)gvmi_fail(GVM_E_ABSENT, "an error that stays");
+    (void)gvm_error_set(GVM_E_ABSENT, "an error that stays");
     CHILD_EXPECT(gvmi_idle_reclaim(device, 700, false) == 700);
     CHILD_EXPECT(a.wanted == 700 && !a.waited && atomic_load(&b.reclaims) == 0);
     CHILD_EXPECT(info().cached_bytes == 0); /* the driver has it */

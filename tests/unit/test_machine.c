@@ -1,6 +1,7 @@
 /* The keeper's machine, one behaviour a test.
  *
  * Random interleavings are tests/prop/keeper_machine.c's; here is what each rule means. */
+#include "base/size.h"
 #include "tests/unit/machine_fixture.h"
 
 static void table_unknown_step_is_refused(void **state)
@@ -609,6 +610,49 @@ static void frame_of_other_domain_is_not_reused(void **state)
     end_fixture(&w);
 }
 
+/* 0: it was refused. chunk_bytes 0: the keeper's choice. */
+static uint64_t created_chunk_bytes(fixture *w, actor *a, uint64_t reserve_bytes, uint64_t bytes,
+                                    uint64_t chunk_bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.reserve_bytes = reserve_bytes;
+    m.body.CREATE.chunk_bytes = chunk_bytes;
+    m.body.CREATE.bytes = bytes;
+    say(w, a, &m);
+    if (reply_status(a) != GVM_OK)
+        return 0;
+    chunk_bytes = last(a)->body.OPENED.chunk_bytes;
+    close_slot(w, a, last(a)->body.OPENED.slot);
+    return chunk_bytes;
+}
+
+static void chunks_are_chosen_by_what_is_reserved_and_committed(void **state)
+{
+    gvmi_machine_config config = small_config(1, 0);
+    fixture w;
+    actor *a;
+
+    (void)state;
+    config.host_budget_bytes = 16 * GVMI_GIB;
+    start_fixture_as(&w, &config);
+    a = join(&w, 1);
+    assert_int_equal(created_chunk_bytes(&w, a, 1, 0, 0), 2 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 100 * MIB, 0, 0), 8 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 16 * GVMI_GIB, 0, 0), 64 * MIB); /* it may stay small */
+    assert_int_equal(created_chunk_bytes(&w, a, 16 * GVMI_GIB, 16 * GVMI_GIB, 0), 512 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 4 * GVMI_GIB, 4 * GVMI_GIB, 0), 128 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 65536 * 64 * MIB, 0, 0), 64 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 65536 * 64 * MIB + 1, 0, 0), 128 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 65536 * GVMI_GIB, 0, 0), GVMI_GIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 65536 * 2 * MIB, 0, 2 * MIB), 2 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 65537 * 2 * MIB, 0, 2 * MIB), 0);
+    assert_non_null(strstr(last(a)->body.FAILED.text, "65536 chunks"));
+    end_fixture(&w);
+}
+
 static void publish_and_close(fixture *w, actor *a, uint32_t flags)
 {
     gvmi_wire_message m;
@@ -894,6 +938,7 @@ int main(void)
         cmocka_unit_test(quota_counts_by_owner),
         cmocka_unit_test(mode_decides_who_opens),
         cmocka_unit_test(frame_of_other_domain_is_not_reused),
+        cmocka_unit_test(chunks_are_chosen_by_what_is_reserved_and_committed),
         cmocka_unit_test(published_object_outlives_its_creator_unless_private),
         cmocka_unit_test(link_lets_in_whom_its_mode_says_to_read_alone),
         cmocka_unit_test(link_shows_its_chunks_alone_also_of_an_object_that_grows),

@@ -1,4 +1,5 @@
 /* The keeper's machine: clients that do not answer, what they are sent, and when they are late. */
+#include "base/size.h"
 #include "tests/unit/machine_pair.h"
 
 /* ---- what a client that does not answer is sent */
@@ -153,6 +154,37 @@ static void client_that_could_not_be_sent_its_map_is_not_late(void **state)
     end_fixture(&p.w);
 }
 
+/* What others have to map, too, as the driver maps for one process after the other. */
+static void client_that_has_much_host_memory_to_map_has_longer(void **state)
+{
+    enum { GIBS = 32, ALLOWED_MS = 1179 }; /* for each client */
+    gvmi_machine_config config = small_config(1, 0);
+    fixture w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    config.host_budget_bytes = GIBS * GVMI_GIB;
+    start_fixture_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OWNER);
+    a->create_chunk_bytes = GVMI_GIB;
+    assert_int_equal(create(&w, a, "/x", GIBS, 0666, &slot), GVM_OK);
+    a->deaf = b->deaf = true;
+    ask(&w, a, slot, GVM_LEASE_READ, -1);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    ask(&w, b, slot, GVM_LEASE_READ, -1);
+    tick(&w, 1000 + ALLOWED_MS - 100);
+    assert_false(a->cut);
+    assert_false(b->cut);
+    tick(&w, 200);
+    assert_true(a->cut);
+    assert_false(b->cut); /* a was to map at the same time */
+    tick(&w, ALLOWED_MS);
+    assert_true(b->cut);
+    end_fixture(&w);
+}
+
 /* Its own request, which waits for its own lease, does not spare a client. */
 static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
 {
@@ -227,6 +259,7 @@ int main(void)
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
+        cmocka_unit_test(client_that_has_much_host_memory_to_map_has_longer),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
         cmocka_unit_test(lease_that_ended_without_a_doorbell_is_found_at_the_next_look),

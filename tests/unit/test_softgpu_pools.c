@@ -69,7 +69,7 @@ static int copy_by_a_peer(void *arg)
     CHILD_EXPECT(gvmi_cu->cuMemPoolSetAccess(pool, both, 2) == CUDA_ERROR_INVALID_DEVICE);
     CHILD_EXPECT(gvmi_cu->cuMemcpyDtoD(to, from, CHUNK) == CUDA_ERROR_INVALID_VALUE);
     CHILD_EXPECT(grant(pool, CU_MEM_LOCATION_TYPE_DEVICE, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE) ==
-                 CUDA_ERROR_INVALID_VALUE);
+                 CUDA_ERROR_INVALID_DEVICE);
     CHILD_EXPECT(grant(pool, CU_MEM_LOCATION_TYPE_HOST, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE) ==
                  CUDA_ERROR_NOT_SUPPORTED);
     return 0;

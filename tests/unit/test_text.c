@@ -93,7 +93,7 @@ static void error_too_long_ends_after_a_word(void **state)
     for (size_t i = 0; i < sizeof words; i++)
         words[i] = i % 6 == 5 ? ' ' : 'w';
     words[sizeof words - 1] = '\0';
-    (void)gvmi_fail(GVM_E_INVALID, "%s", words);
+    (void)gvm_error_set(GVM_E_INVALID, "%s", words);
     assert_int_equal(gvm_error_last(&error), GVM_OK);
     assert_true(strlen(error.text) < sizeof error.text);
     assert_string_equal(error.text + strlen(error.text) - 5, "w ...");
