@@ -272,8 +272,8 @@ static void rest_of_an_evicted_object_gives_room_to_others(void **state)
     (void)state;
     start_fixture(&w, 2, 8);
     a = join(&w, 1);
-    assert_int_equal(create(&w, a, "/x", 2, 0, &slot_x), GVM_OK);
     assert_int_equal(create(&w, a, "/y", 2, 0, &slot_y), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot_x), GVM_OK);
     assert_int_equal(info(&w, a, slot_x).device_bytes, 2 * CHUNK);
     begin_evict_bytes(&w, a, "/x", CHUNK);
     assert_int_equal(info(&w, a, slot_x).device_bytes, CHUNK);
