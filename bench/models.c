@@ -94,10 +94,8 @@ static bool measure_swaps(bench *b)
 }
 
 /* One process writes all of one model, another one all of the other: both directions of the link at once. */
-static bool measure_exchange(bench *b)
+static bool exchange_often(bench *b, bench_samples *samples, bench_samples *floors)
 {
-    bench_samples samples = {0}, floors = {0};
-
     for (int i = 0; i < 2 + (b->quick ? 4 : 8); i++) {
         keeper_answer before, after, a;
         double in, out;
@@ -110,9 +108,18 @@ static bool measure_exchange(bench *b)
             continue;
         in = (double)(after.device.promoted_bytes - before.device.promoted_bytes);
         out = (double)(after.device.evicted_bytes - before.device.evicted_bytes);
-        bench_add(&samples, a.acquire_us);
-        bench_add(&floors, master_us_for_bytes(in > out ? in : out, master.both));
+        bench_add(samples, a.acquire_us);
+        bench_add(floors, master_us_for_bytes(in > out ? in : out, master.both));
     }
+    return true;
+}
+
+static bool measure_exchange(bench *b)
+{
+    bench_samples samples = {0}, floors = {0};
+
+    if (!exchange_often(b, &samples, &floors))
+        return false;
     master_record(b, NAMES("exchange of written models"), "us", master.plan.device_budget_bytes,
                   &samples, bench_median(&floors));
     return true;
@@ -156,13 +163,23 @@ static bool end_models(bench *b)
     return good;
 }
 
+static void record_by_chunk_size(bench *b, const char *name, uint64_t chunk_bytes,
+                                 const bench_samples *samples, double floor)
+{
+    const double median = bench_record(b, b->benchmark, name, "us", master.plan.device_budget_bytes,
+                                       chunk_bytes, samples);
+    char text[32];
+
+    fprintf(b->text, "  %-42s %9s %12.4g %12.4g %8.3f  us\n", name,
+            gvmi_size_text(chunk_bytes, text), median, floor, floor > 0 ? median / floor : 0);
+}
+
 /* What the size of chunks makes of it; the keeper chooses one by itself otherwise. */
 static bool measure_chunk_size(bench *b, uint64_t chunk_bytes)
 {
     const uint64_t bytes = master.plan.device_budget_bytes;
     double sums[MODELS] = {NAN, NAN}, in_bytes;
-    bench_samples samples = {0};
-    char text[32];
+    bench_samples swaps = {0}, exchanges = {0}, floors = {0};
     bool good = true;
 
     for (uint32_t model = 0; model < MODELS && good; model++) {
@@ -170,14 +187,13 @@ static bool measure_chunk_size(bench *b, uint64_t chunk_bytes)
         for (int i = 1; i < BENCH_CLIENTS && good; i++)
             good = master_order_simple(b, i, KEEPER_ORDER_OPEN, model, model_names[model]);
     }
-    if (!good || !swap_often(b, BENCH_CLIENTS, sums, &samples, &in_bytes))
+    if (!good || !swap_often(b, BENCH_CLIENTS, sums, &swaps, &in_bytes) ||
+        !exchange_often(b, &exchanges, &floors))
         return false;
-    fprintf(b->text, "  swap, 8 processes, in chunks of %-20s %12.4g %12.4g %8.3f  us\n",
-            gvmi_size_text(chunk_bytes, text),
-            bench_record(b, b->benchmark, "swap, 8 processes, by chunk size", "us", bytes,
-                         chunk_bytes, &samples),
-            master_us_for_bytes(in_bytes, master.h2d),
-            bench_median(&samples) / master_us_for_bytes(in_bytes, master.h2d));
+    record_by_chunk_size(b, "swap, 8 processes, by chunk size", chunk_bytes, &swaps,
+                         master_us_for_bytes(in_bytes, master.h2d));
+    record_by_chunk_size(b, "exchange of written models, by chunk size", chunk_bytes, &exchanges,
+                         bench_median(&floors));
     return end_models(b);
 }
 
@@ -196,7 +212,7 @@ void bench_models(bench *b)
     good = good && measure_swaps(b) && measure_exchange(b) && measure_attach(b) && end_models(b);
     if (good)
         master_print_head(b, "chunk sizes");
-    for (uint64_t chunk_bytes = gvmi_round_up(bytes / 128, GVM_CHUNK_BYTES_MIN);
+    for (uint64_t chunk_bytes = gvmi_round_up(bytes / 512, GVM_CHUNK_BYTES_MIN);
          chunk_bytes <= bytes / 16 && good; chunk_bytes *= 2)
         good = measure_chunk_size(b, chunk_bytes);
 }

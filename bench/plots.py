@@ -146,7 +146,7 @@ def tables(folder):
 
 
 def keeper(folder):
-    m = medians("keeper-nvidia-h100-80gb-hbm3-20261122-212940", "name")
+    m = medians("keeper-nvidia-h200-20261123-183103", "name")
     rows = [("swap in a clean set\nof another process", "acquire of a clean set"), ("swap a dirty set", "acquire of a dirty set"),
             ("scan twice the budget", "a pass with the hint SCAN")]
     figure, axes = plt.subplots()
@@ -155,7 +155,7 @@ def keeper(folder):
         ("keeper", OURS, [m[name,] / 1000 for _, name in rows]), ("floor: the link, the memory", OTHER, [f / 1000 for f in floors]),
     ])
     axes.set_ylabel("ms")
-    figure.suptitle("More objects than device memory: budget 8 GiB (H100; lower is better)")
+    figure.suptitle("More objects than device memory: budget 8 GiB (H200; lower is better)")
     save(figure, folder, "keeper")
 
 
