@@ -254,13 +254,16 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 
     if (result != CUDA_SUCCESS)
         return result;
-    soft_handle_remove_locked(exec->handle);
-    exec->handle = NULL;
-    if (exec->last)
-        soft_op_unref_locked(exec->last);
-    soft_exec_unref_locked(exec);
+    result = soft_capture_check_unsafe_locked();
+    if (result == CUDA_SUCCESS) {
+        soft_handle_remove_locked(exec->handle);
+        exec->handle = NULL;
+        if (exec->last)
+            soft_op_unref_locked(exec->last);
+        soft_exec_unref_locked(exec);
+    }
     soft_unlock();
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* ---- changes: of what later launches do */

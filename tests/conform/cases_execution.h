@@ -365,8 +365,9 @@
     X(capture_global_forbids_asking_for_events, 0) \
     X(capture_forbids_asking_for_unrecorded_events, 0) \
     X(capture_global_forbids_instantiating, 0) \
-    X(capture_and_instantiating_observed, 0) \
-    X(capture_global_and_calls_with_graphs_observed, 0) \
+    X(capture_thread_local_forbids_instantiating, 0) \
+    X(capture_global_lets_other_graphs_be_built_and_launched, 0) \
+    X(capture_global_forbids_destroying_executable_graphs, 0) \
     X(capture_global_forbids_pinned_memory_and_modules, 0) \
     X(capture_global_lets_virtual_memory_be_created, VMM) \
     X(capture_of_stream_ordered_memory_observed, 0) \
