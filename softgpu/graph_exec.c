@@ -234,16 +234,10 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
 
 CUresult soft_exec_lock(CUgraphExec handle, soft_exec **out)
 {
-    CUresult result = soft_enter();
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    soft_lock();
-    *out = soft_handle_find_locked(SOFT_HANDLE_GRAPH_EXEC, handle);
-    if (*out)
-        return CUDA_SUCCESS;
-    soft_unlock();
-    return CUDA_ERROR_INVALID_VALUE;
+    *out = soft_handle_lock(SOFT_HANDLE_GRAPH_EXEC, handle, CUDA_ERROR_INVALID_VALUE, &result);
+    return result;
 }
 
 /* A launch that is under way goes on. */

@@ -218,6 +218,7 @@
     X(block_sizes_are_those_of_the_launch, 0) \
     X(block_of_two_dimensional_grid_has_indices, 0) \
     X(block_of_three_dimensional_grid_has_indices, 0) \
+    X(block_of_large_grid_has_indices, 0) \
     X(block_has_the_sizes_of_its_grid, 0) \
     X(block_numbers_its_threads_x_then_y_then_z, 0) \
     X(block_makes_warps_in_the_order_of_its_threads, 0) \
