@@ -2,7 +2,7 @@
 # usage: [OUT=FOLDER] [BENCHES=LIST] [ROWS=NUMBER] [PG_CONFIG=FILE | POSTGRES_PACK=FILE] bench.sh [BUILD-FOLDER]
 # Measures what the driver's virtual memory calls and buffers cost, a keeper, models that are swapped, heaps, other pools beside
 # them, a training in PyTorch, appenders, and joins with them (see docs/benchmarks.md), replays
-# bench/traces, and measures gstore_fdw's tables, of ROWS rows, where there is a PostgreSQL as
+# bench/traces and made-up patterns, and measures gstore_fdw's tables, of ROWS rows, where there is a PostgreSQL as
 # check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models heap pools torch appender hashjoin policy gstore.
 # The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
@@ -53,7 +53,10 @@ tables() {
 
 for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin policy gstore}; do
     case $name in
-    policy) measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace ;;
+    policy)
+        measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace
+        measure policy "$out/policy-patterns-$stamp.json"
+        ;;
     pools) bench/bench-pools.py -o "$out/heap-pools-$stamp.json" "$build" ;;
     torch) training ;;
     gstore) tables ;;

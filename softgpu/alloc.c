@@ -57,7 +57,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
 }
 
 /* Rows begin at multiples of what the real devices align them to, whatever the elements. They may be longer than the
- * largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH): copies of rows are refused then. */
+ * largest pitch (CU_DEVICE_ATTRIBUTE_MAX_PITCH): copies of more than one are refused then. */
 CUresult cuMemAllocPitch_v2(CUdeviceptr *ptr, size_t *pitch, size_t width, size_t height,
                             unsigned int element)
 {

@@ -301,7 +301,8 @@ CUresult soft_capture_wait_locked(soft_stream *stream, const soft_event *event)
     if (!event->capture)
         return soft_capture_refuse_locked(stream->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     if (!capture)
-        return CUDA_ERROR_INVALID_VALUE;
+        return stream->capture ? soft_capture_refuse_locked(stream->capture, CUDA_ERROR_INVALID_VALUE)
+                               : CUDA_ERROR_INVALID_VALUE;
     if (stream->capture && stream->capture != capture) {
         stream->capture->invalid = capture->invalid = true;
         return CUDA_ERROR_STREAM_CAPTURE_MERGE;
@@ -382,11 +383,12 @@ CUresult soft_capture_end_locked(soft_stream *stream, CUgraph *out)
         return CUDA_ERROR_INVALID_VALUE;
     if (capture->origin != stream)
         return soft_capture_refuse_locked(capture, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    result = capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED && capture->thread != own.number
-                 ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD
-                 : soft_context_usable_locked(stream->context);
+    result = soft_context_usable_locked(stream->context);
     if (result == CUDA_SUCCESS && capture->invalid)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (result == CUDA_SUCCESS && capture->mode != CU_STREAM_CAPTURE_MODE_RELAXED &&
+        capture->thread != own.number)
+        result = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (result == CUDA_SUCCESS && !is_joined_locked(capture))
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     graph = end_capture_locked(capture);

@@ -76,7 +76,7 @@ static CUresult check_rows(int device, const rows *side, size_t width_bytes, siz
 {
     size_t extent_bytes;
 
-    if (side->pitch_bytes > SOFT_PITCH_MAX || (height > 1 && side->pitch_bytes < width_bytes) ||
+    if ((height > 1 && (side->pitch_bytes > SOFT_PITCH_MAX || side->pitch_bytes < width_bytes)) ||
         __builtin_mul_overflow(side->pitch_bytes, height - 1, &extent_bytes) ||
         __builtin_add_overflow(extent_bytes, width_bytes, &extent_bytes))
         return CUDA_ERROR_INVALID_VALUE;

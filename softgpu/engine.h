@@ -76,6 +76,9 @@ typedef enum soft_handle_kind {
 void *soft_handle_add_locked(soft_handle_kind kind, void *object); /* NULL: out of memory */
 void *soft_handle_find_locked(soft_handle_kind kind, const void *handle);
 void soft_handle_remove_locked(const void *handle);
+/* soft_enter(), and the object of a call's handle, with the lock held. Without the lock, and with NULL, on failure; *result
+ * is missing if there is no such object. */
+void *soft_handle_lock(soft_handle_kind kind, const void *handle, CUresult missing, CUresult *result);
 /* Was it once a handle of this kind, and is no longer? */
 bool soft_handle_stale_locked(soft_handle_kind kind, const void *handle);
 

@@ -64,16 +64,10 @@ CUresult cuEventCreate(CUevent *out, unsigned int flags)
 /* Gives the event with the lock held; without the lock on failure. */
 static CUresult lock_event(CUevent handle, soft_event **out)
 {
-    CUresult result = soft_enter();
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    soft_lock();
-    *out = soft_handle_find_locked(SOFT_HANDLE_EVENT, handle);
-    if (*out)
-        return CUDA_SUCCESS;
-    soft_unlock();
-    return CUDA_ERROR_INVALID_HANDLE;
+    *out = soft_handle_lock(SOFT_HANDLE_EVENT, handle, CUDA_ERROR_INVALID_HANDLE, &result);
+    return result;
 }
 
 CUresult cuEventDestroy_v2(CUevent handle)

@@ -4,6 +4,7 @@
 #include "softgpu/fiber.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,6 +42,12 @@
 #define STACK_BYTES ((size_t)512 << 10)
 /* More than a page: a function with large arrays may begin far below its caller. */
 #define GUARD_BYTES ((size_t)64 << 10)
+/* Before Linux 6.13 each guard takes two of the mappings that a process may have, 65,530 if nothing else is set. So many
+ * guards leave half of them to the program. */
+#define GUARDS_OF_MAPPINGS_MAX 16384u
+#ifndef MADV_GUARD_INSTALL
+#define MADV_GUARD_INSTALL 102
+#endif
 
 /* ---- the switch */
 
@@ -239,6 +246,20 @@ void soft_fiber_restart(soft_fiber *fiber)
     fiber->sp = at;
 }
 
+/* Takes the access to the pages. A change of the page table leaves stacks that lie side by side one mapping. */
+static bool make_guard(unsigned char *low)
+{
+    static atomic_uint of_mappings;
+
+    if (madvise(low, GUARD_BYTES, MADV_GUARD_INSTALL) == 0)
+        return true;
+    if (atomic_fetch_add(&of_mappings, 1) < GUARDS_OF_MAPPINGS_MAX &&
+        mprotect(low, GUARD_BYTES, PROT_NONE) == 0)
+        return true;
+    atomic_fetch_sub(&of_mappings, 1);
+    return false;
+}
+
 bool soft_fiber_make(soft_fiber *fiber, void (*main)(void *arg), void *arg)
 {
     unsigned char *low = mmap(NULL, GUARD_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -246,7 +267,7 @@ bool soft_fiber_make(soft_fiber *fiber, void (*main)(void *arg), void *arg)
 
     if (low == MAP_FAILED)
         return false;
-    if (mprotect(low, GUARD_BYTES, PROT_NONE) != 0) {
+    if (!make_guard(low)) {
         munmap(low, GUARD_BYTES + STACK_BYTES);
         return false;
     }

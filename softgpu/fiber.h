@@ -24,7 +24,8 @@ typedef struct soft_fiber {
 
 /* The calling thread itself, on the stack that it has. */
 void soft_fiber_of_thread(soft_fiber *thread);
-/* A fiber whose first switch calls main(arg), which must not return. False: no memory. */
+/* A fiber whose first switch calls main(arg), which must not return. False: no memory, or the process has as many fibers
+ * as it may. */
 bool soft_fiber_make(soft_fiber *fiber, void (*main)(void *arg), void *arg);
 /* Forgets where the fiber was left: the next switch calls main(arg). */
 void soft_fiber_restart(soft_fiber *fiber);

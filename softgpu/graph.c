@@ -135,16 +135,10 @@ CUresult cuGraphDestroy(CUgraph handle)
 /* Gives the graph with the lock held; without the lock on failure. */
 static CUresult lock_graph(CUgraph handle, soft_graph **out)
 {
-    CUresult result = soft_enter();
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    soft_lock();
-    *out = soft_graph_find_locked(handle);
-    if (*out)
-        return CUDA_SUCCESS;
-    soft_unlock();
-    return CUDA_ERROR_INVALID_VALUE;
+    *out = soft_handle_lock(SOFT_HANDLE_GRAPH, handle, CUDA_ERROR_INVALID_VALUE, &result);
+    return result;
 }
 
 CUresult cuGraphGetNodes(CUgraph handle, CUgraphNode *nodes, size_t *count)
@@ -203,14 +197,13 @@ CUresult cuGraphGetEdges_v2(CUgraph handle, CUgraphNode *from, CUgraphNode *to,
 
 CUresult cuGraphNodeGetType(CUgraphNode handle, CUgraphNodeType *type)
 {
-    const soft_graph_node *node;
-    CUresult result = soft_enter();
+    CUresult result;
+    const soft_graph_node *node = soft_handle_lock(SOFT_HANDLE_GRAPH_NODE, handle,
+                                                   CUDA_ERROR_INVALID_VALUE, &result);
 
-    if (result != CUDA_SUCCESS)
+    if (!node)
         return result;
-    soft_lock();
-    node = soft_graph_node_find_locked(handle);
-    if (node && type)
+    if (type)
         *type = node->type;
     else
         result = CUDA_ERROR_INVALID_VALUE;

@@ -234,16 +234,10 @@ CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph graph,
 
 CUresult soft_exec_lock(CUgraphExec handle, soft_exec **out)
 {
-    CUresult result = soft_enter();
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    soft_lock();
-    *out = soft_handle_find_locked(SOFT_HANDLE_GRAPH_EXEC, handle);
-    if (*out)
-        return CUDA_SUCCESS;
-    soft_unlock();
-    return CUDA_ERROR_INVALID_VALUE;
+    *out = soft_handle_lock(SOFT_HANDLE_GRAPH_EXEC, handle, CUDA_ERROR_INVALID_VALUE, &result);
+    return result;
 }
 
 /* A launch that is under way goes on. */
@@ -254,13 +248,16 @@ CUresult cuGraphExecDestroy(CUgraphExec handle)
 
     if (result != CUDA_SUCCESS)
         return result;
-    soft_handle_remove_locked(exec->handle);
-    exec->handle = NULL;
-    if (exec->last)
-        soft_op_unref_locked(exec->last);
-    soft_exec_unref_locked(exec);
+    result = soft_capture_check_unsafe_locked();
+    if (result == CUDA_SUCCESS) {
+        soft_handle_remove_locked(exec->handle);
+        exec->handle = NULL;
+        if (exec->last)
+            soft_op_unref_locked(exec->last);
+        soft_exec_unref_locked(exec);
+    }
     soft_unlock();
-    return CUDA_SUCCESS;
+    return result;
 }
 
 /* ---- changes: of what later launches do */

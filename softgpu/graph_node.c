@@ -15,43 +15,39 @@ CUresult soft_graph_kernel_work(const CUDA_KERNEL_NODE_PARAMS *params, soft_grap
     return result;
 }
 
-/* A context that takes work, that of the handle, and its device: another thread may destroy it after this. */
-static CUresult find_context(CUcontext handle, soft_context **out, int *device)
+/* The work of a context that the handle names, if it takes work, and its device: another thread may destroy it after this. */
+static CUresult begin_work(CUgraphNodeType type, const void *params, CUcontext handle,
+                           soft_graph_work *work, int *device)
 {
+    soft_context *context;
     CUresult result;
 
-    soft_lock();
-    *out = soft_handle_find_locked(SOFT_HANDLE_CONTEXT, handle);
-    result = *out ? soft_context_usable_locked(*out) : CUDA_ERROR_INVALID_CONTEXT;
-    *device = result == CUDA_SUCCESS ? (*out)->device : -1;
+    if (!params)
+        return CUDA_ERROR_INVALID_VALUE;
+    context = soft_handle_lock(SOFT_HANDLE_CONTEXT, handle, CUDA_ERROR_INVALID_CONTEXT, &result);
+    if (!context)
+        return result;
+    result = soft_context_usable_locked(context);
+    *work = (soft_graph_work){.type = type, .context = context};
+    *device = context->device;
     soft_unlock();
     return result;
 }
 
 CUresult soft_graph_copy_work(const CUDA_MEMCPY3D *params, CUcontext ctx, soft_graph_work *work)
 {
-    soft_graph_work made = {.type = CU_GRAPH_NODE_TYPE_MEMCPY};
-    int device;
-    CUresult result = params ? find_context(ctx, &made.context, &device) : CUDA_ERROR_INVALID_VALUE;
+    int device = -1;
+    CUresult result = begin_work(CU_GRAPH_NODE_TYPE_MEMCPY, params, ctx, work, &device);
 
-    if (result == CUDA_SUCCESS)
-        result = soft_copy_new(device, params, &made.op);
-    if (result == CUDA_SUCCESS)
-        *work = made;
-    return result;
+    return result == CUDA_SUCCESS ? soft_copy_new(device, params, &work->op) : result;
 }
 
 CUresult soft_graph_set_work(const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx, soft_graph_work *work)
 {
-    soft_graph_work made = {.type = CU_GRAPH_NODE_TYPE_MEMSET};
-    int device;
-    CUresult result = params ? find_context(ctx, &made.context, &device) : CUDA_ERROR_INVALID_VALUE;
+    int device = -1;
+    CUresult result = begin_work(CU_GRAPH_NODE_TYPE_MEMSET, params, ctx, work, &device);
 
-    if (result == CUDA_SUCCESS)
-        result = soft_set_new(device, params, &made.op);
-    if (result == CUDA_SUCCESS)
-        *work = made;
-    return result;
+    return result == CUDA_SUCCESS ? soft_set_new(device, params, &work->op) : result;
 }
 
 /* ---- nodes are added */

@@ -81,6 +81,22 @@ void *soft_handle_find_locked(soft_handle_kind kind, const void *handle)
     return s->kind == kind && s->use_number == use_of(handle) ? s->object : NULL;
 }
 
+void *soft_handle_lock(soft_handle_kind kind, const void *handle, CUresult missing, CUresult *result)
+{
+    void *object;
+
+    *result = soft_enter();
+    if (*result != CUDA_SUCCESS)
+        return NULL;
+    soft_lock();
+    object = soft_handle_find_locked(kind, handle);
+    if (object)
+        return object;
+    soft_unlock();
+    *result = missing;
+    return NULL;
+}
+
 void soft_handle_remove_locked(const void *handle)
 {
     uint32_t index = index_of(handle);

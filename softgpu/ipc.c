@@ -254,6 +254,7 @@ static CUresult ensure_server(uint64_t *name)
 {
     static bool fork_watched;
     CUresult rc = CUDA_SUCCESS;
+    soft_cancel_hold();
     pthread_mutex_lock(&server_lock);
     if (server_name == 0) {
         rc = CUDA_ERROR_OPERATING_SYSTEM;
@@ -275,6 +276,7 @@ static CUresult ensure_server(uint64_t *name)
     *name = server_name;
 done:
     pthread_mutex_unlock(&server_lock);
+    soft_cancel_release();
     return rc;
 }
 
@@ -420,6 +422,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
     if (own) /* the real driver's answer to a process that opens its own handle */
         return CUDA_ERROR_INVALID_CONTEXT;
 
+    soft_cancel_hold();
     pthread_mutex_lock(&opening);
     if (!open_known_memory(in.id, context_id, ptr)) {
         rc = fetch_fd(&in, &fd);
@@ -429,6 +432,7 @@ CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *ptr, CUipcMemHandle handle, unsigned
         }
     }
     pthread_mutex_unlock(&opening);
+    soft_cancel_release();
     return rc;
 }
 

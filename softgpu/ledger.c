@@ -496,6 +496,18 @@ static void reset_ledger_in_child(void)
     pthread_mutex_unlock(&mutex);
 }
 
+static void begin_section(void)
+{
+    soft_cancel_hold();
+    pthread_mutex_lock(&mutex);
+}
+
+static void end_section(void)
+{
+    pthread_mutex_unlock(&mutex);
+    soft_cancel_release();
+}
+
 static CUresult open_ledger(void)
 {
     static bool fork_watched;
@@ -523,7 +535,7 @@ CUresult soft_ledger_enter(soft_ledger_head **out)
     CUresult rc;
     if (state == LEDGER_FORKED)
         return CUDA_ERROR_NOT_INITIALIZED;
-    pthread_mutex_lock(&mutex);
+    begin_section();
     rc = state == LEDGER_LEFT ? CUDA_ERROR_DEINITIALIZED : CUDA_SUCCESS;
     if (state == LEDGER_CLOSED)
         rc = open_ledger();
@@ -532,14 +544,14 @@ CUresult soft_ledger_enter(soft_ledger_head **out)
     if (rc == CUDA_SUCCESS)
         *out = &head;
     else
-        pthread_mutex_unlock(&mutex);
+        end_section();
     return rc;
 }
 
 void soft_ledger_leave(void)
 {
     leave_ledger_file();
-    pthread_mutex_unlock(&mutex);
+    end_section();
 }
 
 /* The end of the process in good order: what it held goes, and if nobody is left, so does the

@@ -1,4 +1,4 @@
-/* The engine's lock; operations made, and freed once the lock is released. */
+/* The engine's lock, and cancellation under locks; operations made, and freed once the lock is released. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
@@ -6,6 +6,23 @@
 
 static pthread_mutex_t engine = PTHREAD_MUTEX_INITIALIZER;
 static STAILQ_HEAD(, soft_op) garbage = STAILQ_HEAD_INITIALIZER(garbage); /* to be freed by soft_unlock() */
+
+static _Thread_local struct {
+    unsigned depth;
+    int before;
+} cancel;
+
+void soft_cancel_hold(void)
+{
+    if (cancel.depth++ == 0)
+        pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel.before);
+}
+
+void soft_cancel_release(void)
+{
+    if (--cancel.depth == 0)
+        pthread_setcancelstate(cancel.before, NULL);
+}
 
 void soft_lock(void)
 {
@@ -36,17 +53,14 @@ void soft_unlock(void)
 
 void soft_sleep_locked(pthread_cond_t *cond)
 {
-    int cancel;
-
     if (!STAILQ_EMPTY(&garbage)) {
         soft_unlock();
         soft_lock();
         return; /* the caller looks again at what it waits for */
     }
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE,
-                           &cancel); /* a thread of the user's must not end with the lock */
+    soft_cancel_hold();
     pthread_cond_wait(cond, &engine);
-    pthread_setcancelstate(cancel, NULL);
+    soft_cancel_release();
 }
 
 void *soft_op_new(size_t size_bytes, const soft_op_class *class)

@@ -91,6 +91,8 @@ CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
     const soft_config *config;
     CUresult rc = soft_enter_device(dev, &config);
+    if (rc == CUDA_ERROR_INVALID_DEVICE)
+        rc = CUDA_ERROR_INVALID_VALUE; /* as the real driver */
     if (rc == CUDA_SUCCESS)
         rc = lock_pool(pool);
     if (rc != CUDA_SUCCESS)

@@ -74,35 +74,43 @@ static bool take_group_locked(sm_device *device, sm_group *group)
     return true;
 }
 
+/* The block behind it, as the grid counts: x first. */
+static void count_up(gvm_soft_thread *thread)
+{
+    for (int i = 0; i < 3 && ++thread->block[i] == thread->grid[i]; i++)
+        thread->block[i] = 0;
+}
+
+/* What a block costs is what a kernel with small blocks costs, so all that blocks have in common is outside of the loop. */
 static void run_group(void *arg)
 {
     sm_group *group = arg;
     const soft_launch *launch = group->launch;
     const uint32_t *grid = launch->grid, *size = launch->block;
+    const uint64_t first = group->first;
     const soft_config *config;
     const char *text;
+    gvm_soft_thread thread = {
+        .threads = launch->threads,
+        .size = {size[0], size[1], size[2]},
+        .block = {(uint32_t)(first % grid[0]), (uint32_t)(first / grid[0] % grid[1]),
+                  (uint32_t)(first / grid[0] / grid[1])},
+        .grid = {grid[0], grid[1], grid[2]},
+        .shared = group->shared,
+        .shared_bytes = launch->shared_bytes,
+    };
 
     group->result = soft_config_get(&config, &text);
-    for (uint64_t i = group->first;
-         i < group->first + group->count && group->result == CUDA_SUCCESS; i++) {
-        gvm_soft_thread thread = {
-            .threads = launch->threads,
-            .warp_size = (uint32_t)config->warp_size,
-            .size = {size[0], size[1], size[2]},
-            .block = {(uint32_t)(i % grid[0]), (uint32_t)(i / grid[0] % grid[1]),
-                      (uint32_t)(i / grid[0] / grid[1])},
-            .grid = {grid[0], grid[1], grid[2]},
-            .shared = group->shared,
-            .shared_bytes = launch->shared_bytes,
-        };
-
-        if (launch->threads > 1) {
+    thread.warp_size = (uint32_t)config->warp_size;
+    if (launch->threads == 1)
+        *launch->kernel->self() = &thread;
+    for (uint64_t i = first; i < first + group->count && group->result == CUDA_SUCCESS; i++) {
+        if (launch->threads > 1)
             group->result = soft_block_run(group->block, launch->kernel, launch->params, &thread,
                                            launch->op.serial << 32 ^ i);
-        } else {
-            *launch->kernel->self() = &thread;
+        else
             launch->kernel->run(launch->params);
-        }
+        count_up(&thread);
     }
 }
 

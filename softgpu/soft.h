@@ -74,6 +74,12 @@ CUresult soft_enter_device(CUdevice dev, const soft_config **config);
 /* Calls a function of the user's for cuLaunchHostFunc. */
 CUresult soft_call_host_function(CUhostFn fn, void *data);
 
+/* ---- lock.c */
+/* A thread of the program's may be cancelled where it opens, closes, reads, writes or sleeps. Who takes a lock and then does
+ * one of these calls the first before and the second after: a cancellation waits until then. They nest. */
+void soft_cancel_hold(void);
+void soft_cancel_release(void);
+
 /* ---- context.c, primary.c */
 /* soft_enter(), and wants a current context and gives its device; returns that context's sticky error if it has
  * one. */

@@ -28,17 +28,20 @@ static span_table mappings;
 
 void soft_space_lock_read(void)
 {
+    soft_cancel_hold();
     pthread_rwlock_rdlock(&lock);
 }
 
 void soft_space_lock_write(void)
 {
+    soft_cancel_hold();
     pthread_rwlock_wrlock(&lock);
 }
 
 void soft_space_unlock(void)
 {
     pthread_rwlock_unlock(&lock);
+    soft_cancel_release();
 }
 
 /* ---- tables */

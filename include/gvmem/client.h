@@ -157,8 +157,8 @@ GVM_API GVM_CHECKED gvm_status gvm_object_create(gvm_client *client, const char 
 enum {
     /* Map read-only, and ask for read permission only. */
     GVM_OPEN_READONLY = 1u << 0,
-    /* Map at the address that the creator has, so that pointers inside the data stay right, or
-     * GVM_E_ADDRESS. */
+    /* Fail with GVM_E_ADDRESS rather than map it at another address than the creator's: pointers inside the data
+     * stay right. */
     GVM_OPEN_SAME_ADDRESS = 1u << 1,
     /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
     GVM_OPEN_LINK = 1u << 2,
@@ -168,7 +168,8 @@ enum {
 };
 
 /* Opens an object by name. The object stays whole while it is open anywhere, also if dropped. Nothing is mapped
- * before the first lease, unless by GVM_OPEN_MAPPED.
+ * before the first lease, unless by GVM_OPEN_MAPPED. It has one address in all processes, but where another opening or
+ * the program has taken that.
  *
  * GVM_E_INVALID   a malformed name, unknown flags
  * GVM_E_ABSENT    there is no object, or no link, of that name

@@ -522,6 +522,23 @@ static gvm_status find_device_by_uuid(const uint8_t uuid[16], gvm_device **out)
     return fail_elsewhere(uuid);
 }
 
+/* Where other processes have it, if that is free here, or anywhere. */
+static gvm_status make_buffer_of(const gvmi_descriptor *about, gvm_device *device,
+                                 gvm_import_options options, gvm_buffer **out)
+{
+    const bool anywhere = (options.flags & GVM_IMPORT_SAME_ADDRESS) == 0;
+    gvm_status status = GVM_E_ADDRESS;
+
+    if (about->exporter_address != 0) {
+        options.flags |= GVM_IMPORT_SAME_ADDRESS;
+        status = gvmi_share_make_buffer(about, device, &options, out);
+    }
+    if (status != GVM_E_ADDRESS || !anywhere)
+        return status;
+    options.flags &= ~(uint32_t)GVM_IMPORT_SAME_ADDRESS;
+    return gvmi_share_make_buffer(about, device, &options, out);
+}
+
 static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened)
 {
     const bool same_address = (opened->open_flags & GVM_OPEN_SAME_ADDRESS) != 0;
@@ -537,7 +554,7 @@ static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened
     gvm_status status;
 
     if (same_address && opened->home_address == 0)
-        return gvm_error_set(GVM_E_ADDRESS, "the object's creator has no address for it yet");
+        return gvm_error_set(GVM_E_ADDRESS, "the keeper has no address for the object");
     gvmi_descriptor_init(&about);
     about.flags = opened->sealed ? GVMI_DESCRIPTOR_SEALED : 0;
     about.chunk_bytes = opened->chunk_bytes;
@@ -548,7 +565,7 @@ static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened
     status = find_device_by_uuid(opened->device_uuid, &device);
     if (status != GVM_OK)
         return status;
-    status = gvmi_share_make_buffer(&about, device, &options, &buffer);
+    status = make_buffer_of(&about, device, options, &buffer);
     gvm_device_close(device); /* the buffer keeps it */
     if (status != GVM_OK)
         return status;

@@ -19,6 +19,7 @@ gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine *
     if (m == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a keeper");
     m->config = *config;
+    m->random = config->random;
     m->next_wait_ns = m->later_wait_ns = INT64_MAX;
     m->host = (keep_place){.tier = GVM_TIER_HOST,
                            .budget_bytes = config->host_budget_bytes,

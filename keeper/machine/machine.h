@@ -46,6 +46,7 @@ typedef struct gvmi_machine_config {
     bool fence_kills; /* processes that were cut off while they could write are ended */
     uint32_t uid;     /* the keeper's own: it may do everything, as may root */
     uint64_t pid;
+    uint64_t random; /* to begin with: differs from keeper to keeper, for addresses */
     /* Called for every acquire that the policy sees; may be NULL. */
     void (*trace)(void *context, uint32_t device, uint64_t object, uint64_t bytes, uint32_t count,
                   uint32_t hint);

@@ -353,9 +353,10 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         if (body->serial == 0 || pending != NULL) /* not another one sent before that was known */
             note_broken(m, opening);
     } else if (body->serial == 0) {
-        if (!opening->addressed && opening->object->creator == client->number &&
-            opening->object->home_address == 0)
+        if (!opening->object->homed && opening->object->creator == client->number) {
             opening->object->home_address = body->address;
+            opening->object->homed = true;
+        }
         opening->addressed = true;
     } else if (pending != NULL && pending == opening->first_pending) {
         answer_first(m, opening);

@@ -19,6 +19,12 @@
 #define LARGE_CHUNK_BYTES_CHOSEN_MAX (128 * GVMI_MIB)
 #define RESERVE_BYTES_MAX (1ull << 46)
 
+/* The window of addresses for objects: between what ASan and the driver take at the bottom, and where Linux loads
+ * programs and maps files at the top of 47 bits. */
+#define WINDOW_ADDRESS (32ull << 40)
+#define WINDOW_BYTES (48ull << 40)
+#define WINDOW_TRIES 8
+
 /* ---- create and open */
 
 static bool find_config_device(const gvmi_machine *m, const uint8_t uuid[16], uint32_t *device)
@@ -68,14 +74,49 @@ static gvm_status choose_sizes(const gvmi_wire_create *body, uint64_t *reserve_b
     return GVM_OK;
 }
 
+/* The next number of the sequence SplitMix64: spread evenly, not secret. */
+static uint64_t next_random(gvmi_machine *m)
+{
+    uint64_t x = m->random += 0x9e3779b97f4a7c15u;
+
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+    return x ^ (x >> 31);
+}
+
+static bool is_proposed(const gvmi_machine *m, uint64_t address, uint64_t bytes)
+{
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        if (o->home_address < address + bytes && address < o->home_address + o->reserve_bytes)
+            return true;
+    return false;
+}
+
+/* Where all processes can have the object: addresses that no other object of the keeper has, and that a process hardly
+ * uses by itself. 0: none. */
+static uint64_t propose_address(gvmi_machine *m, uint64_t reserve_bytes, uint64_t chunk_bytes)
+{
+    for (int i = 0; i < WINDOW_TRIES && reserve_bytes < WINDOW_BYTES; i++) {
+        const uint64_t offset = next_random(m) % (WINDOW_BYTES - reserve_bytes);
+        const uint64_t address = WINDOW_ADDRESS + gvmi_round_down(offset, chunk_bytes);
+
+        if (!is_proposed(m, address, reserve_bytes))
+            return address;
+    }
+    return 0;
+}
+
 static keep_object *new_object(gvmi_machine *m, keep_client *client, uint32_t device,
-                               const gvmi_wire_create *body, uint64_t chunk_bytes)
+                               const gvmi_wire_create *body, uint64_t reserve_bytes,
+                               uint64_t chunk_bytes)
 {
     keep_object *object = calloc(1, sizeof *object);
 
     if (object == NULL)
         return NULL;
     object->chunk_bytes = chunk_bytes;
+    object->reserve_bytes = reserve_bytes;
+    object->home_address = propose_address(m, reserve_bytes, chunk_bytes);
     object->item.unit_bytes = chunk_bytes;
     if (gvmi_policy_add(m->devices[device].policy, &object->item) != GVM_OK) {
         free(object);
@@ -230,10 +271,9 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_reply_allowance(m, client, request, KEEP_OBJECTS);
     } else if (!gvmi_keep_may_open(m, client, request) || !gvmi_keep_may_grow(m, client, request)) {
         return; /* the reply is sent */
-    } else if ((object = new_object(m, client, device, body, chunk_bytes)) == NULL) {
+    } else if ((object = new_object(m, client, device, body, reserve_bytes, chunk_bytes)) == NULL) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     } else {
-        object->reserve_bytes = reserve_bytes;
         if (!allocate_object_parts(m, client, object, message)) {
             object->kept = false;
             gvmi_keep_mark(m, object); /* and so it ends */

@@ -7,7 +7,8 @@
  *
  * An acquire touches every byte of its item alike, so the value of a resident byte is how often its
  * item will be acquired; the best an oracle can do is to fill the device in that order, with one
- * item partly in. That is why a cyclic scan over more than the budget keeps a fixed part.
+ * item partly in. That is why a cyclic scan over more than the budget keeps a fixed part, from its
+ * second round on.
  *
  * Pure: no clock (time is counted in acquires and bytes), no I/O, deterministic.
  * Threads: one at a time.

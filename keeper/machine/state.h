@@ -284,6 +284,7 @@ struct keep_object {
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed;
     bool untracked;    /* who reads may write: no copy is clean once somebody may read */
+    bool homed;        /* home_address is where its creator has it */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits;  /* for room, or for their end: not to be tried again before the next look */
     bool fence_logged; /* that was logged */
@@ -292,7 +293,8 @@ struct keep_object {
     uint32_t creator;                         /* client number; 0: gone */
     keep_object *created_prev, *created_next; /* among those of its creator */
     uint32_t generation;
-    uint64_t chunk_bytes, reserve_bytes, bytes, home_address;
+    uint64_t chunk_bytes, reserve_bytes, bytes;
+    uint64_t home_address; /* where processes are to have it: as proposed, or where its creator has it; 0: anywhere */
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
@@ -532,6 +534,7 @@ struct gvmi_machine {
     void *names, *links;                   /* tsearch(3) */
     keep_links *ended_links;               /* to be freed */
     uint64_t object_ids, client_ids, stamps, serials, job_ids, marks;
+    uint64_t random; /* of addresses to propose */
 
     keep_frame *frames; /* by number - 1 */
     uint32_t frame_capacity, first_unused_frame, first_drop;

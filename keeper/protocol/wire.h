@@ -139,7 +139,7 @@ typedef struct gvmi_wire_opened {
     uint64_t id;
     uint8_t device_uuid[16];
     uint64_t reserve_bytes, chunk_bytes, bytes;
-    uint64_t home_address; /* where its creator mapped it; 0: not known yet */
+    uint64_t home_address; /* where every process is to have it, if that is free; 0: anywhere */
     uint32_t open_flags;
     uint32_t sealed;
 } gvmi_wire_opened;

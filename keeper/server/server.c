@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -95,6 +96,8 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
     config->unread_context = server;
     config->uid = geteuid();
     config->pid = (uint64_t)getpid();
+    if (getentropy(&config->random, sizeof config->random) != 0) /* a kernel that has none yet */
+        config->random = (uint64_t)gvmi_now_ns();
 }
 
 /* Each frame is one descriptor. The soft limit is 1024 on most systems, for the sake of programs that

@@ -156,6 +156,12 @@ CASE(block_of_three_dimensional_grid_has_indices)
     expect_places(CONFORM_BLOCK, s);
 }
 
+/* So many that one SM has several of them in a row. */
+CASE(block_of_large_grid_has_indices)
+{
+    expect_places(CONFORM_BLOCK, (shape){{7, 41, 5}, {1, 1, 1}});
+}
+
 CASE(block_has_the_sizes_of_its_grid)
 {
     shape s = shaped(4, 2, 2);

@@ -219,6 +219,7 @@
     X(block_sizes_are_those_of_the_launch, 0) \
     X(block_of_two_dimensional_grid_has_indices, 0) \
     X(block_of_three_dimensional_grid_has_indices, 0) \
+    X(block_of_large_grid_has_indices, 0) \
     X(block_has_the_sizes_of_its_grid, 0) \
     X(block_numbers_its_threads_x_then_y_then_z, 0) \
     X(block_makes_warps_in_the_order_of_its_threads, 0) \
@@ -366,8 +367,9 @@
     X(capture_global_forbids_asking_for_events, 0) \
     X(capture_forbids_asking_for_unrecorded_events, 0) \
     X(capture_global_forbids_instantiating, 0) \
-    X(capture_and_instantiating_observed, 0) \
-    X(capture_global_and_calls_with_graphs_observed, 0) \
+    X(capture_thread_local_forbids_instantiating, 0) \
+    X(capture_global_lets_other_graphs_be_built_and_launched, 0) \
+    X(capture_global_forbids_destroying_executable_graphs, 0) \
     X(capture_global_forbids_pinned_memory_and_modules, 0) \
     X(capture_global_lets_virtual_memory_be_created, VMM) \
     X(capture_of_stream_ordered_memory_observed, 0) \

@@ -384,7 +384,7 @@ static uint64_t free_address(const fake *f)
     return address;
 }
 
-/* Says in turn that the creator has no address yet, one that is taken here, one that is free. */
+/* Names in turn no address, one that is taken here, one that is free. */
 static int script_same_address(fake *f)
 {
     TRY_LINE(greet(f));
@@ -414,7 +414,7 @@ static int open_at_same_address(void *arg)
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_same_address, &keeper));
     EXPECT(fails_with(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object),
-                      GVM_E_ADDRESS, "creator"));
+                      GVM_E_ADDRESS, "no address"));
     EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object) == GVM_E_ADDRESS);
     EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object) == GVM_OK);
     EXPECT(object->address == f.home_address);
@@ -424,6 +424,45 @@ static int open_at_same_address(void *arg)
 static void object_opened_at_its_creators_address_is_there_or_nowhere(void **state)
 {
     RUN(open_at_same_address);
+}
+
+/* The same, where anywhere will do. */
+static int script_usual_address(fake *f)
+{
+    TRY_LINE(greet(f));
+    for (int i = 0; i < 3; i++) {
+        TRY_LINE(receive(f, GVMI_WIRE_OPEN));
+        f->home_address = i == 0 ? 0 : i == 1 ? f->frames->address : free_address(f);
+        TRY_LINE(send_opened(f, 0, 0));
+        TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
+        EXPECT(f->in.body.MAPPED.status == GVM_OK && f->in.body.MAPPED.address != 0);
+        EXPECT((f->in.body.MAPPED.address == f->home_address) == (i == 2));
+        if (i < 2)
+            TRY_LINE(serve_close(f));
+    }
+    return serve_close_and_end(f);
+}
+
+static int open_usually(void *arg)
+{
+    gvm_client *keeper;
+    gvm_object *object;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_usual_address, &keeper));
+    for (int i = 0; i < 2; i++) {
+        EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+        gvm_object_close(object);
+    }
+    EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+    EXPECT(object->address == f.home_address);
+    return close_all(&f, keeper, object);
+}
+
+static void object_opened_has_its_usual_address_if_that_is_free(void **state)
+{
+    RUN(open_usually);
 }
 
 /* ---- the fast path */
@@ -863,6 +902,7 @@ int main(void)
         cmocka_unit_test(object_is_created_as_asked),
         cmocka_unit_test(object_on_unseen_device_is_closed_again),
         cmocka_unit_test(object_opened_at_its_creators_address_is_there_or_nowhere),
+        cmocka_unit_test(object_opened_has_its_usual_address_if_that_is_free),
         cmocka_unit_test(lease_that_nobody_minds_sends_nothing),
         cmocka_unit_test(lease_calls_refuse_what_is_no_lease),
         cmocka_unit_test(lease_beyond_the_limit_is_refused),

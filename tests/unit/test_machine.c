@@ -272,8 +272,8 @@ static void rest_of_an_evicted_object_gives_room_to_others(void **state)
     (void)state;
     start_fixture(&w, 2, 8);
     a = join(&w, 1);
-    assert_int_equal(create(&w, a, "/x", 2, 0, &slot_x), GVM_OK);
     assert_int_equal(create(&w, a, "/y", 2, 0, &slot_y), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot_x), GVM_OK);
     assert_int_equal(info(&w, a, slot_x).device_bytes, 2 * CHUNK);
     begin_evict_bytes(&w, a, "/x", CHUNK);
     assert_int_equal(info(&w, a, slot_x).device_bytes, CHUNK);
@@ -653,6 +653,49 @@ static void chunks_are_chosen_by_what_is_reserved_and_committed(void **state)
     end_fixture(&w);
 }
 
+static void object_has_an_address_of_its_own_until_its_creator_has_another(void **state)
+{
+    enum { OBJECTS = 24 }; /* of 1 TiB each in 48 */
+    uint64_t addresses[OBJECTS];
+    gvmi_wire_message m;
+    fixture w;
+    actor *a, *b;
+    uint32_t slot = 0, found = 0;
+    char name[16];
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    for (int i = 0; i < OBJECTS; i++) {
+        gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+        snprintf(m.body.CREATE.name, sizeof m.body.CREATE.name, "/%d", i);
+        m.body.CREATE.device_uuid[0] = 7;
+        m.body.CREATE.reserve_bytes = 1024 * GVMI_GIB;
+        say(&w, a, &m);
+        assert_int_equal(last(a)->head.type, GVMI_WIRE_OPENED);
+        addresses[i] = last(a)->body.OPENED.home_address;
+        assert_int_equal(addresses[i] % last(a)->body.OPENED.chunk_bytes, 0);
+        found += addresses[i] != 0;
+        for (int j = 0; j < i && addresses[i] != 0; j++)
+            assert_true(addresses[j] == 0 || addresses[j] + 1024 * GVMI_GIB <= addresses[i] ||
+                        addresses[i] + 1024 * GVMI_GIB <= addresses[j]);
+    }
+    assert_true(found > OBJECTS / 2); /* it does not look for long */
+    for (int i = 0; i < OBJECTS; i++) {
+        snprintf(name, sizeof name, "/%d", i);
+        assert_int_equal(open_object(&w, b, name, 0, &slot), GVM_OK);
+        assert_int_equal(last(b)->body.OPENED.home_address, addresses[i]);
+        close_slot(&w, b, slot);
+    }
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = a->slot, .address = 77 * CHUNK};
+    say(&w, a, &m); /* of the latest */
+    assert_int_equal(open_object(&w, b, name, 0, &slot), GVM_OK);
+    assert_int_equal(last(b)->body.OPENED.home_address, 77 * CHUNK);
+    end_fixture(&w);
+}
+
 static void publish_and_close(fixture *w, actor *a, uint32_t flags)
 {
     gvmi_wire_message m;
@@ -938,6 +981,7 @@ int main(void)
         cmocka_unit_test(quota_counts_by_owner),
         cmocka_unit_test(mode_decides_who_opens),
         cmocka_unit_test(frame_of_other_domain_is_not_reused),
+        cmocka_unit_test(object_has_an_address_of_its_own_until_its_creator_has_another),
         cmocka_unit_test(chunks_are_chosen_by_what_is_reserved_and_committed),
         cmocka_unit_test(published_object_outlives_its_creator_unless_private),
         cmocka_unit_test(link_lets_in_whom_its_mode_says_to_read_alone),

@@ -123,6 +123,21 @@ static void count_anew(device *d)
     d->acquired = d->hit = d->moved = 0;
 }
 
+/* A device whose policy has learnt from a cyclic scan that what is acquired most often is to stay. Nothing is on it. */
+static device *device_after_scans(uint64_t budget_mib)
+{
+    enum { SCANNED = 40, FIRST = ITEMS_MAX - SCANNED };
+    device *d = device_new(budget_mib);
+
+    add_many(d, FIRST, SCANNED, budget_mib / 20);
+    rounds(d, FIRST, SCANNED, 3);
+    for (int i = FIRST; i < ITEMS_MAX; i++)
+        gvmi_policy_remove(d->policy, &d->items[i]);
+    d->used = 0;
+    count_anew(d);
+    return d;
+}
+
 static unsigned hit_percent(const device *d)
 {
     return (unsigned)(d->hit * 100 / d->acquired);
@@ -141,7 +156,7 @@ static uint64_t resident_mib(const device *d, int first, int count)
 
 static void policy_first_acquire_fills_free_budget(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
 
     (void)state;
     add(d, 0, 60);
@@ -156,7 +171,7 @@ static void policy_first_acquire_fills_free_budget(void **state)
 
 static void policy_plan_moves_whole_units(void **state)
 {
-    device *d = device_new(101); /* an odd MiB, units of 2 */
+    device *d = device_after_scans(101); /* an odd MiB, units of 2 */
 
     (void)state;
     add(d, 0, 60);
@@ -206,7 +221,7 @@ static void policy_plan_takes_no_more_than_it_brings(void **state)
 
 static void policy_one_time_scan_displaces_no_working_set(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
 
     (void)state;
     add_many(d, 0, 10, 10);
@@ -235,17 +250,17 @@ static void policy_one_object_beyond_the_budget_keeps_a_static_part(void **state
     device_free(d);
 }
 
-/* However large: reading it twice tells no more about the others than reading all the device. */
+/* However large: reading it tells no more about the others than reading all the device. */
 static void policy_huge_object_does_not_age_the_others(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
 
     (void)state;
     add(d, 0, 100);
     add(d, 1, 20000);
     add(d, 2, 10);
     rounds(d, 0, 1, 50);
-    rounds(d, 1, 1, 2);
+    rounds(d, 1, 1, 1);
     rounds(d, 2, 1, 3);
     assert_int_equal(resident_mib(d, 0, 1), 100);
     device_free(d);
@@ -258,8 +273,8 @@ static void policy_cyclic_scan_of_many_keeps_a_static_part(void **state)
     (void)state;
     add_many(d, 0, 80, 10);
     rounds(d, 0, 80, 50);
-    assert_int_equal(d->moved, 0);
-    assert_true(hit_percent(d) >= 48); /* of 50 */
+    assert_true(d->moved <= 400 * MIB); /* of the first round */
+    assert_true(hit_percent(d) >= 48);  /* of 50 */
     device_free(d);
 }
 
@@ -335,40 +350,63 @@ static void policy_popular_items_stay_and_changes_are_followed(void **state)
     device_free(d);
 }
 
-/* After turns, when recency leads, a scan must again find the working set protected. */
-static void policy_scan_after_turns_displaces_nothing(void **state)
+/* However long the latest were right to stay, three scans teach that they are not. */
+static void policy_scans_after_turns_displace_for_a_while(void **state)
 {
     device *d = device_new(120);
 
     (void)state;
     add_many(d, 0, 18, 10);
     add_many(d, 100, 500, 10);
-    for (int turn = 0; turn < 40; turn++)
+    for (int turn = 0; turn < 100; turn++)
         rounds(d, turn % 2 * 9, 9, 8);
-    rounds(d, 0, 9, 300);
-    count_anew(d);
-    rounds(d, 100, 500, 1);
-    assert_int_equal(resident_mib(d, 0, 9), 90);
+    for (int scan = 0; scan < 5; scan++) {
+        count_anew(d);
+        rounds(d, 100 + scan * 100, 100, 1);
+        assert_true(scan == 0 ? d->moved > 0 : scan < 3 || d->moved == 0);
+        rounds(d, 0, 9, 3);
+        assert_int_equal(resident_mib(d, 0, 9), 90);
+    }
     device_free(d);
+}
+
+/* Objects come one after the other, and each is read thrice: of a device that is kept for the old ones
+ * they have what is free. */
+static void policy_new_objects_replace_old_ones(void **state)
+{
+    (void)state;
+    for (int scanned = 0; scanned < 2; scanned++) {
+        device *d = scanned ? device_after_scans(150) : device_new(150);
+
+        add_many(d, 0, 40, 100);
+        for (int i = 0; i < 40; i++) {
+            rounds(d, i, 1, 3);
+            if (i == 20)
+                assert_true(d->hit * 100 >= d->acquired * (scanned ? 60 : 66)); /* of 67 */
+        }
+        assert_int_equal(resident_mib(d, 39, 1), 100);
+        assert_int_equal(resident_mib(d, 38, 1), 50);
+        device_free(d);
+    }
 }
 
 static void policy_fast_path_acquires_count_in_batches(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
     gvmi_policy_plan plan;
 
     (void)state;
     add(d, 0, 100);
-    add(d, 1, 10);
+    add(d, 1, 2);
     touch(d, 0);
     gvmi_policy_acquired(d->policy, &d->items[0], 1000, GVM_HINT_NONE);
-    rounds(d, 1, 1, 5);
+    rounds(d, 1, 1, 4);
     assert_int_equal(resident_mib(d, 0, 1), 100);
     gvmi_policy_acquired(d->policy, &d->items[1], 100000, GVM_HINT_NONE);
     gvmi_policy_plan_for(d->policy, &d->items[1], 0, false, &plan);
     follow(d, &d->items[1], &plan);
-    assert_int_equal(resident_mib(d, 1, 1), 10);
-    assert_int_equal(d->items[1].acquires, 100005);
+    assert_int_equal(resident_mib(d, 1, 1), 2);
+    assert_int_equal(d->items[1].acquires, 100004);
     device_free(d);
 }
 
@@ -417,7 +455,7 @@ static void policy_hint_scan_foretells_and_once_does_not(void **state)
 
     (void)state;
     for (int h = 0; h < 2; h++) {
-        device *d = device_new(100);
+        device *d = device_after_scans(100);
 
         add_many(d, 0, 2, 100);
         for (int i = 0; i < 20; i++)
@@ -474,7 +512,7 @@ static void policy_new_object_displaces_what_is_idle_but_not_what_is_used(void *
 {
     (void)state;
     for (int idle = 0; idle < 2; idle++) {
-        device *d = device_new(100);
+        device *d = device_after_scans(100);
         gvmi_policy_plan plan;
 
         add(d, 0, 80);
@@ -493,7 +531,7 @@ static void policy_new_object_displaces_what_is_idle_but_not_what_is_used(void *
 
 static void policy_growth_and_the_acquire_after_it_count_once(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
 
     (void)state;
     add(d, 0, 100);
@@ -567,7 +605,7 @@ static void policy_pinned_items_are_no_victims(void **state)
 
 static void policy_shrink_takes_the_least_valuable_first(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
     gvmi_policy_plan plan;
 
     (void)state;
@@ -611,14 +649,15 @@ static void policy_changed_budget_is_lived_within(void **state)
 
 static void policy_periodic_look_fills_what_came_free(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
     gvmi_policy_plan plan;
     gvmi_policy_item *item;
 
     (void)state;
     add_many(d, 0, 3, 100);
     rounds(d, 0, 3, 3);
-    rounds(d, 2, 1, 1);
+    touch(d, 0);
+    touch(d, 2);
     assert_int_equal(resident_mib(d, 0, 1), 100);
     assert_null(gvmi_policy_plan_next(d->policy, 0, &plan));
     assert_int_equal(plan.bring_bytes, 0);
@@ -719,19 +758,20 @@ static void policy_extreme_sizes_and_counts_are_survived(void **state)
 
 static void policy_long_life_keeps_its_sense_of_time(void **state)
 {
-    device *d = device_new(100);
+    device *d = device_after_scans(100);
 
     (void)state;
-    add_many(d, 0, 2, 100);
+    add(d, 0, 100);
+    add(d, 1, 2);
     for (int i = 0; i < 10; i++) { /* the clock begins anew several times */
         gvmi_policy_acquired(d->policy, &d->items[0], 1u << 29, GVM_HINT_NONE);
         assert_true(gvmi_policy_check(d->policy));
     }
     rounds(d, 0, 1, 1);
-    rounds(d, 1, 1, 2);
+    rounds(d, 1, 1, 3);
     assert_int_equal(resident_mib(d, 0, 1), 100);
     rounds(d, 1, 1, 1000);
-    assert_int_equal(resident_mib(d, 1, 1), 100);
+    assert_int_equal(resident_mib(d, 1, 1), 2);
     device_free(d);
 }
 
@@ -873,7 +913,8 @@ int main(void)
         cmocka_unit_test(policy_programs_in_turns_are_followed),
         cmocka_unit_test(policy_new_phase_takes_over),
         cmocka_unit_test(policy_popular_items_stay_and_changes_are_followed),
-        cmocka_unit_test(policy_scan_after_turns_displaces_nothing),
+        cmocka_unit_test(policy_scans_after_turns_displace_for_a_while),
+        cmocka_unit_test(policy_new_objects_replace_old_ones),
         cmocka_unit_test(policy_fast_path_acquires_count_in_batches),
         cmocka_unit_test(policy_acquire_of_nothing_changes_nothing),
         cmocka_unit_test(policy_hint_scan_and_once_fill_but_displace_nothing),

@@ -637,6 +637,66 @@ static int use_own_stream_without_keys(void *arg)
 
 CHILD_TEST(own_stream_without_a_key_is_out_of_memory, use_own_stream_without_keys)
 
+/* ---- threads that are cancelled: none ends with a lock of the driver's */
+
+static CUdeviceptr mapped;
+
+/* The cancellation is there before the call: the first place in it that can be cancelled is where it ends. */
+static void *create_cancelled(void *arg)
+{
+    CUmemGenericAllocationHandle handle;
+
+    (void)arg;
+    pthread_cancel(pthread_self());
+    (void)create_on_device(&handle, CHUNK);
+    pthread_testcancel();
+    return NULL;
+}
+
+static void *change_access_cancelled(void *arg)
+{
+    const CUmemAccessDesc read_only = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READ,
+    };
+
+    (void)arg;
+    pthread_cancel(pthread_self());
+    (void)gvmi_cu->cuMemSetAccess(mapped, CHUNK, &read_only, 1);
+    pthread_testcancel();
+    return NULL;
+}
+
+static int run_cancelled(void *(*fn)(void *arg))
+{
+    pthread_t thread;
+    void *result;
+
+    CHILD_EXPECT(pthread_create(&thread, NULL, fn, NULL) == 0);
+    CHILD_EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    return 0;
+}
+
+static int cancel_threads(void *arg)
+{
+    CUmemGenericAllocationHandle handle, other;
+
+    (void)arg;
+    end_child_after(60);
+    CHILD_EXPECT(start(machine_of("memory=16MiB,gap_us=1000", "cancel")) == GVM_OK);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&mapped, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemMap(mapped, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(grant(mapped, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(run_cancelled(change_access_cancelled) == 0);
+    CHILD_EXPECT(grant(mapped, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(run_cancelled(create_cancelled) == 0);
+    CHILD_EXPECT(create_on_device(&other, CHUNK) == CUDA_SUCCESS);
+    return 0;
+}
+
+CHILD_TEST(thread_cancelled_in_a_call_leaves_no_lock, cancel_threads)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -654,6 +714,7 @@ int main(void)
         cmocka_unit_test(host_memory_pinned_counts_against_the_same_limit),
         cmocka_unit_test(context_without_a_key_is_out_of_memory),
         cmocka_unit_test(own_stream_without_a_key_is_out_of_memory),
+        cmocka_unit_test(thread_cancelled_in_a_call_leaves_no_lock),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,11 +5,18 @@
  */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <fenv.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "softgpu/block.h"
 #include "softgpu/engine.h"
@@ -395,6 +402,76 @@ static int fail_often(void)
 
 SM_TEST(blocks_that_fail_take_no_more_stacks, fail_often)
 
+/* ---- mappings: a process may have 65,530 of them */
+
+static bool has_light_guards(void)
+{
+    const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
+    void *page = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const bool yes = page != MAP_FAILED && madvise(page, bytes, 102 /* MADV_GUARD_INSTALL */) == 0;
+
+    if (page != MAP_FAILED)
+        munmap(page, bytes);
+    return yes;
+}
+
+static int run_full_block(void)
+{
+    size_t before;
+
+    CHILD_EXPECT(run_good_block(2) == 0);
+    before = count_mappings();
+    CHILD_EXPECT(run_good_block(1024) == 0);
+    CHILD_EXPECT(SANITIZED || !has_light_guards() || count_mappings() < before + 64);
+    return 0;
+}
+
+SM_TEST(stacks_of_a_block_share_mappings, run_full_block)
+
+/* madvise() is that of a kernel that does not know guards. */
+static bool forbid_light_guards(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 102 /* MADV_GUARD_INSTALL */, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof code[0], code};
+
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0 && !has_light_guards();
+}
+
+static void run_nothing(void *arg)
+{
+    (void)arg;
+}
+
+static int make_many_fibers(void)
+{
+    soft_block *const first = fixture.block;
+    soft_fiber fiber;
+    size_t made = 0;
+
+    if (SANITIZED || !forbid_light_guards())
+        return 0;
+    CHILD_EXPECT(expect_end(go_too_deep, CUDA_ERROR_HARDWARE_STACK_ERROR) == 0);
+    while (made < 40000 && soft_fiber_make(&fiber, run_nothing, NULL))
+        made++;
+    CHILD_EXPECT(made + 1024 == 16384);
+    CHILD_EXPECT(count_mappings() < 40000);
+    fixture.block = soft_block_new(&fixture.stop);
+    CHILD_EXPECT(fixture.block != NULL);
+    CHILD_EXPECT(run_block(count_in_rounds) == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    fixture.block = first;
+    return run_good_block(1024);
+}
+
+SM_TEST(stacks_leave_mappings_to_the_program, make_many_fibers)
+
 static int no_stacks(void)
 {
     struct rlimit limit, none;
@@ -556,6 +633,8 @@ int main(void)
         cmocka_unit_test(thread_that_faults_ends_its_block_alone),
         cmocka_unit_test(block_that_is_stopped_leaves_its_fibers_usable),
         cmocka_unit_test(blocks_that_fail_take_no_more_stacks),
+        cmocka_unit_test(stacks_of_a_block_share_mappings),
+        cmocka_unit_test(stacks_leave_mappings_to_the_program),
         cmocka_unit_test(block_without_memory_for_stacks_is_refused),
         cmocka_unit_test(block_without_memory_for_its_first_stack_is_refused),
         cmocka_unit_test(threads_that_do_not_wait_share_one_stack),
