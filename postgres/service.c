@@ -324,7 +324,7 @@ execute_command(service_thread *me, uint32_t index)
 
 	w->short_bytes = 0;
 	status = transfer_ranges(me, w, s->options.bytes + index * s->options.window_bytes);
-	w->status = status;
+	w->status = (int32_t) status;
 	w->text[0] = '\0';
 	if (status != GVM_OK)
 	{

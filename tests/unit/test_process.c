@@ -68,7 +68,7 @@ static void process_goes_on_as_long_as_one_thread_does(void **state)
     (void)state;
     assert_false(look(1));
     assert_true(look(0));
-    assert_int_equal(looks, 1);
+    assert_in_range(looks, 1, 2); /* ThreadSanitizer has a thread of its own */
     assert_true(gvmi_process_is_ending(-1));
 }
 
