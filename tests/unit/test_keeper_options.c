@@ -712,7 +712,7 @@ static int read_unleased(void *arg)
     gvm_object *object, *view;
     gvm_device *device;
     gvm_lease lease;
-    fixture w;
+    static fixture w; /* the server logs into it until the child ends */
 
     use_devices(1);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);

@@ -73,6 +73,17 @@ static inline void end_child_after(unsigned seconds)
 #define VALGRIND_ADDRESSES "its programs have less than 256 GiB of addresses"
 #define VALGRIND_BYTES "it looks at each byte that mprotect() makes accessible: minutes for 32 GiB"
 
+/* Leaves a test out where ThreadSanitizer cannot run it. */
+#if defined(__SANITIZE_THREAD__)
+#define SKIP_UNDER_TSAN(why) \
+    do { \
+        print_message("left out under ThreadSanitizer: %s\n", why); \
+        skip(); \
+    } while (0)
+#else
+#define SKIP_UNDER_TSAN(why) ((void)0)
+#endif
+
 #define assert_child_succeeds(fn, arg) assert_int_equal(run_in_child(fn, arg, false), 0)
 
 /* A test that is one child. */
