@@ -485,10 +485,12 @@ CUdeviceptr soft_pages_reserve(uint64_t size_bytes, uint64_t alignment, CUdevice
     if (!reserve_spare())
         return 0;
     if (wanted != 0 && wanted % alignment == 0) {
-        pages = map_inaccessible(wanted, size_bytes, MAP_FIXED_NOREPLACE);
+        /* A hint: ThreadSanitizer makes 0 of addresses that a program may not have there, and MAP_FIXED_NOREPLACE would
+         * map that. */
+        pages = map_inaccessible(wanted, size_bytes, 0);
         if (pages == soft_pages_pointer(wanted))
             return wanted;
-        if (pages != MAP_FAILED) /* a kernel that takes it for a hint */
+        if (pages != MAP_FAILED)
             munmap(pages, size_bytes);
     }
     if (__builtin_add_overflow(size_bytes, alignment, &room_bytes))
