@@ -259,6 +259,8 @@ static int be_not_unmapped(void *arg)
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
     EXPECT(object->buffer->device_bytes == 0);
+    while (!gvmi_client_may_retry(object)) /* until then an acquire fails as that MAP did */
+        sched_yield();
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     return close_all(&f, keeper, object);

@@ -748,6 +748,7 @@ static void object_is_readable_without_a_lease_if_opened_mapped_alone(void **sta
     };
 
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FAULT);
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         assert_child_succeeds(read_unleased, &ways[i]);
 }

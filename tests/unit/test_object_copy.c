@@ -75,7 +75,7 @@ static int copy_pieces(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start(&w, 0) == 0);
-    CHILD_EXPECT(gvm_object_copy_in(w.object, 0, w.bytes, CHUNKS * CHUNK, GVM_TRY) == GVM_OK);
+    CHILD_EXPECT(gvm_object_copy_in(w.object, 0, w.bytes, CHUNKS * CHUNK, WAIT_MS) == GVM_OK);
     for (int host = 0; host < 2; host++) { /* all on the device; then a part in host memory */
         CHILD_EXPECT(gvm_object_copy_out(w.seen, w.view, 0, CHUNKS * CHUNK, WAIT_MS) == GVM_OK);
         CHILD_EXPECT(memcmp(w.seen, w.bytes, CHUNKS * CHUNK) == 0);
@@ -100,8 +100,8 @@ static int pass_wrong_arguments(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start(&w, 0) == 0);
-    CHILD_EXPECT(gvm_object_copy_in(w.object, size - 1, &byte, 1, GVM_TRY) == GVM_OK);
-    CHILD_EXPECT(gvm_object_copy_in(w.object, size, &byte, 0, GVM_TRY) == GVM_OK);
+    CHILD_EXPECT(gvm_object_copy_in(w.object, size - 1, &byte, 1, WAIT_MS) == GVM_OK);
+    CHILD_EXPECT(gvm_object_copy_in(w.object, size, &byte, 0, WAIT_MS) == GVM_OK);
     CHILD_EXPECT(gvm_object_copy_in(w.object, size, &byte, 1, GVM_TRY) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_copy_in(w.object, size - 1, w.bytes, 2, GVM_TRY) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_copy_in(w.object, 1, &byte, UINT64_MAX, GVM_TRY) == GVM_E_INVALID);
@@ -114,7 +114,7 @@ static int pass_wrong_arguments(void *arg)
     CHILD_EXPECT(gvm_object_copy_out(NULL, w.object, 0, 1, GVM_TRY) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_copy_out(&byte, w.object, 0, 1, -2) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_object_copy_out(&byte, NULL, 0, 1, GVM_TRY) == GVM_E_FOREIGN && byte == 0);
-    CHILD_EXPECT(gvm_object_copy_out(&byte, w.object, size - 1, 1, GVM_TRY) == GVM_OK && byte == 7);
+    CHILD_EXPECT(gvm_object_copy_out(&byte, w.object, size - 1, 1, WAIT_MS) == GVM_OK && byte == 7);
     return stop(&w);
 }
 

@@ -122,6 +122,15 @@ static int run_on_sm(void *fn)
         assert_child_succeeds(run_on_sm, (void *)(uintptr_t)fn); \
     }
 
+/* Likewise, where a kernel faults. */
+#define SM_TEST_OF_FAULTS(name, fn) \
+    static void name(void **state) \
+    { \
+        (void)state; \
+        SKIP_UNDER_VALGRIND(VALGRIND_FAULT); \
+        assert_child_succeeds(run_on_sm, (void *)(uintptr_t)fn); \
+    }
+
 /* ---- a good block */
 
 static void count_in_rounds(const void *params)
@@ -330,7 +339,7 @@ static int faults(void)
     return 0;
 }
 
-SM_TEST(thread_that_faults_ends_its_block_alone, faults)
+SM_TEST_OF_FAULTS(thread_that_faults_ends_its_block_alone, faults)
 
 /* ---- stopping */
 
@@ -400,7 +409,7 @@ static int fail_often(void)
     return 0;
 }
 
-SM_TEST(blocks_that_fail_take_no_more_stacks, fail_often)
+SM_TEST_OF_FAULTS(blocks_that_fail_take_no_more_stacks, fail_often)
 
 /* ---- mappings: a process may have 65,530 of them */
 

@@ -167,7 +167,7 @@ static int lose_the_device(void *arg)
     return 0;
 }
 
-CHILD_TEST(contexts_of_a_device_with_a_fault_are_all_lost, lose_the_device)
+CHILD_TEST_NOT_VALGRIND(contexts_of_a_device_with_a_fault_are_all_lost, lose_the_device, VALGRIND_FAULT)
 
 static int fill_the_table(void *arg)
 {

@@ -71,6 +71,7 @@ static inline void end_child_after(unsigned seconds)
 #define VALGRIND_FDS \
     "it limits descriptors by itself, so the kernel does not refuse one that is received"
 #define VALGRIND_ADDRESSES "its programs have less than 256 GiB of addresses"
+#define VALGRIND_FAULT "it reports a kernel's access to memory that is not there"
 #define VALGRIND_BYTES "it looks at each byte that mprotect() makes accessible: minutes for 32 GiB"
 
 /* Leaves a test out where ThreadSanitizer cannot run it. */
