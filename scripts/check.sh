@@ -149,7 +149,7 @@ check_install() {
 check_all() {
     others='-Dcuda=disabled -Ddocs=false'
     if step 'build with ASan and UBSan' scripts/build.sh "$build-asan" $others -Db_sanitize=address,undefined -Db_lundef=false; then
-        tests 'tests under ASan and UBSan' "$build-asan" --no-suite model # which have no code of theirs
+        tests 'tests under ASan and UBSan' "$build-asan" --no-suite model # the SPIN models contain no code that this built
     fi
     if step 'build with TSan' scripts/build.sh "$build-tsan" $others -Dbench=false -Db_sanitize=thread -Db_lundef=false; then
         tsan_tests

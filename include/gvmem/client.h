@@ -122,12 +122,12 @@ enum {
 
 /* Zero means default in every other member. */
 typedef struct gvm_object_options {
-    size_t struct_size; /* in: sizeof(gvm_object_options) */
-    uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by reserve_bytes and size_bytes */
-    uint64_t size_bytes; /* committed from the start; 0: none, gvm_object_grow() follows */
-    int32_t device;      /* ordinal in this process */
-    uint32_t mode;       /* permission bits, 0600 if 0 */
-    uint32_t flags;      /* GVM_OBJECT_... */
+    size_t struct_size;   /* in: sizeof(gvm_object_options) */
+    uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by the sizes */
+    uint64_t size_bytes;  /* committed from the start; 0: none, gvm_object_grow() follows */
+    int32_t device;       /* ordinal in this process */
+    uint32_t mode;        /* permission bits, 0600 if 0 */
+    uint32_t flags;       /* GVM_OBJECT_... */
     uint32_t metadata_bytes;
     const void *metadata;
 } gvm_object_options;
@@ -138,8 +138,8 @@ GVM_OPTIONS_INIT(gvm_object_options)
 /* Makes an object. name NULL or "": nameless until published. reserve_bytes is the most it can grow
  * to; addresses are cheap. New memory reads as zeros. options may be NULL.
  *
- * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, more than 65536 chunks, size_bytes beyond reserve_bytes, a malformed
- *                 name, too much metadata, unknown flags or mode bits
+ * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, more than 65536 chunks, size_bytes beyond
+ *                 reserve_bytes, a malformed name, too much metadata, unknown flags or mode bits
  * GVM_E_EXISTS    the name is taken
  * GVM_E_NODEVICE  there is no such device here
  * GVM_E_OTHERDEVICE  the keeper does not serve that device

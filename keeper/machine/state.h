@@ -125,8 +125,8 @@ typedef enum keep_lease_event {
     (1u << 16)                    /* of an object: the MAPs of two such wait in a client's outbox */
 #define KEEP_SERVED_MAX 256u      /* requests for leases, in an event or a turn */
 #define KEEP_FREED_LINKS_MAX 512u /* of those that have ended, in a turn */
-#define KEEP_PLAN_TRIES_MAX 8     /* plans made anew for what a look at the victims showed */
-#define KEEP_AHEAD_JOBS_MAX 4     /* host frames being made ahead at a time */
+#define KEEP_PLAN_TRIES_MAX 8 /* further plans of an event, when victims turned out to be leased */
+#define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
 /* ---- what users have allowances of: X(NAME, limit, set aside, what, what to do about it). What is set
  * aside is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */

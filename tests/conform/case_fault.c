@@ -89,8 +89,8 @@ CASE(fault_kernel_reads_after_access_none)
     abandon_all();
 }
 
-/* A real device faults now and then, though every read is allowed before, and afterwards: an H200 in one of two runs. The
- * software GPU faults a kernel that reads in between: nearly always. So both answers pass. */
+/* The kernel reads while its rights are replaced by others that allow reading, too. An H200 reported a fault in one of two
+ * runs, and the software GPU nearly always does. Both results pass. */
 CASE(fault_kernel_reads_where_access_changes)
 {
     CUdeviceptr at = take_memory(machine.granule);

@@ -455,6 +455,14 @@ static void frames_that_their_owner_could_not_map_are_let_go(void **state)
     end_fixture(&p.w);
 }
 
+static void fail_under_write_lease(pair *p, uint32_t uid, uint32_t frames_before[2])
+{
+    start_pair(p, 8, 8, 0, uid, 0);
+    acquire(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE);
+    note_frames(&p->w, frames_before);
+    say_that_mapping_failed(p);
+}
+
 /* Another user's, which has a lease: what could write may go on doing so. */
 static void writer_of_another_user_that_says_that_mapping_failed_is_a_writer(void **state)
 {
@@ -462,10 +470,7 @@ static void writer_of_another_user_that_says_that_mapping_failed_is_a_writer(voi
     uint32_t before[2];
 
     (void)state;
-    start_pair(&p, 8, 8, 0, OTHER, 0);
-    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
-    note_frames(&p.w, before);
-    say_that_mapping_failed(&p);
+    fail_under_write_lease(&p, OTHER, before);
     assert_true(only_object(&p.w)->fenced);
     give(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
@@ -482,10 +487,7 @@ static void owner_that_says_that_mapping_failed_is_no_writer(void **state)
     uint32_t before[2];
 
     (void)state;
-    start_pair(&p, 8, 8, 0, OWNER, 0);
-    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
-    note_frames(&p.w, before);
-    say_that_mapping_failed(&p);
+    fail_under_write_lease(&p, OWNER, before);
     assert_false(only_object(&p.w)->fenced);
     assert_int_equal(device(&p.w)->held_bytes, 0);
     give(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
