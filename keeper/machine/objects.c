@@ -10,13 +10,13 @@
 #include "keeper/machine/state.h"
 
 /* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers (memory/buffer.c); but
- * what is large from the start, which programs share whole, has larger ones. From 128 MiB to 1 GiB it makes no difference
- * to 8 processes that swap two objects of 16 GiB, and with 512 MiB the exchange of what was written takes 1.27 times
- * what the link needs (bench/results/models-*.json). */
+ * what is large from the start, which programs share whole, has larger ones. To 8 processes that swap two objects of
+ * 16 GiB, sizes from 64 MiB to 1 GiB make no difference, a process that maps 16 GiB again takes 70 us for each chunk, and
+ * the exchange of what was written takes the longer the larger they are (bench/results/models-*.json). */
 #define CHUNKS_WANTED 16
 #define CHUNK_BYTES_CHOSEN_MAX (64 * GVMI_MIB)
-#define LARGE_CHUNKS_WANTED 128
-#define LARGE_CHUNK_BYTES_CHOSEN_MAX (128 * GVMI_MIB)
+#define LARGE_CHUNKS_WANTED 32
+#define LARGE_CHUNK_BYTES_CHOSEN_MAX (512 * GVMI_MIB)
 #define RESERVE_BYTES_MAX (1ull << 46)
 
 /* The window of addresses for objects: between what ASan and the driver take at the bottom, and where Linux loads

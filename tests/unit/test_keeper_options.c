@@ -465,7 +465,8 @@ static int give_revoke_limit(void *arg)
     (void)arg;
     use_devices(1);
     choose_path(&w);
-    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .revoke_limit_ms = 300}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){
+                               .path = w.path, .revoke_limit_ms = under_valgrind() ? 3000 : 300}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
     since_ms = now_ms();

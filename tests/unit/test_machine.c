@@ -642,8 +642,8 @@ static void chunks_are_chosen_by_what_is_reserved_and_committed(void **state)
     assert_int_equal(created_chunk_bytes(&w, a, 1, 0, 0), 2 * MIB);
     assert_int_equal(created_chunk_bytes(&w, a, 100 * MIB, 0, 0), 8 * MIB);
     assert_int_equal(created_chunk_bytes(&w, a, 16 * GVMI_GIB, 0, 0), 64 * MIB); /* it may stay small */
-    assert_int_equal(created_chunk_bytes(&w, a, 16 * GVMI_GIB, 16 * GVMI_GIB, 0), 128 * MIB);
-    assert_int_equal(created_chunk_bytes(&w, a, 4 * GVMI_GIB, 4 * GVMI_GIB, 0), 64 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 16 * GVMI_GIB, 16 * GVMI_GIB, 0), 512 * MIB);
+    assert_int_equal(created_chunk_bytes(&w, a, 4 * GVMI_GIB, 4 * GVMI_GIB, 0), 128 * MIB);
     assert_int_equal(created_chunk_bytes(&w, a, 65536 * 64 * MIB, 0, 0), 64 * MIB);
     assert_int_equal(created_chunk_bytes(&w, a, 65536 * 64 * MIB + 1, 0, 0), 128 * MIB);
     assert_int_equal(created_chunk_bytes(&w, a, 65536 * GVMI_GIB, 0, 0), GVMI_GIB);

@@ -381,7 +381,8 @@ static int stop_blocks(void *arg)
     return fixture.outcome;
 }
 
-CHILD_TEST(block_that_is_stopped_leaves_its_fibers_usable, stop_blocks)
+CHILD_TEST_NOT_VALGRIND(block_that_is_stopped_leaves_its_fibers_usable, stop_blocks,
+                        "it ends itself where a signal handler leaves a system call by siglongjmp()")
 
 static size_t count_mappings(void)
 {
@@ -479,7 +480,7 @@ static int make_many_fibers(void)
     return run_good_block(1024);
 }
 
-SM_TEST(stacks_leave_mappings_to_the_program, make_many_fibers)
+SM_TEST_OF_FAULTS(stacks_leave_mappings_to_the_program, make_many_fibers)
 
 static int no_stacks(void)
 {
