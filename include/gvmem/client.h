@@ -302,11 +302,21 @@ typedef enum gvm_hint {
     GVM_HINT_ONCE = 3, /* this access predicts nothing: what is on the host stays there */
 } gvm_hint;
 
+/* gvm_acquire_options.flags */
+enum {
+    GVM_ACQUIRE_CPU = 1, /* the processor reads, and under a write lease writes, the bytes at lease->address, and so may
+                          * the GPU. It brings all of the object to host memory, where it stays while there is
+                          * a lease, and is more than a move: leases of others have to end where a part is on the
+                          * device. hint must be GVM_HINT_NONE: it is as GVM_HINT_ONCE. The processor has no access without such
+                          * a lease, and none to what is committed after it was taken; work of the GPU on the bytes must be
+                          * over (the streams synchronised) before the processor looks at them */
+};
+
 /* Zero means default in every other member; NULL: no hint. */
 typedef struct gvm_acquire_options {
     size_t struct_size; /* in: sizeof(gvm_acquire_options) */
     gvm_hint hint;
-    uint32_t reserved; /* 0 */
+    uint32_t flags; /* GVM_ACQUIRE_… */
 } gvm_acquire_options;
 
 /* gvm_acquire_options_init(): all defaults. */
@@ -330,9 +340,11 @@ typedef struct gvm_lease {
  * makes late fails, and what is mapped stays so. If mapping fails, so does this acquire, and all of the object
  * is unmapped in this process when its last lease here has ended; the next acquire maps it anew.
  *
- * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is below GVM_FOREVER
+ * GVM_E_INVALID   lease is NULL, an unknown mode, hint or flag, a hint with GVM_ACQUIRE_CPU, timeout_ms is below
+ *                 GVM_FOREVER
+ * GVM_E_NOMEM     GVM_ACQUIRE_CPU: the host budget has no room for what is on the device
  * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does
- *                 not answer
+ *                 not answer; GVM_ACQUIRE_CPU with GVM_TRY: a part is on the device
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
  * GVM_E_QUOTA     as for gvm_object_open(): a write lease, any lease on an object with

@@ -13,6 +13,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "base/struct.h"
 #include "keeper/client/client.h"
 
@@ -131,7 +132,7 @@ int64_t gvmi_client_limit_ns(int timeout_ms)
 
 /* What a lease is asked for by. */
 typedef struct lease_terms {
-    uint32_t mode, hint;
+    uint32_t mode, hint, flags;
     int timeout_ms;
 } lease_terms;
 
@@ -148,6 +149,7 @@ static gvm_status call_acquire(gvm_object *object, const lease_terms *terms, int
         .mode = terms->mode,
         .hint = terms->hint,
         .timeout_ms = terms->timeout_ms,
+        .flags = terms->flags,
     };
     atomic_store_explicit(&object->lease->hint, terms->hint, memory_order_relaxed);
     status = deadline_ns == GVMI_NEVER_NS
@@ -186,10 +188,14 @@ static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_o
         return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if (full->reserved != 0)
-        return gvm_error_set(GVM_E_INVALID, "reserved is %u, not 0", (unsigned)full->reserved);
+    if ((full->flags & ~(uint32_t)GVM_ACQUIRE_CPU) != 0)
+        return gvm_error_set(GVM_E_INVALID, "unknown flags %#x", (unsigned)full->flags);
     if ((uint32_t)full->hint > GVM_HINT_ONCE)
         return gvm_error_set(GVM_E_INVALID, "unknown hint %d", (int)full->hint);
+    if (full->flags != 0 && full->hint != GVM_HINT_NONE)
+        return gvm_error_set(GVM_E_INVALID, "GVM_ACQUIRE_CPU goes with no hint");
+    if (full->flags != 0)
+        full->hint = GVM_HINT_ONCE;
     return GVM_OK;
 }
 
@@ -222,6 +228,27 @@ static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t gene
     return status;
 }
 
+/* Under a lease that is for the CPU: *bytes of it may be used, as what the object has grown by since the keeper granted it is on
+ * the device. If there can be no access, the lease ends. */
+static gvm_status open_to_cpu(gvm_object *handle, uint32_t mode, uint64_t *bytes)
+{
+    gvm_object *object;
+    gvm_status status = gvmi_object_enter(handle, &object);
+    gvm_error error;
+    uint64_t permit;
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_open_to_cpu(object->buffer, bytes);
+    if (status != GVM_OK) {
+        error = gvmi_error_save();
+        drop_fast_unit(object, mode, &permit);
+        gvm_error_restore(&error);
+    }
+    gvmi_object_leave(object);
+    return status;
+}
+
 static void fill_lease(gvm_object *object, uint32_t mode, uint32_t hint, uint64_t generation,
                        gvm_lease *lease)
 {
@@ -240,6 +267,7 @@ static gvm_status acquire_slowly(gvm_object *object, const lease_terms *terms, a
 {
     GVMI_UNCANCELLED;
     const int64_t deadline_ns = gvmi_client_limit_ns(terms->timeout_ms);
+    uint64_t cpu_bytes = UINT64_MAX;
     gvm_status status;
 
     if (how == GONE)
@@ -250,10 +278,14 @@ static gvm_status acquire_slowly(gvm_object *object, const lease_terms *terms, a
             return status;
     }
     status = await_mapping(object, terms->mode, generation, deadline_ns);
-    if (status == GVM_OK)
-        fill_lease(object, terms->mode, terms->hint,
-                   (uint64_t)atomic_load(&object->shown_generation), lease);
-    return status;
+    if (status == GVM_OK && terms->flags != 0)
+        status = open_to_cpu(object, terms->mode, &cpu_bytes);
+    if (status != GVM_OK)
+        return status;
+    fill_lease(object, terms->mode, terms->hint, (uint64_t)atomic_load(&object->shown_generation),
+               lease);
+    lease->size_bytes = gvmi_min(lease->size_bytes, cpu_bytes);
+    return GVM_OK;
 }
 
 gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
@@ -261,6 +293,7 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 {
     gvm_acquire_options full = {0};
     uint32_t generation = 0;
+    uint64_t permit;
     int64_t shown;
     attempt how;
     gvm_status status;
@@ -280,10 +313,15 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
     if (__builtin_expect(how == TOO_MANY, 0))
         return gvm_error_set(GVM_E_LIMIT, "the process has %u leases on the object",
                              GVMI_LEASE_READERS_MAX);
+    if (__builtin_expect(how == TAKEN && full.flags != 0, 0)) { /* where the object is, the keeper knows */
+        (void)drop_fast_unit(object, mode, &permit);
+        how = ASK;
+    }
     shown = atomic_load(&object->shown_generation);
     if (__builtin_expect(how != TAKEN || shown < (int64_t)generation, 0))
-        return acquire_slowly(object, &(lease_terms){(uint32_t)mode, (uint32_t)full.hint, timeout_ms},
-                              how, generation, lease);
+        return acquire_slowly(
+            object, &(lease_terms){(uint32_t)mode, (uint32_t)full.hint, full.flags, timeout_ms},
+            how, generation, lease);
     fill_lease(object, mode, (uint32_t)full.hint, (uint64_t)shown, lease);
     return GVM_OK;
 }

@@ -38,6 +38,36 @@ static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait
     return true;
 }
 
+static void fail_demotion(gvmi_machine *m, keep_wait *wait)
+{
+    const keep_object *object = wait->object;
+
+    if (object->evict_cause != GVM_OK)
+        gvmi_keep_reply_failed(m, wait->client, wait->request, object->evict_cause, "%s",
+                               gvmi_keep_job_failure_text(object->evict_cause));
+    else
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_NOMEM,
+                               "the host budget has no room for what the object has on the device");
+    gvmi_keep_end_wait(m, wait);
+}
+
+/* Has all of a DRAINED object leave the device for a request that is for the CPU, once. What comes afterwards, by growth, has it fail. */
+static void demote_for(gvmi_machine *m, keep_object *object, keep_wait *wait)
+{
+    if (wait->demoted) {
+        fail_demotion(m, wait);
+        return;
+    }
+    if (!gvmi_keep_freeze(m, object))
+        return;
+    wait->demoted = true;
+    object->evict_short = false;
+    object->evict_cause = GVM_OK;
+    (void)gvmi_keep_evict_chunks(m, object, UINT64_MAX, &object->evict_short);
+    if (object->moving == 0)
+        gvmi_keep_thaw(m, object);
+}
+
 static void grant_wait(gvmi_machine *m, keep_wait *wait)
 {
     keep_opening *opening = wait->opening;
@@ -169,6 +199,10 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         gvmi_keep_withdraw(m, object);
     if (object->lease_state == KEEP_DRAINING && must_drain(object, alone))
         return false;
+    if (gvmi_keep_waits_for_host(wait)) {
+        demote_for(m, object, wait);
+        return object->lease_state != KEEP_FROZEN;
+    }
     if (wait->kind == KEEP_WAIT_SEAL)
         seal_now(m, wait);
     else
@@ -215,6 +249,11 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         gvmi_keep_reply_holds(m, client, message->head.request);
         return;
     }
+    if ((body->flags & GVM_ACQUIRE_CPU) != 0 && body->timeout_ms == 0 && object->device_chunks > 0) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_TIMEOUT,
+                               "a part of the object is on the device");
+        return;
+    }
     atomic_store(&opening->lease->hint, body->hint);
     (void)gvmi_keep_sample_opening(m, opening); /* the object may have many others */
     wait = gvmi_keep_new_wait(m, client, object, opening,
@@ -223,7 +262,9 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
     if (wait == NULL)
         return;
     wait->hint = (gvm_hint)body->hint;
-    wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
+    wait->for_cpu = (body->flags & GVM_ACQUIRE_CPU) != 0;
+    wait->considered = body->timeout_ms == 0 ||
+                       wait->for_cpu; /* who cannot wait does not wait for a move */
     if (object->bringing && body->timeout_ms != 0)
         gvmi_keep_map_all(m, opening);
     /* Now, as it decides on what comes in; the lease word shows the same again at TAKEN. */

@@ -253,6 +253,8 @@ struct keep_wait {
     uint64_t bytes;                /* EVICT, SHRINK */
     gvm_hint hint;
     bool considered;                /* the policy was asked */
+    bool for_cpu;                   /* READ, WRITE: all chunks leave the device first */
+    bool demoted;                   /* that was begun once */
     keep_wait *prev, *next;         /* in the object's queue */
     keep_wait *own_prev, *own_next; /* in the client's list */
 };
@@ -728,6 +730,8 @@ void gvmi_keep_writer_gone(gvmi_machine *m, keep_opening *opening);
 /* ---- waits.c */
 /* Must leases for reading end before the request is granted? Those for writing must in any case. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait);
+/* For the CPU, while a part of the object is on the device. */
+bool gvmi_keep_waits_for_host(const keep_wait *wait);
 /* Queues a request; it is looked at when the event is settled. NULL: the reply with the reason is sent. */
 keep_wait *gvmi_keep_new_wait(gvmi_machine *m, keep_client *client, keep_object *object,
                               keep_opening *opening, keep_wait_kind kind, uint64_t request,

@@ -9,12 +9,17 @@
 #define EXPIRE_SLICE_UNITS 4096u
 #define EXPIRED_UNITS 16u
 
-/* Readers of an untracked object may write, so its seal waits for them, too. */
+bool gvmi_keep_waits_for_host(const keep_wait *wait)
+{
+    return wait->for_cpu && wait->object->device_chunks > 0;
+}
+
+/* Readers of an untracked object may write, so its seal waits for them, too. A chunk that leaves the device waits for all. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait)
 {
     const keep_object *object = wait->object;
 
-    return wait->kind == KEEP_WAIT_WRITE || object->fenced ||
+    return wait->kind == KEEP_WAIT_WRITE || object->fenced || gvmi_keep_waits_for_host(wait) ||
            (wait->kind == KEEP_WAIT_SEAL && object->untracked && !object->sealed);
 }
 

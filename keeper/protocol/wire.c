@@ -243,6 +243,7 @@ static gvm_status check_acquire(const wire_kind *kind, const void *body)
     WANT_SLOT(b);
     WANT(b, mode, is_lease_mode(b->mode));
     WANT(b, hint, b->hint <= GVM_HINT_ONCE);
+    WANT(b, flags, (b->flags & ~(uint32_t)GVM_ACQUIRE_CPU) == 0);
     WANT(b, timeout_ms, b->timeout_ms >= -1);
     return GVM_OK;
 }

@@ -192,6 +192,8 @@ typedef struct gvmi_wire_acquire {
     uint32_t mode; /* gvm_lease_mode */
     uint32_t hint;
     int32_t timeout_ms; /* -1: for ever, 0: not at all */
+    uint32_t flags;     /* GVM_ACQUIRE_... */
+    uint32_t unused;
 } gvmi_wire_acquire;
 
 typedef struct gvmi_wire_taken {
@@ -277,7 +279,7 @@ _Static_assert(sizeof(gvmi_wire_publish) == 264, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_link) == 272, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_name) == 256, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_name_value) == 264, "layout of the wire");
-_Static_assert(sizeof(gvmi_wire_acquire) == 16, "layout of the wire");
+_Static_assert(sizeof(gvmi_wire_acquire) == 24, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_taken) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_mapped) == 24, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_unmapped) == 16, "layout of the wire");

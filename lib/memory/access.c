@@ -124,6 +124,33 @@ static gvm_status grant_buffer_locked(gvm_buffer *buffer, gvm_device *peer, gvm_
     return status;
 }
 
+static uint64_t count_host_bytes_locked(const gvm_buffer *buffer)
+{
+    uint64_t i = 0;
+
+    while (i < buffer->chunk_count && buffer->chunks[i].tier == GVM_TIER_HOST)
+        i++;
+    return i < buffer->chunk_count ? gvmi_chunk_start(buffer, i) : buffer->reserve_bytes;
+}
+
+gvm_status gvmi_buffer_open_to_cpu(gvm_buffer *buffer, uint64_t *bytes)
+{
+    gvm_status status = GVM_OK;
+
+    gvmi_lock(&buffer->lock);
+    if (!buffer->open_to_cpu) {
+        buffer->open_to_cpu = true;
+        status = settle_all(buffer, GVMI_CHUNK_PEERS);
+        if (status != GVM_OK) {
+            buffer->open_to_cpu = false;
+            (void)restore_access(buffer, GVMI_CHUNK_PEERS);
+        }
+    }
+    *bytes = count_host_bytes_locked(buffer);
+    gvmi_unlock(&buffer->lock);
+    return status;
+}
+
 gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access)
 {
     int can = 0;

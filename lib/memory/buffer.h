@@ -92,6 +92,7 @@ struct gvm_buffer {
     uint64_t owner; /* of what the chunks hold; GVMI_OWNER_ANY: the buffer is never exported */
     bool own_owner; /* it is nobody else's */
     bool vmm, shareable, sealed, imported;
+    bool open_to_cpu; /* the processor has access to chunks in host memory */
     /* Imported: where offset 0 lies in the owner's buffer, and which state of that is shown. */
     uint64_t source_offset_bytes, source_generation;
     uint32_t grant_count;
@@ -208,6 +209,10 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
  * a peer that is held, whether or not the program still has it open. */
 gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access);
 gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access);
+
+/* Gives the processor the buffer's access to what of it is in host memory, now and from now on; *bytes: how much of it, from
+ * the start on, that is. GVM_E_DRIVER and the errors of mapping, after which it has none to what comes. */
+gvm_status gvmi_buffer_open_to_cpu(gvm_buffer *buffer, uint64_t *bytes);
 
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
  * ordinary ones. */

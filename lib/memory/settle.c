@@ -37,9 +37,9 @@ static gvm_status map_unmapped_chunks(gvm_buffer *buffer, uint64_t first, uint64
 }
 
 /* The rights of every device that has some, or had: the driver keeps what it is not asked to
- * change.
+ * change. Behind them, beyond the count, those of the processor.
  */
-static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX])
+static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[2 + GVMI_GRANTS_MAX])
 {
     size_t count = 0;
 
@@ -52,7 +52,15 @@ static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[1 +
         desc[count++] = (CUmemAccessDesc){
             {CU_MEM_LOCATION_TYPE_DEVICE, buffer->grants[i].peer->info.ordinal}, flags};
     }
+    desc[count] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_HOST_NUMA, buffer->device->host_numa_id},
+                                    (int)buffer->access};
     return count;
+}
+
+/* The processor has no access to memory of a device. */
+static bool is_open_to_cpu(const gvm_buffer *buffer, uint64_t index)
+{
+    return buffer->open_to_cpu && buffer->chunks[index].tier == GVM_TIER_HOST;
 }
 
 /* What of a chunk's access is behind: GVMI_CHUNK_STALE, all of it, or PEERS; 0: nothing. */
@@ -65,15 +73,18 @@ static uint8_t stale_access_of(const gvmi_chunk *chunk)
 
 static gvm_status set_stale_access(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
-    CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX];
-    const size_t count = describe_access(buffer, desc);
+    CUmemAccessDesc desc[2 + GVMI_GRANTS_MAX];
+    const size_t others = describe_access(buffer, desc);
 
     for (uint64_t i = first, run_end; i < end; i = run_end) {
         const uint8_t what = stale_access_of(&buffer->chunks[i]);
         const size_t own = what == GVMI_CHUNK_PEERS ? 1 : 0; /* the first is left out */
+        const bool cpu = is_open_to_cpu(buffer, i);          /* the last is not */
+        const size_t count = others + cpu;
         CUresult result = CUDA_SUCCESS;
 
-        for (run_end = i + 1; run_end < end && stale_access_of(&buffer->chunks[run_end]) == what;
+        for (run_end = i + 1; run_end < end && stale_access_of(&buffer->chunks[run_end]) == what &&
+                              is_open_to_cpu(buffer, run_end) == cpu;
              run_end++)
             ;
         if (what == 0)

@@ -165,6 +165,7 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         m->body.ACQUIRE.mode = 1 + below(h, 2);
         m->body.ACQUIRE.hint = below(h, 4);
         m->body.ACQUIRE.timeout_ms = (int32_t)below(h, 100) - 1;
+        m->body.ACQUIRE.flags = below(h, 3);
         break;
     case GVMI_WIRE_TAKEN:
         m->body.TAKEN.slot = slot;

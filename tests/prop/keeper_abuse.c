@@ -106,9 +106,12 @@ static void fill_numbers(simulation *w, const process *p, gvmi_wire_message *m)
         m->body.SET_MODE = (gvmi_wire_slot_value){slot, (uint32_t)sim_random(w, 01000)};
         break;
     case GVMI_WIRE_ACQUIRE:
-        m->body.ACQUIRE = (gvmi_wire_acquire){slot, 1 + (uint32_t)sim_random(w, 2),
+        m->body.ACQUIRE = (gvmi_wire_acquire){slot,
+                                              1 + (uint32_t)sim_random(w, 2),
                                               (uint32_t)sim_random(w, 4),
-                                              (int32_t)sim_random(w, 20) - 1};
+                                              (int32_t)sim_random(w, 20) - 1,
+                                              (uint32_t)sim_random(w, 3),
+                                              0};
         break;
     case GVMI_WIRE_TAKEN:
         m->body.TAKEN = (gvmi_wire_taken){slot, 1 + (uint32_t)sim_random(w, 2)};

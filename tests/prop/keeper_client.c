@@ -267,8 +267,12 @@ static void ask_acquire(simulation *w, process *p, thread *t)
 {
     gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_ACQUIRE);
 
-    m->body.ACQUIRE = (gvmi_wire_acquire){
-        .slot = t->opening->slot, .mode = t->mode, .hint = t->hint, .timeout_ms = t->timeout_ms};
+    t->for_cpu = t->hint == GVM_HINT_ONCE && sim_chance(w, 40);
+    m->body.ACQUIRE = (gvmi_wire_acquire){.slot = t->opening->slot,
+                                          .mode = t->mode,
+                                          .hint = t->hint,
+                                          .timeout_ms = t->timeout_ms,
+                                          .flags = t->for_cpu ? GVM_ACQUIRE_CPU : 0};
     w->acquires_slow++;
     ask(w, p, t, m);
 }
@@ -809,6 +813,15 @@ static void end_mapping(simulation *w, process *p)
     p->mapper = MAPPER_IDLE;
 }
 
+static void check_for_cpu(simulation *w, const process *p, const opening *o)
+{
+    w->acquires_for_cpu++;
+    for (uint32_t i = 0; i < CHUNKS_MAX; i++)
+        if (o->map[i] != NULL && o->map[i]->spec.tier != GVM_TIER_HOST)
+            sim_wrong(w, "process %u was granted object %llu for the CPU with chunk %u on the device",
+                      p->index, (unsigned long long)o->object, i);
+}
+
 static void granted_step(simulation *w, process *p, thread *t)
 {
     gvmi_wire_message *m;
@@ -818,6 +831,8 @@ static void granted_step(simulation *w, process *p, thread *t)
         p->mapper = MAPPER_ADDED;
         return;
     }
+    if (t->for_cpu)
+        check_for_cpu(w, p, t->opening);
     m = sim_message(w, p, GVMI_WIRE_TAKEN);
     m->body.TAKEN = (gvmi_wire_taken){.slot = t->opening->slot, .mode = t->mode};
     sim_send(w, p, m);

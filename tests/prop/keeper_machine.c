@@ -506,7 +506,7 @@ static void print_log(const simulation *w)
 }
 
 typedef struct totals {
-    uint64_t steps, fast, slow, failed, copies, cuts, writes;
+    uint64_t steps, fast, slow, for_cpu, failed, copies, cuts, writes;
     uint64_t answered[80][64];
 } totals;
 
@@ -540,6 +540,7 @@ static bool run_simulation(uint64_t seed, uint64_t number, uint64_t steps, total
     sum->steps += w->step;
     sum->fast += w->acquires_fast;
     sum->slow += w->acquires_slow;
+    sum->for_cpu += w->acquires_for_cpu;
     sum->failed += w->acquires_failed;
     sum->copies += w->copies;
     sum->cuts += w->cuts;
@@ -569,9 +570,10 @@ static void on_signal(int number)
 
 static void print_totals(const totals *sum)
 {
-    printf("# %llu steps; acquires: %llu fast, %llu slow, %llu of them failed; %llu shown for writing; "
+    printf("# %llu steps; acquires: %llu fast, %llu slow, %llu granted for the CPU, %llu failed; %llu shown for writing; "
            "%llu copies, %llu cut off\n",
-           (unsigned long long)sum->steps, (unsigned long long)sum->fast, (unsigned long long)sum->slow,
+           (unsigned long long)sum->steps, (unsigned long long)sum->fast,
+           (unsigned long long)sum->slow, (unsigned long long)sum->for_cpu,
            (unsigned long long)sum->failed, (unsigned long long)sum->writes,
            (unsigned long long)sum->copies, (unsigned long long)sum->cuts);
     for (uint32_t i = 0; i < 80; i++) {

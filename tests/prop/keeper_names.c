@@ -365,11 +365,13 @@ static uint64_t judge_acquire(const simulation *w, const process *p, const reque
                               const known_opening *known)
 {
     const gvmi_wire_acquire *c = &r->message->body.ACQUIRE;
-    const bool readonly = known->readonly;
+    const bool readonly = known->readonly, for_cpu = (c->flags & GVM_ACQUIRE_CPU) != 0;
     uint64_t set = ONE_OF(GVM_OK);
 
-    if (elapsed(w, r, c->timeout_ms) && !(r->unhindered && c->timeout_ms == 0))
+    if (elapsed(w, r, c->timeout_ms) && (for_cpu || !(r->unhindered && c->timeout_ms == 0)))
         set |= ONE_OF(GVM_E_TIMEOUT);
+    if (for_cpu)
+        set |= ONE_OF(GVM_E_NOMEM) | (w->jobs_fail ? ONE_OF(GVM_E_LIMIT) | ONE_OF(GVM_E_DRIVER) : 0);
     if (c->mode == GVM_LEASE_WRITE && (r->object->sealed || readonly))
         set = (set & ~ONE_OF(GVM_OK)) | (r->object->sealed ? ONE_OF(GVM_E_SEALED) : 0) |
               (readonly ? ONE_OF(GVM_E_READONLY) : 0);

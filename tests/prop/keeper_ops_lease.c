@@ -259,10 +259,28 @@ static bool check_lease(const slot *s, const gvm_lease *lease, gvm_lease_mode mo
     return true;
 }
 
-/* What acquire may answer besides success. */
-static uint64_t acquire_errors(const slot *s, gvm_lease_mode mode, bool sealed_before, bool for_ever)
+/* The first and the last word of each chunk, by the processor: each write lease by a CPU writes them again. */
+static bool touch_by_cpu(const slot *s, const gvm_lease *lease)
 {
-    uint64_t may = for_ever ? 0 : ONE_OF(GVM_E_TIMEOUT);
+    for (uint32_t i = 0; i < lease->size_bytes / CHUNK_BYTES; i++) {
+        const keeper_ops_params params = contents(lease, i, atomic_load(&s->record->seed[i]));
+        volatile uint64_t *words = gvmi_pointer(params.address);
+
+        for (uint64_t word = 0; word < params.words; word += params.words - 1) {
+            if (words[word] != params.first + word * params.step)
+                return wrong("the processor reads another word of chunk %u", i);
+            if (lease->mode == GVM_LEASE_WRITE)
+                words[word] = params.first + word * params.step;
+        }
+    }
+    return true;
+}
+
+/* What acquire may answer besides success. */
+static uint64_t acquire_errors(const slot *s, gvm_lease_mode mode, bool sealed_before,
+                               bool for_ever, bool cpu)
+{
+    uint64_t may = (for_ever ? 0 : ONE_OF(GVM_E_TIMEOUT)) | (cpu ? ONE_OF(GVM_E_NOMEM) : 0);
 
     if (mode != GVM_LEASE_WRITE)
         return may;
@@ -281,27 +299,29 @@ static bool acquire(worker *w, gvm_lease_mode mode)
     slot *s = w->lease_count < LEASES ? pick_slot(w) : NULL;
     gvm_lease lease = {0};
     uint32_t chunks_before;
-    bool sealed_before, good;
+    bool sealed_before, good, cpu;
     int timeout_ms;
     gvm_status status;
 
     if (s == NULL)
         return true;
     options.hint = (gvm_hint)(random >> 8 & 3);
+    options.flags = options.hint == GVM_HINT_NONE ? random >> 48 & GVM_ACQUIRE_CPU : 0;
     timeout_ms = for_ever           ? GVM_FOREVER
                  : random >> 16 & 1 ? GVM_TRY
                                     : (int)(1 + (random >> 24) % WAIT_MS_MAX);
     chunks_before = atomic_load(&s->record->chunks_done);
     sealed_before = atomic_load(&s->record->seal_done);
+    cpu = options.flags != 0 && !(for_ever && random >> 17 & 1);
     status = gvm_object_acquire(s->object, mode, for_ever && random >> 17 & 1 ? NULL : &options,
                                 timeout_ms, &lease);
-    if (!judged("gvm_object_acquire", status, acquire_errors(s, mode, sealed_before, for_ever)) ||
+    if (!judged("gvm_object_acquire", status, acquire_errors(s, mode, sealed_before, for_ever, cpu)) ||
         status != GVM_OK) {
         leave_slot(s);
         return status != GVM_OK && !atomic_load(&page->stop);
     }
     good = enter(s, mode) && check_lease(s, &lease, mode, chunks_before) &&
-           check_contents(w, s, &lease, "after an acquire") &&
+           (!cpu || touch_by_cpu(s, &lease)) && check_contents(w, s, &lease, "after an acquire") &&
            (mode != GVM_LEASE_WRITE || write_contents(w, s, &lease));
     if (!good) {
         leave_slot(s);

@@ -154,6 +154,7 @@ typedef struct thread {
     phase phase;
     opening *opening; /* that it uses: of its lease, or of what it does */
     bool leased;
+    bool for_cpu; /* its ACQUIRE */
     uint32_t mode, hint;
     int32_t timeout_ms;
     uint64_t old_word;
@@ -242,7 +243,7 @@ typedef struct simulation {
     uint32_t orphan_count;
     bool loose_ends; /* a process left before the answer to what takes memory */
     uint64_t version, actions;
-    uint64_t acquires_fast, acquires_slow, acquires_failed, copies, cuts, grants_write, traced;
+    uint64_t acquires_fast, acquires_slow, acquires_for_cpu, acquires_failed, copies, cuts, grants_write, traced;
     uint64_t voided_writes;
     uint64_t answered[80][64]; /* by type of request and status: what was met */
     char log[LOG_LINES][LOG_BYTES];

@@ -521,9 +521,9 @@ static int refuse_arguments(void *arg)
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, -2, &lease) == GVM_E_INVALID);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, INT_MIN, &lease) == GVM_E_INVALID);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease) == GVM_E_INVALID);
-    options.hint = GVM_HINT_NONE, options.reserved = 1;
+    options.hint = GVM_HINT_NONE, options.flags = 2;
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease) == GVM_E_INVALID);
-    options.reserved = 0, options.struct_size = 2;
+    options.flags = 0, options.struct_size = 2;
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease) == GVM_E_INVALID);
     EXPECT(gvm_object_acquire(NULL, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_E_FOREIGN);
     EXPECT(gvm_object_release(NULL, &lease) == GVM_E_FOREIGN);
