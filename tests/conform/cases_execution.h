@@ -178,6 +178,10 @@
     X(value_without_memory_refused, VMM) \
     /* case_module.c */ \
     X(module_load_gives_kernels, 0) \
+    X(module_load_of_a_file_gives_kernels, 0) \
+    X(module_load_of_no_file_refused, 0) \
+    X(module_load_with_compiler_options_gives_kernels, 0) \
+    X(module_load_with_options_bad_arguments_refused, 0) \
     X(module_symbol_unknown_not_found, 0) \
     X(module_symbol_nonsense_refused, 0) \
     X(module_function_is_the_same_each_time, 0) \
@@ -195,7 +199,9 @@
     X(launch_many_small_ones, 0) \
     X(launch_takes_parameters_by_value, 0) \
     X(launch_takes_parameters_as_extra, 0) \
+    X(launch_with_a_configuration_runs, 0) \
     X(launch_of_no_blocks_or_threads_refused, 0) \
+    X(launch_with_a_configuration_of_no_blocks_or_threads_refused, 0) \
     X(launch_of_too_many_threads_refused, 0) \
     X(launch_of_no_function_refused, ALONE) \
     X(launch_shared_memory_belongs_to_each_block, 0) \
@@ -205,6 +211,7 @@
     X(launch_occupancy_counts_blocks, 0) \
     X(launch_cooperative_blocks_meet, 0) \
     X(launch_cooperative_too_large_refused, 0) \
+    X(launch_cooperative_by_attribute_is_the_same, 0) \
     X(launch_kernels_of_two_streams_exchange_flags, 0) \
     X(launch_kernel_and_host_see_each_others_stores, 0) \
     X(launch_reads_and_writes_pinned_memory, 0) \
