@@ -252,6 +252,9 @@
     X(shared_atomic_add_of_u32_is_exact, 0) \
     X(shared_atomic_add_of_u64_is_exact, 0) \
     X(shared_atomic_add_of_f64_is_exact, 0) \
+    X(shared_atomic_add_of_f32_is_exact, 0) \
+    X(shared_atomic_min_of_u32_keeps_the_least, 0) \
+    X(shared_atomic_max_of_u32_keeps_the_greatest, 0) \
     X(shared_atomic_min_keeps_the_least, 0) \
     X(shared_atomic_max_keeps_the_greatest, 0) \
     X(shared_atomic_cas_of_u32_counts, 0) \
@@ -282,6 +285,8 @@
     X(shuffle_xor_beyond_the_width_reads_parts_before, 0) \
     X(shuffle_of_u64_keeps_all_bits, 0) \
     X(shuffle_of_f64_keeps_all_bits, 0) \
+    X(shuffle_of_i32_keeps_all_bits, 0) \
+    X(shuffle_of_f32_keeps_all_bits, 0) \
     X(shuffle_by_lanes_of_even_number, 0) \
     X(shuffle_by_lanes_of_odd_number_gives_u64, 0) \
     X(shuffle_by_the_upper_half, 0) \
