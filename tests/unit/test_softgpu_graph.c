@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
@@ -505,6 +506,49 @@ static int join_many_streams(void *arg)
 CHILD_TEST(node_depends_on_many_others_once_each, depend_on_many)
 CHILD_TEST(capture_waits_for_many_streams_once_each, join_many_streams)
 
+/* ---- threads that the system refuses */
+
+static void count_run(void *runs)
+{
+    atomic_fetch_add((atomic_int *)runs, 1);
+}
+
+static int run_out_of_threads(void *arg)
+{
+    enum { BRANCHES = 6 };
+    static atomic_int runs;
+    CUDA_HOST_NODE_PARAMS params = {count_run, &runs};
+    struct rlimit limit, none;
+    CUgraphExec exec = NULL;
+    CUgraphNode node;
+    CUgraph graph = NULL;
+    unsigned threads;
+
+    (void)arg;
+    if (SANITIZED)
+        return 0;
+    CHILD_EXPECT(start() && gvmi_cu->cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+    for (int i = 0; i < BRANCHES; i++)
+        CHILD_EXPECT(gvmi_cu->cuGraphAddHostNode(&node, graph, NULL, 0, &params) == CUDA_SUCCESS);
+    threads = thread_count();
+    CHILD_EXPECT(getrlimit(RLIMIT_AS, &limit) == 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    CHILD_EXPECT(setrlimit(RLIMIT_AS, &none) == 0);
+    CHILD_EXPECT(gvmi_cu->cuLaunchHostFunc(stream, count_run, &runs) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(exec == NULL && atomic_load(&runs) == 0 && thread_count() == threads);
+    CHILD_EXPECT(gvmi_cu->cuLaunchHostFunc(stream, count_run, &runs) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(atomic_load(&runs) == BRANCHES + 1 && thread_count() >= threads + BRANCHES);
+    return 0;
+}
+
+CHILD_TEST(calls_fail_whole_where_no_thread_can_be_made, run_out_of_threads)
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -520,6 +564,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(nodes_run_once_and_behind_those_before_them),
         cmocka_unit_test(node_depends_on_many_others_once_each),
         cmocka_unit_test(capture_waits_for_many_streams_once_each),
+        cmocka_unit_test(calls_fail_whole_where_no_thread_can_be_made),
     };
 
     given_seed = argc > 1 ? argv[1] : NULL;
