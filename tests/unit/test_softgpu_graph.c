@@ -547,7 +547,8 @@ static int run_out_of_threads(void *arg)
     return 0;
 }
 
-CHILD_TEST(calls_fail_whole_where_no_thread_can_be_made, run_out_of_threads)
+CHILD_TEST_NOT_VALGRIND(calls_fail_whole_where_no_thread_can_be_made, run_out_of_threads,
+                        "it needs address space of its own")
 
 int main(int argc, char **argv)
 {
