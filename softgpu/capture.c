@@ -58,13 +58,6 @@ static CUgraphNode *copy_deps(const CUgraphNode *deps, size_t count)
     return copy;
 }
 
-static bool has_dep(const CUgraphNode *deps, size_t count, CUgraphNode node)
-{
-    while (count > 0 && deps[count - 1] != node)
-        count--;
-    return count > 0;
-}
-
 static void set_deps(soft_stream *stream, CUgraphNode *deps, size_t count)
 {
     free(stream->deps);
@@ -262,13 +255,15 @@ static CUresult add_deps_locked(soft_stream *stream, const soft_event *event)
 {
     size_t count = stream->dep_count;
     CUgraphNode *deps = new_deps(count + event->dep_count);
+    uint64_t mark;
 
     if (!deps)
         return CUDA_ERROR_OUT_OF_MEMORY;
     if (count > 0)
         memcpy(deps, stream->deps, count * sizeof deps[0]);
+    mark = soft_graph_mark_locked(stream->deps, count);
     for (size_t i = 0; i < event->dep_count; i++)
-        if (!has_dep(deps, count, event->deps[i]))
+        if (soft_graph_node_find_locked(event->deps[i])->mark != mark)
             deps[count++] = event->deps[i];
     set_deps(stream, deps, count);
     return CUDA_SUCCESS;
@@ -360,11 +355,11 @@ CUresult soft_capture_begin_locked(soft_stream *stream, CUstreamCaptureMode mode
 /* Has each node that nothing follows come back to the stream in which the capture began? */
 static bool is_joined_locked(const soft_capture *capture)
 {
-    const soft_stream *origin = capture->origin;
+    const uint64_t mark = soft_graph_mark_locked(capture->origin->deps, capture->origin->dep_count);
     const soft_graph_node *node;
 
     TAILQ_FOREACH(node, &capture->graph->nodes, entry)
-    if (!node->followed && !has_dep(origin->deps, origin->dep_count, node->handle))
+    if (!node->followed && node->mark != mark)
         return false;
     return true;
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t last_node_id; /* under the lock */
+static uint64_t last_node_id, last_mark; /* under the lock */
 
 soft_graph *soft_graph_new_locked(void)
 {
@@ -46,15 +46,26 @@ soft_graph_node *soft_graph_node_find_locked(CUgraphNode handle)
     return soft_handle_find_locked(SOFT_HANDLE_GRAPH_NODE, handle);
 }
 
+uint64_t soft_graph_mark_locked(const CUgraphNode *nodes, size_t count)
+{
+    last_mark++;
+    for (size_t i = 0; i < count; i++)
+        soft_graph_node_find_locked(nodes[i])->mark = last_mark;
+    return last_mark;
+}
+
+/* Each is a node of the graph, and there once. */
 static CUresult find_deps_locked(soft_graph_node *node, const CUgraphNode *deps, size_t count)
 {
+    const uint64_t mark = ++last_mark;
+
     for (size_t i = 0; i < count; i++) {
-        node->deps[i] = soft_graph_node_find_locked(deps[i]);
-        if (!node->deps[i] || node->deps[i]->graph != node->graph)
+        soft_graph_node *dep = soft_graph_node_find_locked(deps[i]);
+
+        if (!dep || dep->graph != node->graph || dep->mark == mark)
             return CUDA_ERROR_INVALID_VALUE;
-        for (size_t j = 0; j < i; j++)
-            if (node->deps[j] == node->deps[i])
-                return CUDA_ERROR_INVALID_VALUE;
+        dep->mark = mark;
+        node->deps[i] = dep;
     }
     node->dep_count = count;
     return CUDA_SUCCESS;

@@ -27,6 +27,7 @@ struct soft_graph_node {
     uint64_t context_id;   /* of that use of it */
     CUevent event;         /* of a node that records or waits for one */
     bool followed;         /* another node comes behind it */
+    uint64_t mark;         /* of the newest set in which it was looked for */
     void *kernel_params[1];
     TAILQ_ENTRY(soft_graph_node) entry;
     size_t dep_count;
@@ -54,6 +55,8 @@ soft_graph *soft_graph_new_locked(void);
 void soft_graph_free_locked(soft_graph *graph);
 soft_graph *soft_graph_find_locked(CUgraph handle);
 soft_graph_node *soft_graph_node_find_locked(CUgraphNode handle);
+/* Marks nodes that exist; gives the mark, which no other node has. */
+uint64_t soft_graph_mark_locked(const CUgraphNode *nodes, size_t count);
 /* Adds a node behind others of the graph; on success the model is the graph's.
  * CUDA_ERROR_INVALID_VALUE: one of them is no node of it, or named twice */
 CUresult soft_graph_add_locked(soft_graph *graph, const soft_graph_work *work,

@@ -319,3 +319,34 @@ CUresult cuLaunchCooperativeKernel(CUfunction function, unsigned int grid_x, uns
 
     return launch_function(function, &shape, stream, params, NULL);
 }
+
+/* Of the attributes, those that the software GPU can do. */
+static CUresult apply_attribute(const CUlaunchAttribute *attribute, launch_shape *shape)
+{
+    switch (attribute->id) {
+    case CU_LAUNCH_ATTRIBUTE_IGNORE: return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+        shape->cooperative = attribute->value.cooperative != 0;
+        return CUDA_SUCCESS;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **params, void **extra)
+{
+    launch_shape shape = {0};
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!config || (config->numAttrs > 0 && !config->attrs))
+        return CUDA_ERROR_INVALID_VALUE;
+    shape = (launch_shape){{config->gridDimX, config->gridDimY, config->gridDimZ},
+                           {config->blockDimX, config->blockDimY, config->blockDimZ},
+                           config->sharedMemBytes,
+                           false};
+    for (unsigned i = 0; i < config->numAttrs && result == CUDA_SUCCESS; i++)
+        result = apply_attribute(&config->attrs[i], &shape);
+    return result == CUDA_SUCCESS ? launch_function(function, &shape, config->hStream, params, extra)
+                                  : result;
+}

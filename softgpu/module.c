@@ -1,4 +1,4 @@
-/* Images: shared objects made from kernel files, as the caller has them in memory.
+/* Images: shared objects made from kernel files, as the caller has them in memory or in a file.
  *
  * cuModuleLoadData does not get the length of the image, so its length is read off its own headers.
  * The image is written to a memfd and given to the dynamic loader. The loader distinguishes files
@@ -14,12 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <gvmem/device/kernel.h>
 
 #define IMAGE_BYTES_MAX (1ull << 30)
 #define NAME_BYTES_MAX 256
+#define JIT_OPTION_COUNT 35 /* of CUjit_option in 13.0 */
 #if defined(__x86_64__)
 #define MACHINE_HERE EM_X86_64
 #elif defined(__aarch64__)
@@ -42,6 +44,7 @@ static pthread_mutex_t globals_lock = PTHREAD_MUTEX_INITIALIZER;
 
 typedef struct elf_image {
     const unsigned char *bytes;
+    uint64_t bytes_max;  /* as much as there can be */
     uint64_t size_bytes; /* 0: it is none */
     CUresult result;
 } elf_image;
@@ -83,7 +86,7 @@ static bool measure_elf(elf_image *image)
             return false;
     }
     image->size_bytes = end;
-    return true;
+    return end <= image->bytes_max;
 }
 
 /* Under a guard: headers may point anywhere. */
@@ -137,9 +140,9 @@ static CUresult write_file(int fd, const elf_image *image)
     return CUDA_SUCCESS;
 }
 
-static CUresult load_image(soft_module *module, const void *bytes)
+static CUresult load_image(soft_module *module, const void *bytes, uint64_t bytes_max)
 {
-    elf_image image = {.bytes = bytes};
+    elf_image image = {.bytes = bytes, .bytes_max = bytes_max};
     char path[48];
     CUresult result = soft_fault_guard(measure_elf_guarded, &image, NULL);
 
@@ -221,22 +224,16 @@ void soft_module_unref(soft_module *module)
         unload_module(module);
 }
 
-CUresult cuModuleLoadData(CUmodule *out, const void *image)
+static CUresult load_module(CUmodule *out, const void *image, uint64_t bytes_max)
 {
-    soft_module *module;
+    soft_module *module = calloc(1, sizeof *module);
     soft_context *context;
-    int device;
-    CUresult result = soft_enter_unsafe(&device);
+    CUresult result;
 
-    if (result != CUDA_SUCCESS)
-        return result;
-    if (!out || !image)
-        return CUDA_ERROR_INVALID_VALUE;
-    module = calloc(1, sizeof *module);
     if (!module)
         return CUDA_ERROR_OUT_OF_MEMORY;
     module->refs = 1;
-    result = load_image(module, image);
+    result = load_image(module, image, bytes_max);
     if (result != CUDA_SUCCESS) {
         free(module);
         return result;
@@ -259,6 +256,83 @@ CUresult cuModuleLoadData(CUmodule *out, const void *image)
     if (result != CUDA_SUCCESS)
         unload_module(module);
     return result;
+}
+
+CUresult cuModuleLoadData(CUmodule *out, const void *image)
+{
+    return cuModuleLoadDataEx(out, image, 0, NULL, NULL);
+}
+
+/* A file that is a FIFO has no size, and is not waited for. */
+CUresult cuModuleLoad(CUmodule *out, const char *path)
+{
+    int device, fd;
+    struct stat info;
+    void *bytes = MAP_FAILED;
+    CUresult result = soft_enter_unsafe(&device);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!out || !path)
+        return CUDA_ERROR_INVALID_VALUE;
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return CUDA_ERROR_FILE_NOT_FOUND;
+    if (fstat(fd, &info) == 0 && info.st_size >= (off_t)sizeof(Elf64_Ehdr))
+        bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (bytes == MAP_FAILED)
+        return CUDA_ERROR_INVALID_IMAGE;
+    result = load_module(out, bytes, (uint64_t)info.st_size);
+    munmap(bytes, (size_t)info.st_size);
+    return result;
+}
+
+/* The value of an option is a pointer, or a number in the place of one. */
+static void **find_option(CUjit_option option, unsigned count, const CUjit_option *options, void **values)
+{
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] == option)
+            return &values[i];
+    return NULL;
+}
+
+/* Nothing is compiled: the log is an empty string. */
+static void clear_log(CUjit_option buffer, CUjit_option size, unsigned count,
+                      const CUjit_option *options, void **values)
+{
+    void **text = find_option(buffer, count, options, values);
+    void **size_bytes = find_option(size, count, options, values);
+
+    if (!size_bytes)
+        return;
+    if (text && *text && (uint32_t)(uintptr_t)*size_bytes > 0)
+        *(char *)*text = '\0';
+    *size_bytes = NULL; /* so much was written */
+}
+
+/* Options are for the compiler and the linker of a driver; images are not compiled here, so none has an effect but those
+ * that ask for an answer. */
+CUresult cuModuleLoadDataEx(CUmodule *out, const void *image, unsigned int count,
+                            CUjit_option *options, void **values)
+{
+    int device;
+    void **time;
+    CUresult result = soft_enter_unsafe(&device);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!out || !image || (count > 0 && (!options || !values)))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (options[i] < 0 || options[i] >= JIT_OPTION_COUNT)
+            return CUDA_ERROR_INVALID_VALUE;
+    clear_log(CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, count, options, values);
+    clear_log(CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, count, options, values);
+    time = find_option(CU_JIT_WALL_TIME, count, options, values);
+    if (time)
+        *time = NULL; /* the bits of 0.0f */
+    return load_module(out, image, IMAGE_BYTES_MAX);
 }
 
 CUresult cuModuleUnload(CUmodule handle)

@@ -174,7 +174,9 @@
     X(cuGraphExecMemsetNodeSetParams, cuGraphExecMemsetNodeSetParams, 10020, OPTIONAL, (CUgraphExec exec, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *params, CUcontext ctx), (exec, node, params, ctx)) \
     X(cuGraphExecDestroy, cuGraphExecDestroy, 10000, OPTIONAL, (CUgraphExec exec), (exec)) \
     /* code */ \
+    X(cuModuleLoad, cuModuleLoad, 2000, OPTIONAL, (CUmodule *module, const char *fname), (module, fname)) \
     X(cuModuleLoadData, cuModuleLoadData, 2000, REQUIRED, (CUmodule *module, const void *image), (module, image)) \
+    X(cuModuleLoadDataEx, cuModuleLoadDataEx, 2010, OPTIONAL, (CUmodule *module, const void *image, unsigned int count, CUjit_option *jit_options, void **values), (module, image, count, jit_options, values)) \
     X(cuModuleUnload, cuModuleUnload, 2000, REQUIRED, (CUmodule module), (module)) \
     X(cuModuleGetFunction, cuModuleGetFunction, 2000, REQUIRED, (CUfunction *function, CUmodule module, const char *name), (function, module, name)) \
     X(cuModuleGetGlobal, cuModuleGetGlobal_v2, 3020, REQUIRED, (CUdeviceptr *ptr, size_t *size, CUmodule module, const char *name), (ptr, size, module, name)) \
@@ -182,6 +184,7 @@
     X(cuFuncSetAttribute, cuFuncSetAttribute, 9000, REQUIRED, (CUfunction function, CUfunction_attribute attribute, int value), (function, attribute, value)) \
     X(cuOccupancyMaxActiveBlocksPerMultiprocessor, cuOccupancyMaxActiveBlocksPerMultiprocessor, 6050, REQUIRED, (int *blocks, CUfunction function, int block_threads, size_t shared_bytes), (blocks, function, block_threads, shared_bytes)) \
     X(cuLaunchKernel, cuLaunchKernel, 4000, REQUIRED, (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params, void **extra), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params, extra)) \
+    X(cuLaunchKernelEx, cuLaunchKernelEx, 11060, OPTIONAL, (const CUlaunchConfig *config, CUfunction function, void **params, void **extra), (config, function, params, extra)) \
     X(cuLaunchCooperativeKernel, cuLaunchCooperativeKernel, 9000, OPTIONAL, (CUfunction function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z, unsigned int block_x, unsigned int block_y, unsigned int block_z, unsigned int shared_bytes, CUstream stream, void **params), (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, params))
 /* clang-format on */
 

@@ -253,7 +253,9 @@ static void require_context(const char *call)
     X(cuStreamCreate, (CUstream *stream, unsigned int flags), (stream, flags), streams, (uintptr_t)*stream, 0, true) \
     X(cuStreamCreateWithPriority, (CUstream *stream, unsigned int flags, int priority), (stream, flags, priority), streams, (uintptr_t)*stream, 0, true) \
     X(cuEventCreate, (CUevent *event, unsigned int flags), (event, flags), events, (uintptr_t)*event, 0, true) \
+    X(cuModuleLoad, (CUmodule *module, const char *fname), (module, fname), modules, (uintptr_t)*module, 0, true) \
     X(cuModuleLoadData, (CUmodule *module, const void *image), (module, image), modules, (uintptr_t)*module, 0, true) \
+    X(cuModuleLoadDataEx, (CUmodule *module, const void *image, unsigned int count, CUjit_option *jit_options, void **values), (module, image, count, jit_options, values), modules, (uintptr_t)*module, 0, true) \
     X(cuGraphCreate, (CUgraph *graph, unsigned int flags), (graph, flags), graphs, (uintptr_t)*graph, 0, false) \
     X(cuStreamEndCapture, (CUstream stream, CUgraph *graph), (stream, graph), graphs, (uintptr_t)*graph, 0, false) \
     X(cuGraphInstantiate, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags), execs, (uintptr_t)*exec, 0, false) \

@@ -44,6 +44,7 @@
     X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "uncorrectable link error") \
     X(CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY, 224, "a share of the device's SMs is not supported") \
     X(CUDA_ERROR_CONTAINED, 226, "an error was contained on the device") \
+    X(CUDA_ERROR_FILE_NOT_FOUND, 301, "file not found") \
     X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "symbol not found in a shared object") \
     X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303, "shared object failed to load") \
     X(CUDA_ERROR_OPERATING_SYSTEM, 304, "operating system call failed") \
@@ -202,6 +203,17 @@
     X(CUfunction_attribute, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, 1) \
     X(CUfunction_attribute, CU_FUNC_ATTRIBUTE_NUM_REGS, 4) \
     X(CUfunction_attribute, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 8) \
+    X(CUjit_option, CU_JIT_MAX_REGISTERS, 0) \
+    X(CUjit_option, CU_JIT_WALL_TIME, 2) \
+    X(CUjit_option, CU_JIT_INFO_LOG_BUFFER, 3) \
+    X(CUjit_option, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, 4) \
+    X(CUjit_option, CU_JIT_ERROR_LOG_BUFFER, 5) \
+    X(CUjit_option, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, 6) \
+    X(CUjit_option, CU_JIT_OPTIMIZATION_LEVEL, 7) \
+    X(CUjit_option, CU_JIT_LOG_VERBOSE, 12) \
+    X(CUlaunchAttributeID, CU_LAUNCH_ATTRIBUTE_IGNORE, 0) \
+    X(CUlaunchAttributeID, CU_LAUNCH_ATTRIBUTE_COOPERATIVE, 2) \
+    X(CUlaunchAttributeID, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, 4) \
     X(CUstream_flags, CU_STREAM_DEFAULT, 0) \
     X(CUstream_flags, CU_STREAM_NON_BLOCKING, 1) \
     X(CUevent_flags, CU_EVENT_DEFAULT, 0) \
@@ -241,7 +253,8 @@
     X(CUctxCreateParams, 24) X(CUDA_MEMCPY2D, 128) \
     X(CUgraph, 8) X(CUgraphNode, 8) X(CUgraphExec, 8) X(CUgraphEdgeData, 8) X(CUDA_KERNEL_NODE_PARAMS, 72) \
     X(CUDA_MEMCPY3D, 200) X(CUDA_MEMSET_NODE_PARAMS, 40) X(CUDA_HOST_NODE_PARAMS, 16) \
-    X(CUDA_GRAPH_INSTANTIATE_PARAMS, 32) X(CUgraphExecUpdateResultInfo, 24)
+    X(CUDA_GRAPH_INSTANTIATE_PARAMS, 32) X(CUgraphExecUpdateResultInfo, 24) \
+    X(CUlaunchAttributeValue, 64) X(CUlaunchAttribute, 72) X(CUlaunchConfig, 56)
 #define GVMI_CUDA_OFFSETS(X) \
     X(CUmemLocation, type, 0) X(CUmemLocation, id, 4) \
     X(CUmemAccessDesc, location, 0) X(CUmemAccessDesc, flags, 8) \
@@ -273,7 +286,10 @@
     X(CUDA_MEMSET_NODE_PARAMS, height, 32) X(CUDA_HOST_NODE_PARAMS, userData, 8) \
     X(CUDA_GRAPH_INSTANTIATE_PARAMS, hUploadStream, 8) X(CUDA_GRAPH_INSTANTIATE_PARAMS, hErrNode_out, 16) \
     X(CUDA_GRAPH_INSTANTIATE_PARAMS, result_out, 24) \
-    X(CUgraphExecUpdateResultInfo, errorNode, 8) X(CUgraphExecUpdateResultInfo, errorFromNode, 16)
+    X(CUgraphExecUpdateResultInfo, errorNode, 8) X(CUgraphExecUpdateResultInfo, errorFromNode, 16) \
+    X(CUlaunchAttributeValue, cooperative, 0) X(CUlaunchAttribute, value, 8) \
+    X(CUlaunchConfig, gridDimX, 0) X(CUlaunchConfig, blockDimX, 12) X(CUlaunchConfig, sharedMemBytes, 24) \
+    X(CUlaunchConfig, hStream, 32) X(CUlaunchConfig, attrs, 40) X(CUlaunchConfig, numAttrs, 48)
 
 /* clang-format on */
 
@@ -305,6 +321,8 @@ typedef int CUpointer_attribute;
 typedef int CUmemPool_attribute;
 typedef int CUmemorytype;
 typedef int CUfunction_attribute;
+typedef int CUjit_option;
+typedef int CUlaunchAttributeID;
 typedef int CUmemcpySrcAccessOrder;
 typedef int CUgraphNodeType;
 typedef int CUgraphInstantiateResult;
@@ -482,6 +500,26 @@ typedef struct CUgraphExecUpdateResultInfo_st {
     CUgraphNode errorNode;
     CUgraphNode errorFromNode;
 } CUgraphExecUpdateResultInfo;
+
+typedef union CUlaunchAttributeValue_union {
+    char pad[64];
+    int cooperative;
+} CUlaunchAttributeValue;
+
+typedef struct CUlaunchAttribute_st {
+    CUlaunchAttributeID id;
+    char pad[4];
+    CUlaunchAttributeValue value;
+} CUlaunchAttribute;
+
+typedef struct CUlaunchConfig_st {
+    unsigned int gridDimX, gridDimY, gridDimZ;
+    unsigned int blockDimX, blockDimY, blockDimZ;
+    unsigned int sharedMemBytes;
+    CUstream hStream;
+    CUlaunchAttribute *attrs;
+    unsigned int numAttrs;
+} CUlaunchConfig;
 
 #ifdef __cplusplus
 #define GVMI_STATIC_ASSERT static_assert

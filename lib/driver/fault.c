@@ -77,7 +77,9 @@ static CUresult usual_result(gvmi_call call)
     case gvmi_call_cuStreamCreate:
     case gvmi_call_cuStreamCreateWithPriority:
     case gvmi_call_cuEventCreate:
+    case gvmi_call_cuModuleLoad:
     case gvmi_call_cuModuleLoadData:
+    case gvmi_call_cuModuleLoadDataEx:
     case gvmi_call_cuCtxCreate:
     case gvmi_call_cuCtxCreate_v3:
     case gvmi_call_cuCtxCreate_v2:

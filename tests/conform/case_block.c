@@ -394,14 +394,35 @@ CASE(shared_atomic_add_of_f64_is_exact)
     expect_gathered(CONFORM_ADD_F64, 50, double_bits(25. * (double)sum_of_numbers()));
 }
 
+/* Each sum on the way is exact. */
+CASE(shared_atomic_add_of_f32_is_exact)
+{
+    const float sum = 25.f * (float)sum_of_numbers();
+    uint32_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    expect_gathered(CONFORM_ADD_F32, 50, bits);
+}
+
+/* The word beside it stays as it was. */
+CASE(shared_atomic_min_of_u32_keeps_the_least)
+{
+    expect_gathered(CONFORM_MIN_U32, 10,
+                    0xffffffffull << 32 | (1000000 - 10ull * (machine.block_threads - 1)));
+}
+
+CASE(shared_atomic_max_of_u32_keeps_the_greatest)
+{
+    expect_gathered(CONFORM_MAX_U32, 10, 1000000 + 10ull * (machine.block_threads - 1));
+}
+
 CASE(shared_atomic_min_keeps_the_least)
 {
-    expect_gathered(CONFORM_MIN, 10, 1000000 - 10ull * (machine.block_threads - 1));
+    expect_gathered(CONFORM_MIN_U64, 10, 1000000 - 10ull * (machine.block_threads - 1));
 }
 
 CASE(shared_atomic_max_keeps_the_greatest)
 {
-    expect_gathered(CONFORM_MAX, 10, 1000000 + 10ull * (machine.block_threads - 1));
+    expect_gathered(CONFORM_MAX_U64, 10, 1000000 + 10ull * (machine.block_threads - 1));
 }
 
 CASE(shared_atomic_cas_of_u32_counts)

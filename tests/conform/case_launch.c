@@ -127,6 +127,29 @@ CASE(launch_takes_parameters_as_extra)
     EXPECT_U64(read_word(scratch()), 78);
 }
 
+/* ---- configurations */
+
+CASE(launch_with_a_configuration_runs)
+{
+    CUstream stream = take_stream(CU_STREAM_NON_BLOCKING);
+    CUlaunchAttribute ignored[2] = {{.id = CU_LAUNCH_ATTRIBUTE_IGNORE},
+                                    {.id = CU_LAUNCH_ATTRIBUTE_IGNORE}};
+    CUlaunchConfig config = {3, 5, 7, machine.block_threads, 1, 1, 64, stream, NULL, 0};
+    conform_count params = {scratch(), 0};
+    size_t size = sizeof params;
+    void *list[] = {&params};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &params, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    EXPECT_OK(cu->cuLaunchKernelEx(&config, kernel("count"), list, NULL));
+    EXPECT_OK(cu->cuStreamSynchronize(stream));
+    EXPECT_U64(read_long(scratch()), 105ull * machine.block_threads);
+    config.attrs = ignored;
+    config.numAttrs = 2;
+    EXPECT_OK(cu->cuLaunchKernelEx(&config, kernel("count"), NULL, extra));
+    EXPECT_OK(cu->cuStreamSynchronize(stream));
+    EXPECT_U64(read_long(scratch()), 210ull * machine.block_threads);
+}
+
 /* ---- what cannot run */
 
 CASE(launch_of_no_blocks_or_threads_refused)
@@ -161,6 +184,19 @@ CASE(launch_of_no_function_refused)
     conform_touch params = {scratch(), 1, 0};
     void *list[] = {&params};
     EXPECT(cu->cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, list, NULL), CUDA_ERROR_INVALID_HANDLE);
+}
+
+CASE(launch_with_a_configuration_of_no_blocks_or_threads_refused)
+{
+    CUlaunchConfig config = {0, 1, 1, 1, 1, 1, 0, NULL, NULL, 0};
+    conform_count params = {scratch(), 0};
+    void *list[] = {&params};
+    EXPECT_INVALID(cu->cuLaunchKernelEx(&config, kernel("count"), list, NULL));
+    config.gridDimX = 1;
+    config.blockDimY = 0;
+    EXPECT_INVALID(cu->cuLaunchKernelEx(&config, kernel("count"), list, NULL));
+    EXPECT_OK(cu->cuCtxSynchronize());
+    EXPECT_U64(read_long(scratch()), 0);
 }
 
 /* ---- shared memory */
@@ -285,6 +321,25 @@ CASE(launch_cooperative_too_large_refused)
     EXPECT(meet_cooperatively(blocks + 1, NULL), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     EXPECT_OK(cu->cuCtxSynchronize());
     EXPECT_U64(read_long(scratch()), 0);
+}
+
+static CUresult meet_by_attribute(unsigned blocks)
+{
+    conform_meet params = {scratch(), scratch() + 8, MEET_LIMIT_NS, blocks, 10};
+    void *list[] = {&params};
+    CUlaunchAttribute together = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CUlaunchConfig config = {blocks, 1, 1, machine.block_threads, 1, 1, 0, NULL, &together, 1};
+    return cu->cuLaunchKernelEx(&config, kernel("meet"), list, NULL);
+}
+
+CASE(launch_cooperative_by_attribute_is_the_same)
+{
+    unsigned blocks = (unsigned)blocks_at_once(kernel("meet"));
+    EXPECT(meet_by_attribute(blocks + 1), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    EXPECT_OK(meet_by_attribute(blocks));
+    EXPECT_OK(cu->cuCtxSynchronize());
+    EXPECT_U64(read_long(scratch() + 8), blocks);
+    EXPECT_U64(read_long(scratch()), 10ull * blocks);
 }
 
 CASE(launch_kernels_of_two_streams_exchange_flags)

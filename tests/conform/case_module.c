@@ -4,14 +4,68 @@
 
 #include "tests/conform/execution.h"
 
-CASE(module_load_gives_kernels)
+static void expect_kernels(CUmodule module)
 {
-    CUfunction function = module_kernel(take_module(), "conform_touch_kernel");
+    CUfunction function = module_kernel(module, "conform_touch_kernel");
     conform_touch touch = {scratch(), 12, 0};
     void *list[] = {&touch};
     EXPECT_OK(cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, list, NULL));
     EXPECT_OK(cu->cuCtxSynchronize());
     EXPECT_U64(read_word(scratch()), 12);
+}
+
+CASE(module_load_gives_kernels)
+{
+    expect_kernels(take_module());
+}
+
+CASE(module_load_of_a_file_gives_kernels)
+{
+    CUmodule module = NULL;
+    REQUIRE_OK(cu->cuModuleLoad(&module, conform_image_path));
+    own(OWN_MODULE, (uintptr_t)module, 0);
+    expect_kernels(module);
+}
+
+CASE(module_load_of_no_file_refused)
+{
+    CUmodule module = NULL;
+    EXPECT(cu->cuModuleLoad(&module, "/nonexistent/conform.fatbin"), CUDA_ERROR_FILE_NOT_FOUND);
+    EXPECT_INVALID(cu->cuModuleLoad(&module, NULL));
+    EXPECT_INVALID(cu->cuModuleLoad(NULL, conform_image_path));
+    EXPECT_TRUE(module == NULL);
+}
+
+CASE(module_load_with_compiler_options_gives_kernels)
+{
+    char info[512] = "", errors[512] = "";
+    CUjit_option wanted[] = {CU_JIT_MAX_REGISTERS,
+                             CU_JIT_OPTIMIZATION_LEVEL,
+                             CU_JIT_WALL_TIME,
+                             CU_JIT_INFO_LOG_BUFFER,
+                             CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES,
+                             CU_JIT_ERROR_LOG_BUFFER,
+                             CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                             CU_JIT_LOG_VERBOSE};
+    void *values[] = {
+        (void *)64, (void *)4, NULL, info, (void *)sizeof info, errors, (void *)sizeof errors,
+        (void *)1};
+    CUmodule module = NULL, plain = NULL;
+    REQUIRE_OK(cu->cuModuleLoadDataEx(&module, conform_image, 8, wanted, values));
+    own(OWN_MODULE, (uintptr_t)module, 0);
+    expect_kernels(module);
+    EXPECT_U64(errors[0], 0);
+    REQUIRE_OK(cu->cuModuleLoadDataEx(&plain, conform_image, 0, NULL, NULL));
+    own(OWN_MODULE, (uintptr_t)plain, 0);
+    expect_kernels(plain);
+}
+
+CASE(module_load_with_options_bad_arguments_refused)
+{
+    CUmodule module = NULL;
+    EXPECT_INVALID(cu->cuModuleLoadDataEx(&module, NULL, 0, NULL, NULL));
+    EXPECT_INVALID(cu->cuModuleLoadDataEx(NULL, conform_image, 0, NULL, NULL));
+    EXPECT_TRUE(module == NULL);
 }
 
 CASE(module_symbol_unknown_not_found)

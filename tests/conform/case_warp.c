@@ -57,11 +57,22 @@ static uint64_t double_bits(double v)
     return bits;
 }
 
+static uint32_t float_bits(float v)
+{
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
 static uint64_t value_of(uint32_t what, unsigned thread)
 {
-    return what % 3 == 0   ? (uint32_t)CONFORM_VALUE(thread)
-           : what % 3 == 1 ? CONFORM_VALUE(thread)
-                           : double_bits(CONFORM_DOUBLE(thread));
+    switch (what % CONFORM_TYPES) {
+    case CONFORM_INDEX_U32: return (uint32_t)CONFORM_VALUE(thread);
+    case CONFORM_INDEX_U64: return CONFORM_VALUE(thread);
+    case CONFORM_INDEX_F64: return double_bits(CONFORM_DOUBLE(thread));
+    case CONFORM_INDEX_I32: return (uint64_t)(int64_t)(int32_t)CONFORM_VALUE(thread);
+    default: return float_bits((float)CONFORM_DOUBLE(thread));
+    }
 }
 
 /* Every lane of the mask; of those that read a lane outside of it only that they come to an end. */
@@ -72,7 +83,7 @@ static void expect_shuffle(uint32_t what, uint32_t mask, unsigned n, unsigned wi
     const uint64_t *found = results_of("lanes", threads, &params);
     for (unsigned i = 0; i < BLOCKS * threads; i++) {
         const unsigned thread = i % threads, lane = thread % lanes();
-        const unsigned source = source_of(what / 3, lane, n, width);
+        const unsigned source = source_of(what / CONFORM_TYPES, lane, n, width);
         if ((mask >> lane & 1) == 0)
             REQUIRE_U64(found[i], CONFORM_NOTHING);
         else if ((mask >> source & 1) != 0)
@@ -139,28 +150,42 @@ CASE(shuffle_of_u64_keeps_all_bits)
 {
     for (unsigned n = 0; n < lanes(); n++)
         for (unsigned way = 0; way < WAYS; way++)
-            expect_shuffle(CONFORM_INDEX_U64 + 3 * way, full(), n, lanes());
+            expect_shuffle(CONFORM_INDEX_U64 + CONFORM_TYPES * way, full(), n, lanes());
 }
 
 CASE(shuffle_of_f64_keeps_all_bits)
 {
     for (unsigned n = 0; n < lanes(); n++)
         for (unsigned way = 0; way < WAYS; way++)
-            expect_shuffle(CONFORM_INDEX_F64 + 3 * way, full(), n, lanes());
+            expect_shuffle(CONFORM_INDEX_F64 + CONFORM_TYPES * way, full(), n, lanes());
+}
+
+CASE(shuffle_of_i32_keeps_all_bits)
+{
+    for (unsigned n = 0; n < lanes(); n++)
+        for (unsigned way = 0; way < WAYS; way++)
+            expect_shuffle(CONFORM_INDEX_I32 + CONFORM_TYPES * way, full(), n, lanes());
+}
+
+CASE(shuffle_of_f32_keeps_all_bits)
+{
+    for (unsigned n = 0; n < lanes(); n++)
+        for (unsigned way = 0; way < WAYS; way++)
+            expect_shuffle(CONFORM_INDEX_F32 + CONFORM_TYPES * way, full(), n, lanes());
 }
 
 CASE(shuffle_by_lanes_of_even_number)
 {
     for (unsigned way = 0; way < WAYS; way++)
         for (unsigned n = 0; n < lanes(); n += 2)
-            expect_shuffle(CONFORM_INDEX_U32 + 3 * way, full() & 0x55555555u, n, lanes());
+            expect_shuffle(CONFORM_INDEX_U32 + CONFORM_TYPES * way, full() & 0x55555555u, n, lanes());
 }
 
 CASE(shuffle_by_lanes_of_odd_number_gives_u64)
 {
     for (unsigned way = 1; way < WAYS; way++)
         for (unsigned n = 0; n < lanes(); n += 2)
-            expect_shuffle(CONFORM_INDEX_U64 + 3 * way, full() & 0xaaaaaaaau, n, lanes());
+            expect_shuffle(CONFORM_INDEX_U64 + CONFORM_TYPES * way, full() & 0xaaaaaaaau, n, lanes());
 }
 
 CASE(shuffle_by_the_upper_half)
@@ -168,7 +193,7 @@ CASE(shuffle_by_the_upper_half)
     const uint32_t upper = full() & ~(full() >> lanes() / 2);
     for (unsigned way = 0; way < WAYS; way++)
         for (unsigned n = 0; n < lanes(); n++)
-            expect_shuffle(CONFORM_INDEX_F64 + 3 * way, upper, n, lanes());
+            expect_shuffle(CONFORM_INDEX_F64 + CONFORM_TYPES * way, upper, n, lanes());
 }
 
 CASE(shuffle_by_one_lane_gives_its_own)
@@ -183,8 +208,8 @@ CASE(shuffle_by_any_subset)
     for (unsigned i = 0; i < 30; i++) {
         mask = mask * 1664525 + 1013904223;
         for (unsigned way = 0; way < WAYS; way++)
-            expect_shuffle(CONFORM_INDEX_U32 + 3 * way, full() & (mask ^ mask >> 13), i % lanes(),
-                           lanes());
+            expect_shuffle(CONFORM_INDEX_U32 + CONFORM_TYPES * way, full() & (mask ^ mask >> 13),
+                           i % lanes(), lanes());
     }
 }
 

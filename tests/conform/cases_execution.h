@@ -178,6 +178,10 @@
     X(value_without_memory_refused, VMM) \
     /* case_module.c */ \
     X(module_load_gives_kernels, 0) \
+    X(module_load_of_a_file_gives_kernels, 0) \
+    X(module_load_of_no_file_refused, 0) \
+    X(module_load_with_compiler_options_gives_kernels, 0) \
+    X(module_load_with_options_bad_arguments_refused, 0) \
     X(module_symbol_unknown_not_found, 0) \
     X(module_symbol_nonsense_refused, 0) \
     X(module_function_is_the_same_each_time, 0) \
@@ -195,7 +199,9 @@
     X(launch_many_small_ones, 0) \
     X(launch_takes_parameters_by_value, 0) \
     X(launch_takes_parameters_as_extra, 0) \
+    X(launch_with_a_configuration_runs, 0) \
     X(launch_of_no_blocks_or_threads_refused, 0) \
+    X(launch_with_a_configuration_of_no_blocks_or_threads_refused, 0) \
     X(launch_of_too_many_threads_refused, 0) \
     X(launch_of_no_function_refused, ALONE) \
     X(launch_shared_memory_belongs_to_each_block, 0) \
@@ -205,6 +211,7 @@
     X(launch_occupancy_counts_blocks, 0) \
     X(launch_cooperative_blocks_meet, 0) \
     X(launch_cooperative_too_large_refused, 0) \
+    X(launch_cooperative_by_attribute_is_the_same, 0) \
     X(launch_kernels_of_two_streams_exchange_flags, 0) \
     X(launch_kernel_and_host_see_each_others_stores, 0) \
     X(launch_reads_and_writes_pinned_memory, 0) \
@@ -245,6 +252,9 @@
     X(shared_atomic_add_of_u32_is_exact, 0) \
     X(shared_atomic_add_of_u64_is_exact, 0) \
     X(shared_atomic_add_of_f64_is_exact, 0) \
+    X(shared_atomic_add_of_f32_is_exact, 0) \
+    X(shared_atomic_min_of_u32_keeps_the_least, 0) \
+    X(shared_atomic_max_of_u32_keeps_the_greatest, 0) \
     X(shared_atomic_min_keeps_the_least, 0) \
     X(shared_atomic_max_keeps_the_greatest, 0) \
     X(shared_atomic_cas_of_u32_counts, 0) \
@@ -275,6 +285,8 @@
     X(shuffle_xor_beyond_the_width_reads_parts_before, 0) \
     X(shuffle_of_u64_keeps_all_bits, 0) \
     X(shuffle_of_f64_keeps_all_bits, 0) \
+    X(shuffle_of_i32_keeps_all_bits, 0) \
+    X(shuffle_of_f32_keeps_all_bits, 0) \
     X(shuffle_by_lanes_of_even_number, 0) \
     X(shuffle_by_lanes_of_odd_number_gives_u64, 0) \
     X(shuffle_by_the_upper_half, 0) \

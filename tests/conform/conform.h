@@ -182,6 +182,7 @@ bool cpu_can_write(void *at);
 
 /* ---- kernels */
 extern const void *conform_image;
+extern char conform_image_path[]; /* the file that it is */
 CUfunction kernel(const char *name);
 CUresult try_launch(const char *name, unsigned blocks, const void *params, CUstream stream);
 void launch(const char *name, unsigned blocks, const void *params, CUstream stream);

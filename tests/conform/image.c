@@ -11,6 +11,7 @@
 #include "tests/conform/image.h"
 
 const void *conform_image;
+char conform_image_path[512];
 
 /* Stays mapped for the life of the process: a driver may keep reading it. */
 static const void *map_file(const char *path)
@@ -25,28 +26,27 @@ static const void *map_file(const char *path)
     return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-static void image_path(char *path, size_t size, const char *name)
+static void set_image_path(const char *name)
 {
     const char *slash = strrchr(options.self, '/');
     if (options.image)
-        snprintf(path, size, "%s", options.image);
+        snprintf(conform_image_path, sizeof conform_image_path, "%s", options.image);
     else
-        snprintf(path, size, "%.*s/%s", slash ? (int)(slash - options.self) : 1,
-                 slash ? options.self : ".", name);
+        snprintf(conform_image_path, sizeof conform_image_path, "%.*s/%s",
+                 slash ? (int)(slash - options.self) : 1, slash ? options.self : ".", name);
 }
 
 void conform_image_load(CUmodule *module)
 {
     static const char *const names[] = {"conform-kernels.fatbin", "conform-kernels.so"};
-    char path[512];
     CUresult result = CUDA_ERROR_NOT_FOUND;
     if (conform_image) {
         REQUIRE_OK(cu->cuModuleLoadData(module, conform_image));
         return;
     }
     for (unsigned i = 0; i < (options.image ? 1u : 2u) && result; i++) {
-        image_path(path, sizeof path, names[i]);
-        conform_image = map_file(path);
+        set_image_path(names[i]);
+        conform_image = map_file(conform_image_path);
         if (conform_image)
             result = cu->cuModuleLoadData(module, conform_image);
     }

@@ -165,11 +165,22 @@ GVM_DEVICE uint64_t bits_of(double v)
     return bits;
 }
 
+GVM_DEVICE uint64_t bits_of_float(float v)
+{
+    uint32_t bits;
+
+    memcpy(&bits, &v, sizeof bits);
+    return bits;
+}
+
 #define SHUFFLE(name, p, v, d, lane) \
-    switch (p->what % 3) { \
+    switch (p->what % CONFORM_TYPES) { \
     case 0: return gvm_warp_shuffle##name##u32(p->mask, (uint32_t)(v), lane, p->width); \
     case 1: return gvm_warp_shuffle##name##u64(p->mask, v, lane, p->width); \
-    default: return bits_of(gvm_warp_shuffle##name##f64(p->mask, d, lane, p->width)); \
+    case 2: return bits_of(gvm_warp_shuffle##name##f64(p->mask, d, lane, p->width)); \
+    case 3: \
+        return (uint64_t)(int64_t)gvm_warp_shuffle##name##i32(p->mask, (int32_t)(v), lane, p->width); \
+    default: return bits_of_float(gvm_warp_shuffle##name##f32(p->mask, (float)d, lane, p->width)); \
     }
 
 GVM_DEVICE uint64_t shuffle(const conform_block *p)
@@ -177,10 +188,10 @@ GVM_DEVICE uint64_t shuffle(const conform_block *p)
     const uint64_t v = CONFORM_VALUE(gvm_thread());
     const double d = CONFORM_DOUBLE(gvm_thread());
 
-    switch (p->what / 3) {
-    case CONFORM_INDEX_U32 / 3: SHUFFLE(_, p, v, d, p->n)
-    case CONFORM_UP_U32 / 3: SHUFFLE(_up_, p, v, d, p->n)
-    case CONFORM_DOWN_U32 / 3: SHUFFLE(_down_, p, v, d, p->n)
+    switch (p->what / CONFORM_TYPES) {
+    case CONFORM_INDEX_U32 / CONFORM_TYPES: SHUFFLE(_, p, v, d, p->n)
+    case CONFORM_UP_U32 / CONFORM_TYPES: SHUFFLE(_up_, p, v, d, p->n)
+    case CONFORM_DOWN_U32 / CONFORM_TYPES: SHUFFLE(_down_, p, v, d, p->n)
     default: SHUFFLE(_xor_, p, v, d, p->n)
     }
 }
@@ -427,8 +438,13 @@ GVM_DEVICE uint64_t gather(const conform_block *p, uint64_t *word)
         case CONFORM_ADD_U32: gvm_atomic_add_u32(half, t + 1); break;
         case CONFORM_ADD_U64: gvm_atomic_add_u64(word, (uint64_t)(t + 1) << 33); break;
         case CONFORM_ADD_F64: gvm_atomic_add_f64(number, 0.5 * (t + 1)); break;
-        case CONFORM_MIN: gvm_atomic_min_u64(word, 1000000 - t * (i + 1)); break;
-        case CONFORM_MAX: gvm_atomic_max_u64(word, 1000000 + t * (i + 1)); break;
+        case CONFORM_ADD_F32:
+            gvm_atomic_add_f32((float *)(void *)word, 0.5f * (float)(t + 1));
+            break;
+        case CONFORM_MIN_U32: gvm_atomic_min_u32(half, 1000000 - t * (i + 1)); break;
+        case CONFORM_MIN_U64: gvm_atomic_min_u64(word, 1000000 - t * (i + 1)); break;
+        case CONFORM_MAX_U32: gvm_atomic_max_u32(half, 1000000 + t * (i + 1)); break;
+        case CONFORM_MAX_U64: gvm_atomic_max_u64(word, 1000000 + t * (i + 1)); break;
         case CONFORM_CAS_U32:
             for (old = 0; old != (seen = gvm_atomic_cas_u32(half, old, old + 1)); old = (uint32_t)seen)
                 ;
@@ -450,7 +466,7 @@ GVM_KERNEL(conform_gather_kernel, conform_block, p)
     GVM_SHARED(uint64_t, word, 1);
 
     if (gvm_thread() == 0)
-        word[0] = p.what == CONFORM_MIN ? ~(uint64_t)0 : 0;
+        word[0] = p.what == CONFORM_MIN_U32 || p.what == CONFORM_MIN_U64 ? ~(uint64_t)0 : 0;
     gvm_block_sync();
     *result_of(&p) = gather(&p, word);
 }

@@ -101,20 +101,29 @@ enum {
     CONFORM_GLOBAL, /* number in the launch, of how many */
 };
 
-/* lanes: n is the other lane, or how far away it is */
+/* lanes: n is the other lane, or how far away it is. The ways of shuffling, each with all types in this order */
+#define CONFORM_TYPES 5
 enum {
     CONFORM_INDEX_U32,
     CONFORM_INDEX_U64,
     CONFORM_INDEX_F64,
+    CONFORM_INDEX_I32,
+    CONFORM_INDEX_F32,
     CONFORM_UP_U32,
     CONFORM_UP_U64,
     CONFORM_UP_F64,
+    CONFORM_UP_I32,
+    CONFORM_UP_F32,
     CONFORM_DOWN_U32,
     CONFORM_DOWN_U64,
     CONFORM_DOWN_F64,
+    CONFORM_DOWN_I32,
+    CONFORM_DOWN_F32,
     CONFORM_XOR_U32,
     CONFORM_XOR_U64,
     CONFORM_XOR_F64,
+    CONFORM_XOR_I32,
+    CONFORM_XOR_F32,
     CONFORM_INDEX_OWN, /* a u32 of another lane for each: (5 * lane + n) % width */
     CONFORM_BALLOT,    /* bit i of n is what lane i says */
     CONFORM_ANY,
@@ -154,8 +163,11 @@ enum {
     CONFORM_ADD_U32,
     CONFORM_ADD_U64,
     CONFORM_ADD_F64,
-    CONFORM_MIN,
-    CONFORM_MAX,
+    CONFORM_ADD_F32,
+    CONFORM_MIN_U32,
+    CONFORM_MIN_U64,
+    CONFORM_MAX_U32,
+    CONFORM_MAX_U64,
     CONFORM_CAS_U32,
     CONFORM_CAS_U64,
     CONFORM_EXCHANGE, /* its own number for what the thread before it has left: each is got once */

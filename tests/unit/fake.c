@@ -31,7 +31,9 @@ GVMI_CUDA_CALLS(FAKE)
     X(cuMemHostAlloc, (void **ptr, size_t size, unsigned int flags), *ptr) \
     X(cuStreamCreate, (CUstream *stream, unsigned int flags), *stream) \
     X(cuEventCreate, (CUevent *event, unsigned int flags), *event) \
+    X(cuModuleLoad, (CUmodule *module, const char *fname), *module) \
     X(cuModuleLoadData, (CUmodule *module, const void *image), *module) \
+    X(cuModuleLoadDataEx, (CUmodule *module, const void *image, unsigned int count, CUjit_option *jit_options, void **values), *module) \
     X(cuGraphCreate, (CUgraph *graph, unsigned int flags), *graph) \
     X(cuStreamEndCapture, (CUstream stream, CUgraph *graph), *graph) \
     X(cuGraphInstantiate, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), *exec) \

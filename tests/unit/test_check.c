@@ -67,7 +67,7 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     void *host, *mine = &memory;
     CUstream stream;
     CUevent event;
-    CUmodule module;
+    CUmodule modules[3];
     CUgraph graph, captured;
     CUgraphExec exec;
     gvmi_check_holdings held;
@@ -83,7 +83,9 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     checked->cuMemHostRegister(mine, 100, 0);
     checked->cuStreamCreate(&stream, 0);
     checked->cuEventCreate(&event, 0);
-    checked->cuModuleLoadData(&module, NULL);
+    checked->cuModuleLoad(&modules[0], "");
+    checked->cuModuleLoadData(&modules[1], NULL);
+    checked->cuModuleLoadDataEx(&modules[2], NULL, 0, NULL, NULL);
     checked->cuGraphCreate(&graph, 0);
     checked->cuStreamEndCapture(stream, &captured);
     checked->cuGraphInstantiate(&exec, graph, 0);
@@ -93,10 +95,12 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     assert_int_equal(held.host_allocations, 2);
     assert_int_equal(held.streams, 1);
     assert_int_equal(held.events, 1);
-    assert_int_equal(held.modules, 1);
+    assert_int_equal(held.modules, 3);
     assert_int_equal(held.graphs, 3);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        checked->cuModuleUnload(modules[i]);
         checked->cuCtxDestroy(contexts[i]);
+    }
     checked->cuMemFree(memory);
     checked->cuMemFree(rows);
     checked->cuMemFreeAsync(pooled, NULL);
@@ -104,7 +108,6 @@ static void check_each_thing_made_is_held_until_given_back(void **state)
     checked->cuMemHostUnregister(mine);
     checked->cuStreamDestroy(stream);
     checked->cuEventDestroy(event);
-    checked->cuModuleUnload(module);
     checked->cuGraphExecDestroy(exec);
     checked->cuGraphDestroy(captured);
     checked->cuGraphDestroy(graph);

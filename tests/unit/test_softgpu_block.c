@@ -22,14 +22,6 @@
 #include "softgpu/engine.h"
 #include "softgpu/fiber.h"
 
-#if defined(__has_feature)
-#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
 #define THREADS 64u
 #define LIMIT_S 60
 

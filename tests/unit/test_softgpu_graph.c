@@ -8,6 +8,7 @@
 
 #include <dirent.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
@@ -424,6 +425,131 @@ static void nodes_run_once_and_behind_those_before_them(void **state)
     assert_child_succeeds(run_random_graphs, &seed);
 }
 
+/* ---- many dependencies */
+
+enum { MANY = 20000, SIDES = 100 };
+
+static CUgraphNode many[MANY + 1], from[MANY + 1], to[MANY + 1];
+
+static int depend_on_many(void *arg)
+{
+    CUgraph graph = NULL, other = NULL;
+    CUgraphNode foreign, last, kept;
+    size_t count = MANY + 1;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvmi_cu->cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphCreate(&other, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&foreign, other, NULL, 0) == CUDA_SUCCESS);
+    for (int i = 0; i < MANY; i++)
+        CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&many[i], graph, NULL, 0) == CUDA_SUCCESS);
+    kept = many[MANY - 1];
+    many[MANY - 1] = many[0];
+    CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&last, graph, many, MANY) == CUDA_ERROR_INVALID_VALUE);
+    many[MANY - 1] = foreign;
+    CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&last, graph, many, MANY) == CUDA_ERROR_INVALID_VALUE);
+    many[MANY - 1] = kept;
+    CHILD_EXPECT(gvmi_cu->cuGraphAddEmptyNode(&last, graph, many, MANY) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphGetEdges(graph, from, to, NULL, &count) == CUDA_SUCCESS);
+    CHILD_EXPECT(count == MANY);
+    for (int i = 0; i < MANY; i++)
+        CHILD_EXPECT(from[i] == many[i] && to[i] == last);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(graph) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphDestroy(other) == CUDA_SUCCESS);
+    return 0;
+}
+
+/* A stream waits for each of many twice; its next node comes behind each once. The last one is not waited for if join is
+ * false. */
+static CUresult capture_sides(CUdeviceptr at, bool join, CUgraph *graph)
+{
+    CUstreamCaptureStatus status;
+    CUevent event, begun;
+    CUresult result = gvmi_cu->cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED);
+    size_t count = 0;
+
+    result |= gvmi_cu->cuEventCreate(&begun, 0) | gvmi_cu->cuEventCreate(&event, 0);
+    result |= gvmi_cu->cuMemsetD8Async(at, 1, 16, stream) | gvmi_cu->cuEventRecord(begun, stream);
+    for (int i = 0; i < SIDES; i++) {
+        CUstream side;
+
+        result |= gvmi_cu->cuStreamCreate(&side, CU_STREAM_NON_BLOCKING);
+        result |= gvmi_cu->cuStreamWaitEvent(side, begun, 0) |
+                  gvmi_cu->cuMemsetD8Async(at, 1, 16, side) | gvmi_cu->cuEventRecord(event, side);
+        if (i < SIDES - 1 || join)
+            result |= gvmi_cu->cuStreamWaitEvent(stream, event, 0) |
+                      gvmi_cu->cuStreamWaitEvent(stream, event, 0);
+    }
+    result |= gvmi_cu->cuStreamGetCaptureInfo(stream, &status, NULL, graph, NULL, NULL, &count);
+    if (result != CUDA_SUCCESS || count != SIDES + (size_t)join)
+        return CUDA_ERROR_UNKNOWN;
+    return gvmi_cu->cuStreamEndCapture(stream, graph);
+}
+
+static int join_many_streams(void *arg)
+{
+    size_t nodes = 0, edges = 0;
+    CUgraph graph = NULL;
+    CUdeviceptr at;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvmi_cu->cuMemAlloc(&at, 4096) == CUDA_SUCCESS);
+    CHILD_EXPECT(capture_sides(at, false, &graph) == CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    CHILD_EXPECT(capture_sides(at, true, &graph) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphGetNodes(graph, NULL, &nodes) == CUDA_SUCCESS && nodes == SIDES + 1);
+    CHILD_EXPECT(gvmi_cu->cuGraphGetEdges(graph, NULL, NULL, NULL, &edges) == CUDA_SUCCESS &&
+                 edges == SIDES);
+    return 0;
+}
+
+CHILD_TEST(node_depends_on_many_others_once_each, depend_on_many)
+CHILD_TEST(capture_waits_for_many_streams_once_each, join_many_streams)
+
+/* ---- threads that the system refuses */
+
+static void count_run(void *runs)
+{
+    atomic_fetch_add((atomic_int *)runs, 1);
+}
+
+static int run_out_of_threads(void *arg)
+{
+    enum { BRANCHES = 6 };
+    static atomic_int runs;
+    CUDA_HOST_NODE_PARAMS params = {count_run, &runs};
+    struct rlimit limit, none;
+    CUgraphExec exec = NULL;
+    CUgraphNode node;
+    CUgraph graph = NULL;
+    unsigned threads;
+
+    (void)arg;
+    if (SANITIZED)
+        return 0;
+    CHILD_EXPECT(start() && gvmi_cu->cuGraphCreate(&graph, 0) == CUDA_SUCCESS);
+    for (int i = 0; i < BRANCHES; i++)
+        CHILD_EXPECT(gvmi_cu->cuGraphAddHostNode(&node, graph, NULL, 0, &params) == CUDA_SUCCESS);
+    threads = thread_count();
+    CHILD_EXPECT(getrlimit(RLIMIT_AS, &limit) == 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    CHILD_EXPECT(setrlimit(RLIMIT_AS, &none) == 0);
+    CHILD_EXPECT(gvmi_cu->cuLaunchHostFunc(stream, count_run, &runs) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(setrlimit(RLIMIT_AS, &limit) == 0);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(exec == NULL && atomic_load(&runs) == 0 && thread_count() == threads);
+    CHILD_EXPECT(gvmi_cu->cuLaunchHostFunc(stream, count_run, &runs) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphInstantiate(&exec, graph, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuGraphLaunch(exec, stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(atomic_load(&runs) == BRANCHES + 1 && thread_count() >= threads + BRANCHES);
+    return 0;
+}
+
+CHILD_TEST_NOT_VALGRIND(calls_fail_whole_where_no_thread_can_be_made, run_out_of_threads,
+                        "it needs address space of its own")
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -437,6 +563,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(graph_of_a_context_that_was_reset_is_refused),
         cmocka_unit_test(graph_keeps_an_unloaded_module),
         cmocka_unit_test(nodes_run_once_and_behind_those_before_them),
+        cmocka_unit_test(node_depends_on_many_others_once_each),
+        cmocka_unit_test(capture_waits_for_many_streams_once_each),
+        cmocka_unit_test(calls_fail_whole_where_no_thread_can_be_made),
     };
 
     given_seed = argc > 1 ? argv[1] : NULL;

@@ -85,6 +85,15 @@ static inline void end_child_after(unsigned seconds)
 #define SKIP_UNDER_TSAN(why) ((void)0)
 #endif
 
+/* Built with a sanitizer that needs address space of its own? */
+#if defined(__has_feature)
+#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
+#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
 #define assert_child_succeeds(fn, arg) assert_int_equal(run_in_child(fn, arg, false), 0)
 
 /* A test that is one child. */

@@ -258,6 +258,8 @@ GVM_DEVICE void gvm_pause(void)
     }
 GVM_DEVICE_SHUFFLE(uint32_t, u32, uint32_t)
 GVM_DEVICE_SHUFFLE(uint64_t, u64, unsigned long long)
+GVM_DEVICE_SHUFFLE(int32_t, i32, int)
+GVM_DEVICE_SHUFFLE(float, f32, float)
 GVM_DEVICE_SHUFFLE(double, f64, double)
 #undef GVM_DEVICE_SHUFFLE
 
@@ -280,9 +282,21 @@ GVM_DEVICE uint64_t gvm_atomic_add_u64(uint64_t *p, uint64_t v)
 {
     return atomicAdd((unsigned long long *)p, (unsigned long long)v);
 }
+GVM_DEVICE float gvm_atomic_add_f32(float *p, float v)
+{
+    return atomicAdd(p, v);
+}
 GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
 {
     return atomicAdd(p, v);
+}
+GVM_DEVICE uint32_t gvm_atomic_min_u32(uint32_t *p, uint32_t v)
+{
+    return atomicMin(p, v);
+}
+GVM_DEVICE uint32_t gvm_atomic_max_u32(uint32_t *p, uint32_t v)
+{
+    return atomicMax(p, v);
 }
 GVM_DEVICE uint64_t gvm_atomic_min_u64(uint64_t *p, uint64_t v)
 {
@@ -508,7 +522,9 @@ enum {
     GVM_SOFT_ALL,
     GVM_SOFT_SHUFFLES(u32),
     GVM_SOFT_SHUFFLES(u64),
-    GVM_SOFT_SHUFFLES(f64)
+    GVM_SOFT_SHUFFLES(f64),
+    GVM_SOFT_SHUFFLES(i32),
+    GVM_SOFT_SHUFFLES(f32)
 };
 #undef GVM_SOFT_SHUFFLES
 #define GVM_SOFT_NONSENSE 0xbadbadbadbadbad1u /* what a lane reads that has no value */
@@ -598,6 +614,8 @@ GVM_DEVICE uint32_t gvm_soft_lane_xor(uint32_t lanes, uint32_t width)
     GVM_SOFT_SHUFFLE_BY(type, letter, _xor_, gvm_soft_lane_xor)
 GVM_SOFT_SHUFFLE_OF(uint32_t, u32)
 GVM_SOFT_SHUFFLE_OF(uint64_t, u64)
+GVM_SOFT_SHUFFLE_OF(int32_t, i32)
+GVM_SOFT_SHUFFLE_OF(float, f32)
 GVM_SOFT_SHUFFLE_OF(double, f64)
 #undef GVM_SOFT_SHUFFLE_OF
 #undef GVM_SOFT_SHUFFLE_BY
@@ -639,39 +657,43 @@ GVM_DEVICE uint32_t gvm_atomic_exchange_u32(uint32_t *p, uint32_t v)
     gvm_soft_step();
     return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);
 }
-GVM_DEVICE uint64_t gvm_atomic_min_u64(uint64_t *p, uint64_t v)
-{
-    uint64_t old;
-    gvm_soft_step();
-    old = __atomic_load_n(p, __ATOMIC_RELAXED);
-    while (v < old && !__atomic_compare_exchange_n(p, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
-    return old;
-}
-GVM_DEVICE uint64_t gvm_atomic_max_u64(uint64_t *p, uint64_t v)
-{
-    uint64_t old;
-    gvm_soft_step();
-    old = __atomic_load_n(p, __ATOMIC_RELAXED);
-    while (v > old && !__atomic_compare_exchange_n(p, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
-    return old;
-}
-GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
-{
-    uint64_t *word = (uint64_t *)(void *)p;
-    uint64_t old, next;
-    double value;
-    gvm_soft_step();
-    old = __atomic_load_n(word, __ATOMIC_RELAXED);
-    do {
-        memcpy(&value, &old, sizeof value);
-        value += v;
-        memcpy(&next, &value, sizeof next);
-    } while (!__atomic_compare_exchange_n(word, &old, next, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
-    memcpy(&value, &old, sizeof value);
-    return value;
-}
+#define GVM_SOFT_ATOMIC_EXTREME(bits, name, is_beyond) \
+    GVM_DEVICE uint##bits##_t gvm_atomic_##name##_u##bits(uint##bits##_t *p, uint##bits##_t v) \
+    { \
+        uint##bits##_t old; \
+        gvm_soft_step(); \
+        old = __atomic_load_n(p, __ATOMIC_RELAXED); \
+        while (v is_beyond old && \
+               !__atomic_compare_exchange_n(p, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) \
+            ; \
+        return old; \
+    }
+GVM_SOFT_ATOMIC_EXTREME(32, min, <)
+GVM_SOFT_ATOMIC_EXTREME(64, min, <)
+GVM_SOFT_ATOMIC_EXTREME(32, max, >)
+GVM_SOFT_ATOMIC_EXTREME(64, max, >)
+#undef GVM_SOFT_ATOMIC_EXTREME
+
+#define GVM_SOFT_ATOMIC_ADD(type, bits) \
+    GVM_DEVICE type gvm_atomic_add_f##bits(type *p, type v) \
+    { \
+        uint##bits##_t *word = (uint##bits##_t *)(void *)p; \
+        uint##bits##_t old, next; \
+        type value; \
+        gvm_soft_step(); \
+        old = __atomic_load_n(word, __ATOMIC_RELAXED); \
+        do { \
+            memcpy(&value, &old, sizeof value); \
+            value += v; \
+            memcpy(&next, &value, sizeof next); \
+        } while (!__atomic_compare_exchange_n(word, &old, next, 1, __ATOMIC_RELAXED, \
+                                              __ATOMIC_RELAXED)); \
+        memcpy(&value, &old, sizeof value); \
+        return value; \
+    }
+GVM_SOFT_ATOMIC_ADD(float, 32)
+GVM_SOFT_ATOMIC_ADD(double, 64)
+#undef GVM_SOFT_ATOMIC_ADD
 
 #define GVM_SOFT_LOAD_STORE(bits, suffix) \
     GVM_DEVICE uint##bits##_t gvm_load_acquire_u##bits##suffix(const uint##bits##_t *p) \
@@ -763,6 +785,8 @@ GVM_DEVICE uint32_t gvm_warp_mask(void)
     }
 GVM_WARP_GET(uint32_t, u32)
 GVM_WARP_GET(uint64_t, u64)
+GVM_WARP_GET(int32_t, i32)
+GVM_WARP_GET(float, f32)
 GVM_WARP_GET(double, f64)
 #undef GVM_WARP_GET
 
