@@ -76,11 +76,11 @@ typedef struct gstore_area
 	uint64_t			offset_bytes;
 	room			   *rooms; /* of a pack: room_count of them */
 	uint32_t			room_count;
-	uint64_t			bytes; /* committed; of a packed one, its room */
-	uint64_t			needed_bytes;
-	uint32_t			refs;
-	bool				dropped, busy, linking;
-	bool				trim; /* it is to give back what it does not need */
+	uint64_t			bytes;	   /* committed; of a packed one, its room */
+	_Atomic uint64_t needed_bytes; /* written under the lock; what a trim reads meanwhile may be more */
+	uint32_t		 refs;
+	bool			 dropped, busy, linking;
+	bool			 trim; /* it is to give back what it does not need */
 	/* In a list that needs no memory so: of a sweep, which has references, or of a drop, where nobody has. */
 	struct gstore_area *next_found;
 } area;

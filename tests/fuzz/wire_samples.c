@@ -38,7 +38,8 @@ static void fill_client(gvmi_wire_message *m)
         memset(m->tail.bytes, 0xa5, GVM_METADATA_BYTES_MAX);
         break;
     case GVMI_WIRE_ACQUIRE:
-        m->body.ACQUIRE = (gvmi_wire_acquire){7, GVM_LEASE_WRITE, GVM_HINT_ONCE, 250, GVM_ACQUIRE_CPU, 0};
+        m->body.ACQUIRE = (gvmi_wire_acquire){7,   GVM_LEASE_WRITE, GVM_HINT_ONCE,
+                                              250, GVM_ACQUIRE_CPU, 0};
         break;
     case GVMI_WIRE_TAKEN: m->body.TAKEN = (gvmi_wire_taken){8, GVM_LEASE_READ}; break;
     case GVMI_WIRE_MAPPED:
