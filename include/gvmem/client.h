@@ -304,12 +304,12 @@ typedef enum gvm_hint {
 
 /* gvm_acquire_options.flags */
 enum {
-    GVM_ACQUIRE_CPU = 1, /* the processor reads, and under a write lease writes, the bytes at lease->address, and so may
-                          * the GPU. It brings all of the object to host memory, where it stays while there is
-                          * a lease, and is more than a move: leases of others have to end where a part is on the
-                          * device. hint must be GVM_HINT_NONE: it is as GVM_HINT_ONCE. The processor has no access without such
-                          * a lease, and none to what is committed after it was taken; work of the GPU on the bytes must be
-                          * over (the streams synchronised) before the processor looks at them */
+    /* The processor may read the bytes at lease->address, and write them under a write lease; so may the GPU. The acquire waits
+     * until no other lease holds chunks on the device, and then moves the whole object to host memory, where it stays
+     * while it is leased. hint must be GVM_HINT_NONE; the lease counts as GVM_HINT_ONCE. lease->size_bytes is
+     * what the processor may access: the object may have grown since. Without such a lease, an access by
+     * the processor may end the program (SIGSEGV). Synchronise streams that use the bytes first. */
+    GVM_ACQUIRE_CPU = 1,
 };
 
 /* Zero means default in every other member; NULL: no hint. */

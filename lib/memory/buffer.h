@@ -210,8 +210,8 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
 gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access);
 gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access);
 
-/* Gives the processor the buffer's access to what of it is in host memory, now and from now on; *bytes: how much of it, from
- * the start on, that is. GVM_E_DRIVER and the errors of mapping, after which it has none to what comes. */
+/* Gives the processor access to the chunks in host memory, those that come later too. *bytes: how much it may access
+ * from the buffer's start on. Errors are those of mapping; after one, chunks that come later are not accessible. */
 gvm_status gvmi_buffer_open_to_cpu(gvm_buffer *buffer, uint64_t *bytes);
 
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them

@@ -299,6 +299,7 @@ static bool acquire(worker *w, gvm_lease_mode mode)
     slot *s = w->lease_count < LEASES ? pick_slot(w) : NULL;
     gvm_lease lease = {0};
     uint32_t chunks_before;
+    const gvm_acquire_options *given;
     bool sealed_before, good, cpu;
     int timeout_ms;
     gvm_status status;
@@ -312,9 +313,9 @@ static bool acquire(worker *w, gvm_lease_mode mode)
                                     : (int)(1 + (random >> 24) % WAIT_MS_MAX);
     chunks_before = atomic_load(&s->record->chunks_done);
     sealed_before = atomic_load(&s->record->seal_done);
-    cpu = options.flags != 0 && !(for_ever && random >> 17 & 1);
-    status = gvm_object_acquire(s->object, mode, for_ever && random >> 17 & 1 ? NULL : &options,
-                                timeout_ms, &lease);
+    given = for_ever && random >> 17 & 1 ? NULL : &options;
+    cpu = given != NULL && given->flags != 0;
+    status = gvm_object_acquire(s->object, mode, given, timeout_ms, &lease);
     if (!judged("gvm_object_acquire", status, acquire_errors(s, mode, sealed_before, for_ever, cpu)) ||
         status != GVM_OK) {
         leave_slot(s);

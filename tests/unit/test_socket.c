@@ -27,14 +27,6 @@
 #define LONG_MS 20000 /* never reached */
 #define BIG_BYTES (1u << 20)
 
-#if defined(__has_feature)
-#define SANITIZED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
-#elif defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
-
 typedef struct pair {
     int a, b;
     int fds_before;
