@@ -213,9 +213,11 @@ sums=$([ -z "$logs" ] || scripts/test-results.py $logs)
 set -- ${sums:-0 passed, 0 failed}
 total_passed=$((passed + $1)) total_failed=$((failed + $3))
 
-printf '\n==== summary%s\n' "$summary"
-# shellcheck disable=SC2086
-[ -z "$logs" ] || scripts/test-results.py --failures $logs | sed '$d; s/^/  /'
 mkdir -p "$build"
+{
+    printf '\n==== summary%s\n' "$summary"
+    # shellcheck disable=SC2086
+    [ -z "$logs" ] || scripts/test-results.py --failures $logs | sed '$d; s/^/  /'
+} | tee "$build/check-summary"
 echo "$total_passed passed, $total_failed failed" | tee "$build/check-result"
 [ "$total_failed" -eq 0 ] && { [ "$1" -gt 0 ] || [ "$level" = install ]; }

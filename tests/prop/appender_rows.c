@@ -431,7 +431,8 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
 }
 
 /* A launch that was granted nothing of an empty buffer because its budget was spent: the next gets
- * on, however the threads of the kernels came. */
+ * on, however the threads of the kernels came. Not if the driver fails in it: its "out of memory" for a mapping is
+ * GVM_E_LIMIT too. */
 static bool check_progress(run *r, const gvm_appender_result *result)
 {
     const launched *now = &r->rounds[r->round_count % HISTORY];
@@ -439,7 +440,7 @@ static bool check_progress(run *r, const gvm_appender_result *result)
 
     r->written = result->rows + result->data_bytes;
     if (r->written == 0 && !result->complete && result->reason == GVM_E_LIMIT && now->fresh &&
-        r->round_count > 0 && before->fresh && before->status == GVM_OK &&
+        !now->armed && r->round_count > 0 && before->fresh && before->status == GVM_OK &&
         before->result.rows + before->result.data_bytes == 0 && before->result.reason == GVM_E_LIMIT)
         return WRONG(r->l, "two launches in a row were granted nothing of an empty buffer");
     r->round_count++;
