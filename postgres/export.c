@@ -403,48 +403,55 @@ unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int co
 		gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
 }
 
-Datum
-gstore_export(PG_FUNCTION_ARGS)
+char *
+gstore_export_rows(Relation relation, const gstore_view *view, bool own)
 {
-	const Oid	 oid = PG_GETARG_OID(0);
-	Relation	 relation = open_table(oid);
-	gstore_view	 view;
+	const Oid	 oid = RelationGetRelid(relation);
 	gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
 	uint8		 secret[GSTORE_SECRET_BYTES];
 	uint32		 bytes, privileges;
 	uint64		 sum, at;
-	bool		 own;
 	int			 count;
 
-	gstore_wait_ready();
-	own = choose_revision(relation, &view);
-	if (view.empty)
-	{
-		relation_close(relation, NoLock);
-		PG_RETURN_NULL();
-	}
-	piece.local = make_manifest(relation, &view, &bytes);
+	piece.local = make_manifest(relation, view, &bytes);
 	piece.bytes = bytes;
 	sum = gvm_kernel_checksum_host(piece.local, bytes);
 	/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
 	LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-	count = list_areas(relation, &view, &areas);
-	unpack_store(oid, &view, areas, count);
+	count = list_areas(relation, view, &areas);
+	unpack_store(oid, view, areas, count);
 	gstore_lock_privileges(ShareLock);
 	gstore_check_readable(oid);
 	if (!gstore_privileges(oid, &privileges))
 		elog(ERROR, "cache lookup failed for relation %u", oid);
-	if (!choose_place(oid, &view, own, sum, bytes, &at))
+	if (!choose_place(oid, view, own, sum, bytes, &at))
 	{
 		piece.offset_bytes = at;
-		gstore_transfer(GSTORE_WRITE, &view.name, &piece, 1);
-		note_place(oid, &view, own, sum, bytes, at);
+		gstore_transfer(GSTORE_WRITE, &view->name, &piece, 1);
+		note_place(oid, view, own, sum, bytes, at);
 	}
 	areas[0].bytes = at + bytes;
-	gstore_token_make(oid, &view, sum, privileges, areas, count, secret);
+	gstore_token_make(oid, view, sum, privileges, areas, count, secret);
 	unpacked = InvalidOid;
 	gstore_unlock_privileges(ShareLock);
 	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+	return write_token(secret, sum, bytes, at);
+}
+
+Datum
+gstore_export(PG_FUNCTION_ARGS)
+{
+	Relation	relation = open_table(PG_GETARG_OID(0));
+	gstore_view view;
+	char	   *token = NULL;
+	bool		own;
+
+	gstore_wait_ready();
+	own = choose_revision(relation, &view);
+	if (!view.empty)
+		token = gstore_export_rows(relation, &view, own);
 	relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
-	PG_RETURN_TEXT_P(cstring_to_text(write_token(secret, sum, bytes, at)));
+	if (token == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(token));
 }

@@ -6,6 +6,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "postgres/call.h"
 #include "postgres/directory.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
@@ -73,6 +74,7 @@ _PG_init(void)
 	gstore_pending_init();
 	gstore_token_init();
 	gstore_export_init();
+	gstore_call_init();
 	gstore_analyze_init();
 	gstore_ddl_init();
 }

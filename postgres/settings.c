@@ -18,6 +18,7 @@ int	  gstore_start_timeout_s = 30;
 char *gstore_keeper_path = NULL;
 int	  gstore_readers = GSTORE_READERS_OWNER;
 int	  gstore_token_lifetime_s = 3600;
+int	  gstore_gpu_workers = 8;
 int	  gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool  gstore_wait_for_source = false;
 
@@ -78,5 +79,10 @@ gstore_settings_init(void)
 		"gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
 		"What they have attached stays. A token that is asked for again is good for that time again.",
 		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	/* The GPU memory keeper starts them, which does not load plcuda. */
+	DefineCustomIntVariable("plcuda.max_workers",
+							"Sessions that may have a process for functions in the language plcuda.",
+							"0: none, and there is no such language.", &gstore_gpu_workers, 8, 0, 1024,
+							PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("gstore_fdw");
 }

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "storage/lockdefs.h"
+#include "utils/relcache.h"
 
 #include "postgres/directory.h"
 #include "postgres/window.h"
@@ -44,6 +45,12 @@ extern void gstore_token_forget(const gstore_store_name *name);
  * ends the tokens and CUDA handles of the tables that are concerned.
  */
 extern void gstore_note_privileges(bool granted);
+
+/*
+ * A token for rows of the open table, which the caller keeps locked; own: of a store that this transaction has made (export.c).
+ * ERROR if the user may not SELECT from it.
+ */
+extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own);
 
 extern void gstore_token_init(void); /* the callback */
 extern void gstore_export_init(void);

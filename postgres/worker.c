@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,6 +37,7 @@
 #include "postgres/memory.h"
 #include "postgres/reload.h"
 #include "postgres/service.h"
+#include "postgres/spawner.h"
 #include "postgres/tasks.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
@@ -68,6 +70,7 @@ gstore_worker_init(void)
 static gvm_keeper	  *server;
 static gstore_service *service;
 static gstore_tasks	  *tasks;
+static gstore_spawner *spawner;
 
 static void
 wake_worker(void *latch)
@@ -205,6 +208,32 @@ begin_epoch(void)
 	return epoch;
 }
 
+/* Without it tables can be used all the same. The program is beside this library. */
+static void
+start_spawner(void)
+{
+	char	path[MAXPGPATH];
+	Dl_info library;
+
+	if (gstore_gpu_workers == 0)
+		return;
+	if (dladdr((void *) gstore_worker_main, &library) == 0)
+		return;
+	strlcpy(path, library.dli_fname, sizeof path);
+	get_parent_directory(path);
+	join_path_components(path, path, GSTORE_SPAWN_PROGRAM);
+	if (access(path, X_OK) != 0)
+		return; /* plcuda is not installed */
+	if (gstore_spawner_start(path, (uint32) gstore_gpu_workers, &spawner) != GVM_OK)
+	{
+		gvm_error error;
+
+		gvm_error_last(&error);
+		ereport(WARNING,
+				(errmsg("GPU memory keeper: functions in the language plcuda cannot run: %s", error.text)));
+	}
+}
+
 /* False: gstore->problem says why. What has been started stays. */
 static bool
 start_service(void)
@@ -228,6 +257,7 @@ start_service(void)
 	if (gstore_service_start(&options, &service) != GVM_OK ||
 		gstore_tasks_start(service, wake_worker, MyLatch, &tasks) != GVM_OK)
 		return fail_start_call("use");
+	start_spawner();
 	log_driver_info();
 	gstore->problem[0] = '\0';
 	gstore->device_count = gstore_service_device_count(service);
@@ -333,6 +363,8 @@ stop_service(void)
 {
 	if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
 		gstore_service_sever(service);
+	gstore_spawner_stop(spawner);
+	spawner = NULL;
 	gstore_tasks_stop(tasks);
 	tasks = NULL;
 	gstore_service_stop(service);

@@ -55,7 +55,9 @@ make_root() {
     for entry in "$bin"/../../../*.libs; do
         [ ! -d "$entry" ] || ln -s "$(cd "$entry" && pwd)" "$root$bin/../../../"
     done
-    rm -f "$root$libs"/gstore_fdw* "$root$libs"/pg_strom* "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom*
+    for name in gstore_fdw pg_strom plcuda; do
+        rm -rf "${root:?}$libs/$name"* "$root$share/extension/$name"*
+    done
 }
 
 install_extension() {

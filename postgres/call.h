@@ -1,0 +1,35 @@
+/*
+ * postgres/call.h - tables as arguments of functions that run in GPU workers: what the extension plcuda needs of this library.
+ *
+ * It is found by find_rendezvous_variable(GSTORE_CALL_VARIABLE), which is NULL where the library is not in
+ * shared_preload_libraries.
+ */
+#ifndef GSTORE_CALL_H
+#define GSTORE_CALL_H
+
+#include "postgres.h"
+
+#define GSTORE_CALL_VARIABLE "gstore_fdw call"
+#define GSTORE_CALL_VERSION	 1
+
+/* Rows as the active snapshot sees them; all is palloc'd. */
+typedef struct gstore_call_table
+{
+	char  *token; /* for a worker of this server's user; NULL: there is no row */
+	uint64 rows;
+	uint8 *dead; /* bitmap, 1: a row that is deleted; NULL: none is */
+	uint64 dead_bytes;
+} gstore_call_table;
+
+typedef struct gstore_call_api
+{
+	uint32 version;
+	/* Locks the table as a SELECT does. ERROR if the user may not SELECT from it, or if this transaction has changed it. */
+	void (*open_table)(Oid relation, gstore_call_table *out);
+	/* Until workers can be started, or ERROR. */
+	void (*wait_ready)(void);
+} gstore_call_api;
+
+extern void gstore_call_init(void);
+
+#endif

@@ -1,0 +1,344 @@
+/* A call: arguments into the window, the result out of it. */
+#include "plcuda.h"
+
+#include "catalog/pg_type.h"
+#include "access/relation.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "storage/lockdefs.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "postgres/compat.h"
+
+/* ---- functions that directives name: of the same arguments, with the caller's rights */
+
+static Datum
+call_helper(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, bool *null)
+{
+	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(f->nargs));
+	FmgrInfo		 info;
+	Datum			 result;
+#if PG_VERSION_NUM >= 160000
+	const AclResult rights = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
+#else
+	const AclResult rights = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
+#endif
+
+	if (rights != ACLCHECK_OK)
+		aclcheck_error(rights, OBJECT_FUNCTION, get_func_name(function));
+	fmgr_info(function, &info);
+	InitFunctionCallInfoData(*call, &info, (short) f->nargs, fcinfo->fncollation, NULL, NULL);
+	*null = true;
+	for (int i = 0; i < f->nargs; i++)
+	{
+		call->args[i] = fcinfo->args[i];
+		if (info.fn_strict && call->args[i].isnull)
+			return (Datum) 0;
+	}
+	result = FunctionCallInvoke(call);
+	*null = call->isnull;
+	return result;
+}
+
+static uint64
+evaluate_size(const plcuda_size *size, const char *what, int64 least, const plcuda_function *f,
+			  FunctionCallInfo fcinfo)
+{
+	int64 value = size->value;
+
+	if (OidIsValid(size->function))
+	{
+		bool  null;
+		Datum result = call_helper(size->function, f, fcinfo, &null);
+
+		if (null)
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("function %s, which says %s, has returned NULL", get_func_name(size->function), what)));
+		value = get_func_rettype(size->function) == INT4OID ? DatumGetInt32(result) : DatumGetInt64(result);
+	}
+	if (value < least)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("%s must be at least %lld, not %lld", what, (long long) least, (long long) value)));
+	return (uint64) value;
+}
+
+static void
+check_sanity(const plcuda_function *f, FunctionCallInfo fcinfo)
+{
+	bool null;
+
+	if (OidIsValid(f->sanity_check) &&
+		(!DatumGetBool(call_helper(f->sanity_check, f, fcinfo, &null)) || null))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("function %s, the sanity check of \"%s\", does not allow these arguments",
+						get_func_name(f->sanity_check), f->name)));
+}
+
+/* ---- the request: first its sizes, then its bytes */
+
+typedef struct request
+{
+	plcuda_window window; /* to be copied */
+	Size		  bytes;  /* of the file */
+	const void	 *parts[2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX];
+	plcuda_span	  places[2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX];
+	int			  count;
+} request;
+
+static plcuda_span
+add_part(request *r, const void *bytes, Size len)
+{
+	const plcuda_span span = {r->bytes, len};
+
+	r->parts[r->count] = bytes;
+	r->places[r->count++] = span;
+	r->bytes += PLCUDA_ROUND_UP(len);
+	return span;
+}
+
+static plcuda_span
+add_columns(request *r, Oid table)
+{
+	Relation			  relation = relation_open(table, AccessShareLock);
+	const TupleDesc		  desc = RelationGetDescr(relation);
+	plcuda_wanted_column *columns = palloc0(sizeof *columns * (Size) Max(desc->natts, 1));
+	const int			  count = desc->natts;
+
+	for (int i = 0; i < count; i++)
+	{
+		const Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+		if (attribute->attisdropped)
+			continue;
+		strlcpy(columns[i].name, NameStr(attribute->attname), sizeof columns[i].name);
+		columns[i].type = getBaseType(attribute->atttypid);
+	}
+	relation_close(relation, NoLock);
+	return add_part(r, columns, sizeof *columns * (Size) count);
+}
+
+static uint32
+add_table(request *r, Oid table)
+{
+	const uint32		 number = r->window.table_count;
+	plcuda_wanted_table *wanted = &r->window.tables[number];
+	gstore_call_table	 opened;
+
+	if (number == PLCUDA_TABLES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a plcuda function takes at most %d tables", PLCUDA_TABLES_MAX)));
+	plcuda_gstore()->open_table(table, &opened);
+	if (opened.token != NULL)
+		strlcpy(wanted->token, opened.token, sizeof wanted->token);
+	wanted->rows = opened.rows;
+	if (opened.dead != NULL)
+		wanted->dead = add_part(r, opened.dead, opened.dead_bytes);
+	wanted->columns = add_columns(r, table);
+	return r->window.table_count++;
+}
+
+#define SET_SLOT(slot, type, get) \
+	do { \
+		const type typed = {.value = (get), .isnull = 0}; \
+		memcpy(slot, &typed, sizeof typed); \
+	} while (0)
+
+/* isnull of each type is behind its value; of NULL the value is 0. */
+static void
+set_null(uint8 *slot, const plcuda_type *type)
+{
+	memset(slot, 0, PLCUDA_SLOT_BYTES);
+	switch (type->oid)
+	{
+		case BOOLOID: slot[offsetof(pg_bool_t, isnull)] = 1; break;
+		case INT2OID: slot[offsetof(pg_int2_t, isnull)] = 1; break;
+		case INT4OID: slot[offsetof(pg_int4_t, isnull)] = 1; break;
+		case INT8OID: slot[offsetof(pg_int8_t, isnull)] = 1; break;
+		case FLOAT4OID: slot[offsetof(pg_float4_t, isnull)] = 1; break;
+		case FLOAT8OID: slot[offsetof(pg_float8_t, isnull)] = 1; break;
+		case InvalidOid: slot[offsetof(pg_reggstore_t, isnull)] = 1; break;
+		default: slot[offsetof(pg_text_t, isnull)] = 1; break;
+	}
+}
+
+static void
+add_bytes(request *r, plcuda_argument *argument, Datum value)
+{
+	struct varlena *body = PG_DETOAST_DATUM_PACKED(value);
+	const pg_text_t typed = {.length = (uint32) VARSIZE_ANY_EXHDR(body)};
+
+	argument->kind = PLCUDA_ARGUMENT_BYTES;
+	argument->bytes = add_part(r, VARDATA_ANY(body), typed.length);
+	memcpy(argument->slot, &typed, sizeof typed);
+}
+
+static void
+add_argument(request *r, const plcuda_type *type, Datum value, bool null)
+{
+	plcuda_argument *argument = &r->window.arguments[r->window.argument_count++];
+
+	argument->kind = PLCUDA_ARGUMENT_PLAIN;
+	if (null)
+		set_null(argument->slot, type);
+	else
+		switch (type->oid)
+		{
+			case BOOLOID: SET_SLOT(argument->slot, pg_bool_t, DatumGetBool(value)); break;
+			case INT2OID: SET_SLOT(argument->slot, pg_int2_t, DatumGetInt16(value)); break;
+			case INT4OID: SET_SLOT(argument->slot, pg_int4_t, DatumGetInt32(value)); break;
+			case INT8OID: SET_SLOT(argument->slot, pg_int8_t, DatumGetInt64(value)); break;
+			case FLOAT4OID: SET_SLOT(argument->slot, pg_float4_t, DatumGetFloat4(value)); break;
+			case FLOAT8OID: SET_SLOT(argument->slot, pg_float8_t, DatumGetFloat8(value)); break;
+			case InvalidOid:
+				argument->kind = PLCUDA_ARGUMENT_TABLE;
+				argument->table = add_table(r, DatumGetObjectId(value));
+				break;
+			default: add_bytes(r, argument, value); break;
+		}
+}
+
+static void
+add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
+{
+	const uint64 most = (uint64) plcuda_buffer_mb * 1024 * 1024;
+
+	for (int i = 0; i < PLCUDA_KERNELS; i++)
+	{
+		const plcuda_block *block = &f->blocks[i];
+
+		if (!block->present)
+			continue;
+		r->window.kernels[i] = (plcuda_kernel){
+			.present = 1,
+			.threads = evaluate_size(&block->threads, "num_threads", 1, f, fcinfo),
+			.block_threads = (uint32) Min(evaluate_size(&block->block_threads, "kernel_blocksz", 0, f, fcinfo), 65536),
+			.shared_block_bytes = Min(evaluate_size(&block->shared_block, "shmem_blocksz", 0, f, fcinfo), PG_INT32_MAX),
+			.shared_thread_bytes = Min(evaluate_size(&block->shared_thread, "shmem_unitsz", 0, f, fcinfo), PG_INT32_MAX)};
+	}
+	r->window.results_bytes = evaluate_size(&f->results, "results_bufsz", 0, f, fcinfo);
+	r->window.workbuf_bytes = evaluate_size(&f->workbuf, "working_bufsz", 0, f, fcinfo);
+	if (r->window.results_bytes > most || r->window.workbuf_bytes > most - r->window.results_bytes)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("results of %llu and a work buffer of %llu bytes are more than plcuda.buffer_memory allows",
+						(unsigned long long) r->window.results_bytes, (unsigned long long) r->window.workbuf_bytes)));
+}
+
+static request *
+make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
+{
+	request *r = palloc0(sizeof *r);
+
+	r->bytes = PLCUDA_ROUND_UP(sizeof(plcuda_window));
+	r->window.text = (plcuda_span){r->bytes, 0}; /* filled in later */
+	r->bytes += PLCUDA_ROUND_UP(strlen(f->text) + 1);
+	add_kernels(r, f, fcinfo);
+	for (int i = 0; i < f->nargs; i++)
+		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
+	set_null(r->window.result, f->result);
+	r->window.returns_bytes = f->result->bytes;
+	return r;
+}
+
+/* ---- the result, of which nothing is known yet */
+
+static Datum
+take_bytes(const plcuda_function *f, const pg_text_t *typed, plcuda_span span)
+{
+	const char *bytes = plcuda_call_bytes(span);
+	Datum		result;
+
+	if (span.bytes != typed->length)
+		ereport(ERROR,
+				(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
+				 errmsg("the GPU worker has returned no valid result")));
+	/* Copied first: the worker could still write to it. */
+	result = PointerGetDatum(cstring_to_text_with_len(bytes, (int) span.bytes));
+	if (f->result->oid == TEXTOID)
+		(void) pg_verifymbstr(VARDATA_ANY(result), (int) span.bytes, false);
+	return result;
+}
+
+#define GET_SLOT(slot, type, make) \
+	do { \
+		type typed; \
+		memcpy(&typed, slot, sizeof typed); \
+		*null = typed.isnull != 0; \
+		return *null ? (Datum) 0 : make(typed.value); \
+	} while (0)
+
+#define BOOL_GET_DATUM(value) BoolGetDatum((value) != 0)
+
+static Datum
+take_result(const plcuda_function *f, const uint8 *slot, plcuda_span span, bool *null)
+{
+	pg_text_t text;
+
+	switch (f->result->oid)
+	{
+		case BOOLOID: GET_SLOT(slot, pg_bool_t, BOOL_GET_DATUM);
+		case INT2OID: GET_SLOT(slot, pg_int2_t, Int16GetDatum);
+		case INT4OID: GET_SLOT(slot, pg_int4_t, Int32GetDatum);
+		case INT8OID: GET_SLOT(slot, pg_int8_t, Int64GetDatum);
+		case FLOAT4OID: GET_SLOT(slot, pg_float4_t, Float4GetDatum);
+		case FLOAT8OID: GET_SLOT(slot, pg_float8_t, Float8GetDatum);
+		default: break;
+	}
+	memcpy(&text, slot, sizeof text);
+	*null = text.isnull != 0;
+	return *null ? (Datum) 0 : take_bytes(f, &text, span);
+}
+
+/* ---- the whole */
+
+/* False: the function asks for its CPU fallback. */
+static bool
+run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
+{
+	request		  *r;
+	plcuda_window *window;
+	plcuda_span	   span;
+	uint8		   slot[PLCUDA_SLOT_BYTES];
+	bool		   null;
+
+	plcuda_gstore()->wait_ready();
+	r = make_request(f, fcinfo);
+	window = plcuda_begin_call(r->bytes);
+	memcpy(window, &r->window, sizeof *window);
+	window->used = r->bytes;
+	for (int i = 0; i < r->count; i++)
+		memcpy((char *) window + r->places[i].at, r->parts[i], r->places[i].bytes);
+	window = plcuda_run_call(f->text);
+	if (window == NULL)
+		return false;
+	memcpy(slot, window->result, sizeof slot);
+	memcpy(&span, &window->bytes, sizeof span);
+	*result = take_result(f, slot, span, &null);
+	fcinfo->isnull = null;
+	plcuda_end_call(span);
+	return true;
+}
+
+Datum
+plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo)
+{
+	Datum result;
+
+	fcinfo->isnull = false;
+	check_sanity(f, fcinfo);
+	if (run_on_gpu(f, fcinfo, &result))
+		return result;
+	if (!OidIsValid(f->cpu_fallback))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("function \"%s\" cannot do this on the GPU, and has no CPU fallback", f->name)));
+	return call_helper(f->cpu_fallback, f, fcinfo, &fcinfo->isnull);
+}

@@ -1,0 +1,302 @@
+/*
+ * See gpu_worker.h: compiles one text into the cache of images. The compiler is a child with limits of its own, in a
+ * folder that is removed afterwards; one that was left by a killed worker is removed by the next.
+ */
+#include "postgres/plcuda/gpu_worker.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OUTPUT_BYTES_MAX (128u << 20)
+#define NOT_RUN			 126 /* the child's status: there is no compiler */
+
+typedef struct workplace
+{
+	char folder[PLCUDA_PATH_BYTES + 32];
+	char from[PLCUDA_PATH_BYTES + 64], to[PLCUDA_PATH_BYTES + 64], log[PLCUDA_PATH_BYTES + 64];
+} workplace;
+
+/* ---- the GPU */
+
+static int
+ask_driver(int *major, int *minor)
+{
+	int (*init)(unsigned flags);
+	int (*get)(int *device, int ordinal);
+	int (*attribute)(int *value, int which, int device);
+	const struct
+	{
+		const char *name;
+		void	   *call;
+	} calls[] = {{"cuInit", &init}, {"cuDeviceGet", &get}, {"cuDeviceGetAttribute", &attribute}};
+	int device, result;
+
+	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+	{
+		void (*found)(void);
+
+		if (gvm_driver_get_call(calls[i].name, &found) != GVM_OK)
+			return -1;
+		memcpy(calls[i].call, &found, sizeof found);
+	}
+	if ((result = init(0)) != 0 || (result = get(&device, 0)) != 0 ||
+		(result = attribute(major, 75, device)) != 0)
+		return result;
+	return attribute(minor, 76, device);
+}
+
+/* Without a context: that would take long. False: answer says why. */
+static bool
+find_architecture(const plcuda_window *window, uint32_t *out, plcuda_message *answer)
+{
+	gvm_driver_info info = {.struct_size = sizeof info};
+	const gvm_status status = gvm_driver_get_info(&info);
+	int				 major, minor, result;
+
+	*out = window->architecture;
+	if (status != GVM_OK)
+	{
+		plcuda_answer_status(answer, status, "cannot load a driver");
+		return false;
+	}
+	if (info.software || *out != 0)
+		return true;
+	result = ask_driver(&major, &minor);
+	if (result != 0)
+	{
+		plcuda_answer_error(answer, "58000", "the driver says nothing of its first GPU: error %d", result);
+		return false;
+	}
+	*out = (uint32_t) (major * 10 + minor);
+	return true;
+}
+
+/* ---- the folder */
+
+static void
+remove_folder(const char *path)
+{
+	DIR			  *folder = opendir(path);
+	struct dirent *d;
+
+	while (folder != NULL && (d = readdir(folder)) != NULL)
+		(void) unlinkat(dirfd(folder), d->d_name, 0);
+	if (folder != NULL)
+		closedir(folder);
+	(void) rmdir(path);
+}
+
+/* Of workers that are no more: PID.tmp and PID.new. */
+static void
+remove_left(const char *cache)
+{
+	DIR			  *folder = opendir(cache);
+	struct dirent *d;
+	char		   path[PLCUDA_PATH_BYTES + 300];
+
+	while (folder != NULL && (d = readdir(folder)) != NULL)
+	{
+		char	  *end;
+		const long pid = strtol(d->d_name, &end, 10);
+
+		if (pid <= 0 || (strcmp(end, ".tmp") != 0 && strcmp(end, ".new") != 0) ||
+			kill((pid_t) pid, 0) == 0 || errno != ESRCH)
+			continue;
+		snprintf(path, sizeof path, "%s/%s", cache, d->d_name);
+		if (strcmp(end, ".tmp") == 0)
+			remove_folder(path);
+		else
+			(void) unlink(path);
+	}
+	if (folder != NULL)
+		closedir(folder);
+}
+
+static bool
+write_text(const char *path, const char *text, size_t len)
+{
+	FILE *out = fopen(path, "wbe");
+	bool  written = out != NULL && fwrite(text, 1, len, out) == len;
+
+	if (out != NULL && fclose(out) != 0)
+		written = false;
+	return written;
+}
+
+static bool
+make_workplace(const plcuda_window *window, workplace *w)
+{
+	struct stat found;
+
+	(void) mkdir(window->cache, 0700);
+	if (stat(window->cache, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
+		chmod(window->cache, 0700) != 0)
+		return false;
+	remove_left(window->cache);
+	snprintf(w->folder, sizeof w->folder, "%.*s/%ld.tmp", PLCUDA_PATH_BYTES - 1, window->cache, (long) getpid());
+	remove_folder(w->folder); /* of another process that had this number */
+	snprintf(w->from, sizeof w->from, "%s/function.c", w->folder);
+	snprintf(w->to, sizeof w->to, "%s/image", w->folder);
+	snprintf(w->log, sizeof w->log, "%s/log", w->folder);
+	return mkdir(w->folder, 0700) == 0 &&
+		write_text(w->from, plcuda_at(window->text), window->text.bytes);
+}
+
+/* ---- the compiler */
+
+static void
+limit(int what, uint64_t value)
+{
+	const struct rlimit l = {value, value};
+
+	(void) setrlimit((__rlimit_resource_t) what, &l);
+}
+
+/* In the child. */
+static void
+become_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w)
+{
+	char include[PLCUDA_PATH_BYTES + 16], self[PLCUDA_PATH_BYTES], number[16], temporary[PLCUDA_PATH_BYTES + 64];
+	const int	  log = open(w->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
+	/* As the project's own kernels; what is not declared is an error, not one when the image is loaded. */
+	char *c[] = {(char *) window->compiler, "-shared", "-fPIC", "-O2", "-std=gnu11", "-ffp-contract=off",
+				 "-fno-strict-aliasing", "-fno-diagnostics-color", "-Werror=implicit-function-declaration",
+				 "-Wl,-z,defs", include, "-o", (char *) w->to, (char *) w->from, NULL};
+	char *nvrtc[] = {self, "nvrtc", (char *) window->nvrtc, number, (char *) w->from, (char *) w->to, NULL};
+
+	if (log < 0 || len < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
+		_exit(NOT_RUN);
+	self[len] = '\0';
+	snprintf(include, sizeof include, "-I%s", plcuda_include_folder());
+	snprintf(number, sizeof number, "%u", target->architecture);
+	snprintf(temporary, sizeof temporary, "%s", w->folder);
+	setenv("TMPDIR", temporary, 1);
+	setenv("LC_ALL", "C", 1);
+	limit(RLIMIT_CORE, 0);
+	limit(RLIMIT_FSIZE, OUTPUT_BYTES_MAX);
+	limit(RLIMIT_CPU, window->compile_s);
+	limit(RLIMIT_AS, window->compile_bytes);
+	if (target->architecture == 0)
+		execvp(c[0], c);
+	else
+		execv(self, nvrtc);
+	_exit(NOT_RUN);
+}
+
+/* The image is in w->to: true. */
+static bool
+run_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w,
+			 plcuda_message *answer)
+{
+	const pid_t child = fork();
+	int			status = 0;
+
+	if (child == 0)
+		become_compiler(window, target, w);
+	if (child < 0 || waitpid(child, &status, 0) != child)
+	{
+		plcuda_answer_error(answer, "58000", "cannot start a compiler: %s", strerror(errno));
+		return false;
+	}
+	if (WIFSIGNALED(status))
+		plcuda_answer_error(answer, "54000", "the compiler was stopped by signal %d: its limits are plcuda.compile_time and plcuda.compile_memory",
+							WTERMSIG(status));
+	else if (WEXITSTATUS(status) == NOT_RUN)
+		plcuda_answer_error(answer, "58P01", "cannot run the compiler \"%s\"",
+							target->architecture == 0 ? window->compiler : "libnvrtc");
+	else if (WEXITSTATUS(status) != 0)
+		answer->verb = PLCUDA_LOG;
+	else
+		return true;
+	return false;
+}
+
+/* A file's bytes to the end, at most `most`; NULL: it cannot be read. */
+static char *
+read_all(const char *path, size_t most, size_t *len)
+{
+	FILE	   *in = fopen(path, "rbe");
+	struct stat found;
+	char	   *bytes = NULL;
+
+	if (in != NULL && fstat(fileno(in), &found) == 0)
+	{
+		*len = (uint64_t) found.st_size < most ? (size_t) found.st_size : most;
+		bytes = malloc(*len + 1);
+		if (bytes != NULL)
+			*len = fread(bytes, 1, *len, in);
+	}
+	if (in != NULL)
+		fclose(in);
+	return bytes;
+}
+
+/* What the compiler has said goes into the memory file. */
+static void
+answer_log(plcuda_window *window, const workplace *w, plcuda_message *answer)
+{
+	size_t		len = 0;
+	char	   *text = read_all(w->log, PLCUDA_LOG_BYTES_MAX, &len);
+	plcuda_span span = {0, 0};
+	void	   *to = text != NULL ? plcuda_append(len, &span) : NULL;
+
+	if (to == NULL)
+		plcuda_answer_error(answer, "53200", "no memory for the compiler's messages");
+	else
+	{
+		memcpy(to, text, len);
+		window = plcuda_map_window(); /* the file has become longer */
+		window->log = span;
+	}
+	free(text);
+}
+
+void
+plcuda_compile(plcuda_window *window, plcuda_message *answer)
+{
+	const char	 *text = plcuda_at(window->text);
+	plcuda_target target;
+	plcuda_image  image;
+	workplace	  w;
+	uint32_t	  architecture;
+	size_t		  len = 0;
+	char		 *bytes = NULL;
+
+	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
+	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
+	if (text == NULL || !find_architecture(window, &architecture, answer) ||
+		!plcuda_choose_target(window, architecture, &target, answer))
+		return;
+	if (plcuda_load_image(window, &target, text, window->text.bytes, &image))
+	{
+		free(image.file);
+		return;
+	}
+	if (!make_workplace(window, &w))
+	{
+		plcuda_answer_error(answer, "58030", "cannot write to the folder of compiled functions, \"%s\": %s",
+							window->cache, strerror(errno));
+		return;
+	}
+	if (run_compiler(window, &target, &w, answer))
+	{
+		bytes = read_all(w.to, OUTPUT_BYTES_MAX, &len);
+		if (bytes == NULL || !plcuda_store_image(window, &target, text, window->text.bytes, bytes, len))
+			plcuda_answer_error(answer, "58030", "cannot store a compiled function in \"%s\": %s",
+								window->cache, strerror(errno));
+	}
+	else if (answer->verb == PLCUDA_LOG)
+		answer_log(window, &w, answer);
+	free(bytes);
+	remove_folder(w.folder);
+}

@@ -1,0 +1,114 @@
+/* The extension's entry points: settings, the language's handler and validator. */
+#include "plcuda.h"
+
+#include <limits.h>
+
+#include "catalog/pg_proc.h"
+#include "commands/event_trigger.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(plcuda_call_handler);
+PG_FUNCTION_INFO_V1(plcuda_validator);
+PG_FUNCTION_INFO_V1(plcuda_function_source);
+
+int	  plcuda_time_limit_ms = 60000;
+int	  plcuda_idle_timeout_s = 300;
+int	  plcuda_buffer_mb = 1024;
+int	  plcuda_cache_mb = 256;
+int	  plcuda_compile_time_s = 60;
+int	  plcuda_compile_memory_mb = 4096;
+char *plcuda_compiler = NULL;
+char *plcuda_nvrtc = NULL;
+
+void _PG_init(void);
+
+static bool
+check_path(char **value, void **extra, GucSource source)
+{
+	if (strlen(*value) < PLCUDA_PATH_BYTES)
+		return true;
+	GUC_check_errdetail("A path has at most %d bytes.", PLCUDA_PATH_BYTES - 1);
+	return false;
+}
+
+void
+_PG_init(void)
+{
+	DefineCustomIntVariable("plcuda.time_limit", "How long a call of a function may take on the GPU.",
+							"Its worker process is killed then. 0: without limit.", &plcuda_time_limit_ms, 60000, 0,
+							INT_MAX, PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
+	DefineCustomIntVariable("plcuda.idle_timeout", "How long a session's worker process stays without a call.",
+							NULL, &plcuda_idle_timeout_s, 300, 1, INT_MAX / 1000, PGC_SUSET, GUC_UNIT_S, NULL, NULL,
+							NULL);
+	DefineCustomIntVariable("plcuda.buffer_memory",
+							"Most memory of the GPU that the buffers of one call may have.", NULL, &plcuda_buffer_mb,
+							1024, 1, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable("plcuda.cache_size", "Most disk space for compiled functions.", NULL,
+							&plcuda_cache_mb, 256, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomIntVariable("plcuda.compile_time", "How long a function may be compiled.", NULL,
+							&plcuda_compile_time_s, 60, 1, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("plcuda.compile_memory", "Most memory that a compiler may have.", NULL,
+							&plcuda_compile_memory_mb, 4096, 64, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
+	DefineCustomStringVariable("plcuda.compiler", "C compiler for functions on the software GPU.", NULL,
+							   &plcuda_compiler, "cc", PGC_SIGHUP, 0, check_path, NULL, NULL);
+	DefineCustomStringVariable("plcuda.nvrtc", "Library with NVIDIA's compiler, for functions on GPUs.",
+							   "Empty: it is searched for.", &plcuda_nvrtc, "", PGC_SIGHUP, 0, check_path, NULL,
+							   NULL);
+	MarkGUCPrefixReserved("plcuda");
+}
+
+const gstore_call_api *
+plcuda_gstore(void)
+{
+	const gstore_call_api *api = *find_rendezvous_variable(GSTORE_CALL_VARIABLE);
+
+	if (api == NULL || api->version != GSTORE_CALL_VERSION)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("plcuda needs gstore_fdw of the same version in the server"),
+				 errhint("Set shared_preload_libraries = 'gstore_fdw' and restart the server.")));
+	return api;
+}
+
+/* What is known of the function lasts as long as the statement that calls it. */
+Datum
+plcuda_call_handler(PG_FUNCTION_ARGS)
+{
+	FmgrInfo *info = fcinfo->flinfo;
+
+	if (CALLED_AS_TRIGGER(fcinfo) || CALLED_AS_EVENT_TRIGGER(fcinfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a plcuda function cannot be a trigger")));
+	if (info->fn_extra == NULL)
+	{
+		MemoryContext before = MemoryContextSwitchTo(info->fn_mcxt);
+
+		info->fn_extra = plcuda_read_function(info->fn_oid);
+		MemoryContextSwitchTo(before);
+	}
+	return plcuda_call_function(info->fn_extra, fcinfo);
+}
+
+Datum
+plcuda_validator(PG_FUNCTION_ARGS)
+{
+	const Oid oid = PG_GETARG_OID(0);
+
+	if (!CheckFunctionValidatorAccess(fcinfo->flinfo->fn_oid, oid) || !check_function_bodies)
+		PG_RETURN_VOID();
+	plcuda_compile_text(plcuda_read_function(oid)->text, 0);
+	PG_RETURN_VOID();
+}
+
+Datum
+plcuda_function_source(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_TEXT_P(cstring_to_text(plcuda_read_function(PG_GETARG_OID(0))->text));
+}

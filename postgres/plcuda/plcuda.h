@@ -1,0 +1,85 @@
+/* postgres/plcuda/plcuda.h - what the files of the extension plcuda share: functions as they are defined, and how they are run. */
+#ifndef PLCUDA_H
+#define PLCUDA_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "postgres/call.h"
+#include "postgres/plcuda/wire.h"
+
+/* ---- settings (handler.c) */
+
+extern int	 plcuda_time_limit_ms; /* of a call; 0: none */
+extern int	 plcuda_idle_timeout_s;
+extern int	 plcuda_buffer_mb; /* most of results and work buffer together */
+extern int	 plcuda_cache_mb;
+extern int	 plcuda_compile_time_s;
+extern int	 plcuda_compile_memory_mb;
+extern char *plcuda_compiler;
+extern char *plcuda_nvrtc;
+
+/* ERROR where gstore_fdw is not preloaded. */
+extern const gstore_call_api *plcuda_gstore(void);
+
+/* ---- functions (source.c) */
+
+typedef struct plcuda_type
+{
+	Oid			oid; /* InvalidOid: reggstore */
+	const char *name;	   /* pg_NAME_t */
+	bool		bytes; /* a varlena */
+} plcuda_type;
+
+/* A number, or a function of the same arguments that says it. */
+typedef struct plcuda_size
+{
+	int64 value;
+	Oid	  function; /* InvalidOid: value */
+} plcuda_size;
+
+typedef struct plcuda_block
+{
+	bool		present;
+	plcuda_size threads, block_threads, shared_block, shared_thread;
+} plcuda_block;
+
+typedef struct plcuda_function
+{
+	char			  *name;
+	int				   nargs;
+	Oid				  *argument_types; /* as declared */
+	const plcuda_type **arguments;
+	const plcuda_type *result;
+	plcuda_block	   blocks[PLCUDA_KERNELS];
+	plcuda_size		   results, workbuf;
+	Oid				   sanity_check, cpu_fallback; /* InvalidOid: none */
+	char			  *text;					   /* for the compiler */
+} plcuda_function;
+
+/* Of the catalog; palloc'd. ERROR if it is no function that can be run. */
+extern plcuda_function *plcuda_read_function(Oid oid);
+
+/* ---- workers (session.c) */
+
+/* Makes the compiler take the text, if it is not in the cache. architecture 0: of the first GPU. */
+extern void plcuda_compile_text(const char *text, uint32 architecture);
+
+/*
+ * A window for a call, of so many bytes, cleared up to payload_at; the worker of this session is started if there is
+ * none. ERROR if none can be.
+ */
+extern plcuda_window *plcuda_begin_call(Size bytes);
+/* Runs the call: the window has its answer; NULL: the function asks for its CPU fallback. ERROR if it fails, and then also the worker has ended, but for an error of the kernel's own. */
+extern plcuda_window *plcuda_run_call(const char *text);
+/* Bytes that the worker has added. ERROR if there are none. */
+extern const char *plcuda_call_bytes(plcuda_span span);
+/* The call's memory is not needed any more. */
+extern void plcuda_end_call(plcuda_span bytes);
+
+/* ---- calls (call.c) */
+
+extern Datum plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo);
+
+#endif

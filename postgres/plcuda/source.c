@@ -1,0 +1,437 @@
+/*
+ * A function as it is written: blocks and directives, and the text that the compiler is given.
+ *
+ * Lines of the user keep their numbers by #line. What has to do with the call (names, types, numbers of arguments)
+ * is checked here; the rest is the compiler's.
+ */
+#include "plcuda.h"
+
+#include <ctype.h>
+
+#include "access/htup_details.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "commands/extension.h"
+#include "commands/proclang.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_func.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/regproc.h"
+#include "utils/syscache.h"
+#include "utils/varlena.h"
+
+#define FILE_NAME "plcuda"
+#define DIRECTIVE "#plcuda_"
+
+/* ---- types */
+
+static const plcuda_type types[] = {
+	{BOOLOID, "bool", false},	  {INT2OID, "int2", false},		{INT4OID, "int4", false},
+	{INT8OID, "int8", false},	  {FLOAT4OID, "float4", false}, {FLOAT8OID, "float8", false},
+	{TEXTOID, "text", true},	  {BYTEAOID, "bytea", true},
+};
+static const plcuda_type reggstore = {InvalidOid, "reggstore", false};
+
+static bool
+is_reggstore(Oid type)
+{
+	const Oid extension = get_extension_oid("gstore_fdw", true);
+	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	bool	  same = HeapTupleIsValid(tuple) &&
+		strcmp(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname), "reggstore") == 0;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return same && OidIsValid(extension) && getExtensionOfObject(TypeRelationId, type) == extension;
+}
+
+/* NULL: there is none. */
+static const plcuda_type *
+find_type(Oid oid)
+{
+	for (size_t i = 0; i < lengthof(types); i++)
+		if (types[i].oid == oid)
+			return &types[i];
+	return is_reggstore(oid) ? &reggstore : NULL;
+}
+
+static void
+fail_feature(const char *what)
+{
+	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a plcuda function cannot %s", what)));
+}
+
+static void
+read_signature(plcuda_function *f, HeapTuple tuple)
+{
+	const Form_pg_proc proc = (Form_pg_proc) GETSTRUCT(tuple);
+	bool			   null;
+
+	if (proc->prokind != PROKIND_FUNCTION)
+		fail_feature("be a procedure, an aggregate or a window function");
+	if (proc->proretset)
+		fail_feature("return a set");
+	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proallargtypes, &null);
+	if (!null)
+		fail_feature("have OUT arguments");
+	if (proc->pronargs > PLCUDA_ARGUMENTS_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_TOO_MANY_ARGUMENTS),
+				 errmsg("a plcuda function has at most %d arguments", PLCUDA_ARGUMENTS_MAX)));
+	f->name = pstrdup(NameStr(proc->proname));
+	f->nargs = proc->pronargs;
+	f->argument_types = palloc(sizeof(Oid) * (Size) Max(f->nargs, 1));
+	f->arguments = palloc0(sizeof(plcuda_type *) * (Size) Max(f->nargs, 1));
+	for (int i = 0; i < f->nargs; i++)
+	{
+		f->argument_types[i] = proc->proargtypes.values[i];
+		f->arguments[i] = find_type(f->argument_types[i]);
+		if (f->arguments[i] == NULL)
+			fail_feature(psprintf("have an argument of type %s", format_type_be(f->argument_types[i])));
+	}
+	f->result = find_type(proc->prorettype);
+	if (f->result == NULL || f->result == &reggstore)
+		fail_feature(psprintf("return %s", format_type_be(proc->prorettype)));
+}
+
+/* ---- directives */
+
+typedef struct reader
+{
+	plcuda_function *f;
+	const char		*at;
+	int				 line;
+	int				 block; /* PLCUDA_KERNELS: decl; -1: outside */
+	int				 block_line;
+	bool			 seen[PLCUDA_KERNELS + 1];
+	StringInfoData	 texts[PLCUDA_KERNELS + 1];
+} reader;
+
+static void
+fail_line(const reader *r, const char *wrong)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SYNTAX_ERROR), errmsg("%s", wrong), errcontext("line %d of a plcuda function", r->line)));
+}
+
+static Oid
+find_function(const reader *r, const char *name, Oid result, Oid other_result)
+{
+#if PG_VERSION_NUM >= 160000
+	List *names = stringToQualifiedNameList(name, NULL);
+#else
+	List *names = stringToQualifiedNameList(name);
+#endif
+	const Oid oid = LookupFuncName(names, r->f->nargs, r->f->argument_types, true);
+
+	if (!OidIsValid(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("function %s does not exist",
+						funcname_signature_string(name, r->f->nargs, NIL, r->f->argument_types)),
+				 errdetail("Functions that directives name have the arguments of the plcuda function."),
+				 errcontext("line %d of a plcuda function", r->line)));
+	if (get_func_rettype(oid) != result && get_func_rettype(oid) != other_result)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("function %s must return %s", name, format_type_be(result)),
+				 errcontext("line %d of a plcuda function", r->line)));
+	if (get_func_retset(oid))
+		fail_line(r, "a function that a directive names cannot return a set");
+	return oid;
+}
+
+static void
+read_size(const reader *r, const char *value, plcuda_size *out)
+{
+	if (*value == '\0')
+		fail_line(r, "a number, or the name of a function, is missing");
+	*out = (plcuda_size){0, InvalidOid};
+	if (isdigit((unsigned char) *value))
+		out->value = DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(value)));
+	else
+		out->function = find_function(r, value, INT8OID, INT4OID);
+}
+
+static plcuda_block *
+current_block(const reader *r)
+{
+	if (r->block < 0 || r->block == PLCUDA_KERNELS)
+		fail_line(r, "this directive stands in a block of #plcuda_prep, #plcuda_begin or #plcuda_post");
+	return &r->f->blocks[r->block];
+}
+
+static void
+begin_block(reader *r, int block)
+{
+	if (r->block >= 0)
+		fail_line(r, "a block begins before the one above it has ended by #plcuda_end");
+	if (r->seen[block])
+		fail_line(r, "a second block of this kind");
+	r->seen[block] = true;
+	r->block = block;
+	r->block_line = r->line;
+	if (block < PLCUDA_KERNELS)
+	{
+		r->f->blocks[block].present = true;
+		r->f->blocks[block].threads.value = 1;
+	}
+	appendStringInfo(&r->texts[block], "#line %d \"" FILE_NAME "\"\n", r->line + 1);
+}
+
+static void
+take_directive(reader *r, const char *name, const char *value)
+{
+	const Oid result = r->f->result->oid;
+
+	if (strcmp(name, "decl") == 0)
+		begin_block(r, PLCUDA_KERNELS);
+	else if (strcmp(name, "prep") == 0)
+		begin_block(r, 0);
+	else if (strcmp(name, "begin") == 0)
+		begin_block(r, 1);
+	else if (strcmp(name, "post") == 0)
+		begin_block(r, 2);
+	else if (strcmp(name, "end") == 0)
+	{
+		if (r->block < 0)
+			fail_line(r, "#plcuda_end without a block");
+		r->block = -1;
+	}
+	else if (strcmp(name, "num_threads") == 0)
+		read_size(r, value, &current_block(r)->threads);
+	else if (strcmp(name, "kernel_blocksz") == 0)
+		read_size(r, value, &current_block(r)->block_threads);
+	else if (strcmp(name, "shmem_unitsz") == 0)
+		read_size(r, value, &current_block(r)->shared_thread);
+	else if (strcmp(name, "shmem_blocksz") == 0)
+		read_size(r, value, &current_block(r)->shared_block);
+	else if (strcmp(name, "results_bufsz") == 0)
+		read_size(r, value, &r->f->results);
+	else if (strcmp(name, "working_bufsz") == 0)
+		read_size(r, value, &r->f->workbuf);
+	else if (strcmp(name, "sanity_check") == 0)
+		r->f->sanity_check = find_function(r, value, BOOLOID, BOOLOID);
+	else if (strcmp(name, "cpu_fallback") == 0)
+		r->f->cpu_fallback = find_function(r, value, result, result);
+	else if (strcmp(name, "include") == 0 || strcmp(name, "library") == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg(DIRECTIVE "%s is not supported", name),
+				 errcontext("line %d of a plcuda function", r->line)));
+	else
+		fail_line(r, psprintf("unknown directive " DIRECTIVE "%s", name));
+}
+
+/* True: the line is a directive, which is taken. */
+static bool
+take_if_directive(reader *r, const char *line)
+{
+	char *copy, *name, *value, *end;
+
+	while (*line == ' ' || *line == '\t')
+		line++;
+	if (strncmp(line, DIRECTIVE, strlen(DIRECTIVE)) != 0)
+		return false;
+	copy = pstrdup(line + strlen(DIRECTIVE));
+	end = copy + strlen(copy);
+	while (end > copy && isspace((unsigned char) end[-1]))
+		*--end = '\0';
+	name = value = copy;
+	while (*value != '\0' && !isspace((unsigned char) *value))
+		value++;
+	if (*value != '\0')
+		*value++ = '\0';
+	while (isspace((unsigned char) *value))
+		value++;
+	take_directive(r, name, value);
+	return true;
+}
+
+static bool
+is_blank(const char *line)
+{
+	while (isspace((unsigned char) *line))
+		line++;
+	return *line == '\0' || strncmp(line, "//", 2) == 0;
+}
+
+static void
+read_line(reader *r, const char *line)
+{
+	const int block = r->block;
+
+	if (!take_if_directive(r, line))
+	{
+		if (r->block < 0 && !is_blank(line))
+			fail_line(r, "text outside of blocks: they begin with #plcuda_decl, #plcuda_prep, #plcuda_begin or "
+						 "#plcuda_post, and end with #plcuda_end");
+		if (r->block >= 0)
+			appendStringInfo(&r->texts[r->block], "%s\n", line);
+	}
+	else if (block >= 0 && r->block == block)
+		appendStringInfoChar(&r->texts[block], '\n'); /* the lines below keep their numbers */
+}
+
+/* ---- files */
+
+static bool
+begins_with_word(const char *at, const char *word)
+{
+	const size_t len = strlen(word);
+
+	return strncmp(at, word, len) == 0;
+}
+
+/* Behind white space and comments. */
+static const char *
+skip_space(const char *at)
+{
+	for (;;)
+	{
+		if (isspace((unsigned char) *at))
+			at++;
+		else if (at[0] == '/' && at[1] == '*' && strstr(at + 2, "*/") != NULL)
+			at = strstr(at + 2, "*/") + 2;
+		else
+			return at;
+	}
+}
+
+/*
+ * No directive of the preprocessor names a file. Looked for anywhere, in strings and comments too: what these are
+ * differs between languages. Lines that are continued are joined first, as the compiler does.
+ */
+static void
+refuse_files(const char *text)
+{
+	char *joined = pstrdup(text), *to = joined;
+
+	for (const char *from = text; *from != '\0';)
+	{
+		const char *behind = from + 1;
+
+		if (*from == '\\')
+			while (*behind == ' ' || *behind == '\t' || *behind == '\r')
+				behind++;
+		if (*from == '\\' && *behind == '\n')
+			from = behind + 1;
+		else
+			*to++ = *from++;
+	}
+	*to = '\0';
+	for (const char *at = joined; *at != '\0'; at++)
+	{
+		const char *word;
+
+		if (*at == '#')
+			word = skip_space(at + 1);
+		else if (at[0] == '%' && at[1] == ':')
+			word = skip_space(at + 2);
+		else if (at[0] == '?' && at[1] == '?' && at[2] == '=')
+			word = skip_space(at + 3);
+		else
+			continue;
+		if (begins_with_word(word, "include") || begins_with_word(word, "import") || begins_with_word(word, "embed"))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("a plcuda function cannot include files"),
+					 errdetail("What docs/plcuda.md lists is declared without that.")));
+	}
+}
+
+/* ---- the text */
+
+static void
+append_kernel(StringInfo out, const plcuda_function *f, const char *name, const char *body)
+{
+	appendStringInfo(out, "GVM_KERNEL(plcuda_%s, plcuda_params, plcuda_p)\n{\n"
+						  "    const plcuda_call *plcuda = plcuda_p.call;\n",
+					 name);
+	for (int i = 0; i < f->nargs; i++)
+		appendStringInfo(out, "    const pg_%s_t arg%d = *(const pg_%s_t *)(const void *)(plcuda->arguments + %d);\n",
+						 f->arguments[i]->name, i + 1, f->arguments[i]->name, i * PLCUDA_SLOT_BYTES);
+	appendStringInfo(out, "    pg_%s_t *retval = (pg_%s_t *)(void *)plcuda->result;\n"
+						  "    void *results = plcuda->results, *workbuf = plcuda->workbuf;\n"
+						  "    const uint64_t results_bytes = plcuda->results_bytes, workbuf_bytes = plcuda->workbuf_bytes;\n",
+					 f->result->name, f->result->name);
+	for (int i = 0; i < f->nargs; i++)
+		appendStringInfo(out, "    (void)arg%d;\n", i + 1);
+	appendStringInfoString(out, "    (void)retval; (void)results; (void)workbuf; (void)results_bytes; (void)workbuf_bytes;\n");
+	appendStringInfo(out, "%s}\n", body);
+}
+
+static char *
+make_text(const reader *r)
+{
+	static const char *const names[PLCUDA_KERNELS] = {"prep", "main", "post"};
+	StringInfoData out;
+
+	initStringInfo(&out);
+	appendStringInfoString(&out, "#include \"device.h\"\n");
+	appendStringInfoString(&out, r->texts[PLCUDA_KERNELS].data);
+	for (int i = 0; i < PLCUDA_KERNELS; i++)
+		if (r->f->blocks[i].present)
+			append_kernel(&out, r->f, names[i], r->texts[i].data);
+	if (out.len >= (int) PLCUDA_TEXT_BYTES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a plcuda function has at most %u bytes, not %d", PLCUDA_TEXT_BYTES_MAX, out.len)));
+	return out.data;
+}
+
+static void
+read_source(plcuda_function *f, char *source)
+{
+	reader r = {.f = f, .line = 0, .block = -1};
+
+	refuse_files(source);
+	for (int i = 0; i <= PLCUDA_KERNELS; i++)
+		initStringInfo(&r.texts[i]);
+	for (char *line = source, *next; line != NULL; line = next)
+	{
+		next = strchr(line, '\n');
+		if (next != NULL)
+			*next++ = '\0';
+		r.line++;
+		read_line(&r, line);
+	}
+	if (r.block >= 0)
+	{
+		r.line = r.block_line;
+		fail_line(&r, "a block is not ended by #plcuda_end");
+	}
+	if (!f->blocks[1].present)
+		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("a plcuda function needs a block #plcuda_begin")));
+	f->text = make_text(&r);
+}
+
+plcuda_function *
+plcuda_read_function(Oid oid)
+{
+	plcuda_function *f = palloc0(sizeof *f);
+	HeapTuple		 tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(oid));
+	Datum			 source;
+	bool			 null;
+
+	if (!HeapTupleIsValid(tuple))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("function with OID %u does not exist", oid)));
+	if (((Form_pg_proc) GETSTRUCT(tuple))->prolang != get_language_oid("plcuda", false))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("\"%s\" is not a function in the language plcuda",
+						NameStr(((Form_pg_proc) GETSTRUCT(tuple))->proname))));
+	read_signature(f, tuple);
+	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
+	if (null)
+		elog(ERROR, "function %u has no source", oid);
+	read_source(f, TextDatumGetCString(source));
+	ReleaseSysCache(tuple);
+	return f;
+}

@@ -1,0 +1,125 @@
+/*
+ * postgres/plcuda/wire.h - what a backend and its GPU worker exchange: messages over a connection, and a memory file that
+ * both have.
+ *
+ * The backend makes the file and seals it against shrinking, so that no worker can take away what a backend has mapped.
+ * It begins with a plcuda_window; offsets are from the file's start. A worker runs code of users: what it
+ * writes is copied, then checked, then used.
+ */
+#ifndef PLCUDA_WIRE_H
+#define PLCUDA_WIRE_H
+
+#include "postgres/plcuda/types.h"
+
+#define PLCUDA_MAGIC		 0x61637570u
+#define PLCUDA_WIRE_VERSION	 1u
+#define PLCUDA_ARGUMENTS_MAX 32
+#define PLCUDA_TABLES_MAX	 8
+#define PLCUDA_COLUMNS_MAX	 1664
+#define PLCUDA_KERNELS		 3 /* prep, main, post */
+#define PLCUDA_TOKEN_BYTES	 512
+#define PLCUDA_PATH_BYTES	 1024
+#define PLCUDA_MESSAGE_BYTES 1024
+#define PLCUDA_RESULT_BYTES_MAX 0x3fffff00ull /* PostgreSQL's values are below 1 GiB */
+#define PLCUDA_ALIGN		 64
+
+#define PLCUDA_TEXT_BYTES_MAX (1u << 20) /* of a function */
+#define PLCUDA_LOG_BYTES_MAX  (32u << 10) /* of a compiler's messages */
+
+typedef enum plcuda_verb
+{
+	/* to a worker of a session */
+	PLCUDA_CALL = 1,
+	/* to one that compiles */
+	PLCUDA_COMPILE,
+	/* answers */
+	PLCUDA_DONE,
+	PLCUDA_NEED_IMAGE, /* to PLCUDA_CALL: the text is not in the cache */
+	PLCUDA_LOG,		   /* to PLCUDA_COMPILE: the compiler does not take it; window.log says why */
+	PLCUDA_ERROR,	   /* sqlstate and text */
+} plcuda_verb;
+
+typedef struct plcuda_message
+{
+	uint32_t magic;
+	uint32_t verb;
+	uint32_t lost;		   /* to PLCUDA_ERROR: 1, the worker ends */
+	uint32_t architecture; /* to PLCUDA_NEED_IMAGE: of the GPU, as 90; 0: the software GPU, or not known */
+	char	 sqlstate[8];
+	char	 text[PLCUDA_MESSAGE_BYTES];
+} plcuda_message;
+
+typedef struct plcuda_span
+{
+	uint64_t at, bytes;
+} plcuda_span;
+
+/* What the first 8 bytes of an argument's slot become. */
+typedef enum plcuda_argument_kind
+{
+	PLCUDA_ARGUMENT_PLAIN = 1, /* they stay */
+	PLCUDA_ARGUMENT_BYTES,	   /* the address of `bytes` */
+	PLCUDA_ARGUMENT_TABLE,	   /* the address of tables[table] */
+} plcuda_argument_kind;
+
+typedef struct plcuda_argument
+{
+	uint32_t	kind;
+	uint32_t	table;
+	plcuda_span bytes;
+	uint8_t		slot[PLCUDA_SLOT_BYTES];
+} plcuda_argument;
+
+typedef struct plcuda_wanted_column
+{
+	char	 name[PLCUDA_NAME_BYTES];
+	uint32_t type; /* below any domain; 0: dropped */
+} plcuda_wanted_column;
+
+typedef struct plcuda_wanted_table
+{
+	char		token[PLCUDA_TOKEN_BYTES]; /* "": it has no rows */
+	uint64_t	rows;
+	plcuda_span dead;	 /* bitmap of deleted rows; no bytes: none */
+	plcuda_span columns; /* plcuda_wanted_column, by attribute number */
+} plcuda_wanted_table;
+
+typedef struct plcuda_kernel
+{
+	uint32_t present;
+	uint32_t block_threads; /* at most; 0: the worker chooses */
+	uint64_t threads;
+	uint64_t shared_block_bytes, shared_thread_bytes;
+} plcuda_kernel;
+
+typedef struct plcuda_window
+{
+	uint32_t magic, version;
+	uint64_t used;	  /* bytes of the file that mean something; what a worker adds comes behind */
+	uint32_t role;	  /* for whom: tables that were attached for another one are detached */
+	int32_t	 idle_ms; /* until the worker ends by itself */
+	plcuda_span text; /* of the function, made ready for the compiler */
+	char	 cache[PLCUDA_PATH_BYTES];	  /* folder of images */
+	char	 compiler[PLCUDA_PATH_BYTES]; /* for the software GPU */
+	char	 nvrtc[PLCUDA_PATH_BYTES];	  /* library; "": it is searched for */
+	uint64_t cache_bytes;				  /* most that it may have */
+	/* of PLCUDA_COMPILE */
+	uint32_t	architecture; /* 0: of the first GPU */
+	uint32_t	compile_s;
+	uint64_t	compile_bytes;
+	plcuda_span log;
+	/* of PLCUDA_CALL */
+	uint32_t			argument_count, table_count;
+	plcuda_argument		arguments[PLCUDA_ARGUMENTS_MAX];
+	plcuda_wanted_table tables[PLCUDA_TABLES_MAX];
+	plcuda_kernel		kernels[PLCUDA_KERNELS];
+	uint64_t			results_bytes, workbuf_bytes;
+	uint32_t			returns_bytes; /* the result is a pg_text_t */
+	/* in and out: as it is before the kernels run, and after them */
+	uint8_t		result[PLCUDA_SLOT_BYTES];
+	plcuda_span bytes; /* out: where the result's bytes are */
+} plcuda_window;
+
+#define PLCUDA_ROUND_UP(n) (((n) + PLCUDA_ALIGN - 1) / PLCUDA_ALIGN * PLCUDA_ALIGN)
+
+#endif

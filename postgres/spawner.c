@@ -1,0 +1,477 @@
+/*
+ * See spawner.h. One thread waits for everything, by poll():
+ *
+ *     FREE -> GREETING (accepted) -> RUNNING (started) -> ENDING (killed) -> FREE (the process has ended)
+ *             GREETING -> WAITING (compilers enough run) -> RUNNING
+ *             GREETING, WAITING -> FREE (refused, or the backend has gone)
+ *
+ * A process is known by its pidfd, so that no signal reaches another one. The connection is also kept here, to see its end,
+ * and never read after the request.
+ */
+#include "postgres/spawner.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "postgres/clock.h"
+
+#define COMPILERS_MAX 2
+#define WAITING_MAX	  64 /* connections beside those of sessions */
+#define GREETING_MS	  1000
+#define PAUSE_US	  10000
+
+extern char **environ;
+
+typedef enum state
+{
+	FREE,
+	GREETING,
+	WAITING,
+	RUNNING,
+	ENDING,
+} state;
+
+typedef struct slot
+{
+	state				 state;
+	gstore_spawn_request request;
+	int					 connection, memory, process; /* file descriptors; -1: none */
+	pid_t				 pid;
+	int64_t				 deadline_ns; /* GREETING */
+} slot;
+
+struct gstore_spawner
+{
+	pthread_t	   thread;
+	char		  *program;
+	uint32_t	   sessions_max;
+	int			   listener, stop[2]; /* a pipe: its write end closed stops the thread */
+	uint32_t	   slot_count;
+	slot		  *slots;
+	struct pollfd *polled; /* stop, listener, two for each slot */
+};
+
+/* ---- slots */
+
+static void
+close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void
+free_slot(slot *s)
+{
+	close_fd(&s->connection);
+	close_fd(&s->memory);
+	close_fd(&s->process);
+	s->state = FREE;
+}
+
+static void
+say_end(const slot *s, gstore_spawn_end end, int number)
+{
+	const gstore_spawn_ended ended = {GSTORE_SPAWN_MAGIC, end, number};
+
+	(void) send(s->connection, &ended, sizeof ended, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void
+refuse(slot *s, gstore_spawn_end end, int number)
+{
+	say_end(s, end, number);
+	free_slot(s);
+}
+
+static uint32_t
+count_running(const gstore_spawner *spawner, uint32_t kind)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+		if (spawner->slots[i].state >= RUNNING && spawner->slots[i].request.kind == kind)
+			count++;
+	return count;
+}
+
+/* ---- processes */
+
+/* As a group of its own: a compiler has children. */
+static void
+kill_group(const slot *s)
+{
+	/* Until it is waited for, its number is nobody else's. */
+	kill(-s->pid, SIGKILL);
+	(void) syscall(SYS_pidfd_send_signal, s->process, SIGKILL, NULL, 0);
+}
+
+static int
+spawn_process(const gstore_spawner *spawner, slot *s)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t		   attributes;
+	sigset_t				   none, all;
+	char					   name[32], parent[16];
+	const char *kind = s->request.kind == GSTORE_SPAWN_SESSION ? "session" : "compile";
+	char *arguments[] = {(char *) spawner->program, (char *) kind, name, parent, NULL};
+	/* Numbers above those that the worker has: no move overwrites what is moved next. */
+	const int connection = fcntl(s->connection, F_DUPFD_CLOEXEC, GSTORE_SPAWN_MEMORY + 1);
+	const int memory = fcntl(s->memory, F_DUPFD_CLOEXEC, GSTORE_SPAWN_MEMORY + 1);
+	int		  error = connection < 0 || memory < 0 ? errno : 0;
+
+	if (error != 0)
+		goto fail_dup;
+	snprintf(name, sizeof name, "for %d", (int) s->request.pid);
+	snprintf(parent, sizeof parent, "%d", (int) getpid());
+	sigemptyset(&none);
+	sigfillset(&all);
+	if ((error = posix_spawn_file_actions_init(&actions)) != 0)
+		goto fail_dup;
+	if ((error = posix_spawnattr_init(&attributes)) != 0)
+		goto fail_actions;
+	if ((error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)) == 0 &&
+		(error = posix_spawn_file_actions_adddup2(&actions, connection, GSTORE_SPAWN_CONNECTION)) == 0 &&
+		(error = posix_spawn_file_actions_adddup2(&actions, memory, GSTORE_SPAWN_MEMORY)) == 0 &&
+		(error = posix_spawnattr_setsigmask(&attributes, &none)) == 0 &&
+		(error = posix_spawnattr_setsigdefault(&attributes, &all)) == 0 &&
+		(error = posix_spawnattr_setpgroup(&attributes, 0)) == 0 &&
+		(error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+														   POSIX_SPAWN_SETSIGDEF)) == 0)
+		error = posix_spawn(&s->pid, spawner->program, &actions, &attributes, arguments, environ);
+	posix_spawnattr_destroy(&attributes);
+fail_actions:
+	posix_spawn_file_actions_destroy(&actions);
+fail_dup:
+	close_fd(&(int){connection});
+	close_fd(&(int){memory});
+	return error;
+}
+
+static void
+start_process(gstore_spawner *spawner, slot *s)
+{
+	const int error = spawn_process(spawner, s);
+
+	if (error != 0)
+	{
+		refuse(s, GSTORE_SPAWN_FAILED, error);
+		return;
+	}
+	s->process = (int) syscall(SYS_pidfd_open, s->pid, 0);
+	if (s->process < 0)
+	{
+		const int why = errno;
+
+		kill(-s->pid, SIGKILL);
+		kill(s->pid, SIGKILL);
+		waitpid(s->pid, NULL, 0);
+		refuse(s, GSTORE_SPAWN_FAILED, why);
+		return;
+	}
+	close_fd(&s->memory);
+	s->state = RUNNING;
+}
+
+/* The process has ended. What is left of its group ends, too, before the number can be another's. */
+static void
+end_process(slot *s)
+{
+	int status = 0;
+
+	kill(-s->pid, SIGKILL);
+	if (waitpid(s->pid, &status, 0) == s->pid && WIFSIGNALED(status))
+		say_end(s, GSTORE_SPAWN_KILLED, WTERMSIG(status));
+	else
+		say_end(s, GSTORE_SPAWN_EXITED, WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+	free_slot(s);
+}
+
+/* ---- connections */
+
+static bool
+is_ours(int connection)
+{
+	struct ucred peer;
+	socklen_t	 size = sizeof peer;
+
+	return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == geteuid();
+}
+
+static void
+accept_connection(gstore_spawner *spawner)
+{
+	const int connection = accept4(spawner->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	slot	 *s = spawner->slots, *end = spawner->slots + spawner->slot_count;
+
+	while (s < end && s->state != FREE)
+		s++;
+	if (connection < 0)
+	{
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+			usleep(PAUSE_US); /* else the thread would ask again and again */
+		return;
+	}
+	if (s == end || !is_ours(connection))
+	{
+		close(connection);
+		return;
+	}
+	*s = (slot){.state = GREETING, .connection = connection, .memory = -1, .process = -1,
+				.deadline_ns = gstore_deadline_ns(GREETING_MS)};
+}
+
+/* With exactly one file descriptor; others that came along are closed. */
+static bool
+receive_request(slot *s)
+{
+	union
+	{
+		struct cmsghdr head;
+		char		   bytes[CMSG_SPACE(sizeof(int) * 4)];
+	} control;
+	struct iovec	part = {&s->request, sizeof s->request};
+	struct msghdr	message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+							   .msg_controllen = sizeof control.bytes};
+	const ssize_t	bytes = recvmsg(s->connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	int				count = 0;
+
+	for (; head != NULL; head = CMSG_NXTHDR(&message, head))
+		if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+			for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int))
+			{
+				int fd;
+
+				memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
+				if (count++ == 0)
+					s->memory = fd;
+				else
+					close(fd);
+			}
+	return bytes == sizeof s->request && count == 1 && s->request.magic == GSTORE_SPAWN_MAGIC &&
+		(s->request.kind == GSTORE_SPAWN_SESSION || s->request.kind == GSTORE_SPAWN_COMPILE);
+}
+
+static void
+greet(gstore_spawner *spawner, slot *s)
+{
+	/* The worker waits in its reads. */
+	if (!receive_request(s) || fcntl(s->connection, F_SETFL, 0) != 0)
+		free_slot(s);
+	else if (s->request.kind == GSTORE_SPAWN_COMPILE)
+		s->state = WAITING;
+	else if (count_running(spawner, GSTORE_SPAWN_SESSION) >= spawner->sessions_max)
+		refuse(s, GSTORE_SPAWN_FULL, (int) spawner->sessions_max);
+	else
+		start_process(spawner, s);
+}
+
+static void
+start_waiting(gstore_spawner *spawner)
+{
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+		if (spawner->slots[i].state == WAITING &&
+			count_running(spawner, GSTORE_SPAWN_COMPILE) < COMPILERS_MAX)
+			start_process(spawner, &spawner->slots[i]);
+}
+
+/* ---- the thread */
+
+static int
+prepare_poll(gstore_spawner *spawner)
+{
+	int timeout = -1;
+
+	spawner->polled[0] = (struct pollfd){spawner->stop[0], 0, 0}; /* POLLHUP comes unasked */
+	spawner->polled[1] = (struct pollfd){spawner->listener, POLLIN, 0};
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+	{
+		const slot	  *s = &spawner->slots[i];
+		struct pollfd *p = spawner->polled + 2 + 2 * i;
+
+		p[0] = (struct pollfd){s->state == FREE || s->state == ENDING ? -1 : s->connection,
+							   s->state == GREETING ? POLLIN : POLLRDHUP, 0};
+		p[1] = (struct pollfd){s->state >= RUNNING ? s->process : -1, POLLIN, 0};
+		if (s->state == GREETING)
+			timeout = GREETING_MS;
+	}
+	return timeout;
+}
+
+static void
+look_at_slot(gstore_spawner *spawner, slot *s, const struct pollfd *p)
+{
+	const bool gone = (p[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+
+	if (s->state == GREETING && (p[0].revents & POLLIN) != 0)
+		greet(spawner, s);
+	else if (s->state == GREETING && (gone || gstore_now_ns() >= s->deadline_ns))
+		free_slot(s);
+	else if (s->state == WAITING && gone)
+		free_slot(s);
+	else if (s->state >= RUNNING && p[1].revents != 0)
+		end_process(s);
+	else if (s->state == RUNNING && gone)
+	{
+		kill_group(s);
+		s->state = ENDING;
+	}
+}
+
+static void *
+spawner_main(void *argument)
+{
+	gstore_spawner *spawner = argument;
+
+	while ((spawner->polled[0].revents & (POLLHUP | POLLERR)) == 0)
+	{
+		const int timeout = prepare_poll(spawner);
+
+		if (poll(spawner->polled, 2 + 2 * spawner->slot_count, timeout) < 0)
+		{
+			if (errno != EINTR && errno != EAGAIN && errno != ENOMEM)
+				break;
+			for (uint32_t i = 0; i < 2 + 2 * spawner->slot_count; i++)
+				spawner->polled[i].revents = 0;
+			continue;
+		}
+		for (uint32_t i = 0; i < spawner->slot_count; i++)
+			look_at_slot(spawner, &spawner->slots[i], spawner->polled + 2 + 2 * i);
+		start_waiting(spawner);
+		if ((spawner->polled[1].revents & POLLIN) != 0)
+			accept_connection(spawner);
+	}
+	return NULL;
+}
+
+/* ---- life */
+
+static gvm_status
+listen_at(const char *path, int *out)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const int		   fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+	if (fd < 0)
+		return gvm_error_set(GVM_E_SYSTEM, "cannot make a socket: %s", strerror(errno));
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
+	(void) unlink(path);
+	/* Nobody else can come into the folder before the mode is set, and each connection is checked. */
+	if (bind(fd, (const struct sockaddr *) &address, sizeof address) != 0 || chmod(path, 0600) != 0 ||
+		listen(fd, WAITING_MAX) != 0)
+	{
+		const int error = errno;
+
+		close(fd);
+		return gvm_error_set(GVM_E_SYSTEM, "cannot listen at %s: %s", path, strerror(error));
+	}
+	*out = fd;
+	return GVM_OK;
+}
+
+static void
+free_spawner(gstore_spawner *spawner)
+{
+	close_fd(&spawner->listener);
+	close_fd(&spawner->stop[0]);
+	close_fd(&spawner->stop[1]);
+	free(spawner->program);
+	free(spawner->slots);
+	free(spawner->polled);
+	free(spawner);
+}
+
+/* Signals are the main thread's. */
+static int
+start_thread(gstore_spawner *spawner)
+{
+	sigset_t all, before;
+	int		 error;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	error = pthread_create(&spawner->thread, NULL, spawner_main, spawner);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return error;
+}
+
+gvm_status
+gstore_spawner_start(const char *program, uint32_t sessions_max, gstore_spawner **out)
+{
+	gstore_spawner *spawner = calloc(1, sizeof *spawner);
+	gvm_status		status = GVM_E_NOMEM;
+	int				error;
+
+	if (spawner == NULL)
+		return gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
+	spawner->listener = spawner->stop[0] = spawner->stop[1] = -1;
+	spawner->sessions_max = sessions_max;
+	spawner->slot_count = sessions_max + WAITING_MAX;
+	spawner->program = strdup(program);
+	spawner->slots = calloc(spawner->slot_count, sizeof *spawner->slots);
+	spawner->polled = calloc(2 + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
+	if (spawner->program == NULL || spawner->slots == NULL || spawner->polled == NULL)
+	{
+		status = gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
+		goto fail;
+	}
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+		spawner->slots[i].connection = spawner->slots[i].memory = spawner->slots[i].process = -1;
+	if (pipe2(spawner->stop, O_CLOEXEC) != 0)
+	{
+		status = gvm_error_set(GVM_E_SYSTEM, "cannot make a pipe: %s", strerror(errno));
+		goto fail;
+	}
+	status = listen_at(GSTORE_SPAWN_SOCKET, &spawner->listener);
+	if (status != GVM_OK)
+		goto fail;
+	error = start_thread(spawner);
+	if (error != 0)
+	{
+		status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(error));
+		goto fail;
+	}
+	*out = spawner;
+	return GVM_OK;
+fail:
+	free_spawner(spawner);
+	return status;
+}
+
+void
+gstore_spawner_stop(gstore_spawner *spawner)
+{
+	if (spawner == NULL)
+		return;
+	close_fd(&spawner->stop[1]);
+	pthread_join(spawner->thread, NULL);
+	(void) unlink(GSTORE_SPAWN_SOCKET);
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+	{
+		slot *s = &spawner->slots[i];
+
+		if (s->state >= RUNNING)
+		{
+			kill_group(s);
+			(void) waitpid(s->pid, NULL, WNOHANG); /* else the zombie is the process's to the end */
+		}
+		free_slot(s);
+	}
+	free_spawner(spawner);
+}

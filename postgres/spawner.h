@@ -1,0 +1,61 @@
+/*
+ * postgres/spawner.h - starts GPU worker processes for backends, watches them, and ends them.
+ *
+ * A backend connects to the socket and sends one gstore_spawn_request with a file descriptor, that of a memory file. The
+ * spawner starts the program with the connection as descriptor 3 and the memory file as 4: from then on backend and worker
+ * talk over it, and the spawner only watches. The worker is killed at once when the backend closes its end, as it does at
+ * a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend reads a
+ * gstore_spawn_ended, and then the end of file.
+ *
+ * It is a thread of the GPU memory keeper, and as all of the service it knows nothing of PostgreSQL. Workers end with it.
+ */
+#ifndef GSTORE_SPAWN_H
+#define GSTORE_SPAWN_H
+
+#include <stdint.h>
+
+#include <gvmem/status.h>
+
+#define GSTORE_SPAWN_SOCKET	  "pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
+#define GSTORE_SPAWN_PROGRAM  "plcuda/gstore-gpu-worker"	  /* beside the library */
+#define GSTORE_SPAWN_MAGIC	  0x776f7267u
+#define GSTORE_SPAWN_CONNECTION 3 /* file descriptors of the worker */
+#define GSTORE_SPAWN_MEMORY	  4
+
+typedef enum gstore_spawn_kind
+{
+	GSTORE_SPAWN_SESSION = 1, /* runs functions of one session; so many at a time as the options say */
+	GSTORE_SPAWN_COMPILE,	  /* compiles one text; others wait until one is done */
+} gstore_spawn_kind;
+
+typedef struct gstore_spawn_request
+{
+	uint32_t magic;
+	uint32_t kind;
+	int32_t	 pid; /* of the backend, for the worker's name */
+} gstore_spawn_request;
+
+typedef enum gstore_spawn_end
+{
+	GSTORE_SPAWN_EXITED = 1, /* number: its status */
+	GSTORE_SPAWN_KILLED,	 /* number: the signal */
+	GSTORE_SPAWN_FULL,		 /* it was not started: so many run; number: the limit */
+	GSTORE_SPAWN_FAILED,	 /* it could not be started; number: errno */
+} gstore_spawn_end;
+
+typedef struct gstore_spawn_ended
+{
+	uint32_t magic;
+	uint32_t end;
+	int32_t	 number;
+} gstore_spawn_ended;
+
+typedef struct gstore_spawner gstore_spawner;
+
+/* program: a path. sessions_max: of GSTORE_SPAWN_SESSION. */
+gvm_status gstore_spawner_start(const char *program, uint32_t sessions_max, gstore_spawner **out);
+
+/* Kills all workers, and does not wait for their memory. NULL is ignored. */
+void gstore_spawner_stop(gstore_spawner *spawner);
+
+#endif
