@@ -58,7 +58,7 @@ evaluate_size(const plcuda_size *size, const char *what, int64 least, const plcu
 		if (null)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("function %s, which says %s, has returned NULL", get_func_name(size->function), what)));
+					 errmsg("%s is NULL, as function %s returns it", what, get_func_name(size->function))));
 		value = get_func_rettype(size->function) == INT4OID ? DatumGetInt32(result) : DatumGetInt64(result);
 	}
 	if (value < least)

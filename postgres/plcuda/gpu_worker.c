@@ -98,7 +98,7 @@ plcuda_answer_status(plcuda_message *answer, gvm_status status, const char *what
 	gvm_error error;
 
 	gvm_error_last(&error);
-	plcuda_answer_error(answer, gvm_status_sqlstate(status), "%s: %s", what, error.text);
+	plcuda_answer_error(answer, gvm_status_sqlstate(status), "%s: %s %s", what, error.text, error.native_name);
 	/* The context, or the connection to the keeper, is gone for good. */
 	answer->lost = status == GVM_E_LOST || status == GVM_E_KEEPER;
 }

@@ -13,7 +13,11 @@
 #define ATTACHED_MAX	32
 #define BLOCK_THREADS	256 /* of a kernel that does not say */
 #define LEASE_MS		10000
-#define MAX_THREADS		1 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK is 0 */
+/* Of the driver's interface. */
+#define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
+#define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+#define INVALID_VALUE	 1
+#define OUT_OF_RESOURCES 701
 
 typedef struct CUmod_st	 *cu_module;
 typedef struct CUfunc_st *cu_function;
@@ -556,10 +560,10 @@ launch(cu_function kernel, const plcuda_kernel *k, uint64_t call, plcuda_message
 {
 	plcuda_params params = {pointer(call)};
 	void		 *arguments[] = {&params};
-	int			  most;
+	int			  most, result;
 	uint64_t	  threads, blocks, shared;
 
-	if (!check(cu.function_attribute(&most, 0, kernel), "cuFuncGetAttribute", answer))
+	if (!check(cu.function_attribute(&most, MAX_THREADS, kernel), "cuFuncGetAttribute", answer))
 		return false;
 	threads = k->block_threads > 0 ? k->block_threads : BLOCK_THREADS;
 	if (threads > (uint64_t) most)
@@ -576,10 +580,14 @@ launch(cu_function kernel, const plcuda_kernel *k, uint64_t call, plcuda_message
 	}
 	/* More than 48 KiB must be asked for; where there is not so much the launch says so. */
 	if (shared > 48 * 1024)
-		(void) cu.function_set(kernel, 8, (int) shared);
-	return check(cu.launch(kernel, (unsigned) blocks, 1, 1, (unsigned) threads, 1, 1, (unsigned) shared, NULL,
-						   arguments, NULL),
-				 "cuLaunchKernel", answer);
+		(void) cu.function_set(kernel, MAX_SHARED, (int) shared);
+	result = cu.launch(kernel, (unsigned) blocks, 1, 1, (unsigned) threads, 1, 1, (unsigned) shared, NULL, arguments,
+					   NULL);
+	if (result != INVALID_VALUE && result != OUT_OF_RESOURCES)
+		return check(result, "cuLaunchKernel", answer);
+	plcuda_answer_error(answer, "22023", "the GPU has no room for a block of %llu threads with %llu bytes of shared memory",
+						(unsigned long long) threads, (unsigned long long) shared);
+	return false;
 }
 
 static bool

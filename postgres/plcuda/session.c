@@ -220,8 +220,11 @@ fail_answer(plcuda_message *answer)
 static int
 receive(const worker *w, plcuda_message *answer, gstore_spawn_ended *ended)
 {
-	const ssize_t bytes = recv(w->connection, answer, sizeof *answer, MSG_DONTWAIT);
+	ssize_t bytes = recv(w->connection, answer, sizeof *answer, MSG_DONTWAIT);
 
+	/* The other side has not read all that was sent. What it has sent itself comes after this error. */
+	if (bytes < 0 && errno == ECONNRESET)
+		bytes = recv(w->connection, answer, sizeof *answer, MSG_DONTWAIT);
 	if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
 		return 0;
 	if (bytes == (ssize_t) sizeof *answer && answer->magic == PLCUDA_MAGIC)

@@ -79,7 +79,7 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 		fail_feature("return a set");
 	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proallargtypes, &null);
 	if (!null)
-		fail_feature("have OUT arguments");
+		fail_feature("have OUT or VARIADIC arguments");
 	if (proc->pronargs > PLCUDA_ARGUMENTS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_TOO_MANY_ARGUMENTS),

@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""GPU workers of the language plcuda: killed at each step, endless, wild, many at once, idle; compiled images on disk.
+
+usage: plcuda.py [CASE...]. TAP, a line a case; each starts from a working server and leaves one, as in crash.py.
+"""
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from cases import expect_usable, fill, group, main  # noqa: E402
+from private import Failed, SqlError, expect  # noqa: E402
+
+ROWS = 1000
+SUM = """
+#plcuda_begin
+#plcuda_num_threads 64
+PLCUDA_FOR_ROWS (arg1.value, row)
+    gvm_atomic_add_u64((uint64_t *)&retval->value, (uint64_t)plcuda_get_int4(arg1.value, 1, row).value);
+if (gvm_thread_global() == 0)
+    retval->isnull = 0;
+#plcuda_end
+"""
+ENDLESS = """
+#plcuda_begin
+for (;;)
+    gvm_pause();
+#plcuda_end
+"""
+# Writes where it must not: into the table, nowhere, into the table's description.
+WILD = """
+#plcuda_begin
+if (arg2.value == 0)
+    *(int32_t *)arg1.value->columns[0].values = 666;
+if (arg2.value == 1)
+    *(volatile int32_t *)8 = 666;
+if (arg2.value == 2)
+    for (uint64_t i = 0; i < (1u << 30); i += 4096)
+        ((char *)arg1.value)[i] = 1;
+retval->isnull = 0;
+#plcuda_end
+"""
+
+
+def define(server, name, arguments, returns, body):
+    server.sql(f"CREATE OR REPLACE FUNCTION {name}({arguments}) RETURNS {returns} LANGUAGE plcuda AS $p${body}$p$")
+
+
+def prepare(server):
+    server.sql("CREATE EXTENSION IF NOT EXISTS plcuda")
+    fill(server, ROWS)
+    define(server, "total", "reggstore", "int8", SUM)
+    define(server, "endless", "int", "int", ENDLESS)
+    define(server, "wild", "reggstore, int", "int", WILD)
+
+
+def workers(pid=None, kind="session"):
+    """Process numbers of the workers of a session, or of all."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if len(words) > 3 and words[0].endswith(b"/gstore-gpu-worker") and words[1] == kind.encode() and (pid is None or words[2] == b"for %d" % pid):
+            found.append(int(folder.name))
+    return found
+
+
+def mapped(pid):
+    """Bytes of device memory that a process on the software GPU has mapped."""
+    total = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        if "memfd:" in line and "plcuda" not in line:
+            first, end = line.split()[0].split("-")
+            total += int(end, 16) - int(first, 16)
+    return total
+
+
+def wait_workers(count, pid=None, seconds=10, kind="session"):
+    deadline = time.monotonic() + seconds
+    while len(workers(pid, kind)) != count:
+        if time.monotonic() > deadline:
+            raise Failed(f"{workers(pid, kind)} instead of {count} workers")
+        time.sleep(0.005)
+    return workers(pid, kind)
+
+
+def expect_total(session_or_server, what):
+    start = time.monotonic()
+    expect(session_or_server.sql("SELECT total('ft')"), str(ROWS * (ROWS + 1) // 2), what)
+    if time.monotonic() - start > 5:
+        raise Failed(f"{what}: it took {time.monotonic() - start:.1f} s")
+
+
+def caught(statement):
+    """The SQLSTATE of a statement, in a session that goes on."""
+    return f"DO $d$ BEGIN {statement}; RAISE INFO 'no error'; EXCEPTION WHEN OTHERS OR query_canceled THEN PERFORM set_config('test.state', SQLSTATE, false); END $d$; SELECT current_setting('test.state')"
+
+
+@group("plcuda.max_workers=8")
+class Workers:
+    def a_worker_that_is_killed_costs_one_error(self, server):
+        prepare(server)
+        session = server.session()
+        expect_total(session, "before")
+        session.begin(caught("PERFORM endless(1)"))
+        (worker,) = wait_workers(1, session.pid)
+        time.sleep(0.2)
+        os.kill(worker, signal.SIGKILL)
+        expect(session.finish(), "38000", "SQLSTATE")
+        expect_total(session, "after")
+        # While it is idle nobody needs it.
+        (worker,) = wait_workers(1, session.pid)
+        os.kill(worker, signal.SIGKILL)
+        while Path(f"/proc/{worker}").exists():
+            time.sleep(0.005)
+        expect_total(session, "after an idle one was killed")
+        session.close()
+        expect_usable(server, ROWS)
+
+    def workers_end_with_their_sessions(self, server):
+        prepare(server)
+        session = server.session()
+        expect_total(session, "the first call")
+        wait_workers(1, session.pid)
+        session.close()
+        wait_workers(0, session.pid)
+        session = server.session()
+        session.begin("SELECT endless(1)")
+        wait_workers(1, session.pid)
+        server.sql(f"SELECT pg_terminate_backend({session.pid})")
+        wait_workers(0, session.pid)
+        session.error()
+        expect_usable(server, ROWS)
+
+    def an_endless_kernel_ends_by_timeout_cancel_or_limit(self, server):
+        prepare(server)
+        session = server.session()
+        for setting in ("statement_timeout", "plcuda.time_limit"):
+            session.sql(f"SET {setting} = '300ms'")
+            start = time.monotonic()
+            expect(session.sql(caught("PERFORM endless(1)")), "57014", setting)
+            expect(time.monotonic() - start < 3, True, "it ends at once")
+            session.sql(f"RESET {setting}")
+            expect_total(session, f"after {setting}")
+        session.begin(caught("PERFORM endless(1)"))
+        wait_workers(1, session.pid)
+        time.sleep(0.2)
+        server.sql(f"SELECT pg_cancel_backend({session.pid})")
+        expect(session.finish(), "57014", "cancel")
+        wait_workers(0, session.pid)
+        expect_total(session, "after a cancel")
+        session.close()
+
+    def a_wild_kernel_changes_no_table(self, server):
+        prepare(server)
+        session = server.session()
+        for i in range(3):
+            expect(session.sql(caught(f"PERFORM wild('ft', {i})")), "38000", f"SQLSTATE of {i}")
+            expect_total(session, f"after {i}")
+            expect(session.sql("SELECT sum(id), count(DISTINCT t) FROM ft"), f"{ROWS * (ROWS + 1) // 2}|{ROWS}", f"the table after {i}")
+        session.close()
+        expect_usable(server, ROWS)
+
+    def a_function_that_ends_its_process_costs_one_error(self, server):
+        prepare(server)
+        define(server, "leaves", "int", "int", "\n#plcuda_decl\nextern void _exit(int);\n#plcuda_end\n#plcuda_begin\n_exit(arg1.value);\n#plcuda_end\n")
+        for status in (3, 0):
+            expect(server.error(f"SELECT leaves({status})"), "38000", f"SQLSTATE of {status}")
+        expect_total(server, "after it")
+
+    def eight_sessions_at_once_and_no_ninth(self, server):
+        prepare(server)
+        sessions = [server.session() for _ in range(8)]
+        for session in sessions:
+            session.begin("SELECT count(*), sum(total('ft')) FROM generate_series(1, 200)")
+        for session in sessions:
+            expect(session.finish(), f"200|{200 * ROWS * (ROWS + 1) // 2}", "totals")
+        wait_workers(8)
+        expect(server.error("SELECT total('ft')"), "53400", "the ninth session")
+        sessions.pop().close()
+        wait_workers(7)
+        expect_total(server, "in its place")
+        for session in sessions:
+            session.close()
+        wait_workers(0)
+
+    def workers_killed_at_any_moment_cost_one_error_each(self, server):
+        """Also while they start, attach, compile and answer: functions are new ones each time."""
+        prepare(server)
+        seed = random.randrange(1 << 32)
+        draw = random.Random(seed)
+        print(f"# seed {seed}", flush=True)
+        stop, killed = threading.Event(), [0]
+
+        def kill():
+            while not stop.is_set():
+                time.sleep(draw.random() * 0.05)
+                for pid in workers(kind=draw.choice(["session", "session", "compile"])):
+                    try:
+                        os.kill(pid, signal.SIGKILL)
+                        killed[0] += 1
+                    except OSError:
+                        pass
+
+        thread = threading.Thread(target=kill)
+        session = server.session()
+        thread.start()
+        try:
+            said, end, i = {}, time.monotonic() + 8, 0
+            while time.monotonic() < end:
+                i += 1
+                text = SUM.replace("#plcuda_end", f"// {i}\n#plcuda_end")
+                for statement in (
+                    f"EXECUTE $c$CREATE OR REPLACE FUNCTION fresh(reggstore) RETURNS int8 LANGUAGE plcuda AS $p${text}$p$ $c$" if i % 5 == 1 else "NULL",
+                    f"IF total('ft') <> {ROWS * (ROWS + 1) // 2} THEN RAISE division_by_zero; END IF",
+                    f"IF fresh('ft') <> {ROWS * (ROWS + 1) // 2} THEN RAISE division_by_zero; END IF" if i > 5 else "NULL",
+                ):
+                    state = session.sql("SELECT set_config('test.state', 'fine', false);" + caught(statement)).splitlines()[-1]
+                    said[state] = said.get(state, 0) + 1
+        finally:
+            stop.set()
+            thread.join()
+        print(f"# {killed[0]} killed; {said}", flush=True)
+        expect(set(said) - {"fine", "38000", "42883"}, set(), "SQLSTATEs")
+        expect(killed[0] > 10 and said.get("38000", 0) > 0 and said.get("fine", 0) > 0, True, "some were killed in time")
+        expect_total(session, "after all")
+        session.close()
+        wait_workers(0)
+        wait_workers(0, kind="compile")
+        expect_usable(server, ROWS)
+
+    def an_idle_worker_ends_and_comes_back(self, server):
+        prepare(server)
+        session = server.session()
+        session.sql("SET plcuda.idle_timeout = '2s'")
+        expect_total(session, "the first call")
+        wait_workers(1, session.pid)
+        wait_workers(0, session.pid)
+        expect_total(session, "the next call")
+        session.close()
+
+    def a_dropped_table_does_not_stay_in_memory_for_a_worker(self, server):
+        prepare(server)
+        session = server.session()
+        server.sql("INSERT INTO ft SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i")
+        session.sql("SELECT total('ft')")
+        (worker,) = wait_workers(1, session.pid)
+        expect(mapped(worker) > 32 << 20, True, f"{mapped(worker)} bytes are mapped while the table is used")
+        server.sql("DROP FOREIGN TABLE ft")
+        deadline = time.monotonic() + 10
+        while mapped(worker) > 32 << 20:
+            if time.monotonic() > deadline:
+                raise Failed(f"{mapped(worker)} bytes are mapped")
+            time.sleep(0.05)
+        prepare(server)
+        expect_total(session, "with another table")
+        expect(workers(session.pid), [worker], "workers")
+        session.close()
+
+    def a_keeper_that_is_killed_takes_its_workers_along(self, server):
+        prepare(server)
+        session = server.session()
+        expect_total(session, "before")
+        wait_workers(1)
+        server.kill_and_wait(server.keeper_pid())
+        wait_workers(0)
+        prepare(server)
+        expect_total(server, "after")
+
+
+@group("plcuda.cache_size=1MB")
+class Images:
+    def images_serve_after_a_restart(self, server):
+        prepare(server)
+        folder = server.folder / "data/pg_plcuda"
+        expect(oct(folder.stat().st_mode & 0o777), "0o700", "mode")
+        before = {image: image.stat().st_ino for image in folder.glob("*.image")}
+        server.stop("fast")
+        server.start()
+        server.sql(f"INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, {ROWS}) i")
+        expect_total(server, "after a restart")
+        expect({image: image.stat().st_ino for image in folder.glob("*.image")}, before, "images")
+
+    def a_damaged_image_is_made_anew(self, server):
+        prepare(server)
+        folder = server.folder / "data/pg_plcuda"
+        for image in folder.glob("*.image"):
+            damaged = bytearray(image.read_bytes())
+            damaged[len(damaged) // 2] ^= 1
+            image.write_bytes(damaged)
+        expect_total(server, "with damaged images")
+        for image in folder.glob("*.image"):
+            image.write_bytes(b"")
+        expect_total(server, "with empty images")
+
+    def the_folder_stays_within_its_bound(self, server):
+        prepare(server)
+        folder = server.folder / "data/pg_plcuda"
+        for i in range(80):
+            define(server, "many", "", "int", f"\n#plcuda_decl\nstatic const char big[100000] = {{{i % 100 + 1}}};\n#plcuda_end\n#plcuda_begin\nretval->value = big[gvm_thread()];\nretval->isnull = 0;\n#plcuda_end\n")
+        size = sum(image.stat().st_size for image in folder.glob("*.image"))
+        expect(size <= 1 << 20, True, f"{size} bytes are within the bound")
+        expect(server.sql("SELECT many()"), "80", "the newest one")
+        expect_total(server, "one that was removed")
+
+    def a_compiler_has_limits(self, server):
+        prepare(server)
+        explosion = "#define A0 x++;\n" + "".join(f"#define A{i} A{i - 1} A{i - 1} A{i - 1} A{i - 1}\n" for i in range(1, 14))
+        start = time.monotonic()
+        try:
+            server.sql(f"SET plcuda.compile_time = 1; CREATE FUNCTION slow() RETURNS int LANGUAGE plcuda AS $p$\n#plcuda_decl\n{explosion}#plcuda_end\n#plcuda_begin\nint x = 0;\nA13\n#plcuda_end\n$p$")
+            state = "no error"
+        except SqlError as error:
+            state = str(error)
+        expect(state in ("54000", "42P13", "57014"), True, f"{state!r} after {time.monotonic() - start:.1f} s")
+        wait_workers(0, kind="compile")
+        expect_total(server, "after it")
+        define(server, "fast", "", "int", "\n#plcuda_begin\n#plcuda_end\n")
+        expect([left.name for left in (server.folder / "data/pg_plcuda").iterdir() if not left.name.endswith(".image")], [], "left files")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
