@@ -82,7 +82,7 @@ gstore_settings_init(void)
 	/* The GPU memory keeper starts them, which does not load plcuda. */
 	DefineCustomIntVariable("plcuda.max_workers",
 							"Sessions that may have a process for functions in the language plcuda.",
-							"0: none, and there is no such language.", &gstore_gpu_workers, 8, 0, 1024,
-							PGC_POSTMASTER, 0, NULL, NULL, NULL);
+							"0: none, and there is no such language.", &gstore_gpu_workers, 8, 0,
+							1024, PGC_POSTMASTER, 0, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("gstore_fdw");
 }

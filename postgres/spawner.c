@@ -129,7 +129,7 @@ spawn_process(const gstore_spawner *spawner, slot *s)
 	sigset_t				   none, all;
 	char					   name[32], parent[16];
 	const char *kind = s->request.kind == GSTORE_SPAWN_SESSION ? "session" : "compile";
-	char *arguments[] = {(char *) spawner->program, (char *) kind, name, parent, NULL};
+	char	   *arguments[] = {(char *) spawner->program, (char *) kind, name, parent, NULL};
 	/* Numbers above those that the worker has: no move overwrites what is moved next. */
 	const int connection = fcntl(s->connection, F_DUPFD_CLOEXEC, GSTORE_SPAWN_MEMORY + 1);
 	const int memory = fcntl(s->memory, F_DUPFD_CLOEXEC, GSTORE_SPAWN_MEMORY + 1);
@@ -151,8 +151,8 @@ spawn_process(const gstore_spawner *spawner, slot *s)
 		(error = posix_spawnattr_setsigmask(&attributes, &none)) == 0 &&
 		(error = posix_spawnattr_setsigdefault(&attributes, &all)) == 0 &&
 		(error = posix_spawnattr_setpgroup(&attributes, 0)) == 0 &&
-		(error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
-														   POSIX_SPAWN_SETSIGDEF)) == 0)
+		(error = posix_spawnattr_setflags(
+			 &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF)) == 0)
 		error = posix_spawn(&s->pid, spawner->program, &actions, &attributes, arguments, environ);
 	posix_spawnattr_destroy(&attributes);
 fail_actions:
@@ -232,7 +232,10 @@ accept_connection(gstore_spawner *spawner)
 		close(connection);
 		return;
 	}
-	*s = (slot){.state = GREETING, .connection = connection, .memory = -1, .process = -1,
+	*s = (slot){.state = GREETING,
+				.connection = connection,
+				.memory = -1,
+				.process = -1,
 				.deadline_ns = gstore_deadline_ns(GREETING_MS)};
 }
 
@@ -246,7 +249,9 @@ receive_request(slot *s)
 		char		   bytes[CMSG_SPACE(sizeof(int) * 4)];
 	} control;
 	struct iovec	part = {&s->request, sizeof s->request};
-	struct msghdr	message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+	struct msghdr	message = {.msg_iov = &part,
+							   .msg_iovlen = 1,
+							   .msg_control = control.bytes,
 							   .msg_controllen = sizeof control.bytes};
 	const ssize_t	bytes = recvmsg(s->connection, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	struct cmsghdr *head = bytes >= 0 ? CMSG_FIRSTHDR(&message) : NULL;
@@ -373,8 +378,8 @@ listen_at(const char *path, int *out)
 	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
 	(void) unlink(path);
 	/* Nobody else can come into the folder before the mode is set, and each connection is checked. */
-	if (bind(fd, (const struct sockaddr *) &address, sizeof address) != 0 || chmod(path, 0600) != 0 ||
-		listen(fd, WAITING_MAX) != 0)
+	if (bind(fd, (const struct sockaddr *) &address, sizeof address) != 0 ||
+		chmod(path, 0600) != 0 || listen(fd, WAITING_MAX) != 0)
 	{
 		const int error = errno;
 

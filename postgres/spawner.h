@@ -16,11 +16,11 @@
 
 #include <gvmem/status.h>
 
-#define GSTORE_SPAWN_SOCKET	  "pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
-#define GSTORE_SPAWN_PROGRAM  "plcuda/gstore-gpu-worker"	  /* beside the library */
-#define GSTORE_SPAWN_MAGIC	  0x776f7267u
+#define GSTORE_SPAWN_SOCKET		"pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
+#define GSTORE_SPAWN_PROGRAM	"plcuda/gstore-gpu-worker"		/* beside the library */
+#define GSTORE_SPAWN_MAGIC		0x776f7267u
 #define GSTORE_SPAWN_CONNECTION 3 /* file descriptors of the worker */
-#define GSTORE_SPAWN_MEMORY	  4
+#define GSTORE_SPAWN_MEMORY		4
 
 typedef enum gstore_spawn_kind
 {

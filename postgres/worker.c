@@ -230,7 +230,8 @@ start_spawner(void)
 
 		gvm_error_last(&error);
 		ereport(WARNING,
-				(errmsg("GPU memory keeper: functions in the language plcuda cannot run: %s", error.text)));
+				(errmsg("GPU memory keeper: functions in the language plcuda cannot run: %s",
+						error.text)));
 	}
 }
 

@@ -84,7 +84,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 # Folders that have a page which says where to find what.
-PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts", "tests"]
+PAGES = [*NEIGHBOURS, "postgres/plcuda", "lib", "keeper", "packaging", "scripts", "tests"]
 NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
 # What lists the files of a folder, but for the page; lists have names, NAME.[ch] and patterns.
 LISTED_IN = {

@@ -54,8 +54,8 @@ pack() {
     cp -a "$headers/." "$root$headers/"
     cp -a "$share/." "$root$share/"
     # What no private server uses: just-in-time compilation, other languages, pages, translations.
-    (cd "$root$libs" && rm -rf bitcode llvmjit* plperl* plpython* pltcl* ./*_plperl* ./*_plpython* gstore_fdw* pg_strom*)
-    rm -rf "$root$share/man" "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom*
+    (cd "$root$libs" && rm -rf bitcode llvmjit* plperl* plpython* pltcl* ./*_plperl* ./*_plpython* gstore_fdw* pg_strom* plcuda*)
+    rm -rf "$root$share/man" "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom* "$root$share"/extension/plcuda*
 
     libraries_of "$root$bin"/* "$root$libs"/*.so "$root$libs"/pgxs/src/test/*/* | while read -r library; do
         cp -L "$library" "$root$libs/needed/"

@@ -1,8 +1,8 @@
 /* A call: arguments into the window, the result out of it. */
-#include "plcuda.h"
+#include "postgres/plcuda/plcuda.h"
 
-#include "catalog/pg_type.h"
 #include "access/relation.h"
+#include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -58,13 +58,16 @@ evaluate_size(const plcuda_size *size, const char *what, int64 least, const plcu
 		if (null)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-					 errmsg("%s is NULL, as function %s returns it", what, get_func_name(size->function))));
-		value = get_func_rettype(size->function) == INT4OID ? DatumGetInt32(result) : DatumGetInt64(result);
+					 errmsg("%s is NULL, as function %s returns it", what,
+							get_func_name(size->function))));
+		value = get_func_rettype(size->function) == INT4OID ? DatumGetInt32(result)
+															: DatumGetInt64(result);
 	}
 	if (value < least)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("%s must be at least %lld, not %lld", what, (long long) least, (long long) value)));
+				 errmsg("%s must be at least %lld, not %lld", what, (long long) least,
+						(long long) value)));
 	return (uint64) value;
 }
 
@@ -145,10 +148,11 @@ add_table(request *r, Oid table)
 	return r->window.table_count++;
 }
 
-#define SET_SLOT(slot, type, get) \
-	do { \
+#define SET_SLOT(slot, type, get)                         \
+	do                                                    \
+	{                                                     \
 		const type typed = {.value = (get), .isnull = 0}; \
-		memcpy(slot, &typed, sizeof typed); \
+		memcpy(slot, &typed, sizeof typed);               \
 	} while (0)
 
 /* isnull of each type is behind its value; of NULL the value is 0. */
@@ -158,14 +162,30 @@ set_null(uint8 *slot, const plcuda_type *type)
 	memset(slot, 0, PLCUDA_SLOT_BYTES);
 	switch (type->oid)
 	{
-		case BOOLOID: slot[offsetof(pg_bool_t, isnull)] = 1; break;
-		case INT2OID: slot[offsetof(pg_int2_t, isnull)] = 1; break;
-		case INT4OID: slot[offsetof(pg_int4_t, isnull)] = 1; break;
-		case INT8OID: slot[offsetof(pg_int8_t, isnull)] = 1; break;
-		case FLOAT4OID: slot[offsetof(pg_float4_t, isnull)] = 1; break;
-		case FLOAT8OID: slot[offsetof(pg_float8_t, isnull)] = 1; break;
-		case InvalidOid: slot[offsetof(pg_reggstore_t, isnull)] = 1; break;
-		default: slot[offsetof(pg_text_t, isnull)] = 1; break;
+		case BOOLOID:
+			slot[offsetof(pg_bool_t, isnull)] = 1;
+			break;
+		case INT2OID:
+			slot[offsetof(pg_int2_t, isnull)] = 1;
+			break;
+		case INT4OID:
+			slot[offsetof(pg_int4_t, isnull)] = 1;
+			break;
+		case INT8OID:
+			slot[offsetof(pg_int8_t, isnull)] = 1;
+			break;
+		case FLOAT4OID:
+			slot[offsetof(pg_float4_t, isnull)] = 1;
+			break;
+		case FLOAT8OID:
+			slot[offsetof(pg_float8_t, isnull)] = 1;
+			break;
+		case InvalidOid:
+			slot[offsetof(pg_reggstore_t, isnull)] = 1;
+			break;
+		default:
+			slot[offsetof(pg_text_t, isnull)] = 1;
+			break;
 	}
 }
 
@@ -191,17 +211,31 @@ add_argument(request *r, const plcuda_type *type, Datum value, bool null)
 	else
 		switch (type->oid)
 		{
-			case BOOLOID: SET_SLOT(argument->slot, pg_bool_t, DatumGetBool(value)); break;
-			case INT2OID: SET_SLOT(argument->slot, pg_int2_t, DatumGetInt16(value)); break;
-			case INT4OID: SET_SLOT(argument->slot, pg_int4_t, DatumGetInt32(value)); break;
-			case INT8OID: SET_SLOT(argument->slot, pg_int8_t, DatumGetInt64(value)); break;
-			case FLOAT4OID: SET_SLOT(argument->slot, pg_float4_t, DatumGetFloat4(value)); break;
-			case FLOAT8OID: SET_SLOT(argument->slot, pg_float8_t, DatumGetFloat8(value)); break;
+			case BOOLOID:
+				SET_SLOT(argument->slot, pg_bool_t, DatumGetBool(value));
+				break;
+			case INT2OID:
+				SET_SLOT(argument->slot, pg_int2_t, DatumGetInt16(value));
+				break;
+			case INT4OID:
+				SET_SLOT(argument->slot, pg_int4_t, DatumGetInt32(value));
+				break;
+			case INT8OID:
+				SET_SLOT(argument->slot, pg_int8_t, DatumGetInt64(value));
+				break;
+			case FLOAT4OID:
+				SET_SLOT(argument->slot, pg_float4_t, DatumGetFloat4(value));
+				break;
+			case FLOAT8OID:
+				SET_SLOT(argument->slot, pg_float8_t, DatumGetFloat8(value));
+				break;
 			case InvalidOid:
 				argument->kind = PLCUDA_ARGUMENT_TABLE;
 				argument->table = add_table(r, DatumGetObjectId(value));
 				break;
-			default: add_bytes(r, argument, value); break;
+			default:
+				add_bytes(r, argument, value);
+				break;
 		}
 }
 
@@ -219,9 +253,12 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
 		r->window.kernels[i] = (plcuda_kernel){
 			.present = 1,
 			.threads = evaluate_size(&block->threads, "num_threads", 1, f, fcinfo),
-			.block_threads = (uint32) Min(evaluate_size(&block->block_threads, "kernel_blocksz", 0, f, fcinfo), 65536),
-			.shared_block_bytes = Min(evaluate_size(&block->shared_block, "shmem_blocksz", 0, f, fcinfo), PG_INT32_MAX),
-			.shared_thread_bytes = Min(evaluate_size(&block->shared_thread, "shmem_unitsz", 0, f, fcinfo), PG_INT32_MAX)};
+			.block_threads = (uint32) Min(
+				evaluate_size(&block->block_threads, "kernel_blocksz", 0, f, fcinfo), 65536),
+			.shared_block_bytes = Min(
+				evaluate_size(&block->shared_block, "shmem_blocksz", 0, f, fcinfo), PG_INT32_MAX),
+			.shared_thread_bytes = Min(
+				evaluate_size(&block->shared_thread, "shmem_unitsz", 0, f, fcinfo), PG_INT32_MAX)};
 	}
 	r->window.results_bytes = evaluate_size(&f->results, "results_bufsz", 0, f, fcinfo);
 	r->window.workbuf_bytes = evaluate_size(&f->workbuf, "working_bufsz", 0, f, fcinfo);
@@ -229,7 +266,8 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("results of %llu and a work buffer of %llu bytes are more than plcuda.buffer_memory allows",
-						(unsigned long long) r->window.results_bytes, (unsigned long long) r->window.workbuf_bytes)));
+						(unsigned long long) r->window.results_bytes,
+						(unsigned long long) r->window.workbuf_bytes)));
 }
 
 static request *
@@ -267,11 +305,12 @@ take_bytes(const plcuda_function *f, const pg_text_t *typed, plcuda_span span)
 	return result;
 }
 
-#define GET_SLOT(slot, type, make) \
-	do { \
-		type typed; \
-		memcpy(&typed, slot, sizeof typed); \
-		*null = typed.isnull != 0; \
+#define GET_SLOT(slot, type, make)                    \
+	do                                                \
+	{                                                 \
+		type typed;                                   \
+		memcpy(&typed, slot, sizeof typed);           \
+		*null = typed.isnull != 0;                    \
 		return *null ? (Datum) 0 : make(typed.value); \
 	} while (0)
 
@@ -284,13 +323,20 @@ take_result(const plcuda_function *f, const uint8 *slot, plcuda_span span, bool 
 
 	switch (f->result->oid)
 	{
-		case BOOLOID: GET_SLOT(slot, pg_bool_t, BOOL_GET_DATUM);
-		case INT2OID: GET_SLOT(slot, pg_int2_t, Int16GetDatum);
-		case INT4OID: GET_SLOT(slot, pg_int4_t, Int32GetDatum);
-		case INT8OID: GET_SLOT(slot, pg_int8_t, Int64GetDatum);
-		case FLOAT4OID: GET_SLOT(slot, pg_float4_t, Float4GetDatum);
-		case FLOAT8OID: GET_SLOT(slot, pg_float8_t, Float8GetDatum);
-		default: break;
+		case BOOLOID:
+			GET_SLOT(slot, pg_bool_t, BOOL_GET_DATUM);
+		case INT2OID:
+			GET_SLOT(slot, pg_int2_t, Int16GetDatum);
+		case INT4OID:
+			GET_SLOT(slot, pg_int4_t, Int32GetDatum);
+		case INT8OID:
+			GET_SLOT(slot, pg_int8_t, Int64GetDatum);
+		case FLOAT4OID:
+			GET_SLOT(slot, pg_float4_t, Float4GetDatum);
+		case FLOAT8OID:
+			GET_SLOT(slot, pg_float8_t, Float8GetDatum);
+		default:
+			break;
 	}
 	memcpy(&text, slot, sizeof text);
 	*null = text.isnull != 0;

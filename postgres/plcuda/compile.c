@@ -58,7 +58,7 @@ ask_driver(int *major, int *minor)
 static bool
 find_architecture(const plcuda_window *window, uint32_t *out, plcuda_message *answer)
 {
-	gvm_driver_info info = {.struct_size = sizeof info};
+	gvm_driver_info	 info = {.struct_size = sizeof info};
 	const gvm_status status = gvm_driver_get_info(&info);
 	int				 major, minor, result;
 
@@ -73,7 +73,8 @@ find_architecture(const plcuda_window *window, uint32_t *out, plcuda_message *an
 	result = ask_driver(&major, &minor);
 	if (result != 0)
 	{
-		plcuda_answer_error(answer, "58000", "the driver says nothing of its first GPU: error %d", result);
+		plcuda_answer_error(answer, "58000", "the driver says nothing of its first GPU: error %d",
+							result);
 		return false;
 	}
 	*out = (uint32_t) (major * 10 + minor);
@@ -142,7 +143,8 @@ make_workplace(const plcuda_window *window, workplace *w)
 		chmod(window->cache, 0700) != 0)
 		return false;
 	remove_left(window->cache);
-	snprintf(w->folder, sizeof w->folder, "%.*s/%ld.tmp", PLCUDA_PATH_BYTES - 1, window->cache, (long) getpid());
+	snprintf(w->folder, sizeof w->folder, "%.*s/%ld.tmp", PLCUDA_PATH_BYTES - 1, window->cache,
+			 (long) getpid());
 	remove_folder(w->folder); /* of another process that had this number */
 	snprintf(w->from, sizeof w->from, "%s/function.c", w->folder);
 	snprintf(w->to, sizeof w->to, "%s/image", w->folder);
@@ -165,14 +167,28 @@ limit(int what, uint64_t value)
 static void
 become_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w)
 {
-	char include[PLCUDA_PATH_BYTES + 16], self[PLCUDA_PATH_BYTES], number[16], temporary[PLCUDA_PATH_BYTES + 64];
+	char include[PLCUDA_PATH_BYTES + 16], self[PLCUDA_PATH_BYTES], number[16],
+		temporary[PLCUDA_PATH_BYTES + 64];
 	const int	  log = open(w->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
 	/* As the project's own kernels; what is not declared is an error, not one when the image is loaded. */
-	char *c[] = {(char *) window->compiler, "-shared", "-fPIC", "-O2", "-std=gnu11", "-ffp-contract=off",
-				 "-fno-strict-aliasing", "-fno-diagnostics-color", "-Werror=implicit-function-declaration",
-				 "-Wl,-z,defs", include, "-o", (char *) w->to, (char *) w->from, NULL};
-	char *nvrtc[] = {self, "nvrtc", (char *) window->nvrtc, number, (char *) w->from, (char *) w->to, NULL};
+	char *c[] = {(char *) window->compiler,
+				 "-shared",
+				 "-fPIC",
+				 "-O2",
+				 "-std=gnu11",
+				 "-ffp-contract=off",
+				 "-fno-strict-aliasing",
+				 "-fno-diagnostics-color",
+				 "-Werror=implicit-function-declaration",
+				 "-Wl,-z,defs",
+				 include,
+				 "-o",
+				 (char *) w->to,
+				 (char *) w->from,
+				 NULL};
+	char *nvrtc[] = {self,			 "nvrtc", (char *) window->nvrtc, number, (char *) w->from,
+					 (char *) w->to, NULL};
 
 	if (log < 0 || len < 0 || dup2(log, 1) < 0 || dup2(log, 2) < 0)
 		_exit(NOT_RUN);
@@ -209,8 +225,10 @@ run_compiler(const plcuda_window *window, const plcuda_target *target, const wor
 		return false;
 	}
 	if (WIFSIGNALED(status))
-		plcuda_answer_error(answer, "54000", "the compiler was stopped by signal %d: its limits are plcuda.compile_time and plcuda.compile_memory",
-							WTERMSIG(status));
+		plcuda_answer_error(
+			answer, "54000",
+			"the compiler was stopped by signal %d: its limits are plcuda.compile_time and plcuda.compile_memory",
+			WTERMSIG(status));
 	else if (WEXITSTATUS(status) == NOT_RUN)
 		plcuda_answer_error(answer, "58P01", "cannot run the compiler \"%s\"",
 							target->architecture == 0 ? window->compiler : "libnvrtc");
@@ -284,7 +302,8 @@ plcuda_compile(plcuda_window *window, plcuda_message *answer)
 	}
 	if (!make_workplace(window, &w))
 	{
-		plcuda_answer_error(answer, "58030", "cannot write to the folder of compiled functions, \"%s\": %s",
+		plcuda_answer_error(answer, "58030",
+							"cannot write to the folder of compiled functions, \"%s\": %s",
 							window->cache, strerror(errno));
 		return;
 	}

@@ -11,20 +11,21 @@
 #include "types.h"
 
 /* PostgreSQL's numbers of its types */
-#define PLCUDA_BOOL	  16u
-#define PLCUDA_BYTEA  17u
-#define PLCUDA_INT8	  20u
-#define PLCUDA_INT2	  21u
-#define PLCUDA_INT4	  23u
-#define PLCUDA_TEXT	  25u
-#define PLCUDA_FLOAT4 700u
-#define PLCUDA_FLOAT8 701u
-#define PLCUDA_BPCHAR 1042u
+#define PLCUDA_BOOL	   16u
+#define PLCUDA_BYTEA   17u
+#define PLCUDA_INT8	   20u
+#define PLCUDA_INT2	   21u
+#define PLCUDA_INT4	   23u
+#define PLCUDA_TEXT	   25u
+#define PLCUDA_FLOAT4  700u
+#define PLCUDA_FLOAT8  701u
+#define PLCUDA_BPCHAR  1042u
 #define PLCUDA_VARCHAR 1043u
 
 /* ---- errors */
 
-GVM_DEVICE_RARE void plcuda_raise_in(plcuda_state *state, const char *sqlstate, const char *text)
+GVM_DEVICE_RARE void
+plcuda_raise_in(plcuda_state *state, const char *sqlstate, const char *text)
 {
 	uint32_t i;
 
@@ -37,13 +38,15 @@ GVM_DEVICE_RARE void plcuda_raise_in(plcuda_state *state, const char *sqlstate, 
 }
 
 /* The call ends with this error once the kernel has ended. Of several the first one counts. */
-GVM_DEVICE void plcuda_raise(const plcuda_call *call, const char *sqlstate, const char *text)
+GVM_DEVICE void
+plcuda_raise(const plcuda_call *call, const char *sqlstate, const char *text)
 {
 	plcuda_raise_in(call->state, sqlstate, text);
 }
 
 /* The call is answered by the function of #plcuda_cpu_fallback instead. */
-GVM_DEVICE void plcuda_fall_back(const plcuda_call *call)
+GVM_DEVICE void
+plcuda_fall_back(const plcuda_call *call)
 {
 	plcuda_raise_in(call->state, PLCUDA_FALL_BACK, "");
 }
@@ -51,17 +54,19 @@ GVM_DEVICE void plcuda_fall_back(const plcuda_call *call)
 /* ---- tables */
 
 /* For each row that a statement sees, shared among all threads of the kernel. */
-#define PLCUDA_FOR_ROWS(table, row) \
+#define PLCUDA_FOR_ROWS(table, row)                                                          \
 	for (uint64_t row = gvm_thread_global(); row < (table)->rows; row += gvm_thread_count()) \
 		if (plcuda_is_live(table, row))
 
-GVM_DEVICE int plcuda_is_live(const plcuda_table *t, uint64_t row)
+GVM_DEVICE int
+plcuda_is_live(const plcuda_table *t, uint64_t row)
 {
 	return row < t->rows &&
 		(t->dead == 0 || row / 8 >= t->dead_bytes || (t->dead[row / 8] >> (row % 8) & 1) == 0);
 }
 
-GVM_DEVICE int plcuda_is_same(const char *a, const char *b)
+GVM_DEVICE int
+plcuda_is_same(const char *a, const char *b)
 {
 	uint32_t i = 0;
 
@@ -71,51 +76,58 @@ GVM_DEVICE int plcuda_is_same(const char *a, const char *b)
 }
 
 /* The column's number; 0 and an error if there is none. */
-GVM_DEVICE_RARE int32_t plcuda_column_number(const plcuda_table *t, const char *name)
+GVM_DEVICE_RARE int32_t
+plcuda_column_number(const plcuda_table *t, const char *name)
 {
 	uint32_t i;
 
 	for (i = 0; i < t->column_count; i++)
 		if (t->columns[i].type != 0 && plcuda_is_same(t->columns[i].name, name))
-			return (int32_t)i + 1;
+			return (int32_t) i + 1;
 	plcuda_raise_in(t->state, "42703", "the table has no column of that name");
 	return 0;
 }
 
-GVM_DEVICE int plcuda_is_text(uint32_t type)
+GVM_DEVICE int
+plcuda_is_text(uint32_t type)
 {
 	return type == PLCUDA_TEXT || type == PLCUDA_VARCHAR || type == PLCUDA_BPCHAR;
 }
 
 /* 0 (NULL): there is no such column of that type, which is an error, or the value is NULL. */
-GVM_DEVICE const plcuda_column *plcuda_find_value(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
+GVM_DEVICE const plcuda_column *
+plcuda_find_value(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
 {
 	const plcuda_column *c;
 
-	if (number < 1 || (uint32_t)number > t->column_count || t->columns[number - 1].type == 0) {
+	if (number < 1 || (uint32_t) number > t->column_count || t->columns[number - 1].type == 0)
+	{
 		plcuda_raise_in(t->state, "42703", "the table has no column of that number");
 		return 0;
 	}
 	c = &t->columns[number - 1];
-	if (c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type))) {
+	if (c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type)))
+	{
 		plcuda_raise_in(t->state, "42804", "a column has another type than the one that is read");
 		return 0;
 	}
-	if (row >= t->rows || c->stored == 0 || (c->nulls != 0 && (c->nulls[row / 8] >> (row % 8) & 1) == 0))
+	if (row >= t->rows || c->stored == 0 ||
+		(c->nulls != 0 && (c->nulls[row / 8] >> (row % 8) & 1) == 0))
 		return 0;
 	return c;
 }
 
-#define PLCUDA_GET(name, value_type, result_type, type) \
+#define PLCUDA_GET(name, value_type, result_type, type)                              \
 	GVM_DEVICE result_type name(const plcuda_table *t, int32_t number, uint64_t row) \
-	{ \
-		const plcuda_column *c = plcuda_find_value(t, number, row, type); \
-		result_type r = {0, 1}; \
-		if (c != 0) { \
-			r.value = ((const value_type *)(const void *)c->values)[row]; \
-			r.isnull = 0; \
-		} \
-		return r; \
+	{                                                                                \
+		const plcuda_column *c = plcuda_find_value(t, number, row, type);            \
+		result_type			 r = {0, 1};                                             \
+		if (c != 0)                                                                  \
+		{                                                                            \
+			r.value = ((const value_type *) (const void *) c->values)[row];          \
+			r.isnull = 0;                                                            \
+		}                                                                            \
+		return r;                                                                    \
 	}
 PLCUDA_GET(plcuda_get_int2, short, pg_int2_t, PLCUDA_INT2)
 PLCUDA_GET(plcuda_get_int4, int32_t, pg_int4_t, PLCUDA_INT4)
@@ -124,74 +136,84 @@ PLCUDA_GET(plcuda_get_float4, float, pg_float4_t, PLCUDA_FLOAT4)
 PLCUDA_GET(plcuda_get_float8, double, pg_float8_t, PLCUDA_FLOAT8)
 #undef PLCUDA_GET
 
-GVM_DEVICE pg_bool_t plcuda_get_bool(const plcuda_table *t, int32_t number, uint64_t row)
+GVM_DEVICE pg_bool_t
+plcuda_get_bool(const plcuda_table *t, int32_t number, uint64_t row)
 {
 	const plcuda_column *c = plcuda_find_value(t, number, row, PLCUDA_BOOL);
-	pg_bool_t r = {0, 1};
+	pg_bool_t			 r = {0, 1};
 
-	if (c != 0) {
-		r.value = (char)(t->arrow ? c->values[row / 8] >> (row % 8) & 1 : c->values[row] != 0);
+	if (c != 0)
+	{
+		r.value = (char) (t->arrow ? c->values[row / 8] >> (row % 8) & 1 : c->values[row] != 0);
 		r.isnull = 0;
 	}
 	return r;
 }
 
 /* In format 'pgstrom': an offset in units of 8 bytes, 0 for NULL, to a header of 4 bytes and the bytes. */
-GVM_DEVICE pg_text_t plcuda_get_body(const plcuda_table *t, const plcuda_column *c, uint64_t row)
+GVM_DEVICE pg_text_t
+plcuda_get_body(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 {
-	pg_text_t r = {0, 0, 1};
-	const uint64_t at = (uint64_t)((const uint32_t *)(const void *)c->values)[row] * 8;
-	uint32_t head;
+	pg_text_t	   r = {0, 0, 1};
+	const uint64_t at = (uint64_t) ((const uint32_t *) (const void *) c->values)[row] * 8;
+	uint32_t	   head;
 
 	if (at == 0)
 		return r;
-	if (at + sizeof head > c->bodies_bytes) {
+	if (at + sizeof head > c->bodies_bytes)
+	{
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
 	}
-	head = *(const uint32_t *)(const void *)(c->bodies + at);
-	if ((head & 3) != 0) {
+	head = *(const uint32_t *) (const void *) (c->bodies + at);
+	if ((head & 3) != 0)
+	{
 		plcuda_raise_in(t->state, "0A000", "a compressed value cannot be read");
 		return r;
 	}
-	if (head / 4 < sizeof head || head / 4 > c->bodies_bytes - at) {
+	if (head / 4 < sizeof head || head / 4 > c->bodies_bytes - at)
+	{
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
 	}
 	r.value = c->bodies + at + sizeof head;
-	r.length = head / 4 - (uint32_t)sizeof head;
+	r.length = head / 4 - (uint32_t) sizeof head;
 	r.isnull = 0;
 	return r;
 }
 
-GVM_DEVICE pg_text_t plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
+GVM_DEVICE pg_text_t
+plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
 {
 	const plcuda_column *c = plcuda_find_value(t, number, row, type);
-	pg_text_t r = {0, 0, 1};
-	const int64_t *offsets;
+	pg_text_t			 r = {0, 0, 1};
+	const int64_t		*offsets;
 
 	if (c == 0)
 		return r;
 	if (!t->arrow)
 		return plcuda_get_body(t, c, row);
-	offsets = (const int64_t *)(const void *)c->values;
-	if (offsets[row] < 0 || offsets[row + 1] < offsets[row] || (uint64_t)offsets[row + 1] > c->bodies_bytes ||
-		offsets[row + 1] - offsets[row] > 0x7fffffff) {
+	offsets = (const int64_t *) (const void *) c->values;
+	if (offsets[row] < 0 || offsets[row + 1] < offsets[row] ||
+		(uint64_t) offsets[row + 1] > c->bodies_bytes || offsets[row + 1] - offsets[row] > 0x7fffffff)
+	{
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
 	}
 	r.value = c->bodies + offsets[row];
-	r.length = (uint32_t)(offsets[row + 1] - offsets[row]);
+	r.length = (uint32_t) (offsets[row + 1] - offsets[row]);
 	r.isnull = 0;
 	return r;
 }
 
 /* The bytes stay where they are in the table. Text is in the server's encoding. */
-GVM_DEVICE pg_text_t plcuda_get_text(const plcuda_table *t, int32_t number, uint64_t row)
+GVM_DEVICE pg_text_t
+plcuda_get_text(const plcuda_table *t, int32_t number, uint64_t row)
 {
 	return plcuda_get_varlena(t, number, row, PLCUDA_TEXT);
 }
-GVM_DEVICE pg_bytea_t plcuda_get_bytea(const plcuda_table *t, int32_t number, uint64_t row)
+GVM_DEVICE pg_bytea_t
+plcuda_get_bytea(const plcuda_table *t, int32_t number, uint64_t row)
 {
 	return plcuda_get_varlena(t, number, row, PLCUDA_BYTEA);
 }

@@ -39,7 +39,8 @@ map_file(void)
 		return false;
 	if ((uint64_t) found.st_size == file.len)
 		return true;
-	bytes = mmap(NULL, (size_t) found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, GSTORE_SPAWN_MEMORY, 0);
+	bytes = mmap(NULL, (size_t) found.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+				 GSTORE_SPAWN_MEMORY, 0);
 	if (bytes == MAP_FAILED)
 		return false;
 	if (file.bytes != NULL)
@@ -98,7 +99,8 @@ plcuda_answer_status(plcuda_message *answer, gvm_status status, const char *what
 	gvm_error error;
 
 	gvm_error_last(&error);
-	plcuda_answer_error(answer, gvm_status_sqlstate(status), "%s: %s %s", what, error.text, error.native_name);
+	plcuda_answer_error(answer, gvm_status_sqlstate(status), "%s: %s %s", what, error.text,
+						error.native_name);
 	/* The context, or the connection to the keeper, is gone for good. */
 	answer->lost = status == GVM_E_LOST || status == GVM_E_KEEPER;
 }
@@ -176,7 +178,8 @@ main(int argc, char **argv)
 		return plcuda_nvrtc_main(argv[2], argv[3], argv[4], argv[5]);
 	if (argc != 4 || (strcmp(argv[1], "session") != 0 && strcmp(argv[1], "compile") != 0))
 	{
-		fputs("gstore-gpu-worker is started by gstore_fdw, for functions in the language plcuda\n", stderr);
+		fputs("gstore-gpu-worker is started by gstore_fdw, for functions in the language plcuda\n",
+			  stderr);
 		return 2;
 	}
 	close_others();

@@ -40,7 +40,7 @@ typedef struct plcuda_target
 
 typedef struct plcuda_image
 {
-	void  *file; /* to be freed */
+	void  *file;  /* to be freed */
 	void  *bytes; /* aligned to 64 */
 	size_t len;
 } plcuda_image;
@@ -48,21 +48,22 @@ typedef struct plcuda_image
 /* The folder of the headers. */
 extern const char *plcuda_include_folder(void);
 /* architecture 0: of the software GPU. False: answer says why. */
-extern bool plcuda_choose_target(const plcuda_window *window, uint32_t architecture, plcuda_target *out,
-								 plcuda_message *answer);
+extern bool plcuda_choose_target(const plcuda_window *window, uint32_t architecture,
+								 plcuda_target *out, plcuda_message *answer);
 /* From the cache. False: it is not there. */
-extern bool plcuda_load_image(const plcuda_window *window, const plcuda_target *target, const char *text,
-							  size_t text_bytes, plcuda_image *out);
+extern bool plcuda_load_image(const plcuda_window *window, const plcuda_target *target,
+							  const char *text, size_t text_bytes, plcuda_image *out);
 /* Into the cache, from which older ones go to keep it in its bounds. False: errno says why. */
-extern bool plcuda_store_image(const plcuda_window *window, const plcuda_target *target, const char *text,
-							   size_t text_bytes, const void *image, size_t len);
+extern bool plcuda_store_image(const plcuda_window *window, const plcuda_target *target,
+							   const char *text, size_t text_bytes, const void *image, size_t len);
 
 /* ---- nvrtc.c */
 
 /* "12.8 of PATH". False: there is none. */
 extern bool plcuda_nvrtc_version(const char *library, char *text, size_t size);
 /* The program's other face: compiles a file to another; messages go to the standard output. */
-extern int plcuda_nvrtc_main(const char *library, const char *architecture, const char *from, const char *to);
+extern int
+plcuda_nvrtc_main(const char *library, const char *architecture, const char *from, const char *to);
 
 /* ---- compile.c, run.c */
 

@@ -1,5 +1,5 @@
 /* The extension's entry points: settings, the language's handler and validator. */
-#include "plcuda.h"
+#include "postgres/plcuda/plcuda.h"
 
 #include <limits.h>
 
@@ -42,25 +42,29 @@ void
 _PG_init(void)
 {
 	DefineCustomIntVariable("plcuda.time_limit", "How long a call of a function may take on the GPU.",
-							"Its worker process is killed then. 0: without limit.", &plcuda_time_limit_ms, 60000, 0,
-							INT_MAX, PGC_USERSET, GUC_UNIT_MS, NULL, NULL, NULL);
-	DefineCustomIntVariable("plcuda.idle_timeout", "How long a session's worker process stays without a call.",
-							NULL, &plcuda_idle_timeout_s, 300, 1, INT_MAX / 1000, PGC_SUSET, GUC_UNIT_S, NULL, NULL,
-							NULL);
-	DefineCustomIntVariable("plcuda.buffer_memory",
-							"Most memory of the GPU that the buffers of one call may have.", NULL, &plcuda_buffer_mb,
-							1024, 1, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
+							"Its worker process is killed then. 0: without limit.",
+							&plcuda_time_limit_ms, 60000, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"plcuda.idle_timeout", "How long a session's worker process stays without a call.", NULL,
+		&plcuda_idle_timeout_s, 300, 1, INT_MAX / 1000, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable(
+		"plcuda.buffer_memory", "Most memory of the GPU that the buffers of one call may have.",
+		NULL, &plcuda_buffer_mb, 1024, 1, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
 	DefineCustomIntVariable("plcuda.cache_size", "Most disk space for compiled functions.", NULL,
-							&plcuda_cache_mb, 256, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL, NULL);
+							&plcuda_cache_mb, 256, 1, INT_MAX, PGC_SIGHUP, GUC_UNIT_MB, NULL, NULL,
+							NULL);
 	DefineCustomIntVariable("plcuda.compile_time", "How long a function may be compiled.", NULL,
-							&plcuda_compile_time_s, 60, 1, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+							&plcuda_compile_time_s, 60, 1, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL,
+							NULL);
 	DefineCustomIntVariable("plcuda.compile_memory", "Most memory that a compiler may have.", NULL,
-							&plcuda_compile_memory_mb, 4096, 64, INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
-	DefineCustomStringVariable("plcuda.compiler", "C compiler for functions on the software GPU.", NULL,
-							   &plcuda_compiler, "cc", PGC_SIGHUP, 0, check_path, NULL, NULL);
-	DefineCustomStringVariable("plcuda.nvrtc", "Library with NVIDIA's compiler, for functions on GPUs.",
-							   "Empty: it is searched for.", &plcuda_nvrtc, "", PGC_SIGHUP, 0, check_path, NULL,
-							   NULL);
+							&plcuda_compile_memory_mb, 4096, 64, INT_MAX, PGC_SUSET, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+	DefineCustomStringVariable("plcuda.compiler", "C compiler for functions on the software GPU.",
+							   NULL, &plcuda_compiler, "cc", PGC_SIGHUP, 0, check_path, NULL, NULL);
+	DefineCustomStringVariable(
+		"plcuda.nvrtc", "Library with NVIDIA's compiler, for functions on GPUs.",
+		"Empty: it is searched for.", &plcuda_nvrtc, "", PGC_SIGHUP, 0, check_path, NULL, NULL);
 	MarkGUCPrefixReserved("plcuda");
 }
 
@@ -85,7 +89,8 @@ plcuda_call_handler(PG_FUNCTION_ARGS)
 
 	if (CALLED_AS_TRIGGER(fcinfo) || CALLED_AS_EVENT_TRIGGER(fcinfo))
 		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a plcuda function cannot be a trigger")));
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a plcuda function cannot be a trigger")));
 	if (info->fn_extra == NULL)
 	{
 		MemoryContext before = MemoryContextSwitchTo(info->fn_mcxt);

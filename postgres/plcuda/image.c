@@ -48,7 +48,7 @@ plcuda_include_folder(void)
 	return path;
 }
 
-/* A file's bytes, behind `before` other ones; NULL: it is not there, or too long. */
+/* A file's bytes; NULL: it is not there, or too long. */
 static uint8_t *
 read_file(const char *path, size_t *len)
 {
@@ -128,20 +128,23 @@ plcuda_choose_target(const plcuda_window *window, uint32_t architecture, plcuda_
 
 	if (!sum_headers(&sum))
 	{
-		plcuda_answer_error(answer, "58P01", "the headers of plcuda are not in %s", plcuda_include_folder());
+		plcuda_answer_error(answer, "58P01", "the headers of plcuda are not in %s",
+							plcuda_include_folder());
 		return false;
 	}
 	if (architecture == 0 && !identify_compiler(window->compiler, compiler, sizeof compiler))
 	{
-		plcuda_answer_error(answer, "58P01",
-							"no C compiler \"%s\" for functions on the software GPU: install one, or set plcuda.compiler",
-							window->compiler);
+		plcuda_answer_error(
+			answer, "58P01",
+			"no C compiler \"%s\" for functions on the software GPU: install one, or set plcuda.compiler",
+			window->compiler);
 		return false;
 	}
 	if (architecture != 0 && !plcuda_nvrtc_version(window->nvrtc, compiler, sizeof compiler))
 	{
-		plcuda_answer_error(answer, "58P01",
-							"libnvrtc, which compiles functions for GPUs, is not found: install it, or set plcuda.nvrtc");
+		plcuda_answer_error(
+			answer, "58P01",
+			"libnvrtc, which compiles functions for GPUs, is not found: install it, or set plcuda.nvrtc");
 		return false;
 	}
 	uname(&machine);
@@ -150,8 +153,8 @@ plcuda_choose_target(const plcuda_window *window, uint32_t architecture, plcuda_
 		snprintf(out->text, sizeof out->text, "soft %.64s %016llx %s", machine.machine,
 				 (unsigned long long) sum, compiler);
 	else
-		snprintf(out->text, sizeof out->text, "sm_%u %016llx %s", architecture, (unsigned long long) sum,
-				 compiler);
+		snprintf(out->text, sizeof out->text, "sm_%u %016llx %s", architecture,
+				 (unsigned long long) sum, compiler);
 	return true;
 }
 
@@ -175,8 +178,8 @@ make_key(const plcuda_target *target, const char *text, size_t text_bytes, size_
 static void
 name_file(const plcuda_window *window, const char *key, size_t len, char path[PLCUDA_PATH_BYTES + 64])
 {
-	snprintf(path, PLCUDA_PATH_BYTES + 64, "%.*s/%016llx.image", PLCUDA_PATH_BYTES - 1, window->cache,
-			 (unsigned long long) gvm_kernel_checksum_host(key, len));
+	snprintf(path, PLCUDA_PATH_BYTES + 64, "%.*s/%016llx.image", PLCUDA_PATH_BYTES - 1,
+			 window->cache, (unsigned long long) gvm_kernel_checksum_host(key, len));
 }
 
 bool
@@ -265,7 +268,7 @@ list_entries(DIR *folder, entry **out, uint64_t *total)
 		const size_t len = strlen(d->d_name);
 		struct stat	 found;
 
-		if (len >= sizeof (*out)->name || len < 6 || strcmp(d->d_name + len - 6, ".image") != 0 ||
+		if (len >= sizeof(*out)->name || len < 6 || strcmp(d->d_name + len - 6, ".image") != 0 ||
 			fstatat(dirfd(folder), d->d_name, &found, AT_SYMLINK_NOFOLLOW) != 0)
 			continue;
 		if (count == places)
@@ -330,7 +333,8 @@ plcuda_store_image(const plcuda_window *window, const plcuda_target *target, con
 	memcpy(body + key_bytes, image, len);
 	h = (head){IMAGE_MAGIC, key_bytes, len, gvm_kernel_checksum_host(body, key_bytes + len)};
 	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	written = fd >= 0 && write_all(fd, &h, sizeof h) && write_all(fd, body, key_bytes + len) && fsync(fd) == 0;
+	written = fd >= 0 && write_all(fd, &h, sizeof h) && write_all(fd, body, key_bytes + len) &&
+		fsync(fd) == 0;
 	error = errno;
 	if (fd >= 0)
 		close(fd);

@@ -11,8 +11,8 @@ typedef struct _nvrtcProgram *program;
 static struct
 {
 	int (*version)(int *major, int *minor);
-	int (*create)(program *p, const char *text, const char *name, int headers, const char *const *sources,
-				  const char *const *names);
+	int (*create)(program *p, const char *text, const char *name, int headers,
+				  const char *const *sources, const char *const *names);
 	int (*compile)(program p, int count, const char *const *options);
 	int (*log_size)(program p, size_t *size);
 	int (*log)(program p, char *text);
@@ -24,10 +24,13 @@ static struct
 static void *
 open_library(const char *library)
 {
-	static const char *const names[] = {
-		"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "/usr/local/cuda/lib64/libnvrtc.so.13",
-		"/usr/local/cuda/lib64/libnvrtc.so.12", "/usr/local/cuda/lib64/libnvrtc.so"};
-	void *handle = NULL;
+	static const char *const names[] = {"libnvrtc.so.13",
+										"libnvrtc.so.12",
+										"libnvrtc.so",
+										"/usr/local/cuda/lib64/libnvrtc.so.13",
+										"/usr/local/cuda/lib64/libnvrtc.so.12",
+										"/usr/local/cuda/lib64/libnvrtc.so"};
+	void					*handle = NULL;
 
 	if (library[0] != '\0')
 		return dlopen(library, RTLD_NOW | RTLD_LOCAL);
@@ -44,14 +47,10 @@ load(const char *library)
 		const char *name;
 		void	   *call;
 	} calls[] = {
-		{"nvrtcVersion", &nvrtc.version},
-		{"nvrtcCreateProgram", &nvrtc.create},
-		{"nvrtcCompileProgram", &nvrtc.compile},
-		{"nvrtcGetProgramLogSize", &nvrtc.log_size},
-		{"nvrtcGetProgramLog", &nvrtc.log},
-		{"nvrtcGetCUBINSize", &nvrtc.cubin_size},
-		{"nvrtcGetCUBIN", &nvrtc.cubin},
-		{"nvrtcGetErrorString", &nvrtc.error},
+		{"nvrtcVersion", &nvrtc.version},		 {"nvrtcCreateProgram", &nvrtc.create},
+		{"nvrtcCompileProgram", &nvrtc.compile}, {"nvrtcGetProgramLogSize", &nvrtc.log_size},
+		{"nvrtcGetProgramLog", &nvrtc.log},		 {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
+		{"nvrtcGetCUBIN", &nvrtc.cubin},		 {"nvrtcGetErrorString", &nvrtc.error},
 	};
 	void *handle = open_library(library);
 
@@ -83,7 +82,7 @@ read_text(const char *path)
 	FILE *in = fopen(path, "rbe");
 	char *text = calloc(1, PLCUDA_TEXT_BYTES_MAX * 2);
 
-	bool  read = in != NULL && text != NULL && fread(text, 1, PLCUDA_TEXT_BYTES_MAX * 2 - 1, in) > 0;
+	bool read = in != NULL && text != NULL && fread(text, 1, PLCUDA_TEXT_BYTES_MAX * 2 - 1, in) > 0;
 
 	if (in != NULL)
 		fclose(in);
@@ -124,7 +123,7 @@ write_cubin(program p, const char *to)
 int
 plcuda_nvrtc_main(const char *library, const char *architecture, const char *from, const char *to)
 {
-	char		folder[PLCUDA_PATH_BYTES + 16], target[64];
+	char folder[PLCUDA_PATH_BYTES + 16], target[64];
 	/* Without contraction, as the C compiler: results are the same on both. */
 	const char *options[] = {folder, target, "--std=c++17", "--fmad=false"};
 	char	   *text = read_text(from);

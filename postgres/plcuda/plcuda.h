@@ -27,8 +27,8 @@ extern const gstore_call_api *plcuda_gstore(void);
 
 typedef struct plcuda_type
 {
-	Oid			oid; /* InvalidOid: reggstore */
-	const char *name;	   /* pg_NAME_t */
+	Oid			oid;   /* InvalidOid: reggstore */
+	const char *name;  /* pg_NAME_t */
 	bool		bytes; /* a varlena */
 } plcuda_type;
 
@@ -47,15 +47,15 @@ typedef struct plcuda_block
 
 typedef struct plcuda_function
 {
-	char			  *name;
-	int				   nargs;
-	Oid				  *argument_types; /* as declared */
+	char			   *name;
+	int					nargs;
+	Oid				   *argument_types; /* as declared */
 	const plcuda_type **arguments;
-	const plcuda_type *result;
-	plcuda_block	   blocks[PLCUDA_KERNELS];
-	plcuda_size		   results, workbuf;
-	Oid				   sanity_check, cpu_fallback; /* InvalidOid: none */
-	char			  *text;					   /* for the compiler */
+	const plcuda_type  *result;
+	plcuda_block		blocks[PLCUDA_KERNELS];
+	plcuda_size			results, workbuf;
+	Oid					sanity_check, cpu_fallback; /* InvalidOid: none */
+	char			   *text;						/* for the compiler */
 } plcuda_function;
 
 /* Of the catalog; palloc'd. ERROR if it is no function that can be run. */

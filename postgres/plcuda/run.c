@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FUNCTIONS_MAX	64
-#define ATTACHED_MAX	32
-#define BLOCK_THREADS	256 /* of a kernel that does not say */
-#define LEASE_MS		10000
+#define FUNCTIONS_MAX 64
+#define ATTACHED_MAX  32
+#define BLOCK_THREADS 256 /* of a kernel that does not say */
+#define LEASE_MS	  10000
 /* Of the driver's interface. */
 #define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
 #define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
@@ -29,9 +29,9 @@ static struct
 	int (*function_get)(cu_function *function, cu_module module, const char *name);
 	int (*function_attribute)(int *value, int which, cu_function function);
 	int (*function_set)(cu_function function, int which, int value);
-	int (*launch)(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-				  unsigned block_y, unsigned block_z, unsigned shared_bytes, gvm_stream stream, void **params,
-				  void **extra);
+	int (*launch)(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+				  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+				  gvm_stream stream, void **params, void **extra);
 	int (*synchronize)(gvm_stream stream);
 	int (*alloc)(uint64_t *address, size_t bytes);
 	int (*free)(uint64_t address);
@@ -100,12 +100,18 @@ find_calls(plcuda_message *answer)
 		const char *name;
 		void	   *call;
 	} calls[] = {
-		{"cuModuleLoadData", &cu.module_load},		 {"cuModuleUnload", &cu.module_unload},
-		{"cuModuleGetFunction", &cu.function_get},	 {"cuFuncGetAttribute", &cu.function_attribute},
-		{"cuFuncSetAttribute", &cu.function_set},	 {"cuLaunchKernel", &cu.launch},
-		{"cuStreamSynchronize", &cu.synchronize},	 {"cuMemAlloc_v2", &cu.alloc},
-		{"cuMemFree_v2", &cu.free},					 {"cuMemcpyHtoD_v2", &cu.copy_in},
-		{"cuMemcpyDtoH_v2", &cu.copy_out},			 {"cuMemsetD8_v2", &cu.clear},
+		{"cuModuleLoadData", &cu.module_load},
+		{"cuModuleUnload", &cu.module_unload},
+		{"cuModuleGetFunction", &cu.function_get},
+		{"cuFuncGetAttribute", &cu.function_attribute},
+		{"cuFuncSetAttribute", &cu.function_set},
+		{"cuLaunchKernel", &cu.launch},
+		{"cuStreamSynchronize", &cu.synchronize},
+		{"cuMemAlloc_v2", &cu.alloc},
+		{"cuMemFree_v2", &cu.free},
+		{"cuMemcpyHtoD_v2", &cu.copy_in},
+		{"cuMemcpyDtoH_v2", &cu.copy_out},
+		{"cuMemsetD8_v2", &cu.clear},
 	};
 	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
 	{
@@ -150,7 +156,8 @@ reserve_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer
 	release_block(b);
 	if (cu.alloc(&b->address, bytes) != 0)
 	{
-		plcuda_answer_error(answer, "53200", "the GPU has no %llu bytes for %s", (unsigned long long) bytes, what);
+		plcuda_answer_error(answer, "53200", "the GPU has no %llu bytes for %s",
+							(unsigned long long) bytes, what);
 		return false;
 	}
 	b->bytes = bytes;
@@ -228,10 +235,12 @@ find_function(const plcuda_window *window, plcuda_message *answer)
 	plcuda_target target;
 
 	for (uint32_t i = 0; i < state.function_count; i++)
-		if (state.functions[i].text_bytes == f.text_bytes && memcmp(state.functions[i].text, text, f.text_bytes) == 0)
+		if (state.functions[i].text_bytes == f.text_bytes &&
+			memcmp(state.functions[i].text, text, f.text_bytes) == 0)
 			return &state.functions[i];
-	answer->architecture =
-		state.info.software ? 0 : (uint32_t) (state.info.compute_major * 10 + state.info.compute_minor);
+	answer->architecture = state.info.software
+		? 0
+		: (uint32_t) (state.info.compute_major * 10 + state.info.compute_minor);
 	if (!plcuda_choose_target(window, answer->architecture, &target, answer))
 		return NULL;
 	if (!plcuda_load_image(window, &target, text, f.text_bytes, &f.image))
@@ -418,7 +427,8 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		if (gvm_table_get_column(l->table, i, &c) != GVM_OK)
 			return false;
 		/* The table may have been changed since: its catalog entry decides. */
-		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type || d->values == NULL)
+		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type ||
+			d->values == NULL)
 			continue;
 		out[c.number - 1].stored = 1;
 		out[c.number - 1].values = d->values;
@@ -430,10 +440,10 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 }
 
 static bool
-place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease, uint64_t state_address,
-			plcuda_table *out)
+place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease,
+			uint64_t state_address, plcuda_table *out)
 {
-	const uint32_t				count = (uint32_t) (wanted->columns.bytes / sizeof(plcuda_wanted_column));
+	const uint32_t count = (uint32_t) (wanted->columns.bytes / sizeof(plcuda_wanted_column));
 	const plcuda_wanted_column *columns = plcuda_at(wanted->columns);
 	gvm_table_info				info = {.struct_size = sizeof info};
 	uint64_t					address, dead = 0;
@@ -446,8 +456,11 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease, u
 		return true;
 	if (!describe_columns(lease, columns, count, described))
 		return false;
-	*out = (plcuda_table){.rows = wanted->rows, .dead = pointer(dead), .dead_bytes = wanted->dead.bytes,
-						  .columns = pointer(address), .column_count = count,
+	*out = (plcuda_table){.rows = wanted->rows,
+						  .dead = pointer(dead),
+						  .dead_bytes = wanted->dead.bytes,
+						  .columns = pointer(address),
+						  .column_count = count,
 						  .state = (plcuda_state *) pointer(state_address)};
 	if (lease->table != NULL)
 	{
@@ -489,12 +502,14 @@ place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
 	outcome		*o = place(l, sizeof *o, &outcome_address);
 	plcuda_call *call = place(l, sizeof *call, call_address);
 	uint8_t		*slots = place(l, PLCUDA_ARGUMENTS_MAX * PLCUDA_SLOT_BYTES, &arguments);
-	uint8_t		*described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
+	uint8_t *described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
 
 	for (uint32_t i = 0; i < window->table_count; i++)
 		if (!place_table(l, &window->tables[i], &leases[i], outcome_address,
-						 described != NULL ? (plcuda_table *) (void *) (described +
-								 i * PLCUDA_ROUND_UP(sizeof(plcuda_table))) : NULL))
+						 described != NULL
+							 ? (plcuda_table *) (void *) (described +
+														  i * PLCUDA_ROUND_UP(sizeof(plcuda_table)))
+							 : NULL))
 			return false;
 	for (uint32_t i = 0; i < window->argument_count; i++)
 		if (!place_argument(l, &window->arguments[i], tables,
@@ -551,8 +566,9 @@ malformed:
 static bool
 clear_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer)
 {
-	return bytes == 0 || (reserve_block(b, bytes, what, answer) &&
-						  check(cu.clear(b->address, 0, bytes), "cuMemsetD8", answer));
+	return bytes == 0 ||
+		(reserve_block(b, bytes, what, answer) &&
+		 check(cu.clear(b->address, 0, bytes), "cuMemsetD8", answer));
 }
 
 static bool
@@ -574,18 +590,20 @@ launch(cu_function kernel, const plcuda_kernel *k, uint64_t call, plcuda_message
 	shared = k->shared_block_bytes + k->shared_thread_bytes * threads;
 	if (blocks > INT32_MAX || shared > INT32_MAX)
 	{
-		plcuda_answer_error(answer, "22023", "a kernel of %llu threads and %llu bytes of shared memory is too large",
+		plcuda_answer_error(answer, "22023",
+							"a kernel of %llu threads and %llu bytes of shared memory is too large",
 							(unsigned long long) k->threads, (unsigned long long) shared);
 		return false;
 	}
 	/* More than 48 KiB must be asked for; where there is not so much the launch says so. */
 	if (shared > 48 * 1024)
 		(void) cu.function_set(kernel, MAX_SHARED, (int) shared);
-	result = cu.launch(kernel, (unsigned) blocks, 1, 1, (unsigned) threads, 1, 1, (unsigned) shared, NULL, arguments,
-					   NULL);
+	result = cu.launch(kernel, (unsigned) blocks, 1, 1, (unsigned) threads, 1, 1, (unsigned) shared,
+					   NULL, arguments, NULL);
 	if (result != INVALID_VALUE && result != OUT_OF_RESOURCES)
 		return check(result, "cuLaunchKernel", answer);
-	plcuda_answer_error(answer, "22023", "the GPU has no room for a block of %llu threads with %llu bytes of shared memory",
+	plcuda_answer_error(answer, "22023",
+						"the GPU has no room for a block of %llu threads with %llu bytes of shared memory",
 						(unsigned long long) threads, (unsigned long long) shared);
 	return false;
 }
@@ -609,7 +627,8 @@ run_kernels(const function *f, const plcuda_window *window, uint64_t call, outco
 
 			(void) gvm_driver_error(result, "cuStreamSynchronize", "it failed");
 			gvm_error_last(&error);
-			plcuda_answer_error(answer, "38000", "the function has broken its GPU context: %s", error.native_name);
+			plcuda_answer_error(answer, "38000", "the function has broken its GPU context: %s",
+								error.native_name);
 			answer->lost = 1;
 			return false;
 		}
@@ -635,8 +654,9 @@ fetch_bytes(plcuda_window **window, const pg_text_t *result, plcuda_message *ans
 
 	if (result->isnull)
 		return true;
-	if (result->length > 0 && ((*window)->results_bytes == 0 || at > (*window)->results_bytes ||
-							   result->length > (*window)->results_bytes - at))
+	if (result->length > 0 &&
+		((*window)->results_bytes == 0 || at > (*window)->results_bytes ||
+		 result->length > (*window)->results_bytes - at))
 	{
 		plcuda_answer_error(answer, "39000", "the value of the result is not in the results buffer");
 		return false;
@@ -649,7 +669,8 @@ fetch_bytes(plcuda_window **window, const pg_text_t *result, plcuda_message *ans
 	}
 	*window = plcuda_map_window();
 	(*window)->bytes = span;
-	return result->length == 0 || check(cu.copy_out(to, state.results.address + at, result->length), "cuMemcpyDtoH", answer);
+	return result->length == 0 ||
+		check(cu.copy_out(to, state.results.address + at, result->length), "cuMemcpyDtoH", answer);
 }
 
 static void
@@ -675,7 +696,7 @@ run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
-	const uint32_t tables = window->table_count;
+	const uint32_t	tables = window->table_count;
 	const function *f;
 	int32_t			ordinal;
 

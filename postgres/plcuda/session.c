@@ -4,7 +4,7 @@
  * A worker that does not answer is ended by closing the connection, upon which the spawner kills it (postgres/spawner.h).
  * So an ERROR while a call is under way closes it, and the next call has another worker.
  */
-#include "plcuda.h"
+#include "postgres/plcuda/plcuda.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,9 +30,9 @@
 
 typedef struct worker
 {
-	int		 connection, memory; /* file descriptors; -1: none */
-	uint8	*bytes;				 /* of the memory file, mapped */
-	uint64	 len;
+	int	   connection, memory; /* file descriptors; -1: none */
+	uint8 *bytes;			   /* of the memory file, mapped */
+	uint64 len;
 } worker;
 
 static worker session = {-1, -1, NULL, 0};
@@ -91,7 +91,9 @@ static void
 make_memory(worker *w, uint64 bytes)
 {
 	if (!AcquireExternalFD())
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("too many open files for a GPU worker")));
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("too many open files for a GPU worker")));
 	w->memory = memfd_create("plcuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (w->memory < 0)
 	{
@@ -111,7 +113,8 @@ fail_start(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SYSTEM_ERROR), errmsg("no GPU worker can be started: %m"),
-			 errdetail("The GPU memory keeper starts them, at \"%s\" in the data directory.", GSTORE_SPAWN_SOCKET),
+			 errdetail("The GPU memory keeper starts them, at \"%s\" in the data directory.",
+					   GSTORE_SPAWN_SOCKET),
 			 errhint("plcuda.max_workers must be above 0, and the program %s beside the server's libraries. The "
 					 "server's log says more.",
 					 GSTORE_SPAWN_PROGRAM)));
@@ -127,7 +130,9 @@ send_request(const worker *w, gstore_spawn_kind kind)
 		char		   bytes[CMSG_SPACE(sizeof(int))];
 	} control = {{0}};
 	struct iovec	part = {&request, sizeof request};
-	struct msghdr	message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+	struct msghdr	message = {.msg_iov = &part,
+							   .msg_iovlen = 1,
+							   .msg_control = control.bytes,
 							   .msg_controllen = sizeof control.bytes};
 	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
 
@@ -146,7 +151,9 @@ start_worker(worker *w, gstore_spawn_kind kind)
 
 	strlcpy(address.sun_path, GSTORE_SPAWN_SOCKET, sizeof address.sun_path);
 	if (!AcquireExternalFD())
-		ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("too many open files for a GPU worker")));
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("too many open files for a GPU worker")));
 	w->connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (w->connection < 0)
 	{
@@ -179,7 +186,8 @@ fail_ended(const gstore_spawn_ended *ended)
 		case GSTORE_SPAWN_KILLED:
 			ereport(ERROR,
 					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-					 errmsg("the GPU worker was ended by signal %d: %s", ended->number, strsignal(ended->number)),
+					 errmsg("the GPU worker was ended by signal %d: %s", ended->number,
+							strsignal(ended->number)),
 					 errhint("The next call has another one. No table has changed.")));
 			break;
 		default:
@@ -259,7 +267,8 @@ await(const worker *w, int limit_ms, plcuda_message *answer, gstore_spawn_ended 
 						 errhint("Settings plcuda.time_limit and plcuda.compile_time.")));
 			events |= WL_TIMEOUT;
 		}
-		if ((WaitLatchOrSocket(MyLatch, events, w->connection, wait_ms, PG_WAIT_EXTENSION) & WL_LATCH_SET) != 0)
+		if ((WaitLatchOrSocket(MyLatch, events, w->connection, wait_ms, PG_WAIT_EXTENSION) &
+			 WL_LATCH_SET) != 0)
 		{
 			ResetLatch(MyLatch);
 			CHECK_FOR_INTERRUPTS();
@@ -326,8 +335,8 @@ finish_compile(worker *w, plcuda_message *answer)
 	map_memory(w, 0);
 	memcpy(&log, &((const plcuda_window *) w->bytes)->log, sizeof log);
 	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION), errmsg("the plcuda function cannot be compiled"),
-			 errdetail("%s", copy_log(w, log))));
+			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
+			 errmsg("the plcuda function cannot be compiled"), errdetail("%s", copy_log(w, log))));
 }
 
 static void
@@ -493,7 +502,8 @@ plcuda_run_call(const char *text)
 const char *
 plcuda_call_bytes(plcuda_span span)
 {
-	if (span.bytes > PLCUDA_RESULT_BYTES_MAX || span.at > session.len || span.bytes > session.len - span.at)
+	if (span.bytes > PLCUDA_RESULT_BYTES_MAX || span.at > session.len ||
+		span.bytes > session.len - span.at)
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
 				 errmsg("the GPU worker has returned no valid result")));
@@ -504,6 +514,6 @@ void
 plcuda_end_call(plcuda_span bytes)
 {
 	if (session.memory >= 0 && bytes.bytes > KEEP_BYTES && bytes.at < session.len)
-		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) bytes.at,
-						 (off_t) Min(bytes.bytes, session.len - bytes.at));
+		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+						 (off_t) bytes.at, (off_t) Min(bytes.bytes, session.len - bytes.at));
 }

@@ -4,7 +4,7 @@
  * Lines of the user keep their numbers by #line. What has to do with the call (names, types, numbers of arguments)
  * is checked here; the rest is the compiler's.
  */
-#include "plcuda.h"
+#include "postgres/plcuda/plcuda.h"
 
 #include <ctype.h>
 
@@ -32,9 +32,9 @@
 /* ---- types */
 
 static const plcuda_type types[] = {
-	{BOOLOID, "bool", false},	  {INT2OID, "int2", false},		{INT4OID, "int4", false},
-	{INT8OID, "int8", false},	  {FLOAT4OID, "float4", false}, {FLOAT8OID, "float8", false},
-	{TEXTOID, "text", true},	  {BYTEAOID, "bytea", true},
+	{BOOLOID, "bool", false}, {INT2OID, "int2", false},		{INT4OID, "int4", false},
+	{INT8OID, "int8", false}, {FLOAT4OID, "float4", false}, {FLOAT8OID, "float8", false},
+	{TEXTOID, "text", true},  {BYTEAOID, "bytea", true},
 };
 static const plcuda_type reggstore = {InvalidOid, "reggstore", false};
 
@@ -64,7 +64,8 @@ find_type(Oid oid)
 static void
 fail_feature(const char *what)
 {
-	ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a plcuda function cannot %s", what)));
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a plcuda function cannot %s", what)));
 }
 
 static void
@@ -117,7 +118,8 @@ static void
 fail_line(const reader *r, const char *wrong)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_SYNTAX_ERROR), errmsg("%s", wrong), errcontext("line %d of a plcuda function", r->line)));
+			(errcode(ERRCODE_SYNTAX_ERROR), errmsg("%s", wrong),
+			 errcontext("line %d of a plcuda function", r->line)));
 }
 
 static Oid
@@ -269,8 +271,9 @@ read_line(reader *r, const char *line)
 	if (!take_if_directive(r, line))
 	{
 		if (r->block < 0 && !is_blank(line))
-			fail_line(r, "text outside of blocks: they begin with #plcuda_decl, #plcuda_prep, #plcuda_begin or "
-						 "#plcuda_post, and end with #plcuda_end");
+			fail_line(r,
+					  "text outside of blocks: they begin with #plcuda_decl, #plcuda_prep, #plcuda_begin or "
+					  "#plcuda_post, and end with #plcuda_end");
 		if (r->block >= 0)
 			appendStringInfo(&r->texts[r->block], "%s\n", line);
 	}
@@ -337,7 +340,8 @@ refuse_files(const char *text)
 			word = skip_space(at + 3);
 		else
 			continue;
-		if (begins_with_word(word, "include") || begins_with_word(word, "import") || begins_with_word(word, "embed"))
+		if (begins_with_word(word, "include") || begins_with_word(word, "import") ||
+			begins_with_word(word, "embed"))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("a plcuda function cannot include files"),
@@ -350,19 +354,26 @@ refuse_files(const char *text)
 static void
 append_kernel(StringInfo out, const plcuda_function *f, const char *name, const char *body)
 {
-	appendStringInfo(out, "GVM_KERNEL(plcuda_%s, plcuda_params, plcuda_p)\n{\n"
-						  "    const plcuda_call *plcuda = plcuda_p.call;\n",
+	appendStringInfo(out,
+					 "GVM_KERNEL(plcuda_%s, plcuda_params, plcuda_p)\n{\n"
+					 "    const plcuda_call *plcuda = plcuda_p.call;\n",
 					 name);
 	for (int i = 0; i < f->nargs; i++)
-		appendStringInfo(out, "    const pg_%s_t arg%d = *(const pg_%s_t *)(const void *)(plcuda->arguments + %d);\n",
-						 f->arguments[i]->name, i + 1, f->arguments[i]->name, i * PLCUDA_SLOT_BYTES);
-	appendStringInfo(out, "    pg_%s_t *retval = (pg_%s_t *)(void *)plcuda->result;\n"
-						  "    void *results = plcuda->results, *workbuf = plcuda->workbuf;\n"
-						  "    const uint64_t results_bytes = plcuda->results_bytes, workbuf_bytes = plcuda->workbuf_bytes;\n",
-					 f->result->name, f->result->name);
+		appendStringInfo(
+			out,
+			"    const pg_%s_t arg%d = *(const pg_%s_t *)(const void *)(plcuda->arguments + %d);\n",
+			f->arguments[i]->name, i + 1, f->arguments[i]->name, i * PLCUDA_SLOT_BYTES);
+	appendStringInfo(
+		out,
+		"    pg_%s_t *retval = (pg_%s_t *)(void *)plcuda->result;\n"
+		"    void *results = plcuda->results, *workbuf = plcuda->workbuf;\n"
+		"    const uint64_t results_bytes = plcuda->results_bytes, workbuf_bytes = plcuda->workbuf_bytes;\n",
+		f->result->name, f->result->name);
 	for (int i = 0; i < f->nargs; i++)
 		appendStringInfo(out, "    (void)arg%d;\n", i + 1);
-	appendStringInfoString(out, "    (void)retval; (void)results; (void)workbuf; (void)results_bytes; (void)workbuf_bytes;\n");
+	appendStringInfoString(
+		out,
+		"    (void)retval; (void)results; (void)workbuf; (void)results_bytes; (void)workbuf_bytes;\n");
 	appendStringInfo(out, "%s}\n", body);
 }
 
@@ -370,7 +381,7 @@ static char *
 make_text(const reader *r)
 {
 	static const char *const names[PLCUDA_KERNELS] = {"prep", "main", "post"};
-	StringInfoData out;
+	StringInfoData			 out;
 
 	initStringInfo(&out);
 	appendStringInfoString(&out, "#include \"device.h\"\n");
@@ -381,7 +392,8 @@ make_text(const reader *r)
 	if (out.len >= (int) PLCUDA_TEXT_BYTES_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a plcuda function has at most %u bytes, not %d", PLCUDA_TEXT_BYTES_MAX, out.len)));
+				 errmsg("a plcuda function has at most %u bytes, not %d", PLCUDA_TEXT_BYTES_MAX,
+						out.len)));
 	return out.data;
 }
 
@@ -407,7 +419,9 @@ read_source(plcuda_function *f, char *source)
 		fail_line(&r, "a block is not ended by #plcuda_end");
 	}
 	if (!f->blocks[1].present)
-		ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("a plcuda function needs a block #plcuda_begin")));
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("a plcuda function needs a block #plcuda_begin")));
 	f->text = make_text(&r);
 }
 
@@ -421,7 +435,8 @@ plcuda_read_function(Oid oid)
 
 	if (!HeapTupleIsValid(tuple))
 		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_FUNCTION), errmsg("function with OID %u does not exist", oid)));
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("function with OID %u does not exist", oid)));
 	if (((Form_pg_proc) GETSTRUCT(tuple))->prolang != get_language_oid("plcuda", false))
 		ereport(ERROR,
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),

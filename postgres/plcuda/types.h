@@ -11,26 +11,30 @@
 
 #define PLCUDA_NAME_BYTES 64 /* of PostgreSQL's names, with the NUL */
 #define PLCUDA_TEXT_BYTES 256
-#define PLCUDA_FALL_BACK  "PLCPU" /* in place of an SQLSTATE: the function asks for its CPU fallback */
+#define PLCUDA_FALL_BACK \
+	"PLCPU"					 /* in place of an SQLSTATE: the function asks for its CPU fallback */
 #define PLCUDA_SLOT_BYTES 32 /* an argument or the result; each type below fits */
 
 /* What a kernel has raised: the first one counts. */
-typedef struct plcuda_state {
+typedef struct plcuda_state
+{
 	uint32_t raised;
 	char	 sqlstate[8];
 	char	 text[PLCUDA_TEXT_BYTES];
 } plcuda_state;
 
 /* By attribute number - 1; type 0: dropped. */
-typedef struct plcuda_column {
+typedef struct plcuda_column
+{
 	char		name[PLCUDA_NAME_BYTES];
-	uint32_t	type;	/* OID, below any domain */
-	uint32_t	stored; /* 0: no memory, every row is NULL */
+	uint32_t	type;					 /* OID, below any domain */
+	uint32_t	stored;					 /* 0: no memory, every row is NULL */
 	const char *values, *nulls, *bodies; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
 } plcuda_column;
 
-typedef struct plcuda_table {
+typedef struct plcuda_table
+{
 	uint64_t			 rows; /* numbers of rows; some may be deleted */
 	const unsigned char *dead; /* bitmap, 1: deleted; 0 (NULL): none */
 	uint64_t			 dead_bytes;
@@ -41,42 +45,51 @@ typedef struct plcuda_table {
 } plcuda_table;
 
 /* Arguments and results. isnull is first to be looked at: value means nothing then. */
-typedef struct pg_bool_t {
+typedef struct pg_bool_t
+{
 	char value, isnull;
 } pg_bool_t;
-typedef struct pg_int2_t {
+typedef struct pg_int2_t
+{
 	short value;
 	char  isnull;
 } pg_int2_t;
-typedef struct pg_int4_t {
+typedef struct pg_int4_t
+{
 	int32_t value;
 	char	isnull;
 } pg_int4_t;
-typedef struct pg_int8_t {
+typedef struct pg_int8_t
+{
 	int64_t value;
 	char	isnull;
 } pg_int8_t;
-typedef struct pg_float4_t {
+typedef struct pg_float4_t
+{
 	float value;
 	char  isnull;
 } pg_float4_t;
-typedef struct pg_float8_t {
+typedef struct pg_float8_t
+{
 	double value;
 	char   isnull;
 } pg_float8_t;
 /* length bytes, without a header or a NUL. As a result value points into results. */
-typedef struct pg_text_t {
+typedef struct pg_text_t
+{
 	const char *value;
 	uint32_t	length;
 	char		isnull;
 } pg_text_t;
 typedef struct pg_text_t pg_bytea_t;
-typedef struct pg_reggstore_t {
+typedef struct pg_reggstore_t
+{
 	const plcuda_table *value;
 	char				isnull;
 } pg_reggstore_t;
 
-typedef struct plcuda_call {
+typedef struct plcuda_call
+{
 	const char	 *arguments; /* PLCUDA_SLOT_BYTES each */
 	char		 *result;	 /* one */
 	char		 *results, *workbuf;
@@ -84,7 +97,8 @@ typedef struct plcuda_call {
 	plcuda_state *state;
 } plcuda_call;
 
-typedef struct plcuda_params {
+typedef struct plcuda_params
+{
 	const plcuda_call *call;
 } plcuda_params;
 

@@ -11,20 +11,20 @@
 
 #include "postgres/plcuda/types.h"
 
-#define PLCUDA_MAGIC		 0x61637570u
-#define PLCUDA_WIRE_VERSION	 1u
-#define PLCUDA_ARGUMENTS_MAX 32
-#define PLCUDA_TABLES_MAX	 8
-#define PLCUDA_COLUMNS_MAX	 1664
-#define PLCUDA_KERNELS		 3 /* prep, main, post */
-#define PLCUDA_TOKEN_BYTES	 512
-#define PLCUDA_PATH_BYTES	 1024
-#define PLCUDA_MESSAGE_BYTES 1024
+#define PLCUDA_MAGIC			0x61637570u
+#define PLCUDA_WIRE_VERSION		1u
+#define PLCUDA_ARGUMENTS_MAX	32
+#define PLCUDA_TABLES_MAX		8
+#define PLCUDA_COLUMNS_MAX		1664
+#define PLCUDA_KERNELS			3 /* prep, main, post */
+#define PLCUDA_TOKEN_BYTES		512
+#define PLCUDA_PATH_BYTES		1024
+#define PLCUDA_MESSAGE_BYTES	1024
 #define PLCUDA_RESULT_BYTES_MAX 0x3fffff00ull /* PostgreSQL's values are below 1 GiB */
-#define PLCUDA_ALIGN		 64
+#define PLCUDA_ALIGN			64
 
-#define PLCUDA_TEXT_BYTES_MAX (1u << 20) /* of a function */
-#define PLCUDA_LOG_BYTES_MAX  (32u << 10) /* of a compiler's messages */
+#define PLCUDA_TEXT_BYTES_MAX	(1u << 20)	/* of a function */
+#define PLCUDA_LOG_BYTES_MAX	(32u << 10) /* of a compiler's messages */
 
 typedef enum plcuda_verb
 {
@@ -45,8 +45,8 @@ typedef struct plcuda_message
 	uint32_t verb;
 	uint32_t lost;		   /* to PLCUDA_ERROR: 1, the worker ends */
 	uint32_t architecture; /* to PLCUDA_NEED_IMAGE: of the GPU, as 90; 0: the software GPU, or not known */
-	char	 sqlstate[8];
-	char	 text[PLCUDA_MESSAGE_BYTES];
+	char sqlstate[8];
+	char text[PLCUDA_MESSAGE_BYTES];
 } plcuda_message;
 
 typedef struct plcuda_span
@@ -94,15 +94,15 @@ typedef struct plcuda_kernel
 
 typedef struct plcuda_window
 {
-	uint32_t magic, version;
-	uint64_t used;	  /* bytes of the file that mean something; what a worker adds comes behind */
-	uint32_t role;	  /* for whom: tables that were attached for another one are detached */
-	int32_t	 idle_ms; /* until the worker ends by itself */
-	plcuda_span text; /* of the function, made ready for the compiler */
-	char	 cache[PLCUDA_PATH_BYTES];	  /* folder of images */
-	char	 compiler[PLCUDA_PATH_BYTES]; /* for the software GPU */
-	char	 nvrtc[PLCUDA_PATH_BYTES];	  /* library; "": it is searched for */
-	uint64_t cache_bytes;				  /* most that it may have */
+	uint32_t	magic, version;
+	uint64_t	used; /* bytes of the file that mean something; what a worker adds comes behind */
+	uint32_t	role; /* for whom: tables that were attached for another one are detached */
+	int32_t		idle_ms;					 /* until the worker ends by itself */
+	plcuda_span text;						 /* of the function, made ready for the compiler */
+	char		cache[PLCUDA_PATH_BYTES];	 /* folder of images */
+	char		compiler[PLCUDA_PATH_BYTES]; /* for the software GPU */
+	char		nvrtc[PLCUDA_PATH_BYTES];	 /* library; "": it is searched for */
+	uint64_t	cache_bytes;				 /* most that it may have */
 	/* of PLCUDA_COMPILE */
 	uint32_t	architecture; /* 0: of the first GPU */
 	uint32_t	compile_s;
