@@ -2,6 +2,7 @@
 #include "postgres/plcuda/plcuda.h"
 
 #include "access/relation.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
@@ -275,9 +276,7 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
 {
 	request *r = palloc0(sizeof *r);
 
-	r->bytes = PLCUDA_ROUND_UP(sizeof(plcuda_window));
-	r->window.text = (plcuda_span){r->bytes, 0}; /* filled in later */
-	r->bytes += PLCUDA_ROUND_UP(strlen(f->text) + 1);
+	r->bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(f->text) + 1);
 	add_kernels(r, f, fcinfo);
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
@@ -357,9 +356,9 @@ run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
 
 	plcuda_gstore()->wait_ready();
 	r = make_request(f, fcinfo);
+	r->window.used = r->bytes;
 	window = plcuda_begin_call(r->bytes);
 	memcpy(window, &r->window, sizeof *window);
-	window->used = r->bytes;
 	for (int i = 0; i < r->count; i++)
 		memcpy((char *) window + r->places[i].at, r->parts[i], r->places[i].bytes);
 	window = plcuda_run_call(f->text);

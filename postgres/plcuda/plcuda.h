@@ -67,8 +67,8 @@ extern plcuda_function *plcuda_read_function(Oid oid);
 extern void plcuda_compile_text(const char *text, uint32 architecture);
 
 /*
- * A window for a call, of so many bytes, cleared up to payload_at; the worker of this session is started if there is
- * none. ERROR if none can be.
+ * A window for a call, of so many bytes, undefined and with room for the text at PLCUDA_TEXT_AT; the worker of this session is
+ * started if there is none. ERROR if none can be. The worker can write to it at any time: nothing in it is read for granted.
  */
 extern plcuda_window *plcuda_begin_call(Size bytes);
 /* Runs the call: the window has its answer; NULL: the function asks for its CPU fallback. ERROR if it fails, and then also the worker has ended, but for an error of the kernel's own. */

@@ -64,7 +64,10 @@ fail_memory(const char *verb)
 			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("cannot %s memory for a GPU worker: %m", verb)));
 }
 
-/* At least so long, and mapped as it is: the worker may have made it longer. */
+/*
+ * At least so long, and mapped as it is: the worker may have made it longer. Memory is got here, as a signal would come
+ * where there is none when it is written to.
+ */
 static void
 map_memory(worker *w, uint64 bytes)
 {
@@ -73,8 +76,14 @@ map_memory(worker *w, uint64 bytes)
 
 	if (fstat(w->memory, &found) != 0)
 		fail_memory("look at");
-	if ((uint64) found.st_size < bytes && ftruncate(w->memory, (off_t) bytes) != 0)
-		fail_memory("get");
+	if ((uint64) found.st_size < bytes)
+	{
+		do
+			errno = posix_fallocate(w->memory, found.st_size, (off_t) bytes - found.st_size);
+		while (errno == EINTR);
+		if (errno != 0)
+			fail_memory("get");
+	}
 	bytes = Max(bytes, (uint64) found.st_size);
 	if (w->bytes != NULL && w->len == bytes)
 		return;
@@ -342,7 +351,7 @@ finish_compile(worker *w, plcuda_message *answer)
 static void
 compile(worker *w, const char *text, uint32 architecture)
 {
-	const Size		   at = PLCUDA_ROUND_UP(sizeof(plcuda_window)), len = strlen(text);
+	const Size		   at = PLCUDA_TEXT_AT, len = strlen(text);
 	plcuda_window	  *window;
 	plcuda_message	   answer;
 	gstore_spawn_ended ended;
@@ -394,23 +403,21 @@ plcuda_window *
 plcuda_begin_call(Size bytes)
 {
 	look_at_session();
-	if (session.connection < 0)
+	PG_TRY();
 	{
-		PG_TRY();
+		if (session.connection < 0)
 		{
 			make_memory(&session, bytes);
 			start_worker(&session, GSTORE_SPAWN_SESSION);
 		}
-		PG_CATCH();
-		{
-			close_worker(&session);
-			PG_RE_THROW();
-		}
-		PG_END_TRY();
+		map_memory(&session, bytes);
 	}
-	map_memory(&session, bytes);
-	memset(session.bytes, 0, sizeof(plcuda_window));
-	((plcuda_window *) session.bytes)->used = bytes;
+	PG_CATCH();
+	{
+		close_worker(&session);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
 	return (plcuda_window *) session.bytes;
 }
 
@@ -481,7 +488,7 @@ plcuda_run_call(const char *text)
 	plcuda_message answer;
 	volatile bool  done = false;
 
-	fill_settings(window, text, window->text.at);
+	fill_settings(window, text, PLCUDA_TEXT_AT);
 	PG_TRY();
 	{
 		done = run_call(text, &answer);

@@ -122,4 +122,6 @@ typedef struct plcuda_window
 
 #define PLCUDA_ROUND_UP(n) (((n) + PLCUDA_ALIGN - 1) / PLCUDA_ALIGN * PLCUDA_ALIGN)
 
+#define PLCUDA_TEXT_AT	   PLCUDA_ROUND_UP(sizeof(plcuda_window)) /* where a backend puts the text */
+
 #endif

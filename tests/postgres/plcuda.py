@@ -174,6 +174,40 @@ class Workers:
             expect(server.error(f"SELECT leaves({status})"), "38000", f"SQLSTATE of {status}")
         expect_total(server, "after it")
 
+    def a_worker_that_spoils_its_memory_file_costs_one_error(self, server):
+        """It can make it longer than anything that can be mapped, and write to all of it."""
+        prepare(server)
+        body = """
+#plcuda_decl
+extern int ftruncate(int, long);
+extern void *mmap(void *, unsigned long, int, int, int, long);
+#plcuda_end
+#plcuda_begin
+if (arg1.value == 1 && ftruncate(4, 1L << 52) != 0)
+    plcuda_raise(plcuda, "XX000", "it cannot be made longer");
+if (arg1.value == 2 && ftruncate(4, 100) == 0)
+    plcuda_raise(plcuda, "XX000", "it can be made shorter");
+if (arg1.value == 3) {
+    char *file = (char *)mmap((void *)0, 65536, 3, 1, 4, 0);
+    for (int i = 0; i < 65536; i++)
+        file[i] = (char)0xff;
+}
+retval->isnull = 0;
+#plcuda_end
+"""
+        define(server, "spoils", "int", "int", body)
+        session = server.session()
+        for i in (1, 2, 3):
+            state = session.sql("SELECT set_config('test.state', 'fine', false);" + caught(f"PERFORM spoils({i})")).splitlines()[-1]
+            print(f"# {i}: {state}", flush=True)
+            state = session.sql("SELECT set_config('test.state', 'fine', false);" + caught("PERFORM total('ft')")).splitlines()[-1]
+            expect(state in ("fine", "53200", "38000"), True, f"{state} after {i}")
+            expect_total(session, f"at last, after {i}")
+        session.close()
+        expect(server.error("SELECT spoils(1)") in ("53200", "XX000"), True, "a longer file is refused")
+        expect(server.sql("SELECT spoils(2)"), "0", "a shorter file")
+        expect_usable(server, ROWS)
+
     def eight_sessions_at_once_and_no_ninth(self, server):
         prepare(server)
         sessions = [server.session() for _ in range(8)]
