@@ -5,7 +5,7 @@
 # env F)". `why-not` says why there can be none here, and nothing if there can; `programs`, of which
 # it is made. As root the server runs as pg-owner.sh says. BUILD says where the library was built
 # (default build), PG_CONFIG which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go
-# to the server.
+# to the server; PLCUDA_NVRTC names NVRTC's library, for tests on a GPU.
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-}
@@ -92,6 +92,7 @@ start() {
             echo "listen_addresses = ''"
             echo "unix_socket_directories = '$folder/run'"
             echo "fsync = off"
+            [ -z "${PLCUDA_NVRTC:-}" ] || echo "plcuda.nvrtc = '$PLCUDA_NVRTC'"
             for setting in "$@"; do
                 echo "${setting%%=*} = '${setting#*=}'"
             done

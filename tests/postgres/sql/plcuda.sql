@@ -353,7 +353,7 @@ SELECT p_refuse(E'\n#plcuda_include "cuda_matrix.h"\n#plcuda_begin\n#plcuda_end\
 SELECT p_refuse(E'\n#plcuda_begin\nint i = 1;\n\nretval->value = j;\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_decl\nint f(void);\n#plcuda_end\n\n#plcuda_begin\n#plcuda_num_threads 7\n\nreturn 1 +;\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\nundeclared_function(1);\n#plcuda_end\n');
-SELECT p_refuse(E'\n#plcuda_begin\nif (1) {\n#plcuda_end\n');
+SELECT left(p_refuse(E'\n#plcuda_begin\nif (1) {\n#plcuda_end\n'), 5);
 -- No files.
 SELECT p_refuse(E'\n#plcuda_decl\n' || line || E'\n#plcuda_end\n#plcuda_begin\n#plcuda_end\n')
     FROM unnest(ARRAY['#include "/etc/passwd"', '# include </etc/passwd>', E'#inc\\\nlude "/etc/passwd"', E'#/* */ /*\n*/include "/etc/passwd"',
@@ -374,7 +374,7 @@ RESET check_function_bodies;
 SELECT p_unchecked();
 -- The compiler has limits.
 SET plcuda.compile_memory = '64MB';
-SELECT substr(p_refuse(E'\n#plcuda_decl\nstatic char big[1 << 28] = {1};\n#plcuda_end\n#plcuda_begin\nretval->value = big[arg1.value];\n#plcuda_end\n'), 1, 5);
+SELECT left(p_refuse(E'\n#plcuda_decl\nstatic char big[1 << 28] = {1};\n#plcuda_end\n#plcuda_begin\nretval->value = big[arg1.value];\n#plcuda_end\n'), 5) IN ('42P13', '54000', '58P01') AS refused;
 RESET plcuda.compile_memory;
 
 -- The text.
