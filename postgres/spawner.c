@@ -1,8 +1,8 @@
 /*
  * See spawner.h. One thread waits for everything, by poll():
  *
- *     FREE -> GREETING (accepted) -> RUNNING (started) -> ENDING (killed) -> FREE (the process has ended)
- *             GREETING -> WAITING (compilers enough run) -> RUNNING
+ *     FREE -> GREETING (accepted) -> WAITING (enough run, or are ending) -> RUNNING -> ENDING (killed) -> FREE
+ *             RUNNING -> FREE (the process has ended by itself)
  *             GREETING, WAITING -> FREE (refused, or the backend has gone)
  *
  * A process is known by its pidfd, so that no signal reaches another one. The connection is also kept here, to see its end,
@@ -100,12 +100,13 @@ refuse(slot *s, gstore_spawn_end end, int number)
 }
 
 static uint32_t
-count_running(const gstore_spawner *spawner, uint32_t kind)
+count_slots(const gstore_spawner *spawner, uint32_t kind, state first, state last)
 {
 	uint32_t count = 0;
 
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
-		if (spawner->slots[i].state >= RUNNING && spawner->slots[i].request.kind == kind)
+		if (spawner->slots[i].state >= first && spawner->slots[i].state <= last &&
+			spawner->slots[i].request.kind == kind)
 			count++;
 	return count;
 }
@@ -188,17 +189,20 @@ start_process(gstore_spawner *spawner, slot *s)
 	s->state = RUNNING;
 }
 
-/* The process has ended. What is left of its group ends, too, before the number can be another's. */
+/*
+ * The process has ended. What is left of its group ends, too, before the number can be another's; and the backend knows,
+ * before anybody can see that it is gone.
+ */
 static void
 end_process(slot *s)
 {
-	int status = 0;
+	siginfo_t info = {0};
 
 	kill(-s->pid, SIGKILL);
-	if (waitpid(s->pid, &status, 0) == s->pid && WIFSIGNALED(status))
-		say_end(s, GSTORE_SPAWN_KILLED, WTERMSIG(status));
-	else
-		say_end(s, GSTORE_SPAWN_EXITED, WIFEXITED(status) ? WEXITSTATUS(status) : 0);
+	(void) waitid(P_PID, (id_t) s->pid, &info, WEXITED | WNOWAIT);
+	say_end(s, info.si_code == CLD_EXITED ? GSTORE_SPAWN_EXITED : GSTORE_SPAWN_KILLED, info.si_status);
+	close_fd(&s->connection);
+	(void) waitpid(s->pid, NULL, 0);
 	free_slot(s);
 }
 
@@ -273,27 +277,54 @@ receive_request(slot *s)
 		(s->request.kind == GSTORE_SPAWN_SESSION || s->request.kind == GSTORE_SPAWN_COMPILE);
 }
 
+/* Those whose backends have gone since the last look, too. */
+static void
+kill_abandoned(gstore_spawner *spawner)
+{
+	for (uint32_t i = 0; i < spawner->slot_count; i++)
+	{
+		slot		 *s = &spawner->slots[i];
+		struct pollfd p = {s->connection, POLLRDHUP, 0};
+
+		if (s->state == RUNNING && poll(&p, 1, 0) == 1)
+		{
+			kill_group(s);
+			s->state = ENDING;
+		}
+	}
+}
+
+/* A session waits for a process that is ending, whose memory it would lack, but for no other session's. */
 static void
 greet(gstore_spawner *spawner, slot *s)
 {
 	/* The worker waits in its reads. */
 	if (!receive_request(s) || fcntl(s->connection, F_SETFL, 0) != 0)
+	{
 		free_slot(s);
-	else if (s->request.kind == GSTORE_SPAWN_COMPILE)
-		s->state = WAITING;
-	else if (count_running(spawner, GSTORE_SPAWN_SESSION) >= spawner->sessions_max)
+		return;
+	}
+	s->state = WAITING;
+	if (s->request.kind == GSTORE_SPAWN_COMPILE)
+		return;
+	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
+		kill_abandoned(spawner);
+	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
 		refuse(s, GSTORE_SPAWN_FULL, (int) spawner->sessions_max);
-	else
-		start_process(spawner, s);
 }
 
 static void
 start_waiting(gstore_spawner *spawner)
 {
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
-		if (spawner->slots[i].state == WAITING &&
-			count_running(spawner, GSTORE_SPAWN_COMPILE) < COMPILERS_MAX)
-			start_process(spawner, &spawner->slots[i]);
+	{
+		slot		  *s = &spawner->slots[i];
+		const uint32_t most = s->request.kind == GSTORE_SPAWN_SESSION ? spawner->sessions_max
+																	  : COMPILERS_MAX;
+
+		if (s->state == WAITING && count_slots(spawner, s->request.kind, RUNNING, ENDING) < most)
+			start_process(spawner, s);
+	}
 }
 
 /* ---- the thread */

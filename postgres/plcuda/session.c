@@ -199,6 +199,12 @@ fail_ended(const gstore_spawn_ended *ended)
 							strsignal(ended->number)),
 					 errhint("The next call has another one. No table has changed.")));
 			break;
+		case 0: /* not even the spawner says */
+			ereport(ERROR,
+					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+					 errmsg("the GPU worker is gone, or could not be started: too many are waited for"),
+					 errhint("If the GPU memory keeper was restarted, the server's log has it. Try again.")));
+			break;
 		default:
 			ereport(ERROR,
 					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),

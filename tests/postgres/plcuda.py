@@ -320,6 +320,22 @@ retval->isnull = 0;
         expect_total(server, "after")
 
 
+@group("plcuda.max_workers=1")
+class One:
+    def the_place_of_a_killed_worker_is_waited_for(self, server):
+        prepare(server)
+        session = server.session()
+        for _ in range(20):
+            session.sql("SET statement_timeout = '50ms'")
+            expect(session.sql(caught("PERFORM endless(1)")), "57014", "SQLSTATE")
+            session.sql("RESET statement_timeout")
+            expect_total(session, "at once")
+        expect(server.error("SELECT total('ft')"), "53400", "another session")
+        session.close()
+        wait_workers(0, session.pid)
+        expect_total(server, "another session, later")
+
+
 @group("plcuda.cache_size=1MB")
 class Images:
     def images_serve_after_a_restart(self, server):
