@@ -200,10 +200,11 @@ fail_ended(const gstore_spawn_ended *ended)
 					 errhint("The next call has another one. No table has changed.")));
 			break;
 		case 0: /* not even the spawner says */
-			ereport(ERROR,
-					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-					 errmsg("the GPU worker is gone, or could not be started: too many are waited for"),
-					 errhint("If the GPU memory keeper was restarted, the server's log has it. Try again.")));
+			ereport(
+				ERROR,
+				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+				 errmsg("the GPU worker is gone, or could not be started: too many are waited for"),
+				 errhint("If the GPU memory keeper was restarted, the server's log has it. Try again.")));
 			break;
 		default:
 			ereport(ERROR,
