@@ -4,6 +4,7 @@
 #include "utils/memutils.h"
 
 #include "postgres/arrow.h"
+#include "postgres/pack.h"
 #include "postgres/store.h"
 
 #define BATCH_ROWS		 65536u /* read at a time, at most */
@@ -16,7 +17,7 @@ typedef enum buffer_kind
 	BUFFER_NULLS,
 	BUFFER_BODIES,
 	BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is decoded */
-	BUFFER_DATA,
+	BUFFER_DATA, /* and of packed columns */
 	BUFFER_ELEMENT_NULLS,
 	BUFFER_KINDS,
 } buffer_kind;
@@ -76,7 +77,9 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
 			const gstore_column *column = &view->columns[number - 1];
 
 			width += gstore_width(column);
-			if (column->length < 0 && view->rows > 0)
+			if (gstore_is_packed(column))
+				width += gstore_stride(column);
+			if (gstore_is_variable(column) && view->rows > 0)
 				width += column->bodies_bytes / view->rows;
 		}
 	return Max(Min(BATCH_ROWS, BATCH_BYTES / width), BATCH_ROWS_LEAST);
@@ -116,7 +119,7 @@ add_plain_values(gstore_batch *batch, int index, const gstore_view *view, gstore
 	const uint32		 width = gstore_width(column);
 	uint64				 rows = batch->count;
 
-	if (column->length < 0 && batch->first + rows < view->rows)
+	if (gstore_is_variable(column) && batch->first + rows < view->rows)
 		rows++; /* where the last body ends */
 	batch->columns[index].values = batch_buffer(batch, index, BUFFER_VALUES, rows * width);
 	*piece = (gstore_piece){.column = (uint16) (index + 1),
@@ -154,6 +157,22 @@ add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece
 							.bytes = end - c->bodies_from,
 							.local = (void *) c->bodies};
 	return true;
+}
+
+static void
+add_packed_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
+{
+	const gstore_column *column = &view->columns[index];
+	gstore_batch_column *c = &batch->columns[index];
+	const uint32		 stride = gstore_stride(column);
+
+	c->values = batch_buffer(batch, index, BUFFER_VALUES, batch->count * gstore_width(column));
+	c->packed = batch_buffer(batch, index, BUFFER_DATA, batch->count * stride);
+	*piece = (gstore_piece){.column = (uint16) (index + 1),
+							.part = GSTORE_VALUES,
+							.offset_bytes = batch->first * stride,
+							.bytes = batch->count * stride,
+							.local = (void *) c->packed};
 }
 
 /* ---- of format 'arrow': read as the areas have it, then brought into the form that batches have */
@@ -276,8 +295,10 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 		memset(c, 0, sizeof *c);
 		if (!has_column(view, number))
 			continue;
-		if (bms_is_member(number, batch->bare) && (column->length >= 0 || gstore_is_arrow(column)))
+		if (bms_is_member(number, batch->bare) && (!gstore_is_variable(column) || gstore_is_arrow(column)))
 			; /* the bitmap is enough; else the offsets are */
+		else if (gstore_is_packed(column))
+			add_packed_values(batch, number - 1, view, &pieces[used++]);
 		else if (gstore_is_arrow(column))
 			add_arrow_values(batch, number - 1, view, &pieces[used++]);
 		else
@@ -299,7 +320,7 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 	number = -1;
 	while ((number = bms_next_member(wanted, number)) >= 0)
 	{
-		if (!has_column(view, number) || view->columns[number - 1].length >= 0 ||
+		if (!has_column(view, number) || !gstore_is_variable(&view->columns[number - 1]) ||
 			bms_is_member(number, batch->bare))
 			continue;
 		if (gstore_is_arrow(&view->columns[number - 1]))
@@ -310,9 +331,16 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 	moved += fetch_pieces(view, pieces, used);
 	number = -1;
 	while ((number = bms_next_member(wanted, number)) >= 0)
-		if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]) &&
-			!bms_is_member(number, batch->bare))
+	{
+		gstore_batch_column *c = &batch->columns[number - 1];
+
+		if (!has_column(view, number) || bms_is_member(number, batch->bare))
+			continue;
+		if (c->packed != NULL)
+			gstore_unpack(&view->columns[number - 1], c->packed, count, (uint8 *) c->values);
+		else if (gstore_is_arrow(&view->columns[number - 1]))
 			decode_arrow(batch, number - 1, view);
+	}
 	pfree(pieces);
 	return moved;
 }

@@ -133,6 +133,21 @@ add_manifest_text(StringInfo text, Size before, const char *what)
 }
 
 static void
+describe_packed(gvmi_manifest_column *to, const gstore_column *column)
+{
+	to->packed = gstore_packed_kind(column);
+	to->count = column->count;
+	to->precision = column->precision;
+	to->scale = column->scale;
+	if (gstore_has_elements(column))
+	{
+		to->element = column->element;
+		to->element_length = (int16) column->element_width;
+	}
+}
+
+/* column: as the store has it, or would have it. */
+static void
 describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stored,
 				const Form_pg_attribute attribute, StringInfo text, Size before)
 {
@@ -172,8 +187,9 @@ describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stor
 		if (column->has_element_nulls)
 			to->flags |= GVMI_COLUMN_ELEMENT_NULLS;
 	}
-	to->width = gstore_width(
-		&(gstore_column){.length = attribute->attlen, .align = attribute->attalign});
+	to->width = gstore_stride(column);
+	if (gstore_is_packed(column))
+		describe_packed(to, column);
 }
 
 /* A column that is not stored has Arrow's type of nothing but NULLs, which has no buffers. */
@@ -222,12 +238,14 @@ make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
 	{
 		const Form_pg_attribute attribute = TupleDescAttr(desc, i);
 		const bool				stored = i < view->column_count && !view->columns[i].dropped;
+		gstore_column			column;
 
 		if (attribute->attisdropped)
 			continue;
-		describe_column(&columns[n], &view->columns[i], stored, attribute, &text, before);
+		column = stored ? view->columns[i] : gstore_describe_column(relation, i, view->arrow);
+		describe_column(&columns[n], &column, stored, attribute, &text, before);
 		if (view->arrow)
-			describe_arrow(&columns[n], &view->columns[i], stored, &text, before);
+			describe_arrow(&columns[n], &column, stored, &text, before);
 		n++;
 	}
 	head.bytes = (uint32) (before + (Size) text.len);

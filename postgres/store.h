@@ -13,6 +13,7 @@
 #include "utils/rel.h"
 
 #include "postgres/directory.h"
+#include "postgres/form.h"
 #include "postgres/window.h"
 
 #define GSTORE_BODY_UNIT 8u /* of the offsets of bodies */
@@ -21,6 +22,9 @@
 
 /* arrow: as a store of that format has them. */
 extern gstore_column *gstore_describe(Relation relation, bool arrow);
+
+/* The same of one of them, by its index. */
+extern gstore_column gstore_describe_column(Relation relation, int index, bool arrow);
 
 /* The first column (attribute number) that the store has in another form than the table's; 0: there is none. */
 extern int gstore_find_other_form(Relation relation, const gstore_view *view);
@@ -62,6 +66,7 @@ typedef struct gstore_batch_column
 	const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
 	const uint8 *nulls;	 /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
 	const uint8 *bodies; /* the byte at offset bodies_from of the area */
+	const uint8 *packed; /* of packed columns: what the area has. Their `values` have headers */
 	uint64		 bodies_from;
 } gstore_batch_column;
 
@@ -95,7 +100,7 @@ gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index
 {
 	const gstore_batch_column *c = &batch->columns[index];
 
-	if (column->length < 0)
+	if (gstore_is_variable(column))
 		return ((const uint32 *) c->values)[row - batch->first] == 0;
 	if (c->nulls == NULL)
 		return false;
@@ -109,7 +114,7 @@ gstore_value(const gstore_batch *batch, const gstore_column *column, int index, 
 	const gstore_batch_column *c = &batch->columns[index];
 	const uint64			   at = row - batch->first;
 
-	if (column->length < 0)
+	if (gstore_is_variable(column))
 		return PointerGetDatum(c->bodies +
 							   ((uint64) ((const uint32 *) c->values)[at] * 8 - c->bodies_from));
 	if (!column->by_value)

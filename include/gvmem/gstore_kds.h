@@ -9,20 +9,35 @@
 #include <stdint.h>
 
 #define GSTORE_KDS_COLUMN 'c' /* gstore_kds_head.format */
+#define GSTORE_KDS_VERSION 2  /* 0: before there were columns of one length; their descriptions had 24 bytes */
 #define GSTORE_KDS_NAME_BYTES 64
 #define GSTORE_KDS_ALIGN 16u /* of the head, and of every column */
 #define GSTORE_KDS_UNIT 8u   /* what offsets and sizes count */
 
+/* gstore_kds_column.packed: values of one length, `width` bytes each, without headers; docs/gstore_format.md */
+enum {
+    GSTORE_KDS_DECIMAL = 1,  /* numeric(p, s): a signed integer of 16 bytes, times 10^-scale; the least one is NaN */
+    GSTORE_KDS_BITS = 2,     /* bit(n) */
+    GSTORE_KDS_BYTES = 3,    /* text, character or bytea */
+    GSTORE_KDS_ELEMENTS = 4, /* an array or vector */
+};
+
 typedef struct gstore_kds_column {
     int8_t attbyval;
     int8_t attalign; /* bytes: 1, 2, 4 or 8 */
-    int16_t attlen;  /* -1: variable length */
+    int16_t attlen;  /* of the type; -1: variable length, if the column is not packed */
     int16_t attnum;  /* from 1 */
     int16_t attcacheoff;
     uint32_t atttypid; /* 0: dropped */
     int32_t atttypmod;
     uint32_t va_offset; /* of the values, from the head's first byte, in units; 0: every row is NULL */
     uint32_t extra_sz; /* of null bitmap or bodies behind the values, in units */
+    uint32_t width;    /* bytes a row in the values; 0: there are none */
+    uint32_t count;    /* packed: elements, bits or bytes of each value; of decimals the precision */
+    uint32_t element;  /* elements: their type; 0: numbers of 16 bits, of halfvec */
+    int16_t scale;     /* of decimals */
+    uint8_t packed;    /* 0: it is not */
+    uint8_t reserved;
 } gstore_kds_column;
 
 typedef struct gstore_kds_head {
@@ -34,12 +49,12 @@ typedef struct gstore_kds_head {
     uint8_t format;
     uint8_t has_notbyval; /* some column is not passed by value */
     uint8_t has_attnames; /* 1: names follow the columns' descriptions */
-    uint8_t reserved;
+    uint8_t version;
     uint32_t tdtypeid; /* the table's row type */
     int32_t tdtypmod;
     uint32_t table_oid;
     uint32_t nslots, hash_min, hash_max, nrows_per_block; /* 0: of other formats */
-} gstore_kds_head; /* 56 bytes; then ncols columns of 24 bytes; then ncols names */
+} gstore_kds_head; /* 56 bytes; then ncols columns of 40 bytes; then ncols names */
 
 static inline gstore_kds_column *gstore_kds_columns(const gstore_kds_head *head)
 {
@@ -58,12 +73,11 @@ static inline uint64_t gstore_kds_head_bytes(uint32_t ncols)
                             GSTORE_KDS_ALIGN);
 }
 
-/* Where a column's extra bytes begin: behind `width` bytes a row. */
-static inline uint64_t gstore_kds_extra_offset(const gstore_kds_column *column, uint32_t width,
-                                               uint64_t nitems)
+/* Where a column's extra bytes begin: behind the values. */
+static inline uint64_t gstore_kds_extra_offset(const gstore_kds_column *column, uint64_t nitems)
 {
     return column->va_offset * (uint64_t)GSTORE_KDS_UNIT +
-           gstore_kds_round(width * nitems, GSTORE_KDS_UNIT);
+           gstore_kds_round(column->width * nitems, GSTORE_KDS_UNIT);
 }
 
 #endif
