@@ -9,7 +9,7 @@
 uint32
 gstore_width(const gstore_column *column)
 {
-	return column->length < 0 ? sizeof(uint32)
+	return column->length < 0 ? sizeof(uint64)
 							  : (uint32) att_align_nominal(column->length, column->align);
 }
 

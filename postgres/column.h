@@ -27,7 +27,7 @@ typedef struct gstore_column
 	Oid	   element;			  /* and type of its elements */
 } gstore_column;
 
-/* The size of a fixed-length value in a batch, and in an area of format 'pgstrom'; 4 for variable length. */
+/* The size of a fixed-length value in a batch, and in an area of format 'pgstrom'; 8 for variable length. */
 extern uint32 gstore_width(const gstore_column *column);
 
 /* What a column's rows take in one of its areas; 0: there is none. */

@@ -323,7 +323,7 @@ write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, u
 static bool
 has_bodies(const gstore_column *column)
 {
-	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
+	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_ALIGN);
 }
 
 /*

@@ -137,7 +137,7 @@ static uint32_t fixed_width(const gvmi_manifest_column *from)
 static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
                                gvm_table_column *to)
 {
-    const uint32_t width = from->length > 0 ? fixed_width(from) : 4;
+    const uint32_t width = from->length > 0 ? fixed_width(from) : 8;
 
     if (from->width != width)
         return fail_malformed_table("the width of a column");

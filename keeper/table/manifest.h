@@ -1,7 +1,7 @@
 /* keeper/table/manifest.h - what a token leads to: the description of a table, written by the server
  * (postgres/export.c) and read by the process that attaches it.
  *
- * A token is "gstore2:SUM:OFFSET:BYTES:OWNER:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of
+ * A token is "gstore3:SUM:OFFSET:BYTES:OWNER:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of
  * what the keeper's link LINKS/0.manifest leads to, the keeper listens at SOCKET (an absolute path, the rest
  * of the line), and SUM is the manifest's gvm_kernel_checksum() as 16 hexadecimal digits, the others are
  * decimal. LINKS has 128 random bits, so a token is known only to those who were given it, and
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define GVMI_TOKEN_PREFIX "gstore"
-#define GVMI_TOKEN_VERSION 2
+#define GVMI_TOKEN_VERSION 3
 #define GVMI_MANIFEST_MAGIC "GSTOREM" /* with its NUL, 8 bytes */
 #define GVMI_MANIFEST_BYTES_MAX (1u << 20)
 #define GVMI_MANIFEST_RING_BYTES (4u << 20)
