@@ -249,7 +249,7 @@ build_array(const gstore_column *column, const uint8 *data, uint64 bytes, gstore
 
 void
 gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uint8 *data,
-					gstore_validity rows, gstore_validity elements, uint64 count, uint32 *places,
+					gstore_validity rows, gstore_validity elements, uint64 count, uint64 *places,
 					uint8 *bodies)
 {
 	const uint32 unit = gstore_arrow_unit(column);
@@ -277,7 +277,7 @@ gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uin
 			bytes += VARHDRSZ;
 		}
 		SET_VARSIZE(to, bytes);
-		places[i] = (uint32) (at / 8) + 1;
+		places[i] = at + 8;
 		at += TYPEALIGN64(8, bytes);
 	}
 }

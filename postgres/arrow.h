@@ -66,11 +66,11 @@ typedef struct gstore_validity
 } gstore_validity;
 
 /*
- * Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, in units of 8 bytes,
- * the first at 1. data and elements: from offsets[0] on.
+ * Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, the first at 8.
+ * data and elements: from offsets[0] on.
  */
 extern void gstore_arrow_decode(const gstore_column *column, const int64 *offsets,
 								const uint8 *data, gstore_validity rows, gstore_validity elements,
-								uint64 count, uint32 *places, uint8 *bodies);
+								uint64 count, uint64 *places, uint8 *bodies);
 
 #endif

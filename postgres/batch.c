@@ -9,7 +9,8 @@
 
 #define BATCH_ROWS		 65536u /* read at a time, at most */
 #define BATCH_ROWS_LEAST 64u
-#define BATCH_BYTES		 (1u << 19) /* about what a processor's cache holds */
+#define BATCH_BYTES		 (1u << 19)	 /* about what a processor's cache holds */
+#define BATCH_BYTES_MOST (64u << 20) /* as long as rows are not larger */
 
 typedef enum buffer_kind
 {
@@ -82,6 +83,8 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
 			if (gstore_is_variable(column) && view->rows > 0)
 				width += column->bodies_bytes / view->rows;
 		}
+	if (width > BATCH_BYTES_MOST / BATCH_ROWS_LEAST)
+		return Max(BATCH_BYTES_MOST / width, 1);
 	return Max(Min(BATCH_ROWS, BATCH_BYTES / width), BATCH_ROWS_LEAST);
 }
 
@@ -91,25 +94,25 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
  * NULL, the length of the last body must be asked for. next: that row's offset; NULL: no such row.
  */
 static uint64
-end_of_bodies(const gstore_view *view, int index, uint32 last, const uint32 *next)
+end_of_bodies(const gstore_view *view, int index, uint64 last, const uint64 *next)
 {
 	union
 	{
 		struct varlena body;
-		uint8		   bytes[GSTORE_BODY_UNIT]; /* no shorter one is stored */
+		uint8		   bytes[GSTORE_BODY_ALIGN]; /* no shorter one is stored */
 	} head;
 	const gstore_piece piece = {.column = (uint16) (index + 1),
 								.part = GSTORE_BODIES,
-								.offset_bytes = (uint64) last * GSTORE_BODY_UNIT,
+								.offset_bytes = last,
 								.bytes = sizeof head.bytes,
 								.local = head.bytes};
 
 	if (next == NULL)
 		return view->columns[index].bodies_bytes;
 	if (*next != 0)
-		return (uint64) *next * GSTORE_BODY_UNIT;
+		return *next;
 	gstore_transfer(GSTORE_READ, &view->name, &piece, 1);
-	return piece.offset_bytes + TYPEALIGN(GSTORE_BODY_UNIT, VARSIZE_ANY(&head.body));
+	return piece.offset_bytes + TYPEALIGN(GSTORE_BODY_ALIGN, VARSIZE_ANY(&head.body));
 }
 
 static void
@@ -134,7 +137,7 @@ static bool
 add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
 {
 	gstore_batch_column *c = &batch->columns[index];
-	const uint32		*offsets = (const uint32 *) c->values;
+	const uint64		*offsets = (const uint64 *) c->values;
 	uint64				 first = 0, last = batch->count, end;
 
 	while (first < batch->count && offsets[first] == 0)
@@ -145,7 +148,7 @@ add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece
 		last--;
 	end = end_of_bodies(view, index, offsets[last - 1],
 						batch->first + batch->count < view->rows ? &offsets[batch->count] : NULL);
-	c->bodies_from = (uint64) offsets[first] * GSTORE_BODY_UNIT;
+	c->bodies_from = offsets[first];
 	if (end <= c->bodies_from)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -224,7 +227,7 @@ add_arrow_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore
 	gstore_piece data = {.column = (uint16) (index + 1), .part = GSTORE_BODIES}, nulls = data;
 	uint64		 first, last;
 
-	c->bodies_from = GSTORE_BODY_UNIT;
+	c->bodies_from = GSTORE_BODY_ALIGN;
 	c->bodies = batch_buffer(batch, index, BUFFER_BODIES,
 							 gstore_arrow_decoded_bytes(column, offsets, batch->count));
 	first = (uint64) offsets[0];
@@ -259,7 +262,7 @@ decode_arrow(gstore_batch *batch, int index, const gstore_view *view)
 			(gstore_validity){c->nulls, skip},
 			(gstore_validity){column->has_element_nulls ? buffers[BUFFER_ELEMENT_NULLS].bytes : NULL,
 							  (uint64) offsets_of(batch, index)[0] % 8},
-			batch->count, (uint32 *) c->values, (uint8 *) c->bodies);
+			batch->count, (uint64 *) c->values, (uint8 *) c->bodies);
 	else if (column->form == GSTORE_FORM_BOOL)
 		gstore_arrow_from_bits(buffers[BUFFER_OFFSETS].bytes, skip, batch->count, (uint8 *) c->values);
 	else

@@ -12,7 +12,7 @@ gstore_width(const gstore_column *column)
 {
 	if (gstore_is_packed(column))
 		return gstore_unpacked_bytes(column);
-	return column->length < 0 ? sizeof(uint32)
+	return column->length < 0 ? sizeof(uint64)
 							  : (uint32) att_align_nominal(column->length, column->align);
 }
 

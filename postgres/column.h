@@ -33,9 +33,9 @@ typedef struct gstore_column
 	int16  scale;
 } gstore_column;
 
-/* The size of a value in a batch, where those of variable length are offsets of 4 bytes. */
+/* The size of a value in a batch, where those of variable length are offsets of 8 bytes. */
 extern uint32 gstore_width(const gstore_column *column);
-/* The same in an area. In format 'arrow' booleans are bits there, and offsets have 8 bytes. */
+/* The same in an area. In format 'arrow' booleans are bits there. */
 extern uint32 gstore_stride(const gstore_column *column);
 
 /* What a column's rows take in one of its areas; 0: there is none. */

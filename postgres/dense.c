@@ -36,7 +36,6 @@
 
 PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
 
-#define BYTES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what offsets in units reach */
 #define OFFSETS_AT_A_TIME 65536u
 #define BODIES_AT_A_TIME  (1u << 20)
 
@@ -118,7 +117,7 @@ is_there(const gstore_dense *d, int index)
 }
 
 static void
-read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
+read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint64 *offsets)
 {
 	const gstore_piece piece = {.column = (uint16) (index + 1),
 								.part = GSTORE_VALUES,
@@ -134,13 +133,13 @@ read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint3
 static uint64
 dense_body_bytes(const gstore_dense *d, int index)
 {
-	const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
-	uint32		*offsets;
+	const uint64 end = d->view->columns[index].bodies_bytes;
+	uint64		*offsets;
 	uint64		 sum = 0, previous = 0;
 	bool		 live = false;
 
 	if (d->view->dead == NULL)
-		return d->view->columns[index].bodies_bytes - GSTORE_KDS_UNIT;
+		return d->view->columns[index].bodies_bytes - GSTORE_BODY_ALIGN;
 	offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
 	for (uint64 first = 0; first < d->view->rows; first += OFFSETS_AT_A_TIME)
 	{
@@ -160,7 +159,7 @@ dense_body_bytes(const gstore_dense *d, int index)
 	if (live)
 		sum += end - previous;
 	pfree(offsets);
-	return sum * GSTORE_KDS_UNIT;
+	return sum;
 }
 
 static void
@@ -194,30 +193,13 @@ lay_out_columns(gstore_dense *d)
 		if (gstore_is_variable(column))
 			extra = dense_body_bytes(d, i);
 		else if (column->has_nulls)
-			extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_UNIT);
+			extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_EXTRA_ALIGN);
 		d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
-		to->va_offset = (uint32) (d->end / GSTORE_KDS_UNIT);
-		to->extra_sz = (uint32) (extra / GSTORE_KDS_UNIT);
-		d->end += gstore_kds_round(to->width * d->items, GSTORE_KDS_UNIT) + extra;
+		to->va_offset = d->end;
+		to->extra_sz = extra;
+		d->end += gstore_kds_round(to->width * d->items, GSTORE_KDS_EXTRA_ALIGN) + extra;
 	}
 	head->length = d->end;
-}
-
-/* Of format 'pgstrom', once it is laid out. */
-static void
-check_limits(const gstore_dense *d)
-{
-	if (d->items > PG_UINT32_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
-	if (d->end > BYTES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("table \"%s\" is too large for the format 'pgstrom'",
-						RelationGetRelationName(d->relation)),
-				 errdetail("It reaches %llu GiB.", (unsigned long long) (BYTES_MAX >> 30) + 1),
-				 errhint("Use gstore_export(), which has no such limit.")));
 }
 
 static int8
@@ -245,14 +227,16 @@ write_kds_head(gstore_dense *d)
 
 	d->head_bytes = gstore_kds_head_bytes((uint32) desc->natts);
 	d->head = head = palloc0(d->head_bytes);
-	head->nitems = head->nrooms = (uint32) d->items;
+	head->nitems = d->items;
+	head->version = GSTORE_KDS_VERSION;
 	head->ncols = (uint32) desc->natts;
 	head->format = GSTORE_KDS_COLUMN;
 	head->has_attnames = 1;
-	head->version = GSTORE_KDS_VERSION;
 	head->tdtypeid = desc->tdtypeid;
 	head->tdtypmod = desc->tdtypmod;
 	head->table_oid = RelationGetRelid(d->relation);
+	head->head_bytes = sizeof *head;
+	head->column_bytes = sizeof gstore_kds_columns(head)[0];
 	names = (char *) &gstore_kds_columns(head)[desc->natts];
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -331,9 +315,9 @@ put_whole_column(gstore_dense *d, int index)
 {
 	const gstore_column		*column = &d->view->columns[index];
 	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-	const uint64			 values = to->va_offset * (uint64) GSTORE_KDS_UNIT;
+	const uint64			 values = to->va_offset;
 	const uint64			 extra = gstore_kds_extra_offset(to, d->items);
-	uint32					*offsets, shift;
+	uint64					*offsets, shift;
 
 	if (!gstore_is_variable(column))
 	{
@@ -342,9 +326,9 @@ put_whole_column(gstore_dense *d, int index)
 			gstore_dense_put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
 		return;
 	}
-	gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra,
-						  column->bodies_bytes - GSTORE_KDS_UNIT);
-	shift = (uint32) ((extra - values) / GSTORE_KDS_UNIT) - 1; /* bodies begin at 1 in the area */
+	gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_BODY_ALIGN, extra,
+						  column->bodies_bytes - GSTORE_BODY_ALIGN);
+	shift = extra - values - GSTORE_BODY_ALIGN;
 	offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
 	for (uint64 first = 0; first < d->items; first += OFFSETS_AT_A_TIME)
 	{
@@ -380,7 +364,7 @@ put_bodies(gstore_dense *d, gathered *p)
 static void
 add_body(gstore_dense *d, gathered *p, const char *body)
 {
-	const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
+	const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_BODY_ALIGN, bytes);
 
 	if ((uint64) p->bodies.len + aligned > BODIES_AT_A_TIME)
 		put_bodies(d, p);
@@ -413,10 +397,10 @@ add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *
 			p->nulls[(p->items + at) / 8] |= (uint8) (1 << ((p->items + at) % 8));
 	}
 	else if (null)
-		((uint32 *) p->values)[at] = 0;
+		((uint64 *) p->values)[at] = 0;
 	else
 	{
-		((uint32 *) p->values)[at] = (uint32) ((p->body_at - p->start) / GSTORE_KDS_UNIT);
+		((uint64 *) p->values)[at] = p->body_at - p->start;
 		add_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
 	}
 }
@@ -427,7 +411,7 @@ put_live_rows(gstore_dense *d, int index)
 	const gstore_column		*column = &d->view->columns[index];
 	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
 	const uint32			 width = to->width;
-	const uint64			 values = to->va_offset * (uint64) GSTORE_KDS_UNIT;
+	const uint64			 values = to->va_offset;
 	const uint64			 extra = gstore_kds_extra_offset(to, d->items);
 	Bitmapset				*wanted = bms_make_singleton(index + 1);
 	gstore_batch			*batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
@@ -511,8 +495,6 @@ make_copy(Relation relation, const gstore_view *view, uint32 privileges,
 	gstore_wait_ready();
 	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
 	lay_out(&d);
-	if (!view->arrow)
-		check_limits(&d);
 	d.far.copy_bytes = d.end;
 	d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
 	PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));

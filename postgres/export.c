@@ -139,11 +139,8 @@ describe_packed(gvmi_manifest_column *to, const gstore_column *column)
 	to->count = column->count;
 	to->precision = column->precision;
 	to->scale = column->scale;
-	if (gstore_has_elements(column))
-	{
-		to->element = column->element;
+	if (gstore_has_elements(column)) /* PostgreSQL may not have their type */
 		to->element_length = (int16) column->element_width;
-	}
 }
 
 /* column: as the store has it, or would have it. */
@@ -152,7 +149,7 @@ describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stor
 				const Form_pg_attribute attribute, StringInfo text, Size before)
 {
 	const Oid base = getBaseType(attribute->atttypid);
-	const Oid element = get_base_element_type(base);
+	const Oid element = gstore_has_elements(column) ? column->element : get_base_element_type(base);
 
 	*to = (gvmi_manifest_column){
 		.name = add_manifest_text(text, before, NameStr(attribute->attname)),
@@ -341,7 +338,7 @@ write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, u
 static bool
 has_bodies(const gstore_column *column)
 {
-	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
+	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_ALIGN);
 }
 
 /*

@@ -238,17 +238,17 @@ gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlot *sl
 				break;
 			case VALUE_VARLENA:
 			{
-				const uint32 offset = ((const uint32 *) s->values)[place];
+				const uint64 offset = ((const uint64 *) s->values)[place];
 
 				*null = offset == 0;
-				*value = PointerGetDatum(s->bodies + (uint64) offset * 8);
+				*value = PointerGetDatum(s->bodies + offset);
 				break;
 			}
 			case VALUE_BARE:
 				*value = PointerGetDatum(output->stand_in);
 				break;
 			case VALUE_BARE_OFFSETS:
-				*null = ((const uint32 *) s->values)[place] == 0;
+				*null = ((const uint64 *) s->values)[place] == 0;
 				*value = PointerGetDatum(output->stand_in);
 		}
 	}

@@ -22,7 +22,6 @@
 #define STAGE_ROWS_FIRST \
 	64u /* for which there is memory at first: most transactions write few rows */
 #define STAGE_BODIES_KEPT (4u << 20)
-#define BODIES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_BODY_UNIT)
 #define PIECES_MAX		  7 /* of a column, in one flush */
 
 /* ---- columns */
@@ -39,7 +38,7 @@ gstore_describe_column(Relation relation, int index, bool arrow)
 									  .by_value = a->attbyval,
 									  .dropped = a->attisdropped,
 									  .arrow = arrow,
-									  .bodies_bytes = arrow ? 0 : GSTORE_BODY_UNIT};
+									  .bodies_bytes = arrow ? 0 : GSTORE_BODY_ALIGN};
 
 	if (a->attisdropped)
 		return column;
@@ -335,17 +334,6 @@ flatten_value(gstore_writer *writer, const gstore_column *column, struct varlena
 	return body;
 }
 
-static void
-check_reach(const gstore_writer *writer, int index, uint64 end)
-{
-	if (end > BODIES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("column \"%s\" is full: its values have %llu GiB",
-						NameStr(TupleDescAttr(writer->desc, index)->attname),
-						(unsigned long long) (BODIES_MAX >> 30))));
-}
-
 /* Of an array whose elements, of so many bytes, come next. */
 static void
 stage_element_bits(gstore_writer *writer, stage *s, const gstore_column *column,
@@ -378,7 +366,6 @@ stage_payload(gstore_writer *writer, stage *s, gstore_column *column, int index,
 		body = flatten_value(writer, column, (struct varlena *) DatumGetPointer(value));
 	bytes = gstore_arrow_payload_bytes(column, NameStr(TupleDescAttr(writer->desc, index)->attname),
 									   body);
-	check_reach(writer, index, column->bodies_bytes + bytes);
 	if (s->bodies_used + bytes > s->bodies_capacity)
 		grow_bodies(writer, s, bytes);
 	if (bytes > 0)
@@ -418,8 +405,8 @@ stage_packed(gstore_writer *writer, const gstore_column *column, int index, Datu
 }
 
 /* Returns the offset of the body. */
-static inline uint32
-stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index, Datum value)
+static inline uint64
+stage_body(gstore_writer *writer, stage *s, gstore_column *column, Datum value)
 {
 	const struct varlena *body = (const struct varlena *) DatumGetPointer(value);
 	const uint64		  at = column->bodies_bytes;
@@ -430,12 +417,11 @@ stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index, Da
 	if (!is_short && (!VARATT_IS_4B_U(body) || column->pglz))
 		body = flatten_value(writer, column, (struct varlena *) DatumGetPointer(value));
 	bytes = is_short ? VARSIZE_SHORT(body) - VARHDRSZ_SHORT + VARHDRSZ : VARSIZE(body);
-	aligned = TYPEALIGN(GSTORE_BODY_UNIT, bytes);
-	check_reach(writer, index, at + aligned);
+	aligned = TYPEALIGN(GSTORE_BODY_ALIGN, bytes);
 	if (s->bodies_used + aligned > s->bodies_capacity)
 		grow_bodies(writer, s, aligned);
 	to = s->bodies + s->bodies_used;
-	*(uint64 *) (to + aligned - GSTORE_BODY_UNIT) = 0; /* what aligns the next one */
+	*(uint64 *) (to + aligned - GSTORE_BODY_ALIGN) = 0; /* what aligns the next one */
 	if (is_short)
 	{
 		SET_VARSIZE(to, bytes);
@@ -446,7 +432,7 @@ stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index, Da
 	s->bodies_used += aligned;
 	writer->body_bytes += aligned;
 	column->bodies_bytes += aligned;
-	return (uint32) (at / GSTORE_BODY_UNIT);
+	return at;
 }
 
 static void
@@ -512,9 +498,8 @@ gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot
 					stage_packed(writer, &state->columns[i], i, value, s->values + (Size) at * s->width);
 				break;
 			case STAGE_VARLENA:
-				((uint32 *) s->values)[at] = null
-					? 0
-					: stage_body(writer, s, &state->columns[i], i, value);
+				((uint64 *) s->values)[at] = null ? 0
+												  : stage_body(writer, s, &state->columns[i], value);
 				continue; /* offset 0 is NULL enough */
 			case STAGE_OFFSETS:
 				((int64 *) s->values)[at] = null

@@ -16,7 +16,7 @@
 #include "postgres/form.h"
 #include "postgres/window.h"
 
-#define GSTORE_BODY_UNIT 8u /* of the offsets of bodies */
+#define GSTORE_BODY_ALIGN 8u /* of bodies; the first one's offset */
 
 /* ---- what a table's columns look like now */
 
@@ -101,7 +101,7 @@ gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index
 	const gstore_batch_column *c = &batch->columns[index];
 
 	if (gstore_is_variable(column))
-		return ((const uint32 *) c->values)[row - batch->first] == 0;
+		return ((const uint64 *) c->values)[row - batch->first] == 0;
 	if (c->nulls == NULL)
 		return false;
 	return (c->nulls[(row - batch->nulls_from) / 8] >> ((row - batch->nulls_from) % 8) & 1) == 0;
@@ -115,8 +115,7 @@ gstore_value(const gstore_batch *batch, const gstore_column *column, int index, 
 	const uint64			   at = row - batch->first;
 
 	if (gstore_is_variable(column))
-		return PointerGetDatum(c->bodies +
-							   ((uint64) ((const uint32 *) c->values)[at] * 8 - c->bodies_from));
+		return PointerGetDatum(c->bodies + (((const uint64 *) c->values)[at] - c->bodies_from));
 	if (!column->by_value)
 		return PointerGetDatum(c->values + at * gstore_width(column));
 	switch (column->length)

@@ -429,7 +429,7 @@ hint_of(gstore_verb verb, int32 status)
 		case GVM_E_LIMIT:
 			if (verb == GSTORE_LINK)
 				return "Each column of a token takes up to four of them: end tokens by gstore_revoke_all().";
-			return "A column takes up to four objects of the keeper, of at most 32 GiB each: use fewer "
+			return "A column takes up to four objects of the keeper, of at most 1 TiB each: use fewer "
 				   "columns, or drop tables.";
 		case GVM_E_TIMEOUT:
 			return "The keeper could not move the column in time; see gvmem top.";

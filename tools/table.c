@@ -137,9 +137,8 @@ static gvm_status write_body(FILE *out, const shown_column *c, const uint8_t *bo
     return status;
 }
 
-static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint32_t offset)
+static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint64_t at)
 {
-    const uint64_t at = (uint64_t)offset * 8;
     const uint8_t *body = fetch_part(v, &c->bodies, at, 4);
     uint32_t head;
 
@@ -233,7 +232,7 @@ static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_
 static gvm_status write_value(const view *v, FILE *out, shown_column *c, uint64_t row, bool *null)
 {
     const uint8_t *value;
-    uint32_t offset;
+    uint64_t offset;
     gvm_status status = is_null(v, c, row, null);
 
     if (status != GVM_OK || *null)

@@ -22,10 +22,10 @@
  * delay no statement of the server, not even an INSERT into the same table.
  *
  * Layout 'pgstrom'; all numbers little-endian. Row r of a column of fixed length, or of a packed one, is the
- * `width` bytes at values + r * width. Of one of variable length, values has a uint32_t for each row: 0 for
- * NULL, or else the body is at bodies + 8 * offset: a PostgreSQL varlena with its 4-byte header, which
- * is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body is
- * compressed by pglz. Bit r % 8 of byte r / 8 at nulls is 1 for not NULL; without that bitmap no
+ * `width` bytes at values + r * width. Of one of variable length, values has a uint64_t for each row: 0 for
+ * NULL, or else the body is at bodies + offset, a multiple of 8: a PostgreSQL varlena with its 4-byte
+ * header, which is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body
+ * is compressed by pglz. Bit r % 8 of byte r / 8 at nulls is 1 for not NULL; without that bitmap no
  * row is NULL, but by an offset of 0.
  *
  * Layout 'arrow': parts are the buffers of Apache Arrow's arrays, as its C data interface takes them.
@@ -158,7 +158,8 @@ typedef struct gvm_table_column {
 
 /* Describes a column, counted from 0 in the order of the table.
  *
- * GVM_E_INVALID  there is no such column; column is NULL or its struct_size is too small */
+ * GVM_E_INVALID  there is no such column; column is NULL or its struct_size is too small
+ * GVM_E_VERSION  the column is packed, and the struct is of before there were such columns */
 GVM_API GVM_CHECKED gvm_status gvm_table_get_column(gvm_table *table, uint32_t index,
                                                     gvm_table_column *column);
 

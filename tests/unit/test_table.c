@@ -11,7 +11,7 @@
 
 #define ROUNDS 200000
 #define COLUMNS 3
-#define TOKEN "gstore2:00000000000000ff:64:400:1000:/gstore/1/2/3:/tmp/s"
+#define TOKEN "gstore3:00000000000000ff:64:400:1000:/gstore/1/2/3:/tmp/s"
 
 typedef struct whole {
     gvmi_manifest head;
@@ -45,6 +45,7 @@ static whole valid(void)
                                               .width = 4,
                                               .align = 'i'};
     w.columns[2].length = -1;
+    w.columns[2].width = 8;
     w.columns[2].flags = GVMI_COLUMN_PGLZ;
     w.columns[2].bodies_bytes = 4096;
     return w;
@@ -361,28 +362,28 @@ static void token_malformed_is_refused(void **state)
     static const char *const hostile[] = {
         "",
         "gstore",
-        "gstore2",
-        "gstore2:",
-        "gstore2:00:0:400:0:/a",
-        "gstore2:00:0:400:0::/tmp/s",
-        "gstore2:00:0:400:0:/a:",
-        "gstore2:00:0:400:0:/a:tmp/s",
-        "gstore2:00:0:400:0:a:/tmp/s",
-        "gstore2:0g:0:400:0:/a:/tmp/s",
-        "gstore2:00:-1:400:0:/a:/tmp/s",
-        "gstore2:00:0: 400:0:/a:/tmp/s",
-        "gstore2:00:0:4:0:/a:/tmp/s",
-        "gstore2:00:0:2000000:0:/a:/tmp/s",
-        "gstore2:00:4194304:400:0:/a:/tmp/s",
-        "gstore2:00:18446744073709551616:400:0:/a:/tmp/s",
-        "gstore2:00:18446744073709551615:400:0:/a:/tmp/s",
-        "gstore2:10000000000000000:0:400:0:/a:/tmp/s",
-        "gstore2:00:0:400:0:/a:/tmp/s\n",
-        " gstore2:00:0:400:0:/a:/tmp/s",
-        "gstore2:00:0:400:/a:/tmp/s",
-        "gstore2:00:0:400::/a:/tmp/s",
-        "gstore2:00:0:400:-1:/a:/tmp/s",
-        "gstore2:00:0:400:4294967296:/a:/tmp/s",
+        "gstore3",
+        "gstore3:",
+        "gstore3:00:0:400:0:/a",
+        "gstore3:00:0:400:0::/tmp/s",
+        "gstore3:00:0:400:0:/a:",
+        "gstore3:00:0:400:0:/a:tmp/s",
+        "gstore3:00:0:400:0:a:/tmp/s",
+        "gstore3:0g:0:400:0:/a:/tmp/s",
+        "gstore3:00:-1:400:0:/a:/tmp/s",
+        "gstore3:00:0: 400:0:/a:/tmp/s",
+        "gstore3:00:0:4:0:/a:/tmp/s",
+        "gstore3:00:0:2000000:0:/a:/tmp/s",
+        "gstore3:00:4194304:400:0:/a:/tmp/s",
+        "gstore3:00:18446744073709551616:400:0:/a:/tmp/s",
+        "gstore3:00:18446744073709551615:400:0:/a:/tmp/s",
+        "gstore3:10000000000000000:0:400:0:/a:/tmp/s",
+        "gstore3:00:0:400:0:/a:/tmp/s\n",
+        " gstore3:00:0:400:0:/a:/tmp/s",
+        "gstore3:00:0:400:/a:/tmp/s",
+        "gstore3:00:0:400::/a:/tmp/s",
+        "gstore3:00:0:400:-1:/a:/tmp/s",
+        "gstore3:00:0:400:4294967296:/a:/tmp/s",
     };
     char text[2 * GVM_TABLE_TOKEN_BYTES_MAX];
     gvmi_token token;
@@ -390,14 +391,14 @@ static void token_malformed_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
         assert_int_equal(gvmi_token_parse(hostile[i], &token), GVM_E_FORMAT);
-    assert_int_equal(gvmi_token_parse("gstore3:x", &token), GVM_E_VERSION);
+    assert_int_equal(gvmi_token_parse("gstore2:x", &token), GVM_E_VERSION);
     for (size_t len = 30; len < sizeof text; len++) { /* long sockets, then long names */
         memset(text, 'x', len);
         text[len] = '\0';
-        memcpy(text, "gstore2:00:0:400:0:/a:/", 23);
+        memcpy(text, "gstore3:00:0:400:0:/a:/", 23);
         assert_int_equal(gvmi_token_parse(text, &token),
                          len < GVM_TABLE_TOKEN_BYTES_MAX ? GVM_OK : GVM_E_FORMAT);
-        memcpy(text, "gstore2:00:0:400:0:/xxx", 23);
+        memcpy(text, "gstore3:00:0:400:0:/xxx", 23);
         memcpy(text + len - 3, ":/s", 3);
         assert_int_equal(gvmi_token_parse(text, &token),
                          len <= GVM_NAME_BYTES_MAX - 32 + 22 ? GVM_OK : GVM_E_FORMAT);
