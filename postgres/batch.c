@@ -4,7 +4,7 @@
 #include "utils/memutils.h"
 
 #include "postgres/arrow.h"
-#include "postgres/pack.h"
+#include "postgres/uniform.h"
 #include "postgres/store.h"
 
 #define BATCH_ROWS		 65536u /* read at a time, at most */
@@ -18,7 +18,7 @@ typedef enum buffer_kind
 	BUFFER_NULLS,
 	BUFFER_BODIES,
 	BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is decoded */
-	BUFFER_DATA, /* and of packed columns */
+	BUFFER_DATA, /* and of uniform columns */
 	BUFFER_ELEMENT_NULLS,
 	BUFFER_KINDS,
 } buffer_kind;
@@ -78,7 +78,7 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
 			const gstore_column *column = &view->columns[number - 1];
 
 			width += gstore_width(column);
-			if (gstore_is_packed(column))
+			if (gstore_is_uniform(column))
 				width += gstore_stride(column);
 			if (gstore_is_variable(column) && view->rows > 0)
 				width += column->bodies_bytes / view->rows;
@@ -163,19 +163,19 @@ add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece
 }
 
 static void
-add_packed_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
+add_uniform_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
 {
 	const gstore_column *column = &view->columns[index];
 	gstore_batch_column *c = &batch->columns[index];
 	const uint32		 stride = gstore_stride(column);
 
 	c->values = batch_buffer(batch, index, BUFFER_VALUES, batch->count * gstore_width(column));
-	c->packed = batch_buffer(batch, index, BUFFER_DATA, batch->count * stride);
+	c->uniform = batch_buffer(batch, index, BUFFER_DATA, batch->count * stride);
 	*piece = (gstore_piece){.column = (uint16) (index + 1),
 							.part = GSTORE_VALUES,
 							.offset_bytes = batch->first * stride,
 							.bytes = batch->count * stride,
-							.local = (void *) c->packed};
+							.local = (void *) c->uniform};
 }
 
 /* ---- of format 'arrow': read as the areas have it, then brought into the form that batches have */
@@ -300,8 +300,8 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 			continue;
 		if (bms_is_member(number, batch->bare) && (!gstore_is_variable(column) || gstore_is_arrow(column)))
 			; /* the bitmap is enough; else the offsets are */
-		else if (gstore_is_packed(column))
-			add_packed_values(batch, number - 1, view, &pieces[used++]);
+		else if (gstore_is_uniform(column))
+			add_uniform_values(batch, number - 1, view, &pieces[used++]);
 		else if (gstore_is_arrow(column))
 			add_arrow_values(batch, number - 1, view, &pieces[used++]);
 		else
@@ -339,8 +339,8 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 
 		if (!has_column(view, number) || bms_is_member(number, batch->bare))
 			continue;
-		if (c->packed != NULL)
-			gstore_unpack(&view->columns[number - 1], c->packed, count, (uint8 *) c->values);
+		if (c->uniform != NULL)
+			gstore_uniform_restore(&view->columns[number - 1], c->uniform, count, (uint8 *) c->values);
 		else if (gstore_is_arrow(&view->columns[number - 1]))
 			decode_arrow(batch, number - 1, view);
 	}

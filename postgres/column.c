@@ -5,13 +5,13 @@
 
 #include "postgres/column.h"
 #include "postgres/form.h"
-#include "postgres/pack.h"
+#include "postgres/uniform.h"
 
 uint32
 gstore_width(const gstore_column *column)
 {
-	if (gstore_is_packed(column))
-		return gstore_unpacked_bytes(column);
+	if (gstore_is_uniform(column))
+		return gstore_uniform_width(column);
 	return column->length < 0 ? sizeof(uint64)
 							  : (uint32) att_align_nominal(column->length, column->align);
 }
@@ -19,7 +19,7 @@ gstore_width(const gstore_column *column)
 uint32
 gstore_stride(const gstore_column *column)
 {
-	return gstore_is_packed(column) ? column->stride : gstore_width(column);
+	return gstore_is_uniform(column) ? column->stride : gstore_width(column);
 }
 
 static uint64

@@ -21,12 +21,12 @@ typedef struct gstore_column
 	uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
 	bool   arrow;		 /* the format is 'arrow' */
 	uint8  form;		 /* gstore_form (form.h) */
-	/* Of lists, and of packed columns that consist of elements: */
+	/* Of lists, and of uniform columns that consist of elements: */
 	uint8  element_form;
 	bool   has_element_nulls; /* there is a null bitmap of the elements */
 	uint32 element_width;	  /* bytes */
 	Oid	   element;			  /* their type; 0: PostgreSQL has none */
-	/* Of packed columns: */
+	/* Of uniform columns: */
 	uint32 stride;	  /* bytes of a row in its area */
 	uint32 count;	  /* elements, bits or bytes of each value */
 	uint8  precision; /* of decimals, as the type is now */

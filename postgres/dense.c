@@ -163,9 +163,9 @@ dense_body_bytes(const gstore_dense *d, int index)
 }
 
 static void
-describe_packed(const gstore_column *column, gstore_kds_column *to)
+describe_uniform(const gstore_column *column, gstore_kds_column *to)
 {
-	to->packed = gstore_packed_kind(column);
+	to->uniform = gstore_uniform_kind(column);
 	to->count = column->form == GSTORE_FORM_DECIMAL ? column->precision : column->count;
 	to->scale = column->scale;
 	to->element = column->element;
@@ -188,8 +188,8 @@ lay_out_columns(gstore_dense *d)
 		if (!is_there(d, i))
 			continue;
 		to->width = gstore_stride(column);
-		if (gstore_is_packed(column))
-			describe_packed(column, to);
+		if (gstore_is_uniform(column))
+			describe_uniform(column, to);
 		if (gstore_is_variable(column))
 			extra = dense_body_bytes(d, i);
 		else if (column->has_nulls)
@@ -392,7 +392,7 @@ add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *
 		const gstore_batch_column *c = &batch->columns[index];
 
 		memcpy(p->values + at * width,
-			   (c->packed != NULL ? c->packed : c->values) + (row - batch->first) * width, width);
+			   (c->uniform != NULL ? c->uniform : c->values) + (row - batch->first) * width, width);
 		if (p->nulls != NULL && !null)
 			p->nulls[(p->items + at) / 8] |= (uint8) (1 << ((p->items + at) % 8));
 	}

@@ -133,9 +133,9 @@ add_manifest_text(StringInfo text, Size before, const char *what)
 }
 
 static void
-describe_packed(gvmi_manifest_column *to, const gstore_column *column)
+describe_uniform(gvmi_manifest_column *to, const gstore_column *column)
 {
-	to->packed = gstore_packed_kind(column);
+	to->uniform = gstore_uniform_kind(column);
 	to->count = column->count;
 	to->precision = column->precision;
 	to->scale = column->scale;
@@ -185,8 +185,8 @@ describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stor
 			to->flags |= GVMI_COLUMN_ELEMENT_NULLS;
 	}
 	to->width = gstore_stride(column);
-	if (gstore_is_packed(column))
-		describe_packed(to, column);
+	if (gstore_is_uniform(column))
+		describe_uniform(to, column);
 }
 
 /* A column that is not stored has Arrow's type of nothing but NULLs, which has no buffers. */

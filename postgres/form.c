@@ -23,7 +23,7 @@ typedef struct form_row
 	const char *format; /* Arrow's; what follows its colon belongs to the column */
 	uint8		width;	/* of a value; 0: the column's own, or bits */
 	bool		element; /* lists may have such elements: they follow each other without gaps, and are no bits */
-	uint8		packed;	 /* gstore_packed_kind() */
+	uint8		uniform;	 /* gstore_uniform_kind() */
 } form_row;
 
 static const form_row forms[GSTORE_FORMS] = {
@@ -45,7 +45,7 @@ static const form_row forms[GSTORE_FORMS] = {
 	[GSTORE_FORM_BITS] = {"w:", 0, false, GVM_TABLE_BITS},
 	[GSTORE_FORM_BYTES] = {"w:", 0, false, GVM_TABLE_BYTES},
 	[GSTORE_FORM_ARRAY] = {"+w:", 0, false, GVM_TABLE_ELEMENTS},
-	[GSTORE_FORM_VECTOR] = {"+w:", 0, false, GVM_TABLE_ELEMENTS},
+	[GSTORE_FORM_VECTOR] = {"+w:", 0, false, GVM_TABLE_VECTOR},
 	[GSTORE_FORM_UTF8] = {"U"},
 	[GSTORE_FORM_BINARY] = {"Z"},
 	[GSTORE_FORM_LIST] = {"+L"},
@@ -131,7 +131,7 @@ element_of_pgvector(Oid base)
 /* ---- columns of one length */
 
 static void
-pack(gstore_column *column, gstore_form form, uint64 count, uint64 stride)
+set_uniform(gstore_column *column, gstore_form form, uint64 count, uint64 stride)
 {
 	if (stride > GSTORE_STRIDE_MAX)
 		return;
@@ -141,26 +141,26 @@ pack(gstore_column *column, gstore_form form, uint64 count, uint64 stride)
 }
 
 static void
-pack_decimal(gstore_column *column, int32 typmod)
+describe_decimal(gstore_column *column, int32 typmod)
 {
 	const int32 precision = ((typmod - VARHDRSZ) >> 16) & 0xffff;
-	const int32 scale = (((typmod - VARHDRSZ) & 0x7ff) ^ 1024) - 1024; /* as numeric.c packs them */
+	const int32 scale = (((typmod - VARHDRSZ) & 0x7ff) ^ 1024) - 1024; /* as numeric.c has them */
 
 	if (typmod < VARHDRSZ || precision > GSTORE_DECIMAL_PRECISION_MAX)
 		return;
-	pack(column, GSTORE_FORM_DECIMAL, 0, GSTORE_DECIMAL_BYTES);
+	set_uniform(column, GSTORE_FORM_DECIMAL, 0, GSTORE_DECIMAL_BYTES);
 	column->precision = (uint8) precision;
 	column->scale = (int16) scale;
 }
 
 static void
-pack_vector(gstore_column *column, Oid base, int32 typmod)
+describe_vector(gstore_column *column, Oid base, int32 typmod)
 {
 	const gstore_form element = typmod > 0 ? element_of_pgvector(base) : GSTORE_FORM_NONE;
 
 	if (element == GSTORE_FORM_NONE)
 		return;
-	pack(column, GSTORE_FORM_VECTOR, (uint64) typmod, (uint64) typmod * forms[element].width);
+	set_uniform(column, GSTORE_FORM_VECTOR, (uint64) typmod, (uint64) typmod * forms[element].width);
 	if (column->form != GSTORE_FORM_VECTOR)
 		return;
 	column->element = element == GSTORE_FORM_FLOAT ? FLOAT4OID : InvalidOid;
@@ -170,34 +170,34 @@ pack_vector(gstore_column *column, Oid base, int32 typmod)
 
 /* By the type alone, as far as it says how long its values are. */
 static void
-pack_by_type(gstore_column *column, Oid base, int32 typmod)
+describe_by_type(gstore_column *column, Oid base, int32 typmod)
 {
 	switch (base)
 	{
 		case NUMERICOID:
-			pack_decimal(column, typmod);
+			describe_decimal(column, typmod);
 			break;
 		case BITOID:
 			if (typmod > 0)
-				pack(column, GSTORE_FORM_BITS, (uint64) typmod, ((uint64) typmod + 7) / 8);
+				set_uniform(column, GSTORE_FORM_BITS, (uint64) typmod, ((uint64) typmod + 7) / 8);
 			break;
 		case BPCHAROID: /* counts characters */
 			if (typmod > VARHDRSZ && pg_database_encoding_max_length() == 1)
-				pack(column, GSTORE_FORM_BYTES, (uint64) typmod - VARHDRSZ,
+				set_uniform(column, GSTORE_FORM_BYTES, (uint64) typmod - VARHDRSZ,
 					 (uint64) typmod - VARHDRSZ);
 			break;
 		default:
-			pack_vector(column, base, typmod);
+			describe_vector(column, base, typmod);
 	}
 }
 
 static void
-pack_by_option(gstore_column *column, Oid base, const char *name, uint32 length)
+describe_by_option(gstore_column *column, Oid base, const char *name, uint32 length)
 {
 	if (base == TEXTOID || base == VARCHAROID || base == BPCHAROID || base == BYTEAOID)
-		pack(column, GSTORE_FORM_BYTES, length, length);
+		set_uniform(column, GSTORE_FORM_BYTES, length, length);
 	else if (describe_elements(column, base) != GSTORE_FORM_NONE)
-		pack(column, GSTORE_FORM_ARRAY, length, (uint64) length * column->element_width);
+		set_uniform(column, GSTORE_FORM_ARRAY, length, (uint64) length * column->element_width);
 	else
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
@@ -205,7 +205,7 @@ pack_by_option(gstore_column *column, Oid base, const char *name, uint32 length)
 						format_type_be(column->type)),
 				 errhint("It is for text, character, character varying, bytea, and arrays of "
 						 "numbers, dates, times and uuid.")));
-	if (!gstore_is_packed(column))
+	if (!gstore_is_uniform(column))
 		ereport(ERROR,
 				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
 				 errmsg("invalid value for option \"length\" of column \"%s\": %u", name, length),
@@ -220,10 +220,10 @@ gstore_form_describe(gstore_column *column, const char *name, uint32 length)
 
 	column->form = column->element_form = GSTORE_FORM_NONE;
 	if (length > 0)
-		pack_by_option(column, base, name, length);
+		describe_by_option(column, base, name, length);
 	else if (column->length < 0)
-		pack_by_type(column, base, typmod);
-	if (gstore_is_packed(column) || !column->arrow)
+		describe_by_type(column, base, typmod);
+	if (gstore_is_uniform(column) || !column->arrow)
 		return;
 	column->form = (uint8) form_of(base, column->length);
 	if (column->form == GSTORE_FORM_BINARY && describe_elements(column, base) != GSTORE_FORM_NONE)
@@ -239,9 +239,9 @@ gstore_form_is_same(const gstore_column *one, const gstore_column *other)
 }
 
 uint8
-gstore_packed_kind(const gstore_column *column)
+gstore_uniform_kind(const gstore_column *column)
 {
-	return forms[column->form].packed;
+	return forms[column->form].uniform;
 }
 
 /* ---- Arrow's names */

@@ -2,8 +2,8 @@
  * postgres/form.h - how the values of a column lie in its areas, in both formats.
  *
  * What a form is called by Arrow and how wide its values are is in one table (form.c). A column of format
- * 'pgstrom' has a form only if it is *packed*: its type is one of variable length to PostgreSQL, but all of the
- * column's values have one length, and lie one behind the other without headers. pack.c adds the headers when rows
+ * 'pgstrom' has a form only if it is *uniform*: its type is one of variable length to PostgreSQL, but all of the
+ * column's values have one length, and lie one behind the other without headers. uniform.c adds the headers when rows
  * are read. docs/gstore_format.md has the bytes.
  */
 #ifndef GSTORE_FORM_H
@@ -30,7 +30,7 @@ typedef enum gstore_form
 	GSTORE_FORM_TIMESTAMP,
 	GSTORE_FORM_TIMESTAMPTZ,
 	GSTORE_FORM_FIXED,	 /* any other type of fixed length: its bytes */
-	GSTORE_FORM_DECIMAL, /* packed from here on: numeric(p, s) */
+	GSTORE_FORM_DECIMAL, /* uniform from here on: numeric(p, s) */
 	GSTORE_FORM_BITS,	 /* bit(n) */
 	GSTORE_FORM_BYTES,	 /* text, character, bytea of so many bytes */
 	GSTORE_FORM_ARRAY,	 /* arrays of so many elements */
@@ -43,7 +43,7 @@ typedef enum gstore_form
 
 #define GSTORE_ARROW_FORMAT_BYTES 16
 
-/* Of a packed column: a row's bytes in `values`. What needs more has a variable length. */
+/* Of a uniform column: a row's bytes in `values`. What needs more has a variable length. */
 #define GSTORE_STRIDE_MAX (1u << 20)
 
 /*
@@ -56,8 +56,8 @@ extern void gstore_form_describe(gstore_column *column, const char *name, uint32
 /* Read with one or the other, the bytes of an area mean the same. Precisions of decimals may differ. */
 extern bool gstore_form_is_same(const gstore_column *one, const gstore_column *other);
 
-/* What other programs are told of a packed column: GVM_TABLE_DECIMAL and so on, as in gstore_kds.h; 0: it is none. */
-extern uint8 gstore_packed_kind(const gstore_column *column);
+/* What other programs are told of a uniform column: GVM_TABLE_DECIMAL and so on, as in gstore_kds.h; 0: it is none. */
+extern uint8 gstore_uniform_kind(const gstore_column *column);
 
 /* Arrow's name of a column's form, as in its C data interface, and that of a list's elements ("" for others). */
 extern void gstore_arrow_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES]);
@@ -72,7 +72,7 @@ gstore_is_arrow(const gstore_column *column)
 }
 
 static inline bool
-gstore_is_packed(const gstore_column *column)
+gstore_is_uniform(const gstore_column *column)
 {
 	return column->form >= GSTORE_FORM_DECIMAL && column->form < GSTORE_FORM_UTF8;
 }
@@ -81,7 +81,7 @@ gstore_is_packed(const gstore_column *column)
 static inline bool
 gstore_is_variable(const gstore_column *column)
 {
-	return column->length < 0 && !gstore_is_packed(column);
+	return column->length < 0 && !gstore_is_uniform(column);
 }
 
 /* Of format 'arrow': offsets, and bytes they count. */
@@ -98,7 +98,7 @@ gstore_arrow_unit(const gstore_column *column)
 	return column->form == GSTORE_FORM_LIST ? column->element_width : 1;
 }
 
-/* Its elements follow each other, of a packed column too. */
+/* Its elements follow each other, of a uniform column too. */
 static inline bool
 gstore_has_elements(const gstore_column *column)
 {

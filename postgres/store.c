@@ -13,7 +13,7 @@
 
 #include "postgres/arrow.h"
 #include "postgres/option.h"
-#include "postgres/pack.h"
+#include "postgres/uniform.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
 
@@ -44,7 +44,7 @@ gstore_describe_column(Relation relation, int index, bool arrow)
 		return column;
 	gstore_form_describe(&column, NameStr(a->attname), gstore_column_length(table, a->attnum));
 	/* Functions of types that are never toasted do not look whether a value is. */
-	if (!arrow && !gstore_is_packed(&column) && TypeIsToastable(a->atttypid))
+	if (!arrow && !gstore_is_uniform(&column) && TypeIsToastable(a->atttypid))
 		column.pglz = gstore_column_is_compressed(table, a->attnum);
 	return column;
 }
@@ -197,7 +197,7 @@ kind_of_stage(const Form_pg_attribute attribute, const gstore_column *column)
 		default:
 			break;
 	}
-	if (gstore_is_packed(column))
+	if (gstore_is_uniform(column))
 		return STAGE_PACKED;
 	if (attribute->attlen < 0)
 		return STAGE_VARLENA;
@@ -380,7 +380,7 @@ stage_payload(gstore_writer *writer, stage *s, gstore_column *column, int index,
 
 /* A value in a row of a heap mostly has a short header. */
 static void
-stage_packed(gstore_writer *writer, const gstore_column *column, int index, Datum value, uint8 *to)
+stage_uniform(gstore_writer *writer, const gstore_column *column, int index, Datum value, uint8 *to)
 {
 	struct varlena *body = (struct varlena *) DatumGetPointer(value);
 	const char	   *name = NameStr(TupleDescAttr(writer->desc, index)->attname);
@@ -391,17 +391,17 @@ stage_packed(gstore_writer *writer, const gstore_column *column, int index, Datu
 	} plain;
 
 	if (!VARATT_IS_EXTENDED(body))
-		gstore_pack(column, name, body, to);
+		gstore_uniform_strip(column, name, body, to);
 	else if (VARATT_IS_SHORT(body) && !VARATT_IS_EXTERNAL(body))
 	{
 		const Size bytes = VARSIZE_SHORT(body) - VARHDRSZ_SHORT;
 
 		SET_VARSIZE(plain.bytes, VARHDRSZ + bytes);
 		memcpy(plain.bytes + VARHDRSZ, VARDATA_SHORT(body), bytes);
-		gstore_pack(column, name, (const struct varlena *) plain.bytes, to);
+		gstore_uniform_strip(column, name, (const struct varlena *) plain.bytes, to);
 	}
 	else
-		gstore_pack(column, name, flatten_value(writer, column, body), to);
+		gstore_uniform_strip(column, name, flatten_value(writer, column, body), to);
 }
 
 /* Returns the offset of the body. */
@@ -495,7 +495,7 @@ gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot
 				if (null)
 					memset(s->values + (Size) at * s->width, 0, s->width);
 				else
-					stage_packed(writer, &state->columns[i], i, value, s->values + (Size) at * s->width);
+					stage_uniform(writer, &state->columns[i], i, value, s->values + (Size) at * s->width);
 				break;
 			case STAGE_VARLENA:
 				((uint64 *) s->values)[at] = null ? 0

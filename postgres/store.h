@@ -66,7 +66,7 @@ typedef struct gstore_batch_column
 	const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
 	const uint8 *nulls;	 /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
 	const uint8 *bodies; /* the byte at offset bodies_from of the area */
-	const uint8 *packed; /* of packed columns: what the area has. Their `values` have headers */
+	const uint8 *uniform; /* of uniform columns: what the area has. Their `values` have headers */
 	uint64		 bodies_from;
 } gstore_batch_column;
 

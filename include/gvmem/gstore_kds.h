@@ -14,18 +14,19 @@
 #define GSTORE_KDS_ALIGN 16u      /* of the head, and of every column */
 #define GSTORE_KDS_EXTRA_ALIGN 8u /* of what is behind the values, and of every body */
 
-/* gstore_kds_column.packed: values of one length, `width` bytes each, without headers; docs/gstore_format.md */
+/* gstore_kds_column.uniform: values of one length, `width` bytes each, without headers; docs/gstore_format.md */
 enum {
     GSTORE_KDS_DECIMAL = 1,  /* numeric(p, s): a signed integer of 16 bytes, times 10^-scale; the least one is NaN */
     GSTORE_KDS_BITS = 2,     /* bit(n) */
     GSTORE_KDS_BYTES = 3,    /* text, character or bytea */
-    GSTORE_KDS_ELEMENTS = 4, /* an array or vector */
+    GSTORE_KDS_ELEMENTS = 4, /* of an array */
+    GSTORE_KDS_VECTOR = 5,   /* elements of a vector or halfvec of pgvector */
 };
 
 typedef struct gstore_kds_column {
     int8_t attbyval;
     int8_t attalign; /* bytes: 1, 2, 4 or 8 */
-    int16_t attlen;  /* of the type; -1: variable length, if the column is not packed */
+    int16_t attlen;  /* of the type; -1: variable length, if the column is not uniform */
     int16_t attnum;  /* from 1 */
     int16_t attcacheoff;
     uint32_t atttypid; /* 0: dropped */
@@ -33,10 +34,10 @@ typedef struct gstore_kds_column {
     uint64_t va_offset; /* of the values, from the head's first byte; 0: every row is NULL */
     uint64_t extra_sz;  /* of null bitmap or bodies behind the values */
     uint32_t width;     /* bytes a row in the values; 0: there are none */
-    uint32_t count;     /* packed: elements, bits or bytes of each value; of decimals the precision */
+    uint32_t count;     /* uniform: elements, bits or bytes of each value; of decimals the precision */
     uint32_t element;   /* elements: their type; 0: numbers of 16 bits, of halfvec */
     int16_t scale;      /* of decimals */
-    uint8_t packed;     /* 0: it is not */
+    uint8_t uniform;     /* 0: it is not */
     uint8_t reserved;
 } gstore_kds_column;
 

@@ -135,17 +135,18 @@ static uint32_t fixed_width(const gvmi_manifest_column *from)
     return align > 0 && from->length > 0 ? ((uint32_t)from->length + align - 1) / align * align : 0;
 }
 
-/* of a packed value; 0: there is none such. */
-static uint64_t packed_bytes(const gvmi_manifest_column *from)
+/* of a uniform value; 0: there is none such. */
+static uint64_t uniform_bytes(const gvmi_manifest_column *from)
 {
     if (from->length > 0 || (from->flags & GVMI_COLUMN_PGLZ) != 0)
         return 0;
-    switch (from->packed) {
+    switch (from->uniform) {
     case GVM_TABLE_DECIMAL:
         return from->precision > 0 && from->precision <= 38 && from->count == 0 ? 16 : 0;
     case GVM_TABLE_BITS: return bits_bytes(from->count);
     case GVM_TABLE_BYTES: return from->count;
     case GVM_TABLE_ELEMENTS:
+    case GVM_TABLE_VECTOR:
         return from->element_length > 0 ? from->count * (uint64_t)from->element_length : 0;
     default: return 0;
     }
@@ -153,14 +154,14 @@ static uint64_t packed_bytes(const gvmi_manifest_column *from)
 
 static bool is_variable(const gvmi_manifest_column *from)
 {
-    return from->length < 0 && from->packed == 0;
+    return from->length < 0 && from->uniform == 0;
 }
 
 static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
                                gvm_table_column *to)
 {
     const uint32_t width = is_variable(from)     ? 8
-                           : from->packed != 0 ? from->width
+                           : from->uniform != 0 ? from->width
                                                : fixed_width(from);
 
     if (from->width != width)
@@ -230,15 +231,15 @@ static uint64_t arrow_unit(const gvm_table_column *c)
     return width > 0 && c->element != 0 && width == c->element_length ? (uint64_t)width : 0;
 }
 
-static gvm_status decode_arrow_packed(const gvm_table *table, const gvmi_manifest_column *from,
+static gvm_status decode_arrow_uniform(const gvm_table *table, const gvmi_manifest_column *from,
                                       gvm_table_column *to)
 {
-    const bool elements = to->packed == GVM_TABLE_ELEMENTS;
+    const bool elements = to->uniform == GVM_TABLE_ELEMENTS || to->uniform == GVM_TABLE_VECTOR;
     char format[32];
 
     if (to->absent)
         strcpy(format, "n");
-    else if (to->packed == GVM_TABLE_DECIMAL)
+    else if (to->uniform == GVM_TABLE_DECIMAL)
         snprintf(format, sizeof format, "d:%d,%d", (int)to->precision, (int)to->scale);
     else if (elements)
         snprintf(format, sizeof format, "+w:%u", (unsigned)to->count);
@@ -304,7 +305,7 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
                              .by_value = (from->flags & GVMI_COLUMN_BY_VALUE) != 0,
                              .compressed = (from->flags & GVMI_COLUMN_PGLZ) != 0,
                              .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0,
-                             .packed = from->packed,
+                             .uniform = from->uniform,
                              .count = from->count,
                              .precision = from->precision,
                              .scale = from->scale};
@@ -318,15 +319,15 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
         return fail_malformed_table("the length of a number");
     if (to->element != 0 && align_bytes(to->element_align) == 0)
         return fail_malformed_table("the alignment of an array's elements");
-    if (to->packed != 0 && (from->width == 0 || from->width != packed_bytes(from)))
-        return fail_malformed_table("the length of packed values");
+    if (to->uniform != 0 && (from->width == 0 || from->width != uniform_bytes(from)))
+        return fail_malformed_table("the length of uniform values");
     if (!is_arrow)
         return decode_sizes(table, from, to);
     to->arrow = text_at(table, from->arrow);
     to->arrow_element = text_at(table, from->arrow_element);
     if (to->arrow == NULL || to->arrow_element == NULL)
         return fail_malformed_table("the type of a column");
-    return to->packed != 0 ? decode_arrow_packed(table, from, to) : decode_arrow_sizes(table, from, to);
+    return to->uniform != 0 ? decode_arrow_uniform(table, from, to) : decode_arrow_sizes(table, from, to);
 }
 
 static gvm_status decode_columns(gvm_table *table, bool is_arrow)

@@ -1,4 +1,4 @@
-/* Values of one length, packed and unpacked; see pack.h. */
+/* Values of one length, without headers and with them; see uniform.h. */
 #include "postgres.h"
 
 #include "catalog/pg_type.h"
@@ -8,7 +8,7 @@
 
 #include "postgres/arrow.h"
 #include "postgres/decimal.h"
-#include "postgres/pack.h"
+#include "postgres/uniform.h"
 
 /* What pgvector's types have in front of their elements. */
 typedef struct vector_head
@@ -35,14 +35,14 @@ head_bytes(const gstore_column *column)
 }
 
 uint32
-gstore_unpacked_bytes(const gstore_column *column)
+gstore_uniform_width(const gstore_column *column)
 {
 	if (column->form == GSTORE_FORM_DECIMAL)
 		return GSTORE_NUMERIC_BYTES;
 	return (uint32) TYPEALIGN(8, head_bytes(column) + column->stride);
 }
 
-/* ---- packing */
+/* ---- into areas */
 
 static void
 report_other_length(const gstore_column *column, const char *name, int code, uint64 found,
@@ -95,7 +95,7 @@ elements_of_vector(const gstore_column *column, const char *name, const struct v
 }
 
 static void
-pack_numeric(const gstore_column *column, const char *name, const struct varlena *body, uint8 *to)
+strip_numeric(const gstore_column *column, const char *name, const struct varlena *body, uint8 *to)
 {
 	gstore_decimal decimal;
 
@@ -109,14 +109,14 @@ pack_numeric(const gstore_column *column, const char *name, const struct varlena
 }
 
 void
-gstore_pack(const gstore_column *column, const char *name, const struct varlena *body, uint8 *to)
+gstore_uniform_strip(const gstore_column *column, const char *name, const struct varlena *body, uint8 *to)
 {
 	const uint8 *from;
 
 	switch (column->form)
 	{
 		case GSTORE_FORM_DECIMAL:
-			pack_numeric(column, name, body, to);
+			strip_numeric(column, name, body, to);
 			return;
 		case GSTORE_FORM_BITS:
 			if ((uint32) VARBITLEN(body) != column->count)
@@ -141,7 +141,7 @@ gstore_pack(const gstore_column *column, const char *name, const struct varlena 
 		gstore_arrow_shift(column->element_form, to, column->count);
 }
 
-/* ---- unpacking */
+/* ---- into batches */
 
 static void
 write_head(const gstore_column *column, uint8 *to)
@@ -172,22 +172,22 @@ write_head(const gstore_column *column, uint8 *to)
 }
 
 void
-gstore_unpack(const gstore_column *column, const uint8 *packed, uint64 count, uint8 *values)
+gstore_uniform_restore(const gstore_column *column, const uint8 *uniform, uint64 count, uint8 *values)
 {
 	const uint32 stride = column->stride, head = head_bytes(column),
-				 width = gstore_unpacked_bytes(column);
+				 width = gstore_uniform_width(column);
 
 	if (column->form == GSTORE_FORM_DECIMAL)
 	{
 		for (uint64 i = 0; i < count; i++)
-			gstore_decimal_to_numeric(gstore_decimal_load(packed + i * stride), column->scale,
+			gstore_decimal_to_numeric(gstore_decimal_load(uniform + i * stride), column->scale,
 									  (struct varlena *) (values + i * width));
 		return;
 	}
-	for (uint64 i = 0; i < count; i++, packed += stride, values += width)
+	for (uint64 i = 0; i < count; i++, uniform += stride, values += width)
 	{
 		write_head(column, values);
-		memcpy(values + head, packed, stride);
+		memcpy(values + head, uniform, stride);
 		memset(values + head + stride, 0, width - head - stride);
 		if (column->arrow)
 			gstore_arrow_shift_back(column->element_form, values + head, column->count);
