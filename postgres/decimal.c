@@ -6,6 +6,7 @@
  */
 #include "postgres.h"
 
+#include "postgres/compat.h"
 #include "postgres/decimal.h"
 
 #define BASE		10000u
