@@ -56,7 +56,7 @@ compare_stores(const void *left, const void *right)
 }
 
 const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
-										 "manifest", "element_nulls", "pack"};
+										 "manifest", "element_nulls", "pack", "deleted"};
 
 void
 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
@@ -292,7 +292,7 @@ gstore_area_note_written(area *a, uint64_t writer_number, const gstore_range *ra
 {
 	const uint64_t end = range->offset_bytes + range->bytes;
 
-	if (writer_number > a->name.writer_number && a->part != GSTORE_MANIFEST)
+	if (writer_number > a->name.writer_number && gstore_part_is_of_rows(a->part))
 	{
 		a->name.writer_number = writer_number;
 		a->needed_bytes = range->offset_bytes;

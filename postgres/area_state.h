@@ -202,6 +202,13 @@ gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore
 /* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
 bool gstore_area_is_shown(area *a);
 
+/* What a writer of rows has written comes one behind the other there, up to what the newest version needs. */
+static inline bool
+gstore_part_is_of_rows(uint8_t part)
+{
+	return part != GSTORE_MANIFEST && part != GSTORE_DELETED;
+}
+
 /* ---- for walks */
 
 /* Once for each node of a walk, in the tree's order. */

@@ -94,7 +94,7 @@ drop_table(Oid relation)
 	if (!gstore_is_table(relation))
 		return;
 	gstore_note_privileges(false);
-	gstore_look(relation, NULL, false, &view);
+	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
 		return;
 	table = relation_open(relation, NoLock); /* DROP holds the strongest */
@@ -344,7 +344,7 @@ apply_alteration(const altered *a)
 		return;
 	check_compression(table);
 	check_lengths(table);
-	gstore_look(a->relation, NULL, false, &state);
+	gstore_look(a->relation, NULL, GSTORE_DEAD_NOT_WANTED, &state);
 	if (pending != NULL)
 		state = *gstore_pending_state(pending);
 	if (!state.empty && state.live_rows > 0)

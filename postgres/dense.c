@@ -539,7 +539,7 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 	gstore_view view;
 	uint32		privileges;
 
-	gstore_look_now(oid, false, &view);
+	gstore_look_now(oid, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.empty || view.live_rows == 0)
 		return false;
 	gstore_dense_check(relation, &view);
@@ -547,7 +547,7 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 		return true;
 	LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
 	/* The same one, unless its rows were lost and loaded meanwhile. */
-	gstore_look_now(oid, true, &view);
+	gstore_look_now(oid, GSTORE_DEAD_HERE, &view);
 	gstore_check_columns(relation, &view);
 	if (!view.empty && !find_handle(relation, &view, handle))
 	{

@@ -89,7 +89,7 @@ compact_for_export(Relation relation, gstore_view *view)
 	PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
 	(void) gstore_compact(relation);
 	pending = gstore_pending_find(oid);
-	gstore_look(oid, NULL, false, view); /* the lock is held: nobody changes it from here on */
+	gstore_look(oid, NULL, GSTORE_DEAD_NOT_WANTED, view); /* the lock is held: nobody changes it from here on */
 	if (IsolationUsesXactSnapshot() && view->revision != seen)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -114,7 +114,7 @@ choose_revision(Relation relation, gstore_view *view)
 						RelationGetRelationName(relation)),
 				 errhint("COMMIT first: others read what is committed.")));
 	PredicateLockRelation(relation, GetActiveSnapshot());
-	gstore_look_now(oid, false, view);
+	gstore_look_now(oid, GSTORE_DEAD_NOT_WANTED, view);
 	if (view->empty)
 		return false;
 	gstore_check_columns(relation, view);

@@ -45,13 +45,13 @@ gstore_check_access(void)
 }
 
 void
-gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+gstore_look_alive(Oid relation, Snapshot snapshot, gstore_dead dead, gstore_view *view)
 {
-	gstore_look(relation, snapshot, want_dead, view);
+	gstore_look(relation, snapshot, dead, view);
 	if (view->empty || gstore->ready)
 		return;
 	gstore_wait_ready();
-	gstore_look(relation, snapshot, want_dead, view);
+	gstore_look(relation, snapshot, dead, view);
 }
 
 void

@@ -498,14 +498,14 @@ class Reading:
         chance = random.Random(seed)
         print(f"# SEED={seed}")
         fields = token.split(":")
-        fixed = ["", "gstore", "gstore2:", "gstore1:" + token[8:], token + "x", token[1:], token.replace("gstore2", "gstore02")]
+        fixed = ["", "gstore", "gstore3:", "gstore2:" + token[8:], token + "x", token[1:], token.replace("gstore3", "gstore03")]
         fixed += [":".join(fields[:i] + [bad] + fields[i + 1 :]) for i in range(1, len(fields)) for bad in ("", "-1", "99999999999999999999", "/", "a" * 600)]
         probe = Probe(s)
         for hostile in fixed:
             if hostile == "":
                 continue
             said = probe.ask("attach", hostile)
-            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore02", "gstore2") != token:
+            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore03", "gstore3") != token:
                 raise Failed(f"{hostile!r}: {said}")
             if said == "10000 3":
                 probe.ask("detach")
@@ -695,7 +695,7 @@ class EveryReader:
         s.sql("DROP ROLE IF EXISTS stranger; CREATE ROLE stranger")
         expect(s.error(f"SET ROLE stranger; SELECT gstore_revoke('{token}')"), "42501", "a stranger's revoke")
         expect(s.error(f"SET ROLE stranger; SELECT gstore_revoke_all('ft')"), "42501", "a stranger's revoke of all")
-        expect(s.error("SELECT gstore_revoke('gstore2:x')"), "22023", "revoke of what is no token")
+        expect(s.error("SELECT gstore_revoke('gstore3:x')"), "22023", "revoke of what is no token")
         expect(other.ask("attach", token), "10000 3", "attach after that")
         other.ask("detach")
         expect(s.sql(f"SELECT gstore_revoke('{token}')"), "t", "revoke")
