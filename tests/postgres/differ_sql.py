@@ -610,7 +610,7 @@ class Maker:
             wider = Column(column.name, WIDER[column.type], column.more, column.generated, column.pglz)
             return Statement("widen type", f"{table} ALTER COLUMN {column.name} TYPE {wider.type}", {t.index: EXCLUSIVE},
                              effect=("columns", t.index, [wider if c is column else c for c in t.columns]))
-        if kind < 0.8 and not t.shape and not column.generated and not (t.format == "arrow" and column.type.endswith("[]")):
+        if kind < 0.8 and not t.shape and not column.generated and not column.length and not (t.format == "arrow" and column.type.endswith("[]")):
             other = r.choice([x for x in REFUSED if x not in (column.type, WIDER.get(column.type))])
             changed = Column(column.name, other, "", False, column.pglz)
             # With rows it is refused: differ.py sees to it that it fails on the heap, too.
