@@ -606,7 +606,7 @@ class Maker:
             renamed = Column(f"m{self.number}", column.type, column.more, column.generated, column.pglz, column.length)
             return Statement("rename column", f"{table} RENAME COLUMN {column.name} TO {renamed.name}", {t.index: EXCLUSIVE},
                              effect=("columns", t.index, [renamed if c is column else c for c in t.columns]))
-        if kind < 0.72 and column.type in WIDER and not column.generated:
+        if kind < 0.72 and column.type in WIDER and not column.generated and not column.length:
             wider = Column(column.name, WIDER[column.type], column.more, column.generated, column.pglz)
             return Statement("widen type", f"{table} ALTER COLUMN {column.name} TYPE {wider.type}", {t.index: EXCLUSIVE},
                              effect=("columns", t.index, [wider if c is column else c for c in t.columns]))

@@ -230,7 +230,7 @@ TYPES = {
 }
 INTEGERS = ("int2", "int4", "int8")
 # Types whose values are of the other type, byte for byte.
-WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text", "numeric(10,2)": "numeric(12,2)"}
+WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text", "d_code": "text", "numeric(10,2)": "numeric(12,2)"}
 LENGTHS = {"d_three": 3, "d_days": 2, "d_code": 6, "d_hash": 16}  # of columns of one length: the option of tables in GPU memory
 REFUSED = ("int4", "int8", "text", "float8", "numeric", "uuid", "int4[]")
 
