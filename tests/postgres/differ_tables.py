@@ -345,7 +345,7 @@ def make_column(r, name, table_format, table_columns):
         of = r.choice(table_columns)
         if not of.generated:
             expression = r.choice(("length({}::text)", "coalesce({}::text, 'none')", "({} IS NULL)"))
-            column.type = {"l": "int4", "c": "text", "(": "bool"}[expression[0]]
+            column.type, column.length = {"l": "int4", "c": "text", "(": "bool"}[expression[0]], 0
             if of.type in ("text", "varchar(300)", "int4", "int2", "int8", "bool", "jsonb") or expression[0] == "(":
                 column.more = f" GENERATED ALWAYS AS ({expression.format(of.name)}) STORED"
                 column.generated = True
