@@ -4,8 +4,8 @@
 #include "utils/memutils.h"
 
 #include "postgres/arrow.h"
-#include "postgres/uniform.h"
 #include "postgres/store.h"
+#include "postgres/uniform.h"
 
 #define BATCH_ROWS		 65536u /* read at a time, at most */
 #define BATCH_ROWS_LEAST 64u
@@ -18,7 +18,7 @@ typedef enum buffer_kind
 	BUFFER_NULLS,
 	BUFFER_BODIES,
 	BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is decoded */
-	BUFFER_DATA, /* and of uniform columns */
+	BUFFER_DATA,	/* and of uniform columns */
 	BUFFER_ELEMENT_NULLS,
 	BUFFER_KINDS,
 } buffer_kind;
@@ -298,7 +298,8 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 		memset(c, 0, sizeof *c);
 		if (!has_column(view, number))
 			continue;
-		if (bms_is_member(number, batch->bare) && (!gstore_is_variable(column) || gstore_is_arrow(column)))
+		if (bms_is_member(number, batch->bare) &&
+			(!gstore_is_variable(column) || gstore_is_arrow(column)))
 			; /* the bitmap is enough; else the offsets are */
 		else if (gstore_is_uniform(column))
 			add_uniform_values(batch, number - 1, view, &pieces[used++]);

@@ -227,8 +227,7 @@ is_widened_type(const gstore_column *column, const gstore_column *now)
 		return false;
 	if (column->type == now->type && column->typmod == now->typmod)
 		return true;
-	if (column->length != now->length || column->by_value != now->by_value ||
-		column->align != now->align)
+	if (column->length != now->length || column->by_value != now->by_value || column->align != now->align)
 		return false;
 	if (column->type != now->type && !IsBinaryCoercible(column->type, now->type))
 		return false;
@@ -287,13 +286,14 @@ check_types(Relation table, const gstore_view *state)
 				 errmsg("cannot change option \"length\" of column \"%s\" of table \"%s\": the table has rows",
 						NameStr(a->attname), RelationGetRelationName(table)),
 				 errhint("Add a column with the option, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
-						NameStr(a->attname), RelationGetRelationName(table),
-						format_type_with_typemod(c->type, c->typmod),
-						format_type_with_typemod(a->atttypid, a->atttypmod)),
-				 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
+					NameStr(a->attname), RelationGetRelationName(table),
+					format_type_with_typemod(c->type, c->typmod),
+					format_type_with_typemod(a->atttypid, a->atttypmod)),
+			 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
 	}
 }
 

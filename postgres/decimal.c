@@ -150,7 +150,7 @@ gstore_decimal_of_numeric(const struct varlena *numeric, int scale, gstore_decim
 	for (int i = 0; i < p.count; i++, exponent -= BASE_DIGITS)
 	{
 		const uint32 digit = load_16(p.digits + 2 * i);
-		const int	 behind = Min(Max(-exponent, 0), BASE_DIGITS); /* of its 4 digits, behind the last one */
+		const int behind = Min(Max(-exponent, 0), BASE_DIGITS); /* of its 4 digits, behind the last one */
 
 		if (digit >= BASE || digit % (uint32) powers[behind] != 0 ||
 			!append(&sum, BASE_DIGITS - behind, digit / (uint32) powers[behind]))
@@ -192,8 +192,8 @@ put_together(const parts *p, const uint16 *digits, int scale, struct varlena *nu
 	uint8 *const at = (uint8 *) VARDATA(numeric);
 	const bool	 is_short = scale <= SHORT_SCALE_MAX && p->weight <= SHORT_WEIGHT_MAX &&
 		p->weight >= SHORT_WEIGHT_MIN;
-	const int	 head = is_short ? 2 : 4;
-	uint16		 header, digit;
+	const int head = is_short ? 2 : 4;
+	uint16	  header, digit;
 
 	if (is_short)
 		header = (uint16) (KIND_SHORT | (p->negative ? SHORT_NEGATIVE : 0) |

@@ -22,8 +22,8 @@ typedef struct form_row
 {
 	const char *format; /* Arrow's; what follows its colon belongs to the column */
 	uint8		width;	/* of a value; 0: the column's own, or bits */
-	bool		element; /* lists may have such elements: they follow each other without gaps, and are no bits */
-	uint8		uniform;	 /* gstore_uniform_kind() */
+	bool element; /* lists may have such elements: they follow each other without gaps, and are no bits */
+	uint8 uniform; /* gstore_uniform_kind() */
 } form_row;
 
 static const form_row forms[GSTORE_FORMS] = {
@@ -57,14 +57,22 @@ static const struct
 	Oid	  type;
 	uint8 form;
 } types[] = {
-	{BOOLOID, GSTORE_FORM_BOOL},		   {INT2OID, GSTORE_FORM_INT16},
-	{INT4OID, GSTORE_FORM_INT32},		   {INT8OID, GSTORE_FORM_INT64},
-	{OIDOID, GSTORE_FORM_UINT32},		   {FLOAT4OID, GSTORE_FORM_FLOAT},
-	{FLOAT8OID, GSTORE_FORM_DOUBLE},	   {DATEOID, GSTORE_FORM_DATE},
-	{TIMEOID, GSTORE_FORM_TIME},		   {TIMESTAMPOID, GSTORE_FORM_TIMESTAMP},
-	{TIMESTAMPTZOID, GSTORE_FORM_TIMESTAMPTZ}, {TEXTOID, GSTORE_FORM_UTF8},
-	{VARCHAROID, GSTORE_FORM_UTF8},		   {BPCHAROID, GSTORE_FORM_UTF8},
-	{JSONOID, GSTORE_FORM_UTF8},		   {XMLOID, GSTORE_FORM_UTF8},
+	{BOOLOID, GSTORE_FORM_BOOL},
+	{INT2OID, GSTORE_FORM_INT16},
+	{INT4OID, GSTORE_FORM_INT32},
+	{INT8OID, GSTORE_FORM_INT64},
+	{OIDOID, GSTORE_FORM_UINT32},
+	{FLOAT4OID, GSTORE_FORM_FLOAT},
+	{FLOAT8OID, GSTORE_FORM_DOUBLE},
+	{DATEOID, GSTORE_FORM_DATE},
+	{TIMEOID, GSTORE_FORM_TIME},
+	{TIMESTAMPOID, GSTORE_FORM_TIMESTAMP},
+	{TIMESTAMPTZOID, GSTORE_FORM_TIMESTAMPTZ},
+	{TEXTOID, GSTORE_FORM_UTF8},
+	{VARCHAROID, GSTORE_FORM_UTF8},
+	{BPCHAROID, GSTORE_FORM_UTF8},
+	{JSONOID, GSTORE_FORM_UTF8},
+	{XMLOID, GSTORE_FORM_UTF8},
 };
 
 /* ---- which one a type has */
@@ -144,7 +152,7 @@ static void
 describe_decimal(gstore_column *column, int32 typmod)
 {
 	const int32 precision = ((typmod - VARHDRSZ) >> 16) & 0xffff;
-	const int32 scale = (((typmod - VARHDRSZ) & 0x7ff) ^ 1024) - 1024; /* as numeric.c has them */
+	const int32 scale = (((typmod - VARHDRSZ) & 0x7ff) ^ 1024) - 1024; /* as PostgreSQL packs both into it */
 
 	if (typmod < VARHDRSZ || precision > GSTORE_DECIMAL_PRECISION_MAX)
 		return;
@@ -184,7 +192,7 @@ describe_by_type(gstore_column *column, Oid base, int32 typmod)
 		case BPCHAROID: /* counts characters */
 			if (typmod > VARHDRSZ && pg_database_encoding_max_length() == 1)
 				set_uniform(column, GSTORE_FORM_BYTES, (uint64) typmod - VARHDRSZ,
-					 (uint64) typmod - VARHDRSZ);
+							(uint64) typmod - VARHDRSZ);
 			break;
 		default:
 			describe_vector(column, base, typmod);

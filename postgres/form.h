@@ -56,7 +56,7 @@ extern void gstore_form_describe(gstore_column *column, const char *name, uint32
 /* Read with one or the other, the bytes of an area mean the same. Precisions of decimals may differ. */
 extern bool gstore_form_is_same(const gstore_column *one, const gstore_column *other);
 
-/* What other programs are told of a uniform column: GVM_TABLE_DECIMAL and so on, as in gstore_kds.h; 0: it is none. */
+/* What other programs are told of a uniform column: GVM_TABLE_DECIMAL and so on, as in gvmem/gstore_kds.h; 0: it is none. */
 extern uint8 gstore_uniform_kind(const gstore_column *column);
 
 /* Arrow's name of a column's form, as in its C data interface, and that of a list's elements ("" for others). */

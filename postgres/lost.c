@@ -23,7 +23,7 @@
 #define RECORD_PATH		  "gstore.tables"
 #define RECORD_MAGIC	  0x31545347u /* "GST1": the file has no more of a store than its table */
 #define RECORD_NAME		  0x00ffffffu /* those bytes of it that are the same in every version */
-#define RECORD_TABLES_MAX (1 << 20) /* the upper limit of gstore_fdw.max_relations */
+#define RECORD_TABLES_MAX (1 << 20)	  /* the upper limit of gstore_fdw.max_relations */
 
 typedef struct record_head
 {
@@ -339,9 +339,8 @@ read_record(int level, int *count)
 	if (keys == NULL)
 		ereport(level,
 				(errcode(ERRCODE_DATA_CORRUPTED),
-				 other_version
-					 ? errmsg("file \"%s\" is of another version of gstore_fdw", RECORD_PATH)
-					 : errmsg("file \"%s\" is damaged", RECORD_PATH),
+				 other_version ? errmsg("file \"%s\" is of another version of gstore_fdw", RECORD_PATH)
+							   : errmsg("file \"%s\" is damaged", RECORD_PATH),
 				 errdetail("Tables in GPU memory that had rows are not shown as lost.")));
 	return keys;
 }

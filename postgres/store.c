@@ -13,9 +13,9 @@
 
 #include "postgres/arrow.h"
 #include "postgres/option.h"
-#include "postgres/uniform.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
+#include "postgres/uniform.h"
 
 #define STAGE_BYTES (1u << 20) /* staged rows are flushed when they are so large, */
 #define STAGE_ROWS	32768u	   /* or so many */
@@ -107,7 +107,7 @@ typedef enum stage_kind
 	STAGE_2,
 	STAGE_4,
 	STAGE_8,
-	STAGE_FIXED, /* by reference */
+	STAGE_FIXED,  /* by reference */
 	STAGE_PACKED, /* varlenas of one length, without headers */
 	STAGE_VARLENA,
 	STAGE_DATE, /* of format 'arrow', which counts from 1970 on, */
@@ -495,7 +495,8 @@ gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot
 				if (null)
 					memset(s->values + (Size) at * s->width, 0, s->width);
 				else
-					stage_uniform(writer, &state->columns[i], i, value, s->values + (Size) at * s->width);
+					stage_uniform(writer, &state->columns[i], i, value,
+								  s->values + (Size) at * s->width);
 				break;
 			case STAGE_VARLENA:
 				((uint64 *) s->values)[at] = null ? 0

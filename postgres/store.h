@@ -63,9 +63,9 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 
 typedef struct gstore_batch_column
 {
-	const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
-	const uint8 *nulls;	 /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
-	const uint8 *bodies; /* the byte at offset bodies_from of the area */
+	const uint8 *values;  /* NULL: it is bare, and `nulls` marks it */
+	const uint8 *nulls;	  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
+	const uint8 *bodies;  /* the byte at offset bodies_from of the area */
 	const uint8 *uniform; /* of uniform columns: what the area has. Their `values` have headers */
 	uint64		 bodies_from;
 } gstore_batch_column;

@@ -59,7 +59,8 @@ static void
 report_array(const char *name, int code, const char *what)
 {
 	ereport(ERROR,
-			(errcode(code), errmsg("column \"%s\" with the option \"length\" cannot hold %s", name, what),
+			(errcode(code),
+			 errmsg("column \"%s\" with the option \"length\" cannot hold %s", name, what),
 			 errhint("Each array has as many elements as the option says, from index 1 on.")));
 }
 
@@ -109,7 +110,8 @@ strip_numeric(const gstore_column *column, const char *name, const struct varlen
 }
 
 void
-gstore_uniform_strip(const gstore_column *column, const char *name, const struct varlena *body, uint8 *to)
+gstore_uniform_strip(const gstore_column *column, const char *name, const struct varlena *body,
+					 uint8 *to)
 {
 	const uint8 *from;
 

@@ -380,7 +380,8 @@ static void print_schema(const view *v)
         }
         printf(" %12s %12s %12s%s\n", c->absent ? "-" : gvmi_size_text(c->values_bytes, values),
                c->has_nulls ? gvmi_size_text(c->nulls_bytes, nulls) : "-",
-               c->length < 0 && c->uniform == 0 && !c->absent ? gvmi_size_text(c->bodies_bytes, bodies) : "-",
+               c->length < 0 && c->uniform == 0 && !c->absent ? gvmi_size_text(c->bodies_bytes, bodies)
+                                                              : "-",
                c->compressed ? "  pglz" : "");
     }
 }

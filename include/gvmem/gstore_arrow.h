@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-#define GSTORE_ARROW_COPY 'a' /* gstore_arrow_head.format */
+#define GSTORE_ARROW_COPY 'a'   /* gstore_arrow_head.format */
 #define GSTORE_ARROW_VERSION 2u /* 1: before there were columns of one length */
-#define GSTORE_ARROW_ALIGN 64u /* of every buffer, and of the whole */
+#define GSTORE_ARROW_ALIGN 64u  /* of every buffer, and of the whole */
 
 typedef struct gstore_arrow_buffer {
     uint64_t offset; /* 0: there is none */

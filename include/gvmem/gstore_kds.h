@@ -9,14 +9,15 @@
 #include <stdint.h>
 
 #define GSTORE_KDS_COLUMN 'c' /* gstore_kds_head.format */
-#define GSTORE_KDS_VERSION 2u /* copies before it have the number of rows in its place, and no head_bytes */
+#define GSTORE_KDS_VERSION \
+    2u /* copies before it have the number of rows in its place, and no head_bytes */
 #define GSTORE_KDS_NAME_BYTES 64
 #define GSTORE_KDS_ALIGN 16u      /* of the head, and of every column */
 #define GSTORE_KDS_EXTRA_ALIGN 8u /* of what is behind the values, and of every body */
 
 /* gstore_kds_column.uniform: values of one length, `width` bytes each, without headers; docs/gstore_format.md */
 enum {
-    GSTORE_KDS_DECIMAL = 1,  /* numeric(p, s): a signed integer of 16 bytes, times 10^-scale; the least one is NaN */
+    GSTORE_KDS_DECIMAL = 1, /* numeric(p, s): a signed integer of 16 bytes, times 10^-scale; the least one is NaN */
     GSTORE_KDS_BITS = 2,     /* bit(n) */
     GSTORE_KDS_BYTES = 3,    /* text, character or bytea */
     GSTORE_KDS_ELEMENTS = 4, /* of an array */
@@ -34,10 +35,10 @@ typedef struct gstore_kds_column {
     uint64_t va_offset; /* of the values, from the head's first byte; 0: every row is NULL */
     uint64_t extra_sz;  /* of null bitmap or bodies behind the values */
     uint32_t width;     /* bytes a row in the values; 0: there are none */
-    uint32_t count;     /* uniform: elements, bits or bytes of each value; of decimals the precision */
-    uint32_t element;   /* elements: their type; 0: numbers of 16 bits, of halfvec */
-    int16_t scale;      /* of decimals */
-    uint8_t uniform;     /* 0: it is not */
+    uint32_t count; /* uniform: elements, bits or bytes of each value; of decimals the precision */
+    uint32_t element; /* elements: their type; 0: numbers of 16 bits, of halfvec */
+    int16_t scale;    /* of decimals */
+    uint8_t uniform;  /* 0: it is not */
     uint8_t reserved;
 } gstore_kds_column;
 

@@ -119,11 +119,11 @@ GVM_API GVM_CHECKED gvm_status gvm_table_get_info(gvm_table *table, gvm_table_in
 
 /* gvm_table_column.uniform: what PostgreSQL passes with a header lies at a fixed stride without it, in both layouts. */
 enum {
-    GVM_TABLE_DECIMAL = 1,  /* a signed integer of 16 bytes; the number is that * 10^-scale, NaN is -2^127 */
-    GVM_TABLE_BITS = 2,     /* bit i is bit 7 - i % 8 of byte i / 8; those behind the last one are 0 */
-    GVM_TABLE_BYTES = 3,    /* a text or bytea */
+    GVM_TABLE_DECIMAL = 1, /* a signed integer of 16 bytes; the number is that * 10^-scale, NaN is -2^127 */
+    GVM_TABLE_BITS = 2,  /* bit i is bit 7 - i % 8 of byte i / 8; those behind the last one are 0 */
+    GVM_TABLE_BYTES = 3, /* a text or bytea */
     GVM_TABLE_ELEMENTS = 4, /* of an array: in layout 'arrow' as `arrow_element` says, else PostgreSQL's binary form */
-    GVM_TABLE_VECTOR = 5,   /* float32 of a vector, or float16 of a halfvec, of pgvector */
+    GVM_TABLE_VECTOR = 5, /* float32 of a vector, or float16 of a halfvec, of pgvector */
 };
 
 /* One column. Type numbers are PostgreSQL's OIDs (pg_type.h): those of its own types are the same in
@@ -152,9 +152,9 @@ typedef struct gvm_table_column {
      * elements, "" for others. */
     const char *arrow, *arrow_element;
     uint64_t element_nulls_bytes; /* 0: no element is NULL */
-    uint32_t uniform;              /* GVM_TABLE_DECIMAL ...; 0: it is not */
-    uint32_t count;               /* uniform: elements, bits or bytes of each value; of decimals 0 */
-    int32_t precision, scale;     /* of decimals */
+    uint32_t uniform;             /* GVM_TABLE_DECIMAL ...; 0: it is not */
+    uint32_t count;           /* uniform: elements, bits or bytes of each value; of decimals 0 */
+    int32_t precision, scale; /* of decimals */
 } gvm_table_column;
 
 /* Describes a column, counted from 0 in the order of the table.

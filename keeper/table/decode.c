@@ -160,9 +160,9 @@ static bool is_variable(const gvmi_manifest_column *from)
 static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
                                gvm_table_column *to)
 {
-    const uint32_t width = is_variable(from)     ? 8
+    const uint32_t width = is_variable(from)    ? 8
                            : from->uniform != 0 ? from->width
-                                               : fixed_width(from);
+                                                : fixed_width(from);
 
     if (from->width != width)
         return fail_malformed_table("the width of a column");
@@ -232,7 +232,7 @@ static uint64_t arrow_unit(const gvm_table_column *c)
 }
 
 static gvm_status decode_arrow_uniform(const gvm_table *table, const gvmi_manifest_column *from,
-                                      gvm_table_column *to)
+                                       gvm_table_column *to)
 {
     const bool elements = to->uniform == GVM_TABLE_ELEMENTS || to->uniform == GVM_TABLE_VECTOR;
     char format[32];
@@ -327,7 +327,8 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
     to->arrow_element = text_at(table, from->arrow_element);
     if (to->arrow == NULL || to->arrow_element == NULL)
         return fail_malformed_table("the type of a column");
-    return to->uniform != 0 ? decode_arrow_uniform(table, from, to) : decode_arrow_sizes(table, from, to);
+    return to->uniform != 0 ? decode_arrow_uniform(table, from, to)
+                            : decode_arrow_sizes(table, from, to);
 }
 
 static gvm_status decode_columns(gvm_table *table, bool is_arrow)

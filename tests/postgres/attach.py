@@ -15,6 +15,7 @@ import time
 import traceback
 
 import private
+import uniform
 from private import BUILD, PROJECT, Failed, Server, SqlError, expect
 
 OTHER_USER = 65533  # who is not in the list of users: nobody may be the server's
@@ -44,36 +45,6 @@ INSERT INTO types (id, f8, f4, n, d, ts) VALUES (2001, 'nan', 'inf', 'nan', 'inf
     (2006, 5e-324, 1.17549e-38, '0.000', NULL, NULL), (2007, 1.7976931348623157e308, 3.4028235e38, '-inf', NULL, NULL);
 INSERT INTO types (id, ai) VALUES (2008, '[2:4]={1,2,3}'), (2009, '[0:1][-1:0]={{1,2},{3,4}}');
 """
-
-# Columns of one length, and what is in row i of each; every fifth value is NULL, by turns.
-UNIFORM = {
-    "n1": ("numeric(7,2)", "i * 3.25"), "n2": ("numeric(38,0)", "CASE i % 4 WHEN 0 THEN 1e38 - i WHEN 1 THEN i - 1e38 WHEN 2 THEN i * 1e20 ELSE i END"),
-    "n3": ("numeric(38,38)", "CASE i % 3 WHEN 0 THEN -0.99999999999999999999999999999999999999 WHEN 1 THEN i * 1e-38 ELSE 0 END"),
-    "n4": ("numeric(5,-3)", "i * -1000"), "n5": ("numeric(3,60)", "CASE i % 6 WHEN 0 THEN 'NaN' ELSE (i % 1000) * 1e-60 END"),
-    "b1": ("bit(1)", "i::bit(1)"), "b9": ("bit(9)", "i::bit(9)"), "b64": ("bit(64)", "(i::bigint << 33)::bit(64)"),
-    "r": ("real[] OPTIONS (length '3')", "ARRAY[i / 3.0, 'NaN', '-0']::real[]"), "i2": ("smallint[] OPTIONS (length '1')", "ARRAY[-i]"),
-    "da": ("date[] OPTIONS (length '2')", "ARRAY[date '1999-12-25' + i, 'infinity']"), "tz": ("timestamptz[] OPTIONS (length '1')", "ARRAY[timestamptz '1969-12-31 23:59+00' + i * interval '1 h']"),
-    "u": ("uuid[] OPTIONS (length '2')", "ARRAY[md5(i::text), md5((-i)::text)]::uuid[]"), "t": ("text OPTIONS (length '5')", "right('0000' || i, 5)"),
-    "by": ("bytea OPTIONS (length '16')", "decode(md5(i::text), 'hex')"),
-}
-# Where pgvector is installed.
-VECTORS = {"ve": ("vector(3)", "ARRAY[i / 7.0, -i, 0]::vector"), "hv": ("halfvec(5)", "ARRAY[i / 7.0, -i, 65504, 5.9e-8, 0]::halfvec")}
-
-
-def make_uniform(server, table_format, rows, more=""):
-    """A table with all of them, and rows that were deleted. more: columns, and of each a comma before it."""
-    vectors = {}
-    if server.sql("SELECT count(*) FROM pg_available_extensions WHERE name = 'vector'") == "1":
-        server.sql("SET client_min_messages = warning; CREATE EXTENSION IF NOT EXISTS vector")
-        vectors = VECTORS
-    else:
-        print("# without pgvector")
-    columns = UNIFORM | vectors
-    server.sql(f"DROP FOREIGN TABLE IF EXISTS uniform; CREATE FOREIGN TABLE uniform (id int{''.join(f', {name} {kind}' for name, (kind, _) in columns.items())}{more})"
-               f" SERVER gstore_fdw OPTIONS (format '{table_format}')")
-    values = "".join(f", CASE WHEN (i + {at}) % 5 > 0 THEN {value} END" for at, (_, value) in enumerate(columns.values()))
-    server.sql(f"INSERT INTO uniform SELECT i{values} FROM generate_series(1, {rows}) i")
-    return columns
 
 
 class Probe:
@@ -171,12 +142,10 @@ class Reading:
 
     def shown_values_of_one_length_are_those_of_sql(self, s):
         for table_format in ("pgstrom", "arrow"):
-            columns = make_uniform(s, table_format, 1003)
+            uniform.make(s, table_format, 1003)
             expect_same(s, "uniform")
             shown = {column["name"]: column for column in show(s, export(s, "uniform"))["columns"]}
-            for name, width in {"n1": 16, "b9": 2, "r": 12, "u": 32, "t": 5, "by": 16, "ve": 12, "hv": 10}.items():
-                if name in columns:
-                    expect([shown[name][key] for key in ("width", "values_bytes", "bodies_bytes")], [str(n) for n in (width, 1003 * width, 0)], f"sizes of {name}")
+            uniform.check_sizes(shown, 1003)
             expect([shown["n4"]["precision"], shown["n4"]["scale"], shown["r"]["length"], shown["b9"]["length"]], ["5", "-3", "3", "9"], "precision, scale, lengths")
             s.sql("DELETE FROM uniform WHERE id % 3 = 1; ALTER FOREIGN TABLE uniform ADD late numeric(9,1), ADD later bit(3)")
             expect_same(s, "uniform")

@@ -85,9 +85,9 @@ static arrow_whole valid_arrow(void)
         int16_t length, width;
         char align;
     } kinds[KINDS] = {
-        [NUMBER] = {"i", "", 4, 4, 'i'},  [BITS] = {"b", "", 1, 0, 'c'},
-        [TEXT] = {"U", "", -1, 8, 'i'},   [LIST] = {"+L", "s", -1, 8, 'i'},
-        [FIXED] = {"w:8", "", 6, 8, 'i'}, [ABSENT] = {"n", "", 8, 8, 'd'},
+        [NUMBER] = {"i", "", 4, 4, 'i'},         [BITS] = {"b", "", 1, 0, 'c'},
+        [TEXT] = {"U", "", -1, 8, 'i'},          [LIST] = {"+L", "s", -1, 8, 'i'},
+        [FIXED] = {"w:8", "", 6, 8, 'i'},        [ABSENT] = {"n", "", 8, 8, 'd'},
         [DECIMAL] = {"d:9,-2", "", -1, 16, 'i'}, [VECTOR] = {"+w:5", "e", -1, 10, 'i'},
         [BYTES] = {"w:70000", "", -1, 17, 'i'},
     };
@@ -317,7 +317,8 @@ static void manifest_of_arrow_broken_is_refused(void **state)
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].element_length = -2);
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].count = UINT32_MAX);
     BROKEN_ARROW(GVM_OK, (w.columns[VECTOR].flags = GVMI_COLUMN_ABSENT,
-                          w.columns[VECTOR].arrow = text(&w, "n"), w.columns[VECTOR].arrow_element = text(&w, "")));
+                          w.columns[VECTOR].arrow = text(&w, "n"),
+                          w.columns[VECTOR].arrow_element = text(&w, "")));
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[BYTES].arrow = text(&w, "w:8"));
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[BYTES].length = 4);
 }
