@@ -36,6 +36,7 @@ typedef enum gstore_part
 	GSTORE_MANIFEST,	  /* of column 0: what tokens lead to (keeper/table/manifest.h) */
 	GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
 	GSTORE_PACK,		  /* of column 0: where areas are that are small (area_pack.c) */
+	GSTORE_DELETED,		  /* of column 0: bitmaps of deleted rows (deleted.h) */
 } gstore_part;
 
 typedef enum gstore_verb

@@ -119,7 +119,7 @@ gstore_pending_begin(Relation relation)
 	p->level = GetCurrentTransactionNestLevel();
 	p->context = own;
 	p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
-	gstore_look_alive(p->relation, NULL, false, &p->state);
+	gstore_look_alive(p->relation, NULL, GSTORE_DEAD_NOT_WANTED, &p->state);
 	if (!p->state.empty)
 		gstore_check_columns(relation, &p->state);
 	p->base_rows = p->state.rows;
@@ -160,6 +160,7 @@ complete_columns(gstore_pending *p)
 		{
 			column->type = now[i].type;
 			column->typmod = now[i].typmod;
+			column->precision = now[i].precision;
 		}
 	}
 	if (before < natts)

@@ -168,7 +168,7 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 	MemoryContext	 old = MemoryContextSwitchTo(estate->es_query_cxt);
 	TupleTableSlot	*slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
-	const int		 row_range_count = gstore_choose_rows(relation, NULL, false, row_ranges);
+	const int		 row_range_count = gstore_choose_rows(relation, NULL, false, false, row_ranges);
 	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, row_range_count);
 	gstore_pending	*pending = NULL;
 	uint64			 checked = 0;

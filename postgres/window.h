@@ -59,6 +59,10 @@ typedef struct gstore_answer
 extern void gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces,
 							   int count, gstore_answer *answer);
 
+/* As gstore_transfer() of a WRITE, but what the service refuses goes to the answer: then false. */
+extern bool gstore_try_write(const gstore_store_name *store, const gstore_piece *pieces, int count,
+							 gstore_answer *answer);
+
 /* Until nothing that was begun is under way. ERROR on cancel and terminate alone: it stays so then. */
 extern void gstore_await(void);
 

@@ -15,6 +15,7 @@ import time
 import traceback
 
 import private
+import uniform
 from private import BUILD, PROJECT, Failed, Server, SqlError, expect
 
 OTHER_USER = 65533  # who is not in the list of users: nobody may be the server's
@@ -139,6 +140,17 @@ class Reading:
         s.sql(TYPES)
         expect_same(s, "types")
 
+    def shown_values_of_one_length_are_those_of_sql(self, s):
+        for table_format in ("pgstrom", "arrow"):
+            uniform.make(s, table_format, 1003)
+            expect_same(s, "uniform")
+            shown = {column["name"]: column for column in show(s, export(s, "uniform"))["columns"]}
+            uniform.check_sizes(shown, 1003)
+            expect([shown["n4"]["precision"], shown["n4"]["scale"], shown["r"]["length"], shown["b9"]["length"]], ["5", "-3", "3", "9"], "precision, scale, lengths")
+            s.sql("DELETE FROM uniform WHERE id % 3 = 1; ALTER FOREIGN TABLE uniform ADD late numeric(9,1), ADD later bit(3)")
+            expect_same(s, "uniform")
+        s.sql("DROP FOREIGN TABLE uniform")
+
     def columns_are_described_as_sql_writes_them(self, s):
         done = tool(s, "-n", "0", "-c", "n2,ai,t", export(s, "types"))
         words = [line.split()[:2] for line in done.stdout.splitlines() if line.split()[:1] in (["n2"], ["ai"], ["t"])]
@@ -222,7 +234,7 @@ class Reading:
         fill(s)
         token = export(s)
         for wanted, arguments in (
-            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore2:"]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
+            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore3:"]), (1, ["gstore2" + token[7:]]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
             (2, []), (2, [token, "more"]), (2, ["-n", "-1", token]), (2, ["--nonsense", token]),
         ):
             done = tool(s, *arguments)
@@ -455,14 +467,14 @@ class Reading:
         chance = random.Random(seed)
         print(f"# SEED={seed}")
         fields = token.split(":")
-        fixed = ["", "gstore", "gstore2:", "gstore1:" + token[8:], token + "x", token[1:], token.replace("gstore2", "gstore02")]
+        fixed = ["", "gstore", "gstore3:", "gstore2:" + token[8:], token + "x", token[1:], token.replace("gstore3", "gstore03")]
         fixed += [":".join(fields[:i] + [bad] + fields[i + 1 :]) for i in range(1, len(fields)) for bad in ("", "-1", "99999999999999999999", "/", "a" * 600)]
         probe = Probe(s)
         for hostile in fixed:
             if hostile == "":
                 continue
             said = probe.ask("attach", hostile)
-            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore02", "gstore2") != token:
+            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore03", "gstore3") != token:
                 raise Failed(f"{hostile!r}: {said}")
             if said == "10000 3":
                 probe.ask("detach")
@@ -652,7 +664,7 @@ class EveryReader:
         s.sql("DROP ROLE IF EXISTS stranger; CREATE ROLE stranger")
         expect(s.error(f"SET ROLE stranger; SELECT gstore_revoke('{token}')"), "42501", "a stranger's revoke")
         expect(s.error(f"SET ROLE stranger; SELECT gstore_revoke_all('ft')"), "42501", "a stranger's revoke of all")
-        expect(s.error("SELECT gstore_revoke('gstore2:x')"), "22023", "revoke of what is no token")
+        expect(s.error("SELECT gstore_revoke('gstore3:x')"), "22023", "revoke of what is no token")
         expect(other.ask("attach", token), "10000 3", "attach after that")
         other.ask("detach")
         expect(s.sql(f"SELECT gstore_revoke('{token}')"), "t", "revoke")

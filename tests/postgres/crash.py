@@ -824,6 +824,29 @@ class External:
             fill(server)
             expect_usable(server, 1000)
 
+    def readers_ended_while_they_write_deleted_rows_harm_nobody(self, server):
+        """The bitmap of a version, which a thread writes late, comes over no other version's."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            for how in ("terminate", "cancel"):
+                server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 600000)")
+                server.sql("DELETE FROM ft WHERE id % 10 = 0")
+                session = server.session()
+                private.stop_process(keeper.pid)
+                try:
+                    in_middle(server, session, "SELECT count(*) FROM ft")
+                    server.sql(f"SELECT pg_{how}_backend({session.pid})")
+                    expect(session.error(), "57P01" if how == "terminate" else "57014", "SQLSTATE")
+                finally:
+                    os.kill(keeper.pid, signal.SIGCONT)
+                for left in (9, 8, 7):
+                    expect(server.sql("SELECT count(*), count(*) FILTER (WHERE id % 10 < 10) FROM ft"), f"{left * 60000}|{left * 60000}", "rows")
+                    server.sql(f"DELETE FROM ft WHERE id % 10 = {left}")
+                server.sql("DROP FOREIGN TABLE ft")
+                self._expect_empty(server)
+            fill(server)
+            expect_usable(server, 1000)
+
     def commit_waiting_for_a_stopped_keeper_can_be_ended(self, server):
         """By cancel, statement_timeout and terminate; what a thread is yet to write comes over nobody's rows."""
         with self._keeper(server) as keeper:
