@@ -24,11 +24,14 @@ typedef struct array {
 } array;
 
 static const element elements[] = {
-    {"|b1", "?", DL_BOOL, 8},      {"|i1", "b", DL_INT, 8},        {"<i2", "h", DL_INT, 16},
-    {"<i4", "i", DL_INT, 32},      {"<i8", "q", DL_INT, 64},       {"|u1", "B", DL_UINT, 8},
-    {"<u2", "H", DL_UINT, 16},     {"<u4", "I", DL_UINT, 32},      {"<u8", "Q", DL_UINT, 64},
-    {"<f2", "e", DL_FLOAT, 16},    {"<f4", "f", DL_FLOAT, 32},     {"<f8", "d", DL_FLOAT, 64},
-    {"<c8", "Zf", DL_COMPLEX, 64}, {"<c16", "Zd", DL_COMPLEX, 128}, {"bfloat16", NULL, DL_BFLOAT, 16},
+    {"|b1", "?", DL_BOOL, 8},          {"|i1", "b", DL_INT, 8},
+    {"<i2", "h", DL_INT, 16},          {"<i4", "i", DL_INT, 32},
+    {"<i8", "q", DL_INT, 64},          {"|u1", "B", DL_UINT, 8},
+    {"<u2", "H", DL_UINT, 16},         {"<u4", "I", DL_UINT, 32},
+    {"<u8", "Q", DL_UINT, 64},         {"<f2", "e", DL_FLOAT, 16},
+    {"<f4", "f", DL_FLOAT, 32},        {"<f8", "d", DL_FLOAT, 64},
+    {"<c8", "Zf", DL_COMPLEX, 64},     {"<c16", "Zd", DL_COMPLEX, 128},
+    {"bfloat16", NULL, DL_BFLOAT, 16},
 };
 
 const element *find_element(const char *name)
@@ -87,8 +90,8 @@ static bool set_shape(array *a, PyObject *shape, uint64_t room_bytes)
         count *= (uint64_t)a->shape[open];
     }
     if (__builtin_mul_overflow(count, size, &a->bytes) || a->bytes > room_bytes) {
-        PyErr_Format(PyExc_ValueError, "%llu elements of %s are more than the %llu bytes there", (unsigned long long)count,
-                     a->type->name, (unsigned long long)room_bytes);
+        PyErr_Format(PyExc_ValueError, "%llu elements of %s are more than the %llu bytes there",
+                     (unsigned long long)count, a->type->name, (unsigned long long)room_bytes);
         return false;
     }
     for (int i = a->ndim - 1; i >= 0; i--) {
@@ -105,9 +108,11 @@ PyObject *array_new(hold *h, uint32_t index, uint64_t offset, const element *typ
     if (!hold_check_live(h))
         return NULL;
     if (index >= h->regions_count || offset > h->regions[index].bytes)
-        return PyErr_Format(PyExc_ValueError, "offset %llu is behind the end", (unsigned long long)offset);
+        return PyErr_Format(PyExc_ValueError, "offset %llu is behind the end",
+                            (unsigned long long)offset);
     if (((uintptr_t)h->regions[index].address + offset) % (type->bits > 64 ? 8u : type->bits / 8u) != 0)
-        return PyErr_Format(PyExc_ValueError, "offset %llu is not aligned for %s", (unsigned long long)offset, type->name);
+        return PyErr_Format(PyExc_ValueError, "offset %llu is not aligned for %s",
+                            (unsigned long long)offset, type->name);
     a = PyObject_New(array, array_type);
     if (a == NULL)
         return NULL;
@@ -143,8 +148,9 @@ static bool check_on_cpu(const array *a)
         return false;
     if (hold_is_on_cpu(a->lease))
         return true;
-    PyErr_SetString(PyExc_BufferError, "the memory is a GPU's: consume it there, by __dlpack__ or __cuda_array_interface__; "
-                                       "copy it, by copy_out(); or acquire it with cpu=True");
+    PyErr_SetString(PyExc_BufferError,
+                    "the memory is a GPU's: consume it there, by __dlpack__ or __cuda_array_interface__; "
+                    "copy it, by copy_out(); or acquire it with cpu=True");
     return false;
 }
 
@@ -322,7 +328,8 @@ static bool check_stream(PyObject *stream, int32_t device_type)
     if (!get_u64(stream, &number))
         return false;
     if (number == 0) {
-        PyErr_SetString(PyExc_ValueError, "stream 0 is ambiguous: 1 is the legacy default stream, 2 the thread's");
+        PyErr_SetString(PyExc_ValueError,
+                        "stream 0 is ambiguous: 1 is the legacy default stream, 2 the thread's");
         return false;
     }
     return true;
@@ -336,7 +343,8 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
     int32_t type = device_type_of(a), id = device_id_of(a);
     int wanted_type, wanted_id, major = 0, minor;
 
-    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O$OOO:__dlpack__", names, &stream, &version, &device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "|O$OOO:__dlpack__", names, &stream,
+                                     &version, &device, &copy))
         return NULL;
     if (!hold_check_live(a->lease))
         return NULL;
@@ -350,8 +358,9 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
             id = a->lease->owner->ordinal;
         }
         if (wanted_type != type || wanted_id != id)
-            return PyErr_Format(PyExc_BufferError, "the array is on device (%d, %d), not (%d, %d); it is not copied", (int)type,
-                                (int)id, wanted_type, wanted_id);
+            return PyErr_Format(PyExc_BufferError,
+                                "the array is on device (%d, %d), not (%d, %d); it is not copied",
+                                (int)type, (int)id, wanted_type, wanted_id);
     }
     if (!check_stream(stream, type))
         return NULL;
@@ -361,11 +370,13 @@ static PyObject *dlpack(PyObject *self, PyObject *arguments, PyObject *keywords)
         if (wanted < 0)
             return NULL;
         if (wanted)
-            return PyErr_Format(PyExc_BufferError, "it is not copied: let the consumer copy what it takes");
+            return PyErr_Format(PyExc_BufferError,
+                                "it is not copied: let the consumer copy what it takes");
     }
     if (major < 1 && a->readonly)
-        return PyErr_Format(PyExc_BufferError, "the lease is for reading, and the consumer does not understand DLPack's read-only "
-                                               "flag: take a later one, or another protocol, or a lease for writing");
+        return PyErr_Format(PyExc_BufferError,
+                            "the lease is for reading, and the consumer does not understand DLPack's read-only "
+                            "flag: take a later one, or another protocol, or a lease for writing");
     return make_capsule(a, major >= 1, type, id);
 }
 
@@ -397,16 +408,20 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
     PyObject *stream, *result;
 
     if (a->lease->owner->software)
-        return PyErr_Format(PyExc_AttributeError, "memory of a software GPU is no CUDA memory: use NumPy, or __dlpack__");
+        return PyErr_Format(PyExc_AttributeError,
+                            "memory of a software GPU is no CUDA memory: use NumPy, or __dlpack__");
     if (!hold_check_live(a->lease))
         return NULL;
     if (a->type->format == NULL)
-        return PyErr_Format(PyExc_BufferError, "__cuda_array_interface__ has no %s: use __dlpack__", a->type->name);
-    stream = !a->lease->has_stream ? Py_NewRef(Py_None)
-                                   : PyLong_FromVoidPtr(a->lease->stream == NULL ? (void *)1 : (void *)a->lease->stream);
-    result = Py_BuildValue("{s:N,s:s,s:(NO),s:i,s:O,s:N}", "shape", make_tuple(a->shape, a->ndim), "typestr", a->type->name,
-                           "data", PyLong_FromVoidPtr(a->bytes == 0 ? NULL : a->address), a->readonly ? Py_True : Py_False,
-                           "version", 3, "strides", Py_None, "stream", stream);
+        return PyErr_Format(PyExc_BufferError, "__cuda_array_interface__ has no %s: use __dlpack__",
+                            a->type->name);
+    stream = !a->lease->has_stream
+                 ? Py_NewRef(Py_None)
+                 : PyLong_FromVoidPtr(a->lease->stream == NULL ? (void *)1 : (void *)a->lease->stream);
+    result = Py_BuildValue(
+        "{s:N,s:s,s:(NO),s:i,s:O,s:N}", "shape", make_tuple(a->shape, a->ndim), "typestr",
+        a->type->name, "data", PyLong_FromVoidPtr(a->bytes == 0 ? NULL : a->address),
+        a->readonly ? Py_True : Py_False, "version", 3, "strides", Py_None, "stream", stream);
     if (result != NULL && !a->exported) {
         a->exported = true;
         hold_export(a->lease);
@@ -478,7 +493,8 @@ static PyMethodDef methods[] = {
     {"__dlpack__", (PyCFunction)(void (*)(void))dlpack, METH_VARARGS | METH_KEYWORDS,
      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n\nThe array as a DLPack capsule, which keeps the "
      "lease until the consumer is gone.\nNo stream needs to wait: a lease makes the bytes valid on all of them."},
-    {"__dlpack_device__", dlpack_device, METH_NOARGS, "(2, ordinal) on a GPU; (1, 0) on a software GPU and under cpu=True"},
+    {"__dlpack_device__", dlpack_device, METH_NOARGS,
+     "(2, ordinal) on a GPU; (1, 0) on a software GPU and under cpu=True"},
     {"__array__", (PyCFunction)(void (*)(void))to_numpy, METH_VARARGS | METH_KEYWORDS,
      "Raises BufferError: where NumPy can use the memory it does so by the buffer protocol."},
     {NULL, NULL, 0, NULL},
@@ -507,10 +523,12 @@ bool array_ready(PyObject *module)
         {Py_sq_length, get_length},
         {Py_bf_getbuffer, get_buffer},
         {Py_bf_releasebuffer, release_buffer},
-        {Py_tp_doc, "Memory of an object or a column, under a lease; for NumPy, CuPy, PyTorch and others to consume."},
+        {Py_tp_doc,
+         "Memory of an object or a column, under a lease; for NumPy, CuPy, PyTorch and others to consume."},
         {0, NULL},
     };
-    PyType_Spec spec = {"gvmem.Array", sizeof(array), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+    PyType_Spec spec = {"gvmem.Array", sizeof(array), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
     array_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
     return array_type != NULL && PyModule_AddObjectRef(module, "Array", (PyObject *)array_type) == 0;

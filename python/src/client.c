@@ -88,7 +88,8 @@ static gvm_status find_ordinal(gvm_client *client, int32_t keepers, int32_t *out
             return GVM_OK;
         }
     }
-    return gvm_error_set(GVM_E_NODEVICE, "the keeper's device %d is none of the GPUs here", (int)keepers);
+    return gvm_error_set(GVM_E_NODEVICE, "the keeper's device %d is none of the GPUs here",
+                         (int)keepers);
 }
 
 /* Takes over the object, with its device. */
@@ -132,9 +133,9 @@ static PyObject *create(PyObject *self, PyObject *arguments)
     uint64_t reserve_bytes;
     const char *name;
 
-    if (!PyArg_ParseTuple(arguments, "zO&O&O&iO&O&y*", &name, get_u64, &reserve_bytes, get_u64, &options.size_bytes,
-                          get_u64, &options.chunk_bytes, &options.device, get_u32, &options.mode, get_u32, &options.flags,
-                          &metadata))
+    if (!PyArg_ParseTuple(arguments, "zO&O&O&iO&O&y*", &name, get_u64, &reserve_bytes, get_u64,
+                          &options.size_bytes, get_u64, &options.chunk_bytes, &options.device,
+                          get_u32, &options.mode, get_u32, &options.flags, &metadata))
         return NULL;
     options.metadata = metadata.len == 0 ? NULL : metadata.buf;
     options.metadata_bytes = metadata.len < UINT32_MAX ? (uint32_t)metadata.len : UINT32_MAX;
@@ -159,12 +160,14 @@ static PyObject *open_object(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u32, &flags) || !handle_use(h))
         return NULL;
     WITHOUT_GIL(status = gvm_object_open(h->of.client, name, flags, &object));
-    result = status == GVM_OK ? wrap_object(h, object, (flags & GVM_OPEN_READONLY) != 0, -1) : raise_status();
+    result = status == GVM_OK ? wrap_object(h, object, (flags & GVM_OPEN_READONLY) != 0, -1)
+                              : raise_status();
     handle_unuse(h);
     return result;
 }
 
-static PyObject *end_name(PyObject *self, PyObject *arguments, gvm_status (*call)(gvm_client *, const char *))
+static PyObject *end_name(PyObject *self, PyObject *arguments,
+                          gvm_status (*call)(gvm_client *, const char *))
 {
     handle *h = (handle *)self;
     PyObject *result;
@@ -349,8 +352,9 @@ static PyObject *get_snapshot(PyObject *self, PyObject *Py_UNUSED(unused))
     if (status != GVM_OK) {
         raise_status();
     } else {
-        PyObject *parts[] = {make_dict(keeper_fields, &keeper), make_records(snapshot, 0, keeper.devices),
-                             make_records(snapshot, 1, keeper.objects), make_records(snapshot, 2, keeper.clients)};
+        PyObject *parts[] = {
+            make_dict(keeper_fields, &keeper), make_records(snapshot, 0, keeper.devices),
+            make_records(snapshot, 1, keeper.objects), make_records(snapshot, 2, keeper.clients)};
 
         if (parts[0] != NULL && parts[1] != NULL && parts[2] != NULL && parts[3] != NULL)
             result = PyTuple_Pack(4, parts[0], parts[1], parts[2], parts[3]);
@@ -363,7 +367,8 @@ static PyObject *get_snapshot(PyObject *self, PyObject *Py_UNUSED(unused))
 }
 
 PyMethodDef client_methods[] = {
-    {"create", create, METH_VARARGS, "create(name or None, reserve, size, chunk, device, mode, flags, metadata)"},
+    {"create", create, METH_VARARGS,
+     "create(name or None, reserve, size, chunk, device, mode, flags, metadata)"},
     {"open", open_object, METH_VARARGS, "open(name, flags)"},
     {"drop", drop, METH_VARARGS, "drop(name)"},
     {"unlink", unlink_name, METH_VARARGS, "unlink(name)"},

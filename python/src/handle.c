@@ -176,7 +176,8 @@ static PyGetSetDef properties[] = {
 
 bool handle_ready(PyObject *module)
 {
-    static const char *const names[] = {"gvmem._gvmem.Client", "gvmem._gvmem.Object", "gvmem._gvmem.Table"};
+    static const char *const names[] = {"gvmem._gvmem.Client", "gvmem._gvmem.Object",
+                                        "gvmem._gvmem.Table"};
     PyMethodDef *methods[] = {client_methods, object_methods, table_methods};
 
     for (int i = 0; i < 3; i++) {
@@ -190,8 +191,8 @@ bool handle_ready(PyObject *module)
                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
         handle_types[i] = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
-        if (handle_types[i] == NULL ||
-            PyModule_AddObjectRef(module, strrchr(names[i], '.') + 1, (PyObject *)handle_types[i]) != 0)
+        if (handle_types[i] == NULL || PyModule_AddObjectRef(module, strrchr(names[i], '.') + 1,
+                                                             (PyObject *)handle_types[i]) != 0)
             return false;
     }
     return true;

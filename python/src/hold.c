@@ -183,11 +183,13 @@ static PyObject *get_region(PyObject *self, PyObject *arguments)
         return NULL;
     if (index >= h->regions_count)
         return PyErr_Format(PyExc_IndexError, "there is no region %lu", (unsigned long)index);
-    return Py_BuildValue("(NK)", PyLong_FromVoidPtr(h->regions[index].address), (unsigned long long)h->regions[index].bytes);
+    return Py_BuildValue("(NK)", PyLong_FromVoidPtr(h->regions[index].address),
+                         (unsigned long long)h->regions[index].bytes);
 }
 
 static PyMethodDef methods[] = {
-    {"end", end, METH_VARARGS, "end(stream or None): whether it was released, or else something exported is left"},
+    {"end", end, METH_VARARGS,
+     "end(stream or None): whether it was released, or else something exported is left"},
     {"array", make_array, METH_VARARGS, "array(region, offset, element type, shape or None)"},
     {"region", get_region, METH_VARARGS, "region(index): (address, bytes)"},
     {NULL, NULL, 0, NULL},

@@ -93,7 +93,8 @@ static PyObject *make_hex(const uint8_t *bytes, size_t count)
 
 static PyObject *make_text(const char *text)
 {
-    return text == NULL ? Py_NewRef(Py_None) : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
+    return text == NULL ? Py_NewRef(Py_None)
+                        : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
 }
 
 static PyObject *make_value(const field *f, const char *at)
@@ -219,7 +220,8 @@ PyMODINIT_FUNC PyInit__gvmem(void)
 
     if (module == NULL)
         return NULL;
-    PyOS_snprintf(text, sizeof text, "%lu.%lu.%lu", version / 10000, version / 100 % 100, version % 100);
+    PyOS_snprintf(text, sizeof text, "%lu.%lu.%lu", version / 10000, version / 100 % 100,
+                  version % 100);
     errors = PyDict_New();
     if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
         PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||

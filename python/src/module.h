@@ -34,16 +34,16 @@ struct handle {
         gvm_object *object;
         gvm_table *table;
     } of;
-    handle *parent;        /* the connection of an object; owned */
-    handle *first;         /* of a connection: its objects, linked by next and previous; not owned */
+    handle *parent; /* the connection of an object; owned */
+    handle *first;  /* of a connection: its objects, linked by next and previous; not owned */
     handle *next, *previous;
-    hold *holds;           /* linked likewise */
-    gvm_device *device;    /* open, for waiting; NULL in a connection */
+    hold *holds;        /* linked likewise */
+    gvm_device *device; /* open, for waiting; NULL in a connection */
     int32_t ordinal;
-    bool software;         /* a software GPU's: the CPU may use what a lease lends */
-    bool readonly;         /* it was opened so */
-    bool closed;           /* no new users */
-    bool ended;            /* and closed in the library */
+    bool software; /* a software GPU's: the CPU may use what a lease lends */
+    bool readonly; /* it was opened so */
+    bool closed;   /* no new users */
+    bool ended;    /* and closed in the library */
     size_t users;
 };
 
@@ -84,7 +84,7 @@ extern PyTypeObject *handle_types[3], *hold_type, *array_type;
 /* module.c */
 PyObject *raise_status(void); /* from gvm_error_last(), always NULL */
 PyObject *raise_closed(const handle *h);
-int get_u64(PyObject *number, void *out);    /* for PyArg_Parse's O& */
+int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
 int get_u32(PyObject *number, void *out);
 int get_stream(PyObject *number, void *out); /* a stream_argument */
 
@@ -93,7 +93,18 @@ typedef struct stream_argument {
     gvm_stream stream;
 } stream_argument;
 
-typedef enum field_kind { FIELD_U64, FIELD_U32, FIELD_I32, FIELD_I16, FIELD_BOOL, FIELD_BYTES, FIELD_CHAR, FIELD_NAME, FIELD_TEXT, FIELD_ADDRESS } field_kind;
+typedef enum field_kind {
+    FIELD_U64,
+    FIELD_U32,
+    FIELD_I32,
+    FIELD_I16,
+    FIELD_BOOL,
+    FIELD_BYTES,
+    FIELD_CHAR,
+    FIELD_NAME,
+    FIELD_TEXT,
+    FIELD_ADDRESS
+} field_kind;
 
 typedef struct field {
     const char *name;
@@ -101,7 +112,10 @@ typedef struct field {
     field_kind kind;
 } field;
 
-#define FIELD(type, member, kind) {#member, offsetof(type, member), sizeof((type *)0)->member, kind}
+#define FIELD(type, member, kind) \
+    { \
+#member, offsetof(type, member), sizeof((type *)0)->member, kind \
+    }
 PyObject *make_dict(const field *fields, const void *values);
 
 /* handle.c */

@@ -91,7 +91,8 @@ static PyObject *get_metadata(PyObject *self, PyObject *Py_UNUSED(unused))
     if (!handle_use(h))
         return NULL;
     WITHOUT_GIL(status = gvm_object_get_metadata(h->of.object, bytes, sizeof bytes, &len_bytes));
-    result = status == GVM_OK ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len_bytes) : raise_status();
+    result = status == GVM_OK ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len_bytes)
+                              : raise_status();
     handle_unuse(h);
     return result;
 }
@@ -144,14 +145,15 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     int timeout_ms;
     hold *lease;
 
-    if (!PyArg_ParseTuple(arguments, "O&O&O&iO&k", get_u32, &mode, get_u32, &hint, get_u32, &options.flags, &timeout_ms,
-                          get_stream, &stream, &thread))
+    if (!PyArg_ParseTuple(arguments, "O&O&O&iO&k", get_u32, &mode, get_u32, &hint, get_u32,
+                          &options.flags, &timeout_ms, get_stream, &stream, &thread))
         return NULL;
     options.hint = (gvm_hint)hint;
     lease = hold_new(h, 1, thread);
     if (lease == NULL)
         return NULL;
-    WITHOUT_GIL(status = gvm_object_acquire(h->of.object, (gvm_lease_mode)mode, &options, timeout_ms, &lease->lease));
+    WITHOUT_GIL(status = gvm_object_acquire(h->of.object, (gvm_lease_mode)mode, &options,
+                                            timeout_ms, &lease->lease));
     if (status != GVM_OK) {
         raise_status();
         Py_DECREF((PyObject *)lease);
@@ -178,7 +180,8 @@ static PyObject *copy_in(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "O&y*i", get_u64, &offset_bytes, &bytes, &timeout_ms))
         return NULL;
     if (handle_use(h)) {
-        WITHOUT_GIL(status = gvm_object_copy_in(h->of.object, offset_bytes, bytes.buf, (uint64_t)bytes.len, timeout_ms));
+        WITHOUT_GIL(status = gvm_object_copy_in(h->of.object, offset_bytes, bytes.buf,
+                                                (uint64_t)bytes.len, timeout_ms));
         result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
         handle_unuse(h);
     }
@@ -198,7 +201,8 @@ static PyObject *copy_out(PyObject *self, PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "w*O&i", &bytes, get_u64, &offset_bytes, &timeout_ms))
         return NULL;
     if (handle_use(h)) {
-        WITHOUT_GIL(status = gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes, (uint64_t)bytes.len, timeout_ms));
+        WITHOUT_GIL(status = gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes,
+                                                 (uint64_t)bytes.len, timeout_ms));
         result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
         handle_unuse(h);
     }
@@ -236,7 +240,8 @@ PyMethodDef object_methods[] = {
     {"get_metadata", get_metadata, METH_NOARGS, NULL},
     {"set_metadata", set_metadata, METH_VARARGS, "set_metadata(bytes)"},
     {"info", get_info, METH_NOARGS, NULL},
-    {"acquire", acquire, METH_VARARGS, "acquire(mode, hint, flags, timeout_ms, stream or None, thread): a Hold"},
+    {"acquire", acquire, METH_VARARGS,
+     "acquire(mode, hint, flags, timeout_ms, stream or None, thread): a Hold"},
     {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes, timeout_ms)"},
     {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset, timeout_ms)"},
     {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, thread): text"},

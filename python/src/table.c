@@ -50,7 +50,8 @@ static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
 
     if (!handle_use(h))
         return NULL;
-    result = gvm_table_get_info(h->of.table, &info) == GVM_OK ? make_dict(fields, &info) : raise_status();
+    result = gvm_table_get_info(h->of.table, &info) == GVM_OK ? make_dict(fields, &info)
+                                                              : raise_status();
     handle_unuse(h);
     return result;
 }
@@ -89,7 +90,8 @@ static PyObject *get_column(PyObject *self, PyObject *arguments)
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u32, &index) || !handle_use(h))
         return NULL;
-    result = gvm_table_get_column(h->of.table, index, &column) == GVM_OK ? make_dict(fields, &column) : raise_status();
+    result = gvm_table_get_column(h->of.table, index, &column) == GVM_OK ? make_dict(fields, &column)
+                                                                         : raise_status();
     handle_unuse(h);
     return result;
 }
@@ -110,7 +112,8 @@ static gvm_status find_regions(gvm_table *table, hold *lease)
         parts[0] = (region){data->values, data->values == NULL ? 0 : column.values_bytes};
         parts[1] = (region){data->nulls, data->nulls == NULL ? 0 : column.nulls_bytes};
         parts[2] = (region){data->bodies, data->bodies == NULL ? 0 : column.bodies_bytes};
-        parts[3] = (region){data->element_nulls, data->element_nulls == NULL ? 0 : column.element_nulls_bytes};
+        parts[3] = (region){data->element_nulls,
+                            data->element_nulls == NULL ? 0 : column.element_nulls_bytes};
     }
     return status;
 }
@@ -172,8 +175,8 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     int timeout_ms;
     hold *lease;
 
-    if (!PyArg_ParseTuple(arguments, "OO&O&iO&k", &tuple, get_u32, &hint, get_u32, &options.flags, &timeout_ms, get_stream,
-                          &stream, &thread))
+    if (!PyArg_ParseTuple(arguments, "OO&O&iO&k", &tuple, get_u32, &hint, get_u32, &options.flags,
+                          &timeout_ms, get_stream, &stream, &thread))
         return NULL;
     options.hint = (gvm_hint)hint;
     indexes = get_indexes(tuple, &count);
@@ -188,7 +191,8 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
         goto fail_lease;
     }
     lease->count = count;
-    WITHOUT_GIL(status = gvm_table_acquire(h->of.table, indexes, count, &options, timeout_ms, lease->data));
+    WITHOUT_GIL(
+        status = gvm_table_acquire(h->of.table, indexes, count, &options, timeout_ms, lease->data));
     if (status == GVM_OK) {
         lease->released = false;
         lease->mode = GVM_LEASE_READ;
@@ -215,7 +219,8 @@ PyMethodDef table_methods[] = {
     {"info", get_info, METH_NOARGS, NULL},
     {"column", get_column, METH_VARARGS, "column(index)"},
     {"open", open_columns, METH_VARARGS, "open(indexes)"},
-    {"acquire", acquire, METH_VARARGS, "acquire(indexes, hint, flags, timeout_ms, stream or None, thread): a Hold"},
+    {"acquire", acquire, METH_VARARGS,
+     "acquire(indexes, hint, flags, timeout_ms, stream or None, thread): a Hold"},
     {"close", handle_close, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
