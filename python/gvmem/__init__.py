@@ -13,10 +13,11 @@ from ._array import Lease
 from ._gvmem import Array
 from ._gvmem import version as __version__
 from ._keeper import Info, Keeper, Object, Snapshot, connect, driver
+from ._load import Values, load
 from ._table import Column, Table, TableLease
 from .errors import Error
 
 __all__ = [
-    "Array", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "connect", "driver",
-    "errors",
+    "Array", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "Values", "connect", "driver",
+    "errors", "load",
 ]

@@ -201,14 +201,14 @@ class Keeper:
         room = max(size, _RESERVE_LEAST) if reserve is None else reserve
         return _wrap(run(self._client.create, name, room, size, chunk, device, mode, flags, metadata), name or "")
 
-    def open(self, name: str, *, readonly: bool = False, mapped: bool = False, same_address: bool = False,
+    def open(self, name: str, *, readonly: Optional[bool] = None, mapped: bool = False, same_address: bool = False,
              link: bool = False) -> Object:
         """Opens an object by its name.
 
         mapped: host memory stays mapped, for kernels that read without a lease. same_address: fail rather than have it at
-        another address than its creator. link: the name is that of a link, which opens it read-only.
+        another address than its creator. link: the name is that of a link, which opens it read-only if nothing else is said.
         """
-        flags = _gvmem.OPEN_READONLY if readonly or link else 0
+        flags = _gvmem.OPEN_READONLY if (link if readonly is None else readonly) else 0
         flags |= (_gvmem.OPEN_MAPPED if mapped else 0) | (_gvmem.OPEN_LINK if link else 0)
         flags |= _gvmem.OPEN_SAME_ADDRESS if same_address else 0
         return _wrap(run(self._client.open, name, flags), name)

@@ -1,6 +1,10 @@
 /* A connection to a keeper. */
 #include "module.h"
 
+#if __has_include(<gvmem/load.h>)
+#include <gvmem/load.h>
+#endif
+
 /* ---- connecting */
 
 static PyObject *connect_by(const char *path, int socket_fd)
@@ -39,6 +43,39 @@ PyObject *client_adopt(PyObject *Py_UNUSED(module), PyObject *arguments)
     return connect_by(NULL, socket_fd);
 }
 
+/* The memory of a token of gstore_load_begin(), to be copied into: its device is not looked for. */
+PyObject *client_open_load(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+#if __has_include(<gvmem/load.h>)
+    const char *token;
+    handle *client, *object;
+    gvm_status status;
+
+    if (!PyArg_ParseTuple(arguments, "s", &token))
+        return NULL;
+    client = (handle *)handle_new(KIND_CLIENT, NULL);
+    object = client == NULL ? NULL : (handle *)handle_new(KIND_OBJECT, client);
+    if (object == NULL)
+        goto fail_client;
+    WITHOUT_GIL(status = gvm_load_open(token, &client->of.client, &object->of.object));
+    if (status != GVM_OK) {
+        raise_status();
+        goto fail_object;
+    }
+    client->ended = object->ended = false;
+    return Py_BuildValue("(NN)", client, object);
+
+fail_object:
+    Py_DECREF((PyObject *)object);
+fail_client:
+    Py_XDECREF((PyObject *)client);
+    return NULL;
+#else
+    (void)arguments;
+    return PyErr_Format(PyExc_NotImplementedError, "this gvmem has no gvm_load_open()");
+#endif
+}
+
 static PyObject *abort_connection(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     handle *h = (handle *)self;
@@ -59,16 +96,20 @@ static gvm_status find_ordinal(gvm_client *client, int32_t keepers, int32_t *out
     gvm_snapshot *snapshot = NULL;
     int32_t count = 0;
     void (*call)(void);
-    gvm_status status = gvm_client_get_snapshot(client, &snapshot);
+    gvm_status status = gvm_device_count(&count);
 
+    if (status == GVM_OK && count == 1) { /* or it would not have been opened */
+        *out = 0;
+        return GVM_OK;
+    }
+    if (status == GVM_OK)
+        status = gvm_client_get_snapshot(client, &snapshot);
     for (uint32_t i = 0; status == GVM_OK; i++) {
         status = gvm_snapshot_get_device(snapshot, i, &info);
         if (status != GVM_OK || info.ordinal == keepers)
             break;
     }
     gvm_snapshot_destroy(snapshot);
-    if (status == GVM_OK)
-        status = gvm_device_count(&count);
     if (status == GVM_OK)
         status = gvm_driver_get_call("cuDeviceGet", &call);
     if (status != GVM_OK)

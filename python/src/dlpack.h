@@ -7,7 +7,7 @@
 #define DL_VERSION_MAJOR 1u
 #define DL_VERSION_MINOR 0u
 
-enum { DL_CPU = 1, DL_CUDA = 2 };
+enum { DL_CPU = 1, DL_CUDA = 2, DL_CUDA_HOST = 3 };
 enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
 #define DL_FLAG_READ_ONLY ((uint64_t)1)
 

@@ -150,6 +150,19 @@ static PyMethodDef functions[] = {
     {"connect", client_connect, METH_VARARGS, "connect(path or None): a Client"},
     {"adopt", client_adopt, METH_VARARGS, "adopt(socket's descriptor): a Client, which owns it then"},
     {"attach", table_attach, METH_VARARGS, "attach(token, flags): a Table"},
+    {"open_load", client_open_load, METH_VARARGS, "open_load(token): (Client, Object)"},
+    {"memory", memory_new, METH_VARARGS, "memory(owner, address, bytes): it, as a buffer"},
+    {"of_dlpack", memory_of_dlpack, METH_O, "of_dlpack(capsule): (memory, code, bits, shape)"},
+    {"put_bits", memory_put_bits, METH_VARARGS, "put_bits(into, at, from or None, offset, count)"},
+    {"pack_bits", memory_pack_bits, METH_VARARGS, "pack_bits(bytes): bits"},
+    {"move_offsets", memory_move_offsets, METH_VARARGS,
+     "move_offsets(offsets, width, more): offsets of 8 bytes"},
+    {"arrow_schema", arrow_read_schema, METH_O,
+     "arrow_schema(capsule): (format, name, children, dictionary)"},
+    {"arrow_array", arrow_read_array, METH_O,
+     "arrow_array(capsule): (length, offset, buffers, children)"},
+    {"arrow_stream_schema", arrow_stream_schema, METH_O, "of a stream's capsule: a schema's"},
+    {"arrow_stream_next", arrow_stream_next, METH_O, "of a stream's capsule: an array's, or None"},
     {"driver", get_driver, METH_NOARGS, "the driver that is loaded"},
     {NULL, NULL, 0, NULL},
 };
@@ -225,7 +238,8 @@ PyMODINIT_FUNC PyInit__gvmem(void)
     errors = PyDict_New();
     if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
         PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||
-        !add_statuses(module) || !handle_ready(module) || !hold_ready(module) || !array_ready(module)) {
+        !add_statuses(module) || !handle_ready(module) || !hold_ready(module) ||
+        !memory_ready(module) || !array_ready(module)) {
         Py_DECREF(module);
         return NULL;
     }

@@ -130,6 +130,7 @@ bool handle_ready(PyObject *module);
 extern PyMethodDef client_methods[], object_methods[], table_methods[];
 PyObject *client_connect(PyObject *module, PyObject *arguments);
 PyObject *client_adopt(PyObject *module, PyObject *arguments);
+PyObject *client_open_load(PyObject *module, PyObject *arguments);
 PyObject *table_attach(PyObject *module, PyObject *arguments);
 
 /* hold.c */
@@ -144,6 +145,18 @@ bool hold_ready(PyObject *module);
 PyObject *array_new(hold *h, uint32_t region, uint64_t offset, const element *type, PyObject *shape);
 const element *find_element(const char *name); /* NULL, and ValueError */
 bool array_ready(PyObject *module);
+
+/* memory.c, arrow.c */
+PyObject *memory_new(PyObject *module, PyObject *arguments);
+PyObject *memory_of_dlpack(PyObject *module, PyObject *capsule);
+PyObject *memory_put_bits(PyObject *module, PyObject *arguments);
+PyObject *memory_pack_bits(PyObject *module, PyObject *arguments);
+PyObject *memory_move_offsets(PyObject *module, PyObject *arguments);
+bool memory_ready(PyObject *module);
+PyObject *arrow_read_schema(PyObject *module, PyObject *capsule);
+PyObject *arrow_read_array(PyObject *module, PyObject *capsule);
+PyObject *arrow_stream_schema(PyObject *module, PyObject *capsule);
+PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
 
 /* Makes a call of the library, which may wait. */
 #define WITHOUT_GIL(call) \

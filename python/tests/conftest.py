@@ -19,8 +19,8 @@ class KeeperProcess:
         self.path = str(folder / "socket")
         ready, write = os.pipe()
         self.process = subprocess.Popen(
-            [BUILD / "tools/gvmem-keeper", "--socket", self.path, "--device-budget", str(DEVICE_BUDGET), "--host-budget", "128M",
-             "--ready-fd", str(write)], pass_fds=[write],
+            ["setpriv", "--pdeathsig", "KILL", BUILD / "tools/gvmem-keeper", "--socket", self.path, "--device-budget", str(DEVICE_BUDGET), "--host-budget", "128M",
+             "--ready-fd", str(write)], pass_fds=[write], stdout=subprocess.DEVNULL,
         )
         os.close(write)
         with open(ready, "rb") as said:
