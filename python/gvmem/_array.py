@@ -18,7 +18,7 @@ Shape = Union[SupportsIndex, Sequence[SupportsIndex], None]
 def element(dtype: Any) -> str:
     """ "f4", "float32", numpy.float32, numpy.dtype("f4"), torch.float32, float: all that leads to one of our types."""
     if isinstance(dtype, type):
-        text = _BUILTIN.get(dtype) or dtype.__name__
+        text: str = _BUILTIN.get(dtype) or dtype.__name__
     else:
         text = getattr(dtype, "str", None)
         if not isinstance(text, str):
@@ -34,7 +34,7 @@ def element(dtype: Any) -> str:
     return _CODES[code]
 
 
-def dimensions(shape: Shape) -> Optional[tuple[int, ...]]:
+def dimensions(shape: Any) -> Optional[tuple[int, ...]]:
     if shape is None:
         return None
     try:

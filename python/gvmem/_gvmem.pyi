@@ -21,6 +21,7 @@ HINT_ONCE: int
 ACQUIRE_CPU: int
 TABLE_WHOLE: int
 FOREVER: int
+ARROW_VERSION: int
 
 def connect(path: Optional[str], /) -> Client: ...
 def adopt(socket_fd: int, /) -> Client: ...

@@ -16,13 +16,12 @@ from ._wait import run
 _HEAD = struct.Struct("<QQIIB3xIII24x")
 _COLUMN = struct.Struct("<64s16s16s16x8QQ8x")
 _ALIGN = 64
-_VERSION = 1  # GSTORE_ARROW_VERSION
 _COLUMNS_MAX = 1664
 _SMALL = 1 << 20  # what is smaller is copied together
 _GROUP_BYTES = 256 << 20  # about so much of a stream is loaded at a time
 
 _FORMATS = {"?": "b", "h": "s", "i": "i", "l": "l", "q": "l", "I": "I", "f": "f", "d": "g"}  # by the buffer protocol's
-_WIDTHS = {"s": 2, "i": 4, "l": 8, "I": 4, "f": 4, "g": 8, "tdD": 4, "ttu": 8}
+_WIDTHS = {"s": 2, "i": 4, "l": 8, "I": 4, "f": 4, "g": 8, "tdD": 4, "ttu": 8, "e": 2}
 _DLPACK = {(0, 16): "h", (0, 32): "i", (0, 64): "q", (1, 8): "B", (1, 32): "I", (2, 32): "f", (2, 64): "d", (6, 8): "?"}
 
 
@@ -81,7 +80,7 @@ def _utc(format: str) -> str:
 # ---- from arrays and lists
 
 
-def _view(name: str, data: Any) -> memoryview:
+def _view(name: str, data: Any) -> Any:
     """The values of an array in memory of the CPU, next to each other."""
     try:
         view = memoryview(data)
@@ -97,7 +96,7 @@ def _view(name: str, data: Any) -> memoryview:
     return memoryview(view.tobytes()).cast(code, view.shape)
 
 
-def _view_of_dlpack(name: str, data: Any) -> memoryview:
+def _view_of_dlpack(name: str, data: Any) -> Any:
     try:
         capsule = data.__dlpack__(max_version=(1, 0))
     except TypeError:
@@ -105,15 +104,21 @@ def _view_of_dlpack(name: str, data: Any) -> memoryview:
     memory, code, bits, shape = _gvmem.of_dlpack(capsule)
     if (code, bits) not in _DLPACK:
         raise TypeError(f'column "{name}": values of {bits} bits of DLPack\'s type {code} have no type in SQL')
-    return memoryview(memory).cast(_DLPACK[code, bits], shape)
+    view: Any = memoryview(memory)
+    return view.cast(_DLPACK[code, bits], shape) if view.nbytes else view.cast(_DLPACK[code, bits])
 
 
-def _format_of(name: str, view: memoryview) -> str:
+def _formats_of(name: str, view: Any) -> tuple[str, str]:
+    """Of the values, and of their elements if they are lists of one length."""
     code = view.format.lstrip("@=<")
-    if code in _FORMATS and view.ndim == 1 and not (code == "l" and view.itemsize != 8):
-        return _FORMATS[code]
-    if code == "B" and view.ndim == 2:
-        return f"w:{view.shape[1]}"
+    format = _FORMATS.get(code) if code != "l" or view.itemsize == 8 else None
+    if view.ndim == 1 and format:
+        return format, ""
+    if view.ndim == 2 and view.shape[1]:
+        if code == "B":
+            return f"w:{view.shape[1]}", ""
+        if code == "e" or format not in (None, "b"):
+            return f"+w:{view.shape[1]}", format or "e"
     raise TypeError(f'column "{name}": values of format {view.format!r} in {view.ndim} dimensions have no type in SQL')
 
 
@@ -151,15 +156,17 @@ def _from_values(name: str, values: Values) -> _Column:
     view = _view(name, values.data)
     if values.offsets is not None:
         return _from_offsets(name, values, view)
-    format = values.format or _format_of(name, view)
-    rows, width = view.shape[0] if view.ndim else 0, _width(format)
+    format, element = (values.format, "") if values.format else _formats_of(name, view)
+    rows = view.shape[0] if view.ndim else 0
+    width = view.shape[1] * view.itemsize if element else _width(format)
     if width is None or width * rows != view.nbytes:
         raise TypeError(f'column "{name}": {rows} rows of format "{format}" are not {view.nbytes} bytes')
     data = _Buffer(_gvmem.pack_bits(view) if format == "b" else view)
-    return _column(name, format, rows, data, _bits(name, values.validity, rows))
+    return _column(name, format, rows, data, _bits(name, values.validity, rows), None, element,
+                   elements=rows * view.shape[1] if element else 0)
 
 
-def _from_offsets(name: str, values: Values, view: memoryview) -> _Column:
+def _from_offsets(name: str, values: Values, view: Any) -> _Column:
     offsets = _view(name, values.offsets)
     if offsets.format not in ("i", "l", "q") or offsets.ndim != 1 or not offsets.shape[0]:
         raise TypeError(f'column "{name}": offsets are an array of signed 32 or 64 bits, one more than rows')
@@ -170,8 +177,8 @@ def _from_offsets(name: str, values: Values, view: memoryview) -> _Column:
         if values.format not in (None, "U", "Z"):
             raise TypeError(f'column "{name}": texts are of format "U" or "Z", not "{values.format}"')
         return _column(name, values.format or "U", rows, _Buffer(view), validity, moved)
-    element = values.format or _format_of(name, view)
-    if view.ndim == 0 or (_width(element) or 0) * view.shape[0] != view.nbytes:
+    element = values.format or _formats_of(name, view)[0]
+    if view.ndim != 1 or (_width(element) or 0) * view.shape[0] != view.nbytes:
         raise TypeError(f'column "{name}": elements of format "{element}" are not of {view.itemsize} bytes')
     data = _Buffer(_gvmem.pack_bits(view) if element == "b" else view)
     return _column(name, "+L", rows, data, validity, moved, element, elements=view.shape[0])
@@ -206,6 +213,11 @@ def _width(format: str) -> Optional[int]:
     if format.startswith("w:") and format[2:].isdigit():
         return int(format[2:])
     return _WIDTHS.get(format, 1 if format == "b" else None)
+
+
+def _count(format: str) -> int:
+    """Of elements in each list of one length; 0: it is no such list."""
+    return int(format[3:]) if format.startswith("+w:") and format[3:].isdigit() else 0
 
 
 # ---- from Arrow's C interfaces
@@ -281,14 +293,28 @@ def _join_offsets(arrays: list[tuple[Any, _Place]], width: int) -> tuple[_Buffer
     return _Buffer(*moved), parts
 
 
+def _part(array: Any, first: int, length: int) -> _Place:
+    """Some elements of a list's child."""
+    _, offset, buffers, children = array
+    return _Place(length, offset + first, buffers, children)
+
+
+def _elements(name: str, schema: Any, arrays: list[tuple[Any, _Place]], validity: Any, offsets: Optional[_Buffer] = None) -> Any:
+    """What the rest of a column of lists is."""
+    inner = _from_arrow(name, schema, arrays)
+    if inner.offsets is not None or inner.element or inner.format == "n":
+        raise TypeError(f'column "{name}": lists of Arrow\'s format "{inner.format}" cannot be loaded')
+    return inner.values, validity, offsets, inner.format, inner.validity, inner.rows
+
+
 def _from_arrow(name: str, schema: Any, arrays: list[tuple[Any, _Place]]) -> _Column:
     format, _, fields, has_dictionary = schema
     rows = sum(place.length for _, place in arrays)
     arrays = [(holder, place) for holder, place in arrays if place.length]
     if format == "n":
         return _column(name, "n", rows, None)
-    width = _width(format)
-    if has_dictionary or (width is None and format not in ("u", "U", "z", "Z", "+l", "+L")):
+    width, count = _width(format), _count(format)
+    if has_dictionary or (width is None and not count and format not in ("u", "U", "z", "Z", "+l", "+L")):
         what = "a dictionary" if has_dictionary else f'Arrow\'s format "{format}"'
         raise TypeError(f'column "{name}" is of {what}, which has no type in SQL: cast it first')
     validity = _join_bits(arrays, 0)
@@ -296,19 +322,16 @@ def _from_arrow(name: str, schema: Any, arrays: list[tuple[Any, _Place]]) -> _Co
         return _column(name, "b", rows, _Buffer(_join_bits(arrays, 1) or b""), validity)
     if width is not None:
         return _column(name, format, rows, _join_fixed(arrays, width), validity)
+    if count:
+        lists = [(holder, _part(place.children[0], count * place.offset, count * place.length)) for holder, place in arrays]
+        return _column(name, format, rows, *_elements(name, fields[0], lists, validity))
     offsets, parts = _join_offsets(arrays, 8 if format in ("U", "Z", "+L") else 4)
     if format not in ("+l", "+L"):
         bodies = _Buffer(*(_gvmem.memory(holder, place.buffers[2] + first, last - first)
                            for (holder, place), (first, last) in zip(arrays, parts)))
         return _column(name, format.upper(), rows, bodies, validity, offsets)
-    lists = []
-    for (holder, place), (first, last) in zip(arrays, parts):
-        _, offset, buffers, children = place.children[0]
-        lists.append((holder, _Place(last - first, offset + first, buffers, children)))
-    inner = _from_arrow(name, fields[0], lists)
-    if inner.offsets is not None or inner.format == "n":
-        raise TypeError(f'column "{name}": lists of Arrow\'s format "{inner.format}" cannot be loaded')
-    return _column(name, "+L", rows, inner.values, validity, offsets, inner.format, inner.validity, inner.rows)
+    lists = [(holder, _part(place.children[0], first, last - first)) for (holder, place), (first, last) in zip(arrays, parts)]
+    return _column(name, "+L", rows, *_elements(name, fields[0], lists, validity, offsets))
 
 
 # ---- the whole of it
@@ -341,7 +364,7 @@ def _lay_out(columns: list[_Column]) -> tuple[int, list[tuple[int, memoryview]]]
         if not 0 < len(name) < 64 or b"\0" in name:
             raise ValueError(f"{column.name!r} is no name of a column")
         described += _COLUMN.pack(name, column.format.encode(), column.element.encode(), *places, column.elements)
-    head = _HEAD.pack(at, rows.pop(), _VERSION, len(columns), ord("a"), _HEAD.size, _COLUMN.size, 0)
+    head = _HEAD.pack(at, rows.pop(), _gvmem.ARROW_VERSION, len(columns), ord("a"), _HEAD.size, _COLUMN.size, 0)
     return at, [(0, memoryview(head + described)), *pieces]
 
 
@@ -395,7 +418,8 @@ def _load_columns(cursor: Any, table: str, columns: list[_Column]) -> int:
 def _load_stream(cursor: Any, table: str, values: Any) -> int:
     """In groups of batches, so that no more of a stream is in memory."""
     fields, batches = _batches(values)
-    loaded, group, size = 0, [], 0
+    loaded, size = 0, 0
+    group: list[tuple[Any, list[_Place]]] = []
 
     def flush() -> int:
         columns = [_from_arrow(field[1], field, [(holder, places[i]) for holder, places in group])

@@ -11,7 +11,7 @@ from ._keeper import Info, hint_number
 from ._wait import milliseconds, run
 
 _BYTES = "|u1"
-_ARROW = {"s": "<i2", "i": "<i4", "l": "<i8", "I": "<u4", "f": "<f4", "g": "<f8", "tdD": "<i4", "ttu": "<i8", "tsu:": "<i8",
+_ARROW = {"e": "<f2", "s": "<i2", "i": "<i4", "l": "<i8", "I": "<u4", "f": "<f4", "g": "<f8", "tdD": "<i4", "ttu": "<i8", "tsu:": "<i8",
           "tsu:UTC": "<i8"}
 _POSTGRES = {16: "|b1", 18: "|i1", 20: "<i8", 21: "<i2", 23: "<i4", 26: "<u4", 700: "<f4", 701: "<f8", 1082: "<i4", 1083: "<i8",
              1114: "<i8", 1184: "<i8"}  # OIDs
@@ -21,10 +21,10 @@ _PARTS = 4
 class Column:
     """A column under a lease: arrays, which are read-only, or None where there is no such part.
 
-    data: the values, a row each; one of fixed length that is no number has a second dimension of bytes. Of text, bytea and
-        lists the bytes or elements one after the other; of boolean in layout "arrow" bits.
-    offsets: in layout "arrow" row r is data[offsets[r]:offsets[r + 1]]; in "pgstrom" 0 is NULL, or else a varlena
-        begins at data[8 * offsets[r]].
+    data: the values, a row each; lists of one length have a second dimension, and so have the bytes of what is no number. Of
+        text, bytea and lists the bytes or elements one after the other; of boolean in layout "arrow" bits.
+    offsets: in layout "arrow" row r is data[offsets[r]:offsets[r + 1]]; in "pgstrom" it says where a varlena begins, as
+        gvmem/table.h has it, and 0 is NULL.
     validity: bit r % 8 of byte r // 8 is 1 if row r is not NULL; None: no row is.
     element_validity: of a list's elements.
     """
@@ -46,16 +46,19 @@ class Column:
         self.validity, self.element_validity = bits(first + 1), bits(first + 3)
         if info.absent:
             return
+        uniform = getattr(info, "uniform", 0)
         if info.arrow in ("U", "Z", "+L"):
             self.offsets = fixed(values, "<i8", rows + 1)
             self.data = hold.array(bodies, 0, _ARROW.get(info.arrow_element, _BYTES), None)
-        elif info.arrow is None and info.length < 0:
-            self.offsets = fixed(values, "<u4", rows)
+        elif info.arrow is None and info.length < 0 and not uniform:
+            self.offsets = fixed(values, f"<u{info.width}", rows)
             self.data = hold.array(bodies, 0, _BYTES, None)
         elif info.width == 0:
             self.data = hold.array(values, 0, _BYTES, None)
+        elif info.arrow is not None and info.arrow.startswith("+w:") and info.arrow_element in _ARROW:
+            self.data = fixed(values, _ARROW[info.arrow_element], rows, int(info.arrow[3:]))
         else:
-            dtype = _ARROW.get(info.arrow) if info.arrow is not None else _POSTGRES.get(info.base_type)
+            dtype = _ARROW.get(info.arrow) if info.arrow is not None else None if uniform else _POSTGRES.get(info.base_type)
             self.data = fixed(values, dtype, rows) if dtype else fixed(values, _BYTES, rows, info.width)
 
     def __repr__(self) -> str:

@@ -22,7 +22,9 @@ def run(call: Callable[..., Any], *arguments: Any) -> Any:
     """What call(*arguments) returns or raises; Ctrl-C leaves it."""
     if threading.get_ident() != threading.main_thread().ident:
         return call(*arguments)
-    done, outcome, left = allocate_lock(), [], []
+    done = allocate_lock()
+    outcome: list[tuple[Any, Optional[BaseException]]] = []
+    left: list[bool] = []
 
     def work() -> None:
         try:

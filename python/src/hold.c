@@ -69,24 +69,31 @@ static gvm_status release_behind_stream(hold *h)
     return status;
 }
 
-/* False: the exception is set, and the lease may be there still. */
-static bool release(hold *h)
+/* After a failure the lease may be there still. */
+static gvm_status release(hold *h)
 {
     gvm_status status;
 
     h->released = true; /* before other threads run */
     WITHOUT_GIL(status = h->has_stream ? release_behind_stream(h) : release_waiting(h));
-    if (status == GVM_OK)
-        return true;
-    raise_status();
-    h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
-    return false;
+    if (status != GVM_OK)
+        h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
+    return status;
 }
 
-static bool end_lease(hold *h)
+/* Where nobody takes an exception. In a child that was forked nothing is to be released. */
+static void release_last(hold *h)
 {
-    h->ended = true;
-    return h->released || h->exports > 0 || release(h);
+    PyObject *type, *value, *trace;
+    gvm_status status;
+
+    PyErr_Fetch(&type, &value, &trace);
+    status = release(h);
+    if (status != GVM_OK && status != GVM_E_FOREIGN) {
+        raise_status();
+        PyErr_WriteUnraisable(NULL);
+    }
+    PyErr_Restore(type, value, trace);
 }
 
 static PyObject *end(PyObject *self, PyObject *arguments)
@@ -100,7 +107,10 @@ static PyObject *end(PyObject *self, PyObject *arguments)
         h->has_stream = true;
         h->stream = stream.stream;
     }
-    return end_lease(h) ? PyBool_FromLong(h->released) : NULL;
+    h->ended = true;
+    if (!h->released && h->exports == 0 && release(h) != GVM_OK)
+        return raise_status();
+    return PyBool_FromLong(h->released);
 }
 
 bool hold_check_live(const hold *h)
@@ -120,13 +130,9 @@ void hold_export(hold *h)
 /* Called by consumers as they end, in any state of this thread's exception. */
 void hold_unexport(hold *h)
 {
-    PyObject *type, *value, *trace;
-
-    PyErr_Fetch(&type, &value, &trace);
-    if (--h->exports == 0 && h->ended && !h->released && !release(h))
-        PyErr_WriteUnraisable(NULL);
+    if (--h->exports == 0 && h->ended && !h->released)
+        release_last(h);
     Py_DECREF((PyObject *)h);
-    PyErr_Restore(type, value, trace);
 }
 
 bool hold_is_on_cpu(const hold *h)
@@ -139,11 +145,9 @@ static void dealloc(PyObject *self)
     hold *h = (hold *)self;
     handle *owner = h->owner;
     PyTypeObject *type = Py_TYPE(self);
-    PyObject *raised, *value, *trace;
 
-    PyErr_Fetch(&raised, &value, &trace);
-    if (!h->released && !release(h))
-        PyErr_WriteUnraisable(NULL); /* it ends with its object */
+    if (!h->released)
+        release_last(h); /* or else with its object */
     if (h->previous != NULL)
         h->previous->next = h->next;
     else
@@ -154,7 +158,6 @@ static void dealloc(PyObject *self)
     PyMem_Free(h->data);
     handle_unuse(owner);
     Py_DECREF((PyObject *)owner);
-    PyErr_Restore(raised, value, trace);
     PyObject_Free(self);
     Py_DECREF((PyObject *)type);
 }

@@ -1,6 +1,8 @@
 /* The module: what is common to its types, and what acts on none of them. */
 #include "module.h"
 
+#include <gvmem/gstore_arrow.h>
+
 static PyObject *errors; /* status: exception class; filled by gvmem/errors.py */
 
 static void set_attribute(PyObject *object, const char *name, PyObject *value)
@@ -192,7 +194,7 @@ static bool add_constants(PyObject *module)
         return false;
     CONSTANTS(ADD_CONSTANT)
 #undef ADD_CONSTANT
-    return true;
+    return PyModule_AddIntConstant(module, "ARROW_VERSION", (long)GSTORE_ARROW_VERSION) == 0;
 }
 
 /* The rows of GVM_STATUS_TABLE, for the classes of errors. */

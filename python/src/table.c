@@ -1,6 +1,8 @@
 /* A table of a PostgreSQL server, attached by token. */
 #include "module.h"
 
+#include <gvmem/gstore_kds.h>
+
 #define PARTS 4u /* of a column: values, nulls, bodies, element_nulls */
 
 PyObject *table_attach(PyObject *Py_UNUSED(module), PyObject *arguments)
@@ -81,6 +83,12 @@ static PyObject *get_column(PyObject *self, PyObject *arguments)
         FIELD(gvm_table_column, arrow, FIELD_TEXT),
         FIELD(gvm_table_column, arrow_element, FIELD_TEXT),
         FIELD(gvm_table_column, element_nulls_bytes, FIELD_U64),
+#ifdef GSTORE_KDS_VERSION /* columns of one length came with it */
+        FIELD(gvm_table_column, uniform, FIELD_U32),
+        FIELD(gvm_table_column, count, FIELD_U32),
+        FIELD(gvm_table_column, precision, FIELD_I32),
+        FIELD(gvm_table_column, scale, FIELD_I32),
+#endif
         {NULL, 0, 0, FIELD_U64},
     };
     gvm_table_column column = {.struct_size = sizeof column};

@@ -32,10 +32,15 @@ def read_values(format, data, rows):
     return list(struct.unpack(f"<{rows}{SIZES[format]}", data))
 
 
+def read_elements(data, format, values, places, count):
+    valid = take(data, places[3], None)
+    return [None if valid and not bit(valid, i) else value for i, value in enumerate(read_values(format, values, count))]
+
+
 def read_image(data):
     """{name: (format, [values])}"""
     length, rows, version, count, format, head, column = struct.unpack_from("<QQIIB3xII", data)
-    assert (version, format, head, column) == (1, ord("a"), 64, 192) and length <= len(data)
+    assert (version, format, head, column) == (_gvmem.ARROW_VERSION, ord("a"), 64, 192) and length <= len(data)
     columns = {}
     for i in range(count):
         name, format, element = (text.rstrip(b"\0").decode() for text in struct.unpack_from("<64s16s16s", data, 64 + 192 * i))
@@ -48,11 +53,14 @@ def read_image(data):
         elif format in ("U", "Z", "+L"):
             offsets = struct.unpack(f"<{rows + 1}q", take(data, places[1], b""))
             if format == "+L":
-                valid = take(data, places[3], None)
-                values = read_values(element, values, numbers[8])
-                values = [None if valid and not bit(valid, j) else value for j, value in enumerate(values)]
+                values = read_elements(data, element, values, places, numbers[8])
             found = [values[offsets[row] : offsets[row + 1]] for row in range(rows)]
             found = [bytes(text).decode() if format == "U" else bytes(text) if format == "Z" else text for text in found]
+        elif format.startswith("+w:"):
+            width = int(format[3:])
+            assert numbers[8] == width * rows
+            values = read_elements(data, element, values, places, numbers[8])
+            found = [values[width * row : width * (row + 1)] for row in range(rows)]
         else:
             found = read_values(format, values, rows)
         if validity is not None:
@@ -140,6 +148,7 @@ def test_array_of_an_object_arrives_by_dlpack_and_buffer(cursor, keeper):
         with obj.read("f8", 4) as a:
             assert load(cursor, x=a, y=Tensor(a)) == {"x": ("g", [0, 1, 2, 3]), "y": ("g", [0, 1, 2, 3])}
     assert load(cursor, x=Tensor(numpy.arange(3)))["x"] == ("l", [0, 1, 2])
+    assert load(cursor, x=Tensor(numpy.arange(0)))["x"] == ("l", [])
     with pytest.raises(BufferError, match="not next to each other"):
         gvmem.load(cursor, "t", {"x": Tensor(numpy.arange(6)[::2])})
 
@@ -163,12 +172,13 @@ def test_values_say_more(cursor):
         nulls=gvmem.Values(numpy.arange(3.0), validity=numpy.array([True, True, False])),
         zoned=gvmem.Values(numpy.arange(3), format="tsu:UTC"),
         uuid=gvmem.Values(numpy.arange(48, dtype="u1").reshape(3, 16)),
+        vectors=numpy.arange(6, dtype="f4").reshape(3, 2),
         masked=numpy.ma.masked_array([1, 2, 3], mask=[False, True, False]),
         unmasked=numpy.ma.masked_array([1, 2, 3]),
     ) == {
         "text": ("U", ["ab", None, "cde"]), "narrow": ("Z", [b"ab", b"", b"cde"]), "lists": ("+Li", [[0, 1], [], [2, 3, 4]]),
         "flags": ("+Lb", [[True, False], [], [True, True, False]]), "nulls": ("g", [0.0, 1.0, None]), "zoned": ("tsu:UTC", [0, 1, 2]),
-        "uuid": ("w:16", [bytes(range(16 * i, 16 * i + 16)) for i in range(3)]), "masked": ("l", [1, None, 3]), "unmasked": ("l", [1, 2, 3]),
+        "uuid": ("w:16", [bytes(range(16 * i, 16 * i + 16)) for i in range(3)]), "vectors": ("+w:2f", [[0, 1], [2, 3], [4, 5]]), "masked": ("l", [1, None, 3]), "unmasked": ("l", [1, 2, 3]),
     }
 
 
@@ -181,7 +191,7 @@ def test_times_of_numpy_arrive(cursor):
 
 @pytest.mark.parametrize("values", [
     [1, 2], ["a", b"b"], [1.5, None], numpy.arange(3, dtype="u8"), numpy.arange(3, dtype="i1"), numpy.arange(3, dtype=">i4"), "text", 5, None, object(),
-    numpy.zeros(3, "c8"), numpy.zeros((2, 2)), numpy.zeros(2, "f2"), numpy.array(5), numpy.array([{}, 1]), numpy.zeros(3, "i4,i4"), {"a": 1},
+    numpy.zeros(3, "c8"), numpy.zeros((2, 2, 2)), numpy.zeros((2, 0)), numpy.zeros((2, 2), "?"), numpy.zeros(2, "f2"), numpy.array(5), numpy.array([{}, 1]), numpy.zeros(3, "i4,i4"), {"a": 1},
     gvmem.Values(b"abc", offsets=numpy.array([0.0, 3.0])), gvmem.Values(b"abc", offsets=numpy.array([], "i8")), gvmem.Values(b"abc", offsets=b"abc"),
     gvmem.Values(numpy.arange(3), validity=numpy.array([True])), gvmem.Values(numpy.arange(3), validity=[True] * 9),
     gvmem.Values(numpy.arange(3), validity=numpy.arange(3)), gvmem.Values(numpy.arange(3), format="i"), gvmem.Values(numpy.arange(3), format="nonsense"),
@@ -329,7 +339,7 @@ def numbers(code, *values):
     return array.array(code, values).tobytes()
 
 
-TABLE = ("+s", "", [("i", "x"), ("u", "t"), ("b", "f"), ("+l", "l", [("g", "item")]), ("n", "n")])
+TABLE = ("+s", "", [("i", "x"), ("u", "t"), ("b", "f"), ("+l", "l", [("g", "item")]), ("n", "n"), ("+w:2", "v", [("i", "item")])])
 
 
 def batch(first, rows, offset, cut=0):
@@ -347,6 +357,7 @@ def batch(first, rows, offset, cut=0):
         (offset + rows - cut, [None, odd], (), cut),
         (offset + rows - cut, [valid, numbers("i", *range(offset + rows + 1))], [(offset + rows, [valid, numbers("d", *everything)])], cut),
         (offset + rows - cut, [], (), cut),
+        (offset + rows - cut, [valid], [(2 * (offset + rows), [None, numbers("i", *(v // 2 for v in range(2 * (first - offset), 2 * (first + rows))))])], cut),
     ]
     return rows, [None], children, offset - cut
 
@@ -355,7 +366,7 @@ def expected(first, rows):
     values = range(first, first + rows)
     def null(value, what): return None if value % 3 == 0 else what
     return {"x": ("i", [null(v, v) for v in values]), "t": ("U", [null(v, str(v)) for v in values]), "f": ("b", [v % 2 == 1 for v in values]),
-            "l": ("+Lg", [null(v, [float(v)]) for v in values]), "n": ("n", [None] * rows)}
+            "l": ("+Lg", [null(v, [float(v)]) for v in values]), "n": ("n", [None] * rows), "v": ("+w:2i", [null(v, [v, v]) for v in values])}
 
 
 @pytest.mark.parametrize("sizes", [[5], [0], [3, 8, 1], [13, 0, 64, 7], [1] * 20, []])
