@@ -89,7 +89,8 @@ compact_for_export(Relation relation, gstore_view *view)
 	PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
 	(void) gstore_compact(relation);
 	pending = gstore_pending_find(oid);
-	gstore_look(oid, NULL, GSTORE_DEAD_NOT_WANTED, view); /* the lock is held: nobody changes it from here on */
+	gstore_look(oid, NULL, GSTORE_DEAD_NOT_WANTED,
+				view); /* the lock is held: nobody changes it from here on */
 	if (IsolationUsesXactSnapshot() && view->revision != seen)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),

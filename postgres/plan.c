@@ -171,7 +171,8 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	gstore_view		view;
 	needs			needed;
 
-	gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, GSTORE_DEAD_NOT_WANTED, &view);
+	gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, GSTORE_DEAD_NOT_WANTED,
+				&view);
 	if (pending != NULL)
 		view = *gstore_pending_state(pending);
 	rel->tuples = (double) view.live_rows;

@@ -76,8 +76,7 @@ static void check_head(const gstore_kds_head *head, uint64_t bytes)
     must(gstore_kds_head_bytes(head->ncols) <= bytes, "more columns than the head has bytes for");
     for (uint32_t i = 0; i < head->ncols; i++) {
         const gstore_kds_column *c = &gstore_kds_columns(head)[i];
-        const uint64_t end = gstore_kds_extra_offset(c, width_of(c), head->nitems) +
-                             c->extra_sz;
+        const uint64_t end = gstore_kds_extra_offset(c, width_of(c), head->nitems) + c->extra_sz;
 
         must(c->attnum == (int)i + 1, "column.attnum");
         must(c->va_offset == 0 || (c->va_offset >= gstore_kds_head_bytes(head->ncols) &&
