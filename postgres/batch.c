@@ -5,6 +5,7 @@
 
 #include "postgres/arrow.h"
 #include "postgres/store.h"
+#include "postgres/uniform.h"
 
 #define BATCH_ROWS		 65536u /* read at a time, at most */
 #define BATCH_ROWS_LEAST 64u
@@ -17,7 +18,7 @@ typedef enum buffer_kind
 	BUFFER_NULLS,
 	BUFFER_BODIES,
 	BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is decoded */
-	BUFFER_DATA,
+	BUFFER_DATA,	/* and of uniform columns */
 	BUFFER_ELEMENT_NULLS,
 	BUFFER_KINDS,
 } buffer_kind;
@@ -77,7 +78,9 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
 			const gstore_column *column = &view->columns[number - 1];
 
 			width += gstore_width(column);
-			if (column->length < 0 && view->rows > 0)
+			if (gstore_is_uniform(column))
+				width += gstore_stride(column);
+			if (gstore_is_variable(column) && view->rows > 0)
 				width += column->bodies_bytes / view->rows;
 		}
 	if (width > BATCH_BYTES_MOST / BATCH_ROWS_LEAST)
@@ -119,7 +122,7 @@ add_plain_values(gstore_batch *batch, int index, const gstore_view *view, gstore
 	const uint32		 width = gstore_width(column);
 	uint64				 rows = batch->count;
 
-	if (column->length < 0 && batch->first + rows < view->rows)
+	if (gstore_is_variable(column) && batch->first + rows < view->rows)
 		rows++; /* where the last body ends */
 	batch->columns[index].values = batch_buffer(batch, index, BUFFER_VALUES, rows * width);
 	*piece = (gstore_piece){.column = (uint16) (index + 1),
@@ -157,6 +160,22 @@ add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece
 							.bytes = end - c->bodies_from,
 							.local = (void *) c->bodies};
 	return true;
+}
+
+static void
+add_uniform_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
+{
+	const gstore_column *column = &view->columns[index];
+	gstore_batch_column *c = &batch->columns[index];
+	const uint32		 stride = gstore_stride(column);
+
+	c->values = batch_buffer(batch, index, BUFFER_VALUES, batch->count * gstore_width(column));
+	c->uniform = batch_buffer(batch, index, BUFFER_DATA, batch->count * stride);
+	*piece = (gstore_piece){.column = (uint16) (index + 1),
+							.part = GSTORE_VALUES,
+							.offset_bytes = batch->first * stride,
+							.bytes = batch->count * stride,
+							.local = (void *) c->uniform};
 }
 
 /* ---- of format 'arrow': read as the areas have it, then brought into the form that batches have */
@@ -279,8 +298,11 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 		memset(c, 0, sizeof *c);
 		if (!has_column(view, number))
 			continue;
-		if (bms_is_member(number, batch->bare) && (column->length >= 0 || gstore_is_arrow(column)))
+		if (bms_is_member(number, batch->bare) &&
+			(!gstore_is_variable(column) || gstore_is_arrow(column)))
 			; /* the bitmap is enough; else the offsets are */
+		else if (gstore_is_uniform(column))
+			add_uniform_values(batch, number - 1, view, &pieces[used++]);
 		else if (gstore_is_arrow(column))
 			add_arrow_values(batch, number - 1, view, &pieces[used++]);
 		else
@@ -302,7 +324,7 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 	number = -1;
 	while ((number = bms_next_member(wanted, number)) >= 0)
 	{
-		if (!has_column(view, number) || view->columns[number - 1].length >= 0 ||
+		if (!has_column(view, number) || !gstore_is_variable(&view->columns[number - 1]) ||
 			bms_is_member(number, batch->bare))
 			continue;
 		if (gstore_is_arrow(&view->columns[number - 1]))
@@ -313,9 +335,16 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 	moved += fetch_pieces(view, pieces, used);
 	number = -1;
 	while ((number = bms_next_member(wanted, number)) >= 0)
-		if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]) &&
-			!bms_is_member(number, batch->bare))
+	{
+		gstore_batch_column *c = &batch->columns[number - 1];
+
+		if (!has_column(view, number) || bms_is_member(number, batch->bare))
+			continue;
+		if (c->uniform != NULL)
+			gstore_uniform_restore(&view->columns[number - 1], c->uniform, count, (uint8 *) c->values);
+		else if (gstore_is_arrow(&view->columns[number - 1]))
 			decode_arrow(batch, number - 1, view);
+	}
 	pfree(pieces);
 	return moved;
 }

@@ -162,6 +162,15 @@ dense_body_bytes(const gstore_dense *d, int index)
 	return sum;
 }
 
+static void
+describe_uniform(const gstore_column *column, gstore_kds_column *to)
+{
+	to->uniform = gstore_uniform_kind(column);
+	to->count = column->form == GSTORE_FORM_DECIMAL ? column->precision : column->count;
+	to->scale = column->scale;
+	to->element = column->element;
+}
+
 /* Lays the columns out behind the head. */
 static void
 lay_out_columns(gstore_dense *d)
@@ -178,14 +187,17 @@ lay_out_columns(gstore_dense *d)
 
 		if (!is_there(d, i))
 			continue;
-		if (column->length < 0)
+		to->width = gstore_stride(column);
+		if (gstore_is_uniform(column))
+			describe_uniform(column, to);
+		if (gstore_is_variable(column))
 			extra = dense_body_bytes(d, i);
 		else if (column->has_nulls)
 			extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_EXTRA_ALIGN);
 		d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
 		to->va_offset = d->end;
 		to->extra_sz = extra;
-		d->end += gstore_kds_round(gstore_width(column) * d->items, GSTORE_KDS_EXTRA_ALIGN) + extra;
+		d->end += gstore_kds_round(to->width * d->items, GSTORE_KDS_EXTRA_ALIGN) + extra;
 	}
 	head->length = d->end;
 }
@@ -303,14 +315,13 @@ put_whole_column(gstore_dense *d, int index)
 {
 	const gstore_column		*column = &d->view->columns[index];
 	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-	const uint32			 width = gstore_width(column);
 	const uint64			 values = to->va_offset;
-	const uint64			 extra = gstore_kds_extra_offset(to, width, d->items);
+	const uint64			 extra = gstore_kds_extra_offset(to, d->items);
 	uint64					*offsets, shift;
 
-	if (column->length >= 0)
+	if (!gstore_is_variable(column))
 	{
-		gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
+		gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * to->width);
 		if (column->has_nulls)
 			gstore_dense_put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
 		return;
@@ -374,12 +385,14 @@ add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *
 			  uint64 row, gathered *p, uint64 at)
 {
 	const bool	 null = gstore_is_null(batch, column, index, row);
-	const uint32 width = gstore_width(column);
+	const uint32 width = gstore_stride(column);
 
-	if (column->length >= 0)
+	if (!gstore_is_variable(column))
 	{
-		memcpy(p->values + at * width, batch->columns[index].values + (row - batch->first) * width,
-			   width);
+		const gstore_batch_column *c = &batch->columns[index];
+
+		memcpy(p->values + at * width,
+			   (c->uniform != NULL ? c->uniform : c->values) + (row - batch->first) * width, width);
 		if (p->nulls != NULL && !null)
 			p->nulls[(p->items + at) / 8] |= (uint8) (1 << ((p->items + at) % 8));
 	}
@@ -397,14 +410,14 @@ put_live_rows(gstore_dense *d, int index)
 {
 	const gstore_column		*column = &d->view->columns[index];
 	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-	const uint32			 width = gstore_width(column);
+	const uint32			 width = to->width;
 	const uint64			 values = to->va_offset;
-	const uint64			 extra = gstore_kds_extra_offset(to, width, d->items);
+	const uint64			 extra = gstore_kds_extra_offset(to, d->items);
 	Bitmapset				*wanted = bms_make_singleton(index + 1);
 	gstore_batch			*batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
 	gathered				 p = {.start = values, .body_at = extra};
 
-	if (column->length >= 0 && column->has_nulls)
+	if (!gstore_is_variable(column) && column->has_nulls)
 		p.nulls = MemoryContextAllocExtended(d->scratch, (d->items + 7) / 8,
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	initStringInfo(&p.bodies);

@@ -160,6 +160,7 @@ complete_columns(gstore_pending *p)
 		{
 			column->type = now[i].type;
 			column->typmod = now[i].typmod;
+			column->precision = now[i].precision;
 		}
 	}
 	if (before < natts)

@@ -123,7 +123,8 @@ bytes_to_move(const gstore_view *view, const needs *needed)
 			const gstore_column *column = &view->columns[number - 1];
 
 			bytes += gstore_part_bytes(
-				column, column->length < 0 && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
+				column,
+				gstore_is_variable(column) && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
 				view->rows);
 		}
 	return (double) bytes;

@@ -336,7 +336,7 @@ keep_by_null(const gstore_batch *batch, const gstore_view *view, int index, bool
 
 	if (index >= view->column_count || view->columns[index].dropped)
 		return null ? count : 0;
-	if (view->columns[index].length < 0 && c->values != NULL)
+	if (gstore_is_variable(&view->columns[index]) && c->values != NULL)
 	{
 		const uint64 *offsets = (const uint64 *) c->values;
 

@@ -6,7 +6,6 @@
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
-#include "postgres/arrow.h"
 #include "postgres/deleted.h"
 #include "postgres/lost.h"
 #include "postgres/pending.h"
@@ -151,8 +150,8 @@ static value_kind
 kind_of_value(const gstore_column *column, bool bare)
 {
 	if (bare)
-		return column->length < 0 && !gstore_is_arrow(column) ? VALUE_BARE_OFFSETS : VALUE_BARE;
-	if (column->length < 0)
+		return gstore_is_variable(column) && !gstore_is_arrow(column) ? VALUE_BARE_OFFSETS : VALUE_BARE;
+	if (gstore_is_variable(column))
 		return VALUE_VARLENA;
 	if (!column->by_value)
 		return VALUE_FIXED;

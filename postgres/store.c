@@ -15,6 +15,7 @@
 #include "postgres/option.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
+#include "postgres/uniform.h"
 
 #define STAGE_BYTES (1u << 20) /* staged rows are flushed when they are so large, */
 #define STAGE_ROWS	32768u	   /* or so many */
@@ -25,35 +26,41 @@
 
 /* ---- columns */
 
+gstore_column
+gstore_describe_column(Relation relation, int index, bool arrow)
+{
+	const Form_pg_attribute a = TupleDescAttr(RelationGetDescr(relation), index);
+	const Oid				table = RelationGetRelid(relation);
+	gstore_column			column = {.type = a->atttypid,
+									  .typmod = a->atttypmod,
+									  .length = a->attlen,
+									  .align = a->attalign,
+									  .by_value = a->attbyval,
+									  .dropped = a->attisdropped,
+									  .arrow = arrow,
+									  .bodies_bytes = arrow ? 0 : GSTORE_BODY_ALIGN};
+
+	if (a->attisdropped)
+		return column;
+	gstore_form_describe(&column, NameStr(a->attname), gstore_column_length(table, a->attnum));
+	/* Functions of types that are never toasted do not look whether a value is. */
+	if (!arrow && !gstore_is_uniform(&column) && TypeIsToastable(a->atttypid))
+		column.pglz = gstore_column_is_compressed(table, a->attnum);
+	return column;
+}
+
 gstore_column *
 gstore_describe(Relation relation, bool arrow)
 {
-	const TupleDesc desc = RelationGetDescr(relation);
-	gstore_column  *columns = palloc0(sizeof(gstore_column) * (Size) desc->natts);
+	const int	   natts = RelationGetDescr(relation)->natts;
+	gstore_column *columns = palloc(sizeof(gstore_column) * (Size) Max(natts, 1));
 
-	for (int i = 0; i < desc->natts; i++)
-	{
-		const Form_pg_attribute a = TupleDescAttr(desc, i);
-
-		columns[i] = (gstore_column){.type = a->atttypid,
-									 .typmod = a->atttypmod,
-									 .length = a->attlen,
-									 .align = a->attalign,
-									 .by_value = a->attbyval,
-									 .dropped = a->attisdropped,
-									 .bodies_bytes = arrow ? 0 : GSTORE_BODY_ALIGN};
-		if (a->attisdropped)
-			continue;
-		if (arrow)
-			gstore_arrow_describe(&columns[i]);
-		/* Functions of types that are never toasted do not look whether a value is. */
-		else if (TypeIsToastable(a->atttypid))
-			columns[i].pglz = gstore_column_is_compressed(RelationGetRelid(relation), a->attnum);
-	}
+	for (int i = 0; i < natts; i++)
+		columns[i] = gstore_describe_column(relation, i, arrow);
 	return columns;
 }
 
-/* Read with the other type, the bytes mean the same. */
+/* Read with the other type, values mean the same. Packed ones have got the headers of their own type by then. */
 static bool
 is_same_form(const gstore_column *column, const Form_pg_attribute attribute)
 {
@@ -100,7 +107,8 @@ typedef enum stage_kind
 	STAGE_2,
 	STAGE_4,
 	STAGE_8,
-	STAGE_FIXED, /* by reference */
+	STAGE_FIXED,  /* by reference */
+	STAGE_PACKED, /* varlenas of one length, without headers */
 	STAGE_VARLENA,
 	STAGE_DATE, /* of format 'arrow', which counts from 1970 on, */
 	STAGE_TIMESTAMP,
@@ -189,6 +197,8 @@ kind_of_stage(const Form_pg_attribute attribute, const gstore_column *column)
 		default:
 			break;
 	}
+	if (gstore_is_uniform(column))
+		return STAGE_PACKED;
 	if (attribute->attlen < 0)
 		return STAGE_VARLENA;
 	if (!attribute->attbyval)
@@ -209,7 +219,7 @@ kind_of_stage(const Form_pg_attribute attribute, const gstore_column *column)
 static uint32
 stage_width(stage_kind kind, const gstore_column *column)
 {
-	return kind == STAGE_OFFSETS ? sizeof(int64) : gstore_width(column);
+	return kind == STAGE_OFFSETS ? sizeof(int64) : gstore_stride(column);
 }
 
 gstore_writer *
@@ -368,6 +378,32 @@ stage_payload(gstore_writer *writer, stage *s, gstore_column *column, int index,
 	return (int64) (column->bodies_bytes / gstore_arrow_unit(column));
 }
 
+/* A value in a row of a heap mostly has a short header. */
+static void
+stage_uniform(gstore_writer *writer, const gstore_column *column, int index, Datum value, uint8 *to)
+{
+	struct varlena *body = (struct varlena *) DatumGetPointer(value);
+	const char	   *name = NameStr(TupleDescAttr(writer->desc, index)->attname);
+	union
+	{
+		uint8  bytes[VARATT_SHORT_MAX + VARHDRSZ];
+		uint64 alignment;
+	} plain;
+
+	if (!VARATT_IS_EXTENDED(body))
+		gstore_uniform_strip(column, name, body, to);
+	else if (VARATT_IS_SHORT(body) && !VARATT_IS_EXTERNAL(body))
+	{
+		const Size bytes = VARSIZE_SHORT(body) - VARHDRSZ_SHORT;
+
+		SET_VARSIZE(plain.bytes, VARHDRSZ + bytes);
+		memcpy(plain.bytes + VARHDRSZ, VARDATA_SHORT(body), bytes);
+		gstore_uniform_strip(column, name, (const struct varlena *) plain.bytes, to);
+	}
+	else
+		gstore_uniform_strip(column, name, flatten_value(writer, column, body), to);
+}
+
 /* Returns the offset of the body. */
 static inline uint64
 stage_body(gstore_writer *writer, stage *s, gstore_column *column, Datum value)
@@ -454,6 +490,13 @@ gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot
 				memset(s->values + (Size) at * s->width, 0, s->width);
 				if (!null)
 					memcpy(s->values + (Size) at * s->width, DatumGetPointer(value), s->length);
+				break;
+			case STAGE_PACKED:
+				if (null)
+					memset(s->values + (Size) at * s->width, 0, s->width);
+				else
+					stage_uniform(writer, &state->columns[i], i, value,
+								  s->values + (Size) at * s->width);
 				break;
 			case STAGE_VARLENA:
 				((uint64 *) s->values)[at] = null ? 0
@@ -719,7 +762,7 @@ gstore_fill_new_columns(gstore_view *state, int first)
 
 		if (column->dropped)
 			continue;
-		column->has_nulls = column->length >= 0 || gstore_is_arrow(column);
+		column->has_nulls = !gstore_is_variable(column) || gstore_is_arrow(column);
 		for (int part = GSTORE_VALUES; part <= GSTORE_NULLS; part++)
 		{
 			const uint64 bytes = gstore_part_bytes(column, (gstore_part) part, state->rows);

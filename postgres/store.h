@@ -13,6 +13,7 @@
 #include "utils/rel.h"
 
 #include "postgres/directory.h"
+#include "postgres/form.h"
 #include "postgres/window.h"
 
 #define GSTORE_BODY_ALIGN 8u /* of bodies; the first one's offset */
@@ -21,6 +22,9 @@
 
 /* arrow: as a store of that format has them. */
 extern gstore_column *gstore_describe(Relation relation, bool arrow);
+
+/* The same of one of them, by its index. */
+extern gstore_column gstore_describe_column(Relation relation, int index, bool arrow);
 
 /* The first column (attribute number) that the store has in another form than the table's; 0: there is none. */
 extern int gstore_find_other_form(Relation relation, const gstore_view *view);
@@ -59,9 +63,10 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 
 typedef struct gstore_batch_column
 {
-	const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
-	const uint8 *nulls;	 /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
-	const uint8 *bodies; /* the byte at offset bodies_from of the area */
+	const uint8 *values;  /* NULL: it is bare, and `nulls` marks it */
+	const uint8 *nulls;	  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
+	const uint8 *bodies;  /* the byte at offset bodies_from of the area */
+	const uint8 *uniform; /* of uniform columns: what the area has. Their `values` have headers */
 	uint64		 bodies_from;
 } gstore_batch_column;
 
@@ -95,7 +100,7 @@ gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index
 {
 	const gstore_batch_column *c = &batch->columns[index];
 
-	if (column->length < 0)
+	if (gstore_is_variable(column))
 		return ((const uint64 *) c->values)[row - batch->first] == 0;
 	if (c->nulls == NULL)
 		return false;
@@ -109,7 +114,7 @@ gstore_value(const gstore_batch *batch, const gstore_column *column, int index, 
 	const gstore_batch_column *c = &batch->columns[index];
 	const uint64			   at = row - batch->first;
 
-	if (column->length < 0)
+	if (gstore_is_variable(column))
 		return PointerGetDatum(c->bodies + (((const uint64 *) c->values)[at] - c->bodies_from));
 	if (!column->by_value)
 		return PointerGetDatum(c->values + at * gstore_width(column));

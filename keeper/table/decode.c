@@ -1,5 +1,6 @@
 /* Tokens and manifests, which come from somebody else: nothing is used before it is checked. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,10 +135,34 @@ static uint32_t fixed_width(const gvmi_manifest_column *from)
     return align > 0 && from->length > 0 ? ((uint32_t)from->length + align - 1) / align * align : 0;
 }
 
+/* of a uniform value; 0: there is none such. */
+static uint64_t uniform_bytes(const gvmi_manifest_column *from)
+{
+    if (from->length > 0 || (from->flags & GVMI_COLUMN_PGLZ) != 0)
+        return 0;
+    switch (from->uniform) {
+    case GVM_TABLE_DECIMAL:
+        return from->precision > 0 && from->precision <= 38 && from->count == 0 ? 16 : 0;
+    case GVM_TABLE_BITS: return bits_bytes(from->count);
+    case GVM_TABLE_BYTES: return from->count;
+    case GVM_TABLE_ELEMENTS:
+    case GVM_TABLE_VECTOR:
+        return from->element_length > 0 ? from->count * (uint64_t)from->element_length : 0;
+    default: return 0;
+    }
+}
+
+static bool is_variable(const gvmi_manifest_column *from)
+{
+    return from->length < 0 && from->uniform == 0;
+}
+
 static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
                                gvm_table_column *to)
 {
-    const uint32_t width = from->length > 0 ? fixed_width(from) : 8;
+    const uint32_t width = is_variable(from)    ? 8
+                           : from->uniform != 0 ? from->width
+                                                : fixed_width(from);
 
     if (from->width != width)
         return fail_malformed_table("the width of a column");
@@ -148,7 +173,7 @@ static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_colum
         return fail_malformed_table("the number of rows");
     if (to->has_nulls)
         to->nulls_bytes = bits_bytes(table->info.rows);
-    if (from->length < 0)
+    if (is_variable(from))
         to->bodies_bytes = from->bodies_bytes > 8 ? from->bodies_bytes : 0;
     return GVM_OK;
 }
@@ -169,6 +194,7 @@ static int arrow_width(const char *format)
         {"s", 2},
         {"i", 4},
         {"I", 4},
+        {"e", 2},
         {"l", 8},
         {"f", 4},
         {"g", 8},
@@ -203,6 +229,27 @@ static uint64_t arrow_unit(const gvm_table_column *c)
     if (strcmp(c->arrow, "+L") != 0)
         return c->arrow_element[0] == '\0';
     return width > 0 && c->element != 0 && width == c->element_length ? (uint64_t)width : 0;
+}
+
+static gvm_status decode_arrow_uniform(const gvm_table *table, const gvmi_manifest_column *from,
+                                       gvm_table_column *to)
+{
+    const bool elements = to->uniform == GVM_TABLE_ELEMENTS || to->uniform == GVM_TABLE_VECTOR;
+    char format[32];
+
+    if (to->absent)
+        strcpy(format, "n");
+    else if (to->uniform == GVM_TABLE_DECIMAL)
+        snprintf(format, sizeof format, "d:%d,%d", (int)to->precision, (int)to->scale);
+    else if (elements)
+        snprintf(format, sizeof format, "+w:%u", (unsigned)to->count);
+    else
+        snprintf(format, sizeof format, "w:%u", (unsigned)from->width);
+    if (strcmp(format, to->arrow) != 0 ||
+        (elements && !to->absent ? arrow_width(to->arrow_element) != to->element_length
+                                 : to->arrow_element[0] != '\0'))
+        return fail_malformed_table("the type of a column");
+    return decode_sizes(table, from, to);
 }
 
 static gvm_status decode_arrow_sizes(const gvm_table *table, const gvmi_manifest_column *from,
@@ -257,8 +304,12 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
                              .element_align = from->element_align,
                              .by_value = (from->flags & GVMI_COLUMN_BY_VALUE) != 0,
                              .compressed = (from->flags & GVMI_COLUMN_PGLZ) != 0,
-                             .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0};
-    to->has_nulls = !to->absent && (from->length > 0 || is_arrow) &&
+                             .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0,
+                             .uniform = from->uniform,
+                             .count = from->count,
+                             .precision = from->precision,
+                             .scale = from->scale};
+    to->has_nulls = !to->absent && (!is_variable(from) || is_arrow) &&
                     (from->flags & GVMI_COLUMN_NULLS) != 0;
     if (to->name == NULL || to->type_name == NULL)
         return fail_malformed_table("the name of a column");
@@ -268,13 +319,16 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
         return fail_malformed_table("the length of a number");
     if (to->element != 0 && align_bytes(to->element_align) == 0)
         return fail_malformed_table("the alignment of an array's elements");
+    if (to->uniform != 0 && (from->width == 0 || from->width != uniform_bytes(from)))
+        return fail_malformed_table("the length of uniform values");
     if (!is_arrow)
         return decode_sizes(table, from, to);
     to->arrow = text_at(table, from->arrow);
     to->arrow_element = text_at(table, from->arrow_element);
     if (to->arrow == NULL || to->arrow_element == NULL)
         return fail_malformed_table("the type of a column");
-    return decode_arrow_sizes(table, from, to);
+    return to->uniform != 0 ? decode_arrow_uniform(table, from, to)
+                            : decode_arrow_sizes(table, from, to);
 }
 
 static gvm_status decode_columns(gvm_table *table, bool is_arrow)

@@ -61,8 +61,12 @@ typedef struct gvmi_manifest_column {
     uint16_t flags;
     uint32_t width; /* bytes a row in COLUMN.values; 0: bits */
     char align, element_align;
-    uint8_t reserved[2];
+    uint8_t uniform; /* GVM_TABLE_DECIMAL ..., in both layouts; 0: it is not. Then `width` is a value's bytes */
+    uint8_t precision; /* of decimals */
     uint64_t bodies_bytes;
+    uint32_t count; /* uniform: elements, bits or bytes of each value; of decimals 0 */
+    int16_t scale;  /* of decimals */
+    uint8_t reserved[2];
 } gvmi_manifest_column;
 
 #endif

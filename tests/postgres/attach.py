@@ -15,6 +15,7 @@ import time
 import traceback
 
 import private
+import uniform
 from private import BUILD, PROJECT, Failed, Server, SqlError, expect
 
 OTHER_USER = 65533  # who is not in the list of users: nobody may be the server's
@@ -139,6 +140,17 @@ class Reading:
         s.sql(TYPES)
         expect_same(s, "types")
 
+    def shown_values_of_one_length_are_those_of_sql(self, s):
+        for table_format in ("pgstrom", "arrow"):
+            uniform.make(s, table_format, 1003)
+            expect_same(s, "uniform")
+            shown = {column["name"]: column for column in show(s, export(s, "uniform"))["columns"]}
+            uniform.check_sizes(shown, 1003)
+            expect([shown["n4"]["precision"], shown["n4"]["scale"], shown["r"]["length"], shown["b9"]["length"]], ["5", "-3", "3", "9"], "precision, scale, lengths")
+            s.sql("DELETE FROM uniform WHERE id % 3 = 1; ALTER FOREIGN TABLE uniform ADD late numeric(9,1), ADD later bit(3)")
+            expect_same(s, "uniform")
+        s.sql("DROP FOREIGN TABLE uniform")
+
     def columns_are_described_as_sql_writes_them(self, s):
         done = tool(s, "-n", "0", "-c", "n2,ai,t", export(s, "types"))
         words = [line.split()[:2] for line in done.stdout.splitlines() if line.split()[:1] in (["n2"], ["ai"], ["t"])]
@@ -222,7 +234,7 @@ class Reading:
         fill(s)
         token = export(s)
         for wanted, arguments in (
-            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore3:"]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
+            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore3:"]), (1, ["gstore2" + token[7:]]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
             (2, []), (2, [token, "more"]), (2, ["-n", "-1", token]), (2, ["--nonsense", token]),
         ):
             done = tool(s, *arguments)

@@ -10,7 +10,7 @@
 #include "keeper/table/table.h"
 
 #define ROUNDS 200000
-#define COLUMNS 3
+#define COLUMNS 4
 #define TOKEN "gstore3:00000000000000ff:64:400:1000:/gstore/1/2/3:/tmp/s"
 
 typedef struct whole {
@@ -48,16 +48,22 @@ static whole valid(void)
     w.columns[2].width = 8;
     w.columns[2].flags = GVMI_COLUMN_PGLZ;
     w.columns[2].bodies_bytes = 4096;
+    w.columns[3].length = -1;
+    w.columns[3].flags = GVMI_COLUMN_NULLS;
+    w.columns[3].uniform = GVM_TABLE_BITS;
+    w.columns[3].count = 19;
+    w.columns[3].width = 3;
+    w.columns[3].bodies_bytes = 8;
     return w;
 }
 
 /* Of layout 'arrow': a column of each kind. */
-enum { NUMBER, BITS, TEXT, LIST, FIXED, ABSENT, KINDS };
+enum { NUMBER, BITS, TEXT, LIST, FIXED, ABSENT, DECIMAL, VECTOR, BYTES, KINDS };
 
 typedef struct arrow_whole {
     gvmi_manifest head;
     gvmi_manifest_column columns[KINDS];
-    char texts[64];
+    char texts[96];
 } arrow_whole;
 
 /* Where the text, one of those that valid_arrow() puts there, is. */
@@ -79,9 +85,11 @@ static arrow_whole valid_arrow(void)
         int16_t length, width;
         char align;
     } kinds[KINDS] = {
-        [NUMBER] = {"i", "", 4, 4, 'i'},  [BITS] = {"b", "", 1, 0, 'c'},
-        [TEXT] = {"U", "", -1, 8, 'i'},   [LIST] = {"+L", "s", -1, 8, 'i'},
-        [FIXED] = {"w:8", "", 6, 8, 'i'}, [ABSENT] = {"n", "", 8, 8, 'd'},
+        [NUMBER] = {"i", "", 4, 4, 'i'},         [BITS] = {"b", "", 1, 0, 'c'},
+        [TEXT] = {"U", "", -1, 8, 'i'},          [LIST] = {"+L", "s", -1, 8, 'i'},
+        [FIXED] = {"w:8", "", 6, 8, 'i'},        [ABSENT] = {"n", "", 8, 8, 'd'},
+        [DECIMAL] = {"d:9,-2", "", -1, 16, 'i'}, [VECTOR] = {"+w:5", "e", -1, 10, 'i'},
+        [BYTES] = {"w:70000", "", -1, 17, 'i'},
     };
     arrow_whole w = {.head = {.magic = GVMI_MANIFEST_MAGIC,
                               .version = GVMI_TOKEN_VERSION,
@@ -92,7 +100,8 @@ static arrow_whole valid_arrow(void)
                               .layout = GVMI_LAYOUT_ARROW,
                               .rows = 1001,
                               .revision = 7}};
-    static const char texts[] = "\0t\0i\0b\0U\0+L\0s\0w:8\0n\0Z\0g\0w:08\0w:99999999\0w:\0q\0tsu:";
+    static const char texts[] = "\0t\0i\0b\0U\0+L\0s\0w:8\0n\0Z\0g\0w:08\0w:99999999\0w:\0q\0tsu:\0e"
+                                "\0d:9,-2\0d:9,2\0+w:5\0w:70000";
 
     memcpy(w.texts, texts, sizeof texts);
     w.head.schema = w.head.name = text(&w, "t");
@@ -113,6 +122,14 @@ static arrow_whole valid_arrow(void)
     w.columns[LIST].element_align = 's';
     w.columns[LIST].flags |= GVMI_COLUMN_ELEMENT_NULLS;
     w.columns[ABSENT].flags = GVMI_COLUMN_ABSENT;
+    w.columns[DECIMAL].uniform = GVM_TABLE_DECIMAL;
+    w.columns[DECIMAL].precision = 9;
+    w.columns[DECIMAL].scale = -2;
+    w.columns[VECTOR].uniform = GVM_TABLE_VECTOR;
+    w.columns[VECTOR].count = 5;
+    w.columns[VECTOR].element_length = 2;
+    w.columns[BYTES].uniform = GVM_TABLE_BYTES;
+    w.columns[BYTES].count = w.columns[BYTES].width = 70000;
     return w;
 }
 
@@ -154,6 +171,12 @@ static void manifest_valid_is_decoded(void **state)
     assert_int_equal(c->bodies_bytes, 4096);
     assert_int_equal(c->nulls_bytes, 0);
     assert_true(c->compressed);
+    c = &table.columns[3].info;
+    assert_int_equal(c->uniform, GVM_TABLE_BITS);
+    assert_int_equal(c->count, 19);
+    assert_int_equal(c->values_bytes, 3003);
+    assert_int_equal(c->nulls_bytes, 126);
+    assert_int_equal(c->bodies_bytes, 0);
     end(&table);
 }
 
@@ -188,6 +211,14 @@ static void manifest_of_arrow_is_decoded(void **state)
     c = &table.columns[ABSENT].info;
     assert_true(c->absent);
     assert_int_equal(c->values_bytes | c->nulls_bytes | c->bodies_bytes, 0);
+    c = &table.columns[DECIMAL].info;
+    assert_int_equal(c->precision, 9);
+    assert_int_equal(c->scale, -2);
+    assert_int_equal(c->values_bytes, 16016);
+    c = &table.columns[VECTOR].info;
+    assert_int_equal(c->count, 5);
+    assert_int_equal(c->values_bytes, 10010);
+    assert_int_equal(table.columns[BYTES].info.values_bytes, 70070000);
     end(&table);
 }
 
@@ -225,6 +256,15 @@ static void manifest_broken_is_refused(void **state)
     BROKEN(GVM_E_FORMAT, w.columns[0].number = 0);
     BROKEN(GVM_E_FORMAT, (w.columns[0].length = 3, w.columns[0].width = 4));
     BROKEN(GVM_E_FORMAT, w.columns[2].element = 21);
+    BROKEN(GVM_E_FORMAT, w.columns[3].count = 25);
+    BROKEN(GVM_E_FORMAT, w.columns[3].count = w.columns[3].width = 0);
+    BROKEN(GVM_E_FORMAT, w.columns[3].width = 8);
+    BROKEN(GVM_E_FORMAT, w.columns[3].length = 3);
+    BROKEN(GVM_E_FORMAT, w.columns[3].uniform = 99);
+    BROKEN(GVM_E_FORMAT, w.columns[3].uniform = 0);
+    BROKEN(GVM_E_FORMAT, w.columns[3].uniform = GVM_TABLE_ELEMENTS);
+    BROKEN(GVM_E_FORMAT, w.columns[3].flags |= GVMI_COLUMN_PGLZ);
+    BROKEN(GVM_E_FORMAT, w.columns[2].uniform = GVM_TABLE_BYTES);
 }
 
 static void manifest_of_arrow_broken_is_refused(void **state)
@@ -265,12 +305,29 @@ static void manifest_of_arrow_broken_is_refused(void **state)
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].element_length = 4);
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].element = 0);
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[ABSENT].flags = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].arrow = text(&w, "d:9,2"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].arrow = text(&w, "n"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].arrow_element = text(&w, "s"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].precision = 39);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].precision = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].count = 1);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].width = 8);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].arrow_element = text(&w, "g"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].arrow_element = text(&w, ""));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].element_length = -2);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].count = UINT32_MAX);
+    BROKEN_ARROW(GVM_OK, (w.columns[VECTOR].flags = GVMI_COLUMN_ABSENT,
+                          w.columns[VECTOR].arrow = text(&w, "n"),
+                          w.columns[VECTOR].arrow_element = text(&w, "")));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[BYTES].arrow = text(&w, "w:8"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[BYTES].length = 4);
 }
 
 static void check_arrow_rules(const gvm_table *table, const gvm_table_column *c)
 {
     const uint64_t rows = table->info.rows, bits = (rows + 7) / 8;
     const uint64_t unit = c->arrow_element[0] != '\0' ? (uint64_t)c->element_length : 1;
+    const bool variable = c->length < 0 && c->uniform == 0;
 
     assert_true(c->nulls_bytes == 0 || c->nulls_bytes == bits);
     assert_false(c->compressed);
@@ -281,8 +338,8 @@ static void check_arrow_rules(const gvm_table *table, const gvm_table_column *c)
     else if (c->width == 0)
         assert_int_equal(c->values_bytes, bits);
     else
-        assert_int_equal(c->values_bytes / c->width, rows + (c->length < 0));
-    assert_true(c->length < 0 || (c->bodies_bytes | c->element_nulls_bytes) == 0);
+        assert_int_equal(c->values_bytes / c->width, rows + variable);
+    assert_true(variable || (c->bodies_bytes | c->element_nulls_bytes) == 0);
     assert_true(unit > 0 && c->bodies_bytes % unit == 0);
     assert_true(c->element_nulls_bytes == 0 ||
                 c->element_nulls_bytes == (c->bodies_bytes / unit + 7) / 8);
@@ -303,9 +360,9 @@ static void check_rules(const gvm_table *table)
             check_arrow_rules(table, c);
             continue;
         }
-        assert_true(c->width >= 1 && c->width <= 1 << 15);
+        assert_true(c->width >= 1 && (c->uniform != 0 || c->width <= 1 << 15));
         assert_true(c->absent || c->values_bytes / c->width == table->info.rows);
-        assert_true(c->length < 0 || c->bodies_bytes == 0);
+        assert_true((c->length < 0 && c->uniform == 0) || c->bodies_bytes == 0);
         assert_true(!c->absent || (c->values_bytes | c->nulls_bytes | c->bodies_bytes) == 0);
     }
 }
