@@ -83,14 +83,14 @@ typedef struct scan_state
 	gstore_tids		*tids;						/* NULL: no rows are named by ctid */
 	const uint64	*named;						/* the rows; NULL: not evaluated yet */
 	uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
-	shared_scan	  *shared;						/* NULL: not parallel, or not any more */
-	gstore_batch  *batch;
-	gstore_output *output;
+	shared_scan	   *shared;						/* NULL: not parallel, or not any more */
+	gstore_batch   *batch;
+	gstore_output  *output;
 	gstore_deleted *deleted;
-	uint32		  *rows; /* of the batch, that are left */
-	uint32		   row_count, at;
-	uint64		   late_batches, late_used; /* read late: tried, and how many had a row left */
-	counts		   counts;
+	uint32		   *rows; /* of the batch, that are left */
+	uint32			row_count, at;
+	uint64			late_batches, late_used; /* read late: tried, and how many had a row left */
+	counts			counts;
 } scan_state;
 
 /*
