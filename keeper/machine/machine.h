@@ -44,6 +44,7 @@ typedef struct gvmi_machine_config {
     uint32_t clients_max, objects_max;
     uint32_t revoke_limit_ms, lease_limit_ms; /* 0: never, for the latter */
     bool fence_kills; /* processes that were cut off while they could write are ended */
+    bool restrict_others; /* clients of other users than it and root are restricted from the start */
     uint32_t uid;     /* the keeper's own: it may do everything, as may root */
     uint64_t pid;
     uint64_t random; /* to begin with: differs from keeper to keeper, for addresses */

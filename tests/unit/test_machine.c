@@ -754,7 +754,7 @@ static gvm_status unlink_object(fixture *w, actor *a, const char *name)
 
 enum { BY_LINK = GVM_OPEN_LINK | GVM_OPEN_READONLY };
 
-static void link_lets_in_whom_its_mode_says_to_read_alone(void **state)
+static void link_lets_in_whom_its_mode_says(void **state)
 {
     fixture w;
     actor *a, *b;
@@ -774,6 +774,135 @@ static void link_lets_in_whom_its_mode_says_to_read_alone(void **state)
     assert_int_equal(open_object(&w, b, "/secret", GVM_OPEN_READONLY, &other), GVM_E_ABSENT);
     assert_int_equal(open_object(&w, b, "/x", GVM_OPEN_READONLY, &other), GVM_E_DENIED);
     assert_int_equal(open_object(&w, b, "/x", BY_LINK, &other), GVM_E_ABSENT);
+    end_fixture(&w);
+}
+
+static gvm_status ask_slot(fixture *w, actor *a, gvmi_wire_type type, uint32_t slot, uint64_t bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, type, 19);
+    m.body.CLOSE.slot = slot; /* every one begins with it */
+    if (type == GVMI_WIRE_GROW || type == GVMI_WIRE_SHRINK)
+        m.body.GROW.bytes = bytes;
+    if (type == GVMI_WIRE_ACQUIRE)
+        m.body.ACQUIRE.mode = GVM_LEASE_WRITE;
+    if (type == GVMI_WIRE_LINK)
+        m.body.LINK = (gvmi_wire_link){slot, 0666, CHUNK, "/mine"};
+    if (type == GVMI_WIRE_PUBLISH)
+        m.body.PUBLISH = (gvmi_wire_publish){slot, 0, "/mine"};
+    say(w, a, &m);
+    return reply_status(a);
+}
+
+static void link_opened_for_writing_changes_bytes_alone(void **state)
+{
+    static const gvmi_wire_type denied[] = {GVMI_WIRE_GROW,     GVMI_WIRE_SHRINK,
+                                            GVMI_WIRE_SEAL,     GVMI_WIRE_PUBLISH,
+                                            GVMI_WIRE_SET_MODE, GVMI_WIRE_SET_METADATA,
+                                            GVMI_WIRE_LINK};
+    fixture w;
+    actor *a, *b;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0622, 2 * CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", GVM_OPEN_LINK, &other), GVM_E_DENIED);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0666, 2 * CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", GVM_OPEN_LINK, &other), GVM_OK);
+    for (size_t i = 0; i < sizeof denied / sizeof denied[0]; i++)
+        assert_int_equal(ask_slot(&w, b, denied[i], other, 3 * CHUNK), GVM_E_DENIED);
+    assert_int_equal(ask_slot(&w, b, GVMI_WIRE_GET_METADATA, other, 0), GVM_OK);
+    (void)ask_slot(&w, b, GVMI_WIRE_ACQUIRE, other, 0);
+    assert_int_equal(last(b)->head.type, GVMI_WIRE_GRANTED);
+    /* The owner is bound by the way it came, too. */
+    assert_int_equal(open_object(&w, a, "/secret", GVM_OPEN_LINK, &other), GVM_OK);
+    assert_int_equal(ask_slot(&w, a, GVMI_WIRE_GROW, other, 3 * CHUNK), GVM_E_DENIED);
+    assert_int_equal(ask_slot(&w, a, GVMI_WIRE_GROW, slot, 3 * CHUNK), GVM_OK);
+    end_fixture(&w);
+}
+
+static gvm_status restrict_client(fixture *w, actor *a)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_RESTRICT, 20);
+    say(w, a, &m);
+    return reply_status(a);
+}
+
+/* What is on no slot. */
+static void expect_restricted(fixture *w, actor *a)
+{
+    static const gvmi_wire_type denied[] = {GVMI_WIRE_CREATE, GVMI_WIRE_DROP,     GVMI_WIRE_SNAPSHOT,
+                                            GVMI_WIRE_EVICT,  GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
+                                            GVMI_WIRE_UNLINK};
+    gvmi_wire_message m;
+
+    for (size_t i = 0; i < sizeof denied / sizeof denied[0]; i++) {
+        gvmi_wire_start(&m, denied[i], 21);
+        if (denied[i] == GVMI_WIRE_DROP || denied[i] == GVMI_WIRE_UNLINK)
+            strcpy(m.body.DROP.name, "/x");
+        if (denied[i] == GVMI_WIRE_EVICT)
+            strcpy(m.body.EVICT.name, "/x");
+        say(w, a, &m);
+        assert_int_equal(reply_status(a), GVM_E_DENIED);
+    }
+}
+
+static void client_restricted_opens_links_alone(void **state)
+{
+    static const gvmi_wire_type denied[] = {GVMI_WIRE_GROW,     GVMI_WIRE_SHRINK,
+                                            GVMI_WIRE_SEAL,     GVMI_WIRE_PUBLISH,
+                                            GVMI_WIRE_SET_MODE, GVMI_WIRE_SET_METADATA,
+                                            GVMI_WIRE_LINK};
+    fixture w;
+    actor *a;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, KEEPER_UID); /* who may do everything else */
+    assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0600, CHUNK), GVM_OK);
+    assert_int_equal(restrict_client(&w, a), GVM_OK);
+    assert_int_equal(restrict_client(&w, a), GVM_OK);
+    expect_restricted(&w, a);
+    for (size_t i = 0; i < sizeof denied / sizeof denied[0]; i++)
+        assert_int_equal(ask_slot(&w, a, denied[i], slot, CHUNK), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, a, "/x", 0, &other), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, a, "/x", GVM_OPEN_READONLY, &other), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, a, "/secret", GVM_OPEN_LINK, &other), GVM_OK);
+    assert_int_equal(ask_slot(&w, a, GVMI_WIRE_GET_INFO, other, 0), GVM_OK);
+    (void)ask_slot(&w, a, GVMI_WIRE_ACQUIRE, other, 0);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_GRANTED);
+    close_slot(&w, a, slot);
+    end_fixture(&w);
+}
+
+static void client_of_another_user_is_restricted_if_that_is_wanted(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    fixture w;
+    actor *a;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    config.restrict_others = true;
+    start_fixture_as(&w, &config);
+    a = join(&w, KEEPER_UID);
+    assert_int_equal(create(&w, a, "/x", 2, 0666, &slot), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0644, CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, join(&w, 0), "/x", 0, &other), GVM_OK);
+    a = join(&w, 2);
+    expect_restricted(&w, a);
+    assert_int_equal(open_object(&w, a, "/x", 0, &other), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, a, "/secret", GVM_OPEN_LINK, &other), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, a, "/secret", BY_LINK, &other), GVM_OK);
     end_fixture(&w);
 }
 
@@ -984,7 +1113,10 @@ int main(void)
         cmocka_unit_test(object_has_an_address_of_its_own_until_its_creator_has_another),
         cmocka_unit_test(chunks_are_chosen_by_what_is_reserved_and_committed),
         cmocka_unit_test(published_object_outlives_its_creator_unless_private),
-        cmocka_unit_test(link_lets_in_whom_its_mode_says_to_read_alone),
+        cmocka_unit_test(link_lets_in_whom_its_mode_says),
+        cmocka_unit_test(link_opened_for_writing_changes_bytes_alone),
+        cmocka_unit_test(client_restricted_opens_links_alone),
+        cmocka_unit_test(client_of_another_user_is_restricted_if_that_is_wanted),
         cmocka_unit_test(link_shows_its_chunks_alone_also_of_an_object_that_grows),
         cmocka_unit_test(frame_shown_by_a_link_is_not_used_again),
         cmocka_unit_test(link_ends_with_its_word_its_object_and_its_creator),
