@@ -54,6 +54,8 @@ typedef struct gstore_loading
 	bool			   by_rows; /* the executor has to see all rows */
 	gstore_pending	  *pending;
 	struct gstore_load_rows *rows; /* NULL: it has seen none yet */
+	struct gstore_load_part *parts; /* NULL: no segment was read yet; memory for all of them, */
+	uint8 *bytes;					/* and for what is checked of one */
 	MemoryContext	   context;	   /* of the statement */
 	MemoryContext	   scratch;	   /* of a segment */
 } gstore_loading;

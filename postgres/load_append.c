@@ -19,7 +19,7 @@
 #include "postgres/arrow.h"
 #include "postgres/load.h"
 
-#define SEGMENT_ROWS	(1u << 20)
+#define SEGMENT_ROWS	(1u << 19)
 #define ROWS_A_SEGMENT	(1u << 16) /* of such as the executor has to see */
 #define SEGMENT_BYTES	(64u << 20) /* of offsets, about */
 #define CHECKED_BYTES	(4u << 20) /* read at a time, but for a value that is larger */
@@ -31,7 +31,7 @@ typedef struct gstore_load_part
 {
 	uint8 *validity; /* NULL: no row is NULL */
 	uint64 nulls;
-	int64 *offsets; /* as the source has them, one more than rows */
+	int64 *offsets; /* as the source has them, one more than rows; the same memory for all segments */
 } gstore_load_part;
 
 static bool
@@ -141,7 +141,9 @@ read_offsets(const gstore_loading *load, const gstore_load_segment *segment, int
 	const uint64			 count = segment->count + 1;
 	const uint64 at = field->from->offsets.offset + segment->first * field->offset_bytes;
 
-	part->offsets = MemoryContextAllocHuge(CurrentMemoryContext, count * sizeof(int64));
+	if (part->offsets == NULL)
+		part->offsets = MemoryContextAllocHuge(load->context, (gstore_load_segment_rows(load) + 1) *
+																  sizeof(int64));
 	if (field->offset_bytes == sizeof(int64))
 		gstore_load_read(load->source, at, part->offsets, count * sizeof(int64));
 	else
@@ -171,7 +173,12 @@ gstore_load_read_segment(gstore_loading *load, gstore_load_segment *segment)
 {
 	const TupleDesc desc = RelationGetDescr(load->relation);
 
-	segment->parts = palloc0(sizeof *segment->parts * (Size) Max(desc->natts, 1));
+	if (load->parts == NULL)
+	{
+		load->parts = MemoryContextAllocZero(load->context, sizeof *load->parts * (Size) Max(desc->natts, 1));
+		load->bytes = MemoryContextAlloc(load->context, CHECKED_BYTES);
+	}
+	segment->parts = load->parts;
 	segment->ragged = false;
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -179,6 +186,8 @@ gstore_load_read_segment(gstore_loading *load, gstore_load_segment *segment)
 
 		if (TupleDescAttr(desc, i)->attisdropped || is_null_column(&load->fields[i]))
 			continue;
+		part->validity = NULL;
+		part->nulls = 0;
 		read_validity(load, segment, i, part);
 		if (!gstore_arrow_is_variable(&load->columns[i]))
 			continue;
@@ -253,11 +262,12 @@ check_chars(const gstore_loading *load, int index, const uint8 *bytes, uint64 co
 }
 
 /*
- * Rows one behind the other. All at once is fast, and enough in UTF-8 if no row begins within a character; the
- * function that checks a row knows what to say of a wrong one.
+ * Rows from `first` on, one behind the other; valid: which of them are not NULL. All at once is fast, and enough in
+ * UTF-8 if no row begins within a character; the function that checks a row knows what to say of a wrong one.
  */
 static void
-check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int64 *offsets, uint64 count)
+check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int64 *offsets,
+			uint64 count, const uint8 *valid, uint64 first)
 {
 	const int	 encoding = GetDatabaseEncoding();
 	const uint64 all = (uint64) (offsets[count] - offsets[0]);
@@ -267,11 +277,13 @@ check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int
 	for (uint64 i = 0; i < count && good; i++)
 		good = offsets[i] == offsets[i + 1] || (bytes[offsets[i] - offsets[0]] & 0xc0) != 0x80;
 	for (uint64 i = 0; i < count && !good; i++)
-		(void) pg_verify_mbstr(encoding, (const char *) bytes + (offsets[i] - offsets[0]),
-							   (int) (offsets[i + 1] - offsets[i]), false);
+		if (is_set(valid, first + i))
+			(void) pg_verify_mbstr(encoding, (const char *) bytes + (offsets[i] - offsets[0]),
+								   (int) (offsets[i + 1] - offsets[i]), false);
 	for (uint64 i = 0; i < count && load->fields[index].max_chars >= 0; i++)
-		check_chars(load, index, bytes + (offsets[i] - offsets[0]),
-					(uint64) (offsets[i + 1] - offsets[i]));
+		if (is_set(valid, first + i))
+			check_chars(load, index, bytes + (offsets[i] - offsets[0]),
+						(uint64) (offsets[i + 1] - offsets[i]));
 }
 
 /* ---- what is written */
@@ -302,16 +314,51 @@ piece_of(const place *to, uint64 at, uint64 bytes, void *local)
 						  .local = local};
 }
 
-/* On the device. */
-static void
-put_staged(const place *to, uint64 at, uint64 from, uint64 bytes)
+/* Of a column, from what is staged: where its values go, or what its offsets count. False: it has none. */
+static bool
+find_staged(const place *to, const gstore_load_segment *segment, gstore_piece *piece)
 {
-	gstore_far	 far = {.copy = to->load->source->name.store};
-	gstore_piece piece = piece_of(to, at, bytes, NULL);
+	const gstore_load_column *from = to->load->fields[to->index].from;
+	const gstore_column		 *column = &to->state->columns[to->index];
+	const gstore_load_part	 *part = &segment->parts[to->index];
+	const uint32			  width = stride_of(column), unit = gstore_arrow_unit(column);
 
-	piece.staged = true;
-	piece.from = from;
-	gstore_transfer_far(GSTORE_WRITE, &to->state->name, &far, &piece, 1);
+	if (column->form == GSTORE_FORM_BOOL)
+		return false;
+	*piece = (gstore_piece){.column = (uint16) (to->index + 1),
+							.part = GSTORE_VALUES,
+							.offset_bytes = to->state->rows * width,
+							.bytes = segment->count * width,
+							.staged = true,
+							.from = from->values.offset + segment->first * width};
+	if (gstore_arrow_is_variable(column))
+	{
+		piece->part = GSTORE_BODIES;
+		piece->offset_bytes = column->bodies_bytes;
+		piece->bytes = (uint64) (part->offsets[segment->count] - part->offsets[0]) * unit;
+		piece->from = from->values.offset + (uint64) part->offsets[0] * unit;
+	}
+	return piece->bytes > 0;
+}
+
+/* On the device, all columns at once. */
+static void
+put_staged(gstore_loading *load, const gstore_load_segment *segment, gstore_view *state)
+{
+	const TupleDesc desc = RelationGetDescr(load->relation);
+	gstore_piece   *pieces = palloc(sizeof *pieces * (Size) Max(desc->natts, 1));
+	gstore_far		far = {.copy = load->source->name.store};
+	int				count = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+	{
+		const place to = {load, state, i, GSTORE_VALUES};
+
+		if (!TupleDescAttr(desc, i)->attisdropped && !is_null_column(&load->fields[i]))
+			count += find_staged(&to, segment, &pieces[count]);
+	}
+	if (count > 0)
+		gstore_transfer_far(GSTORE_WRITE, &state->name, &far, pieces, count);
 }
 
 /*
@@ -345,15 +392,10 @@ put_values(const place *to, uint64 at, uint64 from, uint64 count, uint32 width, 
 {
 	const uint64 most = Max(CHECKED_BYTES / width, 1);
 	const bool	 checked = is_checked_form(form);
-	void		*bytes;
+	void		*bytes = to->load->bytes;
 
-	if (count == 0)
-		return;
-	if (to->load->source->staged)
-		put_staged(to, at, from, count * width);
 	if (to->load->source->staged && !checked)
 		return;
-	bytes = palloc(Min(count, most) * width);
 	for (uint64 first = 0; first < count; first += most)
 	{
 		const uint64 some = Min(most, count - first);
@@ -364,18 +406,16 @@ put_values(const place *to, uint64 at, uint64 from, uint64 count, uint32 width, 
 			check_values(to->load, to->index, form, bytes, some, valid, first);
 		store_part(to, at + first * width, bytes, some * width);
 	}
-	pfree(bytes);
 }
 
 /* Texts, so many rows at a time that they are whole, and few. */
 static void
-put_texts(const place *to, uint64 at, uint64 from, const int64 *offsets, uint64 count)
+put_texts(const place *to, uint64 at, uint64 from, const gstore_load_part *part, uint64 count)
 {
+	const int64 *offsets = part->offsets;
 	uint64 capacity = CHECKED_BYTES;
-	uint8 *bytes = palloc(capacity);
+	uint8 *bytes = to->load->bytes;
 
-	if (to->load->source->staged)
-		put_staged(to, at, from, (uint64) (offsets[count] - offsets[0]));
 	for (uint64 first = 0, last; first < count; first = last)
 	{
 		const uint64 skip = (uint64) (offsets[first] - offsets[0]);
@@ -388,36 +428,33 @@ put_texts(const place *to, uint64 at, uint64 from, const int64 *offsets, uint64 
 		some = (uint64) (offsets[last] - offsets[first]);
 		if (some > capacity)
 		{
-			pfree(bytes);
-			capacity = some;
+			capacity = some; /* of a value so large that it has memory of its own */
 			bytes = palloc(capacity);
 		}
 		if (some == 0)
 			continue;
 		fetch_part(to, at + skip, from + skip, bytes, some);
-		check_texts(to->load, to->index, bytes, offsets + first, last - first);
+		check_texts(to->load, to->index, bytes, offsets + first, last - first, part->validity, first);
 		store_part(to, at + skip, bytes, some);
 	}
-	pfree(bytes);
 }
 
-/* Rows' offsets, counted on from where the column ends. */
+/* Rows' offsets, counted on from where the column ends: in their place, so nobody needs them any more. */
 static void
-put_offsets(const place *to, const int64 *offsets, uint64 count)
+put_offsets(const place *to, int64 *offsets, uint64 count)
 {
 	const gstore_column *column = &to->state->columns[to->index];
-	const int64	 base = (int64) (column->bodies_bytes / gstore_arrow_unit(column));
+	const int64	 move = (int64) (column->bodies_bytes / gstore_arrow_unit(column)) - offsets[0];
 	gstore_piece pieces[2];
 	int			 used = 0;
-	int64		*stored = MemoryContextAllocHuge(CurrentMemoryContext, count * sizeof *stored);
 
-	for (uint64 i = 0; i < count; i++)
-		stored[i] = base + (offsets == NULL ? 0 : offsets[i + 1] - offsets[0]);
+	for (uint64 i = 1; i <= count; i++)
+		offsets[i] += move;
 	if (to->state->rows == 0) /* where the first row begins */
-		pieces[used++] = piece_of(to, 0, sizeof *stored, NULL);
-	pieces[used++] = piece_of(to, (to->state->rows + 1) * sizeof *stored, count * sizeof *stored, stored);
+		pieces[used++] = piece_of(to, 0, sizeof *offsets, NULL);
+	pieces[used++] = piece_of(to, (to->state->rows + 1) * sizeof *offsets, count * sizeof *offsets,
+							  offsets + 1);
 	write_pieces(to, pieces, used);
-	pfree(stored);
 }
 
 /* Bits of rows, or of elements. */
@@ -453,10 +490,25 @@ put_validity(const place *column, const gstore_load_part *part, uint64 count)
 	return true;
 }
 
-/* Elements [first, first + count) of the source, to the column's end. True: there is a bitmap from now on. */
-static bool
-put_elements(const place *column, uint64 first, uint64 count)
+/* Elements of rows that are NULL are so, too, whatever they are. */
+static uint8 *
+clear_elements(const gstore_load_part *part, uint64 rows, uint8 *bits, uint64 count)
 {
+	if (!has_null_with_bytes(part, rows))
+		return bits;
+	if (bits == NULL)
+		bits = make_bits(count, true);
+	for (uint64 row = 0; row < rows; row++)
+		for (int64 i = part->offsets[row]; i < part->offsets[row + 1] && !is_set(part->validity, row); i++)
+			bits[(i - part->offsets[0]) / 8] &= (uint8) ~(1u << ((i - part->offsets[0]) % 8));
+	return bits;
+}
+
+/* The elements of a segment's rows, to the column's end. True: there is a bitmap from now on. */
+static bool
+put_elements(const place *column, const gstore_load_part *part, uint64 rows)
+{
+	const uint64 first = (uint64) part->offsets[0], count = (uint64) part->offsets[rows] - first;
 	const gstore_load_column *from = column->load->fields[column->index].from;
 	const gstore_column		 *stored = &column->state->columns[column->index];
 	const place				  nulls = {column->load, column->state, column->index, GSTORE_ELEMENT_NULLS};
@@ -467,6 +519,7 @@ put_elements(const place *column, uint64 first, uint64 count)
 		return stored->has_element_nulls;
 	if (from->element_validity.bytes > 0)
 		bits = read_bits(column->load, &from->element_validity, first, count);
+	bits = clear_elements(part, rows, bits, count);
 	put_values(&values, stored->bodies_bytes, from->values.offset + first * stored->element_width, count,
 			   stored->element_width, stored->element_form, bits);
 	if (bits == NULL && !stored->has_element_nulls)
@@ -493,14 +546,14 @@ put_variable(const place *to, const gstore_load_part *part, uint64 count, gstore
 	const uint64 first = (uint64) part->offsets[0];
 	const uint64 bytes = (uint64) part->offsets[count] - first;
 
-	put_offsets(to, part->offsets, count);
 	if (now->form == GSTORE_FORM_LIST)
-		now->has_element_nulls = put_elements(to, first, bytes);
+		now->has_element_nulls = put_elements(to, part, count);
 	else if (is_text(to->load, to->index) && bytes > 0)
-		put_texts(&bodies, now->bodies_bytes, from->values.offset + first, part->offsets, count);
+		put_texts(&bodies, now->bodies_bytes, from->values.offset + first, part, count);
 	else
 		put_values(&bodies, now->bodies_bytes, from->values.offset + first, bytes, 1,
 				   GSTORE_FORM_BINARY, NULL);
+	put_offsets(to, part->offsets, count);
 	now->bodies_bytes += bytes * gstore_arrow_unit(now);
 }
 
@@ -531,7 +584,9 @@ put_nulls(const place *to, uint64 count, gstore_column *now)
 
 	now->has_nulls = put_validity(to, &part, count);
 	if (gstore_arrow_is_variable(now))
-		put_offsets(to, NULL, count);
+		put_offsets(to, MemoryContextAllocExtended(CurrentMemoryContext, (count + 1) * sizeof(int64),
+												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO),
+					count);
 	else if (now->form == GSTORE_FORM_BOOL)
 		put_bits(to, to->state->rows, count, part.validity, true);
 	else
@@ -562,6 +617,8 @@ gstore_load_append(gstore_loading *load, const gstore_load_segment *segment, gst
 	const uint64	before = gstore_data_bytes(state->rows, state->columns, desc->natts);
 
 	memcpy(now, state->columns, sizeof *now * (Size) desc->natts);
+	if (load->source->staged)
+		put_staged(load, segment, state);
 	for (int i = 0; i < desc->natts; i++)
 	{
 		const place to = {load, state, i, GSTORE_VALUES};
