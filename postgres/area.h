@@ -81,8 +81,7 @@ gvm_status gstore_area_release(gstore_areas *areas, gstore_use *use);
  * GVM_E_LIMIT  they are more than an area can have
  * and the errors of gvm_object_create()
  */
-gvm_status
-gstore_area_stage(gstore_areas *areas, const gstore_store_name *store, uint64_t bytes);
+gvm_status gstore_area_stage(gstore_areas *areas, const gstore_store_name *store, uint64_t bytes);
 
 /* ---- tokens */
 

@@ -42,9 +42,8 @@ compare_stores(const void *left, const void *right)
 								 &((const store_areas *) right)->name);
 }
 
-const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
-										 "manifest", "element_nulls", "pack",
-											 "staged"};
+const char *const gstore_part_names[] = {"values",		  "nulls", "bodies", "manifest",
+										 "element_nulls", "pack",  "staged"};
 
 void
 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
@@ -126,8 +125,7 @@ area_kind
 gstore_area_kind_for(const area *a, uint64_t needed)
 {
 	if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
-		a->part != GSTORE_STAGED &&
-		a->links == 0)
+		a->part != GSTORE_STAGED && a->links == 0)
 		return PACKED;
 	return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
 }
@@ -247,7 +245,8 @@ gstore_area_acquire(gstore_use *use)
 												 wait_ms, &use->lease);
 
 	if (status == GVM_E_TIMEOUT && wait_ms == STAGED_WAIT_MS)
-		return gvm_error_set(GVM_E_TIMEOUT, "the program that wrote the rows still has a lease on them");
+		return gvm_error_set(GVM_E_TIMEOUT,
+							 "the program that wrote the rows still has a lease on them");
 	use->address = status == GVM_OK ? (uintptr_t) use->lease.address + use->area->offset_bytes : 0;
 	return status;
 }

@@ -32,8 +32,7 @@ static bool
 has_slack(const area *a)
 {
 	return a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->part != GSTORE_STAGED &&
-		a->kind != PACKED &&
-		(has_chunks_ahead(a) || kind_wanted(a) < a->kind);
+		a->kind != PACKED && (has_chunks_ahead(a) || kind_wanted(a) < a->kind);
 }
 
 static bool

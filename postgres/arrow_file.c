@@ -91,8 +91,8 @@ typedef struct shape
 struct gstore_arrow_file
 {
 	gstore_arrow_input	input;
-	uint64_t			at;		  /* of a stream: the next message */
-	uint8_t			   *blocks;	  /* of a file: where its batches are; NULL: a stream */
+	uint64_t			at;		/* of a stream: the next message */
+	uint8_t			   *blocks; /* of a file: where its batches are; NULL: a stream */
 	uint32_t			block_count, block;
 	uint8_t			   *metadata; /* of the message that was read last */
 	uint32_t			column_count;
@@ -281,9 +281,9 @@ static bool
 set_format(view *v, uint32_t field, char *format)
 {
 	static const char *const plain[] = {
-		[TYPE_NULL] = "n",	   [TYPE_BINARY] = "z",		[TYPE_UTF8] = "u",		 [TYPE_BOOL] = "b",
-		[TYPE_LIST] = "+l",	   [TYPE_LARGE_BINARY] = "Z", [TYPE_LARGE_UTF8] = "U",
-		[TYPE_LARGE_LIST] = "+L",
+		[TYPE_NULL] = "n",		 [TYPE_BINARY] = "z",	   [TYPE_UTF8] = "u",
+		[TYPE_BOOL] = "b",		 [TYPE_LIST] = "+l",	   [TYPE_LARGE_BINARY] = "Z",
+		[TYPE_LARGE_UTF8] = "U", [TYPE_LARGE_LIST] = "+L",
 	};
 	static const char *const floats[] = {"e", "f", "g"};
 	const uint64_t			 kind = number_of(v, field, FIELD_TYPE_TYPE, 1, 0);
@@ -332,8 +332,8 @@ read_child(view *v, uint32_t field, gstore_load_column *column, char *text)
 	set_shape(number_of(v, child, FIELD_TYPE_TYPE, 1, 0), &of_child);
 	if (reference_of(v, child, FIELD_DICTIONARY) != 0 || !set_format(v, child, column->element_format) ||
 		of_child.none || of_child.list || of_child.variable)
-		return fail_file(text, GSTORE_ARROW_UNSUPPORTED, "a list of elements of another kind than numbers: column",
-						 column->name);
+		return fail_file(text, GSTORE_ARROW_UNSUPPORTED,
+						 "a list of elements of another kind than numbers: column", column->name);
 	return GSTORE_ARROW_OK;
 }
 
@@ -373,7 +373,8 @@ read_schema(gstore_arrow_file *file, view *v, uint32_t schema, char *text)
 													  &file->columns[i], &file->shapes[i], text);
 
 		if (v->bad)
-			return fail_file(text, GSTORE_ARROW_MALFORMED, "a description of columns that leads nowhere", "");
+			return fail_file(text, GSTORE_ARROW_MALFORMED,
+							 "a description of columns that leads nowhere", "");
 		if (result != GSTORE_ARROW_OK)
 			return result;
 	}
@@ -458,8 +459,8 @@ take_column(parts *p, const shape *of, uint64_t rows, gstore_load_column *column
 		return false;
 	if (!of->list)
 		return take_part(p, &column->values);
-	return take_node(p, &column->elements, &nulls) && take_validity(p, nulls, &column->element_validity) &&
-		take_part(p, &column->values);
+	return take_node(p, &column->elements, &nulls) &&
+		take_validity(p, nulls, &column->element_validity) && take_part(p, &column->values);
 }
 
 static gstore_arrow_result
@@ -500,7 +501,7 @@ read_input(const gstore_arrow_file *file, uint64_t at, void *to, uint64_t bytes,
 static gstore_arrow_result
 read_metadata(gstore_arrow_file *file, uint64_t at, uint64_t bytes, view *out, char *text)
 {
-	uint8_t				*metadata;
+	uint8_t			   *metadata;
 	gstore_arrow_result result;
 
 	if (bytes < 8 || bytes > METADATA_BYTES_MAX)
@@ -562,7 +563,8 @@ read_message(gstore_arrow_file *file, uint64_t at, message *out, char *text)
 		return fail_file(text, GSTORE_ARROW_MALFORMED, "a message that leads nowhere", "");
 	if (number_of(&out->v, root, MESSAGE_VERSION, 2, 0) < VERSION_4 ||
 		number_of(&out->v, root, MESSAGE_VERSION, 2, 0) > VERSION_5)
-		return fail_file(text, GSTORE_ARROW_UNSUPPORTED, "another version of metadata than 4 and 5", "");
+		return fail_file(text, GSTORE_ARROW_UNSUPPORTED, "another version of metadata than 4 and 5",
+						 "");
 	if (out->body_bytes > file->input.bytes - out->body)
 		return fail_file(text, GSTORE_ARROW_MALFORMED, "it ends too early", "");
 	out->end = out->body + out->body_bytes;
@@ -575,7 +577,8 @@ check_header(const message *m, uint32_t wanted, char *text)
 	if (m->header_type == HEADER_DICTIONARY)
 		return fail_file(text, GSTORE_ARROW_UNSUPPORTED, "dictionaries", "");
 	if (m->header_type != wanted)
-		return fail_file(text, GSTORE_ARROW_MALFORMED, "a message of another kind than was to come", "");
+		return fail_file(text, GSTORE_ARROW_MALFORMED, "a message of another kind than was to come",
+						 "");
 	return GSTORE_ARROW_OK;
 }
 
@@ -598,7 +601,8 @@ open_file(gstore_arrow_file *file, char *text)
 		return result;
 	bytes = (uint32_t) number_at(tail, 4);
 	if (memcmp(tail + 4, MAGIC, MAGIC_BYTES) != 0 || bytes > all - sizeof tail)
-		return fail_file(text, GSTORE_ARROW_MALFORMED, "it has no end: it was not written to its end", "");
+		return fail_file(text, GSTORE_ARROW_MALFORMED,
+						 "it has no end: it was not written to its end", "");
 	result = read_metadata(file, all - sizeof tail - bytes, bytes, &v, text);
 	if (result != GSTORE_ARROW_OK)
 		return result;
@@ -649,7 +653,8 @@ gstore_arrow_file_open(const gstore_arrow_input *input, gstore_arrow_file **out,
 	if (input->bytes >= sizeof begin)
 		result = read_input(file, 0, begin, sizeof begin, text);
 	if (result == GSTORE_ARROW_OK)
-		result = memcmp(begin, MAGIC, MAGIC_BYTES) == 0 ? open_file(file, text) : open_stream(file, text);
+		result = memcmp(begin, MAGIC, MAGIC_BYTES) == 0 ? open_file(file, text)
+														: open_stream(file, text);
 	if (result == GSTORE_ARROW_OK)
 		*out = file;
 	else

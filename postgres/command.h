@@ -80,7 +80,7 @@ typedef enum gstore_command_state
 typedef enum gstore_source
 {
 	GSTORE_FROM_WINDOW,
-	GSTORE_FROM_BYTE,	/* the window is not read, every byte is that of `byte` */
+	GSTORE_FROM_BYTE, /* the window is not read, every byte is that of `byte` */
 	GSTORE_FROM_STAGED, /* nor then: window_bytes is the offset in the part STAGED of the store numbered `copy` */
 } gstore_source;
 

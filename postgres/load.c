@@ -64,8 +64,8 @@ try_read_file(const gstore_load_source *source, uint64 offset, void *to, uint64 
 	return true;
 }
 
-static void pg_attribute_noreturn()
-fail_file(const gstore_load_source *source)
+static void
+pg_attribute_noreturn() fail_file(const gstore_load_source *source)
 {
 	if (errno == 0)
 		ereport(ERROR,
@@ -209,8 +209,8 @@ gstore_load_begin(PG_FUNCTION_ARGS)
 	PG_RETURN_TEXT_P(cstring_to_text(write_token(secret)));
 }
 
-static void pg_attribute_noreturn()
-refuse_head(const char *what)
+static void
+pg_attribute_noreturn() refuse_head(const char *what)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
@@ -334,8 +334,7 @@ open_source_file(const char *path, gstore_load_source *source)
 	if (fstat(source->file, &found) != 0)
 		ereport(ERROR, (errcode_for_file_access(), errmsg("could not stat file \"%s\": %m", path)));
 	if (!S_ISREG(found.st_mode))
-		ereport(ERROR,
-				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is no regular file", path)));
+		ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("\"%s\" is no regular file", path)));
 	source->bytes = (uint64) found.st_size;
 }
 
@@ -397,13 +396,13 @@ write_file(gstore_loading *load, gstore_arrow_file *file)
 Datum
 gstore_load_file(PG_FUNCTION_ARGS)
 {
-	gstore_loading		load = {0};
-	gstore_load_source	source = {0};
-	gstore_arrow_input	input = {.read = read_input, .argument = &source};
-	gstore_arrow_file  *file;
-	char			   *path = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	char				why[GSTORE_ARROW_TEXT_BYTES];
-	volatile uint64		rows = 0;
+	gstore_loading	   load = {0};
+	gstore_load_source source = {0};
+	gstore_arrow_input input = {.read = read_input, .argument = &source};
+	gstore_arrow_file *file;
+	char			  *path = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	char			   why[GSTORE_ARROW_TEXT_BYTES];
+	volatile uint64	   rows = 0;
 
 	canonicalize_path(path);
 	check_may_read_files();

@@ -23,24 +23,23 @@
 /* Where the bytes come from. */
 typedef struct gstore_load_source
 {
-	uint64 bytes;
-	bool   staged; /* they are on the device, part STAGED of this store: */
+	uint64			  bytes;
+	bool			  staged; /* they are on the device, part STAGED of this store: */
 	gstore_store_name name;
-	int	   file; /* otherwise */
-	const char *path;
+	int				  file; /* otherwise */
+	const char		 *path;
 } gstore_load_source;
 
 /* ERROR if they cannot be read. */
-extern void
-gstore_load_read(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes);
+extern void gstore_load_read(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes);
 
 /* A column of the table, and where its values come from. */
 typedef struct gstore_load_field
 {
-	const gstore_load_column *from; /* NULL: there is none, and every row is NULL */
-	uint32 offset_bytes;			/* of an offset: 4 or 8 */
-	int32  max_chars;				/* of varchar(n); -1: any */
-	uint64 end;						/* the offset where the segment before ends */
+	const gstore_load_column *from;			/* NULL: there is none, and every row is NULL */
+	uint32					  offset_bytes; /* of an offset: 4 or 8 */
+	int32					  max_chars;	/* of varchar(n); -1: any */
+	uint64					  end;			/* the offset where the segment before ends */
 } gstore_load_field;
 
 typedef struct gstore_loading
@@ -48,16 +47,16 @@ typedef struct gstore_loading
 	Relation				  relation;
 	const gstore_load_source *source;
 	const gstore_load_batch	 *batch;
-	gstore_column	  *columns; /* of the table, by attribute number - 1, as format 'arrow' describes them */
-	gstore_load_field *fields;	/* the same */
-	Bitmapset		  *missing; /* attribute numbers that no column comes for */
-	bool			   by_rows; /* the executor has to see all rows */
-	gstore_pending	  *pending;
-	struct gstore_load_rows *rows; /* NULL: it has seen none yet */
-	struct gstore_load_part *parts; /* NULL: no segment was read yet; memory for all of them, */
-	uint8 *bytes;					/* and for what is checked of one */
-	MemoryContext	   context;	   /* of the statement */
-	MemoryContext	   scratch;	   /* of a segment */
+	gstore_column *columns; /* of the table, by attribute number - 1, as format 'arrow' describes them */
+	gstore_load_field		*fields;  /* the same */
+	Bitmapset				*missing; /* attribute numbers that no column comes for */
+	bool					 by_rows; /* the executor has to see all rows */
+	gstore_pending			*pending;
+	struct gstore_load_rows *rows;	  /* NULL: it has seen none yet */
+	struct gstore_load_part *parts;	  /* NULL: no segment was read yet; memory for all of them, */
+	uint8					*bytes;	  /* and for what is checked of one */
+	MemoryContext			 context; /* of the statement */
+	MemoryContext			 scratch; /* of a segment */
 } gstore_loading;
 
 /* ---- load_match.c */
@@ -72,7 +71,7 @@ extern void gstore_load_check_batch(gstore_loading *load);
 /* A segment: rows [first, first + count) of the batch; first is a multiple of 8. */
 typedef struct gstore_load_segment
 {
-	uint64 first, count;
+	uint64					 first, count;
 	struct gstore_load_part *parts; /* by attribute number - 1 */
 	bool ragged; /* a row is NULL that has bytes: such rows are not written as they are */
 } gstore_load_segment;

@@ -20,9 +20,9 @@
 #include "postgres/load.h"
 
 #define SEGMENT_ROWS	(1u << 19)
-#define ROWS_A_SEGMENT	(1u << 16) /* of such as the executor has to see */
+#define ROWS_A_SEGMENT	(1u << 16)	/* of such as the executor has to see */
 #define SEGMENT_BYTES	(64u << 20) /* of offsets, about */
-#define CHECKED_BYTES	(4u << 20) /* read at a time, but for a value that is larger */
+#define CHECKED_BYTES	(4u << 20)	/* read at a time, but for a value that is larger */
 #define PIECES_MAX		4
 #define US_1970_TO_2000 ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
@@ -95,7 +95,8 @@ read_validity(const gstore_loading *load, const gstore_load_segment *segment, in
 	if (from->validity.bytes == 0)
 		return;
 	part->validity = read_bits(load, &from->validity, segment->first, segment->count);
-	part->nulls = segment->count - pg_popcount((const char *) part->validity, (int) ((segment->count + 7) / 8));
+	part->nulls = segment->count -
+		pg_popcount((const char *) part->validity, (int) ((segment->count + 7) / 8));
 	if (part->nulls == 0)
 		part->validity = NULL;
 }
@@ -116,9 +117,9 @@ check_offsets(const gstore_loading *load, int index, const int64 *offsets, uint6
 	const gstore_column *column = &load->columns[index];
 	const uint64		 unit = gstore_arrow_unit(column);
 	gstore_load_field	*field = &load->fields[index];
-	const uint64 limit = column->form == GSTORE_FORM_LIST ? field->from->elements
-														  : field->from->values.bytes;
-	bool		 good = offsets[0] >= 0 && (uint64) offsets[count] <= limit;
+	const uint64		 limit = column->form == GSTORE_FORM_LIST ? field->from->elements
+																  : field->from->values.bytes;
+	bool				 good = offsets[0] >= 0 && (uint64) offsets[count] <= limit;
 
 	for (uint64 i = 0; i < count; i++)
 		good &= offsets[i] <= offsets[i + 1];
@@ -142,8 +143,8 @@ read_offsets(const gstore_loading *load, const gstore_load_segment *segment, int
 	const uint64 at = field->from->offsets.offset + segment->first * field->offset_bytes;
 
 	if (part->offsets == NULL)
-		part->offsets = MemoryContextAllocHuge(load->context, (gstore_load_segment_rows(load) + 1) *
-																  sizeof(int64));
+		part->offsets = MemoryContextAllocHuge(load->context,
+											   (gstore_load_segment_rows(load) + 1) * sizeof(int64));
 	if (field->offset_bytes == sizeof(int64))
 		gstore_load_read(load->source, at, part->offsets, count * sizeof(int64));
 	else
@@ -175,7 +176,8 @@ gstore_load_read_segment(gstore_loading *load, gstore_load_segment *segment)
 
 	if (load->parts == NULL)
 	{
-		load->parts = MemoryContextAllocZero(load->context, sizeof *load->parts * (Size) Max(desc->natts, 1));
+		load->parts = MemoryContextAllocZero(load->context,
+											 sizeof *load->parts * (Size) Max(desc->natts, 1));
 		load->bytes = MemoryContextAlloc(load->context, CHECKED_BYTES);
 	}
 	segment->parts = load->parts;
@@ -233,8 +235,8 @@ is_checked_form(gstore_form form)
 
 /* Values of rows or elements from `first` on, of which those count that have their bits set. */
 static void
-check_values(const gstore_loading *load, int index, gstore_form form, const void *values, uint64 count,
-			 const uint8 *valid, uint64 first)
+check_values(const gstore_loading *load, int index, gstore_form form, const void *values,
+			 uint64 count, const uint8 *valid, uint64 first)
 {
 	const int32 *days = values;
 	const int64 *us = values;
@@ -271,7 +273,7 @@ check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int
 {
 	const int	 encoding = GetDatabaseEncoding();
 	const uint64 all = (uint64) (offsets[count] - offsets[0]);
-	bool good = encoding == PG_UTF8 && all <= PG_INT32_MAX &&
+	bool		 good = encoding == PG_UTF8 && all <= PG_INT32_MAX &&
 		pg_encoding_verifymbstr(encoding, (const char *) bytes, (int) all) == (int) all;
 
 	for (uint64 i = 0; i < count && good; i++)
@@ -292,9 +294,9 @@ check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int
 typedef struct place
 {
 	gstore_loading *load;
-	gstore_view *state;
-	int			 index;
-	gstore_part	 part;
+	gstore_view	   *state;
+	int				index;
+	gstore_part		part;
 } place;
 
 static void
@@ -413,8 +415,8 @@ static void
 put_texts(const place *to, uint64 at, uint64 from, const gstore_load_part *part, uint64 count)
 {
 	const int64 *offsets = part->offsets;
-	uint64 capacity = CHECKED_BYTES;
-	uint8 *bytes = to->load->bytes;
+	uint64		 capacity = CHECKED_BYTES;
+	uint8		*bytes = to->load->bytes;
 
 	for (uint64 first = 0, last; first < count; first = last)
 	{
@@ -499,7 +501,8 @@ clear_elements(const gstore_load_part *part, uint64 rows, uint8 *bits, uint64 co
 	if (bits == NULL)
 		bits = make_bits(count, true);
 	for (uint64 row = 0; row < rows; row++)
-		for (int64 i = part->offsets[row]; i < part->offsets[row + 1] && !is_set(part->validity, row); i++)
+		for (int64 i = part->offsets[row];
+			 i < part->offsets[row + 1] && !is_set(part->validity, row); i++)
 			bits[(i - part->offsets[0]) / 8] &= (uint8) ~(1u << ((i - part->offsets[0]) % 8));
 	return bits;
 }
@@ -511,17 +514,17 @@ put_elements(const place *column, const gstore_load_part *part, uint64 rows)
 	const uint64 first = (uint64) part->offsets[0], count = (uint64) part->offsets[rows] - first;
 	const gstore_load_column *from = column->load->fields[column->index].from;
 	const gstore_column		 *stored = &column->state->columns[column->index];
-	const place				  nulls = {column->load, column->state, column->index, GSTORE_ELEMENT_NULLS};
-	const place				  values = {column->load, column->state, column->index, GSTORE_BODIES};
-	uint8					 *bits = NULL;
+	const place nulls = {column->load, column->state, column->index, GSTORE_ELEMENT_NULLS};
+	const place values = {column->load, column->state, column->index, GSTORE_BODIES};
+	uint8	   *bits = NULL;
 
 	if (count == 0)
 		return stored->has_element_nulls;
 	if (from->element_validity.bytes > 0)
 		bits = read_bits(column->load, &from->element_validity, first, count);
 	bits = clear_elements(part, rows, bits, count);
-	put_values(&values, stored->bodies_bytes, from->values.offset + first * stored->element_width, count,
-			   stored->element_width, stored->element_form, bits);
+	put_values(&values, stored->bodies_bytes, from->values.offset + first * stored->element_width,
+			   count, stored->element_width, stored->element_form, bits);
 	if (bits == NULL && !stored->has_element_nulls)
 		return false;
 	put_bits(&nulls, stored->bodies_bytes / stored->element_width, count,
@@ -542,9 +545,9 @@ static void
 put_variable(const place *to, const gstore_load_part *part, uint64 count, gstore_column *now)
 {
 	const gstore_load_column *from = to->load->fields[to->index].from;
-	const place	 bodies = {to->load, to->state, to->index, GSTORE_BODIES};
-	const uint64 first = (uint64) part->offsets[0];
-	const uint64 bytes = (uint64) part->offsets[count] - first;
+	const place				  bodies = {to->load, to->state, to->index, GSTORE_BODIES};
+	const uint64			  first = (uint64) part->offsets[0];
+	const uint64			  bytes = (uint64) part->offsets[count] - first;
 
 	if (now->form == GSTORE_FORM_LIST)
 		now->has_element_nulls = put_elements(to, part, count);
@@ -580,12 +583,13 @@ static void
 put_nulls(const place *to, uint64 count, gstore_column *now)
 {
 	const gstore_load_part part = {.validity = make_bits(count, false)};
-	gstore_piece piece;
+	gstore_piece		   piece;
 
 	now->has_nulls = put_validity(to, &part, count);
 	if (gstore_arrow_is_variable(now))
-		put_offsets(to, MemoryContextAllocExtended(CurrentMemoryContext, (count + 1) * sizeof(int64),
-												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO),
+		put_offsets(to,
+					MemoryContextAllocExtended(CurrentMemoryContext, (count + 1) * sizeof(int64),
+											   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO),
 					count);
 	else if (now->form == GSTORE_FORM_BOOL)
 		put_bits(to, to->state->rows, count, part.validity, true);

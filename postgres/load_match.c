@@ -99,14 +99,14 @@ match_type(const gstore_loading *load, int index, gstore_load_field *field)
 		return;
 	gstore_arrow_format(column, wanted);
 	gstore_arrow_element_format(column, element);
-	ereport(ERROR,
-			(errcode(ERRCODE_DATATYPE_MISMATCH),
-			 errmsg("column \"%s\" is of type %s, but its values are of Arrow's format \"%s%s%s\"",
-					NameStr(attribute->attname),
-					format_type_with_typemod(attribute->atttypid, attribute->atttypmod),
-					field->from->format, field->from->element_format[0] != '\0' ? " of " : "",
-					field->from->element_format),
-			 errhint("Cast them to \"%s%s%s\" first.", wanted, element[0] != '\0' ? " of " : "", element)));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_DATATYPE_MISMATCH),
+		 errmsg("column \"%s\" is of type %s, but its values are of Arrow's format \"%s%s%s\"",
+				NameStr(attribute->attname),
+				format_type_with_typemod(attribute->atttypid, attribute->atttypmod), field->from->format,
+				field->from->element_format[0] != '\0' ? " of " : "", field->from->element_format),
+		 errhint("Cast them to \"%s%s%s\" first.", wanted, element[0] != '\0' ? " of " : "", element)));
 }
 
 /* ---- columns */
@@ -114,8 +114,8 @@ match_type(const gstore_loading *load, int index, gstore_load_field *field)
 static void
 check_may_insert(const gstore_loading *load, const Form_pg_attribute attribute)
 {
-	const Oid	oid = RelationGetRelid(load->relation);
-	AclResult	result = pg_class_aclcheck(oid, GetUserId(), ACL_INSERT);
+	const Oid oid = RelationGetRelid(load->relation);
+	AclResult result = pg_class_aclcheck(oid, GetUserId(), ACL_INSERT);
 
 	if (result != ACLCHECK_OK)
 		result = pg_attribute_aclcheck(oid, attribute->attnum, GetUserId(), ACL_INSERT);
@@ -218,9 +218,10 @@ gstore_load_match(gstore_loading *load)
 static void
 refuse_buffer(const gstore_load_column *from, const char *what)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-			 errmsg("the %s of column \"%s\" are not within the bytes, or too short", what, from->name)));
+	ereport(
+		ERROR,
+		(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+		 errmsg("the %s of column \"%s\" are not within the bytes, or too short", what, from->name)));
 }
 
 static void
@@ -278,9 +279,10 @@ gstore_load_check_batch(gstore_loading *load)
 	if (load->batch->rows == 0)
 		return;
 	if (load->batch->rows > ROWS_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-				 errmsg("%llu rows are more than there can be", (unsigned long long) load->batch->rows)));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+			 errmsg("%llu rows are more than there can be", (unsigned long long) load->batch->rows)));
 	for (int i = 0; i < natts; i++)
 	{
 		load->fields[i].end = PG_UINT64_MAX;

@@ -46,7 +46,8 @@ prepare_coercions(const gstore_loading *load, gstore_load_rows *rows)
 			continue;
 		coerce = gstore_coercion_of(TupleDescAttr(desc, i));
 		if (coerce != NULL)
-			rows->coercions[rows->coercion_count++] = (coercion){i, ExecPrepareExpr(coerce, rows->estate)};
+			rows->coercions[rows->coercion_count++] = (coercion){
+				i, ExecPrepareExpr(coerce, rows->estate)};
 	}
 }
 
@@ -83,8 +84,8 @@ coerce_values(const gstore_load_rows *rows)
 
 		context->caseValue_datum = rows->slot->tts_values[index];
 		context->caseValue_isNull = rows->slot->tts_isnull[index];
-		rows->slot->tts_values[index] = ExecEvalExprSwitchContext(rows->coercions[i].evaluate, context,
-																 &rows->slot->tts_isnull[index]);
+		rows->slot->tts_values[index] = ExecEvalExprSwitchContext(
+			rows->coercions[i].evaluate, context, &rows->slot->tts_isnull[index]);
 	}
 }
 

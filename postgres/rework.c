@@ -40,11 +40,10 @@ gstore_default_of(Relation relation, const Form_pg_attribute a)
 }
 
 int
-gstore_prepare_defaults(Relation relation, const Bitmapset *added, EState *estate,
-						gstore_default **out)
+gstore_prepare_defaults(Relation relation, const Bitmapset *added, EState *estate, gstore_default **out)
 {
 	const TupleDesc desc = RelationGetDescr(relation);
-	gstore_default  *all = palloc0(sizeof *all * (Size) (bms_num_members(added) + 1));
+	gstore_default *all = palloc0(sizeof *all * (Size) (bms_num_members(added) + 1));
 	int				count = 0;
 
 	for (int generated = 0; generated <= 1; generated++)
@@ -61,8 +60,8 @@ gstore_prepare_defaults(Relation relation, const Bitmapset *added, EState *estat
 			value = gstore_default_of(relation, a);
 			if (value != NULL)
 				all[count++] = (gstore_default){.index = number - 1,
-											   .generated = generated,
-											   .evaluate = ExecPrepareExpr(value, estate)};
+												.generated = generated,
+												.evaluate = ExecPrepareExpr(value, estate)};
 		}
 	}
 	*out = all;

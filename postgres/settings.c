@@ -76,7 +76,8 @@ gstore_settings_init(void)
 		"Statements on a table that is to be loaded from its source wait for its rows.", NULL,
 		&gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
-		"gstore_fdw.token_lifetime", "How long a token of gstore_export() or gstore_load_begin() lets programs in.",
+		"gstore_fdw.token_lifetime",
+		"How long a token of gstore_export() or gstore_load_begin() lets programs in.",
 		"What they have attached stays. A token that is asked for again is good for that time again.",
 		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
 	DefineCustomIntVariable("gstore_fdw.load_memory",

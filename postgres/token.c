@@ -332,11 +332,10 @@ gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 priv
 	if (renew_token(view, sum, manifest_end, privileges, secret))
 		return;
 	end_oldest(relation);
-	begin_token(&(gstore_token){.name = view->name,
-								.privileges = privileges,
-								.sum = sum,
-								.manifest_end = manifest_end},
-				secret);
+	begin_token(
+		&(gstore_token){
+			.name = view->name, .privileges = privileges, .sum = sum, .manifest_end = manifest_end},
+		secret);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
@@ -397,8 +396,7 @@ check_load_limits(uint64 bytes)
 	if (gstore_load_memory_mb >= 0 && sum > (uint64) gstore_load_memory_mb * 1024 * 1024)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("memory for rows to be loaded is limited to %d MiB a role",
-						gstore_load_memory_mb),
+				 errmsg("memory for rows to be loaded is limited to %d MiB a role", gstore_load_memory_mb),
 				 errdetail("With these %llu KiB the role would have %llu KiB.",
 						   (unsigned long long) (bytes + 1023) / 1024,
 						   (unsigned long long) (sum + 1023) / 1024),

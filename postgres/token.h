@@ -37,8 +37,7 @@ gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 priv
  * The secret of a new token for the current user, with so many bytes that who knows it may write, at the store that its
  * name says, part STAGED. It ends with the session, too.
  */
-extern void
-gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES]);
+extern void gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES]);
 /* The token of a text; ERROR if it is none, or another role's. False: it has ended. */
 extern bool gstore_token_find_load(const char *text, gstore_token *out);
 /* The current subtransaction has loaded what is there: the token ends when that is committed. */

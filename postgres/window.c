@@ -550,10 +550,11 @@ fill_window(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piec
 	while (*piece < count && w->range_count < most_ranges(verb))
 	{
 		const gstore_piece *p = &pieces[*piece];
-		const gstore_source source = p->staged ? GSTORE_FROM_STAGED
+		const gstore_source source = p->staged		  ? GSTORE_FROM_STAGED
 			: is_write_verb(verb) && p->local == NULL ? GSTORE_FROM_BYTE
 													  : GSTORE_FROM_WINDOW;
-		const bool windowless = source != GSTORE_FROM_WINDOW || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACK_BYTES;
+		const bool			windowless = source != GSTORE_FROM_WINDOW || verb == GSTORE_COPY_TAKE ||
+			verb >= GSTORE_UNPACK_BYTES;
 		uint64		  part = p->bytes - *done;
 		gstore_range *range;
 

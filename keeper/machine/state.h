@@ -432,12 +432,12 @@ struct keep_client {
     uint32_t number;
     bool connected, greeted;
     bool restricted; /* for good: it opens links, and owns nothing */
-    bool cut;     /* by the machine */
-    bool cut_due; /* to be cut at the end of the event */
-    bool voided;  /* its openings are gone, though its process may be there */
-    bool mapped;  /* it was sent memory */
-    bool closed;  /* its socket is closed, and its process goes on */
-    bool over;    /* FORGET was sent */
+    bool cut;        /* by the machine */
+    bool cut_due;    /* to be cut at the end of the event */
+    bool voided;     /* its openings are gone, though its process may be there */
+    bool mapped;     /* it was sent memory */
+    bool closed;     /* its socket is closed, and its process goes on */
+    bool over;       /* FORGET was sent */
     gvmi_credentials who;
     keep_user *user;
     gvmi_lease_slot *leases;

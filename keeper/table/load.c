@@ -8,9 +8,10 @@
 
 static gvm_status fail_ended(void)
 {
-    return gvm_error_set(GVM_E_ABSENT,
-                         "the token has ended: its rows were loaded, it was revoked or expired, or the session that "
-                         "made it has ended; call gstore_load_begin() anew");
+    return gvm_error_set(
+        GVM_E_ABSENT,
+        "the token has ended: its rows were loaded, it was revoked or expired, or the session that "
+        "made it has ended; call gstore_load_begin() anew");
 }
 
 /* Once a token has ended, the name of its link is free. */

@@ -181,8 +181,7 @@ static const char *execute(char *verb, char *first, char *second, char answer[64
         return gvm_status_name(gvm_object_copy_in(object, strtoull(first, NULL, 10), bytes,
                                                   parse_hex(second, bytes), GVM_FOREVER));
     if (strcmp(verb, "take") == 0)
-        return gvm_status_name(
-            gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &held));
+        return gvm_status_name(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &held));
     if (strcmp(verb, "give") == 0)
         return gvm_status_name(gvm_object_release(object, &held));
     if (strcmp(verb, "scribble") == 0)

@@ -698,112 +698,6 @@ static int open_with_flags(void *arg)
 
 CHILD_TEST(object_opened_with_flags_obeys_them, open_with_flags)
 
-/* ---- restricted connections */
-
-/* Kernels and copies write by a link, and nothing else is to be had over the connection. */
-static int use_restricted(gvm_client *keeper)
-{
-    const uint32_t word = 0x12345678;
-    gvm_object *object;
-    gvm_snapshot *snapshot = NULL;
-    gvm_lease lease;
-
-    CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &object) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, &object) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_client_get_snapshot(keeper, &snapshot) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_drop(keeper, "/x") == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_open(keeper, "/secret", GVM_OPEN_LINK, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_grow(object, 2 * CHUNK) == GVM_E_INVALID); /* beyond what it sees */
-    CHILD_EXPECT(gvm_object_shrink(object, 0) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK &&
-                 lease.size_bytes == CHUNK);
-    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
-    CHILD_EXPECT(gvm_object_copy_in(object, 64, &word, sizeof word, GVM_FOREVER) == GVM_OK);
-    CHILD_EXPECT(gvm_object_copy_in(object, CHUNK - 2, &word, sizeof word, GVM_FOREVER) ==
-                 GVM_E_INVALID);
-    gvm_object_close(object);
-    gvm_client_close(keeper);
-    return 0;
-}
-
-static int restrict_socket(void *arg)
-{
-    fixture w;
-    gvm_object *object;
-    gvm_client *keeper;
-    uint32_t word = 0;
-    int fd, pair[2];
-
-    (void)arg;
-    use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
-    CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_link(object, "/secret", 0600, CHUNK) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_client_restrict(fd) == GVM_OK);
-    CHILD_EXPECT(gvm_client_adopt(fd, &keeper) == GVM_OK && use_restricted(keeper) == 0);
-    CHILD_EXPECT(gvm_object_copy_out(&word, object, 64, sizeof word, GVM_FOREVER) == GVM_OK &&
-                 word == 0x12345678);
-    CHILD_EXPECT(gvm_client_restrict(-1) == GVM_E_INVALID);
-    CHILD_EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0);
-    close(pair[1]);
-    CHILD_EXPECT(gvm_client_restrict(pair[0]) == GVM_E_PEER);
-    close(pair[0]);
-    return stop(&w);
-}
-
-CHILD_TEST(client_restricted_opens_links_alone, restrict_socket)
-
-/* In a child of another user: what it is refused does not reach the driver. */
-static int ask_as_another(const char *path, int go)
-{
-    gvm_client *keeper;
-    gvm_object *object;
-    gvm_snapshot *snapshot = NULL;
-    char byte;
-
-    CHILD_EXPECT(read(go, &byte, 1) == 1 && setgid(65534) == 0 && setuid(65534) == 0);
-    CHILD_EXPECT(gvm_client_connect(path, &keeper) == GVM_OK);
-    CHILD_EXPECT(gvm_client_get_snapshot(keeper, &snapshot) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &object) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_open(keeper, "/secret", GVM_OPEN_LINK, &object) == GVM_E_ABSENT);
-    gvm_client_close(keeper);
-    return 0;
-}
-
-/* Only root can be another user. The child is made before a driver is loaded. */
-static int restrict_others(void *arg)
-{
-    fixture w;
-    gvm_object *object;
-    int go[2], status;
-    pid_t pid;
-
-    (void)arg;
-    use_devices(1);
-    choose_path(&w);
-    CHILD_EXPECT(gvm_keeper_start(&(gvm_keeper_options){.struct_size = sizeof(gvm_keeper_options),
-                                                        .path = w.path,
-                                                        .flags = 2},
-                                  &w.server) == GVM_E_INVALID);
-    if (geteuid() != 0)
-        return 0;
-    CHILD_EXPECT(pipe2(go, O_CLOEXEC) == 0);
-    pid = fork();
-    CHILD_EXPECT(pid >= 0);
-    if (pid == 0)
-        _exit(ask_as_another(w.path, go[0]));
-    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path,
-                                                .socket_mode = 0666,
-                                                .flags = GVM_KEEPER_RESTRICT_OTHERS}) == 0);
-    CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
-    CHILD_EXPECT(write(go[1], "", 1) == 1);
-    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    return stop(&w);
-}
-
-CHILD_TEST(client_of_another_user_is_restricted_with_the_flag, restrict_others)
-
 /* How a view of an object is read by a kernel without a lease. */
 typedef struct unleased {
     uint32_t flags;     /* of opening the view */
@@ -1014,8 +908,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(object_kept_outlives_its_creator),
         cmocka_unit_test(object_untracked_has_no_copies),
         cmocka_unit_test(object_opened_with_flags_obeys_them),
-        cmocka_unit_test(client_restricted_opens_links_alone),
-        cmocka_unit_test(client_of_another_user_is_restricted_with_the_flag),
         cmocka_unit_test(object_is_readable_without_a_lease_if_opened_mapped_alone),
         cmocka_unit_test(object_published_with_flags_obeys_them),
         cmocka_unit_test(socket_handed_over_has_the_keepers_own_rights),
