@@ -180,7 +180,8 @@ enum {
 
 /* Opens an object by name. The object stays whole while it is open anywhere, also if dropped. Nothing is mapped
  * before the first lease, unless by GVM_OPEN_MAPPED. It has one address in all processes, but where another opening or
- * the program has taken that.
+ * the program has taken that. While a process has objects open, addresses between 32 and 80 TiB are reserved for them, unless
+ * something was there before.
  *
  * GVM_E_INVALID   a malformed name, unknown flags
  * GVM_E_ABSENT    there is no object, or no link, of that name

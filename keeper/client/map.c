@@ -522,6 +522,9 @@ static gvm_status find_device_by_uuid(const uint8_t uuid[16], gvm_device **out)
     return fail_elsewhere(uuid);
 }
 
+/* Of this process, for the objects of all its keepers. */
+static gvmi_range object_range = GVMI_RANGE_INIT(GVMI_OBJECT_RANGE_ADDRESS, GVMI_OBJECT_RANGE_BYTES);
+
 /* Where other processes have it, if that is free here, or anywhere. */
 static gvm_status make_buffer_of(const gvmi_descriptor *about, gvm_device *device,
                                  gvm_import_options options, gvm_buffer **out)
@@ -531,12 +534,12 @@ static gvm_status make_buffer_of(const gvmi_descriptor *about, gvm_device *devic
 
     if (about->exporter_address != 0) {
         options.flags |= GVM_IMPORT_SAME_ADDRESS;
-        status = gvmi_share_make_buffer(about, device, &options, out);
+        status = gvmi_share_make_buffer(about, device, &options, &object_range, out);
     }
     if (status != GVM_E_ADDRESS || !anywhere)
         return status;
     options.flags &= ~(uint32_t)GVM_IMPORT_SAME_ADDRESS;
-    return gvmi_share_make_buffer(about, device, &options, out);
+    return gvmi_share_make_buffer(about, device, &options, &object_range, out);
 }
 
 static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened)

@@ -375,7 +375,7 @@ gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
 {
     GVMI_UNCANCELLED;
     gvmi_snapshot_head head;
-    gvmi_snapshot_client r;
+    gvmi_snapshot_client r = {0};
     gvm_status status = get_record(snapshot, RECORD_CLIENT, index, &r, sizeof r, &head);
     const gvm_client_info full = {
         .id = r.id,
@@ -398,7 +398,7 @@ gvm_status gvm_snapshot_get_user(const gvm_snapshot *snapshot, uint32_t index, g
 {
     GVMI_UNCANCELLED;
     gvmi_snapshot_head head;
-    gvmi_snapshot_user r;
+    gvmi_snapshot_user r = {0};
     gvm_status status = get_record(snapshot, RECORD_USER, index, &r, sizeof r, &head);
     const gvm_user_info full = {
         .uid = r.uid,

@@ -19,11 +19,7 @@
 #define LARGE_CHUNK_BYTES_CHOSEN_MAX (512 * GVMI_MIB)
 #define RESERVE_BYTES_MAX (1ull << 46)
 
-/* The window of addresses for objects: between what ASan and the driver take at the bottom, and where Linux loads
- * programs and maps files at the top of 47 bits. */
-#define WINDOW_ADDRESS (32ull << 40)
-#define WINDOW_BYTES (48ull << 40)
-#define WINDOW_TRIES 8
+#define ADDRESS_TRIES 8 /* at random */
 
 /* ---- create and open */
 
@@ -92,13 +88,12 @@ static bool is_proposed(const gvmi_machine *m, uint64_t address, uint64_t bytes)
     return false;
 }
 
-/* Where all processes can have the object: addresses that no other object of the keeper has, and that a process hardly
- * uses by itself. 0: none. */
+/* Where all processes can have the object: addresses that no other object of the keeper has. 0: none. */
 static uint64_t propose_address(gvmi_machine *m, uint64_t reserve_bytes, uint64_t chunk_bytes)
 {
-    for (int i = 0; i < WINDOW_TRIES && reserve_bytes < WINDOW_BYTES; i++) {
-        const uint64_t offset = next_random(m) % (WINDOW_BYTES - reserve_bytes);
-        const uint64_t address = WINDOW_ADDRESS + gvmi_round_down(offset, chunk_bytes);
+    for (int i = 0; i < ADDRESS_TRIES && reserve_bytes < GVMI_OBJECT_RANGE_BYTES; i++) {
+        const uint64_t offset = next_random(m) % (GVMI_OBJECT_RANGE_BYTES - reserve_bytes);
+        const uint64_t address = GVMI_OBJECT_RANGE_ADDRESS + gvmi_round_down(offset, chunk_bytes);
 
         if (!is_proposed(m, address, reserve_bytes))
             return address;

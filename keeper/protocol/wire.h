@@ -132,6 +132,11 @@ typedef struct gvmi_wire_open {
     char name[GVM_NAME_BYTES_MAX];
 } gvmi_wire_open;
 
+/* The addresses that keepers propose for objects lie here, and each process reserves all of it: between what ASan and the driver
+ * take at the bottom, and where Linux loads programs and maps files at the top of 47 bits. */
+#define GVMI_OBJECT_RANGE_ADDRESS (32ull << 40)
+#define GVMI_OBJECT_RANGE_BYTES (48ull << 40)
+
 /* With GVM_OPEN_MAPPED the chunks of the object come in MAPs right behind it, all with this generation; otherwise
  * before a GRANTED. */
 typedef struct gvmi_wire_opened {

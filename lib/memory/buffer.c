@@ -61,7 +61,7 @@ static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *s
     return GVM_OK;
 }
 
-static gvm_status reserve_addresses(gvm_buffer *buffer, uint64_t wanted)
+static gvm_status reserve_own_addresses(gvm_buffer *buffer, uint64_t wanted)
 {
     CUdeviceptr address;
     char size[32];
@@ -81,6 +81,24 @@ static gvm_status reserve_addresses(gvm_buffer *buffer, uint64_t wanted)
     }
     buffer->address = address;
     return GVM_OK;
+}
+
+static gvm_status reserve_addresses(gvm_buffer *buffer, const gvmi_buffer_spec *spec)
+{
+    bool taken = false;
+    gvm_status status = GVM_OK;
+
+    if (spec->range != NULL && spec->address != 0)
+        status = gvmi_range_take(spec->range, buffer, spec->address, &taken);
+    return taken || status != GVM_OK ? status : reserve_own_addresses(buffer, spec->address);
+}
+
+static void release_addresses(gvm_buffer *buffer)
+{
+    if (buffer->range != NULL)
+        gvmi_range_give(buffer);
+    else
+        gvmi_cu->cuMemAddressFree(buffer->address, buffer->reserve_bytes);
 }
 
 /* cuMemAlloc may give what this process has freed, as it was. In the device's context; on failure the
@@ -192,8 +210,7 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
                                (unsigned long long)buffer->chunk_count);
         goto fail_free;
     }
-    status = buffer->vmm ? reserve_addresses(buffer, spec->address)
-                         : allocate_whole(buffer, spec->address);
+    status = buffer->vmm ? reserve_addresses(buffer, spec) : allocate_whole(buffer, spec->address);
     if (status != GVM_OK)
         goto fail_free_chunks;
     gvmi_mutex_init(&buffer->lock, GVMI_RANK_BUFFER);
@@ -300,7 +317,7 @@ void gvmi_buffer_free(gvm_buffer *buffer)
         gvmi_unlock(&buffer->lock);
         if (buffer->own_owner)
             gvmi_chunk_owner_end(buffer->device, buffer->owner);
-        gvmi_cu->cuMemAddressFree(buffer->address, buffer->reserve_bytes);
+        release_addresses(buffer);
     } else if (gvmi_device_enter(buffer->device) == GVM_OK) {
         gvmi_cu->cuMemFree(buffer->address);
         gvmi_device_leave();

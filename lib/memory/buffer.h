@@ -43,6 +43,7 @@
 #include "base/private.h"
 #include "memory/device.h"
 #include "memory/layout.h"
+#include "memory/range.h"
 
 #define GVMI_GRANTS_MAX 31               /* peers of one buffer */
 #define GVMI_CHUNKS_MAX (1ull << 24)     /* of one buffer; far above what a process can map */
@@ -84,6 +85,8 @@ struct gvm_buffer {
     pthread_cond_t use_ended;
     gvm_device *device; /* referenced */
     uint64_t address, reserve_bytes, chunk_count;
+    gvmi_range *range; /* that has the addresses; NULL: they are reserved for this buffer */
+    LIST_ENTRY(gvm_buffer) in_range;
     gvmi_layout layout;
     gvmi_chunk *chunks;
     uint64_t device_bytes, host_bytes, moved_bytes, generation;
@@ -107,9 +110,10 @@ typedef struct gvmi_buffer_spec {
     /* Imported, graded: what the owner reserves, and where in that this buffer begins, at a chunk's edge. 0: it
      * is the owner. */
     uint64_t owner_reserve_bytes, skip_bytes;
-    uint64_t address; /* 0: any */
-    uint64_t owner;   /* that several buffers have in common; 0: one of its own */
-    bool unshared;    /* never exported: it may be given memory that holds others' bytes */
+    uint64_t address;  /* 0: any */
+    gvmi_range *range; /* to take the address from, if that is in it; or NULL */
+    uint64_t owner;    /* that several buffers have in common; 0: one of its own */
+    bool unshared;     /* never exported: it may be given memory that holds others' bytes */
 } gvmi_buffer_spec;
 
 /* The chunk that an offset lies in, of the reservation's end the number of chunks; where a chunk begins;

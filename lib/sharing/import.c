@@ -175,7 +175,8 @@ static gvm_status read_import_options(const gvm_import_options *options,
 }
 
 gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *device,
-                                  const gvm_import_options *options, gvm_buffer **out)
+                                  const gvm_import_options *options, gvmi_range *range,
+                                  gvm_buffer **out)
 {
     const bool graded = (about->flags & GVMI_DESCRIPTOR_GRADED) != 0;
     const gvmi_buffer_spec spec = {
@@ -187,6 +188,7 @@ gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *devi
         .address = options->flags & GVM_IMPORT_SAME_ADDRESS
                        ? about->exporter_address + about->span_offset_bytes
                        : 0,
+        .range = range,
     };
     gvm_buffer *buffer;
     gvm_status status = check_device(about, device);
@@ -214,7 +216,7 @@ static gvm_status import_share(const gvm_share *share, gvm_device *device,
     gvm_status status = read_import_options(options, &share->about, &full);
 
     if (status == GVM_OK)
-        status = gvmi_share_make_buffer(&share->about, device, &full, &buffer);
+        status = gvmi_share_make_buffer(&share->about, device, &full, NULL, &buffer);
     if (status != GVM_OK)
         return status;
     gvmi_lock(&buffer->lock);

@@ -71,11 +71,13 @@ gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t
 /* ---- for the keeper's clients, whose memory comes and goes chunk by chunk */
 
 /* Makes an imported buffer with the addresses and the properties that the share's fixed part and
- * the options want, and no memory yet; not yet published. options are full, reserve_bytes set.
+ * the options want, and no memory yet; not yet published. options are full, reserve_bytes set. Addresses in
+ * the range, which may be NULL, are taken from it.
  *
  * GVM_E_OTHERDEVICE, GVM_E_NOTSUP, GVM_E_ADDRESS, GVM_E_INVALID (chunks too small for the device) */
 gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *device,
-                                  const gvm_import_options *options, gvm_buffer **out);
+                                  const gvm_import_options *options, gvmi_range *range,
+                                  gvm_buffer **out);
 
 /* Chunks [first, end) of a buffer that a patch left to be settled. */
 typedef struct gvmi_patch {

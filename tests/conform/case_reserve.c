@@ -139,6 +139,29 @@ CASE(reserve_at_the_ends_of_a_large_range_maps)
     EXPECT_U64(kernel_read(last + machine.granule - 4), 22);
 }
 
+/* Where keepers' clients have objects: whole, and parts of it without a reservation of their own. */
+CASE(reserve_of_48_tib_at_32_tib_gets_it_and_maps_in_it)
+{
+    CUdeviceptr wanted = 32 * TIB, at = 0;
+    void *there = mmap((void *)(uintptr_t)wanted, 48 * TIB, PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (there != MAP_FAILED)
+        munmap(there, 48 * TIB);
+    if (there != (void *)(uintptr_t)wanted)
+        skip("the process does not have these addresses free");
+    REQUIRE_OK(cu->cuMemAddressReserve(&at, 48 * TIB, 0, wanted, 0));
+    own(OWN_RANGE, at, 48 * TIB);
+    EXPECT_U64(at, wanted);
+    at += 17 * TIB;
+    take_mapping(at, machine.granule, take_handle(machine.granule));
+    give_access(at, machine.granule, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    write_word(at, 33);
+    EXPECT_U64(kernel_read(at), 33);
+    EXPECT(cu->cuMemAddressReserve(&at, machine.granule, 0, wanted + 5 * TIB, 0), CUDA_SUCCESS);
+    own(OWN_RANGE, at, machine.granule);
+    EXPECT_TRUE(at < wanted || at >= wanted + 48 * TIB);
+}
+
 CASE(address_free_of_other_size_is_refused)
 {
     CUdeviceptr at = take_range(4 * machine.granule);

@@ -77,6 +77,7 @@
     X(reserve_many_do_not_overlap, VMM) \
     X(reserve_of_4_tib_succeeds, VMM) \
     X(reserve_of_64_tib_succeeds, VMM) \
+    X(reserve_of_48_tib_at_32_tib_gets_it_and_maps_in_it, VMM) \
     X(reserve_of_more_than_addresses_is_refused, VMM) \
     X(reserve_at_the_ends_of_a_large_range_maps, VMM) \
     X(address_free_of_other_size_is_refused, VMM) \

@@ -465,6 +465,48 @@ static void object_opened_has_its_usual_address_if_that_is_free(void **state)
     RUN(open_usually);
 }
 
+/* While an object is open, the addresses that keepers propose are for objects alone. */
+static int script_range_address(fake *f)
+{
+    f->home_address = GVMI_OBJECT_RANGE_ADDRESS + 4 * CHUNK;
+    TRY_LINE(greet(f));
+    TRY_LINE(serve_bare_open(f, 0, GVM_OPEN_SAME_ADDRESS));
+    EXPECT(f->address == f->home_address);
+    return serve_close_and_end(f);
+}
+
+static int open_in_object_range(void *arg)
+{
+    const gvm_buffer_options there = {
+        .struct_size = sizeof there,
+        .chunk_bytes = CHUNK,
+        .address = gvmi_pointer(GVMI_OBJECT_RANGE_ADDRESS + GVMI_OBJECT_RANGE_BYTES / 2),
+    };
+    gvm_buffer *buffer;
+    gvm_client *keeper;
+    gvm_device *device;
+    gvm_object *object;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_range_address, &keeper));
+    EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object) == GVM_OK);
+    EXPECT(gvm_buffer_create(f.device, CHUNK, &there, &buffer) == GVM_E_ADDRESS);
+    TRY_LINE(close_all(&f, keeper, object));
+    EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    EXPECT(gvm_buffer_create(device, CHUNK, &there, &buffer) == GVM_OK);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void addresses_for_objects_are_kept_free_while_one_is_open(void **state)
+{
+    SKIP_UNDER_VALGRIND(VALGRIND_ADDRESSES);
+    SKIP_UNDER_TSAN("it has no addresses free there");
+    RUN(open_in_object_range);
+}
+
 /* ---- the fast path */
 
 static int lease_quietly(void *arg)
@@ -903,6 +945,7 @@ int main(void)
         cmocka_unit_test(object_on_unseen_device_is_closed_again),
         cmocka_unit_test(object_opened_at_its_creators_address_is_there_or_nowhere),
         cmocka_unit_test(object_opened_has_its_usual_address_if_that_is_free),
+        cmocka_unit_test(addresses_for_objects_are_kept_free_while_one_is_open),
         cmocka_unit_test(lease_that_nobody_minds_sends_nothing),
         cmocka_unit_test(lease_calls_refuse_what_is_no_lease),
         cmocka_unit_test(lease_beyond_the_limit_is_refused),

@@ -1,0 +1,39 @@
+/* memory/range.h - addresses that a process reserves as a whole, and in which buffers lie.
+ *
+ * What is to have the same address in several processes finds it free in each that has the range: nothing else is put
+ * there. The driver is asked for it when the first buffer comes, and gets it back when the last one has gone; buffers in it
+ * cost no reservation of their own. Where the driver refuses the range (a limit on the process's addresses, or something
+ * lies in it already), buffers reserve their addresses one by one.
+ */
+#ifndef GVMI_MEMORY_RANGE_H
+#define GVMI_MEMORY_RANGE_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include <gvmem/buffer.h>
+
+#include "base/lock.h"
+
+typedef struct gvmi_range {
+    gvmi_mutex lock;
+    uint64_t address, reserve_bytes; /* as they were set at first */
+    LIST_HEAD(, gvm_buffer) buffers; /* in it; it is reserved while there are any */
+} gvmi_range;
+
+#define GVMI_RANGE_INIT(address_, reserve_bytes_) \
+    { \
+        .lock = GVMI_MUTEX_INIT(GVMI_RANK_RANGE), .address = (address_), \
+        .reserve_bytes = (reserve_bytes_) \
+    }
+
+/* Puts a buffer that has its size, and no addresses yet, at an address. *taken false: the range is not reserved, or does not
+ * have the address, and the buffer is as it was.
+ *
+ * GVM_E_ADDRESS  another buffer is there */
+gvm_status gvmi_range_take(gvmi_range *range, gvm_buffer *buffer, uint64_t address, bool *taken);
+
+/* The reverse, for a buffer whose range is not NULL and that has nothing mapped. */
+void gvmi_range_give(gvm_buffer *buffer);
+
+#endif

@@ -1,0 +1,153 @@
+/* memory/range.h: buffers that lie in a range which the process reserves as a whole. */
+#include <gvmem/gvmem.h>
+
+#include "memory/buffer.h"
+#include "tests/lib/device.h"
+#include "tests/lib/units.h"
+#include "tests/unit/unit.h"
+
+#define CHUNK (2 * MIB)
+#define RANGE (1024 * CHUNK) /* so small that valgrind has it, too */
+
+static gvmi_range range = GVMI_RANGE_INIT(0, RANGE);
+
+/* Where it is free. */
+static void place_range(void)
+{
+    gvm_buffer *buffer;
+
+    assert_int_equal(gvm_buffer_create(watched_device, RANGE, NULL, &buffer), GVM_OK);
+    range.address = (uint64_t)(uintptr_t)gvm_buffer_address(buffer);
+    gvm_buffer_destroy(buffer);
+}
+
+/* A buffer at an offset of the range; in: from which it is to take its addresses, or NULL. */
+static gvm_status make(uint64_t offset_bytes, uint64_t chunks, gvmi_range *in, gvm_buffer **out)
+{
+    const gvmi_buffer_spec spec = {
+        .reserve_bytes = chunks * CHUNK,
+        .chunk_bytes = CHUNK,
+        .address = range.address + offset_bytes,
+        .range = in,
+        .unshared = true,
+    };
+    gvm_status status = gvmi_buffer_new(watched_device, &spec, out);
+
+    if (status == GVM_OK)
+        assert_int_equal((*out)->address, spec.address);
+    return status;
+}
+
+static bool is_free(uint64_t offset_bytes)
+{
+    gvm_buffer *buffer;
+    const gvm_status status = make(offset_bytes, 1, NULL, &buffer);
+
+    assert_true(status == GVM_OK || status == GVM_E_ADDRESS);
+    if (status == GVM_OK)
+        gvmi_buffer_free(buffer);
+    return status == GVM_OK;
+}
+
+static int start(void **state)
+{
+    (void)state;
+    memory_watch();
+    place_range();
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    memory_watch_end();
+    return 0;
+}
+
+static void range_is_reserved_whole_while_a_buffer_lies_in_it(void **state)
+{
+    gvm_buffer *first, *last;
+
+    (void)state;
+    assert_true(is_free(0));
+    assert_int_equal(make(7 * CHUNK, 2, &range, &first), GVM_OK);
+    assert_int_equal(make(RANGE - CHUNK, 1, &range, &last), GVM_OK);
+    assert_ptr_equal(first->range, &range);
+    for (uint64_t at = 0; at < RANGE; at += RANGE / 8)
+        assert_false(is_free(at));
+    gvmi_buffer_free(first);
+    assert_false(is_free(0));
+    assert_false(is_free(7 * CHUNK));
+    gvmi_buffer_free(last);
+    assert_true(is_free(0));
+    assert_true(is_free(RANGE - CHUNK));
+}
+
+static void buffers_in_a_range_do_not_overlap(void **state)
+{
+    gvm_buffer *middle, *other;
+
+    (void)state;
+    assert_int_equal(make(4 * CHUNK, 4, &range, &middle), GVM_OK);
+    for (uint64_t at = 1; at < 8; at++)
+        assert_int_equal(make(at * CHUNK, 4, &range, &other), GVM_E_ADDRESS);
+    assert_int_equal(make(0, 4, &range, &other), GVM_OK);
+    gvmi_buffer_free(other);
+    assert_int_equal(make(8 * CHUNK, 4, &range, &other), GVM_OK);
+    gvmi_buffer_free(middle);
+    assert_int_equal(make(2 * CHUNK, 6, &range, &middle), GVM_OK);
+    gvmi_buffer_free(other);
+    gvmi_buffer_free(middle);
+}
+
+static void buffer_in_a_range_holds_memory_as_any(void **state)
+{
+    gvm_buffer *buffer;
+    uint32_t in = 0x12345678, out = 0;
+
+    (void)state;
+    assert_int_equal(make(RANGE / 2, 4, &range, &buffer), GVM_OK);
+    assert_int_equal(gvmi_buffer_publish(buffer), GVM_OK);
+    assert_int_equal(gvm_buffer_commit(buffer, CHUNK, 2 * CHUNK), GVM_OK);
+    assert_int_equal(gvm_buffer_copy_in(buffer, 2 * CHUNK - 2, &in, sizeof in), GVM_OK);
+    assert_int_equal(gvm_buffer_copy_out(&out, buffer, 2 * CHUNK - 2, sizeof out), GVM_OK);
+    assert_int_equal(out, in);
+    gvm_buffer_destroy(buffer);
+    assert_true(is_free(RANGE / 2 + CHUNK));
+}
+
+/* Something else lay in it before, or the addresses are not in it. */
+static void buffer_that_the_range_does_not_take_reserves_for_itself(void **state)
+{
+    gvm_buffer *stranger, *buffer, *beyond;
+
+    (void)state;
+    assert_int_equal(make(RANGE / 2, 1, NULL, &stranger), GVM_OK);
+    assert_int_equal(make(0, 4, &range, &buffer), GVM_OK);
+    assert_null(buffer->range);
+    assert_true(is_free(4 * CHUNK));
+    assert_int_equal(make(RANGE / 2, 1, &range, &beyond), GVM_E_ADDRESS);
+    gvmi_buffer_free(stranger);
+    gvmi_buffer_free(buffer);
+    assert_int_equal(make(RANGE - CHUNK, 2, &range, &beyond), GVM_OK);
+    assert_null(beyond->range);
+    gvmi_buffer_free(beyond);
+    assert_int_equal(make(0, RANGE / CHUNK + 1, &range, &beyond), GVM_OK);
+    assert_null(beyond->range);
+    gvmi_buffer_free(beyond);
+    assert_int_equal(make(0, RANGE / CHUNK, &range, &buffer), GVM_OK);
+    assert_ptr_equal(buffer->range, &range);
+    gvmi_buffer_free(buffer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(range_is_reserved_whole_while_a_buffer_lies_in_it),
+        cmocka_unit_test(buffers_in_a_range_do_not_overlap),
+        cmocka_unit_test(buffer_in_a_range_holds_memory_as_any),
+        cmocka_unit_test(buffer_that_the_range_does_not_take_reserves_for_itself),
+    };
+
+    return cmocka_run_group_tests(tests, start, end);
+}
