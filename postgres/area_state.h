@@ -206,7 +206,7 @@ bool gstore_area_is_shown(area *a);
 static inline bool
 gstore_part_is_of_rows(uint8_t part)
 {
-	return part != GSTORE_MANIFEST && part != GSTORE_DELETED;
+	return part != GSTORE_MANIFEST && part != GSTORE_DELETED && part != GSTORE_STAGED;
 }
 
 /* ---- for walks */

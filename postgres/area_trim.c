@@ -27,7 +27,7 @@ has_chunks_ahead(const area *a)
 	return gstore_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
 }
 
-/* Manifests are a ring, packs have rooms, bitmaps have places: all of it is of use. */
+/* Manifests are a ring, packs have rooms, bitmaps have places, what is staged is others': all of it is of use. */
 static bool
 has_slack(const area *a)
 {
