@@ -4,7 +4,6 @@
 #include "postgres.h"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "access/table.h"
 #include "catalog/pg_authid.h"
@@ -32,58 +31,6 @@
 PG_FUNCTION_INFO_V1(gstore_load_begin);
 PG_FUNCTION_INFO_V1(gstore_load);
 PG_FUNCTION_INFO_V1(gstore_load_file);
-
-/* ---- the source */
-
-static void
-read_staged(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes)
-{
-	const gstore_piece piece = {
-		.part = GSTORE_STAGED, .offset_bytes = offset, .bytes = bytes, .local = to};
-
-	gstore_transfer(GSTORE_READ, &source->name, &piece, 1);
-}
-
-/* False: errno says why, or 0: it is shorter by now. */
-static bool
-try_read_file(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes)
-{
-	for (uint64 done = 0; done < bytes;)
-	{
-		const ssize_t got = pg_pread(source->file, (char *) to + done, bytes - done,
-									 (off_t) (offset + done));
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got == 0)
-			errno = 0;
-		if (got <= 0)
-			return false;
-		done += (uint64) got;
-	}
-	return true;
-}
-
-static void
-pg_attribute_noreturn() fail_file(const gstore_load_source *source)
-{
-	if (errno == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
-				 errmsg("file \"%s\" became shorter while it was read", source->path)));
-	ereport(ERROR, (errcode_for_file_access(), errmsg("could not read file \"%s\": %m", source->path)));
-}
-
-void
-gstore_load_read(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes)
-{
-	if (bytes == 0)
-		return;
-	if (source->staged)
-		read_staged(source, offset, to, bytes);
-	else if (!try_read_file(source, offset, to, bytes))
-		fail_file(source);
-}
 
 /* ---- the statement */
 
@@ -341,7 +288,7 @@ open_source_file(const char *path, gstore_load_source *source)
 static bool
 read_input(void *argument, uint64_t offset, void *to, uint64_t bytes)
 {
-	return try_read_file(argument, offset, to, bytes);
+	return gstore_load_try_file(argument, offset, to, bytes);
 }
 
 static void
@@ -353,7 +300,7 @@ fail_unless_ok(gstore_arrow_result result, const gstore_load_source *source, con
 		case GSTORE_ARROW_END:
 			return;
 		case GSTORE_ARROW_UNREADABLE:
-			fail_file(source);
+			gstore_load_fail_file(source);
 			break;
 		case GSTORE_ARROW_NO_MEMORY:
 			ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of memory")));

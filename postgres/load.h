@@ -2,6 +2,7 @@
  * postgres/load.h - columns in Arrow's layout, appended to a table (docs/design/gstore.md, "Loading").
  *
  *   load.c         the SQL functions; what is staged, and files
+ *   load_source.c  the bytes
  *   load_match.c   which column goes where, and whether it can
  *   load_append.c  a segment of rows, checked and written behind the rows of a view
  *   load_rows.c    a segment as rows, where the executor has to see them
@@ -30,6 +31,12 @@ typedef struct gstore_load_source
 	const char		 *path;
 } gstore_load_source;
 
+/* ---- load_source.c */
+
+/* Of a file, without an ERROR. False: errno says why; 0: it has become shorter. */
+extern bool
+gstore_load_try_file(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes);
+extern void gstore_load_fail_file(const gstore_load_source *source) pg_attribute_noreturn();
 /* ERROR if they cannot be read. */
 extern void gstore_load_read(const gstore_load_source *source, uint64 offset, void *to, uint64 bytes);
 
