@@ -106,6 +106,26 @@ gstore_area_use(gstore_areas *s, const gstore_store_name *store, const gstore_ra
 	return status;
 }
 
+gvm_status
+gstore_area_stage(gstore_areas *s, const gstore_store_name *store, uint64_t bytes)
+{
+	area	   key = {.name = *store, .part = GSTORE_STAGED, .needed_bytes = bytes};
+	area	  *made;
+	gvm_status status;
+
+	if (bytes > GSTORE_LARGE_RESERVE_BYTES)
+		return gvm_error_set(GVM_E_LIMIT, "memory for rows that are loaded at once can have %llu GiB",
+							 (unsigned long long) (GSTORE_LARGE_RESERVE_BYTES >> 30));
+	key.kind = gstore_area_kind_for(&key, bytes);
+	key.bytes = gstore_round_up(bytes, gstore_area_chunk_bytes(&key));
+	pthread_mutex_lock(&s->lock);
+	status = gstore_area_make(s, &key, &made);
+	pthread_mutex_unlock(&s->lock);
+	if (status == GVM_OK)
+		gstore_area_unref(s, made);
+	return status;
+}
+
 bool
 gstore_area_is(const gstore_use *use, const gstore_range *range)
 {

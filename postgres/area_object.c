@@ -18,6 +18,8 @@
 #define AHEAD_MAX_BYTES	   (1ull << 30)	  /* at most by so much */
 #define PACK_RESERVE_BYTES (512ull << 20) /* for four areas of each of 2048 columns */
 #define LEASE_WAIT_MS	   30000		  /* while the keeper moves the area */
+#define STAGED_WAIT_MS \
+	2000 /* while the program that writes it has a lease: others wait for the command's thread */
 
 /* ---- names and order */
 
@@ -40,8 +42,8 @@ compare_stores(const void *left, const void *right)
 								 &((const store_areas *) right)->name);
 }
 
-const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
-										 "manifest", "element_nulls", "pack"};
+const char *const gstore_part_names[] = {"values",		  "nulls", "bodies", "manifest",
+										 "element_nulls", "pack",  "staged"};
 
 void
 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
@@ -123,7 +125,7 @@ area_kind
 gstore_area_kind_for(const area *a, uint64_t needed)
 {
 	if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
-		a->links == 0)
+		a->part != GSTORE_STAGED && a->links == 0)
 		return PACKED;
 	return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
 }
@@ -157,6 +159,8 @@ gstore_area_free(gstore_areas *s, area *a)
 		return;
 	if (a->pack != NULL)
 		gstore_area_unref(s, a->pack);
+	if (a->part == GSTORE_STAGED && a->object != NULL)
+		(void) !gvm_object_shrink(a->object, 0); /* a program that has it open keeps no memory by that */
 	gvm_object_close(a->object);
 	if (a->connection != NULL)
 	{
@@ -235,10 +239,14 @@ gvm_status
 gstore_area_acquire(gstore_use *use)
 {
 	const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
+	const int wait_ms = use->area->part == GSTORE_STAGED ? STAGED_WAIT_MS : LEASE_WAIT_MS;
 	/* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
 	const gvm_status status = gvm_object_acquire(object_of(use->area), GVM_LEASE_READ, &options,
-												 LEASE_WAIT_MS, &use->lease);
+												 wait_ms, &use->lease);
 
+	if (status == GVM_E_TIMEOUT && wait_ms == STAGED_WAIT_MS)
+		return gvm_error_set(GVM_E_TIMEOUT,
+							 "the program that wrote the rows still has a lease on them");
 	use->address = status == GVM_OK ? (uintptr_t) use->lease.address + use->area->offset_bytes : 0;
 	return status;
 }

@@ -27,12 +27,12 @@ has_chunks_ahead(const area *a)
 	return gstore_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
 }
 
-/* Manifests are a ring, packs have rooms: all of it is of use. */
+/* Manifests are a ring, packs have rooms, what is staged is others': all of it is of use. */
 static bool
 has_slack(const area *a)
 {
-	return a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->kind != PACKED &&
-		(has_chunks_ahead(a) || kind_wanted(a) < a->kind);
+	return a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->part != GSTORE_STAGED &&
+		a->kind != PACKED && (has_chunks_ahead(a) || kind_wanted(a) < a->kind);
 }
 
 static bool

@@ -584,6 +584,15 @@ add_bitmap(const gstore_view *state, int index, gstore_part part, uint64 first, 
 	return used;
 }
 
+int
+gstore_add_bits(const gstore_view *state, int index, gstore_part part, uint64 first, uint64 count,
+				uint8 *bits, bool there, gstore_piece *pieces)
+{
+	tail end = {0};
+
+	return add_bitmap(state, index, part, first, count, bits, &end, there, pieces);
+}
+
 static int
 add_nulls(const gstore_writer *writer, const gstore_view *state, int index, gstore_piece *pieces)
 {

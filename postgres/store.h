@@ -52,6 +52,12 @@ extern void gstore_writer_back_to(gstore_writer *writer, const gstore_view *stat
  */
 typedef void (*gstore_sink)(void *argument, const gstore_piece *pieces, int count);
 extern void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument);
+/*
+ * Adds the pieces that write bits of rows or elements [first, first + count) to an area, of which the first is bits[0]'s
+ * lowest; there: the area has those before, which are set otherwise. Returns how many pieces, at most two; palloc'd.
+ */
+extern int gstore_add_bits(const gstore_view *state, int index, gstore_part part, uint64 first,
+						   uint64 count, uint8 *bits, bool there, gstore_piece *pieces);
 /* Columns from this index on were added to the table: the rows that are there have NULL in them. */
 extern void gstore_fill_new_columns(gstore_view *state, int first);
 

@@ -550,8 +550,11 @@ fill_window(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piec
 	while (*piece < count && w->range_count < most_ranges(verb))
 	{
 		const gstore_piece *p = &pieces[*piece];
-		const bool			fill = is_write_verb(verb) && p->local == NULL;
-		const bool	  windowless = fill || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACK_BYTES;
+		const gstore_source source = p->staged		  ? GSTORE_FROM_STAGED
+			: is_write_verb(verb) && p->local == NULL ? GSTORE_FROM_BYTE
+													  : GSTORE_FROM_WINDOW;
+		const bool			windowless = source != GSTORE_FROM_WINDOW || verb == GSTORE_COPY_TAKE ||
+			verb >= GSTORE_UNPACK_BYTES;
 		uint64		  part = p->bytes - *done;
 		gstore_range *range;
 
@@ -566,14 +569,15 @@ fill_window(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piec
 			range = &w->ranges[w->range_count++];
 			*range = (gstore_range){.column = p->column,
 									.part = p->part,
-									.fill = fill,
+									.source = (uint8) source,
 									.byte = p->byte,
 									.offset_bytes = p->offset_bytes + *done,
 									.window_bytes = verb == GSTORE_COPY_TAKE ? p->to + *done
-										: fill								 ? 0
+										: p->staged							 ? p->from + *done
+										: windowless						 ? 0
 																			 : used,
 									.bytes = part};
-			if (is_write_verb(verb) && !fill)
+			if (is_write_verb(verb) && !windowless)
 				memcpy(bytes + used, (const uint8 *) p->local + *done, part);
 			if (!windowless)
 				used = TYPEALIGN(ALIGN_BYTES, used + part);

@@ -23,10 +23,12 @@ typedef struct gstore_piece
 	uint64 bytes;
 	void  *local; /* READ: filled; WRITE: copied from; NULL with WRITE: fill with byte */
 	uint8  byte;
-	uint64 to; /* COPY_TAKE: offset in the copy */
+	uint64 to;	   /* COPY_TAKE: offset in the copy */
+	bool   staged; /* WRITE: the bytes are those from this offset on of what is staged: */
+	uint64 from;
 } gstore_piece;
 
-/* What commands on copies and on foreign memory (command.h) are about. */
+/* What commands on copies, on foreign memory and on what is staged (command.h) are about. */
 typedef struct gstore_far
 {
 	uint64 copy, copy_bytes;

@@ -10,7 +10,7 @@
 
 static gvm_status fail_malformed_token(const char *what)
 {
-    return gvm_error_set(GVM_E_FORMAT, "that is no token of gstore_export(): %s", what);
+    return gvm_error_set(GVM_E_FORMAT, "that is no such token: %s", what);
 }
 
 /* Digits up to a colon, which is passed. */
@@ -39,43 +39,40 @@ static bool take_number(const char **text, int base, uint64_t *out)
     return true;
 }
 
-static gvm_status parse_version(const char **text)
+static gvm_status parse_version(const char **text, const char *prefix, uint64_t wanted)
 {
     uint64_t version;
 
-    if (strncmp(*text, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0)
-        return fail_malformed_token("it does not begin with \"" GVMI_TOKEN_PREFIX "\"");
-    *text += strlen(GVMI_TOKEN_PREFIX);
+    if (strncmp(*text, prefix, strlen(prefix)) != 0)
+        return fail_malformed_token("it begins otherwise");
+    *text += strlen(prefix);
     if (!take_number(text, 10, &version))
         return fail_malformed_token("no version");
-    if (version != GVMI_TOKEN_VERSION)
+    if (version != wanted)
         return gvm_error_set(GVM_E_VERSION,
-                             "the token is of version %" PRIu64 ", this library reads %d", version,
-                             GVMI_TOKEN_VERSION);
+                             "the token is of version %" PRIu64 ", this library reads %" PRIu64,
+                             version, wanted);
     return GVM_OK;
 }
 
-gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
+static gvm_status check_token_text(const char *text)
 {
-    const char *colon;
-    uint64_t owner;
-    gvm_status status;
-
     if (strnlen(text, GVM_TABLE_TOKEN_BYTES_MAX) == GVM_TABLE_TOKEN_BYTES_MAX)
         return fail_malformed_token("it is too long");
     for (const char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return fail_malformed_token("a character that cannot be printed");
-    memset(out, 0, sizeof *out);
-    status = parse_version(&text);
-    if (status != GVM_OK)
-        return status;
-    if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
-        !take_number(&text, 10, &out->bytes) || !take_number(&text, 10, &owner))
-        return fail_malformed_token("a number is malformed");
-    if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
-        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes || owner > UINT32_MAX)
-        return fail_malformed_token("a number is out of range");
+    return GVM_OK;
+}
+
+/* "OWNER:LINKS:SOCKET" */
+static gvm_status parse_place(const char *text, gvmi_token *out)
+{
+    const char *colon;
+    uint64_t owner;
+
+    if (!take_number(&text, 10, &owner) || owner > UINT32_MAX)
+        return fail_malformed_token("no owner");
     out->owner = (uint32_t)owner;
     colon = strchr(text, ':');
     if (colon == NULL || *text != '/' || colon - text > GVM_NAME_BYTES_MAX - 32)
@@ -85,6 +82,34 @@ gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
         return fail_malformed_token("no socket");
     strcpy(out->socket, colon + 1);
     return GVM_OK;
+}
+
+gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
+{
+    gvm_status status = check_token_text(text);
+
+    memset(out, 0, sizeof *out);
+    if (status == GVM_OK)
+        status = parse_version(&text, GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION);
+    if (status != GVM_OK)
+        return status;
+    if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
+        !take_number(&text, 10, &out->bytes))
+        return fail_malformed_token("a number is malformed");
+    if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
+        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes)
+        return fail_malformed_token("a number is out of range");
+    return parse_place(text, out);
+}
+
+gvm_status gvmi_load_token_parse(const char *text, gvmi_token *out)
+{
+    gvm_status status = check_token_text(text);
+
+    memset(out, 0, sizeof *out);
+    if (status == GVM_OK)
+        status = parse_version(&text, GVMI_LOAD_TOKEN_PREFIX, GVMI_LOAD_TOKEN_VERSION);
+    return status == GVM_OK ? parse_place(text, out) : status;
 }
 
 /* ---- manifests */

@@ -21,6 +21,11 @@
 
 #define GVMI_TOKEN_PREFIX "gstore"
 #define GVMI_TOKEN_VERSION 2
+/* A token of gstore_load_begin() is "gstoreload1:OWNER:LINK:SOCKET", likewise: the keeper's link LINK leads to the
+ * memory that rows are to be written to. */
+#define GVMI_LOAD_TOKEN_PREFIX "gstoreload"
+#define GVMI_LOAD_TOKEN_VERSION 1
+#define GVMI_LOAD_LINK "/load"        /* what LINK ends with, behind the secret */
 #define GVMI_MANIFEST_MAGIC "GSTOREM" /* with its NUL, 8 bytes */
 #define GVMI_MANIFEST_BYTES_MAX (1u << 20)
 #define GVMI_MANIFEST_RING_BYTES (4u << 20)

@@ -6,6 +6,8 @@
  */
 #include "tests/unit/unit.h"
 
+#include <gvmem/load.h>
+
 #include "base/clock.h"
 #include "keeper/table/table.h"
 
@@ -356,6 +358,43 @@ static void token_valid_is_parsed(void **state)
     assert_string_equal(token.socket, "/tmp/s");
 }
 
+static void token_of_memory_for_rows_is_parsed(void **state)
+{
+    static const char *const hostile[] = {
+        TOKEN,
+        "gstoreload",
+        "gstoreload:",
+        "gstoreload1",
+        "gstoreload1:",
+        "gstoreload1:1000",
+        "gstoreload1:1000:/a",
+        "gstoreload1:1000:/a:",
+        "gstoreload1:1000:/a:b",
+        "gstoreload1:1000:a:/b",
+        "gstoreload1:-1:/a:/b",
+        "gstoreload1:4294967296:/a:/b",
+        "gstoreload1::/a:/b",
+        "gstoreload1:1000:/a:/b\n",
+    };
+    gvm_client *client = NULL;
+    gvm_object *object = NULL;
+    gvmi_token token;
+
+    (void)state;
+    assert_int_equal(gvmi_load_token_parse("gstoreload1:1000:/gstore/1/load:/tmp/s", &token), GVM_OK);
+    assert_int_equal(token.owner, 1000);
+    assert_string_equal(token.links, "/gstore/1/load");
+    assert_string_equal(token.socket, "/tmp/s");
+    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
+        assert_int_equal(gvmi_load_token_parse(hostile[i], &token), GVM_E_FORMAT);
+    assert_int_equal(gvmi_load_token_parse("gstoreload2:1000:/a:/b", &token), GVM_E_VERSION);
+    assert_int_equal(gvmi_token_parse("gstoreload1:1000:/gstore/1/load:/tmp/s", &token), GVM_E_FORMAT);
+    assert_int_equal(gvm_load_open(NULL, &client, &object), GVM_E_INVALID);
+    assert_int_equal(gvm_load_open("gstoreload1:1000:/a:/nowhere/s", NULL, &object), GVM_E_INVALID);
+    assert_int_equal(gvm_load_open("gstoreload1:1000:/a:/nowhere/s", &client, &object), GVM_E_PEER);
+    assert_true(client == NULL && object == NULL);
+}
+
 static void token_malformed_is_refused(void **state)
 {
     static const char *const hostile[] = {
@@ -433,6 +472,7 @@ int main(void)
         cmocka_unit_test(manifest_of_arrow_broken_is_refused),
         cmocka_unit_test(manifest_with_random_damage_obeys_the_rules),
         cmocka_unit_test(token_valid_is_parsed),
+        cmocka_unit_test(token_of_memory_for_rows_is_parsed),
         cmocka_unit_test(token_malformed_is_refused),
         cmocka_unit_test(handles_that_are_none_are_refused),
     };
