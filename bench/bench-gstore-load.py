@@ -180,7 +180,7 @@ def main():
         os.chmod(run / "stream", 0o644)
         server.psql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE gstore (id int, value float8, name text) SERVER gstore_fdw OPTIONS (format 'arrow');")
         ways = scripts(server.folder, build_probe(build, server.folder), (run / "staged").stat().st_size)
-        server.psql(ways[WAYS[2]] + f"COPY gstore TO '{run}/text'; COPY gstore TO '{run}/binary' (FORMAT binary);")
+        server.psql(ways[WAYS[2]] + f"COPY (SELECT * FROM gstore) TO '{run}/text'; COPY (SELECT * FROM gstore) TO '{run}/binary' (FORMAT binary);")
         _, wanted = server.psql("SELECT count(*), sum(id), max(value), sum(length(name)), max(name) FROM gstore;")
         for turn in range(arguments.repetitions + 1):  # the first warms up
             for way in WAYS if turn % 2 else reversed(WAYS):

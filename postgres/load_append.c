@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/ascii.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
 #include "utils/lsyscache.h"
@@ -22,7 +23,8 @@
 #define SEGMENT_ROWS	(1u << 19)
 #define ROWS_A_SEGMENT	(1u << 16)	/* of such as the executor has to see */
 #define SEGMENT_BYTES	(64u << 20) /* of offsets, about */
-#define CHECKED_BYTES	(4u << 20)	/* read at a time, but for a value that is larger */
+#define VALUE_BYTES_MAX (MaxAllocSize / 2)
+#define CHECKED_BYTES	(4u << 20) /* read at a time, but for a value that is larger */
 #define PIECES_MAX		4
 #define US_1970_TO_2000 ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
@@ -110,27 +112,42 @@ refuse_offsets(const gstore_loading *load, int index)
 					load->fields[index].from->name)));
 }
 
-/* In the order of rows: each row begins where the one before ends, also if that was in another segment. */
+static bool
+is_rising(const int64 *offsets, uint64 count)
+{
+	for (uint64 i = 0; i < count; i++)
+		if (offsets[i + 1] < offsets[i])
+			return false;
+	return true;
+}
+
+/*
+ * In the order of rows: each row begins where the one before ends, also if that was in another segment. Steps of which
+ * none is longer than a value can be do not reach around all numbers, so first and last say where all are.
+ */
 static void
 check_offsets(const gstore_loading *load, int index, const int64 *offsets, uint64 count)
 {
 	const gstore_column *column = &load->columns[index];
-	const uint64		 unit = gstore_arrow_unit(column);
 	gstore_load_field	*field = &load->fields[index];
 	const uint64		 limit = column->form == GSTORE_FORM_LIST ? field->from->elements
 																  : field->from->values.bytes;
-	bool				 good = offsets[0] >= 0 && (uint64) offsets[count] <= limit;
+	uint64				 longest = 0;
 
 	for (uint64 i = 0; i < count; i++)
-		good &= offsets[i] <= offsets[i + 1];
-	if (!good || (field->end != PG_UINT64_MAX && field->end != (uint64) offsets[0]))
+		longest = Max(longest, (uint64) offsets[i + 1] - (uint64) offsets[i]);
+	if (offsets[0] < 0 || (uint64) offsets[count] > limit ||
+		(field->end != PG_UINT64_MAX && field->end != (uint64) offsets[0]))
 		refuse_offsets(load, index);
-	for (uint64 i = 0; i < count; i++)
-		if ((uint64) (offsets[i + 1] - offsets[i]) * unit > MaxAllocSize / 2)
-			ereport(ERROR,
-					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-					 errmsg("a value of column \"%s\" has more than %d MiB", field->from->name,
-							(int) (MaxAllocSize / 2 >> 20))));
+	if (longest > VALUE_BYTES_MAX / gstore_arrow_unit(column))
+	{
+		if (!is_rising(offsets, count))
+			refuse_offsets(load, index);
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a value of column \"%s\" has more than %d MiB", field->from->name,
+						(int) (VALUE_BYTES_MAX >> 20))));
+	}
 	field->end = (uint64) offsets[count];
 }
 
@@ -263,21 +280,54 @@ check_chars(const gstore_loading *load, int index, const uint8 *bytes, uint64 co
 				 errmsg("value too long for type character varying(%d)", most)));
 }
 
+/* Without zero bytes. Most texts are, and then no row begins within a character. */
+static bool
+is_ascii(const uint8 *bytes, uint64 count)
+{
+	const uint64 most = (uint64) (1 << 30);
+
+	for (; count >= sizeof(uint64);)
+	{
+		const uint64 some = Min(count, most) / sizeof(uint64) * sizeof(uint64);
+
+		if (!is_valid_ascii(bytes, (int) some))
+			return false;
+		bytes += some;
+		count -= some;
+	}
+	for (uint64 i = 0; i < count; i++)
+		if (bytes[i] == 0 || bytes[i] > 0x7f)
+			return false;
+	return true;
+}
+
+/* In UTF-8, all rows at once: they are right one by one if none begins within a character. */
+static bool
+is_utf8(const uint8 *bytes, const int64 *offsets, uint64 count)
+{
+	const uint64 all = (uint64) (offsets[count] - offsets[0]);
+
+	if (all > PG_INT32_MAX ||
+		pg_encoding_verifymbstr(PG_UTF8, (const char *) bytes, (int) all) != (int) all)
+		return false;
+	for (uint64 i = 0; i < count; i++)
+		if (offsets[i] != offsets[i + 1] && (bytes[offsets[i] - offsets[0]] & 0xc0) == 0x80)
+			return false;
+	return true;
+}
+
 /*
- * Rows from `first` on, one behind the other; valid: which of them are not NULL. All at once is fast, and enough in
- * UTF-8 if no row begins within a character; the function that checks a row knows what to say of a wrong one.
+ * Rows from `first` on, one behind the other; valid: which of them are not NULL. If they are not right all together, the
+ * function that checks one knows what to say.
  */
 static void
 check_texts(const gstore_loading *load, int index, const uint8 *bytes, const int64 *offsets,
 			uint64 count, const uint8 *valid, uint64 first)
 {
-	const int	 encoding = GetDatabaseEncoding();
-	const uint64 all = (uint64) (offsets[count] - offsets[0]);
-	bool		 good = encoding == PG_UTF8 && all <= PG_INT32_MAX &&
-		pg_encoding_verifymbstr(encoding, (const char *) bytes, (int) all) == (int) all;
+	const int  encoding = GetDatabaseEncoding();
+	const bool good = is_ascii(bytes, (uint64) (offsets[count] - offsets[0])) ||
+		(encoding == PG_UTF8 && is_utf8(bytes, offsets, count));
 
-	for (uint64 i = 0; i < count && good; i++)
-		good = offsets[i] == offsets[i + 1] || (bytes[offsets[i] - offsets[0]] & 0xc0) != 0x80;
 	for (uint64 i = 0; i < count && !good; i++)
 		if (is_set(valid, first + i))
 			(void) pg_verify_mbstr(encoding, (const char *) bytes + (offsets[i] - offsets[0]),

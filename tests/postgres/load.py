@@ -26,7 +26,7 @@ DECLARE said text;
 BEGIN
     EXECUTE statement INTO said;
     RETURN said;
-EXCEPTION WHEN OTHERS THEN
+EXCEPTION WHEN OTHERS OR query_canceled THEN
     RETURN SQLSTATE;
 END $$;
 """
@@ -560,6 +560,55 @@ class Load:
             session.sql(f"SELECT gstore_revoke('{one}')")
         loader.end()
         session.close()
+
+    def segments_meet_without_a_gap(self, server):
+        """More than one is read at a time: half a million rows, and 65536 where rows are made one by one."""
+        count = 600001
+        texts = ["\u00e9" * (i % 3) for i in range(count)]
+        columns = (
+            Column("id", "i", list(range(count))), Column("t", "u", texts), Column("b", "b", [i % 3 == 0 for i in range(count)]),
+            Column("f", "f", [None if i % 1000 == 7 else 0.5 for i in range(count)]), Column("a", "+L", [[i] if i % 2 else None for i in range(count)], "i"),
+        )
+        data = staged(*columns)[0]
+        wanted = f"{count}|{count * (count - 1) // 2}|{sum(i * (i % 3) for i in range(count))}|{sum(range(0, count, 3))}|{count - 600}|{sum(range(1, count, 2))}"
+        for options in ("format 'arrow'", "format 'pgstrom'"):
+            make(server, "id int, t text, b bool, f real, a int[]", options)
+            server.sql("INSERT INTO ft SELECT WHERE false")
+            stage = Stage(server, size=32 << 20)
+            expect(stage.load(data), str(count), "rows")
+            query = "SELECT count(*), sum(id), sum(id * length(t)::bigint), sum(id) FILTER (WHERE b), count(f), sum(a[1]) FILTER (WHERE a[1] = id) FROM ft"
+            expect(server.sql(query), wanted, options)
+            stage.end()
+        places = staged(*columns)[1]
+        make(server, "id int, t text, b bool, f real, a int[]")
+        wrong = bytearray(data)
+        at = places["t"]["offsets"] + 4 * (1 << 19)
+        struct.pack_into("<i", wrong, at, 0)
+        stage = Stage(server, size=32 << 20)
+        expect(stage.load(bytes(wrong)), MALFORMED, "an offset where segments meet")
+        expect(server.sql("SELECT count(*) FROM ft"), "0", "rows")
+        stage.end()
+
+    def program_or_session_killed_meanwhile_changes_nothing(self, server):
+        make(server, "id int CHECK (id >= 0), t text")
+        data = staged(Column("id", "i", list(range(200000))), Column("t", "U", ["abc"] * 200000))[0]
+        server.sql("INSERT INTO ft VALUES (1, 'there')")
+        for victim in ("program", "session", "cancel"):
+            before = int(server.sql("SELECT count(*) FROM ft"))
+            stage = Stage(server, size=len(data))
+            stage.loader.write(data)
+            stage.session.begin(f"SELECT gstore_load('ft', '{stage.token}')")
+            server.wait_for("SELECT count(*) > 0 FROM gstore_fdw_progress")
+            if victim == "program":
+                stage.loader.process.kill()
+                stage.loader.process.wait()
+                expect(stage.session.finish(), "200000", "a load whose program is gone")
+                before += 200000
+            else:
+                server.sql(f"SELECT pg_{'cancel' if victim == 'cancel' else 'terminate'}_backend({stage.session.pid})")
+                expect(stage.session.error()[:5] in ("57014", "57P01", "conne"), True, victim)
+            expect(int(server.sql("SELECT count(*) FROM ft")), before, f"rows after the end of the {victim}")
+            stage.end()
 
     def large_loads_can_be_cancelled(self, server):
         make(server, "id int CHECK (id >= 0)")
