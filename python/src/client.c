@@ -1,9 +1,7 @@
 /* A connection to a keeper. */
 #include "module.h"
 
-#if __has_include(<gvmem/load.h>)
 #include <gvmem/load.h>
-#endif
 
 /* ---- connecting */
 
@@ -46,7 +44,6 @@ PyObject *client_adopt(PyObject *Py_UNUSED(module), PyObject *arguments)
 /* The memory of a token of gstore_load_begin(), to be copied into: its device is not looked for. */
 PyObject *client_open_load(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-#if __has_include(<gvmem/load.h>)
     const char *token;
     handle *client, *object;
     gvm_status status;
@@ -70,10 +67,6 @@ fail_object:
 fail_client:
     Py_XDECREF((PyObject *)client);
     return NULL;
-#else
-    (void)arguments;
-    return PyErr_Format(PyExc_NotImplementedError, "this gvmem has no gvm_load_open()");
-#endif
 }
 
 static PyObject *abort_connection(PyObject *self, PyObject *Py_UNUSED(unused))

@@ -408,39 +408,28 @@ with obj.write(timeout=5): say("granted")
 
 def test_ctrl_c_ends_each_call_that_waits(own_server):
     program = """
-import sys, gvmem, signal
+import os, signal, sys, threading, gvmem
 keeper = gvmem.connect(sys.argv[1])
 obj = keeper.create("/one", 2 << 20, reserve=8 << 20)
 print("ready", flush=True)
 sys.stdin.readline()          # the keeper is stopped now
-for call in (lambda: keeper.open("/one"), keeper.snapshot, lambda: obj.grow(4 << 20), lambda: obj.info()):
-    print("calls", flush=True)
+for call in (lambda: keeper.open("/one"), keeper.snapshot, lambda: obj.grow(4 << 20), obj.info):
+    press = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     try:
+        press.start()
         call()
         print("no wait", flush=True)
     except KeyboardInterrupt:
         print("interrupted", flush=True)
+    press.join()
 keeper.abort()
 """
-    child = subprocess.Popen([sys.executable, "-c", program, own_server.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        assert child.stdout.readline() == "ready\n"
-        own_server.process.send_signal(signal.SIGSTOP)
-        child.stdin.write("\n")
-        child.stdin.flush()
-        for _ in range(4):
-            assert child.stdout.readline() == "calls\n"
-            said = []
-            reader = threading.Thread(target=lambda: said.append(child.stdout.readline()))
-            reader.start()
-            while reader.is_alive():  # a signal before the call waits is lost in the try's first line at worst
-                child.send_signal(signal.SIGINT)
-                reader.join(0.3)
-            assert said == ["interrupted\n"]
-        assert child.wait(timeout=30) == 0
-    finally:
-        own_server.process.send_signal(signal.SIGCONT)
-        child.kill()
-        child.wait()
-        child.stdin.close()
-        child.stdout.close()
+    with subprocess.Popen([sys.executable, "-c", program, own_server.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        try:
+            assert child.stdout.readline() == "ready\n"
+            own_server.process.send_signal(signal.SIGSTOP)
+            said, _ = child.communicate("\n", timeout=60)
+            assert said.split() == ["interrupted"] * 4 and child.returncode == 0
+        finally:
+            own_server.process.send_signal(signal.SIGCONT)
+            child.kill()

@@ -23,7 +23,6 @@ if "GVMEM_PYTHON_TESTS" not in os.environ:
     os.execve(python, [python, *sys.argv], environ)
 
 import json  # noqa: E402
-import subprocess  # noqa: E402
 
 import cases  # noqa: E402
 import gvmem  # noqa: E402
@@ -156,6 +155,100 @@ class Reading:
                 expect(error.name, "GVM_E_ABSENT", "the status")
             else:
                 raise Failed("a token that was revoked is taken")
+
+
+LOADED = """(b boolean, i2 smallint, i4 int, i8 bigint, f4 real, f8 float8, d date, ts timestamp, tz timestamptz, u uuid, t text, by bytea,
+    li int[], tx text)"""
+
+
+def columns_to_load(rows):
+    """NULL in every seventh row, by turns."""
+    i = numpy.arange(1, rows + 1)
+
+    def some(at, data, **more):
+        return gvmem.Values(data, validity=(i + at) % 7 > 0, **more)
+
+    texts = ["\u00e9" * (row % 5) + str(row) for row in i.tolist()]
+    ends = numpy.concatenate([[0], numpy.cumsum((i + 12) % 7 > 0)])
+    return {
+        "b": some(0, i % 3 == 0), "i2": some(1, (i % 30000).astype("i2")), "i4": some(2, (i * -7).astype("i4")), "i8": some(3, i << 40),
+        "f4": some(4, (i / 4).astype("f4")), "f8": some(5, i / 7), "d": some(6, (i + 10000).astype("i4"), format="tdD"),
+        "ts": i.astype("M8[us]"), "tz": some(8, i * 1000001, format="tsu:UTC"),
+        "u": some(9, numpy.repeat(i, 2).astype("i8").view("u1").reshape(rows, 16)),
+        "t": [text if (row + 10) % 7 else None for row, text in zip(i.tolist(), texts)],
+        "by": [text.encode() if (row + 11) % 7 else None for row, text in zip(i.tolist(), texts)],
+        "li": gvmem.Values(i.astype("i4")[: ends[-1]], offsets=ends),
+    }
+
+
+# The same in SQL.
+SAME = """SELECT CASE WHEN i % 7 > 0 THEN i % 3 = 0 END, CASE WHEN (i + 1) % 7 > 0 THEN i % 30000 END, CASE WHEN (i + 2) % 7 > 0 THEN i * -7 END,
+    CASE WHEN (i + 3) % 7 > 0 THEN i::bigint << 40 END, CASE WHEN (i + 4) % 7 > 0 THEN (i / 4.0)::real END,
+    CASE WHEN (i + 5) % 7 > 0 THEN i / 7.0::float8 END, CASE WHEN (i + 6) % 7 > 0 THEN date '1970-01-01' + i + 10000 END,
+    timestamp '1970-01-01' + i * interval '0.000001 s',
+    CASE WHEN (i + 8) % 7 > 0 THEN timestamptz '1970-01-01 00:00+00' + i * interval '1.000001 s' END,
+    CASE WHEN (i + 9) % 7 > 0 THEN encode(b || b, 'hex')::uuid END,
+    CASE WHEN (i + 10) % 7 > 0 THEN repeat('\u00e9', i % 5) || i END, CASE WHEN (i + 11) % 7 > 0 THEN convert_to(repeat('\u00e9', i % 5) || i, 'UTF8') END,
+    CASE WHEN (i + 12) % 7 > 0 THEN ARRAY[(i - (i + 5) / 7)::int] ELSE '{}' END, 'as it was'
+    FROM generate_series(1, ROWS) i, LATERAL (SELECT decode(string_agg(lpad(to_hex(i::bigint >> 8 * j & 255), 2, '0'), '' ORDER BY j), 'hex') AS b
+    FROM generate_series(0, 7) j) x"""
+
+
+@group()
+class Loading:
+    def _make(self, server, layout="arrow"):
+        server.sql(f"DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft {LOADED} SERVER gstore_fdw OPTIONS (format '{layout}')")
+        server.sql("ALTER FOREIGN TABLE ft ALTER tx SET DEFAULT 'as it was'")
+
+    def columns_that_are_loaded_are_those_of_sql(self, server):
+        for layout, rows in (("arrow", 5000), ("pgstrom", 500)):
+            self._make(server, layout)
+            session = server.session()
+            expect(gvmem.load(Cursor(session), "public.ft", columns_to_load(rows)), rows, "rows")
+            session.close()
+            wanted = f"{SAME.replace('ROWS', str(rows))}"
+            expect(server.sql("SELECT count(*) FROM ft"), str(rows), "rows in SQL")
+            expect(server.sql(f"SELECT * FROM ft EXCEPT ALL ({wanted})"), "", f"rows of {layout} that should be others")
+
+    def rows_belong_to_the_transaction(self, server):
+        self._make(server)
+        session = server.session()
+        cursor = Cursor(session)
+        session.sql("BEGIN")
+        gvmem.load(cursor, "ft", {"i4": numpy.arange(10, dtype="i4")})
+        expect((session.sql("SELECT count(*) FROM ft"), server.sql("SELECT count(*) FROM ft")), ("10", "0"), "rows here and there")
+        session.sql("ROLLBACK; BEGIN")
+        for _ in range(3):
+            gvmem.load(cursor, "ft", {"i4": numpy.arange(10, dtype="i4"), "t": ["x"] * 10})
+        session.sql("COMMIT")
+        expect(server.sql("SELECT count(*), sum(i4), max(t) FROM ft"), "30|135|x", "rows afterwards")
+        session.close()
+
+    def columns_that_do_not_fit_are_refused(self, server):
+        self._make(server)
+        for columns, state in (({"i4": numpy.arange(3)}, "42804"), ({"nothing": numpy.arange(3)}, "42703"),
+                               ({"t": gvmem.Values(b"\xff\xfe", offsets=numpy.array([0, 1, 2]))}, "22021"),
+                               ({"t": gvmem.Values(b"ab", offsets=numpy.array([0, 2, 1]))}, "22P03"),
+                               ({"t": gvmem.Values(b"ab", offsets=numpy.array([0, 1, 1 << 40]))}, "22P03")):
+            session = server.session()
+            try:
+                gvmem.load(Cursor(session), "ft", columns)
+            except SqlError as error:
+                expect(str(error).split(":")[0], state, "the SQLSTATE")
+            else:
+                raise Failed(f"no error for {list(columns)}")
+        expect(server.sql("SELECT count(*) FROM ft"), "0", "rows")
+
+    def tables_may_be_large_and_empty(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS big; CREATE FOREIGN TABLE big (i int, t text) SERVER gstore_fdw OPTIONS (format 'arrow')")
+        session = server.session()
+        rows = 2_000_000
+        ends = numpy.arange(rows + 1) * 3
+        columns = {"i": numpy.arange(rows, dtype="i4"), "t": gvmem.Values(b"abc" * rows, offsets=ends)}
+        expect(gvmem.load(Cursor(session), "big", columns), rows, "rows")
+        expect(gvmem.load(Cursor(session), "big", {"i": numpy.array([], "i4")}), 0, "no rows")
+        session.close()
+        expect(server.sql("SELECT count(*), sum(i::bigint), min(t), max(t) FROM big"), f"{rows}|{rows * (rows - 1) // 2}|abc|abc", "rows in SQL")
 
 
 if __name__ == "__main__":
