@@ -9,6 +9,7 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/call.h"
+#include "postgres/deleted.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
 #include "postgres/scan.h"
@@ -58,14 +59,14 @@ open_table(Oid oid, gstore_call_table *out)
 	check_unchanged(relation);
 	snapshot = RegisterSnapshot(choose_snapshot(relation));
 	gstore_note_read(relation, snapshot);
-	if (gstore_choose_rows(relation, snapshot, false, ranges) > 0)
+	if (gstore_choose_rows(relation, snapshot, false, false, ranges) > 0)
 	{
 		const gstore_view *view = &ranges[0].view;
 
 		out->token = gstore_export_rows(relation, view, false);
 		out->rows = view->rows;
-		out->dead = view->dead;
-		out->dead_bytes = view->dead_bytes;
+		out->dead = gstore_deleted_bits(gstore_deleted_create(), view, 0, view->rows);
+		out->dead_bytes = view->deleted_bytes > 0 ? (view->rows + 7) / 8 : view->dead_bytes;
 	}
 	UnregisterSnapshot(snapshot);
 	relation_close(relation, NoLock);

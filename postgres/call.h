@@ -15,10 +15,10 @@
 /* Rows as the active snapshot sees them; all is palloc'd. */
 typedef struct gstore_call_table
 {
-	char  *token; /* for a worker of this server's user; NULL: there is no row */
-	uint64 rows;
-	uint8 *dead; /* bitmap, 1: a row that is deleted; NULL: none is */
-	uint64 dead_bytes;
+	char		*token; /* for a worker of this server's user; NULL: there is no row */
+	uint64		 rows;
+	const uint8 *dead; /* bitmap, 1: a row that is deleted; NULL: none is */
+	uint64		 dead_bytes;
 } gstore_call_table;
 
 typedef struct gstore_call_api

@@ -336,9 +336,9 @@ keep_by_null(const gstore_batch *batch, const gstore_view *view, int index, bool
 
 	if (index >= view->column_count || view->columns[index].dropped)
 		return null ? count : 0;
-	if (view->columns[index].length < 0 && c->values != NULL)
+	if (gstore_is_variable(&view->columns[index]) && c->values != NULL)
 	{
-		const uint32 *offsets = (const uint32 *) c->values;
+		const uint64 *offsets = (const uint64 *) c->values;
 
 		KEEP_IF((offsets[row] == 0) == null)
 	}

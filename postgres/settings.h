@@ -29,6 +29,7 @@ extern char *gstore_keeper_path; /* of a keeper that others run; "": one of our 
 extern int	 gstore_readers;	 /* gstore_reader_group */
 extern int	 gstore_token_lifetime_s;
 extern int	 gstore_gpu_workers; /* of sessions, at most: plcuda.max_workers */
+extern int	 gstore_load_memory_mb;
 extern int	 gstore_lost_tables; /* gstore_lost_choice */
 extern bool	 gstore_wait_for_source;
 

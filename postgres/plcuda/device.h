@@ -150,17 +150,17 @@ plcuda_get_bool(const plcuda_table *t, int32_t number, uint64_t row)
 	return r;
 }
 
-/* In format 'pgstrom': an offset in units of 8 bytes, 0 for NULL, to a header of 4 bytes and the bytes. */
+/* In format 'pgstrom': an offset, 0 for NULL, to a header of 4 bytes and the bytes. */
 GVM_DEVICE pg_text_t
 plcuda_get_body(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 {
 	pg_text_t	   r = {0, 0, 1};
-	const uint64_t at = (uint64_t) ((const uint32_t *) (const void *) c->values)[row] * 8;
+	const uint64_t at = ((const uint64_t *) (const void *) c->values)[row];
 	uint32_t	   head;
 
 	if (at == 0)
 		return r;
-	if (at + sizeof head > c->bodies_bytes)
+	if (at % 8 != 0 || at > c->bodies_bytes || c->bodies_bytes - at < sizeof head)
 	{
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
@@ -191,6 +191,13 @@ plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t
 
 	if (c == 0)
 		return r;
+	if (c->uniform_bytes > 0)
+	{
+		r.value = c->values + row * c->uniform_bytes;
+		r.length = (uint32_t) c->uniform_bytes;
+		r.isnull = 0;
+		return r;
+	}
 	if (!t->arrow)
 		return plcuda_get_body(t, c, row);
 	offsets = (const int64_t *) (const void *) c->values;

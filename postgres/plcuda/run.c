@@ -435,6 +435,8 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		out[c.number - 1].nulls = d->nulls;
 		out[c.number - 1].bodies = d->bodies;
 		out[c.number - 1].bodies_bytes = c.bodies_bytes;
+		if (c.uniform == GVM_TABLE_BYTES)
+			out[c.number - 1].uniform_bytes = c.width;
 	}
 	return true;
 }

@@ -31,6 +31,7 @@ typedef struct plcuda_column
 	uint32_t	stored;					 /* 0: no memory, every row is NULL */
 	const char *values, *nulls, *bodies; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
+	uint64_t uniform_bytes; /* texts or bytea of one length: each so long, in values; 0: it is not so */
 } plcuda_column;
 
 typedef struct plcuda_table

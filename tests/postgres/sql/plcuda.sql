@@ -164,6 +164,41 @@ SELECT p_sum('p_arrow') = p_expected('p_arrow') AS none_left;
 TRUNCATE p_arrow;
 SELECT p_sum('p_arrow');
 SELECT p_sum(NULL);
+-- Rows that are deleted from a table that is large enough for a bitmap on the device, which a scan of all makes.
+CREATE FOREIGN TABLE p_many (id int) SERVER gstore_fdw;
+INSERT INTO p_many SELECT generate_series(1, 200000);
+DELETE FROM p_many WHERE id % 3 = 0;
+CREATE FUNCTION p_ids(reggstore) RETURNS int8 LANGUAGE plcuda AS $$
+#plcuda_begin
+PLCUDA_FOR_ROWS (arg1.value, row) retval->value += plcuda_get_int4(arg1.value, 1, row).value;
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT p_ids('p_many') = sum(id) AS same FROM p_many;
+SELECT p_ids('p_many') = sum(id) AS same, sum(id) FROM p_many;
+DELETE FROM p_many WHERE id < 100;
+SELECT p_ids('p_many') = sum(id) AS same, sum(id) FROM p_many;
+DROP FOREIGN TABLE p_many;
+-- Values of one length.
+CREATE FOREIGN TABLE p_uniform (id int, x bytea OPTIONS (length '16'), t text OPTIONS (length '4')) SERVER gstore_fdw;
+CREATE FOREIGN TABLE p_uniform_arrow (id int, x bytea OPTIONS (length '16'), t text OPTIONS (length '4')) SERVER gstore_fdw OPTIONS (format 'arrow');
+INSERT INTO p_uniform SELECT i, decode(md5(i::text), 'hex'), CASE WHEN i % 4 > 0 THEN 'four' END FROM generate_series(1, 500) i;
+INSERT INTO p_uniform_arrow SELECT * FROM p_uniform;
+CREATE FUNCTION p_bytes(reggstore) RETURNS int8 LANGUAGE plcuda AS $$
+#plcuda_begin
+PLCUDA_FOR_ROWS (arg1.value, row) {
+    pg_bytea_t x = plcuda_get_bytea(arg1.value, 2, row);
+    pg_text_t t = plcuda_get_text(arg1.value, 3, row);
+
+    for (uint32_t i = 0; i < x.length; i++)
+        retval->value += (unsigned char)x.value[i];
+    retval->value += t.isnull ? 1000000 : t.length;
+}
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT p_bytes('p_uniform') = p_bytes('p_uniform_arrow') AS same, p_bytes('p_uniform') = sum(coalesce(length(t), 1000000) + (SELECT sum(get_byte(x, i)) FROM generate_series(0, 15) i)) AS as_sql FROM p_uniform;
+DROP FOREIGN TABLE p_uniform, p_uniform_arrow;
 -- Two tables, one twice; a snapshot from before a change sees what a SELECT sees.
 CREATE FUNCTION p_counts(reggstore, reggstore, reggstore) RETURNS int8 LANGUAGE plcuda AS $$
 #plcuda_begin
