@@ -63,7 +63,8 @@ make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 	area made = *key;
 
 	made.kind = gstore_area_kind_for(&made, end);
-	made.bytes = end <= gstore_area_most_bytes(LARGEST) ? gstore_area_grown_bytes(&made, end, false) : 0;
+	made.bytes = end <= gstore_area_most_bytes(LARGEST) ? gstore_area_grown_bytes(&made, end, false)
+														: 0;
 	return gstore_area_make(s, &made, out);
 }
 

@@ -55,8 +55,8 @@ compare_stores(const void *left, const void *right)
 								 &((const store_areas *) right)->name);
 }
 
-const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
-										 "manifest", "element_nulls", "pack", "deleted"};
+const char *const gstore_part_names[] = {"values",		  "nulls", "bodies", "manifest",
+										 "element_nulls", "pack",  "deleted"};
 
 void
 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
@@ -163,7 +163,7 @@ uint64_t
 gstore_area_grown_bytes(const area *a, uint64_t needed, bool ahead)
 {
 	const kind_sizes *sizes = &sizes_of[a->kind];
-	const uint64_t	  most = needed <= sizes->usual_bytes ? sizes->usual_bytes : sizes->reserve_bytes;
+	const uint64_t most = needed <= sizes->usual_bytes ? sizes->usual_bytes : sizes->reserve_bytes;
 	const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
 	const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), sizes->chunk_bytes);
 

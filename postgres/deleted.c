@@ -21,7 +21,7 @@
 /* Of fewer rows to copy the bits from the directory costs less than to read them from the device. */
 #define ROWS_LEAST 8192
 /* At a time, of a store: snapshots may hold versions for long, whose bitmaps nobody will read. */
-#define BITMAPS_MAX 4
+#define BITMAPS_MAX	 4
 #define BITMAP_ALIGN 64
 
 /* Read at a time: twice as much each time while rows follow each other. */
@@ -125,8 +125,7 @@ write_bitmap(const gstore_view *view, uint64 at, uint64 bytes)
 
 	if (gstore_try_write(&view->name, &piece, 1, &answer))
 		return true;
-	ereport(DEBUG1,
-			(errmsg_internal("cannot keep deleted rows in GPU memory: %s", answer.text)));
+	ereport(DEBUG1, (errmsg_internal("cannot keep deleted rows in GPU memory: %s", answer.text)));
 	return false;
 }
 

@@ -29,8 +29,8 @@ extern gstore_deleted *gstore_deleted_create(void);
  * Of rows [first, first + count) of the view: bit r % 8 of byte r / 8 - first / 8 is 1 if row r is not there. NULL: all are.
  * Good until the next call.
  */
-extern const uint8 *gstore_deleted_bits(gstore_deleted *deleted, const gstore_view *view,
-										uint64 first, uint64 count);
+extern const uint8 *
+gstore_deleted_bits(gstore_deleted *deleted, const gstore_view *view, uint64 first, uint64 count);
 
 /* Bytes that were moved since the last call. */
 extern uint64 gstore_deleted_moved(gstore_deleted *deleted);

@@ -97,8 +97,8 @@ typedef struct gstore_version
 	uint64		  live_rows;
 	dsa_pointer	  deletes; /* what this transaction deleted: */
 	uint64		  delete_count;
-	uint64		  delete_bytes; /* of a bitmap; 0: it is a list of uint64, ascending */
-	uint64		  changes;		/* rows that this transaction changed */
+	uint64		  delete_bytes;				 /* of a bitmap; 0: it is a list of uint64, ascending */
+	uint64		  changes;					 /* rows that this transaction changed */
 	uint64		  deleted_at, deleted_bytes; /* the bitmap of deleted.h; 0 bytes: there is none */
 	dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
 	uint32		revision; /* counts a table's versions */

@@ -15,22 +15,12 @@ import time
 
 sys.dont_write_bytecode = True
 import private  # noqa: E402
-from cases import count, expect_usable, fill, group, main  # noqa: E402
+from cases import count, expect_usable, fill, group, in_middle, main  # noqa: E402
 from private import Failed, Server, SqlError, expect  # noqa: E402
 
 BIG_ROWS = 3_000_000  # takes seconds to insert, so that there is a middle
 LOAD_S = 8
 CLIENTS = 16
-
-
-def in_middle(server, session, statement):
-    """Begins a long statement; returns when it is at work on rows."""
-    session.begin(statement)
-    server.wait_for(
-        "SELECT query_start < clock_timestamp() - interval '300 ms' AND state = 'active'"
-        f" FROM pg_stat_activity WHERE pid = {session.pid}"
-    )
-
 
 INSERT = f"INSERT INTO ft SELECT i, 'big ' || i FROM generate_series(1, {BIG_ROWS}) i"
 SELECT = "SELECT count(*), max(a.t || b.t) FROM ft a, ft b, ft c"
@@ -829,7 +819,7 @@ class External:
         with self._keeper(server) as keeper:
             self._wait_used(server, keeper)
             for how in ("terminate", "cancel"):
-                server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 600000)")
+                server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 600000)")
                 server.sql("DELETE FROM ft WHERE id % 10 = 0")
                 session = server.session()
                 private.stop_process(keeper.pid)

@@ -44,7 +44,7 @@ class Large:
     def column_of_more_than_32_gib_has_every_value(self, server):
         server.sql("CREATE FOREIGN TABLE large (id int, t text) SERVER gstore_fdw")
         server.sql(f"INSERT INTO large SELECT i, {VALUE} FROM generate_series(1, {ROWS}) i", timeout=1200)
-        expect(server.sql("SELECT length(t), left(t, 8), right(t, 8) FROM large", timeout=1200).replace("|", " "), WANTED, "values")
+        expect(server.sql("SELECT octet_length(t), left(t, 8) FROM large", timeout=1200).replace("|", " "), "\n".join(line[:-9] for line in WANTED.splitlines()), "values")
         expect(server.sql(f"SELECT l.t = {VALUE} FROM large l, (SELECT {ROWS} AS i) i WHERE l.id = i", timeout=600), "t", "the last value is the same")
         if ROWS * BYTES > 32 << 30:
             server.wait_for("SELECT committed >> 30 >= 32 FROM gstore_fdw_chunk_info WHERE table_oid = 'large'::regclass")

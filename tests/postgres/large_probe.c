@@ -57,7 +57,8 @@ static void show_token(const char *token, const char *column)
     uint32_t index;
 
     must(gvm_table_attach(token, 0, &table) == GVM_OK && gvm_table_get_info(table, &info) == GVM_OK &&
-             gvm_table_find_column(table, column, &index) == GVM_OK && enter_device(info.device, &device),
+             gvm_table_find_column(table, column, &index) == GVM_OK &&
+             enter_device(info.device, &device),
          "cannot attach the table");
     must(gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data) == GVM_OK, "no lease");
     print_ends((uintptr_t)data.values, (uintptr_t)data.bodies, info.rows);

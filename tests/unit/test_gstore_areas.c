@@ -524,8 +524,8 @@ static int grow_large(void *arg)
         CHILD_EXPECT(mark(&w, steps[i].bytes, true) && mark(&w, steps[0].bytes, false));
     }
     CHILD_EXPECT(bytes_of(&w, 1) >= 40 * GIB && bytes_of(&w, 1) <= 42 * GIB);
-    CHILD_EXPECT(gstore_area_use(w.areas, &(gstore_store_name){.store = 1, .table = 1}, &beyond, true,
-                                 &use) == GVM_OK);
+    CHILD_EXPECT(gstore_area_use(w.areas, &(gstore_store_name){.store = 1, .table = 1}, &beyond,
+                                 true, &use) == GVM_OK);
     CHILD_EXPECT(gstore_area_provide(w.areas, &use, &beyond, NULL) == GVM_E_LIMIT);
     CHILD_EXPECT(gstore_area_release(w.areas, &use) == GVM_OK);
     trim(&w, 1, 1, 300 * MIB);
