@@ -530,16 +530,21 @@ static gvm_status make_buffer_of(const gvmi_descriptor *about, gvm_device *devic
                                  gvm_import_options options, gvm_buffer **out)
 {
     const bool anywhere = (options.flags & GVM_IMPORT_SAME_ADDRESS) == 0;
-    gvm_status status = GVM_E_ADDRESS;
+    bool whole;
+    gvm_status status = gvmi_option_bool(GVMI_OPTION_GVMEM_RANGE, &whole);
+    gvmi_range *range = whole ? &object_range : NULL;
 
+    if (status != GVM_OK)
+        return status;
+    status = GVM_E_ADDRESS;
     if (about->exporter_address != 0) {
         options.flags |= GVM_IMPORT_SAME_ADDRESS;
-        status = gvmi_share_make_buffer(about, device, &options, &object_range, out);
+        status = gvmi_share_make_buffer(about, device, &options, range, out);
     }
     if (status != GVM_E_ADDRESS || !anywhere)
         return status;
     options.flags &= ~(uint32_t)GVM_IMPORT_SAME_ADDRESS;
-    return gvmi_share_make_buffer(about, device, &options, &object_range, out);
+    return gvmi_share_make_buffer(about, device, &options, range, out);
 }
 
 static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened)

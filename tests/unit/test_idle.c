@@ -618,7 +618,7 @@ static int be_waited_for_in_vain(void *arg)
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 100 * CHUNK) == GVM_E_NOSPACE);
     CHILD_EXPECT(gvm_heap_alloc(limited, 40 * CHUNK, &block) == GVM_E_NOSPACE);
     atomic_store(&served, true);
-    pthread_join(clock, NULL); /* the stream may take its time from here on */
+    pthread_join(clock, NULL);                   /* the stream may take its time from here on */
     __atomic_store_n(gate, 1, __ATOMIC_SEQ_CST); /* what this thread was to do */
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 100 * CHUNK) == GVM_OK);
     gvm_heap_destroy(heap);

@@ -133,10 +133,10 @@ static int copy_read_only(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start(&w, GVM_OPEN_READONLY) == 0);
-    CHILD_EXPECT(gvm_object_copy_in(w.view, 0, &byte, 1, GVM_TRY) == GVM_E_READONLY);
-    CHILD_EXPECT(gvm_object_copy_in(w.object, 0, &byte, 1, GVM_TRY) == GVM_OK);
+    CHILD_EXPECT(gvm_object_copy_in(w.view, 0, &byte, 1, WAIT_MS) == GVM_E_READONLY);
+    CHILD_EXPECT(gvm_object_copy_in(w.object, 0, &byte, 1, WAIT_MS) == GVM_OK);
     CHILD_EXPECT(gvm_object_seal(w.object, WAIT_MS) == GVM_OK);
-    CHILD_EXPECT(gvm_object_copy_in(w.object, 0, &byte, 1, GVM_TRY) == GVM_E_SEALED);
+    CHILD_EXPECT(gvm_object_copy_in(w.object, 0, &byte, 1, WAIT_MS) == GVM_E_SEALED);
     byte = 0;
     CHILD_EXPECT(gvm_object_copy_out(&byte, w.object, 0, 1, WAIT_MS) == GVM_OK && byte == 7);
     byte = 0;
@@ -208,7 +208,7 @@ static int use_cpu(void *arg)
             ((uint8_t *)lease.address)[i] = ++w.bytes[i];
         CHILD_EXPECT(gvm_object_release(w.view, &lease) == GVM_OK);
 
-        CHILD_EXPECT(gvm_object_acquire(w.object, GVM_LEASE_READ, &for_cpu, GVM_TRY, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_acquire(w.object, GVM_LEASE_READ, &for_cpu, WAIT_MS, &lease) == GVM_OK);
         CHILD_EXPECT(memcmp(lease.address, w.bytes, size) == 0);
         /* Others read it there meanwhile, and nothing comes to the device, whatever they say. */
         CHILD_EXPECT(gvm_object_acquire(w.view, GVM_LEASE_READ,
