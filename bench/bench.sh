@@ -2,8 +2,8 @@
 # usage: [OUT=FOLDER] [BENCHES=LIST] [ROWS=NUMBER] [PG_CONFIG=FILE | POSTGRES_PACK=FILE] bench.sh [BUILD-FOLDER]
 # Measures what the driver's virtual memory calls and buffers cost, a keeper, models that are swapped, heaps, other pools beside
 # them, a training in PyTorch, appenders, and joins with them (see docs/benchmarks.md), replays
-# bench/traces and made-up patterns, and measures gstore_fdw's tables, of ROWS rows, where there is a PostgreSQL as
-# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models heap pools torch appender hashjoin policy gstore.
+# bench/traces and made-up patterns, and measures gstore_fdw's tables, and how rows come into them, of ROWS rows, where there is a PostgreSQL as
+# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models heap pools torch appender hashjoin policy gstore load.
 # The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
@@ -37,7 +37,7 @@ joins() {
     echo "recorded in $out/hashjoin-cross-$stamp.json"
 }
 
-tables() {
+tables() { # gstore|gstore-load
     if [ -n "${POSTGRES_PACK:-}" ]; then
         PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
         export PG_CONFIG
@@ -48,10 +48,10 @@ tables() {
         return
     fi
     [ -n "$gpu" ] && rows=10000000 || rows=1000000
-    bench/bench-gstore.py -n "${ROWS:-$rows}" -o "$out/gstore-$stamp.json" "$build"
+    "bench/bench-$1.py" -n "${ROWS:-$rows}" -o "$out/$1-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin policy gstore}; do
+for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin policy gstore load}; do
     case $name in
     policy)
         measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace
@@ -59,7 +59,8 @@ for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin poli
         ;;
     pools) bench/bench-pools.py -o "$out/heap-pools-$stamp.json" "$build" ;;
     torch) training ;;
-    gstore) tables ;;
+    gstore) tables gstore ;;
+    load) tables gstore-load ;;
     hashjoin) joins ;;
     *) measure "$name" "$out/$name-$stamp.json" ;;
     esac

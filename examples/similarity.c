@@ -74,14 +74,13 @@ static uint64_t fetch_body(const molecules *m, int column, uint64_t row, void *b
 {
     const gvm_table_data *d = &m->data[column];
     const uint64_t end = m->columns[column].bodies_bytes;
-    uint32_t offset, head;
     uint64_t at, len;
+    uint32_t head;
 
-    copy_out(&offset, d->values, row * sizeof offset, sizeof offset);
-    at = (uint64_t)offset * 8;
-    if (offset == 0)
+    copy_out(&at, d->values, row * sizeof at, sizeof at);
+    if (at == 0)
         return 0;
-    if (at + sizeof head > end)
+    if (at > end || end - at < sizeof head)
         give_up("a value lies beyond its column");
     copy_out(&head, d->bodies, at, sizeof head);
     len = head / 4;

@@ -33,15 +33,15 @@ GVM_DEVICE uint32_t count_bits(uint64_t w)
 
 GVM_KERNEL(similarity, similarity_params, p)
 {
-    const uint32_t *values = (const uint32_t *)p.values;
+    const uint64_t *values = (const uint64_t *)p.values;
     const uint64_t body_bytes = ARRAY_BYTES + 8 * WORDS;
     result *results = (result *)p.results;
 
     for (uint64_t row = gvm_thread_global(); row < p.rows; row += gvm_thread_count()) {
-        const uint64_t at = (uint64_t)values[row] * 8;
+        const uint64_t at = values[row];
         result r = {NOTHING, NOTHING};
 
-        if (at != 0 && at + body_bytes <= p.bodies_bytes &&
+        if (at != 0 && at < p.bodies_bytes && body_bytes <= p.bodies_bytes - at &&
             *(const uint32_t *)(p.bodies + at) == body_bytes * 4) {
             const uint64_t *words = (const uint64_t *)(p.bodies + at + ARRAY_BYTES);
 

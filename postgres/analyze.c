@@ -217,7 +217,7 @@ gstoreAcquireSampleRows(Relation relation, int level, HeapTuple *rows, int wante
 	MemoryContextSwitchTo(scratch);
 	slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
 	reservoir_init_selection_state(&s.reservoir, wanted);
-	count = gstore_choose_rows(relation, NULL, false, row_ranges);
+	count = gstore_choose_rows(relation, NULL, false, false, row_ranges);
 	*live = *dead = 0;
 	for (int i = 0; i < count; i++)
 	{
@@ -244,7 +244,7 @@ gstoreAnalyzeForeignTable(Relation relation, AcquireSampleRowsFunc *function, Bl
 	const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
 	gstore_view			  view;
 
-	gstore_look(RelationGetRelid(relation), NULL, false, &view);
+	gstore_look(RelationGetRelid(relation), NULL, GSTORE_DEAD_NOT_WANTED, &view);
 	if (gstore_report_lost(WARNING, RelationGetRelid(relation),
 						   pending != NULL ? gstore_pending_state(pending) : &view))
 		return false;

@@ -63,7 +63,8 @@ make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 	area made = *key;
 
 	made.kind = gstore_area_kind_for(&made, end);
-	made.bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? gstore_area_grown_bytes(&made, end, false) : 0;
+	made.bytes = end <= gstore_area_most_bytes(LARGEST) ? gstore_area_grown_bytes(&made, end, false)
+														: 0;
 	return gstore_area_make(s, &made, out);
 }
 
@@ -103,6 +104,26 @@ gstore_area_use(gstore_areas *s, const gstore_store_name *store, const gstore_ra
 		gstore_area_unref(s, a);
 		*out = (gstore_use){0};
 	}
+	return status;
+}
+
+gvm_status
+gstore_area_stage(gstore_areas *s, const gstore_store_name *store, uint64_t bytes)
+{
+	area	   key = {.name = *store, .part = GSTORE_STAGED, .needed_bytes = bytes};
+	area	  *made;
+	gvm_status status;
+
+	if (bytes > gstore_area_most_bytes(LARGEST))
+		return gvm_error_set(GVM_E_LIMIT, "memory for rows that are loaded at once can have %llu GiB",
+							 (unsigned long long) (gstore_area_most_bytes(LARGEST) >> 30));
+	key.kind = gstore_area_kind_for(&key, bytes);
+	key.bytes = gstore_round_up(bytes, gstore_area_chunk_bytes(&key));
+	pthread_mutex_lock(&s->lock);
+	status = gstore_area_make(s, &key, &made);
+	pthread_mutex_unlock(&s->lock);
+	if (status == GVM_OK)
+		gstore_area_unref(s, made);
 	return status;
 }
 

@@ -75,6 +75,14 @@ gvm_status gstore_area_provide(gstore_areas *areas, gstore_use *use, const gstor
 /* What used it is over. */
 gvm_status gstore_area_release(gstore_areas *areas, gstore_use *use);
 
+/*
+ * Makes the part STAGED of a store, with so many bytes of zeros.
+ *
+ * GVM_E_LIMIT  they are more than an area can have
+ * and the errors of gvm_object_create()
+ */
+gvm_status gstore_area_stage(gstore_areas *areas, const gstore_store_name *store, uint64_t bytes);
+
 /* ---- tokens */
 
 /* How much more memory these areas of the store take once they have objects of their own. */

@@ -151,9 +151,9 @@ gstore_area_provide(gstore_areas *s, gstore_use *use, const gstore_range *range,
 	area_kind	   kind;
 	uint64_t	   needed;
 
-	if (end > GSTORE_LARGE_RESERVE_BYTES)
+	if (end > gstore_area_most_bytes(LARGEST))
 		return gvm_error_set(GVM_E_LIMIT, "a column can have %llu GiB",
-							 (unsigned long long) (GSTORE_LARGE_RESERVE_BYTES >> 30));
+							 (unsigned long long) (gstore_area_most_bytes(LARGEST) >> 30));
 	pthread_mutex_lock(&s->lock);
 	gstore_area_note_written(use->area, 0, range);
 	needed = use->area->needed_bytes;
@@ -170,7 +170,7 @@ gstore_area_provide(gstore_areas *s, gstore_use *use, const gstore_range *range,
 		const gvm_status status = move_used_area(s, use, kind, end, stream);
 
 		if (status == GVM_OK || use->lease.mode == 0 || use->area->kind == PACKED ||
-			end > GSTORE_SMALL_RESERVE_BYTES)
+			end > gstore_area_most_bytes(use->area->kind))
 			return status;
 	}
 	return gstore_area_grow(s, use->area, end);

@@ -3,21 +3,38 @@
  * that objects are opened by.
  *
  * An area that needs little is packed (area_pack.c). One that needs more begins with small chunks, as many tables are
- * small, and grows by an eighth of what it needs. Once it needs more than AREA_SMALL_BYTES it moves to an object with
- * large chunks (area_move.c), as what a chunk costs does not depend on its size.
+ * small, and grows by an eighth of what it needs. Once it needs more it moves to an object with larger chunks
+ * (area_move.c), as what a chunk costs does not depend on its size, and an object keeps the addresses that it was made with.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "postgres/area_state.h"
 
-#define CHUNK_BYTES		   (2ull << 20)
-#define AREA_SMALL_BYTES   (256ull << 20)
-#define LARGE_CHUNK_BYTES  (32ull << 20)
 #define AHEAD_PART		   8u			  /* an area grows by this part of what it needs, */
 #define AHEAD_MAX_BYTES	   (1ull << 30)	  /* at most by so much */
 #define PACK_RESERVE_BYTES (512ull << 20) /* for four areas of each of 2048 columns */
 #define LEASE_WAIT_MS	   30000		  /* while the keeper moves the area */
+#define STAGED_WAIT_MS \
+	2000 /* while the program that writes it has a lease: others wait for the command's thread */
+
+/*
+ * What areas with objects of their own have. Where there is no memory to move on, an area stays up to reserve_bytes, and
+ * tries again whenever it grows. One that is large takes up to 128 times as many addresses as memory: columns of 384 GiB in
+ * all, each just beyond a limit here, take the 48 TiB in which objects have the same address in every process.
+ */
+typedef struct kind_sizes
+{
+	uint64_t chunk_bytes;
+	uint64_t usual_bytes; /* one that needs more moves on */
+	uint64_t reserve_bytes;
+} kind_sizes;
+
+static const kind_sizes sizes_of[AREA_KINDS] = {
+	[SMALL] = {2ull << 20, 256ull << 20, 1ull << 30},
+	[LARGE] = {32ull << 20, 8ull << 30, 32ull << 30},
+	[LARGEST] = {512ull << 20, 1ull << 40, 1ull << 40},
+};
 
 /* ---- names and order */
 
@@ -40,8 +57,8 @@ compare_stores(const void *left, const void *right)
 								 &((const store_areas *) right)->name);
 }
 
-const char *const gstore_part_names[] = {"values",	 "nulls",		  "bodies",
-										 "manifest", "element_nulls", "pack"};
+const char *const gstore_part_names[] = {"values",		  "nulls", "bodies",  "manifest",
+										 "element_nulls", "pack",  "deleted", "staged"};
 
 void
 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
@@ -116,34 +133,41 @@ gstore_areas_keeper(gstore_areas *s)
 uint64_t
 gstore_area_chunk_bytes(const area *a)
 {
-	return a->kind == LARGE ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
+	return sizes_of[a->kind].chunk_bytes;
+}
+
+uint64_t
+gstore_area_most_bytes(area_kind kind)
+{
+	return sizes_of[kind].reserve_bytes;
 }
 
 area_kind
 gstore_area_kind_for(const area *a, uint64_t needed)
 {
+	area_kind kind = SMALL;
+
 	if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
-		a->links == 0)
+		a->part != GSTORE_STAGED && a->links == 0)
 		return PACKED;
-	return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
+	while (kind < LARGEST && needed > sizes_of[kind].usual_bytes)
+		kind++;
+	return kind;
 }
 
 static uint64_t
 reserve_bytes(const area *a)
 {
-	if (a->part == GSTORE_PACK)
-		return PACK_RESERVE_BYTES;
-	return a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES : GSTORE_SMALL_RESERVE_BYTES;
+	return a->part == GSTORE_PACK ? PACK_RESERVE_BYTES : sizes_of[a->kind].reserve_bytes;
 }
 
 uint64_t
 gstore_area_grown_bytes(const area *a, uint64_t needed, bool ahead)
 {
-	const uint64_t most = a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES
-		: needed <= AREA_SMALL_BYTES	   ? AREA_SMALL_BYTES
-										   : GSTORE_SMALL_RESERVE_BYTES;
+	const kind_sizes *sizes = &sizes_of[a->kind];
+	const uint64_t most = needed <= sizes->usual_bytes ? sizes->usual_bytes : sizes->reserve_bytes;
 	const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
-	const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
+	const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), sizes->chunk_bytes);
 
 	return bytes <= most ? bytes : most;
 }
@@ -157,6 +181,8 @@ gstore_area_free(gstore_areas *s, area *a)
 		return;
 	if (a->pack != NULL)
 		gstore_area_unref(s, a->pack);
+	if (a->part == GSTORE_STAGED && a->object != NULL)
+		(void) !gvm_object_shrink(a->object, 0); /* a program that has it open keeps no memory by that */
 	gvm_object_close(a->object);
 	if (a->connection != NULL)
 	{
@@ -235,10 +261,14 @@ gvm_status
 gstore_area_acquire(gstore_use *use)
 {
 	const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
+	const int wait_ms = use->area->part == GSTORE_STAGED ? STAGED_WAIT_MS : LEASE_WAIT_MS;
 	/* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
 	const gvm_status status = gvm_object_acquire(object_of(use->area), GVM_LEASE_READ, &options,
-												 LEASE_WAIT_MS, &use->lease);
+												 wait_ms, &use->lease);
 
+	if (status == GVM_E_TIMEOUT && wait_ms == STAGED_WAIT_MS)
+		return gvm_error_set(GVM_E_TIMEOUT,
+							 "the program that wrote the rows still has a lease on them");
 	use->address = status == GVM_OK ? (uintptr_t) use->lease.address + use->area->offset_bytes : 0;
 	return status;
 }
@@ -270,7 +300,7 @@ gstore_area_note_written(area *a, uint64_t writer_number, const gstore_range *ra
 {
 	const uint64_t end = range->offset_bytes + range->bytes;
 
-	if (writer_number > a->name.writer_number && a->part != GSTORE_MANIFEST)
+	if (writer_number > a->name.writer_number && gstore_part_is_of_rows(a->part))
 	{
 		a->name.writer_number = writer_number;
 		a->needed_bytes = range->offset_bytes;

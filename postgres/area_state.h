@@ -36,9 +36,6 @@
 
 #define GSTORE_CONNECTIONS_MAX 16u
 #define GSTORE_ROOM_BYTES	   (64ull << 10)
-#define GSTORE_SMALL_RESERVE_BYTES \
-	(1ull << 30) /* with small chunks; where there is no memory to move, it stays */
-#define GSTORE_LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 
 /* A connection to the keeper: it can have so many objects open. */
 typedef struct connection
@@ -47,12 +44,14 @@ typedef struct connection
 	uint32_t	open;
 } connection;
 
-/* Where an area is. */
+/* Where an area is, from the least on: area_object.c says how large each one is. */
 typedef enum area_kind
 {
 	PACKED,
 	SMALL,
-	LARGE
+	LARGE,
+	LARGEST,
+	AREA_KINDS
 } area_kind;
 
 /* Whose a room of a pack is: GSTORE_ROOM_BYTES each, in this order. */
@@ -131,6 +130,8 @@ void gstore_store_areas_free(gstore_areas *s, store_areas *of);
 /* Of its object, at the keeper. */
 void	 gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX]);
 uint64_t gstore_area_chunk_bytes(const area *a);
+/* The most that an area of the kind can have. */
+uint64_t gstore_area_most_bytes(area_kind kind);
 
 /* Where the area is if it is made now for so many bytes. */
 area_kind gstore_area_kind_for(const area *a, uint64_t needed);
@@ -200,6 +201,13 @@ gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore
 
 /* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
 bool gstore_area_is_shown(area *a);
+
+/* What a writer of rows has written comes one behind the other there, up to what the newest version needs. */
+static inline bool
+gstore_part_is_of_rows(uint8_t part)
+{
+	return part != GSTORE_MANIFEST && part != GSTORE_DELETED && part != GSTORE_STAGED;
+}
 
 /* ---- for walks */
 

@@ -27,11 +27,11 @@ has_chunks_ahead(const area *a)
 	return gstore_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
 }
 
-/* Manifests are a ring, packs have rooms: all of it is of use. */
+/* Manifests are a ring, packs have rooms, bitmaps have places, what is staged is others': all of it is of use. */
 static bool
 has_slack(const area *a)
 {
-	return a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->kind != PACKED &&
+	return gstore_part_is_of_rows(a->part) && a->part != GSTORE_PACK && a->kind != PACKED &&
 		(has_chunks_ahead(a) || kind_wanted(a) < a->kind);
 }
 
@@ -202,7 +202,7 @@ note_needed(const void *node, VISIT visit, void *closure)
 	const gstore_extent key = {.column = a->column, .part = a->part}, *extent;
 
 	if (!gstore_is_in_order(visit) || a->name.writer_number > to->name->writer_number ||
-		a->part == GSTORE_MANIFEST)
+		!gstore_part_is_of_rows(a->part))
 		return;
 	extent = bsearch(&key, to->extents, to->count, sizeof key, compare_extents);
 	a->needed_bytes = extent != NULL ? extent->bytes : 0;

@@ -13,114 +13,6 @@
 #define DAYS_1970_TO_2000 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
 #define US_1970_TO_2000	  ((int64) DAYS_1970_TO_2000 * USECS_PER_DAY)
 
-/* ---- types */
-
-/* The text types have the database's encoding, Arrow's has one. */
-static gstore_form
-form_of_text(void)
-{
-	return GetDatabaseEncoding() == PG_UTF8 ? GSTORE_FORM_UTF8 : GSTORE_FORM_BINARY;
-}
-
-static gstore_form
-form_of(Oid base, int16 length)
-{
-	switch (base)
-	{
-		case BOOLOID:
-			return GSTORE_FORM_BOOL;
-		case INT2OID:
-			return GSTORE_FORM_INT16;
-		case INT4OID:
-			return GSTORE_FORM_INT32;
-		case INT8OID:
-			return GSTORE_FORM_INT64;
-		case OIDOID:
-			return GSTORE_FORM_UINT32;
-		case FLOAT4OID:
-			return GSTORE_FORM_FLOAT;
-		case FLOAT8OID:
-			return GSTORE_FORM_DOUBLE;
-		case DATEOID:
-			return GSTORE_FORM_DATE;
-		case TIMEOID:
-			return GSTORE_FORM_TIME;
-		case TIMESTAMPOID:
-			return GSTORE_FORM_TIMESTAMP;
-		case TIMESTAMPTZOID:
-			return GSTORE_FORM_TIMESTAMPTZ;
-		case TEXTOID:
-		case VARCHAROID:
-		case BPCHAROID:
-		case JSONOID:
-		case XMLOID:
-			return form_of_text();
-		default:
-			return length > 0 ? GSTORE_FORM_FIXED : GSTORE_FORM_BINARY;
-	}
-}
-
-/* Those whose values follow each other without gaps, and are no bits. */
-static bool
-is_list_element(Oid element, gstore_form form)
-{
-	return (form > GSTORE_FORM_BOOL && form < GSTORE_FORM_FIXED) || element == UUIDOID;
-}
-
-void
-gstore_arrow_describe(gstore_column *column)
-{
-	const Oid base = getBaseType(column->type);
-	const Oid element = get_element_type(base);
-	bool	  by_value;
-	int16	  length;
-	char	  align;
-
-	column->form = (uint8) form_of(base, column->length);
-	column->element_form = GSTORE_FORM_NONE;
-	if (column->form != GSTORE_FORM_BINARY || !OidIsValid(element) || get_array_type(element) != base)
-		return; /* int2vector and the like count from 0 */
-	get_typlenbyvalalign(element, &length, &by_value, &align);
-	if (!is_list_element(element, form_of(element, length)))
-		return;
-	column->form = GSTORE_FORM_LIST;
-	column->element_form = (uint8) form_of(element, length);
-	column->element = element;
-	column->element_width = (uint32) length;
-}
-
-static void
-format_of(gstore_form form, uint32 width, char text[GSTORE_ARROW_FORMAT_BYTES])
-{
-	static const char *const formats[] = {
-		[GSTORE_FORM_NONE] = "",		  [GSTORE_FORM_BOOL] = "b",
-		[GSTORE_FORM_INT16] = "s",		  [GSTORE_FORM_INT32] = "i",
-		[GSTORE_FORM_INT64] = "l",		  [GSTORE_FORM_UINT32] = "I",
-		[GSTORE_FORM_FLOAT] = "f",		  [GSTORE_FORM_DOUBLE] = "g",
-		[GSTORE_FORM_DATE] = "tdD",		  [GSTORE_FORM_TIME] = "ttu",
-		[GSTORE_FORM_TIMESTAMP] = "tsu:", [GSTORE_FORM_TIMESTAMPTZ] = "tsu:UTC",
-		[GSTORE_FORM_FIXED] = "w:",		  [GSTORE_FORM_UTF8] = "U",
-		[GSTORE_FORM_BINARY] = "Z",		  [GSTORE_FORM_LIST] = "+L",
-	};
-
-	if (form == GSTORE_FORM_FIXED)
-		snprintf(text, GSTORE_ARROW_FORMAT_BYTES, "%s%u", formats[form], width);
-	else
-		strlcpy(text, formats[form], GSTORE_ARROW_FORMAT_BYTES);
-}
-
-void
-gstore_arrow_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES])
-{
-	format_of(column->form, gstore_width(column), text);
-}
-
-void
-gstore_arrow_element_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES])
-{
-	format_of(column->element_form, column->element_width, text);
-}
-
 /* ---- epochs */
 
 static void
@@ -357,7 +249,7 @@ build_array(const gstore_column *column, const uint8 *data, uint64 bytes, gstore
 
 void
 gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uint8 *data,
-					gstore_validity rows, gstore_validity elements, uint64 count, uint32 *places,
+					gstore_validity rows, gstore_validity elements, uint64 count, uint64 *places,
 					uint8 *bodies)
 {
 	const uint32 unit = gstore_arrow_unit(column);
@@ -385,7 +277,7 @@ gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uin
 			bytes += VARHDRSZ;
 		}
 		SET_VARSIZE(to, bytes);
-		places[i] = (uint32) (at / 8) + 1;
+		places[i] = at + 8;
 		at += TYPEALIGN64(8, bytes);
 	}
 }

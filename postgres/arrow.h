@@ -17,58 +17,7 @@
 #include "utils/date.h"
 #include "utils/timestamp.h"
 
-#include "postgres/shared.h"
-
-/* gstore_column.form and .element_form */
-typedef enum gstore_form
-{
-	GSTORE_FORM_NONE, /* the table's format is 'pgstrom' */
-	GSTORE_FORM_BOOL,
-	GSTORE_FORM_INT16,
-	GSTORE_FORM_INT32,
-	GSTORE_FORM_INT64,
-	GSTORE_FORM_UINT32,
-	GSTORE_FORM_FLOAT,
-	GSTORE_FORM_DOUBLE,
-	GSTORE_FORM_DATE,
-	GSTORE_FORM_TIME,
-	GSTORE_FORM_TIMESTAMP,
-	GSTORE_FORM_TIMESTAMPTZ,
-	GSTORE_FORM_FIXED,	/* any other type of fixed length: its bytes */
-	GSTORE_FORM_UTF8,	/* variable length from here on */
-	GSTORE_FORM_BINARY, /* bytea, and any other type of variable length: its body without header */
-	GSTORE_FORM_LIST,	/* arrays of types of fixed length above */
-} gstore_form;
-
-#define GSTORE_ARROW_FORMAT_BYTES 16
-
-/* Sets form, element_form, element and element_width for the column's type. */
-extern void gstore_arrow_describe(gstore_column *column);
-
-/* Arrow's name of a column's type, as in its C data interface, and that of a list's elements ("" for others). */
-extern void gstore_arrow_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES]);
-extern void
-gstore_arrow_element_format(const gstore_column *column, char text[GSTORE_ARROW_FORMAT_BYTES]);
-
-static inline bool
-gstore_is_arrow(const gstore_column *column)
-{
-	return column->form != GSTORE_FORM_NONE;
-}
-
-/* Offsets, and bytes they count. */
-static inline bool
-gstore_arrow_is_variable(const gstore_column *column)
-{
-	return column->form >= GSTORE_FORM_UTF8;
-}
-
-/* What offsets of the column count, in bytes. */
-static inline uint32
-gstore_arrow_unit(const gstore_column *column)
-{
-	return column->form == GSTORE_FORM_LIST ? column->element_width : 1;
-}
+#include "postgres/form.h"
 
 /* ---- rows to buffers */
 
@@ -117,11 +66,11 @@ typedef struct gstore_validity
 } gstore_validity;
 
 /*
- * Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, in units of 8 bytes,
- * the first at 1. data and elements: from offsets[0] on.
+ * Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, the first at 8.
+ * data and elements: from offsets[0] on.
  */
 extern void gstore_arrow_decode(const gstore_column *column, const int64 *offsets,
 								const uint8 *data, gstore_validity rows, gstore_validity elements,
-								uint64 count, uint32 *places, uint8 *bodies);
+								uint64 count, uint64 *places, uint8 *bodies);
 
 #endif

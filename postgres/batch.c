@@ -5,10 +5,12 @@
 
 #include "postgres/arrow.h"
 #include "postgres/store.h"
+#include "postgres/uniform.h"
 
 #define BATCH_ROWS		 65536u /* read at a time, at most */
 #define BATCH_ROWS_LEAST 64u
-#define BATCH_BYTES		 (1u << 19) /* about what a processor's cache holds */
+#define BATCH_BYTES		 (1u << 19)	 /* about what a processor's cache holds */
+#define BATCH_BYTES_MOST (64u << 20) /* as long as rows are not larger */
 
 typedef enum buffer_kind
 {
@@ -16,7 +18,7 @@ typedef enum buffer_kind
 	BUFFER_NULLS,
 	BUFFER_BODIES,
 	BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is decoded */
-	BUFFER_DATA,
+	BUFFER_DATA,	/* and of uniform columns */
 	BUFFER_ELEMENT_NULLS,
 	BUFFER_KINDS,
 } buffer_kind;
@@ -76,9 +78,13 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
 			const gstore_column *column = &view->columns[number - 1];
 
 			width += gstore_width(column);
-			if (column->length < 0 && view->rows > 0)
+			if (gstore_is_uniform(column))
+				width += gstore_stride(column);
+			if (gstore_is_variable(column) && view->rows > 0)
 				width += column->bodies_bytes / view->rows;
 		}
+	if (width > BATCH_BYTES_MOST / BATCH_ROWS_LEAST)
+		return Max(BATCH_BYTES_MOST / width, 1);
 	return Max(Min(BATCH_ROWS, BATCH_BYTES / width), BATCH_ROWS_LEAST);
 }
 
@@ -88,25 +94,25 @@ gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted)
  * NULL, the length of the last body must be asked for. next: that row's offset; NULL: no such row.
  */
 static uint64
-end_of_bodies(const gstore_view *view, int index, uint32 last, const uint32 *next)
+end_of_bodies(const gstore_view *view, int index, uint64 last, const uint64 *next)
 {
 	union
 	{
 		struct varlena body;
-		uint8		   bytes[GSTORE_BODY_UNIT]; /* no shorter one is stored */
+		uint8		   bytes[GSTORE_BODY_ALIGN]; /* no shorter one is stored */
 	} head;
 	const gstore_piece piece = {.column = (uint16) (index + 1),
 								.part = GSTORE_BODIES,
-								.offset_bytes = (uint64) last * GSTORE_BODY_UNIT,
+								.offset_bytes = last,
 								.bytes = sizeof head.bytes,
 								.local = head.bytes};
 
 	if (next == NULL)
 		return view->columns[index].bodies_bytes;
 	if (*next != 0)
-		return (uint64) *next * GSTORE_BODY_UNIT;
+		return *next;
 	gstore_transfer(GSTORE_READ, &view->name, &piece, 1);
-	return piece.offset_bytes + TYPEALIGN(GSTORE_BODY_UNIT, VARSIZE_ANY(&head.body));
+	return piece.offset_bytes + TYPEALIGN(GSTORE_BODY_ALIGN, VARSIZE_ANY(&head.body));
 }
 
 static void
@@ -116,7 +122,7 @@ add_plain_values(gstore_batch *batch, int index, const gstore_view *view, gstore
 	const uint32		 width = gstore_width(column);
 	uint64				 rows = batch->count;
 
-	if (column->length < 0 && batch->first + rows < view->rows)
+	if (gstore_is_variable(column) && batch->first + rows < view->rows)
 		rows++; /* where the last body ends */
 	batch->columns[index].values = batch_buffer(batch, index, BUFFER_VALUES, rows * width);
 	*piece = (gstore_piece){.column = (uint16) (index + 1),
@@ -131,7 +137,7 @@ static bool
 add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
 {
 	gstore_batch_column *c = &batch->columns[index];
-	const uint32		*offsets = (const uint32 *) c->values;
+	const uint64		*offsets = (const uint64 *) c->values;
 	uint64				 first = 0, last = batch->count, end;
 
 	while (first < batch->count && offsets[first] == 0)
@@ -142,7 +148,7 @@ add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece
 		last--;
 	end = end_of_bodies(view, index, offsets[last - 1],
 						batch->first + batch->count < view->rows ? &offsets[batch->count] : NULL);
-	c->bodies_from = (uint64) offsets[first] * GSTORE_BODY_UNIT;
+	c->bodies_from = offsets[first];
 	if (end <= c->bodies_from)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
@@ -154,6 +160,23 @@ add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece
 							.bytes = end - c->bodies_from,
 							.local = (void *) c->bodies};
 	return true;
+}
+
+static void
+add_uniform_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
+{
+	const gstore_column *column = &view->columns[index];
+	gstore_batch_column *c = &batch->columns[index];
+	const uint32		 stride = gstore_stride(column);
+
+	if (!bms_is_member(index + 1, batch->unseen))
+		c->values = batch_buffer(batch, index, BUFFER_VALUES, batch->count * gstore_width(column));
+	c->uniform = batch_buffer(batch, index, BUFFER_DATA, batch->count * stride);
+	*piece = (gstore_piece){.column = (uint16) (index + 1),
+							.part = GSTORE_VALUES,
+							.offset_bytes = batch->first * stride,
+							.bytes = batch->count * stride,
+							.local = (void *) c->uniform};
 }
 
 /* ---- of format 'arrow': read as the areas have it, then brought into the form that batches have */
@@ -205,7 +228,7 @@ add_arrow_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore
 	gstore_piece data = {.column = (uint16) (index + 1), .part = GSTORE_BODIES}, nulls = data;
 	uint64		 first, last;
 
-	c->bodies_from = GSTORE_BODY_UNIT;
+	c->bodies_from = GSTORE_BODY_ALIGN;
 	c->bodies = batch_buffer(batch, index, BUFFER_BODIES,
 							 gstore_arrow_decoded_bytes(column, offsets, batch->count));
 	first = (uint64) offsets[0];
@@ -240,7 +263,7 @@ decode_arrow(gstore_batch *batch, int index, const gstore_view *view)
 			(gstore_validity){c->nulls, skip},
 			(gstore_validity){column->has_element_nulls ? buffers[BUFFER_ELEMENT_NULLS].bytes : NULL,
 							  (uint64) offsets_of(batch, index)[0] % 8},
-			batch->count, (uint32 *) c->values, (uint8 *) c->bodies);
+			batch->count, (uint64 *) c->values, (uint8 *) c->bodies);
 	else if (column->form == GSTORE_FORM_BOOL)
 		gstore_arrow_from_bits(buffers[BUFFER_OFFSETS].bytes, skip, batch->count, (uint8 *) c->values);
 	else
@@ -276,8 +299,11 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 		memset(c, 0, sizeof *c);
 		if (!has_column(view, number))
 			continue;
-		if (bms_is_member(number, batch->bare) && (column->length >= 0 || gstore_is_arrow(column)))
+		if (bms_is_member(number, batch->bare) &&
+			(!gstore_is_variable(column) || gstore_is_arrow(column)))
 			; /* the bitmap is enough; else the offsets are */
+		else if (gstore_is_uniform(column))
+			add_uniform_values(batch, number - 1, view, &pieces[used++]);
 		else if (gstore_is_arrow(column))
 			add_arrow_values(batch, number - 1, view, &pieces[used++]);
 		else
@@ -299,7 +325,7 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 	number = -1;
 	while ((number = bms_next_member(wanted, number)) >= 0)
 	{
-		if (!has_column(view, number) || view->columns[number - 1].length >= 0 ||
+		if (!has_column(view, number) || !gstore_is_variable(&view->columns[number - 1]) ||
 			bms_is_member(number, batch->bare))
 			continue;
 		if (gstore_is_arrow(&view->columns[number - 1]))
@@ -310,9 +336,16 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 	moved += fetch_pieces(view, pieces, used);
 	number = -1;
 	while ((number = bms_next_member(wanted, number)) >= 0)
-		if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]) &&
-			!bms_is_member(number, batch->bare))
+	{
+		gstore_batch_column *c = &batch->columns[number - 1];
+
+		if (!has_column(view, number) || bms_is_member(number, batch->bare))
+			continue;
+		if (c->uniform != NULL && c->values != NULL)
+			gstore_uniform_restore(&view->columns[number - 1], c->uniform, count, (uint8 *) c->values);
+		else if (c->uniform == NULL && gstore_is_arrow(&view->columns[number - 1]))
 			decode_arrow(batch, number - 1, view);
+	}
 	pfree(pieces);
 	return moved;
 }

@@ -3,14 +3,23 @@
 
 #include "access/tupmacs.h"
 
-#include "postgres/arrow.h"
 #include "postgres/column.h"
+#include "postgres/form.h"
+#include "postgres/uniform.h"
 
 uint32
 gstore_width(const gstore_column *column)
 {
-	return column->length < 0 ? sizeof(uint32)
+	if (gstore_is_uniform(column))
+		return gstore_uniform_width(column);
+	return column->length < 0 ? sizeof(uint64)
 							  : (uint32) att_align_nominal(column->length, column->align);
+}
+
+uint32
+gstore_stride(const gstore_column *column)
+{
+	return gstore_is_uniform(column) ? column->stride : gstore_width(column);
 }
 
 static uint64
@@ -20,7 +29,7 @@ values_bytes(const gstore_column *c, uint64 rows)
 		return (rows + 1) * sizeof(int64);
 	if (c->form == GSTORE_FORM_BOOL)
 		return (rows + 7) / 8;
-	return rows * gstore_width(c);
+	return rows * gstore_stride(c);
 }
 
 uint64
@@ -31,9 +40,9 @@ gstore_part_bytes(const gstore_column *c, gstore_part part, uint64 rows)
 		case GSTORE_VALUES:
 			return values_bytes(c, rows);
 		case GSTORE_BODIES:
-			return c->length < 0 ? c->bodies_bytes : 0;
+			return gstore_is_variable(c) ? c->bodies_bytes : 0;
 		case GSTORE_NULLS:
-			return c->has_nulls && (c->length >= 0 || gstore_is_arrow(c)) ? (rows + 7) / 8 : 0;
+			return c->has_nulls && (!gstore_is_variable(c) || gstore_is_arrow(c)) ? (rows + 7) / 8 : 0;
 		case GSTORE_ELEMENT_NULLS:
 			return c->has_element_nulls ? (c->bodies_bytes / gstore_arrow_unit(c) + 7) / 8 : 0;
 		default:

@@ -19,16 +19,24 @@ typedef struct gstore_column
 	bool   dropped;
 	bool   left_over;	 /* dropped, and the store has what rows had of it */
 	uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
-	/* Of format 'arrow' (arrow.h): */
-	uint8  form; /* gstore_form; 0: the format is 'pgstrom' */
+	bool   arrow;		 /* the format is 'arrow' */
+	uint8  form;		 /* gstore_form (form.h) */
+	/* Of lists, and of uniform columns that consist of elements: */
 	uint8  element_form;
 	bool   has_element_nulls; /* there is a null bitmap of the elements */
-	uint32 element_width;	  /* of a list: bytes */
-	Oid	   element;			  /* and type of its elements */
+	uint32 element_width;	  /* bytes */
+	Oid	   element;			  /* their type; 0: PostgreSQL has none */
+	/* Of uniform columns: */
+	uint32 stride;	  /* bytes of a row in its area */
+	uint32 count;	  /* elements, bits or bytes of each value */
+	uint8  precision; /* of decimals, as the type is now */
+	int16  scale;
 } gstore_column;
 
-/* The size of a fixed-length value in a batch, and in an area of format 'pgstrom'; 4 for variable length. */
+/* The size of a value in a batch, where those of variable length are offsets of 8 bytes. */
 extern uint32 gstore_width(const gstore_column *column);
+/* The same in an area. In format 'arrow' booleans are bits there. */
+extern uint32 gstore_stride(const gstore_column *column);
 
 /* What a column's rows take in one of its areas; 0: there is none. */
 extern uint64 gstore_part_bytes(const gstore_column *column, gstore_part part, uint64 rows);

@@ -36,6 +36,8 @@ typedef enum gstore_part
 	GSTORE_MANIFEST,	  /* of column 0: what tokens lead to (keeper/table/manifest.h) */
 	GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
 	GSTORE_PACK,		  /* of column 0: where areas are that are small (area_pack.c) */
+	GSTORE_DELETED,		  /* of column 0: bitmaps of deleted rows (deleted.h) */
+	GSTORE_STAGED, /* of column 0 of a store of no table: what a program writes that is to be loaded */
 } gstore_part;
 
 typedef enum gstore_verb
@@ -63,6 +65,8 @@ typedef enum gstore_verb
 	/* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
 	GSTORE_LINK, /* others who know it may open the first `bytes` of these areas; returns `owner` */
 	GSTORE_UNLINK, /* no area of the store may be opened by it any more */
+
+	GSTORE_STAGE, /* makes the part STAGED of the store, with `bytes` of zeros; others may write what they open of it */
 } gstore_verb;
 
 typedef enum gstore_command_state
@@ -74,12 +78,19 @@ typedef enum gstore_command_state
 	GSTORE_DONE,
 } gstore_command_state;
 
+typedef enum gstore_source
+{
+	GSTORE_FROM_WINDOW,
+	GSTORE_FROM_BYTE, /* the window is not read, every byte is that of `byte` */
+	GSTORE_FROM_STAGED, /* nor then: window_bytes is the offset in the part STAGED of the store numbered `copy` */
+} gstore_source;
+
 /* One piece of one area. */
 typedef struct gstore_range
 {
 	uint16_t column; /* attribute number */
 	uint8_t	 part;	 /* gstore_part */
-	uint8_t	 fill;	 /* WRITE: the window is not read, every byte is that of `byte` */
+	uint8_t	 source; /* gstore_source: of a WRITE */
 	uint8_t	 byte;
 	uint8_t	 reserved[3];
 	uint64_t offset_bytes; /* in the area */
@@ -89,7 +100,7 @@ typedef struct gstore_range
 
 typedef struct gstore_store_name
 {
-	uint32_t database, table; /* OIDs */
+	uint32_t database, table; /* OIDs; table 0: of no table, but of a token of gstore_load_begin() */
 	uint64_t store;			  /* never used twice, nor after a restart of the server */
 	int32_t	 device;		  /* ordinal */
 	uint32_t epoch;			  /* of the keeper in which it was made */

@@ -339,7 +339,7 @@ copy_piece(const gstore_window *w, const gstore_range *range, uint64_t at, uint8
 {
 	if (w->verb == GSTORE_FOREIGN_READ)
 		return gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
-	if (range->fill)
+	if (range->source == GSTORE_FROM_BYTE)
 		return gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
 	return gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
 }
@@ -356,7 +356,7 @@ copy_pieces(const gstore_window *w, uint64_t address, uint64_t size, uint8_t *by
 	{
 		const gstore_range *range = &w->ranges[i];
 
-		if (!range->fill &&
+		if (range->source != GSTORE_FROM_BYTE &&
 			(range->window_bytes > window_bytes || range->bytes > window_bytes - range->window_bytes))
 			status = gvm_error_set(GVM_E_INVALID, "a range beyond the window");
 		else if (range->offset_bytes > size || range->bytes > size - range->offset_bytes)

@@ -37,7 +37,6 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "postgres/arrow.h"
 #include "postgres/compat.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
@@ -95,7 +94,7 @@ drop_table(Oid relation)
 	if (!gstore_is_table(relation))
 		return;
 	gstore_note_privileges(false);
-	gstore_look(relation, NULL, false, &view);
+	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
 		return;
 	table = relation_open(relation, NoLock); /* DROP holds the strongest */
@@ -220,31 +219,22 @@ check_options(const altered *a, Relation table, const gstore_view *state)
 				 errhint("%s", hint)));
 }
 
-/* Every value of the old type is one of the new type, with the same bytes. */
+/* Every value of the old type is one of the new type, with the same bytes in the same places. */
 static bool
-is_widened_type(const gstore_column *column, const Form_pg_attribute attribute)
+is_widened_type(const gstore_column *column, const gstore_column *now)
 {
-	gstore_column now = {.type = attribute->atttypid,
-						 .length = attribute->attlen,
-						 .align = attribute->attalign,
-						 .by_value = attribute->attbyval};
-
-	if (column->type == attribute->atttypid && column->typmod == attribute->atttypmod)
+	if (!gstore_form_is_same(column, now))
+		return false;
+	if (column->type == now->type && column->typmod == now->typmod)
 		return true;
-	if (gstore_is_arrow(column))
-	{
-		gstore_arrow_describe(&now);
-		if (now.form != column->form || now.element != column->element)
-			return false;
-	}
-	if (column->length != attribute->attlen || column->by_value != attribute->attbyval ||
-		column->align != attribute->attalign)
+	if (column->length != now->length || column->by_value != now->by_value || column->align != now->align)
 		return false;
-	if (column->type != attribute->atttypid && !IsBinaryCoercible(column->type, attribute->atttypid))
+	if (column->type != now->type && !IsBinaryCoercible(column->type, now->type))
 		return false;
-	return attribute->atttypmod == -1 ||
-		(attribute->atttypid == VARCHAROID && column->typmod >= 0 &&
-		 attribute->atttypmod >= column->typmod);
+	if (now->form == GSTORE_FORM_DECIMAL)
+		return now->precision >= column->precision;
+	return now->typmod == -1 ||
+		(now->type == VARCHAROID && column->typmod >= 0 && now->typmod >= column->typmod);
 }
 
 static void
@@ -268,6 +258,14 @@ check_compression(Relation table)
 	}
 }
 
+/* ERROR if a column has a length that its type cannot have. */
+static void
+check_lengths(Relation table)
+{
+	for (int i = 0; i < RelationGetDescr(table)->natts; i++)
+		(void) gstore_describe_column(table, i, false);
+}
+
 static void
 check_types(Relation table, const gstore_view *state)
 {
@@ -277,16 +275,25 @@ check_types(Relation table, const gstore_view *state)
 	{
 		const Form_pg_attribute a = TupleDescAttr(desc, i);
 		const gstore_column	   *c = &state->columns[i];
+		const gstore_column		now = gstore_describe_column(table, i, c->arrow);
 
-		if (!a->attisdropped && !is_widened_type(c, a))
+		if (a->attisdropped || is_widened_type(c, &now))
+			continue;
+		if (c->type == now.type && c->typmod == now.typmod)
 			ereport(
 				ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
-						NameStr(a->attname), RelationGetRelationName(table),
-						format_type_with_typemod(c->type, c->typmod),
-						format_type_with_typemod(a->atttypid, a->atttypmod)),
-				 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
+				 errmsg("cannot change option \"length\" of column \"%s\" of table \"%s\": the table has rows",
+						NameStr(a->attname), RelationGetRelationName(table)),
+				 errhint("Add a column with the option, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change the type of column \"%s\" of table \"%s\" from %s to %s: the table has rows",
+					NameStr(a->attname), RelationGetRelationName(table),
+					format_type_with_typemod(c->type, c->typmod),
+					format_type_with_typemod(a->atttypid, a->atttypmod)),
+			 errhint("Add a column of the new type, UPDATE it from this one and drop this one; or TRUNCATE the table first.")));
 	}
 }
 
@@ -294,8 +301,8 @@ check_types(Relation table, const gstore_view *state)
 static bool
 is_without_nulls(const gstore_view *state, bool pending, int number)
 {
-	return !pending && number <= state->column_count && state->columns[number - 1].length >= 0 &&
-		!state->columns[number - 1].has_nulls;
+	return !pending && number <= state->column_count &&
+		!gstore_is_variable(&state->columns[number - 1]) && !state->columns[number - 1].has_nulls;
 }
 
 /* Rows that must get a value, or may break a rule, which they did not before. */
@@ -336,7 +343,8 @@ apply_alteration(const altered *a)
 	if (table == NULL)
 		return;
 	check_compression(table);
-	gstore_look(a->relation, NULL, false, &state);
+	check_lengths(table);
+	gstore_look(a->relation, NULL, GSTORE_DEAD_NOT_WANTED, &state);
 	if (pending != NULL)
 		state = *gstore_pending_state(pending);
 	if (!state.empty && state.live_rows > 0)
@@ -461,6 +469,7 @@ follow_new_table(Oid relation)
 		return;
 	table = relation_open(relation, NoLock);
 	check_compression(table);
+	check_lengths(table);
 	relation_close(table, NoLock);
 }
 

@@ -36,7 +36,6 @@
 
 PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
 
-#define BYTES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what offsets in units reach */
 #define OFFSETS_AT_A_TIME 65536u
 #define BODIES_AT_A_TIME  (1u << 20)
 
@@ -118,7 +117,7 @@ is_there(const gstore_dense *d, int index)
 }
 
 static void
-read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
+read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint64 *offsets)
 {
 	const gstore_piece piece = {.column = (uint16) (index + 1),
 								.part = GSTORE_VALUES,
@@ -134,13 +133,13 @@ read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint3
 static uint64
 dense_body_bytes(const gstore_dense *d, int index)
 {
-	const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
-	uint32		*offsets;
+	const uint64 end = d->view->columns[index].bodies_bytes;
+	uint64		*offsets;
 	uint64		 sum = 0, previous = 0;
 	bool		 live = false;
 
 	if (d->view->dead == NULL)
-		return d->view->columns[index].bodies_bytes - GSTORE_KDS_UNIT;
+		return d->view->columns[index].bodies_bytes - GSTORE_BODY_ALIGN;
 	offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
 	for (uint64 first = 0; first < d->view->rows; first += OFFSETS_AT_A_TIME)
 	{
@@ -160,7 +159,16 @@ dense_body_bytes(const gstore_dense *d, int index)
 	if (live)
 		sum += end - previous;
 	pfree(offsets);
-	return sum * GSTORE_KDS_UNIT;
+	return sum;
+}
+
+static void
+describe_uniform(const gstore_column *column, gstore_kds_column *to)
+{
+	to->uniform = gstore_uniform_kind(column);
+	to->count = column->form == GSTORE_FORM_DECIMAL ? column->precision : column->count;
+	to->scale = column->scale;
+	to->element = column->element;
 }
 
 /* Lays the columns out behind the head. */
@@ -179,33 +187,19 @@ lay_out_columns(gstore_dense *d)
 
 		if (!is_there(d, i))
 			continue;
-		if (column->length < 0)
+		to->width = gstore_stride(column);
+		if (gstore_is_uniform(column))
+			describe_uniform(column, to);
+		if (gstore_is_variable(column))
 			extra = dense_body_bytes(d, i);
 		else if (column->has_nulls)
-			extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_UNIT);
+			extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_EXTRA_ALIGN);
 		d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
-		to->va_offset = (uint32) (d->end / GSTORE_KDS_UNIT);
-		to->extra_sz = (uint32) (extra / GSTORE_KDS_UNIT);
-		d->end += gstore_kds_round(gstore_width(column) * d->items, GSTORE_KDS_UNIT) + extra;
+		to->va_offset = d->end;
+		to->extra_sz = extra;
+		d->end += gstore_kds_round(to->width * d->items, GSTORE_KDS_EXTRA_ALIGN) + extra;
 	}
 	head->length = d->end;
-}
-
-/* Of format 'pgstrom', once it is laid out. */
-static void
-check_limits(const gstore_dense *d)
-{
-	if (d->items > PG_UINT32_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
-	if (d->end > BYTES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("table \"%s\" is too large for the format 'pgstrom'",
-						RelationGetRelationName(d->relation)),
-				 errdetail("It reaches %llu GiB.", (unsigned long long) (BYTES_MAX >> 30) + 1),
-				 errhint("Use gstore_export(), which has no such limit.")));
 }
 
 static int8
@@ -233,13 +227,16 @@ write_kds_head(gstore_dense *d)
 
 	d->head_bytes = gstore_kds_head_bytes((uint32) desc->natts);
 	d->head = head = palloc0(d->head_bytes);
-	head->nitems = head->nrooms = (uint32) d->items;
+	head->nitems = d->items;
+	head->version = GSTORE_KDS_VERSION;
 	head->ncols = (uint32) desc->natts;
 	head->format = GSTORE_KDS_COLUMN;
 	head->has_attnames = 1;
 	head->tdtypeid = desc->tdtypeid;
 	head->tdtypmod = desc->tdtypmod;
 	head->table_oid = RelationGetRelid(d->relation);
+	head->head_bytes = sizeof *head;
+	head->column_bytes = sizeof gstore_kds_columns(head)[0];
 	names = (char *) &gstore_kds_columns(head)[desc->natts];
 	for (int i = 0; i < desc->natts; i++)
 	{
@@ -318,21 +315,20 @@ put_whole_column(gstore_dense *d, int index)
 {
 	const gstore_column		*column = &d->view->columns[index];
 	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-	const uint32			 width = gstore_width(column);
-	const uint64			 values = to->va_offset * (uint64) GSTORE_KDS_UNIT;
-	const uint64			 extra = gstore_kds_extra_offset(to, width, d->items);
-	uint32					*offsets, shift;
+	const uint64			 values = to->va_offset;
+	const uint64			 extra = gstore_kds_extra_offset(to, d->items);
+	uint64					*offsets, shift;
 
-	if (column->length >= 0)
+	if (!gstore_is_variable(column))
 	{
-		gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
+		gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * to->width);
 		if (column->has_nulls)
 			gstore_dense_put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
 		return;
 	}
-	gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra,
-						  column->bodies_bytes - GSTORE_KDS_UNIT);
-	shift = (uint32) ((extra - values) / GSTORE_KDS_UNIT) - 1; /* bodies begin at 1 in the area */
+	gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_BODY_ALIGN, extra,
+						  column->bodies_bytes - GSTORE_BODY_ALIGN);
+	shift = extra - values - GSTORE_BODY_ALIGN;
 	offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
 	for (uint64 first = 0; first < d->items; first += OFFSETS_AT_A_TIME)
 	{
@@ -368,7 +364,7 @@ put_bodies(gstore_dense *d, gathered *p)
 static void
 add_body(gstore_dense *d, gathered *p, const char *body)
 {
-	const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
+	const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_BODY_ALIGN, bytes);
 
 	if ((uint64) p->bodies.len + aligned > BODIES_AT_A_TIME)
 		put_bodies(d, p);
@@ -389,20 +385,22 @@ add_dense_row(gstore_dense *d, const gstore_column *column, const gstore_batch *
 			  uint64 row, gathered *p, uint64 at)
 {
 	const bool	 null = gstore_is_null(batch, column, index, row);
-	const uint32 width = gstore_width(column);
+	const uint32 width = gstore_stride(column);
 
-	if (column->length >= 0)
+	if (!gstore_is_variable(column))
 	{
-		memcpy(p->values + at * width, batch->columns[index].values + (row - batch->first) * width,
-			   width);
+		const gstore_batch_column *c = &batch->columns[index];
+
+		memcpy(p->values + at * width,
+			   (c->uniform != NULL ? c->uniform : c->values) + (row - batch->first) * width, width);
 		if (p->nulls != NULL && !null)
 			p->nulls[(p->items + at) / 8] |= (uint8) (1 << ((p->items + at) % 8));
 	}
 	else if (null)
-		((uint32 *) p->values)[at] = 0;
+		((uint64 *) p->values)[at] = 0;
 	else
 	{
-		((uint32 *) p->values)[at] = (uint32) ((p->body_at - p->start) / GSTORE_KDS_UNIT);
+		((uint64 *) p->values)[at] = p->body_at - p->start;
 		add_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
 	}
 }
@@ -412,14 +410,14 @@ put_live_rows(gstore_dense *d, int index)
 {
 	const gstore_column		*column = &d->view->columns[index];
 	const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
-	const uint32			 width = gstore_width(column);
-	const uint64			 values = to->va_offset * (uint64) GSTORE_KDS_UNIT;
-	const uint64			 extra = gstore_kds_extra_offset(to, width, d->items);
+	const uint32			 width = to->width;
+	const uint64			 values = to->va_offset;
+	const uint64			 extra = gstore_kds_extra_offset(to, d->items);
 	Bitmapset				*wanted = bms_make_singleton(index + 1);
 	gstore_batch			*batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
 	gathered				 p = {.start = values, .body_at = extra};
 
-	if (column->length >= 0 && column->has_nulls)
+	if (!gstore_is_variable(column) && column->has_nulls)
 		p.nulls = MemoryContextAllocExtended(d->scratch, (d->items + 7) / 8,
 											 MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
 	initStringInfo(&p.bodies);
@@ -497,8 +495,6 @@ make_copy(Relation relation, const gstore_view *view, uint32 privileges,
 	gstore_wait_ready();
 	d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
 	lay_out(&d);
-	if (!view->arrow)
-		check_limits(&d);
 	d.far.copy_bytes = d.end;
 	d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
 	PG_ENSURE_ERROR_CLEANUP(abort_dense_copy, PointerGetDatum(&d));
@@ -543,7 +539,7 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 	gstore_view view;
 	uint32		privileges;
 
-	gstore_look_now(oid, false, &view);
+	gstore_look_now(oid, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.empty || view.live_rows == 0)
 		return false;
 	gstore_dense_check(relation, &view);
@@ -551,7 +547,7 @@ find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 		return true;
 	LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
 	/* The same one, unless its rows were lost and loaded meanwhile. */
-	gstore_look_now(oid, true, &view);
+	gstore_look_now(oid, GSTORE_DEAD_HERE, &view);
 	gstore_check_columns(relation, &view);
 	if (!view.empty && !find_handle(relation, &view, handle))
 	{

@@ -106,6 +106,8 @@ lay_out_column(gstore_dense *d, gstore_column *column, gstore_arrow_column *to)
 	if (!gstore_arrow_is_variable(column))
 	{
 		to->values = place_buffer(d, gstore_part_bytes(column, GSTORE_VALUES, d->items));
+		if (gstore_has_elements(column))
+			to->elements = d->items * column->count;
 		return;
 	}
 	to->offsets = place_buffer(d, gstore_part_bytes(column, GSTORE_VALUES, d->items));

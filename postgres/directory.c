@@ -240,7 +240,7 @@ copy_version(gstore_view *view, const gstore_version *version)
 }
 
 void
-gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+gstore_look(Oid relation, Snapshot snapshot, gstore_dead dead, gstore_view *view)
 {
 	const gstore_table	 *table;
 	const gstore_version *version = NULL;
@@ -264,7 +264,12 @@ gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
 		view->outdated = snapshot != NULL && TransactionIdIsValid(table->lost_xid) &&
 			!is_visible(table->lost_xid, snapshot);
 	}
-	if (!view->empty && want_dead)
+	if (!view->empty && dead == GSTORE_DEAD_ANYWHERE && version->deleted_bytes > 0)
+	{
+		view->deleted_at = version->deleted_at;
+		view->deleted_bytes = version->deleted_bytes;
+	}
+	else if (!view->empty && dead != GSTORE_DEAD_NOT_WANTED)
 		copy_dead(view, version);
 	LWLockRelease(gstore->lock);
 }

@@ -44,13 +44,23 @@ typedef struct gstore_view
 	gstore_column	 *columns;
 	uint64			  dead_bytes;
 	uint8			 *dead; /* bitmap, 1: not there for this view; NULL: all are. Palloc'd */
+	/* On the device is the bitmap of rows deleted for all who see the version (deleted.h); 0 bytes: it is not. */
+	uint64 deleted_at, deleted_bytes;
 } gstore_view;
 
+/* How a view has deleted rows. */
+typedef enum gstore_dead
+{
+	GSTORE_DEAD_NOT_WANTED,
+	GSTORE_DEAD_HERE,	  /* view->dead has all */
+	GSTORE_DEAD_ANYWHERE, /* or they are on the device, if the version has its bitmap there */
+} gstore_dead;
+
 /*
- * The newest version that the snapshot sees; snapshot NULL: the newest committed one. want_dead: with
- * the bitmap of deleted rows. Never fails for want of a table: that is an empty view.
+ * The newest version that the snapshot sees; snapshot NULL: the newest committed one. Never fails for want of a table:
+ * that is an empty view.
  */
-extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
+extern void gstore_look(Oid relation, Snapshot snapshot, gstore_dead dead, gstore_view *view);
 
 /* The transactions whose versions the snapshot does not see, committed or in progress; palloc'd. */
 extern int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids);

@@ -89,7 +89,8 @@ compact_for_export(Relation relation, gstore_view *view)
 	PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
 	(void) gstore_compact(relation);
 	pending = gstore_pending_find(oid);
-	gstore_look(oid, NULL, false, view); /* the lock is held: nobody changes it from here on */
+	gstore_look(oid, NULL, GSTORE_DEAD_NOT_WANTED,
+				view); /* the lock is held: nobody changes it from here on */
 	if (IsolationUsesXactSnapshot() && view->revision != seen)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -114,7 +115,7 @@ choose_revision(Relation relation, gstore_view *view)
 						RelationGetRelationName(relation)),
 				 errhint("COMMIT first: others read what is committed.")));
 	PredicateLockRelation(relation, GetActiveSnapshot());
-	gstore_look_now(oid, false, view);
+	gstore_look_now(oid, GSTORE_DEAD_NOT_WANTED, view);
 	if (view->empty)
 		return false;
 	gstore_check_columns(relation, view);
@@ -133,11 +134,23 @@ add_manifest_text(StringInfo text, Size before, const char *what)
 }
 
 static void
+describe_uniform(gvmi_manifest_column *to, const gstore_column *column)
+{
+	to->uniform = gstore_uniform_kind(column);
+	to->count = column->count;
+	to->precision = column->precision;
+	to->scale = column->scale;
+	if (gstore_has_elements(column)) /* PostgreSQL may not have their type */
+		to->element_length = (int16) column->element_width;
+}
+
+/* column: as the store has it, or would have it. */
+static void
 describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stored,
 				const Form_pg_attribute attribute, StringInfo text, Size before)
 {
 	const Oid base = getBaseType(attribute->atttypid);
-	const Oid element = get_base_element_type(base);
+	const Oid element = gstore_has_elements(column) ? column->element : get_base_element_type(base);
 
 	*to = (gvmi_manifest_column){
 		.name = add_manifest_text(text, before, NameStr(attribute->attname)),
@@ -172,8 +185,9 @@ describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stor
 		if (column->has_element_nulls)
 			to->flags |= GVMI_COLUMN_ELEMENT_NULLS;
 	}
-	to->width = gstore_width(
-		&(gstore_column){.length = attribute->attlen, .align = attribute->attalign});
+	to->width = gstore_stride(column);
+	if (gstore_is_uniform(column))
+		describe_uniform(to, column);
 }
 
 /* A column that is not stored has Arrow's type of nothing but NULLs, which has no buffers. */
@@ -222,12 +236,14 @@ make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
 	{
 		const Form_pg_attribute attribute = TupleDescAttr(desc, i);
 		const bool				stored = i < view->column_count && !view->columns[i].dropped;
+		gstore_column			column;
 
 		if (attribute->attisdropped)
 			continue;
-		describe_column(&columns[n], &view->columns[i], stored, attribute, &text, before);
+		column = stored ? view->columns[i] : gstore_describe_column(relation, i, view->arrow);
+		describe_column(&columns[n], &column, stored, attribute, &text, before);
 		if (view->arrow)
-			describe_arrow(&columns[n], &view->columns[i], stored, &text, before);
+			describe_arrow(&columns[n], &column, stored, &text, before);
 		n++;
 	}
 	head.bytes = (uint32) (before + (Size) text.len);
@@ -323,7 +339,7 @@ write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, u
 static bool
 has_bodies(const gstore_column *column)
 {
-	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
+	return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_ALIGN);
 }
 
 /*

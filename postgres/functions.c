@@ -44,7 +44,7 @@ gstore_fdw_nitems(PG_FUNCTION_ARGS)
 	gstore_view view;
 
 	gstore_check_readable(PG_GETARG_OID(0));
-	gstore_look_now(PG_GETARG_OID(0), false, &view);
+	gstore_look_now(PG_GETARG_OID(0), GSTORE_DEAD_NOT_WANTED, &view);
 	PG_RETURN_INT64((int64) view.live_rows);
 }
 
@@ -77,7 +77,7 @@ gstore_fdw_rawsize(PG_FUNCTION_ARGS)
 
 	gstore_check_readable(oid);
 	relation = relation_open(oid, AccessShareLock);
-	gstore_look_now(oid, true, &view);
+	gstore_look_now(oid, GSTORE_DEAD_HERE, &view);
 	if (!view.empty && view.live_rows > 0)
 	{
 		gstore_dense_check(relation, &view);

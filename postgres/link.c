@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "keeper/table/manifest.h"
 #include "postgres/area_state.h"
 
 /* What of a store may be opened by a token. */
@@ -88,7 +89,10 @@ name_link(const uint8_t secret[GSTORE_SECRET_BYTES], const linked *l, char text[
 	char path[GSTORE_LINK_PATH_BYTES];
 
 	gstore_link_path(secret, path);
-	snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, l->column, gstore_part_names[l->part]);
+	if (l->part == GSTORE_STAGED)
+		snprintf(text, GVM_NAME_BYTES_MAX, "%s%s", path, GVMI_LOAD_LINK);
+	else
+		snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, l->column, gstore_part_names[l->part]);
 }
 
 static token *
@@ -195,7 +199,9 @@ link_object(gstore_areas *s, const uint8_t secret[GSTORE_SECRET_BYTES], const li
 	char name[GVM_NAME_BYTES_MAX];
 
 	name_link(secret, l, name);
-	return gvm_object_link(object, name, s->link_mode, l->bytes);
+	return gvm_object_link(object, name,
+						   l->part == GSTORE_STAGED ? s->link_mode | s->link_mode >> 1 : s->link_mode,
+						   l->bytes);
 }
 
 gvm_status
@@ -219,8 +225,8 @@ gstore_area_link(gstore_areas *s, const gstore_store_name *store,
 	pthread_mutex_unlock(&s->lock);
 	if (status == GVM_OK && !*packed)
 		status = link_object(s, secret, &l, a->object);
-	if (status == GVM_OK && l.part == GSTORE_MANIFEST)
-	{ /* each token has one; *owner as others see it */
+	if (status == GVM_OK && (l.part == GSTORE_MANIFEST || l.part == GSTORE_STAGED))
+	{ /* each token has one of them; *owner as others see it */
 		status = gvm_object_get_info(a->object, &info);
 		*owner = info.owner_uid;
 	}

@@ -21,8 +21,9 @@
 #include "postgres/window.h"
 
 #define RECORD_PATH		  "gstore.tables"
-#define RECORD_MAGIC	  0x31545347u
-#define RECORD_TABLES_MAX (1 << 20) /* the upper limit of gstore_fdw.max_relations */
+#define RECORD_MAGIC	  0x31545347u /* "GST1": the file has no more of a store than its table */
+#define RECORD_NAME		  0x00ffffffu /* those bytes of it that are the same in every version */
+#define RECORD_TABLES_MAX (1 << 20)	  /* the upper limit of gstore_fdw.max_relations */
 
 typedef struct record_head
 {
@@ -45,13 +46,13 @@ gstore_check_access(void)
 }
 
 void
-gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+gstore_look_alive(Oid relation, Snapshot snapshot, gstore_dead dead, gstore_view *view)
 {
-	gstore_look(relation, snapshot, want_dead, view);
+	gstore_look(relation, snapshot, dead, view);
 	if (view->empty || gstore->ready)
 		return;
 	gstore_wait_ready();
-	gstore_look(relation, snapshot, want_dead, view);
+	gstore_look(relation, snapshot, dead, view);
 }
 
 void
@@ -292,16 +293,19 @@ gstore_record_tables(int level)
 	pfree(keys);
 }
 
-/* NULL: it is not as it was written. */
+/* NULL: it is of another version, or not as it was written. */
 static gstore_table_key *
-read_keys(int fd, int *count)
+read_keys(int fd, int *count, bool *other_version)
 {
 	gstore_table_key *keys;
 	record_head		  head;
 	size_t			  bytes;
 
-	if (read(fd, &head, sizeof head) != sizeof head || head.magic != RECORD_MAGIC ||
-		head.count > RECORD_TABLES_MAX)
+	if (read(fd, &head, sizeof head) != sizeof head)
+		return NULL;
+	*other_version = head.magic != RECORD_MAGIC &&
+		(head.magic & RECORD_NAME) == (RECORD_MAGIC & RECORD_NAME);
+	if (head.magic != RECORD_MAGIC || head.count > RECORD_TABLES_MAX)
 		return NULL;
 	bytes = sizeof *keys * head.count;
 	keys = palloc(bytes + 1);
@@ -320,6 +324,7 @@ read_record(int level, int *count)
 {
 	const int		  fd = OpenTransientFile(RECORD_PATH, O_RDONLY | PG_BINARY);
 	gstore_table_key *keys;
+	bool			  other_version = false;
 
 	*count = 0;
 	if (fd < 0)
@@ -329,11 +334,13 @@ read_record(int level, int *count)
 					(errcode_for_file_access(), errmsg("could not open file \"%s\": %m", RECORD_PATH)));
 		return NULL;
 	}
-	keys = read_keys(fd, count);
+	keys = read_keys(fd, count, &other_version);
 	CloseTransientFile(fd);
 	if (keys == NULL)
 		ereport(level,
-				(errcode(ERRCODE_DATA_CORRUPTED), errmsg("file \"%s\" is damaged", RECORD_PATH),
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 other_version ? errmsg("file \"%s\" is of another version of gstore_fdw", RECORD_PATH)
+							   : errmsg("file \"%s\" is damaged", RECORD_PATH),
 				 errdetail("Tables in GPU memory that had rows are not shown as lost.")));
 	return keys;
 }

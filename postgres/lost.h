@@ -16,7 +16,7 @@ extern void gstore_check_access(void);
  * gstore_look(), which waits for the keeper if there are rows: while none serves, the directory may be of one that is
  * gone.
  */
-extern void gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
+extern void gstore_look_alive(Oid relation, Snapshot snapshot, gstore_dead dead, gstore_view *view);
 
 /* ERROR (55000) if the rows that the view is without were lost, and the statement is not to see an empty table. */
 extern void gstore_check_lost(Oid relation, const gstore_view *view);

@@ -47,17 +47,25 @@ gstoreAddForeignUpdateTargets(PlannerInfo *root, Index relation, RangeTblEntry *
 		add_row_identity_var(root, row, relation, row_name);
 }
 
-static modify_state *
-begin_modify_state(ResultRelInfo *result)
+gstore_pending *
+gstore_begin_writing(Relation relation)
 {
-	const Relation relation = result->ri_RelationDesc;
-	modify_state  *state = palloc0(sizeof *state);
+	gstore_pending *pending;
 
 	(void) gstore_reload_await(relation);
 	LockRelation(relation, ShareUpdateExclusiveLock);
 	CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
-	state->pending = gstore_pending_begin(relation);
-	gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(state->pending));
+	pending = gstore_pending_begin(relation);
+	gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(pending));
+	return pending;
+}
+
+static modify_state *
+begin_modify_state(ResultRelInfo *result)
+{
+	modify_state *state = palloc0(sizeof *state);
+
+	state->pending = gstore_begin_writing(result->ri_RelationDesc);
 	result->ri_FdwState = state;
 	return state;
 }

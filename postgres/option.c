@@ -16,6 +16,7 @@
 
 #include <gvmem/gvmem.h>
 
+#include "postgres/form.h"
 #include "postgres/option.h"
 #include "postgres/shared.h"
 
@@ -94,6 +95,26 @@ is_pglz(DefElem *option)
 				 errmsg("invalid value for option \"compression\": \"%s\"", text),
 				 errhint("Valid values: none, pglz.")));
 	return false;
+}
+
+/* Of which columns there can be, is for form.c. */
+static uint32
+value_length(DefElem *option)
+{
+	const char *text = defGetString(option);
+	char	   *end;
+	long		number;
+
+	errno = 0;
+	number = strtol(text, &end, 10);
+	if (!isdigit((unsigned char) *text) || *end != '\0' || errno != 0 || number < 1 ||
+		number > GSTORE_STRIDE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+				 errmsg("invalid value for option \"length\": \"%s\"", text),
+				 errhint("It is how many elements, or bytes, each value has, from 1 to %u.",
+						 GSTORE_STRIDE_MAX)));
+	return (uint32) number;
 }
 
 /* The position of a syntax error is one in the option's text, not in the statement that has the option. */
@@ -179,8 +200,10 @@ gstore_fdw_validator(PG_FUNCTION_ARGS)
 		{
 			if (strcmp(option->defname, "compression") == 0)
 				(void) is_pglz(option);
+			else if (strcmp(option->defname, "length") == 0)
+				(void) value_length(option);
 			else
-				report_invalid_option(option, "Valid options of a column: compression.");
+				report_invalid_option(option, "Valid options of a column: compression, length.");
 		}
 		else
 			report_invalid_option(
@@ -247,4 +270,19 @@ gstore_column_is_compressed(Oid relation, AttrNumber column)
 			return is_pglz(option);
 	}
 	return false;
+}
+
+uint32
+gstore_column_length(Oid relation, AttrNumber column)
+{
+	ListCell *cell;
+
+	foreach(cell, GetForeignColumnOptions(relation, column))
+	{
+		DefElem *option = lfirst(cell);
+
+		if (strcmp(option->defname, "length") == 0)
+			return value_length(option);
+	}
+	return 0;
 }

@@ -14,5 +14,7 @@ extern bool gstore_table_is_arrow(Oid relation);
 extern const char *gstore_table_source(Oid relation);
 /* OPTIONS (compression 'pglz'). */
 extern bool gstore_column_is_compressed(Oid relation, AttrNumber column);
+/* OPTIONS (length 'N'); 0 without. */
+extern uint32 gstore_column_length(Oid relation, AttrNumber column);
 
 #endif

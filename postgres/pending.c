@@ -119,7 +119,7 @@ gstore_pending_begin(Relation relation)
 	p->level = GetCurrentTransactionNestLevel();
 	p->context = own;
 	p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
-	gstore_look_alive(p->relation, NULL, false, &p->state);
+	gstore_look_alive(p->relation, NULL, GSTORE_DEAD_NOT_WANTED, &p->state);
 	if (!p->state.empty)
 		gstore_check_columns(relation, &p->state);
 	p->base_rows = p->state.rows;
@@ -160,6 +160,7 @@ complete_columns(gstore_pending *p)
 		{
 			column->type = now[i].type;
 			column->typmod = now[i].typmod;
+			column->precision = now[i].precision;
 		}
 	}
 	if (before < natts)
@@ -185,6 +186,26 @@ need_device(const gstore_pending *p)
 						 "gstore_fdw_keeper_info shows.")));
 }
 
+/* One that the transaction references until it ends. */
+static dsa_pointer
+make_store(gstore_pending *p, bool arrow, gstore_store_name *name)
+{
+	p->stores = p->stores == NULL
+		? MemoryContextAlloc(p->context, sizeof(dsa_pointer))
+		: repalloc(p->stores, sizeof(dsa_pointer) * (Size) (p->store_count + 1));
+	p->stores[p->store_count] = gstore_new_store(p->relation, p->device, arrow, name);
+	return p->stores[p->store_count++];
+}
+
+void
+gstore_make_scratch(gstore_pending *p, gstore_store_name *name)
+{
+	gstore_wait_ready();
+	need_device(p);
+	(void) make_store(p, true, name);
+	name->writer_number = p->writer_number;
+}
+
 static void
 need_store(gstore_pending *p)
 {
@@ -192,13 +213,9 @@ need_store(gstore_pending *p)
 	{
 		gstore_wait_ready();
 		need_device(p);
-		p->stores = p->stores == NULL
-			? palloc(sizeof(dsa_pointer))
-			: repalloc(p->stores, sizeof(dsa_pointer) * (Size) (p->store_count + 1));
-		p->state.store = gstore_new_store(p->relation, p->device, p->arrow, &p->state.name);
+		p->state.store = make_store(p, p->arrow, &p->state.name);
 		p->state.name.writer_number = p->writer_number;
 		p->state.arrow = p->arrow;
-		p->stores[p->store_count++] = p->state.store;
 		p->own_store = true;
 		p->state.empty = p->state.lost = false;
 		p->state.rows = p->state.live_rows = p->base_rows = 0;
@@ -223,6 +240,22 @@ mark_command(gstore_pending *p)
 			: repalloc_huge(p->marks, sizeof(command_mark) * (Size) p->mark_capacity);
 	}
 	p->marks[p->mark_count++] = (command_mark){now, p->state.rows};
+}
+
+gstore_view *
+gstore_append_begin(gstore_pending *p)
+{
+	MemoryContext old;
+
+	save_state(p);
+	p->wrote = true;
+	old = MemoryContextSwitchTo(p->context);
+	need_store(p);
+	if (p->writer != NULL)
+		gstore_flush(p->writer, &p->state);
+	mark_command(p);
+	MemoryContextSwitchTo(old);
+	return &p->state;
 }
 
 void
@@ -331,6 +364,12 @@ void
 gstore_count_change(gstore_pending *p)
 {
 	p->changes++;
+}
+
+void
+gstore_count_changes(gstore_pending *p, uint64 rows)
+{
+	p->changes += rows;
 }
 
 void

@@ -18,6 +18,11 @@ extern gstore_pending *gstore_pending_begin(Relation relation);
 
 extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
 /*
+ * What rows are appended to, for a caller that writes columns itself and then moves the view's numbers on: rows,
+ * live_rows, and those of its columns. They are rows of the current command.
+ */
+extern gstore_view *gstore_append_begin(gstore_pending *pending);
+/*
  * A row that a scan found; statement: the id of the command that the statement began with. False: this
  * transaction deleted it already.
  */
@@ -29,6 +34,9 @@ extern bool gstore_delete(gstore_pending *pending, uint64 row, CommandId stateme
 extern bool gstore_was_deleted_within(const gstore_pending *pending, uint64 row, CommandId statement);
 /* One more row was inserted, updated or deleted by a statement: what ANALYZE is to know of. */
 extern void gstore_count_change(gstore_pending *pending);
+extern void gstore_count_changes(gstore_pending *pending, uint64 rows);
+/* A further store, for the caller's own use until the transaction ends: its memory goes then. */
+extern void gstore_make_scratch(gstore_pending *pending, gstore_store_name *name);
 extern void gstore_truncate(gstore_pending *pending);
 
 /* Everything as it is with the changes. */
@@ -66,6 +74,9 @@ typedef struct gstore_rules
 
 /* A lock that excludes writers is held. */
 extern void gstore_rework(Relation relation, const gstore_rules *rules); /* rework.c */
+
+/* Takes the writers' lock, for one who has the table open for writing. */
+extern gstore_pending *gstore_begin_writing(Relation relation); /* modify.c */
 
 extern void gstore_pending_init(void); /* the callbacks */
 

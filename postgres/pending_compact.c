@@ -26,7 +26,7 @@ rewrite_without_deleted(Relation relation, gstore_pending *p)
 	MemoryContext	 old = MemoryContextSwitchTo(scratch);
 	TupleTableSlot	*slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
 	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
-	const int		 count = gstore_choose_rows(relation, NULL, false, row_ranges);
+	const int		 count = gstore_choose_rows(relation, NULL, false, false, row_ranges);
 	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, count);
 
 	gstore_progress_begin(GSTORE_COMPACTING, p->relation, walk);

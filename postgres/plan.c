@@ -123,7 +123,8 @@ bytes_to_move(const gstore_view *view, const needs *needed)
 			const gstore_column *column = &view->columns[number - 1];
 
 			bytes += gstore_part_bytes(
-				column, column->length < 0 && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
+				column,
+				gstore_is_variable(column) && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
 				view->rows);
 		}
 	return (double) bytes;
@@ -171,7 +172,8 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	gstore_view		view;
 	needs			needed;
 
-	gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, false, &view);
+	gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, GSTORE_DEAD_NOT_WANTED,
+				&view);
 	if (pending != NULL)
 		view = *gstore_pending_state(pending);
 	rel->tuples = (double) view.live_rows;

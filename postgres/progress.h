@@ -20,6 +20,7 @@ typedef enum gstore_progress_command
 	GSTORE_UPDATING,
 	GSTORE_COMPACTING,
 	GSTORE_EXPORTING,
+	GSTORE_LOADING,
 	GSTORE_ALTERING, /* rows are rewritten, or checked against constraints */
 } gstore_progress_command;
 

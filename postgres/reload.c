@@ -259,7 +259,7 @@ load_table(Oid table)
 		gstore_forget_lost(table);
 		return true;
 	}
-	gstore_look(table, NULL, false, &view);
+	gstore_look(table, NULL, GSTORE_DEAD_NOT_WANTED, &view);
 	if (view.lost && gstore_is_table(table))
 		source = gstore_table_source(table);
 	if (source != NULL)
@@ -306,7 +306,7 @@ is_awaited(Oid relation)
 {
 	gstore_view view;
 
-	gstore_look(relation, NULL, false, &view);
+	gstore_look(relation, NULL, GSTORE_DEAD_NOT_WANTED, &view);
 	return view.lost && is_load_due(relation) && gstore_table_source(relation) != NULL;
 }
 
@@ -350,10 +350,10 @@ gstore_reload_stop(Oid database)
 }
 
 void
-gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
+gstore_look_now(Oid relation, gstore_dead dead, gstore_view *view)
 {
 	gstore_check_access();
-	gstore_look(relation, GetActiveSnapshot(), want_dead, view);
+	gstore_look(relation, GetActiveSnapshot(), dead, view);
 	if ((view->lost || view->outdated) && gstore_wait_for_source)
 	{
 		const Relation table = table_open(relation, AccessShareLock);
@@ -362,7 +362,7 @@ gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
 			gstore_fail_reloaded();
 		table_close(table, AccessShareLock);
 		if (!IsolationUsesXactSnapshot())
-			gstore_look(relation, NULL, want_dead, view);
+			gstore_look(relation, NULL, dead, view);
 	}
 	gstore_check_lost(relation, view);
 }

@@ -27,7 +27,7 @@ extern void gstore_fail_reloaded(void) pg_attribute_noreturn();
  * The revision that the statement sees, of a table that was checked; waits for its rows if the setting says so. What the
  * transaction itself has changed is not part of a revision before its commit.
  */
-extern void gstore_look_now(Oid relation, bool want_dead, gstore_view *view);
+extern void gstore_look_now(Oid relation, gstore_dead dead, gstore_view *view);
 
 /* The database is about to be dropped: the worker that is in it ends. */
 extern void gstore_reload_stop(Oid database);

@@ -17,20 +17,13 @@
 
 #include "postgres/pending.h"
 #include "postgres/progress.h"
+#include "postgres/rework.h"
 #include "postgres/scan.h"
 
 #define CHECKED_ROWS 16384 /* after so many that are only looked at, progress is reported */
 
-typedef struct default_value
-{
-	int		   index;
-	bool	   generated;
-	ExprState *evaluate;
-} default_value;
-
-/* NULL: there is none. A domain may forbid NULL. */
-static Expr *
-default_of(Relation relation, const Form_pg_attribute a)
+Expr *
+gstore_default_of(Relation relation, const Form_pg_attribute a)
 {
 	Expr *value = (Expr *) build_column_default(relation, a->attnum);
 
@@ -46,12 +39,11 @@ default_of(Relation relation, const Form_pg_attribute a)
 	return value;
 }
 
-/* Those of columns that have one; generated ones come last, for they see the others. */
-static int
-prepare_defaults(Relation relation, const Bitmapset *added, EState *estate, default_value **out)
+int
+gstore_prepare_defaults(Relation relation, const Bitmapset *added, EState *estate, gstore_default **out)
 {
 	const TupleDesc desc = RelationGetDescr(relation);
-	default_value  *all = palloc0(sizeof *all * (Size) (bms_num_members(added) + 1));
+	gstore_default *all = palloc0(sizeof *all * (Size) (bms_num_members(added) + 1));
 	int				count = 0;
 
 	for (int generated = 0; generated <= 1; generated++)
@@ -65,19 +57,19 @@ prepare_defaults(Relation relation, const Bitmapset *added, EState *estate, defa
 
 			if (a->attisdropped || (a->attgenerated != '\0') != generated)
 				continue;
-			value = default_of(relation, a);
+			value = gstore_default_of(relation, a);
 			if (value != NULL)
-				all[count++] = (default_value){.index = number - 1,
-											   .generated = generated,
-											   .evaluate = ExecPrepareExpr(value, estate)};
+				all[count++] = (gstore_default){.index = number - 1,
+												.generated = generated,
+												.evaluate = ExecPrepareExpr(value, estate)};
 		}
 	}
 	*out = all;
 	return count;
 }
 
-static void
-set_defaults(const default_value *all, int count, TupleTableSlot *slot, EState *estate)
+void
+gstore_set_defaults(const gstore_default *all, int count, TupleTableSlot *slot, EState *estate)
 {
 	ExprContext *context = GetPerTupleExprContext(estate);
 
@@ -85,6 +77,36 @@ set_defaults(const default_value *all, int count, TupleTableSlot *slot, EState *
 	for (int i = 0; i < count; i++)
 		slot->tts_values[all[i].index] = ExecEvalExprSwitchContext(all[i].evaluate, context,
 																   &slot->tts_isnull[all[i].index]);
+}
+
+/* A domain without rules, and a relabelled type, change nothing. */
+static bool
+changes_value(const Node *coerced, Oid type)
+{
+	if (IsA(coerced, CaseTestExpr))
+		return false;
+	if (IsA(coerced, RelabelType))
+		return changes_value((Node *) ((const RelabelType *) coerced)->arg, type);
+	if (IsA(coerced, CoerceToDomain) && !DomainHasConstraints(type))
+		return changes_value((Node *) ((const CoerceToDomain *) coerced)->arg, type);
+	return true;
+}
+
+Expr *
+gstore_coercion_of(const Form_pg_attribute a)
+{
+	const Oid	  base = getBaseType(a->atttypid);
+	CaseTestExpr *value = makeNode(CaseTestExpr);
+	Node		 *coerced;
+
+	value->typeId = base;
+	value->typeMod = -1;
+	value->collation = a->attcollation;
+	coerced = coerce_to_target_type(NULL, (Node *) value, base, a->atttypid, a->atttypmod,
+									COERCION_ASSIGNMENT, COERCE_IMPLICIT_CAST, -1);
+	if (coerced == NULL)
+		elog(ERROR, "cannot coerce values of type %u to %u", base, a->atttypid);
+	return changes_value(coerced, a->atttypid) ? (Expr *) coerced : NULL;
 }
 
 /* A rule that rows are checked against, ready to be evaluated. */
@@ -168,12 +190,12 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 	MemoryContext	 old = MemoryContextSwitchTo(estate->es_query_cxt);
 	TupleTableSlot	*slot = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
 	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
-	const int		 row_range_count = gstore_choose_rows(relation, NULL, false, row_ranges);
+	const int		 row_range_count = gstore_choose_rows(relation, NULL, false, false, row_ranges);
 	gstore_walk		*walk = gstore_walk_begin(relation, row_ranges, row_range_count);
 	gstore_pending	*pending = NULL;
 	uint64			 checked = 0;
-	default_value	*defaults;
-	const int		 count = prepare_defaults(relation, rules->added, estate, &defaults);
+	gstore_default	*defaults;
+	const int		 count = gstore_prepare_defaults(relation, rules->added, estate, &defaults);
 	int				 rule_count;
 	const rule		*all = prepare_rules(relation, rules, estate, &rule_count);
 
@@ -185,7 +207,7 @@ gstore_rework(Relation relation, const gstore_rules *rules)
 	gstore_progress_begin(GSTORE_ALTERING, RelationGetRelid(relation), walk);
 	while (gstore_walk_next(walk, slot))
 	{
-		set_defaults(defaults, count, slot, estate);
+		gstore_set_defaults(defaults, count, slot, estate);
 		check_nulls(relation, rules->not_null, slot);
 		check_rules(relation, all, rule_count, slot, estate);
 		if (pending != NULL)

@@ -6,7 +6,7 @@
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
-#include "postgres/arrow.h"
+#include "postgres/deleted.h"
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
@@ -29,8 +29,8 @@ refresh_view_for_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 {
 	gstore_view seen;
 
-	gstore_look_alive(RelationGetRelid(relation), snapshot, false, &seen);
-	gstore_look(RelationGetRelid(relation), NULL, true, view);
+	gstore_look_alive(RelationGetRelid(relation), snapshot, GSTORE_DEAD_NOT_WANTED, &seen);
+	gstore_look(RelationGetRelid(relation), NULL, GSTORE_DEAD_ANYWHERE, view);
 	if (IsolationUsesXactSnapshot() && view->revision != seen.revision)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -39,27 +39,26 @@ refresh_view_for_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 }
 
 int
-gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
+gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 				   gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX])
 {
 	const CommandId before = snapshot != NULL ? snapshot->curcid : InvalidCommandId;
 	gstore_pending *pending;
 	gstore_view		view;
-	bool			replaced = false;
+	bool			replaced;
 	int				count = 0;
 
 	gstore_check_access();
 	if (locked)
 		refresh_view_for_writer(relation, snapshot, &view);
 	else
-		gstore_look_alive(RelationGetRelid(relation), snapshot, true, &view);
+		gstore_look_alive(RelationGetRelid(relation), snapshot, GSTORE_DEAD_ANYWHERE, &view);
 	pending = gstore_pending_find(RelationGetRelid(relation));
-	if (pending != NULL)
-	{
-		replaced = gstore_pending_replaced(pending, before);
-		if (!replaced)
-			gstore_pending_mark_deleted(pending, before, &view);
-	}
+	replaced = pending != NULL && gstore_pending_replaced(pending, before);
+	if (all && !replaced)
+		gstore_deleted_provide(RelationGetRelid(relation), &view);
+	if (pending != NULL && !replaced)
+		gstore_pending_mark_deleted(pending, before, &view);
 	if (!replaced)
 	{
 		if (snapshot != NULL)
@@ -151,8 +150,8 @@ static value_kind
 kind_of_value(const gstore_column *column, bool bare)
 {
 	if (bare)
-		return column->length < 0 && !gstore_is_arrow(column) ? VALUE_BARE_OFFSETS : VALUE_BARE;
-	if (column->length < 0)
+		return gstore_is_variable(column) && !gstore_is_arrow(column) ? VALUE_BARE_OFFSETS : VALUE_BARE;
+	if (gstore_is_variable(column))
 		return VALUE_VARLENA;
 	if (!column->by_value)
 		return VALUE_FIXED;
@@ -239,17 +238,17 @@ gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlot *sl
 				break;
 			case VALUE_VARLENA:
 			{
-				const uint32 offset = ((const uint32 *) s->values)[place];
+				const uint64 offset = ((const uint64 *) s->values)[place];
 
 				*null = offset == 0;
-				*value = PointerGetDatum(s->bodies + (uint64) offset * 8);
+				*value = PointerGetDatum(s->bodies + offset);
 				break;
 			}
 			case VALUE_BARE:
 				*value = PointerGetDatum(output->stand_in);
 				break;
 			case VALUE_BARE_OFFSETS:
-				*null = ((const uint32 *) s->values)[place] == 0;
+				*null = ((const uint64 *) s->values)[place] == 0;
 				*value = PointerGetDatum(output->stand_in);
 		}
 	}
@@ -268,6 +267,8 @@ struct gstore_walk
 	int						index_count;
 	gstore_batch		   *batch;
 	gstore_output		   *output;
+	gstore_deleted		   *deleted;
+	const uint8			   *dead; /* of the batch */
 };
 
 gstore_walk *
@@ -292,6 +293,7 @@ gstore_walk_begin(Relation relation, const gstore_row_range *row_ranges, int cou
 		}
 	walk->batch = gstore_batch_create(desc->natts);
 	walk->output = gstore_output_create(desc->natts);
+	walk->deleted = gstore_deleted_create();
 	MemoryContextSwitchTo(old);
 	return walk;
 }
@@ -316,10 +318,11 @@ gstore_walk_next(gstore_walk *walk, TupleTableSlot *slot)
 		{
 			CHECK_FOR_INTERRUPTS();
 			(void) gstore_read(walk->batch, &s->view, walk->wanted, row, s->limit - row);
+			walk->dead = gstore_deleted_bits(walk->deleted, &s->view, row, walk->batch->count);
 			gstore_output_begin(walk->output, walk->batch, &s->view, walk->indexes, walk->index_count);
 		}
 		walk->row++;
-		if (gstore_view_is_dead(&s->view, row))
+		if (gstore_is_deleted(walk->dead, walk->batch->first, row))
 			continue;
 		memset(slot->tts_isnull, true, sizeof(bool) * (Size) slot->tts_tupleDescriptor->natts);
 		gstore_output_fill(walk->output, row - walk->batch->first, slot);

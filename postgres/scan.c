@@ -27,6 +27,7 @@
 #include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/deleted.h"
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
@@ -43,13 +44,13 @@ typedef struct counts
 } counts;
 
 /*
- * A row range in a parallel scan's shared memory: its columns and its bitmap follow each other in the
+ * A row range in a parallel scan's shared memory: its columns, and its bitmap if it is here, follow each other in the
  * order of the row ranges, behind shared_scan.
  */
 typedef struct shared_row_range
 {
 	gstore_store_name name;
-	uint64			  first, limit, rows, dead_bytes;
+	uint64			  first, limit, rows, dead_bytes, deleted_at, deleted_bytes;
 	int				  column_count;
 } shared_row_range;
 
@@ -69,6 +70,7 @@ typedef struct scan_state
 	Bitmapset		*others;  /* columns that rows need, without those */
 	Bitmapset		*all;
 	Bitmapset		*bare;	  /* those of all of which only what marks NULLs is needed */
+	Bitmapset		*unseen;  /* those of tested that rows do not need */
 	int				*indexes; /* of the columns that rows need, attribute number - 1 */
 	int				 index_count;
 	gstore_quals	*quals;		/* NULL: none */
@@ -82,13 +84,14 @@ typedef struct scan_state
 	gstore_tids		*tids;						/* NULL: no rows are named by ctid */
 	const uint64	*named;						/* the rows; NULL: not evaluated yet */
 	uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
-	shared_scan	  *shared;						/* NULL: not parallel, or not any more */
-	gstore_batch  *batch;
-	gstore_output *output;
-	uint32		  *rows; /* of the batch, that are left */
-	uint32		   row_count, at;
-	uint64		   late_batches, late_used; /* read late: tried, and how many had a row left */
-	counts		   counts;
+	shared_scan	   *shared;						/* NULL: not parallel, or not any more */
+	gstore_batch   *batch;
+	gstore_output  *output;
+	gstore_deleted *deleted;
+	uint32		   *rows; /* of the batch, that are left */
+	uint32			row_count, at;
+	uint64			late_batches, late_used; /* read late: tried, and how many had a row left */
+	counts			counts;
 } scan_state;
 
 /*
@@ -149,6 +152,7 @@ gstoreBeginForeignScan(ForeignScanState *node, int flags)
 	state->tested = as_set(tested);
 	state->all = bms_union(as_set(wanted), state->tested);
 	state->others = bms_difference(state->all, state->tested);
+	state->unseen = bms_difference(state->tested, as_set(wanted));
 	state->bare = as_set(lthird(plan->fdw_private));
 	if (linitial(plan->fdw_exprs) != NIL)
 		state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
@@ -185,7 +189,9 @@ prepare_scan(ForeignScanState *node, scan_state *state)
 	}
 	state->batch = gstore_batch_create(natts);
 	state->batch->bare = state->bare;
+	state->batch->unseen = state->unseen;
 	state->output = gstore_output_create(natts);
+	state->deleted = gstore_deleted_create();
 	if (state->row_range_count > 0)
 		state->rows = palloc(sizeof(uint32) * state->unit_rows);
 	memset(node->ss.ss_ScanTupleSlot->tts_isnull, true, sizeof(bool) * (Size) natts);
@@ -286,7 +292,8 @@ choose_snapshot(ForeignScanState *node, scan_state *state)
 	gstore_note_read(relation, snapshot);
 	if (state->locks)
 		lock_table(relation, state->waits);
-	state->row_range_count = gstore_choose_rows(relation, snapshot, state->locks, state->row_ranges);
+	state->row_range_count = gstore_choose_rows(relation, snapshot, state->locks,
+												state->tids == NULL, state->row_ranges);
 	if (waited)
 	{
 		publish_snapshot(node, state);
@@ -353,22 +360,23 @@ static void
 list_live_rows(scan_state *state, const gstore_view *view)
 {
 	const uint64 first = state->batch->first, count = state->batch->count;
+	const uint8 *dead = gstore_deleted_bits(state->deleted, view, first, count);
 	uint32		 live = 0;
 
 	if (state->tids != NULL)
 		for (uint64 i = state->named_from; i < state->named_next; i++)
 		{
-			if (!gstore_view_is_dead(view, state->named[i]))
+			if (!gstore_is_deleted(dead, first, state->named[i]))
 				state->rows[live++] = (uint32) (state->named[i] - first);
 		}
-	else if (view->dead == NULL)
+	else if (dead == NULL)
 		for (; live < count; live++)
 			state->rows[live] = live;
 	else
 		for (uint32 i = 0; i < count; i++)
 		{
 			state->rows[live] = i;
-			live += !gstore_view_is_dead(view, first + i);
+			live += !gstore_is_deleted(dead, first, first + i);
 		}
 	state->row_count = live;
 }
@@ -376,6 +384,7 @@ list_live_rows(scan_state *state, const gstore_view *view)
 static void
 count_batch(scan_state *state, uint64 bytes, uint64 filtered)
 {
+	bytes += gstore_deleted_moved(state->deleted);
 	state->counts.batches++;
 	state->counts.bytes += bytes;
 	state->counts.filtered += filtered;
@@ -537,7 +546,7 @@ choose_marked_snapshot(const EState *estate, const ExecRowMark *mark, marked_row
 	MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
 
 	rows->row_range_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
-											   mark->strength != LCS_NONE, rows->row_ranges);
+											   mark->strength != LCS_NONE, false, rows->row_ranges);
 	MemoryContextSwitchTo(old);
 }
 
@@ -631,6 +640,8 @@ gstoreInitializeDSMForeignScan(ForeignScanState *node, ParallelContext *context,
 												   .limit = s->limit,
 												   .rows = s->view.rows,
 												   .dead_bytes = s->view.dead_bytes,
+												   .deleted_at = s->view.deleted_at,
+												   .deleted_bytes = s->view.deleted_bytes,
 												   .column_count = s->view.column_count};
 		memcpy(to, s->view.columns, columns);
 		to += MAXALIGN(columns);
@@ -665,7 +676,9 @@ gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *pl
 														   .rows = s->rows,
 														   .column_count = s->column_count,
 														   .columns = (gstore_column *) from,
-														   .dead_bytes = s->dead_bytes},
+														   .dead_bytes = s->dead_bytes,
+														   .deleted_at = s->deleted_at,
+														   .deleted_bytes = s->deleted_bytes},
 												  .first = s->first,
 												  .limit = s->limit};
 		from += MAXALIGN(sizeof(gstore_column) * (Size) s->column_count);

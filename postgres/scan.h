@@ -17,9 +17,10 @@ typedef struct gstore_row_range
  * Those that the snapshot sees, with what this transaction changed before the snapshot's command;
  * snapshot NULL: all that is committed, and all of this transaction. locked: the rows are to be changed or
  * locked; the caller holds the writers' lock, and all that is committed is seen (or the statement fails,
- * at REPEATABLE READ and above, if the snapshot does not see it). Returns how many.
+ * at REPEATABLE READ and above, if the snapshot does not see it). all: every row is to be read, which is worth a bitmap
+ * of deleted rows on the device (deleted.h). Returns how many.
  */
-extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
+extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked, bool all,
 							  gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX]);
 
 /* Every row of the ranges, in their order, as virtual tuples: for what looks at whole tables. */

@@ -20,7 +20,7 @@
 /* The areas that a command uses, until its copies are through. */
 typedef struct uses
 {
-	gstore_use all[GSTORE_RANGES_MAX];
+	gstore_use all[GSTORE_RANGES_MAX + 1]; /* and what is staged */
 	uint32_t   count;
 } uses;
 
@@ -47,19 +47,21 @@ struct gstore_service
 
 /* ---- commands */
 
-/* copy_address: of COPY_TAKE, where the range goes. */
+/* other: of COPY_TAKE, where the range goes; of what is staged, where it comes from. */
 static gvm_status
-copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
-		   uint64_t copy_address, uint8_t *bytes, gvm_stream stream)
+copy_range(const gstore_window *w, const gstore_range *range, uint64_t address, uint64_t other,
+		   uint8_t *bytes, gvm_stream stream)
 {
 	const uint64_t at = address + range->offset_bytes;
 	int			   result;
 
 	if (w->verb == GSTORE_COPY_TAKE)
-		result = gstore_cu.cuMemcpyDtoDAsync(copy_address, at, range->bytes, stream);
+		result = gstore_cu.cuMemcpyDtoDAsync(other, at, range->bytes, stream);
 	else if (w->verb == GSTORE_READ)
 		result = gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
-	else if (range->fill)
+	else if (range->source == GSTORE_FROM_STAGED)
+		result = gstore_cu.cuMemcpyDtoDAsync(at, other, range->bytes, stream);
+	else if (range->source == GSTORE_FROM_BYTE)
 		result = gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
 	else
 		result = gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
@@ -71,8 +73,8 @@ copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
 
 /* Of one command, ranges of one area share a lease. */
 static gvm_status
-find_use(gstore_service *s, const gstore_window *w, const gstore_range *range, uses *used,
-		 gstore_use **out)
+find_use(gstore_service *s, const gstore_store_name *store, const gstore_range *range, bool write,
+		 uses *used, gstore_use **out)
 {
 	gvm_status status;
 
@@ -83,9 +85,34 @@ find_use(gstore_service *s, const gstore_window *w, const gstore_range *range, u
 			return GVM_OK;
 		}
 	*out = &used->all[used->count];
-	status = gstore_area_use(s->areas, &w->name, range, w->verb == GSTORE_WRITE, *out);
+	status = gstore_area_use(s->areas, store, range, write, *out);
 	used->count += status == GVM_OK;
 	return status;
+}
+
+/*
+ * Where a range of what is staged is. A program may keep a lease on it: it is asked for before the areas, which
+ * others wait for.
+ */
+static gvm_status
+find_staged(gstore_service *s, const gstore_window *w, const gstore_range *range, uses *used,
+			uint64_t *address)
+{
+	const gstore_range		staged = {.part = GSTORE_STAGED};
+	const gstore_store_name store = {.database = w->name.database,
+									 .store = w->copy,
+									 .device = w->name.device,
+									 .epoch = w->name.epoch};
+	gstore_use			   *u;
+	const gvm_status		status = find_use(s, &store, &staged, false, used, &u);
+
+	if (status != GVM_OK)
+		return status;
+	if (range->window_bytes > gstore_area_bytes(u) ||
+		range->bytes > gstore_area_bytes(u) - range->window_bytes)
+		return gvm_error_set(GVM_E_INVALID, "a range beyond what is staged");
+	*address = u->address + range->window_bytes;
+	return GVM_OK;
 }
 
 static gvm_status
@@ -94,24 +121,28 @@ begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range
 {
 	const uint64_t end = range->offset_bytes + range->bytes;
 	const bool	   take = w->verb == GSTORE_COPY_TAKE;
-	uint64_t	   copy_address = 0;
-	gvm_status	   status;
+	const bool	   write = w->verb == GSTORE_WRITE;
+	uint64_t	   other = 0;
+	gvm_status	   status = GVM_OK;
 	gstore_use	  *u;
 
 	if (end < range->bytes ||
-		(!range->fill && !take &&
+		(range->source == GSTORE_FROM_WINDOW && !take &&
 		 (range->window_bytes > s->options.window_bytes ||
 		  range->bytes > s->options.window_bytes - range->window_bytes)))
 		return gvm_error_set(GVM_E_INVALID, "a range beyond the window");
-	status = find_use(s, w, range, used, &u);
-	if (status == GVM_OK && w->verb == GSTORE_WRITE)
+	if (write && range->source == GSTORE_FROM_STAGED)
+		status = find_staged(s, w, range, used, &other);
+	if (status == GVM_OK)
+		status = find_use(s, &w->name, range, write, used, &u);
+	if (status == GVM_OK && write)
 		status = gstore_area_provide(s->areas, u, range, stream);
 	else if (status == GVM_OK && end > gstore_area_bytes(u))
 		status = gvm_error_set(GVM_E_INVALID, "a range beyond the column's data");
 	if (status == GVM_OK && take)
 		status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
-									range->bytes, &copy_address);
-	return status == GVM_OK ? copy_range(w, range, u->address, copy_address, bytes, stream) : status;
+									range->bytes, &other);
+	return status == GVM_OK ? copy_range(w, range, u->address, other, bytes, stream) : status;
 }
 
 /* Also after a failure: what was begun must be over before the leases end. */
@@ -251,6 +282,8 @@ execute_link_command(gstore_service *s, gstore_window *w)
 	{
 		case GSTORE_UNPACK_BYTES:
 			return check_unpack(s, w);
+		case GSTORE_STAGE:
+			return gstore_area_stage(s->areas, &w->name, w->ranges[0].bytes);
 		case GSTORE_UNPACK:
 			return gstore_areas_unpack(s->areas, &w->name, w->ranges, w->range_count);
 		default:
@@ -270,7 +303,8 @@ transfer_ranges(service_thread *me, gstore_window *w, uint8_t *bytes)
 	if (w->name.device < 0 || w->name.device >= s->device_count)
 		return gvm_error_set(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
 							 s->device_count);
-	if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES)
+	if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES ||
+		w->verb == GSTORE_STAGE)
 	{
 		status = execute_link_command(s, w);
 		return has_released_memory(s, status) ? execute_link_command(s, w) : status;

@@ -18,6 +18,7 @@ int	  gstore_start_timeout_s = 30;
 char *gstore_keeper_path = NULL;
 int	  gstore_readers = GSTORE_READERS_OWNER;
 int	  gstore_token_lifetime_s = 3600;
+int	  gstore_load_memory_mb = -1;
 int	  gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool  gstore_wait_for_source = false;
 
@@ -75,8 +76,13 @@ gstore_settings_init(void)
 		"Statements on a table that is to be loaded from its source wait for its rows.", NULL,
 		&gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable(
-		"gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
+		"gstore_fdw.token_lifetime",
+		"How long a token of gstore_export() or gstore_load_begin() lets programs in.",
 		"What they have attached stays. A token that is asked for again is good for that time again.",
 		&gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.load_memory",
+							"Memory that a role may have by tokens of gstore_load_begin().",
+							"-1: no limit but that of all tables.", &gstore_load_memory_mb, -1, -1,
+							INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
 	MarkGUCPrefixReserved("gstore_fdw");
 }

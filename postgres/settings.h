@@ -28,6 +28,7 @@ extern int	 gstore_start_timeout_s;
 extern char *gstore_keeper_path; /* of a keeper that others run; "": one of our own */
 extern int	 gstore_readers;	 /* gstore_reader_group */
 extern int	 gstore_token_lifetime_s;
+extern int	 gstore_load_memory_mb;
 extern int	 gstore_lost_tables; /* gstore_lost_choice */
 extern bool	 gstore_wait_for_source;
 

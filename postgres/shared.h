@@ -62,6 +62,7 @@ typedef struct gstore_copy
 #define GSTORE_NO_WRITER			 1 /* no writer has it */
 #define GSTORE_TOKENS_MAX			 4096
 #define GSTORE_TOKENS_OF_A_TABLE_MAX 64
+#define GSTORE_LOADS_OF_A_ROLE_MAX	 64
 
 typedef enum gstore_token_state
 {
@@ -85,6 +86,12 @@ typedef struct gstore_token
 	/* The process in whose transaction it was made; 0: that has ended, or others have it, too. */
 	pid_t			 maker;
 	SubTransactionId made_in; /* if there is a maker */
+	/* Of gstore_load_begin(): name is that of a store of no table. */
+	uint64 staged_bytes; /* 0: it is one of gstore_export() */
+	pid_t  session;		 /* it ends with this process */
+	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
+	pid_t			 loader;
+	SubTransactionId loaded_in; /* if there is a loader */
 } gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */
@@ -97,8 +104,9 @@ typedef struct gstore_version
 	uint64		  live_rows;
 	dsa_pointer	  deletes; /* what this transaction deleted: */
 	uint64		  delete_count;
-	uint64		  delete_bytes; /* of a bitmap; 0: it is a list of uint64, ascending */
-	uint64		  changes;		/* rows that this transaction changed */
+	uint64		  delete_bytes;				 /* of a bitmap; 0: it is a list of uint64, ascending */
+	uint64		  changes;					 /* rows that this transaction changed */
+	uint64		  deleted_at, deleted_bytes; /* the bitmap of deleted.h; 0 bytes: there is none */
 	dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
 	uint32		revision; /* counts a table's versions */
 	uint32		column_count;

@@ -15,46 +15,52 @@
 #include "postgres/option.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
+#include "postgres/uniform.h"
 
 #define STAGE_BYTES (1u << 20) /* staged rows are flushed when they are so large, */
 #define STAGE_ROWS	32768u	   /* or so many */
 #define STAGE_ROWS_FIRST \
 	64u /* for which there is memory at first: most transactions write few rows */
 #define STAGE_BODIES_KEPT (4u << 20)
-#define BODIES_MAX		  ((uint64) PG_UINT32_MAX * GSTORE_BODY_UNIT)
 #define PIECES_MAX		  7 /* of a column, in one flush */
 
 /* ---- columns */
 
+gstore_column
+gstore_describe_column(Relation relation, int index, bool arrow)
+{
+	const Form_pg_attribute a = TupleDescAttr(RelationGetDescr(relation), index);
+	const Oid				table = RelationGetRelid(relation);
+	gstore_column			column = {.type = a->atttypid,
+									  .typmod = a->atttypmod,
+									  .length = a->attlen,
+									  .align = a->attalign,
+									  .by_value = a->attbyval,
+									  .dropped = a->attisdropped,
+									  .arrow = arrow,
+									  .bodies_bytes = arrow ? 0 : GSTORE_BODY_ALIGN};
+
+	if (a->attisdropped)
+		return column;
+	gstore_form_describe(&column, NameStr(a->attname), gstore_column_length(table, a->attnum));
+	/* Functions of types that are never toasted do not look whether a value is. */
+	if (!arrow && !gstore_is_uniform(&column) && TypeIsToastable(a->atttypid))
+		column.pglz = gstore_column_is_compressed(table, a->attnum);
+	return column;
+}
+
 gstore_column *
 gstore_describe(Relation relation, bool arrow)
 {
-	const TupleDesc desc = RelationGetDescr(relation);
-	gstore_column  *columns = palloc0(sizeof(gstore_column) * (Size) desc->natts);
+	const int	   natts = RelationGetDescr(relation)->natts;
+	gstore_column *columns = palloc(sizeof(gstore_column) * (Size) Max(natts, 1));
 
-	for (int i = 0; i < desc->natts; i++)
-	{
-		const Form_pg_attribute a = TupleDescAttr(desc, i);
-
-		columns[i] = (gstore_column){.type = a->atttypid,
-									 .typmod = a->atttypmod,
-									 .length = a->attlen,
-									 .align = a->attalign,
-									 .by_value = a->attbyval,
-									 .dropped = a->attisdropped,
-									 .bodies_bytes = arrow ? 0 : GSTORE_BODY_UNIT};
-		if (a->attisdropped)
-			continue;
-		if (arrow)
-			gstore_arrow_describe(&columns[i]);
-		/* Functions of types that are never toasted do not look whether a value is. */
-		else if (TypeIsToastable(a->atttypid))
-			columns[i].pglz = gstore_column_is_compressed(RelationGetRelid(relation), a->attnum);
-	}
+	for (int i = 0; i < natts; i++)
+		columns[i] = gstore_describe_column(relation, i, arrow);
 	return columns;
 }
 
-/* Read with the other type, the bytes mean the same. */
+/* Read with the other type, values mean the same. Packed ones have got the headers of their own type by then. */
 static bool
 is_same_form(const gstore_column *column, const Form_pg_attribute attribute)
 {
@@ -101,7 +107,8 @@ typedef enum stage_kind
 	STAGE_2,
 	STAGE_4,
 	STAGE_8,
-	STAGE_FIXED, /* by reference */
+	STAGE_FIXED,  /* by reference */
+	STAGE_PACKED, /* varlenas of one length, without headers */
 	STAGE_VARLENA,
 	STAGE_DATE, /* of format 'arrow', which counts from 1970 on, */
 	STAGE_TIMESTAMP,
@@ -190,6 +197,8 @@ kind_of_stage(const Form_pg_attribute attribute, const gstore_column *column)
 		default:
 			break;
 	}
+	if (gstore_is_uniform(column))
+		return STAGE_PACKED;
 	if (attribute->attlen < 0)
 		return STAGE_VARLENA;
 	if (!attribute->attbyval)
@@ -210,7 +219,7 @@ kind_of_stage(const Form_pg_attribute attribute, const gstore_column *column)
 static uint32
 stage_width(stage_kind kind, const gstore_column *column)
 {
-	return kind == STAGE_OFFSETS ? sizeof(int64) : gstore_width(column);
+	return kind == STAGE_OFFSETS ? sizeof(int64) : gstore_stride(column);
 }
 
 gstore_writer *
@@ -325,17 +334,6 @@ flatten_value(gstore_writer *writer, const gstore_column *column, struct varlena
 	return body;
 }
 
-static void
-check_reach(const gstore_writer *writer, int index, uint64 end)
-{
-	if (end > BODIES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("column \"%s\" is full: its values have %llu GiB",
-						NameStr(TupleDescAttr(writer->desc, index)->attname),
-						(unsigned long long) (BODIES_MAX >> 30))));
-}
-
 /* Of an array whose elements, of so many bytes, come next. */
 static void
 stage_element_bits(gstore_writer *writer, stage *s, const gstore_column *column,
@@ -368,7 +366,6 @@ stage_payload(gstore_writer *writer, stage *s, gstore_column *column, int index,
 		body = flatten_value(writer, column, (struct varlena *) DatumGetPointer(value));
 	bytes = gstore_arrow_payload_bytes(column, NameStr(TupleDescAttr(writer->desc, index)->attname),
 									   body);
-	check_reach(writer, index, column->bodies_bytes + bytes);
 	if (s->bodies_used + bytes > s->bodies_capacity)
 		grow_bodies(writer, s, bytes);
 	if (bytes > 0)
@@ -381,9 +378,35 @@ stage_payload(gstore_writer *writer, stage *s, gstore_column *column, int index,
 	return (int64) (column->bodies_bytes / gstore_arrow_unit(column));
 }
 
+/* A value in a row of a heap mostly has a short header. */
+static void
+stage_uniform(gstore_writer *writer, const gstore_column *column, int index, Datum value, uint8 *to)
+{
+	struct varlena *body = (struct varlena *) DatumGetPointer(value);
+	const char	   *name = NameStr(TupleDescAttr(writer->desc, index)->attname);
+	union
+	{
+		uint8  bytes[VARATT_SHORT_MAX + VARHDRSZ];
+		uint64 alignment;
+	} plain;
+
+	if (!VARATT_IS_EXTENDED(body))
+		gstore_uniform_strip(column, name, body, to);
+	else if (VARATT_IS_SHORT(body) && !VARATT_IS_EXTERNAL(body))
+	{
+		const Size bytes = VARSIZE_SHORT(body) - VARHDRSZ_SHORT;
+
+		SET_VARSIZE(plain.bytes, VARHDRSZ + bytes);
+		memcpy(plain.bytes + VARHDRSZ, VARDATA_SHORT(body), bytes);
+		gstore_uniform_strip(column, name, (const struct varlena *) plain.bytes, to);
+	}
+	else
+		gstore_uniform_strip(column, name, flatten_value(writer, column, body), to);
+}
+
 /* Returns the offset of the body. */
-static inline uint32
-stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index, Datum value)
+static inline uint64
+stage_body(gstore_writer *writer, stage *s, gstore_column *column, Datum value)
 {
 	const struct varlena *body = (const struct varlena *) DatumGetPointer(value);
 	const uint64		  at = column->bodies_bytes;
@@ -394,12 +417,11 @@ stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index, Da
 	if (!is_short && (!VARATT_IS_4B_U(body) || column->pglz))
 		body = flatten_value(writer, column, (struct varlena *) DatumGetPointer(value));
 	bytes = is_short ? VARSIZE_SHORT(body) - VARHDRSZ_SHORT + VARHDRSZ : VARSIZE(body);
-	aligned = TYPEALIGN(GSTORE_BODY_UNIT, bytes);
-	check_reach(writer, index, at + aligned);
+	aligned = TYPEALIGN(GSTORE_BODY_ALIGN, bytes);
 	if (s->bodies_used + aligned > s->bodies_capacity)
 		grow_bodies(writer, s, aligned);
 	to = s->bodies + s->bodies_used;
-	*(uint64 *) (to + aligned - GSTORE_BODY_UNIT) = 0; /* what aligns the next one */
+	*(uint64 *) (to + aligned - GSTORE_BODY_ALIGN) = 0; /* what aligns the next one */
 	if (is_short)
 	{
 		SET_VARSIZE(to, bytes);
@@ -410,7 +432,7 @@ stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index, Da
 	s->bodies_used += aligned;
 	writer->body_bytes += aligned;
 	column->bodies_bytes += aligned;
-	return (uint32) (at / GSTORE_BODY_UNIT);
+	return at;
 }
 
 static void
@@ -469,10 +491,16 @@ gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot
 				if (!null)
 					memcpy(s->values + (Size) at * s->width, DatumGetPointer(value), s->length);
 				break;
+			case STAGE_PACKED:
+				if (null)
+					memset(s->values + (Size) at * s->width, 0, s->width);
+				else
+					stage_uniform(writer, &state->columns[i], i, value,
+								  s->values + (Size) at * s->width);
+				break;
 			case STAGE_VARLENA:
-				((uint32 *) s->values)[at] = null
-					? 0
-					: stage_body(writer, s, &state->columns[i], i, value);
+				((uint64 *) s->values)[at] = null ? 0
+												  : stage_body(writer, s, &state->columns[i], value);
 				continue; /* offset 0 is NULL enough */
 			case STAGE_OFFSETS:
 				((int64 *) s->values)[at] = null
@@ -582,6 +610,15 @@ add_bitmap(const gstore_view *state, int index, gstore_part part, uint64 first, 
 	pieces[used++] = (gstore_piece){
 		.column = number, .part = (uint8) part, .offset_bytes = first / 8, .bytes = bytes, .local = bits};
 	return used;
+}
+
+int
+gstore_add_bits(const gstore_view *state, int index, gstore_part part, uint64 first, uint64 count,
+				uint8 *bits, bool there, gstore_piece *pieces)
+{
+	tail end = {0};
+
+	return add_bitmap(state, index, part, first, count, bits, &end, there, pieces);
 }
 
 static int
@@ -734,7 +771,7 @@ gstore_fill_new_columns(gstore_view *state, int first)
 
 		if (column->dropped)
 			continue;
-		column->has_nulls = column->length >= 0 || gstore_is_arrow(column);
+		column->has_nulls = !gstore_is_variable(column) || gstore_is_arrow(column);
 		for (int part = GSTORE_VALUES; part <= GSTORE_NULLS; part++)
 		{
 			const uint64 bytes = gstore_part_bytes(column, (gstore_part) part, state->rows);

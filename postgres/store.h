@@ -13,14 +13,18 @@
 #include "utils/rel.h"
 
 #include "postgres/directory.h"
+#include "postgres/form.h"
 #include "postgres/window.h"
 
-#define GSTORE_BODY_UNIT 8u /* of the offsets of bodies */
+#define GSTORE_BODY_ALIGN 8u /* of bodies; the first one's offset */
 
 /* ---- what a table's columns look like now */
 
 /* arrow: as a store of that format has them. */
 extern gstore_column *gstore_describe(Relation relation, bool arrow);
+
+/* The same of one of them, by its index. */
+extern gstore_column gstore_describe_column(Relation relation, int index, bool arrow);
 
 /* The first column (attribute number) that the store has in another form than the table's; 0: there is none. */
 extern int gstore_find_other_form(Relation relation, const gstore_view *view);
@@ -52,6 +56,12 @@ extern void gstore_writer_back_to(gstore_writer *writer, const gstore_view *stat
  */
 typedef void (*gstore_sink)(void *argument, const gstore_piece *pieces, int count);
 extern void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument);
+/*
+ * Adds the pieces that write bits of rows or elements [first, first + count) to an area, of which the first is bits[0]'s
+ * lowest; there: the area has those before, which are set otherwise. Returns how many pieces, at most two; palloc'd.
+ */
+extern int gstore_add_bits(const gstore_view *state, int index, gstore_part part, uint64 first,
+						   uint64 count, uint8 *bits, bool there, gstore_piece *pieces);
 /* Columns from this index on were added to the table: the rows that are there have NULL in them. */
 extern void gstore_fill_new_columns(gstore_view *state, int first);
 
@@ -59,16 +69,18 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 
 typedef struct gstore_batch_column
 {
-	const uint8 *values; /* NULL: it is bare, and `nulls` marks it */
-	const uint8 *nulls;	 /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
-	const uint8 *bodies; /* the byte at offset bodies_from of the area */
+	const uint8 *values;  /* NULL: it is bare, and `nulls` marks it; or unseen */
+	const uint8 *nulls;	  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
+	const uint8 *bodies;  /* the byte at offset bodies_from of the area */
+	const uint8 *uniform; /* of uniform columns: what the area has. Their `values` have headers */
 	uint64		 bodies_from;
 } gstore_batch_column;
 
 typedef struct gstore_batch
 {
-	uint64				  first, count; /* rows */
-	uint64				  nulls_from;
+	uint64 first, count; /* rows */
+	uint64 nulls_from;
+	const Bitmapset *unseen; /* of the others, columns that are not in rows: values of uniform ones get no headers */
 	const Bitmapset		 *bare;	   /* columns of which no more is read than which rows are NULL */
 	gstore_batch_column	 *columns; /* by attribute number - 1; only those read are filled */
 	struct gstore_buffer *buffers;
@@ -95,8 +107,8 @@ gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index
 {
 	const gstore_batch_column *c = &batch->columns[index];
 
-	if (column->length < 0)
-		return ((const uint32 *) c->values)[row - batch->first] == 0;
+	if (gstore_is_variable(column))
+		return ((const uint64 *) c->values)[row - batch->first] == 0;
 	if (c->nulls == NULL)
 		return false;
 	return (c->nulls[(row - batch->nulls_from) / 8] >> ((row - batch->nulls_from) % 8) & 1) == 0;
@@ -109,9 +121,8 @@ gstore_value(const gstore_batch *batch, const gstore_column *column, int index, 
 	const gstore_batch_column *c = &batch->columns[index];
 	const uint64			   at = row - batch->first;
 
-	if (column->length < 0)
-		return PointerGetDatum(c->bodies +
-							   ((uint64) ((const uint32 *) c->values)[at] * 8 - c->bodies_from));
+	if (gstore_is_variable(column))
+		return PointerGetDatum(c->bodies + (((const uint64 *) c->values)[at] - c->bodies_from));
 	if (!column->by_value)
 		return PointerGetDatum(c->values + at * gstore_width(column));
 	switch (column->length)

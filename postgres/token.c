@@ -8,6 +8,9 @@
  *
  * LIVE tokens that have expired are the worker's, too. A backend that ends one for another reason ends its links
  * first, and waits for that.
+ *
+ * Tokens of gstore_load_begin() are in the same list. Whatever ends one, it is OVER then, and the worker has the memory given
+ * back.
  */
 #include "postgres.h"
 
@@ -32,6 +35,37 @@
 
 PG_FUNCTION_INFO_V1(gstore_revoke);
 PG_FUNCTION_INFO_V1(gstore_revoke_all);
+
+/* ---- texts */
+
+static int
+digit_of(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* False: that is no token. */
+static bool
+take_secret(const char *token, const char *prefix, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	static const char head[] = ":/gstore/";
+	const char		 *at = strstr(token, head);
+
+	if (strncmp(token, prefix, strlen(prefix)) != 0 || at == NULL)
+		return false;
+	at += strlen(head);
+	for (int i = 0; i < GSTORE_SECRET_BYTES; i++, at += 2)
+	{
+		const int high = digit_of(at[0]);
+
+		if (high < 0 || digit_of(at[1]) < 0)
+			return false;
+		secret[i] = (uint8) (high << 4 | digit_of(at[1]));
+	}
+	return *at == ':' || *at == '/';
+}
 
 /* ---- privileges */
 
@@ -75,7 +109,7 @@ static bool
 is_of(const gstore_token *t, Oid relation)
 {
 	return t->state == GSTORE_TOKEN_LIVE && t->name.database == MyDatabaseId &&
-		(!OidIsValid(relation) || t->name.table == relation);
+		t->staged_bytes == 0 && (!OidIsValid(relation) || t->name.table == relation);
 }
 
 static gstore_token *
@@ -111,7 +145,7 @@ lifetime_end(void)
 }
 
 bool
-gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch)
+gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *name)
 {
 	const int64 now = gstore_now_ns();
 	bool		found = false;
@@ -126,7 +160,7 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch)
 		if (found)
 		{
 			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
-			*epoch = t->name.epoch;
+			*name = t->name;
 			t->state = GSTORE_TOKEN_FREE;
 		}
 	}
@@ -184,7 +218,13 @@ end_token(const gstore_token *ending)
 		}
 		PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(ending->secret));
 	}
-	set_state(ending->secret, GSTORE_TOKEN_FREE);
+	if (ending->staged_bytes == 0)
+		set_state(ending->secret, GSTORE_TOKEN_FREE);
+	else
+	{
+		set_state(ending->secret, GSTORE_TOKEN_OVER);
+		gstore_wake_worker();
+	}
 }
 
 /* LIVE tokens of a table of this database, or of all tables of it (InvalidOid); palloc'd. */
@@ -232,9 +272,9 @@ end_oldest(Oid relation)
 	pfree(all);
 }
 
+/* As described, but for what is the same for all. */
 static void
-begin_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges,
-			uint8 secret[GSTORE_SECRET_BYTES])
+begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
 {
 	gstore_token *t;
 
@@ -246,15 +286,12 @@ begin_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 pri
 	t = find_free_token();
 	if (t != NULL)
 	{
-		*t = (gstore_token){.state = GSTORE_TOKEN_MAKING,
-							.number = ++gstore->token_numbers,
-							.name = view->name,
-							.role = GetUserId(),
-							.privileges = privileges,
-							.sum = sum,
-							.manifest_end = manifest_end,
-							.maker = MyProcPid,
-							.made_in = GetCurrentSubTransactionId()};
+		*t = *described;
+		t->state = GSTORE_TOKEN_MAKING;
+		t->number = ++gstore->token_numbers;
+		t->role = GetUserId();
+		t->maker = MyProcPid;
+		t->made_in = GetCurrentSubTransactionId();
 		memcpy(t->secret, secret, GSTORE_SECRET_BYTES);
 		made_some = true;
 	}
@@ -295,7 +332,10 @@ gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 priv
 	if (renew_token(view, sum, manifest_end, privileges, secret))
 		return;
 	end_oldest(relation);
-	begin_token(view, sum, manifest_end, privileges, secret);
+	begin_token(
+		&(gstore_token){
+			.name = view->name, .privileges = privileges, .sum = sum, .manifest_end = manifest_end},
+		secret);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
@@ -304,6 +344,161 @@ gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 priv
 	PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	gstore->owner = far.owner; /* the same for all */
 	set_state(secret, GSTORE_TOKEN_LIVE);
+}
+
+/* ---- of gstore_load_begin() */
+
+static bool loaded_some; /* by tokens, in this transaction */
+
+/* The session's, which others cannot want any more. */
+static void
+end_loads_at_exit(int code, Datum argument)
+{
+	bool some = false;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
+
+		if (t->state != GSTORE_TOKEN_LIVE || t->staged_bytes == 0 || t->session != MyProcPid)
+			continue;
+		t->state = GSTORE_TOKEN_OVER;
+		some = true;
+	}
+	LWLockRelease(gstore->lock);
+	if (some)
+		gstore_wake_worker();
+}
+
+static void
+check_load_limits(uint64 bytes)
+{
+	uint64 sum = bytes;
+	int	   count = 0;
+
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		const gstore_token *t = &gstore->tokens[i];
+
+		if (t->state == GSTORE_TOKEN_FREE || t->staged_bytes == 0 || t->role != GetUserId())
+			continue;
+		sum += t->staged_bytes;
+		count++;
+	}
+	LWLockRelease(gstore->lock);
+	if (count >= GSTORE_LOADS_OF_A_ROLE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("the role has %d tokens of gstore_load_begin(), the limit", count),
+				 errhint("End some by gstore_revoke().")));
+	if (gstore_load_memory_mb >= 0 && sum > (uint64) gstore_load_memory_mb * 1024 * 1024)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("memory for rows to be loaded is limited to %d MiB a role", gstore_load_memory_mb),
+				 errdetail("With these %llu KiB the role would have %llu KiB.",
+						   (unsigned long long) (bytes + 1023) / 1024,
+						   (unsigned long long) (sum + 1023) / 1024),
+				 errhint("End tokens by gstore_revoke(), or have gstore_fdw.load_memory raised.")));
+}
+
+void
+gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	const gstore_store_name name = {.database = MyDatabaseId,
+									.store = pg_atomic_fetch_add_u64(&gstore->next_store, 1),
+									.device = device,
+									.epoch = gstore->epoch};
+	const gstore_piece		piece = {.part = GSTORE_STAGED, .bytes = bytes};
+	static bool				registered = false;
+	gstore_far				far = {0};
+
+	check_load_limits(bytes);
+	if (!registered)
+	{
+		before_shmem_exit(end_loads_at_exit, (Datum) 0);
+		registered = true;
+	}
+	begin_token(&(gstore_token){.name = name, .staged_bytes = bytes, .session = MyProcPid}, secret);
+	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
+	{
+		gstore_transfer_far(GSTORE_STAGE, &name, &far, &piece, 1);
+		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
+		gstore_transfer_far(GSTORE_LINK, &name, &far, &piece, 1);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
+	gstore->owner = far.owner;
+	set_state(secret, GSTORE_TOKEN_LIVE);
+}
+
+bool
+gstore_token_find_load(const char *text, gstore_token *out)
+{
+	uint8				secret[GSTORE_SECRET_BYTES];
+	const gstore_token *found;
+
+	if (!take_secret(text, GVMI_LOAD_TOKEN_PREFIX, secret))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("that is no token of gstore_load_begin()")));
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	found = find_secret(secret);
+	if (found != NULL && found->staged_bytes > 0 && found->state == GSTORE_TOKEN_LIVE &&
+		found->name.database == MyDatabaseId && found->expires_ns > gstore_now_ns())
+		*out = *found;
+	else
+		found = NULL;
+	LWLockRelease(gstore->lock);
+	if (found == NULL)
+		return false;
+	if (!has_privs_of_role(GetUserId(), out->role))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for a token of another role")));
+	return true;
+}
+
+void
+gstore_token_note_loaded(const gstore_token *token)
+{
+	gstore_token *t;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	t = find_secret(token->secret);
+	if (t != NULL)
+	{
+		t->loader = MyProcPid;
+		t->loaded_in = GetCurrentSubTransactionId();
+		loaded_some = true;
+	}
+	LWLockRelease(gstore->lock);
+}
+
+/*
+ * Of a subtransaction, or of all (InvalidSubTransactionId), that this process has loaded: over if that was committed, the
+ * parent's, or as if nothing had been.
+ */
+static void
+end_loads(SubTransactionId loaded_in, bool committed, SubTransactionId parent)
+{
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
+
+		if (t->loader != MyProcPid ||
+			(loaded_in != InvalidSubTransactionId && t->loaded_in != loaded_in))
+			continue;
+		t->loaded_in = parent;
+		if (parent != InvalidSubTransactionId)
+			continue;
+		t->loader = 0;
+		if (committed && t->state == GSTORE_TOKEN_LIVE)
+			t->state = GSTORE_TOKEN_OVER;
+	}
+	LWLockRelease(gstore->lock);
+	gstore_wake_worker();
 }
 
 /* ---- the end of the transaction that made some */
@@ -432,13 +627,17 @@ token_xact_callback(XactEvent event, void *argument)
 		case XACT_EVENT_PREPARE:
 			if (made_some)
 				keep_tokens(InvalidSubTransactionId, InvalidSubTransactionId);
-			made_some = false;
+			if (loaded_some)
+				end_loads(InvalidSubTransactionId, true, InvalidSubTransactionId);
+			made_some = loaded_some = false;
 			privileges_changed = UNCHANGED;
 			break;
 		case XACT_EVENT_ABORT:
 			if (made_some)
 				drop_tokens(InvalidSubTransactionId);
-			made_some = false;
+			if (loaded_some)
+				end_loads(InvalidSubTransactionId, false, InvalidSubTransactionId);
+			made_some = loaded_some = false;
 			privileges_changed = UNCHANGED;
 			break;
 		default:
@@ -449,12 +648,14 @@ token_xact_callback(XactEvent event, void *argument)
 static void
 token_subxact_callback(SubXactEvent event, SubTransactionId mine, SubTransactionId parent, void *argument)
 {
-	if (!made_some)
-		return;
-	if (event == SUBXACT_EVENT_COMMIT_SUB)
+	if (event == SUBXACT_EVENT_COMMIT_SUB && made_some)
 		keep_tokens(mine, parent);
-	else if (event == SUBXACT_EVENT_ABORT_SUB)
+	else if (event == SUBXACT_EVENT_ABORT_SUB && made_some)
 		drop_tokens(mine);
+	if (event == SUBXACT_EVENT_COMMIT_SUB && loaded_some)
+		end_loads(mine, true, parent);
+	else if (event == SUBXACT_EVENT_ABORT_SUB && loaded_some)
+		end_loads(mine, false, InvalidSubTransactionId);
 }
 
 void
@@ -466,35 +667,6 @@ gstore_token_init(void)
 
 /* ---- SQL */
 
-static int
-digit_of(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* False: that is no token. */
-static bool
-take_secret(const char *token, uint8 secret[GSTORE_SECRET_BYTES])
-{
-	static const char head[] = ":/gstore/";
-	const char		 *at = strstr(token, head);
-
-	if (strncmp(token, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0 || at == NULL)
-		return false;
-	at += strlen(head);
-	for (int i = 0; i < GSTORE_SECRET_BYTES; i++, at += 2)
-	{
-		const int high = digit_of(at[0]);
-
-		if (high < 0 || digit_of(at[1]) < 0)
-			return false;
-		secret[i] = (uint8) (high << 4 | digit_of(at[1]));
-	}
-	return *at == ':';
-}
-
 /* At once, and for good: it is not undone by ROLLBACK. */
 Datum
 gstore_revoke(PG_FUNCTION_ARGS)
@@ -503,19 +675,20 @@ gstore_revoke(PG_FUNCTION_ARGS)
 	gstore_token		token = {0};
 	const gstore_token *found;
 
-	if (!take_secret(text_to_cstring(PG_GETARG_TEXT_PP(0)), secret))
+	if (!take_secret(text_to_cstring(PG_GETARG_TEXT_PP(0)), GVMI_TOKEN_PREFIX, secret))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("that is no token of gstore_export()")));
+				 errmsg("that is no token of gstore_export() or gstore_load_begin()")));
 	gstore_wait_ready();
 	LWLockAcquire(gstore->lock, LW_SHARED);
 	found = find_secret(secret);
-	if (found != NULL && is_of(found, InvalidOid))
+	if (found != NULL && found->state == GSTORE_TOKEN_LIVE && found->name.database == MyDatabaseId)
 		token = *found;
 	LWLockRelease(gstore->lock);
 	if (token.state != GSTORE_TOKEN_LIVE)
 		PG_RETURN_BOOL(false);
-	if (!has_privs_of_role(GetUserId(), token.role) && !gstore_is_owner(token.name.table))
+	if (!has_privs_of_role(GetUserId(), token.role) &&
+		(token.staged_bytes > 0 || !gstore_is_owner(token.name.table)))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied to revoke a token of another role"),

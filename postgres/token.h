@@ -33,8 +33,21 @@ extern void
 gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
 				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES]);
 
-/* For the worker: takes one token that has expired, or was given up, off the list. */
-extern bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch);
+/*
+ * The secret of a new token for the current user, with so many bytes that who knows it may write, at the store that its
+ * name says, part STAGED. It ends with the session, too.
+ */
+extern void gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES]);
+/* The token of a text; ERROR if it is none, or another role's. False: it has ended. */
+extern bool gstore_token_find_load(const char *text, gstore_token *out);
+/* The current subtransaction has loaded what is there: the token ends when that is committed. */
+extern void gstore_token_note_loaded(const gstore_token *token);
+
+/*
+ * For the worker: takes one token that has expired, or was given up, off the list. A store that is of no table is the
+ * token's, and is to be dropped.
+ */
+extern bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *name);
 
 /* Forgets the tokens of a store, or of all (NULL), whose memory goes. The lock is held exclusively. */
 extern void gstore_token_forget(const gstore_store_name *name);

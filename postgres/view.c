@@ -237,6 +237,8 @@ command_name(gstore_progress_command command)
 			return "INSERT";
 		case GSTORE_COPYING:
 			return "COPY";
+		case GSTORE_LOADING:
+			return "LOAD";
 		case GSTORE_UPDATING:
 			return "UPDATE";
 		case GSTORE_COMPACTING:

@@ -429,7 +429,7 @@ hint_of(gstore_verb verb, int32 status)
 		case GVM_E_LIMIT:
 			if (verb == GSTORE_LINK)
 				return "Each column of a token takes up to four of them: end tokens by gstore_revoke_all().";
-			return "A column takes up to four objects of the keeper, of at most 32 GiB each: use fewer "
+			return "A column takes up to four objects of the keeper, of at most 1 TiB each: use fewer "
 				   "columns, or drop tables.";
 		case GVM_E_TIMEOUT:
 			return "The keeper could not move the column in time; see gvmem top.";
@@ -492,12 +492,10 @@ gstore_answer_fail(const gstore_store_name *store, const gstore_answer *answer)
 	fail(GSTORE_WRITE, store, answer, 0);
 }
 
-/* The window's command, to its end. */
+/* The window's command, to its end: its outcome is in the window. */
 static void
-execute_window(uint32 window)
+run_window(uint32 window)
 {
-	gstore_window *w = &gstore->windows[window];
-
 	waiting = (int) window;
 	enqueue_window(window);
 	PG_TRY();
@@ -511,7 +509,16 @@ execute_window(uint32 window)
 	}
 	PG_END_TRY();
 	waiting = -1;
-	atomic_store(&w->state, GSTORE_IDLE);
+	atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
+}
+
+/* The same, with success. */
+static void
+execute_window(uint32 window)
+{
+	const gstore_window *w = &gstore->windows[window];
+
+	run_window(window);
 	if (w->status != GVM_OK)
 	{
 		const gstore_verb		verb = w->verb;
@@ -550,8 +557,11 @@ fill_window(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piec
 	while (*piece < count && w->range_count < most_ranges(verb))
 	{
 		const gstore_piece *p = &pieces[*piece];
-		const bool			fill = is_write_verb(verb) && p->local == NULL;
-		const bool	  windowless = fill || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACK_BYTES;
+		const gstore_source source = p->staged		  ? GSTORE_FROM_STAGED
+			: is_write_verb(verb) && p->local == NULL ? GSTORE_FROM_BYTE
+													  : GSTORE_FROM_WINDOW;
+		const bool			windowless = source != GSTORE_FROM_WINDOW || verb == GSTORE_COPY_TAKE ||
+			verb >= GSTORE_UNPACK_BYTES;
 		uint64		  part = p->bytes - *done;
 		gstore_range *range;
 
@@ -566,14 +576,15 @@ fill_window(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piec
 			range = &w->ranges[w->range_count++];
 			*range = (gstore_range){.column = p->column,
 									.part = p->part,
-									.fill = fill,
+									.source = (uint8) source,
 									.byte = p->byte,
 									.offset_bytes = p->offset_bytes + *done,
 									.window_bytes = verb == GSTORE_COPY_TAKE ? p->to + *done
-										: fill								 ? 0
+										: p->staged							 ? p->from + *done
+										: windowless						 ? 0
 																			 : used,
 									.bytes = part};
-			if (is_write_verb(verb) && !fill)
+			if (is_write_verb(verb) && !windowless)
 				memcpy(bytes + used, (const uint8 *) p->local + *done, part);
 			if (!windowless)
 				used = TYPEALIGN(ALIGN_BYTES, used + part);
@@ -680,6 +691,35 @@ gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces, i
 			execute_window(window);
 		gstore_window_give_back(window);
 	}
+}
+
+bool
+gstore_try_write(const gstore_store_name *store, const gstore_piece *pieces, int count,
+				 gstore_answer *answer)
+{
+	int	   piece = 0;
+	uint64 done = 0;
+
+	gstore_wait_ready();
+	await_left_writes(store);
+	answer->status = GVM_OK;
+	while (piece < count && answer->status == GVM_OK)
+	{
+		const uint32   window = acquire_window();
+		gstore_window *w = &gstore->windows[window];
+
+		w->verb = GSTORE_WRITE;
+		w->name = *store;
+		fill_window(w, window, GSTORE_WRITE, pieces, count, &piece, &done);
+		if (w->range_count > 0)
+		{
+			run_window(window);
+			read_window_answer(w, answer);
+		}
+		gstore_window_give_back(window);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return answer->status == GVM_OK;
 }
 
 void

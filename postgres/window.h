@@ -23,10 +23,12 @@ typedef struct gstore_piece
 	uint64 bytes;
 	void  *local; /* READ: filled; WRITE: copied from; NULL with WRITE: fill with byte */
 	uint8  byte;
-	uint64 to; /* COPY_TAKE: offset in the copy */
+	uint64 to;	   /* COPY_TAKE: offset in the copy */
+	bool   staged; /* WRITE: the bytes are those from this offset on of what is staged: */
+	uint64 from;
 } gstore_piece;
 
-/* What commands on copies and on foreign memory (command.h) are about. */
+/* What commands on copies, on foreign memory and on what is staged (command.h) are about. */
 typedef struct gstore_far
 {
 	uint64 copy, copy_bytes;
@@ -58,6 +60,10 @@ typedef struct gstore_answer
  */
 extern void gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces,
 							   int count, gstore_answer *answer);
+
+/* As gstore_transfer() of a WRITE, but what the service refuses goes to the answer: then false. */
+extern bool gstore_try_write(const gstore_store_name *store, const gstore_piece *pieces, int count,
+							 gstore_answer *answer);
 
 /* Until nothing that was begun is under way. ERROR on cancel and terminate alone: it stays so then. */
 extern void gstore_await(void);

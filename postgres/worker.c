@@ -154,7 +154,8 @@ start_keeper(void)
 								   .path = gstore->path,
 								   .socket_mode = socket_modes[gstore_readers],
 								   .device_budget_bytes = (uint64) gstore_device_memory_mb * MIB,
-								   .host_budget_bytes = (uint64) gstore_host_memory_mb * MIB};
+								   .host_budget_bytes = (uint64) gstore_host_memory_mb * MIB,
+								   .flags = GVM_KEEPER_RESTRICT_OTHERS};
 
 	if (gstore_keeper_path[0] != '\0' && gstore_keeper_path[0] != '/')
 		/* Tokens name it to programs, whose working directories are others. A check hook would leave it empty. */
@@ -289,12 +290,18 @@ drop_copies(void)
 static void
 end_tokens(void)
 {
-	uint8  secret[GSTORE_SECRET_BYTES];
-	uint32 epoch;
+	uint8			  secret[GSTORE_SECRET_BYTES];
+	gstore_store_name name;
 
-	while (gstore_token_next_over(secret, &epoch))
-		if (epoch == gstore->epoch && !gstore_tasks_unlink(tasks, secret))
+	while (gstore_token_next_over(secret, &name))
+	{
+		if (name.epoch != gstore->epoch)
+			continue;
+		if (!gstore_tasks_unlink(tasks, secret))
 			gstore_service_unlink(service, secret);
+		if (!OidIsValid(name.table) && !gstore_tasks_drop_store(tasks, &name))
+			gstore_service_drop(service, &name);
+	}
 }
 
 /* What the views show of the keeper. */

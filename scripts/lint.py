@@ -32,6 +32,7 @@ NEIGHBOURS = {
     "tools": "lib/base",
     "bench": "lib/base lib/driver lib/kernels keeper/machine tools",
     "examples": "",
+    "python": "",
 }
 LIB = {folder[4:] for folder in NEIGHBOURS if folder.startswith("lib/")}
 SOFTGPU_MAY = {"driver/calls.h", "driver/cuda_abi.h", "gvmem/device/kernel.h"}
@@ -84,12 +85,13 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 # Folders that have a page which says where to find what.
-PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts", "tests"]
-NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
+PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "python/gvmem", "python/src", "python/tests", "scripts", "tests"]
+NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table", "python/gvmem", "python/src", "python/tests"}  # the README.md above
 # What lists the files of a folder, but for the page; lists have names, NAME.[ch] and patterns.
 LISTED_IN = {
     "keeper/protocol": "keeper/README.md", "keeper/machine": "keeper/machine/state.h", "keeper/client": "keeper/client/client.h",
     "keeper/server": "keeper/server/server.h", "keeper/table": "keeper/table/table.h",
+    "python/gvmem": "python/README.md", "python/src": "python/README.md", "python/tests": "python/README.md",
 }
 LISTED = re.compile(r"(?<![\w/])[\w*.-]+\.(?:\[ch\]|\*|\w+)")
 PAGE_LINES_MAX = 60
@@ -136,8 +138,8 @@ def check_include(path, number, bracket, name):
     if name.startswith("gvmem/"):
         complain(path, number, f'includes "{name}"', f"public headers are included as <{name}>")
     elif "/" not in name:
-        if folder == "examples" and exists(f"examples/{name}"):
-            return  # users copy them
+        if folder in ("examples", "python") and exists(f"{path.rsplit('/', 1)[0]}/{name}"):
+            return  # users copy the former, and the latter is a project of its own
         complain(path, number, f'includes "{name}"', f'write it from the root, or for lib/ from there: "{path.rsplit("/", 1)[0]}/{name}"')
     elif folder == "softgpu" and target != folder and name not in SOFTGPU_MAY:
         complain(path, number, f"softgpu includes {name}", "it may include itself, " + ", ".join(sorted(SOFTGPU_MAY)))

@@ -19,6 +19,14 @@ have_header() { echo "#include <$1>" | cc -E -x c - -o /dev/null >/dev/null 2>&1
 have_nvcc() { have_command nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x $fetched/cuda/nvidia/cu13/bin/nvcc ]; }
 have_postgres_16() { [ -n "${PG_CONFIG_16:-}" ] || [ -d $fetched/postgres ]; }
 is_fetched() { have_nvcc && { [ "$level" = deb ] || have_postgres_16; }; }
+have_python() { # tests/python/package.py looks for the same
+    for python in python3 /usr/bin/python3; do
+        "$python" -c 'import numpy, pytest, sys, sysconfig
+open(sysconfig.get_path("include") + "/Python.h").close()
+sys.exit(sys.version_info < (3, 11))' 2>/dev/null && return
+    done
+    return 1
+}
 have_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
 have_command cc && have_header stdio.h || needed="$needed gcc libc6-dev"
@@ -54,6 +62,7 @@ test | all)
     have_command mandoc || wanted="$wanted mandoc"
     have_command spin || wanted="$wanted spin"
     have_header sys/sdt.h || wanted="$wanted systemtap-sdt-dev"
+    have_python || wanted="$wanted python3-dev python3-numpy python3-pytest"
     # Debian's package makes a server of its own on the way; the tests have theirs and let it be.
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || wanted="$wanted postgresql"

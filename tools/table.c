@@ -137,9 +137,8 @@ static gvm_status write_body(FILE *out, const shown_column *c, const uint8_t *bo
     return status;
 }
 
-static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint32_t offset)
+static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint64_t at)
 {
-    const uint64_t at = (uint64_t)offset * 8;
     const uint8_t *body = fetch_part(v, &c->bodies, at, 4);
     uint32_t head;
 
@@ -207,6 +206,17 @@ static gvm_status write_arrow_variable(const view *v, FILE *out, shown_column *c
     return gvm_error_set(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
 }
 
+static gvm_status write_uniform(const view *v, FILE *out, shown_column *c, uint64_t row)
+{
+    const uint8_t *value = fetch_part(v, &c->values, row * c->info.width, c->info.width);
+
+    if (value == NULL)
+        return tool_failure_status();
+    if (table_text_write_uniform(out, &c->info, value))
+        return GVM_OK;
+    return gvm_error_set(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
+}
+
 static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_t row)
 {
     const bool bit = c->info.width == 0;
@@ -233,11 +243,13 @@ static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_
 static gvm_status write_value(const view *v, FILE *out, shown_column *c, uint64_t row, bool *null)
 {
     const uint8_t *value;
-    uint32_t offset;
+    uint64_t offset;
     gvm_status status = is_null(v, c, row, null);
 
     if (status != GVM_OK || *null)
         return status;
+    if (c->info.uniform != 0)
+        return write_uniform(v, out, c, row);
     if (c->info.arrow != NULL)
         return write_arrow(v, out, c, row);
     value = fetch_part(v, &c->values, row * c->info.width, c->info.width);
@@ -368,7 +380,8 @@ static void print_schema(const view *v)
         }
         printf(" %12s %12s %12s%s\n", c->absent ? "-" : gvmi_size_text(c->values_bytes, values),
                c->has_nulls ? gvmi_size_text(c->nulls_bytes, nulls) : "-",
-               c->length < 0 && !c->absent ? gvmi_size_text(c->bodies_bytes, bodies) : "-",
+               c->length < 0 && c->uniform == 0 && !c->absent ? gvmi_size_text(c->bodies_bytes, bodies)
+                                                              : "-",
                c->compressed ? "  pglz" : "");
     }
 }
@@ -448,6 +461,12 @@ static void write_schema(const view *v, json *j)
             json_string(j, "arrow_element", c->arrow_element);
         }
         json_unsigned(j, "width", c->width);
+        if (c->uniform == GVM_TABLE_DECIMAL) {
+            json_integer(j, "precision", c->precision);
+            json_integer(j, "scale", c->scale);
+        } else if (c->uniform != 0) {
+            json_unsigned(j, "length", c->count);
+        }
         json_unsigned(j, "values_bytes", c->values_bytes);
         json_unsigned(j, "nulls_bytes", c->nulls_bytes);
         json_unsigned(j, "bodies_bytes", c->bodies_bytes);

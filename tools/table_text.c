@@ -35,6 +35,7 @@ enum {
 #define NEAR_DIGITS 28 /* more than distinguish doubles */
 #define DAYS_1970_TO_2000 10957
 #define DAY_US INT64_C(86400000000)
+#define DECIMAL_DIGITS 38
 #define ARRAY_DIMENSIONS_MAX 6
 #define ARRAY_ELEMENTS_MAX (1u << 27)
 
@@ -500,13 +501,110 @@ bool table_text_write_list(FILE *out, const gvm_table_column *column, const uint
         if (valid != NULL && (valid[(skip + i) / 8] >> ((skip + i) % 8) & 1) == 0)
             continue;
         memcpy(body + a.len, elements + i * width, width);
-        table_text_from_1970(column->arrow_element, body + a.len);
+        if (column->arrow_element != NULL)
+            table_text_from_1970(column->arrow_element, body + a.len);
         a.len += width;
     }
     a.bytes = body;
     good = write_dimension(out, &a, 0);
     free(body);
     return good;
+}
+
+/* ---- uniform columns */
+
+/* Digits of number, at least `least`. */
+static void write_u128(FILE *out, unsigned __int128 number, int least)
+{
+    char digits[48], *at = digits + sizeof digits - 1;
+
+    *at = '\0';
+    for (int i = 0; number > 0 || i < least; i++, number /= 10)
+        *--at = (char)('0' + (int)(number % 10));
+    fputs(at, out);
+}
+
+static void write_zeros(FILE *out, int count)
+{
+    for (int i = 0; i < count; i++)
+        fputc('0', out);
+}
+
+static bool write_decimal(FILE *out, const uint8_t *bytes, int scale)
+{
+    const unsigned __int128 sign = (unsigned __int128)1 << 127;
+    unsigned __int128 number, unit = 1;
+    int behind = 0; /* digits of the number behind the point */
+
+    memcpy(&number, bytes, sizeof number);
+    if (number == sign)
+        return fputs("NaN", out) >= 0;
+    if (number >= sign) {
+        fputc('-', out);
+        number = -number;
+    }
+    for (; behind < scale && behind < DECIMAL_DIGITS && unit <= number; behind++)
+        unit *= 10;
+    if (scale > 0 && behind < scale) {
+        fputs("0.", out);
+        write_zeros(out, scale - behind);
+        write_u128(out, number, 0);
+    } else if (scale > 0) {
+        write_u128(out, number / unit, 1);
+        fputc('.', out);
+        write_u128(out, number % unit, scale);
+    } else {
+        write_u128(out, number, 1);
+        write_zeros(out, number > 0 ? -scale : 0);
+    }
+    return true;
+}
+
+static float half_to_float(uint16_t half)
+{
+    const int exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
+    const float size = exponent == 0    ? ldexpf((float)fraction, -24)
+                       : exponent == 31 ? (fraction != 0 ? NAN : INFINITY)
+                                        : ldexpf((float)(fraction + 0x400), exponent - 25);
+
+    return (half & 0x8000) != 0 ? -size : size;
+}
+
+/* As pgvector writes it. */
+static bool write_vector(FILE *out, const gvm_table_column *column, const uint8_t *bytes)
+{
+    for (uint32_t i = 0; i < column->count; i++) {
+        uint16_t half;
+        float value;
+
+        if (column->element_length == sizeof half) {
+            memcpy(&half, bytes, sizeof half);
+            value = half_to_float(half);
+        } else {
+            memcpy(&value, bytes, sizeof value);
+        }
+        bytes += column->element_length;
+        fputc(i == 0 ? '[' : ',', out);
+        write_float(out, (double)value, true);
+    }
+    return fputc(']', out) != EOF;
+}
+
+bool table_text_write_uniform(FILE *out, const gvm_table_column *column, const uint8_t *bytes)
+{
+    switch (column->uniform) {
+    case GVM_TABLE_DECIMAL: return write_decimal(out, bytes, column->scale);
+    case GVM_TABLE_BITS:
+        for (uint32_t i = 0; i < column->count; i++)
+            fputc((bytes[i / 8] >> (7 - i % 8) & 1) != 0 ? '1' : '0', out);
+        return true;
+    case GVM_TABLE_ELEMENTS:
+        return table_text_write_list(out, column, bytes, column->count, NULL, 0);
+    case GVM_TABLE_VECTOR:
+        return (column->element_length == sizeof(uint16_t) || column->element_length == sizeof(float)) &&
+               write_vector(out, column, bytes);
+    default: return write_scalar(out, column->base_type, bytes, column->width);
+    }
 }
 
 bool table_text_unsqueeze(const uint8_t *from, uint64_t from_bytes, uint8_t *raw, uint64_t raw_bytes)

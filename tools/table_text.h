@@ -34,6 +34,9 @@ void table_text_from_1970(const char *format, uint8_t *value);
 bool table_text_write_list(FILE *out, const gvm_table_column *column, const uint8_t *elements,
                            uint64_t count, const uint8_t *valid, unsigned skip);
 
+/* Writes a value of a uniform column, of `width` bytes. */
+bool table_text_write_uniform(FILE *out, const gvm_table_column *column, const uint8_t *bytes);
+
 /* Decompresses pglz to raw, which has raw_bytes. False: it is malformed. */
 bool table_text_unsqueeze(const uint8_t *from, uint64_t from_bytes, uint8_t *raw, uint64_t raw_bytes);
 

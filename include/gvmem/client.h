@@ -99,6 +99,17 @@ GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client *
  * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
 GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
+/* Restricts a connected unix stream socket to a keeper, for good: whoever adopts it (gvm_client_adopt()), in this
+ * process or in one that it is passed to, can open links (GVM_OPEN_LINK), and use what it opened so. Everything else is
+ * GVM_E_DENIED: other names, making objects, lists, links, what only owners may. Nor do the rights of the user count that
+ * the socket carries, but for opening links. On a failure nothing is sure of the socket but that it is open: close it.
+ *
+ * GVM_E_INVALID  the descriptor is no unix stream socket
+ * GVM_E_PEER     the other side closed it
+ * GVM_E_TIMEOUT  no answer within 10 s
+ * GVM_E_FORMAT   no keeper, or one of an older version */
+GVM_API GVM_CHECKED gvm_status gvm_client_restrict(int socket_fd);
+
 /* Closes its objects, gives their addresses back and ends the connection. Leases that are left end:
  * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
  * a keeper that does not answer. */
@@ -160,7 +171,7 @@ enum {
     /* Fail with GVM_E_ADDRESS rather than map it at another address than the creator's: pointers inside the data
      * stay right. */
     GVM_OPEN_SAME_ADDRESS = 1u << 1,
-    /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
+    /* The name is that of a link (gvm_object_link()). */
     GVM_OPEN_LINK = 1u << 2,
     /* Keep all of it mapped, what is in host memory too, for kernels that read without a lease. Opening and
      * every move then map host memory in this process, which takes the driver about 9 us a MiB. */
@@ -174,7 +185,7 @@ enum {
  *
  * GVM_E_INVALID   a malformed name, unknown flags
  * GVM_E_ABSENT    there is no object, or no link, of that name
- * GVM_E_DENIED    its owner and mode do not allow it; or a link is to be opened without GVM_OPEN_READONLY
+ * GVM_E_DENIED    its owner and mode do not allow it; or the connection is restricted, and that is no link
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
@@ -204,7 +215,7 @@ GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
  *
  * GVM_E_INVALID   beyond the reservation
  * GVM_E_SEALED    the object is sealed
- * GVM_E_DENIED    opened GVM_OPEN_READONLY
+ * GVM_E_DENIED    opened GVM_OPEN_READONLY, or by a link
  * GVM_E_LIMIT     1024 growths of this connection are under way, or as for gvm_object_create()
  * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
 GVM_API GVM_CHECKED gvm_status gvm_object_grow(gvm_object *object, uint64_t size_bytes);
@@ -214,7 +225,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_grow(gvm_object *object, uint64_t size
  * object is as small already.
  *
  * GVM_E_SEALED   the object is sealed
- * GVM_E_DENIED   opened GVM_OPEN_READONLY
+ * GVM_E_DENIED   opened GVM_OPEN_READONLY, or by a link
  * GVM_E_TIMEOUT  somebody has a lease on the object, or it is growing: as it was
  * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
 GVM_API GVM_CHECKED gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
@@ -246,14 +257,15 @@ enum {
  *                creator's connection, or closed by it since */
 GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
 
-/* Gives the object one more name, a link, by which others open its first bytes for reading, whatever its own
- * mode is. mode says who may, by its bits for reading. Links are names of their own kind: they are opened with
- * GVM_OPEN_LINK, listed nowhere, and a link and an object may have the same one. So a link with a name that
- * cannot be guessed admits those who have it.
+/* Gives the object one more name, a link, by which others open its first bytes, whatever its own mode is. mode
+ * says who may read them, and who may write them. Links are names of their own kind: they are opened with GVM_OPEN_LINK, listed
+ * nowhere, and a link and an object may have the same one. So a link with a name that cannot be guessed admits those
+ * who have it.
  *
  * Who opens it has the chunks that [0, size_bytes) is in, those of them that there will be included, and no others: what
- * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
- * gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
+ * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. Who opens it for writing
+ * can take write leases, which are on the whole object, but can change neither its size nor its metadata (GVM_E_DENIED). A
+ * link ends with gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
  * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
  * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
  *
@@ -276,7 +288,7 @@ GVM_API GVM_CHECKED gvm_status gvm_object_set_mode(gvm_object *object, uint32_t 
  * copies at most capacity bytes and returns how many there are.
  *
  * GVM_E_INVALID  more than GVM_METADATA_BYTES_MAX, or a NULL pointer
- * GVM_E_DENIED   opened GVM_OPEN_READONLY
+ * GVM_E_DENIED   opened GVM_OPEN_READONLY, or by a link
  * GVM_E_SEALED   the object is sealed (its metadata is, too) */
 GVM_API GVM_CHECKED gvm_status gvm_object_set_metadata(gvm_object *object, const void *metadata,
                                                        uint32_t len_bytes);

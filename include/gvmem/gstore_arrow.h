@@ -9,9 +9,9 @@
 
 #include <stdint.h>
 
-#define GSTORE_ARROW_COPY 'a' /* gstore_arrow_head.format */
-#define GSTORE_ARROW_VERSION 1u
-#define GSTORE_ARROW_ALIGN 64u /* of every buffer, and of the whole */
+#define GSTORE_ARROW_COPY 'a'   /* gstore_arrow_head.format */
+#define GSTORE_ARROW_VERSION 2u /* 1: before there were columns of one length */
+#define GSTORE_ARROW_ALIGN 64u  /* of every buffer, and of the whole */
 
 typedef struct gstore_arrow_buffer {
     uint64_t offset; /* 0: there is none */
@@ -20,7 +20,7 @@ typedef struct gstore_arrow_buffer {
 
 typedef struct gstore_arrow_column {
     char name[64];
-    char format[16];         /* of Arrow's C data interface: "i", "g", "U", "+L", ... */
+    char format[16];         /* of Arrow's C data interface: "i", "g", "U", "+L", "+w:3", ... */
     char element_format[16]; /* of a list's child; otherwise "" */
     uint32_t atttypid;
     int32_t atttypmod;
@@ -30,7 +30,7 @@ typedef struct gstore_arrow_column {
     gstore_arrow_buffer offsets;  /* none: fixed length */
     gstore_arrow_buffer values;   /* of a list: the child's, */
     gstore_arrow_buffer element_validity;
-    uint64_t elements; /* and how many there are */
+    uint64_t elements; /* and how many there are, in all rows */
     uint64_t reserved_2;
 } gstore_arrow_column;
 

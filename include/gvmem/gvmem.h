@@ -17,6 +17,7 @@
 #include <gvmem/heap.h>
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
+#include <gvmem/load.h>
 #include <gvmem/share.h>
 #include <gvmem/status.h>
 #include <gvmem/table.h>

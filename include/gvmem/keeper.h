@@ -31,6 +31,13 @@ typedef enum gvm_keeper_fence {
     GVM_FENCE_KILL = 1, /* it is sent SIGKILL, if the keeper's user may; until it has ended, as above */
 } gvm_keeper_fence;
 
+/* gvm_keeper_options.flags */
+enum {
+    /* Connections of other users than the keeper's own and root are as after gvm_client_restrict() from the start:
+     * for a keeper whose objects are one program's, and others' by links alone. */
+    GVM_KEEPER_RESTRICT_OTHERS = 1u << 0,
+};
+
 /* What objects of a user may commit (gvm_client_set_quota()). */
 typedef struct gvm_quota {
     uint32_t uid;
@@ -70,8 +77,8 @@ typedef struct gvm_keeper_options {
      * library. NULL: none */
     void (*log)(void *context, const char *line);
     void *log_context;
-    uint32_t fence;    /* gvm_keeper_fence */
-    uint32_t reserved; /* 0 */
+    uint32_t fence; /* gvm_keeper_fence */
+    uint32_t flags; /* GVM_KEEPER_... */
 } gvm_keeper_options;
 
 /* gvm_keeper_options_init(): all defaults. */

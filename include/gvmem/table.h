@@ -21,11 +21,11 @@
  * cannot move the column to make room for others: keep leases for the time of a kernel or a batch. They
  * delay no statement of the server, not even an INSERT into the same table.
  *
- * Layout 'pgstrom'; all numbers little-endian. Row r of a column of fixed length is the `width`
- * bytes at values + r * width. Of one of variable length, values has a uint32_t for each row: 0 for
- * NULL, or else the body is at bodies + 8 * offset: a PostgreSQL varlena with its 4-byte header, which
- * is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body is
- * compressed by pglz. Bit r % 8 of byte r / 8 at nulls is 1 for not NULL; without that bitmap no
+ * Layout 'pgstrom'; all numbers little-endian. Row r of a column of fixed length, or of a uniform one, is the
+ * `width` bytes at values + r * width. Of one of variable length, values has a uint64_t for each row: 0 for
+ * NULL, or else the body is at bodies + offset, a multiple of 8: a PostgreSQL varlena with its 4-byte
+ * header, which is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body
+ * is compressed by pglz. Bit r % 8 of byte r / 8 at nulls is 1 for not NULL; without that bitmap no
  * row is NULL, but by an offset of 0.
  *
  * Layout 'arrow': parts are the buffers of Apache Arrow's arrays, as its C data interface takes them.
@@ -33,7 +33,8 @@
  *
  *     b                      values: a bit a row
  *     s i l I f g tdD ttu    values: `width` bytes a row
- *     tsu: tsu:UTC w:N
+ *     tsu: tsu:UTC w:N d:P,S
+ *     +w:N                   values: N values of the child, whose type `arrow_element` names, a row
  *     U Z                    values: rows + 1 offsets, int64_t; bodies: the bytes
  *     +L                     values: likewise, counting elements; bodies: the child's values, whose type
  *                            `arrow_element` names; element_nulls: its validity bitmap
@@ -116,6 +117,15 @@ typedef struct gvm_table_info {
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
 GVM_API GVM_CHECKED gvm_status gvm_table_get_info(gvm_table *table, gvm_table_info *info);
 
+/* gvm_table_column.uniform: what PostgreSQL passes with a header lies at a fixed stride without it, in both layouts. */
+enum {
+    GVM_TABLE_DECIMAL = 1, /* a signed integer of 16 bytes; the number is that * 10^-scale, NaN is -2^127 */
+    GVM_TABLE_BITS = 2,  /* bit i is bit 7 - i % 8 of byte i / 8; those behind the last one are 0 */
+    GVM_TABLE_BYTES = 3, /* a text or bytea */
+    GVM_TABLE_ELEMENTS = 4, /* of an array: in layout 'arrow' as `arrow_element` says, else PostgreSQL's binary form */
+    GVM_TABLE_VECTOR = 5, /* float32 of a vector, or float16 of a halfvec, of pgvector */
+};
+
 /* One column. Type numbers are PostgreSQL's OIDs (pg_type.h): those of its own types are the same in
  * every server. */
 typedef struct gvm_table_column {
@@ -125,11 +135,11 @@ typedef struct gvm_table_column {
     uint32_t number;       /* attribute number in the server */
     uint32_t type;
     uint32_t base_type; /* below any domain; otherwise the same */
-    uint32_t element;   /* type of an array's elements; 0: no array */
+    uint32_t element; /* type of an array's or vector's elements; 0: none, or numbers of 16 bits (halfvec) */
     int32_t typmod;
     int16_t length;         /* of a value in bytes; below 0: variable */
     int16_t element_length; /* likewise, of elements */
-    uint32_t width;         /* bytes a row in values; 0: bits */
+    uint32_t width;         /* bytes a row in values; 0: a bit */
     char align;             /* 'c', 's', 'i' or 'd': 1, 2, 4 or 8 bytes */
     char element_align;
     uint8_t by_value; /* a number of 1, 2, 4 or 8 bytes */
@@ -142,11 +152,15 @@ typedef struct gvm_table_column {
      * elements, "" for others. */
     const char *arrow, *arrow_element;
     uint64_t element_nulls_bytes; /* 0: no element is NULL */
+    uint32_t uniform;             /* GVM_TABLE_DECIMAL ...; 0: it is not */
+    uint32_t count;           /* uniform: elements, bits or bytes of each value; of decimals 0 */
+    int32_t precision, scale; /* of decimals */
 } gvm_table_column;
 
 /* Describes a column, counted from 0 in the order of the table.
  *
- * GVM_E_INVALID  there is no such column; column is NULL or its struct_size is too small */
+ * GVM_E_INVALID  there is no such column; column is NULL or its struct_size is too small
+ * GVM_E_VERSION  the column is uniform, and the struct is of before there were such columns */
 GVM_API GVM_CHECKED gvm_status gvm_table_get_column(gvm_table *table, uint32_t index,
                                                     gvm_table_column *column);
 

@@ -325,6 +325,11 @@ int64_t gvmi_client_limit_ns(int timeout_ms);
  * of that kind. *permit is what the permit then said. */
 bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *permit);
 
+/* ---- connect.c */
+
+/* gvm_client_connect() to a path, with gvm_client_restrict() before the greeting. */
+gvm_status gvmi_client_connect_restricted(const char *path, gvm_client **out);
+
 /* ---- object.c */
 
 /* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.

@@ -240,6 +240,47 @@ gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
     return status;
 }
 
+/* ---- restricting */
+
+static gvm_status call_restrict(gvm_client *client)
+{
+    gvmi_client_message answer;
+    gvmi_wire_message message;
+    gvm_status status;
+
+    gvmi_wire_start(&message, GVMI_WIRE_RESTRICT, 1);
+    status = gvmi_client_send(client, &message, gvmi_deadline_ns(GVMI_CLIENT_CONNECT_MS));
+    if (status == GVM_OK)
+        status = gvmi_client_receive(client->socket, GVMI_CLIENT_CONNECT_MS, &answer);
+    if (status != GVM_OK)
+        return status;
+    gvmi_fds_close(&answer.came);
+    if (answer.wire.head.type == GVMI_WIRE_FAILED)
+        return gvm_error_set((gvm_status)answer.wire.body.FAILED.status, "%.*s",
+                             GVMI_WIRE_TEXT_BYTES, answer.wire.body.FAILED.text);
+    if (answer.wire.head.type != GVMI_WIRE_DONE)
+        return gvm_error_set(GVM_E_FORMAT, "the keeper answered RESTRICT with %s",
+                             gvmi_wire_name_of(answer.wire.head.type));
+    return GVM_OK;
+}
+
+gvm_status gvm_client_restrict(int socket_fd)
+{
+    GVMI_UNCANCELLED;
+    gvmi_socket checked;
+    gvm_client *client = NULL;
+    gvm_status status = gvmi_socket_begin(socket_fd, GVMI_CLIENT_CONNECT_MS, &checked);
+
+    if (status == GVM_OK)
+        status = new_client(socket_fd, &client);
+    if (status != GVM_OK)
+        return status;
+    status = call_restrict(client);
+    client->socket = -1;
+    gvmi_client_drop(client);
+    return status;
+}
+
 /* ---- connecting by path */
 
 static gvm_status fail_connect(int code, const char *path)
@@ -305,7 +346,7 @@ static gvm_status check_listener(int fd, const char *path)
     return GVM_OK;
 }
 
-static gvm_status connect_to_path(const char *path, bool anybodys, gvm_client **out)
+static gvm_status connect_to_path(const char *path, bool anybodys, bool restricted, gvm_client **out)
 {
     struct sockaddr_un address;
     int fd;
@@ -319,6 +360,8 @@ static gvm_status connect_to_path(const char *path, bool anybodys, gvm_client **
     status = connect_socket(fd, &address);
     if (status == GVM_OK && anybodys)
         status = check_listener(fd, path);
+    if (status == GVM_OK && restricted)
+        status = gvm_client_restrict(fd);
     if (status == GVM_OK)
         status = begin_client(fd, out);
     if (status != GVM_OK)
@@ -341,7 +384,12 @@ gvm_status gvm_client_connect(const char *path, gvm_client **out)
             return status;
         path = fallback;
     }
-    return connect_to_path(path, anybodys, out);
+    return connect_to_path(path, anybodys, false, out);
+}
+
+gvm_status gvmi_client_connect_restricted(const char *path, gvm_client **out)
+{
+    return connect_to_path(path, false, true, out);
 }
 
 /* ---- end */

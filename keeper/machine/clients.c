@@ -70,6 +70,7 @@ gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
     client->id = ++m->client_ids << 32 | found;
     client->connected = true;
     client->who = *who;
+    client->restricted = gvmi_keep_is_restricted(m, who->uid);
     client->leases = leases;
     client->permits = permits;
     m->clients[found - 1] = client;

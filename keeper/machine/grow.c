@@ -435,9 +435,9 @@ void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 
     if (opening == NULL)
         return;
-    if ((opening->flags & GVM_OPEN_READONLY) != 0)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "the object was opened read-only");
-    else if (body->bytes > opening->object->reserve_bytes)
+    if (!gvmi_keep_may_change(m, client, opening, request))
+        return;
+    if (body->bytes > opening->object->reserve_bytes)
         gvmi_keep_reply_failed(
             m, client, request, GVM_E_INVALID, "%llu bytes are beyond the reservation of %llu",
             (unsigned long long)body->bytes, (unsigned long long)opening->object->reserve_bytes);

@@ -334,11 +334,8 @@ void gvmi_keep_shrink(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
 
     if (opening == NULL)
         return;
-    if ((opening->flags & GVM_OPEN_READONLY) != 0) {
-        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
-                               "the object was opened read-only");
+    if (!gvmi_keep_may_change(m, client, opening, message->head.request))
         return;
-    }
     wait = gvmi_keep_new_wait(m, client, opening->object, opening, KEEP_WAIT_SHRINK,
                               message->head.request, -1);
     if (wait != NULL)

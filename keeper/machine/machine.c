@@ -140,6 +140,32 @@ static void handle_hello(gvmi_machine *m, keep_client *client, const gvmi_wire_m
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 
+static void handle_restrict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    client->restricted = true;
+    gvmi_keep_reply_done(m, client, message->head.request, 0);
+}
+
+/* What a restricted client may ask for: links, and what it has open. */
+static bool is_permitted(const gvmi_wire_message *message)
+{
+    switch (message->head.type) {
+    case GVMI_WIRE_OPEN: return (message->body.OPEN.flags & GVM_OPEN_LINK) != 0;
+    case GVMI_WIRE_HELLO:
+    case GVMI_WIRE_RESTRICT:
+    case GVMI_WIRE_GET_METADATA:
+    case GVMI_WIRE_ACQUIRE:
+    case GVMI_WIRE_TAKEN:
+    case GVMI_WIRE_MAPPED:
+    case GVMI_WIRE_UNMAPPED:
+    case GVMI_WIRE_CLOSE:
+    case GVMI_WIRE_GET_INFO:
+    case GVMI_WIRE_SNAPSHOT_READ: /* without a reply */
+    case GVMI_WIRE_BYE: return true;
+    default: return false;
+    }
+}
+
 static void handle_trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_trim *body = &message->body.TRIM;
@@ -209,6 +235,7 @@ static handler *const handlers[] = {
     [GVMI_WIRE_LINK] = gvmi_keep_link,
     [GVMI_WIRE_UNLINK] = gvmi_keep_unlink,
     [GVMI_WIRE_SHRINK] = gvmi_keep_shrink,
+    [GVMI_WIRE_RESTRICT] = handle_restrict,
 };
 #define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
 
@@ -222,8 +249,11 @@ void gvmi_machine_message(gvmi_machine *m, uint32_t number, const gvmi_wire_mess
     m->messages++;
     if (type >= HANDLER_COUNT || handlers[type] == NULL)
         gvmi_keep_violated(m, client, "a message that only the keeper sends");
-    else if (!client->greeted && type != GVMI_WIRE_HELLO)
+    else if (!client->greeted && type != GVMI_WIRE_HELLO && type != GVMI_WIRE_RESTRICT)
         gvmi_keep_violated(m, client, "the first message was not HELLO");
+    else if (client->restricted && !is_permitted(message))
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "the connection is restricted: it opens links and nothing else");
     else
         handlers[type](m, client, message);
     gvmi_keep_settle(m);

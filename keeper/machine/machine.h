@@ -43,8 +43,9 @@ typedef struct gvmi_machine_config {
     uint64_t quota_bytes; /* UINT64_MAX: no limit */
     uint32_t clients_max, objects_max;
     uint32_t revoke_limit_ms, lease_limit_ms; /* 0: never, for the latter */
-    bool fence_kills; /* processes that were cut off while they could write are ended */
-    uint32_t uid;     /* the keeper's own: it may do everything, as may root */
+    bool fence_kills;     /* processes that were cut off while they could write are ended */
+    bool restrict_others; /* clients of other users than it and root are restricted from the start */
+    uint32_t uid;         /* the keeper's own: it may do everything, as may root */
     uint64_t pid;
     uint64_t random; /* to begin with: differs from keeper to keeper, for addresses */
     /* Called for every acquire that the policy sees; may be NULL. */

@@ -293,8 +293,6 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     if (object == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no %s %s",
                                linked ? "link" : "object", GVMI_TEXT_NAME(body->name));
-    else if (linked && bits != 4)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "a link is opened for reading alone");
     else if (!gvmi_keep_mode_allows(m, client, object, mode, object->sealed ? 4 : bits))
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "the owner and mode (%04o) of %s do not allow it", mode,
@@ -436,9 +434,9 @@ void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wir
 
     if (opening == NULL)
         return;
-    if ((opening->flags & GVM_OPEN_READONLY) != 0)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "the object was opened read-only");
-    else if (opening->object->sealed)
+    if (!gvmi_keep_may_change(m, client, opening, request))
+        return;
+    if (opening->object->sealed)
         gvmi_keep_reply_failed(m, client, request, GVM_E_SEALED, "the object is sealed");
     else if (!copy_metadata(opening->object, message->tail.bytes, message->head.tail_bytes))
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");

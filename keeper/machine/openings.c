@@ -82,6 +82,19 @@ static void release_opener(keep_object *object, keep_opener *opener)
 
 /* ---- their life */
 
+bool gvmi_keep_may_change(gvmi_machine *m, keep_client *client, const keep_opening *opening,
+                          uint64_t request)
+{
+    if ((opening->flags & GVM_OPEN_READONLY) != 0)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "the object was opened read-only");
+    else if (opening->chunk_limit != UINT32_MAX)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
+                               "the object was opened by a link, which lets in to its bytes alone");
+    else
+        return true;
+    return false;
+}
+
 /* What one acquire costs grows with the openings of the object. */
 bool gvmi_keep_check_openings_limit(gvmi_machine *m, keep_client *client, const keep_object *object,
                                     const char *name, uint64_t request)

@@ -431,12 +431,13 @@ struct keep_hold {
 struct keep_client {
     uint32_t number;
     bool connected, greeted;
-    bool cut;     /* by the machine */
-    bool cut_due; /* to be cut at the end of the event */
-    bool voided;  /* its openings are gone, though its process may be there */
-    bool mapped;  /* it was sent memory */
-    bool closed;  /* its socket is closed, and its process goes on */
-    bool over;    /* FORGET was sent */
+    bool restricted; /* for good: it opens links, and owns nothing */
+    bool cut;        /* by the machine */
+    bool cut_due;    /* to be cut at the end of the event */
+    bool voided;     /* its openings are gone, though its process may be there */
+    bool mapped;     /* it was sent memory */
+    bool closed;     /* its socket is closed, and its process goes on */
+    bool over;       /* FORGET was sent */
     gvmi_credentials who;
     keep_user *user;
     gvmi_lease_slot *leases;
@@ -660,6 +661,8 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowa
 void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
                                keep_allowance allowance);
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
+/* A user whose clients are restricted from the start. */
+bool gvmi_keep_is_restricted(const gvmi_machine *m, uint32_t uid);
 bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object);
 /* bits as for others: 4 read, 2 write. The mode is the object's, or one given. */
 bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
@@ -833,6 +836,9 @@ uint32_t gvmi_keep_count_openings(const keep_client *client, const keep_object *
 /* May the client open the object once more, or one more of any? If not, the reply with the reason is sent. */
 bool gvmi_keep_check_openings_limit(gvmi_machine *m, keep_client *client, const keep_object *object,
                                     const char *name, uint64_t request);
+/* May the size and the metadata be changed by the opening? If not, the reply with the reason is sent. */
+bool gvmi_keep_may_change(gvmi_machine *m, keep_client *client, const keep_opening *opening,
+                          uint64_t request);
 bool gvmi_keep_may_open(gvmi_machine *m, keep_client *client, uint64_t request);
 /* NULL: no memory. The client may open one. */
 keep_opening *gvmi_keep_new_opening(gvmi_machine *m, keep_client *client, keep_object *object,

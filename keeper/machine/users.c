@@ -161,6 +161,11 @@ static bool is_admin(const gvmi_machine *m, uint32_t uid)
     return uid == 0 || uid == m->config.uid;
 }
 
+bool gvmi_keep_is_restricted(const gvmi_machine *m, uint32_t uid)
+{
+    return m->config.restrict_others && !is_admin(m, uid);
+}
+
 static uint64_t limit_of(const gvmi_machine *m, keep_allowance allowance)
 {
 #define ROW(name, max, set_aside, what, remedy) max,
@@ -223,7 +228,7 @@ void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t re
 
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client)
 {
-    return is_admin(m, client->who.uid);
+    return !client->restricted && is_admin(m, client->who.uid);
 }
 
 static bool in_group(const keep_client *client, uint32_t gid)
@@ -244,7 +249,7 @@ bool gvmi_keep_mode_allows(const gvmi_machine *m, const keep_client *client,
 {
     uint32_t granted = mode & 7;
 
-    if (gvmi_keep_is_admin(m, client))
+    if (is_admin(m, client->who.uid)) /* a restricted one is let in by links that let in others */
         return true;
     if (client->who.uid == object->domain.uid)
         granted = mode >> 6 & 7;
@@ -261,5 +266,6 @@ bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_
 
 bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)
 {
-    return gvmi_keep_is_admin(m, client) || client->who.uid == object->domain.uid;
+    return !client->restricted &&
+           (is_admin(m, client->who.uid) || client->who.uid == object->domain.uid);
 }

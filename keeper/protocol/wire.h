@@ -4,7 +4,7 @@
  * of metadata, or chunks). Sent as it lies in memory: fixed widths, no padding, the machine's byte
  * order. fds travel beside the head. Magic and version are in HELLO and WELCOME, which come first;
  * their place there and the head stay for ever, so that every version can tell any other from
- * garbage. A change of anything else here raises the version.
+ * garbage. A change of anything else here raises the version. RESTRICT may come before HELLO.
  *
  * Every request has a number, and exactly one reply with that number: the type's own, DONE, or
  * FAILED. Messages without a reply have number 0, and so has a FAILED that answers no request: it
@@ -32,8 +32,8 @@
 #include "keeper/protocol/snapshot.h"
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-/* Raised once between two releases; 0.1.0 had 5. */
-#define GVMI_WIRE_VERSION 7u
+/* Raised once between two releases; 0.1.0 had 5, 0.2.0 had 7. */
+#define GVMI_WIRE_VERSION 8u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -65,6 +65,7 @@
     X(LINK, 23, C, link, NONE, 0)              /* -> DONE */ \
     X(UNLINK, 24, C, name, NONE, 0)            /* -> DONE */ \
     X(SHRINK, 25, C, grow, NONE, 0)            /* -> MAPs to all openings, DONE */ \
+    X(RESTRICT, 26, C, none, NONE, 0)          /* before HELLO, too: from now on links alone -> DONE */ \
     X(WELCOME, 64, K, welcome, NONE, 3)        /* fds: lease page, permit page, doorbell (eventfd) */ \
     X(OPENED, 65, K, opened, NONE, 0) \
     X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> UNMAPPED, if need be; MAPPED */ \

@@ -59,9 +59,8 @@ static gvm_status check_options(const gvm_keeper_options *o)
                              "GVM_BYTES_UNLIMITED are no budgets");
     if (o->fence > GVM_FENCE_KILL)
         return gvm_error_set(GVM_E_INVALID, "unknown fence %u", (unsigned)o->fence);
-    if (o->reserved != 0)
-        return gvm_error_set(GVM_E_INVALID, "reserved is %u among the keeper options, not 0",
-                             (unsigned)o->reserved);
+    if ((o->flags & ~(uint32_t)GVM_KEEPER_RESTRICT_OTHERS) != 0)
+        return gvm_error_set(GVM_E_INVALID, "unknown keeper flags %#x", (unsigned)o->flags);
     if (o->quota_count > 0 && o->quotas == NULL)
         return gvm_error_set(GVM_E_INVALID, "quotas is NULL");
     for (uint32_t i = 0; i < o->quota_count; i++)
@@ -92,6 +91,7 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
     config->revoke_limit_ms = o->revoke_limit_ms != 0 ? o->revoke_limit_ms : REVOKE_TIMEOUT_MS;
     config->lease_limit_ms = o->lease_limit_ms;
     config->fence_kills = o->fence == GVM_FENCE_KILL;
+    config->restrict_others = (o->flags & GVM_KEEPER_RESTRICT_OTHERS) != 0;
     config->unread = gvmi_connection_has_input;
     config->unread_context = server;
     config->uid = geteuid();

@@ -135,7 +135,14 @@ gvm_status gvm_table_get_column(gvm_table *handle, uint32_t index, gvm_table_col
     if (index >= table->info.columns)
         status = gvm_error_set(GVM_E_INVALID, "there is no column %u: the table has %u",
                                (unsigned)index, (unsigned)table->info.columns);
-    else if (!gvmi_struct_out(column, &table->columns[index].info, sizeof *column, sizeof *column))
+    else if (column != NULL && column->struct_size == offsetof(gvm_table_column, uniform) &&
+             table->columns[index].info.uniform != 0)
+        status = gvm_error_set(
+            GVM_E_VERSION,
+            "column \"%s\" has values of one length, which programs of before do not know",
+            table->columns[index].info.name);
+    else if (!gvmi_struct_out(column, &table->columns[index].info, sizeof *column,
+                              offsetof(gvm_table_column, uniform)))
         status = gvm_error_set(GVM_E_INVALID, "column is NULL or its struct_size is wrong");
     gvmi_table_leave(table);
     return status;

@@ -1,5 +1,6 @@
 /* Tokens and manifests, which come from somebody else: nothing is used before it is checked. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 
 static gvm_status fail_malformed_token(const char *what)
 {
-    return gvm_error_set(GVM_E_FORMAT, "that is no token of gstore_export(): %s", what);
+    return gvm_error_set(GVM_E_FORMAT, "that is no such token: %s", what);
 }
 
 /* Digits up to a colon, which is passed. */
@@ -39,43 +40,40 @@ static bool take_number(const char **text, int base, uint64_t *out)
     return true;
 }
 
-static gvm_status parse_version(const char **text)
+static gvm_status parse_version(const char **text, const char *prefix, uint64_t wanted)
 {
     uint64_t version;
 
-    if (strncmp(*text, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0)
-        return fail_malformed_token("it does not begin with \"" GVMI_TOKEN_PREFIX "\"");
-    *text += strlen(GVMI_TOKEN_PREFIX);
+    if (strncmp(*text, prefix, strlen(prefix)) != 0)
+        return fail_malformed_token("it begins otherwise");
+    *text += strlen(prefix);
     if (!take_number(text, 10, &version))
         return fail_malformed_token("no version");
-    if (version != GVMI_TOKEN_VERSION)
+    if (version != wanted)
         return gvm_error_set(GVM_E_VERSION,
-                             "the token is of version %" PRIu64 ", this library reads %d", version,
-                             GVMI_TOKEN_VERSION);
+                             "the token is of version %" PRIu64 ", this library reads %" PRIu64,
+                             version, wanted);
     return GVM_OK;
 }
 
-gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
+static gvm_status check_token_text(const char *text)
 {
-    const char *colon;
-    uint64_t owner;
-    gvm_status status;
-
     if (strnlen(text, GVM_TABLE_TOKEN_BYTES_MAX) == GVM_TABLE_TOKEN_BYTES_MAX)
         return fail_malformed_token("it is too long");
     for (const char *c = text; *c != '\0'; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
             return fail_malformed_token("a character that cannot be printed");
-    memset(out, 0, sizeof *out);
-    status = parse_version(&text);
-    if (status != GVM_OK)
-        return status;
-    if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
-        !take_number(&text, 10, &out->bytes) || !take_number(&text, 10, &owner))
-        return fail_malformed_token("a number is malformed");
-    if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
-        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes || owner > UINT32_MAX)
-        return fail_malformed_token("a number is out of range");
+    return GVM_OK;
+}
+
+/* "OWNER:LINKS:SOCKET" */
+static gvm_status parse_place(const char *text, gvmi_token *out)
+{
+    const char *colon;
+    uint64_t owner;
+
+    if (!take_number(&text, 10, &owner) || owner > UINT32_MAX)
+        return fail_malformed_token("no owner");
     out->owner = (uint32_t)owner;
     colon = strchr(text, ':');
     if (colon == NULL || *text != '/' || colon - text > GVM_NAME_BYTES_MAX - 32)
@@ -85,6 +83,34 @@ gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
         return fail_malformed_token("no socket");
     strcpy(out->socket, colon + 1);
     return GVM_OK;
+}
+
+gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
+{
+    gvm_status status = check_token_text(text);
+
+    memset(out, 0, sizeof *out);
+    if (status == GVM_OK)
+        status = parse_version(&text, GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION);
+    if (status != GVM_OK)
+        return status;
+    if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
+        !take_number(&text, 10, &out->bytes))
+        return fail_malformed_token("a number is malformed");
+    if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
+        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes)
+        return fail_malformed_token("a number is out of range");
+    return parse_place(text, out);
+}
+
+gvm_status gvmi_load_token_parse(const char *text, gvmi_token *out)
+{
+    gvm_status status = check_token_text(text);
+
+    memset(out, 0, sizeof *out);
+    if (status == GVM_OK)
+        status = parse_version(&text, GVMI_LOAD_TOKEN_PREFIX, GVMI_LOAD_TOKEN_VERSION);
+    return status == GVM_OK ? parse_place(text, out) : status;
 }
 
 /* ---- manifests */
@@ -134,10 +160,34 @@ static uint32_t fixed_width(const gvmi_manifest_column *from)
     return align > 0 && from->length > 0 ? ((uint32_t)from->length + align - 1) / align * align : 0;
 }
 
+/* of a uniform value; 0: there is none such. */
+static uint64_t uniform_bytes(const gvmi_manifest_column *from)
+{
+    if (from->length > 0 || (from->flags & GVMI_COLUMN_PGLZ) != 0)
+        return 0;
+    switch (from->uniform) {
+    case GVM_TABLE_DECIMAL:
+        return from->precision > 0 && from->precision <= 38 && from->count == 0 ? 16 : 0;
+    case GVM_TABLE_BITS: return bits_bytes(from->count);
+    case GVM_TABLE_BYTES: return from->count;
+    case GVM_TABLE_ELEMENTS:
+    case GVM_TABLE_VECTOR:
+        return from->element_length > 0 ? from->count * (uint64_t)from->element_length : 0;
+    default: return 0;
+    }
+}
+
+static bool is_variable(const gvmi_manifest_column *from)
+{
+    return from->length < 0 && from->uniform == 0;
+}
+
 static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
                                gvm_table_column *to)
 {
-    const uint32_t width = from->length > 0 ? fixed_width(from) : 4;
+    const uint32_t width = is_variable(from)    ? 8
+                           : from->uniform != 0 ? from->width
+                                                : fixed_width(from);
 
     if (from->width != width)
         return fail_malformed_table("the width of a column");
@@ -148,7 +198,7 @@ static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_colum
         return fail_malformed_table("the number of rows");
     if (to->has_nulls)
         to->nulls_bytes = bits_bytes(table->info.rows);
-    if (from->length < 0)
+    if (is_variable(from))
         to->bodies_bytes = from->bodies_bytes > 8 ? from->bodies_bytes : 0;
     return GVM_OK;
 }
@@ -169,6 +219,7 @@ static int arrow_width(const char *format)
         {"s", 2},
         {"i", 4},
         {"I", 4},
+        {"e", 2},
         {"l", 8},
         {"f", 4},
         {"g", 8},
@@ -203,6 +254,27 @@ static uint64_t arrow_unit(const gvm_table_column *c)
     if (strcmp(c->arrow, "+L") != 0)
         return c->arrow_element[0] == '\0';
     return width > 0 && c->element != 0 && width == c->element_length ? (uint64_t)width : 0;
+}
+
+static gvm_status decode_arrow_uniform(const gvm_table *table, const gvmi_manifest_column *from,
+                                       gvm_table_column *to)
+{
+    const bool elements = to->uniform == GVM_TABLE_ELEMENTS || to->uniform == GVM_TABLE_VECTOR;
+    char format[32];
+
+    if (to->absent)
+        strcpy(format, "n");
+    else if (to->uniform == GVM_TABLE_DECIMAL)
+        snprintf(format, sizeof format, "d:%d,%d", (int)to->precision, (int)to->scale);
+    else if (elements)
+        snprintf(format, sizeof format, "+w:%u", (unsigned)to->count);
+    else
+        snprintf(format, sizeof format, "w:%u", (unsigned)from->width);
+    if (strcmp(format, to->arrow) != 0 ||
+        (elements && !to->absent ? arrow_width(to->arrow_element) != to->element_length
+                                 : to->arrow_element[0] != '\0'))
+        return fail_malformed_table("the type of a column");
+    return decode_sizes(table, from, to);
 }
 
 static gvm_status decode_arrow_sizes(const gvm_table *table, const gvmi_manifest_column *from,
@@ -257,8 +329,12 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
                              .element_align = from->element_align,
                              .by_value = (from->flags & GVMI_COLUMN_BY_VALUE) != 0,
                              .compressed = (from->flags & GVMI_COLUMN_PGLZ) != 0,
-                             .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0};
-    to->has_nulls = !to->absent && (from->length > 0 || is_arrow) &&
+                             .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0,
+                             .uniform = from->uniform,
+                             .count = from->count,
+                             .precision = from->precision,
+                             .scale = from->scale};
+    to->has_nulls = !to->absent && (!is_variable(from) || is_arrow) &&
                     (from->flags & GVMI_COLUMN_NULLS) != 0;
     if (to->name == NULL || to->type_name == NULL)
         return fail_malformed_table("the name of a column");
@@ -268,13 +344,16 @@ static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_mani
         return fail_malformed_table("the length of a number");
     if (to->element != 0 && align_bytes(to->element_align) == 0)
         return fail_malformed_table("the alignment of an array's elements");
+    if (to->uniform != 0 && (from->width == 0 || from->width != uniform_bytes(from)))
+        return fail_malformed_table("the length of uniform values");
     if (!is_arrow)
         return decode_sizes(table, from, to);
     to->arrow = text_at(table, from->arrow);
     to->arrow_element = text_at(table, from->arrow_element);
     if (to->arrow == NULL || to->arrow_element == NULL)
         return fail_malformed_table("the type of a column");
-    return decode_arrow_sizes(table, from, to);
+    return to->uniform != 0 ? decode_arrow_uniform(table, from, to)
+                            : decode_arrow_sizes(table, from, to);
 }
 
 static gvm_status decode_columns(gvm_table *table, bool is_arrow)

@@ -1,7 +1,7 @@
 /* keeper/table/manifest.h - what a token leads to: the description of a table, written by the server
  * (postgres/export.c) and read by the process that attaches it.
  *
- * A token is "gstore2:SUM:OFFSET:BYTES:OWNER:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of
+ * A token is "gstore3:SUM:OFFSET:BYTES:OWNER:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of
  * what the keeper's link LINKS/0.manifest leads to, the keeper listens at SOCKET (an absolute path, the rest
  * of the line), and SUM is the manifest's gvm_kernel_checksum() as 16 hexadecimal digits, the others are
  * decimal. LINKS has 128 random bits, so a token is known only to those who were given it, and
@@ -20,7 +20,12 @@
 #include <stdint.h>
 
 #define GVMI_TOKEN_PREFIX "gstore"
-#define GVMI_TOKEN_VERSION 2
+#define GVMI_TOKEN_VERSION 3
+/* A token of gstore_load_begin() is "gstoreload1:OWNER:LINK:SOCKET", likewise: the keeper's link LINK leads to the
+ * memory that rows are to be written to. */
+#define GVMI_LOAD_TOKEN_PREFIX "gstoreload"
+#define GVMI_LOAD_TOKEN_VERSION 1
+#define GVMI_LOAD_LINK "/load"        /* what LINK ends with, behind the secret */
 #define GVMI_MANIFEST_MAGIC "GSTOREM" /* with its NUL, 8 bytes */
 #define GVMI_MANIFEST_BYTES_MAX (1u << 20)
 #define GVMI_MANIFEST_RING_BYTES (4u << 20)
@@ -61,8 +66,12 @@ typedef struct gvmi_manifest_column {
     uint16_t flags;
     uint32_t width; /* bytes a row in COLUMN.values; 0: bits */
     char align, element_align;
-    uint8_t reserved[2];
+    uint8_t uniform; /* GVM_TABLE_DECIMAL ..., in both layouts; 0: it is not. Then `width` is a value's bytes */
+    uint8_t precision; /* of decimals */
     uint64_t bodies_bytes;
+    uint32_t count; /* uniform: elements, bits or bytes of each value; of decimals 0 */
+    int16_t scale;  /* of decimals */
+    uint8_t reserved[2];
 } gvmi_manifest_column;
 
 #endif

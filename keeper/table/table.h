@@ -2,6 +2,7 @@
  *
  *   attach.c  attaching, what a table is     lease.c   leases on columns
  *   open.c    links and handles              decode.c  tokens and manifests (manifest.h)
+ *   load.c    memory for rows to be loaded
  *
  * I1  columns are checked: width fits length and align, numbers rise, texts are inside `manifest`.
  * I2  areas[p] of a column is NULL or open; it is set once, by whichever thread opened it first.
@@ -52,6 +53,9 @@ void gvmi_table_leave(gvm_table *table);
 
 /* GVM_E_FORMAT, GVM_E_VERSION */
 gvm_status gvmi_token_parse(const char *text, gvmi_token *out);
+
+/* A token of gstore_load_begin(): links is the whole name of its link, sum and place are 0. Likewise. */
+gvm_status gvmi_load_token_parse(const char *text, gvmi_token *out);
 
 /* Checks table->manifest (token.bytes of them) and fills in info and columns from it.
  *

@@ -4,6 +4,7 @@
 A page is run from its top to its end, in a folder and in a database of its own, on the software GPU. Of its fenced blocks
 
     sql     runs in psql. It must not fail, unless the output that the page shows has the error.
+    python  runs in an interpreter that has the package gvmem (tests/python/package.py); skipped without one.
     sh      runs in bash -eu, with the programs of the build folder and PostgreSQL's; cc warns as the library's build
             does, and stops there.
     c       is saved, where a comment names a file; a sh block of the page must compile it. Others are fragments:
@@ -31,7 +32,8 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "postgres"))
+sys.path[1:1] = [str(HERE.parent / "postgres"), str(HERE.parent / "python")]
+import package  # noqa: E402
 import private  # noqa: E402
 from private import BUILD, PROJECT, Failed  # noqa: E402
 
@@ -75,7 +77,7 @@ class Skipped(Exception):
 
 
 class Page:
-    def __init__(self, path, server):
+    def __init__(self, path, server, python):
         self.server = server
         self.sources = set()  # C files that no sh block has compiled yet
         self.folder = tempfile.TemporaryDirectory(prefix="gvmem-docs-")
@@ -83,7 +85,8 @@ class Page:
         self.place.chmod(0o755)
         self.database = path.stem.lower()
         environ = server.environ if server else os.environ
-        programs = [str(self.make_compiler()), f"{BUILD}/tools", *([server.bin] if server else [])]
+        self.python = python
+        programs = [str(self.make_programs()), f"{BUILD}/tools", *([server.bin] if server else [])]
         self.environ = {
             **environ,
             "PATH": ":".join([*programs, os.environ["PATH"]]),
@@ -97,8 +100,8 @@ class Page:
         if server:
             server.sql(f'CREATE DATABASE "{self.database}"')
 
-    def make_compiler(self):
-        """A cc before the system's: warnings are errors, and what it compiles is noted."""
+    def make_programs(self):
+        """A cc before the system's: warnings are errors, and what it compiles is noted. A python3 that finds the package."""
         folder = self.place / ".bin"
         folder.mkdir()
         compiler = folder / "cc"
@@ -106,6 +109,10 @@ class Page:
             f'#!/bin/sh\nprintf \'%s\\n\' "$@" >>"{self.place}/.compiled"\nexec {shutil.which("cc")} {" ".join(STRICT)} "$@"\n'
         )
         compiler.chmod(0o755)
+        if self.python:
+            words = " ".join(f"{name}='{value}'" for name, value in package.environment().items())
+            (folder / "python3").write_text(f'#!/bin/sh\nexec env {words} {self.python} "$@"\n')
+            (folder / "python3").chmod(0o755)
         return folder
 
     def run(self, block):
@@ -114,6 +121,8 @@ class Page:
             raise Skipped(f"there is no {comments['needs']}")
         if not self.server and (block.language == "sql" or "psql" in block.text or "sql" in comments):
             raise Skipped(private.why_not())
+        if not self.python and (block.language == "python" or "python3" in block.text):
+            raise Skipped(f"there is no {package.WANTED}")
         if "sql" in comments:
             self.psql(comments["sql"])
         if "sh" in comments:
@@ -126,6 +135,8 @@ class Page:
             self.check(block, self.psql(block.text, stop=block.output is None))
         elif block.language == "sh":
             self.check(block, self.command("sh", block.text))
+        elif block.language == "python":
+            self.check(block, self.command("python3", block.text, "-"))
         elif block.language == "c" and "prelude" in comments:
             self.compile(block.text, HERE / "preludes" / f"{comments['prelude']}.c.in")
         else:
@@ -186,12 +197,12 @@ class Report:
         print("".join(f"# {line}\n" for line in str(why).splitlines()), end="", flush=True)
 
 
-def run_page(path, server, report):
+def run_page(path, server, python, report):
     """Returns the blocks that are not run."""
     blocks, left = read_blocks(path), []
     if not blocks:
         return left
-    page = Page(path, server)
+    page = Page(path, server, python)
     for block in blocks:
         name = f"{path.relative_to(PROJECT)}:{block.line} {block.language}"
         if "not run" in block.comments:
@@ -219,10 +230,13 @@ def main():
     if reason:
         print(f"# without PostgreSQL: {reason}")
     server = None if reason else private.Server("docs", "unix_socket_permissions=0777")
+    python = package.find_interpreter()
+    if python:
+        package.build(python)
     report, left = Report(), []
     try:
         for path in pages:
-            left += run_page(path, server, report)
+            left += run_page(path, server, python, report)
     finally:
         if server:
             server.end()

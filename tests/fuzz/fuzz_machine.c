@@ -461,6 +461,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         break;
     case GVMI_WIRE_SNAPSHOT:
     case GVMI_WIRE_SNAPSHOT_READ:
+    case GVMI_WIRE_RESTRICT:
     case GVMI_WIRE_BYE: m->body.SNAPSHOT.reserved = 0; break;
     default: break;
     }

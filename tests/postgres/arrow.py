@@ -39,7 +39,15 @@ OTHERS = [
     ("n", "numeric", "Z", None), ("ab", "bool[]", "Z", None), ("ta", "text[]", "Z", None),
 ]
 LISTS = [("a_" + name, kind + "[]", arrow, meaning) for name, kind, arrow, meaning in SCALARS if name != "b"]
-COLUMNS = SCALARS + OTHERS + LISTS
+# Columns of one length: their buffers, and for each what a value is.
+DECIMAL = "CASE WHEN {{0}} = 'NaN' THEN -170141183460469231731687303715884105728 ELSE trunc({{0}} * 1e{}) END"
+UNIFORM = [
+    ("dn", "numeric(12,3)", "d:12,3", DECIMAL.format(3)), ("dw", "numeric(38,0)", "d:38,0", DECIMAL.format(0)), ("dr", "numeric(4,-2)", "d:4,-2", DECIMAL.format(-2)),
+    ("b1", "bit(1)", "w:1", "encode(substring(bit_send({0}) FROM 5), 'hex')"), ("b19", "bit(19)", "w:3", "encode(substring(bit_send({0}) FROM 5), 'hex')"),
+    ("tl", "text OPTIONS (length '5')", "w:5", "encode({0}::bytea, 'hex')"), ("bl", "bytea OPTIONS (length '16')", "w:16", "encode({0}, 'hex')"),
+]
+FIXED = [("w_" + name, kind + "[] OPTIONS (length '2')", arrow, meaning) for name, kind, arrow, meaning in SCALARS if name != "b"]
+COLUMNS = SCALARS + OTHERS + LISTS + UNIFORM + FIXED
 
 # A row for each i of generate_series; every seventh value is NULL, by turns.
 VALUES = {
@@ -50,6 +58,8 @@ VALUES = {
     "ts": "CASE i % 20 WHEN 7 THEN 'infinity' WHEN 8 THEN '-infinity' WHEN 9 THEN '294247-01-10 04:00:54.775806' WHEN 10 THEN '4713-01-01 BC' ELSE timestamp '1969-12-31' + i * interval '1 h 0.000001 s' END",
     "tz": "timestamptz '1969-12-31 23:59:59.5+00' + i * interval '1 h'", "u": "md5(i::text)::uuid",
     "t": "repeat('\u00e9\u4e2d' || i, i % 6)", "v": "'v' || i", "c": "left('abc' || i, i % 6)", "j": "json_build_object('i', i)", "by": "decode(repeat(md5(i::text), i % 3), 'hex')",
+    "dn": "CASE i % 5 WHEN 0 THEN 'NaN' WHEN 1 THEN 999999999.999 ELSE i / -7.0 END", "dw": "CASE i % 3 WHEN 0 THEN 1e38 - 1 WHEN 1 THEN -1e38 + i ELSE i END", "dr": "i * -100",
+    "b1": "i::bit(1)", "b19": "i::bit(19)", "tl": "'\u00e9' || lpad((i % 1000)::text, 3, '0')", "bl": "decode(md5(i::text), 'hex')",
     "iv": "i * interval '1 mon 1 d 1 s'", "q": "chr(65 + i % 26)::\"char\"", "n": "i / 7.0", "ab": "ARRAY[true, NULL]", "ta": "ARRAY['a', NULL, i::text]",
 }
 
@@ -60,8 +70,8 @@ def row_values():
         if name in VALUES:
             value = VALUES[name]
         else:
-            one = f"({VALUES[name[2:]]})::{kind[:-2]}"
-            value = f"CASE i % 4 WHEN 0 THEN '{{}}' WHEN 1 THEN ARRAY[{one}] WHEN 2 THEN ARRAY[{one}, NULL, {one}] ELSE ARRAY[{one}, {one}] END"
+            one = f"({VALUES[name[2:]]})::{kind.split('[')[0]}"
+            value = f"ARRAY[{one}, {one}]" if name.startswith("w_") else f"CASE i % 4 WHEN 0 THEN '{{}}' WHEN 1 THEN ARRAY[{one}] WHEN 2 THEN ARRAY[{one}, NULL, {one}] ELSE ARRAY[{one}, {one}] END"
         texts.append(f"CASE WHEN (i + {at}) % 7 > 0 THEN {value} END")
     return ", ".join(texts)
 
@@ -91,11 +101,19 @@ def fixed(kind, data, at):
     if kind.startswith("w:"):
         width = int(kind[2:])
         return data[at * width : (at + 1) * width].hex()
+    if kind.startswith("d:"):
+        return int.from_bytes(data[at * 16 : (at + 1) * 16], "little", signed=True)
     code = "<" + NUMBERS[kind]
     width = struct.calcsize(code)
     if kind in ("f", "g"):
         return data[at * width : (at + 1) * width][::-1].hex()  # big-endian, as PostgreSQL sends them
     return struct.unpack_from(code, data, at * width)[0]
+
+
+def width_of(kind):
+    if kind.startswith("d:"):
+        return 16
+    return int(kind[2:]) if kind.startswith("w:") else struct.calcsize(NUMBERS[kind])
 
 
 class Column:
@@ -117,8 +135,8 @@ class Column:
         elif self.kind in ("U", "Z", "+L"):
             self.check_offsets()
         else:
-            width = int(self.kind[2:]) if self.kind.startswith("w:") else struct.calcsize(NUMBERS[self.kind])
-            expect(len(self.values), self.rows * width, "bytes of values")
+            width = self.count() * width_of(self.element) if self.count() else width_of(self.kind)
+            expect((len(self.values), self.bodies, self.element_nulls), (self.rows * width, b"", b""), "bytes of values")
 
     def check_offsets(self):
         offsets = self.offsets()
@@ -126,12 +144,16 @@ class Column:
         expect(offsets[0], 0, "the first offset")
         expect(list(offsets), sorted(offsets), "order of the offsets")
         if self.kind == "+L":
-            width = int(self.element[2:]) if self.element.startswith("w:") else struct.calcsize(NUMBERS[self.element])
+            width = width_of(self.element)
             expect(len(self.bodies), offsets[-1] * width, "bytes of the child's values")
             if self.element_nulls:
                 expect(len(self.element_nulls), (offsets[-1] + 7) // 8, "bytes of the child's validity bitmap")
         else:
             expect(len(self.bodies), offsets[-1], "bytes of data")
+
+    def count(self):
+        """Elements of a fixed-size list; 0: it is none."""
+        return int(self.kind[3:]) if self.kind.startswith("+w:") else 0
 
     def offsets(self):
         return struct.unpack(f"<{self.rows + 1}q", self.values)
@@ -145,6 +167,8 @@ class Column:
         return [self.value(row, offsets) if not self.nulls or bit(self.nulls, row) else None for row in range(self.rows)]
 
     def value(self, row, offsets):
+        if self.count():
+            return [fixed(self.element, self.values, e) for e in range(row * self.count(), (row + 1) * self.count())]
         if offsets is None:
             return fixed(self.kind, self.values, row)
         start, end = offsets[row : row + 2]
@@ -185,7 +209,7 @@ def handle_bytes(server, table="ft"):
 def read_handle(server, table="ft"):
     memory = handle_bytes(server, table)
     length, rows, version, count, kind, head_bytes, column_bytes, oid = struct.unpack_from("<QQIIc3xIII", memory)
-    expect((length, version, kind, head_bytes, column_bytes), (len(memory), 1, b"a", HEAD_BYTES, COLUMN_BYTES), "head")
+    expect((length, version, kind, head_bytes, column_bytes), (len(memory), 2, b"a", HEAD_BYTES, COLUMN_BYTES), "head")
     expect(length % 64, 0, "length of the copy")
     expect(str(oid), server.sql(f"SELECT '{table}'::regclass::oid"), "table")
     columns, used = {}, []
@@ -207,6 +231,8 @@ def read_handle(server, table="ft"):
         columns[name] = Column(rows, kind, element, *places)
         if kind == "+L":
             expect(struct.unpack_from("<Q", memory, at + 176)[0], columns[name].offsets()[-1], f"elements of {name}")
+        elif columns[name].count():
+            expect(struct.unpack_from("<Q", memory, at + 176)[0], columns[name].count() * rows, f"elements of {name}")
     used.sort()
     for one, other in zip(used, used[1:]):
         if one[1] > other[0]:
@@ -219,7 +245,7 @@ def meaning_of(name):
     meaning = next(column[3] for column in COLUMNS if column[0] == name)
     if meaning is None:
         return "'something'"
-    if not name.startswith("a_"):
+    if name[:2] not in ("a_", "w_"):
         return meaning.format(name)
     return f"(SELECT coalesce(json_agg({meaning.format('x')} ORDER BY n), '[]') FROM unnest({name}) WITH ORDINALITY u(x, n))"
 
@@ -236,7 +262,8 @@ def expect_sql(server, columns):
     for at, name in enumerate(names):
         column, (arrow, meaning) = columns[name], known[name]
         if column.kind != "n":
-            expect((column.kind, column.element), ("+L", arrow) if name.startswith("a_") else (arrow, ""), f"type of {name}")
+            wanted_type = {"a_": ("+L", arrow), "w_": ("+w:2", arrow)}.get(name[:2], (arrow, ""))
+            expect((column.kind, column.element), wanted_type, f"type of {name}")
         for row, value in zip(ids, column.list()):
             if meaning is None and value is not None:
                 value = "something"
@@ -354,9 +381,11 @@ class Bytes:
 
     def text_of_another_encoding_is_binary(self, s):
         s.sql("CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'")
-        s.sql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw OPTIONS (format 'arrow'); INSERT INTO ft VALUES (1, U&'Zo\\00eb')", database="latin")
-        column = read_token(s, s.sql("SELECT gstore_export('ft')", database="latin"))["t"]
-        expect((column.kind, column.list()), ("Z", ["5a6feb"]), "text")
+        s.sql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE ft (id int, t text, c char(4)) SERVER gstore_fdw OPTIONS (format 'arrow'); INSERT INTO ft VALUES (1, U&'Zo\\00eb', U&'\\00eb')", database="latin")
+        columns = read_token(s, s.sql("SELECT gstore_export('ft')", database="latin"))
+        expect((columns["t"].kind, columns["t"].list()), ("Z", ["5a6feb"]), "text")
+        expect((columns["c"].kind, columns["c"].list()), ("w:4", ["eb202020"]), "character")
+        expect(s.sql("SELECT encode(convert_to(rpad(c, 4), 'LATIN1'), 'hex') FROM ft", database="latin"), "eb202020", "character in SQL")
 
 
 def build_probe():

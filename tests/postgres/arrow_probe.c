@@ -8,6 +8,7 @@
  * that cannot be read up to the next one behind its end, is an error. HANDLE: 128 hexadecimal digits.
  */
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,15 @@ static void print_bytes(uint64_t address, uint64_t bytes)
     free(local);
 }
 
+/* A program of before there were columns of one length is not told of one as of another. */
+static void check_older_struct(gvm_table *table, uint32_t index, uint32_t uniform)
+{
+    gvm_table_column older = {.struct_size = offsetof(gvm_table_column, uniform)};
+
+    must(gvm_table_get_column(table, index, &older) == (uniform != 0 ? GVM_E_VERSION : GVM_OK),
+         "an older struct of a column");
+}
+
 static void print_column(gvm_table *table, uint32_t index)
 {
     gvm_table_column c = {.struct_size = sizeof c};
@@ -59,6 +69,7 @@ static void print_column(gvm_table *table, uint32_t index)
 
     must(gvm_table_get_column(table, index, &c) == GVM_OK, "no column");
     must(c.arrow != NULL && c.arrow_element != NULL, "a column without a type of Arrow's");
+    check_older_struct(table, index, c.uniform);
     must(gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data) == GVM_OK, "no lease");
     printf("%s %s %s %d", c.name, c.arrow, c.arrow_element[0] != '\0' ? c.arrow_element : "-",
            c.absent);

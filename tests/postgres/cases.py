@@ -28,6 +28,15 @@ def count(server, table="ft"):
     return int(server.sql(f"SELECT count(*) FROM {table}"))
 
 
+def in_middle(server, session, statement):
+    """Begins a long statement; returns when it is at work on rows."""
+    session.begin(statement)
+    server.wait_for(
+        "SELECT query_start < clock_timestamp() - interval '300 ms' AND state = 'active'"
+        f" FROM pg_stat_activity WHERE pid = {session.pid}"
+    )
+
+
 def expect_usable(server, rows):
     """The table has that many rows, and takes more and gives them back."""
     expect(count(server), rows, "rows")

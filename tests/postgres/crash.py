@@ -15,22 +15,12 @@ import time
 
 sys.dont_write_bytecode = True
 import private  # noqa: E402
-from cases import count, expect_usable, fill, group, main  # noqa: E402
+from cases import count, expect_usable, fill, group, in_middle, main  # noqa: E402
 from private import Failed, Server, SqlError, expect  # noqa: E402
 
 BIG_ROWS = 3_000_000  # takes seconds to insert, so that there is a middle
 LOAD_S = 8
 CLIENTS = 16
-
-
-def in_middle(server, session, statement):
-    """Begins a long statement; returns when it is at work on rows."""
-    session.begin(statement)
-    server.wait_for(
-        "SELECT query_start < clock_timestamp() - interval '300 ms' AND state = 'active'"
-        f" FROM pg_stat_activity WHERE pid = {session.pid}"
-    )
-
 
 INSERT = f"INSERT INTO ft SELECT i, 'big ' || i FROM generate_series(1, {BIG_ROWS}) i"
 SELECT = "SELECT count(*), max(a.t || b.t) FROM ft a, ft b, ft c"
@@ -820,6 +810,29 @@ class External:
                     expect(session.error(), "57P01" if how == "terminate" else "57014", "SQLSTATE")
                 expect(count(server, names[0]), 1, "rows from before")
                 server.sql("".join(f"DROP FOREIGN TABLE {name};" for name in names))
+                self._expect_empty(server)
+            fill(server)
+            expect_usable(server, 1000)
+
+    def readers_ended_while_they_write_deleted_rows_harm_nobody(self, server):
+        """The bitmap of a version, which a thread writes late, comes over no other version's."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            for how in ("terminate", "cancel"):
+                server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 600000)")
+                server.sql("DELETE FROM ft WHERE id % 10 = 0")
+                session = server.session()
+                private.stop_process(keeper.pid)
+                try:
+                    in_middle(server, session, "SELECT count(*) FROM ft")
+                    server.sql(f"SELECT pg_{how}_backend({session.pid})")
+                    expect(session.error(), "57P01" if how == "terminate" else "57014", "SQLSTATE")
+                finally:
+                    os.kill(keeper.pid, signal.SIGCONT)
+                for left in (9, 8, 7):
+                    expect(server.sql("SELECT count(*), count(*) FILTER (WHERE id % 10 < 10) FROM ft"), f"{left * 60000}|{left * 60000}", "rows")
+                    server.sql(f"DELETE FROM ft WHERE id % 10 = {left}")
+                server.sql("DROP FOREIGN TABLE ft")
                 self._expect_empty(server)
             fill(server)
             expect_usable(server, 1000)

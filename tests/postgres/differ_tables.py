@@ -12,6 +12,10 @@ SETUP = """
 CREATE TYPE d_mood AS ENUM ('sad', 'ok', 'happy', 'very happy');
 CREATE TYPE d_pair AS (a int, b text);
 CREATE DOMAIN d_small AS int CHECK (VALUE < 2000);
+CREATE DOMAIN d_three AS float4[] CHECK (array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1 AND cardinality(VALUE) = 3 AND array_position(VALUE, NULL) IS NULL);
+CREATE DOMAIN d_days AS date[] CHECK (array_ndims(VALUE) = 1 AND array_lower(VALUE, 1) = 1 AND cardinality(VALUE) = 2 AND array_position(VALUE, NULL) IS NULL);
+CREATE DOMAIN d_code AS text CHECK (octet_length(VALUE) = 6);
+CREATE DOMAIN d_hash AS bytea CHECK (octet_length(VALUE) = 16);
 CREATE DOMAIN d_word AS text NOT NULL DEFAULT 'word' CHECK (length(VALUE) < 300);
 CREATE TABLE d_other (k int PRIMARY KEY, n bigint, t text);
 INSERT INTO d_other SELECT i, i * i * 1000, CASE WHEN i % 5 <> 0 THEN 'other ' || i END FROM generate_series(-5, 40) i;
@@ -51,6 +55,18 @@ def floating(r):
     if kind < 0.12:
         return r.choice(("NaN", "Infinity", "-Infinity", "-0", "0", "1e30", "-1e-30"))
     return str(r.randint(-400, 400) / 4)
+
+
+def decimal(precision, scale):
+    def make(r):
+        kind = r.random()
+        if kind < 0.12:
+            return r.choice(("NaN", "0", "-0.00", "1e%d" % -scale, "-1e%d" % -scale))
+        most = 10**precision - 1
+        number = r.choice((most, -most, most // 7, -most // 2)) if kind < 0.25 else r.randint(-400, 400) if kind < 0.7 else r.randint(-most, most)
+        return f"{max(-most, min(most, number))}e{-scale}"
+
+    return make
 
 
 def word(r):
@@ -166,6 +182,17 @@ TYPES = {
         Type("numeric", lambda r: floating(r) if r.random() < 0.5 else f"{r.randint(-10**20, 10**20)}.{r.randint(0, 999)}", key="trim_scale({})",
              where=("{c} > 3", "round({c}) = 2"), change=REAL),
         Type("numeric(10,2)", lambda r: str(r.randint(-99999, 99999) / 100), where=("{c} > 3", "{c} BETWEEN -9 AND 9.5"), change=REAL),
+        Type("numeric(12,2)", decimal(12, 2), where=("{c} > 3", "{c} = 'NaN'"), change=REAL),
+        Type("numeric(38,0)", decimal(38, 0), where=("{c} > 3", "{c} % 3 = 1"), change=("{c} + 1", "-{c}", "trunc({c} / 3)")),
+        Type("numeric(38,21)", decimal(38, 21), where=("{c} < 0.5", "scale({c}) = 21"), change=("-{c}", "{c} / 2")),
+        Type("numeric(9,-3)", decimal(9, -3), where=("{c} > 3000", "{c} % 7000 = 0"), change=("{c} + 700", "-{c}")),
+        Type("bit(1)", of_list("0", "1"), minmax=False, where=("{c} = B'1'",), change=("~{c}",)),
+        Type("bit(19)", lambda r: "".join(r.choice("01") for _ in range(19)), minmax=False, where=("get_bit({c}, 3) = 1", "{c} > B'1'"), change=("~{c}", "{c} << 3")),
+        Type("d_three", lambda r: "{" + ",".join(floating(r) if r.random() < 0.9 else "1" for _ in range(3)) + "}", where=("{c}[2] > 3", "'NaN' = ANY ({c})"),
+             change=("ARRAY[{c}[3], {c}[1], 0.25]::float4[]",), key="({}::float8[])::text"),
+        Type("d_days", lambda r: "{" + day(r) + "," + day(r) + "}", where=("{c}[2] > '2010-05-05'", "isfinite({c}[1])"), change=("ARRAY[{c}[2], {c}[1]]",)),
+        Type("d_code", lambda r: "".join(r.choice("abcx_%") for _ in range(6)) if r.random() < 0.9 else "\u00fcbera", where=TEXT_WHERE[:5], change=("reverse({c})",)),
+        Type("d_hash", lambda r: "\\x" + f"{r.randint(0, 40):032x}", minmax=False, where=("{c} > '\\x00'", "get_byte({c}, 15) < 9"), change=("set_byte({c}, 0, 7)",)),
         Type("text", long_text, where=TEXT_WHERE, change=TEXT),
         Type("varchar(300)", word, where=TEXT_WHERE, change=TEXT),
         Type("char(8)", short(8), key="{}::text", where=("{c} = 'a'", "length({c}) > 2"), change=("upper({c})",)),
@@ -182,7 +209,7 @@ TYPES = {
         Type('"char"', lambda r: r.choice("abcxyz"), minmax=False, where=("{c} > 'b'",)),
         Type("int4[]", small_ints, where=("3 = ANY ({c})", "array_length({c}, 1) > 2", "{c} @> '{1}'", "{c} > '{3}'"),
              change=("{c} || 7", "{c}[1:2]")),
-        Type("int2[]", small_ints, where=("3 = ANY ({c})", "cardinality({c}) > 2", "{c}[1] = 1"), change=("array_remove({c}, 1::int2)",)),
+        Type("int2[]", small_ints, where=("3 = ANY ({c})", "cardinality({c}) > 2", "{c}[1] = 1"), change=("array_append({c}, 1::int2)",)),
         Type("text[]", array_of(quoted_word), where=("'abc' = ANY ({c})", "cardinality({c}) > 2", "array_to_string({c}, ',') LIKE '%a%'")),
         Type("d_pair[]", array_of(lambda r: '"' + pair(r).replace('"', '\\"') + '"'), minmax=False, where=("({c})[1] IS NULL",)),
         Type("jsonb", document, minmax=False, where=("{c} ? 'a'", "{c} @> '{\"a\": 1}'", "{c} ->> 'a' = '2'", "jsonb_typeof({c}) = 'array'"),
@@ -203,7 +230,8 @@ TYPES = {
 }
 INTEGERS = ("int2", "int4", "int8")
 # Types whose values are of the other type, byte for byte.
-WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text", "numeric(10,2)": "numeric"}
+WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text", "d_code": "text", "numeric(10,2)": "numeric(12,2)"}
+LENGTHS = {"d_three": 3, "d_days": 2, "d_code": 6, "d_hash": 16}  # of columns of one length: the option of tables in GPU memory
 REFUSED = ("int4", "int8", "text", "float8", "numeric", "uuid", "int4[]")
 
 
@@ -217,6 +245,7 @@ class Column:
     more: str = ""
     generated: bool = False
     pglz: bool = False
+    length: int = 0
 
     @property
     def nulls(self):
@@ -224,7 +253,8 @@ class Column:
         return 0.005 if "NOT NULL" in self.more or self.type == "d_word" else 0.15
 
     def define(self, twin, table_format):
-        options = " OPTIONS (compression 'pglz')" if self.pglz and twin == "g" else ""
+        options = ["compression 'pglz'"] * self.pglz + [f"length '{self.length}'"] * (self.length > 0) if twin == "g" else []
+        options = f" OPTIONS ({', '.join(options)})" if options else ""
         limit = f" {self.limit()}" if table_format == "arrow" and twin == "h" and self.type.endswith("[]") else ""
         return f"{self.name} {self.type}{options}{self.more}{limit}"
 
@@ -305,7 +335,7 @@ HIDDEN = 1  # the remainder by 4 of an id that a Table.view does not show
 
 def make_column(r, name, table_format, table_columns):
     sql = r.choice(tuple(TYPES))
-    column = Column(name, sql, pglz=r.random() < 0.4 and table_format != "arrow")
+    column = Column(name, sql, pglz=r.random() < 0.4 and table_format != "arrow", length=r.choice((0, LENGTHS[sql], LENGTHS[sql])) if sql in LENGTHS else 0)
     kind = r.random()
     if kind < 0.12:
         column.more = f" DEFAULT {TYPES[sql].literal(r)} NOT NULL"
@@ -315,7 +345,7 @@ def make_column(r, name, table_format, table_columns):
         of = r.choice(table_columns)
         if not of.generated:
             expression = r.choice(("length({}::text)", "coalesce({}::text, 'none')", "({} IS NULL)"))
-            column.type = {"l": "int4", "c": "text", "(": "bool"}[expression[0]]
+            column.type, column.length = {"l": "int4", "c": "text", "(": "bool"}[expression[0]], 0
             if of.type in ("text", "varchar(300)", "int4", "int2", "int8", "bool", "jsonb") or expression[0] == "(":
                 column.more = f" GENERATED ALWAYS AS ({expression.format(of.name)}) STORED"
                 column.generated = True
@@ -338,7 +368,7 @@ def make_table(r, index, alone):
         # A heap takes arrays that format 'arrow' refuses.
         table.shape = r.choice([name for name in SHAPES if name and (name != "heap's children" or table_format != "arrow")] if alone else list(PARTITIONS))
         for column in columns:
-            column.pglz = False  # an option of foreign tables, not of their parents
+            column.pglz, column.length = False, 0  # options of foreign tables, not of their parents
         if alone and r.random() < 0.3 and table_format != "arrow":
             table.heap_part = r.choice(SHAPES[table.shape])
     return table

@@ -44,7 +44,7 @@ until_true() { # QUERY, for 20 s
 ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -I"$project" -I"$project/include" "$here/ipc_probe.c" -o "$private/probe" \
     -L"$BUILD" -lgvmem -Wl,-rpath,"$BUILD" >"$private/out" 2>&1 ||
     private_fail 'the probe does not build' "$private/out"
-echo 1..22
+echo 1..24
 sql -c 'CREATE EXTENSION gstore_fdw' -c "CREATE FOREIGN TABLE t (a int, b text, c float8, d smallint, e bigint) SERVER gstore_fdw" \
     -c "INSERT INTO t SELECT i, CASE WHEN i % 5 > 0 THEN repeat(chr(97 + i % 26), i % 50) END, i / 4.0, nullif(i % 7, 0), i::bigint << 32 FROM generate_series(1, 200000) i"
 
@@ -63,6 +63,15 @@ ok 'handle_after_dropped_and_added_columns_has_them'
 sql -c 'DELETE FROM t WHERE a < 190000' -c "SELECT gstore_fdw_compact('t')" >"$private/out"
 same_rows "$(handle t)" 'SELECT * FROM t'
 ok 'handle_after_compaction_has_the_rows'
+sql -c "CREATE FOREIGN TABLE u (a int, n numeric(9,3), m numeric(18,0), b bit(11), t text OPTIONS (length '5'), i int[] OPTIONS (length '3'), f float8[] OPTIONS (length '2'), e int) SERVER gstore_fdw" \
+    -c "INSERT INTO u SELECT i, CASE WHEN i % 9 = 0 THEN 'NaN' WHEN i % 5 > 0 THEN i / -7.0 END, i * 12345678901::bigint, CASE WHEN i % 3 > 0 THEN i::bit(11) END, right('0000' || i, 5),
+        CASE WHEN i % 4 > 0 THEN ARRAY[i, -i, 7] END, ARRAY[i / 4.0, -i], i FROM generate_series(1, 70001) i"
+same_rows "$(handle u)" 'SELECT * FROM u'
+ok 'handle_of_columns_of_one_length_opens_elsewhere_with_its_rows'
+sql -c 'DELETE FROM u WHERE a % 5 = 1' -c 'ALTER FOREIGN TABLE u ADD late bit(3)'
+same_rows "$(handle u)" 'SELECT * FROM u'
+ok 'handle_of_columns_of_one_length_with_dead_rows_has_the_others'
+sql -c 'DROP FOREIGN TABLE u'
 [ "$(handle t)" = "$(handle t)" ]
 ok 'handle_of_a_revision_is_made_once'
 sql -c 'INSERT INTO t VALUES (-2)'

@@ -58,28 +58,22 @@ static void read_handle(const char *text, gvm_ipc_handle *handle)
 
 /* ---- show */
 
-static uint32_t width_of(const gstore_kds_column *column)
-{
-    return column->attlen < 0
-               ? 4
-               : (uint32_t)gstore_kds_round((uint64_t)column->attlen, (uint64_t)column->attalign);
-}
-
 static void check_head(const gstore_kds_head *head, uint64_t bytes)
 {
     must(head->length <= bytes, "head.length is more than the memory");
     must(head->format == GSTORE_KDS_COLUMN, "head.format");
-    must(head->nrooms == head->nitems && head->usage == 0, "head.nrooms or head.usage");
+    must(head->version == GSTORE_KDS_VERSION, "head.version");
+    must(head->head_bytes == sizeof *head && head->column_bytes == sizeof(gstore_kds_column),
+         "head.head_bytes or head.column_bytes");
     must(head->has_attnames == 1, "head.has_attnames");
     must(gstore_kds_head_bytes(head->ncols) <= bytes, "more columns than the head has bytes for");
     for (uint32_t i = 0; i < head->ncols; i++) {
         const gstore_kds_column *c = &gstore_kds_columns(head)[i];
-        const uint64_t end = gstore_kds_extra_offset(c, width_of(c), head->nitems) +
-                             c->extra_sz * (uint64_t)GSTORE_KDS_UNIT;
+        const uint64_t end = gstore_kds_extra_offset(c, head->nitems) + c->extra_sz;
 
         must(c->attnum == (int)i + 1, "column.attnum");
-        must(c->va_offset == 0 || (c->va_offset * 8ull >= gstore_kds_head_bytes(head->ncols) &&
-                                   c->va_offset * 8ull % GSTORE_KDS_ALIGN == 0 && end <= bytes),
+        must(c->va_offset == 0 || (c->va_offset >= gstore_kds_head_bytes(head->ncols) &&
+                                   c->va_offset % GSTORE_KDS_ALIGN == 0 && end <= bytes),
              "a column beyond the memory");
     }
 }
@@ -96,14 +90,14 @@ static void print_varlena(const uint8_t *body, const uint8_t *end)
     printf("%.*s", (int)(header - 4), (const char *)body + 4);
 }
 
-static void print_fixed(const gstore_kds_column *column, const uint8_t *at)
+static void print_fixed(uint32_t type, const uint8_t *at)
 {
     int16_t i2;
     int32_t i4;
     int64_t i8;
     double f8;
 
-    switch (column->atttypid) {
+    switch (type) {
     case INT2_OID:
         memcpy(&i2, at, sizeof i2);
         printf("%d", i2);
@@ -124,23 +118,70 @@ static void print_fixed(const gstore_kds_column *column, const uint8_t *at)
     }
 }
 
-static void print_value(const gstore_kds_head *head, const gstore_kds_column *c, uint32_t row)
+/* Decimals of few digits, arrays of the types above. */
+static void print_uniform(const gstore_kds_column *c, const uint8_t *at)
+{
+    __int128 number;
+    int64_t unit = 1, magnitude;
+
+    switch (c->uniform) {
+    case GSTORE_KDS_DECIMAL:
+        must(c->width == 16 && c->count >= 1 && c->count <= 18 && c->scale >= 0, "a decimal");
+        memcpy(&number, at, sizeof number);
+        if (number == (__int128)((unsigned __int128)1 << 127)) {
+            printf("NaN");
+            return;
+        }
+        for (int i = 0; i < c->scale; i++)
+            unit *= 10;
+        magnitude = (int64_t)(number < 0 ? -number : number);
+        printf("%s%" PRId64, number < 0 ? "-" : "", magnitude / unit);
+        if (c->scale > 0)
+            printf(".%0*" PRId64, c->scale, magnitude % unit);
+        return;
+    case GSTORE_KDS_BITS:
+        must(c->width == (c->count + 7) / 8, "width of bits");
+        for (uint32_t i = 0; i < c->count; i++)
+            printf("%d", at[i / 8] >> (7 - i % 8) & 1);
+        return;
+    case GSTORE_KDS_BYTES:
+        must(c->width == c->count, "width of bytes");
+        printf("%.*s", (int)c->count, (const char *)at);
+        return;
+    case GSTORE_KDS_ELEMENTS:
+        must(c->element != 0 && c->width % c->count == 0, "width of elements");
+        for (uint32_t i = 0; i < c->count; i++) {
+            printf("%s", i == 0 ? "{" : ",");
+            print_fixed(c->element, at + i * (c->width / c->count));
+        }
+        printf("}");
+        return;
+    default: must(0, "column.uniform");
+    }
+}
+
+static void print_value(const gstore_kds_head *head, const gstore_kds_column *c, uint64_t row)
 {
     const uint8_t *base = (const uint8_t *)head;
-    const uint8_t *values = base + c->va_offset * 8ull;
-    const uint8_t *nulls = base + gstore_kds_extra_offset(c, width_of(c), head->nitems);
-    uint32_t offset;
+    const uint8_t *values = base + c->va_offset;
+    const uint8_t *nulls = base + gstore_kds_extra_offset(c, head->nitems);
+    uint64_t offset;
 
     if (c->va_offset == 0)
         return;
-    if (c->attlen >= 0) {
+    if (c->uniform != 0) {
         if (c->extra_sz == 0 || (nulls[row / 8] >> (row % 8) & 1) != 0)
-            print_fixed(c, values + row * (uint64_t)width_of(c));
+            print_uniform(c, values + row * c->width);
         return;
     }
-    memcpy(&offset, values + row * 4ull, sizeof offset);
+    if (c->attlen >= 0) {
+        if (c->extra_sz == 0 || (nulls[row / 8] >> (row % 8) & 1) != 0)
+            print_fixed(c->atttypid, values + row * c->width);
+        return;
+    }
+    memcpy(&offset, values + row * sizeof offset, sizeof offset);
     if (offset != 0)
-        print_varlena(values + offset * 8ull, base + head->length);
+        print_varlena(values + offset, base + head->length);
 }
 
 /* In the manner of psql -At: NULL is nothing, dropped columns are left out. */
@@ -148,12 +189,12 @@ static void print_rows(const gstore_kds_head *head)
 {
     const char *names = (const char *)&gstore_kds_columns(head)[head->ncols];
 
-    printf("%u rows:", head->nitems);
+    printf("%" PRIu64 " rows:", head->nitems);
     for (uint32_t i = 0; i < head->ncols; i++)
         if (gstore_kds_columns(head)[i].atttypid != 0)
             printf(" %s", names + (size_t)i * GSTORE_KDS_NAME_BYTES);
     printf("\n");
-    for (uint32_t row = 0; row < head->nitems; row++) {
+    for (uint64_t row = 0; row < head->nitems; row++) {
         int first = 1;
 
         for (uint32_t i = 0; i < head->ncols; i++) {

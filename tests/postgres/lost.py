@@ -221,6 +221,17 @@ class Lost:
             expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "0", "rows")
             expect_usable(server, 0)
 
+    def record_of_tables_of_another_version_is_refused_by_name(self, server):
+        path = server.folder / "data/gstore.tables"
+        fill(server, 10)
+        server.stop("fast")
+        text = path.read_bytes()
+        expect(text[:4], b"GST1", "the file's name and version")
+        path.write_bytes(b"GST2" + text[4:])
+        server.start()
+        expect('file "gstore.tables" is of another version of gstore_fdw' in server.log(), True, "the log names the reason")
+        expect_usable(server, 0)
+
     def _fails(self, session, text, state="55000"):
         session.begin(text)
         try:

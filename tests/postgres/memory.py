@@ -69,6 +69,23 @@ class Limits:
         server.wait_for(committed, "38")  # 34 of texts, 2 of offsets, 2 of the pack
         server.sql("DROP FOREIGN TABLE ahead")
 
+    def deleted_rows_are_left_out_where_there_is_no_memory_for_their_bitmap(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE rest (id int8) SERVER gstore_fdw")
+        server.sql("INSERT INTO ft SELECT generate_series(1, 600000)")
+        server.sql(
+            "DO $$ BEGIN LOOP BEGIN INSERT INTO rest SELECT generate_series(1, 250000);"
+            " EXCEPTION WHEN out_of_memory THEN EXIT; END; END LOOP; END $$"
+        )
+        server.sql("DELETE FROM ft WHERE id % 3 = 0")
+        moved = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM ft"
+        expect("Bytes Moved: 0" in server.sql(moved), True, "deleted rows come from the directory")
+        expect(server.sql("SELECT count(*), count(*) FILTER (WHERE id % 3 = 0) FROM ft"), "400000|0", "rows")
+        server.sql("DROP FOREIGN TABLE rest")
+        server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "2")  # a column and a pack
+        expect("Bytes Moved: 75000" in server.sql(moved), True, "a bitmap is read once there is memory")
+        expect(count(server), 400000, "rows")
+        server.sql("DROP FOREIGN TABLE ft")
+
     def dropped_columns_give_memory_back_at_compaction(self, server):
         """Also when rows came in between: those have nothing of the column, but the others' is there."""
         objects = "SELECT sum(objects) FROM gstore_fdw_keeper_info"

@@ -111,10 +111,18 @@ static unsigned open_some(hostile *h, unsigned count)
     return opened;
 }
 
+/* But HELLO; seldom RESTRICT, after which the connection can do little. */
+static gvmi_wire_type random_type(hostile *h)
+{
+    const gvmi_wire_type type = raw_types[1 + below(h, raw_type_count - 1)];
+
+    return type == GVMI_WIRE_RESTRICT && below(h, 50) != 0 ? GVMI_WIRE_OPEN : type;
+}
+
 /* Any message that a client may send, of the right form. */
 static void random_message(hostile *h, gvmi_wire_message *m)
 {
-    const gvmi_wire_type type = raw_types[1 + below(h, raw_type_count - 1)];
+    const gvmi_wire_type type = random_type(h);
     const uint32_t slot = below(h, 6);
 
     gvmi_wire_start(m, type, 0);

@@ -11,6 +11,7 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
+#include "driver/driver.h"
 #include "memory/device.h"
 #include "postgres/area.h"
 #include "postgres/cuda.h"
@@ -165,19 +166,24 @@ typedef struct fixture {
     char path[64];
 } fixture;
 
-static bool begin(fixture *w)
+static bool start(fixture *w, uint64_t budget)
 {
     const int id = (int)getpid();
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w->path,
-                                        .device_budget_bytes = 512 * MIB,
+                                        .device_budget_bytes = budget,
                                         .host_budget_bytes = MIB};
 
-    fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
     return gvm_keeper_start(&options, &w->server) == GVM_OK &&
            gvm_device_open(0, &w->device) == GVM_OK && gstore_cuda_load() == GVM_OK &&
            gstore_areas_create(w->path, 0400, &w->areas) == GVM_OK;
+}
+
+static bool begin(fixture *w)
+{
+    fixture_machine("memory=1GiB");
+    return start(w, 512 * MIB);
 }
 
 static void end(fixture *w)
@@ -414,6 +420,143 @@ static void area_trimmed_again_while_it_is_trimmed_gives_back_all(void **state)
     for (size_t i = 0; i < sizeof moments / sizeof moments[0]; i++)
         assert_child_succeeds(trim_twice, (void *)&moments[i]);
 }
+
+/* ---- columns of any size: memory of the software GPU that nobody writes takes none of the machine's */
+
+static const gvmi_driver *real_cu;
+static int (*copy_whole)(uint64_t to, uint64_t from, size_t bytes, gvm_stream stream);
+
+/* Of a large move the beginning and the end alone, which is all that the test writes there. */
+static int copy_ends(uint64_t to, uint64_t from, size_t bytes, gvm_stream stream)
+{
+    const size_t most = 4 * MIB;
+    int result;
+
+    if (bytes <= 2 * most)
+        return copy_whole(to, from, bytes, stream);
+    result = copy_whole(to, from, most, stream);
+    return result != 0 ? result : copy_whole(to + bytes - most, from + bytes - most, most, stream);
+}
+
+/* A mark at the end of so many bytes of the first column of store 1: written, or looked for. */
+static bool mark(fixture *w, uint64_t bytes, bool write)
+{
+    const gstore_store_name name = {.store = 1, .table = 1};
+    const gstore_range range = range_of(1, bytes);
+    uint8_t byte = 0;
+    gstore_use use;
+    int result;
+
+    if (gstore_area_use(w->areas, &name, &range, false, &use) != GVM_OK ||
+        gvmi_device_enter(w->device) != GVM_OK)
+        return false;
+    if (write)
+        result = gstore_cu.cuMemsetD8Async(use.address + bytes - 1, 0x5a, 1, NULL);
+    else
+        result = gstore_cu.cuMemcpyDtoHAsync(&byte, use.address + bytes - 1, 1, NULL);
+    if (result == 0)
+        result = gstore_cu.cuStreamSynchronize(NULL);
+    gvmi_device_leave();
+    return gstore_area_release(w->areas, &use) == GVM_OK && result == 0 && (write || byte == 0x5a);
+}
+
+/* Of frames, which are new here for the most part, and zeros. */
+static CUresult fill_small(CUdeviceptr to, unsigned value, size_t count, CUstream stream)
+{
+    return count * sizeof value > CHUNK_BYTES ? CUDA_SUCCESS
+                                              : real_cu->cuMemsetD32Async(to, value, count, stream);
+}
+
+static bool begin_large(fixture *w, uint64_t budget)
+{
+    static gvmi_driver altered;
+
+    fixture_machine("memory=100GiB");
+    if (gvmi_driver_start() != GVM_OK)
+        return false;
+    real_cu = gvmi_cu;
+    altered = *gvmi_cu;
+    altered.cuMemsetD32Async = fill_small;
+    gvmi_cu = &altered;
+    if (!start(w, budget))
+        return false;
+    copy_whole = gstore_cu.cuMemcpyDtoDAsync;
+    gstore_cu.cuMemcpyDtoDAsync = copy_ends;
+    return true;
+}
+
+static uint64_t chunk_of_first(fixture *w)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_object *object;
+    gvm_client *client;
+    bool good = false;
+
+    if (gvm_client_connect(w->path, &client) != GVM_OK)
+        return 0;
+    if (gvm_object_open(client, "/gstore/0/1/1/1.values", GVM_OPEN_READONLY, &object) == GVM_OK) {
+        good = gvm_object_get_info(object, &info) == GVM_OK;
+        gvm_object_close(object);
+    }
+    gvm_client_close(client);
+    return good ? info.chunk_bytes : 0;
+}
+
+/* From kind to kind, beyond 32 GiB, and back. */
+static int grow_large(void *arg)
+{
+    static const struct {
+        uint64_t bytes, chunk_bytes;
+    } steps[] = {{2 * MIB, 2 * MIB},
+                 {300 * MIB, 32 * MIB},
+                 {8 * GIB, 32 * MIB},
+                 {9 * GIB, 512 * MIB},
+                 {40 * GIB, 512 * MIB}};
+    const gstore_range beyond = range_of(1, (1ull << 40) + 1);
+    gstore_use use;
+    fixture w;
+
+    (void)arg;
+    CHILD_EXPECT(begin_large(&w, 80 * GIB));
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        CHILD_EXPECT(write_area(&w, 1, 1, 1, steps[i].bytes));
+        CHILD_EXPECT(chunk_of_first(&w) == steps[i].chunk_bytes);
+        CHILD_EXPECT(mark(&w, steps[i].bytes, true) && mark(&w, steps[0].bytes, false));
+    }
+    CHILD_EXPECT(bytes_of(&w, 1) >= 40 * GIB && bytes_of(&w, 1) <= 42 * GIB);
+    CHILD_EXPECT(gstore_area_use(w.areas, &(gstore_store_name){.store = 1, .table = 1}, &beyond,
+                                 true, &use) == GVM_OK);
+    CHILD_EXPECT(gstore_area_provide(w.areas, &use, &beyond, NULL) == GVM_E_LIMIT);
+    CHILD_EXPECT(gstore_area_release(w.areas, &use) == GVM_OK);
+    trim(&w, 1, 1, 300 * MIB);
+    CHILD_EXPECT(bytes_of(&w, 1) < GIB && chunk_of_first(&w) == 32 * MIB);
+    CHILD_EXPECT(mark(&w, 2 * MIB, false));
+    end(&w);
+    return 0;
+}
+
+CHILD_TEST_NOT_VALGRIND(area_moves_to_larger_chunks_beyond_32_gib, grow_large, VALGRIND_ADDRESSES)
+
+/* Without memory for a second one an area grows where it is, and moves when there is some; at its end it must move. */
+static int grow_where_memory_is_short(void *arg)
+{
+    fixture w;
+
+    (void)arg;
+    CHILD_EXPECT(begin_large(&w, 44 * GIB) && write_area(&w, 1, 1, 1, 8 * GIB));
+    CHILD_EXPECT(mark(&w, 2 * MIB, true) && write_area(&w, 2, 1, 1, 30 * GIB));
+    CHILD_EXPECT(write_area(&w, 1, 1, 1, 10 * GIB) && chunk_of_first(&w) == 32 * MIB);
+    CHILD_EXPECT(mark(&w, 2 * MIB, false) && !write_area(&w, 1, 1, 1, 33 * GIB));
+    CHILD_EXPECT(mark(&w, 2 * MIB, false) && chunk_of_first(&w) == 32 * MIB);
+    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
+    CHILD_EXPECT(write_area(&w, 1, 1, 1, 33 * GIB) && chunk_of_first(&w) == 512 * MIB);
+    CHILD_EXPECT(mark(&w, 2 * MIB, false));
+    end(&w);
+    return 0;
+}
+
+CHILD_TEST_NOT_VALGRIND(area_grows_where_it_is_while_memory_is_short, grow_where_memory_is_short,
+                        VALGRIND_ADDRESSES)
 
 /* ---- exports */
 
@@ -707,6 +850,8 @@ int main(void)
         cmocka_unit_test(give_back_tries_each_area_once_in_one_walk),
         cmocka_unit_test(trim_that_was_refused_is_done_at_the_next_look),
         cmocka_unit_test(area_trimmed_again_while_it_is_trimmed_gives_back_all),
+        cmocka_unit_test(area_moves_to_larger_chunks_beyond_32_gib),
+        cmocka_unit_test(area_grows_where_it_is_while_memory_is_short),
         cmocka_unit_test(export_that_fails_leaves_areas_packed),
         cmocka_unit_test(areas_are_packed_again_after_the_last_token),
         cmocka_unit_test(keeper_is_asked_without_the_lock_of_areas),

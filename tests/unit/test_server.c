@@ -748,7 +748,7 @@ static int start_badly(void *arg)
     REFUSED(GVM_E_INVALID, .devices = twice);
     REFUSED(GVM_E_INVALID, .clients_max = 1025);
     REFUSED(GVM_E_INVALID, .quota_count = 1);
-    REFUSED(GVM_E_INVALID, .reserved = 1);
+    REFUSED(GVM_E_INVALID, .flags = 2);
     REFUSED(GVM_E_INVALID, .device_budget_bytes = GVM_BYTES_NONE);
     REFUSED(GVM_E_INVALID, .device_budget_bytes = GVM_BYTES_UNLIMITED);
     REFUSED(GVM_E_INVALID, .host_budget_bytes = GVM_BYTES_NONE);

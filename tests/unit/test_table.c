@@ -6,12 +6,14 @@
  */
 #include "tests/unit/unit.h"
 
+#include <gvmem/load.h>
+
 #include "base/clock.h"
 #include "keeper/table/table.h"
 
 #define ROUNDS 200000
-#define COLUMNS 3
-#define TOKEN "gstore2:00000000000000ff:64:400:1000:/gstore/1/2/3:/tmp/s"
+#define COLUMNS 4
+#define TOKEN "gstore3:00000000000000ff:64:400:1000:/gstore/1/2/3:/tmp/s"
 
 typedef struct whole {
     gvmi_manifest head;
@@ -45,18 +47,25 @@ static whole valid(void)
                                               .width = 4,
                                               .align = 'i'};
     w.columns[2].length = -1;
+    w.columns[2].width = 8;
     w.columns[2].flags = GVMI_COLUMN_PGLZ;
     w.columns[2].bodies_bytes = 4096;
+    w.columns[3].length = -1;
+    w.columns[3].flags = GVMI_COLUMN_NULLS;
+    w.columns[3].uniform = GVM_TABLE_BITS;
+    w.columns[3].count = 19;
+    w.columns[3].width = 3;
+    w.columns[3].bodies_bytes = 8;
     return w;
 }
 
 /* Of layout 'arrow': a column of each kind. */
-enum { NUMBER, BITS, TEXT, LIST, FIXED, ABSENT, KINDS };
+enum { NUMBER, BITS, TEXT, LIST, FIXED, ABSENT, DECIMAL, VECTOR, BYTES, KINDS };
 
 typedef struct arrow_whole {
     gvmi_manifest head;
     gvmi_manifest_column columns[KINDS];
-    char texts[64];
+    char texts[96];
 } arrow_whole;
 
 /* Where the text, one of those that valid_arrow() puts there, is. */
@@ -78,9 +87,11 @@ static arrow_whole valid_arrow(void)
         int16_t length, width;
         char align;
     } kinds[KINDS] = {
-        [NUMBER] = {"i", "", 4, 4, 'i'},  [BITS] = {"b", "", 1, 0, 'c'},
-        [TEXT] = {"U", "", -1, 8, 'i'},   [LIST] = {"+L", "s", -1, 8, 'i'},
-        [FIXED] = {"w:8", "", 6, 8, 'i'}, [ABSENT] = {"n", "", 8, 8, 'd'},
+        [NUMBER] = {"i", "", 4, 4, 'i'},         [BITS] = {"b", "", 1, 0, 'c'},
+        [TEXT] = {"U", "", -1, 8, 'i'},          [LIST] = {"+L", "s", -1, 8, 'i'},
+        [FIXED] = {"w:8", "", 6, 8, 'i'},        [ABSENT] = {"n", "", 8, 8, 'd'},
+        [DECIMAL] = {"d:9,-2", "", -1, 16, 'i'}, [VECTOR] = {"+w:5", "e", -1, 10, 'i'},
+        [BYTES] = {"w:70000", "", -1, 17, 'i'},
     };
     arrow_whole w = {.head = {.magic = GVMI_MANIFEST_MAGIC,
                               .version = GVMI_TOKEN_VERSION,
@@ -91,7 +102,8 @@ static arrow_whole valid_arrow(void)
                               .layout = GVMI_LAYOUT_ARROW,
                               .rows = 1001,
                               .revision = 7}};
-    static const char texts[] = "\0t\0i\0b\0U\0+L\0s\0w:8\0n\0Z\0g\0w:08\0w:99999999\0w:\0q\0tsu:";
+    static const char texts[] = "\0t\0i\0b\0U\0+L\0s\0w:8\0n\0Z\0g\0w:08\0w:99999999\0w:\0q\0tsu:\0e"
+                                "\0d:9,-2\0d:9,2\0+w:5\0w:70000";
 
     memcpy(w.texts, texts, sizeof texts);
     w.head.schema = w.head.name = text(&w, "t");
@@ -112,6 +124,14 @@ static arrow_whole valid_arrow(void)
     w.columns[LIST].element_align = 's';
     w.columns[LIST].flags |= GVMI_COLUMN_ELEMENT_NULLS;
     w.columns[ABSENT].flags = GVMI_COLUMN_ABSENT;
+    w.columns[DECIMAL].uniform = GVM_TABLE_DECIMAL;
+    w.columns[DECIMAL].precision = 9;
+    w.columns[DECIMAL].scale = -2;
+    w.columns[VECTOR].uniform = GVM_TABLE_VECTOR;
+    w.columns[VECTOR].count = 5;
+    w.columns[VECTOR].element_length = 2;
+    w.columns[BYTES].uniform = GVM_TABLE_BYTES;
+    w.columns[BYTES].count = w.columns[BYTES].width = 70000;
     return w;
 }
 
@@ -153,6 +173,12 @@ static void manifest_valid_is_decoded(void **state)
     assert_int_equal(c->bodies_bytes, 4096);
     assert_int_equal(c->nulls_bytes, 0);
     assert_true(c->compressed);
+    c = &table.columns[3].info;
+    assert_int_equal(c->uniform, GVM_TABLE_BITS);
+    assert_int_equal(c->count, 19);
+    assert_int_equal(c->values_bytes, 3003);
+    assert_int_equal(c->nulls_bytes, 126);
+    assert_int_equal(c->bodies_bytes, 0);
     end(&table);
 }
 
@@ -187,6 +213,14 @@ static void manifest_of_arrow_is_decoded(void **state)
     c = &table.columns[ABSENT].info;
     assert_true(c->absent);
     assert_int_equal(c->values_bytes | c->nulls_bytes | c->bodies_bytes, 0);
+    c = &table.columns[DECIMAL].info;
+    assert_int_equal(c->precision, 9);
+    assert_int_equal(c->scale, -2);
+    assert_int_equal(c->values_bytes, 16016);
+    c = &table.columns[VECTOR].info;
+    assert_int_equal(c->count, 5);
+    assert_int_equal(c->values_bytes, 10010);
+    assert_int_equal(table.columns[BYTES].info.values_bytes, 70070000);
     end(&table);
 }
 
@@ -224,6 +258,15 @@ static void manifest_broken_is_refused(void **state)
     BROKEN(GVM_E_FORMAT, w.columns[0].number = 0);
     BROKEN(GVM_E_FORMAT, (w.columns[0].length = 3, w.columns[0].width = 4));
     BROKEN(GVM_E_FORMAT, w.columns[2].element = 21);
+    BROKEN(GVM_E_FORMAT, w.columns[3].count = 25);
+    BROKEN(GVM_E_FORMAT, w.columns[3].count = w.columns[3].width = 0);
+    BROKEN(GVM_E_FORMAT, w.columns[3].width = 8);
+    BROKEN(GVM_E_FORMAT, w.columns[3].length = 3);
+    BROKEN(GVM_E_FORMAT, w.columns[3].uniform = 99);
+    BROKEN(GVM_E_FORMAT, w.columns[3].uniform = 0);
+    BROKEN(GVM_E_FORMAT, w.columns[3].uniform = GVM_TABLE_ELEMENTS);
+    BROKEN(GVM_E_FORMAT, w.columns[3].flags |= GVMI_COLUMN_PGLZ);
+    BROKEN(GVM_E_FORMAT, w.columns[2].uniform = GVM_TABLE_BYTES);
 }
 
 static void manifest_of_arrow_broken_is_refused(void **state)
@@ -264,12 +307,29 @@ static void manifest_of_arrow_broken_is_refused(void **state)
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].element_length = 4);
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].element = 0);
     BROKEN_ARROW(GVM_E_FORMAT, w.columns[ABSENT].flags = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].arrow = text(&w, "d:9,2"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].arrow = text(&w, "n"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].arrow_element = text(&w, "s"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].precision = 39);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].precision = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].count = 1);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[DECIMAL].width = 8);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].arrow_element = text(&w, "g"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].arrow_element = text(&w, ""));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].element_length = -2);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[VECTOR].count = UINT32_MAX);
+    BROKEN_ARROW(GVM_OK, (w.columns[VECTOR].flags = GVMI_COLUMN_ABSENT,
+                          w.columns[VECTOR].arrow = text(&w, "n"),
+                          w.columns[VECTOR].arrow_element = text(&w, "")));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[BYTES].arrow = text(&w, "w:8"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[BYTES].length = 4);
 }
 
 static void check_arrow_rules(const gvm_table *table, const gvm_table_column *c)
 {
     const uint64_t rows = table->info.rows, bits = (rows + 7) / 8;
     const uint64_t unit = c->arrow_element[0] != '\0' ? (uint64_t)c->element_length : 1;
+    const bool variable = c->length < 0 && c->uniform == 0;
 
     assert_true(c->nulls_bytes == 0 || c->nulls_bytes == bits);
     assert_false(c->compressed);
@@ -280,8 +340,8 @@ static void check_arrow_rules(const gvm_table *table, const gvm_table_column *c)
     else if (c->width == 0)
         assert_int_equal(c->values_bytes, bits);
     else
-        assert_int_equal(c->values_bytes / c->width, rows + (c->length < 0));
-    assert_true(c->length < 0 || (c->bodies_bytes | c->element_nulls_bytes) == 0);
+        assert_int_equal(c->values_bytes / c->width, rows + variable);
+    assert_true(variable || (c->bodies_bytes | c->element_nulls_bytes) == 0);
     assert_true(unit > 0 && c->bodies_bytes % unit == 0);
     assert_true(c->element_nulls_bytes == 0 ||
                 c->element_nulls_bytes == (c->bodies_bytes / unit + 7) / 8);
@@ -302,9 +362,9 @@ static void check_rules(const gvm_table *table)
             check_arrow_rules(table, c);
             continue;
         }
-        assert_true(c->width >= 1 && c->width <= 1 << 15);
+        assert_true(c->width >= 1 && (c->uniform != 0 || c->width <= 1 << 15));
         assert_true(c->absent || c->values_bytes / c->width == table->info.rows);
-        assert_true(c->length < 0 || c->bodies_bytes == 0);
+        assert_true((c->length < 0 && c->uniform == 0) || c->bodies_bytes == 0);
         assert_true(!c->absent || (c->values_bytes | c->nulls_bytes | c->bodies_bytes) == 0);
     }
 }
@@ -356,33 +416,70 @@ static void token_valid_is_parsed(void **state)
     assert_string_equal(token.socket, "/tmp/s");
 }
 
+static void token_of_memory_for_rows_is_parsed(void **state)
+{
+    static const char *const hostile[] = {
+        TOKEN,
+        "gstoreload",
+        "gstoreload:",
+        "gstoreload1",
+        "gstoreload1:",
+        "gstoreload1:1000",
+        "gstoreload1:1000:/a",
+        "gstoreload1:1000:/a:",
+        "gstoreload1:1000:/a:b",
+        "gstoreload1:1000:a:/b",
+        "gstoreload1:-1:/a:/b",
+        "gstoreload1:4294967296:/a:/b",
+        "gstoreload1::/a:/b",
+        "gstoreload1:1000:/a:/b\n",
+    };
+    gvm_client *client = NULL;
+    gvm_object *object = NULL;
+    gvmi_token token;
+
+    (void)state;
+    assert_int_equal(gvmi_load_token_parse("gstoreload1:1000:/gstore/1/load:/tmp/s", &token), GVM_OK);
+    assert_int_equal(token.owner, 1000);
+    assert_string_equal(token.links, "/gstore/1/load");
+    assert_string_equal(token.socket, "/tmp/s");
+    for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
+        assert_int_equal(gvmi_load_token_parse(hostile[i], &token), GVM_E_FORMAT);
+    assert_int_equal(gvmi_load_token_parse("gstoreload2:1000:/a:/b", &token), GVM_E_VERSION);
+    assert_int_equal(gvmi_token_parse("gstoreload1:1000:/gstore/1/load:/tmp/s", &token), GVM_E_FORMAT);
+    assert_int_equal(gvm_load_open(NULL, &client, &object), GVM_E_INVALID);
+    assert_int_equal(gvm_load_open("gstoreload1:1000:/a:/nowhere/s", NULL, &object), GVM_E_INVALID);
+    assert_int_equal(gvm_load_open("gstoreload1:1000:/a:/nowhere/s", &client, &object), GVM_E_PEER);
+    assert_true(client == NULL && object == NULL);
+}
+
 static void token_malformed_is_refused(void **state)
 {
     static const char *const hostile[] = {
         "",
         "gstore",
-        "gstore2",
-        "gstore2:",
-        "gstore2:00:0:400:0:/a",
-        "gstore2:00:0:400:0::/tmp/s",
-        "gstore2:00:0:400:0:/a:",
-        "gstore2:00:0:400:0:/a:tmp/s",
-        "gstore2:00:0:400:0:a:/tmp/s",
-        "gstore2:0g:0:400:0:/a:/tmp/s",
-        "gstore2:00:-1:400:0:/a:/tmp/s",
-        "gstore2:00:0: 400:0:/a:/tmp/s",
-        "gstore2:00:0:4:0:/a:/tmp/s",
-        "gstore2:00:0:2000000:0:/a:/tmp/s",
-        "gstore2:00:4194304:400:0:/a:/tmp/s",
-        "gstore2:00:18446744073709551616:400:0:/a:/tmp/s",
-        "gstore2:00:18446744073709551615:400:0:/a:/tmp/s",
-        "gstore2:10000000000000000:0:400:0:/a:/tmp/s",
-        "gstore2:00:0:400:0:/a:/tmp/s\n",
-        " gstore2:00:0:400:0:/a:/tmp/s",
-        "gstore2:00:0:400:/a:/tmp/s",
-        "gstore2:00:0:400::/a:/tmp/s",
-        "gstore2:00:0:400:-1:/a:/tmp/s",
-        "gstore2:00:0:400:4294967296:/a:/tmp/s",
+        "gstore3",
+        "gstore3:",
+        "gstore3:00:0:400:0:/a",
+        "gstore3:00:0:400:0::/tmp/s",
+        "gstore3:00:0:400:0:/a:",
+        "gstore3:00:0:400:0:/a:tmp/s",
+        "gstore3:00:0:400:0:a:/tmp/s",
+        "gstore3:0g:0:400:0:/a:/tmp/s",
+        "gstore3:00:-1:400:0:/a:/tmp/s",
+        "gstore3:00:0: 400:0:/a:/tmp/s",
+        "gstore3:00:0:4:0:/a:/tmp/s",
+        "gstore3:00:0:2000000:0:/a:/tmp/s",
+        "gstore3:00:4194304:400:0:/a:/tmp/s",
+        "gstore3:00:18446744073709551616:400:0:/a:/tmp/s",
+        "gstore3:00:18446744073709551615:400:0:/a:/tmp/s",
+        "gstore3:10000000000000000:0:400:0:/a:/tmp/s",
+        "gstore3:00:0:400:0:/a:/tmp/s\n",
+        " gstore3:00:0:400:0:/a:/tmp/s",
+        "gstore3:00:0:400:/a:/tmp/s",
+        "gstore3:00:0:400::/a:/tmp/s",
+        "gstore3:00:0:400:-1:/a:/tmp/s",
+        "gstore3:00:0:400:4294967296:/a:/tmp/s",
     };
     char text[2 * GVM_TABLE_TOKEN_BYTES_MAX];
     gvmi_token token;
@@ -390,14 +487,14 @@ static void token_malformed_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
         assert_int_equal(gvmi_token_parse(hostile[i], &token), GVM_E_FORMAT);
-    assert_int_equal(gvmi_token_parse("gstore3:x", &token), GVM_E_VERSION);
+    assert_int_equal(gvmi_token_parse("gstore2:x", &token), GVM_E_VERSION);
     for (size_t len = 30; len < sizeof text; len++) { /* long sockets, then long names */
         memset(text, 'x', len);
         text[len] = '\0';
-        memcpy(text, "gstore2:00:0:400:0:/a:/", 23);
+        memcpy(text, "gstore3:00:0:400:0:/a:/", 23);
         assert_int_equal(gvmi_token_parse(text, &token),
                          len < GVM_TABLE_TOKEN_BYTES_MAX ? GVM_OK : GVM_E_FORMAT);
-        memcpy(text, "gstore2:00:0:400:0:/xxx", 23);
+        memcpy(text, "gstore3:00:0:400:0:/xxx", 23);
         memcpy(text + len - 3, ":/s", 3);
         assert_int_equal(gvmi_token_parse(text, &token),
                          len <= GVM_NAME_BYTES_MAX - 32 + 22 ? GVM_OK : GVM_E_FORMAT);
@@ -433,6 +530,7 @@ int main(void)
         cmocka_unit_test(manifest_of_arrow_broken_is_refused),
         cmocka_unit_test(manifest_with_random_damage_obeys_the_rules),
         cmocka_unit_test(token_valid_is_parsed),
+        cmocka_unit_test(token_of_memory_for_rows_is_parsed),
         cmocka_unit_test(token_malformed_is_refused),
         cmocka_unit_test(handles_that_are_none_are_refused),
     };

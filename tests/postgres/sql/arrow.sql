@@ -58,7 +58,7 @@ INSERT INTO r SELECT * FROM r_heap WHERE id <= 100 ORDER BY id;
 SELECT differences('r', 'r_heap');
 SELECT id, b, d, ts, t, c, a2, ad FROM r WHERE id IN (1, 2, 8, 101) ORDER BY id;
 SELECT count(*), count(b), count(t), count(a4), count(an) FROM r;
-SELECT length(gstore_export_ipchandle('r')) AS handle, gstore_export('r') LIKE 'gstore2:%' AS token;
+SELECT length(gstore_export_ipchandle('r')) AS handle, gstore_export('r') LIKE 'gstore3:%' AS token;
 
 -- Changes: rows that are deleted, moved, undone; bits that begin in the middle of a byte.
 UPDATE r SET t = 'new ' || id, b = NOT b, a2 = a2 || 9::smallint WHERE id % 3 = 0;

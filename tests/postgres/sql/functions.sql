@@ -206,12 +206,12 @@ INSERT INTO f SELECT i, 'row', i, 1 FROM generate_series(1, 100) i;
 SELECT gstore_export_ipchandle('f') AS handle \gset
 SELECT copies_become(true);
 SELECT lo_import_gpu(0, :'handle', 0, 56, 424241) AS lo \gset
--- From the head: nitems, nrooms, ncols, format and flags.
-SELECT get_byte(lo_get(:lo), 8) AS nitems, get_byte(lo_get(:lo), 16) AS nrooms, get_byte(lo_get(:lo), 20) AS ncols,
+-- From the head: nitems, version, ncols, format and flags.
+SELECT get_byte(lo_get(:lo), 8) AS nitems, get_byte(lo_get(:lo), 16) AS version, get_byte(lo_get(:lo), 20) AS ncols,
     chr(get_byte(lo_get(:lo), 24)) AS format, get_byte(lo_get(:lo), 26) AS has_attnames, octet_length(lo_get(:lo));
--- The values of column a, at the head's columns[0].va_offset * 8.
+-- The values of column a, at the head's columns[0].va_offset.
 SELECT lo_import_gpu(0, :'handle', 0, 80, :lo) = :lo AS same_object;
-SELECT 8 * (get_byte(lo_get(:lo), 72) + 256 * get_byte(lo_get(:lo), 73)) AS va_offset \gset
+SELECT (get_byte(lo_get(:lo), 72) + 256 * get_byte(lo_get(:lo), 73)) AS va_offset \gset
 SELECT lo_import_gpu(0, :'handle', :va_offset, 12, 0) AS values \gset
 SELECT lo_get(:values);
 -- An object that is there is replaced, its owner and permissions stay.

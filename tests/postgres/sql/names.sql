@@ -77,7 +77,7 @@ CREATE FOREIGN TABLE old (a int, b text) SERVER gstore_fdw;
 INSERT INTO old SELECT i, 'row ' || i FROM generate_series(1, 100) i;
 SELECT count(*) FROM pgstrom.gstore_fdw_chunk_info c WHERE table_oid = 'old'::regclass;
 SELECT octet_length(gstore_export_ipchandle('old'));
-SELECT gstore_export('old') LIKE 'gstore2:%' AS token;
+SELECT gstore_export('old') LIKE 'gstore3:%' AS token;
 CREATE VIEW public.watched AS SELECT max(nitems) AS nitems FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'public.old'::regclass;
 CREATE ROLE n_reader;
 GRANT EXECUTE ON FUNCTION lo_import_gpu TO n_reader;

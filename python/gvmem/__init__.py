@@ -1,0 +1,23 @@
+"""gvmem: device memory that processes share and that may be larger than the card, from Python.
+
+    with gvmem.connect() as keeper:
+        prices = keeper.open("/prices", readonly=True)
+        with prices.read("f4") as a:         # a lease: meanwhile nothing moves
+            total = cupy.asarray(a).sum()    # no copy; numpy.asarray() on a software GPU
+
+Memory may be used under a lease only, and the `with` block is one. Arrays cannot be consumed after it; what has consumed one
+and is still alive keeps the lease. docs/python.md tells more.
+"""
+from . import errors
+from ._array import Lease
+from ._gvmem import Array
+from ._gvmem import version as __version__
+from ._keeper import Info, Keeper, Object, Snapshot, connect, driver
+from ._load import Values, load
+from ._table import Column, Table, TableLease
+from .errors import Error
+
+__all__ = [
+    "Array", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "Values", "connect", "driver",
+    "errors", "load",
+]

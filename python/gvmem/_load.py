@@ -1,0 +1,468 @@
+"""Rows for a PostgreSQL table, as columns: packed in Arrow's layout, copied to memory of the server, and appended by SQL.
+
+The layout is that of gvmem/gstore_arrow.h. Values stay where they are until they are copied; bitmaps, and offsets that are put
+together from several batches, are made anew.
+"""
+from __future__ import annotations
+
+import struct
+from array import array
+from itertools import accumulate
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+from . import _gvmem
+from ._wait import run
+
+_HEAD = struct.Struct("<QQIIB3xIII24x")
+_COLUMN = struct.Struct("<64s16s16s16x8QQ8x")
+_ALIGN = 64
+_COLUMNS_MAX = 1664
+_SMALL = 1 << 20  # what is smaller is copied together
+_GROUP_BYTES = 256 << 20  # about so much of a stream is loaded at a time
+
+_FORMATS = {"?": "b", "h": "s", "i": "i", "l": "l", "q": "l", "I": "I", "f": "f", "d": "g"}  # by the buffer protocol's
+_WIDTHS = {"s": 2, "i": 4, "l": 8, "I": 4, "f": 4, "g": 8, "tdD": 4, "ttu": 8, "e": 2}
+_DLPACK = {(0, 16): "h", (0, 32): "i", (0, 64): "q", (1, 8): "B", (1, 32): "I", (2, 32): "f", (2, 64): "d", (6, 8): "?"}
+
+
+class Values:
+    """Values of a column, where an array alone does not say enough. For load().
+
+    data: the values; with offsets the bytes of all texts, or the elements of all lists, one after the other.
+    validity: for each row whether it is not NULL; an array of booleans.
+    offsets: row r is data[offsets[r]:offsets[r + 1]]; 32 or 64 bits.
+    format: of Arrow's C data interface, where data does not tell: "Z" for bytea, "tsu:", "tsu:UTC", "tdD", "ttu" for times as
+        integers; of lists that of their elements.
+    """
+
+    __slots__ = ("data", "validity", "offsets", "format")
+
+    def __init__(self, data: Any, *, validity: Any = None, offsets: Any = None, format: Optional[str] = None):
+        self.data, self.validity, self.offsets, self.format = data, validity, offsets, format
+
+
+class _Buffer:
+    """Pieces that follow each other."""
+
+    def __init__(self, *pieces: Any):
+        views = [memoryview(piece) for piece in pieces]
+        self.pieces = [view.cast("B") for view in views if view.nbytes]
+        self.bytes = sum(piece.nbytes for piece in self.pieces)
+
+
+class _Column(NamedTuple):
+    name: str
+    format: str
+    element: str
+    rows: int
+    validity: Optional[_Buffer]
+    offsets: Optional[_Buffer]
+    values: Optional[_Buffer]
+    element_validity: Optional[_Buffer]
+    elements: int
+
+    @property
+    def buffers(self) -> tuple[Optional[_Buffer], ...]:
+        return self.validity, self.offsets, self.values, self.element_validity
+
+
+def _column(name: str, format: str, rows: int, values: Optional[_Buffer], validity: Any = None, offsets: Optional[_Buffer] = None,
+            element: str = "", element_validity: Optional[_Buffer] = None, elements: int = 0) -> _Column:
+    return _Column(name, _utc(format), _utc(element), rows, _Buffer(validity) if validity else None, offsets, values, element_validity,
+                   elements)
+
+
+def _utc(format: str) -> str:
+    """Whatever a time's zone is, values count from 1970 UTC."""
+    return "tsu:UTC" if format.startswith("tsu:") and format[4:] else format
+
+
+# ---- from arrays and lists
+
+
+def _view(name: str, data: Any) -> Any:
+    """The values of an array in memory of the CPU, next to each other."""
+    try:
+        view = memoryview(data)
+    except TypeError:
+        if not hasattr(data, "__dlpack__"):
+            raise TypeError(f'column "{name}": {type(data).__name__} has no buffer, DLPack or Arrow interface') from None
+        view = _view_of_dlpack(name, data)
+    except (ValueError, BufferError) as error:
+        raise TypeError(f'column "{name}": {error}') from None
+    code = view.format.lstrip("@=<")
+    if view.c_contiguous and view.format == code or not view.nbytes or len(code) != 1:
+        return view
+    return memoryview(view.tobytes()).cast(code, view.shape)
+
+
+def _view_of_dlpack(name: str, data: Any) -> Any:
+    try:
+        capsule = data.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        capsule = data.__dlpack__()
+    memory, code, bits, shape = _gvmem.of_dlpack(capsule)
+    if (code, bits) not in _DLPACK:
+        raise TypeError(f'column "{name}": values of {bits} bits of DLPack\'s type {code} have no type in SQL')
+    view: Any = memoryview(memory)
+    return view.cast(_DLPACK[code, bits], shape) if view.nbytes else view.cast(_DLPACK[code, bits])
+
+
+def _formats_of(name: str, view: Any) -> tuple[str, str]:
+    """Of the values, and of their elements if they are lists of one length."""
+    code = view.format.lstrip("@=<")
+    format = _FORMATS.get(code) if code != "l" or view.itemsize == 8 else None
+    if view.ndim == 1 and format:
+        return format, ""
+    if view.ndim == 2 and view.shape[1]:
+        if code == "B":
+            return f"w:{view.shape[1]}", ""
+        if code == "e" or format not in (None, "b"):
+            return f"+w:{view.shape[1]}", format or "e"
+    raise TypeError(f'column "{name}": values of format {view.format!r} in {view.ndim} dimensions have no type in SQL')
+
+
+def _bits(name: str, validity: Any, rows: int) -> Optional[bytes]:
+    if validity is None:
+        return None
+    view = _view(name, bytes(map(bool, validity)) if isinstance(validity, (list, tuple)) else validity)
+    if view.itemsize != 1 or view.shape != (rows,):
+        raise TypeError(f'column "{name}": validity is an array of {rows} booleans, one a row, not of shape {view.shape}')
+    return _gvmem.pack_bits(view)
+
+
+def _from_texts(name: str, texts: Sequence[Any]) -> _Column:
+    kinds = {type(text) for text in texts} - {type(None)}
+    if not all(issubclass(kind, str) for kind in kinds) and not all(issubclass(kind, (bytes, bytearray)) for kind in kinds):
+        names = ", ".join(sorted(kind.__name__ for kind in kinds))
+        raise TypeError(f'column "{name}": a list is one of str or of bytes, and None; numbers come as arrays (here {names})')
+    binary = bool(kinds) and not all(issubclass(kind, str) for kind in kinds)
+    bodies = [b"" if text is None else text if binary else text.encode() for text in texts]
+    offsets = array("q", accumulate(map(len, bodies), initial=0))
+    validity = _gvmem.pack_bits(bytes(text is not None for text in texts)) if None in texts else None
+    return _column(name, "Z" if binary else "U", len(texts), _Buffer(b"".join(bodies)), validity, _Buffer(offsets))
+
+
+def _from_times(name: str, times: Any) -> _Column:
+    """NumPy's datetime64; NaT is NULL."""
+    valid = times == times
+    validity = None if valid.all() else valid
+    if times.dtype.str[1:] == "M8[D]":
+        return _from_values(name, Values(times.view("i8").astype("i4"), validity=validity, format="tdD"))
+    return _from_values(name, Values(times.astype("M8[us]").view("i8"), validity=validity, format="tsu:"))
+
+
+def _from_values(name: str, values: Values) -> _Column:
+    view = _view(name, values.data)
+    if values.offsets is not None:
+        return _from_offsets(name, values, view)
+    format, element = (values.format, "") if values.format else _formats_of(name, view)
+    rows = view.shape[0] if view.ndim else 0
+    width = view.shape[1] * view.itemsize if element else _width(format)
+    if width is None or width * rows != view.nbytes:
+        raise TypeError(f'column "{name}": {rows} rows of format "{format}" are not {view.nbytes} bytes')
+    data = _Buffer(_gvmem.pack_bits(view) if format == "b" else view)
+    return _column(name, format, rows, data, _bits(name, values.validity, rows), None, element,
+                   elements=rows * view.shape[1] if element else 0)
+
+
+def _from_offsets(name: str, values: Values, view: Any) -> _Column:
+    offsets = _view(name, values.offsets)
+    if offsets.format not in ("i", "l", "q") or offsets.ndim != 1 or not offsets.shape[0]:
+        raise TypeError(f'column "{name}": offsets are an array of signed 32 or 64 bits, one more than rows')
+    rows = offsets.shape[0] - 1
+    validity = _bits(name, values.validity, rows)
+    moved = _Buffer(offsets if offsets.itemsize == 8 else _gvmem.move_offsets(offsets, 4, 0))
+    if view.itemsize == 1 and view.ndim == 1 and view.format != "?":
+        if values.format not in (None, "U", "Z"):
+            raise TypeError(f'column "{name}": texts are of format "U" or "Z", not "{values.format}"')
+        return _column(name, values.format or "U", rows, _Buffer(view), validity, moved)
+    element = values.format or _formats_of(name, view)[0]
+    if view.ndim != 1 or (_width(element) or 0) * view.shape[0] != view.nbytes:
+        raise TypeError(f'column "{name}": elements of format "{element}" are not of {view.itemsize} bytes')
+    data = _Buffer(_gvmem.pack_bits(view) if element == "b" else view)
+    return _column(name, "+L", rows, data, validity, moved, element, elements=view.shape[0])
+
+
+def _from_anything(name: str, values: Any) -> _Column:
+    if isinstance(values, Values):
+        return _from_values(name, values)
+    if hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__"):
+        schema, batches = _open_arrow(values)
+        arrays = [(holder, _Place(*tree)) for holder, tree in batches]
+        return _from_arrow(name, schema, arrays)
+    if hasattr(values, "to_numpy"):  # a series of pandas
+        values = values.to_numpy()
+    kind = getattr(getattr(values, "dtype", None), "kind", None)
+    if kind == "M":
+        return _from_times(name, values)
+    if kind in ("U", "S", "O", "T"):
+        values = values.tolist()
+    if isinstance(values, (list, tuple)):
+        return _from_texts(name, values)
+    if hasattr(values, "mask") and hasattr(values, "filled"):  # NumPy's masked array
+        masked = values.mask
+        return _from_values(name, Values(values.data, validity=~masked if masked.shape else None))
+    return _from_values(name, Values(values))
+
+
+def _width(format: str) -> Optional[int]:
+    """Bytes of a value of fixed length; None: there is no such format."""
+    if format.startswith("tsu:"):
+        return 8
+    if format.startswith("w:") and format[2:].isdigit():
+        return int(format[2:])
+    return _WIDTHS.get(format, 1 if format == "b" else None)
+
+
+def _count(format: str) -> int:
+    """Of elements in each list of one length; 0: it is no such list."""
+    return int(format[3:]) if format.startswith("+w:") and format[3:].isdigit() else 0
+
+
+# ---- from Arrow's C interfaces
+
+
+class _Place(NamedTuple):
+    """An array of Arrow: some rows of its buffers."""
+
+    length: int
+    offset: int
+    buffers: list[int]
+    children: list[Any]
+
+
+def _open_arrow(values: Any) -> tuple[Any, Iterator[tuple[Any, Any]]]:
+    """The schema, and arrays with what owns them."""
+    if hasattr(values, "__arrow_c_stream__"):
+        stream = values.__arrow_c_stream__()
+        schema = _gvmem.arrow_schema(_gvmem.arrow_stream_schema(stream))
+        capsules = iter(lambda: run(_gvmem.arrow_stream_next, stream), None)
+    else:
+        schema_capsule, capsule = values.__arrow_c_array__()
+        schema, capsules = _gvmem.arrow_schema(schema_capsule), iter([capsule])
+    return schema, ((capsule, _gvmem.arrow_array(capsule)) for capsule in capsules)
+
+
+def _batches(values: Any) -> tuple[list[Any], Iterator[tuple[Any, list[_Place]]]]:
+    """The schemas of a table's columns, and batches of it: each column with the batch's own rows."""
+    (format, _, fields, _), arrays = _open_arrow(values)
+    if format != "+s":
+        raise TypeError(f'that is a column of Arrow\'s format "{format}", not a table of columns')
+
+    def places() -> Iterator[tuple[Any, list[_Place]]]:
+        for holder, tree in arrays:
+            whole = _Place(*tree)
+            if whole.buffers and whole.buffers[0]:
+                raise ValueError("rows that are NULL as a whole cannot be loaded")
+            yield holder, [_Place(whole.length, whole.offset + child[1], child[2], child[3]) for child in whole.children]
+
+    return fields, places()
+
+
+def _join_bits(arrays: list[tuple[Any, _Place]], buffer: int) -> Optional[bytearray]:
+    """A bitmap of all of them; None where none of them has one."""
+    if not any(place.buffers[buffer] for _, place in arrays):
+        return None
+    rows, at = sum(place.length for _, place in arrays), 0
+    bits = bytearray((rows + 7) // 8)
+    for holder, place in arrays:
+        address, end = place.buffers[buffer], place.offset + place.length
+        source = _gvmem.memory(holder, address, (end + 7) // 8) if address else None
+        _gvmem.put_bits(bits, at, source, place.offset, place.length)
+        at += place.length
+    return bits
+
+
+def _join_fixed(arrays: list[tuple[Any, _Place]], width: int) -> _Buffer:
+    return _Buffer(*(_gvmem.memory(holder, place.buffers[1] + width * place.offset, width * place.length)
+                     for holder, place in arrays))
+
+
+def _join_offsets(arrays: list[tuple[Any, _Place]], width: int) -> tuple[_Buffer, list[tuple[int, int]]]:
+    """Offsets that count on over all of them, and the part of the bodies that each uses."""
+    moved, parts, end = [struct.pack("<q", 0)], [], 0
+    for holder, place in arrays:
+        own = memoryview(_gvmem.memory(holder, place.buffers[1] + width * place.offset, width * (place.length + 1)))
+        first, last = own.cast("i" if width == 4 else "q")[0], own.cast("i" if width == 4 else "q")[-1]
+        if not 0 <= first <= last:
+            raise ValueError(f"offsets from {first} to {last}")
+        moved.append(_gvmem.move_offsets(own[width:], width, end - first))
+        parts.append((first, last))
+        end += last - first
+    return _Buffer(*moved), parts
+
+
+def _part(array: Any, first: int, length: int) -> _Place:
+    """Some elements of a list's child."""
+    _, offset, buffers, children = array
+    return _Place(length, offset + first, buffers, children)
+
+
+def _elements(name: str, schema: Any, arrays: list[tuple[Any, _Place]], validity: Any, offsets: Optional[_Buffer] = None) -> Any:
+    """What the rest of a column of lists is."""
+    inner = _from_arrow(name, schema, arrays)
+    if inner.offsets is not None or inner.element or inner.format == "n":
+        raise TypeError(f'column "{name}": lists of Arrow\'s format "{inner.format}" cannot be loaded')
+    return inner.values, validity, offsets, inner.format, inner.validity, inner.rows
+
+
+def _from_arrow(name: str, schema: Any, arrays: list[tuple[Any, _Place]]) -> _Column:
+    format, _, fields, has_dictionary = schema
+    rows = sum(place.length for _, place in arrays)
+    arrays = [(holder, place) for holder, place in arrays if place.length]
+    if format == "n":
+        return _column(name, "n", rows, None)
+    width, count = _width(format), _count(format)
+    if has_dictionary or (width is None and not count and format not in ("u", "U", "z", "Z", "+l", "+L")):
+        what = "a dictionary" if has_dictionary else f'Arrow\'s format "{format}"'
+        raise TypeError(f'column "{name}" is of {what}, which has no type in SQL: cast it first')
+    validity = _join_bits(arrays, 0)
+    if format == "b":
+        return _column(name, "b", rows, _Buffer(_join_bits(arrays, 1) or b""), validity)
+    if width is not None:
+        return _column(name, format, rows, _join_fixed(arrays, width), validity)
+    if count:
+        lists = [(holder, _part(place.children[0], count * place.offset, count * place.length)) for holder, place in arrays]
+        return _column(name, format, rows, *_elements(name, fields[0], lists, validity))
+    offsets, parts = _join_offsets(arrays, 8 if format in ("U", "Z", "+L") else 4)
+    if format not in ("+l", "+L"):
+        bodies = _Buffer(*(_gvmem.memory(holder, place.buffers[2] + first, last - first)
+                           for (holder, place), (first, last) in zip(arrays, parts)))
+        return _column(name, format.upper(), rows, bodies, validity, offsets)
+    lists = [(holder, _part(place.children[0], first, last - first)) for (holder, place), (first, last) in zip(arrays, parts)]
+    return _column(name, "+L", rows, *_elements(name, fields[0], lists, validity, offsets))
+
+
+# ---- the whole of it
+
+
+def _align(size: int) -> int:
+    return (size + _ALIGN - 1) // _ALIGN * _ALIGN
+
+
+def _lay_out(columns: list[_Column]) -> tuple[int, list[tuple[int, memoryview]]]:
+    """How long it is, and what goes where."""
+    rows = {column.rows for column in columns}
+    if len(rows) != 1:
+        raise ValueError("columns of different length: " + ", ".join(f'"{column.name}" {column.rows}' for column in columns))
+    if len(columns) > _COLUMNS_MAX:
+        raise ValueError(f"{len(columns)} columns are more than {_COLUMNS_MAX}")
+    at, pieces, described = _align(_HEAD.size + _COLUMN.size * len(columns)), [], b""
+    for column in columns:
+        places: list[int] = []
+        for buffer in column.buffers:
+            if buffer is None or (not buffer.bytes and buffer is not column.offsets):
+                places += [0, 0]
+                continue
+            places += [at, buffer.bytes]
+            for piece in buffer.pieces:
+                pieces.append((at, piece))
+                at += piece.nbytes
+            at = _align(at)
+        name = column.name.encode()
+        if not 0 < len(name) < 64 or b"\0" in name:
+            raise ValueError(f"{column.name!r} is no name of a column")
+        described += _COLUMN.pack(name, column.format.encode(), column.element.encode(), *places, column.elements)
+    head = _HEAD.pack(at, rows.pop(), _gvmem.ARROW_VERSION, len(columns), ord("a"), _HEAD.size, _COLUMN.size, 0)
+    return at, [(0, memoryview(head + described)), *pieces]
+
+
+def _copy(handle: _gvmem.Object, pieces: Iterable[tuple[int, memoryview]]) -> None:
+    """Small ones that are near each other go together."""
+    gathered, start = bytearray(), 0
+
+    def flush() -> None:
+        if gathered:
+            run(handle.copy_in, start, bytes(gathered), _gvmem.FOREVER)
+            gathered.clear()
+
+    for at, piece in pieces:
+        if not piece.nbytes:
+            continue
+        if piece.nbytes >= _SMALL:
+            flush()
+            run(handle.copy_in, at, piece, _gvmem.FOREVER)
+            continue
+        if not gathered or at + piece.nbytes - start > _SMALL:
+            flush()
+            start = at
+        gathered += bytes(at - start - len(gathered)) + piece
+    flush()
+
+
+def _load_columns(cursor: Any, table: str, columns: list[_Column]) -> int:
+    size, pieces = _lay_out(columns)
+    cursor.execute("SELECT gstore_load_begin(CAST(%s AS reggstore), %s)", (table, size))
+    token = cursor.fetchone()[0]
+    loaded = False
+    try:
+        client, handle = run(_gvmem.open_load, token)
+        try:
+            _copy(handle, pieces)
+        finally:
+            handle.close()
+            client.close()
+        cursor.execute("SELECT gstore_load(CAST(%s AS reggstore), %s)", (table, token))
+        rows = cursor.fetchone()[0]
+        loaded = True
+    finally:
+        if not loaded:
+            try:
+                cursor.execute("SELECT gstore_revoke(%s)", (token,))
+            except Exception:  # the transaction has failed, and takes the token with it
+                pass
+    return rows
+
+
+def _load_stream(cursor: Any, table: str, values: Any) -> int:
+    """In groups of batches, so that no more of a stream is in memory."""
+    fields, batches = _batches(values)
+    loaded, size = 0, 0
+    group: list[tuple[Any, list[_Place]]] = []
+
+    def flush() -> int:
+        columns = [_from_arrow(field[1], field, [(holder, places[i]) for holder, places in group])
+                   for i, field in enumerate(fields)]
+        group.clear()
+        return _load_columns(cursor, table, columns) if columns and columns[0].rows else 0
+
+    for holder, places in batches:
+        group.append((holder, places))
+        size += sum(_size(field, place) for field, place in zip(fields, places))
+        if size >= _GROUP_BYTES:
+            loaded, size = loaded + flush(), 0
+    return loaded + (flush() if group else 0)
+
+
+def _size(field: Any, place: _Place) -> int:
+    """About how many bytes the rows take; texts are counted as some letters."""
+    return place.length * (_width(field[0]) or 24)
+
+
+def load(connection: Any, table: str, columns: Any) -> int:
+    """Appends rows to a table of gstore_fdw, in the connection's transaction, by columns. Returns how many rows.
+
+    connection: of psycopg, psycopg2 or another DB-API module with %s parameters, or a cursor of one.
+    table: its name, as SQL writes it.
+    columns: a mapping of names to values, or a table or stream of Arrow (pyarrow, polars, DuckDB and others have
+        __arrow_c_stream__), which is loaded in parts. Values are arrays with a buffer or DLPack in memory of the CPU, NumPy's
+        datetime64, lists of str or bytes with None for NULL, arrays of Arrow, or gvmem.Values.
+
+    Types must be the column's own: an int column takes 32 bits, bigint 64. What is not there gets its default.
+    """
+    if hasattr(columns, "__arrow_c_stream__") or hasattr(columns, "__arrow_c_array__"):
+        packed = None
+    elif isinstance(columns, Mapping):
+        packed = [_from_anything(name, values) for name, values in columns.items()]
+        if not packed:
+            raise ValueError("no columns")
+        _lay_out(packed)  # what it refuses is refused before SQL is asked for anything
+    else:
+        raise TypeError(f"{type(columns).__name__} is neither a mapping of columns nor a table of Arrow")
+    cursor = connection if hasattr(connection, "execute") and hasattr(connection, "fetchone") else connection.cursor()
+    try:
+        return _load_stream(cursor, table, columns) if packed is None else _load_columns(cursor, table, packed)
+    finally:
+        if cursor is not connection:
+            cursor.close()

@@ -1,0 +1,88 @@
+"""Waiting, so that Ctrl-C works.
+
+A signal's handler runs in the main thread, and only while that executes Python or waits for a lock. So what may wait is
+called by another thread, and the main thread waits for that. A call that was left by Ctrl-C goes on alone; what it
+brings (a lease, an object) is given back at once. Waits are not cut into short ones: each new one would queue at the end.
+"""
+from __future__ import annotations
+
+import gc
+import math
+import threading
+import time
+from _thread import allocate_lock, start_new_thread
+from typing import Any, Callable, Optional
+
+from . import _gvmem
+
+_MS_MAX = 2**31 - 1
+
+
+def run(call: Callable[..., Any], *arguments: Any) -> Any:
+    """What call(*arguments) returns or raises; Ctrl-C leaves it."""
+    if threading.get_ident() != threading.main_thread().ident:
+        return call(*arguments)
+    done = allocate_lock()
+    outcome: list[tuple[Any, Optional[BaseException]]] = []
+    left: list[bool] = []
+
+    def work() -> None:
+        try:
+            outcome.append((call(*arguments), None))
+        except BaseException as error:
+            outcome.append((None, error))
+        if left:
+            outcome.clear()
+        done.release()
+
+    done.acquire()
+    try:
+        start_new_thread(work, ())
+    except RuntimeError:  # the interpreter ends, or the process has too many threads
+        return call(*arguments)
+    try:
+        done.acquire()
+        result, error = outcome.pop()
+    except BaseException:
+        left.append(True)
+        outcome.clear()
+        raise
+    if error is None:
+        return result
+    try:
+        raise error
+    finally:
+        del error
+
+
+def milliseconds(timeout: Optional[float]) -> int:
+    """A time-out in seconds, None for ever, as the library takes it."""
+    if timeout is None:
+        return _gvmem.FOREVER
+    if not timeout >= 0:
+        raise ValueError(f"{timeout!r} is no time-out in seconds")
+    return min(math.ceil(timeout * 1000), _MS_MAX) if math.isfinite(timeout) else _gvmem.FOREVER
+
+
+def run_with_lease(handle: Any, mode: int, timeout: Optional[float], call: Callable[[int], Any]) -> Any:
+    """call(timeout_ms), which takes a lease on the handle's object: at once if it can be had, or else waiting.
+
+    Without a time-out it does not wait for what only its caller can end.
+    """
+    whole = milliseconds(timeout)
+    deadline = time.monotonic() + (whole / 1000)
+    try:
+        return call(0)
+    except TimeoutError:
+        if whole == 0:
+            raise
+    if whole == _gvmem.FOREVER:
+        thread = threading.get_ident()
+        if handle.own_conflict(mode, thread):
+            gc.collect()  # what is left may be garbage
+            conflict = handle.own_conflict(mode, thread)
+            if conflict:
+                raise BufferError(f"this lease would never be granted: {conflict}")
+    else:
+        whole = milliseconds(max(0.0, deadline - time.monotonic()))
+    return run(call, whole)

@@ -1,0 +1,242 @@
+/* Leases: what arrays of them export, and how they end.
+ *
+ * Before a lease is given back, work on the GPU that uses it must be over: without a stream this waits for all work
+ * of this process on the device, with one the lease ends behind the work of that stream.
+ */
+#include "module.h"
+
+PyTypeObject *hold_type;
+
+hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread)
+{
+    hold *h;
+
+    if (!handle_use(owner))
+        return NULL;
+    h = PyObject_New(hold, hold_type);
+    if (h == NULL) {
+        handle_unuse(owner);
+        return NULL;
+    }
+    memset((char *)h + sizeof(PyObject), 0, sizeof *h - sizeof(PyObject));
+    h->owner = (handle *)Py_NewRef((PyObject *)owner);
+    h->next = owner->holds;
+    if (h->next != NULL)
+        h->next->previous = h;
+    owner->holds = h;
+    h->released = true; /* until it is acquired */
+    h->thread = thread;
+    h->regions = PyMem_Calloc(regions_count, sizeof *h->regions);
+    h->regions_count = regions_count;
+    if (h->regions == NULL) {
+        Py_DECREF((PyObject *)h);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    return h;
+}
+
+/* Gives it back, once work that uses it is over. */
+static gvm_status release_waiting(hold *h)
+{
+    gvm_status waited = gvm_device_synchronize(h->owner->device);
+    gvm_status status;
+
+    if (waited != GVM_OK && waited != GVM_E_LOST) /* with the context its kernels are gone */
+        return waited;
+    if (h->data != NULL)
+        status = gvm_table_release(h->owner->of.table, h->data, h->count);
+    else
+        status = gvm_object_release(h->owner->of.object, &h->lease);
+    return status != GVM_OK ? status : waited;
+}
+
+static gvm_status release_behind_stream(hold *h)
+{
+    gvm_status status;
+
+    if (h->data != NULL)
+        status = gvm_table_release_async(h->owner->of.table, h->data, h->count, h->stream);
+    else
+        status = gvm_object_release_async(h->owner->of.object, &h->lease, h->stream);
+    if (status == GVM_E_NOMEM || status == GVM_E_DRIVER) { /* it could not be arranged */
+        gvm_error error;
+
+        gvm_error_last(&error);
+        (void)release_waiting(h);
+        gvm_error_restore(&error);
+    }
+    return status;
+}
+
+/* After a failure the lease may be there still. */
+static gvm_status release(hold *h)
+{
+    gvm_status status;
+
+    h->released = true; /* before other threads run */
+    WITHOUT_GIL(status = h->has_stream ? release_behind_stream(h) : release_waiting(h));
+    if (status != GVM_OK)
+        h->released = h->data == NULL ? h->lease.mode == 0 : h->data[0].acquired == 0;
+    return status;
+}
+
+/* Where nobody takes an exception. In a child that was forked nothing is to be released. */
+static void release_last(hold *h)
+{
+    PyObject *type, *value, *trace;
+    gvm_status status;
+
+    PyErr_Fetch(&type, &value, &trace);
+    status = release(h);
+    if (status != GVM_OK && status != GVM_E_FOREIGN) {
+        raise_status();
+        PyErr_WriteUnraisable(NULL);
+    }
+    PyErr_Restore(type, value, trace);
+}
+
+static PyObject *end(PyObject *self, PyObject *arguments)
+{
+    hold *h = (hold *)self;
+    stream_argument stream = {false, NULL};
+
+    if (!PyArg_ParseTuple(arguments, "O&", get_stream, &stream))
+        return NULL;
+    if (stream.given && !h->ended) {
+        h->has_stream = true;
+        h->stream = stream.stream;
+    }
+    h->ended = true;
+    if (!h->released && h->exports == 0 && release(h) != GVM_OK)
+        return raise_status();
+    return PyBool_FromLong(h->released);
+}
+
+bool hold_check_live(const hold *h)
+{
+    if (!h->ended)
+        return true;
+    PyErr_SetString(PyExc_BufferError, "the lease has ended");
+    return false;
+}
+
+void hold_export(hold *h)
+{
+    Py_INCREF((PyObject *)h);
+    h->exports++;
+}
+
+/* Called by consumers as they end, in any state of this thread's exception. */
+void hold_unexport(hold *h)
+{
+    if (--h->exports == 0 && h->ended && !h->released)
+        release_last(h);
+    Py_DECREF((PyObject *)h);
+}
+
+bool hold_is_on_cpu(const hold *h)
+{
+    return h->cpu || h->owner->software;
+}
+
+static void dealloc(PyObject *self)
+{
+    hold *h = (hold *)self;
+    handle *owner = h->owner;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (!h->released)
+        release_last(h); /* or else with its object */
+    if (h->previous != NULL)
+        h->previous->next = h->next;
+    else
+        owner->holds = h->next;
+    if (h->next != NULL)
+        h->next->previous = h->previous;
+    PyMem_Free(h->regions);
+    PyMem_Free(h->data);
+    handle_unuse(owner);
+    Py_DECREF((PyObject *)owner);
+    PyObject_Free(self);
+    Py_DECREF((PyObject *)type);
+}
+
+static PyObject *make_array(PyObject *self, PyObject *arguments)
+{
+    hold *h = (hold *)self;
+    uint32_t index;
+    uint64_t offset;
+    const char *name;
+    PyObject *shape;
+    const element *type;
+
+    if (!PyArg_ParseTuple(arguments, "O&O&sO", get_u32, &index, get_u64, &offset, &name, &shape))
+        return NULL;
+    type = find_element(name);
+    return type == NULL ? NULL : array_new(h, index, offset, type, shape);
+}
+
+static PyObject *get_region(PyObject *self, PyObject *arguments)
+{
+    const hold *h = (hold *)self;
+    uint32_t index;
+
+    if (!PyArg_ParseTuple(arguments, "O&", get_u32, &index))
+        return NULL;
+    if (index >= h->regions_count)
+        return PyErr_Format(PyExc_IndexError, "there is no region %lu", (unsigned long)index);
+    return Py_BuildValue("(NK)", PyLong_FromVoidPtr(h->regions[index].address),
+                         (unsigned long long)h->regions[index].bytes);
+}
+
+static PyMethodDef methods[] = {
+    {"end", end, METH_VARARGS,
+     "end(stream or None): whether it was released, or else something exported is left"},
+    {"array", make_array, METH_VARARGS, "array(region, offset, element type, shape or None)"},
+    {"region", get_region, METH_VARARGS, "region(index): (address, bytes)"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyObject *get_ended(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyBool_FromLong(((hold *)self)->ended);
+}
+
+static PyObject *get_released(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyBool_FromLong(((hold *)self)->released);
+}
+
+static PyObject *get_exports(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyLong_FromSize_t(((hold *)self)->exports);
+}
+
+static PyObject *get_generation(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyLong_FromUnsignedLongLong(((hold *)self)->lease.generation);
+}
+
+static PyGetSetDef properties[] = {
+    {"ended", get_ended, NULL, NULL, NULL},
+    {"released", get_released, NULL, NULL, NULL},
+    {"exports", get_exports, NULL, NULL, NULL},
+    {"generation", get_generation, NULL, NULL, NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+bool hold_ready(PyObject *module)
+{
+    PyType_Slot slots[] = {
+        {Py_tp_dealloc, dealloc},
+        {Py_tp_methods, methods},
+        {Py_tp_getset, properties},
+        {0, NULL},
+    };
+    PyType_Spec spec = {"gvmem._gvmem.Hold", sizeof(hold), 0,
+                        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
+
+    hold_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &spec, NULL);
+    return hold_type != NULL && PyModule_AddObjectRef(module, "Hold", (PyObject *)hold_type) == 0;
+}

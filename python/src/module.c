@@ -1,0 +1,249 @@
+/* The module: what is common to its types, and what acts on none of them. */
+#include "module.h"
+
+#include <gvmem/gstore_arrow.h>
+
+static PyObject *errors; /* status: exception class; filled by gvmem/errors.py */
+
+static void set_attribute(PyObject *object, const char *name, PyObject *value)
+{
+    if (value == NULL || PyObject_SetAttrString(object, name, value) != 0)
+        PyErr_Clear(); /* the exception goes without it */
+    Py_XDECREF(value);
+}
+
+PyObject *raise_status(void)
+{
+    gvm_error error;
+    PyObject *status, *type, *exception;
+
+    gvm_error_last(&error);
+    status = PyLong_FromLong((long)error.status);
+    if (status == NULL)
+        return NULL;
+    type = PyDict_GetItemWithError(errors, status);
+    if (type == NULL && PyErr_Occurred() == NULL)
+        type = PyExc_RuntimeError;
+    exception = type == NULL ? NULL : PyObject_CallFunction(type, "s", error.text);
+    if (exception != NULL) {
+        set_attribute(exception, "status", Py_NewRef(status));
+        set_attribute(exception, "name", PyUnicode_FromString(gvm_status_name(error.status)));
+        set_attribute(exception, "native_code", PyLong_FromLong(error.native_code));
+        set_attribute(exception, "native_call", PyUnicode_FromString(error.native_call));
+        set_attribute(exception, "native_name", PyUnicode_FromString(error.native_name));
+        PyErr_SetObject(type, exception);
+        Py_DECREF(exception);
+    }
+    Py_DECREF(status);
+    return NULL;
+}
+
+/* ---- arguments and results */
+
+int get_u64(PyObject *number, void *out)
+{
+    PyObject *index = PyNumber_Index(number);
+    unsigned long long value;
+
+    if (index == NULL)
+        return 0;
+    value = PyLong_AsUnsignedLongLong(index);
+    Py_DECREF(index);
+    if (value == (unsigned long long)-1 && PyErr_Occurred() != NULL) {
+        PyErr_Format(PyExc_ValueError, "%S is not in [0, 2**64)", number);
+        return 0;
+    }
+    *(uint64_t *)out = value;
+    return 1;
+}
+
+int get_u32(PyObject *number, void *out)
+{
+    uint64_t value;
+
+    if (!get_u64(number, &value))
+        return 0;
+    if (value > UINT32_MAX) {
+        PyErr_Format(PyExc_ValueError, "%S is not in [0, 2**32)", number);
+        return 0;
+    }
+    *(uint32_t *)out = (uint32_t)value;
+    return 1;
+}
+
+int get_stream(PyObject *number, void *out)
+{
+    stream_argument *argument = out;
+    uint64_t value;
+
+    if (number == Py_None)
+        return 1;
+    if (!get_u64(number, &value))
+        return 0;
+    *argument = (stream_argument){true, (gvm_stream)(uintptr_t)value};
+    return 1;
+}
+
+static PyObject *make_hex(const uint8_t *bytes, size_t count)
+{
+    char text[2 * 16 + 1];
+
+    for (size_t i = 0; i < count && i < 16; i++)
+        PyOS_snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *make_text(const char *text)
+{
+    return text == NULL ? Py_NewRef(Py_None)
+                        : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
+}
+
+static PyObject *make_value(const field *f, const char *at)
+{
+    switch (f->kind) {
+    case FIELD_U64: return PyLong_FromUnsignedLongLong(*(const uint64_t *)(const void *)at);
+    case FIELD_U32: return PyLong_FromUnsignedLong(*(const uint32_t *)(const void *)at);
+    case FIELD_I32: return PyLong_FromLong(*(const int32_t *)(const void *)at);
+    case FIELD_I16: return PyLong_FromLong(*(const int16_t *)(const void *)at);
+    case FIELD_BOOL: return PyBool_FromLong(*at);
+    case FIELD_CHAR: return PyUnicode_FromStringAndSize(at, 1);
+    case FIELD_BYTES: return make_hex((const uint8_t *)at, f->bytes);
+    case FIELD_NAME: return make_text(at);
+    case FIELD_TEXT: return make_text(*(const char *const *)(const void *)at);
+    case FIELD_ADDRESS: return PyLong_FromVoidPtr(*(void *const *)(const void *)at);
+    }
+    return NULL;
+}
+
+PyObject *make_dict(const field *fields, const void *values)
+{
+    PyObject *dict = PyDict_New();
+
+    for (; dict != NULL && fields->name != NULL; fields++) {
+        PyObject *value = make_value(fields, (const char *)values + fields->offset);
+
+        if (value == NULL || PyDict_SetItemString(dict, fields->name, value) != 0)
+            Py_CLEAR(dict);
+        Py_XDECREF(value);
+    }
+    return dict;
+}
+
+/* ---- the module's own functions */
+
+static PyObject *get_driver(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(unused))
+{
+    static const field fields[] = {
+        FIELD(gvm_driver_info, version, FIELD_I32),
+        FIELD(gvm_driver_info, software, FIELD_BOOL),
+        FIELD(gvm_driver_info, path, FIELD_NAME),
+        FIELD(gvm_driver_info, reason, FIELD_NAME),
+        {NULL, 0, 0, FIELD_U64},
+    };
+    gvm_driver_info info = {.struct_size = sizeof info};
+    gvm_status status;
+
+    WITHOUT_GIL(status = gvm_driver_get_info(&info));
+    return status == GVM_OK ? make_dict(fields, &info) : raise_status();
+}
+
+static PyMethodDef functions[] = {
+    {"connect", client_connect, METH_VARARGS, "connect(path or None): a Client"},
+    {"adopt", client_adopt, METH_VARARGS, "adopt(socket's descriptor): a Client, which owns it then"},
+    {"attach", table_attach, METH_VARARGS, "attach(token, flags): a Table"},
+    {"open_load", client_open_load, METH_VARARGS, "open_load(token): (Client, Object)"},
+    {"memory", memory_new, METH_VARARGS, "memory(owner, address, bytes): it, as a buffer"},
+    {"of_dlpack", memory_of_dlpack, METH_O, "of_dlpack(capsule): (memory, code, bits, shape)"},
+    {"put_bits", memory_put_bits, METH_VARARGS, "put_bits(into, at, from or None, offset, count)"},
+    {"pack_bits", memory_pack_bits, METH_VARARGS, "pack_bits(bytes): bits"},
+    {"move_offsets", memory_move_offsets, METH_VARARGS,
+     "move_offsets(offsets, width, more): offsets of 8 bytes"},
+    {"arrow_schema", arrow_read_schema, METH_O,
+     "arrow_schema(capsule): (format, name, children, dictionary)"},
+    {"arrow_array", arrow_read_array, METH_O,
+     "arrow_array(capsule): (length, offset, buffers, children)"},
+    {"arrow_stream_schema", arrow_stream_schema, METH_O, "of a stream's capsule: a schema's"},
+    {"arrow_stream_next", arrow_stream_next, METH_O, "of a stream's capsule: an array's, or None"},
+    {"driver", get_driver, METH_NOARGS, "the driver that is loaded"},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "gvmem._gvmem",
+    .m_doc = "The public C API of gvmem. Use the package gvmem.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+/* clang-format off */
+#define CONSTANTS(X) \
+    X(OBJECT_KEEP) X(OBJECT_UNTRACKED) \
+    X(OPEN_READONLY) X(OPEN_SAME_ADDRESS) X(OPEN_LINK) X(OPEN_MAPPED) \
+    X(PUBLISH_REPLACE) X(PUBLISH_PRIVATE) \
+    X(LEASE_READ) X(LEASE_WRITE) \
+    X(HINT_NONE) X(HINT_SCAN) X(HINT_HOT) X(HINT_ONCE) \
+    X(ACQUIRE_CPU) X(TABLE_WHOLE) X(FOREVER)
+/* clang-format on */
+
+static bool add_constants(PyObject *module)
+{
+#define ADD_CONSTANT(name) \
+    if (PyModule_AddIntConstant(module, #name, (long)GVM_##name) != 0) \
+        return false;
+    CONSTANTS(ADD_CONSTANT)
+#undef ADD_CONSTANT
+    return PyModule_AddIntConstant(module, "ARROW_VERSION", (long)GSTORE_ARROW_VERSION) == 0;
+}
+
+/* The rows of GVM_STATUS_TABLE, for the classes of errors. */
+static bool add_statuses(PyObject *module)
+{
+    PyObject *list = PyList_New(0);
+
+#define ADD_STATUS(name, value, sqlstate, text) \
+    { \
+        PyObject *row = Py_BuildValue("(siss)", #name, value, sqlstate, text); \
+\
+        if (row == NULL || PyList_Append(list, row) != 0) { \
+            Py_XDECREF(row); \
+            Py_DECREF(list); \
+            return false; \
+        } \
+        Py_DECREF(row); \
+    }
+    if (list == NULL)
+        return false;
+    GVM_STATUS_TABLE(ADD_STATUS)
+#undef ADD_STATUS
+    if (PyModule_AddObjectRef(module, "statuses", list) != 0) {
+        Py_DECREF(list);
+        return false;
+    }
+    Py_DECREF(list);
+    return true;
+}
+
+PyMODINIT_FUNC PyInit__gvmem(void);
+
+PyMODINIT_FUNC PyInit__gvmem(void)
+{
+    const unsigned long version = gvm_version();
+    PyObject *module = PyModule_Create(&definition);
+    char text[32];
+
+    if (module == NULL)
+        return NULL;
+    PyOS_snprintf(text, sizeof text, "%lu.%lu.%lu", version / 10000, version / 100 % 100,
+                  version % 100);
+    errors = PyDict_New();
+    if (errors == NULL || PyModule_AddObjectRef(module, "errors", errors) != 0 ||
+        PyModule_AddStringConstant(module, "version", text) != 0 || !add_constants(module) ||
+        !add_statuses(module) || !handle_ready(module) || !hold_ready(module) ||
+        !memory_ready(module) || !array_ready(module)) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

@@ -1,0 +1,169 @@
+/* The extension module gvmem._gvmem: handles of the public C API, leases, and arrays of what they lend.
+ *
+ * It blocks: the Python layer (gvmem/_wait.py) sees to Ctrl-C. Each call is made without the interpreter lock
+ * (GIL); everything else here is guarded by it.
+ *
+ * A handle is a connection, an object or a table. Calls under way, leases and, for a connection, its objects are
+ * its users: closing marks it, and the last user ends it. So nothing is closed under a thread, or under an array.
+ */
+#ifndef GVMEM_PYTHON_MODULE_H
+#define GVMEM_PYTHON_MODULE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <gvmem/client.h>
+#include <gvmem/table.h>
+
+#define DIMENSIONS_MAX 16
+
+typedef enum handle_kind { KIND_CLIENT, KIND_OBJECT, KIND_TABLE } handle_kind;
+
+typedef struct hold hold;
+typedef struct handle handle;
+
+struct handle {
+    PyObject_HEAD;
+    handle_kind kind;
+    union {
+        gvm_client *client;
+        gvm_object *object;
+        gvm_table *table;
+    } of;
+    handle *parent; /* the connection of an object; owned */
+    handle *first;  /* of a connection: its objects, linked by next and previous; not owned */
+    handle *next, *previous;
+    hold *holds;        /* linked likewise */
+    gvm_device *device; /* open, for waiting; NULL in a connection */
+    int32_t ordinal;
+    bool software; /* a software GPU's: the CPU may use what a lease lends */
+    bool readonly; /* it was opened so */
+    bool closed;   /* no new users */
+    bool ended;    /* and closed in the library */
+    size_t users;
+};
+
+/* A lease. It ends when it was ended by hold_end() and nothing exported is left, or with the last reference. */
+typedef struct region {
+    char *address;
+    uint64_t bytes;
+} region;
+
+struct hold {
+    PyObject_HEAD;
+    handle *owner; /* owned, and used */
+    hold *next, *previous;
+    gvm_lease lease;      /* of an object */
+    gvm_table_data *data; /* of a table: count of them */
+    uint32_t count;
+    region *regions; /* what it lends: one of an object, four for each column of a table */
+    uint32_t regions_count;
+    uint32_t mode;
+    bool cpu;      /* the CPU may use it by GVM_ACQUIRE_CPU */
+    bool ended;    /* arrays may not be made or exported any more */
+    bool released; /* in the library */
+    bool has_stream;
+    gvm_stream stream; /* behind whose work it is released */
+    size_t exports;
+    unsigned long thread; /* for which it was taken */
+};
+
+/* An element type: its names here and elsewhere. */
+typedef struct element {
+    const char *name;   /* as NumPy and __cuda_array_interface__ have it */
+    const char *format; /* of the buffer protocol; NULL: it has none */
+    uint8_t code, bits; /* of DLPack */
+} element;
+
+extern PyTypeObject *handle_types[3], *hold_type, *array_type;
+
+/* module.c */
+PyObject *raise_status(void); /* from gvm_error_last(), always NULL */
+PyObject *raise_closed(const handle *h);
+int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
+int get_u32(PyObject *number, void *out);
+int get_stream(PyObject *number, void *out); /* a stream_argument */
+
+typedef struct stream_argument {
+    bool given;
+    gvm_stream stream;
+} stream_argument;
+
+typedef enum field_kind {
+    FIELD_U64,
+    FIELD_U32,
+    FIELD_I32,
+    FIELD_I16,
+    FIELD_BOOL,
+    FIELD_BYTES,
+    FIELD_CHAR,
+    FIELD_NAME,
+    FIELD_TEXT,
+    FIELD_ADDRESS
+} field_kind;
+
+typedef struct field {
+    const char *name;
+    size_t offset, bytes;
+    field_kind kind;
+} field;
+
+#define FIELD(type, member, kind) \
+    { \
+#member, offsetof(type, member), sizeof((type *)0)->member, kind \
+    }
+PyObject *make_dict(const field *fields, const void *values);
+
+/* handle.c */
+PyObject *handle_new(handle_kind kind, handle *parent);
+bool handle_use(handle *h); /* false: closed, and the exception is set */
+void handle_unuse(handle *h);
+bool handle_find_device(handle *h, int32_t ordinal);
+PyObject *handle_close(PyObject *self, PyObject *unused);
+bool handle_ready(PyObject *module);
+
+/* client.c, object.c, table.c */
+extern PyMethodDef client_methods[], object_methods[], table_methods[];
+PyObject *client_connect(PyObject *module, PyObject *arguments);
+PyObject *client_adopt(PyObject *module, PyObject *arguments);
+PyObject *client_open_load(PyObject *module, PyObject *arguments);
+PyObject *table_attach(PyObject *module, PyObject *arguments);
+
+/* hold.c */
+hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread);
+bool hold_check_live(const hold *h); /* false, and BufferError: it has ended */
+void hold_export(hold *h);
+void hold_unexport(hold *h);
+bool hold_is_on_cpu(const hold *h);
+bool hold_ready(PyObject *module);
+
+/* array.c */
+PyObject *array_new(hold *h, uint32_t region, uint64_t offset, const element *type, PyObject *shape);
+const element *find_element(const char *name); /* NULL, and ValueError */
+bool array_ready(PyObject *module);
+
+/* memory.c, arrow.c */
+PyObject *memory_new(PyObject *module, PyObject *arguments);
+PyObject *memory_of_dlpack(PyObject *module, PyObject *capsule);
+PyObject *memory_put_bits(PyObject *module, PyObject *arguments);
+PyObject *memory_pack_bits(PyObject *module, PyObject *arguments);
+PyObject *memory_move_offsets(PyObject *module, PyObject *arguments);
+bool memory_ready(PyObject *module);
+PyObject *arrow_read_schema(PyObject *module, PyObject *capsule);
+PyObject *arrow_read_array(PyObject *module, PyObject *capsule);
+PyObject *arrow_stream_schema(PyObject *module, PyObject *capsule);
+PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
+
+/* Makes a call of the library, which may wait. */
+#define WITHOUT_GIL(call) \
+    do { \
+        Py_BEGIN_ALLOW_THREADS; \
+        call; \
+        Py_END_ALLOW_THREADS; \
+    } while (0)
+
+#endif

@@ -1,0 +1,250 @@
+/* An object of a keeper. */
+#include "module.h"
+
+extern const field object_fields[];
+
+/* Makes a call on an object that returns nothing but its status. */
+#define CALL_OBJECT(h, call) \
+    do { \
+        gvm_status status; \
+        PyObject *result; \
+\
+        if (!handle_use(h)) \
+            return NULL; \
+        WITHOUT_GIL(status = (call)); \
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status(); \
+        handle_unuse(h); \
+        return result; \
+    } while (0)
+
+static PyObject *grow(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    uint64_t size_bytes;
+
+    if (!PyArg_ParseTuple(arguments, "O&", get_u64, &size_bytes))
+        return NULL;
+    CALL_OBJECT(h, gvm_object_grow(h->of.object, size_bytes));
+}
+
+static PyObject *shrink(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    uint64_t size_bytes;
+
+    if (!PyArg_ParseTuple(arguments, "O&", get_u64, &size_bytes))
+        return NULL;
+    CALL_OBJECT(h, gvm_object_shrink(h->of.object, size_bytes));
+}
+
+static PyObject *seal(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    int timeout_ms;
+
+    if (!PyArg_ParseTuple(arguments, "i", &timeout_ms))
+        return NULL;
+    CALL_OBJECT(h, gvm_object_seal(h->of.object, timeout_ms));
+}
+
+static PyObject *publish(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    const char *name;
+    uint32_t flags;
+
+    if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u32, &flags))
+        return NULL;
+    CALL_OBJECT(h, gvm_object_publish(h->of.object, name, flags));
+}
+
+static PyObject *link_name(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    uint64_t size_bytes;
+    const char *name;
+    uint32_t mode;
+
+    if (!PyArg_ParseTuple(arguments, "sO&O&", &name, get_u32, &mode, get_u64, &size_bytes))
+        return NULL;
+    CALL_OBJECT(h, gvm_object_link(h->of.object, name, mode, size_bytes));
+}
+
+static PyObject *set_mode(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    uint32_t mode;
+
+    if (!PyArg_ParseTuple(arguments, "O&", get_u32, &mode))
+        return NULL;
+    CALL_OBJECT(h, gvm_object_set_mode(h->of.object, mode));
+}
+
+static PyObject *get_metadata(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    handle *h = (handle *)self;
+    char bytes[GVM_METADATA_BYTES_MAX];
+    uint32_t len_bytes;
+    PyObject *result;
+    gvm_status status;
+
+    if (!handle_use(h))
+        return NULL;
+    WITHOUT_GIL(status = gvm_object_get_metadata(h->of.object, bytes, sizeof bytes, &len_bytes));
+    result = status == GVM_OK ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len_bytes)
+                              : raise_status();
+    handle_unuse(h);
+    return result;
+}
+
+static PyObject *set_metadata(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    PyObject *result = NULL;
+    Py_buffer bytes;
+    gvm_status status;
+
+    if (!PyArg_ParseTuple(arguments, "y*", &bytes))
+        return NULL;
+    if (handle_use(h)) {
+        const uint32_t len_bytes = bytes.len < UINT32_MAX ? (uint32_t)bytes.len : UINT32_MAX;
+
+        WITHOUT_GIL(status = gvm_object_set_metadata(h->of.object, bytes.buf, len_bytes));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        handle_unuse(h);
+    }
+    PyBuffer_Release(&bytes);
+    return result;
+}
+
+static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
+{
+    handle *h = (handle *)self;
+    gvm_object_info info = {.struct_size = sizeof info};
+    PyObject *result;
+    gvm_status status;
+
+    if (!handle_use(h))
+        return NULL;
+    WITHOUT_GIL(status = gvm_object_get_info(h->of.object, &info));
+    result = status == GVM_OK ? make_dict(object_fields, &info) : raise_status();
+    handle_unuse(h);
+    return result;
+}
+
+/* ---- leases and copies */
+
+static PyObject *acquire(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    gvm_acquire_options options = gvm_acquire_options_init();
+    stream_argument stream = {false, NULL};
+    gvm_status status;
+    uint32_t mode, hint;
+    unsigned long thread;
+    int timeout_ms;
+    hold *lease;
+
+    if (!PyArg_ParseTuple(arguments, "O&O&O&iO&k", get_u32, &mode, get_u32, &hint, get_u32,
+                          &options.flags, &timeout_ms, get_stream, &stream, &thread))
+        return NULL;
+    options.hint = (gvm_hint)hint;
+    lease = hold_new(h, 1, thread);
+    if (lease == NULL)
+        return NULL;
+    WITHOUT_GIL(status = gvm_object_acquire(h->of.object, (gvm_lease_mode)mode, &options,
+                                            timeout_ms, &lease->lease));
+    if (status != GVM_OK) {
+        raise_status();
+        Py_DECREF((PyObject *)lease);
+        return NULL;
+    }
+    lease->released = false;
+    lease->mode = mode;
+    lease->cpu = (options.flags & GVM_ACQUIRE_CPU) != 0;
+    lease->has_stream = stream.given;
+    lease->stream = stream.stream;
+    lease->regions[0] = (region){lease->lease.address, lease->lease.size_bytes};
+    return (PyObject *)lease;
+}
+
+static PyObject *copy_in(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    PyObject *result = NULL;
+    uint64_t offset_bytes;
+    gvm_status status;
+    Py_buffer bytes;
+    int timeout_ms;
+
+    if (!PyArg_ParseTuple(arguments, "O&y*i", get_u64, &offset_bytes, &bytes, &timeout_ms))
+        return NULL;
+    if (handle_use(h)) {
+        WITHOUT_GIL(status = gvm_object_copy_in(h->of.object, offset_bytes, bytes.buf,
+                                                (uint64_t)bytes.len, timeout_ms));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        handle_unuse(h);
+    }
+    PyBuffer_Release(&bytes);
+    return result;
+}
+
+static PyObject *copy_out(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    PyObject *result = NULL;
+    uint64_t offset_bytes;
+    gvm_status status;
+    Py_buffer bytes;
+    int timeout_ms;
+
+    if (!PyArg_ParseTuple(arguments, "w*O&i", &bytes, get_u64, &offset_bytes, &timeout_ms))
+        return NULL;
+    if (handle_use(h)) {
+        WITHOUT_GIL(status = gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes,
+                                                 (uint64_t)bytes.len, timeout_ms));
+        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
+        handle_unuse(h);
+    }
+    PyBuffer_Release(&bytes);
+    return result;
+}
+
+/* Which lease of this process an acquire would wait for that nothing but the caller can end: "" if none is. */
+static PyObject *find_own_conflict(PyObject *self, PyObject *arguments)
+{
+    handle *h = (handle *)self;
+    unsigned long thread;
+    uint32_t mode;
+
+    if (!PyArg_ParseTuple(arguments, "O&k", get_u32, &mode, &thread))
+        return NULL;
+    for (const hold *lease = h->holds; lease != NULL; lease = lease->next) {
+        if (lease->released || (mode == GVM_LEASE_READ && lease->mode == GVM_LEASE_READ))
+            continue;
+        if (lease->ended)
+            return PyUnicode_FromString("what was made of an earlier lease is still in use");
+        if (lease->thread == thread)
+            return PyUnicode_FromString("this thread has a lease itself");
+    }
+    return PyUnicode_FromString("");
+}
+
+PyMethodDef object_methods[] = {
+    {"grow", grow, METH_VARARGS, "grow(size)"},
+    {"shrink", shrink, METH_VARARGS, "shrink(size)"},
+    {"seal", seal, METH_VARARGS, "seal(timeout_ms)"},
+    {"publish", publish, METH_VARARGS, "publish(name, flags)"},
+    {"link", link_name, METH_VARARGS, "link(name, mode, size)"},
+    {"set_mode", set_mode, METH_VARARGS, "set_mode(mode)"},
+    {"get_metadata", get_metadata, METH_NOARGS, NULL},
+    {"set_metadata", set_metadata, METH_VARARGS, "set_metadata(bytes)"},
+    {"info", get_info, METH_NOARGS, NULL},
+    {"acquire", acquire, METH_VARARGS,
+     "acquire(mode, hint, flags, timeout_ms, stream or None, thread): a Hold"},
+    {"copy_in", copy_in, METH_VARARGS, "copy_in(offset, bytes, timeout_ms)"},
+    {"copy_out", copy_out, METH_VARARGS, "copy_out(buffer, offset, timeout_ms)"},
+    {"own_conflict", find_own_conflict, METH_VARARGS, "own_conflict(mode, thread): text"},
+    {"close", handle_close, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
