@@ -59,11 +59,13 @@ enum
 	TYPE_BINARY = 4,
 	TYPE_UTF8 = 5,
 	TYPE_BOOL = 6,
+	TYPE_DECIMAL = 7,
 	TYPE_DATE = 8,
 	TYPE_TIME = 9,
 	TYPE_TIMESTAMP = 10,
 	TYPE_LIST = 12,
 	TYPE_FIXED_SIZE_BINARY = 15,
+	TYPE_FIXED_SIZE_LIST = 16,
 	TYPE_LARGE_BINARY = 19,
 	TYPE_LARGE_UTF8 = 20,
 	TYPE_LARGE_LIST = 21,
@@ -85,7 +87,8 @@ typedef struct shape
 {
 	bool none;	   /* not even validity */
 	bool variable; /* offsets and values */
-	bool list;	   /* offsets, and a child: a node and two buffers */
+	bool list;	   /* a child: a node and two buffers */
+	bool fixed;	   /* without offsets, as all lists have one length */
 } shape;
 
 struct gstore_arrow_file
@@ -267,11 +270,25 @@ set_timestamp_format(view *v, uint32_t type, char *format)
 	return true;
 }
 
+static bool
+set_decimal_format(view *v, uint32_t type, char *format)
+{
+	const int64_t precision = (int32_t) number_of(v, type, 0, 4, 0);
+	const int64_t scale = (int32_t) number_of(v, type, 1, 4, 0);
+
+	if (precision < 1 || precision > 38 || scale < -999 || scale > 999 ||
+		number_of(v, type, 2, 4, 128) != 128)
+		return false;
+	snprintf(format, GSTORE_LOAD_FORMAT_BYTES, "d:%d,%d", (int) precision, (int) scale);
+	return true;
+}
+
 static void
 set_shape(uint64_t kind, shape *to)
 {
 	to->none = kind == TYPE_NULL;
-	to->list = kind == TYPE_LIST || kind == TYPE_LARGE_LIST;
+	to->fixed = kind == TYPE_FIXED_SIZE_LIST;
+	to->list = kind == TYPE_LIST || kind == TYPE_LARGE_LIST || to->fixed;
 	to->variable = kind == TYPE_BINARY || kind == TYPE_UTF8 || kind == TYPE_LARGE_BINARY ||
 		kind == TYPE_LARGE_UTF8;
 }
@@ -307,6 +324,12 @@ set_format(view *v, uint32_t field, char *format)
 			return set_time_format("tt", number_of(v, type, 0, 2, 1), format);
 		case TYPE_TIMESTAMP:
 			return set_timestamp_format(v, type, format);
+		case TYPE_DECIMAL:
+			return set_decimal_format(v, type, format);
+		case TYPE_FIXED_SIZE_LIST:
+			snprintf(format, GSTORE_LOAD_FORMAT_BYTES, "+w:%d",
+					 (int) (int32_t) (uint32_t) number_of(v, type, 0, 4, 0));
+			return true;
 		case TYPE_FIXED_SIZE_BINARY:
 			snprintf(format, GSTORE_LOAD_FORMAT_BYTES, "w:%d",
 					 (int) (int32_t) (uint32_t) number_of(v, type, 0, 4, 0));
@@ -455,7 +478,7 @@ take_column(parts *p, const shape *of, uint64_t rows, gstore_load_column *column
 		return true;
 	if (!take_validity(p, nulls, &column->validity))
 		return false;
-	if ((of->variable || of->list) && !take_part(p, &column->offsets))
+	if ((of->variable || (of->list && !of->fixed)) && !take_part(p, &column->offsets))
 		return false;
 	if (!of->list)
 		return take_part(p, &column->values);

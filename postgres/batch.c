@@ -169,7 +169,8 @@ add_uniform_values(gstore_batch *batch, int index, const gstore_view *view, gsto
 	gstore_batch_column *c = &batch->columns[index];
 	const uint32		 stride = gstore_stride(column);
 
-	c->values = batch_buffer(batch, index, BUFFER_VALUES, batch->count * gstore_width(column));
+	if (!bms_is_member(index + 1, batch->unseen))
+		c->values = batch_buffer(batch, index, BUFFER_VALUES, batch->count * gstore_width(column));
 	c->uniform = batch_buffer(batch, index, BUFFER_DATA, batch->count * stride);
 	*piece = (gstore_piece){.column = (uint16) (index + 1),
 							.part = GSTORE_VALUES,
@@ -340,9 +341,9 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 
 		if (!has_column(view, number) || bms_is_member(number, batch->bare))
 			continue;
-		if (c->uniform != NULL)
+		if (c->uniform != NULL && c->values != NULL)
 			gstore_uniform_restore(&view->columns[number - 1], c->uniform, count, (uint8 *) c->values);
-		else if (gstore_is_arrow(&view->columns[number - 1]))
+		else if (c->uniform == NULL && gstore_is_arrow(&view->columns[number - 1]))
 			decode_arrow(batch, number - 1, view);
 	}
 	pfree(pieces);

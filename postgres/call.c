@@ -63,7 +63,7 @@ open_table(Oid oid, gstore_call_table *out)
 	{
 		const gstore_view *view = &ranges[0].view;
 
-		out->token = gstore_export_rows(relation, view, false);
+		out->token = gstore_export_rows(relation, view, false, true);
 		out->rows = view->rows;
 		out->dead = gstore_deleted_bits(gstore_deleted_create(), view, 0, view->rows);
 		out->dead_bytes = view->deleted_bytes > 0 ? (view->rows + 7) / 8 : view->dead_bytes;

@@ -18,7 +18,7 @@
 #define KIND_NEGATIVE	  0x4000 /* of the long form, as positive numbers have 0 */
 #define KIND_SHORT		  0x8000
 #define KIND_SPECIAL	  0xC000
-#define SPECIAL_MASK	  0xF000
+#define SPECIAL_MASK	  0xF000 /* all of it: -infinity */
 #define SPECIAL_NAN		  0xC000
 #define SHORT_NEGATIVE	  0x2000
 #define SHORT_SCALE_SHIFT 7
@@ -89,6 +89,7 @@ load_16(const uint8 *from)
 	return value;
 }
 
+/* False: it is infinite, if it is not NaN. */
 static bool
 take_apart(const struct varlena *numeric, parts *out, bool *nan)
 {
@@ -97,9 +98,9 @@ take_apart(const struct varlena *numeric, parts *out, bool *nan)
 	const uint16 header = bytes >= 2 ? load_16(at) : SPECIAL_MASK;
 
 	*nan = (header & SPECIAL_MASK) == SPECIAL_NAN;
-	*out = (parts){0};
+	*out = (parts){.negative = (header & SPECIAL_MASK) == SPECIAL_MASK};
 	if ((header & KIND_MASK) == KIND_SPECIAL)
-		return *nan; /* the others are infinite */
+		return *nan;
 	if ((header & KIND_MASK) == KIND_SHORT)
 	{
 		const int weight = header & SHORT_WEIGHT_MASK;
@@ -132,36 +133,38 @@ append(magnitude *sum, int exponent, uint32 digit)
 }
 
 bool
-gstore_decimal_of_numeric(const struct varlena *numeric, int scale, gstore_decimal *out)
+gstore_decimal_floor(const struct varlena *numeric, int scale, gstore_decimal *out)
 {
-	magnitude sum = 0;
-	parts	  p;
-	bool	  nan;
-	int		  exponent; /* of the digit, to the base of 10, in the decimal */
+	const magnitude limit = power_of_10(GSTORE_DECIMAL_PRECISION_MAX);
+	magnitude		sum = 0;
+	parts			p;
+	bool			nan, exact = true, good = take_apart(numeric, &p, &nan);
+	int				exponent; /* of the digit, to the base of 10, in the decimal */
 
-	if (!take_apart(numeric, &p, &nan))
-		return false;
 	if (nan)
 	{
 		*out = GSTORE_DECIMAL_NAN;
 		return true;
 	}
 	exponent = BASE_DIGITS * p.weight + scale;
-	for (int i = 0; i < p.count; i++, exponent -= BASE_DIGITS)
+	for (int i = 0; i < p.count && good; i++, exponent -= BASE_DIGITS)
 	{
 		const uint32 digit = load_16(p.digits + 2 * i);
 		const int behind = Min(Max(-exponent, 0), BASE_DIGITS); /* of its 4 digits, behind the last one */
 
-		if (digit >= BASE || digit % (uint32) powers[behind] != 0 ||
-			!append(&sum, BASE_DIGITS - behind, digit / (uint32) powers[behind]))
-			return false;
+		exact &= digit % (uint32) powers[behind] == 0;
+		good = digit < BASE && append(&sum, BASE_DIGITS - behind, digit / (uint32) powers[behind]);
 	}
 	exponent += BASE_DIGITS;
-	if (sum > 0 && exponent > 0 &&
-		(exponent > GSTORE_DECIMAL_PRECISION_MAX || !append(&sum, exponent, 0)))
-		return false;
-	*out = p.negative ? -(gstore_decimal) sum : (gstore_decimal) sum;
-	return true;
+	if (good && sum > 0 && exponent > 0)
+		good = exponent <= GSTORE_DECIMAL_PRECISION_MAX && append(&sum, exponent, 0);
+	if (!good)
+	{
+		sum = limit;
+		exact = false;
+	}
+	*out = p.negative ? -(gstore_decimal) sum - (good && !exact) : (gstore_decimal) sum;
+	return exact;
 }
 
 /* ---- to numeric */

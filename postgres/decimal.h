@@ -14,7 +14,7 @@
 #define GSTORE_DECIMAL_PRECISION_MAX 38
 #define GSTORE_NUMERIC_BYTES		 32 /* of the numeric of any decimal, at most; a multiple of 8 */
 
-typedef __int128 gstore_decimal;
+typedef __int128 gstore_decimal pg_attribute_aligned(MAXIMUM_ALIGNOF); /* as palloc aligns */
 
 #define GSTORE_DECIMAL_NAN ((gstore_decimal) ((unsigned __int128) 1 << 127))
 
@@ -31,9 +31,10 @@ gstore_decimal_load(const uint8 *from)
 extern bool gstore_decimal_fits(gstore_decimal decimal, int precision);
 
 /*
- * numeric: with a header of 4 bytes. False: it has more than 38 digits at this scale, digits behind it, or is infinite.
+ * The greatest decimal of the scale that is not above the number; true: it is equal. numeric: with a header of 4 bytes. Of one
+ * that is beyond all of 38 digits, or infinite, 10^38 or -10^38. NaN is a decimal.
  */
-extern bool gstore_decimal_of_numeric(const struct varlena *numeric, int scale, gstore_decimal *out);
+extern bool gstore_decimal_floor(const struct varlena *numeric, int scale, gstore_decimal *out);
 /* Writes at most GSTORE_NUMERIC_BYTES, as PostgreSQL itself writes the number. */
 extern void gstore_decimal_to_numeric(gstore_decimal decimal, int scale, struct varlena *numeric);
 

@@ -420,7 +420,7 @@ unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int co
 }
 
 char *
-gstore_export_rows(Relation relation, const gstore_view *view, bool own)
+gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call)
 {
 	const Oid	 oid = RelationGetRelid(relation);
 	gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
@@ -447,7 +447,7 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own)
 		note_place(oid, view, own, sum, bytes, at);
 	}
 	areas[0].bytes = at + bytes;
-	gstore_token_make(oid, view, sum, privileges, areas, count, secret);
+	gstore_token_make(oid, view, sum, privileges, for_call, areas, count, secret);
 	unpacked = InvalidOid;
 	gstore_unlock_privileges(ShareLock);
 	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
@@ -465,7 +465,7 @@ gstore_export(PG_FUNCTION_ARGS)
 	gstore_wait_ready();
 	own = choose_revision(relation, &view);
 	if (!view.empty)
-		token = gstore_export_rows(relation, &view, own);
+		token = gstore_export_rows(relation, &view, own, false);
 	relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
 	if (token == NULL)
 		PG_RETURN_NULL();

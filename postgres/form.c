@@ -148,13 +148,22 @@ set_uniform(gstore_column *column, gstore_form form, uint64 count, uint64 stride
 	column->stride = (uint32) stride;
 }
 
+bool
+gstore_form_decimal(int32 typmod, int *precision, int *scale)
+{
+	if (typmod < VARHDRSZ)
+		return false;
+	*precision = ((typmod - VARHDRSZ) >> 16) & 0xffff;
+	*scale = (((typmod - VARHDRSZ) & 0x7ff) ^ 1024) - 1024; /* as PostgreSQL packs both into it */
+	return *precision <= GSTORE_DECIMAL_PRECISION_MAX;
+}
+
 static void
 describe_decimal(gstore_column *column, int32 typmod)
 {
-	const int32 precision = ((typmod - VARHDRSZ) >> 16) & 0xffff;
-	const int32 scale = (((typmod - VARHDRSZ) & 0x7ff) ^ 1024) - 1024; /* as PostgreSQL packs both into it */
+	int precision, scale;
 
-	if (typmod < VARHDRSZ || precision > GSTORE_DECIMAL_PRECISION_MAX)
+	if (!gstore_form_decimal(typmod, &precision, &scale))
 		return;
 	set_uniform(column, GSTORE_FORM_DECIMAL, 0, GSTORE_DECIMAL_BYTES);
 	column->precision = (uint8) precision;

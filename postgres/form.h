@@ -53,6 +53,9 @@ typedef enum gstore_form
  */
 extern void gstore_form_describe(gstore_column *column, const char *name, uint32 length);
 
+/* Whether columns of numeric with that type modifier are decimals, and of which precision and scale. */
+extern bool gstore_form_decimal(int32 typmod, int *precision, int *scale);
+
 /* Read with one or the other, the bytes of an area mean the same. Precisions of decimals may differ. */
 extern bool gstore_form_is_same(const gstore_column *one, const gstore_column *other);
 

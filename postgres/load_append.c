@@ -19,6 +19,7 @@
 
 #include "postgres/arrow.h"
 #include "postgres/load.h"
+#include "postgres/load_uniform.h"
 
 #define SEGMENT_ROWS	(1u << 19)
 #define ROWS_A_SEGMENT	(1u << 16)	/* of such as the executor has to see */
@@ -46,7 +47,7 @@ is_null_column(const gstore_load_field *field)
 static uint32
 stride_of(const gstore_column *column)
 {
-	return gstore_arrow_is_variable(column) ? sizeof(int64) : gstore_width(column);
+	return gstore_arrow_is_variable(column) ? sizeof(int64) : gstore_stride(column);
 }
 
 uint64
@@ -221,9 +222,13 @@ static void
 refuse_value(const gstore_loading *load, int index)
 {
 	const Form_pg_attribute a = TupleDescAttr(RelationGetDescr(load->relation), index);
+	const gstore_form		form = load->columns[index].form;
 
 	ereport(ERROR,
-			(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+			(errcode(form == GSTORE_FORM_DECIMAL ? ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE
+						 : form == GSTORE_FORM_BITS || form == GSTORE_FORM_VECTOR
+						 ? ERRCODE_INVALID_BINARY_REPRESENTATION
+						 : ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 			 errmsg("value out of range for column \"%s\" of type %s", NameStr(a->attname),
 					format_type_be(a->atttypid))));
 }
@@ -437,6 +442,75 @@ store_part(const place *to, uint64 at, void *bytes, uint64 count)
 		write_pieces(to, &piece, 1);
 }
 
+static bool
+is_text(const gstore_loading *load, int index)
+{
+	const gstore_form form = load->columns[index].form;
+
+	return form == GSTORE_FORM_UTF8 ||
+		((form == GSTORE_FORM_BINARY || form == GSTORE_FORM_BYTES) &&
+		 getBaseType(load->columns[index].type) != BYTEAOID);
+}
+
+/* Elements of uniform rows from `first` of the segment on: none of a row that is not NULL may be. */
+static void
+check_elements_there(const place *to, const gstore_load_segment *segment, uint64 first, uint64 count)
+{
+	const gstore_load_part	 *part = &segment->parts[to->index];
+	const gstore_load_column *from = to->load->fields[to->index].from;
+	const uint64			  each = to->state->columns[to->index].count;
+	uint8 *bits = read_bits(to->load, &from->element_validity, (segment->first + first) * each,
+							count * each);
+
+	for (uint64 row = 0; row < count; row++)
+		for (uint64 i = 0; i < each && is_set(part->validity, first + row); i++)
+			if (!is_set(bits, row * each + i))
+				ereport(ERROR,
+						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						 errmsg("column \"%s\" with the option \"length\" cannot hold arrays with NULL",
+								from->name)));
+	pfree(bits);
+}
+
+/* Values of rows of one length, so many at a time as are checked together. */
+static void
+put_uniform(const place *to, const gstore_load_segment *segment)
+{
+	const gstore_load_column *from = to->load->fields[to->index].from;
+	const gstore_column		 *column = &to->state->columns[to->index];
+	const uint8				 *valid = segment->parts[to->index].validity;
+	const uint32			  width = column->stride;
+	const uint64			  most = Max(CHECKED_BYTES / width, 1);
+	const bool				  checked = gstore_load_uniform_is_checked(column) ||
+		is_checked_form(column->element_form);
+	const bool sparse = gstore_has_elements(column) && from->element_validity.bytes > 0;
+	uint8	  *bytes = to->load->bytes;
+
+	for (uint64 first = 0; first < segment->count; first += most)
+	{
+		const uint64 some = Min(most, segment->count - first);
+		const uint64 at = (to->state->rows + first) * width;
+
+		CHECK_FOR_INTERRUPTS();
+		if (sparse)
+			check_elements_there(to, segment, first, some);
+		if (to->load->source->staged && !checked)
+			continue;
+		fetch_part(to, at, from->values.offset + (segment->first + first) * width, bytes, some * width);
+		for (uint64 row = 0; row < some && checked; row++)
+			if (!is_set(valid, first + row))
+				continue;
+			else if (is_checked_form(column->element_form))
+				check_values(to->load, to->index, column->element_form, bytes + row * width,
+							 column->count, NULL, 0);
+			else if (is_text(to->load, to->index))
+				check_texts(to->load, to->index, bytes + row * width, (int64[]){0, width}, 1, NULL, 0);
+			else if (!gstore_load_uniform_is_value(column, bytes + row * width))
+				refuse_value(to->load, to->index);
+		store_part(to, at, bytes, some * width);
+	}
+}
+
 /* Values of `width` bytes each; form: of those that are checked. valid: which of them count, from bit 0 on. */
 static void
 put_values(const place *to, uint64 at, uint64 from, uint64 count, uint32 width, gstore_form form,
@@ -582,14 +656,6 @@ put_elements(const place *column, const gstore_load_part *part, uint64 rows)
 	return true;
 }
 
-static bool
-is_text(const gstore_loading *load, int index)
-{
-	return load->columns[index].form == GSTORE_FORM_UTF8 ||
-		(load->columns[index].form == GSTORE_FORM_BINARY &&
-		 getBaseType(load->columns[index].type) != BYTEAOID);
-}
-
 /* What a column of the view is with the segment. */
 static void
 put_variable(const place *to, const gstore_load_part *part, uint64 count, gstore_column *now)
@@ -623,6 +689,8 @@ put_column(const place *to, const gstore_load_segment *segment, gstore_column *n
 	else if (now->form == GSTORE_FORM_BOOL)
 		put_bits(to, to->state->rows, segment->count,
 				 read_bits(to->load, &from->values, segment->first, segment->count), true);
+	else if (gstore_is_uniform(now))
+		put_uniform(to, segment);
 	else
 		put_values(to, to->state->rows * width, from->values.offset + segment->first * width,
 				   segment->count, width, now->form, part->validity);

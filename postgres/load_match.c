@@ -39,9 +39,22 @@ is_loadable(const gstore_column *column)
 	}
 }
 
+/* Of decimals the scale counts: each number is checked to have as many digits as the column's precision allows. */
+static bool
+is_same_scale(const char *wanted, const char *given)
+{
+	int precision, scale, wanted_scale, end = 0;
+
+	return sscanf(wanted, "d:%d,%d", &precision, &wanted_scale) == 2 &&
+		sscanf(given, "d:%d,%d%n", &precision, &scale, &end) == 2 && scale == wanted_scale &&
+		(given[end] == '\0' || strcmp(given + end, ",128") == 0);
+}
+
 static bool
 is_same_format(gstore_form form, const char *wanted, const char *given)
 {
+	if (form == GSTORE_FORM_DECIMAL)
+		return is_same_scale(wanted, given);
 	if (form == GSTORE_FORM_TIMESTAMPTZ) /* whatever the zone, values count from 1970 UTC */
 		return strncmp(given, "tsu:", 4) == 0 && given[4] != '\0';
 	return strcmp(given, wanted) == 0;
@@ -61,7 +74,7 @@ is_format_of(const gstore_column *column, const gstore_load_column *from, uint32
 	gstore_arrow_format(column, wanted);
 	gstore_arrow_element_format(column, wanted_element);
 	*offset_bytes = gstore_arrow_is_variable(column) ? sizeof(int64) : 0;
-	if (column->form == GSTORE_FORM_LIST &&
+	if (gstore_has_elements(column) &&
 		!is_same_format(column->element_form, wanted_element, from->element_format))
 		return false;
 	for (int i = 0; i < (int) lengthof(narrow); i++)
@@ -138,6 +151,16 @@ find_attribute(const gstore_loading *load, const char *name)
 					RelationGetRelationName(load->relation))));
 }
 
+/* Of such a type, and no domain, all values that are checked are as the type modifier wants them. */
+static bool
+is_of_its_length(const gstore_column *column)
+{
+	return column->form == GSTORE_FORM_DECIMAL || column->form == GSTORE_FORM_BITS ||
+			column->form == GSTORE_FORM_VECTOR
+		? getBaseType(column->type) == column->type
+		: false;
+}
+
 static void
 match_column(gstore_loading *load, const gstore_load_column *from)
 {
@@ -160,7 +183,7 @@ match_column(gstore_loading *load, const gstore_load_column *from)
 	match_type(load, index, field);
 	if (attribute->atttypid == VARCHAROID && attribute->atttypmod >= (int32) VARHDRSZ)
 		field->max_chars = attribute->atttypmod - VARHDRSZ;
-	else if (gstore_coercion_of(attribute) != NULL)
+	else if (!is_of_its_length(&load->columns[index]) && gstore_coercion_of(attribute) != NULL)
 		load->by_rows = true;
 }
 
@@ -260,7 +283,10 @@ check_column(const gstore_loading *load, const gstore_column *column, const gsto
 	if (!gstore_arrow_is_variable(column))
 	{
 		check_buffer(load, from, "values", &from->values,
-					 column->form == GSTORE_FORM_BOOL ? (rows + 7) / 8 : rows * gstore_width(column));
+					 column->form == GSTORE_FORM_BOOL ? (rows + 7) / 8 : rows * gstore_stride(column));
+		if (gstore_has_elements(column) && from->element_validity.bytes > 0)
+			check_buffer(load, from, "validity bits of elements", &from->element_validity,
+						 (rows * column->count + 7) / 8);
 		return true;
 	}
 	check_buffer(load, from, "offsets", &from->offsets, (rows + 1) * field->offset_bytes);

@@ -2,7 +2,8 @@
  * Conditions on batches; see qual.h.
  *
  * Every value that can be compared has a 64-bit integer key in the order that PostgreSQL sorts its type
- * in, so that each comparison is a range of keys, or all but a range.
+ * in, so that each comparison is a range of keys, or all but a range. Decimals are keys of 128 bits themselves, with NaN
+ * above all.
  */
 #include "postgres.h"
 
@@ -15,8 +16,11 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/optimizer.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
+#include "postgres/decimal.h"
 #include "postgres/qual.h"
 
 typedef enum test
@@ -38,6 +42,10 @@ typedef struct condition
 	bool	   nothing; /* passes: the value is NULL, or beyond all */
 	bool	   except;	/* passes what is not in the range */
 	int64	   low, high;
+	/* Of numeric: */
+	int				scale; /* of the column, as it is defined */
+	gstore_decimal	decimal_low, decimal_high;
+	struct varlena *number; /* the value */
 } condition;
 
 struct gstore_quals
@@ -68,6 +76,7 @@ family_of(Oid type)
 		case OIDOID:
 		case CHAROID:
 		case BOOLOID:
+		case NUMERICOID:
 			return (int) type;
 		default:
 			return 0;
@@ -129,6 +138,7 @@ take_comparison(OpExpr *op, Index relation, condition *out)
 	const Var *column;
 	Oid		   types[2];
 	bool	   swapped = false;
+	int		   precision;
 
 	if (list_length(op->args) != 2 || op->opno >= FirstNormalObjectId)
 		return false;
@@ -144,6 +154,9 @@ take_comparison(OpExpr *op, Index relation, condition *out)
 	}
 	if (column == NULL || column->vartype != types[swapped] || family_of(types[0]) == 0 ||
 		family_of(types[0]) != family_of(types[1]) || !is_row_independent(right))
+		return false;
+	if (column->vartype == NUMERICOID &&
+		!gstore_form_decimal(column->vartypmod, &precision, &out->scale))
 		return false;
 	out->strategy = strategy_of(op->opno);
 	if (out->strategy == InvalidStrategy)
@@ -296,6 +309,58 @@ set_range(condition *c, int64 key)
 	}
 }
 
+#define KEY_OF_NAN ((gstore_decimal) ~((unsigned __int128) 1 << 127))
+
+static inline gstore_decimal
+decimal_key(gstore_decimal decimal)
+{
+	return decimal == GSTORE_DECIMAL_NAN ? KEY_OF_NAN : decimal;
+}
+
+/* What is compared with may lie between two decimals. */
+static void
+set_decimal_range(condition *c)
+{
+	gstore_decimal key;
+	const bool	   exact = gstore_decimal_floor(c->number, c->scale, &key);
+
+	key = decimal_key(key);
+	c->decimal_low = -KEY_OF_NAN - 1;
+	c->decimal_high = KEY_OF_NAN;
+	c->except = c->strategy == ROWCOMPARE_NE;
+	switch (c->strategy)
+	{
+		case BTLessStrategyNumber:
+			c->decimal_high = key - exact;
+			break;
+		case BTLessEqualStrategyNumber:
+			c->decimal_high = key;
+			break;
+		case BTGreaterEqualStrategyNumber:
+			c->decimal_low = key + !exact;
+			break;
+		case BTGreaterStrategyNumber:
+			c->nothing = key == KEY_OF_NAN;
+			c->decimal_low = c->nothing ? key : key + 1;
+			break;
+		default:
+			c->decimal_low = key + !exact; /* an empty range, if there is no such decimal */
+			c->decimal_high = key;
+	}
+}
+
+static void
+set_number(condition *c, Datum value, MemoryContext context)
+{
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	if (c->number != NULL)
+		pfree(c->number);
+	c->number = PG_DETOAST_DATUM_COPY(value);
+	MemoryContextSwitchTo(old);
+	set_decimal_range(c);
+}
+
 void
 gstore_quals_evaluate(gstore_quals *quals, ExprContext *context)
 {
@@ -310,7 +375,11 @@ gstore_quals_evaluate(gstore_quals *quals, ExprContext *context)
 		if (c->evaluate != NULL)
 			value = ExecEvalExprSwitchContext(c->evaluate, context, &null);
 		c->nothing = null;
-		if (!null)
+		if (null)
+			continue;
+		if (c->type == NUMERICOID)
+			set_number(c, value, GetMemoryChunkContext(quals));
+		else
 			set_range(c, key_of(value, c->value_type));
 	}
 }
@@ -392,6 +461,70 @@ keep_in_range(const condition *c, const gstore_batch *batch, uint32 *rows, uint3
 	return kept;
 }
 
+/* Of a store whose form is another one than the table's: an older snapshot reads it. */
+static bool
+passes_number(const condition *c, const gstore_column *column, const gstore_batch *batch, uint32 row)
+{
+	union
+	{
+		uint8		   bytes[GSTORE_NUMERIC_BYTES];
+		struct varlena head;
+		uint64		   alignment;
+	} numeric;
+	Datum value;
+	int	  compared;
+
+	if (column->form == GSTORE_FORM_DECIMAL)
+	{
+		gstore_decimal_to_numeric(gstore_decimal_load(batch->columns[c->index].uniform +
+													  (uint64) row * GSTORE_DECIMAL_BYTES),
+								  column->scale, &numeric.head);
+		value = PointerGetDatum(&numeric.head);
+	}
+	else
+		value = gstore_value(batch, column, c->index, batch->first + row);
+	compared = DatumGetInt32(DirectFunctionCall2(numeric_cmp, value, PointerGetDatum(c->number)));
+	switch (c->strategy)
+	{
+		case BTLessStrategyNumber:
+			return compared < 0;
+		case BTLessEqualStrategyNumber:
+			return compared <= 0;
+		case BTGreaterEqualStrategyNumber:
+			return compared >= 0;
+		case BTGreaterStrategyNumber:
+			return compared > 0;
+		case ROWCOMPARE_NE:
+			return compared != 0;
+		default:
+			return compared == 0;
+	}
+}
+
+static uint32
+keep_numbers(const condition *c, const gstore_column *column, const gstore_batch *batch,
+			 uint32 *rows, uint32 count)
+{
+	const uint8			*values = batch->columns[c->index].uniform;
+	const gstore_decimal low = c->decimal_low, high = c->decimal_high;
+	const bool			 except = c->except;
+	uint32				 kept = 0;
+
+	if (column->form == GSTORE_FORM_DECIMAL && column->scale == c->scale)
+		for (uint32 i = 0; i < count; i++)
+		{
+			const uint32		 row = rows[i];
+			const gstore_decimal key = decimal_key(
+				gstore_decimal_load(values + (uint64) row * GSTORE_DECIMAL_BYTES));
+
+			rows[kept] = row;
+			kept += ((key >= low) & (key <= high)) != except ? 1u : 0u;
+		}
+	else
+		KEEP_IF(passes_number(c, column, batch, row))
+	return kept;
+}
+
 uint32
 gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch, const gstore_view *view,
 					uint32 *rows, uint32 count)
@@ -403,8 +536,10 @@ gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch, const 
 		if (c->nothing)
 			return 0;
 		count = keep_by_null(batch, view, c->index, c->test == TEST_NULL, rows, count);
-		if (c->test == TEST_RANGE && count > 0)
-			count = keep_in_range(c, batch, rows, count);
+		if (c->test != TEST_RANGE || count == 0)
+			continue;
+		count = c->type == NUMERICOID ? keep_numbers(c, &view->columns[c->index], batch, rows, count)
+									  : keep_in_range(c, batch, rows, count);
 	}
 	return count;
 }

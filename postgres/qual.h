@@ -1,7 +1,7 @@
 /*
  * postgres/qual.h - simple conditions, evaluated on the columns of a batch before any row is made.
  *
- * Simple are: column op value, where op is a comparison (= <> < <= > >=) of integers, floats, dates,
+ * Simple are: column op value, where op is a comparison (= <> < <= > >=) of integers, decimals, floats, dates,
  * times, oid, "char" or boolean and the value depends on no row; column IS [NOT] NULL; a boolean column
  * and its negation. Everything else stays with the executor.
  */

@@ -70,6 +70,7 @@ typedef struct scan_state
 	Bitmapset		*others;  /* columns that rows need, without those */
 	Bitmapset		*all;
 	Bitmapset		*bare;	  /* those of all of which only what marks NULLs is needed */
+	Bitmapset		*unseen;  /* those of tested that rows do not need */
 	int				*indexes; /* of the columns that rows need, attribute number - 1 */
 	int				 index_count;
 	gstore_quals	*quals;		/* NULL: none */
@@ -151,6 +152,7 @@ gstoreBeginForeignScan(ForeignScanState *node, int flags)
 	state->tested = as_set(tested);
 	state->all = bms_union(as_set(wanted), state->tested);
 	state->others = bms_difference(state->all, state->tested);
+	state->unseen = bms_difference(state->tested, as_set(wanted));
 	state->bare = as_set(lthird(plan->fdw_private));
 	if (linitial(plan->fdw_exprs) != NIL)
 		state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
@@ -187,6 +189,7 @@ prepare_scan(ForeignScanState *node, scan_state *state)
 	}
 	state->batch = gstore_batch_create(natts);
 	state->batch->bare = state->bare;
+	state->batch->unseen = state->unseen;
 	state->output = gstore_output_create(natts);
 	state->deleted = gstore_deleted_create();
 	if (state->row_range_count > 0)

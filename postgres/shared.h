@@ -87,7 +87,8 @@ typedef struct gstore_token
 	pid_t			 maker;
 	SubTransactionId made_in; /* if there is a maker */
 	/* Of gstore_load_begin(): name is that of a store of no table. */
-	uint64 staged_bytes; /* 0: it is one of gstore_export() */
+	uint64 staged_bytes; /* 0: it is one of gstore_export(), or of a call */
+	bool   for_call;	 /* for a worker of a session (call.h): no user has it */
 	pid_t  session;		 /* it ends with this process */
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
 	pid_t			 loader;

@@ -69,7 +69,7 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 
 typedef struct gstore_batch_column
 {
-	const uint8 *values;  /* NULL: it is bare, and `nulls` marks it */
+	const uint8 *values;  /* NULL: it is bare, and `nulls` marks it; or unseen */
 	const uint8 *nulls;	  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
 	const uint8 *bodies;  /* the byte at offset bodies_from of the area */
 	const uint8 *uniform; /* of uniform columns: what the area has. Their `values` have headers */
@@ -78,8 +78,9 @@ typedef struct gstore_batch_column
 
 typedef struct gstore_batch
 {
-	uint64				  first, count; /* rows */
-	uint64				  nulls_from;
+	uint64 first, count; /* rows */
+	uint64 nulls_from;
+	const Bitmapset *unseen; /* of the others, columns that are not in rows: values of uniform ones get no headers */
 	const Bitmapset		 *bare;	   /* columns of which no more is read than which rows are NULL */
 	gstore_batch_column	 *columns; /* by attribute number - 1; only those read are filled */
 	struct gstore_buffer *buffers;

@@ -33,6 +33,8 @@
 #include "postgres/table.h"
 #include "postgres/token.h"
 
+#define CALL_LIFETIME_S 300
+
 PG_FUNCTION_INFO_V1(gstore_revoke);
 PG_FUNCTION_INFO_V1(gstore_revoke_all);
 
@@ -124,7 +126,7 @@ find_secret(const uint8 secret[GSTORE_SECRET_BYTES])
 
 /* Its link to the manifests reaches to manifest_end at least: the same manifest may have been written at another place. */
 static gstore_token *
-find_same(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges)
+find_same(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges, bool for_call)
 {
 	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
 	{
@@ -132,16 +134,20 @@ find_same(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privi
 
 		if (is_of(t, view->name.table) && t->name.store == view->name.store && t->sum == sum &&
 			t->manifest_end >= manifest_end && t->role == GetUserId() &&
-			t->privileges == privileges && t->expires_ns > gstore_now_ns())
+			t->privileges == privileges && t->for_call == for_call && t->expires_ns > gstore_now_ns())
 			return t;
 	}
 	return NULL;
 }
 
+/* A worker attaches it soon, and the next call renews it. */
 static int64
-lifetime_end(void)
+lifetime_end(const gstore_token *t)
 {
-	return gstore_deadline_ns((int64) gstore_token_lifetime_s * 1000);
+	const int64 seconds = t->for_call ? Min(CALL_LIFETIME_S, gstore_token_lifetime_s)
+									  : gstore_token_lifetime_s;
+
+	return gstore_deadline_ns(seconds * 1000);
 }
 
 bool
@@ -187,7 +193,7 @@ set_state(const uint8 secret[GSTORE_SECRET_BYTES], gstore_token_state state)
 	t = find_secret(secret); /* not there any more if the keeper was started anew */
 	if (t != NULL)
 	{
-		t->expires_ns = lifetime_end();
+		t->expires_ns = lifetime_end(t);
 		t->state = state;
 	}
 	LWLockRelease(gstore->lock);
@@ -256,17 +262,22 @@ find_free_token(void)
 	return NULL;
 }
 
-/* A table has so many tokens at most, and one more is to come. */
+/* A table has so many tokens of each kind at most, and one more is to come. */
 static void
-end_oldest(Oid relation)
+end_oldest(Oid relation, bool for_call)
 {
 	gstore_token	   *all;
-	const int			count = list_tokens(relation, &all);
-	const gstore_token *oldest = all;
+	const int			listed = list_tokens(relation, &all);
+	const gstore_token *oldest = NULL;
+	int					count = 0;
 
-	for (int i = 1; i < count; i++)
-		if (all[i].number < oldest->number)
-			oldest = &all[i];
+	for (int i = 0; i < listed; i++)
+		if (all[i].for_call == for_call)
+		{
+			count++;
+			if (oldest == NULL || all[i].number < oldest->number)
+				oldest = &all[i];
+		}
 	if (count >= GSTORE_TOKENS_OF_A_TABLE_MAX)
 		end_token(oldest);
 	pfree(all);
@@ -305,15 +316,15 @@ begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
 
 static bool
 renew_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges,
-			uint8 secret[GSTORE_SECRET_BYTES])
+			bool for_call, uint8 secret[GSTORE_SECRET_BYTES])
 {
 	gstore_token *t;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	t = find_same(view, sum, manifest_end, privileges);
+	t = find_same(view, sum, manifest_end, privileges, for_call);
 	if (t != NULL)
 	{
-		t->expires_ns = lifetime_end();
+		t->expires_ns = lifetime_end(t);
 		if (t->maker != MyProcPid)
 			t->maker = 0; /* two have it: the end of one transaction does not end it */
 		memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
@@ -323,19 +334,21 @@ renew_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 pri
 }
 
 void
-gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
+gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges, bool for_call,
 				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
 {
 	const uint64 manifest_end = pieces[0].bytes;
 	gstore_far	 far = {0};
 
-	if (renew_token(view, sum, manifest_end, privileges, secret))
+	if (renew_token(view, sum, manifest_end, privileges, for_call, secret))
 		return;
-	end_oldest(relation);
-	begin_token(
-		&(gstore_token){
-			.name = view->name, .privileges = privileges, .sum = sum, .manifest_end = manifest_end},
-		secret);
+	end_oldest(relation, for_call);
+	begin_token(&(gstore_token){.name = view->name,
+								.privileges = privileges,
+								.sum = sum,
+								.manifest_end = manifest_end,
+								.for_call = for_call},
+				secret);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);

@@ -30,9 +30,9 @@ extern void gstore_unlock_privileges(LOCKMODE mode);
  * of the token that the user has for the same (sum), from now on for a whole lifetime again, or a new one's. privileges: of
  * the table, at this moment.
  */
-extern void
-gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
-				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES]);
+extern void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
+							  bool for_call, const gstore_piece *pieces, int count,
+							  uint8 secret[GSTORE_SECRET_BYTES]);
 
 /*
  * The secret of a new token for the current user, with so many bytes that who knows it may write, at the store that its
@@ -60,10 +60,11 @@ extern void gstore_token_forget(const gstore_store_name *name);
 extern void gstore_note_privileges(bool granted);
 
 /*
- * A token for rows of the open table, which the caller keeps locked; own: of a store that this transaction has made (export.c).
+ * A token for rows of the open table, which the caller keeps locked; own: of a store that this transaction has made (export.c);
+ * for_call: for a worker of a session, apart from those that users have.
  * ERROR if the user may not SELECT from it.
  */
-extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own);
+extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call);
 
 extern void gstore_token_init(void); /* the callback */
 extern void gstore_export_init(void);

@@ -100,7 +100,7 @@ strip_numeric(const gstore_column *column, const char *name, const struct varlen
 {
 	gstore_decimal decimal;
 
-	if (!gstore_decimal_of_numeric(body, column->scale, &decimal) ||
+	if (!gstore_decimal_floor(body, column->scale, &decimal) ||
 		!gstore_decimal_fits(decimal, column->precision))
 		ereport(ERROR,
 				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("numeric field overflow"),

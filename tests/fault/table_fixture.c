@@ -58,6 +58,7 @@ static description describe(void)
     d.columns[1].type = d.columns[1].base_type = 25;
     d.columns[1].length = -1;
     d.columns[1].number = 2;
+    d.columns[1].width = sizeof(uint64_t);
     d.columns[1].flags = GVMI_COLUMN_NULLS;
     d.columns[1].bodies_bytes = FAULT_TABLE_ROWS * BODY_BYTES;
     return d;
@@ -79,7 +80,8 @@ static bool publish(const char *part, const void *bytes, size_t len)
 
 static bool publish_columns(void)
 {
-    static uint32_t numbers[FAULT_TABLE_ROWS], offsets[FAULT_TABLE_ROWS];
+    static uint32_t numbers[FAULT_TABLE_ROWS];
+    static uint64_t offsets[FAULT_TABLE_ROWS];
     static uint8_t bodies[FAULT_TABLE_ROWS * BODY_BYTES], nulls[FAULT_TABLE_ROWS / 8 + 1];
 
     for (uint32_t row = 0; row < FAULT_TABLE_ROWS; row++) {
@@ -88,7 +90,7 @@ static bool publish_columns(void)
         numbers[row] = FAULT_TABLE_NUMBER(row);
         if (row % 2 == 0)
             continue;
-        offsets[row] = row;
+        offsets[row] = (uint64_t)row * BODY_BYTES;
         nulls[row / 8] |= (uint8_t)(1u << row % 8);
         memcpy(bodies + row * BODY_BYTES, &head, sizeof head);
         memcpy(bodies + row * BODY_BYTES + sizeof head, "odd", 3);

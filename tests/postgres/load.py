@@ -49,6 +49,8 @@ def pack(kind, values):
         return bits([bool(value) for value in values])
     if kind.startswith("w:"):
         return b"".join(value or bytes(int(kind[2:])) for value in values)
+    if kind.startswith("d:"):
+        return b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
     return struct.pack(f"<{len(values)}{CODES[kind]}", *(value or 0 for value in values))
 
 
@@ -78,6 +80,10 @@ class Column:
             self.values = pack(element, flat)
             self.element_validity = bits([item is not None for item in flat]) if None in flat else b""
             self.elements = len(flat)
+        elif kind.startswith("+w:"):
+            flat = [item for items in values for item in items or [0] * int(kind[3:])]
+            self.values = pack(element, flat)
+            self.element_validity = bits([item is not None for item in flat]) if None in flat else b""
         else:
             self.values = b"" if kind == "n" else pack(kind, values)
 
@@ -99,7 +105,7 @@ def staged(*columns, rows=None, **head):
             "<64s16s16sIih6x8QQ8x", column.name.encode(), column.kind.encode(), column.element.encode(), 0, -1, 0, *refs, column.elements
         )
     length = (at + len(body) + 63) // 64 * 64
-    fields = {"length": length, "nitems": rows, "version": 1, "ncols": len(columns), "format": ord("a"), "head_bytes": 64, "column_bytes": 192}
+    fields = {"length": length, "nitems": rows, "version": 2, "ncols": len(columns), "format": ord("a"), "head_bytes": 64, "column_bytes": 192}
     fields.update(head)
     whole = struct.pack(
         "<QQIIB3xIII24x", *(fields[n] for n in ("length", "nitems", "version", "ncols", "format", "head_bytes", "column_bytes")), 0
@@ -244,6 +250,39 @@ class Load:
             stage.session.sql("COMMIT")
             expect(rows_of(server), ["|" * (len(columns) - 1)] + shown * 3, options)
             server.sql("UPDATE ft SET s = 0 WHERE s = -1; DELETE FROM ft WHERE s = 7")
+            stage.end()
+
+    def columns_of_one_length_come_as_they_lie(self, server):
+        """Decimals, bits, arrays and texts of one length: good ones as SQL shows them, bad ones not at all."""
+        nan, days = -(1 << 127), 10957
+        kinds = [
+            ("n", "numeric(10,2)", "d:10,2", "", [12345, None, nan, -1], ["123.45", "", "NaN", "-0.01"], [10**10, -(10**10), nan + 1], "22003"),
+            ("w", "numeric(38,0)", "d:38,0", "", [10**38 - 1, None, 0, 1 - 10**38], [str(10**38 - 1), "", "0", str(1 - 10**38)], [10**38, (1 << 127) - 1], "22003"),
+            ("b", "bit(11)", "w:2", "", [b"\xff\xe0", None, b"\0\0", b"\x80\x20"], ["1" * 11, "", "0" * 11, "10000000001"], [b"\0\x10", b"\0\1"], MALFORMED),
+            ("b8", "bit(8)", "w:1", "", [b"\xff", None, b"\0", b"\1"], ["1" * 8, "", "0" * 8, "00000001"], [], ""),
+            ("t", "text OPTIONS (length '3')", "w:3", "", [b"abc", None, "\u4e2d".encode(), b"\xc3\xa9z"], ["abc", "", "\u4e2d", "\u00e9z"], [b"ab\0", b"ab\xc3", b"\xa9zz"], "22021"),
+            ("y", "bytea OPTIONS (length '2')", "w:2", "", [b"\0\xff", None, b"ab", b"\0\0"], ["\\x00ff", "", "\\x6162", "\\x0000"], [], ""),
+            ("a", "real[] OPTIONS (length '2')", "+w:2", "f", [[0.5, -1], None, [0, 2], [1, 1]], ["{0.5,-1}", "", "{0,2}", "{1,1}"], [[1, None]], "22004"),
+            ("d", "date[] OPTIONS (length '1')", "+w:1", "tdD", [[days], None, [0], [1]], ["{2000-01-01}", "", "{1970-01-01}", "{1970-01-02}"], [[2**31 - 2]], "22008"),
+        ]
+        columns = [Column(name, kind, values, element) for name, _, kind, element, values, *_ in kinds]
+        definition = ", ".join(f"{row[0]} {row[1]}" for row in kinds)
+        shown = ["|".join(texts) for texts in zip(*(row[5] for row in kinds))]
+        for options in ("format 'arrow'", "format 'pgstrom'"):
+            make(server, definition, options)
+            server.sql("INSERT INTO ft DEFAULT VALUES")
+            stage = Stage(server)
+            stage.session.sql("BEGIN")
+            for _ in range(2):
+                expect(stage.load(staged(*columns)[0]), "4", f"rows, {options}")
+            for name, _, kind, element, good, _, bad, wanted in kinds:
+                for value in bad:
+                    expect(stage.load(staged(Column(name, kind, [*good, value], element))[0]), wanted, f"{name} {value}, {options}")
+                expect(stage.load(staged(Column(name, "w:7", [b"1234567"]))[0]), "42804", f"another format for {name}")
+            expect(stage.load(staged(Column("n", "d:10,3", [1]))[0]), "42804", "another scale")
+            expect(stage.load(staged(Column("n", "d:38,2", [1]))[0]), "1", "another precision")
+            stage.session.sql("COMMIT")
+            expect(rows_of(server), ["|" * (len(columns) - 1)] + shown * 2 + ["0.01" + "|" * (len(columns) - 1)], options)
             stage.end()
 
     def what_is_loaded_is_the_transactions(self, server):
@@ -590,7 +629,11 @@ class Load:
         stage.end()
 
     def program_or_session_killed_meanwhile_changes_nothing(self, server):
-        make(server, "id int CHECK (id >= 0), t text")
+        server.sql(
+            "CREATE FUNCTION slow(int) RETURNS bool LANGUAGE plpgsql AS "
+            "'BEGIN IF $1 % 100 = 0 THEN PERFORM pg_sleep(0.001); END IF; RETURN true; END'"
+        )
+        make(server, "id int CHECK (slow(id)), t text")
         data = staged(Column("id", "i", list(range(200000))), Column("t", "U", ["abc"] * 200000))[0]
         server.sql("INSERT INTO ft VALUES (1, 'there')")
         for victim in ("program", "session", "cancel"):

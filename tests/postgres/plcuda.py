@@ -310,6 +310,18 @@ retval->isnull = 0;
         expect(workers(session.pid), [worker], "workers")
         session.close()
 
+    def calls_end_no_token_of_a_user(self, server):
+        """A table has 64 tokens of each kind at most."""
+        prepare(server)
+        token = server.sql("SELECT gstore_export('ft')")
+        session = server.session()
+        for i in range(70):
+            session.sql(f"INSERT INTO ft VALUES ({-i}, 'x')")
+            session.sql("SELECT total('ft')")
+        session.close()
+        expect(server.sql(f"SELECT gstore_revoke('{token}')"), "t", "the token is still there")
+        expect(server.sql("SELECT gstore_revoke_all('ft') <= 64"), "t", "tokens of calls")
+
     def a_keeper_that_is_killed_takes_its_workers_along(self, server):
         prepare(server)
         session = server.session()

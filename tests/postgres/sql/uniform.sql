@@ -35,6 +35,33 @@ SELECT *, scale(a), scale(b) FROM n;
 SELECT a FROM n WHERE a = 'NaN' OR a < 1;
 DROP FOREIGN TABLE n;
 
+-- comparisons_are_those_of_a_heap
+CREATE FOREIGN TABLE g (id int, n numeric(6,2), w numeric(38,0), k numeric(5,-2), x numeric(38,38)) SERVER gstore_fdw;
+CREATE TABLE h (LIKE g);
+INSERT INTO h SELECT i, i / 4.0, i * 1e36, i * 100, i * 1e-3 FROM generate_series(-99, 99) i;
+INSERT INTO h VALUES (200, 'NaN', 'NaN', 'NaN', 'NaN'), (201, NULL, NULL, NULL, NULL), (202, 9999.99, 1e38 - 1, 9999900, 0.99999999999999999999999999999999999999), (203, -9999.99, 1 - 1e38, -9999900, -0.99999999999999999999999999999999999999);
+INSERT INTO g SELECT * FROM h;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM g WHERE n < 3.14 AND w BETWEEN 0 AND 1e37 AND 5 >= k;
+CREATE FUNCTION compare(condition text) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE of_g bigint[]; of_h bigint[];
+BEGIN
+    EXECUTE 'SELECT array_agg(id ORDER BY id) FROM g WHERE ' || condition INTO of_g;
+    EXECUTE 'SELECT array_agg(id ORDER BY id) FROM h WHERE ' || condition INTO of_h;
+    RETURN of_g IS NOT DISTINCT FROM of_h;
+END $$;
+SELECT c, op, v FROM unnest('{n,w,k,x}'::text[]) c, unnest('{<,<=,=,<>,>=,>}'::text[]) op,
+    unnest('{0,-0.0,1.25,1.251,1.249,-1.25,-1.251,-1.249,0.005,-0.005,100,150,-150,-50,9999.99,9999.991,-9999.99,-9999.991,1e36,1e36,1e38,-1e38,1e39,-1e39,1e-38,1e-39,-1e-39,1e300,-1e300,1e-300,-1e-300,NaN,Infinity,-Infinity}'::text[]) v
+    WHERE NOT compare(format('%I %s %L::numeric', c, op, v)) OR NOT compare(format('%L::numeric %s %I', v, op, c));
+SELECT compare('n < id'), compare('n IS NULL OR n > 3'), compare('n = (SELECT 1.25)'), compare('n < NULL::numeric'), compare('n IN (1.25, 1.5)'), compare('n < 3 AND n > -3 AND x < 0.02 AND w IS NOT NULL');
+PREPARE below(numeric) AS SELECT count(*) FROM g WHERE n < $1;
+EXECUTE below(1);
+EXECUTE below('NaN');
+EXECUTE below(NULL);
+SELECT i, (SELECT count(*) FROM g WHERE n < i::numeric / 2) FROM generate_series(-1, 3) i;
+DROP FOREIGN TABLE g;
+DROP TABLE h;
+DROP FUNCTION compare;
+
 -- values_of_one_length_are_those_of_a_heap
 CREATE DOMAIN price AS numeric(9,3) CHECK (VALUE >= 0);
 CREATE DOMAIN pair AS int4[] CHECK (VALUE[1] <= VALUE[2]);
