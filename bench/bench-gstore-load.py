@@ -57,7 +57,7 @@ class Rows:
         columns = (
             ("id", "i", none, none, places[0]), ("value", "g", none, none, places[1]), ("name", "U", none, places[2], places[3]),
         )
-        head = struct.pack("<QQIIB3xIII24x", at, self.count, 1, 3, ord("a"), 64, 192, 0)
+        head = struct.pack("<QQIIB3xIII24x", at, self.count, 2, 3, ord("a"), 64, 192, 0)
         for name, kind, validity, offsets, values in columns:
             head += struct.pack("<64s16s16sIih6xQQQQQQQQQ8x", name.encode(), kind.encode(), b"", 0, -1, 0, *validity, *offsets, *values, *none, 0)
         return padded(head) + b"".join(map(padded, (self.ids, self.values, self.ends, self.names)))
