@@ -52,6 +52,8 @@ typedef struct fixture {
     void *opened; /* a CUDA IPC handle of another process */
     int sockets[2];
     gvm_table *table;
+    gvm_client *loader; /* and the object that it has open: */
+    gvm_object *rows;
     gvm_table_data columns[2]; /* under leases */
     /* what operations give */
     void *out;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/address.h"
+#include "keeper/table/table.h"
 #include "memory/buffer.h"
 #include "tests/fault/fault.h"
 
@@ -183,6 +184,8 @@ void fixture_end(fixture *w)
     gvm_buffer_destroy(w->taken);
     gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
+    gvm_object_close(w->rows);
+    gvm_client_close(w->loader);
     heap_end(w);
     gvm_ipc_destroy(w->ipc);
     gvm_share_destroy(w->later);
@@ -632,6 +635,25 @@ static gvm_status run_table_attach(fixture *w)
     return gvm_table_attach(foreign_token, 0, &w->table);
 }
 
+static gvm_status run_load_open(fixture *w)
+{
+    char token[2 * GVM_TABLE_TOKEN_BYTES_MAX + 32];
+    gvmi_token table;
+
+    if (gvmi_token_parse(foreign_token, &table) != GVM_OK)
+        return GVM_E_INVALID;
+    snprintf(token, sizeof token, "%s%d:%u:%s%s:%s", GVMI_LOAD_TOKEN_PREFIX, GVMI_LOAD_TOKEN_VERSION,
+             (unsigned)table.owner, table.links, GVMI_LOAD_LINK, table.socket);
+    return gvm_load_open(token, &w->loader, &w->rows);
+}
+
+static bool shows_load_open(fixture *w)
+{
+    const uint32_t word = 7;
+
+    return gvm_object_copy_in(w->rows, 64, &word, sizeof word, TIMEOUT_MS) == GVM_OK;
+}
+
 static gvm_status run_table_attach_whole(fixture *w)
 {
     return gvm_table_attach(foreign_token, GVM_TABLE_WHOLE, &w->table);
@@ -764,6 +786,7 @@ const scenario scenarios[] = {
     {"appender_take", NEEDS_APPENDER, OBJECT | ADDRESS | SYSTEM, run_appender_take, shows_appender_take},
     {"table_attach", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach, shows_table_attach},
     {"table_attach, whole", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach_whole, shows_table_attach},
+    {"load_open", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_load_open, shows_load_open},
     {"table_open_columns", NEEDS_TABLE | LEAVES_COLUMNS, OPENING, run_table_open, NULL},
     {"table_acquire", NEEDS_TABLE | LEAVES_COLUMNS, OPENING, run_table_acquire, shows_table_acquire},
     {"table_release", NEEDS_TABLE | NEEDS_LEASES | LEAVES_COLUMNS, TABLE, run_table_release, NULL},

@@ -78,6 +78,17 @@ static bool publish(const char *part, const void *bytes, size_t len)
     return gvm_object_copy_in(object, 0, bytes, len, GVM_FOREVER) == GVM_OK;
 }
 
+/* What gvm_load_open() opens. */
+static bool publish_rows_to_come(void)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .size_bytes = CHUNK};
+    gvm_object *object;
+
+    return gvm_object_create(exporter, OBJECTS "/rows", CHUNK, &options, &object) == GVM_OK &&
+           gvm_object_link(object, OBJECTS GVMI_LOAD_LINK, 0600, CHUNK) == GVM_OK;
+}
+
 static bool publish_columns(void)
 {
     static uint32_t numbers[FAULT_TABLE_ROWS];
@@ -114,7 +125,7 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
     snprintf(path, sizeof path, "/tmp/gvmem-fault-%d.sock", (int)getpid());
     if (gvm_keeper_start(&options, &server) != GVM_OK || gvm_client_connect(path, &exporter) != GVM_OK ||
         gvm_device_open(0, &exporter_device) != GVM_OK || !publish("0.manifest", &d, sizeof d) ||
-        !publish_columns())
+        !publish_columns() || !publish_rows_to_come())
         return false;
     snprintf(token, GVM_TABLE_TOKEN_BYTES_MAX, "%s%d:%016llx:0:%zu:%u:%s:%s", GVMI_TOKEN_PREFIX,
              GVMI_TOKEN_VERSION, (unsigned long long)gvm_kernel_checksum_host(&d, sizeof d),

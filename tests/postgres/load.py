@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import arrow
 import cases
 from cases import group
 from private import BUILD, PROJECT, Failed, expect
@@ -283,6 +284,23 @@ class Load:
             expect(stage.load(staged(Column("n", "d:38,2", [1]))[0]), "1", "another precision")
             stage.session.sql("COMMIT")
             expect(rows_of(server), ["|" * (len(columns) - 1)] + shown * 2 + ["0.01" + "|" * (len(columns) - 1)], options)
+            stage.end()
+
+    def copy_of_a_table_can_be_loaded(self, server):
+        """All columns that can be, of 1500 rows of arrow.py; the copy is what gstore_export_ipchandle() makes."""
+        refused = {"j", "iv", "q", "n", "ab", "ta"}
+        arrow.make(server, 1500)
+        server.sql(ATTEMPT + "".join(f"ALTER FOREIGN TABLE ft DROP COLUMN {name};" for name in refused))
+        columns = [("id", "int")] + [(name, kind) for name, kind, _, _ in arrow.COLUMNS if name not in refused]
+        types = ", ".join(f"{name} {kind}" for name, kind in columns)
+        names = ", ".join(name for name, _ in columns)
+        (copy,) = arrow.probe(server, "handle", server.sql("SELECT encode(gstore_export_ipchandle('ft'), 'hex')"))
+        for options in ("format 'arrow'", "format 'pgstrom'"):
+            server.sql("DROP FOREIGN TABLE IF EXISTS other")
+            server.sql(f"CREATE FOREIGN TABLE other ({types}) SERVER gstore_fdw OPTIONS ({options})")
+            stage = Stage(server, "other", size=len(copy) // 2)
+            expect(stage.load(bytes.fromhex(copy)), "1500", "rows")
+            expect(server.sql(f"SELECT count(*) FROM (SELECT {names} FROM ft) f WHERE f::text NOT IN (SELECT other::text FROM other)"), "0", "rows that differ")
             stage.end()
 
     def what_is_loaded_is_the_transactions(self, server):
@@ -715,6 +733,7 @@ class Lost:
 def main():
     if not cases.private.why_not():
         build_probe()
+        arrow.build_probe()
     try:
         return cases.main()
     finally:

@@ -4,6 +4,7 @@
 usage: make.py. They are kept, as pyarrow is no part of what the tests need. Rows are (id, name, price, day, tags).
 """
 import datetime
+import decimal
 import os
 
 import pyarrow as pa
@@ -50,6 +51,10 @@ one("struct.arrow", pa.array([{"a": 1}]))
 one("view.arrow", pa.array(["a"], pa.string_view()))
 one("nested.arrow", pa.array([[["a"]]]))
 one("null.arrow", pa.nulls(3))
+write("uniform.arrow", [pa.record_batch({
+    "n": pa.array([decimal.Decimal("1.25"), None, decimal.Decimal("-7.50")], pa.decimal128(6, 2)),
+    "a": pa.array([[1, 2], None, [3, 4]], pa.list_(pa.int32(), 2)),
+})])
 one("wide.arrow", pa.array([1, 2, 3], pa.int64()))
 one("large.arrow", pa.array(["a", None, "bc"], pa.large_string()))
 one("stamps.arrow", pa.array([0, None, 1], pa.timestamp("us", "Europe/Paris")))

@@ -65,6 +65,17 @@ SELECT gstore_export('lf') IS NOT NULL;
 SELECT id, name, tags FROM lf ORDER BY id, name;
 SELECT command, rows_written FROM gstore_fdw_progress;
 
+-- columns of one length
+CREATE FOREIGN TABLE lu (n numeric(6, 2), a int[] OPTIONS (length '2')) SERVER gstore_fdw;
+SELECT load_file('lu', :'files' || 'uniform.arrow');
+SELECT * FROM lu;
+CREATE FOREIGN TABLE lv (n numeric(3, 2), a int[]) SERVER gstore_fdw OPTIONS (format 'arrow');
+SELECT load_file('lv', :'files' || 'uniform.arrow');
+CREATE FOREIGN TABLE lw (n numeric(3, 2), a int[] OPTIONS (length '2')) SERVER gstore_fdw OPTIONS (format 'arrow');
+SELECT load_file('lw', :'files' || 'uniform.arrow');
+SELECT * FROM lw;
+DROP FOREIGN TABLE lu, lv, lw;
+
 -- who may
 CREATE ROLE load_reader;
 CREATE ROLE load_writer;
