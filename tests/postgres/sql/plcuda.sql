@@ -367,7 +367,7 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, context = PG_EXCEPTION_CONTEXT;
     RETURN concat_ws(', ', SQLSTATE, SQLERRM, substring(context from 'line [0-9]+ of a plcuda'),
-        substring(detail from 'plcuda[:(][0-9]+'));
+        'plcuda:' || substring(detail from 'plcuda[:(]([0-9]+)[^\n]* error'));
 END $$;
 SELECT p_refuse('');
 SELECT p_refuse(E'\n#plcuda_begin\n');
