@@ -375,7 +375,8 @@ static uint64_t judge_acquire(const simulation *w, const process *p, const reque
     if (c->mode == GVM_LEASE_WRITE && (r->object->sealed || readonly))
         set = (set & ~ONE_OF(GVM_OK)) | (r->object->sealed ? ONE_OF(GVM_E_SEALED) : 0) |
               (readonly ? ONE_OF(GVM_E_READONLY) : 0);
-    if (c->mode == GVM_LEASE_WRITE || r->object->untracked)
+    /* After a MAP that failed the opening is mapped anew, for which as much may be held as for writing. */
+    if (c->mode == GVM_LEASE_WRITE || r->object->untracked || known->failed)
         set |= judge_held(w, p->who.uid);
     return set | (known->failed || !p->honest ? ONE_OF(GVM_E_LIMIT) : 0);
 }
