@@ -29,6 +29,7 @@ call_helper(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, boo
 	const AclResult rights = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
 #endif
 
+	check_stack_depth(); /* it may be a plcuda function that names others in its turn */
 	if (rights != ACLCHECK_OK)
 		aclcheck_error(rights, OBJECT_FUNCTION, get_func_name(function));
 	fmgr_info(function, &info);

@@ -47,6 +47,7 @@ typedef struct plcuda_block
 
 typedef struct plcuda_function
 {
+	Oid					oid, schema;
 	char			   *name;
 	int					nargs;
 	Oid				   *argument_types; /* as declared */

@@ -203,7 +203,10 @@ use_device(int32_t ordinal, plcuda_message *answer)
 		answer->lost = 1;
 		return false;
 	}
-	return find_calls(answer);
+	if (find_calls(answer))
+		return true;
+	answer->lost = 1;
+	return false;
 }
 
 /* ---- functions */

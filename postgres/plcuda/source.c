@@ -122,6 +122,10 @@ fail_line(const reader *r, const char *wrong)
 			 errcontext("line %d of a plcuda function", r->line)));
 }
 
+/*
+ * Without a schema the name is that of a function beside the plcuda function: the caller's search_path must not choose what is
+ * called with the rights of the owner.
+ */
 static Oid
 find_function(const reader *r, const char *name, Oid result, Oid other_result)
 {
@@ -130,8 +134,13 @@ find_function(const reader *r, const char *name, Oid result, Oid other_result)
 #else
 	List *names = stringToQualifiedNameList(name);
 #endif
-	const Oid oid = LookupFuncName(names, r->f->nargs, r->f->argument_types, true);
+	Oid oid;
 
+	if (list_length(names) == 1)
+		names = lcons(makeString(get_namespace_name(r->f->schema)), names);
+	oid = LookupFuncName(names, r->f->nargs, r->f->argument_types, true);
+	if (oid == r->f->oid)
+		fail_line(r, "a directive cannot name the function itself");
 	if (!OidIsValid(oid))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_FUNCTION),
@@ -288,7 +297,7 @@ begins_with_word(const char *at, const char *word)
 {
 	const size_t len = strlen(word);
 
-	return strncmp(at, word, len) == 0;
+	return strncmp(at, word, len) == 0 && at[len] != '_' && !isalnum((unsigned char) at[len]);
 }
 
 /* Behind white space and comments. */
@@ -340,8 +349,8 @@ refuse_files(const char *text)
 			word = skip_space(at + 3);
 		else
 			continue;
-		if (begins_with_word(word, "include") || begins_with_word(word, "import") ||
-			begins_with_word(word, "embed"))
+		if (begins_with_word(word, "include") || begins_with_word(word, "include_next") ||
+			begins_with_word(word, "import") || begins_with_word(word, "embed"))
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("a plcuda function cannot include files"),
@@ -442,6 +451,8 @@ plcuda_read_function(Oid oid)
 				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
 				 errmsg("\"%s\" is not a function in the language plcuda",
 						NameStr(((Form_pg_proc) GETSTRUCT(tuple))->proname))));
+	f->oid = oid;
+	f->schema = ((Form_pg_proc) GETSTRUCT(tuple))->pronamespace;
 	read_signature(f, tuple);
 	source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &null);
 	if (null)

@@ -431,7 +431,40 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT p_stable('p_few');
 COMMIT;
 
+-- What directives name is looked up beside the function, whatever search_path is, and is not the function itself.
+CREATE SCHEMA p_other;
+CREATE FUNCTION p_other.p_okay(int) RETURNS bool LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION p_okay(int) RETURNS bool LANGUAGE sql AS 'SELECT $1 < 10';
+CREATE FUNCTION p_guarded(int) RETURNS int LANGUAGE plcuda AS $$
+#plcuda_sanity_check p_okay
+#plcuda_begin
+*retval = arg1;
+#plcuda_end
+$$;
+SET search_path = p_other, public;
+SELECT public.p_guarded(50);
+SELECT public.p_guarded(5);
+RESET search_path;
+SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads p_refused\n#plcuda_end\n', '(int2) RETURNS int8');
+CREATE FUNCTION p_pong(int) RETURNS int8 LANGUAGE sql AS 'SELECT 1::int8';
+CREATE FUNCTION p_ping(int) RETURNS int8 LANGUAGE plcuda AS $$
+#plcuda_begin
+#plcuda_num_threads p_pong
+retval->isnull = 0;
+#plcuda_end
+$$;
+CREATE OR REPLACE FUNCTION p_pong(int) RETURNS int8 LANGUAGE plcuda AS $$
+#plcuda_begin
+#plcuda_num_threads p_ping
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT p_ping(1);
+-- Words that only begin as one for files are no such words.
+SELECT p_refuse(E'\n#plcuda_begin\n// ticket #important\nretval->isnull = 1;\n#plcuda_end\n', '(float4) RETURNS int8');
+
 SET client_min_messages = warning;
+DROP SCHEMA p_other CASCADE;
 DROP FOREIGN TABLE p_rows, p_arrow, p_few;
 DROP EXTENSION plcuda CASCADE;
 DO $$ BEGIN EXECUTE (SELECT string_agg(format('DROP FUNCTION %s', oid::regprocedure), '; ') FROM pg_proc WHERE proname ~ '^p_' AND pronamespace = 'public'::regnamespace); END $$;
