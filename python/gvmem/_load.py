@@ -144,12 +144,36 @@ def _from_texts(name: str, texts: Sequence[Any]) -> _Column:
 
 
 def _from_times(name: str, times: Any) -> _Column:
-    """NumPy's datetime64; NaT is NULL."""
+    """NumPy's datetime64. NaT is NULL, and so is what a mask hides."""
+    mask = None
+    if _is_masked(times):
+        times, mask = times.data, times.mask if times.mask.shape else None
+    if times.ndim != 1:
+        raise TypeError(f'column "{name}": times in {times.ndim} dimensions have no type in SQL')
     valid = times == times
-    validity = None if valid.all() else valid
+    if mask is not None:
+        valid &= ~mask
     if times.dtype.str[1:] == "M8[D]":
-        return _from_values(name, Values(times.view("i8").astype("i4"), validity=validity, format="tdD"))
-    return _from_values(name, Values(times.astype("M8[us]").view("i8"), validity=validity, format="tsu:"))
+        format, found = "tdD", times.astype("<M8[D]").view("i8")
+        cast = found.astype("i4")
+        exact = cast == found
+        why = "beyond 32 bits of days: correct it, or load it as a timestamp"
+    else:
+        format = "tsu:"
+        try:
+            cast = times.astype("<M8[us]")
+            exact = cast.astype(times.dtype) == times
+        except OverflowError as error:
+            raise ValueError(f'column "{name}" has a time beyond 64 bits of microseconds: {error}') from None
+        cast = cast.view("i8")
+        why = "beyond 64 bits of microseconds: correct it"
+        if times.dtype.str[4:-1].lstrip("0123456789") in ("ns", "ps", "fs", "as"):
+            why = 'not a whole number of microseconds: cast the column by astype("M8[us]")'
+    wrong = valid & ~exact
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f'column "{name}": row {row}, {times[row:row + 1].astype("i8")[0]} in {times.dtype.str[1:]}, is {why}')
+    return _from_values(name, Values(cast, validity=None if valid.all() else valid, format=format))
 
 
 def _from_values(name: str, values: Values) -> _Column:
@@ -184,6 +208,11 @@ def _from_offsets(name: str, values: Values, view: Any) -> _Column:
     return _column(name, "+L", rows, data, validity, moved, element, elements=view.shape[0])
 
 
+def _is_masked(values: Any) -> bool:
+    """Whether it is a masked array of NumPy."""
+    return hasattr(values, "mask") and hasattr(values, "filled")
+
+
 def _from_anything(name: str, values: Any) -> _Column:
     if isinstance(values, Values):
         return _from_values(name, values)
@@ -200,7 +229,7 @@ def _from_anything(name: str, values: Any) -> _Column:
         values = values.tolist()
     if isinstance(values, (list, tuple)):
         return _from_texts(name, values)
-    if hasattr(values, "mask") and hasattr(values, "filled"):  # NumPy's masked array
+    if _is_masked(values):
         masked = values.mask
         return _from_values(name, Values(values.data, validity=~masked if masked.shape else None))
     return _from_values(name, Values(values))

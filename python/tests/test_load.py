@@ -189,7 +189,39 @@ def test_times_of_numpy_arrive(cursor):
         "d": ("tdD", [1, None, -1]), "t": ("tsu:", [1500000, 946684800000000, None]), "s": ("tsu:", [None, 946684800000000, 946684800000000])}
 
 
+def test_times_that_are_masked_are_null(cursor):
+    days = numpy.ma.masked_array(numpy.array([1, 2**40, "NaT", 4], "M8[D]"), mask=[False, True, False, False])
+    stamps = numpy.ma.masked_array(numpy.array([1000, 1, 3000, "NaT"], "M8[ns]"), mask=[False, True, True, False])
+    bare = numpy.ma.masked_array(numpy.arange(4).astype("M8[s]"))
+    assert load(cursor, d=days, t=stamps, b=bare) == {
+        "d": ("tdD", [1, None, None, 4]), "t": ("tsu:", [1, None, None, None]), "b": ("tsu:", [0, 1000000, 2000000, 3000000])}
+
+
+@pytest.mark.parametrize("order", "<>")
+def test_times_of_either_byte_order_arrive(cursor, order):
+    times = numpy.array([1, -2, "NaT"], order + "M8[D]")
+    assert load(cursor, d=times, s=times[::-1], t=times.astype(order + "M8[us]")) == {
+        "d": ("tdD", [1, -2, None]), "s": ("tdD", [None, -2, 1]), "t": ("tsu:", [86400000000, -172800000000, None])}
+
+
+@pytest.mark.parametrize("value, unit, text", [
+    (2**31, "D", "32 bits"), (-(2**31) - 1, "D", "32 bits"), (2**62, "D", "32 bits"), (2**62, "s", "microseconds"),
+    (-(2**61), "h", "microseconds"), (2**60, "W", "microseconds"), (300000, "Y", "microseconds"), (2**60, "M", "microseconds"),
+    (1001, "ns", "whole"), (-1, "ns", "whole"), (-(2**63) + 1, "as", "whole"), (1, "10ns", "whole"),
+])
+def test_time_that_does_not_fit_is_refused(cursor, value, unit, text):
+    times = numpy.array([0, value], "i8").view(f"M8[{unit}]")
+    with pytest.raises(ValueError, match=f'column "when".*{text}'):
+        gvmem.load(cursor, "t", {"when": times})
+    assert cursor.said == []
+
+
+def test_days_at_the_ends_of_32_bits_arrive(cursor):
+    assert load(cursor, d=numpy.array([-(2**31), 2**31 - 1]).view("M8[D]")) == {"d": ("tdD", [-(2**31), 2**31 - 1])}
+
+
 @pytest.mark.parametrize("values", [
+    numpy.zeros((2, 2), "M8[s]"), numpy.array("2000-01-01", "M8[D]"),
     [1, 2], ["a", b"b"], [1.5, None], numpy.arange(3, dtype="u8"), numpy.arange(3, dtype="i1"), numpy.arange(3, dtype=">i4"), "text", 5, None, object(),
     numpy.zeros(3, "c8"), numpy.zeros((2, 2, 2)), numpy.zeros((2, 0)), numpy.zeros((2, 2), "?"), numpy.zeros(2, "f2"), numpy.array(5), numpy.array([{}, 1]), numpy.zeros(3, "i4,i4"), {"a": 1},
     gvmem.Values(b"abc", offsets=numpy.array([0.0, 3.0])), gvmem.Values(b"abc", offsets=numpy.array([], "i8")), gvmem.Values(b"abc", offsets=b"abc"),
