@@ -420,12 +420,18 @@ def _copy(handle: _gvmem.Object, pieces: Iterable[tuple[int, memoryview]]) -> No
     flush()
 
 
+def _fetch_value(cursor: Any) -> Any:
+    """The only value of the only row, whether rows are sequences or mappings."""
+    row = cursor.fetchone()
+    return next(iter(row.values())) if isinstance(row, Mapping) else row[0]
+
+
 def _load_columns(cursor: Any, table: str, columns: list[_Column]) -> int:
     size, pieces = _lay_out(columns)
+    token, loaded = None, False
     cursor.execute("SELECT gstore_load_begin(CAST(%s AS reggstore), %s)", (table, size))
-    token = cursor.fetchone()[0]
-    loaded = False
     try:
+        token = _fetch_value(cursor)
         client, handle = run(_gvmem.open_load, token)
         try:
             _copy(handle, pieces)
@@ -433,10 +439,10 @@ def _load_columns(cursor: Any, table: str, columns: list[_Column]) -> int:
             handle.close()
             client.close()
         cursor.execute("SELECT gstore_load(CAST(%s AS reggstore), %s)", (table, token))
-        rows = cursor.fetchone()[0]
+        rows = _fetch_value(cursor)
         loaded = True
     finally:
-        if not loaded:
+        if not loaded and token is not None:
             try:
                 cursor.execute("SELECT gstore_revoke(%s)", (token,))
             except Exception:  # the transaction has failed, and takes the token with it

@@ -74,6 +74,7 @@ class Cursor:
 
     def __init__(self, keeper):
         self.keeper, self.loaded, self.said, self.fails = keeper, [], [], None
+        self.make_row = lambda function, answer: (answer,)
         self.objects = {}
 
     def cursor(self):
@@ -99,7 +100,7 @@ class Cursor:
             assert function == "gstore_revoke" and self.objects.pop(parameters[0])
 
     def fetchone(self):
-        return (self.answer,)
+        return self.make_row(self.said[-1], self.answer)
 
 
 @pytest.fixture
@@ -255,6 +256,12 @@ def test_token_is_revoked_after_a_failure(cursor, monkeypatch):
     with pytest.raises(ZeroDivisionError):
         gvmem.load(cursor, "t", {"x": numpy.arange(3)})
     assert cursor.said[3:] == ["gstore_load_begin", "gstore_revoke"]
+
+
+def test_rows_of_a_cursor_may_be_mappings(cursor):
+    cursor.make_row = lambda function, answer: {function: answer}
+    assert load(cursor, x=numpy.arange(3)) == {"x": ("l", [0, 1, 2])}
+    assert cursor.said == ["gstore_load_begin", "gstore_load"]
 
 
 def test_token_of_nonsense_is_an_error():
