@@ -5,6 +5,7 @@ together from several batches, are made anew.
 """
 from __future__ import annotations
 
+import re
 import struct
 from array import array
 from itertools import accumulate
@@ -22,6 +23,8 @@ _GROUP_BYTES = 256 << 20  # about so much of a stream is loaded at a time
 
 _FORMATS = {"?": "b", "h": "s", "i": "i", "l": "l", "q": "l", "I": "I", "f": "f", "d": "g"}  # by the buffer protocol's
 _WIDTHS = {"s": 2, "i": 4, "l": 8, "I": 4, "f": 4, "g": 8, "tdD": 4, "ttu": 8, "e": 2}
+_OFFSETS = {"u": 4, "z": 4, "+l": 4, "U": 8, "Z": 8, "+L": 8}  # their width, of what has offsets
+_DECIMAL = re.compile(r"d:[0-9]+,-?[0-9]+(,128)?")
 _DLPACK = {(0, 16): "h", (0, 32): "i", (0, 64): "q", (1, 8): "B", (1, 32): "I", (2, 32): "f", (2, 64): "d", (6, 8): "?"}
 
 
@@ -241,6 +244,8 @@ def _width(format: str) -> Optional[int]:
         return 8
     if format.startswith("w:") and format[2:].isdigit():
         return int(format[2:])
+    if _DECIMAL.fullmatch(format):
+        return 16
     return _WIDTHS.get(format, 1 if format == "b" else None)
 
 
@@ -308,14 +313,21 @@ def _join_fixed(arrays: list[tuple[Any, _Place]], width: int) -> _Buffer:
                      for holder, place in arrays))
 
 
+def _offsets_of(holder: Any, place: _Place, width: int) -> tuple[memoryview, int, int]:
+    """An array's offsets, as bytes; the first and the last of them."""
+    own = memoryview(_gvmem.memory(holder, place.buffers[1] + width * place.offset, width * (place.length + 1)))
+    numbers = own.cast("i" if width == 4 else "q")
+    first, last = numbers[0], numbers[-1]
+    if not 0 <= first <= last:
+        raise ValueError(f"offsets from {first} to {last}")
+    return own, first, last
+
+
 def _join_offsets(arrays: list[tuple[Any, _Place]], width: int) -> tuple[_Buffer, list[tuple[int, int]]]:
     """Offsets that count on over all of them, and the part of the bodies that each uses."""
     moved, parts, end = [struct.pack("<q", 0)], [], 0
     for holder, place in arrays:
-        own = memoryview(_gvmem.memory(holder, place.buffers[1] + width * place.offset, width * (place.length + 1)))
-        first, last = own.cast("i" if width == 4 else "q")[0], own.cast("i" if width == 4 else "q")[-1]
-        if not 0 <= first <= last:
-            raise ValueError(f"offsets from {first} to {last}")
+        own, first, last = _offsets_of(holder, place, width)
         moved.append(_gvmem.move_offsets(own[width:], width, end - first))
         parts.append((first, last))
         end += last - first
@@ -343,7 +355,7 @@ def _from_arrow(name: str, schema: Any, arrays: list[tuple[Any, _Place]]) -> _Co
     if format == "n":
         return _column(name, "n", rows, None)
     width, count = _width(format), _count(format)
-    if has_dictionary or (width is None and not count and format not in ("u", "U", "z", "Z", "+l", "+L")):
+    if has_dictionary or (width is None and not count and format not in _OFFSETS):
         what = "a dictionary" if has_dictionary else f'Arrow\'s format "{format}"'
         raise TypeError(f'column "{name}" is of {what}, which has no type in SQL: cast it first')
     validity = _join_bits(arrays, 0)
@@ -354,7 +366,7 @@ def _from_arrow(name: str, schema: Any, arrays: list[tuple[Any, _Place]]) -> _Co
     if count:
         lists = [(holder, _part(place.children[0], count * place.offset, count * place.length)) for holder, place in arrays]
         return _column(name, format, rows, *_elements(name, fields[0], lists, validity))
-    offsets, parts = _join_offsets(arrays, 8 if format in ("U", "Z", "+L") else 4)
+    offsets, parts = _join_offsets(arrays, _OFFSETS[format])
     if format not in ("+l", "+L"):
         bodies = _Buffer(*(_gvmem.memory(holder, place.buffers[2] + first, last - first)
                            for (holder, place), (first, last) in zip(arrays, parts)))
@@ -463,16 +475,38 @@ def _load_stream(cursor: Any, table: str, values: Any) -> int:
         return _load_columns(cursor, table, columns) if columns and columns[0].rows else 0
 
     for holder, places in batches:
-        group.append((holder, places))
-        size += sum(_size(field, place) for field, place in zip(fields, places))
         if size >= _GROUP_BYTES:
+            _check_transaction(cursor)
             loaded, size = loaded + flush(), 0
+        group.append((holder, places))
+        size += sum(_size(holder, field, place) for field, place in zip(fields, places))
     return loaded + (flush() if group else 0)
 
 
-def _size(field: Any, place: _Place) -> int:
-    """About how many bytes the rows take; texts are counted as some letters."""
-    return place.length * (_width(field[0]) or 24)
+def _check_transaction(cursor: Any) -> None:
+    """Refuses to load several groups where each would be a transaction of its own. A driver that cannot be asked passes."""
+    connection = getattr(cursor, "connection", None)
+    status = getattr(getattr(connection, "info", None), "transaction_status", None)
+    if getattr(connection, "autocommit", None) is True and status == 0:  # psycopg and psycopg2: idle
+        raise ValueError("the stream is loaded in several parts, and under autocommit each would be committed by itself: "
+                         "load it in a transaction")
+
+
+def _size(holder: Any, schema: Any, place: _Place) -> int:
+    """How many bytes the rows take, of bitmaps about so many. What cannot be loaded counts as nothing."""
+    format, _, fields, _ = schema
+    width, count = _width(format), _count(format)
+    if width is not None:
+        return place.length * width
+    if count:
+        return _size(holder, fields[0], _part(place.children[0], count * place.offset, count * place.length))
+    if not place.length or format not in _OFFSETS:
+        return 0
+    _, first, last = _offsets_of(holder, place, _OFFSETS[format])
+    offsets = 8 * place.length
+    if format in ("+l", "+L"):
+        return offsets + _size(holder, fields[0], _part(place.children[0], first, last - first))
+    return offsets + last - first
 
 
 def load(connection: Any, table: str, columns: Any) -> int:
@@ -483,6 +517,9 @@ def load(connection: Any, table: str, columns: Any) -> int:
     columns: a mapping of names to values, or a table or stream of Arrow (pyarrow, polars, DuckDB and others have
         __arrow_c_stream__), which is loaded in parts. Values are arrays with a buffer or DLPack in memory of the CPU, NumPy's
         datetime64, lists of str or bytes with None for NULL, arrays of Arrow, or gvmem.Values.
+
+    Under autocommit a stream of several parts is a ValueError, as each part would be a transaction of its own. This is known
+    of psycopg and psycopg2; with other modules begin a transaction before.
 
     Types must be the column's own: an int column takes 32 bits, bigint 64. What is not there gets its default.
     """

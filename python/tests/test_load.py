@@ -25,8 +25,8 @@ def bit(data, row):
 def read_values(format, data, rows):
     if format == "b":
         return [bit(data, row) for row in range(rows)]
-    if format.startswith("w:"):
-        width = int(format[2:])
+    if format.startswith(("w:", "d:")):
+        width = int(format[2:]) if format[0] == "w" else 16
         return [bytes(data[width * row : width * (row + 1)]) for row in range(rows)]
     assert len(data) == rows * struct.calcsize(SIZES[format]), "as long as its rows"
     return list(struct.unpack(f"<{rows}{SIZES[format]}", data))
@@ -428,6 +428,56 @@ def test_stream_of_arrow_is_loaded_in_groups(cursor, monkeypatch):
     assert sum((columns["x"][1] for columns in cursor.loaded), []) == expected(0, 50)["x"][1]
 
 
+class Connection:
+    """What psycopg says of one. transaction_status: 0 is idle, 2 in a transaction."""
+
+    def __init__(self, autocommit, transaction_status):
+        self.autocommit, self.info = autocommit, self
+        self.transaction_status = transaction_status
+
+
+@pytest.mark.parametrize("autocommit, status, parts, refused", [
+    (True, 0, 2, True), (True, 0, 1, False), (True, 2, 2, False), (False, 0, 2, False)])
+def test_stream_of_several_groups_wants_a_transaction(cursor, monkeypatch, autocommit, status, parts, refused):
+    monkeypatch.setattr("gvmem._load._GROUP_BYTES", 200)
+    cursor.connection = Connection(autocommit, status)
+    table = Arrow(TABLE, *(batch(10 * i, 10, 0) for i in range(parts)))
+    if refused:
+        with pytest.raises(ValueError, match="autocommit"):
+            gvmem.load(cursor, "t", table)
+        assert cursor.said == []
+    else:
+        assert gvmem.load(cursor, "t", table) == 10 * parts
+
+
+def vectors(offset, rows):
+    return (rows, [None], [((offset + rows) * 100, [None, bytes(800 * (offset + rows))])], offset)
+
+
+@pytest.mark.parametrize("schema, column, size", [
+    (("+w:100", "x", [("g", "item")]), vectors(1, 2), 1600),
+    (("u", "x"), (2, [None, numbers("i", 5, 10, 1010), bytes(1010)]), 1005 + 16),
+    (("U", "x"), (1, [None, numbers("q", 5, 10, 1010), bytes(1010)], (), 1), 1000 + 8),
+    (("+l", "x", [("g", "item")]), (2, [None, numbers("i", 1, 3, 101)], [(101, [None, bytes(808)])]), 800 + 16),
+    (("d:10,2", "x"), (3, [None, bytes(48)]), 48),
+    (("n", "x"), (3, []), 0),
+    (("u", "x"), (0, [None, None, None]), 0),
+])
+def test_size_of_a_group_is_that_of_its_bytes(schema, column, size):
+    from gvmem import _load
+
+    (field,), batches = _load._batches(Arrow(("+s", "", [schema]), (column[0], [None], [column])))
+    assert [_load._size(holder, field, places[0]) for holder, places in batches] == [size]
+
+
+@pytest.mark.parametrize("format", ["d:10,2", "d:38,-3", "d:38,10,128"])
+def test_decimals_of_arrow_arrive(cursor, format):
+    numbers = [(12345).to_bytes(16, "little"), (-1).to_bytes(16, "little", signed=True), bytes(16)]
+    column = (3, [b"\3", b"".join(numbers)])
+    values = gvmem.Values(numpy.frombuffer(b"".join(numbers), "u1").reshape(3, 16), format=format)
+    assert load(cursor, d=Arrow((format, ""), column), v=values) == {"d": (format, [*numbers[:2], None]), "v": (format, numbers)}
+
+
 def test_array_of_arrow_arrives(cursor):
     assert gvmem.load(cursor, "t", ArrowOnce(TABLE, batch(7, 9, 2))) == 9 and cursor.loaded == [expected(7, 9)]
     cursor.loaded.clear()
@@ -439,6 +489,7 @@ def test_array_of_arrow_arrives(cursor):
 
 @pytest.mark.parametrize("table", [
     Arrow(("i", ""), (1, [None, bytes(4)])),
+    Arrow(("+s", "", [("d:10,2,256", "x")]), (1, [None], [(1, [None, bytes(32)])])),
     Arrow(("+s", "", [("vu", "x")]), (1, [None], [(1, [None, bytes(16)])])),
     Arrow(("+s", "", [("i", "x", [], True)]), (1, [None], [(1, [None, bytes(4)])])),
     Arrow(("+s", "", [("tss:", "x")]), (1, [None], [(1, [None, bytes(8)])])),
