@@ -296,6 +296,8 @@ static PyObject *make_capsule(const array *a, bool versioned, int32_t device_typ
     }
     e->lease = a->lease;
     hold_export(a->lease);
+    if (!hold_check_live(a->lease)) /* arguments and the garbage collector ran code of the user, which may have ended it */
+        Py_CLEAR(capsule);
     return capsule;
 }
 
@@ -422,6 +424,8 @@ static PyObject *get_cuda_interface(PyObject *self, void *Py_UNUSED(unused))
         "{s:N,s:s,s:(NO),s:i,s:O,s:N}", "shape", make_tuple(a->shape, a->ndim), "typestr",
         a->type->name, "data", PyLong_FromVoidPtr(a->bytes == 0 ? NULL : a->address),
         a->readonly ? Py_True : Py_False, "version", 3, "strides", Py_None, "stream", stream);
+    if (result != NULL && !hold_check_live(a->lease)) /* the garbage collector ran code of the user */
+        Py_CLEAR(result);
     if (result != NULL && !a->exported) {
         a->exported = true;
         hold_export(a->lease);

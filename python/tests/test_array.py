@@ -202,6 +202,32 @@ def test_dlpack_refuses_what_it_cannot_do(obj):
             a.__dlpack__(nonsense=1)
 
 
+class Ends:
+    """A number that ends a lease when it is asked for."""
+
+    def __init__(self, lease, value):
+        self.lease, self.value = lease, value
+
+    def __bool__(self):
+        self.lease.release()
+        return bool(self.value)
+
+    def __index__(self):
+        self.lease.release()
+        return self.value
+
+
+@pytest.mark.parametrize("argument", ["copy", "max_version", "dl_device"])
+def test_dlpack_of_a_lease_that_its_arguments_end_is_refused(obj, argument):
+    lease = obj.write()
+    with lease as a:
+        arguments = {"max_version": (1, 0)}
+        arguments[argument] = Ends(lease, 0) if argument == "copy" else (Ends(lease, 1), 0)
+        with pytest.raises(BufferError, match="has ended"):
+            a.__dlpack__(**arguments)
+        assert lease.released and lease.exports == 0
+
+
 def test_dlpack_with_this_numpy(obj):
     with obj.read("f8", 4) as a:
         if NUMPY < (2, 1):
