@@ -83,8 +83,10 @@ def _utc(format: str) -> str:
 # ---- from arrays and lists
 
 
-def _view(name: str, data: Any) -> Any:
-    """The values of an array in memory of the CPU, next to each other."""
+def _view(name: str, data: Any) -> tuple[Any, str]:
+    """The values of an array in memory of the CPU, next to each other, and their format. The view's own is another for "e",
+    which memoryview.cast() does not have before Python 3.12.
+    """
     try:
         view = memoryview(data)
     except TypeError:
@@ -95,8 +97,8 @@ def _view(name: str, data: Any) -> Any:
         raise TypeError(f'column "{name}": {error}') from None
     code = view.format.lstrip("@=<")
     if view.c_contiguous and view.format == code or not view.nbytes or len(code) != 1:
-        return view
-    return memoryview(view.tobytes()).cast(code, view.shape)
+        return view, code
+    return memoryview(view.tobytes()).cast("H" if code == "e" else code, view.shape), code
 
 
 def _view_of_dlpack(name: str, data: Any) -> Any:
@@ -111,9 +113,8 @@ def _view_of_dlpack(name: str, data: Any) -> Any:
     return view.cast(_DLPACK[code, bits], shape) if view.nbytes else view.cast(_DLPACK[code, bits])
 
 
-def _formats_of(name: str, view: Any) -> tuple[str, str]:
+def _formats_of(name: str, view: Any, code: str) -> tuple[str, str]:
     """Of the values, and of their elements if they are lists of one length."""
-    code = view.format.lstrip("@=<")
     format = _FORMATS.get(code) if code != "l" or view.itemsize == 8 else None
     if view.ndim == 1 and format:
         return format, ""
@@ -122,13 +123,13 @@ def _formats_of(name: str, view: Any) -> tuple[str, str]:
             return f"w:{view.shape[1]}", ""
         if code == "e" or format not in (None, "b"):
             return f"+w:{view.shape[1]}", format or "e"
-    raise TypeError(f'column "{name}": values of format {view.format!r} in {view.ndim} dimensions have no type in SQL')
+    raise TypeError(f'column "{name}": values of format {code!r} in {view.ndim} dimensions have no type in SQL')
 
 
 def _bits(name: str, validity: Any, rows: int) -> Optional[bytes]:
     if validity is None:
         return None
-    view = _view(name, bytes(map(bool, validity)) if isinstance(validity, (list, tuple)) else validity)
+    view, _ = _view(name, bytes(map(bool, validity)) if isinstance(validity, (list, tuple)) else validity)
     if view.itemsize != 1 or view.shape != (rows,):
         raise TypeError(f'column "{name}": validity is an array of {rows} booleans, one a row, not of shape {view.shape}')
     return _gvmem.pack_bits(view)
@@ -139,6 +140,8 @@ def _from_texts(name: str, texts: Sequence[Any]) -> _Column:
     if not all(issubclass(kind, str) for kind in kinds) and not all(issubclass(kind, (bytes, bytearray)) for kind in kinds):
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f'column "{name}": a list is one of str or of bytes, and None; numbers come as arrays (here {names})')
+    if texts and not kinds:
+        return _column(name, "n", len(texts), None)
     binary = bool(kinds) and not all(issubclass(kind, str) for kind in kinds)
     bodies = [b"" if text is None else text if binary else text.encode() for text in texts]
     offsets = array("q", accumulate(map(len, bodies), initial=0))
@@ -180,10 +183,10 @@ def _from_times(name: str, times: Any) -> _Column:
 
 
 def _from_values(name: str, values: Values) -> _Column:
-    view = _view(name, values.data)
+    view, code = _view(name, values.data)
     if values.offsets is not None:
-        return _from_offsets(name, values, view)
-    format, element = (values.format, "") if values.format else _formats_of(name, view)
+        return _from_offsets(name, values, view, code)
+    format, element = (values.format, "") if values.format else _formats_of(name, view, code)
     rows = view.shape[0] if view.ndim else 0
     width = view.shape[1] * view.itemsize if element else _width(format)
     if width is None or width * rows != view.nbytes:
@@ -193,18 +196,18 @@ def _from_values(name: str, values: Values) -> _Column:
                    elements=rows * view.shape[1] if element else 0)
 
 
-def _from_offsets(name: str, values: Values, view: Any) -> _Column:
-    offsets = _view(name, values.offsets)
-    if offsets.format not in ("i", "l", "q") or offsets.ndim != 1 or not offsets.shape[0]:
+def _from_offsets(name: str, values: Values, view: Any, code: str) -> _Column:
+    offsets, kind = _view(name, values.offsets)
+    if kind not in ("i", "l", "q") or offsets.ndim != 1 or not offsets.shape[0]:
         raise TypeError(f'column "{name}": offsets are an array of signed 32 or 64 bits, one more than rows')
     rows = offsets.shape[0] - 1
     validity = _bits(name, values.validity, rows)
     moved = _Buffer(offsets if offsets.itemsize == 8 else _gvmem.move_offsets(offsets, 4, 0))
-    if view.itemsize == 1 and view.ndim == 1 and view.format != "?":
+    if view.itemsize == 1 and view.ndim == 1 and code != "?":
         if values.format not in (None, "U", "Z"):
             raise TypeError(f'column "{name}": texts are of format "U" or "Z", not "{values.format}"')
         return _column(name, values.format or "U", rows, _Buffer(view), validity, moved)
-    element = values.format or _formats_of(name, view)[0]
+    element = values.format or _formats_of(name, view, code)[0]
     if view.ndim != 1 or (_width(element) or 0) * view.shape[0] != view.nbytes:
         raise TypeError(f'column "{name}": elements of format "{element}" are not of {view.itemsize} bytes')
     data = _Buffer(_gvmem.pack_bits(view) if element == "b" else view)

@@ -11,7 +11,7 @@ import pytest
 import gvmem
 from gvmem import _gvmem
 
-SIZES = {"s": "h", "i": "i", "l": "q", "I": "I", "f": "f", "g": "d", "tdD": "i", "ttu": "q", "tsu:": "q", "tsu:UTC": "q"}
+SIZES = {"s": "h", "i": "i", "l": "q", "I": "I", "f": "f", "g": "d", "tdD": "i", "ttu": "q", "e": "e", "tsu:": "q", "tsu:UTC": "q"}
 
 
 def take(data, place, what):
@@ -158,7 +158,7 @@ def test_texts_arrive(cursor):
     texts = ["é", None, "", "long" * 1000, "\U0001f600"]
     assert load(cursor, t=texts, b=[b"a\0", None, b"", b"\xff", b"1"], n=numpy.array(["a", "bc", "", "d", "e"])) == {
         "t": ("U", texts), "b": ("Z", [b"a\0", None, b"", b"\xff", b"1"]), "n": ("U", ["a", "bc", "", "d", "e"])}
-    assert load(cursor, t=[None, None])["t"] == ("U", [None, None])
+    assert load(cursor, t=[None, None])["t"] == ("n", [None, None])
     assert load(cursor, t=[])["t"] == ("U", [])
 
 
@@ -188,6 +188,13 @@ def test_times_of_numpy_arrive(cursor):
     stamps = numpy.array(["1970-01-01T00:00:01.5", "2000-01-01", "NaT"], "M8[ms]")
     assert load(cursor, d=days, t=stamps, s=stamps[:0:-1].repeat([1, 2]).astype("M8[ns]")) == {
         "d": ("tdD", [1, None, -1]), "t": ("tsu:", [1500000, 946684800000000, None]), "s": ("tsu:", [None, 946684800000000, 946684800000000])}
+
+
+def test_halves_arrive_wherever_they_are(cursor):
+    values = numpy.arange(12, dtype="f2").reshape(3, 4)
+    assert load(cursor, a=values, b=values[:, ::2], c=values[::-1], d=numpy.asfortranarray(values)) == {
+        "a": ("+w:4e", values.tolist()), "b": ("+w:2e", values[:, ::2].tolist()), "c": ("+w:4e", values[::-1].tolist()),
+        "d": ("+w:4e", values.tolist())}
 
 
 def test_times_that_are_masked_are_null(cursor):
@@ -224,7 +231,7 @@ def test_days_at_the_ends_of_32_bits_arrive(cursor):
 @pytest.mark.parametrize("values", [
     numpy.zeros((2, 2), "M8[s]"), numpy.array("2000-01-01", "M8[D]"),
     [1, 2], ["a", b"b"], [1.5, None], numpy.arange(3, dtype="u8"), numpy.arange(3, dtype="i1"), numpy.arange(3, dtype=">i4"), "text", 5, None, object(),
-    numpy.zeros(3, "c8"), numpy.zeros((2, 2, 2)), numpy.zeros((2, 0)), numpy.zeros((2, 2), "?"), numpy.zeros(2, "f2"), numpy.array(5), numpy.array([{}, 1]), numpy.zeros(3, "i4,i4"), {"a": 1},
+    numpy.zeros(3, "c8"), numpy.zeros((2, 2, 2)), numpy.zeros((2, 0)), numpy.zeros((2, 2), "?"), numpy.zeros(2, "f2"), numpy.zeros(4, "f2")[::2], numpy.array(5), numpy.array([{}, 1]), numpy.zeros(3, "i4,i4"), {"a": 1},
     gvmem.Values(b"abc", offsets=numpy.array([0.0, 3.0])), gvmem.Values(b"abc", offsets=numpy.array([], "i8")), gvmem.Values(b"abc", offsets=b"abc"),
     gvmem.Values(numpy.arange(3), validity=numpy.array([True])), gvmem.Values(numpy.arange(3), validity=[True] * 9),
     gvmem.Values(numpy.arange(3), validity=numpy.arange(3)), gvmem.Values(numpy.arange(3), format="i"), gvmem.Values(numpy.arange(3), format="nonsense"),
