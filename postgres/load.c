@@ -240,7 +240,7 @@ gstore_load(PG_FUNCTION_ARGS)
 
 	(void) begin_load(&load, PG_GETARG_OID(0), &source, "gstore_load()");
 	gstore_wait_ready();
-	if (!gstore_token_find_load(text_to_cstring(PG_GETARG_TEXT_PP(1)), &token))
+	if (!gstore_token_claim_load(text_to_cstring(PG_GETARG_TEXT_PP(1)), &token))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE), errmsg("the token has ended"),
 				 errdetail("Its rows were loaded, it was revoked or expired, or the session that made it has "
@@ -253,7 +253,6 @@ gstore_load(PG_FUNCTION_ARGS)
 	begin_writing(&load);
 	rows = write_batch(&load);
 	end_load(&load);
-	gstore_token_note_loaded(&token);
 	PG_RETURN_INT64((int64) rows);
 }
 

@@ -10,6 +10,7 @@
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/ascii.h"
 #include "utils/builtins.h"
 #include "utils/date.h"
@@ -140,7 +141,8 @@ check_offsets(const gstore_loading *load, int index, const int64 *offsets, uint6
 	if (offsets[0] < 0 || (uint64) offsets[count] > limit ||
 		(field->end != PG_UINT64_MAX && field->end != (uint64) offsets[0]))
 		refuse_offsets(load, index);
-	if (longest > VALUE_BYTES_MAX / gstore_arrow_unit(column))
+	if (longest > VALUE_BYTES_MAX / gstore_arrow_unit(column) ||
+		(column->form == GSTORE_FORM_LIST && longest > MaxArraySize))
 	{
 		if (!is_rising(offsets, count))
 			refuse_offsets(load, index);
@@ -554,6 +556,8 @@ put_texts(const place *to, uint64 at, uint64 from, const gstore_load_part *part,
 		some = (uint64) (offsets[last] - offsets[first]);
 		if (some > capacity)
 		{
+			if (bytes != to->load->bytes)
+				pfree(bytes);
 			capacity = some; /* of a value so large that it has memory of its own */
 			bytes = palloc(capacity);
 		}

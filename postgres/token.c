@@ -283,6 +283,37 @@ end_oldest(Oid relation, bool for_call)
 	pfree(all);
 }
 
+/* Before another one is made. The lock is held. */
+static void
+check_load_limits(uint64 bytes)
+{
+	uint64 sum = bytes;
+	int	   count = 0;
+
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		const gstore_token *t = &gstore->tokens[i];
+
+		if (t->state == GSTORE_TOKEN_FREE || t->staged_bytes == 0 || t->role != GetUserId())
+			continue;
+		sum += t->staged_bytes;
+		count++;
+	}
+	if (count >= GSTORE_LOADS_OF_A_ROLE_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("the role has %d tokens of gstore_load_begin(), the limit", count),
+				 errhint("End some by gstore_revoke().")));
+	if (gstore_load_memory_mb >= 0 && sum > (uint64) gstore_load_memory_mb * 1024 * 1024)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+				 errmsg("memory for rows to be loaded is limited to %d MiB a role", gstore_load_memory_mb),
+				 errdetail("With these %llu KiB the role would have %llu KiB.",
+						   (unsigned long long) (bytes + 1023) / 1024,
+						   (unsigned long long) (sum + 1023) / 1024),
+				 errhint("End tokens by gstore_revoke(), or have gstore_fdw.load_memory raised.")));
+}
+
 /* As described, but for what is the same for all. */
 static void
 begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
@@ -294,6 +325,8 @@ begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate random bytes for a token")));
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	if (described->staged_bytes > 0)
+		check_load_limits(described->staged_bytes);
 	t = find_free_token();
 	if (t != NULL)
 	{
@@ -384,38 +417,6 @@ end_loads_at_exit(int code, Datum argument)
 		gstore_wake_worker();
 }
 
-static void
-check_load_limits(uint64 bytes)
-{
-	uint64 sum = bytes;
-	int	   count = 0;
-
-	LWLockAcquire(gstore->lock, LW_SHARED);
-	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-	{
-		const gstore_token *t = &gstore->tokens[i];
-
-		if (t->state == GSTORE_TOKEN_FREE || t->staged_bytes == 0 || t->role != GetUserId())
-			continue;
-		sum += t->staged_bytes;
-		count++;
-	}
-	LWLockRelease(gstore->lock);
-	if (count >= GSTORE_LOADS_OF_A_ROLE_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("the role has %d tokens of gstore_load_begin(), the limit", count),
-				 errhint("End some by gstore_revoke().")));
-	if (gstore_load_memory_mb >= 0 && sum > (uint64) gstore_load_memory_mb * 1024 * 1024)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("memory for rows to be loaded is limited to %d MiB a role", gstore_load_memory_mb),
-				 errdetail("With these %llu KiB the role would have %llu KiB.",
-						   (unsigned long long) (bytes + 1023) / 1024,
-						   (unsigned long long) (sum + 1023) / 1024),
-				 errhint("End tokens by gstore_revoke(), or have gstore_fdw.load_memory raised.")));
-}
-
 void
 gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES])
 {
@@ -427,7 +428,6 @@ gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTE
 	static bool				registered = false;
 	gstore_far				far = {0};
 
-	check_load_limits(bytes);
 	if (!registered)
 	{
 		before_shmem_exit(end_loads_at_exit, (Datum) 0);
@@ -445,47 +445,55 @@ gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTE
 	set_state(secret, GSTORE_TOKEN_LIVE);
 }
 
-bool
-gstore_token_find_load(const char *text, gstore_token *out)
+/* The lock is held. NULL: there is none, or it has ended. */
+static gstore_token *
+find_load(const uint8 secret[GSTORE_SECRET_BYTES])
 {
-	uint8				secret[GSTORE_SECRET_BYTES];
-	const gstore_token *found;
+	gstore_token *t = find_secret(secret);
+
+	if (t == NULL || t->staged_bytes == 0 || t->state != GSTORE_TOKEN_LIVE ||
+		t->name.database != MyDatabaseId || t->expires_ns <= gstore_now_ns())
+		return NULL;
+	return t;
+}
+
+bool
+gstore_token_claim_load(const char *text, gstore_token *out)
+{
+	uint8		  secret[GSTORE_SECRET_BYTES];
+	gstore_token *t;
+	int			  loader = 0;
 
 	if (!take_secret(text, GVMI_LOAD_TOKEN_PREFIX, secret))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("that is no token of gstore_load_begin()")));
 	LWLockAcquire(gstore->lock, LW_SHARED);
-	found = find_secret(secret);
-	if (found != NULL && found->staged_bytes > 0 && found->state == GSTORE_TOKEN_LIVE &&
-		found->name.database == MyDatabaseId && found->expires_ns > gstore_now_ns())
-		*out = *found;
-	else
-		found = NULL;
+	t = find_load(secret);
+	if (t != NULL)
+		*out = *t;
 	LWLockRelease(gstore->lock);
-	if (found == NULL)
+	if (t == NULL)
 		return false;
 	if (!has_privs_of_role(GetUserId(), out->role))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("permission denied for a token of another role")));
-	return true;
-}
-
-void
-gstore_token_note_loaded(const gstore_token *token)
-{
-	gstore_token *t;
-
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	t = find_secret(token->secret);
-	if (t != NULL)
-	{
+	t = find_load(secret);
+	if (t != NULL && (loader = t->loader) == 0)
+	{ /* else an outer subtransaction has loaded it, and stays the one that counts */
 		t->loader = MyProcPid;
 		t->loaded_in = GetCurrentSubTransactionId();
 		loaded_some = true;
 	}
 	LWLockRelease(gstore->lock);
+	if (loader != 0 && loader != MyProcPid)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another transaction is loading the rows of this token"),
+				 errhint("Wait for its end: the token ends if it commits.")));
+	return t != NULL;
 }
 
 /*

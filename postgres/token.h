@@ -39,10 +39,11 @@ extern void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum,
  * name says, part STAGED. It ends with the session, too.
  */
 extern void gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTES]);
-/* The token of a text; ERROR if it is none, or another role's. False: it has ended. */
-extern bool gstore_token_find_load(const char *text, gstore_token *out);
-/* The current subtransaction has loaded what is there: the token ends when that is committed. */
-extern void gstore_token_note_loaded(const gstore_token *token);
+/*
+ * The token of a text, which the current subtransaction is to load: the token ends when that is committed. ERROR if it is none,
+ * another role's, or another transaction loads it. False: it has ended.
+ */
+extern bool gstore_token_claim_load(const char *text, gstore_token *out);
 
 /*
  * For the worker: takes one token that has expired, or was given up, off the list. A store that is of no table is the

@@ -293,7 +293,8 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     if (object == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no %s %s",
                                linked ? "link" : "object", GVMI_TEXT_NAME(body->name));
-    else if (!gvmi_keep_mode_allows(m, client, object, mode, object->sealed ? 4 : bits))
+    else if (!gvmi_keep_mode_allows(m, client, object, mode, object->sealed ? 4 : bits) ||
+             (linked && (bits & 2) != 0 && (mode & 0222) == 0)) /* a link for reading is that for admins, too */
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "the owner and mode (%04o) of %s do not allow it", mode,
                                GVMI_TEXT_NAME(body->name));

@@ -330,6 +330,33 @@ class Load:
         stage.end()
         other.close()
 
+    def token_is_loaded_by_one_transaction(self, server):
+        """Neither a second session nor an inner subtransaction takes the token from who has loaded it."""
+        make(server, "id int, f float8, t text")
+        make(server, "id int, f float8, t text", table="gt")
+        columns, shown = plain(20)
+        stage = Stage(server)
+        stage.loader.write(staged(*columns)[0])
+        other = server.session()
+        load = f"SELECT attempt($t$SELECT gstore_load('gt', '{stage.token}')$t$)"
+        stage.session.sql("BEGIN")
+        expect(stage.load(), "20", "rows")
+        expect(other.sql(load), "55006", "by a second session")
+        stage.session.sql("COMMIT")
+        expect(other.sql(load), ENDED, "after the commit")
+        other.close()
+        stage.end()
+        stage = Stage(server)
+        stage.loader.write(staged(*columns)[0])
+        stage.session.sql("BEGIN")
+        expect(stage.load(), "20", "rows")
+        stage.session.sql("SAVEPOINT a")
+        expect(stage.load(table="gt"), "20", "into another table")
+        stage.session.sql("ROLLBACK TO a; COMMIT")
+        expect(stage.load(), ENDED, "after the commit, again")
+        expect(server.sql("SELECT count(*) FROM ft UNION ALL SELECT count(*) FROM gt"), "40\n0", "rows")
+        stage.end()
+
     def readers_see_their_snapshot_while_rows_come(self, server):
         make(server, "id int, f float8, t text")
         columns, shown = plain(1000)
