@@ -159,26 +159,30 @@ def _from_times(name: str, times: Any) -> _Column:
     valid = times == times
     if mask is not None:
         valid &= ~mask
-    if times.dtype.str[1:] == "M8[D]":
+    if not valid.all():
+        times = times.copy()
+        times[~valid] = 0  # what is NULL is not converted: from NumPy 2 on that may raise OverflowError
+    unit = times.dtype.str[1:]
+    if unit == "M8[D]":
         format, found = "tdD", times.astype("<M8[D]").view("i8")
         cast = found.astype("i4")
         exact = cast == found
         why = "beyond 32 bits of days: correct it, or load it as a timestamp"
     else:
-        format = "tsu:"
+        format, why = "tsu:", "beyond 64 bits of microseconds: correct it"
+        if unit[3:-1].lstrip("0123456789") in ("ns", "ps", "fs", "as"):
+            why = 'not a whole number of microseconds: cast the column by astype("M8[us]")'
         try:
             cast = times.astype("<M8[us]")
             exact = cast.astype(times.dtype) == times
-        except OverflowError as error:
-            raise ValueError(f'column "{name}" has a time beyond 64 bits of microseconds: {error}') from None
+        except OverflowError:
+            counts = times.astype("i8")
+            raise ValueError(f'column "{name}": a time from {counts.min()} to {counts.max()} in {unit} is {why}') from None
         cast = cast.view("i8")
-        why = "beyond 64 bits of microseconds: correct it"
-        if times.dtype.str[4:-1].lstrip("0123456789") in ("ns", "ps", "fs", "as"):
-            why = 'not a whole number of microseconds: cast the column by astype("M8[us]")'
     wrong = valid & ~exact
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f'column "{name}": row {row}, {times[row:row + 1].astype("i8")[0]} in {times.dtype.str[1:]}, is {why}')
+        raise ValueError(f'column "{name}": row {row}, {times[row:row + 1].astype("i8")[0]} in {unit}, is {why}')
     return _from_values(name, Values(cast, validity=None if valid.all() else valid, format=format))
 
 

@@ -201,7 +201,9 @@ def test_times_that_are_masked_are_null(cursor):
     days = numpy.ma.masked_array(numpy.array([1, 2**40, "NaT", 4], "M8[D]"), mask=[False, True, False, False])
     stamps = numpy.ma.masked_array(numpy.array([1000, 1, 3000, "NaT"], "M8[ns]"), mask=[False, True, True, False])
     bare = numpy.ma.masked_array(numpy.arange(4).astype("M8[s]"))
-    assert load(cursor, d=days, t=stamps, b=bare) == {
+    far = numpy.ma.masked_array(numpy.array([2**62, 1, 2**62, 2]).view("M8[h]"), mask=[True, False, True, False])
+    assert load(cursor, d=days, t=stamps, b=bare, f=far) == {
+        "f": ("tsu:", [None, 3600000000, None, 7200000000]),
         "d": ("tdD", [1, None, None, 4]), "t": ("tsu:", [1, None, None, None]), "b": ("tsu:", [0, 1000000, 2000000, 3000000])}
 
 
