@@ -161,7 +161,7 @@ def _from_times(name: str, times: Any) -> _Column:
         valid &= ~mask
     if not valid.all():
         times = times.copy()
-        times[~valid] = 0  # what is NULL is not converted: from NumPy 2 on that may raise OverflowError
+        times.view("i8")[~valid] = 0  # what is NULL is not converted: from NumPy 2 on that may raise OverflowError
     unit = times.dtype.str[1:]
     if unit == "M8[D]":
         format, found = "tdD", times.astype("<M8[D]").view("i8")

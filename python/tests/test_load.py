@@ -207,6 +207,11 @@ def test_times_that_are_masked_are_null(cursor):
         "d": ("tdD", [1, None, None, 4]), "t": ("tsu:", [1, None, None, None]), "b": ("tsu:", [0, 1000000, 2000000, 3000000])}
 
 
+def test_times_without_a_unit_are_null(cursor):
+    times = numpy.array(["NaT", "NaT"], "M8")
+    assert load(cursor, t=times, m=numpy.ma.masked_array(times, mask=[True, False])) == {"t": ("tsu:", [None, None]), "m": ("tsu:", [None, None])}
+
+
 @pytest.mark.parametrize("order", "<>")
 def test_times_of_either_byte_order_arrive(cursor, order):
     times = numpy.array([1, -2, "NaT"], order + "M8[D]")
