@@ -246,11 +246,37 @@ drop_store(const void *node, VISIT visit, void *closure)
 		drop_areas(*(store_areas *const *) node, closure);
 }
 
+/*
+ * Memory that a program has staged is free at once, also while it has it open, unless it keeps a lease. False: it does, and the
+ * store is to be dropped later.
+ */
+static bool
+empty_staged(gstore_areas *s, const gstore_store_name *name)
+{
+	const area key = {.name = *name, .part = GSTORE_STAGED};
+	gvm_status status;
+	area	 **place, *a;
+
+	pthread_mutex_lock(&s->lock);
+	place = gstore_area_find(s, &key);
+	a = place != NULL ? *place : NULL;
+	if (a != NULL)
+		a->refs++;
+	pthread_mutex_unlock(&s->lock);
+	if (a == NULL)
+		return true;
+	status = gvm_object_shrink(a->object, 0);
+	gstore_area_unref(s, a);
+	return status != GVM_E_TIMEOUT && status != GVM_E_LIMIT;
+}
+
 void
 gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 {
 	found all = {.end = &all.first};
 
+	if (name != NULL && !empty_staged(s, name))
+		return;
 	pthread_mutex_lock(&s->lock);
 	if (name == NULL)
 	{

@@ -181,8 +181,6 @@ gstore_area_free(gstore_areas *s, area *a)
 		return;
 	if (a->pack != NULL)
 		gstore_area_unref(s, a->pack);
-	if (a->part == GSTORE_STAGED && a->object != NULL)
-		(void) !gvm_object_shrink(a->object, 0); /* a program that has it open keeps no memory by that */
 	gvm_object_close(a->object);
 	if (a->connection != NULL)
 	{

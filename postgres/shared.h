@@ -70,6 +70,7 @@ typedef enum gstore_token_state
 	GSTORE_TOKEN_MAKING,
 	GSTORE_TOKEN_LIVE,
 	GSTORE_TOKEN_OVER,
+	GSTORE_TOKEN_ENDING, /* of gstore_load_begin(): the worker has it ended; its memory is not free yet */
 } gstore_token_state;
 
 typedef struct gstore_token
@@ -90,6 +91,7 @@ typedef struct gstore_token
 	uint64 staged_bytes; /* 0: it is one of gstore_export(), or of a call */
 	bool   for_call;	 /* for a worker of a session (call.h): no user has it */
 	pid_t  session;		 /* it ends with this process */
+	uint8  absent;		 /* ENDING: so many reports in a row have not named its store */
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
 	pid_t			 loader;
 	SubTransactionId loaded_in; /* if there is a loader */

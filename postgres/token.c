@@ -167,11 +167,48 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 		{
 			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
 			*name = t->name;
-			t->state = GSTORE_TOKEN_FREE;
+			t->absent = 0;
+			t->state = t->staged_bytes > 0 && t->name.epoch == gstore->epoch ? GSTORE_TOKEN_ENDING
+																			 : GSTORE_TOKEN_FREE;
 		}
 	}
 	LWLockRelease(gstore->lock);
 	return found;
+}
+
+static bool
+is_among(const gstore_store_size *sizes, uint32 count, uint64 store)
+{
+	for (uint32 i = 0; i < count; i++)
+		if (sizes[i].store == store)
+			return true;
+	return false;
+}
+
+/* A report may be older than a store, but not the next one: it was begun when the one before had been taken. */
+uint32
+gstore_token_note_report(const gstore_store_size *sizes, uint32 count,
+						 gstore_store_name left[GSTORE_TOKENS_MAX])
+{
+	uint32 left_count = 0;
+
+	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+	{
+		gstore_token *t = &gstore->tokens[i];
+
+		if (t->state != GSTORE_TOKEN_ENDING)
+			continue;
+		if (is_among(sizes, count, t->name.store))
+		{
+			t->absent = 0;
+			left[left_count++] = t->name;
+		}
+		else if (++t->absent > 1)
+			t->state = GSTORE_TOKEN_FREE;
+	}
+	LWLockRelease(gstore->lock);
+	return left_count;
 }
 
 void

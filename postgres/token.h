@@ -12,6 +12,7 @@
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
+#include "postgres/area.h"
 #include "postgres/directory.h"
 #include "postgres/window.h"
 
@@ -50,6 +51,13 @@ extern bool gstore_token_claim_load(const char *text, gstore_token *out);
  * token's, and is to be dropped.
  */
 extern bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *name);
+
+/*
+ * For the worker, at each report of the stores that there are: tokens of gstore_load_begin() that have ended count for their role's limits
+ * until their stores are gone. Lists those that are left, to be dropped again, and returns how many.
+ */
+extern uint32 gstore_token_note_report(const gstore_store_size *sizes, uint32 count,
+									   gstore_store_name left[GSTORE_TOKENS_MAX]);
 
 /* Forgets the tokens of a store, or of all (NULL), whose memory goes. The lock is held exclusively. */
 extern void gstore_token_forget(const gstore_store_name *name);

@@ -339,13 +339,17 @@ end_tokens(void)
 static void
 publish_report(void)
 {
-	gstore_report	   report;
-	gstore_store_size *sizes;
-	uint32			   size_count;
+	static gstore_store_name left[GSTORE_TOKENS_MAX];
+	gstore_report			 report;
+	gstore_store_size		*sizes;
+	uint32					 size_count, left_count;
 
 	if (!gstore_tasks_take_report(tasks, &report, &sizes, &size_count))
 		return;
 	gstore_note_report(&report, sizes, size_count);
+	left_count = gstore_token_note_report(sizes, size_count, left);
+	for (uint32 i = 0; i < left_count; i++)
+		(void) gstore_tasks_drop_store(tasks, &left[i]); /* else after the next report */
 	free(sizes);
 }
 

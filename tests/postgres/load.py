@@ -357,6 +357,31 @@ class Load:
         expect(server.sql("SELECT count(*) FROM ft UNION ALL SELECT count(*) FROM gt"), "40\n0", "rows")
         stage.end()
 
+    def memory_under_a_lease_counts_until_it_is_free(self, server):
+        """A program that keeps a lease keeps the memory of an ended token, and the role's limit knows."""
+        make(server, "id int")
+        server.sql("DROP ROLE IF EXISTS keen; CREATE ROLE keen; GRANT INSERT ON ft TO keen; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO keen")
+        session = server.session()
+        session.sql("SET gstore_fdw.load_memory = '64MB'; SET ROLE keen")
+        begin = "SELECT attempt($$SELECT gstore_load_begin('ft', 60 * 1048576)$$)"
+        token = session.sql(begin)
+        loader = Loader(server)
+        loader.ask("open", token)
+        loader.want("take")
+        expect(session.sql(f"SELECT gstore_revoke('{token}')"), "t", "the token ends")
+        for _ in range(4):
+            expect(session.sql(begin), "53400", "another one while the memory is kept")
+            time.sleep(1.1)
+        loader.end()
+        for _ in range(200):
+            said = session.sql(begin)
+            if said != "53400":
+                break
+            time.sleep(0.1)
+        expect(said.startswith("gstoreload"), True, f"another one when the program has ended: {said}")
+        session.close()
+        server.sql("DROP OWNED BY keen; DROP ROLE keen")
+
     def readers_see_their_snapshot_while_rows_come(self, server):
         make(server, "id int, f float8, t text")
         columns, shown = plain(1000)
