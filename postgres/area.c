@@ -45,7 +45,7 @@ gstore_areas_destroy(gstore_areas *s)
 
 	if (s == NULL)
 		return;
-	gstore_areas_drop(s, NULL);
+	(void) gstore_areas_drop(s, NULL);
 	for (uint32_t i = 0; i < s->connection_count; i++)
 		gvm_client_close(s->connections[i].keeper);
 	pthread_cond_destroy(&s->not_busy);
@@ -270,13 +270,13 @@ empty_staged(gstore_areas *s, const gstore_store_name *name)
 	return status != GVM_E_TIMEOUT && status != GVM_E_LIMIT;
 }
 
-void
+bool
 gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 {
 	found all = {.end = &all.first};
 
 	if (name != NULL && !empty_staged(s, name))
-		return;
+		return false;
 	pthread_mutex_lock(&s->lock);
 	if (name == NULL)
 	{
@@ -301,6 +301,7 @@ gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 		gstore_area_free(s, a);
 	}
 	gstore_areas_forget_tokens(s, name);
+	return true;
 }
 
 static void

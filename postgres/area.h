@@ -112,8 +112,11 @@ gvm_status gstore_areas_unlink(gstore_areas *areas, const uint8_t secret[GSTORE_
 
 /* ---- ends, and memory that is not needed */
 
-/* Drops a store's objects and its tokens' links; NULL: all. */
-void gstore_areas_drop(gstore_areas *areas, const gstore_store_name *name);
+/*
+ * Drops a store's objects and its tokens' links; NULL: all. False: a program keeps a lease on memory that was staged for it, and
+ * the store is as it was.
+ */
+bool gstore_areas_drop(gstore_areas *areas, const gstore_store_name *name);
 
 /* How much of an area rows take. */
 typedef struct gstore_extent

@@ -588,10 +588,10 @@ gstore_service_stop(gstore_service *s)
 	free(s);
 }
 
-void
+bool
 gstore_service_drop(gstore_service *s, const gstore_store_name *name)
 {
-	gstore_areas_drop(s->areas, name);
+	return gstore_areas_drop(s->areas, name);
 }
 
 void

@@ -86,8 +86,8 @@ void gstore_service_drop_copy(gstore_service *service, uint64_t copy);
 /* Carries out GSTORE_UNLINK, by the caller's own thread. */
 void gstore_service_unlink(gstore_service *service, const uint8_t secret[GSTORE_SECRET_BYTES]);
 
-/* Drops a store's objects, by the caller's own thread. */
-void gstore_service_drop(gstore_service *service, const gstore_store_name *name);
+/* gstore_areas_drop(), by the caller's own thread. */
+bool gstore_service_drop(gstore_service *service, const gstore_store_name *name);
 
 /* gstore_areas_trim(), likewise. */
 void gstore_service_trim(gstore_service *service, const gstore_store_name *name,

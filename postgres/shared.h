@@ -91,7 +91,6 @@ typedef struct gstore_token
 	uint64 staged_bytes; /* 0: it is one of gstore_export(), or of a call */
 	bool   for_call;	 /* for a worker of a session (call.h): no user has it */
 	pid_t  session;		 /* it ends with this process */
-	uint8  absent;		 /* ENDING: so many reports in a row have not named its store */
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
 	pid_t			 loader;
 	SubTransactionId loaded_in; /* if there is a loader */

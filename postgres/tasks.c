@@ -47,6 +47,7 @@ struct gstore_tasks
 	pthread_cond_t	given;
 	/* Under the lock: */
 	task_list		   ends, trims;
+	task			  *dropped; /* done: what has dropped a store of no table */
 	bool			   stop;
 	bool			   reported; /* and not taken */
 	gstore_report	   report;
@@ -111,13 +112,29 @@ read_store_sizes(gstore_tasks *c)
 		c->wake(c->latch);
 }
 
+/* Keeps the task, as there may be no memory to note the store elsewhere. */
 static void
-execute_task(gstore_tasks *c, const task *what)
+note_dropped(gstore_tasks *c, task *done)
+{
+	pthread_mutex_lock(&c->lock);
+	done->next = c->dropped;
+	c->dropped = done;
+	pthread_mutex_unlock(&c->lock);
+	c->wake(c->latch);
+}
+
+/* The task is the callee's from here on. */
+static void
+execute_task(gstore_tasks *c, task *what)
 {
 	switch (what->kind)
 	{
 		case DROP_STORE:
-			gstore_service_drop(c->service, &what->name);
+			if (gstore_service_drop(c->service, &what->name) && what->name.table == 0)
+			{
+				note_dropped(c, what);
+				return;
+			}
 			break;
 		case TRIM_STORE:
 			gstore_service_trim(c->service, &what->name, what->extents, what->count);
@@ -129,6 +146,7 @@ execute_task(gstore_tasks *c, const task *what)
 			gstore_service_unlink(c->service, what->secret);
 			break;
 	}
+	free(what);
 }
 
 static void *
@@ -150,7 +168,6 @@ tasks_thread_main(void *arg)
 		taken = next_task(c, look_ns, &stop);
 		if (taken != NULL)
 			execute_task(c, taken);
-		free(taken);
 	}
 	return NULL;
 }
@@ -196,6 +213,11 @@ gstore_tasks_stop(gstore_tasks *c)
 	pthread_cond_signal(&c->given);
 	pthread_mutex_unlock(&c->lock);
 	pthread_join(c->thread, NULL);
+	for (task *next; c->dropped != NULL; c->dropped = next)
+	{
+		next = c->dropped->next;
+		free(c->dropped);
+	}
 	pthread_cond_destroy(&c->given);
 	pthread_mutex_destroy(&c->lock);
 	free(c->sizes);
@@ -257,6 +279,23 @@ bool
 gstore_tasks_drop_store(gstore_tasks *c, const gstore_store_name *name)
 {
 	return add_task(c, (task){.kind = DROP_STORE, .name = *name});
+}
+
+bool
+gstore_tasks_take_dropped(gstore_tasks *c, gstore_store_name *name)
+{
+	task *taken;
+
+	pthread_mutex_lock(&c->lock);
+	taken = c->dropped;
+	if (taken != NULL)
+	{
+		c->dropped = taken->next;
+		*name = taken->name;
+	}
+	pthread_mutex_unlock(&c->lock);
+	free(taken);
+	return taken != NULL;
 }
 
 void

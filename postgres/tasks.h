@@ -16,7 +16,7 @@
 
 typedef struct gstore_tasks gstore_tasks;
 
-/* Starts the thread. wake(latch) is called when there is a report to be taken, or the keeper is lost. */
+/* Starts the thread. wake(latch) is called when there is a report or a dropped store to be taken, or the keeper is lost. */
 gvm_status gstore_tasks_start(gstore_service *service, void (*wake)(void *latch), void *latch,
 							  gstore_tasks **out);
 
@@ -25,6 +25,8 @@ void gstore_tasks_stop(gstore_tasks *tasks);
 
 /* Gives a task: a store, or a copy (copies.h), is to be dropped, or a token ends. False: out of memory. */
 bool gstore_tasks_drop_store(gstore_tasks *tasks, const gstore_store_name *name);
+/* A store of no table that has been dropped: each once. False: there is none left. */
+bool gstore_tasks_take_dropped(gstore_tasks *tasks, gstore_store_name *name);
 bool gstore_tasks_drop_copy(gstore_tasks *tasks, uint64_t copy);
 bool gstore_tasks_unlink(gstore_tasks *tasks, const uint8_t secret[GSTORE_SECRET_BYTES]);
 /*

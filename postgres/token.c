@@ -22,17 +22,21 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
+#include "utils/wait_event.h"
 
 #include "keeper/table/manifest.h"
 #include "postgres/clock.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
 
+#define ENDED_WAIT_MS	3000 /* the worker tries once a second to free what a program kept */
+#define ENDED_LOOK_MS	10
 #define CALL_LIFETIME_S 300
 
 PG_FUNCTION_INFO_V1(gstore_revoke);
@@ -167,7 +171,6 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 		{
 			memcpy(secret, t->secret, GSTORE_SECRET_BYTES);
 			*name = t->name;
-			t->absent = 0;
 			t->state = t->staged_bytes > 0 && t->name.epoch == gstore->epoch ? GSTORE_TOKEN_ENDING
 																			 : GSTORE_TOKEN_FREE;
 		}
@@ -176,39 +179,25 @@ gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *nam
 	return found;
 }
 
-static bool
-is_among(const gstore_store_size *sizes, uint32 count, uint64 store)
+uint32
+gstore_token_list_ending(gstore_store_name stores[GSTORE_TOKENS_MAX])
 {
-	for (uint32 i = 0; i < count; i++)
-		if (sizes[i].store == store)
-			return true;
-	return false;
+	uint32 count = 0;
+
+	LWLockAcquire(gstore->lock, LW_SHARED);
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (gstore->tokens[i].state == GSTORE_TOKEN_ENDING)
+			stores[count++] = gstore->tokens[i].name;
+	LWLockRelease(gstore->lock);
+	return count;
 }
 
-/* A report may be older than a store, but not the next one: it was begun when the one before had been taken. */
-uint32
-gstore_token_note_report(const gstore_store_size *sizes, uint32 count,
-						 gstore_store_name left[GSTORE_TOKENS_MAX])
+void
+gstore_token_note_dropped(const gstore_store_name *name)
 {
-	uint32 left_count = 0;
-
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-	{
-		gstore_token *t = &gstore->tokens[i];
-
-		if (t->state != GSTORE_TOKEN_ENDING)
-			continue;
-		if (is_among(sizes, count, t->name.store))
-		{
-			t->absent = 0;
-			left[left_count++] = t->name;
-		}
-		else if (++t->absent > 1)
-			t->state = GSTORE_TOKEN_FREE;
-	}
+	gstore_token_forget(name);
 	LWLockRelease(gstore->lock);
-	return left_count;
 }
 
 void
@@ -320,12 +309,19 @@ end_oldest(Oid relation, bool for_call)
 	pfree(all);
 }
 
-/* Before another one is made. The lock is held. */
-static void
-check_load_limits(uint64 bytes)
+/* What the current user has by tokens of gstore_load_begin(). */
+typedef struct load_usage
 {
-	uint64 sum = bytes;
-	int	   count = 0;
+	uint64 bytes;
+	int	   count;
+	bool   ending; /* some of it will be free soon, unless a program keeps it */
+} load_usage;
+
+/* The lock is held. */
+static load_usage
+sum_loads(void)
+{
+	load_usage usage = {0};
 
 	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
 	{
@@ -333,22 +329,64 @@ check_load_limits(uint64 bytes)
 
 		if (t->state == GSTORE_TOKEN_FREE || t->staged_bytes == 0 || t->role != GetUserId())
 			continue;
-		sum += t->staged_bytes;
-		count++;
+		usage.bytes += t->staged_bytes;
+		usage.count++;
+		usage.ending |= t->state == GSTORE_TOKEN_OVER || t->state == GSTORE_TOKEN_ENDING;
 	}
-	if (count >= GSTORE_LOADS_OF_A_ROLE_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("the role has %d tokens of gstore_load_begin(), the limit", count),
-				 errhint("End some by gstore_revoke().")));
-	if (gstore_load_memory_mb >= 0 && sum > (uint64) gstore_load_memory_mb * 1024 * 1024)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("memory for rows to be loaded is limited to %d MiB a role", gstore_load_memory_mb),
-				 errdetail("With these %llu KiB the role would have %llu KiB.",
-						   (unsigned long long) (bytes + 1023) / 1024,
-						   (unsigned long long) (sum + 1023) / 1024),
-				 errhint("End tokens by gstore_revoke(), or have gstore_fdw.load_memory raised.")));
+	return usage;
+}
+
+static bool
+is_beyond_limits(const load_usage *usage, uint64 bytes)
+{
+	return usage->count >= GSTORE_LOADS_OF_A_ROLE_MAX ||
+		(gstore_load_memory_mb >= 0 &&
+		 usage->bytes + bytes > (uint64) gstore_load_memory_mb * 1024 * 1024);
+}
+
+/* Until tokens that have ended do not stand in the way of another one, for a short time. */
+static void
+wait_for_ended_loads(uint64 bytes)
+{
+	const int64 deadline = gstore_deadline_ns(ENDED_WAIT_MS);
+	load_usage	usage;
+
+	for (;;)
+	{
+		LWLockAcquire(gstore->lock, LW_SHARED);
+		usage = sum_loads();
+		LWLockRelease(gstore->lock);
+		if (!usage.ending || !is_beyond_limits(&usage, bytes) || gstore_now_ns() >= deadline)
+			return;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ENDED_LOOK_MS,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* The lock is held. */
+static void
+check_load_limits(uint64 bytes)
+{
+	const load_usage usage = sum_loads();
+
+	if (!is_beyond_limits(&usage, bytes))
+		return;
+	if (usage.count >= GSTORE_LOADS_OF_A_ROLE_MAX)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("the role has %d tokens of gstore_load_begin(), the limit", usage.count),
+			 errhint("End some by gstore_revoke(). An ended one counts while a program keeps a lease.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("memory for rows to be loaded is limited to %d MiB a role", gstore_load_memory_mb),
+			 errdetail("With these %llu KiB the role would have %llu KiB.",
+					   (unsigned long long) (bytes + 1023) / 1024,
+					   (unsigned long long) (usage.bytes + bytes + 1023) / 1024),
+			 errhint("End tokens by gstore_revoke(), or have gstore_fdw.load_memory raised. An ended one counts "
+					 "while a program keeps a lease.")));
 }
 
 /* As described, but for what is the same for all. */
@@ -465,6 +503,7 @@ gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTE
 	static bool				registered = false;
 	gstore_far				far = {0};
 
+	wait_for_ended_loads(bytes);
 	if (!registered)
 	{
 		before_shmem_exit(end_loads_at_exit, (Datum) 0);

@@ -12,7 +12,6 @@
 #include "storage/lockdefs.h"
 #include "utils/relcache.h"
 
-#include "postgres/area.h"
 #include "postgres/directory.h"
 #include "postgres/window.h"
 
@@ -53,11 +52,11 @@ extern bool gstore_token_claim_load(const char *text, gstore_token *out);
 extern bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], gstore_store_name *name);
 
 /*
- * For the worker, at each report of the stores that there are: tokens of gstore_load_begin() that have ended count for their role's limits
- * until their stores are gone. Lists those that are left, to be dropped again, and returns how many.
+ * A token of gstore_load_begin() that has ended counts for its role's limits until its store is gone: for the worker, the stores
+ * that are left, and that one is gone.
  */
-extern uint32 gstore_token_note_report(const gstore_store_size *sizes, uint32 count,
-									   gstore_store_name left[GSTORE_TOKENS_MAX]);
+extern uint32 gstore_token_list_ending(gstore_store_name stores[GSTORE_TOKENS_MAX]);
+extern void	  gstore_token_note_dropped(const gstore_store_name *name);
 
 /* Forgets the tokens of a store, or of all (NULL), whose memory goes. The lock is held exclusively. */
 extern void gstore_token_forget(const gstore_store_name *name);

@@ -319,6 +319,13 @@ drop_copies(void)
 }
 
 static void
+drop_staged(const gstore_store_name *name)
+{
+	if (!gstore_tasks_drop_store(tasks, name) && gstore_service_drop(service, name))
+		gstore_token_note_dropped(name);
+}
+
+static void
 end_tokens(void)
 {
 	uint8			  secret[GSTORE_SECRET_BYTES];
@@ -330,27 +337,30 @@ end_tokens(void)
 			continue;
 		if (!gstore_tasks_unlink(tasks, secret))
 			gstore_service_unlink(service, secret);
-		if (!OidIsValid(name.table) && !gstore_tasks_drop_store(tasks, &name))
-			gstore_service_drop(service, &name);
+		if (!OidIsValid(name.table))
+			drop_staged(&name);
 	}
+	while (gstore_tasks_take_dropped(tasks, &name))
+		gstore_token_note_dropped(&name);
 }
 
 /* What the views show of the keeper. */
 static void
 publish_report(void)
 {
-	static gstore_store_name left[GSTORE_TOKENS_MAX];
+	static gstore_store_name ending[GSTORE_TOKENS_MAX];
 	gstore_report			 report;
 	gstore_store_size		*sizes;
-	uint32					 size_count, left_count;
+	uint32					 size_count, ending_count;
 
 	if (!gstore_tasks_take_report(tasks, &report, &sizes, &size_count))
 		return;
 	gstore_note_report(&report, sizes, size_count);
-	left_count = gstore_token_note_report(sizes, size_count, left);
-	for (uint32 i = 0; i < left_count; i++)
-		(void) gstore_tasks_drop_store(tasks, &left[i]); /* else after the next report */
 	free(sizes);
+	/* What programs kept by a lease is tried again; only now, as a report shows that the tasks before it are done. */
+	ending_count = gstore_token_list_ending(ending);
+	for (uint32 i = 0; i < ending_count; i++)
+		drop_staged(&ending[i]);
 }
 
 /* Also while there is no keeper: a table that is dropped then is not to be taken for a lost one later. */

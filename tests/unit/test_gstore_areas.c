@@ -282,9 +282,9 @@ static int count_trim(void *arg)
     trim(&w, 3, 1, CHUNK_BYTES);
     seen = atomic_load(&visits);
     CHILD_EXPECT(seen >= (int)COLUMNS && seen <= 2 * (int)COLUMNS);
-    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 5});
+    (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 5});
     atomic_store(&visits, 0);
-    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 6});
+    (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 6});
     CHILD_EXPECT(atomic_load(&visits) == (int)COLUMNS);
     CHILD_EXPECT(bytes_of(&w, 5) == UINT64_MAX && bytes_of(&w, 6) == UINT64_MAX);
     trim(&w, 5, 1, CHUNK_BYTES); /* it is gone */
@@ -548,7 +548,7 @@ static int grow_where_memory_is_short(void *arg)
     CHILD_EXPECT(write_area(&w, 1, 1, 1, 10 * GIB) && chunk_of_first(&w) == 32 * MIB);
     CHILD_EXPECT(mark(&w, 2 * MIB, false) && !write_area(&w, 1, 1, 1, 33 * GIB));
     CHILD_EXPECT(mark(&w, 2 * MIB, false) && chunk_of_first(&w) == 32 * MIB);
-    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
+    (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
     CHILD_EXPECT(write_area(&w, 1, 1, 1, 33 * GIB) && chunk_of_first(&w) == 512 * MIB);
     CHILD_EXPECT(mark(&w, 2 * MIB, false));
     end(&w);
@@ -696,7 +696,7 @@ static void *drop_store(void *arg)
 {
     caller *c = arg;
 
-    gstore_areas_drop(c->w->areas, &(gstore_store_name){.store = c->store});
+    (void)gstore_areas_drop(c->w->areas, &(gstore_store_name){.store = c->store});
     c->good = true;
     sem_post(&c->done);
     return NULL;
@@ -731,7 +731,7 @@ static int wait_at_the_keeper(void *arg)
     CHILD_EXPECT(start_caller(&maker, write_column));
     CHILD_EXPECT(is_posted(&call_came, 20));
     atomic_store(&waits, NULL);
-    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
+    (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
     sem_post(&call_may_go);
     CHILD_EXPECT(is_over(&maker, 20));
     CHILD_EXPECT(bytes_of(&w, 2) == UINT64_MAX);
@@ -833,7 +833,7 @@ static int call_without_locks(void *arg)
     CHILD_EXPECT(link_columns(&w, 2, 1) == GVM_OK);
     CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
     CHILD_EXPECT(gstore_areas_give_back(w.areas) > 0);
-    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 1});
+    (void)gstore_areas_drop(w.areas, &(gstore_store_name){.store = 1});
     end(&w);
     CHILD_EXPECT(atomic_load(&calls) > 50);
     CHILD_EXPECT(atomic_load(&calls_with_lock) == 0);

@@ -9,6 +9,7 @@
 #include "tests/unit/unit.h"
 
 #define STORE_WAITING 100u /* a trim of it waits in the service */
+#define STORE_KEPT 50      /* whose drop fails */
 
 static struct {
     char done[256]; /* by the tasks' thread */
@@ -23,10 +24,11 @@ static void write_down(const char *what, uint64_t number)
     snprintf(calls.done + len, sizeof calls.done - len, "%s%llu ", what, (unsigned long long)number);
 }
 
-void gstore_service_drop(gstore_service *service, const gstore_store_name *name)
+bool gstore_service_drop(gstore_service *service, const gstore_store_name *name)
 {
     (void)service;
     write_down("drop", name->store);
+    return name->store != STORE_KEPT;
 }
 
 void gstore_service_trim(gstore_service *service, const gstore_store_name *name,
@@ -127,6 +129,28 @@ static void trims_wait_for_drops_and_those_of_a_store_merge(void **state)
                                     "trim3 :998 trim100 :1 drop8 trim9 :90 ");
 }
 
+static void dropped_stores_of_no_table_are_listed_once(void **state)
+{
+    gstore_tasks *c = start();
+    gstore_store_name name = {0};
+    uint64_t sum = 0;
+
+    (void)state;
+    drop(c, 4);
+    drop(c, STORE_KEPT);
+    assert_true(gstore_tasks_drop_store(c, &(gstore_store_name){.store = 5, .table = 1}));
+    drop(c, 6);
+    trim(c, STORE_WAITING, 0); /* comes last */
+    sem_wait(&calls.reached);
+    while (gstore_tasks_take_dropped(c, &name))
+        sum += name.store;
+    assert_int_equal(sum, 4 + 6);
+    drop(c, 7); /* is freed with the tasks */
+    sem_post(&calls.go_on);
+    gstore_tasks_stop(c);
+    assert_string_equal(calls.done, "drop4 drop50 drop5 drop6 trim100 :0 drop7 ");
+}
+
 static void look_at_the_keeper_comes_while_there_are_trims(void **state)
 {
     gstore_tasks *c = start();
@@ -150,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trims_wait_for_drops_and_those_of_a_store_merge),
+        cmocka_unit_test(dropped_stores_of_no_table_are_listed_once),
         cmocka_unit_test(look_at_the_keeper_comes_while_there_are_trims),
     };
 
