@@ -99,10 +99,10 @@ GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client *
  * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
 GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
-/* Restricts a connected unix stream socket to a keeper, for good: whoever adopts it (gvm_client_adopt()), in this
- * process or in one that it is passed to, can open links (GVM_OPEN_LINK), and use what it opened so. Everything else is
- * GVM_E_DENIED: other names, making objects, lists, links, what only owners may. Nor do the rights of the user count that
- * the socket carries, but for opening links. On a failure nothing is sure of the socket but that it is open: close it.
+/* Restricts a connected unix stream socket to a keeper, for good. The process that adopts it (gvm_client_adopt()), this one or
+ * another that it is passed to, can open links (GVM_OPEN_LINK) and use those objects. All other requests fail with
+ * GVM_E_DENIED: to open names, to create, list, link or change objects. The user whose rights the socket carries has no
+ * others over it. After a failure the socket is open, and of no use but to be closed.
  *
  * GVM_E_INVALID  the descriptor is no unix stream socket
  * GVM_E_PEER     the other side closed it
@@ -180,7 +180,7 @@ enum {
 
 /* Opens an object by name. The object stays whole while it is open anywhere, also if dropped. Nothing is mapped
  * before the first lease, unless by GVM_OPEN_MAPPED. It has one address in all processes, but where another opening or
- * the program has taken that. While a process has objects open, addresses between 32 and 80 TiB are reserved for them, unless
+ * the program has taken that. While a process is connected, addresses between 32 and 80 TiB are kept free for objects, unless
  * something was there before.
  *
  * GVM_E_INVALID   a malformed name, unknown flags

@@ -183,6 +183,7 @@ struct gvm_client {
     bool lost;
     bool ending; /* its objects are being closed, and BYE alone may report them to the keeper */
     gvm_error loss;
+    bool holds_range;
     char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
 };
 
@@ -196,6 +197,11 @@ void gvmi_client_leave(gvm_client *client);
 
 /* One reference less; the last gives back pages and fds. */
 void gvmi_client_drop(gvm_client *client);
+
+/* Keeps the addresses free that keepers propose for objects, while the connection is there; GVM_E_SETTING. And the
+ * range of them for its objects, or NULL: the setting GVMEM_RANGE says that there is none. */
+gvm_status gvmi_client_hold_range(gvm_client *client);
+gvmi_range *gvmi_client_range(const gvm_client *client);
 
 /* An object with one reference, and none in its keeper's table; a reference less. */
 gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);

@@ -201,6 +201,9 @@ static gvm_status begin_client(int socket_fd, gvm_client **out)
 
     if (status != GVM_OK)
         return status;
+    status = gvmi_client_hold_range(client);
+    if (status != GVM_OK)
+        goto fail_drop;
     status = send_hello(client);
     if (status != GVM_OK)
         goto fail_drop;

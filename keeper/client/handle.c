@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "base/registry.h"
 #include "keeper/client/client.h"
 
@@ -31,10 +32,29 @@ void gvmi_client_leave(gvm_client *client)
     gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(client));
 }
 
+/* Of this process, for the objects of all its connections. */
+static gvmi_range object_range = GVMI_RANGE_INIT(GVMI_OBJECT_RANGE_ADDRESS, GVMI_OBJECT_RANGE_BYTES);
+
+gvm_status gvmi_client_hold_range(gvm_client *client)
+{
+    gvm_status status = gvmi_option_bool(GVMI_OPTION_GVMEM_RANGE, &client->holds_range);
+
+    if (status == GVM_OK && client->holds_range)
+        gvmi_range_hold(&object_range);
+    return status;
+}
+
+gvmi_range *gvmi_client_range(const gvm_client *client)
+{
+    return client->holds_range ? &object_range : NULL;
+}
+
 void gvmi_client_drop(gvm_client *client)
 {
     if (atomic_fetch_sub(&client->references, 1) > 1)
         return;
+    if (client->holds_range)
+        gvmi_range_release(&object_range);
     if (client->leases != NULL)
         munmap(client->leases, GVMI_LEASE_PAGE_BYTES);
     if (client->permits != NULL)

@@ -522,21 +522,13 @@ static gvm_status find_device_by_uuid(const uint8_t uuid[16], gvm_device **out)
     return fail_elsewhere(uuid);
 }
 
-/* Of this process, for the objects of all its keepers. */
-static gvmi_range object_range = GVMI_RANGE_INIT(GVMI_OBJECT_RANGE_ADDRESS, GVMI_OBJECT_RANGE_BYTES);
-
 /* Where other processes have it, if that is free here, or anywhere. */
 static gvm_status make_buffer_of(const gvmi_descriptor *about, gvm_device *device,
-                                 gvm_import_options options, gvm_buffer **out)
+                                 gvm_import_options options, gvmi_range *range, gvm_buffer **out)
 {
     const bool anywhere = (options.flags & GVM_IMPORT_SAME_ADDRESS) == 0;
-    bool whole;
-    gvm_status status = gvmi_option_bool(GVMI_OPTION_GVMEM_RANGE, &whole);
-    gvmi_range *range = whole ? &object_range : NULL;
+    gvm_status status = GVM_E_ADDRESS;
 
-    if (status != GVM_OK)
-        return status;
-    status = GVM_E_ADDRESS;
     if (about->exporter_address != 0) {
         options.flags |= GVM_IMPORT_SAME_ADDRESS;
         status = gvmi_share_make_buffer(about, device, &options, range, out);
@@ -573,7 +565,7 @@ static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened
     status = find_device_by_uuid(opened->device_uuid, &device);
     if (status != GVM_OK)
         return status;
-    status = make_buffer_of(&about, device, options, &buffer);
+    status = make_buffer_of(&about, device, options, gvmi_client_range(object->client), &buffer);
     gvm_device_close(device); /* the buffer keeps it */
     if (status != GVM_OK)
         return status;

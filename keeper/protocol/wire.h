@@ -132,7 +132,7 @@ typedef struct gvmi_wire_open {
     char name[GVM_NAME_BYTES_MAX];
 } gvmi_wire_open;
 
-/* The addresses that keepers propose for objects lie here, and each process reserves all of it: between what ASan and the driver
+/* The addresses that keepers propose for objects lie here, and each client keeps all of it free: between what ASan and the driver
  * take at the bottom, and where Linux loads programs and maps files at the top of 47 bits. */
 #define GVMI_OBJECT_RANGE_ADDRESS (32ull << 40)
 #define GVMI_OBJECT_RANGE_BYTES (48ull << 40)

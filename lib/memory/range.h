@@ -1,9 +1,10 @@
 /* memory/range.h - addresses that a process reserves as a whole, and in which buffers lie.
  *
  * What is to have the same address in several processes finds it free in each that has the range: nothing else is put
- * there. The driver is asked for it when the first buffer comes, and gets it back when the last one has gone; buffers in it
- * cost no reservation of their own. Where the driver refuses the range (a limit on the process's addresses, or something
- * lies in it already), buffers reserve their addresses one by one.
+ * there. It is kept from the first hold or buffer until all of them are gone. A hold needs no driver: it maps the range
+ * without access. The driver reserves it with the first buffer; buffers in it cost no reservation of their own. Where
+ * that is refused (a limit on the process's addresses, or something lies in it already), buffers reserve their addresses
+ * one by one.
  */
 #ifndef GVMI_MEMORY_RANGE_H
 #define GVMI_MEMORY_RANGE_H
@@ -18,7 +19,10 @@
 typedef struct gvmi_range {
     gvmi_mutex lock;
     uint64_t address, reserve_bytes; /* as they were set at first */
-    LIST_HEAD(, gvm_buffer) buffers; /* in it; it is reserved while there are any */
+    LIST_HEAD(, gvm_buffer) buffers; /* in it */
+    uint64_t holds;
+    bool mapped;   /* without access; not while it is reserved */
+    bool reserved; /* by the driver; there are buffers in it, or were since the first hold */
 } gvmi_range;
 
 #define GVMI_RANGE_INIT(address_, reserve_bytes_) \
@@ -26,6 +30,10 @@ typedef struct gvmi_range {
         .lock = GVMI_MUTEX_INIT(GVMI_RANK_RANGE), .address = (address_), \
         .reserve_bytes = (reserve_bytes_) \
     }
+
+/* Keeps the addresses free for buffers, if they are free now, until gvmi_range_release(). */
+void gvmi_range_hold(gvmi_range *range);
+void gvmi_range_release(gvmi_range *range);
 
 /* Puts a buffer that has its size, and no addresses yet, at an address. *taken false: the range is not reserved, or does not
  * have the address, and the buffer is as it was.

@@ -465,7 +465,7 @@ static void object_opened_has_its_usual_address_if_that_is_free(void **state)
     RUN(open_usually);
 }
 
-/* While an object is open, the addresses that keepers propose are for objects alone. */
+/* From the connect on, the addresses that keepers propose are for objects alone. */
 static int script_range_address(fake *f)
 {
     f->home_address = GVMI_OBJECT_RANGE_ADDRESS + 4 * CHUNK;
@@ -473,6 +473,16 @@ static int script_range_address(fake *f)
     TRY_LINE(serve_bare_open(f, 0, GVM_OPEN_SAME_ADDRESS));
     EXPECT(f->address == f->home_address);
     return serve_close_and_end(f);
+}
+
+static bool is_free(void *address)
+{
+    void *there = mmap(address, CHUNK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                       -1, 0);
+
+    if (there != MAP_FAILED)
+        munmap(there, CHUNK);
+    return there == address;
 }
 
 static int open_in_object_range(void *arg)
@@ -490,6 +500,7 @@ static int open_in_object_range(void *arg)
 
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_range_address, &keeper));
+    EXPECT(is_free(there.address) == (getenv("GVMEM_RANGE") != NULL));
     EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object) == GVM_OK);
     if (getenv("GVMEM_RANGE") == NULL) {
         EXPECT(gvm_buffer_create(f.device, CHUNK, &there, &buffer) == GVM_E_ADDRESS);
@@ -511,7 +522,7 @@ static int open_without_range(void *arg)
     return open_in_object_range(arg);
 }
 
-static void addresses_for_objects_are_kept_free_while_one_is_open(void **state)
+static void addresses_for_objects_are_kept_free_while_connected(void **state)
 {
     SKIP_UNDER_VALGRIND(VALGRIND_ADDRESSES);
     SKIP_UNDER_TSAN("it has no addresses free there");
@@ -957,7 +968,7 @@ int main(void)
         cmocka_unit_test(object_on_unseen_device_is_closed_again),
         cmocka_unit_test(object_opened_at_its_creators_address_is_there_or_nowhere),
         cmocka_unit_test(object_opened_has_its_usual_address_if_that_is_free),
-        cmocka_unit_test(addresses_for_objects_are_kept_free_while_one_is_open),
+        cmocka_unit_test(addresses_for_objects_are_kept_free_while_connected),
         cmocka_unit_test(lease_that_nobody_minds_sends_nothing),
         cmocka_unit_test(lease_calls_refuse_what_is_no_lease),
         cmocka_unit_test(lease_beyond_the_limit_is_refused),

@@ -47,7 +47,7 @@ static int stop(fixture *w)
     return 0;
 }
 
-/* Kernels and copies write by a link, and nothing else is to be had over the connection. */
+/* Kernels and copies write by a link; all other requests over the connection fail. */
 static int use_restricted(gvm_client *keeper)
 {
     const uint32_t word = 0x12345678;

@@ -1,4 +1,6 @@
 /* memory/range.h: buffers that lie in a range which the process reserves as a whole. */
+#include <sys/mman.h>
+
 #include <gvmem/gvmem.h>
 
 #include "memory/buffer.h"
@@ -83,6 +85,66 @@ static void range_is_reserved_whole_while_a_buffer_lies_in_it(void **state)
     assert_true(is_free(RANGE - CHUNK));
 }
 
+/* Nobody maps anything there without being asked to. */
+static bool is_free_for_the_system(uint64_t offset_bytes)
+{
+    void *wanted = (void *)(uintptr_t)(range.address + offset_bytes);
+    void *there = mmap(wanted, CHUNK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE,
+                       -1, 0);
+
+    if (there != MAP_FAILED)
+        munmap(there, CHUNK);
+    return there == wanted;
+}
+
+static void range_that_is_held_is_free_for_its_buffers_alone(void **state)
+{
+    gvm_buffer *buffer;
+
+    (void)state;
+    assert_true(is_free_for_the_system(RANGE / 2));
+    gvmi_range_hold(&range);
+    gvmi_range_hold(&range);
+    assert_false(is_free_for_the_system(RANGE / 2));
+    assert_false(is_free(RANGE - CHUNK));
+    assert_int_equal(make(7 * CHUNK, 2, &range, &buffer), GVM_OK);
+    assert_ptr_equal(buffer->range, &range);
+    assert_false(is_free(0));
+    gvmi_range_release(&range);
+    gvmi_buffer_free(buffer);
+    assert_false(is_free(0));
+    gvmi_range_release(&range);
+    assert_true(is_free(0));
+    assert_true(is_free_for_the_system(RANGE / 2));
+
+    gvmi_range_hold(&range);
+    assert_int_equal(make(0, 1, &range, &buffer), GVM_OK);
+    gvmi_range_release(&range);
+    assert_false(is_free(RANGE / 2));
+    gvmi_buffer_free(buffer);
+    assert_true(is_free(0));
+}
+
+static void range_that_is_not_free_cannot_be_held(void **state)
+{
+    gvm_buffer *stranger, *buffer;
+
+    (void)state;
+    assert_int_equal(make(RANGE / 2, 1, NULL, &stranger), GVM_OK);
+    gvmi_range_hold(&range);
+    assert_true(is_free(0));
+    assert_int_equal(make(0, 1, &range, &buffer), GVM_OK);
+    assert_null(buffer->range);
+    gvmi_buffer_free(buffer);
+    gvmi_buffer_free(stranger);
+    assert_int_equal(make(0, 1, &range, &buffer), GVM_OK); /* it is free by now */
+    assert_ptr_equal(buffer->range, &range);
+    gvmi_buffer_free(buffer);
+    assert_false(is_free(RANGE / 2));
+    gvmi_range_release(&range);
+    assert_true(is_free(RANGE / 2));
+}
+
 static void buffers_in_a_range_do_not_overlap(void **state)
 {
     gvm_buffer *middle, *other;
@@ -144,6 +206,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(range_is_reserved_whole_while_a_buffer_lies_in_it),
+        cmocka_unit_test(range_that_is_held_is_free_for_its_buffers_alone),
+        cmocka_unit_test(range_that_is_not_free_cannot_be_held),
         cmocka_unit_test(buffers_in_a_range_do_not_overlap),
         cmocka_unit_test(buffer_in_a_range_holds_memory_as_any),
         cmocka_unit_test(buffer_that_the_range_does_not_take_reserves_for_itself),
