@@ -29,7 +29,7 @@ call_helper(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, boo
 	const AclResult rights = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
 #endif
 
-	check_stack_depth(); /* it may be a plcuda function that names others in its turn */
+	check_stack_depth(); /* a plcuda function may name others in its turn */
 	if (rights != ACLCHECK_OK)
 		aclcheck_error(rights, OBJECT_FUNCTION, get_func_name(function));
 	fmgr_info(function, &info);
@@ -267,9 +267,10 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
 	if (r->window.results_bytes > most || r->window.workbuf_bytes > most - r->window.results_bytes)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("results of %llu and a work buffer of %llu bytes are more than plcuda.buffer_memory allows",
+				 errmsg("results of %llu and a work buffer of %llu bytes are more than plcuda.buffer_memory, %d MB",
 						(unsigned long long) r->window.results_bytes,
-						(unsigned long long) r->window.workbuf_bytes)));
+						(unsigned long long) r->window.workbuf_bytes, plcuda_buffer_mb),
+				 errhint("Raise plcuda.buffer_memory, or use smaller buffers.")));
 }
 
 static request *
@@ -286,7 +287,7 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
 	return r;
 }
 
-/* ---- the result, of which nothing is known yet */
+/* ---- the result, which is not checked yet */
 
 static Datum
 take_bytes(const plcuda_function *f, const pg_text_t *typed, plcuda_span span)
@@ -298,7 +299,7 @@ take_bytes(const plcuda_function *f, const pg_text_t *typed, plcuda_span span)
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
 				 errmsg("the GPU worker has returned no valid result")));
-	/* Copied first: the worker could still write to it. */
+	/* Copied before it is checked: the worker can still write to it. */
 	result = PointerGetDatum(cstring_to_text_with_len(bytes, (int) span.bytes));
 	if (f->result->oid == TEXTOID)
 		(void) pg_verifymbstr(VARDATA_ANY(result), (int) span.bytes, false);

@@ -106,7 +106,6 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 typedef struct reader
 {
 	plcuda_function *f;
-	const char		*at;
 	int				 line;
 	int				 block; /* PLCUDA_KERNELS: decl; -1: outside */
 	int				 block_line;
@@ -159,13 +158,17 @@ find_function(const reader *r, const char *name, Oid result, Oid other_result)
 }
 
 static void
-read_size(const reader *r, const char *value, plcuda_size *out)
+read_size(const reader *r, const char *value, int64 least, plcuda_size *out)
 {
 	if (*value == '\0')
 		fail_line(r, "a number, or the name of a function, is missing");
 	*out = (plcuda_size){0, InvalidOid};
 	if (isdigit((unsigned char) *value))
+	{
 		out->value = DatumGetInt64(DirectFunctionCall1(int8in, CStringGetDatum(value)));
+		if (out->value < least)
+			fail_line(r, psprintf("the number must be at least %lld, not %s", (long long) least, value));
+	}
 	else
 		out->function = find_function(r, value, INT8OID, INT4OID);
 }
@@ -197,36 +200,45 @@ begin_block(reader *r, int block)
 }
 
 static void
+check_no_value(const reader *r, const char *name, const char *value)
+{
+	if (*value != '\0')
+		fail_line(
+			r, psprintf("nothing may follow " DIRECTIVE "%s in its line, not \"%s\"", name, value));
+}
+
+static void
 take_directive(reader *r, const char *name, const char *value)
 {
-	const Oid result = r->f->result->oid;
+	static const char *const blocks[] = {"prep", "begin", "post", "decl"}; /* as in reader.texts */
+	const Oid				 result = r->f->result->oid;
 
-	if (strcmp(name, "decl") == 0)
-		begin_block(r, PLCUDA_KERNELS);
-	else if (strcmp(name, "prep") == 0)
-		begin_block(r, 0);
-	else if (strcmp(name, "begin") == 0)
-		begin_block(r, 1);
-	else if (strcmp(name, "post") == 0)
-		begin_block(r, 2);
-	else if (strcmp(name, "end") == 0)
+	for (int i = 0; i <= PLCUDA_KERNELS; i++)
+		if (strcmp(name, blocks[i]) == 0)
+		{
+			check_no_value(r, name, value);
+			begin_block(r, i);
+			return;
+		}
+	if (strcmp(name, "end") == 0)
 	{
+		check_no_value(r, name, value);
 		if (r->block < 0)
 			fail_line(r, "#plcuda_end without a block");
 		r->block = -1;
 	}
 	else if (strcmp(name, "num_threads") == 0)
-		read_size(r, value, &current_block(r)->threads);
+		read_size(r, value, 1, &current_block(r)->threads);
 	else if (strcmp(name, "kernel_blocksz") == 0)
-		read_size(r, value, &current_block(r)->block_threads);
+		read_size(r, value, 0, &current_block(r)->block_threads);
 	else if (strcmp(name, "shmem_unitsz") == 0)
-		read_size(r, value, &current_block(r)->shared_thread);
+		read_size(r, value, 0, &current_block(r)->shared_thread);
 	else if (strcmp(name, "shmem_blocksz") == 0)
-		read_size(r, value, &current_block(r)->shared_block);
+		read_size(r, value, 0, &current_block(r)->shared_block);
 	else if (strcmp(name, "results_bufsz") == 0)
-		read_size(r, value, &r->f->results);
+		read_size(r, value, 0, &r->f->results);
 	else if (strcmp(name, "working_bufsz") == 0)
-		read_size(r, value, &r->f->workbuf);
+		read_size(r, value, 0, &r->f->workbuf);
 	else if (strcmp(name, "sanity_check") == 0)
 		r->f->sanity_check = find_function(r, value, BOOLOID, BOOLOID);
 	else if (strcmp(name, "cpu_fallback") == 0)
@@ -239,7 +251,7 @@ take_directive(reader *r, const char *name, const char *value)
 		fail_line(r, psprintf("unknown directive " DIRECTIVE "%s", name));
 }
 
-/* True: the line is a directive, which is taken. */
+/* False: the line is no directive. */
 static bool
 take_if_directive(reader *r, const char *line)
 {

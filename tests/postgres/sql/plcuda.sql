@@ -380,6 +380,8 @@ SELECT p_refuse(E'\n#plcuda_nonsense 3\n#plcuda_begin\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_num_threads 3\n#plcuda_begin\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads 99999999999999999999\n#plcuda_end\n');
+SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads 0\n#plcuda_end\n');
+SELECT p_refuse(E'\n#plcuda_begin extra\n#plcuda_end\n'), p_refuse(E'\n#plcuda_begin\n#plcuda_end trailing garbage\n');
 SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads missing.func\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads a b c\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads p_on_cpu\n#plcuda_end\n');
