@@ -117,7 +117,7 @@ count_slots(const gstore_spawner *spawner, uint32_t kind, state first, state las
 static void
 kill_group(const slot *s)
 {
-	/* Until it is waited for, its number is nobody else's. */
+	/* Its number is not reused before waitpid(). */
 	kill(-s->pid, SIGKILL);
 	(void) syscall(SYS_pidfd_send_signal, s->process, SIGKILL, NULL, 0);
 }
@@ -190,8 +190,8 @@ start_process(gstore_spawner *spawner, slot *s)
 }
 
 /*
- * The process has ended. What is left of its group ends, too, before the number can be another's; and the backend knows,
- * before anybody can see that it is gone.
+ * The process has ended. The rest of its group is killed before waitpid(), after which the number may be reused; the backend
+ * is sent how it ended before the process disappears from /proc.
  */
 static void
 end_process(slot *s)
@@ -228,7 +228,7 @@ accept_connection(gstore_spawner *spawner)
 	if (connection < 0)
 	{
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
-			usleep(PAUSE_US); /* else the thread would ask again and again */
+			usleep(PAUSE_US); /* else poll() would return at once, again and again */
 		return;
 	}
 	if (s == end || !is_ours(connection))
@@ -277,7 +277,7 @@ receive_request(slot *s)
 		(s->request.kind == GSTORE_SPAWN_SESSION || s->request.kind == GSTORE_SPAWN_COMPILE);
 }
 
-/* Those whose backends have gone since the last look, too. */
+/* Kills processes whose backends have closed their connections since the last poll. */
 static void
 kill_abandoned(gstore_spawner *spawner)
 {
@@ -294,7 +294,10 @@ kill_abandoned(gstore_spawner *spawner)
 	}
 }
 
-/* A session waits for a process that is ending, whose memory it would lack, but for no other session's. */
+/*
+ * A session waits for processes that are ending, whose device memory it may need. It is refused, and does not wait, where
+ * sessions_max others are running or waiting.
+ */
 static void
 greet(gstore_spawner *spawner, slot *s)
 {
@@ -408,7 +411,7 @@ listen_at(const char *path, int *out)
 		return gvm_error_set(GVM_E_SYSTEM, "cannot make a socket: %s", strerror(errno));
 	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
 	(void) unlink(path);
-	/* Nobody else can come into the folder before the mode is set, and each connection is checked. */
+	/* Other users cannot enter the folder, and each connection's user is checked. */
 	if (bind(fd, (const struct sockaddr *) &address, sizeof address) != 0 ||
 		chmod(path, 0600) != 0 || listen(fd, WAITING_MAX) != 0)
 	{
@@ -433,7 +436,7 @@ free_spawner(gstore_spawner *spawner)
 	free(spawner);
 }
 
-/* Signals are the main thread's. */
+/* Blocks all signals in the thread: the main thread handles them. */
 static int
 start_thread(gstore_spawner *spawner)
 {
@@ -505,7 +508,7 @@ gstore_spawner_stop(gstore_spawner *spawner)
 		if (s->state >= RUNNING)
 		{
 			kill_group(s);
-			(void) waitpid(s->pid, NULL, WNOHANG); /* else the zombie is the process's to the end */
+			(void) waitpid(s->pid, NULL, WNOHANG); /* else a zombie stays while this process runs */
 		}
 		free_slot(s);
 	}

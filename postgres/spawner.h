@@ -7,7 +7,7 @@
  * a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend reads a
  * gstore_spawn_ended, and then the end of file.
  *
- * It is a thread of the GPU memory keeper, and as all of the service it knows nothing of PostgreSQL. Workers end with it.
+ * It is a thread of the GPU memory keeper and, as all of the service, uses nothing of PostgreSQL. Workers end with it.
  */
 #ifndef GSTORE_SPAWN_H
 #define GSTORE_SPAWN_H
@@ -24,7 +24,7 @@
 
 typedef enum gstore_spawn_kind
 {
-	GSTORE_SPAWN_SESSION = 1, /* runs functions of one session; so many at a time as the options say */
+	GSTORE_SPAWN_SESSION = 1, /* runs functions of one session; at most sessions_max at a time */
 	GSTORE_SPAWN_COMPILE,	  /* compiles one text; others wait until one is done */
 } gstore_spawn_kind;
 

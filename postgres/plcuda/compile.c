@@ -73,8 +73,9 @@ find_architecture(const plcuda_window *window, uint32_t *out, plcuda_message *an
 	result = ask_driver(&major, &minor);
 	if (result != 0)
 	{
-		plcuda_answer_error(answer, "58000", "the driver says nothing of its first GPU: error %d",
-							result);
+		plcuda_answer_error(
+			answer, "58000",
+			"cannot read the compute capability of GPU 0: the driver returned error %d", result);
 		return false;
 	}
 	*out = (uint32_t) (major * 10 + minor);
@@ -96,7 +97,7 @@ remove_folder(const char *path)
 	(void) rmdir(path);
 }
 
-/* Of workers that are no more: PID.tmp and PID.new. */
+/* Removes what killed workers have left: TEMPORARY with their process number. */
 static void
 remove_left(const char *cache)
 {
@@ -106,14 +107,15 @@ remove_left(const char *cache)
 
 	while (folder != NULL && (d = readdir(folder)) != NULL)
 	{
-		char	  *end;
-		const long pid = strtol(d->d_name, &end, 10);
+		char *end = "";
+		long  pid = 0;
 
-		if (pid <= 0 || (strcmp(end, ".tmp") != 0 && strcmp(end, ".new") != 0) ||
-			kill((pid_t) pid, 0) == 0 || errno != ESRCH)
+		if (strncmp(d->d_name, PLCUDA_TEMPORARY, strlen(PLCUDA_TEMPORARY)) == 0)
+			pid = strtol(d->d_name + strlen(PLCUDA_TEMPORARY), &end, 10);
+		if (pid <= 0 || kill((pid_t) pid, 0) == 0 || errno != ESRCH)
 			continue;
 		snprintf(path, sizeof path, "%s/%s", cache, d->d_name);
-		if (strcmp(end, ".tmp") == 0)
+		if (*end == '\0')
 			remove_folder(path);
 		else
 			(void) unlink(path);
@@ -138,18 +140,17 @@ make_workplace(const plcuda_window *window, workplace *w)
 {
 	struct stat found;
 
-	(void) mkdir(window->cache, 0700);
-	if (stat(window->cache, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid() ||
-		chmod(window->cache, 0700) != 0)
+	(void) mkdir(window->cache, window->folder_mode);
+	if (stat(window->cache, &found) != 0 || !S_ISDIR(found.st_mode) || found.st_uid != geteuid())
 		return false;
 	remove_left(window->cache);
-	snprintf(w->folder, sizeof w->folder, "%.*s/%ld.tmp", PLCUDA_PATH_BYTES - 1, window->cache,
-			 (long) getpid());
-	remove_folder(w->folder); /* of another process that had this number */
+	snprintf(w->folder, sizeof w->folder, "%.*s/" PLCUDA_TEMPORARY "%ld", PLCUDA_PATH_BYTES - 1,
+			 window->cache, (long) getpid());
+	remove_folder(w->folder); /* of a killed process with the same number */
 	snprintf(w->from, sizeof w->from, "%s/function.c", w->folder);
 	snprintf(w->to, sizeof w->to, "%s/image", w->folder);
 	snprintf(w->log, sizeof w->log, "%s/log", w->folder);
-	return mkdir(w->folder, 0700) == 0 &&
+	return mkdir(w->folder, window->folder_mode) == 0 &&
 		write_text(w->from, plcuda_at(window->text), window->text.bytes);
 }
 
@@ -163,13 +164,13 @@ limit(int what, uint64_t value)
 	(void) setrlimit((__rlimit_resource_t) what, &l);
 }
 
-/* In the child. */
+/* Runs in the child. */
 static void
 become_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w)
 {
 	char include[PLCUDA_PATH_BYTES + 16], self[PLCUDA_PATH_BYTES], number[16],
 		temporary[PLCUDA_PATH_BYTES + 64];
-	const int	  log = open(w->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	const int	  log = open(w->log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, window->file_mode);
 	const ssize_t len = readlink("/proc/self/exe", self, sizeof self - 1);
 	/* As the project's own kernels; what is not declared is an error, not one when the image is loaded. */
 	char *c[] = {(char *) window->compiler,
@@ -259,7 +260,7 @@ read_all(const char *path, size_t most, size_t *len)
 	return bytes;
 }
 
-/* What the compiler has said goes into the memory file. */
+/* Copies the compiler's messages into the memory file. */
 static void
 answer_log(plcuda_window *window, const workplace *w, plcuda_message *answer)
 {

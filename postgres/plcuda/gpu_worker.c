@@ -155,13 +155,13 @@ serve(bool compiles)
 			plcuda_compile(window, &answer);
 		else
 			plcuda_run(window, &answer);
-		wait_ms = ((plcuda_window *) file.bytes)->idle_ms; /* it may have been mapped anew */
+		wait_ms = ((plcuda_window *) file.bytes)->idle_ms; /* another address, if the file has grown */
 		if (send(GSTORE_SPAWN_CONNECTION, &answer, sizeof answer, MSG_NOSIGNAL) < 0 || answer.lost)
 			return;
 	}
 }
 
-/* Files of the server that were open when this process was made. */
+/* Closes files of the server that this process has inherited. */
 static void
 close_others(void)
 {
@@ -185,7 +185,7 @@ main(int argc, char **argv)
 	close_others();
 	fcntl(GSTORE_SPAWN_CONNECTION, F_SETFD, FD_CLOEXEC);
 	fcntl(GSTORE_SPAWN_MEMORY, F_SETFD, FD_CLOEXEC);
-	/* Also where the spawner is killed and nobody watches any more. */
+	/* Ends with the spawner, which cannot end it when it is killed itself. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t) atol(argv[3]))
 		return 1;
 	serve(strcmp(argv[1], "compile") == 0);

@@ -31,6 +31,12 @@ extern void plcuda_answer_status(plcuda_message *answer, gvm_status status, cons
 
 /* ---- image.c */
 
+/*
+ * Names of temporary files and folders in the cache begin so; the process number follows. PostgreSQL's base backups
+ * leave out what is called so.
+ */
+#define PLCUDA_TEMPORARY "pgsql_tmp."
+
 /* What decides about an image, beside the function's text. */
 typedef struct plcuda_target
 {
@@ -53,7 +59,7 @@ extern bool plcuda_choose_target(const plcuda_window *window, uint32_t architect
 /* From the cache. False: it is not there. */
 extern bool plcuda_load_image(const plcuda_window *window, const plcuda_target *target,
 							  const char *text, size_t text_bytes, plcuda_image *out);
-/* Into the cache, from which older ones go to keep it in its bounds. False: errno says why. */
+/* Stores an image in the cache, and removes older ones while the cache is too large. False: errno says why. */
 extern bool plcuda_store_image(const plcuda_window *window, const plcuda_target *target,
 							   const char *text, size_t text_bytes, const void *image, size_t len);
 
@@ -61,7 +67,7 @@ extern bool plcuda_store_image(const plcuda_window *window, const plcuda_target 
 
 /* "12.8 of PATH". False: there is none. */
 extern bool plcuda_nvrtc_version(const char *library, char *text, size_t size);
-/* The program's other face: compiles a file to another; messages go to the standard output. */
+/* The program's mode `nvrtc`: compiles one file to another; messages go to the standard output. */
 extern int
 plcuda_nvrtc_main(const char *library, const char *architecture, const char *from, const char *to);
 
@@ -69,7 +75,7 @@ plcuda_nvrtc_main(const char *library, const char *architecture, const char *fro
 
 extern void plcuda_compile(plcuda_window *window, plcuda_message *answer);
 extern void plcuda_run(plcuda_window *window, plcuda_message *answer);
-/* No call for a while: gives back what keeps memory of tables, which may have been dropped, and of the GPU. */
+/* After a time without calls: detaches tables, which may have been dropped, and frees buffers on the GPU. */
 extern void plcuda_rest(void);
 
 #endif

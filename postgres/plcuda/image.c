@@ -210,7 +210,7 @@ plcuda_load_image(const plcuda_window *window, const plcuda_target *target, cons
 		/* The driver wants the image aligned: it is moved to the front. */
 		memmove(file, file + sizeof h + key_bytes, h.image_bytes);
 		*out = (plcuda_image){.file = file, .bytes = file, .len = h.image_bytes};
-		(void) utimensat(AT_FDCWD, path, NULL, 0); /* used: not among the first to go */
+		(void) utimensat(AT_FDCWD, path, NULL, 0); /* the time of its last use */
 	}
 	else
 		free(file);
@@ -287,7 +287,7 @@ list_entries(DIR *folder, entry **out, uint64_t *total)
 	return count;
 }
 
-/* Those that were not used for the longest time go. */
+/* Removes the least recently used ones, while the cache is too large. */
 static void
 bound_cache(const plcuda_window *window)
 {
@@ -327,12 +327,12 @@ plcuda_store_image(const plcuda_window *window, const plcuda_target *target, con
 		return false;
 	}
 	name_file(window, key, key_bytes, path);
-	snprintf(temporary, sizeof temporary, "%.*s/%ld.new", PLCUDA_PATH_BYTES - 1, window->cache,
-			 (long) getpid());
+	snprintf(temporary, sizeof temporary, "%.*s/" PLCUDA_TEMPORARY "%ld.new", PLCUDA_PATH_BYTES - 1,
+			 window->cache, (long) getpid());
 	memcpy(body, key, key_bytes);
 	memcpy(body + key_bytes, image, len);
 	h = (head){IMAGE_MAGIC, key_bytes, len, gvm_kernel_checksum_host(body, key_bytes + len)};
-	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, window->file_mode);
 	written = fd >= 0 && write_all(fd, &h, sizeof h) && write_all(fd, body, key_bytes + len) &&
 		fsync(fd) == 0;
 	error = errno;

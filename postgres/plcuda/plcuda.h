@@ -32,7 +32,7 @@ typedef struct plcuda_type
 	bool		bytes; /* a varlena */
 } plcuda_type;
 
-/* A number, or a function of the same arguments that says it. */
+/* A number, or a function of the same arguments that returns it. */
 typedef struct plcuda_size
 {
 	int64 value;
@@ -64,19 +64,22 @@ extern plcuda_function *plcuda_read_function(Oid oid);
 
 /* ---- workers (session.c) */
 
-/* Makes the compiler take the text, if it is not in the cache. architecture 0: of the first GPU. */
+/* Compiles the text, if it is not in the cache. architecture 0: of the first GPU. */
 extern void plcuda_compile_text(const char *text, uint32 architecture);
 
 /*
  * A window for a call, of so many bytes, undefined and with room for the text at PLCUDA_TEXT_AT; the worker of this session is
- * started if there is none. ERROR if none can be. The worker can write to it at any time: nothing in it is read for granted.
+ * started if there is none. ERROR if none can be. The worker can write to it at any time: what is read from it is checked.
  */
 extern plcuda_window *plcuda_begin_call(Size bytes);
-/* Runs the call: the window has its answer; NULL: the function asks for its CPU fallback. ERROR if it fails, and then also the worker has ended, but for an error of the kernel's own. */
+/*
+ * Runs the call: the window has its answer; NULL: the function asks for its CPU fallback. ERROR if it fails. The worker is
+ * ended then, unless a kernel has raised the error.
+ */
 extern plcuda_window *plcuda_run_call(const char *text);
 /* Bytes that the worker has added. ERROR if there are none. */
 extern const char *plcuda_call_bytes(plcuda_span span);
-/* The call's memory is not needed any more. */
+/* Gives back memory of a large result, once it is copied. */
 extern void plcuda_end_call(plcuda_span bytes);
 
 /* ---- calls (call.c) */

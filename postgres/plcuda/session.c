@@ -15,6 +15,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/file_perm.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -61,12 +62,13 @@ static void
 fail_memory(const char *verb)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY), errmsg("cannot %s memory for a GPU worker: %m", verb)));
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("cannot %s the memory file of a GPU worker: %m", verb)));
 }
 
 /*
- * At least so long, and mapped as it is: the worker may have made it longer. Memory is got here, as a signal would come
- * where there is none when it is written to.
+ * Extends the file to at least so many bytes, and maps all of it: the worker may have made it longer. Memory is allocated
+ * here: a write to a page that cannot be allocated would be a SIGBUS.
  */
 static void
 map_memory(worker *w, uint64 bytes)
@@ -75,14 +77,14 @@ map_memory(worker *w, uint64 bytes)
 	void	   *mapped;
 
 	if (fstat(w->memory, &found) != 0)
-		fail_memory("look at");
+		fail_memory("read the size of");
 	if ((uint64) found.st_size < bytes)
 	{
 		do
 			errno = posix_fallocate(w->memory, found.st_size, (off_t) bytes - found.st_size);
 		while (errno == EINTR);
 		if (errno != 0)
-			fail_memory("get");
+			fail_memory("extend");
 	}
 	bytes = Max(bytes, (uint64) found.st_size);
 	if (w->bytes != NULL && w->len == bytes)
@@ -107,9 +109,9 @@ make_memory(worker *w, uint64 bytes)
 	if (w->memory < 0)
 	{
 		ReleaseExternalFD();
-		fail_memory("make");
+		fail_memory("create");
 	}
-	/* What is mapped here stays, whatever a worker does. */
+	/* A worker cannot remove what is mapped here. */
 	if (fcntl(w->memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
 		fail_memory("seal");
 	map_memory(w, Max(bytes, WINDOW_BYTES_MIN));
@@ -176,7 +178,7 @@ start_worker(worker *w, gstore_spawn_kind kind)
 
 /* ---- answers */
 
-/* What the spawner says last. */
+/* Reports how the worker ended, as the spawner's last message says. */
 static void
 fail_ended(const gstore_spawn_ended *ended)
 {
@@ -199,12 +201,12 @@ fail_ended(const gstore_spawn_ended *ended)
 							strsignal(ended->number)),
 					 errhint("The next call has another one. No table has changed.")));
 			break;
-		case 0: /* not even the spawner says */
-			ereport(
-				ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-				 errmsg("the GPU worker is gone, or could not be started: too many are waited for"),
-				 errhint("If the GPU memory keeper was restarted, the server's log has it. Try again.")));
+		case 0: /* the connection was closed without such a message */
+			ereport(ERROR,
+					(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+					 errmsg("the connection to the GPU worker was closed"),
+					 errdetail("The GPU memory keeper has ended, or too many workers were waiting to start."),
+					 errhint("Try again. The server's log has restarts of the keeper.")));
 			break;
 		default:
 			ereport(ERROR,
@@ -259,12 +261,23 @@ receive(const worker *w, plcuda_message *answer, gstore_spawn_ended *ended)
 	return 2;
 }
 
-/* 1 and 2 as receive(). limit_ms 0: none. ERROR at a cancel, or when the time has passed. */
-static int
-await(const worker *w, int limit_ms, plcuda_message *answer, gstore_spawn_ended *ended)
+typedef struct time_limit
 {
-	const int64 deadline_ns = gstore_deadline_ns(limit_ms);
+	const char *setting;
+	int			ms; /* 0: none */
+	int64		deadline_ns;
+} time_limit;
 
+static time_limit
+begin_limit(const char *setting, int ms)
+{
+	return (time_limit){setting, ms, gstore_deadline_ns(ms)};
+}
+
+/* 1 and 2 as receive(). ERROR at a cancel, or when the time has passed. */
+static int
+await(const worker *w, const time_limit *limit, plcuda_message *answer, gstore_spawn_ended *ended)
+{
 	for (;;)
 	{
 		int		  events = WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH;
@@ -273,14 +286,16 @@ await(const worker *w, int limit_ms, plcuda_message *answer, gstore_spawn_ended 
 
 		if (received != 0)
 			return received;
-		if (limit_ms > 0)
+		if (limit->ms > 0)
 		{
-			wait_ms = (long) ((deadline_ns - gstore_now_ns()) / GSTORE_NS_PER_MS) + 1;
-			if (gstore_now_ns() >= deadline_ns)
+			const int64 left_ns = limit->deadline_ns - gstore_now_ns();
+
+			if (left_ns <= 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_QUERY_CANCELED),
-						 errmsg("the GPU worker was ended: it took longer than %d ms", limit_ms),
-						 errhint("Settings plcuda.time_limit and plcuda.compile_time.")));
+						 errmsg("the GPU worker was ended: it took longer than %d ms", limit->ms),
+						 errhint("The setting %s limits it.", limit->setting)));
+			wait_ms = (long) (left_ns / GSTORE_NS_PER_MS) + 1;
 			events |= WL_TIMEOUT;
 		}
 		if ((WaitLatchOrSocket(MyLatch, events, w->connection, wait_ms, PG_WAIT_EXTENSION) &
@@ -314,6 +329,8 @@ fill_settings(plcuda_window *window, const char *text, Size at)
 	window->text = (plcuda_span){at, bytes};
 	memcpy((char *) window + at, text, bytes);
 	strlcpy(window->cache, "pg_plcuda", sizeof window->cache); /* in the data directory, as the worker is */
+	window->folder_mode = (uint32) pg_dir_create_mode;
+	window->file_mode = (uint32) pg_file_create_mode;
 	strlcpy(window->compiler, plcuda_compiler, sizeof window->compiler);
 	strlcpy(window->nvrtc, plcuda_nvrtc, sizeof window->nvrtc);
 	window->cache_bytes = (uint64) plcuda_cache_mb * 1024 * 1024;
@@ -321,7 +338,7 @@ fill_settings(plcuda_window *window, const char *text, Size at)
 	window->compile_bytes = (uint64) plcuda_compile_memory_mb * 1024 * 1024;
 }
 
-/* What the compiler has said, without bytes that no message may have. */
+/* The compiler's messages, with ? in place of bytes that are not valid in the server's encoding. */
 static char *
 copy_log(const worker *w, plcuda_span span)
 {
@@ -362,6 +379,7 @@ compile(worker *w, const char *text, uint32 architecture)
 	plcuda_window	  *window;
 	plcuda_message	   answer;
 	gstore_spawn_ended ended;
+	time_limit		   limit;
 
 	make_memory(w, at + len);
 	window = (plcuda_window *) w->bytes;
@@ -369,9 +387,10 @@ compile(worker *w, const char *text, uint32 architecture)
 	window->used = at + len;
 	window->architecture = architecture;
 	start_worker(w, GSTORE_SPAWN_COMPILE);
-	/* If it has ended already, its last message says why. The limit is for the queue, too. */
+	/* If it has ended already, its last message says why. Twice the time: other texts may be compiled first. */
 	(void) send_verb(w, PLCUDA_COMPILE);
-	if (await(w, plcuda_compile_time_s * 2000, &answer, &ended) == 2)
+	limit = begin_limit("plcuda.compile_time", plcuda_compile_time_s * 2000);
+	if (await(w, &limit, &answer, &ended) == 2)
 		fail_ended(&ended);
 	finish_compile(w, &answer);
 }
@@ -395,9 +414,9 @@ plcuda_compile_text(const char *text, uint32 architecture)
 
 /* ---- calls */
 
-/* One that has ended since the last call, of idleness or otherwise, is forgotten. */
+/* A worker that has ended since the last call, by its idle timeout or otherwise, is closed. */
 static void
-look_at_session(void)
+check_session(void)
 {
 	plcuda_message	   answer;
 	gstore_spawn_ended ended;
@@ -409,7 +428,7 @@ look_at_session(void)
 plcuda_window *
 plcuda_begin_call(Size bytes)
 {
-	look_at_session();
+	check_session();
 	PG_TRY();
 	{
 		if (session.connection < 0)
@@ -429,8 +448,8 @@ plcuda_begin_call(Size bytes)
 }
 
 /*
- * Another worker for the same call: the one before has gone before it took the call. It has its own memory file, as the
- * other one may not be quite dead.
+ * Another worker for the same call, which the one before has not answered. It has a memory file of its own: processes
+ * that the one before has started may still write to the other.
  */
 static void
 replace_worker(void)
@@ -452,30 +471,35 @@ replace_worker(void)
 }
 
 static void
-call_once(plcuda_message *answer)
+call_once(const time_limit *limit, plcuda_message *answer)
 {
 	gstore_spawn_ended ended;
 
 	(void) send_verb(&session, PLCUDA_CALL);
-	if (await(&session, plcuda_time_limit_ms, answer, &ended) == 1)
+	if (await(&session, limit, answer, &ended) == 1)
 		return;
 	if (ended.end != GSTORE_SPAWN_EXITED || ended.number != 0)
 		fail_ended(&ended);
-	replace_worker(); /* it was idle for too long, just now */
+	replace_worker(); /* its idle timeout may have passed just before the call */
 	(void) send_verb(&session, PLCUDA_CALL);
-	if (await(&session, plcuda_time_limit_ms, answer, &ended) != 1)
+	if (await(&session, limit, answer, &ended) != 1)
 		fail_ended(&ended);
 }
 
-/* False: an error of the function's own, after which the worker goes on. */
+/* False: a kernel has raised an error; the worker goes on. One limit for all attempts, in which compiling does not count. */
 static bool
 run_call(const char *text, plcuda_message *answer)
 {
-	call_once(answer);
+	time_limit limit = begin_limit("plcuda.time_limit", plcuda_time_limit_ms);
+
+	call_once(&limit, answer);
 	if (answer->verb == PLCUDA_NEED_IMAGE)
 	{
+		const int64 start_ns = gstore_now_ns();
+
 		plcuda_compile_text(text, answer->architecture);
-		call_once(answer);
+		limit.deadline_ns += gstore_now_ns() - start_ns;
+		call_once(&limit, answer);
 	}
 	if (answer->verb == PLCUDA_NEED_IMAGE)
 		ereport(ERROR,

@@ -35,8 +35,8 @@ typedef enum plcuda_verb
 	/* answers */
 	PLCUDA_DONE,
 	PLCUDA_NEED_IMAGE, /* to PLCUDA_CALL: the text is not in the cache */
-	PLCUDA_LOG,		   /* to PLCUDA_COMPILE: the compiler does not take it; window.log says why */
-	PLCUDA_ERROR,	   /* sqlstate and text */
+	PLCUDA_LOG,	  /* to PLCUDA_COMPILE: the compiler has reported errors, which are in window.log */
+	PLCUDA_ERROR, /* sqlstate and text */
 } plcuda_verb;
 
 typedef struct plcuda_message
@@ -102,6 +102,7 @@ typedef struct plcuda_window
 	char		cache[PLCUDA_PATH_BYTES];	 /* folder of images */
 	char		compiler[PLCUDA_PATH_BYTES]; /* for the software GPU */
 	char		nvrtc[PLCUDA_PATH_BYTES];	 /* library; "": it is searched for */
+	uint32_t	folder_mode, file_mode;		 /* of what is made in it, as of the data directory */
 	uint64_t	cache_bytes;				 /* most that it may have */
 	/* of PLCUDA_COMPILE */
 	uint32_t	architecture; /* 0: of the first GPU */

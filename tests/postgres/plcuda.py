@@ -163,6 +163,20 @@ class Workers:
         expect_total(session, "after a cancel")
         session.close()
 
+    def a_call_that_is_repeated_has_one_time_limit(self, server):
+        """A worker that ends with status 0 is replaced once, as if it had been idle for too long."""
+        prepare(server)
+        if not SOFT:
+            return  # on a GPU a function cannot end its process
+        body = "\n#plcuda_decl\nextern int usleep(unsigned);\nextern void _exit(int);\n#plcuda_end\n#plcuda_begin\nusleep(600000);\n_exit(0);\n#plcuda_end\n"
+        define(server, "slow_end", "int", "int", body)
+        session = server.session()
+        session.sql("SET plcuda.time_limit = '900ms'")
+        expect(session.sql(caught("PERFORM slow_end(1)")), "57014", "SQLSTATE")
+        session.sql("RESET plcuda.time_limit")
+        expect(session.sql(caught("PERFORM slow_end(1)")), "38000", "SQLSTATE with more time")
+        session.close()
+
     def a_wild_kernel_changes_no_table(self, server):
         prepare(server)
         session = server.session()
@@ -361,6 +375,22 @@ class Images:
         server.sql(f"INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, {ROWS}) i")
         expect_total(server, "after a restart")
         expect({image: image.stat().st_ino for image in folder.glob("*.image")}, before, "images")
+
+    def a_cache_has_the_modes_of_the_data_directory(self, server):
+        """A cluster that its group may read stays so: chmod is what initdb's manual says for one that exists."""
+        prepare(server)
+        data = server.folder / "data"
+        try:
+            for mode, folder_mode, file_mode in (("g+rX", "0o750", "0o640"), ("g-rwx", "0o700", "0o600")):
+                server.stop("fast")
+                subprocess.run(["rm", "-rf", str(data / "pg_plcuda")], check=True)
+                subprocess.run(["chmod", "-R", mode, str(data)], check=True)
+                server.start()
+                define(server, "fast", "", "int", "\n#plcuda_begin\n#plcuda_end\n")
+                expect(oct((data / "pg_plcuda").stat().st_mode & 0o777), folder_mode, "folder")
+                expect({oct(image.stat().st_mode & 0o777) for image in (data / "pg_plcuda").glob("*.image")}, {file_mode}, "images")
+        finally:
+            subprocess.run(["chmod", "-R", "g-rwx", str(data)], check=True)
 
     def a_damaged_image_is_made_anew(self, server):
         prepare(server)
