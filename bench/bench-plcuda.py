@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
 """Measures what a function in the language plcuda costs: compiling, first calls, each further call, a scan of a table.
 
-usage: bench-plcuda.py [--rows N] [--calls N]. A private server of the build folder that BUILD names (default build), on the GPU if
-GVMEM_DRIVER=cuda, else on the software GPU. Times are the server's own, through SQL; prints JSON, seconds unless named. Beside each
-figure stands what it is compared with: a function in plpgsql, the same scan in SQL on a heap table.
+usage: bench-plcuda.py [-n ROWS] [-c CALLS] [-r REPETITIONS] [-o FILE]
+
+A private server of the build folder that BUILD names (default build), on the GPU if GVMEM_DRIVER=cuda, else on the software
+GPU. Times are measured in the server, around EXECUTE in a function. A repetition is a new session; a sample is the median of CALLS
+calls, or of 5 scans, and else a single statement. Compared with a function in plpgsql, and with the same scan in SQL on a heap
+table. Prints medians in ms and, with -o, records every sample as JSON.
 """
 import argparse
 import json
 import os
+import platform
+import statistics
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
@@ -42,16 +49,16 @@ END $f$
 """
 
 
-def seconds(session, statement, times=1):
+def ms(session, statement, times=1):
     quoted = statement.replace("'", "''")
-    return float(session.sql(f"SELECT timed('{quoted}', {times})"))
+    return 1000 * float(session.sql(f"SELECT timed('{quoted}', {times})"))
 
 
 def create(name, body):
     return f"CREATE OR REPLACE FUNCTION {name}(int, int) RETURNS int LANGUAGE plcuda AS $p${body}$p$"
 
 
-def measure(server, rows, calls):
+def prepare(server, rows):
     server.sql("CREATE EXTENSION plcuda")
     server.sql(TIMED)
     server.sql("CREATE FUNCTION plain_add(int, int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN $1 + $2; END'")
@@ -59,30 +66,40 @@ def measure(server, rows, calls):
     server.sql(f"INSERT INTO h SELECT i, i FROM generate_series(1, {rows}) i; INSERT INTO g SELECT * FROM h")
     server.sql("VACUUM ANALYZE h")
     server.sql(f"CREATE FUNCTION total(reggstore) RETURNS int8 LANGUAGE plcuda AS $p${SUM}$p$")
+
+
+def measure(server, calls, turn):
+    """One sample of each figure, in ms."""
+    text = create("f", ADD.format(f"/* {turn} */\n"))
     session = server.session()
-    figures = {
-        "compile_s": seconds(session, create("f", ADD.format("/* one */\n"))),
-        "compile_cached_s": seconds(session, create("f", ADD.format("/* one */\n"))),
-    }
+    sample = {"compile": ms(session, text), "compile, in the cache": ms(session, text)}
     session.close()
     session = server.session()
-    figures["first_call_of_a_session_s"] = seconds(session, "SELECT f(1, 2)")
-    figures["first_call_of_another_function_s"] = seconds(session, "SELECT total('g')")
-    figures["call_s"] = seconds(session, "SELECT f(1, 2)", calls)
-    figures["call_of_plpgsql_s"] = seconds(session, "SELECT plain_add(1, 2)", calls)
-    figures["sum_s"] = seconds(session, "SELECT total('g')", 20)
-    figures["sum_in_sql_on_a_heap_s"] = seconds(session, "SELECT sum(a) FROM h", 5)
+    sample["first call of a session"] = ms(session, "SELECT f(1, 2)")
+    sample["first call of another function"] = ms(session, "SELECT total('g')")
+    sample["call"] = ms(session, "SELECT f(1, 2)", calls)
+    sample["call of plpgsql"] = ms(session, "SELECT plain_add(1, 2)", calls)
+    sample["sum"] = ms(session, "SELECT total('g')", 5)
+    sample["sum in SQL on a heap table"] = ms(session, "SELECT sum(a) FROM h", 5)
     if session.sql("SELECT total('g') = (SELECT sum(a) FROM h)") != "t":
         sys.exit("bench-plcuda: the sums differ")
     session.close()
-    figures["device"] = server.sql("SELECT device_name FROM gstore_fdw_keeper_info LIMIT 1")
-    return figures
+    return sample
+
+
+def driver_version(software):
+    if software:
+        return "software GPU"
+    query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"]
+    return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=1000000)
-    parser.add_argument("--calls", type=int, default=2000)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--rows", type=int, default=1000000)
+    parser.add_argument("-c", "--calls", type=int, default=2000)
+    parser.add_argument("-r", "--repetitions", type=int, default=5)
+    parser.add_argument("-o", "--output", type=Path)
     arguments = parser.parse_args()
     reason = private.why_not()
     if reason:
@@ -90,9 +107,26 @@ def main():
     os.environ.setdefault("GVMEM_SOFTGPU", f"devices=1,memory=8GiB,sms=2,instance=bench-plcuda-{os.getpid()}")
     server = private.Server("bench-plcuda")
     try:
-        print(json.dumps({"rows": arguments.rows, "calls": arguments.calls, **measure(server, arguments.rows, arguments.calls)}, indent=1))
+        prepare(server, arguments.rows)
+        turns = [measure(server, arguments.calls, turn) for turn in range(arguments.repetitions)]
+        device, software = server.sql("SELECT device_name, software FROM gstore_fdw_keeper_info LIMIT 1").split("|")
     finally:
         server.end()
+    figures = []
+    for name in turns[0]:
+        samples = [turn[name] for turn in turns]
+        figures.append({"name": name, "unit": "ms", "median": statistics.median(samples), "samples": samples})
+        print(f"{name:32} {figures[-1]['median']:12.4f} ms")
+    if arguments.output:
+        record = {
+            "benchmark": "plcuda", "command": f"bench/bench-plcuda.py -n {arguments.rows} -c {arguments.calls} -r {arguments.repetitions}",
+            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()},
+            "driver": driver_version(software == "t"), "devices": [device], "rows": arguments.rows, "figures": figures,
+        }
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(record, indent=1) + "\n")
+        print(f"recorded in {arguments.output}")
 
 
 if __name__ == "__main__":

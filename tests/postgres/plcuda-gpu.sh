@@ -20,5 +20,5 @@ mkdir -p "$out"
 code=0
 tests/postgres/run.sh regress plcuda || code=1
 timeout 240 python3 tests/postgres/plcuda.py || code=1
-timeout 200 bench/bench-plcuda.py --rows 10000000 | tee "$out/plcuda-$(date -u +%Y%m%d-%H%M%S).json" || code=1
+timeout 200 bench/bench-plcuda.py -n 10000000 -o "$out/plcuda-$(date -u +%Y%m%d-%H%M%S).json" || code=1
 exit "$code"
