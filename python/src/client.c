@@ -160,9 +160,8 @@ static PyObject *create(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
     gvm_object_options options = gvm_object_options_init();
-    PyObject *result = NULL;
     gvm_object *object;
-    gvm_status status;
+    PyObject *result;
     Py_buffer metadata;
     uint64_t reserve_bytes;
     const char *name;
@@ -173,11 +172,8 @@ static PyObject *create(PyObject *self, PyObject *arguments)
         return NULL;
     options.metadata = metadata.len == 0 ? NULL : metadata.buf;
     options.metadata_bytes = metadata.len < UINT32_MAX ? (uint32_t)metadata.len : UINT32_MAX;
-    if (handle_use(h)) {
-        WITHOUT_GIL(status = gvm_object_create(h->of.client, name, reserve_bytes, &options, &object));
-        result = status == GVM_OK ? wrap_object(h, object, false, options.device) : raise_status();
-        handle_unuse(h);
-    }
+    CALL_HANDLE(result, h, gvm_object_create(h->of.client, name, reserve_bytes, &options, &object),
+                wrap_object(h, object, false, options.device));
     PyBuffer_Release(&metadata);
     return result;
 }
@@ -187,16 +183,13 @@ static PyObject *open_object(PyObject *self, PyObject *arguments)
     handle *h = (handle *)self;
     PyObject *result;
     gvm_object *object;
-    gvm_status status;
     const char *name;
     uint32_t flags;
 
-    if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u32, &flags) || !handle_use(h))
+    if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u32, &flags))
         return NULL;
-    WITHOUT_GIL(status = gvm_object_open(h->of.client, name, flags, &object));
-    result = status == GVM_OK ? wrap_object(h, object, (flags & GVM_OPEN_READONLY) != 0, -1)
-                              : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, gvm_object_open(h->of.client, name, flags, &object),
+                wrap_object(h, object, (flags & GVM_OPEN_READONLY) != 0, -1));
     return result;
 }
 
@@ -205,14 +198,11 @@ static PyObject *end_name(PyObject *self, PyObject *arguments,
 {
     handle *h = (handle *)self;
     PyObject *result;
-    gvm_status status;
     const char *name;
 
-    if (!PyArg_ParseTuple(arguments, "s", &name) || !handle_use(h))
+    if (!PyArg_ParseTuple(arguments, "s", &name))
         return NULL;
-    WITHOUT_GIL(status = call(h->of.client, name));
-    result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, call(h->of.client, name), Py_NewRef(Py_None));
     return result;
 }
 
@@ -231,14 +221,12 @@ static PyObject *evict(PyObject *self, PyObject *arguments)
     handle *h = (handle *)self;
     uint64_t size_bytes, evicted_bytes = 0;
     PyObject *result;
-    gvm_status status;
     const char *name;
 
-    if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u64, &size_bytes) || !handle_use(h))
+    if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u64, &size_bytes))
         return NULL;
-    WITHOUT_GIL(status = gvm_client_evict(h->of.client, name, size_bytes, &evicted_bytes));
-    result = status == GVM_OK ? PyLong_FromUnsignedLongLong(evicted_bytes) : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, gvm_client_evict(h->of.client, name, size_bytes, &evicted_bytes),
+                PyLong_FromUnsignedLongLong(evicted_bytes));
     return result;
 }
 

@@ -36,13 +36,23 @@ hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread)
     return h;
 }
 
+/* After a successful acquire with these flags, for reading or writing. */
+void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument stream)
+{
+    h->released = false;
+    h->mode = mode;
+    h->cpu = (flags & GVM_ACQUIRE_CPU) != 0;
+    h->has_stream = stream.given;
+    h->stream = stream.stream;
+}
+
 /* Gives it back, once work that uses it is over. */
 static gvm_status release_waiting(hold *h)
 {
     gvm_status waited = gvm_device_synchronize(h->owner->device);
     gvm_status status;
 
-    if (waited != GVM_OK && waited != GVM_E_LOST) /* with the context its kernels are gone */
+    if (waited != GVM_OK && waited != GVM_E_LOST) /* in a lost context no kernel runs */
         return waited;
     if (h->data != NULL)
         status = gvm_table_release(h->owner->of.table, h->data, h->count);
@@ -59,7 +69,7 @@ static gvm_status release_behind_stream(hold *h)
         status = gvm_table_release_async(h->owner->of.table, h->data, h->count, h->stream);
     else
         status = gvm_object_release_async(h->owner->of.object, &h->lease, h->stream);
-    if (status == GVM_E_NOMEM || status == GVM_E_DRIVER) { /* it could not be arranged */
+    if (status == GVM_E_NOMEM || status == GVM_E_DRIVER) { /* no callback on the stream: wait here */
         gvm_error error;
 
         gvm_error_last(&error);
@@ -81,7 +91,7 @@ static gvm_status release(hold *h)
     return status;
 }
 
-/* Where nobody takes an exception. In a child that was forked nothing is to be released. */
+/* Releases where no exception can be raised: a failure is reported as unraisable. A forked child has nothing to release. */
 static void release_last(hold *h)
 {
     PyObject *type, *value, *trace;
@@ -127,7 +137,7 @@ void hold_export(hold *h)
     h->exports++;
 }
 
-/* Called by consumers as they end, in any state of this thread's exception. */
+/* Called when a consumer ends; an exception may be set. */
 void hold_unexport(hold *h)
 {
     if (--h->exports == 0 && h->ended && !h->released)
@@ -147,7 +157,7 @@ static void dealloc(PyObject *self)
     PyTypeObject *type = Py_TYPE(self);
 
     if (!h->released)
-        release_last(h); /* or else with its object */
+        release_last(h); /* after a failure the lease ends when its object is closed */
     if (h->previous != NULL)
         h->previous->next = h->next;
     else

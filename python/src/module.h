@@ -135,6 +135,7 @@ PyObject *table_attach(PyObject *module, PyObject *arguments);
 
 /* hold.c */
 hold *hold_new(handle *owner, uint32_t regions_count, unsigned long thread);
+void hold_acquired(hold *h, uint32_t mode, uint32_t flags, stream_argument stream);
 bool hold_check_live(const hold *h); /* false, and BufferError: it has ended */
 void hold_export(hold *h);
 void hold_unexport(hold *h);
@@ -164,6 +165,20 @@ PyObject *arrow_stream_next(PyObject *module, PyObject *capsule);
         Py_BEGIN_ALLOW_THREADS; \
         call; \
         Py_END_ALLOW_THREADS; \
+    } while (0)
+
+/* Makes a call of the library on a handle; result: the value if it succeeds, or else NULL, with the exception set. The handle
+ * is not closed before the value is made. */
+#define CALL_HANDLE(result, h, call, value) \
+    do { \
+        gvm_status call_status; \
+\
+        (result) = NULL; \
+        if (handle_use(h)) { \
+            WITHOUT_GIL(call_status = (call)); \
+            (result) = call_status == GVM_OK ? (value) : raise_status(); \
+            handle_unuse(h); \
+        } \
     } while (0)
 
 #endif

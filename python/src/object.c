@@ -3,81 +3,79 @@
 
 extern const field object_fields[];
 
-/* Makes a call on an object that returns nothing but its status. */
-#define CALL_OBJECT(h, call) \
-    do { \
-        gvm_status status; \
-        PyObject *result; \
-\
-        if (!handle_use(h)) \
-            return NULL; \
-        WITHOUT_GIL(status = (call)); \
-        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status(); \
-        handle_unuse(h); \
-        return result; \
-    } while (0)
-
 static PyObject *grow(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
+    PyObject *result;
     uint64_t size_bytes;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u64, &size_bytes))
         return NULL;
-    CALL_OBJECT(h, gvm_object_grow(h->of.object, size_bytes));
+    CALL_HANDLE(result, h, gvm_object_grow(h->of.object, size_bytes), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *shrink(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
+    PyObject *result;
     uint64_t size_bytes;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u64, &size_bytes))
         return NULL;
-    CALL_OBJECT(h, gvm_object_shrink(h->of.object, size_bytes));
+    CALL_HANDLE(result, h, gvm_object_shrink(h->of.object, size_bytes), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *seal(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
+    PyObject *result;
     int timeout_ms;
 
     if (!PyArg_ParseTuple(arguments, "i", &timeout_ms))
         return NULL;
-    CALL_OBJECT(h, gvm_object_seal(h->of.object, timeout_ms));
+    CALL_HANDLE(result, h, gvm_object_seal(h->of.object, timeout_ms), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *publish(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
+    PyObject *result;
     const char *name;
     uint32_t flags;
 
     if (!PyArg_ParseTuple(arguments, "sO&", &name, get_u32, &flags))
         return NULL;
-    CALL_OBJECT(h, gvm_object_publish(h->of.object, name, flags));
+    CALL_HANDLE(result, h, gvm_object_publish(h->of.object, name, flags), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *link_name(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
+    PyObject *result;
     uint64_t size_bytes;
     const char *name;
     uint32_t mode;
 
     if (!PyArg_ParseTuple(arguments, "sO&O&", &name, get_u32, &mode, get_u64, &size_bytes))
         return NULL;
-    CALL_OBJECT(h, gvm_object_link(h->of.object, name, mode, size_bytes));
+    CALL_HANDLE(result, h, gvm_object_link(h->of.object, name, mode, size_bytes), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *set_mode(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
+    PyObject *result;
     uint32_t mode;
 
     if (!PyArg_ParseTuple(arguments, "O&", get_u32, &mode))
         return NULL;
-    CALL_OBJECT(h, gvm_object_set_mode(h->of.object, mode));
+    CALL_HANDLE(result, h, gvm_object_set_mode(h->of.object, mode), Py_NewRef(Py_None));
+    return result;
 }
 
 static PyObject *get_metadata(PyObject *self, PyObject *Py_UNUSED(unused))
@@ -86,33 +84,24 @@ static PyObject *get_metadata(PyObject *self, PyObject *Py_UNUSED(unused))
     char bytes[GVM_METADATA_BYTES_MAX];
     uint32_t len_bytes;
     PyObject *result;
-    gvm_status status;
 
-    if (!handle_use(h))
-        return NULL;
-    WITHOUT_GIL(status = gvm_object_get_metadata(h->of.object, bytes, sizeof bytes, &len_bytes));
-    result = status == GVM_OK ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len_bytes)
-                              : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, gvm_object_get_metadata(h->of.object, bytes, sizeof bytes, &len_bytes),
+                PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len_bytes));
     return result;
 }
 
 static PyObject *set_metadata(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    PyObject *result = NULL;
+    PyObject *result;
+    uint32_t len_bytes;
     Py_buffer bytes;
-    gvm_status status;
 
     if (!PyArg_ParseTuple(arguments, "y*", &bytes))
         return NULL;
-    if (handle_use(h)) {
-        const uint32_t len_bytes = bytes.len < UINT32_MAX ? (uint32_t)bytes.len : UINT32_MAX;
-
-        WITHOUT_GIL(status = gvm_object_set_metadata(h->of.object, bytes.buf, len_bytes));
-        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
-        handle_unuse(h);
-    }
+    len_bytes = bytes.len < UINT32_MAX ? (uint32_t)bytes.len : UINT32_MAX;
+    CALL_HANDLE(result, h, gvm_object_set_metadata(h->of.object, bytes.buf, len_bytes),
+                Py_NewRef(Py_None));
     PyBuffer_Release(&bytes);
     return result;
 }
@@ -122,13 +111,8 @@ static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
     handle *h = (handle *)self;
     gvm_object_info info = {.struct_size = sizeof info};
     PyObject *result;
-    gvm_status status;
 
-    if (!handle_use(h))
-        return NULL;
-    WITHOUT_GIL(status = gvm_object_get_info(h->of.object, &info));
-    result = status == GVM_OK ? make_dict(object_fields, &info) : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, gvm_object_get_info(h->of.object, &info), make_dict(object_fields, &info));
     return result;
 }
 
@@ -159,11 +143,7 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
         Py_DECREF((PyObject *)lease);
         return NULL;
     }
-    lease->released = false;
-    lease->mode = mode;
-    lease->cpu = (options.flags & GVM_ACQUIRE_CPU) != 0;
-    lease->has_stream = stream.given;
-    lease->stream = stream.stream;
+    hold_acquired(lease, mode, options.flags, stream);
     lease->regions[0] = (region){lease->lease.address, lease->lease.size_bytes};
     return (PyObject *)lease;
 }
@@ -171,20 +151,17 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
 static PyObject *copy_in(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    PyObject *result = NULL;
+    PyObject *result;
     uint64_t offset_bytes;
-    gvm_status status;
     Py_buffer bytes;
     int timeout_ms;
 
     if (!PyArg_ParseTuple(arguments, "O&y*i", get_u64, &offset_bytes, &bytes, &timeout_ms))
         return NULL;
-    if (handle_use(h)) {
-        WITHOUT_GIL(status = gvm_object_copy_in(h->of.object, offset_bytes, bytes.buf,
-                                                (uint64_t)bytes.len, timeout_ms));
-        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
-        handle_unuse(h);
-    }
+    CALL_HANDLE(
+        result, h,
+        gvm_object_copy_in(h->of.object, offset_bytes, bytes.buf, (uint64_t)bytes.len, timeout_ms),
+        Py_NewRef(Py_None));
     PyBuffer_Release(&bytes);
     return result;
 }
@@ -192,25 +169,22 @@ static PyObject *copy_in(PyObject *self, PyObject *arguments)
 static PyObject *copy_out(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    PyObject *result = NULL;
+    PyObject *result;
     uint64_t offset_bytes;
-    gvm_status status;
     Py_buffer bytes;
     int timeout_ms;
 
     if (!PyArg_ParseTuple(arguments, "w*O&i", &bytes, get_u64, &offset_bytes, &timeout_ms))
         return NULL;
-    if (handle_use(h)) {
-        WITHOUT_GIL(status = gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes,
-                                                 (uint64_t)bytes.len, timeout_ms));
-        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
-        handle_unuse(h);
-    }
+    CALL_HANDLE(
+        result, h,
+        gvm_object_copy_out(bytes.buf, h->of.object, offset_bytes, (uint64_t)bytes.len, timeout_ms),
+        Py_NewRef(Py_None));
     PyBuffer_Release(&bytes);
     return result;
 }
 
-/* Which lease of this process an acquire would wait for that nothing but the caller can end: "" if none is. */
+/* Why an acquire would wait for a lease of this process that only the caller can end; "" if it would not. */
 static PyObject *find_own_conflict(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;

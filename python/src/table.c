@@ -50,11 +50,7 @@ static PyObject *get_info(PyObject *self, PyObject *Py_UNUSED(unused))
     handle *h = (handle *)self;
     PyObject *result;
 
-    if (!handle_use(h))
-        return NULL;
-    result = gvm_table_get_info(h->of.table, &info) == GVM_OK ? make_dict(fields, &info)
-                                                              : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, gvm_table_get_info(h->of.table, &info), make_dict(fields, &info));
     return result;
 }
 
@@ -96,11 +92,10 @@ static PyObject *get_column(PyObject *self, PyObject *arguments)
     PyObject *result;
     uint32_t index;
 
-    if (!PyArg_ParseTuple(arguments, "O&", get_u32, &index) || !handle_use(h))
+    if (!PyArg_ParseTuple(arguments, "O&", get_u32, &index))
         return NULL;
-    result = gvm_table_get_column(h->of.table, index, &column) == GVM_OK ? make_dict(fields, &column)
-                                                                         : raise_status();
-    handle_unuse(h);
+    CALL_HANDLE(result, h, gvm_table_get_column(h->of.table, index, &column),
+                make_dict(fields, &column));
     return result;
 }
 
@@ -153,20 +148,15 @@ static uint32_t *get_indexes(PyObject *tuple, uint32_t *count)
 static PyObject *open_columns(PyObject *self, PyObject *arguments)
 {
     handle *h = (handle *)self;
-    PyObject *tuple, *result = NULL;
+    PyObject *tuple, *result;
     uint32_t *indexes, count;
-    gvm_status status;
 
     if (!PyArg_ParseTuple(arguments, "O", &tuple))
         return NULL;
     indexes = get_indexes(tuple, &count);
     if (indexes == NULL)
         return NULL;
-    if (handle_use(h)) {
-        WITHOUT_GIL(status = gvm_table_open_columns(h->of.table, indexes, count));
-        result = status == GVM_OK ? Py_NewRef(Py_None) : raise_status();
-        handle_unuse(h);
-    }
+    CALL_HANDLE(result, h, gvm_table_open_columns(h->of.table, indexes, count), Py_NewRef(Py_None));
     PyMem_Free(indexes);
     return result;
 }
@@ -202,11 +192,7 @@ static PyObject *acquire(PyObject *self, PyObject *arguments)
     WITHOUT_GIL(
         status = gvm_table_acquire(h->of.table, indexes, count, &options, timeout_ms, lease->data));
     if (status == GVM_OK) {
-        lease->released = false;
-        lease->mode = GVM_LEASE_READ;
-        lease->cpu = (options.flags & GVM_ACQUIRE_CPU) != 0;
-        lease->has_stream = stream.given;
-        lease->stream = stream.stream;
+        hold_acquired(lease, GVM_LEASE_READ, options.flags, stream);
         status = find_regions(h->of.table, lease);
     }
     if (status != GVM_OK) {
