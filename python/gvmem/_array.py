@@ -65,7 +65,7 @@ class _Held:
     def __enter__(self) -> Any:
         if self._hold.ended:
             raise ValueError("the lease has ended")
-        lent, self._lent = self._lent, None  # whoever takes it has the only reference
+        lent, self._lent = self._lent, None  # the caller has the only reference
         if lent is None:
             raise ValueError("the lease was entered before")
         return lent

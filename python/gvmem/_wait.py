@@ -1,8 +1,8 @@
 """Waiting, so that Ctrl-C works.
 
 A signal's handler runs in the main thread, and only while that executes Python or waits for a lock. So what may wait is
-called by another thread, and the main thread waits for that. A call that was left by Ctrl-C goes on alone; what it
-brings (a lease, an object) is given back at once. Waits are not cut into short ones: each new one would queue at the end.
+called by another thread, and the main thread waits for that. After Ctrl-C the call continues in its thread; what
+it returns (a lease, an object) is released at once. Waits are not cut into short ones: each new one would queue at the end.
 """
 from __future__ import annotations
 
