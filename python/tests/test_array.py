@@ -157,7 +157,10 @@ def test_dlpack_versioned_says_what_is_readonly(obj):
         assert tensor.shape[:2] == [2, 5] and tensor.strides[:2] == [5, 1]
         del capsule
     with obj.write("bfloat16") as a:
-        managed = read_versioned(a.__dlpack__(max_version=(1, 0), dl_device=(1, 0), copy=False, stream=None))
+        capsule = a.__dlpack__(max_version=(1, 0), dl_device=(1, 0), copy=False, stream=None)
+        managed = read_versioned(capsule)
+        assert (managed.major, managed.flags, managed.tensor.bits) == (1, 0, 16)
+        del capsule
     with obj.write("bfloat16") as a:
         capsule = a.__dlpack__(max_version=(2, 0))
         managed = read_versioned(capsule)

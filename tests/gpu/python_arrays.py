@@ -68,14 +68,25 @@ def cupy_writes_by_cuda_interface(keeper):
     assert total == SUM, total
 
 
+def sum_of(obj):
+    with obj.read("f4") as a:
+        return float(cupy.asarray(a).sum(dtype="f8"))
+
+
 def cupy_writes_by_dlpack(keeper):
     obj = keeper.open(NAME)
     with obj.write("f4") as a:
         array = cupy.from_dlpack(a)
         assert array.data.ptr == obj.address and float(array.sum()) == SUM
-        array *= 1
+        array += 1
         del array
     assert leases(keeper) == (0, 0)
+    assert sum_of(obj) == SUM + COUNT
+    with obj.write("f4") as a:
+        array = cupy.from_dlpack(a)
+        array -= 1
+        del array, a
+    assert sum_of(obj) == SUM
 
 
 def torch_writes_by_cuda_interface(keeper):
@@ -90,11 +101,16 @@ def torch_writes_by_cuda_interface(keeper):
         del a
     with obj.write("f4") as a:
         tensor = torch.as_tensor(a, device="cuda")
-        assert tensor.data_ptr() == obj.address
-        total = float(tensor.sum(dtype=torch.float64))
+        assert tensor.data_ptr() == obj.address and float(tensor.sum(dtype=torch.float64)) == SUM
+        tensor += 2
         del a, tensor
-    assert total == SUM, total
     assert leases(keeper) == (0, 0)
+    assert sum_of(obj) == SUM + 2 * COUNT
+    with obj.write("f4") as a:
+        tensor = torch.as_tensor(a, device="cuda")
+        tensor -= 2
+        del a, tensor
+    assert sum_of(obj) == SUM
 
 
 def torch_by_dlpack(keeper):
