@@ -22,13 +22,14 @@
 #include "postgres/load.h"
 #include "postgres/load_uniform.h"
 
-#define SEGMENT_ROWS	(1u << 19)
-#define ROWS_A_SEGMENT	(1u << 16)	/* of such as the executor has to see */
-#define SEGMENT_BYTES	(64u << 20) /* of offsets, about */
-#define VALUE_BYTES_MAX (MaxAllocSize / 2)
-#define CHECKED_BYTES	(4u << 20) /* read at a time, but for a value that is larger */
-#define PIECES_MAX		4
-#define US_1970_TO_2000 ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+#define SEGMENT_ROWS	 (1u << 19)
+#define ROWS_A_SEGMENT	 (1u << 16)	 /* of such as the executor has to see */
+#define SEGMENT_BYTES	 (64u << 20) /* of offsets, about */
+#define VALUE_BYTES_MAX	 (MaxAllocSize / 2)
+#define CHECKED_BYTES	 (4u << 20) /* read at a time, but for a value that is larger */
+#define ELEMENTS_A_PIECE (4u << 20) /* whose bits are in memory at a time */
+#define PIECES_MAX		 2
+#define US_1970_TO_2000	 ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 /* What of a segment this process has of a column. */
 typedef struct gstore_load_part
@@ -421,8 +422,8 @@ put_staged(gstore_loading *load, const gstore_load_segment *segment, gstore_view
 }
 
 /*
- * A part of what was put, for who checks it: of what is staged it is read back from where it is now, of a file it is
- * read, to be written when it was checked.
+ * Reads a part of a column, to be checked: what is staged from the copy in the table's area, a file from the file.
+ * store_part() writes the latter once it was checked.
  */
 static void
 fetch_part(const place *to, uint64 at, uint64 from, void *bytes, uint64 count)
@@ -569,7 +570,7 @@ put_texts(const place *to, uint64 at, uint64 from, const gstore_load_part *part,
 	}
 }
 
-/* Rows' offsets, counted on from where the column ends: in their place, so nobody needs them any more. */
+/* Rows' offsets, counted on from where the column ends: in their place, which is used for nothing else afterwards. */
 static void
 put_offsets(const place *to, int64 *offsets, uint64 count)
 {
@@ -592,9 +593,10 @@ static void
 put_bits(const place *to, uint64 first, uint64 count, uint8 *bits, bool there)
 {
 	gstore_piece pieces[PIECES_MAX];
+	const int used = gstore_add_bits(to->state, to->index, to->part, first, count, bits, there, pieces);
 
-	write_pieces(to, pieces,
-				 gstore_add_bits(to->state, to->index, to->part, first, count, bits, there, pieces));
+	write_pieces(to, pieces, used);
+	pfree(pieces[used - 1].local); /* a copy of the bits, shifted */
 }
 
 static uint8 *
@@ -620,44 +622,58 @@ put_validity(const place *column, const gstore_load_part *part, uint64 count)
 	return true;
 }
 
-/* Elements of rows that are NULL are so, too, whatever they are. */
-static uint8 *
-clear_elements(const gstore_load_part *part, uint64 rows, uint8 *bits, uint64 count)
+/* Bits of elements [first, first + count), of which those of NULL rows become 0. */
+static void
+clear_elements(const gstore_load_part *part, uint64 rows, uint8 *bits, uint64 first, uint64 count)
 {
-	if (!has_null_with_bytes(part, rows))
-		return bits;
-	if (bits == NULL)
-		bits = make_bits(count, true);
 	for (uint64 row = 0; row < rows; row++)
-		for (int64 i = part->offsets[row];
-			 i < part->offsets[row + 1] && !is_set(part->validity, row); i++)
-			bits[(i - part->offsets[0]) / 8] &= (uint8) ~(1u << ((i - part->offsets[0]) % 8));
-	return bits;
+	{
+		const uint64 begin = Max((uint64) part->offsets[row], first);
+		const uint64 end = Min((uint64) part->offsets[row + 1], first + count);
+
+		for (uint64 i = begin; i < end && !is_set(part->validity, row); i++)
+			bits[(i - first) / 8] &= (uint8) ~(1u << ((i - first) % 8));
+	}
 }
 
-/* The elements of a segment's rows, to the column's end. True: there is a bitmap from now on. */
+/*
+ * Elements of a segment's rows, to the column's end. Their number has no bound that memory for all bits could have, so
+ * the bits pass in pieces. True: the column has a bitmap of elements from now on.
+ */
 static bool
 put_elements(const place *column, const gstore_load_part *part, uint64 rows)
 {
-	const uint64 first = (uint64) part->offsets[0], count = (uint64) part->offsets[rows] - first;
+	const uint64			  first = (uint64) part->offsets[0], end = (uint64) part->offsets[rows];
 	const gstore_load_column *from = column->load->fields[column->index].from;
 	const gstore_column		 *stored = &column->state->columns[column->index];
-	const place nulls = {column->load, column->state, column->index, GSTORE_ELEMENT_NULLS};
-	const place values = {column->load, column->state, column->index, GSTORE_BODIES};
-	uint8	   *bits = NULL;
+	const place	 nulls = {column->load, column->state, column->index, GSTORE_ELEMENT_NULLS};
+	const place	 values = {column->load, column->state, column->index, GSTORE_BODIES};
+	const uint32 width = stored->element_width;
+	const bool	 clear = has_null_with_bytes(part, rows);
+	const bool	 sparse = from->element_validity.bytes > 0 || clear || stored->has_element_nulls;
+	bool		 there = stored->has_element_nulls;
 
-	if (count == 0)
-		return stored->has_element_nulls;
-	if (from->element_validity.bytes > 0)
-		bits = read_bits(column->load, &from->element_validity, first, count);
-	bits = clear_elements(part, rows, bits, count);
-	put_values(&values, stored->bodies_bytes, from->values.offset + first * stored->element_width,
-			   count, stored->element_width, stored->element_form, bits);
-	if (bits == NULL && !stored->has_element_nulls)
-		return false;
-	put_bits(&nulls, stored->bodies_bytes / stored->element_width, count,
-			 bits != NULL ? bits : make_bits(count, true), stored->has_element_nulls);
-	return true;
+	for (uint64 at = first, some; at < end; at += some)
+	{
+		uint8 *bits = NULL;
+
+		some = Min(end - at, ELEMENTS_A_PIECE);
+		CHECK_FOR_INTERRUPTS();
+		if (sparse)
+			bits = from->element_validity.bytes > 0
+				? read_bits(column->load, &from->element_validity, at, some)
+				: make_bits(some, true);
+		if (clear)
+			clear_elements(part, rows, bits, at, some);
+		put_values(&values, stored->bodies_bytes + (at - first) * width,
+				   from->values.offset + at * width, some, width, stored->element_form, bits);
+		if (!sparse)
+			continue;
+		put_bits(&nulls, stored->bodies_bytes / width + (at - first), some, bits, there);
+		pfree(bits);
+		there = true;
+	}
+	return there;
 }
 
 /* What a column of the view is with the segment. */
