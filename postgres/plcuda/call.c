@@ -124,6 +124,7 @@ add_columns(request *r, Oid table)
 			continue;
 		strlcpy(columns[i].name, NameStr(attribute->attname), sizeof columns[i].name);
 		columns[i].type = getBaseType(attribute->atttypid);
+		columns[i].code = plcuda_type_code(columns[i].type);
 	}
 	relation_close(relation, NoLock);
 	return add_part(r, columns, sizeof *columns * (Size) count);
@@ -167,10 +168,12 @@ add_argument(request *r, const plcuda_type *type, Datum value, bool null)
 	else
 	{
 		plcuda_datum_to_slot(type, value, argument->slot, &pointed);
-		if (type->kind == PLCUDA_KIND_BYTES)
+		if (type->place_count > 0)
 		{
 			argument->kind = PLCUDA_ARGUMENT_BYTES;
 			argument->bytes = add_part(r, pointed.at, pointed.count);
+			argument->place_count = type->place_count;
+			memcpy(argument->places, type->places, sizeof argument->places);
 		}
 	}
 }
@@ -217,7 +220,8 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
 	plcuda_null_to_slot(f->result, r->window.result);
-	r->window.returns_bytes = f->result->kind == PLCUDA_KIND_BYTES;
+	r->window.place_count = f->result->place_count;
+	memcpy(r->window.places, f->result->places, sizeof r->window.places);
 	return r;
 }
 
@@ -232,9 +236,9 @@ take_result(const plcuda_function *f, const plcuda_window *window, bool *null)
 
 	memcpy(slot, window->result, sizeof slot);
 	memcpy(&span, &window->bytes, sizeof span);
-	if (f->result->kind == PLCUDA_KIND_BYTES && !plcuda_slot_is_null(f->result, slot))
+	if (f->result->place_count > 0 && !plcuda_slot_is_null(f->result, slot))
 		pointed = (plcuda_bytes){plcuda_call_bytes(span), span.bytes};
-	result = plcuda_slot_to_datum(f->result, slot, pointed, null);
+	result = plcuda_slot_to_datum(f->result, f->result_type, slot, pointed, null);
 	plcuda_end_call(span);
 	return result;
 }

@@ -25,7 +25,12 @@ typedef struct head
 	uint64_t checksum; /* of what follows */
 } head;
 
-static const char *const headers[] = {"device.h", "types.h", "gvmem/device/kernel.h",
+static const char *const headers[] = {"device.h",
+									  "device/numeric.h",
+									  "device/values.h",
+									  "slots.h",
+									  "types.h",
+									  "gvmem/device/kernel.h",
 									  "gvmem/device/detail/types.h"};
 
 /* ---- what decides about an image */

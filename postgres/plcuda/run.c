@@ -420,7 +420,7 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 	{
 		memcpy(out[i].name, wanted[i].name, sizeof out[i].name);
 		out[i].name[sizeof out[i].name - 1] = '\0';
-		out[i].type = wanted[i].type;
+		out[i].type = wanted[i].code;
 	}
 	for (uint32_t i = 0; i < l->count; i++)
 	{
@@ -430,7 +430,7 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		if (gvm_table_get_column(l->table, i, &c) != GVM_OK)
 			return false;
 		/* The table may have been changed since: its catalog entry decides. */
-		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type ||
+		if (c.number < 1 || c.number > count || wanted[c.number - 1].type != c.base_type ||
 			d->values == NULL)
 			continue;
 		out[c.number - 1].stored = 1;
@@ -438,8 +438,13 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		out[c.number - 1].nulls = d->nulls;
 		out[c.number - 1].bodies = d->bodies;
 		out[c.number - 1].bodies_bytes = c.bodies_bytes;
-		if (c.uniform == GVM_TABLE_BYTES)
+		out[c.number - 1].element_nulls = d->element_nulls;
+		if (c.uniform != 0)
+		{
 			out[c.number - 1].uniform_bytes = c.width;
+			out[c.number - 1].count = c.count;
+			out[c.number - 1].scale = c.scale;
+		}
 	}
 	return true;
 }
@@ -476,6 +481,18 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease,
 	return true;
 }
 
+static void
+move_address(uint8_t *slot, const plcuda_place *place, uint64_t by)
+{
+	uint64_t address;
+
+	memcpy(&address, slot + place->value, sizeof address);
+	if (address == 0 && place->optional)
+		return;
+	address += by;
+	memcpy(slot + place->value, &address, sizeof address);
+}
+
 static bool
 place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint8_t *slot)
 {
@@ -488,8 +505,11 @@ place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint
 	if (slot == NULL)
 		return true;
 	memcpy(slot, argument->slot, PLCUDA_SLOT_BYTES);
-	if (argument->kind != PLCUDA_ARGUMENT_PLAIN)
+	if (argument->kind == PLCUDA_ARGUMENT_TABLE)
 		memcpy(slot, &address, sizeof address);
+	if (argument->kind == PLCUDA_ARGUMENT_BYTES)
+		for (uint32_t i = 0; i < argument->place_count; i++)
+			move_address(slot, &argument->places[i], address);
 	return true;
 }
 
@@ -649,41 +669,80 @@ run_kernels(const function *f, const plcuda_window *window, uint64_t call, outco
 	return true;
 }
 
-/* Those of a pg_text_t, into the memory file. */
+/* What the place of a slot points to, in the results buffer; false: that is not so. */
 static bool
-fetch_bytes(plcuda_window **window, const pg_text_t *result, plcuda_message *answer)
+find_bytes(const plcuda_window *window, const uint8_t *slot, const plcuda_place *place,
+		   uint64_t *from, uint64_t *bytes)
 {
-	const uint64_t at = (uint64_t) (uintptr_t) result->value - state.results.address;
-	plcuda_span	   span;
-	void		  *to;
+	uint64_t address;
+	uint32_t length;
+	int32_t	 more = 0;
 
-	if (result->isnull)
-		return true;
-	if (result->length > 0 &&
-		((*window)->results_bytes == 0 || at > (*window)->results_bytes ||
-		 result->length > (*window)->results_bytes - at))
+	memcpy(&address, slot + place->value, sizeof address);
+	memcpy(&length, slot + place->length, sizeof length);
+	if (place->more > 0)
+		memcpy(&more, slot + place->more, sizeof more);
+	*from = address - state.results.address;
+	*bytes = (uint64_t) (((int64_t) length + more) * place->bits + 7) / 8;
+	if (slot[place->isnull] || (address == 0 && place->optional) || *bytes == 0)
 	{
-		plcuda_answer_error(answer, "39000", "the value of the result is not in the results buffer");
-		return false;
+		*bytes = 0;
+		return true;
 	}
-	to = plcuda_append(result->length, &span);
+	return window->results_bytes > 0 && *from <= window->results_bytes &&
+		*bytes <= window->results_bytes - *from;
+}
+
+/* What the result points to, into the memory file. */
+static bool
+fetch_bytes(plcuda_window **window, uint8_t *slot, plcuda_message *answer)
+{
+	const uint32_t count = (*window)->place_count;
+	uint64_t	   from[PLCUDA_PLACES_MAX], bytes[PLCUDA_PLACES_MAX], at = PLCUDA_GATHERED_AT;
+	char		  *to;
+	plcuda_span	   span;
+
+	for (uint32_t i = 0; i < count && i < PLCUDA_PLACES_MAX; i++)
+	{
+		if (!find_bytes(*window, slot, &(*window)->places[i], &from[i], &bytes[i]))
+		{
+			plcuda_answer_error(answer, "39000",
+								"the value of the result is not in the results buffer");
+			return false;
+		}
+		at += bytes[i];
+	}
+	to = plcuda_append(at, &span);
 	if (to == NULL)
 	{
-		plcuda_answer_error(answer, "53200", "out of memory for a result of %u bytes", result->length);
+		plcuda_answer_error(answer, "53200", "out of memory for a result of %llu bytes",
+							(unsigned long long) at);
 		return false;
 	}
 	*window = plcuda_map_window();
 	(*window)->bytes = span;
-	return result->length == 0 ||
-		check(cu.copy_out(to, state.results.address + at, result->length), "cuMemcpyDtoH", answer);
+	at = PLCUDA_GATHERED_AT;
+	for (uint32_t i = 0; i < count && i < PLCUDA_PLACES_MAX; i++)
+	{
+		uint64_t address;
+
+		memcpy(&address, slot + (*window)->places[i].value, sizeof address);
+		if (bytes[i] > 0 &&
+			!check(cu.copy_out(to + at, state.results.address + from[i], bytes[i]), "cuMemcpyDtoH",
+				   answer))
+			return false;
+		address = address == 0 && (*window)->places[i].optional ? 0 : at;
+		memcpy(slot + (*window)->places[i].value, &address, sizeof address);
+		at += bytes[i];
+	}
+	return true;
 }
 
 static void
 run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 {
-	outcome	  out;
-	pg_text_t text;
-	uint64_t  call;
+	outcome	 out;
+	uint64_t call;
 
 	for (uint32_t i = 0; i < window->table_count; i++)
 		if (leases[i].table != NULL && !acquire_table(&leases[i], answer))
@@ -692,8 +751,7 @@ run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 		!clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
 		!send_call(window, &call, answer) || !run_kernels(f, window, call, &out, answer))
 		return;
-	memcpy(&text, out.result, sizeof text);
-	if (window->returns_bytes && !fetch_bytes(&window, &text, answer))
+	if (window->place_count > 0 && !fetch_bytes(&window, out.result, answer))
 		return;
 	memcpy(window->result, out.result, sizeof window->result);
 }

@@ -18,6 +18,7 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_func.h"
+#include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/regproc.h"
@@ -36,19 +37,31 @@ fail_feature(const char *what)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("a plcuda function cannot %s", what)));
 }
 
+static bool
+has_outputs(const ArrayType *modes)
+{
+	const char *mode = ARR_DATA_PTR(modes);
+
+	for (int i = 0; i < ArrayGetNItems(ARR_NDIM(modes), ARR_DIMS(modes)); i++)
+		if (mode[i] != PROARGMODE_IN && mode[i] != PROARGMODE_VARIADIC)
+			return true;
+	return false;
+}
+
 static void
 read_signature(plcuda_function *f, HeapTuple tuple)
 {
 	const Form_pg_proc proc = (Form_pg_proc) GETSTRUCT(tuple);
 	bool			   null;
+	Datum			   modes;
 
 	if (proc->prokind != PROKIND_FUNCTION)
 		fail_feature("be a procedure, an aggregate or a window function");
 	if (proc->proretset)
 		fail_feature("return a set");
-	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proallargtypes, &null);
-	if (!null)
-		fail_feature("have OUT or VARIADIC arguments");
+	modes = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proargmodes, &null);
+	if (!null && has_outputs(DatumGetArrayTypeP(modes)))
+		fail_feature("have OUT arguments");
 	if (proc->pronargs > PLCUDA_ARGUMENTS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_TOO_MANY_ARGUMENTS),
@@ -61,9 +74,10 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 	{
 		f->argument_types[i] = proc->proargtypes.values[i];
 		f->arguments[i] = plcuda_find_type(f->argument_types[i]);
-		if (f->arguments[i] == NULL)
+		if (f->arguments[i] == NULL || f->arguments[i]->kind == PLCUDA_KIND_VOID)
 			fail_feature(psprintf("have an argument of type %s", format_type_be(f->argument_types[i])));
 	}
+	f->result_type = proc->prorettype;
 	f->result = plcuda_find_type(proc->prorettype);
 	if (f->result == NULL || f->result->kind == PLCUDA_KIND_TABLE)
 		fail_feature(psprintf("return %s", format_type_be(proc->prorettype)));
@@ -179,7 +193,7 @@ static void
 take_directive(reader *r, const char *name, const char *value)
 {
 	static const char *const blocks[] = {"prep", "begin", "post", "decl"}; /* as in reader.texts */
-	const Oid				 result = r->f->result->oid;
+	const Oid				 result = r->f->result_type;
 
 	for (int i = 0; i <= PLCUDA_KERNELS; i++)
 		if (strcmp(name, blocks[i]) == 0)

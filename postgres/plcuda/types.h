@@ -7,13 +7,12 @@
 #ifndef PLCUDA_TYPES_H
 #define PLCUDA_TYPES_H
 
-#include <gvmem/device/detail/types.h>
+#include "slots.h"
 
 #define PLCUDA_NAME_BYTES 64 /* of PostgreSQL's names, with the NUL */
 #define PLCUDA_TEXT_BYTES 256
 #define PLCUDA_FALL_BACK \
-	"PLCPU"					 /* in place of an SQLSTATE: the function asks for its CPU fallback */
-#define PLCUDA_SLOT_BYTES 32 /* an argument or the result; each type below fits */
+	"PLCPU" /* in place of an SQLSTATE: the function asks for its CPU fallback */
 
 /* What a kernel has raised: the first one counts. */
 typedef struct plcuda_state
@@ -23,15 +22,22 @@ typedef struct plcuda_state
 	char	 text[PLCUDA_TEXT_BYTES];
 } plcuda_state;
 
+/* In place of the OID of types whose OID differs between databases. */
+#define PLCUDA_VECTOR  1u /* of pgvector, as */
+#define PLCUDA_HALFVEC 2u
+#define PLCUDA_ENUM	   3u /* any */
+
 /* By attribute number - 1; type 0: dropped. */
 typedef struct plcuda_column
 {
 	char		name[PLCUDA_NAME_BYTES];
-	uint32_t	type;					 /* OID, below any domain */
-	uint32_t	stored;					 /* 0: no memory, every row is NULL */
-	const char *values, *nulls, *bodies; /* gvmem/table.h */
+	uint32_t	type;	/* OID, below any domain; or one of those above */
+	uint32_t	stored; /* 0: no memory, every row is NULL */
+	const char *values, *nulls, *bodies, *element_nulls; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
-	uint64_t uniform_bytes; /* texts or bytea of one length: each so long, in values; 0: it is not so */
+	uint32_t	uniform_bytes; /* values of one length: each so long, in values; 0: it is not so */
+	uint32_t	count;		   /* their elements, or bits */
+	int32_t		scale;		   /* of decimals */
 } plcuda_column;
 
 typedef struct plcuda_table
@@ -45,44 +51,6 @@ typedef struct plcuda_table
 	plcuda_state		*state;
 } plcuda_table;
 
-/* Arguments and results. isnull is first to be looked at: value means nothing then. */
-typedef struct pg_bool_t
-{
-	char value, isnull;
-} pg_bool_t;
-typedef struct pg_int2_t
-{
-	short value;
-	char  isnull;
-} pg_int2_t;
-typedef struct pg_int4_t
-{
-	int32_t value;
-	char	isnull;
-} pg_int4_t;
-typedef struct pg_int8_t
-{
-	int64_t value;
-	char	isnull;
-} pg_int8_t;
-typedef struct pg_float4_t
-{
-	float value;
-	char  isnull;
-} pg_float4_t;
-typedef struct pg_float8_t
-{
-	double value;
-	char   isnull;
-} pg_float8_t;
-/* length bytes, without a header or a NUL. As a result value points into results. */
-typedef struct pg_text_t
-{
-	const char *value;
-	uint32_t	length;
-	char		isnull;
-} pg_text_t;
-typedef struct pg_text_t pg_bytea_t;
 typedef struct pg_reggstore_t
 {
 	const plcuda_table *value;

@@ -12,7 +12,7 @@
 #include "postgres/plcuda/types.h"
 
 #define PLCUDA_MAGIC			0x61637570u
-#define PLCUDA_WIRE_VERSION		1u
+#define PLCUDA_WIRE_VERSION		2u
 #define PLCUDA_ARGUMENTS_MAX	32
 #define PLCUDA_TABLES_MAX		8
 #define PLCUDA_COLUMNS_MAX		1664
@@ -54,26 +54,29 @@ typedef struct plcuda_span
 	uint64_t at, bytes;
 } plcuda_span;
 
-/* What the first 8 bytes of an argument's slot become. */
+/* What addresses an argument's slot is given. */
 typedef enum plcuda_argument_kind
 {
-	PLCUDA_ARGUMENT_PLAIN = 1, /* they stay */
-	PLCUDA_ARGUMENT_BYTES,	   /* the address of `bytes` */
-	PLCUDA_ARGUMENT_TABLE,	   /* the address of tables[table] */
+	PLCUDA_ARGUMENT_PLAIN = 1, /* none */
+	PLCUDA_ARGUMENT_BYTES,	   /* places[].value are offsets in `bytes`, and become addresses */
+	PLCUDA_ARGUMENT_TABLE,	   /* its first 8 bytes become the address of tables[table] */
 } plcuda_argument_kind;
 
 typedef struct plcuda_argument
 {
-	uint32_t	kind;
-	uint32_t	table;
-	plcuda_span bytes;
-	uint8_t		slot[PLCUDA_SLOT_BYTES];
+	uint32_t	 kind;
+	uint32_t	 table;
+	plcuda_span	 bytes;
+	uint32_t	 place_count;
+	plcuda_place places[PLCUDA_PLACES_MAX];
+	uint8_t		 slot[PLCUDA_SLOT_BYTES];
 } plcuda_argument;
 
 typedef struct plcuda_wanted_column
 {
 	char	 name[PLCUDA_NAME_BYTES];
 	uint32_t type; /* below any domain; 0: dropped */
+	uint32_t code; /* the same for kernels: PLCUDA_VECTOR ... */
 } plcuda_wanted_column;
 
 typedef struct plcuda_wanted_table
@@ -115,10 +118,11 @@ typedef struct plcuda_window
 	plcuda_wanted_table tables[PLCUDA_TABLES_MAX];
 	plcuda_kernel		kernels[PLCUDA_KERNELS];
 	uint64_t			results_bytes, workbuf_bytes;
-	uint32_t			returns_bytes; /* the result is a pg_text_t */
-	/* in and out: as it is before the kernels run, and after them */
+	uint32_t			place_count; /* of the result */
+	plcuda_place		places[PLCUDA_PLACES_MAX];
+	/* in and out: as it is before the kernels run, and after them, with offsets in `bytes` in place of addresses */
 	uint8_t		result[PLCUDA_SLOT_BYTES];
-	plcuda_span bytes; /* out: where the result's bytes are */
+	plcuda_span bytes; /* out: what the result points to */
 } plcuda_window;
 
 #define PLCUDA_ROUND_UP(n) (((n) + PLCUDA_ALIGN - 1) / PLCUDA_ALIGN * PLCUDA_ALIGN)
