@@ -25,8 +25,16 @@ typedef struct head
 	uint64_t checksum; /* of what follows */
 } head;
 
-static const char *const headers[] = {"device.h", "types.h", "gvmem/device/kernel.h",
-									  "gvmem/device/detail/types.h"};
+static const char *const headers[] = {"device.h",
+									  "types.h",
+									  "append.h",
+									  "set.h",
+									  "gather.h",
+									  "gvmem/append.h",
+									  "gvmem/device/kernel.h",
+									  "gvmem/device/appender.h",
+									  "gvmem/device/detail/types.h",
+									  "gvmem/device/detail/appender.h"};
 
 /* ---- what decides about an image */
 
