@@ -26,12 +26,25 @@ typedef struct head
 } head;
 
 static const char *const headers[] = {"device.h",
-									  "device/numeric.h",
-									  "device/values.h",
 									  "slots.h",
 									  "types.h",
+									  "append.h",
+									  "set.h",
+									  "gather.h",
+									  "device/dates.h",
+									  "device/numeric.h",
+									  "device/order.h",
+									  "device/pglz.h",
+									  "device/reduce.h",
+									  "device/sort.h",
+									  "device/text.h",
+									  "device/threads.h",
+									  "device/values.h",
+									  "gvmem/append.h",
 									  "gvmem/device/kernel.h",
-									  "gvmem/device/detail/types.h"};
+									  "gvmem/device/appender.h",
+									  "gvmem/device/detail/types.h",
+									  "gvmem/device/detail/appender.h"};
 
 /* ---- what decides about an image */
 

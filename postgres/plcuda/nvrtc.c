@@ -125,7 +125,7 @@ plcuda_nvrtc_main(const char *library, const char *architecture, const char *fro
 {
 	char folder[PLCUDA_PATH_BYTES + 16], target[64];
 	/* Without contraction, as the C compiler: results are the same on both. */
-	const char *options[] = {folder, target, "--std=c++17", "--fmad=false", "--device-int128"};
+	const char *options[] = {folder, target, "--std=c++17", "--fmad=false"};
 	char	   *text = read_text(from);
 	program		p;
 	int			result;
@@ -137,7 +137,7 @@ plcuda_nvrtc_main(const char *library, const char *architecture, const char *fro
 	result = nvrtc.create(&p, text, "plcuda.cu", 0, NULL, NULL);
 	if (result == 0)
 	{
-		result = nvrtc.compile(p, 5, options);
+		result = nvrtc.compile(p, 4, options);
 		print_log(p);
 	}
 	if (result != 0)

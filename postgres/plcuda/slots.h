@@ -58,14 +58,9 @@ PLCUDA_SLOT(point, plcuda_point);
 PLCUDA_SLOT(enum, uint32_t); /* OID of a label, as in pg_enum: good to compare with others for equality */
 #undef PLCUDA_SLOT
 
-typedef struct pg_void_t
-{
-	char isnull;
-} pg_void_t;
-
 /* ---- of variable length */
 
-/* length bytes, without a header or a NUL. */
+/* length bytes, without a header or a NUL. A result's may be anywhere where a kernel can read. */
 typedef struct pg_text_t
 {
 	const char *value;

@@ -12,7 +12,10 @@
 #define PLCUDA_NAME_BYTES 64 /* of PostgreSQL's names, with the NUL */
 #define PLCUDA_TEXT_BYTES 256
 #define PLCUDA_FALL_BACK \
-	"PLCPU" /* in place of an SQLSTATE: the function asks for its CPU fallback */
+	"PLCPU"					/* in place of an SQLSTATE: the function asks for its CPU fallback */
+#define PLCUDA_FULL "PLCFU" /* likewise: no more can be appended */
+#define PLCUDA_RESULT_BYTES_MAX \
+	0x3fffff00ull /* of what a row points to; PostgreSQL's values are below 1 GiB */
 
 /* What a kernel has raised: the first one counts. */
 typedef struct plcuda_state
@@ -35,9 +38,10 @@ typedef struct plcuda_column
 	uint32_t	stored; /* 0: no memory, every row is NULL */
 	const char *values, *nulls, *bodies, *element_nulls; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
-	uint32_t	uniform_bytes; /* values of one length: each so long, in values; 0: it is not so */
+	uint64_t	uniform_bytes; /* values of one length: each so long, in values; 0: it is not so */
 	uint32_t	count;		   /* their elements, or bits */
 	int32_t		scale;		   /* of decimals */
+	uint32_t	varying; /* values have a length each; in format 'arrow' only those of bytes */
 } plcuda_column;
 
 typedef struct plcuda_table
@@ -57,18 +61,45 @@ typedef struct pg_reggstore_t
 	char				isnull;
 } pg_reggstore_t;
 
+#define PLCUDA_RAW_LENGTH_BITS \
+	30 /* of the second word of a compressed value; above them the method, pglz's is 0 */
+
+/* A value of a table that may be compressed: length bytes, which are raw_length bytes when they are not. */
+typedef struct plcuda_compressed
+{
+	const char	 *value;
+	uint32_t	  length, raw_length;
+	char		  compressed, isnull;
+	plcuda_state *state;
+} plcuda_compressed;
+
 typedef struct plcuda_call
 {
-	const char	 *arguments; /* PLCUDA_SLOT_BYTES each */
-	char		 *result;	 /* one */
-	char		 *results, *workbuf;
-	uint64_t	  results_bytes, workbuf_bytes;
-	plcuda_state *state;
+	const char				*arguments; /* PLCUDA_SLOT_BYTES each */
+	char					*result;	/* a row; of a set 0 */
+	char					*results, *workbuf;
+	uint64_t				 results_bytes, workbuf_bytes;
+	plcuda_state			*state;
+	const struct gvm_append *append; /* of what the function appends; 0: nothing */
 } plcuda_call;
 
 typedef struct plcuda_params
 {
 	const plcuda_call *call;
 } plcuda_params;
+
+/* Parameter of the kernels that gather such values. */
+typedef struct plcuda_gather
+{
+	const char		   *rows;
+	char			   *copies;					/* of the rows */
+	char			   *bytes;					/* what they point to */
+	const plcuda_place *places;					/* in a row */
+	uint32_t			place_count, row_bytes; /* row_bytes: a multiple of 8 */
+	uint64_t			row_count;
+	uint64_t			group; /* threads for a row */
+	uint64_t		   *total; /* words of bytes */
+	plcuda_state	   *state;
+} plcuda_gather;
 
 #endif

@@ -99,7 +99,6 @@ static const plcuda_type types[] = {
 	ARRAY(TIMESTAMPARRAYOID, TIMESTAMPOID, "timestamp_array", 8),
 	ARRAY(TIMESTAMPTZARRAYOID, TIMESTAMPTZOID, "timestamptz_array", 8),
 	ARRAY(UUIDARRAYOID, UUIDOID, "uuid_array", 16),
-	{.oid = VOIDOID, .name = "void", .kind = PLCUDA_KIND_VOID, SLOT(pg_void_t)},
 };
 
 /* Their OIDs are found by their names. */
@@ -386,7 +385,6 @@ plcuda_datum_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_by
 			array_to_slot(type, value, slot, pointed);
 			break;
 		case PLCUDA_KIND_TABLE:
-		case PLCUDA_KIND_VOID:
 			elog(ERROR, "type %s has no values for kernels", type->name);
 	}
 }
@@ -785,7 +783,6 @@ slot_to_base(const plcuda_type *type, Oid oid, const void *slot, plcuda_bytes po
 		case PLCUDA_KIND_ARRAY:
 			return slot_to_array(type, slot, pointed);
 		case PLCUDA_KIND_TABLE:
-		case PLCUDA_KIND_VOID:
 			break;
 	}
 	return (Datum) 0;
@@ -814,8 +811,9 @@ plcuda_slot_to_datum(const plcuda_type *type, Oid oid, const void *slot, plcuda_
 {
 	Datum value = (Datum) 0;
 
-	*null = type->kind != PLCUDA_KIND_VOID && plcuda_slot_is_null(type, slot);
+	*null = plcuda_slot_is_null(type, slot);
 	if (!*null)
 		value = slot_to_base(type, oid, slot, pointed);
-	return get_typtype(oid) == TYPTYPE_DOMAIN ? make_domain(oid, value, *null) : value;
+	return oid != type->oid && get_typtype(oid) == TYPTYPE_DOMAIN ? make_domain(oid, value, *null)
+																  : value;
 }

@@ -60,12 +60,15 @@ PLCUDA_GET_OF(enum, uint32_t, PLCUDA_ENUM, PLCUDA_AS_IT_IS)
 
 /* ---- bits, numeric, vectors */
 
+#define PLCUDA_POWER_38_HIGH 0x4b3b4ca85a86c47au /* 10^38 */
+#define PLCUDA_POWER_38_LOW	 0x098a224000000000u
+
 GVM_DEVICE uint32_t
 plcuda_load_32(const char *from)
 {
 	const unsigned char *at = (const unsigned char *) from;
 
-	return plcuda_load_16(at) | plcuda_load_16(at + 2) << 16;
+	return at[0] | (uint32_t) at[1] << 8 | (uint32_t) at[2] << 16 | (uint32_t) at[3] << 24;
 }
 
 /* bit varying as well as bit. */
@@ -99,6 +102,66 @@ plcuda_get_varbit(const plcuda_table *t, int32_t number, uint64_t row)
 	return r;
 }
 
+/*
+ * Of the digits that PostgreSQL's form has, their number times 10^scale, scale being how many are shown behind the point. 0: it
+ * has more than 38 digits.
+ */
+GVM_DEVICE_RARE int
+plcuda_sum_digits(const char *value, uint32_t length, plcuda_u128 *sum, int32_t *scale)
+{
+	const uint32_t head = plcuda_read_u16(value), at = (head & 0x8000) != 0 ? 2 : 4;
+	const uint32_t units[] = {10000, 1000, 100, 10};
+	int32_t	 power = (head & 0x8000) != 0 ? (int32_t) (head & 0x3f) - ((head & 0x40) != 0 ? 64 : 0)
+										  : (short) plcuda_read_u16(value + 2);
+	uint32_t i;
+
+	*scale = (int32_t) ((head & 0x8000) != 0 ? head >> 7 & 0x3f : head & 0x3fff);
+	power = 4 * power + *scale; /* to the base of 10, of the digit */
+	for (i = at; i + 2 <= length; i += 2, power -= 4)
+	{
+		const uint32_t digit = plcuda_read_u16(value + i);
+		const uint32_t unit = power >= 0 ? 10000 : power > -4 ? units[-power] : 1;
+
+		if (digit % (10000 / unit) != 0 || !plcuda_u128_multiply_add(sum, unit, digit / (10000 / unit)))
+			return 0;
+	}
+	for (power += 4; power > 0 && (sum->low != 0 || sum->high != 0); power--)
+		if (!plcuda_u128_multiply_add(sum, 10, 0))
+			return 0;
+	return sum->high < PLCUDA_POWER_38_HIGH ||
+		(sum->high == PLCUDA_POWER_38_HIGH && sum->low < PLCUDA_POWER_38_LOW);
+}
+
+/* The numeric whose form is there: finite, if it has no more than 38 digits. */
+GVM_DEVICE_RARE pg_numeric_t
+plcuda_read_numeric(const char *value, uint32_t length)
+{
+	const uint32_t head = length >= 2 ? plcuda_read_u16(value) : 0xc000; /* nonsense: NaN */
+	plcuda_u128	   sum = {0, 0};
+	pg_numeric_t   n = {0};
+	int32_t		   scale = 0;
+
+	if ((head & 0xc000) == 0xc000 || ((head & 0x8000) == 0 && length < 4))
+		n.kind = (head & 0xf000) == 0xd000 ? PLCUDA_NUMERIC_INFINITY
+			: (head & 0xf000) == 0xf000	   ? PLCUDA_NUMERIC_MINUS_INFINITY
+										   : PLCUDA_NUMERIC_NAN;
+	else if (plcuda_sum_digits(value, length, &sum, &scale))
+	{
+		const int negative = (head & ((head & 0x8000) != 0 ? 0x2000 : 0x4000)) != 0;
+
+		n.low = negative ? ~sum.low + 1 : sum.low;
+		n.high = (int64_t) (negative ? ~sum.high + (sum.low == 0) : sum.high);
+		n.scale = (short) scale;
+	}
+	else
+	{
+		n.kind = PLCUDA_NUMERIC_LONG;
+		n.value = value;
+		n.length = length;
+	}
+	return n;
+}
+
 GVM_DEVICE pg_numeric_t
 plcuda_get_numeric(const plcuda_table *t, int32_t number, uint64_t row)
 {
@@ -123,6 +186,59 @@ plcuda_get_numeric(const plcuda_table *t, int32_t number, uint64_t row)
 	return r;
 }
 
+/* value / 10^scale */
+GVM_DEVICE pg_numeric_t
+plcuda_make_numeric(int64_t value, int32_t scale)
+{
+	pg_numeric_t n = {0};
+
+	n.low = (uint64_t) value;
+	n.high = value >> 63;
+	n.scale = (short) scale;
+	return n;
+}
+
+/* Digits of a number that is finite; 0: it is not, or NULL. */
+GVM_DEVICE int
+plcuda_numeric_to_digits(const pg_numeric_t *n, plcuda_digits *d)
+{
+	if (n->isnull || (n->kind != PLCUDA_NUMERIC_FINITE && n->kind != PLCUDA_NUMERIC_LONG))
+		return 0;
+	if (n->kind == PLCUDA_NUMERIC_LONG)
+		return plcuda_varlena_to_digits(n->value, n->length, d);
+	plcuda_decimal_to_digits(n->low, n->high, n->scale, d);
+	return 1;
+}
+
+/* The nearest double precision, half to even: infinite beyond its greatest one, 0 below the least; NaN of NULL. */
+GVM_DEVICE_RARE double
+plcuda_numeric_to_float8(const pg_numeric_t *n)
+{
+	const double  infinity = plcuda_round_to_f64(1, 1024, 0);
+	plcuda_digits d;
+
+	if (plcuda_numeric_to_digits(n, &d))
+		return plcuda_digits_to_f64(&d);
+	if (!n->isnull && n->kind == PLCUDA_NUMERIC_INFINITY)
+		return infinity;
+	return !n->isnull && n->kind == PLCUDA_NUMERIC_MINUS_INFINITY ? -infinity : infinity - infinity;
+}
+
+/* The number, rounded half away from zero as by SQL's cast. 0: it is NULL, or no bigint. */
+GVM_DEVICE_RARE int
+plcuda_numeric_to_int8(const pg_numeric_t *n, int64_t *out)
+{
+	plcuda_digits d;
+	uint64_t	  low;
+	int64_t		  high;
+
+	if (!plcuda_numeric_to_digits(n, &d) ||
+		plcuda_digits_to_i128(&d, &low, &high) == PLCUDA_OUT_OF_RANGE || high != (int64_t) low >> 63)
+		return 0;
+	*out = (int64_t) low;
+	return 1;
+}
+
 /* Elements of a vector: of so many bytes each. In PostgreSQL's form behind their number, of 16 bits, and 16 others. */
 GVM_DEVICE pg_text_t
 plcuda_get_elements(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type, uint32_t width)
@@ -138,14 +254,14 @@ plcuda_get_elements(const plcuda_table *t, int32_t number, uint64_t row, uint32_
 	if (c->uniform_bytes > 0)
 		body.length = c->count;
 	else if (body.length < 4 || (uint64_t) (uintptr_t) body.value % width != 0 ||
-			 plcuda_load_16((const unsigned char *) body.value) > (body.length - 4) / width)
+			 plcuda_read_u16(body.value) > (body.length - 4) / width)
 	{
 		plcuda_raise_in(t->state, "XX001", "a vector lies beyond its column");
 		return r;
 	}
 	else
 	{
-		body.length = plcuda_load_16((const unsigned char *) body.value);
+		body.length = plcuda_read_u16(body.value);
 		body.value += 4;
 	}
 	return body;

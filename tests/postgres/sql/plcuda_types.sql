@@ -10,42 +10,21 @@ CREATE DOMAIN t_positive AS int CHECK (VALUE > 0);
 CREATE DOMAIN t_price AS numeric(6, 2) NOT NULL;
 CREATE DOMAIN t_pair AS int[] CHECK (array_length(VALUE, 1) = 2);
 
--- The body of a function that returns what an expression has. What it points to is copied to `results`.
-CREATE FUNCTION t_body(name text, value text) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN format(E'\n#plcuda_results_bufsz 200000\n#plcuda_begin\n%s\n%s#plcuda_end\n', value, CASE
-        WHEN name ~ '_array$' THEN '#define VALUE_BYTES ((r.length + r.packed) * sizeof *r.value)'
-        WHEN name = 'varbit' THEN '#define VALUE_BYTES ((r.length + 7) / 8)'
-        WHEN name = 'vector' THEN '#define VALUE_BYTES (r.length * 4)'
-        WHEN name = 'halfvec' THEN '#define VALUE_BYTES (r.length * 2)'
-        WHEN name IN ('text', 'bytea', 'numeric') THEN '#define VALUE_BYTES r.length' END || E'
-for (uint64_t i = 0; i < VALUE_BYTES; i++)
-    ((char *)results)[i] = ((const char *)r.value)[i];
-if (VALUE_BYTES > 0)
-    *(void **)&retval->value = results;
-' || CASE WHEN name ~ '_array$' THEN E'
-for (uint64_t i = 0; r.nulls != 0 && i < (r.nulls_from + r.length + 7) / 8; i++)
-    ((char *)results)[100000 + i] = (char)r.nulls[i];
-if (r.nulls != 0)
-    retval->nulls = (unsigned char *)results + 100000;
-' ELSE '' END);
-END $$;
-
 -- Values of a type come back from a function, and from columns of each kind. What is returned: that, and what differs.
 CREATE PROCEDURE t_check(type text, name text, vals text[], formats text[] DEFAULT '{pgstrom,arrow}', options text DEFAULT '', INOUT r text DEFAULT NULL) LANGUAGE plpgsql AS $$
 DECLARE format text; v text; got text; expected text; wrong text := ''; n int := 0;
 BEGIN
     vals := vals || NULL::text;
-    EXECUTE format('CREATE FUNCTION pg_temp.t_same(%s) RETURNS %1$s LANGUAGE plcuda AS %L', type,
-        t_body(name, format('const pg_%s_t r = arg1; *retval = r;', name)));
-    EXECUTE format('CREATE FUNCTION pg_temp.t_column(reggstore, int) RETURNS %s LANGUAGE plcuda AS %L', type,
-        t_body(name, format('pg_%s_t r = plcuda_get_%1$s(arg1.value, plcuda_column_number(arg1.value, "v"), 0);
-for (uint64_t row = 0; row < arg1.value->rows; row++)
-    if (plcuda_get_int4(arg1.value, 1, row).value == arg2.value)
-        r = plcuda_get_%1$s(arg1.value, 2, row);
-*retval = r;', name)));
+    EXECUTE format('CREATE FUNCTION pg_temp.t_same(reggstore, int, %s) RETURNS %1$s LANGUAGE plcuda AS %L', type,
+        format(E'\n#plcuda_begin
+if (arg1.isnull)
+    *retval = arg3;
+else
+    PLCUDA_FOR_ROWS (arg1.value, row)
+        if (plcuda_get_int4(arg1.value, 1, row).value == arg2.value)
+            *retval = plcuda_get_%s(arg1.value, plcuda_column_number(arg1.value, "v"), row);\n#plcuda_end\n', name));
     FOREACH v IN ARRAY vals LOOP
-        EXECUTE format('SELECT %L::%s::text, pg_temp.t_same(%1$L::%2$s)::text', v, type) INTO expected, got;
+        EXECUTE format('SELECT %L::%s::text, pg_temp.t_same(NULL, NULL, %1$L::%2$s)::text', v, type) INTO expected, got;
         n := n + 1;
         IF expected IS DISTINCT FROM got THEN
             wrong := wrong || format(' argument %s: %s.', left(expected, 99), left(got, 99));
@@ -56,7 +35,7 @@ for (uint64_t row = 0; row < arg1.value->rows; row++)
         EXECUTE format('INSERT INTO t_values SELECT i, v::%s FROM unnest($1) WITH ORDINALITY u(v, i)', type) USING vals;
         COMMIT;
         FOR i IN 1 .. array_length(vals, 1) LOOP
-            EXECUTE format('SELECT v::text, pg_temp.t_column(''t_values'', id)::text FROM t_values WHERE id = %s', i) INTO expected, got;
+            EXECUTE format('SELECT v::text, pg_temp.t_same(''t_values'', id, NULL)::text FROM t_values WHERE id = %s', i) INTO expected, got;
             n := n + 1;
             IF expected IS DISTINCT FROM got OR (vals[i] IS NULL) <> (got IS NULL) THEN
                 wrong := wrong || format(' %s %s: %s.', format, left(expected, 99), left(got, 99));
@@ -65,7 +44,6 @@ for (uint64_t row = 0; row < arg1.value->rows; row++)
         DROP FOREIGN TABLE t_values;
     END LOOP;
     DROP FUNCTION pg_temp.t_same;
-    DROP FUNCTION pg_temp.t_column;
     r := concat_ws(' ', name, options, 'compared:', n) || wrong;
 END $$;
 
@@ -234,50 +212,60 @@ SELECT t_transpose('{{1,2,3},{4,5,6}}'), t_transpose(NULL);
 SELECT t_transpose('{1,2,3}');
 
 -- What is no value of the result's type is refused.
-CREATE FUNCTION t_refused(type text, body text) RETURNS text LANGUAGE plpgsql AS $$
+CREATE FUNCTION t_refused(type text, bodies text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE r text;
 BEGIN
-    EXECUTE format('CREATE FUNCTION pg_temp.t_wrong() RETURNS %s LANGUAGE plcuda AS %L', type, E'\n#plcuda_results_bufsz 100\n#plcuda_begin\nretval->isnull = 0;\n' || body || E'\n#plcuda_end\n');
-    BEGIN
-        EXECUTE 'SELECT pg_temp.t_wrong()' INTO r;
-        r := 'returned ' || r;
-    EXCEPTION WHEN OTHERS THEN
-        r := SQLSTATE || ' ' || SQLERRM;
-    END;
+    EXECUTE format('CREATE FUNCTION pg_temp.t_wrong(int) RETURNS %s LANGUAGE plcuda AS %L', type, E'\n#plcuda_results_bufsz 100\n#plcuda_begin\nretval->isnull = 0;\n' ||
+        (SELECT string_agg(format(E'if (arg1.value == %s) {\n%s\n}\n', n, body), '') FROM unnest(bodies) WITH ORDINALITY u(body, n)) || E'#plcuda_end\n');
+    FOR i IN 1 .. array_length(bodies, 1) LOOP
+        BEGIN
+            EXECUTE format('SELECT pg_temp.t_wrong(%s)', i) INTO r;
+            r := 'returned ' || left(r, 20) || ', length ' || length(r);
+        EXCEPTION WHEN OTHERS THEN
+            r := SQLSTATE || ' ' || SQLERRM;
+        END;
+        RETURN NEXT r;
+    END LOOP;
     DROP FUNCTION pg_temp.t_wrong;
-    RETURN r;
 END $$;
-SELECT t_refused(type, body) FROM (VALUES
-    ('bool', 'retval->value = 77;'),
-    ('date', 'retval->value = 0x7ffffffe;'),
-    ('timestamp', 'retval->value = 0x7ffffffffffffffe;'),
-    ('time', 'retval->value = -1;'),
-    ('timetz', 'retval->value.zone = 1 << 20;'),
-    ('t_mood', 'retval->value = 16;'),
-    ('varbit', 'retval->length = 13; retval->value = (unsigned char *)results; ((unsigned char *)results)[1] = 255;'),
-    ('varbit', 'retval->length = 0xffffffff; retval->value = (unsigned char *)results;'),
-    ('numeric', 'retval->kind = 9;'),
-    ('numeric', 'retval->high = 0x7fffffffffffffff;'),
-    ('numeric', 'retval->low = 5; retval->scale = 2000;'),
-    ('numeric', 'retval->low = 5; retval->scale = -3;'),
-    ('numeric', 'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 3;'),
-    ('numeric', 'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[3] = 10000;'),
-    ('numeric', 'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 101;'),
-    ('text', 'retval->value = (char *)results; retval->length = 1; *(unsigned char *)results = 255;'),
-    ('int[]', 'retval->length = 3;'),
-    ('int[]', 'retval->length = 26; retval->value = (int32_t *)results;'),
-    ('int[]', 'retval->length = 0x7fffffff; retval->value = (int32_t *)results;'),
-    ('int[]', 'retval->length = 3; retval->value = (int32_t *)results;'),
-    ('int[]', 'retval->length = 3; retval->value = (int32_t *)results; retval->dimensions = 2; retval->dims[0] = 2; retval->dims[1] = 2;'),
-    ('int[]', 'retval->length = 1; retval->value = (int32_t *)results; retval->dimensions = 2; retval->dims[0] = -1; retval->dims[1] = -1;'),
-    ('int[]', 'retval->length = 1; retval->value = (int32_t *)results; retval->dimensions = 7;'),
-    ('int[]', 'retval->length = 2; retval->value = (int32_t *)results; retval->dimensions = 1; retval->dims[0] = 2; retval->base[0] = 0x7ffffffd;'),
-    ('int[]', 'retval->length = 2; retval->value = (int32_t *)results; retval->packed = -3;'),
-    ('int[]', 'retval->length = 2; retval->value = (int32_t *)results; retval->packed = -1;'),
-    ('int[]', 'retval->length = 2; retval->value = (int32_t *)results; retval->nulls_from = -5; retval->nulls = (unsigned char *)results;'),
-    ('int[]', 'retval->length = 3; retval->value = (int32_t *)results; retval->nulls = (unsigned char *)results + 96; ((unsigned char *)results)[96] = 5;'),
-    ('date[]', 'retval->length = 1; retval->value = (int32_t *)results; *(int32_t *)results = 0x7ffffffe;')) v(type, body);
-SELECT length(t_refused('numeric', 'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[1] = 9999; ((short *)results)[2] = 1;'));
+SELECT t_refused('bool', ARRAY[
+    'retval->value = 77;']);
+SELECT t_refused('date', ARRAY[
+    'retval->value = 0x7ffffffe;']);
+SELECT t_refused('timestamp', ARRAY[
+    'retval->value = 0x7ffffffffffffffe;']);
+SELECT t_refused('time', ARRAY[
+    'retval->value = -1;']);
+SELECT t_refused('timetz', ARRAY[
+    'retval->value.zone = 1 << 20;']);
+SELECT t_refused('t_mood', ARRAY[
+    'retval->value = 16;']);
+SELECT t_refused('varbit', ARRAY[
+    'retval->length = 13; retval->value = (unsigned char *)results; ((unsigned char *)results)[1] = 255;']);
+SELECT t_refused('numeric', ARRAY[
+    'retval->kind = 9;',
+    'retval->high = 0x7fffffffffffffff;',
+    'retval->low = 5; retval->scale = 2000;',
+    'retval->low = 5; retval->scale = -3;',
+    'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 3;',
+    'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[3] = 10000;',
+    'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[1] = 9999; ((short *)results)[2] = 1;']);
+SELECT t_refused('text', ARRAY[
+    'retval->value = (char *)results; retval->length = 1; *(unsigned char *)results = 255;']);
+SELECT t_refused('int[]', ARRAY[
+    'retval->length = 3;',
+    'retval->length = 0x7fffffff; retval->value = (int32_t *)results;',
+    'retval->length = 3; retval->value = (int32_t *)results;',
+    'retval->length = 3; retval->value = (int32_t *)results; retval->dimensions = 2; retval->dims[0] = 2; retval->dims[1] = 2;',
+    'retval->length = 1; retval->value = (int32_t *)results; retval->dimensions = 2; retval->dims[0] = -1; retval->dims[1] = -1;',
+    'retval->length = 1; retval->value = (int32_t *)results; retval->dimensions = 7;',
+    'retval->length = 2; retval->value = (int32_t *)results; retval->dimensions = 1; retval->dims[0] = 2; retval->base[0] = 0x7ffffffd;',
+    'retval->length = 2; retval->value = (int32_t *)results; retval->packed = -3;',
+    'retval->length = 2; retval->value = (int32_t *)results; retval->packed = -1;',
+    'retval->length = 2; retval->value = (int32_t *)results; retval->nulls_from = -5; retval->nulls = (unsigned char *)results;',
+    'retval->length = 3; retval->value = (int32_t *)results; retval->nulls = (unsigned char *)results + 96; ((unsigned char *)results)[96] = 5;']);
+SELECT t_refused('date[]', ARRAY[
+    'retval->length = 1; retval->value = (int32_t *)results; *(int32_t *)results = 0x7ffffffe;']);
 
 -- numeric to other numbers, as SQL converts them: by columns that are decimals, and that are not.
 CREATE FUNCTION t_wrong(reggstore) RETURNS int8 LANGUAGE plcuda AS $$
