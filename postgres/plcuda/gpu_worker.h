@@ -71,6 +71,29 @@ extern bool plcuda_nvrtc_version(const char *library, char *text, size_t size);
 extern int
 plcuda_nvrtc_main(const char *library, const char *architecture, const char *from, const char *to);
 
+/* ---- tables.c */
+
+/* A table of the call that runs. */
+typedef struct plcuda_leased
+{
+	gvm_table	  *table;		   /* NULL: empty */
+	uint32_t	   count;		   /* columns with leases */
+	gvm_object	  *deleted_object; /* NULL: no bitmap of deleted rows on the device is wanted */
+	bool		   has_deleted_lease;
+	gvm_lease	   deleted_lease;
+	uint64_t	   deleted; /* address of the bitmap; 0: there is none */
+	gvm_table_data data[PLCUDA_COLUMNS_MAX];
+} plcuda_leased;
+
+extern plcuda_leased plcuda_leases[PLCUDA_TABLES_MAX];
+
+/* Those of the call, without leases. *ordinal: the device of all; -1: there is none. False: answer says why. */
+extern bool plcuda_attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *answer);
+/* Leases on all of them, to be released also after a failure. */
+extern bool plcuda_acquire_tables(const plcuda_window *window, plcuda_message *answer);
+extern void plcuda_release_tables(void);
+extern void plcuda_detach_tables(void);
+
 /* ---- compile.c, run.c */
 
 extern void plcuda_compile(plcuda_window *window, plcuda_message *answer);

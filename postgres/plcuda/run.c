@@ -1,6 +1,6 @@
 /*
- * See gpu_worker.h: a call. What lasts from call to call: the device, functions that are loaded, tables that are attached,
- * and a block of device memory for each purpose. What a call leaves behind is never read by the next: blocks are
+ * See gpu_worker.h: a call. What lasts from call to call: the device, functions that are loaded, and a block of device memory
+ * for each purpose; tables.c has tables that are attached. What a call leaves behind is never read by the next: blocks are
  * written or cleared before.
  */
 #include "postgres/plcuda/gpu_worker.h"
@@ -10,9 +10,7 @@
 #include <string.h>
 
 #define FUNCTIONS_MAX 64
-#define ATTACHED_MAX  32
 #define BLOCK_THREADS 256 /* of a kernel that does not say */
-#define LEASE_MS	  10000
 /* Of the driver's interface. */
 #define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
 #define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
@@ -49,12 +47,6 @@ typedef struct function
 	cu_function	 kernels[PLCUDA_KERNELS];
 } function;
 
-typedef struct attached
-{
-	char	   token[PLCUDA_TOKEN_BYTES];
-	gvm_table *table;
-} attached;
-
 typedef struct block
 {
 	uint64_t address, bytes;
@@ -66,21 +58,8 @@ static struct
 	gvm_device_info info;
 	function		functions[FUNCTIONS_MAX];
 	uint32_t		function_count;
-	attached		tables[ATTACHED_MAX];
-	uint32_t		table_count;
-	uint32_t		role;
 	block			call, results, workbuf;
 } state;
-
-/* Of the call that runs. */
-typedef struct leased
-{
-	gvm_table	  *table; /* NULL: empty */
-	uint32_t	   count;
-	gvm_table_data data[PLCUDA_COLUMNS_MAX];
-} leased;
-
-static leased leases[PLCUDA_TABLES_MAX];
 
 /* ---- the driver */
 
@@ -209,6 +188,12 @@ use_device(int32_t ordinal, plcuda_message *answer)
 	return false;
 }
 
+static int32_t
+current_device(void)
+{
+	return state.device != NULL ? state.info.ordinal : 0;
+}
+
 /* ---- functions */
 
 /* Kernels that the function has not are left out. */
@@ -267,113 +252,6 @@ find_function(const plcuda_window *window, plcuda_message *answer)
 	return NULL;
 }
 
-/* ---- tables */
-
-static void
-detach_tables(void)
-{
-	for (uint32_t i = 0; i < state.table_count; i++)
-		gvm_table_detach(state.tables[i].table);
-	state.table_count = 0;
-}
-
-static gvm_table *
-attach_table(const char *token, plcuda_message *answer)
-{
-	attached  *a;
-	gvm_status status;
-
-	for (uint32_t i = 0; i < state.table_count; i++)
-		if (strcmp(state.tables[i].token, token) == 0)
-			return state.tables[i].table;
-	a = &state.tables[state.table_count];
-	status = gvm_table_attach(token, 0, &a->table);
-	if (status != GVM_OK)
-	{
-		plcuda_answer_status(answer, status, "cannot attach a table");
-		return NULL;
-	}
-	snprintf(a->token, sizeof a->token, "%s", token);
-	state.table_count++;
-	return a->table;
-}
-
-/* Those of the call, without leases. *ordinal: the device of all. */
-static bool
-attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *answer)
-{
-	if (window->role != state.role || state.table_count + window->table_count > ATTACHED_MAX)
-		detach_tables();
-	state.role = window->role;
-	*ordinal = -1;
-	for (uint32_t i = 0; i < window->table_count; i++)
-	{
-		gvm_table_info info = {.struct_size = sizeof info};
-		gvm_status	   status;
-
-		leases[i].table = NULL;
-		leases[i].count = 0;
-		window->tables[i].token[PLCUDA_TOKEN_BYTES - 1] = '\0';
-		if (window->tables[i].token[0] == '\0')
-			continue;
-		leases[i].table = attach_table(window->tables[i].token, answer);
-		if (leases[i].table == NULL)
-			return false;
-		status = gvm_table_get_info(leases[i].table, &info);
-		if (status != GVM_OK)
-		{
-			plcuda_answer_status(answer, status, "cannot ask about a table");
-			return false;
-		}
-		if (info.rows != window->tables[i].rows)
-		{
-			plcuda_answer_error(answer, "55000", "a table has other rows than its token");
-			return false;
-		}
-		if (*ordinal >= 0 && info.device != *ordinal)
-		{
-			plcuda_answer_error(answer, "0A000", "the tables of one call must be on one GPU");
-			return false;
-		}
-		*ordinal = info.device;
-	}
-	if (*ordinal < 0)
-		*ordinal = state.device != NULL ? state.info.ordinal : 0;
-	return true;
-}
-
-static bool
-acquire_table(leased *l, plcuda_message *answer)
-{
-	static uint32_t			  columns[PLCUDA_COLUMNS_MAX];
-	const gvm_acquire_options options = gvm_acquire_options_init();
-	gvm_table_info			  info = {.struct_size = sizeof info};
-	gvm_status				  status = gvm_table_get_info(l->table, &info);
-
-	for (uint32_t i = 0; i < PLCUDA_COLUMNS_MAX; i++)
-		columns[i] = i;
-	if (status == GVM_OK && info.columns > 0)
-		status = gvm_table_acquire(l->table, columns, info.columns, &options, LEASE_MS, l->data);
-	if (status != GVM_OK)
-	{
-		plcuda_answer_status(answer, status, "cannot read a table");
-		return false;
-	}
-	l->count = info.columns;
-	return true;
-}
-
-static void
-release_tables(uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++)
-	{
-		if (leases[i].count > 0)
-			(void) gvm_table_release(leases[i].table, leases[i].data, leases[i].count);
-		leases[i].count = 0;
-	}
-}
-
 /* ---- what the kernels are given: one block, made here and copied */
 
 typedef struct layout
@@ -414,7 +292,8 @@ pointer(uint64_t address)
 }
 
 static bool
-describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t count, plcuda_column *out)
+describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count,
+				 plcuda_column *out)
 {
 	for (uint32_t i = 0; i < count; i++)
 	{
@@ -445,7 +324,7 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 }
 
 static bool
-place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease,
+place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *lease,
 			uint64_t state_address, plcuda_table *out)
 {
 	const uint32_t count = (uint32_t) (wanted->columns.bytes / sizeof(plcuda_wanted_column));
@@ -464,6 +343,8 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease,
 	*out = (plcuda_table){.rows = wanted->rows,
 						  .dead = pointer(dead),
 						  .dead_bytes = wanted->dead.bytes,
+						  .deleted = pointer(lease->deleted),
+						  .deleted_bytes = lease->deleted != 0 ? wanted->deleted_bytes : 0,
 						  .columns = pointer(address),
 						  .column_count = count,
 						  .state = (plcuda_state *) pointer(state_address)};
@@ -510,7 +391,7 @@ place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
 	uint8_t *described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
 
 	for (uint32_t i = 0; i < window->table_count; i++)
-		if (!place_table(l, &window->tables[i], &leases[i], outcome_address,
+		if (!place_table(l, &window->tables[i], &plcuda_leases[i], outcome_address,
 						 described != NULL
 							 ? (plcuda_table *) (void *) (described +
 														  i * PLCUDA_ROUND_UP(sizeof(plcuda_table)))
@@ -685,10 +566,8 @@ run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 	pg_text_t text;
 	uint64_t  call;
 
-	for (uint32_t i = 0; i < window->table_count; i++)
-		if (leases[i].table != NULL && !acquire_table(&leases[i], answer))
-			return;
-	if (!clear_block(&state.results, window->results_bytes, "results", answer) ||
+	if (!plcuda_acquire_tables(window, answer) ||
+		!clear_block(&state.results, window->results_bytes, "results", answer) ||
 		!clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
 		!send_call(window, &call, answer) || !run_kernels(f, window, call, &out, answer))
 		return;
@@ -701,27 +580,27 @@ run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
-	const uint32_t	tables = window->table_count;
 	const function *f;
 	int32_t			ordinal;
 
 	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
 	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
-	if (plcuda_at(window->text) == NULL || tables > PLCUDA_TABLES_MAX ||
+	if (plcuda_at(window->text) == NULL || window->table_count > PLCUDA_TABLES_MAX ||
 		window->argument_count > PLCUDA_ARGUMENTS_MAX)
 		plcuda_answer_error(answer, "XX000", "the call is malformed");
-	else if (attach_tables(window, &ordinal, answer) && use_device(ordinal, answer) &&
+	else if (plcuda_attach_tables(window, &ordinal, answer) &&
+			 use_device(ordinal >= 0 ? ordinal : current_device(), answer) &&
 			 (f = find_function(window, answer)) != NULL)
 	{
 		run_call(window, f, answer);
-		release_tables(tables);
+		plcuda_release_tables();
 	}
 }
 
 void
 plcuda_rest(void)
 {
-	detach_tables();
+	plcuda_detach_tables();
 	if (state.device == NULL)
 		return;
 	release_block(&state.results);
