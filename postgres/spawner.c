@@ -35,6 +35,8 @@
 #define COMPILERS_MAX 2
 #define WAITING_MAX	  64 /* connections beside those of sessions */
 #define GREETING_MS	  1000
+#define ENDING_MS	  10000
+#define LOOK_MS		  1000 /* at deadlines */
 #define PAUSE_US	  10000
 #define KEEPER_WAIT_S 10
 
@@ -55,7 +57,7 @@ typedef struct slot
 	gstore_spawn_request request;
 	int					 connection, memory, process; /* file descriptors; -1: none */
 	pid_t				 pid;
-	int64_t				 deadline_ns; /* GREETING */
+	int64_t				 deadline_ns; /* GREETING; WAITING of a session: until then for the ends of others */
 } slot;
 
 struct gstore_spawner
@@ -380,10 +382,7 @@ kill_abandoned(gstore_spawner *spawner)
 	}
 }
 
-/*
- * A session waits for processes that are ending, whose device memory it may need. It is refused, and does not wait, where
- * sessions_max others are running or waiting.
- */
+/* A session is refused, and does not wait, where sessions_max others are running or waiting. */
 static void
 greet(gstore_spawner *spawner, slot *s)
 {
@@ -394,6 +393,7 @@ greet(gstore_spawner *spawner, slot *s)
 		return;
 	}
 	s->state = WAITING;
+	s->deadline_ns = gstore_deadline_ns(ENDING_MS);
 	if (s->request.kind == GSTORE_SPAWN_COMPILE)
 		return;
 	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
@@ -402,18 +402,27 @@ greet(gstore_spawner *spawner, slot *s)
 		refuse(s, GSTORE_SPAWN_FULL, (int) spawner->sessions_max);
 }
 
+/*
+ * A session needs memory of the device for its context: it waits for that of processes that have been killed, which is free
+ * when they are gone. One that the driver does not let end is not waited for longer than ENDING_MS.
+ */
+static bool
+can_start(const gstore_spawner *spawner, const slot *s)
+{
+	const bool	   session = s->request.kind == GSTORE_SPAWN_SESSION;
+	const uint32_t most = session ? spawner->sessions_max : COMPILERS_MAX;
+
+	return count_slots(spawner, s->request.kind, RUNNING, ENDING) < most &&
+		(!session || count_slots(spawner, s->request.kind, ENDING, ENDING) == 0 ||
+		 gstore_now_ns() >= s->deadline_ns);
+}
+
 static void
 start_waiting(gstore_spawner *spawner)
 {
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
-	{
-		slot		  *s = &spawner->slots[i];
-		const uint32_t most = s->request.kind == GSTORE_SPAWN_SESSION ? spawner->sessions_max
-																	  : COMPILERS_MAX;
-
-		if (s->state == WAITING && count_slots(spawner, s->request.kind, RUNNING, ENDING) < most)
-			start_process(spawner, s);
-	}
+		if (spawner->slots[i].state == WAITING && can_start(spawner, &spawner->slots[i]))
+			start_process(spawner, &spawner->slots[i]);
 }
 
 /* ---- the thread */
@@ -433,8 +442,8 @@ prepare_poll(gstore_spawner *spawner)
 		p[0] = (struct pollfd){s->state == FREE || s->state == ENDING ? -1 : s->connection,
 							   s->state == GREETING ? POLLIN : POLLRDHUP, 0};
 		p[1] = (struct pollfd){s->state >= RUNNING ? s->process : -1, POLLIN, 0};
-		if (s->state == GREETING)
-			timeout = GREETING_MS;
+		if (s->state == GREETING || s->state == WAITING)
+			timeout = LOOK_MS;
 	}
 	return timeout;
 }

@@ -8,9 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define FUNCTIONS_MAX 64
 #define BLOCK_THREADS 256 /* of a kernel that does not say */
+#define ALLOC_TRIES	  20
+#define ALLOC_PAUSE_US 50000
 /* Of the driver's interface. */
 #define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
 #define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
@@ -130,10 +133,15 @@ release_block(block *b)
 static bool
 reserve_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer)
 {
+	bool failed;
+
 	if (b->bytes >= bytes)
 		return true;
 	release_block(b);
-	if (cu.alloc(&b->address, bytes) != 0)
+	/* What a process that was killed has had is free a moment later. */
+	for (int tries = 0; (failed = cu.alloc(&b->address, bytes) != 0) && tries < ALLOC_TRIES; tries++)
+		usleep(ALLOC_PAUSE_US);
+	if (failed)
 	{
 		plcuda_answer_error(answer, "53200", "the GPU has no %llu bytes for %s",
 							(unsigned long long) bytes, what);
