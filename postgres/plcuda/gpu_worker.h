@@ -51,6 +51,8 @@ typedef struct plcuda_image
 	size_t len;
 } plcuda_image;
 
+/* A file's bytes to the end, at most `most`, to be freed; aligned as an image is. NULL: it cannot be read. */
+extern void *plcuda_read_file(const char *path, size_t most, size_t *len);
 /* The folder of the headers. */
 extern const char *plcuda_include_folder(void);
 /* architecture 0: of the software GPU. False: answer says why. */
