@@ -225,7 +225,7 @@ start_spawner(void)
 	join_path_components(path, path, GSTORE_SPAWN_PROGRAM);
 	if (access(path, X_OK) != 0)
 		return; /* plcuda is not installed */
-	if (gstore_spawner_start(path, (uint32) gstore_gpu_workers, &spawner) != GVM_OK)
+	if (gstore_spawner_start(path, gstore->path, (uint32) gstore_gpu_workers, &spawner) != GVM_OK)
 	{
 		gvm_error error;
 
