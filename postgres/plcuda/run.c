@@ -344,6 +344,9 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		out[c.number - 1].nulls = d->nulls;
 		out[c.number - 1].bodies = d->bodies;
 		out[c.number - 1].bodies_bytes = c.bodies_bytes;
+		out[c.number - 1].varying = c.arrow != NULL
+			? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
+			: c.length < 0 && c.uniform == 0;
 		if (c.uniform == GVM_TABLE_BYTES)
 			out[c.number - 1].uniform_bytes = c.width;
 	}

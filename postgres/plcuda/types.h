@@ -35,6 +35,7 @@ typedef struct plcuda_column
 	const char *values, *nulls, *bodies; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
 	uint64_t uniform_bytes; /* texts or bytea of one length: each so long, in values; 0: it is not so */
+	uint32_t varying;		/* values have a length each; in format 'arrow' only those of bytes */
 } plcuda_column;
 
 typedef struct plcuda_table
@@ -91,6 +92,18 @@ typedef struct pg_reggstore_t
 	const plcuda_table *value;
 	char				isnull;
 } pg_reggstore_t;
+
+#define PLCUDA_RAW_LENGTH_BITS \
+	30 /* of the second word of a compressed value; above them the method, pglz's is 0 */
+
+/* A value of a table that may be compressed: length bytes, which are raw_length bytes when they are not. */
+typedef struct plcuda_compressed
+{
+	const char	 *value;
+	uint32_t	  length, raw_length;
+	char		  compressed, isnull;
+	plcuda_state *state;
+} plcuda_compressed;
 
 typedef struct plcuda_call
 {
