@@ -150,95 +150,29 @@ add_table(request *r, Oid table)
 	return r->window.table_count++;
 }
 
-#define SET_SLOT(slot, type, get)                         \
-	do                                                    \
-	{                                                     \
-		const type typed = {.value = (get), .isnull = 0}; \
-		memcpy(slot, &typed, sizeof typed);               \
-	} while (0)
-
-/* isnull of each type is behind its value; of NULL the value is 0. */
-static void
-set_null(uint8 *slot, const plcuda_type *type)
-{
-	memset(slot, 0, PLCUDA_SLOT_BYTES);
-	switch (type->oid)
-	{
-		case BOOLOID:
-			slot[offsetof(pg_bool_t, isnull)] = 1;
-			break;
-		case INT2OID:
-			slot[offsetof(pg_int2_t, isnull)] = 1;
-			break;
-		case INT4OID:
-			slot[offsetof(pg_int4_t, isnull)] = 1;
-			break;
-		case INT8OID:
-			slot[offsetof(pg_int8_t, isnull)] = 1;
-			break;
-		case FLOAT4OID:
-			slot[offsetof(pg_float4_t, isnull)] = 1;
-			break;
-		case FLOAT8OID:
-			slot[offsetof(pg_float8_t, isnull)] = 1;
-			break;
-		case InvalidOid:
-			slot[offsetof(pg_reggstore_t, isnull)] = 1;
-			break;
-		default:
-			slot[offsetof(pg_text_t, isnull)] = 1;
-			break;
-	}
-}
-
-static void
-add_bytes(request *r, plcuda_argument *argument, Datum value)
-{
-	struct varlena *body = PG_DETOAST_DATUM_PACKED(value);
-	const pg_text_t typed = {.length = (uint32) VARSIZE_ANY_EXHDR(body)};
-
-	argument->kind = PLCUDA_ARGUMENT_BYTES;
-	argument->bytes = add_part(r, VARDATA_ANY(body), typed.length);
-	memcpy(argument->slot, &typed, sizeof typed);
-}
-
 static void
 add_argument(request *r, const plcuda_type *type, Datum value, bool null)
 {
 	plcuda_argument *argument = &r->window.arguments[r->window.argument_count++];
+	plcuda_bytes	 pointed;
 
 	argument->kind = PLCUDA_ARGUMENT_PLAIN;
 	if (null)
-		set_null(argument->slot, type);
+		plcuda_null_to_slot(type, argument->slot);
+	else if (type->kind == PLCUDA_KIND_TABLE)
+	{
+		argument->kind = PLCUDA_ARGUMENT_TABLE;
+		argument->table = add_table(r, DatumGetObjectId(value));
+	}
 	else
-		switch (type->oid)
+	{
+		plcuda_datum_to_slot(type, value, argument->slot, &pointed);
+		if (type->kind == PLCUDA_KIND_BYTES)
 		{
-			case BOOLOID:
-				SET_SLOT(argument->slot, pg_bool_t, DatumGetBool(value));
-				break;
-			case INT2OID:
-				SET_SLOT(argument->slot, pg_int2_t, DatumGetInt16(value));
-				break;
-			case INT4OID:
-				SET_SLOT(argument->slot, pg_int4_t, DatumGetInt32(value));
-				break;
-			case INT8OID:
-				SET_SLOT(argument->slot, pg_int8_t, DatumGetInt64(value));
-				break;
-			case FLOAT4OID:
-				SET_SLOT(argument->slot, pg_float4_t, DatumGetFloat4(value));
-				break;
-			case FLOAT8OID:
-				SET_SLOT(argument->slot, pg_float8_t, DatumGetFloat8(value));
-				break;
-			case InvalidOid:
-				argument->kind = PLCUDA_ARGUMENT_TABLE;
-				argument->table = add_table(r, DatumGetObjectId(value));
-				break;
-			default:
-				add_bytes(r, argument, value);
-				break;
+			argument->kind = PLCUDA_ARGUMENT_BYTES;
+			argument->bytes = add_part(r, pointed.at, pointed.count);
 		}
+	}
 }
 
 static void
@@ -282,66 +216,27 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
 	add_kernels(r, f, fcinfo);
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
-	set_null(r->window.result, f->result);
-	r->window.returns_bytes = f->result->bytes;
+	plcuda_null_to_slot(f->result, r->window.result);
+	r->window.returns_bytes = f->result->kind == PLCUDA_KIND_BYTES;
 	return r;
 }
 
-/* ---- the result, which is not checked yet */
-
+/* The window is not checked yet. */
 static Datum
-take_bytes(const plcuda_function *f, const pg_text_t *typed, plcuda_span span)
+take_result(const plcuda_function *f, const plcuda_window *window, bool *null)
 {
-	const char *bytes = plcuda_call_bytes(span);
-	Datum		result;
+	plcuda_bytes pointed = {NULL, 0};
+	plcuda_span	 span;
+	uint8		 slot[PLCUDA_SLOT_BYTES];
+	Datum		 result;
 
-	if (span.bytes != typed->length)
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
-				 errmsg("the GPU worker has returned no valid result")));
-	/* Copied before it is checked: the worker can still write to it. */
-	result = PointerGetDatum(cstring_to_text_with_len(bytes, (int) span.bytes));
-	if (f->result->oid == TEXTOID)
-		(void) pg_verifymbstr(VARDATA_ANY(result), (int) span.bytes, false);
+	memcpy(slot, window->result, sizeof slot);
+	memcpy(&span, &window->bytes, sizeof span);
+	if (f->result->kind == PLCUDA_KIND_BYTES && !plcuda_slot_is_null(f->result, slot))
+		pointed = (plcuda_bytes){plcuda_call_bytes(span), span.bytes};
+	result = plcuda_slot_to_datum(f->result, slot, pointed, null);
+	plcuda_end_call(span);
 	return result;
-}
-
-#define GET_SLOT(slot, type, make)                    \
-	do                                                \
-	{                                                 \
-		type typed;                                   \
-		memcpy(&typed, slot, sizeof typed);           \
-		*null = typed.isnull != 0;                    \
-		return *null ? (Datum) 0 : make(typed.value); \
-	} while (0)
-
-#define BOOL_GET_DATUM(value) BoolGetDatum((value) != 0)
-
-static Datum
-take_result(const plcuda_function *f, const uint8 *slot, plcuda_span span, bool *null)
-{
-	pg_text_t text;
-
-	switch (f->result->oid)
-	{
-		case BOOLOID:
-			GET_SLOT(slot, pg_bool_t, BOOL_GET_DATUM);
-		case INT2OID:
-			GET_SLOT(slot, pg_int2_t, Int16GetDatum);
-		case INT4OID:
-			GET_SLOT(slot, pg_int4_t, Int32GetDatum);
-		case INT8OID:
-			GET_SLOT(slot, pg_int8_t, Int64GetDatum);
-		case FLOAT4OID:
-			GET_SLOT(slot, pg_float4_t, Float4GetDatum);
-		case FLOAT8OID:
-			GET_SLOT(slot, pg_float8_t, Float8GetDatum);
-		default:
-			break;
-	}
-	memcpy(&text, slot, sizeof text);
-	*null = text.isnull != 0;
-	return *null ? (Datum) 0 : take_bytes(f, &text, span);
 }
 
 /* ---- the whole */
@@ -352,9 +247,6 @@ run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
 {
 	request		  *r;
 	plcuda_window *window;
-	plcuda_span	   span;
-	uint8		   slot[PLCUDA_SLOT_BYTES];
-	bool		   null;
 
 	plcuda_gstore()->wait_ready();
 	r = make_request(f, fcinfo);
@@ -366,11 +258,7 @@ run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
 	window = plcuda_run_call(f->text);
 	if (window == NULL)
 		return false;
-	memcpy(slot, window->result, sizeof slot);
-	memcpy(&span, &window->bytes, sizeof span);
-	*result = take_result(f, slot, span, &null);
-	fcinfo->isnull = null;
-	plcuda_end_call(span);
+	*result = take_result(f, window, &fcinfo->isnull);
 	return true;
 }
 

@@ -23,14 +23,44 @@ extern char *plcuda_nvrtc;
 /* ERROR where gstore_fdw is not preloaded. */
 extern const gstore_call_api *plcuda_gstore(void);
 
-/* ---- functions (source.c) */
+/* ---- types and values (values.c) */
 
+typedef enum plcuda_kind
+{
+	PLCUDA_KIND_VALUE, /* of fixed length, in the slot itself */
+	PLCUDA_KIND_BYTES, /* a varlena: the slot is a pg_text_t */
+	PLCUDA_KIND_TABLE, /* reggstore */
+} plcuda_kind;
+
+/* A slot is a struct pg_NAME_t, as kernels have values of the type. */
 typedef struct plcuda_type
 {
-	Oid			oid;   /* InvalidOid: reggstore */
-	const char *name;  /* pg_NAME_t */
-	bool		bytes; /* a varlena */
+	Oid			oid; /* InvalidOid: reggstore */
+	const char *name;
+	plcuda_kind kind;
+	int16		length; /* of a value, as in pg_type */
+	uint16		slot_bytes, slot_align, isnull_at;
 } plcuda_type;
+
+/* What the addresses in a slot point to. */
+typedef struct plcuda_bytes
+{
+	const void *at;
+	Size		count;
+} plcuda_bytes;
+
+/* NULL: there is none. */
+extern const plcuda_type *plcuda_find_type(Oid oid);
+extern void				  plcuda_null_to_slot(const plcuda_type *type, void *slot);
+extern bool				  plcuda_slot_is_null(const plcuda_type *type, const void *slot);
+/* For all types but reggstore. Addresses are 0, and to be set to where the bytes are on the device. */
+extern void
+plcuda_datum_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_bytes *pointed);
+/* Palloc'd. The slot is a copy, the bytes may be those of a window. ERROR if it is no value of the type. */
+extern Datum
+plcuda_slot_to_datum(const plcuda_type *type, const void *slot, plcuda_bytes pointed, bool *null);
+
+/* ---- functions (source.c) */
 
 /* A number, or a function of the same arguments that returns it. */
 typedef struct plcuda_size

@@ -3,7 +3,7 @@
  * and a block of device memory for each purpose. What a call leaves behind is never read by the next: blocks are
  * written or cleared before.
  */
-#include "postgres/plcuda/gpu_worker.h"
+#include "postgres/plcuda/driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,42 +11,15 @@
 
 #define FUNCTIONS_MAX 64
 #define ATTACHED_MAX  32
-#define BLOCK_THREADS 256 /* of a kernel that does not say */
 #define LEASE_MS	  10000
-/* Of the driver's interface. */
-#define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
-#define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-#define INVALID_VALUE	 1
-#define OUT_OF_RESOURCES 701
-
-typedef struct CUmod_st	 *cu_module;
-typedef struct CUfunc_st *cu_function;
-
-static struct
-{
-	int (*module_load)(cu_module *module, const void *image);
-	int (*module_unload)(cu_module module);
-	int (*function_get)(cu_function *function, cu_module module, const char *name);
-	int (*function_attribute)(int *value, int which, cu_function function);
-	int (*function_set)(cu_function function, int which, int value);
-	int (*launch)(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-				  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-				  gvm_stream stream, void **params, void **extra);
-	int (*synchronize)(gvm_stream stream);
-	int (*alloc)(uint64_t *address, size_t bytes);
-	int (*free)(uint64_t address);
-	int (*copy_in)(uint64_t to, const void *from, size_t bytes);
-	int (*copy_out)(void *to, uint64_t from, size_t bytes);
-	int (*clear)(uint64_t to, unsigned char value, size_t bytes);
-} cu;
 
 typedef struct function
 {
-	char		*text;
-	size_t		 text_bytes;
-	plcuda_image image;
-	cu_module	 module;
-	cu_function	 kernels[PLCUDA_KERNELS];
+	char		 *text;
+	size_t		  text_bytes;
+	plcuda_image  image;
+	plcuda_module module;
+	plcuda_entry  kernels[PLCUDA_KERNELS];
 } function;
 
 typedef struct attached
@@ -55,21 +28,16 @@ typedef struct attached
 	gvm_table *table;
 } attached;
 
-typedef struct block
-{
-	uint64_t address, bytes;
-} block;
-
 static struct
 {
-	gvm_device	   *device;
-	gvm_device_info info;
-	function		functions[FUNCTIONS_MAX];
-	uint32_t		function_count;
-	attached		tables[ATTACHED_MAX];
-	uint32_t		table_count;
-	uint32_t		role;
-	block			call, results, workbuf;
+	gvm_device		   *device;
+	gvm_device_info		info;
+	function			functions[FUNCTIONS_MAX];
+	uint32_t			function_count;
+	attached			tables[ATTACHED_MAX];
+	uint32_t			table_count;
+	uint32_t			role;
+	plcuda_device_block call, results, workbuf;
 } state;
 
 /* Of the call that runs. */
@@ -82,86 +50,18 @@ typedef struct leased
 
 static leased leases[PLCUDA_TABLES_MAX];
 
-/* ---- the driver */
-
-static bool
-check(int result, const char *call, plcuda_message *answer)
-{
-	if (result != 0)
-		plcuda_answer_status(answer, gvm_driver_error(result, call, "it failed"), call);
-	return result == 0;
-}
-
-static bool
-find_calls(plcuda_message *answer)
-{
-	const struct
-	{
-		const char *name;
-		void	   *call;
-	} calls[] = {
-		{"cuModuleLoadData", &cu.module_load},
-		{"cuModuleUnload", &cu.module_unload},
-		{"cuModuleGetFunction", &cu.function_get},
-		{"cuFuncGetAttribute", &cu.function_attribute},
-		{"cuFuncSetAttribute", &cu.function_set},
-		{"cuLaunchKernel", &cu.launch},
-		{"cuStreamSynchronize", &cu.synchronize},
-		{"cuMemAlloc_v2", &cu.alloc},
-		{"cuMemFree_v2", &cu.free},
-		{"cuMemcpyHtoD_v2", &cu.copy_in},
-		{"cuMemcpyDtoH_v2", &cu.copy_out},
-		{"cuMemsetD8_v2", &cu.clear},
-	};
-	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
-	{
-		void (*found)(void);
-		const gvm_status status = gvm_driver_get_call(calls[i].name, &found);
-
-		if (status != GVM_OK)
-		{
-			plcuda_answer_status(answer, status, calls[i].name);
-			return false;
-		}
-		memcpy(calls[i].call, &found, sizeof found);
-	}
-	return true;
-}
+/* ---- the device */
 
 static void
 forget_functions(void)
 {
 	for (uint32_t i = 0; i < state.function_count; i++)
 	{
-		(void) cu.module_unload(state.functions[i].module);
+		(void) plcuda_cu.module_unload(state.functions[i].module);
 		free(state.functions[i].image.file);
 		free(state.functions[i].text);
 	}
 	state.function_count = 0;
-}
-
-static void
-release_block(block *b)
-{
-	if (b->bytes > 0)
-		(void) cu.free(b->address);
-	*b = (block){0, 0};
-}
-
-static bool
-reserve_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer)
-{
-	if (b->bytes >= bytes)
-		return true;
-	release_block(b);
-	if (cu.alloc(&b->address, bytes) != 0)
-	{
-		plcuda_answer_error(answer, "53200", "the GPU has no %llu bytes for %s",
-							(unsigned long long) bytes, what);
-		return false;
-	}
-	b->bytes = bytes;
-	return true;
 }
 
 static void
@@ -170,9 +70,9 @@ close_device(void)
 	if (state.device == NULL)
 		return;
 	forget_functions();
-	release_block(&state.call);
-	release_block(&state.results);
-	release_block(&state.workbuf);
+	plcuda_release_block(&state.call);
+	plcuda_release_block(&state.results);
+	plcuda_release_block(&state.workbuf);
 	gvm_device_pop_context();
 	gvm_device_close(state.device);
 	state.device = NULL;
@@ -203,7 +103,7 @@ use_device(int32_t ordinal, plcuda_message *answer)
 		answer->lost = 1;
 		return false;
 	}
-	if (find_calls(answer))
+	if (plcuda_find_calls(answer))
 		return true;
 	answer->lost = 1;
 	return false;
@@ -217,13 +117,14 @@ load_function(function *f, const plcuda_window *window, plcuda_message *answer)
 {
 	static const char *const names[PLCUDA_KERNELS] = {"plcuda_prep", "plcuda_main", "plcuda_post"};
 
-	if (!check(cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
+	if (!plcuda_check(plcuda_cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
 		return false;
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
 		if (window->kernels[i].present &&
-			!check(cu.function_get(&f->kernels[i], f->module, names[i]), "cuModuleGetFunction", answer))
+			!plcuda_check(plcuda_cu.function_get(&f->kernels[i], f->module, names[i]),
+						  "cuModuleGetFunction", answer))
 		{
-			(void) cu.module_unload(f->module);
+			(void) plcuda_cu.module_unload(f->module);
 			return false;
 		}
 	return true;
@@ -545,7 +446,7 @@ send_call(const plcuda_window *window, uint64_t *call, plcuda_message *answer)
 	if (!place_all(&l, window, call))
 		goto malformed;
 	bytes = l.at;
-	if (!reserve_block(&state.call, bytes, "arguments", answer))
+	if (!plcuda_reserve_block(&state.call, bytes, "arguments", answer))
 		return false;
 	l = (layout){calloc(1, bytes), 0, state.call.address};
 	if (l.bytes == NULL)
@@ -558,7 +459,7 @@ send_call(const plcuda_window *window, uint64_t *call, plcuda_message *answer)
 		free(l.bytes);
 		goto malformed;
 	}
-	sent = check(cu.copy_in(state.call.address, l.bytes, bytes), "cuMemcpyHtoD", answer);
+	sent = plcuda_check(plcuda_cu.copy_in(state.call.address, l.bytes, bytes), "cuMemcpyHtoD", answer);
 	free(l.bytes);
 	return sent;
 malformed:
@@ -569,75 +470,20 @@ malformed:
 /* ---- running */
 
 static bool
-clear_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer)
-{
-	return bytes == 0 ||
-		(reserve_block(b, bytes, what, answer) &&
-		 check(cu.clear(b->address, 0, bytes), "cuMemsetD8", answer));
-}
-
-static bool
-launch(cu_function kernel, const plcuda_kernel *k, uint64_t call, plcuda_message *answer)
-{
-	plcuda_params params = {pointer(call)};
-	void		 *arguments[] = {&params};
-	int			  most, result;
-	uint64_t	  threads, blocks, shared;
-
-	if (!check(cu.function_attribute(&most, MAX_THREADS, kernel), "cuFuncGetAttribute", answer))
-		return false;
-	threads = k->block_threads > 0 ? k->block_threads : BLOCK_THREADS;
-	if (threads > (uint64_t) most)
-		threads = (uint64_t) most;
-	if (k->threads < threads)
-		threads = k->threads; /* one block of exactly so many */
-	blocks = (k->threads + threads - 1) / threads;
-	shared = k->shared_block_bytes + k->shared_thread_bytes * threads;
-	if (blocks > INT32_MAX || shared > INT32_MAX)
-	{
-		plcuda_answer_error(answer, "22023",
-							"a kernel of %llu threads and %llu bytes of shared memory is too large",
-							(unsigned long long) k->threads, (unsigned long long) shared);
-		return false;
-	}
-	/* More than 48 KiB must be asked for; where there is not so much the launch says so. */
-	if (shared > 48 * 1024)
-		(void) cu.function_set(kernel, MAX_SHARED, (int) shared);
-	result = cu.launch(kernel, (unsigned) blocks, 1, 1, (unsigned) threads, 1, 1, (unsigned) shared,
-					   NULL, arguments, NULL);
-	if (result != INVALID_VALUE && result != OUT_OF_RESOURCES)
-		return check(result, "cuLaunchKernel", answer);
-	plcuda_answer_error(answer, "22023",
-						"the GPU has no room for a block of %llu threads with %llu bytes of shared memory",
-						(unsigned long long) threads, (unsigned long long) shared);
-	return false;
-}
-
-static bool
 run_kernels(const function *f, const plcuda_window *window, uint64_t call, outcome *out,
 			plcuda_message *answer)
 {
+	const plcuda_params params = {pointer(call)};
+
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
 	{
-		int result;
-
 		if (!window->kernels[i].present)
 			continue;
-		if (!launch(f->kernels[i], &window->kernels[i], call, answer))
+		if (!plcuda_launch(f->kernels[i], &window->kernels[i], &params, answer) ||
+			!plcuda_synchronize(answer))
 			return false;
-		result = cu.synchronize(NULL);
-		if (result != 0)
-		{
-			gvm_error error;
-
-			(void) gvm_driver_error(result, "cuStreamSynchronize", "it failed");
-			gvm_error_last(&error);
-			plcuda_answer_error(answer, "38000", "the function has broken its GPU context: %s",
-								error.native_name);
-			answer->lost = 1;
-			return false;
-		}
-		if (!check(cu.copy_out(out, state.call.address, sizeof *out), "cuMemcpyDtoH", answer))
+		if (!plcuda_check(plcuda_cu.copy_out(out, state.call.address, sizeof *out), "cuMemcpyDtoH",
+						  answer))
 			return false;
 		if (out->state.raised)
 		{
@@ -675,7 +521,8 @@ fetch_bytes(plcuda_window **window, const pg_text_t *result, plcuda_message *ans
 	*window = plcuda_map_window();
 	(*window)->bytes = span;
 	return result->length == 0 ||
-		check(cu.copy_out(to, state.results.address + at, result->length), "cuMemcpyDtoH", answer);
+		plcuda_check(plcuda_cu.copy_out(to, state.results.address + at, result->length),
+					 "cuMemcpyDtoH", answer);
 }
 
 static void
@@ -688,8 +535,8 @@ run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 	for (uint32_t i = 0; i < window->table_count; i++)
 		if (leases[i].table != NULL && !acquire_table(&leases[i], answer))
 			return;
-	if (!clear_block(&state.results, window->results_bytes, "results", answer) ||
-		!clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
+	if (!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||
+		!plcuda_clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
 		!send_call(window, &call, answer) || !run_kernels(f, window, call, &out, answer))
 		return;
 	memcpy(&text, out.result, sizeof text);
@@ -724,6 +571,6 @@ plcuda_rest(void)
 	detach_tables();
 	if (state.device == NULL)
 		return;
-	release_block(&state.results);
-	release_block(&state.workbuf);
+	plcuda_release_block(&state.results);
+	plcuda_release_block(&state.workbuf);
 }

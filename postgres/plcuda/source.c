@@ -9,11 +9,9 @@
 #include <ctype.h>
 
 #include "access/htup_details.h"
-#include "catalog/dependency.h"
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "commands/extension.h"
 #include "commands/proclang.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
@@ -29,37 +27,7 @@
 #define FILE_NAME "plcuda"
 #define DIRECTIVE "#plcuda_"
 
-/* ---- types */
-
-static const plcuda_type types[] = {
-	{BOOLOID, "bool", false}, {INT2OID, "int2", false},		{INT4OID, "int4", false},
-	{INT8OID, "int8", false}, {FLOAT4OID, "float4", false}, {FLOAT8OID, "float8", false},
-	{TEXTOID, "text", true},  {BYTEAOID, "bytea", true},
-};
-static const plcuda_type reggstore = {InvalidOid, "reggstore", false};
-
-static bool
-is_reggstore(Oid type)
-{
-	const Oid extension = get_extension_oid("gstore_fdw", true);
-	HeapTuple tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	bool	  same = HeapTupleIsValid(tuple) &&
-		strcmp(NameStr(((Form_pg_type) GETSTRUCT(tuple))->typname), "reggstore") == 0;
-
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	return same && OidIsValid(extension) && getExtensionOfObject(TypeRelationId, type) == extension;
-}
-
-/* NULL: there is none. */
-static const plcuda_type *
-find_type(Oid oid)
-{
-	for (size_t i = 0; i < lengthof(types); i++)
-		if (types[i].oid == oid)
-			return &types[i];
-	return is_reggstore(oid) ? &reggstore : NULL;
-}
+/* ---- the signature */
 
 static void
 fail_feature(const char *what)
@@ -92,12 +60,12 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 	for (int i = 0; i < f->nargs; i++)
 	{
 		f->argument_types[i] = proc->proargtypes.values[i];
-		f->arguments[i] = find_type(f->argument_types[i]);
+		f->arguments[i] = plcuda_find_type(f->argument_types[i]);
 		if (f->arguments[i] == NULL)
 			fail_feature(psprintf("have an argument of type %s", format_type_be(f->argument_types[i])));
 	}
-	f->result = find_type(proc->prorettype);
-	if (f->result == NULL || f->result == &reggstore)
+	f->result = plcuda_find_type(proc->prorettype);
+	if (f->result == NULL || f->result->kind == PLCUDA_KIND_TABLE)
 		fail_feature(psprintf("return %s", format_type_be(proc->prorettype)));
 }
 
