@@ -4,6 +4,7 @@
  * written or cleared before.
  */
 #include "postgres/plcuda/driver.h"
+#include "postgres/plcuda/notes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,6 +71,7 @@ close_device(void)
 	if (state.device == NULL)
 		return;
 	forget_functions();
+	plcuda_release_notes();
 	plcuda_release_block(&state.call);
 	plcuda_release_block(&state.results);
 	plcuda_release_block(&state.workbuf);
@@ -431,7 +433,8 @@ place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
 		.workbuf = (char *) pointer(window->workbuf_bytes > 0 ? state.workbuf.address : 0),
 		.results_bytes = window->results_bytes,
 		.workbuf_bytes = window->workbuf_bytes,
-		.state = (plcuda_state *) pointer(outcome_address)};
+		.state = (plcuda_state *) pointer(outcome_address),
+		.notes = (plcuda_note *) pointer(plcuda_notes_address())};
 	return true;
 }
 
@@ -485,12 +488,8 @@ run_kernels(const function *f, const plcuda_window *window, uint64_t call, outco
 		if (!plcuda_check(plcuda_cu.copy_out(out, state.call.address, sizeof *out), "cuMemcpyDtoH",
 						  answer))
 			return false;
-		if (out->state.raised)
-		{
-			out->state.sqlstate[5] = out->state.text[PLCUDA_TEXT_BYTES - 1] = '\0';
-			plcuda_answer_error(answer, out->state.sqlstate, "%s", out->state.text);
+		if (!plcuda_take_notes(&out->state, answer))
 			return false;
-		}
 	}
 	return true;
 }

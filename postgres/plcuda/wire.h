@@ -20,6 +20,7 @@
 #define PLCUDA_TOKEN_BYTES		512
 #define PLCUDA_PATH_BYTES		1024
 #define PLCUDA_MESSAGE_BYTES	1024
+#define PLCUDA_NOTED_BYTES		512
 #define PLCUDA_RESULT_BYTES_MAX 0x3fffff00ull /* PostgreSQL's values are below 1 GiB */
 #define PLCUDA_ALIGN			64
 
@@ -84,6 +85,13 @@ typedef struct plcuda_wanted_table
 	plcuda_span columns; /* plcuda_wanted_column, by attribute number */
 } plcuda_wanted_table;
 
+/* A message of a kernel, put together. */
+typedef struct plcuda_noted
+{
+	uint32_t level; /* plcuda_note_level */
+	char	 text[PLCUDA_NOTED_BYTES];
+} plcuda_noted;
+
 typedef struct plcuda_kernel
 {
 	uint32_t present;
@@ -119,6 +127,9 @@ typedef struct plcuda_window
 	/* in and out: as it is before the kernels run, and after them */
 	uint8_t		result[PLCUDA_SLOT_BYTES];
 	plcuda_span bytes; /* out: where the result's bytes are */
+	/* out: messages, also where the call fails; those that are counted beyond are lost */
+	uint32_t	 noted_count;
+	plcuda_noted noted[PLCUDA_NOTES_MAX];
 } plcuda_window;
 
 #define PLCUDA_ROUND_UP(n) (((n) + PLCUDA_ALIGN - 1) / PLCUDA_ALIGN * PLCUDA_ALIGN)
