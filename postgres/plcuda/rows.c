@@ -1,6 +1,8 @@
 /* See rows.h. Memory of rows and of what is gathered is kept from call to call, until plcuda_release_rows(). */
 #include "postgres/plcuda/rows.h"
 
+#include "postgres/plcuda/notes.h"
+
 #include <string.h>
 
 #define RESERVE_UNIT	   (128u << 20)
@@ -27,13 +29,8 @@ static struct
 bool
 plcuda_read_outcome(uint64_t address, plcuda_outcome *out, plcuda_message *answer)
 {
-	if (!plcuda_check(plcuda_cu.copy_out(out, address, sizeof *out), "cuMemcpyDtoH", answer))
-		return false;
-	if (!out->state.raised)
-		return true;
-	out->state.sqlstate[5] = out->state.text[PLCUDA_TEXT_BYTES - 1] = '\0';
-	plcuda_answer_error(answer, out->state.sqlstate, "%s", out->state.text);
-	return false;
+	return plcuda_check(plcuda_cu.copy_out(out, address, sizeof *out), "cuMemcpyDtoH", answer) &&
+		plcuda_take_notes(&out->state, answer);
 }
 
 /* ---- appending */
