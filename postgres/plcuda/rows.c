@@ -183,17 +183,17 @@ measure_rows(plcuda_gather *gather, uint64_t *bytes, plcuda_message *answer)
 		!plcuda_launch(rows.results.measure, &kernel, gather, answer) ||
 		!plcuda_synchronize(answer) || !plcuda_read_outcome(rows.results.state, &outcome, answer))
 		return false;
-	*bytes = outcome.total * 8;
+	*bytes = PLCUDA_GATHERED_AT + outcome.total * 8;
 	return true;
 }
 
 static bool
 gather_rows(plcuda_gather *gather, uint64_t bytes, plcuda_message *answer)
 {
-	const uint64_t words = bytes / 8, each = words / gather->row_count;
+	const uint64_t words = bytes / 8 - 1, each = words / gather->row_count;
 	plcuda_kernel  kernel = {.threads = words < GATHER_THREADS_MAX ? words : GATHER_THREADS_MAX};
 
-	if (bytes == 0)
+	if (bytes == PLCUDA_GATHERED_AT)
 		return true;
 	if (!plcuda_reserve_block(&rows.bytes, bytes, "a result", answer))
 		return false;
@@ -238,7 +238,7 @@ fetch_gathered(uint64_t count, plcuda_message *answer)
 		/* More than this one had, where it had little. */
 		rows.step = bytes > PIECE_BYTES / 4 ? gather.row_count : 2 * gather.row_count;
 		return plcuda_check(plcuda_cu.copy_out(to, rows.copies.address, count), "cuMemcpyDtoH", answer) &&
-			(bytes == 0 ||
+			(bytes == PLCUDA_GATHERED_AT ||
 			 plcuda_check(plcuda_cu.copy_out(to + PLCUDA_ROUND_UP(count), rows.bytes.address, bytes),
 						  "cuMemcpyDtoH", answer));
 	}

@@ -174,18 +174,26 @@ typedef struct plcuda_params
 	const plcuda_call *call;
 } plcuda_params;
 
-/* Where a row has a value of variable length. */
+/*
+ * Offsets in a slot, or in a row of slots: of an address and of what counts the units behind it. What moves these bytes
+ * elsewhere leaves offsets in place of addresses: the first one is PLCUDA_GATHERED_AT.
+ */
 typedef struct plcuda_place
 {
-	uint32_t value, length, isnull; /* offsets of the members */
+	uint32_t value, length, isnull;
+	uint32_t more;	   /* of an int32_t that is added to length; 0: none is */
+	uint32_t bits;	   /* of a unit */
+	uint32_t optional; /* the address may be 0, also as an offset: then nothing is there */
 } plcuda_place;
+
+#define PLCUDA_GATHERED_AT 8
 
 /* Parameter of the kernels that gather such values. */
 typedef struct plcuda_gather
 {
 	const char		   *rows;
 	char			   *copies; /* of the rows */
-	char			   *bytes;	/* what they point to */
+	char			   *bytes;	/* what they point to, from PLCUDA_GATHERED_AT on */
 	const plcuda_place *places;
 	uint32_t			place_count, row_bytes; /* row_bytes: a multiple of 8 */
 	uint64_t			row_count;
