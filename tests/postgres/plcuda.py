@@ -98,7 +98,7 @@ static unsigned seed;
 static void *spoil(void *kind)
 {
     volatile uint64_t *file = (uint64_t *)mmap((void *)0, 1 << 20, 3, 1, 4, 0);
-    const uint64_t values[] = {0, 1, 8, 10007, 1 << 20, 1u << 30, 1ull << 40, ~0ull, ~0ull - 7, 1ull << 63};
+    const uint64_t values[] = {0, 8, 10007, (1 << 20) - 8, 1 << 20, 0x3fffff00, 1ull << 40, ~0ull, ~0ull - 7, 1ull << 63};
     uint32_t at = 0;
 
     for (int tries = 0; tries < 200000 && file[at] != 10007; tries++) {
