@@ -4,8 +4,10 @@
 #include "access/relation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "executor/tstoreReceiver.h"
+#include "funcapi.h"
 #include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lockdefs.h"
 #include "utils/acl.h"
@@ -88,12 +90,14 @@ check_sanity(const plcuda_function *f, FunctionCallInfo fcinfo)
 
 /* ---- the request: first its sizes, then its bytes */
 
+#define PARTS_MAX (2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX + 2)
+
 typedef struct request
 {
 	plcuda_window window; /* to be copied */
 	Size		  bytes;  /* of the file */
-	const void	 *parts[2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX];
-	plcuda_span	  places[2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX];
+	const void	 *parts[PARTS_MAX];
+	plcuda_span	  places[PARTS_MAX];
 	int			  count;
 } request;
 
@@ -152,95 +156,29 @@ add_table(request *r, Oid table)
 	return r->window.table_count++;
 }
 
-#define SET_SLOT(slot, type, get)                         \
-	do                                                    \
-	{                                                     \
-		const type typed = {.value = (get), .isnull = 0}; \
-		memcpy(slot, &typed, sizeof typed);               \
-	} while (0)
-
-/* isnull of each type is behind its value; of NULL the value is 0. */
-static void
-set_null(uint8 *slot, const plcuda_type *type)
-{
-	memset(slot, 0, PLCUDA_SLOT_BYTES);
-	switch (type->oid)
-	{
-		case BOOLOID:
-			slot[offsetof(pg_bool_t, isnull)] = 1;
-			break;
-		case INT2OID:
-			slot[offsetof(pg_int2_t, isnull)] = 1;
-			break;
-		case INT4OID:
-			slot[offsetof(pg_int4_t, isnull)] = 1;
-			break;
-		case INT8OID:
-			slot[offsetof(pg_int8_t, isnull)] = 1;
-			break;
-		case FLOAT4OID:
-			slot[offsetof(pg_float4_t, isnull)] = 1;
-			break;
-		case FLOAT8OID:
-			slot[offsetof(pg_float8_t, isnull)] = 1;
-			break;
-		case InvalidOid:
-			slot[offsetof(pg_reggstore_t, isnull)] = 1;
-			break;
-		default:
-			slot[offsetof(pg_text_t, isnull)] = 1;
-			break;
-	}
-}
-
-static void
-add_bytes(request *r, plcuda_argument *argument, Datum value)
-{
-	struct varlena *body = PG_DETOAST_DATUM_PACKED(value);
-	const pg_text_t typed = {.length = (uint32) VARSIZE_ANY_EXHDR(body)};
-
-	argument->kind = PLCUDA_ARGUMENT_BYTES;
-	argument->bytes = add_part(r, VARDATA_ANY(body), typed.length);
-	memcpy(argument->slot, &typed, sizeof typed);
-}
-
 static void
 add_argument(request *r, const plcuda_type *type, Datum value, bool null)
 {
 	plcuda_argument *argument = &r->window.arguments[r->window.argument_count++];
+	plcuda_bytes	 pointed;
 
 	argument->kind = PLCUDA_ARGUMENT_PLAIN;
 	if (null)
-		set_null(argument->slot, type);
+		plcuda_null_to_slot(type, argument->slot);
+	else if (type->kind == PLCUDA_KIND_TABLE)
+	{
+		argument->kind = PLCUDA_ARGUMENT_TABLE;
+		argument->table = add_table(r, DatumGetObjectId(value));
+	}
 	else
-		switch (type->oid)
+	{
+		plcuda_datum_to_slot(type, value, argument->slot, &pointed);
+		if (type->kind == PLCUDA_KIND_BYTES)
 		{
-			case BOOLOID:
-				SET_SLOT(argument->slot, pg_bool_t, DatumGetBool(value));
-				break;
-			case INT2OID:
-				SET_SLOT(argument->slot, pg_int2_t, DatumGetInt16(value));
-				break;
-			case INT4OID:
-				SET_SLOT(argument->slot, pg_int4_t, DatumGetInt32(value));
-				break;
-			case INT8OID:
-				SET_SLOT(argument->slot, pg_int8_t, DatumGetInt64(value));
-				break;
-			case FLOAT4OID:
-				SET_SLOT(argument->slot, pg_float4_t, DatumGetFloat4(value));
-				break;
-			case FLOAT8OID:
-				SET_SLOT(argument->slot, pg_float8_t, DatumGetFloat8(value));
-				break;
-			case InvalidOid:
-				argument->kind = PLCUDA_ARGUMENT_TABLE;
-				argument->table = add_table(r, DatumGetObjectId(value));
-				break;
-			default:
-				add_bytes(r, argument, value);
-				break;
+			argument->kind = PLCUDA_ARGUMENT_BYTES;
+			argument->bytes = add_part(r, pointed.at, pointed.count);
 		}
+	}
 }
 
 static void
@@ -273,6 +211,25 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
 						(unsigned long long) r->window.results_bytes,
 						(unsigned long long) r->window.workbuf_bytes, plcuda_buffer_mb),
 				 errhint("Raise plcuda.buffer_memory, or use smaller buffers.")));
+	r->window.appends_bytes = f->appends_bytes;
+	if (f->row.set || f->appends_bytes)
+		r->window.append_bytes = Max(most - r->window.results_bytes - r->window.workbuf_bytes,
+									 PLCUDA_APPEND_BYTES_MIN);
+}
+
+static void
+add_result(request *r, const plcuda_row *row)
+{
+	const Size	  place_bytes = sizeof(plcuda_place) * (Size) row->place_count;
+	char		 *nulls = palloc(row->bytes);
+	plcuda_place *places = palloc(Max(place_bytes, 1));
+
+	plcuda_null_row(row, nulls);
+	plcuda_list_places(row, places);
+	r->window.row_bytes = row->bytes;
+	r->window.returns_set = row->set;
+	r->window.row = add_part(r, nulls, row->bytes);
+	r->window.places = add_part(r, places, place_bytes);
 }
 
 static request *
@@ -284,79 +241,164 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
 	add_kernels(r, f, fcinfo);
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
-	set_null(r->window.result, f->result);
-	r->window.returns_bytes = f->result->bytes;
+	add_result(r, &f->row);
 	return r;
 }
 
 /* ---- the result, which is not checked yet */
 
-static Datum
-take_bytes(const plcuda_function *f, const pg_text_t *typed, plcuda_span span)
+/* Rows that have been announced, one after the other. */
+typedef struct row_reader
 {
-	const char *bytes = plcuda_call_bytes(span);
-	Datum		result;
+	const plcuda_row *row;
+	plcuda_window	 *window;
+	uint64			  left;
+	char			 *copy; /* of a row: the worker can still write to the window */
+	Datum			 *values;
+	bool			 *nulls;
+} row_reader;
 
-	if (span.bytes != typed->length)
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
-				 errmsg("the GPU worker has returned no valid result")));
-	/* Copied before it is checked: the worker can still write to it. */
-	result = PointerGetDatum(cstring_to_text_with_len(bytes, (int) span.bytes));
-	if (f->result->oid == TEXTOID)
-		(void) pg_verifymbstr(VARDATA_ANY(result), (int) span.bytes, false);
-	return result;
+static row_reader
+begin_rows(const plcuda_row *row, plcuda_window *window)
+{
+	const Size columns = (Size) Max(row->count, 1);
+	row_reader r = {row,
+					window,
+					1,
+					palloc(row->bytes),
+					palloc(sizeof(Datum) * columns),
+					palloc(sizeof(bool) * columns)};
+
+	if (row->set)
+		memcpy(&r.left, &window->row_count, sizeof r.left);
+	return r;
 }
 
-#define GET_SLOT(slot, type, make)                    \
-	do                                                \
-	{                                                 \
-		type typed;                                   \
-		memcpy(&typed, slot, sizeof typed);           \
-		*null = typed.isnull != 0;                    \
-		return *null ? (Datum) 0 : make(typed.value); \
-	} while (0)
+/* How many rows the window has; *rows and *bytes are checked. */
+static uint64
+open_piece(row_reader *r, plcuda_bytes *rows, plcuda_bytes *bytes)
+{
+	uint64 count;
 
-#define BOOL_GET_DATUM(value) BoolGetDatum((value) != 0)
+	*rows = plcuda_call_bytes(&r->window->rows);
+	*bytes = plcuda_call_bytes(&r->window->bytes);
+	count = rows->count / r->row->bytes;
+	if (rows->count % r->row->bytes != 0 || count > r->left || (count == 0 && r->left > 0))
+		plcuda_fail_result();
+	r->left -= count;
+	return count;
+}
+
+static void
+read_row(row_reader *r, plcuda_bytes rows, uint64 number, plcuda_bytes bytes)
+{
+	memcpy(r->copy, (const char *) rows.at + number * r->row->bytes, r->row->bytes);
+	plcuda_row_to_datums(r->row, r->copy, bytes, r->values, r->nulls);
+}
 
 static Datum
-take_result(const plcuda_function *f, const uint8 *slot, plcuda_span span, bool *null)
+take_result(const plcuda_row *row, plcuda_window *window, bool *null)
 {
-	pg_text_t text;
+	row_reader	 r = begin_rows(row, window);
+	plcuda_bytes rows, bytes;
 
-	switch (f->result->oid)
+	if (open_piece(&r, &rows, &bytes) != 1)
+		plcuda_fail_result();
+	read_row(&r, rows, 0, bytes);
+	*null = false;
+	if (row->composite)
+		return HeapTupleGetDatum(heap_form_tuple(row->desc, r.values, r.nulls));
+	if (row->count == 0)
+		return (Datum) 0; /* void */
+	*null = r.nulls[0];
+	return r.values[0];
+}
+
+/* Each row is made in a context of its own: values of many rows are more than memory may hold. */
+static void
+take_set(const plcuda_row *row, plcuda_window *window, Tuplestorestate *store)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "plcuda rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	row_reader	  r = begin_rows(row, window);
+	plcuda_bytes  rows, bytes;
+
+	for (;;)
 	{
-		case BOOLOID:
-			GET_SLOT(slot, pg_bool_t, BOOL_GET_DATUM);
-		case INT2OID:
-			GET_SLOT(slot, pg_int2_t, Int16GetDatum);
-		case INT4OID:
-			GET_SLOT(slot, pg_int4_t, Int32GetDatum);
-		case INT8OID:
-			GET_SLOT(slot, pg_int8_t, Int64GetDatum);
-		case FLOAT4OID:
-			GET_SLOT(slot, pg_float4_t, Float4GetDatum);
-		case FLOAT8OID:
-			GET_SLOT(slot, pg_float8_t, Float8GetDatum);
-		default:
+		const uint64 count = open_piece(&r, &rows, &bytes);
+
+		for (uint64 i = 0; i < count; i++)
+		{
+			MemoryContext before = MemoryContextSwitchTo(context);
+
+			CHECK_FOR_INTERRUPTS();
+			read_row(&r, rows, i, bytes);
+			MemoryContextSwitchTo(before);
+			tuplestore_putvalues(store, row->desc, r.values, r.nulls);
+			MemoryContextReset(context);
+		}
+		if (r.left == 0)
 			break;
+		r.window = plcuda_fetch_rows();
 	}
-	memcpy(&text, slot, sizeof text);
-	*null = text.isnull != 0;
-	return *null ? (Datum) 0 : take_bytes(f, &text, span);
+	MemoryContextDelete(context);
+}
+
+/* Where the executor finds the rows. */
+static Tuplestorestate *
+begin_set(const plcuda_row *row, FunctionCallInfo fcinfo)
+{
+	ReturnSetInfo *info = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext  before;
+
+	if (info == NULL || !IsA(info, ReturnSetInfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	if ((info->allowedModes & SFRM_Materialize) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("materialize mode required, but it is not allowed in this context")));
+	before = MemoryContextSwitchTo(info->econtext->ecxt_per_query_memory);
+	info->returnMode = SFRM_Materialize;
+	info->setResult = tuplestore_begin_heap((info->allowedModes & SFRM_Materialize_Random) != 0,
+											false, work_mem);
+	info->setDesc = CreateTupleDescCopy(row->desc);
+	MemoryContextSwitchTo(before);
+	return info->setResult;
 }
 
 /* ---- the whole */
 
+/* store: of a set; NULL: it is none. */
+static Datum
+take_rows(const plcuda_row *row, plcuda_window *window, Tuplestorestate *store, bool *null)
+{
+	Datum result = (Datum) 0;
+
+	PG_TRY();
+	{
+		if (store != NULL)
+			take_set(row, window, store);
+		else
+			result = take_result(row, window, null);
+	}
+	PG_CATCH();
+	{
+		plcuda_end_call(false);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	plcuda_end_call(true);
+	return result;
+}
+
 /* False: the function asks for its CPU fallback. */
 static bool
-run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
+run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorestate *store, Datum *result)
 {
 	request		  *r;
 	plcuda_window *window;
-	plcuda_span	   span;
-	uint8		   slot[PLCUDA_SLOT_BYTES];
-	bool		   null;
 
 	plcuda_gstore()->wait_ready();
 	r = make_request(f, fcinfo);
@@ -368,26 +410,57 @@ run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
 	window = plcuda_run_call(f->text);
 	if (window == NULL)
 		return false;
-	memcpy(slot, window->result, sizeof slot);
-	memcpy(&span, &window->bytes, sizeof span);
-	*result = take_result(f, slot, span, &null);
-	fcinfo->isnull = null;
-	plcuda_end_call(span);
+	*result = take_rows(&f->row, window, store, &fcinfo->isnull);
 	return true;
+}
+
+/* A set of the CPU fallback, with the snapshot of the query where the function is not volatile. */
+static void
+fall_back_to_set(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorestate *store)
+{
+	ReturnSetInfo	 *info = (ReturnSetInfo *) fcinfo->resultinfo;
+	DestReceiver	 *receiver = CreateDestReceiver(DestTuplestore);
+	SPIExecuteOptions options = {.params = makeParamList(f->nargs),
+								 .read_only = func_volatile(f->oid) != PROVOLATILE_VOLATILE,
+								 .must_return_tuples = true,
+								 .dest = receiver};
+	StringInfoData	  text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "SELECT * FROM %s(",
+					 quote_qualified_identifier(get_namespace_name(get_func_namespace(f->cpu_fallback)),
+												get_func_name(f->cpu_fallback)));
+	for (int i = 0; i < f->nargs; i++)
+	{
+		options.params->params[i] = (ParamExternData){fcinfo->args[i].value, fcinfo->args[i].isnull,
+													  PARAM_FLAG_CONST, f->argument_types[i]};
+		appendStringInfo(&text, i > 0 ? ", $%d" : "$%d", i + 1);
+	}
+	appendStringInfoChar(&text, ')');
+	SetTuplestoreDestReceiverParams(receiver, store, info->econtext->ecxt_per_query_memory, false,
+									f->row.desc, "the CPU fallback returns other columns");
+	SPI_connect();
+	if (SPI_execute_extended(text.data, &options) < 0)
+		elog(ERROR, "the CPU fallback of function %u cannot be executed", f->oid);
+	SPI_finish();
 }
 
 Datum
 plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo)
 {
-	Datum result;
+	Tuplestorestate *store = f->row.set ? begin_set(&f->row, fcinfo) : NULL;
+	Datum			 result = (Datum) 0;
 
 	fcinfo->isnull = false;
 	check_sanity(f, fcinfo);
-	if (run_on_gpu(f, fcinfo, &result))
+	if (run_on_gpu(f, fcinfo, store, &result))
 		return result;
 	if (!OidIsValid(f->cpu_fallback))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("function \"%s\" cannot do this on the GPU, and has no CPU fallback", f->name)));
-	return call_helper(f->cpu_fallback, f, fcinfo, &fcinfo->isnull);
+	if (store == NULL)
+		return call_helper(f->cpu_fallback, f, fcinfo, &fcinfo->isnull);
+	fall_back_to_set(f, fcinfo, store);
+	return result;
 }

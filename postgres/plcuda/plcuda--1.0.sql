@@ -13,3 +13,62 @@ CREATE FUNCTION plcuda_function_source(function regproc) RETURNS text
 	LANGUAGE C STABLE STRICT AS 'MODULE_PATHNAME';
 COMMENT ON FUNCTION plcuda_function_source(regproc) IS
 	'the text that the compiler is given for a function in the language plcuda';
+
+-- Matrices: arrays of two dimensions.
+
+CREATE FUNCTION array_matrix_validation(anyarray) RETURNS boolean
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_matrix_validation';
+COMMENT ON FUNCTION array_matrix_validation(anyarray) IS 'whether an array is a matrix';
+CREATE FUNCTION array_matrix_height(anyarray) RETURNS integer
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_matrix_height';
+COMMENT ON FUNCTION array_matrix_height(anyarray) IS 'number of rows of a matrix';
+CREATE FUNCTION array_matrix_width(anyarray) RETURNS integer
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_matrix_width';
+COMMENT ON FUNCTION array_matrix_width(anyarray) IS 'number of columns of a matrix';
+CREATE FUNCTION transpose(anyarray) RETURNS anyarray
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_matrix_transpose';
+COMMENT ON FUNCTION transpose(anyarray) IS 'matrix with rows and columns exchanged';
+CREATE FUNCTION matrix_unnest(anyarray) RETURNS SETOF record
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_matrix_unnest';
+COMMENT ON FUNCTION matrix_unnest(anyarray) IS 'rows of a matrix';
+CREATE FUNCTION rbind(anycompatiblearray, anycompatiblearray) RETURNS anycompatiblearray
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_rbind';
+COMMENT ON FUNCTION rbind(anycompatiblearray, anycompatiblearray) IS 'the second matrix below the first';
+CREATE FUNCTION cbind(anycompatiblearray, anycompatiblearray) RETURNS anycompatiblearray
+	LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_cbind';
+COMMENT ON FUNCTION cbind(anycompatiblearray, anycompatiblearray) IS 'the second matrix to the right of the first';
+
+CREATE FUNCTION plcuda_matrix_add(internal, anyarray) RETURNS internal
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION plcuda_matrix_add_bits(internal, bit varying) RETURNS internal
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION plcuda_rbind_add(internal, anyarray) RETURNS internal
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION plcuda_cbind_add(internal, anyarray) RETURNS internal
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION plcuda_rbind_end(internal, anyarray) RETURNS anyarray
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+CREATE FUNCTION plcuda_matrix_end_bits(internal, bit varying) RETURNS integer[]
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'plcuda_rbind_end';
+CREATE FUNCTION plcuda_cbind_end(internal, anyarray) RETURNS anyarray
+	LANGUAGE C IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME';
+
+DO LANGUAGE plpgsql $$
+DECLARE
+	element text;
+BEGIN
+	FOREACH element IN ARRAY ARRAY['boolean', 'smallint', 'integer', 'bigint', 'real', 'double precision'] LOOP
+		EXECUTE format('CREATE AGGREGATE array_matrix(VARIADIC %s[]) (SFUNC = plcuda_matrix_add, STYPE = internal,
+			FINALFUNC = plcuda_rbind_end, FINALFUNC_EXTRA, PARALLEL = SAFE)', element);
+		EXECUTE format('COMMENT ON AGGREGATE array_matrix(VARIADIC %s[]) IS %L', element, 'matrix of rows of values');
+	END LOOP;
+END $$;
+CREATE AGGREGATE array_matrix(bit varying) (SFUNC = plcuda_matrix_add_bits, STYPE = internal,
+	FINALFUNC = plcuda_matrix_end_bits, FINALFUNC_EXTRA, PARALLEL = SAFE);
+COMMENT ON AGGREGATE array_matrix(bit varying) IS 'matrix of rows of bits, in words of 32';
+CREATE AGGREGATE rbind(anyarray) (SFUNC = plcuda_rbind_add, STYPE = internal,
+	FINALFUNC = plcuda_rbind_end, FINALFUNC_EXTRA, PARALLEL = SAFE);
+COMMENT ON AGGREGATE rbind(anyarray) IS 'matrices below each other';
+CREATE AGGREGATE cbind(anyarray) (SFUNC = plcuda_cbind_add, STYPE = internal,
+	FINALFUNC = plcuda_cbind_end, FINALFUNC_EXTRA, PARALLEL = SAFE);
+COMMENT ON AGGREGATE cbind(anyarray) IS 'matrices beside each other';

@@ -3,152 +3,46 @@
  * for each purpose; tables.c has tables that are attached. What a call leaves behind is never read by the next: blocks are
  * written or cleared before.
  */
-#include "postgres/plcuda/gpu_worker.h"
+#include "postgres/plcuda/rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FUNCTIONS_MAX 64
-#define BLOCK_THREADS 256 /* of a kernel that does not say */
-#define ALLOC_TRIES	  20
-#define ALLOC_PAUSE_US 50000
-/* Of the driver's interface. */
-#define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
-#define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
-#define INVALID_VALUE	 1
-#define OUT_OF_RESOURCES 701
-
-typedef struct CUmod_st	 *cu_module;
-typedef struct CUfunc_st *cu_function;
-
-static struct
-{
-	int (*module_load)(cu_module *module, const void *image);
-	int (*module_unload)(cu_module module);
-	int (*function_get)(cu_function *function, cu_module module, const char *name);
-	int (*function_attribute)(int *value, int which, cu_function function);
-	int (*function_set)(cu_function function, int which, int value);
-	int (*launch)(cu_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-				  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-				  gvm_stream stream, void **params, void **extra);
-	int (*synchronize)(gvm_stream stream);
-	int (*alloc)(uint64_t *address, size_t bytes);
-	int (*free)(uint64_t address);
-	int (*copy_in)(uint64_t to, const void *from, size_t bytes);
-	int (*copy_out)(void *to, uint64_t from, size_t bytes);
-	int (*clear)(uint64_t to, unsigned char value, size_t bytes);
-} cu;
+/* Of a function: its blocks, and those of gather.h. */
+#define KERNELS (PLCUDA_KERNELS + 2)
 
 typedef struct function
 {
-	char		*text;
-	size_t		 text_bytes;
-	plcuda_image image;
-	cu_module	 module;
-	cu_function	 kernels[PLCUDA_KERNELS];
+	char		 *text;
+	size_t		  text_bytes;
+	plcuda_image  image;
+	plcuda_module module;
+	plcuda_entry  kernels[KERNELS];
 } function;
-
-typedef struct block
-{
-	uint64_t address, bytes;
-} block;
 
 static struct
 {
-	gvm_device	   *device;
-	gvm_device_info info;
-	function		functions[FUNCTIONS_MAX];
-	uint32_t		function_count;
-	block			call, results, workbuf;
+	gvm_device		   *device;
+	gvm_device_info		info;
+	function			functions[FUNCTIONS_MAX];
+	uint32_t			function_count;
+	plcuda_device_block call, results, workbuf;
 } state;
 
-/* ---- the driver */
-
-static bool
-check(int result, const char *call, plcuda_message *answer)
-{
-	if (result != 0)
-		plcuda_answer_status(answer, gvm_driver_error(result, call, "it failed"), call);
-	return result == 0;
-}
-
-static bool
-find_calls(plcuda_message *answer)
-{
-	const struct
-	{
-		const char *name;
-		void	   *call;
-	} calls[] = {
-		{"cuModuleLoadData", &cu.module_load},
-		{"cuModuleUnload", &cu.module_unload},
-		{"cuModuleGetFunction", &cu.function_get},
-		{"cuFuncGetAttribute", &cu.function_attribute},
-		{"cuFuncSetAttribute", &cu.function_set},
-		{"cuLaunchKernel", &cu.launch},
-		{"cuStreamSynchronize", &cu.synchronize},
-		{"cuMemAlloc_v2", &cu.alloc},
-		{"cuMemFree_v2", &cu.free},
-		{"cuMemcpyHtoD_v2", &cu.copy_in},
-		{"cuMemcpyDtoH_v2", &cu.copy_out},
-		{"cuMemsetD8_v2", &cu.clear},
-	};
-	for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
-	{
-		void (*found)(void);
-		const gvm_status status = gvm_driver_get_call(calls[i].name, &found);
-
-		if (status != GVM_OK)
-		{
-			plcuda_answer_status(answer, status, calls[i].name);
-			return false;
-		}
-		memcpy(calls[i].call, &found, sizeof found);
-	}
-	return true;
-}
+/* ---- the device */
 
 static void
 forget_functions(void)
 {
 	for (uint32_t i = 0; i < state.function_count; i++)
 	{
-		(void) cu.module_unload(state.functions[i].module);
+		(void) plcuda_cu.module_unload(state.functions[i].module);
 		free(state.functions[i].image.file);
 		free(state.functions[i].text);
 	}
 	state.function_count = 0;
-}
-
-static void
-release_block(block *b)
-{
-	if (b->bytes > 0)
-		(void) cu.free(b->address);
-	*b = (block){0, 0};
-}
-
-static bool
-reserve_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer)
-{
-	bool failed;
-
-	if (b->bytes >= bytes)
-		return true;
-	release_block(b);
-	/* What a process that was killed has had is free a moment later. */
-	for (int tries = 0; (failed = cu.alloc(&b->address, bytes) != 0) && tries < ALLOC_TRIES; tries++)
-		usleep(ALLOC_PAUSE_US);
-	if (failed)
-	{
-		plcuda_answer_error(answer, "53200", "the GPU has no %llu bytes for %s",
-							(unsigned long long) bytes, what);
-		return false;
-	}
-	b->bytes = bytes;
-	return true;
 }
 
 static void
@@ -157,9 +51,10 @@ close_device(void)
 	if (state.device == NULL)
 		return;
 	forget_functions();
-	release_block(&state.call);
-	release_block(&state.results);
-	release_block(&state.workbuf);
+	plcuda_release_rows();
+	plcuda_release_block(&state.call);
+	plcuda_release_block(&state.results);
+	plcuda_release_block(&state.workbuf);
 	gvm_device_pop_context();
 	gvm_device_close(state.device);
 	state.device = NULL;
@@ -190,7 +85,7 @@ use_device(int32_t ordinal, plcuda_message *answer)
 		answer->lost = 1;
 		return false;
 	}
-	if (find_calls(answer))
+	if (plcuda_find_calls(answer))
 		return true;
 	answer->lost = 1;
 	return false;
@@ -208,15 +103,17 @@ current_device(void)
 static bool
 load_function(function *f, const plcuda_window *window, plcuda_message *answer)
 {
-	static const char *const names[PLCUDA_KERNELS] = {"plcuda_prep", "plcuda_main", "plcuda_post"};
+	static const char *const names[KERNELS] = {"plcuda_prep", "plcuda_main", "plcuda_post",
+											   "plcuda_measure", "plcuda_gather_rows"};
 
-	if (!check(cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
+	if (!plcuda_check(plcuda_cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
 		return false;
-	for (int i = 0; i < PLCUDA_KERNELS; i++)
-		if (window->kernels[i].present &&
-			!check(cu.function_get(&f->kernels[i], f->module, names[i]), "cuModuleGetFunction", answer))
+	for (int i = 0; i < KERNELS; i++)
+		if ((i < PLCUDA_KERNELS ? window->kernels[i].present : window->places.bytes > 0) &&
+			!plcuda_check(plcuda_cu.function_get(&f->kernels[i], f->module, names[i]),
+						  "cuModuleGetFunction", answer))
 		{
-			(void) cu.module_unload(f->module);
+			(void) plcuda_cu.module_unload(f->module);
 			return false;
 		}
 	return true;
@@ -300,8 +197,7 @@ pointer(uint64_t address)
 }
 
 static bool
-describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count,
-				 plcuda_column *out)
+describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count, plcuda_column *out)
 {
 	for (uint32_t i = 0; i < count; i++)
 	{
@@ -325,6 +221,9 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		out[c.number - 1].nulls = d->nulls;
 		out[c.number - 1].bodies = d->bodies;
 		out[c.number - 1].bodies_bytes = c.bodies_bytes;
+		out[c.number - 1].varying = c.arrow != NULL
+			? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
+			: c.length < 0 && c.uniform == 0;
 		if (c.uniform == GVM_TABLE_BYTES)
 			out[c.number - 1].uniform_bytes = c.width;
 	}
@@ -382,24 +281,22 @@ place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint
 	return true;
 }
 
-typedef struct outcome /* begins the block, and is read back */
-{
-	plcuda_state state;
-	uint8_t		 pad[PLCUDA_ALIGN - sizeof(plcuda_state) % PLCUDA_ALIGN];
-	uint8_t		 result[PLCUDA_SLOT_BYTES];
-} outcome;
-
+/* The addresses are filled in; the entries of *results are not its. */
 static bool
-place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
+place_all(layout *l, const plcuda_window *window, const gvm_append *append, uint64_t *call_address,
+		  plcuda_results *results)
 {
-	uint64_t	 outcome_address, arguments, tables;
-	outcome		*o = place(l, sizeof *o, &outcome_address);
+	uint64_t	 arguments, tables, append_address;
+	void		*outcome = place(l, sizeof(plcuda_outcome), &results->state);
 	plcuda_call *call = place(l, sizeof *call, call_address);
+	gvm_append	*appends = place(l, sizeof *appends, &append_address);
 	uint8_t		*slots = place(l, PLCUDA_ARGUMENTS_MAX * PLCUDA_SLOT_BYTES, &arguments);
 	uint8_t *described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
 
+	if (!place_span(l, window->row, &results->row) || !place_span(l, window->places, &results->places))
+		return false;
 	for (uint32_t i = 0; i < window->table_count; i++)
-		if (!place_table(l, &window->tables[i], &plcuda_leases[i], outcome_address,
+		if (!place_table(l, &window->tables[i], &plcuda_leases[i], results->state,
 						 described != NULL
 							 ? (plcuda_table *) (void *) (described +
 														  i * PLCUDA_ROUND_UP(sizeof(plcuda_table)))
@@ -409,32 +306,34 @@ place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
 		if (!place_argument(l, &window->arguments[i], tables,
 							slots != NULL ? slots + i * PLCUDA_SLOT_BYTES : NULL))
 			return false;
-	if (l->bytes == NULL)
+	if (outcome == NULL)
 		return true;
-	memcpy(o->result, window->result, sizeof o->result);
+	*appends = *append;
 	*call = (plcuda_call){
 		.arguments = pointer(arguments),
-		.result = (char *) pointer(outcome_address + offsetof(outcome, result)),
+		.result = (char *) pointer(window->returns_set ? 0 : results->row),
 		.results = (char *) pointer(window->results_bytes > 0 ? state.results.address : 0),
 		.workbuf = (char *) pointer(window->workbuf_bytes > 0 ? state.workbuf.address : 0),
 		.results_bytes = window->results_bytes,
 		.workbuf_bytes = window->workbuf_bytes,
-		.state = (plcuda_state *) pointer(outcome_address)};
+		.state = (plcuda_state *) pointer(results->state),
+		.append = pointer(window->append_bytes > 0 ? append_address : 0)};
 	return true;
 }
 
 /* On the device; *call: there. */
 static bool
-send_call(const plcuda_window *window, uint64_t *call, plcuda_message *answer)
+send_call(const plcuda_window *window, const gvm_append *append, uint64_t *call,
+		  plcuda_results *results, plcuda_message *answer)
 {
 	layout	 l = {NULL, 0, 0};
 	uint64_t bytes;
 	bool	 sent = false;
 
-	if (!place_all(&l, window, call))
+	if (!place_all(&l, window, append, call, results))
 		goto malformed;
 	bytes = l.at;
-	if (!reserve_block(&state.call, bytes, "arguments", answer))
+	if (!plcuda_reserve_block(&state.call, bytes, "arguments", answer))
 		return false;
 	l = (layout){calloc(1, bytes), 0, state.call.address};
 	if (l.bytes == NULL)
@@ -442,12 +341,12 @@ send_call(const plcuda_window *window, uint64_t *call, plcuda_message *answer)
 		plcuda_answer_error(answer, "53200", "out of memory for arguments");
 		return false;
 	}
-	if (!place_all(&l, window, call))
+	if (!place_all(&l, window, append, call, results))
 	{
 		free(l.bytes);
 		goto malformed;
 	}
-	sent = check(cu.copy_in(state.call.address, l.bytes, bytes), "cuMemcpyHtoD", answer);
+	sent = plcuda_check(plcuda_cu.copy_in(state.call.address, l.bytes, bytes), "cuMemcpyHtoD", answer);
 	free(l.bytes);
 	return sent;
 malformed:
@@ -458,131 +357,64 @@ malformed:
 /* ---- running */
 
 static bool
-clear_block(block *b, uint64_t bytes, const char *what, plcuda_message *answer)
-{
-	return bytes == 0 ||
-		(reserve_block(b, bytes, what, answer) &&
-		 check(cu.clear(b->address, 0, bytes), "cuMemsetD8", answer));
-}
-
-static bool
-launch(cu_function kernel, const plcuda_kernel *k, uint64_t call, plcuda_message *answer)
-{
-	plcuda_params params = {pointer(call)};
-	void		 *arguments[] = {&params};
-	int			  most, result;
-	uint64_t	  threads, blocks, shared;
-
-	if (!check(cu.function_attribute(&most, MAX_THREADS, kernel), "cuFuncGetAttribute", answer))
-		return false;
-	threads = k->block_threads > 0 ? k->block_threads : BLOCK_THREADS;
-	if (threads > (uint64_t) most)
-		threads = (uint64_t) most;
-	if (k->threads < threads)
-		threads = k->threads; /* one block of exactly so many */
-	blocks = (k->threads + threads - 1) / threads;
-	shared = k->shared_block_bytes + k->shared_thread_bytes * threads;
-	if (blocks > INT32_MAX || shared > INT32_MAX)
-	{
-		plcuda_answer_error(answer, "22023",
-							"a kernel of %llu threads and %llu bytes of shared memory is too large",
-							(unsigned long long) k->threads, (unsigned long long) shared);
-		return false;
-	}
-	/* More than 48 KiB must be asked for; where there is not so much the launch says so. */
-	if (shared > 48 * 1024)
-		(void) cu.function_set(kernel, MAX_SHARED, (int) shared);
-	result = cu.launch(kernel, (unsigned) blocks, 1, 1, (unsigned) threads, 1, 1, (unsigned) shared,
-					   NULL, arguments, NULL);
-	if (result != INVALID_VALUE && result != OUT_OF_RESOURCES)
-		return check(result, "cuLaunchKernel", answer);
-	plcuda_answer_error(answer, "22023",
-						"the GPU has no room for a block of %llu threads with %llu bytes of shared memory",
-						(unsigned long long) threads, (unsigned long long) shared);
-	return false;
-}
-
-static bool
-run_kernels(const function *f, const plcuda_window *window, uint64_t call, outcome *out,
+run_kernels(const function *f, const plcuda_window *window, uint64_t call, uint64_t outcome_address,
 			plcuda_message *answer)
 {
+	const plcuda_params params = {pointer(call)};
+	plcuda_outcome		outcome;
+
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
-	{
-		int result;
-
-		if (!window->kernels[i].present)
-			continue;
-		if (!launch(f->kernels[i], &window->kernels[i], call, answer))
+		if (window->kernels[i].present &&
+			(!plcuda_launch(f->kernels[i], &window->kernels[i], &params, answer) ||
+			 !plcuda_synchronize(answer) || !plcuda_read_outcome(outcome_address, &outcome, answer)))
 			return false;
-		result = cu.synchronize(NULL);
-		if (result != 0)
-		{
-			gvm_error error;
-
-			(void) gvm_driver_error(result, "cuStreamSynchronize", "it failed");
-			gvm_error_last(&error);
-			plcuda_answer_error(answer, "38000", "the function has broken its GPU context: %s",
-								error.native_name);
-			answer->lost = 1;
-			return false;
-		}
-		if (!check(cu.copy_out(out, state.call.address, sizeof *out), "cuMemcpyDtoH", answer))
-			return false;
-		if (out->state.raised)
-		{
-			out->state.sqlstate[5] = out->state.text[PLCUDA_TEXT_BYTES - 1] = '\0';
-			plcuda_answer_error(answer, out->state.sqlstate, "%s", out->state.text);
-			return false;
-		}
-	}
 	return true;
 }
 
-/* Those of a pg_text_t, into the memory file. */
+/* The function's own kernels. What they have made can be fetched then. */
 static bool
-fetch_bytes(plcuda_window **window, const pg_text_t *result, plcuda_message *answer)
+run_blocks(const plcuda_window *window, const function *f, plcuda_message *answer)
 {
-	const uint64_t at = (uint64_t) (uintptr_t) result->value - state.results.address;
-	plcuda_span	   span;
-	void		  *to;
-
-	if (result->isnull)
-		return true;
-	if (result->length > 0 &&
-		((*window)->results_bytes == 0 || at > (*window)->results_bytes ||
-		 result->length > (*window)->results_bytes - at))
-	{
-		plcuda_answer_error(answer, "39000", "the value of the result is not in the results buffer");
-		return false;
-	}
-	to = plcuda_append(result->length, &span);
-	if (to == NULL)
-	{
-		plcuda_answer_error(answer, "53200", "out of memory for a result of %u bytes", result->length);
-		return false;
-	}
-	*window = plcuda_map_window();
-	(*window)->bytes = span;
-	return result->length == 0 ||
-		check(cu.copy_out(to, state.results.address + at, result->length), "cuMemcpyDtoH", answer);
-}
-
-static void
-run_call(plcuda_window *window, const function *f, plcuda_message *answer)
-{
-	outcome	  out;
-	pg_text_t text;
-	uint64_t  call;
+	const bool	   appends = window->append_bytes > 0;
+	gvm_append	   append = {0};
+	plcuda_results results = {.place_count = (uint32_t) (window->places.bytes / sizeof(plcuda_place)),
+							  .measure = f->kernels[PLCUDA_KERNELS],
+							  .gather = f->kernels[PLCUDA_KERNELS + 1]};
+	uint64_t	   call;
+	bool		   done;
 
 	if (!plcuda_acquire_tables(window, answer) ||
-		!clear_block(&state.results, window->results_bytes, "results", answer) ||
-		!clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
-		!send_call(window, &call, answer) || !run_kernels(f, window, call, &out, answer))
-		return;
-	memcpy(&text, out.result, sizeof text);
-	if (window->returns_bytes && !fetch_bytes(&window, &text, answer))
-		return;
-	memcpy(window->result, out.result, sizeof window->result);
+		!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||
+		!plcuda_clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
+		(appends && !plcuda_begin_append(window, state.device, &append, answer)))
+		return false;
+	done = send_call(window, &append, &call, &results, answer) &&
+		run_kernels(f, window, call, results.state, answer);
+	if (appends && (done || strcmp(answer->sqlstate, PLCUDA_FULL) == 0))
+		done = plcuda_finish_append(answer);
+	if (done)
+		plcuda_begin_rows(window, &results);
+	return done;
+}
+
+/* Gives up what was held for the rows of a call. */
+static void
+end_call(void)
+{
+	plcuda_end_rows();
+	plcuda_release_tables();
+}
+
+static bool
+check_call(const plcuda_window *window, plcuda_message *answer)
+{
+	const bool good = plcuda_at(window->text) != NULL && window->table_count <= PLCUDA_TABLES_MAX &&
+		window->argument_count <= PLCUDA_ARGUMENTS_MAX && window->row_bytes > 0 &&
+		window->row_bytes <= PLCUDA_ROW_BYTES_MAX && window->row.bytes == window->row_bytes;
+
+	if (!good)
+		plcuda_answer_error(answer, "XX000", "the call is malformed");
+	return good;
 }
 
 void
@@ -591,18 +423,23 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	const function *f;
 	int32_t			ordinal;
 
+	end_call(); /* of which the backend has not fetched everything */
 	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
 	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
-	if (plcuda_at(window->text) == NULL || window->table_count > PLCUDA_TABLES_MAX ||
-		window->argument_count > PLCUDA_ARGUMENTS_MAX)
-		plcuda_answer_error(answer, "XX000", "the call is malformed");
-	else if (plcuda_attach_tables(window, &ordinal, answer) &&
-			 use_device(ordinal >= 0 ? ordinal : current_device(), answer) &&
-			 (f = find_function(window, answer)) != NULL)
-	{
-		run_call(window, f, answer);
-		plcuda_release_tables();
-	}
+	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
+		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) || (f = find_function(window, answer)) == NULL)
+		return;
+	if (!run_blocks(window, f, answer) || !plcuda_fetch_piece(answer) || !plcuda_has_rows())
+		end_call();
+}
+
+void
+plcuda_fetch(plcuda_message *answer)
+{
+	if (!plcuda_has_rows())
+		plcuda_answer_error(answer, "XX000", "there are no rows to be fetched");
+	else if (!plcuda_fetch_piece(answer) || !plcuda_has_rows())
+		end_call();
 }
 
 void
@@ -611,6 +448,7 @@ plcuda_rest(void)
 	plcuda_detach_tables();
 	if (state.device == NULL)
 		return;
-	release_block(&state.results);
-	release_block(&state.workbuf);
+	plcuda_release_rows();
+	plcuda_release_block(&state.results);
+	plcuda_release_block(&state.workbuf);
 }
