@@ -83,6 +83,23 @@ SELECT n, p_blocks(n) = 1000000 + (SELECT sum(i * i) FROM generate_series(1, n) 
 SELECT p_blocks(0);
 SELECT p_blocks(NULL);
 
+-- Functions of mathematics; fma() rounds once, what is written as product and sum rounds twice.
+CREATE FUNCTION p_math(float8) RETURNS float8 LANGUAGE plcuda AS $$
+#plcuda_begin
+retval->value = exp(log(arg1.value)) + sqrt(arg1.value) + pow(arg1.value, 3);
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT abs(p_math(2) - (2 + sqrt(2) + 8)) < 1e-14 AS same;
+CREATE FUNCTION p_rounds(float8) RETURNS boolean LANGUAGE plcuda AS $$
+#plcuda_begin
+const double square = arg1.value * arg1.value;
+retval->value = fma(arg1.value, arg1.value, -square) != 0 && arg1.value * arg1.value - square == 0;
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT p_rounds(0.1);
+
 -- Tables: each type of column, NULLs, by name and by number; both formats; deleted rows.
 CREATE FOREIGN TABLE p_rows (id int, b bool, s int2, l int8, f float4, d float8, t text, v varchar(9), x bytea, gone int) SERVER gstore_fdw;
 CREATE FOREIGN TABLE p_arrow (id int, b bool, s int2, l int8, f float4, d float8, t text, v varchar(9), x bytea, gone int) SERVER gstore_fdw OPTIONS (format 'arrow');
