@@ -148,6 +148,8 @@ add_table(request *r, Oid table)
 	if (opened.token != NULL)
 		strlcpy(wanted->token, opened.token, sizeof wanted->token);
 	wanted->rows = opened.rows;
+	wanted->deleted_at = opened.deleted_at;
+	wanted->deleted_bytes = opened.deleted_bytes;
 	if (opened.dead != NULL)
 		wanted->dead = add_part(r, opened.dead, opened.dead_bytes);
 	wanted->columns = add_columns(r, table);

@@ -227,10 +227,16 @@ plcuda_fall_back(const plcuda_call *call)
 		if (plcuda_is_live(table, row))
 
 GVM_DEVICE int
+plcuda_has_bit(const unsigned char *bits, uint64_t bytes, uint64_t row)
+{
+	return row / 8 < bytes && (bits[row / 8] >> (row % 8) & 1) != 0;
+}
+
+GVM_DEVICE int
 plcuda_is_live(const plcuda_table *t, uint64_t row)
 {
-	return row < t->rows &&
-		(t->dead == 0 || row / 8 >= t->dead_bytes || (t->dead[row / 8] >> (row % 8) & 1) == 0);
+	return row < t->rows && !plcuda_has_bit(t->dead, t->dead_bytes, row) &&
+		!plcuda_has_bit(t->deleted, t->deleted_bytes, row);
 }
 
 GVM_DEVICE int

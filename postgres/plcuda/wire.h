@@ -83,7 +83,9 @@ typedef struct plcuda_wanted_table
 {
 	char		token[PLCUDA_TOKEN_BYTES]; /* "": it has no rows */
 	uint64_t	rows;
-	plcuda_span dead;	 /* bitmap of deleted rows; no bytes: none */
+	plcuda_span dead; /* bitmap of rows that are not seen; no bytes: none */
+	/* Another one on the device, at this place of what the link "0.deleted" leads to; 0 bytes: there is none. */
+	uint64_t	deleted_at, deleted_bytes;
 	plcuda_span columns; /* plcuda_wanted_column, by attribute number */
 } plcuda_wanted_table;
 
