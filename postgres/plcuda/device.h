@@ -8,6 +8,10 @@
 
 #include <gvmem/device/kernel.h>
 
+#ifndef __CUDACC__ /* which has them */
+#include <math.h>
+#endif
+
 #include "device/dates.h"
 #include "device/numeric.h"
 #include "device/pglz.h"

@@ -424,11 +424,12 @@ class Images:
             print("# no NVRTC", flush=True)
             return
         texts = [server.sql(f"SELECT plcuda_function_source('{name}')") for name in ("total", "endless", "wild")]
-        for path in ("docs/plcuda.md", "tests/postgres/sql/plcuda.sql"):
-            for name in ("nearest", "p_sum", "p_blocks", "p_raise", "p_outside", "p_column"):
+        for path in ("docs/plcuda.md", "tests/postgres/sql/plcuda.sql", "tests/postgres/sql/plcuda_sets.sql"):
+            for name in ("nearest", "similar_to", "p_sum", "p_blocks", "p_raise", "p_outside", "p_column", "s_where", "s_repeat", "s_out", "s_series", "s_list", "s_ways"):
                 made = re.search(rf"^CREATE FUNCTION {name}\(.*?^\$\$;", (PROJECT / path).read_text(encoding="utf8"), re.M | re.S)
                 if made:
-                    helpers = "CREATE OR REPLACE FUNCTION p_wants(n int) RETURNS bigint LANGUAGE SQL AS 'SELECT 1::bigint'; CREATE OR REPLACE FUNCTION p_wants_work(n int) RETURNS int LANGUAGE SQL AS 'SELECT 1'; "
+                    helpers = "CREATE OR REPLACE FUNCTION s_threads(kind int, threads int) RETURNS int LANGUAGE SQL AS 'SELECT threads'; "
+                    helpers += "CREATE OR REPLACE FUNCTION p_wants(n int) RETURNS bigint LANGUAGE SQL AS 'SELECT 1::bigint'; CREATE OR REPLACE FUNCTION p_wants_work(n int) RETURNS int LANGUAGE SQL AS 'SELECT 1'; "
                     texts.append(server.sql(f"BEGIN; {helpers} {made[0]} SELECT plcuda_function_source('{name}'); ROLLBACK"))
         program = server.folder / "root" / pg_config("--pkglibdir").lstrip("/") / "plcuda/gstore-gpu-worker"
         with tempfile.TemporaryDirectory() as folder:
@@ -437,7 +438,7 @@ class Images:
                 done = subprocess.run([program, "nvrtc", library, "90", f"{folder}/from", f"{folder}/to"], capture_output=True, text=True)
                 if done.returncode:
                     raise Failed(f"NVRTC: {done.returncode} {done.stdout} {done.stderr}\n{text}")
-        expect(len(texts), 9, "functions")
+        expect(len(texts), 16, "functions")
 
     def a_compiler_has_limits(self, server):
         prepare(server)
