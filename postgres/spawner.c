@@ -57,7 +57,7 @@ typedef struct slot
 	gstore_spawn_request request;
 	int					 connection, memory, process; /* file descriptors; -1: none */
 	pid_t				 pid;
-	int64_t				 deadline_ns; /* GREETING; WAITING of a session: until then for the ends of others */
+	int64_t deadline_ns; /* GREETING; WAITING of a session: until then for the ends of others */
 } slot;
 
 struct gstore_spawner

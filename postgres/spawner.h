@@ -17,14 +17,14 @@
 
 #include <gvmem/status.h>
 
-#define GSTORE_SPAWN_SOCKET		"pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
-#define GSTORE_SPAWN_PROGRAM	"plcuda/gstore-gpu-worker"		/* beside the library */
+#define GSTORE_SPAWN_SOCKET	 "pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
+#define GSTORE_SPAWN_PROGRAM "plcuda/gstore-gpu-worker"		 /* beside the library */
 /* Device memory of a worker of a session, beside its buffers: its context. bench/bench-plcuda.py measures it. */
 #define GSTORE_SPAWN_CONTEXT_BYTES (600ull << 20)
-#define GSTORE_SPAWN_MAGIC		0x776f7267u
-#define GSTORE_SPAWN_CONNECTION 3 /* file descriptors of the worker */
-#define GSTORE_SPAWN_MEMORY		4
-#define GSTORE_SPAWN_KEEPER		5 /* of a session */
+#define GSTORE_SPAWN_MAGIC		   0x776f7267u
+#define GSTORE_SPAWN_CONNECTION	   3 /* file descriptors of the worker */
+#define GSTORE_SPAWN_MEMORY		   4
+#define GSTORE_SPAWN_KEEPER		   5 /* of a session */
 
 typedef enum gstore_spawn_kind
 {

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BLOCK_THREADS 256 /* of a kernel that does not say */
-#define ALLOC_TRIES	  20
+#define BLOCK_THREADS  256 /* of a kernel that does not say */
+#define ALLOC_TRIES	   20
 #define ALLOC_PAUSE_US 50000
 /* Of the driver's interface. */
 #define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
@@ -78,7 +78,8 @@ plcuda_reserve_block(plcuda_device_block *b, uint64_t bytes, const char *what, p
 		return true;
 	plcuda_release_block(b);
 	/* What a process that was killed has had is free a moment later. */
-	for (int tries = 0; (failed = plcuda_cu.alloc(&b->address, bytes) != 0) && tries < ALLOC_TRIES; tries++)
+	for (int tries = 0; (failed = plcuda_cu.alloc(&b->address, bytes) != 0) && tries < ALLOC_TRIES;
+		 tries++)
 		usleep(ALLOC_PAUSE_US);
 	if (failed)
 	{

@@ -197,7 +197,8 @@ pointer(uint64_t address)
 }
 
 static bool
-describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count, plcuda_column *out)
+describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count,
+				 plcuda_column *out)
 {
 	for (uint32_t i = 0; i < count; i++)
 	{
@@ -210,7 +211,7 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		gvm_table_column	  c = {.struct_size = sizeof c};
 		const gvm_table_data *d = &l->data[i];
 
-		if (gvm_table_get_column(l->table, i, &c) != GVM_OK)
+		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
 			return false;
 		/* The table may have been changed since: its catalog entry decides. */
 		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type ||
@@ -427,7 +428,8 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
 	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
 	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
-		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) || (f = find_function(window, answer)) == NULL)
+		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) ||
+		(f = find_function(window, answer)) == NULL)
 		return;
 	if (!run_blocks(window, f, answer) || !plcuda_fetch_piece(answer) || !plcuda_has_rows())
 		end_call();

@@ -26,6 +26,8 @@ typedef struct plcuda_state
 	char	 text[PLCUDA_TEXT_BYTES];
 } plcuda_state;
 
+#define PLCUDA_UNREAD 0xffffffffu /* in place of a type: the function is not to read the column */
+
 /* By attribute number - 1; type 0: dropped. */
 typedef struct plcuda_column
 {

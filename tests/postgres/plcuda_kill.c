@@ -46,46 +46,51 @@ static void reach(const char *step, int after)
     errno = error;
 }
 
-#define WRAP_IF(condition, returns, name, step, parameters, arguments)            \
-    returns name parameters                                                       \
-    {                                                                             \
-        static returns(*next) parameters;                                         \
-        returns result;                                                           \
-        if (next == NULL)                                                         \
-            *(void **)(&next) = dlsym(RTLD_NEXT, #name);                          \
-        if (condition)                                                            \
-            reach(step, 0);                                                       \
-        result = next arguments;                                                  \
-        if (condition)                                                            \
-            reach(step, 1);                                                       \
-        return result;                                                            \
+#define WRAP_IF(condition, returns, name, step, parameters, arguments) \
+    returns name parameters \
+    { \
+        static returns(*next) parameters; \
+        returns result; \
+        if (next == NULL) \
+            *(void **)(&next) = dlsym(RTLD_NEXT, #name); \
+        if (condition) \
+            reach(step, 0); \
+        result = next arguments; \
+        if (condition) \
+            reach(step, 1); \
+        return result; \
     }
-#define WRAP(returns, name, step, parameters, arguments) WRAP_IF(1, returns, name, step, parameters, arguments)
+#define WRAP(returns, name, step, parameters, arguments) \
+    WRAP_IF(1, returns, name, step, parameters, arguments)
 
-WRAP_IF(fd == GSTORE_SPAWN_CONNECTION, ssize_t, recv, "receive", (int fd, void *to, size_t bytes, int flags), (fd, to, bytes, flags))
-WRAP_IF(fd == GSTORE_SPAWN_CONNECTION, ssize_t, send, "send", (int fd, const void *from, size_t bytes, int flags), (fd, from, bytes, flags))
+WRAP_IF(fd == GSTORE_SPAWN_CONNECTION, ssize_t, recv, "receive",
+        (int fd, void *to, size_t bytes, int flags), (fd, to, bytes, flags))
+WRAP_IF(fd == GSTORE_SPAWN_CONNECTION, ssize_t, send, "send",
+        (int fd, const void *from, size_t bytes, int flags), (fd, from, bytes, flags))
 WRAP(int, rename, "store", (const char *from, const char *to), (from, to))
 WRAP(pid_t, fork, "compiler", (void), ())
 WRAP(gvm_status, gvm_client_adopt, "adopt", (int fd, gvm_client **out), (fd, out))
 WRAP(gvm_status, gvm_table_attach_over, "attach",
-     (gvm_client * keeper, const char *token, uint32_t flags, gvm_table **out), (keeper, token, flags, out))
+     (gvm_client * keeper, const char *token, uint32_t flags, gvm_table **out),
+     (keeper, token, flags, out))
 WRAP(gvm_status, gvm_device_open, "device", (int32_t ordinal, gvm_device **out), (ordinal, out))
 WRAP(gvm_status, gvm_table_acquire, "lease",
-     (gvm_table * table, const uint32_t *columns, uint32_t count, const gvm_acquire_options *options,
-      int timeout_ms, gvm_table_data *data),
+     (gvm_table * table, const uint32_t *columns, uint32_t count,
+      const gvm_acquire_options *options, int timeout_ms, gvm_table_data *data),
      (table, columns, count, options, timeout_ms, data))
-WRAP(gvm_status, gvm_table_release, "release", (gvm_table * table, gvm_table_data *data, uint32_t count),
-     (table, data, count))
+WRAP(gvm_status, gvm_table_release, "release",
+     (gvm_table * table, gvm_table_data *data, uint32_t count), (table, data, count))
 
 /* What the driver is called by. */
-typedef int (*launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
+typedef int (*launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                           unsigned, void *, void **, void **);
 typedef int (*load_call)(void **, const void *);
 
 static launch_call real_launch;
 static load_call real_load;
 
-static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                  unsigned shared, void *stream, void **params, void **extra)
+static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                  unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
     int result;
 
