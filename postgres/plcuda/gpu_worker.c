@@ -127,6 +127,23 @@ receive(plcuda_message *message)
 		message->magic == PLCUDA_MAGIC;
 }
 
+/* False: it is none. */
+static bool
+take_request(bool compiles, uint32_t verb, plcuda_window *window, plcuda_message *answer)
+{
+	if (compiles != (verb == PLCUDA_COMPILE))
+		return false;
+	if (verb == PLCUDA_COMPILE)
+		plcuda_compile(window, answer);
+	else if (verb == PLCUDA_CALL)
+		plcuda_run(window, answer);
+	else if (verb == PLCUDA_FETCH)
+		plcuda_fetch(answer);
+	else
+		return false;
+	return true;
+}
+
 static void
 serve(bool compiles)
 {
@@ -149,13 +166,10 @@ serve(bool compiles)
 		if (!receive(&message))
 			return;
 		window = plcuda_map_window();
-		if (window == NULL || message.verb != (compiles ? PLCUDA_COMPILE : PLCUDA_CALL))
+		if (window == NULL || !take_request(compiles, message.verb, window, &answer))
 			return;
-		if (compiles)
-			plcuda_compile(window, &answer);
-		else
-			plcuda_run(window, &answer);
-		wait_ms = ((plcuda_window *) file.bytes)->idle_ms; /* another address, if the file has grown */
+		/* Another address, if the file has grown. A backend may take long for the rows that it has got. */
+		wait_ms = plcuda_has_rows() ? -1 : ((plcuda_window *) file.bytes)->idle_ms;
 		if (send(GSTORE_SPAWN_CONNECTION, &answer, sizeof answer, MSG_NOSIGNAL) < 0 || answer.lost)
 			return;
 	}
