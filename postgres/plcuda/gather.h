@@ -15,21 +15,22 @@ typedef struct plcuda_found
 	uint64_t	bytes;
 } plcuda_found;
 
-/* What a place of a row points to; NULL has no bytes. */
+/* What a place of a row points to. NULL has no bytes; neither has what is not there, whose address is 0. */
 GVM_DEVICE plcuda_found
 plcuda_find_bytes(const char *row, const plcuda_place *at)
 {
 	plcuda_found found = {0, 0};
-	int64_t		 units = *(const uint32_t *) (const void *) (row + at->length);
+	int64_t		 units;
 
 	if (row[at->isnull] != 0)
 		return found;
 	found.value = *(const char *const *) (const void *) (row + at->value);
 	if (found.value == 0 && at->optional)
 		return found;
-	if (at->more > 0)
+	units = *(const uint32_t *) (const void *) (row + at->length);
+	if (at->more != 0)
 		units += *(const int32_t *) (const void *) (row + at->more);
-	found.bytes = units < 0 ? PLCUDA_RESULT_BYTES_MAX * 2 : ((uint64_t) units * at->bits + 7) / 8;
+	found.bytes = units < 0 ? ~(uint64_t) 0 : ((uint64_t) units * at->bits + 7) / 8;
 	return found;
 }
 
@@ -46,6 +47,8 @@ plcuda_count_words(const plcuda_gather *g, const char *row)
 
 		if (found.value == 0 && found.bytes > 0)
 			plcuda_raise_in(g->state, "39004", "a value of the result has no address");
+		if (found.bytes > PLCUDA_RESULT_BYTES_MAX)
+			words = PLCUDA_RESULT_BYTES_MAX;
 		words += PLCUDA_WORDS(found.bytes);
 	}
 	if (words > PLCUDA_RESULT_BYTES_MAX / 8)
@@ -60,8 +63,7 @@ GVM_KERNEL(plcuda_measure, plcuda_gather, p)
 	{
 		const char *row = p.rows + n * p.row_bytes;
 		char	   *copy = p.copies + n * p.row_bytes;
-		uint64_t	at = PLCUDA_GATHERED_AT / 8 +
-			gvm_atomic_add_u64(p.total, plcuda_count_words(&p, row));
+		uint64_t	at = gvm_atomic_add_u64(p.total, plcuda_count_words(&p, row));
 
 		for (uint32_t i = 0; i < p.row_bytes / 8; i++)
 			((uint64_t *) (void *) copy)[i] = ((const uint64_t *) (const void *) row)[i];
@@ -69,7 +71,9 @@ GVM_KERNEL(plcuda_measure, plcuda_gather, p)
 		{
 			const plcuda_found found = plcuda_find_bytes(row, &p.places[i]);
 
-			*(uint64_t *) (void *) (copy + p.places[i].value) = found.value != 0 ? at * 8 : 0;
+			*(uint64_t *) (void *) (copy + p.places[i].value) = found.value == 0
+				? 0
+				: PLCUDA_GATHERED_AT + at * 8;
 			at += PLCUDA_WORDS(found.bytes);
 		}
 	}
