@@ -268,13 +268,25 @@ plcuda_is_text(uint32_t type)
 	return type == PLCUDA_TEXT || type == PLCUDA_VARCHAR || type == PLCUDA_BPCHAR;
 }
 
-/* 0 (NULL) and an error: there is none of that number. */
+GVM_DEVICE_RARE void
+plcuda_raise_no_column(const plcuda_table *t, int32_t number)
+{
+	if (number >= 1 && (uint32_t) number <= t->column_count &&
+		t->columns[number - 1].type == PLCUDA_UNREAD)
+		plcuda_raise_in(t->state, "42703", "the column is not among those of #plcuda_columns");
+	else
+		plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+}
+
+/* 0 (NULL) and an error: there is none of that number, or it is not to be read. */
 GVM_DEVICE const plcuda_column *
 plcuda_find_column(const plcuda_table *t, int32_t number)
 {
-	if (number >= 1 && (uint32_t) number <= t->column_count && t->columns[number - 1].type != 0)
+	/* Neither 0 nor PLCUDA_UNREAD. */
+	if (number >= 1 && (uint32_t) number <= t->column_count &&
+		t->columns[number - 1].type - 1u < PLCUDA_UNREAD - 1u)
 		return &t->columns[number - 1];
-	plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+	plcuda_raise_no_column(t, number);
 	return 0;
 }
 

@@ -213,7 +213,7 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		gvm_table_column	  c = {.struct_size = sizeof c};
 		const gvm_table_data *d = &l->data[i];
 
-		if (gvm_table_get_column(l->table, i, &c) != GVM_OK)
+		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
 			return false;
 		/* The table may have been changed since: its catalog entry decides. */
 		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type ||

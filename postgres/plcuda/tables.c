@@ -157,23 +157,43 @@ plcuda_attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *an
 
 /* ---- leases */
 
+/* Those of the table that the function may read, by their index; a column that has been altered since is not one of them. */
+static gvm_status
+list_columns(gvm_table *table, const plcuda_wanted_table *wanted, uint32_t *columns, uint32_t *count)
+{
+	const plcuda_wanted_column *all = plcuda_at(wanted->columns);
+	const uint64_t				all_count = wanted->columns.bytes / sizeof *all;
+	gvm_table_info				info = {.struct_size = sizeof info};
+	gvm_status					status = gvm_table_get_info(table, &info);
+
+	*count = 0;
+	for (uint32_t i = 0; i < info.columns && status == GVM_OK && all != NULL; i++)
+	{
+		gvm_table_column c = {.struct_size = sizeof c};
+
+		status = gvm_table_get_column(table, i, &c);
+		if (status == GVM_OK && c.number >= 1 && c.number <= all_count &&
+			all[c.number - 1].type == c.base_type)
+			columns[(*count)++] = i;
+	}
+	return status;
+}
+
 static bool
-acquire_columns(plcuda_leased *l, plcuda_message *answer)
+acquire_columns(plcuda_leased *l, const plcuda_wanted_table *wanted, plcuda_message *answer)
 {
 	static uint32_t columns[PLCUDA_COLUMNS_MAX];
-	gvm_table_info	info = {.struct_size = sizeof info};
-	gvm_status		status = gvm_table_get_info(l->table, &info);
+	uint32_t		count;
+	gvm_status		status = list_columns(l->table, wanted, columns, &count);
 
-	for (uint32_t i = 0; i < PLCUDA_COLUMNS_MAX; i++)
-		columns[i] = i;
-	if (status == GVM_OK && info.columns > 0)
-		status = gvm_table_acquire(l->table, columns, info.columns, &no_hint, LEASE_MS, l->data);
+	if (status == GVM_OK && count > 0)
+		status = gvm_table_acquire(l->table, columns, count, &no_hint, LEASE_MS, l->data);
 	if (status != GVM_OK)
 	{
 		plcuda_answer_status(answer, status, "cannot read a table");
 		return false;
 	}
-	l->count = info.columns;
+	l->count = count;
 	return true;
 }
 
@@ -207,7 +227,7 @@ plcuda_acquire_tables(const plcuda_window *window, plcuda_message *answer)
 		plcuda_leased *l = &plcuda_leases[i];
 
 		if (l->table != NULL &&
-			(!acquire_columns(l, answer) ||
+			(!acquire_columns(l, &window->tables[i], answer) ||
 			 (l->deleted_object != NULL && !acquire_deleted(l, &window->tables[i], answer))))
 			return false;
 	}

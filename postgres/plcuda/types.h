@@ -79,6 +79,8 @@ typedef struct plcuda_state
 	plcuda_note error;
 } plcuda_state;
 
+#define PLCUDA_UNREAD 0xffffffffu /* in place of a type: the function is not to read the column */
+
 /* By attribute number - 1; type 0: dropped. */
 typedef struct plcuda_column
 {

@@ -76,7 +76,7 @@ typedef struct plcuda_argument
 typedef struct plcuda_wanted_column
 {
 	char	 name[PLCUDA_NAME_BYTES];
-	uint32_t type; /* below any domain; 0: dropped */
+	uint32_t type; /* below any domain; 0: dropped; PLCUDA_UNREAD */
 } plcuda_wanted_column;
 
 typedef struct plcuda_wanted_table

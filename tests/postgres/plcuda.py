@@ -498,6 +498,19 @@ retval->isnull = 0;
         expect(workers(session.pid), [worker], "workers")
         session.close()
 
+    def columns_that_a_function_does_not_read_are_not_mapped(self, server):
+        prepare(server)
+        if not SOFT:
+            return  # what a process has mapped there cannot be seen
+        define(server, "total_of_ids", "reggstore", "int8", SUM.replace("#plcuda_begin", "#plcuda_columns arg1 id\n#plcuda_begin"))
+        server.sql("INSERT INTO ft SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i")
+        for function, all_columns in (("total_of_ids", False), ("total", True)):
+            session = server.session()
+            expect(session.sql(f"SELECT {function}('ft') = sum(id) FROM ft"), "t", "the total")
+            (worker,) = wait_workers(1, session.pid)
+            expect(mapped(worker) > 32 << 20, all_columns, f"{mapped(worker)} bytes are mapped by {function}")
+            session.close()
+
     def calls_end_no_token_of_a_user(self, server):
         """A table has 64 tokens of each kind at most."""
         prepare(server)

@@ -258,7 +258,42 @@ SELECT q_parallel('q_rows');
 SELECT set_config(CASE WHEN current_setting('server_version_num')::int >= 160000 THEN 'debug_parallel_query' ELSE 'force_parallel_mode' END, 'off', false);
 SELECT q_parallel('q_rows');
 
+-- Columns that a function is to read: others are not there for it.
+CREATE FUNCTION q_some(reggstore, int, other reggstore) RETURNS int8 LANGUAGE plcuda AS $$
+#plcuda_columns arg1 "ID", t
+#plcuda_begin
+#plcuda_columns arg3 id
+#plcuda_num_threads 10
+int32_t number = arg2.value < 0 ? plcuda_column_number(arg1.value, "ID") : arg2.value;
+
+PLCUDA_FOR_ROWS (arg1.value, row)
+    gvm_atomic_add_u64((uint64_t *)&retval->value, (uint64_t)plcuda_get_int4(arg1.value, number, row).value + plcuda_get_text(arg1.value, 3, row).length);
+PLCUDA_FOR_ROWS (arg3.value, row)
+    gvm_atomic_add_u64((uint64_t *)&retval->value, (uint64_t)plcuda_get_int4(arg3.value, plcuda_column_number(arg3.value, "id"), row).value);
+retval->isnull = 0;
+#plcuda_end
+$$;
+CREATE FOREIGN TABLE q_wide (unread int, "ID" int, t text, "id" int) SERVER gstore_fdw;
+INSERT INTO q_wide SELECT -i, i, i, -i FROM generate_series(1, 1000) i;
+SELECT q_some('q_wide', -1, 'q_wide') = sum("ID" + length(t) + id) AS same, q_some('q_wide', 2, 'q_wide') = sum("ID" + length(t) + id) AS same_by_number FROM q_wide;
+SELECT q_some('q_wide', 1, 'q_wide');
+SELECT q_some('q_wide', 4, 'q_wide');
+SELECT q_some('q_wide', 5, 'q_wide');
+SELECT q_some('q_rows', 2, 'q_wide');
+ALTER FOREIGN TABLE q_wide DROP COLUMN t, ADD COLUMN t text;
+SELECT q_some('q_wide', 2, 'q_wide');
+INSERT INTO q_wide VALUES (1, 2, 3, 'four');
+ALTER FOREIGN TABLE q_wide RENAME COLUMN id TO renamed;
+SELECT q_some('q_wide', 2, 'q_wide');
+CREATE FUNCTION q_refused(a reggstore, b int) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_columns arg2 id\n#plcuda_begin\n#plcuda_end\n';
+CREATE FUNCTION q_refused(a reggstore, b int) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_columns arg3 id\n#plcuda_begin\n#plcuda_end\n';
+CREATE FUNCTION q_refused(a reggstore, b int) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_columns a id\n#plcuda_begin\n#plcuda_end\n';
+CREATE FUNCTION q_refused(a reggstore, b int) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_columns arg1\n#plcuda_begin\n#plcuda_end\n';
+CREATE FUNCTION q_refused(a reggstore, b int) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_columns arg1 a b\n#plcuda_begin\n#plcuda_end\n';
+CREATE FUNCTION q_refused(a reggstore, b int) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_columns arg1 a\n#plcuda_columns 1 b\n#plcuda_begin\n#plcuda_end\n';
+
 SET client_min_messages = warning;
+DROP FOREIGN TABLE q_wide;
 DROP FOREIGN TABLE q_rows, q_arrow, q_many, q_loaded CASCADE;
 DROP EXTENSION plcuda CASCADE;
 DROP FUNCTION q_note, q_changes;
