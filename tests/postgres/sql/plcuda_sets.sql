@@ -381,3 +381,5 @@ CREATE FUNCTION s_mistake() RETURNS int LANGUAGE plcuda AS $$
 $$;
 \set VERBOSITY terse
 DROP FOREIGN TABLE s_rows;
+SET client_min_messages = warning;
+DROP EXTENSION plcuda CASCADE;
