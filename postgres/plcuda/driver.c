@@ -4,9 +4,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define BLOCK_THREADS  256 /* of a kernel that does not say */
 #define ALLOC_TRIES	   20
 #define ALLOC_PAUSE_US 50000
-#define BLOCK_THREADS  256 /* of a kernel that does not say */
 /* Of the driver's interface. */
 #define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
 #define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */

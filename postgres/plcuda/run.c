@@ -3,6 +3,7 @@
  * for each purpose; tables.c has tables that are attached. What a call leaves behind is never read by the next: blocks are
  * written or cleared before.
  */
+#include "postgres/plcuda/notes.h"
 #include "postgres/plcuda/rows.h"
 
 #include <stdio.h>
@@ -52,6 +53,7 @@ close_device(void)
 		return;
 	forget_functions();
 	plcuda_release_rows();
+	plcuda_release_notes();
 	plcuda_release_block(&state.call);
 	plcuda_release_block(&state.results);
 	plcuda_release_block(&state.workbuf);
@@ -318,6 +320,7 @@ place_all(layout *l, const plcuda_window *window, const gvm_append *append, uint
 		.results_bytes = window->results_bytes,
 		.workbuf_bytes = window->workbuf_bytes,
 		.state = (plcuda_state *) pointer(results->state),
+		.notes = (plcuda_note *) pointer(plcuda_notes_address()),
 		.append = pointer(window->append_bytes > 0 ? append_address : 0)};
 	return true;
 }
