@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cases import expect_usable, fill, group, main  # noqa: E402
-from private import BUILD, PROJECT, Failed, SqlError, expect, pg_config  # noqa: E402
+from private import BUILD, PROJECT, Failed, Server, SqlError, as_owner, expect, pg_config  # noqa: E402
 
 SOFT = os.environ.get("GVMEM_DRIVER") != "cuda"  # else some cases are left out
 ROWS = 1000
@@ -603,6 +603,27 @@ else
             waiting.close()
             session = server.session()
         session.close()
+
+
+    def workers_reach_a_keeper_that_is_not_the_servers_own(self, server):
+        path = server.folder / "run" / "shared.sock"
+        command = ["setpriv", "--pdeathsig", "KILL", f"{BUILD}/tools/gvmem-keeper", "-s", str(path), "--ready-fd", "1"]
+        with subprocess.Popen(as_owner(command), env=server.environ, stdout=subprocess.PIPE, text=True) as keeper:
+            keeper.stdout.readline()
+            before = os.environ.get("GVMEM_SOFTGPU")
+            os.environ["GVMEM_SOFTGPU"] = server.environ["GVMEM_SOFTGPU"]  # the same devices
+            try:
+                other = Server("external", f"gstore_fdw.keeper={path}")
+            finally:
+                os.environ.pop("GVMEM_SOFTGPU") if before is None else os.environ.update(GVMEM_SOFTGPU=before)
+            try:
+                prepare(other)
+                expect_total(other, "a call")
+                expect(other.sql("BEGIN; INSERT INTO ft VALUES (7, 'own'); SELECT total('ft'); ROLLBACK").split(), [str(ROWS * (ROWS + 1) // 2 + 7)], "own rows")
+            finally:
+                other.end()
+                keeper.kill()
+        prepare(server)
 
 
 @group("plcuda.max_workers=1")
