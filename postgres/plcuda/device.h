@@ -31,27 +31,185 @@
 #define PLCUDA_BPCHAR  1042u
 #define PLCUDA_VARCHAR 1043u
 
-/* ---- errors */
+/* ---- errors and messages */
+
+GVM_DEVICE plcuda_value
+plcuda_value_i64(int64_t v)
+{
+	plcuda_value r = {PLCUDA_VALUE_I64, 0, {0}};
+
+	r.is.i64 = v;
+	return r;
+}
+
+GVM_DEVICE plcuda_value
+plcuda_value_u64(uint64_t v)
+{
+	plcuda_value r = {PLCUDA_VALUE_U64, 0, {0}};
+
+	r.is.u64 = v;
+	return r;
+}
+
+GVM_DEVICE plcuda_value
+plcuda_value_f32(float v)
+{
+	plcuda_value r = {PLCUDA_VALUE_F32, 0, {0}};
+
+	r.is.f32 = v;
+	return r;
+}
+
+GVM_DEVICE plcuda_value
+plcuda_value_f64(double v)
+{
+	plcuda_value r = {PLCUDA_VALUE_F64, 0, {0}};
+
+	r.is.f64 = v;
+	return r;
+}
+
+GVM_DEVICE plcuda_value
+plcuda_value_text(pg_text_t v)
+{
+	plcuda_value r = {PLCUDA_VALUE_TEXT, v.length, {0}};
+
+	if (v.isnull)
+		r.kind = PLCUDA_VALUE_NULL;
+	r.is.text = v.value;
+	return r;
+}
+
+GVM_DEVICE plcuda_value
+plcuda_value_string(const char *v)
+{
+	plcuda_value r = {PLCUDA_VALUE_TEXT, 0, {0}};
+
+	while (r.length < PLCUDA_TEXT_BYTES && v[r.length] != '\0')
+		r.length++;
+	r.is.text = v;
+	return r;
+}
+
+GVM_DEVICE plcuda_value
+plcuda_value_none(plcuda_nothing v)
+{
+	plcuda_value r = {PLCUDA_VALUE_NONE, 0, {0}};
+
+	(void) v;
+	return r;
+}
+
+/* Any number or text as a plcuda_value. */
+#ifdef __cplusplus
+#define PLCUDA_VALUE_OF(from, to)                \
+	GVM_DEVICE plcuda_value PLCUDA_VALUE(from v) \
+	{                                            \
+		return to(v);                            \
+	}
+PLCUDA_VALUE_OF(int, plcuda_value_i64)
+PLCUDA_VALUE_OF(unsigned, plcuda_value_u64)
+PLCUDA_VALUE_OF(long, plcuda_value_i64)
+PLCUDA_VALUE_OF(unsigned long, plcuda_value_u64)
+PLCUDA_VALUE_OF(long long, plcuda_value_i64)
+PLCUDA_VALUE_OF(unsigned long long, plcuda_value_u64)
+PLCUDA_VALUE_OF(float, plcuda_value_f32)
+PLCUDA_VALUE_OF(double, plcuda_value_f64)
+PLCUDA_VALUE_OF(pg_text_t, plcuda_value_text)
+PLCUDA_VALUE_OF(const char *, plcuda_value_string)
+PLCUDA_VALUE_OF(plcuda_nothing, plcuda_value_none)
+#undef PLCUDA_VALUE_OF
+#else
+#define PLCUDA_VALUE(v) \
+	_Generic((v), unsigned long                                                                 \
+			 : plcuda_value_u64, unsigned long long                                             \
+			 : plcuda_value_u64, float                                                          \
+			 : plcuda_value_f32, double                                                         \
+			 : plcuda_value_f64, pg_text_t                                                      \
+			 : plcuda_value_text, const char *                                                  \
+			 : plcuda_value_string, char *                                                      \
+			 : plcuda_value_string, plcuda_nothing                                              \
+			 : plcuda_value_none, default                                                       \
+			 : plcuda_value_i64)(v)
+#endif
+
+/* Texts beyond the room for them are cut off. */
+GVM_DEVICE_RARE void
+plcuda_write_note(plcuda_note *note, plcuda_note_level level, const char *sqlstate,
+				  const char *text, plcuda_value a, plcuda_value b, plcuda_value c, plcuda_value d)
+{
+	const plcuda_value values[PLCUDA_VALUES_MAX] = {a, b, c, d};
+	uint32_t		   i, j, used = 0;
+
+	note->level = level;
+	for (i = 0; i < 5 && sqlstate[i] != '\0'; i++)
+		note->sqlstate[i] = sqlstate[i];
+	note->sqlstate[i] = '\0';
+	for (i = 0; i < PLCUDA_TEXT_BYTES - 1 && text[i] != '\0'; i++)
+		note->text[i] = text[i];
+	note->text[i] = '\0';
+	for (i = 0; i < PLCUDA_VALUES_MAX; i++)
+	{
+		note->values[i] = values[i];
+		if (values[i].kind != PLCUDA_VALUE_TEXT)
+			continue;
+		for (j = 0; j < values[i].length && used + j < PLCUDA_TEXT_BYTES; j++)
+			note->bytes[used + j] = values[i].is.text[j];
+		note->values[i].is.u64 = used;
+		note->values[i].length = j;
+		used += j;
+	}
+}
+
+/* rest: a fifth value does not fit its type. */
+GVM_DEVICE_RARE void
+plcuda_raise_with(plcuda_state *state, const char *sqlstate, const char *text, plcuda_value a,
+				  plcuda_value b, plcuda_value c, plcuda_value d, plcuda_nothing rest)
+{
+	(void) rest;
+	if (gvm_atomic_cas_u32(&state->raised, 0, 1) == 0)
+		plcuda_write_note(&state->error, PLCUDA_NOTE_ERROR, sqlstate, text, a, b, c, d);
+}
 
 GVM_DEVICE_RARE void
-plcuda_raise_in(plcuda_state *state, const char *sqlstate, const char *text)
+plcuda_note_with(const plcuda_call *call, plcuda_note_level level, const char *text, plcuda_value a,
+				 plcuda_value b, plcuda_value c, plcuda_value d, plcuda_nothing rest)
 {
-	uint32_t i;
+	uint32_t number = gvm_load_consume_u32(&call->state->noted);
 
-	if (gvm_atomic_cas_u32(&state->raised, 0, 1) != 0)
-		return;
-	for (i = 0; i < 5 && sqlstate[i] != '\0'; i++)
-		state->sqlstate[i] = sqlstate[i];
-	for (i = 0; i < PLCUDA_TEXT_BYTES - 1 && text[i] != '\0'; i++)
-		state->text[i] = text[i];
+	(void) rest;
+	if (number > ~0u / 2)
+		return; /* the count must not begin anew */
+	number = gvm_atomic_add_u32(&call->state->noted, 1);
+	if (number < PLCUDA_NOTES_MAX && call->notes != 0)
+		plcuda_write_note(&call->notes[number], level, "", text, a, b, c, d);
 }
+
+GVM_DEVICE plcuda_nothing
+plcuda_no_value(void)
+{
+	plcuda_nothing r = {0};
+
+	return r;
+}
+
+/* A text, and up to four values in the place of each % in it. */
+#define PLCUDA_FILL_UP(function, ...)                                              \
+	function(__VA_ARGS__, plcuda_no_value(), plcuda_no_value(), plcuda_no_value(), \
+			 plcuda_no_value(), plcuda_no_value(), 0)
+#define PLCUDA_RAISE(state, sqlstate, text, a, b, c, d, e, ...)                                 \
+	plcuda_raise_with(state, sqlstate, text, PLCUDA_VALUE(a), PLCUDA_VALUE(b), PLCUDA_VALUE(c), \
+					  PLCUDA_VALUE(d), e)
+#define PLCUDA_NOTE(call, level, text, a, b, c, d, e, ...)                                 \
+	plcuda_note_with(call, level, text, PLCUDA_VALUE(a), PLCUDA_VALUE(b), PLCUDA_VALUE(c), \
+					 PLCUDA_VALUE(d), e)
 
 /* The call ends with this error once the kernel has ended. Of several the first one counts. */
-GVM_DEVICE void
-plcuda_raise(const plcuda_call *call, const char *sqlstate, const char *text)
-{
-	plcuda_raise_in(call->state, sqlstate, text);
-}
+#define plcuda_raise_in(state, ...) PLCUDA_FILL_UP(PLCUDA_RAISE, state, __VA_ARGS__)
+#define plcuda_raise(call, ...)		plcuda_raise_in((call)->state, __VA_ARGS__)
+/* The client gets this message once the kernels have ended. */
+#define plcuda_notice(call, ...) PLCUDA_FILL_UP(PLCUDA_NOTE, call, PLCUDA_NOTE_NOTICE, __VA_ARGS__)
+#define plcuda_debug(call, ...)	 PLCUDA_FILL_UP(PLCUDA_NOTE, call, PLCUDA_NOTE_DEBUG, __VA_ARGS__)
 
 /* The call is answered by the function of #plcuda_cpu_fallback instead. */
 GVM_DEVICE void
@@ -68,10 +226,16 @@ plcuda_fall_back(const plcuda_call *call)
 		if (plcuda_is_live(table, row))
 
 GVM_DEVICE int
+plcuda_has_bit(const unsigned char *bits, uint64_t bytes, uint64_t row)
+{
+	return row / 8 < bytes && (bits[row / 8] >> (row % 8) & 1) != 0;
+}
+
+GVM_DEVICE int
 plcuda_is_live(const plcuda_table *t, uint64_t row)
 {
-	return row < t->rows &&
-		(t->dead == 0 || row / 8 >= t->dead_bytes || (t->dead[row / 8] >> (row % 8) & 1) == 0);
+	return row < t->rows && !plcuda_has_bit(t->dead, t->dead_bytes, row) &&
+		!plcuda_has_bit(t->deleted, t->deleted_bytes, row);
 }
 
 GVM_DEVICE int
@@ -103,13 +267,25 @@ plcuda_is_text(uint32_t type)
 	return type == PLCUDA_TEXT || type == PLCUDA_VARCHAR || type == PLCUDA_BPCHAR;
 }
 
-/* 0 (NULL) and an error: there is none of that number. */
+GVM_DEVICE_RARE void
+plcuda_raise_no_column(const plcuda_table *t, int32_t number)
+{
+	if (number >= 1 && (uint32_t) number <= t->column_count &&
+		t->columns[number - 1].type == PLCUDA_UNREAD)
+		plcuda_raise_in(t->state, "42703", "the column is not among those of #plcuda_columns");
+	else
+		plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+}
+
+/* 0 (NULL) and an error: there is none of that number, or it is not to be read. */
 GVM_DEVICE const plcuda_column *
 plcuda_find_column(const plcuda_table *t, int32_t number)
 {
-	if (number >= 1 && (uint32_t) number <= t->column_count && t->columns[number - 1].type != 0)
+	/* Neither 0 nor PLCUDA_UNREAD. */
+	if (number >= 1 && (uint32_t) number <= t->column_count &&
+		t->columns[number - 1].type - 1u < PLCUDA_UNREAD - 1u)
 		return &t->columns[number - 1];
-	plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+	plcuda_raise_no_column(t, number);
 	return 0;
 }
 

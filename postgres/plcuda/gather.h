@@ -12,20 +12,25 @@
 typedef struct plcuda_found
 {
 	const char *value;
-	uint32_t	bytes;
+	uint64_t	bytes;
 } plcuda_found;
 
-/* A value of a row; NULL has no bytes. */
+/* What a place of a row points to. NULL has no bytes; neither has what is not there, whose address is 0. */
 GVM_DEVICE plcuda_found
 plcuda_find_bytes(const char *row, const plcuda_place *at)
 {
 	plcuda_found found = {0, 0};
+	int64_t		 units;
 
-	if (row[at->isnull] == 0)
-	{
-		found.value = *(const char *const *) (const void *) (row + at->value);
-		found.bytes = *(const uint32_t *) (const void *) (row + at->length);
-	}
+	if (row[at->isnull] != 0)
+		return found;
+	found.value = *(const char *const *) (const void *) (row + at->value);
+	if (found.value == 0 && at->optional)
+		return found;
+	units = *(const uint32_t *) (const void *) (row + at->length);
+	if (at->more != 0)
+		units += *(const int32_t *) (const void *) (row + at->more);
+	found.bytes = units < 0 ? ~(uint64_t) 0 : ((uint64_t) units * at->bits + 7) / 8;
 	return found;
 }
 
@@ -42,6 +47,8 @@ plcuda_count_words(const plcuda_gather *g, const char *row)
 
 		if (found.value == 0 && found.bytes > 0)
 			plcuda_raise_in(g->state, "39004", "a value of the result has no address");
+		if (found.bytes > PLCUDA_RESULT_BYTES_MAX)
+			words = PLCUDA_RESULT_BYTES_MAX;
 		words += PLCUDA_WORDS(found.bytes);
 	}
 	if (words > PLCUDA_RESULT_BYTES_MAX / 8)
@@ -62,8 +69,12 @@ GVM_KERNEL(plcuda_measure, plcuda_gather, p)
 			((uint64_t *) (void *) copy)[i] = ((const uint64_t *) (const void *) row)[i];
 		for (uint32_t i = 0; i < p.place_count; i++)
 		{
-			*(uint64_t *) (void *) (copy + p.places[i].value) = at * 8;
-			at += PLCUDA_WORDS(plcuda_find_bytes(row, &p.places[i]).bytes);
+			const plcuda_found found = plcuda_find_bytes(row, &p.places[i]);
+
+			*(uint64_t *) (void *) (copy + p.places[i].value) = found.value == 0
+				? 0
+				: PLCUDA_GATHERED_AT + at * 8;
+			at += PLCUDA_WORDS(found.bytes);
 		}
 	}
 }

@@ -120,9 +120,10 @@ typedef struct plcuda_function
 	plcuda_row			row;
 	bool				appends_bytes; /* by plcuda_append_bytes() */
 	plcuda_block		blocks[PLCUDA_KERNELS];
-	plcuda_size			results, workbuf;
-	Oid					sanity_check, cpu_fallback; /* InvalidOid: none */
-	char			   *text;						/* for the compiler */
+	List **columns; /* of each argument: the names that a table's columns to be read have; NIL: all are */
+	plcuda_size results, workbuf;
+	Oid			sanity_check, cpu_fallback; /* InvalidOid: none */
+	char	   *text;						/* for the compiler */
 } plcuda_function;
 
 /* Of the catalog; palloc'd. ERROR if it is no function that can be run. */

@@ -205,7 +205,10 @@ plcuda_list_places(const plcuda_row *row, plcuda_place *places)
 		if (c->type != NULL && c->type->kind == PLCUDA_KIND_BYTES)
 			*places++ = (plcuda_place){c->at + (uint32) offsetof(pg_text_t, value),
 									   c->at + (uint32) offsetof(pg_text_t, length),
-									   c->at + c->type->isnull_at};
+									   c->at + c->type->isnull_at,
+									   0,
+									   8,
+									   0};
 	}
 }
 

@@ -1,6 +1,8 @@
 /* See rows.h. Memory of rows and of what is gathered is kept from call to call, until plcuda_release_rows(). */
 #include "postgres/plcuda/rows.h"
 
+#include "postgres/plcuda/notes.h"
+
 #include <string.h>
 
 #define RESERVE_UNIT	   (128u << 20)
@@ -27,13 +29,8 @@ static struct
 bool
 plcuda_read_outcome(uint64_t address, plcuda_outcome *out, plcuda_message *answer)
 {
-	if (!plcuda_check(plcuda_cu.copy_out(out, address, sizeof *out), "cuMemcpyDtoH", answer))
-		return false;
-	if (!out->state.raised)
-		return true;
-	out->state.sqlstate[5] = out->state.text[PLCUDA_TEXT_BYTES - 1] = '\0';
-	plcuda_answer_error(answer, out->state.sqlstate, "%s", out->state.text);
-	return false;
+	return plcuda_check(plcuda_cu.copy_out(out, address, sizeof *out), "cuMemcpyDtoH", answer) &&
+		plcuda_take_notes(&out->state, answer);
 }
 
 /* ---- appending */
@@ -186,17 +183,17 @@ measure_rows(plcuda_gather *gather, uint64_t *bytes, plcuda_message *answer)
 		!plcuda_launch(rows.results.measure, &kernel, gather, answer) ||
 		!plcuda_synchronize(answer) || !plcuda_read_outcome(rows.results.state, &outcome, answer))
 		return false;
-	*bytes = outcome.total * 8;
+	*bytes = PLCUDA_GATHERED_AT + outcome.total * 8;
 	return true;
 }
 
 static bool
 gather_rows(plcuda_gather *gather, uint64_t bytes, plcuda_message *answer)
 {
-	const uint64_t words = bytes / 8, each = words / gather->row_count;
+	const uint64_t words = bytes / 8 - 1, each = words / gather->row_count;
 	plcuda_kernel  kernel = {.threads = words < GATHER_THREADS_MAX ? words : GATHER_THREADS_MAX};
 
-	if (bytes == 0)
+	if (bytes == PLCUDA_GATHERED_AT)
 		return true;
 	if (!plcuda_reserve_block(&rows.bytes, bytes, "a result", answer))
 		return false;
@@ -241,7 +238,7 @@ fetch_gathered(uint64_t count, plcuda_message *answer)
 		/* More than this one had, where it had little. */
 		rows.step = bytes > PIECE_BYTES / 4 ? gather.row_count : 2 * gather.row_count;
 		return plcuda_check(plcuda_cu.copy_out(to, rows.copies.address, count), "cuMemcpyDtoH", answer) &&
-			(bytes == 0 ||
+			(bytes == PLCUDA_GATHERED_AT ||
 			 plcuda_check(plcuda_cu.copy_out(to + PLCUDA_ROUND_UP(count), rows.bytes.address, bytes),
 						  "cuMemcpyDtoH", answer));
 	}

@@ -225,16 +225,26 @@ is_sqlstate(const char *state)
 		strncmp(state, "00", 2) != 0 && strncmp(state, "01", 2) != 0 && strncmp(state, "02", 2) != 0;
 }
 
+/* A character that was cut off at the end is removed; ? is in place of bytes that are not valid in the server's encoding. */
+static void
+make_printable(char *text)
+{
+	const int len = (int) strlen(text);
+
+	text[pg_mbcliplen(text, len, len)] = '\0';
+	if (!pg_verifymbstr(text, (int) strlen(text), true))
+		for (char *c = text; *c != '\0'; c++)
+			if (IS_HIGHBIT_SET(*c))
+				*c = '?';
+}
+
 static void
 fail_answer(plcuda_message *answer)
 {
 	const char *state = answer->sqlstate;
 
 	answer->sqlstate[sizeof answer->sqlstate - 1] = answer->text[sizeof answer->text - 1] = '\0';
-	if (!pg_verifymbstr(answer->text, (int) strlen(answer->text), true))
-		for (char *c = answer->text; *c != '\0'; c++)
-			if (IS_HIGHBIT_SET(*c))
-				*c = '?';
+	make_printable(answer->text);
 	ereport(ERROR,
 			(errcode(is_sqlstate(state) ? MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4])
 										: ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
@@ -340,7 +350,6 @@ fill_settings(plcuda_window *window, const char *text, Size at)
 	window->compile_bytes = (uint64) plcuda_compile_memory_mb * 1024 * 1024;
 }
 
-/* The compiler's messages, with ? in place of bytes that are not valid in the server's encoding. */
 static char *
 copy_log(const worker *w, plcuda_span span)
 {
@@ -351,10 +360,7 @@ copy_log(const worker *w, plcuda_span span)
 	text = pnstrdup((const char *) w->bytes + span.at, span.bytes);
 	for (Size end = strlen(text); end > 0 && text[end - 1] == '\n'; end--)
 		text[end - 1] = '\0';
-	if (!pg_verifymbstr(text, (int) strlen(text), true))
-		for (char *c = text; *c != '\0'; c++)
-			if (IS_HIGHBIT_SET(*c))
-				*c = '?';
+	make_printable(text);
 	return text;
 }
 
@@ -412,6 +418,48 @@ plcuda_compile_text(const char *text, uint32 architecture)
 		close_worker(&w);
 	}
 	PG_END_TRY();
+}
+
+/* ---- messages of kernels */
+
+/* Of the last call. Copied before they are checked: the worker can still write to those of the window. */
+static struct
+{
+	uint32		 count; /* also of those that are not here */
+	plcuda_noted lines[PLCUDA_NOTES_MAX];
+} noted;
+
+static void
+copy_notes(void)
+{
+	const plcuda_window *window = (const plcuda_window *) session.bytes;
+
+	noted.count = window == NULL ? 0 : window->noted_count;
+	if (noted.count > 0)
+		memcpy(noted.lines, window->noted, sizeof noted.lines);
+}
+
+static void
+report_notes(void)
+{
+	const uint32 count = noted.count, kept = Min(count, PLCUDA_NOTES_MAX);
+	int			 most = DEBUG1;
+
+	noted.count = 0;
+	for (uint32 i = 0; i < kept; i++)
+	{
+		const int level = noted.lines[i].level == PLCUDA_NOTE_NOTICE ? NOTICE : DEBUG1;
+		char	 *text = noted.lines[i].text;
+
+		text[sizeof noted.lines[i].text - 1] = '\0';
+		make_printable(text);
+		ereport(level, (errmsg("%s", text)));
+		most = Max(most, level);
+	}
+	if (count > kept)
+		ereport(most,
+				(errmsg("%u more messages of the function are not shown", count - kept),
+				 errdetail("A call shows the first %d.", PLCUDA_NOTES_MAX)));
 }
 
 /* ---- calls */
@@ -544,10 +592,14 @@ plcuda_run_call(const char *text)
 	}
 	PG_CATCH();
 	{
+		copy_notes();
 		close_worker(&session);
+		report_notes();
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+	copy_notes();
+	report_notes();
 	if (!done && strcmp(answer.sqlstate, PLCUDA_FALL_BACK) == 0)
 		return NULL;
 	if (!done)

@@ -18,13 +18,68 @@
 #define PLCUDA_RESULT_BYTES_MAX \
 	0x3fffff00ull /* of what a row points to; PostgreSQL's values are below 1 GiB */
 
-/* What a kernel has raised: the first one counts. */
+/* In place of a % of a message. */
+typedef enum plcuda_value_kind
+{
+	PLCUDA_VALUE_NONE,
+	PLCUDA_VALUE_I64,
+	PLCUDA_VALUE_U64,
+	PLCUDA_VALUE_F32,
+	PLCUDA_VALUE_F64,
+	PLCUDA_VALUE_TEXT,
+	PLCUDA_VALUE_NULL,
+} plcuda_value_kind;
+
+#define PLCUDA_VALUES_MAX 4 /* of a message */
+
+typedef struct plcuda_value
+{
+	uint32_t kind;
+	uint32_t length; /* of a text */
+	union
+	{
+		int64_t		i64;
+		uint64_t	u64;
+		float		f32;
+		double		f64;
+		const char *text;
+	} is;
+} plcuda_value;
+
+/* What comes behind the values. */
+typedef struct plcuda_nothing
+{
+	char none;
+} plcuda_nothing;
+
+typedef enum plcuda_note_level
+{
+	PLCUDA_NOTE_ERROR = 1,
+	PLCUDA_NOTE_NOTICE,
+	PLCUDA_NOTE_DEBUG,
+} plcuda_note_level;
+
+/* A message of a kernel. The host puts it together. */
+typedef struct plcuda_note
+{
+	uint32_t	 level;
+	char		 sqlstate[8]; /* of an error */
+	char		 text[PLCUDA_TEXT_BYTES];
+	plcuda_value values[PLCUDA_VALUES_MAX]; /* a text: u64 is where it is in bytes */
+	char		 bytes[PLCUDA_TEXT_BYTES];
+} plcuda_note;
+
+#define PLCUDA_NOTES_MAX 32 /* of a call; later ones are counted */
+
+/* What kernels report. Of several errors the first one counts. */
 typedef struct plcuda_state
 {
-	uint32_t raised;
-	char	 sqlstate[8];
-	char	 text[PLCUDA_TEXT_BYTES];
+	uint32_t	raised; /* 1: error is one */
+	uint32_t	noted;	/* notices and debug messages */
+	plcuda_note error;
 } plcuda_state;
+
+#define PLCUDA_UNREAD 0xffffffffu /* in place of a type: the function is not to read the column */
 
 /* By attribute number - 1; type 0: dropped. */
 typedef struct plcuda_column
@@ -41,8 +96,10 @@ typedef struct plcuda_column
 typedef struct plcuda_table
 {
 	uint64_t			 rows; /* numbers of rows; some may be deleted */
-	const unsigned char *dead; /* bitmap, 1: deleted; 0 (NULL): none */
+	const unsigned char *dead; /* bitmap, 1: not seen by the statement; 0 (NULL): all are */
 	uint64_t			 dead_bytes;
+	const unsigned char *deleted; /* likewise, on top of it: that of the table's version */
+	uint64_t			 deleted_bytes;
 	const plcuda_column *columns;
 	uint32_t			 column_count;
 	uint32_t			 arrow; /* its format */
@@ -107,11 +164,12 @@ typedef struct plcuda_compressed
 
 typedef struct plcuda_call
 {
-	const char				*arguments; /* PLCUDA_SLOT_BYTES each */
-	char					*result;	/* a row; of a set 0 */
-	char					*results, *workbuf;
-	uint64_t				 results_bytes, workbuf_bytes;
-	plcuda_state			*state;
+	const char	 *arguments; /* PLCUDA_SLOT_BYTES each */
+	char		 *result;	 /* a row; of a set 0 */
+	char		 *results, *workbuf;
+	uint64_t	  results_bytes, workbuf_bytes;
+	plcuda_state *state;
+	plcuda_note *notes; /* the first PLCUDA_NOTES_MAX that are no errors; 0 (NULL): none are kept */
 	const struct gvm_append *append; /* of what the function appends; 0: nothing */
 } plcuda_call;
 
@@ -120,18 +178,26 @@ typedef struct plcuda_params
 	const plcuda_call *call;
 } plcuda_params;
 
-/* Where a row has a value of variable length. */
+/*
+ * Offsets in a slot, or in a row of slots: of an address and of what counts the units behind it. What moves these bytes
+ * elsewhere leaves offsets in place of addresses: the first one is PLCUDA_GATHERED_AT.
+ */
 typedef struct plcuda_place
 {
-	uint32_t value, length, isnull; /* offsets of the members */
+	uint32_t value, length, isnull;
+	uint32_t more;	   /* of an int32_t that is added to length; 0: none is */
+	uint32_t bits;	   /* of a unit */
+	uint32_t optional; /* the address may be 0, also as an offset: then nothing is there */
 } plcuda_place;
+
+#define PLCUDA_GATHERED_AT 8
 
 /* Parameter of the kernels that gather such values. */
 typedef struct plcuda_gather
 {
 	const char		   *rows;
 	char			   *copies; /* of the rows */
-	char			   *bytes;	/* what they point to */
+	char			   *bytes;	/* what they point to, from PLCUDA_GATHERED_AT on */
 	const plcuda_place *places;
 	uint32_t			place_count, row_bytes; /* row_bytes: a multiple of 8 */
 	uint64_t			row_count;

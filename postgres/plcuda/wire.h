@@ -21,6 +21,7 @@
 #define PLCUDA_PATH_BYTES		1024
 #define PLCUDA_MESSAGE_BYTES	1024
 #define PLCUDA_ROW_BYTES_MAX	65536
+#define PLCUDA_NOTED_BYTES		512
 #define PLCUDA_ALIGN			64
 #define PLCUDA_APPEND_BYTES_MIN (4ull << 20) /* a chunk of the appender's at either end */
 
@@ -75,16 +76,25 @@ typedef struct plcuda_argument
 typedef struct plcuda_wanted_column
 {
 	char	 name[PLCUDA_NAME_BYTES];
-	uint32_t type; /* below any domain; 0: dropped */
+	uint32_t type; /* below any domain; 0: dropped; PLCUDA_UNREAD */
 } plcuda_wanted_column;
 
 typedef struct plcuda_wanted_table
 {
 	char		token[PLCUDA_TOKEN_BYTES]; /* "": it has no rows */
 	uint64_t	rows;
-	plcuda_span dead;	 /* bitmap of deleted rows; no bytes: none */
+	plcuda_span dead; /* bitmap of rows that are not seen; no bytes: none */
+	/* Another one on the device, at this place of what the link "0.deleted" leads to; 0 bytes: there is none. */
+	uint64_t	deleted_at, deleted_bytes;
 	plcuda_span columns; /* plcuda_wanted_column, by attribute number */
 } plcuda_wanted_table;
+
+/* A message of a kernel, put together. */
+typedef struct plcuda_noted
+{
+	uint32_t level; /* plcuda_note_level */
+	char	 text[PLCUDA_NOTED_BYTES];
+} plcuda_noted;
 
 typedef struct plcuda_kernel
 {
@@ -126,6 +136,9 @@ typedef struct plcuda_window
 	/* out: all rows; those that this answer has, the next ones; what these point to, by offsets in place of addresses */
 	uint64_t	row_count;
 	plcuda_span rows, bytes;
+	/* out: messages, also where the call fails; those that are counted beyond are lost */
+	uint32_t	 noted_count;
+	plcuda_noted noted[PLCUDA_NOTES_MAX];
 } plcuda_window;
 
 #define PLCUDA_ROUND_UP(n) (((n) + PLCUDA_ALIGN - 1) / PLCUDA_ALIGN * PLCUDA_ALIGN)

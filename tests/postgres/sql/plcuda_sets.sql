@@ -1,6 +1,7 @@
 -- What functions in the language plcuda return: composite values, sets, values that are anywhere on the GPU.
 \set VERBOSITY terse
-CREATE EXTENSION IF NOT EXISTS plcuda;
+SET client_min_messages = warning;
+CREATE EXTENSION plcuda;
 
 -- Values of variable length are returned from where they are.
 CREATE FOREIGN TABLE s_rows (id int, t text, x bytea) SERVER gstore_fdw;
@@ -381,3 +382,7 @@ CREATE FUNCTION s_mistake() RETURNS int LANGUAGE plcuda AS $$
 $$;
 \set VERBOSITY terse
 DROP FOREIGN TABLE s_rows;
+DROP TABLE s_plain;
+DROP TYPE s_pair, s_short, s_nested CASCADE;
+DROP EXTENSION plcuda CASCADE;
+DO $$ BEGIN EXECUTE (SELECT string_agg(format('DROP FUNCTION %s', oid::regprocedure), '; ') FROM pg_proc WHERE proname ~ '^s_' AND pronamespace = 'public'::regnamespace); END $$;
