@@ -13,6 +13,7 @@
 #endif
 
 #include "device/dates.h"
+#include "device/numeric.h"
 #include "device/pglz.h"
 #include "device/reduce.h"
 #include "device/sort.h"

@@ -250,13 +250,10 @@ static uint32_t draw_varlena(char *value, char *text, double *wanted)
     const bool is_short = power >= -64 && power < 64 && draw(2) == 0;
     uint32_t at = is_short ? 2 : 4;
     const char *all = text;
-    const int32_t behind = 4 * ((int32_t)count - power - 1);
     unsigned head;
 
     head = is_short ? 0x8000u | (negative ? 0x2000u : 0) | ((unsigned)power & 0x7f)
                     : (negative ? 0x4000u : 0);
-    if (behind > 0 && draw(2) == 0) /* its number of digits behind the point says so */
-        head |= is_short ? ((unsigned)behind & 0x3f) << 7 : (unsigned)behind & 0x3fff;
     value[0] = (char)head;
     value[1] = (char)(head >> 8);
     if (!is_short) {
@@ -324,43 +321,51 @@ static bool is_same_double(const char *text, double wanted, double got, bool exa
     return false;
 }
 
-/* A decimal of up to 38 digits. */
+/* A decimal of up to 38 digits, by long division of its text. */
 static bool check_decimal(void)
 {
     const int32_t scale = (int32_t)draw(50) - 5;
+    char text[100];
+    plcuda_digits d;
+    plcuda_u128 v = {0, 0};
+    uint64_t low = 0;
+    int64_t high = 0;
     const uint32_t count = 1 + (uint32_t)draw(38);
     const bool negative = draw(2) == 0;
-    char text[100];
-    pg_numeric_t number;
-    plcuda_int128 value = 0, same = 0;
     int n = sprintf(text, "%s", negative ? "-" : "");
 
     for (uint32_t i = 0; i < count; i++) {
-        const int digit = (int)draw(draw(2) == 0 ? 10 : 1);
+        const uint32_t digit = (uint32_t)draw(draw(2) == 0 ? 10 : 1);
 
         text[n++] = (char)('0' + digit);
-        value = value * 10 + digit;
+        if (!plcuda_u128_multiply_add(&v, 10, digit))
+            return false;
     }
     sprintf(text + n, "e%d", -scale);
-    if (value == 0)
+    if (v.low == 0 && v.high == 0)
         memmove(text, text + negative, strlen(text)); /* there is no -0 */
-    number = plcuda_make_numeric(negative ? -value : value, scale);
-    if (scale == 0 &&
-        (!plcuda_numeric_to_int128(&number, 0, &same) || same != (negative ? -value : value))) {
+    if (negative) {
+        v.low = ~v.low + 1;
+        v.high = ~v.high + (v.low == 0);
+    }
+    plcuda_decimal_to_digits(v.low, (int64_t)v.high, scale, &d);
+    if (scale == 0 && (plcuda_digits_to_i128(&d, &low, &high) != PLCUDA_EXACT || low != v.low ||
+                       (uint64_t)high != v.high)) {
         printf("# %s is another integer\n", text);
         return false;
     }
-    return is_same_double(text, strtod(text, NULL), plcuda_numeric_to_float8(&number), false);
+    return is_same_double(text, strtod(text, NULL), plcuda_digits_to_f64(&d), false);
 }
 
 static bool check_varlena(uint32_t (*draw_one)(char *value, char *text, double *wanted), bool exact)
 {
     static char value[2000], text[4000];
+    plcuda_digits d;
     double wanted;
     const uint32_t length = draw_one(value, text, &wanted);
-    const pg_numeric_t number = plcuda_read_numeric(value, length);
 
-    return is_same_double(text, wanted, plcuda_numeric_to_float8(&number), exact);
+    return plcuda_varlena_to_digits(value, length, &d) &&
+           is_same_double(text, wanted, plcuda_digits_to_f64(&d), exact);
 }
 
 static bool check_numerics(void)
@@ -375,35 +380,45 @@ static bool check_numerics(void)
 static bool check_integers(void)
 {
     static const struct {
-        int64_t value;
-        int32_t scale, fits;
-        int64_t wanted;
+        uint64_t low;
+        int64_t high;
+        int32_t scale;
+        plcuda_rounding rounding;
+        uint64_t wanted_low;
+        int64_t wanted_high;
     } cases[] = {
-        {25, 1, 1, 3},
-        {-25, 1, 1, -3},
-        {24, 1, 1, 2},
-        {-49, 2, 1, 0},
-        {2499999, 6, 1, 2},
-        {2500000, 6, 1, 3},
-        {3000, 3, 1, 3},
-        {7, -3, 1, 7000},
-        {0, 5, 1, 0},
-        {1, 400, 1, 0},
-        {1, -400, 0, 9},
-        {INT64_MAX, 0, 1, INT64_MAX},
-        {INT64_MIN, 0, 1, INT64_MIN},
-        {INT64_MAX, -1, 0, 9},
-        {922337203685477581, -1, 0, 9},
-        {-922337203685477580, -1, 1, -9223372036854775800},
+        {25, 0, 1, PLCUDA_ROUNDED, 3, 0},
+        {(uint64_t)-25, -1, 1, PLCUDA_ROUNDED, (uint64_t)-3, -1},
+        {2499999, 0, 6, PLCUDA_ROUNDED, 2, 0},
+        {2500000, 0, 6, PLCUDA_ROUNDED, 3, 0},
+        {(uint64_t)-49, -1, 2, PLCUDA_ROUNDED, 0, 0},
+        {3000, 0, 3, PLCUDA_EXACT, 3, 0},
+        {7, 0, -3, PLCUDA_EXACT, 7000, 0},
+        {0, INT64_MIN, 0, PLCUDA_EXACT, 0, INT64_MIN},
+        {UINT64_MAX, INT64_MAX, 0, PLCUDA_EXACT, UINT64_MAX, INT64_MAX},
+        {UINT64_MAX, INT64_MAX, -1, PLCUDA_OUT_OF_RANGE, 9, 9},
+        {0, INT64_MIN, -1, PLCUDA_OUT_OF_RANGE, 9, 9},
+        {1, 0, -400, PLCUDA_OUT_OF_RANGE, 9, 9},
+        {1, 0, 400, PLCUDA_ROUNDED, 0, 0},
+        {0, 0, 5, PLCUDA_EXACT, 0, 0},
     };
-    bool good = true;
+    char beyond[100]; /* 2^127 */
+    const uint32_t length = encode_text("170141183460469231731687303715884105728.", beyond);
+    plcuda_digits digits;
+    uint64_t low_beyond;
+    int64_t high_beyond;
+    bool good = plcuda_varlena_to_digits(beyond, length, &digits) &&
+                plcuda_digits_to_i128(&digits, &low_beyond, &high_beyond) == PLCUDA_OUT_OF_RANGE;
 
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const pg_numeric_t number = plcuda_make_numeric(cases[i].value, cases[i].scale);
-        int64_t out = 9;
+        uint64_t low = 9;
+        int64_t high = 9;
+        plcuda_digits d;
 
-        if (plcuda_numeric_to_int8(&number, &out) != cases[i].fits || out != cases[i].wanted) {
-            printf("# case %zu: another integer, %" PRId64 "\n", i, out);
+        plcuda_decimal_to_digits(cases[i].low, cases[i].high, cases[i].scale, &d);
+        if (plcuda_digits_to_i128(&d, &low, &high) != cases[i].rounding ||
+            low != cases[i].wanted_low || high != cases[i].wanted_high) {
+            printf("# case %zu: another integer\n", i);
             good = false;
         }
     }
