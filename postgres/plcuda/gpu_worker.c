@@ -149,12 +149,16 @@ serve(bool compiles)
 		if (!receive(&message))
 			return;
 		window = plcuda_map_window();
-		if (window == NULL || message.verb != (compiles ? PLCUDA_COMPILE : PLCUDA_CALL))
+		if (window == NULL || compiles != (message.verb == PLCUDA_COMPILE))
 			return;
 		if (compiles)
 			plcuda_compile(window, &answer);
-		else
+		else if (message.verb == PLCUDA_CALL)
 			plcuda_run(window, &answer);
+		else if (message.verb == PLCUDA_INSPECT)
+			plcuda_inspect(window, &answer);
+		else
+			return;
 		wait_ms = ((plcuda_window *) file.bytes)->idle_ms; /* another address, if the file has grown */
 		if (send(GSTORE_SPAWN_CONNECTION, &answer, sizeof answer, MSG_NOSIGNAL) < 0 || answer.lost)
 			return;

@@ -544,6 +544,18 @@ run_call(plcuda_window *window, const function *f, plcuda_message *answer)
 	memcpy(window->result, out.result, sizeof window->result);
 }
 
+static bool
+check_window(plcuda_window *window, plcuda_message *answer)
+{
+	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
+	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
+	if (plcuda_at(window->text) != NULL && window->table_count <= PLCUDA_TABLES_MAX &&
+		window->argument_count <= PLCUDA_ARGUMENTS_MAX)
+		return true;
+	plcuda_answer_error(answer, "XX000", "the call is malformed");
+	return false;
+}
+
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
@@ -551,17 +563,46 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	const function *f;
 	int32_t			ordinal;
 
-	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
-	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
-	if (plcuda_at(window->text) == NULL || tables > PLCUDA_TABLES_MAX ||
-		window->argument_count > PLCUDA_ARGUMENTS_MAX)
-		plcuda_answer_error(answer, "XX000", "the call is malformed");
-	else if (attach_tables(window, &ordinal, answer) && use_device(ordinal, answer) &&
-			 (f = find_function(window, answer)) != NULL)
+	if (check_window(window, answer) && attach_tables(window, &ordinal, answer) &&
+		use_device(ordinal, answer) && (f = find_function(window, answer)) != NULL)
 	{
 		run_call(window, f, answer);
 		release_tables(tables);
 	}
+}
+
+/* ---- what the driver says */
+
+static bool
+inspect_gpu(plcuda_gpu_info *out, plcuda_message *answer)
+{
+	const gvm_device_info *info = &state.info;
+
+	*out = (plcuda_gpu_info){.ordinal = info->ordinal,
+							 .multiprocessors = info->sm_count,
+							 .warp_threads = info->warp_size,
+							 .block_threads = info->block_threads_max,
+							 .memory = info->total_bytes};
+	snprintf(out->name, sizeof out->name, "%s", info->name);
+	if (!info->software)
+		out->architecture = (uint32_t) (info->compute_major * 10 + info->compute_minor);
+	return plcuda_ask_device(info->ordinal, out, answer);
+}
+
+void
+plcuda_inspect(plcuda_window *window, plcuda_message *answer)
+{
+	const function *f;
+
+	if (!check_window(window, answer) ||
+		!use_device(state.device != NULL ? state.info.ordinal : 0, answer) ||
+		!inspect_gpu(&window->gpu, answer) || window->text.bytes == 0 ||
+		(f = find_function(window, answer)) == NULL)
+		return;
+	for (int i = 0; i < PLCUDA_KERNELS; i++)
+		if (window->kernels[i].present &&
+			!plcuda_ask_kernel(f->kernels[i], &window->gpu, &window->kernel_info[i], answer))
+			return;
 }
 
 void
