@@ -30,7 +30,7 @@ NEIGHBOURS = {
     "softgpu": "lib/driver",
     "postgres": "keeper/table",
     "tools": "lib/base",
-    "bench": "lib/base lib/driver lib/kernels keeper/machine tools",
+    "bench": "lib/base lib/driver lib/kernels keeper/machine postgres tools",
     "examples": "",
     "python": "",
 }

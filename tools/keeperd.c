@@ -35,6 +35,7 @@ static const char usage[] =
     "  -a, --host-ahead SIZE      host memory to make ahead of need; none\n"
     "  -k, --keep-free SIZE       most unused device memory to keep free; 256MiB\n"
     "  -l, --leave-free SIZE      device memory to leave to other programs; not looked at\n"
+    "      --restrict-others      other users open links and nothing else; they can make no objects\n"
     "  -q, --quota [USER=]SIZE    what objects of a user (a number), or of each other user, may take\n"
     "      --revoke-timeout SEC   cut off clients that do not answer for so long; 10\n"
     "      --lease-timeout SEC    cut off clients that keep a lease so long while others wait; never\n"
@@ -64,7 +65,8 @@ enum {
     OPTION_FENCE,
     OPTION_CLIENTS,
     OPTION_TRACE,
-    OPTION_READY
+    OPTION_READY,
+    OPTION_RESTRICT
 };
 
 static const struct option longs[] = {
@@ -83,6 +85,7 @@ static const struct option longs[] = {
     {"clients", required_argument, NULL, OPTION_CLIENTS},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"ready-fd", required_argument, NULL, OPTION_READY},
+    {"restrict-others", no_argument, NULL, OPTION_RESTRICT},
     {"version", no_argument, NULL, 'V'},
     {"help", no_argument, NULL, 'h'},
     {0},
@@ -219,6 +222,7 @@ static bool parse_option(int option, settings *s)
     case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_limit_ms);
     case OPTION_FENCE: return parse_fence(optarg, &o->fence);
     case OPTION_CLIENTS: return parse_count("--clients", optarg, 1, 1024, &o->clients_max);
+    case OPTION_RESTRICT: return o->flags |= GVM_KEEPER_RESTRICT_OTHERS, true;
     case OPTION_TRACE: return o->trace_path = optarg, true;
     case OPTION_READY:
         return tool_parse_number("", "--ready-fd", optarg, 0, INT32_MAX, &s->ready_fd);

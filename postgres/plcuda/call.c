@@ -4,8 +4,10 @@
 #include "access/relation.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "executor/tstoreReceiver.h"
+#include "funcapi.h"
 #include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lockdefs.h"
 #include "utils/acl.h"
@@ -122,12 +124,14 @@ check_sanity(const plcuda_function *f, FunctionCallInfo fcinfo)
 
 /* ---- the request: first its sizes, then its bytes */
 
+#define PARTS_MAX (2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX + 2)
+
 typedef struct request
 {
 	plcuda_window window; /* to be copied */
 	Size		  bytes;  /* of the file */
-	const void	 *parts[2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX];
-	plcuda_span	  places[2 * PLCUDA_TABLES_MAX + PLCUDA_ARGUMENTS_MAX];
+	const void	 *parts[PARTS_MAX];
+	plcuda_span	  places[PARTS_MAX];
 	int			  count;
 } request;
 
@@ -242,6 +246,25 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *
 						(unsigned long long) r->window.results_bytes,
 						(unsigned long long) r->window.workbuf_bytes, plcuda_buffer_mb),
 				 errhint("Raise plcuda.buffer_memory, or use smaller buffers.")));
+	r->window.appends_bytes = f->appends_bytes;
+	if (f->row.set || f->appends_bytes)
+		r->window.append_bytes = Max(most - r->window.results_bytes - r->window.workbuf_bytes,
+									 PLCUDA_APPEND_BYTES_MIN);
+}
+
+static void
+add_result(request *r, const plcuda_row *row)
+{
+	const Size	  place_bytes = sizeof(plcuda_place) * (Size) row->place_count;
+	char		 *nulls = palloc(row->bytes);
+	plcuda_place *places = palloc(Max(place_bytes, 1));
+
+	plcuda_null_row(row, nulls);
+	plcuda_list_places(row, places);
+	r->window.row_bytes = row->bytes;
+	r->window.returns_set = row->set;
+	r->window.row = add_part(r, nulls, row->bytes);
+	r->window.places = add_part(r, places, place_bytes);
 }
 
 static void
@@ -271,34 +294,161 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo, const char *text
 	evaluate_kernels(r, f, fcinfo, text);
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
-	plcuda_null_to_slot(f->result, r->window.result);
-	r->window.returns_bytes = f->result->kind == PLCUDA_KIND_BYTES;
+	add_result(r, &f->row);
 	return r;
 }
 
-/* The window is not checked yet. */
-static Datum
-take_result(const plcuda_function *f, const plcuda_window *window, bool *null)
-{
-	plcuda_bytes pointed = {NULL, 0};
-	plcuda_span	 span;
-	uint8		 slot[PLCUDA_SLOT_BYTES];
-	Datum		 result;
+/* ---- the result, which is not checked yet */
 
-	memcpy(slot, window->result, sizeof slot);
-	memcpy(&span, &window->bytes, sizeof span);
-	if (f->result->kind == PLCUDA_KIND_BYTES && !plcuda_slot_is_null(f->result, slot))
-		pointed = (plcuda_bytes){plcuda_call_bytes(span), span.bytes};
-	result = plcuda_slot_to_datum(f->result, slot, pointed, null);
-	plcuda_end_call(span);
-	return result;
+/* Rows that have been announced, one after the other. */
+typedef struct row_reader
+{
+	const plcuda_row *row;
+	plcuda_window	 *window;
+	uint64			  left;
+	char			 *copy; /* of a row: the worker can still write to the window */
+	Datum			 *values;
+	bool			 *nulls;
+} row_reader;
+
+static row_reader
+begin_rows(const plcuda_row *row, plcuda_window *window)
+{
+	const Size columns = (Size) Max(row->count, 1);
+	row_reader r = {row,
+					window,
+					1,
+					palloc(row->bytes),
+					palloc(sizeof(Datum) * columns),
+					palloc(sizeof(bool) * columns)};
+
+	if (row->set)
+		memcpy(&r.left, &window->row_count, sizeof r.left);
+	return r;
+}
+
+/* How many rows the window has; *rows and *bytes are checked. */
+static uint64
+open_piece(row_reader *r, plcuda_bytes *rows, plcuda_bytes *bytes)
+{
+	uint64 count;
+
+	*rows = plcuda_call_bytes(&r->window->rows);
+	*bytes = plcuda_call_bytes(&r->window->bytes);
+	count = rows->count / r->row->bytes;
+	if (rows->count % r->row->bytes != 0 || count > r->left || (count == 0 && r->left > 0))
+		plcuda_fail_result();
+	r->left -= count;
+	return count;
+}
+
+static void
+read_row(row_reader *r, plcuda_bytes rows, uint64 number, plcuda_bytes bytes)
+{
+	memcpy(r->copy, (const char *) rows.at + number * r->row->bytes, r->row->bytes);
+	plcuda_row_to_datums(r->row, r->copy, bytes, r->values, r->nulls);
+}
+
+static Datum
+take_result(const plcuda_row *row, plcuda_window *window, bool *null)
+{
+	row_reader	 r = begin_rows(row, window);
+	plcuda_bytes rows, bytes;
+
+	if (open_piece(&r, &rows, &bytes) != 1)
+		plcuda_fail_result();
+	read_row(&r, rows, 0, bytes);
+	*null = false;
+	if (row->composite)
+		return HeapTupleGetDatum(heap_form_tuple(row->desc, r.values, r.nulls));
+	if (row->count == 0)
+		return (Datum) 0; /* void */
+	*null = r.nulls[0];
+	return r.values[0];
+}
+
+/* Each row is made in a context of its own: values of many rows are more than memory may hold. */
+static void
+take_set(const plcuda_row *row, plcuda_window *window, Tuplestorestate *store)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "plcuda rows",
+												  ALLOCSET_DEFAULT_SIZES);
+	row_reader	  r = begin_rows(row, window);
+	plcuda_bytes  rows, bytes;
+
+	for (;;)
+	{
+		const uint64 count = open_piece(&r, &rows, &bytes);
+
+		for (uint64 i = 0; i < count; i++)
+		{
+			MemoryContext before = MemoryContextSwitchTo(context);
+
+			CHECK_FOR_INTERRUPTS();
+			read_row(&r, rows, i, bytes);
+			MemoryContextSwitchTo(before);
+			tuplestore_putvalues(store, row->desc, r.values, r.nulls);
+			MemoryContextReset(context);
+		}
+		if (r.left == 0)
+			break;
+		r.window = plcuda_fetch_rows();
+	}
+	MemoryContextDelete(context);
+}
+
+/* Where the executor finds the rows. */
+static Tuplestorestate *
+begin_set(const plcuda_row *row, FunctionCallInfo fcinfo)
+{
+	ReturnSetInfo *info = (ReturnSetInfo *) fcinfo->resultinfo;
+	MemoryContext  before;
+
+	if (info == NULL || !IsA(info, ReturnSetInfo))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("set-valued function called in context that cannot accept a set")));
+	if ((info->allowedModes & SFRM_Materialize) == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("materialize mode required, but it is not allowed in this context")));
+	before = MemoryContextSwitchTo(info->econtext->ecxt_per_query_memory);
+	info->returnMode = SFRM_Materialize;
+	info->setResult = tuplestore_begin_heap((info->allowedModes & SFRM_Materialize_Random) != 0,
+											false, work_mem);
+	info->setDesc = CreateTupleDescCopy(row->desc);
+	MemoryContextSwitchTo(before);
+	return info->setResult;
 }
 
 /* ---- the whole */
 
+/* store: of a set; NULL: it is none. */
+static Datum
+take_rows(const plcuda_row *row, plcuda_window *window, Tuplestorestate *store, bool *null)
+{
+	Datum result = (Datum) 0;
+
+	PG_TRY();
+	{
+		if (store != NULL)
+			take_set(row, window, store);
+		else
+			result = take_result(row, window, null);
+	}
+	PG_CATCH();
+	{
+		plcuda_end_call(false);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	plcuda_end_call(true);
+	return result;
+}
+
 /* False: the function asks for its CPU fallback. */
 static bool
-run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
+run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorestate *store, Datum *result)
 {
 	const char	  *text = plcuda_call_text(f, fcinfo);
 	request		  *r;
@@ -314,22 +464,57 @@ run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Datum *result)
 	window = plcuda_run_call(PLCUDA_CALL, text);
 	if (window == NULL)
 		return false;
-	*result = take_result(f, window, &fcinfo->isnull);
+	*result = take_rows(&f->row, window, store, &fcinfo->isnull);
 	return true;
+}
+
+/* A set of the CPU fallback, with the snapshot of the query where the function is not volatile. */
+static void
+fall_back_to_set(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorestate *store)
+{
+	ReturnSetInfo	 *info = (ReturnSetInfo *) fcinfo->resultinfo;
+	DestReceiver	 *receiver = CreateDestReceiver(DestTuplestore);
+	SPIExecuteOptions options = {.params = makeParamList(f->nargs),
+								 .read_only = func_volatile(f->oid) != PROVOLATILE_VOLATILE,
+								 .must_return_tuples = true,
+								 .dest = receiver};
+	StringInfoData	  text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "SELECT * FROM %s(",
+					 quote_qualified_identifier(get_namespace_name(get_func_namespace(f->cpu_fallback)),
+												get_func_name(f->cpu_fallback)));
+	for (int i = 0; i < f->nargs; i++)
+	{
+		options.params->params[i] = (ParamExternData){fcinfo->args[i].value, fcinfo->args[i].isnull,
+													  PARAM_FLAG_CONST, f->argument_types[i]};
+		appendStringInfo(&text, i > 0 ? ", $%d" : "$%d", i + 1);
+	}
+	appendStringInfoChar(&text, ')');
+	SetTuplestoreDestReceiverParams(receiver, store, info->econtext->ecxt_per_query_memory, false,
+									f->row.desc, "the CPU fallback returns other columns");
+	SPI_connect();
+	if (SPI_execute_extended(text.data, &options) < 0)
+		elog(ERROR, "the CPU fallback of function %u cannot be executed", f->oid);
+	SPI_finish();
 }
 
 Datum
 plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo)
 {
-	Datum result;
+	Tuplestorestate *store = f->row.set ? begin_set(&f->row, fcinfo) : NULL;
+	Datum			 result = (Datum) 0;
 
 	fcinfo->isnull = false;
 	check_sanity(f, fcinfo);
-	if (run_on_gpu(f, fcinfo, &result))
+	if (run_on_gpu(f, fcinfo, store, &result))
 		return result;
 	if (!OidIsValid(f->cpu_fallback))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("function \"%s\" cannot do this on the GPU, and has no CPU fallback", f->name)));
-	return call_helper(f->cpu_fallback, f, fcinfo, &fcinfo->isnull);
+	if (store == NULL)
+		return call_helper(f->cpu_fallback, f, fcinfo, &fcinfo->isnull);
+	fall_back_to_set(f, fcinfo, store);
+	return result;
 }

@@ -187,6 +187,7 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 				 "-o",
 				 (char *) w->to,
 				 (char *) w->from,
+				 "-lm",
 				 NULL};
 	char *nvrtc[] = {self,			 "nvrtc", (char *) window->nvrtc, number, (char *) w->from,
 					 (char *) w->to, NULL};

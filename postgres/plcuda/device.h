@@ -8,6 +8,16 @@
 
 #include <gvmem/device/kernel.h>
 
+#ifndef __CUDACC__ /* which has them */
+#include <math.h>
+#endif
+
+#include "device/dates.h"
+#include "device/numeric.h"
+#include "device/pglz.h"
+#include "device/reduce.h"
+#include "device/sort.h"
+#include "device/text.h"
 #include "types.h"
 
 /* PostgreSQL's numbers of its types */
@@ -252,27 +262,36 @@ plcuda_is_text(uint32_t type)
 	return type == PLCUDA_TEXT || type == PLCUDA_VARCHAR || type == PLCUDA_BPCHAR;
 }
 
+/* 0 (NULL) and an error: there is none of that number. */
+GVM_DEVICE const plcuda_column *
+plcuda_find_column(const plcuda_table *t, int32_t number)
+{
+	if (number >= 1 && (uint32_t) number <= t->column_count && t->columns[number - 1].type != 0)
+		return &t->columns[number - 1];
+	plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+	return 0;
+}
+
+/* False: the value is NULL; of a text or bytea it may still be NULL if it is true. */
+GVM_DEVICE int
+plcuda_has_value(const plcuda_table *t, const plcuda_column *c, uint64_t row)
+{
+	return row < t->rows && c->stored != 0 &&
+		(c->nulls == 0 || (c->nulls[row / 8] >> (row % 8) & 1) != 0);
+}
+
 /* 0 (NULL): there is no such column of that type, which is an error, or the value is NULL. */
 GVM_DEVICE const plcuda_column *
 plcuda_find_value(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
 {
-	const plcuda_column *c;
+	const plcuda_column *c = plcuda_find_column(t, number);
 
-	if (number < 1 || (uint32_t) number > t->column_count || t->columns[number - 1].type == 0)
-	{
-		plcuda_raise_in(t->state, "42703", "the table has no column of that number");
-		return 0;
-	}
-	c = &t->columns[number - 1];
-	if (c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type)))
+	if (c != 0 && c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type)))
 	{
 		plcuda_raise_in(t->state, "42804", "a column has another type than the one that is read");
 		return 0;
 	}
-	if (row >= t->rows || c->stored == 0 ||
-		(c->nulls != 0 && (c->nulls[row / 8] >> (row % 8) & 1) == 0))
-		return 0;
-	return c;
+	return c != 0 && plcuda_has_value(t, c, row) ? c : 0;
 }
 
 #define PLCUDA_GET(name, value_type, result_type, type)                              \
@@ -308,34 +327,69 @@ plcuda_get_bool(const plcuda_table *t, int32_t number, uint64_t row)
 	return r;
 }
 
-/* In format 'pgstrom': an offset, 0 for NULL, to a header of 4 bytes and the bytes. */
-GVM_DEVICE pg_text_t
+/* In format 'pgstrom': an offset, 0 for NULL, to a header of 4 bytes and the bytes, or if compressed to another 4 bytes first. */
+GVM_DEVICE plcuda_compressed
 plcuda_get_body(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 {
-	pg_text_t	   r = {0, 0, 1};
-	const uint64_t at = ((const uint64_t *) (const void *) c->values)[row];
-	uint32_t	   head;
+	plcuda_compressed r = {0, 0, 0, 0, 1, t->state};
+	const uint64_t	  at = ((const uint64_t *) (const void *) c->values)[row];
+	const uint32_t	 *head = (const uint32_t *) (const void *) (c->bodies + at);
+	uint32_t		  before = sizeof *head;
 
 	if (at == 0)
 		return r;
-	if (at % 8 != 0 || at > c->bodies_bytes || c->bodies_bytes - at < sizeof head)
+	if (at % 8 != 0 || at > c->bodies_bytes || c->bodies_bytes - at < before)
 	{
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
 	}
-	head = *(const uint32_t *) (const void *) (c->bodies + at);
-	if ((head & 3) != 0)
-	{
-		plcuda_raise_in(t->state, "0A000", "a compressed value cannot be read");
-		return r;
-	}
-	if (head / 4 < sizeof head || head / 4 > c->bodies_bytes - at)
+	r.compressed = (head[0] & 3) == 2;
+	before += r.compressed ? 4 : 0;
+	if ((head[0] & 1) != 0 || head[0] / 4 < before || head[0] / 4 > c->bodies_bytes - at)
 	{
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
 	}
-	r.value = c->bodies + at + sizeof head;
-	r.length = head / 4 - (uint32_t) sizeof head;
+	if (r.compressed && head[1] >> PLCUDA_RAW_LENGTH_BITS != 0)
+	{
+		plcuda_raise_in(t->state, "0A000", "a value is compressed by another method than pglz");
+		return r;
+	}
+	r.value = c->bodies + at + before;
+	r.length = head[0] / 4 - before;
+	r.raw_length = r.compressed ? head[1] : r.length;
+	r.isnull = 0;
+	return r;
+}
+
+/* In format 'arrow': two offsets into the bytes. */
+GVM_DEVICE plcuda_compressed
+plcuda_get_bytes(const plcuda_table *t, const plcuda_column *c, uint64_t row)
+{
+	plcuda_compressed r = {0, 0, 0, 0, 1, t->state};
+	const int64_t	 *offsets = (const int64_t *) (const void *) c->values;
+
+	if (offsets[row] < 0 || offsets[row + 1] < offsets[row] ||
+		(uint64_t) offsets[row + 1] > c->bodies_bytes || offsets[row + 1] - offsets[row] > 0x7fffffff)
+	{
+		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
+		return r;
+	}
+	r.value = c->bodies + offsets[row];
+	r.length = r.raw_length = (uint32_t) (offsets[row + 1] - offsets[row]);
+	r.isnull = 0;
+	return r;
+}
+
+GVM_DEVICE plcuda_compressed
+plcuda_get_varying(const plcuda_table *t, const plcuda_column *c, uint64_t row)
+{
+	plcuda_compressed r = {0, 0, 0, 0, 1, t->state};
+
+	if (c->uniform_bytes == 0)
+		return t->arrow ? plcuda_get_bytes(t, c, row) : plcuda_get_body(t, c, row);
+	r.value = c->values + row * c->uniform_bytes;
+	r.length = r.raw_length = (uint32_t) c->uniform_bytes;
 	r.isnull = 0;
 	return r;
 }
@@ -345,29 +399,20 @@ plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t
 {
 	const plcuda_column *c = plcuda_find_value(t, number, row, type);
 	pg_text_t			 r = {0, 0, 1};
-	const int64_t		*offsets;
+	plcuda_compressed	 v;
 
 	if (c == 0)
 		return r;
-	if (c->uniform_bytes > 0)
+	v = plcuda_get_varying(t, c, row);
+	if (v.compressed)
 	{
-		r.value = c->values + row * c->uniform_bytes;
-		r.length = (uint32_t) c->uniform_bytes;
-		r.isnull = 0;
+		plcuda_raise_in(t->state, "0A000",
+						"a compressed value cannot be read in place: use plcuda_get_compressed()");
 		return r;
 	}
-	if (!t->arrow)
-		return plcuda_get_body(t, c, row);
-	offsets = (const int64_t *) (const void *) c->values;
-	if (offsets[row] < 0 || offsets[row + 1] < offsets[row] ||
-		(uint64_t) offsets[row + 1] > c->bodies_bytes || offsets[row + 1] - offsets[row] > 0x7fffffff)
-	{
-		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
-		return r;
-	}
-	r.value = c->bodies + offsets[row];
-	r.length = (uint32_t) (offsets[row + 1] - offsets[row]);
-	r.isnull = 0;
+	r.value = v.value;
+	r.length = v.length;
+	r.isnull = v.isnull;
 	return r;
 }
 
@@ -381,6 +426,72 @@ GVM_DEVICE pg_bytea_t
 plcuda_get_bytea(const plcuda_table *t, int32_t number, uint64_t row)
 {
 	return plcuda_get_varlena(t, number, row, PLCUDA_BYTEA);
+}
+
+/* ---- compressed values */
+
+/* The bytes of a value of varying length as the table has them, compressed or not, in a column of any such type. */
+GVM_DEVICE plcuda_compressed
+plcuda_get_compressed(const plcuda_table *t, int32_t number, uint64_t row)
+{
+	plcuda_compressed	 r = {0, 0, 0, 0, 1, t->state};
+	const plcuda_column *c = plcuda_find_column(t, number);
+
+	if (c == 0 || !plcuda_has_value(t, c, row))
+		return r;
+	if (!c->varying && c->uniform_bytes == 0)
+	{
+		plcuda_raise_in(t->state, "42804", "a column has no values that may be compressed");
+		return r;
+	}
+	return plcuda_get_varying(t, c, row);
+}
+
+/* How long a value is when it is not compressed; -1: it is NULL. */
+GVM_DEVICE int32_t
+plcuda_raw_length(const plcuda_table *t, int32_t number, uint64_t row)
+{
+	const plcuda_compressed v = plcuda_get_compressed(t, number, row);
+
+	return v.isnull ? -1 : (int32_t) v.raw_length;
+}
+
+/* Writes raw_length bytes to dest and returns how many; -1: the value is NULL, or damaged, which is an error. */
+GVM_DEVICE int32_t
+plcuda_decompress(plcuda_compressed v, char *dest)
+{
+	uint32_t i;
+
+	if (v.isnull)
+		return -1;
+	for (i = 0; !v.compressed && i < v.length; i++)
+		dest[i] = v.value[i];
+	if (v.compressed && pglz_decompress(v.value, (int32_t) v.length, dest, (int32_t) v.raw_length) < 0)
+	{
+		plcuda_raise_in(v.state, "XX001", "a compressed value is damaged");
+		return -1;
+	}
+	return (int32_t) v.raw_length;
+}
+
+/* The same by all lanes of a warp, with the same arguments; each may then read all of dest. */
+GVM_DEVICE int32_t
+plcuda_decompress_warp(plcuda_compressed v, char *dest)
+{
+	uint32_t i;
+
+	if (v.isnull)
+		return -1;
+	if (v.compressed &&
+		pglz_decompress_warp(v.value, (int32_t) v.length, dest, (int32_t) v.raw_length) < 0)
+	{
+		plcuda_raise_in(v.state, "XX001", "a compressed value is damaged");
+		return -1;
+	}
+	for (i = gvm_lane(); !v.compressed && i < v.length; i += plcuda_lanes())
+		dest[i] = v.value[i];
+	plcuda_warp_sync();
+	return (int32_t) v.raw_length;
 }
 
 #endif

@@ -127,6 +127,25 @@ receive(plcuda_message *message)
 		message->magic == PLCUDA_MAGIC;
 }
 
+/* False: it is none. */
+static bool
+take_request(bool compiles, uint32_t verb, plcuda_window *window, plcuda_message *answer)
+{
+	if (compiles != (verb == PLCUDA_COMPILE))
+		return false;
+	if (verb == PLCUDA_COMPILE)
+		plcuda_compile(window, answer);
+	else if (verb == PLCUDA_CALL)
+		plcuda_run(window, answer);
+	else if (verb == PLCUDA_FETCH)
+		plcuda_fetch(answer);
+	else if (verb == PLCUDA_INSPECT)
+		plcuda_inspect(window, answer);
+	else
+		return false;
+	return true;
+}
+
 static void
 serve(bool compiles)
 {
@@ -149,17 +168,10 @@ serve(bool compiles)
 		if (!receive(&message))
 			return;
 		window = plcuda_map_window();
-		if (window == NULL || compiles != (message.verb == PLCUDA_COMPILE))
+		if (window == NULL || !take_request(compiles, message.verb, window, &answer))
 			return;
-		if (compiles)
-			plcuda_compile(window, &answer);
-		else if (message.verb == PLCUDA_CALL)
-			plcuda_run(window, &answer);
-		else if (message.verb == PLCUDA_INSPECT)
-			plcuda_inspect(window, &answer);
-		else
-			return;
-		wait_ms = ((plcuda_window *) file.bytes)->idle_ms; /* another address, if the file has grown */
+		/* Another address, if the file has grown. A backend may take long for the rows that it has got. */
+		wait_ms = plcuda_has_rows() ? -1 : ((plcuda_window *) file.bytes)->idle_ms;
 		if (send(GSTORE_SPAWN_CONNECTION, &answer, sizeof answer, MSG_NOSIGNAL) < 0 || answer.lost)
 			return;
 	}

@@ -76,6 +76,10 @@ plcuda_nvrtc_main(const char *library, const char *architecture, const char *fro
 extern void plcuda_compile(plcuda_window *window, plcuda_message *answer);
 extern void plcuda_run(plcuda_window *window, plcuda_message *answer);
 extern void plcuda_inspect(plcuda_window *window, plcuda_message *answer);
+/* More rows of the set that the last call returns. */
+extern void plcuda_fetch(plcuda_message *answer);
+/* Whether there are more. */
+extern bool plcuda_has_rows(void);
 /* After a time without calls: detaches tables, which may have been dropped, and frees buffers on the GPU. */
 extern void plcuda_rest(void);
 

@@ -25,8 +25,24 @@ typedef struct head
 	uint64_t checksum; /* of what follows */
 } head;
 
-static const char *const headers[] = {"device.h", "types.h", "gvmem/device/kernel.h",
-									  "gvmem/device/detail/types.h"};
+static const char *const headers[] = {"device.h",
+									  "types.h",
+									  "append.h",
+									  "set.h",
+									  "gather.h",
+									  "device/dates.h",
+									  "device/numeric.h",
+									  "device/order.h",
+									  "device/pglz.h",
+									  "device/reduce.h",
+									  "device/sort.h",
+									  "device/text.h",
+									  "device/threads.h",
+									  "gvmem/append.h",
+									  "gvmem/device/kernel.h",
+									  "gvmem/device/appender.h",
+									  "gvmem/device/detail/types.h",
+									  "gvmem/device/detail/appender.h"};
 
 /* ---- what decides about an image */
 

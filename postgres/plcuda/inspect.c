@@ -15,9 +15,9 @@ PG_FUNCTION_INFO_V1(plcuda_gpu_info_of);
 
 const plcuda_evaluated *plcuda_evaluated_now = NULL;
 
-/* f: NULL with an empty text. */
-static const plcuda_window *
-ask(const plcuda_function *f, const char *text)
+/* f: NULL with an empty text. kernels: PLCUDA_KERNELS, of which those count that f has. */
+static void
+ask(const plcuda_function *f, const char *text, plcuda_kernel_info *kernels, plcuda_gpu_info *gpu)
 {
 	const Size	   bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(text) + 1);
 	plcuda_window *window;
@@ -31,7 +31,9 @@ ask(const plcuda_function *f, const char *text)
 	window = plcuda_run_call(PLCUDA_INSPECT, text);
 	if (window == NULL)
 		elog(ERROR, "the GPU worker has given no answer");
-	return window;
+	memcpy(kernels, window->kernel_info, sizeof window->kernel_info);
+	memcpy(gpu, &window->gpu, sizeof *gpu);
+	plcuda_end_call(true);
 }
 
 static plcuda_evaluated
@@ -67,10 +69,11 @@ plcuda_kernel_info_of(PG_FUNCTION_ARGS)
 	const plcuda_evaluated	 e = find_evaluated(PG_GETARG_OID(0));
 	ReturnSetInfo			*result = (ReturnSetInfo *) fcinfo->resultinfo;
 	plcuda_kernel_info		 info[PLCUDA_KERNELS];
+	plcuda_gpu_info			 gpu;
 	bool					 nulls[KERNEL_COLUMNS] = {false};
 
 	InitMaterializedSRF(fcinfo, 0);
-	memcpy(info, ask(e.function, e.text)->kernel_info, sizeof info);
+	ask(e.function, e.text, info, &gpu);
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
 	{
 		const Datum values[KERNEL_COLUMNS] = {
@@ -88,13 +91,14 @@ plcuda_kernel_info_of(PG_FUNCTION_ARGS)
 Datum
 plcuda_gpu_info_of(PG_FUNCTION_ARGS)
 {
-	plcuda_gpu_info gpu;
-	TupleDesc		desc;
-	bool			nulls[GPU_COLUMNS] = {false};
+	plcuda_kernel_info none[PLCUDA_KERNELS];
+	plcuda_gpu_info	   gpu;
+	TupleDesc		   desc;
+	bool			   nulls[GPU_COLUMNS] = {false};
 
 	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
 		elog(ERROR, "return type must be a row type");
-	memcpy(&gpu, &ask(NULL, "")->gpu, sizeof gpu);
+	ask(NULL, "", none, &gpu);
 	gpu.name[sizeof gpu.name - 1] = '\0';
 	(void) pg_verifymbstr(gpu.name, (int) strlen(gpu.name), false);
 	nulls[1] = gpu.architecture == 0;

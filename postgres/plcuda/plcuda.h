@@ -4,7 +4,9 @@
 
 #include "postgres.h"
 
+#include "access/tupdesc.h"
 #include "fmgr.h"
+#include "lib/stringinfo.h"
 #include "nodes/pg_list.h"
 
 #include "postgres/call.h"
@@ -61,6 +63,39 @@ plcuda_datum_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_by
 extern Datum
 plcuda_slot_to_datum(const plcuda_type *type, const void *slot, plcuda_bytes pointed, bool *null);
 
+/* ---- what functions return (row.c) */
+
+typedef struct plcuda_row_column
+{
+	const plcuda_type *type;   /* NULL: dropped */
+	const char		  *member; /* of the struct; NULL: the row is the slot */
+	uint32			   at;	   /* of its slot in the row */
+	int32			   typmod;
+	FmgrInfo		   coercion; /* to typmod; without OID: none */
+} plcuda_row_column;
+
+typedef struct plcuda_row
+{
+	Oid				   type; /* as declared */
+	bool			   set, composite;
+	TupleDesc		   desc; /* of a value that is not composite, too */
+	plcuda_row_column *columns;
+	int				   count, place_count;
+	uint32			   bytes;
+} plcuda_row;
+
+/* Of a function in the catalog. ERROR if kernels cannot have such rows. */
+extern void plcuda_read_row(Oid function, bool set, plcuda_row *row);
+/* The declaration of plcuda_row, in C; of a set also that of plcuda_clear_row(). */
+extern void plcuda_append_row_type(StringInfo out, const plcuda_row *row);
+/* NULLs. */
+extern void plcuda_null_row(const plcuda_row *row, void *to);
+/* place_count of them. */
+extern void plcuda_list_places(const plcuda_row *row, plcuda_place *places);
+/* Of a copy of a row whose addresses are offsets in `all`, which may be a window's. ERROR if it has other values. */
+extern void plcuda_row_to_datums(const plcuda_row *row, const char *from, plcuda_bytes all,
+								 Datum *values, bool *nulls);
+
 /* ---- functions (source.c) */
 
 /* A number, or a function of the same arguments that returns it. */
@@ -83,7 +118,8 @@ typedef struct plcuda_function
 	int					nargs;
 	Oid				   *argument_types; /* as declared */
 	const plcuda_type **arguments;
-	const plcuda_type  *result;
+	plcuda_row			row;
+	bool				appends_bytes; /* by plcuda_append_bytes() */
 	plcuda_block		blocks[PLCUDA_KERNELS];
 	plcuda_size			results, workbuf;
 	Oid					sanity_check, cpu_fallback; /* InvalidOid: none */
@@ -112,10 +148,14 @@ extern plcuda_window *plcuda_begin_call(Size bytes);
  * fallback. ERROR if it fails. The worker is ended then, unless a kernel has raised the error.
  */
 extern plcuda_window *plcuda_run_call(plcuda_verb verb, const char *text);
+/* The window with the next rows of a set. ERROR if there are none. The worker is ended then. */
+extern plcuda_window *plcuda_fetch_rows(void);
 /* Bytes that the worker has added. ERROR if there are none. */
-extern const char *plcuda_call_bytes(plcuda_span span);
-/* Gives back memory of a large result, once it is copied. */
-extern void plcuda_end_call(plcuda_span bytes);
+extern plcuda_bytes plcuda_call_bytes(const plcuda_span *span);
+/* ERROR: the worker's answer makes no sense. */
+extern void plcuda_fail_result(void) pg_attribute_noreturn();
+/* After plcuda_run_call(). Once all rows are copied: gives back memory of large results; else the worker is ended. */
+extern void plcuda_end_call(bool complete);
 
 /* ---- calls (call.c) */
 

@@ -3,8 +3,8 @@
  * and a block of device memory for each purpose. What a call leaves behind is never read by the next: blocks are
  * written or cleared before.
  */
-#include "postgres/plcuda/driver.h"
 #include "postgres/plcuda/notes.h"
+#include "postgres/plcuda/rows.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +13,8 @@
 #define FUNCTIONS_MAX 64
 #define ATTACHED_MAX  32
 #define LEASE_MS	  10000
+/* Of a function: its blocks, and those of gather.h. */
+#define KERNELS (PLCUDA_KERNELS + 2)
 
 typedef struct function
 {
@@ -20,7 +22,7 @@ typedef struct function
 	size_t		  text_bytes;
 	plcuda_image  image;
 	plcuda_module module;
-	plcuda_entry  kernels[PLCUDA_KERNELS];
+	plcuda_entry  kernels[KERNELS];
 } function;
 
 typedef struct attached
@@ -49,7 +51,8 @@ typedef struct leased
 	gvm_table_data data[PLCUDA_COLUMNS_MAX];
 } leased;
 
-static leased leases[PLCUDA_TABLES_MAX];
+static leased	leases[PLCUDA_TABLES_MAX];
+static uint32_t lease_count;
 
 /* ---- the device */
 
@@ -71,6 +74,7 @@ close_device(void)
 	if (state.device == NULL)
 		return;
 	forget_functions();
+	plcuda_release_rows();
 	plcuda_release_notes();
 	plcuda_release_block(&state.call);
 	plcuda_release_block(&state.results);
@@ -117,12 +121,13 @@ use_device(int32_t ordinal, plcuda_message *answer)
 static bool
 load_function(function *f, const plcuda_window *window, plcuda_message *answer)
 {
-	static const char *const names[PLCUDA_KERNELS] = {"plcuda_prep", "plcuda_main", "plcuda_post"};
+	static const char *const names[KERNELS] = {"plcuda_prep", "plcuda_main", "plcuda_post",
+											   "plcuda_measure", "plcuda_gather_rows"};
 
 	if (!plcuda_check(plcuda_cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
 		return false;
-	for (int i = 0; i < PLCUDA_KERNELS; i++)
-		if (window->kernels[i].present &&
+	for (int i = 0; i < KERNELS; i++)
+		if ((i < PLCUDA_KERNELS ? window->kernels[i].present : window->places.bytes > 0) &&
 			!plcuda_check(plcuda_cu.function_get(&f->kernels[i], f->module, names[i]),
 						  "cuModuleGetFunction", answer))
 		{
@@ -267,9 +272,9 @@ acquire_table(leased *l, plcuda_message *answer)
 }
 
 static void
-release_tables(uint32_t count)
+release_tables(void)
 {
-	for (uint32_t i = 0; i < count; i++)
+	for (uint32_t i = 0; i < lease_count; i++)
 	{
 		if (leases[i].count > 0)
 			(void) gvm_table_release(leases[i].table, leases[i].data, leases[i].count);
@@ -341,6 +346,9 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		out[c.number - 1].nulls = d->nulls;
 		out[c.number - 1].bodies = d->bodies;
 		out[c.number - 1].bodies_bytes = c.bodies_bytes;
+		out[c.number - 1].varying = c.arrow != NULL
+			? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
+			: c.length < 0 && c.uniform == 0;
 		if (c.uniform == GVM_TABLE_BYTES)
 			out[c.number - 1].uniform_bytes = c.width;
 	}
@@ -396,24 +404,22 @@ place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint
 	return true;
 }
 
-typedef struct outcome /* begins the block, and is read back */
-{
-	plcuda_state state;
-	uint8_t		 pad[PLCUDA_ALIGN - sizeof(plcuda_state) % PLCUDA_ALIGN];
-	uint8_t		 result[PLCUDA_SLOT_BYTES];
-} outcome;
-
+/* The addresses are filled in; the entries of *results are not its. */
 static bool
-place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
+place_all(layout *l, const plcuda_window *window, const gvm_append *append, uint64_t *call_address,
+		  plcuda_results *results)
 {
-	uint64_t	 outcome_address, arguments, tables;
-	outcome		*o = place(l, sizeof *o, &outcome_address);
+	uint64_t	 arguments, tables, append_address;
+	void		*outcome = place(l, sizeof(plcuda_outcome), &results->state);
 	plcuda_call *call = place(l, sizeof *call, call_address);
+	gvm_append	*appends = place(l, sizeof *appends, &append_address);
 	uint8_t		*slots = place(l, PLCUDA_ARGUMENTS_MAX * PLCUDA_SLOT_BYTES, &arguments);
 	uint8_t *described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
 
+	if (!place_span(l, window->row, &results->row) || !place_span(l, window->places, &results->places))
+		return false;
 	for (uint32_t i = 0; i < window->table_count; i++)
-		if (!place_table(l, &window->tables[i], &leases[i], outcome_address,
+		if (!place_table(l, &window->tables[i], &leases[i], results->state,
 						 described != NULL
 							 ? (plcuda_table *) (void *) (described +
 														  i * PLCUDA_ROUND_UP(sizeof(plcuda_table)))
@@ -423,30 +429,32 @@ place_all(layout *l, const plcuda_window *window, uint64_t *call_address)
 		if (!place_argument(l, &window->arguments[i], tables,
 							slots != NULL ? slots + i * PLCUDA_SLOT_BYTES : NULL))
 			return false;
-	if (l->bytes == NULL)
+	if (outcome == NULL)
 		return true;
-	memcpy(o->result, window->result, sizeof o->result);
+	*appends = *append;
 	*call = (plcuda_call){
 		.arguments = pointer(arguments),
-		.result = (char *) pointer(outcome_address + offsetof(outcome, result)),
+		.result = (char *) pointer(window->returns_set ? 0 : results->row),
 		.results = (char *) pointer(window->results_bytes > 0 ? state.results.address : 0),
 		.workbuf = (char *) pointer(window->workbuf_bytes > 0 ? state.workbuf.address : 0),
 		.results_bytes = window->results_bytes,
 		.workbuf_bytes = window->workbuf_bytes,
-		.state = (plcuda_state *) pointer(outcome_address),
-		.notes = (plcuda_note *) pointer(plcuda_notes_address())};
+		.state = (plcuda_state *) pointer(results->state),
+		.notes = (plcuda_note *) pointer(plcuda_notes_address()),
+		.append = pointer(window->append_bytes > 0 ? append_address : 0)};
 	return true;
 }
 
 /* On the device; *call: there. */
 static bool
-send_call(const plcuda_window *window, uint64_t *call, plcuda_message *answer)
+send_call(const plcuda_window *window, const gvm_append *append, uint64_t *call,
+		  plcuda_results *results, plcuda_message *answer)
 {
 	layout	 l = {NULL, 0, 0};
 	uint64_t bytes;
 	bool	 sent = false;
 
-	if (!place_all(&l, window, call))
+	if (!place_all(&l, window, append, call, results))
 		goto malformed;
 	bytes = l.at;
 	if (!plcuda_reserve_block(&state.call, bytes, "arguments", answer))
@@ -457,7 +465,7 @@ send_call(const plcuda_window *window, uint64_t *call, plcuda_message *answer)
 		plcuda_answer_error(answer, "53200", "out of memory for arguments");
 		return false;
 	}
-	if (!place_all(&l, window, call))
+	if (!place_all(&l, window, append, call, results))
 	{
 		free(l.bytes);
 		goto malformed;
@@ -473,102 +481,99 @@ malformed:
 /* ---- running */
 
 static bool
-run_kernels(const function *f, const plcuda_window *window, uint64_t call, outcome *out,
+run_kernels(const function *f, const plcuda_window *window, uint64_t call, uint64_t outcome_address,
 			plcuda_message *answer)
 {
 	const plcuda_params params = {pointer(call)};
+	plcuda_outcome		outcome;
 
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
-	{
-		if (!window->kernels[i].present)
-			continue;
-		if (!plcuda_launch(f->kernels[i], &window->kernels[i], &params, answer) ||
-			!plcuda_synchronize(answer))
+		if (window->kernels[i].present &&
+			(!plcuda_launch(f->kernels[i], &window->kernels[i], &params, answer) ||
+			 !plcuda_synchronize(answer) || !plcuda_read_outcome(outcome_address, &outcome, answer)))
 			return false;
-		if (!plcuda_check(plcuda_cu.copy_out(out, state.call.address, sizeof *out), "cuMemcpyDtoH",
-						  answer))
-			return false;
-		if (!plcuda_take_notes(&out->state, answer))
-			return false;
-	}
 	return true;
 }
 
-/* Those of a pg_text_t, into the memory file. */
+/* The function's own kernels. What they have made can be fetched then. */
 static bool
-fetch_bytes(plcuda_window **window, const pg_text_t *result, plcuda_message *answer)
+run_blocks(const plcuda_window *window, const function *f, plcuda_message *answer)
 {
-	const uint64_t at = (uint64_t) (uintptr_t) result->value - state.results.address;
-	plcuda_span	   span;
-	void		  *to;
-
-	if (result->isnull)
-		return true;
-	if (result->length > 0 &&
-		((*window)->results_bytes == 0 || at > (*window)->results_bytes ||
-		 result->length > (*window)->results_bytes - at))
-	{
-		plcuda_answer_error(answer, "39000", "the value of the result is not in the results buffer");
-		return false;
-	}
-	to = plcuda_append(result->length, &span);
-	if (to == NULL)
-	{
-		plcuda_answer_error(answer, "53200", "out of memory for a result of %u bytes", result->length);
-		return false;
-	}
-	*window = plcuda_map_window();
-	(*window)->bytes = span;
-	return result->length == 0 ||
-		plcuda_check(plcuda_cu.copy_out(to, state.results.address + at, result->length),
-					 "cuMemcpyDtoH", answer);
-}
-
-static void
-run_call(plcuda_window *window, const function *f, plcuda_message *answer)
-{
-	outcome	  out;
-	pg_text_t text;
-	uint64_t  call;
+	const bool	   appends = window->append_bytes > 0;
+	gvm_append	   append = {0};
+	plcuda_results results = {.place_count = (uint32_t) (window->places.bytes / sizeof(plcuda_place)),
+							  .measure = f->kernels[PLCUDA_KERNELS],
+							  .gather = f->kernels[PLCUDA_KERNELS + 1]};
+	uint64_t	   call;
+	bool		   done;
 
 	for (uint32_t i = 0; i < window->table_count; i++)
 		if (leases[i].table != NULL && !acquire_table(&leases[i], answer))
-			return;
+			return false;
 	if (!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||
 		!plcuda_clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
-		!send_call(window, &call, answer) || !run_kernels(f, window, call, &out, answer))
-		return;
-	memcpy(&text, out.result, sizeof text);
-	if (window->returns_bytes && !fetch_bytes(&window, &text, answer))
-		return;
-	memcpy(window->result, out.result, sizeof window->result);
+		(appends && !plcuda_begin_append(window, state.device, &append, answer)))
+		return false;
+	done = send_call(window, &append, &call, &results, answer) &&
+		run_kernels(f, window, call, results.state, answer);
+	if (appends && (done || strcmp(answer->sqlstate, PLCUDA_FULL) == 0))
+		done = plcuda_finish_append(answer);
+	if (done)
+		plcuda_begin_rows(window, &results);
+	return done;
+}
+
+/* Gives up what was held for the rows of a call. */
+static void
+end_call(void)
+{
+	plcuda_end_rows();
+	release_tables();
+	lease_count = 0;
 }
 
 static bool
-check_window(plcuda_window *window, plcuda_message *answer)
+check_call(const plcuda_window *window, plcuda_message *answer)
+{
+	const bool good = plcuda_at(window->text) != NULL && window->table_count <= PLCUDA_TABLES_MAX &&
+		window->argument_count <= PLCUDA_ARGUMENTS_MAX && window->row_bytes > 0 &&
+		window->row_bytes <= PLCUDA_ROW_BYTES_MAX && window->row.bytes == window->row_bytes;
+
+	if (!good)
+		plcuda_answer_error(answer, "XX000", "the call is malformed");
+	return good;
+}
+
+static void
+end_paths(plcuda_window *window)
 {
 	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
 	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
-	if (plcuda_at(window->text) != NULL && window->table_count <= PLCUDA_TABLES_MAX &&
-		window->argument_count <= PLCUDA_ARGUMENTS_MAX)
-		return true;
-	plcuda_answer_error(answer, "XX000", "the call is malformed");
-	return false;
 }
 
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
-	const uint32_t	tables = window->table_count;
 	const function *f;
 	int32_t			ordinal;
 
-	if (check_window(window, answer) && attach_tables(window, &ordinal, answer) &&
-		use_device(ordinal, answer) && (f = find_function(window, answer)) != NULL)
-	{
-		run_call(window, f, answer);
-		release_tables(tables);
-	}
+	end_call(); /* of which the backend has not fetched everything */
+	end_paths(window);
+	if (!check_call(window, answer) || !attach_tables(window, &ordinal, answer) ||
+		!use_device(ordinal, answer) || (f = find_function(window, answer)) == NULL)
+		return;
+	lease_count = window->table_count;
+	if (!run_blocks(window, f, answer) || !plcuda_fetch_piece(answer) || !plcuda_has_rows())
+		end_call();
+}
+
+void
+plcuda_fetch(plcuda_message *answer)
+{
+	if (!plcuda_has_rows())
+		plcuda_answer_error(answer, "XX000", "there are no rows to be fetched");
+	else if (!plcuda_fetch_piece(answer) || !plcuda_has_rows())
+		end_call();
 }
 
 /* ---- what the driver says */
@@ -594,7 +599,11 @@ plcuda_inspect(plcuda_window *window, plcuda_message *answer)
 {
 	const function *f;
 
-	if (!check_window(window, answer) ||
+	end_call();
+	end_paths(window);
+	if (plcuda_at(window->text) == NULL)
+		plcuda_answer_error(answer, "XX000", "the call is malformed");
+	if (answer->verb == PLCUDA_ERROR ||
 		!use_device(state.device != NULL ? state.info.ordinal : 0, answer) ||
 		!inspect_gpu(&window->gpu, answer) || window->text.bytes == 0 ||
 		(f = find_function(window, answer)) == NULL)
@@ -611,6 +620,7 @@ plcuda_rest(void)
 	detach_tables();
 	if (state.device == NULL)
 		return;
+	plcuda_release_rows();
 	plcuda_release_block(&state.results);
 	plcuda_release_block(&state.workbuf);
 }

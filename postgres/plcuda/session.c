@@ -37,6 +37,8 @@ typedef struct worker
 } worker;
 
 static worker session = {-1, -1, NULL, 0};
+static uint64 sent_bytes; /* of the call */
+static bool	  is_called;  /* until plcuda_end_call() */
 
 /* ---- the memory file */
 
@@ -478,6 +480,10 @@ check_session(void)
 plcuda_window *
 plcuda_begin_call(Size bytes)
 {
+	if (is_called)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("a plcuda function cannot be called while the rows of another one are read")));
 	check_session();
 	PG_TRY();
 	{
@@ -536,30 +542,41 @@ call_once(plcuda_verb verb, const time_limit *limit, plcuda_message *answer)
 		fail_ended(&ended);
 }
 
-/* False: a kernel has raised an error; the worker goes on. One limit for all attempts, in which compiling does not count. */
+/* One limit for all that a call waits for its worker. */
+static time_limit call_limit;
+static int64	  answered_ns;
+
+/* False: a kernel has raised an error; the worker goes on. */
+static bool
+take_answer(plcuda_message *answer)
+{
+	if (answer->verb != PLCUDA_DONE && (answer->verb != PLCUDA_ERROR || answer->lost))
+		fail_answer(answer);
+	map_memory(&session, 0);
+	answered_ns = gstore_now_ns();
+	return answer->verb == PLCUDA_DONE;
+}
+
+/* As take_answer(). One limit for all attempts, in which compiling does not count. */
 static bool
 run_call(plcuda_verb verb, const char *text, plcuda_message *answer)
 {
-	time_limit limit = begin_limit("plcuda.time_limit", ERRCODE_QUERY_CANCELED, plcuda_time_limit_ms);
-
-	call_once(verb, &limit, answer);
+	call_limit = begin_limit("plcuda.time_limit", ERRCODE_QUERY_CANCELED, plcuda_time_limit_ms);
+	call_once(verb, &call_limit, answer);
 	if (answer->verb == PLCUDA_NEED_IMAGE)
 	{
 		const int64 start_ns = gstore_now_ns();
 
 		plcuda_compile_text(text, answer->architecture);
-		limit.deadline_ns += gstore_now_ns() - start_ns;
-		call_once(verb, &limit, answer);
+		call_limit.deadline_ns += gstore_now_ns() - start_ns;
+		call_once(verb, &call_limit, answer);
 	}
 	if (answer->verb == PLCUDA_NEED_IMAGE)
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("the GPU worker does not find the compiled function"),
 				 errhint("plcuda.cache_size may be too small for it.")));
-	if (answer->verb != PLCUDA_DONE && (answer->verb != PLCUDA_ERROR || answer->lost))
-		fail_answer(answer);
-	map_memory(&session, 0);
-	return answer->verb == PLCUDA_DONE;
+	return take_answer(answer);
 }
 
 plcuda_window *
@@ -569,6 +586,7 @@ plcuda_run_call(plcuda_verb verb, const char *text)
 	plcuda_message answer;
 	volatile bool  done = false;
 
+	sent_bytes = window->used;
 	fill_settings(window, text, PLCUDA_TEXT_AT);
 	PG_TRY();
 	{
@@ -588,24 +606,55 @@ plcuda_run_call(plcuda_verb verb, const char *text)
 		return NULL;
 	if (!done)
 		fail_answer(&answer);
+	is_called = true;
 	return (plcuda_window *) session.bytes;
 }
 
-const char *
-plcuda_call_bytes(plcuda_span span)
+plcuda_window *
+plcuda_fetch_rows(void)
 {
-	if (span.bytes > PLCUDA_RESULT_BYTES_MAX || span.at > session.len ||
-		span.bytes > session.len - span.at)
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
-				 errmsg("the GPU worker has returned no valid result")));
-	return (const char *) session.bytes + span.at;
+	plcuda_message	   answer;
+	gstore_spawn_ended ended;
+
+	/* What was done here meanwhile does not count. */
+	call_limit.deadline_ns += gstore_now_ns() - answered_ns;
+	(void) send_verb(&session, PLCUDA_FETCH);
+	if (await(&session, &call_limit, &answer, &ended) != 1)
+		fail_ended(&ended);
+	if (!take_answer(&answer))
+		fail_answer(&answer);
+	return (plcuda_window *) session.bytes;
 }
 
 void
-plcuda_end_call(plcuda_span bytes)
+plcuda_fail_result(void)
 {
-	if (session.memory >= 0 && bytes.bytes > KEEP_BYTES && bytes.at < session.len)
-		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-						 (off_t) bytes.at, (off_t) Min(bytes.bytes, session.len - bytes.at));
+	ereport(ERROR,
+			(errcode(ERRCODE_EXTERNAL_ROUTINE_INVOCATION_EXCEPTION),
+			 errmsg("the GPU worker has returned no valid result")));
+}
+
+plcuda_bytes
+plcuda_call_bytes(const plcuda_span *span)
+{
+	plcuda_span copy;
+
+	memcpy(&copy, span, sizeof copy);
+	if (copy.bytes > PLCUDA_RESULT_BYTES_MAX || copy.at > session.len ||
+		copy.bytes > session.len - copy.at)
+		plcuda_fail_result();
+	return (plcuda_bytes){session.bytes + copy.at, copy.bytes};
+}
+
+void
+plcuda_end_call(bool complete)
+{
+	const uint64 from = sent_bytes + KEEP_BYTES;
+
+	is_called = false;
+	if (!complete)
+		close_worker(&session);
+	else if (session.len > from)
+		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) from,
+						 (off_t) (session.len - from));
 }

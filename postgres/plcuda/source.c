@@ -13,6 +13,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/proclang.h"
+#include "funcapi.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -41,15 +42,11 @@ static void
 read_signature(plcuda_function *f, HeapTuple tuple)
 {
 	const Form_pg_proc proc = (Form_pg_proc) GETSTRUCT(tuple);
-	bool			   null;
 
 	if (proc->prokind != PROKIND_FUNCTION)
 		fail_feature("be a procedure, an aggregate or a window function");
-	if (proc->proretset)
-		fail_feature("return a set");
-	(void) SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_proallargtypes, &null);
-	if (!null)
-		fail_feature("have OUT or VARIADIC arguments");
+	if (OidIsValid(proc->provariadic))
+		fail_feature("have a VARIADIC argument");
 	if (proc->pronargs > PLCUDA_ARGUMENTS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_TOO_MANY_ARGUMENTS),
@@ -65,9 +62,7 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 		if (f->arguments[i] == NULL)
 			fail_feature(psprintf("have an argument of type %s", format_type_be(f->argument_types[i])));
 	}
-	f->result = plcuda_find_type(proc->prorettype);
-	if (f->result == NULL || f->result->kind == PLCUDA_KIND_TABLE)
-		fail_feature(psprintf("return %s", format_type_be(proc->prorettype)));
+	plcuda_read_row(f->oid, proc->proretset, &f->row);
 }
 
 /* ---- directives */
@@ -81,6 +76,7 @@ typedef struct reader
 	bool			 seen[PLCUDA_KERNELS + 1];
 	StringInfoData	 texts[PLCUDA_KERNELS + 1];
 	StringInfoData	 headers;
+	List			*directives; /* as refuse_repeated() names them */
 } reader;
 
 static void
@@ -110,7 +106,7 @@ look_up(const reader *r, const char *name, int nargs)
 }
 
 static void
-check_helper(const reader *r, const char *name, Oid oid, Oid result, Oid other_result)
+check_helper(const reader *r, const char *name, Oid oid, Oid result, Oid other_result, bool set)
 {
 	if (oid == r->f->oid)
 		fail_line(r, "a directive cannot name the function itself");
@@ -126,16 +122,35 @@ check_helper(const reader *r, const char *name, Oid oid, Oid result, Oid other_r
 				(errcode(ERRCODE_DATATYPE_MISMATCH),
 				 errmsg("function %s must return %s", name, format_type_be(result)),
 				 errcontext("line %d of a plcuda function", r->line)));
-	if (get_func_retset(oid))
-		fail_line(r, "a function that a directive names cannot return a set");
+	if (get_func_retset(oid) != set)
+		fail_line(r,
+				  set ? "the CPU fallback must return a set, too"
+					  : "a function that a directive names cannot return a set");
 }
 
 static Oid
-find_function(const reader *r, const char *name, Oid result, Oid other_result)
+find_function(const reader *r, const char *name, Oid result, Oid other_result, bool set)
 {
 	const Oid oid = look_up(r, name, r->f->nargs);
 
-	check_helper(r, name, oid, result, other_result);
+	check_helper(r, name, oid, result, other_result, set);
+	return oid;
+}
+
+static Oid
+find_fallback(const reader *r, const char *name)
+{
+	const plcuda_row *row = &r->f->row;
+	const Oid		  oid = find_function(r, name, row->type, row->type, row->set);
+	TupleDesc		  desc;
+
+	if (row->type != RECORDOID)
+		return oid;
+	if (get_func_result_type(oid, NULL, &desc) != TYPEFUNC_COMPOSITE || desc->natts != row->desc->natts)
+		fail_line(r, "the CPU fallback must return the same columns");
+	for (int i = 0; i < desc->natts; i++)
+		if (TupleDescAttr(desc, i)->atttypid != TupleDescAttr(row->desc, i)->atttypid)
+			fail_line(r, "the CPU fallback must return the same columns");
 	return oid;
 }
 
@@ -152,14 +167,29 @@ read_size(const reader *r, const char *value, int64 least, plcuda_size *out)
 			fail_line(r, psprintf("the number must be at least %lld, not %s", (long long) least, value));
 	}
 	else
-		out->function = find_function(r, value, INT8OID, INT4OID);
+		out->function = find_function(r, value, INT8OID, INT4OID, false);
+}
+
+/* block: that which the directive is for; -1: for the function. */
+static void
+refuse_repeated(reader *r, int block, const char *name)
+{
+	char	 *key = psprintf("%d %s", block, name);
+	ListCell *cell;
+
+	foreach(cell, r->directives)
+		if (strcmp(lfirst(cell), key) == 0)
+			fail_line(
+				r, psprintf("a second " DIRECTIVE "%s%s", name, block >= 0 ? " in one block" : ""));
+	r->directives = lappend(r->directives, key);
 }
 
 static plcuda_block *
-current_block(const reader *r)
+current_block(reader *r, const char *name)
 {
 	if (r->block < 0 || r->block == PLCUDA_KERNELS)
 		fail_line(r, "this directive stands in a block of #plcuda_prep, #plcuda_begin or #plcuda_post");
+	refuse_repeated(r, r->block, name);
 	return &r->f->blocks[r->block];
 }
 
@@ -224,7 +254,7 @@ add_include(reader *r, const char *value)
 	oid = look_up(r, value, r->f->nargs);
 	if (!OidIsValid(oid))
 		oid = look_up(r, value, 0);
-	check_helper(r, value, oid, TEXTOID, TEXTOID);
+	check_helper(r, value, oid, TEXTOID, TEXTOID, false);
 	/* What it returns is compiled. */
 	if (!is_superusers(oid))
 		ereport(ERROR,
@@ -242,11 +272,43 @@ check_no_value(const reader *r, const char *name, const char *value)
 			r, psprintf("nothing may follow " DIRECTIVE "%s in its line, not \"%s\"", name, value));
 }
 
+/* Of those for the function, in any place. False: it is none. */
+static bool
+take_function_directive(reader *r, const char *name, const char *value)
+{
+	plcuda_function *f = r->f;
+
+	if (strcmp(name, "include") == 0)
+	{
+		add_include(r, value);
+		return true;
+	}
+	if (strcmp(name, "library") == 0)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("a plcuda function cannot be linked with a library"),
+			 errdetail("Its blocks are code for the GPU, and libraries for the host cannot be called from there."),
+			 errhint("A function's own code stands in #plcuda_decl, or is included by #plcuda_include."),
+			 errcontext("line %d of a plcuda function", r->line)));
+	refuse_repeated(r, -1, name);
+	if (strcmp(name, "results_bufsz") == 0)
+		read_size(r, value, 0, &f->results);
+	else if (strcmp(name, "working_bufsz") == 0)
+		read_size(r, value, 0, &f->workbuf);
+	else if (strcmp(name, "sanity_check") == 0)
+		f->sanity_check = find_function(r, value, BOOLOID, BOOLOID, false);
+	else if (strcmp(name, "cpu_fallback") == 0)
+		f->cpu_fallback = find_fallback(r, value);
+	else
+		return false;
+	return true;
+}
+
 static void
 take_directive(reader *r, const char *name, const char *value)
 {
 	static const char *const blocks[] = {"prep", "begin", "post", "decl"}; /* as in reader.texts */
-	const Oid				 result = r->f->result->oid;
 
 	for (int i = 0; i <= PLCUDA_KERNELS; i++)
 		if (strcmp(name, blocks[i]) == 0)
@@ -263,32 +325,14 @@ take_directive(reader *r, const char *name, const char *value)
 		r->block = -1;
 	}
 	else if (strcmp(name, "num_threads") == 0)
-		read_size(r, value, 1, &current_block(r)->threads);
+		read_size(r, value, 1, &current_block(r, name)->threads);
 	else if (strcmp(name, "kernel_blocksz") == 0)
-		read_size(r, value, 0, &current_block(r)->block_threads);
+		read_size(r, value, 0, &current_block(r, name)->block_threads);
 	else if (strcmp(name, "shmem_unitsz") == 0)
-		read_size(r, value, 0, &current_block(r)->shared_thread);
+		read_size(r, value, 0, &current_block(r, name)->shared_thread);
 	else if (strcmp(name, "shmem_blocksz") == 0)
-		read_size(r, value, 0, &current_block(r)->shared_block);
-	else if (strcmp(name, "results_bufsz") == 0)
-		read_size(r, value, 0, &r->f->results);
-	else if (strcmp(name, "working_bufsz") == 0)
-		read_size(r, value, 0, &r->f->workbuf);
-	else if (strcmp(name, "sanity_check") == 0)
-		r->f->sanity_check = find_function(r, value, BOOLOID, BOOLOID);
-	else if (strcmp(name, "cpu_fallback") == 0)
-		r->f->cpu_fallback = find_function(r, value, result, result);
-	else if (strcmp(name, "include") == 0)
-		add_include(r, value);
-	else if (strcmp(name, "library") == 0)
-		ereport(
-			ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("a plcuda function cannot be linked with a library"),
-			 errdetail("Its blocks are code for the GPU, and libraries for the host cannot be called from there."),
-			 errhint("A function's own code stands in #plcuda_decl, or is included by #plcuda_include."),
-			 errcontext("line %d of a plcuda function", r->line)));
-	else
+		read_size(r, value, 0, &current_block(r, name)->shared_block);
+	else if (!take_function_directive(r, name, value))
 		fail_line(r, psprintf("unknown directive " DIRECTIVE "%s", name));
 }
 
@@ -426,17 +470,17 @@ append_kernel(StringInfo out, const plcuda_function *f, const char *name, const 
 			out,
 			"    const pg_%s_t arg%d = *(const pg_%s_t *)(const void *)(plcuda->arguments + %d);\n",
 			f->arguments[i]->name, i + 1, f->arguments[i]->name, i * PLCUDA_SLOT_BYTES);
-	appendStringInfo(
+	if (!f->row.set)
+		appendStringInfoString(
+			out, "    plcuda_row *retval = (plcuda_row *)(void *)plcuda->result;\n    (void)retval;\n");
+	appendStringInfoString(
 		out,
-		"    pg_%s_t *retval = (pg_%s_t *)(void *)plcuda->result;\n"
 		"    void *results = plcuda->results, *workbuf = plcuda->workbuf;\n"
-		"    const uint64_t results_bytes = plcuda->results_bytes, workbuf_bytes = plcuda->workbuf_bytes;\n",
-		f->result->name, f->result->name);
+		"    const uint64_t results_bytes = plcuda->results_bytes, workbuf_bytes = plcuda->workbuf_bytes;\n");
 	for (int i = 0; i < f->nargs; i++)
 		appendStringInfo(out, "    (void)arg%d;\n", i + 1);
 	appendStringInfoString(
-		out,
-		"    (void)retval; (void)results; (void)workbuf; (void)results_bytes; (void)workbuf_bytes;\n");
+		out, "    (void)results; (void)workbuf; (void)results_bytes; (void)workbuf_bytes;\n");
 	appendStringInfo(out, "%s}\n", body);
 }
 
@@ -471,6 +515,13 @@ make_text(reader *r)
 
 	initStringInfo(&out);
 	appendStringInfoString(&out, "#include \"device.h\"\n");
+	plcuda_append_row_type(&out, &r->f->row);
+	if (r->f->row.set)
+		appendStringInfoString(&out, "#include \"set.h\"\n");
+	else if (r->f->appends_bytes)
+		appendStringInfoString(&out, "#include \"append.h\"\n");
+	if (r->f->row.place_count > 0)
+		appendStringInfoString(&out, "#include \"gather.h\"\n");
 	appendStringInfoString(&out, r->headers.data);
 	foreach(cell, r->f->includes)
 		appendStringInfo(&out, "/* " DIRECTIVE "include %s */\n", plain_name(lfirst_oid(cell)));
@@ -507,6 +558,7 @@ read_source(plcuda_function *f, char *source)
 
 	refuse_files(source);
 	initStringInfo(&r.headers);
+	f->appends_bytes = strstr(source, "plcuda_append_bytes") != NULL;
 	for (int i = 0; i <= PLCUDA_KERNELS; i++)
 		initStringInfo(&r.texts[i]);
 	for (char *line = source, *next; line != NULL; line = next)

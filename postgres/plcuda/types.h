@@ -12,8 +12,11 @@
 #define PLCUDA_NAME_BYTES 64 /* of PostgreSQL's names, with the NUL */
 #define PLCUDA_TEXT_BYTES 256
 #define PLCUDA_FALL_BACK \
-	"PLCPU"					 /* in place of an SQLSTATE: the function asks for its CPU fallback */
-#define PLCUDA_SLOT_BYTES 32 /* an argument or the result; each type below fits */
+	"PLCPU" /* in place of an SQLSTATE: the function asks for its CPU fallback */
+#define PLCUDA_FULL		  "PLCFU" /* likewise: no more can be appended */
+#define PLCUDA_SLOT_BYTES 32	  /* an argument; each type below fits */
+#define PLCUDA_RESULT_BYTES_MAX \
+	0x3fffff00ull /* of what a row points to; PostgreSQL's values are below 1 GiB */
 
 /* In place of a % of a message. */
 typedef enum plcuda_value_kind
@@ -85,6 +88,7 @@ typedef struct plcuda_column
 	const char *values, *nulls, *bodies; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
 	uint64_t uniform_bytes; /* texts or bytea of one length: each so long, in values; 0: it is not so */
+	uint32_t varying;		/* values have a length each; in format 'arrow' only those of bytes */
 } plcuda_column;
 
 typedef struct plcuda_table
@@ -128,7 +132,7 @@ typedef struct pg_float8_t
 	double value;
 	char   isnull;
 } pg_float8_t;
-/* length bytes, without a header or a NUL. As a result value points into results. */
+/* length bytes, without a header or a NUL. A result's may be anywhere where a kernel can read. */
 typedef struct pg_text_t
 {
 	const char *value;
@@ -142,19 +146,60 @@ typedef struct pg_reggstore_t
 	char				isnull;
 } pg_reggstore_t;
 
+#define PLCUDA_RAW_LENGTH_BITS \
+	30 /* of the second word of a compressed value; above them the method, pglz's is 0 */
+
+/* A value of a table that may be compressed: length bytes, which are raw_length bytes when they are not. */
+typedef struct plcuda_compressed
+{
+	const char	 *value;
+	uint32_t	  length, raw_length;
+	char		  compressed, isnull;
+	plcuda_state *state;
+} plcuda_compressed;
+
 typedef struct plcuda_call
 {
 	const char	 *arguments; /* PLCUDA_SLOT_BYTES each */
-	char		 *result;	 /* one */
+	char		 *result;	 /* a row; of a set 0 */
 	char		 *results, *workbuf;
 	uint64_t	  results_bytes, workbuf_bytes;
 	plcuda_state *state;
 	plcuda_note *notes; /* the first PLCUDA_NOTES_MAX that are no errors; 0 (NULL): none are kept */
+	const struct gvm_append *append; /* of what the function appends; 0: nothing */
 } plcuda_call;
 
 typedef struct plcuda_params
 {
 	const plcuda_call *call;
 } plcuda_params;
+
+/*
+ * Offsets in a slot, or in a row of slots: of an address and of what counts the units behind it. What moves these bytes
+ * elsewhere leaves offsets in place of addresses: the first one is PLCUDA_GATHERED_AT.
+ */
+typedef struct plcuda_place
+{
+	uint32_t value, length, isnull;
+	uint32_t more;	   /* of an int32_t that is added to length; 0: none is */
+	uint32_t bits;	   /* of a unit */
+	uint32_t optional; /* the address may be 0, also as an offset: then nothing is there */
+} plcuda_place;
+
+#define PLCUDA_GATHERED_AT 8
+
+/* Parameter of the kernels that gather such values. */
+typedef struct plcuda_gather
+{
+	const char		   *rows;
+	char			   *copies; /* of the rows */
+	char			   *bytes;	/* what they point to, from PLCUDA_GATHERED_AT on */
+	const plcuda_place *places;
+	uint32_t			place_count, row_bytes; /* row_bytes: a multiple of 8 */
+	uint64_t			row_count;
+	uint64_t			group; /* threads for a row */
+	uint64_t		   *total; /* words of bytes */
+	plcuda_state	   *state;
+} plcuda_gather;
 
 #endif

@@ -21,9 +21,10 @@
 #define PLCUDA_TOKEN_BYTES		512
 #define PLCUDA_PATH_BYTES		1024
 #define PLCUDA_MESSAGE_BYTES	1024
+#define PLCUDA_ROW_BYTES_MAX	65536
 #define PLCUDA_NOTED_BYTES		512
-#define PLCUDA_RESULT_BYTES_MAX 0x3fffff00ull /* PostgreSQL's values are below 1 GiB */
 #define PLCUDA_ALIGN			64
+#define PLCUDA_APPEND_BYTES_MIN (4ull << 20) /* a chunk of the appender's at either end */
 
 #define PLCUDA_TEXT_BYTES_MAX	(1u << 20)	/* of a function */
 #define PLCUDA_LOG_BYTES_MAX	(32u << 10) /* of a compiler's messages */
@@ -33,6 +34,7 @@ typedef enum plcuda_verb
 	/* to a worker of a session */
 	PLCUDA_CALL = 1,
 	PLCUDA_INSPECT, /* of a function, or without a text of the GPU alone */
+	PLCUDA_FETCH,	/* more rows of the set that PLCUDA_CALL has begun */
 	/* to one that compiles */
 	PLCUDA_COMPILE,
 	/* answers */
@@ -144,10 +146,15 @@ typedef struct plcuda_window
 	plcuda_wanted_table tables[PLCUDA_TABLES_MAX];
 	plcuda_kernel		kernels[PLCUDA_KERNELS];
 	uint64_t			results_bytes, workbuf_bytes;
-	uint32_t			returns_bytes; /* the result is a pg_text_t */
-	/* in and out: as it is before the kernels run, and after them */
-	uint8_t		result[PLCUDA_SLOT_BYTES];
-	plcuda_span bytes; /* out: where the result's bytes are */
+	/* the result: rows of one size, of which a set has any number */
+	uint32_t	row_bytes;
+	uint32_t	returns_set, appends_bytes;
+	plcuda_span row;	/* NULLs, with which the kernels of a function that returns no set begin */
+	plcuda_span places; /* plcuda_place: values of variable length in a row */
+	uint64_t	append_bytes; /* most that may be appended; 0: nothing is */
+	/* out: all rows; those that this answer has, the next ones; what these point to, by offsets in place of addresses */
+	uint64_t	row_count;
+	plcuda_span rows, bytes;
 	/* out, of PLCUDA_INSPECT */
 	plcuda_kernel_info kernel_info[PLCUDA_KERNELS];
 	plcuda_gpu_info	   gpu;

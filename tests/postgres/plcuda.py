@@ -52,6 +52,89 @@ retval->isnull = 0;
 """
 
 
+# Rows of NULLs, many at once.
+NULLS = """
+#plcuda_begin
+#plcuda_num_threads 64
+for (uint64_t i = gvm_thread_global() * 4096; i < (uint64_t)arg1.value; i += gvm_thread_count() * 4096)
+    if (plcuda_append_rows(plcuda, 4096) == 0)
+        return;
+#plcuda_end
+"""
+# 'row N' beside N.
+NUMBERED = """
+#plcuda_begin
+#plcuda_num_threads 1024
+for (int64_t i = 1 + (int64_t)gvm_thread_global(); i <= arg1.value; i += (int64_t)gvm_thread_count()) {
+    plcuda_row *r = plcuda_append(plcuda);
+    char digits[20], *text;
+    int count = 0;
+
+    for (int64_t left = i; left > 0; left /= 10)
+        digits[count++] = (char)('0' + left % 10);
+    text = plcuda_append_bytes(plcuda, 4 + (uint64_t)count);
+    if (r == 0 || text == 0)
+        return;
+    for (int n = 0; n < 4; n++)
+        text[n] = "row "[n];
+    for (int n = 0; n < count; n++)
+        text[4 + n] = digits[count - 1 - n];
+    r->number.value = i;
+    r->number.isnull = 0;
+    r->t.value = text;
+    r->t.length = 4 + (uint32_t)count;
+    r->t.isnull = 0;
+}
+#plcuda_end
+"""
+# A thread that writes to what the backend reads of an answer: it finds the number of rows there, behind which are its spans.
+HOSTILE = """
+#plcuda_decl
+extern void *mmap(void *, unsigned long, int, int, int, long);
+extern int pthread_create(unsigned long *, const void *, void *(*)(void *), void *);
+extern int usleep(unsigned);
+static unsigned seed;
+
+static void *spoil(void *kind)
+{
+    volatile uint64_t *file = (uint64_t *)mmap((void *)0, 1 << 20, 3, 1, 4, 0);
+    const uint64_t values[] = {0, 8, 10007, (1 << 20) - 8, 1 << 20, 0x3fffff00, 1ull << 40, ~0ull, ~0ull - 7, 1ull << 63};
+    uint32_t at = 0;
+
+    for (int tries = 0; tries < 200000 && file[at] != 10007; tries++) {
+        usleep(10);
+        for (at = 0; at < 8192 && file[at] != 10007; at++)
+            ;
+    }
+    for (int i = 0; i < 300000; i++) {
+        const uint32_t where = (seed = seed * 1664525 + 1013904223) >> 8;
+        const uint64_t value = values[(seed >> 4) % 10];
+
+        if (kind == (void *)0)
+            file[at + where % 5] = value;
+        else if (file[at + 1] < (1 << 20) - 80000)
+            file[file[at + 1] / 8 + where % 10000] = value;
+        if (i % 1000 == 0)
+            usleep(1000);
+    }
+    return (void *)0;
+}
+#plcuda_end
+#plcuda_begin
+unsigned long thread;
+plcuda_row *r = plcuda_append_rows(plcuda, 10007);
+
+seed = (unsigned)arg2.value;
+for (int i = 0; i < 10007; i++) {
+    r[i].value = "text";
+    r[i].length = 4;
+    r[i].isnull = 0;
+}
+pthread_create(&thread, (void *)0, spoil, (void *)(long)arg1.value);
+#plcuda_end
+"""
+
+
 def define(server, name, arguments, returns, body):
     server.sql(f"CREATE OR REPLACE FUNCTION {name}({arguments}) RETURNS {returns} LANGUAGE plcuda AS $p${body}$p$")
 
@@ -230,6 +313,91 @@ retval->isnull = 0;
         session.close()
         expect(server.error("SELECT spoils(1)") in ("53200", "XX000"), True, "a longer file is refused")
         expect(server.sql("SELECT spoils(2)"), "0", "a shorter file")
+        expect_usable(server, ROWS)
+
+    def a_set_is_the_same_as_sqls(self, server):
+        prepare(server)
+        define(server, "numbered", "int8", "TABLE (number int8, t text)", NUMBERED)
+        n = 1000000
+        expect(server.sql(f"SELECT count(*), count(DISTINCT number) FROM numbered({n}) JOIN generate_series(1::int8, {n}) i ON i = number AND t = 'row ' || i"), f"{n}|{n}", "rows")
+        expect(server.sql(f"SELECT count(*) FROM numbered({n})"), f"{n}", "number of rows")
+
+    def a_set_that_is_read_can_be_cancelled_and_its_worker_killed(self, server):
+        prepare(server)
+        define(server, "nulls", "int8", "SETOF int8", NULLS)
+        session = server.session()
+        session.sql("SET work_mem = '64kB'; SET plcuda.buffer_memory = '2GB'; SET plcuda.idle_timeout = '1s'")
+        expect_total(session, "before")
+        for how, state in (("cancel", "57014"), ("kill", "38000")):
+            session.begin(caught("PERFORM count(*) FROM nulls(40000000)"))
+            server.wait_for("SELECT count(*) > 0 FROM pg_ls_tmpdir()")
+            (worker,) = workers(session.pid)
+            start = time.monotonic()
+            if how == "cancel":
+                server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            else:
+                os.kill(worker, signal.SIGKILL)
+            expect(session.finish(), state, how)
+            expect(time.monotonic() - start < 20, True, "it ends at once")
+            expect(server.sql("SELECT count(*) FROM pg_ls_tmpdir()"), "0", "temporary files that are left")
+            while Path(f"/proc/{worker}").exists():
+                time.sleep(0.005)
+            expect_total(session, f"after {how}")
+        session.close()
+        expect_usable(server, ROWS)
+
+    def a_set_comes_in_pieces_and_waits_for_a_slow_backend(self, server):
+        """Longer than the worker would stay idle, and than it keeps tables without a call."""
+        prepare(server)
+        define(server, "nulls", "int8", "SETOF int8", NULLS)
+        session = server.session()
+        session.sql("SET work_mem = '64kB'; SET plcuda.buffer_memory = '2GB'; SET plcuda.idle_timeout = '1s'")
+        session.begin("SELECT count(*) FROM nulls(20 * 1024 * 1024)")
+        server.wait_for("SELECT count(*) > 0 FROM pg_ls_tmpdir()")
+        os.kill(session.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        (worker,) = workers(session.pid)
+        size = os.stat(f"/proc/{worker}/fd/4").st_size
+        os.kill(session.pid, signal.SIGCONT)
+        expect(session.finish(), str(20 << 20), "rows")
+        expect(size < 16 << 20, True, f"the memory file has {size} bytes")
+        session.close()
+
+    def a_set_that_reaches_the_bound_costs_one_error(self, server):
+        prepare(server)
+        define(server, "nulls", "int8", "SETOF int8", NULLS)
+        session = server.session()
+        expect_total(session, "before")
+        (worker,) = workers(session.pid)
+        session.sql("SET plcuda.buffer_memory = '64MB'")
+        for _ in range(3):
+            expect(session.sql(caught("PERFORM nulls(100000000)")), "53400", "SQLSTATE")
+            expect(session.sql("SELECT count(*) FROM nulls(409600)"), "409600", "a smaller set")
+        expect(workers(session.pid), [worker], "workers")
+        if SOFT:
+            deadline = time.monotonic() + 10
+            while mapped(worker) > 32 << 20:
+                if time.monotonic() > deadline:
+                    raise Failed(f"{mapped(worker)} bytes are mapped")
+                time.sleep(0.05)
+        session.close()
+
+    def a_worker_that_spoils_its_answers_costs_errors_only(self, server):
+        prepare(server)
+        if not SOFT:
+            return  # on a GPU a function does not reach the memory file
+        define(server, "hostile", "int, int", "SETOF text", HOSTILE)
+        seed = random.randrange(1 << 31)
+        print(f"# seed {seed}", flush=True)
+        session, said = server.session(), {}
+        for i in range(40):
+            session.sql("SET statement_timeout = '5s'")
+            state = session.sql("SELECT set_config('test.state', 'fine', false);" + caught(f"PERFORM count(*) FROM hostile({i % 2}, {(seed + i) % (1 << 31)})")).splitlines()[-1]
+            said[state] = said.get(state, 0) + 1
+        print(f"# {said}", flush=True)
+        expect(said.get("39000", 0) > 0, True, "some answers were refused")
+        session.close()
+        expect_total(server, "after it")
         expect_usable(server, ROWS)
 
     def eight_sessions_at_once_and_no_ninth(self, server):
@@ -424,11 +592,12 @@ class Images:
             print("# no NVRTC", flush=True)
             return
         texts = [server.sql(f"SELECT plcuda_function_source('{name}')") for name in ("total", "endless", "wild")]
-        for path in ("docs/plcuda.md", "tests/postgres/sql/plcuda.sql", "tests/postgres/sql/plcuda_messages.sql"):
-            for name in ("nearest", "p_sum", "p_blocks", "p_raise", "p_outside", "p_column", "n_values", "n_fails", "n_bytes"):
+        for path in ("docs/plcuda.md", "tests/postgres/sql/plcuda.sql", "tests/postgres/sql/plcuda_sets.sql", "tests/postgres/sql/plcuda_messages.sql"):
+            for name in ("nearest", "similar_to", "p_sum", "p_blocks", "p_raise", "p_outside", "p_column", "s_where", "s_repeat", "s_out", "s_series", "s_list", "s_ways", "n_values", "n_fails", "n_bytes"):
                 made = re.search(rf"^CREATE FUNCTION {name}\(.*?^\$\$;", (PROJECT / path).read_text(encoding="utf8"), re.M | re.S)
                 if made:
-                    helpers = "CREATE OR REPLACE FUNCTION p_wants(n int) RETURNS bigint LANGUAGE SQL AS 'SELECT 1::bigint'; CREATE OR REPLACE FUNCTION p_wants_work(n int) RETURNS int LANGUAGE SQL AS 'SELECT 1'; "
+                    helpers = "CREATE OR REPLACE FUNCTION s_threads(kind int, threads int) RETURNS int LANGUAGE SQL AS 'SELECT threads'; "
+                    helpers += "CREATE OR REPLACE FUNCTION p_wants(n int) RETURNS bigint LANGUAGE SQL AS 'SELECT 1::bigint'; CREATE OR REPLACE FUNCTION p_wants_work(n int) RETURNS int LANGUAGE SQL AS 'SELECT 1'; "
                     texts.append(server.sql(f"BEGIN; {helpers} {made[0]} SELECT plcuda_function_source('{name}'); ROLLBACK"))
         program = server.folder / "root" / pg_config("--pkglibdir").lstrip("/") / "plcuda/gstore-gpu-worker"
         with tempfile.TemporaryDirectory() as folder:
@@ -437,7 +606,7 @@ class Images:
                 done = subprocess.run([program, "nvrtc", library, "90", f"{folder}/from", f"{folder}/to"], capture_output=True, text=True)
                 if done.returncode:
                     raise Failed(f"NVRTC: {done.returncode} {done.stdout} {done.stderr}\n{text}")
-        expect(len(texts), 12, "functions")
+        expect(len(texts), 19, "functions")
 
     def a_compiler_has_limits(self, server):
         prepare(server)

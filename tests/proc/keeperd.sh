@@ -263,6 +263,25 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
         stop TERM 0
     done
 
+    # Only root can be another user.
+    if [ "$(id -u)" -eq 0 ]; then
+        chmod 711 "$folder"
+        for restrict in '' --restrict-others; do
+            # shellcheck disable=SC2086 # no argument, or one
+            start -s "$socket" -m 666 -d 0 -b 64M -B 64M $restrict
+            code=0
+            setpriv --reuid 65534 --regid 65534 --clear-groups \
+                "$test_holder" "$socket" </dev/null >"$folder/out" 2>"$folder/holder" || code=$?
+            case $restrict$code in
+            0) ;;
+            --restrict-others0) fail '--restrict-others' ;;
+            --restrict*) grep -q 'opens links and nothing else' "$folder/holder" || fail "no word of rights: $(cat "$folder/holder")" ;;
+            *) fail "another user: $(cat "$folder/holder")" ;;
+            esac
+            stop TERM 0
+        done
+    fi
+
     # Another keeper takes what was to be left free.
     start -s "$socket" -d 0 -b 64M -B 64M -l 200M
     is device budget_bytes $((56 * mib))

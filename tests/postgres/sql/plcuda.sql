@@ -83,6 +83,23 @@ SELECT n, p_blocks(n) = 1000000 + (SELECT sum(i * i) FROM generate_series(1, n) 
 SELECT p_blocks(0);
 SELECT p_blocks(NULL);
 
+-- Functions of mathematics; fma() rounds once, what is written as product and sum rounds twice.
+CREATE FUNCTION p_math(float8) RETURNS float8 LANGUAGE plcuda AS $$
+#plcuda_begin
+retval->value = exp(log(arg1.value)) + sqrt(arg1.value) + pow(arg1.value, 3);
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT abs(p_math(2) - (2 + sqrt(2) + 8)) < 1e-14 AS same;
+CREATE FUNCTION p_rounds(float8) RETURNS boolean LANGUAGE plcuda AS $$
+#plcuda_begin
+const double square = arg1.value * arg1.value;
+retval->value = fma(arg1.value, arg1.value, -square) != 0 && arg1.value * arg1.value - square == 0;
+retval->isnull = 0;
+#plcuda_end
+$$;
+SELECT p_rounds(0.1);
+
 -- Tables: each type of column, NULLs, by name and by number; both formats; deleted rows.
 CREATE FOREIGN TABLE p_rows (id int, b bool, s int2, l int8, f float4, d float8, t text, v varchar(9), x bytea, gone int) SERVER gstore_fdw;
 CREATE FOREIGN TABLE p_arrow (id int, b bool, s int2, l int8, f float4, d float8, t text, v varchar(9), x bytea, gone int) SERVER gstore_fdw OPTIONS (format 'arrow');
@@ -261,12 +278,12 @@ SELECT p_column('p_rows', 10);
 SELECT p_column('p_rows', 12);
 SELECT p_column('p_rows', 7);
 SELECT p_column('p_rows', 1) IS NULL AS beyond;
--- A result that is not where it must be.
+-- A result that is no text.
 CREATE FUNCTION p_outside(int) RETURNS text LANGUAGE plcuda AS $$
 #plcuda_results_bufsz 16
 #plcuda_begin
-retval->value = (const char *)results + (arg1.value == 1 ? 8 : 0) - (arg1.value == 2 ? 1 : 0);
-retval->length = arg1.value == 4 ? 0xffffffffu : arg1.value == 3 ? 17 : 16;
+retval->value = (const char *)results;
+retval->length = arg1.value == 4 ? 0xffffffffu : 16;
 retval->isnull = 0;
 if (arg1.value == 5)
     ((char *)results)[0] = (char)0xff;
@@ -275,9 +292,6 @@ if (arg1.value == 6)
         ((char *)results)[i] = 'a';
 #plcuda_end
 $$;
-SELECT p_outside(1);
-SELECT p_outside(2);
-SELECT p_outside(3);
 SELECT p_outside(4);
 SELECT p_outside(5);
 SELECT p_outside(0);
@@ -397,8 +411,8 @@ SELECT p_refuse(E'\n#plcuda_decl\n' || line || E'\n#plcuda_end\n#plcuda_begin\n#
         '%:include "/etc/passwd"', E'#\\  \ninclude "/etc/passwd"', '??=include "/etc/passwd"', '#include_next <x>', '#import "x"', '#embed "x"',
         '#pragma once', '#define X 1']) line;
 -- What a function cannot be.
-SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_end\n', signature) FROM unnest(ARRAY['() RETURNS SETOF int', '(OUT a int)', '() RETURNS numeric', '(date) RETURNS int',
-    '(int[]) RETURNS int', '() RETURNS trigger', '() RETURNS reggstore', '() RETURNS void', '(anyelement) RETURNS int', '(VARIADIC int[]) RETURNS int', '(record) RETURNS int']) signature;
+SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_end\n', signature) FROM unnest(ARRAY['() RETURNS SETOF record', '() RETURNS record', '(OUT a json)', '() RETURNS numeric', '(date) RETURNS int',
+    '(int[]) RETURNS int', '() RETURNS trigger', '() RETURNS reggstore', '(anyelement) RETURNS int', '(VARIADIC int[]) RETURNS int', '(record) RETURNS int']) signature;
 CREATE PROCEDURE p_procedure() LANGUAGE plcuda AS '';
 -- With checks off nothing is looked at before the first call.
 SET check_function_bodies = off;

@@ -1,0 +1,32 @@
+/*
+ * postgres/plcuda/device/threads.h - warps of blocks of any size: the last one may have fewer lanes than the others.
+ */
+#ifndef PLCUDA_DEVICE_THREADS_H
+#define PLCUDA_DEVICE_THREADS_H
+
+#include <gvmem/device/kernel.h>
+
+/* How many lanes this warp has. */
+GVM_DEVICE uint32_t
+plcuda_lanes(void)
+{
+	const uint32_t size = gvm_warp_size(), rest = gvm_block_threads() - gvm_warp() * size;
+
+	return rest < size ? rest : size;
+}
+
+/* The mask that names all of them. */
+GVM_DEVICE uint32_t
+plcuda_lane_mask(void)
+{
+	return ~0u >> (32 - plcuda_lanes());
+}
+
+/* For all lanes, or all threads of a block, together: waits, so that each sees what the others have written. */
+GVM_DEVICE void
+plcuda_warp_sync(void)
+{
+	gvm_warp_sync_lanes(plcuda_lane_mask());
+}
+
+#endif

@@ -1,0 +1,77 @@
+/*
+ * postgres/plcuda/set.h - appending rows of a set. Included where a function returns one, behind the declarations of
+ * plcuda_row and plcuda_clear_row(), which makes a row of NULLs.
+ *
+ * docs/plcuda.md describes each function.
+ */
+#ifndef PLCUDA_SET_H
+#define PLCUDA_SET_H
+
+#include "append.h"
+
+GVM_DEVICE plcuda_row *
+plcuda_clear_rows(unsigned char *rows, uint64_t count)
+{
+	plcuda_row *first = (plcuda_row *) (void *) rows;
+	uint64_t	i;
+
+	for (i = 0; i < count; i++)
+		plcuda_clear_row(&first[i]);
+	return first;
+}
+
+/*
+ * A row of NULLs; 0 (NULL): there are no more, which is an error. Threads of a warp that call it together take their rows
+ * by one claim.
+ */
+GVM_DEVICE plcuda_row *
+plcuda_append(const plcuda_call *call)
+{
+	const uint32_t	 together = gvm_warp_active();
+	const uint32_t	 before = gvm_count_ones(together & ((1u << gvm_lane()) - 1));
+	const uint32_t	 first = gvm_count_ones((together & -together) - 1);
+	uint64_t		 rows = 0;
+	gvm_append_place place;
+
+	if (before == 0 &&
+		plcuda_publish(call, gvm_append_claim(call->append, gvm_count_ones(together), 0, 1, &place),
+					   &place))
+		rows = (uint64_t) (uintptr_t) place.rows;
+	if (together != 1u << gvm_lane())
+		rows = gvm_warp_shuffle_u64(together, rows, first, 32);
+	if (rows == 0)
+		return 0;
+	return plcuda_clear_rows((unsigned char *) (uintptr_t) rows + before * sizeof(plcuda_row), 1);
+}
+
+/* So many rows, one behind the other, by one thread. */
+GVM_DEVICE plcuda_row *
+plcuda_append_rows(const plcuda_call *call, uint64_t count)
+{
+	gvm_append_place place;
+	const uint32_t	 answer = gvm_append_claim(call->append, count, 0, 1, &place);
+
+	return plcuda_publish(call, answer, &place) ? plcuda_clear_rows(place.rows, count) : 0;
+}
+
+/* The same by all threads of a warp, each of which gets the rows that it asks for itself. */
+GVM_DEVICE plcuda_row *
+plcuda_append_warp(const plcuda_call *call, uint64_t count)
+{
+	gvm_append_place place;
+	const uint32_t	 answer = gvm_append_claim_warp(call->append, count, 0, 1, &place);
+
+	return plcuda_publish(call, answer, &place) ? plcuda_clear_rows(place.rows, count) : 0;
+}
+
+/* The same by all threads of a block, of whole warps. */
+GVM_DEVICE plcuda_row *
+plcuda_append_block(const plcuda_call *call, uint64_t count)
+{
+	gvm_append_place place;
+	const uint32_t	 answer = gvm_append_claim_block(call->append, count, 0, 1, &place);
+
+	return plcuda_publish(call, answer, &place) ? plcuda_clear_rows(place.rows, count) : 0;
+}
+
+#endif
