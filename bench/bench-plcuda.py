@@ -6,7 +6,7 @@ usage: bench-plcuda.py [-n ROWS] [-c CALLS] [-r REPETITIONS] [-o FILE]
 A private server of the build folder that BUILD names (default build), on the GPU if GVMEM_DRIVER=cuda, else on the software
 GPU. Times are measured in the server, around EXECUTE in a function. A repetition is a new session; a sample is the median of CALLS
 calls, or of 5 scans, and else a single statement. Compared with a function in plpgsql, and with the same scan in SQL on a heap
-table. Prints medians in ms and, with -o, records every sample as JSON.
+table. On a GPU: the device memory of a worker, too. Prints medians and, with -o, records every sample as JSON.
 """
 import argparse
 import json
@@ -87,6 +87,27 @@ def measure(server, calls, turn):
     return sample
 
 
+def free_mib():
+    """Of the first GPU."""
+    query = ["nvidia-smi", "--query-gpu=memory.free", "--format=csv,noheader,nounits", "-i", "0"]
+    return int(subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip())
+
+
+def measure_memory(server):
+    """Device memory that a session's worker takes, in MiB: what the first call of a function without buffers leaves less. Compare
+    GSTORE_SPAWN_CONTEXT_BYTES of postgres/spawner.h."""
+    session, samples = server.session(), []
+    for _ in range(3):
+        session.close()
+        time.sleep(2)  # the worker of before is gone, and its memory free
+        before = free_mib()
+        session = server.session()
+        session.sql("SELECT f(1, 2)")
+        samples.append(before - free_mib())
+    session.close()
+    return {"name": "device memory of a worker", "unit": "MiB", "median": statistics.median(samples), "samples": samples}
+
+
 def driver_version(software):
     if software:
         return "software GPU"
@@ -109,7 +130,9 @@ def main():
     try:
         prepare(server, arguments.rows)
         turns = [measure(server, arguments.calls, turn) for turn in range(arguments.repetitions)]
+        server.sql(create("f", ADD.format("")))
         device, software = server.sql("SELECT device_name, software FROM gstore_fdw_keeper_info LIMIT 1").split("|")
+        memory = None if software == "t" else measure_memory(server)
     finally:
         server.end()
     figures = []
@@ -117,6 +140,9 @@ def main():
         samples = [turn[name] for turn in turns]
         figures.append({"name": name, "unit": "ms", "median": statistics.median(samples), "samples": samples})
         print(f"{name:32} {figures[-1]['median']:12.4f} ms")
+    if memory:
+        figures.append(memory)
+        print(f"{memory['name']:32} {memory['median']:12} MiB")
     if arguments.output:
         record = {
             "benchmark": "plcuda", "command": f"bench/bench-plcuda.py -n {arguments.rows} -c {arguments.calls} -r {arguments.repetitions}",

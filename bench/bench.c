@@ -14,6 +14,7 @@ static const char usage[] =
     "       gvmem-bench table [OPTION...] TOKEN\n"
     "       gvmem-bench heap [OPTION...]\n"
     "       gvmem-bench appender [OPTION...]\n"
+    "       gvmem-bench pglz [OPTION...]\n"
     "       gvmem-bench policy [OPTION...] [TRACE...]   (see gvmem-bench policy --help)\n"
     "\n"
     "Measures the driver's virtual memory calls, growing an array, bandwidth, copies of 4 KiB to\n"
@@ -22,8 +23,9 @@ static const char usage[] =
     "scans, eviction and growth, each beside its floor; or two objects, of which one fits on the\n"
     "device, that 1 to 8 processes share and swap; or the way from a token of a PostgreSQL table\n"
     "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
-    "beside the driver's pool; or kernels that append to a buffer that grows meanwhile. What is\n"
-    "compared is measured in turns.\n"
+    "beside the driver's pool; or kernels that append to a buffer that grows meanwhile; or values\n"
+    "that PostgreSQL has compressed, beside its own decompression on the CPU. What is compared is\n"
+    "measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper\n"
@@ -88,6 +90,13 @@ static int finish_keeper(bench *b)
     return master_finish();
 }
 
+#ifndef BENCH_PGLZ
+void bench_pglz(bench *b)
+{
+    bench_note(b, "pglz is not measured: this build has not found PostgreSQL's libpgcommon");
+}
+#endif
+
 static const benchmark benchmarks[] = {
     {"vmm", start_importer, measure_vmm, finish_importer, false},
     {"keeper", start_keeper, bench_keeper, finish_keeper, false},
@@ -95,6 +104,7 @@ static const benchmark benchmarks[] = {
     {"table", NULL, bench_table, NULL, true},
     {"heap", NULL, bench_heap, NULL, false},
     {"appender", NULL, bench_appender, NULL, false},
+    {"pglz", NULL, bench_pglz, NULL, false},
 };
 
 static const benchmark *find_benchmark(const char *name)
@@ -189,7 +199,7 @@ static int run(bench *b, int argc, char **argv)
     what = find_benchmark(argv[optind]);
     if (what == NULL)
         return tool_usage(
-            "", "say what to measure: vmm, keeper, models, table, heap, appender or policy");
+            "", "say what to measure: vmm, keeper, models, table, heap, appender, pglz or policy");
     if (optind + (what->operand ? 2 : 1) != argc)
         return tool_usage("", what->operand ? "say what to attach: a token" : "too many arguments");
     b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;

@@ -116,6 +116,9 @@ void bench_appender(bench *b);
 /* heap.c: `gvmem-bench heap`. */
 void bench_heap(bench *b);
 
+/* pglz.c: `gvmem-bench pglz`. */
+void bench_pglz(bench *b);
+
 /* table.c: `gvmem-bench table`. */
 void bench_table(bench *b);
 

@@ -50,6 +50,18 @@ for name in ('H2D pageable', 'H2D pinned queued, 4 streams', 'D2H pageable queue
 assert len(copies) == 4 * (15 * 3 + 1), len(copies)
 EOF
     ;;
+pglz)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"
+    expect 0 pglz --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of pglz are missing'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+rates = [f for f in figures if f['unit'] == 'GB/s']
+assert len(rates) == 3 * 4 and all(f['median'] > 0 for f in rates), rates
+assert all(0 < f['median'] < 1 for f in figures if f['unit'] == 'ratio'), figures
+EOF
+    ;;
 appender)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,threads=1,instance=bench-$$}" # figures of one thread: it waits for no others
     expect 0 appender --quick --json="$folder/record"

@@ -1,8 +1,10 @@
 /* See call.h. */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/xact.h"
+#include "executor/tuptable.h"
 #include "fmgr.h"
 #include "storage/lmgr.h"
 #include "utils/rel.h"
@@ -17,18 +19,6 @@
 #include "postgres/token.h"
 #include "postgres/window.h"
 
-/* The rows of a transaction's own changes are of a store that others do not see, or in this process alone. */
-static void
-check_unchanged(Relation relation)
-{
-	if (gstore_pending_find(RelationGetRelid(relation)) != NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("cannot pass table \"%s\" to a function on the GPU: this transaction has changed it",
-						RelationGetRelationName(relation)),
-				 errhint("COMMIT first.")));
-}
-
 /* As scan.c: a statement that has waited for rows sees them at READ COMMITTED. */
 static Snapshot
 choose_snapshot(Relation relation)
@@ -40,34 +30,151 @@ choose_snapshot(Relation relation)
 	return GetLatestSnapshot();
 }
 
+/* ---- the rows: in one store with all rows that the snapshot sees, and those of it that it does not see */
+
+static void
+mark_range(gstore_view *view, uint64 first, uint64 limit)
+{
+	if (first >= limit)
+		return;
+	gstore_view_delete(view, limit - 1); /* the bitmap grows */
+	for (; first < limit && first % 8 != 0; first++)
+		gstore_view_delete(view, first);
+	if (first / 8 < limit / 8)
+		memset(view->dead + first / 8, 0xff, limit / 8 - first / 8);
+	for (first = Max(first, limit / 8 * 8); first < limit; first++)
+		gstore_view_delete(view, first);
+}
+
+/*
+ * Rows that are committed, and the transaction's own ones behind them, of the same store. Between them may be those of others
+ * that the snapshot does not see.
+ */
+static void
+join_ranges(const gstore_row_range *ranges, int count, gstore_view *out)
+{
+	const gstore_row_range *last = &ranges[count - 1];
+	uint64					seen = 0;
+
+	*out = last->view;
+	out->rows = last->limit;
+	if (count > 1)
+	{
+		out->dead = ranges[0].view.dead;
+		out->dead_bytes = ranges[0].view.dead_bytes;
+		out->deleted_at = ranges[0].view.deleted_at;
+		out->deleted_bytes = ranges[0].view.deleted_bytes;
+		seen = ranges[0].limit;
+		for (uint64 row = last->first; last->view.dead != NULL && row < last->limit; row++)
+			if (gstore_view_is_dead(&last->view, row))
+				gstore_view_delete(out, row);
+	}
+	mark_range(out, seen, last->first);
+}
+
+/*
+ * A snapshot that is older than another transaction's TRUNCATE or rewriting sees rows of the store before it, beside own ones
+ * in the new store: all are written to a third one, which goes with the transaction.
+ */
+static void
+copy_ranges(Relation relation, const gstore_row_range *ranges, int count, gstore_view *out)
+{
+	gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+	TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+	gstore_walk	   *walk = gstore_walk_begin(relation, ranges, count);
+	gstore_writer  *writer;
+
+	*out = (gstore_view){.arrow = ranges[count - 1].view.arrow,
+						 .column_count = RelationGetDescr(relation)->natts};
+	out->columns = gstore_describe(relation, out->arrow);
+	out->store = gstore_make_scratch(pending, out->arrow, &out->name);
+	writer = gstore_writer_create(RelationGetDescr(relation), out->columns);
+	while (gstore_walk_next(walk, slot))
+		gstore_write_row(writer, out, slot);
+	gstore_flush(writer, out);
+	gstore_writer_free(writer);
+	gstore_walk_end(walk);
+	ExecDropSingleTupleTableSlot(slot);
+}
+
+/* False: there is no row. */
+static bool
+choose_view(Relation relation, Snapshot snapshot, gstore_view *out)
+{
+	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
+	const int		 count = gstore_choose_rows(relation, snapshot, false, true, ranges);
+
+	if (count == 0)
+		return false;
+	if (count == 2 && ranges[0].view.store != ranges[1].view.store)
+		copy_ranges(relation, ranges, count, out);
+	else
+		join_ranges(ranges, count, out);
+	return out->rows > 0;
+}
+
+/* ---- */
+
+static void
+describe_view(Relation relation, gstore_view *view, gstore_call_table *out)
+{
+	const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+	const bool			  own = pending != NULL && gstore_pending_has_made(pending, view->store);
+
+	out->token = gstore_export_rows(relation, view, own, true);
+	out->rows = view->rows;
+	if (gstore_links_deleted(view))
+	{
+		out->deleted_at = view->deleted_at;
+		out->deleted_bytes = view->deleted_bytes;
+		out->dead = view->dead;
+		out->dead_bytes = view->dead_bytes;
+		return;
+	}
+	if (view->deleted_bytes > 0)
+	{ /* of what is read as many rows as there are on the device, and the others' bits are here */
+		const uint64 bytes = Max(view->deleted_bytes, view->dead_bytes);
+		uint8		*all = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
+													  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+		if (view->dead_bytes > 0)
+			memcpy(all, view->dead, view->dead_bytes);
+		memcpy(all,
+			   gstore_deleted_bits(gstore_deleted_create(), view, 0,
+								   Min(view->rows, 8 * view->deleted_bytes)),
+			   view->deleted_bytes);
+		view->dead = all;
+		view->dead_bytes = bytes;
+	}
+	out->dead = view->dead;
+	out->dead_bytes = view->dead_bytes;
+}
+
 static void
 open_table(Oid oid, gstore_call_table *out)
 {
-	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
-	Relation		 relation;
-	Snapshot		 snapshot;
+	Relation	relation;
+	Snapshot	snapshot;
+	gstore_view view;
 
 	memset(out, 0, sizeof *out);
 	gstore_check_readable(oid);
 	if (!ActiveSnapshotSet())
 		elog(ERROR, "a table was passed to a function without a snapshot");
+	if (IsParallelWorker())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a table cannot be passed to a function on the GPU in a parallel worker"),
+				 errhint("Declare the function PARALLEL UNSAFE, as it is by default.")));
 	relation = try_relation_open(oid, AccessShareLock);
 	if (relation == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", oid)));
 	gstore_wait_ready();
-	check_unchanged(relation);
 	snapshot = RegisterSnapshot(choose_snapshot(relation));
 	gstore_note_read(relation, snapshot);
-	if (gstore_choose_rows(relation, snapshot, false, false, ranges) > 0)
-	{
-		const gstore_view *view = &ranges[0].view;
-
-		out->token = gstore_export_rows(relation, view, false, true);
-		out->rows = view->rows;
-		out->dead = gstore_deleted_bits(gstore_deleted_create(), view, 0, view->rows);
-		out->dead_bytes = view->deleted_bytes > 0 ? (view->rows + 7) / 8 : view->dead_bytes;
-	}
+	if (choose_view(relation, snapshot, &view))
+		describe_view(relation, &view, out);
 	UnregisterSnapshot(snapshot);
 	relation_close(relation, NoLock);
 }

@@ -344,15 +344,15 @@ has_bodies(const gstore_column *column)
 
 /*
  * The areas that the manifest lists, as far as they count, behind its own, of which the caller says
- * how far; palloc'd. What is behind that in an area's last chunk is not kept back
+ * how far, and before that of deleted rows, with_deleted; palloc'd. What is behind that in an area's last chunk is not kept back
  * (docs/design/gstore.md).
  */
 static int
-list_areas(Relation relation, const gstore_view *view, gstore_piece **out)
+list_areas(Relation relation, const gstore_view *view, bool with_deleted, gstore_piece **out)
 {
 	const TupleDesc desc = RelationGetDescr(relation);
 	gstore_piece   *all = palloc0(sizeof *all *
-								  (1 + (Size) view->column_count * (GSTORE_ELEMENT_NULLS + 1)));
+								  (2 + (Size) view->column_count * (GSTORE_ELEMENT_NULLS + 1)));
 	int				count = 0;
 
 	all[count++] = (gstore_piece){.column = 0, .part = GSTORE_MANIFEST};
@@ -369,6 +369,9 @@ list_areas(Relation relation, const gstore_view *view, gstore_piece **out)
 					.column = (uint16) (i + 1), .part = (uint8) part, .bytes = bytes};
 		}
 	}
+	if (with_deleted)
+		all[count++] = (gstore_piece){
+			.column = 0, .part = GSTORE_DELETED, .bytes = view->deleted_at + view->deleted_bytes};
 	*out = all;
 	return count;
 }
@@ -422,19 +425,20 @@ unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int co
 char *
 gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call)
 {
-	const Oid	 oid = RelationGetRelid(relation);
-	gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
-	uint8		 secret[GSTORE_SECRET_BYTES];
-	uint32		 bytes, privileges;
-	uint64		 sum, at;
-	int			 count;
+	const Oid		 oid = RelationGetRelid(relation);
+	gstore_piece	 piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
+	gstore_token_key key;
+	uint8			 secret[GSTORE_SECRET_BYTES];
+	uint32			 bytes, privileges;
+	uint64			 sum, at;
+	int				 count;
 
 	piece.local = make_manifest(relation, view, &bytes);
 	piece.bytes = bytes;
 	sum = gvm_kernel_checksum_host(piece.local, bytes);
 	/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
 	LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-	count = list_areas(relation, view, &areas);
+	count = list_areas(relation, view, for_call && gstore_links_deleted(view), &areas);
 	unpack_store(oid, view, areas, count);
 	gstore_lock_privileges(ShareLock);
 	gstore_check_readable(oid);
@@ -447,7 +451,11 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool fo
 		note_place(oid, view, own, sum, bytes, at);
 	}
 	areas[0].bytes = at + bytes;
-	gstore_token_make(oid, view, sum, privileges, for_call, areas, count, secret);
+	key = (gstore_token_key){.sum = sum,
+							 .privileges = privileges,
+							 .for_call = for_call,
+							 .writer_number = for_call ? view->name.writer_number : 0};
+	gstore_token_make(oid, view, &key, areas, count, secret);
 	unpacked = InvalidOid;
 	gstore_unlock_privileges(ShareLock);
 	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);

@@ -68,7 +68,7 @@ begin_rows(gstore_loading *load)
 	MemoryContextSwitchTo(load->context);
 	rows->scratch = (gstore_view){.arrow = true,
 								  .column_count = RelationGetDescr(load->relation)->natts};
-	gstore_make_scratch(load->pending, &rows->scratch.name);
+	(void) gstore_make_scratch(load->pending, true, &rows->scratch.name);
 	MemoryContextSwitchTo(old);
 	return rows;
 }

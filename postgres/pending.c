@@ -197,13 +197,25 @@ make_store(gstore_pending *p, bool arrow, gstore_store_name *name)
 	return p->stores[p->store_count++];
 }
 
-void
-gstore_make_scratch(gstore_pending *p, gstore_store_name *name)
+dsa_pointer
+gstore_make_scratch(gstore_pending *p, bool arrow, gstore_store_name *name)
 {
+	dsa_pointer store;
+
 	gstore_wait_ready();
 	need_device(p);
-	(void) make_store(p, true, name);
+	store = make_store(p, arrow, name);
 	name->writer_number = p->writer_number;
+	return store;
+}
+
+bool
+gstore_pending_has_made(const gstore_pending *p, dsa_pointer store)
+{
+	for (int i = 0; i < p->store_count; i++)
+		if (p->stores[i] == store)
+			return true;
+	return false;
 }
 
 static void

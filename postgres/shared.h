@@ -82,6 +82,7 @@ typedef struct gstore_token
 	uint32			   privileges;	 /* of the table, when it was made */
 	uint64			   sum;			 /* of the manifest */
 	uint64			   manifest_end; /* where the link to the store's manifests ends */
+	uint64			   deleted_end;	 /* and that to its bitmaps of deleted rows; 0: there is none */
 	uint64			   number;		 /* they rise */
 	int64			   expires_ns;	 /* CLOCK_MONOTONIC */
 	/* The process in whose transaction it was made; 0: that has ended, or others have it, too. */
@@ -90,7 +91,8 @@ typedef struct gstore_token
 	/* Of gstore_load_begin(): name is that of a store of no table. */
 	uint64 staged_bytes; /* 0: it is one of gstore_export(), or of a call */
 	bool   for_call;	 /* for a worker of a session (call.h): no user has it */
-	pid_t  session;		 /* it ends with this process */
+	uint64 writer_number; /* for_call: it has rows of this writer that are not committed; 0: it has none */
+	pid_t session;		  /* it ends with this process */
 	/* The process whose transaction has loaded the rows and not ended; 0: none has. */
 	pid_t			 loader;
 	SubTransactionId loaded_in; /* if there is a loader */

@@ -23,16 +23,22 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <gvmem/client.h>
 
 #include "postgres/clock.h"
 
 #define COMPILERS_MAX 2
 #define WAITING_MAX	  64 /* connections beside those of sessions */
 #define GREETING_MS	  1000
+#define ENDING_MS	  10000
+#define LOOK_MS		  1000 /* at deadlines */
 #define PAUSE_US	  10000
+#define KEEPER_WAIT_S 10
 
 extern char **environ;
 
@@ -51,13 +57,13 @@ typedef struct slot
 	gstore_spawn_request request;
 	int					 connection, memory, process; /* file descriptors; -1: none */
 	pid_t				 pid;
-	int64_t				 deadline_ns; /* GREETING */
+	int64_t deadline_ns; /* GREETING; WAITING of a session: until then for the ends of others */
 } slot;
 
 struct gstore_spawner
 {
 	pthread_t	   thread;
-	char		  *program;
+	char		  *program, *keeper; /* paths */
 	uint32_t	   sessions_max;
 	int			   listener, stop[2]; /* a pipe: its write end closed stops the thread */
 	uint32_t	   slot_count;
@@ -122,45 +128,127 @@ kill_group(const slot *s)
 	(void) syscall(SYS_pidfd_send_signal, s->process, SIGKILL, NULL, 0);
 }
 
+/*
+ * A restricted connection to the keeper, or -1 and errno. It waits for the keeper, which answers at once, or for 10 s one that
+ * is stopped.
+ */
+static int
+connect_keeper(const gstore_spawner *spawner)
+{
+	const struct timeval limit = {.tv_sec = KEEPER_WAIT_S};
+	struct sockaddr_un	 address = {.sun_family = AF_UNIX};
+	const int			 fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	gvm_status			 status;
+
+	if (fd < 0)
+		return -1;
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", spawner->keeper);
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
+		connect(fd, (const struct sockaddr *) &address, sizeof address) != 0)
+	{
+		const int error = errno;
+
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	status = gvm_client_restrict(fd);
+	if (status == GVM_OK)
+		return fd;
+	close(fd);
+	errno = status == GVM_E_TIMEOUT ? ETIMEDOUT : ECONNREFUSED;
+	return -1;
+}
+
+/* What the worker is to have, as GSTORE_SPAWN_CONNECTION and the numbers that follow. */
+typedef struct inherited
+{
+	uint32_t count;
+	int		 fds[3];
+} inherited;
+
+static void
+close_inherited(inherited *i)
+{
+	while (i->count > 0)
+		close(i->fds[--i->count]);
+}
+
+/* With numbers above those that the worker has: no move overwrites what is moved next. False: errno says why. */
+static bool
+inherit(inherited *i, int fd)
+{
+	const int above = fcntl(fd, F_DUPFD_CLOEXEC, GSTORE_SPAWN_KEEPER + 1);
+
+	if (above >= 0)
+		i->fds[i->count++] = above;
+	return above >= 0;
+}
+
+static int
+collect_inherited(const gstore_spawner *spawner, const slot *s, inherited *i)
+{
+	int	 keeper;
+	bool done;
+
+	if (!inherit(i, s->connection) || !inherit(i, s->memory))
+		return errno;
+	if (s->request.kind != GSTORE_SPAWN_SESSION)
+		return 0;
+	keeper = connect_keeper(spawner);
+	if (keeper < 0)
+		return errno;
+	done = inherit(i, keeper);
+	close(keeper);
+	return done ? 0 : EMFILE;
+}
+
+/* actions, attributes: initialised. */
+static int
+describe_process(const inherited *i, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes)
+{
+	sigset_t none, all;
+	int		 error = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	for (uint32_t n = 0; n < i->count && error == 0; n++)
+		error = posix_spawn_file_actions_adddup2(actions, i->fds[n], GSTORE_SPAWN_CONNECTION + (int) n);
+	if (error == 0 && (error = posix_spawnattr_setsigmask(attributes, &none)) == 0 &&
+		(error = posix_spawnattr_setsigdefault(attributes, &all)) == 0 &&
+		(error = posix_spawnattr_setpgroup(attributes, 0)) == 0)
+		error = posix_spawnattr_setflags(
+			attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	return error;
+}
+
 static int
 spawn_process(const gstore_spawner *spawner, slot *s)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t		   attributes;
-	sigset_t				   none, all;
 	char					   name[32], parent[16];
 	const char *kind = s->request.kind == GSTORE_SPAWN_SESSION ? "session" : "compile";
 	char	   *arguments[] = {(char *) spawner->program, (char *) kind, name, parent, NULL};
-	/* Numbers above those that the worker has: no move overwrites what is moved next. */
-	const int connection = fcntl(s->connection, F_DUPFD_CLOEXEC, GSTORE_SPAWN_MEMORY + 1);
-	const int memory = fcntl(s->memory, F_DUPFD_CLOEXEC, GSTORE_SPAWN_MEMORY + 1);
-	int		  error = connection < 0 || memory < 0 ? errno : 0;
+	inherited	i = {0};
+	int			error = collect_inherited(spawner, s, &i);
 
 	if (error != 0)
-		goto fail_dup;
+		goto fail_inherited;
 	snprintf(name, sizeof name, "for %d", (int) s->request.pid);
 	snprintf(parent, sizeof parent, "%d", (int) getpid());
-	sigemptyset(&none);
-	sigfillset(&all);
 	if ((error = posix_spawn_file_actions_init(&actions)) != 0)
-		goto fail_dup;
+		goto fail_inherited;
 	if ((error = posix_spawnattr_init(&attributes)) != 0)
 		goto fail_actions;
-	if ((error = posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)) == 0 &&
-		(error = posix_spawn_file_actions_adddup2(&actions, connection, GSTORE_SPAWN_CONNECTION)) == 0 &&
-		(error = posix_spawn_file_actions_adddup2(&actions, memory, GSTORE_SPAWN_MEMORY)) == 0 &&
-		(error = posix_spawnattr_setsigmask(&attributes, &none)) == 0 &&
-		(error = posix_spawnattr_setsigdefault(&attributes, &all)) == 0 &&
-		(error = posix_spawnattr_setpgroup(&attributes, 0)) == 0 &&
-		(error = posix_spawnattr_setflags(
-			 &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF)) == 0)
+	error = describe_process(&i, &actions, &attributes);
+	if (error == 0)
 		error = posix_spawn(&s->pid, spawner->program, &actions, &attributes, arguments, environ);
 	posix_spawnattr_destroy(&attributes);
 fail_actions:
 	posix_spawn_file_actions_destroy(&actions);
-fail_dup:
-	close_fd(&(int){connection});
-	close_fd(&(int){memory});
+fail_inherited:
+	close_inherited(&i);
 	return error;
 }
 
@@ -294,10 +382,7 @@ kill_abandoned(gstore_spawner *spawner)
 	}
 }
 
-/*
- * A session waits for processes that are ending, whose device memory it may need. It is refused, and does not wait, where
- * sessions_max others are running or waiting.
- */
+/* A session is refused, and does not wait, where sessions_max others are running or waiting. */
 static void
 greet(gstore_spawner *spawner, slot *s)
 {
@@ -308,6 +393,7 @@ greet(gstore_spawner *spawner, slot *s)
 		return;
 	}
 	s->state = WAITING;
+	s->deadline_ns = gstore_deadline_ns(ENDING_MS);
 	if (s->request.kind == GSTORE_SPAWN_COMPILE)
 		return;
 	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
@@ -316,18 +402,27 @@ greet(gstore_spawner *spawner, slot *s)
 		refuse(s, GSTORE_SPAWN_FULL, (int) spawner->sessions_max);
 }
 
+/*
+ * A session needs memory of the device for its context: it waits for that of processes that have been killed, which is free
+ * when they are gone. One that the driver does not let end is not waited for longer than ENDING_MS.
+ */
+static bool
+can_start(const gstore_spawner *spawner, const slot *s)
+{
+	const bool	   session = s->request.kind == GSTORE_SPAWN_SESSION;
+	const uint32_t most = session ? spawner->sessions_max : COMPILERS_MAX;
+
+	return count_slots(spawner, s->request.kind, RUNNING, ENDING) < most &&
+		(!session || count_slots(spawner, s->request.kind, ENDING, ENDING) == 0 ||
+		 gstore_now_ns() >= s->deadline_ns);
+}
+
 static void
 start_waiting(gstore_spawner *spawner)
 {
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
-	{
-		slot		  *s = &spawner->slots[i];
-		const uint32_t most = s->request.kind == GSTORE_SPAWN_SESSION ? spawner->sessions_max
-																	  : COMPILERS_MAX;
-
-		if (s->state == WAITING && count_slots(spawner, s->request.kind, RUNNING, ENDING) < most)
-			start_process(spawner, s);
-	}
+		if (spawner->slots[i].state == WAITING && can_start(spawner, &spawner->slots[i]))
+			start_process(spawner, &spawner->slots[i]);
 }
 
 /* ---- the thread */
@@ -347,8 +442,8 @@ prepare_poll(gstore_spawner *spawner)
 		p[0] = (struct pollfd){s->state == FREE || s->state == ENDING ? -1 : s->connection,
 							   s->state == GREETING ? POLLIN : POLLRDHUP, 0};
 		p[1] = (struct pollfd){s->state >= RUNNING ? s->process : -1, POLLIN, 0};
-		if (s->state == GREETING)
-			timeout = GREETING_MS;
+		if (s->state == GREETING || s->state == WAITING)
+			timeout = LOOK_MS;
 	}
 	return timeout;
 }
@@ -431,6 +526,7 @@ free_spawner(gstore_spawner *spawner)
 	close_fd(&spawner->stop[0]);
 	close_fd(&spawner->stop[1]);
 	free(spawner->program);
+	free(spawner->keeper);
 	free(spawner->slots);
 	free(spawner->polled);
 	free(spawner);
@@ -451,7 +547,8 @@ start_thread(gstore_spawner *spawner)
 }
 
 gvm_status
-gstore_spawner_start(const char *program, uint32_t sessions_max, gstore_spawner **out)
+gstore_spawner_start(const char *program, const char *keeper, uint32_t sessions_max,
+					 gstore_spawner **out)
 {
 	gstore_spawner *spawner = calloc(1, sizeof *spawner);
 	gvm_status		status = GVM_E_NOMEM;
@@ -463,9 +560,11 @@ gstore_spawner_start(const char *program, uint32_t sessions_max, gstore_spawner 
 	spawner->sessions_max = sessions_max;
 	spawner->slot_count = sessions_max + WAITING_MAX;
 	spawner->program = strdup(program);
+	spawner->keeper = strdup(keeper);
 	spawner->slots = calloc(spawner->slot_count, sizeof *spawner->slots);
 	spawner->polled = calloc(2 + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
-	if (spawner->program == NULL || spawner->slots == NULL || spawner->polled == NULL)
+	if (spawner->program == NULL || spawner->keeper == NULL || spawner->slots == NULL ||
+		spawner->polled == NULL)
 	{
 		status = gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
 		goto fail;

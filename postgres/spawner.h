@@ -3,7 +3,8 @@
  *
  * A backend connects to the socket and sends one gstore_spawn_request with a file descriptor, that of a memory file. The
  * spawner starts the program with the connection as descriptor 3 and the memory file as 4: from then on backend and worker
- * talk over it, and the spawner only watches. The worker is killed at once when the backend closes its end, as it does at
+ * talk over it, and the spawner only watches. A worker of a session has a connection to the keeper as descriptor 5, which is
+ * restricted before the program starts (gvm_client_restrict()): it opens what a token leads to, and nothing else. The worker is killed at once when the backend closes its end, as it does at
  * a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend reads a
  * gstore_spawn_ended, and then the end of file.
  *
@@ -16,11 +17,14 @@
 
 #include <gvmem/status.h>
 
-#define GSTORE_SPAWN_SOCKET		"pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
-#define GSTORE_SPAWN_PROGRAM	"plcuda/gstore-gpu-worker"		/* beside the library */
-#define GSTORE_SPAWN_MAGIC		0x776f7267u
-#define GSTORE_SPAWN_CONNECTION 3 /* file descriptors of the worker */
-#define GSTORE_SPAWN_MEMORY		4
+#define GSTORE_SPAWN_SOCKET	 "pg_stat_tmp/gstore_spawn.sock" /* in the data directory */
+#define GSTORE_SPAWN_PROGRAM "plcuda/gstore-gpu-worker"		 /* beside the library */
+/* Device memory of a worker of a session, beside its buffers: its context. bench/bench-plcuda.py measures it. */
+#define GSTORE_SPAWN_CONTEXT_BYTES (600ull << 20)
+#define GSTORE_SPAWN_MAGIC		   0x776f7267u
+#define GSTORE_SPAWN_CONNECTION	   3 /* file descriptors of the worker */
+#define GSTORE_SPAWN_MEMORY		   4
+#define GSTORE_SPAWN_KEEPER		   5 /* of a session */
 
 typedef enum gstore_spawn_kind
 {
@@ -52,8 +56,9 @@ typedef struct gstore_spawn_ended
 
 typedef struct gstore_spawner gstore_spawner;
 
-/* program: a path. sessions_max: of GSTORE_SPAWN_SESSION. */
-gvm_status gstore_spawner_start(const char *program, uint32_t sessions_max, gstore_spawner **out);
+/* program: a path. keeper: of its socket. sessions_max: of GSTORE_SPAWN_SESSION. */
+gvm_status gstore_spawner_start(const char *program, const char *keeper, uint32_t sessions_max,
+								gstore_spawner **out);
 
 /* Kills all workers, and does not wait for their memory. NULL is ignored. */
 void gstore_spawner_stop(gstore_spawner *spawner);

@@ -4,7 +4,8 @@
  *     FREE -> MAKING (gstore_token_make) -> LIVE -> FREE (its links are ended, or gone with their store)
  *             MAKING -> OVER (it failed) -> FREE (the worker)
  *             LIVE -> OVER (the transaction that made it was rolled back, and nobody else was given it; or its end
- *                     failed or was cancelled, when some of its links may be gone) -> FREE
+ *                     failed or was cancelled, when some of its links may be gone; or it has rows of a transaction that has
+ *                     ended) -> FREE
  *
  * LIVE tokens that have expired are the worker's, too. A backend that ends one for another reason ends its links
  * first, and waits for that.
@@ -128,17 +129,22 @@ find_secret(const uint8 secret[GSTORE_SECRET_BYTES])
 	return NULL;
 }
 
-/* Its link to the manifests reaches to manifest_end at least: the same manifest may have been written at another place. */
+/*
+ * Its links reach as far as those that are wanted: the same manifest may have been written at another place, and a bitmap of
+ * deleted rows since.
+ */
 static gstore_token *
-find_same(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges, bool for_call)
+find_same(const gstore_token *wanted)
 {
 	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
 	{
 		gstore_token *t = &gstore->tokens[i];
 
-		if (is_of(t, view->name.table) && t->name.store == view->name.store && t->sum == sum &&
-			t->manifest_end >= manifest_end && t->role == GetUserId() &&
-			t->privileges == privileges && t->for_call == for_call && t->expires_ns > gstore_now_ns())
+		if (is_of(t, wanted->name.table) && t->name.store == wanted->name.store &&
+			t->sum == wanted->sum && t->manifest_end >= wanted->manifest_end &&
+			t->deleted_end >= wanted->deleted_end && t->role == GetUserId() &&
+			t->privileges == wanted->privileges && t->for_call == wanted->for_call &&
+			t->writer_number == wanted->writer_number && t->expires_ns > gstore_now_ns())
 			return t;
 	}
 	return NULL;
@@ -309,6 +315,19 @@ end_oldest(Oid relation, bool for_call)
 	pfree(all);
 }
 
+/* This transaction's tokens of rows of the table that it has not committed: the next call has another one. */
+static void
+end_uncommitted(Oid relation)
+{
+	gstore_token *all;
+	const int	  count = list_tokens(relation, &all);
+
+	for (int i = 0; i < count; i++)
+		if (all[i].writer_number != 0 && all[i].maker == MyProcPid)
+			end_token(&all[i]);
+	pfree(all);
+}
+
 /* What the current user has by tokens of gstore_load_begin(). */
 typedef struct load_usage
 {
@@ -423,13 +442,12 @@ begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
 }
 
 static bool
-renew_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 privileges,
-			bool for_call, uint8 secret[GSTORE_SECRET_BYTES])
+renew_token(const gstore_token *wanted, uint8 secret[GSTORE_SECRET_BYTES])
 {
 	gstore_token *t;
 
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-	t = find_same(view, sum, manifest_end, privileges, for_call);
+	t = find_same(wanted);
 	if (t != NULL)
 	{
 		t->expires_ns = lifetime_end(t);
@@ -442,21 +460,25 @@ renew_token(const gstore_view *view, uint64 sum, uint64 manifest_end, uint32 pri
 }
 
 void
-gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges, bool for_call,
+gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
 				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
 {
-	const uint64 manifest_end = pieces[0].bytes;
-	gstore_far	 far = {0};
+	const gstore_piece *last = &pieces[count - 1];
+	const gstore_token	wanted = {.name = view->name,
+								  .privileges = key->privileges,
+								  .sum = key->sum,
+								  .manifest_end = pieces[0].bytes,
+								  .deleted_end = last->part == GSTORE_DELETED ? last->bytes : 0,
+								  .for_call = key->for_call,
+								  .writer_number = key->writer_number};
+	gstore_far			far = {0};
 
-	if (renew_token(view, sum, manifest_end, privileges, for_call, secret))
+	if (renew_token(&wanted, secret))
 		return;
-	end_oldest(relation, for_call);
-	begin_token(&(gstore_token){.name = view->name,
-								.privileges = privileges,
-								.sum = sum,
-								.manifest_end = manifest_end,
-								.for_call = for_call},
-				secret);
+	if (key->writer_number != 0)
+		end_uncommitted(relation);
+	end_oldest(relation, key->for_call);
+	begin_token(&wanted, secret);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
@@ -600,10 +622,15 @@ end_loads(SubTransactionId loaded_in, bool committed, SubTransactionId parent)
 
 /* ---- the end of the transaction that made some */
 
-/* Those of a subtransaction become the parent's; all of the transaction (InvalidSubTransactionId) have no maker any more. */
+/*
+ * Those of a subtransaction become the parent's; all of the transaction (InvalidSubTransactionId) have no maker any more, or
+ * end, if they are of its own rows.
+ */
 static void
 keep_tokens(SubTransactionId made_in, SubTransactionId parent)
 {
+	bool some_over = false;
+
 	LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
 	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
 	{
@@ -612,11 +639,20 @@ keep_tokens(SubTransactionId made_in, SubTransactionId parent)
 		if (t->maker != MyProcPid)
 			continue;
 		if (made_in == InvalidSubTransactionId)
+		{
 			t->maker = 0;
+			if (t->writer_number != 0 && t->state == GSTORE_TOKEN_LIVE)
+			{
+				t->state = GSTORE_TOKEN_OVER;
+				some_over = true;
+			}
+		}
 		else if (t->made_in == made_in)
 			t->made_in = parent;
 	}
 	LWLockRelease(gstore->lock);
+	if (some_over)
+		gstore_wake_worker();
 }
 
 /* Those of a subtransaction, or all (InvalidSubTransactionId). The worker ends their links. */

@@ -25,14 +25,24 @@ extern bool gstore_privileges(Oid relation, uint32 *privileges);
 extern void gstore_lock_privileges(LOCKMODE mode);
 extern void gstore_unlock_privileges(LOCKMODE mode);
 
+/* What tells the tokens of a store apart. */
+typedef struct gstore_token_key
+{
+	uint64 sum;		   /* of the manifest */
+	uint32 privileges; /* of the table, at this moment */
+	bool   for_call;   /* for a worker of a session (call.h) */
+	/* Rows that are not committed, for_call: of this writer. The token ends with the transaction. 0: all are committed. */
+	uint64 writer_number;
+} gstore_token_key;
+
 /*
- * The secret of a token for the current user, of these areas of a store, the first of which is that of the manifests: that
- * of the token that the user has for the same (sum), from now on for a whole lifetime again, or a new one's. privileges: of
- * the table, at this moment.
+ * The secret of a token for the current user, of these areas of a store, the first of which is that of the manifests and the
+ * last may be that of bitmaps of deleted rows: that of the token that the user has for the same, from now on for a whole
+ * lifetime again, or a new one's.
  */
-extern void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32 privileges,
-							  bool for_call, const gstore_piece *pieces, int count,
-							  uint8 secret[GSTORE_SECRET_BYTES]);
+extern void
+gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
+				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES]);
 
 /*
  * The secret of a new token for the current user, with so many bytes that who knows it may write, at the store that its
@@ -69,10 +79,20 @@ extern void gstore_note_privileges(bool granted);
 
 /*
  * A token for rows of the open table, which the caller keeps locked; own: of a store that this transaction has made (export.c);
- * for_call: for a worker of a session, apart from those that users have.
+ * for_call: for a worker of a session, apart from those that users have; with the version's bitmap of deleted rows, if that
+ * is gstore_links_deleted(). A view with a writer's number has rows that are not committed.
  * ERROR if the user may not SELECT from it.
  */
 extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call);
+
+/* A smaller bitmap takes less memory where it is, and less time to be sent, than with an object of its own. */
+#define GSTORE_DELETED_LINK_LEAST (64 * 1024)
+
+static inline bool
+gstore_links_deleted(const gstore_view *view)
+{
+	return view->deleted_bytes >= GSTORE_DELETED_LINK_LEAST;
+}
 
 extern void gstore_token_init(void); /* the callback */
 extern void gstore_export_init(void);

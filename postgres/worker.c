@@ -149,6 +149,32 @@ choose_shared_socket(void)
 	return set_path(psprintf("%s/.gstore.%d.sock", folder, PostPortNumber));
 }
 
+/* Beside this library. False: there is none, as plcuda is not installed or has no workers. */
+static bool
+find_spawn_program(char path[MAXPGPATH])
+{
+	Dl_info library;
+
+	if (gstore_gpu_workers == 0 || dladdr((void *) gstore_worker_main, &library) == 0)
+		return false;
+	strlcpy(path, library.dli_fname, MAXPGPATH);
+	get_parent_directory(path);
+	join_path_components(path, path, GSTORE_SPAWN_PROGRAM);
+	return access(path, X_OK) == 0;
+}
+
+/* What workers of sessions will take of each GPU. On the software GPU they take nothing. */
+static uint64
+spawner_bytes(void)
+{
+	gvm_driver_info info = {.struct_size = sizeof info};
+	char			path[MAXPGPATH];
+
+	if (!find_spawn_program(path) || gvm_driver_get_info(&info) != GVM_OK || info.software)
+		return 0;
+	return (uint64) gstore_gpu_workers * GSTORE_SPAWN_CONTEXT_BYTES;
+}
+
 static bool
 start_keeper(void)
 {
@@ -158,6 +184,7 @@ start_keeper(void)
 								   .socket_mode = socket_modes[gstore_readers],
 								   .device_budget_bytes = (uint64) gstore_device_memory_mb * MIB,
 								   .host_budget_bytes = (uint64) gstore_host_memory_mb * MIB,
+								   .device_leave_bytes = spawner_bytes(),
 								   .flags = GVM_KEEPER_RESTRICT_OTHERS};
 
 	if (gstore_keeper_path[0] != '\0' && gstore_keeper_path[0] != '/')
@@ -209,23 +236,15 @@ begin_epoch(void)
 	return epoch;
 }
 
-/* Without it tables can be used all the same. The program is beside this library. */
+/* Without it tables can be used all the same. */
 static void
 start_spawner(void)
 {
-	char	path[MAXPGPATH];
-	Dl_info library;
+	char path[MAXPGPATH];
 
-	if (gstore_gpu_workers == 0)
+	if (!find_spawn_program(path))
 		return;
-	if (dladdr((void *) gstore_worker_main, &library) == 0)
-		return;
-	strlcpy(path, library.dli_fname, sizeof path);
-	get_parent_directory(path);
-	join_path_components(path, path, GSTORE_SPAWN_PROGRAM);
-	if (access(path, X_OK) != 0)
-		return; /* plcuda is not installed */
-	if (gstore_spawner_start(path, (uint32) gstore_gpu_workers, &spawner) != GVM_OK)
+	if (gstore_spawner_start(path, gstore->path, (uint32) gstore_gpu_workers, &spawner) != GVM_OK)
 	{
 		gvm_error error;
 

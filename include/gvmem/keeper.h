@@ -55,7 +55,7 @@ typedef struct gvm_keeper_options {
     uint32_t device_count;
     uint32_t clients_max; /* 1024; an eighth, at most 64, is for the keeper's user and root.
                                    * Another user gets at most half of the rest */
-    /* Of each device; 0: 90 % of what is free at the start. It is 2 MiB at least. GVM_BYTES_NONE and
+    /* Of each device; 0: 90 % of what is free at the start, or less (device_leave_bytes). It is 2 MiB at least. GVM_BYTES_NONE and
      * GVM_BYTES_UNLIMITED are GVM_E_INVALID for both budgets. */
     uint64_t device_budget_bytes;
     uint64_t host_budget_bytes; /* 0: half of the machine's memory that is available */
@@ -79,6 +79,9 @@ typedef struct gvm_keeper_options {
     void *log_context;
     uint32_t fence; /* gvm_keeper_fence */
     uint32_t flags; /* GVM_KEEPER_... */
+    /* Without device_budget_bytes: leave at least so much of what is free at the start to other programs, but half of it at
+     * most. Afterwards it is not looked at, as driver_free_bytes is. 0: a tenth, which is left in any case */
+    uint64_t device_leave_bytes;
 } gvm_keeper_options;
 
 /* gvm_keeper_options_init(): all defaults. */

@@ -94,6 +94,15 @@ enum {
  * and the errors of gvm_client_connect() and gvm_object_open() */
 GVM_API GVM_CHECKED gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out);
 
+/* As gvm_table_attach(), over a connection to the server's keeper that the caller has, in place of one of the table's own: a
+ * restricted one (gvm_client_restrict()) is enough. The table must be detached before the connection is closed. Of tables
+ * attached over one connection 16 may have the same column.
+ *
+ * GVM_E_FOREIGN  keeper is closed or unknown
+ * and the errors of gvm_table_attach() */
+GVM_API GVM_CHECKED gvm_status gvm_table_attach_over(gvm_client *keeper, const char *token,
+                                                     uint32_t flags, gvm_table **out);
+
 /* Ends it: unmaps every column. Leases on them end, and work that uses them must be over. NULL and
  * unknown pointers are ignored. */
 GVM_API void gvm_table_detach(gvm_table *table);

@@ -148,9 +148,21 @@ static void note_passing(gvm_keeper *server, bool others)
 
 /* ---- devices */
 
-static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, uint64_t leave_bytes,
+/* Of what is free at the start. */
+static uint64_t default_budget(uint64_t free_bytes, uint64_t leave_bytes)
+{
+    const uint64_t most = free_bytes / 10 * 9;
+
+    if (leave_bytes > free_bytes / 2)
+        leave_bytes = free_bytes / 2;
+    return free_bytes - leave_bytes < most ? free_bytes - leave_bytes : most;
+}
+
+static gvm_status choose_budget(const gvm_device_info *info, const gvm_keeper_options *o,
                                 uint64_t *budget_bytes)
 {
+    const uint64_t wanted = o->device_budget_bytes;
+    const uint64_t leave_bytes = gvmi_amount(o->driver_free_bytes, 0);
     char wanted_text[32], total_text[32];
 
     if (leave_bytes >= info->total_bytes)
@@ -164,7 +176,9 @@ static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, ui
                              "the budget of %s is more than the %s that device %d has: give a smaller one",
                              gvmi_size_text(wanted, wanted_text),
                              gvmi_size_text(info->total_bytes, total_text), (int)info->ordinal);
-    *budget_bytes = wanted != 0 ? wanted : info->free_bytes / 10 * 9;
+    *budget_bytes = wanted != 0
+                        ? wanted
+                        : default_budget(info->free_bytes, gvmi_amount(o->device_leave_bytes, 0));
     *budget_bytes = gvmi_round_down(*budget_bytes, GVM_CHUNK_BYTES_MIN);
     if (*budget_bytes == 0)
         return gvm_error_set(GVM_E_NOSPACE,
@@ -188,8 +202,7 @@ static gvm_status open_device(gvm_keeper *server, int32_t ordinal, const gvm_kee
                                info.vmm ? "cannot export memory as file descriptors"
                                         : "has no virtual memory management");
     if (status == GVM_OK)
-        status = choose_budget(&info, o->device_budget_bytes, gvmi_amount(o->driver_free_bytes, 0),
-                               &about->budget_bytes);
+        status = choose_budget(&info, o, &about->budget_bytes);
     if (status != GVM_OK) {
         gvm_device_close(device);
         return status;

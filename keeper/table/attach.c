@@ -41,11 +41,22 @@ static gvm_status read_manifest(gvm_table *table)
 
 /* ---- life */
 
+static void close_objects(gvm_table *table)
+{
+    for (uint32_t i = 0; i < table->info.columns && table->columns != NULL; i++)
+        for (int part = 0; part < GVMI_PART_COUNT; part++)
+            gvm_object_close(atomic_load(&table->columns[i].areas[part]));
+    gvm_object_close(table->manifest_object);
+}
+
 static void free_table(gvm_table *table)
 {
     const gvm_error error = gvmi_error_save();
 
-    gvm_client_close(table->keeper); /* and all objects */
+    if (table->borrowed)
+        close_objects(table);
+    else
+        gvm_client_close(table->keeper); /* and all objects */
     free(table->columns);
     free(table->manifest);
     gvmi_registry_retire(table);
@@ -59,7 +70,7 @@ static gvm_status attach_objects(gvm_table *table, uint32_t flags)
     table->manifest = malloc(table->token.bytes);
     if (table->manifest == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table's description");
-    status = gvm_client_connect(table->token.socket, &table->keeper);
+    status = table->borrowed ? GVM_OK : gvm_client_connect(table->token.socket, &table->keeper);
     if (status == GVM_OK)
         status = gvmi_table_open_link(table, "0.manifest", &table->manifest_object);
     if (status == GVM_OK)
@@ -72,9 +83,9 @@ static gvm_status attach_objects(gvm_table *table, uint32_t flags)
     return status;
 }
 
-gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
+/* keeper: NULL: the table has a connection of its own. */
+static gvm_status attach(gvm_client *keeper, const char *token, uint32_t flags, gvm_table **out)
 {
-    GVMI_UNCANCELLED;
     gvm_table *table;
     gvm_status status;
 
@@ -85,6 +96,8 @@ gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
     table = calloc(1, sizeof *table);
     if (table == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
+    table->keeper = keeper;
+    table->borrowed = keeper != NULL;
     status = gvmi_token_parse(token, &table->token);
     if (status == GVM_OK)
         status = attach_objects(table, flags);
@@ -96,6 +109,22 @@ gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
     }
     *out = table;
     return GVM_OK;
+}
+
+gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
+{
+    GVMI_UNCANCELLED;
+
+    return attach(NULL, token, flags, out);
+}
+
+gvm_status gvm_table_attach_over(gvm_client *keeper, const char *token, uint32_t flags, gvm_table **out)
+{
+    GVMI_UNCANCELLED;
+
+    if (keeper == NULL)
+        return gvm_error_set(GVM_E_FOREIGN, "the connection is NULL");
+    return attach(keeper, token, flags, out);
 }
 
 void gvm_table_detach(gvm_table *handle)

@@ -147,12 +147,13 @@ add_part(request *r, const void *bytes, Size len)
 }
 
 static plcuda_span
-add_columns(request *r, Oid table)
+add_columns(request *r, Oid table, List *names)
 {
 	Relation			  relation = relation_open(table, AccessShareLock);
 	const TupleDesc		  desc = RelationGetDescr(relation);
 	plcuda_wanted_column *columns = palloc0(sizeof *columns * (Size) Max(desc->natts, 1));
 	const int			  count = desc->natts;
+	ListCell			 *cell;
 
 	for (int i = 0; i < count; i++)
 	{
@@ -161,14 +162,25 @@ add_columns(request *r, Oid table)
 		if (attribute->attisdropped)
 			continue;
 		strlcpy(columns[i].name, NameStr(attribute->attname), sizeof columns[i].name);
-		columns[i].type = getBaseType(attribute->atttypid);
+		columns[i].type = names == NIL ? getBaseType(attribute->atttypid) : PLCUDA_UNREAD;
+	}
+	foreach(cell, names)
+	{
+		const AttrNumber number = get_attnum(table, lfirst(cell));
+
+		if (number < 1 || number > count)
+			ereport(ERROR,
+					(errcode(ERRCODE_UNDEFINED_COLUMN),
+					 errmsg("table \"%s\" has no column \"%s\", which #plcuda_columns names",
+							RelationGetRelationName(relation), (const char *) lfirst(cell))));
+		columns[number - 1].type = getBaseType(TupleDescAttr(desc, number - 1)->atttypid);
 	}
 	relation_close(relation, NoLock);
 	return add_part(r, columns, sizeof *columns * (Size) count);
 }
 
 static uint32
-add_table(request *r, Oid table)
+add_table(request *r, Oid table, List *names)
 {
 	const uint32		 number = r->window.table_count;
 	plcuda_wanted_table *wanted = &r->window.tables[number];
@@ -182,14 +194,16 @@ add_table(request *r, Oid table)
 	if (opened.token != NULL)
 		strlcpy(wanted->token, opened.token, sizeof wanted->token);
 	wanted->rows = opened.rows;
+	wanted->deleted_at = opened.deleted_at;
+	wanted->deleted_bytes = opened.deleted_bytes;
 	if (opened.dead != NULL)
 		wanted->dead = add_part(r, opened.dead, opened.dead_bytes);
-	wanted->columns = add_columns(r, table);
+	wanted->columns = add_columns(r, table, names);
 	return r->window.table_count++;
 }
 
 static void
-add_argument(request *r, const plcuda_type *type, Datum value, bool null)
+add_argument(request *r, const plcuda_type *type, List *names, Datum value, bool null)
 {
 	plcuda_argument *argument = &r->window.arguments[r->window.argument_count++];
 	plcuda_bytes	 pointed;
@@ -200,7 +214,7 @@ add_argument(request *r, const plcuda_type *type, Datum value, bool null)
 	else if (type->kind == PLCUDA_KIND_TABLE)
 	{
 		argument->kind = PLCUDA_ARGUMENT_TABLE;
-		argument->table = add_table(r, DatumGetObjectId(value));
+		argument->table = add_table(r, DatumGetObjectId(value), names);
 	}
 	else
 	{
@@ -293,7 +307,7 @@ make_request(const plcuda_function *f, FunctionCallInfo fcinfo, const char *text
 	r->bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(text) + 1);
 	evaluate_kernels(r, f, fcinfo, text);
 	for (int i = 0; i < f->nargs; i++)
-		add_argument(r, f->arguments[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
+		add_argument(r, f->arguments[i], f->columns[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
 	add_result(r, &f->row);
 	return r;
 }

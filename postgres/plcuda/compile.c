@@ -259,32 +259,12 @@ run_compiler(const plcuda_window *window, const plcuda_target *target, const wor
 	return false;
 }
 
-/* A file's bytes to the end, at most `most`; NULL: it cannot be read. */
-static char *
-read_all(const char *path, size_t most, size_t *len)
-{
-	FILE	   *in = fopen(path, "rbe");
-	struct stat found;
-	char	   *bytes = NULL;
-
-	if (in != NULL && fstat(fileno(in), &found) == 0)
-	{
-		*len = (uint64_t) found.st_size < most ? (size_t) found.st_size : most;
-		bytes = malloc(*len + 1);
-		if (bytes != NULL)
-			*len = fread(bytes, 1, *len, in);
-	}
-	if (in != NULL)
-		fclose(in);
-	return bytes;
-}
-
 /* Copies the compiler's messages into the memory file. */
 static void
 answer_log(plcuda_window *window, const workplace *w, plcuda_message *answer)
 {
 	size_t		len = 0;
-	char	   *text = read_all(w->log, PLCUDA_LOG_BYTES_MAX, &len);
+	void	   *text = plcuda_read_file(w->log, PLCUDA_LOG_BYTES_MAX, &len);
 	plcuda_span span = {0, 0};
 	void	   *to = text != NULL ? plcuda_append(len, &span) : NULL;
 
@@ -308,7 +288,7 @@ plcuda_compile(plcuda_window *window, plcuda_message *answer)
 	workplace	  w;
 	uint32_t	  architecture;
 	size_t		  len = 0;
-	char		 *bytes = NULL;
+	void		 *bytes = NULL;
 
 	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
 	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
@@ -329,7 +309,7 @@ plcuda_compile(plcuda_window *window, plcuda_message *answer)
 	}
 	if (run_compiler(window, &target, &w, answer))
 	{
-		bytes = read_all(w.to, OUTPUT_BYTES_MAX, &len);
+		bytes = plcuda_read_file(w.to, OUTPUT_BYTES_MAX, &len);
 		if (bytes == NULL || !plcuda_store_image(window, &target, text, window->text.bytes, bytes, len))
 			plcuda_answer_error(answer, "58030", "cannot store a compiled function in \"%s\": %s",
 								window->cache, strerror(errno));

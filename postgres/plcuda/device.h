@@ -227,10 +227,16 @@ plcuda_fall_back(const plcuda_call *call)
 		if (plcuda_is_live(table, row))
 
 GVM_DEVICE int
+plcuda_has_bit(const unsigned char *bits, uint64_t bytes, uint64_t row)
+{
+	return row / 8 < bytes && (bits[row / 8] >> (row % 8) & 1) != 0;
+}
+
+GVM_DEVICE int
 plcuda_is_live(const plcuda_table *t, uint64_t row)
 {
-	return row < t->rows &&
-		(t->dead == 0 || row / 8 >= t->dead_bytes || (t->dead[row / 8] >> (row % 8) & 1) == 0);
+	return row < t->rows && !plcuda_has_bit(t->dead, t->dead_bytes, row) &&
+		!plcuda_has_bit(t->deleted, t->deleted_bytes, row);
 }
 
 GVM_DEVICE int
@@ -262,13 +268,25 @@ plcuda_is_text(uint32_t type)
 	return type == PLCUDA_TEXT || type == PLCUDA_VARCHAR || type == PLCUDA_BPCHAR;
 }
 
-/* 0 (NULL) and an error: there is none of that number. */
+GVM_DEVICE_RARE void
+plcuda_raise_no_column(const plcuda_table *t, int32_t number)
+{
+	if (number >= 1 && (uint32_t) number <= t->column_count &&
+		t->columns[number - 1].type == PLCUDA_UNREAD)
+		plcuda_raise_in(t->state, "42703", "the column is not among those of #plcuda_columns");
+	else
+		plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+}
+
+/* 0 (NULL) and an error: there is none of that number, or it is not to be read. */
 GVM_DEVICE const plcuda_column *
 plcuda_find_column(const plcuda_table *t, int32_t number)
 {
-	if (number >= 1 && (uint32_t) number <= t->column_count && t->columns[number - 1].type != 0)
+	/* Neither 0 nor PLCUDA_UNREAD. */
+	if (number >= 1 && (uint32_t) number <= t->column_count &&
+		t->columns[number - 1].type - 1u < PLCUDA_UNREAD - 1u)
 		return &t->columns[number - 1];
-	plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+	plcuda_raise_no_column(t, number);
 	return 0;
 }
 

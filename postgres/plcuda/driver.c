@@ -2,8 +2,11 @@
 #include "postgres/plcuda/driver.h"
 
 #include <string.h>
+#include <unistd.h>
 
-#define BLOCK_THREADS 256 /* of a kernel that does not say */
+#define BLOCK_THREADS  256 /* of a kernel that does not say */
+#define ALLOC_TRIES	   20
+#define ALLOC_PAUSE_US 50000
 /* Of the driver's interface. */
 #define MAX_THREADS		 0	/* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
 #define STATIC_SHARED	 1	/* CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES */
@@ -77,10 +80,16 @@ plcuda_release_block(plcuda_device_block *b)
 bool
 plcuda_reserve_block(plcuda_device_block *b, uint64_t bytes, const char *what, plcuda_message *answer)
 {
+	bool failed;
+
 	if (b->bytes >= bytes)
 		return true;
 	plcuda_release_block(b);
-	if (plcuda_cu.alloc(&b->address, bytes) != 0)
+	/* What a process that was killed has had is free a moment later. */
+	for (int tries = 0; (failed = plcuda_cu.alloc(&b->address, bytes) != 0) && tries < ALLOC_TRIES;
+		 tries++)
+		usleep(ALLOC_PAUSE_US);
+	if (failed)
 	{
 		plcuda_answer_error(answer, "53200", "the GPU has no %llu bytes for %s",
 							(unsigned long long) bytes, what);

@@ -179,17 +179,20 @@ serve(bool compiles)
 
 /* Closes files of the server that this process has inherited. */
 static void
-close_others(void)
+close_others(int first)
 {
-	if (syscall(SYS_close_range, GSTORE_SPAWN_MEMORY + 1, ~0u, 0) == 0)
+	if (syscall(SYS_close_range, (unsigned) first, ~0u, 0) == 0)
 		return;
-	for (int fd = GSTORE_SPAWN_MEMORY + 1, end = (int) sysconf(_SC_OPEN_MAX); fd < end; fd++)
+	for (int fd = first, end = (int) sysconf(_SC_OPEN_MAX); fd < end; fd++)
 		close(fd);
 }
 
 int
 main(int argc, char **argv)
 {
+	bool compiles;
+	int	 last;
+
 	if (argc == 6 && strcmp(argv[1], "nvrtc") == 0)
 		return plcuda_nvrtc_main(argv[2], argv[3], argv[4], argv[5]);
 	if (argc != 4 || (strcmp(argv[1], "session") != 0 && strcmp(argv[1], "compile") != 0))
@@ -198,13 +201,15 @@ main(int argc, char **argv)
 			  stderr);
 		return 2;
 	}
-	close_others();
-	fcntl(GSTORE_SPAWN_CONNECTION, F_SETFD, FD_CLOEXEC);
-	fcntl(GSTORE_SPAWN_MEMORY, F_SETFD, FD_CLOEXEC);
+	compiles = strcmp(argv[1], "compile") == 0;
+	last = compiles ? GSTORE_SPAWN_MEMORY : GSTORE_SPAWN_KEEPER;
+	close_others(last + 1);
+	for (int fd = GSTORE_SPAWN_CONNECTION; fd <= last; fd++)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	/* Ends with the spawner, which cannot end it when it is killed itself. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t) atol(argv[3]))
 		return 1;
-	serve(strcmp(argv[1], "compile") == 0);
+	serve(compiles);
 	/* No clean-up: the driver gives everything back, and does not wait for work that is under way. */
 	_exit(0);
 }

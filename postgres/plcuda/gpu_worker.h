@@ -51,6 +51,8 @@ typedef struct plcuda_image
 	size_t len;
 } plcuda_image;
 
+/* A file's bytes to the end, at most `most`, to be freed; aligned as an image is. NULL: it cannot be read. */
+extern void *plcuda_read_file(const char *path, size_t most, size_t *len);
 /* The folder of the headers. */
 extern const char *plcuda_include_folder(void);
 /* architecture 0: of the software GPU. False: answer says why. */
@@ -70,6 +72,29 @@ extern bool plcuda_nvrtc_version(const char *library, char *text, size_t size);
 /* The program's mode `nvrtc`: compiles one file to another; messages go to the standard output. */
 extern int
 plcuda_nvrtc_main(const char *library, const char *architecture, const char *from, const char *to);
+
+/* ---- tables.c */
+
+/* A table of the call that runs. */
+typedef struct plcuda_leased
+{
+	gvm_table	  *table;		   /* NULL: empty */
+	uint32_t	   count;		   /* columns with leases */
+	gvm_object	  *deleted_object; /* NULL: no bitmap of deleted rows on the device is wanted */
+	bool		   has_deleted_lease;
+	gvm_lease	   deleted_lease;
+	uint64_t	   deleted; /* address of the bitmap; 0: there is none */
+	gvm_table_data data[PLCUDA_COLUMNS_MAX];
+} plcuda_leased;
+
+extern plcuda_leased plcuda_leases[PLCUDA_TABLES_MAX];
+
+/* Those of the call, without leases. *ordinal: the device of all; -1: there is none. False: answer says why. */
+extern bool plcuda_attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *answer);
+/* Leases on all of them, to be released also after a failure. */
+extern bool plcuda_acquire_tables(const plcuda_window *window, plcuda_message *answer);
+extern void plcuda_release_tables(void);
+extern void plcuda_detach_tables(void);
 
 /* ---- compile.c, run.c */
 

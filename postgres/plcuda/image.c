@@ -64,24 +64,18 @@ plcuda_include_folder(void)
 	return path;
 }
 
-/* A file's bytes; NULL: it is not there, or too long. */
-static uint8_t *
-read_file(const char *path, size_t *len)
+void *
+plcuda_read_file(const char *path, size_t most, size_t *len)
 {
 	FILE	   *in = fopen(path, "rbe");
 	struct stat found;
-	uint8_t	   *bytes = NULL;
+	void	   *bytes = NULL;
 
-	if (in != NULL && fstat(fileno(in), &found) == 0 && S_ISREG(found.st_mode) &&
-		(uint64_t) found.st_size <= IMAGE_BYTES_MAX &&
-		posix_memalign((void **) &bytes, PLCUDA_ALIGN, (size_t) found.st_size + PLCUDA_ALIGN) == 0)
+	if (in != NULL && fstat(fileno(in), &found) == 0)
 	{
-		*len = (size_t) found.st_size;
-		if (fread(bytes, 1, *len, in) != *len)
-		{
-			free(bytes);
-			bytes = NULL;
-		}
+		*len = (uint64_t) found.st_size < most ? (size_t) found.st_size : most;
+		if (posix_memalign(&bytes, PLCUDA_ALIGN, *len + PLCUDA_ALIGN) == 0)
+			*len = fread(bytes, 1, *len, in);
 	}
 	if (in != NULL)
 		fclose(in);
@@ -99,7 +93,7 @@ sum_headers(uint64_t *sum)
 		uint8_t *bytes;
 
 		snprintf(path, sizeof path, "%s/%s", plcuda_include_folder(), headers[i]);
-		bytes = read_file(path, &len);
+		bytes = plcuda_read_file(path, IMAGE_BYTES_MAX, &len);
 		if (bytes == NULL)
 			return false;
 		*sum = *sum * 31 + gvm_kernel_checksum_host(bytes, len);
@@ -212,7 +206,7 @@ plcuda_load_image(const plcuda_window *window, const plcuda_target *target, cons
 	if (key == NULL)
 		return false;
 	name_file(window, key, key_bytes, path);
-	file = read_file(path, &len);
+	file = plcuda_read_file(path, IMAGE_BYTES_MAX, &len);
 	if (file == NULL)
 		goto done;
 	if (len >= sizeof h)

@@ -121,11 +121,12 @@ typedef struct plcuda_function
 	plcuda_row			row;
 	bool				appends_bytes; /* by plcuda_append_bytes() */
 	plcuda_block		blocks[PLCUDA_KERNELS];
-	plcuda_size			results, workbuf;
-	Oid					sanity_check, cpu_fallback; /* InvalidOid: none */
-	List			   *includes;					/* functions whose texts are included */
-	char			   *text;						/* for the compiler, without these */
-	Size				include_at;					/* where they belong in text */
+	List **columns; /* of each argument: the names that a table's columns to be read have; NIL: all are */
+	plcuda_size results, workbuf;
+	Oid			sanity_check, cpu_fallback; /* InvalidOid: none */
+	List	   *includes;					/* functions whose texts are included */
+	char	   *text;						/* for the compiler, without these */
+	Size		include_at;					/* where they belong in text */
 } plcuda_function;
 
 /* Of the catalog; palloc'd. ERROR if it is no function that can be run. */

@@ -1,6 +1,6 @@
 /*
- * See gpu_worker.h: a call. What lasts from call to call: the device, functions that are loaded, tables that are attached,
- * and a block of device memory for each purpose. What a call leaves behind is never read by the next: blocks are
+ * See gpu_worker.h: a call. What lasts from call to call: the device, functions that are loaded, and a block of device memory
+ * for each purpose; tables.c has tables that are attached. What a call leaves behind is never read by the next: blocks are
  * written or cleared before.
  */
 #include "postgres/plcuda/notes.h"
@@ -11,8 +11,6 @@
 #include <string.h>
 
 #define FUNCTIONS_MAX 64
-#define ATTACHED_MAX  32
-#define LEASE_MS	  10000
 /* Of a function: its blocks, and those of gather.h. */
 #define KERNELS (PLCUDA_KERNELS + 2)
 
@@ -25,34 +23,14 @@ typedef struct function
 	plcuda_entry  kernels[KERNELS];
 } function;
 
-typedef struct attached
-{
-	char	   token[PLCUDA_TOKEN_BYTES];
-	gvm_table *table;
-} attached;
-
 static struct
 {
 	gvm_device		   *device;
 	gvm_device_info		info;
 	function			functions[FUNCTIONS_MAX];
 	uint32_t			function_count;
-	attached			tables[ATTACHED_MAX];
-	uint32_t			table_count;
-	uint32_t			role;
 	plcuda_device_block call, results, workbuf;
 } state;
-
-/* Of the call that runs. */
-typedef struct leased
-{
-	gvm_table	  *table; /* NULL: empty */
-	uint32_t	   count;
-	gvm_table_data data[PLCUDA_COLUMNS_MAX];
-} leased;
-
-static leased	leases[PLCUDA_TABLES_MAX];
-static uint32_t lease_count;
 
 /* ---- the device */
 
@@ -115,6 +93,12 @@ use_device(int32_t ordinal, plcuda_message *answer)
 	return false;
 }
 
+static int32_t
+current_device(void)
+{
+	return state.device != NULL ? state.info.ordinal : 0;
+}
+
 /* ---- functions */
 
 /* Kernels that the function has not are left out. */
@@ -175,113 +159,6 @@ find_function(const plcuda_window *window, plcuda_message *answer)
 	return NULL;
 }
 
-/* ---- tables */
-
-static void
-detach_tables(void)
-{
-	for (uint32_t i = 0; i < state.table_count; i++)
-		gvm_table_detach(state.tables[i].table);
-	state.table_count = 0;
-}
-
-static gvm_table *
-attach_table(const char *token, plcuda_message *answer)
-{
-	attached  *a;
-	gvm_status status;
-
-	for (uint32_t i = 0; i < state.table_count; i++)
-		if (strcmp(state.tables[i].token, token) == 0)
-			return state.tables[i].table;
-	a = &state.tables[state.table_count];
-	status = gvm_table_attach(token, 0, &a->table);
-	if (status != GVM_OK)
-	{
-		plcuda_answer_status(answer, status, "cannot attach a table");
-		return NULL;
-	}
-	snprintf(a->token, sizeof a->token, "%s", token);
-	state.table_count++;
-	return a->table;
-}
-
-/* Those of the call, without leases. *ordinal: the device of all. */
-static bool
-attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *answer)
-{
-	if (window->role != state.role || state.table_count + window->table_count > ATTACHED_MAX)
-		detach_tables();
-	state.role = window->role;
-	*ordinal = -1;
-	for (uint32_t i = 0; i < window->table_count; i++)
-	{
-		gvm_table_info info = {.struct_size = sizeof info};
-		gvm_status	   status;
-
-		leases[i].table = NULL;
-		leases[i].count = 0;
-		window->tables[i].token[PLCUDA_TOKEN_BYTES - 1] = '\0';
-		if (window->tables[i].token[0] == '\0')
-			continue;
-		leases[i].table = attach_table(window->tables[i].token, answer);
-		if (leases[i].table == NULL)
-			return false;
-		status = gvm_table_get_info(leases[i].table, &info);
-		if (status != GVM_OK)
-		{
-			plcuda_answer_status(answer, status, "cannot ask about a table");
-			return false;
-		}
-		if (info.rows != window->tables[i].rows)
-		{
-			plcuda_answer_error(answer, "55000", "a table has other rows than its token");
-			return false;
-		}
-		if (*ordinal >= 0 && info.device != *ordinal)
-		{
-			plcuda_answer_error(answer, "0A000", "the tables of one call must be on one GPU");
-			return false;
-		}
-		*ordinal = info.device;
-	}
-	if (*ordinal < 0)
-		*ordinal = state.device != NULL ? state.info.ordinal : 0;
-	return true;
-}
-
-static bool
-acquire_table(leased *l, plcuda_message *answer)
-{
-	static uint32_t			  columns[PLCUDA_COLUMNS_MAX];
-	const gvm_acquire_options options = gvm_acquire_options_init();
-	gvm_table_info			  info = {.struct_size = sizeof info};
-	gvm_status				  status = gvm_table_get_info(l->table, &info);
-
-	for (uint32_t i = 0; i < PLCUDA_COLUMNS_MAX; i++)
-		columns[i] = i;
-	if (status == GVM_OK && info.columns > 0)
-		status = gvm_table_acquire(l->table, columns, info.columns, &options, LEASE_MS, l->data);
-	if (status != GVM_OK)
-	{
-		plcuda_answer_status(answer, status, "cannot read a table");
-		return false;
-	}
-	l->count = info.columns;
-	return true;
-}
-
-static void
-release_tables(void)
-{
-	for (uint32_t i = 0; i < lease_count; i++)
-	{
-		if (leases[i].count > 0)
-			(void) gvm_table_release(leases[i].table, leases[i].data, leases[i].count);
-		leases[i].count = 0;
-	}
-}
-
 /* ---- what the kernels are given: one block, made here and copied */
 
 typedef struct layout
@@ -322,7 +199,8 @@ pointer(uint64_t address)
 }
 
 static bool
-describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t count, plcuda_column *out)
+describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count,
+				 plcuda_column *out)
 {
 	for (uint32_t i = 0; i < count; i++)
 	{
@@ -335,7 +213,7 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 		gvm_table_column	  c = {.struct_size = sizeof c};
 		const gvm_table_data *d = &l->data[i];
 
-		if (gvm_table_get_column(l->table, i, &c) != GVM_OK)
+		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
 			return false;
 		/* The table may have been changed since: its catalog entry decides. */
 		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type ||
@@ -356,7 +234,7 @@ describe_columns(const leased *l, const plcuda_wanted_column *wanted, uint32_t c
 }
 
 static bool
-place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease,
+place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *lease,
 			uint64_t state_address, plcuda_table *out)
 {
 	const uint32_t count = (uint32_t) (wanted->columns.bytes / sizeof(plcuda_wanted_column));
@@ -375,6 +253,8 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const leased *lease,
 	*out = (plcuda_table){.rows = wanted->rows,
 						  .dead = pointer(dead),
 						  .dead_bytes = wanted->dead.bytes,
+						  .deleted = pointer(lease->deleted),
+						  .deleted_bytes = lease->deleted != 0 ? wanted->deleted_bytes : 0,
 						  .columns = pointer(address),
 						  .column_count = count,
 						  .state = (plcuda_state *) pointer(state_address)};
@@ -419,7 +299,7 @@ place_all(layout *l, const plcuda_window *window, const gvm_append *append, uint
 	if (!place_span(l, window->row, &results->row) || !place_span(l, window->places, &results->places))
 		return false;
 	for (uint32_t i = 0; i < window->table_count; i++)
-		if (!place_table(l, &window->tables[i], &leases[i], results->state,
+		if (!place_table(l, &window->tables[i], &plcuda_leases[i], results->state,
 						 described != NULL
 							 ? (plcuda_table *) (void *) (described +
 														  i * PLCUDA_ROUND_UP(sizeof(plcuda_table)))
@@ -507,10 +387,8 @@ run_blocks(const plcuda_window *window, const function *f, plcuda_message *answe
 	uint64_t	   call;
 	bool		   done;
 
-	for (uint32_t i = 0; i < window->table_count; i++)
-		if (leases[i].table != NULL && !acquire_table(&leases[i], answer))
-			return false;
-	if (!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||
+	if (!plcuda_acquire_tables(window, answer) ||
+		!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||
 		!plcuda_clear_block(&state.workbuf, window->workbuf_bytes, "the work buffer", answer) ||
 		(appends && !plcuda_begin_append(window, state.device, &append, answer)))
 		return false;
@@ -528,8 +406,7 @@ static void
 end_call(void)
 {
 	plcuda_end_rows();
-	release_tables();
-	lease_count = 0;
+	plcuda_release_tables();
 }
 
 static bool
@@ -559,10 +436,10 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 
 	end_call(); /* of which the backend has not fetched everything */
 	end_paths(window);
-	if (!check_call(window, answer) || !attach_tables(window, &ordinal, answer) ||
-		!use_device(ordinal, answer) || (f = find_function(window, answer)) == NULL)
+	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
+		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) ||
+		(f = find_function(window, answer)) == NULL)
 		return;
-	lease_count = window->table_count;
 	if (!run_blocks(window, f, answer) || !plcuda_fetch_piece(answer) || !plcuda_has_rows())
 		end_call();
 }
@@ -603,8 +480,7 @@ plcuda_inspect(plcuda_window *window, plcuda_message *answer)
 	end_paths(window);
 	if (plcuda_at(window->text) == NULL)
 		plcuda_answer_error(answer, "XX000", "the call is malformed");
-	if (answer->verb == PLCUDA_ERROR ||
-		!use_device(state.device != NULL ? state.info.ordinal : 0, answer) ||
+	if (answer->verb == PLCUDA_ERROR || !use_device(current_device(), answer) ||
 		!inspect_gpu(&window->gpu, answer) || window->text.bytes == 0 ||
 		(f = find_function(window, answer)) == NULL)
 		return;
@@ -617,7 +493,7 @@ plcuda_inspect(plcuda_window *window, plcuda_message *answer)
 void
 plcuda_rest(void)
 {
-	detach_tables();
+	plcuda_detach_tables();
 	if (state.device == NULL)
 		return;
 	plcuda_release_rows();

@@ -55,6 +55,7 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 	f->nargs = proc->pronargs;
 	f->argument_types = palloc(sizeof(Oid) * (Size) Max(f->nargs, 1));
 	f->arguments = palloc0(sizeof(plcuda_type *) * (Size) Max(f->nargs, 1));
+	f->columns = palloc0(sizeof(List *) * (Size) Max(f->nargs, 1));
 	for (int i = 0; i < f->nargs; i++)
 	{
 		f->argument_types[i] = proc->proargtypes.values[i];
@@ -272,6 +273,26 @@ check_no_value(const reader *r, const char *name, const char *value)
 			r, psprintf("nothing may follow " DIRECTIVE "%s in its line, not \"%s\"", name, value));
 }
 
+/* ARGUMENT NAME, NAME ...: those of a table that the function reads; others cost neither memory nor time. */
+static void
+read_columns(reader *r, const char *value)
+{
+	char	   *copy = pstrdup(value), *names = copy + strcspn(copy, " \t");
+	const char *digits = strncmp(copy, "arg", 3) == 0 ? copy + 3 : copy;
+	List	   *found = NIL;
+	int			number;
+
+	if (*names != '\0')
+		*names++ = '\0';
+	number = strlen(digits) <= 3 && strspn(digits, "0123456789") == strlen(digits) ? atoi(digits) : 0;
+	if (number < 1 || number > r->f->nargs || r->f->arguments[number - 1]->kind != PLCUDA_KIND_TABLE)
+		fail_line(r, psprintf("\"%s\" is no argument of type reggstore, as arg1 or arg2", copy));
+	if (!SplitIdentifierString(names, ',', &found) || found == NIL)
+		fail_line(r, "names of columns are missing, or not separated by commas");
+	refuse_repeated(r, -1, psprintf("columns arg%d", number));
+	r->f->columns[number - 1] = found;
+}
+
 /* Of those for the function, in any place. False: it is none. */
 static bool
 take_function_directive(reader *r, const char *name, const char *value)
@@ -291,6 +312,11 @@ take_function_directive(reader *r, const char *name, const char *value)
 			 errdetail("Its blocks are code for the GPU, and libraries for the host cannot be called from there."),
 			 errhint("A function's own code stands in #plcuda_decl, or is included by #plcuda_include."),
 			 errcontext("line %d of a plcuda function", r->line)));
+	if (strcmp(name, "columns") == 0)
+	{
+		read_columns(r, value); /* one for each argument */
+		return true;
+	}
 	refuse_repeated(r, -1, name);
 	if (strcmp(name, "results_bufsz") == 0)
 		read_size(r, value, 0, &f->results);

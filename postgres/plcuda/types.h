@@ -79,6 +79,8 @@ typedef struct plcuda_state
 	plcuda_note error;
 } plcuda_state;
 
+#define PLCUDA_UNREAD 0xffffffffu /* in place of a type: the function is not to read the column */
+
 /* By attribute number - 1; type 0: dropped. */
 typedef struct plcuda_column
 {
@@ -94,8 +96,10 @@ typedef struct plcuda_column
 typedef struct plcuda_table
 {
 	uint64_t			 rows; /* numbers of rows; some may be deleted */
-	const unsigned char *dead; /* bitmap, 1: deleted; 0 (NULL): none */
+	const unsigned char *dead; /* bitmap, 1: not seen by the statement; 0 (NULL): all are */
 	uint64_t			 dead_bytes;
+	const unsigned char *deleted; /* likewise, on top of it: that of the table's version */
+	uint64_t			 deleted_bytes;
 	const plcuda_column *columns;
 	uint32_t			 column_count;
 	uint32_t			 arrow; /* its format */

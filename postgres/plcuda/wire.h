@@ -78,14 +78,16 @@ typedef struct plcuda_argument
 typedef struct plcuda_wanted_column
 {
 	char	 name[PLCUDA_NAME_BYTES];
-	uint32_t type; /* below any domain; 0: dropped */
+	uint32_t type; /* below any domain; 0: dropped; PLCUDA_UNREAD */
 } plcuda_wanted_column;
 
 typedef struct plcuda_wanted_table
 {
 	char		token[PLCUDA_TOKEN_BYTES]; /* "": it has no rows */
 	uint64_t	rows;
-	plcuda_span dead;	 /* bitmap of deleted rows; no bytes: none */
+	plcuda_span dead; /* bitmap of rows that are not seen; no bytes: none */
+	/* Another one on the device, at this place of what the link "0.deleted" leads to; 0 bytes: there is none. */
+	uint64_t	deleted_at, deleted_bytes;
 	plcuda_span columns; /* plcuda_wanted_column, by attribute number */
 } plcuda_wanted_table;
 

@@ -9,15 +9,21 @@
  *     all NAME                      checksum of all of them
  *     detach
  *     keeper SOCKET                 connects; the status
+ *     adopt PID:FD                  the connection of another process, which has not used it; the status
+ *     over TOKEN                    as attach, over that connection
  *     list                          how many objects the keeper shows
  *     spy NAME | link NAME          opens an object, or by a link; the status
  *     forge NAME                    links an object of its own, of zeros; the status
  */
+#define _GNU_SOURCE
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
@@ -27,10 +33,11 @@ static gvm_device *device;
 static gvm_table_data held;
 static gvm_client *keeper;
 
-static const char *attach(const char *token, uint32_t flags, char answer[64])
+static const char *attach(gvm_client *over, const char *token, uint32_t flags, char answer[64])
 {
     gvm_table_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_table_attach(token, flags, &table);
+    gvm_status status = over != NULL ? gvm_table_attach_over(over, token, flags, &table)
+                                     : gvm_table_attach(token, flags, &table);
 
     if (status == GVM_OK)
         status = gvm_table_get_info(table, &info);
@@ -117,15 +124,32 @@ static const char *forge(const char *name)
     return gvm_status_name(status);
 }
 
+static const char *adopt(const char *what)
+{
+    int pid, fd, process, mine;
+
+    if (sscanf(what, "%d:%d", &pid, &fd) != 2)
+        return "no process and descriptor";
+    process = (int)syscall(SYS_pidfd_open, pid, 0);
+    mine = (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    if (process < 0 || mine < 0)
+        return strerror(errno);
+    return gvm_status_name(gvm_client_adopt(mine, &keeper));
+}
+
 static const char *carry_out(const char *verb, const char *what, char answer[64])
 {
     uint32_t index = 0;
     gvm_status status = GVM_OK;
 
     if (strcmp(verb, "attach") == 0)
-        return attach(what, 0, answer);
+        return attach(NULL, what, 0, answer);
+    if (strcmp(verb, "over") == 0)
+        return attach(keeper, what, 0, answer);
+    if (strcmp(verb, "adopt") == 0)
+        return adopt(what);
     if (strcmp(verb, "whole") == 0)
-        return attach(what, GVM_TABLE_WHOLE, answer);
+        return attach(NULL, what, GVM_TABLE_WHOLE, answer);
     if (strcmp(verb, "give") == 0)
         return gvm_status_name(gvm_table_release(table, &held, 1));
     if (strcmp(verb, "detach") == 0) {

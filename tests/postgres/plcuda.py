@@ -8,6 +8,7 @@ import glob
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cases import expect_usable, fill, group, main  # noqa: E402
-from private import PROJECT, Failed, SqlError, expect, pg_config  # noqa: E402
+from private import BUILD, PROJECT, Failed, SqlError, expect, pg_config  # noqa: E402
 
 SOFT = os.environ.get("GVMEM_DRIVER") != "cuda"  # else some cases are left out
 ROWS = 1000
@@ -139,7 +140,12 @@ def define(server, name, arguments, returns, body):
     server.sql(f"CREATE OR REPLACE FUNCTION {name}({arguments}) RETURNS {returns} LANGUAGE plcuda AS $p${body}$p$")
 
 
+programs = ""  # where those of this server are: other servers of the machine may have workers
+
+
 def prepare(server):
+    global programs
+    programs = str(server.folder)
     server.sql("CREATE EXTENSION IF NOT EXISTS plcuda")
     fill(server, ROWS)
     define(server, "total", "reggstore", "int8", SUM)
@@ -148,14 +154,14 @@ def prepare(server):
 
 
 def workers(pid=None, kind="session"):
-    """Process numbers of the workers of a session, or of all."""
+    """Process numbers of the workers of a session, or of all of the server."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if len(words) > 3 and words[0].endswith(b"/gstore-gpu-worker") and words[1] == kind.encode() and (pid is None or words[2] == b"for %d" % pid):
+        if len(words) > 3 and words[0].endswith(b"/gstore-gpu-worker") and words[0].startswith(programs.encode()) and words[1] == kind.encode() and (pid is None or words[2] == b"for %d" % pid):
             found.append(int(folder.name))
     return found
 
@@ -492,6 +498,19 @@ retval->isnull = 0;
         expect(workers(session.pid), [worker], "workers")
         session.close()
 
+    def columns_that_a_function_does_not_read_are_not_mapped(self, server):
+        prepare(server)
+        if not SOFT:
+            return  # what a process has mapped there cannot be seen
+        define(server, "total_of_ids", "reggstore", "int8", SUM.replace("#plcuda_begin", "#plcuda_columns arg1 id\n#plcuda_begin"))
+        server.sql("INSERT INTO ft SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i")
+        for function, all_columns in (("total_of_ids", False), ("total", True)):
+            session = server.session()
+            expect(session.sql(f"SELECT {function}('ft') = sum(id) FROM ft"), "t", "the total")
+            (worker,) = wait_workers(1, session.pid)
+            expect(mapped(worker) > 32 << 20, all_columns, f"{mapped(worker)} bytes are mapped by {function}")
+            session.close()
+
     def calls_end_no_token_of_a_user(self, server):
         """A table has 64 tokens of each kind at most."""
         prepare(server)
@@ -515,6 +534,77 @@ retval->isnull = 0;
         expect_total(server, "after")
 
 
+    def a_workers_connection_opens_what_tokens_lead_to_and_nothing_else(self, server):
+        """Not used by the worker before its first call with a table: so it can be tried here."""
+        from attach import Probe, build_probe
+
+        prepare(server)
+        define(server, "plain", "int", "int", "\n#plcuda_begin\n*retval = arg1;\n#plcuda_end\n")
+        token, other = server.sql("SELECT gstore_export('ft')"), "/gstore/not/a/secret/1.values"
+        links = re.search(r"/gstore/[0-9a-f]{32}", token)[0]
+        session = server.session()
+        session.sql("SELECT plain(1)")
+        (worker,) = wait_workers(1, session.pid)
+        build_probe()
+        probe = Probe(server)
+        expect(probe.ask("adopt", f"{worker}:5"), "GVM_OK", "adopting")
+        objects = server.sql("SELECT database_oid, table_oid FROM (SELECT oid AS database_oid FROM pg_database WHERE datname = current_database()) d, (SELECT 'ft'::regclass::oid AS table_oid) t").replace("|", "/")
+        for i in range(1, 20):
+            expect(probe.ask("spy", f"/gstore/{objects}/{i}/1.values"), "GVM_E_DENIED", "opening by name")
+        expect(probe.ask("list"), "GVM_E_DENIED", "listing")
+        expect(probe.ask("forge", "/gstore/forged"), "GVM_E_DENIED", "creating")
+        expect(probe.ask("link", other), "GVM_E_ABSENT", "a link that is none")
+        expect(probe.ask("link", links + "/1.values"), "GVM_OK", "a link of a token")
+        expect(probe.ask("over", token), f"{ROWS} 2", "attaching a token")
+        expect(probe.ask("open", "id"), "GVM_OK", "opening a column")
+        expect(probe.ask("detach"), "GVM_OK", "detaching")
+        expect(probe.ask("link", links + "/1.values"), "GVM_OK", "the connection after it")
+        probe.close()
+        # By name the keeper lets in the server's user: so the connection is what is restricted.
+        probe = Probe(server)
+        expect(probe.ask("keeper", token.rsplit(":", 1)[1]), "GVM_OK", "connecting")
+        expect(probe.ask("forge", "/gstore/forged"), "GVM_OK", "creating")
+        probe.close()
+        session.close()
+        expect_total(server, "after it")
+
+    def memory_of_a_killed_worker_is_waited_for(self, server):
+        """Its process, which takes long to give back much memory, is gone before another one is there."""
+        prepare(server)
+        if not SOFT:
+            return  # on a GPU a function cannot take memory of the host
+        define(server, "large", "int", "int", """
+#plcuda_decl
+extern void *mmap(void *, unsigned long, int, int, int, long);
+#plcuda_end
+#plcuda_begin
+char *file = (char *)mmap((void *)0, 1ul << 30, 3, 0x8022, -1, 0);
+if (file == (char *)-1)
+    plcuda_raise(plcuda, "53200", "no memory");
+else
+    for (;;)
+        gvm_pause();
+#plcuda_end
+""")
+        session, other = server.session(), server.session()
+        for waiting in (session, other):
+            session.begin(caught("PERFORM large(1)"))
+            (worker,) = wait_workers(1, session.pid)
+            while int(re.search(r"VmRSS:\s*(\d+)", Path(f"/proc/{worker}/status").read_text())[1]) < 1 << 20:
+                time.sleep(0.01)
+            server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            expect(session.finish(), "57014", "SQLSTATE")
+            waiting.begin("SELECT total('ft')")
+            while not workers(waiting.pid):
+                pass
+            together = Path(f"/proc/{worker}").exists()
+            expect(waiting.finish(), str(ROWS * (ROWS + 1) // 2), "the next call")
+            expect(together, False, "both processes were there")
+            waiting.close()
+            session = server.session()
+        session.close()
+
+
 @group("plcuda.max_workers=1")
 class One:
     def the_place_of_a_killed_worker_is_waited_for(self, server):
@@ -529,6 +619,113 @@ class One:
         session.close()
         wait_workers(0, session.pid)
         expect_total(server, "another session, later")
+
+
+@group("plcuda.max_workers=8", "gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=1GB")
+class Small:
+    def eight_sessions_call_over_tables_that_do_not_fit_together(self, server):
+        """Each table is a third of the device's memory; sessions take two of eight at a time, and one of them changes a table."""
+        prepare(server)
+        rows, tables, calls = 40000, 8, 25
+        define(server, "two", "reggstore, reggstore", "int8", """
+#plcuda_begin
+#plcuda_num_threads 64
+const plcuda_table *tables[2] = {arg1.value, arg2.value};
+for (int i = 0; i < 2; i++)
+    PLCUDA_FOR_ROWS (tables[i], row)
+        gvm_atomic_add_u64((uint64_t *)&retval->value, (uint64_t)plcuda_get_int4(tables[i], 1, row).value + plcuda_get_text(tables[i], 2, row).length);
+if (gvm_thread_global() == 0)
+    retval->isnull = 0;
+#plcuda_end
+""")
+        for i in range(tables):
+            server.sql(f"CREATE FOREIGN TABLE t{i} (id int, t text) SERVER gstore_fdw; INSERT INTO t{i} SELECT i + {i}, repeat('x', 500) FROM generate_series(1, {rows}) i")
+        server.wait_for(f"SELECT sum(device_resident + device_on_host) > {2 * (64 << 20)} FROM gstore_fdw_keeper_info")
+        totals = [rows * (rows + 1) // 2 + i * rows + 500 * rows for i in range(tables)]
+        draw = random.Random(4)
+        sessions = [server.session() for _ in range(8)]
+        start = time.monotonic()
+        for session in sessions:
+            pairs = [(draw.randrange(tables), draw.randrange(tables)) for _ in range(calls)]
+            values = ", ".join(f"('t{a}', 't{b}', {totals[a] + totals[b]})" for a, b in pairs)
+            session.begin(f"SELECT count(*), count(*) FILTER (WHERE two(a::reggstore, b::reggstore) = c) FROM (VALUES {values}) v (a, b, c)")
+        for session in sessions:
+            expect(session.finish(), f"{calls}|{calls}", "calls, and right ones")
+        seconds = time.monotonic() - start
+        print(f"# {8 * calls} calls in {seconds:.1f} s", flush=True)
+        expect(seconds < 120, True, f"{seconds:.1f} s")
+        expect(server.error("SELECT total('ft')"), "53400", "the ninth session")
+        for session in sessions:
+            session.sql("BEGIN; DELETE FROM t0 WHERE id > 100; INSERT INTO t1 VALUES (7, 'own')") if session is sessions[0] else None
+            a = 100 * 101 // 2 + 500 * 100 if session is sessions[0] else totals[0]
+            b = totals[1] + (7 + 3 if session is sessions[0] else 0)
+            expect(session.sql("SELECT two('t0', 't1')"), str(a + b), "what each session sees")
+        sessions[0].sql("ROLLBACK")
+        for session in sessions:
+            session.close()
+        for i in range(tables):
+            expect(server.sql(f"SELECT count(*), sum(id + length(t)) FROM t{i}"), f"{rows}|{totals[i]}", f"table {i}")
+            server.sql(f"DROP FOREIGN TABLE t{i}")
+        expect_usable(server, ROWS)
+
+
+STEPS = {
+    "session": ["receive", "receive after", "adopt", "adopt after", "attach", "attach after", "device", "device after", "load", "load after", "lease", "lease after", "launch", "launch after", "release", "release after", "send", "send after"],
+    "compile": ["receive", "receive after", "compiler", "compiler after", "store", "store after", "send", "send after"],
+}
+
+
+def build_preload():
+    """Wraps what a worker calls: it ends itself at a step. The server and all that it starts load it."""
+    library = BUILD / "postgres-run/plcuda_kill.so"
+    library.parent.mkdir(exist_ok=True)
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-std=c11", "-shared", "-fPIC", "-Wall", "-Wextra", f"-I{PROJECT}/include", f"-I{PROJECT}", str(PROJECT / "tests/postgres/plcuda_kill.c"), "-o", str(library), "-ldl"]
+    subprocess.run(command, check=True)
+    return library
+
+
+@group("plcuda.max_workers=2")
+class Steps:
+    def a_worker_killed_at_each_step_costs_one_error(self, server):
+        prepare(server)
+        server.stop("fast")
+        where = server.folder / "kill_at"
+        before = dict(server.environ)
+        server.environ.update(LD_PRELOAD=str(build_preload()), PLCUDA_KILL_AT=str(where))
+        where.write_text("")
+        where.chmod(0o644)
+        server.start()
+        server.environ = before
+        prepare(server)
+        killed = 0
+        for kind, steps in STEPS.items():
+            for number, step in enumerate(steps):
+                if not SOFT and step.startswith("compiler after"):
+                    continue
+                text = SUM.replace("#plcuda_end", f"// {number}\n#plcuda_end").replace("'", "''")
+                statement = "PERFORM total('ft')" if kind == "session" else f"EXECUTE $c$CREATE OR REPLACE FUNCTION fresh(reggstore) RETURNS int8 LANGUAGE plcuda AS $p${text}$p$ $c$"
+                session = server.session()
+                where.write_text(f"{kind} {step}")
+                start = time.monotonic()
+                state = session.sql("SELECT set_config('test.state', 'fine', false);" + caught(statement)).splitlines()[-1]
+                print(f"# {kind} {step}: {state}", flush=True)
+                # Its answer has been sent then.
+                expect(state, "fine" if step == "send after" else "38000", f"SQLSTATE at {kind}, {step}")
+                expect(time.monotonic() - start < 30, True, "no time limit is waited for")
+                killed += state == "38000"
+                where.write_text("")
+                if kind == "session":
+                    expect(session.sql("SELECT total('ft')"), str(ROWS * (ROWS + 1) // 2), f"after {step}")
+                else:
+                    session.sql("DO $d$ BEGIN " + statement + "; END $d$")
+                    expect(session.sql("SELECT fresh('ft')"), str(ROWS * (ROWS + 1) // 2), f"after {step}")
+                session.close()
+                wait_workers(0)
+                wait_workers(0, kind="compile")
+        expect(killed >= 20, True, f"{killed} were killed")
+        expect(server.sql("SELECT count(*), sum(id) FROM ft"), f"{ROWS}|{ROWS * (ROWS + 1) // 2}", "the table")
+        expect([left.name for left in (server.folder / "data/pg_plcuda").iterdir() if not left.name.endswith(".image")], [], "left files")
+        expect_usable(server, ROWS)
 
 
 @group("plcuda.cache_size=1MB")

@@ -267,6 +267,42 @@ static int give_budgets(void *arg)
 
 CHILD_TEST(server_budgets_given_are_in_force, give_budgets)
 
+static uint64_t budget_of(uint64_t leave_bytes, uint64_t budget_bytes)
+{
+    const gvm_keeper_options o = {.struct_size = sizeof o,
+                                  .path = "",
+                                  .host_budget_bytes = 64 * MIB,
+                                  .device_budget_bytes = budget_bytes,
+                                  .device_leave_bytes = leave_bytes};
+    gvm_keeper_budget budget = {.struct_size = sizeof budget};
+    gvm_keeper *server;
+
+    if (gvm_keeper_start(&o, &server) != GVM_OK)
+        return 0;
+    if (gvm_keeper_get_budget(server, 0, &budget) != GVM_OK)
+        budget.device_bytes = 0;
+    gvm_keeper_stop(server);
+    return budget.device_bytes;
+}
+
+/* All of the device is free at the start. */
+static int leave_at_start(void *arg)
+{
+    const uint64_t nine_tenths = DEVICE_BYTES / 10 * 9 / CHUNK * CHUNK;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(budget_of(0, 0) == nine_tenths);
+    CHILD_EXPECT(budget_of(GVM_BYTES_NONE, 0) == nine_tenths);
+    CHILD_EXPECT(budget_of(DEVICE_BYTES / 32, 0) == nine_tenths);
+    CHILD_EXPECT(budget_of(DEVICE_BYTES / 4, 0) == DEVICE_BYTES / 4 * 3);
+    CHILD_EXPECT(budget_of(DEVICE_BYTES * 2, 0) == DEVICE_BYTES / 2);
+    CHILD_EXPECT(budget_of(DEVICE_BYTES / 4, DEVICE_BYTES) == DEVICE_BYTES);
+    return 0;
+}
+
+CHILD_TEST(server_device_leave_given_is_left_at_the_start, leave_at_start)
+
 static int give_ahead(void *arg)
 {
     fixture w;
@@ -896,6 +932,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(server_devices_given_are_served),
         cmocka_unit_test(server_clients_max_given_is_the_most),
         cmocka_unit_test(server_budgets_given_are_in_force),
+        cmocka_unit_test(server_device_leave_given_is_left_at_the_start),
         cmocka_unit_test(server_host_ahead_given_is_made),
         cmocka_unit_test(server_device_keep_given_is_kept),
         cmocka_unit_test(server_driver_free_given_is_left_to_others),

@@ -501,6 +501,18 @@ static void token_malformed_is_refused(void **state)
     }
 }
 
+static void attach_without_a_connection_is_refused(void **state)
+{
+    gvm_table *table = NULL;
+    int none;
+
+    (void)state;
+    assert_int_equal(gvm_table_attach_over(NULL, TOKEN, 0, &table), GVM_E_FOREIGN);
+    assert_int_equal(gvm_table_attach_over((gvm_client *)&none, "no token", 0, &table), GVM_E_FORMAT);
+    assert_int_equal(gvm_table_attach_over((gvm_client *)&none, TOKEN, 0, &table), GVM_E_FOREIGN);
+    assert_null(table);
+}
+
 static void handles_that_are_none_are_refused(void **state)
 {
     gvm_table_info info = {.struct_size = sizeof info};
@@ -532,6 +544,7 @@ int main(void)
         cmocka_unit_test(token_valid_is_parsed),
         cmocka_unit_test(token_of_memory_for_rows_is_parsed),
         cmocka_unit_test(token_malformed_is_refused),
+        cmocka_unit_test(attach_without_a_connection_is_refused),
         cmocka_unit_test(handles_that_are_none_are_refused),
     };
 

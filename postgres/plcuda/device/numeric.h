@@ -70,10 +70,15 @@ plcuda_u128_multiply_add(plcuda_u128 *v, uint32_t by, uint32_t plus)
 
 /* ---- digits */
 
-/* Puts the next digit behind the others, or remembers that there was one. */
+/* Puts the next digit behind the others, or remembers that there was one. Leading zeros only move the point. */
 GVM_DEVICE void
 plcuda_add_digit(plcuda_digits *d, uint32_t digit)
 {
+	if (d->count == 0 && digit == 0)
+	{
+		d->point--;
+		return;
+	}
 	if (d->count == PLCUDA_DIGITS_KEPT)
 	{
 		d->digit[d->count] = (unsigned short) (d->digit[d->count] | (digit != 0));

@@ -228,17 +228,6 @@ $$;
 CREATE FOREIGN TABLE p_few (a int) SERVER gstore_fdw;
 INSERT INTO p_few VALUES (1), (2), (3);
 SELECT p_counts('p_rows', 'p_few', 'p_rows') = count(*) * 100000001 + 30000 AS same FROM p_rows;
--- Own changes are not seen yet, and refused; those of a subtransaction that was rolled back are none.
-BEGIN;
-INSERT INTO p_few VALUES (4);
-SELECT p_counts('p_rows', 'p_few', 'p_rows');
-ROLLBACK;
-BEGIN;
-SAVEPOINT s;
-DELETE FROM p_few;
-ROLLBACK TO s;
-SELECT p_counts('p_few', 'p_few', 'p_few');
-COMMIT;
 
 -- Errors of a kernel, with their SQLSTATE; the worker goes on.
 CREATE FUNCTION p_raise(text) RETURNS int LANGUAGE plcuda AS $$

@@ -268,3 +268,5 @@ CREATE TABLE lib_patterns AS SELECT unnest(ARRAY['', '%', '_', '__', 'a%', '%a',
     '%%', '%_%', '_%_%_', '%ab%c', '%abab%ababc', '\a%', 'AB%', '%Ssi%', 'h\ä%']) COLLATE "C" AS p;
 SELECT count(*), count(*) FILTER (WHERE t LIKE p) AS alike, bool_and((lib_text(t, p, 4) = 1) = (t LIKE p)) AS same, bool_and((lib_text(t, p, 5) = 1) = (t ILIKE p)) AS same_ascii FROM lib_texts, lib_patterns;
 SELECT lib_text('a\', 'a\', 4), lib_text('', '\', 4), lib_text('ab', 'a\\', 4);
+SET client_min_messages = warning;
+DROP EXTENSION plcuda CASCADE;

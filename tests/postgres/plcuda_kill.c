@@ -1,0 +1,130 @@
+/* Preloaded into a server by plcuda.py: ends a GPU worker with SIGKILL at the step that the file named by PLCUDA_KILL_AT says,
+ * "KIND STEP" or "KIND STEP after", KIND being session or compile. Other processes are left alone. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include <gvmem/gvmem.h>
+#include <gvmem/table.h>
+
+#include "postgres/spawner.h"
+
+static const char *kind(void)
+{
+    static char words[4096];
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    const size_t bytes = file != NULL ? fread(words, 1, sizeof words - 1, file) : 0;
+    const size_t first = strnlen(words, bytes);
+
+    if (file != NULL)
+        fclose(file);
+    if (strstr(words, "/gstore-gpu-worker") == NULL || first + 1 >= bytes)
+        return "";
+    return words + first + 1;
+}
+
+static void reach(const char *step, int after)
+{
+    const int error = errno;
+    const char *path = getenv("PLCUDA_KILL_AT");
+    char wanted[64] = "", here[64];
+    FILE *file = path != NULL && *kind() != '\0' ? fopen(path, "re") : NULL;
+
+    if (file == NULL)
+        return;
+    if (fgets(wanted, sizeof wanted, file) == NULL)
+        wanted[0] = '\0';
+    fclose(file);
+    snprintf(here, sizeof here, "%.16s %s%s", kind(), step, after ? " after" : "");
+    if (strcmp(wanted, here) == 0)
+        (void)raise(SIGKILL);
+    errno = error;
+}
+
+#define WRAP_IF(condition, returns, name, step, parameters, arguments) \
+    returns name parameters \
+    { \
+        static returns(*next) parameters; \
+        returns result; \
+        if (next == NULL) \
+            *(void **)(&next) = dlsym(RTLD_NEXT, #name); \
+        if (condition) \
+            reach(step, 0); \
+        result = next arguments; \
+        if (condition) \
+            reach(step, 1); \
+        return result; \
+    }
+#define WRAP(returns, name, step, parameters, arguments) \
+    WRAP_IF(1, returns, name, step, parameters, arguments)
+
+WRAP_IF(fd == GSTORE_SPAWN_CONNECTION, ssize_t, recv, "receive",
+        (int fd, void *to, size_t bytes, int flags), (fd, to, bytes, flags))
+WRAP_IF(fd == GSTORE_SPAWN_CONNECTION, ssize_t, send, "send",
+        (int fd, const void *from, size_t bytes, int flags), (fd, from, bytes, flags))
+WRAP(int, rename, "store", (const char *from, const char *to), (from, to))
+WRAP(pid_t, fork, "compiler", (void), ())
+WRAP(gvm_status, gvm_client_adopt, "adopt", (int fd, gvm_client **out), (fd, out))
+WRAP(gvm_status, gvm_table_attach_over, "attach",
+     (gvm_client * keeper, const char *token, uint32_t flags, gvm_table **out),
+     (keeper, token, flags, out))
+WRAP(gvm_status, gvm_device_open, "device", (int32_t ordinal, gvm_device **out), (ordinal, out))
+WRAP(gvm_status, gvm_table_acquire, "lease",
+     (gvm_table * table, const uint32_t *columns, uint32_t count,
+      const gvm_acquire_options *options, int timeout_ms, gvm_table_data *data),
+     (table, columns, count, options, timeout_ms, data))
+WRAP(gvm_status, gvm_table_release, "release",
+     (gvm_table * table, gvm_table_data *data, uint32_t count), (table, data, count))
+
+/* What the driver is called by. */
+typedef int (*launch_call)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                           unsigned, void *, void **, void **);
+typedef int (*load_call)(void **, const void *);
+
+static launch_call real_launch;
+static load_call real_load;
+
+static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                  unsigned bz, unsigned shared, void *stream, void **params, void **extra)
+{
+    int result;
+
+    reach("launch", 0);
+    result = real_launch(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+    reach("launch", 1);
+    return result;
+}
+
+static int load(void **module, const void *image)
+{
+    int result;
+
+    reach("load", 0);
+    result = real_load(module, image);
+    reach("load", 1);
+    return result;
+}
+
+gvm_status gvm_driver_get_call(const char *name, void (**out)(void))
+{
+    static gvm_status (*next)(const char *, void (**)(void));
+    gvm_status status;
+
+    if (next == NULL)
+        *(void **)(&next) = dlsym(RTLD_NEXT, "gvm_driver_get_call");
+    status = next(name, out);
+    if (status == GVM_OK && *kind() != '\0' && strcmp(name, "cuLaunchKernel") == 0) {
+        real_launch = (launch_call)*out;
+        *out = (void (*)(void))launch;
+    }
+    if (status == GVM_OK && *kind() != '\0' && strcmp(name, "cuModuleLoadData") == 0) {
+        real_load = (load_call)*out;
+        *out = (void (*)(void))load;
+    }
+    return status;
+}
