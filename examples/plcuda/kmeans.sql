@@ -5,15 +5,15 @@
  * Columns are of type real or double precision, at most 64; rows with a NULL in one of them are left out. The first centres are
  * those given, or rows at equal distances in the table. A centre to which no row is nearest stays where it is.
  *
- * Method: a thread keeps some points in registers; centres are in shared memory. A point x is nearest to the centre c with the
- * greatest x * c - c * c / 2, counted from the middle of all centres, so that little is lost when doubles become floats. Each block
- * adds up its points in shared memory, in several copies, which lanes of a warp use in turns. */
+ * Method: a thread keeps some points in registers; centres are in shared memory. Arithmetic is in single precision, and counts from
+ * the middle of all centres, so that little is lost of a double. Each block adds up its points in shared memory, in several
+ * copies, which lanes of a warp use in turns; sums over all blocks are in double precision. */
 
 \ir columns.sql
 
 CREATE FUNCTION kmeans_check(data reggstore, columns smallint[], centres float8[]) RETURNS boolean IMMUTABLE LANGUAGE SQL
     RETURN cardinality(columns) BETWEEN 1 AND 64 AND array_ndims(centres) = 2 AND array_length(centres, 2) = cardinality(columns)
-        AND array_position(centres, NULL) IS NULL;
+        AND (SELECT bool_and(c IS NOT NULL) FROM unnest(centres) c);
 
 /* Sums and a count for each centre, and a counter. */
 CREATE FUNCTION kmeans_memory(data reggstore, columns smallint[], centres float8[]) RETURNS bigint IMMUTABLE LANGUAGE SQL
@@ -48,7 +48,7 @@ typedef struct kmeans {
     double *sums;     /* dimensions and a count for each centre, counted from the middle */
     /* of the block */
     column *columns;
-    float *near;      /* some centres, filled up with zeros to a multiple of 4 coordinates, and half of the square of each */
+    float *near;      /* some centres, filled up with zeros to a multiple of 4 coordinates */
     float *part_sums; /* copies of dimensions + 1 rows of k; NULL if there is no room */
     uint32_t copies;
 } kmeans;
@@ -105,24 +105,16 @@ GVM_DEVICE float get_coordinate(const column *c, uint64_t row, int *known)
 /* Centres from first on, as many as there is room for. wide: coordinates of each. Returns how many. */
 GVM_DEVICE uint32_t load_centres(const kmeans *m, uint32_t first, uint32_t wide)
 {
-    const uint32_t most = CENTRES_FLOATS / (wide + 4);
+    const uint32_t most = CENTRES_FLOATS / wide;
     const uint32_t count = m->k - first < most ? m->k - first : most;
     uint32_t i, d;
 
     gvm_block_sync();
     for (i = gvm_thread(); i < count * wide; i += gvm_block_threads()) {
         d = i % wide;
-        m->near[i / wide * (wide + 4) + d] = d < m->dimensions
+        m->near[i] = d < m->dimensions
             ? (float)(m->centres[(first + i / wide) * m->dimensions + d] - m->columns[d].middle)
             : 0;
-    }
-    gvm_block_sync();
-    for (i = gvm_thread(); i < count; i += gvm_block_threads()) {
-        float *c = m->near + i * (wide + 4), square = 0;
-
-        for (d = 0; d < wide; d++)
-            square = fmaf(c[d], c[d], square);
-        c[wide] = square / 2;
     }
     gvm_block_sync();
     return count;
@@ -131,37 +123,37 @@ GVM_DEVICE uint32_t load_centres(const kmeans *m, uint32_t first, uint32_t wide)
 /* Which centre is nearest to each of some points. wide and points are constants. */
 GVM_DEVICE void find_nearest(const kmeans *m, const float *x, uint32_t *nearest, uint32_t wide, uint32_t points)
 {
-    float best[4];
+    float least[4];
     uint32_t first, count, i, d, p;
 
     GVM_UNROLL
     for (p = 0; p < points; p++)
         nearest[p] = NOWHERE;
     for (first = 0; first < m->k; first += count) {
-        count = first > 0 || m->k > CENTRES_FLOATS / (wide + 4) ? load_centres(m, first, wide) : m->k;
+        count = m->k > CENTRES_FLOATS / wide ? load_centres(m, first, wide) : m->k;
         for (i = 0; i < count; i++) {
-            const float *c = m->near + i * (wide + 4);
-            float score[4];
+            const float *c = m->near + i * wide;
+            float square[4] = {0, 0, 0, 0};
 
-            GVM_UNROLL
-            for (p = 0; p < points; p++)
-                score[p] = -c[wide];
             GVM_UNROLL
             for (d = 0; d < wide; d++)
                 GVM_UNROLL
-                for (p = 0; p < points; p++)
-                    score[p] = fmaf(x[p * wide + d], c[d], score[p]);
+                for (p = 0; p < points; p++) {
+                    const float difference = x[p * wide + d] - c[d];
+
+                    square[p] = fmaf(difference, difference, square[p]);
+                }
             GVM_UNROLL
             for (p = 0; p < points; p++)
-                if (nearest[p] == NOWHERE || score[p] > best[p]) {
-                    best[p] = score[p];
+                if (nearest[p] == NOWHERE || square[p] < least[p]) {
+                    least[p] = square[p];
                     nearest[p] = first + i;
                 }
         }
     }
     GVM_UNROLL
     for (p = 0; p < points; p++)
-        if (!(best[p] - best[p] == 0))
+        if (!(least[p] - least[p] == 0))
             plcuda_raise_in(m->data->state, "22023", "a coordinate is not finite, or out of the range of type real");
 }
 
@@ -352,33 +344,33 @@ CREATE FUNCTION kmeans(data reggstore, columns text[], k int, iterations int = 1
 DECLARE
     numbers smallint[] = column_numbers(data::regclass, columns);
     centres float8[] = coalesce(start, kmeans_start(data, numbers, k));
-    next float8[];
+    result float8[];
 BEGIN
     IF array_length(centres, 1) <> k THEN
         RAISE invalid_parameter_value USING MESSAGE = format('there are %s centres to start from, not %s', array_length(centres, 1), k);
     END IF;
     FOR i IN 1 .. iterations LOOP
-        next := kmeans_step(data, numbers, centres);
-        EXIT WHEN (SELECT max(abs(a - b)) <= tolerance FROM unnest(centres, next) AS both (a, b));
-        centres := next;
+        result := kmeans_step(data, numbers, centres);
+        EXIT WHEN (SELECT max(abs(a - b)) <= tolerance FROM unnest(centres, result) AS pair (a, b));
+        centres := result;
     END LOOP;
-    RETURN next;
+    RETURN result;
 END $$;
 
 /* An iteration in SQL, over any table. */
 CREATE FUNCTION kmeans_step_sql(data regclass, columns text[], centres float8[]) RETURNS float8[] LANGUAGE plpgsql AS $$
 DECLARE
     point text = (SELECT string_agg(quote_ident(name), ', ' ORDER BY at) FROM unnest(columns) WITH ORDINALITY AS name (name, at));
-    next float8[];
+    result float8[];
 BEGIN
     EXECUTE format($q$
         WITH points AS (SELECT ARRAY[%1$s]::float8[] AS x FROM %2$s WHERE (%1$s) IS NOT NULL),
-        nearest AS (SELECT x, (SELECT c FROM generate_subscripts($1, 1) c
-            ORDER BY (SELECT sum((x[d] - $1[c][d]) ^ 2) FROM generate_subscripts(x, 1) d), c LIMIT 1) AS c FROM points),
+        nearest AS MATERIALIZED (SELECT x, (SELECT c FROM generate_subscripts($1, 1) c
+            ORDER BY (SELECT sum((a - b) ^ 2) FROM unnest(x, $1[c:c]) AS pair (a, b)), c LIMIT 1) AS c FROM points),
         means AS (SELECT c, d, avg(x[d]) AS mean FROM nearest, generate_subscripts(x, 1) d GROUP BY c, d)
         SELECT array_agg(centre ORDER BY c) FROM (
             SELECT c, array_agg(coalesce(mean, $1[c][d]) ORDER BY d) AS centre
             FROM generate_subscripts($1, 1) c CROSS JOIN generate_subscripts($1, 2) d LEFT JOIN means USING (c, d) GROUP BY c) all_centres
-        $q$, point, data) INTO next USING centres;
-    RETURN next;
+        $q$, point, data) INTO result USING centres;
+    RETURN result;
 END $$;

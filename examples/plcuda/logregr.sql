@@ -247,17 +247,17 @@ CREATE FUNCTION logregr_train(data reggstore, target text, features text[], iter
 DECLARE
     columns smallint[] = column_numbers(data::regclass, target || features);
     coefficients float8[] = array_fill(0::float8, ARRAY[cardinality(columns)]);
-    next float8[];
+    result float8[];
 BEGIN
     FOR i IN 1 .. iterations LOOP
-        next := logregr_step(data, columns[1], columns[2:], coefficients);
-        IF (SELECT bool_and(abs(a - b) <= tolerance * (1 + abs(b))) FROM unnest(coefficients, next) AS both (a, b)) THEN
-            RETURN next;
+        result := logregr_step(data, columns[1], columns[2:], coefficients);
+        IF (SELECT bool_and(abs(a - b) <= tolerance * (1 + abs(b))) FROM unnest(coefficients, result) AS pair (a, b)) THEN
+            RETURN result;
         END IF;
-        coefficients := next;
+        coefficients := result;
     END LOOP;
     RAISE data_exception USING MESSAGE = format('the coefficients still change after %s iterations', iterations);
 END $$;
 
 CREATE FUNCTION logregr_predict(coefficients float8[], features float8[]) RETURNS float8 IMMUTABLE STRICT LANGUAGE SQL
-    RETURN 1 / (1 + exp(-(coefficients[1] + (SELECT sum(c * f) FROM unnest(coefficients[2:], features) AS both (c, f)))));
+    RETURN 1 / (1 + exp(-(coefficients[1] + (SELECT sum(c * f) FROM unnest(coefficients[2:], features) AS pair (c, f)))));
