@@ -141,6 +141,9 @@ add_columns(request *r, Oid table, List *names)
 							RelationGetRelationName(relation), (const char *) lfirst(cell))));
 		columns[number - 1].type = getBaseType(TupleDescAttr(desc, number - 1)->atttypid);
 	}
+	for (int i = 0; i < count; i++)
+		columns[i].code = columns[i].type == PLCUDA_UNREAD ? PLCUDA_UNREAD
+														   : plcuda_type_code(columns[i].type);
 	relation_close(relation, NoLock);
 	return add_part(r, columns, sizeof *columns * (Size) count);
 }
@@ -185,10 +188,12 @@ add_argument(request *r, const plcuda_type *type, List *names, Datum value, bool
 	else
 	{
 		plcuda_datum_to_slot(type, value, argument->slot, &pointed);
-		if (type->kind == PLCUDA_KIND_BYTES)
+		if (type->place_count > 0)
 		{
 			argument->kind = PLCUDA_ARGUMENT_BYTES;
 			argument->bytes = add_part(r, pointed.at, pointed.count);
+			argument->place_count = type->place_count;
+			memcpy(argument->places, type->places, sizeof argument->places);
 		}
 	}
 }

@@ -21,16 +21,42 @@
 #include "types.h"
 
 /* PostgreSQL's numbers of its types */
-#define PLCUDA_BOOL	   16u
-#define PLCUDA_BYTEA   17u
-#define PLCUDA_INT8	   20u
-#define PLCUDA_INT2	   21u
-#define PLCUDA_INT4	   23u
-#define PLCUDA_TEXT	   25u
-#define PLCUDA_FLOAT4  700u
-#define PLCUDA_FLOAT8  701u
-#define PLCUDA_BPCHAR  1042u
-#define PLCUDA_VARCHAR 1043u
+#define PLCUDA_BOOL				 16u
+#define PLCUDA_BYTEA			 17u
+#define PLCUDA_CHAR				 18u
+#define PLCUDA_INT8				 20u
+#define PLCUDA_INT2				 21u
+#define PLCUDA_INT4				 23u
+#define PLCUDA_TEXT				 25u
+#define PLCUDA_OID				 26u
+#define PLCUDA_POINT			 600u
+#define PLCUDA_FLOAT4			 700u
+#define PLCUDA_FLOAT8			 701u
+#define PLCUDA_MONEY			 790u
+#define PLCUDA_BPCHAR			 1042u
+#define PLCUDA_VARCHAR			 1043u
+#define PLCUDA_DATE				 1082u
+#define PLCUDA_TIME				 1083u
+#define PLCUDA_TIMESTAMP		 1114u
+#define PLCUDA_TIMESTAMPTZ		 1184u
+#define PLCUDA_INTERVAL			 1186u
+#define PLCUDA_TIMETZ			 1266u
+#define PLCUDA_BIT				 1560u
+#define PLCUDA_VARBIT			 1562u
+#define PLCUDA_NUMERIC			 1700u
+#define PLCUDA_UUID				 2950u
+#define PLCUDA_BOOL_ARRAY		 1000u
+#define PLCUDA_INT2_ARRAY		 1005u
+#define PLCUDA_INT4_ARRAY		 1007u
+#define PLCUDA_INT8_ARRAY		 1016u
+#define PLCUDA_FLOAT4_ARRAY		 1021u
+#define PLCUDA_FLOAT8_ARRAY		 1022u
+#define PLCUDA_OID_ARRAY		 1028u
+#define PLCUDA_TIMESTAMP_ARRAY	 1115u
+#define PLCUDA_DATE_ARRAY		 1182u
+#define PLCUDA_TIME_ARRAY		 1183u
+#define PLCUDA_TIMESTAMPTZ_ARRAY 1185u
+#define PLCUDA_UUID_ARRAY		 2951u
 
 /* ---- errors and messages */
 
@@ -304,7 +330,8 @@ plcuda_find_value(const plcuda_table *t, int32_t number, uint64_t row, uint32_t 
 {
 	const plcuda_column *c = plcuda_find_column(t, number);
 
-	if (c != 0 && c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type)))
+	if (c != 0 && c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type)) &&
+		!(type == PLCUDA_VARBIT && c->type == PLCUDA_BIT))
 	{
 		plcuda_raise_in(t->state, "42804", "a column has another type than the one that is read");
 		return 0;
@@ -351,7 +378,7 @@ plcuda_get_body(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 {
 	plcuda_compressed r = {0, 0, 0, 0, 1, t->state};
 	const uint64_t	  at = ((const uint64_t *) (const void *) c->values)[row];
-	const uint32_t	 *head = (const uint32_t *) (const void *) (c->bodies + at);
+	const uint32_t	 *head;
 	uint32_t		  before = sizeof *head;
 
 	if (at == 0)
@@ -361,6 +388,7 @@ plcuda_get_body(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 		plcuda_raise_in(t->state, "XX001", "a value lies beyond its column");
 		return r;
 	}
+	head = (const uint32_t *) (const void *) (c->bodies + at);
 	r.compressed = (head[0] & 3) == 2;
 	before += r.compressed ? 4 : 0;
 	if ((head[0] & 1) != 0 || head[0] / 4 < before || head[0] / 4 > c->bodies_bytes - at)
@@ -412,16 +440,13 @@ plcuda_get_varying(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 	return r;
 }
 
+/* A value of variable length to PostgreSQL; in a column of values of one length without a header. */
 GVM_DEVICE pg_text_t
-plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
+plcuda_read_bytes(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 {
-	const plcuda_column *c = plcuda_find_value(t, number, row, type);
-	pg_text_t			 r = {0, 0, 1};
-	plcuda_compressed	 v;
+	const plcuda_compressed v = plcuda_get_varying(t, c, row);
+	pg_text_t				r = {0, 0, 1};
 
-	if (c == 0)
-		return r;
-	v = plcuda_get_varying(t, c, row);
 	if (v.compressed)
 	{
 		plcuda_raise_in(t->state, "0A000",
@@ -432,6 +457,15 @@ plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t
 	r.length = v.length;
 	r.isnull = v.isnull;
 	return r;
+}
+
+GVM_DEVICE pg_text_t
+plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
+{
+	const plcuda_column *c = plcuda_find_value(t, number, row, type);
+	pg_text_t			 r = {0, 0, 1};
+
+	return c == 0 ? r : plcuda_read_bytes(t, c, row);
 }
 
 /* The bytes stay where they are in the table. Text is in the server's encoding. */
@@ -511,5 +545,7 @@ plcuda_decompress_warp(plcuda_compressed v, char *dest)
 	plcuda_warp_sync();
 	return (int32_t) v.raw_length;
 }
+
+#include "device/values.h"
 
 #endif

@@ -26,6 +26,7 @@ typedef struct head
 } head;
 
 static const char *const headers[] = {"device.h",
+									  "slots.h",
 									  "types.h",
 									  "append.h",
 									  "set.h",
@@ -38,6 +39,7 @@ static const char *const headers[] = {"device.h",
 									  "device/sort.h",
 									  "device/text.h",
 									  "device/threads.h",
+									  "device/values.h",
 									  "gvmem/append.h",
 									  "gvmem/device/kernel.h",
 									  "gvmem/device/appender.h",

@@ -9,7 +9,9 @@
 #include "lib/stringinfo.h"
 
 #include "postgres/call.h"
+#define pg_time_t plcuda_time_t /* PostgreSQL has another type of that name */
 #include "postgres/plcuda/wire.h"
+#undef pg_time_t
 
 /* ---- settings (handler.c) */
 
@@ -29,44 +31,60 @@ extern const gstore_call_api *plcuda_gstore(void);
 
 typedef enum plcuda_kind
 {
-	PLCUDA_KIND_VALUE, /* of fixed length, in the slot itself */
-	PLCUDA_KIND_BYTES, /* a varlena: the slot is a pg_text_t */
-	PLCUDA_KIND_TABLE, /* reggstore */
+	PLCUDA_KIND_VALUE,	 /* of fixed length, in the slot itself */
+	PLCUDA_KIND_ENUM,	 /* likewise */
+	PLCUDA_KIND_BYTES,	 /* pg_text_t */
+	PLCUDA_KIND_BITS,	 /* pg_varbit_t */
+	PLCUDA_KIND_VECTOR,	 /* pg_vector_t */
+	PLCUDA_KIND_HALFVEC, /* pg_halfvec_t */
+	PLCUDA_KIND_NUMERIC, /* pg_numeric_t */
+	PLCUDA_KIND_ARRAY,	 /* pg_array_t */
+	PLCUDA_KIND_TABLE,	 /* pg_reggstore_t, as an argument alone */
 } plcuda_kind;
 
 /* A slot is a struct pg_NAME_t, as kernels have values of the type. */
 typedef struct plcuda_type
 {
-	Oid			oid; /* InvalidOid: reggstore */
-	const char *name;
-	plcuda_kind kind;
-	int16		length; /* of a value, as in pg_type */
-	uint16		slot_bytes, slot_align, isnull_at;
+	Oid			 oid; /* InvalidOid: it differs between databases */
+	const char	*name;
+	plcuda_kind	 kind;
+	int16		 length;  /* of a value, as in pg_type */
+	Oid			 element; /* of arrays */
+	uint16		 element_bytes;
+	uint16		 slot_bytes, slot_align, isnull_at;
+	uint16		 place_count; /* what a slot points to; 0: nothing */
+	plcuda_place places[PLCUDA_PLACES_MAX];
 } plcuda_type;
 
-/* What the addresses in a slot point to. */
+/* What the addresses of a slot point to. In the slot there are offsets in it, as plcuda_place says. */
 typedef struct plcuda_bytes
 {
 	const void *at;
 	Size		count;
 } plcuda_bytes;
 
-/* NULL: there is none. */
+/* Of a type, or the type that a domain is over. NULL: there is none. */
 extern const plcuda_type *plcuda_find_type(Oid oid);
-extern void				  plcuda_null_to_slot(const plcuda_type *type, void *slot);
-extern bool				  plcuda_slot_is_null(const plcuda_type *type, const void *slot);
-/* For all types but reggstore. Addresses are 0, and to be set to where the bytes are on the device. */
+/* How kernels know the type of a column, which is no domain: its OID, or PLCUDA_VECTOR and so on. */
+extern uint32 plcuda_type_code(Oid base);
+extern void	  plcuda_null_to_slot(const plcuda_type *type, void *slot);
+extern bool	  plcuda_slot_is_null(const plcuda_type *type, const void *slot);
+/* For all types but reggstore and void. */
 extern void
 plcuda_datum_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_bytes *pointed);
-/* Palloc'd. The slot is a copy, the bytes may be those of a window. ERROR if it is no value of the type. */
-extern Datum
-plcuda_slot_to_datum(const plcuda_type *type, const void *slot, plcuda_bytes pointed, bool *null);
+/*
+ * A value of the type with that OID, which may be a domain; palloc'd. The slot is a copy, the bytes may be those of a window.
+ * ERROR if it is no value of the type.
+ */
+extern Datum plcuda_slot_to_datum(const plcuda_type *type, Oid oid, const void *slot,
+								  plcuda_bytes pointed, bool *null);
 
 /* ---- what functions return (row.c) */
 
 typedef struct plcuda_row_column
 {
 	const plcuda_type *type;   /* NULL: dropped */
+	Oid				   oid;	   /* as declared */
 	const char		  *member; /* of the struct; NULL: the row is the slot */
 	uint32			   at;	   /* of its slot in the row */
 	int32			   typmod;

@@ -70,7 +70,8 @@ add_column(plcuda_row *row, const Form_pg_attribute attribute)
 
 	if (attribute->attisdropped)
 		return;
-	c->type = plcuda_find_type(attribute->atttypid);
+	c->oid = attribute->atttypid;
+	c->type = plcuda_find_type(c->oid);
 	if (c->type == NULL || c->type->kind == PLCUDA_KIND_TABLE)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -102,7 +103,7 @@ lay_out(plcuda_row *row)
 		c->at = at;
 		at += c->type->slot_bytes;
 		align = Max(align, c->type->slot_align);
-		row->place_count += c->type->kind == PLCUDA_KIND_BYTES;
+		row->place_count += c->type->place_count;
 	}
 	row->bytes = Max(TYPEALIGN(align, at), 1); /* without columns: a char */
 	if (row->bytes > PLCUDA_ROW_BYTES_MAX)
@@ -202,28 +203,17 @@ plcuda_list_places(const plcuda_row *row, plcuda_place *places)
 	{
 		const plcuda_row_column *c = &row->columns[i];
 
-		if (c->type != NULL && c->type->kind == PLCUDA_KIND_BYTES)
-			*places++ = (plcuda_place){c->at + (uint32) offsetof(pg_text_t, value),
-									   c->at + (uint32) offsetof(pg_text_t, length),
-									   c->at + c->type->isnull_at,
-									   0,
-									   8,
-									   0};
+		for (int j = 0; c->type != NULL && j < c->type->place_count; j++)
+		{
+			*places = c->type->places[j];
+			places->value += c->at;
+			places->length += c->at;
+			places->isnull += c->at;
+			if (places->more > 0)
+				places->more += c->at;
+			places++;
+		}
 	}
-}
-
-/* The slot has an offset where kernels have an address. */
-static plcuda_bytes
-find_bytes(const char *slot, plcuda_bytes all)
-{
-	uint64 at;
-	uint32 length;
-
-	memcpy(&at, slot + offsetof(pg_text_t, value), sizeof at);
-	memcpy(&length, slot + offsetof(pg_text_t, length), sizeof length);
-	if (at > all.count || length > all.count - at)
-		plcuda_fail_result();
-	return (plcuda_bytes){(const char *) all.at + at, length};
 }
 
 void
@@ -233,16 +223,11 @@ plcuda_row_to_datums(const plcuda_row *row, const char *from, plcuda_bytes all, 
 	for (int i = 0; i < row->count; i++)
 	{
 		plcuda_row_column *c = &row->columns[i];
-		const char		  *slot = from + c->at;
-		plcuda_bytes	   pointed = {NULL, 0};
 
 		values[i] = (Datum) 0;
 		nulls[i] = true;
-		if (c->type == NULL || plcuda_slot_is_null(c->type, slot))
-			continue;
-		if (c->type->kind == PLCUDA_KIND_BYTES)
-			pointed = find_bytes(slot, all);
-		values[i] = plcuda_slot_to_datum(c->type, slot, pointed, &nulls[i]);
+		if (c->type != NULL)
+			values[i] = plcuda_slot_to_datum(c->type, c->oid, from + c->at, all, &nulls[i]);
 		if (c->coercion.fn_oid != InvalidOid && !nulls[i])
 			values[i] = FunctionCall3(&c->coercion, values[i], Int32GetDatum(c->typmod),
 									  BoolGetDatum(false));

@@ -206,7 +206,7 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 	{
 		memcpy(out[i].name, wanted[i].name, sizeof out[i].name);
 		out[i].name[sizeof out[i].name - 1] = '\0';
-		out[i].type = wanted[i].type;
+		out[i].type = wanted[i].code;
 	}
 	for (uint32_t i = 0; i < l->count; i++)
 	{
@@ -216,7 +216,7 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
 			return false;
 		/* The table may have been changed since: its catalog entry decides. */
-		if (c.number < 1 || c.number > count || out[c.number - 1].type != c.base_type ||
+		if (c.number < 1 || c.number > count || wanted[c.number - 1].type != c.base_type ||
 			d->values == NULL)
 			continue;
 		out[c.number - 1].stored = 1;
@@ -224,11 +224,16 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		out[c.number - 1].nulls = d->nulls;
 		out[c.number - 1].bodies = d->bodies;
 		out[c.number - 1].bodies_bytes = c.bodies_bytes;
+		out[c.number - 1].element_nulls = d->element_nulls;
 		out[c.number - 1].varying = c.arrow != NULL
 			? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
 			: c.length < 0 && c.uniform == 0;
-		if (c.uniform == GVM_TABLE_BYTES)
+		if (c.uniform != 0)
+		{
 			out[c.number - 1].uniform_bytes = c.width;
+			out[c.number - 1].count = c.count;
+			out[c.number - 1].scale = c.scale;
+		}
 	}
 	return true;
 }
@@ -267,6 +272,18 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *l
 	return true;
 }
 
+static void
+move_address(uint8_t *slot, const plcuda_place *place, uint64_t by)
+{
+	uint64_t address;
+
+	memcpy(&address, slot + place->value, sizeof address);
+	if (address == 0 && place->optional)
+		return;
+	address += by;
+	memcpy(slot + place->value, &address, sizeof address);
+}
+
 static bool
 place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint8_t *slot)
 {
@@ -279,8 +296,11 @@ place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint
 	if (slot == NULL)
 		return true;
 	memcpy(slot, argument->slot, PLCUDA_SLOT_BYTES);
-	if (argument->kind != PLCUDA_ARGUMENT_PLAIN)
+	if (argument->kind == PLCUDA_ARGUMENT_TABLE)
 		memcpy(slot, &address, sizeof address);
+	if (argument->kind == PLCUDA_ARGUMENT_BYTES)
+		for (uint32_t i = 0; i < argument->place_count; i++)
+			move_address(slot, &argument->places[i], address);
 	return true;
 }
 

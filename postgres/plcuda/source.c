@@ -44,8 +44,6 @@ read_signature(plcuda_function *f, HeapTuple tuple)
 
 	if (proc->prokind != PROKIND_FUNCTION)
 		fail_feature("be a procedure, an aggregate or a window function");
-	if (OidIsValid(proc->provariadic))
-		fail_feature("have a VARIADIC argument");
 	if (proc->pronargs > PLCUDA_ARGUMENTS_MAX)
 		ereport(ERROR,
 				(errcode(ERRCODE_TOO_MANY_ARGUMENTS),

@@ -7,14 +7,13 @@
 #ifndef PLCUDA_TYPES_H
 #define PLCUDA_TYPES_H
 
-#include <gvmem/device/detail/types.h>
+#include "slots.h"
 
 #define PLCUDA_NAME_BYTES 64 /* of PostgreSQL's names, with the NUL */
 #define PLCUDA_TEXT_BYTES 256
 #define PLCUDA_FALL_BACK \
-	"PLCPU" /* in place of an SQLSTATE: the function asks for its CPU fallback */
-#define PLCUDA_FULL		  "PLCFU" /* likewise: no more can be appended */
-#define PLCUDA_SLOT_BYTES 32	  /* an argument; each type below fits */
+	"PLCPU"					/* in place of an SQLSTATE: the function asks for its CPU fallback */
+#define PLCUDA_FULL "PLCFU" /* likewise: no more can be appended */
 #define PLCUDA_RESULT_BYTES_MAX \
 	0x3fffff00ull /* of what a row points to; PostgreSQL's values are below 1 GiB */
 
@@ -79,18 +78,24 @@ typedef struct plcuda_state
 	plcuda_note error;
 } plcuda_state;
 
-#define PLCUDA_UNREAD 0xffffffffu /* in place of a type: the function is not to read the column */
+/* In place of the OID of types whose OID differs between databases. */
+#define PLCUDA_VECTOR  1u /* of pgvector, as */
+#define PLCUDA_HALFVEC 2u
+#define PLCUDA_ENUM	   3u		   /* any */
+#define PLCUDA_UNREAD  0xffffffffu /* in place of a type: the function is not to read the column */
 
 /* By attribute number - 1; type 0: dropped. */
 typedef struct plcuda_column
 {
 	char		name[PLCUDA_NAME_BYTES];
-	uint32_t	type;					 /* OID, below any domain */
-	uint32_t	stored;					 /* 0: no memory, every row is NULL */
-	const char *values, *nulls, *bodies; /* gvmem/table.h */
+	uint32_t	type;	/* OID, below any domain; or one of those above */
+	uint32_t	stored; /* 0: no memory, every row is NULL */
+	const char *values, *nulls, *bodies, *element_nulls; /* gvmem/table.h */
 	uint64_t	bodies_bytes;
-	uint64_t uniform_bytes; /* texts or bytea of one length: each so long, in values; 0: it is not so */
-	uint32_t varying;		/* values have a length each; in format 'arrow' only those of bytes */
+	uint64_t	uniform_bytes; /* values of one length: each so long, in values; 0: it is not so */
+	uint32_t	count;		   /* their elements, or bits */
+	int32_t		scale;		   /* of decimals */
+	uint32_t	varying; /* values have a length each; in format 'arrow' only those of bytes */
 } plcuda_column;
 
 typedef struct plcuda_table
@@ -106,44 +111,6 @@ typedef struct plcuda_table
 	plcuda_state		*state;
 } plcuda_table;
 
-/* Arguments and results. isnull is first to be looked at: value means nothing then. */
-typedef struct pg_bool_t
-{
-	char value, isnull;
-} pg_bool_t;
-typedef struct pg_int2_t
-{
-	short value;
-	char  isnull;
-} pg_int2_t;
-typedef struct pg_int4_t
-{
-	int32_t value;
-	char	isnull;
-} pg_int4_t;
-typedef struct pg_int8_t
-{
-	int64_t value;
-	char	isnull;
-} pg_int8_t;
-typedef struct pg_float4_t
-{
-	float value;
-	char  isnull;
-} pg_float4_t;
-typedef struct pg_float8_t
-{
-	double value;
-	char   isnull;
-} pg_float8_t;
-/* length bytes, without a header or a NUL. A result's may be anywhere where a kernel can read. */
-typedef struct pg_text_t
-{
-	const char *value;
-	uint32_t	length;
-	char		isnull;
-} pg_text_t;
-typedef struct pg_text_t pg_bytea_t;
 typedef struct pg_reggstore_t
 {
 	const plcuda_table *value;
@@ -177,20 +144,6 @@ typedef struct plcuda_params
 {
 	const plcuda_call *call;
 } plcuda_params;
-
-/*
- * Offsets in a slot, or in a row of slots: of an address and of what counts the units behind it. What moves these bytes
- * elsewhere leaves offsets in place of addresses: the first one is PLCUDA_GATHERED_AT.
- */
-typedef struct plcuda_place
-{
-	uint32_t value, length, isnull;
-	uint32_t more;	   /* of an int32_t that is added to length; 0: none is */
-	uint32_t bits;	   /* of a unit */
-	uint32_t optional; /* the address may be 0, also as an offset: then nothing is there */
-} plcuda_place;
-
-#define PLCUDA_GATHERED_AT 8
 
 /* Parameter of the kernels that gather such values. */
 typedef struct plcuda_gather

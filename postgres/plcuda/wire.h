@@ -57,26 +57,29 @@ typedef struct plcuda_span
 	uint64_t at, bytes;
 } plcuda_span;
 
-/* What the first 8 bytes of an argument's slot become. */
+/* What addresses an argument's slot is given. */
 typedef enum plcuda_argument_kind
 {
-	PLCUDA_ARGUMENT_PLAIN = 1, /* they stay */
-	PLCUDA_ARGUMENT_BYTES,	   /* the address of `bytes` */
-	PLCUDA_ARGUMENT_TABLE,	   /* the address of tables[table] */
+	PLCUDA_ARGUMENT_PLAIN = 1, /* none */
+	PLCUDA_ARGUMENT_BYTES,	   /* places[].value are offsets in `bytes`, and become addresses */
+	PLCUDA_ARGUMENT_TABLE,	   /* its first 8 bytes become the address of tables[table] */
 } plcuda_argument_kind;
 
 typedef struct plcuda_argument
 {
-	uint32_t	kind;
-	uint32_t	table;
-	plcuda_span bytes;
-	uint8_t		slot[PLCUDA_SLOT_BYTES];
+	uint32_t	 kind;
+	uint32_t	 table;
+	plcuda_span	 bytes;
+	uint32_t	 place_count;
+	plcuda_place places[PLCUDA_PLACES_MAX];
+	uint8_t		 slot[PLCUDA_SLOT_BYTES];
 } plcuda_argument;
 
 typedef struct plcuda_wanted_column
 {
 	char	 name[PLCUDA_NAME_BYTES];
 	uint32_t type; /* below any domain; 0: dropped; PLCUDA_UNREAD */
+	uint32_t code; /* the same for kernels: PLCUDA_VECTOR ... */
 } plcuda_wanted_column;
 
 typedef struct plcuda_wanted_table

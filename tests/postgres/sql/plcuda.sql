@@ -400,8 +400,8 @@ SELECT p_refuse(E'\n#plcuda_decl\n' || line || E'\n#plcuda_end\n#plcuda_begin\n#
         '%:include "/etc/passwd"', E'#\\  \ninclude "/etc/passwd"', '??=include "/etc/passwd"', '#include_next <x>', '#import "x"', '#embed "x"',
         '#pragma once', '#define X 1']) line;
 -- What a function cannot be.
-SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_end\n', signature) FROM unnest(ARRAY['() RETURNS SETOF record', '() RETURNS record', '(OUT a json)', '() RETURNS numeric', '(date) RETURNS int',
-    '(int[]) RETURNS int', '() RETURNS trigger', '() RETURNS reggstore', '(anyelement) RETURNS int', '(VARIADIC int[]) RETURNS int', '(record) RETURNS int']) signature;
+SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_end\n', signature) FROM unnest(ARRAY['() RETURNS SETOF record', '() RETURNS record', '(OUT a json)', '() RETURNS jsonb', '(inet) RETURNS int',
+    '(text[]) RETURNS int', '() RETURNS trigger', '() RETURNS reggstore', '(anyelement) RETURNS int', '(VARIADIC "any") RETURNS int', '(record) RETURNS int']) signature;
 CREATE PROCEDURE p_procedure() LANGUAGE plcuda AS '';
 -- With checks off nothing is looked at before the first call.
 SET check_function_bodies = off;
