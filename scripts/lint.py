@@ -204,7 +204,7 @@ def check_cancellation(path, text, public):
 def check_text(path, lines):
     if lines == [""]:
         complain(path, 1, "the file is empty", "put back what it had, or remove it")
-    most = EXAMPLE_LINES_MAX if path.startswith("examples/") else LINES_MAX
+    most = EXAMPLE_LINES_MAX if path.startswith("examples/") and not path.endswith(".sql") else LINES_MAX
     if len(lines) > most and not path.startswith(NO_LINE_LIMIT):
         complain(path, most + 1, f"{len(lines)} lines", f"split the file: {most} lines are the limit")
     for number, line in enumerate(lines, 1):

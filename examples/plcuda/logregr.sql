@@ -256,7 +256,8 @@ BEGIN
         END IF;
         coefficients := result;
     END LOOP;
-    RAISE data_exception USING MESSAGE = format('the coefficients still change after %s iterations', iterations);
+    RAISE invalid_parameter_value USING MESSAGE = format('the coefficients still change after %s iterations', iterations),
+        HINT = 'Where a plane separates the two classes there are no best coefficients.';
 END $$;
 
 CREATE FUNCTION logregr_predict(coefficients float8[], features float8[]) RETURNS float8 IMMUTABLE STRICT LANGUAGE SQL

@@ -6,6 +6,7 @@ SKLEARN_PYTHON, python3 or /usr/bin/python3 (Debian: python3-sklearn); those wit
 """
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -213,7 +214,8 @@ class Clusters:
         names = [f"c{i}" for i in range(40)]
         make_table(server, "data", ", ".join(f"{name} real" for name in names), "SELECT " + ", ".join(f"sin(i * {at + 1})::real" for at in range(40)) + " FROM generate_series(1, 300) i")
         for columns, count in ((",".join(names), 100), ("c3", 5000), ("c1,c2,c5", 2500)):
-            centres = [[(i * 7919 % 5003 + d) % 2000 / 1000 - 1 for d in range(columns.count("c"))] for i in range(count)]
+            chance = random.Random(count)
+            centres = [[round(chance.uniform(-1, 1), 6) for _ in range(columns.count("c"))] for _ in range(count)]
             found, wanted = step(server, columns, centres)
             expect_close(found, wanted, 1e-6, f"{count} centres of {columns}")
 
