@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures what a function in the language plcuda costs: compiling, first calls, each further call, a scan of a table.
+"""Measures what a function in the language plcuda costs: compiling, first calls, each further call, a scan of a table, sets.
 
 usage: bench-plcuda.py [-n ROWS] [-c CALLS] [-r REPETITIONS] [-o FILE]
 
 A private server of the build folder that BUILD names (default build), on the GPU if GVMEM_DRIVER=cuda, else on the software
 GPU. Times are measured in the server, around EXECUTE in a function. A repetition is a new session; a sample is the median of CALLS
-calls, or of 5 scans, and else a single statement. Compared with a function in plpgsql, and with the same scan in SQL on a heap
+calls, or of 5 scans, and else a single statement. Compared with functions in plpgsql, and with the same scan in SQL on a heap
 table. On a GPU: the device memory of a worker, too. Prints medians and, with -o, records every sample as JSON.
 """
 import argparse
@@ -32,6 +32,36 @@ PLCUDA_FOR_ROWS (arg1.value, row)
 gvm_atomic_add_u64((uint64_t *)&retval->value, sum);
 if (gvm_thread_global() == 0)
     retval->isnull = 0;
+#plcuda_end
+"""
+ROWS = """
+#plcuda_begin
+#plcuda_num_threads 262144
+PLCUDA_FOR_ROWS (arg1.value, row) {
+    plcuda_row *r = plcuda_append(plcuda);
+
+    if (r == 0)
+        return;
+    r->a = plcuda_get_int4(arg1.value, 1, row);
+    r->b = plcuda_get_int4(arg1.value, 2, row);
+}
+#plcuda_end
+"""
+TEXTS = """
+#plcuda_begin
+#plcuda_num_threads 262144
+PLCUDA_FOR_ROWS (arg1.value, row) {
+    plcuda_row *r = plcuda_append(plcuda);
+    char *text = plcuda_append_bytes(plcuda, 8);
+
+    if (r == 0 || text == 0)
+        return;
+    for (int i = 0; i < 8; i++)
+        text[i] = (char)('0' + (row >> 4 * i & 7));
+    r->value = text;
+    r->length = 8;
+    r->isnull = 0;
+}
 #plcuda_end
 """
 # Loops in the server, so that no client is measured.
@@ -66,6 +96,10 @@ def prepare(server, rows):
     server.sql(f"INSERT INTO h SELECT i, i FROM generate_series(1, {rows}) i; INSERT INTO g SELECT * FROM h")
     server.sql("VACUUM ANALYZE h")
     server.sql(f"CREATE FUNCTION total(reggstore) RETURNS int8 LANGUAGE plcuda AS $p${SUM}$p$")
+    server.sql(f"CREATE FUNCTION listed(reggstore) RETURNS TABLE (a int, b int) LANGUAGE plcuda AS $p${ROWS}$p$")
+    server.sql(f"CREATE FUNCTION texts(reggstore) RETURNS SETOF text LANGUAGE plcuda AS $p${TEXTS}$p$")
+    server.sql("CREATE FUNCTION plain_listed() RETURNS TABLE (a int, b int) LANGUAGE plpgsql AS 'BEGIN RETURN QUERY SELECT h.a, h.b FROM h; END'")
+    server.sql("CREATE FUNCTION plain_texts() RETURNS SETOF text LANGUAGE plpgsql AS $f$BEGIN RETURN QUERY SELECT lpad(h.a::text, 8, '0') FROM h; END$f$")
 
 
 def measure(server, calls, turn):
@@ -81,6 +115,12 @@ def measure(server, calls, turn):
     sample["call of plpgsql"] = ms(session, "SELECT plain_add(1, 2)", calls)
     sample["sum"] = ms(session, "SELECT total('g')", 5)
     sample["sum in SQL on a heap table"] = ms(session, "SELECT sum(a) FROM h", 5)
+    session.sql("SET work_mem = '2GB'")
+    for name, gpu, sql in (("set of rows", "listed('g')", "plain_listed()"), ("set of texts", "texts('g')", "plain_texts()")):
+        sample[name] = ms(session, f"SELECT count(*) FROM {gpu}", 3)
+        sample[f"{name} of plpgsql"] = ms(session, f"SELECT count(*) FROM {sql}", 3)
+        if session.sql(f"SELECT (SELECT count(*) FROM {gpu}) = (SELECT count(*) FROM {sql})") != "t":
+            sys.exit("bench-plcuda: the sets differ")
     if session.sql("SELECT total('g') = (SELECT sum(a) FROM h)") != "t":
         sys.exit("bench-plcuda: the sums differ")
     session.close()

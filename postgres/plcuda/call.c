@@ -19,25 +19,34 @@
 
 /* ---- functions that directives name: of the same arguments, with the caller's rights */
 
-static Datum
-call_helper(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, bool *null)
+void
+plcuda_check_execute(Oid function)
 {
-	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(f->nargs));
-	FmgrInfo		 info;
-	Datum			 result;
 #if PG_VERSION_NUM >= 160000
 	const AclResult rights = object_aclcheck(ProcedureRelationId, function, GetUserId(), ACL_EXECUTE);
 #else
 	const AclResult rights = pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE);
 #endif
 
-	check_stack_depth(); /* a plcuda function may name others in its turn */
 	if (rights != ACLCHECK_OK)
 		aclcheck_error(rights, OBJECT_FUNCTION, get_func_name(function));
+}
+
+static Datum
+call_helper(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, bool *null)
+{
+	const int		 nargs = get_func_nargs(function); /* none, or those of f */
+	FunctionCallInfo call = palloc0(SizeForFunctionCallInfo(f->nargs));
+	FmgrInfo		 info;
+	Datum			 result;
+
+	check_stack_depth(); /* a plcuda function may name others in its turn */
+	plcuda_check_execute(function);
 	fmgr_info(function, &info);
-	InitFunctionCallInfoData(*call, &info, (short) f->nargs, fcinfo->fncollation, NULL, NULL);
+	InitFunctionCallInfoData(*call, &info, (short) nargs,
+							 fcinfo == NULL ? InvalidOid : fcinfo->fncollation, NULL, NULL);
 	*null = true;
-	for (int i = 0; i < f->nargs; i++)
+	for (int i = 0; i < nargs; i++)
 	{
 		call->args[i] = fcinfo->args[i];
 		if (info.fn_strict && call->args[i].isnull)
@@ -73,6 +82,31 @@ evaluate_size(const plcuda_size *size, const char *what, int64 least, const plcu
 				 errmsg("%s must be at least %lld, not %lld", what, (long long) least,
 						(long long) value)));
 	return (uint64) value;
+}
+
+const char *
+plcuda_call_text(const plcuda_function *f, FunctionCallInfo fcinfo)
+{
+	List	 *texts = NIL;
+	ListCell *cell;
+
+	foreach(cell, f->includes)
+	{
+		const Oid function = lfirst_oid(cell);
+		bool	  null;
+		Datum	  result;
+
+		if (fcinfo == NULL && get_func_nargs(function) > 0)
+			return NULL;
+		result = call_helper(function, f, fcinfo, &null);
+		if (null)
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("the text to be included is NULL, as function %s returns it",
+							get_func_name(function))));
+		texts = lappend(texts, TextDatumGetCString(result));
+	}
+	return texts == NIL ? f->text : plcuda_include_texts(f, texts);
 }
 
 static void
@@ -198,8 +232,9 @@ add_argument(request *r, const plcuda_type *type, List *names, Datum value, bool
 	}
 }
 
+/* *kernel: of which the sizes are just being evaluated. */
 static void
-add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
+add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *kernel)
 {
 	const uint64 most = (uint64) plcuda_buffer_mb * 1024 * 1024;
 
@@ -209,6 +244,7 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
 
 		if (!block->present)
 			continue;
+		*kernel = i;
 		r->window.kernels[i] = (plcuda_kernel){
 			.present = 1,
 			.threads = evaluate_size(&block->threads, "num_threads", 1, f, fcinfo),
@@ -219,6 +255,7 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo)
 			.shared_thread_bytes = Min(
 				evaluate_size(&block->shared_thread, "shmem_unitsz", 0, f, fcinfo), PG_INT32_MAX)};
 	}
+	*kernel = PLCUDA_MAIN;
 	r->window.results_bytes = evaluate_size(&f->results, "results_bufsz", 0, f, fcinfo);
 	r->window.workbuf_bytes = evaluate_size(&f->workbuf, "working_bufsz", 0, f, fcinfo);
 	if (r->window.results_bytes > most || r->window.workbuf_bytes > most - r->window.results_bytes)
@@ -249,13 +286,31 @@ add_result(request *r, const plcuda_row *row)
 	r->window.places = add_part(r, places, place_bytes);
 }
 
+static void
+evaluate_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, const char *text)
+{
+	const plcuda_evaluated *before = plcuda_evaluated_now;
+	plcuda_evaluated		now = {f, text, PLCUDA_MAIN};
+
+	PG_TRY();
+	{
+		plcuda_evaluated_now = &now;
+		add_kernels(r, f, fcinfo, &now.kernel);
+	}
+	PG_FINALLY();
+	{
+		plcuda_evaluated_now = before;
+	}
+	PG_END_TRY();
+}
+
 static request *
-make_request(const plcuda_function *f, FunctionCallInfo fcinfo)
+make_request(const plcuda_function *f, FunctionCallInfo fcinfo, const char *text)
 {
 	request *r = palloc0(sizeof *r);
 
-	r->bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(f->text) + 1);
-	add_kernels(r, f, fcinfo);
+	r->bytes = PLCUDA_TEXT_AT + PLCUDA_ROUND_UP(strlen(text) + 1);
+	evaluate_kernels(r, f, fcinfo, text);
 	for (int i = 0; i < f->nargs; i++)
 		add_argument(r, f->arguments[i], f->columns[i], fcinfo->args[i].value, fcinfo->args[i].isnull);
 	add_result(r, &f->row);
@@ -414,17 +469,18 @@ take_rows(const plcuda_row *row, plcuda_window *window, Tuplestorestate *store, 
 static bool
 run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorestate *store, Datum *result)
 {
+	const char	  *text = plcuda_call_text(f, fcinfo);
 	request		  *r;
 	plcuda_window *window;
 
 	plcuda_gstore()->wait_ready();
-	r = make_request(f, fcinfo);
+	r = make_request(f, fcinfo, text);
 	r->window.used = r->bytes;
 	window = plcuda_begin_call(r->bytes);
 	memcpy(window, &r->window, sizeof *window);
 	for (int i = 0; i < r->count; i++)
 		memcpy((char *) window + r->places[i].at, r->parts[i], r->places[i].bytes);
-	window = plcuda_run_call(f->text);
+	window = plcuda_run_call(PLCUDA_CALL, text);
 	if (window == NULL)
 		return false;
 	*result = take_rows(&f->row, window, store, &fcinfo->isnull);

@@ -211,22 +211,40 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	_exit(NOT_RUN);
 }
 
+/*
+ * Whether a compiler that has failed has used up its time: that one of its own processes was stopped it says in words only. The
+ * system counts ticks against the limit, which are more than what it reports.
+ */
+static bool
+is_late(const struct rusage *used, uint32_t limit_s)
+{
+	const int64_t ms = (int64_t) (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000 +
+		(used->ru_utime.tv_usec + used->ru_stime.tv_usec) / 1000;
+
+	return ms >= (int64_t) limit_s * 900;
+}
+
 /* The image is in w->to: true. */
 static bool
 run_compiler(const plcuda_window *window, const plcuda_target *target, const workplace *w,
 			 plcuda_message *answer)
 {
-	const pid_t child = fork();
-	int			status = 0;
+	const pid_t	  child = fork();
+	int			  status = 0;
+	struct rusage used = {0};
 
 	if (child == 0)
 		become_compiler(window, target, w);
-	if (child < 0 || waitpid(child, &status, 0) != child)
+	if (child < 0 || wait4(child, &status, 0, &used) != child)
 	{
 		plcuda_answer_error(answer, "58000", "cannot start a compiler: %s", strerror(errno));
 		return false;
 	}
-	if (WIFSIGNALED(status))
+	if (status != 0 && is_late(&used, window->compile_s))
+		plcuda_answer_error(answer, "54000",
+							"the compiler was stopped after %u s: its limit is plcuda.compile_time",
+							window->compile_s);
+	else if (WIFSIGNALED(status))
 		plcuda_answer_error(
 			answer, "54000",
 			"the compiler was stopped by signal %d: its limits are plcuda.compile_time and plcuda.compile_memory",

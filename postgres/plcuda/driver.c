@@ -8,8 +8,15 @@
 #define ALLOC_TRIES	   20
 #define ALLOC_PAUSE_US 50000
 /* Of the driver's interface. */
-#define MAX_THREADS		 0 /* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
-#define MAX_SHARED		 8 /* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+#define MAX_THREADS		 0	/* CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK */
+#define STATIC_SHARED	 1	/* CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES */
+#define CONSTANT		 2	/* CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES */
+#define LOCAL			 3	/* CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES */
+#define REGISTERS		 4	/* CU_FUNC_ATTRIBUTE_NUM_REGS */
+#define MAX_SHARED		 8	/* CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES */
+#define MAX_CONSTANT	 9	/* CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY */
+#define MAX_REGISTERS	 12 /* CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK */
+#define MAX_SHARED_OPTIN 97 /* CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN */
 #define INVALID_VALUE	 1
 #define OUT_OF_RESOURCES 701
 
@@ -35,6 +42,7 @@ plcuda_find_calls(plcuda_message *answer)
 		{"cuModuleUnload", &plcuda_cu.module_unload},
 		{"cuModuleGetFunction", &plcuda_cu.function_get},
 		{"cuFuncGetAttribute", &plcuda_cu.function_attribute},
+		{"cuDeviceGetAttribute", &plcuda_cu.device_attribute},
 		{"cuFuncSetAttribute", &plcuda_cu.function_set},
 		{"cuLaunchKernel", &plcuda_cu.launch},
 		{"cuStreamSynchronize", &plcuda_cu.synchronize},
@@ -152,4 +160,44 @@ plcuda_synchronize(plcuda_message *answer)
 						error.native_name);
 	answer->lost = 1;
 	return false;
+}
+
+/* ---- questions */
+
+typedef struct question
+{
+	int		 which; /* as the driver numbers attributes */
+	int32_t *answer;
+} question;
+
+bool
+plcuda_ask_device(int32_t ordinal, plcuda_gpu_info *out, plcuda_message *answer)
+{
+	const question questions[] = {{MAX_CONSTANT, &out->constant},
+								  {MAX_REGISTERS, &out->block_registers},
+								  {MAX_SHARED_OPTIN, &out->block_shared}};
+
+	for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++)
+		if (!plcuda_check(plcuda_cu.device_attribute(questions[i].answer, questions[i].which, ordinal),
+						  "cuDeviceGetAttribute", answer))
+			return false;
+	return true;
+}
+
+bool
+plcuda_ask_kernel(plcuda_entry entry, const plcuda_gpu_info *gpu, plcuda_kernel_info *out,
+				  plcuda_message *answer)
+{
+	const question questions[] = {{MAX_THREADS, &out->block_threads},
+								  {STATIC_SHARED, &out->static_shared},
+								  {CONSTANT, &out->constant},
+								  {LOCAL, &out->local},
+								  {REGISTERS, &out->registers}};
+
+	for (size_t i = 0; i < sizeof questions / sizeof questions[0]; i++)
+		if (!plcuda_check(plcuda_cu.function_attribute(questions[i].answer, questions[i].which, entry),
+						  "cuFuncGetAttribute", answer))
+			return false;
+	out->dynamic_shared = gpu->block_shared - out->static_shared;
+	return true;
 }

@@ -17,6 +17,7 @@ typedef struct plcuda_driver
 	int (*module_unload)(plcuda_module module);
 	int (*function_get)(plcuda_entry *kernel, plcuda_module module, const char *name);
 	int (*function_attribute)(int *value, int which, plcuda_entry kernel);
+	int (*device_attribute)(int *value, int which, int device);
 	int (*function_set)(plcuda_entry kernel, int which, int value);
 	int (*launch)(plcuda_entry kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z,
 				  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
@@ -53,6 +54,10 @@ plcuda_clear_block(plcuda_device_block *b, uint64_t bytes, const char *what, plc
 /* params: the kernel's only parameter. */
 extern bool
 plcuda_launch(plcuda_entry entry, const plcuda_kernel *k, const void *params, plcuda_message *answer);
+/* The rest of what out says of a device. */
+extern bool plcuda_ask_device(int32_t ordinal, plcuda_gpu_info *out, plcuda_message *answer);
+extern bool plcuda_ask_kernel(plcuda_entry entry, const plcuda_gpu_info *gpu,
+							  plcuda_kernel_info *out, plcuda_message *answer);
 /* Waits for what was launched. False: a kernel has faulted, and the worker is lost. */
 extern bool plcuda_synchronize(plcuda_message *answer);
 

@@ -139,6 +139,8 @@ take_request(bool compiles, uint32_t verb, plcuda_window *window, plcuda_message
 		plcuda_run(window, answer);
 	else if (verb == PLCUDA_FETCH)
 		plcuda_fetch(answer);
+	else if (verb == PLCUDA_INSPECT)
+		plcuda_inspect(window, answer);
 	else
 		return false;
 	return true;

@@ -100,6 +100,7 @@ extern void plcuda_detach_tables(void);
 
 extern void plcuda_compile(plcuda_window *window, plcuda_message *answer);
 extern void plcuda_run(plcuda_window *window, plcuda_message *answer);
+extern void plcuda_inspect(plcuda_window *window, plcuda_message *answer);
 /* More rows of the set that the last call returns. */
 extern void plcuda_fetch(plcuda_message *answer);
 /* Whether there are more. */

@@ -104,16 +104,22 @@ plcuda_call_handler(PG_FUNCTION_ARGS)
 Datum
 plcuda_validator(PG_FUNCTION_ARGS)
 {
-	const Oid oid = PG_GETARG_OID(0);
+	const Oid	oid = PG_GETARG_OID(0);
+	const char *text;
 
 	if (!CheckFunctionValidatorAccess(fcinfo->flinfo->fn_oid, oid) || !check_function_bodies)
 		PG_RETURN_VOID();
-	plcuda_compile_text(plcuda_read_function(oid)->text, 0);
+	text = plcuda_call_text(plcuda_read_function(oid), NULL);
+	if (text != NULL)
+		plcuda_compile_text(text, 0);
 	PG_RETURN_VOID();
 }
 
 Datum
 plcuda_function_source(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_TEXT_P(cstring_to_text(plcuda_read_function(PG_GETARG_OID(0))->text));
+	const plcuda_function *f = plcuda_read_function(PG_GETARG_OID(0));
+	const char			  *text = plcuda_call_text(f, NULL);
+
+	PG_RETURN_TEXT_P(cstring_to_text(text == NULL ? f->text : text));
 }

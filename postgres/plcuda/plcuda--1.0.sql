@@ -14,6 +14,30 @@ CREATE FUNCTION plcuda_function_source(function regproc) RETURNS text
 COMMENT ON FUNCTION plcuda_function_source(regproc) IS
 	'the text that the compiler is given for a function in the language plcuda';
 
+CREATE FUNCTION plcuda_kernel_info(function regproc DEFAULT '-', OUT kernel text, OUT max_blocksz integer, OUT registers integer,
+	OUT static_shmsz integer, OUT dynamic_shmsz integer, OUT const_memsz integer, OUT local_memsz integer) RETURNS SETOF record
+	LANGUAGE C STABLE STRICT ROWS 3 AS 'MODULE_PATHNAME', 'plcuda_kernel_info_of';
+COMMENT ON FUNCTION plcuda_kernel_info(regproc) IS
+	'what the kernels of a function in the language plcuda take, and may take more, on this GPU';
+CREATE FUNCTION plcuda_gpu_info(OUT name text, OUT architecture text, OUT multiprocessors integer, OUT warp_size integer,
+	OUT max_blocksz integer, OUT block_registers integer, OUT max_shmsz integer, OUT const_memsz integer, OUT memory bigint)
+	LANGUAGE C STABLE AS 'MODULE_PATHNAME', 'plcuda_gpu_info_of';
+COMMENT ON FUNCTION plcuda_gpu_info() IS 'limits of the GPU that functions in the language plcuda run on';
+REVOKE ALL ON FUNCTION plcuda_gpu_info() FROM PUBLIC;
+
+-- One column for one kernel; without a function, in functions that a directive names, for the kernel that it is for.
+DO LANGUAGE plpgsql $$
+DECLARE
+	size text;
+BEGIN
+	FOREACH size IN ARRAY ARRAY['max_blocksz', 'static_shmsz', 'dynamic_shmsz', 'const_memsz', 'local_memsz'] LOOP
+		EXECUTE format('CREATE FUNCTION plcuda_kernel_%1$s(function regproc, kernel text DEFAULT ''main'') RETURNS integer
+			LANGUAGE sql STABLE STRICT RETURN (SELECT i.%1$s FROM plcuda_kernel_info($1) i WHERE i.kernel = $2)', size);
+		EXECUTE format('CREATE FUNCTION plcuda_kernel_%1$s() RETURNS integer
+			LANGUAGE sql STABLE RETURN (SELECT i.%1$s FROM plcuda_kernel_info() i)', size);
+	END LOOP;
+END $$;
+
 -- Matrices: arrays of two dimensions.
 
 CREATE FUNCTION array_matrix_validation(anyarray) RETURNS boolean

@@ -7,6 +7,7 @@
 #include "access/tupdesc.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
+#include "nodes/pg_list.h"
 
 #include "postgres/call.h"
 #define pg_time_t plcuda_time_t /* PostgreSQL has another type of that name */
@@ -141,11 +142,15 @@ typedef struct plcuda_function
 	List **columns; /* of each argument: the names that a table's columns to be read have; NIL: all are */
 	plcuda_size results, workbuf;
 	Oid			sanity_check, cpu_fallback; /* InvalidOid: none */
-	char	   *text;						/* for the compiler */
+	List	   *includes;					/* functions whose texts are included */
+	char	   *text;						/* for the compiler, without these */
+	Size		include_at;					/* where they belong in text */
 } plcuda_function;
 
 /* Of the catalog; palloc'd. ERROR if it is no function that can be run. */
 extern plcuda_function *plcuda_read_function(Oid oid);
+/* f->text with what its includes have returned, in their order. ERROR if it is not fit for the compiler. */
+extern char *plcuda_include_texts(const plcuda_function *f, const List *texts);
 
 /* ---- workers (session.c) */
 
@@ -158,10 +163,10 @@ extern void plcuda_compile_text(const char *text, uint32 architecture);
  */
 extern plcuda_window *plcuda_begin_call(Size bytes);
 /*
- * Runs the call: the window has its answer; NULL: the function asks for its CPU fallback. ERROR if it fails. The worker is
- * ended then, unless a kernel has raised the error.
+ * Runs the call, or another verb of a session's worker: the window has its answer; NULL: the function asks for its CPU
+ * fallback. ERROR if it fails. The worker is ended then, unless a kernel has raised the error.
  */
-extern plcuda_window *plcuda_run_call(const char *text);
+extern plcuda_window *plcuda_run_call(plcuda_verb verb, const char *text);
 /* The window with the next rows of a set. ERROR if there are none. The worker is ended then. */
 extern plcuda_window *plcuda_fetch_rows(void);
 /* Bytes that the worker has added. ERROR if there are none. */
@@ -173,6 +178,22 @@ extern void plcuda_end_call(bool complete);
 
 /* ---- calls (call.c) */
 
-extern Datum plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo);
+/* NULL: it depends on arguments, and fcinfo is NULL. */
+extern const char *plcuda_call_text(const plcuda_function *f, FunctionCallInfo fcinfo);
+extern Datum	   plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo);
+/* ERROR if the caller has no EXECUTE. */
+extern void plcuda_check_execute(Oid function);
+
+/* ---- questions (inspect.c) */
+
+/* The kernel whose sizes are being evaluated: functions that do so may ask about it. */
+typedef struct plcuda_evaluated
+{
+	const plcuda_function *function;
+	const char			  *text; /* of this call */
+	int					   kernel;
+} plcuda_evaluated;
+
+extern const plcuda_evaluated *plcuda_evaluated_now; /* NULL: none */
 
 #endif

@@ -441,6 +441,13 @@ check_call(const plcuda_window *window, plcuda_message *answer)
 	return good;
 }
 
+static void
+end_paths(plcuda_window *window)
+{
+	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
+	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
+}
+
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
@@ -448,8 +455,7 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	int32_t			ordinal;
 
 	end_call(); /* of which the backend has not fetched everything */
-	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
-	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
+	end_paths(window);
 	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
 		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) ||
 		(f = find_function(window, answer)) == NULL)
@@ -465,6 +471,43 @@ plcuda_fetch(plcuda_message *answer)
 		plcuda_answer_error(answer, "XX000", "there are no rows to be fetched");
 	else if (!plcuda_fetch_piece(answer) || !plcuda_has_rows())
 		end_call();
+}
+
+/* ---- what the driver says */
+
+static bool
+inspect_gpu(plcuda_gpu_info *out, plcuda_message *answer)
+{
+	const gvm_device_info *info = &state.info;
+
+	*out = (plcuda_gpu_info){.ordinal = info->ordinal,
+							 .multiprocessors = info->sm_count,
+							 .warp_threads = info->warp_size,
+							 .block_threads = info->block_threads_max,
+							 .memory = info->total_bytes};
+	snprintf(out->name, sizeof out->name, "%s", info->name);
+	if (!info->software)
+		out->architecture = (uint32_t) (info->compute_major * 10 + info->compute_minor);
+	return plcuda_ask_device(info->ordinal, out, answer);
+}
+
+void
+plcuda_inspect(plcuda_window *window, plcuda_message *answer)
+{
+	const function *f;
+
+	end_call();
+	end_paths(window);
+	if (plcuda_at(window->text) == NULL)
+		plcuda_answer_error(answer, "XX000", "the call is malformed");
+	if (answer->verb == PLCUDA_ERROR || !use_device(current_device(), answer) ||
+		!inspect_gpu(&window->gpu, answer) || window->text.bytes == 0 ||
+		(f = find_function(window, answer)) == NULL)
+		return;
+	for (int i = 0; i < PLCUDA_KERNELS; i++)
+		if (window->kernels[i].present &&
+			!plcuda_ask_kernel(f->kernels[i], &window->gpu, &window->kernel_info[i], answer))
+			return;
 }
 
 void

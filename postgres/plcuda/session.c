@@ -276,14 +276,15 @@ receive(const worker *w, plcuda_message *answer, gstore_spawn_ended *ended)
 typedef struct time_limit
 {
 	const char *setting;
-	int			ms; /* 0: none */
+	int			sqlstate; /* of an error */
+	int			ms;		  /* 0: none */
 	int64		deadline_ns;
 } time_limit;
 
 static time_limit
-begin_limit(const char *setting, int ms)
+begin_limit(const char *setting, int sqlstate, int ms)
 {
-	return (time_limit){setting, ms, gstore_deadline_ns(ms)};
+	return (time_limit){setting, sqlstate, ms, gstore_deadline_ns(ms)};
 }
 
 /* 1 and 2 as receive(). ERROR at a cancel, or when the time has passed. */
@@ -304,7 +305,7 @@ await(const worker *w, const time_limit *limit, plcuda_message *answer, gstore_s
 
 			if (left_ns <= 0)
 				ereport(ERROR,
-						(errcode(ERRCODE_QUERY_CANCELED),
+						(errcode(limit->sqlstate),
 						 errmsg("the GPU worker was ended: it took longer than %d ms", limit->ms),
 						 errhint("The setting %s limits it.", limit->setting)));
 			wait_ms = (long) (left_ns / GSTORE_NS_PER_MS) + 1;
@@ -397,7 +398,8 @@ compile(worker *w, const char *text, uint32 architecture)
 	start_worker(w, GSTORE_SPAWN_COMPILE);
 	/* If it has ended already, its last message says why. Twice the time: other texts may be compiled first. */
 	(void) send_verb(w, PLCUDA_COMPILE);
-	limit = begin_limit("plcuda.compile_time", plcuda_compile_time_s * 2000);
+	limit = begin_limit("plcuda.compile_time", ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+						plcuda_compile_time_s * 2000);
 	if (await(w, &limit, &answer, &ended) == 2)
 		fail_ended(&ended);
 	finish_compile(w, &answer);
@@ -525,17 +527,17 @@ replace_worker(void)
 }
 
 static void
-call_once(const time_limit *limit, plcuda_message *answer)
+call_once(plcuda_verb verb, const time_limit *limit, plcuda_message *answer)
 {
 	gstore_spawn_ended ended;
 
-	(void) send_verb(&session, PLCUDA_CALL);
+	(void) send_verb(&session, verb);
 	if (await(&session, limit, answer, &ended) == 1)
 		return;
 	if (ended.end != GSTORE_SPAWN_EXITED || ended.number != 0)
 		fail_ended(&ended);
 	replace_worker(); /* its idle timeout may have passed just before the call */
-	(void) send_verb(&session, PLCUDA_CALL);
+	(void) send_verb(&session, verb);
 	if (await(&session, limit, answer, &ended) != 1)
 		fail_ended(&ended);
 }
@@ -557,17 +559,17 @@ take_answer(plcuda_message *answer)
 
 /* As take_answer(). One limit for all attempts, in which compiling does not count. */
 static bool
-run_call(const char *text, plcuda_message *answer)
+run_call(plcuda_verb verb, const char *text, plcuda_message *answer)
 {
-	call_limit = begin_limit("plcuda.time_limit", plcuda_time_limit_ms);
-	call_once(&call_limit, answer);
+	call_limit = begin_limit("plcuda.time_limit", ERRCODE_QUERY_CANCELED, plcuda_time_limit_ms);
+	call_once(verb, &call_limit, answer);
 	if (answer->verb == PLCUDA_NEED_IMAGE)
 	{
 		const int64 start_ns = gstore_now_ns();
 
 		plcuda_compile_text(text, answer->architecture);
 		call_limit.deadline_ns += gstore_now_ns() - start_ns;
-		call_once(&call_limit, answer);
+		call_once(verb, &call_limit, answer);
 	}
 	if (answer->verb == PLCUDA_NEED_IMAGE)
 		ereport(ERROR,
@@ -578,7 +580,7 @@ run_call(const char *text, plcuda_message *answer)
 }
 
 plcuda_window *
-plcuda_run_call(const char *text)
+plcuda_run_call(plcuda_verb verb, const char *text)
 {
 	plcuda_window *window = (plcuda_window *) session.bytes;
 	plcuda_message answer;
@@ -588,7 +590,7 @@ plcuda_run_call(const char *text)
 	fill_settings(window, text, PLCUDA_TEXT_AT);
 	PG_TRY();
 	{
-		done = run_call(text, &answer);
+		done = run_call(verb, text, &answer);
 	}
 	PG_CATCH();
 	{

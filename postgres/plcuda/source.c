@@ -27,6 +27,7 @@
 
 #define FILE_NAME "plcuda"
 #define DIRECTIVE "#plcuda_"
+#define HEADERS	  "device" /* folder of the library's */
 
 /* ---- the signature */
 
@@ -73,6 +74,7 @@ typedef struct reader
 	int				 block_line;
 	bool			 seen[PLCUDA_KERNELS + 1];
 	StringInfoData	 texts[PLCUDA_KERNELS + 1];
+	StringInfoData	 headers;
 	List			*directives; /* as refuse_repeated() names them */
 } reader;
 
@@ -86,21 +88,25 @@ fail_line(const reader *r, const char *wrong)
 
 /*
  * Without a schema the name is that of a function beside the plcuda function: the caller's search_path must not choose what is
- * called with the rights of the owner.
+ * called with the rights of the owner. InvalidOid: there is none.
  */
 static Oid
-find_function(const reader *r, const char *name, Oid result, Oid other_result, bool set)
+look_up(const reader *r, const char *name, int nargs)
 {
 #if PG_VERSION_NUM >= 160000
 	List *names = stringToQualifiedNameList(name, NULL);
 #else
 	List *names = stringToQualifiedNameList(name);
 #endif
-	Oid oid;
 
 	if (list_length(names) == 1)
 		names = lcons(makeString(get_namespace_name(r->f->schema)), names);
-	oid = LookupFuncName(names, r->f->nargs, r->f->argument_types, true);
+	return LookupFuncName(names, nargs, r->f->argument_types, true);
+}
+
+static void
+check_helper(const reader *r, const char *name, Oid oid, Oid result, Oid other_result, bool set)
+{
 	if (oid == r->f->oid)
 		fail_line(r, "a directive cannot name the function itself");
 	if (!OidIsValid(oid))
@@ -119,6 +125,14 @@ find_function(const reader *r, const char *name, Oid result, Oid other_result, b
 		fail_line(r,
 				  set ? "the CPU fallback must return a set, too"
 					  : "a function that a directive names cannot return a set");
+}
+
+static Oid
+find_function(const reader *r, const char *name, Oid result, Oid other_result, bool set)
+{
+	const Oid oid = look_up(r, name, r->f->nargs);
+
+	check_helper(r, name, oid, result, other_result, set);
 	return oid;
 }
 
@@ -196,6 +210,59 @@ begin_block(reader *r, int block)
 	appendStringInfo(&r->texts[block], "#line %d \"" FILE_NAME "\"\n", r->line + 1);
 }
 
+/* Of the library, by its name in quotes: nothing else can be included. */
+static void
+add_header(reader *r, const char *value)
+{
+	const size_t len = strspn(value + 1, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	if (len == 0 || strcmp(value + 1 + len, ".h\"") != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("a plcuda function cannot include files"),
+				 errdetail(DIRECTIVE "include %s is no header of the library of plcuda.", value),
+				 errcontext("line %d of a plcuda function", r->line)));
+	appendStringInfo(&r->headers, "#line %d \"" FILE_NAME "\"\n#include \"" HEADERS "/%.*s.h\"\n",
+					 r->line, (int) len, value + 1);
+}
+
+static bool
+is_superusers(Oid function)
+{
+	HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool is = HeapTupleIsValid(tuple) && superuser_arg(((Form_pg_proc) GETSTRUCT(tuple))->proowner);
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return is;
+}
+
+/* A function of the same arguments, or of none. */
+static void
+add_include(reader *r, const char *value)
+{
+	Oid oid;
+
+	if (*value == '\0')
+		fail_line(r, "the name of a function, or of a header in quotes, is missing");
+	if (*value == '"')
+	{
+		add_header(r, value);
+		return;
+	}
+	oid = look_up(r, value, r->f->nargs);
+	if (!OidIsValid(oid))
+		oid = look_up(r, value, 0);
+	check_helper(r, value, oid, TEXTOID, TEXTOID, false);
+	/* What it returns is compiled. */
+	if (!is_superusers(oid))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("function %s, whose text is included, must belong to a superuser", value),
+				 errcontext("line %d of a plcuda function", r->line)));
+	r->f->includes = lappend_oid(r->f->includes, oid);
+}
+
 static void
 check_no_value(const reader *r, const char *name, const char *value)
 {
@@ -230,10 +297,19 @@ take_function_directive(reader *r, const char *name, const char *value)
 {
 	plcuda_function *f = r->f;
 
-	if (strcmp(name, "include") == 0 || strcmp(name, "library") == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg(DIRECTIVE "%s is not supported", name),
-				 errcontext("line %d of a plcuda function", r->line)));
+	if (strcmp(name, "include") == 0)
+	{
+		add_include(r, value);
+		return true;
+	}
+	if (strcmp(name, "library") == 0)
+		ereport(
+			ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("a plcuda function cannot be linked with a library"),
+			 errdetail("Its blocks are code for the GPU, and libraries for the host cannot be called from there."),
+			 errhint("A function's own code stands in #plcuda_decl, or is included by #plcuda_include."),
+			 errcontext("line %d of a plcuda function", r->line)));
 	if (strcmp(name, "columns") == 0)
 	{
 		read_columns(r, value); /* one for each argument */
@@ -399,7 +475,8 @@ refuse_files(const char *text)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("a plcuda function cannot include files"),
-					 errdetail("What docs/plcuda.md lists is declared without that.")));
+					 errdetail("What docs/plcuda.md lists is declared without that; functions can return more text by " DIRECTIVE
+							   "include.")));
 	}
 }
 
@@ -431,11 +508,34 @@ append_kernel(StringInfo out, const plcuda_function *f, const char *name, const 
 	appendStringInfo(out, "%s}\n", body);
 }
 
+static void
+check_length(Size bytes)
+{
+	if (bytes >= PLCUDA_TEXT_BYTES_MAX)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a plcuda function has at most %u bytes, not %zu", PLCUDA_TEXT_BYTES_MAX,
+						bytes)));
+}
+
+/* For comments and the compiler's messages: letters and digits. */
 static char *
-make_text(const reader *r)
+plain_name(Oid function)
+{
+	char *name = get_func_name(function);
+
+	for (char *c = name; c != NULL && *c != '\0'; c++)
+		if (!isalnum((unsigned char) *c))
+			*c = '_';
+	return name == NULL ? pstrdup("") : name;
+}
+
+static void
+make_text(reader *r)
 {
 	static const char *const names[PLCUDA_KERNELS] = {"prep", "main", "post"};
 	StringInfoData			 out;
+	ListCell				*cell;
 
 	initStringInfo(&out);
 	appendStringInfoString(&out, "#include \"device.h\"\n");
@@ -446,15 +546,32 @@ make_text(const reader *r)
 		appendStringInfoString(&out, "#include \"append.h\"\n");
 	if (r->f->row.place_count > 0)
 		appendStringInfoString(&out, "#include \"gather.h\"\n");
+	appendStringInfoString(&out, r->headers.data);
+	foreach(cell, r->f->includes)
+		appendStringInfo(&out, "/* " DIRECTIVE "include %s */\n", plain_name(lfirst_oid(cell)));
+	r->f->include_at = (Size) out.len;
 	appendStringInfoString(&out, r->texts[PLCUDA_KERNELS].data);
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
 		if (r->f->blocks[i].present)
 			append_kernel(&out, r->f, names[i], r->texts[i].data);
-	if (out.len >= (int) PLCUDA_TEXT_BYTES_MAX)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a plcuda function has at most %u bytes, not %d", PLCUDA_TEXT_BYTES_MAX,
-						out.len)));
+	check_length((Size) out.len);
+	r->f->text = out.data;
+}
+
+char *
+plcuda_include_texts(const plcuda_function *f, const List *texts)
+{
+	StringInfoData out;
+	ListCell	  *text, *function;
+
+	initStringInfo(&out);
+	appendBinaryStringInfo(&out, f->text, (int) f->include_at);
+	forboth(text, texts, function, f->includes)
+		appendStringInfo(&out, "#line 1 \"%s\"\n%s\n", plain_name(lfirst_oid(function)),
+						 (const char *) lfirst(text));
+	appendStringInfoString(&out, f->text + f->include_at);
+	check_length((Size) out.len);
+	refuse_files(out.data + f->include_at);
 	return out.data;
 }
 
@@ -464,6 +581,7 @@ read_source(plcuda_function *f, char *source)
 	reader r = {.f = f, .line = 0, .block = -1};
 
 	refuse_files(source);
+	initStringInfo(&r.headers);
 	f->appends_bytes = strstr(source, "plcuda_append_bytes") != NULL;
 	for (int i = 0; i <= PLCUDA_KERNELS; i++)
 		initStringInfo(&r.texts[i]);
@@ -480,11 +598,11 @@ read_source(plcuda_function *f, char *source)
 		r.line = r.block_line;
 		fail_line(&r, "a block is not ended by #plcuda_end");
 	}
-	if (!f->blocks[1].present)
+	if (!f->blocks[PLCUDA_MAIN].present)
 		ereport(ERROR,
 				(errcode(ERRCODE_SYNTAX_ERROR),
 				 errmsg("a plcuda function needs a block #plcuda_begin")));
-	f->text = make_text(&r);
+	make_text(&r);
 }
 
 plcuda_function *

@@ -17,6 +17,7 @@
 #define PLCUDA_TABLES_MAX		8
 #define PLCUDA_COLUMNS_MAX		1664
 #define PLCUDA_KERNELS			3 /* prep, main, post */
+#define PLCUDA_MAIN				1
 #define PLCUDA_TOKEN_BYTES		512
 #define PLCUDA_PATH_BYTES		1024
 #define PLCUDA_MESSAGE_BYTES	1024
@@ -32,7 +33,8 @@ typedef enum plcuda_verb
 {
 	/* to a worker of a session */
 	PLCUDA_CALL = 1,
-	PLCUDA_FETCH, /* more rows of the set that PLCUDA_CALL has begun */
+	PLCUDA_INSPECT, /* of a function, or without a text of the GPU alone */
+	PLCUDA_FETCH,	/* more rows of the set that PLCUDA_CALL has begun */
 	/* to one that compiles */
 	PLCUDA_COMPILE,
 	/* answers */
@@ -107,6 +109,25 @@ typedef struct plcuda_kernel
 	uint64_t shared_block_bytes, shared_thread_bytes;
 } plcuda_kernel;
 
+/* What the driver says of a kernel; sizes in bytes. */
+typedef struct plcuda_kernel_info
+{
+	int32_t block_threads;				   /* at most */
+	int32_t registers;					   /* of a thread */
+	int32_t static_shared, dynamic_shared; /* of a block: taken, and at most more */
+	int32_t constant, local;			   /* of the kernel, of a thread */
+} plcuda_kernel_info;
+
+typedef struct plcuda_gpu_info
+{
+	char	 name[96];
+	uint32_t architecture; /* 0: the software GPU */
+	int32_t	 ordinal;
+	int32_t	 multiprocessors, warp_threads, block_threads;
+	int32_t	 block_registers, block_shared, constant;
+	uint64_t memory;
+} plcuda_gpu_info;
+
 typedef struct plcuda_window
 {
 	uint32_t	magic, version;
@@ -139,6 +160,9 @@ typedef struct plcuda_window
 	/* out: all rows; those that this answer has, the next ones; what these point to, by offsets in place of addresses */
 	uint64_t	row_count;
 	plcuda_span rows, bytes;
+	/* out, of PLCUDA_INSPECT */
+	plcuda_kernel_info kernel_info[PLCUDA_KERNELS];
+	plcuda_gpu_info	   gpu;
 	/* out: messages, also where the call fails; those that are counted beyond are lost */
 	uint32_t	 noted_count;
 	plcuda_noted noted[PLCUDA_NOTES_MAX];

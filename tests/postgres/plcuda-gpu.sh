@@ -18,7 +18,7 @@ NVRTC=${NVRTC:-$(find /usr/local/cuda*/ build-fetched /usr/lib -name 'libnvrtc.s
 export PLCUDA_NVRTC="$NVRTC" GVMEM_DRIVER=cuda BUILD="$build"
 mkdir -p "$out"
 code=0
-tests/postgres/run.sh regress plcuda plcuda_sets || code=1
+tests/postgres/run.sh regress plcuda plcuda_tables plcuda_sets || code=1
 timeout 240 python3 tests/postgres/plcuda.py || code=1
 timeout 200 bench/bench-plcuda.py -n 10000000 -o "$out/plcuda-$(date -u +%Y%m%d-%H%M%S).json" || code=1
 exit "$code"

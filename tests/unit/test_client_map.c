@@ -158,6 +158,13 @@ static int script_bad_map(fake *f)
     return serve_close_and_end(f);
 }
 
+/* The mapper notes that the object may be asked for again after it has sent the failure, which a keeper may act on at once. */
+static void await_retriable(gvm_object *object)
+{
+    while (!gvmi_client_may_retry(object))
+        sched_yield();
+}
+
 static int be_mapped_badly(void *arg)
 {
     gvm_client *keeper;
@@ -179,6 +186,7 @@ static int be_mapped_badly(void *arg)
     while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 3)
         sched_yield();
     EXPECT(object->buffer->device_bytes == 0);
+    await_retriable(object);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other) == GVM_OK);
     EXPECT(byte_of(object, 0) == 1 && byte_of(object, 2) == 3);
     EXPECT(gvm_object_release(object, &other) == GVM_OK);
@@ -220,6 +228,7 @@ static int be_vacated(void *arg)
     EXPECT(object->buffer->device_bytes == 0 && byte_of(object, 0) == -2);
     EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
                       GVM_E_FORMAT, "no memory"));
+    await_retriable(object);
     permit(&f, 1, GVMI_PERMIT_BROKEN | GVMI_PERMIT_REVOKED); /* as the keeper does when it hears of it */
     EXPECT(!gvmi_lease_any(word(&f)));
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);

@@ -412,11 +412,6 @@ retval->value = missing;
 $$;
 RESET check_function_bodies;
 SELECT p_unchecked();
--- The compiler has limits.
-SET plcuda.compile_memory = '64MB';
-SELECT left(p_refuse(E'\n#plcuda_decl\nstatic char big[1 << 28] = {1};\n#plcuda_end\n#plcuda_begin\nretval->value = big[arg1.value];\n#plcuda_end\n'), 5) IN ('42P13', '54000', '58P01') AS refused;
-RESET plcuda.compile_memory;
-
 -- The text.
 SELECT plcuda_function_source('p_nothing') ~ 'GVM_KERNEL\(plcuda_main' AS source;
 SELECT plcuda_function_source('p_sane');

@@ -1,7 +1,7 @@
 -- Matrices as arrays: shapes, aggregates, rows, and what is refused.
 \set VERBOSITY terse
 SET client_min_messages = warning;
-CREATE EXTENSION plcuda;
+CREATE EXTENSION IF NOT EXISTS plcuda;
 RESET client_min_messages;
 -- The SQLSTATE and the message of what must fail.
 CREATE FUNCTION m_fails(statement text) RETURNS text LANGUAGE plpgsql AS $$

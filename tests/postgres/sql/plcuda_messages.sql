@@ -1,7 +1,7 @@
 -- Messages from kernels: values in texts, order, bound, levels, failing calls, encodings; volatility, cost and rows.
 \set VERBOSITY terse
 SET client_min_messages = warning;
-CREATE EXTENSION plcuda;
+CREATE EXTENSION IF NOT EXISTS plcuda;
 RESET client_min_messages;
 
 -- Values of each kind.

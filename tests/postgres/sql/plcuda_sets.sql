@@ -126,9 +126,11 @@ SELECT s_void(0);
 CREATE TYPE s_short AS (code varchar(3), t text);
 CREATE FUNCTION s_shorten(text) RETURNS s_short LANGUAGE plcuda AS $$
 #plcuda_begin
-retval->t = arg1;
+retval->code = retval->t = arg1;
 #plcuda_end
 $$;
+SELECT s_shorten('abc'), s_shorten('abc  '), s_shorten(NULL);
+SELECT s_shorten('abcd');
 -- The type may change.
 ALTER TYPE s_pair ADD ATTRIBUTE more int8;
 SELECT s_compose(1, 'one');
