@@ -315,7 +315,7 @@ def measure(name, arguments):
         server.sql(PLCUDA.TIMED)
         subprocess.run(server.psql("-f", str(ROOT / f"examples/plcuda/{example}.sql")), env=server.environ, check=True)
         part = Part(server, arguments.repetitions)
-        run(part, rows, arguments.queries or (1000 if software == "f" else 20))
+        run(part, rows, arguments.queries or (1000 if software != "t" else 20))
         part.session.close()
     finally:
         server.end()

@@ -81,6 +81,9 @@ if [ "$level" = all ]; then
     have_command codespell || wanted="$wanted codespell"
     have_command shellcheck || wanted="$wanted shellcheck"
     have_command sqlsmith || wanted="$wanted sqlsmith"
+    # tests/postgres/plcuda_examples.py compares with these, and reads their data.
+    /usr/bin/python3 -c 'import sklearn' 2>/dev/null || wanted="$wanted python3-sklearn"
+    [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || wanted="$wanted rdkit-data"
 fi
 
 fetch() { # WHAT FOLDER REQUIREMENT...

@@ -2,7 +2,8 @@
 """The functions of examples/plcuda, each compared with the same in SQL or in scikit-learn.
 
 usage: plcuda_examples.py [CASE...]. TAP, a line a case. Cases with scikit-learn's data sets run where an interpreter has it:
-SKLEARN_PYTHON, python3 or /usr/bin/python3 (Debian: python3-sklearn); those with molecules where rdkit-data is installed.
+SKLEARN_PYTHON, python3 or /usr/bin/python3 (Debian: python3-sklearn). That with the molecules of NCI runs where Debian's rdkit-data
+is installed, or SMILES names a file of them.
 """
 import json
 import os
@@ -98,6 +99,23 @@ FROM generate_series({first}, {last}) i, generate_series(0, 7) part GROUP BY i
 """
 
 
+def find_molecules():
+    """A file of SMILES; None: there is none."""
+    found = [os.environ["SMILES"]] if "SMILES" in os.environ else [p for f in ("RDKit", "rdkit") for p in Path("/usr/share", f).rglob("first_5K.smi")]
+    return found[0] if found else None
+
+
+MOLECULES = find_molecules()
+
+
+def molecule_rows():
+    """id and fingerprint, for COPY."""
+    program = [sys.executable, str(PROJECT / "examples/similarity_fingerprints.py"), str(MOLECULES)]
+    for line in subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines():
+        number, _, _, words = line.split("\t")
+        yield f"{number}\t\\\\x" + b"".join(int(w).to_bytes(2, "little", signed=True) for w in words[1:-1].split(",")).hex() + "\n"
+
+
 def compare_knn(server, ks, what):
     for k in ks:
         expect_same_rows(server, f"SELECT * FROM knn_similarity({k}, 'queries', 'molecules')",
@@ -120,6 +138,19 @@ class Similarity:
         server.sql("DELETE FROM molecules WHERE id % 7 = 0")
         server.sql("DELETE FROM queries WHERE id % 7 = 0")
         compare_knn(server, (1, 100), "50000 molecules")
+
+    if MOLECULES:
+        def molecules_of_nci_have_the_neighbours_that_sql_finds(self, server):
+            prepare(server, "knn_similarity")
+            place = server.folder / "run/molecules"
+            place.write_text("".join(molecule_rows()))
+            place.chmod(0o644)
+            server.sql("CREATE TABLE nci (id int, fingerprint bytea)")
+            server.sql(f"COPY nci FROM '{place}'")
+            expect(server.sql("SELECT count(*) > 4000, min(octet_length(fingerprint)), bool_and(bit_count(fingerprint) > 0) FROM nci"), "t|128|t", "fingerprints")
+            make_table(server, "molecules", "id int, fingerprint bytea", "SELECT * FROM nci")
+            make_table(server, "queries", "id int, fingerprint bytea", "SELECT * FROM nci WHERE id % 250 = 66")
+            compare_knn(server, (1, 20), "molecules of NCI")
 
     def more_than_there_are_is_all_of_them(self, server):
         prepare(server, "knn_similarity")
@@ -349,4 +380,6 @@ class Patterns:
 if __name__ == "__main__":
     if not SKLEARN:
         print("# no interpreter has scikit-learn: its data sets are left out")
+    if not MOLECULES:
+        print("# there is no first_5K.smi of rdkit-data: its molecules are left out")
     sys.exit(main())

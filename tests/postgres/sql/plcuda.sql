@@ -1,7 +1,7 @@
 -- Functions in the language plcuda: every type in and out, tables of both formats, rights, what is refused, errors from the
 -- compiler, from kernels and from directives.
 \set VERBOSITY terse
-CREATE EXTENSION plcuda;
+CREATE EXTENSION IF NOT EXISTS plcuda;
 SELECT lanname, lanpltrusted FROM pg_language WHERE lanname = 'plcuda';
 
 -- Types: the value comes back, and NULL is NULL.
@@ -391,7 +391,7 @@ SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads p_on_cpu\n#plcuda_end\n')
 SELECT p_refuse(E'\n#plcuda_cpu_fallback p_sane\n#plcuda_begin\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_include "cuda_matrix.h"\n#plcuda_begin\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\nint i = 1;\n\nretval->value = j;\n#plcuda_end\n');
-SELECT p_refuse(E'\n#plcuda_decl\nint f(void);\n#plcuda_end\n\n#plcuda_begin\n#plcuda_num_threads 7\n\nreturn 1 +;\n#plcuda_end\n');
+SELECT p_refuse(E'\n#plcuda_decl\nenum { f = 1 };\n#plcuda_end\n\n#plcuda_begin\n#plcuda_num_threads 7\n\nreturn 1 +;\n#plcuda_end\n');
 SELECT p_refuse(E'\n#plcuda_begin\nundeclared_function(1);\n#plcuda_end\n');
 SELECT left(p_refuse(E'\n#plcuda_begin\nif (1) {\n#plcuda_end\n'), 5);
 -- No files.

@@ -1,7 +1,7 @@
 -- What functions in the language plcuda return: composite values, sets, values that are anywhere on the GPU.
 \set VERBOSITY terse
 SET client_min_messages = warning;
-CREATE EXTENSION plcuda;
+CREATE EXTENSION IF NOT EXISTS plcuda;
 
 -- Values of variable length are returned from where they are.
 CREATE FOREIGN TABLE s_rows (id int, t text, x bytea) SERVER gstore_fdw;

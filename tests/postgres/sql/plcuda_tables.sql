@@ -1,7 +1,7 @@
 -- What a call of a plcuda function sees of tables: what a SELECT in its place sees, rows and deletions of the same transaction
 -- included. The view compares the two within one statement.
 \set VERBOSITY terse
-CREATE EXTENSION plcuda;
+CREATE EXTENSION IF NOT EXISTS plcuda;
 CREATE FUNCTION q_sum(reggstore) RETURNS text LANGUAGE plcuda AS $$
 #plcuda_results_bufsz 128
 #plcuda_working_bufsz 32

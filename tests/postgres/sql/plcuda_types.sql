@@ -311,3 +311,5 @@ DROP FOREIGN TABLE t_lists, t_arrow, t_numbers, t_decimals, t_both;
 DROP FUNCTION t_to_positive, t_to_price, t_from_positive, t_wrong;
 DROP DOMAIN t_positive, t_price, t_pair;
 DROP TYPE t_mood;
+SET client_min_messages = warning;
+DROP EXTENSION plcuda CASCADE;

@@ -104,3 +104,5 @@ SELECT v_wrong(1, 'Infinity');
 DROP FUNCTION v_add, v_half, v_dot, v_floats, v_wrong;
 DROP PROCEDURE v_check;
 DROP EXTENSION vector;
+SET client_min_messages = warning;
+DROP EXTENSION plcuda CASCADE;
