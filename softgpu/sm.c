@@ -14,6 +14,8 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <gvmem/device/kernel.h>
 
@@ -28,8 +30,8 @@ typedef struct sm_thread {
     bool running;                /* has a group, or may be about to begin it */
     const soft_context *context; /* of that group */
     atomic_bool stop;            /* of that group */
-    void *shared;                /* SOFT_SHARED_BYTES_MAX */
-    soft_block *block;           /* runs those of several threads */
+    unsigned char *shared; /* SOFT_SHARED_BYTES_MAX, and a page behind them that cannot be touched */
+    soft_block *block;     /* runs those of several threads */
 } sm_thread;
 
 typedef struct sm_device {
@@ -42,7 +44,7 @@ typedef struct sm_device {
 /* A part of a grid: blocks [first, first + count). */
 typedef struct sm_group {
     const soft_launch *launch;
-    void *shared;
+    unsigned char *shared;
     soft_block *block;
     uint64_t first, count;
     CUresult result;
@@ -96,7 +98,7 @@ static void run_group(void *arg)
         .block = {(uint32_t)(first % grid[0]), (uint32_t)(first / grid[0] % grid[1]),
                   (uint32_t)(first / grid[0] / grid[1])},
         .grid = {grid[0], grid[1], grid[2]},
-        .shared = group->shared,
+        .shared = group->shared + SOFT_SHARED_BYTES_MAX - (launch->shared_bytes + 15) / 16 * 16,
         .shared_bytes = launch->shared_bytes,
     };
 
@@ -175,6 +177,22 @@ static CUresult prepare_locked(sm_device *device)
     return CUDA_SUCCESS;
 }
 
+/* A block's memory ends at the page behind, so that a kernel that goes beyond it faults, as on a GPU. */
+static unsigned char *map_shared(void)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t bytes = (SOFT_SHARED_BYTES_MAX + page - 1) / page * page;
+    unsigned char *mapped = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (mapped == MAP_FAILED)
+        return NULL;
+    if (mprotect(mapped + bytes, page, PROT_NONE) == 0)
+        return mapped + bytes - SOFT_SHARED_BYTES_MAX;
+    munmap(mapped, bytes + page);
+    return NULL;
+}
+
 CUresult soft_sm_start_locked(int ordinal)
 {
     sm_device *device = &devices[ordinal];
@@ -186,7 +204,7 @@ CUresult soft_sm_start_locked(int ordinal)
 
         sm->device = device;
         if (!sm->shared)
-            sm->shared = aligned_alloc(64, SOFT_SHARED_BYTES_MAX);
+            sm->shared = map_shared();
         if (!sm->block)
             sm->block = soft_block_new(&sm->stop);
         snprintf(name, sizeof name, "gvmem-sm%d.%u", ordinal, device->started);

@@ -53,7 +53,7 @@ typedef struct kmeans {
     uint32_t copies;
 } kmeans;
 
-/* All threads of the block. */
+/* All threads of the block, which has no shared memory in #plcuda_post. */
 GVM_DEVICE kmeans begin_block(const plcuda_table *data, pg_int2_array_t columns, pg_float8_array_t centres, void *memory)
 {
     GVM_SHARED(column, described, DIMENSIONS_MAX);
@@ -85,8 +85,6 @@ GVM_DEVICE kmeans begin_block(const plcuda_table *data, pg_int2_array_t columns,
         for (i = 0; i < m.k; i++)
             described[d].middle += m.centres[i * m.dimensions + d] / m.k;
     }
-    for (i = gvm_thread(); i < m.copies * m.k * (m.dimensions + 1); i += gvm_block_threads())
-        m.part_sums[i] = 0;
     gvm_block_sync();
     return m;
 }
@@ -233,8 +231,10 @@ GVM_DEVICE void add_all(const kmeans *m, uint32_t wide, uint32_t points)
 {
     const uint64_t rows = gvm_block_threads() * points;
     uint64_t first;
-    uint32_t done;
+    uint32_t done, i;
 
+    for (i = gvm_thread(); i < m->copies * m->k * (m->dimensions + 1); i += gvm_block_threads())
+        m->part_sums[i] = 0;
     load_centres(m, 0, wide);
     first = take_piece(m) * rows;
     while (first < m->data->rows) {
