@@ -11,7 +11,7 @@ BEGIN
     RETURN 'no error';
 EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL, context = PG_EXCEPTION_CONTEXT;
-    RETURN concat_ws(', ', SQLSTATE, SQLERRM, substring(context from 'line [0-9]+ of a plcuda'), substring(detail from '(\w+[:(][0-9]+)[^\n]* error'));
+    RETURN concat_ws(', ', SQLSTATE, SQLERRM, substring(context from 'line [0-9]+ of a plcuda'), replace(substring(detail from '(\w+[:(][0-9]+)[^\n]* error'), '(', ':'));
 END $$;
 
 -- Of each kernel; the software GPU's blocks have 64 threads, the least of real ones 1024, if they have the registers.
