@@ -154,6 +154,12 @@ class Part:
         if not same:
             sys.exit(f"bench-plcuda-examples: {what}: the results differ")
 
+    def check_near(self, exact, found, most, what):
+        """Sums of floats differ, and so does which of two centres at nearly the same distance a row goes to."""
+        off = numpy.abs(exact - found).max()
+        print(f"  coordinates beside {what}: at most {off:.1e} apart")
+        self.check(off <= most, what)
+
 
 def torch_on_gpu():
     torch = optional("torch")
@@ -217,11 +223,11 @@ def kmeans(part, rows, _):
     torch = torch_on_gpu()
     if torch:
         exact = kmeans_exact(torch, points, start)
-        part.check(numpy.allclose(exact, found, atol=1e-4), "double precision")
-        part.check(numpy.allclose(exact, kmeans_torch(part, torch, points, start), atol=1e-2), "PyTorch")
+        part.check_near(exact, found, 1e-3, "double precision")
+        part.check_near(exact, kmeans_torch(part, torch, points, start), 1e-2, "PyTorch")
     cupy = optional("cupy") if torch else None
     if cupy:
-        part.check(numpy.allclose(exact, kmeans_cupy(part, cupy, points, start), atol=1e-2), "CuPy")
+        part.check_near(exact, kmeans_cupy(part, cupy, points, start), 1e-2, "CuPy")
 
 
 def kmeans_exact(torch, points, start):
