@@ -195,12 +195,15 @@ void gvmi_object_leave(gvm_object *object);
 gvm_status gvmi_client_enter(const gvm_client *handle, gvm_client **out);
 void gvmi_client_leave(gvm_client *client);
 
-/* One reference less; the last gives back pages and fds. */
+/* One reference less; the last gives back pages and fds. Also within a host function of a stream, so it does not call the
+ * driver. */
 void gvmi_client_drop(gvm_client *client);
 
-/* Keeps the addresses free that keepers propose for objects, while the connection is there; GVM_E_SETTING. And the
- * range of them for its objects, or NULL: the setting GVMEM_RANGE says that there is none. */
+/* Keeps the addresses free that keepers propose for objects, until the release, once the mapper has ended; GVM_E_SETTING.
+ * The release may call the driver. And the range of them for the connection's objects, or NULL: the setting GVMEM_RANGE
+ * says that there is none. */
 gvm_status gvmi_client_hold_range(gvm_client *client);
+void gvmi_client_release_range(const gvm_client *client);
 gvmi_range *gvmi_client_range(const gvm_client *client);
 
 /* An object with one reference, and none in its keeper's table; a reference less. */

@@ -206,10 +206,10 @@ static gvm_status begin_client(int socket_fd, gvm_client **out)
         goto fail_drop;
     status = send_hello(client);
     if (status != GVM_OK)
-        goto fail_drop;
+        goto fail_release;
     status = start_mapper(client);
     if (status != GVM_OK)
-        goto fail_drop;
+        goto fail_release;
     status = gvmi_registry_add(GVMI_KIND_CONNECTION, gvmi_key(client), client);
     if (status != GVM_OK)
         goto fail_stop;
@@ -220,6 +220,8 @@ static gvm_status begin_client(int socket_fd, gvm_client **out)
 
 fail_stop:
     stop_mapper(client);
+fail_release:
+    gvmi_client_release_range(client);
 fail_drop:
     client->socket = -1;
     gvmi_client_drop(client);
@@ -459,6 +461,7 @@ void gvm_client_close(gvm_client *handle)
             if (end_objects(client)) /* BYE says that nothing is mapped */
                 send_bye(client);
             stop_mapper(client);
+            gvmi_client_release_range(client);
             atomic_store(&client->magic, GVMI_DEAD_MAGIC);
             gvmi_client_drop(client);
         }

@@ -44,6 +44,12 @@ gvm_status gvmi_client_hold_range(gvm_client *client)
     return status;
 }
 
+void gvmi_client_release_range(const gvm_client *client)
+{
+    if (client->holds_range)
+        gvmi_range_release(&object_range);
+}
+
 gvmi_range *gvmi_client_range(const gvm_client *client)
 {
     return client->holds_range ? &object_range : NULL;
@@ -53,8 +59,6 @@ void gvmi_client_drop(gvm_client *client)
 {
     if (atomic_fetch_sub(&client->references, 1) > 1)
         return;
-    if (client->holds_range)
-        gvmi_range_release(&object_range);
     if (client->leases != NULL)
         munmap(client->leases, GVMI_LEASE_PAGE_BYTES);
     if (client->permits != NULL)

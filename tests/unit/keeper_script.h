@@ -503,6 +503,7 @@ static inline bool fails_with(gvm_status status, gvm_status wanted, const char *
 /* Opens an object of two chunks and hears nothing until it is closed. */
 static inline int script_quiet(fake *f)
 {
+    f->home_address = GVMI_OBJECT_RANGE_ADDRESS; /* where keepers propose */
     TRY_LINE(greet_and_open(f, 2));
     return serve_close_and_end(f); /* so nothing else came */
 }
