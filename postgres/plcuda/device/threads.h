@@ -22,7 +22,7 @@ plcuda_lane_mask(void)
 	return ~0u >> (32 - plcuda_lanes());
 }
 
-/* For all lanes, or all threads of a block, together: waits, so that each sees what the others have written. */
+/* By all lanes of the warp: each sees then what the others have written. */
 GVM_DEVICE void
 plcuda_warp_sync(void)
 {
