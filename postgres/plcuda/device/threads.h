@@ -1,5 +1,6 @@
 /*
- * postgres/plcuda/device/threads.h - warps of blocks of any size: the last one may have fewer lanes than the others.
+ * postgres/plcuda/device/threads.h - warps of blocks of any size, of which the last one may have fewer lanes than the others; work that
+ * blocks share.
  */
 #ifndef PLCUDA_DEVICE_THREADS_H
 #define PLCUDA_DEVICE_THREADS_H
@@ -27,6 +28,22 @@ GVM_DEVICE void
 plcuda_warp_sync(void)
 {
 	gvm_warp_sync_lanes(plcuda_lane_mask());
+}
+
+/*
+ * For work that blocks share, by all threads of a block: the next number from 0 on that no other block has. *counter is in device
+ * memory, and begins as 0.
+ */
+GVM_DEVICE uint64_t
+plcuda_block_next(uint64_t *counter)
+{
+	GVM_SHARED(uint64_t, number, 1);
+
+	gvm_block_sync();
+	if (gvm_thread() == 0)
+		number[0] = gvm_atomic_add_u64(counter, 1);
+	gvm_block_sync();
+	return number[0];
 }
 
 #endif
