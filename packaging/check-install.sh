@@ -131,6 +131,9 @@ check 'it creates, fills and reads a table' sql stranger "CREATE FOREIGN TABLE f
     "DO \$\$ BEGIN IF (SELECT (count(*), sum(id), max(t)) FROM ft) IS DISTINCT FROM (10000::bigint, 50004966::bigint, 'row 9999'::text) THEN RAISE 'rows'; END IF; END \$\$"
 check 'gvmem table shows it, by a token' script "token=\$(runuser -u postgres -- psql -X -At -p 5999 -U stranger -d postgres -c \"SELECT gstore_export('ft')\")
 runuser -u postgres -- gvmem table -n 3 \$token"
+check 'a function in CUDA C runs' script "cd /usr/share/doc/postgresql-15-gstore-fdw/examples
+runuser -u postgres -- psql -X -q -v ON_ERROR_STOP=1 -p 5999 -d postgres -c 'CREATE EXTENSION plcuda' -f text_search.sql
+[ \"\$(runuser -u postgres -- psql -X -At -p 5999 -d postgres -c \"SELECT count(*) FROM text_search('ft', 'id', 't', 'row 99%')\")\" = 111 ]"
 check 'the cluster stops' script 'pg_dropcluster --stop 15 gpu'
 
 check 'purging leaves the user alone' script 'cd /tmp/gvmem

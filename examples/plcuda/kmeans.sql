@@ -193,18 +193,6 @@ GVM_DEVICE void add_part_sums(const kmeans *m)
     gvm_block_sync();
 }
 
-/* The number of a piece of work that no other block has. All threads of the block call it. */
-GVM_DEVICE uint64_t take_piece(const kmeans *m)
-{
-    GVM_SHARED(uint64_t, piece, 1);
-
-    gvm_block_sync();
-    if (gvm_thread() == 0)
-        piece[0] = gvm_atomic_add_u64(m->pieces, 1);
-    gvm_block_sync();
-    return piece[0];
-}
-
 GVM_DEVICE void add_points(const kmeans *m, uint64_t first, uint32_t wide, uint32_t points)
 {
     float x[64];
@@ -236,11 +224,11 @@ GVM_DEVICE void add_all(const kmeans *m, uint32_t wide, uint32_t points)
     for (i = gvm_thread(); i < m->copies * m->k * (m->dimensions + 1); i += gvm_block_threads())
         m->part_sums[i] = 0;
     load_centres(m, 0, wide);
-    first = take_piece(m) * rows;
+    first = plcuda_block_next(m->pieces) * rows;
     while (first < m->data->rows) {
         for (done = 0; done < PIECES && first < m->data->rows; done++) {
             add_points(m, first, wide, points);
-            first = take_piece(m) * rows;
+            first = plcuda_block_next(m->pieces) * rows;
         }
         add_part_sums(m);
     }

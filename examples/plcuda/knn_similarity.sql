@@ -45,7 +45,7 @@ CREATE FUNCTION knn_similarity(k int, queries reggstore, molecules reggstore)
 typedef struct header {
     uint32_t length; /* of fingerprints, in bytes, and 1; 0: not known yet */
     uint32_t count;  /* of queries with a list */
-    uint32_t pieces; /* of work that blocks have taken */
+    uint64_t pieces; /* of work that blocks have taken */
 } header;
 
 /* A molecule in a list is a key, a greater one for a better molecule: similarity and id. 0: none. */
@@ -417,18 +417,6 @@ GVM_DEVICE void compare_tile(const search *s, const queries *q, uint64_t tile, u
         compare_long(s, q, &m);
 }
 
-/* The number of a piece of work that no other block has. All threads of the block call it. */
-GVM_DEVICE uint32_t take_piece(const search *s)
-{
-    GVM_SHARED(uint32_t, piece, 1);
-
-    gvm_block_sync();
-    if (gvm_thread() == 0)
-        piece[0] = gvm_atomic_add_u32(&s->head->pieces, 1);
-    gvm_block_sync();
-    return piece[0];
-}
-
 /* A piece of work is some queries and TILES tiles; those of the same queries follow one another. */
 GVM_DEVICE void search_rows(const search *s)
 {
@@ -444,7 +432,8 @@ GVM_DEVICE void search_rows(const search *s)
     q.ones = q.words + most * q.stride;
     q.parts = q.ones + most;
     q.count = 0;
-    for (piece = take_piece(s); piece / pieces * most < s->head->count; piece = take_piece(s)) {
+    for (piece = (uint32_t)plcuda_block_next(&s->head->pieces); piece / pieces * most < s->head->count;
+         piece = (uint32_t)plcuda_block_next(&s->head->pieces)) {
         const uint32_t first = piece / pieces * most, left = s->head->count - first;
 
         if (q.count == 0 || q.first != first) {

@@ -114,18 +114,6 @@ GVM_DEVICE void load_row(const regression *r, uint64_t row, double *to)
             to[i] = 0;
 }
 
-/* The number of a tile that no other block has. All threads of the block call it. */
-GVM_DEVICE uint64_t take_tile(const regression *r)
-{
-    GVM_SHARED(uint64_t, tile, 1);
-
-    gvm_block_sync();
-    if (gvm_thread() == 0)
-        tile[0] = gvm_atomic_add_u64(r->tiles, 1);
-    gvm_block_sync();
-    return tile[0];
-}
-
 /* To which element of the matrix a sum belongs. */
 GVM_DEVICE void find_element(const regression *r, uint32_t sum, uint32_t *i, uint32_t *j)
 {
@@ -169,7 +157,7 @@ GVM_DEVICE void add_all(const regression *r)
 
     for (s = gvm_thread(); s < r->sums; s += gvm_block_threads())
         r->part_sums[s] = 0;
-    for (first = take_tile(r) * r->rows; first < r->data->rows; first = take_tile(r) * r->rows)
+    for (first = plcuda_block_next(r->tiles) * r->rows; first < r->data->rows; first = plcuda_block_next(r->tiles) * r->rows)
         add_tile(r, first);
     for (s = gvm_thread(); s < r->sums; s += gvm_block_threads()) {
         find_element(r, s, &i, &j);

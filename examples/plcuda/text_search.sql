@@ -7,7 +7,8 @@
  * character that follows.
  *
  * Method: the pattern becomes a list of tokens, and a thread compares a row's text with them. Behind a % it tries one place after
- * the other, and never goes back to an earlier %. */
+ * the other, and never goes back to an earlier %. plcuda_text_like() of the library needs no list, but is of UTF-8 alone, and reads
+ * the pattern again for each row. */
 \ir columns.sql
 
 CREATE FUNCTION text_search_memory(documents reggstore, id smallint, body smallint, pattern text, utf8 boolean) RETURNS bigint

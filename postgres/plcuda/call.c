@@ -531,7 +531,8 @@ plcuda_call_function(const plcuda_function *f, FunctionCallInfo fcinfo)
 	if (!OidIsValid(f->cpu_fallback))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("function \"%s\" cannot do this on the GPU, and has no CPU fallback", f->name)));
+				 errmsg("function \"%s\" cannot do this on the GPU, and has no CPU fallback", f->name),
+				 errhint("Name a function that does it by #plcuda_cpu_fallback.")));
 	if (store == NULL)
 		return call_helper(f->cpu_fallback, f, fcinfo, &fcinfo->isnull);
 	fall_back_to_set(f, fcinfo, store);

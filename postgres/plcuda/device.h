@@ -284,7 +284,7 @@ plcuda_column_number(const plcuda_table *t, const char *name)
 	for (i = 0; i < t->column_count; i++)
 		if (t->columns[i].type != 0 && plcuda_is_same(t->columns[i].name, name))
 			return (int32_t) i + 1;
-	plcuda_raise_in(t->state, "42703", "the table has no column of that name");
+	plcuda_raise_in(t->state, "42703", "the table has no column \"%\"", name);
 	return 0;
 }
 
@@ -299,9 +299,17 @@ plcuda_raise_no_column(const plcuda_table *t, int32_t number)
 {
 	if (number >= 1 && (uint32_t) number <= t->column_count &&
 		t->columns[number - 1].type == PLCUDA_UNREAD)
-		plcuda_raise_in(t->state, "42703", "the column is not among those of #plcuda_columns");
+		plcuda_raise_in(t->state, "42703", "column \"%\" is not among those of #plcuda_columns",
+						t->columns[number - 1].name);
 	else
-		plcuda_raise_in(t->state, "42703", "the table has no column of that number");
+		plcuda_raise_in(t->state, "42703", "the table has no column number %", number);
+}
+
+GVM_DEVICE_RARE void
+plcuda_raise_type(const plcuda_table *t, int32_t number)
+{
+	plcuda_raise_in(t->state, "42804", "column \"%\" has another type than the function reads",
+					t->columns[number - 1].name);
 }
 
 /* 0 (NULL) and an error: there is none of that number, or it is not to be read. */
@@ -333,7 +341,7 @@ plcuda_find_value(const plcuda_table *t, int32_t number, uint64_t row, uint32_t 
 	if (c != 0 && c->type != type && !(type == PLCUDA_TEXT && plcuda_is_text(c->type)) &&
 		!(type == PLCUDA_VARBIT && c->type == PLCUDA_BIT))
 	{
-		plcuda_raise_in(t->state, "42804", "a column has another type than the one that is read");
+		plcuda_raise_type(t, number);
 		return 0;
 	}
 	return c != 0 && plcuda_has_value(t, c, row) ? c : 0;
@@ -449,8 +457,10 @@ plcuda_read_bytes(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 
 	if (v.compressed)
 	{
-		plcuda_raise_in(t->state, "0A000",
-						"a compressed value cannot be read in place: use plcuda_get_compressed()");
+		plcuda_raise_in(
+			t->state, "0A000",
+			"a compressed value of column \"%\" cannot be read in place: use plcuda_get_compressed()",
+			c->name);
 		return r;
 	}
 	r.value = v.value;
@@ -493,7 +503,8 @@ plcuda_get_compressed(const plcuda_table *t, int32_t number, uint64_t row)
 		return r;
 	if (!c->varying && c->uniform_bytes == 0)
 	{
-		plcuda_raise_in(t->state, "42804", "a column has no values that may be compressed");
+		plcuda_raise_in(t->state, "42804", "column \"%\" has no values that may be compressed",
+						t->columns[number - 1].name);
 		return r;
 	}
 	return plcuda_get_varying(t, c, row);

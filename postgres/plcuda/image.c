@@ -140,7 +140,8 @@ plcuda_choose_target(const plcuda_window *window, uint32_t architecture, plcuda_
 
 	if (!sum_headers(&sum))
 	{
-		plcuda_answer_error(answer, "58P01", "the headers of plcuda are not in %s",
+		plcuda_answer_error(answer, "58P01",
+							"the headers of plcuda are not in %s: install the extension again",
 							plcuda_include_folder());
 		return false;
 	}

@@ -47,7 +47,8 @@ find_evaluated(Oid function)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("no plcuda function is being called whose kernel could be asked about"),
-					 errdetail("Only functions that a directive names can leave out the argument.")));
+					 errdetail("Only functions that a directive names can leave out the argument."),
+					 errhint("Name the plcuda function.")));
 		return *plcuda_evaluated_now;
 	}
 	plcuda_check_execute(function);

@@ -105,8 +105,8 @@ make_memory(worker *w, uint64 bytes)
 {
 	if (!AcquireExternalFD())
 		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("too many open files for a GPU worker")));
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("too many open files for a GPU worker"),
+				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
 	w->memory = memfd_create("plcuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (w->memory < 0)
 	{
@@ -165,8 +165,8 @@ start_worker(worker *w, gstore_spawn_kind kind)
 	strlcpy(address.sun_path, GSTORE_SPAWN_SOCKET, sizeof address.sun_path);
 	if (!AcquireExternalFD())
 		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("too many open files for a GPU worker")));
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("too many open files for a GPU worker"),
+				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
 	w->connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (w->connection < 0)
 	{
@@ -245,10 +245,12 @@ fail_answer(plcuda_message *answer)
 
 	answer->sqlstate[sizeof answer->sqlstate - 1] = answer->text[sizeof answer->text - 1] = '\0';
 	make_printable(answer->text);
-	ereport(ERROR,
-			(errcode(is_sqlstate(state) ? MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4])
-										: ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-			 errmsg("%s", answer->text)));
+	ereport(
+		ERROR,
+		(errcode(is_sqlstate(state) ? MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4])
+									: ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+		 errmsg("%s", answer->text),
+		 answer->lost ? errhint("The next call has another GPU worker. No table has changed.") : 0));
 }
 
 /*

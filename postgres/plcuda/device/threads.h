@@ -1,5 +1,6 @@
 /*
- * postgres/plcuda/device/threads.h - warps of blocks of any size: the last one may have fewer lanes than the others.
+ * postgres/plcuda/device/threads.h - warps of blocks of any size, of which the last one may have fewer lanes than the others; work that
+ * blocks share.
  */
 #ifndef PLCUDA_DEVICE_THREADS_H
 #define PLCUDA_DEVICE_THREADS_H
@@ -22,11 +23,27 @@ plcuda_lane_mask(void)
 	return ~0u >> (32 - plcuda_lanes());
 }
 
-/* For all lanes, or all threads of a block, together: waits, so that each sees what the others have written. */
+/* By all lanes of the warp: each sees then what the others have written. */
 GVM_DEVICE void
 plcuda_warp_sync(void)
 {
 	gvm_warp_sync_lanes(plcuda_lane_mask());
+}
+
+/*
+ * For work that blocks share, by all threads of a block: the next number from 0 on that no other block has. *counter is in device
+ * memory, and begins as 0.
+ */
+GVM_DEVICE uint64_t
+plcuda_block_next(uint64_t *counter)
+{
+	GVM_SHARED(uint64_t, number, 1);
+
+	gvm_block_sync();
+	if (gvm_thread() == 0)
+		number[0] = gvm_atomic_add_u64(counter, 1);
+	gvm_block_sync();
+	return number[0];
 }
 
 #endif
