@@ -328,7 +328,7 @@ $$;
 
 /* Iterations until no coordinate of a centre changes by more than tolerance, or as many as are allowed. */
 CREATE FUNCTION kmeans(data reggstore, columns text[], k int, iterations int = 100, tolerance float8 = 1e-6, start float8[] = NULL)
-    RETURNS float8[] LANGUAGE plpgsql AS $$
+    RETURNS float8[] STABLE LANGUAGE plpgsql AS $$
 DECLARE
     numbers smallint[] = column_numbers(data::regclass, columns);
     centres float8[] = coalesce(start, kmeans_start(data, numbers, k));

@@ -11,7 +11,8 @@
  * they are first compared with the worst of the list, as it was when the block began with these molecules. The lists are
  * made from a sample before, so that this holds from the beginning. */
 
-CREATE FUNCTION knn_similarity_count(k int, queries reggstore, molecules reggstore) RETURNS bigint LANGUAGE plpgsql AS $$
+/* STABLE, as the two below: it counts the rows that the search sees. */
+CREATE FUNCTION knn_similarity_count(k int, queries reggstore, molecules reggstore) RETURNS bigint STABLE LANGUAGE plpgsql AS $$
 DECLARE
     n bigint;
 BEGIN
@@ -20,11 +21,11 @@ BEGIN
 END $$;
 
 /* What struct header, and of each query struct best and its list need. */
-CREATE FUNCTION knn_similarity_memory(k int, queries reggstore, molecules reggstore) RETURNS bigint LANGUAGE SQL
+CREATE FUNCTION knn_similarity_memory(k int, queries reggstore, molecules reggstore) RETURNS bigint STABLE LANGUAGE SQL
     RETURN 64 + knn_similarity_count(k, queries, molecules) * (32 + 8 * k::bigint);
 
 /* A warp a query. */
-CREATE FUNCTION knn_similarity_threads(k int, queries reggstore, molecules reggstore) RETURNS bigint LANGUAGE SQL
+CREATE FUNCTION knn_similarity_threads(k int, queries reggstore, molecules reggstore) RETURNS bigint STABLE LANGUAGE SQL
     RETURN 32 * greatest(1, knn_similarity_count(k, queries, molecules));
 
 CREATE FUNCTION knn_similarity_check(k int, queries reggstore, molecules reggstore) RETURNS boolean IMMUTABLE LANGUAGE SQL
@@ -485,7 +486,7 @@ $$;
 
 /* The same in SQL, over any tables. */
 CREATE FUNCTION knn_similarity_sql(k int, queries regclass, molecules regclass)
-    RETURNS TABLE (query int, molecule int, similarity real) LANGUAGE plpgsql AS $$
+    RETURNS TABLE (query int, molecule int, similarity real) STABLE LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY EXECUTE format($q$
         SELECT q.id, best.id, best.similarity

@@ -231,7 +231,7 @@ $$;
 
 /* Steps until no coefficient changes by more than tolerance, as a part of 1 and its size. */
 CREATE FUNCTION logregr_train(data reggstore, target text, features text[], iterations int = 50, tolerance float8 = 1e-8)
-    RETURNS float8[] LANGUAGE plpgsql AS $$
+    RETURNS float8[] STABLE LANGUAGE plpgsql AS $$
 DECLARE
     columns smallint[] = column_numbers(data::regclass, target || features);
     coefficients float8[] = array_fill(0::float8, ARRAY[cardinality(columns)]);

@@ -120,7 +120,7 @@ PLCUDA_FOR_ROWS (arg1.value, row) {
 #plcuda_end
 $$;
 
-CREATE FUNCTION text_search(documents reggstore, id text, body text, pattern text) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+CREATE FUNCTION text_search(documents reggstore, id text, body text, pattern text) RETURNS SETOF bigint STABLE LANGUAGE plpgsql AS $$
 DECLARE
     columns smallint[] = column_numbers(documents::regclass, ARRAY[id, body]);
     bytes int = pg_encoding_max_length(pg_char_to_encoding(getdatabaseencoding()));

@@ -79,6 +79,10 @@ plcuda_datum_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_by
  */
 extern Datum plcuda_slot_to_datum(const plcuda_type *type, Oid oid, const void *slot,
 								  plcuda_bytes pointed, bool *null);
+/* The function that applies a modifier, as varchar(3) has one; none: *coercion is unchanged. */
+extern void plcuda_find_coercion(Oid base, int32 typmod, FmgrInfo *coercion);
+/* The value may be changed in place. */
+extern Datum plcuda_coerce(const plcuda_type *type, FmgrInfo *coercion, int32 typmod, Datum value);
 
 /* ---- what functions return (row.c) */
 

@@ -9,7 +9,6 @@
 #include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
-#include "parser/parse_coerce.h"
 #include "utils/builtins.h"
 #include "utils/typcache.h"
 
@@ -66,7 +65,6 @@ static void
 add_column(plcuda_row *row, const Form_pg_attribute attribute)
 {
 	plcuda_row_column *c = &row->columns[row->count++];
-	Oid				   coercion;
 
 	if (attribute->attisdropped)
 		return;
@@ -82,9 +80,7 @@ add_column(plcuda_row *row, const Form_pg_attribute attribute)
 	c->member = is_member_name(NameStr(attribute->attname)) ? pstrdup(NameStr(attribute->attname))
 															: psprintf("column%d", row->count);
 	c->typmod = attribute->atttypmod;
-	if (c->typmod >= 0 &&
-		find_typmod_coercion_function(attribute->atttypid, &coercion) == COERCION_PATH_FUNC)
-		fmgr_info(coercion, &c->coercion);
+	plcuda_find_coercion(attribute->atttypid, c->typmod, &c->coercion);
 }
 
 /* As the compiler lays out a struct. */
@@ -229,7 +225,6 @@ plcuda_row_to_datums(const plcuda_row *row, const char *from, plcuda_bytes all, 
 		if (c->type != NULL)
 			values[i] = plcuda_slot_to_datum(c->type, c->oid, from + c->at, all, &nulls[i]);
 		if (c->coercion.fn_oid != InvalidOid && !nulls[i])
-			values[i] = FunctionCall3(&c->coercion, values[i], Int32GetDatum(c->typmod),
-									  BoolGetDatum(false));
+			values[i] = plcuda_coerce(c->type, &c->coercion, c->typmod, values[i]);
 	}
 }

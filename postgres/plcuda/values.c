@@ -788,19 +788,48 @@ slot_to_base(const plcuda_type *type, Oid oid, const void *slot, plcuda_bytes po
 	return (Datum) 0;
 }
 
+void
+plcuda_find_coercion(Oid base, int32 typmod, FmgrInfo *coercion)
+{
+	Oid function;
+
+	if (typmod >= 0 && find_typmod_coercion_function(base, &function) != COERCION_PATH_NONE)
+		fmgr_info(function, coercion);
+}
+
+static Datum
+coerce_value(FmgrInfo *coercion, int32 typmod, Datum value)
+{
+	return FunctionCall3(coercion, value, Int32GetDatum(typmod), BoolGetDatum(false));
+}
+
+/* Of an array the function is that of its elements, which are changed in place. */
+Datum
+plcuda_coerce(const plcuda_type *type, FmgrInfo *coercion, int32 typmod, Datum value)
+{
+	const int  width = (int) type->element_bytes;
+	ArrayType *array;
+
+	if (type->kind != PLCUDA_KIND_ARRAY)
+		return coerce_value(coercion, typmod, value);
+	array = DatumGetArrayTypeP(value);
+	for (char *at = ARR_DATA_PTR(array); at < (char *) array + VARSIZE(array); at += width)
+		store_att_byval(at, coerce_value(coercion, typmod, fetch_att(at, true, width)), width);
+	return PointerGetDatum(array);
+}
+
 /* A value of its base type becomes one of the domain, or an error. */
 static Datum
-make_domain(Oid domain, Datum value, bool null)
+make_domain(const plcuda_type *type, Oid domain, Datum value, bool null)
 {
-	int32			 typmod = -1;
-	const Oid		 base = getBaseTypeAndTypmod(domain, &typmod);
-	Oid				 function;
-	CoercionPathType path = COERCION_PATH_NONE;
+	int32	  typmod = -1;
+	const Oid base = getBaseTypeAndTypmod(domain, &typmod);
+	FmgrInfo  coercion = {.fn_oid = InvalidOid};
 
-	if (typmod >= 0 && !null)
-		path = find_typmod_coercion_function(base, &function);
-	if (path == COERCION_PATH_FUNC)
-		value = OidFunctionCall3(function, value, Int32GetDatum(typmod), BoolGetDatum(false));
+	if (!null)
+		plcuda_find_coercion(base, typmod, &coercion);
+	if (coercion.fn_oid != InvalidOid)
+		value = plcuda_coerce(type, &coercion, typmod, value);
 	domain_check(value, null, domain, NULL, NULL);
 	return value;
 }
@@ -814,6 +843,7 @@ plcuda_slot_to_datum(const plcuda_type *type, Oid oid, const void *slot, plcuda_
 	*null = plcuda_slot_is_null(type, slot);
 	if (!*null)
 		value = slot_to_base(type, oid, slot, pointed);
-	return oid != type->oid && get_typtype(oid) == TYPTYPE_DOMAIN ? make_domain(oid, value, *null)
-																  : value;
+	return oid != type->oid && get_typtype(oid) == TYPTYPE_DOMAIN
+		? make_domain(type, oid, value, *null)
+		: value;
 }

@@ -45,6 +45,12 @@ def expect_same_rows(server, one, other, what):
     expect(server.sql(f"SELECT count(*) FROM ({both}) d"), "0", what)
 
 
+def expect_cursor_keeps(server, query, table, what):
+    """A cursor has the rows that were there when it was declared."""
+    before = server.sql(query)
+    expect(server.sql(f"BEGIN; SET LOCAL plcuda.time_limit = '20s'; DECLARE c CURSOR FOR {query}; DELETE FROM {table}; FETCH ALL c; ROLLBACK"), before, what)
+
+
 def sklearn_python():
     for python in filter(None, (os.environ.get("SKLEARN_PYTHON"), "python3", "/usr/bin/python3")):
         try:
@@ -151,6 +157,12 @@ class Similarity:
             make_table(server, "molecules", "id int, fingerprint bytea", "SELECT * FROM nci")
             make_table(server, "queries", "id int, fingerprint bytea", "SELECT * FROM nci WHERE id % 250 = 66")
             compare_knn(server, (1, 20), "molecules of NCI")
+
+    def a_cursor_keeps_its_queries(self, server):
+        prepare(server, "knn_similarity")
+        make_table(server, "molecules", "id int, fingerprint bytea", FINGERPRINTS.format(length=32, first=1, last=300))
+        make_table(server, "queries", "id int, fingerprint bytea", FINGERPRINTS.format(length=32, first=1, last=200))
+        expect_cursor_keeps(server, "SELECT * FROM knn_similarity(5, 'queries', 'molecules') ORDER BY query, similarity DESC, molecule", "queries", "the nearest")
 
     def more_than_there_are_is_all_of_them(self, server):
         prepare(server, "knn_similarity")
@@ -366,6 +378,11 @@ class Patterns:
             for pattern in PATTERNS:
                 expect_same_rows(server, f"SELECT * FROM text_search('documents', 'id', 'body', '{pattern}')",
                                  f"SELECT id::bigint FROM documents WHERE body LIKE '{pattern}'", f"{pattern!r}, {layout}")
+
+    def a_cursor_keeps_its_rows(self, server):
+        prepare(server, "text_search")
+        make_table(server, "documents", "id int, body text", "SELECT i, 'abc' || i FROM generate_series(1, 100) i")
+        expect_cursor_keeps(server, "SELECT * FROM text_search('documents', 'id', 'body', '%c1_') t ORDER BY t", "documents", "rows")
 
     def what_is_no_pattern_is_an_error(self, server):
         prepare(server, "text_search")

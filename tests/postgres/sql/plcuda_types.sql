@@ -112,6 +112,13 @@ CREATE FUNCTION t_to_price(numeric) RETURNS t_price LANGUAGE plcuda AS E'\n#plcu
 SELECT t_to_price(1.005), t_to_price(-9999.99);
 SELECT t_to_price(9999.999);
 SELECT t_to_price(NULL);
+CREATE DOMAIN t_seconds AS timestamp(0)[];
+CREATE TYPE t_moments AS (a timestamp(0)[], b time(1)[], c timestamptz(2), d varchar(3)); -- of an array the modifier is that of its elements
+CREATE FUNCTION t_to_seconds(timestamp[]) RETURNS t_seconds LANGUAGE plcuda AS E'\n#plcuda_begin\n*retval = arg1;\n#plcuda_end\n';
+CREATE FUNCTION t_to_moments(timestamp[], time[], timestamptz, text) RETURNS t_moments LANGUAGE plcuda AS E'\n#plcuda_begin\nretval->a = arg1; retval->b = arg2; retval->c = arg3; retval->d = arg4;\n#plcuda_end\n';
+SELECT t_to_seconds(a)::text = a::t_seconds::text AS domain, t_to_moments(a, b, c, d)::text = ROW(a::timestamp(0)[], b::time(1)[], c::timestamptz(2), d::varchar(3))::text AS composite,
+    t_to_seconds(a) FROM (VALUES ('{2000-01-01 00:00:00.7,NULL,infinity,1999-12-31 23:59:59.4}'::timestamp[], '[0:1]={00:00:00.77,NULL}'::time[], '2000-01-01 00:00:00.777+00'::timestamptz, 'abc'),
+    ('{}', '{{23:59:59.99},{24:00}}', NULL, NULL), ('{NULL}', NULL, 'infinity', 'a')) v (a, b, c, d);
 CREATE FUNCTION t_from_positive(t_positive) RETURNS int LANGUAGE plcuda AS E'\n#plcuda_begin\n*retval = arg1;\n#plcuda_end\n';
 SELECT t_from_positive(3), t_from_positive(NULL);
 
