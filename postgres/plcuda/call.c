@@ -12,6 +12,7 @@
 #include "storage/lockdefs.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -84,6 +85,23 @@ evaluate_size(const plcuda_size *size, const char *what, int64 least, const plcu
 	return (uint64) value;
 }
 
+/* What it returns is compiled: neither the caller's search_path nor temporary tables must choose what it reads. */
+static Datum
+call_include(Oid function, const plcuda_function *f, FunctionCallInfo fcinfo, bool *null)
+{
+	const int	level = NewGUCNestLevel();
+	const char *schema = get_namespace_name(get_func_namespace(function));
+	const char *path = psprintf("%s, pg_temp",
+								schema == NULL ? "pg_catalog" : quote_identifier(schema));
+	Datum		text;
+
+	(void) set_config_option("search_path", path, PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true,
+							 0, false);
+	text = call_helper(function, f, fcinfo, null);
+	AtEOXact_GUC(true, level);
+	return text;
+}
+
 const char *
 plcuda_call_text(const plcuda_function *f, FunctionCallInfo fcinfo)
 {
@@ -98,7 +116,7 @@ plcuda_call_text(const plcuda_function *f, FunctionCallInfo fcinfo)
 
 		if (fcinfo == NULL && get_func_nargs(function) > 0)
 			return NULL;
-		result = call_helper(function, f, fcinfo, &null);
+		result = call_include(function, f, fcinfo, &null);
 		if (null)
 			ereport(ERROR,
 					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
@@ -497,12 +515,16 @@ fall_back_to_set(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorest
 								 .read_only = func_volatile(f->oid) != PROVOLATILE_VOLATILE,
 								 .must_return_tuples = true,
 								 .dest = receiver};
+	const char		 *name = get_func_name(f->cpu_fallback);
+	const char		 *schema = get_namespace_name(get_func_namespace(f->cpu_fallback));
 	StringInfoData	  text;
 
+	if (name == NULL || schema == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_FUNCTION),
+				 errmsg("the CPU fallback of function \"%s\" has been dropped meanwhile", f->name)));
 	initStringInfo(&text);
-	appendStringInfo(&text, "SELECT * FROM %s(",
-					 quote_qualified_identifier(get_namespace_name(get_func_namespace(f->cpu_fallback)),
-												get_func_name(f->cpu_fallback)));
+	appendStringInfo(&text, "SELECT * FROM %s(", quote_qualified_identifier(schema, name));
 	for (int i = 0; i < f->nargs; i++)
 	{
 		options.params->params[i] = (ParamExternData){fcinfo->args[i].value, fcinfo->args[i].isnull,

@@ -487,6 +487,7 @@ plcuda_begin_call(Size bytes)
 				(errcode(ERRCODE_OBJECT_IN_USE),
 				 errmsg("a plcuda function cannot be called while the rows of another one are read")));
 	check_session();
+	sent_bytes = bytes;
 	PG_TRY();
 	{
 		if (session.connection < 0)
@@ -507,7 +508,7 @@ plcuda_begin_call(Size bytes)
 
 /*
  * Another worker for the same call, which the one before has not answered. It has a memory file of its own: processes
- * that the one before has started may still write to the other.
+ * that the one before has started may still write to the other, and have made it as long as they like.
  */
 static void
 replace_worker(void)
@@ -517,8 +518,8 @@ replace_worker(void)
 	session = (worker){-1, -1, NULL, 0};
 	PG_TRY();
 	{
-		make_memory(&session, before.len);
-		memcpy(session.bytes, before.bytes, before.len);
+		make_memory(&session, sent_bytes);
+		memcpy(session.bytes, before.bytes, sent_bytes);
 		start_worker(&session, GSTORE_SPAWN_SESSION);
 	}
 	PG_FINALLY();
@@ -588,7 +589,6 @@ plcuda_run_call(plcuda_verb verb, const char *text)
 	plcuda_message answer;
 	volatile bool  done = false;
 
-	sent_bytes = window->used;
 	fill_settings(window, text, PLCUDA_TEXT_AT);
 	PG_TRY();
 	{

@@ -116,6 +116,13 @@ check_helper(const reader *r, const char *name, Oid oid, Oid result, Oid other_r
 						funcname_signature_string(name, r->f->nargs, NIL, r->f->argument_types)),
 				 errdetail("Functions that directives name have the arguments of the plcuda function."),
 				 errcontext("line %d of a plcuda function", r->line)));
+	/* The others are not called by themselves: they read what the executor alone gives them. */
+	if (get_func_prokind(oid) != PROKIND_FUNCTION)
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("%s is an aggregate or window function", name),
+				 errdetail("Directives name plain functions."),
+				 errcontext("line %d of a plcuda function", r->line)));
 	if (get_func_rettype(oid) != result && get_func_rettype(oid) != other_result)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATATYPE_MISMATCH),

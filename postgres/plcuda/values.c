@@ -578,9 +578,11 @@ receive_numeric(const plcuda_type *type, const char *bytes, Size count)
 	header = count >= 2 * sizeof *words ? words[0] : 0xc000;
 	if ((header & 0xc000) == 0xc000)
 		fail_result(type, "it is not in PostgreSQL's form");
-	initStringInfo(&message);
 	if ((header & 0x8000) == 0)
 		head = 2;
+	if (all - head > PG_UINT16_MAX)
+		fail_result(type, "it has too many digits");
+	initStringInfo(&message);
 	pq_sendint16(&message, (uint16) (all - head));
 	if (head == 2)
 	{

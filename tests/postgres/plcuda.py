@@ -470,6 +470,42 @@ retval->isnull = 0;
         wait_workers(0, kind="compile")
         expect_usable(server, ROWS)
 
+    def a_new_worker_has_none_of_the_memory_of_the_one_before(self, server):
+        """One ends when it is called a second time, with a memory file that it has made longer meanwhile."""
+        prepare(server)
+        body = """
+#plcuda_decl
+extern long lseek(int, long, int);
+extern int ftruncate(int, long);
+extern void _exit(int);
+extern int pthread_create(unsigned long *, const void *, void *(*)(void *), void *);
+extern int usleep(unsigned);
+
+static void *extend(void *mib)
+{
+    usleep(200000);
+    (void)ftruncate(4, (long)mib << 20);
+    return (void *)0;
+}
+#plcuda_end
+#plcuda_begin
+unsigned long thread;
+
+retval->value = lseek(4, 0, 2) >> 20;
+retval->isnull = 0;
+if (retval->value >= 256)
+    _exit(0);
+if (arg1.value > 0)
+    pthread_create(&thread, (void *)0, extend, (void *)(long)arg1.value);
+#plcuda_end
+"""
+        define(server, "longer", "int", "int8", body)
+        session = server.session()
+        expect(session.sql("SELECT longer(256)"), "1", "MiB at first")
+        time.sleep(0.5)
+        expect(session.sql("SELECT longer(0)"), "1", "MiB of the second worker's")
+        session.close()
+
     def an_idle_worker_ends_and_comes_back(self, server):
         prepare(server)
         session = server.session()

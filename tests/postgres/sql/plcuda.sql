@@ -446,6 +446,9 @@ SELECT public.p_guarded(50);
 SELECT public.p_guarded(5);
 RESET search_path;
 SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads p_refused\n#plcuda_end\n', '(int2) RETURNS int8');
+-- Nor what only the executor can call.
+SELECT p_refuse(E'\n#plcuda_begin\n#plcuda_num_threads pg_catalog.row_number\n#plcuda_end\n', '() RETURNS int8');
+SELECT p_refuse(E'\n#plcuda_include pg_catalog.max\n#plcuda_begin\n#plcuda_end\n', '(text) RETURNS text');
 CREATE FUNCTION p_pong(int) RETURNS int8 LANGUAGE sql AS 'SELECT 1::int8';
 CREATE FUNCTION p_ping(int) RETURNS int8 LANGUAGE plcuda AS $$
 #plcuda_begin

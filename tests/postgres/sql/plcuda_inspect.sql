@@ -124,6 +124,30 @@ SELECT i_fails('SELECT i_plains()');
 RESET ROLE;
 ALTER FUNCTION i_plain OWNER TO i_user;
 SELECT i_fails('SELECT i_plains()');
+-- Neither the caller's search_path nor a temporary table chooses what is compiled.
+CREATE TABLE i_texts AS SELECT '#define CHOSEN 1' AS t;
+GRANT SELECT ON i_texts TO i_user;
+CREATE FUNCTION i_chosen() RETURNS text LANGUAGE sql AS $$ SELECT t FROM i_texts $$;
+CREATE FUNCTION i_choice() RETURNS int LANGUAGE plcuda AS $$
+#plcuda_include i_chosen
+#plcuda_begin
+retval->value = CHOSEN;
+retval->isnull = 0;
+#plcuda_end
+$$;
+SET ROLE i_user;
+CREATE TEMP TABLE i_texts AS SELECT '#define CHOSEN 666' AS t;
+SELECT i_choice();
+SET search_path = pg_temp, pg_catalog;
+SELECT public.i_choice();
+SHOW search_path;
+RESET search_path;
+RESET ROLE;
+DROP TABLE pg_temp.i_texts;
+ALTER FUNCTION i_chosen SET search_path = pg_catalog;
+SELECT i_fails('SELECT i_choice()');
+SHOW search_path;
+DROP TABLE i_texts;
 -- What else is refused.
 CREATE FUNCTION i_number() RETURNS int LANGUAGE sql AS 'SELECT 1';
 CREATE FUNCTION i_set() RETURNS SETOF text LANGUAGE sql AS 'SELECT ''x''';

@@ -313,6 +313,16 @@ $$;
 SELECT * FROM s_gpu(1);
 SELECT * FROM s_gpu(3);
 SELECT s_gpu(2);
+CREATE FUNCTION s_dropped(n int) RETURNS SETOF int LANGUAGE SQL AS 'SELECT n';
+CREATE FUNCTION s_drops(n int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN DROP FUNCTION s_dropped(int); RETURN true; END $$;
+CREATE FUNCTION s_without(n int) RETURNS SETOF int LANGUAGE plcuda AS $$
+#plcuda_sanity_check s_drops
+#plcuda_cpu_fallback s_dropped
+#plcuda_begin
+plcuda_fall_back(plcuda);
+#plcuda_end
+$$;
+SELECT * FROM s_without(1);
 CREATE FUNCTION s_cpu_pair(n int, OUT a int, OUT b text) LANGUAGE SQL AS $$ SELECT n, 'cpu' $$;
 CREATE FUNCTION s_gpu_pair(n int, OUT a int, OUT b text) LANGUAGE plcuda AS $$
 #plcuda_begin

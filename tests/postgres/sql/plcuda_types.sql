@@ -222,7 +222,7 @@ SELECT t_transpose('{1,2,3}');
 CREATE FUNCTION t_refused(type text, bodies text[]) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE r text;
 BEGIN
-    EXECUTE format('CREATE FUNCTION pg_temp.t_wrong(int) RETURNS %s LANGUAGE plcuda AS %L', type, E'\n#plcuda_results_bufsz 100\n#plcuda_begin\nretval->isnull = 0;\n' ||
+    EXECUTE format('CREATE FUNCTION pg_temp.t_wrong(int) RETURNS %s LANGUAGE plcuda AS %L', type, E'\n#plcuda_results_bufsz 200000\n#plcuda_begin\nretval->isnull = 0;\n' ||
         (SELECT string_agg(format(E'if (arg1.value == %s) {\n%s\n}\n', n, body), '') FROM unnest(bodies) WITH ORDINALITY u(body, n)) || E'#plcuda_end\n');
     FOR i IN 1 .. array_length(bodies, 1) LOOP
         BEGIN
@@ -256,7 +256,8 @@ SELECT t_refused('numeric', ARRAY[
     'retval->low = 5; retval->scale = -3;',
     'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 3;',
     'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[3] = 10000;',
-    'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[1] = 9999; ((short *)results)[2] = 1;']);
+    'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 8; ((short *)results)[1] = 9999; ((short *)results)[2] = 1;',
+    'retval->kind = PLCUDA_NUMERIC_LONG; retval->value = (char *)results; retval->length = 2 * (2 + 65536 + 1); ((short *)results)[2] = 7; ((short *)results)[3] = 5000;']);
 SELECT t_refused('text', ARRAY[
     'retval->value = (char *)results; retval->length = 1; *(unsigned char *)results = 255;']);
 SELECT t_refused('int[]', ARRAY[
