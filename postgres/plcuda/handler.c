@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
@@ -29,6 +30,29 @@ char *plcuda_nvrtc = NULL;
 
 void _PG_init(void);
 
+/* What is known of a function, until something changes that it may have been read from: itself, those it names, its types. */
+typedef struct known_function
+{
+	plcuda_function *function;
+	MemoryContext	 context;
+	uint64			 changes;
+	int				 calls; /* that use it now */
+} known_function;
+
+static uint64 catalog_changes;
+
+static void
+note_catalog_change(Datum arg, int cache, uint32 hash)
+{
+	catalog_changes++;
+}
+
+static void
+note_relation_change(Datum arg, Oid relation)
+{
+	catalog_changes++; /* perhaps a composite type */
+}
+
 static bool
 check_path(char **value, void **extra, GucSource source)
 {
@@ -41,6 +65,9 @@ check_path(char **value, void **extra, GucSource source)
 void
 _PG_init(void)
 {
+	CacheRegisterSyscacheCallback(PROCOID, note_catalog_change, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, note_catalog_change, (Datum) 0);
+	CacheRegisterRelcacheCallback(note_relation_change, (Datum) 0);
 	DefineCustomIntVariable("plcuda.time_limit", "How long a call of a function may take on the GPU.",
 							"Its worker process is killed then. 0: without limit.",
 							&plcuda_time_limit_ms, 60000, 0, INT_MAX, PGC_USERSET, GUC_UNIT_MS,
@@ -81,24 +108,50 @@ plcuda_gstore(void)
 	return api;
 }
 
-/* What is known of the function lasts as long as the statement that calls it. */
+static known_function *
+know_function(FmgrInfo *info)
+{
+	known_function *known = info->fn_extra;
+	MemoryContext	before;
+
+	if (known == NULL)
+		known = info->fn_extra = MemoryContextAllocZero(info->fn_mcxt, sizeof *known);
+	if (known->function != NULL && (known->changes == catalog_changes || known->calls > 0))
+		return known;
+	if (known->context != NULL)
+		MemoryContextDelete(known->context);
+	known->context = NULL;
+	known->function = NULL;
+	known->changes = catalog_changes;
+	known->context = AllocSetContextCreate(info->fn_mcxt, "plcuda function", ALLOCSET_SMALL_SIZES);
+	before = MemoryContextSwitchTo(known->context);
+	known->function = plcuda_read_function(info->fn_oid);
+	MemoryContextSwitchTo(before);
+	return known;
+}
+
 Datum
 plcuda_call_handler(PG_FUNCTION_ARGS)
 {
-	FmgrInfo *info = fcinfo->flinfo;
+	known_function *known;
+	Datum			result = (Datum) 0;
 
 	if (CALLED_AS_TRIGGER(fcinfo) || CALLED_AS_EVENT_TRIGGER(fcinfo))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("a plcuda function cannot be a trigger")));
-	if (info->fn_extra == NULL)
+	known = know_function(fcinfo->flinfo);
+	known->calls++;
+	PG_TRY();
 	{
-		MemoryContext before = MemoryContextSwitchTo(info->fn_mcxt);
-
-		info->fn_extra = plcuda_read_function(info->fn_oid);
-		MemoryContextSwitchTo(before);
+		result = plcuda_call_function(known->function, fcinfo);
 	}
-	return plcuda_call_function(info->fn_extra, fcinfo);
+	PG_FINALLY();
+	{
+		known->calls--;
+	}
+	PG_END_TRY();
+	return result;
 }
 
 Datum

@@ -393,8 +393,40 @@ CREATE FUNCTION s_mistake() RETURNS int LANGUAGE plcuda AS $$
 #plcuda_end
 $$;
 \set VERBOSITY terse
+-- What is read of a function is read again when what it names, or its type, is another one.
+\set VERBOSITY terse
+CREATE FUNCTION s_bytes(n int) RETURNS bigint LANGUAGE SQL IMMUTABLE AS 'SELECT 8::bigint';
+CREATE TYPE s_changing AS (a int);
+CREATE FUNCTION s_named(n int) RETURNS int LANGUAGE plcuda AS $$
+#plcuda_working_bufsz s_bytes
+#plcuda_begin
+retval->value = (int32_t)workbuf_bytes;
+retval->isnull = 0;
+#plcuda_end
+$$;
+CREATE FUNCTION s_row() RETURNS s_changing LANGUAGE plcuda AS $$
+#plcuda_begin
+retval->a.value = 5;
+retval->a.isnull = 0;
+#plcuda_end
+$$;
+DO $$
+DECLARE sizes int[]; rows text[];
+BEGIN
+    FOR i IN 1..3 LOOP
+        sizes[i] := s_named(i);
+        rows[i] := s_row()::text;
+        IF i = 1 THEN
+            EXECUTE 'DROP FUNCTION s_bytes';
+            EXECUTE 'CREATE FUNCTION s_bytes(n int) RETURNS bigint LANGUAGE SQL IMMUTABLE AS $f$SELECT 16::bigint$f$';
+        ELSIF i = 2 THEN
+            EXECUTE 'ALTER TYPE s_changing ADD ATTRIBUTE b int';
+        END IF;
+    END LOOP;
+    RAISE WARNING '% %', sizes, rows;
+END $$;
 DROP FOREIGN TABLE s_rows;
 DROP TABLE s_plain;
-DROP TYPE s_pair, s_short, s_nested CASCADE;
+DROP TYPE s_pair, s_short, s_nested, s_changing CASCADE;
 DROP EXTENSION plcuda CASCADE;
 DO $$ BEGIN EXECUTE (SELECT string_agg(format('DROP FUNCTION %s', oid::regprocedure), '; ') FROM pg_proc WHERE proname ~ '^s_' AND pronamespace = 'public'::regnamespace); END $$;
