@@ -200,6 +200,7 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	snprintf(temporary, sizeof temporary, "%s", w->folder);
 	setenv("TMPDIR", temporary, 1);
 	setenv("LC_ALL", "C", 1);
+	setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 0); /* pg_ctlcluster leaves none, and gcc needs it */
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, OUTPUT_BYTES_MAX);
 	limit(RLIMIT_CPU, window->compile_s);
