@@ -111,7 +111,7 @@ load_function(function *f, const plcuda_window *window, plcuda_message *answer)
 	if (!plcuda_check(plcuda_cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
 		return false;
 	for (int i = 0; i < KERNELS; i++)
-		if ((i < PLCUDA_KERNELS ? window->kernels[i].present : window->places.bytes > 0) &&
+		if ((i < PLCUDA_KERNELS ? window->kernels[i].present : window->pointers.bytes > 0) &&
 			!plcuda_check(plcuda_cu.function_get(&f->kernels[i], f->module, names[i]),
 						  "cuModuleGetFunction", answer))
 		{
@@ -273,15 +273,15 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *l
 }
 
 static void
-move_address(uint8_t *slot, const plcuda_place *place, uint64_t by)
+move_address(uint8_t *slot, const plcuda_pointer *p, uint64_t by)
 {
 	uint64_t address;
 
-	memcpy(&address, slot + place->value, sizeof address);
-	if (address == 0 && place->optional)
+	memcpy(&address, slot + p->value, sizeof address);
+	if (address == 0 && p->optional)
 		return;
 	address += by;
-	memcpy(slot + place->value, &address, sizeof address);
+	memcpy(slot + p->value, &address, sizeof address);
 }
 
 static bool
@@ -299,8 +299,8 @@ place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint
 	if (argument->kind == PLCUDA_ARGUMENT_TABLE)
 		memcpy(slot, &address, sizeof address);
 	if (argument->kind == PLCUDA_ARGUMENT_BYTES)
-		for (uint32_t i = 0; i < argument->place_count; i++)
-			move_address(slot, &argument->places[i], address);
+		for (uint32_t i = 0; i < argument->pointer_count; i++)
+			move_address(slot, &argument->pointers[i], address);
 	return true;
 }
 
@@ -316,7 +316,8 @@ place_all(layout *l, const plcuda_window *window, const gvm_append *append, uint
 	uint8_t		*slots = place(l, PLCUDA_ARGUMENTS_MAX * PLCUDA_SLOT_BYTES, &arguments);
 	uint8_t *described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
 
-	if (!place_span(l, window->row, &results->row) || !place_span(l, window->places, &results->places))
+	if (!place_span(l, window->row, &results->row) ||
+		!place_span(l, window->pointers, &results->pointers))
 		return false;
 	for (uint32_t i = 0; i < window->table_count; i++)
 		if (!place_table(l, &window->tables[i], &plcuda_leases[i], results->state,
@@ -401,11 +402,12 @@ run_blocks(const plcuda_window *window, const function *f, plcuda_message *answe
 {
 	const bool	   appends = window->append_bytes > 0;
 	gvm_append	   append = {0};
-	plcuda_results results = {.place_count = (uint32_t) (window->places.bytes / sizeof(plcuda_place)),
-							  .measure = f->kernels[PLCUDA_KERNELS],
-							  .gather = f->kernels[PLCUDA_KERNELS + 1]};
-	uint64_t	   call;
-	bool		   done;
+	plcuda_results results = {
+		.pointer_count = (uint32_t) (window->pointers.bytes / sizeof(plcuda_pointer)),
+		.measure = f->kernels[PLCUDA_KERNELS],
+		.gather = f->kernels[PLCUDA_KERNELS + 1]};
+	uint64_t call;
+	bool	 done;
 
 	if (!plcuda_acquire_tables(window, answer) ||
 		!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||

@@ -36,7 +36,7 @@
 
 #define SLOT(slot) \
 	.slot_bytes = sizeof(slot), .slot_align = __alignof__(slot), .isnull_at = offsetof(slot, isnull)
-#define PLACE(slot, at, counted_more, counted_bits, may_be_0)                             \
+#define POINTER(slot, at, counted_more, counted_bits, may_be_0)                           \
 	{                                                                                     \
 		.value = offsetof(slot, at), .length = offsetof(slot, length),                    \
 		.isnull = offsetof(slot, isnull), .more = (counted_more), .bits = (counted_bits), \
@@ -49,16 +49,16 @@
 #define BYTES(type, text, slot, which, unit, may_be_0)                            \
 	{                                                                             \
 		.oid = (type), .name = (text), .kind = (which), .length = -1, SLOT(slot), \
-		.place_count = 1, .places = {                                             \
-			PLACE(slot, value, 0, unit, may_be_0)                                 \
+		.pointer_count = 1, .pointers = {                                         \
+			POINTER(slot, value, 0, unit, may_be_0)                               \
 		}                                                                         \
 	}
 #define ARRAY(type, of, text, bytes)                                                             \
 	{                                                                                            \
 		.oid = (type), .element = (of), .name = (text), .kind = PLCUDA_KIND_ARRAY, .length = -1, \
-		.element_bytes = (bytes), SLOT(pg_array_t), .place_count = 2, .places = {                \
-			PLACE(pg_array_t, value, offsetof(pg_array_t, packed), (bytes) *8, 0),               \
-			PLACE(pg_array_t, nulls, offsetof(pg_array_t, nulls_from), 1, 1)                     \
+		.element_bytes = (bytes), SLOT(pg_array_t), .pointer_count = 2, .pointers = {            \
+			POINTER(pg_array_t, value, offsetof(pg_array_t, packed), (bytes) *8, 0),             \
+			POINTER(pg_array_t, nulls, offsetof(pg_array_t, nulls_from), 1, 1)                   \
 		}                                                                                        \
 	}
 
@@ -261,7 +261,7 @@ static void
 vector_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_bytes *pointed)
 {
 	const struct varlena *body = PG_DETOAST_DATUM(value);
-	const Size			  width = type->places[0].bits / 8;
+	const Size			  width = type->pointers[0].bits / 8;
 	pg_vector_t			  typed = {.length = *(const uint16 *) VARDATA(body)};
 
 	if (VARSIZE(body) != VARHDRSZ + 2 * sizeof(uint16) + typed.length * width)
@@ -399,13 +399,13 @@ fail_result(const plcuda_type *type, const char *why)
 			 errmsg("the function has returned no valid value of type %s: %s", type->name, why)));
 }
 
-/* What a place of the slot points to. */
+/* What a pointer of the slot leads to. */
 static const char *
-find_bytes(const plcuda_type *type, int place, const void *slot, plcuda_bytes pointed, Size bytes)
+find_bytes(const plcuda_type *type, int pointer, const void *slot, plcuda_bytes pointed, Size bytes)
 {
 	uint64 at;
 
-	memcpy(&at, (const char *) slot + type->places[place].value, sizeof at);
+	memcpy(&at, (const char *) slot + type->pointers[pointer].value, sizeof at);
 	if (bytes == 0)
 		return "";
 	if (at > pointed.count || bytes > pointed.count - at)
@@ -544,7 +544,7 @@ slot_to_bits(const plcuda_type *type, const void *slot, plcuda_bytes pointed)
 static Datum
 slot_to_vector(const plcuda_type *type, const void *slot, plcuda_bytes pointed)
 {
-	const Size		width = type->places[0].bits / 8;
+	const Size		width = type->pointers[0].bits / 8;
 	struct varlena *result;
 	uint16			head[2] = {0, 0};
 	pg_vector_t		typed;
