@@ -24,13 +24,11 @@
 #include "utils/timestamp.h"
 #include "utils/varbit.h"
 
+#include "postgres/arrow.h"
 #include "postgres/decimal.h"
 
 #define VECTOR_DIMENSIONS_MAX 16000
 #define HALF_EXPONENT		  0x7c00 /* of a float16 that is infinite, or NaN */
-
-#define DAYS_1970_TO_2000	  (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define US_1970_TO_2000		  ((int64) DAYS_1970_TO_2000 * USECS_PER_DAY)
 
 /* ---- types */
 
@@ -570,18 +568,18 @@ static Datum
 receive_numeric(const plcuda_type *type, const char *bytes, Size count)
 {
 	StringInfoData message;
-	uint16		  *words = palloc(count + 1), header;
-	const Size	   all = count / sizeof *words;
-	Size		   head = 1;
+	const Size	   all = count / sizeof(uint16);
+	uint16		  *words, header;
+	Size		   head;
 
+	if (all > PG_UINT16_MAX) /* the header is among them; a number of PostgreSQL's has fewer than 40000 */
+		fail_result(type, "it has too many digits");
+	words = palloc(count + 1);
 	memcpy(words, bytes, count);
-	header = count >= 2 * sizeof *words ? words[0] : 0xc000;
+	header = all >= 2 ? words[0] : 0xc000;
 	if ((header & 0xc000) == 0xc000)
 		fail_result(type, "it is not in PostgreSQL's form");
-	if ((header & 0x8000) == 0)
-		head = 2;
-	if (all - head > PG_UINT16_MAX)
-		fail_result(type, "it has too many digits");
+	head = (header & 0x8000) == 0 ? 2 : 1;
 	initStringInfo(&message);
 	pq_sendint16(&message, (uint16) (all - head));
 	if (head == 2)
@@ -695,9 +693,10 @@ check_elements(const plcuda_type *type, char *elements, Size live, bool from_197
 	for (Size i = 0; i < live; i++, elements += type->element_bytes)
 	{
 		if (from_1970 && type->element == DATEOID)
-			*(int32 *) elements -= DATE_NOT_FINITE(*(int32 *) elements) ? 0 : DAYS_1970_TO_2000;
+			*(int32 *) elements -= DATE_NOT_FINITE(*(int32 *) elements) ? 0 : GSTORE_DAYS_1970_TO_2000;
 		else if (from_1970 && (type->element == TIMESTAMPOID || type->element == TIMESTAMPTZOID))
-			*(int64 *) elements -= TIMESTAMP_NOT_FINITE(*(int64 *) elements) ? 0 : US_1970_TO_2000;
+			*(int64 *) elements -= TIMESTAMP_NOT_FINITE(*(int64 *) elements) ? 0
+																			 : GSTORE_US_1970_TO_2000;
 		check_value(type, type->element, elements);
 	}
 }
