@@ -212,6 +212,7 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 	{
 		gvm_table_column	  c = {.struct_size = sizeof c};
 		const gvm_table_data *d = &l->data[i];
+		plcuda_column		 *o;
 
 		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
 			return false;
@@ -219,20 +220,20 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		if (c.number < 1 || c.number > count || wanted[c.number - 1].type != c.base_type ||
 			d->values == NULL)
 			continue;
-		out[c.number - 1].stored = 1;
-		out[c.number - 1].values = d->values;
-		out[c.number - 1].nulls = d->nulls;
-		out[c.number - 1].bodies = d->bodies;
-		out[c.number - 1].bodies_bytes = c.bodies_bytes;
-		out[c.number - 1].element_nulls = d->element_nulls;
-		out[c.number - 1].varying = c.arrow != NULL
-			? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
-			: c.length < 0 && c.uniform == 0;
+		o = &out[c.number - 1];
+		o->stored = 1;
+		o->values = d->values;
+		o->nulls = d->nulls;
+		o->bodies = d->bodies;
+		o->bodies_bytes = c.bodies_bytes;
+		o->element_nulls = d->element_nulls;
+		o->varying = c.arrow != NULL ? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
+									 : c.length < 0 && c.uniform == 0;
 		if (c.uniform != 0)
 		{
-			out[c.number - 1].uniform_bytes = c.width;
-			out[c.number - 1].count = c.count;
-			out[c.number - 1].scale = c.scale;
+			o->uniform_bytes = c.width;
+			o->count = c.count;
+			o->scale = c.scale;
 		}
 	}
 	return true;
@@ -443,13 +444,6 @@ check_call(const plcuda_window *window, plcuda_message *answer)
 	return good;
 }
 
-static void
-end_paths(plcuda_window *window)
-{
-	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
-	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
-}
-
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
@@ -457,7 +451,6 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	int32_t			ordinal;
 
 	end_call(); /* of which the backend has not fetched everything */
-	end_paths(window);
 	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
 		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) ||
 		(f = find_function(window, answer)) == NULL)
@@ -499,7 +492,6 @@ plcuda_inspect(plcuda_window *window, plcuda_message *answer)
 	const function *f;
 
 	end_call();
-	end_paths(window);
 	if (plcuda_at(window->text) == NULL)
 		plcuda_answer_error(answer, "XX000", "the call is malformed");
 	if (answer->verb == PLCUDA_ERROR || !use_device(current_device(), answer) ||
