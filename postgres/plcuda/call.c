@@ -250,7 +250,7 @@ add_argument(request *r, const plcuda_type *type, List *names, Datum value, bool
 	}
 }
 
-/* *kernel: of which the sizes are just being evaluated. */
+/* *kernel becomes the one whose sizes are being evaluated: their functions may ask about it (inspect.c). */
 static void
 add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *kernel)
 {

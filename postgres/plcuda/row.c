@@ -42,7 +42,7 @@ static const char *const keywords[] = {
 	"wchar_t",	   "while",		   "xor",		"xor_eq",
 };
 
-/* columnN is kept for column number N, and macros of the headers for themselves. */
+/* Not columnN, which stands for column number N; not names that the headers may have as macros. */
 static bool
 is_member_name(const char *name)
 {

@@ -149,7 +149,7 @@ plcuda_release_rows(void)
 	plcuda_release_block(&rows.bytes);
 }
 
-/* Room for a piece; *answers: where the window has its spans. */
+/* Room for a piece in the memory file; the window gets its spans. NULL: answer says why. */
 static uint8_t *
 append_piece(uint64_t count, uint64_t bytes, plcuda_message *answer)
 {

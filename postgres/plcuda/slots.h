@@ -2,7 +2,7 @@
  * postgres/plcuda/slots.h - values as kernels have them: a struct pg_NAME_t for each type. For the C compiler and NVRTC, and for
  * the programs that fill it in.
  *
- * isnull is first to be looked at: the other members mean nothing then. A struct of zeros is a value. Addresses are of the
+ * Where isnull is not 0 the other members mean nothing. A struct of zeros is a value. Addresses are of the
  * device.
  */
 #ifndef PLCUDA_SLOTS_H

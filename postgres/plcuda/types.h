@@ -45,7 +45,7 @@ typedef struct plcuda_value
 	} is;
 } plcuda_value;
 
-/* What comes behind the values. */
+/* In place of the values that a message does not have. */
 typedef struct plcuda_nothing
 {
 	char none;
