@@ -10,9 +10,6 @@
 #include "postgres/arrow.h"
 #include "postgres/store.h"
 
-#define DAYS_1970_TO_2000 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define US_1970_TO_2000	  ((int64) DAYS_1970_TO_2000 * USECS_PER_DAY)
-
 /* ---- epochs */
 
 static void
@@ -37,15 +34,15 @@ gstore_arrow_shift(gstore_form form, void *values, uint64 count)
 
 	if (form == GSTORE_FORM_DATE)
 		for (uint64 i = 0; i < count; i++)
-			days[i] += DATE_NOT_FINITE(days[i]) ? 0 : DAYS_1970_TO_2000;
+			days[i] += DATE_NOT_FINITE(days[i]) ? 0 : GSTORE_DAYS_1970_TO_2000;
 	else if (form == GSTORE_FORM_TIMESTAMP || form == GSTORE_FORM_TIMESTAMPTZ)
 		for (uint64 i = 0; i < count; i++)
 		{
 			if (TIMESTAMP_NOT_FINITE(us[i]))
 				continue;
-			if (us[i] >= PG_INT64_MAX - US_1970_TO_2000)
+			if (us[i] >= PG_INT64_MAX - GSTORE_US_1970_TO_2000)
 				report_out_of_range("timestamp");
-			us[i] += US_1970_TO_2000;
+			us[i] += GSTORE_US_1970_TO_2000;
 		}
 }
 
@@ -57,10 +54,10 @@ gstore_arrow_shift_back(gstore_form form, void *values, uint64 count)
 
 	if (form == GSTORE_FORM_DATE)
 		for (uint64 i = 0; i < count; i++)
-			days[i] -= DATE_NOT_FINITE(days[i]) ? 0 : DAYS_1970_TO_2000;
+			days[i] -= DATE_NOT_FINITE(days[i]) ? 0 : GSTORE_DAYS_1970_TO_2000;
 	else if (form == GSTORE_FORM_TIMESTAMP || form == GSTORE_FORM_TIMESTAMPTZ)
 		for (uint64 i = 0; i < count; i++)
-			us[i] -= TIMESTAMP_NOT_FINITE(us[i]) ? 0 : US_1970_TO_2000;
+			us[i] -= TIMESTAMP_NOT_FINITE(us[i]) ? 0 : GSTORE_US_1970_TO_2000;
 }
 
 /* ---- bits */

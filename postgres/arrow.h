@@ -19,6 +19,10 @@
 
 #include "postgres/form.h"
 
+/* Arrow counts days and microseconds from 1970 on, PostgreSQL from 2000. */
+#define GSTORE_DAYS_1970_TO_2000 (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
+#define GSTORE_US_1970_TO_2000	 ((int64) GSTORE_DAYS_1970_TO_2000 * USECS_PER_DAY)
+
 /* ---- rows to buffers */
 
 /*

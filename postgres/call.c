@@ -30,7 +30,7 @@ choose_snapshot(Relation relation)
 	return GetLatestSnapshot();
 }
 
-/* ---- the rows: in one store with all rows that the snapshot sees, and those of it that it does not see */
+/* ---- the rows: one store that has all rows which the snapshot sees, and a bitmap of those that it does not see */
 
 static void
 mark_range(gstore_view *view, uint64 first, uint64 limit)
@@ -113,7 +113,24 @@ choose_view(Relation relation, Snapshot snapshot, gstore_view *out)
 	return out->rows > 0;
 }
 
-/* ---- */
+/* ---- what the caller is given */
+
+/* Adds the deleted rows that are on the device to the bitmap of the view: they are few. */
+static void
+read_deleted(gstore_view *view)
+{
+	const uint64 rows = Min(view->rows, 8 * view->deleted_bytes);
+	const uint64 bytes = Max(view->deleted_bytes, view->dead_bytes);
+	uint8		*all = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
+												  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+
+	if (view->dead_bytes > 0)
+		memcpy(all, view->dead, view->dead_bytes);
+	/* With the bits of view->dead, as far as it reaches. */
+	memcpy(all, gstore_deleted_bits(gstore_deleted_create(), view, 0, rows), (rows + 7) / 8);
+	view->dead = all;
+	view->dead_bytes = bytes;
+}
 
 static void
 describe_view(Relation relation, gstore_view *view, gstore_call_table *out)
@@ -127,25 +144,9 @@ describe_view(Relation relation, gstore_view *view, gstore_call_table *out)
 	{
 		out->deleted_at = view->deleted_at;
 		out->deleted_bytes = view->deleted_bytes;
-		out->dead = view->dead;
-		out->dead_bytes = view->dead_bytes;
-		return;
 	}
-	if (view->deleted_bytes > 0)
-	{ /* of what is read as many rows as there are on the device, and the others' bits are here */
-		const uint64 bytes = Max(view->deleted_bytes, view->dead_bytes);
-		uint8		*all = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
-													  MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-
-		if (view->dead_bytes > 0)
-			memcpy(all, view->dead, view->dead_bytes);
-		memcpy(all,
-			   gstore_deleted_bits(gstore_deleted_create(), view, 0,
-								   Min(view->rows, 8 * view->deleted_bytes)),
-			   view->deleted_bytes);
-		view->dead = all;
-		view->dead_bytes = bytes;
-	}
+	else if (view->deleted_bytes > 0)
+		read_deleted(view);
 	out->dead = view->dead;
 	out->dead_bytes = view->dead_bytes;
 }

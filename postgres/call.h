@@ -19,7 +19,7 @@ typedef struct gstore_call_table
 	uint64		 rows;
 	const uint8 *dead; /* bitmap, 1: a row that is not seen; NULL: none is */
 	uint64		 dead_bytes;
-	/* On top of it, one on the device: at this place of what the token's link "0.deleted" leads to. 0 bytes: there is none. */
+	/* On top of it, one on the device: at this offset in what the token's link "0.deleted" leads to. 0 bytes: there is none. */
 	uint64 deleted_at, deleted_bytes;
 } gstore_call_table;
 

@@ -343,9 +343,9 @@ has_bodies(const gstore_column *column)
 }
 
 /*
- * The areas that the manifest lists, as far as they count, behind its own, of which the caller says
- * how far, and before that of deleted rows, with_deleted; palloc'd. What is behind that in an area's last chunk is not kept back
- * (docs/design/gstore.md).
+ * The areas of an export, palloc'd: first that of the manifests, of which the caller says how far it reaches; then those that
+ * the manifest lists, as far as the view's rows reach; last, with_deleted, that of bitmaps of deleted rows. What is behind that
+ * in an area's last chunk is not kept back (docs/design/gstore.md).
  */
 static int
 list_areas(Relation relation, const gstore_view *view, bool with_deleted, gstore_piece **out)

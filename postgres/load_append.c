@@ -29,7 +29,6 @@
 #define CHECKED_BYTES	 (4u << 20) /* read at a time, but for a value that is larger */
 #define ELEMENTS_A_PIECE (4u << 20) /* whose bits are in memory at a time */
 #define PIECES_MAX		 2
-#define US_1970_TO_2000	 ((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 /* What of a segment this process has of a column. */
 typedef struct gstore_load_part
@@ -239,7 +238,7 @@ refuse_value(const gstore_loading *load, int index)
 static bool
 is_date(int32 days)
 {
-	const int64 since_2000 = (int64) days - (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE);
+	const int64 since_2000 = (int64) days - GSTORE_DAYS_1970_TO_2000;
 
 	return DATE_NOT_FINITE(days) || IS_VALID_DATE(since_2000);
 }
@@ -248,7 +247,8 @@ static bool
 is_timestamp(int64 us)
 {
 	return TIMESTAMP_NOT_FINITE(us) ||
-		(us >= PG_INT64_MIN + US_1970_TO_2000 && IS_VALID_TIMESTAMP(us - US_1970_TO_2000));
+		(us >= PG_INT64_MIN + GSTORE_US_1970_TO_2000 &&
+		 IS_VALID_TIMESTAMP(us - GSTORE_US_1970_TO_2000));
 }
 
 static bool

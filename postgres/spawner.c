@@ -57,7 +57,7 @@ typedef struct slot
 	gstore_spawn_request request;
 	int					 connection, memory, process; /* file descriptors; -1: none */
 	pid_t				 pid;
-	int64_t deadline_ns; /* GREETING; WAITING of a session: until then for the ends of others */
+	int64_t deadline_ns; /* GREETING: for the request. WAITING, of a session: for others that are ENDING */
 } slot;
 
 struct gstore_spawner
@@ -129,8 +129,8 @@ kill_group(const slot *s)
 }
 
 /*
- * A restricted connection to the keeper, or -1 and errno. It waits for the keeper, which answers at once, or for 10 s one that
- * is stopped.
+ * A restricted connection to the keeper, or -1 and errno. The keeper answers at once; where it is stopped this fails after
+ * KEEPER_WAIT_S.
  */
 static int
 connect_keeper(const gstore_spawner *spawner)

@@ -36,9 +36,9 @@ typedef struct gstore_token_key
 } gstore_token_key;
 
 /*
- * The secret of a token for the current user, of these areas of a store, the first of which is that of the manifests and the
- * last may be that of bitmaps of deleted rows: that of the token that the user has for the same, from now on for a whole
- * lifetime again, or a new one's.
+ * The secret of a token for the current user, of these areas of a store: the first is that of the manifests, the last may be
+ * that of bitmaps of deleted rows. A token that the user has for the same is used again, and its lifetime begins anew; else a
+ * new one is made.
  */
 extern void
 gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
@@ -85,7 +85,7 @@ extern void gstore_note_privileges(bool granted);
  */
 extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call);
 
-/* A smaller bitmap takes less memory where it is, and less time to be sent, than with an object of its own. */
+/* A smaller bitmap is sent with the call: to map an object of its own would take more memory. */
 #define GSTORE_DELETED_LINK_LEAST (64 * 1024)
 
 static inline bool

@@ -79,8 +79,9 @@ typedef struct gvm_keeper_options {
     void *log_context;
     uint32_t fence; /* gvm_keeper_fence */
     uint32_t flags; /* GVM_KEEPER_... */
-    /* Without device_budget_bytes: leave at least so much of what is free at the start to other programs, but half of it at
-     * most. Afterwards it is not looked at, as driver_free_bytes is. 0: a tenth, which is left in any case */
+    /* Where device_budget_bytes is 0: how much of each device's free memory the default budget leaves to other programs. It
+     * leaves at least a tenth, and at most half of what is free at the start. It is read at the start only; what is to stay
+     * free later is driver_free_bytes */
     uint64_t device_leave_bytes;
 } gvm_keeper_options;
 

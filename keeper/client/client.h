@@ -199,11 +199,11 @@ void gvmi_client_leave(gvm_client *client);
  * driver. */
 void gvmi_client_drop(gvm_client *client);
 
-/* Keeps the addresses free that keepers propose for objects, until the release, once the mapper has ended; GVM_E_SETTING.
- * The release may call the driver. And the range of them for the connection's objects, or NULL: the setting GVMEM_RANGE
- * says that there is none. */
+/* Keeps the addresses free that keepers propose for objects, until gvmi_client_release_range(); GVM_E_SETTING. */
 gvm_status gvmi_client_hold_range(gvm_client *client);
+/* Once the mapper has ended. It may call the driver, so not within a host function of a stream. */
 void gvmi_client_release_range(const gvm_client *client);
+/* The range for the connection's objects. NULL: the setting GVMEM_RANGE says that there is none. */
 gvmi_range *gvmi_client_range(const gvm_client *client);
 
 /* An object with one reference, and none in its keeper's table; a reference less. */

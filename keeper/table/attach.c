@@ -53,10 +53,10 @@ static void free_table(gvm_table *table)
 {
     const gvm_error error = gvmi_error_save();
 
-    if (table->borrowed)
-        close_objects(table);
-    else
+    if (table->owns_keeper)
         gvm_client_close(table->keeper); /* and all objects */
+    else
+        close_objects(table);
     free(table->columns);
     free(table->manifest);
     gvmi_registry_retire(table);
@@ -70,7 +70,7 @@ static gvm_status attach_objects(gvm_table *table, uint32_t flags)
     table->manifest = malloc(table->token.bytes);
     if (table->manifest == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table's description");
-    status = table->borrowed ? GVM_OK : gvm_client_connect(table->token.socket, &table->keeper);
+    status = table->owns_keeper ? gvm_client_connect(table->token.socket, &table->keeper) : GVM_OK;
     if (status == GVM_OK)
         status = gvmi_table_open_link(table, "0.manifest", &table->manifest_object);
     if (status == GVM_OK)
@@ -83,7 +83,7 @@ static gvm_status attach_objects(gvm_table *table, uint32_t flags)
     return status;
 }
 
-/* keeper: NULL: the table has a connection of its own. */
+/* keeper NULL: the table makes a connection of its own. */
 static gvm_status attach(gvm_client *keeper, const char *token, uint32_t flags, gvm_table **out)
 {
     gvm_table *table;
@@ -97,7 +97,7 @@ static gvm_status attach(gvm_client *keeper, const char *token, uint32_t flags, 
     if (table == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
     table->keeper = keeper;
-    table->borrowed = keeper != NULL;
+    table->owns_keeper = keeper == NULL;
     status = gvmi_token_parse(token, &table->token);
     if (status == GVM_OK)
         status = attach_objects(table, flags);

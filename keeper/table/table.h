@@ -42,7 +42,7 @@ struct gvm_table {
     gvmi_token token;
     gvm_table_info info;
     gvm_client *keeper;
-    bool borrowed;               /* keeper is the caller's */
+    bool owns_keeper; /* the connection is closed with the table; else it is the caller's */
     gvm_object *manifest_object; /* shows, while it has its name, that the table is the server's still */
     char *manifest;
     gvmi_table_column *columns; /* info.columns of them */

@@ -1,8 +1,7 @@
 /*
  * postgres/plcuda/append.h - memory that a kernel takes while it runs. Included where a function appends, before its text.
  *
- * A claim is published at once: nobody reads what kernels have appended before all of them have ended, so that no code of the
- * user is needed for it. docs/plcuda.md describes each function.
+ * A claim is published at once, before it is written: what kernels append is read only when all of them have ended. docs/plcuda.md describes each function.
  */
 #ifndef PLCUDA_APPEND_H
 #define PLCUDA_APPEND_H

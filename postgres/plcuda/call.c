@@ -149,7 +149,7 @@ typedef struct request
 	plcuda_window window; /* to be copied */
 	Size		  bytes;  /* of the file */
 	const void	 *parts[PARTS_MAX];
-	plcuda_span	  places[PARTS_MAX];
+	plcuda_span	  spans[PARTS_MAX];
 	int			  count;
 } request;
 
@@ -159,7 +159,7 @@ add_part(request *r, const void *bytes, Size len)
 	const plcuda_span span = {r->bytes, len};
 
 	r->parts[r->count] = bytes;
-	r->places[r->count++] = span;
+	r->spans[r->count++] = span;
 	r->bytes += PLCUDA_ROUND_UP(len);
 	return span;
 }
@@ -240,17 +240,17 @@ add_argument(request *r, const plcuda_type *type, List *names, Datum value, bool
 	else
 	{
 		plcuda_datum_to_slot(type, value, argument->slot, &pointed);
-		if (type->place_count > 0)
+		if (type->pointer_count > 0)
 		{
 			argument->kind = PLCUDA_ARGUMENT_BYTES;
 			argument->bytes = add_part(r, pointed.at, pointed.count);
-			argument->place_count = type->place_count;
-			memcpy(argument->places, type->places, sizeof argument->places);
+			argument->pointer_count = type->pointer_count;
+			memcpy(argument->pointers, type->pointers, sizeof argument->pointers);
 		}
 	}
 }
 
-/* *kernel: of which the sizes are just being evaluated. */
+/* *kernel becomes the one whose sizes are being evaluated: their functions may ask about it (inspect.c). */
 static void
 add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *kernel)
 {
@@ -292,16 +292,16 @@ add_kernels(request *r, const plcuda_function *f, FunctionCallInfo fcinfo, int *
 static void
 add_result(request *r, const plcuda_row *row)
 {
-	const Size	  place_bytes = sizeof(plcuda_place) * (Size) row->place_count;
-	char		 *nulls = palloc(row->bytes);
-	plcuda_place *places = palloc(Max(place_bytes, 1));
+	const Size		pointer_bytes = sizeof(plcuda_pointer) * (Size) row->pointer_count;
+	char		   *nulls = palloc(row->bytes);
+	plcuda_pointer *pointers = palloc(Max(pointer_bytes, 1));
 
 	plcuda_null_row(row, nulls);
-	plcuda_list_places(row, places);
+	plcuda_list_pointers(row, pointers);
 	r->window.row_bytes = row->bytes;
 	r->window.returns_set = row->set;
 	r->window.row = add_part(r, nulls, row->bytes);
-	r->window.places = add_part(r, places, place_bytes);
+	r->window.pointers = add_part(r, pointers, pointer_bytes);
 }
 
 static void
@@ -497,7 +497,7 @@ run_on_gpu(const plcuda_function *f, FunctionCallInfo fcinfo, Tuplestorestate *s
 	window = plcuda_begin_call(r->bytes);
 	memcpy(window, &r->window, sizeof *window);
 	for (int i = 0; i < r->count; i++)
-		memcpy((char *) window + r->places[i].at, r->parts[i], r->places[i].bytes);
+		memcpy((char *) window + r->spans[i].at, r->parts[i], r->spans[i].bytes);
 	window = plcuda_run_call(PLCUDA_CALL, text);
 	if (window == NULL)
 		return false;

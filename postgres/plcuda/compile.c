@@ -97,7 +97,7 @@ remove_folder(const char *path)
 	(void) rmdir(path);
 }
 
-/* Removes what killed workers have left: TEMPORARY with their process number. */
+/* Removes what killed workers have left: PLCUDA_TEMPORARY with their process number. */
 static void
 remove_left(const char *cache)
 {
@@ -200,7 +200,6 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 	snprintf(temporary, sizeof temporary, "%s", w->folder);
 	setenv("TMPDIR", temporary, 1);
 	setenv("LC_ALL", "C", 1);
-	setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 0); /* pg_ctlcluster leaves none, and gcc needs it */
 	limit(RLIMIT_CORE, 0);
 	limit(RLIMIT_FSIZE, OUTPUT_BYTES_MAX);
 	limit(RLIMIT_CPU, window->compile_s);
@@ -213,8 +212,8 @@ become_compiler(const plcuda_window *window, const plcuda_target *target, const 
 }
 
 /*
- * Whether a compiler that has failed has used up its time: that one of its own processes was stopped it says in words only. The
- * system counts ticks against the limit, which are more than what it reports.
+ * Whether a compiler that has failed has used up its time. Its status does not say so where a process that it has started was
+ * killed. The limit is enforced in ticks of the system, which may be more than the time that wait4() reports: 90 % count as all.
  */
 static bool
 is_late(const struct rusage *used, uint32_t limit_s)
@@ -291,8 +290,6 @@ plcuda_compile(plcuda_window *window, plcuda_message *answer)
 	size_t		  len = 0;
 	void		 *bytes = NULL;
 
-	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
-	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
 	if (text == NULL || !find_architecture(window, &architecture, answer) ||
 		!plcuda_choose_target(window, architecture, &target, answer))
 		return;

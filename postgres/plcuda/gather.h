@@ -15,9 +15,9 @@ typedef struct plcuda_found
 	uint64_t	bytes;
 } plcuda_found;
 
-/* What a place of a row points to. NULL has no bytes; neither has what is not there, whose address is 0. */
+/* What a pointer of a row leads to. NULL has no bytes; neither has what is not there, whose address is 0. */
 GVM_DEVICE plcuda_found
-plcuda_find_bytes(const char *row, const plcuda_place *at)
+plcuda_find_bytes(const char *row, const plcuda_pointer *at)
 {
 	plcuda_found found = {0, 0};
 	int64_t		 units;
@@ -41,9 +41,9 @@ plcuda_count_words(const plcuda_gather *g, const char *row)
 	uint64_t words = 0;
 	uint32_t i;
 
-	for (i = 0; i < g->place_count; i++)
+	for (i = 0; i < g->pointer_count; i++)
 	{
-		const plcuda_found found = plcuda_find_bytes(row, &g->places[i]);
+		const plcuda_found found = plcuda_find_bytes(row, &g->pointers[i]);
 
 		if (found.value == 0 && found.bytes > 0)
 			plcuda_raise_in(g->state, "39004", "a value of the result has no address");
@@ -67,11 +67,11 @@ GVM_KERNEL(plcuda_measure, plcuda_gather, p)
 
 		for (uint32_t i = 0; i < p.row_bytes / 8; i++)
 			((uint64_t *) (void *) copy)[i] = ((const uint64_t *) (const void *) row)[i];
-		for (uint32_t i = 0; i < p.place_count; i++)
+		for (uint32_t i = 0; i < p.pointer_count; i++)
 		{
-			const plcuda_found found = plcuda_find_bytes(row, &p.places[i]);
+			const plcuda_found found = plcuda_find_bytes(row, &p.pointers[i]);
 
-			*(uint64_t *) (void *) (copy + p.places[i].value) = found.value == 0
+			*(uint64_t *) (void *) (copy + p.pointers[i].value) = found.value == 0
 				? 0
 				: PLCUDA_GATHERED_AT + at * 8;
 			at += PLCUDA_WORDS(found.bytes);
@@ -104,12 +104,12 @@ GVM_KERNEL(plcuda_gather_rows, plcuda_gather, p)
 	if (group >= groups)
 		return;
 	for (uint64_t n = group; n < p.row_count; n += groups)
-		for (uint32_t i = 0; i < p.place_count; i++)
+		for (uint32_t i = 0; i < p.pointer_count; i++)
 		{
-			const char *copy = p.copies + n * p.row_bytes + p.places[i].value;
+			const char *copy = p.copies + n * p.row_bytes + p.pointers[i].value;
 
 			plcuda_copy_bytes(p.bytes + *(const uint64_t *) (const void *) copy,
-							  plcuda_find_bytes(p.rows + n * p.row_bytes, &p.places[i]),
+							  plcuda_find_bytes(p.rows + n * p.row_bytes, &p.pointers[i]),
 							  gvm_thread_global() % p.group, p.group);
 		}
 }

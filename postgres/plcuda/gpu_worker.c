@@ -133,6 +133,8 @@ take_request(bool compiles, uint32_t verb, plcuda_window *window, plcuda_message
 {
 	if (compiles != (verb == PLCUDA_COMPILE))
 		return false;
+	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
+	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
 	if (verb == PLCUDA_COMPILE)
 		plcuda_compile(window, answer);
 	else if (verb == PLCUDA_CALL)
@@ -209,6 +211,8 @@ main(int argc, char **argv)
 	/* Ends with the spawner, which cannot end it when it is killed itself. */
 	if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t) atol(argv[3]))
 		return 1;
+	/* pg_ctlcluster starts servers without it; a compiler is looked for there, and gcc finds its parts by it. */
+	(void) setenv("PATH", "/usr/local/bin:/usr/bin:/bin", 0);
 	serve(compiles);
 	/* No clean-up: the driver gives everything back, and does not wait for work that is under way. */
 	_exit(0);

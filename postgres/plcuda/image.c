@@ -108,11 +108,11 @@ sum_headers(uint64_t *sum)
 static bool
 identify_compiler(const char *name, char *text, size_t size)
 {
-	const char *folders = strchr(name, '/') != NULL ? "" : getenv("PATH");
+	const char *folders = strchr(name, '/') != NULL ? "" : getenv("PATH"); /* main() sets one */
 	char		path[PLCUDA_PATH_BYTES];
 	struct stat found;
 
-	for (const char *at = folders != NULL ? folders : "/usr/bin:/bin";; at++)
+	for (const char *at = folders;; at++)
 	{
 		const int len = (int) strcspn(at, ":");
 

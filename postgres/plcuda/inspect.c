@@ -77,7 +77,7 @@ plcuda_kernel_info_of(PG_FUNCTION_ARGS)
 	ask(e.function, e.text, info, &gpu);
 	for (int i = 0; i < PLCUDA_KERNELS; i++)
 	{
-		const Datum values[KERNEL_COLUMNS] = {
+		Datum values[KERNEL_COLUMNS] = {
 			CStringGetTextDatum(names[i]),		   Int32GetDatum(info[i].block_threads),
 			Int32GetDatum(info[i].registers),	   Int32GetDatum(info[i].static_shared),
 			Int32GetDatum(info[i].dynamic_shared), Int32GetDatum(info[i].constant),

@@ -485,72 +485,47 @@ plcuda_matrix_add_bits(PG_FUNCTION_ARGS)
 	PG_RETURN_POINTER(c);
 }
 
-/* A NULL is left out. */
+/* One more matrix, below those before it or to their right. A NULL is left out. */
+static collected *
+add_bound(FunctionCallInfo fcinfo, bool below)
+{
+	collected *c = PG_ARGISNULL(0) ? NULL : (collected *) PG_GETARG_POINTER(0);
+	matrix	   m;
+
+	if (PG_ARGISNULL(1))
+		return c;
+	m = read_matrix(PG_GETARG_ARRAYTYPE_P(1), below ? VECTOR_ROW : VECTOR_COLUMN);
+	if (c != NULL && below)
+		check_size(m.size, c->sum_rows + m.rows, Max(c->most_columns, m.columns));
+	else if (c != NULL)
+		check_size(m.size, Max(c->most_rows, m.rows), c->sum_columns + m.columns);
+	return collect(fcinfo, &m);
+}
+
 Datum
 plcuda_rbind_add(PG_FUNCTION_ARGS)
 {
-	const collected *c = PG_ARGISNULL(0) ? NULL : (const collected *) PG_GETARG_POINTER(0);
-	matrix			 m;
-
-	if (PG_ARGISNULL(1))
-		PG_RETURN_POINTER(c);
-	m = read_matrix(PG_GETARG_ARRAYTYPE_P(1), VECTOR_ROW);
-	if (c != NULL)
-		check_size(m.size, c->sum_rows + m.rows, Max(c->most_columns, m.columns));
-	PG_RETURN_POINTER(collect(fcinfo, &m));
+	PG_RETURN_POINTER(add_bound(fcinfo, true));
 }
 
 Datum
 plcuda_cbind_add(PG_FUNCTION_ARGS)
 {
-	const collected *c = PG_ARGISNULL(0) ? NULL : (const collected *) PG_GETARG_POINTER(0);
-	matrix			 m;
-
-	if (PG_ARGISNULL(1))
-		PG_RETURN_POINTER(c);
-	m = read_matrix(PG_GETARG_ARRAYTYPE_P(1), VECTOR_COLUMN);
-	if (c != NULL)
-		check_size(m.size, Max(c->most_rows, m.rows), c->sum_columns + m.columns);
-	PG_RETURN_POINTER(collect(fcinfo, &m));
+	PG_RETURN_POINTER(add_bound(fcinfo, false));
 }
 
-/* A run's inputs are one matrix, as their rows follow each other. */
-Datum
-plcuda_rbind_end(PG_FUNCTION_ARGS)
+static Datum
+end_bound(FunctionCallInfo fcinfo, bool below)
 {
 	const collected *c = PG_ARGISNULL(0) ? NULL : (const collected *) PG_GETARG_POINTER(0);
 	ArrayType		*result;
 	const char		*cells;
-	int64			 row = 0;
+	int64			 row = 0, column = 0;
 
 	if (c == NULL)
 		PG_RETURN_NULL();
-	result = make_matrix(c->type, c->size, c->sum_rows, c->most_columns);
-	cells = c->cells;
-	for (Size i = 0; i < c->count; i++)
-	{
-		const run	*r = &c->runs[i];
-		const matrix m = {c->type, c->size, r->count * r->rows, r->columns, cells};
-
-		CHECK_FOR_INTERRUPTS();
-		paste(result, row, 0, &m);
-		row += m.rows;
-		cells += m.rows * m.columns * m.size;
-	}
-	PG_RETURN_ARRAYTYPE_P(result);
-}
-
-Datum
-plcuda_cbind_end(PG_FUNCTION_ARGS)
-{
-	const collected *c = PG_ARGISNULL(0) ? NULL : (const collected *) PG_GETARG_POINTER(0);
-	ArrayType		*result;
-	const char		*cells;
-	int64			 column = 0;
-
-	if (c == NULL)
-		PG_RETURN_NULL();
-	result = make_matrix(c->type, c->size, c->most_rows, c->sum_columns);
+	result = below ? make_matrix(c->type, c->size, c->sum_rows, c->most_columns)
+				   : make_matrix(c->type, c->size, c->most_rows, c->sum_columns);
 	cells = c->cells;
 	for (Size i = 0; i < c->count; i++)
 		for (int64 j = 0; j < c->runs[i].count; j++)
@@ -558,9 +533,22 @@ plcuda_cbind_end(PG_FUNCTION_ARGS)
 			const matrix m = {c->type, c->size, c->runs[i].rows, c->runs[i].columns, cells};
 
 			CHECK_FOR_INTERRUPTS();
-			paste(result, 0, column, &m);
-			column += m.columns;
+			paste(result, row, column, &m);
+			row += below ? m.rows : 0;
+			column += below ? 0 : m.columns;
 			cells += m.rows * m.columns * m.size;
 		}
 	PG_RETURN_ARRAYTYPE_P(result);
+}
+
+Datum
+plcuda_rbind_end(PG_FUNCTION_ARGS)
+{
+	return end_bound(fcinfo, true);
+}
+
+Datum
+plcuda_cbind_end(PG_FUNCTION_ARGS)
+{
+	return end_bound(fcinfo, false);
 }

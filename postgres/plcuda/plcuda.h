@@ -46,18 +46,18 @@ typedef enum plcuda_kind
 /* A slot is a struct pg_NAME_t, as kernels have values of the type. */
 typedef struct plcuda_type
 {
-	Oid			 oid; /* InvalidOid: it differs between databases */
-	const char	*name;
-	plcuda_kind	 kind;
-	int16		 length;  /* of a value, as in pg_type */
-	Oid			 element; /* of arrays */
-	uint16		 element_bytes;
-	uint16		 slot_bytes, slot_align, isnull_at;
-	uint16		 place_count; /* what a slot points to; 0: nothing */
-	plcuda_place places[PLCUDA_PLACES_MAX];
+	Oid			   oid; /* InvalidOid: it differs between databases */
+	const char	  *name;
+	plcuda_kind	   kind;
+	int16		   length;	/* of a value, as in pg_type */
+	Oid			   element; /* of arrays */
+	uint16		   element_bytes;
+	uint16		   slot_bytes, slot_align, isnull_at;
+	uint16		   pointer_count; /* what a slot points to; 0: nothing */
+	plcuda_pointer pointers[PLCUDA_POINTERS_MAX];
 } plcuda_type;
 
-/* What the addresses of a slot point to. In the slot there are offsets in it, as plcuda_place says. */
+/* What the addresses of a slot point to. The slot has offsets in these bytes in place of addresses (plcuda_pointer). */
 typedef struct plcuda_bytes
 {
 	const void *at;
@@ -102,7 +102,7 @@ typedef struct plcuda_row
 	bool			   set, composite;
 	TupleDesc		   desc; /* of a value that is not composite, too */
 	plcuda_row_column *columns;
-	int				   count, place_count;
+	int				   count, pointer_count;
 	uint32			   bytes;
 } plcuda_row;
 
@@ -112,8 +112,8 @@ extern void plcuda_read_row(Oid function, bool set, plcuda_row *row);
 extern void plcuda_append_row_type(StringInfo out, const plcuda_row *row);
 /* NULLs. */
 extern void plcuda_null_row(const plcuda_row *row, void *to);
-/* place_count of them. */
-extern void plcuda_list_places(const plcuda_row *row, plcuda_place *places);
+/* pointer_count of them. */
+extern void plcuda_list_pointers(const plcuda_row *row, plcuda_pointer *pointers);
 /* Of a copy of a row whose addresses are offsets in `all`, which may be a window's. ERROR if it has other values. */
 extern void plcuda_row_to_datums(const plcuda_row *row, const char *from, plcuda_bytes all,
 								 Datum *values, bool *nulls);

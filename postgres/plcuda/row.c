@@ -42,7 +42,7 @@ static const char *const keywords[] = {
 	"wchar_t",	   "while",		   "xor",		"xor_eq",
 };
 
-/* columnN is kept for column number N, and macros of the headers for themselves. */
+/* Not columnN, which stands for column number N; not names that the headers may have as macros. */
 static bool
 is_member_name(const char *name)
 {
@@ -99,7 +99,7 @@ lay_out(plcuda_row *row)
 		c->at = at;
 		at += c->type->slot_bytes;
 		align = Max(align, c->type->slot_align);
-		row->place_count += c->type->place_count;
+		row->pointer_count += c->type->pointer_count;
 	}
 	row->bytes = Max(TYPEALIGN(align, at), 1); /* without columns: a char */
 	if (row->bytes > PLCUDA_ROW_BYTES_MAX)
@@ -193,21 +193,21 @@ plcuda_null_row(const plcuda_row *row, void *to)
 }
 
 void
-plcuda_list_places(const plcuda_row *row, plcuda_place *places)
+plcuda_list_pointers(const plcuda_row *row, plcuda_pointer *pointers)
 {
 	for (int i = 0; i < row->count; i++)
 	{
 		const plcuda_row_column *c = &row->columns[i];
 
-		for (int j = 0; c->type != NULL && j < c->type->place_count; j++)
+		for (int j = 0; c->type != NULL && j < c->type->pointer_count; j++)
 		{
-			*places = c->type->places[j];
-			places->value += c->at;
-			places->length += c->at;
-			places->isnull += c->at;
-			if (places->more > 0)
-				places->more += c->at;
-			places++;
+			*pointers = c->type->pointers[j];
+			pointers->value += c->at;
+			pointers->length += c->at;
+			pointers->isnull += c->at;
+			if (pointers->more > 0)
+				pointers->more += c->at;
+			pointers++;
 		}
 	}
 }

@@ -149,7 +149,7 @@ plcuda_release_rows(void)
 	plcuda_release_block(&rows.bytes);
 }
 
-/* Room for a piece; *answers: where the window has its spans. */
+/* Room for a piece in the memory file; the window gets its spans. NULL: answer says why. */
 static uint8_t *
 append_piece(uint64_t count, uint64_t bytes, plcuda_message *answer)
 {
@@ -209,8 +209,8 @@ fetch_gathered(uint64_t count, plcuda_message *answer)
 {
 	plcuda_gather gather = {
 		.rows = (const char *) (uintptr_t) (rows.address + rows.next * rows.piece_row_bytes),
-		.places = (const plcuda_place *) (uintptr_t) rows.results.places,
-		.place_count = rows.results.place_count,
+		.pointers = (const plcuda_pointer *) (uintptr_t) rows.results.pointers,
+		.pointer_count = rows.results.pointer_count,
 		.row_bytes = rows.piece_row_bytes,
 		.row_count = count,
 		.total = (uint64_t *) (uintptr_t) (rows.results.state + offsetof(plcuda_outcome, total)),
@@ -254,7 +254,7 @@ plcuda_fetch_piece(plcuda_message *answer)
 
 	if (count > left)
 		count = left;
-	if (rows.results.place_count > 0 && count > 0)
+	if (rows.results.pointer_count > 0 && count > 0)
 		return fetch_gathered(count, answer);
 	to = append_piece(count, 0, answer);
 	if (to == NULL)

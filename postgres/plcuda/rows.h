@@ -13,11 +13,11 @@
 /* Where a call's results are, on the device. */
 typedef struct plcuda_results
 {
-	uint64_t	 state;	 /* plcuda_outcome */
-	uint64_t	 row;	 /* if it is no set */
-	uint64_t	 places; /* plcuda_place, so many */
-	uint32_t	 place_count;
-	plcuda_entry measure, gather; /* gather.h; if there are places */
+	uint64_t	 state;	   /* plcuda_outcome */
+	uint64_t	 row;	   /* if it is no set */
+	uint64_t	 pointers; /* plcuda_pointer, pointer_count of them */
+	uint32_t	 pointer_count;
+	plcuda_entry measure, gather; /* gather.h; if there are pointers */
 } plcuda_results;
 
 /* What is read back from there. */

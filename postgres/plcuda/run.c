@@ -111,7 +111,7 @@ load_function(function *f, const plcuda_window *window, plcuda_message *answer)
 	if (!plcuda_check(plcuda_cu.module_load(&f->module, f->image.bytes), "cuModuleLoadData", answer))
 		return false;
 	for (int i = 0; i < KERNELS; i++)
-		if ((i < PLCUDA_KERNELS ? window->kernels[i].present : window->places.bytes > 0) &&
+		if ((i < PLCUDA_KERNELS ? window->kernels[i].present : window->pointers.bytes > 0) &&
 			!plcuda_check(plcuda_cu.function_get(&f->kernels[i], f->module, names[i]),
 						  "cuModuleGetFunction", answer))
 		{
@@ -212,6 +212,7 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 	{
 		gvm_table_column	  c = {.struct_size = sizeof c};
 		const gvm_table_data *d = &l->data[i];
+		plcuda_column		 *o;
 
 		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
 			return false;
@@ -219,20 +220,20 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		if (c.number < 1 || c.number > count || wanted[c.number - 1].type != c.base_type ||
 			d->values == NULL)
 			continue;
-		out[c.number - 1].stored = 1;
-		out[c.number - 1].values = d->values;
-		out[c.number - 1].nulls = d->nulls;
-		out[c.number - 1].bodies = d->bodies;
-		out[c.number - 1].bodies_bytes = c.bodies_bytes;
-		out[c.number - 1].element_nulls = d->element_nulls;
-		out[c.number - 1].varying = c.arrow != NULL
-			? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
-			: c.length < 0 && c.uniform == 0;
+		o = &out[c.number - 1];
+		o->stored = 1;
+		o->values = d->values;
+		o->nulls = d->nulls;
+		o->bodies = d->bodies;
+		o->bodies_bytes = c.bodies_bytes;
+		o->element_nulls = d->element_nulls;
+		o->varying = c.arrow != NULL ? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
+									 : c.length < 0 && c.uniform == 0;
 		if (c.uniform != 0)
 		{
-			out[c.number - 1].uniform_bytes = c.width;
-			out[c.number - 1].count = c.count;
-			out[c.number - 1].scale = c.scale;
+			o->uniform_bytes = c.width;
+			o->count = c.count;
+			o->scale = c.scale;
 		}
 	}
 	return true;
@@ -273,15 +274,15 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *l
 }
 
 static void
-move_address(uint8_t *slot, const plcuda_place *place, uint64_t by)
+move_address(uint8_t *slot, const plcuda_pointer *p, uint64_t by)
 {
 	uint64_t address;
 
-	memcpy(&address, slot + place->value, sizeof address);
-	if (address == 0 && place->optional)
+	memcpy(&address, slot + p->value, sizeof address);
+	if (address == 0 && p->optional)
 		return;
 	address += by;
-	memcpy(slot + place->value, &address, sizeof address);
+	memcpy(slot + p->value, &address, sizeof address);
 }
 
 static bool
@@ -299,8 +300,8 @@ place_argument(layout *l, const plcuda_argument *argument, uint64_t tables, uint
 	if (argument->kind == PLCUDA_ARGUMENT_TABLE)
 		memcpy(slot, &address, sizeof address);
 	if (argument->kind == PLCUDA_ARGUMENT_BYTES)
-		for (uint32_t i = 0; i < argument->place_count; i++)
-			move_address(slot, &argument->places[i], address);
+		for (uint32_t i = 0; i < argument->pointer_count; i++)
+			move_address(slot, &argument->pointers[i], address);
 	return true;
 }
 
@@ -316,7 +317,8 @@ place_all(layout *l, const plcuda_window *window, const gvm_append *append, uint
 	uint8_t		*slots = place(l, PLCUDA_ARGUMENTS_MAX * PLCUDA_SLOT_BYTES, &arguments);
 	uint8_t *described = place(l, PLCUDA_TABLES_MAX * PLCUDA_ROUND_UP(sizeof(plcuda_table)), &tables);
 
-	if (!place_span(l, window->row, &results->row) || !place_span(l, window->places, &results->places))
+	if (!place_span(l, window->row, &results->row) ||
+		!place_span(l, window->pointers, &results->pointers))
 		return false;
 	for (uint32_t i = 0; i < window->table_count; i++)
 		if (!place_table(l, &window->tables[i], &plcuda_leases[i], results->state,
@@ -401,11 +403,12 @@ run_blocks(const plcuda_window *window, const function *f, plcuda_message *answe
 {
 	const bool	   appends = window->append_bytes > 0;
 	gvm_append	   append = {0};
-	plcuda_results results = {.place_count = (uint32_t) (window->places.bytes / sizeof(plcuda_place)),
-							  .measure = f->kernels[PLCUDA_KERNELS],
-							  .gather = f->kernels[PLCUDA_KERNELS + 1]};
-	uint64_t	   call;
-	bool		   done;
+	plcuda_results results = {
+		.pointer_count = (uint32_t) (window->pointers.bytes / sizeof(plcuda_pointer)),
+		.measure = f->kernels[PLCUDA_KERNELS],
+		.gather = f->kernels[PLCUDA_KERNELS + 1]};
+	uint64_t call;
+	bool	 done;
 
 	if (!plcuda_acquire_tables(window, answer) ||
 		!plcuda_clear_block(&state.results, window->results_bytes, "results", answer) ||
@@ -441,13 +444,6 @@ check_call(const plcuda_window *window, plcuda_message *answer)
 	return good;
 }
 
-static void
-end_paths(plcuda_window *window)
-{
-	window->cache[sizeof window->cache - 1] = window->compiler[sizeof window->compiler - 1] = '\0';
-	window->nvrtc[sizeof window->nvrtc - 1] = '\0';
-}
-
 void
 plcuda_run(plcuda_window *window, plcuda_message *answer)
 {
@@ -455,7 +451,6 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	int32_t			ordinal;
 
 	end_call(); /* of which the backend has not fetched everything */
-	end_paths(window);
 	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
 		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) ||
 		(f = find_function(window, answer)) == NULL)
@@ -497,7 +492,6 @@ plcuda_inspect(plcuda_window *window, plcuda_message *answer)
 	const function *f;
 
 	end_call();
-	end_paths(window);
 	if (plcuda_at(window->text) == NULL)
 		plcuda_answer_error(answer, "XX000", "the call is malformed");
 	if (answer->verb == PLCUDA_ERROR || !use_device(current_device(), answer) ||

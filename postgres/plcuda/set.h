@@ -9,12 +9,17 @@
 
 #include "append.h"
 
+/* Publishes a claim of count rows, which become NULLs. 0 (NULL): it has failed, which is an error of the call. */
 GVM_DEVICE plcuda_row *
-plcuda_clear_rows(unsigned char *rows, uint64_t count)
+plcuda_publish_rows(const plcuda_call *call, uint32_t answer, const gvm_append_place *place,
+					uint64_t count)
 {
-	plcuda_row *first = (plcuda_row *) (void *) rows;
+	plcuda_row *first;
 	uint64_t	i;
 
+	if (!plcuda_publish(call, answer, place))
+		return 0;
+	first = (plcuda_row *) (void *) place->rows;
 	for (i = 0; i < count; i++)
 		plcuda_clear_row(&first[i]);
 	return first;
@@ -31,6 +36,7 @@ plcuda_append(const plcuda_call *call)
 	const uint32_t	 before = gvm_count_ones(together & ((1u << gvm_lane()) - 1));
 	const uint32_t	 first = gvm_count_ones((together & -together) - 1);
 	uint64_t		 rows = 0;
+	plcuda_row		*row;
 	gvm_append_place place;
 
 	if (before == 0 &&
@@ -41,7 +47,9 @@ plcuda_append(const plcuda_call *call)
 		rows = gvm_warp_shuffle_u64(together, rows, first, 32);
 	if (rows == 0)
 		return 0;
-	return plcuda_clear_rows((unsigned char *) (uintptr_t) rows + before * sizeof(plcuda_row), 1);
+	row = (plcuda_row *) (uintptr_t) rows + before;
+	plcuda_clear_row(row);
+	return row;
 }
 
 /* So many rows, one behind the other, by one thread. */
@@ -51,7 +59,7 @@ plcuda_append_rows(const plcuda_call *call, uint64_t count)
 	gvm_append_place place;
 	const uint32_t	 answer = gvm_append_claim(call->append, count, 0, 1, &place);
 
-	return plcuda_publish(call, answer, &place) ? plcuda_clear_rows(place.rows, count) : 0;
+	return plcuda_publish_rows(call, answer, &place, count);
 }
 
 /* The same by all threads of a warp, each of which gets the rows that it asks for itself. */
@@ -61,7 +69,7 @@ plcuda_append_warp(const plcuda_call *call, uint64_t count)
 	gvm_append_place place;
 	const uint32_t	 answer = gvm_append_claim_warp(call->append, count, 0, 1, &place);
 
-	return plcuda_publish(call, answer, &place) ? plcuda_clear_rows(place.rows, count) : 0;
+	return plcuda_publish_rows(call, answer, &place, count);
 }
 
 /* The same by all threads of a block, of whole warps. */
@@ -71,7 +79,7 @@ plcuda_append_block(const plcuda_call *call, uint64_t count)
 	gvm_append_place place;
 	const uint32_t	 answer = gvm_append_claim_block(call->append, count, 0, 1, &place);
 
-	return plcuda_publish(call, answer, &place) ? plcuda_clear_rows(place.rows, count) : 0;
+	return plcuda_publish_rows(call, answer, &place, count);
 }
 
 #endif

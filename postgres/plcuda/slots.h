@@ -2,7 +2,7 @@
  * postgres/plcuda/slots.h - values as kernels have them: a struct pg_NAME_t for each type. For the C compiler and NVRTC, and for
  * the programs that fill it in.
  *
- * isnull is first to be looked at: the other members mean nothing then. A struct of zeros is a value. Addresses are of the
+ * Where isnull is not 0 the other members mean nothing. A struct of zeros is a value. Addresses are of the
  * device.
  */
 #ifndef PLCUDA_SLOTS_H
@@ -157,18 +157,18 @@ PLCUDA_ARRAY(uuid_array, plcuda_uuid);
 /* ---- what slots point to */
 
 /*
- * Offsets in a slot, or in a row of slots: of an address and of what counts the units behind it. What moves these bytes
- * elsewhere leaves offsets in place of addresses: the first one is PLCUDA_GATHERED_AT.
+ * A pointer of a slot, or of a row of slots: offsets of its address and of the number of units there. Code that moves these
+ * units into one block writes offsets in that block in place of addresses; the first one is PLCUDA_GATHERED_AT.
  */
-typedef struct plcuda_place
+typedef struct plcuda_pointer
 {
 	uint32_t value, length, isnull;
 	uint32_t more;	   /* of an int32_t that is added to length; 0: none is */
 	uint32_t bits;	   /* of a unit */
 	uint32_t optional; /* the address may be 0, also as an offset: then nothing is there */
-} plcuda_place;
+} plcuda_pointer;
 
-#define PLCUDA_PLACES_MAX  2 /* of a slot */
-#define PLCUDA_GATHERED_AT 8
+#define PLCUDA_POINTERS_MAX 2 /* of a slot */
+#define PLCUDA_GATHERED_AT	8
 
 #endif

@@ -551,7 +551,7 @@ make_text(reader *r)
 		appendStringInfoString(&out, "#include \"set.h\"\n");
 	else if (r->f->appends_bytes)
 		appendStringInfoString(&out, "#include \"append.h\"\n");
-	if (r->f->row.place_count > 0)
+	if (r->f->row.pointer_count > 0)
 		appendStringInfoString(&out, "#include \"gather.h\"\n");
 	appendStringInfoString(&out, r->headers.data);
 	foreach(cell, r->f->includes)

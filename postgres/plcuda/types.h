@@ -45,7 +45,7 @@ typedef struct plcuda_value
 	} is;
 } plcuda_value;
 
-/* What comes behind the values. */
+/* In place of the values that a message does not have. */
 typedef struct plcuda_nothing
 {
 	char none;
@@ -148,15 +148,15 @@ typedef struct plcuda_params
 /* Parameter of the kernels that gather such values. */
 typedef struct plcuda_gather
 {
-	const char		   *rows;
-	char			   *copies; /* of the rows */
-	char			   *bytes;	/* what they point to, from PLCUDA_GATHERED_AT on */
-	const plcuda_place *places;
-	uint32_t			place_count, row_bytes; /* row_bytes: a multiple of 8 */
-	uint64_t			row_count;
-	uint64_t			group; /* threads for a row */
-	uint64_t		   *total; /* words of bytes */
-	plcuda_state	   *state;
+	const char			 *rows;
+	char				 *copies; /* of the rows */
+	char				 *bytes;  /* what they point to, from PLCUDA_GATHERED_AT on */
+	const plcuda_pointer *pointers;
+	uint32_t			  pointer_count, row_bytes; /* row_bytes: a multiple of 8 */
+	uint64_t			  row_count;
+	uint64_t			  group; /* threads for a row */
+	uint64_t			 *total; /* words of bytes */
+	plcuda_state		 *state;
 } plcuda_gather;
 
 #endif

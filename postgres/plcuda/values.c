@@ -24,19 +24,17 @@
 #include "utils/timestamp.h"
 #include "utils/varbit.h"
 
+#include "postgres/arrow.h"
 #include "postgres/decimal.h"
 
 #define VECTOR_DIMENSIONS_MAX 16000
 #define HALF_EXPONENT		  0x7c00 /* of a float16 that is infinite, or NaN */
 
-#define DAYS_1970_TO_2000	  (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)
-#define US_1970_TO_2000		  ((int64) DAYS_1970_TO_2000 * USECS_PER_DAY)
-
 /* ---- types */
 
 #define SLOT(slot) \
 	.slot_bytes = sizeof(slot), .slot_align = __alignof__(slot), .isnull_at = offsetof(slot, isnull)
-#define PLACE(slot, at, counted_more, counted_bits, may_be_0)                             \
+#define POINTER(slot, at, counted_more, counted_bits, may_be_0)                           \
 	{                                                                                     \
 		.value = offsetof(slot, at), .length = offsetof(slot, length),                    \
 		.isnull = offsetof(slot, isnull), .more = (counted_more), .bits = (counted_bits), \
@@ -49,16 +47,16 @@
 #define BYTES(type, text, slot, which, unit, may_be_0)                            \
 	{                                                                             \
 		.oid = (type), .name = (text), .kind = (which), .length = -1, SLOT(slot), \
-		.place_count = 1, .places = {                                             \
-			PLACE(slot, value, 0, unit, may_be_0)                                 \
+		.pointer_count = 1, .pointers = {                                         \
+			POINTER(slot, value, 0, unit, may_be_0)                               \
 		}                                                                         \
 	}
 #define ARRAY(type, of, text, bytes)                                                             \
 	{                                                                                            \
 		.oid = (type), .element = (of), .name = (text), .kind = PLCUDA_KIND_ARRAY, .length = -1, \
-		.element_bytes = (bytes), SLOT(pg_array_t), .place_count = 2, .places = {                \
-			PLACE(pg_array_t, value, offsetof(pg_array_t, packed), (bytes) *8, 0),               \
-			PLACE(pg_array_t, nulls, offsetof(pg_array_t, nulls_from), 1, 1)                     \
+		.element_bytes = (bytes), SLOT(pg_array_t), .pointer_count = 2, .pointers = {            \
+			POINTER(pg_array_t, value, offsetof(pg_array_t, packed), (bytes) *8, 0),             \
+			POINTER(pg_array_t, nulls, offsetof(pg_array_t, nulls_from), 1, 1)                   \
 		}                                                                                        \
 	}
 
@@ -261,7 +259,7 @@ static void
 vector_to_slot(const plcuda_type *type, Datum value, void *slot, plcuda_bytes *pointed)
 {
 	const struct varlena *body = PG_DETOAST_DATUM(value);
-	const Size			  width = type->places[0].bits / 8;
+	const Size			  width = type->pointers[0].bits / 8;
 	pg_vector_t			  typed = {.length = *(const uint16 *) VARDATA(body)};
 
 	if (VARSIZE(body) != VARHDRSZ + 2 * sizeof(uint16) + typed.length * width)
@@ -399,13 +397,13 @@ fail_result(const plcuda_type *type, const char *why)
 			 errmsg("the function has returned no valid value of type %s: %s", type->name, why)));
 }
 
-/* What a place of the slot points to. */
+/* What a pointer of the slot leads to. */
 static const char *
-find_bytes(const plcuda_type *type, int place, const void *slot, plcuda_bytes pointed, Size bytes)
+find_bytes(const plcuda_type *type, int pointer, const void *slot, plcuda_bytes pointed, Size bytes)
 {
 	uint64 at;
 
-	memcpy(&at, (const char *) slot + type->places[place].value, sizeof at);
+	memcpy(&at, (const char *) slot + type->pointers[pointer].value, sizeof at);
 	if (bytes == 0)
 		return "";
 	if (at > pointed.count || bytes > pointed.count - at)
@@ -544,7 +542,7 @@ slot_to_bits(const plcuda_type *type, const void *slot, plcuda_bytes pointed)
 static Datum
 slot_to_vector(const plcuda_type *type, const void *slot, plcuda_bytes pointed)
 {
-	const Size		width = type->places[0].bits / 8;
+	const Size		width = type->pointers[0].bits / 8;
 	struct varlena *result;
 	uint16			head[2] = {0, 0};
 	pg_vector_t		typed;
@@ -570,18 +568,18 @@ static Datum
 receive_numeric(const plcuda_type *type, const char *bytes, Size count)
 {
 	StringInfoData message;
-	uint16		  *words = palloc(count + 1), header;
-	const Size	   all = count / sizeof *words;
-	Size		   head = 1;
+	const Size	   all = count / sizeof(uint16);
+	uint16		  *words, header;
+	Size		   head;
 
+	if (all > PG_UINT16_MAX) /* the header is among them; a number of PostgreSQL's has fewer than 40000 */
+		fail_result(type, "it has too many digits");
+	words = palloc(count + 1);
 	memcpy(words, bytes, count);
-	header = count >= 2 * sizeof *words ? words[0] : 0xc000;
+	header = all >= 2 ? words[0] : 0xc000;
 	if ((header & 0xc000) == 0xc000)
 		fail_result(type, "it is not in PostgreSQL's form");
-	if ((header & 0x8000) == 0)
-		head = 2;
-	if (all - head > PG_UINT16_MAX)
-		fail_result(type, "it has too many digits");
+	head = (header & 0x8000) == 0 ? 2 : 1;
 	initStringInfo(&message);
 	pq_sendint16(&message, (uint16) (all - head));
 	if (head == 2)
@@ -695,9 +693,10 @@ check_elements(const plcuda_type *type, char *elements, Size live, bool from_197
 	for (Size i = 0; i < live; i++, elements += type->element_bytes)
 	{
 		if (from_1970 && type->element == DATEOID)
-			*(int32 *) elements -= DATE_NOT_FINITE(*(int32 *) elements) ? 0 : DAYS_1970_TO_2000;
+			*(int32 *) elements -= DATE_NOT_FINITE(*(int32 *) elements) ? 0 : GSTORE_DAYS_1970_TO_2000;
 		else if (from_1970 && (type->element == TIMESTAMPOID || type->element == TIMESTAMPTZOID))
-			*(int64 *) elements -= TIMESTAMP_NOT_FINITE(*(int64 *) elements) ? 0 : US_1970_TO_2000;
+			*(int64 *) elements -= TIMESTAMP_NOT_FINITE(*(int64 *) elements) ? 0
+																			 : GSTORE_US_1970_TO_2000;
 		check_value(type, type->element, elements);
 	}
 }

@@ -63,18 +63,18 @@ typedef struct plcuda_span
 typedef enum plcuda_argument_kind
 {
 	PLCUDA_ARGUMENT_PLAIN = 1, /* none */
-	PLCUDA_ARGUMENT_BYTES,	   /* places[].value are offsets in `bytes`, and become addresses */
+	PLCUDA_ARGUMENT_BYTES,	   /* pointers[].value are offsets in `bytes`, and become addresses */
 	PLCUDA_ARGUMENT_TABLE,	   /* its first 8 bytes become the address of tables[table] */
 } plcuda_argument_kind;
 
 typedef struct plcuda_argument
 {
-	uint32_t	 kind;
-	uint32_t	 table;
-	plcuda_span	 bytes;
-	uint32_t	 place_count;
-	plcuda_place places[PLCUDA_PLACES_MAX];
-	uint8_t		 slot[PLCUDA_SLOT_BYTES];
+	uint32_t	   kind;
+	uint32_t	   table;
+	plcuda_span	   bytes;
+	uint32_t	   pointer_count;
+	plcuda_pointer pointers[PLCUDA_POINTERS_MAX];
+	uint8_t		   slot[PLCUDA_SLOT_BYTES];
 } plcuda_argument;
 
 typedef struct plcuda_wanted_column
@@ -89,7 +89,7 @@ typedef struct plcuda_wanted_table
 	char		token[PLCUDA_TOKEN_BYTES]; /* "": it has no rows */
 	uint64_t	rows;
 	plcuda_span dead; /* bitmap of rows that are not seen; no bytes: none */
-	/* Another one on the device, at this place of what the link "0.deleted" leads to; 0 bytes: there is none. */
+	/* Another one on the device, at this offset in what the link "0.deleted" leads to; 0 bytes: there is none. */
 	uint64_t	deleted_at, deleted_bytes;
 	plcuda_span columns; /* plcuda_wanted_column, by attribute number */
 } plcuda_wanted_table;
@@ -154,8 +154,8 @@ typedef struct plcuda_window
 	/* the result: rows of one size, of which a set has any number */
 	uint32_t	row_bytes;
 	uint32_t	returns_set, appends_bytes;
-	plcuda_span row;	/* NULLs, with which the kernels of a function that returns no set begin */
-	plcuda_span places; /* plcuda_place: values of variable length in a row */
+	plcuda_span row; /* NULLs, with which the kernels of a function that returns no set begin */
+	plcuda_span pointers;	  /* plcuda_pointer: values of variable length in a row */
 	uint64_t	append_bytes; /* most that may be appended; 0: nothing is */
 	/* out: all rows; those that this answer has, the next ones; what these point to, by offsets in place of addresses */
 	uint64_t	row_count;

@@ -805,6 +805,19 @@ class Images:
         expect_total(server, "after a restart")
         expect({image: image.stat().st_ino for image in folder.glob("*.image")}, before, "images")
 
+    def a_server_without_a_path_compiles(self, server):
+        """As pg_ctlcluster starts one; gcc finds its parts by PATH."""
+        prepare(server)
+        server.stop("fast")
+        start = as_owner(["env", "-u", "PATH", f"{server.bin}/pg_ctl", "-w", "-s", "-D", str(server.folder / "data"), "-l", str(server.folder / "log"), "start"])
+        subprocess.run(start, env=server.environ, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        try:
+            define(server, "seven", "", "int", "\n#plcuda_begin\nretval->value = 7; retval->isnull = 0;\n#plcuda_end\n")
+            expect(server.sql("SELECT seven()"), "7", "without PATH")
+        finally:
+            server.stop("fast")
+            server.start()
+
     def a_cache_has_the_modes_of_the_data_directory(self, server):
         """A cluster that its group may read stays so: chmod is what initdb's manual says for one that exists."""
         prepare(server)
