@@ -243,7 +243,7 @@ def kmeans_exact(torch, points, start):
 
 
 def kmeans_torch(part, torch, points, start):
-    """Whole, and in pieces whose distances stay in the GPU's cache; the better one counts."""
+    """Whole, in pieces whose distances fit in the GPU's cache, and whole with products in TF32, which are less exact."""
     x, c, result = torch.from_numpy(points).cuda(), torch.from_numpy(start.copy()).cuda(), {}
     one = torch.ones(len(x), device="cuda")
 
@@ -291,7 +291,7 @@ def logregr(part, rows, _):
     found = numpy.array(json.loads(part.server.sql(f"SELECT array_to_json({train})")))
     sklearn = optional("sklearn")
     if not sklearn:
-        slope = numpy.concatenate([[1], numpy.ones(FEATURES)]) * 0 + numpy.c_[numpy.ones(rows), x].T @ (hit - 1 / (1 + numpy.exp(-(x @ found[1:] + found[0])))) / rows
+        slope = numpy.c_[numpy.ones(rows), x].T @ (hit - 1 / (1 + numpy.exp(-(x @ found[1:] + found[0])))) / rows
         part.check(abs(slope).max() < 1e-8, "derivatives")
         return
     from sklearn.linear_model import LogisticRegression
