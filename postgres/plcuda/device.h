@@ -165,7 +165,7 @@ plcuda_write_note(plcuda_note *note, plcuda_note_level level, const char *sqlsta
 	}
 }
 
-/* rest: a fifth value does not fit its type. */
+/* rest has a type of its own, so that the compiler refuses a fifth value. */
 GVM_DEVICE_RARE void
 plcuda_raise_with(plcuda_state *state, const char *sqlstate, const char *text, plcuda_value a,
 				  plcuda_value b, plcuda_value c, plcuda_value d, plcuda_nothing rest)
@@ -197,7 +197,7 @@ plcuda_no_value(void)
 	return r;
 }
 
-/* A text, and up to four values in the place of each % in it. */
+/* A text, and up to four values, each in the place of a %. */
 #define PLCUDA_FILL_UP(function, ...)                                              \
 	function(__VA_ARGS__, plcuda_no_value(), plcuda_no_value(), plcuda_no_value(), \
 			 plcuda_no_value(), plcuda_no_value(), 0)

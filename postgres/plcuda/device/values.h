@@ -105,8 +105,8 @@ plcuda_get_varbit(const plcuda_table *t, int32_t number, uint64_t row)
 }
 
 /*
- * Of the digits that PostgreSQL's form has, their number times 10^scale, scale being how many are shown behind the point. 0: it
- * has more than 38 digits.
+ * The number in PostgreSQL's form, times 10^scale, as an integer without a sign; scale is how many digits are shown behind the
+ * point. 0: it has more than 38 digits.
  */
 GVM_DEVICE_RARE int
 plcuda_sum_digits(const char *value, uint32_t length, plcuda_u128 *sum, int32_t *scale)
@@ -134,11 +134,11 @@ plcuda_sum_digits(const char *value, uint32_t length, plcuda_u128 *sum, int32_t 
 		(sum->high == PLCUDA_POWER_38_HIGH && sum->low < PLCUDA_POWER_38_LOW);
 }
 
-/* The numeric whose form is there: finite, if it has no more than 38 digits. */
+/* From PostgreSQL's form. With more than 38 digits it is PLCUDA_NUMERIC_LONG. */
 GVM_DEVICE_RARE pg_numeric_t
 plcuda_read_numeric(const char *value, uint32_t length)
 {
-	const uint32_t head = length >= 2 ? plcuda_read_u16(value) : 0xc000; /* nonsense: NaN */
+	const uint32_t head = length >= 2 ? plcuda_read_u16(value) : 0xc000; /* not valid: NaN */
 	plcuda_u128	   sum = {0, 0};
 	pg_numeric_t   n = {0};
 	int32_t		   scale = 0;
@@ -282,7 +282,7 @@ plcuda_get_halfvec(const plcuda_table *t, int32_t number, uint64_t row)
 	return r;
 }
 
-/* A float16, which every float has room for. */
+/* The same value: each float16 is a float. */
 GVM_DEVICE float
 plcuda_half_to_float(unsigned short half)
 {
