@@ -336,13 +336,14 @@ def measure(name, arguments):
         server.sql(PLCUDA.TIMED)
         subprocess.run(server.psql("-f", str(ROOT / f"examples/plcuda/{example}.sql")), env=server.environ, check=True)
         part = Part(server, arguments.repetitions)
-        run(part, rows, arguments.queries or (1000 if software != "t" else 20))
+        queries = arguments.queries or (1000 if software != "t" else 20)
+        run(part, rows, queries)
         part.session.close()
     finally:
         server.end()
     if arguments.output:
         record = {
-            "benchmark": f"plcuda-{name}", "command": f"bench/bench-plcuda-examples.py -n {rows} -r {arguments.repetitions} {name}",
+            "benchmark": f"plcuda-{name}", "command": f"bench/bench-plcuda-examples.py -n {rows} -q {queries} -r {arguments.repetitions} {name}",
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()},
             "driver": PLCUDA.driver_version(software == "t"), "devices": [device], "rows": rows, "figures": part.figures,
