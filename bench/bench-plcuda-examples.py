@@ -243,7 +243,7 @@ def kmeans_exact(torch, points, start):
 
 
 def kmeans_torch(part, torch, points, start):
-    """Whole, and in pieces whose distances stay in the GPU's cache; the better one counts."""
+    """Whole, in pieces whose distances fit in the GPU's cache, and whole with products in TF32, which are less exact."""
     x, c, result = torch.from_numpy(points).cuda(), torch.from_numpy(start.copy()).cuda(), {}
     one = torch.ones(len(x), device="cuda")
 
@@ -291,7 +291,7 @@ def logregr(part, rows, _):
     found = numpy.array(json.loads(part.server.sql(f"SELECT array_to_json({train})")))
     sklearn = optional("sklearn")
     if not sklearn:
-        slope = numpy.concatenate([[1], numpy.ones(FEATURES)]) * 0 + numpy.c_[numpy.ones(rows), x].T @ (hit - 1 / (1 + numpy.exp(-(x @ found[1:] + found[0])))) / rows
+        slope = numpy.c_[numpy.ones(rows), x].T @ (hit - 1 / (1 + numpy.exp(-(x @ found[1:] + found[0])))) / rows
         part.check(abs(slope).max() < 1e-8, "derivatives")
         return
     from sklearn.linear_model import LogisticRegression
@@ -336,13 +336,14 @@ def measure(name, arguments):
         server.sql(PLCUDA.TIMED)
         subprocess.run(server.psql("-f", str(ROOT / f"examples/plcuda/{example}.sql")), env=server.environ, check=True)
         part = Part(server, arguments.repetitions)
-        run(part, rows, arguments.queries or (1000 if software != "t" else 20))
+        queries = arguments.queries or (1000 if software != "t" else 20)
+        run(part, rows, queries)
         part.session.close()
     finally:
         server.end()
     if arguments.output:
         record = {
-            "benchmark": f"plcuda-{name}", "command": f"bench/bench-plcuda-examples.py -n {rows} -r {arguments.repetitions} {name}",
+            "benchmark": f"plcuda-{name}", "command": f"bench/bench-plcuda-examples.py -n {rows} -q {queries} -r {arguments.repetitions} {name}",
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()},
             "driver": PLCUDA.driver_version(software == "t"), "devices": [device], "rows": rows, "figures": part.figures,

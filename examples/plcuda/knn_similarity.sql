@@ -38,7 +38,7 @@ CREATE FUNCTION knn_similarity(k int, queries reggstore, molecules reggstore)
 #plcuda_decl
 #define BYTES_MAX 4096
 #define WORDS 32 /* of 32 bits, that are kept in registers: longer fingerprints are read from memory each time */
-#define TILES 4  /* groups of as many molecules as a block has threads, between questions for more work */
+#define TILES 4  /* groups of as many molecules as a block has threads, in a piece of work */
 #define SAMPLE 8192
 #define SHARED_BYTES 32768
 #define SPREAD 2654435761u /* a prime: neighbours in the table are not searched at the same time */

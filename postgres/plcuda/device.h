@@ -60,41 +60,18 @@
 
 /* ---- errors and messages */
 
-GVM_DEVICE plcuda_value
-plcuda_value_i64(int64_t v)
-{
-	plcuda_value r = {PLCUDA_VALUE_I64, 0, {0}};
-
-	r.is.i64 = v;
-	return r;
-}
-
-GVM_DEVICE plcuda_value
-plcuda_value_u64(uint64_t v)
-{
-	plcuda_value r = {PLCUDA_VALUE_U64, 0, {0}};
-
-	r.is.u64 = v;
-	return r;
-}
-
-GVM_DEVICE plcuda_value
-plcuda_value_f32(float v)
-{
-	plcuda_value r = {PLCUDA_VALUE_F32, 0, {0}};
-
-	r.is.f32 = v;
-	return r;
-}
-
-GVM_DEVICE plcuda_value
-plcuda_value_f64(double v)
-{
-	plcuda_value r = {PLCUDA_VALUE_F64, 0, {0}};
-
-	r.is.f64 = v;
-	return r;
-}
+#define PLCUDA_NUMBER_VALUE(member, type, number_kind)    \
+	GVM_DEVICE plcuda_value plcuda_value_##member(type v) \
+	{                                                     \
+		plcuda_value r = {number_kind, 0, {0}};           \
+		r.is.member = v;                                  \
+		return r;                                         \
+	}
+PLCUDA_NUMBER_VALUE(i64, int64_t, PLCUDA_VALUE_I64)
+PLCUDA_NUMBER_VALUE(u64, uint64_t, PLCUDA_VALUE_U64)
+PLCUDA_NUMBER_VALUE(f32, float, PLCUDA_VALUE_F32)
+PLCUDA_NUMBER_VALUE(f64, double, PLCUDA_VALUE_F64)
+#undef PLCUDA_NUMBER_VALUE
 
 GVM_DEVICE plcuda_value
 plcuda_value_text(pg_text_t v)
@@ -188,7 +165,7 @@ plcuda_write_note(plcuda_note *note, plcuda_note_level level, const char *sqlsta
 	}
 }
 
-/* rest: a fifth value does not fit its type. */
+/* rest has a type of its own, so that the compiler refuses a fifth value. */
 GVM_DEVICE_RARE void
 plcuda_raise_with(plcuda_state *state, const char *sqlstate, const char *text, plcuda_value a,
 				  plcuda_value b, plcuda_value c, plcuda_value d, plcuda_nothing rest)
@@ -220,7 +197,7 @@ plcuda_no_value(void)
 	return r;
 }
 
-/* A text, and up to four values in the place of each % in it. */
+/* A text, and up to four values, each in the place of a %. */
 #define PLCUDA_FILL_UP(function, ...)                                              \
 	function(__VA_ARGS__, plcuda_no_value(), plcuda_no_value(), plcuda_no_value(), \
 			 plcuda_no_value(), plcuda_no_value(), 0)
@@ -347,25 +324,6 @@ plcuda_find_value(const plcuda_table *t, int32_t number, uint64_t row, uint32_t 
 	return c != 0 && plcuda_has_value(t, c, row) ? c : 0;
 }
 
-#define PLCUDA_GET(name, value_type, result_type, type)                              \
-	GVM_DEVICE result_type name(const plcuda_table *t, int32_t number, uint64_t row) \
-	{                                                                                \
-		const plcuda_column *c = plcuda_find_value(t, number, row, type);            \
-		result_type			 r = {0, 1};                                             \
-		if (c != 0)                                                                  \
-		{                                                                            \
-			r.value = ((const value_type *) (const void *) c->values)[row];          \
-			r.isnull = 0;                                                            \
-		}                                                                            \
-		return r;                                                                    \
-	}
-PLCUDA_GET(plcuda_get_int2, short, pg_int2_t, PLCUDA_INT2)
-PLCUDA_GET(plcuda_get_int4, int32_t, pg_int4_t, PLCUDA_INT4)
-PLCUDA_GET(plcuda_get_int8, int64_t, pg_int8_t, PLCUDA_INT8)
-PLCUDA_GET(plcuda_get_float4, float, pg_float4_t, PLCUDA_FLOAT4)
-PLCUDA_GET(plcuda_get_float8, double, pg_float8_t, PLCUDA_FLOAT8)
-#undef PLCUDA_GET
-
 GVM_DEVICE pg_bool_t
 plcuda_get_bool(const plcuda_table *t, int32_t number, uint64_t row)
 {
@@ -448,13 +406,16 @@ plcuda_get_varying(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 	return r;
 }
 
-/* A value of variable length to PostgreSQL; in a column of values of one length without a header. */
+/* A value of variable length to PostgreSQL; in a column of values of one length without a header. NULL if there is no column. */
 GVM_DEVICE pg_text_t
 plcuda_read_bytes(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 {
-	const plcuda_compressed v = plcuda_get_varying(t, c, row);
-	pg_text_t				r = {0, 0, 1};
+	plcuda_compressed v;
+	pg_text_t		  r = {0, 0, 1};
 
+	if (c == 0)
+		return r;
+	v = plcuda_get_varying(t, c, row);
 	if (v.compressed)
 	{
 		plcuda_raise_in(
@@ -472,10 +433,7 @@ plcuda_read_bytes(const plcuda_table *t, const plcuda_column *c, uint64_t row)
 GVM_DEVICE pg_text_t
 plcuda_get_varlena(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type)
 {
-	const plcuda_column *c = plcuda_find_value(t, number, row, type);
-	pg_text_t			 r = {0, 0, 1};
-
-	return c == 0 ? r : plcuda_read_bytes(t, c, row);
+	return plcuda_read_bytes(t, plcuda_find_value(t, number, row, type), row);
 }
 
 /* The bytes stay where they are in the table. Text is in the server's encoding. */

@@ -59,7 +59,7 @@ static void draw_raw(unsigned char *raw, int32_t n)
 
     for (int32_t i = 0; i < n; i++)
         if (kind == 0) /* sparse */
-            raw[i] = draw(letters) == 0 ? (unsigned char)(1u << draw(8)) : 0;
+            raw[i] = (unsigned char)(draw(letters) == 0 ? 1u << draw(8) : 0);
         else if (kind == 1)
             raw[i] = (unsigned char)draw(letters);
         else if (kind == 2)
@@ -93,7 +93,7 @@ static void encode_items(stream *s)
         if (i % 8 == 0) {
             control = s->length;
             s->bytes[s->length++] = (unsigned char)draw(2); /* bits without an item are ignored */
-            s->bytes[control] = items - i < 8 ? (unsigned char)(draw(256) << (items - i)) : 0;
+            s->bytes[control] = (unsigned char)(items - i < 8 ? draw(256) << (items - i) : 0);
         }
         if (draw(10) >= matches || s->raw_bytes == 0) {
             s->bytes[s->length++] = (unsigned char)draw(256);
@@ -241,6 +241,7 @@ static struct {
 static stream batched[BATCH];
 static unsigned batched_count;
 
+/* False: the build has no kernels for this device. */
 static bool open_gpu(void)
 {
     CUcontext context;
@@ -249,13 +250,17 @@ static bool open_gpu(void)
     if (gvm_device_open(0, &gpu.device) != GVM_OK || gvm_device_get_info(gpu.device, &gpu.info) != GVM_OK)
         tap_bail_out("there is no device");
     image = gpu.info.software ? gvmi_image_soft_bench_pglz : gvmi_image_cuda_bench_pglz;
-    return image != NULL && gvmi_cu->cuDeviceGet(&gpu.ordinal, 0) == CUDA_SUCCESS &&
-           gvmi_cu->cuDevicePrimaryCtxRetain(&context, gpu.ordinal) == CUDA_SUCCESS &&
-           gvmi_cu->cuCtxPushCurrent(context) == CUDA_SUCCESS &&
-           gvmi_cu->cuModuleLoadData(&gpu.module, image) == CUDA_SUCCESS &&
-           gvmi_cu->cuModuleGetFunction(&gpu.threads, gpu.module, "pglz_threads") == CUDA_SUCCESS &&
-           gvmi_cu->cuModuleGetFunction(&gpu.warps, gpu.module, "pglz_warps") == CUDA_SUCCESS &&
-           gvmi_cu->cuMemAlloc(&gpu.memory, sizeof batch) == CUDA_SUCCESS;
+    if (image == NULL)
+        return false;
+    if (gvmi_cu->cuDeviceGet(&gpu.ordinal, 0) != CUDA_SUCCESS ||
+        gvmi_cu->cuDevicePrimaryCtxRetain(&context, gpu.ordinal) != CUDA_SUCCESS ||
+        gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleLoadData(&gpu.module, image) != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleGetFunction(&gpu.threads, gpu.module, "pglz_threads") != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleGetFunction(&gpu.warps, gpu.module, "pglz_warps") != CUDA_SUCCESS ||
+        gvmi_cu->cuMemAlloc(&gpu.memory, sizeof batch) != CUDA_SUCCESS)
+        tap_bail_out("the kernels cannot be loaded");
+    return true;
 }
 
 static void close_gpu(void)

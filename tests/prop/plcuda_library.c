@@ -48,6 +48,7 @@ static uint64_t draw(uint64_t bound)
     return random_next(&state) % bound;
 }
 
+/* False: the build has no kernels for this device. */
 static bool open_gpu(void)
 {
     CUcontext context;
@@ -57,11 +58,15 @@ static bool open_gpu(void)
         tap_bail_out("there is no device");
     image = info.software ? gvmi_image_soft_plcuda_library_kernels
                           : gvmi_image_cuda_plcuda_library_kernels;
-    return image != NULL && gvmi_cu->cuDeviceGet(&ordinal, 0) == CUDA_SUCCESS &&
-           gvmi_cu->cuDevicePrimaryCtxRetain(&context, ordinal) == CUDA_SUCCESS &&
-           gvmi_cu->cuCtxPushCurrent(context) == CUDA_SUCCESS &&
-           gvmi_cu->cuModuleLoadData(&module, image) == CUDA_SUCCESS &&
-           gvmi_cu->cuMemAlloc(&memory, MEMORY_BYTES) == CUDA_SUCCESS;
+    if (image == NULL)
+        return false;
+    if (gvmi_cu->cuDeviceGet(&ordinal, 0) != CUDA_SUCCESS ||
+        gvmi_cu->cuDevicePrimaryCtxRetain(&context, ordinal) != CUDA_SUCCESS ||
+        gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleLoadData(&module, image) != CUDA_SUCCESS ||
+        gvmi_cu->cuMemAlloc(&memory, MEMORY_BYTES) != CUDA_SUCCESS)
+        tap_bail_out("the kernels cannot be loaded");
+    return true;
 }
 
 static void close_gpu(void)
@@ -241,16 +246,24 @@ static bool check_sorting(void)
 
 /* ---- numeric */
 
-/* digits of base 10000, the first of the given power, as PostgreSQL has them, and as text */
-static uint32_t draw_varlena(char *value, char *text, double *wanted)
+/* A numeric as PostgreSQL has it and as text, and the double nearest to it. */
+static struct {
+    char value[2000], text[4000];
+    uint32_t length; /* of the value */
+    double nearest;
+} drawn;
+
+/* Digits of base 10000, the first of a random power. */
+static void draw_varlena(void)
 {
+    char *const value = drawn.value, *const text = drawn.text;
     const bool negative = draw(2) == 0;
     const uint32_t count = 1 + (uint32_t)draw(draw(20) == 0 ? 300 : 12);
     const int32_t range = draw(3) == 0 ? 85 : 6, power = (int32_t)draw(2 * (uint64_t)range) - range;
     const bool is_short = power >= -64 && power < 64 && draw(2) == 0;
     uint32_t at = is_short ? 2 : 4;
-    const char *all = text;
     unsigned head;
+    int n;
 
     head = is_short ? 0x8000u | (negative ? 0x2000u : 0) | ((unsigned)power & 0x7f)
                     : (negative ? 0x4000u : 0);
@@ -260,18 +273,18 @@ static uint32_t draw_varlena(char *value, char *text, double *wanted)
         value[2] = (char)power;
         value[3] = (char)(power >> 8);
     }
-    text += sprintf(text, "%s0.", negative ? "-" : "");
+    n = sprintf(text, "%s0.", negative ? "-" : "");
     for (uint32_t i = 0; i < count; i++, at += 2) {
         const unsigned digit = draw(4) == 0 ? (i == 0)
                                             : (unsigned)(draw(8) == 0 ? 9999 : draw(9999) + 1);
 
         value[at] = (char)digit;
         value[at + 1] = (char)(digit >> 8);
-        text += sprintf(text, "%04u", digit);
+        n += sprintf(text + n, "%04u", digit);
     }
-    sprintf(text, "e%d", 4 * (power + 1));
-    *wanted = strtod(all, NULL);
-    return at;
+    sprintf(text + n, "e%d", 4 * (power + 1));
+    drawn.nearest = strtod(text, NULL);
+    drawn.length = at;
 }
 
 /* A number as text with a point and digits behind it, so many that their number is a multiple of 4, to PostgreSQL's form. */
@@ -296,19 +309,20 @@ static uint32_t encode_text(const char *text, char *value)
 }
 
 /* Exactly between two doubles, or a little beside: what rounds half to even. A long double has bits enough to be rounded in hardware. */
-static uint32_t draw_half(char *value, char *text, double *wanted)
+static void draw_half(void)
 {
+    char *const text = drawn.text;
     const uint64_t odd = draw((uint64_t)1 << 54) >> (draw(3) == 0 ? draw(54) : 0) |
                          (draw(3) > 0 ? (uint64_t)1 << 53 : 0) | 1;
     const long double number = ldexpl((long double)odd, (int)draw(2050) - 1078);
     int n = sprintf(text, "%.1152Lf", number);
 
-    *wanted = (double)number;
+    drawn.nearest = (double)number;
     if (draw(3) > 0) { /* a 1 far behind */
         sprintf(text + n, "%0*d", 4 * (1 + (int)draw(20)), 1);
-        *wanted = (double)nextafterl(number, HUGE_VALL);
+        drawn.nearest = (double)nextafterl(number, HUGE_VALL);
     }
-    return encode_text(text, value);
+    drawn.length = encode_text(text, drawn.value);
 }
 
 /* Of subnormal numbers strtod() of glibc before 2.41 may return a neighbour. */
@@ -357,15 +371,13 @@ static bool check_decimal(void)
     return is_same_double(text, strtod(text, NULL), plcuda_digits_to_f64(&d), false);
 }
 
-static bool check_varlena(uint32_t (*draw_one)(char *value, char *text, double *wanted), bool exact)
+static bool check_varlena(void (*draw_one)(void), bool exact)
 {
-    static char value[2000], text[4000];
     plcuda_digits d;
-    double wanted;
-    const uint32_t length = draw_one(value, text, &wanted);
 
-    return plcuda_varlena_to_digits(value, length, &d) &&
-           is_same_double(text, wanted, plcuda_digits_to_f64(&d), exact);
+    draw_one();
+    return plcuda_varlena_to_digits(drawn.value, drawn.length, &d) &&
+           is_same_double(drawn.text, drawn.nearest, plcuda_digits_to_f64(&d), exact);
 }
 
 static bool check_numerics(void)

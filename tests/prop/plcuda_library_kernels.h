@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What a thread is told about the values of one type. */
+/* What each function returns to a thread for the values of one type. */
 #define LIBRARY_ANSWERS(letters, type) \
     typedef struct library_##letters { \
         type value; \

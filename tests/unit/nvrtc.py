@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, for an H100
-and without a GPU. usage: nvrtc.py ROOT; exits with 77 where there is no NVRTC."""
+"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, and kernels that use
+each header of plcuda's library, for an H100 and without a GPU. usage: nvrtc.py ROOT; exits with 77 where there is no NVRTC."""
 import ctypes
 import sys
 from pathlib import Path
 
 LIBRARIES = ["libnvrtc.so"] + [f"{folder}libnvrtc.so.{major}" for major in (13, 12) for folder in ("", "/usr/local/cuda/lib64/")]
-KERNEL = b"""
+APPENDER = b"""
 typedef unsigned long long uint64_t, uintptr_t; /* as <cuda/std/cstdint> declares them */
 #include <gvmem/device/appender.h>
 
@@ -31,6 +31,34 @@ GVM_KERNEL(append_all_ways, params, p)
     gvm_append_publish(&p.append, amount);
 }
 """
+# Of postgres/plcuda/device: the included kernels use order.h, reduce.h, sort.h and threads.h, and this one the others.
+PLCUDA = b"""
+#include "postgres/plcuda/device.h"
+#include "tests/prop/plcuda_library_kernels.c"
+
+typedef struct column_params { plcuda_call call; const plcuda_table *table; double *out; } column_params;
+
+GVM_KERNEL(read_columns, column_params, p)
+{
+    PLCUDA_FOR_ROWS (p.table, row) {
+        const pg_text_t text = plcuda_get_text(p.table, 1, row);
+        const pg_numeric_t numeric = plcuda_get_numeric(p.table, 2, row);
+        const pg_timestamp_t at = plcuda_get_timestamp(p.table, 3, row);
+        const pg_float4_array_t array = plcuda_get_float4_array(p.table, 4, row);
+        const pg_varbit_t bits = plcuda_get_varbit(p.table, 5, row);
+        const pg_vector_t vector = plcuda_get_vector(p.table, 6, row);
+        char *dest = (char *)p.out + 8192 * row;
+        int64_t integer = plcuda_decompress(plcuda_get_compressed(p.table, 7, row), dest) +
+            plcuda_decompress_warp(plcuda_get_compressed(p.table, 8, row), dest);
+
+        if (!plcuda_numeric_to_int8(&numeric, &integer))
+            plcuda_raise(&p.call, "22003", "row % has no integer, but % and %", row, text, at.value);
+        p.out[row] = plcuda_numeric_to_float8(&numeric) + (double)integer + plcuda_text_like(text, text) +
+            plcuda_timestamp_to_parts(plcuda_timestamp_trunc(at.value, PLCUDA_QUARTER)).month +
+            plcuda_float4_element(&array, 0).value + bits.length + vector.length;
+    }
+}
+"""
 
 
 def load():
@@ -43,11 +71,11 @@ def load():
     sys.exit(77)
 
 
-def main():
-    nvrtc = load()
+def compile_text(nvrtc, text):
+    """Files that the host compiles, too, include <stdint.h>, which is empty here: the types are the dialect's own."""
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
-    options = [b"-I" + str(Path(sys.argv[1]) / "include").encode(), b"-arch=sm_90", b"-std=c++17"]
-    result = nvrtc.nvrtcCreateProgram(ctypes.byref(program), KERNEL, b"kernel.cu", 0, None, None)
+    options = [b"-I" + str(Path(sys.argv[1]) / folder).encode() for folder in ("", "include")] + [b"-arch=sm_90", b"-std=c++17"]
+    result = nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 1, (ctypes.c_char_p * 1)(b""), (ctypes.c_char_p * 1)(b"stdint.h"))
     if result == 0:
         result = nvrtc.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
         nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
@@ -56,6 +84,12 @@ def main():
         print(log.value.decode())
     if result != 0:
         sys.exit(f"NVRTC answers {result}")
+
+
+def main():
+    nvrtc = load()
+    for text in (APPENDER, PLCUDA):
+        compile_text(nvrtc, text)
 
 
 main()

@@ -264,7 +264,7 @@ plcuda_round_to_f64(uint64_t whole, int32_t exponent, int rest)
 	return out.f64;
 }
 
-/* Beyond double it is infinite. The digits are used up. */
+/* Beyond double it is infinite. The digits are overwritten. */
 GVM_DEVICE_RARE double
 plcuda_digits_to_f64(plcuda_digits *d)
 {

@@ -6,7 +6,7 @@
  * a third byte that is added to it. A match may be longer than its offset: it repeats what it writes.
  *
  * A stream is valid if its items end with the source, and the last one reaches the end of the value; what it writes beyond is
- * cut off. So says PostgreSQL's pglz_decompress() with check_complete, and both say the same of any bytes (tests/prop/pglz.c).
+ * cut off. PostgreSQL's pglz_decompress() with check_complete returns the same for any bytes (tests/prop/pglz.c).
  */
 #ifndef PLCUDA_DEVICE_PGLZ_H
 #define PLCUDA_DEVICE_PGLZ_H
@@ -24,7 +24,7 @@ typedef struct pglz_reader
 	int32_t				 length, offset; /* of the match that was read last */
 } pglz_reader;
 
-/* Reads a match that may write so many bytes, behind so many. False: it is not valid. */
+/* Reads the next match. written: the bytes before it; most: how many may follow. False: it is not valid. */
 GVM_DEVICE int
 pglz_read_match(pglz_reader *r, int32_t written, int32_t most)
 {
@@ -47,7 +47,7 @@ pglz_read_match(pglz_reader *r, int32_t written, int32_t most)
 	return r->offset > 0 && r->offset <= written;
 }
 
-/* The 8 bytes that follow a place at a multiple of 8 which has at least 8 before it. */
+/* The next 8 bytes of a match whose offset is below 8. `to` is a multiple of 8, with at least 8 bytes before it. */
 GVM_DEVICE uint64_t
 pglz_repeat(const uint64_t *to, uint32_t offset)
 {
@@ -135,7 +135,7 @@ pglz_decompress(const char *source, int32_t slen, char *dest, int32_t rawsize)
 	return pglz_result(&r, written, rawsize);
 }
 
-/* Writes a whole match, each lane every so manieth byte of it. */
+/* Writes a whole match: a lane writes the byte of its number, and those at multiples of the number of lanes behind it. */
 GVM_DEVICE void
 pglz_copy_warp(char *to, uint32_t offset, uint32_t length)
 {

@@ -127,7 +127,7 @@ PLCUDA_REDUCTIONS(double, f64, double, f64, PLCUDA_PLUS)
 #undef PLCUDA_SCAN
 #undef PLCUDA_REDUCTION
 
-/* How many say yes. */
+/* In how many threads yes is not 0. */
 GVM_DEVICE uint32_t
 plcuda_warp_count(int yes)
 {

@@ -1,7 +1,7 @@
 /*
  * postgres/plcuda/device/sort.h - sorting pairs of a key and a payload, and the k smallest of many.
  *
- * Keys are those of order.h; ~key sorts downwards. Equal keys are sorted by payload, so that a result is one alone; with the
+ * Keys are those of order.h; ~key sorts downwards. Equal keys are sorted by payload, so that there is one result only; with the
  * number of a row as payload, sorting is stable. Pairs may be in shared memory, in workbuf or anywhere else. Of functions of a block,
  * all its threads call them with the same arguments, and each may read the result.
  */
@@ -72,7 +72,7 @@ plcuda_slice_length(uint64_t count, uint32_t slices)
 	return (count + slices - 1) / slices;
 }
 
-/* In one kernel. Good are as many slices as there are blocks, but not many more. */
+/* In one kernel. It is fastest with about as many slices as there are blocks. */
 GVM_DEVICE void
 plcuda_grid_sort_slices(plcuda_pair *pairs, uint64_t count, uint32_t slices)
 {
@@ -156,7 +156,7 @@ plcuda_topk_add_list(plcuda_pair *list, const plcuda_pair *other, uint32_t k)
 		;
 }
 
-/* Of so many lists, one behind the other, the k smallest to another list, or to the first of them. The lists are used up. */
+/* Writes the k smallest of count lists, which follow one another, to another list or to the first of them. The lists are overwritten. */
 #define PLCUDA_TOPK(name, number, threads, sync)                                                      \
 	GVM_DEVICE_RARE void name(plcuda_pair *lists, uint32_t count, uint32_t k, plcuda_pair *to)        \
 	{                                                                                                 \

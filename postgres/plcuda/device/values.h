@@ -1,5 +1,5 @@
 /*
- * postgres/plcuda/device/values.h - columns of types other than numbers and texts: dates, uuid, bits, numeric, vectors, arrays.
+ * postgres/plcuda/device/values.h - columns of types of fixed length, bits, numeric, vectors, arrays.
  *
  * Part of device.h. Whatever bytes a column has, no others are read. docs/plcuda.md describes each function.
  */
@@ -44,6 +44,11 @@ plcuda_timestamp_of(int64_t value, int from_1970)
 			r.value = convert(((const value_type *) (const void *) c->values)[row], t->arrow != 0); \
 		return r;                                                                                   \
 	}
+PLCUDA_GET_OF(int2, short, PLCUDA_INT2, PLCUDA_AS_IT_IS)
+PLCUDA_GET_OF(int4, int32_t, PLCUDA_INT4, PLCUDA_AS_IT_IS)
+PLCUDA_GET_OF(int8, int64_t, PLCUDA_INT8, PLCUDA_AS_IT_IS)
+PLCUDA_GET_OF(float4, float, PLCUDA_FLOAT4, PLCUDA_AS_IT_IS)
+PLCUDA_GET_OF(float8, double, PLCUDA_FLOAT8, PLCUDA_AS_IT_IS)
 PLCUDA_GET_OF(char, char, PLCUDA_CHAR, PLCUDA_AS_IT_IS)
 PLCUDA_GET_OF(oid, uint32_t, PLCUDA_OID, PLCUDA_AS_IT_IS)
 PLCUDA_GET_OF(money, int64_t, PLCUDA_MONEY, PLCUDA_AS_IT_IS)
@@ -77,11 +82,8 @@ plcuda_get_varbit(const plcuda_table *t, int32_t number, uint64_t row)
 {
 	const plcuda_column *c = plcuda_find_value(t, number, row, PLCUDA_VARBIT);
 	pg_varbit_t			 r = {0, 0, 1};
-	pg_text_t			 body;
+	pg_text_t			 body = plcuda_read_bytes(t, c, row);
 
-	if (c == 0)
-		return r;
-	body = plcuda_read_bytes(t, c, row);
 	if (body.isnull)
 		return r;
 	if (c->uniform_bytes > 0)
@@ -103,8 +105,8 @@ plcuda_get_varbit(const plcuda_table *t, int32_t number, uint64_t row)
 }
 
 /*
- * Of the digits that PostgreSQL's form has, their number times 10^scale, scale being how many are shown behind the point. 0: it
- * has more than 38 digits.
+ * The number in PostgreSQL's form, times 10^scale, as an integer without a sign; scale is how many digits are shown behind the
+ * point. 0: it has more than 38 digits.
  */
 GVM_DEVICE_RARE int
 plcuda_sum_digits(const char *value, uint32_t length, plcuda_u128 *sum, int32_t *scale)
@@ -132,11 +134,11 @@ plcuda_sum_digits(const char *value, uint32_t length, plcuda_u128 *sum, int32_t 
 		(sum->high == PLCUDA_POWER_38_HIGH && sum->low < PLCUDA_POWER_38_LOW);
 }
 
-/* The numeric whose form is there: finite, if it has no more than 38 digits. */
+/* From PostgreSQL's form. With more than 38 digits it is PLCUDA_NUMERIC_LONG. */
 GVM_DEVICE_RARE pg_numeric_t
 plcuda_read_numeric(const char *value, uint32_t length)
 {
-	const uint32_t head = length >= 2 ? plcuda_read_u16(value) : 0xc000; /* nonsense: NaN */
+	const uint32_t head = length >= 2 ? plcuda_read_u16(value) : 0xc000; /* not valid: NaN */
 	plcuda_u128	   sum = {0, 0};
 	pg_numeric_t   n = {0};
 	int32_t		   scale = 0;
@@ -166,13 +168,10 @@ GVM_DEVICE pg_numeric_t
 plcuda_get_numeric(const plcuda_table *t, int32_t number, uint64_t row)
 {
 	const plcuda_column *c = plcuda_find_value(t, number, row, PLCUDA_NUMERIC);
+	const pg_text_t		 body = plcuda_read_bytes(t, c, row);
 	pg_numeric_t		 r = {0};
-	pg_text_t			 body;
 
 	r.isnull = 1;
-	if (c == 0)
-		return r;
-	body = plcuda_read_bytes(t, c, row);
 	if (body.isnull)
 		return r;
 	if (c->uniform_bytes == 0)
@@ -244,20 +243,18 @@ GVM_DEVICE pg_text_t
 plcuda_get_elements(const plcuda_table *t, int32_t number, uint64_t row, uint32_t type, uint32_t width)
 {
 	const plcuda_column *c = plcuda_find_value(t, number, row, type);
-	pg_text_t			 r = {0, 0, 1}, body;
+	const pg_text_t		 none = {0, 0, 1};
+	pg_text_t			 body = plcuda_read_bytes(t, c, row);
 
-	if (c == 0)
-		return r;
-	body = plcuda_read_bytes(t, c, row);
 	if (body.isnull)
-		return r;
+		return none;
 	if (c->uniform_bytes > 0)
 		body.length = c->count;
 	else if (body.length < 4 || (uint64_t) (uintptr_t) body.value % width != 0 ||
 			 plcuda_read_u16(body.value) > (body.length - 4) / width)
 	{
 		plcuda_raise_in(t->state, "XX001", "a vector lies beyond its column");
-		return r;
+		return none;
 	}
 	else
 	{
@@ -285,7 +282,7 @@ plcuda_get_halfvec(const plcuda_table *t, int32_t number, uint64_t row)
 	return r;
 }
 
-/* A float16, which every float has room for. */
+/* The same value: each float16 is a float. */
 GVM_DEVICE float
 plcuda_half_to_float(unsigned short half)
 {
