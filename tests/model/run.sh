@@ -57,7 +57,7 @@ search() { # VERIFIER-OPTIONS C-OPTIONS NAMES...
 is_complete() { grep -q 'errors: 0$' out && ! grep -Eq 'Search not completed|search depth too small' out; }
 
 explain() { # NAMES...
-    sed 's/^/# /' out | grep -v '^# *$' | head -n 40
+    sed 's/^/# /' out | grep -Ev '^# *$|^# (row|Depth=) ' | head -n 40
     [ ! -f keeper.pml.trail ] || spin -t -p -g "$@" keeper.pml 2>/dev/null | tail -n 60 | sed 's/^/# /'
 }
 
