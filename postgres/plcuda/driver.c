@@ -73,7 +73,11 @@ void
 plcuda_release_block(plcuda_device_block *b)
 {
 	if (b->bytes > 0)
+	{
+		/* The driver may give it to this process again as it is. */
+		(void) plcuda_cu.clear(b->address, 0, b->bytes);
 		(void) plcuda_cu.free(b->address);
+	}
 	*b = (plcuda_device_block){0, 0};
 }
 

@@ -1,7 +1,7 @@
 /*
  * See gpu_worker.h: a call. What lasts from call to call: the device, functions that are loaded, and a block of device memory
  * for each purpose; tables.c has tables that are attached. What a call leaves behind is never read by the next: blocks are
- * written or cleared before.
+ * written or cleared before. Memory that functions get from the appender is not: another role's call has a new one.
  */
 #include "postgres/plcuda/notes.h"
 #include "postgres/plcuda/rows.h"
@@ -30,6 +30,7 @@ static struct
 	function			functions[FUNCTIONS_MAX];
 	uint32_t			function_count;
 	plcuda_device_block call, results, workbuf;
+	uint32_t			role; /* of the last call */
 } state;
 
 /* ---- the device */
@@ -46,17 +47,24 @@ forget_functions(void)
 	state.function_count = 0;
 }
 
+/* Buffers, with what earlier calls have left in them. */
+static void
+release_buffers(void)
+{
+	plcuda_release_rows();
+	plcuda_release_notes();
+	plcuda_release_block(&state.call);
+	plcuda_release_block(&state.results);
+	plcuda_release_block(&state.workbuf);
+}
+
 static void
 close_device(void)
 {
 	if (state.device == NULL)
 		return;
 	forget_functions();
-	plcuda_release_rows();
-	plcuda_release_notes();
-	plcuda_release_block(&state.call);
-	plcuda_release_block(&state.results);
-	plcuda_release_block(&state.workbuf);
+	release_buffers();
 	gvm_device_pop_context();
 	gvm_device_close(state.device);
 	state.device = NULL;
@@ -432,6 +440,17 @@ end_call(void)
 	plcuda_release_tables();
 }
 
+/* What the calls of another role have left is not there for this one. */
+static void
+use_role(uint32_t role)
+{
+	if (role == state.role)
+		return;
+	plcuda_detach_tables();
+	release_buffers();
+	state.role = role;
+}
+
 static bool
 check_call(const plcuda_window *window, plcuda_message *answer)
 {
@@ -451,6 +470,7 @@ plcuda_run(plcuda_window *window, plcuda_message *answer)
 	int32_t			ordinal;
 
 	end_call(); /* of which the backend has not fetched everything */
+	use_role(window->role);
 	if (!check_call(window, answer) || !plcuda_attach_tables(window, &ordinal, answer) ||
 		!use_device(ordinal >= 0 ? ordinal : current_device(), answer) ||
 		(f = find_function(window, answer)) == NULL)

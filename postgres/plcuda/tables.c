@@ -27,7 +27,6 @@ static struct
 	gvm_client *keeper;
 	attached	tables[ATTACHED_MAX];
 	uint32_t	count;
-	uint32_t	role;
 } state;
 
 static const gvm_acquire_options no_hint = {.struct_size = sizeof no_hint};
@@ -132,9 +131,8 @@ check_table(const plcuda_wanted_table *wanted, gvm_table *table, int32_t *ordina
 bool
 plcuda_attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *answer)
 {
-	if (window->role != state.role || state.count + window->table_count > ATTACHED_MAX)
+	if (state.count + window->table_count > ATTACHED_MAX)
 		plcuda_detach_tables();
-	state.role = window->role;
 	*ordinal = -1;
 	for (uint32_t i = 0; i < window->table_count; i++)
 	{

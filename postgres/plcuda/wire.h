@@ -132,7 +132,7 @@ typedef struct plcuda_window
 {
 	uint32_t	magic, version;
 	uint64_t	used; /* bytes of the file that mean something; what a worker adds comes behind */
-	uint32_t	role; /* for whom: tables that were attached for another one are detached */
+	uint32_t	role; /* for whom: tables and buffers of another one's calls are given up */
 	int32_t		idle_ms;					 /* until the worker ends by itself */
 	plcuda_span text;						 /* of the function, made ready for the compiler */
 	char		cache[PLCUDA_PATH_BYTES];	 /* folder of images */

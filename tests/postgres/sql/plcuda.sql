@@ -321,6 +321,24 @@ RESET ROLE;
 SELECT p_count(99999999::oid::reggstore);
 SELECT p_count('pg_class'::regclass::oid::reggstore);
 
+-- What the calls of one role have left in memory is not there for another.
+CREATE FUNCTION p_left() RETURNS int LANGUAGE plcuda AS $$
+#plcuda_begin
+char *bytes = plcuda_append_bytes(plcuda, 1000);
+
+for (int i = 0; bytes != 0 && i < 1000; i++) {
+    retval->value += bytes[i] == 0x5a;
+    bytes[i] = 0x5a;
+}
+retval->isnull = bytes == 0;
+#plcuda_end
+$$;
+SELECT p_left();
+SET ROLE p_user;
+SELECT p_left();
+RESET ROLE;
+SELECT p_left();
+
 -- Helper functions of directives.
 CREATE FUNCTION p_sane(n int) RETURNS bool LANGUAGE SQL AS 'SELECT n < 10';
 CREATE FUNCTION p_on_cpu(n int) RETURNS text LANGUAGE SQL AS $$ SELECT 'by the CPU: ' || n $$;
