@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from cases import expect_usable, fill, group, main  # noqa: E402
+from cases import Skipped, expect_usable, fill, group, main  # noqa: E402
 from private import BUILD, PROJECT, Failed, Server, SqlError, as_owner, expect, pg_config  # noqa: E402
 
 SOFT = os.environ.get("GVMEM_DRIVER") != "cuda"  # else some cases are left out
@@ -266,7 +266,7 @@ class Workers:
         """A worker that ends with status 0 is replaced once, as if it had been idle for too long."""
         prepare(server)
         if not SOFT:
-            return  # on a GPU a function cannot end its process
+            raise Skipped("on a GPU a function cannot end its process")
         body = "\n#plcuda_decl\nextern int usleep(unsigned);\nextern void _exit(int);\n#plcuda_end\n#plcuda_begin\nusleep(600000);\n_exit(0);\n#plcuda_end\n"
         define(server, "slow_end", "int", "int", body)
         session = server.session()
@@ -289,7 +289,7 @@ class Workers:
     def a_function_that_ends_its_process_costs_one_error(self, server):
         prepare(server)
         if not SOFT:
-            return  # on a GPU it cannot
+            raise Skipped("on a GPU it cannot")
         define(server, "leaves", "int", "int", "\n#plcuda_decl\nextern void _exit(int);\n#plcuda_end\n#plcuda_begin\n_exit(arg1.value);\n#plcuda_end\n")
         for status in (3, 0):
             expect(server.error(f"SELECT leaves({status})"), "38000", f"SQLSTATE of {status}")
@@ -299,7 +299,7 @@ class Workers:
         """It can make it longer than anything that can be mapped, and write to all of it."""
         prepare(server)
         if not SOFT:
-            return  # on a GPU a function does not reach it
+            raise Skipped("on a GPU a function does not reach it")
         body = """
 #plcuda_decl
 extern int ftruncate(int, long);
@@ -397,7 +397,7 @@ retval->isnull = 0;
     def a_worker_that_spoils_its_answers_costs_errors_only(self, server):
         prepare(server)
         if not SOFT:
-            return  # on a GPU a function does not reach the memory file
+            raise Skipped("on a GPU a function does not reach the memory file")
         define(server, "hostile", "int, int", "SETOF text", HOSTILE)
         seed = random.randrange(1 << 31)
         print(f"# seed {seed}", flush=True)
@@ -478,7 +478,7 @@ retval->isnull = 0;
     def a_new_worker_has_none_of_the_memory_of_the_one_before(self, server):
         """One ends when it is called a second time, with a memory file that it has made longer meanwhile."""
         if not SOFT:
-            return  # on a GPU it cannot
+            raise Skipped("on a GPU it cannot")
         prepare(server)
         body = """
 #plcuda_decl
@@ -526,7 +526,7 @@ if (arg1.value > 0)
     def a_dropped_table_does_not_stay_in_memory_for_a_worker(self, server):
         prepare(server)
         if not SOFT:
-            return  # what a process has mapped there cannot be seen
+            raise Skipped("what a process has mapped there cannot be seen")
         session = server.session()
         server.sql("INSERT INTO ft SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i")
         session.sql("SELECT total('ft')")
@@ -546,7 +546,7 @@ if (arg1.value > 0)
     def columns_that_a_function_does_not_read_are_not_mapped(self, server):
         prepare(server)
         if not SOFT:
-            return  # what a process has mapped there cannot be seen
+            raise Skipped("what a process has mapped there cannot be seen")
         define(server, "total_of_ids", "reggstore", "int8", SUM.replace("#plcuda_begin", "#plcuda_columns arg1 id\n#plcuda_begin"))
         server.sql("INSERT INTO ft SELECT i, repeat('x', 1000) FROM generate_series(1, 40000) i")
         for function, all_columns in (("total_of_ids", False), ("total", True)):
@@ -617,7 +617,7 @@ if (arg1.value > 0)
         """Its process, which takes long to give back much memory, is gone before another one is there."""
         prepare(server)
         if not SOFT:
-            return  # on a GPU a function cannot take memory of the host
+            raise Skipped("on a GPU a function cannot take memory of the host")
         define(server, "large", "int", "int", """
 #plcuda_decl
 extern void *mmap(void *, unsigned long, int, int, int, long);
@@ -872,7 +872,7 @@ class Images:
     def the_folder_stays_within_its_bound(self, server):
         prepare(server)
         if not SOFT:
-            return  # such arrays are the C compiler's
+            raise Skipped("such arrays are the C compiler's")
         folder = server.folder / "data/pg_plcuda"
         for i in range(80):
             define(server, "many", "", "int", f"\n#plcuda_decl\nstatic const char big[100000] = {{{i % 100 + 1}}};\n#plcuda_end\n#plcuda_begin\nretval->value = big[gvm_thread()];\nretval->isnull = 0;\n#plcuda_end\n")
@@ -886,8 +886,7 @@ class Images:
         prepare(server)
         library = ctypes.util.find_library("nvrtc") or next(iter(glob.glob("/usr/local/cuda*/lib*/libnvrtc.so.1[23]")), None)
         if library is None:
-            print("# no NVRTC", flush=True)
-            return
+            raise Skipped("there is no NVRTC")
         texts = [server.sql(f"SELECT plcuda_function_source('{name}')") for name in ("total", "endless", "wild")]
         for path in ("docs/plcuda.md", "tests/postgres/sql/plcuda.sql", "tests/postgres/sql/plcuda_sets.sql", "tests/postgres/sql/plcuda_messages.sql"):
             for name in ("nearest", "similar_to", "p_sum", "p_blocks", "p_raise", "p_outside", "p_column", "s_where", "s_repeat", "s_out", "s_series", "s_list", "s_ways", "n_values", "n_fails", "n_bytes"):
