@@ -744,6 +744,7 @@ class Room:
             server.sql(f"ALTER SYSTEM SET plcuda.max_workers = {count}")
             server.stop("fast")
             server.start()
+            server.wait_for("SELECT count(device_budget) > 0 FROM gstore_fdw_keeper_info")
             budgets.append(int(server.sql("SELECT device_budget FROM gstore_fdw_keeper_info WHERE device = 0")))
         free = budgets[0] * 10 // 9
         wanted = budgets[0] if SOFT else min(budgets[0], free - min(30 * 600 << 20, free // 2))
