@@ -424,7 +424,8 @@ typedef struct gvm_object_info {
     uint64_t evicted_bytes, promoted_bytes;
     uint32_t owner_uid, owner_gid, mode;
     uint32_t openings; /* by all connections */
-    uint32_t read_leases, write_leases;
+    uint32_t read_leases,
+        write_leases; /* one just granted to another connection may count until shortly after its release */
     uint32_t waiting;     /* acquires that wait */
     uint32_t interrupted; /* writers that ended, or were cut off, under a write lease */
     int32_t device;       /* the keeper's ordinal */
