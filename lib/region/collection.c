@@ -131,6 +131,9 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->words = place_array(&at, base, t->count, sizeof(uint64_t));
     t->records = place_array(&at, base, t->count, sizeof(gvm_region_record));
     t->frames = place_array(&at, base, c->frames_max, sizeof(gvm_region_frame));
+    t->sums = (c->space->flags & GVM_SPACE_CHECK) != 0
+                  ? place_array(&at, base, c->frames_max, sizeof(gvm_region_sum))
+                  : 0;
     t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
     return at;
 }

@@ -54,6 +54,15 @@ typedef struct gvm_region_frame {
 
 #define GVM_REGION_RETIRED 0xffffffffu
 
+/* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
+typedef struct gvm_region_sum {
+    uint64_t known; /* as of when the frame was last equal to the home; 0: not known */
+    uint64_t found; /* what threads are adding up */
+} gvm_region_sum;
+
+#define GVM_REGION_POISON \
+    0xdeaddeaddeaddeadull /* in frames that are free, and that a write-only map gives, in check mode */
+
 /* Which frames are taken for another region. */
 enum {
     GVM_REGION_EVICT_CLOCK = 0,
@@ -69,6 +78,7 @@ enum {
     GVM_REGION_SPOILT = 2, /* CROWDED for longer than a thread waits */
     GVM_REGION_LATE = 3,   /* BUSY for longer than a thread waits */
     GVM_REGION_NOT_MAPPED = 4,
+    GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
 };
 
 /* Of a collection, in device memory. Counters are of all kernels since it was made. */
@@ -80,9 +90,10 @@ typedef struct gvm_region_table {
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
     uint64_t wait_ns;
-    uint64_t error;        /* atomic: code, and the region's number above it */
+    uint64_t sums;  /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
+    uint64_t error; /* atomic: code, and the region's number above it */
     uint64_t change_count; /* atomic: of entries so far */
-    uint64_t padding[3];
+    uint64_t padding[2];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
     uint64_t padding2[2];
@@ -245,6 +256,54 @@ GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t regio
     gvm_atomic_or_u32(&record->flags, GVM_REGION_COUNTED);
 }
 
+/* ---- check mode */
+
+GVM_DEVICE gvm_region_sum *gvm_region_sum_of(const gvm_region_table *t, uint32_t frame)
+{
+    return (gvm_region_sum *)(uintptr_t)t->sums + frame;
+}
+
+GVM_DEVICE uint64_t gvm_region_mix(uint64_t value, uint64_t at)
+{
+    value = (value ^ at) * 0x9e3779b97f4a7c15ull;
+    return (value ^ value >> 29) * 0xbf58476d1ce4e5b9ull;
+}
+
+/* Threads that act together sum up a frame. If it is that of a clean region it must be what it was. */
+GVM_DEVICE_RARE void gvm_region_sum_up(const gvm_region_table *t, uint32_t frame, uint32_t region,
+                                       uint32_t by)
+{
+    const unsigned char *at = (const unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
+    gvm_region_sum *sum = gvm_region_sum_of(t, frame);
+    uint64_t i, first, second, mine = 0;
+
+    if (gvm_region_rank(by) == 0)
+        gvm_store_release_u64(&sum->found, 0);
+    gvm_region_join(by);
+    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by)) {
+        gvm_stream_load_u64x2(at + 16 * i, &first, &second);
+        mine += gvm_region_mix(first, 2 * i) + gvm_region_mix(second, 2 * i + 1);
+    }
+    gvm_atomic_add_u64(&sum->found, mine);
+    gvm_region_join(by);
+    if (gvm_region_rank(by) != 0)
+        return;
+    mine = gvm_load_acquire_u64(&sum->found) | 1;
+    if (region != GVM_REGION_NONE && sum->known != 0 && sum->known != mine)
+        gvm_region_report(t, GVM_REGION_OVERWRITTEN, region);
+    sum->known = mine;
+}
+
+/* What is left in a frame is not to be taken for data. */
+GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame, uint32_t by)
+{
+    unsigned char *at = (unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
+    uint64_t i;
+
+    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by))
+        gvm_stream_u64x2(at + 16 * i, GVM_REGION_POISON, GVM_REGION_POISON);
+}
+
 /* ---- finding a frame */
 
 #define GVM_REGION_LOOKS_MAX 4096u
@@ -331,6 +390,8 @@ GVM_DEVICE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region, 
     if ((s->taken & GVM_REGION_DIRTY) != 0)
         gvm_atomic_add_u64(&t->written, 1);
     if ((word & GVM_REGION_REFERENCES) != 0) {
+        if (t->sums != 0 && (s->taken & GVM_REGION_DIRTY) != 0)
+            gvm_region_sum_of(t, s->frame)->known = 0;
         gvm_region_settle(t, s->victim, s->taken,
                           s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED));
         return 0;
@@ -343,8 +404,11 @@ GVM_DEVICE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region, 
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more. */
+/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more; in check mode also to sum up the
+ * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
+#define GVM_REGION_SUM_UP (1ull << 61)
+#define GVM_REGION_EMPTY (1ull << 60)
 #define GVM_REGION_DONE (1ull << 62) /* with RESIDENT and the slot, or without if the map failed */
 
 GVM_DEVICE uint64_t gvm_region_copy_job(uint32_t to, uint32_t from)
@@ -360,6 +424,32 @@ GVM_DEVICE uint32_t gvm_region_job_from(uint64_t job)
 GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
 {
     return gvm_region_job_from(job >> GVM_REGION_SLOT_BITS);
+}
+
+GVM_DEVICE void gvm_region_do(const gvm_region_table *t, uint64_t job, uint32_t by)
+{
+    const uint32_t to = gvm_region_job_to(job), from = gvm_region_job_from(job);
+
+    if ((job & GVM_REGION_COPY) != 0)
+        gvm_region_copy(t, to, from, by);
+    else if ((job & GVM_REGION_SUM_UP) != 0)
+        gvm_region_sum_up(t, to, from, by);
+    else
+        gvm_region_poison(t, to, by);
+    gvm_region_join(by);
+    if (t->sums != 0 && (job & GVM_REGION_COPY) != 0 && to < t->home)
+        gvm_region_sum_up(t, to, GVM_REGION_NONE, by);
+}
+
+/* What is to be done before the victim's frame can be another region's. */
+GVM_DEVICE uint64_t gvm_region_evict_job(const gvm_region_table *t, const gvm_region_search *s)
+{
+    if (s->victim == GVM_REGION_NONE)
+        return 0;
+    if ((s->taken & GVM_REGION_DIRTY) != 0)
+        return gvm_region_copy_job(t->home + s->victim, s->frame);
+    return t->sums != 0 ? GVM_REGION_SUM_UP | (uint64_t)s->frame << GVM_REGION_SLOT_BITS | s->victim
+                        : 0;
 }
 
 /* The map fails: its reference goes. */
@@ -453,9 +543,7 @@ GVM_DEVICE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint3
         if (!gvm_region_find_frame(t, region, s))
             return gvm_region_use_home(t, region, access, s);
         s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
-        return s->victim != GVM_REGION_NONE && (s->taken & GVM_REGION_DIRTY) != 0
-                   ? gvm_region_copy_job(t->home + s->victim, s->frame)
-                   : 0;
+        return gvm_region_evict_job(t, s);
     }
     if (s->stage == GVM_REGION_EVICT) {
         s->stage = gvm_region_finish_evicting(t, region, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
@@ -465,6 +553,10 @@ GVM_DEVICE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint3
         s->stage = GVM_REGION_END;
         gvm_atomic_add_u64(&t->fetched, 1);
         return gvm_region_copy_job(s->frame, t->home + region);
+    }
+    if (s->stage == GVM_REGION_FILL && t->sums != 0) {
+        s->stage = GVM_REGION_END;
+        return GVM_REGION_EMPTY | (uint64_t)s->frame << GVM_REGION_SLOT_BITS;
     }
     return gvm_region_publish(t, region, access, s);
 }
@@ -495,8 +587,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_map_slowly(uint64_t table, uint32_t region, 
         job = gvm_region_tell(by, job);
         if ((job & GVM_REGION_DONE) != 0)
             return job & ~GVM_REGION_DONE;
-        gvm_region_copy(t, gvm_region_job_to(job), gvm_region_job_from(job), by);
-        gvm_region_join(by);
+        gvm_region_do(t, job, by);
     }
 }
 
