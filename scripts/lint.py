@@ -21,6 +21,7 @@ NEIGHBOURS = {
     "lib/kernels": "lib/base lib/memory",
     "lib/appender": "lib/base lib/memory",
     "lib/sharing": "lib/base lib/driver lib/memory",
+    "lib/region": "lib/base lib/memory lib/kernels",
     "lib/plugin": "lib/base",
     "keeper/protocol": "lib/base",
     "keeper/machine": "lib/base keeper/protocol",

@@ -4,7 +4,7 @@
  * in whatever test runs into it, instead of at the one deadlock in a thousand runs. Locks of the
  * same rank are taken together only by gvmi_lock_pair(), which orders them by address.
  *
- * Object locks (HEAP, APPENDER, VECTOR, BUFFER, SHARE) may be held across driver calls, which
+ * Object locks (HEAP, APPENDER, VECTOR, SPACE, BUFFER, SHARE) may be held across driver calls, which
  * serialises work on one object; a buffer's only across those that are answered at once, as a kernel
  * may wait for a commit (memory/buffer.h). Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
  * instructions: no driver call, no blocking call and no callback under them.
@@ -26,6 +26,7 @@ typedef enum gvmi_rank {
     GVMI_RANK_HEAP,   /* one gvm_heap; behind it, its shelves (heap/own.c) */
     GVMI_RANK_APPENDER,      /* one gvm_appender */
     GVMI_RANK_VECTOR,        /* one gvm_vector */
+    GVMI_RANK_SPACE,         /* one gvm_space */
     GVMI_RANK_BUFFER,        /* one gvm_buffer */
     GVMI_RANK_RANGE,         /* a range that buffers lie in; held across driver calls */
     GVMI_RANK_KERNELS,       /* loading the kernels of one device */

@@ -32,6 +32,8 @@ typedef enum gvmi_kind {
     GVMI_KIND_HEAP,
     GVMI_KIND_APPENDER,
     GVMI_KIND_SNAPSHOT,
+    GVMI_KIND_SPACE,
+    GVMI_KIND_COLLECTION,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

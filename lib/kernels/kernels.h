@@ -12,16 +12,25 @@
 
 /* clang-format off */
 
-/* X(NAME): kernels/NAME.c */
+/* X(NAME): kernels/NAME.c, or as kernels/meson.build says */
 #define GVMI_IMAGES(X) \
-    X(basic)
+    X(basic) \
+    X(region)
 
 /* X(image, name) */
 #define GVMI_KERNELS(X) \
     X(basic, fill_random_f64) \
     X(basic, sum_f64) \
     X(basic, checksum) \
-    X(basic, compare)
+    X(basic, compare) \
+    X(region, region_resolve) \
+    X(region, region_release) \
+    X(region, region_prefetch) \
+    X(region, region_clean) \
+    X(region, region_retire_frames) \
+    X(region, region_open_frames) \
+    X(region, region_apply) \
+    X(region, region_collect)
 
 /* clang-format on */
 

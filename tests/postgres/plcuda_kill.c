@@ -28,7 +28,9 @@ static const char *kind(void)
     return words + first + 1;
 }
 
-static void reach(const char *step, int after)
+/* Is that where the process is to end? What is wanted after a step is asked before it: the file may be written as soon as others see
+ * what the step did. */
+static int is_wanted(const char *step, int after)
 {
     const int error = errno;
     const char *path = getenv("PLCUDA_KILL_AT");
@@ -36,28 +38,32 @@ static void reach(const char *step, int after)
     FILE *file = path != NULL && *kind() != '\0' ? fopen(path, "re") : NULL;
 
     if (file == NULL)
-        return;
+        return 0;
     if (fgets(wanted, sizeof wanted, file) == NULL)
         wanted[0] = '\0';
     fclose(file);
     snprintf(here, sizeof here, "%.16s %s%s", kind(), step, after ? " after" : "");
-    if (strcmp(wanted, here) == 0)
-        (void)raise(SIGKILL);
     errno = error;
+    return strcmp(wanted, here) == 0;
+}
+
+static void end_if(int wanted)
+{
+    if (wanted)
+        (void)raise(SIGKILL);
 }
 
 #define WRAP_IF(condition, returns, name, step, parameters, arguments) \
     returns name parameters \
     { \
         static returns(*next) parameters; \
+        const int ends = (condition) && is_wanted(step, 1); \
         returns result; \
         if (next == NULL) \
             *(void **)(&next) = dlsym(RTLD_NEXT, #name); \
-        if (condition) \
-            reach(step, 0); \
+        end_if((condition) && is_wanted(step, 0)); \
         result = next arguments; \
-        if (condition) \
-            reach(step, 1); \
+        end_if(ends); \
         return result; \
     }
 #define WRAP(returns, name, step, parameters, arguments) \
@@ -92,21 +98,23 @@ static load_call real_load;
 static int launch(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                   unsigned bz, unsigned shared, void *stream, void **params, void **extra)
 {
+    const int ends = is_wanted("launch", 1);
     int result;
 
-    reach("launch", 0);
+    end_if(is_wanted("launch", 0));
     result = real_launch(f, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
-    reach("launch", 1);
+    end_if(ends);
     return result;
 }
 
 static int load(void **module, const void *image)
 {
+    const int ends = is_wanted("load", 1);
     int result;
 
-    reach("load", 0);
+    end_if(is_wanted("load", 0));
     result = real_load(module, image);
-    reach("load", 1);
+    end_if(ends);
     return result;
 }
 

@@ -34,10 +34,12 @@ static struct {
 #define __activemask() 1u
 #define __popc(bits) __builtin_popcount(bits)
 #define __stcs(p, v) ((void)(*(p) = (v)))
+#define __ldcs(p) (*(p))
 #define make_ulonglong2(x, y) ((ulonglong2){(x), (y)})
 #define atomicAdd(p, v) (*(p) += (v))
 #define atomicMin(p, v) (*(p) = (v))
 #define atomicMax(p, v) (*(p) = (v))
+#define atomicOr(p, v) (*(p) |= (v))
 #define atomicExch(p, v) (*(p) = (v))
 #define atomicCAS(p, expected, desired) ((void)(expected), *(p) = (desired))
 /* clang-format on */

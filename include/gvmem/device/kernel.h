@@ -263,8 +263,8 @@ GVM_DEVICE_SHUFFLE(float, f32, float)
 GVM_DEVICE_SHUFFLE(double, f64, double)
 #undef GVM_DEVICE_SHUFFLE
 
-/* Stores what this kernel does not read again, so that it drives nothing else from the caches. The
- * second is for 16 bytes at a multiple of 16. */
+/* Stores, or loads, what this kernel does not read again, so that it drives nothing else from the caches. Those of
+ * _u64x2 are for 16 bytes at a multiple of 16. */
 GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
 {
     __stcs((unsigned long long *)p, (unsigned long long)v);
@@ -272,6 +272,12 @@ GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
 GVM_DEVICE void gvm_stream_u64x2(void *p, uint64_t first, uint64_t second)
 {
     __stcs((ulonglong2 *)p, make_ulonglong2(first, second));
+}
+GVM_DEVICE void gvm_stream_load_u64x2(const void *p, uint64_t *first, uint64_t *second)
+{
+    const ulonglong2 v = __ldcs((const ulonglong2 *)p);
+    *first = v.x;
+    *second = v.y;
 }
 
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
@@ -306,6 +312,14 @@ GVM_DEVICE uint64_t gvm_atomic_max_u64(uint64_t *p, uint64_t v)
 {
     return atomicMax((unsigned long long *)p, (unsigned long long)v);
 }
+GVM_DEVICE uint32_t gvm_atomic_or_u32(uint32_t *p, uint32_t v)
+{
+    return atomicOr(p, v);
+}
+GVM_DEVICE uint64_t gvm_atomic_or_u64(uint64_t *p, uint64_t v)
+{
+    return atomicOr((unsigned long long *)p, (unsigned long long)v);
+}
 GVM_DEVICE uint32_t gvm_atomic_exchange_u32(uint32_t *p, uint32_t v)
 {
     return atomicExch(p, v);
@@ -318,6 +332,35 @@ GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t 
 {
     return atomicCAS((unsigned long long *)p, (unsigned long long)expected,
                      (unsigned long long)desired);
+}
+
+/* The same with an order: what comes after one that acquires is not done before it, what comes before one that releases
+ * is not done after it. */
+GVM_DEVICE uint64_t gvm_atomic_add_acquire_u64(uint64_t *p, uint64_t v)
+{
+    uint64_t old;
+    asm volatile("atom.acquire.gpu.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+    return old;
+}
+GVM_DEVICE uint64_t gvm_atomic_add_release_u64(uint64_t *p, uint64_t v)
+{
+    uint64_t old;
+    asm volatile("atom.release.gpu.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+    return old;
+}
+GVM_DEVICE uint64_t gvm_atomic_cas_acquire_u64(uint64_t *p, uint64_t expected, uint64_t desired)
+{
+    uint64_t old;
+    asm volatile("atom.acquire.gpu.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(old)
+                 : "l"(p), "l"(expected), "l"(desired)
+                 : "memory");
+    return old;
+}
+/* Adds, and does not wait for what was there. */
+GVM_DEVICE void gvm_add_release_u64(uint64_t *p, uint64_t v)
+{
+    asm volatile("red.release.gpu.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
 }
 
 #define GVM_DEVICE_LOAD_STORE(bits, letter, suffix, scope) \
@@ -630,6 +673,12 @@ GVM_DEVICE void gvm_stream_u64x2(void *p, uint64_t first, uint64_t second)
     memcpy((char *)p + sizeof first, &second, sizeof second);
 }
 
+GVM_DEVICE void gvm_stream_load_u64x2(const void *p, uint64_t *first, uint64_t *second)
+{
+    memcpy(first, p, sizeof *first);
+    memcpy(second, (const char *)p + sizeof *first, sizeof *second);
+}
+
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
 {
     gvm_soft_step();
@@ -651,6 +700,36 @@ GVM_DEVICE uint32_t gvm_atomic_cas_u32(uint32_t *p, uint32_t expected, uint32_t 
     gvm_soft_step();
     __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
     return expected;
+}
+GVM_DEVICE uint32_t gvm_atomic_or_u32(uint32_t *p, uint32_t v)
+{
+    gvm_soft_step();
+    return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
+}
+GVM_DEVICE uint64_t gvm_atomic_or_u64(uint64_t *p, uint64_t v)
+{
+    gvm_soft_step();
+    return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
+}
+GVM_DEVICE uint64_t gvm_atomic_add_acquire_u64(uint64_t *p, uint64_t v)
+{
+    gvm_soft_step();
+    return __atomic_fetch_add(p, v, __ATOMIC_ACQUIRE);
+}
+GVM_DEVICE uint64_t gvm_atomic_add_release_u64(uint64_t *p, uint64_t v)
+{
+    gvm_soft_step();
+    return __atomic_fetch_add(p, v, __ATOMIC_RELEASE);
+}
+GVM_DEVICE uint64_t gvm_atomic_cas_acquire_u64(uint64_t *p, uint64_t expected, uint64_t desired)
+{
+    gvm_soft_step();
+    __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE);
+    return expected;
+}
+GVM_DEVICE void gvm_add_release_u64(uint64_t *p, uint64_t v)
+{
+    (void)gvm_atomic_add_release_u64(p, v);
 }
 GVM_DEVICE uint32_t gvm_atomic_exchange_u32(uint32_t *p, uint32_t v)
 {

@@ -1,0 +1,579 @@
+/* gvmem/device/detail/region.h - how regions are mapped, fetched and evicted; for gvmem/device/region.h alone.
+ *
+ * The states of a region's word, their transitions and the invariants are in docs/design/region.md. A hit is
+ * gvm_region_add() and a multiplication. All else is gvm_region_map_slowly(), which a warp's or a block's threads run
+ * together: its leader, thread 0, decides (gvm_region_next()), and all of them copy.
+ */
+#ifndef GVMEM_DEVICE_DETAIL_REGION_H
+#define GVMEM_DEVICE_DETAIL_REGION_H
+
+#include <gvmem/region_view.h>
+
+/* ---- the table, as the host makes it */
+
+/* The word of a region. References lie below CROWDED, whose bit says that there are too many, or that a region
+ * was unmapped more often than mapped: such a word is left alone. */
+#define GVM_REGION_REFERENCE 1ull
+#define GVM_REGION_REFERENCES 0xffffffull
+#define GVM_REGION_CROWDED (1ull << 23)
+#define GVM_REGION_RESIDENT (1ull << 24)
+#define GVM_REGION_DIRTY (1ull << 25)
+#define GVM_REGION_BUSY (1ull << 26)
+#define GVM_REGION_REMOTE (1ull << 27)
+#define GVM_REGION_LISTED (1ull << 28) /* in a frame, DIRTY, and in the list of changes */
+#define GVM_REGION_SLOT_SHIFT 29
+#define GVM_REGION_SLOT_BITS 27
+#define GVM_REGION_SLOT_MASK (((1ull << GVM_REGION_SLOT_BITS) - 1) << GVM_REGION_SLOT_SHIFT)
+#define GVM_REGION_USE_SHIFT 56
+#define GVM_REGION_USE (1ull << GVM_REGION_USE_SHIFT)
+#define GVM_REGION_PLACE \
+    (GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_REMOTE | GVM_REGION_LISTED | \
+     GVM_REGION_SLOT_MASK)
+
+/* The record of a region. */
+typedef struct gvm_region_record {
+    uint32_t version; /* how often it was changed, as far as this side knows */
+    uint32_t flags; /* GVM_REGION_LIVE: it exists; GVM_REGION_CHANGED: it is in the list of changes */
+} gvm_region_record;
+enum { GVM_REGION_LIVE = 1, GVM_REGION_CHANGED = 2 };
+
+/* The record of a frame. */
+typedef struct gvm_region_frame {
+    uint32_t owner; /* the region's number + 1; 0: free; GVM_REGION_RETIRED: it has no memory */
+    uint32_t seen;  /* its uses as of the last look of the hand, and above these NFU's counter */
+} gvm_region_frame;
+
+#define GVM_REGION_RETIRED 0xffffffffu
+
+/* Which frames are taken for another region. */
+enum {
+    GVM_REGION_EVICT_CLOCK = 0,
+    GVM_REGION_EVICT_FIFO = 1,
+    GVM_REGION_EVICT_NFU = 2,
+    GVM_REGION_EVICT_NONE = 3,
+};
+
+/* What a kernel did wrong; the first is kept for the host, with the region's number above it. */
+enum {
+    GVM_REGION_OK = 0,
+    GVM_REGION_NO_SUCH = 1,
+    GVM_REGION_SPOILT = 2, /* CROWDED for longer than a thread waits */
+    GVM_REGION_LATE = 3,   /* BUSY for longer than a thread waits */
+    GVM_REGION_NOT_MAPPED = 4,
+};
+
+/* Of a collection, in device memory. Counters are of all kernels since it was made. */
+typedef struct gvm_region_table {
+    uint64_t address, stride_bytes, region_bytes;
+    uint64_t words, records, frames,
+        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t */
+    uint32_t count, home;
+    uint32_t frame_count; /* atomic: frames below it may have memory */
+    uint32_t policy;
+    uint64_t wait_ns;
+    uint64_t error;        /* atomic: code, and the region's number above it */
+    uint64_t change_count; /* atomic */
+    uint64_t padding[3];
+    uint64_t hand; /* atomic, in a cache line of its own with what misses count */
+    uint64_t fetched, written, evicted, remote, waited;
+    uint64_t padding2[2];
+} gvm_region_table;
+
+/* Threads that act together. */
+enum { GVM_REGION_BY_THREAD, GVM_REGION_BY_WARP, GVM_REGION_BY_BLOCK };
+
+#ifdef GVM_KERNEL
+
+/* ---- threads that act together */
+
+GVM_DEVICE uint32_t gvm_region_rank(uint32_t by)
+{
+    return by == GVM_REGION_BY_WARP ? gvm_lane() : by == GVM_REGION_BY_BLOCK ? gvm_thread() : 0;
+}
+
+GVM_DEVICE uint32_t gvm_region_ranks(uint32_t by)
+{
+    return by == GVM_REGION_BY_WARP    ? gvm_warp_size()
+           : by == GVM_REGION_BY_BLOCK ? gvm_block_threads()
+                                       : 1;
+}
+
+/* What one of them did before, the others see after. */
+GVM_DEVICE void gvm_region_join(uint32_t by)
+{
+    if (by == GVM_REGION_BY_WARP)
+        gvm_warp_sync();
+    else if (by == GVM_REGION_BY_BLOCK)
+        gvm_block_sync();
+}
+
+/* The leader's value, to all; and a join. */
+GVM_DEVICE uint64_t gvm_region_tell(uint32_t by, uint64_t value)
+{
+    GVM_SHARED(uint64_t, told, 1);
+
+    if (by == GVM_REGION_BY_WARP)
+        value = gvm_warp_get_u64(value, 0);
+    if (by == GVM_REGION_BY_BLOCK) {
+        gvm_block_sync(); /* all have read what was told before */
+        if (gvm_thread() == 0)
+            told[0] = value;
+        gvm_block_sync();
+        value = told[0];
+    }
+    gvm_region_join(by);
+    return value;
+}
+
+#define GVM_REGION_COPIED_AT_ONCE 4 /* loads of 16 bytes under way for each thread */
+
+/* Copies between slots: a multiple of 16 bytes. */
+GVM_DEVICE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
+{
+    unsigned char *dst = (unsigned char *)(uintptr_t)(t->address + to * t->stride_bytes);
+    const unsigned char *src = (const unsigned char *)(uintptr_t)(t->address + from * t->stride_bytes);
+    const uint64_t units = t->stride_bytes / 16;
+    const uint32_t ranks = gvm_region_ranks(by);
+    uint64_t a[GVM_REGION_COPIED_AT_ONCE], b[GVM_REGION_COPIED_AT_ONCE], i, at;
+    uint32_t k;
+
+    for (i = gvm_region_rank(by); i < units; i += (uint64_t)ranks * GVM_REGION_COPIED_AT_ONCE) {
+        GVM_UNROLL
+        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
+            at = i + (uint64_t)k * ranks;
+            if (at < units)
+                gvm_stream_load_u64x2(src + 16 * at, &a[k], &b[k]);
+        }
+        GVM_UNROLL
+        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
+            at = i + (uint64_t)k * ranks;
+            if (at < units)
+                gvm_stream_u64x2(dst + 16 * at, a[k], b[k]);
+        }
+    }
+}
+
+/* ---- words and records */
+
+GVM_DEVICE uint64_t *gvm_region_word(const gvm_region_table *t, uint32_t region)
+{
+    return (uint64_t *)(uintptr_t)t->words + region;
+}
+
+GVM_DEVICE gvm_region_record *gvm_region_record_of(const gvm_region_table *t, uint32_t region)
+{
+    return (gvm_region_record *)(uintptr_t)t->records + region;
+}
+
+GVM_DEVICE gvm_region_frame *gvm_region_frame_of(const gvm_region_table *t, uint32_t frame)
+{
+    return (gvm_region_frame *)(uintptr_t)t->frames + frame;
+}
+
+GVM_DEVICE uint32_t gvm_region_slot_in(uint64_t word)
+{
+    return (uint32_t)((word & GVM_REGION_SLOT_MASK) >> GVM_REGION_SLOT_SHIFT);
+}
+
+GVM_DEVICE uint32_t gvm_region_uses_in(uint64_t word)
+{
+    return (uint32_t)(word >> GVM_REGION_USE_SHIFT);
+}
+
+/* Has nobody BUSY or a reference, and is it in that frame? */
+GVM_DEVICE int gvm_region_is_idle_in(uint64_t word, uint32_t frame)
+{
+    return (word & (GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REMOTE |
+                    GVM_REGION_REFERENCES)) == GVM_REGION_RESIDENT &&
+           gvm_region_slot_in(word) == frame;
+}
+
+/* BUSY, if the word is still that. */
+GVM_DEVICE int gvm_region_claim(const gvm_region_table *t, uint32_t region, uint64_t word)
+{
+    return gvm_atomic_cas_acquire_u64(gvm_region_word(t, region), word, word | GVM_REGION_BUSY) == word;
+}
+
+/* The claim ends, and the region is where place says. taken: what the word said of that before. */
+GVM_DEVICE void gvm_region_settle(const gvm_region_table *t, uint32_t region, uint64_t taken,
+                                  uint64_t place)
+{
+    gvm_add_release_u64(gvm_region_word(t, region),
+                        place - (taken & GVM_REGION_PLACE) - GVM_REGION_BUSY);
+}
+
+GVM_DEVICE void gvm_region_report(const gvm_region_table *t, uint32_t code, uint32_t region)
+{
+    (void)gvm_atomic_cas_u64((uint64_t *)(uintptr_t)&t->error, 0, code | (uint64_t)region << 32);
+}
+
+/* The region is, or will be, written. Its number is in the list of changes once between two syncs. */
+GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
+{
+    gvm_region_record *record = gvm_region_record_of(t, region);
+    uint64_t at;
+
+    if ((gvm_atomic_or_u32(&record->flags, GVM_REGION_CHANGED) & GVM_REGION_CHANGED) != 0)
+        return;
+    record->version++;
+    at = gvm_atomic_add_u64((uint64_t *)(uintptr_t)&t->change_count, 1);
+    ((uint32_t *)(uintptr_t)t->changes)[at] = region;
+}
+
+/* ---- finding a frame */
+
+#define GVM_REGION_LOOKS_MAX 4096u
+
+/* What the leader of threads that map has done so far. */
+typedef struct gvm_region_search {
+    uint32_t stage;
+    uint32_t frame, victim; /* the frame found, and the region that it still has */
+    uint32_t looks;
+    uint64_t taken; /* the victim's word when it was claimed */
+    uint64_t own;   /* the word of the region that is mapped, likewise */
+    uint64_t until_ns;
+} gvm_region_search;
+
+enum {
+    GVM_REGION_LOOK,  /* at the region's word */
+    GVM_REGION_FIND,  /* a frame */
+    GVM_REGION_EVICT, /* the victim is written home */
+    GVM_REGION_FILL,  /* the frame is the region's */
+    GVM_REGION_END,   /* and has its data */
+};
+
+/* May what is in the frame be evicted? */
+GVM_DEVICE int gvm_region_is_victim(const gvm_region_table *t, gvm_region_frame *frame, uint64_t word)
+{
+    const uint32_t seen = gvm_load_acquire_u32(&frame->seen), uses = gvm_region_uses_in(word);
+    const uint32_t since = (uses - seen) & 0xff;
+    uint32_t counter;
+
+    if (t->policy == GVM_REGION_EVICT_FIFO)
+        return 1;
+    counter = t->policy == GVM_REGION_EVICT_NFU ? ((seen >> 8) + since) / 2 : since;
+    gvm_store_release_u32(&frame->seen, t->policy == GVM_REGION_EVICT_NFU ? uses | counter << 8 : uses);
+    return counter == 0;
+}
+
+/* Looks at one frame: is it, or can it be, had? */
+GVM_DEVICE int gvm_region_take_frame(const gvm_region_table *t, uint32_t at, uint32_t region,
+                                     gvm_region_search *s)
+{
+    gvm_region_frame *frame = gvm_region_frame_of(t, at);
+    const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
+    uint64_t word;
+
+    s->frame = at;
+    s->victim = GVM_REGION_NONE;
+    if (owner == 0)
+        return gvm_atomic_cas_u32(&frame->owner, 0, region + 1) == 0;
+    if (t->policy == GVM_REGION_EVICT_NONE || owner > t->count)
+        return 0;
+    word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
+    if (!gvm_region_is_idle_in(word, at) || !gvm_region_is_victim(t, frame, word) ||
+        !gvm_region_claim(t, owner - 1, word))
+        return 0;
+    s->victim = owner - 1;
+    s->taken = word;
+    return 1;
+}
+
+/* Draws frames until one can be had. */
+GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, uint32_t region, gvm_region_search *s)
+{
+    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
+    const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
+    uint64_t at;
+
+    while (s->looks++ < looks) {
+        at = gvm_atomic_add_u64(&t->hand, 1);
+        if (t->policy == GVM_REGION_EVICT_NONE && at >= frames)
+            return 0;
+        if (gvm_region_take_frame(t, (uint32_t)(at % frames), region, s))
+            return 1;
+    }
+    return 0;
+}
+
+/* The victim's data is at home. Its frame is the region's, unless the victim was mapped meanwhile: then it stays. */
+GVM_DEVICE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region, gvm_region_search *s)
+{
+    const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, s->victim));
+
+    if ((s->taken & GVM_REGION_DIRTY) != 0)
+        gvm_atomic_add_u64(&t->written, 1);
+    if ((word & GVM_REGION_REFERENCES) != 0) {
+        gvm_region_settle(t, s->victim, s->taken,
+                          s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED));
+        return 0;
+    }
+    gvm_store_release_u32(&gvm_region_frame_of(t, s->frame)->owner, region + 1);
+    gvm_region_settle(t, s->victim, s->taken, 0);
+    gvm_atomic_add_u64(&t->evicted, 1);
+    return 1;
+}
+
+/* ---- mapping */
+
+/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more. */
+#define GVM_REGION_COPY (1ull << 63)
+#define GVM_REGION_DONE (1ull << 62) /* with RESIDENT and the slot, or without if the map failed */
+
+GVM_DEVICE uint64_t gvm_region_copy_job(uint32_t to, uint32_t from)
+{
+    return GVM_REGION_COPY | (uint64_t)to << GVM_REGION_SLOT_BITS | from;
+}
+
+GVM_DEVICE uint32_t gvm_region_job_from(uint64_t job)
+{
+    return (uint32_t)job & ((1u << GVM_REGION_SLOT_BITS) - 1);
+}
+
+GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
+{
+    return gvm_region_job_from(job >> GVM_REGION_SLOT_BITS);
+}
+
+/* The map fails: its reference goes. */
+GVM_DEVICE uint64_t gvm_region_fail(const gvm_region_table *t, uint32_t region, uint32_t code)
+{
+    gvm_region_report(t, code, region);
+    gvm_add_release_u64(gvm_region_word(t, region), 0 - GVM_REGION_REFERENCE);
+    return GVM_REGION_DONE;
+}
+
+/* The region is where its word says, and stays there. */
+GVM_DEVICE uint64_t gvm_region_mapped(const gvm_region_table *t, uint32_t region, uint32_t access,
+                                      uint64_t word)
+{
+    if ((access & GVM_REGION_WRITE) != 0) {
+        gvm_region_list_change(t, region);
+        if ((word & GVM_REGION_REMOTE) == 0)
+            gvm_atomic_or_u64(gvm_region_word(t, region), GVM_REGION_DIRTY | GVM_REGION_LISTED);
+    }
+    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & GVM_REGION_SLOT_MASK);
+}
+
+/* Whether it is worth trying to bring a region to a frame that is used at its home: with NONE there is none once the
+ * hand has been everywhere. */
+GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
+{
+    return t->policy != GVM_REGION_EVICT_NONE ||
+           gvm_load_acquire_u64(&t->hand) < gvm_load_acquire_u32(&t->frame_count);
+}
+
+/* Claims the region if it is not in a frame, and this thread may bring it there. 0: go on with s->stage; else a job. */
+GVM_DEVICE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t region, uint32_t access,
+                                    gvm_region_search *s)
+{
+    const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+
+    if ((word & (GVM_REGION_CROWDED | GVM_REGION_BUSY)) != 0) {
+        const uint64_t now_ns = gvm_clock_ns();
+
+        if (s->until_ns == 0)
+            s->until_ns = now_ns + t->wait_ns;
+        else if (now_ns > s->until_ns)
+            return gvm_region_fail(
+                t, region, (word & GVM_REGION_CROWDED) != 0 ? GVM_REGION_SPOILT : GVM_REGION_LATE);
+        gvm_pause();
+        return 0;
+    }
+    if ((word & GVM_REGION_RESIDENT) != 0 &&
+        ((word & GVM_REGION_REMOTE) == 0 ||
+         (word & GVM_REGION_REFERENCES) != GVM_REGION_REFERENCE || !gvm_region_may_find_frame(t)))
+        return gvm_region_mapped(t, region, access, word);
+    if (gvm_region_claim(t, region, word)) {
+        s->own = word;
+        s->stage = GVM_REGION_FIND;
+    }
+    return 0;
+}
+
+/* There is no frame: the region is used at its home. */
+GVM_DEVICE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, uint32_t access,
+                                        const gvm_region_search *s)
+{
+    const uint64_t place = GVM_REGION_RESIDENT | GVM_REGION_REMOTE |
+                           (uint64_t)(t->home + region) << GVM_REGION_SLOT_SHIFT;
+
+    gvm_region_settle(t, region, s->own, place);
+    gvm_atomic_add_u64(&t->remote, 1);
+    return gvm_region_mapped(t, region, access, place);
+}
+
+/* The frame has the data. */
+GVM_DEVICE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uint32_t access,
+                                       const gvm_region_search *s)
+{
+    const uint64_t place = GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT;
+
+    gvm_store_release_u32(&gvm_region_frame_of(t, s->frame)->seen, gvm_region_uses_in(s->own));
+    gvm_region_settle(t, region, s->own, place);
+    return gvm_region_mapped(t, region, access, place);
+}
+
+/* With the region claimed: 0, or a job. */
+GVM_DEVICE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint32_t access,
+                                     gvm_region_search *s)
+{
+    if (s->stage == GVM_REGION_FIND) {
+        if ((gvm_load_acquire_u32(&gvm_region_record_of(t, region)->flags) & GVM_REGION_LIVE) == 0) {
+            gvm_region_settle(t, region, s->own, s->own & GVM_REGION_PLACE);
+            return gvm_region_fail(t, region, GVM_REGION_NO_SUCH);
+        }
+        if (!gvm_region_find_frame(t, region, s))
+            return gvm_region_use_home(t, region, access, s);
+        s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
+        return s->victim != GVM_REGION_NONE && (s->taken & GVM_REGION_DIRTY) != 0
+                   ? gvm_region_copy_job(t->home + s->victim, s->frame)
+                   : 0;
+    }
+    if (s->stage == GVM_REGION_EVICT) {
+        s->stage = gvm_region_finish_evicting(t, region, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
+        return 0;
+    }
+    if (s->stage == GVM_REGION_FILL && (access & GVM_REGION_READ) != 0) {
+        s->stage = GVM_REGION_END;
+        gvm_atomic_add_u64(&t->fetched, 1);
+        return gvm_region_copy_job(s->frame, t->home + region);
+    }
+    return gvm_region_publish(t, region, access, s);
+}
+
+/* The leader's next steps, up to something that all threads do. */
+GVM_DEVICE uint64_t gvm_region_next(gvm_region_table *t, uint32_t region, uint32_t access,
+                                    gvm_region_search *s)
+{
+    uint64_t job = 0;
+
+    while (job == 0)
+        job = s->stage == GVM_REGION_LOOK ? gvm_region_look(t, region, access, s)
+                                          : gvm_region_bring(t, region, access, s);
+    return job;
+}
+
+/* A reference is counted already. Returns RESIDENT and the slot, or 0. */
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly(uint64_t table, uint32_t region, uint32_t access,
+                                               uint32_t by)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
+    gvm_region_search s = {GVM_REGION_LOOK, 0, GVM_REGION_NONE, 0, 0, 0, 0};
+    uint64_t job = 0;
+
+    for (;;) {
+        if (gvm_region_rank(by) == 0)
+            job = gvm_region_next(t, region, access, &s);
+        job = gvm_region_tell(by, job);
+        if ((job & GVM_REGION_DONE) != 0)
+            return job & ~GVM_REGION_DONE;
+        gvm_region_copy(t, gvm_region_job_to(job), gvm_region_job_from(job), by);
+        gvm_region_join(by);
+    }
+}
+
+/* A number that no region has. */
+GVM_DEVICE_RARE uint64_t gvm_region_refuse(uint64_t table, uint32_t region)
+{
+    gvm_region_report((const gvm_region_table *)(uintptr_t)table, GVM_REGION_NO_SUCH, region);
+    return 0;
+}
+
+/* What a word says if the map is over with it. */
+GVM_DEVICE int gvm_region_is_hit(uint64_t word, uint32_t access)
+{
+    const uint64_t all = GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REMOTE | GVM_REGION_CROWDED;
+
+    return (access & GVM_REGION_WRITE) != 0
+               ? (word & (all | GVM_REGION_LISTED)) == (GVM_REGION_RESIDENT | GVM_REGION_LISTED)
+               : (word & all) == GVM_REGION_RESIDENT;
+}
+
+GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t region, uint32_t access,
+                                      uint32_t by)
+{
+    uint64_t word = 0;
+
+    if (region >= view->count)
+        return gvm_region_rank(by) == 0 ? gvm_region_refuse(view->table, region) : 0;
+    if (gvm_region_rank(by) == 0)
+        word = gvm_atomic_add_acquire_u64((uint64_t *)(uintptr_t)view->words + region,
+                                          GVM_REGION_REFERENCE + GVM_REGION_USE);
+    word = gvm_region_tell(by, word);
+    if (!gvm_region_is_hit(word, access))
+        word = gvm_region_map_slowly(view->table, region, access, by);
+    return word;
+}
+
+GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
+{
+    return (word & GVM_REGION_RESIDENT) != 0
+               ? (void *)(uintptr_t)(view->address + gvm_region_slot_in(word) * view->stride_bytes)
+               : (void *)0;
+}
+
+GVM_DEVICE void *gvm_region_map(const gvm_region_view *view, uint32_t region, uint32_t access)
+{
+    return gvm_region_pointer(view, gvm_region_map_as(view, region, access, GVM_REGION_BY_THREAD));
+}
+
+GVM_DEVICE void *gvm_region_map_warp(const gvm_region_view *view, uint32_t region, uint32_t access)
+{
+    return gvm_region_pointer(view, gvm_region_map_as(view, region, access, GVM_REGION_BY_WARP));
+}
+
+GVM_DEVICE void *gvm_region_map_block(const gvm_region_view *view, uint32_t region, uint32_t access)
+{
+    return gvm_region_pointer(view, gvm_region_map_as(view, region, access, GVM_REGION_BY_BLOCK));
+}
+
+/* ---- unmapping */
+
+/* In check mode: was it mapped? If not, the word becomes what it was; meanwhile it is CROWDED, and left alone. */
+GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region)
+{
+    const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)table;
+    uint64_t *word = gvm_region_word(t, region);
+
+    if ((gvm_atomic_add_release_u64(word, 0 - GVM_REGION_REFERENCE) & GVM_REGION_REFERENCES) != 0)
+        return;
+    gvm_add_release_u64(word, GVM_REGION_REFERENCE);
+    gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
+}
+
+GVM_DEVICE void gvm_region_unmap_as(const gvm_region_view *view, uint32_t region, uint32_t by)
+{
+    gvm_region_join(by);
+    if (gvm_region_rank(by) != 0)
+        return;
+    if (region >= view->count)
+        (void)gvm_region_refuse(view->table, region);
+    else if (view->flags != 0)
+        gvm_region_drop_checked(view->table, region);
+    else
+        gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region, 0 - GVM_REGION_REFERENCE);
+}
+
+GVM_DEVICE void gvm_region_unmap(const gvm_region_view *view, uint32_t region)
+{
+    gvm_region_unmap_as(view, region, GVM_REGION_BY_THREAD);
+}
+
+GVM_DEVICE void gvm_region_unmap_warp(const gvm_region_view *view, uint32_t region)
+{
+    gvm_region_unmap_as(view, region, GVM_REGION_BY_WARP);
+}
+
+GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t region)
+{
+    gvm_region_unmap_as(view, region, GVM_REGION_BY_BLOCK);
+}
+
+GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address)
+{
+    return (uint32_t)(((uint64_t)(uintptr_t)address - view->address) / view->stride_bytes);
+}
+
+#endif /* GVM_KERNEL */
+#endif

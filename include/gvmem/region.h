@@ -1,0 +1,198 @@
+/* gvmem/region.h - regions: data larger than device memory, which kernels map and unmap themselves.
+ *
+ * A region is a piece of data of a size that the program chooses. Its home is host memory. A kernel maps it, uses it through a
+ * pointer, and unmaps it; where it is not in device memory the threads that map it bring it there, and evict others to make
+ * room. A collection is an array of regions of one size, a space the collections that share a budget of device memory.
+ *
+ *     gvm_space_create(device, &options, &space);                        // options.budget_bytes = 4 GiB
+ *     gvm_collection_create(space, rows, row_bytes, NULL, &collection);  // 100 GiB of rows
+ *     gvm_region_map_cpu(collection, 7, GVM_REGION_WRITE, &row);         // write it, then unmap
+ *     gvm_region_unmap_cpu(collection, 7);
+ *     gvm_space_sync(space, NULL);                                       // kernels see it from here on
+ *     gvm_collection_get_view(collection, &params.rows);
+ *     cuLaunchKernel(..., stream, ...);                                  // gvmem/device/region.h
+ *     gvm_space_sync(space, stream);                                     // the CPU sees what kernels wrote
+ *
+ * Consistency: what one side writes the other sees after the next gvm_space_sync() that comes after the unmap. A
+ * region that both write between two of them has the CPU's data. Kernels that run at the same time see each other's writes as
+ * in plain device memory.
+ *
+ * Consumers that cannot map: gvm_region_resolve() maps a list of regions and returns their slots. Slot s is at
+ * view.address + s * view.stride_bytes, in device memory or in host memory. gvm_region_release() unmaps them. Both can be
+ * captured into a CUDA graph.
+ *
+ * Threads: any thread may call. Calls on one space are serialised inside, but for the waiting of sync for the stream.
+ * Ownership: the caller owns a space and its collections, and ends them. The device stays open for both.
+ * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the space or collection is unknown or
+ * destroyed), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER.
+ *
+ * Semantics: RSVM (F. Ji, H. Lin, X. Ma, "RSVM: a Region-based Software Virtual Memory for GPU", PACT 2013).
+ */
+#ifndef GVMEM_REGION_H
+#define GVMEM_REGION_H
+
+#include <stdio.h>
+
+#include <gvmem/device.h>
+#include <gvmem/region_view.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gvm_space gvm_space;
+typedef struct gvm_collection gvm_collection;
+
+enum {
+    /* Unmaps are checked in kernels, too: one without a map is an error, and changes nothing. */
+    GVM_SPACE_CHECK = 1u << 0,
+};
+
+/* Zero means default in every other member. */
+typedef struct gvm_space_options {
+    size_t struct_size; /* in: sizeof(gvm_space_options) */
+    uint64_t budget_bytes; /* of device memory for the frames of all collections; 0: half of what the device has free */
+    uint32_t wait_ms; /* how long a thread of a kernel waits for one that fetches the same region; 0: 10 s */
+    uint32_t flags; /* GVM_SPACE_... */
+} gvm_space_options;
+
+/* gvm_space_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_space_options)
+
+typedef struct gvm_space_info {
+    size_t struct_size; /* in: sizeof(gvm_space_info) */
+    uint64_t budget_bytes;
+    uint64_t frame_bytes;    /* device memory of frames, now */
+    uint64_t metadata_bytes; /* device memory of tables besides */
+    uint64_t host_bytes;     /* of homes */
+    uint64_t region_count;   /* of all collections */
+    uint32_t collection_count;
+    int32_t ordinal; /* the device */
+} gvm_space_info;
+
+/* Which region leaves its frame when another needs one. */
+typedef enum gvm_region_policy {
+    GVM_REGION_CLOCK = 0, /* one that was not mapped for a while */
+    GVM_REGION_FIFO = 1,  /* the one that came first */
+    GVM_REGION_NFU = 2,   /* one that was seldom mapped ("not frequently used") */
+    GVM_REGION_STATIC = 3, /* none: what came first stays, the others are used at their homes. For cyclic scans */
+} gvm_region_policy;
+
+typedef struct gvm_collection_options {
+    size_t struct_size; /* in: sizeof(gvm_collection_options) */
+    uint64_t budget_bytes; /* of the space's, for this collection; 0: a share by size of what the others leave */
+    gvm_region_policy policy;
+    uint32_t flags; /* 0 */
+} gvm_collection_options;
+
+/* gvm_collection_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_collection_options)
+
+typedef struct gvm_collection_info {
+    size_t struct_size; /* in: sizeof(gvm_collection_info) */
+    uint64_t region_bytes, stride_bytes;
+    uint64_t region_count, frame_count;
+    uint64_t fetched, written,
+        evicted; /* regions, by kernels so far: from their homes, to their homes, out of frames */
+    uint64_t remote; /* maps that found no frame */
+    gvm_region_policy policy;
+    uint32_t reserved;
+} gvm_collection_info;
+
+/* Creates a space without collections. options may be NULL.
+ *
+ * GVM_E_INVALID  an option is out of its limits, or out is NULL
+ * GVM_E_NOTSUP   the device has no virtual memory management or no host tier, or this build has no kernels for it
+ * GVM_E_ADDRESS, GVM_E_NOSPACE  as for gvm_buffer_commit() */
+GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
+                                                const gvm_space_options *options, gvm_space **out);
+
+/* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
+ * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine.
+ *
+ * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together), an option is out of its limits, or
+ *                out is NULL
+ * GVM_E_NOMEM    too little host memory that can be pinned
+ * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
+ *                their homes until a sync finds room
+ * GVM_E_ADDRESS, GVM_E_LIMIT  as for gvm_buffer_create() and gvm_buffer_commit() */
+GVM_API GVM_CHECKED gvm_status gvm_collection_create(gvm_space *space, uint64_t count,
+                                                     uint64_t region_bytes,
+                                                     const gvm_collection_options *options,
+                                                     gvm_collection **out);
+
+/* What kernels need, for as long as the collection exists.
+ *
+ * GVM_E_INVALID  view is NULL */
+GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collection,
+                                                       gvm_region_view *view);
+
+/* Maps a region for the CPU: *pointer is its home. If kernels have written it before the last sync, what they
+ * wrote is brought home first, with all else that they wrote to the collection, by a kernel that this call waits for.
+ * GVM_REGION_WRITE alone: the CPU writes all of it. A region may be mapped several times; it is
+ * written when the last map that may write is unmapped. Kernels must not use a region that the CPU has mapped, unless both
+ * only read.
+ *
+ * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL
+ * GVM_E_TIMEOUT  a kernel has it mapped */
+GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
+                                                  uint32_t access, void **pointer);
+
+/* GVM_E_INVALID  the CPU has not mapped it */
+GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, uint32_t region);
+
+/* Waits for the stream (NULL: the legacy default stream) and exchanges what both sides have done since the last sync.
+ * What that costs depends on the number of regions that were changed.
+ *
+ * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured
+ * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
+ *                other in vain. All else is done; sync again when they have unmapped them */
+GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream stream);
+
+/* Maps a list of count regions for kernels, in the order of the stream: regions is an array of uint32_t in memory of the device
+ * or of the host that the device reads. Entries that are GVM_REGION_NONE are passed over. Each of the others counts as
+ * mapped once, duplicates too. slots (uint32_t) and addresses (void *) are written for each, and may be NULL; they are GVM_REGION_NONE and
+ * NULL where there is no such region.
+ *
+ * GVM_E_INVALID  regions is NULL and count is not 0, or access is wrong */
+GVM_API GVM_CHECKED gvm_status gvm_region_resolve(gvm_collection *collection, const uint32_t *regions,
+                                                  uint64_t count, uint32_t access, uint32_t *slots,
+                                                  void **addresses, gvm_stream stream);
+
+/* Unmaps what a resolve of the same list has mapped, in the order of the stream. slots is what that wrote; NULL: all that are
+ * not GVM_REGION_NONE were mapped.
+ *
+ * GVM_E_INVALID  as for resolve */
+GVM_API GVM_CHECKED gvm_status gvm_region_release(gvm_collection *collection,
+                                                  const uint32_t *regions, uint64_t count,
+                                                  const uint32_t *slots, gvm_stream stream);
+
+/* Brings a range of regions to frames, in the order of the stream.
+ *
+ * GVM_E_INVALID  the range leaves the collection */
+GVM_API GVM_CHECKED gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first,
+                                                   uint64_t count, gvm_stream stream);
+
+/* Snapshots; kernels may run.
+ *
+ * GVM_E_INVALID  info is NULL or its struct_size is too small */
+GVM_API GVM_CHECKED gvm_status gvm_space_get_info(gvm_space *space, gvm_space_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_collection_get_info(gvm_collection *collection,
+                                                       gvm_collection_info *info);
+
+/* Prints a line for each region that is in a frame, mapped or changed: its number, and what each side says of it: state, version,
+ * place.
+ *
+ * GVM_E_INVALID  file is NULL
+ * GVM_E_SYSTEM   it cannot be written */
+GVM_API GVM_CHECKED gvm_status gvm_space_dump(gvm_space *space, FILE *file);
+
+/* Gives memory and addresses back. End the kernels that use it first. NULL and unknown pointers are ignored. A space
+ * takes its collections along. */
+GVM_API void gvm_collection_destroy(gvm_collection *collection);
+GVM_API void gvm_space_destroy(gvm_space *space);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

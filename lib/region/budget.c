@@ -1,0 +1,140 @@
+/* How the budget of a space is divided into frames.
+ *
+ * A collection with a budget of its own gets that; the others share what is left by size, and none gets more than it has
+ * regions. Memory comes and goes in whole chunks of a collection's buffer, from the front. What shrinks does so
+ * first, so that the sum never passes the budget.
+ */
+#include "base/error.h"
+#include "base/size.h"
+#include "memory/idle.h"
+#include "region/region.h"
+
+static uint64_t need_bytes(const gvm_collection *c)
+{
+    return c->frames_max * c->table.stride_bytes;
+}
+
+/* What is left for collections without a budget of their own, and what these could use. */
+static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
+{
+    uint64_t left = space->budget_bytes;
+    const gvm_collection *c;
+
+    *needed = 0;
+    LIST_FOREACH(c, &space->collections, entry)
+    {
+        if (c->budget_bytes != 0)
+            left -= gvmi_min(left, gvmi_min(c->budget_bytes, need_bytes(c)));
+        else
+            *needed += need_bytes(c);
+    }
+    return left;
+}
+
+/* How many bytes a collection should have: whole chunks. Less than a chunk is all that it needs, or nothing. */
+static uint64_t share_bytes(const gvm_collection *c, uint64_t left, uint64_t needed)
+{
+    const uint64_t need = need_bytes(c);
+    uint64_t share = gvmi_min(c->budget_bytes, need);
+
+    if (c->budget_bytes == 0)
+        share = needed <= left ? need : (uint64_t)((double)left * ((double)need / (double)needed));
+    if (share >= need)
+        return c->front_bytes <= c->space->budget_bytes
+                   ? c->front_bytes
+                   : gvmi_round_down(need, c->buffer->layout.chunk_bytes);
+    return gvmi_round_down(share, c->buffer->layout.chunk_bytes);
+}
+
+static uint64_t frames_in(const gvm_collection *c, uint64_t bytes)
+{
+    return gvmi_min(bytes / c->table.stride_bytes, c->frames_max);
+}
+
+/* Empties the frames beyond the share, and gives their memory back if all of them are empty. */
+static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
+{
+    const uint64_t frames = frames_in(c, bytes);
+    const uint64_t had = frames_in(c, c->committed_bytes);
+    const gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_retire_frames,
+        .first = frames,
+        .count = had - frames,
+        .by_warp = true,
+    };
+    uint64_t mapped;
+    gvm_status status = gvmi_region_run(c, &task, stream, &mapped);
+
+    if (status != GVM_OK)
+        return status;
+    c->table.frame_count = (uint32_t)frames;
+    if (mapped > 0)
+        return GVM_OK;
+    status = gvmi_buffer_decommit(c->buffer, bytes, c->committed_bytes - bytes, GVMI_RELEASE_KEEP,
+                                  true);
+    if (status == GVM_OK) {
+        c->space->committed_bytes -= c->committed_bytes - bytes;
+        c->committed_bytes = bytes;
+    }
+    return status;
+}
+
+/* Chunk by chunk, as far as the device has memory and the budget allows. */
+static gvm_status commit_frames(gvm_collection *c, uint64_t bytes)
+{
+    const uint64_t chunk_bytes = c->buffer->layout.chunk_bytes;
+    gvm_space *space = c->space;
+    gvm_status status = GVM_OK;
+
+    while (status == GVM_OK && c->committed_bytes < bytes &&
+           space->budget_bytes - space->committed_bytes >= chunk_bytes) {
+        status = gvm_buffer_commit(c->buffer, c->committed_bytes, chunk_bytes);
+        if (status == GVM_OK) {
+            c->committed_bytes += chunk_bytes;
+            space->committed_bytes += chunk_bytes;
+        }
+    }
+    return status == GVM_E_NOSPACE ? GVM_OK : status;
+}
+
+/* Gives a collection frames up to its share; those that were taken out of use and kept their memory are used again. */
+static gvm_status give_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
+{
+    gvm_status status = commit_frames(c, bytes);
+    const uint64_t frames = frames_in(c, gvmi_min(c->committed_bytes, bytes));
+    const gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_open_frames,
+        .first = c->table.frame_count,
+        .count = frames - gvmi_min(frames, c->table.frame_count),
+    };
+    uint64_t left;
+
+    if (status != GVM_OK || task.count == 0)
+        return status;
+    status = gvmi_region_run(c, &task, stream, &left);
+    if (status == GVM_OK)
+        c->table.frame_count = (uint32_t)frames;
+    return status;
+}
+
+gvm_status gvmi_space_divide_locked(gvm_space *space, CUstream stream)
+{
+    uint64_t needed;
+    const uint64_t left = left_for_shares(space, &needed);
+    gvm_status status = GVM_OK;
+    gvm_collection *c;
+
+    LIST_FOREACH(c, &space->collections, entry)
+    {
+        const uint64_t bytes = share_bytes(c, left, needed);
+
+        if (status == GVM_OK && c->committed_bytes > bytes)
+            status = take_frames(c, bytes, stream);
+    }
+    LIST_FOREACH(c, &space->collections, entry)
+    {
+        if (status == GVM_OK)
+            status = give_frames(c, share_bytes(c, left, needed), stream);
+    }
+    return status;
+}

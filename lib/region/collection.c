@@ -1,0 +1,332 @@
+/* Collections: what they consist of, creation, handles, end. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "base/struct.h"
+#include "memory/idle.h"
+#include "region/region.h"
+
+#define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
+#define STRIDE_UNIT 16u
+#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
+
+/* ---- handles */
+
+gvm_status gvmi_collection_hold(const gvm_collection *handle, gvm_collection **out)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_COLLECTION, gvmi_key(handle), &object);
+
+    *out = object;
+    if (status == GVM_OK)
+        gvmi_lock(&(*out)->space->lock);
+    return status;
+}
+
+void gvmi_collection_drop(gvm_collection *c)
+{
+    gvmi_unlock(&c->space->lock);
+    gvmi_registry_drop(GVMI_KIND_COLLECTION, gvmi_key(c));
+}
+
+/* ---- options */
+
+static gvm_status read_collection_options(const gvm_collection_options *options,
+                                          gvm_collection_options *full)
+{
+    if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
+        return gvm_error_set(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    if ((uint32_t)full->policy > GVM_REGION_STATIC)
+        return gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)full->policy);
+    if (full->flags != 0)
+        return gvm_error_set(GVM_E_INVALID, "unknown collection flags %#x", (unsigned)full->flags);
+    return GVM_OK;
+}
+
+static gvm_status check_region_sizes(uint64_t count, uint64_t region_bytes)
+{
+    if (count == 0 || count >= SLOTS_MAX)
+        return gvm_error_set(GVM_E_INVALID, "a collection has between 1 and %llu regions, not %llu",
+                             (unsigned long long)SLOTS_MAX - 1, (unsigned long long)count);
+    if (region_bytes == 0 || region_bytes > GVMI_SPAN_BYTES_MAX / count)
+        return gvm_error_set(GVM_E_INVALID, "%llu regions of %llu bytes are none, or more than 128 TiB",
+                             (unsigned long long)count, (unsigned long long)region_bytes);
+    return GVM_OK;
+}
+
+/* ---- layout */
+
+static uint64_t choose_region_chunk_bytes(const gvm_device *device, uint64_t frame_bytes)
+{
+    uint64_t bytes = gvmi_pow2_up(frame_bytes / CHUNKS_WANTED);
+
+    bytes = gvmi_min(gvmi_max(bytes, GVM_CHUNK_BYTES_MIN), 64 * GVMI_MIB);
+    return gvmi_max(bytes, device->info.granularity_bytes);
+}
+
+/* Where frames and homes lie: the table's fields that say so, and the buffer. */
+static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region_bytes)
+{
+    const gvm_space *space = c->space;
+    const uint64_t stride = gvmi_round_up(region_bytes, STRIDE_UNIT);
+    const uint64_t budget = c->budget_bytes != 0 ? c->budget_bytes : space->budget_bytes;
+    const uint64_t frames = gvmi_min(count, budget / stride);
+    gvmi_buffer_spec spec = {.chunk_bytes = choose_region_chunk_bytes(space->device, frames * stride)};
+    uint64_t home;
+
+    c->front_bytes = gvmi_round_up(frames * stride, spec.chunk_bytes);
+    c->frames_max = frames;
+    home = (c->front_bytes + stride - 1) / stride;
+    if (home + count >= SLOTS_MAX)
+        return gvm_error_set(
+            GVM_E_INVALID,
+            "%llu regions and %llu frames are more than %llu: give the collection a smaller budget",
+            (unsigned long long)count, (unsigned long long)frames, (unsigned long long)SLOTS_MAX - 1);
+    c->table = (gvm_region_table){.stride_bytes = stride,
+                                  .region_bytes = region_bytes,
+                                  .count = (uint32_t)count,
+                                  .home = (uint32_t)home,
+                                  .wait_ns = space->wait_ns};
+    spec.reserve_bytes = (home + count) * stride;
+    return gvmi_buffer_create(space->device, &spec, &c->buffer);
+}
+
+/* Homes: chunks of the host, open to the CPU as well. */
+static gvm_status make_homes(gvm_collection *c)
+{
+    gvm_buffer *buffer = c->buffer;
+    const uint64_t first = gvmi_chunk_at(buffer, c->front_bytes);
+    uint64_t bytes;
+    gvm_status status;
+
+    gvmi_lock(&buffer->lock);
+    status = gvmi_buffer_commit_tier_locked(buffer, first, buffer->chunk_count, GVM_TIER_HOST);
+    gvmi_unlock(&buffer->lock);
+    return status == GVM_OK ? gvmi_buffer_open_to_cpu(buffer, &bytes) : status;
+}
+
+/* ---- the table */
+
+static uint64_t place_array(uint64_t *at, uint64_t base, uint64_t count, uint64_t bytes_each)
+{
+    const uint64_t offset = gvmi_round_up(*at, 256);
+
+    *at = offset + count * bytes_each;
+    return base + offset;
+}
+
+/* Where the arrays lie, from an address on; returns how many bytes they take. */
+static uint64_t place_arrays(gvm_collection *c, uint64_t base)
+{
+    gvm_region_table *t = &c->table;
+    uint64_t at = sizeof *t;
+
+    t->words = place_array(&at, base, t->count, sizeof(uint64_t));
+    t->records = place_array(&at, base, t->count, sizeof(gvm_region_record));
+    t->frames = place_array(&at, base, c->frames_max, sizeof(gvm_region_frame));
+    t->changes = place_array(&at, base, t->count, sizeof(uint32_t));
+    return at;
+}
+
+/* All regions exist, and no frame has memory. No kernel has seen the table yet. */
+static gvm_status fill_table(gvm_collection *c)
+{
+    enum { AT_ONCE = 4096 };
+    static const gvm_region_record records[AT_ONCE] = {[0 ... AT_ONCE - 1] = {0, GVM_REGION_LIVE}};
+    const uint64_t base = gvmi_address(gvm_buffer_address(c->meta));
+    const uint8_t zero = 0, retired = 0xff;
+    gvm_status status = gvm_buffer_fill(c->meta, c->table.words - base,
+                                        c->table.count * sizeof(uint64_t), &zero, 1);
+
+    for (uint64_t i = 0; i < c->table.count && status == GVM_OK; i += AT_ONCE)
+        status = gvm_buffer_copy_in(c->meta, c->table.records - base + i * sizeof *records, records,
+                                    gvmi_min(AT_ONCE, c->table.count - i) * sizeof *records);
+    if (status == GVM_OK)
+        status = gvm_buffer_fill(c->meta, c->table.frames - base,
+                                 c->frames_max * sizeof(gvm_region_frame), &retired, 1);
+    if (status == GVM_OK)
+        status = gvm_buffer_copy_in(c->meta, 0, &c->table, sizeof c->table);
+    return status;
+}
+
+static gvm_status make_table(gvm_collection *c)
+{
+    const gvmi_buffer_spec spec = {.reserve_bytes = place_arrays(c, 0)};
+    gvm_status status = gvmi_buffer_create(c->space->device, &spec, &c->meta);
+
+    if (status == GVM_OK)
+        status = gvm_buffer_commit(c->meta, 0, spec.reserve_bytes);
+    if (status != GVM_OK)
+        return status;
+    c->table.address = gvmi_address(gvm_buffer_address(c->buffer));
+    (void)place_arrays(c, gvmi_address(gvm_buffer_address(c->meta)));
+    return fill_table(c);
+}
+
+static gvm_status make_regions(gvm_collection *c)
+{
+    c->regions = calloc(c->table.count, sizeof *c->regions);
+    if (c->regions == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u regions", c->table.count);
+    for (uint32_t i = 0; i < c->table.count; i++)
+        c->regions[i].flags = GVMI_REGION_LIVE;
+    return GVM_OK;
+}
+
+/* ---- creation and end */
+
+static void free_parts(gvm_collection *c)
+{
+    gvm_buffer_destroy(c->meta);
+    gvm_buffer_destroy(c->buffer);
+    free(c->regions);
+    free(c->changed.numbers);
+    free(c->far.numbers);
+}
+
+void gvmi_collection_free_locked(gvm_collection *c)
+{
+    gvm_space *space = c->space;
+
+    LIST_REMOVE(c, entry);
+    space->collection_count--;
+    space->committed_bytes -= c->committed_bytes;
+    free_parts(c);
+    gvmi_registry_retire(c);
+}
+
+/* The space is locked. */
+static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t region_bytes,
+                                  const gvm_collection_options *options, gvm_collection **out)
+{
+    gvm_collection *c = calloc(1, sizeof *c);
+    gvm_status status;
+
+    if (c == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
+    c->space = space;
+    c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
+    status = make_layout(c, count, region_bytes);
+    c->table.policy = (uint32_t)options->policy;
+    if (status == GVM_OK)
+        status = make_homes(c);
+    if (status == GVM_OK)
+        status = make_table(c);
+    if (status == GVM_OK)
+        status = make_regions(c);
+    if (status == GVM_OK)
+        status = gvmi_registry_add(GVMI_KIND_COLLECTION, gvmi_key(c), c);
+    if (status != GVM_OK) {
+        const gvm_error error = gvmi_error_save();
+
+        free_parts(c);
+        free(c);
+        gvm_error_restore(&error);
+        return status;
+    }
+    LIST_INSERT_HEAD(&space->collections, c, entry);
+    space->collection_count++;
+    *out = c;
+    return GVM_OK;
+}
+
+gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t region_bytes,
+                                 const gvm_collection_options *options, gvm_collection **out)
+{
+    GVMI_UNCANCELLED;
+    gvm_collection_options full;
+    gvm_space *space;
+    gvm_status status = read_collection_options(options, &full);
+
+    if (status == GVM_OK && out == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "out is NULL");
+    if (status == GVM_OK)
+        status = check_region_sizes(count, region_bytes);
+    if (status == GVM_OK)
+        status = gvmi_space_hold(handle, &space);
+    if (status != GVM_OK)
+        return status;
+    status = make_collection(space, count, region_bytes, &full, out);
+    if (status == GVM_OK) /* without frames it is as good; the next sync tries again */
+        (void)gvmi_space_divide_locked(space, space->device->stream);
+    gvmi_space_drop(space);
+    return status;
+}
+
+void gvm_collection_destroy(gvm_collection *handle)
+{
+    GVMI_UNCANCELLED;
+    gvm_space *space;
+    void *removed;
+
+    if (handle == NULL ||
+        gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(handle), &removed) != GVM_OK)
+        return;
+    space = ((gvm_collection *)removed)->space;
+    gvmi_lock(&space->lock);
+    gvmi_collection_free_locked(removed);
+    gvmi_unlock(&space->lock);
+}
+
+/* ---- questions */
+
+gvm_status gvm_collection_get_view(gvm_collection *handle, gvm_region_view *view)
+{
+    GVMI_UNCANCELLED;
+    gvm_collection *c;
+    gvm_status status;
+
+    if (view == NULL)
+        return gvm_error_set(GVM_E_INVALID, "view is NULL");
+    status = gvmi_collection_hold(handle, &c);
+    if (status != GVM_OK)
+        return status;
+    *view = (gvm_region_view){
+        .address = c->table.address,
+        .stride_bytes = c->table.stride_bytes,
+        .region_bytes = c->table.region_bytes,
+        .count = c->table.count,
+        .home = c->table.home,
+        .flags = c->space->flags,
+        .words = c->table.words,
+        .table = gvmi_address(gvm_buffer_address(c->meta)),
+    };
+    gvmi_collection_drop(c);
+    return GVM_OK;
+}
+
+gvm_status gvm_collection_get_info(gvm_collection *handle, gvm_collection_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvm_collection_info full = {0};
+    gvm_region_table table;
+    gvm_collection *c;
+    gvm_status status = gvmi_collection_hold(handle, &c);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_region_read_table(c, &table);
+    if (status == GVM_OK)
+        full = (gvm_collection_info){
+            .region_bytes = table.region_bytes,
+            .stride_bytes = table.stride_bytes,
+            .region_count = table.count,
+            .frame_count = table.frame_count,
+            .fetched = table.fetched,
+            .written = table.written,
+            .evicted = table.evicted,
+            .remote = table.remote,
+            .policy = (gvm_region_policy)table.policy,
+        };
+    gvmi_collection_drop(c);
+    if (status == GVM_OK && !gvmi_struct_out(info, &full, sizeof full, sizeof full))
+        return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+    return status;
+}

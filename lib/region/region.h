@@ -1,0 +1,113 @@
+/* region/region.h - spaces and collections inside the library.
+ *
+ * A space's lock serialises everything on it and its collections, kernels of the library included, which are waited for
+ * under it. Who holds a collection keeps its space alive: a space that ends removes its collections first.
+ *
+ * I1  the committed chunks in front of a collection's buffer hold its frames below frame_count, or below stuck_count if that is
+ *     more: frames that could not be emptied.
+ * I2  committed_bytes of a space is the sum of those chunks over its collections, and at most budget_bytes.
+ * I3  a region of the CPU that has CHANGED is in the list of its collection's changes, once.
+ */
+#ifndef GVMI_REGION_REGION_H
+#define GVMI_REGION_REGION_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include <gvmem/device/detail/region.h>
+#include <gvmem/region.h>
+
+#include "kernels/kernels.h"
+#include "memory/buffer.h"
+#include "region/region_kernels.h"
+
+/* What the CPU's side knows of a region. */
+enum {
+    GVMI_REGION_LIVE = 1 << 0,    /* it exists */
+    GVMI_REGION_CHANGED = 1 << 1, /* by the CPU since the last sync */
+    GVMI_REGION_FAR = 1 << 2,     /* kernels have written it: the newest data may be in its frame */
+    GVMI_REGION_WRITING = 1 << 3, /* the CPU has it mapped to write */
+};
+
+typedef struct gvmi_region {
+    uint32_t version;
+    uint16_t maps; /* by the CPU */
+    uint16_t flags;
+} gvmi_region;
+
+/* Numbers of regions that grow as they are added. */
+typedef struct gvmi_region_numbers {
+    uint32_t *numbers;
+    uint64_t count, capacity;
+} gvmi_region_numbers;
+
+/* One buffer for what host and kernels of the library pass to each other. Of the space; under its lock. */
+typedef struct gvmi_region_desk {
+    gvm_buffer *buffer;
+    uint64_t committed_bytes;
+} gvmi_region_desk;
+
+struct gvm_space {
+    gvmi_mutex lock;
+    gvm_device *device; /* referenced */
+    uint64_t budget_bytes, committed_bytes;
+    uint64_t wait_ns;
+    uint32_t flags;
+    uint32_t collection_count;
+    gvmi_region_desk desk;
+    LIST_HEAD(, gvm_collection) collections;
+};
+
+struct gvm_collection {
+    gvm_space *space;
+    LIST_ENTRY(gvm_collection) entry;
+    gvm_buffer *buffer; /* frames, then homes */
+    gvm_buffer *meta;   /* gvm_region_table, then its arrays */
+    gvm_region_table table; /* what the device's holds that never changes; frame_count is the current one */
+    gvmi_region *regions;
+    gvmi_region_numbers changed; /* by the CPU */
+    gvmi_region_numbers far;
+    uint64_t frames_max;      /* room in front of the buffer */
+    uint64_t front_bytes;     /* whole chunks */
+    uint64_t committed_bytes; /* of these */
+    uint64_t budget_bytes;    /* asked for; 0: a share */
+    uint32_t stuck_count;     /* frames that stay until nobody maps them; 0: none */
+};
+
+/* Checks a handle, keeps the collection alive and locks its space, and undoes both. */
+gvm_status gvmi_collection_hold(const gvm_collection *handle, gvm_collection **out);
+void gvmi_collection_drop(gvm_collection *collection);
+gvm_status gvmi_space_hold(const gvm_space *handle, gvm_space **out);
+void gvmi_space_drop(gvm_space *space);
+
+/* Unlinks and frees; the space is locked, and nobody else has the collection. */
+void gvmi_collection_free_locked(gvm_collection *collection);
+
+/* ---- region/work.c: kernels of the library that work on a table, and what they are given */
+
+/* Runs a kernel over count things on a stream and waits for it. bytes of list go to the device before and, if back,
+ * come back after. *left: the kernel's result. The space is locked. */
+typedef struct gvmi_region_task {
+    gvmi_kernel kernel;
+    void *list;
+    uint64_t bytes;
+    uint64_t first, count;
+    bool back;
+    bool by_warp; /* a warp for each thing; else a thread */
+} gvmi_region_task;
+gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *task,
+                           CUstream stream, uint64_t *left);
+
+/* Adds a number; GVM_E_NOMEM. */
+gvm_status gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
+
+/* The device's table as of now, for reading. */
+gvm_status gvmi_region_read_table(gvm_collection *collection, gvm_region_table *out);
+
+/* ---- region/budget.c: who has how many frames */
+
+/* Divides the budget anew: takes frames from those that have more than their share, and gives to those that have
+ * less. Frames that are mapped stay. The space is locked. */
+gvm_status gvmi_space_divide_locked(gvm_space *space, CUstream stream);
+
+#endif

@@ -1,0 +1,238 @@
+/* The library's own kernels for regions: what the host wants done to a table, and lists of regions for consumers.
+ *
+ * Maps and unmaps in them are those of gvmem/device/region.h; the rest uses the same words in the same way.
+ */
+#include <gvmem/device/region.h>
+
+#include "region/region_kernels.h"
+
+/* This warp's number among those of the launch, and how many they are. */
+GVM_DEVICE uint64_t warp_global(void)
+{
+    return (uint64_t)gvm_block() * (gvm_block_threads() / gvm_warp_size()) + gvm_warp();
+}
+GVM_DEVICE uint64_t warp_count(void)
+{
+    return (uint64_t)gvm_block_count() * (gvm_block_threads() / gvm_warp_size());
+}
+
+/* Maps each region of a list. */
+GVM_KERNEL(region_resolve, gvmi_region_list, p)
+{
+    const uint32_t *regions = (const uint32_t *)(uintptr_t)p.regions;
+    uint32_t *slots = (uint32_t *)(uintptr_t)p.slots;
+    uint64_t *addresses = (uint64_t *)(uintptr_t)p.addresses;
+    uint64_t i;
+
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        const uint32_t region = regions[i];
+        void *found = region != GVM_REGION_NONE ? gvm_region_map_warp(&p.view, region, p.access)
+                                                : (void *)0;
+
+        if (gvm_lane() != 0)
+            continue;
+        if (slots != (uint32_t *)0)
+            slots[i] = found != (void *)0 ? gvm_region_slot(&p.view, found) : GVM_REGION_NONE;
+        if (addresses != (uint64_t *)0)
+            addresses[i] = (uint64_t)(uintptr_t)found;
+    }
+}
+
+/* Unmaps those that were mapped: what resolve gave a slot. */
+GVM_KERNEL(region_release, gvmi_region_list, p)
+{
+    const uint32_t *regions = (const uint32_t *)(uintptr_t)p.regions;
+    const uint32_t *slots = (const uint32_t *)(uintptr_t)p.slots;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        if (regions[i] != GVM_REGION_NONE &&
+            (slots == (const uint32_t *)0 || slots[i] != GVM_REGION_NONE))
+            gvm_region_unmap(&p.view, regions[i]);
+}
+
+/* Brings a range of regions to frames. */
+GVM_KERNEL(region_prefetch, gvmi_region_list, p)
+{
+    uint64_t i;
+
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        const uint32_t region = (uint32_t)(p.first + i);
+
+        if (gvm_region_map_warp(&p.view, region, p.access) != (void *)0)
+            gvm_region_unmap_warp(&p.view, region);
+    }
+}
+
+/* Takes a region for the caller, a warp's leader or a thread, if nobody has it mapped. Returns its word before that, or a
+ * word with references. */
+GVM_DEVICE uint64_t claim_idle(const gvm_region_table *t, uint32_t region)
+{
+    for (;;) {
+        const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+
+        if ((word & GVM_REGION_BUSY) != 0 && (word & GVM_REGION_CROWDED) == 0)
+            gvm_pause();
+        else if ((word & GVM_REGION_REFERENCES) != 0 || gvm_region_claim(t, region, word))
+            return word;
+    }
+}
+
+/* A warp's leader has claimed a region; word is what its word said. It is written home if it is dirty, and stays where it is, or
+ * leaves its frame to that owner. */
+GVM_DEVICE void write_home(gvm_region_table *t, uint32_t region, uint64_t word, int stays, uint32_t owner)
+{
+    if ((word & GVM_REGION_DIRTY) != 0)
+        gvm_region_copy(t, t->home + region, gvm_region_slot_in(word), GVM_REGION_BY_WARP);
+    gvm_region_join(GVM_REGION_BY_WARP);
+    if (gvm_lane() != 0)
+        return;
+    if ((word & GVM_REGION_DIRTY) != 0)
+        gvm_atomic_add_u64(&t->written, 1);
+    if (!stays)
+        gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, owner);
+    gvm_region_settle(t, region, word,
+                      stays ? word & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED) : 0);
+}
+
+/* Writes the regions of a list home. */
+GVM_KERNEL(region_clean, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    const uint32_t *regions = (const uint32_t *)(uintptr_t)p.list;
+    uint64_t i, word = 0;
+
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        if (gvm_lane() == 0)
+            word = claim_idle(t, regions[i]);
+        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        if ((word & GVM_REGION_REFERENCES) == 0)
+            write_home(t, regions[i], word, 1, 0);
+        else if (gvm_lane() == 0)
+            gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
+    }
+}
+
+/* What became of a frame that is to be retired. */
+enum { RETIRED, MAPPED, CLAIMED };
+
+/* The warp's leader: retires a frame, or claims the region that has it. */
+GVM_DEVICE uint32_t begin_retiring(const gvm_region_table *t, uint32_t at, uint32_t *region,
+                                   uint64_t *word)
+{
+    gvm_region_frame *frame = gvm_region_frame_of(t, at);
+
+    for (;;) {
+        const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
+
+        if (owner == GVM_REGION_RETIRED ||
+            (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, GVM_REGION_RETIRED) == 0))
+            return RETIRED;
+        if (owner == 0)
+            continue;
+        *region = owner - 1;
+        *word = claim_idle(t, *region);
+        if ((*word & GVM_REGION_REFERENCES) != 0 && gvm_load_acquire_u32(&frame->owner) == owner)
+            return MAPPED;
+        if ((*word & GVM_REGION_REFERENCES) != 0)
+            continue;
+        if (gvm_region_is_idle_in(*word, at))
+            return CLAIMED;
+        gvm_region_settle(t, *region, *word, *word & GVM_REGION_PLACE); /* it has just left the frame */
+    }
+}
+
+/* Takes frames from p.first on out of use. The result is how many of them are mapped, and stay. */
+GVM_KERNEL(region_retire_frames, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint32_t what = RETIRED, region = 0;
+    uint64_t i, word = 0;
+
+    if (gvm_thread_global() == 0)
+        gvm_store_release_u32(&t->frame_count, (uint32_t)p.first);
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        if (gvm_lane() == 0)
+            what = begin_retiring(t, (uint32_t)(p.first + i), &region, &word);
+        if (gvm_region_tell(GVM_REGION_BY_WARP, what) == CLAIMED) {
+            region = (uint32_t)gvm_region_tell(GVM_REGION_BY_WARP, region);
+            word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+            write_home(t, region, word, 0, GVM_REGION_RETIRED);
+        } else if (gvm_lane() == 0 && what == MAPPED) {
+            gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
+        }
+    }
+}
+
+/* Frames from p.first on have memory, and are free; those that had it stay as they are. */
+GVM_KERNEL(region_open_frames, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        gvm_atomic_cas_u32(&gvm_region_frame_of(t, (uint32_t)(p.first + i))->owner,
+                           GVM_REGION_RETIRED, 0);
+    if (gvm_thread_global() == 0) {
+        gvm_store_release_u32(&t->frame_count, (uint32_t)(p.first + p.count));
+        gvm_store_release_u64(&t->hand, 0);
+    }
+}
+
+/* One thing that the host has done to a region. */
+GVM_DEVICE int apply_change(gvm_region_table *t, const gvmi_region_change *change)
+{
+    gvm_region_record *record = gvm_region_record_of(t, change->region);
+    const uint64_t word = claim_idle(t, change->region);
+
+    if ((word & GVM_REGION_REFERENCES) != 0)
+        return 0;
+    if ((word & (GVM_REGION_RESIDENT | GVM_REGION_REMOTE)) == GVM_REGION_RESIDENT)
+        gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, 0);
+    record->version = change->version;
+    if (change->live)
+        gvm_atomic_or_u32(&record->flags, GVM_REGION_LIVE);
+    else
+        gvm_store_release_u32(&record->flags,
+                              gvm_load_acquire_u32(&record->flags) & ~(uint32_t)GVM_REGION_LIVE);
+    gvm_region_settle(t, change->region, word, 0);
+    return 1;
+}
+
+/* What the host has done to regions since the last sync: they are new, deleted, or written. Those that are mapped
+ * stay as they are, and get done = 0. */
+GVM_KERNEL(region_apply, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    gvmi_region_change *changes = (gvmi_region_change *)(uintptr_t)p.list;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        changes[i].done = (uint32_t)apply_change(t, &changes[i]);
+}
+
+/* Empties the list of changes into one for the host. From here on the next write of each is listed again. */
+GVM_KERNEL(region_collect, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    gvmi_region_change *out = (gvmi_region_change *)(uintptr_t)p.list;
+    uint64_t i, word;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
+        const uint32_t region = ((const uint32_t *)(uintptr_t)t->changes)[i];
+        gvm_region_record *record = gvm_region_record_of(t, region);
+
+        for (;;) {
+            word = gvm_load_acquire_u64(gvm_region_word(t, region));
+            if ((word & GVM_REGION_BUSY) != 0)
+                gvm_pause();
+            else if (gvm_atomic_cas_acquire_u64(gvm_region_word(t, region), word,
+                                                word & ~GVM_REGION_LISTED) == word)
+                break;
+        }
+        gvm_store_release_u32(&record->flags,
+                              gvm_load_acquire_u32(&record->flags) & ~(uint32_t)GVM_REGION_CHANGED);
+        out[i].region = region;
+        out[i].version = record->version;
+    }
+}

@@ -1,0 +1,32 @@
+/* region/region_kernels.h - the arguments of the kernels in region_kernels.c, as host and device see them. Addresses are numbers. */
+#ifndef GVMI_REGION_REGION_KERNELS_H
+#define GVMI_REGION_REGION_KERNELS_H
+
+#include <gvmem/region_view.h>
+
+/* region_resolve, region_release, region_prefetch */
+typedef struct gvmi_region_list {
+    gvm_region_view view;
+    uint64_t regions;          /* uint32_t each */
+    uint64_t slots, addresses; /* uint32_t and uint64_t each; 0: not wanted */
+    uint64_t first, count;
+    uint32_t access;
+    uint32_t reserved;
+} gvmi_region_list;
+
+/* A region that one side has changed; the other is told. */
+typedef struct gvmi_region_change {
+    uint32_t region, version;
+    uint32_t live; /* to the device: it exists from now on, or not any more */
+    uint32_t done; /* from the device: not while it is mapped */
+} gvmi_region_change;
+
+/* region_clean, region_retire_frames, region_open_frames, region_apply, region_collect */
+typedef struct gvmi_region_work {
+    uint64_t table;
+    uint64_t list; /* of regions, or of changes */
+    uint64_t first, count;
+    uint64_t result; /* word, first 0: how many were mapped, and left alone */
+} gvmi_region_work;
+
+#endif

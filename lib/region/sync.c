@@ -1,0 +1,213 @@
+/* What both sides tell each other: gvm_space_sync(). */
+#include <stdlib.h>
+
+#include "base/cancel.h"
+#include "base/error.h"
+#include "region/region.h"
+
+/* ---- what kernels did wrong */
+
+static const char *describe(uint32_t code)
+{
+    switch (code) {
+    case GVM_REGION_NO_SUCH: return "does not exist";
+    case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 8388608 times";
+    case GVM_REGION_LATE: return "was not brought in time by the threads that had begun to";
+    case GVM_REGION_NOT_MAPPED: return "was unmapped and had not been mapped";
+    default: return "was used in an unknown way";
+    }
+}
+
+/* The first error of kernels since the last sync; it is forgotten. */
+static gvm_status take_error(gvm_collection *c, const gvm_region_table *table)
+{
+    const uint32_t code = (uint32_t)table->error, region = (uint32_t)(table->error >> 32);
+    const uint64_t none = 0;
+    gvm_status status;
+
+    if (code == GVM_REGION_OK)
+        return GVM_OK;
+    status = gvm_buffer_copy_in(c->meta, offsetof(gvm_region_table, error), &none, sizeof none);
+    if (status != GVM_OK)
+        return status;
+    return gvm_error_set(code == GVM_REGION_LATE ? GVM_E_TIMEOUT : GVM_E_INVALID,
+                         "region %u of a collection of %u, used by a kernel, %s", region,
+                         c->table.count, describe(code));
+}
+
+/* ---- from the CPU to kernels */
+
+static void fill_changes(const gvm_collection *c, gvmi_region_change *changes)
+{
+    for (uint64_t i = 0; i < c->changed.count; i++) {
+        const uint32_t region = c->changed.numbers[i];
+
+        changes[i] = (gvmi_region_change){
+            .region = region,
+            .version = c->regions[region].version,
+            .live = (c->regions[region].flags & GVMI_REGION_LIVE) != 0,
+        };
+    }
+}
+
+/* Those that kernels have mapped stay in the list. */
+static uint64_t keep_undone(gvm_collection *c, const gvmi_region_change *changes)
+{
+    uint64_t kept = 0;
+
+    for (uint64_t i = 0; i < c->changed.count; i++) {
+        if (changes[i].done == 0)
+            c->changed.numbers[kept++] = changes[i].region;
+        else
+            c->regions[changes[i].region].flags &= (uint16_t) ~(GVMI_REGION_CHANGED | GVMI_REGION_FAR);
+    }
+    c->changed.count = kept;
+    return kept;
+}
+
+static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *undone)
+{
+    gvmi_region_change *changes;
+    gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_apply,
+        .count = c->changed.count,
+        .bytes = c->changed.count * sizeof *changes,
+        .back = true,
+    };
+    uint64_t left;
+    gvm_status status;
+
+    if (task.count == 0)
+        return GVM_OK;
+    task.list = changes = malloc(task.bytes);
+    if (changes == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu changes",
+                             (unsigned long long)task.count);
+    fill_changes(c, changes);
+    status = gvmi_region_run(c, &task, stream, &left);
+    if (status == GVM_OK)
+        *undone += keep_undone(c, changes);
+    free(changes);
+    return status;
+}
+
+/* ---- from kernels to the CPU */
+
+/* The CPU's own change of a region wins, and is applied by the next sync if not by this one. */
+static gvm_status note_far(gvm_collection *c, const gvmi_region_change *change)
+{
+    gvmi_region *region = &c->regions[change->region];
+
+    if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_FAR)) != 0)
+        return GVM_OK;
+    if (change->version > region->version)
+        region->version = change->version;
+    region->flags |= GVMI_REGION_FAR;
+    return gvmi_region_numbers_add(&c->far, change->region);
+}
+
+static gvm_status fetch_changes(gvm_collection *c, uint64_t count, CUstream stream)
+{
+    const uint64_t none = 0;
+    gvmi_region_change *changes;
+    gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_collect,
+        .count = count,
+        .bytes = count * sizeof *changes,
+        .back = true,
+    };
+    uint64_t left;
+    gvm_status status;
+
+    if (count == 0)
+        return GVM_OK;
+    task.list = changes = calloc(count, sizeof *changes);
+    if (changes == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu changes",
+                             (unsigned long long)count);
+    status = gvmi_region_run(c, &task, stream, &left);
+    if (status == GVM_OK)
+        status = gvm_buffer_copy_in(c->meta, offsetof(gvm_region_table, change_count), &none,
+                                    sizeof none);
+    for (uint64_t i = 0; i < count && status == GVM_OK; i++)
+        status = note_far(c, &changes[i]);
+    free(changes);
+    return status;
+}
+
+static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *undone)
+{
+    gvm_region_table table;
+    gvm_status status = send_changes(c, stream, undone);
+
+    if (status == GVM_OK)
+        status = gvmi_region_read_table(c, &table);
+    if (status == GVM_OK)
+        status = fetch_changes(c, table.change_count, stream);
+    return status == GVM_OK ? take_error(c, &table) : status;
+}
+
+/* All collections, whatever a kernel did wrong in one. */
+static gvm_status sync_space(gvm_space *space, CUstream stream)
+{
+    gvm_status status = GVM_OK, first = GVM_OK;
+    gvm_error error = {0};
+    uint64_t undone = 0;
+    gvm_collection *c;
+
+    LIST_FOREACH(c, &space->collections, entry)
+    {
+        status = sync_collection(c, stream, &undone);
+        if (status != GVM_OK && first == GVM_OK) {
+            first = status;
+            error = gvmi_error_save();
+        }
+    }
+    status = gvmi_space_divide_locked(space, stream);
+    if (first != GVM_OK) {
+        gvm_error_restore(&error);
+        return first;
+    }
+    if (status == GVM_OK && undone > 0)
+        return gvm_error_set(
+            GVM_E_TIMEOUT,
+            "kernels have %llu regions mapped that the CPU has changed: sync again when they are unmapped",
+            (unsigned long long)undone);
+    return status;
+}
+
+static gvm_status wait_for_stream(const gvm_space *space, CUstream stream)
+{
+    gvm_status status = gvmi_device_enter(space->device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    if (gvmi_stream_is_captured(stream)) {
+        status = gvmi_stream_fail_captured(stream);
+    } else {
+        result = gvmi_cu->cuStreamSynchronize(stream);
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuStreamSynchronize", "a kernel failed on device %d",
+                                      space->device->info.ordinal);
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
+{
+    GVMI_UNCANCELLED;
+    gvm_space *space;
+    gvm_status status = gvmi_space_hold(handle, &space);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_unlock(&space->lock);
+    status = wait_for_stream(space, stream);
+    gvmi_lock(&space->lock);
+    if (status == GVM_OK)
+        status = sync_space(space, space->device->stream);
+    gvmi_space_drop(space);
+    return status;
+}

@@ -1,0 +1,355 @@
+/* Kernels and the CPU that use regions at random, more than there are frames for, and every word of these.
+ *
+ *     region_ops [OPERATIONS [SEED]]
+ *
+ * Goal: whatever is mapped, fetched, evicted and used at its home at the same time, each map finds what was written last,
+ * no write is lost, and no reference is left. Method: each run draws sizes, a budget, a policy and who maps. Kernels of several
+ * streams count up each word of regions that others use as well, and write and check regions of their own; the CPU does so
+ * between two syncs. At last each word is compared with the number of writes that were counted beside.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/address.h"
+#include "driver/driver.h"
+#include "region/region.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/units.h"
+#include "tests/prop/region_kernels.h"
+
+#define OPERATIONS 1000000u
+#define STREAMS 3
+#define BLOCKS 8u
+#define SHARED_MAX 600u
+#define OWN_MAX 1024u
+
+extern const unsigned char gvmi_image_soft_region_kernels[];
+extern const unsigned char *const gvmi_image_cuda_region_kernels;
+
+static gvm_device *device;
+static gvm_device_info info = {.struct_size = sizeof info};
+static CUfunction function;
+static CUstream streams[STREAMS];
+static gvm_buffer *memory; /* writes, values, wrong */
+static uint64_t state, maps;
+
+#define VALUES_AT (SHARED_MAX * sizeof(uint32_t))
+#define WRONG_AT (VALUES_AT + OWN_MAX * sizeof(uint32_t))
+
+/* What a run has drawn. */
+typedef struct run {
+    gvm_space *space;
+    gvm_collection *shared, *own;
+    uint32_t shared_count, own_count, by, groups, check;
+    uint64_t region_bytes, budget_bytes;
+    gvm_region_policy policy;
+    uint32_t written[SHARED_MAX]; /* by the CPU */
+    char problem[512];
+} run;
+
+static uint64_t draw(uint64_t bound)
+{
+    return random_next(&state) % bound;
+}
+
+#define WRONG(r, ...) (snprintf((r)->problem, sizeof(r)->problem, __VA_ARGS__), false)
+
+static bool good(run *r, gvm_status status, const char *call)
+{
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return true;
+    gvm_error_last(&error);
+    return WRONG(r, "%s: %s: %s", call, gvm_status_name(status), error.text);
+}
+#define GOOD(r, call) good(r, call, #call)
+
+static bool cu_good(run *r, CUresult result, const char *call)
+{
+    return result == CUDA_SUCCESS || WRONG(r, "%s: CUresult %d", call, (int)result);
+}
+#define CU(r, call) cu_good(r, gvmi_cu->call, #call)
+
+/* ---- what the CPU does */
+
+static bool fill_regions(run *r, gvm_collection *c, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t *words;
+        void *pointer;
+
+        if (!GOOD(r, gvm_region_map_cpu(c, i, GVM_REGION_WRITE, &pointer)))
+            return false;
+        words = pointer;
+        for (uint64_t w = 0; w < r->region_bytes / 8; w++)
+            words[w] = REGION_WORD(i, w);
+        if (!GOOD(r, gvm_region_unmap_cpu(c, i)))
+            return false;
+    }
+    return true;
+}
+
+/* The device's counts of writes; of shared regions, then of what groups wrote. */
+static bool read_counts(run *r, uint32_t *writes, uint32_t *values)
+{
+    return GOOD(r, gvm_buffer_copy_out(writes, memory, 0, r->shared_count * sizeof *writes)) &&
+           GOOD(r, gvm_buffer_copy_out(values, memory, VALUES_AT, r->own_count * sizeof *values));
+}
+
+/* Checks a region, and perhaps counts it up. */
+static bool use_region(run *r, gvm_collection *c, uint32_t i, uint64_t count, bool writes)
+{
+    uint64_t *words;
+    void *pointer;
+    bool fine = true;
+
+    maps++;
+    if (!GOOD(r, gvm_region_map_cpu(c, i, writes ? GVM_REGION_READWRITE : GVM_REGION_READ, &pointer)))
+        return false;
+    words = pointer;
+    for (uint64_t w = 0; w < r->region_bytes / 8 && fine; w++) {
+        if (words[w] != (REGION_WORD(i, w) | count))
+            fine = WRONG(r, "word %llu of region %u is 0x%llx to the CPU, which expects 0x%llx",
+                         (unsigned long long)w, i, (unsigned long long)words[w],
+                         (unsigned long long)(REGION_WORD(i, w) | count));
+        words[w] += writes;
+    }
+    return GOOD(r, gvm_region_unmap_cpu(c, i)) && fine;
+}
+
+static bool use_regions(run *r, bool all)
+{
+    static uint32_t writes[SHARED_MAX], values[OWN_MAX];
+    const uint64_t part = all ? 1 : 1 + draw(20);
+
+    if (!read_counts(r, writes, values))
+        return false;
+    for (uint32_t i = 0; i < r->shared_count; i++) {
+        const bool counts_up = !all && draw(2) == 0;
+
+        if (draw(part) != 0)
+            continue;
+        if (!use_region(r, r->shared, i, writes[i] + r->written[i], counts_up))
+            return false;
+        r->written[i] += counts_up;
+    }
+    for (uint32_t i = 0; i < r->own_count; i++)
+        if (draw(part) == 0 && !use_region(r, r->own, i, values[i], false))
+            return false;
+    return true;
+}
+
+/* ---- what kernels do */
+
+static bool launch(run *r, uint32_t rounds, CUstream stream, uint32_t first)
+{
+    const uint64_t base = gvmi_address(gvm_buffer_address(memory));
+    const uint32_t threads = (uint32_t)info.block_threads_max < 64 ? (uint32_t)info.block_threads_max
+                                                                   : 64;
+    const uint32_t groups = r->by == GVM_REGION_BY_THREAD ? BLOCKS * threads
+                            : r->by == GVM_REGION_BY_WARP ? BLOCKS * threads / (uint32_t)info.warp_size
+                                                          : BLOCKS;
+    region_params params = {
+        .writes = base,
+        .values = base + VALUES_AT,
+        .wrong = base + WRONG_AT,
+        .seed = random_next(&state),
+        .rounds = rounds,
+        .by = r->by,
+        .held = 1 + (uint32_t)draw(HELD_MAX),
+        .groups = first == 0 ? r->groups : 0, /* regions of groups are one kernel's */
+    };
+    void *arguments[] = {&params};
+
+    maps += (uint64_t)groups * rounds * params.held + 2ull * params.groups * rounds;
+    return GOOD(r, gvm_collection_get_view(r->shared, &params.shared)) &&
+           GOOD(r, gvm_collection_get_view(r->own, &params.own)) &&
+           CU(r, cuLaunchKernel(function, BLOCKS, 1, 1, threads, 1, 1, 0, stream, arguments, NULL));
+}
+
+static bool found_nothing_wrong(run *r)
+{
+    uint64_t wrong[4];
+
+    if (!GOOD(r, gvm_buffer_copy_out(wrong, memory, WRONG_AT, sizeof wrong)))
+        return false;
+    return wrong[0] == 0 ||
+           WRONG(r, "kernels found %llu wrong words, first %llu of region %llu: 0x%llx",
+                 (unsigned long long)wrong[0], (unsigned long long)wrong[2],
+                 (unsigned long long)wrong[1], (unsigned long long)wrong[3]);
+}
+
+/* Also lists of regions, by the library's kernels. */
+static bool resolve_some(run *r, CUstream stream)
+{
+    uint32_t regions[64], slots[64];
+    const uint64_t at = WRONG_AT + 64;
+    uint32_t *list = (uint32_t *)((char *)gvm_buffer_address(memory) + at);
+
+    for (uint32_t i = 0; i < 64; i++)
+        regions[i] = draw(10) == 0 ? GVM_REGION_NONE : (uint32_t)draw(r->shared_count);
+    maps += 64;
+    if (!GOOD(r, gvm_buffer_copy_in(memory, at, regions, sizeof regions)) ||
+        !GOOD(r, gvm_region_resolve(r->shared, list, 64, GVM_REGION_READ, list + 64, NULL, stream)) ||
+        !GOOD(r, gvm_region_release(r->shared, list, 64, list + 64, stream)) ||
+        !CU(r, cuStreamSynchronize(stream)) ||
+        !GOOD(r, gvm_buffer_copy_out(slots, memory, at + sizeof regions, sizeof slots)))
+        return false;
+    for (uint32_t i = 0; i < 64; i++)
+        if ((slots[i] == GVM_REGION_NONE) != (regions[i] == GVM_REGION_NONE))
+            return WRONG(r, "region %u has slot %u", regions[i], slots[i]);
+    return true;
+}
+
+static bool use_by_kernels(run *r)
+{
+    const uint32_t rounds = r->by == GVM_REGION_BY_THREAD ? 2 : 8;
+
+    for (uint32_t i = 0; i < STREAMS; i++)
+        if (draw(3) != 0 && !launch(r, rounds, streams[i], i))
+            return false;
+    if (draw(2) == 0 && !resolve_some(r, streams[0]))
+        return false;
+    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->shared, 0, r->shared_count / 4, streams[1])))
+        return false;
+    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->own, 0, r->own_count / 4, streams[1])))
+        return false;
+    for (uint32_t i = 1; i < STREAMS; i++)
+        if (!CU(r, cuStreamSynchronize(streams[i])))
+            return false;
+    return GOOD(r, gvm_space_sync(r->space, streams[0])) && found_nothing_wrong(r);
+}
+
+/* ---- runs */
+
+/* No region is mapped or claimed, and each frame in use has the region that says so. */
+static bool check_table(run *r, gvm_collection *c)
+{
+    const uint64_t base = gvmi_address(gvm_buffer_address(c->meta));
+    gvm_region_table t;
+    uint64_t words[OWN_MAX];
+    gvm_region_frame *frames = malloc((c->frames_max + 1) * sizeof *frames);
+    bool fine = frames != NULL && GOOD(r, gvmi_region_read_table(c, &t)) &&
+                GOOD(r, gvm_buffer_copy_out(words, c->meta, t.words - base, t.count * sizeof *words)) &&
+                GOOD(r, gvm_buffer_copy_out(frames, c->meta, t.frames - base,
+                                            c->frames_max * sizeof *frames));
+
+    for (uint32_t i = 0; fine && i < t.count; i++) {
+        const uint64_t slot = (words[i] & GVM_REGION_SLOT_MASK) >> GVM_REGION_SLOT_SHIFT;
+
+        if ((words[i] & (GVM_REGION_REFERENCES | GVM_REGION_BUSY)) != 0)
+            fine = WRONG(r, "the word of region %u is 0x%llx at the end", i,
+                         (unsigned long long)words[i]);
+        else if ((words[i] & GVM_REGION_REMOTE) != 0
+                     ? slot != t.home + i
+                     : (words[i] & GVM_REGION_RESIDENT) != 0 &&
+                           (slot >= c->frames_max || frames[slot].owner != i + 1))
+            fine = WRONG(r, "region %u is in slot %llu, which is not its own", i,
+                         (unsigned long long)slot);
+    }
+    free(frames);
+    return fine;
+}
+
+static bool begin(run *r)
+{
+    gvm_space_options space = gvm_space_options_init();
+    gvm_collection_options options = gvm_collection_options_init();
+    const uint8_t zero = 0;
+
+    r->by = (uint32_t)draw(3);
+    r->groups = 1 + (uint32_t)draw(8);
+    r->check = (uint32_t)draw(2);
+    r->shared_count = 20 + (uint32_t)draw(SHARED_MAX - 20);
+    r->own_count = r->groups * (1 + (uint32_t)draw(OWN_MAX / 8));
+    r->region_bytes = 8 * (1 + draw(draw(2) == 0 ? 64 : 2000));
+    r->policy = (gvm_region_policy)draw(GVM_REGION_STATIC + 1);
+    r->budget_bytes = draw(8) == 0 ? 2 * MIB : 2 * MIB * (1 + draw(6));
+    space.budget_bytes = r->budget_bytes;
+    space.flags = r->check;
+    space.wait_ms = 60000 * SLOWNESS;
+    options.policy = r->policy;
+    options.budget_bytes = draw(2) == 0 ? 0 : 2 * MIB;
+    return GOOD(r, gvm_buffer_fill(memory, 0, 2 * MIB, &zero, 1)) &&
+           GOOD(r, gvm_space_create(device, &space, &r->space)) &&
+           GOOD(r, gvm_collection_create(r->space, r->shared_count, r->region_bytes, &options,
+                                         &r->shared)) &&
+           GOOD(r, gvm_collection_create(r->space, r->own_count, r->region_bytes, NULL, &r->own)) &&
+           fill_regions(r, r->shared, r->shared_count) && fill_regions(r, r->own, r->own_count) &&
+           GOOD(r, gvm_space_sync(r->space, NULL));
+}
+
+static bool run_once(run *r)
+{
+    const uint64_t passes = 1 + draw(6);
+
+    if (!begin(r))
+        return false;
+    for (uint64_t i = 0; i < passes; i++)
+        if (!use_by_kernels(r) || !use_regions(r, false) || !GOOD(r, gvm_space_sync(r->space, NULL)))
+            return false;
+    return use_by_kernels(r) && use_regions(r, true) && check_table(r, r->shared) &&
+           check_table(r, r->own);
+}
+
+static bool open_device(void)
+{
+    CUcontext context;
+    CUdevice cu_device;
+    CUmodule module;
+
+    if (gvm_device_open(0, &device) != GVM_OK || gvm_device_get_info(device, &info) != GVM_OK ||
+        gvmi_cu->cuDeviceGet(&cu_device, 0) != CUDA_SUCCESS ||
+        gvmi_cu->cuDevicePrimaryCtxRetain(&context, cu_device) != CUDA_SUCCESS ||
+        gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleLoadData(&module, info.software
+                                               ? gvmi_image_soft_region_kernels
+                                               : gvmi_image_cuda_region_kernels) != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleGetFunction(&function, module, "region_ops") != CUDA_SUCCESS ||
+        gvm_buffer_create(device, 2 * MIB, NULL, &memory) != GVM_OK ||
+        gvm_buffer_commit(memory, 0, 2 * MIB) != GVM_OK)
+        return false;
+    for (uint32_t i = 0; i < STREAMS; i++)
+        if (gvmi_cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+            return false;
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const uint64_t operations = argc > 1 ? strtoull(argv[1], NULL, 0) : OPERATIONS;
+    const uint64_t seed = random_seed(argc > 2 ? argv[2] : NULL);
+    static run r;
+    uint64_t runs = 0;
+    bool fine = true;
+
+    state = seed;
+    fixture_machine_default("memory=256MiB,sms=16,warp=%u,switches=%llu", draw(2) == 0 ? 32 : 8,
+                            (unsigned long long)draw(4));
+    if (!open_device())
+        tap_bail_out("there is no device");
+    if (!info.software && gvmi_image_cuda_region_kernels == NULL)
+        return tap_skip_all("this build has no kernels for real GPUs");
+    while (fine && maps < operations) {
+        memset(&r, 0, sizeof r);
+        fine = run_once(&r);
+        if (!fine)
+            printf("# run %llu of seed %llu: %s\n# %u + %u regions of %llu bytes, budget %llu, policy %d, by %u, check %u\n",
+                   (unsigned long long)runs, (unsigned long long)seed, r.problem, r.shared_count,
+                   r.own_count, (unsigned long long)r.region_bytes,
+                   (unsigned long long)r.budget_bytes, (int)r.policy, r.by, r.check);
+        gvm_space_destroy(r.space);
+        runs++;
+    }
+    tap_result(fine, "every_map_finds_what_was_written_last (%llu maps in %llu runs, seed %llu)",
+               (unsigned long long)maps, (unsigned long long)runs, (unsigned long long)seed);
+    gvm_buffer_destroy(memory);
+    gvm_device_close(device);
+    return tap_finish();
+}
