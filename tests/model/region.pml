@@ -13,6 +13,7 @@
  * -D WRITE_ONLY    there are maps that fetch nothing, too
  * -D NO_REMOTE     who finds no frame waits for one
  * -D SYNC          the host maps regions, and writes them; the next sync tells the device
+ * -D LIST          with SYNC: the list of changes is not changed in one step
  * -D DELETES       with SYNC: the host deletes regions and uses their numbers again
  * -D CHUNKS        the host takes frames away, and gives them back
  * -D ENDS          the property that every run ends (below); searches for a frame are bounded
@@ -42,8 +43,9 @@
 #define DIRTY 16
 #define BUSY 32
 #define REMOTE 64
-#define SLOT(f) (128 * (f))
-#define SLOT_OF(w) ((w) >> 7) /* of a word that is not REMOTE */
+#define LISTED 128
+#define SLOT(f) (256 * (f))
+#define SLOT_OF(w) ((w) >> 8) /* of a word that is not REMOTE */
 #define HOME 3                /* the slot of a word that is REMOTE */
 #define FLAG(is, flag) ((is) -> (flag) : 0)
 #define REFS(r) (word[r] & REFERENCES)
@@ -54,6 +56,19 @@
 #define FREE 6
 #define CLOSED 7 /* taken away */
 
+#define NO 0
+#define LISTING 1
+#define CHANGED 2
+
+/* The list of changes in its steps, or each change and each look at it in one. */
+#ifdef LIST
+#define WHOLLY {
+#define STEP atomic {
+#else
+#define WHOLLY atomic {
+#define STEP {
+#endif
+
 /* Contents: a copy goes in two steps, and each half is as it was written last or is not. */
 #define FRONT 1
 #define BACK 2
@@ -63,9 +78,11 @@
 bit reference_lost, word_wrong, record_wrong, dropped, evicted_while_mapped, lost_update, host_reads_old, closed_frame_used;
 
 /* ---- device memory */
-byte word[REGIONS];
+short word[REGIONS];
 byte owner[FRAMES] = FREE; /* the frames' records */
-bool listed[REGIONS];      /* the flag in the region's record, and its number in the list of changes */
+byte listed[REGIONS];      /* in the region's record: NO, LISTING, or CHANGED: its number is in the list of changes */
+byte entry[REGIONS] = FREE; /* the list, a ring; FREE: not stored yet, or taken */
+byte first, entries;        /* of the ring: where it begins, and how many were claimed */
 bool exists[REGIONS] = true;
 bool closed[FRAMES]; /* the hand does not come there any more */
 
@@ -119,6 +136,17 @@ inline write_at(r, place)
 #define IS_VICTIM(v, f) \
     ((word[v] & (RESIDENT | BUSY | REMOTE | REFERENCES)) == RESIDENT && SAYS_FRAME(word[v], f))
 
+#if FRAMES == 2
+#define EVERY_FRAME(f) (f(0) && f(1))
+#else
+#define EVERY_FRAME(f) f(0)
+#endif
+#if REGIONS == 3
+#define EVERY_REGION(f) (f(0) && f(1) && f(2))
+#else
+#define EVERY_REGION(f) (f(0) && f(1))
+#endif
+
 #include "region_warp.pml"
 #if defined(SYNC) || defined(CHUNKS)
 #define HOST
@@ -139,17 +167,6 @@ inline write_at(r, place)
 #define IS_NAMED(r) (IS(r, BUSY) || !IN_FRAME(word[r]) || owner[SLOT_OF(word[r])] == r)
 #define IS_SAVED(r) (IS(r, DIRTY) || home_new[r] == WHOLE || !exists[r])
 #define IS_COUNTED(r) (REFS(r) == maps[r])
-
-#if FRAMES == 2
-#define EVERY_FRAME(f) (f(0) && f(1))
-#else
-#define EVERY_FRAME(f) f(0)
-#endif
-#if REGIONS == 3
-#define EVERY_REGION(f) (f(0) && f(1) && f(2))
-#else
-#define EVERY_REGION(f) (f(0) && f(1))
-#endif
 
 active proctype Invariants()
 {

@@ -17,8 +17,10 @@ small_systems() {
     holds two_warps_with_two_regions_each -DDEPTH=2
     holds three_warps_and_a_frame -DWARPS=3 -DWRITE_ONLY
     holds three_regions_and_two_frames -DREGIONS=3 -DFRAMES=2 -DWRITE_ONLY
-    holds host_writes_and_syncs -DSYNC
-    holds host_deletes_and_creates -DSYNC -DDELETES
+    holds host_writes_and_syncs -DSYNC -DROUNDS=1
+    holds host_deletes_what_is_read -DSYNC -DDELETES -DREADS
+    holds list_of_changes_in_its_steps -DSYNC -DLIST -DROUNDS=1
+    holds host_deletes_and_creates -DSYNC -DDELETES -DROUNDS=1
     holds frames_are_taken_away -DCHUNKS -DFRAMES=2
     ends two_warps_end -DROUNDS=2 -DWRITE_ONLY
     ends two_warps_with_two_regions_each_end -DROUNDS=2 -DDEPTH=2
@@ -48,6 +50,10 @@ planted_faults() {
     finds SYNC_SKIPS_FETCHING lost_update -DSYNC
     finds HOST_IGNORES_BUSY host_reads_old -DSYNC
     finds NOT_LISTED host_reads_old -DSYNC
+    finds LISTING_UNWAITED host_reads_old -DSYNC -DLIST -DROUNDS=1
+    finds LISTED_BY_STORE host_reads_old -DSYNC -DLIST -DROUNDS=1
+    finds LIST_RESET host_reads_old -DSYNC -DLIST -DROUNDS=1
+    finds CPU_FILL_LEAVES_DIRTY 'host_reads_old|dropped' -DSYNC
     finds FAR_FORGOTTEN host_reads_old -DSYNC
     finds DELETE_UNCLAIMED lost_update -DSYNC -DDELETES
     finds RECORD_READ_EARLY lost_update -DSYNC -DDELETES
@@ -56,20 +62,23 @@ planted_faults() {
 
 large_systems() {
     # shellcheck disable=SC2034
-    optimise='-O1 -DCOLLAPSE'
-    # shellcheck disable=SC2034
-    memory_mib=6000
+    optimise='-O1 -DCOLLAPSE' memory_mib=6000 steps_max=20000000
     holds three_regions_and_two_frames_with_two_regions_each -DREGIONS=3 -DFRAMES=2 -DDEPTH=2
+    holds three_warps_with_two_regions_each -DWARPS=3 -DDEPTH=2
+    holds three_warps_and_a_host -DWARPS=3 -DSYNC -DREADS
+    holds host_does_everything -DSYNC -DDELETES -DCHUNKS -DWRITE_ONLY
+    holds host_writes_and_syncs -DSYNC -DDELETES
+    holds list_of_changes_in_its_steps -DSYNC -DLIST
 }
 
 case ${1:-} in
 '')
-    echo '1..36'
+    echo '1..42'
     small_systems
     planted_faults
     ;;
 --long)
-    echo '1..1'
+    echo '1..6'
     large_systems
     ;;
 *)

@@ -33,11 +33,69 @@ inline choose_region()
     fi
 }
 
-/* The list of changes comes to the host. */
-inline take_listed(x)
+#ifdef FAULT_LIST_RESET
+#define IS_STORED(e) true
+#else
+#define IS_STORED(e) ((e) != FREE)
+#endif
+
+/* The list of changes comes to the host. An entry that was claimed and not stored yet is waited for. What was written
+ * before, the host then knows of. */
+#define IS_NEWS(r) (home_new[r] != WHOLE && !far[r])
+#define IS_KNOWN(r) ((news & BIT(r)) == 0 || !IS_NEWS(r))
+#define BIT(r) (1 << (r))
+#define NEWS(r) (IS_NEWS(r) -> BIT(r) : 0)
+inline collect()
 {
-    far[x] = far[x] || listed[x];
-    listed[x] = false
+    WHOLLY
+        STEP
+            count = entries;
+#if REGIONS == 3
+            news = NEWS(0) | NEWS(1) | NEWS(2)
+#else
+            news = NEWS(0) | NEWS(1)
+#endif
+        }
+        do
+        :: STEP
+               count > 0 && IS_STORED(entry[first]) ->
+               x = entry[first];
+               entry[first] = FREE;
+               first = (first + 1) % REGIONS;
+#ifndef FAULT_LIST_RESET
+               entries--;
+#endif
+               count--
+           }
+           if
+           :: STEP
+                  x != FREE && !IS(x, BUSY) ->
+                  word[x] = word[x] & ~LISTED
+              }
+              STEP
+                  listed[x] = NO;
+                  far[x] = true;
+                  x = 0
+              }
+           :: STEP
+                  x == FREE ->
+                  x = 0
+              }
+           fi
+        :: STEP
+               count == 0 ->
+               assert(EVERY_REGION(IS_KNOWN) || host_reads_old);
+               news = 0;
+#ifdef FAULT_LIST_RESET
+               entries = 0;
+#endif
+#if defined(FAULT_LIST_RESET) || !defined(LIST) /* where an empty ring begins does not matter */
+               first = (entries == 0 -> 0 : first);
+#endif
+               break
+           }
+        od
+    }
 }
 
 /* The frame of a region that the host has BUSY is for others, if there is one. The record is changed
@@ -70,28 +128,32 @@ inline host_copies_home(x)
 
 proctype Host()
 {
-    byte r, f;
+    byte r, f, x, count, news;
 
 end_idle:
     do
 #ifdef SYNC
-    :: atomic {
-           choose_region(); /* a sync between kernels that write */
-           take_listed(r);
-           r = 0
-       }
+    :: entries > 0 -> /* a sync while kernels write */
+       collect()
     :: atomic { /* a sync, then a map by the CPU: no kernel has mapped the region for writing, nor will */
            choose_region();
            if
            :: writers[r] == 0 ->
-              host_has[r] = true;
-              take_listed(r)
+              host_has[r] = true
            :: else ->
               r = 0;
               goto end_idle
            fi
        }
+       collect();
        if
+#ifdef FAULT_CPU_FILL_LEAVES_DIRTY
+       :: atomic {
+              write_at(r, HOME);
+              pending[r] = true;
+              goto syncs
+          }
+#endif
        :: atomic {
               far[r] && CANNOT_WRITE_HOME(r) ->
 #ifdef FAULT_FAR_FORGOTTEN
@@ -107,7 +169,7 @@ end_idle:
           }
           host_copies_home(r);
           atomic {
-              word[r] = word[r] - BUSY - DIRTY;
+              word[r] = word[r] - BUSY - (word[r] & (DIRTY | LISTED));
               far[r] = false
           }
        :: atomic {
@@ -130,6 +192,7 @@ end_idle:
 #endif
            fi
        }
+syncs:
        if /* the next syncs, until the region is invalid */
        :: atomic { IS_INVALID(r) }
        :: atomic {

@@ -33,6 +33,13 @@ byte ended; /* warps that stopped */
 #define MAY_LOOK_AT(f) (!closed[f])
 #endif
 
+/* Another warp puts the region into the list: it is waited for, or a sync might not find it there. */
+#ifdef FAULT_LISTING_UNWAITED
+#define WAITED_FOR_LISTING(r) (listed[r] != NO)
+#else
+#define WAITED_FOR_LISTING(r) (listed[r] == CHANGED)
+#endif
+
 /* A map begins: what it is for. */
 inline choose_map()
 {
@@ -114,7 +121,7 @@ inline write(i)
 
 inline claim(x)
 {
-    dirty = IS(x, DIRTY);
+    dirty = word[x] & (DIRTY | LISTED);
     word[x] = word[x] + BUSY
 }
 
@@ -141,8 +148,9 @@ proctype Warp()
     byte depth, region[DEPTH], modes[DEPTH], places[DEPTH]; /* what it has mapped */
     byte r, mode, place;                                    /* what it maps */
     byte f, v;                                              /* a frame, and the region that has it */
-    bool dirty;                                             /* v was, when it was made BUSY */
-    byte seen;
+    byte dirty;                                             /* what v was when it was made BUSY: DIRTY, LISTED */
+    short seen;
+    byte at;
 #ifdef ROUNDS
     byte rounds;
 #endif
@@ -166,9 +174,9 @@ begin:
               place = SLOT_OF(seen);
 #ifndef FAULT_HIT_LEAVES_CLEAN
               if
-              :: mode != READ && (seen & DIRTY) == 0 ->
+              :: mode != READ && (seen & LISTED) == 0 ->
                  seen = 0;
-                 goto makes_dirty
+                 goto lists
               :: else
               fi;
 #endif
@@ -218,7 +226,7 @@ misses:
 #ifdef FAULT_DIRTY_WHILE_BUSY
     atomic {
         if
-        :: mode != READ && IS(r, RESIDENT) && !IS(r, REMOTE) -> word[r] = word[r] | DIRTY
+        :: mode != READ && IS(r, RESIDENT) && !IS(r, REMOTE) -> word[r] = word[r] | DIRTY | LISTED
         :: else
         fi
     }
@@ -234,7 +242,7 @@ misses:
            place = SLOT_OF(word[r]);
            if
 #ifndef FAULT_DIRTY_WHILE_BUSY
-           :: mode != READ && !IS(r, DIRTY) -> goto makes_dirty
+           :: mode != READ && !IS(r, LISTED) -> goto lists
 #endif
            :: else ->
               map_is_over();
@@ -322,7 +330,7 @@ evicts:
         fi
     }
     atomic {
-        dirty = (seen & DIRTY) != 0;
+        dirty = seen & (DIRTY | LISTED);
         word[v] = seen + BUSY;
         seen = 0
     }
@@ -343,9 +351,9 @@ evicts:
 #endif
 #ifndef FAULT_DIRTY_DROPPED
     if
-    :: atomic { dirty -> COPY_HOME(f, v, FRONT) }
+    :: atomic { dirty != 0 -> COPY_HOME(f, v, FRONT) }
        atomic { COPY_HOME(f, v, BACK) }
-    :: atomic { !dirty }
+    :: atomic { dirty == 0 }
     fi;
 #endif
     if
@@ -355,11 +363,11 @@ evicts:
            word[v] = word[v] - BUSY
        }
        atomic {
-           word[v] = word[v] - FLAG(dirty, DIRTY);
+           word[v] = word[v] - dirty;
 #else
-           word[v] = word[v] - BUSY - FLAG(dirty, DIRTY);
+           word[v] = word[v] - BUSY - dirty;
 #endif
-           dirty = false
+           dirty = 0
        };
        goto looks_on
     :: atomic {
@@ -369,8 +377,8 @@ evicts:
 #endif
        }
        atomic { /* references may have come since: they find it invalid */
-           word[v] = word[v] - RESIDENT - FLAG(dirty, DIRTY) - BUSY - SLOT(f);
-           dirty = false;
+           word[v] = word[v] - RESIDENT - dirty - BUSY - SLOT(f);
+           dirty = 0;
 #ifndef FAULT_RECORD_LATE
            v = 0
 #endif
@@ -390,7 +398,7 @@ fetches: /* f's record names r */
         frame_new[f] = home_new[r] & FRONT
     }
     atomic {
-        word[r] = word[r] + RESIDENT + SLOT(f) - BUSY + FLAG(mode != READ, DIRTY)
+        word[r] = word[r] + RESIDENT + SLOT(f) - BUSY
     }
     atomic {
         frame_new[f] = frame_new[f] | (home_new[r] & BACK);
@@ -415,7 +423,7 @@ fetches: /* f's record names r */
        }
     fi;
     atomic {
-        word[r] = word[r] + RESIDENT + SLOT(f) - BUSY + FLAG(mode != READ, DIRTY);
+        word[r] = word[r] + RESIDENT + SLOT(f) - BUSY;
         place = f;
         f = 0;
 #ifdef ENDS
@@ -424,16 +432,50 @@ fetches: /* f's record names r */
     };
     goto lists;
 
-makes_dirty:
-    atomic { word[r] = word[r] | DIRTY }
-
-lists: /* after DIRTY is set, before anything is written */
+lists: /* in the list of changes, before anything is written */
+    if
+    :: atomic { mode == READ -> goto is_mapped }
+#if defined(SYNC) && !defined(FAULT_NOT_LISTED)
+    :: atomic {
+           mode != READ && WAITED_FOR_LISTING(r)
+       }
+    :: WHOLLY
+           STEP
+               mode != READ && listed[r] == NO ->
+               listed[r] = LISTING
+           }
+           STEP
+               at = (first + entries) % REGIONS;
+               entries++
+           }
+           STEP
+               entry[at] = r;
+               at = 0
+           }
+           STEP /* a compare-and-swap: a sync may have taken the entry already */
+#ifndef FAULT_LISTED_BY_STORE
+               if
+               :: listed[r] == LISTING -> listed[r] = CHANGED
+               :: else
+               fi
+#else
+               listed[r] = CHANGED
+#endif
+           }
+       }
+#else
+    :: atomic { mode != READ }
+#endif
+    fi;
     atomic {
-#ifdef SYNC
-#ifndef FAULT_NOT_LISTED
-        listed[r] = listed[r] || mode != READ;
-#endif
-#endif
+        if
+        :: place != HOME -> word[r] = word[r] | DIRTY | LISTED
+        :: else
+        fi
+    }
+
+is_mapped:
+    atomic {
         map_is_over();
         goto begin
     }
@@ -443,7 +485,7 @@ writes_unclaimed:
     atomic { COPY_HOME(f, v, FRONT) }
     atomic { COPY_HOME(f, v, BACK) }
     atomic {
-        word[v] = word[v] - (word[v] & DIRTY);
+        word[v] = word[v] - (word[v] & (DIRTY | LISTED));
         goto looks_on
     }
 #endif

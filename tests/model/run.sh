@@ -11,7 +11,9 @@ table=$(realpath "$1")
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 
+# shellcheck disable=SC2034 # of search.sh
 model='keeper.pml client.pml environment.pml'
+# shellcheck source=tests/model/search.sh
 . "$here/search.sh"
 "$table" >table.pml
 "$table" --rows >rows
@@ -106,8 +108,8 @@ planted_faults() {
 }
 
 large_systems() {
-    optimise='-O1 -DCOLLAPSE'
-    memory_mib=6000
+    # shellcheck disable=SC2034
+    optimise='-O1 -DCOLLAPSE' memory_mib=6000
     holds two_clients_moves_and_death -DTHREADS=2 -DMOVES -DKILLS
     holds two_clients_moves_and_cutting_off -DTHREADS=2 -DMOVES -DCUTS
     holds two_clients_moves_and_failing_maps -DTHREADS=2 -DMOVES -DBREAKS

@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2154,SC2164 # $model and $here are the reader's, as is set -e
 # What run.sh and region.sh share: searches by SPIN (README.md). Read by the shell with $model, the files
 # of the model with the main one first, in $here. Makes $work, a folder with these files, and goes there.
 # Environment: CC (default cc), KEEP=1 keeps the work folder and names it.
