@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, and kernels that use
+"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, one that maps regions in all ways, and kernels that use
 each header of plcuda's library, for an H100 and without a GPU. usage: nvrtc.py ROOT; exits with 77 where there is no NVRTC."""
 import ctypes
 import sys
@@ -29,6 +29,23 @@ GVM_KERNEL(append_all_ways, params, p)
             amount += places[i].amount;
         }
     gvm_append_publish(&p.append, amount);
+}
+"""
+REGION = b"""
+#include <gvmem/device/region.h>
+
+typedef struct params { gvm_region_view view; uint64_t out; } params;
+
+GVM_KERNEL(map_all_ways, params, p)
+{
+    uint64_t *out = (uint64_t *)p.out;
+
+    out[0] = (uint64_t)gvm_region_map(&p.view, 0, GVM_REGION_READ);
+    out[1] = (uint64_t)gvm_region_map_warp(&p.view, 1, GVM_REGION_WRITE);
+    out[2] = (uint64_t)gvm_region_map_block(&p.view, 2, GVM_REGION_READWRITE);
+    gvm_region_unmap(&p.view, 0);
+    gvm_region_unmap_warp(&p.view, 1);
+    gvm_region_unmap_block(&p.view, 2);
 }
 """
 # Of postgres/plcuda/device: the included kernels use order.h, reduce.h, sort.h and threads.h, and this one the others.
@@ -88,7 +105,7 @@ def compile_text(nvrtc, text):
 
 def main():
     nvrtc = load()
-    for text in (APPENDER, PLCUDA):
+    for text in (APPENDER, REGION, PLCUDA):
         compile_text(nvrtc, text)
 
 
