@@ -228,6 +228,10 @@ GVM_DEVICE int gvm_warp_all(uint32_t mask, int yes)
 {
     return __all_sync(mask, yes);
 }
+GVM_DEVICE uint32_t gvm_warp_match_u32(uint32_t mask, uint32_t v)
+{
+    return __match_any_sync(mask, v);
+}
 GVM_DEVICE uint32_t gvm_warp_active(void)
 {
     return __activemask();
@@ -676,6 +680,20 @@ GVM_SOFT_SHUFFLE_OF(double, f64)
 #undef GVM_SOFT_SHUFFLE_OF
 #undef GVM_SOFT_SHUFFLE_BY
 
+/* Value by value: that of the first lane whose value is not known yet. */
+GVM_DEVICE uint32_t gvm_warp_match_u32(uint32_t mask, uint32_t v)
+{
+    uint32_t left = gvm_warp_ballot(mask, 1), same = 0, equal, value;
+
+    for (; left != 0; left &= ~equal) {
+        value = gvm_warp_shuffle_u32(mask, v, (uint32_t)__builtin_ctz(left), gvm_warp_size());
+        equal = gvm_warp_ballot(mask, v == value);
+        if (v == value)
+            same = equal;
+    }
+    return same;
+}
+
 GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
 {
     memcpy(p, &v, sizeof v);
@@ -858,6 +876,12 @@ GVM_DEVICE uint32_t gvm_warp(void)
 GVM_DEVICE uint32_t gvm_warp_mask(void)
 {
     return ~0u >> (32 - gvm_warp_size());
+}
+
+/* The lowest lane of a mask that is not 0. */
+GVM_DEVICE uint32_t gvm_warp_first(uint32_t mask)
+{
+    return gvm_count_ones((mask & (0 - mask)) - 1);
 }
 
 /* All lanes of the warp call these: the value of a lane, and of the lane that is so many behind this one (its own, where

@@ -550,8 +550,8 @@ GVM_DEVICE int gvm_region_is_hit(uint64_t word, uint32_t access)
                : (word & all) == GVM_REGION_RESIDENT;
 }
 
-GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t region, uint32_t access,
-                                      uint32_t by)
+/* The leader counts a reference and a use. Returns, to all, the word before; 0 where there is no such region. */
+GVM_DEVICE uint64_t gvm_region_count_map(const gvm_region_view *view, uint32_t region, uint32_t by)
 {
     uint64_t word = 0;
 
@@ -560,10 +560,17 @@ GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t regi
     if (gvm_region_rank(by) == 0)
         word = gvm_atomic_add_acquire_u64((uint64_t *)(uintptr_t)view->words + region,
                                           GVM_REGION_REFERENCE + GVM_REGION_USE);
-    word = gvm_region_tell(by, word);
-    if (!gvm_region_is_hit(word, access))
-        word = gvm_region_miss(view->table, region, access, by);
-    return word;
+    return gvm_region_tell(by, word);
+}
+
+GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t region, uint32_t access,
+                                      uint32_t by)
+{
+    const uint64_t word = gvm_region_count_map(view, region, by);
+
+    return region >= view->count || gvm_region_is_hit(word, access)
+               ? word
+               : gvm_region_miss(view->table, region, access, by);
 }
 
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
@@ -590,29 +597,36 @@ GVM_DEVICE void *gvm_region_map_block(const gvm_region_view *view, uint32_t regi
 
 /* ---- unmapping */
 
-/* In check mode: was it mapped? If not, the word becomes what it was; meanwhile it is CROWDED, and left alone. */
-GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region)
+/* In check mode: was it mapped so often? If not, the word becomes what it was; meanwhile it is CROWDED, and left alone. */
+GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region, uint32_t count)
 {
     const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)table;
+    const uint64_t references = count * GVM_REGION_REFERENCE;
     uint64_t *word = gvm_region_word(t, region);
 
-    if ((gvm_atomic_add_release_u64(word, 0 - GVM_REGION_REFERENCE) & GVM_REGION_REFERENCES) != 0)
+    if ((gvm_atomic_add_release_u64(word, 0 - references) & GVM_REGION_REFERENCES) >= references)
         return;
-    gvm_add_release_u64(word, GVM_REGION_REFERENCE);
+    gvm_add_release_u64(word, references);
     gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
+}
+
+/* One thread: takes back references. */
+GVM_DEVICE void gvm_region_drop(const gvm_region_view *view, uint32_t region, uint32_t count)
+{
+    if (region >= view->count)
+        (void)GVM_FAR(gvm_region_refuse)(view->table, region);
+    else if (view->flags != 0)
+        GVM_FAR(gvm_region_drop_checked)(view->table, region, count);
+    else
+        gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region,
+                            0 - count * GVM_REGION_REFERENCE);
 }
 
 GVM_DEVICE void gvm_region_unmap_as(const gvm_region_view *view, uint32_t region, uint32_t by)
 {
     gvm_region_join(by);
-    if (gvm_region_rank(by) != 0)
-        return;
-    if (region >= view->count)
-        (void)GVM_FAR(gvm_region_refuse)(view->table, region);
-    else if (view->flags != 0)
-        GVM_FAR(gvm_region_drop_checked)(view->table, region);
-    else
-        gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region, 0 - GVM_REGION_REFERENCE);
+    if (gvm_region_rank(by) == 0)
+        gvm_region_drop(view, region, 1);
 }
 
 GVM_DEVICE void gvm_region_unmap(const gvm_region_view *view, uint32_t region)
