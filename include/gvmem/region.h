@@ -113,7 +113,8 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
  * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine.
  *
- * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together), an option is out of its limits, or
+ * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a
+ *                region), an option is out of its limits, or
  *                out is NULL
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at

@@ -13,7 +13,9 @@
 
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
 #define STRIDE_UNIT 16u
-#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
+#define REGION_BYTES_MAX \
+    ((1ull << 32) * STRIDE_UNIT - STRIDE_UNIT) /* kernels count units in 32 bits */
+#define CHUNKS_WANTED 16u                      /* of the frames: what the budget is divided by */
 
 /* ---- handles */
 
@@ -55,6 +57,9 @@ static gvm_status check_region_sizes(uint64_t count, uint64_t region_bytes)
     if (count == 0 || count >= SLOTS_MAX)
         return gvm_error_set(GVM_E_INVALID, "a collection has between 1 and %llu regions, not %llu",
                              (unsigned long long)SLOTS_MAX - 1, (unsigned long long)count);
+    if (region_bytes > REGION_BYTES_MAX)
+        return gvm_error_set(GVM_E_INVALID, "a region has at most %llu bytes, not %llu",
+                             REGION_BYTES_MAX, (unsigned long long)region_bytes);
     if (region_bytes == 0 || region_bytes > GVMI_SPAN_BYTES_MAX / count)
         return gvm_error_set(GVM_E_INVALID, "%llu regions of %llu bytes are none, or more than 128 TiB",
                              (unsigned long long)count, (unsigned long long)region_bytes);
