@@ -384,7 +384,7 @@ RSVM_CALL rgn_coll_id rgn_coll_create(uint64_t size_bytes, uint64_t num_rgns, ui
     gvm_collection *collection;
     rgn_coll_id id = RGN_NONE;
     rgn_id meta;
-    uint64_t rgn_bytes;
+    uint64_t rgn_bytes = 0;
     gvm_error error;
 
     if (rsvm_need_space() != GVM_OK || rsvm_read_shape(size_bytes, num_rgns, stride, width, height,
