@@ -99,6 +99,11 @@ GVM_DEVICE void gvm_region_prefetch_block(const gvm_region_view *view, uint32_t 
 /* The slot of an address that a map returned: what gvm_region_resolve() writes. */
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address);
 
+/* Bytes from one row, and from one slice, to the next at an address that a map returned. They depend on where the region is: in a
+ * frame its rows are packed, at its home they are those of the array. Without a shape the region is one row. */
+GVM_DEVICE uint64_t gvm_region_pitch(const gvm_region_view *view, const void *address);
+GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const void *address);
+
 #endif /* GVM_KERNEL */
 
 #include <gvmem/device/detail/region.h>

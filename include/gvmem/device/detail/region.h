@@ -90,14 +90,22 @@ typedef struct gvm_region_table {
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
     uint64_t wait_ns;
-    uint64_t sums;  /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
-    uint64_t error; /* atomic: code, and the region's number above it */
-    uint64_t change_count; /* atomic: of entries so far */
-    uint64_t padding[2];
+    uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
+    gvm_region_shape shape;
+    uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
+    uint64_t error;         /* atomic: code, and the region's number above it */
+    uint64_t change_count;  /* atomic: of entries so far */
+    uint64_t padding[14];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
-    uint64_t padding2[2];
+    uint64_t padding2[10];
 } gvm_region_table;
+
+/* Where the window of a region begins, from the beginning of the array on. */
+#define GVM_REGION_WINDOW_AT(t, region) \
+    ((region) % (t)->columns * (t)->shape.width_bytes + \
+     (region) / (t)->columns % (t)->rows * ((t)->shape.height * (t)->shape.row_pitch_bytes) + \
+     (region) / (t)->columns / (t)->rows * ((t)->shape.depth * (t)->shape.slice_pitch_bytes))
 
 /* Threads that act together. */
 enum { GVM_REGION_BY_THREAD, GVM_REGION_BY_WARP, GVM_REGION_BY_BLOCK };
@@ -199,9 +207,50 @@ GVM_DEVICE_RARE void gvm_region_copy_in_block(const gvm_region_table *t, uint32_
     gvm_region_copy_by(t, to, from, GVM_REGION_BY_BLOCK);
 }
 
+GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
+{
+    return t->address + t->home * t->stride_bytes;
+}
+
+/* A collection with a shape: between a frame, whose rows are packed, and a window of the array. */
+GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t to, uint32_t from,
+                                            uint32_t by)
+{
+    const int fetches = to < t->home;
+    const uint64_t frame = t->address + (fetches ? to : from) * t->stride_bytes;
+    const uint64_t window = gvm_region_homes(t) +
+                            GVM_REGION_WINDOW_AT(t, (fetches ? from : to) - t->home);
+    const uint32_t row_units = (uint32_t)(t->shape.width_bytes / 16), height = t->shape.height;
+    const uint32_t units = (uint32_t)(t->region_bytes / 16), ranks = gvm_region_ranks(by);
+    uint64_t a[GVM_REGION_COPIED_AT_ONCE], b[GVM_REGION_COPIED_AT_ONCE], i, at;
+    uint64_t far[GVM_REGION_COPIED_AT_ONCE];
+    uint32_t k, row;
+
+    for (i = gvm_region_rank(by); i < units; i += (uint64_t)ranks * GVM_REGION_COPIED_AT_ONCE) {
+        GVM_UNROLL
+        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
+            at = i + (uint64_t)k * ranks;
+            row = (uint32_t)at / row_units;
+            far[k] = window + row / height * t->shape.slice_pitch_bytes +
+                     row % height * t->shape.row_pitch_bytes + (uint32_t)at % row_units * 16ull;
+            if (at < units)
+                gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? far[k] : frame + 16 * at),
+                                      &a[k], &b[k]);
+        }
+        GVM_UNROLL
+        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
+            at = i + (uint64_t)k * ranks;
+            if (at < units)
+                gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame + 16 * at : far[k]), a[k], b[k]);
+        }
+    }
+}
+
 GVM_DEVICE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
 {
-    if (by == GVM_REGION_BY_THREAD)
+    if (t->columns != 0)
+        gvm_region_copy_window(t, to, from, by);
+    else if (by == GVM_REGION_BY_THREAD)
         gvm_region_copy_alone(t, to, from);
     else if (by == GVM_REGION_BY_WARP)
         gvm_region_copy_in_warp(t, to, from);
@@ -447,7 +496,8 @@ GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t reg
 #define GVM_REGION_COPY (1ull << 63)
 #define GVM_REGION_SUM_UP (1ull << 61)
 #define GVM_REGION_EMPTY (1ull << 60)
-#define GVM_REGION_DONE (1ull << 62) /* with RESIDENT and the slot, or without if the map failed */
+#define GVM_REGION_DONE \
+    (1ull << 62) /* with RESIDENT, REMOTE and the slot, or without if the map failed */
 
 GVM_DEVICE uint64_t gvm_region_copy_job(uint32_t to, uint32_t from)
 {
@@ -507,7 +557,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_mapped(const gvm_region_table *t, uint32_t r
         if ((word & GVM_REGION_REMOTE) == 0)
             gvm_atomic_or_u64(gvm_region_word(t, region), GVM_REGION_DIRTY | GVM_REGION_LISTED);
     }
-    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & GVM_REGION_SLOT_MASK);
+    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
 }
 
 /* Whether it is worth trying to bring a region to a frame that is used at its home: with NONE there is none once the
@@ -610,7 +660,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_next(gvm_region_table *t, gvm_region_search 
     return job;
 }
 
-/* A reference is counted already. Returns RESIDENT and the slot, or 0. */
+/* A reference is counted already. Returns RESIDENT, REMOTE and the slot, or 0. */
 GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, uint32_t access,
                                              uint32_t by)
 {
@@ -691,8 +741,20 @@ GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t regi
                : gvm_region_miss(view->table, region, access, by);
 }
 
+GVM_DEVICE const gvm_region_table *gvm_region_table_of(const gvm_region_view *view)
+{
+    return (const gvm_region_table *)(uintptr_t)view->table;
+}
+
+GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t region)
+{
+    return (void *)(uintptr_t)(gvm_region_homes(t) + GVM_REGION_WINDOW_AT(t, region));
+}
+
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
 {
+    if ((word & GVM_REGION_REMOTE) != 0 && (view->flags & GVM_REGION_VIEW_SHAPED) != 0)
+        return gvm_region_window(gvm_region_table_of(view), gvm_region_slot_in(word) - view->home);
     return (word & GVM_REGION_RESIDENT) != 0
                ? (void *)(uintptr_t)(view->address + gvm_region_slot_in(word) * view->stride_bytes)
                : (void *)0;
@@ -766,9 +828,49 @@ GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t reg
     gvm_region_unmap_as(view, region, GVM_REGION_BY_BLOCK);
 }
 
+/* ---- places */
+
+GVM_DEVICE int gvm_region_is_window(const gvm_region_view *view, const void *address)
+{
+    return (view->flags & GVM_REGION_VIEW_SHAPED) != 0 &&
+           (uint64_t)(uintptr_t)address >= view->address + view->home * view->stride_bytes;
+}
+
+GVM_DEVICE_RARE uint32_t gvm_region_window_slot(const gvm_region_table *t, uint64_t address)
+{
+    const gvm_region_shape *shape = &t->shape;
+    const uint64_t at = address - gvm_region_homes(t);
+    const uint64_t x = at % shape->row_pitch_bytes / shape->width_bytes;
+    const uint64_t y = at % shape->slice_pitch_bytes / shape->row_pitch_bytes / shape->height;
+    const uint64_t z = at / shape->slice_pitch_bytes / shape->depth;
+
+    return t->home + (uint32_t)(x + t->columns * (y + t->rows * z));
+}
+
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address)
 {
+    if (gvm_region_is_window(view, address))
+        return gvm_region_window_slot(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
     return (uint32_t)(((uint64_t)(uintptr_t)address - view->address) / view->stride_bytes);
+}
+
+GVM_DEVICE uint64_t gvm_region_pitch(const gvm_region_view *view, const void *address)
+{
+    const gvm_region_shape *shape = &gvm_region_table_of(view)->shape;
+
+    if ((view->flags & GVM_REGION_VIEW_SHAPED) == 0)
+        return view->region_bytes;
+    return gvm_region_is_window(view, address) ? shape->row_pitch_bytes : shape->width_bytes;
+}
+
+GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const void *address)
+{
+    const gvm_region_shape *shape = &gvm_region_table_of(view)->shape;
+
+    if ((view->flags & GVM_REGION_VIEW_SHAPED) == 0)
+        return view->region_bytes;
+    return gvm_region_is_window(view, address) ? shape->slice_pitch_bytes
+                                               : shape->width_bytes * shape->height;
 }
 
 #endif /* GVM_KERNEL */
