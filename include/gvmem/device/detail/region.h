@@ -217,32 +217,21 @@ GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t 
                                             uint32_t by)
 {
     const int fetches = to < t->home;
-    const uint64_t frame = t->address + (fetches ? to : from) * t->stride_bytes;
     const uint64_t window = gvm_region_homes(t) +
                             GVM_REGION_WINDOW_AT(t, (fetches ? from : to) - t->home);
-    const uint32_t row_units = (uint32_t)(t->shape.width_bytes / 16), height = t->shape.height;
-    const uint32_t units = (uint32_t)(t->region_bytes / 16), ranks = gvm_region_ranks(by);
-    uint64_t a[GVM_REGION_COPIED_AT_ONCE], b[GVM_REGION_COPIED_AT_ONCE], i, at;
-    uint64_t far[GVM_REGION_COPIED_AT_ONCE];
-    uint32_t k, row;
+    const uint32_t units = (uint32_t)(t->region_bytes / 16),
+                   row_units = (uint32_t)(t->shape.width_bytes / 16);
+    uint64_t frame, at, a, b;
+    uint32_t i, row;
 
-    for (i = gvm_region_rank(by); i < units; i += (uint64_t)ranks * GVM_REGION_COPIED_AT_ONCE) {
-        GVM_UNROLL
-        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
-            at = i + (uint64_t)k * ranks;
-            row = (uint32_t)at / row_units;
-            far[k] = window + row / height * t->shape.slice_pitch_bytes +
-                     row % height * t->shape.row_pitch_bytes + (uint32_t)at % row_units * 16ull;
-            if (at < units)
-                gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? far[k] : frame + 16 * at),
-                                      &a[k], &b[k]);
-        }
-        GVM_UNROLL
-        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
-            at = i + (uint64_t)k * ranks;
-            if (at < units)
-                gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame + 16 * at : far[k]), a[k], b[k]);
-        }
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < units; i += gvm_region_ranks(by)) {
+        row = i / row_units;
+        at = window + row / t->shape.height * t->shape.slice_pitch_bytes +
+             row % t->shape.height * t->shape.row_pitch_bytes + i % row_units * 16ull;
+        frame = t->address + (fetches ? to : from) * t->stride_bytes + i * 16ull;
+        gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? at : frame), &a, &b);
+        gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame : at), a, b);
     }
 }
 
@@ -365,6 +354,7 @@ GVM_DEVICE_RARE void gvm_region_sum_up(const gvm_region_table *t, uint32_t frame
     if (gvm_region_rank(by) == 0)
         gvm_store_release_u64(&sum->found, 0);
     gvm_region_join(by);
+    GVM_NO_UNROLL
     for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by)) {
         gvm_stream_load_u64x2(at + 16 * i, &first, &second);
         mine += gvm_region_mix(first, 2 * i) + gvm_region_mix(second, 2 * i + 1);
@@ -385,6 +375,7 @@ GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame
     unsigned char *at = (unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
     uint64_t i;
 
+    GVM_NO_UNROLL
     for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by))
         gvm_stream_u64x2(at + 16 * i, GVM_REGION_POISON, GVM_REGION_POISON);
 }
