@@ -134,7 +134,8 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collectio
  * only read.
  *
  * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL
- * GVM_E_TIMEOUT  a kernel has it mapped */
+ * GVM_E_TIMEOUT  kernels have regions mapped that would have to be brought home
+ * GVM_E_LIMIT    the CPU has it mapped 65535 times */
 GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
                                                   uint32_t access, void **pointer);
 

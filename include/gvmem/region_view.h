@@ -20,13 +20,17 @@ enum {
     GVM_REGION_READWRITE = 3,
 };
 
+enum {
+    GVM_REGION_VIEW_CHECKED = 1, /* the space has GVM_SPACE_CHECK */
+};
+
 typedef struct gvm_region_view {
     uint64_t address;      /* of slot 0: slot s is at address + s * stride_bytes */
     uint64_t stride_bytes; /* between slots, a multiple of 16 */
     uint64_t region_bytes;
     uint32_t count; /* of regions, which have the numbers below it */
     uint32_t home;  /* the slot in host memory that is the home of region 0 */
-    uint32_t flags; /* GVM_COLLECTION_... */
+    uint32_t flags; /* GVM_REGION_VIEW_... */
     uint32_t reserved;
     /* The rest is for gvmem/device/detail/region.h. */
     uint64_t words, table;

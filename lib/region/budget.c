@@ -63,11 +63,12 @@ static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream
         .by_warp = true,
     };
     uint64_t mapped;
-    gvm_status status = gvmi_region_run(c, &task, stream, &mapped);
+    gvm_status status;
 
+    c->table.frame_count = (uint32_t)gvmi_min(c->table.frame_count, frames); /* also if it fails half-way */
+    status = gvmi_region_run(c, &task, stream, &mapped);
     if (status != GVM_OK)
         return status;
-    c->table.frame_count = (uint32_t)frames;
     if (mapped > 0)
         return GVM_OK;
     status = gvmi_buffer_decommit(c->buffer, bytes, c->committed_bytes - bytes, GVMI_RELEASE_KEEP,

@@ -131,7 +131,7 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->words = place_array(&at, base, t->count, sizeof(uint64_t));
     t->records = place_array(&at, base, t->count, sizeof(gvm_region_record));
     t->frames = place_array(&at, base, c->frames_max, sizeof(gvm_region_frame));
-    t->changes = place_array(&at, base, t->count, sizeof(uint32_t));
+    t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
     return at;
 }
 
@@ -148,6 +148,9 @@ static gvm_status fill_table(gvm_collection *c)
     for (uint64_t i = 0; i < c->table.count && status == GVM_OK; i += AT_ONCE)
         status = gvm_buffer_copy_in(c->meta, c->table.records - base + i * sizeof *records, records,
                                     gvmi_min(AT_ONCE, c->table.count - i) * sizeof *records);
+    if (status == GVM_OK)
+        status = gvm_buffer_fill(c->meta, c->table.changes - base,
+                                 2ull * c->table.count * sizeof(uint32_t), &zero, 1);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.frames - base,
                                  c->frames_max * sizeof(gvm_region_frame), &retired, 1);
@@ -294,7 +297,7 @@ gvm_status gvm_collection_get_view(gvm_collection *handle, gvm_region_view *view
         .region_bytes = c->table.region_bytes,
         .count = c->table.count,
         .home = c->table.home,
-        .flags = c->space->flags,
+        .flags = (c->space->flags & GVM_SPACE_CHECK) != 0 ? GVM_REGION_VIEW_CHECKED : 0,
         .words = c->table.words,
         .table = gvmi_address(gvm_buffer_address(c->meta)),
     };

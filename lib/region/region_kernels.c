@@ -179,6 +179,24 @@ GVM_KERNEL(region_open_frames, gvmi_region_work, p)
     }
 }
 
+GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)
+{
+    uint32_t seen = gvm_load_acquire_u32(&record->flags), old;
+
+    do {
+        old = seen;
+        seen = gvm_atomic_cas_u32(&record->flags, old, old & ~flags);
+    } while (seen != old);
+}
+
+/* The hand finds it again, also where it goes round once alone. */
+GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
+{
+    gvm_store_release_u32(&gvm_region_frame_of(t, frame)->owner, 0);
+    if (t->policy == GVM_REGION_EVICT_NONE)
+        gvm_store_release_u64(&t->hand, 0);
+}
+
 /* One thing that the host has done to a region. */
 GVM_DEVICE int apply_change(gvm_region_table *t, const gvmi_region_change *change)
 {
@@ -188,13 +206,12 @@ GVM_DEVICE int apply_change(gvm_region_table *t, const gvmi_region_change *chang
     if ((word & GVM_REGION_REFERENCES) != 0)
         return 0;
     if ((word & (GVM_REGION_RESIDENT | GVM_REGION_REMOTE)) == GVM_REGION_RESIDENT)
-        gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, 0);
-    record->version = change->version;
+        free_frame(t, gvm_region_slot_in(word));
+    gvm_store_release_u32(&record->version, change->version);
     if (change->live)
         gvm_atomic_or_u32(&record->flags, GVM_REGION_LIVE);
     else
-        gvm_store_release_u32(&record->flags,
-                              gvm_load_acquire_u32(&record->flags) & ~(uint32_t)GVM_REGION_LIVE);
+        clear_flags(record, GVM_REGION_LIVE);
     gvm_region_settle(t, change->region, word, 0);
     return 1;
 }
@@ -211,28 +228,66 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
         changes[i].done = (uint32_t)apply_change(t, &changes[i]);
 }
 
-/* Empties the list of changes into one for the host. From here on the next write of each is listed again. */
+/* Copies entries of the list of changes to one for the host. Threads that have counted an entry are about to write it. */
 GVM_KERNEL(region_collect, gvmi_region_work, p)
 {
-    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)p.table;
     gvmi_region_change *out = (gvmi_region_change *)(uintptr_t)p.list;
-    uint64_t i, word;
+    uint32_t entry, lap;
+    uint64_t i;
 
     for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
-        const uint32_t region = ((const uint32_t *)(uintptr_t)t->changes)[i];
-        gvm_region_record *record = gvm_region_record_of(t, region);
+        const uint32_t *at = gvm_region_entry(t, p.first + i, &lap);
 
         for (;;) {
-            word = gvm_load_acquire_u64(gvm_region_word(t, region));
-            if ((word & GVM_REGION_BUSY) != 0)
-                gvm_pause();
-            else if (gvm_atomic_cas_acquire_u64(gvm_region_word(t, region), word,
-                                                word & ~GVM_REGION_LISTED) == word)
+            entry = gvm_load_acquire_u32(at);
+            if ((entry & ~GVM_REGION_ENTRY_REGION) == lap)
                 break;
+            gvm_pause();
         }
-        gvm_store_release_u32(&record->flags,
-                              gvm_load_acquire_u32(&record->flags) & ~(uint32_t)GVM_REGION_CHANGED);
-        out[i].region = region;
-        out[i].version = record->version;
+        entry &= GVM_REGION_ENTRY_REGION;
+        out[i].region = entry != GVM_REGION_ENTRY_REGION ? entry : GVM_REGION_NONE;
+        out[i].version = entry != GVM_REGION_ENTRY_REGION
+                             ? gvm_load_acquire_u32(&gvm_region_record_of(t, entry)->version)
+                             : 0;
+    }
+}
+
+/* The next write of a region is to be listed again. The order matters: a word that is LISTED after its record is not
+ * CHANGED any more would hide later writes, had they not been mapped when the region was collected. */
+GVM_DEVICE void unlist(const gvm_region_table *t, uint32_t region)
+{
+    gvm_region_record *record = gvm_region_record_of(t, region);
+    uint64_t word;
+
+    while ((gvm_load_acquire_u32(&record->flags) & GVM_REGION_COUNTED) == 0)
+        gvm_pause();
+    clear_flags(record, GVM_REGION_CHANGED | GVM_REGION_COUNTED);
+    for (;;) {
+        word = gvm_load_acquire_u64(gvm_region_word(t, region));
+        if ((word & GVM_REGION_CROWDED) != 0)
+            return;
+        if ((word & GVM_REGION_BUSY) != 0)
+            gvm_pause();
+        else if (gvm_atomic_cas_acquire_u64(gvm_region_word(t, region), word,
+                                            word & ~GVM_REGION_LISTED) == word)
+            return;
+    }
+}
+
+/* The host has what was collected. Once for each entry, however often the host tries. */
+GVM_KERNEL(region_unlist, gvmi_region_work, p)
+{
+    const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)p.table;
+    uint32_t entry, lap;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
+        uint32_t *at = gvm_region_entry(t, p.first + i, &lap);
+
+        entry = gvm_load_acquire_u32(at);
+        if (entry != (lap | GVM_REGION_ENTRY_REGION) &&
+            gvm_atomic_cas_u32(at, entry, lap | GVM_REGION_ENTRY_REGION) == entry)
+            unlist(t, entry & GVM_REGION_ENTRY_REGION);
     }
 }

@@ -11,92 +11,13 @@ table=$(realpath "$1")
 shift
 here=$(cd "$(dirname "$0")" && pwd)
 
-command -v spin >/dev/null 2>&1 || { echo '1..0 # SKIP spin is not installed (Debian: spin)'; exit 77; }
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/gvmem-model.XXXXXX")
-if [ "${KEEP:-0}" = 1 ]; then
-    echo "# work folder: $work"
-else
-    trap 'rm -rf "$work"' EXIT
-    trap 'exit 1' HUP INT TERM
-fi
-cp "$here/keeper.pml" "$here/client.pml" "$here/environment.pml" "$work"
-cd "$work"
+# shellcheck disable=SC2034 # of search.sh
+model='keeper.pml client.pml environment.pml'
+# shellcheck source=tests/model/search.sh
+. "$here/search.sh"
 "$table" >table.pml
 "$table" --rows >rows
-
-count=0 failed=0
-optimise=-O0    # the verifier is one huge function: optimising it takes longer than a short search
-memory_mib=1900 # of a search, at most
-steps_max=2000000
-
-verdict() { # ok|not TEXT
-    count=$((count + 1))
-    if [ "$1" = ok ]; then
-        echo "ok $count - $2"
-    else
-        echo "not ok $count - $2"
-        failed=$((failed + 1))
-    fi
-}
-
-# Makes the verifier of a system and runs it: ./out has what it says, taken the transitions it took.
-search() { # VERIFIER-OPTIONS C-OPTIONS NAMES...
-    search_options=$1 search_flags=$2
-    shift 2
-    rm -f pan* ./*.trail out
-    spin -a "$@" keeper.pml >spin.log 2>&1 || { cat spin.log >out; return 1; }
-    # shellcheck disable=SC2086 # words of a list
-    ${CC:-cc} $optimise -w $search_flags -DVECTORSZ=512 -DMEMLIM=$memory_mib -o pan pan.c 2>cc.log ||
-        { cat cc.log >out; return 1; }
-    # shellcheck disable=SC2086
-    ./pan -m$steps_max -w24 $search_options >out 2>&1 || return 1
-    sed -n 's/^row //p' out >>taken
-}
-
-is_complete() { grep -q 'errors: 0$' out && ! grep -Eq 'Search not completed|search depth too small' out; }
-
-explain() { # NAMES...
-    sed 's/^/# /' out | grep -Ev '^# *$|^# (row|Depth=) ' | head -n 40
-    [ ! -f keeper.pml.trail ] || spin -t -p -g "$@" keeper.pml 2>/dev/null | tail -n 60 | sed 's/^/# /'
-}
-
-# All that can happen in a system: no assertion fails, nobody waits for ever.
-holds() { # TEXT NAMES...
-    text=$1
-    shift
-    if search '' '-DSAFETY' "$@" && is_complete; then
-        verdict ok "$text ($(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' out) states)"
-    else
-        verdict not "$text"
-        explain "$@"
-    fi
-}
-
-# Every run of a system ends well, if all go on who can. System: with ROUNDS.
-ends() { # TEXT NAMES...
-    text=$1
-    shift
-    if search '-a -f' '-DNFAIR=3' -DENDS "$@" && is_complete; then
-        verdict ok "$text ($(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' out) states)"
-    else
-        verdict not "$text"
-        explain -DENDS "$@"
-    fi
-}
-
-# A planted fault is found, and as what it is: an assertion by its name, or 'invalid end state'.
-finds() { # FAULT ERROR NAMES...
-    fault=$1 error=$2
-    shift 2
-    search '' '-DSAFETY' "-DFAULT_$fault" "$@" || true
-    if grep '^pan:1: ' out | grep -Eq "$error"; then
-        verdict ok "fault_$(echo "$fault" | tr '[:upper:]' '[:lower:]')_is_found ($error)"
-    else
-        verdict not "fault_$(echo "$fault" | tr '[:upper:]' '[:lower:]')_is_found ($error)"
-        explain "-DFAULT_$fault" "$@"
-    fi
-}
+: >taken
 
 # The searches so far took every transition of the table, and no other.
 table_is_taken() {
@@ -187,8 +108,8 @@ planted_faults() {
 }
 
 large_systems() {
-    optimise='-O1 -DCOLLAPSE'
-    memory_mib=6000
+    # shellcheck disable=SC2034
+    optimise='-O1 -DCOLLAPSE' memory_mib=6000
     holds two_clients_moves_and_death -DTHREADS=2 -DMOVES -DKILLS
     holds two_clients_moves_and_cutting_off -DTHREADS=2 -DMOVES -DCUTS
     holds two_clients_moves_and_failing_maps -DTHREADS=2 -DMOVES -DBREAKS
@@ -208,7 +129,6 @@ large_systems() {
 case ${1:-} in
 '')
     echo '1..63'
-    : >taken
     small_systems
     table_is_taken
     table_is_needed

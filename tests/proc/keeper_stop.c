@@ -49,6 +49,11 @@ static bool held_until_gone(fixture *s, child *p, uint64_t least)
            EXPECT(child_end(p) == 0) && fixture_is_whole(s);
 }
 
+static bool stop_client(const child *visitor)
+{
+    return EXPECT(kill(visitor->pid, SIGSTOP) == 0) && EXPECT(child_wait_stopped(visitor));
+}
+
 static bool cut_off_stopped_client(uint32_t open_flags)
 {
     fixture s;
@@ -58,10 +63,11 @@ static bool cut_off_stopped_client(uint32_t open_flags)
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
 
     if (good) {
-        kill(visitor.pid, SIGSTOP);
+        good = stop_client(&visitor);
         out = keeper_do(&s.bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
-        good = EXPECT(out.status == GVM_OK) && EXPECT(out.value == STILL_CHUNKS * CHUNK_BYTES) &&
-               fixture_reads(&s) && fixture_writes(&s, STILL_SEED) && fixture_reads(&s);
+        good = good && EXPECT(out.status == GVM_OK) &&
+               EXPECT(out.value == STILL_CHUNKS * CHUNK_BYTES) && fixture_reads(&s) &&
+               fixture_writes(&s, STILL_SEED) && fixture_reads(&s);
         kill(visitor.pid, SIGCONT);
     }
     good = good && KEEPER_EXPECT(&visitor, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
@@ -90,9 +96,9 @@ static bool stopped_client_that_is_killed_lets_go(void)
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
 
     if (good) {
-        kill(visitor.pid, SIGSTOP);
+        good = stop_client(&visitor);
         out = keeper_do(&s.bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
-        good = EXPECT(out.status == GVM_OK) && fixture_reads(&s);
+        good = good && EXPECT(out.status == GVM_OK) && fixture_reads(&s);
     }
     child_kill(&visitor);
     good = good && fixture_is_whole(&s);
@@ -108,9 +114,9 @@ static bool stopped_client_with_a_lease_is_waited_for(void)
     bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor);
 
     if (good) {
-        kill(visitor.pid, SIGSTOP);
+        good = stop_client(&visitor);
         out = keeper_do(&s.bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
-        good = EXPECT(out.status == GVM_OK) && EXPECT(out.value == 0) && fixture_reads(&s) &&
+        good = good && EXPECT(out.status == GVM_OK) && EXPECT(out.value == 0) && fixture_reads(&s) &&
                KEEPER_EXPECT(&s.bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, 2 * REVOKE_MS,
                              GVM_E_TIMEOUT) &&
                fixture_reads(&s) && fixture_snapshot(&s, &now) && EXPECT(now.keeper.cut_offs == 0);
@@ -152,7 +158,7 @@ static bool writer_that_dies_is_counted(void)
     good = good && fixture_is_whole(&s);
     if (good) {
         out = keeper_do(&s.bystander, KEEPER_INFO, 0, NULL, 0, 0);
-        good = EXPECT(out.status == GVM_OK) && EXPECT(out.object.interrupted == 1);
+        good = good && EXPECT(out.status == GVM_OK) && EXPECT(out.object.interrupted == 1);
     }
     return fixture_end(&s) && good;
 }

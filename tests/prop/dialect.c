@@ -3,7 +3,7 @@
  *     dialect [SEED]
  *
  * Goal: in every lane of every warp the answers are those that the header's words give, for any
- * numbers. Method: one launch of several blocks, of one to three dimensions where the device has more than one
+ * numbers; so are words that a thread changes by operations with an order. Method: one launch of several blocks, of one to three dimensions where the device has more than one
  * thread a block; the host makes the answers again.
  */
 #include <stdbool.h>
@@ -55,7 +55,11 @@ static dialect_answer expected(const uint64_t *numbers, uint32_t thread)
     dialect_answer a = {.first_u32 = (uint32_t)numbers[first],
                         .first_u64 = numbers[first],
                         .streamed = n,
-                        .streamed_pair = {n, ~n}};
+                        .streamed_pair = {n, ~n},
+                        .loaded_pair = {n, ~n},
+                        .changed = (n | 0x8000000000000006u) + 3,
+                        .before = {0, n, 2 * n, n},
+                        .flags = (uint32_t)n | 8};
 
     for (uint32_t i = first; i < first + lanes; i++) {
         if (i < thread) {

@@ -11,7 +11,10 @@ typedef struct dialect_answer {
     uint64_t before_u64, total_u64; /* of the numbers */
     uint32_t first_u32, next_u32;   /* lower halves: lane 0's, and that of the lane behind it */
     uint64_t first_u64, next_u64;   /* the same of the whole numbers */
-    uint64_t streamed, streamed_pair[2];
+    uint64_t streamed, streamed_pair[2], loaded_pair[2];
+    uint64_t changed,
+        before[4]; /* a word, after operations that keep an order, and before each that says so */
+    uint32_t flags, flags_before;
 } dialect_answer;
 
 typedef struct dialect_params {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, and kernels that use
+"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, one that maps regions in every way, and kernels that use
 each header of plcuda's library, for an H100 and without a GPU. usage: nvrtc.py ROOT; exits with 77 where there is no NVRTC."""
 import ctypes
 import sys
@@ -29,6 +29,27 @@ GVM_KERNEL(append_all_ways, params, p)
             amount += places[i].amount;
         }
     gvm_append_publish(&p.append, amount);
+}
+"""
+REGION = b"""
+#include <gvmem/device/region.h>
+
+typedef struct region_params { gvm_region_view view; } region_params;
+
+GVM_KERNEL(map_all_ways, region_params, p)
+{
+    uint64_t *words[3];
+    uint32_t i;
+
+    words[0] = (uint64_t *)gvm_region_map(&p.view, gvm_lane(), GVM_REGION_READ);
+    words[1] = (uint64_t *)gvm_region_map_warp(&p.view, gvm_warp(), GVM_REGION_READWRITE);
+    words[2] = (uint64_t *)gvm_region_map_block(&p.view, gvm_block(), GVM_REGION_WRITE);
+    for (i = 1; i < 3; i++)
+        if (words[0] != 0 && words[i] != 0)
+            words[i][gvm_thread()] = *words[0] + gvm_region_slot(&p.view, words[0]);
+    gvm_region_unmap(&p.view, gvm_lane());
+    gvm_region_unmap_warp(&p.view, gvm_warp());
+    gvm_region_unmap_block(&p.view, gvm_block());
 }
 """
 # Of postgres/plcuda/device: the included kernels use order.h, reduce.h, sort.h and threads.h, and this one the others.
@@ -88,7 +109,7 @@ def compile_text(nvrtc, text):
 
 def main():
     nvrtc = load()
-    for text in (APPENDER, PLCUDA):
+    for text in (APPENDER, REGION, PLCUDA):
         compile_text(nvrtc, text)
 
 

@@ -470,6 +470,16 @@ static int end_other(const other *o)
     return 0;
 }
 
+/* A signal reaches the threads of a process one after the other: until it is stopped, some go on. */
+static int stop_other(const other *o)
+{
+    int status = 0;
+
+    CHILD_EXPECT(kill(o->pid, SIGSTOP) == 0 && waitpid(o->pid, &status, WUNTRACED) == o->pid);
+    CHILD_EXPECT(WIFSTOPPED(status));
+    return 0;
+}
+
 /* The other process: opens /x, perhaps takes a lease, and does nothing more. */
 static int be_other(char **argv)
 {
@@ -504,7 +514,7 @@ static int give_revoke_limit(void *arg)
     CHILD_EXPECT(start(&w, (gvm_keeper_options){
                                .path = w.path, .revoke_limit_ms = under_valgrind() ? 3000 : 300}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
-    CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
+    CHILD_EXPECT(start_other(&w, false, &o) == 0 && stop_other(&o) == 0);
     since_ms = now_ms();
     CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK);
     EVENTUALLY(keeper_info(&w).cut_offs == 1);

@@ -33,9 +33,18 @@
 /* The record of a region. */
 typedef struct gvm_region_record {
     uint32_t version; /* how often it was changed, as far as this side knows */
-    uint32_t flags; /* GVM_REGION_LIVE: it exists; GVM_REGION_CHANGED: it is in the list of changes */
+    uint32_t flags;
 } gvm_region_record;
-enum { GVM_REGION_LIVE = 1, GVM_REGION_CHANGED = 2 };
+enum {
+    GVM_REGION_LIVE = 1,    /* it exists */
+    GVM_REGION_CHANGED = 2, /* it is in the list of changes, or about to be */
+    GVM_REGION_COUNTED = 4, /* and the list's count says so */
+};
+
+/* An entry of the list of changes: the region's number, and above it which lap of the list wrote it, modulo 32. The list has
+ * room for twice the regions, since those of a lap that a sync has taken may come again while it takes the others. */
+#define GVM_REGION_ENTRY_REGION \
+    ((1u << GVM_REGION_SLOT_BITS) - 1) /* all bits: a sync has taken the entry */
 
 /* The record of a frame. */
 typedef struct gvm_region_frame {
@@ -66,13 +75,13 @@ enum {
 typedef struct gvm_region_table {
     uint64_t address, stride_bytes, region_bytes;
     uint64_t words, records, frames,
-        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t */
+        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (2 * count) */
     uint32_t count, home;
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
     uint64_t wait_ns;
     uint64_t error;        /* atomic: code, and the region's number above it */
-    uint64_t change_count; /* atomic */
+    uint64_t change_count; /* atomic: of entries so far */
     uint64_t padding[3];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
@@ -207,17 +216,33 @@ GVM_DEVICE void gvm_region_report(const gvm_region_table *t, uint32_t code, uint
     (void)gvm_atomic_cas_u64((uint64_t *)(uintptr_t)&t->error, 0, code | (uint64_t)region << 32);
 }
 
-/* The region is, or will be, written. Its number is in the list of changes once between two syncs. */
+/* An entry of the list of changes, and the lap's number as its entries have it. */
+GVM_DEVICE uint32_t *gvm_region_entry(const gvm_region_table *t, uint64_t at, uint32_t *lap)
+{
+    const uint64_t room = 2ull * t->count;
+
+    *lap = (uint32_t)(at / room + 1) << GVM_REGION_SLOT_BITS;
+    return (uint32_t *)(uintptr_t)t->changes + at % room;
+}
+
+/* The region is, or will be, written. Its number is in the list of changes once between two syncs. Threads that find it there
+ * go on when the count has it: a sync after their unmap must see it. */
 GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
 {
     gvm_region_record *record = gvm_region_record_of(t, region);
-    uint64_t at;
+    uint32_t *entry, lap;
 
-    if ((gvm_atomic_or_u32(&record->flags, GVM_REGION_CHANGED) & GVM_REGION_CHANGED) != 0)
+    if ((gvm_atomic_or_u32(&record->flags, GVM_REGION_CHANGED) & GVM_REGION_CHANGED) != 0) {
+        while ((gvm_load_acquire_u32(&record->flags) & (GVM_REGION_CHANGED | GVM_REGION_COUNTED)) ==
+               GVM_REGION_CHANGED)
+            gvm_pause();
         return;
-    record->version++;
-    at = gvm_atomic_add_u64((uint64_t *)(uintptr_t)&t->change_count, 1);
-    ((uint32_t *)(uintptr_t)t->changes)[at] = region;
+    }
+    gvm_atomic_add_u32(&record->version, 1);
+    entry = gvm_region_entry(t, gvm_atomic_add_u64((uint64_t *)(uintptr_t)&t->change_count, 1), &lap);
+    gvm_store_release_u32(entry, lap | region);
+    gvm_fence();
+    gvm_atomic_or_u32(&record->flags, GVM_REGION_COUNTED);
 }
 
 /* ---- finding a frame */
@@ -266,8 +291,10 @@ GVM_DEVICE int gvm_region_take_frame(const gvm_region_table *t, uint32_t at, uin
 
     s->frame = at;
     s->victim = GVM_REGION_NONE;
+    if (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, region + 1) == 0)
+        return gvm_load_acquire_u32(&frame->owner) != 0; /* after all that those who freed it had done */
     if (owner == 0)
-        return gvm_atomic_cas_u32(&frame->owner, 0, region + 1) == 0;
+        return 0;
     if (t->policy == GVM_REGION_EVICT_NONE || owner > t->count)
         return 0;
     word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
@@ -530,16 +557,20 @@ GVM_DEVICE void *gvm_region_map_block(const gvm_region_view *view, uint32_t regi
 
 /* ---- unmapping */
 
-/* In check mode: was it mapped? If not, the word becomes what it was; meanwhile it is CROWDED, and left alone. */
+/* In check mode: was it mapped? If not, its word stays as it is. */
 GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region)
 {
     const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)table;
-    uint64_t *word = gvm_region_word(t, region);
+    uint64_t *at = gvm_region_word(t, region), word, seen = gvm_load_consume_u64(at);
 
-    if ((gvm_atomic_add_release_u64(word, 0 - GVM_REGION_REFERENCE) & GVM_REGION_REFERENCES) != 0)
-        return;
-    gvm_add_release_u64(word, GVM_REGION_REFERENCE);
-    gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
+    do {
+        word = seen;
+        if ((word & GVM_REGION_REFERENCES) == 0) {
+            gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
+            return;
+        }
+        seen = gvm_atomic_cas_release_u64(at, word, word - GVM_REGION_REFERENCE);
+    } while (seen != word);
 }
 
 GVM_DEVICE void gvm_region_unmap_as(const gvm_region_view *view, uint32_t region, uint32_t by)
@@ -549,7 +580,7 @@ GVM_DEVICE void gvm_region_unmap_as(const gvm_region_view *view, uint32_t region
         return;
     if (region >= view->count)
         (void)gvm_region_refuse(view->table, region);
-    else if (view->flags != 0)
+    else if ((view->flags & GVM_REGION_VIEW_CHECKED) != 0)
         gvm_region_drop_checked(view->table, region);
     else
         gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region, 0 - GVM_REGION_REFERENCE);
