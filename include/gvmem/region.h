@@ -85,7 +85,8 @@ typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
     uint64_t budget_bytes; /* of the space's, for this collection; 0: a share by size of what the others leave */
     gvm_region_policy policy;
-    uint32_t flags; /* 0 */
+    uint32_t flags;         /* 0 */
+    gvm_region_shape shape; /* of regions that are windows of an array */
 } gvm_collection_options;
 
 /* gvm_collection_options_init(): all defaults. */
@@ -100,6 +101,7 @@ typedef struct gvm_collection_info {
     uint64_t remote; /* maps that found no frame */
     gvm_region_policy policy;
     uint32_t reserved;
+    gvm_region_shape shape; /* with its defaults; width_bytes 0: none. Its pitches are those of what the CPU maps */
 } gvm_collection_info;
 
 /* Creates a space without collections. options may be NULL.
@@ -111,10 +113,12 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
                                                 const gvm_space_options *options, gvm_space **out);
 
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
- * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine.
+ * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine. With a shape
+ * region_bytes is width_bytes * height * depth, or 0, and less than 64 GiB.
  *
- * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together), an option is out of its limits, or
- *                out is NULL
+ * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a region), an option is out
+ *                of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for
+ *                each other, or differ from region_bytes
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
  *                their homes until a sync finds room
@@ -157,7 +161,8 @@ GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream strea
 /* Maps a list of count regions for kernels, in the order of the stream: regions is an array of uint32_t in memory of the device
  * or of the host that the device reads. Entries that are GVM_REGION_NONE are passed over. Each of the others counts as
  * mapped once, duplicates too. slots (uint32_t) and addresses (void *) are written for each, and may be NULL; they are GVM_REGION_NONE and
- * NULL where there is no such region.
+ * NULL where there is no such region. Of a collection with a shape, slots from view.home on are windows of the array: the slot
+ * is home and the region's number, and only addresses says where it is.
  *
  * GVM_E_INVALID  regions is NULL and count is not 0, or access is wrong */
 GVM_API GVM_CHECKED gvm_status gvm_region_resolve(gvm_collection *collection, const uint32_t *regions,

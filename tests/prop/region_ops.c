@@ -163,6 +163,7 @@ static bool launch(run *r, uint32_t rounds, CUstream stream, uint32_t first)
         .seed = random_next(&state),
         .rounds = rounds,
         .by = r->by,
+        .how = (uint32_t)draw(HOW_COUNT),
         .held = 1 + (uint32_t)draw(HELD_MAX),
         .groups = first == 0 ? r->groups : 0, /* regions of groups are one kernel's */
     };
