@@ -17,10 +17,10 @@ static uint64_t own_bytes(const gvm_collection *c)
                : gvmi_round_down(c->budget_bytes, c->buffer->layout.chunk_bytes);
 }
 
-/* What the others could use besides their first chunk. */
-static uint64_t more_bytes(const gvm_collection *c)
+/* The others have this before they share. No chunk is in front where a region is larger than the budget. */
+static uint64_t first_bytes(const gvm_collection *c)
 {
-    return c->front_bytes - c->buffer->layout.chunk_bytes;
+    return gvmi_min(c->front_bytes, c->buffer->layout.chunk_bytes);
 }
 
 /* What is left for collections without a budget of their own besides their first chunks, and what these could use. */
@@ -34,8 +34,8 @@ static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
     {
         const bool shares = c->budget_bytes == 0;
 
-        left -= gvmi_min(left, shares ? c->buffer->layout.chunk_bytes : own_bytes(c));
-        *needed += shares ? more_bytes(c) : 0;
+        left -= gvmi_min(left, shares ? first_bytes(c) : own_bytes(c));
+        *needed += shares ? c->front_bytes - first_bytes(c) : 0;
     }
     return left;
 }
@@ -43,14 +43,14 @@ static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
 /* How many bytes a collection should have. */
 static uint64_t share_bytes(const gvm_collection *c, uint64_t left, uint64_t needed)
 {
-    const uint64_t chunk_bytes = c->buffer->layout.chunk_bytes, more = more_bytes(c);
+    const uint64_t first = first_bytes(c), more = c->front_bytes - first;
 
     if (c->budget_bytes != 0)
         return own_bytes(c);
     if (needed <= left)
         return c->front_bytes;
-    return chunk_bytes +
-           gvmi_round_down((uint64_t)((double)left * ((double)more / (double)needed)), chunk_bytes);
+    return first + gvmi_round_down((uint64_t)((double)left * ((double)more / (double)needed)),
+                                   c->buffer->layout.chunk_bytes);
 }
 
 static uint64_t frames_in(const gvm_collection *c, uint64_t bytes)

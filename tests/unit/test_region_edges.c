@@ -161,6 +161,24 @@ static int use_odd_sizes(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* Its homes begin where others have frames: they are not counted as such, nor given back. */
+static int share_with_one_too_large(void *arg)
+{
+    gvm_space_info info = {.struct_size = sizeof info};
+    gvm_collection *others[3];
+
+    (void)arg;
+    CHILD_EXPECT(start(4 * MIB, 2, 5 * MIB, GVM_REGION_CLOCK));
+    CHILD_EXPECT(write_by_kernel(0, 7) && write_by_kernel(1, 8) &&
+                 gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_space_get_info(space, &info) == GVM_OK && info.frame_bytes == 0);
+    for (int i = 0; i < 3; i++)
+        CHILD_EXPECT(gvm_collection_create(space, 100, MIB / 4, NULL, &others[i]) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && cpu_reads(0, 7) && kernel_reads(1, 8));
+    CHILD_EXPECT(gvm_space_get_info(space, &info) == GVM_OK && info.frame_bytes == 4 * MIB);
+    return stop() ? 0 : 1;
+}
+
 /* What the machine has no memory or addresses for is refused, whatever the product of its sizes. */
 static int ask_for_too_much(void *arg)
 {
@@ -550,6 +568,7 @@ static void space_destroyed_under_calls_waits_for_them(void **state)
         assert_child_succeeds(destroy_under_calls, &firsts[i]);
 }
 
+CHILD_TEST(collection_of_regions_larger_than_the_budget_has_no_share, share_with_one_too_large)
 CHILD_TEST_NOT_VALGRIND(collection_too_large_is_refused, ask_for_too_much, VALGRIND_ADDRESSES)
 CHILD_TEST(sync_passes_more_changes_than_fit_at_once, change_many)
 CHILD_TEST(sync_of_many_laps_of_changes_misses_none, change_often)
@@ -570,6 +589,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(regions_of_any_size_keep_what_is_written),
+        cmocka_unit_test(collection_of_regions_larger_than_the_budget_has_no_share),
         cmocka_unit_test(collection_too_large_is_refused),
         cmocka_unit_test(sync_passes_more_changes_than_fit_at_once),
         cmocka_unit_test(sync_of_many_laps_of_changes_misses_none),
