@@ -344,6 +344,44 @@ static int write_while_another_lists(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* ---- lists */
+
+/* What a list has mapped stays where it is, once for each entry, until a release of each. */
+static int hold_a_list(void *arg)
+{
+    enum { LIST = 6 };
+    static const uint32_t regions[LIST] = {1, 0, 1, GVM_REGION_NONE, 9, 0};
+    gvm_buffer *buffer;
+    uint32_t *list, *slots;
+    uint8_t **found;
+
+    (void)arg;
+    CHILD_EXPECT(start(2 * MIB, 5, 1 * MIB, GVM_REGION_FIFO));
+    CHILD_EXPECT(gvm_buffer_create(device, 2 * MIB, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 2 * MIB) == GVM_OK);
+    list = gvm_buffer_address(buffer);
+    slots = list + LIST;
+    found = (uint8_t **)(list + 4 * LIST);
+    memcpy(list, regions, sizeof regions);
+    CHILD_EXPECT(write_by_kernel(0, 10) && write_by_kernel(1, 11));
+    CHILD_EXPECT(gvm_region_resolve(collection, list, LIST, GVM_REGION_READ, slots, (void **)found,
+                                    NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 9 "));
+    CHILD_EXPECT(slots[3] == GVM_REGION_NONE && slots[4] == GVM_REGION_NONE && found[4] == NULL);
+    CHILD_EXPECT(slots[0] == slots[2] && slots[1] == slots[5] && slots[0] != slots[1]);
+    for (uint32_t i = 2; i < 5; i++)
+        CHILD_EXPECT(kernel_reads(i, 0) && (*word_of(i) & GVM_REGION_REMOTE) != 0);
+    CHILD_EXPECT(all_are(found[0], 11) && all_are(found[1], 10));
+    CHILD_EXPECT(gvm_region_release(collection, list, 2, slots, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(kernel_reads(2, 0) && (*word_of(2) & GVM_REGION_REMOTE) != 0);
+    CHILD_EXPECT(gvm_region_release(collection, list + 2, LIST - 2, slots + 2, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(kernel_reads(2, 0) && (*word_of(2) & GVM_REGION_REMOTE) == 0);
+    gvm_buffer_destroy(buffer);
+    return stop() ? 0 : 1;
+}
+
 /* ---- check mode */
 
 static bool start_checked(void)
@@ -577,6 +615,7 @@ CHILD_TEST(region_written_by_the_cpu_is_not_overwritten_from_a_frame, evict_what
 CHILD_TEST(policy_static_uses_freed_frames_again, free_static_frames)
 CHILD_TEST(region_spoilt_does_not_stop_a_sync, spoil_what_was_written)
 CHILD_TEST(region_written_by_two_is_listed_before_either_goes_on, write_while_another_lists)
+CHILD_TEST(list_that_is_resolved_is_mapped_until_it_is_released, hold_a_list)
 CHILD_TEST(region_overwritten_is_reported_in_check_mode, overwrite_what_is_read)
 CHILD_TEST(region_written_rightly_is_not_reported_in_check_mode, write_what_is_mapped_to_be_written)
 CHILD_TEST(region_whose_home_is_changed_is_not_reported_in_check_mode, change_homes_of_frames)
@@ -598,6 +637,7 @@ int main(void)
         cmocka_unit_test(policy_static_uses_freed_frames_again),
         cmocka_unit_test(region_spoilt_does_not_stop_a_sync),
         cmocka_unit_test(region_written_by_two_is_listed_before_either_goes_on),
+        cmocka_unit_test(list_that_is_resolved_is_mapped_until_it_is_released),
         cmocka_unit_test(region_overwritten_is_reported_in_check_mode),
         cmocka_unit_test(region_written_rightly_is_not_reported_in_check_mode),
         cmocka_unit_test(region_whose_home_is_changed_is_not_reported_in_check_mode),
