@@ -246,15 +246,17 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
     gvmi_region_change *changes = (gvmi_region_change *)(uintptr_t)p.list;
+    const uint32_t by = t->sums != 0 ? GVM_REGION_BY_WARP : GVM_REGION_BY_THREAD; /* to poison frames */
+    const uint64_t step = t->sums != 0 ? warp_count() : gvm_thread_count();
     uint64_t i, word = 0;
 
-    for (i = warp_global(); i < p.count; i += warp_count()) {
-        if (gvm_lane() == 0)
+    for (i = t->sums != 0 ? warp_global() : gvm_thread_global(); i < p.count; i += step) {
+        if (gvm_region_rank(by) == 0)
             word = claim_idle(t, changes[i].region);
-        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        word = gvm_region_tell(by, word);
         if ((word & GVM_REGION_REFERENCES) == 0)
             poison_frame(t, word);
-        if (gvm_lane() != 0)
+        if (gvm_region_rank(by) != 0)
             continue;
         changes[i].done = (word & GVM_REGION_REFERENCES) == 0;
         if (changes[i].done)

@@ -76,6 +76,7 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
         .count = c->changed.count,
         .item_bytes = sizeof *changes,
         .back = true,
+        .by_warp = c->table.sums != 0,
     };
     uint64_t left;
     gvm_status status;
