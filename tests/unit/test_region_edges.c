@@ -261,6 +261,65 @@ static int count_versions_beyond_the_last(void *arg)
     return stop() ? 0 : 1;
 }
 
+static int count_versions(void *arg)
+{
+    gvm_region_record *record;
+
+    (void)arg;
+    CHILD_EXPECT(start(2 * MIB, 3, 100, GVM_REGION_CLOCK));
+    record = (gvm_region_record *)(uintptr_t)table()->records + 1;
+    for (uint32_t i = 1; i < 5; i++) {
+        CHILD_EXPECT(write_by_kernel(1, 3) && write_by_kernel(1, 4) && record->version == i);
+        CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && collection->regions[1].version == i);
+    }
+    return stop() ? 0 : 1;
+}
+
+/* The host has entries, and does not learn that the device has forgotten them: it finds them again, crossed out. */
+static int collect_again(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start(2 * MIB, 3, 100, GVM_REGION_CLOCK));
+    CHILD_EXPECT(write_by_kernel(0, 3) && gvm_space_sync(space, NULL) == GVM_OK && cpu_reads(0, 3));
+    CHILD_EXPECT(collection->collected == 1 && collection->far.count == 0);
+    collection->collected = 0;
+    CHILD_EXPECT(write_by_kernel(1, 4) && gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(collection->collected == 2 && collection->far.count == 1 && cpu_reads(1, 4));
+    return stop() ? 0 : 1;
+}
+
+static atomic_bool has_synced;
+
+static void *sync_once(void *arg)
+{
+    (void)arg;
+    if (gvm_space_sync(space, NULL) == GVM_OK)
+        atomic_store(&has_synced, true);
+    return NULL;
+}
+
+/* A thread of a kernel has counted an entry, and is about to write it. */
+static int collect_what_is_not_written_yet(void *arg)
+{
+    gvm_region_record *record;
+    pthread_t thread;
+    uint32_t *entry, lap;
+
+    (void)arg;
+    CHILD_EXPECT(start(2 * MIB, 3, 100, GVM_REGION_CLOCK));
+    record = (gvm_region_record *)(uintptr_t)table()->records + 2;
+    gvm_atomic_or_u32(&record->flags, GVM_REGION_CHANGED);
+    entry = gvm_region_entry(table(), gvm_atomic_add_u64(&table()->change_count, 1), &lap);
+    CHILD_EXPECT(pthread_create(&thread, NULL, sync_once, NULL) == 0);
+    pause_ms(100);
+    CHILD_EXPECT(!atomic_load(&has_synced));
+    gvm_store_release_u32(entry, lap | 2);
+    gvm_atomic_or_u32(&record->flags, GVM_REGION_COUNTED);
+    CHILD_EXPECT(pthread_join(thread, NULL) == 0 && atomic_load(&has_synced));
+    CHILD_EXPECT(collection->far.count == 1 && collection->far.numbers[0] == 2);
+    return stop() ? 0 : 1;
+}
+
 /* The frame of a region that the CPU writes is not written home over that, even if the CPU says that it writes all. */
 static int evict_what_the_cpu_writes(void *arg)
 {
@@ -610,6 +669,9 @@ CHILD_TEST(collection_of_regions_larger_than_the_budget_has_no_share, share_with
 CHILD_TEST_NOT_VALGRIND(collection_too_large_is_refused, ask_for_too_much, VALGRIND_ADDRESSES)
 CHILD_TEST(sync_passes_more_changes_than_fit_at_once, change_many)
 CHILD_TEST(sync_of_many_laps_of_changes_misses_none, change_often)
+CHILD_TEST(region_version_counts_writes_between_syncs, count_versions)
+CHILD_TEST(sync_collects_each_entry_once, collect_again)
+CHILD_TEST(sync_waits_for_entries_that_are_counted, collect_what_is_not_written_yet)
 CHILD_TEST(region_version_after_the_last_is_newer, count_versions_beyond_the_last)
 CHILD_TEST(region_written_by_the_cpu_is_not_overwritten_from_a_frame, evict_what_the_cpu_writes)
 CHILD_TEST(policy_static_uses_freed_frames_again, free_static_frames)
@@ -632,6 +694,9 @@ int main(void)
         cmocka_unit_test(collection_too_large_is_refused),
         cmocka_unit_test(sync_passes_more_changes_than_fit_at_once),
         cmocka_unit_test(sync_of_many_laps_of_changes_misses_none),
+        cmocka_unit_test(region_version_counts_writes_between_syncs),
+        cmocka_unit_test(sync_collects_each_entry_once),
+        cmocka_unit_test(sync_waits_for_entries_that_are_counted),
         cmocka_unit_test(region_version_after_the_last_is_newer),
         cmocka_unit_test(region_written_by_the_cpu_is_not_overwritten_from_a_frame),
         cmocka_unit_test(policy_static_uses_freed_frames_again),
