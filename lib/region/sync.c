@@ -58,6 +58,8 @@ static uint64_t keep_undone(gvm_collection *c, const gvmi_region_change *changes
     for (uint64_t i = 0; i < c->changed.count; i++) {
         if (changes[i].done == 0)
             c->changed.numbers[kept++] = changes[i].region;
+        else if (changes[i].live == 0)
+            gvmi_region_number_free(c, changes[i].region);
         else
             c->regions[changes[i].region].flags &= (uint16_t) ~(GVMI_REGION_CHANGED | GVMI_REGION_FAR);
     }
@@ -142,8 +144,12 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
 
     if (status == GVM_OK)
         status = gvmi_region_read_table(c, &table);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
+        gvmi_region_learn_created(c, &table);
         status = fetch_changes(c, table.change_count, stream);
+    }
+    if (status == GVM_OK)
+        status = gvmi_region_give(c, stream);
     return status == GVM_OK ? take_error(c, &table) : status;
 }
 

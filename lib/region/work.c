@@ -12,19 +12,28 @@
 
 /* ---- numbers */
 
+gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t count)
+{
+    const uint64_t capacity = gvmi_max(gvmi_max(2 * list->capacity, count), 64);
+    uint32_t *numbers;
+
+    if (count <= list->capacity)
+        return GVM_OK;
+    numbers = realloc(list->numbers, capacity * sizeof *numbers);
+    if (numbers == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of regions");
+    list->numbers = numbers;
+    list->capacity = capacity;
+    return GVM_OK;
+}
+
 gvm_status gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number)
 {
-    if (list->count == list->capacity) {
-        const uint64_t capacity = list->capacity > 0 ? 2 * list->capacity : 64;
-        uint32_t *numbers = realloc(list->numbers, capacity * sizeof *numbers);
+    gvm_status status = gvmi_region_numbers_reserve(list, list->count + 1);
 
-        if (numbers == NULL)
-            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of regions");
-        list->numbers = numbers;
-        list->capacity = capacity;
-    }
-    list->numbers[list->count++] = number;
-    return GVM_OK;
+    if (status == GVM_OK)
+        list->numbers[list->count++] = number;
+    return status;
 }
 
 /* ---- the desk */

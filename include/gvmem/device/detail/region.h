@@ -45,6 +45,9 @@ typedef struct gvm_region_frame {
 
 #define GVM_REGION_RETIRED 0xffffffffu
 
+/* The most numbers that kernels have to create regions. */
+#define GVM_REGION_SEGMENT 4096u
+
 /* Which frames are taken for another region. */
 enum {
     GVM_REGION_EVICT_CLOCK = 0,
@@ -73,8 +76,9 @@ typedef struct gvm_region_table {
     uint64_t wait_ns;
     uint64_t error;        /* atomic: code, and the region's number above it */
     uint64_t change_count; /* atomic */
-    uint64_t padding[3];
-    uint64_t hand; /* atomic, in a cache line of its own with what misses count */
+    uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
+    uint64_t spare_head, spare_tail; /* atomic */
+    uint64_t hand;                   /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
     uint64_t padding2[2];
 } gvm_region_table;

@@ -5,6 +5,8 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_MAPS_H
 #define GVMEM_DEVICE_DETAIL_REGION_MAPS_H
 
+#include <gvmem/region_view.h>
+
 #ifdef GVM_KERNEL
 
 /* ---- by lanes */
