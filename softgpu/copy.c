@@ -60,7 +60,9 @@ static bool is_pageable(CUdeviceptr addr)
 
 /* ---- what runs in stream order */
 
-/* One word is copied by one load and one store: a stream may wait for its value (value.c), or a kernel look at it. */
+#define WORDS_BYTES_MAX 256 /* of which each word is copied at once */
+
+/* Each word of a few is copied by one load and one store: a stream may wait for its value (value.c), or a kernel change it. */
 static void move_piece(void *arg)
 {
     const copy_piece *p = arg;
@@ -70,10 +72,11 @@ static void move_piece(void *arg)
         __atomic_store_n((uint32_t *)host_pointer(p->dst),
                          __atomic_load_n((uint32_t *)host_pointer(p->src), __ATOMIC_ACQUIRE),
                          __ATOMIC_RELEASE);
-    else if (p->size_bytes == 8 && ends % 8 == 0)
-        __atomic_store_n((uint64_t *)host_pointer(p->dst),
-                         __atomic_load_n((uint64_t *)host_pointer(p->src), __ATOMIC_ACQUIRE),
-                         __ATOMIC_RELEASE);
+    else if (p->size_bytes <= WORDS_BYTES_MAX && (p->size_bytes | ends) % 8 == 0)
+        for (uint64_t at = 0; at < p->size_bytes; at += 8)
+            __atomic_store_n((uint64_t *)host_pointer(p->dst + at),
+                             __atomic_load_n((uint64_t *)host_pointer(p->src + at), __ATOMIC_ACQUIRE),
+                             __ATOMIC_RELEASE);
     else
         memmove(host_pointer(p->dst), host_pointer(p->src), p->size_bytes);
 }

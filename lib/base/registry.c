@@ -45,6 +45,8 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
     "heap",
     "appender",
     "snapshot",
+    "space",
+    "collection",
 };
 
 static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */

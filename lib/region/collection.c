@@ -52,11 +52,16 @@ static gvm_status read_collection_options(const gvm_collection_options *options,
     return GVM_OK;
 }
 
-static gvm_status check_region_sizes(uint64_t count, uint64_t region_bytes)
+static gvm_status check_region_count(uint64_t count)
 {
     if (count == 0 || count >= SLOTS_MAX)
         return gvm_error_set(GVM_E_INVALID, "a collection has between 1 and %llu regions, not %llu",
                              (unsigned long long)SLOTS_MAX - 1, (unsigned long long)count);
+    return GVM_OK;
+}
+
+static gvm_status check_region_bytes(uint64_t count, uint64_t region_bytes)
+{
     if (region_bytes > REGION_BYTES_MAX)
         return gvm_error_set(GVM_E_INVALID, "a region has at most %llu bytes, not %llu",
                              REGION_BYTES_MAX, (unsigned long long)region_bytes);
@@ -86,6 +91,8 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
     gvmi_buffer_spec spec = {.chunk_bytes = choose_region_chunk_bytes(space->device, frames * stride)};
     uint64_t home;
 
+    if (c->homes_bytes == 0)
+        c->homes_bytes = count * stride;
     c->front_bytes = gvmi_round_up(frames * stride, spec.chunk_bytes);
     c->frames_max = frames;
     home = (c->front_bytes + stride - 1) / stride;
@@ -94,12 +101,12 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
             GVM_E_INVALID,
             "%llu regions and %llu frames are more than %llu: give the collection a smaller budget",
             (unsigned long long)count, (unsigned long long)frames, (unsigned long long)SLOTS_MAX - 1);
-    c->table = (gvm_region_table){.stride_bytes = stride,
-                                  .region_bytes = region_bytes,
-                                  .count = (uint32_t)count,
-                                  .home = (uint32_t)home,
-                                  .wait_ns = space->wait_ns};
-    spec.reserve_bytes = (home + count) * stride;
+    c->table.stride_bytes = stride;
+    c->table.region_bytes = region_bytes;
+    c->table.count = (uint32_t)count;
+    c->table.home = (uint32_t)home;
+    c->table.wait_ns = space->wait_ns;
+    spec.reserve_bytes = home * stride + c->homes_bytes;
     return gvmi_buffer_create(space->device, &spec, &c->buffer);
 }
 
@@ -136,7 +143,10 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->words = place_array(&at, base, t->count, sizeof(uint64_t));
     t->records = place_array(&at, base, t->count, sizeof(gvm_region_record));
     t->frames = place_array(&at, base, c->frames_max, sizeof(gvm_region_frame));
-    t->changes = place_array(&at, base, t->count, sizeof(uint32_t));
+    t->sums = (c->space->flags & GVM_SPACE_CHECK) != 0
+                  ? place_array(&at, base, c->frames_max, sizeof(gvm_region_sum))
+                  : 0;
+    t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
     t->spares = place_array(&at, base, GVM_REGION_SEGMENT, sizeof(uint32_t));
     return at;
 }
@@ -158,6 +168,9 @@ static gvm_status fill_table(gvm_collection *c, uint64_t unused_count)
     for (uint64_t i = 0; i < live_count && status == GVM_OK; i += AT_ONCE)
         status = gvm_buffer_copy_in(c->meta, c->table.records - base + i * sizeof *records, records,
                                     gvmi_min(AT_ONCE, live_count - i) * sizeof *records);
+    if (status == GVM_OK)
+        status = gvm_buffer_fill(c->meta, c->table.changes - base,
+                                 2ull * c->table.count * sizeof(uint32_t), &zero, 1);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.frames - base,
                                  c->frames_max * sizeof(gvm_region_frame), &retired, 1);
@@ -214,8 +227,12 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
     c->space = space;
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
-    status = make_layout(c, count, region_bytes);
     c->table.policy = (uint32_t)options->policy;
+    status = gvmi_region_set_shape(c, &options->shape, count, &region_bytes);
+    if (status == GVM_OK)
+        status = check_region_bytes(count, region_bytes);
+    if (status == GVM_OK)
+        status = make_layout(c, count, region_bytes);
     if (status == GVM_OK)
         status = make_homes(c);
     if (status == GVM_OK)
@@ -251,7 +268,7 @@ gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t reg
     if (status == GVM_OK && out == NULL)
         status = gvm_error_set(GVM_E_INVALID, "out is NULL");
     if (status == GVM_OK)
-        status = check_region_sizes(count, region_bytes);
+        status = check_region_count(count);
     if (status == GVM_OK && full.unused_count > count)
         status = gvm_error_set(GVM_E_INVALID, "%llu regions of %llu cannot be unused",
                                (unsigned long long)full.unused_count, (unsigned long long)count);
@@ -300,7 +317,8 @@ gvm_status gvm_collection_get_view(gvm_collection *handle, gvm_region_view *view
         .region_bytes = c->table.region_bytes,
         .count = c->table.count,
         .home = c->table.home,
-        .flags = c->space->flags,
+        .flags = ((c->space->flags & GVM_SPACE_CHECK) != 0 ? GVM_REGION_VIEW_CHECKED : 0u) |
+                 (c->table.columns != 0 ? GVM_REGION_VIEW_SHAPED : 0u),
         .words = c->table.words,
         .table = gvmi_address(gvm_buffer_address(c->meta)),
     };
@@ -331,6 +349,7 @@ gvm_status gvm_collection_get_info(gvm_collection *handle, gvm_collection_info *
             .remote = table.remote,
             .policy = (gvm_region_policy)table.policy,
             .live_count = c->live_count,
+            .shape = table.shape,
         };
     gvmi_collection_drop(c);
     if (status == GVM_OK && !gvmi_struct_out(info, &full, sizeof full, sizeof full))

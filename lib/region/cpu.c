@@ -21,7 +21,7 @@ static gvm_status bring_home(gvm_collection *c)
     gvmi_region_task task = {
         .kernel = GVMI_KERNEL_region_clean,
         .list = c->far.numbers,
-        .bytes = c->far.count * sizeof *c->far.numbers,
+        .item_bytes = sizeof *c->far.numbers,
         .count = c->far.count,
         .by_warp = true,
     };
@@ -51,14 +51,15 @@ static gvm_status map_region(gvm_collection *c, uint32_t region, uint32_t access
     r = &c->regions[region];
     if (r->maps == UINT16_MAX)
         return gvm_error_set(GVM_E_LIMIT, "the CPU has region %u mapped %u times", region, r->maps);
-    if ((access & GVM_REGION_READ) != 0 && (r->flags & GVMI_REGION_FAR) != 0)
+    if ((r->flags & GVMI_REGION_FAR) !=
+        0) /* to write, too: a frame that is dirty may be written home at any time */
         status = bring_home(c);
     if (status != GVM_OK)
         return status;
     r->maps++;
     if ((access & GVM_REGION_WRITE) != 0)
         r->flags |= GVMI_REGION_WRITING;
-    *pointer = gvmi_pointer(c->table.address + (c->table.home + region) * c->table.stride_bytes);
+    *pointer = gvmi_pointer(gvmi_region_home(c, region));
     return GVM_OK;
 }
 
@@ -87,10 +88,12 @@ static gvm_status unmap_region(gvm_collection *c, uint32_t region)
         return gvm_error_set(GVM_E_INVALID, "the CPU has not mapped region %u of a collection of %u",
                              region, c->table.count);
     if (r->maps == 1 && (r->flags & (GVMI_REGION_WRITING | GVMI_REGION_CHANGED)) == GVMI_REGION_WRITING)
-        status = gvmi_region_numbers_add(&c->changed, region);
+        status = gvmi_region_numbers_reserve(&c->changed, 1);
     if (status != GVM_OK)
         return status;
     if (--r->maps == 0 && (r->flags & GVMI_REGION_WRITING) != 0) {
+        if ((r->flags & GVMI_REGION_CHANGED) == 0)
+            gvmi_region_numbers_add(&c->changed, region);
         r->version++;
         r->flags = (uint16_t)((r->flags | GVMI_REGION_CHANGED) & ~GVMI_REGION_WRITING);
     }

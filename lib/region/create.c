@@ -18,23 +18,35 @@ gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
     c->live_count = c->table.count - unused_count;
     for (uint64_t i = 0; i < c->live_count; i++)
         c->regions[i].flags = GVMI_REGION_LIVE;
-    for (uint64_t i = c->table.count; i > c->live_count; i--) { /* the lowest is used first */
-        gvm_status status = gvmi_region_numbers_add(&c->unused, (uint32_t)(i - 1));
-
-        if (status != GVM_OK)
-            return status;
-    }
+    if (gvmi_region_numbers_reserve(&c->unused, unused_count) != GVM_OK)
+        return GVM_E_NOMEM;
+    for (uint64_t i = c->table.count; i > c->live_count; i--) /* the lowest is used first */
+        gvmi_region_numbers_add(&c->unused, (uint32_t)(i - 1));
     return GVM_OK;
+}
+
+static void clear_home(const gvm_collection *c, uint32_t region)
+{
+    const gvm_region_shape *shape = &c->table.shape;
+    char *home = gvmi_pointer(gvmi_region_home(c, region));
+
+    if (c->table.columns == 0) {
+        memset(home, 0, c->table.stride_bytes);
+        return;
+    }
+    for (uint64_t z = 0; z < shape->depth; z++)
+        for (uint64_t y = 0; y < shape->height; y++)
+            memset(home + z * shape->slice_pitch_bytes + y * shape->row_pitch_bytes, 0,
+                   shape->width_bytes);
 }
 
 /* gvm_region_delete() has made room for it. Its home is as at first. */
 void gvmi_region_number_free(gvm_collection *c, uint32_t region)
 {
-    memset(gvmi_pointer(c->table.address + (c->table.home + region) * c->table.stride_bytes), 0,
-           c->table.stride_bytes);
-    c->unused.numbers[c->unused.count++] = region;
+    clear_home(c, region);
+    gvmi_region_numbers_add(&c->unused, region);
     c->deleted_count--;
-    c->regions[region].flags = 0;
+    c->regions[region].flags &= GVMI_REGION_FAR;
 }
 
 /* ---- those of the device */
@@ -58,7 +70,7 @@ gvm_status gvmi_region_give(gvm_collection *c, CUstream stream)
         .list = numbers,
         .first = c->given_tail,
         .count = wanted - gvmi_min(wanted, has),
-        .bytes = (wanted - gvmi_min(wanted, has)) * sizeof *numbers,
+        .item_bytes = sizeof *numbers,
     };
     uint64_t given;
     gvm_status status;
@@ -88,14 +100,15 @@ static gvm_status create_region(gvm_collection *c, uint32_t *region)
                              "all %u regions of a collection exist, are deleted until the next sync, or are left "
                              "to kernels to create (%llu)",
                              c->table.count, (unsigned long long)(c->given_tail - c->given_head));
-    status = gvmi_region_numbers_add(&c->changed, c->unused.numbers[left - 1]);
+    status = gvmi_region_numbers_reserve(&c->changed, 1);
     if (status != GVM_OK)
         return status;
     *region = c->unused.numbers[left - 1];
+    gvmi_region_numbers_add(&c->changed, *region);
     c->unused.count--;
     c->live_count++;
     c->regions[*region].version++;
-    c->regions[*region].flags = GVMI_REGION_LIVE | GVMI_REGION_CHANGED;
+    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED;
     return GVM_OK;
 }
 
@@ -125,15 +138,17 @@ static gvm_status delete_region(gvm_collection *c, uint32_t region)
                              c->table.count);
     if (r->maps > 0)
         return gvm_error_set(GVM_E_INVALID, "the CPU has region %u mapped: unmap it first", region);
-    status = gvmi_region_numbers_reserve(&c->unused, c->unused.count + c->deleted_count + 1);
-    if (status == GVM_OK && (r->flags & GVMI_REGION_CHANGED) == 0)
-        status = gvmi_region_numbers_add(&c->changed, region);
+    status = gvmi_region_numbers_reserve(&c->unused, c->deleted_count + 1);
+    if (status == GVM_OK)
+        status = gvmi_region_numbers_reserve(&c->changed, 1);
     if (status != GVM_OK)
         return status;
+    if ((r->flags & GVMI_REGION_CHANGED) == 0)
+        gvmi_region_numbers_add(&c->changed, region);
     c->deleted_count++;
     c->live_count--;
     r->version++;
-    r->flags = GVMI_REGION_CHANGED;
+    r->flags = (uint16_t)((r->flags & GVMI_REGION_FAR) | GVMI_REGION_CHANGED);
     return GVM_OK;
 }
 

@@ -3,10 +3,11 @@
  * A space's lock serialises everything on it and its collections, kernels of the library included, which are waited for
  * under it. Who holds a collection keeps its space alive: a space that ends removes its collections first.
  *
- * I1  the committed chunks in front of a collection's buffer hold its frames below frame_count, or below stuck_count if that is
- *     more: frames that could not be emptied.
+ * I1  the committed chunks in front of a collection's buffer hold its frames below frame_count, and those that could not be
+ *     emptied.
  * I2  committed_bytes of a space is the sum of those chunks over its collections, and at most budget_bytes.
- * I3  a region of the CPU that has CHANGED is in the list of its collection's changes, once.
+ * I3  a region of the CPU is in the list of its collection's changes iff it has CHANGED, and in that of the far ones iff it has
+ *     FAR, once.
  */
 #ifndef GVMI_REGION_REGION_H
 #define GVMI_REGION_REGION_H
@@ -41,11 +42,9 @@ typedef struct gvmi_region_numbers {
     uint64_t count, capacity;
 } gvmi_region_numbers;
 
-/* One buffer for what host and kernels of the library pass to each other. Of the space; under its lock. */
-typedef struct gvmi_region_desk {
-    gvm_buffer *buffer;
-    uint64_t committed_bytes;
-} gvmi_region_desk;
+/* Of the space's buffer for what host and kernels of the library pass to each other, under its lock. It is committed from the
+ * beginning, so that a sync needs no device memory; what does not fit is passed in pieces. */
+#define GVMI_REGION_DESK_BYTES GVM_CHUNK_BYTES_MIN
 
 struct gvm_space {
     gvmi_mutex lock;
@@ -54,7 +53,7 @@ struct gvm_space {
     uint64_t wait_ns;
     uint32_t flags;
     uint32_t collection_count;
-    gvmi_region_desk desk;
+    gvm_buffer *desk;
     LIST_HEAD(, gvm_collection) collections;
 };
 
@@ -68,15 +67,17 @@ struct gvm_collection {
     gvmi_region_numbers unused;  /* that the host may give to regions */
     gvmi_region_numbers changed; /* by the CPU */
     gvmi_region_numbers far;
+    uint32_t torn; /* the number + 1 of a region that both sides have written: for the next sync to say; check mode */
+    uint64_t collected;       /* entries of the device's list of changes that the CPU's side has */
     uint64_t frames_max;      /* room in front of the buffer */
     uint64_t front_bytes;     /* whole chunks */
+    uint64_t homes_bytes;     /* behind them */
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
     uint64_t live_count,
         deleted_count; /* regions that exist; that do until kernels know that they do not */
     uint64_t given_head, given_tail; /* of what the device has to create regions, as of the last sync */
     uint32_t given[GVM_REGION_SEGMENT];
-    uint32_t stuck_count; /* frames that stay until nobody maps them; 0: none */
 };
 
 /* Checks a handle, keeps the collection alive and locks its space, and undoes both. */
@@ -85,17 +86,30 @@ void gvmi_collection_drop(gvm_collection *collection);
 gvm_status gvmi_space_hold(const gvm_space *handle, gvm_space **out);
 void gvmi_space_drop(gvm_space *space);
 
+/* ---- region/shape.c: regions that are windows of an array */
+
+/* Sets the table's shape with its defaults, homes_bytes, and region_bytes, which is 0 or what the shape says; nothing where there is
+ * no shape. GVM_E_INVALID. */
+gvm_status gvmi_region_set_shape(gvm_collection *collection, const gvm_region_shape *shape,
+                                 uint64_t count, uint64_t *region_bytes);
+
+/* The address of a region's home. */
+uint64_t gvmi_region_home(const gvm_collection *collection, uint32_t region);
+
+/* ---- region/collection.c */
+
 /* Unlinks and frees; the space is locked, and nobody else has the collection. */
 void gvmi_collection_free_locked(gvm_collection *collection);
 
 /* ---- region/work.c: kernels of the library that work on a table, and what they are given */
 
-/* Runs a kernel over count things on a stream and waits for it. bytes of list go to the device before and, if back,
- * come back after. *left: the kernel's result. The space is locked. */
+/* Runs a kernel over count things on a stream and waits for it. A list has item_bytes for each: it goes to the device before
+ * and, if back, comes back after. Long lists are passed in pieces, each to a launch of its own. *left: the sum of the
+ * kernel's results. The space is locked. */
 typedef struct gvmi_region_task {
     gvmi_kernel kernel;
-    void *list;
-    uint64_t bytes;
+    void *list; /* NULL: none */
+    uint64_t item_bytes;
     uint64_t first, count;
     bool back;
     bool by_warp; /* a warp for each thing; else a thread */
@@ -103,9 +117,9 @@ typedef struct gvmi_region_task {
 gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *task,
                            CUstream stream, uint64_t *left);
 
-/* Adds a number, or makes room for so many; GVM_E_NOMEM. */
-gvm_status gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
-gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t count);
+/* Makes room for so many more numbers; GVM_E_NOMEM. Adds one for which there is room. */
+gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
+void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 
 /* The device's table as of now, for reading. */
 gvm_status gvmi_region_read_table(gvm_collection *collection, gvm_region_table *out);

@@ -33,13 +33,13 @@ static gvm_status launch_list(gvm_collection *handle, gvmi_kernel kernel, gvmi_r
     gvmi_unlock(&c->space->lock);
     device = c->space->device;
     status = gvmi_device_enter(device);
-    if (status == GVM_OK && list->count > 0) {
+    if (status == GVM_OK) {
         if (by_warp)
             threads *= (uint64_t)device->info.warp_size;
-        status = gvmi_kernel_launch(device, kernel, list, threads / THREADS_ABOUT + 1, stream);
-    }
-    if (status == GVM_OK)
+        if (list->count > 0)
+            status = gvmi_kernel_launch(device, kernel, list, threads / THREADS_ABOUT + 1, stream);
         gvmi_device_leave();
+    }
     gvmi_lock(&c->space->lock);
     gvmi_collection_drop(c);
     return status;

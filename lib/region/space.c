@@ -10,8 +10,6 @@
 #include "region/region.h"
 
 #define WAIT_MS_DEFAULT 10000u
-#define DESK_BYTES_MAX \
-    (8 * GVMI_GIB) /* addresses alone: a change of each of the most regions there can be */
 
 /* ---- handles */
 
@@ -65,9 +63,11 @@ static uint64_t choose_budget(const gvm_device *device, uint64_t asked_bytes)
 
 static gvm_status make_space(gvm_device *device, const gvm_space_options *options, gvm_space **out)
 {
-    const gvmi_buffer_spec desk = {.reserve_bytes = DESK_BYTES_MAX, .chunk_bytes = GVM_CHUNK_BYTES_MIN};
+    const gvmi_buffer_spec desk = {.reserve_bytes = GVMI_REGION_DESK_BYTES,
+                                   .chunk_bytes = GVM_CHUNK_BYTES_MIN};
     gvm_space *space = calloc(1, sizeof *space);
     gvm_status status;
+    gvm_error error;
 
     if (space == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a space");
@@ -76,9 +76,12 @@ static gvm_status make_space(gvm_device *device, const gvm_space_options *option
     space->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     space->flags = options->flags;
     LIST_INIT(&space->collections);
-    status = gvmi_buffer_create(device, &desk, &space->desk.buffer);
+    status = gvmi_buffer_create(device, &desk, &space->desk);
     if (status != GVM_OK)
         goto fail_free;
+    status = gvm_buffer_commit(space->desk, 0, GVMI_REGION_DESK_BYTES);
+    if (status != GVM_OK)
+        goto fail_desk;
     gvmi_mutex_init(&space->lock, GVMI_RANK_SPACE);
     status = gvmi_registry_add(GVMI_KIND_SPACE, gvmi_key(space), space);
     if (status != GVM_OK)
@@ -89,7 +92,10 @@ static gvm_status make_space(gvm_device *device, const gvm_space_options *option
 
 fail_destroy:
     gvmi_mutex_destroy(&space->lock);
-    gvm_buffer_destroy(space->desk.buffer);
+fail_desk:
+    error = gvmi_error_save();
+    gvm_buffer_destroy(space->desk);
+    gvm_error_restore(&error);
 fail_free:
     free(space);
     return status;
@@ -129,7 +135,7 @@ gvm_status gvm_space_get_info(gvm_space *handle, gvm_space_info *info)
         return status;
     full.budget_bytes = space->budget_bytes;
     full.frame_bytes = space->committed_bytes;
-    full.metadata_bytes = space->desk.committed_bytes;
+    full.metadata_bytes = space->desk->device_bytes;
     full.collection_count = space->collection_count;
     full.ordinal = space->device->info.ordinal;
     LIST_FOREACH(c, &space->collections, entry)
@@ -173,7 +179,7 @@ void gvm_space_destroy(gvm_space *handle)
         return;
     space = removed;
     free_collections(space);
-    gvm_buffer_destroy(space->desk.buffer);
+    gvm_buffer_destroy(space->desk);
     gvmi_device_release(space->device);
     gvmi_mutex_destroy(&space->lock);
     gvmi_registry_retire(space);

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "region/region.h"
 
 /* ---- what kernels did wrong */
@@ -13,6 +14,7 @@ static const char *describe(uint32_t code)
     case GVM_REGION_NO_SUCH: return "does not exist";
     case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 8388608 times";
     case GVM_REGION_LATE: return "was not brought in time by the threads that had begun to";
+    case GVM_REGION_OVERWRITTEN: return "was written, and not mapped to be written";
     case GVM_REGION_NOT_MAPPED: return "was unmapped and had not been mapped";
     default: return "was used in an unknown way";
     }
@@ -61,7 +63,7 @@ static uint64_t keep_undone(gvm_collection *c, const gvmi_region_change *changes
         else if (changes[i].live == 0)
             gvmi_region_number_free(c, changes[i].region);
         else
-            c->regions[changes[i].region].flags &= (uint16_t) ~(GVMI_REGION_CHANGED | GVMI_REGION_FAR);
+            c->regions[changes[i].region].flags &= (uint16_t)~GVMI_REGION_CHANGED;
     }
     c->changed.count = kept;
     return kept;
@@ -73,7 +75,7 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
     gvmi_region_task task = {
         .kernel = GVMI_KERNEL_region_apply,
         .count = c->changed.count,
-        .bytes = c->changed.count * sizeof *changes,
+        .item_bytes = sizeof *changes,
         .back = true,
     };
     uint64_t left;
@@ -81,7 +83,7 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
 
     if (task.count == 0)
         return GVM_OK;
-    task.list = changes = malloc(task.bytes);
+    task.list = changes = malloc(task.count * sizeof *changes);
     if (changes == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu changes",
                              (unsigned long long)task.count);
@@ -96,51 +98,110 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
 /* ---- from kernels to the CPU */
 
 /* The CPU's own change of a region wins, and is applied by the next sync if not by this one. */
-static gvm_status note_far(gvm_collection *c, const gvmi_region_change *change)
+static void note_far(gvm_collection *c, const gvmi_region_change *change)
 {
     gvmi_region *region = &c->regions[change->region];
 
-    if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_FAR)) != 0)
-        return GVM_OK;
-    if (change->version > region->version)
+    if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
+        if (c->torn == 0 && (region->flags & GVMI_REGION_LIVE) != 0)
+            c->torn = change->region + 1;
+        return;
+    }
+    if ((int32_t)(change->version - region->version) > 0)
         region->version = change->version;
+    if ((region->flags & GVMI_REGION_FAR) == 0)
+        gvmi_region_numbers_add(&c->far, change->region);
     region->flags |= GVMI_REGION_FAR;
-    return gvmi_region_numbers_add(&c->far, change->region);
 }
 
-static gvm_status fetch_changes(gvm_collection *c, uint64_t count, CUstream stream)
+/* The device forgets entries when the CPU's side has them: if anything fails in between, the next sync has them again. */
+static gvm_status collect(gvm_collection *c, gvmi_region_change *changes, uint64_t count, CUstream stream)
 {
-    const uint64_t none = 0;
-    gvmi_region_change *changes;
     gvmi_region_task task = {
         .kernel = GVMI_KERNEL_region_collect,
+        .list = changes,
+        .item_bytes = sizeof *changes,
+        .first = c->collected,
         .count = count,
-        .bytes = count * sizeof *changes,
         .back = true,
     };
     uint64_t left;
-    gvm_status status;
+    gvm_status status = gvmi_region_numbers_reserve(&c->far, count);
 
-    if (count == 0)
-        return GVM_OK;
-    task.list = changes = calloc(count, sizeof *changes);
-    if (changes == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu changes",
-                             (unsigned long long)count);
+    if (status == GVM_OK)
+        status = gvmi_region_run(c, &task, stream, &left);
+    if (status != GVM_OK)
+        return status;
+    for (uint64_t i = 0; i < count; i++)
+        if (changes[i].region != GVM_REGION_NONE)
+            note_far(c, &changes[i]);
+    task = (gvmi_region_task){
+        .kernel = GVMI_KERNEL_region_unlist,
+        .first = c->collected,
+        .count = count,
+    };
     status = gvmi_region_run(c, &task, stream, &left);
     if (status == GVM_OK)
-        status = gvm_buffer_copy_in(c->meta, offsetof(gvm_region_table, change_count), &none,
-                                    sizeof none);
-    for (uint64_t i = 0; i < count && status == GVM_OK; i++)
-        status = note_far(c, &changes[i]);
+        c->collected += count;
+    return status;
+}
+
+static gvm_status fetch_changes(gvm_collection *c, uint64_t end, CUstream stream)
+{
+    enum { AT_ONCE = 65536 };
+    const uint64_t room = 2ull * c->table.count;
+    gvmi_region_change *changes;
+    gvm_status status = GVM_OK;
+
+    if (end - c->collected > room) /* after failures: the device has forgotten those before */
+        c->collected = end - room;
+    if (end == c->collected)
+        return GVM_OK;
+    changes = calloc(gvmi_min(end - c->collected, AT_ONCE), sizeof *changes);
+    if (changes == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for changes of regions");
+    while (status == GVM_OK && c->collected < end)
+        status = collect(c, changes, gvmi_min(end - c->collected, AT_ONCE), stream);
     free(changes);
     return status;
 }
 
+/* ---- check mode */
+
+static gvm_status check_frames(gvm_collection *c, CUstream stream)
+{
+    const gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_check,
+        .count = c->table.frame_count,
+        .by_warp = true,
+    };
+    uint64_t left;
+
+    return c->table.sums != 0 ? gvmi_region_run(c, &task, stream, &left) : GVM_OK;
+}
+
+static gvm_status take_torn(gvm_collection *c)
+{
+    const uint32_t region = c->torn - 1;
+
+    if (c->torn == 0)
+        return GVM_OK;
+    c->torn = 0;
+    if (c->table.sums == 0)
+        return GVM_OK;
+    return gvm_error_set(GVM_E_TORN,
+                         "region %u of a collection of %u was written by the CPU and by a kernel between "
+                         "two syncs",
+                         region, c->table.count);
+}
+
+/* ---- all */
+
+/* What kernels have written is collected first: what the CPU has written, too, is not forgotten yet. */
 static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *undone)
 {
     gvm_region_table table;
-    gvm_status status = send_changes(c, stream, undone);
+    gvm_status status = check_frames(c, stream);
 
     if (status == GVM_OK)
         status = gvmi_region_read_table(c, &table);
@@ -149,8 +210,12 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
         status = fetch_changes(c, table.change_count, stream);
     }
     if (status == GVM_OK)
+        status = send_changes(c, stream, undone);
+    if (status == GVM_OK)
         status = gvmi_region_give(c, stream);
-    return status == GVM_OK ? take_error(c, &table) : status;
+    if (status == GVM_OK)
+        status = take_error(c, &table);
+    return status == GVM_OK ? take_torn(c) : status;
 }
 
 /* All collections, whatever a kernel did wrong in one. */

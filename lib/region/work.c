@@ -12,13 +12,15 @@
 
 /* ---- numbers */
 
-gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t count)
+gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more)
 {
-    const uint64_t capacity = gvmi_max(gvmi_max(2 * list->capacity, count), 64);
+    uint64_t capacity = list->capacity > 0 ? list->capacity : 64;
     uint32_t *numbers;
 
-    if (count <= list->capacity)
+    if (list->capacity - list->count >= more)
         return GVM_OK;
+    while (capacity - list->count < more)
+        capacity *= 2;
     numbers = realloc(list->numbers, capacity * sizeof *numbers);
     if (numbers == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of regions");
@@ -27,29 +29,9 @@ gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t count
     return GVM_OK;
 }
 
-gvm_status gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number)
+void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number)
 {
-    gvm_status status = gvmi_region_numbers_reserve(list, list->count + 1);
-
-    if (status == GVM_OK)
-        list->numbers[list->count++] = number;
-    return status;
-}
-
-/* ---- the desk */
-
-static gvm_status extend_desk(gvm_space *space, uint64_t bytes)
-{
-    gvmi_region_desk *desk = &space->desk;
-    gvm_status status;
-
-    if (bytes <= desk->committed_bytes)
-        return GVM_OK;
-    bytes = gvmi_pow2_up(bytes);
-    status = gvm_buffer_commit(desk->buffer, 0, bytes);
-    if (status == GVM_OK)
-        desk->committed_bytes = bytes;
-    return status;
+    list->numbers[list->count++] = number;
 }
 
 /* ---- kernels */
@@ -58,7 +40,7 @@ static gvm_status extend_desk(gvm_space *space, uint64_t bytes)
 static gvm_status launch_task(gvm_collection *c, const gvmi_region_task *task, CUstream stream)
 {
     gvm_device *device = c->space->device;
-    const uint64_t desk = gvmi_address(gvm_buffer_address(c->space->desk.buffer));
+    const uint64_t desk = gvmi_address(gvm_buffer_address(c->space->desk));
     const gvmi_region_work work = {
         .table = gvmi_address(gvm_buffer_address(c->meta)),
         .list = desk + LIST_AT,
@@ -81,18 +63,17 @@ static gvm_status launch_task(gvm_collection *c, const gvmi_region_task *task, C
     return GVM_OK;
 }
 
-gvm_status gvmi_region_run(gvm_collection *c, const gvmi_region_task *task, CUstream stream,
-                           uint64_t *left)
+/* What fits the desk at once. */
+static gvm_status run_piece(gvm_collection *c, const gvmi_region_task *task, CUstream stream,
+                            uint64_t *left)
 {
-    gvm_buffer *desk = c->space->desk.buffer;
-    const uint64_t none = 0;
-    gvm_status status = extend_desk(c->space, LIST_AT + task->bytes);
+    const uint64_t none = 0, bytes = task->list != NULL ? task->count * task->item_bytes : 0;
+    gvm_buffer *desk = c->space->desk;
+    uint64_t result;
+    gvm_status status = gvm_buffer_copy_in(desk, 0, &none, sizeof none);
 
-    *left = 0;
-    if (status == GVM_OK)
-        status = gvm_buffer_copy_in(desk, 0, &none, sizeof none);
-    if (status == GVM_OK && task->list != NULL)
-        status = gvm_buffer_copy_in(desk, LIST_AT, task->list, task->bytes);
+    if (status == GVM_OK && bytes > 0)
+        status = gvm_buffer_copy_in(desk, LIST_AT, task->list, bytes);
     if (status == GVM_OK)
         status = gvmi_device_enter(c->space->device);
     if (status != GVM_OK)
@@ -100,9 +81,31 @@ gvm_status gvmi_region_run(gvm_collection *c, const gvmi_region_task *task, CUst
     status = launch_task(c, task, stream);
     gvmi_device_leave();
     if (status == GVM_OK && task->back)
-        status = gvm_buffer_copy_out(task->list, desk, LIST_AT, task->bytes);
+        status = gvm_buffer_copy_out(task->list, desk, LIST_AT, bytes);
     if (status == GVM_OK)
-        status = gvm_buffer_copy_out(left, desk, 0, sizeof *left);
+        status = gvm_buffer_copy_out(&result, desk, 0, sizeof result);
+    if (status == GVM_OK)
+        *left += result;
+    return status;
+}
+
+gvm_status gvmi_region_run(gvm_collection *c, const gvmi_region_task *task, CUstream stream,
+                           uint64_t *left)
+{
+    const uint64_t at_once = task->list != NULL ? (GVMI_REGION_DESK_BYTES - LIST_AT) / task->item_bytes
+                                                : UINT64_MAX;
+    gvmi_region_task piece = *task;
+    uint64_t done = 0;
+    gvm_status status;
+
+    *left = 0;
+    do {
+        piece.first = task->first + done;
+        piece.count = gvmi_min(task->count - done, at_once);
+        piece.list = task->list != NULL ? (char *)task->list + done * task->item_bytes : NULL;
+        status = run_piece(c, &piece, stream, left);
+        done += piece.count;
+    } while (status == GVM_OK && done < task->count);
     return status;
 }
 

@@ -22,8 +22,10 @@ GVM_KERNEL(dialect, dialect_params, p)
     gvm_stream_load_u64x2(a->streamed_pair, &a->loaded_pair[0], &a->loaded_pair[1]);
     a->before[0] = gvm_atomic_add_acquire_u64(&a->changed, n);
     a->before[1] = gvm_atomic_add_release_u64(&a->changed, n);
-    a->before[2] = gvm_atomic_cas_acquire_u64(&a->changed, 2 * n, n);
-    (void)gvm_atomic_cas_acquire_u64(&a->changed, ~n, 0);
+    a->before[2] = gvm_atomic_cas_acquire_u64(&a->changed, 2 * n, ~n);
+    (void)gvm_atomic_cas_acquire_u64(&a->changed, n, 0);
+    (void)gvm_atomic_cas_release_u64(&a->changed, ~n, n);
+    (void)gvm_atomic_cas_release_u64(&a->changed, ~n, 0);
     a->before[3] = gvm_atomic_or_u64(&a->changed, 0x8000000000000006u);
     gvm_add_release_u64(&a->changed, 3);
     a->flags_before = gvm_atomic_or_u32(&a->flags, (uint32_t)n);

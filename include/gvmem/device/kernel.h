@@ -372,6 +372,15 @@ GVM_DEVICE uint64_t gvm_atomic_cas_acquire_u64(uint64_t *p, uint64_t expected, u
                  : "memory");
     return old;
 }
+GVM_DEVICE uint64_t gvm_atomic_cas_release_u64(uint64_t *p, uint64_t expected, uint64_t desired)
+{
+    uint64_t old;
+    asm volatile("atom.release.gpu.cas.b64 %0, [%1], %2, %3;"
+                 : "=l"(old)
+                 : "l"(p), "l"(expected), "l"(desired)
+                 : "memory");
+    return old;
+}
 /* Adds, and does not wait for what was there. */
 GVM_DEVICE void gvm_add_release_u64(uint64_t *p, uint64_t v)
 {
@@ -756,6 +765,12 @@ GVM_DEVICE uint64_t gvm_atomic_cas_acquire_u64(uint64_t *p, uint64_t expected, u
 {
     gvm_soft_step();
     __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE);
+    return expected;
+}
+GVM_DEVICE uint64_t gvm_atomic_cas_release_u64(uint64_t *p, uint64_t expected, uint64_t desired)
+{
+    gvm_soft_step();
+    __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
     return expected;
 }
 GVM_DEVICE void gvm_add_release_u64(uint64_t *p, uint64_t v)

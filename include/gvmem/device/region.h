@@ -106,6 +106,11 @@ GVM_DEVICE int gvm_region_create_block(const gvm_region_view *view, uint32_t *re
 /* The slot of an address that a map returned: what gvm_region_resolve() writes. */
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address);
 
+/* Bytes from one row, and from one slice, to the next at an address that a map returned. They depend on where the region is: in a
+ * frame its rows are packed, at its home they are those of the array. Without a shape the region is one row. */
+GVM_DEVICE uint64_t gvm_region_pitch(const gvm_region_view *view, const void *address);
+GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const void *address);
+
 #endif /* GVM_KERNEL */
 
 #include <gvmem/device/detail/region.h>

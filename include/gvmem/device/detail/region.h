@@ -33,9 +33,18 @@
 /* The record of a region. */
 typedef struct gvm_region_record {
     uint32_t version; /* how often it was changed, as far as this side knows */
-    uint32_t flags; /* GVM_REGION_LIVE: it exists; GVM_REGION_CHANGED: it is in the list of changes */
+    uint32_t flags;
 } gvm_region_record;
-enum { GVM_REGION_LIVE = 1, GVM_REGION_CHANGED = 2 };
+enum {
+    GVM_REGION_LIVE = 1,    /* it exists */
+    GVM_REGION_CHANGED = 2, /* it is in the list of changes, or about to be */
+    GVM_REGION_COUNTED = 4, /* and the list's count says so */
+};
+
+/* An entry of the list of changes: the region's number, and above it which lap of the list wrote it, modulo 32. The list has
+ * room for twice the regions, since those of a lap that a sync has taken may come again while it takes the others. */
+#define GVM_REGION_ENTRY_REGION \
+    ((1u << GVM_REGION_SLOT_BITS) - 1) /* all bits: a sync has taken the entry */
 
 /* The record of a frame. */
 typedef struct gvm_region_frame {
@@ -47,6 +56,15 @@ typedef struct gvm_region_frame {
 
 /* The most numbers that kernels have to create regions. */
 #define GVM_REGION_SEGMENT 4096u
+
+/* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
+typedef struct gvm_region_sum {
+    uint64_t known; /* as of when the frame was last equal to the home; 0: not known */
+    uint64_t found; /* what threads are adding up */
+} gvm_region_sum;
+
+#define GVM_REGION_POISON \
+    0xdeaddeaddeaddeadull /* in frames that are free, and that a write-only map gives, in check mode */
 
 /* Which frames are taken for another region. */
 enum {
@@ -63,25 +81,36 @@ enum {
     GVM_REGION_SPOILT = 2, /* CROWDED for longer than a thread waits */
     GVM_REGION_LATE = 3,   /* BUSY for longer than a thread waits */
     GVM_REGION_NOT_MAPPED = 4,
+    GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
 };
 
 /* Of a collection, in device memory. Counters are of all kernels since it was made. */
 typedef struct gvm_region_table {
     uint64_t address, stride_bytes, region_bytes;
     uint64_t words, records, frames,
-        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t */
+        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (2 * count) */
     uint32_t count, home;
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
     uint64_t wait_ns;
-    uint64_t error;        /* atomic: code, and the region's number above it */
-    uint64_t change_count; /* atomic */
+    uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
+    gvm_region_shape shape;
+    uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
+    uint64_t error;         /* atomic: code, and the region's number above it */
+    uint64_t change_count;  /* atomic: of entries so far */
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
-    uint64_t hand;                   /* atomic, in a cache line of its own with what misses count */
+    uint64_t padding[11];
+    uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
-    uint64_t padding2[2];
+    uint64_t padding2[10];
 } gvm_region_table;
+
+/* Where the window of a region begins, from the beginning of the array on. */
+#define GVM_REGION_WINDOW_AT(t, region) \
+    ((region) % (t)->columns * (t)->shape.width_bytes + \
+     (region) / (t)->columns % (t)->rows * ((t)->shape.height * (t)->shape.row_pitch_bytes) + \
+     (region) / (t)->columns / (t)->rows * ((t)->shape.depth * (t)->shape.slice_pitch_bytes))
 
 /* Threads that act together. */
 enum { GVM_REGION_BY_THREAD, GVM_REGION_BY_WARP, GVM_REGION_BY_BLOCK };
@@ -183,9 +212,39 @@ GVM_DEVICE_RARE void gvm_region_copy_in_block(const gvm_region_table *t, uint32_
     gvm_region_copy_by(t, to, from, GVM_REGION_BY_BLOCK);
 }
 
+GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
+{
+    return t->address + t->home * t->stride_bytes;
+}
+
+/* A collection with a shape: between a frame, whose rows are packed, and a window of the array. */
+GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t to, uint32_t from,
+                                            uint32_t by)
+{
+    const int fetches = to < t->home;
+    const uint64_t window = gvm_region_homes(t) +
+                            GVM_REGION_WINDOW_AT(t, (fetches ? from : to) - t->home);
+    const uint32_t units = (uint32_t)(t->region_bytes / 16),
+                   row_units = (uint32_t)(t->shape.width_bytes / 16);
+    uint64_t frame, at, a, b;
+    uint32_t i, row;
+
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < units; i += gvm_region_ranks(by)) {
+        row = i / row_units;
+        at = window + row / t->shape.height * t->shape.slice_pitch_bytes +
+             row % t->shape.height * t->shape.row_pitch_bytes + i % row_units * 16ull;
+        frame = t->address + (fetches ? to : from) * t->stride_bytes + i * 16ull;
+        gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? at : frame), &a, &b);
+        gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame : at), a, b);
+    }
+}
+
 GVM_DEVICE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
 {
-    if (by == GVM_REGION_BY_THREAD)
+    if (t->columns != 0)
+        gvm_region_copy_window(t, to, from, by);
+    else if (by == GVM_REGION_BY_THREAD)
         gvm_region_copy_alone(t, to, from);
     else if (by == GVM_REGION_BY_WARP)
         gvm_region_copy_in_warp(t, to, from);
@@ -247,17 +306,83 @@ GVM_DEVICE void gvm_region_report(const gvm_region_table *t, uint32_t code, uint
     (void)gvm_atomic_cas_u64((uint64_t *)(uintptr_t)&t->error, 0, code | (uint64_t)region << 32);
 }
 
-/* The region is, or will be, written. Its number is in the list of changes once between two syncs. */
+/* An entry of the list of changes, and the lap's number as its entries have it. */
+GVM_DEVICE uint32_t *gvm_region_entry(const gvm_region_table *t, uint64_t at, uint32_t *lap)
+{
+    const uint64_t room = 2ull * t->count;
+
+    *lap = (uint32_t)(at / room + 1) << GVM_REGION_SLOT_BITS;
+    return (uint32_t *)(uintptr_t)t->changes + at % room;
+}
+
+/* The region is, or will be, written. Its number is in the list of changes once between two syncs. Threads that find it there
+ * go on when the count has it: a sync after their unmap must see it. */
 GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
 {
     gvm_region_record *record = gvm_region_record_of(t, region);
-    uint64_t at;
+    uint32_t *entry, lap;
 
-    if ((gvm_atomic_or_u32(&record->flags, GVM_REGION_CHANGED) & GVM_REGION_CHANGED) != 0)
+    if ((gvm_atomic_or_u32(&record->flags, GVM_REGION_CHANGED) & GVM_REGION_CHANGED) != 0) {
+        while ((gvm_load_acquire_u32(&record->flags) & (GVM_REGION_CHANGED | GVM_REGION_COUNTED)) ==
+               GVM_REGION_CHANGED)
+            gvm_pause();
         return;
-    record->version++;
-    at = gvm_atomic_add_u64((uint64_t *)(uintptr_t)&t->change_count, 1);
-    ((uint32_t *)(uintptr_t)t->changes)[at] = region;
+    }
+    gvm_atomic_add_u32(&record->version, 1);
+    entry = gvm_region_entry(t, gvm_atomic_add_u64((uint64_t *)(uintptr_t)&t->change_count, 1), &lap);
+    gvm_store_release_u32(entry, lap | region);
+    gvm_fence();
+    gvm_atomic_or_u32(&record->flags, GVM_REGION_COUNTED);
+}
+
+/* ---- check mode */
+
+GVM_DEVICE gvm_region_sum *gvm_region_sum_of(const gvm_region_table *t, uint32_t frame)
+{
+    return (gvm_region_sum *)(uintptr_t)t->sums + frame;
+}
+
+GVM_DEVICE uint64_t gvm_region_mix(uint64_t value, uint64_t at)
+{
+    value = (value ^ at) * 0x9e3779b97f4a7c15ull;
+    return (value ^ value >> 29) * 0xbf58476d1ce4e5b9ull;
+}
+
+/* Threads that act together sum up a frame. If it is that of a clean region it must be what it was. */
+GVM_DEVICE_RARE void gvm_region_sum_up(const gvm_region_table *t, uint32_t frame, uint32_t region,
+                                       uint32_t by)
+{
+    const unsigned char *at = (const unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
+    gvm_region_sum *sum = gvm_region_sum_of(t, frame);
+    uint64_t i, first, second, mine = 0;
+
+    if (gvm_region_rank(by) == 0)
+        gvm_store_release_u64(&sum->found, 0);
+    gvm_region_join(by);
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by)) {
+        gvm_stream_load_u64x2(at + 16 * i, &first, &second);
+        mine += gvm_region_mix(first, 2 * i) + gvm_region_mix(second, 2 * i + 1);
+    }
+    gvm_atomic_add_u64(&sum->found, mine);
+    gvm_region_join(by);
+    if (gvm_region_rank(by) != 0)
+        return;
+    mine = gvm_load_acquire_u64(&sum->found) | 1;
+    if (region != GVM_REGION_NONE && sum->known != 0 && sum->known != mine)
+        gvm_region_report(t, GVM_REGION_OVERWRITTEN, region);
+    sum->known = mine;
+}
+
+/* What is left in a frame is not to be taken for data. */
+GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame, uint32_t by)
+{
+    unsigned char *at = (unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
+    uint64_t i;
+
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by))
+        gvm_stream_u64x2(at + 16 * i, GVM_REGION_POISON, GVM_REGION_POISON);
 }
 
 /* ---- finding a frame */
@@ -307,8 +432,10 @@ GVM_DEVICE int gvm_region_take_frame(const gvm_region_table *t, uint32_t at, uin
 
     s->frame = at;
     s->victim = GVM_REGION_NONE;
+    if (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, region + 1) == 0)
+        return gvm_load_acquire_u32(&frame->owner) != 0; /* after all that those who freed it had done */
     if (owner == 0)
-        return gvm_atomic_cas_u32(&frame->owner, 0, region + 1) == 0;
+        return 0;
     if (t->policy == GVM_REGION_EVICT_NONE || owner > t->count)
         return 0;
     word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
@@ -346,6 +473,8 @@ GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t reg
     if ((s->taken & GVM_REGION_DIRTY) != 0)
         gvm_atomic_add_u64(&t->written, 1);
     if ((word & GVM_REGION_REFERENCES) != 0) {
+        if (t->sums != 0 && (s->taken & GVM_REGION_DIRTY) != 0)
+            gvm_region_sum_of(t, s->frame)->known = 0;
         gvm_region_settle(t, s->victim, s->taken,
                           s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED));
         return 0;
@@ -358,9 +487,13 @@ GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t reg
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more. */
+/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more; in check mode also to sum up the
+ * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
-#define GVM_REGION_DONE (1ull << 62) /* with RESIDENT and the slot, or without if the map failed */
+#define GVM_REGION_SUM_UP (1ull << 61)
+#define GVM_REGION_EMPTY (1ull << 60)
+#define GVM_REGION_DONE \
+    (1ull << 62) /* with RESIDENT, REMOTE and the slot, or without if the map failed */
 
 GVM_DEVICE uint64_t gvm_region_copy_job(uint32_t to, uint32_t from)
 {
@@ -375,6 +508,32 @@ GVM_DEVICE uint32_t gvm_region_job_from(uint64_t job)
 GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
 {
     return gvm_region_job_from(job >> GVM_REGION_SLOT_BITS);
+}
+
+GVM_DEVICE void gvm_region_do(const gvm_region_table *t, uint64_t job, uint32_t by)
+{
+    const uint32_t to = gvm_region_job_to(job), from = gvm_region_job_from(job);
+
+    if ((job & GVM_REGION_COPY) != 0)
+        gvm_region_copy(t, to, from, by);
+    else if ((job & GVM_REGION_SUM_UP) != 0)
+        gvm_region_sum_up(t, to, from, by);
+    else
+        gvm_region_poison(t, to, by);
+    gvm_region_join(by);
+    if (t->sums != 0 && (job & GVM_REGION_COPY) != 0 && to < t->home)
+        gvm_region_sum_up(t, to, GVM_REGION_NONE, by);
+}
+
+/* What is to be done before the victim's frame can be another region's. */
+GVM_DEVICE uint64_t gvm_region_evict_job(const gvm_region_table *t, const gvm_region_search *s)
+{
+    if (s->victim == GVM_REGION_NONE)
+        return 0;
+    if ((s->taken & GVM_REGION_DIRTY) != 0)
+        return gvm_region_copy_job(t->home + s->victim, s->frame);
+    return t->sums != 0 ? GVM_REGION_SUM_UP | (uint64_t)s->frame << GVM_REGION_SLOT_BITS | s->victim
+                        : 0;
 }
 
 /* The map fails: its reference goes. */
@@ -394,7 +553,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_mapped(const gvm_region_table *t, uint32_t r
         if ((word & GVM_REGION_REMOTE) == 0)
             gvm_atomic_or_u64(gvm_region_word(t, region), GVM_REGION_DIRTY | GVM_REGION_LISTED);
     }
-    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & GVM_REGION_SLOT_MASK);
+    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
 }
 
 /* Whether it is worth trying to bring a region to a frame that is used at its home: with NONE there is none once the
@@ -468,9 +627,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, 
         if (!gvm_region_find_frame(t, region, s))
             return gvm_region_use_home(t, region, access, s);
         s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
-        return s->victim != GVM_REGION_NONE && (s->taken & GVM_REGION_DIRTY) != 0
-                   ? gvm_region_copy_job(t->home + s->victim, s->frame)
-                   : 0;
+        return gvm_region_evict_job(t, s);
     }
     if (s->stage == GVM_REGION_EVICT) {
         s->stage = gvm_region_finish_evicting(t, region, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
@@ -480,6 +637,10 @@ GVM_DEVICE_RARE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, 
         s->stage = GVM_REGION_END;
         gvm_atomic_add_u64(&t->fetched, 1);
         return gvm_region_copy_job(s->frame, t->home + region);
+    }
+    if (s->stage == GVM_REGION_FILL && t->sums != 0) {
+        s->stage = GVM_REGION_END;
+        return GVM_REGION_EMPTY | (uint64_t)s->frame << GVM_REGION_SLOT_BITS;
     }
     return gvm_region_publish(t, region, access, s);
 }
@@ -495,7 +656,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_next(gvm_region_table *t, gvm_region_search 
     return job;
 }
 
-/* A reference is counted already. Returns RESIDENT and the slot, or 0. */
+/* A reference is counted already. Returns RESIDENT, REMOTE and the slot, or 0. */
 GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, uint32_t access,
                                              uint32_t by)
 {
@@ -510,8 +671,7 @@ GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, ui
         job = gvm_region_tell(by, job);
         if ((job & GVM_REGION_DONE) != 0)
             return job & ~GVM_REGION_DONE;
-        gvm_region_copy(t, gvm_region_job_to(job), gvm_region_job_from(job), by);
-        gvm_region_join(by);
+        gvm_region_do(t, job, by);
     }
 }
 
@@ -577,8 +737,20 @@ GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t regi
                : gvm_region_miss(view->table, region, access, by);
 }
 
+GVM_DEVICE const gvm_region_table *gvm_region_table_of(const gvm_region_view *view)
+{
+    return (const gvm_region_table *)(uintptr_t)view->table;
+}
+
+GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t region)
+{
+    return (void *)(uintptr_t)(gvm_region_homes(t) + GVM_REGION_WINDOW_AT(t, region));
+}
+
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
 {
+    if ((word & GVM_REGION_REMOTE) != 0 && (view->flags & GVM_REGION_VIEW_SHAPED) != 0)
+        return gvm_region_window(gvm_region_table_of(view), gvm_region_slot_in(word) - view->home);
     return (word & GVM_REGION_RESIDENT) != 0
                ? (void *)(uintptr_t)(view->address + gvm_region_slot_in(word) * view->stride_bytes)
                : (void *)0;
@@ -601,17 +773,21 @@ GVM_DEVICE void *gvm_region_map_block(const gvm_region_view *view, uint32_t regi
 
 /* ---- unmapping */
 
-/* In check mode: was it mapped so often? If not, the word becomes what it was; meanwhile it is CROWDED, and left alone. */
+/* In check mode: was it mapped so often? If not, its word stays as it is. */
 GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region, uint32_t count)
 {
     const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)table;
     const uint64_t references = count * GVM_REGION_REFERENCE;
-    uint64_t *word = gvm_region_word(t, region);
+    uint64_t *at = gvm_region_word(t, region), word, seen = gvm_load_consume_u64(at);
 
-    if ((gvm_atomic_add_release_u64(word, 0 - references) & GVM_REGION_REFERENCES) >= references)
-        return;
-    gvm_add_release_u64(word, references);
-    gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
+    do {
+        word = seen;
+        if ((word & GVM_REGION_REFERENCES) < references) {
+            gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
+            return;
+        }
+        seen = gvm_atomic_cas_release_u64(at, word, word - references);
+    } while (seen != word);
 }
 
 /* One thread: takes back references. */
@@ -619,7 +795,7 @@ GVM_DEVICE void gvm_region_drop(const gvm_region_view *view, uint32_t region, ui
 {
     if (region >= view->count)
         (void)GVM_FAR(gvm_region_refuse)(view->table, region);
-    else if (view->flags != 0)
+    else if ((view->flags & GVM_REGION_VIEW_CHECKED) != 0)
         GVM_FAR(gvm_region_drop_checked)(view->table, region, count);
     else
         gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region,
@@ -648,9 +824,49 @@ GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t reg
     gvm_region_unmap_as(view, region, GVM_REGION_BY_BLOCK);
 }
 
+/* ---- places */
+
+GVM_DEVICE int gvm_region_is_window(const gvm_region_view *view, const void *address)
+{
+    return (view->flags & GVM_REGION_VIEW_SHAPED) != 0 &&
+           (uint64_t)(uintptr_t)address >= view->address + view->home * view->stride_bytes;
+}
+
+GVM_DEVICE_RARE uint32_t gvm_region_window_slot(const gvm_region_table *t, uint64_t address)
+{
+    const gvm_region_shape *shape = &t->shape;
+    const uint64_t at = address - gvm_region_homes(t);
+    const uint64_t x = at % shape->row_pitch_bytes / shape->width_bytes;
+    const uint64_t y = at % shape->slice_pitch_bytes / shape->row_pitch_bytes / shape->height;
+    const uint64_t z = at / shape->slice_pitch_bytes / shape->depth;
+
+    return t->home + (uint32_t)(x + t->columns * (y + t->rows * z));
+}
+
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address)
 {
+    if (gvm_region_is_window(view, address))
+        return gvm_region_window_slot(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
     return (uint32_t)(((uint64_t)(uintptr_t)address - view->address) / view->stride_bytes);
+}
+
+GVM_DEVICE uint64_t gvm_region_pitch(const gvm_region_view *view, const void *address)
+{
+    const gvm_region_shape *shape = &gvm_region_table_of(view)->shape;
+
+    if ((view->flags & GVM_REGION_VIEW_SHAPED) == 0)
+        return view->region_bytes;
+    return gvm_region_is_window(view, address) ? shape->row_pitch_bytes : shape->width_bytes;
+}
+
+GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const void *address)
+{
+    const gvm_region_shape *shape = &gvm_region_table_of(view)->shape;
+
+    if ((view->flags & GVM_REGION_VIEW_SHAPED) == 0)
+        return view->region_bytes;
+    return gvm_region_is_window(view, address) ? shape->slice_pitch_bytes
+                                               : shape->width_bytes * shape->height;
 }
 
 #endif /* GVM_KERNEL */
