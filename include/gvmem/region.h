@@ -14,7 +14,7 @@
  *     gvm_space_sync(space, stream);                                     // the CPU sees what kernels wrote
  *
  * Consistency: what one side writes the other sees after the next gvm_space_sync() that comes after the unmap. A
- * region that both write between two of them has the CPU's data. Kernels that run at the same time see each other's writes as
+ * region that both write between two of them has data of either, or of both. Kernels that run at the same time see each other's writes as
  * in plain device memory.
  *
  * Consumers that cannot map: gvm_region_resolve() maps a list of regions and returns their slots. Slot s is at
@@ -44,7 +44,10 @@ typedef struct gvm_space gvm_space;
 typedef struct gvm_collection gvm_collection;
 
 enum {
-    /* Unmaps are checked in kernels, too: one without a map is an error, and changes nothing. */
+    /* Wrong use is looked for, at the cost of a pass over frames and a sum over what is fetched, and reported by the next sync: an
+     * unmap without a map, which changes nothing then; a write through a map that is to read, unless others have mapped
+     * the region to write or it is used at its home; a region that both sides have written. Frames that are free, and what a map to write alone
+     * gives, are filled with GVM_REGION_POISON. */
     GVM_SPACE_CHECK = 1u << 0,
 };
 
@@ -111,11 +114,11 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
 
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
  * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine. With a shape
- * region_bytes is width_bytes * height * depth, or 0, and less than 64 GiB.
+ * region_bytes is width_bytes * height * depth, or 0.
  *
- * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together), an option is out of its limits, or
- *                out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for each other, or
- *                differ from region_bytes
+ * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a
+ *                region), an option is out of its limits, or out is NULL; the shape's widths or pitches are no multiples of
+ *                16, too small or too large for each other, or differ from region_bytes
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
  *                their homes until a sync finds room
@@ -150,6 +153,7 @@ GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, 
  * What that costs depends on the number of regions that were changed.
  *
  * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured
+ * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
  *                other in vain. All else is done; sync again when they have unmapped them */
 GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream stream);

@@ -13,7 +13,9 @@
 
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
 #define STRIDE_UNIT 16u
-#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
+#define REGION_BYTES_MAX \
+    ((1ull << 32) * STRIDE_UNIT - STRIDE_UNIT) /* kernels count units in 32 bits */
+#define CHUNKS_WANTED 16u                      /* of the frames: what the budget is divided by */
 
 /* ---- handles */
 
@@ -60,6 +62,9 @@ static gvm_status check_region_count(uint64_t count)
 
 static gvm_status check_region_bytes(uint64_t count, uint64_t region_bytes)
 {
+    if (region_bytes > REGION_BYTES_MAX)
+        return gvm_error_set(GVM_E_INVALID, "a region has at most %llu bytes, not %llu",
+                             REGION_BYTES_MAX, (unsigned long long)region_bytes);
     if (region_bytes == 0 || region_bytes > GVMI_SPAN_BYTES_MAX / count)
         return gvm_error_set(GVM_E_INVALID, "%llu regions of %llu bytes are none, or more than 128 TiB",
                              (unsigned long long)count, (unsigned long long)region_bytes);
@@ -138,6 +143,9 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->words = place_array(&at, base, t->count, sizeof(uint64_t));
     t->records = place_array(&at, base, t->count, sizeof(gvm_region_record));
     t->frames = place_array(&at, base, c->frames_max, sizeof(gvm_region_frame));
+    t->sums = (c->space->flags & GVM_SPACE_CHECK) != 0
+                  ? place_array(&at, base, c->frames_max, sizeof(gvm_region_sum))
+                  : 0;
     t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
     return at;
 }

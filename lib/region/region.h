@@ -66,6 +66,7 @@ struct gvm_collection {
     gvmi_region *regions;
     gvmi_region_numbers changed; /* by the CPU */
     gvmi_region_numbers far;
+    uint32_t torn; /* the number + 1 of a region that both sides have written: for the next sync to say; check mode */
     uint64_t collected;       /* entries of the device's list of changes that the CPU's side has */
     uint64_t frames_max;      /* room in front of the buffer */
     uint64_t front_bytes;     /* whole chunks */
