@@ -15,6 +15,7 @@ static const char usage[] =
     "       gvmem-bench heap [OPTION...]\n"
     "       gvmem-bench appender [OPTION...]\n"
     "       gvmem-bench pglz [OPTION...]\n"
+    "       gvmem-bench region [OPTION...] [PART...]\n"
     "       gvmem-bench policy [OPTION...] [TRACE...]   (see gvmem-bench policy --help)\n"
     "\n"
     "Measures the driver's virtual memory calls, growing an array, bandwidth, copies of 4 KiB to\n"
@@ -24,8 +25,9 @@ static const char usage[] =
     "device, that 1 to 8 processes share and swap; or the way from a token of a PostgreSQL table\n"
     "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
     "beside the driver's pool; or kernels that append to a buffer that grows meanwhile; or values\n"
-    "that PostgreSQL has compressed, beside its own decompression on the CPU. What is compared is\n"
-    "measured in turns.\n"
+    "that PostgreSQL has compressed, beside its own decompression on the CPU; or regions that kernels\n"
+    "map, with the parts maps, fetch, faults, resolve, experts and scans, beside the same without\n"
+    "regions. What is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper\n"
@@ -35,6 +37,10 @@ static const char usage[] =
     "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
     "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
     "                     bench/pool.h; may be given several times\n"
+    "  -b, --budget SIZE  region: device memory for fetch and scans (256MiB; 2MiB)\n"
+    "  -x, --extent SIZE  region: host memory that fetch reads; may be given several times (1GiB and\n"
+    "                     8GiB; 8MiB and 16MiB)\n"
+    "  -s, --scale N      region: an expert has so many times fewer bytes (1; 256)\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
     "  -j, --json[=FILE]  also as JSON; on standard output the tables then go to standard error\n"
     "  -h, --help         this text\n";
@@ -46,7 +52,8 @@ typedef struct benchmark {
     bool (*start)(bench *b); /* before the driver is, for processes to fork; NULL: nothing */
     void (*measure)(bench *b);
     int (*finish)(bench *b); /* also of a run that failed; NULL: nothing */
-    bool operand;            /* it has one: b->operand */
+    int operands_min, operands_max;
+    bool (*has_part)(const char *part); /* operands are among these; NULL: anything */
 } benchmark;
 
 static bool start_importer(bench *b)
@@ -98,13 +105,14 @@ void bench_pglz(bench *b)
 #endif
 
 static const benchmark benchmarks[] = {
-    {"vmm", start_importer, measure_vmm, finish_importer, false},
-    {"keeper", start_keeper, bench_keeper, finish_keeper, false},
-    {"models", start_models, bench_models, finish_keeper, false},
-    {"table", NULL, bench_table, NULL, true},
-    {"heap", NULL, bench_heap, NULL, false},
-    {"appender", NULL, bench_appender, NULL, false},
-    {"pglz", NULL, bench_pglz, NULL, false},
+    {"vmm", start_importer, measure_vmm, finish_importer, 0, 0, NULL},
+    {"keeper", start_keeper, bench_keeper, finish_keeper, 0, 0, NULL},
+    {"models", start_models, bench_models, finish_keeper, 0, 0, NULL},
+    {"table", NULL, bench_table, NULL, 1, 1, NULL},
+    {"heap", NULL, bench_heap, NULL, 0, 0, NULL},
+    {"appender", NULL, bench_appender, NULL, 0, 0, NULL},
+    {"pglz", NULL, bench_pglz, NULL, 0, 0, NULL},
+    {"region", NULL, bench_region, NULL, 0, 16, bench_region_has},
 };
 
 static const benchmark *find_benchmark(const char *name)
@@ -172,25 +180,50 @@ static bool set_option(bench *b, int option, const char **json_path)
             return tool_usage("", "no more than %u pools", BENCH_POOLS_MAX), false;
         b->pool_paths[b->pool_count++] = optarg;
         return true;
+    case 'b': return tool_parse_size("", "--budget", optarg, GVM_CHUNK_BYTES_MIN, &b->budget_bytes);
+    case 's': return tool_parse_number("", "--scale", optarg, 1, 1 << 16, &b->scale);
+    case 'x':
+        if (b->extent_count == BENCH_EXTENTS_MAX)
+            return tool_usage("", "no more than %u extents", BENCH_EXTENTS_MAX), false;
+        return tool_parse_size("", "--extent", optarg, GVM_CHUNK_BYTES_MIN,
+                               &b->extent_bytes[b->extent_count++]);
     case 'q': b->quick = true; return true;
     case 'j': *json_path = optarg != NULL ? optarg : "-"; return true;
     default: return tool_usage("", "unknown option, or its value is missing"), false;
     }
 }
 
+static bool check_operands(const bench *b, const benchmark *what)
+{
+    if (b->operand_count < what->operands_min)
+        return tool_usage("", "say what to attach: a token"), false;
+    if (b->operand_count > what->operands_max)
+        return tool_usage("", "too many arguments"), false;
+    for (int i = 0; what->has_part != NULL && i < b->operand_count; i++)
+        if (!what->has_part(b->operands[i]))
+            return tool_usage("", "%s has no part %s", what->name, b->operands[i]), false;
+    return true;
+}
+
 /* The benchmark of a command line, measured. */
 static int run(bench *b, int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"device", required_argument, NULL, 'd'}, {"max", required_argument, NULL, 'm'},
-        {"trace", required_argument, NULL, 't'},  {"pool", required_argument, NULL, 'p'},
-        {"quick", no_argument, NULL, 'q'},        {"json", optional_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    static const struct option longs[] = {{"device", required_argument, NULL, 'd'},
+                                          {"max", required_argument, NULL, 'm'},
+                                          {"trace", required_argument, NULL, 't'},
+                                          {"pool", required_argument, NULL, 'p'},
+                                          {"budget", required_argument, NULL, 'b'},
+                                          {"extent", required_argument, NULL, 'x'},
+                                          {"scale", required_argument, NULL, 's'},
+                                          {"quick", no_argument, NULL, 'q'},
+                                          {"json", optional_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     const char *json_path = NULL;
     const benchmark *what;
     int option;
 
-    while ((option = getopt_long(argc, argv, "d:m:t:p:qj::h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "d:m:t:p:b:x:s:qj::h", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         if (!set_option(b, option, &json_path))
@@ -199,12 +232,14 @@ static int run(bench *b, int argc, char **argv)
     what = find_benchmark(argv[optind]);
     if (what == NULL)
         return tool_usage(
-            "", "say what to measure: vmm, keeper, models, table, heap, appender, pglz or policy");
-    if (optind + (what->operand ? 2 : 1) != argc)
-        return tool_usage("", what->operand ? "say what to attach: a token" : "too many arguments");
+            "",
+            "say what to measure: vmm, keeper, models, table, heap, appender, pglz, region or policy");
+    b->operands = argv + optind + 1;
+    b->operand_count = argc - optind - 1;
+    if (!check_operands(b, what))
+        return TOOL_USAGE;
     b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;
     b->benchmark = what->name;
-    b->operand = argv[optind + 1];
     return run_benchmark(b, what, json_path);
 }
 

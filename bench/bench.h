@@ -20,6 +20,8 @@
 #define BENCH_FIGURES_MAX 1024u
 #define BENCH_NOTES_MAX 32u
 #define BENCH_POOLS_MAX 8u
+#define BENCH_EXTENTS_MAX 4u
+#define BENCH_TEXTS_BYTES (64u << 10)
 
 typedef struct bench_samples {
     unsigned count;
@@ -40,8 +42,13 @@ typedef struct bench {
     int ordinal;
     bool quick;
     const char *benchmark, *command;
-    const char *operand;    /* of the benchmark: a token */
-    uint64_t max_bytes;     /* of growth; 0: chosen */
+    char *const *operands; /* of the benchmark: a token, or names of parts */
+    int operand_count;
+    uint64_t max_bytes;                       /* of growth; 0: chosen */
+    uint64_t budget_bytes;                    /* of regions; 0: chosen */
+    uint64_t extent_bytes[BENCH_EXTENTS_MAX]; /* of regions */
+    unsigned extent_count;
+    int scale;              /* experts are smaller by this; 0: chosen */
     const char *trace_path; /* of the keeper, to write; of the heap, to read; NULL: none */
     const char *pool_paths[BENCH_POOLS_MAX]; /* of the heap: libraries to measure beside it */
     unsigned pool_count, pools_loaded;
@@ -50,6 +57,8 @@ typedef struct bench {
     unsigned figure_count, note_count;
     bench_figure figures[BENCH_FIGURES_MAX];
     char notes[BENCH_NOTES_MAX][400];
+    char texts[BENCH_TEXTS_BYTES]; /* of bench_text() */
+    unsigned text_bytes;
 } bench;
 
 /* Samples past the maximum are dropped. The median of an even number is the lower one of the
@@ -64,6 +73,9 @@ double bench_record(bench *b, const char *section, const char *name, const char 
 /* Records one number that follows from others. */
 void bench_record_value(bench *b, const char *section, const char *name, const char *unit,
                         uint64_t bytes, uint64_t chunk_bytes, double value);
+
+/* A name for a figure, kept as long as b is. */
+const char *bench_text(bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says why something is not measured, or what failed. */
 void bench_note(bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -118,6 +130,10 @@ void bench_heap(bench *b);
 
 /* pglz.c: `gvmem-bench pglz`. */
 void bench_pglz(bench *b);
+
+/* region/: `gvmem-bench region`; is there such a part of it? */
+void bench_region(bench *b);
+bool bench_region_has(const char *part);
 
 /* table.c: `gvmem-bench table`. */
 void bench_table(bench *b);

@@ -62,6 +62,22 @@ void bench_record_value(bench *b, const char *section, const char *name, const c
     add_figure(b, &(bench_figure){section, name, unit, bytes, chunk_bytes, value, value, value, 1});
 }
 
+const char *bench_text(bench *b, const char *format, ...)
+{
+    char *text = b->texts + b->text_bytes;
+    const size_t room = sizeof b->texts - b->text_bytes;
+    va_list args;
+    int len;
+
+    va_start(args, format);
+    len = vsnprintf(text, room, format, args);
+    va_end(args);
+    if (len < 0 || (size_t)len >= room)
+        return "a figure without a name: BENCH_TEXTS_BYTES";
+    b->text_bytes += (unsigned)len + 1;
+    return text;
+}
+
 void bench_note(bench *b, const char *format, ...)
 {
     char text[sizeof b->notes[0]];

@@ -115,7 +115,7 @@ static gvm_status attach_once(const bench *b, times *t, seen *what)
     const double start_us = tool_now_us();
     double detach_us;
     gvm_table *table;
-    gvm_status status = gvm_table_attach(b->operand, 0, &table);
+    gvm_status status = gvm_table_attach(b->operands[0], 0, &table);
     gvm_error error;
 
     if (status != GVM_OK)

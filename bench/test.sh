@@ -20,7 +20,7 @@ usage)
         prints out "^usage: gvmem-bench ${arguments%--help}"
     done
     for arguments in '' nonsense 'vmm more' 'vmm -m 1' table 'table a b' 'policy -b 0' 'policy -s 2x' \
-        'policy -g nonsense' 'policy -w x' 'policy -c 3M' 'policy -S -1' 'policy -g zipf x'; do
+        'policy -g nonsense' 'region nonsense' 'region maps nonsense' 'region -s 0' 'region -b 1' 'region -x 4M -x 4M -x 4M -x 4M -x 4M' 'policy -w x' 'policy -c 3M' 'policy -S -1' 'policy -g zipf x'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
         prints err '^gvmem-bench: '
@@ -61,6 +61,38 @@ rates = [f for f in figures if f['unit'] == 'GB/s']
 assert len(rates) == 3 * 4 and all(f['median'] > 0 for f in rates), rates
 assert all(0 < f['median'] < 1 for f in figures if f['unit'] == 'ratio'), figures
 EOF
+    ;;
+region)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,instance=bench-$$}"
+    expect 0 region --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of regions are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+sections = {}
+for f in record['figures']:
+    sections.setdefault(f['section'], []).append(f)
+counts = {name.removeprefix('region '): len(figures) for name, figures in sections.items()}
+assert counts == {'maps': 5 * 3, 'faults': 2 * 4 * 2, 'fetch': 2 * 2 * 5, 'resolve': 3 * 2 * 3 * 6, 'experts': 3 + 2 * 8,
+                  'scans': 2 * (2 + 4 * 2)}, counts
+may_be_0 = ('missed', 'hits')
+assert all(f['median'] > 0 for f in record['figures'] if not any(word in f['name'] for word in may_be_0)), record['figures']
+
+# What is counted does not depend on times: what was missed in lists is what was wanted, and no policy hits more than the best choice.
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
+for share, counted in ((100, 100), (20, 18.75), (0.1, 1.5625)):
+    assert figures['region resolve', f'missed of {share:g} %, 2 requests, by count', 576] == counted, (share, counted)
+for scan in ('scan, hot half', 'cyclic scan'):
+    best = figures['region scans', scan + ', the best choice, hits', 16384]
+    for policy in ('CLOCK', 'FIFO', 'NFU', 'STATIC'):
+        assert 0 <= figures['region scans', f'{scan}, {policy}, hits', 16384] <= best + 0.02, (scan, policy)
+assert figures['region scans', 'cyclic scan, STATIC, hits', 16384] > 0.45, figures
+EOF
+    expect 0 region --quick --extent 32M --budget 4M --scale 512 --json="$folder/record" fetch experts
+    prints out '^  fetches have a budget of 4 MiB$'
+    prints out '32 MiB  *512 B'
+    [ "$(grep -c '"bytes": 5184,' "$folder/record")" -gt 0 ] || fail '--scale'
+    [ "$(grep -c '"section": "region scans"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
     ;;
 appender)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,threads=1,instance=bench-$$}" # figures of one thread: it waits for no others

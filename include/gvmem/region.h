@@ -116,9 +116,9 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
  * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine. With a shape
  * region_bytes is width_bytes * height * depth, or 0.
  *
- * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a
- *                region), an option is out of its limits, or out is NULL; the shape's widths or pitches are no multiples of
- *                16, too small or too large for each other, or differ from region_bytes
+ * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a region), an option is out
+ *                of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for
+ *                each other, or differ from region_bytes
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
  *                their homes until a sync finds room

@@ -66,8 +66,9 @@ GVM_DEVICE rsvm_pointer rgn_map_gpu(rgn_id id, rgn_op op, int *complete, int *re
     void *address = (void *)0;
 
     if (entry != (const rsvm_entry *)0)
-        address = at_once ? gvm_region_map_warp(&entry->view, RSVM_REGION(id), (uint32_t)op)
-                          : gvm_region_request_warp(&entry->view, RSVM_REGION(id), (uint32_t)op, &request);
+        address = at_once
+                      ? gvm_region_map_warp(&entry->view, RSVM_REGION(id), (uint32_t)op)
+                      : gvm_region_request_warp(&entry->view, RSVM_REGION(id), (uint32_t)op, &request);
     if (complete != (int *)0)
         *complete = request.region == GVM_REGION_NONE;
     if (req != (int *)0)

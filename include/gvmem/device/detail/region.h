@@ -90,11 +90,11 @@ typedef struct gvm_region_table {
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
     uint64_t wait_ns;
+    uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
     gvm_region_shape shape;
     uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
-    uint64_t sums;  /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
-    uint64_t error; /* atomic: code, and the region's number above it */
-    uint64_t change_count; /* atomic: of entries so far */
+    uint64_t error;         /* atomic: code, and the region's number above it */
+    uint64_t change_count;  /* atomic: of entries so far */
     uint64_t padding[14];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
@@ -160,42 +160,6 @@ GVM_DEVICE uint64_t gvm_region_tell(uint32_t by, uint64_t value)
 
 #define GVM_REGION_COPIED_AT_ONCE 4 /* loads of 16 bytes under way for each thread */
 
-GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
-{
-    return t->address + t->home * t->stride_bytes;
-}
-
-/* Where a unit of 16 bytes of a region is in its window of the array, from the window on. */
-GVM_DEVICE uint64_t gvm_region_window_unit(const gvm_region_table *t, uint32_t unit)
-{
-    const uint32_t row_units = (uint32_t)(t->shape.width_bytes / 16), row = unit / row_units;
-
-    return row / t->shape.height * t->shape.slice_pitch_bytes +
-           row % t->shape.height * t->shape.row_pitch_bytes + unit % row_units * 16ull;
-}
-
-/* A collection with a shape: between a frame, whose rows are packed, and a window of the array. One unit of each thread is under
- * way: with more, this function would need more registers than the others on its path. */
-GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t to, uint32_t from,
-                                            uint32_t by)
-{
-    const int fetches = to < t->home;
-    const uint32_t slot = fetches ? to : from, region = (fetches ? from : to) - t->home;
-    const uint32_t units = (uint32_t)(t->region_bytes / 16), ranks = gvm_region_ranks(by);
-    const uint64_t frame = t->address + slot * t->stride_bytes;
-    const uint64_t window = gvm_region_homes(t) + GVM_REGION_WINDOW_AT(t, region);
-    uint64_t first, second, near, far;
-    uint32_t unit;
-
-    GVM_NO_UNROLL
-    for (unit = gvm_region_rank(by); unit<units; unit = units - unit> ranks ? unit + ranks : units) {
-        near = frame + 16ull * unit;
-        far = window + gvm_region_window_unit(t, unit);
-        gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? far : near), &first, &second);
-        gvm_stream_u64x2((void *)(uintptr_t)(fetches ? near : far), first, second);
-    }
-}
-
 /* Copies between slots: units of 16 bytes, less than 2^32. The lanes of a warp copy units next to each other and then the
  * next ones, so that a thread's loads differ by a constant, and need one register for all addresses. */
 GVM_DEVICE void gvm_region_copy_by(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
@@ -241,6 +205,34 @@ GVM_DEVICE_RARE void gvm_region_copy_in_warp(const gvm_region_table *t, uint32_t
 GVM_DEVICE_RARE void gvm_region_copy_in_block(const gvm_region_table *t, uint32_t to, uint32_t from)
 {
     gvm_region_copy_by(t, to, from, GVM_REGION_BY_BLOCK);
+}
+
+GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
+{
+    return t->address + t->home * t->stride_bytes;
+}
+
+/* A collection with a shape: between a frame, whose rows are packed, and a window of the array. */
+GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t to, uint32_t from,
+                                            uint32_t by)
+{
+    const int fetches = to < t->home;
+    const uint64_t window = gvm_region_homes(t) +
+                            GVM_REGION_WINDOW_AT(t, (fetches ? from : to) - t->home);
+    const uint32_t units = (uint32_t)(t->region_bytes / 16),
+                   row_units = (uint32_t)(t->shape.width_bytes / 16);
+    uint64_t frame, at, a, b;
+    uint32_t i, row;
+
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < units; i += gvm_region_ranks(by)) {
+        row = i / row_units;
+        at = window + row / t->shape.height * t->shape.slice_pitch_bytes +
+             row % t->shape.height * t->shape.row_pitch_bytes + i % row_units * 16ull;
+        frame = t->address + (fetches ? to : from) * t->stride_bytes + i * 16ull;
+        gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? at : frame), &a, &b);
+        gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame : at), a, b);
+    }
 }
 
 GVM_DEVICE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
@@ -362,6 +354,7 @@ GVM_DEVICE_RARE void gvm_region_sum_up(const gvm_region_table *t, uint32_t frame
     if (gvm_region_rank(by) == 0)
         gvm_store_release_u64(&sum->found, 0);
     gvm_region_join(by);
+    GVM_NO_UNROLL
     for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by)) {
         gvm_stream_load_u64x2(at + 16 * i, &first, &second);
         mine += gvm_region_mix(first, 2 * i) + gvm_region_mix(second, 2 * i + 1);
@@ -382,6 +375,7 @@ GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame
     unsigned char *at = (unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
     uint64_t i;
 
+    GVM_NO_UNROLL
     for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by))
         gvm_stream_u64x2(at + 16 * i, GVM_REGION_POISON, GVM_REGION_POISON);
 }

@@ -5,6 +5,8 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_MAPS_H
 #define GVMEM_DEVICE_DETAIL_REGION_MAPS_H
 
+#include <gvmem/device/detail/region.h>
+
 #ifdef GVM_KERNEL
 
 /* ---- by lanes */

@@ -1,0 +1,82 @@
+/* bench/region/setup.h - what the parts of `gvmem-bench region` share: kernels, a space with one collection, launches. */
+#ifndef BENCH_REGION_SETUP_H
+#define BENCH_REGION_SETUP_H
+
+#include "bench/bench.h"
+#include "bench/region/region.h"
+
+/* clang-format off */
+#define REGION_KERNELS(X) \
+    X(region_fill) X(region_maps_threads) X(region_maps_warps) X(region_fetch) X(region_read_homes) \
+    X(region_faults) X(region_copy_homes) X(region_nothing) X(region_check_slots) X(items_one_block) \
+    X(experts_route) X(experts_use) X(experts_next) X(region_trace)
+/* clang-format on */
+#define REGION_KERNEL_ENUMERATOR(name) KERNEL_##name,
+typedef enum region_kernel { REGION_KERNELS(REGION_KERNEL_ENUMERATOR) KERNEL_COUNT } region_kernel;
+#undef REGION_KERNEL_ENUMERATOR
+
+typedef struct region_bench {
+    bench *b;
+    bench_timer timer;
+    CUmodule module;
+    CUfunction functions[KERNEL_COUNT];
+    unsigned threads_max[KERNEL_COUNT]; /* of a block */
+    CUdeviceptr out;                    /* BENCH_OUT_WORDS */
+    gvm_space *space;
+    gvm_collection *collection;
+    gvm_region_view view;
+} region_bench;
+
+/* How a kernel is launched. */
+typedef struct region_launch {
+    region_kernel kernel;
+    unsigned blocks, threads;
+} region_launch;
+
+/* What the real GPU gets, and the software GPU. */
+uint64_t region_size(const region_bench *r, uint64_t real, uint64_t software);
+
+/* A space with one collection, whose homes hold the pattern; ends the one before. flags: 0. */
+bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_t budget_bytes,
+                 gvm_region_policy policy);
+void region_close(region_bench *r);
+
+/* Of the collection so far. */
+gvm_collection_info region_info(region_bench *r);
+
+/* A launch for groups of threads (BENCH_BY_...) as many as wanted, at most as many as the device runs at once. */
+region_launch region_shape(region_bench *r, region_kernel kernel, uint32_t by, uint64_t groups);
+
+/* Queues a kernel. */
+bool region_launch_kernel(region_bench *r, const region_launch *launch, const void *params);
+
+/* Runs it alone and adds its time. */
+bool region_time_kernel(region_bench *r, const region_launch *launch, const void *params, double *us);
+
+/* Captures what make() queues on the timer's stream; runs a graph and takes its time. */
+bool region_capture(region_bench *r, bool (*make)(region_bench *r, void *arg), void *arg,
+                    CUgraphExec *graph);
+bool region_time_graph(region_bench *r, CUgraphExec graph, double *us);
+
+/* Device memory. Host bytes go to it, and come back, in the order of the timer's stream. */
+bool region_alloc(region_bench *r, CUdeviceptr *out, uint64_t bytes);
+bool region_send(region_bench *r, CUdeviceptr to, const void *from, uint64_t bytes);
+bool region_receive(region_bench *r, void *to, CUdeviceptr from, uint64_t bytes);
+
+/* Empties the words of out; says whether kernels found what was wrong since. */
+bool region_clear_out(region_bench *r);
+bool region_check_out(region_bench *r, const char *what);
+
+/* Complains, and makes the exit status 1. */
+bool region_failed(region_bench *r, const char *what);
+bool region_driver_failed(region_bench *r, CUresult result, const char *call);
+
+/* The parts. */
+bool region_measure_maps(region_bench *r);
+bool region_measure_fetch(region_bench *r);
+bool region_measure_faults(region_bench *r);
+bool region_measure_resolve(region_bench *r);
+bool region_measure_experts(region_bench *r);
+bool region_measure_scans(region_bench *r);
+
+#endif
