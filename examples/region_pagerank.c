@@ -8,7 +8,7 @@
  */
 #include "graph.h"
 
-#define ITERATIONS 4u
+#define ITERATIONS 2u
 #define DAMPING 0.85
 
 /* The same in region_pagerank_kernel.c. */
