@@ -26,15 +26,16 @@ GVM_KERNEL(region_resolve, gvmi_region_list, p)
 
     for (i = warp_global(); i < p.count; i += warp_count()) {
         const uint32_t region = regions[i];
-        void *found = region != GVM_REGION_NONE ? gvm_region_map_warp(&p.view, region, p.access)
-                                                : (void *)0;
+        const uint64_t found = region != GVM_REGION_NONE
+                                   ? gvm_region_map_as(&p.view, region, p.access, GVM_REGION_BY_WARP)
+                                   : 0;
 
         if (gvm_lane() != 0)
             continue;
         if (slots != (uint32_t *)0)
-            slots[i] = found != (void *)0 ? gvm_region_slot(&p.view, found) : GVM_REGION_NONE;
+            slots[i] = (found & GVM_REGION_RESIDENT) != 0 ? gvm_region_slot_in(found) : GVM_REGION_NONE;
         if (addresses != (uint64_t *)0)
-            addresses[i] = (uint64_t)(uintptr_t)found;
+            addresses[i] = (uint64_t)(uintptr_t)gvm_region_pointer(&p.view, found);
     }
 }
 
