@@ -13,8 +13,8 @@
  *     cuLaunchKernel(..., stream, ...);                                  // gvmem/device/region.h
  *     gvm_space_sync(space, stream);                                     // the CPU sees what kernels wrote
  *
- * Consistency: what one side writes the other sees after the next gvm_space_sync() that comes after the unmap. A
- * region that both write between two of them has the CPU's data. Kernels that run at the same time see each other's writes as
+ * Consistency: what one side writes the other sees after the next gvm_space_sync() that comes after the unmap. Of a
+ * region that both write between two of them parts of both may be kept. Kernels that run at the same time see each other's writes as
  * in plain device memory.
  *
  * Consumers that cannot map: gvm_region_resolve() maps a list of regions and returns their slots. Slot s is at
