@@ -13,8 +13,8 @@
  *     cuLaunchKernel(..., stream, ...);                                  // gvmem/device/region.h
  *     gvm_space_sync(space, stream);                                     // the CPU sees what kernels wrote
  *
- * Consistency: what one side writes the other sees after the next gvm_space_sync() that comes after the unmap. Of a
- * region that both write between two of them parts of both may be kept. Kernels that run at the same time see each other's writes as
+ * Consistency: what one side writes the other sees after the next gvm_space_sync() that comes after the unmap. A
+ * region that both write between two of them has data of either, or of both. Kernels that run at the same time see each other's writes as
  * in plain device memory.
  *
  * Consumers that cannot map: gvm_region_resolve() maps a list of regions and returns their slots. Slot s is at
@@ -44,7 +44,10 @@ typedef struct gvm_space gvm_space;
 typedef struct gvm_collection gvm_collection;
 
 enum {
-    /* Unmaps are checked in kernels, too: one without a map is an error, and changes nothing. */
+    /* Wrong use is looked for, at the cost of a pass over frames and a sum over what is fetched, and reported by the next sync: an
+     * unmap without a map, which changes nothing then; a write through a map that is to read, unless others have mapped
+     * the region to write or it is used at its home; a region that both sides have written. Frames that are free, and what a map to write alone
+     * gives, are filled with GVM_REGION_POISON. */
     GVM_SPACE_CHECK = 1u << 0,
 };
 
@@ -82,7 +85,8 @@ typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
     uint64_t budget_bytes; /* of the space's, for this collection; 0: a share by size of what the others leave */
     gvm_region_policy policy;
-    uint32_t flags; /* 0 */
+    uint32_t flags;         /* 0 */
+    gvm_region_shape shape; /* of regions that are windows of an array */
 } gvm_collection_options;
 
 /* gvm_collection_options_init(): all defaults. */
@@ -97,6 +101,7 @@ typedef struct gvm_collection_info {
     uint64_t remote; /* maps that found no frame */
     gvm_region_policy policy;
     uint32_t reserved;
+    gvm_region_shape shape; /* with its defaults; width_bytes 0: none. Its pitches are those of what the CPU maps */
 } gvm_collection_info;
 
 /* Creates a space without collections. options may be NULL.
@@ -108,10 +113,12 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
                                                 const gvm_space_options *options, gvm_space **out);
 
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
- * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine.
+ * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine. With a shape
+ * region_bytes is width_bytes * height * depth, or 0, and less than 64 GiB.
  *
- * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together), an option is out of its limits, or
- *                out is NULL
+ * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a region), an option is out
+ *                of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for
+ *                each other, or differ from region_bytes
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
  *                their homes until a sync finds room
@@ -146,6 +153,7 @@ GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, 
  * What that costs depends on the number of regions that were changed.
  *
  * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured
+ * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
  *                other in vain. All else is done; sync again when they have unmapped them */
 GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream stream);
@@ -153,7 +161,8 @@ GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream strea
 /* Maps a list of count regions for kernels, in the order of the stream: regions is an array of uint32_t in memory of the device
  * or of the host that the device reads. Entries that are GVM_REGION_NONE are passed over. Each of the others counts as
  * mapped once, duplicates too. slots (uint32_t) and addresses (void *) are written for each, and may be NULL; they are GVM_REGION_NONE and
- * NULL where there is no such region.
+ * NULL where there is no such region. Of a collection with a shape, slots from view.home on are windows of the array: the slot
+ * is home and the region's number, and only addresses says where it is.
  *
  * GVM_E_INVALID  regions is NULL and count is not 0, or access is wrong */
 GVM_API GVM_CHECKED gvm_status gvm_region_resolve(gvm_collection *collection, const uint32_t *regions,

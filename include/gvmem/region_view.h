@@ -22,10 +22,24 @@ enum {
 
 enum {
     GVM_REGION_VIEW_CHECKED = 1, /* the space has GVM_SPACE_CHECK */
+    GVM_REGION_VIEW_SHAPED = 2, /* regions have a gvm_region_shape: slots from home on are windows, which lie elsewhere */
 };
 
+/* The shape of regions that are windows of an array of two or three dimensions. Their homes together are the array: region 0
+ * is its first width_bytes of height rows in depth slices, region 1 the next width_bytes of these rows, and so on; where the
+ * rows end the next height rows follow, and where the slices end the next depth slices. In a frame the rows of a region lie one
+ * behind the other: gvm_region_pitch() of gvmem/device/region.h says which it is. All but height and depth are multiples of 16,
+ * and rows of at least 512 bytes are fetched at the speed of the link. */
+typedef struct gvm_region_shape {
+    uint64_t width_bytes; /* 0: none, each region is one piece */
+    uint32_t height;      /* rows of a region; 0: 1 */
+    uint32_t depth;       /* slices of a region; 0: 1 */
+    uint64_t row_pitch_bytes; /* from one row of the array to the next; 0: as much as all regions beside each other need */
+    uint64_t slice_pitch_bytes; /* from one slice of the array to the next; 0: as much as all regions below each other need */
+} gvm_region_shape;
+
 typedef struct gvm_region_view {
-    uint64_t address;      /* of slot 0: slot s is at address + s * stride_bytes */
+    uint64_t address; /* of slot 0: slot s is at address + s * stride_bytes; see GVM_REGION_VIEW_SHAPED */
     uint64_t stride_bytes; /* between slots, a multiple of 16 */
     uint64_t region_bytes;
     uint32_t count; /* of regions, which have the numbers below it */

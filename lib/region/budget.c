@@ -1,20 +1,29 @@
 /* How the budget of a space is divided into frames.
  *
- * A collection with a budget of its own gets that; the others share what is left by size, and none gets more than it has
- * regions. Memory comes and goes in whole chunks of a collection's buffer, from the front. What shrinks does so
- * first, so that the sum never passes the budget.
+ * A collection with a budget of its own gets that. Each of the others gets a chunk of its buffer, so that a small one beside large
+ * ones has frames as well; what is left they share by size, and none gets more than it has regions. Memory comes and goes
+ * in whole chunks, from the front. What shrinks does so first, so that the sum never passes the budget.
  */
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/idle.h"
 #include "region/region.h"
 
-static uint64_t need_bytes(const gvm_collection *c)
+/* Of a collection with a budget of its own: whole chunks. Less than a chunk is all that it needs, or nothing. */
+static uint64_t own_bytes(const gvm_collection *c)
 {
-    return c->frames_max * c->table.stride_bytes;
+    return c->budget_bytes >= c->frames_max * c->table.stride_bytes
+               ? c->front_bytes
+               : gvmi_round_down(c->budget_bytes, c->buffer->layout.chunk_bytes);
 }
 
-/* What is left for collections without a budget of their own, and what these could use. */
+/* What the others could use besides their first chunk. */
+static uint64_t more_bytes(const gvm_collection *c)
+{
+    return c->front_bytes - c->buffer->layout.chunk_bytes;
+}
+
+/* What is left for collections without a budget of their own besides their first chunks, and what these could use. */
 static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
 {
     uint64_t left = space->budget_bytes;
@@ -23,27 +32,25 @@ static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
     *needed = 0;
     LIST_FOREACH(c, &space->collections, entry)
     {
-        if (c->budget_bytes != 0)
-            left -= gvmi_min(left, gvmi_min(c->budget_bytes, need_bytes(c)));
-        else
-            *needed += need_bytes(c);
+        const bool shares = c->budget_bytes == 0;
+
+        left -= gvmi_min(left, shares ? c->buffer->layout.chunk_bytes : own_bytes(c));
+        *needed += shares ? more_bytes(c) : 0;
     }
     return left;
 }
 
-/* How many bytes a collection should have: whole chunks. Less than a chunk is all that it needs, or nothing. */
+/* How many bytes a collection should have. */
 static uint64_t share_bytes(const gvm_collection *c, uint64_t left, uint64_t needed)
 {
-    const uint64_t need = need_bytes(c);
-    uint64_t share = gvmi_min(c->budget_bytes, need);
+    const uint64_t chunk_bytes = c->buffer->layout.chunk_bytes, more = more_bytes(c);
 
-    if (c->budget_bytes == 0)
-        share = needed <= left ? need : (uint64_t)((double)left * ((double)need / (double)needed));
-    if (share >= need)
-        return c->front_bytes <= c->space->budget_bytes
-                   ? c->front_bytes
-                   : gvmi_round_down(need, c->buffer->layout.chunk_bytes);
-    return gvmi_round_down(share, c->buffer->layout.chunk_bytes);
+    if (c->budget_bytes != 0)
+        return own_bytes(c);
+    if (needed <= left)
+        return c->front_bytes;
+    return chunk_bytes +
+           gvmi_round_down((uint64_t)((double)left * ((double)more / (double)needed)), chunk_bytes);
 }
 
 static uint64_t frames_in(const gvm_collection *c, uint64_t bytes)

@@ -13,7 +13,9 @@
 
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
 #define STRIDE_UNIT 16u
-#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
+#define REGION_BYTES_MAX \
+    ((1ull << 32) * STRIDE_UNIT - STRIDE_UNIT) /* kernels count units in 32 bits */
+#define CHUNKS_WANTED 16u                      /* of the frames: what the budget is divided by */
 
 /* ---- handles */
 
@@ -50,11 +52,19 @@ static gvm_status read_collection_options(const gvm_collection_options *options,
     return GVM_OK;
 }
 
-static gvm_status check_region_sizes(uint64_t count, uint64_t region_bytes)
+static gvm_status check_region_count(uint64_t count)
 {
     if (count == 0 || count >= SLOTS_MAX)
         return gvm_error_set(GVM_E_INVALID, "a collection has between 1 and %llu regions, not %llu",
                              (unsigned long long)SLOTS_MAX - 1, (unsigned long long)count);
+    return GVM_OK;
+}
+
+static gvm_status check_region_bytes(uint64_t count, uint64_t region_bytes)
+{
+    if (region_bytes > REGION_BYTES_MAX)
+        return gvm_error_set(GVM_E_INVALID, "a region has at most %llu bytes, not %llu",
+                             REGION_BYTES_MAX, (unsigned long long)region_bytes);
     if (region_bytes == 0 || region_bytes > GVMI_SPAN_BYTES_MAX / count)
         return gvm_error_set(GVM_E_INVALID, "%llu regions of %llu bytes are none, or more than 128 TiB",
                              (unsigned long long)count, (unsigned long long)region_bytes);
@@ -81,6 +91,8 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
     gvmi_buffer_spec spec = {.chunk_bytes = choose_region_chunk_bytes(space->device, frames * stride)};
     uint64_t home;
 
+    if (c->homes_bytes == 0)
+        c->homes_bytes = count * stride;
     c->front_bytes = gvmi_round_up(frames * stride, spec.chunk_bytes);
     c->frames_max = frames;
     home = (c->front_bytes + stride - 1) / stride;
@@ -89,12 +101,12 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
             GVM_E_INVALID,
             "%llu regions and %llu frames are more than %llu: give the collection a smaller budget",
             (unsigned long long)count, (unsigned long long)frames, (unsigned long long)SLOTS_MAX - 1);
-    c->table = (gvm_region_table){.stride_bytes = stride,
-                                  .region_bytes = region_bytes,
-                                  .count = (uint32_t)count,
-                                  .home = (uint32_t)home,
-                                  .wait_ns = space->wait_ns};
-    spec.reserve_bytes = (home + count) * stride;
+    c->table.stride_bytes = stride;
+    c->table.region_bytes = region_bytes;
+    c->table.count = (uint32_t)count;
+    c->table.home = (uint32_t)home;
+    c->table.wait_ns = space->wait_ns;
+    spec.reserve_bytes = home * stride + c->homes_bytes;
     return gvmi_buffer_create(space->device, &spec, &c->buffer);
 }
 
@@ -131,6 +143,9 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->words = place_array(&at, base, t->count, sizeof(uint64_t));
     t->records = place_array(&at, base, t->count, sizeof(gvm_region_record));
     t->frames = place_array(&at, base, c->frames_max, sizeof(gvm_region_frame));
+    t->sums = (c->space->flags & GVM_SPACE_CHECK) != 0
+                  ? place_array(&at, base, c->frames_max, sizeof(gvm_region_sum))
+                  : 0;
     t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
     return at;
 }
@@ -216,8 +231,12 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
     c->space = space;
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
-    status = make_layout(c, count, region_bytes);
     c->table.policy = (uint32_t)options->policy;
+    status = gvmi_region_set_shape(c, &options->shape, count, &region_bytes);
+    if (status == GVM_OK)
+        status = check_region_bytes(count, region_bytes);
+    if (status == GVM_OK)
+        status = make_layout(c, count, region_bytes);
     if (status == GVM_OK)
         status = make_homes(c);
     if (status == GVM_OK)
@@ -251,7 +270,7 @@ gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t reg
     if (status == GVM_OK && out == NULL)
         status = gvm_error_set(GVM_E_INVALID, "out is NULL");
     if (status == GVM_OK)
-        status = check_region_sizes(count, region_bytes);
+        status = check_region_count(count);
     if (status == GVM_OK)
         status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
@@ -297,7 +316,8 @@ gvm_status gvm_collection_get_view(gvm_collection *handle, gvm_region_view *view
         .region_bytes = c->table.region_bytes,
         .count = c->table.count,
         .home = c->table.home,
-        .flags = (c->space->flags & GVM_SPACE_CHECK) != 0 ? GVM_REGION_VIEW_CHECKED : 0,
+        .flags = ((c->space->flags & GVM_SPACE_CHECK) != 0 ? GVM_REGION_VIEW_CHECKED : 0u) |
+                 (c->table.columns != 0 ? GVM_REGION_VIEW_SHAPED : 0u),
         .words = c->table.words,
         .table = gvmi_address(gvm_buffer_address(c->meta)),
     };
@@ -327,6 +347,7 @@ gvm_status gvm_collection_get_info(gvm_collection *handle, gvm_collection_info *
             .evicted = table.evicted,
             .remote = table.remote,
             .policy = (gvm_region_policy)table.policy,
+            .shape = table.shape,
         };
     gvmi_collection_drop(c);
     if (status == GVM_OK && !gvmi_struct_out(info, &full, sizeof full, sizeof full))

@@ -59,7 +59,7 @@ static gvm_status map_region(gvm_collection *c, uint32_t region, uint32_t access
     r->maps++;
     if ((access & GVM_REGION_WRITE) != 0)
         r->flags |= GVMI_REGION_WRITING;
-    *pointer = gvmi_pointer(c->table.address + (c->table.home + region) * c->table.stride_bytes);
+    *pointer = gvmi_pointer(gvmi_region_home(c, region));
     return GVM_OK;
 }
 

@@ -63,14 +63,15 @@ static gvm_status read_arrays(gvm_collection *c, copies *out)
 static void print_region(FILE *file, const gvm_collection *c, uint32_t i, const copies *seen)
 {
     const gvmi_region *r = &c->regions[i];
-    const uint64_t word = seen->words[i],
-                   home = c->table.address + (c->table.home + i) * c->table.stride_bytes;
+    const uint64_t word = seen->words[i], home = gvmi_region_home(c, i);
     uint64_t place = 0;
 
     if ((word & (GVM_REGION_PLACE | GVM_REGION_BUSY | GVM_REGION_REFERENCES)) == 0 &&
         r->maps == 0 && (r->flags & (GVMI_REGION_CHANGED | GVMI_REGION_FAR)) == 0)
         return;
-    if ((word & GVM_REGION_RESIDENT) != 0)
+    if ((word & GVM_REGION_REMOTE) != 0)
+        place = home;
+    else if ((word & GVM_REGION_RESIDENT) != 0)
         place = c->table.address +
                 ((word & GVM_REGION_SLOT_MASK) >> GVM_REGION_SLOT_SHIFT) * c->table.stride_bytes;
     fprintf(file, "%8u  CPU %-9s v%-5u 0x%012llx  GPU %-9s v%-5u 0x%012llx  %u maps\n", i,

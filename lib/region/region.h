@@ -66,9 +66,11 @@ struct gvm_collection {
     gvmi_region *regions;
     gvmi_region_numbers changed; /* by the CPU */
     gvmi_region_numbers far;
+    uint32_t torn; /* the number + 1 of a region that both sides have written: for the next sync to say; check mode */
     uint64_t collected;       /* entries of the device's list of changes that the CPU's side has */
     uint64_t frames_max;      /* room in front of the buffer */
     uint64_t front_bytes;     /* whole chunks */
+    uint64_t homes_bytes;     /* behind them */
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
 };
@@ -78,6 +80,18 @@ gvm_status gvmi_collection_hold(const gvm_collection *handle, gvm_collection **o
 void gvmi_collection_drop(gvm_collection *collection);
 gvm_status gvmi_space_hold(const gvm_space *handle, gvm_space **out);
 void gvmi_space_drop(gvm_space *space);
+
+/* ---- region/shape.c: regions that are windows of an array */
+
+/* Sets the table's shape with its defaults, homes_bytes, and region_bytes, which is 0 or what the shape says; nothing where there is
+ * no shape. GVM_E_INVALID. */
+gvm_status gvmi_region_set_shape(gvm_collection *collection, const gvm_region_shape *shape,
+                                 uint64_t count, uint64_t *region_bytes);
+
+/* The address of a region's home. */
+uint64_t gvmi_region_home(const gvm_collection *collection, uint32_t region);
+
+/* ---- region/collection.c */
 
 /* Unlinks and frees; the space is locked, and nobody else has the collection. */
 void gvmi_collection_free_locked(gvm_collection *collection);

@@ -78,19 +78,47 @@ GVM_DEVICE uint64_t claim_idle(const gvm_region_table *t, uint32_t region)
     }
 }
 
+GVM_DEVICE int is_in_frame(uint64_t word)
+{
+    return (word & (GVM_REGION_RESIDENT | GVM_REGION_REMOTE)) == GVM_REGION_RESIDENT;
+}
+
+/* In check mode, with the region claimed: its frame is what it was when it was clean, and is clean from now on. */
+GVM_DEVICE void check_frame(const gvm_region_table *t, uint32_t region, uint64_t word)
+{
+    if (t->sums == 0 || !is_in_frame(word))
+        return;
+    gvm_region_sum_up(t, gvm_region_slot_in(word),
+                      (word & GVM_REGION_DIRTY) == 0 ? region : GVM_REGION_NONE, GVM_REGION_BY_WARP);
+    gvm_region_join(GVM_REGION_BY_WARP);
+}
+
+GVM_DEVICE void poison_frame(const gvm_region_table *t, uint64_t word)
+{
+    if (t->sums == 0 || !is_in_frame(word))
+        return;
+    gvm_region_poison(t, gvm_region_slot_in(word), GVM_REGION_BY_WARP);
+    gvm_region_join(GVM_REGION_BY_WARP);
+}
+
 /* A warp's leader has claimed a region; word is what its word said. It is written home if it is dirty, and stays where it is, or
  * leaves its frame to that owner. */
 GVM_DEVICE void write_home(gvm_region_table *t, uint32_t region, uint64_t word, int stays, uint32_t owner)
 {
+    const uint32_t slot = gvm_region_slot_in(word);
+
     if ((word & GVM_REGION_DIRTY) != 0)
-        gvm_region_copy(t, t->home + region, gvm_region_slot_in(word), GVM_REGION_BY_WARP);
+        gvm_region_copy(t, t->home + region, slot, GVM_REGION_BY_WARP);
     gvm_region_join(GVM_REGION_BY_WARP);
+    check_frame(t, region, word);
+    if (!stays)
+        poison_frame(t, word);
     if (gvm_lane() != 0)
         return;
     if ((word & GVM_REGION_DIRTY) != 0)
         gvm_atomic_add_u64(&t->written, 1);
     if (!stays)
-        gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, owner);
+        gvm_store_release_u32(&gvm_region_frame_of(t, slot)->owner, owner);
     gvm_region_settle(t, region, word,
                       stays ? word & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED) : 0);
 }
@@ -197,15 +225,12 @@ GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
         gvm_store_release_u64(&t->hand, 0);
 }
 
-/* One thing that the host has done to a region. */
-GVM_DEVICE int apply_change(gvm_region_table *t, const gvmi_region_change *change)
+/* One thing that the host has done to a region, which the warp's leader has claimed; word is what its word said. */
+GVM_DEVICE void apply_change(gvm_region_table *t, const gvmi_region_change *change, uint64_t word)
 {
     gvm_region_record *record = gvm_region_record_of(t, change->region);
-    const uint64_t word = claim_idle(t, change->region);
 
-    if ((word & GVM_REGION_REFERENCES) != 0)
-        return 0;
-    if ((word & (GVM_REGION_RESIDENT | GVM_REGION_REMOTE)) == GVM_REGION_RESIDENT)
+    if (is_in_frame(word))
         free_frame(t, gvm_region_slot_in(word));
     gvm_store_release_u32(&record->version, change->version);
     if (change->live)
@@ -213,7 +238,6 @@ GVM_DEVICE int apply_change(gvm_region_table *t, const gvmi_region_change *chang
     else
         clear_flags(record, GVM_REGION_LIVE);
     gvm_region_settle(t, change->region, word, 0);
-    return 1;
 }
 
 /* What the host has done to regions since the last sync: they are new, deleted, or written. Those that are mapped
@@ -222,10 +246,47 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
     gvmi_region_change *changes = (gvmi_region_change *)(uintptr_t)p.list;
-    uint64_t i;
+    uint64_t i, word = 0;
 
-    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
-        changes[i].done = (uint32_t)apply_change(t, &changes[i]);
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        if (gvm_lane() == 0)
+            word = claim_idle(t, changes[i].region);
+        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        if ((word & GVM_REGION_REFERENCES) == 0)
+            poison_frame(t, word);
+        if (gvm_lane() != 0)
+            continue;
+        changes[i].done = (word & GVM_REGION_REFERENCES) == 0;
+        if (changes[i].done)
+            apply_change(t, &changes[i], word);
+    }
+}
+
+/* In check mode: the frames of clean regions that nobody has mapped are what they were. */
+GVM_KERNEL(region_check, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t i, word = 0;
+    uint32_t owner = 0;
+
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        if (gvm_lane() == 0) {
+            owner = gvm_load_acquire_u32(&gvm_region_frame_of(t, (uint32_t)i)->owner);
+            word = owner != 0 && owner <= t->count
+                       ? gvm_load_acquire_u64(gvm_region_word(t, owner - 1))
+                       : 0;
+            if (!gvm_region_is_idle_in(word, (uint32_t)i) || (word & GVM_REGION_DIRTY) != 0 ||
+                !gvm_region_claim(t, owner - 1, word))
+                owner = 0;
+        }
+        owner = (uint32_t)gvm_region_tell(GVM_REGION_BY_WARP, owner);
+        if (owner == 0)
+            continue;
+        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        check_frame(t, owner - 1, word);
+        if (gvm_lane() == 0)
+            gvm_region_settle(t, owner - 1, word, word & GVM_REGION_PLACE);
+    }
 }
 
 /* Copies entries of the list of changes to one for the host. Threads that have counted an entry are about to write it. */

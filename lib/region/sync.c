@@ -14,6 +14,7 @@ static const char *describe(uint32_t code)
     case GVM_REGION_NO_SUCH: return "does not exist";
     case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 8388608 times";
     case GVM_REGION_LATE: return "was not brought in time by the threads that had begun to";
+    case GVM_REGION_OVERWRITTEN: return "was written, and not mapped to be written";
     case GVM_REGION_NOT_MAPPED: return "was unmapped and had not been mapped";
     default: return "was used in an unknown way";
     }
@@ -99,8 +100,11 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
 {
     gvmi_region *region = &c->regions[change->region];
 
-    if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0)
+    if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
+        if (c->torn == 0)
+            c->torn = change->region + 1;
         return;
+    }
     if ((int32_t)(change->version - region->version) > 0)
         region->version = change->version;
     if ((region->flags & GVMI_REGION_FAR) == 0)
@@ -160,16 +164,52 @@ static gvm_status fetch_changes(gvm_collection *c, uint64_t end, CUstream stream
     return status;
 }
 
+/* ---- check mode */
+
+static gvm_status check_frames(gvm_collection *c, CUstream stream)
+{
+    const gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_check,
+        .count = c->table.frame_count,
+        .by_warp = true,
+    };
+    uint64_t left;
+
+    return c->table.sums != 0 ? gvmi_region_run(c, &task, stream, &left) : GVM_OK;
+}
+
+static gvm_status take_torn(gvm_collection *c)
+{
+    const uint32_t region = c->torn - 1;
+
+    if (c->torn == 0)
+        return GVM_OK;
+    c->torn = 0;
+    if (c->table.sums == 0)
+        return GVM_OK;
+    return gvm_error_set(GVM_E_TORN,
+                         "region %u of a collection of %u was written by the CPU and by a kernel between "
+                         "two syncs",
+                         region, c->table.count);
+}
+
+/* ---- all */
+
+/* What kernels have written is collected first: what the CPU has written, too, is not forgotten yet. */
 static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *undone)
 {
     gvm_region_table table;
-    gvm_status status = send_changes(c, stream, undone);
+    gvm_status status = check_frames(c, stream);
 
     if (status == GVM_OK)
         status = gvmi_region_read_table(c, &table);
     if (status == GVM_OK)
         status = fetch_changes(c, table.change_count, stream);
-    return status == GVM_OK ? take_error(c, &table) : status;
+    if (status == GVM_OK)
+        status = send_changes(c, stream, undone);
+    if (status == GVM_OK)
+        status = take_error(c, &table);
+    return status == GVM_OK ? take_torn(c) : status;
 }
 
 /* All collections, whatever a kernel did wrong in one. */

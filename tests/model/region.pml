@@ -57,8 +57,8 @@
 #define CLOSED 7 /* taken away */
 
 #define NO 0
-#define LISTING 1
-#define CHANGED 2
+#define CHANGED 1
+#define COUNTED 2
 
 /* The list of changes in its steps, or each change and each look at it in one. */
 #ifdef LIST
@@ -80,7 +80,7 @@ bit reference_lost, word_wrong, record_wrong, dropped, evicted_while_mapped, los
 /* ---- device memory */
 short word[REGIONS];
 byte owner[FRAMES] = FREE; /* the frames' records */
-byte listed[REGIONS];      /* in the region's record: NO, LISTING, or CHANGED: its number is in the list of changes */
+byte listed[REGIONS];      /* in the region's record: NO, CHANGED: its number will be in the list of changes, or COUNTED: it is there */
 byte entry[REGIONS] = FREE; /* the list, a ring; FREE: not stored yet, or taken */
 byte first, entries;        /* of the ring: where it begins, and how many were claimed */
 bool exists[REGIONS] = true;

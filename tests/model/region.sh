@@ -50,8 +50,8 @@ planted_faults() {
     finds SYNC_SKIPS_FETCHING lost_update -DSYNC
     finds HOST_IGNORES_BUSY host_reads_old -DSYNC
     finds NOT_LISTED host_reads_old -DSYNC
-    finds LISTING_UNWAITED host_reads_old -DSYNC -DLIST -DROUNDS=1
-    finds LISTED_BY_STORE host_reads_old -DSYNC -DLIST -DROUNDS=1
+    finds CHANGED_UNWAITED host_reads_old -DSYNC -DLIST -DROUNDS=1
+    finds COUNTED_UNWAITED host_reads_old -DSYNC -DLIST -DROUNDS=1
     finds LIST_RESET host_reads_old -DSYNC -DLIST -DROUNDS=1
     finds CPU_FILL_LEAVES_DIRTY 'host_reads_old|dropped' -DSYNC
     finds FAR_FORGOTTEN host_reads_old -DSYNC

@@ -39,8 +39,14 @@ inline choose_region()
 #define IS_STORED(e) ((e) != FREE)
 #endif
 
-/* The list of changes comes to the host. An entry that was claimed and not stored yet is waited for. What was written
- * before, the host then knows of. */
+#ifdef FAULT_COUNTED_UNWAITED
+#define IS_COUNTED(r) true
+#else
+#define IS_COUNTED(r) (listed[r] == COUNTED)
+#endif
+
+/* The list of changes comes to the host. An entry that was claimed and not stored yet is waited for, and so is COUNTED, which
+ * would else be said of the next change. What was written before, the host then knows of. */
 #define IS_NEWS(r) (home_new[r] != WHOLE && !far[r])
 #define IS_KNOWN(r) ((news & BIT(r)) == 0 || !IS_NEWS(r))
 #define BIT(r) (1 << (r))
@@ -69,12 +75,16 @@ inline collect()
            }
            if
            :: STEP
-                  x != FREE && !IS(x, BUSY) ->
-                  word[x] = word[x] & ~LISTED
+                  x != FREE ->
+                  far[x] = true
               }
               STEP
-                  listed[x] = NO;
-                  far[x] = true;
+                  IS_COUNTED(x) ->
+                  listed[x] = NO
+              }
+              STEP
+                  !IS(x, BUSY) ->
+                  word[x] = word[x] & ~LISTED;
                   x = 0
               }
            :: STEP

@@ -34,10 +34,10 @@ byte ended; /* warps that stopped */
 #endif
 
 /* Another warp puts the region into the list: it is waited for, or a sync might not find it there. */
-#ifdef FAULT_LISTING_UNWAITED
-#define WAITED_FOR_LISTING(r) (listed[r] != NO)
+#ifdef FAULT_CHANGED_UNWAITED
+#define MAY_GO_ON(r) (listed[r] != NO)
 #else
-#define WAITED_FOR_LISTING(r) (listed[r] == CHANGED)
+#define MAY_GO_ON(r) (listed[r] == COUNTED)
 #endif
 
 /* A map begins: what it is for. */
@@ -437,12 +437,12 @@ lists: /* in the list of changes, before anything is written */
     :: atomic { mode == READ -> goto is_mapped }
 #if defined(SYNC) && !defined(FAULT_NOT_LISTED)
     :: atomic {
-           mode != READ && WAITED_FOR_LISTING(r)
+           mode != READ && MAY_GO_ON(r)
        }
     :: WHOLLY
            STEP
                mode != READ && listed[r] == NO ->
-               listed[r] = LISTING
+               listed[r] = CHANGED
            }
            STEP
                at = (first + entries) % REGIONS;
@@ -452,15 +452,8 @@ lists: /* in the list of changes, before anything is written */
                entry[at] = r;
                at = 0
            }
-           STEP /* a compare-and-swap: a sync may have taken the entry already */
-#ifndef FAULT_LISTED_BY_STORE
-               if
-               :: listed[r] == LISTING -> listed[r] = CHANGED
-               :: else
-               fi
-#else
-               listed[r] = CHANGED
-#endif
+           STEP
+               listed[r] = COUNTED
            }
        }
 #else

@@ -62,6 +62,11 @@ static dialect_answer expected(const uint64_t *numbers, uint32_t thread)
                         .flags = (uint32_t)n | 8};
 
     for (uint32_t i = first; i < first + lanes; i++) {
+        if ((numbers[i] & 3) == (n & 3)) {
+            a.first_same = a.same == 0 ? i - first : a.first_same;
+            a.same |= 1u << (i - first);
+            a.same_of_half |= (i - first - lane) % 2 == 0 ? 1u << (i - first) : 0;
+        }
         if (i < thread) {
             a.rank += (uint32_t)(numbers[i] & 1);
             a.before_u32 += (uint32_t)numbers[i];

@@ -6,6 +6,8 @@
 GVM_KERNEL(dialect, dialect_params, p)
 {
     const uint64_t n = ((const uint64_t *)(uintptr_t)p.numbers)[gvm_thread_global()];
+    const uint32_t half = gvm_warp_ballot(~0u, (int)(gvm_lane() & 1)) ^
+                          (gvm_lane() & 1 ? 0 : gvm_warp_mask());
     dialect_answer *a = &((dialect_answer *)(uintptr_t)p.answers)[gvm_thread_global()];
 
     a->rank = gvm_warp_rank((int)(n & 1), &a->yes);
@@ -28,4 +30,7 @@ GVM_KERNEL(dialect, dialect_params, p)
     gvm_add_release_u64(&a->changed, 3);
     a->flags_before = gvm_atomic_or_u32(&a->flags, (uint32_t)n);
     (void)gvm_atomic_or_u32(&a->flags, 8);
+    a->same = gvm_warp_match_u32(~0u, (uint32_t)n & 3);
+    a->same_of_half = gvm_warp_match_u32(half, (uint32_t)n & 3);
+    a->first_same = gvm_warp_first(a->same);
 }

@@ -6,6 +6,9 @@
 
 /* What a thread gets to know from the others of its warp. */
 typedef struct dialect_answer {
+    uint32_t same,
+        same_of_half; /* lanes whose number has the same two lowest bits, of all and of every second */
+    uint32_t first_same, reserved;
     uint32_t rank, yes;             /* of those whose number is odd */
     uint32_t before_u32, total_u32; /* of the numbers' lower halves */
     uint64_t before_u64, total_u64; /* of the numbers */

@@ -84,6 +84,69 @@ GVM_DEVICE uint32_t draw_region(uint64_t number, uint32_t count)
     return (uint32_t)((number & 1) != 0 ? (number >> 8) % few : (number >> 8) % count);
 }
 
+/* A map in two steps; between them the group maps another region. */
+GVM_DEVICE void *map_in_steps(const region_params *p, uint32_t region, uint32_t access)
+{
+    const uint32_t other = (region + 1) % p->shared.count;
+    gvm_region_request request;
+    void *found;
+
+    if (p->by == GVM_REGION_BY_WARP)
+        found = gvm_region_request_warp(&p->shared, region, access, &request);
+    else
+        found = gvm_region_request_block(&p->shared, region, access, &request);
+    if (map_by(&p->shared, other, GVM_REGION_READ, p->by) == (void *)0)
+        complain(p, other, 1, 0);
+    unmap_by(&p->shared, other, p->by);
+    if (found != (void *)0)
+        return found;
+    return p->by == GVM_REGION_BY_WARP ? gvm_region_wait_warp(&p->shared, &request)
+                                       : gvm_region_wait_block(&p->shared, &request);
+}
+
+GVM_DEVICE void *map_shared(const region_params *p, uint32_t region, uint32_t access)
+{
+    if (p->how == HOW_PLAIN)
+        return map_by(&p->shared, region, access, p->by);
+    return p->by == GVM_REGION_BY_THREAD ? gvm_region_map_lanes(&p->shared, region, access)
+                                         : map_in_steps(p, region, access);
+}
+
+GVM_DEVICE void unmap_shared(const region_params *p, uint32_t region)
+{
+    if (p->by == GVM_REGION_BY_THREAD && p->how != HOW_PLAIN)
+        gvm_region_unmap_lanes(&p->shared, region);
+    else
+        unmap_by(&p->shared, region, p->by);
+}
+
+GVM_DEVICE void prefetch_shared(const region_params *p, uint32_t region)
+{
+    if (p->by == GVM_REGION_BY_WARP)
+        gvm_region_prefetch_warp(&p->shared, region);
+    else if (p->by == GVM_REGION_BY_BLOCK)
+        gvm_region_prefetch_block(&p->shared, region);
+}
+
+GVM_DEVICE void map_and_use(const region_params *p, const uint32_t *held, uint32_t access)
+{
+    void *found[HELD_MAX];
+    uint32_t i;
+
+    if (p->how == HOW_MANY && p->by == GVM_REGION_BY_WARP)
+        (void)gvm_region_map_many_warp(&p->shared, held, p->held, access, found);
+    else if (p->how == HOW_MANY && p->by == GVM_REGION_BY_BLOCK)
+        (void)gvm_region_map_many_block(&p->shared, held, p->held, access, found);
+    else
+        for (i = 0; i < p->held; i++)
+            found[i] = map_shared(p, held[i], access);
+    for (i = 0; i < p->held; i++)
+        if (found[i] != (void *)0)
+            use_shared(p, held[i], (uint64_t *)found[i], access != GVM_REGION_READ);
+        else
+            complain(p, held[i], 0, 0);
+}
+
 GVM_KERNEL(region_ops, region_params, p)
 {
     const uint64_t group = gvm_thread_global() / (p.by == GVM_REGION_BY_THREAD ? 1
@@ -93,23 +156,17 @@ GVM_KERNEL(region_ops, region_params, p)
     uint64_t number;
 
     for (round = 0; round < p.rounds; round++) {
-        for (i = 0; i < p.held; i++) {
-            uint64_t *words;
-
-            number = mix(p.seed ^ mix(group * 4096 + round * HELD_MAX + i));
-            held[i] = draw_region(number, p.shared.count);
-            words = (uint64_t *)map_by(
-                &p.shared, held[i], (number & 6) == 0 ? GVM_REGION_READWRITE : GVM_REGION_READ, p.by);
-            if (words != (uint64_t *)0)
-                use_shared(&p, held[i], words, (number & 6) == 0);
-            else
-                complain(&p, held[i], 0, 0);
-        }
+        number = mix(p.seed ^ mix(group * 4096 + round));
+        if (number % 8 == 0)
+            prefetch_shared(&p, draw_region(mix(number), p.shared.count));
+        for (i = 0; i < p.held; i++)
+            held[i] = draw_region(mix(number + i), p.shared.count);
+        map_and_use(&p, held, (number >> 32 & 3) == 0 ? GVM_REGION_READWRITE : GVM_REGION_READ);
         number = mix(p.seed + group * 8191 + round);
         if (group < p.groups)
             use_own(&p, (uint32_t)(group + p.groups * (number % (p.own.count / p.groups))),
                     (uint32_t)(number >> 40) % (1u << REGION_COUNT_BITS));
         for (i = 0; i < p.held; i++)
-            unmap_by(&p.shared, held[(i + round) % p.held], p.by);
+            unmap_shared(&p, held[(i + round) % p.held]);
     }
 }

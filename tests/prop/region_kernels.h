@@ -11,6 +11,14 @@
 
 #define HELD_MAX 3 /* regions that threads have mapped at once */
 
+/* How they map the regions that others use as well. */
+enum {
+    HOW_PLAIN,
+    HOW_ALTERNATE, /* threads: by lanes; warps and blocks: in two steps */
+    HOW_MANY,      /* threads: by lanes; warps and blocks: all at once */
+    HOW_COUNT,
+};
+
 /* Every region of the first collection may be used by all, those of the second belong to groups. */
 typedef struct region_params {
     gvm_region_view shared, own;
@@ -22,6 +30,8 @@ typedef struct region_params {
     uint32_t by; /* GVM_REGION_BY_... */
     uint32_t held;
     uint32_t groups;
+    uint32_t how; /* HOW_... */
+    uint32_t reserved;
 } region_params;
 
 #endif

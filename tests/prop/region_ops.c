@@ -5,7 +5,8 @@
  * Goal: whatever is mapped, fetched, evicted and used at its home at the same time, each map finds what was written last,
  * no write is lost, and no reference is left. Method: each run draws sizes, a budget, a policy and who maps. Kernels of several
  * streams count up each word of regions that others use as well, and write and check regions of their own; the CPU does so
- * between two syncs. At last each word is compared with the number of writes that were counted beside.
+ * between two syncs. Syncs, questions, and collections that come and take frames, or go, fall into the middle of kernels. At last each word
+ * is compared with the number of writes that were counted beside, and each table is looked at.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,6 +163,7 @@ static bool launch(run *r, uint32_t rounds, CUstream stream, uint32_t first)
         .seed = random_next(&state),
         .rounds = rounds,
         .by = r->by,
+        .how = (uint32_t)draw(HOW_COUNT),
         .held = 1 + (uint32_t)draw(HELD_MAX),
         .groups = first == 0 ? r->groups : 0, /* regions of groups are one kernel's */
     };
@@ -207,6 +209,43 @@ static bool resolve_some(run *r, CUstream stream)
     return true;
 }
 
+/* The first stream's kernel has ended, and a sync has followed: what its groups wrote is the CPU's to see, though others run. */
+static bool check_some_own(run *r)
+{
+    static uint32_t writes[SHARED_MAX], values[OWN_MAX];
+
+    if (!read_counts(r, writes, values))
+        return false;
+    for (int i = 0; i < 8; i++) {
+        const uint32_t region = (uint32_t)draw(r->own_count);
+
+        if (!use_region(r, r->own, region, values[region], false))
+            return false;
+    }
+    return true;
+}
+
+/* While kernels run. */
+static bool disturb(run *r)
+{
+    gvm_collection_info of_collection = {.struct_size = sizeof of_collection};
+    gvm_space_info of_space = {.struct_size = sizeof of_space};
+    gvm_collection *third;
+
+    if (draw(2) == 0 && !GOOD(r, gvm_space_sync(r->space, streams[draw(2)])))
+        return false;
+    if (draw(2) == 0 && (!GOOD(r, gvm_collection_get_info(r->shared, &of_collection)) ||
+                         !GOOD(r, gvm_space_get_info(r->space, &of_space))))
+        return false;
+    if (draw(4) == 0) {
+        if (!GOOD(r, gvm_collection_create(r->space, 100 + draw(100), 10000, NULL, &third)) ||
+            (draw(2) == 0 && !GOOD(r, gvm_space_sync(r->space, streams[0]))))
+            return false;
+        gvm_collection_destroy(third);
+    }
+    return draw(2) == 0 || (GOOD(r, gvm_space_sync(r->space, streams[0])) && check_some_own(r));
+}
+
 static bool use_by_kernels(run *r)
 {
     const uint32_t rounds = r->by == GVM_REGION_BY_THREAD ? 2 : 8;
@@ -218,7 +257,9 @@ static bool use_by_kernels(run *r)
         return false;
     if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->shared, 0, r->shared_count / 4, streams[1])))
         return false;
-    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->own, 0, r->own_count / 4, streams[1])))
+    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->own, 0, r->own_count / 4, streams[0])))
+        return false;
+    if (draw(2) == 0 && !disturb(r))
         return false;
     for (uint32_t i = 1; i < STREAMS; i++)
         if (!CU(r, cuStreamSynchronize(streams[i])))

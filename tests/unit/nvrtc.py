@@ -38,7 +38,10 @@ typedef struct region_params { gvm_region_view view; } region_params;
 
 GVM_KERNEL(map_all_ways, region_params, p)
 {
+    const uint32_t regions[2] = {3, 4};
+    gvm_region_request request;
     uint64_t *words[3];
+    void *found[2];
     uint32_t i;
 
     words[0] = (uint64_t *)gvm_region_map(&p.view, gvm_lane(), GVM_REGION_READ);
@@ -47,6 +50,18 @@ GVM_KERNEL(map_all_ways, region_params, p)
     for (i = 1; i < 3; i++)
         if (words[0] != 0 && words[i] != 0)
             words[i][gvm_thread()] = *words[0] + gvm_region_slot(&p.view, words[0]);
+    words[0] = (uint64_t *)gvm_region_map_lanes(&p.view, gvm_lane(), GVM_REGION_READ);
+    if (gvm_region_map_many_warp(&p.view, regions, 2, GVM_REGION_WRITE, found))
+        *(uint64_t *)found[0] = *words[0];
+    if (gvm_region_map_many_block(&p.view, regions, 2, GVM_REGION_WRITE, found))
+        *(uint64_t *)found[1] = *words[0];
+    if (!gvm_region_request_warp(&p.view, 5, GVM_REGION_WRITE, &request))
+        *(uint64_t *)gvm_region_wait_warp(&p.view, &request) = 1;
+    if (!gvm_region_request_block(&p.view, 6, GVM_REGION_WRITE, &request))
+        *(uint64_t *)gvm_region_wait_block(&p.view, &request) = 1;
+    gvm_region_prefetch_warp(&p.view, 7);
+    gvm_region_prefetch_block(&p.view, 8);
+    gvm_region_unmap_lanes(&p.view, gvm_lane());
     gvm_region_unmap(&p.view, gvm_lane());
     gvm_region_unmap_warp(&p.view, gvm_warp());
     gvm_region_unmap_block(&p.view, gvm_block());

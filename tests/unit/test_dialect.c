@@ -31,6 +31,7 @@ static struct {
 #define __ballot_sync(mask, yes) ((mask) & (uint32_t)(yes))
 #define __any_sync(mask, yes) ((void)(mask), (yes))
 #define __all_sync(mask, yes) ((void)(mask), (yes))
+#define __match_any_sync(mask, v) ((mask) & (v))
 #define __activemask() 1u
 #define __popc(bits) __builtin_popcount(bits)
 #define __stcs(p, v) ((void)(*(p) = (v)))

@@ -244,6 +244,21 @@ static int divide_budget(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* One that is small beside the others would have less than a chunk by its size, and so none. */
+static int divide_budget_with_a_small_one(void *arg)
+{
+    gvm_space_options options = gvm_space_options_init();
+    gvm_collection *small;
+
+    (void)arg;
+    options.budget_bytes = 6 * MIB;
+    CHILD_EXPECT(start_with(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(info_of(collection).frame_count == 3 * FRAMES);
+    CHILD_EXPECT(gvm_collection_create(space, 2, REGION, NULL, &small) == GVM_OK);
+    CHILD_EXPECT(info_of(small).frame_count == 2 && info_of(collection).frame_count == 2 * FRAMES);
+    return stop() ? 0 : 1;
+}
+
 /* Frames that are mapped stay, with what they hold. */
 static int shrink_what_is_mapped(void *arg)
 {
@@ -396,6 +411,7 @@ REGION_TEST(policy_clock_keeps_what_is_used, keep_what_is_used, &policies[0])
 REGION_TEST(policy_nfu_keeps_what_is_used, keep_what_is_used, &policies[1])
 REGION_TEST(policy_static_keeps_what_came_first, keep_what_came_first, NULL)
 REGION_TEST(budget_is_divided_by_size_and_given_back, divide_budget, NULL)
+REGION_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one, NULL)
 REGION_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped, NULL)
 REGION_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels, NULL)
 REGION_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map, NULL)
@@ -414,6 +430,7 @@ int main(void)
         cmocka_unit_test(policy_nfu_keeps_what_is_used),
         cmocka_unit_test(policy_static_keeps_what_came_first),
         cmocka_unit_test(budget_is_divided_by_size_and_given_back),
+        cmocka_unit_test(budget_has_a_chunk_for_a_small_collection),
         cmocka_unit_test(budget_leaves_frames_that_are_mapped),
         cmocka_unit_test(space_in_check_mode_reports_wrong_use_and_goes_on),
         cmocka_unit_test(region_unmapped_too_often_fails_after_a_wait),

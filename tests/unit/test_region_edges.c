@@ -1,4 +1,4 @@
-/* Regions at the edges: odd sizes, many changes, words that are spoilt, both sides at work at once, and what is left when a kernel
+/* Regions at the edges: odd sizes, many changes, words that are spoilt, check mode, and what is left when a kernel
  * faults, a process forks or another thread destroys. The test is its own kernel, as in test_region.c. */
 #include "tests/unit/unit.h"
 
@@ -19,6 +19,7 @@ static gvm_device *device;
 static gvm_space *space;
 static gvm_collection *collection;
 static gvm_region_view view;
+static uint32_t space_flags;
 
 /* A space, and a collection of regions that are all zeros. */
 static bool start(uint64_t budget_bytes, uint64_t count, uint64_t region_bytes, gvm_region_policy policy)
@@ -30,6 +31,7 @@ static bool start(uint64_t budget_bytes, uint64_t count, uint64_t region_bytes, 
     setenv("GVMEM_CHECK", "1", 1);
     end_child_after(300);
     of_space.budget_bytes = budget_bytes;
+    of_space.flags = space_flags;
     options.policy = policy;
     return gvm_device_open(0, &device) == GVM_OK &&
            gvm_space_create(device, &of_space, &space) == GVM_OK &&
@@ -321,6 +323,116 @@ static int write_while_another_lists(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* ---- check mode */
+
+static bool start_checked(void)
+{
+    space_flags = GVM_SPACE_CHECK;
+    return start(2 * MIB, 5, 1 * MIB - 7, GVM_REGION_FIFO);
+}
+
+/* A kernel that maps a region to read, and writes. */
+static bool write_wrongly(uint32_t region, uint64_t at)
+{
+    uint8_t *bytes = gvm_region_map(&view, region, GVM_REGION_READ);
+
+    if (bytes == NULL)
+        return false;
+    bytes[at]++;
+    gvm_region_unmap(&view, region);
+    return true;
+}
+
+static bool sync_names(gvm_status wanted, const char *region)
+{
+    return gvm_space_sync(space, NULL) == wanted && last_error_has(region);
+}
+
+static int overwrite_what_is_read(void *arg)
+{
+    const uint64_t last = 1 * MIB - 8;
+
+    (void)arg;
+    CHILD_EXPECT(start_checked());
+    CHILD_EXPECT(kernel_reads(3, 0) && gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(write_wrongly(3, last) && sync_names(GVM_E_INVALID, "region 3 "));
+    CHILD_EXPECT(last_error_has("not mapped to be written"));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK); /* said once */
+    CHILD_EXPECT(write_wrongly(4, 0));
+    for (uint32_t i = 0; i < 3; i++) /* and where the region is evicted before the sync */
+        CHILD_EXPECT(kernel_reads(i, 0));
+    CHILD_EXPECT((*word_of(4) & GVM_REGION_RESIDENT) == 0);
+    CHILD_EXPECT(sync_names(GVM_E_INVALID, "region 4 ") && gvm_space_sync(space, NULL) == GVM_OK);
+    return stop() ? 0 : 1;
+}
+
+/* Also after the CPU has brought it home, and it is clean. */
+static int write_what_is_mapped_to_be_written(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start_checked());
+    for (uint8_t round = 1; round < 5; round++)
+        for (uint32_t i = 0; i < 5; i++) {
+            CHILD_EXPECT(kernel_reads(i, (uint8_t)(round - 1)) && write_by_kernel(i, round));
+            CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+            CHILD_EXPECT((round & 1) == 0 || cpu_reads(i, round));
+            CHILD_EXPECT(kernel_reads(i, round) && gvm_space_sync(space, NULL) == GVM_OK);
+        }
+    CHILD_EXPECT(cpu_reads(4, 4) && write_wrongly(4, 77) && sync_names(GVM_E_INVALID, "region 4 "));
+    return stop() ? 0 : 1;
+}
+
+/* The CPU changes the homes of what kernels have in frames, which are evicted before the next sync. */
+static int change_homes_of_frames(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start_checked());
+    CHILD_EXPECT(kernel_reads(0, 0) && kernel_reads(1, 0));
+    CHILD_EXPECT(write_by_cpu(0, 9) && write_by_cpu(1, 9));
+    CHILD_EXPECT(kernel_reads(2, 0) && gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(kernel_reads(0, 9) && kernel_reads(1, 9) && gvm_space_sync(space, NULL) == GVM_OK);
+    return stop() ? 0 : 1;
+}
+
+static int read_what_is_poison(void *arg)
+{
+    const uint64_t *words, poison = GVM_REGION_POISON;
+
+    (void)arg;
+    CHILD_EXPECT(start_checked());
+    words = gvm_region_map(&view, 2, GVM_REGION_READ);
+    CHILD_EXPECT(words != NULL && words[0] == 0);
+    gvm_region_unmap(&view, 2);
+    CHILD_EXPECT(write_by_cpu(2, 1) && gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(words[0] == poison && words[(MIB - 7) / 8 - 1] == poison);
+    words = gvm_region_map(&view, 3, GVM_REGION_WRITE);
+    CHILD_EXPECT(words != NULL && words[0] == poison && words[(MIB - 7) / 8 - 1] == poison);
+    gvm_region_unmap(&view, 3);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && kernel_reads(2, 1));
+    return stop() ? 0 : 1;
+}
+
+static int write_on_both_sides(void *arg)
+{
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start_checked());
+    CHILD_EXPECT(write_by_kernel(1, 5) && write_by_cpu(1, 6) && write_by_kernel(2, 7) &&
+                 write_by_cpu(3, 8));
+    CHILD_EXPECT(sync_names(GVM_E_TORN, "region 1 ") && gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(cpu_reads(2, 7) && kernel_reads(3, 8));
+    /* Nor while the CPU has it mapped. */
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 4, GVM_REGION_READWRITE, &pointer) == GVM_OK);
+    CHILD_EXPECT(write_by_kernel(4, 9) && sync_names(GVM_E_TORN, "region 4 "));
+    CHILD_EXPECT(gvm_region_unmap_cpu(collection, 4) == GVM_OK && gvm_space_sync(space, NULL) == GVM_OK);
+    /* One after the other is as it should be. */
+    CHILD_EXPECT(write_by_kernel(1, 5) && gvm_space_sync(space, NULL) == GVM_OK && write_by_cpu(1, 6));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && write_by_kernel(1, 7));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && cpu_reads(1, 7));
+    return stop() ? 0 : 1;
+}
+
 /* ---- ends */
 
 static int fork_with_a_space(void *arg)
@@ -443,6 +555,11 @@ CHILD_TEST(region_written_by_the_cpu_is_not_overwritten_from_a_frame, evict_what
 CHILD_TEST(policy_static_uses_freed_frames_again, free_static_frames)
 CHILD_TEST(region_spoilt_does_not_stop_a_sync, spoil_what_was_written)
 CHILD_TEST(region_written_by_two_is_listed_before_either_goes_on, write_while_another_lists)
+CHILD_TEST(region_overwritten_is_reported_in_check_mode, overwrite_what_is_read)
+CHILD_TEST(region_written_rightly_is_not_reported_in_check_mode, write_what_is_mapped_to_be_written)
+CHILD_TEST(region_whose_home_is_changed_is_not_reported_in_check_mode, change_homes_of_frames)
+CHILD_TEST(frame_without_data_is_poisoned_in_check_mode, read_what_is_poison)
+CHILD_TEST(region_written_by_both_sides_is_torn_in_check_mode, write_on_both_sides)
 CHILD_TEST(child_of_fork_knows_no_space, fork_with_a_space)
 CHILD_TEST_NOT_VALGRIND(space_of_a_lost_context_says_so_and_ends, lose_the_context, VALGRIND_FAULT)
 
@@ -458,6 +575,11 @@ int main(void)
         cmocka_unit_test(policy_static_uses_freed_frames_again),
         cmocka_unit_test(region_spoilt_does_not_stop_a_sync),
         cmocka_unit_test(region_written_by_two_is_listed_before_either_goes_on),
+        cmocka_unit_test(region_overwritten_is_reported_in_check_mode),
+        cmocka_unit_test(region_written_rightly_is_not_reported_in_check_mode),
+        cmocka_unit_test(region_whose_home_is_changed_is_not_reported_in_check_mode),
+        cmocka_unit_test(frame_without_data_is_poisoned_in_check_mode),
+        cmocka_unit_test(region_written_by_both_sides_is_torn_in_check_mode),
         cmocka_unit_test(child_of_fork_knows_no_space),
         cmocka_unit_test(space_of_a_lost_context_says_so_and_ends),
         cmocka_unit_test(space_destroyed_under_calls_waits_for_them),

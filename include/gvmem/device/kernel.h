@@ -102,6 +102,9 @@ typedef struct gvm_soft_global {
 #define GVM_DEVICE static __device__ __forceinline__
 /* A function that is seldom called: its registers are not every caller's. */
 #define GVM_DEVICE_RARE static __device__ __noinline__
+/* GVM_FAR(f)(...) calls it with the registers of whichever needs more, not of both: the compiler does not see which function
+ * that is, and makes the call by the rules of the platform's binary interface. */
+#define GVM_FAR(function) ((decltype(&function))gvm_hide_u64((uint64_t)(function)))
 
 /* Only so can a function that is not inlined be given a pointer into a kernel's parameters without a
  * copy of all of them in every thread. */
@@ -119,6 +122,14 @@ typedef struct gvm_soft_global {
 #define GVM_SHARED(type, name, count) __shared__ type name[count]
 /* Before a loop of a constant number of rounds, whose arrays are to be in registers. */
 #define GVM_UNROLL _Pragma("unroll")
+/* Before a loop that is not to be unrolled, for the registers that this takes. */
+#define GVM_NO_UNROLL _Pragma("unroll 1")
+
+GVM_DEVICE uint64_t gvm_hide_u64(uint64_t v)
+{
+    asm("mov.u64 %0, %0;" : "+l"(v));
+    return v;
+}
 
 GVM_DEVICE uint32_t gvm_thread_x(void)
 {
@@ -216,6 +227,10 @@ GVM_DEVICE int gvm_warp_any(uint32_t mask, int yes)
 GVM_DEVICE int gvm_warp_all(uint32_t mask, int yes)
 {
     return __all_sync(mask, yes);
+}
+GVM_DEVICE uint32_t gvm_warp_match_u32(uint32_t mask, uint32_t v)
+{
+    return __match_any_sync(mask, v);
 }
 GVM_DEVICE uint32_t gvm_warp_active(void)
 {
@@ -418,6 +433,7 @@ GVM_DEVICE uint64_t gvm_clock_ns(void)
 
 #define GVM_DEVICE static inline __attribute__((unused))
 #define GVM_DEVICE_RARE static __attribute__((unused))
+#define GVM_FAR(function) (function)
 #define GVM_EXPORT __attribute__((visibility("default")))
 
 /* The thread of a block that runs on this system thread; set by the software GPU. NULL: a function of the dialect is called
@@ -458,6 +474,7 @@ static __attribute__((unused, noinline, const)) gvm_soft_thread *gvm_soft_self(v
 /* The blocks of a system thread run one after the other, and all threads of a block on one. */
 #define GVM_SHARED(type, name, count) static _Thread_local type name[count]
 #define GVM_UNROLL
+#define GVM_NO_UNROLL
 
 GVM_DEVICE uint32_t gvm_thread_x(void)
 {
@@ -672,6 +689,20 @@ GVM_SOFT_SHUFFLE_OF(double, f64)
 #undef GVM_SOFT_SHUFFLE_OF
 #undef GVM_SOFT_SHUFFLE_BY
 
+/* Value by value: that of the first lane whose value is not known yet. */
+GVM_DEVICE uint32_t gvm_warp_match_u32(uint32_t mask, uint32_t v)
+{
+    uint32_t left = gvm_warp_ballot(mask, 1), same = 0, equal, value;
+
+    for (; left != 0; left &= ~equal) {
+        value = gvm_warp_shuffle_u32(mask, v, (uint32_t)__builtin_ctz(left), gvm_warp_size());
+        equal = gvm_warp_ballot(mask, v == value);
+        if (v == value)
+            same = equal;
+    }
+    return same;
+}
+
 GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
 {
     memcpy(p, &v, sizeof v);
@@ -860,6 +891,12 @@ GVM_DEVICE uint32_t gvm_warp(void)
 GVM_DEVICE uint32_t gvm_warp_mask(void)
 {
     return ~0u >> (32 - gvm_warp_size());
+}
+
+/* The lowest lane of a mask that is not 0. */
+GVM_DEVICE uint32_t gvm_warp_first(uint32_t mask)
+{
+    return gvm_count_ones((mask & (0 - mask)) - 1);
 }
 
 /* All lanes of the warp call these: the value of a lane, and of the lane that is so many behind this one (its own, where

@@ -32,8 +32,14 @@
  *     gvm_region_map(), _unmap()                one thread                what it maps
  *     gvm_region_map_warp(), _unmap_warp()      all threads of a warp     the one region of the warp
  *     gvm_region_map_block(), _unmap_block()    all threads of a block    the one region of the block
+ *     gvm_region_map_lanes(), _unmap_lanes()    all threads of a warp     the region that it names itself
  *
- * In those of warps and blocks all threads pass the same arguments. Before an unmap the accesses of all of them are over.
+ *     gvm_region_map_many_warp(), _block()      maps a list, all of it or nothing
+ *     gvm_region_request_warp(), _block()       the first step of a map; gvm_region_wait_warp(), _block() is the second
+ *     gvm_region_prefetch_warp(), _block()      brings a region to a frame, and does not map it
+ *
+ * In those of warps and blocks all threads pass the same arguments, but for those of lanes. Before an unmap the accesses of all of
+ * them are over. What was mapped in one of these ways may be unmapped in another one, as often.
  *
  * These functions are given a pointer into the kernel's parameter. GVM_KERNEL declares that so that
  * nothing is copied; in a CUDA kernel of one's own write const __grid_constant__ before its type.
@@ -56,11 +62,51 @@ GVM_DEVICE void gvm_region_unmap(const gvm_region_view *view, uint32_t region);
 GVM_DEVICE void gvm_region_unmap_warp(const gvm_region_view *view, uint32_t region);
 GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t region);
 
+/* Each lane of a warp maps a region of its own, or GVM_REGION_NONE, which gives NULL. Lanes that name the same
+ * region have one atomic operation together and a reference each; it is mapped for what any of them wants. Regions that are not in a frame are brought by the whole warp, one after
+ * the other. An unmap needs not have the lanes' regions in the same order. */
+GVM_DEVICE void *gvm_region_map_lanes(const gvm_region_view *view, uint32_t region, uint32_t access);
+GVM_DEVICE void gvm_region_unmap_lanes(const gvm_region_view *view, uint32_t region);
+
+/* Maps count regions, entries that are GVM_REGION_NONE excepted, and returns 1. If a map of one fails, those before it are
+ * unmapped, and it returns 0. Each thread writes all of pointers, an array of its own or one that they share: NULL for those that are not
+ * mapped. As regions without a frame are used at their homes, kernels that map many cannot wait for each other's frames. */
+GVM_DEVICE int gvm_region_map_many_warp(const gvm_region_view *view, const uint32_t *regions,
+                                        uint32_t count, uint32_t access, void **pointers);
+GVM_DEVICE int gvm_region_map_many_block(const gvm_region_view *view, const uint32_t *regions,
+                                         uint32_t count, uint32_t access, void **pointers);
+
+/* A map in two steps. A request counts as a map at once: from then on the region does not leave its frame. It returns the pointer if
+ * there is nothing to fetch, else NULL. The wait returns the pointer in either case; it fetches the region if no others have
+ * fetched it meanwhile. A request alone moves no data; whoever maps the region next does. Between the two steps the same
+ * threads may map, request and unmap others. Each request is waited for once, if it returned NULL, and then unmapped if the
+ * wait returned a pointer. request belongs to each thread. */
+typedef struct gvm_region_request {
+    uint32_t region, access; /* GVM_REGION_NONE: there is nothing to wait for */
+    uint64_t found;
+} gvm_region_request;
+GVM_DEVICE void *gvm_region_request_warp(const gvm_region_view *view, uint32_t region,
+                                         uint32_t access, gvm_region_request *request);
+GVM_DEVICE void *gvm_region_wait_warp(const gvm_region_view *view, gvm_region_request *request);
+GVM_DEVICE void *gvm_region_request_block(const gvm_region_view *view, uint32_t region,
+                                          uint32_t access, gvm_region_request *request);
+GVM_DEVICE void *gvm_region_wait_block(const gvm_region_view *view, gvm_region_request *request);
+
+/* Brings a region to a frame if it is in none. That is a hint: numbers that no region has are passed over. */
+GVM_DEVICE void gvm_region_prefetch_warp(const gvm_region_view *view, uint32_t region);
+GVM_DEVICE void gvm_region_prefetch_block(const gvm_region_view *view, uint32_t region);
+
 /* The slot of an address that a map returned: what gvm_region_resolve() writes. */
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address);
+
+/* Bytes from one row, and from one slice, to the next at an address that a map returned. They depend on where the region is: in a
+ * frame its rows are packed, at its home they are those of the array. Without a shape the region is one row. */
+GVM_DEVICE uint64_t gvm_region_pitch(const gvm_region_view *view, const void *address);
+GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const void *address);
 
 #endif /* GVM_KERNEL */
 
 #include <gvmem/device/detail/region.h>
+#include <gvmem/device/detail/region_maps.h>
 
 #endif

@@ -54,6 +54,15 @@ typedef struct gvm_region_frame {
 
 #define GVM_REGION_RETIRED 0xffffffffu
 
+/* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
+typedef struct gvm_region_sum {
+    uint64_t known; /* as of when the frame was last equal to the home; 0: not known */
+    uint64_t found; /* what threads are adding up */
+} gvm_region_sum;
+
+#define GVM_REGION_POISON \
+    0xdeaddeaddeaddeadull /* in frames that are free, and that a write-only map gives, in check mode */
+
 /* Which frames are taken for another region. */
 enum {
     GVM_REGION_EVICT_CLOCK = 0,
@@ -69,6 +78,7 @@ enum {
     GVM_REGION_SPOILT = 2, /* CROWDED for longer than a thread waits */
     GVM_REGION_LATE = 3,   /* BUSY for longer than a thread waits */
     GVM_REGION_NOT_MAPPED = 4,
+    GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
 };
 
 /* Of a collection, in device memory. Counters are of all kernels since it was made. */
@@ -80,13 +90,22 @@ typedef struct gvm_region_table {
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
     uint64_t wait_ns;
-    uint64_t error;        /* atomic: code, and the region's number above it */
-    uint64_t change_count; /* atomic: of entries so far */
-    uint64_t padding[3];
+    uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
+    gvm_region_shape shape;
+    uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
+    uint64_t error;         /* atomic: code, and the region's number above it */
+    uint64_t change_count;  /* atomic: of entries so far */
+    uint64_t padding[14];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
-    uint64_t padding2[2];
+    uint64_t padding2[10];
 } gvm_region_table;
+
+/* Where the window of a region begins, from the beginning of the array on. */
+#define GVM_REGION_WINDOW_AT(t, region) \
+    ((region) % (t)->columns * (t)->shape.width_bytes + \
+     (region) / (t)->columns % (t)->rows * ((t)->shape.height * (t)->shape.row_pitch_bytes) + \
+     (region) / (t)->columns / (t)->rows * ((t)->shape.depth * (t)->shape.slice_pitch_bytes))
 
 /* Threads that act together. */
 enum { GVM_REGION_BY_THREAD, GVM_REGION_BY_WARP, GVM_REGION_BY_BLOCK };
@@ -116,50 +135,116 @@ GVM_DEVICE void gvm_region_join(uint32_t by)
         gvm_block_sync();
 }
 
-/* The leader's value, to all; and a join. */
-GVM_DEVICE uint64_t gvm_region_tell(uint32_t by, uint64_t value)
+GVM_DEVICE_RARE uint64_t gvm_region_tell_block(uint64_t value)
 {
     GVM_SHARED(uint64_t, told, 1);
 
+    gvm_block_sync(); /* all have read what was told before */
+    if (gvm_thread() == 0)
+        told[0] = value;
+    gvm_block_sync();
+    return told[0];
+}
+
+/* The leader's value, to all; and a join. */
+GVM_DEVICE uint64_t gvm_region_tell(uint32_t by, uint64_t value)
+{
     if (by == GVM_REGION_BY_WARP)
         value = gvm_warp_get_u64(value, 0);
-    if (by == GVM_REGION_BY_BLOCK) {
-        gvm_block_sync(); /* all have read what was told before */
-        if (gvm_thread() == 0)
-            told[0] = value;
-        gvm_block_sync();
-        value = told[0];
-    }
-    gvm_region_join(by);
+    if (by == GVM_REGION_BY_BLOCK)
+        value = gvm_region_tell_block(value);
+    else
+        gvm_region_join(by);
     return value;
 }
 
 #define GVM_REGION_COPIED_AT_ONCE 4 /* loads of 16 bytes under way for each thread */
 
-/* Copies between slots: a multiple of 16 bytes. */
+/* Copies between slots: units of 16 bytes, less than 2^32. The lanes of a warp copy units next to each other and then the
+ * next ones, so that a thread's loads differ by a constant, and need one register for all addresses. */
+GVM_DEVICE void gvm_region_copy_by(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
+{
+    const uint32_t apart = by == GVM_REGION_BY_THREAD ? 1 : gvm_warp_size();
+    const uint32_t rank = gvm_region_rank(by), lane = rank % apart;
+    const uint32_t first = (rank - lane) * GVM_REGION_COPIED_AT_ONCE + lane;
+    const uint32_t step = gvm_region_ranks(by) * GVM_REGION_COPIED_AT_ONCE;
+    const uint32_t units = (uint32_t)(t->stride_bytes / 16);
+    const unsigned char *src = (const unsigned char *)(uintptr_t)(t->address + from * t->stride_bytes);
+    unsigned char *dst = (unsigned char *)(uintptr_t)(t->address + to * t->stride_bytes);
+    uint64_t a[GVM_REGION_COPIED_AT_ONCE], b[GVM_REGION_COPIED_AT_ONCE];
+    uint32_t left = units > first ? units - first : 0, k;
+
+    src += (uint64_t)first * 16;
+    dst += (uint64_t)first * 16;
+    GVM_NO_UNROLL
+    while (left > 0) {
+        GVM_UNROLL
+        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++)
+            if (left > k * apart)
+                gvm_stream_load_u64x2(src + k * apart * 16, &a[k], &b[k]);
+        GVM_UNROLL
+        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++)
+            if (left > k * apart)
+                gvm_stream_u64x2(dst + k * apart * 16, a[k], b[k]);
+        left = left > step ? left - step : 0;
+        src += (uint64_t)step * 16;
+        dst += (uint64_t)step * 16;
+    }
+}
+
+GVM_DEVICE_RARE void gvm_region_copy_alone(const gvm_region_table *t, uint32_t to, uint32_t from)
+{
+    gvm_region_copy_by(t, to, from, GVM_REGION_BY_THREAD);
+}
+
+GVM_DEVICE_RARE void gvm_region_copy_in_warp(const gvm_region_table *t, uint32_t to, uint32_t from)
+{
+    gvm_region_copy_by(t, to, from, GVM_REGION_BY_WARP);
+}
+
+GVM_DEVICE_RARE void gvm_region_copy_in_block(const gvm_region_table *t, uint32_t to, uint32_t from)
+{
+    gvm_region_copy_by(t, to, from, GVM_REGION_BY_BLOCK);
+}
+
+GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
+{
+    return t->address + t->home * t->stride_bytes;
+}
+
+/* A collection with a shape: between a frame, whose rows are packed, and a window of the array. */
+GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t to, uint32_t from,
+                                            uint32_t by)
+{
+    const int fetches = to < t->home;
+    const uint64_t window = gvm_region_homes(t) +
+                            GVM_REGION_WINDOW_AT(t, (fetches ? from : to) - t->home);
+    const uint32_t units = (uint32_t)(t->region_bytes / 16),
+                   row_units = (uint32_t)(t->shape.width_bytes / 16);
+    uint64_t frame, at, a, b;
+    uint32_t i, row;
+
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < units; i += gvm_region_ranks(by)) {
+        row = i / row_units;
+        at = window + row / t->shape.height * t->shape.slice_pitch_bytes +
+             row % t->shape.height * t->shape.row_pitch_bytes + i % row_units * 16ull;
+        frame = t->address + (fetches ? to : from) * t->stride_bytes + i * 16ull;
+        gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? at : frame), &a, &b);
+        gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame : at), a, b);
+    }
+}
+
 GVM_DEVICE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
 {
-    unsigned char *dst = (unsigned char *)(uintptr_t)(t->address + to * t->stride_bytes);
-    const unsigned char *src = (const unsigned char *)(uintptr_t)(t->address + from * t->stride_bytes);
-    const uint64_t units = t->stride_bytes / 16;
-    const uint32_t ranks = gvm_region_ranks(by);
-    uint64_t a[GVM_REGION_COPIED_AT_ONCE], b[GVM_REGION_COPIED_AT_ONCE], i, at;
-    uint32_t k;
-
-    for (i = gvm_region_rank(by); i < units; i += (uint64_t)ranks * GVM_REGION_COPIED_AT_ONCE) {
-        GVM_UNROLL
-        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
-            at = i + (uint64_t)k * ranks;
-            if (at < units)
-                gvm_stream_load_u64x2(src + 16 * at, &a[k], &b[k]);
-        }
-        GVM_UNROLL
-        for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++) {
-            at = i + (uint64_t)k * ranks;
-            if (at < units)
-                gvm_stream_u64x2(dst + 16 * at, a[k], b[k]);
-        }
-    }
+    if (t->columns != 0)
+        gvm_region_copy_window(t, to, from, by);
+    else if (by == GVM_REGION_BY_THREAD)
+        gvm_region_copy_alone(t, to, from);
+    else if (by == GVM_REGION_BY_WARP)
+        gvm_region_copy_in_warp(t, to, from);
+    else
+        gvm_region_copy_in_block(t, to, from);
 }
 
 /* ---- words and records */
@@ -245,12 +330,63 @@ GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t regio
     gvm_atomic_or_u32(&record->flags, GVM_REGION_COUNTED);
 }
 
+/* ---- check mode */
+
+GVM_DEVICE gvm_region_sum *gvm_region_sum_of(const gvm_region_table *t, uint32_t frame)
+{
+    return (gvm_region_sum *)(uintptr_t)t->sums + frame;
+}
+
+GVM_DEVICE uint64_t gvm_region_mix(uint64_t value, uint64_t at)
+{
+    value = (value ^ at) * 0x9e3779b97f4a7c15ull;
+    return (value ^ value >> 29) * 0xbf58476d1ce4e5b9ull;
+}
+
+/* Threads that act together sum up a frame. If it is that of a clean region it must be what it was. */
+GVM_DEVICE_RARE void gvm_region_sum_up(const gvm_region_table *t, uint32_t frame, uint32_t region,
+                                       uint32_t by)
+{
+    const unsigned char *at = (const unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
+    gvm_region_sum *sum = gvm_region_sum_of(t, frame);
+    uint64_t i, first, second, mine = 0;
+
+    if (gvm_region_rank(by) == 0)
+        gvm_store_release_u64(&sum->found, 0);
+    gvm_region_join(by);
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by)) {
+        gvm_stream_load_u64x2(at + 16 * i, &first, &second);
+        mine += gvm_region_mix(first, 2 * i) + gvm_region_mix(second, 2 * i + 1);
+    }
+    gvm_atomic_add_u64(&sum->found, mine);
+    gvm_region_join(by);
+    if (gvm_region_rank(by) != 0)
+        return;
+    mine = gvm_load_acquire_u64(&sum->found) | 1;
+    if (region != GVM_REGION_NONE && sum->known != 0 && sum->known != mine)
+        gvm_region_report(t, GVM_REGION_OVERWRITTEN, region);
+    sum->known = mine;
+}
+
+/* What is left in a frame is not to be taken for data. */
+GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame, uint32_t by)
+{
+    unsigned char *at = (unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
+    uint64_t i;
+
+    GVM_NO_UNROLL
+    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by))
+        gvm_stream_u64x2(at + 16 * i, GVM_REGION_POISON, GVM_REGION_POISON);
+}
+
 /* ---- finding a frame */
 
 #define GVM_REGION_LOOKS_MAX 4096u
 
 /* What the leader of threads that map has done so far. */
 typedef struct gvm_region_search {
+    uint32_t region, access;
     uint32_t stage;
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
@@ -307,7 +443,7 @@ GVM_DEVICE int gvm_region_take_frame(const gvm_region_table *t, uint32_t at, uin
 }
 
 /* Draws frames until one can be had. */
-GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, uint32_t region, gvm_region_search *s)
+GVM_DEVICE_RARE int gvm_region_find_frame(gvm_region_table *t, uint32_t region, gvm_region_search *s)
 {
     const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
     const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
@@ -317,20 +453,23 @@ GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, uint32_t region, gvm_r
         at = gvm_atomic_add_u64(&t->hand, 1);
         if (t->policy == GVM_REGION_EVICT_NONE && at >= frames)
             return 0;
-        if (gvm_region_take_frame(t, (uint32_t)(at % frames), region, s))
+        if (gvm_region_take_frame(t, (uint32_t)at % frames, region, s))
             return 1;
     }
     return 0;
 }
 
 /* The victim's data is at home. Its frame is the region's, unless the victim was mapped meanwhile: then it stays. */
-GVM_DEVICE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region, gvm_region_search *s)
+GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region,
+                                               gvm_region_search *s)
 {
     const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, s->victim));
 
     if ((s->taken & GVM_REGION_DIRTY) != 0)
         gvm_atomic_add_u64(&t->written, 1);
     if ((word & GVM_REGION_REFERENCES) != 0) {
+        if (t->sums != 0 && (s->taken & GVM_REGION_DIRTY) != 0)
+            gvm_region_sum_of(t, s->frame)->known = 0;
         gvm_region_settle(t, s->victim, s->taken,
                           s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED));
         return 0;
@@ -343,9 +482,13 @@ GVM_DEVICE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region, 
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more. */
+/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more; in check mode also to sum up the
+ * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
-#define GVM_REGION_DONE (1ull << 62) /* with RESIDENT and the slot, or without if the map failed */
+#define GVM_REGION_SUM_UP (1ull << 61)
+#define GVM_REGION_EMPTY (1ull << 60)
+#define GVM_REGION_DONE \
+    (1ull << 62) /* with RESIDENT, REMOTE and the slot, or without if the map failed */
 
 GVM_DEVICE uint64_t gvm_region_copy_job(uint32_t to, uint32_t from)
 {
@@ -362,6 +505,32 @@ GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
     return gvm_region_job_from(job >> GVM_REGION_SLOT_BITS);
 }
 
+GVM_DEVICE void gvm_region_do(const gvm_region_table *t, uint64_t job, uint32_t by)
+{
+    const uint32_t to = gvm_region_job_to(job), from = gvm_region_job_from(job);
+
+    if ((job & GVM_REGION_COPY) != 0)
+        gvm_region_copy(t, to, from, by);
+    else if ((job & GVM_REGION_SUM_UP) != 0)
+        gvm_region_sum_up(t, to, from, by);
+    else
+        gvm_region_poison(t, to, by);
+    gvm_region_join(by);
+    if (t->sums != 0 && (job & GVM_REGION_COPY) != 0 && to < t->home)
+        gvm_region_sum_up(t, to, GVM_REGION_NONE, by);
+}
+
+/* What is to be done before the victim's frame can be another region's. */
+GVM_DEVICE uint64_t gvm_region_evict_job(const gvm_region_table *t, const gvm_region_search *s)
+{
+    if (s->victim == GVM_REGION_NONE)
+        return 0;
+    if ((s->taken & GVM_REGION_DIRTY) != 0)
+        return gvm_region_copy_job(t->home + s->victim, s->frame);
+    return t->sums != 0 ? GVM_REGION_SUM_UP | (uint64_t)s->frame << GVM_REGION_SLOT_BITS | s->victim
+                        : 0;
+}
+
 /* The map fails: its reference goes. */
 GVM_DEVICE uint64_t gvm_region_fail(const gvm_region_table *t, uint32_t region, uint32_t code)
 {
@@ -371,15 +540,15 @@ GVM_DEVICE uint64_t gvm_region_fail(const gvm_region_table *t, uint32_t region, 
 }
 
 /* The region is where its word says, and stays there. */
-GVM_DEVICE uint64_t gvm_region_mapped(const gvm_region_table *t, uint32_t region, uint32_t access,
-                                      uint64_t word)
+GVM_DEVICE_RARE uint64_t gvm_region_mapped(const gvm_region_table *t, uint32_t region,
+                                           uint32_t access, uint64_t word)
 {
     if ((access & GVM_REGION_WRITE) != 0) {
         gvm_region_list_change(t, region);
         if ((word & GVM_REGION_REMOTE) == 0)
             gvm_atomic_or_u64(gvm_region_word(t, region), GVM_REGION_DIRTY | GVM_REGION_LISTED);
     }
-    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & GVM_REGION_SLOT_MASK);
+    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
 }
 
 /* Whether it is worth trying to bring a region to a frame that is used at its home: with NONE there is none once the
@@ -391,8 +560,8 @@ GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
 }
 
 /* Claims the region if it is not in a frame, and this thread may bring it there. 0: go on with s->stage; else a job. */
-GVM_DEVICE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t region, uint32_t access,
-                                    gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t region,
+                                         uint32_t access, gvm_region_search *s)
 {
     const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
 
@@ -442,8 +611,8 @@ GVM_DEVICE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uin
 }
 
 /* With the region claimed: 0, or a job. */
-GVM_DEVICE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint32_t access,
-                                     gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint32_t access,
+                                          gvm_region_search *s)
 {
     if (s->stage == GVM_REGION_FIND) {
         if ((gvm_load_acquire_u32(&gvm_region_record_of(t, region)->flags) & GVM_REGION_LIVE) == 0) {
@@ -453,9 +622,7 @@ GVM_DEVICE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint3
         if (!gvm_region_find_frame(t, region, s))
             return gvm_region_use_home(t, region, access, s);
         s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
-        return s->victim != GVM_REGION_NONE && (s->taken & GVM_REGION_DIRTY) != 0
-                   ? gvm_region_copy_job(t->home + s->victim, s->frame)
-                   : 0;
+        return gvm_region_evict_job(t, s);
     }
     if (s->stage == GVM_REGION_EVICT) {
         s->stage = gvm_region_finish_evicting(t, region, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
@@ -466,38 +633,63 @@ GVM_DEVICE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint3
         gvm_atomic_add_u64(&t->fetched, 1);
         return gvm_region_copy_job(s->frame, t->home + region);
     }
+    if (s->stage == GVM_REGION_FILL && t->sums != 0) {
+        s->stage = GVM_REGION_END;
+        return GVM_REGION_EMPTY | (uint64_t)s->frame << GVM_REGION_SLOT_BITS;
+    }
     return gvm_region_publish(t, region, access, s);
 }
 
 /* The leader's next steps, up to something that all threads do. */
-GVM_DEVICE uint64_t gvm_region_next(gvm_region_table *t, uint32_t region, uint32_t access,
-                                    gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_next(gvm_region_table *t, gvm_region_search *s)
 {
     uint64_t job = 0;
 
     while (job == 0)
-        job = s->stage == GVM_REGION_LOOK ? gvm_region_look(t, region, access, s)
-                                          : gvm_region_bring(t, region, access, s);
+        job = s->stage == GVM_REGION_LOOK ? gvm_region_look(t, s->region, s->access, s)
+                                          : gvm_region_bring(t, s->region, s->access, s);
     return job;
 }
 
-/* A reference is counted already. Returns RESIDENT and the slot, or 0. */
-GVM_DEVICE_RARE uint64_t gvm_region_map_slowly(uint64_t table, uint32_t region, uint32_t access,
-                                               uint32_t by)
+/* A reference is counted already. Returns RESIDENT, REMOTE and the slot, or 0. */
+GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, uint32_t access,
+                                             uint32_t by)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
-    gvm_region_search s = {GVM_REGION_LOOK, 0, GVM_REGION_NONE, 0, 0, 0, 0};
+    gvm_region_search s = {region, access, GVM_REGION_LOOK, 0, GVM_REGION_NONE, 0, 0, 0, 0};
     uint64_t job = 0;
 
+    GVM_NO_UNROLL
     for (;;) {
         if (gvm_region_rank(by) == 0)
-            job = gvm_region_next(t, region, access, &s);
+            job = gvm_region_next(t, &s);
         job = gvm_region_tell(by, job);
         if ((job & GVM_REGION_DONE) != 0)
             return job & ~GVM_REGION_DONE;
-        gvm_region_copy(t, gvm_region_job_to(job), gvm_region_job_from(job), by);
-        gvm_region_join(by);
+        gvm_region_do(t, job, by);
     }
+}
+
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly(uint64_t table, uint32_t region, uint32_t access)
+{
+    return gvm_region_map_slowly_by(table, region, access, GVM_REGION_BY_THREAD);
+}
+
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly_warp(uint64_t table, uint32_t region, uint32_t access)
+{
+    return gvm_region_map_slowly_by(table, region, access, GVM_REGION_BY_WARP);
+}
+
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly_block(uint64_t table, uint32_t region, uint32_t access)
+{
+    return gvm_region_map_slowly_by(table, region, access, GVM_REGION_BY_BLOCK);
+}
+
+GVM_DEVICE uint64_t gvm_region_miss(uint64_t table, uint32_t region, uint32_t access, uint32_t by)
+{
+    return by == GVM_REGION_BY_THREAD ? GVM_FAR(gvm_region_map_slowly)(table, region, access)
+           : by == GVM_REGION_BY_WARP ? GVM_FAR(gvm_region_map_slowly_warp)(table, region, access)
+                                      : GVM_FAR(gvm_region_map_slowly_block)(table, region, access);
 }
 
 /* A number that no region has. */
@@ -517,24 +709,43 @@ GVM_DEVICE int gvm_region_is_hit(uint64_t word, uint32_t access)
                : (word & all) == GVM_REGION_RESIDENT;
 }
 
-GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t region, uint32_t access,
-                                      uint32_t by)
+/* The leader counts a reference and a use. Returns, to all, the word before; 0 where there is no such region. */
+GVM_DEVICE uint64_t gvm_region_count_map(const gvm_region_view *view, uint32_t region, uint32_t by)
 {
     uint64_t word = 0;
 
     if (region >= view->count)
-        return gvm_region_rank(by) == 0 ? gvm_region_refuse(view->table, region) : 0;
+        return gvm_region_rank(by) == 0 ? GVM_FAR(gvm_region_refuse)(view->table, region) : 0;
     if (gvm_region_rank(by) == 0)
         word = gvm_atomic_add_acquire_u64((uint64_t *)(uintptr_t)view->words + region,
                                           GVM_REGION_REFERENCE + GVM_REGION_USE);
-    word = gvm_region_tell(by, word);
-    if (!gvm_region_is_hit(word, access))
-        word = gvm_region_map_slowly(view->table, region, access, by);
-    return word;
+    return gvm_region_tell(by, word);
+}
+
+GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t region, uint32_t access,
+                                      uint32_t by)
+{
+    const uint64_t word = gvm_region_count_map(view, region, by);
+
+    return region >= view->count || gvm_region_is_hit(word, access)
+               ? word
+               : gvm_region_miss(view->table, region, access, by);
+}
+
+GVM_DEVICE const gvm_region_table *gvm_region_table_of(const gvm_region_view *view)
+{
+    return (const gvm_region_table *)(uintptr_t)view->table;
+}
+
+GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t region)
+{
+    return (void *)(uintptr_t)(gvm_region_homes(t) + GVM_REGION_WINDOW_AT(t, region));
 }
 
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
 {
+    if ((word & GVM_REGION_REMOTE) != 0 && (view->flags & GVM_REGION_VIEW_SHAPED) != 0)
+        return gvm_region_window(gvm_region_table_of(view), gvm_region_slot_in(word) - view->home);
     return (word & GVM_REGION_RESIDENT) != 0
                ? (void *)(uintptr_t)(view->address + gvm_region_slot_in(word) * view->stride_bytes)
                : (void *)0;
@@ -557,33 +768,40 @@ GVM_DEVICE void *gvm_region_map_block(const gvm_region_view *view, uint32_t regi
 
 /* ---- unmapping */
 
-/* In check mode: was it mapped? If not, its word stays as it is. */
-GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region)
+/* In check mode: was it mapped so often? If not, its word stays as it is. */
+GVM_DEVICE_RARE void gvm_region_drop_checked(uint64_t table, uint32_t region, uint32_t count)
 {
     const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)table;
+    const uint64_t references = count * GVM_REGION_REFERENCE;
     uint64_t *at = gvm_region_word(t, region), word, seen = gvm_load_consume_u64(at);
 
     do {
         word = seen;
-        if ((word & GVM_REGION_REFERENCES) == 0) {
+        if ((word & GVM_REGION_REFERENCES) < references) {
             gvm_region_report(t, GVM_REGION_NOT_MAPPED, region);
             return;
         }
-        seen = gvm_atomic_cas_release_u64(at, word, word - GVM_REGION_REFERENCE);
+        seen = gvm_atomic_cas_release_u64(at, word, word - references);
     } while (seen != word);
+}
+
+/* One thread: takes back references. */
+GVM_DEVICE void gvm_region_drop(const gvm_region_view *view, uint32_t region, uint32_t count)
+{
+    if (region >= view->count)
+        (void)GVM_FAR(gvm_region_refuse)(view->table, region);
+    else if ((view->flags & GVM_REGION_VIEW_CHECKED) != 0)
+        GVM_FAR(gvm_region_drop_checked)(view->table, region, count);
+    else
+        gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region,
+                            0 - count * GVM_REGION_REFERENCE);
 }
 
 GVM_DEVICE void gvm_region_unmap_as(const gvm_region_view *view, uint32_t region, uint32_t by)
 {
     gvm_region_join(by);
-    if (gvm_region_rank(by) != 0)
-        return;
-    if (region >= view->count)
-        (void)gvm_region_refuse(view->table, region);
-    else if ((view->flags & GVM_REGION_VIEW_CHECKED) != 0)
-        gvm_region_drop_checked(view->table, region);
-    else
-        gvm_add_release_u64((uint64_t *)(uintptr_t)view->words + region, 0 - GVM_REGION_REFERENCE);
+    if (gvm_region_rank(by) == 0)
+        gvm_region_drop(view, region, 1);
 }
 
 GVM_DEVICE void gvm_region_unmap(const gvm_region_view *view, uint32_t region)
@@ -601,9 +819,49 @@ GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t reg
     gvm_region_unmap_as(view, region, GVM_REGION_BY_BLOCK);
 }
 
+/* ---- places */
+
+GVM_DEVICE int gvm_region_is_window(const gvm_region_view *view, const void *address)
+{
+    return (view->flags & GVM_REGION_VIEW_SHAPED) != 0 &&
+           (uint64_t)(uintptr_t)address >= view->address + view->home * view->stride_bytes;
+}
+
+GVM_DEVICE_RARE uint32_t gvm_region_window_slot(const gvm_region_table *t, uint64_t address)
+{
+    const gvm_region_shape *shape = &t->shape;
+    const uint64_t at = address - gvm_region_homes(t);
+    const uint64_t x = at % shape->row_pitch_bytes / shape->width_bytes;
+    const uint64_t y = at % shape->slice_pitch_bytes / shape->row_pitch_bytes / shape->height;
+    const uint64_t z = at / shape->slice_pitch_bytes / shape->depth;
+
+    return t->home + (uint32_t)(x + t->columns * (y + t->rows * z));
+}
+
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address)
 {
+    if (gvm_region_is_window(view, address))
+        return gvm_region_window_slot(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
     return (uint32_t)(((uint64_t)(uintptr_t)address - view->address) / view->stride_bytes);
+}
+
+GVM_DEVICE uint64_t gvm_region_pitch(const gvm_region_view *view, const void *address)
+{
+    const gvm_region_shape *shape = &gvm_region_table_of(view)->shape;
+
+    if ((view->flags & GVM_REGION_VIEW_SHAPED) == 0)
+        return view->region_bytes;
+    return gvm_region_is_window(view, address) ? shape->row_pitch_bytes : shape->width_bytes;
+}
+
+GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const void *address)
+{
+    const gvm_region_shape *shape = &gvm_region_table_of(view)->shape;
+
+    if ((view->flags & GVM_REGION_VIEW_SHAPED) == 0)
+        return view->region_bytes;
+    return gvm_region_is_window(view, address) ? shape->slice_pitch_bytes
+                                               : shape->width_bytes * shape->height;
 }
 
 #endif /* GVM_KERNEL */

@@ -1,0 +1,231 @@
+/* What kernels do with regions besides plain maps. The test is its own kernel, of one thread: it calls the device's side on the
+ * software GPU's memory; tests/prop/region_ops.c has warps and blocks. Each test runs in a child, since a driver is started once
+ * a process. */
+#include "tests/unit/unit.h"
+
+#include <gvmem/device/region.h>
+#include <gvmem/gvmem.h>
+
+#include "base/registry.h"
+#include "region/region.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
+
+#define REGION (256 * KIB)
+#define COUNT 32u
+#define FRAMES 8u /* in 2 MiB */
+
+static gvm_device *device;
+static gvm_space *space;
+static gvm_collection *collection;
+static gvm_region_view view;
+
+/* A space in check mode with 2 MiB for frames, and a collection of COUNT regions, each of which holds its number if it exists. */
+static bool start_without(uint32_t unused)
+{
+    gvm_space_options options = gvm_space_options_init();
+    gvm_collection_options full = gvm_collection_options_init();
+    void *pointer;
+
+    fixture_machine("devices=1,memory=64MiB,sms=2");
+    options.budget_bytes = 2 * MIB;
+    options.flags = GVM_SPACE_CHECK;
+    (void)unused;
+    if (gvm_device_open(0, &device) != GVM_OK || gvm_space_create(device, &options, &space) != GVM_OK ||
+        gvm_collection_create(space, COUNT, REGION, &full, &collection) != GVM_OK)
+        return false;
+    for (uint32_t i = 0; i < COUNT - unused; i++) {
+        if (gvm_region_map_cpu(collection, i, GVM_REGION_WRITE, &pointer) != GVM_OK)
+            return false;
+        *(uint32_t *)pointer = i;
+        if (gvm_region_unmap_cpu(collection, i) != GVM_OK)
+            return false;
+    }
+    return gvm_space_sync(space, NULL) == GVM_OK &&
+           gvm_collection_get_view(collection, &view) == GVM_OK;
+}
+
+static bool start(void)
+{
+    return start_without(0);
+}
+
+/* No region is mapped by a kernel, and nothing is left. */
+static bool stop(void)
+{
+    const uint64_t *words = (const uint64_t *)(uintptr_t)view.words;
+    bool mapped = false;
+
+    for (uint32_t i = 0; i < COUNT; i++)
+        mapped |= (words[i] & (GVM_REGION_REFERENCES | GVM_REGION_BUSY)) != 0;
+    gvm_space_destroy(space);
+    gvm_device_close(device);
+    return !mapped && gvmi_registry_count(GVMI_KIND_SPACE) == 0 &&
+           gvmi_registry_count(GVMI_KIND_COLLECTION) == 0 &&
+           gvmi_registry_count(GVMI_KIND_BUFFER) == 0;
+}
+
+static uint32_t references(uint32_t region)
+{
+    return (uint32_t)(((const uint64_t *)(uintptr_t)view.words)[region] & GVM_REGION_REFERENCES);
+}
+
+static bool is_remote(const void *pointer)
+{
+    return gvm_region_slot(&view, pointer) >= view.home;
+}
+
+static uint64_t fetched(void)
+{
+    gvm_collection_info info = {.struct_size = sizeof info};
+
+    return gvm_collection_get_info(collection, &info) == GVM_OK ? info.fetched : UINT64_MAX;
+}
+
+static bool last_error_has(const char *text)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    return strstr(error.text, text) != NULL;
+}
+
+/* ---- by lanes */
+
+static int map_by_lanes(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start());
+    for (uint32_t i = 0; i < COUNT; i++) {
+        const uint32_t *found = gvm_region_map_lanes(&view, i, GVM_REGION_READ);
+
+        CHILD_EXPECT(found != NULL && *found == i && references(i) == 1);
+        gvm_region_unmap_lanes(&view, i);
+        CHILD_EXPECT(references(i) == 0);
+    }
+    CHILD_EXPECT(fetched() == COUNT);
+    CHILD_EXPECT(gvm_region_map_lanes(&view, GVM_REGION_NONE, GVM_REGION_READ) == NULL);
+    gvm_region_unmap_lanes(&view, GVM_REGION_NONE);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_region_map_lanes(&view, COUNT, GVM_REGION_READ) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
+    gvm_region_unmap_lanes(&view, 3);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 3 "));
+    return stop() ? 0 : 1;
+}
+
+/* ---- lists */
+
+static int map_lists(void *arg)
+{
+    const uint32_t good[] = {4, 9, GVM_REGION_NONE, 4, 31};
+    const uint32_t bad[] = {4, 9, COUNT, 31};
+    uint32_t all[COUNT];
+    void *found[COUNT];
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvm_region_map_many_warp(&view, good, 5, GVM_REGION_READ, found) == 1);
+    CHILD_EXPECT(*(uint32_t *)found[0] == 4 && *(uint32_t *)found[1] == 9 && found[2] == NULL);
+    CHILD_EXPECT(found[3] == found[0] && *(uint32_t *)found[4] == 31 && references(4) == 2);
+    for (uint32_t i = 0; i < 5; i++)
+        if (found[i] != NULL)
+            gvm_region_unmap_warp(&view, good[i]);
+    CHILD_EXPECT(gvm_region_map_many_block(&view, bad, 4, GVM_REGION_READ, found) == 0);
+    CHILD_EXPECT(found[0] == NULL && found[1] == NULL && found[2] == NULL);
+    CHILD_EXPECT(references(4) == 0 && references(9) == 0 && references(31) == 0);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
+    for (uint32_t i = 0; i < COUNT; i++)
+        all[i] = i;
+    CHILD_EXPECT(gvm_region_map_many_warp(&view, all, COUNT, GVM_REGION_READWRITE, found) == 1);
+    for (uint32_t i = 0; i < COUNT; i++) { /* more than there are frames for */
+        CHILD_EXPECT(*(uint32_t *)found[i] == i);
+        gvm_region_unmap_warp(&view, i);
+    }
+    CHILD_EXPECT(gvm_region_map_many_warp(&view, all, 0, GVM_REGION_READ, found) == 1);
+    return stop() ? 0 : 1;
+}
+
+/* ---- in two steps */
+
+static int map_in_two_steps(void *arg)
+{
+    gvm_region_request first, second;
+    uint32_t *found;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvm_region_request_warp(&view, 1, GVM_REGION_READ, &first) == NULL);
+    CHILD_EXPECT(gvm_region_request_block(&view, 2, GVM_REGION_READWRITE, &second) == NULL);
+    CHILD_EXPECT(references(1) == 1 && references(2) == 1 && fetched() == 0);
+    found = gvm_region_wait_block(&view, &second);
+    CHILD_EXPECT(found != NULL && *found == 2 && fetched() == 1);
+    found = gvm_region_map(&view, 1, GVM_REGION_READ); /* another one brings it */
+    CHILD_EXPECT(found != NULL && *found == 1 && fetched() == 2);
+    CHILD_EXPECT(gvm_region_wait_warp(&view, &first) == found && fetched() == 2);
+    gvm_region_unmap(&view, 1);
+    for (uint32_t i = 3; i < COUNT; i++) { /* it stays where it is */
+        CHILD_EXPECT(gvm_region_map(&view, i, GVM_REGION_READ) != NULL);
+        gvm_region_unmap(&view, i);
+    }
+    CHILD_EXPECT(gvm_region_request_warp(&view, 1, GVM_REGION_READ, &second) == found);
+    CHILD_EXPECT(gvm_region_wait_warp(&view, &second) == found && references(1) == 2);
+    gvm_region_unmap_warp(&view, 1);
+    gvm_region_unmap_warp(&view, 1);
+    gvm_region_unmap_block(&view, 2);
+    CHILD_EXPECT(gvm_region_request_warp(&view, COUNT, GVM_REGION_READ, &first) == NULL);
+    CHILD_EXPECT(gvm_region_wait_warp(&view, &first) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
+    return stop() ? 0 : 1;
+}
+
+/* ---- ahead of use */
+
+static int prefetch(void *arg)
+{
+    const uint32_t *found[FRAMES + 1];
+
+    (void)arg;
+    CHILD_EXPECT(start_without(0));
+    gvm_region_prefetch_warp(&view, 7);
+    CHILD_EXPECT(fetched() == 1 && references(7) == 0);
+    gvm_region_prefetch_block(&view, 7);
+    gvm_region_prefetch_warp(&view, COUNT);
+    gvm_region_prefetch_warp(&view, GVM_REGION_NONE);
+    CHILD_EXPECT(fetched() == 1);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    for (uint32_t i = 0; i <= FRAMES; i++)
+        found[i] = gvm_region_map(&view, i, GVM_REGION_READ);
+    CHILD_EXPECT(is_remote(found[FRAMES]) && *found[7] == 7);
+    for (uint32_t i = 0; i <= FRAMES; i++)
+        gvm_region_unmap(&view, i);
+    gvm_region_prefetch_block(&view, FRAMES); /* from its home to a frame */
+    found[FRAMES] = gvm_region_map(&view, FRAMES, GVM_REGION_READ);
+    CHILD_EXPECT(!is_remote(found[FRAMES]) && *found[FRAMES] == FRAMES);
+    gvm_region_unmap(&view, FRAMES);
+    return stop() ? 0 : 1;
+}
+
+#define REGION_TEST(test, fn) \
+    static void test(void **state) \
+    { \
+        (void)state; \
+        assert_int_equal(run_in_child(fn, NULL, false), 0); \
+    }
+
+REGION_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
+REGION_TEST(map_of_a_list_is_all_or_nothing, map_lists)
+REGION_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
+REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(map_by_lanes_counts_each_lane),
+        cmocka_unit_test(map_of_a_list_is_all_or_nothing),
+        cmocka_unit_test(map_in_two_steps_counts_at_the_first),
+        cmocka_unit_test(prefetch_brings_what_exists_and_maps_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
