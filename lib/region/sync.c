@@ -61,6 +61,8 @@ static uint64_t keep_undone(gvm_collection *c, const gvmi_region_change *changes
     for (uint64_t i = 0; i < c->changed.count; i++) {
         if (changes[i].done == 0)
             c->changed.numbers[kept++] = changes[i].region;
+        else if (changes[i].live == 0)
+            gvmi_region_number_free(c, changes[i].region);
         else
             c->regions[changes[i].region].flags &= (uint16_t)~GVMI_REGION_CHANGED;
     }
@@ -103,7 +105,7 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
     gvmi_region *region = &c->regions[change->region];
 
     if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
-        if (c->torn == 0)
+        if (c->torn == 0 && (region->flags & GVMI_REGION_LIVE) != 0)
             c->torn = change->region + 1;
         return;
     }
@@ -205,10 +207,14 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
 
     if (status == GVM_OK)
         status = gvmi_region_read_table(c, &table);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
+        gvmi_region_learn_created(c, &table);
         status = fetch_changes(c, table.change_count, stream);
+    }
     if (status == GVM_OK)
         status = send_changes(c, stream, undone);
+    if (status == GVM_OK)
+        status = gvmi_region_give(c, stream);
     if (status == GVM_OK)
         status = take_error(c, &table);
     return status == GVM_OK ? take_torn(c) : status;
