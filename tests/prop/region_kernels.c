@@ -104,17 +104,26 @@ GVM_DEVICE void *map_in_steps(const region_params *p, uint32_t region, uint32_t 
                                        : gvm_region_wait_block(&p->shared, &request);
 }
 
-GVM_DEVICE void *map_shared(const region_params *p, uint32_t region, uint32_t access)
+GVM_DEVICE int has_lines(const region_params *p)
 {
+    return p->how == HOW_LINES && p->by == GVM_REGION_BY_WARP;
+}
+
+GVM_DEVICE void *map_shared(const region_params *p, gvm_region_tlb *tlb, uint32_t region, uint32_t access)
+{
+    if (has_lines(p))
+        return gvm_region_tlb_map_warp(tlb, region, access);
     if (p->how == HOW_PLAIN)
         return map_by(&p->shared, region, access, p->by);
     return p->by == GVM_REGION_BY_THREAD ? gvm_region_map_lanes(&p->shared, region, access)
                                          : map_in_steps(p, region, access);
 }
 
-GVM_DEVICE void unmap_shared(const region_params *p, uint32_t region)
+GVM_DEVICE void unmap_shared(const region_params *p, gvm_region_tlb *tlb, uint32_t region)
 {
-    if (p->by == GVM_REGION_BY_THREAD && p->how != HOW_PLAIN)
+    if (has_lines(p))
+        gvm_region_tlb_unmap_warp(tlb, region);
+    else if (p->by == GVM_REGION_BY_THREAD && p->how != HOW_PLAIN)
         gvm_region_unmap_lanes(&p->shared, region);
     else
         unmap_by(&p->shared, region, p->by);
@@ -145,7 +154,8 @@ GVM_DEVICE void use_late(const region_params *p, uint32_t region, const uint64_t
     }
 }
 
-GVM_DEVICE void map_and_use(const region_params *p, const uint32_t *held, uint32_t access, void **found)
+GVM_DEVICE void map_and_use(const region_params *p, gvm_region_tlb *tlb, const uint32_t *held,
+                            uint32_t access, void **found)
 {
     uint32_t i;
 
@@ -155,7 +165,7 @@ GVM_DEVICE void map_and_use(const region_params *p, const uint32_t *held, uint32
         (void)gvm_region_map_many_block(&p->shared, held, p->held, access, found);
     else
         for (i = 0; i < p->held; i++)
-            found[i] = map_shared(p, held[i], access);
+            found[i] = map_shared(p, tlb, held[i], access);
     for (i = 0; i < p->held; i++)
         if (found[i] != (void *)0)
             use_shared(p, held[i], (uint64_t *)found[i], access != GVM_REGION_READ);
@@ -165,6 +175,8 @@ GVM_DEVICE void map_and_use(const region_params *p, const uint32_t *held, uint32
 
 GVM_KERNEL(region_ops, region_params, p)
 {
+    GVM_SHARED(gvm_region_line, lines, LINES);
+    GVM_SHARED(gvm_region_tlb, tlb, 1);
     const uint64_t group = gvm_thread_global() / (p.by == GVM_REGION_BY_THREAD ? 1
                                                   : p.by == GVM_REGION_BY_WARP ? gvm_warp_size()
                                                                                : gvm_block_threads());
@@ -172,13 +184,16 @@ GVM_KERNEL(region_ops, region_params, p)
     void *found[HELD_MAX];
     uint64_t number;
 
+    if (has_lines(&p))
+        gvm_region_tlb_begin(tlb, &p.shared, lines, LINES);
     for (round = 0; round < p.rounds; round++) {
         number = mix(p.seed ^ mix(group * 4096 + round));
         if (number % 8 == 0)
             prefetch_shared(&p, draw_region(mix(number), p.shared.count));
         for (i = 0; i < p.held; i++)
             held[i] = draw_region(mix(number + i), p.shared.count);
-        map_and_use(&p, held, (number >> 32 & 3) == 0 ? GVM_REGION_READWRITE : GVM_REGION_READ, found);
+        map_and_use(&p, tlb, held, (number >> 32 & 3) == 0 ? GVM_REGION_READWRITE : GVM_REGION_READ,
+                    found);
         number = mix(p.seed + group * 8191 + round);
         if (group < p.groups)
             use_own(&p, (uint32_t)(group + p.groups * (number % (p.own.count / p.groups))),
@@ -186,7 +201,9 @@ GVM_KERNEL(region_ops, region_params, p)
         for (i = 0; i < p.held; i++) {
             k = (i + round) % p.held;
             use_late(&p, held[k], (const uint64_t *)found[k]);
-            unmap_shared(&p, held[k]);
+            unmap_shared(&p, tlb, held[k]);
         }
     }
+    if (has_lines(&p))
+        gvm_region_tlb_end(tlb);
 }

@@ -9,6 +9,7 @@
 #define REGION_WORD(region, w) (((uint64_t)(region) << 44) | ((uint64_t)((w)&0xfffffu) << 24))
 #define REGION_COUNT(word) ((word) & ((1ull << REGION_COUNT_BITS) - 1))
 
+#define LINES 8
 #define HELD_MAX 3 /* regions that threads have mapped at once */
 
 /* How they map the regions that others use as well. */
@@ -16,6 +17,7 @@ enum {
     HOW_PLAIN,
     HOW_ALTERNATE, /* threads: by lanes; warps and blocks: in two steps */
     HOW_MANY,      /* threads: by lanes; warps and blocks: all at once */
+    HOW_LINES,     /* threads: by lanes; warps: by a TLB of LINES lines; blocks: in two steps */
     HOW_COUNT,
 };
 

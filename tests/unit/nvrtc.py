@@ -39,6 +39,8 @@ typedef struct region_params { gvm_region_view view; } region_params;
 GVM_KERNEL(map_all_ways, region_params, p)
 {
     const uint32_t regions[2] = {3, 4};
+    GVM_SHARED(gvm_region_line, lines, 8);
+    GVM_SHARED(gvm_region_tlb, tlb, 1);
     gvm_region_request request;
     uint64_t *words[3];
     void *found[2];
@@ -63,6 +65,10 @@ GVM_KERNEL(map_all_ways, region_params, p)
     gvm_region_prefetch_block(&p.view, 8);
     if (gvm_region_create_warp(&p.view, &request.region) || gvm_region_create_block(&p.view, &request.region))
         gvm_region_prefetch_warp(&p.view, request.region);
+    gvm_region_tlb_begin(tlb, &p.view, lines, 8);
+    words[0] = (uint64_t *)gvm_region_tlb_map_warp(tlb, 9, GVM_REGION_READ);
+    gvm_region_tlb_unmap_warp(tlb, 9);
+    gvm_region_tlb_end(tlb);
     gvm_region_unmap_lanes(&p.view, gvm_lane());
     gvm_region_unmap(&p.view, gvm_lane());
     gvm_region_unmap_warp(&p.view, gvm_warp());

@@ -375,6 +375,100 @@ static int create_with_wrong_sizes(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* ---- lines */
+
+static uint64_t word_of(uint32_t region)
+{
+    return ((const uint64_t *)(uintptr_t)view.words)[region];
+}
+
+static int map_by_lines(void *arg)
+{
+    gvm_region_line lines[4];
+    gvm_region_tlb tlb;
+    uint32_t *found;
+    uint64_t word;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    gvm_region_tlb_begin(&tlb, &view, lines, 4);
+    found = gvm_region_tlb_map_warp(&tlb, 1, GVM_REGION_READ);
+    CHILD_EXPECT(found != NULL && *found == 1 && references(1) == 1);
+    word = word_of(1);
+    CHILD_EXPECT(gvm_region_tlb_map_warp(&tlb, 1, GVM_REGION_READ) == found && word_of(1) == word);
+    gvm_region_tlb_unmap_warp(&tlb, 1);
+    gvm_region_tlb_unmap_warp(&tlb, 1);
+    CHILD_EXPECT(word_of(1) == word); /* the line keeps it */
+    CHILD_EXPECT(gvm_region_tlb_map_warp(&tlb, 1, GVM_REGION_READ) == found && word_of(1) == word);
+    for (uint32_t i = 2; i < 7; i++) { /* more than there are lines */
+        found = gvm_region_tlb_map_warp(&tlb, i, GVM_REGION_READ);
+        CHILD_EXPECT(found != NULL && *found == i && references(i) == 1);
+    }
+    for (uint32_t i = 1; i < 7; i++)
+        gvm_region_tlb_unmap_warp(&tlb, i);
+    CHILD_EXPECT(references(4) == 1 && references(5) == 0 && references(6) == 0);
+    for (uint32_t i = 10; i < 14; i++) { /* and now in the place of the first */
+        CHILD_EXPECT(*(uint32_t *)gvm_region_tlb_map_warp(&tlb, i, GVM_REGION_READ) == i);
+        gvm_region_tlb_unmap_warp(&tlb, i);
+    }
+    for (uint32_t i = 0; i < COUNT; i++)
+        CHILD_EXPECT(references(i) <= 1 && (i >= 10 || references(i) == 0 || i > 1));
+    gvm_region_tlb_end(&tlb);
+    return stop() ? 0 : 1;
+}
+
+static int write_by_lines(void *arg)
+{
+    gvm_region_line lines[4];
+    gvm_region_tlb tlb;
+    uint32_t *found;
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    gvm_region_tlb_begin(&tlb, &view, lines, 4);
+    CHILD_EXPECT(gvm_region_tlb_map_warp(&tlb, 1, GVM_REGION_READ) != NULL);
+    found = gvm_region_tlb_map_warp(&tlb, 1, GVM_REGION_READWRITE); /* a reference of its own */
+    CHILD_EXPECT(references(1) == 2);
+    *found = 100;
+    gvm_region_tlb_unmap_warp(&tlb, 1);
+    gvm_region_tlb_unmap_warp(&tlb, 1);
+    found = gvm_region_tlb_map_warp(&tlb, 2, GVM_REGION_READWRITE);
+    CHILD_EXPECT(gvm_region_tlb_map_warp(&tlb, 2, GVM_REGION_READWRITE) == found && references(2) == 1);
+    *found = 200;
+    gvm_region_tlb_unmap_warp(&tlb, 2);
+    gvm_region_tlb_unmap_warp(&tlb, 2);
+    gvm_region_tlb_end(&tlb);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 1, GVM_REGION_READ, &pointer) == GVM_OK);
+    CHILD_EXPECT(*(uint32_t *)pointer == 100 && gvm_region_unmap_cpu(collection, 1) == GVM_OK);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 2, GVM_REGION_READ, &pointer) == GVM_OK);
+    CHILD_EXPECT(*(uint32_t *)pointer == 200 && gvm_region_unmap_cpu(collection, 2) == GVM_OK);
+    gvm_region_tlb_begin(&tlb, &view, lines, 0);
+    CHILD_EXPECT(*(uint32_t *)gvm_region_tlb_map_warp(&tlb, 3, GVM_REGION_READ) == 3);
+    gvm_region_tlb_unmap_warp(&tlb, 3);
+    gvm_region_tlb_end(&tlb);
+    return stop() ? 0 : 1;
+}
+
+static int use_lines_wrongly(void *arg)
+{
+    gvm_region_line lines[4];
+    gvm_region_tlb tlb;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(1));
+    gvm_region_tlb_begin(&tlb, &view, lines, 4);
+    CHILD_EXPECT(gvm_region_tlb_map_warp(&tlb, COUNT, GVM_REGION_READ) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
+    CHILD_EXPECT(gvm_region_tlb_map_warp(&tlb, COUNT - 1, GVM_REGION_READ) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 31 "));
+    gvm_region_tlb_unmap_warp(&tlb, 3);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 3 "));
+    gvm_region_tlb_end(&tlb);
+    return stop() ? 0 : 1;
+}
+
 #define REGION_TEST(test, fn) \
     static void test(void **state) \
     { \
@@ -391,6 +485,9 @@ REGION_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create
 REGION_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
 REGION_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
 REGION_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
+REGION_TEST(tlb_line_keeps_its_region, map_by_lines)
+REGION_TEST(tlb_map_to_write_is_seen_by_the_cpu, write_by_lines)
+REGION_TEST(tlb_reports_wrong_use, use_lines_wrongly)
 
 int main(void)
 {
@@ -404,6 +501,9 @@ int main(void)
         cmocka_unit_test(region_deleted_is_gone_for_kernels_after_a_sync),
         cmocka_unit_test(region_numbers_are_used_again_by_both_sides),
         cmocka_unit_test(collection_with_wrong_sizes_is_refused),
+        cmocka_unit_test(tlb_line_keeps_its_region),
+        cmocka_unit_test(tlb_map_to_write_is_seen_by_the_cpu),
+        cmocka_unit_test(tlb_reports_wrong_use),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

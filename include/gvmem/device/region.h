@@ -38,6 +38,7 @@
  *     gvm_region_request_warp(), _block()       the first step of a map; gvm_region_wait_warp(), _block() is the second
  *     gvm_region_prefetch_warp(), _block()      brings a region to a frame, and does not map it
  *     gvm_region_create_warp(), _block()        creates a region
+ *     gvm_region_tlb_map_warp(), _unmap_warp()  as of a warp, by lines in shared memory
  *
  * In those of warps and blocks all threads pass the same arguments, but for those of lanes. Before an unmap the accesses of all of
  * them are over. What was mapped in one of these ways may be unmapped in another one, as often.
@@ -103,6 +104,36 @@ GVM_DEVICE void gvm_region_prefetch_block(const gvm_region_view *view, uint32_t 
 GVM_DEVICE int gvm_region_create_warp(const gvm_region_view *view, uint32_t *region);
 GVM_DEVICE int gvm_region_create_block(const gvm_region_view *view, uint32_t *region);
 
+/* Lines in shared memory that keep what the warps of a block have mapped: a translation lookaside buffer.
+ *
+ *     GVM_SHARED(gvm_region_line, lines, 32);
+ *     GVM_SHARED(gvm_region_tlb, tlb, 1);
+ *
+ *     gvm_region_tlb_begin(tlb, &p.rows, lines, 32);
+ *     ...  gvm_region_tlb_map_warp(tlb, i, GVM_REGION_READ)  ...  gvm_region_tlb_unmap_warp(tlb, i)
+ *     gvm_region_tlb_end(tlb);
+ *
+ * Any line may have any region of one collection. A map by a line needs no operation on device memory; a line keeps its region, with one
+ * reference, when it is not mapped any more, until the line is needed for another region or the TLB ends. So a block holds as many
+ * frames as there are lines. Where all lines are mapped, or one that was mapped to read is to be written, a map is as without a
+ * TLB. It pays where warps of a block map the same regions again and again: a search of the lines takes longer than a map of a region
+ * that few others use. All threads of the block call begin and end. What was mapped by a TLB is unmapped by it, before
+ * its end. */
+typedef struct gvm_region_line {
+    uint64_t key, word;
+} gvm_region_line;
+typedef struct gvm_region_tlb {
+    const gvm_region_view *view;
+    gvm_region_line *lines;
+    uint64_t unmaps; /* atomic */
+    uint32_t count, reserved;
+} gvm_region_tlb;
+GVM_DEVICE void gvm_region_tlb_begin(gvm_region_tlb *tlb, const gvm_region_view *view,
+                                     gvm_region_line *lines, uint32_t count);
+GVM_DEVICE void *gvm_region_tlb_map_warp(gvm_region_tlb *tlb, uint32_t region, uint32_t access);
+GVM_DEVICE void gvm_region_tlb_unmap_warp(gvm_region_tlb *tlb, uint32_t region);
+GVM_DEVICE void gvm_region_tlb_end(gvm_region_tlb *tlb);
+
 /* The slot of an address that a map returned: what gvm_region_resolve() writes. */
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address);
 
@@ -116,5 +147,6 @@ GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const vo
 #include <gvmem/device/detail/region.h>
 #include <gvmem/device/detail/region_create.h>
 #include <gvmem/device/detail/region_maps.h>
+#include <gvmem/device/detail/region_tlb.h>
 
 #endif
