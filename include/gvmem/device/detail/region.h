@@ -54,6 +54,9 @@ typedef struct gvm_region_frame {
 
 #define GVM_REGION_RETIRED 0xffffffffu
 
+/* The most numbers that kernels have to create regions. */
+#define GVM_REGION_SEGMENT 4096u
+
 /* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
 typedef struct gvm_region_sum {
     uint64_t known; /* as of when the frame was last equal to the home; 0: not known */
@@ -95,7 +98,9 @@ typedef struct gvm_region_table {
     uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
     uint64_t error;         /* atomic: code, and the region's number above it */
     uint64_t change_count;  /* atomic: of entries so far */
-    uint64_t padding[14];
+    uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
+    uint64_t spare_head, spare_tail; /* atomic */
+    uint64_t padding[11];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
     uint64_t padding2[10];
