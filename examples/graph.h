@@ -1,6 +1,6 @@
 /* examples/graph.h - a graph whose edges lie in regions.
  *
- * It is made in place: R-MAT with the parameters of Graph 500, 2^(15 + SCALE) vertices, 16 edges each, in both
+ * It is made in place: R-MAT with the parameters of Graph 500, 2^(14 + SCALE) vertices, 16 edges each, in both
  * directions. Vertex v has the edges from offsets[v] up to offsets[v + 1].
  */
 #ifndef EXAMPLES_GRAPH_H
@@ -57,7 +57,7 @@ static inline void unmap_edges(const graph *g)
 static inline graph make_graph(const example *e, gvm_region_policy policy)
 {
     gvm_collection_options options = gvm_collection_options_init();
-    graph g = {.bits = (uint32_t)(15 + e->scale)};
+    graph g = {.bits = (uint32_t)(14 + e->scale)};
     const uint64_t count = 16ull << g.bits;
     uint32_t ends[2];
 

@@ -75,7 +75,7 @@ static void search_gpu(example *e, const kernel *k, const graph *g, uint32_t sou
 
 int main(int argc, char **argv)
 {
-    example e = start_example(argc, argv, "region_bfs", 1, 4);
+    example e = start_example(argc, argv, "region_bfs", 1, 2);
     graph g = make_graph(&e, GVM_REGION_CLOCK);
     const uint32_t source = 0;
     uint32_t *expected = malloc(g.vertices * sizeof *expected),

@@ -30,13 +30,10 @@ GVM_DEVICE void visit_edges(const bfs_params *p, uint64_t first, uint64_t end)
     while (first < end) {
         const uint32_t region = (uint32_t)(first / each);
         const uint64_t begin = region * each, stop = end < begin + each ? end : begin + each;
-        const uint32_t *edges = (const uint32_t *)gvm_region_map_warp(&p->edges, region,
-                                                                      GVM_REGION_READ);
 
-        for (i = first + gvm_lane(); edges != (const uint32_t *)0 && i < stop; i += gvm_warp_size())
-            visit(p, edges[i - begin]);
-        if (edges != (const uint32_t *)0)
-            gvm_region_unmap_warp(&p->edges, region);
+        GVM_REGION_SCOPE_WARP(const uint32_t *, edges, &p->edges, region, GVM_REGION_READ)
+            for (i = first + gvm_lane(); i < stop; i += gvm_warp_size())
+                visit(p, edges[i - begin]);
         first = stop;
     }
 }

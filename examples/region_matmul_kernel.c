@@ -30,20 +30,11 @@ GVM_DEVICE void multiply(const matmul_params *p, float *c, const float *a, const
 
 GVM_KERNEL(matmul, matmul_params, p)
 {
-    const float *a = (const float *)gvm_region_map_block(&p.a, 0, GVM_REGION_READ);
     uint32_t strip;
 
-    for (strip = gvm_block(); a != (const float *)0 && strip < p.c.count; strip += gvm_block_count()) {
-        const float *b = (const float *)gvm_region_map_block(&p.b, strip, GVM_REGION_READ);
-        float *c = (float *)gvm_region_map_block(&p.c, strip, GVM_REGION_WRITE);
-
-        if (b != (const float *)0 && c != (float *)0)
-            multiply(&p, c, a, b);
-        if (c != (float *)0)
-            gvm_region_unmap_block(&p.c, strip);
-        if (b != (const float *)0)
-            gvm_region_unmap_block(&p.b, strip);
-    }
-    if (a != (const float *)0)
-        gvm_region_unmap_block(&p.a, 0);
+    GVM_REGION_SCOPE_BLOCK(const float *, a, &p.a, 0, GVM_REGION_READ)
+        for (strip = gvm_block(); strip < p.c.count; strip += gvm_block_count())
+            GVM_REGION_SCOPE_BLOCK(const float *, b, &p.b, strip, GVM_REGION_READ)
+                GVM_REGION_SCOPE_BLOCK(float *, c, &p.c, strip, GVM_REGION_WRITE)
+                    multiply(&p, c, a, b);
 }

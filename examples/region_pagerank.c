@@ -99,7 +99,7 @@ static int ranks_differ(const graph *g, const double *found, const double *expec
 
 int main(int argc, char **argv)
 {
-    example e = start_example(argc, argv, "region_pagerank", 1, 4);
+    example e = start_example(argc, argv, "region_pagerank", 1, 2);
     graph g = make_graph(&e, GVM_REGION_STATIC);
     double *expected = calloc(g.vertices, sizeof *expected),
            *given = calloc(g.vertices, sizeof *given);

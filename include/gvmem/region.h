@@ -163,6 +163,44 @@ GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uin
  * GVM_E_INVALID  there is no such region, or the CPU has it mapped */
 GVM_API GVM_CHECKED gvm_status gvm_region_delete(gvm_collection *collection, uint32_t region);
 
+/* Maps a region for the statement that follows, in which `type name` is its address, and unmaps it however that is
+ * left. It is not run if the map fails; gvm_error_last() says why.
+ *
+ *     GVM_REGION_SCOPE_CPU(float *, row, rows, 7, GVM_REGION_WRITE)
+ *         row[0] = 1;
+ */
+#define GVM_REGION_SCOPE_CPU(type, name, collection, region, access) \
+    for (gvm_region_scope name##_scope __attribute__((cleanup(gvm_region_scope_end))) = \
+             gvm_region_scope_begin(collection, region, access); \
+         name##_scope.address != NULL; gvm_region_scope_end(&name##_scope)) \
+        for (type name = (type)name##_scope.address; name != NULL; name = NULL)
+
+typedef struct gvm_region_scope {
+    gvm_collection *collection;
+    void *address; /* NULL: not mapped */
+    uint32_t region;
+} gvm_region_scope;
+
+static inline gvm_region_scope gvm_region_scope_begin(gvm_collection *collection, uint32_t region,
+                                                      uint32_t access)
+{
+    gvm_region_scope scope = {collection, NULL, region};
+
+    if (gvm_region_map_cpu(collection, region, access, &scope.address) != GVM_OK)
+        scope.address = NULL;
+    return scope;
+}
+
+static inline void gvm_region_scope_end(gvm_region_scope *scope)
+{
+    const gvm_status status = scope->address != NULL
+                                  ? gvm_region_unmap_cpu(scope->collection, scope->region)
+                                  : GVM_OK;
+
+    (void)status; /* if the statement has unmapped it, gvm_error_last() says so */
+    scope->address = NULL;
+}
+
 /* Waits for the stream (NULL: the legacy default stream) and exchanges what both sides have done since the last sync.
  * What that costs depends on the number of regions that were changed.
  *

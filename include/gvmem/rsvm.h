@@ -54,7 +54,8 @@ typedef void *rsvm_pointer_cpu;
 typedef struct rsvm_member {
     gvm_collection *collection; /* NULL: the number is free */
     rgn_coll_id id;             /* if it is free: of the last one that had it */
-    rgn_id meta; /* of a collection; of a region that is metadata: whose; else RGN_NONE */
+    rgn_id meta;                /* of a collection; RGN_NONE: a region of its own, or metadata */
+    int is_meta;
 } rsvm_member;
 
 typedef struct rsvm_space {
@@ -225,6 +226,7 @@ RSVM_CALL rgn_coll_id rsvm_add(gvm_collection *collection, rgn_id meta)
             member->collection = collection;
             member->id = entry.id;
             member->meta = meta;
+            member->is_meta = 0;
             return member->id;
         }
     }
@@ -283,17 +285,20 @@ RSVM_CALL uint64_t rgn_pitch_cpu(rgn_id id)
     return info.shape.width_bytes != 0 ? info.shape.row_pitch_bytes : info.region_bytes;
 }
 
-/* Deletes a region that rgn_create_cpu() made. */
+/* Deletes a region. One of a collection stays in its metadata, and kernels may use it until the next sync; the number of one that
+ * rgn_create_cpu() has made ends at once. */
 RSVM_CALL gvm_status rgn_delete(rgn_id id)
 {
     rsvm_member *member = rsvm_find_member(id);
 
     if (member == NULL)
         return GVM_E_INVALID;
-    if (member->meta != RGN_NONE)
+    if (member->is_meta)
         return gvm_error_set(GVM_E_INVALID,
-                             "region 0x%llx is deleted with its collection, by rgn_coll_delete()",
+                             "region 0x%llx is metadata, and deleted with its collection",
                              (unsigned long long)id);
+    if (member->meta != RGN_NONE || RSVM_REGION(id) != 0)
+        return gvm_region_delete(member->collection, RSVM_REGION(id));
     rsvm_remove(member);
     return GVM_OK;
 }
@@ -350,7 +355,7 @@ RSVM_CALL gvm_status rsvm_fill_meta(rgn_id meta_id, rgn_coll_id id, uint64_t num
 
     if (status != GVM_OK)
         return status;
-    member->meta = id;
+    member->is_meta = 1;
     meta = (struct rgn_coll_data *)pointer;
     meta->num_rgns = num_rgns;
     meta->rgn_bytes = rgn_bytes;

@@ -254,10 +254,12 @@ static bool refuses_on_the_cpu(rgn_id one, rgn_coll_id many, rgn_id gone)
            rgn_map_cpu(RGN_NONE, rgn_op_readonly, NULL, NULL) == NULL &&
            rgn_map_cpu(many + 4, rgn_op_readonly, NULL, NULL) == NULL &&
            says("there is no region 4") && rgn_unmap_cpu(one) == GVM_E_INVALID &&
-           says("has not mapped") && rgn_delete(many) == GVM_E_INVALID &&
-           says("with its collection") && rgn_coll_delete(one) == GVM_E_INVALID &&
-           says("no collection") && rgn_coll_delete(many + 1) == GVM_E_INVALID &&
-           rgn_coll_get_meta_cpu(gone) == NULL;
+           says("has not mapped") && rgn_delete(many + 4) == GVM_E_INVALID &&
+           rgn_delete(one + 1) == GVM_E_INVALID && says("there is no region 1") &&
+           rgn_delete(rsvm_find_member(many)->meta) == GVM_E_INVALID && says("with its collection") &&
+           rgn_coll_delete(rsvm_find_member(many)->meta) == GVM_E_INVALID &&
+           says("no collection") && rgn_coll_delete(one) == GVM_E_INVALID && says("no collection") &&
+           rgn_coll_delete(many + 1) == GVM_E_INVALID && rgn_coll_get_meta_cpu(gone) == NULL;
 }
 
 /* A kernel maps an id. It finds what is expected, MAP_..., and if that fails the next sync says why. */
@@ -270,7 +272,7 @@ static bool kernel_finds(rgn_id id, uint32_t expected, gvm_buffer *memory, const
     if (!launch("map_number", (dimensions){1, 1}, (uint32_t)info.warp_size, &params))
         return false;
     status = rsvm_sync();
-    if (!(expected == MAP_FAILED ? status == GVM_E_INVALID && says(text) : GOOD(status)))
+    if (!((expected & MAP_FAILED) != 0 ? status == GVM_E_INVALID && says(text) : GOOD(status)))
         return false;
     return GOOD(gvm_buffer_copy_out(&found, memory, 0, sizeof found)) && GOOD(rsvm_sync()) &&
            (found == expected ||
@@ -297,7 +299,10 @@ static bool refuses_wrong_numbers(void)
            kernel_finds(RGN_NONE, MAP_FAILED, memory, "which no region has") &&
            kernel_finds(one, MAP_WAITED, memory, "") && kernel_finds(one, 0, memory, "") &&
            kernel_finds(many + 3, MAP_WAITED, memory, "") &&
-           kernel_finds(many + 4, MAP_FAILED, memory, "does not exist");
+           kernel_finds(many + 4, MAP_FAILED, memory, "does not exist") && GOOD(rgn_delete(many + 1)) &&
+           rgn_map_cpu(many + 1, rgn_op_readonly, NULL, NULL) == NULL && GOOD(rsvm_sync()) &&
+           kernel_finds(many + 1, MAP_WAITED | MAP_FAILED, memory, "does not exist") &&
+           kernel_finds(many + 2, MAP_WAITED, memory, "");
     again = rgn_coll_get_meta_cpu(many)->rgns[3];
     fine = fine && (again == many + 3 || WRONG("the metadata is wrong"));
     gvm_buffer_destroy(memory);

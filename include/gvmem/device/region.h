@@ -134,6 +134,24 @@ GVM_DEVICE void *gvm_region_tlb_map_warp(gvm_region_tlb *tlb, uint32_t region, u
 GVM_DEVICE void gvm_region_tlb_unmap_warp(gvm_region_tlb *tlb, uint32_t region);
 GVM_DEVICE void gvm_region_tlb_end(gvm_region_tlb *tlb);
 
+/* Map a region for the statement that follows, in which `type name` is its address, and unmap it behind that. It is not run if
+ * the map fails. break and continue leave it, return and goto would leave the region mapped. view and region are evaluated
+ * twice.
+ *
+ *     GVM_REGION_SCOPE_BLOCK(float *, row, &p.rows, i, GVM_REGION_READWRITE)
+ *         scale(row, p.width);
+ */
+#define GVM_REGION_SCOPE(type, name, view, region, access) \
+    GVM_REGION_SCOPE_BY(type, name, view, region, access, gvm_region_map, gvm_region_unmap)
+#define GVM_REGION_SCOPE_WARP(type, name, view, region, access) \
+    GVM_REGION_SCOPE_BY(type, name, view, region, access, gvm_region_map_warp, gvm_region_unmap_warp)
+#define GVM_REGION_SCOPE_BLOCK(type, name, view, region, access) \
+    GVM_REGION_SCOPE_BY(type, name, view, region, access, gvm_region_map_block, gvm_region_unmap_block)
+#define GVM_REGION_SCOPE_BY(type, name, view, region, access, map, unmap) \
+    for (void *name##_mapped = map(view, region, access); name##_mapped != (void *)0; \
+         unmap(view, region), name##_mapped = (void *)0) \
+        for (type name = (type)name##_mapped; name != (type)0; name = (type)0)
+
 /* The slot of an address that a map returned: what gvm_region_resolve() writes. */
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address);
 
