@@ -87,6 +87,7 @@ typedef struct gvm_collection_options {
     gvm_region_policy policy;
     uint32_t flags;         /* 0 */
     gvm_region_shape shape; /* of regions that are windows of an array */
+    uint64_t unused_count;  /* regions, the last ones, that do not exist until they are created */
 } gvm_collection_options;
 
 /* gvm_collection_options_init(): all defaults. */
@@ -102,6 +103,7 @@ typedef struct gvm_collection_info {
     gvm_region_policy policy;
     uint32_t reserved;
     gvm_region_shape shape; /* with its defaults; width_bytes 0: none. Its pitches are those of what the CPU maps */
+    uint64_t live_count; /* regions that exist, as of the last sync */
 } gvm_collection_info;
 
 /* Creates a space without collections. options may be NULL.
@@ -113,8 +115,8 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
                                                 const gvm_space_options *options, gvm_space **out);
 
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
- * at once. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine. With a shape
- * region_bytes is width_bytes * height * depth, or 0, and less than 64 GiB.
+ * at once, but for the last unused_count. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's
+ * machine. With a shape region_bytes is width_bytes * height * depth, or 0.
  *
  * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a region), an option is out
  *                of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for
@@ -148,6 +150,18 @@ GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, ui
 
 /* GVM_E_INVALID  the CPU has not mapped it */
 GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, uint32_t region);
+
+/* Creates a region, all zeros, with a number that no region has. Kernels may map it from the next sync on.
+ *
+ * GVM_E_INVALID  region is NULL
+ * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync, and at each sync up to 4096, and
+ *                up to half, are left to kernels (gvm_region_create_warp()) */
+GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uint32_t *region);
+
+/* Deletes a region. To kernels it exists until the next sync, which returns GVM_E_TIMEOUT as long as one has it mapped.
+ *
+ * GVM_E_INVALID  there is no such region, or the CPU has it mapped */
+GVM_API GVM_CHECKED gvm_status gvm_region_delete(gvm_collection *collection, uint32_t region);
 
 /* Waits for the stream (NULL: the legacy default stream) and exchanges what both sides have done since the last sync.
  * What that costs depends on the number of regions that were changed.

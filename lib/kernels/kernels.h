@@ -30,6 +30,7 @@
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \
+    X(region, region_give) \
     X(region, region_check) \
     X(region, region_collect) \
     X(region, region_unlist)
@@ -52,6 +53,12 @@ typedef enum gvmi_kernel { GVMI_KERNELS(GVMI_KERNEL_ENUMERATOR) GVMI_KERNEL_COUN
  * GVM_E_NOTSUP (no code for this device), GVM_E_NOMEM, GVM_E_NOSPACE, GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void *params,
                               uint64_t blocks, CUstream stream);
+
+/* Loads all kernels of an image, so that their launches need no memory and take no lock. The device is held and its context
+ * current; no lock is held.
+ *
+ * As gvmi_kernel_launch() */
+gvm_status gvmi_kernels_load(gvm_device *device, gvmi_image image);
 
 /* ---- results: one 64-bit word that a kernel leaves for the host
  *

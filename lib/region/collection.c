@@ -14,8 +14,9 @@
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
 #define STRIDE_UNIT 16u
 #define REGION_BYTES_MAX \
-    ((1ull << 32) * STRIDE_UNIT - STRIDE_UNIT) /* kernels count units in 32 bits */
-#define CHUNKS_WANTED 16u                      /* of the frames: what the budget is divided by */
+    (((1ull << 32) - 1024) * \
+     STRIDE_UNIT)         /* kernels count units in 32 bits, and up to a block's threads more */
+#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
 
 /* ---- handles */
 
@@ -147,22 +148,27 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
                   ? place_array(&at, base, c->frames_max, sizeof(gvm_region_sum))
                   : 0;
     t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
+    t->spares = place_array(&at, base, GVM_REGION_SEGMENT, sizeof(uint32_t));
     return at;
 }
 
-/* All regions exist, and no frame has memory. No kernel has seen the table yet. */
-static gvm_status fill_table(gvm_collection *c)
+/* All regions but the last exist, and no frame has memory. No kernel has seen the table yet. */
+static gvm_status fill_table(gvm_collection *c, uint64_t unused_count)
 {
     enum { AT_ONCE = 4096 };
     static const gvm_region_record records[AT_ONCE] = {[0 ... AT_ONCE - 1] = {0, GVM_REGION_LIVE}};
     const uint64_t base = gvmi_address(gvm_buffer_address(c->meta));
     const uint8_t zero = 0, retired = 0xff;
+    const uint64_t live_count = c->table.count - unused_count;
     gvm_status status = gvm_buffer_fill(c->meta, c->table.words - base,
                                         c->table.count * sizeof(uint64_t), &zero, 1);
 
-    for (uint64_t i = 0; i < c->table.count && status == GVM_OK; i += AT_ONCE)
+    if (status == GVM_OK)
+        status = gvm_buffer_fill(c->meta, c->table.records - base + live_count * sizeof *records,
+                                 unused_count * sizeof *records, &zero, 1);
+    for (uint64_t i = 0; i < live_count && status == GVM_OK; i += AT_ONCE)
         status = gvm_buffer_copy_in(c->meta, c->table.records - base + i * sizeof *records, records,
-                                    gvmi_min(AT_ONCE, c->table.count - i) * sizeof *records);
+                                    gvmi_min(AT_ONCE, live_count - i) * sizeof *records);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.changes - base,
                                  2ull * c->table.count * sizeof(uint32_t), &zero, 1);
@@ -174,7 +180,7 @@ static gvm_status fill_table(gvm_collection *c)
     return status;
 }
 
-static gvm_status make_table(gvm_collection *c)
+static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
 {
     const gvmi_buffer_spec spec = {.reserve_bytes = place_arrays(c, 0)};
     gvm_status status = gvmi_buffer_create(c->space->device, &spec, &c->meta);
@@ -185,17 +191,7 @@ static gvm_status make_table(gvm_collection *c)
         return status;
     c->table.address = gvmi_address(gvm_buffer_address(c->buffer));
     (void)place_arrays(c, gvmi_address(gvm_buffer_address(c->meta)));
-    return fill_table(c);
-}
-
-static gvm_status make_regions(gvm_collection *c)
-{
-    c->regions = calloc(c->table.count, sizeof *c->regions);
-    if (c->regions == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u regions", c->table.count);
-    for (uint32_t i = 0; i < c->table.count; i++)
-        c->regions[i].flags = GVMI_REGION_LIVE;
-    return GVM_OK;
+    return fill_table(c, unused_count);
 }
 
 /* ---- creation and end */
@@ -205,6 +201,7 @@ static void free_parts(gvm_collection *c)
     gvm_buffer_destroy(c->meta);
     gvm_buffer_destroy(c->buffer);
     free(c->regions);
+    free(c->unused.numbers);
     free(c->changed.numbers);
     free(c->far.numbers);
 }
@@ -215,12 +212,13 @@ void gvmi_collection_free_locked(gvm_collection *c)
 
     LIST_REMOVE(c, entry);
     space->collection_count--;
+    space->has_changed = true;
     space->committed_bytes -= c->committed_bytes;
     free_parts(c);
     gvmi_registry_retire(c);
 }
 
-/* The space is locked. */
+/* The space is held, and no lock: memory that others keep idle may be had. */
 static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t region_bytes,
                                   const gvm_collection_options *options, gvm_collection **out)
 {
@@ -240,9 +238,11 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     if (status == GVM_OK)
         status = make_homes(c);
     if (status == GVM_OK)
-        status = make_table(c);
+        status = make_table(c, options->unused_count);
     if (status == GVM_OK)
-        status = make_regions(c);
+        status = gvmi_region_numbers_make(c, options->unused_count);
+    if (status == GVM_OK)
+        status = gvmi_region_give(c, space->device->stream);
     if (status == GVM_OK)
         status = gvmi_registry_add(GVMI_KIND_COLLECTION, gvmi_key(c), c);
     if (status != GVM_OK) {
@@ -253,8 +253,11 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
         gvm_error_restore(&error);
         return status;
     }
+    gvmi_lock(&space->lock);
     LIST_INSERT_HEAD(&space->collections, c, entry);
     space->collection_count++;
+    space->has_changed = true;
+    gvmi_unlock(&space->lock);
     *out = c;
     return GVM_OK;
 }
@@ -271,14 +274,18 @@ gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t reg
         status = gvm_error_set(GVM_E_INVALID, "out is NULL");
     if (status == GVM_OK)
         status = check_region_count(count);
+    if (status == GVM_OK && full.unused_count > count)
+        status = gvm_error_set(GVM_E_INVALID, "%llu regions of %llu cannot be unused",
+                               (unsigned long long)full.unused_count, (unsigned long long)count);
     if (status == GVM_OK)
         status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
+    gvmi_unlock(&space->lock);
     status = make_collection(space, count, region_bytes, &full, out);
     if (status == GVM_OK) /* without frames it is as good; the next sync tries again */
-        (void)gvmi_space_divide_locked(space, space->device->stream);
-    gvmi_space_drop(space);
+        (void)gvmi_space_divide(space, space->device->stream);
+    gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
     return status;
 }
 
@@ -347,6 +354,7 @@ gvm_status gvm_collection_get_info(gvm_collection *handle, gvm_collection_info *
             .evicted = table.evicted,
             .remote = table.remote,
             .policy = (gvm_region_policy)table.policy,
+            .live_count = c->live_count,
             .shape = table.shape,
         };
     gvmi_collection_drop(c);

@@ -53,6 +53,7 @@ struct gvm_space {
     uint64_t wait_ns;
     uint32_t flags;
     uint32_t collection_count;
+    bool has_changed; /* collections came or went: idle memory of others may be had for their frames */
     gvm_buffer *desk;
     LIST_HEAD(, gvm_collection) collections;
 };
@@ -64,6 +65,7 @@ struct gvm_collection {
     gvm_buffer *meta;   /* gvm_region_table, then its arrays */
     gvm_region_table table; /* what the device's holds that never changes; frame_count is the current one */
     gvmi_region *regions;
+    gvmi_region_numbers unused;  /* that the host may give to regions */
     gvmi_region_numbers changed; /* by the CPU */
     gvmi_region_numbers far;
     uint32_t torn; /* the number + 1 of a region that both sides have written: for the next sync to say; check mode */
@@ -73,6 +75,10 @@ struct gvm_collection {
     uint64_t homes_bytes;     /* behind them */
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
+    uint64_t live_count,
+        deleted_count; /* regions that exist; that do until kernels know that they do not */
+    uint64_t given_head, given_tail; /* of what the device has to create regions, as of the last sync */
+    uint32_t given[GVM_REGION_SEGMENT];
 };
 
 /* Checks a handle, keeps the collection alive and locks its space, and undoes both. */
@@ -119,10 +125,21 @@ void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 /* The device's table as of now, for reading. */
 gvm_status gvmi_region_read_table(gvm_collection *collection, gvm_region_table *out);
 
+/* ---- region/create.c: which numbers regions have */
+
+gvm_status gvmi_region_numbers_make(gvm_collection *collection, uint64_t unused_count);
+
+/* A deleted region is gone on the device, too. */
+void gvmi_region_number_free(gvm_collection *collection, uint32_t region);
+
+/* What kernels have created, by the device's table, and numbers for them to create more. */
+void gvmi_region_learn_created(gvm_collection *collection, const gvm_region_table *table);
+gvm_status gvmi_region_give(gvm_collection *collection, CUstream stream);
+
 /* ---- region/budget.c: who has how many frames */
 
 /* Divides the budget anew: takes frames from those that have more than their share, and gives to those that have
- * less. Frames that are mapped stay. The space is locked. */
-gvm_status gvmi_space_divide_locked(gvm_space *space, CUstream stream);
+ * less, as far as there is memory. Frames that are mapped stay. The space is held, and no lock. */
+gvm_status gvmi_space_divide(gvm_space *space, CUstream stream);
 
 #endif

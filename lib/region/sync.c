@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/registry.h"
 #include "base/size.h"
 #include "region/region.h"
 
@@ -60,6 +61,8 @@ static uint64_t keep_undone(gvm_collection *c, const gvmi_region_change *changes
     for (uint64_t i = 0; i < c->changed.count; i++) {
         if (changes[i].done == 0)
             c->changed.numbers[kept++] = changes[i].region;
+        else if (changes[i].live == 0)
+            gvmi_region_number_free(c, changes[i].region);
         else
             c->regions[changes[i].region].flags &= (uint16_t)~GVMI_REGION_CHANGED;
     }
@@ -75,6 +78,7 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
         .count = c->changed.count,
         .item_bytes = sizeof *changes,
         .back = true,
+        .by_warp = c->table.sums != 0,
     };
     uint64_t left;
     gvm_status status;
@@ -101,7 +105,7 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
     gvmi_region *region = &c->regions[change->region];
 
     if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
-        if (c->torn == 0)
+        if (c->torn == 0 && (region->flags & GVMI_REGION_LIVE) != 0)
             c->torn = change->region + 1;
         return;
     }
@@ -203,42 +207,60 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
 
     if (status == GVM_OK)
         status = gvmi_region_read_table(c, &table);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
+        gvmi_region_learn_created(c, &table);
         status = fetch_changes(c, table.change_count, stream);
+    }
     if (status == GVM_OK)
         status = send_changes(c, stream, undone);
+    if (status == GVM_OK)
+        status = gvmi_region_give(c, stream);
     if (status == GVM_OK)
         status = take_error(c, &table);
     return status == GVM_OK ? take_torn(c) : status;
 }
 
 /* All collections, whatever a kernel did wrong in one. */
-static gvm_status sync_space(gvm_space *space, CUstream stream)
+static gvm_status sync_collections_locked(gvm_space *space, CUstream stream, uint64_t *undone)
 {
-    gvm_status status = GVM_OK, first = GVM_OK;
+    gvm_status status, first = GVM_OK;
     gvm_error error = {0};
-    uint64_t undone = 0;
     gvm_collection *c;
 
     LIST_FOREACH(c, &space->collections, entry)
     {
-        status = sync_collection(c, stream, &undone);
+        status = sync_collection(c, stream, undone);
         if (status != GVM_OK && first == GVM_OK) {
             first = status;
             error = gvmi_error_save();
         }
     }
-    status = gvmi_space_divide_locked(space, stream);
-    if (first != GVM_OK) {
+    if (first != GVM_OK)
         gvm_error_restore(&error);
-        return first;
+    return first;
+}
+
+static gvm_status sync_space(gvm_space *space, CUstream stream)
+{
+    uint64_t undone = 0;
+    gvm_status status, divided;
+    gvm_error error;
+
+    gvmi_lock(&space->lock);
+    status = sync_collections_locked(space, stream, &undone);
+    gvmi_unlock(&space->lock);
+    error = gvmi_error_save();
+    divided = gvmi_space_divide(space, stream);
+    if (status != GVM_OK) {
+        gvm_error_restore(&error);
+        return status;
     }
-    if (status == GVM_OK && undone > 0)
+    if (divided == GVM_OK && undone > 0)
         return gvm_error_set(
             GVM_E_TIMEOUT,
             "kernels have %llu regions mapped that the CPU has changed: sync again when they are unmapped",
             (unsigned long long)undone);
-    return status;
+    return divided;
 }
 
 static gvm_status wait_for_stream(const gvm_space *space, CUstream stream)
@@ -270,9 +292,8 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
         return status;
     gvmi_unlock(&space->lock);
     status = wait_for_stream(space, stream);
-    gvmi_lock(&space->lock);
     if (status == GVM_OK)
         status = sync_space(space, space->device->stream);
-    gvmi_space_drop(space);
+    gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
     return status;
 }

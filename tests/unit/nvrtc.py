@@ -61,6 +61,8 @@ GVM_KERNEL(map_all_ways, region_params, p)
         *(uint64_t *)gvm_region_wait_block(&p.view, &request) = 1;
     gvm_region_prefetch_warp(&p.view, 7);
     gvm_region_prefetch_block(&p.view, 8);
+    if (gvm_region_create_warp(&p.view, &request.region) || gvm_region_create_block(&p.view, &request.region))
+        gvm_region_prefetch_warp(&p.view, request.region);
     gvm_region_unmap_lanes(&p.view, gvm_lane());
     gvm_region_unmap(&p.view, gvm_lane());
     gvm_region_unmap_warp(&p.view, gvm_warp());

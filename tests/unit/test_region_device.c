@@ -30,7 +30,7 @@ static bool start_without(uint32_t unused)
     fixture_machine("devices=1,memory=64MiB,sms=2");
     options.budget_bytes = 2 * MIB;
     options.flags = GVM_SPACE_CHECK;
-    (void)unused;
+    full.unused_count = unused;
     if (gvm_device_open(0, &device) != GVM_OK || gvm_space_create(device, &options, &space) != GVM_OK ||
         gvm_collection_create(space, COUNT, REGION, &full, &collection) != GVM_OK)
         return false;
@@ -186,12 +186,13 @@ static int prefetch(void *arg)
     const uint32_t *found[FRAMES + 1];
 
     (void)arg;
-    CHILD_EXPECT(start_without(0));
+    CHILD_EXPECT(start_without(1));
     gvm_region_prefetch_warp(&view, 7);
     CHILD_EXPECT(fetched() == 1 && references(7) == 0);
     gvm_region_prefetch_block(&view, 7);
     gvm_region_prefetch_warp(&view, COUNT);
     gvm_region_prefetch_warp(&view, GVM_REGION_NONE);
+    gvm_region_prefetch_warp(&view, COUNT - 1); /* does not exist */
     CHILD_EXPECT(fetched() == 1);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
     for (uint32_t i = 0; i <= FRAMES; i++)
@@ -206,6 +207,174 @@ static int prefetch(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* ---- regions that come and go: half of the numbers of those that do not exist are the device's */
+
+static uint64_t live_count(void)
+{
+    gvm_collection_info info = {.struct_size = sizeof info};
+
+    return gvm_collection_get_info(collection, &info) == GVM_OK ? info.live_count : UINT64_MAX;
+}
+
+static bool is_live_for_cpu(uint32_t region)
+{
+    void *pointer;
+
+    return gvm_region_map_cpu(collection, region, GVM_REGION_READ, &pointer) == GVM_OK &&
+           gvm_region_unmap_cpu(collection, region) == GVM_OK;
+}
+
+/* What a kernel finds at the beginning of a region, or COUNT. Where there is none the next sync says so, which is this one. */
+static uint32_t read_in_kernel(uint32_t region)
+{
+    const uint32_t *found = gvm_region_map(&view, region, GVM_REGION_READ);
+    uint32_t value;
+
+    if (found == NULL)
+        return gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("does not exist")
+                   ? COUNT
+                   : 9999;
+    value = *found;
+    gvm_region_unmap(&view, region);
+    return value;
+}
+
+static bool write_by_cpu(uint32_t region, uint32_t value)
+{
+    void *pointer;
+
+    if (gvm_region_map_cpu(collection, region, GVM_REGION_WRITE, &pointer) != GVM_OK)
+        return false;
+    *(uint32_t *)pointer = value;
+    return gvm_region_unmap_cpu(collection, region) == GVM_OK;
+}
+
+static int create_by_host(void *arg)
+{
+    uint32_t region, i;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(8) && live_count() == COUNT - 8);
+    CHILD_EXPECT(!is_live_for_cpu(COUNT - 8) && read_in_kernel(COUNT - 8) == COUNT);
+    CHILD_EXPECT(gvm_region_create(collection, NULL) == GVM_E_INVALID);
+    for (i = 0; i < 4; i++) {
+        CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_OK);
+        CHILD_EXPECT(region == COUNT - 4 + i && live_count() == COUNT - 8 + i + 1);
+        CHILD_EXPECT(is_live_for_cpu(region));
+    }
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT && last_error_has("(4)"));
+    CHILD_EXPECT(write_by_cpu(region, 77));
+    CHILD_EXPECT(gvm_region_map(&view, region, GVM_REGION_READ) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(read_in_kernel(region) == 77 && read_in_kernel(region - 1) == 0);
+    return stop() ? 0 : 1;
+}
+
+static int create_by_kernel(void *arg)
+{
+    uint32_t region, last = 0, *found;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(8));
+    for (uint32_t i = 0; i < 4; i++) {
+        CHILD_EXPECT((i % 2 != 0 ? gvm_region_create_warp(&view, &region)
+                                 : gvm_region_create_block(&view, &region)) == 1);
+        CHILD_EXPECT(region >= COUNT - 8 && region < COUNT && region != last);
+        found = gvm_region_map(&view, region, GVM_REGION_READWRITE);
+        CHILD_EXPECT(found != NULL && *found == 0);
+        *found = last = region;
+        gvm_region_unmap(&view, region);
+    }
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0 && region == GVM_REGION_NONE);
+    CHILD_EXPECT(!is_live_for_cpu(last) && gvm_region_delete(collection, last) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT - 4);
+    for (uint32_t i = COUNT - 8; i < COUNT; i++) {
+        void *pointer;
+
+        if (gvm_region_map_cpu(collection, i, GVM_REGION_READ, &pointer) != GVM_OK)
+            continue;
+        CHILD_EXPECT(*(uint32_t *)pointer == i && gvm_region_unmap_cpu(collection, i) == GVM_OK);
+    }
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1); /* 2 of the 4 that were left */
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1);
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0);
+    return stop() ? 0 : 1;
+}
+
+static int delete_region(void *arg)
+{
+    uint32_t region;
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT(gvm_region_delete(collection, COUNT) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 5, GVM_REGION_READ, &pointer) == GVM_OK);
+    CHILD_EXPECT(gvm_region_delete(collection, 5) == GVM_E_INVALID && last_error_has("mapped"));
+    CHILD_EXPECT(gvm_region_unmap_cpu(collection, 5) == GVM_OK);
+    CHILD_EXPECT(gvm_region_delete(collection, 5) == GVM_OK && live_count() == COUNT - 1);
+    CHILD_EXPECT(gvm_region_delete(collection, 5) == GVM_E_INVALID && !is_live_for_cpu(5));
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT);
+    CHILD_EXPECT(*(uint32_t *)gvm_region_map(&view, 5, GVM_REGION_READWRITE) == 5);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT);
+    gvm_region_unmap(&view, 5);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(read_in_kernel(5) == COUNT);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_OK && region == 5);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 5, GVM_REGION_READ, &pointer) == GVM_OK);
+    CHILD_EXPECT(*(uint32_t *)pointer == 0 && gvm_region_unmap_cpu(collection, 5) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && read_in_kernel(5) == 0);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT);
+    return stop() ? 0 : 1;
+}
+
+/* Each number comes back, to either side, however often. */
+static int create_and_delete_again(void *arg)
+{
+    bool live[COUNT] = {false};
+    uint32_t region;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(COUNT));
+    for (uint32_t round = 0; round < 40; round++) {
+        const uint64_t before = live_count();
+        uint32_t created = 0;
+
+        while (round % 2 == 0 ? gvm_region_create_warp(&view, &region)
+                              : gvm_region_create(collection, &region) == GVM_OK) {
+            CHILD_EXPECT(region < COUNT && !live[region]);
+            live[region] = true;
+            created++;
+        }
+        CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == before + created);
+        for (uint32_t i = 0; i < COUNT; i++) {
+            CHILD_EXPECT(is_live_for_cpu(i) == live[i]);
+            if (!live[i] || (i + round) % 3 == 0)
+                continue;
+            CHILD_EXPECT(read_in_kernel(i) == 0 && write_by_cpu(i, i));
+            CHILD_EXPECT(gvm_region_delete(collection, i) == GVM_OK);
+            live[i] = false;
+        }
+        CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    }
+    return stop() ? 0 : 1;
+}
+
+static int create_with_wrong_sizes(void *arg)
+{
+    gvm_collection_options options = gvm_collection_options_init();
+    gvm_collection *other = NULL;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    options.unused_count = COUNT + 1;
+    CHILD_EXPECT(gvm_collection_create(space, COUNT, REGION, &options, &other) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_collection_create(space, 1, 64 * GIB, NULL, &other) == GVM_E_INVALID);
+    CHILD_EXPECT(last_error_has("at most") && other == NULL);
+    return stop() ? 0 : 1;
+}
+
 #define REGION_TEST(test, fn) \
     static void test(void **state) \
     { \
@@ -217,6 +386,11 @@ REGION_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
 REGION_TEST(map_of_a_list_is_all_or_nothing, map_lists)
 REGION_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
 REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
+REGION_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
+REGION_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
+REGION_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
+REGION_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
+REGION_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
 
 int main(void)
 {
@@ -225,6 +399,11 @@ int main(void)
         cmocka_unit_test(map_of_a_list_is_all_or_nothing),
         cmocka_unit_test(map_in_two_steps_counts_at_the_first),
         cmocka_unit_test(prefetch_brings_what_exists_and_maps_nothing),
+        cmocka_unit_test(region_created_by_the_host_is_there_for_kernels_after_a_sync),
+        cmocka_unit_test(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync),
+        cmocka_unit_test(region_deleted_is_gone_for_kernels_after_a_sync),
+        cmocka_unit_test(region_numbers_are_used_again_by_both_sides),
+        cmocka_unit_test(collection_with_wrong_sizes_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,6 +37,7 @@
  *     gvm_region_map_many_warp(), _block()      maps a list, all of it or nothing
  *     gvm_region_request_warp(), _block()       the first step of a map; gvm_region_wait_warp(), _block() is the second
  *     gvm_region_prefetch_warp(), _block()      brings a region to a frame, and does not map it
+ *     gvm_region_create_warp(), _block()        creates a region
  *
  * In those of warps and blocks all threads pass the same arguments, but for those of lanes. Before an unmap the accesses of all of
  * them are over. What was mapped in one of these ways may be unmapped in another one, as often.
@@ -96,6 +97,12 @@ GVM_DEVICE void *gvm_region_wait_block(const gvm_region_view *view, gvm_region_r
 GVM_DEVICE void gvm_region_prefetch_warp(const gvm_region_view *view, uint32_t region);
 GVM_DEVICE void gvm_region_prefetch_block(const gvm_region_view *view, uint32_t region);
 
+/* Creates a region, all zeros, and returns 1. Kernels may map it at once, the CPU after the next sync. *region, which belongs to each
+ * thread, is its number. 0, and GVM_REGION_NONE: the numbers that the last sync left to kernels are used up: half of
+ * those of regions that do not exist, and no more than 4096. */
+GVM_DEVICE int gvm_region_create_warp(const gvm_region_view *view, uint32_t *region);
+GVM_DEVICE int gvm_region_create_block(const gvm_region_view *view, uint32_t *region);
+
 /* The slot of an address that a map returned: what gvm_region_resolve() writes. */
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address);
 
@@ -107,6 +114,7 @@ GVM_DEVICE uint64_t gvm_region_slice_pitch(const gvm_region_view *view, const vo
 #endif /* GVM_KERNEL */
 
 #include <gvmem/device/detail/region.h>
+#include <gvmem/device/detail/region_create.h>
 #include <gvmem/device/detail/region_maps.h>
 
 #endif

@@ -54,6 +54,9 @@ typedef struct gvm_region_frame {
 
 #define GVM_REGION_RETIRED 0xffffffffu
 
+/* The most numbers that kernels have to create regions. */
+#define GVM_REGION_SEGMENT 4096u
+
 /* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
 typedef struct gvm_region_sum {
     uint64_t known; /* as of when the frame was last equal to the home; 0: not known */
@@ -95,7 +98,9 @@ typedef struct gvm_region_table {
     uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
     uint64_t error;         /* atomic: code, and the region's number above it */
     uint64_t change_count;  /* atomic: of entries so far */
-    uint64_t padding[14];
+    uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
+    uint64_t spare_head, spare_tail; /* atomic */
+    uint64_t padding[11];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
     uint64_t padding2[10];
@@ -745,7 +750,8 @@ GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t regi
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
 {
     if ((word & GVM_REGION_REMOTE) != 0 && (view->flags & GVM_REGION_VIEW_SHAPED) != 0)
-        return gvm_region_window(gvm_region_table_of(view), gvm_region_slot_in(word) - view->home);
+        return GVM_FAR(gvm_region_window)(gvm_region_table_of(view),
+                                          gvm_region_slot_in(word) - view->home);
     return (word & GVM_REGION_RESIDENT) != 0
                ? (void *)(uintptr_t)(view->address + gvm_region_slot_in(word) * view->stride_bytes)
                : (void *)0;
@@ -829,19 +835,19 @@ GVM_DEVICE int gvm_region_is_window(const gvm_region_view *view, const void *add
 
 GVM_DEVICE_RARE uint32_t gvm_region_window_slot(const gvm_region_table *t, uint64_t address)
 {
-    const gvm_region_shape *shape = &t->shape;
-    const uint64_t at = address - gvm_region_homes(t);
-    const uint64_t x = at % shape->row_pitch_bytes / shape->width_bytes;
-    const uint64_t y = at % shape->slice_pitch_bytes / shape->row_pitch_bytes / shape->height;
-    const uint64_t z = at / shape->slice_pitch_bytes / shape->depth;
+    uint64_t at = address - gvm_region_homes(t), number;
 
-    return t->home + (uint32_t)(x + t->columns * (y + t->rows * z));
+    number = at / t->shape.slice_pitch_bytes / t->shape.depth * t->rows;
+    at %= t->shape.slice_pitch_bytes;
+    number = (number + at / t->shape.row_pitch_bytes / t->shape.height) * t->columns;
+    at %= t->shape.row_pitch_bytes;
+    return t->home + (uint32_t)(number + at / t->shape.width_bytes);
 }
 
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address)
 {
     if (gvm_region_is_window(view, address))
-        return gvm_region_window_slot(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
+        return GVM_FAR(gvm_region_window_slot)(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
     return (uint32_t)(((uint64_t)(uintptr_t)address - view->address) / view->stride_bytes);
 }
 
