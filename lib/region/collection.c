@@ -107,6 +107,7 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
     c->table.count = (uint32_t)count;
     c->table.home = (uint32_t)home;
     c->table.wait_ns = space->wait_ns;
+    c->table.change_shift = (uint32_t)__builtin_ctzll(gvmi_pow2_up(2 * count));
     spec.reserve_bytes = home * stride + c->homes_bytes;
     return gvmi_buffer_create(space->device, &spec, &c->buffer);
 }
@@ -147,7 +148,7 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->sums = (c->space->flags & GVM_SPACE_CHECK) != 0
                   ? place_array(&at, base, c->frames_max, sizeof(gvm_region_sum))
                   : 0;
-    t->changes = place_array(&at, base, 2ull * t->count, sizeof(uint32_t));
+    t->changes = place_array(&at, base, 1ull << t->change_shift, sizeof(uint32_t));
     t->spares = place_array(&at, base, GVM_REGION_SEGMENT, sizeof(uint32_t));
     return at;
 }
@@ -171,7 +172,7 @@ static gvm_status fill_table(gvm_collection *c, uint64_t unused_count)
                                     gvmi_min(AT_ONCE, live_count - i) * sizeof *records);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.changes - base,
-                                 2ull * c->table.count * sizeof(uint32_t), &zero, 1);
+                                 sizeof(uint32_t) << c->table.change_shift, &zero, 1);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.frames - base,
                                  c->frames_max * sizeof(gvm_region_frame), &retired, 1);

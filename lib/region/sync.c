@@ -151,7 +151,7 @@ static gvm_status collect(gvm_collection *c, gvmi_region_change *changes, uint64
 static gvm_status fetch_changes(gvm_collection *c, uint64_t end, CUstream stream)
 {
     enum { AT_ONCE = 65536 };
-    const uint64_t room = 2ull * c->table.count;
+    const uint64_t room = 1ull << c->table.change_shift;
     gvmi_region_change *changes;
     gvm_status status = GVM_OK;
 

@@ -42,7 +42,7 @@ enum {
 };
 
 /* An entry of the list of changes: the region's number, and above it which lap of the list wrote it, modulo 32. The list has
- * room for twice the regions, since those of a lap that a sync has taken may come again while it takes the others. */
+ * room for at least twice the regions, since those of a lap that a sync has taken may come again while it takes the others. */
 #define GVM_REGION_ENTRY_REGION \
     ((1u << GVM_REGION_SLOT_BITS) - 1) /* all bits: a sync has taken the entry */
 
@@ -88,7 +88,7 @@ enum {
 typedef struct gvm_region_table {
     uint64_t address, stride_bytes, region_bytes;
     uint64_t words, records, frames,
-        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (2 * count) */
+        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (1 << change_shift) */
     uint32_t count, home;
     uint32_t frame_count; /* atomic: frames below it may have memory */
     uint32_t policy;
@@ -96,11 +96,13 @@ typedef struct gvm_region_table {
     uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
     gvm_region_shape shape;
     uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
-    uint64_t error;         /* atomic: code, and the region's number above it */
-    uint64_t change_count;  /* atomic: of entries so far */
+    uint32_t change_shift;  /* the list of changes has 1 << change_shift entries */
+    uint32_t reserved;
+    uint64_t error;        /* atomic: code, and the region's number above it */
+    uint64_t change_count; /* atomic: of entries so far */
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
-    uint64_t padding[11];
+    uint64_t padding[10];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote, waited;
     uint64_t padding2[10];
@@ -309,10 +311,8 @@ GVM_DEVICE void gvm_region_report(const gvm_region_table *t, uint32_t code, uint
 /* An entry of the list of changes, and the lap's number as its entries have it. */
 GVM_DEVICE uint32_t *gvm_region_entry(const gvm_region_table *t, uint64_t at, uint32_t *lap)
 {
-    const uint64_t room = 2ull * t->count;
-
-    *lap = (uint32_t)(at / room + 1) << GVM_REGION_SLOT_BITS;
-    return (uint32_t *)(uintptr_t)t->changes + at % room;
+    *lap = (uint32_t)((at >> t->change_shift) + 1) << GVM_REGION_SLOT_BITS;
+    return (uint32_t *)(uintptr_t)t->changes + (at & ((1ull << t->change_shift) - 1));
 }
 
 /* The region is, or will be, written. Its number is in the list of changes once between two syncs. Threads that find it there
