@@ -60,7 +60,7 @@ static bool is_pageable(CUdeviceptr addr)
 
 /* ---- what runs in stream order */
 
-#define WORDS_BYTES_MAX 256 /* of which each word is copied at once */
+#define WORDS_BYTES_MAX 1024 /* of which each word is copied at once */
 
 /* Each word of a few is copied by one load and one store: a stream may wait for its value (value.c), or a kernel change it. */
 static void move_piece(void *arg)

@@ -11,44 +11,53 @@
 
 /* ---- maps */
 
-enum { LONE_WARP, SPREAD_WARPS, SPREAD_THREADS, HOT_WARPS, HOT_THREADS, CASES };
-
 static const struct {
     const char *text;
     const char *names[BENCH_MAPS_REGION + 1];
-    bool by_warp, alone;
+    region_kernel kernel;
+    bool alone;
     uint32_t regions;
-} cases[CASES] = {
-#define CASE(text, by_warp, alone, regions) \
+} cases[] = {
+#define CASE(text, kernel, alone, regions) \
     { \
         text, {text ", two bare atomics", text ", two ordered atomics", text ", map and unmap"}, \
-            by_warp, alone, regions \
+            KERNEL_region_maps_##kernel, alone, regions \
     }
-    CASE("a lone warp", true, true, 64),
-    CASE("warps, 4096 regions", true, false, REGIONS),
-    CASE("threads, 4096 regions", false, false, REGIONS),
-    CASE("warps, one region", true, false, 1),
-    CASE("threads, one region", false, false, 1),
+    CASE("a lone warp", warps, true, 64),
+    CASE("warps, 4096 regions", warps, false, REGIONS),
+    CASE("threads, 4096 regions", threads, false, REGIONS),
+    CASE("lanes, 4096 regions", lanes, false, REGIONS),
+    CASE("warps, one region", warps, false, 1),
+    CASE("threads, one region", threads, false, 1),
+    CASE("lanes, one region", lanes, false, 1),
 #undef CASE
 };
+#define CASES (int)(sizeof cases / sizeof cases[0])
+
+static uint32_t count_rounds(const region_bench *r, int which, bool by_warp)
+{
+    if (r->b->info.software)
+        return cases[which].alone ? 2000 : 20;
+    return cases[which].alone ? 20000 : by_warp ? 1000 : 100;
+}
 
 /* One launch: ns for each round of a lone warp, or thousand millions of maps a second. */
 static bool run_maps(region_bench *r, int which, uint32_t kind, CUdeviceptr words, bench_samples *samples)
 {
-    const bool soft = r->b->info.software;
+    const bool by_warp = cases[which].kernel == KERNEL_region_maps_warps;
     const bench_region_params params = {
         .view = r->view,
         .words = words,
         .out = r->out,
         .total = cases[which].regions,
         .kind = kind,
-        .rounds = cases[which].alone ? (soft ? 2000 : 20000) : (soft ? 20 : 1000),
+        .rounds = count_rounds(r, which, by_warp),
     };
-    const region_launch launch = region_shape(
-        r, cases[which].by_warp ? KERNEL_region_maps_warps : KERNEL_region_maps_threads,
-        cases[which].by_warp ? BENCH_BY_WARP : BENCH_BY_THREAD, cases[which].alone ? 1 : UINT32_MAX);
+    const region_launch launch = region_shape(r, cases[which].kernel,
+                                              by_warp ? BENCH_BY_WARP : BENCH_BY_THREAD,
+                                              cases[which].alone ? 1 : UINT32_MAX);
     const double groups = (double)launch.blocks * launch.threads /
-                          (cases[which].by_warp ? (double)r->b->info.warp_size : 1);
+                          (by_warp ? (double)r->b->info.warp_size : 1);
     double us;
 
     if (!region_time_kernel(r, &launch, &params, &us))

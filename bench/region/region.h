@@ -18,8 +18,8 @@ enum {
     BENCH_MAPS_REGION,
 };
 
-/* Threads that map together. */
-enum { BENCH_BY_THREAD, BENCH_BY_WARP, BENCH_BY_BLOCK };
+/* Threads that map together; by lanes each maps its own region, and the warp together. */
+enum { BENCH_BY_THREAD, BENCH_BY_WARP, BENCH_BY_BLOCK, BENCH_BY_LANES };
 
 typedef struct bench_region_params {
     gvm_region_view view;

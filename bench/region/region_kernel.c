@@ -19,9 +19,10 @@ GVM_DEVICE uint64_t group_rank(uint32_t by)
 
 GVM_DEVICE void *map_by(const gvm_region_view *view, uint32_t region, uint32_t access, uint32_t by)
 {
-    return by == BENCH_BY_BLOCK  ? gvm_region_map_block(view, region, access)
-           : by == BENCH_BY_WARP ? gvm_region_map_warp(view, region, access)
-                                 : gvm_region_map(view, region, access);
+    return by == BENCH_BY_BLOCK   ? gvm_region_map_block(view, region, access)
+           : by == BENCH_BY_WARP  ? gvm_region_map_warp(view, region, access)
+           : by == BENCH_BY_LANES ? gvm_region_map_lanes(view, region, access)
+                                  : gvm_region_map(view, region, access);
 }
 
 GVM_DEVICE void unmap_by(const gvm_region_view *view, uint32_t region, uint32_t by)
@@ -30,6 +31,8 @@ GVM_DEVICE void unmap_by(const gvm_region_view *view, uint32_t region, uint32_t 
         gvm_region_unmap_block(view, region);
     else if (by == BENCH_BY_WARP)
         gvm_region_unmap_warp(view, region);
+    else if (by == BENCH_BY_LANES)
+        gvm_region_unmap_lanes(view, region);
     else
         gvm_region_unmap(view, region);
 }
@@ -170,6 +173,11 @@ GVM_DEVICE void map_rounds(const bench_region_params *p, uint32_t by)
 GVM_KERNEL(region_maps_threads, bench_region_params, p)
 {
     map_rounds(&p, BENCH_BY_THREAD);
+}
+
+GVM_KERNEL(region_maps_lanes, bench_region_params, p)
+{
+    map_rounds(&p, BENCH_BY_LANES);
 }
 
 GVM_KERNEL(region_maps_warps, bench_region_params, p)

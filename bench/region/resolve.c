@@ -190,6 +190,14 @@ static uint64_t place_all(resolve_state *s)
     return at;
 }
 
+static bool set_words(resolve_state *s, CUdeviceptr at, unsigned char byte, uint64_t words)
+{
+    const CUresult result = gvmi_cu->cuMemsetD8Async(at, byte, words * sizeof(uint32_t),
+                                                     s->r->timer.stream);
+
+    return result == CUDA_SUCCESS || region_driver_failed(s->r, result, "cuMemsetD8Async");
+}
+
 /* An empty cache: no item has a slot, and the slots of each request are in their order. */
 static bool empty_cache(resolve_state *s)
 {
@@ -203,12 +211,9 @@ static bool empty_cache(resolve_state *s)
     for (int i = 0; good && i < 2; i++)
         good = region_send(s->r, s->one_block.order[i], order, slots * sizeof *order);
     free(order);
-    return good &&
-           gvmi_cu->cuMemsetD8(s->one_block.used, 0, slots * sizeof(uint32_t)) == CUDA_SUCCESS &&
-           gvmi_cu->cuMemsetD8(s->one_block.item_of, 0xff, slots * sizeof(uint32_t)) == CUDA_SUCCESS &&
-           gvmi_cu->cuMemsetD8(s->one_block.slot_of, 0xff,
-                               (uint64_t)c->requests * c->context_items * sizeof(uint32_t)) ==
-               CUDA_SUCCESS;
+    return good && set_words(s, s->one_block.used, 0, slots) &&
+           set_words(s, s->one_block.item_of, 0xff, slots) &&
+           set_words(s, s->one_block.slot_of, 0xff, (uint64_t)c->requests * c->context_items);
 }
 
 static void drop_graphs(resolve_state *s)
@@ -246,7 +251,7 @@ static bool start_resolve(resolve_state *s)
         !region_clear_out(s->r) || !region_alloc(s->r, &s->memory, place_all(s)))
         return false;
     place_all(s);
-    return empty_cache(s) || region_failed(s->r, "emptying the cache");
+    return empty_cache(s);
 }
 
 static void end_resolve(resolve_state *s)

@@ -7,7 +7,7 @@
 
 /* clang-format off */
 #define REGION_KERNELS(X) \
-    X(region_fill) X(region_maps_threads) X(region_maps_warps) X(region_fetch) X(region_read_homes) \
+    X(region_fill) X(region_maps_threads) X(region_maps_lanes) X(region_maps_warps) X(region_fetch) X(region_read_homes) \
     X(region_faults) X(region_copy_homes) X(region_nothing) X(region_check_slots) X(items_one_block) \
     X(experts_route) X(experts_use) X(experts_next) X(region_trace)
 /* clang-format on */

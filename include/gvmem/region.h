@@ -115,8 +115,8 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
                                                 const gvm_space_options *options, gvm_space **out);
 
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
- * at once, but for the last unused_count. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's machine. With a shape
- * region_bytes is width_bytes * height * depth, or 0, and less than 64 GiB.
+ * at once, but for the last unused_count. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's
+ * machine. With a shape region_bytes is width_bytes * height * depth, or 0.
  *
  * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a region), an option is out
  *                of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for

@@ -54,6 +54,12 @@ typedef enum gvmi_kernel { GVMI_KERNELS(GVMI_KERNEL_ENUMERATOR) GVMI_KERNEL_COUN
 gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void *params,
                               uint64_t blocks, CUstream stream);
 
+/* Loads all kernels of an image, so that their launches need no memory and take no lock. The device is held and its context
+ * current; no lock is held.
+ *
+ * As gvmi_kernel_launch() */
+gvm_status gvmi_kernels_load(gvm_device *device, gvmi_image image);
+
 /* ---- results: one 64-bit word that a kernel leaves for the host
  *
  *     gvmi_result_begin(device, 0, stream, &result);     takes a word, queues making it 0

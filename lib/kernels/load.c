@@ -187,3 +187,14 @@ gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const g
     *out = &set->kernels[kernel];
     return status;
 }
+
+gvm_status gvmi_kernels_load(gvm_device *device, gvmi_image image)
+{
+    const gvmi_kernel_entry *entry;
+    gvm_status status = GVM_OK;
+
+    for (int kernel = 0; kernel < GVMI_KERNEL_COUNT && status == GVM_OK; kernel++)
+        if (image_of[kernel] == image)
+            status = gvmi_kernel_entry_get(device, (gvmi_kernel)kernel, &entry);
+    return status;
+}

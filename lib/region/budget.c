@@ -17,10 +17,10 @@ static uint64_t own_bytes(const gvm_collection *c)
                : gvmi_round_down(c->budget_bytes, c->buffer->layout.chunk_bytes);
 }
 
-/* What the others could use besides their first chunk. */
-static uint64_t more_bytes(const gvm_collection *c)
+/* The others have this before they share. No chunk is in front where a region is larger than the budget. */
+static uint64_t first_bytes(const gvm_collection *c)
 {
-    return c->front_bytes - c->buffer->layout.chunk_bytes;
+    return gvmi_min(c->front_bytes, c->buffer->layout.chunk_bytes);
 }
 
 /* What is left for collections without a budget of their own besides their first chunks, and what these could use. */
@@ -34,8 +34,8 @@ static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
     {
         const bool shares = c->budget_bytes == 0;
 
-        left -= gvmi_min(left, shares ? c->buffer->layout.chunk_bytes : own_bytes(c));
-        *needed += shares ? more_bytes(c) : 0;
+        left -= gvmi_min(left, shares ? first_bytes(c) : own_bytes(c));
+        *needed += shares ? c->front_bytes - first_bytes(c) : 0;
     }
     return left;
 }
@@ -43,14 +43,14 @@ static uint64_t left_for_shares(const gvm_space *space, uint64_t *needed)
 /* How many bytes a collection should have. */
 static uint64_t share_bytes(const gvm_collection *c, uint64_t left, uint64_t needed)
 {
-    const uint64_t chunk_bytes = c->buffer->layout.chunk_bytes, more = more_bytes(c);
+    const uint64_t first = first_bytes(c), more = c->front_bytes - first;
 
     if (c->budget_bytes != 0)
         return own_bytes(c);
     if (needed <= left)
         return c->front_bytes;
-    return chunk_bytes +
-           gvmi_round_down((uint64_t)((double)left * ((double)more / (double)needed)), chunk_bytes);
+    return first + gvmi_round_down((uint64_t)((double)left * ((double)more / (double)needed)),
+                                   c->buffer->layout.chunk_bytes);
 }
 
 static uint64_t frames_in(const gvm_collection *c, uint64_t bytes)
@@ -87,8 +87,8 @@ static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream
     return status;
 }
 
-/* Chunk by chunk, as far as the device has memory and the budget allows. */
-static gvm_status commit_frames(gvm_collection *c, uint64_t bytes)
+/* Chunk by chunk, as far as the device has memory and the budget allows. *missing: what it has not. */
+static gvm_status commit_frames(gvm_collection *c, uint64_t bytes, uint64_t *missing)
 {
     const uint64_t chunk_bytes = c->buffer->layout.chunk_bytes;
     gvm_space *space = c->space;
@@ -96,19 +96,22 @@ static gvm_status commit_frames(gvm_collection *c, uint64_t bytes)
 
     while (status == GVM_OK && c->committed_bytes < bytes &&
            space->budget_bytes - space->committed_bytes >= chunk_bytes) {
-        status = gvm_buffer_commit(c->buffer, c->committed_bytes, chunk_bytes);
+        status = gvmi_buffer_commit(c->buffer, c->committed_bytes, chunk_bytes);
         if (status == GVM_OK) {
             c->committed_bytes += chunk_bytes;
             space->committed_bytes += chunk_bytes;
         }
     }
-    return status == GVM_E_NOSPACE ? GVM_OK : status;
+    if (status != GVM_E_NOSPACE)
+        return status;
+    *missing += bytes - c->committed_bytes;
+    return GVM_OK;
 }
 
 /* Gives a collection frames up to its share; those that were taken out of use and kept their memory are used again. */
-static gvm_status give_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
+static gvm_status give_frames(gvm_collection *c, uint64_t bytes, CUstream stream, uint64_t *missing)
 {
-    gvm_status status = commit_frames(c, bytes);
+    gvm_status status = commit_frames(c, bytes, missing);
     const uint64_t frames = frames_in(c, gvmi_min(c->committed_bytes, bytes));
     const gvmi_region_task task = {
         .kernel = GVMI_KERNEL_region_open_frames,
@@ -125,7 +128,7 @@ static gvm_status give_frames(gvm_collection *c, uint64_t bytes, CUstream stream
     return status;
 }
 
-gvm_status gvmi_space_divide_locked(gvm_space *space, CUstream stream)
+static gvm_status divide_locked(gvm_space *space, CUstream stream, uint64_t *missing)
 {
     uint64_t needed;
     const uint64_t left = left_for_shares(space, &needed);
@@ -142,7 +145,26 @@ gvm_status gvmi_space_divide_locked(gvm_space *space, CUstream stream)
     LIST_FOREACH(c, &space->collections, entry)
     {
         if (status == GVM_OK)
-            status = give_frames(c, share_bytes(c, left, needed), stream);
+            status = give_frames(c, share_bytes(c, left, needed), stream, missing);
     }
+    return status;
+}
+
+gvm_status gvmi_space_divide(gvm_space *space, CUstream stream)
+{
+    gvmi_shortage shortage = {0};
+    uint64_t missing;
+    gvm_status status;
+    bool has_changed;
+
+    do {
+        missing = 0;
+        gvmi_lock(&space->lock);
+        status = divide_locked(space, stream, &missing);
+        has_changed = space->has_changed;
+        space->has_changed = has_changed && missing > 0;
+        gvmi_unlock(&space->lock);
+    } while (status == GVM_OK && has_changed && missing > 0 &&
+             gvmi_idle_retry(space->device, missing, &shortage));
     return status;
 }

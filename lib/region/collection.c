@@ -14,8 +14,9 @@
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
 #define STRIDE_UNIT 16u
 #define REGION_BYTES_MAX \
-    ((1ull << 32) * STRIDE_UNIT - STRIDE_UNIT) /* kernels count units in 32 bits */
-#define CHUNKS_WANTED 16u                      /* of the frames: what the budget is divided by */
+    (((1ull << 32) - 1024) * \
+     STRIDE_UNIT)         /* kernels count units in 32 bits, and up to a block's threads more */
+#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
 
 /* ---- handles */
 
@@ -211,12 +212,13 @@ void gvmi_collection_free_locked(gvm_collection *c)
 
     LIST_REMOVE(c, entry);
     space->collection_count--;
+    space->has_changed = true;
     space->committed_bytes -= c->committed_bytes;
     free_parts(c);
     gvmi_registry_retire(c);
 }
 
-/* The space is locked. */
+/* The space is held, and no lock: memory that others keep idle may be had. */
 static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t region_bytes,
                                   const gvm_collection_options *options, gvm_collection **out)
 {
@@ -251,8 +253,11 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
         gvm_error_restore(&error);
         return status;
     }
+    gvmi_lock(&space->lock);
     LIST_INSERT_HEAD(&space->collections, c, entry);
     space->collection_count++;
+    space->has_changed = true;
+    gvmi_unlock(&space->lock);
     *out = c;
     return GVM_OK;
 }
@@ -276,10 +281,11 @@ gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t reg
         status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
+    gvmi_unlock(&space->lock);
     status = make_collection(space, count, region_bytes, &full, out);
     if (status == GVM_OK) /* without frames it is as good; the next sync tries again */
-        (void)gvmi_space_divide_locked(space, space->device->stream);
-    gvmi_space_drop(space);
+        (void)gvmi_space_divide(space, space->device->stream);
+    gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
     return status;
 }
 

@@ -53,6 +53,7 @@ struct gvm_space {
     uint64_t wait_ns;
     uint32_t flags;
     uint32_t collection_count;
+    bool has_changed; /* collections came or went: idle memory of others may be had for their frames */
     gvm_buffer *desk;
     LIST_HEAD(, gvm_collection) collections;
 };
@@ -138,7 +139,7 @@ gvm_status gvmi_region_give(gvm_collection *collection, CUstream stream);
 /* ---- region/budget.c: who has how many frames */
 
 /* Divides the budget anew: takes frames from those that have more than their share, and gives to those that have
- * less. Frames that are mapped stay. The space is locked. */
-gvm_status gvmi_space_divide_locked(gvm_space *space, CUstream stream);
+ * less, as far as there is memory. Frames that are mapped stay. The space is held, and no lock. */
+gvm_status gvmi_space_divide(gvm_space *space, CUstream stream);
 
 #endif

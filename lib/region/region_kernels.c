@@ -26,15 +26,16 @@ GVM_KERNEL(region_resolve, gvmi_region_list, p)
 
     for (i = warp_global(); i < p.count; i += warp_count()) {
         const uint32_t region = regions[i];
-        void *found = region != GVM_REGION_NONE ? gvm_region_map_warp(&p.view, region, p.access)
-                                                : (void *)0;
+        const uint64_t found = region != GVM_REGION_NONE
+                                   ? gvm_region_map_as(&p.view, region, p.access, GVM_REGION_BY_WARP)
+                                   : 0;
 
         if (gvm_lane() != 0)
             continue;
         if (slots != (uint32_t *)0)
-            slots[i] = found != (void *)0 ? gvm_region_slot(&p.view, found) : GVM_REGION_NONE;
+            slots[i] = (found & GVM_REGION_RESIDENT) != 0 ? gvm_region_slot_in(found) : GVM_REGION_NONE;
         if (addresses != (uint64_t *)0)
-            addresses[i] = (uint64_t)(uintptr_t)found;
+            addresses[i] = (uint64_t)(uintptr_t)gvm_region_pointer(&p.view, found);
     }
 }
 
@@ -242,15 +243,17 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
     gvmi_region_change *changes = (gvmi_region_change *)(uintptr_t)p.list;
+    const uint32_t by = t->sums != 0 ? GVM_REGION_BY_WARP : GVM_REGION_BY_THREAD; /* to poison frames */
+    const uint64_t step = t->sums != 0 ? warp_count() : gvm_thread_count();
     uint64_t i, word = 0;
 
-    for (i = warp_global(); i < p.count; i += warp_count()) {
-        if (gvm_lane() == 0)
+    for (i = t->sums != 0 ? warp_global() : gvm_thread_global(); i < p.count; i += step) {
+        if (gvm_region_rank(by) == 0)
             word = claim_idle(t, changes[i].region);
-        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        word = gvm_region_tell(by, word);
         if ((word & GVM_REGION_REFERENCES) == 0)
             poison_frame(t, word);
-        if (gvm_lane() != 0)
+        if (gvm_region_rank(by) != 0)
             continue;
         changes[i].done = (word & GVM_REGION_REFERENCES) == 0;
         if (changes[i].done)

@@ -5,7 +5,6 @@
 #include "region/region.h"
 
 #define UNIT 16u /* of widths and pitches: what a thread copies at once */
-#define UNITS_MAX UINT32_MAX
 
 /* a * b, or more than any array has. */
 static uint64_t times(uint64_t a, uint64_t b)
@@ -79,10 +78,8 @@ gvm_status gvmi_region_set_shape(gvm_collection *c, const gvm_region_shape *shap
     status = complete_shape(c, count);
     if (status != GVM_OK)
         return status;
-    if (bytes / UNIT > UNITS_MAX || c->homes_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvm_error_set(GVM_E_INVALID,
-                             "regions of %llu bytes in an array of %llu are more than 64 GiB or 128 TiB",
-                             (unsigned long long)bytes, (unsigned long long)c->homes_bytes);
+    if (c->homes_bytes > GVMI_SPAN_BYTES_MAX)
+        return gvm_error_set(GVM_E_INVALID, "regions of that shape are an array of more than 128 TiB");
     *region_bytes = bytes;
     return GVM_OK;
 }

@@ -61,6 +61,18 @@ static uint64_t choose_budget(const gvm_device *device, uint64_t asked_bytes)
     return gvmi_device_free_bytes(device) / 2;
 }
 
+/* Once for the device: later launches are made under the space's lock. */
+static gvm_status load_kernels(gvm_device *device)
+{
+    gvm_status status = gvmi_device_enter(device);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_kernels_load(device, GVMI_IMAGE_region);
+    gvmi_device_leave();
+    return status;
+}
+
 static gvm_status make_space(gvm_device *device, const gvm_space_options *options, gvm_space **out)
 {
     const gvmi_buffer_spec desk = {.reserve_bytes = GVMI_REGION_DESK_BYTES,
@@ -115,6 +127,8 @@ gvm_status gvm_space_create(gvm_device *handle, const gvm_space_options *options
     if (status != GVM_OK)
         return status;
     status = check_device(device);
+    if (status == GVM_OK)
+        status = load_kernels(device);
     if (status == GVM_OK)
         status = make_space(device, &full, out);
     gvmi_device_release(device);

@@ -3,6 +3,7 @@
 
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/registry.h"
 #include "base/size.h"
 #include "region/region.h"
 
@@ -77,6 +78,7 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
         .count = c->changed.count,
         .item_bytes = sizeof *changes,
         .back = true,
+        .by_warp = c->table.sums != 0,
     };
     uint64_t left;
     gvm_status status;
@@ -219,32 +221,46 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
 }
 
 /* All collections, whatever a kernel did wrong in one. */
-static gvm_status sync_space(gvm_space *space, CUstream stream)
+static gvm_status sync_collections_locked(gvm_space *space, CUstream stream, uint64_t *undone)
 {
-    gvm_status status = GVM_OK, first = GVM_OK;
+    gvm_status status, first = GVM_OK;
     gvm_error error = {0};
-    uint64_t undone = 0;
     gvm_collection *c;
 
     LIST_FOREACH(c, &space->collections, entry)
     {
-        status = sync_collection(c, stream, &undone);
+        status = sync_collection(c, stream, undone);
         if (status != GVM_OK && first == GVM_OK) {
             first = status;
             error = gvmi_error_save();
         }
     }
-    status = gvmi_space_divide_locked(space, stream);
-    if (first != GVM_OK) {
+    if (first != GVM_OK)
         gvm_error_restore(&error);
-        return first;
+    return first;
+}
+
+static gvm_status sync_space(gvm_space *space, CUstream stream)
+{
+    uint64_t undone = 0;
+    gvm_status status, divided;
+    gvm_error error;
+
+    gvmi_lock(&space->lock);
+    status = sync_collections_locked(space, stream, &undone);
+    gvmi_unlock(&space->lock);
+    error = gvmi_error_save();
+    divided = gvmi_space_divide(space, stream);
+    if (status != GVM_OK) {
+        gvm_error_restore(&error);
+        return status;
     }
-    if (status == GVM_OK && undone > 0)
+    if (divided == GVM_OK && undone > 0)
         return gvm_error_set(
             GVM_E_TIMEOUT,
             "kernels have %llu regions mapped that the CPU has changed: sync again when they are unmapped",
             (unsigned long long)undone);
-    return status;
+    return divided;
 }
 
 static gvm_status wait_for_stream(const gvm_space *space, CUstream stream)
@@ -276,9 +292,8 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
         return status;
     gvmi_unlock(&space->lock);
     status = wait_for_stream(space, stream);
-    gvmi_lock(&space->lock);
     if (status == GVM_OK)
         status = sync_space(space, space->device->stream);
-    gvmi_space_drop(space);
+    gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
     return status;
 }

@@ -5,6 +5,7 @@
  *   scenarios.c       one row per public operation: what it needs, the operation, how its success shows
  *   append_fixture.c  appenders, for scenarios
  *   heap_fixture.c    heaps, for scenarios
+ *   region_fixture.c  spaces of regions, for scenarios
  *   every_call.c      fails every call of every row, once and for ever, and looks at what is left
  */
 #ifndef FAULT_H
@@ -67,6 +68,11 @@ typedef struct fixture {
     gvm_stream stream;
     gvm_appender *appender;
     gvm_buffer *taken; /* from it */
+    gvm_space *space, *made;
+    gvm_collection *collection, *other;
+    gvm_buffer *list; /* of regions; what resolve writes */
+    void *row;        /* a region that the CPU maps */
+    uint64_t sums[2]; /* of what kernels have written to regions */
     uint8_t bytes[PART];
 } fixture;
 
@@ -95,6 +101,8 @@ enum {
     NEEDS_HEAP = 1 << 26, /* with two blocks, one of a stream; this and the next need NEEDS_DEVICE */
     NEEDS_HOST_HEAP = 1 << 27,
     NEEDS_MANAGED_HEAP = 1 << 28,
+    NEEDS_SPACE = 1 << 29, /* with a collection, both sides of which have written; needs NEEDS_DEVICE */
+    NEEDS_SYNCED = 1 << 30, /* after that; needs NEEDS_SPACE */
     /* What a failure may leave, because the operation's contract says so. */
     LEAVES_PARTLY_MOVED = 1 << 20, /* gvm_buffer_move(): chunks in either tier */
     LEAVES_CAPACITY = 1 << 21,     /* a vector that has grown, and got no elements */
@@ -166,6 +174,26 @@ gvm_status run_heap_grant(fixture *w);
 bool shows_heap_grant(fixture *w);
 gvm_status run_heap_get_usage(fixture *w);
 bool shows_heap_get_usage(fixture *w);
+
+/* ---- region_fixture.c */
+
+bool region_make(fixture *w, unsigned needs);
+void region_end(fixture *w);
+bool region_intact(fixture *w);
+gvm_status run_space_create(fixture *w);
+gvm_status run_collection_create(fixture *w);
+bool shows_collection_create(fixture *w);
+gvm_status run_space_sync(fixture *w);
+bool shows_space_sync(fixture *w);
+gvm_status run_region_map_cpu(fixture *w);
+bool shows_region_map_cpu(fixture *w);
+gvm_status run_region_unmap_cpu(fixture *w);
+bool shows_region_unmap_cpu(fixture *w);
+gvm_status run_region_resolve(fixture *w);
+bool shows_region_resolve(fixture *w);
+gvm_status run_region_release(fixture *w);
+gvm_status run_region_prefetch(fixture *w);
+gvm_status run_collection_get_info(fixture *w);
 
 /* ---- table_fixture.c */
 

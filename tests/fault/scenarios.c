@@ -53,7 +53,7 @@ bool fixture_intact(fixture *w)
             return false;
     return (w->buffer == NULL || gvmi_buffer_check(w->buffer)) &&
            (w->target == NULL || gvmi_buffer_check(w->target)) && append_intact(w) &&
-           (w->imported == NULL || gvmi_buffer_check(w->imported));
+           (w->imported == NULL || gvmi_buffer_check(w->imported)) && region_intact(w);
 }
 
 static bool make_buffer(fixture *w, unsigned needs)
@@ -145,6 +145,7 @@ static bool make_all(fixture *w, unsigned needs)
            (!(needs & NEEDS_OPENED) || gvm_ipc_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
            (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
            (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK) &&
+           (!(needs & NEEDS_SPACE) || region_make(w, needs)) &&
            (!(needs & NEEDS_FRESH_APPENDER) || run_appender_create(w) == GVM_OK) &&
            (!(needs & (NEEDS_APPENDER | NEEDS_BEGUN)) || append_make(w, (needs & NEEDS_BEGUN) != 0));
 }
@@ -181,6 +182,7 @@ void fixture_end(fixture *w)
             close(w->sockets[i]);
     if (w->opened != NULL)
         (void)gvm_ipc_close(w->device, w->opened);
+    region_end(w);
     gvm_buffer_destroy(w->taken);
     gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
@@ -784,6 +786,15 @@ const scenario scenarios[] = {
     {"appender_begin, starting the thread", NEEDS_DEVICE | NEEDS_FRESH_APPENDER, OBJECT | SPACE | LIMIT | SYSTEM, run_appender_begin, shows_appender_begin},
     {"appender_finish", NEEDS_BEGUN, OBJECT | SPACE, run_appender_finish, shows_appender_finish},
     {"appender_take", NEEDS_APPENDER, OBJECT | ADDRESS | SYSTEM, run_appender_take, shows_appender_take},
+    {"space_create", NEEDS_DEVICE | LEAVES_KERNELS, OBJECT | SPACE | ADDRESS | LIMIT | SYSTEM, run_space_create, NULL},
+    {"collection_create", NEEDS_DEVICE | NEEDS_SPACE, OBJECT | SPACE | ADDRESS | LIMIT | SYSTEM, run_collection_create, shows_collection_create},
+    {"collection_get_info", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_collection_get_info, NULL},
+    {"space_sync", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_space_sync, shows_space_sync},
+    {"region_map_cpu", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_map_cpu, shows_region_map_cpu},
+    {"region_unmap_cpu", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_region_unmap_cpu, shows_region_unmap_cpu},
+    {"region_resolve", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_resolve, shows_region_resolve},
+    {"region_release", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_release, shows_space_sync},
+    {"region_prefetch", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_prefetch, shows_space_sync},
     {"table_attach", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach, shows_table_attach},
     {"table_attach, whole", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach_whole, shows_table_attach},
     {"load_open", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_load_open, shows_load_open},

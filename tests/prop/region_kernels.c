@@ -137,10 +137,26 @@ GVM_DEVICE void prefetch_shared(const region_params *p, uint32_t region)
         gvm_region_prefetch_block(&p->shared, region);
 }
 
-GVM_DEVICE void map_and_use(const region_params *p, gvm_region_tlb *tlb, const uint32_t *held,
-                            uint32_t access)
+/* All but the leader come late to the unmap, and still use the region: it is not unmapped before they come. */
+GVM_DEVICE void use_late(const region_params *p, uint32_t region, const uint64_t *words)
 {
-    void *found[HELD_MAX];
+    const uint64_t w = gvm_region_rank(p->by) % (p->shared.region_bytes / 8);
+    uint64_t value;
+    int i;
+
+    if (words == (const uint64_t *)0 || gvm_region_rank(p->by) == 0)
+        return;
+    for (i = 0; i < 3; i++) {
+        gvm_pause();
+        value = gvm_load_consume_u64(&words[w]);
+        if (value - REGION_COUNT(value) != REGION_WORD(region, w))
+            complain(p, region, w, value);
+    }
+}
+
+GVM_DEVICE void map_and_use(const region_params *p, gvm_region_tlb *tlb, const uint32_t *held,
+                            uint32_t access, void **found)
+{
     uint32_t i;
 
     if (p->how == HOW_MANY && p->by == GVM_REGION_BY_WARP)
@@ -164,7 +180,8 @@ GVM_KERNEL(region_ops, region_params, p)
     const uint64_t group = gvm_thread_global() / (p.by == GVM_REGION_BY_THREAD ? 1
                                                   : p.by == GVM_REGION_BY_WARP ? gvm_warp_size()
                                                                                : gvm_block_threads());
-    uint32_t held[HELD_MAX], round, i;
+    uint32_t held[HELD_MAX], round, i, k;
+    void *found[HELD_MAX];
     uint64_t number;
 
     if (has_lines(&p))
@@ -175,13 +192,17 @@ GVM_KERNEL(region_ops, region_params, p)
             prefetch_shared(&p, draw_region(mix(number), p.shared.count));
         for (i = 0; i < p.held; i++)
             held[i] = draw_region(mix(number + i), p.shared.count);
-        map_and_use(&p, tlb, held, (number >> 32 & 3) == 0 ? GVM_REGION_READWRITE : GVM_REGION_READ);
+        map_and_use(&p, tlb, held, (number >> 32 & 3) == 0 ? GVM_REGION_READWRITE : GVM_REGION_READ,
+                    found);
         number = mix(p.seed + group * 8191 + round);
         if (group < p.groups)
             use_own(&p, (uint32_t)(group + p.groups * (number % (p.own.count / p.groups))),
                     (uint32_t)(number >> 40) % (1u << REGION_COUNT_BITS));
-        for (i = 0; i < p.held; i++)
-            unmap_shared(&p, tlb, held[(i + round) % p.held]);
+        for (i = 0; i < p.held; i++) {
+            k = (i + round) % p.held;
+            use_late(&p, held[k], (const uint64_t *)found[k]);
+            unmap_shared(&p, tlb, held[k]);
+        }
     }
     if (has_lines(&p))
         gvm_region_tlb_end(tlb);

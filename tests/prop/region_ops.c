@@ -212,9 +212,9 @@ static bool resolve_some(run *r, CUstream stream)
 /* The first stream's kernel has ended, and a sync has followed: what its groups wrote is the CPU's to see, though others run. */
 static bool check_some_own(run *r)
 {
-    static uint32_t writes[SHARED_MAX], values[OWN_MAX];
+    static uint32_t values[OWN_MAX];
 
-    if (!read_counts(r, writes, values))
+    if (!GOOD(r, gvm_buffer_copy_out(values, memory, VALUES_AT, r->own_count * sizeof *values)))
         return false;
     for (int i = 0; i < 8; i++) {
         const uint32_t region = (uint32_t)draw(r->own_count);

@@ -260,20 +260,21 @@ static bool refuses_on_the_cpu(rgn_id one, rgn_coll_id many, rgn_id gone)
            rgn_coll_get_meta_cpu(gone) == NULL;
 }
 
-/* A kernel maps an id: NULL if not there, and the next sync says so. */
-static bool kernel_maps(rgn_id id, bool there, gvm_buffer *memory, const char *text)
+/* A kernel maps an id. It finds what is expected, MAP_..., and if that fails the next sync says why. */
+static bool kernel_finds(rgn_id id, uint32_t expected, gvm_buffer *memory, const char *text)
 {
-    wrong_params params = {id, (uintptr_t)gvm_buffer_address(memory)};
-    uint32_t is_null = 2;
+    number_params params = {id, (uintptr_t)gvm_buffer_address(memory)};
+    uint32_t found = UINT32_MAX;
     gvm_status status;
 
-    if (!launch("use_wrongly", (dimensions){1, 1}, (uint32_t)info.warp_size, &params))
+    if (!launch("map_number", (dimensions){1, 1}, (uint32_t)info.warp_size, &params))
         return false;
     status = rsvm_sync();
-    if (!(there ? GOOD(status) : status == GVM_E_INVALID && says(text)))
+    if (!(expected == MAP_FAILED ? status == GVM_E_INVALID && says(text) : GOOD(status)))
         return false;
-    return GOOD(gvm_buffer_copy_out(&is_null, memory, 0, sizeof is_null)) && GOOD(rsvm_sync()) &&
-           (is_null == !there || WRONG("0x%llx: %u", (unsigned long long)id, is_null));
+    return GOOD(gvm_buffer_copy_out(&found, memory, 0, sizeof found)) && GOOD(rsvm_sync()) &&
+           (found == expected ||
+            WRONG("number 0x%llx: %u, not %u", (unsigned long long)id, found, expected));
 }
 
 static bool refuses_wrong_numbers(void)
@@ -292,10 +293,11 @@ static bool refuses_wrong_numbers(void)
     many = rgn_coll_create(64, 4, 16, 4, 1);
     fine = fine && one != RGN_NONE && many != RGN_NONE && one != gone && refuses_shapes() &&
            refuses_on_the_cpu(one, many, gone) &&
-           kernel_maps(gone, false, memory, "which no region has") &&
-           kernel_maps(RGN_NONE, false, memory, "which no region has") &&
-           kernel_maps(one, true, memory, "") && kernel_maps(many + 3, true, memory, "") &&
-           kernel_maps(many + 4, false, memory, "does not exist");
+           kernel_finds(gone, MAP_FAILED, memory, "which no region has") &&
+           kernel_finds(RGN_NONE, MAP_FAILED, memory, "which no region has") &&
+           kernel_finds(one, MAP_WAITED, memory, "") && kernel_finds(one, 0, memory, "") &&
+           kernel_finds(many + 3, MAP_WAITED, memory, "") &&
+           kernel_finds(many + 4, MAP_FAILED, memory, "does not exist");
     again = rgn_coll_get_meta_cpu(many)->rgns[3];
     fine = fine && (again == many + 3 || WRONG("the metadata is wrong"));
     gvm_buffer_destroy(memory);

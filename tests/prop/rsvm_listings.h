@@ -12,10 +12,12 @@ typedef struct listing_params {
     uint32_t A_rows, B_rows, width, reserved;
 } listing_params;
 
-/* use_wrongly */
-typedef struct wrong_params {
+/* map_number */
+typedef struct number_params {
     rgn_id id;
-    uint64_t is_null; /* uint32_t: whether the map returned NULL */
-} wrong_params;
+    uint64_t found; /* uint32_t: MAP_... */
+} number_params;
+
+enum { MAP_FAILED = 1, MAP_WAITED = 2 };
 
 #endif

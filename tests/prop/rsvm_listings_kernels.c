@@ -79,13 +79,19 @@ GVM_KERNEL(mmKernel, listing_params, p)
     /* clang-format on */
 }
 
-/* Maps what may not exist. */
-GVM_KERNEL(use_wrongly, wrong_params, p)
+/* Maps what may not exist, in two steps. */
+GVM_KERNEL(map_number, number_params, p)
 {
-    void *address = rgn_map_gpu(p.id, rgn_op_readonly, (int *)0, (int *)0);
+    int complete, req;
+    void *address = rgn_map_gpu(p.id, rgn_op_readonly, &complete, &req);
+    uint32_t found = complete ? 0 : MAP_WAITED;
 
+    if (!complete)
+        address = rgn_wait_map_gpu(p.id, req);
+    if (address == (void *)0)
+        found |= MAP_FAILED;
     if (gvm_thread() == 0)
-        *(uint32_t *)(uintptr_t)p.is_null = address == (void *)0;
+        *(uint32_t *)(uintptr_t)p.found = found;
     if (address != (void *)0)
         rgn_unmap_gpu(p.id);
 }

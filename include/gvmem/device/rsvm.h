@@ -56,26 +56,34 @@ GVM_DEVICE const rsvm_entry *rsvm_find(rgn_id id)
     return (const rsvm_entry *)0;
 }
 
-/* Maps a region. complete and req may be NULL. */
+/* Maps a region. *complete: the address is returned; else the region is to be fetched, by rgn_wait_map_gpu() or by others that map it
+ * meanwhile. With NULL for complete or req the map is complete. */
 GVM_DEVICE rsvm_pointer rgn_map_gpu(rgn_id id, rgn_op op, int *complete, int *req)
 {
     const rsvm_entry *entry = rsvm_find(id);
+    const int at_once = complete == (int *)0 || req == (int *)0;
+    gvm_region_request request = {GVM_REGION_NONE, 0, 0};
+    void *address = (void *)0;
 
+    if (entry != (const rsvm_entry *)0)
+        address = at_once
+                      ? gvm_region_map_warp(&entry->view, RSVM_REGION(id), (uint32_t)op)
+                      : gvm_region_request_warp(&entry->view, RSVM_REGION(id), (uint32_t)op, &request);
     if (complete != (int *)0)
-        *complete = 1;
+        *complete = request.region == GVM_REGION_NONE;
     if (req != (int *)0)
-        *req = 0;
-    return RSVM_POINTER(entry != (const rsvm_entry *)0
-                            ? gvm_region_map_warp(&entry->view, RSVM_REGION(id), (uint32_t)op)
-                            : (void *)0);
+        *req = (int)op;
+    return RSVM_POINTER(address);
 }
 
 /* Waits for a map that was not complete. */
 GVM_DEVICE rsvm_pointer rgn_wait_map_gpu(rgn_id id, int req)
 {
-    (void)id;
-    (void)req;
-    return RSVM_POINTER((void *)0); /* each is complete */
+    const rsvm_entry *entry = rsvm_find(id);
+    gvm_region_request request = {RSVM_REGION(id), (uint32_t)req, 0};
+
+    return RSVM_POINTER(entry != (const rsvm_entry *)0 ? gvm_region_wait_warp(&entry->view, &request)
+                                                       : (void *)0);
 }
 
 GVM_DEVICE void rgn_unmap_gpu(rgn_id id)

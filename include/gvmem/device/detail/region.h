@@ -317,7 +317,7 @@ GVM_DEVICE uint32_t *gvm_region_entry(const gvm_region_table *t, uint64_t at, ui
 
 /* The region is, or will be, written. Its number is in the list of changes once between two syncs. Threads that find it there
  * go on when the count has it: a sync after their unmap must see it. */
-GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
+GVM_DEVICE_RARE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
 {
     gvm_region_record *record = gvm_region_record_of(t, region);
     uint32_t *entry, lap;
@@ -593,8 +593,8 @@ GVM_DEVICE_RARE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t reg
 }
 
 /* There is no frame: the region is used at its home. */
-GVM_DEVICE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, uint32_t access,
-                                        const gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, uint32_t access,
+                                             const gvm_region_search *s)
 {
     const uint64_t place = GVM_REGION_RESIDENT | GVM_REGION_REMOTE |
                            (uint64_t)(t->home + region) << GVM_REGION_SLOT_SHIFT;
@@ -605,8 +605,8 @@ GVM_DEVICE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, ui
 }
 
 /* The frame has the data. */
-GVM_DEVICE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uint32_t access,
-                                       const gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uint32_t access,
+                                            const gvm_region_search *s)
 {
     const uint64_t place = GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT;
 
@@ -750,7 +750,8 @@ GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t regi
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)
 {
     if ((word & GVM_REGION_REMOTE) != 0 && (view->flags & GVM_REGION_VIEW_SHAPED) != 0)
-        return gvm_region_window(gvm_region_table_of(view), gvm_region_slot_in(word) - view->home);
+        return GVM_FAR(gvm_region_window)(gvm_region_table_of(view),
+                                          gvm_region_slot_in(word) - view->home);
     return (word & GVM_REGION_RESIDENT) != 0
                ? (void *)(uintptr_t)(view->address + gvm_region_slot_in(word) * view->stride_bytes)
                : (void *)0;
@@ -834,19 +835,19 @@ GVM_DEVICE int gvm_region_is_window(const gvm_region_view *view, const void *add
 
 GVM_DEVICE_RARE uint32_t gvm_region_window_slot(const gvm_region_table *t, uint64_t address)
 {
-    const gvm_region_shape *shape = &t->shape;
-    const uint64_t at = address - gvm_region_homes(t);
-    const uint64_t x = at % shape->row_pitch_bytes / shape->width_bytes;
-    const uint64_t y = at % shape->slice_pitch_bytes / shape->row_pitch_bytes / shape->height;
-    const uint64_t z = at / shape->slice_pitch_bytes / shape->depth;
+    uint64_t at = address - gvm_region_homes(t), number;
 
-    return t->home + (uint32_t)(x + t->columns * (y + t->rows * z));
+    number = at / t->shape.slice_pitch_bytes / t->shape.depth * t->rows;
+    at %= t->shape.slice_pitch_bytes;
+    number = (number + at / t->shape.row_pitch_bytes / t->shape.height) * t->columns;
+    at %= t->shape.row_pitch_bytes;
+    return t->home + (uint32_t)(number + at / t->shape.width_bytes);
 }
 
 GVM_DEVICE uint32_t gvm_region_slot(const gvm_region_view *view, const void *address)
 {
     if (gvm_region_is_window(view, address))
-        return gvm_region_window_slot(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
+        return GVM_FAR(gvm_region_window_slot)(gvm_region_table_of(view), (uint64_t)(uintptr_t)address);
     return (uint32_t)(((uint64_t)(uintptr_t)address - view->address) / view->stride_bytes);
 }
 

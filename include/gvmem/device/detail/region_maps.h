@@ -5,7 +5,7 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_MAPS_H
 #define GVMEM_DEVICE_DETAIL_REGION_MAPS_H
 
-#include <gvmem/region_view.h>
+#include <gvmem/device/detail/region.h>
 
 #ifdef GVM_KERNEL
 

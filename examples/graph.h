@@ -1,0 +1,106 @@
+/* examples/graph.h - a graph whose edges lie in regions.
+ *
+ * It is made in place: R-MAT with the parameters of Graph 500, 2^(15 + SCALE) vertices, 16 edges each, in both
+ * directions. Vertex v has the edges from offsets[v] up to offsets[v + 1].
+ */
+#ifndef EXAMPLES_GRAPH_H
+#define EXAMPLES_GRAPH_H
+
+#include "regions.h"
+
+#define EDGES_EACH 1024u /* of a region: 4 KiB, since the edges of most vertices are fewer */
+
+typedef struct graph {
+    uint32_t bits, vertices;
+    uint64_t *offsets;
+    uint32_t **edges; /* of each region, while the CPU has it mapped */
+    uint32_t regions;
+    gvm_collection *collection;
+} graph;
+
+static inline uint64_t draw(uint64_t z)
+{
+    z = (z + 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* Edge i, the same whenever it is asked for. */
+static inline void draw_edge(const graph *g, uint64_t i, uint32_t ends[2])
+{
+    ends[0] = ends[1] = 0;
+    for (uint32_t bit = 0; bit < g->bits; bit++) {
+        const uint64_t of_100 = draw(i * 64 + bit) % 100;
+
+        ends[0] = ends[0] << 1 | (of_100 >= 76);
+        ends[1] = ends[1] << 1 | ((of_100 >= 57 && of_100 < 76) || of_100 >= 95);
+    }
+}
+
+static inline uint32_t *edge_at(const graph *g, uint64_t i)
+{
+    return &g->edges[i / EDGES_EACH][i % EDGES_EACH];
+}
+
+static inline void map_edges(const graph *g, uint32_t access)
+{
+    for (uint32_t i = 0; i < g->regions; i++)
+        g->edges[i] = map_region(g->collection, i, access);
+}
+
+static inline void unmap_edges(const graph *g)
+{
+    for (uint32_t i = 0; i < g->regions; i++)
+        unmap_region(g->collection, i);
+}
+
+static inline graph make_graph(const example *e, gvm_region_policy policy)
+{
+    gvm_collection_options options = gvm_collection_options_init();
+    graph g = {.bits = (uint32_t)(15 + e->scale)};
+    const uint64_t count = 16ull << g.bits;
+    uint32_t ends[2];
+
+    g.vertices = 1u << g.bits;
+    g.regions = (uint32_t)(2 * count / EDGES_EACH);
+    g.offsets = calloc(g.vertices + 2, sizeof *g.offsets);
+    g.edges = calloc(g.regions, sizeof *g.edges);
+    if (g.offsets == NULL || g.edges == NULL)
+        give_up("out of memory");
+    options.policy = policy;
+    must(gvm_collection_create(e->space, g.regions, EDGES_EACH * sizeof(uint32_t), &options,
+                               &g.collection),
+         "cannot make regions for edges");
+    for (uint64_t i = 0; i < count; i++) { /* offsets[v + 2]: how many v has */
+        draw_edge(&g, i, ends);
+        g.offsets[ends[0] + 2]++;
+        g.offsets[ends[1] + 2]++;
+    }
+    for (uint32_t i = 2; i <= g.vertices; i++)
+        g.offsets[i] += g.offsets[i - 1];
+    map_edges(&g, GVM_REGION_WRITE);
+    for (uint64_t i = 0; i < count; i++) { /* offsets[v + 1]: where the next of v lies */
+        draw_edge(&g, i, ends);
+        *edge_at(&g, g.offsets[ends[0] + 1]++) = ends[1];
+        *edge_at(&g, g.offsets[ends[1] + 1]++) = ends[0];
+    }
+    unmap_edges(&g);
+    return g;
+}
+
+/* Plain device memory, filled from an array of the CPU. */
+static inline uint64_t to_device(const example *e, const void *from, uint64_t bytes, gvm_buffer **out)
+{
+    must(gvm_buffer_create(e->device, bytes, NULL, out), "cannot make an array");
+    must(gvm_buffer_commit(*out, 0, bytes), "no device memory for an array");
+    must(gvm_buffer_copy_in(*out, 0, from, bytes), "cannot fill an array");
+    return (uint64_t)(uintptr_t)gvm_buffer_address(*out);
+}
+
+static inline void free_graph(graph *g)
+{
+    free(g->offsets);
+    free(g->edges);
+}
+
+#endif
