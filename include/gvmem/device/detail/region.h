@@ -317,7 +317,7 @@ GVM_DEVICE uint32_t *gvm_region_entry(const gvm_region_table *t, uint64_t at, ui
 
 /* The region is, or will be, written. Its number is in the list of changes once between two syncs. Threads that find it there
  * go on when the count has it: a sync after their unmap must see it. */
-GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
+GVM_DEVICE_RARE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
 {
     gvm_region_record *record = gvm_region_record_of(t, region);
     uint32_t *entry, lap;
@@ -593,8 +593,8 @@ GVM_DEVICE_RARE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t reg
 }
 
 /* There is no frame: the region is used at its home. */
-GVM_DEVICE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, uint32_t access,
-                                        const gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, uint32_t access,
+                                             const gvm_region_search *s)
 {
     const uint64_t place = GVM_REGION_RESIDENT | GVM_REGION_REMOTE |
                            (uint64_t)(t->home + region) << GVM_REGION_SLOT_SHIFT;
@@ -605,8 +605,8 @@ GVM_DEVICE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, ui
 }
 
 /* The frame has the data. */
-GVM_DEVICE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uint32_t access,
-                                       const gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uint32_t access,
+                                            const gvm_region_search *s)
 {
     const uint64_t place = GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT;
 
