@@ -33,6 +33,9 @@ typedef struct region_launch {
     unsigned blocks, threads;
 } region_launch;
 
+/* Loads the kernels. */
+bool region_load(region_bench *r);
+
 /* What the real GPU gets, and the software GPU. */
 uint64_t region_size(const region_bench *r, uint64_t real, uint64_t software);
 

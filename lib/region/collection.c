@@ -1,4 +1,4 @@
-/* Collections: what they consist of, creation, handles, end. */
+/* Collections: what they consist of, creation, questions, end. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,25 +17,6 @@
     (((1ull << 32) - 1024) * \
      STRIDE_UNIT)         /* kernels count units in 32 bits, and up to a block's threads more */
 #define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
-
-/* ---- handles */
-
-gvm_status gvmi_collection_hold(const gvm_collection *handle, gvm_collection **out)
-{
-    void *object;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_COLLECTION, gvmi_key(handle), &object);
-
-    *out = object;
-    if (status == GVM_OK)
-        gvmi_lock(&(*out)->space->lock);
-    return status;
-}
-
-void gvmi_collection_drop(gvm_collection *c)
-{
-    gvmi_unlock(&c->space->lock);
-    gvmi_registry_drop(GVMI_KIND_COLLECTION, gvmi_key(c));
-}
 
 /* ---- options */
 

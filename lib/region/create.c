@@ -8,23 +8,6 @@
 #include "base/size.h"
 #include "region/region.h"
 
-/* ---- numbers that no region has */
-
-gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
-{
-    c->regions = calloc(c->table.count, sizeof *c->regions);
-    if (c->regions == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u regions", c->table.count);
-    c->live_count = c->table.count - unused_count;
-    for (uint64_t i = 0; i < c->live_count; i++)
-        c->regions[i].flags = GVMI_REGION_LIVE;
-    if (gvmi_region_numbers_reserve(&c->unused, unused_count) != GVM_OK)
-        return GVM_E_NOMEM;
-    for (uint64_t i = c->table.count; i > c->live_count; i--) /* the lowest is used first */
-        gvmi_region_numbers_add(&c->unused, (uint32_t)(i - 1));
-    return GVM_OK;
-}
-
 static void clear_home(const gvm_collection *c, uint32_t region)
 {
     const gvm_region_shape *shape = &c->table.shape;

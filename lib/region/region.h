@@ -125,9 +125,10 @@ void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 /* The device's table as of now, for reading. */
 gvm_status gvmi_region_read_table(gvm_collection *collection, gvm_region_table *out);
 
-/* ---- region/create.c: which numbers regions have */
-
+/* Says which numbers regions have at first: all but the last unused_count. GVM_E_NOMEM. */
 gvm_status gvmi_region_numbers_make(gvm_collection *collection, uint64_t unused_count);
+
+/* ---- region/create.c: regions that come and go */
 
 /* A deleted region is gone on the device, too. */
 void gvmi_region_number_free(gvm_collection *collection, uint32_t region);

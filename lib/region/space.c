@@ -1,4 +1,4 @@
-/* Spaces: creation, handles, end. */
+/* Spaces: creation, questions, end. */
 #include <stdlib.h>
 
 #include "base/address.h"
@@ -10,25 +10,6 @@
 #include "region/region.h"
 
 #define WAIT_MS_DEFAULT 10000u
-
-/* ---- handles */
-
-gvm_status gvmi_space_hold(const gvm_space *handle, gvm_space **out)
-{
-    void *object;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_SPACE, gvmi_key(handle), &object);
-
-    *out = object;
-    if (status == GVM_OK)
-        gvmi_lock(&(*out)->lock);
-    return status;
-}
-
-void gvmi_space_drop(gvm_space *space)
-{
-    gvmi_unlock(&space->lock);
-    gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
-}
 
 /* ---- creation */
 

@@ -34,6 +34,21 @@ void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number)
     list->numbers[list->count++] = number;
 }
 
+gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
+{
+    c->regions = calloc(c->table.count, sizeof *c->regions);
+    if (c->regions == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u regions", c->table.count);
+    c->live_count = c->table.count - unused_count;
+    for (uint64_t i = 0; i < c->live_count; i++)
+        c->regions[i].flags = GVMI_REGION_LIVE;
+    if (gvmi_region_numbers_reserve(&c->unused, unused_count) != GVM_OK)
+        return GVM_E_NOMEM;
+    for (uint64_t i = c->table.count; i > c->live_count; i--) /* the lowest is used first */
+        gvmi_region_numbers_add(&c->unused, (uint32_t)(i - 1));
+    return GVM_OK;
+}
+
 /* ---- kernels */
 
 /* The context is current. */
