@@ -46,8 +46,8 @@ typedef struct gvm_collection gvm_collection;
 enum {
     /* Wrong use is looked for, at the cost of a pass over frames and a sum over what is fetched, and reported by the next sync: an
      * unmap without a map, which changes nothing then; a write through a map that is to read, unless others have mapped
-     * the region to write or it is used at its home; a region that both sides have written. Frames that are free, and what a map to write alone
-     * gives, are filled with GVM_REGION_POISON. */
+     * the region to write or it is used at its home; a region that both sides have written. Frames that are free, and those that
+     * are mapped with GVM_REGION_WRITE alone, are filled with GVM_REGION_POISON. */
     GVM_SPACE_CHECK = 1u << 0,
 };
 

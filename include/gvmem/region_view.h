@@ -28,8 +28,7 @@ enum {
 /* The shape of regions that are windows of an array of two or three dimensions. Their homes together are the array: region 0
  * is its first width_bytes of height rows in depth slices, region 1 the next width_bytes of these rows, and so on; where the
  * rows end the next height rows follow, and where the slices end the next depth slices. In a frame the rows of a region lie one
- * behind the other: gvm_region_pitch() of gvmem/device/region.h says which it is. All but height and depth are multiples of 16,
- * and rows of at least 512 bytes are fetched at the speed of the link. */
+ * behind the other: gvm_region_pitch() of gvmem/device/region.h says which it is. All but height and depth are multiples of 16. */
 typedef struct gvm_region_shape {
     uint64_t width_bytes; /* 0: none, each region is one piece */
     uint32_t height;      /* rows of a region; 0: 1 */

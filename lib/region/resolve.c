@@ -17,7 +17,7 @@ static gvm_status check_list(const uint32_t *regions, uint64_t count, uint32_t a
     return GVM_OK;
 }
 
-/* threads_each: for one of the list. Nothing is waited for, and the space is not locked: the stream may be captured. */
+/* Launches a kernel over a list, with a warp or a thread for each entry. Nothing is waited for, and the space is not locked: the stream may be captured. */
 static gvm_status launch_list(gvm_collection *handle, gvmi_kernel kernel, gvmi_region_list *list,
                               bool by_warp, CUstream stream)
 {

@@ -209,7 +209,7 @@ static bool resolve_some(run *r, CUstream stream)
     return true;
 }
 
-/* The first stream's kernel has ended, and a sync has followed: what its groups wrote is the CPU's to see, though others run. */
+/* The first stream's kernel has ended, and a sync has followed: the CPU sees what its groups wrote, though others run. */
 static bool check_some_own(run *r)
 {
     static uint32_t values[OWN_MAX];

@@ -80,7 +80,7 @@ GVM_DEVICE int gvm_region_map_many_block(const gvm_region_view *view, const uint
 
 /* A map in two steps. A request counts as a map at once: from then on the region does not leave its frame. It returns the pointer if
  * there is nothing to fetch, else NULL. The wait returns the pointer in either case; it fetches the region if no others have
- * fetched it meanwhile. A request alone moves no data; whoever maps the region next does. Between the two steps the same
+ * fetched it meanwhile. A request alone moves no data; the next map of the region does. Between the two steps the same
  * threads may map, request and unmap others. Each request is waited for once, if it returned NULL, and then unmapped if the
  * wait returned a pointer. request belongs to each thread. */
 typedef struct gvm_region_request {

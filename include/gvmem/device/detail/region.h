@@ -104,8 +104,8 @@ typedef struct gvm_region_table {
     uint64_t spare_head, spare_tail; /* atomic */
     uint64_t padding[10];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
-    uint64_t fetched, written, evicted, remote, waited;
-    uint64_t padding2[10];
+    uint64_t fetched, written, evicted, remote;
+    uint64_t padding2[11];
 } gvm_region_table;
 
 /* Where the window of a region begins, from the beginning of the array on. */

@@ -6,7 +6,7 @@
  * maps of a block are as many as its lines' and those without a line, so while there is one the table has a reference.
  *
  * That no line has the region mapped must be true at one time, and the lanes look at the lines at different times: maps may
- * move to a line that was seen and from one that was not. Whoever takes back a map of a line adds to unmaps before: if that has not
+ * move to a line that was seen and from one that was not. A warp that takes back a map of a line adds to unmaps before: if that has not
  * changed since before the look, there was such a time, since of the maps there were, the caller's is the one that nobody else takes back.
  */
 #ifndef GVMEM_DEVICE_DETAIL_REGION_TLB_H
