@@ -1,61 +1,17 @@
-/* Spaces and collections of regions. The test is its own kernel: it calls the device's side on the software GPU's memory. Each
- * test runs in a child, since a driver is started once a process. */
-#include "tests/unit/unit.h"
+/* Spaces and collections of regions: what calls and plain maps do. */
+#include "tests/unit/region_fixture.h"
 
-#include <gvmem/device/region.h>
-#include <gvmem/gvmem.h>
-
-#include "base/registry.h"
-#include "region/region.h"
-#include "tests/lib/fixture.h"
-#include "tests/lib/units.h"
-
-#define REGION (256 * KIB)
-#define COUNT 32u
-#define FRAMES 8u /* in 2 MiB */
-
-static gvm_device *device;
-static gvm_space *space;
-static gvm_collection *collection;
-static gvm_region_view view;
-
-/* A space with 2 MiB for frames, and a collection of COUNT regions each of which holds its number. */
-static bool start_with(gvm_space_options options, gvm_region_policy policy)
+static bool start_as(gvm_space_options options, gvm_region_policy policy)
 {
-    gvm_collection_options full = gvm_collection_options_init();
-    void *pointer;
+    gvm_collection_options details = gvm_collection_options_init();
 
-    fixture_machine("devices=1,memory=64MiB,sms=2");
-    full.policy = policy;
-    if (options.budget_bytes == 0)
-        options.budget_bytes = 2 * MIB;
-    if (gvm_device_open(0, &device) != GVM_OK || gvm_space_create(device, &options, &space) != GVM_OK ||
-        gvm_collection_create(space, COUNT, REGION, &full, &collection) != GVM_OK)
-        return false;
-    for (uint32_t i = 0; i < COUNT; i++) {
-        if (gvm_region_map_cpu(collection, i, GVM_REGION_WRITE, &pointer) != GVM_OK)
-            return false;
-        *(uint32_t *)pointer = i;
-        if (gvm_region_unmap_cpu(collection, i) != GVM_OK)
-            return false;
-    }
-    return gvm_space_sync(space, NULL) == GVM_OK &&
-           gvm_collection_get_view(collection, &view) == GVM_OK;
+    details.policy = policy;
+    return start_with(options, details);
 }
 
 static bool start(gvm_region_policy policy)
 {
-    return start_with(gvm_space_options_init(), policy);
-}
-
-/* Nothing is left. */
-static bool stop(void)
-{
-    gvm_space_destroy(space);
-    gvm_device_close(device);
-    return gvmi_registry_count(GVMI_KIND_SPACE) == 0 &&
-           gvmi_registry_count(GVMI_KIND_COLLECTION) == 0 &&
-           gvmi_registry_count(GVMI_KIND_BUFFER) == 0;
+    return start_as(gvm_space_options_init(), policy);
 }
 
 static const uint32_t *read_region(uint32_t i)
@@ -63,24 +19,11 @@ static const uint32_t *read_region(uint32_t i)
     return gvm_region_map(&view, i, GVM_REGION_READ);
 }
 
-static bool is_remote(const void *pointer)
-{
-    return gvm_region_slot(&view, pointer) >= view.home;
-}
-
 static gvm_collection_info info_of(gvm_collection *c)
 {
     gvm_collection_info info = {.struct_size = sizeof info};
 
     return gvm_collection_get_info(c, &info) == GVM_OK ? info : (gvm_collection_info){0};
-}
-
-static bool last_error_has(const char *text)
-{
-    gvm_error error;
-
-    gvm_error_last(&error);
-    return strstr(error.text, text) != NULL;
 }
 
 /* ---- maps */
@@ -228,7 +171,7 @@ static int divide_budget(void *arg)
 
     (void)arg;
     options.budget_bytes = 8 * MIB;
-    CHILD_EXPECT(start_with(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(start_as(options, GVM_REGION_CLOCK));
     CHILD_EXPECT(info_of(collection).frame_count == COUNT);
     own.budget_bytes = 2 * MIB;
     CHILD_EXPECT(gvm_collection_create(space, COUNT, REGION, &own, &second) == GVM_OK);
@@ -252,7 +195,7 @@ static int divide_budget_with_a_small_one(void *arg)
 
     (void)arg;
     options.budget_bytes = 6 * MIB;
-    CHILD_EXPECT(start_with(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(start_as(options, GVM_REGION_CLOCK));
     CHILD_EXPECT(info_of(collection).frame_count == 3 * FRAMES);
     CHILD_EXPECT(gvm_collection_create(space, 2, REGION, NULL, &small) == GVM_OK);
     CHILD_EXPECT(info_of(small).frame_count == 2 && info_of(collection).frame_count == 2 * FRAMES);
@@ -268,7 +211,7 @@ static int shrink_what_is_mapped(void *arg)
 
     (void)arg;
     options.budget_bytes = 8 * MIB;
-    CHILD_EXPECT(start_with(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(start_as(options, GVM_REGION_CLOCK));
     for (uint32_t i = 0; i < COUNT; i++) {
         found[i] = gvm_region_map(&view, i, GVM_REGION_READWRITE);
         CHILD_EXPECT(found[i] != NULL && !is_remote(found[i]));
@@ -298,7 +241,7 @@ static int use_wrongly_in_kernels(void *arg)
 
     (void)arg;
     options.flags = GVM_SPACE_CHECK;
-    CHILD_EXPECT(start_with(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(start_as(options, GVM_REGION_CLOCK));
     CHILD_EXPECT(read_region(COUNT) == NULL && read_region(GVM_REGION_NONE) == NULL);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
@@ -318,7 +261,7 @@ static int unmap_without_a_map(void *arg)
 
     (void)arg;
     options.wait_ms = 50;
-    CHILD_EXPECT(start_with(options, GVM_REGION_CLOCK));
+    CHILD_EXPECT(start_as(options, GVM_REGION_CLOCK));
     gvm_region_unmap(&view, 5);
     start_ms = now_ms();
     gvm_region_unmap(&view, 5);

@@ -1,48 +1,15 @@
-/* What kernels do with regions besides plain maps. The test is its own kernel, of one thread: it calls the device's side on the
- * software GPU's memory; tests/prop/region_ops.c has warps and blocks. Each test runs in a child, since a driver is started once
- * a process. */
-#include "tests/unit/unit.h"
+/* What kernels do with regions besides plain maps; tests/prop/region_ops.c has warps and blocks. */
+#include "tests/unit/region_fixture.h"
 
-#include <gvmem/device/region.h>
-#include <gvmem/gvmem.h>
-
-#include "base/registry.h"
-#include "region/region.h"
-#include "tests/lib/fixture.h"
-#include "tests/lib/units.h"
-
-#define REGION (256 * KIB)
-#define COUNT 32u
-#define FRAMES 8u /* in 2 MiB */
-
-static gvm_device *device;
-static gvm_space *space;
-static gvm_collection *collection;
-static gvm_region_view view;
-
-/* A space in check mode with 2 MiB for frames, and a collection of COUNT regions, each of which holds its number if it exists. */
+/* In check mode. */
 static bool start_without(uint32_t unused)
 {
     gvm_space_options options = gvm_space_options_init();
-    gvm_collection_options full = gvm_collection_options_init();
-    void *pointer;
+    gvm_collection_options details = gvm_collection_options_init();
 
-    fixture_machine("devices=1,memory=64MiB,sms=2");
-    options.budget_bytes = 2 * MIB;
     options.flags = GVM_SPACE_CHECK;
-    full.unused_count = unused;
-    if (gvm_device_open(0, &device) != GVM_OK || gvm_space_create(device, &options, &space) != GVM_OK ||
-        gvm_collection_create(space, COUNT, REGION, &full, &collection) != GVM_OK)
-        return false;
-    for (uint32_t i = 0; i < COUNT - unused; i++) {
-        if (gvm_region_map_cpu(collection, i, GVM_REGION_WRITE, &pointer) != GVM_OK)
-            return false;
-        *(uint32_t *)pointer = i;
-        if (gvm_region_unmap_cpu(collection, i) != GVM_OK)
-            return false;
-    }
-    return gvm_space_sync(space, NULL) == GVM_OK &&
-           gvm_collection_get_view(collection, &view) == GVM_OK;
+    details.unused_count = unused;
+    return start_with(options, details);
 }
 
 static bool start(void)
@@ -51,18 +18,14 @@ static bool start(void)
 }
 
 /* No region is mapped by a kernel, and nothing is left. */
-static bool stop(void)
+static bool stop_unmapped(void)
 {
     const uint64_t *words = (const uint64_t *)(uintptr_t)view.words;
     bool mapped = false;
 
     for (uint32_t i = 0; i < COUNT; i++)
         mapped |= (words[i] & (GVM_REGION_REFERENCES | GVM_REGION_BUSY)) != 0;
-    gvm_space_destroy(space);
-    gvm_device_close(device);
-    return !mapped && gvmi_registry_count(GVMI_KIND_SPACE) == 0 &&
-           gvmi_registry_count(GVMI_KIND_COLLECTION) == 0 &&
-           gvmi_registry_count(GVMI_KIND_BUFFER) == 0;
+    return stop() && !mapped;
 }
 
 static uint32_t references(uint32_t region)
@@ -70,24 +33,11 @@ static uint32_t references(uint32_t region)
     return (uint32_t)(((const uint64_t *)(uintptr_t)view.words)[region] & GVM_REGION_REFERENCES);
 }
 
-static bool is_remote(const void *pointer)
-{
-    return gvm_region_slot(&view, pointer) >= view.home;
-}
-
 static uint64_t fetched(void)
 {
     gvm_collection_info info = {.struct_size = sizeof info};
 
     return gvm_collection_get_info(collection, &info) == GVM_OK ? info.fetched : UINT64_MAX;
-}
-
-static bool last_error_has(const char *text)
-{
-    gvm_error error;
-
-    gvm_error_last(&error);
-    return strstr(error.text, text) != NULL;
 }
 
 /* ---- by lanes */
@@ -111,7 +61,7 @@ static int map_by_lanes(void *arg)
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
     gvm_region_unmap_lanes(&view, 3);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 3 "));
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 /* ---- lists */
@@ -143,7 +93,7 @@ static int map_lists(void *arg)
         gvm_region_unmap_warp(&view, i);
     }
     CHILD_EXPECT(gvm_region_map_many_warp(&view, all, 0, GVM_REGION_READ, found) == 1);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 /* ---- in two steps */
@@ -176,7 +126,7 @@ static int map_in_two_steps(void *arg)
     CHILD_EXPECT(gvm_region_request_warp(&view, COUNT, GVM_REGION_READ, &first) == NULL);
     CHILD_EXPECT(gvm_region_wait_warp(&view, &first) == NULL);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 32 "));
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 /* ---- ahead of use */
@@ -204,7 +154,7 @@ static int prefetch(void *arg)
     found[FRAMES] = gvm_region_map(&view, FRAMES, GVM_REGION_READ);
     CHILD_EXPECT(!is_remote(found[FRAMES]) && *found[FRAMES] == FRAMES);
     gvm_region_unmap(&view, FRAMES);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 /* ---- regions that come and go: half of the numbers of those that do not exist are the device's */
@@ -267,7 +217,7 @@ static int create_by_host(void *arg)
     CHILD_EXPECT(gvm_region_map(&view, region, GVM_REGION_READ) == NULL);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID);
     CHILD_EXPECT(read_in_kernel(region) == 77 && read_in_kernel(region - 1) == 0);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 static int create_by_kernel(void *arg)
@@ -298,7 +248,7 @@ static int create_by_kernel(void *arg)
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1); /* 2 of the 4 that were left */
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1);
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 static int delete_region(void *arg)
@@ -326,7 +276,7 @@ static int delete_region(void *arg)
     CHILD_EXPECT(*(uint32_t *)pointer == 0 && gvm_region_unmap_cpu(collection, 5) == GVM_OK);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && read_in_kernel(5) == 0);
     CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 /* Each number comes back, to either side, however often. */
@@ -358,7 +308,7 @@ static int create_and_delete_again(void *arg)
         }
         CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
     }
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 static int create_with_wrong_sizes(void *arg)
@@ -372,7 +322,7 @@ static int create_with_wrong_sizes(void *arg)
     CHILD_EXPECT(gvm_collection_create(space, COUNT, REGION, &options, &other) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_collection_create(space, 1, 64 * GIB, NULL, &other) == GVM_E_INVALID);
     CHILD_EXPECT(last_error_has("at most") && other == NULL);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 /* ---- lines */
@@ -414,7 +364,7 @@ static int map_by_lines(void *arg)
     for (uint32_t i = 0; i < COUNT; i++)
         CHILD_EXPECT(references(i) <= 1 && (i >= 10 || references(i) == 0 || i > 1));
     gvm_region_tlb_end(&tlb);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 static int write_by_lines(void *arg)
@@ -448,7 +398,7 @@ static int write_by_lines(void *arg)
     CHILD_EXPECT(*(uint32_t *)gvm_region_tlb_map_warp(&tlb, 3, GVM_REGION_READ) == 3);
     gvm_region_tlb_unmap_warp(&tlb, 3);
     gvm_region_tlb_end(&tlb);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 static int use_lines_wrongly(void *arg)
@@ -466,7 +416,7 @@ static int use_lines_wrongly(void *arg)
     gvm_region_tlb_unmap_warp(&tlb, 3);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 3 "));
     gvm_region_tlb_end(&tlb);
-    return stop() ? 0 : 1;
+    return stop_unmapped() ? 0 : 1;
 }
 
 #define REGION_TEST(test, fn) \
