@@ -281,6 +281,7 @@ void gvm_collection_destroy(gvm_collection *handle)
         gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(handle), &removed) != GVM_OK)
         return;
     space = ((gvm_collection *)removed)->space;
+    (void)gvm_device_synchronize(space->device); /* for what prefetches and lists have launched */
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);
