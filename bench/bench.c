@@ -37,7 +37,7 @@ static const char usage[] =
     "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
     "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
     "                     bench/pool.h; may be given several times\n"
-    "  -b, --budget SIZE  region: device memory for fetch and scans (256MiB; 2MiB)\n"
+    "  -b, --budget SIZE  region: device memory for fetch and policies (256MiB; 2MiB)\n"
     "  -x, --extent SIZE  region: host memory that fetch reads; may be given several times (1GiB and\n"
     "                     8GiB; 8MiB and 16MiB)\n"
     "  -s, --scale N      region: an expert has so many times fewer bytes (1; 256)\n"

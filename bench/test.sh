@@ -64,7 +64,7 @@ EOF
     ;;
 region)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,instance=bench-$$}"
-    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts scans
+    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts policies
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of regions are missing'
 import json, sys
@@ -74,7 +74,7 @@ for f in record['figures']:
     sections.setdefault(f['section'], []).append(f)
 counts = {name.removeprefix('region '): len(figures) for name, figures in sections.items()}
 assert counts == {'maps': 7 * 3, 'faults': 2 * 4 * 2, 'fetch': 2 * 2 * 5, 'resolve': 3 * 2 * 3 * 6, 'experts': 3 + 2 * 11,
-                  'scans': 2 * (2 + 4 * 2)}, counts
+                  'policies': 9 * (3 + 6)}, counts
 may_be_0 = ('missed', 'hits')
 assert all(f['median'] > 0 for f in record['figures'] if not any(word in f['name'] for word in may_be_0)), record['figures']
 
@@ -82,17 +82,19 @@ assert all(f['median'] > 0 for f in record['figures'] if not any(word in f['name
 figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
 for share, counted in ((100, 100), (20, 18.75), (0.1, 1.5625)):
     assert figures['region resolve', f'missed of {share:g} %, 2 requests, by count', 576] == counted, (share, counted)
-for scan in ('scan, hot half', 'cyclic scan'):
-    best = figures['region scans', scan + ', the best choice, hits', 16384]
-    for policy in ('CLOCK', 'FIFO', 'NFU', 'STATIC'):
-        assert 0 <= figures['region scans', f'{scan}, {policy}, hits', 16384] <= best + 0.02, (scan, policy)
-assert figures['region scans', 'cyclic scan, STATIC, hits', 16384] > 0.45, figures
+def hits(pattern, policy):
+    return figures['region policies', f'{pattern}, {policy}, hits', 4096]
+for pattern in ('scan, hot half', 'cyclic scan', 'loop of 1.1', 'Zipf 0.8', 'Zipf 1.0', 'BFS', 'experts', 'shifting hot set', 'sliding hot set'):
+    for policy in ('LIRS', 'CLOCK', 'LRU of 8', 'FIFO', 'NFU', 'STATIC', 'exact LRU', 'S3-FIFO'):
+        assert 0 <= hits(pattern, policy) <= hits(pattern, 'best choice') + 0.02, (pattern, policy)
+    assert abs(hits(pattern, 'LRU of 8') - hits(pattern, 'exact LRU')) < 0.03, pattern
+assert hits('cyclic scan', 'STATIC') > 0.45 and hits('cyclic scan', 'LIRS') > 0.35 and hits('cyclic scan', 'CLOCK') < 0.1, figures
 EOF
     expect 0 region --quick --extent 32M --budget 4M --scale 512 --json="$folder/record" fetch experts
     prints out '^  fetches have a budget of 4 MiB$'
     prints out '32 MiB  *512 B'
     [ "$(grep -c '"bytes": 5184,' "$folder/record")" -gt 0 ] || fail '--scale'
-    [ "$(grep -c '"section": "region scans"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
+    [ "$(grep -c '"section": "region policies"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
     ;;
 graphs) # of region: results are compared with the CPU's by the program itself
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=1,instance=bench-$$}"

@@ -14,7 +14,7 @@ static const struct {
 } parts[] = {
     {"maps", region_measure_maps},       {"fetch", region_measure_fetch},
     {"faults", region_measure_faults},   {"resolve", region_measure_resolve},
-    {"experts", region_measure_experts}, {"scans", region_measure_scans},
+    {"experts", region_measure_experts}, {"policies", region_measure_policies},
     {"bfs", region_measure_bfs},         {"pagerank", region_measure_pagerank},
 };
 

@@ -92,7 +92,7 @@ bool region_measure_fetch(region_bench *r);
 bool region_measure_faults(region_bench *r);
 bool region_measure_resolve(region_bench *r);
 bool region_measure_experts(region_bench *r);
-bool region_measure_scans(region_bench *r);
+bool region_measure_policies(region_bench *r);
 bool region_measure_bfs(region_bench *r);
 bool region_measure_pagerank(region_bench *r);
 

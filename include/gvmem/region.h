@@ -73,14 +73,6 @@ typedef struct gvm_space_info {
     int32_t ordinal; /* the device */
 } gvm_space_info;
 
-/* Which region leaves its frame when another needs one. */
-typedef enum gvm_region_policy {
-    GVM_REGION_CLOCK = 0, /* one that was not mapped for a while */
-    GVM_REGION_FIFO = 1,  /* the one that came first */
-    GVM_REGION_NFU = 2,   /* one that was seldom mapped ("not frequently used") */
-    GVM_REGION_STATIC = 3, /* none: what came first stays, the others are used at their homes. For cyclic scans */
-} gvm_region_policy;
-
 typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
     uint64_t budget_bytes; /* of the space's, for this collection; 0: a share by size of what the others leave */
@@ -234,6 +226,21 @@ GVM_API GVM_CHECKED gvm_status gvm_region_release(gvm_collection *collection,
  * GVM_E_INVALID  the range leaves the collection */
 GVM_API GVM_CHECKED gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first,
                                                    uint64_t count, gvm_stream stream);
+
+/* Takes a range of regions out of their frames, in the order of the stream, for data that will not be used again soon: their
+ * frames are free, and what kernels have written there comes home. Regions that are mapped then stay where they are.
+ *
+ * GVM_E_INVALID  the range leaves the collection */
+GVM_API GVM_CHECKED gvm_status gvm_region_evict(gvm_collection *collection, uint32_t first,
+                                                uint64_t count, gvm_stream stream);
+
+/* Changes the policy. It holds at once, for kernels that run, too: each search for a frame that begins after this call follows it.
+ * What is in frames stays there, and counts as used when the hand of the policy before came by last. Waits for a kernel
+ * over all frames; must not be called while a kernel that does not end by itself has all of the device.
+ *
+ * GVM_E_INVALID  there is no such policy */
+GVM_API GVM_CHECKED gvm_status gvm_collection_set_policy(gvm_collection *collection,
+                                                         gvm_region_policy policy);
 
 /* Snapshots; kernels may run.
  *

@@ -27,6 +27,8 @@
     X(region, region_resolve_large) \
     X(region, region_release) \
     X(region, region_prefetch) \
+    X(region, region_evict) \
+    X(region, region_set_policy) \
     X(region, region_clean) \
     X(region, region_retire_frames) \
     X(region, region_open_frames) \

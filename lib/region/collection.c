@@ -19,6 +19,13 @@
 
 /* ---- options */
 
+static gvm_status check_policy(gvm_region_policy policy)
+{
+    return (uint32_t)policy <= GVM_REGION_STATIC
+               ? GVM_OK
+               : gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)policy);
+}
+
 static gvm_status read_collection_options(const gvm_collection_options *options,
                                           gvm_collection_options *full)
 {
@@ -26,11 +33,9 @@ static gvm_status read_collection_options(const gvm_collection_options *options,
         return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if ((uint32_t)full->policy > GVM_REGION_STATIC)
-        return gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)full->policy);
     if (full->flags != 0)
         return gvm_error_set(GVM_E_INVALID, "unknown collection flags %#x", (unsigned)full->flags);
-    return GVM_OK;
+    return check_policy(full->policy);
 }
 
 static gvm_status check_region_count(uint64_t count)
@@ -290,6 +295,28 @@ void gvm_collection_destroy(gvm_collection *handle)
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);
+}
+
+/* ---- policy */
+
+gvm_status gvm_collection_set_policy(gvm_collection *handle, gvm_region_policy policy)
+{
+    GVMI_UNCANCELLED;
+    gvmi_region_task task = {.kernel = GVMI_KERNEL_region_set_policy, .first = policy};
+    gvm_collection *c;
+    uint64_t left;
+    gvm_status status = check_policy(policy);
+
+    if (status == GVM_OK)
+        status = gvmi_collection_hold(handle, &c);
+    if (status != GVM_OK)
+        return status;
+    task.count = c->table.frame_count;
+    status = gvmi_region_run(c, &task, c->space->device->stream, &left);
+    if (status == GVM_OK)
+        c->table.policy = (uint32_t)policy;
+    gvmi_collection_drop(c);
+    return status;
 }
 
 /* ---- questions */

@@ -194,7 +194,7 @@ GVM_DEVICE void write_home(gvm_region_table *t, uint32_t region, uint64_t word, 
     if (gvm_lane() != 0)
         return;
     if ((word & GVM_REGION_DIRTY) != 0)
-        gvm_atomic_add_u64(&t->written, 1);
+        gvm_region_count_up(&t->written);
     if (!stays)
         gvm_store_release_u32(&gvm_region_frame_of(t, slot)->owner, owner);
     gvm_region_settle(t, region, word,
@@ -216,6 +216,56 @@ GVM_KERNEL(region_clean, gvmi_region_work, p)
             write_home(t, regions[i], word, 1, 0);
         else if (gvm_lane() == 0)
             gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
+    }
+}
+
+/* The hand finds free frames again, also where it goes round once alone. */
+GVM_DEVICE void find_free_again(gvm_region_table *t)
+{
+    if (gvm_load_acquire_u32(&t->policy) == GVM_REGION_STATIC)
+        gvm_store_release_u64(&t->hand, 0);
+}
+
+/* Takes regions of a range out of their frames. Those that are mapped, or just on their way, stay. */
+GVM_KERNEL(region_evict, gvmi_region_list, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.view.table;
+    uint64_t i, word = 0;
+
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        const uint32_t region = (uint32_t)(p.first + i);
+
+        if (gvm_lane() == 0) {
+            word = gvm_load_acquire_u64(gvm_region_word(t, region));
+            if (!gvm_region_is_idle_in(word, gvm_region_slot_in(word)) ||
+                !gvm_region_claim(t, region, word))
+                word = 0;
+        }
+        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        if (word == 0)
+            continue;
+        write_home(t, region, word, 0, 0);
+        if (gvm_lane() == 0) {
+            gvm_region_count_up(&t->evicted);
+            find_free_again(t);
+        }
+    }
+}
+
+/* p.first is the policy from now on. What the one before has noted in the records of frames means nothing to it. */
+GVM_KERNEL(region_set_policy, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
+        uint32_t *seen = &gvm_region_frame_of(t, (uint32_t)i)->seen;
+
+        gvm_store_release_u32(seen, gvm_load_acquire_u32(seen) & 0xff);
+    }
+    if (gvm_thread_global() == 0) {
+        gvm_store_release_u32(&t->policy, (uint32_t)p.first);
+        find_free_again(t);
     }
 }
 
@@ -281,7 +331,7 @@ GVM_KERNEL(region_open_frames, gvmi_region_work, p)
                            GVM_REGION_RETIRED, 0);
     if (gvm_thread_global() == 0) {
         gvm_store_release_u32(&t->frame_count, (uint32_t)(p.first + p.count));
-        gvm_store_release_u64(&t->hand, 0);
+        find_free_again(t);
     }
 }
 
@@ -295,21 +345,15 @@ GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)
     } while (seen != old);
 }
 
-/* The hand finds it again, also where it goes round once alone. */
-GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
-{
-    gvm_store_release_u32(&gvm_region_frame_of(t, frame)->owner, 0);
-    if (t->policy == GVM_REGION_EVICT_NONE)
-        gvm_store_release_u64(&t->hand, 0);
-}
-
 /* One thing that the host has done to a region, which the warp's leader has claimed; word is what its word said. */
 GVM_DEVICE void apply_change(gvm_region_table *t, const gvmi_region_change *change, uint64_t word)
 {
     gvm_region_record *record = gvm_region_record_of(t, change->region);
 
-    if (is_in_frame(word))
-        free_frame(t, gvm_region_slot_in(word));
+    if (is_in_frame(word)) {
+        gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, 0);
+        find_free_again(t);
+    }
     gvm_store_release_u32(&record->version, change->version);
     if (change->live)
         gvm_atomic_or_u32(&record->flags, GVM_REGION_LIVE);

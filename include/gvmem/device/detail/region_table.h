@@ -46,7 +46,7 @@ enum {
 /* The record of a frame. */
 typedef struct gvm_region_frame {
     uint32_t owner; /* the region's number + 1; 0: free; GVM_REGION_RETIRED: it has no memory */
-    uint32_t seen;  /* its uses as of the last look of the hand, and above these NFU's counter */
+    uint32_t seen; /* its uses as of the last look of the hand, and what the policy notes: region_policy.h */
 } gvm_region_frame;
 
 #define GVM_REGION_RETIRED 0xffffffffu
@@ -72,14 +72,6 @@ typedef struct gvm_region_share {
 #define GVM_REGION_POISON \
     0xdeaddeaddeaddeadull /* in frames that are free, and that a write-only map gives, in check mode */
 
-/* Which frames are taken for another region. */
-enum {
-    GVM_REGION_EVICT_CLOCK = 0,
-    GVM_REGION_EVICT_FIFO = 1,
-    GVM_REGION_EVICT_NFU = 2,
-    GVM_REGION_EVICT_NONE = 3,
-};
-
 /* What a kernel did wrong; the first is kept for the host, with the region's number above it. */
 enum {
     GVM_REGION_OK = 0,
@@ -97,7 +89,7 @@ typedef struct gvm_region_table {
         changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (1 << change_shift) */
     uint32_t count, home;
     uint32_t frame_count; /* atomic: frames below it may have memory */
-    uint32_t policy;
+    uint32_t policy;      /* atomic: gvm_region_policy */
     uint64_t wait_ns;
     uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
     gvm_region_shape shape;
