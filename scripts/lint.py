@@ -20,6 +20,7 @@ NEIGHBOURS = {
     "lib/heap": "lib/base lib/memory",
     "lib/kernels": "lib/base lib/memory",
     "lib/appender": "lib/base lib/memory",
+    "lib/callback": "lib/base lib/memory",
     "lib/sharing": "lib/base lib/driver lib/memory",
     "lib/region": "lib/base lib/memory lib/kernels",
     "lib/plugin": "lib/base",

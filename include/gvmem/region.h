@@ -142,7 +142,8 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collectio
  * written when the last map that may write is unmapped. Kernels must not use a region that the CPU has mapped, unless both
  * only read.
  *
- * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL
+ * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL; or something would
+ *                have to be brought home in a callback that a kernel waits for (gvmem/callback.h)
  * GVM_E_TIMEOUT  kernels have regions mapped that would have to be brought home
  * GVM_E_LIMIT    the CPU has it mapped 65535 times */
 GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
@@ -204,7 +205,8 @@ static inline void gvm_region_scope_end(gvm_region_scope *scope)
 /* Waits for the stream (NULL: the legacy default stream) and exchanges what both sides have done since the last sync.
  * What that costs depends on the number of regions that were changed.
  *
- * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured
+ * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured; or the caller is a callback
+ *                that a kernel waits for (gvmem/callback.h)
  * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
  *                other in vain. All else is done; sync again when they have unmapped them */

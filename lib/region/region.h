@@ -118,6 +118,9 @@ typedef struct gvmi_region_task {
 gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *task,
                            CUstream stream, uint64_t *left);
 
+/* GVM_E_INVALID in a callback that a kernel waits for. gvmi_region_run() asks it, too. */
+gvm_status gvmi_region_check_caller(void);
+
 /* Makes room for so many more numbers; GVM_E_NOMEM. Adds one for which there is room. */
 gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
 void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);

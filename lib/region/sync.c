@@ -286,8 +286,10 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
     gvm_space *space;
-    gvm_status status = gvmi_space_hold(handle, &space);
+    gvm_status status = gvmi_region_check_caller();
 
+    if (status == GVM_OK)
+        status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);
