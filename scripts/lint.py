@@ -22,7 +22,7 @@ NEIGHBOURS = {
     "lib/appender": "lib/base lib/memory",
     "lib/callback": "lib/base lib/memory",
     "lib/sharing": "lib/base lib/driver lib/memory",
-    "lib/region": "lib/base lib/memory lib/kernels",
+    "lib/region": "lib/base lib/callback lib/memory lib/kernels",
     "lib/plugin": "lib/base",
     "keeper/protocol": "lib/base",
     "keeper/machine": "lib/base keeper/protocol",

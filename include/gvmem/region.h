@@ -155,8 +155,8 @@ GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, 
 /* Creates a region, all zeros, with a number that no region has. Kernels may map it from the next sync on.
  *
  * GVM_E_INVALID  region is NULL
- * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync, and at each sync up to 4096, and
- *                up to half, are left to kernels (gvm_region_create_warp()) */
+ * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync. Kernels that create take up to 4096 at
+ *                once, and up to half of what is left (gvm_region_create_warp()) */
 GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uint32_t *region);
 
 /* Deletes a region. To kernels it exists until the next sync, which returns GVM_E_TIMEOUT as long as one has it mapped.

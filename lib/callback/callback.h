@@ -61,6 +61,9 @@ gvm_status gvmi_callback_make(gvm_device *device, uint64_t wait_ns, gvm_callback
 /* Once it has closed. The caller frees or retires the struct. */
 void gvmi_callback_unmake(gvm_callback_server *server);
 
+/* The first error of a function since the last time, which is recorded for the thread. */
+gvm_status gvmi_callback_take_error(gvm_callback_server *server);
+
 gvm_callback_view gvmi_callback_view(const gvm_callback_server *server);
 void gvmi_callback_set(gvm_callback_server *server, uint32_t number, uint32_t flags,
                        gvm_callback_function function, void *context);

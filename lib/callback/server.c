@@ -335,6 +335,16 @@ static gvm_status take_error_locked(gvm_callback_server *s)
     return status;
 }
 
+gvm_status gvmi_callback_take_error(gvm_callback_server *s)
+{
+    gvm_status status;
+
+    gvmi_lock(&s->lock);
+    status = take_error_locked(s);
+    gvmi_unlock(&s->lock);
+    return status;
+}
+
 static gvm_status drain_server(gvm_callback_server *s)
 {
     gvm_status status;

@@ -226,7 +226,7 @@ static int create_by_kernel(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_without(8));
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 8; i++) { /* more than the device had at first */
         CHILD_EXPECT((i % 2 != 0 ? gvm_region_create_warp(&view, &region)
                                  : gvm_region_create_block(&view, &region)) == 1);
         CHILD_EXPECT(region >= COUNT - 8 && region < COUNT && region != last);
@@ -237,7 +237,8 @@ static int create_by_kernel(void *arg)
     }
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0 && region == GVM_REGION_NONE);
     CHILD_EXPECT(!is_live_for_cpu(last) && gvm_region_delete(collection, last) == GVM_E_INVALID);
-    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT - 4);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT && last_error_has("(8)"));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT);
     for (uint32_t i = COUNT - 8; i < COUNT; i++) {
         void *pointer;
 
@@ -245,9 +246,11 @@ static int create_by_kernel(void *arg)
             continue;
         CHILD_EXPECT(*(uint32_t *)pointer == i && gvm_region_unmap_cpu(collection, i) == GVM_OK);
     }
-    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1); /* 2 of the 4 that were left */
-    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1);
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0);
+    CHILD_EXPECT(gvm_region_delete(collection, last) == GVM_OK);
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0); /* not before the sync */
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1 && region == last);
     return stop_unmapped() ? 0 : 1;
 }
 
