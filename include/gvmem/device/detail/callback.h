@@ -294,20 +294,23 @@ GVM_DEVICE uint32_t gvm_callback_await_done(const gvm_callback_view *view,
     }
 }
 
-/* All words are loaded before the first is stored, as host memory is far. */
+/* Four words are loaded before the first is stored, as host memory is far and registers are few. */
 GVM_DEVICE void gvm_callback_read_reply(const gvm_callback_mail *mail, uint32_t slot,
                                         uint64_t *words, uint32_t count)
 {
-    uint64_t reply[GVM_CALLBACK_WORDS];
-    uint32_t i;
+    uint64_t reply[4];
+    uint32_t first, i;
 
-    GVM_UNROLL
-    for (i = 0; i < GVM_CALLBACK_WORDS; i++)
-        reply[i] = i < count ? mail->replies[slot].words[i] : 0;
-    GVM_UNROLL
-    for (i = 0; i < GVM_CALLBACK_WORDS; i++)
-        if (i < count)
-            words[i] = reply[i];
+    GVM_NO_UNROLL
+    for (first = 0; first < count; first += 4) {
+        GVM_UNROLL
+        for (i = 0; i < 4; i++)
+            reply[i] = first + i < count ? mail->replies[slot].words[first + i] : 0;
+        GVM_UNROLL
+        for (i = 0; i < 4; i++)
+            if (first + i < count)
+                words[first + i] = reply[i];
+    }
 }
 
 /* One thread. words is only read where it does not wait. */

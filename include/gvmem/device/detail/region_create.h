@@ -48,7 +48,7 @@ GVM_DEVICE uint64_t gvm_region_call_for_spares(gvm_region_table *t)
     const uint64_t asked = gvm_load_consume_u64(&t->spare_asked);
     uint64_t words[2] = {t->collection, gvm_load_consume_u64(&t->spare_tail)};
 
-    if (gvm_callback_call_one(&t->callbacks, GVM_REGION_GIVE, words, 2, 1) == GVM_CALLBACK_OK &&
+    if (GVM_FAR(gvm_callback_call_one)(&t->callbacks, GVM_REGION_GIVE, words, 2, 1) == GVM_CALLBACK_OK &&
         words[0] > 0)
         return words[0] < GVM_REGION_SEGMENT ? words[0] : GVM_REGION_SEGMENT;
     gvm_store_release_u64(&t->spare_refused, asked);
