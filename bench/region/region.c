@@ -16,6 +16,7 @@ static const struct {
     {"faults", region_measure_faults},   {"resolve", region_measure_resolve},
     {"experts", region_measure_experts}, {"policies", region_measure_policies},
     {"bfs", region_measure_bfs},         {"pagerank", region_measure_pagerank},
+    {"callbacks", region_measure_callbacks},
 };
 
 bool bench_region_has(const char *part)

@@ -8,8 +8,10 @@
 
 #define BLOCK_THREADS_WANTED 256u
 
-extern const unsigned char gvmi_image_soft_bench_region[], gvmi_image_soft_bench_graph[];
-extern const unsigned char *const gvmi_image_cuda_bench_region, *const gvmi_image_cuda_bench_graph;
+extern const unsigned char gvmi_image_soft_bench_region[], gvmi_image_soft_bench_graph[],
+    gvmi_image_soft_bench_callback[];
+extern const unsigned char *const gvmi_image_cuda_bench_region,
+    *const gvmi_image_cuda_bench_graph, *const gvmi_image_cuda_bench_callback;
 
 uint64_t region_size(const region_bench *r, uint64_t real, uint64_t software)
 {
@@ -32,10 +34,10 @@ bool region_driver_failed(region_bench *r, CUresult result, const char *call)
 
 static bool load_images(region_bench *r)
 {
-    const unsigned char *const soft[IMAGE_COUNT] = {gvmi_image_soft_bench_region,
-                                                    gvmi_image_soft_bench_graph};
-    const unsigned char *const cuda[IMAGE_COUNT] = {gvmi_image_cuda_bench_region,
-                                                    gvmi_image_cuda_bench_graph};
+    const unsigned char *const soft[IMAGE_COUNT] = {
+        gvmi_image_soft_bench_region, gvmi_image_soft_bench_graph, gvmi_image_soft_bench_callback};
+    const unsigned char *const cuda[IMAGE_COUNT] = {
+        gvmi_image_cuda_bench_region, gvmi_image_cuda_bench_graph, gvmi_image_cuda_bench_callback};
     CUresult result = CUDA_SUCCESS;
 
     for (int i = 0; i < IMAGE_COUNT && result == CUDA_SUCCESS; i++) {

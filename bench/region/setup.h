@@ -12,13 +12,14 @@
     X(region, region_fetch) X(region, region_read_homes) X(region, region_faults) X(region, region_copy_homes) \
     X(region, region_nothing) X(region, region_check_slots) X(region, items_one_block) X(region, experts_route) \
     X(region, experts_use) X(region, experts_next) X(region, region_trace) \
+    X(callback, callback_calls) X(callback, callback_mailbox) \
     X(graph, graph_degrees) X(graph, graph_sums) X(graph, graph_scan) X(graph, graph_offsets) X(graph, graph_scatter) \
     X(graph, graph_pieces) X(graph, graph_share) X(graph, bfs_plain) X(graph, bfs_share) X(graph, bfs_regions) X(graph, bfs_tlb) \
     X(graph, bfs_plain_counted) X(graph, bfs_regions_counted) X(graph, bfs_mark) X(graph, bfs_digest) \
     X(graph, rank_plain) X(graph, rank_share) X(graph, rank_regions) X(graph, rank_tlb) X(graph, rank_plain_counted) \
     X(graph, rank_regions_counted) X(graph, rank_give) X(graph, rank_compare)
 /* clang-format on */
-enum { IMAGE_region, IMAGE_graph, IMAGE_COUNT };
+enum { IMAGE_region, IMAGE_graph, IMAGE_callback, IMAGE_COUNT };
 #define REGION_KERNEL_ENUMERATOR(image, name) KERNEL_##name,
 typedef enum region_kernel { REGION_KERNELS(REGION_KERNEL_ENUMERATOR) KERNEL_COUNT } region_kernel;
 #undef REGION_KERNEL_ENUMERATOR
@@ -95,5 +96,6 @@ bool region_measure_experts(region_bench *r);
 bool region_measure_policies(region_bench *r);
 bool region_measure_bfs(region_bench *r);
 bool region_measure_pagerank(region_bench *r);
+bool region_measure_callbacks(region_bench *r);
 
 #endif

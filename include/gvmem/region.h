@@ -134,7 +134,8 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collectio
  * written when the last map that may write is unmapped. Kernels must not use a region that the CPU has mapped, unless both
  * only read.
  *
- * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL
+ * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL; or something would
+ *                have to be brought home in a callback that a kernel waits for (gvmem/callback.h)
  * GVM_E_TIMEOUT  kernels have regions mapped that would have to be brought home
  * GVM_E_LIMIT    the CPU has it mapped 65535 times */
 GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
@@ -146,8 +147,8 @@ GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, 
 /* Creates a region, all zeros, with a number that no region has. Kernels may map it from the next sync on.
  *
  * GVM_E_INVALID  region is NULL
- * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync, and at each sync up to 4096, and
- *                up to half, are left to kernels (gvm_region_create_warp()) */
+ * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync. Kernels that create take up to 4096 at
+ *                once, and up to half of what is left (gvm_region_create_warp()) */
 GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uint32_t *region);
 
 /* Deletes a region. To kernels it exists until the next sync, which returns GVM_E_TIMEOUT as long as one has it mapped.
@@ -196,7 +197,8 @@ static inline void gvm_region_scope_end(gvm_region_scope *scope)
 /* Waits for the stream (NULL: the legacy default stream) and exchanges what both sides have done since the last sync.
  * What that costs depends on the number of regions that were changed.
  *
- * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured
+ * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured; or the caller is a callback
+ *                that a kernel waits for (gvmem/callback.h)
  * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
  *                other in vain. All else is done; sync again when they have unmapped them */

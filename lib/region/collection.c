@@ -149,9 +149,15 @@ static gvm_status fill_table(gvm_collection *c, uint64_t unused_count)
     const uint64_t base = gvmi_address(gvm_buffer_address(c->meta));
     const uint8_t zero = 0, retired = 0xff;
     const uint64_t live_count = c->table.count - unused_count;
-    gvm_status status = gvm_buffer_fill(c->meta, c->table.words - base,
-                                        c->table.count * sizeof(uint64_t), &zero, 1);
+    const uint32_t *numbers;
+    gvm_status status = gvmi_region_give_first(c, &numbers, &c->table.spare_tail);
 
+    if (status == GVM_OK && c->table.spare_tail > 0)
+        status = gvm_buffer_copy_in(c->meta, c->table.spares - base, numbers,
+                                    c->table.spare_tail * sizeof *numbers);
+    if (status == GVM_OK)
+        status = gvm_buffer_fill(c->meta, c->table.words - base, c->table.count * sizeof(uint64_t),
+                                 &zero, 1);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.records - base + live_count * sizeof *records,
                                  unused_count * sizeof *records, &zero, 1);
@@ -182,6 +188,8 @@ static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
     if (status != GVM_OK)
         return status;
     c->table.address = gvmi_address(gvm_buffer_address(c->buffer));
+    c->table.collection = gvmi_key(c);
+    c->table.callbacks = gvmi_callback_view(c->space->callbacks);
     (void)place_arrays(c, gvmi_address(gvm_buffer_address(c->meta)));
     return fill_table(c, unused_count);
 }
@@ -192,6 +200,8 @@ static void free_parts(gvm_collection *c)
 {
     gvm_buffer_destroy(c->meta);
     gvm_buffer_destroy(c->buffer);
+    gvmi_mutex_destroy(&c->numbers);
+    free(c->given.numbers);
     free(c->regions);
     free(c->unused.numbers);
     free(c->changed.numbers);
@@ -210,6 +220,16 @@ void gvmi_collection_free_locked(gvm_collection *c)
     gvmi_registry_retire(c);
 }
 
+static gvm_status serve_callbacks(gvm_space *space)
+{
+    gvm_status status;
+
+    gvmi_lock(&space->lock);
+    status = gvmi_region_serve_callbacks_locked(space);
+    gvmi_unlock(&space->lock);
+    return status;
+}
+
 /* The space is held, and no lock: memory that others keep idle may be had. */
 static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t region_bytes,
                                   const gvm_collection_options *options, gvm_collection **out)
@@ -220,6 +240,7 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     if (c == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
     c->space = space;
+    gvmi_mutex_init(&c->numbers, GVMI_RANK_NUMBERS);
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
     c->table.policy = (uint32_t)options->policy;
     status = gvmi_region_set_shape(c, &options->shape, count, &region_bytes);
@@ -230,11 +251,11 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     if (status == GVM_OK)
         status = make_homes(c);
     if (status == GVM_OK)
-        status = make_table(c, options->unused_count);
-    if (status == GVM_OK)
         status = gvmi_region_numbers_make(c, options->unused_count);
     if (status == GVM_OK)
-        status = gvmi_region_give(c, space->device->stream);
+        status = make_table(c, options->unused_count);
+    if (status == GVM_OK && options->unused_count > 0)
+        status = serve_callbacks(space);
     if (status == GVM_OK)
         status = gvmi_registry_add(GVMI_KIND_COLLECTION, gvmi_key(c), c);
     if (status != GVM_OK) {

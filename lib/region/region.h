@@ -18,6 +18,7 @@
 #include <gvmem/device/detail/region.h>
 #include <gvmem/region.h>
 
+#include "callback/callback.h"
 #include "kernels/kernels.h"
 #include "memory/buffer.h"
 #include "region/region_kernels.h"
@@ -55,6 +56,8 @@ struct gvm_space {
     uint32_t collection_count;
     bool has_changed; /* collections came or went: idle memory of others may be had for their frames */
     gvm_buffer *desk;
+    gvm_callback_server *callbacks; /* that the library's thread serves */
+    bool has_callbacks;             /* from when kernels can create regions */
     LIST_HEAD(, gvm_collection) collections;
 };
 
@@ -77,8 +80,9 @@ struct gvm_collection {
     uint64_t budget_bytes;    /* asked for; 0: a share */
     uint64_t live_count,
         deleted_count; /* regions that exist; that do until kernels know that they do not */
-    uint64_t given_head, given_tail; /* of what the device has to create regions, as of the last sync */
-    uint32_t given[GVM_REGION_SEGMENT];
+    gvmi_mutex numbers; /* guards unused and given: a kernel may wait for them while the space is locked */
+    uint64_t given_head;       /* position, in the ring of the device, of the first of: */
+    gvmi_region_numbers given; /* what the device has to create regions, as of the last sync and later */
 };
 
 /* Checks a handle, keeps the collection alive and locks its space, and undoes both. */
@@ -121,6 +125,9 @@ typedef struct gvmi_region_task {
 gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *task,
                            CUstream stream, uint64_t *left);
 
+/* GVM_E_INVALID in a callback that a kernel waits for. gvmi_region_run() asks it, too. */
+gvm_status gvmi_region_check_caller(void);
+
 /* Makes room for so many more numbers; GVM_E_NOMEM. Adds one for which there is room. */
 gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
 void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
@@ -136,9 +143,18 @@ gvm_status gvmi_region_numbers_make(gvm_collection *collection, uint64_t unused_
 /* A deleted region is gone on the device, too. */
 void gvmi_region_number_free(gvm_collection *collection, uint32_t region);
 
-/* What kernels have created, by the device's table, and numbers for them to create more. */
+/* What kernels have created, by the device's table. */
 void gvmi_region_learn_created(gvm_collection *collection, const gvm_region_table *table);
-gvm_status gvmi_region_give(gvm_collection *collection, CUstream stream);
+
+/* The first numbers for kernels to create regions, of a table that none knows yet. GVM_E_NOMEM */
+gvm_status gvmi_region_give_first(gvm_collection *collection, const uint32_t **numbers,
+                                  uint64_t *count);
+
+/* The callbacks of a space; from now on they are served. GVM_E_NOSPACE, GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_LOST, GVM_E_DRIVER;
+ * GVM_E_LIMIT, GVM_E_SYSTEM */
+gvm_status gvmi_region_make_callbacks(gvm_space *space);
+gvm_status gvmi_region_serve_callbacks_locked(gvm_space *space);
+void gvmi_region_end_callbacks(gvm_space *space);
 
 /* ---- region/budget.c: who has how many frames */
 

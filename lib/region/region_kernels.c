@@ -386,21 +386,6 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
     }
 }
 
-/* Numbers for kernels to give to regions, from position p.first of their ring on. The thread that is last publishes them. */
-GVM_KERNEL(region_give, gvmi_region_work, p)
-{
-    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
-    const uint32_t *numbers = (const uint32_t *)(uintptr_t)p.list;
-    uint32_t *spares = (uint32_t *)(uintptr_t)t->spares;
-    uint64_t *done = (uint64_t *)(uintptr_t)p.result, i;
-
-    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
-        gvm_store_release_u32(&spares[(p.first + i) % GVM_REGION_SEGMENT], numbers[i]);
-        if (gvm_atomic_add_release_u64(done, 1) == p.count - 1 && gvm_load_acquire_u64(done) == p.count)
-            gvm_store_release_u64(&t->spare_tail, p.first + p.count);
-    }
-}
-
 /* In check mode: the frames of clean regions that nobody has mapped are what they were. */
 GVM_KERNEL(region_check, gvmi_region_work, p)
 {

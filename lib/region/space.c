@@ -75,6 +75,9 @@ static gvm_status make_space(gvm_device *device, const gvm_space_options *option
     status = gvm_buffer_commit(space->desk, 0, GVMI_REGION_DESK_BYTES);
     if (status != GVM_OK)
         goto fail_desk;
+    status = gvmi_region_make_callbacks(space);
+    if (status != GVM_OK)
+        goto fail_desk;
     gvmi_mutex_init(&space->lock, GVMI_RANK_SPACE);
     status = gvmi_registry_add(GVMI_KIND_SPACE, gvmi_key(space), space);
     if (status != GVM_OK)
@@ -85,6 +88,7 @@ static gvm_status make_space(gvm_device *device, const gvm_space_options *option
 
 fail_destroy:
     gvmi_mutex_destroy(&space->lock);
+    gvmi_region_end_callbacks(space);
 fail_desk:
     error = gvmi_error_save();
     gvm_buffer_destroy(space->desk);
@@ -130,7 +134,7 @@ gvm_status gvm_space_get_info(gvm_space *handle, gvm_space_info *info)
         return status;
     full.budget_bytes = space->budget_bytes;
     full.frame_bytes = space->committed_bytes;
-    full.metadata_bytes = space->desk->device_bytes;
+    full.metadata_bytes = space->desk->device_bytes + sizeof(gvm_callback_words);
     full.collection_count = space->collection_count;
     full.ordinal = space->device->info.ordinal;
     LIST_FOREACH(c, &space->collections, entry)
@@ -181,6 +185,7 @@ void gvm_space_destroy(gvm_space *handle)
         return;
     space = removed;
     free_collections(space);
+    gvmi_region_end_callbacks(space);
     gvm_buffer_destroy(space->desk);
     gvmi_device_release(space->device);
     gvmi_mutex_destroy(&space->lock);

@@ -214,8 +214,6 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
     if (status == GVM_OK)
         status = send_changes(c, stream, undone);
     if (status == GVM_OK)
-        status = gvmi_region_give(c, stream);
-    if (status == GVM_OK)
         status = take_error(c, &table);
     return status == GVM_OK ? take_torn(c) : status;
 }
@@ -248,6 +246,8 @@ static gvm_status sync_space(gvm_space *space, CUstream stream)
 
     gvmi_lock(&space->lock);
     status = sync_collections_locked(space, stream, &undone);
+    if (status == GVM_OK)
+        status = gvmi_callback_take_error(space->callbacks);
     gvmi_unlock(&space->lock);
     error = gvmi_error_save();
     divided = gvmi_space_divide(space, stream);
@@ -286,8 +286,10 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
     gvm_space *space;
-    gvm_status status = gvmi_space_hold(handle, &space);
+    gvm_status status = gvmi_region_check_caller();
 
+    if (status == GVM_OK)
+        status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);

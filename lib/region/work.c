@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/idle.h"
+#include "memory/serve.h"
 #include "region/region.h"
 
 #define LIST_AT 256u /* in the desk, behind the result */
@@ -51,6 +52,15 @@ gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
 
 /* ---- kernels */
 
+/* In a callback that a kernel waits for, which may occupy the device. */
+gvm_status gvmi_region_check_caller(void)
+{
+    if (!gvmi_kernel_waits)
+        return GVM_OK;
+    return gvm_error_set(GVM_E_INVALID,
+                         "a callback that a kernel waits for cannot wait for kernels of regions");
+}
+
 /* The context is current. */
 static gvm_status launch_task(gvm_collection *c, const gvmi_region_task *task, CUstream stream)
 {
@@ -85,8 +95,10 @@ static gvm_status run_piece(gvm_collection *c, const gvmi_region_task *task, CUs
     const uint64_t none = 0, bytes = task->list != NULL ? task->count * task->item_bytes : 0;
     gvm_buffer *desk = c->space->desk;
     uint64_t result;
-    gvm_status status = gvm_buffer_copy_in(desk, 0, &none, sizeof none);
+    gvm_status status = gvmi_region_check_caller();
 
+    if (status == GVM_OK)
+        status = gvm_buffer_copy_in(desk, 0, &none, sizeof none);
     if (status == GVM_OK && bytes > 0)
         status = gvm_buffer_copy_in(desk, LIST_AT, task->list, bytes);
     if (status == GVM_OK)

@@ -2,6 +2,8 @@
  * no sync has passed that on yet, unless the row wants it. */
 #include <string.h>
 
+#include <gvmem/device/region.h>
+
 #include "region/region.h"
 #include "tests/fault/fault.h"
 
@@ -117,6 +119,45 @@ bool shows_collection_create(fixture *w)
 
     return gvm_space_sync(w->space, NULL) == GVM_OK &&
            gvm_collection_get_info(w->other, &info) == GVM_OK && info.frame_count > 0;
+}
+
+gvm_status run_collection_create_unused(fixture *w)
+{
+    const gvm_collection_options options = {.struct_size = sizeof options, .unused_count = REGIONS};
+
+    return gvm_collection_create(w->space, REGIONS, REGION_BYTES, &options, &w->other);
+}
+
+/* A kernel creates all, of which it has half at first. */
+bool shows_collection_create_unused(fixture *w)
+{
+    gvm_collection_info info = {.struct_size = sizeof info};
+    gvm_region_view view;
+    uint32_t region, created = 0;
+
+    if (gvm_collection_get_view(w->other, &view) != GVM_OK)
+        return false;
+    while (gvm_region_create_warp(&view, &region))
+        created++;
+    return created == REGIONS && gvm_space_sync(w->space, NULL) == GVM_OK &&
+           gvm_collection_get_info(w->other, &info) == GVM_OK && info.live_count == REGIONS;
+}
+
+gvm_status run_region_delete(fixture *w)
+{
+    return gvm_region_delete(w->collection, 6);
+}
+
+/* Kernels can have its number from the next sync on. */
+bool shows_region_delete(fixture *w)
+{
+    gvm_region_view view;
+    uint32_t region;
+
+    return gvm_space_sync(w->space, NULL) == GVM_OK &&
+           gvm_collection_get_view(w->collection, &view) == GVM_OK &&
+           gvm_region_create_warp(&view, &region) == 1 && region == 6 &&
+           gvm_region_create_warp(&view, &region) == 0;
 }
 
 gvm_status run_space_sync(fixture *w)

@@ -4,6 +4,7 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_TABLE_H
 #define GVMEM_DEVICE_DETAIL_REGION_TABLE_H
 
+#include <gvmem/callback_view.h>
 #include <gvmem/region_view.h>
 
 /* ---- the table, as the host makes it */
@@ -51,8 +52,9 @@ typedef struct gvm_region_frame {
 
 #define GVM_REGION_RETIRED 0xffffffffu
 
-/* The most numbers that kernels have to create regions. */
+/* The most numbers that kernels have to create regions, and the callback that gives more. */
 #define GVM_REGION_SEGMENT 4096u
+#define GVM_REGION_GIVE 0u
 
 /* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
 typedef struct gvm_region_sum {
@@ -100,8 +102,12 @@ typedef struct gvm_region_table {
     uint64_t change_count; /* atomic: of entries so far */
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
+    uint64_t spare_asked,
+        spare_refused;   /* atomic: threads that found none; those of them that are told so */
+    uint64_t collection; /* what the host knows it by */
+    gvm_callback_view callbacks; /* of the space */
     uint64_t shares; /* address of an array for the regions: gvm_region_share; 0: regions are small, or in check mode */
-    uint64_t padding[9];
+    uint64_t padding[3];
     uint64_t fetched, written, evicted, remote;
     uint64_t padding2[12];
     uint64_t hand; /* atomic, in a cache line of its own */
