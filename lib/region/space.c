@@ -158,6 +158,9 @@ static void free_collections(gvm_space *space)
             (void)gvm_device_synchronize(space->device);
             gvmi_lock(&space->lock);
             gvmi_collection_free_locked(removed);
+            gvmi_unlock(&space->lock);
+            gvmi_collection_end(removed);
+            gvmi_lock(&space->lock);
         } else { /* another thread is destroying it */
             gvmi_lock(&space->lock);
         }
