@@ -177,6 +177,11 @@ bool shows_heap_get_usage(fixture *w);
 
 /* ---- region_fixture.c */
 
+/* The object that the other process's keeper has. */
+#define FAULT_REGIONS_NAME "/fault/regions"
+#define FAULT_REGIONS 8u
+#define FAULT_REGION_BYTES (64 * KIB)
+
 bool region_make(fixture *w, unsigned needs);
 void region_end(fixture *w);
 bool region_intact(fixture *w);
@@ -193,6 +198,10 @@ gvm_status run_region_resolve(fixture *w);
 bool shows_region_resolve(fixture *w);
 gvm_status run_region_release(fixture *w);
 gvm_status run_region_prefetch(fixture *w);
+gvm_status run_collection_attach(fixture *w);
+bool shows_collection_attach(fixture *w);
+gvm_status run_sync_in_common(fixture *w);
+bool shows_sync_in_common(fixture *w);
 gvm_status run_collection_get_info(fixture *w);
 
 /* ---- table_fixture.c */

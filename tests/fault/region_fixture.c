@@ -2,11 +2,13 @@
  * no sync has passed that on yet, unless the row wants it. */
 #include <string.h>
 
+#include <gvmem/region_object.h>
+
 #include "region/region.h"
 #include "tests/fault/fault.h"
 
-#define REGION_BYTES (64 * KIB)
-#define REGIONS 8u
+#define REGION_BYTES FAULT_REGION_BYTES
+#define REGIONS FAULT_REGIONS
 #define WRITTEN 2u /* 0 and 1, by kernels */
 #define BY_CPU 4u
 #define CPU_BYTE 0x4d
@@ -212,4 +214,71 @@ gvm_status run_collection_get_info(fixture *w)
     gvm_collection_info info = {.struct_size = sizeof info};
 
     return gvm_collection_get_info(w->collection, &info);
+}
+
+/* ---- homes in common, in an object of the other process's keeper */
+
+/* What failed before is ended now, when calls succeed: a kernel may have used it. A connection that failed is of no use. */
+static void end_attached(fixture *w)
+{
+    gvm_collection_destroy(w->other);
+    gvm_object_close(w->rows);
+    gvm_client_close(w->loader);
+    w->other = NULL;
+    w->rows = NULL;
+    w->loader = NULL;
+}
+
+gvm_status run_collection_attach(fixture *w)
+{
+    gvm_status status;
+
+    end_attached(w);
+    status = gvm_client_connect(strrchr(foreign_token, ':') + 1, &w->loader);
+    if (status == GVM_OK)
+        status = gvm_object_open(w->loader, FAULT_REGIONS_NAME, 0, &w->rows);
+    return status == GVM_OK ? gvm_collection_attach(w->space, w->rows, NULL, GVM_FOREVER, &w->other)
+                            : status;
+}
+
+bool shows_collection_attach(fixture *w)
+{
+    return shows_collection_create(w);
+}
+
+/* The CPU and a kernel write; a sync raises versions. */
+gvm_status run_sync_in_common(fixture *w)
+{
+    const uint32_t *list = gvm_buffer_address(w->list);
+    gvm_status status = run_collection_attach(w);
+    void *row;
+
+    if (status == GVM_OK)
+        status = gvm_region_map_cpu(w->other, BY_CPU, GVM_REGION_WRITE, &row);
+    if (status == GVM_OK) {
+        memset(row, CPU_BYTE, REGION_BYTES);
+        status = gvm_region_unmap_cpu(w->other, BY_CPU);
+    }
+    if (status == GVM_OK)
+        status = gvm_region_resolve(w->other, list, 1, GVM_REGION_READWRITE, NULL, NULL, NULL);
+    if (status == GVM_OK)
+        status = gvm_region_release(w->other, list, 1, NULL, NULL);
+    if (status == GVM_OK)
+        status = gvm_space_sync(w->space, NULL);
+    return status;
+}
+
+/* Nothing is left to be told. */
+bool shows_sync_in_common(fixture *w)
+{
+    const uint8_t *row;
+    bool good;
+
+    if (w->other->untold.count != 0 || w->other->far.count != 0 || w->other->changed.count != 0 ||
+        atomic_load(&w->other->homes->versions[BY_CPU]) == 0 ||
+        atomic_load(&w->other->homes->versions[0]) == 0 ||
+        gvm_region_map_cpu(w->other, BY_CPU, GVM_REGION_READ, (void **)&row) != GVM_OK)
+        return false;
+    good = row[0] == CPU_BYTE;
+    return gvm_region_unmap_cpu(w->other, BY_CPU) == GVM_OK && good;
 }

@@ -790,6 +790,8 @@ const scenario scenarios[] = {
     {"collection_create", NEEDS_DEVICE | NEEDS_SPACE, OBJECT | SPACE | ADDRESS | LIMIT | SYSTEM, run_collection_create, shows_collection_create},
     {"collection_get_info", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_collection_get_info, NULL},
     {"space_sync", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_space_sync, shows_space_sync},
+    {"collection_attach", NEEDS_DEVICE | NEEDS_SPACE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_collection_attach, shows_collection_attach},
+    {"space_sync in common", NEEDS_DEVICE | NEEDS_SPACE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_sync_in_common, shows_sync_in_common},
     {"region_map_cpu", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_map_cpu, shows_region_map_cpu},
     {"region_unmap_cpu", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_region_unmap_cpu, shows_region_unmap_cpu},
     {"region_resolve", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_resolve, shows_region_resolve},
