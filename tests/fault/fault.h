@@ -111,6 +111,9 @@ enum {
     LEAVES_STREAM = 1 << 23, /* the socket's stream is undefined: a new pair for the next try */
 };
 
+#define NEEDS_COMMON \
+    (1u << 31) /* a second collection, of the other process's regions; needs NEEDS_SPACE */
+
 typedef struct scenario {
     const char *name;
     unsigned flags;
@@ -183,6 +186,7 @@ bool shows_heap_get_usage(fixture *w);
 #define FAULT_REGION_BYTES (64 * KIB)
 
 bool region_make(fixture *w, unsigned needs);
+bool region_make_common(fixture *w);
 void region_end(fixture *w);
 bool region_intact(fixture *w);
 gvm_status run_space_create(fixture *w);
@@ -199,7 +203,6 @@ bool shows_region_resolve(fixture *w);
 gvm_status run_region_release(fixture *w);
 gvm_status run_region_prefetch(fixture *w);
 gvm_status run_collection_attach(fixture *w);
-bool shows_collection_attach(fixture *w);
 gvm_status run_sync_in_common(fixture *w);
 bool shows_sync_in_common(fixture *w);
 gvm_status run_collection_get_info(fixture *w);

@@ -14,7 +14,7 @@
 #define CPU_BYTE 0x4d
 
 /* What the row's operation has begun, in this attempt or in the one before. */
-static bool is_mapped, is_resolved;
+static bool is_mapped, is_resolved, was_lost;
 
 static gvm_status run_list(fixture *w, uint32_t access, bool release)
 {
@@ -218,54 +218,59 @@ gvm_status run_collection_get_info(fixture *w)
 
 /* ---- homes in common, in an object of the other process's keeper */
 
-/* What failed before is ended now, when calls succeed: a kernel may have used it. A connection that failed is of no use. */
-static void end_attached(fixture *w)
+static gvm_status attach_regions(fixture *w)
 {
-    gvm_collection_destroy(w->other);
-    gvm_object_close(w->rows);
-    gvm_client_close(w->loader);
-    w->other = NULL;
-    w->rows = NULL;
-    w->loader = NULL;
-}
+    gvm_status status = gvm_client_connect(strrchr(foreign_token, ':') + 1, &w->loader);
 
-gvm_status run_collection_attach(fixture *w)
-{
-    gvm_status status;
-
-    end_attached(w);
-    status = gvm_client_connect(strrchr(foreign_token, ':') + 1, &w->loader);
     if (status == GVM_OK)
         status = gvm_object_open(w->loader, FAULT_REGIONS_NAME, 0, &w->rows);
     return status == GVM_OK ? gvm_collection_attach(w->space, w->rows, NULL, GVM_FOREVER, &w->other)
                             : status;
 }
 
-bool shows_collection_attach(fixture *w)
+gvm_status run_collection_attach(fixture *w)
 {
-    return shows_collection_create(w);
+    gvm_status status = attach_regions(w);
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return status;
+    gvm_error_last(&error);
+    gvm_object_close(w->rows);
+    gvm_client_close(w->loader);
+    w->rows = NULL;
+    w->loader = NULL;
+    gvm_error_restore(&error);
+    return status;
 }
 
-/* The CPU and a kernel write; a sync raises versions. */
-gvm_status run_sync_in_common(fixture *w)
+/* The CPU and a kernel have written, and no sync has told others. */
+bool region_make_common(fixture *w)
 {
     const uint32_t *list = gvm_buffer_address(w->list);
-    gvm_status status = run_collection_attach(w);
     void *row;
 
-    if (status == GVM_OK)
-        status = gvm_region_map_cpu(w->other, BY_CPU, GVM_REGION_WRITE, &row);
-    if (status == GVM_OK) {
-        memset(row, CPU_BYTE, REGION_BYTES);
-        status = gvm_region_unmap_cpu(w->other, BY_CPU);
+    was_lost = false;
+    if (attach_regions(w) != GVM_OK ||
+        gvm_region_map_cpu(w->other, BY_CPU, GVM_REGION_WRITE, &row) != GVM_OK)
+        return false;
+    memset(row, CPU_BYTE, REGION_BYTES);
+    return gvm_region_unmap_cpu(w->other, BY_CPU) == GVM_OK &&
+           gvm_region_resolve(w->other, list, 1, GVM_REGION_READWRITE, NULL, NULL, NULL) == GVM_OK &&
+           gvm_region_release(w->other, list, 1, NULL, NULL) == GVM_OK &&
+           gvm_device_synchronize(w->device) == GVM_OK;
+}
+
+/* Once the connection is lost each sync says so, after it has done all else. */
+gvm_status run_sync_in_common(fixture *w)
+{
+    const gvm_status status = gvm_space_sync(w->space, NULL);
+
+    if (status != GVM_E_KEEPER || !was_lost) {
+        was_lost = status == GVM_E_KEEPER;
+        return status;
     }
-    if (status == GVM_OK)
-        status = gvm_region_resolve(w->other, list, 1, GVM_REGION_READWRITE, NULL, NULL, NULL);
-    if (status == GVM_OK)
-        status = gvm_region_release(w->other, list, 1, NULL, NULL);
-    if (status == GVM_OK)
-        status = gvm_space_sync(w->space, NULL);
-    return status;
+    return GVM_OK;
 }
 
 /* Nothing is left to be told. */
