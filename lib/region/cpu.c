@@ -70,14 +70,6 @@ static gvm_status bring_all_home(gvm_collection *c)
     return status;
 }
 
-void gvmi_region_note_change(gvm_collection *c, uint32_t region)
-{
-    if ((c->regions[region].flags & GVMI_REGION_CHANGED) == 0)
-        gvmi_region_numbers_add(&c->changed, region);
-    c->regions[region].version++;
-    c->regions[region].flags |= GVMI_REGION_CHANGED;
-}
-
 static gvm_status map_region(gvm_collection *c, uint32_t region, uint32_t access, void **pointer)
 {
     gvmi_region *r;
@@ -135,7 +127,7 @@ static gvm_status unmap_region(gvm_collection *c, uint32_t region)
         r->flags &= (uint16_t)~GVMI_REGION_WRITING;
         gvmi_region_note_change(c, region);
         if (c->homes != NULL)
-            gvmi_homes_note_own(c, region);
+            gvmi_region_note_untold(c, region);
     }
     return GVM_OK;
 }

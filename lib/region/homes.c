@@ -143,19 +143,11 @@ static bool is_damaged(const gvmi_homes *homes, uint32_t abandoned)
 
 /* ---- what was changed here */
 
-void gvmi_homes_note_own(gvm_collection *c, uint32_t region)
-{
-    if ((c->regions[region].flags & GVMI_REGION_UNTOLD) == 0)
-        gvmi_region_numbers_add(&c->untold, region);
-    c->regions[region].flags |= GVMI_REGION_UNTOLD;
-}
-
 /* What frames have of it is not to be used any more; there is room in the list. */
 static void drop_frame_of(gvm_collection *c, uint32_t region)
 {
-    if ((c->regions[region].flags & GVMI_REGION_CHANGED) != 0)
-        return;
-    gvmi_region_note_change(c, region);
+    if ((c->regions[region].flags & GVMI_REGION_CHANGED) == 0)
+        gvmi_region_note_change(c, region);
 }
 
 static void raise_version(gvm_collection *c, uint32_t region)
@@ -210,7 +202,8 @@ static void look_at_region(gvm_collection *c, uint32_t region)
     drop_frame_of(c, region);
 }
 
-static gvm_status look_at_blocks(gvm_collection *c)
+/* all: also in blocks whose versions are those seen: who died between the two additions has raised the region's alone. */
+static gvm_status look_at_blocks(gvm_collection *c, bool all)
 {
     gvmi_homes *homes = c->homes;
     const uint32_t count = c->table.count;
@@ -221,7 +214,7 @@ static gvm_status look_at_blocks(gvm_collection *c)
         const uint32_t end = (uint32_t)gvmi_min(count, (uint64_t)first + GVMI_HOMES_BLOCK);
         const uint32_t seen = atomic_load(&homes->blocks[b]);
 
-        if (seen == homes->seen_blocks[b])
+        if (seen == homes->seen_blocks[b] && !all)
             continue;
         status = gvmi_region_numbers_reserve(&c->changed, end - first);
         if (status != GVM_OK)
@@ -250,17 +243,18 @@ static gvm_status look(gvm_collection *c, CUstream stream, uint64_t *mapped)
 {
     gvmi_homes *homes = c->homes;
     const uint32_t abandoned = atomic_load(&homes->head->abandoned);
+    const bool damaged = is_damaged(homes, abandoned);
     uint64_t left = 0;
     gvm_status status = GVM_OK;
 
-    if (is_damaged(homes, abandoned))
+    if (damaged)
         status = drop_clean_frames(c, stream, &left);
     if (status == GVM_OK && left == 0) {
         homes->seen_abandoned = abandoned;
         homes->seen_ended = homes->ended;
     }
     *mapped += left;
-    return status == GVM_OK ? look_at_blocks(c) : status;
+    return status == GVM_OK ? look_at_blocks(c, damaged) : status;
 }
 
 gvm_status gvmi_homes_exchange(gvm_collection *c, CUstream stream, uint64_t *mapped)

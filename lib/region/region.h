@@ -183,6 +183,10 @@ gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *t
 gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
 void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 
+/* A region was changed: kernels are to know, and others who have its home. There is room in the list. */
+void gvmi_region_note_change(gvm_collection *collection, uint32_t region);
+void gvmi_region_note_untold(gvm_collection *collection, uint32_t region);
+
 /* The device's table as of now, for reading. */
 gvm_status gvmi_region_read_table(gvm_collection *collection, gvm_region_table *out);
 
@@ -193,9 +197,6 @@ gvm_status gvmi_region_numbers_make(gvm_collection *collection, uint64_t unused_
 
 /* What kernels had written by the last sync comes home. *mapped: how many regions kernels have mapped, which stay FAR. */
 gvm_status gvmi_region_bring_home(gvm_collection *collection, CUstream stream, uint64_t *mapped);
-
-/* A change that kernels are to know of; there is room in the list. */
-void gvmi_region_note_change(gvm_collection *collection, uint32_t region);
 
 /* ---- region/homes.c: homes in common */
 
@@ -211,9 +212,6 @@ gvm_status gvmi_homes_exchange(gvm_collection *collection, CUstream stream, uint
 
 /* What asking has failed with. */
 gvm_status gvmi_homes_failure(const gvm_collection *collection);
-
-/* A region was changed here, and others are to know; there is room in the list. */
-void gvmi_homes_note_own(gvm_collection *collection, uint32_t region);
 
 /* The collection ends: others learn of what it may have written without raising versions. */
 void gvmi_homes_leave(gvm_collection *collection);

@@ -117,7 +117,7 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
         gvmi_region_numbers_add(&c->far, change->region);
     region->flags |= GVMI_REGION_FAR;
     if (c->homes != NULL)
-        gvmi_homes_note_own(c, change->region);
+        gvmi_region_note_untold(c, change->region);
 }
 
 /* The device forgets entries when the CPU's side has them: if anything fails in between, the next sync has them again. */

@@ -49,6 +49,21 @@ gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
     return GVM_OK;
 }
 
+void gvmi_region_note_change(gvm_collection *c, uint32_t region)
+{
+    if ((c->regions[region].flags & GVMI_REGION_CHANGED) == 0)
+        gvmi_region_numbers_add(&c->changed, region);
+    c->regions[region].version++;
+    c->regions[region].flags |= GVMI_REGION_CHANGED;
+}
+
+void gvmi_region_note_untold(gvm_collection *c, uint32_t region)
+{
+    if ((c->regions[region].flags & GVMI_REGION_UNTOLD) == 0)
+        gvmi_region_numbers_add(&c->untold, region);
+    c->regions[region].flags |= GVMI_REGION_UNTOLD;
+}
+
 /* ---- kernels */
 
 /* The context is current. */

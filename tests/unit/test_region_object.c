@@ -460,6 +460,19 @@ static int leave_while_others_map(void *arg)
     return stop();
 }
 
+/* One that ends between the two additions of a sync has raised a region's version alone: that is no writer whom others did not see. */
+static int end_between_additions(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start(&checked) == 0);
+    CHILD_EXPECT(kernel_reads(&a, 4) == 0 && write_and_evict(&b, 4, 11) == 0);
+    atomic_fetch_add(&b.collection->homes->versions[4], 1);
+    gvm_collection_destroy(b.collection);
+    CHILD_EXPECT(sync_side(&a) == GVM_OK && kernel_reads(&a, 4) == 11);
+    CHILD_EXPECT(kernel_writes(&a, 4, 12) && sync_side(&a) == GVM_OK);
+    return stop();
+}
+
 /* Who comes later finds what is there. */
 static int come_later(void *arg)
 {
@@ -599,6 +612,7 @@ CHILD_TEST(region_brought_home_for_the_cpu_is_raised_later, map_on_the_cpu_betwe
 CHILD_TEST(collection_destroyed_unsynced_has_others_drop_frames, leave_without_sync)
 CHILD_TEST(collection_destroyed_synced_has_others_keep_frames, leave_after_sync)
 CHILD_TEST(frames_that_are_mapped_are_dropped_later, leave_while_others_map)
+CHILD_TEST(version_raised_without_its_block_is_seen_at_a_death, end_between_additions)
 CHILD_TEST(collection_attached_later_has_what_was_written, come_later)
 CHILD_TEST(sync_without_keeper_says_so_and_goes_on, lose_the_keeper)
 CHILD_TEST(sync_of_closed_object_says_so, close_the_object)
@@ -623,6 +637,7 @@ int main(void)
         cmocka_unit_test(collection_destroyed_unsynced_has_others_drop_frames),
         cmocka_unit_test(collection_destroyed_synced_has_others_keep_frames),
         cmocka_unit_test(frames_that_are_mapped_are_dropped_later),
+        cmocka_unit_test(version_raised_without_its_block_is_seen_at_a_death),
         cmocka_unit_test(collection_attached_later_has_what_was_written),
         cmocka_unit_test(sync_without_keeper_says_so_and_goes_on),
         cmocka_unit_test(sync_of_closed_object_says_so),
