@@ -20,6 +20,7 @@
 #include <gvmem/kernels.h>
 #include <gvmem/load.h>
 #include <gvmem/region.h>
+#include <gvmem/region_object.h>
 #include <gvmem/share.h>
 #include <gvmem/status.h>
 #include <gvmem/table.h>

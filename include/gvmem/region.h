@@ -199,9 +199,11 @@ static inline void gvm_region_scope_end(gvm_region_scope *scope)
  *
  * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured; or the caller is a callback
  *                that a kernel waits for (gvmem/callback.h)
- * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names
+ * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names, or another process or
+ *                space has
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
- *                other in vain. All else is done; sync again when they have unmapped them */
+ *                other in vain. All else is done; sync again when they have unmapped them
+ * A collection of gvmem/region_object.h adds errors of its own. */
 GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream stream);
 
 /* Maps a list of count regions for kernels, in the order of the stream: regions is an array of uint32_t in memory of the device

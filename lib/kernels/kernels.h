@@ -33,6 +33,7 @@
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \
+    X(region, region_drop) \
     X(region, region_check) \
     X(region, region_collect) \
     X(region, region_unlist)

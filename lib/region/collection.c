@@ -26,8 +26,8 @@ static gvm_status check_policy(gvm_region_policy policy)
                : gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)policy);
 }
 
-static gvm_status read_collection_options(const gvm_collection_options *options,
-                                          gvm_collection_options *full)
+gvm_status gvmi_collection_read_options(const gvm_collection_options *options,
+                                        gvm_collection_options *full)
 {
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
         return gvm_error_set(
@@ -57,6 +57,36 @@ static gvm_status check_region_bytes(uint64_t count, uint64_t region_bytes)
     return GVM_OK;
 }
 
+static gvm_status measure(gvm_collection *c, const gvm_region_shape *shape, uint64_t count,
+                          uint64_t *region_bytes)
+{
+    gvm_status status = gvmi_region_set_shape(c, shape, count, region_bytes);
+
+    if (status == GVM_OK)
+        status = check_region_bytes(count, *region_bytes);
+    if (status == GVM_OK && c->homes_bytes == 0)
+        c->homes_bytes = count * gvmi_round_up(*region_bytes, STRIDE_UNIT);
+    return status;
+}
+
+gvm_status gvmi_collection_measure(uint64_t count, uint64_t *region_bytes, gvm_region_shape *shape,
+                                   uint64_t *homes_bytes)
+{
+    gvm_status status = check_region_count(count);
+    gvm_collection *c;
+
+    if (status != GVM_OK)
+        return status;
+    c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
+    status = measure(c, shape, count, region_bytes);
+    *shape = c->table.shape;
+    *homes_bytes = c->homes_bytes;
+    free(c);
+    return status;
+}
+
 /* ---- layout */
 
 static uint64_t choose_region_chunk_bytes(const gvm_device *device, uint64_t frame_bytes)
@@ -67,21 +97,23 @@ static uint64_t choose_region_chunk_bytes(const gvm_device *device, uint64_t fra
     return gvmi_max(bytes, device->info.granularity_bytes);
 }
 
-/* Where frames and homes lie: the table's fields that say so, and the buffer. */
+/* Where frames and homes lie: the table's fields that say so, and the buffer. Homes of others begin with a chunk, so that it is
+ * the frames that may begin within one. */
 static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region_bytes)
 {
     const gvm_space *space = c->space;
     const uint64_t stride = gvmi_round_up(region_bytes, STRIDE_UNIT);
     const uint64_t budget = c->budget_bytes != 0 ? c->budget_bytes : space->budget_bytes;
     const uint64_t frames = gvmi_min(count, budget / stride);
-    gvmi_buffer_spec spec = {.chunk_bytes = choose_region_chunk_bytes(space->device, frames * stride)};
+    gvmi_buffer_spec spec = {
+        .chunk_bytes = c->homes != NULL ? c->homes->buffer->layout.chunk_bytes
+                                        : choose_region_chunk_bytes(space->device, frames * stride)};
     uint64_t home;
 
-    if (c->homes_bytes == 0)
-        c->homes_bytes = count * stride;
     c->front_bytes = gvmi_round_up(frames * stride, spec.chunk_bytes);
+    c->front_at = c->homes != NULL ? c->front_bytes % stride : 0;
     c->frames_max = frames;
-    home = (c->front_bytes + stride - 1) / stride;
+    home = (c->front_bytes - c->front_at + stride - 1) / stride;
     if (home + count >= SLOTS_MAX)
         return gvm_error_set(
             GVM_E_INVALID,
@@ -93,7 +125,8 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
     c->table.home = (uint32_t)home;
     c->table.wait_ns = space->wait_ns;
     c->table.change_shift = (uint32_t)__builtin_ctzll(gvmi_pow2_up(2 * count));
-    spec.reserve_bytes = home * stride + c->homes_bytes;
+    spec.reserve_bytes = c->front_at + home * stride +
+                         (c->homes != NULL ? c->homes->bytes : c->homes_bytes);
     return gvmi_buffer_create(space->device, &spec, &c->buffer);
 }
 
@@ -105,6 +138,8 @@ static gvm_status make_homes(gvm_collection *c)
     uint64_t bytes;
     gvm_status status;
 
+    if (c->homes != NULL)
+        return gvmi_homes_map(c);
     gvmi_lock(&buffer->lock);
     status = gvmi_buffer_commit_tier_locked(buffer, first, buffer->chunk_count, GVM_TIER_HOST);
     gvmi_unlock(&buffer->lock);
@@ -187,7 +222,7 @@ static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
         status = gvm_buffer_commit(c->meta, 0, spec.reserve_bytes);
     if (status != GVM_OK)
         return status;
-    c->table.address = gvmi_address(gvm_buffer_address(c->buffer));
+    c->table.address = gvmi_address(gvm_buffer_address(c->buffer)) + c->front_at;
     c->table.collection = gvmi_key(c);
     c->table.callbacks = gvmi_callback_view(c->space->callbacks);
     (void)place_arrays(c, gvmi_address(gvm_buffer_address(c->meta)));
@@ -206,17 +241,26 @@ static void free_parts(gvm_collection *c)
     free(c->unused.numbers);
     free(c->changed.numbers);
     free(c->far.numbers);
+    free(c->untold.numbers);
 }
 
 void gvmi_collection_free_locked(gvm_collection *c)
 {
     gvm_space *space = c->space;
 
+    if (c->homes != NULL)
+        gvmi_homes_leave(c);
     LIST_REMOVE(c, entry);
     space->collection_count--;
     space->has_changed = true;
     space->committed_bytes -= c->committed_bytes;
     free_parts(c);
+}
+
+void gvmi_collection_end(gvm_collection *c)
+{
+    if (c->homes != NULL)
+        gvmi_homes_free(c->homes);
     gvmi_registry_retire(c);
 }
 
@@ -232,7 +276,8 @@ static gvm_status serve_callbacks(gvm_space *space)
 
 /* The space is held, and no lock: memory that others keep idle may be had. */
 static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t region_bytes,
-                                  const gvm_collection_options *options, gvm_collection **out)
+                                  const gvm_collection_options *options, gvmi_homes *homes,
+                                  gvm_collection **out)
 {
     gvm_collection *c = calloc(1, sizeof *c);
     gvm_status status;
@@ -241,11 +286,10 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
     c->space = space;
     gvmi_mutex_init(&c->numbers, GVMI_RANK_NUMBERS);
+    c->homes = homes;
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
     c->table.policy = (uint32_t)options->policy;
-    status = gvmi_region_set_shape(c, &options->shape, count, &region_bytes);
-    if (status == GVM_OK)
-        status = check_region_bytes(count, region_bytes);
+    status = measure(c, &options->shape, count, &region_bytes);
     if (status == GVM_OK)
         status = make_layout(c, count, region_bytes);
     if (status == GVM_OK)
@@ -275,31 +319,39 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     return GVM_OK;
 }
 
-gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t region_bytes,
-                                 const gvm_collection_options *options, gvm_collection **out)
+gvm_status gvmi_collection_create(gvm_space *handle, uint64_t count, uint64_t region_bytes,
+                                  const gvm_collection_options *full, gvmi_homes *homes,
+                                  gvm_collection **out)
 {
-    GVMI_UNCANCELLED;
-    gvm_collection_options full;
     gvm_space *space;
-    gvm_status status = read_collection_options(options, &full);
+    gvm_status status = check_region_count(count);
 
-    if (status == GVM_OK && out == NULL)
-        status = gvm_error_set(GVM_E_INVALID, "out is NULL");
-    if (status == GVM_OK)
-        status = check_region_count(count);
-    if (status == GVM_OK && full.unused_count > count)
+    if (status == GVM_OK && full->unused_count > count)
         status = gvm_error_set(GVM_E_INVALID, "%llu regions of %llu cannot be unused",
-                               (unsigned long long)full.unused_count, (unsigned long long)count);
+                               (unsigned long long)full->unused_count, (unsigned long long)count);
     if (status == GVM_OK)
         status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);
-    status = make_collection(space, count, region_bytes, &full, out);
+    status = make_collection(space, count, region_bytes, full, homes, out);
     if (status == GVM_OK) /* without frames it is as good; the next sync tries again */
         (void)gvmi_space_divide(space, space->device->stream);
     gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
     return status;
+}
+
+gvm_status gvm_collection_create(gvm_space *space, uint64_t count, uint64_t region_bytes,
+                                 const gvm_collection_options *options, gvm_collection **out)
+{
+    GVMI_UNCANCELLED;
+    gvm_collection_options full;
+    gvm_status status = gvmi_collection_read_options(options, &full);
+
+    if (status == GVM_OK && out == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "out is NULL");
+    return status == GVM_OK ? gvmi_collection_create(space, count, region_bytes, &full, NULL, out)
+                            : status;
 }
 
 void gvm_collection_destroy(gvm_collection *handle)
@@ -316,6 +368,7 @@ void gvm_collection_destroy(gvm_collection *handle)
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);
+    gvmi_collection_end(removed);
 }
 
 /* ---- policy */

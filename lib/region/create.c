@@ -214,6 +214,10 @@ static gvm_status delete_region(gvm_collection *c, uint32_t region)
     if (r == NULL || (r->flags & GVMI_REGION_LIVE) == 0)
         return gvm_error_set(GVM_E_INVALID, "there is no region %u in a collection of %u", region,
                              c->table.count);
+    if (c->homes != NULL)
+        return gvm_error_set(
+            GVM_E_NOTSUP,
+            "region %u has its home in an object that others have, too: it cannot be deleted", region);
     if (r->maps > 0)
         return gvm_error_set(GVM_E_INVALID, "the CPU has region %u mapped: unmap it first", region);
     status = gvmi_region_serve_callbacks_locked(c->space); /* kernels may have its number */

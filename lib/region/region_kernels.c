@@ -201,11 +201,11 @@ GVM_DEVICE void write_home(gvm_region_table *t, uint32_t region, uint64_t word, 
                       stays ? word & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED) : 0);
 }
 
-/* Writes the regions of a list home. */
+/* Writes the regions of a list home, and takes them from it; those that are mapped are left. */
 GVM_KERNEL(region_clean, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
-    const uint32_t *regions = (const uint32_t *)(uintptr_t)p.list;
+    uint32_t *regions = (uint32_t *)(uintptr_t)p.list;
     uint64_t i, word = 0;
 
     for (i = warp_global(); i < p.count; i += warp_count()) {
@@ -214,7 +214,11 @@ GVM_KERNEL(region_clean, gvmi_region_work, p)
         word = gvm_region_tell(GVM_REGION_BY_WARP, word);
         if ((word & GVM_REGION_REFERENCES) == 0)
             write_home(t, regions[i], word, 1, 0);
-        else if (gvm_lane() == 0)
+        if (gvm_lane() != 0)
+            continue;
+        if ((word & GVM_REGION_REFERENCES) == 0)
+            regions[i] = GVM_REGION_NONE;
+        else
             gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
     }
 }
@@ -345,15 +349,21 @@ GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)
     } while (seen != old);
 }
 
+/* The region that the caller has claimed is in no frame any more, once its word says so. */
+GVM_DEVICE void leave_frame(gvm_region_table *t, uint64_t word)
+{
+    if (!is_in_frame(word))
+        return;
+    gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, 0);
+    find_free_again(t);
+}
+
 /* One thing that the host has done to a region, which the warp's leader has claimed; word is what its word said. */
 GVM_DEVICE void apply_change(gvm_region_table *t, const gvmi_region_change *change, uint64_t word)
 {
     gvm_region_record *record = gvm_region_record_of(t, change->region);
 
-    if (is_in_frame(word)) {
-        gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, 0);
-        find_free_again(t);
-    }
+    leave_frame(t, word);
     gvm_store_release_u32(&record->version, change->version);
     if (change->live)
         gvm_atomic_or_u32(&record->flags, GVM_REGION_LIVE);
@@ -383,6 +393,37 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
         changes[i].done = (word & GVM_REGION_REFERENCES) == 0;
         if (changes[i].done)
             apply_change(t, &changes[i], word);
+    }
+}
+
+/* Homes may have changed: what is in frames is dropped, unless it was changed there. The result is how many clean regions are
+ * mapped, and stay. */
+GVM_KERNEL(region_drop, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    const uint32_t by = t->sums != 0 ? GVM_REGION_BY_WARP : GVM_REGION_BY_THREAD; /* to poison frames */
+    const uint64_t step = t->sums != 0 ? warp_count() : gvm_thread_count();
+    uint64_t i, word = 0;
+    uint32_t region;
+
+    for (i = t->sums != 0 ? warp_global() : gvm_thread_global(); i < p.count; i += step) {
+        region = (uint32_t)(p.first + i);
+        if (gvm_region_rank(by) == 0)
+            word = claim_idle(t, region);
+        word = gvm_region_tell(by, word);
+        if ((word & (GVM_REGION_REFERENCES | GVM_REGION_DIRTY)) == 0)
+            poison_frame(t, word);
+        if (gvm_region_rank(by) != 0)
+            continue;
+        if ((word & GVM_REGION_REFERENCES) != 0) {
+            if ((word & GVM_REGION_DIRTY) == 0)
+                gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
+        } else if ((word & GVM_REGION_DIRTY) != 0) {
+            gvm_region_settle(t, region, word, word & GVM_REGION_PLACE);
+        } else {
+            leave_frame(t, word);
+            gvm_region_settle(t, region, word, 0);
+        }
     }
 }
 

@@ -149,12 +149,6 @@ gvm_status gvm_space_get_info(gvm_space *handle, gvm_space_info *info)
     return GVM_OK;
 }
 
-void gvmi_space_drain(gvm_space *space)
-{
-    if (gvm_device_synchronize(space->device) != GVM_OK)
-        return; /* the device is lost, and runs nothing */
-}
-
 /* Nobody can find the collections of a space that is removed from the registry but by their own handles. */
 static void free_collections(gvm_space *space)
 {
@@ -168,6 +162,9 @@ static void free_collections(gvm_space *space)
             gvmi_space_drain(space);
             gvmi_lock(&space->lock);
             gvmi_collection_free_locked(removed);
+            gvmi_unlock(&space->lock);
+            gvmi_collection_end(removed);
+            gvmi_lock(&space->lock);
         } else { /* another thread is destroying it */
             gvmi_lock(&space->lock);
         }

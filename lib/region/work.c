@@ -50,6 +50,21 @@ gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
     return GVM_OK;
 }
 
+void gvmi_region_note_change(gvm_collection *c, uint32_t region)
+{
+    if ((c->regions[region].flags & GVMI_REGION_CHANGED) == 0)
+        gvmi_region_numbers_add(&c->changed, region);
+    c->regions[region].version++;
+    c->regions[region].flags |= GVMI_REGION_CHANGED;
+}
+
+void gvmi_region_note_untold(gvm_collection *c, uint32_t region)
+{
+    if ((c->regions[region].flags & GVMI_REGION_UNTOLD) == 0)
+        gvmi_region_numbers_add(&c->untold, region);
+    c->regions[region].flags |= GVMI_REGION_UNTOLD;
+}
+
 /* ---- kernels */
 
 /* In a callback that a kernel waits for, which may occupy the device. */
@@ -139,4 +154,10 @@ gvm_status gvmi_region_run(gvm_collection *c, const gvmi_region_task *task, CUst
 gvm_status gvmi_region_read_table(gvm_collection *c, gvm_region_table *out)
 {
     return gvm_buffer_copy_out(out, c->meta, 0, sizeof *out);
+}
+
+void gvmi_space_drain(gvm_space *space)
+{
+    if (gvm_device_synchronize(space->device) != GVM_OK)
+        return; /* the device is lost, and runs nothing */
 }

@@ -401,8 +401,9 @@ static bool is_possible(const scenario *s)
     if ((s->flags & NEEDS_PEER) != 0 && device_count < 2)
         return false;
     return foreign_handle != NULL ||
-           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "ipc_open") != 0 &&
-            strncmp(s->name, "table_", 6) != 0);
+           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE | NEEDS_COMMON)) == 0 &&
+            strcmp(s->name, "ipc_open") != 0 && strncmp(s->name, "table_", 6) != 0 &&
+            strcmp(s->name, "collection_attach") != 0);
 }
 
 static void test_all(const char *only)

@@ -113,6 +113,9 @@ enum {
     LEAVES_STREAM = 1 << 23, /* the socket's stream is undefined: a new pair for the next try */
 };
 
+#define NEEDS_COMMON \
+    (1u << 31) /* a second collection, of the other process's regions; needs NEEDS_SPACE */
+
 typedef struct scenario {
     const char *name;
     unsigned flags;
@@ -184,7 +187,13 @@ bool shows_heap_get_usage(fixture *w);
 
 /* ---- region_fixture.c */
 
+/* The object that the other process's keeper has. */
+#define FAULT_REGIONS_NAME "/fault/regions"
+#define FAULT_REGIONS 8u
+#define FAULT_REGION_BYTES (64 * KIB)
+
 bool region_make(fixture *w, unsigned needs);
+bool region_make_common(fixture *w);
 void region_end(fixture *w);
 bool region_intact(fixture *w);
 gvm_status run_space_create(fixture *w);
@@ -204,6 +213,9 @@ gvm_status run_region_resolve(fixture *w);
 bool shows_region_resolve(fixture *w);
 gvm_status run_region_release(fixture *w);
 gvm_status run_region_prefetch(fixture *w);
+gvm_status run_collection_attach(fixture *w);
+gvm_status run_sync_in_common(fixture *w);
+bool shows_sync_in_common(fixture *w);
 gvm_status run_collection_get_info(fixture *w);
 
 /* ---- table_fixture.c */
