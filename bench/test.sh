@@ -95,7 +95,7 @@ EOF
     [ "$(grep -c '"section": "region scans"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
     ;;
 graphs) # of region: results are compared with the CPU's by the program itself
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=1,instance=bench-$$}"
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,warp=8,threads=32,instance=bench-$$}"
     expect 0 region --quick --json="$folder/record" bfs pagerank
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of graphs are missing'
@@ -116,6 +116,19 @@ for section in ('region bfs', 'region pagerank'):
         assert policy != 'STATIC' or 0.45 < hits < 0.55, (section, hits)
     assert all(value > 0 for value in of.values()), of
 assert len([f for f in figures if f['name'].startswith('series, ') and f['unit'] == 'GTEPS']) == 5 * 2
+EOF
+    ;;
+region-kernels) # results are compared with the CPU's by the program itself
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=256,instance=bench-$$}"
+    expect 0 region --quick --json="$folder/record" kernels matmul
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of kernels are missing'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+of = {(f['name'], f['unit']): f['median'] for f in figures}
+for name in 'transpose scan reduction histogram hotspot pathfinder nearest kmeans sparse triad'.split():
+    assert of[f'{name}, plain', 'us'] > 0 and of[f'{name}, regions', 'us'] > 0 and of[name, 'ratio'] > 0, name
+assert all(of[f'regions, {way}', 'ratio to no regions'] > 0 for way in ('all in frames', 'half the memory')), of
 EOF
     ;;
 appender)

@@ -165,10 +165,9 @@ bool graph_cut(region_graph *g, uint64_t bytes_max, graph_slices *slices)
 
 static bool copy_edges(region_graph *g, uint64_t first, CUdeviceptr from, uint64_t count)
 {
-    const gvm_region_view *view = &g->r->view;
     const CUresult result = gvmi_cu->cuMemcpyAsync(
-        view->address + view->home * view->stride_bytes + first * sizeof(uint32_t), from,
-        count * sizeof(uint32_t), g->r->timer.stream);
+        region_homes(&g->r->view) + first * sizeof(uint32_t), from, count * sizeof(uint32_t),
+        g->r->timer.stream);
 
     return result == CUDA_SUCCESS || region_driver_failed(g->r, result, "cuMemcpyAsync");
 }

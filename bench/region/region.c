@@ -16,6 +16,7 @@ static const struct {
     {"faults", region_measure_faults},   {"resolve", region_measure_resolve},
     {"experts", region_measure_experts}, {"scans", region_measure_scans},
     {"bfs", region_measure_bfs},         {"pagerank", region_measure_pagerank},
+    {"matmul", region_measure_matmul},   {"kernels", region_measure_kernels},
 };
 
 bool bench_region_has(const char *part)
