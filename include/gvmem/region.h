@@ -249,8 +249,8 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_info(gvm_collection *collectio
  * GVM_E_SYSTEM   it cannot be written */
 GVM_API GVM_CHECKED gvm_status gvm_space_dump(gvm_space *space, FILE *file);
 
-/* Gives memory and addresses back. End the kernels that use it first. NULL and unknown pointers are ignored. A space
- * takes its collections along. */
+/* Gives memory and addresses back, after the work that the device has been given: kernels that are launched later must not use
+ * it. NULL and unknown pointers are ignored. A space takes its collections along. */
 GVM_API void gvm_collection_destroy(gvm_collection *collection);
 GVM_API void gvm_space_destroy(gvm_space *space);
 

@@ -155,6 +155,7 @@ static void free_collections(gvm_space *space)
     while ((c = LIST_FIRST(&space->collections)) != NULL) {
         gvmi_unlock(&space->lock); /* for calls that hold it */
         if (gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(c), &removed) == GVM_OK) {
+            (void)gvm_device_synchronize(space->device);
             gvmi_lock(&space->lock);
             gvmi_collection_free_locked(removed);
         } else { /* another thread is destroying it */
