@@ -97,7 +97,7 @@ EOF
     [ "$(grep -c '"section": "region policies"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
     ;;
 graphs) # of region: results are compared with the CPU's by the program itself
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=1,instance=bench-$$}"
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,warp=8,threads=32,instance=bench-$$}"
     expect 0 region --quick --json="$folder/record" bfs pagerank
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of graphs are missing'
@@ -118,6 +118,38 @@ for section in ('region bfs', 'region pagerank'):
         assert policy != 'STATIC' or 0.45 < hits < 0.55, (section, hits)
     assert all(value > 0 for value in of.values()), of
 assert len([f for f in figures if f['name'].startswith('series, ') and f['unit'] == 'GTEPS']) == 5 * 2
+EOF
+    # Files: the same graph in both forms, and what is none.
+    printf 'Package: a\nDepends: b (>= 1),\n c | d:any\n\nPackage: b\nPre-Depends: d\nRecommends: a\n\nPackage: e\n' >"$folder/packages"
+    python3 "$(dirname "$0")/debian-graph.py" "$folder/packages" >"$folder/packages.metis" || fail debian-graph.py
+    printf '4 4\n2 3 4\n1 4\n1\n1 2\n' | cmp - "$folder/packages.metis" || fail 'the graph of packages'
+    printf '%%%%MatrixMarket matrix coordinate real symmetric\n%% a comment\n4 4 4\n2 1 1.5\n3 1 2\n4 1 -1\n4 2 7e3\n' >"$folder/packages.mtx"
+    printf '%% weights\n4 4 011\n9 2 1 3 1 4 1\n9 1 1 4 1\n9 1 1\n9 1 1 2 1\n' >"$folder/weights.metis"
+    for file in packages.metis packages.mtx weights.metis; do
+        expect 0 region --quick --json="$folder/record" --graph "$folder/$file" bfs pagerank
+        [ "$(grep -c "\"name\": \"$file, budget 2 MiB, CLOCK, regions\"" "$folder/record")" -gt 0 ] || fail "no figures of $file"
+    done
+    for lines in '' '4 4\n2 3 4\n1 4\n1\n' '4 4\n2 3 4\n1 5\n1\n1 2\n' '4 5\n2 3 4\n1 4\n1\n1 2\n' '4 4\n2 3 x\n1 4\n1\n1 2\n' \
+        '4 4\n2 3 4\n0 4\n1\n1 2\n' '2 0\n\n\n' '%%%%MatrixMarket matrix array real general\n1 1\n1\n' '99999999999 1\n'; do
+        # shellcheck disable=SC2059
+        printf "$lines" >"$folder/wrong"
+        expect 1 region --quick --graph "$folder/wrong" bfs
+        prints out "cannot read $folder/wrong, line "
+    done
+    expect 1 region --quick --graph "$folder/none" bfs
+    prints out "cannot read $folder/none: "
+    ;;
+region-kernels) # results are compared with the CPU's by the program itself
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=256,instance=bench-$$}"
+    expect 0 region --quick --json="$folder/record" kernels matmul
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of kernels are missing'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+of = {(f['name'], f['unit']): f['median'] for f in figures}
+for name in 'transpose scan reduction histogram hotspot pathfinder nearest kmeans sparse triad'.split():
+    assert of[f'{name}, plain', 'us'] > 0 and of[f'{name}, regions', 'us'] > 0 and of[name, 'ratio'] > 0, name
+assert all(of[f'regions, {way}', 'ratio to no regions'] > 0 for way in ('all in frames', 'half the memory')), of
 EOF
     ;;
 appender)

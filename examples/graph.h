@@ -25,15 +25,18 @@ static inline uint64_t draw(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Edge i, the same whenever it is asked for. */
+/* Edge i, the same whenever it is asked for. Each bit takes 16 of a random number's. */
 static inline void draw_edge(const graph *g, uint64_t i, uint32_t ends[2])
 {
-    ends[0] = ends[1] = 0;
-    for (uint32_t bit = 0; bit < g->bits; bit++) {
-        const uint64_t of_100 = draw(i * 64 + bit) % 100;
+    uint64_t random = 0;
 
-        ends[0] = ends[0] << 1 | (of_100 >= 76);
-        ends[1] = ends[1] << 1 | ((of_100 >= 57 && of_100 < 76) || of_100 >= 95);
+    ends[0] = ends[1] = 0;
+    for (uint32_t bit = 0; bit < g->bits; bit++, random >>= 16) {
+        if (bit % 4 == 0)
+            random = draw(i * 8 + bit / 4);
+        ends[0] = ends[0] << 1 | ((random & 0xffff) >= 49807); /* 0.76 */
+        ends[1] = ends[1] << 1 | (((random & 0xffff) >= 37356 && (random & 0xffff) < 49807) ||
+                                  (random & 0xffff) >= 62259);
     }
 }
 
