@@ -620,17 +620,30 @@ GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
     return 0;
 }
 
+/* A leader begins: word is as it was before it has counted its reference and use. */
+GVM_DEVICE void gvm_region_begin_map(gvm_region_search *s, uint32_t region, uint32_t access,
+                                     uint64_t word)
+{
+    s->region = region;
+    s->access = access;
+    s->stage = GVM_REGION_LOOK;
+    s->looks = s->has_piece = 0;
+    s->until_ns = 0;
+    s->drawn = GVM_REGION_UNDRAWN;
+    s->own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+}
+
 /* A reference and a use are counted already; word: as it was before that, or as it was seen last without them. Returns RESIDENT,
  * REMOTE and the slot, or 0. */
 GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, uint32_t access,
                                              uint64_t word, uint32_t by)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
-    gvm_region_search s = {.region = region, .access = access, .drawn = GVM_REGION_UNDRAWN};
     const int leads = gvm_region_rank(by) == 0;
+    gvm_region_search s;
     uint64_t job = 0;
 
-    s.own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+    gvm_region_begin_map(&s, region, access, word);
     GVM_NO_UNROLL
     for (;;) {
         if (leads)
