@@ -223,11 +223,10 @@ GVM_KERNEL(region_clean, gvmi_region_work, p)
     }
 }
 
-/* The hand finds free frames again, also where it goes round once alone. */
+/* A frame is free: searches look at all frames once again. */
 GVM_DEVICE void find_free_again(gvm_region_table *t)
 {
-    if (gvm_load_acquire_u32(&t->policy) == GVM_REGION_STATIC)
-        gvm_store_release_u64(&t->hand, 0);
+    gvm_store_release_u64(&t->fresh, 0);
 }
 
 /* Takes regions of a range out of their frames. Those that are mapped, or just on their way, stay. */
