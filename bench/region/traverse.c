@@ -60,10 +60,8 @@ static const struct {
     const char *name;
     gvm_region_policy policy;
 } policies[] = {
-    {"CLOCK", GVM_REGION_CLOCK},
-    {"FIFO", GVM_REGION_FIFO},
-    {"NFU", GVM_REGION_NFU},
-    {"STATIC", GVM_REGION_STATIC},
+    {"LIRS", GVM_REGION_LIRS}, {"CLOCK", GVM_REGION_CLOCK},   {"FIFO", GVM_REGION_FIFO},
+    {"NFU", GVM_REGION_NFU},   {"STATIC", GVM_REGION_STATIC},
 };
 #define POLICY_COUNT (sizeof policies / sizeof policies[0])
 
@@ -431,8 +429,10 @@ static bool measure_graph(region_graph *g, bool search, uint32_t runs, bool many
     bool good = start_traversal(&t, g, search, runs) &&
                 (g->p.kind != BENCH_GRAPH_FILE || check_read(&t)) &&
                 measure_regions(&t, small, half, GVM_REGION_STATIC, WAYS_ALL) &&
+                measure_regions(&t, small, half, GVM_REGION_LIRS, WAYS_REGIONS) &&
                 measure_regions(&t, small, half, GVM_REGION_CLOCK, WAYS_REGIONS) &&
                 (!many || (measure_regions(&t, large, half, GVM_REGION_STATIC, WAYS_REGIONS) &&
+                           measure_regions(&t, large, half, GVM_REGION_LIRS, WAYS_REGIONS) &&
                            measure_regions(&t, large, half, GVM_REGION_CLOCK, WAYS_REGIONS))) &&
                 (g->edges == 0 || measure_regions(&t, small, all, GVM_REGION_CLOCK, WAYS_WARM)) &&
                 (g->edges == 0 || !many ||
@@ -493,7 +493,7 @@ static bool count_misses(traversal *t, double *maps, double *missed)
 /* The hits of all runs but the first, and their trace, in which these begin at *first. */
 static bool trace_runs(traversal *t, uint32_t *first, double *hits)
 {
-    double us, maps[2] = {0}, missed[2];
+    double us, maps[2] = {0}, missed[2] = {0};
 
     if (!graph_clear_out(t->g))
         return false;
