@@ -88,6 +88,10 @@ typedef struct gvm_collection_options {
     uint32_t flags;         /* 0 */
     gvm_region_shape shape; /* of regions that are windows of an array */
     uint64_t unused_count;  /* regions, the last ones, that do not exist until they are created */
+    /* Watermarks in percent of the frames. Where fewer than clean_low of those that are taken next have been seen to, dirty regions
+     * among the next, up to clean_high, are written home ahead of need, by the copy engine. 0: no such thing; clean_high alone: twice as many.
+     * Not with a shape; GVM_REGION_STATIC needs none of it. */
+    uint32_t clean_low, clean_high;
 } gvm_collection_options;
 
 /* gvm_collection_options_init(): all defaults. */
@@ -104,6 +108,7 @@ typedef struct gvm_collection_info {
     uint32_t reserved;
     gvm_region_shape shape; /* with its defaults; width_bytes 0: none. Its pitches are those of what the CPU maps */
     uint64_t live_count; /* regions that exist, as of the last sync */
+    uint64_t cleaned; /* regions that were written home ahead of need, besides those of written */
 } gvm_collection_info;
 
 /* Creates a space without collections. options may be NULL.

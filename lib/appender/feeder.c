@@ -52,7 +52,7 @@ static gvmi_duty feed_all(void)
 
 gvm_status gvmi_append_feeder_start(void)
 {
-    __atomic_store_n(&gvmi_background_serve, feed_all, __ATOMIC_RELEASE);
+    __atomic_store_n(&gvmi_background_serve[GVMI_SERVE_APPENDERS], feed_all, __ATOMIC_RELEASE);
     return gvmi_background_start();
 }
 

@@ -27,6 +27,7 @@
     X(region, region_release) \
     X(region, region_prefetch) \
     X(region, region_clean) \
+    X(region, region_stop_cleaning) \
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \

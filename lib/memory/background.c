@@ -27,7 +27,7 @@
 #define NAP_LONG_NS (1000 * NS_PER_US) /* once nothing has been asked for QUIET_NS */
 #define QUIET_NS (200000 * NS_PER_US)
 
-gvmi_duty (*gvmi_background_serve)(void);
+gvmi_duty (*gvmi_background_serve[GVMI_SERVE_COUNT])(void);
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_BACKGROUND);
 static pthread_cond_t wake;                             /* made when the first holder joins */
@@ -54,11 +54,17 @@ static bool take_flag(bool *flag)
 
 /* ---- what it does */
 
-static gvmi_duty run_background_duty(void)
+static gvmi_duty run_background_duties(void)
 {
-    gvmi_duty (*const step)(void) = __atomic_load_n(&gvmi_background_serve, __ATOMIC_ACQUIRE);
+    gvmi_duty most = GVMI_DUTY_NONE;
 
-    return step != NULL ? step() : GVMI_DUTY_NONE;
+    for (int i = 0; i < GVMI_SERVE_COUNT; i++) {
+        gvmi_duty (*const step)(void) = __atomic_load_n(&gvmi_background_serve[i], __ATOMIC_ACQUIRE);
+        const gvmi_duty duty = step != NULL ? step() : GVMI_DUTY_NONE;
+
+        most = duty > most ? duty : most;
+    }
+    return most;
 }
 
 static void sleep_until(int64_t at_ns)
@@ -76,7 +82,7 @@ static void *run_background_thread(void *unused)
     (void)unused;
     gvmi_capture_relax();
     while (!is_set(&stopping)) {
-        const gvmi_duty duty = run_background_duty();
+        const gvmi_duty duty = run_background_duties();
         const int64_t now_ns = gvmi_now_ns(), quiet_ns = now_ns - busy_ns;
         int64_t next_ns;
 
@@ -136,8 +142,9 @@ gvm_status gvmi_background_start(void)
     int code;
 
     if (is_child)
-        return gvm_error_set(GVM_E_FOREIGN, "a process made by fork() after its parent used appenders must "
-                                            "exec a program");
+        return gvm_error_set(GVM_E_FOREIGN,
+                             "a process made by fork() after its parent used appenders or had "
+                             "regions cleaned must exec a program");
     gvmi_lock(&lock);
     while (state == ENDING)
         pthread_cond_wait(&ended, &lock.mutex);
@@ -145,10 +152,10 @@ gvm_status gvmi_background_start(void)
     gvmi_unlock(&lock);
     if (code == EAGAIN)
         return gvmi_fail_system(GVM_E_LIMIT, code, "pthread_create",
-                                "no thread can be started to commit for appenders");
+                                "no thread can be started to serve kernels");
     if (code != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create",
-                                "cannot start a thread to commit for appenders");
+                                "cannot start a thread to serve kernels");
     return GVM_OK;
 }
 

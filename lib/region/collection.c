@@ -20,6 +20,23 @@
 
 /* ---- options */
 
+/* And sets the default of the higher one. */
+static gvm_status check_watermarks(gvm_collection_options *options)
+{
+    if (options->clean_high == 0)
+        options->clean_high = options->clean_low > 50 ? 100 : 2 * options->clean_low;
+    if (options->clean_low > options->clean_high || options->clean_high > 100 ||
+        (options->clean_low == 0 && options->clean_high != 0))
+        return gvm_error_set(GVM_E_INVALID,
+                             "clean_low %u and clean_high %u are no watermarks in percent, the lower one "
+                             "first, or 0 and 0",
+                             (unsigned)options->clean_low, (unsigned)options->clean_high);
+    if (options->clean_low != 0 && options->shape.width_bytes != 0)
+        return gvm_error_set(GVM_E_INVALID, "regions with a shape are not cleaned: clean_low is %u",
+                             (unsigned)options->clean_low);
+    return GVM_OK;
+}
+
 static gvm_status read_collection_options(const gvm_collection_options *options,
                                           gvm_collection_options *full)
 {
@@ -31,7 +48,7 @@ static gvm_status read_collection_options(const gvm_collection_options *options,
         return gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)full->policy);
     if (full->flags != 0)
         return gvm_error_set(GVM_E_INVALID, "unknown collection flags %#x", (unsigned)full->flags);
-    return GVM_OK;
+    return check_watermarks(full);
 }
 
 static gvm_status check_region_count(uint64_t count)
@@ -180,6 +197,7 @@ static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
 
 static void free_parts(gvm_collection *c)
 {
+    gvmi_region_cleaner_end(c);
     gvm_buffer_destroy(c->meta);
     gvm_buffer_destroy(c->buffer);
     free(c->regions);
@@ -212,6 +230,8 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     c->space = space;
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
     c->table.policy = (uint32_t)options->policy;
+    c->table.clean_low = options->policy != GVM_REGION_STATIC ? options->clean_low : 0;
+    c->table.clean_high = options->clean_high;
     status = gvmi_region_set_shape(c, &options->shape, count, &region_bytes);
     if (status == GVM_OK)
         status = check_region_bytes(count, region_bytes);
@@ -219,6 +239,8 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
         status = make_layout(c, count, region_bytes);
     if (status == GVM_OK)
         status = make_homes(c);
+    if (status == GVM_OK)
+        status = gvmi_region_cleaner_begin(c);
     if (status == GVM_OK)
         status = make_table(c, options->unused_count);
     if (status == GVM_OK)
@@ -240,6 +262,7 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     space->collection_count++;
     space->has_changed = true;
     gvmi_unlock(&space->lock);
+    gvmi_region_cleaner_join(c);
     *out = c;
     return GVM_OK;
 }
@@ -336,6 +359,7 @@ gvm_status gvm_collection_get_info(gvm_collection *handle, gvm_collection_info *
             .written = table.written,
             .evicted = table.evicted,
             .remote = table.remote,
+            .cleaned = table.cleaning.written,
             .policy = (gvm_region_policy)table.policy,
             .live_count = c->live_count,
             .shape = table.shape,

@@ -26,8 +26,11 @@ static gvm_status bring_home(gvm_collection *c)
         .by_warp = true,
     };
     uint64_t mapped;
-    gvm_status status = gvmi_region_run(c, &task, c->space->device->stream, &mapped);
+    gvm_status status = gvmi_region_cleaner_stop(c, c->space->device->stream);
 
+    if (status == GVM_OK)
+        status = gvmi_region_run(c, &task, c->space->device->stream, &mapped);
+    status = gvmi_region_cleaner_resume(c, status);
     if (status != GVM_OK)
         return status;
     if (mapped > 0)

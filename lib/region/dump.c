@@ -18,6 +18,8 @@ static const char *state_of(uint64_t word, uint32_t flags)
         return (word & GVM_REGION_RESIDENT) != 0 ? "evicting" : "fetching";
     if ((word & GVM_REGION_REMOTE) != 0)
         return "remote";
+    if ((word & GVM_REGION_COPYING) != 0 && (word & GVM_REGION_DIRTY) == 0)
+        return (word & GVM_REGION_RESIDENT) != 0 ? "cleaning" : "coming";
     if ((word & GVM_REGION_DIRTY) != 0)
         return used ? "modifying" : "modified";
     if ((word & GVM_REGION_RESIDENT) != 0)

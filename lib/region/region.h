@@ -46,6 +46,18 @@ typedef struct gvmi_region_numbers {
  * beginning, so that a sync needs no device memory; what does not fit is passed in pieces. */
 #define GVMI_REGION_DESK_BYTES GVM_CHUNK_BYTES_MIN
 
+/* What the library's thread does for one collection; the lock is held while it does, or while it must not. */
+typedef struct gvmi_region_cleaner {
+    gvmi_mutex lock;
+    TAILQ_ENTRY(gvm_collection)
+    entry; /* of those that are cleaned, with the next one under that list's lock */
+    bool leaving, is_listed, is_on;
+    bool is_stopped; /* the device's table says so */
+    CUstream stream;
+    gvmi_words words; /* the host's: gvm_region_mail, and the number that goes to the device */
+    uint64_t seen;    /* the batch that was copied last, or that was given up */
+} gvmi_region_cleaner;
+
 struct gvm_space {
     gvmi_mutex lock;
     gvm_device *device; /* referenced */
@@ -75,6 +87,7 @@ struct gvm_collection {
     uint64_t homes_bytes;     /* behind them */
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
+    gvmi_region_cleaner cleaner;
     uint64_t live_count,
         deleted_count; /* regions that exist; that do until kernels know that they do not */
     uint64_t given_head, given_tail; /* of what the device has to create regions, as of the last sync */
@@ -136,6 +149,36 @@ void gvmi_region_number_free(gvm_collection *collection, uint32_t region);
 /* What kernels have created, by the device's table, and numbers for them to create more. */
 void gvmi_region_learn_created(gvm_collection *collection, const gvm_region_table *table);
 gvm_status gvmi_region_give(gvm_collection *collection, CUstream stream);
+
+/* ---- region/engine.c: copies by the copy engine */
+
+#define GVMI_REGION_COPIES_MAX GVM_REGION_BATCH
+typedef struct gvmi_region_copies {
+    size_t count;
+    CUdeviceptr dsts[GVMI_REGION_COPIES_MAX], srcs[GVMI_REGION_COPIES_MAX];
+    size_t sizes[GVMI_REGION_COPIES_MAX];
+} gvmi_region_copies;
+
+/* One more, for which there is room; one with the last, if it goes on where that ends. */
+void gvmi_region_copies_add(gvmi_region_copies *list, uint64_t dst, uint64_t src, uint64_t bytes);
+
+/* Puts them into the stream, and empties the list. The context is current. GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_copies_submit(gvmi_region_copies *list, CUstream stream);
+
+/* ---- region/clean.c: dirty regions written home ahead of need by the copy engine */
+
+/* Of a collection that is being made, whose table says that it is cleaned. The device's table is filled in later.
+ * GVM_E_NOMEM, GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_cleaner_begin(gvm_collection *collection);
+
+/* Kernels may use it from now on; not any more. */
+void gvmi_region_cleaner_join(gvm_collection *collection);
+void gvmi_region_cleaner_end(gvm_collection *collection);
+
+/* Around what the host has done to regions or frames: no copy is under way, and none begins. After a failure, too, resume
+ * comes. */
+gvm_status gvmi_region_cleaner_stop(gvm_collection *collection, CUstream stream);
+gvm_status gvmi_region_cleaner_resume(gvm_collection *collection, gvm_status status);
 
 /* ---- region/budget.c: who has how many frames */
 

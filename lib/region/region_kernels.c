@@ -138,6 +138,60 @@ GVM_KERNEL(region_clean, gvmi_region_work, p)
     }
 }
 
+/* One thread: no batch is made from now on. Returns the turn before. */
+GVM_DEVICE uint64_t stop_turn(gvm_region_table *t)
+{
+    for (;;) {
+        const uint64_t turn = gvm_load_acquire_u64(&t->cleaning.turn);
+        const uint64_t phase = turn & GVM_REGION_TURN_PHASE;
+
+        if (phase == GVM_REGION_CLEAN_ACTING)
+            gvm_pause();
+        else if (gvm_atomic_cas_acquire_u64(&t->cleaning.turn, turn,
+                                            turn - phase + GVM_REGION_CLEAN_STOPPED) == turn)
+            return turn;
+    }
+}
+
+/* A region of a batch that nobody copies is as it was. */
+GVM_DEVICE void give_up_cleaning(const gvm_region_table *t, uint64_t place)
+{
+    const uint64_t entry = gvm_load_consume_u64((const uint64_t *)(uintptr_t)t->cleaning.list + place);
+    uint64_t *at = gvm_region_word(t, GVM_REGION_OF_ENTRY(entry));
+
+    (void)gvm_atomic_or_u64(at, GVM_REGION_DIRTY); /* first: without either it would be clean */
+    gvm_add_release_u64(at, 0 - GVM_REGION_COPYING);
+}
+
+/* Ends the batch, or gives it up if it was not copied, and no other is made. The result is its number. The engine copies nothing. */
+GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t turn = 0, copied, count, i;
+
+    if (warp_global() != 0)
+        return;
+    if (gvm_lane() == 0)
+        turn = stop_turn(t);
+    turn = gvm_region_tell(GVM_REGION_BY_WARP, turn);
+    copied = gvm_load_acquire_u64(&t->cleaning.copied);
+    count = (turn & GVM_REGION_TURN_PHASE) == GVM_REGION_CLEAN_BATCH
+                ? gvm_load_acquire_u64(&t->cleaning.count)
+                : 0;
+    for (i = gvm_lane(); i < count; i += gvm_warp_size())
+        if (copied == turn >> GVM_REGION_TURN_SHIFT)
+            gvm_region_clean_end(t, i);
+        else
+            give_up_cleaning(t, i);
+    gvm_warp_sync();
+    if (gvm_lane() != 0)
+        return;
+    if (copied == turn >> GVM_REGION_TURN_SHIFT)
+        gvm_store_release_u64(&t->cleaning.written, gvm_load_acquire_u64(&t->cleaning.written) + count);
+    gvm_store_release_u64(&t->cleaning.count, 0);
+    gvm_store_release_u64((uint64_t *)(uintptr_t)p.result, turn >> GVM_REGION_TURN_SHIFT);
+}
+
 /* What became of a frame that is to be retired. */
 enum { RETIRED, MAPPED, CLAIMED };
 

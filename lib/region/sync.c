@@ -13,7 +13,7 @@ static const char *describe(uint32_t code)
 {
     switch (code) {
     case GVM_REGION_NO_SUCH: return "does not exist";
-    case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 8388608 times";
+    case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 4194304 times";
     case GVM_REGION_LATE: return "was not brought in time by the threads that had begun to";
     case GVM_REGION_OVERWRITTEN: return "was written, and not mapped to be written";
     case GVM_REGION_NOT_MAPPED: return "was unmapped and had not been mapped";
@@ -90,9 +90,12 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu changes",
                              (unsigned long long)task.count);
     fill_changes(c, changes);
-    status = gvmi_region_run(c, &task, stream, &left);
+    status = gvmi_region_cleaner_stop(c, stream);
+    if (status == GVM_OK)
+        status = gvmi_region_run(c, &task, stream, &left);
     if (status == GVM_OK)
         *undone += keep_undone(c, changes);
+    status = gvmi_region_cleaner_resume(c, status);
     free(changes);
     return status;
 }

@@ -50,7 +50,7 @@ static uint64_t state, maps;
 typedef struct run {
     gvm_space *space;
     gvm_collection *shared, *own;
-    uint32_t shared_count, own_count, by, groups, check;
+    uint32_t shared_count, own_count, by, groups, check, clean_low;
     uint64_t region_bytes, budget_bytes;
     gvm_region_policy policy;
     uint32_t written[SHARED_MAX]; /* by the CPU */
@@ -305,7 +305,7 @@ static bool check_table(run *r, gvm_collection *c)
 static bool begin(run *r)
 {
     gvm_space_options space = gvm_space_options_init();
-    gvm_collection_options options = gvm_collection_options_init();
+    gvm_collection_options options = gvm_collection_options_init(), own = options;
     const uint8_t zero = 0;
 
     r->by = (uint32_t)draw(3);
@@ -315,17 +315,20 @@ static bool begin(run *r)
     r->own_count = r->groups * (1 + (uint32_t)draw(OWN_MAX / 8));
     r->region_bytes = 8 * (1 + draw(draw(2) == 0 ? 64 : 2000));
     r->policy = (gvm_region_policy)draw(GVM_REGION_STATIC + 1);
+    r->clean_low = (uint32_t)(draw(2) * draw(101));
     r->budget_bytes = draw(8) == 0 ? 2 * MIB : 2 * MIB * (1 + draw(6));
     space.budget_bytes = r->budget_bytes;
     space.flags = r->check;
     space.wait_ms = 60000 * SLOWNESS;
     options.policy = r->policy;
+    options.clean_low = r->clean_low;
+    own.clean_low = draw(2) == 0 ? r->clean_low : 0;
     options.budget_bytes = draw(2) == 0 ? 0 : 2 * MIB;
     return GOOD(r, gvm_buffer_fill(memory, 0, 2 * MIB, &zero, 1)) &&
            GOOD(r, gvm_space_create(device, &space, &r->space)) &&
            GOOD(r, gvm_collection_create(r->space, r->shared_count, r->region_bytes, &options,
                                          &r->shared)) &&
-           GOOD(r, gvm_collection_create(r->space, r->own_count, r->region_bytes, NULL, &r->own)) &&
+           GOOD(r, gvm_collection_create(r->space, r->own_count, r->region_bytes, &own, &r->own)) &&
            fill_regions(r, r->shared, r->shared_count) && fill_regions(r, r->own, r->own_count) &&
            GOOD(r, gvm_space_sync(r->space, NULL));
 }
@@ -385,10 +388,10 @@ int main(int argc, char **argv)
         memset(&r, 0, sizeof r);
         fine = run_once(&r);
         if (!fine)
-            printf("# run %llu of seed %llu: %s\n# %u + %u regions of %llu bytes, budget %llu, policy %d, by %u, check %u\n",
+            printf("# run %llu of seed %llu: %s\n# %u + %u regions of %llu bytes, budget %llu, policy %d, by %u, check %u, clean %u\n",
                    (unsigned long long)runs, (unsigned long long)seed, r.problem, r.shared_count,
                    r.own_count, (unsigned long long)r.region_bytes,
-                   (unsigned long long)r.budget_bytes, (int)r.policy, r.by, r.check);
+                   (unsigned long long)r.budget_bytes, (int)r.policy, r.by, r.check, r.clean_low);
         gvm_space_destroy(r.space);
         runs++;
     }

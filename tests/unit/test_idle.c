@@ -509,7 +509,7 @@ static int be_wanted_again(void *arg)
     join(device, &shared, 1000);
     gvm_device_close(device); /* the cache has left */
     atomic_store(&shared.shut, true);
-    __atomic_store_n(&gvmi_background_serve, serve_for_long, __ATOMIC_RELEASE);
+    __atomic_store_n(&gvmi_background_serve[GVMI_SERVE_APPENDERS], serve_for_long, __ATOMIC_RELEASE);
     gvmi_idle_wake(&shared.idle, GVMI_NEVER_NS - 1);
     CHILD_EXPECT(COMES_TRUE(atomic_load(&serving)));
     CHILD_EXPECT(pthread_create(&leaver, NULL, leave, NULL) == 0);

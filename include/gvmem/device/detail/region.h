@@ -14,8 +14,10 @@
 /* The word of a region. References lie below CROWDED, whose bit says that there are too many, or that a region
  * was unmapped more often than mapped: such a word is left alone. */
 #define GVM_REGION_REFERENCE 1ull
-#define GVM_REGION_REFERENCES 0xffffffull
-#define GVM_REGION_CROWDED (1ull << 23)
+#define GVM_REGION_REFERENCES 0x7fffffull
+#define GVM_REGION_CROWDED (1ull << 22)
+#define GVM_REGION_COPYING \
+    (1ull << 23) /* the copy engine copies it home, or brings it; one that is in a frame stays there meanwhile */
 #define GVM_REGION_RESIDENT (1ull << 24)
 #define GVM_REGION_DIRTY (1ull << 25)
 #define GVM_REGION_BUSY (1ull << 26)
@@ -27,8 +29,8 @@
 #define GVM_REGION_USE_SHIFT 56
 #define GVM_REGION_USE (1ull << GVM_REGION_USE_SHIFT)
 #define GVM_REGION_PLACE \
-    (GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_REMOTE | GVM_REGION_LISTED | \
-     GVM_REGION_SLOT_MASK)
+    (GVM_REGION_COPYING | GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_REMOTE | \
+     GVM_REGION_LISTED | GVM_REGION_SLOT_MASK)
 
 /* The record of a region. */
 typedef struct gvm_region_record {
@@ -84,6 +86,31 @@ enum {
     GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
 };
 
+/* The regions that are written home together ahead of need: region_clean.h. */
+#define GVM_REGION_BATCH 256u
+typedef struct gvm_region_cleaning {
+    uint64_t turn;    /* atomic: how many batches there were, and GVM_REGION_CLEAN_... below */
+    uint64_t copied;  /* the copy engine has copied so many; written by it alone */
+    uint64_t at;      /* the hand's position up to which frames were looked at */
+    uint64_t written; /* regions of all batches */
+    uint64_t count;   /* atomic: of the batch */
+    uint64_t mail;    /* address of gvm_region_mail in host memory */
+    uint64_t list;    /* address of the batch, GVM_REGION_IN_FRAME() each */
+    uint64_t padding[9];
+} gvm_region_cleaning;
+
+/* From kernels to the host. */
+typedef struct gvm_region_mail {
+    uint64_t turn;  /* the batch below is complete; atomic */
+    uint64_t count; /* of it */
+    uint64_t list[GVM_REGION_BATCH];
+} gvm_region_mail;
+
+/* A region and a frame as an entry of a list. */
+#define GVM_REGION_IN_FRAME(region, frame) ((uint64_t)(region) << 32 | (frame))
+#define GVM_REGION_OF_ENTRY(entry) ((uint32_t)((entry) >> 32))
+#define GVM_REGION_FRAME_OF_ENTRY(entry) ((uint32_t)(entry))
+
 /* Of a collection, in device memory. Counters are of all kernels since it was made. */
 typedef struct gvm_region_table {
     uint64_t address, stride_bytes, region_bytes;
@@ -97,15 +124,18 @@ typedef struct gvm_region_table {
     gvm_region_shape shape;
     uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
     uint32_t change_shift;  /* the list of changes has 1 << change_shift entries */
+    uint32_t clean_low,
+        clean_high; /* watermarks in percent of the frames; 0: no cleaning (region_clean.h) */
     uint32_t reserved;
     uint64_t error;        /* atomic: code, and the region's number above it */
     uint64_t change_count; /* atomic: of entries so far */
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
-    uint64_t padding[10];
+    uint64_t padding[9];
     uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote;
     uint64_t padding2[11];
+    gvm_region_cleaning cleaning;
 } gvm_region_table;
 
 /* Where the window of a region begins, from the beginning of the array on. */
@@ -113,6 +143,8 @@ typedef struct gvm_region_table {
     ((region) % (t)->columns * (t)->shape.width_bytes + \
      (region) / (t)->columns % (t)->rows * ((t)->shape.height * (t)->shape.row_pitch_bytes) + \
      (region) / (t)->columns / (t)->rows * ((t)->shape.depth * (t)->shape.slice_pitch_bytes))
+
+#include <gvmem/device/detail/region_clean.h>
 
 /* Threads that act together. */
 enum { GVM_REGION_BY_THREAD, GVM_REGION_BY_WARP, GVM_REGION_BY_BLOCK };
@@ -281,10 +313,10 @@ GVM_DEVICE uint32_t gvm_region_uses_in(uint64_t word)
     return (uint32_t)(word >> GVM_REGION_USE_SHIFT);
 }
 
-/* Has nobody BUSY or a reference, and is it in that frame? */
+/* Has nobody BUSY or a reference, and is it in that frame, from which nothing is copied? */
 GVM_DEVICE int gvm_region_is_idle_in(uint64_t word, uint32_t frame)
 {
-    return (word & (GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REMOTE |
+    return (word & (GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REMOTE | GVM_REGION_COPYING |
                     GVM_REGION_REFERENCES)) == GVM_REGION_RESIDENT &&
            gvm_region_slot_in(word) == frame;
 }
@@ -395,8 +427,9 @@ typedef struct gvm_region_search {
     uint32_t stage;
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
-    uint64_t taken; /* the victim's word when it was claimed */
-    uint64_t own;   /* the word of the region that is mapped, likewise */
+    uint32_t cleaning; /* the step of a batch that these threads are at */
+    uint64_t taken;    /* the victim's word when it was claimed */
+    uint64_t own;      /* the word of the region that is mapped, likewise */
     uint64_t until_ns;
 } gvm_region_search;
 
@@ -487,7 +520,7 @@ GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t reg
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more; in check mode also to sum up the
+/* What gvm_region_next() has all threads do: GVM_REGION_CLEAN, a copy from one slot to another, or nothing more; in check mode also to sum up the
  * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
 #define GVM_REGION_SUM_UP (1ull << 61)
@@ -510,12 +543,14 @@ GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
     return gvm_region_job_from(job >> GVM_REGION_SLOT_BITS);
 }
 
-GVM_DEVICE void gvm_region_do(const gvm_region_table *t, uint64_t job, uint32_t by)
+GVM_DEVICE void gvm_region_do(gvm_region_table *t, uint64_t job, uint32_t by)
 {
     const uint32_t to = gvm_region_job_to(job), from = gvm_region_job_from(job);
 
     if ((job & GVM_REGION_COPY) != 0)
         gvm_region_copy(t, to, from, by);
+    else if ((job & GVM_REGION_CLEAN) != 0)
+        gvm_region_clean_some(t, to, from, gvm_region_rank(by), gvm_region_ranks(by));
     else if ((job & GVM_REGION_SUM_UP) != 0)
         gvm_region_sum_up(t, to, from, by);
     else
@@ -624,6 +659,12 @@ GVM_DEVICE_RARE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, 
             gvm_region_settle(t, region, s->own, s->own & GVM_REGION_PLACE);
             return gvm_region_fail(t, region, GVM_REGION_NO_SUCH);
         }
+        if (t->clean_low != 0) {
+            const uint64_t job = gvm_region_clean_next(t, &s->cleaning);
+
+            if (job != 0)
+                return job;
+        }
         if (!gvm_region_find_frame(t, region, s))
             return gvm_region_use_home(t, region, access, s);
         s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
@@ -661,7 +702,7 @@ GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, ui
                                              uint32_t by)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
-    gvm_region_search s = {region, access, GVM_REGION_LOOK, 0, GVM_REGION_NONE, 0, 0, 0, 0};
+    gvm_region_search s = {region, access, GVM_REGION_LOOK, 0, GVM_REGION_NONE, 0, 0, 0, 0, 0};
     uint64_t job = 0;
 
     GVM_NO_UNROLL

@@ -1,0 +1,174 @@
+/* gvmem/device/detail/region_clean.h - dirty regions written home ahead of need; for gvmem/device/region.h alone.
+ *
+ * Frames are taken in the order of the hand. A warp or block that needs one sees to it that those in front of the hand are not
+ * dirty: where fewer than clean_low percent of the frames have been looked at, it makes a batch of the dirty ones among the next, up to
+ * clean_high percent. Each region of the batch, which nobody has mapped, gets COPYING and loses DIRTY, with one compare-and-swap. The host has
+ * the copy engine copy the batch, and then write the batch's number to cleaning.copied; who needs a frame next takes COPYING away. One batch
+ * at a time.
+ *
+ * While a region is COPYING it stays in its frame. Maps to read it are hits. A map to write it is none, as it is not LISTED, and makes it DIRTY
+ * again, as of any clean region; so it is DIRTY when COPYING ends, and will be written home once more.
+ *
+ * Nobody waits for a batch: a search for a frame passes those that are COPYING.
+ */
+#ifndef GVMEM_DEVICE_DETAIL_REGION_CLEAN_H
+#define GVMEM_DEVICE_DETAIL_REGION_CLEAN_H
+
+/* cleaning.turn: the number of batches so far, and below it one of these. */
+#define GVM_REGION_TURN_SHIFT 2
+#define GVM_REGION_TURN_PHASE 3u
+enum {
+    GVM_REGION_CLEAN_IDLE,
+    GVM_REGION_CLEAN_ACTING,  /* threads make a batch, or end it */
+    GVM_REGION_CLEAN_BATCH,   /* the batch is the host's until it is copied */
+    GVM_REGION_CLEAN_STOPPED, /* by the host */
+};
+
+#ifdef GVM_KERNEL
+
+/* What all of them are to do: gvm_region_clean_some() with the first frame, and below it how many. */
+#define GVM_REGION_CLEAN (1ull << 59)
+
+/* Steps of threads that act. */
+enum { GVM_REGION_CLEAN_NOTHING, GVM_REGION_CLEAN_ENDS, GVM_REGION_CLEAN_MAKES };
+
+#define GVM_REGION_LOOKS_AT_ONCE 256u /* so many frames for a batch */
+
+/* The frames in front of the hand that a batch is to be made of: the first one's position, and how many. */
+GVM_DEVICE uint32_t gvm_region_clean_range(const gvm_region_table *t, uint64_t *first)
+{
+    const uint64_t hand = gvm_load_acquire_u64(&t->hand), at = gvm_load_acquire_u64(&t->cleaning.at);
+    const uint64_t frames = gvm_load_acquire_u32(&t->frame_count);
+    const uint64_t ahead = at - hand <= frames ? at - hand
+                                               : 0; /* or the hand has passed it, or began anew */
+    uint64_t high = (frames * t->clean_high + 99) / 100;
+
+    *first = hand + ahead;
+    if (ahead * 100 >= frames * t->clean_low || high <= ahead)
+        return 0;
+    high -= ahead;
+    return high < GVM_REGION_LOOKS_AT_ONCE ? (uint32_t)high : GVM_REGION_LOOKS_AT_ONCE;
+}
+
+/* The batch is the host's, or there is none. */
+GVM_DEVICE void gvm_region_clean_publish(gvm_region_table *t)
+{
+    gvm_region_mail *mail = (gvm_region_mail *)(uintptr_t)t->cleaning.mail;
+    const uint64_t count = gvm_load_acquire_u64(&t->cleaning.count);
+    const uint64_t turn = gvm_load_acquire_u64(&t->cleaning.turn) >> GVM_REGION_TURN_SHIFT;
+
+    if (count == 0) {
+        gvm_store_release_u64(&t->cleaning.turn, turn << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_IDLE);
+        return;
+    }
+    gvm_store_release_u64(&t->cleaning.turn,
+                          (turn + 1) << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_BATCH);
+    mail->count = count;
+    gvm_fence_system();
+    gvm_store_release_u64_system(&mail->turn, turn + 1);
+}
+
+/* The leader of threads that need a frame: what all of them are to do first, GVM_REGION_CLEAN with a range; or 0. */
+GVM_DEVICE_RARE uint64_t gvm_region_clean_next(gvm_region_table *t, uint32_t *step)
+{
+    gvm_region_cleaning *c = &t->cleaning;
+    const uint64_t turn = gvm_load_acquire_u64(&c->turn);
+    const uint32_t phase = (uint32_t)turn & GVM_REGION_TURN_PHASE;
+    uint64_t first = 0;
+    uint32_t count = 0;
+
+    if (*step == GVM_REGION_CLEAN_NOTHING) {
+        if (phase == GVM_REGION_CLEAN_IDLE
+                ? gvm_region_clean_range(t, &first) == 0
+                : phase != GVM_REGION_CLEAN_BATCH ||
+                      gvm_load_acquire_u64(&c->copied) != turn >> GVM_REGION_TURN_SHIFT)
+            return 0;
+        if (gvm_atomic_cas_acquire_u64(&c->turn, turn, turn - phase + GVM_REGION_CLEAN_ACTING) != turn)
+            return 0;
+        if (phase == GVM_REGION_CLEAN_BATCH) {
+            *step = GVM_REGION_CLEAN_ENDS;
+            return GVM_REGION_CLEAN;
+        }
+    }
+    if (*step == GVM_REGION_CLEAN_ENDS) {
+        gvm_store_release_u64(&c->written,
+                              gvm_load_acquire_u64(&c->written) + gvm_load_acquire_u64(&c->count));
+        gvm_store_release_u64(&c->count, 0);
+    }
+    if (*step != GVM_REGION_CLEAN_MAKES)
+        count = gvm_region_clean_range(t, &first);
+    if (count != 0) {
+        gvm_store_release_u64(&c->at, first + count);
+        *step = GVM_REGION_CLEAN_MAKES;
+        return GVM_REGION_CLEAN |
+               first % gvm_load_acquire_u32(&t->frame_count) << GVM_REGION_SLOT_BITS | count;
+    }
+    gvm_region_clean_publish(t);
+    *step = GVM_REGION_CLEAN_NOTHING;
+    return 0;
+}
+
+/* Would the hand take the frame from the region? */
+GVM_DEVICE int gvm_region_is_cold(const gvm_region_table *t, const gvm_region_frame *frame, uint64_t word)
+{
+    const uint32_t seen = gvm_load_acquire_u32(&frame->seen);
+    const uint32_t since = ((uint32_t)(word >> GVM_REGION_USE_SHIFT) - seen) & 0xff;
+
+    return t->policy == GVM_REGION_EVICT_FIFO ||
+           (t->policy == GVM_REGION_EVICT_NFU ? ((seen >> 8) + since) / 2 == 0 : since == 0);
+}
+
+/* The region in that frame comes to the batch, if it is dirty and nobody uses it. */
+GVM_DEVICE void gvm_region_clean_frame(gvm_region_table *t, uint32_t at)
+{
+    const gvm_region_frame *frame = (const gvm_region_frame *)(uintptr_t)t->frames + at;
+    const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
+    const uint64_t all = GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_BUSY | GVM_REGION_REMOTE |
+                         GVM_REGION_COPYING | GVM_REGION_REFERENCES | GVM_REGION_SLOT_MASK;
+    uint64_t *at_word, word, entry, place;
+
+    if (owner == 0 || owner > t->count)
+        return;
+    at_word = (uint64_t *)(uintptr_t)t->words + (owner - 1);
+    word = gvm_load_acquire_u64(at_word);
+    if ((word & all) !=
+            (GVM_REGION_RESIDENT | GVM_REGION_DIRTY | (uint64_t)at << GVM_REGION_SLOT_SHIFT) ||
+        !gvm_region_is_cold(t, frame, word) ||
+        gvm_atomic_cas_acquire_u64(
+            at_word, word, (word & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED)) | GVM_REGION_COPYING) != word)
+        return;
+    place = gvm_atomic_add_u64(&t->cleaning.count, 1);
+    entry = GVM_REGION_IN_FRAME(owner - 1, at);
+    ((uint64_t *)(uintptr_t)t->cleaning.list)[place] = entry;
+    ((gvm_region_mail *)(uintptr_t)t->cleaning.mail)->list[place] = entry;
+}
+
+/* A region of the batch is copied. It is clean, unless it was mapped to write since. */
+GVM_DEVICE void gvm_region_clean_end(gvm_region_table *t, uint64_t place)
+{
+    const uint64_t entry = gvm_load_consume_u64((const uint64_t *)(uintptr_t)t->cleaning.list + place);
+
+    if (t->sums != 0)
+        ((gvm_region_sum *)(uintptr_t)t->sums)[GVM_REGION_FRAME_OF_ENTRY(entry)].known = 0;
+    gvm_add_release_u64((uint64_t *)(uintptr_t)t->words + GVM_REGION_OF_ENTRY(entry),
+                        0 - GVM_REGION_COPYING);
+}
+
+/* All threads that act together, their rank among them, and how many they are: makes a batch of the dirty ones of count frames, or ends it. */
+GVM_DEVICE_RARE void gvm_region_clean_some(gvm_region_table *t, uint32_t first, uint32_t count,
+                                           uint32_t rank, uint32_t ranks)
+{
+    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
+    const uint64_t ends = count == 0 ? gvm_load_acquire_u64(&t->cleaning.count) : 0;
+    uint64_t i;
+
+    GVM_NO_UNROLL
+    for (i = rank; i < ends; i += ranks)
+        gvm_region_clean_end(t, i);
+    GVM_NO_UNROLL
+    for (i = rank; i < count; i += ranks)
+        gvm_region_clean_frame(t, (uint32_t)((first + i) % frames));
+}
+
+#endif /* GVM_KERNEL */
+#endif
