@@ -28,6 +28,8 @@
     X(region, region_prefetch) \
     X(region, region_clean) \
     X(region, region_stop_cleaning) \
+    X(region, region_claim_frames) \
+    X(region, region_publish) \
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \

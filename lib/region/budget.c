@@ -90,8 +90,11 @@ static gvm_status empty_frames(gvm_collection *c, uint64_t bytes, CUstream strea
 /* Empties the frames beyond the share, and gives their memory back if all of them are empty. */
 static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
 {
-    gvm_status status = gvmi_region_cleaner_stop(c, stream);
+    gvm_status status = gvmi_region_wait_brought(c);
 
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_region_cleaner_stop(c, stream);
     if (status == GVM_OK)
         status = empty_frames(c, bytes, stream);
     return gvmi_region_cleaner_resume(c, status);

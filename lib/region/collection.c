@@ -148,6 +148,7 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
                   : 0;
     t->changes = place_array(&at, base, 1ull << t->change_shift, sizeof(uint32_t));
     t->spares = place_array(&at, base, GVM_REGION_SEGMENT, sizeof(uint32_t));
+    c->coming_at = place_array(&at, 0, c->frames_max, sizeof(uint64_t));
     return at;
 }
 
@@ -198,6 +199,7 @@ static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
 static void free_parts(gvm_collection *c)
 {
     gvmi_region_cleaner_end(c);
+    gvmi_region_brought_end(c);
     gvm_buffer_destroy(c->meta);
     gvm_buffer_destroy(c->buffer);
     free(c->regions);

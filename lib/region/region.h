@@ -88,6 +88,8 @@ struct gvm_collection {
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
     gvmi_region_cleaner cleaner;
+    CUevent brought;    /* behind what the copy engine is to bring; NULL: nothing yet */
+    uint64_t coming_at; /* in meta: the list of that */
     uint64_t live_count,
         deleted_count; /* regions that exist; that do until kernels know that they do not */
     uint64_t given_head, given_tail; /* of what the device has to create regions, as of the last sync */
@@ -179,6 +181,17 @@ void gvmi_region_cleaner_end(gvm_collection *collection);
  * comes. */
 gvm_status gvmi_region_cleaner_stop(gvm_collection *collection, CUstream stream);
 gvm_status gvmi_region_cleaner_resume(gvm_collection *collection, gvm_status status);
+
+/* ---- region/prefetch.c: regions brought by the copy engine */
+
+/* Waits until the frames that were claimed for that are taken or free. */
+gvm_status gvmi_region_wait_brought(const gvm_collection *collection);
+void gvmi_region_brought_end(gvm_collection *collection);
+
+/* ---- region/sync.c */
+
+/* GVM_E_INVALID: it is being captured. No lock is held. */
+gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream);
 
 /* ---- region/budget.c: who has how many frames */
 

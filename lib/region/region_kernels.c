@@ -192,6 +192,105 @@ GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
     gvm_store_release_u64((uint64_t *)(uintptr_t)p.result, turn >> GVM_REGION_TURN_SHIFT);
 }
 
+/* The hand finds it again, also where it goes round once alone. */
+GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
+{
+    gvm_store_release_u32(&gvm_region_frame_of(t, frame)->owner, 0);
+    if (t->policy == GVM_REGION_EVICT_NONE)
+        gvm_store_release_u64(&t->hand, 0);
+}
+
+/* One thread: a frame without data that would have to be written home first, marked as COMING; or none. */
+GVM_DEVICE uint32_t take_clean_frame(gvm_region_table *t)
+{
+    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
+    const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
+    uint32_t i;
+
+    for (i = 0; i < looks; i++) {
+        const uint64_t drawn = gvm_atomic_add_u64(&t->hand, 1);
+        const uint32_t at = (uint32_t)(drawn % frames);
+        gvm_region_frame *frame = gvm_region_frame_of(t, at);
+        const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
+        uint64_t word;
+
+        if (t->policy == GVM_REGION_EVICT_NONE && drawn >= frames)
+            return GVM_REGION_NONE;
+        if (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, GVM_REGION_COMING) == 0)
+            return at;
+        if (owner == 0 || owner > t->count || t->policy == GVM_REGION_EVICT_NONE)
+            continue;
+        word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
+        if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0 ||
+            !gvm_region_is_victim(t, frame, word) || !gvm_region_claim(t, owner - 1, word))
+            continue;
+        gvm_store_release_u32(&frame->owner, GVM_REGION_COMING);
+        gvm_region_settle(t, owner - 1, word, 0);
+        gvm_atomic_add_u64(&t->evicted, 1);
+        return at;
+    }
+    return GVM_REGION_NONE;
+}
+
+/* Claims a frame for each region from p.first on that is in none and that nobody has mapped, and writes which to the list. */
+GVM_KERNEL(region_claim_frames, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint32_t *frames = (uint32_t *)(uintptr_t)p.list;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
+        const uint32_t region = (uint32_t)(p.first + i);
+        const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+        uint32_t frame = GVM_REGION_NONE;
+
+        frames[i] = GVM_REGION_NONE;
+        if ((word & (GVM_REGION_BUSY | GVM_REGION_REFERENCES)) != 0 || is_in_frame(word) ||
+            !gvm_region_claim(t, region, word))
+            continue;
+        if ((gvm_load_acquire_u32(&gvm_region_record_of(t, region)->flags) & GVM_REGION_LIVE) != 0)
+            frame = take_clean_frame(t);
+        gvm_region_settle(t, region, word,
+                          frame != GVM_REGION_NONE ? GVM_REGION_COPYING : word & GVM_REGION_PLACE);
+        frames[i] = frame;
+    }
+}
+
+/* A region that was brought, unless it was mapped since it was claimed: then the frame is free. */
+GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t at, int gives_up)
+{
+    gvm_region_frame *frame = gvm_region_frame_of(t, at);
+    const uint64_t all = GVM_REGION_COPYING | GVM_REGION_BUSY | GVM_REGION_RESIDENT |
+                         GVM_REGION_CROWDED;
+
+    while (!gives_up) {
+        const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+
+        if ((word & all) != GVM_REGION_COPYING)
+            break;
+        if (!gvm_region_claim(t, region, word))
+            continue;
+        gvm_store_release_u32(&frame->seen, gvm_region_uses_in(word));
+        gvm_store_release_u32(&frame->owner, region + 1);
+        gvm_region_settle(t, region, word, GVM_REGION_RESIDENT | (uint64_t)at << GVM_REGION_SLOT_SHIFT);
+        gvm_atomic_add_u64(&t->fetched, 1);
+        return;
+    }
+    free_frame(t, at);
+}
+
+/* Says where the regions of a list are, that the copy engine has brought; p.first: gives them up. */
+GVM_KERNEL(region_publish, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    const uint64_t *list = (const uint64_t *)(uintptr_t)p.list;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        publish_brought(t, GVM_REGION_OF_ENTRY(list[i]), GVM_REGION_FRAME_OF_ENTRY(list[i]),
+                        p.first != 0);
+}
+
 /* What became of a frame that is to be retired. */
 enum { RETIRED, MAPPED, CLAIMED };
 
@@ -207,6 +306,8 @@ GVM_DEVICE uint32_t begin_retiring(const gvm_region_table *t, uint32_t at, uint3
         if (owner == GVM_REGION_RETIRED ||
             (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, GVM_REGION_RETIRED) == 0))
             return RETIRED;
+        if (owner == GVM_REGION_COMING)
+            return MAPPED;
         if (owner == 0)
             continue;
         *region = owner - 1;
@@ -266,14 +367,6 @@ GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)
         old = seen;
         seen = gvm_atomic_cas_u32(&record->flags, old, old & ~flags);
     } while (seen != old);
-}
-
-/* The hand finds it again, also where it goes round once alone. */
-GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
-{
-    gvm_store_release_u32(&gvm_region_frame_of(t, frame)->owner, 0);
-    if (t->policy == GVM_REGION_EVICT_NONE)
-        gvm_store_release_u64(&t->hand, 0);
 }
 
 /* One thing that the host has done to a region, which the warp's leader has claimed; word is what its word said. */

@@ -266,7 +266,7 @@ static gvm_status sync_space(gvm_space *space, CUstream stream)
     return divided;
 }
 
-static gvm_status wait_for_stream(const gvm_space *space, CUstream stream)
+gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream)
 {
     gvm_status status = gvmi_device_enter(space->device);
     CUresult result;
@@ -294,7 +294,7 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);
-    status = wait_for_stream(space, stream);
+    status = gvmi_region_wait_for_stream(space, stream);
     if (status == GVM_OK)
         status = sync_space(space, space->device->stream);
     gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));

@@ -39,8 +39,8 @@ extern const unsigned char *const gvmi_image_cuda_region_kernels;
 static gvm_device *device;
 static gvm_device_info info = {.struct_size = sizeof info};
 static CUfunction function;
-static CUstream streams[STREAMS];
-static gvm_buffer *memory; /* writes, values, wrong */
+static CUstream streams[STREAMS + 1]; /* the last has no kernels of its own */
+static gvm_buffer *memory;            /* writes, values, wrong */
 static uint64_t state, maps;
 
 #define VALUES_AT (SHARED_MAX * sizeof(uint32_t))
@@ -250,6 +250,19 @@ static bool disturb(run *r)
     return draw(2) == 0 || (GOOD(r, gvm_space_sync(r->space, streams[0])) && check_some_own(r));
 }
 
+/* By kernels or by the copy engine; its stream has other work to do or not. */
+static bool prefetch_some(run *r, gvm_collection *c, uint32_t count)
+{
+    const uint32_t first = (uint32_t)draw(count), some = (uint32_t)draw(count - first) / 4;
+
+    switch (draw(4)) {
+    case 0: return GOOD(r, gvm_region_prefetch(c, first, some, streams[draw(2)]));
+    case 1: return GOOD(r, gvm_region_prefetch_by_engine(c, first, some, streams[draw(2)]));
+    case 2: return GOOD(r, gvm_region_prefetch_by_engine(c, first, some, streams[STREAMS]));
+    default: return true;
+    }
+}
+
 static bool use_by_kernels(run *r)
 {
     const uint32_t rounds = r->by == GVM_REGION_BY_THREAD ? 2 : 8;
@@ -259,13 +272,11 @@ static bool use_by_kernels(run *r)
             return false;
     if (draw(2) == 0 && !resolve_some(r, streams[0]))
         return false;
-    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->shared, 0, r->shared_count / 4, streams[1])))
-        return false;
-    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->own, 0, r->own_count / 4, streams[0])))
+    if (!prefetch_some(r, r->shared, r->shared_count) || !prefetch_some(r, r->own, r->own_count))
         return false;
     if (draw(2) == 0 && !disturb(r))
         return false;
-    for (uint32_t i = 1; i < STREAMS; i++)
+    for (uint32_t i = 1; i <= STREAMS; i++)
         if (!CU(r, cuStreamSynchronize(streams[i])))
             return false;
     return GOOD(r, gvm_space_sync(r->space, streams[0])) && found_nothing_wrong(r);
@@ -363,7 +374,7 @@ static bool open_device(void)
         gvm_buffer_create(device, 2 * MIB, NULL, &memory) != GVM_OK ||
         gvm_buffer_commit(memory, 0, 2 * MIB) != GVM_OK)
         return false;
-    for (uint32_t i = 0; i < STREAMS; i++)
+    for (uint32_t i = 0; i <= STREAMS; i++)
         if (gvmi_cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
             return false;
     return true;

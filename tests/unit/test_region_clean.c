@@ -1,4 +1,4 @@
-/* Dirty regions that are written home ahead of need, by the library's thread.
+/* What the copy engine does: dirty regions that are written home ahead of need, by the library's thread; and regions that are brought.
  *
  * The first five of six regions that a kernel has written are a batch when the sixth is mapped: below the low watermark of 4 frames of 8 all 8 are looked
  * at. The test keeps the thread from it, or waits for it, as it wants to see a batch that is not copied yet, or is.
@@ -341,6 +341,115 @@ static int create_with_watermarks(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* ---- brought */
+
+static bool is_in_frame(uint32_t region)
+{
+    return (word_of(region) & (GVM_REGION_RESIDENT | GVM_REGION_REMOTE | GVM_REGION_BUSY)) ==
+           GVM_REGION_RESIDENT;
+}
+
+static uint32_t count_in_frames(uint32_t first, uint32_t end)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = first; i < end; i++)
+        count += is_in_frame(i);
+    return count;
+}
+
+static int bring(void *arg)
+{
+    CUstream stream;
+
+    (void)arg;
+    CHILD_EXPECT(start(0) && gvm_device_push_context(device) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvm_region_prefetch_by_engine(collection, 3, 4, stream) == GVM_OK);
+    CHILD_EXPECT(gvm_region_prefetch_by_engine(collection, 3, 6, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, stream) == GVM_OK && gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(count_in_frames(0, COUNT) == 6 && count_in_frames(3, 9) == 6 && info().fetched == 6);
+    for (uint32_t i = 3; i < 9; i++)
+        CHILD_EXPECT(read_region(i, i));
+    CHILD_EXPECT(info().fetched == 6);
+    CHILD_EXPECT(gvm_region_prefetch_by_engine(collection, 0, COUNT, stream) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, stream) == GVM_OK && count_in_frames(0, COUNT) == FRAMES);
+    for (uint32_t i = 0; i < COUNT; i++)
+        CHILD_EXPECT(read_region(i, i));
+    hold_copies(); /* what is dirty stays */
+    for (uint32_t i = 0; i < FRAMES; i++)
+        CHILD_EXPECT(write_region(i, i));
+    CHILD_EXPECT(gvm_region_prefetch_by_engine(collection, 20, 8, stream) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, stream) == GVM_OK && count_in_frames(20, 28) <= FRAMES - BATCH);
+    release_copies();
+    CHILD_EXPECT(gvm_region_prefetch_by_engine(collection, COUNT - 1, 2, stream) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_region_prefetch_by_engine(collection, 0, 0, stream) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS);
+    return stop() ? 0 : 1;
+}
+
+static bool run_on_list(gvmi_kernel kernel, void *list, uint64_t item_bytes, uint64_t first,
+                        uint64_t count)
+{
+    const gvmi_region_task task = {.kernel = kernel,
+                                   .list = list,
+                                   .item_bytes = item_bytes,
+                                   .first = first,
+                                   .count = count,
+                                   .back = true};
+    uint64_t none;
+
+    return gvmi_region_run(collection, &task, device->stream, &none) == GVM_OK;
+}
+
+static uint32_t count_frames(uint32_t owner)
+{
+    const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)view.table;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < FRAMES; i++)
+        count += gvm_load_acquire_u32(&gvm_region_frame_of(t, i)->owner) == owner;
+    return count;
+}
+
+/* What is copied is out of date, then: region 0 was written and evicted, 1 is in a frame, 2 was written at its home. */
+static int map_before_it_is_brought(void *arg)
+{
+    uint32_t frames[5];
+    uint64_t entries[5];
+    uint32_t *found;
+
+    (void)arg;
+    CHILD_EXPECT(start(0));
+    CHILD_EXPECT(run_on_list(GVMI_KERNEL_region_claim_frames, frames, sizeof *frames, 0, 5));
+    CHILD_EXPECT(count_frames(GVM_REGION_COMING) == 5 && has(0, GVM_REGION_COPYING) &&
+                 dump_has("GPU coming "));
+    for (uint32_t i = 0; i < 5; i++) {
+        entries[i] = GVM_REGION_IN_FRAME(i, frames[i]);
+        *(uint32_t *)(uintptr_t)(view.address + frames[i] * view.stride_bytes) = i;
+    }
+    CHILD_EXPECT(write_region(0, 77) && !has(0, GVM_REGION_COPYING));
+    for (uint32_t i = 10; i < 16; i++)
+        CHILD_EXPECT(read_region(i, i));
+    CHILD_EXPECT((word_of(0) & GVM_REGION_PLACE) == 0 && at_home(0) == 77);
+    for (uint32_t i = 10; i < 13; i++) /* all that are left */
+        CHILD_EXPECT(gvm_region_map(&view, i, GVM_REGION_READ) != NULL);
+    found = gvm_region_map(&view, 2, GVM_REGION_READWRITE);
+    CHILD_EXPECT(found != NULL && is_remote(found));
+    *found = 78;
+    gvm_region_unmap(&view, 2);
+    for (uint32_t i = 10; i < 13; i++)
+        gvm_region_unmap(&view, i);
+    CHILD_EXPECT(read_region(1, 1) && is_in_frame(1));
+    CHILD_EXPECT(run_on_list(GVMI_KERNEL_region_publish, entries, sizeof *entries, 0, 4));
+    CHILD_EXPECT(count_frames(GVM_REGION_COMING) == 1 && count_frames(0) == 3);
+    CHILD_EXPECT(!is_in_frame(0) && !is_in_frame(2) && is_in_frame(3) && count_frames(2) == 1);
+    CHILD_EXPECT(run_on_list(GVMI_KERNEL_region_publish, entries + 4, sizeof *entries, 1, 1)); /* given up */
+    CHILD_EXPECT(count_frames(GVM_REGION_COMING) == 0 && count_frames(0) == 4 && !is_in_frame(4));
+    CHILD_EXPECT(read_region(0, 77) && read_region(2, 78) && read_region(3, 3) && read_region(4, 4));
+    return stop() ? 0 : 1;
+}
+
 #define REGION_TEST(test, fn) \
     static void test(void **state) \
     { \
@@ -358,6 +467,8 @@ REGION_TEST(collection_is_destroyed_with_a_batch, destroy_meanwhile)
 REGION_TEST(check_mode_knows_what_was_cleaned, clean_in_check_mode)
 REGION_TEST(batch_ends_at_the_high_watermark, clean_up_to_half)
 REGION_TEST(dump_shows_what_is_being_cleaned, dump_meanwhile)
+REGION_TEST(regions_brought_by_the_copy_engine_are_hits, bring)
+REGION_TEST(region_mapped_before_it_is_brought_is_not_out_of_date, map_before_it_is_brought)
 REGION_TEST(collection_with_wrong_watermarks_is_refused, create_with_watermarks)
 
 int main(void)
@@ -373,6 +484,8 @@ int main(void)
         cmocka_unit_test(check_mode_knows_what_was_cleaned),
         cmocka_unit_test(batch_ends_at_the_high_watermark),
         cmocka_unit_test(dump_shows_what_is_being_cleaned),
+        cmocka_unit_test(regions_brought_by_the_copy_engine_are_hits),
+        cmocka_unit_test(region_mapped_before_it_is_brought_is_not_out_of_date),
         cmocka_unit_test(collection_with_wrong_watermarks_is_refused),
     };
 

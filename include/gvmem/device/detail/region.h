@@ -55,6 +55,7 @@ typedef struct gvm_region_frame {
 } gvm_region_frame;
 
 #define GVM_REGION_RETIRED 0xffffffffu
+#define GVM_REGION_COMING 0xfffffffeu /* the copy engine is to bring a region there */
 
 /* The most numbers that kernels have to create regions. */
 #define GVM_REGION_SEGMENT 4096u
