@@ -17,11 +17,11 @@
 #include "tools/tool.h"
 
 #define BENCH_SAMPLES_MAX 64u
-#define BENCH_FIGURES_MAX 1024u
+#define BENCH_FIGURES_MAX 2048u
 #define BENCH_NOTES_MAX 32u
 #define BENCH_POOLS_MAX 8u
 #define BENCH_EXTENTS_MAX 4u
-#define BENCH_TEXTS_BYTES (64u << 10)
+#define BENCH_TEXTS_BYTES (128u << 10)
 
 typedef struct bench_samples {
     unsigned count;

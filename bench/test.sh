@@ -64,7 +64,7 @@ EOF
     ;;
 region)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,instance=bench-$$}"
-    expect 0 region --quick --json="$folder/record"
+    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts scans
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of regions are missing'
 import json, sys
@@ -93,6 +93,30 @@ EOF
     prints out '32 MiB  *512 B'
     [ "$(grep -c '"bytes": 5184,' "$folder/record")" -gt 0 ] || fail '--scale'
     [ "$(grep -c '"section": "region scans"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
+    ;;
+graphs) # of region: results are compared with the CPU's by the program itself
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=1,instance=bench-$$}"
+    expect 0 region --quick --json="$folder/record" bfs pagerank
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of graphs are missing'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+for section in ('region bfs', 'region pagerank'):
+    names = [(f['name'], f['unit'], f.get('bytes')) for f in figures if f['section'] == section]
+    assert len(names) == len(set(names)), 'figures of one name'
+    of = {(f['name'], f['unit']): f['median'] for f in figures if f['section'] == section}
+    for graph in ('R-MAT 12 x 16', 'uniform 10 x 16', 'grid 6'):
+        for way in ('STATIC, in core', 'STATIC, zero-copy', 'STATIC, partition', 'STATIC, static share', 'STATIC, regions', 'STATIC, regions, TLB',
+                    'CLOCK, zero-copy', 'CLOCK, regions', 'CLOCK, regions, TLB'):
+            assert of[f'{graph}, budget 2 MiB, {way}', 'us'] > 0, (graph, way)
+    # Half of the regions stay, and no policy hits more than the best choice.
+    for policy in ('CLOCK', 'FIFO', 'NFU', 'STATIC'):
+        hits, best = (of[f'R-MAT 13 x 128, {policy}, beside the best choice', unit] for unit in ('hit ratio', 'hit ratio, best'))
+        assert 0 < hits <= best + 0.02, (section, policy, hits, best)
+        assert policy != 'STATIC' or 0.45 < hits < 0.55, (section, hits)
+    assert all(value > 0 for value in of.values()), of
+assert len([f for f in figures if f['name'].startswith('series, ') and f['unit'] == 'GTEPS']) == 5 * 2
+EOF
     ;;
 appender)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,threads=1,instance=bench-$$}" # figures of one thread: it waits for no others

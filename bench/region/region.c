@@ -15,6 +15,7 @@ static const struct {
     {"maps", region_measure_maps},       {"fetch", region_measure_fetch},
     {"faults", region_measure_faults},   {"resolve", region_measure_resolve},
     {"experts", region_measure_experts}, {"scans", region_measure_scans},
+    {"bfs", region_measure_bfs},         {"pagerank", region_measure_pagerank},
 };
 
 bool bench_region_has(const char *part)
@@ -48,6 +49,5 @@ void bench_region(bench *b)
     if (r.out != 0)
         gvmi_cu->cuMemFree(r.out);
     bench_timer_destroy(&r.timer);
-    if (r.module != NULL)
-        gvmi_cu->cuModuleUnload(r.module);
+    region_unload(&r);
 }

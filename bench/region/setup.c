@@ -8,8 +8,8 @@
 
 #define BLOCK_THREADS_WANTED 256u
 
-extern const unsigned char gvmi_image_soft_bench_region[];
-extern const unsigned char *const gvmi_image_cuda_bench_region;
+extern const unsigned char gvmi_image_soft_bench_region[], gvmi_image_soft_bench_graph[];
+extern const unsigned char *const gvmi_image_cuda_bench_region, *const gvmi_image_cuda_bench_graph;
 
 uint64_t region_size(const region_bench *r, uint64_t real, uint64_t software)
 {
@@ -30,31 +30,57 @@ bool region_driver_failed(region_bench *r, CUresult result, const char *call)
 
 /* ---- kernels */
 
+static bool load_images(region_bench *r)
+{
+    const unsigned char *const soft[IMAGE_COUNT] = {gvmi_image_soft_bench_region,
+                                                    gvmi_image_soft_bench_graph};
+    const unsigned char *const cuda[IMAGE_COUNT] = {gvmi_image_cuda_bench_region,
+                                                    gvmi_image_cuda_bench_graph};
+    CUresult result = CUDA_SUCCESS;
+
+    for (int i = 0; i < IMAGE_COUNT && result == CUDA_SUCCESS; i++) {
+        const unsigned char *image = r->b->info.software ? soft[i] : cuda[i];
+
+        if (image == NULL) {
+            bench_note(r->b, "this build has no kernels for real GPUs: build it where nvcc is found");
+            r->b->code = TOOL_FAILED;
+            return false;
+        }
+        result = gvmi_cu->cuModuleLoadData(&r->modules[i], image);
+    }
+    return result == CUDA_SUCCESS || region_driver_failed(r, result, "loading the kernels");
+}
+
 bool region_load(region_bench *r)
 {
-#define REGION_KERNEL_NAME(name) #name,
-    static const char *const names[] = {REGION_KERNELS(REGION_KERNEL_NAME)};
+#define REGION_KERNEL_NAME(image, name) {IMAGE_##image, #name},
+    static const struct {
+        int image;
+        const char *name;
+    } kernels[] = {REGION_KERNELS(REGION_KERNEL_NAME)};
 #undef REGION_KERNEL_NAME
-    const unsigned char *image = r->b->info.software ? gvmi_image_soft_bench_region
-                                                     : gvmi_image_cuda_bench_region;
-    CUresult result;
+    CUresult result = CUDA_SUCCESS;
 
-    if (image == NULL) {
-        bench_note(r->b, "this build has no kernels for real GPUs: build it where nvcc is found");
-        r->b->code = TOOL_FAILED;
+    if (!load_images(r))
         return false;
-    }
-    result = gvmi_cu->cuModuleLoadData(&r->module, image);
     for (int i = 0; i < KERNEL_COUNT && result == CUDA_SUCCESS; i++) {
         int threads = 0;
 
-        result = gvmi_cu->cuModuleGetFunction(&r->functions[i], r->module, names[i]);
+        result = gvmi_cu->cuModuleGetFunction(&r->functions[i], r->modules[kernels[i].image],
+                                              kernels[i].name);
         if (result == CUDA_SUCCESS)
             result = gvmi_cu->cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                                                  r->functions[i]);
         r->threads_max[i] = (unsigned)threads;
     }
     return result == CUDA_SUCCESS || region_driver_failed(r, result, "loading the kernels");
+}
+
+void region_unload(region_bench *r)
+{
+    for (int i = 0; i < IMAGE_COUNT; i++)
+        if (r->modules[i] != NULL)
+            gvmi_cu->cuModuleUnload(r->modules[i]);
 }
 
 region_launch region_shape(region_bench *r, region_kernel kernel, uint32_t by, uint64_t groups)
@@ -182,8 +208,8 @@ static bool fill_homes(region_bench *r)
     return region_time_kernel(r, &launch, &params, &us);
 }
 
-bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_t budget_bytes,
-                 gvm_region_policy policy)
+bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
+                       uint64_t budget_bytes, gvm_region_policy policy)
 {
     gvm_space_options options = gvm_space_options_init();
     gvm_collection_options details = gvm_collection_options_init();
@@ -196,7 +222,13 @@ bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_
         gvm_collection_create(r->space, count, region_bytes, &details, &r->collection) != GVM_OK ||
         gvm_collection_get_view(r->collection, &r->view) != GVM_OK)
         return region_failed(r, "making a collection");
-    return fill_homes(r);
+    return true;
+}
+
+bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_t budget_bytes,
+                 gvm_region_policy policy)
+{
+    return region_open_empty(r, count, region_bytes, budget_bytes, policy) && fill_homes(r);
 }
 
 void region_close(region_bench *r)

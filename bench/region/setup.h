@@ -5,20 +5,28 @@
 #include "bench/bench.h"
 #include "bench/region/region.h"
 
+/* The kernels: X(image, name). */
 /* clang-format off */
 #define REGION_KERNELS(X) \
-    X(region_fill) X(region_maps_threads) X(region_maps_lanes) X(region_maps_warps) X(region_fetch) X(region_read_homes) \
-    X(region_faults) X(region_copy_homes) X(region_nothing) X(region_check_slots) X(items_one_block) \
-    X(experts_route) X(experts_use) X(experts_next) X(region_trace)
+    X(region, region_fill) X(region, region_maps_threads) X(region, region_maps_lanes) X(region, region_maps_warps) \
+    X(region, region_fetch) X(region, region_read_homes) X(region, region_faults) X(region, region_copy_homes) \
+    X(region, region_nothing) X(region, region_check_slots) X(region, items_one_block) X(region, experts_route) \
+    X(region, experts_use) X(region, experts_next) X(region, region_trace) \
+    X(graph, graph_degrees) X(graph, graph_sums) X(graph, graph_scan) X(graph, graph_offsets) X(graph, graph_scatter) \
+    X(graph, graph_pieces) X(graph, graph_share) X(graph, bfs_plain) X(graph, bfs_share) X(graph, bfs_regions) X(graph, bfs_tlb) \
+    X(graph, bfs_plain_counted) X(graph, bfs_regions_counted) X(graph, bfs_mark) X(graph, bfs_digest) \
+    X(graph, rank_plain) X(graph, rank_share) X(graph, rank_regions) X(graph, rank_tlb) X(graph, rank_plain_counted) \
+    X(graph, rank_regions_counted) X(graph, rank_give) X(graph, rank_compare)
 /* clang-format on */
-#define REGION_KERNEL_ENUMERATOR(name) KERNEL_##name,
+enum { IMAGE_region, IMAGE_graph, IMAGE_COUNT };
+#define REGION_KERNEL_ENUMERATOR(image, name) KERNEL_##name,
 typedef enum region_kernel { REGION_KERNELS(REGION_KERNEL_ENUMERATOR) KERNEL_COUNT } region_kernel;
 #undef REGION_KERNEL_ENUMERATOR
 
 typedef struct region_bench {
     bench *b;
     bench_timer timer;
-    CUmodule module;
+    CUmodule modules[IMAGE_COUNT];
     CUfunction functions[KERNEL_COUNT];
     unsigned threads_max[KERNEL_COUNT]; /* of a block */
     CUdeviceptr out;                    /* BENCH_OUT_WORDS */
@@ -33,15 +41,19 @@ typedef struct region_launch {
     unsigned blocks, threads;
 } region_launch;
 
-/* Loads the kernels. */
+/* Loads the kernels, and unloads them. */
 bool region_load(region_bench *r);
+void region_unload(region_bench *r);
 
 /* What the real GPU gets, and the software GPU. */
 uint64_t region_size(const region_bench *r, uint64_t real, uint64_t software);
 
-/* A space with one collection, whose homes hold the pattern; ends the one before. flags: 0. */
+/* A space with one collection, whose homes hold the pattern; ends the one before. */
 bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_t budget_bytes,
                  gvm_region_policy policy);
+/* The same with homes that are all zeros. */
+bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
+                       uint64_t budget_bytes, gvm_region_policy policy);
 void region_close(region_bench *r);
 
 /* Of the collection so far. */
@@ -81,5 +93,7 @@ bool region_measure_faults(region_bench *r);
 bool region_measure_resolve(region_bench *r);
 bool region_measure_experts(region_bench *r);
 bool region_measure_scans(region_bench *r);
+bool region_measure_bfs(region_bench *r);
+bool region_measure_pagerank(region_bench *r);
 
 #endif

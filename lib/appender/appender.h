@@ -29,13 +29,12 @@
 #include "base/size.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
+#include "memory/serve.h"
 
 /* ---- feed.c */
 
 /* What of an appender is being committed. */
 typedef struct gvmi_append_feed {
-    TAILQ_ENTRY(gvm_appender) entry;    /* feeder.c: appenders that have begun */
-    bool leaving;                       /* feeder.c: not to be served again */
     bool starting;                      /* atomic: the first chunks are not there yet */
     uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
     uint64_t budget_bytes;              /* by the budget, of both */
@@ -53,6 +52,7 @@ typedef struct gvmi_append_feed {
 
 struct gvm_appender {
     gvmi_idle idle; /* first; of what is committed beyond what is written, while it has not begun */
+    gvmi_served served; /* while it has begun */
     gvmi_mutex lock;
     gvm_device *device; /* referenced */
     gvm_buffer *buffer;

@@ -6,7 +6,7 @@
  *
  * Object locks (HEAP, APPENDER, VECTOR, SPACE, CLEANING, BUFFER, SHARE) may be held across driver calls, which
  * serialises work on one object; a buffer's only across those that are answered at once, as a kernel
- * may wait for a commit (memory/buffer.h). Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
+ * may wait for a commit (memory/buffer.h). Table locks (KEEPER, and from SERVED on) are held for a few
  * instructions: no driver call, no blocking call and no callback under them.
  */
 #ifndef GVMI_BASE_LOCK_H
@@ -24,22 +24,21 @@ typedef enum gvmi_rank {
     GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: who may send; a table lock */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
     GVMI_RANK_HEAP,   /* one gvm_heap; behind it, its shelves (heap/own.c) */
-    GVMI_RANK_APPENDER,      /* one gvm_appender */
-    GVMI_RANK_VECTOR,        /* one gvm_vector */
-    GVMI_RANK_SPACE,         /* one gvm_space */
-    GVMI_RANK_CLEANING,      /* copies for one collection by the library's thread */
-    GVMI_RANK_BUFFER,        /* one gvm_buffer */
-    GVMI_RANK_RANGE,         /* a range that buffers lie in; held across driver calls */
-    GVMI_RANK_KERNELS,       /* loading the kernels of one device */
-    GVMI_RANK_APPENDER_LIST, /* appenders that have begun */
-    GVMI_RANK_CLEANING_LIST, /* collections that are cleaned */
-    GVMI_RANK_DEVICE,        /* a device's table of free chunks; its free words */
-    GVMI_RANK_IDLE,          /* the holders of idle memory */
-    GVMI_RANK_BACKGROUND,    /* starting, ending and waking the library's thread */
-    GVMI_RANK_FRAMES,        /* the keeper's table of frames */
-    GVMI_RANK_QUEUE,         /* what one thread of the keeper has for another */
-    GVMI_RANK_REGISTRY,      /* the table of live objects */
-    GVMI_RANK_DRIVER,        /* counters of the driver decorators */
+    GVMI_RANK_APPENDER,   /* one gvm_appender */
+    GVMI_RANK_VECTOR,     /* one gvm_vector */
+    GVMI_RANK_SPACE,      /* one gvm_space */
+    GVMI_RANK_CLEANING,   /* copies for one collection by the library's thread */
+    GVMI_RANK_BUFFER,     /* one gvm_buffer */
+    GVMI_RANK_RANGE,      /* a range that buffers lie in; held across driver calls */
+    GVMI_RANK_KERNELS,    /* loading the kernels of one device */
+    GVMI_RANK_SERVED,     /* what the library's thread serves */
+    GVMI_RANK_DEVICE,     /* a device's table of free chunks; its free words */
+    GVMI_RANK_IDLE,       /* the holders of idle memory */
+    GVMI_RANK_BACKGROUND, /* starting, ending and waking the library's thread */
+    GVMI_RANK_FRAMES,     /* the keeper's table of frames */
+    GVMI_RANK_QUEUE,      /* what one thread of the keeper has for another */
+    GVMI_RANK_REGISTRY,   /* the table of live objects */
+    GVMI_RANK_DRIVER,     /* counters of the driver decorators */
     GVMI_RANK_COUNT,
 } gvmi_rank;
 

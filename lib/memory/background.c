@@ -1,8 +1,7 @@
 /* The library's thread; see background.h.
  *
- * While something was asked a moment ago it spins, because a kernel that waits costs a whole device; else
- * it looks every NAP_NS, and with no kernel that could ask it sleeps until a holder is due. Holders
- * are called when nothing was asked for SPIN_NS, one step between two looks, since a kernel
+ * It looks as often as pace.h says whether a kernel has asked for something, and with none that could it sleeps until a
+ * holder is due. Holders are called when it does not spin, one step between two looks, since a kernel
  * that asks meanwhile waits.
  *
  * I1  the thread runs iff state is RUNNING or ENDING.
@@ -20,14 +19,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "memory/device.h"
-
-#define NS_PER_US 1000ll
-#define SPIN_NS (2000 * NS_PER_US) /* after the last thing that was asked */
-#define NAP_NS (50 * NS_PER_US)
-#define NAP_LONG_NS (1000 * NS_PER_US) /* once nothing has been asked for QUIET_NS */
-#define QUIET_NS (200000 * NS_PER_US)
-
-gvmi_duty (*gvmi_background_serve[GVMI_SERVE_COUNT])(void);
+#include "memory/pace.h"
+#include "memory/serve.h"
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_BACKGROUND);
 static pthread_cond_t wake;                             /* made when the first holder joins */
@@ -54,19 +47,6 @@ static bool take_flag(bool *flag)
 
 /* ---- what it does */
 
-static gvmi_duty run_background_duties(void)
-{
-    gvmi_duty most = GVMI_DUTY_NONE;
-
-    for (int i = 0; i < GVMI_SERVE_COUNT; i++) {
-        gvmi_duty (*const step)(void) = __atomic_load_n(&gvmi_background_serve[i], __ATOMIC_ACQUIRE);
-        const gvmi_duty duty = step != NULL ? step() : GVMI_DUTY_NONE;
-
-        most = duty > most ? duty : most;
-    }
-    return most;
-}
-
 static void sleep_until(int64_t at_ns)
 {
     gvmi_lock(&lock);
@@ -82,26 +62,23 @@ static void *run_background_thread(void *unused)
     (void)unused;
     gvmi_capture_relax();
     while (!is_set(&stopping)) {
-        const gvmi_duty duty = run_background_duties();
-        const int64_t now_ns = gvmi_now_ns(), quiet_ns = now_ns - busy_ns;
+        const gvmi_duty duty = gvmi_serve_all();
+        const int64_t now_ns = gvmi_now_ns(), nap_ns = gvmi_pace_nap_ns(now_ns - busy_ns);
         int64_t next_ns;
 
         if (duty == GVMI_DUTY_BUSY || take_flag(&called)) {
             busy_ns = now_ns;
             continue;
         }
-        if (duty == GVMI_DUTY_QUIET && quiet_ns <= SPIN_NS) {
+        if (duty == GVMI_DUTY_QUIET && nap_ns == 0) {
             sched_yield();
             continue;
         }
         next_ns = __atomic_load_n(&step_holders, __ATOMIC_ACQUIRE)(now_ns);
         if (next_ns <= now_ns)
             continue;
-        if (duty == GVMI_DUTY_QUIET) {
-            const int64_t nap_ns = now_ns + (quiet_ns > QUIET_NS ? NAP_LONG_NS : NAP_NS);
-
-            next_ns = next_ns < nap_ns ? next_ns : nap_ns;
-        }
+        if (duty == GVMI_DUTY_QUIET && now_ns + nap_ns < next_ns)
+            next_ns = now_ns + nap_ns;
         sleep_until(next_ns);
     }
     gvmi_capture_restore();
@@ -143,8 +120,9 @@ gvm_status gvmi_background_start(void)
 
     if (is_child)
         return gvm_error_set(GVM_E_FOREIGN,
-                             "a process made by fork() after its parent used appenders or had "
-                             "regions cleaned must exec a program");
+                             "a process made by fork() after its parent used appenders or callbacks, or had "
+                             "regions cleaned, must "
+                             "exec a program");
     gvmi_lock(&lock);
     while (state == ENDING)
         pthread_cond_wait(&ended, &lock.mutex);

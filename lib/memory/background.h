@@ -1,10 +1,10 @@
 /* memory/background.h - the one thread that the library has in a process.
  *
- * It serves kernels that ask for memory (appender/feeder.c) or have regions written home (region/clean.c), and while none does it has holders of idle
+ * It serves kernels that ask for something (serve.h), and while none does it has holders of idle
  * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: stream marks of heaps (heap/stream.c)
  * are events recorded on streams of the program, and a driver may wait there while the stream's queue is full.
  *
- * It is started by the first gvm_appender_begin(), by the first collection that is cleaned, or when the first holder has something to give back;
+ * It is started by what joins those that it serves, or when the first holder has something to give back;
  * never when the library is loaded, since programs that fork load it. It ends with the last holder. A child
  * made by fork() of a process that had it has none.
  */
@@ -15,19 +15,6 @@
 #include <stdint.h>
 
 #include <gvmem/status.h>
-
-/* What there was to serve. */
-typedef enum gvmi_duty {
-    GVMI_DUTY_NONE, /* nobody who could ask */
-    GVMI_DUTY_QUIET,
-    GVMI_DUTY_BUSY,
-} gvmi_duty;
-
-/* Who serves what. */
-enum { GVMI_SERVE_APPENDERS, GVMI_SERVE_CLEANING, GVMI_SERVE_COUNT };
-
-/* Each is set before the thread is started for it: one step for all that may ask. Atomic. */
-extern gvmi_duty (*gvmi_background_serve[GVMI_SERVE_COUNT])(void);
 
 /* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
 gvm_status gvmi_background_start(void);

@@ -7,9 +7,8 @@
  * What else changes regions or frames comes between stop and resume. Stop waits for the copies under way, which wait for no kernel;
  * a kernel then ends the batch, or gives it up if it was not copied, and no other is made until resume.
  *
- * I1  a collection is on the list iff kernels may use it and is_on.
- * I2  while a batch is being copied its regions are COPYING, in their frames: seen is its number, and cleaning.copied is not yet.
- * Locks: rank CLEANING, of one collection, while copies are submitted, and from stop to resume; rank CLEANING_LIST.
+ * I1  while a batch is being copied its regions are COPYING, in their frames: seen is its number, and cleaning.copied is not yet.
+ * Lock: rank CLEANING, of one collection, while copies are submitted, and from stop to resume.
  */
 #include <string.h>
 
@@ -25,11 +24,6 @@ typedef struct cleaner_words {
     gvm_region_mail mail;
     uint64_t copied; /* for the device */
 } cleaner_words;
-
-static gvmi_mutex list_lock = GVMI_MUTEX_INIT(GVMI_RANK_CLEANING_LIST);
-static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* serving has changed */
-static TAILQ_HEAD(, gvm_collection) list = TAILQ_HEAD_INITIALIZER(list);
-static const gvm_collection *serving;
 
 /* ---- copies */
 
@@ -87,9 +81,10 @@ static uint64_t latest_batch(const gvm_collection *c)
     return __atomic_load_n(&words->mail.turn, __ATOMIC_ACQUIRE);
 }
 
-/* Was there a batch? */
-static bool serve_collection(gvm_collection *c)
+/* A step of the library's thread. */
+static bool serve_collection(gvmi_served *served)
 {
+    gvm_collection *c = (gvm_collection *)((char *)served - offsetof(gvm_collection, cleaner.served));
     bool busy = false;
 
     if (!gvmi_try_lock(&c->cleaner.lock))
@@ -100,33 +95,6 @@ static bool serve_collection(gvm_collection *c)
     }
     gvmi_unlock(&c->cleaner.lock);
     return busy;
-}
-
-/* ---- the library's thread */
-
-static gvmi_duty serve_collections(void)
-{
-    gvmi_duty duty = GVMI_DUTY_NONE;
-    gvm_collection *c;
-
-    gvmi_lock(&list_lock);
-    /* From one that was served it goes on to the next: nobody can have taken it from the list. */
-    TAILQ_FOREACH(c, &list, cleaner.entry)
-    {
-        bool busy = false;
-
-        if (!c->cleaner.leaving) {
-            serving = c;
-            gvmi_unlock(&list_lock);
-            busy = serve_collection(c);
-            gvmi_lock(&list_lock);
-            serving = NULL;
-            pthread_cond_broadcast(&left);
-        }
-        duty = busy || duty == GVMI_DUTY_BUSY ? GVMI_DUTY_BUSY : GVMI_DUTY_QUIET;
-    }
-    gvmi_unlock(&list_lock);
-    return duty;
 }
 
 /* ---- stop and resume */
@@ -230,7 +198,6 @@ gvm_status gvmi_region_cleaner_begin(gvm_collection *c)
     c->cleaner.is_on = true;
     c->table.cleaning.mail = c->cleaner.words.host_address + offsetof(cleaner_words, mail);
     c->table.cleaning.list = c->cleaner.words.device;
-    __atomic_store_n(&gvmi_background_serve[GVMI_SERVE_CLEANING], serve_collections, __ATOMIC_RELEASE);
     return gvmi_background_start();
 }
 
@@ -238,21 +205,10 @@ void gvmi_region_cleaner_join(gvm_collection *c)
 {
     if (!c->cleaner.is_on)
         return;
-    gvmi_lock(&list_lock);
-    TAILQ_INSERT_TAIL(&list, c, cleaner.entry);
-    c->cleaner.is_listed = true;
-    gvmi_unlock(&list_lock);
+    c->cleaner.served.step = serve_collection;
+    c->cleaner.is_served = true;
+    gvmi_serve_join(&c->cleaner.served);
     gvmi_background_call();
-}
-
-static void leave_list(gvm_collection *c)
-{
-    gvmi_lock(&list_lock);
-    c->cleaner.leaving = true; /* or it would be served again before this thread has the lock */
-    while (serving == c)
-        pthread_cond_wait(&left, &list_lock.mutex);
-    TAILQ_REMOVE(&list, c, cleaner.entry);
-    gvmi_unlock(&list_lock);
 }
 
 void gvmi_region_cleaner_end(gvm_collection *c)
@@ -262,8 +218,8 @@ void gvmi_region_cleaner_end(gvm_collection *c)
 
     if (!c->cleaner.is_on)
         return;
-    if (c->cleaner.is_listed)
-        leave_list(c);
+    if (c->cleaner.is_served)
+        gvmi_serve_leave(&c->cleaner.served);
     if (gvmi_device_enter_to_free(device, &entered)) {
         (void)gvmi_cu->cuStreamSynchronize(c->cleaner.stream);
         gvmi_cu->cuStreamDestroy(c->cleaner.stream);

@@ -14,9 +14,8 @@
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)
 #define STRIDE_UNIT 16u
 #define REGION_BYTES_MAX \
-    (((1ull << 32) - 1024) * \
-     STRIDE_UNIT)         /* kernels count units in 32 bits, and up to a block's threads more */
-#define CHUNKS_WANTED 16u /* of the frames: what the budget is divided by */
+    (((1ull << 31) - 1) * STRIDE_UNIT) /* kernels count units in 32 bits with a sign */
+#define CHUNKS_WANTED 16u              /* of the frames: what the budget is divided by */
 
 /* ---- options */
 

@@ -20,6 +20,7 @@
 
 #include "kernels/kernels.h"
 #include "memory/buffer.h"
+#include "memory/serve.h"
 #include "region/region_kernels.h"
 
 /* What the CPU's side knows of a region. */
@@ -49,9 +50,8 @@ typedef struct gvmi_region_numbers {
 /* What the library's thread does for one collection; the lock is held while it does, or while it must not. */
 typedef struct gvmi_region_cleaner {
     gvmi_mutex lock;
-    TAILQ_ENTRY(gvm_collection)
-    entry; /* of those that are cleaned, with the next one under that list's lock */
-    bool leaving, is_listed, is_on;
+    gvmi_served served;
+    bool is_served, is_on;
     bool is_stopped; /* the device's table says so */
     CUstream stream;
     gvmi_words words; /* the host's: gvm_region_mail, and the number that goes to the device */

@@ -16,25 +16,49 @@ GVM_DEVICE uint64_t warp_count(void)
     return (uint64_t)gvm_block_count() * (gvm_block_threads() / gvm_warp_size());
 }
 
-/* Maps each region of a list. */
+/* Each lane maps a region, or none. Unlike gvm_region_map_lanes() it takes a reference for each lane: few entries of a list name the
+ * same region, and to find those costs more than it saves. Only those that miss are compared. */
+GVM_DEVICE uint64_t map_entry(const gvm_region_view *view, uint32_t region, uint32_t access)
+{
+    const int exists = region < view->count;
+    uint32_t peers, leader;
+    uint64_t word = 0, found;
+    int misses;
+
+    if (exists)
+        word = gvm_atomic_add_acquire_u64((uint64_t *)(uintptr_t)view->words + region,
+                                          GVM_REGION_REFERENCE + GVM_REGION_USE);
+    else if (region != GVM_REGION_NONE)
+        (void)GVM_FAR(gvm_region_refuse)(view->table, region);
+    misses = exists && !gvm_region_is_hit(word, access);
+    if (gvm_warp_ballot(~0u, misses) != 0) {
+        peers = gvm_warp_match_u32(~0u, misses ? region : ~gvm_lane());
+        leader = gvm_warp_first(peers);
+        found = GVM_FAR(gvm_region_map_missing)(
+            view->table, region, access, misses && gvm_lane() == leader ? gvm_count_ones(peers) : 0,
+            word);
+        found = gvm_warp_get_u64(found, leader);
+        word = misses ? found : word;
+    }
+    return word;
+}
+
+/* Maps each region of a list: a warp p.at_once of them, each by a lane. */
 GVM_KERNEL(region_resolve, gvmi_region_list, p)
 {
     const uint32_t *regions = (const uint32_t *)(uintptr_t)p.regions;
     uint32_t *slots = (uint32_t *)(uintptr_t)p.slots;
     uint64_t *addresses = (uint64_t *)(uintptr_t)p.addresses;
-    uint64_t i;
+    uint64_t first;
 
-    for (i = warp_global(); i < p.count; i += warp_count()) {
-        const uint32_t region = regions[i];
-        const uint64_t found = region != GVM_REGION_NONE
-                                   ? gvm_region_map_as(&p.view, region, p.access, GVM_REGION_BY_WARP)
-                                   : 0;
+    for (first = warp_global() * p.at_once; first < p.count; first += warp_count() * p.at_once) {
+        const uint64_t i = first + gvm_lane();
+        const int has = gvm_lane() < p.at_once && i < p.count;
+        const uint64_t found = map_entry(&p.view, has ? regions[i] : GVM_REGION_NONE, p.access);
 
-        if (gvm_lane() != 0)
-            continue;
-        if (slots != (uint32_t *)0)
+        if (has && slots != (uint32_t *)0)
             slots[i] = (found & GVM_REGION_RESIDENT) != 0 ? gvm_region_slot_in(found) : GVM_REGION_NONE;
-        if (addresses != (uint64_t *)0)
+        if (has && addresses != (uint64_t *)0)
             addresses[i] = (uint64_t)(uintptr_t)gvm_region_pointer(&p.view, found);
     }
 }
@@ -222,7 +246,7 @@ GVM_DEVICE uint32_t take_clean_frame(gvm_region_table *t)
             continue;
         word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
         if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0 ||
-            !gvm_region_is_victim(t, frame, word) || !gvm_region_claim(t, owner - 1, word))
+            !gvm_region_is_victim(t, frame, gvm_load_acquire_u32(&frame->seen), word) || !gvm_region_claim(t, owner - 1, word))
             continue;
         gvm_store_release_u32(&frame->owner, GVM_REGION_COMING);
         gvm_region_settle(t, owner - 1, word, 0);

@@ -11,7 +11,7 @@ typedef struct gvmi_region_list {
     uint64_t slots, addresses; /* uint32_t and uint64_t each; 0: not wanted */
     uint64_t first, count;
     uint32_t access;
-    uint32_t reserved;
+    uint32_t at_once; /* entries that a warp has at the same time */
 } gvmi_region_list;
 
 /* A region that one side has changed; the other is told. */

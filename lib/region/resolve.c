@@ -6,6 +6,9 @@
 #include "region/region.h"
 
 #define THREADS_ABOUT 256u
+#define WARPS_WANTED 16u /* by each multiprocessor */
+#define ENTRIES_MAX \
+    8u /* for each warp at the same time: with more there are too few to decide while others copy */
 
 static gvm_status check_list(const uint32_t *regions, uint64_t count, uint32_t access)
 {
@@ -17,12 +20,21 @@ static gvm_status check_list(const uint32_t *regions, uint64_t count, uint32_t a
     return GVM_OK;
 }
 
-/* Launches a kernel over a list, with a warp or a thread for each entry. Nothing is waited for, and the space is not locked: the stream may be captured. */
+/* A short list is spread over all processors; a long one has an entry for each lane. */
+static uint32_t entries_at_once(const gvm_device *device, uint64_t count)
+{
+    const uint64_t warps = (uint64_t)device->info.sm_count * WARPS_WANTED;
+    const uint64_t most = gvmi_min(ENTRIES_MAX, (uint64_t)device->info.warp_size);
+
+    return (uint32_t)gvmi_max(1, gvmi_min(count / warps, most));
+}
+
+/* Launches a kernel over a list, with a warp for each list->at_once entries. Nothing is waited for, and the space is not locked: the stream may be captured. */
 static gvm_status launch_list(gvm_collection *handle, gvmi_kernel kernel, gvmi_region_list *list,
-                              bool by_warp, CUstream stream)
+                              CUstream stream)
 {
     gvm_collection *c;
-    uint64_t threads = list->count;
+    uint64_t threads;
     gvm_device *device;
     gvm_status status = gvm_collection_get_view(handle, &list->view);
 
@@ -34,8 +46,13 @@ static gvm_status launch_list(gvm_collection *handle, gvmi_kernel kernel, gvmi_r
     device = c->space->device;
     status = gvmi_device_enter(device);
     if (status == GVM_OK) {
-        if (by_warp)
-            threads *= (uint64_t)device->info.warp_size;
+        if (kernel == GVMI_KERNEL_region_release)
+            list->at_once = (uint32_t)device->info.warp_size;
+        else if (kernel == GVMI_KERNEL_region_resolve)
+            list->at_once = entries_at_once(device, list->count);
+        else
+            list->at_once = 1;
+        threads = list->count / list->at_once * (uint64_t)device->info.warp_size;
         if (list->count > 0)
             status = gvmi_kernel_launch(device, kernel, list, threads / THREADS_ABOUT + 1, stream);
         gvmi_device_leave();
@@ -58,7 +75,7 @@ gvm_status gvm_region_resolve(gvm_collection *collection, const uint32_t *region
     };
     gvm_status status = check_list(regions, count, access);
 
-    return status == GVM_OK ? launch_list(collection, GVMI_KERNEL_region_resolve, &list, true, stream)
+    return status == GVM_OK ? launch_list(collection, GVMI_KERNEL_region_resolve, &list, stream)
                             : status;
 }
 
@@ -73,9 +90,8 @@ gvm_status gvm_region_release(gvm_collection *collection, const uint32_t *region
     };
     gvm_status status = check_list(regions, count, GVM_REGION_READ);
 
-    return status == GVM_OK
-               ? launch_list(collection, GVMI_KERNEL_region_release, &list, false, stream)
-               : status;
+    return status == GVM_OK ? launch_list(collection, GVMI_KERNEL_region_release, &list, stream)
+                            : status;
 }
 
 gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first, uint64_t count,
@@ -89,7 +105,6 @@ gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first, uint6
     if (status == GVM_OK && !gvmi_range_within(first, count, view.count))
         status = gvm_error_set(GVM_E_INVALID, "regions %u to %llu leave a collection of %u", first,
                                (unsigned long long)(first + count), view.count);
-    return status == GVM_OK
-               ? launch_list(collection, GVMI_KERNEL_region_prefetch, &list, true, stream)
-               : status;
+    return status == GVM_OK ? launch_list(collection, GVMI_KERNEL_region_prefetch, &list, stream)
+                            : status;
 }

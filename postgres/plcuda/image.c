@@ -44,7 +44,8 @@ static const char *const headers[] = {"device.h",
 									  "gvmem/device/kernel.h",
 									  "gvmem/device/appender.h",
 									  "gvmem/device/detail/types.h",
-									  "gvmem/device/detail/appender.h"};
+									  "gvmem/device/detail/appender.h",
+									  "gvmem/device/detail/poller.h"};
 
 /* ---- what decides about an image */
 

@@ -88,7 +88,8 @@ byte listed[REGIONS];      /* in the region's record: NO, CHANGED: its number wi
 byte entry[REGIONS] = FREE; /* the list, a ring; FREE: not stored yet, or taken */
 byte first, entries;        /* of the ring: where it begins, and how many were claimed */
 bool exists[REGIONS] = true;
-bool closed[FRAMES]; /* the hand does not come there any more */
+bool leaving[FRAMES]; /* the region that its record names was evicted, and the record will be changed; for the assertions */
+bool closed[FRAMES];  /* the hand does not come there any more */
 
 /* ---- the host's memory */
 bool far[REGIONS]; /* its table says that the newest data is on the device */
@@ -172,10 +173,10 @@ inline write_at(r, place)
 #define WORD_IS_RIGHT(r) \
     (ALONE(r, 0) || ALONE(r, BUSY) || ALONE(r, COPYING) || ALONE(r, COPYING | BUSY) || ALONE(r, RESIDENT | REMOTE) || (IN_FRAME(word[r]) && SLOT_OF(word[r]) < FRAMES))
 
-/* R1, and so R2 of those that nobody changes: a record names a region that is in the frame or BUSY; a region that is not BUSY
+/* R1, and so R2 of those that nobody changes: a record names a region that is in the frame, BUSY, or has just left; a region that is not BUSY
  * is named by its frame. R4: without DIRTY, and not on its way home, the home is as it was written last. R6. */
 #define RECORD_IS_RIGHT(f) \
-    (owner[f] >= FREE || IS(owner[f], BUSY) || (IN_FRAME(word[owner[f]]) && SLOT_OF(word[owner[f]]) == f))
+    (owner[f] >= FREE || leaving[f] || IS(owner[f], BUSY) || (IN_FRAME(word[owner[f]]) && SLOT_OF(word[owner[f]]) == f))
 #define IS_NAMED(r) (IS(r, BUSY) || !IN_FRAME(word[r]) || owner[SLOT_OF(word[r])] == r)
 #define IS_CLEANED(r) (IS(r, COPYING) && IN_FRAME(word[r]))
 #define IS_SAVED(r) (IS(r, DIRTY) || IS_CLEANED(r) || home_new[r] == WHOLE || !exists[r])

@@ -46,6 +46,7 @@ planted_faults() {
     finds HIT_LEAVES_CLEAN dropped
     finds PUBLISH_EARLY lost_update
     finds DIRTY_DROPPED dropped
+    finds LEAVES_DIRTY dropped
     finds CLEAN_LATE dropped
     finds DIRTY_WHILE_BUSY 'dropped|word_wrong'
     finds WRITE_BACK_UNCLAIMED dropped
@@ -90,7 +91,7 @@ large_systems() {
 
 case ${1:-} in
 '')
-    echo '1..57'
+    echo '1..58'
     small_systems
     planted_faults
     ;;

@@ -349,6 +349,14 @@ evicts:
 #else
         :: IS_VICTIM(v, f) -> claim(v)
 #endif
+#ifdef FAULT_LEAVES_DIRTY
+        :: IS_VICTIM(v, f) ->
+#else
+        :: IS_VICTIM(v, f) && !IS(v, DIRTY) -> /* a clean one leaves in one step; its record is late */
+#endif
+           word[v] = word[v] & REFERENCES;
+           leaving[f] = true;
+           goto leaves
 #ifdef FAULT_WRITE_BACK_UNCLAIMED
         :: IS_VICTIM(v, f) && IS(v, DIRTY) -> goto writes_unclaimed
 #endif
@@ -397,6 +405,15 @@ evicts:
        }
 #endif
     fi;
+
+    goto fetches;
+
+leaves:
+    atomic {
+        owner[f] = r;
+        leaving[f] = false;
+        v = 0
+    };
 
 fetches: /* f's record names r */
 #ifdef FAULT_PUBLISH_EARLY

@@ -16,6 +16,7 @@
 #include "memory/background.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
+#include "memory/serve.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/units.h"
 #include "tests/unit/service_threads.h"
@@ -490,16 +491,18 @@ static int be_taken(void *arg)
 
 static atomic_bool serving;
 
-static gvmi_duty serve_for_long(void)
+static bool serve_for_long(gvmi_served *served)
 {
+    (void)served;
     atomic_store(&serving, true);
     stay_inside(&shared.shut);
-    return GVMI_DUTY_NONE;
+    return false;
 }
 
 /* The last holder leaves, and another comes before the thread has ended. */
 static int be_wanted_again(void *arg)
 {
+    gvmi_served served = {.step = serve_for_long};
     pthread_t leaver;
     holder other;
 
@@ -509,7 +512,7 @@ static int be_wanted_again(void *arg)
     join(device, &shared, 1000);
     gvm_device_close(device); /* the cache has left */
     atomic_store(&shared.shut, true);
-    __atomic_store_n(&gvmi_background_serve[GVMI_SERVE_APPENDERS], serve_for_long, __ATOMIC_RELEASE);
+    gvmi_serve_join(&served);
     gvmi_idle_wake(&shared.idle, GVMI_NEVER_NS - 1);
     CHILD_EXPECT(COMES_TRUE(atomic_load(&serving)));
     CHILD_EXPECT(pthread_create(&leaver, NULL, leave, NULL) == 0);
@@ -523,6 +526,7 @@ static int be_wanted_again(void *arg)
     CHILD_EXPECT(gvmi_background_start() == GVM_OK);
     gvmi_idle_leave(&other.idle);
     CHILD_EXPECT(threads() == 0);
+    gvmi_serve_leave(&served);
     return 0;
 }
 

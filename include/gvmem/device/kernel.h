@@ -350,42 +350,59 @@ GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t 
 }
 
 /* The same with an order: what comes after one that acquires is not done before it, what comes before one that releases
- * is not done after it. */
-GVM_DEVICE uint64_t gvm_atomic_add_acquire_u64(uint64_t *p, uint64_t v)
-{
-    uint64_t old;
-    asm volatile("atom.acquire.gpu.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
-    return old;
-}
-GVM_DEVICE uint64_t gvm_atomic_add_release_u64(uint64_t *p, uint64_t v)
-{
-    uint64_t old;
-    asm volatile("atom.release.gpu.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
-    return old;
-}
-GVM_DEVICE uint64_t gvm_atomic_cas_acquire_u64(uint64_t *p, uint64_t expected, uint64_t desired)
-{
-    uint64_t old;
-    asm volatile("atom.acquire.gpu.cas.b64 %0, [%1], %2, %3;"
-                 : "=l"(old)
-                 : "l"(p), "l"(expected), "l"(desired)
-                 : "memory");
-    return old;
-}
-GVM_DEVICE uint64_t gvm_atomic_cas_release_u64(uint64_t *p, uint64_t expected, uint64_t desired)
-{
-    uint64_t old;
-    asm volatile("atom.release.gpu.cas.b64 %0, [%1], %2, %3;"
-                 : "=l"(old)
-                 : "l"(p), "l"(expected), "l"(desired)
-                 : "memory");
-    return old;
-}
-/* Adds, and does not wait for what was there. */
-GVM_DEVICE void gvm_add_release_u64(uint64_t *p, uint64_t v)
-{
-    asm volatile("red.release.gpu.add.u64 [%0], %1;" ::"l"(p), "l"(v) : "memory");
-}
+ * is not done after it. For words in global memory; those of _block order what a block's threads do to words in its shared memory. */
+#define GVM_DEVICE_ORDERED(bits, letter, suffix, scope, space, address) \
+    GVM_DEVICE uint##bits##_t gvm_atomic_add_acquire_u##bits##suffix(uint##bits##_t *p, \
+                                                                     uint##bits##_t v) \
+    { \
+        uint##bits##_t old; \
+        asm volatile("atom.acquire." scope space ".add.u" #bits " %0, [%1], %2;" \
+                     : "=" letter(old) \
+                     : "l"(address(p)), letter(v) \
+                     : "memory"); \
+        return old; \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_add_release_u##bits##suffix(uint##bits##_t *p, \
+                                                                     uint##bits##_t v) \
+    { \
+        uint##bits##_t old; \
+        asm volatile("atom.release." scope space ".add.u" #bits " %0, [%1], %2;" \
+                     : "=" letter(old) \
+                     : "l"(address(p)), letter(v) \
+                     : "memory"); \
+        return old; \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_cas_acquire_u##bits##suffix( \
+        uint##bits##_t *p, uint##bits##_t expected, uint##bits##_t desired) \
+    { \
+        uint##bits##_t old; \
+        asm volatile("atom.acquire." scope space ".cas.b" #bits " %0, [%1], %2, %3;" \
+                     : "=" letter(old) \
+                     : "l"(address(p)), letter(expected), letter(desired) \
+                     : "memory"); \
+        return old; \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_cas_release_u##bits##suffix( \
+        uint##bits##_t *p, uint##bits##_t expected, uint##bits##_t desired) \
+    { \
+        uint##bits##_t old; \
+        asm volatile("atom.release." scope space ".cas.b" #bits " %0, [%1], %2, %3;" \
+                     : "=" letter(old) \
+                     : "l"(address(p)), letter(expected), letter(desired) \
+                     : "memory"); \
+        return old; \
+    } \
+    /* Adds, and does not wait for what was there. */ \
+    GVM_DEVICE void gvm_add_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
+    { \
+        asm volatile("red.release." scope space ".add.u" #bits " [%0], %1;" ::"l"(address(p)), \
+                     letter(v) \
+                     : "memory"); \
+    }
+GVM_DEVICE_ORDERED(32, "r", , "gpu", ".global", __cvta_generic_to_global)
+GVM_DEVICE_ORDERED(64, "l", , "gpu", ".global", __cvta_generic_to_global)
+GVM_DEVICE_ORDERED(64, "l", _block, "cta", ".shared", __cvta_generic_to_shared)
+#undef GVM_DEVICE_ORDERED
 
 #define GVM_DEVICE_LOAD_STORE(bits, letter, suffix, scope) \
     GVM_DEVICE uint##bits##_t gvm_load_acquire_u##bits##suffix(const uint##bits##_t *p) \
@@ -719,64 +736,62 @@ GVM_DEVICE void gvm_stream_load_u64x2(const void *p, uint64_t *first, uint64_t *
     memcpy(second, (const char *)p + sizeof *first, sizeof *second);
 }
 
-GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
-{
-    gvm_soft_step();
-    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-}
-GVM_DEVICE uint64_t gvm_atomic_add_u64(uint64_t *p, uint64_t v)
-{
-    gvm_soft_step();
-    return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
-}
-GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t desired)
-{
-    gvm_soft_step();
-    __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return expected;
-}
-GVM_DEVICE uint32_t gvm_atomic_cas_u32(uint32_t *p, uint32_t expected, uint32_t desired)
-{
-    gvm_soft_step();
-    __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    return expected;
-}
-GVM_DEVICE uint32_t gvm_atomic_or_u32(uint32_t *p, uint32_t v)
-{
-    gvm_soft_step();
-    return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
-}
-GVM_DEVICE uint64_t gvm_atomic_or_u64(uint64_t *p, uint64_t v)
-{
-    gvm_soft_step();
-    return __atomic_fetch_or(p, v, __ATOMIC_RELAXED);
-}
-GVM_DEVICE uint64_t gvm_atomic_add_acquire_u64(uint64_t *p, uint64_t v)
-{
-    gvm_soft_step();
-    return __atomic_fetch_add(p, v, __ATOMIC_ACQUIRE);
-}
-GVM_DEVICE uint64_t gvm_atomic_add_release_u64(uint64_t *p, uint64_t v)
-{
-    gvm_soft_step();
-    return __atomic_fetch_add(p, v, __ATOMIC_RELEASE);
-}
-GVM_DEVICE uint64_t gvm_atomic_cas_acquire_u64(uint64_t *p, uint64_t expected, uint64_t desired)
-{
-    gvm_soft_step();
-    __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE);
-    return expected;
-}
-GVM_DEVICE uint64_t gvm_atomic_cas_release_u64(uint64_t *p, uint64_t expected, uint64_t desired)
-{
-    gvm_soft_step();
-    __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
-    return expected;
-}
-GVM_DEVICE void gvm_add_release_u64(uint64_t *p, uint64_t v)
-{
-    (void)gvm_atomic_add_release_u64(p, v);
-}
+#define GVM_SOFT_ATOMIC(bits) \
+    GVM_DEVICE uint##bits##_t gvm_atomic_add_u##bits(uint##bits##_t *p, uint##bits##_t v) \
+    { \
+        gvm_soft_step(); \
+        return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_or_u##bits(uint##bits##_t *p, uint##bits##_t v) \
+    { \
+        gvm_soft_step(); \
+        return __atomic_fetch_or(p, v, __ATOMIC_RELAXED); \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_cas_u##bits(uint##bits##_t *p, uint##bits##_t expected, \
+                                                     uint##bits##_t desired) \
+    { \
+        gvm_soft_step(); \
+        __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED); \
+        return expected; \
+    }
+GVM_SOFT_ATOMIC(32)
+GVM_SOFT_ATOMIC(64)
+#undef GVM_SOFT_ATOMIC
+#define GVM_SOFT_ORDERED(bits, suffix) \
+    GVM_DEVICE uint##bits##_t gvm_atomic_add_acquire_u##bits##suffix(uint##bits##_t *p, \
+                                                                     uint##bits##_t v) \
+    { \
+        gvm_soft_step(); \
+        return __atomic_fetch_add(p, v, __ATOMIC_ACQUIRE); \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_add_release_u##bits##suffix(uint##bits##_t *p, \
+                                                                     uint##bits##_t v) \
+    { \
+        gvm_soft_step(); \
+        return __atomic_fetch_add(p, v, __ATOMIC_RELEASE); \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_cas_acquire_u##bits##suffix( \
+        uint##bits##_t *p, uint##bits##_t expected, uint##bits##_t desired) \
+    { \
+        gvm_soft_step(); \
+        __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_ACQUIRE, __ATOMIC_ACQUIRE); \
+        return expected; \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_atomic_cas_release_u##bits##suffix( \
+        uint##bits##_t *p, uint##bits##_t expected, uint##bits##_t desired) \
+    { \
+        gvm_soft_step(); \
+        __atomic_compare_exchange_n(p, &expected, desired, 0, __ATOMIC_RELEASE, __ATOMIC_RELAXED); \
+        return expected; \
+    } \
+    GVM_DEVICE void gvm_add_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
+    { \
+        (void)gvm_atomic_add_release_u##bits##suffix(p, v); \
+    }
+GVM_SOFT_ORDERED(32, )
+GVM_SOFT_ORDERED(64, )
+GVM_SOFT_ORDERED(64, _block)
+#undef GVM_SOFT_ORDERED
 GVM_DEVICE uint32_t gvm_atomic_exchange_u32(uint32_t *p, uint32_t v)
 {
     gvm_soft_step();

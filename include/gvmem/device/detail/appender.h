@@ -36,6 +36,7 @@
 #define GVMEM_DEVICE_DETAIL_APPENDER_H
 
 #include <gvmem/device/appender.h>
+#include <gvmem/device/detail/poller.h>
 
 /* ---- positions and limits
  *
@@ -153,19 +154,6 @@ GVM_DEVICE uint64_t gvm_append_asked(uint64_t n, uint64_t least, uint64_t most, 
 
 /* ---- the poller: the only thread that speaks with the host */
 
-GVM_DEVICE int gvm_append_poller_begin(gvm_append_words *w)
-{
-    if (gvm_load_consume_u32(&w->poller) != 0 || gvm_atomic_cas_u32(&w->poller, 0, 1) != 0)
-        return 0;
-    (void)gvm_load_acquire_u32(&w->poller); /* what the poller before has written is seen */
-    return 1;
-}
-
-GVM_DEVICE void gvm_append_poller_end(gvm_append_words *w)
-{
-    gvm_store_release_u32(&w->poller, 0);
-}
-
 /* Tells the host what is wanted, and the device what the host has answered. After the state is no
  * longer OPEN, ready is what it is: late stops waiting for the host for all. */
 GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, int late)
@@ -223,9 +211,9 @@ GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_
             break;
         asked = seen;
     }
-    if (gvm_append_poller_begin(w)) {
+    if (gvm_poller_begin(&w->poller)) {
         gvm_append_exchange(a, w, 0);
-        gvm_append_poller_end(w);
+        gvm_poller_end(&w->poller);
     }
 }
 
@@ -298,9 +286,10 @@ GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, 
                                  a->units_max);
         gvm_append_ask(a, w, more_rows ? rows : 0, more_units ? units : 0);
     } else if (asked != view->acked && gvm_append_is_turn(next) &&
-               gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN && gvm_append_poller_begin(w)) {
+               gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN &&
+               gvm_poller_begin(&w->poller)) {
         gvm_append_exchange(a, w, 0);
-        gvm_append_poller_end(w);
+        gvm_poller_end(&w->poller);
     }
 }
 
@@ -323,7 +312,7 @@ GVM_DEVICE_RARE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *
                                          uint64_t next)
 {
     uint64_t since = gvm_clock_ns(), seen = 0, ready, now;
-    uint32_t state, pauses = 1, i;
+    uint32_t state, pauses = 1;
 
     for (;;) {
         state = gvm_load_acquire_u32(&w->state); /* before ready: is that final? */
@@ -339,17 +328,15 @@ GVM_DEVICE_RARE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *
             seen = ready;
             since = now;
         }
-        if (gvm_append_poller_begin(w)) {
+        if (gvm_poller_begin(&w->poller)) {
             /* Late only if no other poller has seen more memory meanwhile. */
             gvm_append_exchange(a, w,
                                 now > since && now - since > a->wait_ns &&
                                     gvm_load_consume_u64(&w->ready) == ready);
-            gvm_append_poller_end(w);
+            gvm_poller_end(&w->poller);
             pauses = 1;
         } else {
-            for (i = 0; i < pauses; i++)
-                gvm_pause();
-            pauses = pauses < 16 ? 2 * pauses : 16;
+            gvm_poller_pause(&pauses);
         }
     }
 }

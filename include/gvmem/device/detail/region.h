@@ -133,9 +133,10 @@ typedef struct gvm_region_table {
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
     uint64_t padding[9];
-    uint64_t hand; /* atomic, in a cache line of its own with what misses count */
     uint64_t fetched, written, evicted, remote;
-    uint64_t padding2[11];
+    uint64_t padding2[12];
+    uint64_t hand; /* atomic, in a cache line of its own */
+    uint64_t padding3[15];
     gvm_region_cleaning cleaning;
 } gvm_region_table;
 
@@ -200,51 +201,63 @@ GVM_DEVICE uint64_t gvm_region_tell(uint32_t by, uint64_t value)
 
 #define GVM_REGION_COPIED_AT_ONCE 4 /* loads of 16 bytes under way for each thread */
 
-/* Copies between slots: units of 16 bytes, less than 2^32. The lanes of a warp copy units next to each other and then the
- * next ones, so that a thread's loads differ by a constant, and need one register for all addresses. */
-GVM_DEVICE void gvm_region_copy_by(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
+/* A thread's part of a copy of units of 16 bytes: its first unit, those that lie apart from each other behind it, and so on
+ * after each step. left: units from the first on. A constant distance means one register for all addresses. */
+GVM_DEVICE void gvm_region_copy_units(uint64_t to, uint64_t from, int32_t left, uint32_t apart,
+                                      uint32_t step)
 {
-    const uint32_t apart = by == GVM_REGION_BY_THREAD ? 1 : gvm_warp_size();
-    const uint32_t rank = gvm_region_rank(by), lane = rank % apart;
-    const uint32_t first = (rank - lane) * GVM_REGION_COPIED_AT_ONCE + lane;
-    const uint32_t step = gvm_region_ranks(by) * GVM_REGION_COPIED_AT_ONCE;
-    const uint32_t units = (uint32_t)(t->stride_bytes / 16);
-    const unsigned char *src = (const unsigned char *)(uintptr_t)(t->address + from * t->stride_bytes);
-    unsigned char *dst = (unsigned char *)(uintptr_t)(t->address + to * t->stride_bytes);
     uint64_t a[GVM_REGION_COPIED_AT_ONCE], b[GVM_REGION_COPIED_AT_ONCE];
-    uint32_t left = units > first ? units - first : 0, k;
+    uint32_t k;
 
-    src += (uint64_t)first * 16;
-    dst += (uint64_t)first * 16;
     GVM_NO_UNROLL
-    while (left > 0) {
+    for (; left > 0; left -= (int32_t)step) {
         GVM_UNROLL
         for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++)
-            if (left > k * apart)
-                gvm_stream_load_u64x2(src + k * apart * 16, &a[k], &b[k]);
+            if (left > (int32_t)(k * apart))
+                gvm_stream_load_u64x2((const unsigned char *)(uintptr_t)from + k * apart * 16,
+                                      &a[k], &b[k]);
         GVM_UNROLL
         for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++)
-            if (left > k * apart)
-                gvm_stream_u64x2(dst + k * apart * 16, a[k], b[k]);
-        left = left > step ? left - step : 0;
-        src += (uint64_t)step * 16;
-        dst += (uint64_t)step * 16;
+            if (left > (int32_t)(k * apart))
+                gvm_stream_u64x2((unsigned char *)(uintptr_t)to + k * apart * 16, a[k], b[k]);
+        from += (uint64_t)step * 16;
+        to += (uint64_t)step * 16;
     }
 }
 
-GVM_DEVICE_RARE void gvm_region_copy_alone(const gvm_region_table *t, uint32_t to, uint32_t from)
+GVM_DEVICE_RARE void gvm_region_copy_alone(uint64_t to, uint64_t from, int32_t left)
 {
-    gvm_region_copy_by(t, to, from, GVM_REGION_BY_THREAD);
+    gvm_region_copy_units(to, from, left, 1, GVM_REGION_COPIED_AT_ONCE);
 }
 
-GVM_DEVICE_RARE void gvm_region_copy_in_warp(const gvm_region_table *t, uint32_t to, uint32_t from)
+GVM_DEVICE_RARE void gvm_region_copy_in_warp(uint64_t to, uint64_t from, int32_t left)
 {
-    gvm_region_copy_by(t, to, from, GVM_REGION_BY_WARP);
+    gvm_region_copy_units(to, from, left, gvm_warp_size(), gvm_warp_size() * GVM_REGION_COPIED_AT_ONCE);
 }
 
-GVM_DEVICE_RARE void gvm_region_copy_in_block(const gvm_region_table *t, uint32_t to, uint32_t from)
+GVM_DEVICE_RARE void gvm_region_copy_in_block(uint64_t to, uint64_t from, int32_t left)
 {
-    gvm_region_copy_by(t, to, from, GVM_REGION_BY_BLOCK);
+    gvm_region_copy_units(to, from, left, gvm_warp_size(),
+                          gvm_block_threads() * GVM_REGION_COPIED_AT_ONCE);
+}
+
+/* Units next to each other, less than 2^31. rank: of a thread among as many as ranks says: one, lanes of a warp, or the block's.
+ * The lanes of a warp copy units next to each other and then the next ones. */
+GVM_DEVICE_RARE void gvm_region_copy_piece(uint64_t to, uint64_t from, uint32_t units,
+                                           uint32_t rank, uint32_t ranks)
+{
+    const uint32_t lane = ranks == 1 ? 0 : rank % gvm_warp_size();
+    const uint32_t first = (rank - lane) * GVM_REGION_COPIED_AT_ONCE + lane;
+    const int32_t left = (int32_t)(units - first);
+
+    to += first * 16ull;
+    from += first * 16ull;
+    if (ranks == 1)
+        gvm_region_copy_alone(to, from, left);
+    else if (ranks <= gvm_warp_size())
+        gvm_region_copy_in_warp(to, from, left);
+    else
+        gvm_region_copy_in_block(to, from, left);
 }
 
 GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
@@ -252,39 +265,63 @@ GVM_DEVICE uint64_t gvm_region_homes(const gvm_region_table *t)
     return t->address + t->home * t->stride_bytes;
 }
 
+GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t region)
+{
+    return (void *)(uintptr_t)(gvm_region_homes(t) + GVM_REGION_WINDOW_AT(t, region));
+}
+
+GVM_DEVICE_RARE uint64_t gvm_region_window_row(const gvm_region_table *t, uint64_t window, uint32_t row)
+{
+    return window + row / t->shape.height * t->shape.slice_pitch_bytes +
+           row % t->shape.height * t->shape.row_pitch_bytes;
+}
+
+/* As many threads as there are units in a row of a window copy it, but not more than a warp. */
+GVM_DEVICE uint32_t gvm_region_row_lanes(const gvm_region_table *t, uint32_t by)
+{
+    uint32_t lanes = by == GVM_REGION_BY_THREAD ? 1 : gvm_warp_size();
+
+    GVM_NO_UNROLL
+    while (lanes / 2 >= t->shape.width_bytes / 16)
+        lanes /= 2;
+    return lanes;
+}
+
+/* A function of its own, in which no loop keeps all of this in registers. */
+GVM_DEVICE_RARE void gvm_region_copy_row(const gvm_region_table *t, uint32_t to, uint32_t from,
+                                         uint32_t row, uint32_t lanes)
+{
+    const int fetches = to < t->home;
+    const uint64_t packed = t->address + (fetches ? to : from) * t->stride_bytes +
+                            row * t->shape.width_bytes;
+    const uint64_t at = gvm_region_window_row(
+        t, (uint64_t)(uintptr_t)gvm_region_window(t, (fetches ? from : to) - t->home), row);
+
+    gvm_region_copy_piece(fetches ? packed : at, fetches ? at : packed,
+                          (uint32_t)(t->shape.width_bytes / 16), gvm_lane() % lanes, lanes);
+}
+
 /* A collection with a shape: between a frame, whose rows are packed, and a window of the array. */
 GVM_DEVICE_RARE void gvm_region_copy_window(const gvm_region_table *t, uint32_t to, uint32_t from,
                                             uint32_t by)
 {
-    const int fetches = to < t->home;
-    const uint64_t window = gvm_region_homes(t) +
-                            GVM_REGION_WINDOW_AT(t, (fetches ? from : to) - t->home);
-    const uint32_t units = (uint32_t)(t->region_bytes / 16),
-                   row_units = (uint32_t)(t->shape.width_bytes / 16);
-    uint64_t frame, at, a, b;
-    uint32_t i, row;
+    const uint32_t lanes = gvm_region_row_lanes(t, by);
+    uint32_t row;
 
     GVM_NO_UNROLL
-    for (i = gvm_region_rank(by); i < units; i += gvm_region_ranks(by)) {
-        row = i / row_units;
-        at = window + row / t->shape.height * t->shape.slice_pitch_bytes +
-             row % t->shape.height * t->shape.row_pitch_bytes + i % row_units * 16ull;
-        frame = t->address + (fetches ? to : from) * t->stride_bytes + i * 16ull;
-        gvm_stream_load_u64x2((const void *)(uintptr_t)(fetches ? at : frame), &a, &b);
-        gvm_stream_u64x2((void *)(uintptr_t)(fetches ? frame : at), a, b);
-    }
+    for (row = gvm_region_rank(by) / lanes; row < t->shape.height * t->shape.depth;
+         row += gvm_region_ranks(by) / lanes)
+        gvm_region_copy_row(t, to, from, row, lanes);
 }
 
-GVM_DEVICE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
+GVM_DEVICE_RARE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uint32_t from, uint32_t by)
 {
     if (t->columns != 0)
         gvm_region_copy_window(t, to, from, by);
-    else if (by == GVM_REGION_BY_THREAD)
-        gvm_region_copy_alone(t, to, from);
-    else if (by == GVM_REGION_BY_WARP)
-        gvm_region_copy_in_warp(t, to, from);
     else
-        gvm_region_copy_in_block(t, to, from);
+        gvm_region_copy_piece(t->address + to * t->stride_bytes,
+                              t->address + from * t->stride_bytes, (uint32_t)(t->stride_bytes / 16),
+                              gvm_region_rank(by), gvm_region_ranks(by));
 }
 
 /* ---- words and records */
@@ -322,10 +359,15 @@ GVM_DEVICE int gvm_region_is_idle_in(uint64_t word, uint32_t frame)
            gvm_region_slot_in(word) == frame;
 }
 
-/* BUSY, if the word is still that. */
+/* Another word, if it is still that. */
+GVM_DEVICE int gvm_region_swap(const gvm_region_table *t, uint32_t region, uint64_t word, uint64_t next)
+{
+    return gvm_atomic_cas_acquire_u64(gvm_region_word(t, region), word, next) == word;
+}
+
 GVM_DEVICE int gvm_region_claim(const gvm_region_table *t, uint32_t region, uint64_t word)
 {
-    return gvm_atomic_cas_acquire_u64(gvm_region_word(t, region), word, word | GVM_REGION_BUSY) == word;
+    return gvm_region_swap(t, region, word, word | GVM_REGION_BUSY);
 }
 
 /* The claim ends, and the region is where place says. taken: what the word said of that before. */
@@ -387,15 +429,17 @@ GVM_DEVICE_RARE void gvm_region_sum_up(const gvm_region_table *t, uint32_t frame
 {
     const unsigned char *at = (const unsigned char *)(uintptr_t)(t->address + frame * t->stride_bytes);
     gvm_region_sum *sum = gvm_region_sum_of(t, frame);
-    uint64_t i, first, second, mine = 0;
+    const uint32_t units = (uint32_t)(t->stride_bytes / 16);
+    uint64_t first, second, mine = 0;
+    uint32_t i;
 
     if (gvm_region_rank(by) == 0)
         gvm_store_release_u64(&sum->found, 0);
     gvm_region_join(by);
     GVM_NO_UNROLL
-    for (i = gvm_region_rank(by); i < t->stride_bytes / 16; i += gvm_region_ranks(by)) {
-        gvm_stream_load_u64x2(at + 16 * i, &first, &second);
-        mine += gvm_region_mix(first, 2 * i) + gvm_region_mix(second, 2 * i + 1);
+    for (i = gvm_region_rank(by); i < units; i += gvm_region_ranks(by)) {
+        gvm_stream_load_u64x2(at + 16ull * i, &first, &second);
+        mine += gvm_region_mix(first, 2ull * i) + gvm_region_mix(second, 2ull * i + 1);
     }
     gvm_atomic_add_u64(&sum->found, mine);
     gvm_region_join(by);
@@ -429,10 +473,13 @@ typedef struct gvm_region_search {
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
     uint32_t cleaning; /* the step of a batch that these threads are at */
+    uint64_t drawn;    /* a number of the hand, or GVM_REGION_UNDRAWN */
     uint64_t taken;    /* the victim's word when it was claimed */
-    uint64_t own;      /* the word of the region that is mapped, likewise */
+    uint64_t own; /* the word of the region that is mapped, as it was seen last, or when it was claimed */
     uint64_t until_ns;
 } gvm_region_search;
+
+#define GVM_REGION_UNDRAWN (~0ull)
 
 enum {
     GVM_REGION_LOOK,  /* at the region's word */
@@ -442,65 +489,77 @@ enum {
     GVM_REGION_END,   /* and has its data */
 };
 
-/* May what is in the frame be evicted? */
-GVM_DEVICE int gvm_region_is_victim(const gvm_region_table *t, gvm_region_frame *frame, uint64_t word)
+/* A store that orders nothing. */
+GVM_DEVICE void gvm_region_note(uint32_t *at, uint32_t value)
 {
-    const uint32_t seen = gvm_load_acquire_u32(&frame->seen), uses = gvm_region_uses_in(word);
-    const uint32_t since = (uses - seen) & 0xff;
+    (void)gvm_atomic_exchange_u32(at, value);
+}
+
+/* May what is in the frame be evicted? */
+GVM_DEVICE int gvm_region_is_victim(const gvm_region_table *t, gvm_region_frame *frame,
+                                    uint32_t seen, uint64_t word)
+{
+    const uint32_t uses = gvm_region_uses_in(word), since = (uses - seen) & 0xff;
     uint32_t counter;
 
     if (t->policy == GVM_REGION_EVICT_FIFO)
         return 1;
     counter = t->policy == GVM_REGION_EVICT_NFU ? ((seen >> 8) + since) / 2 : since;
-    gvm_store_release_u32(&frame->seen, t->policy == GVM_REGION_EVICT_NFU ? uses | counter << 8 : uses);
+    gvm_region_note(&frame->seen, t->policy == GVM_REGION_EVICT_NFU ? uses | counter << 8 : uses);
     return counter == 0;
 }
 
-/* Looks at one frame: is it, or can it be, had? */
-GVM_DEVICE int gvm_region_take_frame(const gvm_region_table *t, uint32_t at, uint32_t region,
-                                     gvm_region_search *s)
+/* Looks at frame s->frame: is it, or can it be, had? A clean region leaves it at once; one that is dirty, or has a checksum to be
+ * compared, is claimed. */
+GVM_DEVICE int gvm_region_take_frame(gvm_region_table *t, gvm_region_search *s)
 {
-    gvm_region_frame *frame = gvm_region_frame_of(t, at);
-    const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
+    gvm_region_frame *frame = gvm_region_frame_of(t, s->frame);
+    const uint32_t owner = gvm_load_consume_u32(&frame->owner),
+                   seen = gvm_load_consume_u32(&frame->seen);
     uint64_t word;
 
-    s->frame = at;
-    s->victim = GVM_REGION_NONE;
-    if (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, region + 1) == 0)
-        return gvm_load_acquire_u32(&frame->owner) != 0; /* after all that those who freed it had done */
     if (owner == 0)
-        return 0;
+        return gvm_atomic_cas_acquire_u32(&frame->owner, 0, s->region + 1) == 0;
     if (t->policy == GVM_REGION_EVICT_NONE || owner > t->count)
         return 0;
-    word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
-    if (!gvm_region_is_idle_in(word, at) || !gvm_region_is_victim(t, frame, word) ||
-        !gvm_region_claim(t, owner - 1, word))
+    word = gvm_load_consume_u64(gvm_region_word(t, owner - 1));
+    if (!gvm_region_is_idle_in(word, s->frame) || !gvm_region_is_victim(t, frame, seen, word))
         return 0;
-    s->victim = owner - 1;
-    s->taken = word;
+    if ((word & GVM_REGION_DIRTY) != 0 || t->sums != 0) {
+        s->victim = owner - 1;
+        s->taken = word;
+        return gvm_region_claim(t, owner - 1, word);
+    }
+    if (!gvm_region_swap(t, owner - 1, word, word & ~GVM_REGION_PLACE))
+        return 0;
+    gvm_region_note(&frame->owner, s->region + 1);
+    gvm_atomic_add_u64(&t->evicted, 1);
     return 1;
 }
 
 /* Draws frames until one can be had. */
-GVM_DEVICE_RARE int gvm_region_find_frame(gvm_region_table *t, uint32_t region, gvm_region_search *s)
+GVM_DEVICE_RARE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
 {
-    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
+    const uint32_t frames = gvm_load_consume_u32(&t->frame_count);
     const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
-    uint64_t at;
 
     while (s->looks++ < looks) {
-        at = gvm_atomic_add_u64(&t->hand, 1);
-        if (t->policy == GVM_REGION_EVICT_NONE && at >= frames)
+        const uint64_t drawn = s->drawn != GVM_REGION_UNDRAWN ? s->drawn
+                                                              : gvm_atomic_add_u64(&t->hand, 1);
+
+        s->drawn = GVM_REGION_UNDRAWN;
+        if (t->policy == GVM_REGION_EVICT_NONE && drawn >= frames)
             return 0;
-        if (gvm_region_take_frame(t, (uint32_t)at % frames, region, s))
+        s->frame = (uint32_t)drawn % frames;
+        s->victim = GVM_REGION_NONE;
+        if (gvm_region_take_frame(t, s))
             return 1;
     }
     return 0;
 }
 
 /* The victim's data is at home. Its frame is the region's, unless the victim was mapped meanwhile: then it stays. */
-GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t region,
-                                               gvm_region_search *s)
+GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, gvm_region_search *s)
 {
     const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, s->victim));
 
@@ -513,7 +572,7 @@ GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, uint32_t reg
                           s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED));
         return 0;
     }
-    gvm_store_release_u32(&gvm_region_frame_of(t, s->frame)->owner, region + 1);
+    gvm_region_note(&gvm_region_frame_of(t, s->frame)->owner, s->region + 1);
     gvm_region_settle(t, s->victim, s->taken, 0);
     gvm_atomic_add_u64(&t->evicted, 1);
     return 1;
@@ -600,11 +659,34 @@ GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
            gvm_load_acquire_u64(&t->hand) < gvm_load_acquire_u32(&t->frame_count);
 }
 
-/* Claims the region if it is not in a frame, and this thread may bring it there. 0: go on with s->stage; else a job. */
-GVM_DEVICE_RARE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t region,
-                                         uint32_t access, gvm_region_search *s)
+/* Claims the region, if its word is still what was seen. What else will be needed is read at the same time: none of it waits for
+ * another. The record is read under a reference that was taken before the word was seen without BUSY. The claim acquires nothing:
+ * what the region's home has was acquired with that word. */
+GVM_DEVICE_RARE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
 {
-    const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+    uint64_t *at = gvm_region_word(t, s->region);
+    const uint32_t flags = gvm_load_consume_u32(&gvm_region_record_of(t, s->region)->flags);
+    uint64_t found;
+
+    if (t->policy != GVM_REGION_EVICT_NONE && s->drawn == GVM_REGION_UNDRAWN)
+        s->drawn = gvm_atomic_add_u64(&t->hand, 1);
+    found = gvm_atomic_cas_u64(at, s->own, s->own | GVM_REGION_BUSY);
+    if (found != s->own) {
+        s->own = gvm_load_acquire_u64(at);
+    } else if ((flags & GVM_REGION_LIVE) == 0) {
+        gvm_region_settle(t, s->region, s->own, s->own & GVM_REGION_PLACE);
+        return gvm_region_fail(t, s->region, GVM_REGION_NO_SUCH);
+    } else {
+        s->stage = GVM_REGION_FIND;
+    }
+    return 0;
+}
+
+/* Claims the region if it is not in a frame, and this thread may bring it there. 0: go on with s->stage; else a job. */
+GVM_DEVICE_RARE uint64_t gvm_region_look(gvm_region_table *t, gvm_region_search *s)
+{
+    uint64_t *at = gvm_region_word(t, s->region);
+    const uint64_t word = s->own;
 
     if ((word & (GVM_REGION_CROWDED | GVM_REGION_BUSY)) != 0) {
         const uint64_t now_ns = gvm_clock_ns();
@@ -613,103 +695,91 @@ GVM_DEVICE_RARE uint64_t gvm_region_look(const gvm_region_table *t, uint32_t reg
             s->until_ns = now_ns + t->wait_ns;
         else if (now_ns > s->until_ns)
             return gvm_region_fail(
-                t, region, (word & GVM_REGION_CROWDED) != 0 ? GVM_REGION_SPOILT : GVM_REGION_LATE);
+                t, s->region, (word & GVM_REGION_CROWDED) != 0 ? GVM_REGION_SPOILT : GVM_REGION_LATE);
         gvm_pause();
+        s->own = gvm_load_acquire_u64(at);
         return 0;
     }
     if ((word & GVM_REGION_RESIDENT) != 0 &&
         ((word & GVM_REGION_REMOTE) == 0 ||
          (word & GVM_REGION_REFERENCES) != GVM_REGION_REFERENCE || !gvm_region_may_find_frame(t)))
-        return gvm_region_mapped(t, region, access, word);
-    if (gvm_region_claim(t, region, word)) {
-        s->own = word;
-        s->stage = GVM_REGION_FIND;
-    }
-    return 0;
+        return gvm_region_mapped(t, s->region, s->access, word);
+    return gvm_region_begin(t, s);
 }
 
 /* There is no frame: the region is used at its home. */
-GVM_DEVICE_RARE uint64_t gvm_region_use_home(gvm_region_table *t, uint32_t region, uint32_t access,
-                                             const gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_use_home(gvm_region_table *t, const gvm_region_search *s)
 {
     const uint64_t place = GVM_REGION_RESIDENT | GVM_REGION_REMOTE |
-                           (uint64_t)(t->home + region) << GVM_REGION_SLOT_SHIFT;
+                           (uint64_t)(t->home + s->region) << GVM_REGION_SLOT_SHIFT;
 
-    gvm_region_settle(t, region, s->own, place);
+    gvm_region_settle(t, s->region, s->own, place);
     gvm_atomic_add_u64(&t->remote, 1);
-    return gvm_region_mapped(t, region, access, place);
-}
-
-/* The frame has the data. */
-GVM_DEVICE_RARE uint64_t gvm_region_publish(gvm_region_table *t, uint32_t region, uint32_t access,
-                                            const gvm_region_search *s)
-{
-    const uint64_t place = GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT;
-
-    gvm_store_release_u32(&gvm_region_frame_of(t, s->frame)->seen, gvm_region_uses_in(s->own));
-    gvm_region_settle(t, region, s->own, place);
-    return gvm_region_mapped(t, region, access, place);
+    return gvm_region_mapped(t, s->region, s->access, place);
 }
 
 /* With the region claimed: 0, or a job. */
-GVM_DEVICE_RARE uint64_t gvm_region_bring(gvm_region_table *t, uint32_t region, uint32_t access,
-                                          gvm_region_search *s)
+GVM_DEVICE_RARE uint64_t gvm_region_search_frame(gvm_region_table *t, gvm_region_search *s)
 {
-    if (s->stage == GVM_REGION_FIND) {
-        if ((gvm_load_acquire_u32(&gvm_region_record_of(t, region)->flags) & GVM_REGION_LIVE) == 0) {
-            gvm_region_settle(t, region, s->own, s->own & GVM_REGION_PLACE);
-            return gvm_region_fail(t, region, GVM_REGION_NO_SUCH);
-        }
-        if (t->clean_low != 0) {
-            const uint64_t job = gvm_region_clean_next(t, &s->cleaning);
+    if (t->clean_low != 0) {
+        const uint64_t job = gvm_region_clean_next(t, &s->cleaning);
 
-            if (job != 0)
-                return job;
-        }
-        if (!gvm_region_find_frame(t, region, s))
-            return gvm_region_use_home(t, region, access, s);
-        s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
-        return gvm_region_evict_job(t, s);
+        if (job != 0)
+            return job;
     }
-    if (s->stage == GVM_REGION_EVICT) {
-        s->stage = gvm_region_finish_evicting(t, region, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
-        return 0;
-    }
-    if (s->stage == GVM_REGION_FILL && (access & GVM_REGION_READ) != 0) {
-        s->stage = GVM_REGION_END;
+    if (!gvm_region_find_frame(t, s))
+        return gvm_region_use_home(t, s);
+    s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
+    return gvm_region_evict_job(t, s);
+}
+
+/* The frame is the region's: 0, or a job. */
+GVM_DEVICE_RARE uint64_t gvm_region_fill(gvm_region_table *t, gvm_region_search *s)
+{
+    const uint64_t place = GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT;
+    const int is_full = s->stage == GVM_REGION_END;
+
+    s->stage = GVM_REGION_END;
+    if (!is_full && (s->access & GVM_REGION_READ) != 0) {
         gvm_atomic_add_u64(&t->fetched, 1);
-        return gvm_region_copy_job(s->frame, t->home + region);
+        return gvm_region_copy_job(s->frame, t->home + s->region);
     }
-    if (s->stage == GVM_REGION_FILL && t->sums != 0) {
-        s->stage = GVM_REGION_END;
+    if (!is_full && t->sums != 0)
         return GVM_REGION_EMPTY | (uint64_t)s->frame << GVM_REGION_SLOT_BITS;
-    }
-    return gvm_region_publish(t, region, access, s);
+    gvm_region_note(&gvm_region_frame_of(t, s->frame)->seen, gvm_region_uses_in(s->own));
+    gvm_region_settle(t, s->region, s->own, place);
+    return gvm_region_mapped(t, s->region, s->access, place);
 }
 
-/* The leader's next steps, up to something that all threads do. */
-GVM_DEVICE_RARE uint64_t gvm_region_next(gvm_region_table *t, gvm_region_search *s)
+/* The leader's next step: 0 if there are more, or a job. */
+GVM_DEVICE_RARE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
 {
-    uint64_t job = 0;
-
-    while (job == 0)
-        job = s->stage == GVM_REGION_LOOK ? gvm_region_look(t, s->region, s->access, s)
-                                          : gvm_region_bring(t, s->region, s->access, s);
-    return job;
+    if (s->stage == GVM_REGION_LOOK)
+        return gvm_region_look(t, s);
+    if (s->stage == GVM_REGION_FIND)
+        return gvm_region_search_frame(t, s);
+    if (s->stage != GVM_REGION_EVICT)
+        return gvm_region_fill(t, s);
+    s->stage = gvm_region_finish_evicting(t, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
+    return 0;
 }
 
-/* A reference is counted already. Returns RESIDENT, REMOTE and the slot, or 0. */
+/* A reference and a use are counted already; word: as it was before that, or as it was seen last without them. Returns RESIDENT,
+ * REMOTE and the slot, or 0. */
 GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, uint32_t access,
-                                             uint32_t by)
+                                             uint64_t word, uint32_t by)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
-    gvm_region_search s = {region, access, GVM_REGION_LOOK, 0, GVM_REGION_NONE, 0, 0, 0, 0, 0};
+    gvm_region_search s = {.region = region, .access = access, .drawn = GVM_REGION_UNDRAWN};
     uint64_t job = 0;
 
+    s.own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
     GVM_NO_UNROLL
     for (;;) {
         if (gvm_region_rank(by) == 0)
-            job = gvm_region_next(t, &s);
+            do
+                job = gvm_region_step(t, &s);
+            while (job == 0);
         job = gvm_region_tell(by, job);
         if ((job & GVM_REGION_DONE) != 0)
             return job & ~GVM_REGION_DONE;
@@ -717,26 +787,31 @@ GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, ui
     }
 }
 
-GVM_DEVICE_RARE uint64_t gvm_region_map_slowly(uint64_t table, uint32_t region, uint32_t access)
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly(uint64_t table, uint32_t region, uint32_t access,
+                                               uint64_t word)
 {
-    return gvm_region_map_slowly_by(table, region, access, GVM_REGION_BY_THREAD);
+    return gvm_region_map_slowly_by(table, region, access, word, GVM_REGION_BY_THREAD);
 }
 
-GVM_DEVICE_RARE uint64_t gvm_region_map_slowly_warp(uint64_t table, uint32_t region, uint32_t access)
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly_warp(uint64_t table, uint32_t region,
+                                                    uint32_t access, uint64_t word)
 {
-    return gvm_region_map_slowly_by(table, region, access, GVM_REGION_BY_WARP);
+    return gvm_region_map_slowly_by(table, region, access, word, GVM_REGION_BY_WARP);
 }
 
-GVM_DEVICE_RARE uint64_t gvm_region_map_slowly_block(uint64_t table, uint32_t region, uint32_t access)
+GVM_DEVICE_RARE uint64_t gvm_region_map_slowly_block(uint64_t table, uint32_t region,
+                                                     uint32_t access, uint64_t word)
 {
-    return gvm_region_map_slowly_by(table, region, access, GVM_REGION_BY_BLOCK);
+    return gvm_region_map_slowly_by(table, region, access, word, GVM_REGION_BY_BLOCK);
 }
 
-GVM_DEVICE uint64_t gvm_region_miss(uint64_t table, uint32_t region, uint32_t access, uint32_t by)
+GVM_DEVICE uint64_t gvm_region_miss(uint64_t table, uint32_t region, uint32_t access, uint64_t word,
+                                    uint32_t by)
 {
-    return by == GVM_REGION_BY_THREAD ? GVM_FAR(gvm_region_map_slowly)(table, region, access)
-           : by == GVM_REGION_BY_WARP ? GVM_FAR(gvm_region_map_slowly_warp)(table, region, access)
-                                      : GVM_FAR(gvm_region_map_slowly_block)(table, region, access);
+    return by == GVM_REGION_BY_THREAD ? GVM_FAR(gvm_region_map_slowly)(table, region, access, word)
+           : by == GVM_REGION_BY_WARP
+               ? GVM_FAR(gvm_region_map_slowly_warp)(table, region, access, word)
+               : GVM_FAR(gvm_region_map_slowly_block)(table, region, access, word);
 }
 
 /* A number that no region has. */
@@ -776,17 +851,12 @@ GVM_DEVICE uint64_t gvm_region_map_as(const gvm_region_view *view, uint32_t regi
 
     return region >= view->count || gvm_region_is_hit(word, access)
                ? word
-               : gvm_region_miss(view->table, region, access, by);
+               : gvm_region_miss(view->table, region, access, word, by);
 }
 
 GVM_DEVICE const gvm_region_table *gvm_region_table_of(const gvm_region_view *view)
 {
     return (const gvm_region_table *)(uintptr_t)view->table;
-}
-
-GVM_DEVICE_RARE void *gvm_region_window(const gvm_region_table *t, uint32_t region)
-{
-    return (void *)(uintptr_t)(gvm_region_homes(t) + GVM_REGION_WINDOW_AT(t, region));
 }
 
 GVM_DEVICE void *gvm_region_pointer(const gvm_region_view *view, uint64_t word)

@@ -11,38 +11,77 @@
 
 /* ---- by lanes */
 
-/* A warp maps a region for which count references are taken: with one of them, so that it is seen to be the only one
- * that uses a region at its home, and then the others. Returns RESIDENT and the slot, or 0 without any. */
-GVM_DEVICE_RARE uint64_t gvm_region_map_for_lanes(uint64_t table, uint32_t region, uint32_t access,
-                                                  uint32_t count)
+/* Two copies at the same time, as those of small regions have few loads each. */
+GVM_DEVICE_RARE void gvm_region_copy_two(const gvm_region_table *t, uint64_t job, uint64_t other)
 {
-    const gvm_region_table *t = (const gvm_region_table *)(uintptr_t)table;
-    uint64_t word;
+    const uint64_t skip = gvm_lane() * 16, base = t->address + skip;
+    uint64_t from = base + gvm_region_job_from(job) * t->stride_bytes,
+             to = base + gvm_region_job_to(job) * t->stride_bytes,
+             other_from = base + gvm_region_job_from(other) * t->stride_bytes,
+             other_to = base + gvm_region_job_to(other) * t->stride_bytes, a, b, c, d;
+    int32_t left = (int32_t)(t->stride_bytes - skip);
 
-    if (gvm_lane() == 0 && count > 1)
-        gvm_add_release_u64(gvm_region_word(t, region), 0 - (count - 1) * GVM_REGION_REFERENCE);
-    word = gvm_region_map_slowly_warp(table, region, access);
-    if (gvm_lane() == 0 && count > 1 && word != 0)
-        gvm_atomic_add_u64(gvm_region_word(t, region), (count - 1) * GVM_REGION_REFERENCE);
-    gvm_warp_sync();
-    return word;
+    GVM_NO_UNROLL
+    for (; left > 0; left -= 16 * (int32_t)gvm_warp_size()) {
+        gvm_stream_load_u64x2((const void *)(uintptr_t)from, &a, &b);
+        gvm_stream_load_u64x2((const void *)(uintptr_t)other_from, &c, &d);
+        gvm_stream_u64x2((void *)(uintptr_t)to, a, b);
+        gvm_stream_u64x2((void *)(uintptr_t)other_to, c, d);
+        from += 16 * gvm_warp_size();
+        to += 16 * gvm_warp_size();
+        other_from += 16 * gvm_warp_size();
+        other_to += 16 * gvm_warp_size();
+    }
 }
 
-/* The regions that missing lanes name, one after the other. peers: the lanes that have this lane's region. */
-GVM_DEVICE_RARE uint64_t gvm_region_map_missing(uint64_t table, uint32_t region, uint32_t access,
-                                                uint32_t missing, uint32_t peers, uint64_t word)
-{
-    GVM_NO_UNROLL
-    for (; missing != 0; missing &= missing - 1) {
-        const uint32_t leader = gvm_warp_first(missing);
-        const uint64_t found = gvm_region_map_for_lanes(
-            table, gvm_warp_get_u32(region, leader), gvm_warp_get_u32(access, leader),
-            gvm_count_ones(gvm_warp_get_u32(peers, leader)));
+#define GVM_REGION_SMALL 2048 /* bytes: from here on a warp has enough loads for one copy */
 
-        if ((peers >> leader & 1) != 0)
-            word = found;
+/* What the lanes of a set have to do is done by the whole warp. */
+GVM_DEVICE_RARE void gvm_region_do_for_lanes(gvm_region_table *t, uint64_t job, uint32_t set)
+{
+    uint64_t first, second;
+
+    GVM_NO_UNROLL
+    while (set != 0) {
+        first = gvm_warp_get_u64(job, gvm_warp_first(set));
+        set &= set - 1;
+        second = set != 0 ? gvm_warp_get_u64(job, gvm_warp_first(set)) : 0;
+        if ((first & second & GVM_REGION_COPY) != 0 && t->stride_bytes < GVM_REGION_SMALL &&
+            t->columns == 0 && t->sums == 0) {
+            gvm_region_copy_two(t, first, second);
+            set &= set - 1;
+        } else {
+            gvm_region_do(t, first, GVM_REGION_BY_WARP);
+        }
     }
-    return word;
+    gvm_warp_sync();
+}
+
+/* Each of a warp's lanes that misses maps a region, all at the same time; no two the same. count: the references that it has
+ * taken, 0 for lanes that do not miss. It maps with one of them, so that a region that is used at its home is seen to have no other,
+ * and takes the others again. word: as before it took them. Returns what gvm_region_map_slowly() does. */
+GVM_DEVICE_RARE uint64_t gvm_region_map_missing(uint64_t table, uint32_t region, uint32_t access,
+                                                uint32_t count, uint64_t word)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
+    gvm_region_search s = {.region = region, .access = access, .drawn = GVM_REGION_UNDRAWN};
+    uint64_t job = count != 0 ? 0 : GVM_REGION_DONE;
+    uint32_t set;
+
+    if (count > 1)
+        gvm_add_release_u64(gvm_region_word(t, region), 0 - (count - 1) * GVM_REGION_REFERENCE);
+    s.own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+    GVM_NO_UNROLL
+    while (gvm_warp_ballot(~0u, (job & GVM_REGION_DONE) == 0) != 0) {
+        if ((job & GVM_REGION_DONE) == 0)
+            job = gvm_region_step(t, &s);
+        set = gvm_warp_ballot(~0u, job != 0 && (job & GVM_REGION_DONE) == 0);
+        if (set != 0)
+            gvm_region_do_for_lanes(t, job, set);
+    }
+    if (count > 1 && job != GVM_REGION_DONE)
+        gvm_atomic_add_u64(gvm_region_word(t, s.region), (count - 1) * GVM_REGION_REFERENCE);
+    return job & ~GVM_REGION_DONE;
 }
 
 GVM_DEVICE void *gvm_region_map_lanes(const gvm_region_view *view, uint32_t region, uint32_t access)
@@ -50,21 +89,25 @@ GVM_DEVICE void *gvm_region_map_lanes(const gvm_region_view *view, uint32_t regi
     const uint32_t peers = gvm_warp_match_u32(~0u, region), leader = gvm_warp_first(peers);
     const uint32_t read = gvm_warp_ballot(~0u, (access & GVM_REGION_READ) != 0) & peers;
     const uint32_t written = gvm_warp_ballot(~0u, (access & GVM_REGION_WRITE) != 0) & peers;
-    const int exists = region < view->count;
-    uint32_t missing;
+    const int leads = gvm_lane() == leader, exists = region < view->count;
     uint64_t word = 0;
+    int misses;
 
     access = (read != 0 ? GVM_REGION_READ : 0) | (written != 0 ? GVM_REGION_WRITE : 0);
-    if (gvm_lane() == leader && exists)
+    if (leads && exists)
         word = gvm_atomic_add_acquire_u64((uint64_t *)(uintptr_t)view->words + region,
                                           gvm_count_ones(peers) * GVM_REGION_REFERENCE + GVM_REGION_USE);
-    else if (gvm_lane() == leader && region != GVM_REGION_NONE)
+    else if (leads && region != GVM_REGION_NONE)
         (void)GVM_FAR(gvm_region_refuse)(view->table, region);
+    misses = leads && exists && !gvm_region_is_hit(word, access);
+    if (gvm_warp_ballot(~0u, misses) != 0) {
+        const uint64_t found = GVM_FAR(gvm_region_map_missing)(
+            view->table, region, access, misses ? gvm_count_ones(peers) : 0, word);
+
+        word = misses ? found : word;
+    }
     word = gvm_warp_get_u64(word, leader);
     gvm_warp_sync();
-    missing = gvm_warp_ballot(~0u, exists && !gvm_region_is_hit(word, access) && gvm_lane() == leader);
-    if (missing != 0)
-        word = GVM_FAR(gvm_region_map_missing)(view->table, region, access, missing, peers, word);
     return exists ? gvm_region_pointer(view, word) : (void *)0;
 }
 
@@ -134,7 +177,11 @@ GVM_DEVICE void *gvm_region_wait_by(const gvm_region_view *view, gvm_region_requ
                                     uint32_t by)
 {
     if (request->region != GVM_REGION_NONE)
-        request->found = gvm_region_miss(view->table, request->region, request->access, by);
+        request->found = gvm_region_miss(
+            view->table, request->region, request->access,
+            gvm_load_acquire_u64((const uint64_t *)(uintptr_t)view->words + request->region) -
+                GVM_REGION_REFERENCE - GVM_REGION_USE,
+            by);
     request->region = GVM_REGION_NONE;
     return gvm_region_pointer(view, request->found);
 }

@@ -102,7 +102,7 @@ GVM_DEVICE int gvm_region_take_line(gvm_region_line *line, uint64_t key, uint64_
     uint64_t taken = 0;
 
     if (gvm_lane() == 0)
-        taken = gvm_atomic_cas_acquire_u64(&line->key, key, next) == key;
+        taken = gvm_atomic_cas_acquire_u64_block(&line->key, key, next) == key;
     return gvm_region_tell(GVM_REGION_BY_WARP, taken) != 0;
 }
 
@@ -111,7 +111,7 @@ GVM_DEVICE int gvm_region_release_line(gvm_region_line *line, uint64_t key)
     uint64_t released = 0;
 
     if (gvm_lane() == 0)
-        released = gvm_atomic_cas_release_u64(&line->key, key, key - 1) == key;
+        released = gvm_atomic_cas_release_u64_block(&line->key, key, key - 1) == key;
     return gvm_region_tell(GVM_REGION_BY_WARP, released) != 0;
 }
 
@@ -128,8 +128,9 @@ GVM_DEVICE_RARE uint64_t gvm_region_map_near(const gvm_region_view *view, uint32
         word = gvm_atomic_add_acquire_u64((uint64_t *)(uintptr_t)view->words + region,
                                           GVM_REGION_REFERENCE + GVM_REGION_USE);
     word = gvm_region_tell(GVM_REGION_BY_WARP, word);
-    return gvm_region_is_hit(word, access) ? word
-                                           : gvm_region_map_slowly_warp(view->table, region, access);
+    return gvm_region_is_hit(word, access)
+               ? word
+               : gvm_region_map_slowly_warp(view->table, region, access, word);
 }
 
 GVM_DEVICE_RARE void gvm_region_unmap_near(const gvm_region_view *view, uint32_t region)
@@ -188,7 +189,7 @@ GVM_DEVICE_RARE void gvm_region_tlb_unmap_as(gvm_region_tlb *tlb, uint32_t regio
         if (line == tlb->count)
             continue;
         if (gvm_lane() == 0)
-            (void)gvm_atomic_add_release_u64(&tlb->unmaps, 1);
+            gvm_add_release_u64_block(&tlb->unmaps, 1);
         if (gvm_region_release_line(&tlb->lines[line], key))
             return;
     }
