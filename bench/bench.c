@@ -26,7 +26,7 @@ static const char usage[] =
     "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
     "beside the driver's pool; or kernels that append to a buffer that grows meanwhile; or values\n"
     "that PostgreSQL has compressed, beside its own decompression on the CPU; or regions that kernels\n"
-    "map, with the parts maps, fetch, faults, resolve, experts, scans, bfs and pagerank, beside the\n"
+    "map, with the parts maps, fetch, faults, resolve, experts, scans, clean, bfs and pagerank, beside the\n"
     "same without regions. What is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"

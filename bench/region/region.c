@@ -12,10 +12,11 @@ static const struct {
     const char *name;
     bool (*measure)(region_bench *r);
 } parts[] = {
-    {"maps", region_measure_maps},       {"fetch", region_measure_fetch},
-    {"faults", region_measure_faults},   {"resolve", region_measure_resolve},
-    {"experts", region_measure_experts}, {"scans", region_measure_scans},
-    {"bfs", region_measure_bfs},         {"pagerank", region_measure_pagerank},
+    {"maps", region_measure_maps},         {"fetch", region_measure_fetch},
+    {"faults", region_measure_faults},     {"resolve", region_measure_resolve},
+    {"experts", region_measure_experts},   {"scans", region_measure_scans},
+    {"clean", region_measure_clean},       {"bfs", region_measure_bfs},
+    {"pagerank", region_measure_pagerank},
 };
 
 bool bench_region_has(const char *part)

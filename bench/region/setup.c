@@ -218,6 +218,7 @@ bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
     options.budget_bytes = budget_bytes + 64 * GVMI_MIB; /* whole chunks are committed */
     details.budget_bytes = budget_bytes;
     details.policy = policy;
+    details.clean_low = r->clean_low;
     if (gvm_space_create(r->b->device, &options, &r->space) != GVM_OK ||
         gvm_collection_create(r->space, count, region_bytes, &details, &r->collection) != GVM_OK ||
         gvm_collection_get_view(r->collection, &r->view) != GVM_OK)

@@ -244,8 +244,8 @@ GVM_API GVM_CHECKED gvm_status gvm_region_prefetch(gvm_collection *collection, u
  * waits for what the stream has to do, claims frames by a kernel that it waits for as well, and leaves the copies in the stream, and a
  * short kernel behind them that says where the regions are. A region that is mapped before that is fetched by those who
  * map it. Frames whose regions are dirty are not taken (clean_low among a collection's options sees to it that there are others).
- * Regions of 256 KiB and more come as fast as by gvm_region_prefetch(), smaller ones slower. In check mode, and where regions have a shape, it is
- * that call. At most one at a time for each collection: a call waits for the copies of the one before.
+ * Regions of 256 KiB and more come as fast as by gvm_region_prefetch(), smaller ones slower. Where regions have a shape, it is
+ * that call; in check mode only frames without a region are taken. At most one at a time for each collection: a call waits for the copies of the one before.
  *
  * GVM_E_INVALID  the range leaves the collection, or the stream is being captured */
 GVM_API GVM_CHECKED gvm_status gvm_region_prefetch_by_engine(gvm_collection *collection, uint32_t first,

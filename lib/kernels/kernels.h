@@ -30,6 +30,7 @@
     X(region, region_stop_cleaning) \
     X(region, region_claim_frames) \
     X(region, region_publish) \
+    X(region, region_free_claimed) \
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \

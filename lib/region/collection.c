@@ -241,6 +241,8 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     if (status == GVM_OK)
         status = make_homes(c);
     if (status == GVM_OK)
+        status = gvmi_region_brought_begin(c);
+    if (status == GVM_OK)
         status = gvmi_region_cleaner_begin(c);
     if (status == GVM_OK)
         status = make_table(c, options->unused_count);

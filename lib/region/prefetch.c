@@ -15,14 +15,27 @@
 #include "base/size.h"
 #include "region/region.h"
 
-gvm_status gvmi_region_wait_brought(const gvm_collection *c)
+gvm_status gvmi_region_brought_begin(gvm_collection *c)
 {
-    gvm_status status;
+    gvm_status status = gvmi_device_enter(c->space->device);
     CUresult result;
 
-    if (c->brought == NULL)
-        return GVM_OK;
-    status = gvmi_device_enter(c->space->device);
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuEventCreate(&c->brought, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        c->brought = NULL;
+        status = gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+gvm_status gvmi_region_wait_brought(const gvm_collection *c)
+{
+    gvm_status status = gvmi_device_enter(c->space->device);
+    CUresult result;
+
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuEventSynchronize(c->brought);
@@ -41,19 +54,6 @@ void gvmi_region_brought_end(gvm_collection *c)
     gvmi_cu->cuEventDestroy(c->brought);
     if (entered)
         gvmi_device_leave();
-}
-
-/* The context is current. */
-static gvm_status make_event(gvm_collection *c)
-{
-    CUresult result = CUDA_SUCCESS;
-
-    if (c->brought == NULL)
-        result = gvmi_cu->cuEventCreate(&c->brought, CU_EVENT_DISABLE_TIMING);
-    if (result == CUDA_SUCCESS)
-        return GVM_OK;
-    c->brought = NULL;
-    return gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
 }
 
 /* What is to be brought, and where to. entries has room for all of the range; *count: how many there are. */
@@ -101,13 +101,12 @@ static gvm_status submit_copies(gvm_collection *c, const uint64_t *entries, uint
     return status;
 }
 
-/* What was claimed is published behind the copies, or given up behind those that were submitted. The context is current. */
-static gvm_status publish(gvm_collection *c, uint64_t count, bool gives_up, CUstream stream)
+/* Behind the copies: a kernel that publishes what was claimed. The context is current. */
+static gvm_status submit_publishing(gvm_collection *c, uint64_t count, CUstream stream)
 {
     const gvmi_region_work work = {
         .table = gvmi_address(gvm_buffer_address(c->meta)),
         .list = gvmi_address(gvm_buffer_address(c->meta)) + c->coming_at,
-        .first = gives_up,
         .count = count,
     };
     gvm_status status = gvmi_kernel_launch(c->space->device, GVMI_KERNEL_region_publish, &work,
@@ -122,49 +121,63 @@ static gvm_status publish(gvm_collection *c, uint64_t count, bool gives_up, CUst
     return GVM_OK;
 }
 
-static gvm_status bring_claimed(gvm_collection *c, const uint64_t *entries, uint64_t count,
-                                CUstream stream)
+static gvm_status submit_claimed(gvm_collection *c, const uint64_t *entries, uint64_t count,
+                                 CUstream stream)
 {
     gvm_status status = gvm_buffer_copy_in(c->meta, c->coming_at, entries, count * sizeof *entries);
-    gvm_status entered;
-    gvm_error error;
-
-    if (status != GVM_OK) /* the device is lost */
-        return status;
-    status = gvmi_device_enter(c->space->device);
-    if (status != GVM_OK)
-        return status;
-    status = submit_copies(c, entries, count, stream);
-    error = gvmi_error_save();
-    entered = publish(c, count, status != GVM_OK, stream);
-    gvmi_device_leave();
-    if (status == GVM_OK)
-        return entered;
-    gvm_error_restore(&error);
-    return status;
-}
-
-static gvm_status bring_locked(gvm_collection *c, uint32_t first, uint64_t regions, CUstream stream)
-{
-    uint64_t *entries, count = 0;
-    gvm_status status = gvmi_region_wait_brought(c);
 
     if (status == GVM_OK)
         status = gvmi_device_enter(c->space->device);
     if (status != GVM_OK)
         return status;
-    status = make_event(c);
+    status = submit_copies(c, entries, count, stream);
+    if (status == GVM_OK)
+        status = submit_publishing(c, count, stream);
     gvmi_device_leave();
-    if (status != GVM_OK)
-        return status;
-    entries = malloc(regions * sizeof *entries);
+    return status;
+}
+
+/* After a failure: the frames that were claimed are free again, behind the copies that were submitted. */
+static gvm_status give_up_claimed(gvm_collection *c, CUstream stream)
+{
+    const gvmi_region_task task = {
+        .kernel = GVMI_KERNEL_region_free_claimed,
+        .count = c->frames_max,
+    };
+    uint64_t none;
+    gvm_status status = gvmi_region_wait_for_stream(c->space, stream);
+
+    return status == GVM_OK ? gvmi_region_run(c, &task, c->space->device->stream, &none) : status;
+}
+
+static gvm_status claim_and_submit(gvm_collection *c, uint32_t first, uint64_t regions, CUstream stream)
+{
+    uint64_t *entries = malloc(regions * sizeof *entries), count = 0;
+    gvm_status status;
+
     if (entries == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu regions",
                              (unsigned long long)regions);
     status = claim_frames(c, first, regions, entries, &count);
     if (status == GVM_OK && count > 0)
-        status = bring_claimed(c, entries, count, stream);
+        status = submit_claimed(c, entries, count, stream);
     free(entries);
+    return status;
+}
+
+static gvm_status bring_locked(gvm_collection *c, uint32_t first, uint64_t regions, CUstream stream)
+{
+    gvm_status status = gvmi_region_wait_brought(c);
+    gvm_error error;
+
+    if (status == GVM_OK && c->gives_up)
+        status = give_up_claimed(c, stream);
+    if (status != GVM_OK)
+        return status;
+    status = claim_and_submit(c, first, regions, stream);
+    error = gvmi_error_save();
+    c->gives_up = status != GVM_OK && give_up_claimed(c, stream) != GVM_OK;
+    gvm_error_restore(&error);
     return status;
 }
 
@@ -178,7 +191,7 @@ gvm_status gvm_region_prefetch_by_engine(gvm_collection *handle, uint32_t first,
 
     if (status != GVM_OK)
         return status;
-    by_kernel = c->table.columns != 0 || c->table.sums != 0;
+    by_kernel = c->table.columns != 0;
     gvmi_unlock(&c->space->lock);
     if (!gvmi_range_within(first, count, c->table.count))
         status = gvm_error_set(GVM_E_INVALID, "regions %u to %llu leave a collection of %u", first,

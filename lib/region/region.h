@@ -88,7 +88,8 @@ struct gvm_collection {
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
     gvmi_region_cleaner cleaner;
-    CUevent brought;    /* behind what the copy engine is to bring; NULL: nothing yet */
+    CUevent brought;    /* behind what the copy engine is to bring */
+    bool gives_up;      /* frames that were claimed for that are to be made free */
     uint64_t coming_at; /* in meta: the list of that */
     uint64_t live_count,
         deleted_count; /* regions that exist; that do until kernels know that they do not */
@@ -186,6 +187,9 @@ gvm_status gvmi_region_cleaner_resume(gvm_collection *collection, gvm_status sta
 
 /* Waits until the frames that were claimed for that are taken or free. */
 gvm_status gvmi_region_wait_brought(const gvm_collection *collection);
+
+/* Of a collection that is being made. GVM_E_NOSPACE, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_brought_begin(gvm_collection *collection);
 void gvmi_region_brought_end(gvm_collection *collection);
 
 /* ---- region/sync.c */

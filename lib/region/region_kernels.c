@@ -242,11 +242,12 @@ GVM_DEVICE uint32_t take_clean_frame(gvm_region_table *t)
             return GVM_REGION_NONE;
         if (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, GVM_REGION_COMING) == 0)
             return at;
-        if (owner == 0 || owner > t->count || t->policy == GVM_REGION_EVICT_NONE)
-            continue;
+        if (owner == 0 || owner > t->count || t->policy == GVM_REGION_EVICT_NONE || t->sums != 0)
+            continue; /* in check mode a region that leaves a frame would have to be summed up */
         word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
         if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0 ||
-            !gvm_region_is_victim(t, frame, gvm_load_acquire_u32(&frame->seen), word) || !gvm_region_claim(t, owner - 1, word))
+            !gvm_region_is_victim(t, frame, gvm_load_acquire_u32(&frame->seen), word) ||
+            !gvm_region_claim(t, owner - 1, word))
             continue;
         gvm_store_release_u32(&frame->owner, GVM_REGION_COMING);
         gvm_region_settle(t, owner - 1, word, 0);
@@ -281,19 +282,21 @@ GVM_KERNEL(region_claim_frames, gvmi_region_work, p)
 }
 
 /* A region that was brought, unless it was mapped since it was claimed: then the frame is free. */
-GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t at, int gives_up)
+GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t at)
 {
     gvm_region_frame *frame = gvm_region_frame_of(t, at);
     const uint64_t all = GVM_REGION_COPYING | GVM_REGION_BUSY | GVM_REGION_RESIDENT |
                          GVM_REGION_CROWDED;
 
-    while (!gives_up) {
+    for (;;) {
         const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
 
         if ((word & all) != GVM_REGION_COPYING)
             break;
         if (!gvm_region_claim(t, region, word))
             continue;
+        if (t->sums != 0)
+            gvm_region_sum_of(t, at)->known = 0;
         gvm_store_release_u32(&frame->seen, gvm_region_uses_in(word));
         gvm_store_release_u32(&frame->owner, region + 1);
         gvm_region_settle(t, region, word, GVM_REGION_RESIDENT | (uint64_t)at << GVM_REGION_SLOT_SHIFT);
@@ -303,7 +306,7 @@ GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t a
     free_frame(t, at);
 }
 
-/* Says where the regions of a list are, that the copy engine has brought; p.first: gives them up. */
+/* Says where the regions of a list are, that the copy engine has brought. */
 GVM_KERNEL(region_publish, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
@@ -311,8 +314,19 @@ GVM_KERNEL(region_publish, gvmi_region_work, p)
     uint64_t i;
 
     for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
-        publish_brought(t, GVM_REGION_OF_ENTRY(list[i]), GVM_REGION_FRAME_OF_ENTRY(list[i]),
-                        p.first != 0);
+        publish_brought(t, GVM_REGION_OF_ENTRY(list[i]), GVM_REGION_FRAME_OF_ENTRY(list[i]));
+}
+
+/* Makes those of all frames free that were claimed for regions which will not be brought. Their words stay COPYING until they are mapped
+ * or claimed again. */
+GVM_KERNEL(region_free_claimed, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        if (gvm_load_acquire_u32(&gvm_region_frame_of(t, (uint32_t)i)->owner) == GVM_REGION_COMING)
+            free_frame(t, (uint32_t)i);
 }
 
 /* What became of a frame that is to be retired. */
