@@ -88,10 +88,11 @@ typedef struct gvm_collection_options {
     uint32_t flags;         /* 0 */
     gvm_region_shape shape; /* of regions that are windows of an array */
     uint64_t unused_count;  /* regions, the last ones, that do not exist until they are created */
-    /* Watermarks in percent of the frames. Where fewer than clean_low of those that are taken next have been seen to, dirty regions
-     * among the next, up to clean_high, are written home ahead of need, by the copy engine. 0: no such thing; clean_high alone: twice as many.
-     * Not with a shape; GVM_REGION_STATIC needs none of it. */
-    uint32_t clean_low, clean_high;
+    /* Watermarks in percent of the frames: where fewer than clean_low of those that are taken next have been seen to, dirty regions
+     * among the next, up to clean_high, are written home ahead of need, by the copy engine. Not with a shape; GVM_REGION_STATIC needs
+     * none of it. */
+    uint32_t clean_low;  /* 0: no such thing */
+    uint32_t clean_high; /* 0: twice clean_low, at most 100 */
 } gvm_collection_options;
 
 /* gvm_collection_options_init(): all defaults. */

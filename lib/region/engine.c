@@ -1,4 +1,4 @@
-/* Copies of regions by the copy engine, several in one call of the driver. */
+/* Copies of regions by the copy engine, several in one call of the driver; and the event behind those of a prefetch. */
 #include "base/error.h"
 #include "region/region.h"
 
@@ -51,4 +51,47 @@ gvm_status gvmi_region_copies_submit(gvmi_region_copies *list, CUstream stream)
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemcpyBatchAsync", "cannot copy regions");
     return GVM_OK;
+}
+
+/* ---- what is brought */
+
+gvm_status gvmi_region_brought_begin(gvm_collection *c)
+{
+    gvm_status status = gvmi_device_enter(c->space->device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuEventCreate(&c->brought, CU_EVENT_DISABLE_TIMING);
+    if (result != CUDA_SUCCESS) {
+        c->brought = NULL;
+        status = gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+gvm_status gvmi_region_wait_brought(const gvm_collection *c)
+{
+    gvm_status status = gvmi_device_enter(c->space->device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuEventSynchronize(c->brought);
+    if (result != CUDA_SUCCESS)
+        status = gvmi_driver_fail(result, "cuEventSynchronize", "regions cannot be brought to frames");
+    gvmi_device_leave();
+    return status;
+}
+
+void gvmi_region_brought_end(gvm_collection *c)
+{
+    bool entered;
+
+    if (c->brought == NULL || !gvmi_device_enter_to_free(c->space->device, &entered))
+        return;
+    gvmi_cu->cuEventDestroy(c->brought);
+    if (entered)
+        gvmi_device_leave();
 }

@@ -15,47 +15,6 @@
 #include "base/size.h"
 #include "region/region.h"
 
-gvm_status gvmi_region_brought_begin(gvm_collection *c)
-{
-    gvm_status status = gvmi_device_enter(c->space->device);
-    CUresult result;
-
-    if (status != GVM_OK)
-        return status;
-    result = gvmi_cu->cuEventCreate(&c->brought, CU_EVENT_DISABLE_TIMING);
-    if (result != CUDA_SUCCESS) {
-        c->brought = NULL;
-        status = gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
-    }
-    gvmi_device_leave();
-    return status;
-}
-
-gvm_status gvmi_region_wait_brought(const gvm_collection *c)
-{
-    gvm_status status = gvmi_device_enter(c->space->device);
-    CUresult result;
-
-    if (status != GVM_OK)
-        return status;
-    result = gvmi_cu->cuEventSynchronize(c->brought);
-    if (result != CUDA_SUCCESS)
-        status = gvmi_driver_fail(result, "cuEventSynchronize", "regions cannot be brought to frames");
-    gvmi_device_leave();
-    return status;
-}
-
-void gvmi_region_brought_end(gvm_collection *c)
-{
-    bool entered;
-
-    if (c->brought == NULL || !gvmi_device_enter_to_free(c->space->device, &entered))
-        return;
-    gvmi_cu->cuEventDestroy(c->brought);
-    if (entered)
-        gvmi_device_leave();
-}
-
 /* What is to be brought, and where to. entries has room for all of the range; *count: how many there are. */
 static gvm_status claim_frames(gvm_collection *c, uint32_t first, uint64_t regions,
                                uint64_t *entries, uint64_t *count)

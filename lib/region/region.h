@@ -138,6 +138,9 @@ gvm_status gvmi_region_run(gvm_collection *collection, const gvmi_region_task *t
 gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
 void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 
+/* Waits for a stream. GVM_E_INVALID: it is being captured. No lock is held. */
+gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream);
+
 /* The device's table as of now, for reading. */
 gvm_status gvmi_region_read_table(gvm_collection *collection, gvm_region_table *out);
 
@@ -168,6 +171,13 @@ void gvmi_region_copies_add(gvmi_region_copies *list, uint64_t dst, uint64_t src
 /* Puts them into the stream, and empties the list. The context is current. GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_region_copies_submit(gvmi_region_copies *list, CUstream stream);
 
+/* What the copy engine brings: waits until the frames that were claimed for that are taken or free. */
+gvm_status gvmi_region_wait_brought(const gvm_collection *collection);
+
+/* Of a collection that is being made. GVM_E_NOSPACE, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_brought_begin(gvm_collection *collection);
+void gvmi_region_brought_end(gvm_collection *collection);
+
 /* ---- region/clean.c: dirty regions written home ahead of need by the copy engine */
 
 /* Of a collection that is being made, whose table says that it is cleaned. The device's table is filled in later.
@@ -182,20 +192,6 @@ void gvmi_region_cleaner_end(gvm_collection *collection);
  * comes. */
 gvm_status gvmi_region_cleaner_stop(gvm_collection *collection, CUstream stream);
 gvm_status gvmi_region_cleaner_resume(gvm_collection *collection, gvm_status status);
-
-/* ---- region/prefetch.c: regions brought by the copy engine */
-
-/* Waits until the frames that were claimed for that are taken or free. */
-gvm_status gvmi_region_wait_brought(const gvm_collection *collection);
-
-/* Of a collection that is being made. GVM_E_NOSPACE, GVM_E_LOST, GVM_E_DRIVER */
-gvm_status gvmi_region_brought_begin(gvm_collection *collection);
-void gvmi_region_brought_end(gvm_collection *collection);
-
-/* ---- region/sync.c */
-
-/* GVM_E_INVALID: it is being captured. No lock is held. */
-gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream);
 
 /* ---- region/budget.c: who has how many frames */
 

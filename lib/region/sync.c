@@ -266,25 +266,6 @@ static gvm_status sync_space(gvm_space *space, CUstream stream)
     return divided;
 }
 
-gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream)
-{
-    gvm_status status = gvmi_device_enter(space->device);
-    CUresult result;
-
-    if (status != GVM_OK)
-        return status;
-    if (gvmi_stream_is_captured(stream)) {
-        status = gvmi_stream_fail_captured(stream);
-    } else {
-        result = gvmi_cu->cuStreamSynchronize(stream);
-        if (result != CUDA_SUCCESS)
-            status = gvmi_driver_fail(result, "cuStreamSynchronize", "a kernel failed on device %d",
-                                      space->device->info.ordinal);
-    }
-    gvmi_device_leave();
-    return status;
-}
-
 gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
