@@ -178,7 +178,7 @@ GVM_DEVICE uint64_t stop_turn(gvm_region_table *t)
 }
 
 /* A region of a batch that nobody copies is as it was. */
-GVM_DEVICE void give_up_cleaning(const gvm_region_table *t, uint64_t place)
+GVM_DEVICE void give_up_cleaning(const gvm_region_table *t, uint32_t place)
 {
     const uint64_t entry = gvm_load_consume_u64((const uint64_t *)(uintptr_t)t->cleaning.list + place);
     uint64_t *at = gvm_region_word(t, GVM_REGION_OF_ENTRY(entry));
@@ -191,7 +191,8 @@ GVM_DEVICE void give_up_cleaning(const gvm_region_table *t, uint64_t place)
 GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
-    uint64_t turn = 0, copied, count, i;
+    uint64_t turn = 0, copied, count;
+    uint32_t i;
 
     if (warp_global() != 0)
         return;
@@ -211,8 +212,9 @@ GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
     if (gvm_lane() != 0)
         return;
     if (copied == turn >> GVM_REGION_TURN_SHIFT)
-        gvm_store_release_u64(&t->cleaning.written, gvm_load_acquire_u64(&t->cleaning.written) + count);
-    gvm_store_release_u64(&t->cleaning.count, 0);
+        gvm_region_clean_count(t);
+    else
+        gvm_store_release_u64(&t->cleaning.count, 0);
     gvm_store_release_u64((uint64_t *)(uintptr_t)p.result, turn >> GVM_REGION_TURN_SHIFT);
 }
 

@@ -30,28 +30,37 @@ enum {
 #define GVM_REGION_CLEAN (1ull << 59)
 
 /* Steps of threads that act. */
-enum { GVM_REGION_CLEAN_NOTHING, GVM_REGION_CLEAN_ENDS, GVM_REGION_CLEAN_MAKES };
+enum {
+    GVM_REGION_CLEAN_NOTHING,
+    GVM_REGION_CLEAN_ENDS,
+    GVM_REGION_CLEAN_ENDED,
+    GVM_REGION_CLEAN_MAKES
+};
 
 #define GVM_REGION_LOOKS_AT_ONCE 256u /* so many frames for a batch */
 
-/* The frames in front of the hand that a batch is to be made of: the first one's position, and how many. */
-GVM_DEVICE uint32_t gvm_region_clean_range(const gvm_region_table *t, uint64_t *first)
+/* The frames in front of the hand that a batch is to be made of, as gvm_region_clean_some() is given them; 0: none. advances: they have
+ * been looked at, then. */
+GVM_DEVICE_RARE uint64_t gvm_region_clean_range(gvm_region_table *t, int advances)
 {
-    const uint64_t hand = gvm_load_acquire_u64(&t->hand), at = gvm_load_acquire_u64(&t->cleaning.at);
-    const uint64_t frames = gvm_load_acquire_u32(&t->frame_count);
-    const uint64_t ahead = at - hand <= frames ? at - hand
-                                               : 0; /* or the hand has passed it, or began anew */
-    uint64_t high = (frames * t->clean_high + 99) / 100;
+    const uint64_t hand = gvm_load_acquire_u64(&t->hand);
+    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
+    uint64_t ahead = gvm_load_acquire_u64(&t->cleaning.at) - hand, high;
 
-    *first = hand + ahead;
-    if (ahead * 100 >= frames * t->clean_low || high <= ahead)
+    if (ahead > frames) /* the hand has passed it, or began anew */
+        ahead = 0;
+    if (ahead * 100 >= (uint64_t)frames * t->clean_low)
         return 0;
-    high -= ahead;
-    return high < GVM_REGION_LOOKS_AT_ONCE ? (uint32_t)high : GVM_REGION_LOOKS_AT_ONCE;
+    high = ((uint64_t)frames * t->clean_high + 99) / 100 - ahead;
+    if (high > GVM_REGION_LOOKS_AT_ONCE)
+        high = GVM_REGION_LOOKS_AT_ONCE;
+    if (advances)
+        gvm_store_release_u64(&t->cleaning.at, hand + ahead + high);
+    return (hand + ahead) % frames << GVM_REGION_SLOT_BITS | high;
 }
 
 /* The batch is the host's, or there is none. */
-GVM_DEVICE void gvm_region_clean_publish(gvm_region_table *t)
+GVM_DEVICE_RARE void gvm_region_clean_publish(gvm_region_table *t)
 {
     gvm_region_mail *mail = (gvm_region_mail *)(uintptr_t)t->cleaning.mail;
     const uint64_t count = gvm_load_acquire_u64(&t->cleaning.count);
@@ -68,40 +77,49 @@ GVM_DEVICE void gvm_region_clean_publish(gvm_region_table *t)
     gvm_store_release_u64_system(&mail->turn, turn + 1);
 }
 
+/* The turn is the caller's, if there is something to do: to make a batch, or first to end one. */
+GVM_DEVICE_RARE uint32_t gvm_region_clean_begin(gvm_region_table *t)
+{
+    const uint64_t turn = gvm_load_acquire_u64(&t->cleaning.turn);
+    const uint32_t phase = (uint32_t)turn & GVM_REGION_TURN_PHASE;
+
+    if (phase == GVM_REGION_CLEAN_IDLE
+            ? gvm_region_clean_range(t, 0) == 0
+            : phase != GVM_REGION_CLEAN_BATCH ||
+                  gvm_load_acquire_u64(&t->cleaning.copied) != turn >> GVM_REGION_TURN_SHIFT)
+        return GVM_REGION_CLEAN_NOTHING;
+    if (gvm_atomic_cas_acquire_u64(&t->cleaning.turn, turn, turn - phase + GVM_REGION_CLEAN_ACTING) !=
+        turn)
+        return GVM_REGION_CLEAN_NOTHING;
+    return phase == GVM_REGION_CLEAN_BATCH ? GVM_REGION_CLEAN_ENDS : GVM_REGION_CLEAN_ENDED;
+}
+
+GVM_DEVICE_RARE void gvm_region_clean_count(gvm_region_table *t)
+{
+    gvm_store_release_u64(&t->cleaning.written, gvm_load_acquire_u64(&t->cleaning.written) +
+                                                    gvm_load_acquire_u64(&t->cleaning.count));
+    gvm_store_release_u64(&t->cleaning.count, 0);
+}
+
 /* The leader of threads that need a frame: what all of them are to do first, GVM_REGION_CLEAN with a range; or 0. */
 GVM_DEVICE_RARE uint64_t gvm_region_clean_next(gvm_region_table *t, uint32_t *step)
 {
-    gvm_region_cleaning *c = &t->cleaning;
-    const uint64_t turn = gvm_load_acquire_u64(&c->turn);
-    const uint32_t phase = (uint32_t)turn & GVM_REGION_TURN_PHASE;
-    uint64_t first = 0;
-    uint32_t count = 0;
+    uint64_t job = 0;
 
     if (*step == GVM_REGION_CLEAN_NOTHING) {
-        if (phase == GVM_REGION_CLEAN_IDLE
-                ? gvm_region_clean_range(t, &first) == 0
-                : phase != GVM_REGION_CLEAN_BATCH ||
-                      gvm_load_acquire_u64(&c->copied) != turn >> GVM_REGION_TURN_SHIFT)
+        *step = gvm_region_clean_begin(t);
+        if (*step == GVM_REGION_CLEAN_NOTHING)
             return 0;
-        if (gvm_atomic_cas_acquire_u64(&c->turn, turn, turn - phase + GVM_REGION_CLEAN_ACTING) != turn)
-            return 0;
-        if (phase == GVM_REGION_CLEAN_BATCH) {
-            *step = GVM_REGION_CLEAN_ENDS;
+        if (*step == GVM_REGION_CLEAN_ENDS)
             return GVM_REGION_CLEAN;
-        }
     }
-    if (*step == GVM_REGION_CLEAN_ENDS) {
-        gvm_store_release_u64(&c->written,
-                              gvm_load_acquire_u64(&c->written) + gvm_load_acquire_u64(&c->count));
-        gvm_store_release_u64(&c->count, 0);
-    }
+    if (*step == GVM_REGION_CLEAN_ENDS)
+        gvm_region_clean_count(t);
     if (*step != GVM_REGION_CLEAN_MAKES)
-        count = gvm_region_clean_range(t, &first);
-    if (count != 0) {
-        gvm_store_release_u64(&c->at, first + count);
+        job = gvm_region_clean_range(t, 1);
+    if (job != 0) {
         *step = GVM_REGION_CLEAN_MAKES;
-        return GVM_REGION_CLEAN |
-               first % gvm_load_acquire_u32(&t->frame_count) << GVM_REGION_SLOT_BITS | count;
+        return GVM_REGION_CLEAN | job;
     }
     gvm_region_clean_publish(t);
     *step = GVM_REGION_CLEAN_NOTHING;
@@ -119,7 +137,7 @@ GVM_DEVICE int gvm_region_is_cold(const gvm_region_table *t, const gvm_region_fr
 }
 
 /* The region in that frame comes to the batch, if it is dirty and nobody uses it. */
-GVM_DEVICE void gvm_region_clean_frame(gvm_region_table *t, uint32_t at)
+GVM_DEVICE_RARE void gvm_region_clean_frame(gvm_region_table *t, uint32_t at)
 {
     const gvm_region_frame *frame = (const gvm_region_frame *)(uintptr_t)t->frames + at;
     const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
@@ -144,7 +162,7 @@ GVM_DEVICE void gvm_region_clean_frame(gvm_region_table *t, uint32_t at)
 }
 
 /* A region of the batch is copied. It is clean, unless it was mapped to write since. */
-GVM_DEVICE void gvm_region_clean_end(gvm_region_table *t, uint64_t place)
+GVM_DEVICE_RARE void gvm_region_clean_end(gvm_region_table *t, uint32_t place)
 {
     const uint64_t entry = gvm_load_consume_u64((const uint64_t *)(uintptr_t)t->cleaning.list + place);
 
@@ -158,16 +176,15 @@ GVM_DEVICE void gvm_region_clean_end(gvm_region_table *t, uint64_t place)
 GVM_DEVICE_RARE void gvm_region_clean_some(gvm_region_table *t, uint32_t first, uint32_t count,
                                            uint32_t rank, uint32_t ranks)
 {
-    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
-    const uint64_t ends = count == 0 ? gvm_load_acquire_u64(&t->cleaning.count) : 0;
-    uint64_t i;
+    const uint32_t todo = count != 0 ? count : (uint32_t)gvm_load_acquire_u64(&t->cleaning.count);
+    uint32_t i;
 
     GVM_NO_UNROLL
-    for (i = rank; i < ends; i += ranks)
-        gvm_region_clean_end(t, i);
-    GVM_NO_UNROLL
-    for (i = rank; i < count; i += ranks)
-        gvm_region_clean_frame(t, (uint32_t)((first + i) % frames));
+    for (i = rank; i < todo; i += ranks)
+        if (count == 0)
+            gvm_region_clean_end(t, i);
+        else
+            gvm_region_clean_frame(t, (first + i) % gvm_load_acquire_u32(&t->frame_count));
 }
 
 #endif /* GVM_KERNEL */
