@@ -24,6 +24,7 @@
     X(basic, checksum) \
     X(basic, compare) \
     X(region, region_resolve) \
+    X(region, region_resolve_large) \
     X(region, region_release) \
     X(region, region_prefetch) \
     X(region, region_clean) \

@@ -148,6 +148,9 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
     t->changes = place_array(&at, base, 1ull << t->change_shift, sizeof(uint32_t));
     t->spares = place_array(&at, base, GVM_REGION_SEGMENT, sizeof(uint32_t));
     c->coming_at = place_array(&at, 0, c->frames_max, sizeof(uint64_t));
+    t->shares = t->sums == 0 && t->columns == 0 && t->stride_bytes >= 2 * (uint64_t)GVM_REGION_PIECE
+                    ? place_array(&at, base, t->count, sizeof(gvm_region_share))
+                    : 0;
     return at;
 }
 
@@ -174,6 +177,9 @@ static gvm_status fill_table(gvm_collection *c, uint64_t unused_count)
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.frames - base,
                                  c->frames_max * sizeof(gvm_region_frame), &retired, 1);
+    if (status == GVM_OK && c->table.shares != 0)
+        status = gvm_buffer_fill(c->meta, c->table.shares - base,
+                                 c->table.count * sizeof(gvm_region_share), &zero, 1);
     if (status == GVM_OK)
         status = gvm_buffer_copy_in(c->meta, 0, &c->table, sizeof c->table);
     return status;
@@ -307,7 +313,7 @@ void gvm_collection_destroy(gvm_collection *handle)
         gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(handle), &removed) != GVM_OK)
         return;
     space = ((gvm_collection *)removed)->space;
-    (void)gvm_device_synchronize(space->device); /* for what prefetches and lists have launched */
+    gvmi_space_drain(space);
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);

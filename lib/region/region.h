@@ -103,6 +103,9 @@ void gvmi_collection_drop(gvm_collection *collection);
 gvm_status gvmi_space_hold(const gvm_space *handle, gvm_space **out);
 void gvmi_space_drop(gvm_space *space);
 
+/* Waits for the device's work: prefetches and lists that were launched use collections. */
+void gvmi_space_drain(gvm_space *space);
+
 /* ---- region/shape.c: regions that are windows of an array */
 
 /* Sets the table's shape with its defaults, homes_bytes, and region_bytes, which is 0 or what the shape says; nothing where there is

@@ -43,12 +43,21 @@ GVM_DEVICE uint64_t map_entry(const gvm_region_view *view, uint32_t region, uint
     return word;
 }
 
+GVM_DEVICE void tell_entry(const gvmi_region_list *p, uint64_t i, uint64_t found)
+{
+    if (p->slots != 0)
+        ((uint32_t *)(uintptr_t)p->slots)[i] = (found & GVM_REGION_RESIDENT) != 0
+                                                   ? gvm_region_slot_in(found)
+                                                   : GVM_REGION_NONE;
+    if (p->addresses != 0)
+        ((uint64_t *)(uintptr_t)p->addresses)[i] = (uint64_t)(uintptr_t)gvm_region_pointer(&p->view,
+                                                                                           found);
+}
+
 /* Maps each region of a list: a warp p.at_once of them, each by a lane. */
 GVM_KERNEL(region_resolve, gvmi_region_list, p)
 {
     const uint32_t *regions = (const uint32_t *)(uintptr_t)p.regions;
-    uint32_t *slots = (uint32_t *)(uintptr_t)p.slots;
-    uint64_t *addresses = (uint64_t *)(uintptr_t)p.addresses;
     uint64_t first;
 
     for (first = warp_global() * p.at_once; first < p.count; first += warp_count() * p.at_once) {
@@ -56,10 +65,58 @@ GVM_KERNEL(region_resolve, gvmi_region_list, p)
         const int has = gvm_lane() < p.at_once && i < p.count;
         const uint64_t found = map_entry(&p.view, has ? regions[i] : GVM_REGION_NONE, p.access);
 
-        if (has && slots != (uint32_t *)0)
-            slots[i] = (found & GVM_REGION_RESIDENT) != 0 ? gvm_region_slot_in(found) : GVM_REGION_NONE;
-        if (has && addresses != (uint64_t *)0)
-            addresses[i] = (uint64_t)(uintptr_t)gvm_region_pointer(&p.view, found);
+        if (has)
+            tell_entry(&p, i, found);
+    }
+}
+
+#define HELP_NS 20000 /* how long a block waits for copies to be opened */
+
+/* The block takes pieces of the copy of a region, while there is one. Without a reference, so that it is not seen as a user. */
+GVM_DEVICE void help_with(gvm_region_table *t, uint32_t region, uint64_t until_ns)
+{
+    gvm_region_search s = {.region = region};
+    uint64_t job = 0, word;
+
+    for (;;) {
+        if (gvm_thread() == 0)
+            do {
+                word = gvm_load_acquire_u64(gvm_region_word(t, region));
+                job = gvm_region_take_piece(t, &s);
+                if (job == 0 && ((word & GVM_REGION_RESIDENT) != 0 || gvm_clock_ns() > until_ns))
+                    job = GVM_REGION_DONE;
+                if (job == 0)
+                    gvm_pause();
+            } while (job == 0);
+        job = gvm_region_tell(GVM_REGION_BY_BLOCK, job);
+        if ((job & GVM_REGION_DONE) != 0)
+            return;
+        gvm_region_do(t, job, GVM_REGION_BY_BLOCK);
+        if (gvm_thread() == 0)
+            gvm_region_finish_piece(t, &s);
+    }
+}
+
+/* A list of large regions: the first blocks map them, one each, and then all help those that are still at it. */
+GVM_KERNEL(region_resolve_large, gvmi_region_list, p)
+{
+    const uint32_t *regions = (const uint32_t *)(uintptr_t)p.regions;
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.view.table;
+    const uint64_t until_ns = gvm_clock_ns() + HELP_NS;
+    uint64_t i, found;
+    uint32_t region;
+
+    for (i = gvm_block(); i < p.count; i += gvm_block_count()) {
+        found = regions[i] != GVM_REGION_NONE
+                    ? gvm_region_map_as(&p.view, regions[i], p.access, GVM_REGION_BY_BLOCK)
+                    : 0;
+        if (gvm_thread() == 0)
+            tell_entry(&p, i, found);
+    }
+    for (i = 0; i < p.count && t->shares != 0; i++) {
+        region = regions[(gvm_block() + i) % p.count];
+        if (region < p.view.count)
+            help_with(t, region, until_ns);
     }
 }
 

@@ -6,7 +6,8 @@
 #include "region/region.h"
 
 #define THREADS_ABOUT 256u
-#define WARPS_WANTED 16u /* by each multiprocessor */
+#define LARGE_BYTES (16 * GVMI_KIB) /* from here on a region of a list is mapped by a block */
+#define WARPS_WANTED 16u            /* by each multiprocessor */
 #define ENTRIES_MAX \
     8u /* for each warp at the same time: with more there are too few to decide while others copy */
 
@@ -29,12 +30,25 @@ static uint32_t entries_at_once(const gvm_device *device, uint64_t count)
     return (uint32_t)gvmi_max(1, gvmi_min(count / warps, most));
 }
 
-/* Launches a kernel over a list, with a warp for each list->at_once entries. Nothing is waited for, and the space is not locked: the stream may be captured. */
+/* How many blocks a kernel has work for, and how many entries each of their warps takes at once. */
+static uint64_t share_out(const gvm_collection *c, gvmi_kernel kernel, gvmi_region_list *list)
+{
+    const gvm_device *device = c->space->device;
+    const uint64_t warp_size = (uint64_t)device->info.warp_size;
+
+    if (kernel == GVMI_KERNEL_region_resolve_large)
+        return list->count * (c->table.shares != 0 ? c->table.stride_bytes / GVM_REGION_PIECE : 1);
+    list->at_once = kernel == GVMI_KERNEL_region_release   ? (uint32_t)warp_size
+                    : kernel == GVMI_KERNEL_region_resolve ? entries_at_once(device, list->count)
+                                                           : 1;
+    return list->count / list->at_once * warp_size / THREADS_ABOUT + 1;
+}
+
+/* Launches a kernel over a list. Nothing is waited for, and the space is not locked: the stream may be captured. */
 static gvm_status launch_list(gvm_collection *handle, gvmi_kernel kernel, gvmi_region_list *list,
                               CUstream stream)
 {
     gvm_collection *c;
-    uint64_t threads;
     gvm_device *device;
     gvm_status status = gvm_collection_get_view(handle, &list->view);
 
@@ -44,17 +58,12 @@ static gvm_status launch_list(gvm_collection *handle, gvmi_kernel kernel, gvmi_r
         return status;
     gvmi_unlock(&c->space->lock);
     device = c->space->device;
+    if (kernel == GVMI_KERNEL_region_resolve && c->table.stride_bytes >= LARGE_BYTES)
+        kernel = GVMI_KERNEL_region_resolve_large;
     status = gvmi_device_enter(device);
     if (status == GVM_OK) {
-        if (kernel == GVMI_KERNEL_region_release)
-            list->at_once = (uint32_t)device->info.warp_size;
-        else if (kernel == GVMI_KERNEL_region_resolve)
-            list->at_once = entries_at_once(device, list->count);
-        else
-            list->at_once = 1;
-        threads = list->count / list->at_once * (uint64_t)device->info.warp_size;
         if (list->count > 0)
-            status = gvmi_kernel_launch(device, kernel, list, threads / THREADS_ABOUT + 1, stream);
+            status = gvmi_kernel_launch(device, kernel, list, share_out(c, kernel, list), stream);
         gvmi_device_leave();
     }
     gvmi_lock(&c->space->lock);

@@ -145,6 +145,12 @@ gvm_status gvm_space_get_info(gvm_space *handle, gvm_space_info *info)
     return GVM_OK;
 }
 
+void gvmi_space_drain(gvm_space *space)
+{
+    if (gvm_device_synchronize(space->device) != GVM_OK)
+        return; /* the device is lost, and runs nothing */
+}
+
 /* Nobody can find the collections of a space that is removed from the registry but by their own handles. */
 static void free_collections(gvm_space *space)
 {
@@ -155,7 +161,7 @@ static void free_collections(gvm_space *space)
     while ((c = LIST_FIRST(&space->collections)) != NULL) {
         gvmi_unlock(&space->lock); /* for calls that hold it */
         if (gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(c), &removed) == GVM_OK) {
-            (void)gvm_device_synchronize(space->device);
+            gvmi_space_drain(space);
             gvmi_lock(&space->lock);
             gvmi_collection_free_locked(removed);
         } else { /* another thread is destroying it */

@@ -313,6 +313,20 @@ static bool check_table(run *r, gvm_collection *c)
     return fine;
 }
 
+/* A few runs have large regions, which are copied in pieces. */
+static void draw_sizes(run *r)
+{
+    if (draw(16) == 0) {
+        r->shared_count = 8 + (uint32_t)draw(32);
+        r->own_count = r->groups * (1 + (uint32_t)draw(2));
+        r->region_bytes = 2 * GVM_REGION_PIECE + 8 * draw(8000);
+    } else {
+        r->shared_count = 20 + (uint32_t)draw(SHARED_MAX - 20);
+        r->own_count = r->groups * (1 + (uint32_t)draw(OWN_MAX / 8));
+        r->region_bytes = 8 * (1 + draw(draw(2) == 0 ? 64 : 2000));
+    }
+}
+
 static bool begin(run *r)
 {
     gvm_space_options space = gvm_space_options_init();
@@ -322,9 +336,7 @@ static bool begin(run *r)
     r->by = (uint32_t)draw(3);
     r->groups = 1 + (uint32_t)draw(8);
     r->check = (uint32_t)draw(2);
-    r->shared_count = 20 + (uint32_t)draw(SHARED_MAX - 20);
-    r->own_count = r->groups * (1 + (uint32_t)draw(OWN_MAX / 8));
-    r->region_bytes = 8 * (1 + draw(draw(2) == 0 ? 64 : 2000));
+    draw_sizes(r);
     r->policy = (gvm_region_policy)draw(GVM_REGION_STATIC + 1);
     r->clean_low = (uint32_t)(draw(2) * draw(101));
     r->budget_bytes = draw(8) == 0 ? 2 * MIB : 2 * MIB * (1 + draw(6));

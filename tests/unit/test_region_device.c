@@ -64,6 +64,69 @@ static int map_by_lanes(void *arg)
     return stop_unmapped() ? 0 : 1;
 }
 
+/* ---- large regions */
+
+/* A leader that has counted its reference. */
+static gvm_region_search begin_map(uint32_t region)
+{
+    gvm_region_search s = {.region = region, .access = GVM_REGION_READ, .drawn = GVM_REGION_UNDRAWN};
+
+    s.own = gvm_region_count_map(&view, region, GVM_REGION_BY_THREAD) + GVM_REGION_REFERENCE +
+            GVM_REGION_USE;
+    return s;
+}
+
+/* Its next job. One that waits has none. */
+static uint64_t next_job(gvm_region_search *s)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)view.table;
+    uint64_t job = 0;
+
+    for (int i = 0; i < 100 && job == 0; i++)
+        job = gvm_region_step(t, s);
+    return job;
+}
+
+static int share_a_copy(void *arg)
+{
+    const gvm_region_table *t;
+    gvm_region_search first, second;
+    uint64_t job, other;
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start_with((gvm_space_options)gvm_space_options_init(),
+                            (gvm_collection_options)gvm_collection_options_init()));
+    t = (const gvm_region_table *)(uintptr_t)view.table;
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 3, GVM_REGION_WRITE, &pointer) == GVM_OK);
+    for (uint32_t i = 0; i < REGION / sizeof i; i++)
+        ((uint32_t *)pointer)[i] = i * 2654435761u + 1;
+    CHILD_EXPECT(gvm_region_unmap_cpu(collection, 3) == GVM_OK && gvm_space_sync(space, NULL) == GVM_OK);
+    first = begin_map(3);
+    job = next_job(&first);
+    CHILD_EXPECT((job & GVM_REGION_PIECE_OF) != 0 && first.stage == GVM_REGION_SHARE);
+    second = begin_map(3);
+    other = next_job(&second);
+    CHILD_EXPECT((other & GVM_REGION_PIECE_OF) != 0 && other != job && second.stage == GVM_REGION_LOOK);
+    for (unsigned i = 2; i < REGION / GVM_REGION_PIECE; i++) { /* the first does its piece and all others */
+        gvm_region_do(t, job, GVM_REGION_BY_THREAD);
+        job = next_job(&first);
+        CHILD_EXPECT((job & GVM_REGION_PIECE_OF) != 0);
+    }
+    gvm_region_do(t, job, GVM_REGION_BY_THREAD);
+    CHILD_EXPECT(next_job(&first) == 0); /* it waits for the second */
+    gvm_region_do(t, other, GVM_REGION_BY_THREAD);
+    CHILD_EXPECT(next_job(&second) == 0 && (next_job(&first) & GVM_REGION_DONE) != 0);
+    CHILD_EXPECT((next_job(&second) & GVM_REGION_DONE) != 0 && references(3) == 2 && fetched() == 1);
+    pointer = gvm_region_map(&view, 3, GVM_REGION_READ);
+    CHILD_EXPECT(!is_remote(pointer));
+    for (uint32_t i = 0; i < REGION / sizeof i; i++)
+        CHILD_EXPECT(((uint32_t *)pointer)[i] == i * 2654435761u + 1);
+    for (int i = 0; i < 3; i++)
+        gvm_region_unmap(&view, 3);
+    return stop_unmapped() ? 0 : 1;
+}
+
 /* ---- lists */
 
 static int map_lists(void *arg)
@@ -427,6 +490,7 @@ static int use_lines_wrongly(void *arg)
     }
 
 REGION_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
+REGION_TEST(region_that_is_large_is_copied_by_those_that_wait_for_it, share_a_copy)
 REGION_TEST(map_of_a_list_is_all_or_nothing, map_lists)
 REGION_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
 REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
@@ -443,6 +507,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(map_by_lanes_counts_each_lane),
+        cmocka_unit_test(region_that_is_large_is_copied_by_those_that_wait_for_it),
         cmocka_unit_test(map_of_a_list_is_all_or_nothing),
         cmocka_unit_test(map_in_two_steps_counts_at_the_first),
         cmocka_unit_test(prefetch_brings_what_exists_and_maps_nothing),

@@ -99,6 +99,9 @@ typedef struct gvm_soft_global {
 #if defined(__CUDACC__)
 /* ------------------------------------------------------------------ a real GPU */
 
+/* The pointer is one to global memory: code for other spaces is left out. */
+#define GVM_ASSUME_GLOBAL(p) __builtin_assume(__isGlobal(p))
+
 #define GVM_DEVICE static __device__ __forceinline__
 /* A function that is seldom called: its registers are not every caller's. */
 #define GVM_DEVICE_RARE static __device__ __noinline__
@@ -451,6 +454,7 @@ GVM_DEVICE uint64_t gvm_clock_ns(void)
 #define GVM_DEVICE static inline __attribute__((unused))
 #define GVM_DEVICE_RARE static __attribute__((unused))
 #define GVM_FAR(function) (function)
+#define GVM_ASSUME_GLOBAL(p) ((void)(p))
 #define GVM_EXPORT __attribute__((visibility("default")))
 
 /* The thread of a block that runs on this system thread; set by the software GPU. NULL: a function of the dialect is called

@@ -1,150 +1,13 @@
 /* gvmem/device/detail/region.h - how regions are mapped, fetched and evicted; for gvmem/device/region.h alone.
  *
  * The states of a region's word, their transitions and the invariants are in docs/design/region.md. A hit is
- * gvm_region_add() and a multiplication. All else is gvm_region_map_slowly(), which a warp's or a block's threads run
- * together: its leader, thread 0, decides (gvm_region_next()), and all of them copy.
+ * gvm_region_count_map() and a multiplication. All else is gvm_region_map_slowly(), which a warp's or a block's threads run
+ * together: its leader, thread 0, decides (gvm_region_step()), and all of them copy.
  */
 #ifndef GVMEM_DEVICE_DETAIL_REGION_H
 #define GVMEM_DEVICE_DETAIL_REGION_H
 
-#include <gvmem/region_view.h>
-
-/* ---- the table, as the host makes it */
-
-/* The word of a region. References lie below CROWDED, whose bit says that there are too many, or that a region
- * was unmapped more often than mapped: such a word is left alone. */
-#define GVM_REGION_REFERENCE 1ull
-#define GVM_REGION_REFERENCES 0x7fffffull
-#define GVM_REGION_CROWDED (1ull << 22)
-#define GVM_REGION_COPYING \
-    (1ull << 23) /* the copy engine copies it home, or brings it; one that is in a frame stays there meanwhile */
-#define GVM_REGION_RESIDENT (1ull << 24)
-#define GVM_REGION_DIRTY (1ull << 25)
-#define GVM_REGION_BUSY (1ull << 26)
-#define GVM_REGION_REMOTE (1ull << 27)
-#define GVM_REGION_LISTED (1ull << 28) /* in a frame, DIRTY, and in the list of changes */
-#define GVM_REGION_SLOT_SHIFT 29
-#define GVM_REGION_SLOT_BITS 27
-#define GVM_REGION_SLOT_MASK (((1ull << GVM_REGION_SLOT_BITS) - 1) << GVM_REGION_SLOT_SHIFT)
-#define GVM_REGION_USE_SHIFT 56
-#define GVM_REGION_USE (1ull << GVM_REGION_USE_SHIFT)
-#define GVM_REGION_PLACE \
-    (GVM_REGION_COPYING | GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_REMOTE | \
-     GVM_REGION_LISTED | GVM_REGION_SLOT_MASK)
-
-/* The record of a region. */
-typedef struct gvm_region_record {
-    uint32_t version; /* how often it was changed, as far as this side knows */
-    uint32_t flags;
-} gvm_region_record;
-enum {
-    GVM_REGION_LIVE = 1,    /* it exists */
-    GVM_REGION_CHANGED = 2, /* it is in the list of changes, or about to be */
-    GVM_REGION_COUNTED = 4, /* and the list's count says so */
-};
-
-/* An entry of the list of changes: the region's number, and above it which lap of the list wrote it, modulo 32. The list has
- * room for at least twice the regions, since those of a lap that a sync has taken may come again while it takes the others. */
-#define GVM_REGION_ENTRY_REGION \
-    ((1u << GVM_REGION_SLOT_BITS) - 1) /* all bits: a sync has taken the entry */
-
-/* The record of a frame. */
-typedef struct gvm_region_frame {
-    uint32_t owner; /* the region's number + 1; 0: free; GVM_REGION_RETIRED: it has no memory */
-    uint32_t seen;  /* its uses as of the last look of the hand, and above these NFU's counter */
-} gvm_region_frame;
-
-#define GVM_REGION_RETIRED 0xffffffffu
-#define GVM_REGION_COMING 0xfffffffeu /* the copy engine is to bring a region there */
-
-/* The most numbers that kernels have to create regions. */
-#define GVM_REGION_SEGMENT 4096u
-
-/* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
-typedef struct gvm_region_sum {
-    uint64_t known; /* as of when the frame was last equal to the home; 0: not known */
-    uint64_t found; /* what threads are adding up */
-} gvm_region_sum;
-
-#define GVM_REGION_POISON \
-    0xdeaddeaddeaddeadull /* in frames that are free, and that a write-only map gives, in check mode */
-
-/* Which frames are taken for another region. */
-enum {
-    GVM_REGION_EVICT_CLOCK = 0,
-    GVM_REGION_EVICT_FIFO = 1,
-    GVM_REGION_EVICT_NFU = 2,
-    GVM_REGION_EVICT_NONE = 3,
-};
-
-/* What a kernel did wrong; the first is kept for the host, with the region's number above it. */
-enum {
-    GVM_REGION_OK = 0,
-    GVM_REGION_NO_SUCH = 1,
-    GVM_REGION_SPOILT = 2, /* CROWDED for longer than a thread waits */
-    GVM_REGION_LATE = 3,   /* BUSY for longer than a thread waits */
-    GVM_REGION_NOT_MAPPED = 4,
-    GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
-};
-
-/* The regions that are written home together ahead of need: region_clean.h. */
-#define GVM_REGION_BATCH 256u
-typedef struct gvm_region_cleaning {
-    uint64_t turn;    /* atomic: how many batches there were, and GVM_REGION_CLEAN_... below */
-    uint64_t copied;  /* the copy engine has copied so many; written by it alone */
-    uint64_t at;      /* the hand's position up to which frames were looked at */
-    uint64_t written; /* regions of all batches */
-    uint64_t count;   /* atomic: of the batch */
-    uint64_t mail;    /* address of gvm_region_mail in host memory */
-    uint64_t list;    /* address of the batch, GVM_REGION_IN_FRAME() each */
-    uint64_t padding[9];
-} gvm_region_cleaning;
-
-/* From kernels to the host. */
-typedef struct gvm_region_mail {
-    uint64_t turn;  /* the batch below is complete; atomic */
-    uint64_t count; /* of it */
-    uint64_t list[GVM_REGION_BATCH];
-} gvm_region_mail;
-
-/* A region and a frame as an entry of a list. */
-#define GVM_REGION_IN_FRAME(region, frame) ((uint64_t)(region) << 32 | (frame))
-#define GVM_REGION_OF_ENTRY(entry) ((uint32_t)((entry) >> 32))
-#define GVM_REGION_FRAME_OF_ENTRY(entry) ((uint32_t)(entry))
-
-/* Of a collection, in device memory. Counters are of all kernels since it was made. */
-typedef struct gvm_region_table {
-    uint64_t address, stride_bytes, region_bytes;
-    uint64_t words, records, frames,
-        changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (1 << change_shift) */
-    uint32_t count, home;
-    uint32_t frame_count; /* atomic: frames below it may have memory */
-    uint32_t policy;
-    uint64_t wait_ns;
-    uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
-    gvm_region_shape shape;
-    uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
-    uint32_t change_shift;  /* the list of changes has 1 << change_shift entries */
-    uint32_t clean_low,
-        clean_high; /* watermarks in percent of the frames; 0: no cleaning (region_clean.h) */
-    uint32_t reserved;
-    uint64_t error;        /* atomic: code, and the region's number above it */
-    uint64_t change_count; /* atomic: of entries so far */
-    uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
-    uint64_t spare_head, spare_tail; /* atomic */
-    uint64_t padding[9];
-    uint64_t fetched, written, evicted, remote;
-    uint64_t padding2[12];
-    uint64_t hand; /* atomic, in a cache line of its own */
-    uint64_t padding3[15];
-    gvm_region_cleaning cleaning;
-} gvm_region_table;
-
-/* Where the window of a region begins, from the beginning of the array on. */
-#define GVM_REGION_WINDOW_AT(t, region) \
-    ((region) % (t)->columns * (t)->shape.width_bytes + \
-     (region) / (t)->columns % (t)->rows * ((t)->shape.height * (t)->shape.row_pitch_bytes) + \
-     (region) / (t)->columns / (t)->rows * ((t)->shape.depth * (t)->shape.slice_pitch_bytes))
+#include <gvmem/device/detail/region_table.h>
 
 #include <gvmem/device/detail/region_clean.h>
 
@@ -202,7 +65,8 @@ GVM_DEVICE uint64_t gvm_region_tell(uint32_t by, uint64_t value)
 #define GVM_REGION_COPIED_AT_ONCE 4 /* loads of 16 bytes under way for each thread */
 
 /* A thread's part of a copy of units of 16 bytes: its first unit, those that lie apart from each other behind it, and so on
- * after each step. left: units from the first on. A constant distance means one register for all addresses. */
+ * after each step. left: units from the first on. A constant distance means one register for all addresses, and loads without
+ * a condition do not wait for each other. */
 GVM_DEVICE void gvm_region_copy_units(uint64_t to, uint64_t from, int32_t left, uint32_t apart,
                                       uint32_t step)
 {
@@ -210,19 +74,26 @@ GVM_DEVICE void gvm_region_copy_units(uint64_t to, uint64_t from, int32_t left, 
     uint32_t k;
 
     GVM_NO_UNROLL
-    for (; left > 0; left -= (int32_t)step) {
+    for (; left > (int32_t)((GVM_REGION_COPIED_AT_ONCE - 1) * apart); left -= (int32_t)step) {
         GVM_UNROLL
         for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++)
-            if (left > (int32_t)(k * apart))
-                gvm_stream_load_u64x2((const unsigned char *)(uintptr_t)from + k * apart * 16,
-                                      &a[k], &b[k]);
+            gvm_stream_load_u64x2((const unsigned char *)(uintptr_t)from + k * apart * 16, &a[k],
+                                  &b[k]);
         GVM_UNROLL
         for (k = 0; k < GVM_REGION_COPIED_AT_ONCE; k++)
-            if (left > (int32_t)(k * apart))
-                gvm_stream_u64x2((unsigned char *)(uintptr_t)to + k * apart * 16, a[k], b[k]);
+            gvm_stream_u64x2((unsigned char *)(uintptr_t)to + k * apart * 16, a[k], b[k]);
         from += (uint64_t)step * 16;
         to += (uint64_t)step * 16;
     }
+    GVM_UNROLL
+    for (k = 0; k + 1 < GVM_REGION_COPIED_AT_ONCE; k++)
+        if (left > (int32_t)(k * apart))
+            gvm_stream_load_u64x2((const unsigned char *)(uintptr_t)from + k * apart * 16, &a[k],
+                                  &b[k]);
+    GVM_UNROLL
+    for (k = 0; k + 1 < GVM_REGION_COPIED_AT_ONCE; k++)
+        if (left > (int32_t)(k * apart))
+            gvm_stream_u64x2((unsigned char *)(uintptr_t)to + k * apart * 16, a[k], b[k]);
 }
 
 GVM_DEVICE_RARE void gvm_region_copy_alone(uint64_t to, uint64_t from, int32_t left)
@@ -243,8 +114,8 @@ GVM_DEVICE_RARE void gvm_region_copy_in_block(uint64_t to, uint64_t from, int32_
 
 /* Units next to each other, less than 2^31. rank: of a thread among as many as ranks says: one, lanes of a warp, or the block's.
  * The lanes of a warp copy units next to each other and then the next ones. */
-GVM_DEVICE_RARE void gvm_region_copy_piece(uint64_t to, uint64_t from, uint32_t units,
-                                           uint32_t rank, uint32_t ranks)
+GVM_DEVICE void gvm_region_copy_piece(uint64_t to, uint64_t from, uint32_t units, uint32_t rank,
+                                      uint32_t ranks)
 {
     const uint32_t lane = ranks == 1 ? 0 : rank % gvm_warp_size();
     const uint32_t first = (rank - lane) * GVM_REGION_COPIED_AT_ONCE + lane;
@@ -328,17 +199,33 @@ GVM_DEVICE_RARE void gvm_region_copy(const gvm_region_table *t, uint32_t to, uin
 
 GVM_DEVICE uint64_t *gvm_region_word(const gvm_region_table *t, uint32_t region)
 {
-    return (uint64_t *)(uintptr_t)t->words + region;
+    uint64_t *word = (uint64_t *)(uintptr_t)t->words + region;
+
+    GVM_ASSUME_GLOBAL(word);
+    return word;
+}
+
+/* A counter of the table's. */
+GVM_DEVICE uint64_t gvm_region_count_up(uint64_t *counter)
+{
+    GVM_ASSUME_GLOBAL(counter);
+    return gvm_atomic_add_u64(counter, 1);
 }
 
 GVM_DEVICE gvm_region_record *gvm_region_record_of(const gvm_region_table *t, uint32_t region)
 {
-    return (gvm_region_record *)(uintptr_t)t->records + region;
+    gvm_region_record *record = (gvm_region_record *)(uintptr_t)t->records + region;
+
+    GVM_ASSUME_GLOBAL(record);
+    return record;
 }
 
 GVM_DEVICE gvm_region_frame *gvm_region_frame_of(const gvm_region_table *t, uint32_t frame)
 {
-    return (gvm_region_frame *)(uintptr_t)t->frames + frame;
+    gvm_region_frame *at = (gvm_region_frame *)(uintptr_t)t->frames + frame;
+
+    GVM_ASSUME_GLOBAL(at);
+    return at;
 }
 
 GVM_DEVICE uint32_t gvm_region_slot_in(uint64_t word)
@@ -392,7 +279,7 @@ GVM_DEVICE uint32_t *gvm_region_entry(const gvm_region_table *t, uint64_t at, ui
 
 /* The region is, or will be, written. Its number is in the list of changes once between two syncs. Threads that find it there
  * go on when the count has it: a sync after their unmap must see it. */
-GVM_DEVICE_RARE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
+GVM_DEVICE void gvm_region_list_change(const gvm_region_table *t, uint32_t region)
 {
     gvm_region_record *record = gvm_region_record_of(t, region);
     uint32_t *entry, lap;
@@ -466,15 +353,20 @@ GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame
 
 #define GVM_REGION_LOOKS_MAX 4096u
 
-/* What the leader of threads that map has done so far. */
+/* What the leader of threads that map has done so far.
+ *
+ * Each stage is a function, which only gvm_region_step() calls, and which calls none that is not inline. Calls within calls by one lane
+ * make lanes that wait for it go on one by one afterwards, and copy so. */
 typedef struct gvm_region_search {
     uint32_t region, access;
     uint32_t stage;
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
     uint32_t cleaning; /* the step of a batch that these threads are at */
-    uint64_t drawn;    /* a number of the hand, or GVM_REGION_UNDRAWN */
-    uint64_t taken;    /* the victim's word when it was claimed */
+    uint32_t reserved;
+    uint32_t has_piece, next; /* of a copy in pieces */
+    uint64_t drawn;           /* a number of the hand, or GVM_REGION_UNDRAWN */
+    uint64_t taken;           /* the victim's word when it was claimed */
     uint64_t own; /* the word of the region that is mapped, as it was seen last, or when it was claimed */
     uint64_t until_ns;
 } gvm_region_search;
@@ -482,11 +374,14 @@ typedef struct gvm_region_search {
 #define GVM_REGION_UNDRAWN (~0ull)
 
 enum {
-    GVM_REGION_LOOK,  /* at the region's word */
-    GVM_REGION_FIND,  /* a frame */
-    GVM_REGION_EVICT, /* the victim is written home */
-    GVM_REGION_FILL,  /* the frame is the region's */
-    GVM_REGION_END,   /* and has its data */
+    GVM_REGION_LOOK,   /* at the region's word */
+    GVM_REGION_CLEANS, /* others ahead of need */
+    GVM_REGION_FIND,   /* a frame */
+    GVM_REGION_EVICT,  /* the victim is written home */
+    GVM_REGION_FILL,   /* the frame is the region's */
+    GVM_REGION_END,    /* and has its data */
+    GVM_REGION_MAPPED, /* the region is where own says */
+    GVM_REGION_SHARE,  /* a copy in pieces; next comes after it */
 };
 
 /* A store that orders nothing. */
@@ -533,19 +428,19 @@ GVM_DEVICE int gvm_region_take_frame(gvm_region_table *t, gvm_region_search *s)
     if (!gvm_region_swap(t, owner - 1, word, word & ~GVM_REGION_PLACE))
         return 0;
     gvm_region_note(&frame->owner, s->region + 1);
-    gvm_atomic_add_u64(&t->evicted, 1);
+    gvm_region_count_up(&t->evicted);
     return 1;
 }
 
 /* Draws frames until one can be had. */
-GVM_DEVICE_RARE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
+GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
 {
     const uint32_t frames = gvm_load_consume_u32(&t->frame_count);
     const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
 
     while (s->looks++ < looks) {
         const uint64_t drawn = s->drawn != GVM_REGION_UNDRAWN ? s->drawn
-                                                              : gvm_atomic_add_u64(&t->hand, 1);
+                                                              : gvm_region_count_up(&t->hand);
 
         s->drawn = GVM_REGION_UNDRAWN;
         if (t->policy == GVM_REGION_EVICT_NONE && drawn >= frames)
@@ -559,23 +454,23 @@ GVM_DEVICE_RARE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search
 }
 
 /* The victim's data is at home. Its frame is the region's, unless the victim was mapped meanwhile: then it stays. */
-GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, gvm_region_search *s)
+GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_search *s)
 {
     const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, s->victim));
+    const int stays = (word & GVM_REGION_REFERENCES) != 0;
 
     if ((s->taken & GVM_REGION_DIRTY) != 0)
-        gvm_atomic_add_u64(&t->written, 1);
-    if ((word & GVM_REGION_REFERENCES) != 0) {
-        if (t->sums != 0 && (s->taken & GVM_REGION_DIRTY) != 0)
-            gvm_region_sum_of(t, s->frame)->known = 0;
-        gvm_region_settle(t, s->victim, s->taken,
-                          s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED));
-        return 0;
+        gvm_region_count_up(&t->written);
+    if (stays && t->sums != 0 && (s->taken & GVM_REGION_DIRTY) != 0)
+        gvm_region_sum_of(t, s->frame)->known = 0;
+    if (!stays) {
+        gvm_region_note(&gvm_region_frame_of(t, s->frame)->owner, s->region + 1);
+        gvm_region_count_up(&t->evicted);
     }
-    gvm_region_note(&gvm_region_frame_of(t, s->frame)->owner, s->region + 1);
-    gvm_region_settle(t, s->victim, s->taken, 0);
-    gvm_atomic_add_u64(&t->evicted, 1);
-    return 1;
+    gvm_region_settle(t, s->victim, s->taken,
+                      stays ? s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED)
+                            : 0);
+    s->stage = stays ? GVM_REGION_FIND : GVM_REGION_FILL;
 }
 
 /* ---- mapping */
@@ -585,6 +480,7 @@ GVM_DEVICE_RARE int gvm_region_finish_evicting(gvm_region_table *t, gvm_region_s
 #define GVM_REGION_COPY (1ull << 63)
 #define GVM_REGION_SUM_UP (1ull << 61)
 #define GVM_REGION_EMPTY (1ull << 60)
+#define GVM_REGION_PIECE_OF (1ull << 59) /* a piece of the copy that is open for a region */
 #define GVM_REGION_DONE \
     (1ull << 62) /* with RESIDENT, REMOTE and the slot, or without if the map failed */
 
@@ -603,7 +499,10 @@ GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
     return gvm_region_job_from(job >> GVM_REGION_SLOT_BITS);
 }
 
-GVM_DEVICE void gvm_region_do(gvm_region_table *t, uint64_t job, uint32_t by)
+#include <gvmem/device/detail/region_share.h>
+
+/* In check mode, or what is no copy of a whole region. */
+GVM_DEVICE_RARE void gvm_region_do_rarely(gvm_region_table *t, uint64_t job, uint32_t by)
 {
     const uint32_t to = gvm_region_job_to(job), from = gvm_region_job_from(job);
 
@@ -611,13 +510,24 @@ GVM_DEVICE void gvm_region_do(gvm_region_table *t, uint64_t job, uint32_t by)
         gvm_region_copy(t, to, from, by);
     else if ((job & GVM_REGION_CLEAN) != 0)
         gvm_region_clean_some(t, to, from, gvm_region_rank(by), gvm_region_ranks(by));
+    else if ((job & GVM_REGION_PIECE_OF) != 0)
+        gvm_region_do_piece(t, job, by);
     else if ((job & GVM_REGION_SUM_UP) != 0)
         gvm_region_sum_up(t, to, from, by);
     else
         gvm_region_poison(t, to, by);
     gvm_region_join(by);
-    if (t->sums != 0 && (job & GVM_REGION_COPY) != 0 && to < t->home)
+    if ((job & GVM_REGION_COPY) != 0 && to < t->home)
         gvm_region_sum_up(t, to, GVM_REGION_NONE, by);
+}
+
+GVM_DEVICE void gvm_region_do(gvm_region_table *t, uint64_t job, uint32_t by)
+{
+    if ((job & GVM_REGION_COPY) != 0 && t->sums == 0)
+        gvm_region_copy(t, gvm_region_job_to(job), gvm_region_job_from(job), by);
+    else
+        gvm_region_do_rarely(t, job, by);
+    gvm_region_join(by);
 }
 
 /* What is to be done before the victim's frame can be another region's. */
@@ -639,16 +549,16 @@ GVM_DEVICE uint64_t gvm_region_fail(const gvm_region_table *t, uint32_t region, 
     return GVM_REGION_DONE;
 }
 
-/* The region is where its word says, and stays there. */
-GVM_DEVICE_RARE uint64_t gvm_region_mapped(const gvm_region_table *t, uint32_t region,
-                                           uint32_t access, uint64_t word)
+/* The region is where s->own says, and stays there. */
+GVM_DEVICE_RARE uint64_t gvm_region_end_map(const gvm_region_table *t, const gvm_region_search *s)
 {
-    if ((access & GVM_REGION_WRITE) != 0) {
-        gvm_region_list_change(t, region);
-        if ((word & GVM_REGION_REMOTE) == 0)
-            gvm_atomic_or_u64(gvm_region_word(t, region), GVM_REGION_DIRTY | GVM_REGION_LISTED);
+    if ((s->access & GVM_REGION_WRITE) != 0) {
+        gvm_region_list_change(t, s->region);
+        if ((s->own & GVM_REGION_REMOTE) == 0)
+            gvm_atomic_or_u64(gvm_region_word(t, s->region), GVM_REGION_DIRTY | GVM_REGION_LISTED);
     }
-    return GVM_REGION_DONE | GVM_REGION_RESIDENT | (word & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
+    return GVM_REGION_DONE | GVM_REGION_RESIDENT |
+           (s->own & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
 }
 
 /* Whether it is worth trying to bring a region to a frame that is used at its home: with NONE there is none once the
@@ -662,14 +572,14 @@ GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
 /* Claims the region, if its word is still what was seen. What else will be needed is read at the same time: none of it waits for
  * another. The record is read under a reference that was taken before the word was seen without BUSY. The claim acquires nothing:
  * what the region's home has was acquired with that word. */
-GVM_DEVICE_RARE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
+GVM_DEVICE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
 {
     uint64_t *at = gvm_region_word(t, s->region);
     const uint32_t flags = gvm_load_consume_u32(&gvm_region_record_of(t, s->region)->flags);
     uint64_t found;
 
     if (t->policy != GVM_REGION_EVICT_NONE && s->drawn == GVM_REGION_UNDRAWN)
-        s->drawn = gvm_atomic_add_u64(&t->hand, 1);
+        s->drawn = gvm_region_count_up(&t->hand);
     found = gvm_atomic_cas_u64(at, s->own, s->own | GVM_REGION_BUSY);
     if (found != s->own) {
         s->own = gvm_load_acquire_u64(at);
@@ -677,7 +587,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search
         gvm_region_settle(t, s->region, s->own, s->own & GVM_REGION_PLACE);
         return gvm_region_fail(t, s->region, GVM_REGION_NO_SUCH);
     } else {
-        s->stage = GVM_REGION_FIND;
+        s->stage = t->clean_low != 0 ? GVM_REGION_CLEANS : GVM_REGION_FIND;
     }
     return 0;
 }
@@ -687,6 +597,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_look(gvm_region_table *t, gvm_region_search 
 {
     uint64_t *at = gvm_region_word(t, s->region);
     const uint64_t word = s->own;
+    uint64_t job = 0;
 
     if ((word & (GVM_REGION_CROWDED | GVM_REGION_BUSY)) != 0) {
         const uint64_t now_ns = gvm_clock_ns();
@@ -696,71 +607,95 @@ GVM_DEVICE_RARE uint64_t gvm_region_look(gvm_region_table *t, gvm_region_search 
         else if (now_ns > s->until_ns)
             return gvm_region_fail(
                 t, s->region, (word & GVM_REGION_CROWDED) != 0 ? GVM_REGION_SPOILT : GVM_REGION_LATE);
-        gvm_pause();
         s->own = gvm_load_acquire_u64(at);
-        return 0;
+        if (t->shares != 0) {
+            gvm_region_finish_piece(t, s);
+            job = gvm_region_take_piece(t, s);
+        }
+        if (job == 0)
+            gvm_pause();
+        return job;
     }
     if ((word & GVM_REGION_RESIDENT) != 0 &&
         ((word & GVM_REGION_REMOTE) == 0 ||
          (word & GVM_REGION_REFERENCES) != GVM_REGION_REFERENCE || !gvm_region_may_find_frame(t)))
-        return gvm_region_mapped(t, s->region, s->access, word);
-    return gvm_region_begin(t, s);
+        s->stage = GVM_REGION_MAPPED;
+    else
+        job = gvm_region_begin(t, s);
+    return job;
 }
 
-/* There is no frame: the region is used at its home. */
-GVM_DEVICE_RARE uint64_t gvm_region_use_home(gvm_region_table *t, const gvm_region_search *s)
+/* The claim of the region ends, and it is at a place. */
+GVM_DEVICE void gvm_region_place(const gvm_region_table *t, gvm_region_search *s, uint64_t place)
 {
-    const uint64_t place = GVM_REGION_RESIDENT | GVM_REGION_REMOTE |
-                           (uint64_t)(t->home + s->region) << GVM_REGION_SLOT_SHIFT;
-
     gvm_region_settle(t, s->region, s->own, place);
-    gvm_atomic_add_u64(&t->remote, 1);
-    return gvm_region_mapped(t, s->region, s->access, place);
+    s->own = place;
+    s->stage = GVM_REGION_MAPPED;
 }
 
-/* With the region claimed: 0, or a job. */
+/* With the region claimed: 0, or a job. Without a frame the region is used at its home. */
 GVM_DEVICE_RARE uint64_t gvm_region_search_frame(gvm_region_table *t, gvm_region_search *s)
 {
-    if (t->clean_low != 0) {
-        const uint64_t job = gvm_region_clean_next(t, &s->cleaning);
-
-        if (job != 0)
-            return job;
+    if (gvm_region_find_frame(t, s)) {
+        s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
+        return gvm_region_evict_job(t, s);
     }
-    if (!gvm_region_find_frame(t, s))
-        return gvm_region_use_home(t, s);
-    s->stage = s->victim == GVM_REGION_NONE ? GVM_REGION_FILL : GVM_REGION_EVICT;
-    return gvm_region_evict_job(t, s);
+    gvm_region_place(t, s,
+                     GVM_REGION_RESIDENT | GVM_REGION_REMOTE |
+                         (uint64_t)(t->home + s->region) << GVM_REGION_SLOT_SHIFT);
+    gvm_region_count_up(&t->remote);
+    return 0;
 }
 
 /* The frame is the region's: 0, or a job. */
 GVM_DEVICE_RARE uint64_t gvm_region_fill(gvm_region_table *t, gvm_region_search *s)
 {
-    const uint64_t place = GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT;
     const int is_full = s->stage == GVM_REGION_END;
 
     s->stage = GVM_REGION_END;
     if (!is_full && (s->access & GVM_REGION_READ) != 0) {
-        gvm_atomic_add_u64(&t->fetched, 1);
+        gvm_region_count_up(&t->fetched);
         return gvm_region_copy_job(s->frame, t->home + s->region);
     }
     if (!is_full && t->sums != 0)
         return GVM_REGION_EMPTY | (uint64_t)s->frame << GVM_REGION_SLOT_BITS;
     gvm_region_note(&gvm_region_frame_of(t, s->frame)->seen, gvm_region_uses_in(s->own));
-    gvm_region_settle(t, s->region, s->own, place);
-    return gvm_region_mapped(t, s->region, s->access, place);
+    gvm_region_place(t, s, GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT);
+    return 0;
 }
 
-/* The leader's next step: 0 if there are more, or a job. */
-GVM_DEVICE_RARE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
+/* What else there is to do for all who need frames. */
+GVM_DEVICE_RARE uint64_t gvm_region_clean_step(gvm_region_table *t, gvm_region_search *s)
 {
+    const uint64_t job = gvm_region_clean_next(t, &s->cleaning);
+
+    if (job == 0)
+        s->stage = GVM_REGION_FIND;
+    return job;
+}
+
+/* The leader's next step: 0 if there are more, or a job. A copy of a large region comes in pieces. */
+GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
+{
+    uint64_t job = 0;
+
     if (s->stage == GVM_REGION_LOOK)
-        return gvm_region_look(t, s);
-    if (s->stage == GVM_REGION_FIND)
-        return gvm_region_search_frame(t, s);
-    if (s->stage != GVM_REGION_EVICT)
-        return gvm_region_fill(t, s);
-    s->stage = gvm_region_finish_evicting(t, s) ? GVM_REGION_FILL : GVM_REGION_FIND;
+        job = gvm_region_look(t, s);
+    else if (s->stage == GVM_REGION_CLEANS)
+        job = gvm_region_clean_step(t, s);
+    else if (s->stage == GVM_REGION_FIND)
+        job = gvm_region_search_frame(t, s);
+    else if (s->stage == GVM_REGION_EVICT)
+        gvm_region_finish_evicting(t, s);
+    else if (s->stage == GVM_REGION_MAPPED)
+        return gvm_region_end_map(t, s);
+    else if (s->stage == GVM_REGION_SHARE)
+        return gvm_region_copy_more(t, s);
+    else
+        job = gvm_region_fill(t, s);
+    if ((job & GVM_REGION_COPY) == 0 || t->shares == 0)
+        return job;
+    gvm_region_open_copy(t, s, job);
     return 0;
 }
 
@@ -771,12 +706,13 @@ GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, ui
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
     gvm_region_search s = {.region = region, .access = access, .drawn = GVM_REGION_UNDRAWN};
+    const int leads = gvm_region_rank(by) == 0;
     uint64_t job = 0;
 
     s.own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
     GVM_NO_UNROLL
     for (;;) {
-        if (gvm_region_rank(by) == 0)
+        if (leads)
             do
                 job = gvm_region_step(t, &s);
             while (job == 0);

@@ -27,7 +27,7 @@ enum {
 #ifdef GVM_KERNEL
 
 /* What all of them are to do: gvm_region_clean_some() with the first frame, and below it how many. */
-#define GVM_REGION_CLEAN (1ull << 59)
+#define GVM_REGION_CLEAN (1ull << 58)
 
 /* Steps of threads that act. */
 enum {
