@@ -428,7 +428,7 @@ static int map_before_it_is_brought(void *arg)
     uint32_t *found;
 
     (void)arg;
-    CHILD_EXPECT(start(0));
+    CHILD_EXPECT(start_with(gvm_space_options_init(), gvm_collection_options_init())); /* not cleaned */
     CHILD_EXPECT(run_on_list(GVMI_KERNEL_region_claim_frames, frames, sizeof *frames, 0, 5));
     CHILD_EXPECT(count_frames(GVM_REGION_COMING) == 5 && has(0, GVM_REGION_COPYING) &&
                  dump_has("GPU coming "));
