@@ -26,8 +26,8 @@ static const char usage[] =
     "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
     "beside the driver's pool; or kernels that append to a buffer that grows meanwhile; or values\n"
     "that PostgreSQL has compressed, beside its own decompression on the CPU; or regions that kernels\n"
-    "map, with the parts maps, fetch, faults, resolve, experts, scans, clean, bfs and pagerank, beside the\n"
-    "same without regions. What is compared is measured in turns.\n"
+    "map, with the parts maps, fetch, faults, resolve, experts, policies, clean, bfs, pagerank, callbacks,\n"
+    "matmul and kernels, beside the same without regions. What is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper\n"
@@ -37,10 +37,12 @@ static const char usage[] =
     "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
     "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
     "                     bench/pool.h; may be given several times\n"
-    "  -b, --budget SIZE  region: device memory for fetch and scans (256MiB; 2MiB)\n"
+    "  -b, --budget SIZE  region: device memory for fetch and policies (256MiB; 2MiB)\n"
     "  -x, --extent SIZE  region: host memory that fetch reads; may be given several times (1GiB and\n"
     "                     8GiB; 8MiB and 16MiB)\n"
     "  -s, --scale N      region: an expert has so many times fewer bytes (1; 256)\n"
+    "  -g, --graph FILE   region: bfs and pagerank are of that graph, METIS or Matrix Market (drawn\n"
+    "                     ones)\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
     "  -j, --json[=FILE]  also as JSON; on standard output the tables then go to standard error\n"
     "  -h, --help         this text\n";
@@ -187,6 +189,7 @@ static bool set_option(bench *b, int option, const char **json_path)
             return tool_usage("", "no more than %u extents", BENCH_EXTENTS_MAX), false;
         return tool_parse_size("", "--extent", optarg, GVM_CHUNK_BYTES_MIN,
                                &b->extent_bytes[b->extent_count++]);
+    case 'g': b->graph_path = optarg; return true;
     case 'q': b->quick = true; return true;
     case 'j': *json_path = optarg != NULL ? optarg : "-"; return true;
     default: return tool_usage("", "unknown option, or its value is missing"), false;
@@ -208,22 +211,18 @@ static bool check_operands(const bench *b, const benchmark *what)
 /* The benchmark of a command line, measured. */
 static int run(bench *b, int argc, char **argv)
 {
-    static const struct option longs[] = {{"device", required_argument, NULL, 'd'},
-                                          {"max", required_argument, NULL, 'm'},
-                                          {"trace", required_argument, NULL, 't'},
-                                          {"pool", required_argument, NULL, 'p'},
-                                          {"budget", required_argument, NULL, 'b'},
-                                          {"extent", required_argument, NULL, 'x'},
-                                          {"scale", required_argument, NULL, 's'},
-                                          {"quick", no_argument, NULL, 'q'},
-                                          {"json", optional_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"device", required_argument, NULL, 'd'}, {"max", required_argument, NULL, 'm'},
+        {"trace", required_argument, NULL, 't'},  {"pool", required_argument, NULL, 'p'},
+        {"budget", required_argument, NULL, 'b'}, {"extent", required_argument, NULL, 'x'},
+        {"scale", required_argument, NULL, 's'},  {"graph", required_argument, NULL, 'g'},
+        {"quick", no_argument, NULL, 'q'},        {"json", optional_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {0}};
     const char *json_path = NULL;
     const benchmark *what;
     int option;
 
-    while ((option = getopt_long(argc, argv, "d:m:t:p:b:x:s:qj::h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "d:m:t:p:b:x:s:g:qj::h", longs, NULL)) != -1) {
         if (option == 'h')
             return fputs(usage, stdout), TOOL_DONE;
         if (!set_option(b, option, &json_path))

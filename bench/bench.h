@@ -49,6 +49,7 @@ typedef struct bench {
     uint64_t extent_bytes[BENCH_EXTENTS_MAX]; /* of regions */
     unsigned extent_count;
     int scale;              /* experts are smaller by this; 0: chosen */
+    const char *graph_path; /* of regions, to read; NULL: drawn ones */
     const char *trace_path; /* of the keeper, to write; of the heap, to read; NULL: none */
     const char *pool_paths[BENCH_POOLS_MAX]; /* of the heap: libraries to measure beside it */
     unsigned pool_count, pools_loaded;

@@ -159,10 +159,119 @@ def keeper(folder):
     save(figure, folder, "keeper")
 
 
+# ---- regions: the charts of RSVM's slides, from the latest records that have them
+
+def regions(section, key):
+    """The figures of a section in the latest record of regions that has one of that name: {(name, unit, bytes): median}; or None."""
+    for path in sorted(RECORDS.glob("region-*.json"), key=lambda p: p.stem[-15:], reverse=True):
+        found = {(f["name"], f["unit"], f.get("bytes", 0)): f["median"] for f in json.loads(path.read_text())["figures"] if f["section"] == section}
+        if any(key in name for name, _, _ in found):
+            return found
+    return None
+
+
+def region_matmul(folder):
+    m = regions("region matmul", "regions, half the memory")
+    if m is None:
+        return
+    ways = ["no regions", "regions, all in frames", "regions, half the memory"]
+    values = [m[key] for way in ways for key in m if key[0] == way and key[1] == "TFLOP/s"]
+    figure, axes = plt.subplots()
+    drawn = axes.barh(ways, values, color=[OTHER, OURS, OURS])
+    axes.bar_label(drawn, [f"{v:.2f} ({v / values[0]:.3f})" for v in values], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("TFLOP/s (of no regions)")
+    figure.suptitle("Matrix multiply, fp32 (higher is better)")
+    save(figure, folder, "region-matmul")
+
+
+def region_degrees(folder):
+    m = regions("region bfs", "series, ")
+    if m is None:
+        return
+    degrees = [4, 8, 16, 32, 64]
+    figure, (left, right) = plt.subplots(1, 2)
+    for way, label, colour in (("in core", "no regions", OTHER), ("regions", "regions", OURS)):
+        for axes, unit in ((left, "GTEPS"), (right, "set-up, ratio")):
+            axes.plot(degrees, [m[f"series, {d} edges a vertex, {way}", unit, 0] for d in degrees], "o-", label=label, color=colour)
+    for axes, label in ((left, "GTEPS"), (right, "set-up / time")):
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(degrees, degrees)
+        axes.set_ylim(0)
+        axes.set_xlabel("edges a vertex")
+        axes.set_ylabel(label)
+    left.legend()
+    figure.suptitle("Breadth-first search, R-MAT, all edges in frames")
+    save(figure, folder, "region-degrees")
+
+
+def region_graphs(folder, section, name, title):
+    m = regions(section, ", STATIC, zero-copy")
+    if m is None:
+        return
+    graphs = sorted({n.split(", budget ")[0] for n, unit, _ in m if n.endswith(", STATIC, zero-copy") and unit == "us"})
+    ways = [("partition", "STATIC, partition", OTHER), ("zero-copy", "STATIC, zero-copy", THIRD), ("static share", "STATIC, static share", "#7a8fa6"),
+            ("regions, CLOCK", "CLOCK, regions", "#8fc1a9"), ("regions, STATIC", "STATIC, regions", OURS)]
+
+    def rate(graph, way):
+        return next(v for (n, unit, size), v in m.items() if unit == "G edges read/s" and size == 4096 and n.startswith(f"{graph}, budget ")
+                    and n.endswith(f"iB, {way}"))
+
+    figure, axes = plt.subplots()
+    bars(axes, graphs, [(label, colour, [rate(g, way) for g in graphs]) for label, way, colour in ways])
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+    axes.set_ylabel("G edges read/s")
+    figure.suptitle(title)
+    save(figure, folder, name)
+
+
+def region_hits(folder):
+    m = regions("region bfs", "beside the best choice")
+    if m is None:
+        return
+    names = [n for n, unit, _ in m if unit == "hit ratio, best"]
+    figure, axes = plt.subplots()
+    bars(axes, [n.split(", ")[1] for n in names], [(label, colour, [m[n, unit, 4096] for n in names]) for label, unit, colour in (
+        ("regions", "hit ratio", OURS), ("LRU", "hit ratio, LRU", OTHER), ("best choice (Belady)", "hit ratio, best", THIRD))])
+    axes.set_ylabel("hits / maps")
+    axes.set_ylim(0, 1)
+    figure.suptitle("Breadth-first search, half of the edges in frames")
+    save(figure, folder, "region-hits")
+
+
+def region_kernels(folder):
+    m = regions("region kernels", "triad, regions")
+    if m is None:
+        return
+    names = [n for n, unit, _ in m if unit == "ratio"]
+    size = next(size for _, unit, size in m if unit == "ratio")
+    figure, (speed, registers) = plt.subplots(2, 1, figsize=(7.2, 5.4))
+    drawn = speed.bar(names, [m[n, "ratio", size] for n in names], color=OURS)
+    speed.bar_label(drawn, [f"{m[n, 'ratio', size]:.2f}" for n in names], fontsize=8)
+    speed.axhline(1, color="black", linewidth=0.6)
+    speed.set_ylabel("speed / no regions")
+    bars(registers, names, [(label, colour, [m[f"{n}, {way}", "registers", size] for n in names])
+                            for label, way, colour in (("no regions", "plain", OTHER), ("regions", "regions", OURS))])
+    registers.set_ylabel("registers a thread")
+    for axes in (speed, registers):
+        axes.tick_params(axis="x", labelsize=7)
+    figure.suptitle("Kernels whose data is in frames")
+    save(figure, folder, "region-kernels")
+
+
+def draw_regions(folder):
+    region_matmul(folder)
+    region_degrees(folder)
+    region_graphs(folder, "region bfs", "region-bfs", "Breadth-first search, half of the edges fit (higher is better)")
+    region_graphs(folder, "region pagerank", "region-pagerank", "PageRank, half of the edges fit (higher is better)")
+    region_hits(folder)
+    region_kernels(folder)
+
+
 def main():
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs/pictures"
     folder.mkdir(parents=True, exist_ok=True)
-    for draw in (growth, heap_memory, heap_pairs, appender, hash_join, tables, keeper):
+    for draw in (growth, heap_memory, heap_pairs, appender, hash_join, tables, keeper, draw_regions):
         draw(folder)
 
 

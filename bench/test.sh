@@ -64,7 +64,7 @@ EOF
     ;;
 region)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,instance=bench-$$}"
-    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts scans clean
+    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts policies clean callbacks
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of regions are missing'
 import json, sys
@@ -74,7 +74,7 @@ for f in record['figures']:
     sections.setdefault(f['section'], []).append(f)
 counts = {name.removeprefix('region '): len(figures) for name, figures in sections.items()}
 assert counts == {'maps': 7 * 3, 'faults': 2 * 4 * 2, 'fetch': 2 * 2 * 5, 'resolve': 3 * 2 * 3 * 6, 'experts': 3 + 2 * 11,
-                  'scans': 2 * (2 + 4 * 2), 'clean': 2 * 3 * 2 * 5 + 2 * 3 * 2}, counts
+                  'policies': 9 * (3 + 6), 'clean': 2 * 3 * 2 * 5 + 2 * 3 * 2, 'callbacks': 2 * 2 + 5}, counts
 may_be_0 = ('missed', 'hits', 'share')
 assert all(f['median'] > 0 for f in record['figures'] if not any(word in f['name'] for word in may_be_0)), record['figures']
 
@@ -82,20 +82,22 @@ assert all(f['median'] > 0 for f in record['figures'] if not any(word in f['name
 figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
 for share, counted in ((100, 100), (20, 18.75), (0.1, 1.5625)):
     assert figures['region resolve', f'missed of {share:g} %, 2 requests, by count', 576] == counted, (share, counted)
-for scan in ('scan, hot half', 'cyclic scan'):
-    best = figures['region scans', scan + ', the best choice, hits', 16384]
-    for policy in ('CLOCK', 'FIFO', 'NFU', 'STATIC'):
-        assert 0 <= figures['region scans', f'{scan}, {policy}, hits', 16384] <= best + 0.02, (scan, policy)
-assert figures['region scans', 'cyclic scan, STATIC, hits', 16384] > 0.45, figures
+def hits(pattern, policy):
+    return figures['region policies', f'{pattern}, {policy}, hits', 4096]
+for pattern in ('scan, hot half', 'cyclic scan', 'loop of 1.1', 'Zipf 0.8', 'Zipf 1.0', 'BFS', 'experts', 'shifting hot set', 'sliding hot set'):
+    for policy in ('LIRS', 'CLOCK', 'LRU of 8', 'FIFO', 'NFU', 'STATIC', 'exact LRU', 'S3-FIFO'):
+        assert 0 <= hits(pattern, policy) <= hits(pattern, 'best choice') + 0.02, (pattern, policy)
+    assert abs(hits(pattern, 'LRU of 8') - hits(pattern, 'exact LRU')) < 0.03, pattern
+assert hits('cyclic scan', 'STATIC') > 0.45 and hits('cyclic scan', 'LIRS') > 0.35 and hits('cyclic scan', 'CLOCK') < 0.1, figures
 EOF
     expect 0 region --quick --extent 32M --budget 4M --scale 512 --json="$folder/record" fetch experts
     prints out '^  fetches have a budget of 4 MiB$'
     prints out '32 MiB  *512 B'
     [ "$(grep -c '"bytes": 5184,' "$folder/record")" -gt 0 ] || fail '--scale'
-    [ "$(grep -c '"section": "region scans"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
+    [ "$(grep -c '"section": "region policies"' "$folder/record")" -eq 0 ] || fail 'a part that is not wanted is measured'
     ;;
 graphs) # of region: results are compared with the CPU's by the program itself
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=1,instance=bench-$$}"
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,warp=8,threads=32,instance=bench-$$}"
     expect 0 region --quick --json="$folder/record" bfs pagerank
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of graphs are missing'
@@ -116,6 +118,38 @@ for section in ('region bfs', 'region pagerank'):
         assert policy != 'STATIC' or 0.45 < hits < 0.55, (section, hits)
     assert all(value > 0 for value in of.values()), of
 assert len([f for f in figures if f['name'].startswith('series, ') and f['unit'] == 'GTEPS']) == 5 * 2
+EOF
+    # Files: the same graph in both forms, and what is none.
+    printf 'Package: a\nDepends: b (>= 1),\n c | d:any\n\nPackage: b\nPre-Depends: d\nRecommends: a\n\nPackage: e\n' >"$folder/packages"
+    python3 "$(dirname "$0")/debian-graph.py" "$folder/packages" >"$folder/packages.metis" || fail debian-graph.py
+    printf '4 4\n2 3 4\n1 4\n1\n1 2\n' | cmp - "$folder/packages.metis" || fail 'the graph of packages'
+    printf '%%%%MatrixMarket matrix coordinate real symmetric\n%% a comment\n4 4 4\n2 1 1.5\n3 1 2\n4 1 -1\n4 2 7e3\n' >"$folder/packages.mtx"
+    printf '%% weights\n4 4 011\n9 2 1 3 1 4 1\n9 1 1 4 1\n9 1 1\n9 1 1 2 1\n' >"$folder/weights.metis"
+    for file in packages.metis packages.mtx weights.metis; do
+        expect 0 region --quick --json="$folder/record" --graph "$folder/$file" bfs pagerank
+        [ "$(grep -c "\"name\": \"$file, budget 2 MiB, CLOCK, regions\"" "$folder/record")" -gt 0 ] || fail "no figures of $file"
+    done
+    for lines in '' '4 4\n2 3 4\n1 4\n1\n' '4 4\n2 3 4\n1 5\n1\n1 2\n' '4 5\n2 3 4\n1 4\n1\n1 2\n' '4 4\n2 3 x\n1 4\n1\n1 2\n' \
+        '4 4\n2 3 4\n0 4\n1\n1 2\n' '2 0\n\n\n' '%%%%MatrixMarket matrix array real general\n1 1\n1\n' '99999999999 1\n'; do
+        # shellcheck disable=SC2059
+        printf "$lines" >"$folder/wrong"
+        expect 1 region --quick --graph "$folder/wrong" bfs
+        prints out "cannot read $folder/wrong, line "
+    done
+    expect 1 region --quick --graph "$folder/none" bfs
+    prints out "cannot read $folder/none: "
+    ;;
+region-kernels) # results are compared with the CPU's by the program itself
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,threads=256,instance=bench-$$}"
+    expect 0 region --quick --json="$folder/record" kernels matmul
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of kernels are missing'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+of = {(f['name'], f['unit']): f['median'] for f in figures}
+for name in 'transpose scan reduction histogram hotspot pathfinder nearest kmeans sparse triad'.split():
+    assert of[f'{name}, plain', 'us'] > 0 and of[f'{name}, regions', 'us'] > 0 and of[name, 'ratio'] > 0, name
+assert all(of[f'regions, {way}', 'ratio to no regions'] > 0 for way in ('all in frames', 'half the memory')), of
 EOF
     ;;
 appender)

@@ -25,15 +25,18 @@ static inline uint64_t draw(uint64_t z)
     return z ^ z >> 31;
 }
 
-/* Edge i, the same whenever it is asked for. */
+/* Edge i, the same whenever it is asked for. Each bit takes 16 of a random number's. */
 static inline void draw_edge(const graph *g, uint64_t i, uint32_t ends[2])
 {
-    ends[0] = ends[1] = 0;
-    for (uint32_t bit = 0; bit < g->bits; bit++) {
-        const uint64_t of_100 = draw(i * 64 + bit) % 100;
+    uint64_t random = 0;
 
-        ends[0] = ends[0] << 1 | (of_100 >= 76);
-        ends[1] = ends[1] << 1 | ((of_100 >= 57 && of_100 < 76) || of_100 >= 95);
+    ends[0] = ends[1] = 0;
+    for (uint32_t bit = 0; bit < g->bits; bit++, random >>= 16) {
+        if (bit % 4 == 0)
+            random = draw(i * 8 + bit / 4);
+        ends[0] = ends[0] << 1 | ((random & 0xffff) >= 49807); /* 0.76 */
+        ends[1] = ends[1] << 1 | (((random & 0xffff) >= 37356 && (random & 0xffff) < 49807) ||
+                                  (random & 0xffff) >= 62259);
     }
 }
 
@@ -54,37 +57,58 @@ static inline void unmap_edges(const graph *g)
         unmap_region(g->collection, i);
 }
 
-static inline graph make_graph(const example *e, gvm_region_policy policy)
+/* All but its edges, the same for the same scale. */
+static inline graph plan_graph(uint64_t scale)
 {
-    gvm_collection_options options = gvm_collection_options_init();
-    graph g = {.bits = (uint32_t)(14 + e->scale)};
+    graph g = {.bits = (uint32_t)(14 + scale)};
     const uint64_t count = 16ull << g.bits;
     uint32_t ends[2];
 
     g.vertices = 1u << g.bits;
     g.regions = (uint32_t)(2 * count / EDGES_EACH);
-    g.offsets = calloc(g.vertices + 2, sizeof *g.offsets);
+    g.offsets = calloc(g.vertices + 1, sizeof *g.offsets);
     g.edges = calloc(g.regions, sizeof *g.edges);
     if (g.offsets == NULL || g.edges == NULL)
         give_up("out of memory");
+    for (uint64_t i = 0; i < count; i++) { /* offsets[v + 1]: how many v has */
+        draw_edge(&g, i, ends);
+        g.offsets[ends[0] + 1]++;
+        g.offsets[ends[1] + 1]++;
+    }
+    for (uint32_t i = 1; i <= g.vertices; i++)
+        g.offsets[i] += g.offsets[i - 1];
+    return g;
+}
+
+/* Writes the edges into the collection. */
+static inline void fill_graph(const graph *g)
+{
+    uint64_t *next = malloc(g->vertices * sizeof *next); /* where the next edge of a vertex lies */
+    uint32_t ends[2];
+
+    if (next == NULL)
+        give_up("out of memory");
+    memcpy(next, g->offsets, g->vertices * sizeof *next);
+    map_edges(g, GVM_REGION_WRITE);
+    for (uint64_t i = 0; i < 16ull << g->bits; i++) {
+        draw_edge(g, i, ends);
+        *edge_at(g, next[ends[0]]++) = ends[1];
+        *edge_at(g, next[ends[1]]++) = ends[0];
+    }
+    unmap_edges(g);
+    free(next);
+}
+
+static inline graph make_graph(const example *e, gvm_region_policy policy)
+{
+    gvm_collection_options options = gvm_collection_options_init();
+    graph g = plan_graph(e->scale);
+
     options.policy = policy;
     must(gvm_collection_create(e->space, g.regions, EDGES_EACH * sizeof(uint32_t), &options,
                                &g.collection),
          "cannot make regions for edges");
-    for (uint64_t i = 0; i < count; i++) { /* offsets[v + 2]: how many v has */
-        draw_edge(&g, i, ends);
-        g.offsets[ends[0] + 2]++;
-        g.offsets[ends[1] + 2]++;
-    }
-    for (uint32_t i = 2; i <= g.vertices; i++)
-        g.offsets[i] += g.offsets[i - 1];
-    map_edges(&g, GVM_REGION_WRITE);
-    for (uint64_t i = 0; i < count; i++) { /* offsets[v + 1]: where the next of v lies */
-        draw_edge(&g, i, ends);
-        *edge_at(&g, g.offsets[ends[0] + 1]++) = ends[1];
-        *edge_at(&g, g.offsets[ends[1] + 1]++) = ends[0];
-    }
-    unmap_edges(&g);
+    fill_graph(&g);
     return g;
 }
 

@@ -1,28 +1,31 @@
 /* C = A * B, with matrices that do not fit in the device memory that they may use.
  *
- * A is one region; B and C are collections of strips of columns, so that a block of the kernel needs one of each. The
+ * A is one region, B a collection of strips of columns, C one of tiles, so that a block of the kernel needs one of each. The
  * CPU sees each as one matrix. It checks the product by multiplying both sides with a vector.
  *
  *     region_matmul [SCALE [BUDGET_MIB]]
  */
 #include "regions.h"
 
-#define WIDTH 64u /* columns of a strip */
+#define WIDTH 64u  /* columns of a strip, and of a tile */
+#define HEIGHT 64u /* rows of a tile */
 
 /* The same in region_matmul_kernel.c. */
 typedef struct matmul_params {
     gvm_region_view a, b, c;
-    uint32_t rows, inner, width, reserved;
+    uint32_t rows, inner, width, height;
 } matmul_params;
 
-static gvm_collection *make_matrix(const example *e, uint32_t rows, uint32_t columns)
+/* A matrix in windows that are so many rows high. */
+static gvm_collection *make_matrix(const example *e, uint32_t rows, uint32_t columns, uint32_t height)
 {
     gvm_collection_options options = gvm_collection_options_init();
     gvm_collection *matrix;
 
     options.shape.width_bytes = WIDTH * sizeof(float);
-    options.shape.height = rows;
-    must(gvm_collection_create(e->space, columns / WIDTH, 0, &options, &matrix),
+    options.shape.height = height;
+    options.shape.row_pitch_bytes = columns * sizeof(float);
+    must(gvm_collection_create(e->space, columns / WIDTH * (rows / height), 0, &options, &matrix),
          "cannot make a matrix");
     return matrix;
 }
@@ -75,11 +78,12 @@ static double multiply_row(gvm_collection *matrix, uint32_t row, uint32_t column
     double sum = 0;
 
     for (uint32_t i = 0; i < columns / WIDTH; i++) {
-        const float *strip = map_region(matrix, i, GVM_REGION_READ);
+        const uint32_t tile = row / HEIGHT * (columns / WIDTH) + i;
+        const float *at = map_region(matrix, tile, GVM_REGION_READ);
 
         for (uint32_t x = 0; x < WIDTH; x++)
-            sum += (double)strip[(uint64_t)row * columns + x] * factor(i * WIDTH + x);
-        unmap_region(matrix, i);
+            sum += (double)at[(uint64_t)(row % HEIGHT) * columns + x] * factor(i * WIDTH + x);
+        unmap_region(matrix, tile);
     }
     return sum;
 }
@@ -115,10 +119,11 @@ int main(int argc, char **argv)
     example e = start_example(argc, argv, "region_matmul", 1, 6);
     const uint32_t rows = (uint32_t)(320 * e.scale), inner = (uint32_t)(1024 * e.scale);
     const uint32_t columns = 2 * inner;
-    gvm_collection *a = make_whole_matrix(&e, rows, inner), *b = make_matrix(&e, inner, columns);
-    gvm_collection *c = make_matrix(&e, rows, columns);
+    gvm_collection *a = make_whole_matrix(&e, rows, inner),
+                   *b = make_matrix(&e, inner, columns, inner);
+    gvm_collection *c = make_matrix(&e, rows, columns, HEIGHT);
     kernel k = load_kernel(e.device, "region_matmul_kernel", "matmul");
-    matmul_params params = {.rows = rows, .inner = inner, .width = WIDTH};
+    matmul_params params = {.rows = rows, .inner = inner, .width = WIDTH, .height = HEIGHT};
     int wrong;
 
     must(gvm_collection_get_view(a, &params.a), "cannot pass A");

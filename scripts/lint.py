@@ -20,13 +20,15 @@ NEIGHBOURS = {
     "lib/heap": "lib/base lib/memory",
     "lib/kernels": "lib/base lib/memory",
     "lib/appender": "lib/base lib/memory",
+    "lib/callback": "lib/base lib/memory",
     "lib/sharing": "lib/base lib/driver lib/memory",
-    "lib/region": "lib/base lib/memory lib/kernels",
+    "lib/region": "lib/base lib/callback lib/memory lib/kernels",
     "lib/plugin": "lib/base",
     "keeper/protocol": "lib/base",
     "keeper/machine": "lib/base keeper/protocol",
     "keeper/client": "lib/base lib/memory lib/sharing keeper/protocol",
     "keeper/server": "lib/base lib/memory lib/sharing keeper/protocol keeper/machine",
+    "keeper/region": "lib/base lib/region keeper/client",
     "keeper/table": "lib/base keeper/client",
     "softgpu": "lib/driver",
     "postgres": "keeper/table",
@@ -87,7 +89,7 @@ FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|c
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 # Folders that have a page which says where to find what.
 PAGES = [*NEIGHBOURS, "postgres/plcuda", "lib", "keeper", "packaging", "python/gvmem", "python/src", "python/tests", "scripts", "tests"]
-NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table", "python/gvmem", "python/src", "python/tests"}  # the README.md above
+NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/region", "keeper/table", "python/gvmem", "python/src", "python/tests"}  # the README.md above
 # What lists the files of a folder, but for the page; lists have names, NAME.[ch] and patterns.
 LISTED_IN = {
     "keeper/protocol": "keeper/README.md", "keeper/machine": "keeper/machine/state.h", "keeper/client": "keeper/client/client.h",

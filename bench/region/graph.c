@@ -6,9 +6,10 @@
 #include "base/address.h"
 #include "base/size.h"
 
-#define PIECE_EDGES 1024u     /* half of the longest lists that a warp reads alone */
-#define PIECE_EDGES_SMALL 32u /* of graphs that are checked, so that there are some */
-#define SMALL_BITS 16u
+/* Half of the longest lists that a warp reads alone; less in small graphs, so that these have longer ones as well. */
+#define PIECE_EDGES 1024u
+#define PIECE_EDGES_SMALL 32u
+#define SMALL_VERTICES (1u << 16)
 
 /* ---- memory, launches */
 
@@ -103,11 +104,11 @@ static bool scatter(region_graph *g, uint64_t stage, uint32_t first, uint32_t en
            graph_launch(g, KERNEL_graph_scatter, &p, p.drawn);
 }
 
-static bool start_graph(region_bench *r, region_graph *g, uint32_t vertices, uint32_t piece_edges)
+static bool start_graph(region_bench *r, region_graph *g, uint32_t vertices)
 {
     *g = (region_graph){.r = r};
     g->p.vertices = g->p.end = vertices;
-    g->p.piece_edges = piece_edges;
+    g->p.piece_edges = vertices <= SMALL_VERTICES ? PIECE_EDGES_SMALL : PIECE_EDGES;
     return graph_alloc(g, &g->p.out, BENCH_GRAPH_WORDS * sizeof(uint64_t)) &&
            graph_alloc(g, &g->p.offsets, (vertices + 1ull) * sizeof(uint64_t)) &&
            graph_alloc(g, &g->p.cursors, vertices * sizeof(uint32_t));
@@ -118,7 +119,7 @@ bool graph_draw(region_bench *r, region_graph *g, uint32_t kind, uint32_t bits, 
 {
     static const char *const names[] = {"R-MAT", "uniform", "grid"};
 
-    if (!start_graph(r, g, 1u << bits, bits <= SMALL_BITS ? PIECE_EDGES_SMALL : PIECE_EDGES))
+    if (!start_graph(r, g, 1u << bits))
         return false;
     g->name = kind == BENCH_GRAPH_GRID ? bench_text(r->b, "grid %u", bits)
                                        : bench_text(r->b, "%s %u x %u", names[kind], bits, degree);
@@ -132,6 +133,19 @@ bool graph_draw(region_bench *r, region_graph *g, uint32_t kind, uint32_t bits, 
         return false;
     return stage_bytes != 0 ||
            (graph_alloc(g, &g->edges, g->edge_bytes) && scatter(g, g->edges, 0, g->p.vertices));
+}
+
+bool graph_adopt(region_bench *r, region_graph *g, const char *name, uint32_t vertices,
+                 const uint64_t *offsets, const uint32_t *edges)
+{
+    if (!start_graph(r, g, vertices))
+        return false;
+    g->name = name;
+    g->p.kind = BENCH_GRAPH_FILE;
+    g->edge_count = offsets[vertices];
+    return region_send(r, g->p.offsets, offsets, (vertices + 1ull) * sizeof *offsets) &&
+           make_pieces(g) && graph_alloc(g, &g->edges, g->edge_bytes) &&
+           region_send(r, g->edges, edges, g->edge_bytes);
 }
 
 /* ---- edges at home */
@@ -165,10 +179,9 @@ bool graph_cut(region_graph *g, uint64_t bytes_max, graph_slices *slices)
 
 static bool copy_edges(region_graph *g, uint64_t first, CUdeviceptr from, uint64_t count)
 {
-    const gvm_region_view *view = &g->r->view;
     const CUresult result = gvmi_cu->cuMemcpyAsync(
-        view->address + view->home * view->stride_bytes + first * sizeof(uint32_t), from,
-        count * sizeof(uint32_t), g->r->timer.stream);
+        region_homes(&g->r->view) + first * sizeof(uint32_t), from, count * sizeof(uint32_t),
+        g->r->timer.stream);
 
     return result == CUDA_SUCCESS || region_driver_failed(g->r, result, "cuMemcpyAsync");
 }

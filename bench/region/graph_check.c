@@ -13,15 +13,13 @@ void graph_copy_free(graph_copy *copy)
 
 bool graph_copy_homes(region_graph *g, graph_copy *copy)
 {
-    const gvm_region_view *view = &g->r->view;
     const uint64_t bytes = (g->p.vertices + 1ull) * sizeof *copy->offsets;
 
     *copy = (graph_copy){malloc(bytes), malloc(g->edge_bytes + 1)};
     if (copy->offsets == NULL || copy->edges == NULL)
         return region_failed(g->r, "out of memory");
     return region_receive(g->r, copy->offsets, g->p.offsets, bytes) &&
-           region_receive(g->r, copy->edges, view->address + view->home * view->stride_bytes,
-                          g->edge_bytes);
+           region_receive(g->r, copy->edges, region_homes(&g->r->view), g->edge_bytes);
 }
 
 /* ---- drawing */

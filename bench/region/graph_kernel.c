@@ -365,14 +365,19 @@ GVM_DEVICE int visit_list(const bench_graph_params *p, uint32_t kind, edge_curso
     return found;
 }
 
-/* A warp's vertices: bits says which are of the frontier. The lists of those next to each other are next to each other, and read as
- * one; so are those that are empty. */
-GVM_DEVICE int visit_chunk(const bench_graph_params *p, uint32_t kind, edge_cursor *c,
-                           uint32_t vertex, uint32_t bits)
+/* Which of a warp's vertices are of the frontier. It is read again rather than kept, as are offsets: what a warp keeps over a call to
+ * map costs registers, of which kernels with regions should need no more than others. */
+GVM_DEVICE uint32_t frontier_bits(const bench_graph_params *p, uint32_t vertex)
 {
-    const uint32_t mine = bits >> gvm_lane() & 1, v = vertex + gvm_lane(), exists = v < p->vertices;
-    const uint64_t first = exists ? offset_of(p, v) : 0;
-    const uint64_t degree = exists ? offset_of(p, v + 1) - first : 0;
+    return ((const uint32_t *)(uintptr_t)p->frontier)[vertex / 32] >> vertex % 32 & gvm_warp_mask();
+}
+
+/* The lists of vertices next to each other are next to each other, and read as one; so are those that are empty. */
+GVM_DEVICE int visit_chunk(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t vertex)
+{
+    const uint32_t v = vertex + gvm_lane(), exists = v < p->vertices;
+    const uint32_t mine = frontier_bits(p, vertex) >> gvm_lane() & 1;
+    const uint64_t degree = exists ? offset_of(p, v + 1) - offset_of(p, v) : 0;
     uint32_t runs, begin, last, of_run;
     int found = 0;
 
@@ -384,10 +389,10 @@ GVM_DEVICE int visit_chunk(const bench_graph_params *p, uint32_t kind, edge_curs
         last = begin + gvm_warp_first(~(runs >> begin)) - 1;
         of_run = ~0u << begin & ~0u >> (31 - last);
         runs &= ~of_run;
-        if ((bits & of_run) == 0)
-            continue;
-        of_run = (uint32_t)(gvm_warp_get_u64(first + degree, last) - gvm_warp_get_u64(first, begin));
-        found |= visit_list(p, kind, c, gvm_warp_get_u64(first, begin), of_run);
+        if ((frontier_bits(p, vertex) & of_run) != 0)
+            found |= visit_list(
+                p, kind, c, offset_of(p, vertex + begin),
+                (uint32_t)(offset_of(p, vertex + last + 1) - offset_of(p, vertex + begin)));
     }
     return found;
 }
@@ -401,33 +406,32 @@ GVM_DEVICE uint32_t chunk_of(const bench_graph_params *p, uint32_t group, uint32
 GVM_DEVICE int visit_group(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t group)
 {
     const uint32_t mine = chunk_of(p, group, gvm_lane());
-    uint32_t bits = 0, left, chunk;
+    uint32_t left, chunk;
     int found = 0;
 
-    if (gvm_lane() < chunks_at_once() && mine < p->end)
-        bits = gvm_load_consume_u32((const uint32_t *)(uintptr_t)p->frontier + mine / 32) >> mine % 32 &
-               gvm_warp_mask();
-    left = gvm_warp_ballot(~0u, bits != 0);
+    left = gvm_warp_ballot(~0u, gvm_lane() < chunks_at_once() && mine < p->end &&
+                                    frontier_bits(p, mine) != 0);
     while (left != 0) {
         chunk = gvm_warp_first(left);
         left &= left - 1;
-        found |= visit_chunk(p, kind, c, chunk_of(p, group, chunk), gvm_warp_get_u32(bits, chunk));
+        found |= visit_chunk(p, kind, c, chunk_of(p, group, chunk));
     }
     return found;
 }
 
 GVM_DEVICE int visit_pieces(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t group)
 {
+    const uint32_t first_piece = group * gvm_warp_size();
     uint64_t first;
-    uint32_t vertex, left, lane;
-    const uint32_t count = find_piece(p, group * gvm_warp_size() + gvm_lane(), &vertex, &first);
+    uint32_t vertex, left, at, count = find_piece(p, first_piece + gvm_lane(), &vertex, &first);
     int found = 0;
 
     left = gvm_warp_ballot(~0u, count > 0 && bit_of(p->frontier, vertex));
     while (left != 0) {
-        lane = gvm_warp_first(left);
+        at = first_piece + gvm_warp_first(left);
         left &= left - 1;
-        found |= visit_list(p, kind, c, gvm_warp_get_u64(first, lane), gvm_warp_get_u32(count, lane));
+        count = find_piece(p, at, &vertex, &first);
+        found |= visit_list(p, kind, c, first, count);
     }
     return found;
 }
@@ -531,32 +535,32 @@ GVM_DEVICE double sum_list(const bench_graph_params *p, uint32_t kind, edge_curs
     return sum;
 }
 
-/* To all lanes, of all lanes. */
+/* To lane 0, of all lanes. */
 GVM_DEVICE double sum_warp(double sum)
 {
     uint32_t step;
 
     for (step = gvm_warp_size() / 2; step > 0; step /= 2)
         sum += gvm_warp_down_f64(sum, step);
-    return gvm_warp_get_f64(sum, 0);
+    return sum;
 }
 
-GVM_DEVICE void rank_chunk(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t v)
+/* Vertices without edges have received nothing. */
+GVM_DEVICE void rank_chunk(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t vertex)
 {
-    const uint64_t first = v < p->end ? offset_of(p, v) : 0;
-    const uint64_t degree = v < p->end ? offset_of(p, v + 1) - first : 0;
-    uint32_t left = gvm_warp_ballot(~0u, degree > 0 && !is_long(p, degree)), lane;
-    double received = 0, sum;
+    const uint32_t v = vertex + gvm_lane();
+    const uint64_t degree = v < p->end ? offset_of(p, v + 1) - offset_of(p, v) : 0;
+    uint32_t left = gvm_warp_ballot(~0u, degree > 0 && !is_long(p, degree)), at;
+    double sum;
 
     while (left != 0) {
-        lane = gvm_warp_first(left);
+        at = vertex + gvm_warp_first(left);
+        sum = sum_warp(sum_list(p, kind, c, offset_of(p, at),
+                                (uint32_t)(offset_of(p, at + 1) - offset_of(p, at))));
+        if (gvm_lane() == 0)
+            ((double *)(uintptr_t)p->received)[vertex + gvm_warp_first(left)] = sum;
         left &= left - 1;
-        sum = sum_warp(sum_list(p, kind, c, gvm_warp_get_u64(first, lane),
-                                gvm_warp_get_u32((uint32_t)degree, lane)));
-        received = lane == gvm_lane() ? sum : received;
     }
-    if (v < p->end && !is_long(p, degree))
-        ((double *)(uintptr_t)p->received)[v] = received;
 }
 
 GVM_DEVICE void rank_group(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t group)
@@ -565,24 +569,26 @@ GVM_DEVICE void rank_group(const bench_graph_params *p, uint32_t kind, edge_curs
 
     GVM_NO_UNROLL
     for (chunk = 0; chunk < chunks_at_once(); chunk++)
-        rank_chunk(p, kind, c, chunk_of(p, group, chunk) + gvm_lane());
+        rank_chunk(p, kind, c, chunk_of(p, group, chunk));
 }
 
 GVM_DEVICE void rank_pieces(const bench_graph_params *p, uint32_t kind, edge_cursor *c, uint32_t group)
 {
+    uint32_t vertex, left, at = group * gvm_warp_size() + gvm_lane(), count;
     uint64_t first;
-    uint32_t vertex, left, lane;
-    const uint32_t count = find_piece(p, group * gvm_warp_size() + gvm_lane(), &vertex, &first);
     double sum;
 
-    left = gvm_warp_ballot(~0u, count > 0);
+    left = gvm_warp_ballot(~0u, find_piece(p, at, &vertex, &first) > 0);
     while (left != 0) {
-        lane = gvm_warp_first(left);
-        left &= left - 1;
-        sum = sum_warp(
-            sum_list(p, kind, c, gvm_warp_get_u64(first, lane), gvm_warp_get_u32(count, lane)));
-        if (lane == gvm_lane())
+        at = group * gvm_warp_size() + gvm_warp_first(left);
+        count = find_piece(p, at, &vertex, &first);
+        sum = sum_warp(sum_list(p, kind, c, first, count));
+        if (gvm_lane() == 0) {
+            at = group * gvm_warp_size() + gvm_warp_first(left);
+            (void)find_piece(p, at, &vertex, &first);
             gvm_atomic_add_f64((double *)(uintptr_t)p->received + vertex, sum);
+        }
+        left &= left - 1;
     }
 }
 

@@ -15,11 +15,6 @@ const char *const graph_way_names[GRAPH_WAYS] = {
     "in core", "zero-copy", "partition", "static share", "regions", "regions, TLB",
 };
 
-static uint64_t homes_of(const region_graph *g)
-{
-    return g->r->view.address + g->r->view.home * g->r->view.stride_bytes;
-}
-
 /* ---- memory */
 
 static bool start_partition(graph_ways *w)
@@ -59,7 +54,7 @@ static bool start_share(graph_ways *w)
         return false;
     p.share = w->share;
     p.resident = w->resident;
-    p.plain = homes_of(g);
+    p.plain = region_homes(&g->r->view);
     p.drawn = g->edge_count;
     return graph_launch(g, KERNEL_graph_share, &p, p.drawn);
 }
@@ -118,7 +113,7 @@ static bool pass_slice(graph_ways *w, const bench_graph_params *p, uint32_t slic
 
     if (result == CUDA_SUCCESS && count > 0)
         result = gvmi_cu->cuMemcpyAsync(w->buffers[b] + shifted * sizeof(uint32_t),
-                                        homes_of(w->g) + begin * sizeof(uint32_t),
+                                        region_homes(&w->g->r->view) + begin * sizeof(uint32_t),
                                         count * sizeof(uint32_t), w->copies);
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuEventRecord(w->copied[b], w->copies);
@@ -163,7 +158,7 @@ bool graph_pass(graph_ways *w, int way, const bench_graph_params *p, bool all, b
 
     if (way == GRAPH_PARTITION)
         return pass_slices(w, p, all);
-    pass.plain = way == GRAPH_IN_CORE ? w->g->edges : homes_of(w->g);
+    pass.plain = way == GRAPH_IN_CORE ? w->g->edges : region_homes(&w->g->r->view);
     pass.resident = w->resident;
     pass.share = w->share;
     return launch_pass(w,

@@ -36,6 +36,10 @@ bool graph_draw(region_bench *r, region_graph *g, uint32_t kind, uint32_t bits, 
 /* Reads a file: METIS, or Matrix Market if it begins with %%MatrixMarket. */
 bool graph_read(region_bench *r, region_graph *g, const char *path);
 
+/* Makes a graph of lists in host memory. name must be a constant. */
+bool graph_adopt(region_bench *r, region_graph *g, const char *name, uint32_t vertices,
+                 const uint64_t *offsets, const uint32_t *edges);
+
 /* A collection with its edges: as many regions of region_bytes as they need. */
 bool graph_open(region_graph *g, uint64_t region_bytes, uint64_t budget_bytes,
                 gvm_region_policy policy);

@@ -14,9 +14,10 @@ static const struct {
 } parts[] = {
     {"maps", region_measure_maps},         {"fetch", region_measure_fetch},
     {"faults", region_measure_faults},     {"resolve", region_measure_resolve},
-    {"experts", region_measure_experts},   {"scans", region_measure_scans},
+    {"experts", region_measure_experts},   {"policies", region_measure_policies},
     {"clean", region_measure_clean},       {"bfs", region_measure_bfs},
-    {"pagerank", region_measure_pagerank},
+    {"pagerank", region_measure_pagerank}, {"callbacks", region_measure_callbacks},
+    {"matmul", region_measure_matmul},     {"kernels", region_measure_kernels},
 };
 
 bool bench_region_has(const char *part)

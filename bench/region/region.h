@@ -5,6 +5,7 @@
 #ifndef BENCH_REGION_REGION_H
 #define BENCH_REGION_REGION_H
 
+#include <gvmem/callback_view.h>
 #include <gvmem/region_view.h>
 
 /* Word w of a region: not 0, and different from its neighbours. */
@@ -52,6 +53,21 @@ typedef struct bench_items_params {
     uint32_t step;          /* from 1 on */
     uint32_t reserved;
 } bench_items_params;
+
+/* Of kernels that call the host. */
+enum { BENCH_CALL, BENCH_POST, BENCH_JOIN, BENCH_SIGNAL };
+
+#define BENCH_MAILBOX_ANSWER 32u /* the word of the host, on another line than the device's */
+
+typedef struct bench_callback_params {
+    gvm_callback_view server;
+    uint64_t mailbox; /* uint64_t, in host memory */
+    uint64_t times;   /* uint64_t for each round, in ns; 0: not wanted */
+    uint64_t out;     /* uint64_t: BENCH_OUT_... */
+    uint32_t kind, function;
+    uint32_t rounds;
+    uint32_t reserved;
+} bench_callback_params;
 
 /* Of the loop over a model's layers. */
 typedef struct bench_experts_params {

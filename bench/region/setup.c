@@ -8,8 +8,10 @@
 
 #define BLOCK_THREADS_WANTED 256u
 
-extern const unsigned char gvmi_image_soft_bench_region[], gvmi_image_soft_bench_graph[];
-extern const unsigned char *const gvmi_image_cuda_bench_region, *const gvmi_image_cuda_bench_graph;
+extern const unsigned char gvmi_image_soft_bench_region[], gvmi_image_soft_bench_graph[],
+    gvmi_image_soft_bench_callback[], gvmi_image_soft_bench_app[];
+extern const unsigned char *const gvmi_image_cuda_bench_region,
+    *const gvmi_image_cuda_bench_graph, *const gvmi_image_cuda_bench_callback, *const gvmi_image_cuda_bench_app;
 
 uint64_t region_size(const region_bench *r, uint64_t real, uint64_t software)
 {
@@ -32,10 +34,12 @@ bool region_driver_failed(region_bench *r, CUresult result, const char *call)
 
 static bool load_images(region_bench *r)
 {
-    const unsigned char *const soft[IMAGE_COUNT] = {gvmi_image_soft_bench_region,
-                                                    gvmi_image_soft_bench_graph};
-    const unsigned char *const cuda[IMAGE_COUNT] = {gvmi_image_cuda_bench_region,
-                                                    gvmi_image_cuda_bench_graph};
+    const unsigned char *const soft[IMAGE_COUNT] = {
+        gvmi_image_soft_bench_region, gvmi_image_soft_bench_graph, gvmi_image_soft_bench_callback,
+        gvmi_image_soft_bench_app};
+    const unsigned char *const cuda[IMAGE_COUNT] = {
+        gvmi_image_cuda_bench_region, gvmi_image_cuda_bench_graph, gvmi_image_cuda_bench_callback,
+        gvmi_image_cuda_bench_app};
     CUresult result = CUDA_SUCCESS;
 
     for (int i = 0; i < IMAGE_COUNT && result == CUDA_SUCCESS; i++) {
@@ -208,22 +212,41 @@ static bool fill_homes(region_bench *r)
     return region_time_kernel(r, &launch, &params, &us);
 }
 
+uint64_t region_homes(const gvm_region_view *view)
+{
+    return view->address + view->home * view->stride_bytes;
+}
+
+bool region_open_space(region_bench *r, uint64_t budget_bytes)
+{
+    gvm_space_options options = gvm_space_options_init();
+
+    region_close(r);
+    options.budget_bytes = budget_bytes;
+    return gvm_space_create(r->b->device, &options, &r->space) == GVM_OK ||
+           region_failed(r, "making a space");
+}
+
+bool region_add(region_bench *r, uint64_t count, uint64_t region_bytes,
+                const gvm_collection_options *options, gvm_collection **collection,
+                gvm_region_view *view)
+{
+    if (gvm_collection_create(r->space, count, region_bytes, options, collection) != GVM_OK ||
+        gvm_collection_get_view(*collection, view) != GVM_OK)
+        return region_failed(r, "making a collection");
+    return true;
+}
+
 bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
                        uint64_t budget_bytes, gvm_region_policy policy)
 {
-    gvm_space_options options = gvm_space_options_init();
-    gvm_collection_options details = gvm_collection_options_init();
+    gvm_collection_options options = gvm_collection_options_init();
 
-    region_close(r);
-    options.budget_bytes = budget_bytes + 64 * GVMI_MIB; /* whole chunks are committed */
-    details.budget_bytes = budget_bytes;
-    details.policy = policy;
-    details.clean_low = r->clean_low;
-    if (gvm_space_create(r->b->device, &options, &r->space) != GVM_OK ||
-        gvm_collection_create(r->space, count, region_bytes, &details, &r->collection) != GVM_OK ||
-        gvm_collection_get_view(r->collection, &r->view) != GVM_OK)
-        return region_failed(r, "making a collection");
-    return true;
+    options.budget_bytes = budget_bytes;
+    options.policy = policy;
+    options.clean_low = r->clean_low;
+    return region_open_space(r, budget_bytes + 64 * GVMI_MIB) && /* whole chunks are committed */
+           region_add(r, count, region_bytes, &options, &r->collection, &r->view);
 }
 
 bool region_open(region_bench *r, uint64_t count, uint64_t region_bytes, uint64_t budget_bytes,

@@ -12,13 +12,20 @@
     X(region, region_fetch) X(region, region_read_homes) X(region, region_faults) X(region, region_copy_homes) \
     X(region, region_nothing) X(region, region_check_slots) X(region, items_one_block) X(region, experts_route) \
     X(region, experts_use) X(region, experts_next) X(region, region_trace) X(region, region_update) X(region, region_compute) \
+    X(callback, callback_calls) X(callback, callback_mailbox) \
     X(graph, graph_degrees) X(graph, graph_sums) X(graph, graph_scan) X(graph, graph_offsets) X(graph, graph_scatter) \
     X(graph, graph_pieces) X(graph, graph_share) X(graph, bfs_plain) X(graph, bfs_share) X(graph, bfs_regions) X(graph, bfs_tlb) \
     X(graph, bfs_plain_counted) X(graph, bfs_regions_counted) X(graph, bfs_mark) X(graph, bfs_digest) \
     X(graph, rank_plain) X(graph, rank_share) X(graph, rank_regions) X(graph, rank_tlb) X(graph, rank_plain_counted) \
-    X(graph, rank_regions_counted) X(graph, rank_give) X(graph, rank_compare)
+    X(graph, rank_regions_counted) X(graph, rank_give) X(graph, rank_compare) \
+    X(app, app_fill) X(app, app_fill_vector) X(app, digest_plain) X(app, digest_regions) X(app, triad_plain) X(app, triad_regions) \
+    X(app, reduction_plain) X(app, reduction_regions) X(app, scan_plain) X(app, scan_regions) X(app, histogram_plain) \
+    X(app, histogram_regions) X(app, transpose_plain) X(app, transpose_regions) X(app, hotspot_plain) X(app, hotspot_regions) \
+    X(app, pathfinder_plain) X(app, pathfinder_regions) X(app, nearest_plain) X(app, nearest_regions) X(app, kmeans_plain) \
+    X(app, kmeans_regions) X(app, sparse_plain) X(app, sparse_regions) X(app, matmul_fill) X(app, matmul_plain) \
+    X(app, matmul_regions) X(app, matmul_digest)
 /* clang-format on */
-enum { IMAGE_region, IMAGE_graph, IMAGE_COUNT };
+enum { IMAGE_region, IMAGE_graph, IMAGE_callback, IMAGE_app, IMAGE_COUNT };
 #define REGION_KERNEL_ENUMERATOR(image, name) KERNEL_##name,
 typedef enum region_kernel { REGION_KERNELS(REGION_KERNEL_ENUMERATOR) KERNEL_COUNT } region_kernel;
 #undef REGION_KERNEL_ENUMERATOR
@@ -57,6 +64,13 @@ bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
                        uint64_t budget_bytes, gvm_region_policy policy);
 void region_close(region_bench *r);
 
+/* A space without collections; and one more collection in it, whose view is filled in. region_close() ends both. */
+bool region_open_space(region_bench *r, uint64_t budget_bytes);
+bool region_add(region_bench *r, uint64_t count, uint64_t region_bytes,
+                const gvm_collection_options *options, gvm_collection **collection,
+                gvm_region_view *view);
+uint64_t region_homes(const gvm_region_view *view);
+
 /* Of the collection so far. */
 gvm_collection_info region_info(region_bench *r);
 
@@ -93,9 +107,12 @@ bool region_measure_fetch(region_bench *r);
 bool region_measure_faults(region_bench *r);
 bool region_measure_resolve(region_bench *r);
 bool region_measure_experts(region_bench *r);
-bool region_measure_scans(region_bench *r);
+bool region_measure_policies(region_bench *r);
 bool region_measure_clean(region_bench *r);
 bool region_measure_bfs(region_bench *r);
 bool region_measure_pagerank(region_bench *r);
+bool region_measure_callbacks(region_bench *r);
+bool region_measure_matmul(region_bench *r);
+bool region_measure_kernels(region_bench *r);
 
 #endif

@@ -12,7 +12,7 @@
 #define EXPERTS_NEAR 1.65         /* mean of the near distances, in tokens */
 #define EXPERTS_ANY_PER_MILLE 55u /* that are of any distance */
 
-static uint64_t next_random(uint64_t *state)
+uint64_t region_random(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
 
@@ -44,7 +44,7 @@ void region_sequence_scan(region_sequence *s, uint32_t hot)
     uint64_t state = 1;
 
     for (uint32_t i = 0; i < s->count; i++)
-        s->numbers[i] = i % 2 == 0 ? (uint32_t)(next_random(&state) % hot)
+        s->numbers[i] = i % 2 == 0 ? (uint32_t)(region_random(&state) % hot)
                                    : hot + i / 2 % (s->regions - hot);
 }
 
@@ -53,9 +53,9 @@ void region_sequence_scan(region_sequence *s, uint32_t hot)
 /* How many others were used since the one that is chosen: most are few, some are any. */
 static uint32_t draw_distance(uint64_t *state, uint32_t experts, uint32_t chosen)
 {
-    const double u = ((double)(next_random(state) >> 11) + 0.5) / 9007199254740992.0;
+    const double u = ((double)(region_random(state) >> 11) + 0.5) / 9007199254740992.0;
 
-    if (next_random(state) % 1000 < EXPERTS_ANY_PER_MILLE)
+    if (region_random(state) % 1000 < EXPERTS_ANY_PER_MILLE)
         return (uint32_t)(u * experts);
     return (uint32_t)fmin(-log(u) * EXPERTS_NEAR * chosen, experts - 1.0);
 }
@@ -247,4 +247,102 @@ double region_belady_hits(const region_sequence *s, uint32_t first, uint32_t fra
 double region_lru_hits(const region_sequence *s, uint32_t first, uint32_t frames)
 {
     return replay_with(s, first, frames, NULL);
+}
+
+/* ---- S3-FIFO: a small queue for what is new, a main one, and the numbers of those that left the small one */
+
+/* What leaves a queue first is at head. Queues are rings of as many places as there are frames, and one. */
+typedef struct queue {
+    uint32_t *numbers, head, count, places;
+} queue;
+
+typedef struct s3fifo {
+    queue small, main;
+    uint8_t *used;  /* hits of a region since it is there, up to 3, + 1; 0: not there */
+    uint64_t *left; /* how many had left the small queue when the region did; 0: it did not */
+    uint64_t left_count;
+    uint32_t frames;
+} s3fifo;
+
+static void put_last(queue *q, uint32_t region)
+{
+    q->numbers[(q->head + q->count++) % q->places] = region;
+}
+
+static uint32_t take_first(queue *q)
+{
+    const uint32_t region = q->numbers[q->head];
+
+    q->head = (q->head + 1) % q->places;
+    q->count--;
+    return region;
+}
+
+/* What was used twice goes to the main queue. Returns whether a region is gone. */
+static bool evict_small(s3fifo *c)
+{
+    const uint32_t region = take_first(&c->small);
+
+    if (c->used[region] > 2) {
+        c->used[region] = 1;
+        put_last(&c->main, region);
+        return false;
+    }
+    c->used[region] = 0;
+    c->left[region] = ++c->left_count;
+    return true;
+}
+
+static bool evict_main(s3fifo *c)
+{
+    const uint32_t region = take_first(&c->main);
+
+    if (--c->used[region] == 0)
+        return true;
+    put_last(&c->main, region);
+    return false;
+}
+
+static bool replay_s3fifo_map(s3fifo *c, uint32_t region)
+{
+    const uint32_t small_max = c->frames / 10 > 0 ? c->frames / 10 : 1;
+    bool full = c->small.count + c->main.count == c->frames;
+
+    if (c->used[region] != 0) {
+        c->used[region] = (uint8_t)(c->used[region] < 4 ? c->used[region] + 1 : 4);
+        return true;
+    }
+    while (full)
+        full = !(c->small.count >= small_max || c->main.count == 0 ? evict_small(c) : evict_main(c));
+    c->used[region] = 1;
+    put_last(c->left[region] != 0 && c->left_count - c->left[region] < c->frames - small_max
+                 ? &c->main
+                 : &c->small,
+             region);
+    return false;
+}
+
+double region_s3fifo_hits(const region_sequence *s, uint32_t first, uint32_t frames)
+{
+    s3fifo c = {
+        .small = {.numbers = malloc((frames + 1) * sizeof(uint32_t)), .places = frames + 1},
+        .main = {.numbers = malloc((frames + 1) * sizeof(uint32_t)), .places = frames + 1},
+        .used = calloc(s->regions, sizeof *c.used),
+        .left = calloc(s->regions, sizeof *c.left),
+        .frames = frames,
+    };
+    const bool good = c.small.numbers != NULL && c.main.numbers != NULL && c.used != NULL &&
+                      c.left != NULL;
+    double hits = good ? 0 : -1;
+
+    for (uint32_t i = 0; good && i < s->count; i++) {
+        const bool hit = replay_s3fifo_map(&c, s->numbers[i]);
+
+        hits += hit && i >= first;
+    }
+    free(c.small.numbers);
+    free(c.main.numbers);
+    free(c.used);
+    free(c.left);
+    return hits;
 }

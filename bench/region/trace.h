@@ -1,4 +1,4 @@
-/* bench/region/trace.h - sequences of region numbers: made, and replayed against the best possible and LRU. */
+/* bench/region/trace.h - sequences of region numbers: made, and replayed in caches of the host: the best possible, LRU, S3-FIFO. */
 #ifndef BENCH_REGION_TRACE_H
 #define BENCH_REGION_TRACE_H
 
@@ -9,6 +9,9 @@ typedef struct region_sequence {
     uint32_t *numbers;
     uint32_t count, regions;
 } region_sequence;
+
+/* A number of a sequence that depends on the state alone, which it changes (splitmix64). */
+uint64_t region_random(uint64_t *state);
 
 bool region_sequence_alloc(region_sequence *s, uint32_t count, uint32_t regions);
 void region_sequence_free(region_sequence *s);
@@ -27,9 +30,18 @@ void region_sequence_experts(region_sequence *s, uint32_t layers, uint32_t exper
 /* The median of how many steps lie between two uses of a region, a step being so many numbers. Negative: out of memory. */
 double region_sequence_reuse(const region_sequence *s, uint32_t step);
 
+/* Patterns by which policies differ, for a cache of so many frames, 512 at least. make: false if out of memory. */
+typedef struct region_pattern {
+    const char *name, *column;
+    bool (*make)(region_sequence *s, uint32_t frames);
+} region_pattern;
+#define REGION_PATTERNS 9
+extern const region_pattern region_patterns[REGION_PATTERNS];
+
 /* How many of the maps from first on hit, in a cache of frames: with the best choice (Belady 1966, which may leave a region out of
- * the cache), and with LRU. Negative: out of memory. */
+ * the cache), with LRU, and with S3-FIFO (Yang et al., SOSP 2023). Negative: out of memory. */
 double region_belady_hits(const region_sequence *s, uint32_t first, uint32_t frames);
 double region_lru_hits(const region_sequence *s, uint32_t first, uint32_t frames);
+double region_s3fifo_hits(const region_sequence *s, uint32_t first, uint32_t frames);
 
 #endif

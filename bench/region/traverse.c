@@ -385,26 +385,6 @@ static void print_head(region_bench *r, bool search)
             "budget", "way", "policy", "region", "ms", "G edges/s", "MiB moved", "hits", "times", "");
 }
 
-/* A graph, half of whose edges fit, and all of them. */
-static bool measure_graph(region_graph *g, bool search, uint32_t runs, bool many)
-{
-    const uint64_t half = gvmi_round_up(g->edge_bytes / 2, 2 * GVMI_MIB),
-                   all = 2 * g->edge_bytes + 64 * GVMI_MIB;
-    const uint64_t small = 4 * GVMI_KIB, large = 64 * GVMI_KIB;
-    traversal t = {.g = g};
-    bool good = start_traversal(&t, g, search, runs) &&
-                measure_regions(&t, small, half, GVM_REGION_STATIC, WAYS_ALL) &&
-                measure_regions(&t, small, half, GVM_REGION_CLOCK, WAYS_REGIONS) &&
-                (!many || (measure_regions(&t, large, half, GVM_REGION_STATIC, WAYS_REGIONS) &&
-                           measure_regions(&t, large, half, GVM_REGION_CLOCK, WAYS_REGIONS))) &&
-                (g->edges == 0 || measure_regions(&t, small, all, GVM_REGION_CLOCK, WAYS_WARM)) &&
-                (g->edges == 0 || !many ||
-                 measure_regions(&t, large, all, GVM_REGION_CLOCK, WAYS_WARM));
-
-    end_traversal(&t);
-    return good;
-}
-
 /* ---- beside the CPU */
 
 static bool check_with_copy(traversal *t, const graph_copy *copy)
@@ -425,6 +405,41 @@ static bool check_with_copy(traversal *t, const graph_copy *copy)
     t->have_expected = true;
     free(given);
     return good || region_failed(g->r, "ranking on the CPU");
+}
+
+/* A graph of a file. */
+static bool check_read(traversal *t)
+{
+    graph_copy copy = {0};
+    const bool good = open_regions(t, 4 * GVMI_KIB, 2 * GVMI_MIB, GVM_REGION_CLOCK, false) &&
+                      graph_copy_homes(t->g, &copy) && check_with_copy(t, &copy);
+
+    graph_copy_free(&copy);
+    graph_ways_end(&t->w);
+    return good;
+}
+
+/* ---- graphs */
+
+/* A graph, half of whose edges fit, and all of them. */
+static bool measure_graph(region_graph *g, bool search, uint32_t runs, bool many)
+{
+    const uint64_t half = gvmi_round_up(g->edge_bytes / 2, 2 * GVMI_MIB),
+                   all = 2 * g->edge_bytes + 64 * GVMI_MIB;
+    const uint64_t small = 4 * GVMI_KIB, large = 64 * GVMI_KIB;
+    traversal t = {.g = g};
+    bool good = start_traversal(&t, g, search, runs) &&
+                (g->p.kind != BENCH_GRAPH_FILE || check_read(&t)) &&
+                measure_regions(&t, small, half, GVM_REGION_STATIC, WAYS_ALL) &&
+                measure_regions(&t, small, half, GVM_REGION_CLOCK, WAYS_REGIONS) &&
+                (!many || (measure_regions(&t, large, half, GVM_REGION_STATIC, WAYS_REGIONS) &&
+                           measure_regions(&t, large, half, GVM_REGION_CLOCK, WAYS_REGIONS))) &&
+                (g->edges == 0 || measure_regions(&t, small, all, GVM_REGION_CLOCK, WAYS_WARM)) &&
+                (g->edges == 0 || !many ||
+                 measure_regions(&t, large, all, GVM_REGION_CLOCK, WAYS_WARM));
+
+    end_traversal(&t);
+    return good;
 }
 
 /* A small graph, made in one piece or in parts, in all ways. */
@@ -486,8 +501,10 @@ static bool trace_runs(traversal *t, uint32_t *first, double *hits)
         if (!run_once(t, GRAPH_REGIONS, i, true, &us) ||
             (i == 0 && !count_misses(t, &maps[0], &missed[0])))
             return false;
-    if (!count_misses(t, &maps[1], &missed[1]) || maps[1] > (double)t->g->p.trace_max)
+    if (!count_misses(t, &maps[1], &missed[1]))
         return false;
+    if (maps[1] > (double)t->g->p.trace_max)
+        return region_failed(t->g->r, "recording maps: there are more than the trace holds");
     *first = (uint32_t)maps[0];
     *hits = 1 - (missed[1] - missed[0]) / (maps[1] - maps[0]);
     t->w.moved_bytes = (uint64_t)maps[1]; /* maps that the trace has */
@@ -521,8 +538,8 @@ static bool measure_hits(region_bench *r, bool search)
     const uint32_t bits = (uint32_t)region_size(r, 18, 13);
     region_graph g = {.r = r};
     traversal t = {.g = &g};
-    uint32_t first;
-    double hits;
+    uint32_t first = 0;
+    double hits = 0;
     bool good = graph_draw(r, &g, BENCH_GRAPH_RMAT, bits, (uint32_t)region_size(r, 16, 128), 0) &&
                 start_traversal(&t, &g, search, (uint32_t)region_size(r, 3, 2));
 
@@ -619,6 +636,15 @@ static bool measure_drawn(region_bench *r, bool search, uint32_t kind, uint32_t 
     return good;
 }
 
+static bool measure_file(region_bench *r, bool search)
+{
+    region_graph g = {.r = r};
+    const bool good = graph_read(r, &g, r->b->graph_path) && measure_graph(&g, search, 4, true);
+
+    graph_free(&g);
+    return good;
+}
+
 static bool measure_all(region_bench *r, bool search)
 {
     const bool quick = r->b->quick || r->b->info.software;
@@ -629,9 +655,11 @@ static bool measure_all(region_bench *r, bool search)
                           : search ? 16
                                    : 6;
 
-    if (!check_all_small(r, search))
+    if (r->b->graph_path == NULL && !check_all_small(r, search))
         return false;
     print_head(r, search);
+    if (r->b->graph_path != NULL)
+        return measure_file(r, search);
     return measure_drawn(r, search, BENCH_GRAPH_RMAT, 26 - less, 16, runs, !quick) &&
            measure_drawn(r, search, BENCH_GRAPH_UNIFORM, 24 - less, 16, (runs + 1) / 2, false) &&
            measure_drawn(r, search, BENCH_GRAPH_GRID, 20 - less, 4, (runs + 3) / 4 + 1, false) &&
@@ -640,7 +668,7 @@ static bool measure_all(region_bench *r, bool search)
 
 bool region_measure_bfs(region_bench *r)
 {
-    return measure_all(r, true) && measure_series(r);
+    return measure_all(r, true) && (r->b->graph_path != NULL || measure_series(r));
 }
 
 bool region_measure_pagerank(region_bench *r)

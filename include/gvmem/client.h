@@ -129,6 +129,9 @@ enum {
      * as behind a mark up to which others read. The keeper keeps no clean copies of it, until it is
      * sealed, so that moving it costs a copy each way. */
     GVM_OBJECT_UNTRACKED = 1u << 1,
+    /* New memory is made in host memory where that has room, and displaces nothing on the device: for what processors use
+     * first, or alone. Leases without GVM_ACQUIRE_CPU move it as that of other objects. */
+    GVM_OBJECT_HOST = 1u << 2,
 };
 
 /* Zero means default in every other member. */
@@ -426,9 +429,11 @@ typedef struct gvm_object_info {
     uint32_t openings; /* by all connections */
     uint32_t read_leases,
         write_leases; /* one just granted to another connection may count until shortly after its release */
-    uint32_t waiting;     /* acquires that wait */
-    uint32_t interrupted; /* writers that ended, or were cut off, under a write lease */
-    int32_t device;       /* the keeper's ordinal */
+    uint32_t waiting; /* acquires that wait */
+    /* Writers that ended, or were cut off, under a lease: one to write, or any on an object with GVM_OBJECT_UNTRACKED that
+     * was opened for writing */
+    uint32_t interrupted;
+    int32_t device; /* the keeper's ordinal */
     uint32_t metadata_bytes;
     uint8_t sealed, kept, moving, untracked;
     uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */

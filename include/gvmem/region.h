@@ -73,14 +73,6 @@ typedef struct gvm_space_info {
     int32_t ordinal; /* the device */
 } gvm_space_info;
 
-/* Which region leaves its frame when another needs one. */
-typedef enum gvm_region_policy {
-    GVM_REGION_CLOCK = 0, /* one that was not mapped for a while */
-    GVM_REGION_FIFO = 1,  /* the one that came first */
-    GVM_REGION_NFU = 2,   /* one that was seldom mapped ("not frequently used") */
-    GVM_REGION_STATIC = 3, /* none: what came first stays, the others are used at their homes. For cyclic scans */
-} gvm_region_policy;
-
 typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
     uint64_t budget_bytes; /* of the space's, for this collection; 0: a share by size of what the others leave */
@@ -148,7 +140,8 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collectio
  * written when the last map that may write is unmapped. Kernels must not use a region that the CPU has mapped, unless both
  * only read.
  *
- * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL
+ * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL; or something would
+ *                have to be brought home in a callback that a kernel waits for (gvmem/callback.h)
  * GVM_E_TIMEOUT  kernels have regions mapped that would have to be brought home
  * GVM_E_LIMIT    the CPU has it mapped 65535 times */
 GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
@@ -160,8 +153,8 @@ GVM_API GVM_CHECKED gvm_status gvm_region_unmap_cpu(gvm_collection *collection, 
 /* Creates a region, all zeros, with a number that no region has. Kernels may map it from the next sync on.
  *
  * GVM_E_INVALID  region is NULL
- * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync, and at each sync up to 4096, and
- *                up to half, are left to kernels (gvm_region_create_warp()) */
+ * GVM_E_LIMIT    there is no such number. Those of deleted regions are used again after a sync. Kernels that create take up to 4096 at
+ *                once, and up to half of what is left (gvm_region_create_warp()) */
 GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uint32_t *region);
 
 /* Deletes a region. To kernels it exists until the next sync, which returns GVM_E_TIMEOUT as long as one has it mapped.
@@ -210,10 +203,13 @@ static inline void gvm_region_scope_end(gvm_region_scope *scope)
 /* Waits for the stream (NULL: the legacy default stream) and exchanges what both sides have done since the last sync.
  * What that costs depends on the number of regions that were changed.
  *
- * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured
- * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names
+ * GVM_E_INVALID  a kernel has used a region in a wrong way, which the text names; or the stream is being captured; or the caller is a callback
+ *                that a kernel waits for (gvmem/callback.h)
+ * GVM_E_TORN     in check mode: the CPU and kernels have both written a region, which the text names, or another process or
+ *                space has
  * GVM_E_TIMEOUT  kernels have regions mapped that the CPU has changed, or a kernel's threads waited for each
- *                other in vain. All else is done; sync again when they have unmapped them */
+ *                other in vain. All else is done; sync again when they have unmapped them
+ * A collection of gvmem/region_object.h adds errors of its own. */
 GVM_API GVM_CHECKED gvm_status gvm_space_sync(gvm_space *space, gvm_stream stream);
 
 /* Maps a list of count regions for kernels, in the order of the stream: regions is an array of uint32_t in memory of the device
@@ -251,6 +247,22 @@ GVM_API GVM_CHECKED gvm_status gvm_region_prefetch(gvm_collection *collection, u
  * GVM_E_INVALID  the range leaves the collection, or the stream is being captured */
 GVM_API GVM_CHECKED gvm_status gvm_region_prefetch_by_engine(gvm_collection *collection, uint32_t first,
                                                              uint64_t count, gvm_stream stream);
+
+/* Takes a range of regions out of their frames, in the order of the stream, for data that will not be used again soon: their
+ * frames are free, and what kernels have written there comes home. Regions that are mapped then, or that the copy engine
+ * copies, stay where they are.
+ *
+ * GVM_E_INVALID  the range leaves the collection */
+GVM_API GVM_CHECKED gvm_status gvm_region_evict(gvm_collection *collection, uint32_t first,
+                                                uint64_t count, gvm_stream stream);
+
+/* Changes the policy. It holds at once, for kernels that run, too: each search for a frame that begins after this call follows it.
+ * What is in frames stays there, and counts as used when the hand of the policy before came by last. Waits for a kernel
+ * over all frames; must not be called while a kernel that does not end by itself has all of the device.
+ *
+ * GVM_E_INVALID  there is no such policy */
+GVM_API GVM_CHECKED gvm_status gvm_collection_set_policy(gvm_collection *collection,
+                                                         gvm_region_policy policy);
 
 /* Snapshots; kernels may run.
  *

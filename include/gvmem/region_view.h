@@ -20,6 +20,16 @@ enum {
     GVM_REGION_READWRITE = 3,
 };
 
+/* Which region leaves its frame when another needs one: gvmem/region.h. */
+typedef enum gvm_region_policy {
+    GVM_REGION_LIRS = 0, /* one that was used once, or whose uses are far apart: approximates LIRS, in groups of 8 frames */
+    GVM_REGION_CLOCK = 1,  /* one that was not mapped for a while */
+    GVM_REGION_LRU = 2,    /* the least recently used of 8 frames, roughly */
+    GVM_REGION_FIFO = 3,   /* the one that came first */
+    GVM_REGION_NFU = 4,    /* one that was seldom mapped ("not frequently used") */
+    GVM_REGION_STATIC = 5, /* none: what came first stays, the others are used at their homes */
+} gvm_region_policy;
+
 enum {
     GVM_REGION_VIEW_CHECKED = 1, /* the space has GVM_SPACE_CHECK */
     GVM_REGION_VIEW_SHAPED = 2, /* regions have a gvm_region_shape: slots from home on are windows, which lie elsewhere */

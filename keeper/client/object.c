@@ -12,6 +12,7 @@
 
 #define MODE_DEFAULT 0600u
 #define MODE_BITS 0777u
+#define OBJECT_FLAGS ((uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST))
 
 /* ---- life */
 
@@ -200,7 +201,7 @@ static gvm_status fill_create_message(const char *name, uint64_t reserve_bytes,
 
     if (status == GVM_OK)
         status = check_permission_bits(options->mode);
-    if (status == GVM_OK && (options->flags & ~(uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED)) != 0)
+    if (status == GVM_OK && (options->flags & ~OBJECT_FLAGS) != 0)
         status = gvm_error_set(GVM_E_INVALID, "unknown object flags %#x", (unsigned)options->flags);
     if (status != GVM_OK)
         return status;

@@ -7,7 +7,7 @@
  * budget, and charged to the client's user, until the process is gone. Where the process is one of
  * the object's owner, the end of its socket is enough: its library closes the socket last.
  *
- * If the client could write at that moment (could_write()), it is a *writer* of those frames, and
+ * If the client could write at that moment (gvmi_keep_could_write()), it is a *writer* of those frames, and
  * the object is *fenced*: permits are withdrawn, and no lease is granted before every chunk in a
  * frame with writers has been copied to another frame, or the writers are gone. The copy is made once
  * a lease is asked for and none of the remaining clients holds one. It has what the interrupted writer
@@ -97,17 +97,6 @@ static void hold_opening_chunks(gvmi_machine *m, const keep_opening *opening, bo
             hold_replaced(m, opening->client, &object->chunks[p->indexes[i]], writes);
 }
 
-/* FROZEN: nobody holds a lease, whatever the lease word says. */
-static bool could_write(const keep_opening *opening)
-{
-    const keep_object *object = opening->object;
-
-    if ((opening->flags & GVM_OPEN_READONLY) != 0 || object->lease_state == KEEP_FROZEN)
-        return false;
-    return gvmi_keep_writers(opening) > 0 ||
-           (object->untracked && !object->sealed && gvmi_keep_readers(opening) > 0);
-}
-
 /* Has the server end the process, if it may. */
 static void end_writer(gvmi_machine *m, const keep_client *client)
 {
@@ -134,7 +123,7 @@ static bool hold_opening(gvmi_machine *m, const keep_opening *opening, bool writ
 
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 {
-    const bool writes = could_write(opening);
+    const bool writes = gvmi_keep_could_write(opening);
 
     /* A lease that is still in its word shows that the program closed the socket, not the library: then memory
      * may be mapped. */
@@ -153,7 +142,7 @@ void gvmi_keep_hold_closed(gvmi_machine *m, const keep_opening *opening)
      * the grant on its way. */
     if (gvmi_lease_readers(word) > 0 ||
         (opening->object->writer == opening && gvmi_lease_writers(word) > 0))
-        (void)hold_opening(m, opening, could_write(opening));
+        (void)hold_opening(m, opening, gvmi_keep_could_write(opening));
 }
 
 void gvmi_keep_hold_not_mapped(gvmi_machine *m, const keep_opening *opening)
@@ -161,7 +150,7 @@ void gvmi_keep_hold_not_mapped(gvmi_machine *m, const keep_opening *opening)
     /* The library says so when no lease is left, but other threads of the program add to the word for a moment before
      * they see the failure: what is there now says nothing. */
     if (!gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain))
-        (void)hold_opening(m, opening, could_write(opening));
+        (void)hold_opening(m, opening, gvmi_keep_could_write(opening));
 }
 
 /* ---- the end of it */

@@ -2,8 +2,8 @@
  *
  * A growth makes all its chunks, zeroed, beyond what clients know of, and then makes them known in
  * one step; if one cannot be made, all are given back. Objects grow one request at a time. The
- * policy says how many of the new chunks go to the device; the others go to the host, and each
- * goes to the other tier if its own has no room.
+ * policy says how many of the new chunks go to the device, of an object that is made on the host none; the others go to the
+ * host, and each goes to the other tier if its own has no room.
  *
  * All chunks of a growth have their frames at once, so that it fails at once where there is no room; but a
  * few at a time are made. So it can be given up, when who asked for it is gone and nobody has the object open. */
@@ -180,12 +180,14 @@ static bool make_places(keep_object *object, uint32_t count)
 static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth *growth)
 {
     gvmi_policy_plan plan;
-    uint64_t bring;
+    uint64_t bring = 0;
 
     resize_item(m, object, growth->new_count);
-    gvmi_keep_plan_for(m, object, false, &plan);
-    gvmi_keep_take_victims(m, object, &plan);
-    bring = plan.bring_bytes / object->chunk_bytes;
+    if (!object->on_host) {
+        gvmi_keep_plan_for(m, object, false, &plan);
+        gvmi_keep_take_victims(m, object, &plan);
+        bring = plan.bring_bytes / object->chunk_bytes;
+    }
     for (uint32_t i = growth->old_count; i < growth->new_count; i++) {
         if (i - growth->old_count < bring && gvmi_keep_wait_room(m, object, i))
             object->chunks[i].op = KEEP_OP_MAKE_ROOM;

@@ -194,11 +194,22 @@ void gvmi_keep_end_freeze(gvmi_machine *m, keep_object *object)
     gvmi_keep_publish_permits(object);
 }
 
+/* FROZEN: nobody holds a lease, whatever the lease word says. */
+bool gvmi_keep_could_write(const keep_opening *opening)
+{
+    const keep_object *object = opening->object;
+
+    if ((opening->flags & GVM_OPEN_READONLY) != 0 || object->lease_state == KEEP_FROZEN)
+        return false;
+    return gvmi_keep_writers(opening) > 0 ||
+           (object->untracked && !object->sealed && gvmi_keep_readers(opening) > 0);
+}
+
 void gvmi_keep_writer_gone(gvmi_machine *m, keep_opening *opening)
 {
     keep_object *object = opening->object;
 
-    if (gvmi_keep_writers(opening) > 0) {
+    if (gvmi_keep_could_write(opening)) {
         object->interrupted++;
         m->interrupted++;
     }

@@ -286,6 +286,7 @@ struct keep_object {
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed;
     bool untracked;    /* who reads may write: no copy is clean once somebody may read */
+    bool on_host;      /* new chunks are host memory where there is room */
     bool homed;        /* home_address is where its creator has it */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits;  /* for room, or for their end: not to be tried again before the next look */
@@ -725,6 +726,8 @@ bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object);
 /* Gives them back if nobody waits. */
 void gvmi_keep_end_draining(keep_object *object);
+/* Does it have a lease under which it may write? */
+bool gvmi_keep_could_write(const keep_opening *opening);
 /* Withdraws permits and, if there is no lease, freezes. False: as before. */
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
 void gvmi_keep_end_freeze(gvmi_machine *m, keep_object *object);

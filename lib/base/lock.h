@@ -28,10 +28,12 @@ typedef enum gvmi_rank {
     GVMI_RANK_VECTOR,     /* one gvm_vector */
     GVMI_RANK_SPACE,      /* one gvm_space */
     GVMI_RANK_CLEANING,   /* copies for one collection by the library's thread */
+    GVMI_RANK_NUMBERS,    /* numbers of a collection that no region has; a table lock */
     GVMI_RANK_BUFFER,     /* one gvm_buffer */
     GVMI_RANK_RANGE,      /* a range that buffers lie in; held across driver calls */
     GVMI_RANK_KERNELS,    /* loading the kernels of one device */
     GVMI_RANK_SERVED,     /* what the library's thread serves */
+    GVMI_RANK_CALLBACK,   /* one gvm_callback_server */
     GVMI_RANK_DEVICE,     /* a device's table of free chunks; its free words */
     GVMI_RANK_IDLE,       /* the holders of idle memory */
     GVMI_RANK_BACKGROUND, /* starting, ending and waking the library's thread */

@@ -47,6 +47,7 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
     "snapshot",
     "space",
     "collection",
+    "callback server",
 };
 
 static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */

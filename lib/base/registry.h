@@ -34,6 +34,7 @@ typedef enum gvmi_kind {
     GVMI_KIND_SNAPSHOT,
     GVMI_KIND_SPACE,
     GVMI_KIND_COLLECTION,
+    GVMI_KIND_CALLBACK_SERVER,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

@@ -27,6 +27,8 @@
     X(region, region_resolve_large) \
     X(region, region_release) \
     X(region, region_prefetch) \
+    X(region, region_evict) \
+    X(region, region_set_policy) \
     X(region, region_clean) \
     X(region, region_stop_cleaning) \
     X(region, region_claim_frames) \
@@ -35,7 +37,7 @@
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \
-    X(region, region_give) \
+    X(region, region_drop) \
     X(region, region_check) \
     X(region, region_collect) \
     X(region, region_unlist)

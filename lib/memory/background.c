@@ -13,11 +13,11 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdbool.h>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/thread.h"
 #include "memory/device.h"
 #include "memory/pace.h"
 #include "memory/serve.h"
@@ -92,24 +92,19 @@ static void set_state_locked(int next)
     __atomic_store_n(&state, next, __ATOMIC_RELEASE);
 }
 
-/* Signals are the program's: none is delivered to the thread. Returns what pthread_create() says. */
+/* Returns what pthread_create() says. */
 static int start_background_locked(void)
 {
-    sigset_t all, before;
     int code;
 
     if (state == ENDING)
         again = true;
     if (state != NONE)
         return 0;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&thread, NULL, run_background_thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    code = gvmi_thread_start(&thread, "gvmem-thread", run_background_thread, NULL);
     if (code == 0) {
         set_state_locked(RUNNING);
         had = true;
-        (void)pthread_setname_np(thread, "gvmem-thread");
     }
     return code;
 }
@@ -128,13 +123,7 @@ gvm_status gvmi_background_start(void)
         pthread_cond_wait(&ended, &lock.mutex);
     code = start_background_locked();
     gvmi_unlock(&lock);
-    if (code == EAGAIN)
-        return gvmi_fail_system(GVM_E_LIMIT, code, "pthread_create",
-                                "no thread can be started to serve kernels");
-    if (code != 0)
-        return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create",
-                                "cannot start a thread to serve kernels");
-    return GVM_OK;
+    return code == 0 ? GVM_OK : gvmi_thread_fail(code, "to serve kernels");
 }
 
 static void make_wake(void)

@@ -190,6 +190,12 @@ gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_
 GVMI_API gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
                                                    gvm_tier tier);
 
+/* Maps the first so many chunks of another buffer, all in host memory, behind absent chunks of this one too, whose size is the
+ * same. They stay mapped here whatever becomes of the other one. All or nothing.
+ *
+ * GVM_E_ABSENT (one is not mapped there, or is on the device), GVM_E_NOMEM, and those of settle */
+gvm_status gvmi_buffer_alias(gvm_buffer *buffer, uint64_t first, gvm_buffer *source, uint64_t count);
+
 /* What a chunk of a buffer, in a tier, is to the cache of free chunks. */
 gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier);
 

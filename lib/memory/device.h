@@ -39,7 +39,7 @@ struct gvm_device {
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
     struct gvmi_kernel_set *kernels;             /* loaded by kernels/ on first use */
-    gvmi_words_list results, appends, cleanings; /* of kernels/, appender/ and region/ */
+    gvmi_words_list results, appends, callbacks, cleanings; /* of kernels/, appender/, callback/, region/ */
     uint64_t managed_bytes;                      /* of all managed heaps; atomic */
     uint32_t openings;                           /* by the program; under the START lock */
     uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
@@ -99,7 +99,8 @@ typedef struct gvmi_words_spec {
     const char *what;  /* for messages: "appenders' words" */
     const char *to_do; /* where all are taken: "destroy some appenders" */
     uint32_t device_bytes, host_bytes;
-    uint32_t slabs_max; /* of 64 each */
+    uint32_t slabs_max;
+    uint32_t slab_words; /* of each slab; 0: 64 */
 } gvmi_words_spec;
 
 /* Takes words that nobody has; what they hold is undefined. The context is current, and no lock is held.

@@ -10,6 +10,8 @@
 
 #include "base/lock.h"
 
+_Thread_local bool gvmi_kernel_waits;
+
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_SERVED);
 static pthread_cond_t stepped = PTHREAD_COND_INITIALIZER; /* serving has changed */
 static TAILQ_HEAD(, gvmi_served) list = TAILQ_HEAD_INITIALIZER(list);

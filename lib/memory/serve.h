@@ -31,6 +31,9 @@ void gvmi_serve_leave(gvmi_served *served);
 /* Waits for what a step changes. */
 void gvmi_serve_wait(const gvmi_served *served, bool (*is_over)(const gvmi_served *served));
 
+/* Is the calling thread in a function that a kernel waits for? It must not wait for a kernel, as that may find no room. */
+extern _Thread_local bool gvmi_kernel_waits;
+
 /* A step for each, by the library's thread. */
 gvmi_duty gvmi_serve_all(void);
 

@@ -6,7 +6,7 @@
  * reads those of appenders that have begun at any time. They are pages of the process that the driver has
  * pinned, not memory of the driver's, which a reset takes away.
  *
- * I1  a bit of taken is set iff a caller has those words.
+ * I1  a bit of taken is set iff a caller has those words, or the slab has none of that number.
  * I2  a slab in the list has pinned memory and is counted by slab_count, or nobody has words of it. One that a caller is
  *     filling is neither: who comes meanwhile fills another one, so there may be a slab for each thread beyond the limit.
  * Lock: rank DEVICE; the driver is called outside.
@@ -20,7 +20,7 @@
 #include "memory/device.h"
 #include "memory/idle.h"
 
-#define SLAB_WORDS 64u /* as many as taken has bits */
+#define SLAB_WORDS_MAX 64u /* as many as taken has bits */
 
 typedef struct pinned_memory {
     void *host;
@@ -86,11 +86,16 @@ static void destroy_pinned(const gvm_device *device, const pinned_memory *pinned
 
 /* ---- slabs */
 
+static uint32_t slab_words(const gvmi_words_spec *spec)
+{
+    return spec->slab_words != 0 ? spec->slab_words : SLAB_WORDS_MAX;
+}
+
 /* Goes on where it failed before. */
 static gvm_status fill_slab(gvm_device *device, const gvmi_words_spec *spec, gvmi_word_slab *slab)
 {
     gvmi_shortage shortage = {0};
-    const uint64_t bytes = SLAB_WORDS * spec->device_bytes;
+    const uint64_t bytes = (uint64_t)slab_words(spec) * spec->device_bytes;
     CUresult result = CUDA_SUCCESS;
 
     if (slab->device == 0)
@@ -102,7 +107,7 @@ static gvm_status fill_slab(gvm_device *device, const gvmi_words_spec *spec, gvm
         return gvmi_driver_fail(result, "cuMemAlloc", "no memory on device %d for %s",
                                 device->info.ordinal, spec->what);
     }
-    return create_pinned(SLAB_WORDS * spec->host_bytes, spec->what, &slab->pinned);
+    return create_pinned((uint64_t)slab_words(spec) * spec->host_bytes, spec->what, &slab->pinned);
 }
 
 static void take_from_slab_locked(const gvmi_words_spec *spec, gvmi_word_slab *slab, gvmi_words *out)
@@ -181,10 +186,12 @@ static gvm_status get_slab_locked(const gvm_device *device, gvmi_words_list *lis
         return GVM_OK;
     if (list->slab_count >= spec->slabs_max)
         return gvm_error_set(GVM_E_LIMIT, "device %d has no more %s than %u: %s", device->info.ordinal,
-                             spec->what, spec->slabs_max * SLAB_WORDS, spec->to_do);
+                             spec->what, spec->slabs_max * slab_words(spec), spec->to_do);
     *out = calloc(1, sizeof **out);
     if (*out == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %s", spec->what);
+    if (slab_words(spec) < SLAB_WORDS_MAX) /* those that it does not have */
+        (*out)->taken = UINT64_MAX << slab_words(spec);
     return GVM_OK;
 }
 

@@ -55,7 +55,7 @@ static uint64_t share_bytes(const gvm_collection *c, uint64_t left, uint64_t nee
 
 static uint64_t frames_in(const gvm_collection *c, uint64_t bytes)
 {
-    return gvmi_min(bytes / c->table.stride_bytes, c->frames_max);
+    return gvmi_min((bytes - gvmi_min(bytes, c->front_at)) / c->table.stride_bytes, c->frames_max);
 }
 
 /* The collection is not cleaned meanwhile. */

@@ -36,18 +36,26 @@ static gvm_status check_watermarks(gvm_collection_options *options)
     return GVM_OK;
 }
 
-static gvm_status read_collection_options(const gvm_collection_options *options,
-                                          gvm_collection_options *full)
+static gvm_status check_policy(gvm_region_policy policy)
 {
+    return (uint32_t)policy <= GVM_REGION_STATIC
+               ? GVM_OK
+               : gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)policy);
+}
+
+gvm_status gvmi_collection_read_options(const gvm_collection_options *options,
+                                        gvm_collection_options *full)
+{
+    gvm_status status;
+
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
         return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if ((uint32_t)full->policy > GVM_REGION_STATIC)
-        return gvm_error_set(GVM_E_INVALID, "there is no policy %d for regions", (int)full->policy);
     if (full->flags != 0)
         return gvm_error_set(GVM_E_INVALID, "unknown collection flags %#x", (unsigned)full->flags);
-    return check_watermarks(full);
+    status = check_policy(full->policy);
+    return status == GVM_OK ? check_watermarks(full) : status;
 }
 
 static gvm_status check_region_count(uint64_t count)
@@ -69,6 +77,36 @@ static gvm_status check_region_bytes(uint64_t count, uint64_t region_bytes)
     return GVM_OK;
 }
 
+static gvm_status measure(gvm_collection *c, const gvm_region_shape *shape, uint64_t count,
+                          uint64_t *region_bytes)
+{
+    gvm_status status = gvmi_region_set_shape(c, shape, count, region_bytes);
+
+    if (status == GVM_OK)
+        status = check_region_bytes(count, *region_bytes);
+    if (status == GVM_OK && c->homes_bytes == 0)
+        c->homes_bytes = count * gvmi_round_up(*region_bytes, STRIDE_UNIT);
+    return status;
+}
+
+gvm_status gvmi_collection_measure(uint64_t count, uint64_t *region_bytes, gvm_region_shape *shape,
+                                   uint64_t *homes_bytes)
+{
+    gvm_status status = check_region_count(count);
+    gvm_collection *c;
+
+    if (status != GVM_OK)
+        return status;
+    c = calloc(1, sizeof *c);
+    if (c == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
+    status = measure(c, shape, count, region_bytes);
+    *shape = c->table.shape;
+    *homes_bytes = c->homes_bytes;
+    free(c);
+    return status;
+}
+
 /* ---- layout */
 
 static uint64_t choose_region_chunk_bytes(const gvm_device *device, uint64_t frame_bytes)
@@ -79,21 +117,23 @@ static uint64_t choose_region_chunk_bytes(const gvm_device *device, uint64_t fra
     return gvmi_max(bytes, device->info.granularity_bytes);
 }
 
-/* Where frames and homes lie: the table's fields that say so, and the buffer. */
+/* Where frames and homes lie: the table's fields that say so, and the buffer. Homes of others begin with a chunk, so that it is
+ * the frames that may begin within one. */
 static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region_bytes)
 {
     const gvm_space *space = c->space;
     const uint64_t stride = gvmi_round_up(region_bytes, STRIDE_UNIT);
     const uint64_t budget = c->budget_bytes != 0 ? c->budget_bytes : space->budget_bytes;
     const uint64_t frames = gvmi_min(count, budget / stride);
-    gvmi_buffer_spec spec = {.chunk_bytes = choose_region_chunk_bytes(space->device, frames * stride)};
+    gvmi_buffer_spec spec = {
+        .chunk_bytes = c->homes != NULL ? c->homes->buffer->layout.chunk_bytes
+                                        : choose_region_chunk_bytes(space->device, frames * stride)};
     uint64_t home;
 
-    if (c->homes_bytes == 0)
-        c->homes_bytes = count * stride;
     c->front_bytes = gvmi_round_up(frames * stride, spec.chunk_bytes);
+    c->front_at = c->homes != NULL ? c->front_bytes % stride : 0;
     c->frames_max = frames;
-    home = (c->front_bytes + stride - 1) / stride;
+    home = (c->front_bytes - c->front_at + stride - 1) / stride;
     if (home + count >= SLOTS_MAX)
         return gvm_error_set(
             GVM_E_INVALID,
@@ -105,7 +145,8 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
     c->table.home = (uint32_t)home;
     c->table.wait_ns = space->wait_ns;
     c->table.change_shift = (uint32_t)__builtin_ctzll(gvmi_pow2_up(2 * count));
-    spec.reserve_bytes = home * stride + c->homes_bytes;
+    spec.reserve_bytes = c->front_at + home * stride +
+                         (c->homes != NULL ? c->homes->bytes : c->homes_bytes);
     return gvmi_buffer_create(space->device, &spec, &c->buffer);
 }
 
@@ -117,6 +158,8 @@ static gvm_status make_homes(gvm_collection *c)
     uint64_t bytes;
     gvm_status status;
 
+    if (c->homes != NULL)
+        return gvmi_homes_map(c);
     gvmi_lock(&buffer->lock);
     status = gvmi_buffer_commit_tier_locked(buffer, first, buffer->chunk_count, GVM_TIER_HOST);
     gvmi_unlock(&buffer->lock);
@@ -162,9 +205,15 @@ static gvm_status fill_table(gvm_collection *c, uint64_t unused_count)
     const uint64_t base = gvmi_address(gvm_buffer_address(c->meta));
     const uint8_t zero = 0, retired = 0xff;
     const uint64_t live_count = c->table.count - unused_count;
-    gvm_status status = gvm_buffer_fill(c->meta, c->table.words - base,
-                                        c->table.count * sizeof(uint64_t), &zero, 1);
+    const uint32_t *numbers;
+    gvm_status status = gvmi_region_give_first(c, &numbers, &c->table.spare_tail);
 
+    if (status == GVM_OK && c->table.spare_tail > 0)
+        status = gvm_buffer_copy_in(c->meta, c->table.spares - base, numbers,
+                                    c->table.spare_tail * sizeof *numbers);
+    if (status == GVM_OK)
+        status = gvm_buffer_fill(c->meta, c->table.words - base, c->table.count * sizeof(uint64_t),
+                                 &zero, 1);
     if (status == GVM_OK)
         status = gvm_buffer_fill(c->meta, c->table.records - base + live_count * sizeof *records,
                                  unused_count * sizeof *records, &zero, 1);
@@ -194,7 +243,9 @@ static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
         status = gvm_buffer_commit(c->meta, 0, spec.reserve_bytes);
     if (status != GVM_OK)
         return status;
-    c->table.address = gvmi_address(gvm_buffer_address(c->buffer));
+    c->table.address = gvmi_address(gvm_buffer_address(c->buffer)) + c->front_at;
+    c->table.collection = gvmi_key(c);
+    c->table.callbacks = gvmi_callback_view(c->space->callbacks);
     (void)place_arrays(c, gvmi_address(gvm_buffer_address(c->meta)));
     return fill_table(c, unused_count);
 }
@@ -207,27 +258,49 @@ static void free_parts(gvm_collection *c)
     gvmi_region_brought_end(c);
     gvm_buffer_destroy(c->meta);
     gvm_buffer_destroy(c->buffer);
+    gvmi_mutex_destroy(&c->numbers);
+    free(c->given.numbers);
     free(c->regions);
     free(c->unused.numbers);
     free(c->changed.numbers);
     free(c->far.numbers);
+    free(c->untold.numbers);
 }
 
 void gvmi_collection_free_locked(gvm_collection *c)
 {
     gvm_space *space = c->space;
 
+    if (c->homes != NULL)
+        gvmi_homes_leave(c);
     LIST_REMOVE(c, entry);
     space->collection_count--;
     space->has_changed = true;
     space->committed_bytes -= c->committed_bytes;
     free_parts(c);
+}
+
+void gvmi_collection_end(gvm_collection *c)
+{
+    if (c->homes != NULL)
+        gvmi_homes_free(c->homes);
     gvmi_registry_retire(c);
+}
+
+static gvm_status serve_callbacks(gvm_space *space)
+{
+    gvm_status status;
+
+    gvmi_lock(&space->lock);
+    status = gvmi_region_serve_callbacks_locked(space);
+    gvmi_unlock(&space->lock);
+    return status;
 }
 
 /* The space is held, and no lock: memory that others keep idle may be had. */
 static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t region_bytes,
-                                  const gvm_collection_options *options, gvm_collection **out)
+                                  const gvm_collection_options *options, gvmi_homes *homes,
+                                  gvm_collection **out)
 {
     gvm_collection *c = calloc(1, sizeof *c);
     gvm_status status;
@@ -235,13 +308,13 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     if (c == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a collection");
     c->space = space;
+    gvmi_mutex_init(&c->numbers, GVMI_RANK_NUMBERS);
+    c->homes = homes;
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
     c->table.policy = (uint32_t)options->policy;
-    c->table.clean_low = options->policy != GVM_REGION_STATIC ? options->clean_low : 0;
+    c->table.clean_low = options->clean_low;
     c->table.clean_high = options->clean_high;
-    status = gvmi_region_set_shape(c, &options->shape, count, &region_bytes);
-    if (status == GVM_OK)
-        status = check_region_bytes(count, region_bytes);
+    status = measure(c, &options->shape, count, &region_bytes);
     if (status == GVM_OK)
         status = make_layout(c, count, region_bytes);
     if (status == GVM_OK)
@@ -251,11 +324,11 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     if (status == GVM_OK)
         status = gvmi_region_cleaner_begin(c);
     if (status == GVM_OK)
-        status = make_table(c, options->unused_count);
-    if (status == GVM_OK)
         status = gvmi_region_numbers_make(c, options->unused_count);
     if (status == GVM_OK)
-        status = gvmi_region_give(c, space->device->stream);
+        status = make_table(c, options->unused_count);
+    if (status == GVM_OK && options->unused_count > 0)
+        status = serve_callbacks(space);
     if (status == GVM_OK)
         status = gvmi_registry_add(GVMI_KIND_COLLECTION, gvmi_key(c), c);
     if (status != GVM_OK) {
@@ -276,31 +349,39 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     return GVM_OK;
 }
 
-gvm_status gvm_collection_create(gvm_space *handle, uint64_t count, uint64_t region_bytes,
-                                 const gvm_collection_options *options, gvm_collection **out)
+gvm_status gvmi_collection_create(gvm_space *handle, uint64_t count, uint64_t region_bytes,
+                                  const gvm_collection_options *full, gvmi_homes *homes,
+                                  gvm_collection **out)
 {
-    GVMI_UNCANCELLED;
-    gvm_collection_options full;
     gvm_space *space;
-    gvm_status status = read_collection_options(options, &full);
+    gvm_status status = check_region_count(count);
 
-    if (status == GVM_OK && out == NULL)
-        status = gvm_error_set(GVM_E_INVALID, "out is NULL");
-    if (status == GVM_OK)
-        status = check_region_count(count);
-    if (status == GVM_OK && full.unused_count > count)
+    if (status == GVM_OK && full->unused_count > count)
         status = gvm_error_set(GVM_E_INVALID, "%llu regions of %llu cannot be unused",
-                               (unsigned long long)full.unused_count, (unsigned long long)count);
+                               (unsigned long long)full->unused_count, (unsigned long long)count);
     if (status == GVM_OK)
         status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);
-    status = make_collection(space, count, region_bytes, &full, out);
+    status = make_collection(space, count, region_bytes, full, homes, out);
     if (status == GVM_OK) /* without frames it is as good; the next sync tries again */
         (void)gvmi_space_divide(space, space->device->stream);
     gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));
     return status;
+}
+
+gvm_status gvm_collection_create(gvm_space *space, uint64_t count, uint64_t region_bytes,
+                                 const gvm_collection_options *options, gvm_collection **out)
+{
+    GVMI_UNCANCELLED;
+    gvm_collection_options full;
+    gvm_status status = gvmi_collection_read_options(options, &full);
+
+    if (status == GVM_OK && out == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "out is NULL");
+    return status == GVM_OK ? gvmi_collection_create(space, count, region_bytes, &full, NULL, out)
+                            : status;
 }
 
 void gvm_collection_destroy(gvm_collection *handle)
@@ -317,6 +398,29 @@ void gvm_collection_destroy(gvm_collection *handle)
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);
+    gvmi_collection_end(removed);
+}
+
+/* ---- policy */
+
+gvm_status gvm_collection_set_policy(gvm_collection *handle, gvm_region_policy policy)
+{
+    GVMI_UNCANCELLED;
+    gvmi_region_task task = {.kernel = GVMI_KERNEL_region_set_policy, .first = policy};
+    gvm_collection *c;
+    uint64_t left;
+    gvm_status status = check_policy(policy);
+
+    if (status == GVM_OK)
+        status = gvmi_collection_hold(handle, &c);
+    if (status != GVM_OK)
+        return status;
+    task.count = c->table.frame_count;
+    status = gvmi_region_run(c, &task, c->space->device->stream, &left);
+    if (status == GVM_OK)
+        c->table.policy = (uint32_t)policy;
+    gvmi_collection_drop(c);
+    return status;
 }
 
 /* ---- questions */

@@ -1,4 +1,7 @@
 /* Regions that the CPU maps. */
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -15,33 +18,59 @@ static gvm_status check_region(const gvm_collection *c, uint32_t region, uint32_
     return GVM_OK;
 }
 
-/* What kernels had written by the last sync comes home. */
-static gvm_status bring_home(gvm_collection *c)
+/* Those that are home are GVM_REGION_NONE in the list. */
+static void keep_far(gvm_collection *c, const uint32_t *left)
 {
+    uint64_t kept = 0;
+
+    for (uint64_t i = 0; i < c->far.count; i++) {
+        if (left[i] == GVM_REGION_NONE)
+            c->regions[c->far.numbers[i]].flags &= (uint16_t)~GVMI_REGION_FAR;
+        else
+            c->far.numbers[kept++] = left[i];
+    }
+    c->far.count = kept;
+}
+
+gvm_status gvmi_region_bring_home(gvm_collection *c, CUstream stream, uint64_t *mapped)
+{
+    const uint64_t bytes = c->far.count * sizeof *c->far.numbers;
+    uint32_t *left = malloc(bytes);
     gvmi_region_task task = {
         .kernel = GVMI_KERNEL_region_clean,
-        .list = c->far.numbers,
-        .item_bytes = sizeof *c->far.numbers,
+        .list = left,
+        .item_bytes = sizeof *left,
         .count = c->far.count,
+        .back = true,
         .by_warp = true,
     };
-    uint64_t mapped;
-    gvm_status status = gvmi_region_cleaner_stop(c, c->space->device->stream);
+    gvm_status status;
 
+    if (left == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu regions to be written home",
+                             (unsigned long long)c->far.count);
+    memcpy(left, c->far.numbers, bytes);
+    status = gvmi_region_cleaner_stop(c, stream);
     if (status == GVM_OK)
-        status = gvmi_region_run(c, &task, c->space->device->stream, &mapped);
+        status = gvmi_region_run(c, &task, stream, mapped);
+    if (status == GVM_OK)
+        keep_far(c, left);
     status = gvmi_region_cleaner_resume(c, status);
-    if (status != GVM_OK)
-        return status;
-    if (mapped > 0)
+    free(left);
+    return status;
+}
+
+static gvm_status bring_all_home(gvm_collection *c)
+{
+    uint64_t mapped;
+    gvm_status status = gvmi_region_bring_home(c, c->space->device->stream, &mapped);
+
+    if (status == GVM_OK && mapped > 0)
         return gvm_error_set(GVM_E_TIMEOUT,
                              "kernels have %llu regions mapped that they have written: map it again when they "
                              "are unmapped",
                              (unsigned long long)mapped);
-    for (uint64_t i = 0; i < c->far.count; i++)
-        c->regions[c->far.numbers[i]].flags &= (uint16_t)~GVMI_REGION_FAR;
-    c->far.count = 0;
-    return GVM_OK;
+    return status;
 }
 
 static gvm_status map_region(gvm_collection *c, uint32_t region, uint32_t access, void **pointer)
@@ -56,7 +85,7 @@ static gvm_status map_region(gvm_collection *c, uint32_t region, uint32_t access
         return gvm_error_set(GVM_E_LIMIT, "the CPU has region %u mapped %u times", region, r->maps);
     if ((r->flags & GVMI_REGION_FAR) !=
         0) /* to write, too: a frame that is dirty may be written home at any time */
-        status = bring_home(c);
+        status = bring_all_home(c);
     if (status != GVM_OK)
         return status;
     r->maps++;
@@ -90,15 +119,18 @@ static gvm_status unmap_region(gvm_collection *c, uint32_t region)
     if (r == NULL || r->maps == 0)
         return gvm_error_set(GVM_E_INVALID, "the CPU has not mapped region %u of a collection of %u",
                              region, c->table.count);
-    if (r->maps == 1 && (r->flags & (GVMI_REGION_WRITING | GVMI_REGION_CHANGED)) == GVMI_REGION_WRITING)
+    if (r->maps == 1 && (r->flags & GVMI_REGION_WRITING) != 0) {
         status = gvmi_region_numbers_reserve(&c->changed, 1);
+        if (status == GVM_OK && c->homes != NULL)
+            status = gvmi_region_numbers_reserve(&c->untold, 1);
+    }
     if (status != GVM_OK)
         return status;
     if (--r->maps == 0 && (r->flags & GVMI_REGION_WRITING) != 0) {
-        if ((r->flags & GVMI_REGION_CHANGED) == 0)
-            gvmi_region_numbers_add(&c->changed, region);
-        r->version++;
-        r->flags = (uint16_t)((r->flags | GVMI_REGION_CHANGED) & ~GVMI_REGION_WRITING);
+        r->flags &= (uint16_t)~GVMI_REGION_WRITING;
+        gvmi_region_note_change(c, region);
+        if (c->homes != NULL)
+            gvmi_region_note_untold(c, region);
     }
     return GVM_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
+#include "base/registry.h"
 #include "base/size.h"
 #include "region/region.h"
 
@@ -27,7 +28,9 @@ static void clear_home(const gvm_collection *c, uint32_t region)
 void gvmi_region_number_free(gvm_collection *c, uint32_t region)
 {
     clear_home(c, region);
+    gvmi_lock(&c->numbers);
     gvmi_region_numbers_add(&c->unused, region);
+    gvmi_unlock(&c->numbers);
     c->deleted_count--;
     c->regions[region].flags &= GVMI_REGION_FAR;
 }
@@ -36,59 +39,140 @@ void gvmi_region_number_free(gvm_collection *c, uint32_t region)
 
 void gvmi_region_learn_created(gvm_collection *c, const gvm_region_table *table)
 {
-    for (; c->given_head < table->spare_head; c->given_head++) {
-        c->regions[c->given[c->given_head % GVM_REGION_SEGMENT]].flags |= GVMI_REGION_LIVE;
-        c->live_count++;
-    }
+    gvmi_region_numbers *given = &c->given;
+    uint64_t count;
+
+    gvmi_lock(&c->numbers);
+    count = gvmi_min(table->spare_head - c->given_head, given->count);
+    for (uint64_t i = 0; i < count; i++)
+        c->regions[given->numbers[i]].flags |= GVMI_REGION_LIVE;
+    c->live_count += count;
+    c->given_head += count;
+    given->count -= count;
+    if (count > 0)
+        memmove(given->numbers, given->numbers + count, given->count * sizeof *given->numbers);
+    gvmi_unlock(&c->numbers);
 }
 
-/* The host keeps half of what is left. */
-gvm_status gvmi_region_give(gvm_collection *c, CUstream stream)
+/* The next segment is given: up to so many. */
+static gvm_status give_segment_locked(gvm_collection *c, uint64_t most, uint64_t *count)
 {
-    const uint64_t has = c->given_tail - c->given_head;
-    const uint64_t wanted = gvmi_min((c->unused.count + has) / 2, GVM_REGION_SEGMENT);
-    uint32_t numbers[GVM_REGION_SEGMENT];
-    const gvmi_region_task task = {
-        .kernel = GVMI_KERNEL_region_give,
-        .list = numbers,
-        .first = c->given_tail,
-        .count = wanted - gvmi_min(wanted, has),
-        .item_bytes = sizeof *numbers,
-    };
-    uint64_t given;
-    gvm_status status;
+    const uint64_t next = gvmi_min(most, GVM_REGION_SEGMENT);
+    const gvm_status status = gvmi_region_numbers_reserve(&c->given, next);
 
-    if (task.count == 0)
-        return GVM_OK;
-    for (uint64_t i = 0; i < task.count; i++)
-        numbers[i] = c->unused.numbers[c->unused.count - 1 - i];
-    status = gvmi_region_run(c, &task, stream, &given);
     if (status != GVM_OK)
         return status;
-    for (uint64_t i = 0; i < task.count; i++)
-        c->given[c->given_tail++ % GVM_REGION_SEGMENT] = numbers[i];
-    c->unused.count -= task.count;
+    for (uint64_t i = 0; i < next; i++)
+        gvmi_region_numbers_add(&c->given, c->unused.numbers[--c->unused.count]);
+    *count = next;
     return GVM_OK;
+}
+
+gvm_status gvmi_region_give_first(gvm_collection *c, const uint32_t **numbers, uint64_t *count)
+{
+    gvm_status status;
+
+    gvmi_lock(&c->numbers);
+    status = give_segment_locked(c, c->unused.count / 2, count);
+    gvmi_unlock(&c->numbers);
+    *numbers = c->given.numbers;
+    return status;
+}
+
+/* Writes the numbers from a position of the ring on to the page. A segment whose answer came too late for the kernel is given again. */
+static gvm_status answer_locked(gvm_collection *c, uint64_t position, uint32_t *page, uint64_t *count)
+{
+    const uint64_t at = position - c->given_head;
+    gvm_status status = GVM_OK;
+
+    if (at > c->given.count || c->given.count - at > GVM_REGION_SEGMENT)
+        return gvm_error_set(
+            GVM_E_INVALID, "a kernel creates region %llu of a collection of which it has %llu",
+            (unsigned long long)position, (unsigned long long)(c->given_head + c->given.count));
+    *count = c->given.count - at;
+    if (*count == 0) /* one at least, if there is one */
+        status = give_segment_locked(c, (c->unused.count + 1) / 2, count);
+    if (status == GVM_OK && *count > 0)
+        memcpy(page, c->given.numbers + at, *count * sizeof *page);
+    return status;
+}
+
+/* The callback: a kernel has found the ring of a collection empty. */
+static gvm_status give_to_kernel(void *context, gvm_callback_args *args)
+{
+    gvm_space *space = context;
+    gvm_collection *c;
+    uint64_t count = 0;
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_COLLECTION, args->words[0], &object);
+
+    if (status != GVM_OK)
+        return status;
+    c = object;
+    gvmi_lock(&c->numbers);
+    status = c->space == space
+                 ? answer_locked(c, args->words[1], (uint32_t *)space->callbacks->mail->page, &count)
+                 : gvm_error_set(GVM_E_FOREIGN,
+                                 "a kernel creates regions in another space than its own");
+    gvmi_unlock(&c->numbers);
+    gvmi_registry_drop(GVMI_KIND_COLLECTION, args->words[0]);
+    args->words[0] = count;
+    return status;
+}
+
+gvm_status gvmi_region_make_callbacks(gvm_space *space)
+{
+    const gvm_status status = gvmi_callback_make(space->device, space->wait_ns, &space->callbacks);
+
+    if (status == GVM_OK)
+        gvmi_callback_set(space->callbacks, GVM_REGION_GIVE, 0, give_to_kernel, space);
+    return status;
+}
+
+gvm_status gvmi_region_serve_callbacks_locked(gvm_space *space)
+{
+    const gvm_status status = space->has_callbacks ? GVM_OK : gvmi_callback_serve(space->callbacks);
+
+    space->has_callbacks |= status == GVM_OK;
+    return status;
+}
+
+void gvmi_region_end_callbacks(gvm_space *space)
+{
+    gvmi_callback_close(space->callbacks);
+    gvmi_callback_unmake(space->callbacks);
+    free(space->callbacks);
 }
 
 /* ---- creation and deletion by the host */
 
+/* A number that no region has, or GVM_E_LIMIT. */
+static gvm_status take_unused(gvm_collection *c, uint32_t *region)
+{
+    gvm_status status = GVM_OK;
+
+    gvmi_lock(&c->numbers);
+    if (c->unused.count > 0)
+        *region = c->unused.numbers[--c->unused.count];
+    else
+        status = gvm_error_set(
+            GVM_E_LIMIT,
+            "all %u regions of a collection exist, are deleted until the next sync, or are left "
+            "to kernels to create (%llu)",
+            c->table.count, (unsigned long long)c->given.count);
+    gvmi_unlock(&c->numbers);
+    return status;
+}
+
 static gvm_status create_region(gvm_collection *c, uint32_t *region)
 {
-    const uint64_t left = c->unused.count;
-    gvm_status status;
+    gvm_status status = gvmi_region_numbers_reserve(&c->changed, 1);
 
-    if (left == 0)
-        return gvm_error_set(GVM_E_LIMIT,
-                             "all %u regions of a collection exist, are deleted until the next sync, or are left "
-                             "to kernels to create (%llu)",
-                             c->table.count, (unsigned long long)(c->given_tail - c->given_head));
-    status = gvmi_region_numbers_reserve(&c->changed, 1);
+    if (status == GVM_OK)
+        status = take_unused(c, region);
     if (status != GVM_OK)
         return status;
-    *region = c->unused.numbers[left - 1];
     gvmi_region_numbers_add(&c->changed, *region);
-    c->unused.count--;
     c->live_count++;
     c->regions[*region].version++;
     c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED;
@@ -111,6 +195,17 @@ gvm_status gvm_region_create(gvm_collection *handle, uint32_t *region)
     return status;
 }
 
+/* Room for what is deleted now and before: the sync that frees the numbers cannot fail. */
+static gvm_status reserve_unused(gvm_collection *c)
+{
+    gvm_status status;
+
+    gvmi_lock(&c->numbers);
+    status = gvmi_region_numbers_reserve(&c->unused, c->deleted_count + 1);
+    gvmi_unlock(&c->numbers);
+    return status;
+}
+
 static gvm_status delete_region(gvm_collection *c, uint32_t region)
 {
     gvmi_region *r = region < c->table.count ? &c->regions[region] : NULL;
@@ -119,9 +214,15 @@ static gvm_status delete_region(gvm_collection *c, uint32_t region)
     if (r == NULL || (r->flags & GVMI_REGION_LIVE) == 0)
         return gvm_error_set(GVM_E_INVALID, "there is no region %u in a collection of %u", region,
                              c->table.count);
+    if (c->homes != NULL)
+        return gvm_error_set(
+            GVM_E_NOTSUP,
+            "region %u has its home in an object that others have, too: it cannot be deleted", region);
     if (r->maps > 0)
         return gvm_error_set(GVM_E_INVALID, "the CPU has region %u mapped: unmap it first", region);
-    status = gvmi_region_numbers_reserve(&c->unused, c->deleted_count + 1);
+    status = gvmi_region_serve_callbacks_locked(c->space); /* kernels may have its number */
+    if (status == GVM_OK)
+        status = reserve_unused(c);
     if (status == GVM_OK)
         status = gvmi_region_numbers_reserve(&c->changed, 1);
     if (status != GVM_OK)

@@ -68,7 +68,8 @@ static void print_region(FILE *file, const gvm_collection *c, uint32_t i, const 
     const uint64_t word = seen->words[i], home = gvmi_region_home(c, i);
     uint64_t place = 0;
 
-    if ((word & (GVM_REGION_PLACE | GVM_REGION_BUSY | GVM_REGION_REFERENCES)) == 0 &&
+    if ((word & (GVM_REGION_COPYING | GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REFERENCES)) ==
+            0 &&
         r->maps == 0 && (r->flags & (GVMI_REGION_CHANGED | GVMI_REGION_FAR)) == 0)
         return;
     if ((word & GVM_REGION_REMOTE) != 0)

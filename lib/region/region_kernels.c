@@ -194,18 +194,18 @@ GVM_DEVICE void write_home(gvm_region_table *t, uint32_t region, uint64_t word, 
     if (gvm_lane() != 0)
         return;
     if ((word & GVM_REGION_DIRTY) != 0)
-        gvm_atomic_add_u64(&t->written, 1);
+        gvm_region_count_up(&t->written);
     if (!stays)
         gvm_store_release_u32(&gvm_region_frame_of(t, slot)->owner, owner);
     gvm_region_settle(t, region, word,
                       stays ? word & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED) : 0);
 }
 
-/* Writes the regions of a list home. */
+/* Writes the regions of a list home, and takes them from it; those that are mapped are left. */
 GVM_KERNEL(region_clean, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
-    const uint32_t *regions = (const uint32_t *)(uintptr_t)p.list;
+    uint32_t *regions = (uint32_t *)(uintptr_t)p.list;
     uint64_t i, word = 0;
 
     for (i = warp_global(); i < p.count; i += warp_count()) {
@@ -214,7 +214,11 @@ GVM_KERNEL(region_clean, gvmi_region_work, p)
         word = gvm_region_tell(GVM_REGION_BY_WARP, word);
         if ((word & GVM_REGION_REFERENCES) == 0)
             write_home(t, regions[i], word, 1, 0);
-        else if (gvm_lane() == 0)
+        if (gvm_lane() != 0)
+            continue;
+        if ((word & GVM_REGION_REFERENCES) == 0)
+            regions[i] = GVM_REGION_NONE;
+        else
             gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
     }
 }
@@ -275,43 +279,78 @@ GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
     gvm_store_release_u64((uint64_t *)(uintptr_t)p.result, turn >> GVM_REGION_TURN_SHIFT);
 }
 
-/* The hand finds it again, also where it goes round once alone. */
+/* The hand finds free frames again, also where it goes round once alone. */
+GVM_DEVICE void find_free_again(gvm_region_table *t)
+{
+    if (gvm_load_acquire_u32(&t->policy) == GVM_REGION_STATIC)
+        gvm_store_release_u64(&t->hand, 0);
+}
+
 GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
 {
     gvm_store_release_u32(&gvm_region_frame_of(t, frame)->owner, 0);
-    if (t->policy == GVM_REGION_EVICT_NONE)
-        gvm_store_release_u64(&t->hand, 0);
+    find_free_again(t);
+}
+
+/* Looks at one frame: takes it if it is free, or if its region is clean and the policy evicts it at once; or keeps its region in mind. */
+GVM_DEVICE int look_for_clean(gvm_region_table *t, uint32_t at, gvm_region_search *s)
+{
+    gvm_region_frame *record = gvm_region_frame_of(t, at), frame;
+    uint64_t word;
+
+    frame.owner = gvm_load_consume_u32(&record->owner);
+    frame.seen = gvm_load_consume_u32(&record->seen);
+    if (frame.owner == 0 && gvm_region_takes_free(t, at, s))
+        return 1;
+    if (frame.owner - 1 >= t->count || s->policy == GVM_REGION_STATIC || t->sums != 0)
+        return 0; /* in check mode a region that leaves a frame would have to be summed up */
+    word = gvm_load_consume_u64(gvm_region_word(t, frame.owner - 1));
+    if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0)
+        return 0;
+    if (s->step > 1) {
+        gvm_region_consider(t, frame, word, s);
+        return 0;
+    }
+    s->victim = frame.owner - 1;
+    s->taken = word;
+    return gvm_region_is_victim(record, frame.seen, word, s->policy) && gvm_region_takes_victim(t, s);
+}
+
+/* A place of the hand. What was used in this pass stays. */
+GVM_DEVICE int look_for_clean_at(gvm_region_table *t, uint32_t place, gvm_region_search *s)
+{
+    uint32_t at;
+
+    s->rank = s->kept = 0;
+    for (at = place * s->step; at < s->frames && at < (place + 1) * s->step; at++)
+        if (look_for_clean(t, at, s))
+            return 1;
+    return s->rank > 1 && gvm_region_takes_victim(t, s);
 }
 
 /* One thread: a frame without data that would have to be written home first, marked as COMING; or none. */
 GVM_DEVICE uint32_t take_clean_frame(gvm_region_table *t)
 {
-    const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
-    const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
-    uint32_t i;
+    gvm_region_search s;
+    uint32_t places, looks, i;
 
+    s.region = GVM_REGION_COMING - 1; /* the owner, less 1 */
+    s.frames = gvm_load_consume_u32(&t->frame_count);
+    s.policy = gvm_load_consume_u32(&t->policy);
+    s.step = gvm_region_step_of(s.policy);
+    s.left = 0;
+    places = gvm_region_places(s.frames, s.step);
+    looks = places < GVM_REGION_LOOKS_MAX / 2 ? 2 * places : GVM_REGION_LOOKS_MAX;
     for (i = 0; i < looks; i++) {
-        const uint64_t drawn = gvm_atomic_add_u64(&t->hand, 1);
-        const uint32_t at = (uint32_t)(drawn % frames);
-        gvm_region_frame *frame = gvm_region_frame_of(t, at);
-        const uint32_t owner = gvm_load_acquire_u32(&frame->owner);
-        uint64_t word;
+        const uint64_t drawn = gvm_region_count_up(&t->hand);
 
-        if (t->policy == GVM_REGION_EVICT_NONE && drawn >= frames)
+        if (s.policy == GVM_REGION_STATIC && drawn >= places)
             return GVM_REGION_NONE;
-        if (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, GVM_REGION_COMING) == 0)
-            return at;
-        if (owner == 0 || owner > t->count || t->policy == GVM_REGION_EVICT_NONE || t->sums != 0)
-            continue; /* in check mode a region that leaves a frame would have to be summed up */
-        word = gvm_load_acquire_u64(gvm_region_word(t, owner - 1));
-        if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0 ||
-            !gvm_region_is_victim(t, frame, gvm_load_acquire_u32(&frame->seen), word) ||
-            !gvm_region_claim(t, owner - 1, word))
-            continue;
-        gvm_store_release_u32(&frame->owner, GVM_REGION_COMING);
-        gvm_region_settle(t, owner - 1, word, 0);
-        gvm_atomic_add_u64(&t->evicted, 1);
-        return at;
+        s.pass = (uint32_t)drawn / places;
+        if (s.step > 1)
+            s.left = (s.pass & GVM_REGION_PASS_MASK) + 1;
+        if (look_for_clean_at(t, (uint32_t)drawn % places, &s))
+            return s.frame;
     }
     return GVM_REGION_NONE;
 }
@@ -340,6 +379,18 @@ GVM_KERNEL(region_claim_frames, gvmi_region_work, p)
     }
 }
 
+/* For the frame's record, as of a region that comes by a map. */
+GVM_DEVICE uint32_t brought_note(const gvm_region_table *t)
+{
+    const uint32_t policy = gvm_load_consume_u32(&t->policy), step = gvm_region_step_of(policy);
+    const uint32_t places = gvm_region_places(gvm_load_consume_u32(&t->frame_count), step);
+    const uint32_t hand = (uint32_t)gvm_load_acquire_u64(&t->hand);
+
+    if (step == 1 || places == 0)
+        return 0;
+    return hand / places << GVM_REGION_PASS_SHIFT | (policy == GVM_REGION_LIRS ? GVM_REGION_TRIAL : 0);
+}
+
 /* A region that was brought, unless it was mapped since it was claimed: then the frame is free. */
 GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t at)
 {
@@ -356,7 +407,7 @@ GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t a
             continue;
         if (t->sums != 0)
             gvm_region_sum_of(t, at)->known = 0;
-        gvm_store_release_u32(&frame->seen, gvm_region_uses_in(word));
+        gvm_store_release_u32(&frame->seen, gvm_region_uses_in(word) | brought_note(t));
         gvm_store_release_u32(&frame->owner, region + 1);
         gvm_region_settle(t, region, word, GVM_REGION_RESIDENT | (uint64_t)at << GVM_REGION_SLOT_SHIFT);
         gvm_atomic_add_u64(&t->fetched, 1);
@@ -386,6 +437,49 @@ GVM_KERNEL(region_free_claimed, gvmi_region_work, p)
     for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
         if (gvm_load_acquire_u32(&gvm_region_frame_of(t, (uint32_t)i)->owner) == GVM_REGION_COMING)
             free_frame(t, (uint32_t)i);
+}
+
+/* Takes regions of a range out of their frames. Those that are mapped, or just on their way, stay. */
+GVM_KERNEL(region_evict, gvmi_region_list, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.view.table;
+    uint64_t i, word = 0;
+
+    for (i = warp_global(); i < p.count; i += warp_count()) {
+        const uint32_t region = (uint32_t)(p.first + i);
+
+        if (gvm_lane() == 0) {
+            word = gvm_load_acquire_u64(gvm_region_word(t, region));
+            if (!gvm_region_is_idle_in(word, gvm_region_slot_in(word)) ||
+                !gvm_region_claim(t, region, word))
+                word = 0;
+        }
+        word = gvm_region_tell(GVM_REGION_BY_WARP, word);
+        if (word == 0)
+            continue;
+        write_home(t, region, word, 0, 0);
+        if (gvm_lane() == 0) {
+            gvm_region_count_up(&t->evicted);
+            find_free_again(t);
+        }
+    }
+}
+
+/* p.first is the policy from now on. What the one before has noted in the records of frames means nothing to it. */
+GVM_KERNEL(region_set_policy, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
+        uint32_t *seen = &gvm_region_frame_of(t, (uint32_t)i)->seen;
+
+        gvm_store_release_u32(seen, gvm_load_acquire_u32(seen) & 0xff);
+    }
+    if (gvm_thread_global() == 0) {
+        gvm_store_release_u32(&t->policy, (uint32_t)p.first);
+        find_free_again(t);
+    }
 }
 
 /* What became of a frame that is to be retired. */
@@ -452,7 +546,7 @@ GVM_KERNEL(region_open_frames, gvmi_region_work, p)
                            GVM_REGION_RETIRED, 0);
     if (gvm_thread_global() == 0) {
         gvm_store_release_u32(&t->frame_count, (uint32_t)(p.first + p.count));
-        gvm_store_release_u64(&t->hand, 0);
+        find_free_again(t);
     }
 }
 
@@ -466,13 +560,19 @@ GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)
     } while (seen != old);
 }
 
+/* The region that the caller has claimed is in no frame any more, once its word says so. */
+GVM_DEVICE void leave_frame(gvm_region_table *t, uint64_t word)
+{
+    if (is_in_frame(word))
+        free_frame(t, gvm_region_slot_in(word));
+}
+
 /* One thing that the host has done to a region, which the warp's leader has claimed; word is what its word said. */
 GVM_DEVICE void apply_change(gvm_region_table *t, const gvmi_region_change *change, uint64_t word)
 {
     gvm_region_record *record = gvm_region_record_of(t, change->region);
 
-    if (is_in_frame(word))
-        free_frame(t, gvm_region_slot_in(word));
+    leave_frame(t, word);
     gvm_store_release_u32(&record->version, change->version);
     if (change->live)
         gvm_atomic_or_u32(&record->flags, GVM_REGION_LIVE);
@@ -505,18 +605,34 @@ GVM_KERNEL(region_apply, gvmi_region_work, p)
     }
 }
 
-/* Numbers for kernels to give to regions, from position p.first of their ring on. The thread that is last publishes them. */
-GVM_KERNEL(region_give, gvmi_region_work, p)
+/* Homes may have changed: what is in frames is dropped, unless it was changed there. The result is how many clean regions are
+ * mapped, and stay. */
+GVM_KERNEL(region_drop, gvmi_region_work, p)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
-    const uint32_t *numbers = (const uint32_t *)(uintptr_t)p.list;
-    uint32_t *spares = (uint32_t *)(uintptr_t)t->spares;
-    uint64_t *done = (uint64_t *)(uintptr_t)p.result, i;
+    const uint32_t by = t->sums != 0 ? GVM_REGION_BY_WARP : GVM_REGION_BY_THREAD; /* to poison frames */
+    const uint64_t step = t->sums != 0 ? warp_count() : gvm_thread_count();
+    uint64_t i, word = 0;
+    uint32_t region;
 
-    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
-        gvm_store_release_u32(&spares[(p.first + i) % GVM_REGION_SEGMENT], numbers[i]);
-        if (gvm_atomic_add_release_u64(done, 1) == p.count - 1 && gvm_load_acquire_u64(done) == p.count)
-            gvm_store_release_u64(&t->spare_tail, p.first + p.count);
+    for (i = t->sums != 0 ? warp_global() : gvm_thread_global(); i < p.count; i += step) {
+        region = (uint32_t)(p.first + i);
+        if (gvm_region_rank(by) == 0)
+            word = claim_idle(t, region);
+        word = gvm_region_tell(by, word);
+        if ((word & (GVM_REGION_REFERENCES | GVM_REGION_DIRTY)) == 0)
+            poison_frame(t, word);
+        if (gvm_region_rank(by) != 0)
+            continue;
+        if ((word & GVM_REGION_REFERENCES) != 0) {
+            if ((word & GVM_REGION_DIRTY) == 0)
+                gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.result, 1);
+        } else if ((word & GVM_REGION_DIRTY) != 0) {
+            gvm_region_settle(t, region, word, word & GVM_REGION_PLACE);
+        } else {
+            leave_frame(t, word);
+            gvm_region_settle(t, region, word, 0);
+        }
     }
 }
 

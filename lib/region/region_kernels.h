@@ -4,7 +4,7 @@
 
 #include <gvmem/region_view.h>
 
-/* region_resolve, region_release, region_prefetch */
+/* region_resolve, region_release, region_prefetch, region_evict */
 typedef struct gvmi_region_list {
     gvm_region_view view;
     uint64_t regions;          /* uint32_t each */
@@ -21,7 +21,8 @@ typedef struct gvmi_region_change {
     uint32_t done; /* from the device: not while it is mapped */
 } gvmi_region_change;
 
-/* region_clean, region_stop_cleaning, region_claim_frames, region_publish, region_free_claimed, region_retire_frames, region_open_frames, region_apply, region_give, region_collect */
+/* region_clean, region_stop_cleaning, region_claim_frames, region_publish, region_free_claimed, region_set_policy, region_retire_frames,
+ * region_open_frames, region_apply, region_drop, region_collect */
 typedef struct gvmi_region_work {
     uint64_t table;
     uint64_t list; /* of regions, or of changes */

@@ -103,10 +103,10 @@ gvm_status gvm_region_release(gvm_collection *collection, const uint32_t *region
                             : status;
 }
 
-gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first, uint64_t count,
-                               gvm_stream stream)
+/* A kernel over a range of regions, with a warp for each. */
+static gvm_status launch_range(gvm_collection *collection, gvmi_kernel kernel, uint32_t first,
+                               uint64_t count, gvm_stream stream)
 {
-    GVMI_UNCANCELLED;
     gvmi_region_list list = {.first = first, .count = count, .access = GVM_REGION_READ};
     gvm_region_view view;
     gvm_status status = gvm_collection_get_view(collection, &view);
@@ -114,6 +114,18 @@ gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first, uint6
     if (status == GVM_OK && !gvmi_range_within(first, count, view.count))
         status = gvm_error_set(GVM_E_INVALID, "regions %u to %llu leave a collection of %u", first,
                                (unsigned long long)(first + count), view.count);
-    return status == GVM_OK ? launch_list(collection, GVMI_KERNEL_region_prefetch, &list, stream)
-                            : status;
+    return status == GVM_OK ? launch_list(collection, kernel, &list, stream) : status;
+}
+
+gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first, uint64_t count,
+                               gvm_stream stream)
+{
+    GVMI_UNCANCELLED;
+    return launch_range(collection, GVMI_KERNEL_region_prefetch, first, count, stream);
+}
+
+gvm_status gvm_region_evict(gvm_collection *collection, uint32_t first, uint64_t count, gvm_stream stream)
+{
+    GVMI_UNCANCELLED;
+    return launch_range(collection, GVMI_KERNEL_region_evict, first, count, stream);
 }

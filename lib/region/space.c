@@ -75,6 +75,9 @@ static gvm_status make_space(gvm_device *device, const gvm_space_options *option
     status = gvm_buffer_commit(space->desk, 0, GVMI_REGION_DESK_BYTES);
     if (status != GVM_OK)
         goto fail_desk;
+    status = gvmi_region_make_callbacks(space);
+    if (status != GVM_OK)
+        goto fail_desk;
     gvmi_mutex_init(&space->lock, GVMI_RANK_SPACE);
     status = gvmi_registry_add(GVMI_KIND_SPACE, gvmi_key(space), space);
     if (status != GVM_OK)
@@ -85,6 +88,7 @@ static gvm_status make_space(gvm_device *device, const gvm_space_options *option
 
 fail_destroy:
     gvmi_mutex_destroy(&space->lock);
+    gvmi_region_end_callbacks(space);
 fail_desk:
     error = gvmi_error_save();
     gvm_buffer_destroy(space->desk);
@@ -130,7 +134,7 @@ gvm_status gvm_space_get_info(gvm_space *handle, gvm_space_info *info)
         return status;
     full.budget_bytes = space->budget_bytes;
     full.frame_bytes = space->committed_bytes;
-    full.metadata_bytes = space->desk->device_bytes;
+    full.metadata_bytes = space->desk->device_bytes + sizeof(gvm_callback_words);
     full.collection_count = space->collection_count;
     full.ordinal = space->device->info.ordinal;
     LIST_FOREACH(c, &space->collections, entry)
@@ -143,12 +147,6 @@ gvm_status gvm_space_get_info(gvm_space *handle, gvm_space_info *info)
     if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
         return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
-}
-
-void gvmi_space_drain(gvm_space *space)
-{
-    if (gvm_device_synchronize(space->device) != GVM_OK)
-        return; /* the device is lost, and runs nothing */
 }
 
 /* Nobody can find the collections of a space that is removed from the registry but by their own handles. */
@@ -164,6 +162,9 @@ static void free_collections(gvm_space *space)
             gvmi_space_drain(space);
             gvmi_lock(&space->lock);
             gvmi_collection_free_locked(removed);
+            gvmi_unlock(&space->lock);
+            gvmi_collection_end(removed);
+            gvmi_lock(&space->lock);
         } else { /* another thread is destroying it */
             gvmi_lock(&space->lock);
         }
@@ -181,6 +182,7 @@ void gvm_space_destroy(gvm_space *handle)
         return;
     space = removed;
     free_collections(space);
+    gvmi_region_end_callbacks(space);
     gvm_buffer_destroy(space->desk);
     gvmi_device_release(space->device);
     gvmi_mutex_destroy(&space->lock);

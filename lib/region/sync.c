@@ -108,8 +108,10 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
     gvmi_region *region = &c->regions[change->region];
 
     if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
-        if (c->torn == 0 && (region->flags & GVMI_REGION_LIVE) != 0)
+        if (c->torn == 0 && (region->flags & GVMI_REGION_LIVE) != 0) {
             c->torn = change->region + 1;
+            c->torn_by = "by the CPU, or another process or space, and by a kernel";
+        }
         return;
     }
     if ((int32_t)(change->version - region->version) > 0)
@@ -117,6 +119,8 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
     if ((region->flags & GVMI_REGION_FAR) == 0)
         gvmi_region_numbers_add(&c->far, change->region);
     region->flags |= GVMI_REGION_FAR;
+    if (c->homes != NULL)
+        gvmi_region_note_untold(c, change->region);
 }
 
 /* The device forgets entries when the CPU's side has them: if anything fails in between, the next sync has them again. */
@@ -133,6 +137,8 @@ static gvm_status collect(gvm_collection *c, gvmi_region_change *changes, uint64
     uint64_t left;
     gvm_status status = gvmi_region_numbers_reserve(&c->far, count);
 
+    if (status == GVM_OK && c->homes != NULL)
+        status = gvmi_region_numbers_reserve(&c->untold, count);
     if (status == GVM_OK)
         status = gvmi_region_run(c, &task, stream, &left);
     if (status != GVM_OK)
@@ -194,10 +200,8 @@ static gvm_status take_torn(gvm_collection *c)
     c->torn = 0;
     if (c->table.sums == 0)
         return GVM_OK;
-    return gvm_error_set(GVM_E_TORN,
-                         "region %u of a collection of %u was written by the CPU and by a kernel between "
-                         "two syncs",
-                         region, c->table.count);
+    return gvm_error_set(GVM_E_TORN, "region %u of a collection of %u was written %s between two syncs",
+                         region, c->table.count, c->torn_by);
 }
 
 /* ---- all */
@@ -205,6 +209,7 @@ static gvm_status take_torn(gvm_collection *c)
 /* What kernels have written is collected first: what the CPU has written, too, is not forgotten yet. */
 static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *undone)
 {
+    uint64_t mapped = 0;
     gvm_region_table table;
     gvm_status status = check_frames(c, stream);
 
@@ -214,13 +219,16 @@ static gvm_status sync_collection(gvm_collection *c, CUstream stream, uint64_t *
         gvmi_region_learn_created(c, &table);
         status = fetch_changes(c, table.change_count, stream);
     }
+    if (status == GVM_OK && c->homes != NULL)
+        status = gvmi_homes_exchange(c, stream, &mapped);
+    *undone += mapped;
     if (status == GVM_OK)
         status = send_changes(c, stream, undone);
     if (status == GVM_OK)
-        status = gvmi_region_give(c, stream);
-    if (status == GVM_OK)
         status = take_error(c, &table);
-    return status == GVM_OK ? take_torn(c) : status;
+    if (status == GVM_OK)
+        status = take_torn(c);
+    return status == GVM_OK ? gvmi_homes_failure(c) : status;
 }
 
 /* All collections, whatever a kernel did wrong in one. */
@@ -249,8 +257,11 @@ static gvm_status sync_space(gvm_space *space, CUstream stream)
     gvm_status status, divided;
     gvm_error error;
 
+    gvmi_homes_ask(space);
     gvmi_lock(&space->lock);
     status = sync_collections_locked(space, stream, &undone);
+    if (status == GVM_OK)
+        status = gvmi_callback_take_error(space->callbacks);
     gvmi_unlock(&space->lock);
     error = gvmi_error_save();
     divided = gvmi_space_divide(space, stream);
@@ -261,7 +272,7 @@ static gvm_status sync_space(gvm_space *space, CUstream stream)
     if (divided == GVM_OK && undone > 0)
         return gvm_error_set(
             GVM_E_TIMEOUT,
-            "kernels have %llu regions mapped that the CPU has changed: sync again when they are unmapped",
+            "kernels have %llu regions mapped that are to be exchanged: sync again when they are unmapped",
             (unsigned long long)undone);
     return divided;
 }
@@ -270,8 +281,10 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
     gvm_space *space;
-    gvm_status status = gvmi_space_hold(handle, &space);
+    gvm_status status = gvmi_region_check_caller();
 
+    if (status == GVM_OK)
+        status = gvmi_space_hold(handle, &space);
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/idle.h"
+#include "memory/serve.h"
 #include "region/region.h"
 
 #define LIST_AT 256u /* in the desk, behind the result */
@@ -49,7 +50,31 @@ gvm_status gvmi_region_numbers_make(gvm_collection *c, uint64_t unused_count)
     return GVM_OK;
 }
 
+void gvmi_region_note_change(gvm_collection *c, uint32_t region)
+{
+    if ((c->regions[region].flags & GVMI_REGION_CHANGED) == 0)
+        gvmi_region_numbers_add(&c->changed, region);
+    c->regions[region].version++;
+    c->regions[region].flags |= GVMI_REGION_CHANGED;
+}
+
+void gvmi_region_note_untold(gvm_collection *c, uint32_t region)
+{
+    if ((c->regions[region].flags & GVMI_REGION_UNTOLD) == 0)
+        gvmi_region_numbers_add(&c->untold, region);
+    c->regions[region].flags |= GVMI_REGION_UNTOLD;
+}
+
 /* ---- kernels */
+
+/* In a callback that a kernel waits for, which may occupy the device. */
+gvm_status gvmi_region_check_caller(void)
+{
+    if (!gvmi_kernel_waits)
+        return GVM_OK;
+    return gvm_error_set(GVM_E_INVALID,
+                         "a callback that a kernel waits for cannot wait for kernels of regions");
+}
 
 /* The context is current. */
 static gvm_status launch_task(gvm_collection *c, const gvmi_region_task *task, CUstream stream)
@@ -85,8 +110,10 @@ static gvm_status run_piece(gvm_collection *c, const gvmi_region_task *task, CUs
     const uint64_t none = 0, bytes = task->list != NULL ? task->count * task->item_bytes : 0;
     gvm_buffer *desk = c->space->desk;
     uint64_t result;
-    gvm_status status = gvm_buffer_copy_in(desk, 0, &none, sizeof none);
+    gvm_status status = gvmi_region_check_caller();
 
+    if (status == GVM_OK)
+        status = gvm_buffer_copy_in(desk, 0, &none, sizeof none);
     if (status == GVM_OK && bytes > 0)
         status = gvm_buffer_copy_in(desk, LIST_AT, task->list, bytes);
     if (status == GVM_OK)
@@ -146,4 +173,10 @@ gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream)
 gvm_status gvmi_region_read_table(gvm_collection *c, gvm_region_table *out)
 {
     return gvm_buffer_copy_out(out, c->meta, 0, sizeof *out);
+}
+
+void gvmi_space_drain(gvm_space *space)
+{
+    if (gvm_device_synchronize(space->device) != GVM_OK)
+        return; /* the device is lost, and runs nothing */
 }

@@ -6,6 +6,7 @@ statuses: list[tuple[str, int, str, str]]
 errors: dict[int, type[BaseException]]
 OBJECT_KEEP: int
 OBJECT_UNTRACKED: int
+OBJECT_HOST: int
 OPEN_READONLY: int
 OPEN_SAME_ADDRESS: int
 OPEN_LINK: int

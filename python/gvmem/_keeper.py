@@ -195,9 +195,10 @@ class Keeper:
         return f"<gvmem.Keeper{', closed' if self.closed else ''}>"
 
     def create(self, name: Optional[str], size: int, *, reserve: Optional[int] = None, device: int = 0, chunk: int = 0,
-               mode: int = 0o600, keep: bool = False, untracked: bool = False, metadata: bytes = b"") -> Object:
+               mode: int = 0o600, keep: bool = False, untracked: bool = False, host: bool = False, metadata: bytes = b"") -> Object:
         """Makes an object of size bytes, which can grow to reserve; None or "" for name: nameless until published."""
         flags = (_gvmem.OBJECT_KEEP if keep else 0) | (_gvmem.OBJECT_UNTRACKED if untracked else 0)
+        flags |= _gvmem.OBJECT_HOST if host else 0
         room = max(size, _RESERVE_LEAST) if reserve is None else reserve
         return _wrap(run(self._client.create, name, room, size, chunk, device, mode, flags, metadata), name or "")
 

@@ -232,7 +232,8 @@ static bool look_after_failure(const scenario *s, uint64_t documented, fixture *
         w->ipc != before_run->ipc || w->heap != before_run->heap || w->block != before_run->block ||
         w->stream_block != before_run->stream_block || w->opened != before_run->opened ||
         w->appender != before_run->appender || w->taken != before_run->taken ||
-        w->made != before_run->made || w->other != before_run->other || w->row != before_run->row ||
+        w->made != before_run->made || w->server != before_run->server ||
+        w->other != before_run->other || w->row != before_run->row ||
         w->number != before_run->number || w->count != before_run->count)
         good = complain("an output was written");
     if (!fixture_intact(w))
@@ -400,8 +401,9 @@ static bool is_possible(const scenario *s)
     if ((s->flags & NEEDS_PEER) != 0 && device_count < 2)
         return false;
     return foreign_handle != NULL ||
-           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "ipc_open") != 0 &&
-            strncmp(s->name, "table_", 6) != 0);
+           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE | NEEDS_COMMON)) == 0 &&
+            strcmp(s->name, "ipc_open") != 0 && strncmp(s->name, "table_", 6) != 0 &&
+            strcmp(s->name, "collection_attach") != 0);
 }
 
 static void test_all(const char *only)

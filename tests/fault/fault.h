@@ -4,6 +4,7 @@
  *   table_fixture.c   a table of PostgreSQL's kind, for scenarios and other tests to read
  *   scenarios.c       one row per public operation: what it needs, the operation, how its success shows
  *   append_fixture.c  appenders, for scenarios
+ *   callback_fixture.c  callback servers, for scenarios
  *   heap_fixture.c    heaps, for scenarios
  *   region_fixture.c  spaces of regions, for scenarios
  *   every_call.c      fails every call of every row, once and for ever, and looks at what is left
@@ -70,6 +71,7 @@ typedef struct fixture {
     gvm_buffer *taken; /* from it */
     gvm_space *space, *made;
     gvm_collection *collection, *other;
+    gvm_callback_server *server;
     gvm_buffer *list; /* of regions; what resolve writes */
     void *row;        /* a region that the CPU maps */
     uint64_t sums[2]; /* of what kernels have written to regions */
@@ -111,6 +113,9 @@ enum {
     LEAVES_STREAM = 1 << 23, /* the socket's stream is undefined: a new pair for the next try */
 };
 
+#define NEEDS_COMMON \
+    (1u << 31) /* a second collection, of the other process's regions; needs NEEDS_SPACE */
+
 typedef struct scenario {
     const char *name;
     unsigned flags;
@@ -150,6 +155,11 @@ bool shows_appender_finish(fixture *w);
 gvm_status run_appender_take(fixture *w);
 bool shows_appender_take(fixture *w);
 
+/* ---- callback_fixture.c */
+
+gvm_status run_callback_server_create(fixture *w);
+bool shows_callback_server_create(fixture *w);
+
 /* ---- heap_fixture.c */
 
 bool heap_make(fixture *w, unsigned needs);
@@ -177,12 +187,22 @@ bool shows_heap_get_usage(fixture *w);
 
 /* ---- region_fixture.c */
 
+/* The object that the other process's keeper has. */
+#define FAULT_REGIONS_NAME "/fault/regions"
+#define FAULT_REGIONS 8u
+#define FAULT_REGION_BYTES (64 * KIB)
+
 bool region_make(fixture *w, unsigned needs);
+bool region_make_common(fixture *w);
 void region_end(fixture *w);
 bool region_intact(fixture *w);
 gvm_status run_space_create(fixture *w);
 gvm_status run_collection_create(fixture *w);
 bool shows_collection_create(fixture *w);
+gvm_status run_collection_create_unused(fixture *w);
+bool shows_collection_create_unused(fixture *w);
+gvm_status run_region_delete(fixture *w);
+bool shows_region_delete(fixture *w);
 gvm_status run_space_sync(fixture *w);
 bool shows_space_sync(fixture *w);
 gvm_status run_region_map_cpu(fixture *w);
@@ -195,6 +215,9 @@ gvm_status run_region_release(fixture *w);
 gvm_status run_region_prefetch(fixture *w);
 gvm_status run_region_prefetch_by_engine(fixture *w);
 bool shows_region_prefetch_by_engine(fixture *w);
+gvm_status run_collection_attach(fixture *w);
+gvm_status run_sync_in_common(fixture *w);
+bool shows_sync_in_common(fixture *w);
 gvm_status run_collection_get_info(fixture *w);
 
 /* ---- table_fixture.c */

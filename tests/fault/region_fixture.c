@@ -2,11 +2,14 @@
  * no sync has passed that on yet, unless the row wants it. */
 #include <string.h>
 
+#include <gvmem/device/region.h>
+#include <gvmem/region_object.h>
+
 #include "region/region.h"
 #include "tests/fault/fault.h"
 
-#define REGION_BYTES (64 * KIB)
-#define REGIONS 8u
+#define REGION_BYTES FAULT_REGION_BYTES
+#define REGIONS FAULT_REGIONS
 #define WRITTEN 2u /* 0 and 1, by kernels */
 #define BY_CPU 4u
 #define CPU_BYTE 0x4d
@@ -15,7 +18,7 @@ static const gvm_collection_options cleaned = {
     .struct_size = sizeof cleaned, .clean_low = 50, .clean_high = 100};
 
 /* What the row's operation has begun, in this attempt or in the one before. */
-static bool is_mapped, is_resolved;
+static bool is_mapped, is_resolved, was_lost;
 
 static gvm_status run_list(fixture *w, uint32_t access, bool release)
 {
@@ -120,6 +123,45 @@ bool shows_collection_create(fixture *w)
 
     return gvm_space_sync(w->space, NULL) == GVM_OK &&
            gvm_collection_get_info(w->other, &info) == GVM_OK && info.frame_count > 0;
+}
+
+gvm_status run_collection_create_unused(fixture *w)
+{
+    const gvm_collection_options options = {.struct_size = sizeof options, .unused_count = REGIONS};
+
+    return gvm_collection_create(w->space, REGIONS, REGION_BYTES, &options, &w->other);
+}
+
+/* A kernel creates all, of which it has half at first. */
+bool shows_collection_create_unused(fixture *w)
+{
+    gvm_collection_info info = {.struct_size = sizeof info};
+    gvm_region_view view;
+    uint32_t region, created = 0;
+
+    if (gvm_collection_get_view(w->other, &view) != GVM_OK)
+        return false;
+    while (gvm_region_create_warp(&view, &region))
+        created++;
+    return created == REGIONS && gvm_space_sync(w->space, NULL) == GVM_OK &&
+           gvm_collection_get_info(w->other, &info) == GVM_OK && info.live_count == REGIONS;
+}
+
+gvm_status run_region_delete(fixture *w)
+{
+    return gvm_region_delete(w->collection, 6);
+}
+
+/* Kernels can have its number from the next sync on. */
+bool shows_region_delete(fixture *w)
+{
+    gvm_region_view view;
+    uint32_t region;
+
+    return gvm_space_sync(w->space, NULL) == GVM_OK &&
+           gvm_collection_get_view(w->collection, &view) == GVM_OK &&
+           gvm_region_create_warp(&view, &region) == 1 && region == 6 &&
+           gvm_region_create_warp(&view, &region) == 0;
 }
 
 gvm_status run_space_sync(fixture *w)
@@ -229,4 +271,76 @@ gvm_status run_collection_get_info(fixture *w)
     gvm_collection_info info = {.struct_size = sizeof info};
 
     return gvm_collection_get_info(w->collection, &info);
+}
+
+/* ---- homes in common, in an object of the other process's keeper */
+
+static gvm_status attach_regions(fixture *w)
+{
+    gvm_status status = gvm_client_connect(strrchr(foreign_token, ':') + 1, &w->loader);
+
+    if (status == GVM_OK)
+        status = gvm_object_open(w->loader, FAULT_REGIONS_NAME, 0, &w->rows);
+    return status == GVM_OK ? gvm_collection_attach(w->space, w->rows, NULL, GVM_FOREVER, &w->other)
+                            : status;
+}
+
+gvm_status run_collection_attach(fixture *w)
+{
+    gvm_status status = attach_regions(w);
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return status;
+    gvm_error_last(&error);
+    gvm_object_close(w->rows);
+    gvm_client_close(w->loader);
+    w->rows = NULL;
+    w->loader = NULL;
+    gvm_error_restore(&error);
+    return status;
+}
+
+/* The CPU and a kernel have written, and no sync has told others. */
+bool region_make_common(fixture *w)
+{
+    const uint32_t *list = gvm_buffer_address(w->list);
+    void *row;
+
+    was_lost = false;
+    if (attach_regions(w) != GVM_OK ||
+        gvm_region_map_cpu(w->other, BY_CPU, GVM_REGION_WRITE, &row) != GVM_OK)
+        return false;
+    memset(row, CPU_BYTE, REGION_BYTES);
+    return gvm_region_unmap_cpu(w->other, BY_CPU) == GVM_OK &&
+           gvm_region_resolve(w->other, list, 1, GVM_REGION_READWRITE, NULL, NULL, NULL) == GVM_OK &&
+           gvm_region_release(w->other, list, 1, NULL, NULL) == GVM_OK &&
+           gvm_device_synchronize(w->device) == GVM_OK;
+}
+
+/* Once the connection is lost each sync says so, after it has done all else. */
+gvm_status run_sync_in_common(fixture *w)
+{
+    const gvm_status status = gvm_space_sync(w->space, NULL);
+
+    if (status != GVM_E_KEEPER || !was_lost) {
+        was_lost = status == GVM_E_KEEPER;
+        return status;
+    }
+    return GVM_OK;
+}
+
+/* Nothing is left to be told. */
+bool shows_sync_in_common(fixture *w)
+{
+    const uint8_t *row;
+    bool good;
+
+    if (w->other->untold.count != 0 || w->other->far.count != 0 || w->other->changed.count != 0 ||
+        atomic_load(&w->other->homes->versions[BY_CPU]) == 0 ||
+        atomic_load(&w->other->homes->versions[0]) == 0 ||
+        gvm_region_map_cpu(w->other, BY_CPU, GVM_REGION_READ, (void **)&row) != GVM_OK)
+        return false;
+    good = row[0] == CPU_BYTE;
+    return gvm_region_unmap_cpu(w->other, BY_CPU) == GVM_OK && good;
 }

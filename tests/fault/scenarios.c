@@ -146,6 +146,7 @@ static bool make_all(fixture *w, unsigned needs)
            (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
            (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK) &&
            (!(needs & NEEDS_SPACE) || region_make(w, needs)) &&
+           (!(needs & NEEDS_COMMON) || region_make_common(w)) &&
            (!(needs & NEEDS_FRESH_APPENDER) || run_appender_create(w) == GVM_OK) &&
            (!(needs & (NEEDS_APPENDER | NEEDS_BEGUN)) || append_make(w, (needs & NEEDS_BEGUN) != 0));
 }
@@ -183,6 +184,7 @@ void fixture_end(fixture *w)
     if (w->opened != NULL)
         (void)gvm_ipc_close(w->device, w->opened);
     region_end(w);
+    gvm_callback_server_destroy(w->server);
     gvm_buffer_destroy(w->taken);
     gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
@@ -788,8 +790,13 @@ const scenario scenarios[] = {
     {"appender_take", NEEDS_APPENDER, OBJECT | ADDRESS | SYSTEM, run_appender_take, shows_appender_take},
     {"space_create", NEEDS_DEVICE | LEAVES_KERNELS, OBJECT | SPACE | ADDRESS | LIMIT | SYSTEM, run_space_create, NULL},
     {"collection_create", NEEDS_DEVICE | NEEDS_SPACE, OBJECT | SPACE | ADDRESS | LIMIT | SYSTEM, run_collection_create, shows_collection_create},
+    {"collection_create, with numbers for kernels", NEEDS_DEVICE | NEEDS_SPACE, OBJECT | SPACE | ADDRESS | LIMIT | SYSTEM, run_collection_create_unused, shows_collection_create_unused},
+    {"region_delete", NEEDS_DEVICE | NEEDS_SPACE, OBJECT | LIMIT | SYSTEM, run_region_delete, shows_region_delete},
+    {"callback_server_create", NEEDS_DEVICE | LEAVES_KERNELS, OBJECT | SPACE | LIMIT | SYSTEM, run_callback_server_create, shows_callback_server_create},
     {"collection_get_info", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_collection_get_info, NULL},
     {"space_sync", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_space_sync, shows_space_sync},
+    {"collection_attach", NEEDS_DEVICE | NEEDS_SPACE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_collection_attach, shows_collection_create},
+    {"space_sync in common", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_COMMON, TABLE, run_sync_in_common, shows_sync_in_common},
     {"region_map_cpu", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_map_cpu, shows_region_map_cpu},
     {"region_unmap_cpu", NEEDS_DEVICE | NEEDS_SPACE, OBJECT, run_region_unmap_cpu, shows_region_unmap_cpu},
     {"region_resolve", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_resolve, shows_region_resolve},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <gvmem/keeper.h>
+#include <gvmem/region_object.h>
 #include <gvmem/table.h>
 
 #include "base/address.h"
@@ -111,6 +112,16 @@ static bool publish_columns(void)
            publish("2.nulls", nulls, sizeof nulls) && publish("2.bodies", bodies, sizeof bodies);
 }
 
+/* What region_fixture.c attaches. */
+static bool publish_regions(void)
+{
+    const gvm_object_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    gvm_object *object;
+
+    return gvm_region_object_create(exporter, FAULT_REGIONS_NAME, FAULT_REGIONS, FAULT_REGION_BYTES,
+                                    NULL, &options, &object) == GVM_OK;
+}
+
 bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
 {
     const description d = describe();
@@ -125,7 +136,7 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
     snprintf(path, sizeof path, "/tmp/gvmem-fault-%d.sock", (int)getpid());
     if (gvm_keeper_start(&options, &server) != GVM_OK || gvm_client_connect(path, &exporter) != GVM_OK ||
         gvm_device_open(0, &exporter_device) != GVM_OK || !publish("0.manifest", &d, sizeof d) ||
-        !publish_columns() || !publish_rows_to_come())
+        !publish_columns() || !publish_rows_to_come() || !publish_regions())
         return false;
     snprintf(token, GVM_TABLE_TOKEN_BYTES_MAX, "%s%d:%016llx:0:%zu:%u:%s:%s", GVMI_TOKEN_PREFIX,
              GVMI_TOKEN_VERSION, (unsigned long long)gvm_kernel_checksum_host(&d, sizeof d),

@@ -410,7 +410,8 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         m->body.CREATE.bytes = (uint64_t)(b % 40) * MIB;
         m->body.CREATE.mode = (a & 64) != 0 ? 0666 : 0600;
         m->body.CREATE.flags = ((a & 128) != 0 ? GVM_OBJECT_KEEP : 0u) |
-                               ((a & 64) != 0 ? GVM_OBJECT_UNTRACKED : 0u);
+                               ((a & 64) != 0 ? GVM_OBJECT_UNTRACKED : 0u) |
+                               ((a & 16) != 0 ? GVM_OBJECT_HOST : 0u);
         put_name(m->body.CREATE.name, a >> 1);
         m->head.tail_bytes = b % 8;
         break;

@@ -340,7 +340,8 @@ static void begin_create(simulation *w, process *p, thread *t)
         c->bytes = c->reserve_bytes + 1;
     c->mode = random_mode(w);
     c->flags = (sim_chance(w, 15) ? GVM_OBJECT_KEEP : 0u) |
-               (sim_chance(w, 20) ? GVM_OBJECT_UNTRACKED : 0u);
+               (sim_chance(w, 20) ? GVM_OBJECT_UNTRACKED : 0u) |
+               (sim_chance(w, 15) ? GVM_OBJECT_HOST : 0u);
     if (sim_chance(w, 70))
         strcpy(c->name, pick_name(w, false));
     put_metadata(w, m);

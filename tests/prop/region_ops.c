@@ -3,9 +3,9 @@
  *     region_ops [OPERATIONS [SEED]]
  *
  * Goal: whatever is mapped, fetched, evicted and used at its home at the same time, each map finds what was written last,
- * no write is lost, and no reference is left. Method: each run draws sizes, a budget, a policy and who maps. Kernels of several
+ * no write is lost, and no reference is left. Method: each run draws sizes, a budget, a policy, which may change, and who maps. Kernels of several
  * streams count up each word of regions that others use as well, and write and check regions of their own; the CPU does so
- * between two syncs. Syncs, questions, and collections that come and take frames, or go, fall into the middle of kernels. At last each word
+ * between two syncs. Syncs, questions, evictions on advice, and collections that come and take frames, or go, fall into the middle of kernels. At last each word
  * is compared with the number of writes that were counted beside, and each table is looked at.
  */
 #include <stdio.h>
@@ -60,6 +60,11 @@ typedef struct run {
 static uint64_t draw(uint64_t bound)
 {
     return random_next(&state) % bound;
+}
+
+static gvm_region_policy draw_policy(void)
+{
+    return (gvm_region_policy)draw(GVM_REGION_STATIC + 1);
 }
 
 #define WRONG(r, ...) (snprintf((r)->problem, sizeof(r)->problem, __VA_ARGS__), false)
@@ -229,6 +234,14 @@ static bool check_some_own(run *r)
     return true;
 }
 
+static bool evict_some(run *r, gvm_collection *c, CUstream stream)
+{
+    const uint32_t count = c == r->shared ? r->shared_count : r->own_count;
+    const uint32_t first = (uint32_t)draw(count);
+
+    return GOOD(r, gvm_region_evict(c, first, draw(count - first + 1), stream));
+}
+
 /* While kernels run. */
 static bool disturb(run *r)
 {
@@ -240,6 +253,9 @@ static bool disturb(run *r)
         return false;
     if (draw(2) == 0 && (!GOOD(r, gvm_collection_get_info(r->shared, &of_collection)) ||
                          !GOOD(r, gvm_space_get_info(r->space, &of_space))))
+        return false;
+    if (draw(4) == 0 &&
+        !GOOD(r, gvm_collection_set_policy(draw(2) == 0 ? r->shared : r->own, draw_policy())))
         return false;
     if (draw(4) == 0) {
         if (!GOOD(r, gvm_collection_create(r->space, 100 + draw(100), 10000, NULL, &third)) ||
@@ -273,6 +289,8 @@ static bool use_by_kernels(run *r)
     if (draw(2) == 0 && !resolve_some(r, streams[0]))
         return false;
     if (!prefetch_some(r, r->shared, r->shared_count) || !prefetch_some(r, r->own, r->own_count))
+        return false;
+    if (draw(4) == 0 && !evict_some(r, draw(2) == 0 ? r->shared : r->own, streams[draw(STREAMS)]))
         return false;
     if (draw(2) == 0 && !disturb(r))
         return false;
@@ -337,7 +355,7 @@ static bool begin(run *r)
     r->groups = 1 + (uint32_t)draw(8);
     r->check = (uint32_t)draw(2);
     draw_sizes(r);
-    r->policy = (gvm_region_policy)draw(GVM_REGION_STATIC + 1);
+    r->policy = draw_policy();
     r->clean_low = (uint32_t)(draw(2) * draw(101));
     r->budget_bytes = draw(8) == 0 ? 2 * MIB : 2 * MIB * (1 + draw(6));
     space.budget_bytes = r->budget_bytes;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, one that maps regions in every way, and kernels that use
+"""The device headers compile by NVRTC, which has no standard headers: a kernel that makes every kind of claim, one that maps regions in every way, one that calls the host, and kernels that use
 each header of plcuda's library, for an H100 and without a GPU. usage: nvrtc.py ROOT; exits with 77 where there is no NVRTC."""
 import ctypes
 import sys
@@ -75,6 +75,30 @@ GVM_KERNEL(map_all_ways, region_params, p)
     gvm_region_unmap_block(&p.view, gvm_block());
 }
 """
+CALLBACK = b"""
+#include <gvmem/device/callback.h>
+
+typedef struct callback_params { gvm_callback_view server; uint64_t *out; } callback_params;
+
+GVM_KERNEL(call_all_ways, callback_params, p)
+{
+    uint64_t words[2] = {1, 2}, result = 0;
+    uint32_t codes[9], i;
+
+    codes[0] = gvm_callback_call(&p.server, 0, words, 2);
+    codes[1] = gvm_callback_call_warp(&p.server, 0, words, 2);
+    codes[2] = gvm_callback_call_block(&p.server, 0, words, 2);
+    codes[3] = gvm_callback_post(&p.server, 1, words, 2);
+    codes[4] = gvm_callback_post_warp(&p.server, 1, words, 2);
+    codes[5] = gvm_callback_post_block(&p.server, 1, words, 2);
+    codes[6] = gvm_callback_join(&p.server, 2, &result);
+    codes[7] = gvm_callback_join_warp(&p.server, 2, &result) + gvm_callback_join_block(&p.server, 2, &result);
+    codes[8] = gvm_callback_signal(&p.server, 2);
+    for (i = 0; i < 9; i++)
+        result += codes[i];
+    p.out[gvm_thread_global()] = result + words[1];
+}
+"""
 # Of postgres/plcuda/device: the included kernels use order.h, reduce.h, sort.h and threads.h, and this one the others.
 PLCUDA = b"""
 #include "postgres/plcuda/device.h"
@@ -132,7 +156,7 @@ def compile_text(nvrtc, text):
 
 def main():
     nvrtc = load()
-    for text in (APPENDER, REGION, PLCUDA):
+    for text in (APPENDER, CALLBACK, REGION, PLCUDA):
         compile_text(nvrtc, text)
 
 

@@ -16,9 +16,11 @@
 #include "tests/lib/fixture.h"
 #include "tests/lib/units.h"
 
-#define REGION (256 * KIB)
-#define COUNT 32u
-#define FRAMES 8u /* in 2 MiB */
+#ifndef FRAMES
+#define FRAMES 8u
+#endif
+#define REGION (2 * MIB / FRAMES)
+#define COUNT (4 * FRAMES)
 
 static gvm_device *device;
 static gvm_space *space;

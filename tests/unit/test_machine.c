@@ -544,6 +544,60 @@ static void dead_writer_leaves_object_interrupted(void **state)
     end_fixture(&w);
 }
 
+/* Who reads an untracked object may write. It must have opened it for writing, and end with a lease. */
+static void dead_reader_of_an_untracked_object_leaves_it_interrupted(void **state)
+{
+    fixture w;
+    actor *a, *b, *c, *d;
+    uint32_t slot_a = 0, slot_b = 0, slot_c = 0, slot_d = 0;
+
+    (void)state;
+    start_fixture(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    c = join(&w, 1);
+    d = join(&w, 1);
+    a->create_flags = GVM_OBJECT_UNTRACKED;
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    assert_int_equal(open_object(&w, c, "/x", GVM_OPEN_READONLY, &slot_c), GVM_OK);
+    assert_int_equal(open_object(&w, d, "/x", 0, &slot_d), GVM_OK);
+    acquire(&w, b, slot_b, GVM_LEASE_READ);
+    acquire(&w, c, slot_c, GVM_LEASE_READ);
+    acquire(&w, d, slot_d, GVM_LEASE_READ);
+    give(&w, d, slot_d, GVM_LEASE_READ);
+    gvmi_machine_exited(w.machine, d->number);
+    gvmi_machine_exited(w.machine, c->number);
+    gvmi_machine_disconnect(w.machine, b->number);
+    run(&w);
+    assert_int_equal(info(&w, a, slot_a).interrupted, 0); /* its kernels may still write */
+    gvmi_machine_exited(w.machine, b->number);
+    run(&w);
+    assert_int_equal(info(&w, a, slot_a).interrupted, 1);
+    end_fixture(&w);
+}
+
+static void object_made_on_the_host_displaces_nothing(void **state)
+{
+    fixture w;
+    actor *a;
+    uint32_t slot_x = 0, slot_y = 0, slot_z = 0;
+
+    (void)state;
+    start_fixture(&w, 4, 6);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 3, 0, &slot_x), GVM_OK);
+    a->create_flags = GVM_OBJECT_HOST;
+    assert_int_equal(create(&w, a, "/y", 4, 0, &slot_y), GVM_OK); /* though one would fit the device */
+    assert_int_equal(info(&w, a, slot_y).host_bytes, 4 * CHUNK);
+    assert_int_equal(info(&w, a, slot_x).device_bytes, 3 * CHUNK);
+    assert_int_equal(create(&w, a, "/z", 3, 0, &slot_z), GVM_OK); /* the host has room for two */
+    assert_int_equal(info(&w, a, slot_z).host_bytes, 2 * CHUNK);
+    assert_int_equal(info(&w, a, slot_z).device_bytes, CHUNK);
+    assert_int_equal(info(&w, a, slot_x).device_bytes, 3 * CHUNK);
+    end_fixture(&w);
+}
+
 static void quota_counts_by_owner(void **state)
 {
     fixture w;
@@ -826,6 +880,8 @@ int main(void)
         cmocka_unit_test(client_cut_off_after_unmapped_holds_nothing_of_it),
         cmocka_unit_test(host_copy_may_go_when_all_have_unmapped_it),
         cmocka_unit_test(dead_writer_leaves_object_interrupted),
+        cmocka_unit_test(dead_reader_of_an_untracked_object_leaves_it_interrupted),
+        cmocka_unit_test(object_made_on_the_host_displaces_nothing),
         cmocka_unit_test(quota_counts_by_owner),
         cmocka_unit_test(mode_decides_who_opens),
         cmocka_unit_test(frame_of_other_domain_is_not_reused),

@@ -122,44 +122,6 @@ static int change_what_is_mapped(void *arg)
     return stop() ? 0 : 1;
 }
 
-/* ---- policies: 0 and 1 are used between others that pass by */
-
-static uint64_t fetched_with(gvm_region_policy policy)
-{
-    if (!start(policy))
-        return 0;
-    for (uint32_t i = 2; i < COUNT; i++) {
-        for (uint32_t hot = 0; hot < 2; hot++) {
-            (void)read_region(hot);
-            gvm_region_unmap(&view, hot);
-        }
-        (void)read_region(i);
-        gvm_region_unmap(&view, i);
-    }
-    return info_of(collection).fetched;
-}
-
-static int evict_in_turn(void *arg)
-{
-    (void)arg;
-    CHILD_EXPECT(fetched_with(GVM_REGION_FIFO) > COUNT);
-    return stop() ? 0 : 1;
-}
-
-static int keep_what_is_used(void *arg)
-{
-    CHILD_EXPECT(fetched_with(*(gvm_region_policy *)arg) == COUNT);
-    return stop() ? 0 : 1;
-}
-
-static int keep_what_came_first(void *arg)
-{
-    (void)arg;
-    CHILD_EXPECT(fetched_with(GVM_REGION_STATIC) == FRAMES);
-    CHILD_EXPECT(!is_remote(read_region(FRAMES - 1)) && is_remote(read_region(FRAMES)));
-    return stop() ? 0 : 1;
-}
-
 /* ---- budgets */
 
 static int divide_budget(void *arg)
@@ -336,30 +298,24 @@ static int dump_space(void *arg)
     return stop() ? 0 : 1;
 }
 
-static int policies[] = {GVM_REGION_CLOCK, GVM_REGION_NFU};
-
-#define REGION_TEST(test, fn, arg) \
+#define REGION_TEST(test, fn) \
     static void test(void **state) \
     { \
         (void)state; \
-        assert_int_equal(run_in_child(fn, arg, false), 0); \
+        assert_int_equal(run_in_child(fn, NULL, false), 0); \
     }
 
-REGION_TEST(region_read_holds_what_the_cpu_wrote, read_all_regions, NULL)
-REGION_TEST(region_without_a_frame_is_used_at_its_home, map_more_than_fits, NULL)
-REGION_TEST(region_written_is_seen_by_the_other_side_after_a_sync, write_and_sync, NULL)
-REGION_TEST(region_mapped_by_a_kernel_keeps_its_data_at_a_sync, change_what_is_mapped, NULL)
-REGION_TEST(policy_fifo_evicts_what_is_used, evict_in_turn, NULL)
-REGION_TEST(policy_clock_keeps_what_is_used, keep_what_is_used, &policies[0])
-REGION_TEST(policy_nfu_keeps_what_is_used, keep_what_is_used, &policies[1])
-REGION_TEST(policy_static_keeps_what_came_first, keep_what_came_first, NULL)
-REGION_TEST(budget_is_divided_by_size_and_given_back, divide_budget, NULL)
-REGION_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one, NULL)
-REGION_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped, NULL)
-REGION_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels, NULL)
-REGION_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map, NULL)
-REGION_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments, NULL)
-REGION_TEST(space_dump_has_both_sides_of_a_region, dump_space, NULL)
+REGION_TEST(region_read_holds_what_the_cpu_wrote, read_all_regions)
+REGION_TEST(region_without_a_frame_is_used_at_its_home, map_more_than_fits)
+REGION_TEST(region_written_is_seen_by_the_other_side_after_a_sync, write_and_sync)
+REGION_TEST(region_mapped_by_a_kernel_keeps_its_data_at_a_sync, change_what_is_mapped)
+REGION_TEST(budget_is_divided_by_size_and_given_back, divide_budget)
+REGION_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one)
+REGION_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped)
+REGION_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels)
+REGION_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map)
+REGION_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments)
+REGION_TEST(space_dump_has_both_sides_of_a_region, dump_space)
 
 int main(void)
 {
@@ -368,10 +324,6 @@ int main(void)
         cmocka_unit_test(region_without_a_frame_is_used_at_its_home),
         cmocka_unit_test(region_written_is_seen_by_the_other_side_after_a_sync),
         cmocka_unit_test(region_mapped_by_a_kernel_keeps_its_data_at_a_sync),
-        cmocka_unit_test(policy_fifo_evicts_what_is_used),
-        cmocka_unit_test(policy_clock_keeps_what_is_used),
-        cmocka_unit_test(policy_nfu_keeps_what_is_used),
-        cmocka_unit_test(policy_static_keeps_what_came_first),
         cmocka_unit_test(budget_is_divided_by_size_and_given_back),
         cmocka_unit_test(budget_has_a_chunk_for_a_small_collection),
         cmocka_unit_test(budget_leaves_frames_that_are_mapped),

@@ -41,6 +41,7 @@ static bool start_up_to(uint32_t flags, uint32_t clean_high)
     gvm_collection_options details = gvm_collection_options_init();
 
     options.flags = flags;
+    details.policy = GVM_REGION_CLOCK; /* the hand looks at a frame at a time */
     details.clean_low = 50;
     details.clean_high = clean_high;
     return start_with(options, details);
@@ -423,12 +424,14 @@ static uint32_t count_frames(uint32_t owner)
 /* What is copied is out of date, then: region 0 was written and evicted, 1 is in a frame, 2 was written at its home. */
 static int map_before_it_is_brought(void *arg)
 {
+    gvm_collection_options details = gvm_collection_options_init();
     uint32_t frames[5];
     uint64_t entries[5];
     uint32_t *found;
 
     (void)arg;
-    CHILD_EXPECT(start_with(gvm_space_options_init(), gvm_collection_options_init())); /* not cleaned */
+    details.policy = GVM_REGION_CLOCK;
+    CHILD_EXPECT(start_with(gvm_space_options_init(), details)); /* not cleaned */
     CHILD_EXPECT(run_on_list(GVMI_KERNEL_region_claim_frames, frames, sizeof *frames, 0, 5));
     CHILD_EXPECT(count_frames(GVM_REGION_COMING) == 5 && has(0, GVM_REGION_COPYING) &&
                  dump_has("GPU coming "));

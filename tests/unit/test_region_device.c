@@ -289,7 +289,7 @@ static int create_by_kernel(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_without(8));
-    for (uint32_t i = 0; i < 4; i++) {
+    for (uint32_t i = 0; i < 8; i++) { /* more than the device had at first */
         CHILD_EXPECT((i % 2 != 0 ? gvm_region_create_warp(&view, &region)
                                  : gvm_region_create_block(&view, &region)) == 1);
         CHILD_EXPECT(region >= COUNT - 8 && region < COUNT && region != last);
@@ -300,7 +300,8 @@ static int create_by_kernel(void *arg)
     }
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0 && region == GVM_REGION_NONE);
     CHILD_EXPECT(!is_live_for_cpu(last) && gvm_region_delete(collection, last) == GVM_E_INVALID);
-    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT - 4);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_E_LIMIT && last_error_has("(8)"));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT);
     for (uint32_t i = COUNT - 8; i < COUNT; i++) {
         void *pointer;
 
@@ -308,9 +309,65 @@ static int create_by_kernel(void *arg)
             continue;
         CHILD_EXPECT(*(uint32_t *)pointer == i && gvm_region_unmap_cpu(collection, i) == GVM_OK);
     }
-    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1); /* 2 of the 4 that were left */
-    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1);
     CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0);
+    CHILD_EXPECT(gvm_region_delete(collection, last) == GVM_OK);
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 0); /* not before the sync */
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_region_create_warp(&view, &region) == 1 && region == last);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* As a kernel that asks for numbers and gives up before the answer comes. */
+static uint32_t ask_for_numbers(uint64_t key, uint64_t position, uint64_t *count)
+{
+    const gvm_callback_view callbacks = collection->table.callbacks;
+    uint64_t words[2] = {key, position};
+    const uint32_t code = gvm_callback_call(&callbacks, GVM_REGION_GIVE, words, 2);
+
+    *count = words[0];
+    return code;
+}
+
+static int lose_numbers(void *arg)
+{
+    const gvm_region_table *table;
+    uint64_t count, again;
+    uint32_t region, created = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(COUNT));
+    table = (const gvm_region_table *)(uintptr_t)view.table;
+    CHILD_EXPECT(ask_for_numbers(table->collection, table->spare_tail, &count) == GVM_CALLBACK_OK);
+    CHILD_EXPECT(count == COUNT / 4);
+    CHILD_EXPECT(ask_for_numbers(table->collection, table->spare_tail, &again) == GVM_CALLBACK_OK);
+    CHILD_EXPECT(again == count);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK); /* knows of none that were created */
+    while (gvm_region_create_warp(&view, &region))
+        created++;
+    CHILD_EXPECT(created == COUNT); /* nothing is lost, and no number comes twice: */
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT);
+    for (uint32_t i = 0; i < COUNT; i++)
+        CHILD_EXPECT(is_live_for_cpu(i));
+    return stop_unmapped() ? 0 : 1;
+}
+
+static int ask_wrongly(void *arg)
+{
+    const gvm_region_table *table;
+    uint64_t count;
+    uint32_t region;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(COUNT));
+    table = (const gvm_region_table *)(uintptr_t)view.table;
+    CHILD_EXPECT(ask_for_numbers(table->collection, table->spare_tail + 1, &count) ==
+                 GVM_CALLBACK_FAILED);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 17 "));
+    CHILD_EXPECT(ask_for_numbers(table->collection + 1, 0, &count) == GVM_CALLBACK_FAILED);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_FOREIGN && gvm_space_sync(space, NULL) == GVM_OK);
+    for (uint32_t i = 0; i < COUNT; i++)
+        CHILD_EXPECT(gvm_region_create_block(&view, &region) == 1);
+    CHILD_EXPECT(gvm_region_create_block(&view, &region) == 0);
     return stop_unmapped() ? 0 : 1;
 }
 
@@ -496,6 +553,8 @@ REGION_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
 REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
 REGION_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
 REGION_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
+REGION_TEST(numbers_whose_answer_came_too_late_are_given_again, lose_numbers)
+REGION_TEST(numbers_asked_for_wrongly_are_not_given, ask_wrongly)
 REGION_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
 REGION_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
 REGION_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
@@ -513,6 +572,8 @@ int main(void)
         cmocka_unit_test(prefetch_brings_what_exists_and_maps_nothing),
         cmocka_unit_test(region_created_by_the_host_is_there_for_kernels_after_a_sync),
         cmocka_unit_test(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync),
+        cmocka_unit_test(numbers_whose_answer_came_too_late_are_given_again),
+        cmocka_unit_test(numbers_asked_for_wrongly_are_not_given),
         cmocka_unit_test(region_deleted_is_gone_for_kernels_after_a_sync),
         cmocka_unit_test(region_numbers_are_used_again_by_both_sides),
         cmocka_unit_test(collection_with_wrong_sizes_is_refused),

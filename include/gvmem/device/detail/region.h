@@ -9,8 +9,6 @@
 
 #include <gvmem/device/detail/region_table.h>
 
-#include <gvmem/device/detail/region_clean.h>
-
 /* Threads that act together. */
 enum { GVM_REGION_BY_THREAD, GVM_REGION_BY_WARP, GVM_REGION_BY_BLOCK };
 
@@ -351,22 +349,22 @@ GVM_DEVICE_RARE void gvm_region_poison(const gvm_region_table *t, uint32_t frame
 
 /* ---- finding a frame */
 
-#define GVM_REGION_LOOKS_MAX 4096u
-
 /* What the leader of threads that map has done so far.
  *
- * Each stage is a function, which only gvm_region_step() calls, and which calls none that is not inline. Calls within calls by one lane
+ * Each stage is a function, which only gvm_region_step() calls, and which calls few that are not inline: calls within calls by one lane
  * make lanes that wait for it go on one by one afterwards, and copy so. */
 typedef struct gvm_region_search {
     uint32_t region, access;
     uint32_t stage;
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
-    uint32_t cleaning; /* the step of a batch that these threads are at */
-    uint32_t reserved;
-    uint32_t has_piece, next; /* of a copy in pieces */
-    uint64_t drawn;           /* a number of the hand, or GVM_REGION_UNDRAWN */
-    uint64_t taken;           /* the victim's word when it was claimed */
+    uint32_t cleaning, reserved;         /* the step of a batch that these threads are at */
+    uint32_t has_piece, next;            /* of a copy in pieces */
+    uint32_t frames, policy, step, pass; /* as the search for a frame began; the pass of the hand */
+    uint32_t rank, kept; /* of the group's best victim; the most passes for which another was not used */
+    uint32_t note, left; /* for the frame's record, and for the slot of a victim without a frame */
+    uint64_t drawn;      /* a number of the hand, or GVM_REGION_UNDRAWN */
+    uint64_t taken;      /* the victim's word when it was claimed */
     uint64_t own; /* the word of the region that is mapped, as it was seen last, or when it was claimed */
     uint64_t until_ns;
 } gvm_region_search;
@@ -390,68 +388,9 @@ GVM_DEVICE void gvm_region_note(uint32_t *at, uint32_t value)
     (void)gvm_atomic_exchange_u32(at, value);
 }
 
-/* May what is in the frame be evicted? */
-GVM_DEVICE int gvm_region_is_victim(const gvm_region_table *t, gvm_region_frame *frame,
-                                    uint32_t seen, uint64_t word)
-{
-    const uint32_t uses = gvm_region_uses_in(word), since = (uses - seen) & 0xff;
-    uint32_t counter;
+#include <gvmem/device/detail/region_policy.h>
 
-    if (t->policy == GVM_REGION_EVICT_FIFO)
-        return 1;
-    counter = t->policy == GVM_REGION_EVICT_NFU ? ((seen >> 8) + since) / 2 : since;
-    gvm_region_note(&frame->seen, t->policy == GVM_REGION_EVICT_NFU ? uses | counter << 8 : uses);
-    return counter == 0;
-}
-
-/* Looks at frame s->frame: is it, or can it be, had? A clean region leaves it at once; one that is dirty, or has a checksum to be
- * compared, is claimed. */
-GVM_DEVICE int gvm_region_take_frame(gvm_region_table *t, gvm_region_search *s)
-{
-    gvm_region_frame *frame = gvm_region_frame_of(t, s->frame);
-    const uint32_t owner = gvm_load_consume_u32(&frame->owner),
-                   seen = gvm_load_consume_u32(&frame->seen);
-    uint64_t word;
-
-    if (owner == 0)
-        return gvm_atomic_cas_acquire_u32(&frame->owner, 0, s->region + 1) == 0;
-    if (t->policy == GVM_REGION_EVICT_NONE || owner > t->count)
-        return 0;
-    word = gvm_load_consume_u64(gvm_region_word(t, owner - 1));
-    if (!gvm_region_is_idle_in(word, s->frame) || !gvm_region_is_victim(t, frame, seen, word))
-        return 0;
-    if ((word & GVM_REGION_DIRTY) != 0 || t->sums != 0) {
-        s->victim = owner - 1;
-        s->taken = word;
-        return gvm_region_claim(t, owner - 1, word);
-    }
-    if (!gvm_region_swap(t, owner - 1, word, word & ~GVM_REGION_PLACE))
-        return 0;
-    gvm_region_note(&frame->owner, s->region + 1);
-    gvm_region_count_up(&t->evicted);
-    return 1;
-}
-
-/* Draws frames until one can be had. */
-GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
-{
-    const uint32_t frames = gvm_load_consume_u32(&t->frame_count);
-    const uint32_t looks = frames < GVM_REGION_LOOKS_MAX / 2 ? 2 * frames : GVM_REGION_LOOKS_MAX;
-
-    while (s->looks++ < looks) {
-        const uint64_t drawn = s->drawn != GVM_REGION_UNDRAWN ? s->drawn
-                                                              : gvm_region_count_up(&t->hand);
-
-        s->drawn = GVM_REGION_UNDRAWN;
-        if (t->policy == GVM_REGION_EVICT_NONE && drawn >= frames)
-            return 0;
-        s->frame = (uint32_t)drawn % frames;
-        s->victim = GVM_REGION_NONE;
-        if (gvm_region_take_frame(t, s))
-            return 1;
-    }
-    return 0;
-}
+#include <gvmem/device/detail/region_clean.h>
 
 /* The victim's data is at home. Its frame is the region's, unless the victim was mapped meanwhile: then it stays. */
 GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_search *s)
@@ -469,7 +408,7 @@ GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_
     }
     gvm_region_settle(t, s->victim, s->taken,
                       stays ? s->taken & GVM_REGION_PLACE & ~(GVM_REGION_DIRTY | GVM_REGION_LISTED)
-                            : 0);
+                            : (uint64_t)s->left << GVM_REGION_SLOT_SHIFT);
     s->stage = stays ? GVM_REGION_FIND : GVM_REGION_FILL;
 }
 
@@ -561,11 +500,11 @@ GVM_DEVICE_RARE uint64_t gvm_region_end_map(const gvm_region_table *t, const gvm
            (s->own & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
 }
 
-/* Whether it is worth trying to bring a region to a frame that is used at its home: with NONE there is none once the
+/* Whether it is worth trying to bring a region to a frame that is used at its home: with STATIC there is none once the
  * hand has been everywhere. */
 GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
 {
-    return t->policy != GVM_REGION_EVICT_NONE ||
+    return gvm_load_consume_u32(&t->policy) != GVM_REGION_STATIC ||
            gvm_load_acquire_u64(&t->hand) < gvm_load_acquire_u32(&t->frame_count);
 }
 
@@ -578,7 +517,7 @@ GVM_DEVICE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
     const uint32_t flags = gvm_load_consume_u32(&gvm_region_record_of(t, s->region)->flags);
     uint64_t found;
 
-    if (t->policy != GVM_REGION_EVICT_NONE && s->drawn == GVM_REGION_UNDRAWN)
+    if (gvm_load_consume_u32(&t->policy) != GVM_REGION_STATIC && s->drawn == GVM_REGION_UNDRAWN)
         s->drawn = gvm_region_count_up(&t->hand);
     found = gvm_atomic_cas_u64(at, s->own, s->own | GVM_REGION_BUSY);
     if (found != s->own) {
@@ -659,7 +598,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_fill(gvm_region_table *t, gvm_region_search 
     }
     if (!is_full && t->sums != 0)
         return GVM_REGION_EMPTY | (uint64_t)s->frame << GVM_REGION_SLOT_BITS;
-    gvm_region_note(&gvm_region_frame_of(t, s->frame)->seen, gvm_region_uses_in(s->own));
+    gvm_region_note(&gvm_region_frame_of(t, s->frame)->seen, gvm_region_uses_in(s->own) | s->note);
     gvm_region_place(t, s, GVM_REGION_RESIDENT | (uint64_t)s->frame << GVM_REGION_SLOT_SHIFT);
     return 0;
 }
@@ -699,17 +638,31 @@ GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
     return 0;
 }
 
+/* A leader begins: word is as it was before it has counted its reference and use. */
+GVM_DEVICE void gvm_region_begin_map(gvm_region_search *s, uint32_t region, uint32_t access,
+                                     uint64_t word)
+{
+    s->region = region;
+    s->access = access;
+    s->stage = GVM_REGION_LOOK;
+    s->looks = s->has_piece = 0;
+    s->until_ns = 0;
+    s->cleaning = GVM_REGION_CLEAN_NOTHING;
+    s->drawn = GVM_REGION_UNDRAWN;
+    s->own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+}
+
 /* A reference and a use are counted already; word: as it was before that, or as it was seen last without them. Returns RESIDENT,
  * REMOTE and the slot, or 0. */
 GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, uint32_t access,
                                              uint64_t word, uint32_t by)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
-    gvm_region_search s = {.region = region, .access = access, .drawn = GVM_REGION_UNDRAWN};
     const int leads = gvm_region_rank(by) == 0;
+    gvm_region_search s;
     uint64_t job = 0;
 
-    s.own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+    gvm_region_begin_map(&s, region, access, word);
     GVM_NO_UNROLL
     for (;;) {
         if (leads)

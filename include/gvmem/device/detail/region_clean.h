@@ -14,15 +14,7 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_CLEAN_H
 #define GVMEM_DEVICE_DETAIL_REGION_CLEAN_H
 
-/* cleaning.turn: the number of batches so far, and below it one of these. */
-#define GVM_REGION_TURN_SHIFT 2
-#define GVM_REGION_TURN_PHASE 3u
-enum {
-    GVM_REGION_CLEAN_IDLE,
-    GVM_REGION_CLEAN_ACTING,  /* threads make a batch, or end it */
-    GVM_REGION_CLEAN_BATCH,   /* the batch is the host's until it is copied */
-    GVM_REGION_CLEAN_STOPPED, /* by the host */
-};
+#include <gvmem/device/detail/region_table.h>
 
 #ifdef GVM_KERNEL
 
@@ -45,18 +37,21 @@ GVM_DEVICE_RARE uint64_t gvm_region_clean_range(gvm_region_table *t, int advance
 {
     const uint64_t hand = gvm_load_acquire_u64(&t->hand);
     const uint32_t frames = gvm_load_acquire_u32(&t->frame_count);
+    const uint32_t policy = gvm_load_consume_u32(&t->policy), step = gvm_region_step_of(policy);
+    const uint32_t places = gvm_region_places(frames, step);
     uint64_t ahead = gvm_load_acquire_u64(&t->cleaning.at) - hand, high;
 
-    if (ahead > frames) /* the hand has passed it, or began anew */
+    if (ahead > places) /* the hand has passed it, or began anew, or counts others */
         ahead = 0;
-    if (ahead * 100 >= (uint64_t)frames * t->clean_low)
+    if (policy == GVM_REGION_STATIC || ahead * step * 100 >= (uint64_t)frames * t->clean_low)
         return 0;
-    high = ((uint64_t)frames * t->clean_high + 99) / 100 - ahead;
+    high = ((uint64_t)frames * t->clean_high + 99) / 100 - ahead * step;
     if (high > GVM_REGION_LOOKS_AT_ONCE)
         high = GVM_REGION_LOOKS_AT_ONCE;
+    high = (high + step - 1) / step;
     if (advances)
         gvm_store_release_u64(&t->cleaning.at, hand + ahead + high);
-    return (hand + ahead) % frames << GVM_REGION_SLOT_BITS | high;
+    return (uint64_t)((uint32_t)(hand + ahead) % places * step) << GVM_REGION_SLOT_BITS | high * step;
 }
 
 /* The batch is the host's, or there is none. */
@@ -126,14 +121,15 @@ GVM_DEVICE_RARE uint64_t gvm_region_clean_next(gvm_region_table *t, uint32_t *st
     return 0;
 }
 
-/* Would the hand take the frame from the region? */
+/* Would the hand take the frame from the region, or is it, where it looks at groups, one of those that it may take it from? */
 GVM_DEVICE int gvm_region_is_cold(const gvm_region_table *t, const gvm_region_frame *frame, uint64_t word)
 {
     const uint32_t seen = gvm_load_acquire_u32(&frame->seen);
     const uint32_t since = ((uint32_t)(word >> GVM_REGION_USE_SHIFT) - seen) & 0xff;
+    const uint32_t policy = gvm_load_consume_u32(&t->policy);
 
-    return t->policy == GVM_REGION_EVICT_FIFO ||
-           (t->policy == GVM_REGION_EVICT_NFU ? ((seen >> 8) + since) / 2 == 0 : since == 0);
+    return policy == GVM_REGION_FIFO ||
+           (policy == GVM_REGION_NFU ? ((seen >> 8) + since) / 2 == 0 : since == 0);
 }
 
 /* The region in that frame comes to the batch, if it is dirty and nobody uses it. */

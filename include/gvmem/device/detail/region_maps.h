@@ -64,13 +64,13 @@ GVM_DEVICE_RARE uint64_t gvm_region_map_missing(uint64_t table, uint32_t region,
                                                 uint32_t count, uint64_t word)
 {
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
-    gvm_region_search s = {.region = region, .access = access, .drawn = GVM_REGION_UNDRAWN};
     uint64_t job = count != 0 ? 0 : GVM_REGION_DONE;
+    gvm_region_search s;
     uint32_t set;
 
     if (count > 1)
         gvm_add_release_u64(gvm_region_word(t, region), 0 - (count - 1) * GVM_REGION_REFERENCE);
-    s.own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+    gvm_region_begin_map(&s, region, access, word);
     GVM_NO_UNROLL
     while (gvm_warp_ballot(~0u, (job & GVM_REGION_DONE) == 0) != 0) {
         if ((job & GVM_REGION_DONE) == 0)

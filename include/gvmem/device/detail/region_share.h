@@ -6,6 +6,8 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_SHARE_H
 #define GVMEM_DEVICE_DETAIL_REGION_SHARE_H
 
+#include <gvmem/device/detail/region_table.h>
+
 #ifdef GVM_KERNEL
 
 GVM_DEVICE gvm_region_share *gvm_region_share_of(const gvm_region_table *t, uint32_t region)

@@ -4,6 +4,7 @@
 #ifndef GVMEM_DEVICE_DETAIL_REGION_TABLE_H
 #define GVMEM_DEVICE_DETAIL_REGION_TABLE_H
 
+#include <gvmem/callback_view.h>
 #include <gvmem/region_view.h>
 
 /* ---- the table, as the host makes it */
@@ -48,14 +49,15 @@ enum {
 /* The record of a frame. */
 typedef struct gvm_region_frame {
     uint32_t owner; /* the region's number + 1; 0: free; GVM_REGION_RETIRED: it has no memory */
-    uint32_t seen;  /* its uses as of the last look of the hand, and above these NFU's counter */
+    uint32_t seen; /* its uses as of the last look of the hand, and what the policy notes: region_policy.h */
 } gvm_region_frame;
 
 #define GVM_REGION_RETIRED 0xffffffffu
 #define GVM_REGION_COMING 0xfffffffeu /* the copy engine is to bring a region there */
 
-/* The most numbers that kernels have to create regions. */
+/* The most numbers that kernels have to create regions, and the callback that gives more. */
 #define GVM_REGION_SEGMENT 4096u
+#define GVM_REGION_GIVE 0u
 
 /* The checksum of what is in a frame, in check mode. The thread that has the region BUSY may touch it, and those that act with it. */
 typedef struct gvm_region_sum {
@@ -74,14 +76,6 @@ typedef struct gvm_region_share {
 
 #define GVM_REGION_POISON \
     0xdeaddeaddeaddeadull /* in frames that are free, and that a write-only map gives, in check mode */
-
-/* Which frames are taken for another region. */
-enum {
-    GVM_REGION_EVICT_CLOCK = 0,
-    GVM_REGION_EVICT_FIFO = 1,
-    GVM_REGION_EVICT_NFU = 2,
-    GVM_REGION_EVICT_NONE = 3,
-};
 
 /* What a kernel did wrong; the first is kept for the host, with the region's number above it. */
 enum {
@@ -106,6 +100,16 @@ typedef struct gvm_region_cleaning {
     uint64_t padding[9];
 } gvm_region_cleaning;
 
+/* cleaning.turn: the number of batches so far, and below it one of these. */
+#define GVM_REGION_TURN_SHIFT 2
+#define GVM_REGION_TURN_PHASE 3u
+enum {
+    GVM_REGION_CLEAN_IDLE,
+    GVM_REGION_CLEAN_ACTING,  /* threads make a batch, or end it */
+    GVM_REGION_CLEAN_BATCH,   /* the batch is the host's until it is copied */
+    GVM_REGION_CLEAN_STOPPED, /* by the host */
+};
+
 /* From kernels to the host. */
 typedef struct gvm_region_mail {
     uint64_t turn;  /* the batch below is complete; atomic */
@@ -125,7 +129,7 @@ typedef struct gvm_region_table {
         changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (1 << change_shift) */
     uint32_t count, home;
     uint32_t frame_count; /* atomic: frames below it may have memory */
-    uint32_t policy;
+    uint32_t policy;      /* atomic: gvm_region_policy */
     uint64_t wait_ns;
     uint64_t sums; /* address of an array for the frames: gvm_region_sum; 0: not in check mode */
     gvm_region_shape shape;
@@ -138,8 +142,12 @@ typedef struct gvm_region_table {
     uint64_t change_count; /* atomic: of entries so far */
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
+    uint64_t spare_asked,
+        spare_refused;   /* atomic: threads that found none; those of them that are told so */
+    uint64_t collection; /* what the host knows it by */
+    gvm_callback_view callbacks; /* of the space */
     uint64_t shares; /* address of an array for the regions: gvm_region_share; 0: regions are small, or in check mode */
-    uint64_t padding[8];
+    uint64_t padding[2];
     uint64_t fetched, written, evicted, remote;
     uint64_t padding2[12];
     uint64_t hand; /* atomic, in a cache line of its own */
