@@ -23,7 +23,7 @@ struct gvmi_served {
     bool leaving;                      /* not to be served again */
 };
 
-/* From now on the thread serves it, first of all; it no longer does, and a step under way has ended. Whoever joins has started the
+/* From now on the thread serves it, first of all; it no longer does, and a step under way has ended. The thread that joins has started the
  * thread before (gvmi_background_start()) and calls it (gvmi_background_call()) where there is something to do. */
 void gvmi_serve_join(gvmi_served *served);
 void gvmi_serve_leave(gvmi_served *served);

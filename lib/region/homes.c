@@ -10,7 +10,7 @@
  * I3  seen_versions[r] is the version that frames here had when they were fetched, or an earlier one; while r is UNTOLD or
  *     WRITING it stays, so that raising r's version shows whether others have raised it meanwhile.
  *
- * Nothing here waits for another process: there are no locks in that memory, and whoever ends in the middle leaves it valid. What such
+ * Nothing here waits for another process: there are no locks in that memory, and a process that ends in the middle leaves it valid. What such
  * a process wrote home without raising versions is not known, so the others drop all that they have in frames.
  */
 #include <stdlib.h>

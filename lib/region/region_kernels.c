@@ -279,11 +279,10 @@ GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
     gvm_store_release_u64((uint64_t *)(uintptr_t)p.result, turn >> GVM_REGION_TURN_SHIFT);
 }
 
-/* The hand finds free frames again, also where it goes round once alone. */
+/* A frame is free: searches look at all frames once again. */
 GVM_DEVICE void find_free_again(gvm_region_table *t)
 {
-    if (gvm_load_acquire_u32(&t->policy) == GVM_REGION_STATIC)
-        gvm_store_release_u64(&t->hand, 0);
+    gvm_store_release_u64(&t->fresh, 0);
 }
 
 GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
@@ -302,7 +301,7 @@ GVM_DEVICE int look_for_clean(gvm_region_table *t, uint32_t at, gvm_region_searc
     frame.seen = gvm_load_consume_u32(&record->seen);
     if (frame.owner == 0 && gvm_region_takes_free(t, at, s))
         return 1;
-    if (frame.owner - 1 >= t->count || s->policy == GVM_REGION_STATIC || t->sums != 0)
+    if (frame.owner - 1 >= t->count || t->sums != 0)
         return 0; /* in check mode a region that leaves a frame would have to be summed up */
     word = gvm_load_consume_u64(gvm_region_word(t, frame.owner - 1));
     if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0)
@@ -338,14 +337,17 @@ GVM_DEVICE uint32_t take_clean_frame(gvm_region_table *t)
     s.frames = gvm_load_consume_u32(&t->frame_count);
     s.policy = gvm_load_consume_u32(&t->policy);
     s.step = gvm_region_step_of(s.policy);
-    s.left = 0;
+    s.left = s.note = 0;
+    s.victim = GVM_REGION_NONE;
     places = gvm_region_places(s.frames, s.step);
+    if (gvm_region_take_fresh(t, places, &s))
+        return s.frame;
+    if (s.policy == GVM_REGION_STATIC)
+        return GVM_REGION_NONE;
     looks = places < GVM_REGION_LOOKS_MAX / 2 ? 2 * places : GVM_REGION_LOOKS_MAX;
     for (i = 0; i < looks; i++) {
         const uint64_t drawn = gvm_region_count_up(&t->hand);
 
-        if (s.policy == GVM_REGION_STATIC && drawn >= places)
-            return GVM_REGION_NONE;
         s.pass = (uint32_t)drawn / places;
         if (s.step > 1)
             s.left = (s.pass & GVM_REGION_PASS_MASK) + 1;

@@ -65,3 +65,20 @@ bool memory_is_back(void)
     printf("# %llu bytes of the device have not come back\n", (unsigned long long)(free_before - now));
     return false;
 }
+
+bool device_open_with_kernels(const unsigned char *soft, const unsigned char *real,
+                              gvm_device **device, gvm_device_info *info, CUmodule *module)
+{
+    const unsigned char *image;
+    CUcontext context;
+    CUdevice cu_device;
+
+    *module = NULL;
+    if (gvm_device_open(0, device) != GVM_OK || gvm_device_get_info(*device, info) != GVM_OK ||
+        gvmi_cu->cuDeviceGet(&cu_device, 0) != CUDA_SUCCESS ||
+        gvmi_cu->cuDevicePrimaryCtxRetain(&context, cu_device) != CUDA_SUCCESS ||
+        gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return false;
+    image = info->software ? soft : real;
+    return image == NULL || gvmi_cu->cuModuleLoadData(module, image) == CUDA_SUCCESS;
+}

@@ -40,7 +40,7 @@ typedef struct process_params {
     uint64_t digests;   /* uint64_t for each region: out, a sum over its units */
     uint64_t wrong; /* uint64_t[4]: how many units were not so, and the first: region, unit, round */
     uint32_t self, parties, owned;
-    uint32_t all;      /* process_write: every region, whoever's it is */
+    uint32_t all;      /* process_write: every region, its own or not */
     uint32_t backward; /* process_check: the last region first */
     uint32_t reserved;
 } process_params;

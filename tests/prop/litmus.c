@@ -14,6 +14,7 @@
 
 #include "base/address.h"
 #include "driver/driver.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/units.h"
@@ -26,23 +27,16 @@ extern const unsigned char gvmi_image_soft_litmus_kernels[];
 extern const unsigned char *const gvmi_image_cuda_litmus_kernels;
 
 static gvm_device *device;
+static CUmodule module;
 static gvm_device_info info = {.struct_size = sizeof info};
 static CUfunction function;
 
 static bool open_device(void)
 {
-    CUcontext context;
-    CUdevice cu_device;
-    CUmodule module;
-
-    return gvm_device_open(0, &device) == GVM_OK && gvm_device_get_info(device, &info) == GVM_OK &&
-           gvmi_cu->cuDeviceGet(&cu_device, 0) == CUDA_SUCCESS &&
-           gvmi_cu->cuDevicePrimaryCtxRetain(&context, cu_device) == CUDA_SUCCESS &&
-           gvmi_cu->cuCtxPushCurrent(context) == CUDA_SUCCESS &&
-           gvmi_cu->cuModuleLoadData(&module, info.software ? gvmi_image_soft_litmus_kernels
-                                                            : gvmi_image_cuda_litmus_kernels) ==
-               CUDA_SUCCESS &&
-           gvmi_cu->cuModuleGetFunction(&function, module, "litmus") == CUDA_SUCCESS;
+    return device_open_with_kernels(gvmi_image_soft_litmus_kernels, gvmi_image_cuda_litmus_kernels,
+                                    &device, &info, &module) &&
+           (module == NULL ||
+            gvmi_cu->cuModuleGetFunction(&function, module, "litmus") == CUDA_SUCCESS);
 }
 
 /* One launch; the counts that it left. */
@@ -97,7 +91,7 @@ int main(int argc, char **argv)
     fixture_machine_default("memory=64MiB,sms=8");
     if (!open_device())
         tap_bail_out("there is no device");
-    if (!info.software && gvmi_image_cuda_litmus_kernels == NULL)
+    if (module == NULL)
         return tap_skip_all("this build has no kernels for real GPUs");
     (void)try_tier(GVM_TIER_DEVICE, rounds);
     (void)try_tier(GVM_TIER_HOST, rounds);

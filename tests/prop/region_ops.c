@@ -17,6 +17,7 @@
 #include "base/address.h"
 #include "driver/driver.h"
 #include "region/region.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tap.h"
@@ -37,6 +38,7 @@ extern const unsigned char gvmi_image_soft_region_kernels[];
 extern const unsigned char *const gvmi_image_cuda_region_kernels;
 
 static gvm_device *device;
+static CUmodule module;
 static gvm_device_info info = {.struct_size = sizeof info};
 static CUfunction function;
 static CUstream streams[STREAMS + 1]; /* the last has no kernels of its own */
@@ -389,18 +391,12 @@ static bool run_once(run *r)
 
 static bool open_device(void)
 {
-    CUcontext context;
-    CUdevice cu_device;
-    CUmodule module;
-
-    if (gvm_device_open(0, &device) != GVM_OK || gvm_device_get_info(device, &info) != GVM_OK ||
-        gvmi_cu->cuDeviceGet(&cu_device, 0) != CUDA_SUCCESS ||
-        gvmi_cu->cuDevicePrimaryCtxRetain(&context, cu_device) != CUDA_SUCCESS ||
-        gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS ||
-        gvmi_cu->cuModuleLoadData(&module, info.software
-                                               ? gvmi_image_soft_region_kernels
-                                               : gvmi_image_cuda_region_kernels) != CUDA_SUCCESS ||
-        gvmi_cu->cuModuleGetFunction(&function, module, "region_ops") != CUDA_SUCCESS ||
+    if (!device_open_with_kernels(gvmi_image_soft_region_kernels, gvmi_image_cuda_region_kernels,
+                                  &device, &info, &module))
+        return false;
+    if (module == NULL)
+        return true;
+    if (gvmi_cu->cuModuleGetFunction(&function, module, "region_ops") != CUDA_SUCCESS ||
         gvm_buffer_create(device, 2 * MIB, NULL, &memory) != GVM_OK ||
         gvm_buffer_commit(memory, 0, 2 * MIB) != GVM_OK)
         return false;
@@ -423,7 +419,7 @@ int main(int argc, char **argv)
                             (unsigned long long)draw(4));
     if (!open_device())
         tap_bail_out("there is no device");
-    if (!info.software && gvmi_image_cuda_region_kernels == NULL)
+    if (module == NULL)
         return tap_skip_all("this build has no kernels for real GPUs");
     while (fine && maps < operations) {
         memset(&r, 0, sizeof r);

@@ -17,6 +17,7 @@
 #include <gvmem/rsvm.h>
 
 #include "driver/driver.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/units.h"
@@ -324,18 +325,8 @@ static bool refuses_wrong_numbers(void)
 
 static bool open_device(void)
 {
-    CUcontext context;
-    CUdevice cu_device;
-
-    return gvm_device_open(0, &device) == GVM_OK && gvm_device_get_info(device, &info) == GVM_OK &&
-           gvmi_cu->cuDeviceGet(&cu_device, 0) == CUDA_SUCCESS &&
-           gvmi_cu->cuDevicePrimaryCtxRetain(&context, cu_device) == CUDA_SUCCESS &&
-           gvmi_cu->cuCtxPushCurrent(context) == CUDA_SUCCESS &&
-           (info.software == 0 && gvmi_image_cuda_rsvm_listings == NULL
-                ? true
-                : gvmi_cu->cuModuleLoadData(&module, info.software ? gvmi_image_soft_rsvm_listings
-                                                                   : gvmi_image_cuda_rsvm_listings) ==
-                      CUDA_SUCCESS);
+    return device_open_with_kernels(gvmi_image_soft_rsvm_listings, gvmi_image_cuda_rsvm_listings,
+                                    &device, &info, &module);
 }
 
 int main(void)

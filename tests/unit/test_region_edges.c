@@ -406,6 +406,70 @@ static int write_while_another_lists(void *arg)
 /* ---- lists */
 
 /* What a list has mapped stays where it is, once for each entry, until a release of each. */
+/* As if another search had taken the place of the hand at which the last free frame is: 4096 looks from there on do not reach it. */
+static int map_all_that_fit(void *arg)
+{
+    gvm_region_table *t;
+    uint32_t last;
+
+    CHILD_EXPECT(start(4 * MIB, 8192, 512, *(const gvm_region_policy *)arg));
+    t = (gvm_region_table *)(uintptr_t)view.table;
+    CHILD_EXPECT(t->frame_count == 8192);
+    last = t->frame_count - 1;
+    for (uint32_t i = 0; i < last; i++)
+        CHILD_EXPECT(gvm_region_map(&view, i, GVM_REGION_READ) != NULL);
+    t->hand++;
+    CHILD_EXPECT(gvm_region_map(&view, last, GVM_REGION_READ) != NULL);
+    CHILD_EXPECT((*word_of(last) & GVM_REGION_REMOTE) == 0);
+    for (uint32_t i = 0; i <= last; i++)
+        gvm_region_unmap(&view, i);
+    return stop() ? 0 : 1;
+}
+
+/* Regions that a warp maps several of: the list names more than there are frames, some twice, and none at places. */
+static int hold_a_long_list(void *arg)
+{
+    enum { LIST = 1200, REGIONS = 700, BYTES = 8192 };
+    gvm_buffer *buffer;
+    uint32_t *list, *slots, in_frames = 0;
+    uint8_t *home;
+
+    (void)arg;
+    CHILD_EXPECT(start(2 * MIB, REGIONS, BYTES, GVM_REGION_LIRS));
+    for (uint32_t i = 0; i < REGIONS; i++) {
+        CHILD_EXPECT(gvm_region_map_cpu(collection, i, GVM_REGION_WRITE, (void **)&home) == GVM_OK);
+        for (uint32_t k = 0; k < BYTES / sizeof k; k++)
+            ((uint32_t *)home)[k] = i * 2654435761u + k;
+        CHILD_EXPECT(gvm_region_unmap_cpu(collection, i) == GVM_OK);
+    }
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_create(device, 2 * MIB, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 2 * MIB) == GVM_OK);
+    list = gvm_buffer_address(buffer);
+    slots = list + LIST;
+    for (uint32_t i = 0; i < LIST; i++)
+        list[i] = i % 11 == 3 ? GVM_REGION_NONE : i / 2 * 11 % REGIONS;
+    CHILD_EXPECT(gvm_region_resolve(collection, list, LIST, GVM_REGION_READ, slots, NULL, NULL) ==
+                 GVM_OK);
+    CHILD_EXPECT(gvm_device_synchronize(device) == GVM_OK);
+    for (uint32_t i = 0; i < LIST; i++) {
+        const uint32_t *data = (const uint32_t *)(uintptr_t)(view.address +
+                                                             slots[i] * view.stride_bytes);
+
+        CHILD_EXPECT((slots[i] == GVM_REGION_NONE) == (list[i] == GVM_REGION_NONE));
+        in_frames += slots[i] < view.home;
+        for (uint32_t k = 0; slots[i] != GVM_REGION_NONE && k < BYTES / sizeof k; k++)
+            CHILD_EXPECT(data[k] == list[i] * 2654435761u + k);
+    }
+    CHILD_EXPECT(in_frames > 256 && in_frames < LIST - LIST / 11);
+    CHILD_EXPECT(gvm_region_release(collection, list, LIST, slots, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    for (uint32_t i = 0; i < REGIONS; i++)
+        CHILD_EXPECT((*word_of(i) & (GVM_REGION_REFERENCES | GVM_REGION_BUSY)) == 0);
+    gvm_buffer_destroy(buffer);
+    return stop() ? 0 : 1;
+}
+
 static int hold_a_list(void *arg)
 {
     enum { LIST = 6 };
@@ -656,6 +720,15 @@ static void regions_of_any_size_keep_what_is_written(void **state)
         assert_child_succeeds(use_odd_sizes, (void *)(uintptr_t)&shapes[i]);
 }
 
+static void frame_that_is_free_is_found(void **state)
+{
+    static gvm_region_policy policies[] = {GVM_REGION_LIRS, GVM_REGION_CLOCK, GVM_REGION_STATIC};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
+        assert_child_succeeds(map_all_that_fit, &policies[i]);
+}
+
 static void space_destroyed_under_calls_waits_for_them(void **state)
 {
     static bool firsts[] = {false, true};
@@ -678,6 +751,7 @@ CHILD_TEST(policy_static_uses_freed_frames_again, free_static_frames)
 CHILD_TEST(region_spoilt_does_not_stop_a_sync, spoil_what_was_written)
 CHILD_TEST(region_written_by_two_is_listed_before_either_goes_on, write_while_another_lists)
 CHILD_TEST(list_that_is_resolved_is_mapped_until_it_is_released, hold_a_list)
+CHILD_TEST(list_of_small_regions_is_resolved, hold_a_long_list)
 CHILD_TEST(region_overwritten_is_reported_in_check_mode, overwrite_what_is_read)
 CHILD_TEST(region_written_rightly_is_not_reported_in_check_mode, write_what_is_mapped_to_be_written)
 CHILD_TEST(region_whose_home_is_changed_is_not_reported_in_check_mode, change_homes_of_frames)
@@ -703,6 +777,8 @@ int main(void)
         cmocka_unit_test(region_spoilt_does_not_stop_a_sync),
         cmocka_unit_test(region_written_by_two_is_listed_before_either_goes_on),
         cmocka_unit_test(list_that_is_resolved_is_mapped_until_it_is_released),
+        cmocka_unit_test(list_of_small_regions_is_resolved),
+        cmocka_unit_test(frame_that_is_free_is_found),
         cmocka_unit_test(region_overwritten_is_reported_in_check_mode),
         cmocka_unit_test(region_written_rightly_is_not_reported_in_check_mode),
         cmocka_unit_test(region_whose_home_is_changed_is_not_reported_in_check_mode),

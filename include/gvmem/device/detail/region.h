@@ -500,12 +500,12 @@ GVM_DEVICE_RARE uint64_t gvm_region_end_map(const gvm_region_table *t, const gvm
            (s->own & (GVM_REGION_SLOT_MASK | GVM_REGION_REMOTE));
 }
 
-/* Whether it is worth trying to bring a region to a frame that is used at its home: with STATIC there is none once the
- * hand has been everywhere. */
+/* Whether it is worth trying to bring a region to a frame that is used at its home: with STATIC there is none once
+ * all were looked at. */
 GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
 {
     return gvm_load_consume_u32(&t->policy) != GVM_REGION_STATIC ||
-           gvm_load_acquire_u64(&t->hand) < gvm_load_acquire_u32(&t->frame_count);
+           gvm_load_acquire_u64(&t->fresh) < gvm_load_acquire_u32(&t->frame_count);
 }
 
 /* Claims the region, if its word is still what was seen. What else will be needed is read at the same time: none of it waits for
@@ -644,8 +644,9 @@ GVM_DEVICE void gvm_region_begin_map(gvm_region_search *s, uint32_t region, uint
 {
     s->region = region;
     s->access = access;
-    s->stage = GVM_REGION_LOOK;
-    s->looks = s->has_piece = 0;
+    s->stage = s->next = GVM_REGION_LOOK;
+    s->frame = s->looks = s->has_piece = 0;
+    s->victim = GVM_REGION_NONE;
     s->until_ns = 0;
     s->cleaning = GVM_REGION_CLEAN_NOTHING;
     s->drawn = GVM_REGION_UNDRAWN;

@@ -1,7 +1,8 @@
 /* gvmem/device/detail/region_policy.h - which frame a region gets: a part of gvmem/device/detail/region.h, which includes it.
  *
- * The leader of threads that map takes places of the collection's hand, an atomic counter of places, until it finds a frame that is
- * free or whose region the policy evicts. A place is a frame (CLOCK, FIFO, NFU, STATIC), or a group of GVM_REGION_GROUP
+ * The leader of threads that map first looks for a free frame among those that nobody has looked at since frames became free last; STATIC
+ * does no more. Then it takes places of the collection's hand, an atomic counter of places, until it finds a frame that is
+ * free or whose region the policy evicts. A place is a frame (CLOCK, FIFO, NFU), or a group of GVM_REGION_GROUP
  * frames (LRU, LIRS), of which it takes the best. A pass is one round of the hand over all places.
  *
  * gvm_region_frame.seen has, in bits 0 to 7, the uses in the region's word as of the last look. Above these NFU has its counter; LRU and
@@ -19,6 +20,8 @@
 #include <gvmem/region_view.h>
 
 #define GVM_REGION_LOOKS_MAX 4096u
+#define GVM_REGION_FRESH_MAX \
+    64u /* looks for a free frame in each search of the policies that evict */
 #define GVM_REGION_GROUP 8u
 #define GVM_REGION_LOOKED_AT_ONCE 2 /* loads under way */
 
@@ -64,6 +67,24 @@ GVM_DEVICE int gvm_region_takes_victim(gvm_region_table *t, gvm_region_search *s
     return 1;
 }
 
+/* Frames become free seldom, and all at first: then each is looked at once, by one search or another, so that none that is free is
+ * missed, as by searches that follow the hand beside each other. In the order of the hand: one of each place, then the next ones. */
+GVM_DEVICE int gvm_region_take_fresh(gvm_region_table *t, uint32_t places, gvm_region_search *s)
+{
+    const uint32_t looks = s->policy == GVM_REGION_STATIC ? GVM_REGION_LOOKS_MAX : GVM_REGION_FRESH_MAX;
+    uint32_t i, k, at;
+
+    for (i = 0; i < looks && gvm_load_consume_u64(&t->fresh) < (uint64_t)places * s->step; i++) {
+        k = (uint32_t)gvm_region_count_up(&t->fresh);
+        at = k % places * s->step + k / places;
+        if (k / places < s->step && at < s->frames &&
+            gvm_load_consume_u32(&gvm_region_frame_of(t, at)->owner) == 0 &&
+            gvm_region_takes_free(t, at, s))
+            return 1;
+    }
+    return 0;
+}
+
 /* ---- a frame at a time */
 
 /* May what is in the frame be evicted? */
@@ -90,7 +111,7 @@ GVM_DEVICE_RARE int gvm_region_take_frame(gvm_region_table *t, uint32_t at, gvm_
 
     if (owner == 0)
         return gvm_region_takes_free(t, at, s);
-    if (s->policy == GVM_REGION_STATIC || owner > t->count)
+    if (owner > t->count)
         return 0;
     word = gvm_load_consume_u64(gvm_region_word(t, owner - 1));
     s->victim = owner - 1;
@@ -206,7 +227,15 @@ GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
     s->policy = gvm_load_consume_u32(&t->policy);
     s->step = gvm_region_step_of(s->policy);
     s->left = s->note = 0;
+    s->victim = GVM_REGION_NONE;
     places = gvm_region_places(s->frames, s->step);
+    if (places > 0 && s->step > 1)
+        s->note = (uint32_t)(s->drawn != GVM_REGION_UNDRAWN ? s->drawn : gvm_load_consume_u64(&t->hand)) / places
+                  << GVM_REGION_PASS_SHIFT;
+    if (gvm_region_take_fresh(t, places, s))
+        return 1;
+    if (s->policy == GVM_REGION_STATIC)
+        return 0;
     looks_max = 2 * (places + s->step - 1); /* more than two passes where others look at the same few */
     if (looks_max > GVM_REGION_LOOKS_MAX / s->step)
         looks_max = GVM_REGION_LOOKS_MAX / s->step;
@@ -214,8 +243,6 @@ GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
         const uint64_t at = s->drawn != GVM_REGION_UNDRAWN ? s->drawn : gvm_region_count_up(&t->hand);
 
         s->drawn = GVM_REGION_UNDRAWN;
-        if (s->policy == GVM_REGION_STATIC && at >= places)
-            return 0;
         if (gvm_region_take_place(t, (uint32_t)at, places, s))
             return 1;
     }

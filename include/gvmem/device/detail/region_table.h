@@ -150,8 +150,9 @@ typedef struct gvm_region_table {
     uint64_t padding[2];
     uint64_t fetched, written, evicted, remote;
     uint64_t padding2[12];
-    uint64_t hand; /* atomic, in a cache line of its own */
-    uint64_t padding3[15];
+    uint64_t hand;  /* atomic, in a cache line of its own with: */
+    uint64_t fresh; /* atomic: how many frames were looked at since frames became free last */
+    uint64_t padding3[14];
     gvm_region_cleaning cleaning;
 } gvm_region_table;
 
