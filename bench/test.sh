@@ -64,7 +64,7 @@ EOF
     ;;
 region)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,instance=bench-$$}"
-    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts policies callbacks
+    expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts policies clean callbacks
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of regions are missing'
 import json, sys
@@ -74,8 +74,8 @@ for f in record['figures']:
     sections.setdefault(f['section'], []).append(f)
 counts = {name.removeprefix('region '): len(figures) for name, figures in sections.items()}
 assert counts == {'maps': 7 * 3, 'faults': 2 * 4 * 2, 'fetch': 2 * 2 * 5, 'resolve': 3 * 2 * 3 * 6, 'experts': 3 + 2 * 11,
-                  'policies': 9 * (3 + 6), 'callbacks': 2 * 2 + 5}, counts
-may_be_0 = ('missed', 'hits')
+                  'policies': 9 * (3 + 6), 'clean': 2 * 3 * 2 * 5 + 2 * 3 * 2, 'callbacks': 2 * 2 + 5}, counts
+may_be_0 = ('missed', 'hits', 'share')
 assert all(f['median'] > 0 for f in record['figures'] if not any(word in f['name'] for word in may_be_0)), record['figures']
 
 # What is counted does not depend on times: what was missed in lists is what was wanted, and no policy hits more than the best choice.

@@ -12,17 +12,12 @@ static const struct {
     const char *name;
     bool (*measure)(region_bench *r);
 } parts[] = {
-    {"maps", region_measure_maps},
-    {"fetch", region_measure_fetch},
-    {"faults", region_measure_faults},
-    {"resolve", region_measure_resolve},
-    {"experts", region_measure_experts},
-    {"policies", region_measure_policies},
-    {"bfs", region_measure_bfs},
-    {"pagerank", region_measure_pagerank},
-    {"callbacks", region_measure_callbacks},
-    {"matmul", region_measure_matmul},
-    {"kernels", region_measure_kernels},
+    {"maps", region_measure_maps},         {"fetch", region_measure_fetch},
+    {"faults", region_measure_faults},     {"resolve", region_measure_resolve},
+    {"experts", region_measure_experts},   {"policies", region_measure_policies},
+    {"clean", region_measure_clean},       {"bfs", region_measure_bfs},
+    {"pagerank", region_measure_pagerank}, {"callbacks", region_measure_callbacks},
+    {"matmul", region_measure_matmul},     {"kernels", region_measure_kernels},
 };
 
 bool bench_region_has(const char *part)

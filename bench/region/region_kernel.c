@@ -445,6 +445,51 @@ GVM_KERNEL(experts_next, bench_experts_params, p)
         gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.token, 1);
 }
 
+/* ---- changes */
+
+/* Blocks change each region of an order, and do nothing for p.rounds ns after each. out: ns of all maps. */
+GVM_KERNEL(region_update, bench_region_params, p)
+{
+    const uint64_t units = p.view.region_bytes / 16;
+    uint64_t i, k, a, b, start_ns, spent_ns = 0;
+
+    for (i = gvm_block(); i < p.count; i += gvm_block_count()) {
+        const uint32_t region = region_at(&p, i);
+        unsigned char *found;
+
+        start_ns = gvm_clock_ns();
+        found = (unsigned char *)gvm_region_map_block(&p.view, region, p.access);
+        spent_ns += gvm_clock_ns() - start_ns;
+        if (gvm_thread() == 0)
+            count_if(p.out, BENCH_OUT_WRONG, found == (unsigned char *)0);
+        if (found == (unsigned char *)0)
+            continue;
+        for (k = gvm_thread(); k < units; k += gvm_block_threads()) {
+            gvm_stream_load_u64x2(found + 16 * k, &a, &b);
+            gvm_stream_u64x2(found + 16 * k, a + 1, b + 1);
+        }
+        gvm_region_unmap_block(&p.view, region);
+        start_ns = gvm_clock_ns();
+        while (gvm_clock_ns() - start_ns < p.rounds)
+            gvm_pause();
+    }
+    if (gvm_thread() == 0)
+        gvm_atomic_add_u64(out_word(p.out, BENCH_OUT_SUM), spent_ns);
+}
+
+/* Each thread computes for a while, and touches no memory. */
+GVM_KERNEL(region_compute, bench_region_params, p)
+{
+    uint64_t sum = gvm_thread_global();
+    uint32_t i;
+
+    GVM_NO_UNROLL
+    for (i = 0; i < p.rounds; i++)
+        sum = sum * 0x9e3779b97f4a7c15u + i;
+    if (sum == 0x123456789abcdefu) /* so that it is not left out */
+        gvm_atomic_add_u64(out_word(p.out, BENCH_OUT_SUM), sum);
+}
+
 /* ---- traces */
 
 /* Blocks take the trace's maps in their order, and read what they map. */

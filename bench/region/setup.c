@@ -244,6 +244,7 @@ bool region_open_empty(region_bench *r, uint64_t count, uint64_t region_bytes,
 
     options.budget_bytes = budget_bytes;
     options.policy = policy;
+    options.clean_low = r->clean_low;
     return region_open_space(r, budget_bytes + 64 * GVMI_MIB) && /* whole chunks are committed */
            region_add(r, count, region_bytes, &options, &r->collection, &r->view);
 }

@@ -11,7 +11,7 @@
     X(region, region_fill) X(region, region_maps_threads) X(region, region_maps_lanes) X(region, region_maps_warps) \
     X(region, region_fetch) X(region, region_read_homes) X(region, region_faults) X(region, region_copy_homes) \
     X(region, region_nothing) X(region, region_check_slots) X(region, items_one_block) X(region, experts_route) \
-    X(region, experts_use) X(region, experts_next) X(region, region_trace) \
+    X(region, experts_use) X(region, experts_next) X(region, region_trace) X(region, region_update) X(region, region_compute) \
     X(callback, callback_calls) X(callback, callback_mailbox) \
     X(graph, graph_degrees) X(graph, graph_sums) X(graph, graph_scan) X(graph, graph_offsets) X(graph, graph_scatter) \
     X(graph, graph_pieces) X(graph, graph_share) X(graph, bfs_plain) X(graph, bfs_share) X(graph, bfs_regions) X(graph, bfs_tlb) \
@@ -37,6 +37,7 @@ typedef struct region_bench {
     CUfunction functions[KERNEL_COUNT];
     unsigned threads_max[KERNEL_COUNT]; /* of a block */
     CUdeviceptr out;                    /* BENCH_OUT_WORDS */
+    uint32_t clean_low;                 /* of collections that are made from now on */
     gvm_space *space;
     gvm_collection *collection;
     gvm_region_view view;
@@ -107,6 +108,7 @@ bool region_measure_faults(region_bench *r);
 bool region_measure_resolve(region_bench *r);
 bool region_measure_experts(region_bench *r);
 bool region_measure_policies(region_bench *r);
+bool region_measure_clean(region_bench *r);
 bool region_measure_bfs(region_bench *r);
 bool region_measure_pagerank(region_bench *r);
 bool region_measure_callbacks(region_bench *r);

@@ -80,6 +80,11 @@ typedef struct gvm_collection_options {
     uint32_t flags;         /* 0 */
     gvm_region_shape shape; /* of regions that are windows of an array */
     uint64_t unused_count;  /* regions, the last ones, that do not exist until they are created */
+    /* Watermarks in percent of the frames: where fewer than clean_low of those that are taken next have been seen to, dirty regions
+     * among the next, up to clean_high, are written home ahead of need, by the copy engine. Not with a shape; GVM_REGION_STATIC needs
+     * none of it. */
+    uint32_t clean_low;  /* 0: no such thing */
+    uint32_t clean_high; /* 0: twice clean_low, at most 100 */
 } gvm_collection_options;
 
 /* gvm_collection_options_init(): all defaults. */
@@ -96,6 +101,7 @@ typedef struct gvm_collection_info {
     uint32_t reserved;
     gvm_region_shape shape; /* with its defaults; width_bytes 0: none. Its pitches are those of what the CPU maps */
     uint64_t live_count; /* regions that exist, as of the last sync */
+    uint64_t cleaned; /* regions that were written home ahead of need, besides those of written */
 } gvm_collection_info;
 
 /* Creates a space without collections. options may be NULL.
@@ -231,8 +237,20 @@ GVM_API GVM_CHECKED gvm_status gvm_region_release(gvm_collection *collection,
 GVM_API GVM_CHECKED gvm_status gvm_region_prefetch(gvm_collection *collection, uint32_t first,
                                                    uint64_t count, gvm_stream stream);
 
+/* The same by the device's copy engine, beside kernels that need the multiprocessors, or all of them: it copies nothing with these. It
+ * waits for what the stream has to do, claims frames by a kernel that it waits for as well, and leaves the copies in the stream, and a
+ * short kernel behind them that says where the regions are. A region that is mapped before that is fetched by those who
+ * map it. Frames whose regions are dirty are not taken (clean_low among a collection's options sees to it that there are others).
+ * Regions of 256 KiB and more come as fast as by gvm_region_prefetch(), smaller ones slower. Where regions have a shape, it is
+ * that call; in check mode only frames without a region are taken. At most one at a time for each collection: a call waits for the copies of the one before.
+ *
+ * GVM_E_INVALID  the range leaves the collection, or the stream is being captured */
+GVM_API GVM_CHECKED gvm_status gvm_region_prefetch_by_engine(gvm_collection *collection, uint32_t first,
+                                                             uint64_t count, gvm_stream stream);
+
 /* Takes a range of regions out of their frames, in the order of the stream, for data that will not be used again soon: their
- * frames are free, and what kernels have written there comes home. Regions that are mapped then stay where they are.
+ * frames are free, and what kernels have written there comes home. Regions that are mapped then, or that the copy engine
+ * copies, stay where they are.
  *
  * GVM_E_INVALID  the range leaves the collection */
 GVM_API GVM_CHECKED gvm_status gvm_region_evict(gvm_collection *collection, uint32_t first,

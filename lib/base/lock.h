@@ -4,7 +4,7 @@
  * in whatever test runs into it, instead of at the one deadlock in a thousand runs. Locks of the
  * same rank are taken together only by gvmi_lock_pair(), which orders them by address.
  *
- * Object locks (HEAP, APPENDER, VECTOR, SPACE, BUFFER, SHARE) may be held across driver calls, which
+ * Object locks (HEAP, APPENDER, VECTOR, SPACE, CLEANING, BUFFER, SHARE) may be held across driver calls, which
  * serialises work on one object; a buffer's only across those that are answered at once, as a kernel
  * may wait for a commit (memory/buffer.h). Table locks (KEEPER, and from SERVED on) are held for a few
  * instructions: no driver call, no blocking call and no callback under them.
@@ -27,6 +27,7 @@ typedef enum gvmi_rank {
     GVMI_RANK_APPENDER,   /* one gvm_appender */
     GVMI_RANK_VECTOR,     /* one gvm_vector */
     GVMI_RANK_SPACE,      /* one gvm_space */
+    GVMI_RANK_CLEANING,   /* copies for one collection by the library's thread */
     GVMI_RANK_NUMBERS,    /* numbers of a collection that no region has; a table lock */
     GVMI_RANK_BUFFER,     /* one gvm_buffer */
     GVMI_RANK_RANGE,      /* a range that buffers lie in; held across driver calls */

@@ -30,6 +30,10 @@
     X(region, region_evict) \
     X(region, region_set_policy) \
     X(region, region_clean) \
+    X(region, region_stop_cleaning) \
+    X(region, region_claim_frames) \
+    X(region, region_publish) \
+    X(region, region_free_claimed) \
     X(region, region_retire_frames) \
     X(region, region_open_frames) \
     X(region, region_apply) \

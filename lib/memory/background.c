@@ -115,7 +115,8 @@ gvm_status gvmi_background_start(void)
 
     if (is_child)
         return gvm_error_set(GVM_E_FOREIGN,
-                             "a process made by fork() after its parent used appenders or callbacks must "
+                             "a process made by fork() after its parent used appenders or callbacks, or had "
+                             "regions cleaned, must "
                              "exec a program");
     gvmi_lock(&lock);
     while (state == ENDING)

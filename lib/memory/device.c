@@ -216,6 +216,7 @@ static void unload_device_parts(gvm_device *device)
         gvmi_kernels_unload(device);
     gvmi_words_destroy(device, &device->results);
     gvmi_words_destroy(device, &device->appends);
+    gvmi_words_destroy(device, &device->cleanings);
     gvmi_words_destroy(device, &device->callbacks);
 }
 
@@ -260,6 +261,7 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
         goto fail_stop_context;
     gvmi_words_init(&device->results);
     gvmi_words_init(&device->appends);
+    gvmi_words_init(&device->cleanings);
     gvmi_words_init(&device->callbacks);
     *out = device;
     return GVM_OK;

@@ -58,8 +58,8 @@ static uint64_t frames_in(const gvm_collection *c, uint64_t bytes)
     return gvmi_min((bytes - gvmi_min(bytes, c->front_at)) / c->table.stride_bytes, c->frames_max);
 }
 
-/* Empties the frames beyond the share, and gives their memory back if all of them are empty. */
-static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
+/* The collection is not cleaned meanwhile. */
+static gvm_status empty_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
 {
     const uint64_t frames = frames_in(c, bytes);
     const uint64_t had = frames_in(c, c->committed_bytes);
@@ -85,6 +85,19 @@ static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream
         c->committed_bytes = bytes;
     }
     return status;
+}
+
+/* Empties the frames beyond the share, and gives their memory back if all of them are empty. */
+static gvm_status take_frames(gvm_collection *c, uint64_t bytes, CUstream stream)
+{
+    gvm_status status = gvmi_region_wait_brought(c);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_region_cleaner_stop(c, stream);
+    if (status == GVM_OK)
+        status = empty_frames(c, bytes, stream);
+    return gvmi_region_cleaner_resume(c, status);
 }
 
 /* Chunk by chunk, as far as the device has memory and the budget allows. *missing: what it has not. */

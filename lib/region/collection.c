@@ -19,6 +19,23 @@
 
 /* ---- options */
 
+/* And sets the default of the higher one. */
+static gvm_status check_watermarks(gvm_collection_options *options)
+{
+    if (options->clean_high == 0)
+        options->clean_high = options->clean_low > 50 ? 100 : 2 * options->clean_low;
+    if (options->clean_low > options->clean_high || options->clean_high > 100 ||
+        (options->clean_low == 0 && options->clean_high != 0))
+        return gvm_error_set(GVM_E_INVALID,
+                             "clean_low %u and clean_high %u are no watermarks in percent, the lower one "
+                             "first, or 0 and 0",
+                             (unsigned)options->clean_low, (unsigned)options->clean_high);
+    if (options->clean_low != 0 && options->shape.width_bytes != 0)
+        return gvm_error_set(GVM_E_INVALID, "regions with a shape are not cleaned: clean_low is %u",
+                             (unsigned)options->clean_low);
+    return GVM_OK;
+}
+
 static gvm_status check_policy(gvm_region_policy policy)
 {
     return (uint32_t)policy <= GVM_REGION_STATIC
@@ -29,13 +46,16 @@ static gvm_status check_policy(gvm_region_policy policy)
 gvm_status gvmi_collection_read_options(const gvm_collection_options *options,
                                         gvm_collection_options *full)
 {
+    gvm_status status;
+
     if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
         return gvm_error_set(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if (full->flags != 0)
         return gvm_error_set(GVM_E_INVALID, "unknown collection flags %#x", (unsigned)full->flags);
-    return check_policy(full->policy);
+    status = check_policy(full->policy);
+    return status == GVM_OK ? check_watermarks(full) : status;
 }
 
 static gvm_status check_region_count(uint64_t count)
@@ -170,6 +190,7 @@ static uint64_t place_arrays(gvm_collection *c, uint64_t base)
                   : 0;
     t->changes = place_array(&at, base, 1ull << t->change_shift, sizeof(uint32_t));
     t->spares = place_array(&at, base, GVM_REGION_SEGMENT, sizeof(uint32_t));
+    c->coming_at = place_array(&at, 0, c->frames_max, sizeof(uint64_t));
     t->shares = t->sums == 0 && t->columns == 0 && t->stride_bytes >= 2 * (uint64_t)GVM_REGION_PIECE
                     ? place_array(&at, base, t->count, sizeof(gvm_region_share))
                     : 0;
@@ -233,6 +254,8 @@ static gvm_status make_table(gvm_collection *c, uint64_t unused_count)
 
 static void free_parts(gvm_collection *c)
 {
+    gvmi_region_cleaner_end(c);
+    gvmi_region_brought_end(c);
     gvm_buffer_destroy(c->meta);
     gvm_buffer_destroy(c->buffer);
     gvmi_mutex_destroy(&c->numbers);
@@ -289,11 +312,17 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     c->homes = homes;
     c->budget_bytes = gvmi_min(options->budget_bytes, space->budget_bytes);
     c->table.policy = (uint32_t)options->policy;
+    c->table.clean_low = options->clean_low;
+    c->table.clean_high = options->clean_high;
     status = measure(c, &options->shape, count, &region_bytes);
     if (status == GVM_OK)
         status = make_layout(c, count, region_bytes);
     if (status == GVM_OK)
         status = make_homes(c);
+    if (status == GVM_OK)
+        status = gvmi_region_brought_begin(c);
+    if (status == GVM_OK)
+        status = gvmi_region_cleaner_begin(c);
     if (status == GVM_OK)
         status = gvmi_region_numbers_make(c, options->unused_count);
     if (status == GVM_OK)
@@ -315,6 +344,7 @@ static gvm_status make_collection(gvm_space *space, uint64_t count, uint64_t reg
     space->collection_count++;
     space->has_changed = true;
     gvmi_unlock(&space->lock);
+    gvmi_region_cleaner_join(c);
     *out = c;
     return GVM_OK;
 }
@@ -442,6 +472,7 @@ gvm_status gvm_collection_get_info(gvm_collection *handle, gvm_collection_info *
             .written = table.written,
             .evicted = table.evicted,
             .remote = table.remote,
+            .cleaned = table.cleaning.written,
             .policy = (gvm_region_policy)table.policy,
             .live_count = c->live_count,
             .shape = table.shape,

@@ -50,9 +50,12 @@ gvm_status gvmi_region_bring_home(gvm_collection *c, CUstream stream, uint64_t *
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu regions to be written home",
                              (unsigned long long)c->far.count);
     memcpy(left, c->far.numbers, bytes);
-    status = gvmi_region_run(c, &task, stream, mapped);
+    status = gvmi_region_cleaner_stop(c, stream);
+    if (status == GVM_OK)
+        status = gvmi_region_run(c, &task, stream, mapped);
     if (status == GVM_OK)
         keep_far(c, left);
+    status = gvmi_region_cleaner_resume(c, status);
     free(left);
     return status;
 }

@@ -18,6 +18,8 @@ static const char *state_of(uint64_t word, uint32_t flags)
         return (word & GVM_REGION_RESIDENT) != 0 ? "evicting" : "fetching";
     if ((word & GVM_REGION_REMOTE) != 0)
         return "remote";
+    if ((word & GVM_REGION_COPYING) != 0 && (word & GVM_REGION_DIRTY) == 0)
+        return (word & GVM_REGION_RESIDENT) != 0 ? "cleaning" : "coming";
     if ((word & GVM_REGION_DIRTY) != 0)
         return used ? "modifying" : "modified";
     if ((word & GVM_REGION_RESIDENT) != 0)
@@ -66,7 +68,8 @@ static void print_region(FILE *file, const gvm_collection *c, uint32_t i, const 
     const uint64_t word = seen->words[i], home = gvmi_region_home(c, i);
     uint64_t place = 0;
 
-    if ((word & (GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REFERENCES)) == 0 &&
+    if ((word & (GVM_REGION_COPYING | GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REFERENCES)) ==
+            0 &&
         r->maps == 0 && (r->flags & (GVMI_REGION_CHANGED | GVMI_REGION_FAR)) == 0)
         return;
     if ((word & GVM_REGION_REMOTE) != 0)

@@ -236,7 +236,11 @@ static gvm_status drop_clean_frames(gvm_collection *c, CUstream stream, uint64_t
         .by_warp = c->table.sums != 0,
     };
 
-    return gvmi_region_run(c, &task, stream, mapped);
+    gvm_status status = gvmi_region_cleaner_stop(c, stream);
+
+    if (status == GVM_OK)
+        status = gvmi_region_run(c, &task, stream, mapped);
+    return gvmi_region_cleaner_resume(c, status);
 }
 
 static gvm_status look(gvm_collection *c, CUstream stream, uint64_t *mapped)

@@ -22,6 +22,7 @@
 #include "callback/callback.h"
 #include "kernels/kernels.h"
 #include "memory/buffer.h"
+#include "memory/serve.h"
 #include "region/region_kernels.h"
 
 /* What the CPU's side knows of a region. */
@@ -48,6 +49,17 @@ typedef struct gvmi_region_numbers {
 /* Of the space's buffer for what host and kernels of the library pass to each other, under its lock. It is committed from the
  * beginning, so that a sync needs no device memory; what does not fit is passed in pieces. */
 #define GVMI_REGION_DESK_BYTES GVM_CHUNK_BYTES_MIN
+
+/* What the library's thread does for one collection; the lock is held while it does, or while it must not. */
+typedef struct gvmi_region_cleaner {
+    gvmi_mutex lock;
+    gvmi_served served;
+    bool is_served, is_on;
+    bool is_stopped; /* the device's table says so */
+    CUstream stream;
+    gvmi_words words; /* the host's: gvm_region_mail, and the number that goes to the device */
+    uint64_t seen;    /* the batch that was copied last, or that was given up */
+} gvmi_region_cleaner;
 
 /* ---- homes in common: of several processes, or of several spaces of one */
 
@@ -122,6 +134,10 @@ struct gvm_collection {
     uint64_t homes_bytes;     /* behind them */
     uint64_t committed_bytes; /* of these */
     uint64_t budget_bytes;    /* asked for; 0: a share */
+    gvmi_region_cleaner cleaner;
+    CUevent brought;    /* behind what the copy engine is to bring */
+    bool gives_up;      /* frames that were claimed for that are to be made free */
+    uint64_t coming_at; /* in meta: the list of that */
     uint64_t live_count,
         deleted_count; /* regions that exist; that do until kernels know that they do not */
     gvmi_mutex numbers; /* guards unused and given: a kernel may wait for them while the space is locked */
@@ -193,6 +209,9 @@ gvm_status gvmi_region_check_caller(void);
 gvm_status gvmi_region_numbers_reserve(gvmi_region_numbers *list, uint64_t more);
 void gvmi_region_numbers_add(gvmi_region_numbers *list, uint32_t number);
 
+/* Waits for a stream. GVM_E_INVALID: it is being captured. No lock is held. */
+gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream);
+
 /* A region was changed: kernels are to know, and others who have its home. There is room in the list. */
 void gvmi_region_note_change(gvm_collection *collection, uint32_t region);
 void gvmi_region_note_untold(gvm_collection *collection, uint32_t region);
@@ -244,6 +263,43 @@ gvm_status gvmi_region_give_first(gvm_collection *collection, const uint32_t **n
 gvm_status gvmi_region_make_callbacks(gvm_space *space);
 gvm_status gvmi_region_serve_callbacks_locked(gvm_space *space);
 void gvmi_region_end_callbacks(gvm_space *space);
+
+/* ---- region/engine.c: copies by the copy engine */
+
+#define GVMI_REGION_COPIES_MAX GVM_REGION_BATCH
+typedef struct gvmi_region_copies {
+    size_t count;
+    CUdeviceptr dsts[GVMI_REGION_COPIES_MAX], srcs[GVMI_REGION_COPIES_MAX];
+    size_t sizes[GVMI_REGION_COPIES_MAX];
+} gvmi_region_copies;
+
+/* One more, for which there is room; one with the last, if it goes on where that ends. */
+void gvmi_region_copies_add(gvmi_region_copies *list, uint64_t dst, uint64_t src, uint64_t bytes);
+
+/* Puts them into the stream, and empties the list. The context is current. GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_copies_submit(gvmi_region_copies *list, CUstream stream);
+
+/* What the copy engine brings: waits until the frames that were claimed for that are taken or free. */
+gvm_status gvmi_region_wait_brought(const gvm_collection *collection);
+
+/* Of a collection that is being made. GVM_E_NOSPACE, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_brought_begin(gvm_collection *collection);
+void gvmi_region_brought_end(gvm_collection *collection);
+
+/* ---- region/clean.c: dirty regions written home ahead of need by the copy engine */
+
+/* Of a collection that is being made, whose table says that it is cleaned. The device's table is filled in later.
+ * GVM_E_NOMEM, GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_region_cleaner_begin(gvm_collection *collection);
+
+/* Kernels may use it from now on; not any more. */
+void gvmi_region_cleaner_join(gvm_collection *collection);
+void gvmi_region_cleaner_end(gvm_collection *collection);
+
+/* Around what the host has done to regions or frames: no copy is under way, and none begins. After a failure, too, resume
+ * comes. */
+gvm_status gvmi_region_cleaner_stop(gvm_collection *collection, CUstream stream);
+gvm_status gvmi_region_cleaner_resume(gvm_collection *collection, gvm_status status);
 
 /* ---- region/budget.c: who has how many frames */
 

@@ -223,10 +223,222 @@ GVM_KERNEL(region_clean, gvmi_region_work, p)
     }
 }
 
+/* One thread: no batch is made from now on. Returns the turn before. */
+GVM_DEVICE uint64_t stop_turn(gvm_region_table *t)
+{
+    for (;;) {
+        const uint64_t turn = gvm_load_acquire_u64(&t->cleaning.turn);
+        const uint64_t phase = turn & GVM_REGION_TURN_PHASE;
+
+        if (phase == GVM_REGION_CLEAN_ACTING)
+            gvm_pause();
+        else if (gvm_atomic_cas_acquire_u64(&t->cleaning.turn, turn,
+                                            turn - phase + GVM_REGION_CLEAN_STOPPED) == turn)
+            return turn;
+    }
+}
+
+/* A region of a batch that nobody copies is as it was. */
+GVM_DEVICE void give_up_cleaning(const gvm_region_table *t, uint32_t place)
+{
+    const uint64_t entry = gvm_load_consume_u64((const uint64_t *)(uintptr_t)t->cleaning.list + place);
+    uint64_t *at = gvm_region_word(t, GVM_REGION_OF_ENTRY(entry));
+
+    (void)gvm_atomic_or_u64(at, GVM_REGION_DIRTY); /* first: without either it would be clean */
+    gvm_add_release_u64(at, 0 - GVM_REGION_COPYING);
+}
+
+/* Ends the batch, or gives it up if it was not copied, and no other is made. The result is its number. The engine copies nothing. */
+GVM_KERNEL(region_stop_cleaning, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t turn = 0, copied, count;
+    uint32_t i;
+
+    if (warp_global() != 0)
+        return;
+    if (gvm_lane() == 0)
+        turn = stop_turn(t);
+    turn = gvm_region_tell(GVM_REGION_BY_WARP, turn);
+    copied = gvm_load_acquire_u64(&t->cleaning.copied);
+    count = (turn & GVM_REGION_TURN_PHASE) == GVM_REGION_CLEAN_BATCH
+                ? gvm_load_acquire_u64(&t->cleaning.count)
+                : 0;
+    for (i = gvm_lane(); i < count; i += gvm_warp_size())
+        if (copied == turn >> GVM_REGION_TURN_SHIFT)
+            gvm_region_clean_end(t, i);
+        else
+            give_up_cleaning(t, i);
+    gvm_warp_sync();
+    if (gvm_lane() != 0)
+        return;
+    if (copied == turn >> GVM_REGION_TURN_SHIFT)
+        gvm_region_clean_count(t);
+    else
+        gvm_store_release_u64(&t->cleaning.count, 0);
+    gvm_store_release_u64((uint64_t *)(uintptr_t)p.result, turn >> GVM_REGION_TURN_SHIFT);
+}
+
 /* A frame is free: searches look at all frames once again. */
 GVM_DEVICE void find_free_again(gvm_region_table *t)
 {
     gvm_store_release_u64(&t->fresh, 0);
+}
+
+GVM_DEVICE void free_frame(gvm_region_table *t, uint32_t frame)
+{
+    gvm_store_release_u32(&gvm_region_frame_of(t, frame)->owner, 0);
+    find_free_again(t);
+}
+
+/* Looks at one frame: takes it if it is free, or if its region is clean and the policy evicts it at once; or keeps its region in mind. */
+GVM_DEVICE int look_for_clean(gvm_region_table *t, uint32_t at, gvm_region_search *s)
+{
+    gvm_region_frame *record = gvm_region_frame_of(t, at), frame;
+    uint64_t word;
+
+    frame.owner = gvm_load_consume_u32(&record->owner);
+    frame.seen = gvm_load_consume_u32(&record->seen);
+    if (frame.owner == 0 && gvm_region_takes_free(t, at, s))
+        return 1;
+    if (frame.owner - 1 >= t->count || t->sums != 0)
+        return 0; /* in check mode a region that leaves a frame would have to be summed up */
+    word = gvm_load_consume_u64(gvm_region_word(t, frame.owner - 1));
+    if (!gvm_region_is_idle_in(word, at) || (word & GVM_REGION_DIRTY) != 0)
+        return 0;
+    if (s->step > 1) {
+        gvm_region_consider(t, frame, word, s);
+        return 0;
+    }
+    s->victim = frame.owner - 1;
+    s->taken = word;
+    return gvm_region_is_victim(record, frame.seen, word, s->policy) && gvm_region_takes_victim(t, s);
+}
+
+/* A place of the hand. What was used in this pass stays. */
+GVM_DEVICE int look_for_clean_at(gvm_region_table *t, uint32_t place, gvm_region_search *s)
+{
+    uint32_t at;
+
+    s->rank = s->kept = 0;
+    for (at = place * s->step; at < s->frames && at < (place + 1) * s->step; at++)
+        if (look_for_clean(t, at, s))
+            return 1;
+    return s->rank > 1 && gvm_region_takes_victim(t, s);
+}
+
+/* One thread: a frame without data that would have to be written home first, marked as COMING; or none. */
+GVM_DEVICE uint32_t take_clean_frame(gvm_region_table *t)
+{
+    gvm_region_search s;
+    uint32_t places, looks, i;
+
+    s.region = GVM_REGION_COMING - 1; /* the owner, less 1 */
+    s.frames = gvm_load_consume_u32(&t->frame_count);
+    s.policy = gvm_load_consume_u32(&t->policy);
+    s.step = gvm_region_step_of(s.policy);
+    s.left = s.note = 0;
+    s.victim = GVM_REGION_NONE;
+    places = gvm_region_places(s.frames, s.step);
+    if (gvm_region_take_fresh(t, places, &s))
+        return s.frame;
+    if (s.policy == GVM_REGION_STATIC)
+        return GVM_REGION_NONE;
+    looks = places < GVM_REGION_LOOKS_MAX / 2 ? 2 * places : GVM_REGION_LOOKS_MAX;
+    for (i = 0; i < looks; i++) {
+        const uint64_t drawn = gvm_region_count_up(&t->hand);
+
+        s.pass = (uint32_t)drawn / places;
+        if (s.step > 1)
+            s.left = (s.pass & GVM_REGION_PASS_MASK) + 1;
+        if (look_for_clean_at(t, (uint32_t)drawn % places, &s))
+            return s.frame;
+    }
+    return GVM_REGION_NONE;
+}
+
+/* Claims a frame for each region from p.first on that is in none and that nobody has mapped, and writes which to the list. */
+GVM_KERNEL(region_claim_frames, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint32_t *frames = (uint32_t *)(uintptr_t)p.list;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count()) {
+        const uint32_t region = (uint32_t)(p.first + i);
+        const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+        uint32_t frame = GVM_REGION_NONE;
+
+        frames[i] = GVM_REGION_NONE;
+        if ((word & (GVM_REGION_BUSY | GVM_REGION_REFERENCES)) != 0 || is_in_frame(word) ||
+            !gvm_region_claim(t, region, word))
+            continue;
+        if ((gvm_load_acquire_u32(&gvm_region_record_of(t, region)->flags) & GVM_REGION_LIVE) != 0)
+            frame = take_clean_frame(t);
+        gvm_region_settle(t, region, word,
+                          frame != GVM_REGION_NONE ? GVM_REGION_COPYING : word & GVM_REGION_PLACE);
+        frames[i] = frame;
+    }
+}
+
+/* For the frame's record, as of a region that comes by a map. */
+GVM_DEVICE uint32_t brought_note(const gvm_region_table *t)
+{
+    const uint32_t policy = gvm_load_consume_u32(&t->policy), step = gvm_region_step_of(policy);
+    const uint32_t places = gvm_region_places(gvm_load_consume_u32(&t->frame_count), step);
+    const uint32_t hand = (uint32_t)gvm_load_acquire_u64(&t->hand);
+
+    if (step == 1 || places == 0)
+        return 0;
+    return hand / places << GVM_REGION_PASS_SHIFT | (policy == GVM_REGION_LIRS ? GVM_REGION_TRIAL : 0);
+}
+
+/* A region that was brought, unless it was mapped since it was claimed: then the frame is free. */
+GVM_DEVICE void publish_brought(gvm_region_table *t, uint32_t region, uint32_t at)
+{
+    gvm_region_frame *frame = gvm_region_frame_of(t, at);
+    const uint64_t all = GVM_REGION_COPYING | GVM_REGION_BUSY | GVM_REGION_RESIDENT |
+                         GVM_REGION_CROWDED;
+
+    for (;;) {
+        const uint64_t word = gvm_load_acquire_u64(gvm_region_word(t, region));
+
+        if ((word & all) != GVM_REGION_COPYING)
+            break;
+        if (!gvm_region_claim(t, region, word))
+            continue;
+        if (t->sums != 0)
+            gvm_region_sum_of(t, at)->known = 0;
+        gvm_store_release_u32(&frame->seen, gvm_region_uses_in(word) | brought_note(t));
+        gvm_store_release_u32(&frame->owner, region + 1);
+        gvm_region_settle(t, region, word, GVM_REGION_RESIDENT | (uint64_t)at << GVM_REGION_SLOT_SHIFT);
+        gvm_atomic_add_u64(&t->fetched, 1);
+        return;
+    }
+    free_frame(t, at);
+}
+
+/* Says where the regions of a list are, that the copy engine has brought. */
+GVM_KERNEL(region_publish, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    const uint64_t *list = (const uint64_t *)(uintptr_t)p.list;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        publish_brought(t, GVM_REGION_OF_ENTRY(list[i]), GVM_REGION_FRAME_OF_ENTRY(list[i]));
+}
+
+/* Makes those of all frames free that were claimed for regions which will not be brought. Their words stay COPYING until they are mapped
+ * or claimed again. */
+GVM_KERNEL(region_free_claimed, gvmi_region_work, p)
+{
+    gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
+        if (gvm_load_acquire_u32(&gvm_region_frame_of(t, (uint32_t)i)->owner) == GVM_REGION_COMING)
+            free_frame(t, (uint32_t)i);
 }
 
 /* Takes regions of a range out of their frames. Those that are mapped, or just on their way, stay. */
@@ -287,6 +499,8 @@ GVM_DEVICE uint32_t begin_retiring(const gvm_region_table *t, uint32_t at, uint3
         if (owner == GVM_REGION_RETIRED ||
             (owner == 0 && gvm_atomic_cas_u32(&frame->owner, 0, GVM_REGION_RETIRED) == 0))
             return RETIRED;
+        if (owner == GVM_REGION_COMING)
+            return MAPPED;
         if (owner == 0)
             continue;
         *region = owner - 1;
@@ -351,10 +565,8 @@ GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)
 /* The region that the caller has claimed is in no frame any more, once its word says so. */
 GVM_DEVICE void leave_frame(gvm_region_table *t, uint64_t word)
 {
-    if (!is_in_frame(word))
-        return;
-    gvm_store_release_u32(&gvm_region_frame_of(t, gvm_region_slot_in(word))->owner, 0);
-    find_free_again(t);
+    if (is_in_frame(word))
+        free_frame(t, gvm_region_slot_in(word));
 }
 
 /* One thing that the host has done to a region, which the warp's leader has claimed; word is what its word said. */

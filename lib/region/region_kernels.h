@@ -21,7 +21,8 @@ typedef struct gvmi_region_change {
     uint32_t done; /* from the device: not while it is mapped */
 } gvmi_region_change;
 
-/* region_clean, region_set_policy, region_retire_frames, region_open_frames, region_apply, region_drop, region_collect */
+/* region_clean, region_stop_cleaning, region_claim_frames, region_publish, region_free_claimed, region_set_policy, region_retire_frames,
+ * region_open_frames, region_apply, region_drop, region_collect */
 typedef struct gvmi_region_work {
     uint64_t table;
     uint64_t list; /* of regions, or of changes */

@@ -13,7 +13,7 @@ static const char *describe(uint32_t code)
 {
     switch (code) {
     case GVM_REGION_NO_SUCH: return "does not exist";
-    case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 8388608 times";
+    case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 4194304 times";
     case GVM_REGION_LATE: return "was not brought in time by the threads that had begun to";
     case GVM_REGION_OVERWRITTEN: return "was written, and not mapped to be written";
     case GVM_REGION_NOT_MAPPED: return "was unmapped and had not been mapped";
@@ -90,9 +90,12 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu changes",
                              (unsigned long long)task.count);
     fill_changes(c, changes);
-    status = gvmi_region_run(c, &task, stream, &left);
+    status = gvmi_region_cleaner_stop(c, stream);
+    if (status == GVM_OK)
+        status = gvmi_region_run(c, &task, stream, &left);
     if (status == GVM_OK)
         *undone += keep_undone(c, changes);
+    status = gvmi_region_cleaner_resume(c, status);
     free(changes);
     return status;
 }
@@ -274,25 +277,6 @@ static gvm_status sync_space(gvm_space *space, CUstream stream)
     return divided;
 }
 
-static gvm_status wait_for_stream(const gvm_space *space, CUstream stream)
-{
-    gvm_status status = gvmi_device_enter(space->device);
-    CUresult result;
-
-    if (status != GVM_OK)
-        return status;
-    if (gvmi_stream_is_captured(stream)) {
-        status = gvmi_stream_fail_captured(stream);
-    } else {
-        result = gvmi_cu->cuStreamSynchronize(stream);
-        if (result != CUDA_SUCCESS)
-            status = gvmi_driver_fail(result, "cuStreamSynchronize", "a kernel failed on device %d",
-                                      space->device->info.ordinal);
-    }
-    gvmi_device_leave();
-    return status;
-}
-
 gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
@@ -304,7 +288,7 @@ gvm_status gvm_space_sync(gvm_space *handle, gvm_stream stream)
     if (status != GVM_OK)
         return status;
     gvmi_unlock(&space->lock);
-    status = wait_for_stream(space, stream);
+    status = gvmi_region_wait_for_stream(space, stream);
     if (status == GVM_OK)
         status = sync_space(space, space->device->stream);
     gvmi_registry_drop(GVMI_KIND_SPACE, gvmi_key(space));

@@ -151,6 +151,25 @@ gvm_status gvmi_region_run(gvm_collection *c, const gvmi_region_task *task, CUst
     return status;
 }
 
+gvm_status gvmi_region_wait_for_stream(const gvm_space *space, CUstream stream)
+{
+    gvm_status status = gvmi_device_enter(space->device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    if (gvmi_stream_is_captured(stream)) {
+        status = gvmi_stream_fail_captured(stream);
+    } else {
+        result = gvmi_cu->cuStreamSynchronize(stream);
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuStreamSynchronize", "a kernel failed on device %d",
+                                      space->device->info.ordinal);
+    }
+    gvmi_device_leave();
+    return status;
+}
+
 gvm_status gvmi_region_read_table(gvm_collection *c, gvm_region_table *out)
 {
     return gvm_buffer_copy_out(out, c->meta, 0, sizeof *out);

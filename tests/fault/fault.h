@@ -213,6 +213,8 @@ gvm_status run_region_resolve(fixture *w);
 bool shows_region_resolve(fixture *w);
 gvm_status run_region_release(fixture *w);
 gvm_status run_region_prefetch(fixture *w);
+gvm_status run_region_prefetch_by_engine(fixture *w);
+bool shows_region_prefetch_by_engine(fixture *w);
 gvm_status run_collection_attach(fixture *w);
 gvm_status run_sync_in_common(fixture *w);
 bool shows_sync_in_common(fixture *w);

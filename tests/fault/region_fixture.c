@@ -14,6 +14,9 @@
 #define BY_CPU 4u
 #define CPU_BYTE 0x4d
 
+static const gvm_collection_options cleaned = {
+    .struct_size = sizeof cleaned, .clean_low = 50, .clean_high = 100};
+
 /* What the row's operation has begun, in this attempt or in the one before. */
 static bool is_mapped, is_resolved, was_lost;
 
@@ -65,7 +68,7 @@ bool region_make(fixture *w, unsigned needs)
     for (uint32_t i = 0; i < REGIONS; i++)
         list[i] = i;
     if (gvm_space_create(w->device, &options, &w->space) != GVM_OK ||
-        gvm_collection_create(w->space, REGIONS, REGION_BYTES, NULL, &w->collection) != GVM_OK ||
+        gvm_collection_create(w->space, REGIONS, REGION_BYTES, &cleaned, &w->collection) != GVM_OK ||
         gvm_buffer_create(w->device, CHUNK, NULL, &w->list) != GVM_OK ||
         gvm_buffer_commit(w->list, 0, CHUNK) != GVM_OK ||
         gvm_buffer_copy_in(w->list, 0, list, sizeof list) != GVM_OK || !write_by_kernels(w) ||
@@ -110,7 +113,7 @@ gvm_status run_space_create(fixture *w)
 
 gvm_status run_collection_create(fixture *w)
 {
-    return gvm_collection_create(w->space, REGIONS, REGION_BYTES, NULL, &w->other);
+    return gvm_collection_create(w->space, REGIONS, REGION_BYTES, &cleaned, &w->other);
 }
 
 /* It may have got no frames: the next sync sees to that. */
@@ -247,6 +250,20 @@ gvm_status run_region_release(fixture *w)
 gvm_status run_region_prefetch(fixture *w)
 {
     return gvm_region_prefetch(w->collection, 0, REGIONS, NULL);
+}
+
+gvm_status run_region_prefetch_by_engine(fixture *w)
+{
+    return gvm_region_prefetch_by_engine(w->collection, 0, REGIONS, NULL);
+}
+
+/* Frames of what failed are free again. */
+bool shows_region_prefetch_by_engine(fixture *w)
+{
+    gvm_collection_info info = {.struct_size = sizeof info};
+
+    return shows_space_sync(w) && gvm_collection_get_info(w->collection, &info) == GVM_OK &&
+           info.fetched >= REGIONS && info.remote == 0;
 }
 
 gvm_status run_collection_get_info(fixture *w)

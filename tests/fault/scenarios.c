@@ -802,6 +802,7 @@ const scenario scenarios[] = {
     {"region_resolve", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_resolve, shows_region_resolve},
     {"region_release", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_release, shows_space_sync},
     {"region_prefetch", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_prefetch, shows_space_sync},
+    {"region_prefetch_by_engine", NEEDS_DEVICE | NEEDS_SPACE | NEEDS_SYNCED, OBJECT, run_region_prefetch_by_engine, shows_region_prefetch_by_engine},
     {"table_attach", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach, shows_table_attach},
     {"table_attach, whole", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach_whole, shows_table_attach},
     {"load_open", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_load_open, shows_load_open},

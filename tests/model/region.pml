@@ -1,6 +1,6 @@
 /* region.pml - the protocol of regions (docs/design/region.md), for SPIN.
  *
- * Leaders of warps that map and unmap (region_warp.pml), and the host with the kernels of a
+ * Leaders of warps that map and unmap (region_warp.pml), the copy engine (region_engine.pml), and the host with the kernels of a
  * sync (region_host.pml). Warps go on for ever, or stop when they have nothing mapped. README.md
  * tells what is modelled and what is not.
  *
@@ -15,6 +15,8 @@
  * -D SYNC          the host maps regions, and writes them; the next sync tells the device
  * -D LIST          with SYNC: the list of changes is not changed in one step
  * -D DELETES       with SYNC: the host deletes regions and uses their numbers again
+ * -D CLEAN         dirty regions are written home ahead of need by the copy engine
+ * -D BRING         the copy engine brings regions to frames
  * -D CHUNKS        the host takes frames away, and gives them back
  * -D ENDS          the property that every run ends (below); searches for a frame are bounded
  * -D FAULT_...     one planted fault; region.sh lists them
@@ -44,8 +46,9 @@
 #define BUSY 32
 #define REMOTE 64
 #define LISTED 128
-#define SLOT(f) (256 * (f))
-#define SLOT_OF(w) ((w) >> 8) /* of a word that is not REMOTE */
+#define COPYING 256
+#define SLOT(f) (512 * (f))
+#define SLOT_OF(w) ((w) >> 9) /* of a word that is not REMOTE */
 #define HOME 3                /* the slot of a word that is REMOTE */
 #define FLAG(is, flag) ((is) -> (flag) : 0)
 #define REFS(r) (word[r] & REFERENCES)
@@ -55,6 +58,7 @@
 /* The record of a frame: a region, or one of these. */
 #define FREE 6
 #define CLOSED 7 /* taken away */
+#define COMING 8 /* the copy engine brings a region */
 
 #define NO 0
 #define CHANGED 1
@@ -134,8 +138,13 @@ inline write_at(r, place)
 #else
 #define SAYS_FRAME(w, f) (SLOT_OF(w) == f)
 #endif
+#ifdef FAULT_EVICT_COPYING
+#define STAYS 0
+#else
+#define STAYS COPYING
+#endif
 #define IS_VICTIM(v, f) \
-    ((word[v] & (RESIDENT | BUSY | REMOTE | REFERENCES)) == RESIDENT && SAYS_FRAME(word[v], f))
+    ((word[v] & (RESIDENT | BUSY | REMOTE | STAYS | REFERENCES)) == RESIDENT && SAYS_FRAME(word[v], f))
 
 #if FRAMES == 2
 #define EVERY_FRAME(f) (f(0) && f(1))
@@ -149,6 +158,9 @@ inline write_at(r, place)
 #endif
 
 #include "region_warp.pml"
+#if defined(CLEAN) || defined(BRING)
+#include "region_engine.pml"
+#endif
 #if defined(SYNC) || defined(CHUNKS)
 #define HOST
 #include "region_host.pml"
@@ -156,17 +168,18 @@ inline write_at(r, place)
 
 /* ---- invariants, looked at in every state */
 
-/* The table of states. With BUSY alone it is fetched, or deleted. */
+/* The table of states. With BUSY alone it is fetched, or deleted. Invalid, the copy engine may bring it. */
 #define ALONE(r, flag) ((word[r] & ~REFERENCES) == (flag))
 #define WORD_IS_RIGHT(r) \
-    (ALONE(r, 0) || ALONE(r, BUSY) || ALONE(r, RESIDENT | REMOTE) || (IN_FRAME(word[r]) && SLOT_OF(word[r]) < FRAMES))
+    (ALONE(r, 0) || ALONE(r, BUSY) || ALONE(r, COPYING) || ALONE(r, COPYING | BUSY) || ALONE(r, RESIDENT | REMOTE) || (IN_FRAME(word[r]) && SLOT_OF(word[r]) < FRAMES))
 
 /* R1, and so R2 of those that nobody changes: a record names a region that is in the frame, BUSY, or has just left; a region that is not BUSY
- * is named by its frame. R4: without DIRTY, the home is as it was written last. R6. */
+ * is named by its frame. R4: without DIRTY, and not on its way home, the home is as it was written last. R6. */
 #define RECORD_IS_RIGHT(f) \
     (owner[f] >= FREE || leaving[f] || IS(owner[f], BUSY) || (IN_FRAME(word[owner[f]]) && SLOT_OF(word[owner[f]]) == f))
 #define IS_NAMED(r) (IS(r, BUSY) || !IN_FRAME(word[r]) || owner[SLOT_OF(word[r])] == r)
-#define IS_SAVED(r) (IS(r, DIRTY) || home_new[r] == WHOLE || !exists[r])
+#define IS_CLEANED(r) (IS(r, COPYING) && IN_FRAME(word[r]))
+#define IS_SAVED(r) (IS(r, DIRTY) || IS_CLEANED(r) || home_new[r] == WHOLE || !exists[r])
 #define IS_COUNTED(r) (REFS(r) == maps[r])
 
 active proctype Invariants()
@@ -187,6 +200,13 @@ init
         run Warp();
 #if WARPS == 3
         run Warp();
+#endif
+#ifdef CLEAN
+        run Cleaner();
+        run Engine();
+#endif
+#ifdef BRING
+        run Bringer();
 #endif
 #ifdef HOST
         run Host()

@@ -8,7 +8,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 # shellcheck disable=SC2034 # of search.sh
-model='region.pml region_warp.pml region_host.pml'
+model='region.pml region_warp.pml region_engine.pml region_host.pml'
 # shellcheck source=tests/model/search.sh
 . "$here/search.sh"
 
@@ -22,6 +22,12 @@ small_systems() {
     holds list_of_changes_in_its_steps -DSYNC -DLIST -DROUNDS=1
     holds host_deletes_and_creates -DSYNC -DDELETES -DROUNDS=1
     holds frames_are_taken_away -DCHUNKS -DFRAMES=2
+    holds engine_cleans -DCLEAN -DWRITE_ONLY
+    holds engine_cleans_and_host_syncs -DCLEAN -DSYNC -DROUNDS=1
+    holds engine_cleans_and_frames_are_taken_away -DCLEAN -DCHUNKS -DFRAMES=2 -DROUNDS=1
+    holds engine_brings -DBRING -DWRITE_ONLY
+    holds engine_brings_and_host_syncs -DBRING -DSYNC -DROUNDS=1
+    holds engine_cleans_and_brings -DCLEAN -DBRING -DROUNDS=2
     ends two_warps_end -DROUNDS=2 -DWRITE_ONLY
     ends two_warps_with_two_regions_each_end -DROUNDS=2 -DDEPTH=2
     ends three_warps_end -DWARPS=3 -DROUNDS=1
@@ -58,6 +64,15 @@ planted_faults() {
     finds FAR_FORGOTTEN host_reads_old -DSYNC
     finds DELETE_UNCLAIMED lost_update -DSYNC -DDELETES
     finds RECORD_READ_EARLY lost_update -DSYNC -DDELETES
+    finds CLEAN_REFERENCED dropped -DCLEAN
+    finds CLEAN_AT_THE_END dropped -DCLEAN
+    finds CLEAN_STAYS_LISTED dropped -DCLEAN
+    finds EVICT_COPYING dropped -DCLEAN
+    finds COPIES_UNWAITED host_reads_old -DCLEAN -DSYNC
+    finds GIVEN_UP_AND_COPIED 'host_reads_old|dropped' -DCLEAN -DSYNC
+    finds MAP_LEAVES_COMING 'word_wrong|lost_update' -DBRING
+    finds BRING_BLINDLY lost_update -DBRING -DFRAMES=2
+    finds SYNC_SKIPS_COMING lost_update -DBRING -DSYNC
     finds CLOSED_IS_FREE closed_frame_used -DCHUNKS -DFRAMES=2
 }
 
@@ -67,6 +82,8 @@ large_systems() {
     holds three_regions_and_two_frames_with_two_regions_each -DREGIONS=3 -DFRAMES=2 -DDEPTH=2
     holds three_warps_with_two_regions_each -DWARPS=3 -DDEPTH=2
     holds three_warps_and_a_host -DWARPS=3 -DSYNC -DREADS
+    holds engine_cleans_with_three_regions_and_two_frames -DCLEAN -DREGIONS=3 -DFRAMES=2
+    holds engine_brings_with_three_regions_and_two_frames -DBRING -DREGIONS=3 -DFRAMES=2 -DROUNDS=2
     holds host_does_everything -DSYNC -DDELETES -DCHUNKS -DWRITE_ONLY
     holds host_writes_and_syncs -DSYNC -DDELETES
     holds list_of_changes_in_its_steps -DSYNC -DLIST
@@ -74,12 +91,12 @@ large_systems() {
 
 case ${1:-} in
 '')
-    echo '1..43'
+    echo '1..58'
     small_systems
     planted_faults
     ;;
 --long)
-    echo '1..6'
+    echo '1..8'
     large_systems
     ;;
 *)

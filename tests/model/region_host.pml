@@ -5,8 +5,15 @@
 /* A sync that applies what the host wrote: nothing is left to do for a region that is invalid. */
 #ifdef FAULT_SYNC_SKIPS_FETCHING
 #define IS_INVALID(r) (!IS(r, RESIDENT))
-#else
+#elif defined(FAULT_SYNC_SKIPS_COMING)
 #define IS_INVALID(r) (!IS(r, RESIDENT | BUSY))
+#else
+#define IS_INVALID(r) (!IS(r, RESIDENT | BUSY | COPYING))
+#endif
+
+#ifndef CLEAN
+#define stop_cleaning() skip
+#define resume_cleaning() skip
 #endif
 #ifdef FAULT_SYNC_IGNORES_REFERENCES
 #define IS_UNUSED(r) (!IS(r, BUSY))
@@ -156,6 +163,12 @@ end_idle:
            fi
        }
        collect();
+#ifdef CLEAN
+       if
+       :: far[r] -> stop_cleaning()
+       :: else
+       fi;
+#endif
        if
 #ifdef FAULT_CPU_FILL_LEAVES_DIRTY
        :: atomic {
@@ -171,6 +184,7 @@ end_idle:
 #endif
               host_has[r] = false;
               r = 0;
+              resume_cleaning();
               goto end_idle
           }
        :: atomic {
@@ -189,6 +203,7 @@ end_idle:
        :: atomic { !far[r] }
        fi;
        atomic {
+           resume_cleaning();
            assert(home_new[r] == WHOLE || host_reads_old);
            if
            :: true -> /* the map was for reading */
@@ -203,6 +218,7 @@ end_idle:
            fi
        }
 syncs:
+       stop_cleaning();
        if /* the next syncs, until the region is invalid */
        :: atomic { IS_INVALID(r) }
        :: atomic {
@@ -216,6 +232,7 @@ syncs:
           free_frame(r)
        fi;
        atomic {
+           resume_cleaning();
            pending[r] = false;
            host_has[r] = false;
            r = 0
@@ -223,6 +240,7 @@ syncs:
        goto end_idle;
 #ifdef DELETES
 deletes:
+       stop_cleaning();
        if
 #ifdef FAULT_DELETE_UNCLAIMED
        :: atomic { IS_INVALID(r) };
@@ -238,6 +256,7 @@ deletes:
           atomic { exists[r] = false }
           free_frame(r)
        fi;
+       resume_cleaning();
        atomic { write_at(r, HOME) } /* the number is given to a new region: its first data */
        atomic {
            exists[r] = true;
@@ -256,14 +275,16 @@ deletes:
            fi;
            closed[f] = true
        }
+       stop_cleaning();
        if
+       :: atomic { owner[f] == COMING -> goto opens } /* it is waited for */
        :: atomic {
               owner[f] == FREE ->
 #ifndef FAULT_CLOSED_IS_FREE
               owner[f] = CLOSED
 #endif
           }
-       :: atomic { owner[f] != FREE -> r = owner[f] }
+       :: atomic { owner[f] < FREE -> r = owner[f] }
           atomic {
               if
               :: IS_VICTIM(r, f) -> word[r] = word[r] + BUSY
@@ -293,6 +314,7 @@ deletes:
        }
 opens:
        atomic {
+           resume_cleaning();
            closed[f] = false;
            r = 0;
            f = 0

@@ -33,6 +33,13 @@ byte ended; /* warps that stopped */
 #define MAY_LOOK_AT(f) (!closed[f])
 #endif
 
+/* What the copy engine was to bring is not wanted any more. */
+#ifdef FAULT_MAP_LEAVES_COMING
+#define CAME(r) 0
+#else
+#define CAME(r) (word[r] & COPYING)
+#endif
+
 /* Another warp puts the region into the list: it is waited for, or a sync might not find it there. */
 #ifdef FAULT_CHANGED_UNWAITED
 #define MAY_GO_ON(r) (listed[r] != NO)
@@ -281,7 +288,7 @@ finds_frame:
            v = owner[f];
            if
            :: v == FREE -> goto takes_frame
-           :: v == CLOSED -> goto looks_on
+           :: v >= CLOSED -> goto looks_on
            :: else
            fi
        };
@@ -292,7 +299,7 @@ finds_frame:
            looks == 2 * FRAMES ->
            looks = 0;
 #endif
-           word[r] = word[r] + RESIDENT + REMOTE - BUSY;
+           word[r] = word[r] + RESIDENT + REMOTE - BUSY - CAME(r);
            place = HOME
        };
        goto lists
@@ -440,7 +447,7 @@ fetches: /* f's record names r */
        }
     fi;
     atomic {
-        word[r] = word[r] + RESIDENT + SLOT(f) - BUSY;
+        word[r] = word[r] + RESIDENT + SLOT(f) - BUSY - CAME(r);
         place = f;
         f = 0;
 #ifdef ENDS

@@ -41,8 +41,8 @@ static gvm_device *device;
 static CUmodule module;
 static gvm_device_info info = {.struct_size = sizeof info};
 static CUfunction function;
-static CUstream streams[STREAMS];
-static gvm_buffer *memory; /* writes, values, wrong */
+static CUstream streams[STREAMS + 1]; /* the last has no kernels of its own */
+static gvm_buffer *memory;            /* writes, values, wrong */
 static uint64_t state, maps;
 
 #define VALUES_AT (SHARED_MAX * sizeof(uint32_t))
@@ -52,7 +52,7 @@ static uint64_t state, maps;
 typedef struct run {
     gvm_space *space;
     gvm_collection *shared, *own;
-    uint32_t shared_count, own_count, by, groups, check;
+    uint32_t shared_count, own_count, by, groups, check, clean_low;
     uint64_t region_bytes, budget_bytes;
     gvm_region_policy policy;
     uint32_t written[SHARED_MAX]; /* by the CPU */
@@ -268,6 +268,19 @@ static bool disturb(run *r)
     return draw(2) == 0 || (GOOD(r, gvm_space_sync(r->space, streams[0])) && check_some_own(r));
 }
 
+/* By kernels or by the copy engine; its stream has other work to do or not. */
+static bool prefetch_some(run *r, gvm_collection *c, uint32_t count)
+{
+    const uint32_t first = (uint32_t)draw(count), some = (uint32_t)draw(count - first) / 4;
+
+    switch (draw(4)) {
+    case 0: return GOOD(r, gvm_region_prefetch(c, first, some, streams[draw(2)]));
+    case 1: return GOOD(r, gvm_region_prefetch_by_engine(c, first, some, streams[draw(2)]));
+    case 2: return GOOD(r, gvm_region_prefetch_by_engine(c, first, some, streams[STREAMS]));
+    default: return true;
+    }
+}
+
 static bool use_by_kernels(run *r)
 {
     const uint32_t rounds = r->by == GVM_REGION_BY_THREAD ? 2 : 8;
@@ -277,15 +290,13 @@ static bool use_by_kernels(run *r)
             return false;
     if (draw(2) == 0 && !resolve_some(r, streams[0]))
         return false;
-    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->shared, 0, r->shared_count / 4, streams[1])))
-        return false;
-    if (draw(4) == 0 && !GOOD(r, gvm_region_prefetch(r->own, 0, r->own_count / 4, streams[0])))
+    if (!prefetch_some(r, r->shared, r->shared_count) || !prefetch_some(r, r->own, r->own_count))
         return false;
     if (draw(4) == 0 && !evict_some(r, draw(2) == 0 ? r->shared : r->own, streams[draw(STREAMS)]))
         return false;
     if (draw(2) == 0 && !disturb(r))
         return false;
-    for (uint32_t i = 1; i < STREAMS; i++)
+    for (uint32_t i = 1; i <= STREAMS; i++)
         if (!CU(r, cuStreamSynchronize(streams[i])))
             return false;
     return GOOD(r, gvm_space_sync(r->space, streams[0])) && found_nothing_wrong(r);
@@ -339,7 +350,7 @@ static void draw_sizes(run *r)
 static bool begin(run *r)
 {
     gvm_space_options space = gvm_space_options_init();
-    gvm_collection_options options = gvm_collection_options_init();
+    gvm_collection_options options = gvm_collection_options_init(), own = options;
     const uint8_t zero = 0;
 
     r->by = (uint32_t)draw(3);
@@ -347,17 +358,20 @@ static bool begin(run *r)
     r->check = (uint32_t)draw(2);
     draw_sizes(r);
     r->policy = draw_policy();
+    r->clean_low = (uint32_t)(draw(2) * draw(101));
     r->budget_bytes = draw(8) == 0 ? 2 * MIB : 2 * MIB * (1 + draw(6));
     space.budget_bytes = r->budget_bytes;
     space.flags = r->check;
     space.wait_ms = 60000 * SLOWNESS;
     options.policy = r->policy;
+    options.clean_low = r->clean_low;
+    own.clean_low = draw(2) == 0 ? r->clean_low : 0;
     options.budget_bytes = draw(2) == 0 ? 0 : 2 * MIB;
     return GOOD(r, gvm_buffer_fill(memory, 0, 2 * MIB, &zero, 1)) &&
            GOOD(r, gvm_space_create(device, &space, &r->space)) &&
            GOOD(r, gvm_collection_create(r->space, r->shared_count, r->region_bytes, &options,
                                          &r->shared)) &&
-           GOOD(r, gvm_collection_create(r->space, r->own_count, r->region_bytes, NULL, &r->own)) &&
+           GOOD(r, gvm_collection_create(r->space, r->own_count, r->region_bytes, &own, &r->own)) &&
            fill_regions(r, r->shared, r->shared_count) && fill_regions(r, r->own, r->own_count) &&
            GOOD(r, gvm_space_sync(r->space, NULL));
 }
@@ -386,7 +400,7 @@ static bool open_device(void)
         gvm_buffer_create(device, 2 * MIB, NULL, &memory) != GVM_OK ||
         gvm_buffer_commit(memory, 0, 2 * MIB) != GVM_OK)
         return false;
-    for (int i = 0; i < STREAMS; i++)
+    for (uint32_t i = 0; i <= STREAMS; i++)
         if (gvmi_cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
             return false;
     return true;
@@ -411,10 +425,10 @@ int main(int argc, char **argv)
         memset(&r, 0, sizeof r);
         fine = run_once(&r);
         if (!fine)
-            printf("# run %llu of seed %llu: %s\n# %u + %u regions of %llu bytes, budget %llu, policy %d, by %u, check %u\n",
+            printf("# run %llu of seed %llu: %s\n# %u + %u regions of %llu bytes, budget %llu, policy %d, by %u, check %u, clean %u\n",
                    (unsigned long long)runs, (unsigned long long)seed, r.problem, r.shared_count,
                    r.own_count, (unsigned long long)r.region_bytes,
-                   (unsigned long long)r.budget_bytes, (int)r.policy, r.by, r.check);
+                   (unsigned long long)r.budget_bytes, (int)r.policy, r.by, r.check, r.clean_low);
         gvm_space_destroy(r.space);
         runs++;
     }

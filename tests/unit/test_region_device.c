@@ -89,7 +89,7 @@ static uint64_t next_job(gvm_region_search *s)
 
 static int share_a_copy(void *arg)
 {
-    const gvm_region_table *t;
+    gvm_region_table *t;
     gvm_region_search first, second;
     uint64_t job, other;
     void *pointer;
@@ -97,7 +97,7 @@ static int share_a_copy(void *arg)
     (void)arg;
     CHILD_EXPECT(start_with((gvm_space_options)gvm_space_options_init(),
                             (gvm_collection_options)gvm_collection_options_init()));
-    t = (const gvm_region_table *)(uintptr_t)view.table;
+    t = (gvm_region_table *)(uintptr_t)view.table;
     CHILD_EXPECT(gvm_region_map_cpu(collection, 3, GVM_REGION_WRITE, &pointer) == GVM_OK);
     for (uint32_t i = 0; i < REGION / sizeof i; i++)
         ((uint32_t *)pointer)[i] = i * 2654435761u + 1;

@@ -236,10 +236,10 @@ GVM_DEVICE uint32_t gvm_region_uses_in(uint64_t word)
     return (uint32_t)(word >> GVM_REGION_USE_SHIFT);
 }
 
-/* Has nobody BUSY or a reference, and is it in that frame? */
+/* Has nobody BUSY or a reference, and is it in that frame, from which nothing is copied? */
 GVM_DEVICE int gvm_region_is_idle_in(uint64_t word, uint32_t frame)
 {
-    return (word & (GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REMOTE |
+    return (word & (GVM_REGION_RESIDENT | GVM_REGION_BUSY | GVM_REGION_REMOTE | GVM_REGION_COPYING |
                     GVM_REGION_REFERENCES)) == GVM_REGION_RESIDENT &&
            gvm_region_slot_in(word) == frame;
 }
@@ -358,6 +358,7 @@ typedef struct gvm_region_search {
     uint32_t stage;
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
+    uint32_t cleaning, reserved;         /* the step of a batch that these threads are at */
     uint32_t has_piece, next;            /* of a copy in pieces */
     uint32_t frames, policy, step, pass; /* as the search for a frame began; the pass of the hand */
     uint32_t rank, kept; /* of the group's best victim; the most passes for which another was not used */
@@ -372,6 +373,7 @@ typedef struct gvm_region_search {
 
 enum {
     GVM_REGION_LOOK,   /* at the region's word */
+    GVM_REGION_CLEANS, /* others ahead of need */
     GVM_REGION_FIND,   /* a frame */
     GVM_REGION_EVICT,  /* the victim is written home */
     GVM_REGION_FILL,   /* the frame is the region's */
@@ -387,6 +389,8 @@ GVM_DEVICE void gvm_region_note(uint32_t *at, uint32_t value)
 }
 
 #include <gvmem/device/detail/region_policy.h>
+
+#include <gvmem/device/detail/region_clean.h>
 
 /* The victim's data is at home. Its frame is the region's, unless the victim was mapped meanwhile: then it stays. */
 GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_search *s)
@@ -410,7 +414,7 @@ GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: a copy from one slot to another, or nothing more; in check mode also to sum up the
+/* What gvm_region_next() has all threads do: GVM_REGION_CLEAN, a copy from one slot to another, or nothing more; in check mode also to sum up the
  * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
 #define GVM_REGION_SUM_UP (1ull << 61)
@@ -437,12 +441,14 @@ GVM_DEVICE uint32_t gvm_region_job_to(uint64_t job)
 #include <gvmem/device/detail/region_share.h>
 
 /* In check mode, or what is no copy of a whole region. */
-GVM_DEVICE_RARE void gvm_region_do_rarely(const gvm_region_table *t, uint64_t job, uint32_t by)
+GVM_DEVICE_RARE void gvm_region_do_rarely(gvm_region_table *t, uint64_t job, uint32_t by)
 {
     const uint32_t to = gvm_region_job_to(job), from = gvm_region_job_from(job);
 
     if ((job & GVM_REGION_COPY) != 0)
         gvm_region_copy(t, to, from, by);
+    else if ((job & GVM_REGION_CLEAN) != 0)
+        gvm_region_clean_some(t, to, from, gvm_region_rank(by), gvm_region_ranks(by));
     else if ((job & GVM_REGION_PIECE_OF) != 0)
         gvm_region_do_piece(t, job, by);
     else if ((job & GVM_REGION_SUM_UP) != 0)
@@ -454,7 +460,7 @@ GVM_DEVICE_RARE void gvm_region_do_rarely(const gvm_region_table *t, uint64_t jo
         gvm_region_sum_up(t, to, GVM_REGION_NONE, by);
 }
 
-GVM_DEVICE void gvm_region_do(const gvm_region_table *t, uint64_t job, uint32_t by)
+GVM_DEVICE void gvm_region_do(gvm_region_table *t, uint64_t job, uint32_t by)
 {
     if ((job & GVM_REGION_COPY) != 0 && t->sums == 0)
         gvm_region_copy(t, gvm_region_job_to(job), gvm_region_job_from(job), by);
@@ -520,7 +526,7 @@ GVM_DEVICE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
         gvm_region_settle(t, s->region, s->own, s->own & GVM_REGION_PLACE);
         return gvm_region_fail(t, s->region, GVM_REGION_NO_SUCH);
     } else {
-        s->stage = GVM_REGION_FIND;
+        s->stage = t->clean_low != 0 ? GVM_REGION_CLEANS : GVM_REGION_FIND;
     }
     return 0;
 }
@@ -597,6 +603,16 @@ GVM_DEVICE_RARE uint64_t gvm_region_fill(gvm_region_table *t, gvm_region_search 
     return 0;
 }
 
+/* What else there is to do for all who need frames. */
+GVM_DEVICE_RARE uint64_t gvm_region_clean_step(gvm_region_table *t, gvm_region_search *s)
+{
+    const uint64_t job = gvm_region_clean_next(t, &s->cleaning);
+
+    if (job == 0)
+        s->stage = GVM_REGION_FIND;
+    return job;
+}
+
 /* The leader's next step: 0 if there are more, or a job. A copy of a large region comes in pieces. */
 GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
 {
@@ -604,6 +620,8 @@ GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
 
     if (s->stage == GVM_REGION_LOOK)
         job = gvm_region_look(t, s);
+    else if (s->stage == GVM_REGION_CLEANS)
+        job = gvm_region_clean_step(t, s);
     else if (s->stage == GVM_REGION_FIND)
         job = gvm_region_search_frame(t, s);
     else if (s->stage == GVM_REGION_EVICT)
@@ -630,6 +648,7 @@ GVM_DEVICE void gvm_region_begin_map(gvm_region_search *s, uint32_t region, uint
     s->frame = s->looks = s->has_piece = 0;
     s->victim = GVM_REGION_NONE;
     s->until_ns = 0;
+    s->cleaning = GVM_REGION_CLEAN_NOTHING;
     s->drawn = GVM_REGION_UNDRAWN;
     s->own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
 }

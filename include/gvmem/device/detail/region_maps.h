@@ -37,16 +37,18 @@ GVM_DEVICE_RARE void gvm_region_copy_two(const gvm_region_table *t, uint64_t job
 #define GVM_REGION_SMALL 2048 /* bytes: from here on a warp has enough loads for one copy */
 
 /* What the lanes of a set have to do is done by the whole warp. */
-GVM_DEVICE_RARE void gvm_region_do_for_lanes(const gvm_region_table *t, uint64_t job, uint32_t set)
+GVM_DEVICE_RARE void gvm_region_do_for_lanes(gvm_region_table *t, uint64_t job, uint32_t set)
 {
-    uint64_t first;
+    uint64_t first, second;
 
     GVM_NO_UNROLL
     while (set != 0) {
         first = gvm_warp_get_u64(job, gvm_warp_first(set));
         set &= set - 1;
-        if (set != 0 && t->stride_bytes < GVM_REGION_SMALL && t->columns == 0 && t->sums == 0) {
-            gvm_region_copy_two(t, first, gvm_warp_get_u64(job, gvm_warp_first(set)));
+        second = set != 0 ? gvm_warp_get_u64(job, gvm_warp_first(set)) : 0;
+        if ((first & second & GVM_REGION_COPY) != 0 && t->stride_bytes < GVM_REGION_SMALL &&
+            t->columns == 0 && t->sums == 0) {
+            gvm_region_copy_two(t, first, second);
             set &= set - 1;
         } else {
             gvm_region_do(t, first, GVM_REGION_BY_WARP);

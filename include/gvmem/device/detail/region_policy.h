@@ -31,6 +31,17 @@
 
 #ifdef GVM_KERNEL
 
+/* The frames of a place, and the places of so many frames. */
+GVM_DEVICE uint32_t gvm_region_step_of(uint32_t policy)
+{
+    return policy == GVM_REGION_LRU || policy == GVM_REGION_LIRS ? GVM_REGION_GROUP : 1;
+}
+
+GVM_DEVICE uint32_t gvm_region_places(uint32_t frames, uint32_t step)
+{
+    return (frames + step - 1) / step;
+}
+
 GVM_DEVICE int gvm_region_takes_free(const gvm_region_table *t, uint32_t at, gvm_region_search *s)
 {
     s->frame = at;
@@ -214,10 +225,10 @@ GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
 
     s->frames = gvm_load_consume_u32(&t->frame_count);
     s->policy = gvm_load_consume_u32(&t->policy);
-    s->step = s->policy == GVM_REGION_LRU || s->policy == GVM_REGION_LIRS ? GVM_REGION_GROUP : 1;
+    s->step = gvm_region_step_of(s->policy);
     s->left = s->note = 0;
     s->victim = GVM_REGION_NONE;
-    places = (s->frames + s->step - 1) / s->step;
+    places = gvm_region_places(s->frames, s->step);
     if (places > 0 && s->step > 1)
         s->note = (uint32_t)(s->drawn != GVM_REGION_UNDRAWN ? s->drawn : gvm_load_consume_u64(&t->hand)) / places
                   << GVM_REGION_PASS_SHIFT;

@@ -12,8 +12,10 @@
 /* The word of a region. References lie below CROWDED, whose bit says that there are too many, or that a region
  * was unmapped more often than mapped: such a word is left alone. */
 #define GVM_REGION_REFERENCE 1ull
-#define GVM_REGION_REFERENCES 0xffffffull
-#define GVM_REGION_CROWDED (1ull << 23)
+#define GVM_REGION_REFERENCES 0x7fffffull
+#define GVM_REGION_CROWDED (1ull << 22)
+#define GVM_REGION_COPYING \
+    (1ull << 23) /* the copy engine copies it home, or brings it; one that is in a frame stays there meanwhile */
 #define GVM_REGION_RESIDENT (1ull << 24)
 #define GVM_REGION_DIRTY (1ull << 25)
 #define GVM_REGION_BUSY (1ull << 26)
@@ -25,8 +27,8 @@
 #define GVM_REGION_USE_SHIFT 56
 #define GVM_REGION_USE (1ull << GVM_REGION_USE_SHIFT)
 #define GVM_REGION_PLACE \
-    (GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_REMOTE | GVM_REGION_LISTED | \
-     GVM_REGION_SLOT_MASK)
+    (GVM_REGION_COPYING | GVM_REGION_RESIDENT | GVM_REGION_DIRTY | GVM_REGION_REMOTE | \
+     GVM_REGION_LISTED | GVM_REGION_SLOT_MASK)
 
 /* The record of a region. */
 typedef struct gvm_region_record {
@@ -51,6 +53,7 @@ typedef struct gvm_region_frame {
 } gvm_region_frame;
 
 #define GVM_REGION_RETIRED 0xffffffffu
+#define GVM_REGION_COMING 0xfffffffeu /* the copy engine is to bring a region there */
 
 /* The most numbers that kernels have to create regions, and the callback that gives more. */
 #define GVM_REGION_SEGMENT 4096u
@@ -84,6 +87,41 @@ enum {
     GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
 };
 
+/* The regions that are written home together ahead of need: region_clean.h. */
+#define GVM_REGION_BATCH 256u
+typedef struct gvm_region_cleaning {
+    uint64_t turn;    /* atomic: how many batches there were, and GVM_REGION_CLEAN_... below */
+    uint64_t copied;  /* the copy engine has copied so many; written by it alone */
+    uint64_t at;      /* the hand's position up to which frames were looked at */
+    uint64_t written; /* regions of all batches */
+    uint64_t count;   /* atomic: of the batch */
+    uint64_t mail;    /* address of gvm_region_mail in host memory */
+    uint64_t list;    /* address of the batch, GVM_REGION_IN_FRAME() each */
+    uint64_t padding[9];
+} gvm_region_cleaning;
+
+/* cleaning.turn: the number of batches so far, and below it one of these. */
+#define GVM_REGION_TURN_SHIFT 2
+#define GVM_REGION_TURN_PHASE 3u
+enum {
+    GVM_REGION_CLEAN_IDLE,
+    GVM_REGION_CLEAN_ACTING,  /* threads make a batch, or end it */
+    GVM_REGION_CLEAN_BATCH,   /* the batch is the host's until it is copied */
+    GVM_REGION_CLEAN_STOPPED, /* by the host */
+};
+
+/* From kernels to the host. */
+typedef struct gvm_region_mail {
+    uint64_t turn;  /* the batch below is complete; atomic */
+    uint64_t count; /* of it */
+    uint64_t list[GVM_REGION_BATCH];
+} gvm_region_mail;
+
+/* A region and a frame as an entry of a list. */
+#define GVM_REGION_IN_FRAME(region, frame) ((uint64_t)(region) << 32 | (frame))
+#define GVM_REGION_OF_ENTRY(entry) ((uint32_t)((entry) >> 32))
+#define GVM_REGION_FRAME_OF_ENTRY(entry) ((uint32_t)(entry))
+
 /* Of a collection, in device memory. Counters are of all kernels since it was made. */
 typedef struct gvm_region_table {
     uint64_t address, stride_bytes, region_bytes;
@@ -97,6 +135,8 @@ typedef struct gvm_region_table {
     gvm_region_shape shape;
     uint32_t columns, rows; /* windows beside and below each other in a slice; 0: no shape */
     uint32_t change_shift;  /* the list of changes has 1 << change_shift entries */
+    uint32_t clean_low,
+        clean_high; /* watermarks in percent of the frames; 0: no cleaning (region_clean.h) */
     uint32_t reserved;
     uint64_t error;        /* atomic: code, and the region's number above it */
     uint64_t change_count; /* atomic: of entries so far */
@@ -107,12 +147,13 @@ typedef struct gvm_region_table {
     uint64_t collection; /* what the host knows it by */
     gvm_callback_view callbacks; /* of the space */
     uint64_t shares; /* address of an array for the regions: gvm_region_share; 0: regions are small, or in check mode */
-    uint64_t padding[3];
+    uint64_t padding[2];
     uint64_t fetched, written, evicted, remote;
     uint64_t padding2[12];
     uint64_t hand;  /* atomic, in a cache line of its own with: */
     uint64_t fresh; /* atomic: how many frames were looked at since frames became free last */
     uint64_t padding3[14];
+    gvm_region_cleaning cleaning;
 } gvm_region_table;
 
 /* Where the window of a region begins, from the beginning of the array on. */
