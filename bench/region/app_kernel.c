@@ -339,7 +339,7 @@ GVM_DEVICE void digest(const bench_app_params *p, int kind)
     { \
         function(&p, PLAIN); \
     } \
-    GVM_KERNEL(function##_regions, bench_app_params, p) \
+    GVM_KERNEL_BOUNDED(function##_regions, bench_app_params, p, 256, 8) \
     { \
         function(&p, REGIONS); \
     }
@@ -514,7 +514,8 @@ GVM_KERNEL(matmul_plain, bench_matmul_params, p)
     multiply_plain(&p);
 }
 
-GVM_KERNEL(matmul_regions, bench_matmul_params, p)
+/* As many blocks as without regions: what does not fit into registers over a map is kept in memory over it. */
+GVM_KERNEL_BOUNDED(matmul_regions, bench_matmul_params, p, BENCH_MATMUL_THREADS, 6)
 {
     multiply_regions(&p);
 }

@@ -38,10 +38,11 @@ struct gvm_device {
     uint64_t row_bytes;   /* rows of a piece begin at multiples of this */
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
-    struct gvmi_kernel_set *kernels;             /* loaded by kernels/ on first use */
-    gvmi_words_list results, appends, callbacks, cleanings; /* of kernels/, appender/, callback/, region/ */
-    uint64_t managed_bytes;                      /* of all managed heaps; atomic */
-    uint32_t openings;                           /* by the program; under the START lock */
+    struct gvmi_kernel_set *kernels; /* loaded by kernels/ on first use */
+    gvmi_words_list results, appends, callbacks,
+        cleanings;          /* of kernels/, appender/, callback/, region/ */
+    uint64_t managed_bytes; /* of all managed heaps; atomic */
+    uint32_t openings;      /* by the program; under the START lock */
     uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
 };
 

@@ -381,7 +381,7 @@ GVM_KERNEL(region_claim_frames, gvmi_region_work, p)
     }
 }
 
-/* For the frame's record, as of a region that comes by a map. */
+/* For the frame's record, as of a region that was used. */
 GVM_DEVICE uint32_t brought_note(const gvm_region_table *t)
 {
     const uint32_t policy = gvm_load_consume_u32(&t->policy), step = gvm_region_step_of(policy);
@@ -390,7 +390,7 @@ GVM_DEVICE uint32_t brought_note(const gvm_region_table *t)
 
     if (step == 1 || places == 0)
         return 0;
-    return hand / places << GVM_REGION_PASS_SHIFT | (policy == GVM_REGION_LIRS ? GVM_REGION_TRIAL : 0);
+    return hand / places << GVM_REGION_PASS_SHIFT;
 }
 
 /* A region that was brought, unless it was mapped since it was claimed: then the frame is free. */

@@ -160,6 +160,24 @@ static int keep_what_is_used_on_trial(void *arg)
     return stop() ? 0 : 1;
 }
 
+/* A pass: two regions come to the two groups. */
+static bool both_evict(uint32_t region, uint32_t victim)
+{
+    return evicts(region, victim) && evicts(region + 1, victim + 1);
+}
+
+/* What others bring ahead does not evict it. */
+static int keep_what_is_prefetched(void *arg)
+{
+    (void)arg;
+    START_FULL(GVM_REGION_LIRS);
+    for (uint32_t i = 16; i < 24; i++)
+        gvm_region_prefetch_warp(&view, i);
+    CHILD_EXPECT(are_in_frames(0, 8, false) && are_in_frames(8, 24, true));
+    CHILD_EXPECT(use(16, 24) && both_evict(24, 8));
+    return stop() ? 0 : 1;
+}
+
 /* 16 comes back one pass after it left; 2, the oldest of the group, was not used since pass 1. */
 static int keep_what_comes_back(void *arg)
 {
@@ -171,12 +189,6 @@ static int keep_what_comes_back(void *arg)
     CHILD_EXPECT(evicts(22, 20) && evicts(23, 21));
     CHILD_EXPECT(is_in_frame(16) && is_in_frame(4));
     return stop() ? 0 : 1;
-}
-
-/* A pass: two regions come to the two groups. */
-static bool both_evict(uint32_t region, uint32_t victim)
-{
-    return evicts(region, victim) && evicts(region + 1, victim + 1);
 }
 
 /* The others of the group were used since, or not long before: it is on trial again, and the next to leave. */
@@ -333,6 +345,7 @@ REGION_TEST(policy_lru_evicts_the_oldest_of_a_group, lru, NULL)
 REGION_TEST(policy_static_keeps_what_came_first, keep_what_came_first, NULL)
 REGION_TEST(policy_lirs_has_what_is_new_on_trial, try_what_is_new, NULL)
 REGION_TEST(policy_lirs_keeps_what_is_used_on_trial, keep_what_is_used_on_trial, NULL)
+REGION_TEST(policy_lirs_keeps_what_is_prefetched, keep_what_is_prefetched, NULL)
 REGION_TEST(policy_lirs_keeps_what_comes_back_soon, keep_what_comes_back, NULL)
 REGION_TEST(policy_lirs_has_what_comes_back_late_on_trial, try_what_comes_back_late, NULL)
 EACH_POLICY_TEST(policy_passes_over_what_is_mapped, pass_over_what_is_mapped, GVM_REGION_NFU)
@@ -351,6 +364,7 @@ int main(void)
         cmocka_unit_test(policy_static_keeps_what_came_first),
         cmocka_unit_test(policy_lirs_has_what_is_new_on_trial),
         cmocka_unit_test(policy_lirs_keeps_what_is_used_on_trial),
+        cmocka_unit_test(policy_lirs_keeps_what_is_prefetched),
         cmocka_unit_test(policy_lirs_keeps_what_comes_back_soon),
         cmocka_unit_test(policy_lirs_has_what_comes_back_late_on_trial),
         cmocka_unit_test(policy_passes_over_what_is_mapped),

@@ -118,6 +118,9 @@ typedef struct gvm_soft_global {
 #endif
 #define GVM_KERNEL(name, params_type, p) \
     extern "C" __global__ void name(GVM_PARAMETER params_type p)
+/* For blocks of so many threads at most, so many of which are to fit into an SM: CUDA's __launch_bounds__. */
+#define GVM_KERNEL_BOUNDED(name, params_type, p, threads, blocks) \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) name(GVM_PARAMETER params_type p)
 #define GVM_GLOBAL(type, name) \
     extern "C" { \
     __device__ type name; \
@@ -486,6 +489,7 @@ static __attribute__((unused, noinline, const)) gvm_soft_thread *gvm_soft_self(v
     GVM_EXPORT const gvm_soft_kernel gvm_soft_kernel_##name = { \
         GVM_SOFT_ABI, (uint32_t)sizeof(params_type), name##_run, gvm_soft_slot}; \
     static void name(const params_type p)
+#define GVM_KERNEL_BOUNDED(name, params_type, p, threads, blocks) GVM_KERNEL(name, params_type, p)
 
 #define GVM_GLOBAL(type, name) \
     static type name; \

@@ -222,15 +222,19 @@ GVM_DEVICE int gvm_region_is_absent(const gvm_region_view *view, uint32_t region
            (gvm_load_acquire_u32(&gvm_region_record_of(t, region)->flags) & GVM_REGION_LIVE) != 0;
 }
 
+/* A second use is counted after the fetch, so that LIRS does not have the region on trial: others that come before it is used would evict it. */
 GVM_DEVICE void gvm_region_prefetch_by(const gvm_region_view *view, uint32_t region, uint32_t by)
 {
     uint64_t absent = 0;
 
     if (gvm_region_rank(by) == 0)
         absent = (uint64_t)gvm_region_is_absent(view, region);
-    if (gvm_region_tell(by, absent) != 0 &&
-        (gvm_region_map_as(view, region, GVM_REGION_READ, by) & GVM_REGION_RESIDENT) != 0)
-        gvm_region_unmap_as(view, region, by);
+    if (gvm_region_tell(by, absent) == 0 ||
+        (gvm_region_map_as(view, region, GVM_REGION_READ, by) & GVM_REGION_RESIDENT) == 0)
+        return;
+    if (gvm_region_rank(by) == 0)
+        gvm_atomic_add_u64((uint64_t *)(uintptr_t)view->words + region, GVM_REGION_USE);
+    gvm_region_unmap_as(view, region, by);
 }
 
 GVM_DEVICE void gvm_region_prefetch_warp(const gvm_region_view *view, uint32_t region)
