@@ -71,13 +71,22 @@ gvm_status gvmi_homes_map(gvm_collection *c)
     return GVM_OK;
 }
 
+/* It is in no list before it is unmapped. */
+static bool is_written_by_cpu(const gvm_collection *c)
+{
+    for (uint32_t r = 0; r < c->table.count; r++)
+        if ((c->regions[r].flags & GVMI_REGION_WRITING) != 0)
+            return true;
+    return false;
+}
+
 /* Did kernels or the CPU write anything since the last sync, or was that not exchanged? */
 static bool has_untold(gvm_collection *c)
 {
     gvm_region_table table;
 
-    return c->untold.count > 0 || gvmi_region_read_table(c, &table) != GVM_OK ||
-           table.change_count != c->collected;
+    return c->untold.count > 0 || is_written_by_cpu(c) ||
+           gvmi_region_read_table(c, &table) != GVM_OK || table.change_count != c->collected;
 }
 
 void gvmi_homes_leave(gvm_collection *c)

@@ -429,6 +429,21 @@ static int leave_without_sync(void *arg)
     return stop();
 }
 
+/* What the CPU writes is at home at once, and in no list before it unmaps. */
+static int leave_while_cpu_writes(void *arg)
+{
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start(&checked) == 0);
+    CHILD_EXPECT(kernel_reads(&a, 1) == 0);
+    CHILD_EXPECT(gvm_region_map_cpu(b.collection, 1, GVM_REGION_WRITE, &pointer) == GVM_OK);
+    *(uint32_t *)pointer = 42;
+    gvm_collection_destroy(b.collection);
+    CHILD_EXPECT(sync_side(&a) == GVM_OK && cpu_reads(&a, 1) == 42 && kernel_reads(&a, 1) == 42);
+    return stop();
+}
+
 static int leave_after_sync(void *arg)
 {
     uint64_t before;
@@ -610,6 +625,7 @@ CHILD_TEST(region_mapped_to_write_is_left_by_sync, sync_while_mapped_to_write)
 CHILD_TEST(region_mapped_to_read_is_left_by_sync, sync_while_mapped_to_read)
 CHILD_TEST(region_brought_home_for_the_cpu_is_raised_later, map_on_the_cpu_between)
 CHILD_TEST(collection_destroyed_unsynced_has_others_drop_frames, leave_without_sync)
+CHILD_TEST(collection_destroyed_while_cpu_writes_has_others_drop_frames, leave_while_cpu_writes)
 CHILD_TEST(collection_destroyed_synced_has_others_keep_frames, leave_after_sync)
 CHILD_TEST(frames_that_are_mapped_are_dropped_later, leave_while_others_map)
 CHILD_TEST(version_raised_without_its_block_is_seen_at_a_death, end_between_additions)
@@ -635,6 +651,7 @@ int main(void)
         cmocka_unit_test(region_mapped_to_read_is_left_by_sync),
         cmocka_unit_test(region_brought_home_for_the_cpu_is_raised_later),
         cmocka_unit_test(collection_destroyed_unsynced_has_others_drop_frames),
+        cmocka_unit_test(collection_destroyed_while_cpu_writes_has_others_drop_frames),
         cmocka_unit_test(collection_destroyed_synced_has_others_keep_frames),
         cmocka_unit_test(frames_that_are_mapped_are_dropped_later),
         cmocka_unit_test(version_raised_without_its_block_is_seen_at_a_death),
