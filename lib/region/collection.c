@@ -271,6 +271,7 @@ void gvmi_collection_free_locked(gvm_collection *c)
 {
     gvm_space *space = c->space;
 
+    gvmi_region_cleaner_end(c); /* first: what its last copies wrote home, too, others learn of */
     if (c->homes != NULL)
         gvmi_homes_leave(c);
     LIST_REMOVE(c, entry);

@@ -242,7 +242,7 @@ gvm_status gvmi_homes_exchange(gvm_collection *collection, CUstream stream, uint
 /* What asking has failed with. */
 gvm_status gvmi_homes_failure(const gvm_collection *collection);
 
-/* The collection ends: others learn of what it may have written without raising versions. */
+/* The collection ends, and writes nothing home any more: others learn of what it may have written without raising versions. */
 void gvmi_homes_leave(gvm_collection *collection);
 void gvmi_homes_free(gvmi_homes *homes);
 
@@ -292,7 +292,7 @@ void gvmi_region_brought_end(gvm_collection *collection);
  * GVM_E_NOMEM, GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN, GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_region_cleaner_begin(gvm_collection *collection);
 
-/* Kernels may use it from now on; not any more. */
+/* Kernels may use it from now on; not any more: all copies are over, and a second end does nothing. */
 void gvmi_region_cleaner_join(gvm_collection *collection);
 void gvmi_region_cleaner_end(gvm_collection *collection);
 

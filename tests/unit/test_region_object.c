@@ -444,6 +444,46 @@ static int leave_while_cpu_writes(void *arg)
     return stop();
 }
 
+static const gvmi_driver *real;
+static gvmi_driver altered;
+static uint32_t abandoned_before, abandoned_at_end;
+
+/* Of the cleaner's stream, which is waited for before: the head is mapped still. */
+static CUresult look_and_destroy(CUstream stream)
+{
+    if (b.collection->cleaner.is_on && stream == b.collection->cleaner.stream)
+        abandoned_at_end = atomic_load(&b.collection->homes->head->abandoned);
+    return real->cuStreamDestroy(stream);
+}
+
+/* Who drops frames before the last copy home is over fetches what is not there yet, and does not look again. */
+static int leave_behind_the_cleaner(void *arg)
+{
+    gvm_collection_options options = gvm_collection_options_init();
+    gvmi_homes_head *head;
+
+    (void)arg;
+    CHILD_EXPECT(start(&plain) == 0);
+    gvm_collection_destroy(b.collection);
+    options.clean_low = 50;
+    CHILD_EXPECT(gvm_collection_attach(b.space, b.object, &options, GVM_FOREVER, &b.collection) ==
+                 GVM_OK);
+    CHILD_EXPECT(gvm_collection_get_view(b.collection, &b.view) == GVM_OK);
+    CHILD_EXPECT(kernel_writes(&b, 1, 11));
+    head = a.collection->homes->head;
+    abandoned_before = atomic_load(&head->abandoned);
+    abandoned_at_end = UINT32_MAX;
+    real = gvmi_cu;
+    altered = *real;
+    altered.cuStreamDestroy = look_and_destroy;
+    gvmi_cu = &altered;
+    gvm_collection_destroy(b.collection);
+    gvmi_cu = real;
+    CHILD_EXPECT(abandoned_at_end == abandoned_before);
+    CHILD_EXPECT(atomic_load(&head->abandoned) == abandoned_before + 1);
+    return stop();
+}
+
 static int leave_after_sync(void *arg)
 {
     uint64_t before;
@@ -626,6 +666,7 @@ CHILD_TEST(region_mapped_to_read_is_left_by_sync, sync_while_mapped_to_read)
 CHILD_TEST(region_brought_home_for_the_cpu_is_raised_later, map_on_the_cpu_between)
 CHILD_TEST(collection_destroyed_unsynced_has_others_drop_frames, leave_without_sync)
 CHILD_TEST(collection_destroyed_while_cpu_writes_has_others_drop_frames, leave_while_cpu_writes)
+CHILD_TEST(collection_destroyed_announces_it_behind_its_last_copies, leave_behind_the_cleaner)
 CHILD_TEST(collection_destroyed_synced_has_others_keep_frames, leave_after_sync)
 CHILD_TEST(frames_that_are_mapped_are_dropped_later, leave_while_others_map)
 CHILD_TEST(version_raised_without_its_block_is_seen_at_a_death, end_between_additions)
@@ -652,6 +693,7 @@ int main(void)
         cmocka_unit_test(region_brought_home_for_the_cpu_is_raised_later),
         cmocka_unit_test(collection_destroyed_unsynced_has_others_drop_frames),
         cmocka_unit_test(collection_destroyed_while_cpu_writes_has_others_drop_frames),
+        cmocka_unit_test(collection_destroyed_announces_it_behind_its_last_copies),
         cmocka_unit_test(collection_destroyed_synced_has_others_keep_frames),
         cmocka_unit_test(frames_that_are_mapped_are_dropped_later),
         cmocka_unit_test(version_raised_without_its_block_is_seen_at_a_death),
