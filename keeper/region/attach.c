@@ -84,13 +84,18 @@ typedef struct object_homes {
     gvm_lease lease;
 } object_homes;
 
+static gvmi_homes_ended ended_by(const gvm_object_info *info)
+{
+    return (gvmi_homes_ended){.count = info->interrupted, .may_write = info->fenced != 0};
+}
+
 static gvm_status ask_keeper(gvmi_homes *homes, gvmi_homes_ended *out)
 {
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_status status = gvm_object_get_info(((object_homes *)homes)->object, &info);
 
     if (status == GVM_OK)
-        *out = (gvmi_homes_ended){.count = info.interrupted, .may_write = info.fenced != 0};
+        *out = ended_by(&info);
     return status;
 }
 
@@ -127,19 +132,32 @@ static gvm_status read_about(gvm_object *object, regions_about *about, uint64_t 
     return GVM_OK;
 }
 
-static gvm_status check_object(gvm_object *object)
+static gvm_status fail_sealed(void)
+{
+    return gvm_error_set(GVM_E_SEALED, "the object is sealed: regions cannot be written");
+}
+
+/* What is known here: before a lease is waited for. */
+static gvm_status check_opening(const gvm_object *object)
+{
+    if (object->readonly)
+        return gvm_error_set(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
+    return atomic_load(&object->sealed) ? fail_sealed() : GVM_OK;
+}
+
+/* Under the lease, for which a seal waits: what is found stays so. */
+static gvm_status check_object(object_homes *own)
 {
     gvm_object_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_object_get_info(object, &info);
+    gvm_status status = gvm_object_get_info(own->object, &info);
 
     if (status != GVM_OK)
         return status;
-    if (object->readonly)
-        return gvm_error_set(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
     if (info.sealed != 0)
-        return gvm_error_set(GVM_E_SEALED, "the object is sealed: regions cannot be written");
+        return fail_sealed();
     if (info.untracked == 0)
         return gvm_error_set(GVM_E_FORMAT, "the object was not made by gvm_region_object_create()");
+    own->homes.ended = ended_by(&info);
     return GVM_OK;
 }
 
@@ -163,7 +181,7 @@ static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collec
     object_homes *own;
     regions_about about;
     uint64_t homes_bytes;
-    gvm_status status = check_object(object);
+    gvm_status status = check_opening(object);
     gvm_error error;
 
     if (status == GVM_OK)
@@ -187,7 +205,7 @@ static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collec
         return status;
     }
     full->shape = about.shape;
-    status = ask_keeper(&own->homes, &own->homes.ended);
+    status = check_object(own);
     if (status == GVM_OK)
         status = gvmi_collection_create(space, about.count, about.region_bytes, full, &own->homes, out);
     if (status != GVM_OK) {

@@ -2,6 +2,9 @@
  * thread does. */
 #include "tests/unit/unit.h"
 
+#include <pthread.h>
+#include <sched.h>
+
 #include <gvmem/device/region.h>
 #include <gvmem/gvmem.h>
 
@@ -595,13 +598,78 @@ static int attach_what_is_none(void *arg)
     gvm_object_close(object);
     object_options.size_bytes = 2 * MIB;
     CHILD_EXPECT(gvm_object_create(a.client, NULL, 2 * MIB, &object_options, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_collection_attach(a.space, object, NULL, 0, &none) == GVM_E_FORMAT);
+    CHILD_EXPECT(gvm_collection_attach(a.space, object, NULL, GVM_FOREVER, &none) == GVM_E_FORMAT);
     gvm_object_close(object);
     CHILD_EXPECT(gvm_region_object_create(a.client, NULL, 16, 16, NULL, NULL, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_seal(object, GVM_FOREVER) == GVM_OK);
     CHILD_EXPECT(gvm_collection_attach(a.space, object, NULL, 0, &none) == GVM_E_SEALED);
     gvm_object_close(object);
     CHILD_EXPECT(none == NULL);
+    return stop();
+}
+
+static void *seal_object(void *object)
+{
+    return (void *)(intptr_t)gvm_object_seal(object, GVM_FOREVER);
+}
+
+static void *attach_object(void *space)
+{
+    gvm_collection *none;
+
+    return (void *)(intptr_t)gvm_collection_attach(space, b.object, NULL, GVM_FOREVER, &none);
+}
+
+static bool wait_for_waiting(const side *s, uint32_t count)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+
+    do {
+        if (gvm_object_get_info(s->object, &info) != GVM_OK)
+            return false;
+        sched_yield();
+    } while (info.waiting != count);
+    return true;
+}
+
+static int attach_behind_a_seal(void *arg)
+{
+    pthread_t sealing, attaching;
+    gvm_object *third;
+    gvm_lease lease;
+    void *sealed, *attached;
+
+    (void)arg;
+    CHILD_EXPECT(start(&plain) == 0);
+    gvm_collection_destroy(a.collection);
+    gvm_collection_destroy(b.collection);
+    CHILD_EXPECT(gvm_object_open(a.client, NAME, 0, &third) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(third, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    CHILD_EXPECT(pthread_create(&sealing, NULL, seal_object, a.object) == 0);
+    CHILD_EXPECT(wait_for_waiting(&a, 1));
+    CHILD_EXPECT(pthread_create(&attaching, NULL, attach_object, b.space) == 0);
+    CHILD_EXPECT(wait_for_waiting(&a, 2));
+    CHILD_EXPECT(gvm_object_release(third, &lease) == GVM_OK);
+    CHILD_EXPECT(pthread_join(sealing, &sealed) == 0 && (intptr_t)sealed == GVM_OK);
+    CHILD_EXPECT(pthread_join(attaching, &attached) == 0 && (intptr_t)attached == GVM_E_SEALED);
+    gvm_object_close(third);
+    return stop();
+}
+
+/* The function that maps checks it itself. */
+static int map_sealed_twice(void *arg)
+{
+    gvm_buffer *source, *target;
+
+    (void)arg;
+    CHILD_EXPECT(start(&plain) == 0);
+    CHILD_EXPECT(gvm_buffer_create(a.device, 2 * MIB, NULL, &source) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_create(a.device, 2 * MIB, NULL, &target) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(source, 0, 2 * MIB) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_seal(source) == GVM_OK);
+    CHILD_EXPECT(gvmi_buffer_alias(target, 0, source, 1) == GVM_E_SEALED);
+    gvm_buffer_destroy(source);
+    gvm_buffer_destroy(target);
     return stop();
 }
 
@@ -674,6 +742,8 @@ CHILD_TEST(collection_attached_later_has_what_was_written, come_later)
 CHILD_TEST(sync_without_keeper_says_so_and_goes_on, lose_the_keeper)
 CHILD_TEST(sync_of_closed_object_says_so, close_the_object)
 CHILD_TEST(attach_checks_what_it_is_given, attach_what_is_none)
+CHILD_TEST(attach_behind_a_seal_fails, attach_behind_a_seal)
+CHILD_TEST(sealed_memory_is_not_mapped_twice, map_sealed_twice)
 CHILD_TEST(attach_checks_metadata, attach_forged)
 CHILD_TEST(homes_stay_in_host_memory, homes_stay_on_the_host)
 
@@ -701,6 +771,8 @@ int main(void)
         cmocka_unit_test(sync_without_keeper_says_so_and_goes_on),
         cmocka_unit_test(sync_of_closed_object_says_so),
         cmocka_unit_test(attach_checks_what_it_is_given),
+        cmocka_unit_test(attach_behind_a_seal_fails),
+        cmocka_unit_test(sealed_memory_is_not_mapped_twice),
         cmocka_unit_test(attach_checks_metadata),
         cmocka_unit_test(homes_stay_in_host_memory),
     };
