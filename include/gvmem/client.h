@@ -110,9 +110,10 @@ GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
  * GVM_E_FORMAT   no keeper, or one of an older version */
 GVM_API GVM_CHECKED gvm_status gvm_client_restrict(int socket_fd);
 
-/* Closes its objects, gives their addresses back and ends the connection. Leases that are left end:
- * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
- * a keeper that does not answer. */
+/* Closes its objects, gives their addresses back and ends the connection; where collections have some of them
+ * (gvmem/region_object.h), it ends with the last of these collections. Leases that are left end: work that uses
+ * them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for a keeper that does not
+ * answer. */
 GVM_API void gvm_client_close(gvm_client *client);
 
 /* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
@@ -199,7 +200,8 @@ enum {
 GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *name, uint32_t flags,
                                                gvm_object **out);
 
-/* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
+/* Ends one opening; leases on it end, and work that uses them must be over. One that collections have
+ * (gvmem/region_object.h) is not the program's any more, and ends with the last of them. NULL and unknown
  * pointers are ignored. Waits one or two seconds for a keeper that does not answer; the connection's
  * thread then does the rest once it answers. */
 GVM_API void gvm_object_close(gvm_object *object);

@@ -25,12 +25,13 @@
  * frames at their first sync after the keeper has seen the process's end, so that all find the same bytes. The same is
  * done when a collection is destroyed that was written and not synced.
  *
- * The object must be open as long as the collection exists, and keeps its chunks in host memory for so long: attaching takes a lease
- * for the CPU (GVM_ACQUIRE_CPU). All regions exist; they are neither created nor deleted. Whether memory of the host is
- * made ahead of need is the keeper's to say (host_ahead_bytes of gvmem/keeper.h).
+ * The object keeps its chunks in host memory as long as the collection exists: attaching takes a lease for the CPU (GVM_ACQUIRE_CPU).
+ * The object and its connection may be closed before, as a file that is mapped may be: the collection goes on as it was, and
+ * both stay open at the keeper until the last collection of that object is destroyed. All regions exist; they are neither created nor deleted.
+ * Whether memory of the host is made ahead of need is the keeper's to say (host_ahead_bytes of gvmem/keeper.h).
  *
  * Threads: any thread may call anything.
- * Ownership: the caller owns objects and collections, and ends the collections first.
+ * Ownership: the caller owns objects and collections, and ends them in any order.
  */
 #ifndef GVMEM_REGION_OBJECT_H
 #define GVMEM_REGION_OBJECT_H
@@ -58,7 +59,7 @@ GVM_API GVM_CHECKED gvm_status gvm_region_object_create(gvm_client *client, cons
  * the options, which may be NULL, shape and unused_count must be 0. timeout_ms is for the lease, as in gvm_object_acquire().
  *
  * Its frames come in chunks of the size of the object's. gvm_region_delete() on it returns GVM_E_NOTSUP. gvm_space_sync() returns also
- * GVM_E_KEEPER, after all else is done, if the keeper has ended or cut this process off, and GVM_E_FOREIGN if the object was closed.
+ * GVM_E_KEEPER, after all else is done, if the keeper has ended or cut this process off.
  *
  * GVM_E_INVALID   an option is out of its limits, or out is NULL
  * GVM_E_FORMAT    gvm_region_object_create() did not make the object

@@ -118,6 +118,72 @@ void gvmi_client_end_leaving(gvm_client *client)
     } while (true);
 }
 
+/* ---- held by collections */
+
+void gvmi_client_hold_object(gvm_object *object)
+{
+    gvm_client *client = object->client;
+
+    gvmi_lock(&client->lock);
+    object->holders++;
+    gvmi_unlock(&client->lock);
+}
+
+/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
+static void end_other_leases_locked(gvm_object *object)
+{
+    uint64_t word = atomic_load(&object->lease->word);
+
+    while (!atomic_compare_exchange_weak(&object->lease->word, &word,
+                                         (word & ~(uint64_t)UINT32_MAX) |
+                                             object->holders * GVMI_LEASE_READER))
+        ;
+}
+
+/* False: nobody holds it. */
+static bool leave_to_holders(gvm_object *object)
+{
+    gvm_client *client = object->client;
+    bool held;
+
+    gvmi_lock(&client->lock);
+    held = object->holders > 0;
+    if (held) {
+        object->left = true;
+        client->left_objects++;
+        atomic_store(&object->magic, GVMI_DEAD_MAGIC);
+        end_other_leases_locked(object);
+    }
+    gvmi_unlock(&client->lock);
+    return held;
+}
+
+void gvmi_client_close_object(gvm_object *object, bool tell)
+{
+    if (!leave_to_holders(object))
+        gvmi_client_end_object(object, tell);
+}
+
+void gvmi_client_unhold_object(gvm_object *object)
+{
+    gvm_client *client = object->client;
+    bool last, last_of_all;
+    uint64_t permit;
+
+    gvmi_lock(&client->lock);
+    (void)gvmi_client_give_back(object, GVM_LEASE_READ, &permit);
+    last = --object->holders == 0 && object->left;
+    gvmi_unlock(&client->lock);
+    if (!last)
+        return;
+    gvmi_client_end_object(object, true);
+    gvmi_lock(&client->lock);
+    last_of_all = --client->left_objects == 0 && client->left;
+    gvmi_unlock(&client->lock);
+    if (last_of_all)
+        gvmi_client_end(client);
+}
+
 /* ---- opening */
 
 /* Sends CREATE or OPEN, and with GVM_OPEN_MAPPED waits until all that the object has at this moment is mapped. */
@@ -301,7 +367,7 @@ void gvm_object_close(gvm_object *handle)
     if (handle != NULL && gvmi_object_enter(handle, &entered) == GVM_OK) { /* and not the parent's */
         gvmi_object_leave(entered);
         if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
-            gvmi_client_end_object(object, true);
+            gvmi_client_close_object(object, true);
     }
     gvm_error_restore(&error);
 }

@@ -79,9 +79,8 @@ gvm_status gvm_region_object_create(gvm_client *client, const char *name, uint64
 /* ---- attaching it */
 
 typedef struct object_homes {
-    gvmi_homes homes; /* first */
-    gvm_object *object;
-    gvm_lease lease;
+    gvmi_homes homes;   /* first */
+    gvm_object *object; /* held, with a lease */
 } object_homes;
 
 static gvmi_homes_ended ended_by(const gvm_object_info *info)
@@ -91,20 +90,19 @@ static gvmi_homes_ended ended_by(const gvm_object_info *info)
 
 static gvm_status ask_keeper(gvmi_homes *homes, gvmi_homes_ended *out)
 {
-    gvm_object_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_object_get_info(((object_homes *)homes)->object, &info);
+    gvm_object_info info;
+    gvm_status status = gvmi_client_get_object_info(((object_homes *)homes)->object, &info);
 
     if (status == GVM_OK)
         *out = ended_by(&info);
     return status;
 }
 
-/* If the object was closed the lease has ended already. */
 static void release_homes(gvmi_homes *homes)
 {
     object_homes *own = (object_homes *)homes;
 
-    (void)gvm_object_release(own->object, &own->lease);
+    gvmi_client_unhold_object(own->object);
     free(own);
 }
 
@@ -148,8 +146,8 @@ static gvm_status check_opening(const gvm_object *object)
 /* Under the lease, for which a seal waits: what is found stays so. */
 static gvm_status check_object(object_homes *own)
 {
-    gvm_object_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_object_get_info(own->object, &info);
+    gvm_object_info info;
+    gvm_status status = gvmi_client_get_object_info(own->object, &info);
 
     if (status != GVM_OK)
         return status;
@@ -161,20 +159,20 @@ static gvm_status check_object(object_homes *own)
     return GVM_OK;
 }
 
-static gvm_status acquire_for_cpu(object_homes *own, uint64_t bytes, int timeout_ms)
+static gvm_status acquire_for_cpu(gvm_object *object, uint64_t bytes, int timeout_ms)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options, .flags = GVM_ACQUIRE_CPU};
-    gvm_status status = gvm_object_acquire(own->object, GVM_LEASE_READ, &options, timeout_ms,
-                                           &own->lease);
+    gvm_lease lease;
+    gvm_status status = gvm_object_acquire(object, GVM_LEASE_READ, &options, timeout_ms, &lease);
 
-    if (status == GVM_OK && own->lease.size_bytes < bytes) {
-        (void)gvm_object_release(own->object, &own->lease);
+    if (status == GVM_OK && lease.size_bytes < bytes) {
+        (void)gvm_object_release(object, &lease);
         return gvm_error_set(GVM_E_FORMAT, "the object is too small for its regions");
     }
     return status;
 }
 
-/* The object is held, and cannot be closed meanwhile. */
+/* The object is entered, and cannot be closed meanwhile. */
 static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collection_options *full,
                                 int timeout_ms, gvm_collection **out)
 {
@@ -199,11 +197,12 @@ static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collec
         .ask = ask_keeper,
         .release = release_homes,
     };
-    status = acquire_for_cpu(own, own->homes.bytes, timeout_ms);
+    status = acquire_for_cpu(object, own->homes.bytes, timeout_ms);
     if (status != GVM_OK) {
         free(own);
         return status;
     }
+    gvmi_client_hold_object(object);
     full->shape = about.shape;
     status = check_object(own);
     if (status == GVM_OK)

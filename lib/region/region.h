@@ -82,7 +82,7 @@ typedef struct gvmi_homes gvmi_homes;
 struct gvmi_homes {
     gvm_buffer *buffer; /* the maker's. Its first chunks are the homes, and stay where they are in host memory */
     uint64_t bytes, head_at; /* of it, from its beginning on; where the head lies */
-    /* Functions of the maker; no lock is held when they are called. ask: GVM_E_KEEPER, GVM_E_FOREIGN. release: frees it. */
+    /* Functions of the maker; no lock is held when they are called. ask: GVM_E_KEEPER. release: frees it. */
     gvm_status (*ask)(gvmi_homes *homes, gvmi_homes_ended *out);
     void (*release)(gvmi_homes *homes);
     /* The rest is the collection's. */

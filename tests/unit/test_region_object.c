@@ -557,13 +557,109 @@ static int lose_the_keeper(void *arg)
     return stop();
 }
 
+/* Of the object, as a says. */
+static bool has_openings(uint32_t openings, uint32_t read_leases)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+
+    return gvm_object_get_info(a.object, &info) == GVM_OK && info.openings == openings &&
+           info.read_leases == read_leases;
+}
+
+static uint32_t count_clients(void)
+{
+    gvm_keeper_info info = {.struct_size = sizeof info};
+    gvm_snapshot *snapshot;
+
+    if (gvm_client_get_snapshot(a.client, &snapshot) != GVM_OK)
+        return UINT32_MAX;
+    if (gvm_snapshot_get_keeper(snapshot, &info) != GVM_OK)
+        info.clients = UINT32_MAX;
+    gvm_snapshot_destroy(snapshot);
+    return info.clients;
+}
+
+static int use_after_close(void)
+{
+    CHILD_EXPECT(kernel_writes(&b, 1, 11) && sync_side(&b) == GVM_OK);
+    CHILD_EXPECT(sync_side(&a) == GVM_OK && kernel_reads(&a, 1) == 11);
+    CHILD_EXPECT(cpu_writes(&a, 2, 12) && sync_side(&a) == GVM_OK);
+    CHILD_EXPECT(sync_side(&b) == GVM_OK && kernel_reads(&b, 2) == 12 && cpu_reads(&b, 2) == 12);
+    return 0;
+}
+
 static int close_the_object(void *arg)
 {
+    gvm_lease lease, other;
+
     (void)arg;
     CHILD_EXPECT(start(&checked) == 0);
-    CHILD_EXPECT(kernel_writes(&b, 1, 11) && sync_side(&b) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(b.object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    other = lease;
+    CHILD_EXPECT(gvm_object_release_async(b.object, &other, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_device_synchronize(b.device) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(b.object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    CHILD_EXPECT(has_openings(2, 3));
     gvm_object_close(b.object);
-    CHILD_EXPECT(kernel_reads(&b, 2) == 0 && sync_side(&b) == GVM_E_FOREIGN);
+    CHILD_EXPECT(has_openings(2, 2)); /* the program's lease has ended */
+    CHILD_EXPECT(gvm_object_release(b.object, &lease) == GVM_E_FOREIGN && has_openings(2, 2));
+    CHILD_EXPECT(use_after_close() == 0);
+    gvm_collection_destroy(b.collection);
+    CHILD_EXPECT(has_openings(1, 1));
+    return stop();
+}
+
+/* The memory is not another object's before the last collection has ended, though the object has no name any more. */
+static int close_the_last_opening(void *arg)
+{
+    gvm_object_options options = gvm_object_options_init();
+    gvm_acquire_options for_cpu = gvm_acquire_options_init();
+    gvm_object *other;
+    gvm_lease lease;
+
+    (void)arg;
+    CHILD_EXPECT(start(&plain) == 0);
+    gvm_collection_destroy(a.collection);
+    gvm_object_close(a.object); /* the name goes with its creator's opening */
+    gvm_object_close(b.object);
+    options.size_bytes = 32 * MIB;
+    options.chunk_bytes = 2 * MIB;
+    options.flags = GVM_OBJECT_HOST;
+    for_cpu.flags = GVM_ACQUIRE_CPU;
+    CHILD_EXPECT(gvm_object_create(a.client, NULL, 32 * MIB, &options, &other) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(other, GVM_LEASE_WRITE, &for_cpu, GVM_FOREVER, &lease) == GVM_OK);
+    memset(lease.address, 0x11, 32 * MIB);
+    for (uint32_t i = 0; i < COUNT; i++)
+        CHILD_EXPECT(cpu_reads(&b, i) == 0 && cpu_writes(&b, i, 0x22222222));
+    CHILD_EXPECT(sync_side(&b) == GVM_OK);
+    gvm_collection_destroy(b.collection);
+    for (uint64_t i = 0; i < 32 * MIB; i++)
+        if (((const unsigned char *)lease.address)[i] != 0x11) {
+            dprintf(STDERR_FILENO, "# byte %llu is %x\n", (unsigned long long)i,
+                    ((const unsigned char *)lease.address)[i]);
+            return 1;
+        }
+    gvm_object_close(other);
+    return stop();
+}
+
+static int close_the_connection(void *arg)
+{
+    gvm_collection *second;
+
+    (void)arg;
+    CHILD_EXPECT(start(&checked) == 0);
+    CHILD_EXPECT(gvm_collection_attach(b.space, b.object, NULL, GVM_FOREVER, &second) == GVM_OK);
+    CHILD_EXPECT(has_openings(2, 3) && count_clients() == 2);
+    gvm_client_close(b.client);
+    CHILD_EXPECT(has_openings(2, 3) && count_clients() == 2);
+    CHILD_EXPECT(use_after_close() == 0);
+    gvm_collection_destroy(second);
+    CHILD_EXPECT(has_openings(2, 2) && sync_side(&b) == GVM_OK);
+    gvm_space_destroy(b.space);
+    CHILD_EXPECT(has_openings(1, 1));
+    while (count_clients() != 1) /* the keeper is to read BYE */
+        sched_yield();
     return stop();
 }
 
@@ -740,7 +836,9 @@ CHILD_TEST(frames_that_are_mapped_are_dropped_later, leave_while_others_map)
 CHILD_TEST(version_raised_without_its_block_is_seen_at_a_death, end_between_additions)
 CHILD_TEST(collection_attached_later_has_what_was_written, come_later)
 CHILD_TEST(sync_without_keeper_says_so_and_goes_on, lose_the_keeper)
-CHILD_TEST(sync_of_closed_object_says_so, close_the_object)
+CHILD_TEST(collection_of_closed_object_goes_on, close_the_object)
+CHILD_TEST(memory_of_closed_object_stays_the_collections, close_the_last_opening)
+CHILD_TEST(collection_of_closed_connection_goes_on, close_the_connection)
 CHILD_TEST(attach_checks_what_it_is_given, attach_what_is_none)
 CHILD_TEST(attach_behind_a_seal_fails, attach_behind_a_seal)
 CHILD_TEST(sealed_memory_is_not_mapped_twice, map_sealed_twice)
@@ -769,7 +867,9 @@ int main(void)
         cmocka_unit_test(version_raised_without_its_block_is_seen_at_a_death),
         cmocka_unit_test(collection_attached_later_has_what_was_written),
         cmocka_unit_test(sync_without_keeper_says_so_and_goes_on),
-        cmocka_unit_test(sync_of_closed_object_says_so),
+        cmocka_unit_test(collection_of_closed_object_goes_on),
+        cmocka_unit_test(memory_of_closed_object_stays_the_collections),
+        cmocka_unit_test(collection_of_closed_connection_goes_on),
         cmocka_unit_test(attach_checks_what_it_is_given),
         cmocka_unit_test(attach_behind_a_seal_fails),
         cmocka_unit_test(sealed_memory_is_not_mapped_twice),
