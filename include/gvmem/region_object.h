@@ -56,10 +56,12 @@ GVM_API GVM_CHECKED gvm_status gvm_region_object_create(gvm_client *client, cons
                                                         gvm_object **out);
 
 /* Creates a collection whose homes are the object's. Number, size and shape of its regions are those that the object was made with: of
- * the options, which may be NULL, shape and unused_count must be 0. timeout_ms is for the lease, as in gvm_object_acquire().
+ * the options, which may be NULL, shape and unused_count must be 0. timeout_ms is for the lease, as in gvm_object_acquire(),
+ * and for a keeper that does not answer.
  *
  * Its frames come in chunks of the size of the object's. gvm_region_delete() on it returns GVM_E_NOTSUP. gvm_space_sync() returns also
- * GVM_E_KEEPER, after all else is done, if the keeper has ended or cut this process off.
+ * GVM_E_KEEPER, after all else is done, if the keeper has ended or cut this process off, and GVM_E_TIMEOUT likewise if
+ * the keeper has not answered within the space's wait_ms: processes that have ended meanwhile are learnt of by the next one.
  *
  * GVM_E_INVALID   an option is out of its limits, or out is NULL
  * GVM_E_FORMAT    gvm_region_object_create() did not make the object

@@ -246,7 +246,7 @@ void gvmi_client_break(gvm_client *client);
 gvm_status gvmi_client_call(gvm_client *client, gvmi_wire_message *message,
                             gvmi_client_request *request);
 
-/* As gvmi_client_call() of an ACQUIRE or SEAL, but up to a deadline, and without the reply.
+/* As gvmi_client_call() of a request about an object, but up to a deadline.
  *
  * GVM_E_TIMEOUT (also if too many requests are given up), GVM_E_NOMEM */
 gvm_status gvmi_client_call_until(gvm_client *client, gvmi_wire_message *message,
@@ -324,8 +324,8 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
 
 /* ---- report.c */
 
-/* What the keeper says of an object that the caller has entered, or holds. */
-gvm_status gvmi_client_get_object_info(gvm_object *object, gvm_object_info *info);
+/* What the keeper says of an object that the caller has entered, or holds. GVM_E_TIMEOUT */
+gvm_status gvmi_client_get_object_info(gvm_object *object, int64_t deadline_ns, gvm_object_info *info);
 
 /* ---- mapper.c */
 
@@ -370,6 +370,10 @@ void gvmi_client_unhold_object(gvm_object *object);
 /* The program closes an opening that no thread is in: ends it, or leaves it to those who hold it, with their leases alone. Uses up the
  * caller's reference. tell: as for gvmi_client_end_object(). */
 void gvmi_client_close_object(gvm_object *object, bool tell);
+
+/* gvm_object_get_metadata() of an object that the caller has entered. GVM_E_TIMEOUT */
+gvm_status gvmi_client_get_metadata(gvm_object *object, int64_t deadline_ns, void *bytes,
+                                    uint32_t capacity_bytes, uint32_t *len_bytes);
 
 /* The mapper ends what was left to it. */
 void gvmi_client_end_leaving(gvm_client *client);

@@ -562,27 +562,38 @@ gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32
     return send_and_end_use(object, &message, status);
 }
 
-gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
-                                   uint32_t *len_bytes)
+gvm_status gvmi_client_get_metadata(gvm_object *object, int64_t deadline_ns, void *bytes,
+                                    uint32_t capacity_bytes, uint32_t *len_bytes)
 {
-    GVMI_UNCANCELLED;
     gvmi_wire_message message;
-    gvm_object *object;
-    gvm_status status = gvmi_object_enter(handle, &object);
+    gvm_status status;
 
-    if (status != GVM_OK)
-        return status;
     gvmi_wire_start(&message, GVMI_WIRE_GET_METADATA, 0);
     message.body.GET_METADATA.slot = object->slot;
-    if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
-        status = gvm_error_set(GVM_E_INVALID, "bytes or len_bytes is NULL");
-    status = send_and_end_use(object, &message, status);
+    status = gvmi_client_call_until(object->client, &message, object, 0, deadline_ns);
     if (status != GVM_OK)
         return status;
     *len_bytes = message.head.tail_bytes; /* judged: at most GVMI_WIRE_TAIL_BYTES_MAX */
     if (capacity_bytes > 0)
         memcpy(bytes, message.tail.bytes, *len_bytes < capacity_bytes ? *len_bytes : capacity_bytes);
     return GVM_OK;
+}
+
+gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
+                                   uint32_t *len_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_object *object;
+    gvm_status status = gvmi_object_enter(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "bytes or len_bytes is NULL");
+    else
+        status = gvmi_client_get_metadata(object, GVMI_NEVER_NS, bytes, capacity_bytes, len_bytes);
+    gvmi_object_leave(object);
+    return status;
 }
 
 gvm_status gvm_object_grant(gvm_object *handle, gvm_device *peer, gvm_access access)

@@ -9,6 +9,7 @@
 #include <gvmem/region_object.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "base/struct.h"
@@ -88,10 +89,11 @@ static gvmi_homes_ended ended_by(const gvm_object_info *info)
     return (gvmi_homes_ended){.count = info->interrupted, .may_write = info->fenced != 0};
 }
 
-static gvm_status ask_keeper(gvmi_homes *homes, gvmi_homes_ended *out)
+static gvm_status ask_keeper(gvmi_homes *homes, int64_t deadline_ns, gvmi_homes_ended *out)
 {
     gvm_object_info info;
-    gvm_status status = gvmi_client_get_object_info(((object_homes *)homes)->object, &info);
+    gvm_status status = gvmi_client_get_object_info(((object_homes *)homes)->object, deadline_ns,
+                                                    &info);
 
     if (status == GVM_OK)
         *out = ended_by(&info);
@@ -107,12 +109,13 @@ static void release_homes(gvmi_homes *homes)
 }
 
 /* What the object's creator said of it, checked. */
-static gvm_status read_about(gvm_object *object, regions_about *about, uint64_t *homes_bytes)
+static gvm_status read_about(gvm_object *object, int64_t deadline_ns, regions_about *about,
+                             uint64_t *homes_bytes)
 {
     uint64_t region_bytes;
     gvm_region_shape shape;
     uint32_t len;
-    gvm_status status = gvm_object_get_metadata(object, about, sizeof *about, &len);
+    gvm_status status = gvmi_client_get_metadata(object, deadline_ns, about, sizeof *about, &len);
 
     if (status != GVM_OK)
         return status;
@@ -144,10 +147,10 @@ static gvm_status check_opening(const gvm_object *object)
 }
 
 /* Under the lease, for which a seal waits: what is found stays so. */
-static gvm_status check_object(object_homes *own)
+static gvm_status check_object(object_homes *own, int64_t deadline_ns)
 {
     gvm_object_info info;
-    gvm_status status = gvmi_client_get_object_info(own->object, &info);
+    gvm_status status = gvmi_client_get_object_info(own->object, deadline_ns, &info);
 
     if (status != GVM_OK)
         return status;
@@ -172,10 +175,21 @@ static gvm_status acquire_for_cpu(gvm_object *object, uint64_t bytes, int timeou
     return status;
 }
 
+/* What is left of a time-out; a wait that was begun in time has a millisecond at least. */
+static int left_ms(int timeout_ms, int64_t deadline_ns)
+{
+    const int64_t left = (deadline_ns - gvmi_now_ns()) / GVMI_NS_PER_MS;
+
+    if (timeout_ms <= GVM_TRY)
+        return timeout_ms;
+    return left > 1 ? (int)left : 1;
+}
+
 /* The object is entered, and cannot be closed meanwhile. */
 static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collection_options *full,
                                 int timeout_ms, gvm_collection **out)
 {
+    const int64_t deadline_ns = gvmi_deadline_ns(timeout_ms);
     object_homes *own;
     regions_about about;
     uint64_t homes_bytes;
@@ -183,7 +197,7 @@ static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collec
     gvm_error error;
 
     if (status == GVM_OK)
-        status = read_about(object, &about, &homes_bytes);
+        status = read_about(object, gvmi_client_limit_ns(timeout_ms), &about, &homes_bytes);
     if (status != GVM_OK)
         return status;
     own = calloc(1, sizeof *own);
@@ -197,14 +211,14 @@ static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collec
         .ask = ask_keeper,
         .release = release_homes,
     };
-    status = acquire_for_cpu(object, own->homes.bytes, timeout_ms);
+    status = acquire_for_cpu(object, own->homes.bytes, left_ms(timeout_ms, deadline_ns));
     if (status != GVM_OK) {
         free(own);
         return status;
     }
     gvmi_client_hold_object(object);
     full->shape = about.shape;
-    status = check_object(own);
+    status = check_object(own, gvmi_client_limit_ns(left_ms(timeout_ms, deadline_ns)));
     if (status == GVM_OK)
         status = gvmi_collection_create(space, about.count, about.region_bytes, full, &own->homes, out);
     if (status != GVM_OK) {
@@ -230,6 +244,8 @@ gvm_status gvm_collection_attach(gvm_space *space, gvm_object *handle,
     if (status == GVM_OK && (full.unused_count != 0 || memcmp(&full.shape, &none, sizeof none) != 0))
         status = gvm_error_set(GVM_E_INVALID,
                                "shape and unused_count are 0 where regions are those of an object");
+    if (status == GVM_OK)
+        status = gvmi_check_timeout(timeout_ms);
     if (status == GVM_OK)
         status = gvmi_object_enter(handle, &object);
     if (status != GVM_OK)

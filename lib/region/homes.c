@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/address.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -118,6 +119,7 @@ static gvm_collection *find_unasked_locked(gvm_space *space, uint64_t round)
 
 void gvmi_homes_ask(gvm_space *space)
 {
+    const int64_t deadline_ns = gvmi_now_ns() + (int64_t)space->wait_ns;
     gvm_collection *c;
     uint64_t round;
     void *held;
@@ -132,7 +134,7 @@ void gvmi_homes_ask(gvm_space *space)
         if (gvmi_registry_hold(GVMI_KIND_COLLECTION, gvmi_key(c), &held) != GVM_OK)
             continue; /* it is being destroyed */
         gvmi_unlock(&space->lock);
-        status = c->homes->ask(c->homes, &ended);
+        status = c->homes->ask(c->homes, deadline_ns, &ended);
         gvmi_lock(&space->lock);
         c->homes->ended = ended;
         c->homes->failure.status = GVM_OK;

@@ -82,8 +82,8 @@ typedef struct gvmi_homes gvmi_homes;
 struct gvmi_homes {
     gvm_buffer *buffer; /* the maker's. Its first chunks are the homes, and stay where they are in host memory */
     uint64_t bytes, head_at; /* of it, from its beginning on; where the head lies */
-    /* Functions of the maker; no lock is held when they are called. ask: GVM_E_KEEPER. release: frees it. */
-    gvm_status (*ask)(gvmi_homes *homes, gvmi_homes_ended *out);
+    /* Functions of the maker; no lock is held when they are called. ask: GVM_E_KEEPER, GVM_E_TIMEOUT. release: frees it. */
+    gvm_status (*ask)(gvmi_homes *homes, int64_t deadline_ns, gvmi_homes_ended *out);
     void (*release)(gvmi_homes *homes);
     /* The rest is the collection's. */
     gvmi_homes_head *head;
@@ -232,7 +232,8 @@ gvm_status gvmi_region_bring_home(gvm_collection *collection, CUstream stream, u
 /* Maps them behind the frames, and begins to look at versions. GVM_E_NOMEM, and the errors of mapping. */
 gvm_status gvmi_homes_map(gvm_collection *collection);
 
-/* Asks, for each collection with such homes, about processes that have ended. The space is held, and no lock. */
+/* Asks, for each collection with such homes, about processes that have ended: for all of them as long as the space waits. The
+ * space is held, and no lock. */
 void gvmi_homes_ask(gvm_space *space);
 
 /* For a sync, after it has learnt what kernels have written: writes that home and raises its versions, and notes what others have

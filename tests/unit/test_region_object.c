@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 
 #include <gvmem/device/region.h>
 #include <gvmem/gvmem.h>
@@ -34,6 +35,7 @@ typedef struct setting {
     gvm_region_shape shape;
     bool checked;
     int devices; /* how many the sides are on */
+    uint32_t wait_ms;
 } setting;
 
 static const setting plain = {.count = COUNT, .region_bytes = REGION, .devices = 1};
@@ -59,6 +61,7 @@ static int attach(side *s, const setting *what, int ordinal)
 
     options.budget_bytes = 2 * MIB;
     options.flags = what->checked ? GVM_SPACE_CHECK : 0;
+    options.wait_ms = what->wait_ms;
     CHILD_EXPECT(gvm_device_open(ordinal, &s->device) == GVM_OK);
     CHILD_EXPECT(gvm_space_create(s->device, &options, &s->space) == GVM_OK);
     CHILD_EXPECT(gvm_collection_attach(s->space, s->object, NULL, GVM_FOREVER, &s->collection) ==
@@ -68,31 +71,42 @@ static int attach(side *s, const setting *what, int ordinal)
     return 0;
 }
 
-static int start_keeper(void)
+static gvm_status run_keeper(const char *path)
 {
     gvm_keeper_options options = gvm_keeper_options_init();
     const int32_t first = 0;
 
-    fixture_machine("devices=2,memory=64MiB,sms=2");
-    options.path = "";
+    options.path = path;
     options.devices = &first;
     options.device_count = 1;
     options.device_budget_bytes = 16 * MIB;
     options.host_budget_bytes = 64 * MIB;
-    CHILD_EXPECT(gvm_keeper_start(&options, &keeper) == GVM_OK);
+    return gvm_keeper_start(&options, &keeper);
+}
+
+static int start_keeper(void)
+{
+    fixture_machine("devices=2,memory=64MiB,sms=2");
+    CHILD_EXPECT(run_keeper("") == GVM_OK);
     return join(&a) + join(&b);
 }
 
-static int start(const setting *what)
+/* The keeper runs. */
+static int start_sides(const setting *what)
 {
     gvm_object_options options = gvm_object_options_init();
 
     options.chunk_bytes = 2 * MIB;
-    CHILD_EXPECT(start_keeper() == 0);
     CHILD_EXPECT(gvm_region_object_create(a.client, NAME, what->count, what->region_bytes,
                                           &what->shape, &options, &a.object) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(b.client, NAME, 0, &b.object) == GVM_OK);
     return attach(&a, what, 0) + attach(&b, what, what->devices - 1);
+}
+
+static int start(const setting *what)
+{
+    CHILD_EXPECT(start_keeper() == 0);
+    return start_sides(what);
 }
 
 static void leave(side *s)
@@ -557,6 +571,61 @@ static int lose_the_keeper(void *arg)
     return stop();
 }
 
+static pid_t keeper_process;
+static fixture_folder folder;
+
+/* The keeper is a process of its own, that may be stopped. */
+static int start_keeper_apart(void)
+{
+    int ready[2];
+    char byte;
+
+    fixture_machine("devices=2,memory=64MiB,sms=2");
+    CHILD_EXPECT(fixture_folder_make(&folder) && pipe2(ready, O_CLOEXEC) == 0);
+    keeper_process = fork();
+    if (keeper_process == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (run_keeper(folder.socket) != GVM_OK || write(ready[1], "", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ready[1]);
+    CHILD_EXPECT(keeper_process > 0 && read(ready[0], &byte, 1) == 1 && close(ready[0]) == 0);
+    CHILD_EXPECT(gvm_client_connect(folder.socket, &a.client) == GVM_OK);
+    CHILD_EXPECT(gvm_client_connect(folder.socket, &b.client) == GVM_OK);
+    return 0;
+}
+
+/* What needs the keeper fails in time, all else is done, and nothing is lost. */
+static int stop_the_keeper(void *arg)
+{
+    static const setting brief = {
+        .count = COUNT, .region_bytes = REGION, .devices = 1, .checked = true, .wait_ms = 200};
+    gvm_collection *second;
+
+    (void)arg;
+    end_child_after(30);
+    CHILD_EXPECT(start_keeper_apart() == 0 && start_sides(&brief) == 0);
+    CHILD_EXPECT(kernel_reads(&a, 1) == 0 && kernel_writes(&b, 1, 11));
+    CHILD_EXPECT(kill(keeper_process, SIGSTOP) == 0);
+    CHILD_EXPECT(waitpid(keeper_process, NULL, WUNTRACED) == keeper_process); /* it has stopped */
+    CHILD_EXPECT(sync_side(&b) == GVM_E_TIMEOUT && last_error_has("does not answer"));
+    CHILD_EXPECT(sync_side(&a) == GVM_E_TIMEOUT && kernel_reads(&a, 1) == 11);
+    CHILD_EXPECT(gvm_collection_attach(a.space, a.object, NULL, 200, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_collection_attach(a.space, a.object, NULL, GVM_TRY, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(kernel_writes(&b, 2, 12));
+    gvm_collection_destroy(b.collection);
+    CHILD_EXPECT(kill(keeper_process, SIGCONT) == 0);
+    CHILD_EXPECT(sync_side(&a) == GVM_OK && kernel_reads(&a, 1) == 11);
+    CHILD_EXPECT(gvm_collection_attach(a.space, a.object, NULL, GVM_FOREVER, &second) == GVM_OK);
+    leave(&a);
+    leave(&b);
+    CHILD_EXPECT(kill(keeper_process, SIGKILL) == 0 && waitpid(keeper_process, NULL, 0) > 0);
+    fixture_folder_end(&folder);
+    return 0;
+}
+
 /* Of the object, as a says. */
 static bool has_openings(uint32_t openings, uint32_t read_leases)
 {
@@ -682,7 +751,7 @@ static int attach_what_is_none(void *arg)
     CHILD_EXPECT(gvm_collection_attach(a.space, a.object, &options, 0, &none) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_collection_attach(a.space, a.object, NULL, 0, NULL) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_collection_attach(a.space, a.object, NULL, -2, &none) == GVM_E_INVALID);
-    CHILD_EXPECT(gvm_collection_attach(NULL, a.object, NULL, 0, &none) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_collection_attach(NULL, a.object, NULL, GVM_FOREVER, &none) == GVM_E_FOREIGN);
     CHILD_EXPECT(gvm_collection_attach(a.space, NULL, NULL, 0, &none) == GVM_E_FOREIGN);
     CHILD_EXPECT(gvm_region_object_create(a.client, NULL, 0, 16, NULL, NULL, &object) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_region_object_create(a.client, NULL, 16, 0, NULL, NULL, &object) == GVM_E_INVALID);
@@ -836,6 +905,7 @@ CHILD_TEST(frames_that_are_mapped_are_dropped_later, leave_while_others_map)
 CHILD_TEST(version_raised_without_its_block_is_seen_at_a_death, end_between_additions)
 CHILD_TEST(collection_attached_later_has_what_was_written, come_later)
 CHILD_TEST(sync_without_keeper_says_so_and_goes_on, lose_the_keeper)
+CHILD_TEST(stopped_keeper_is_waited_for_in_time, stop_the_keeper)
 CHILD_TEST(collection_of_closed_object_goes_on, close_the_object)
 CHILD_TEST(memory_of_closed_object_stays_the_collections, close_the_last_opening)
 CHILD_TEST(collection_of_closed_connection_goes_on, close_the_connection)
@@ -867,6 +937,7 @@ int main(void)
         cmocka_unit_test(version_raised_without_its_block_is_seen_at_a_death),
         cmocka_unit_test(collection_attached_later_has_what_was_written),
         cmocka_unit_test(sync_without_keeper_says_so_and_goes_on),
+        cmocka_unit_test(stopped_keeper_is_waited_for_in_time),
         cmocka_unit_test(collection_of_closed_object_goes_on),
         cmocka_unit_test(memory_of_closed_object_stays_the_collections),
         cmocka_unit_test(collection_of_closed_connection_goes_on),
