@@ -45,7 +45,7 @@ extern "C" {
 
 /* Makes an object for the homes of count regions of region_bytes each, all zeros: as gvm_object_create(), with what a collection of
  * them is in its metadata. shape, which may be NULL, is as in gvm_collection_options. Of the options, which may be NULL, size_bytes and metadata
- * are not used; GVM_OBJECT_UNTRACKED and GVM_OBJECT_HOST are set. The memory is made before this returns.
+ * are not used; GVM_OBJECT_UNTRACKED, GVM_OBJECT_HOST and GVM_OBJECT_REGIONS are set. The memory is made before this returns.
  *
  * GVM_E_INVALID  as for gvm_collection_create() of such regions; an option is out of its limits
  * and the errors of gvm_object_create() */
@@ -67,7 +67,8 @@ GVM_API GVM_CHECKED gvm_status gvm_region_object_create(gvm_client *client, cons
  * GVM_E_FORMAT    gvm_region_object_create() did not make the object
  * GVM_E_VERSION   a newer version did
  * GVM_E_READONLY, GVM_E_SEALED  the object was opened GVM_OPEN_READONLY, or is sealed
- * GVM_E_TIMEOUT, GVM_E_QUOTA, GVM_E_LIMIT  as for gvm_object_acquire()
+ * GVM_E_TIMEOUT, GVM_E_QUOTA, GVM_E_LIMIT  as for gvm_object_acquire(); as long as others have it attached, GVM_E_TIMEOUT also
+ *                 while a process that was cut off may still write to it, which the text names
  * GVM_E_NOMEM     also: the keeper's host budget has no room for what is on the device
  * and the errors of gvm_collection_create(), gvm_object_get_info() */
 GVM_API GVM_CHECKED gvm_status gvm_collection_attach(gvm_space *space, gvm_object *object,

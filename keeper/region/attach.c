@@ -71,7 +71,7 @@ gvm_status gvm_region_object_create(gvm_client *client, const char *name, uint64
     full.size_bytes = bytes;
     full.metadata = &about;
     full.metadata_bytes = sizeof about;
-    full.flags |= GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST;
+    full.flags |= GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST | GVM_OBJECT_REGIONS;
     if (full.chunk_bytes == 0)
         full.chunk_bytes = choose_chunk_bytes(bytes);
     return gvm_object_create(client, name, bytes, &full, out);

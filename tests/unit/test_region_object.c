@@ -877,11 +877,16 @@ static int homes_stay_on_the_host(void *arg)
     uint64_t evicted;
 
     (void)arg;
+    end_child_after(30);
     CHILD_EXPECT(start(&plain) == 0);
     CHILD_EXPECT(gvm_object_get_info(a.object, &info) == GVM_OK);
     CHILD_EXPECT(info.device_bytes == 0 && info.read_leases == 2 && info.promoted_bytes == 0);
     CHILD_EXPECT(info.evicted_bytes == 0); /* it was made there */
     CHILD_EXPECT(gvm_object_acquire(b.object, GVM_LEASE_WRITE, NULL, 0, &lease) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_object_acquire(b.object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) ==
+                 GVM_E_TIMEOUT);
+    CHILD_EXPECT(last_error_has("has attached"));
+    CHILD_EXPECT(gvm_object_seal(a.object, GVM_FOREVER) == GVM_E_TIMEOUT);
     CHILD_EXPECT(gvm_client_evict(a.client, NAME, UINT64_MAX, &evicted) == GVM_OK && evicted == 0);
     CHILD_EXPECT(kernel_writes(&a, 1, 5) && sync_side(&a) == GVM_OK && cpu_reads(&b, 1) == 5);
     return stop();
