@@ -110,6 +110,7 @@ struct gvm_space {
     gvm_buffer *desk;
     gvm_callback_server *callbacks; /* that the library's thread serves */
     bool has_callbacks;             /* from when kernels can create regions */
+    uint64_t page_turns;            /* of the page of callbacks; of the library's thread alone */
     LIST_HEAD(, gvm_collection) collections;
 };
 

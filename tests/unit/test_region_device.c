@@ -351,6 +351,31 @@ static int lose_numbers(void *arg)
     return stop_unmapped() ? 0 : 1;
 }
 
+/* A call of another kernel was late, and is run after this one's. */
+static int overwrite_numbers(void *arg)
+{
+    gvm_region_table *table;
+    uint64_t given, tail, count;
+    uint32_t region, created = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(COUNT));
+    table = (gvm_region_table *)(uintptr_t)view.table;
+    tail = table->spare_tail;
+    given = gvm_region_call_for_spares(table);
+    CHILD_EXPECT((given & GVM_REGION_GIVEN_COUNT) == COUNT / 4);
+    CHILD_EXPECT(ask_for_numbers(table->collection, tail, &count) == GVM_CALLBACK_OK);
+    gvm_region_take_given(table, given, GVM_REGION_BY_THREAD);
+    CHILD_EXPECT(table->spare_tail == tail);
+    given = gvm_region_call_for_spares(table);
+    gvm_region_take_given(table, given, GVM_REGION_BY_THREAD);
+    CHILD_EXPECT(table->spare_tail == tail + COUNT / 4);
+    while (gvm_region_create_warp(&view, &region))
+        created++;
+    CHILD_EXPECT(created == COUNT);
+    return stop_unmapped() ? 0 : 1;
+}
+
 static int ask_wrongly(void *arg)
 {
     const gvm_region_table *table;
@@ -554,6 +579,7 @@ REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
 REGION_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
 REGION_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
 REGION_TEST(numbers_whose_answer_came_too_late_are_given_again, lose_numbers)
+REGION_TEST(numbers_on_a_page_that_another_call_wrote_do_not_count, overwrite_numbers)
 REGION_TEST(numbers_asked_for_wrongly_are_not_given, ask_wrongly)
 REGION_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
 REGION_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
@@ -573,6 +599,7 @@ int main(void)
         cmocka_unit_test(region_created_by_the_host_is_there_for_kernels_after_a_sync),
         cmocka_unit_test(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync),
         cmocka_unit_test(numbers_whose_answer_came_too_late_are_given_again),
+        cmocka_unit_test(numbers_on_a_page_that_another_call_wrote_do_not_count),
         cmocka_unit_test(numbers_asked_for_wrongly_are_not_given),
         cmocka_unit_test(region_deleted_is_gone_for_kernels_after_a_sync),
         cmocka_unit_test(region_numbers_are_used_again_by_both_sides),

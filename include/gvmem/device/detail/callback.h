@@ -98,7 +98,8 @@ typedef struct gvm_callback_mail {
     uint64_t done[GVM_CALLBACK_DONE_WORDS]; /* a bit for each slot: the number of the last use that is over, modulo 2 */
     uint64_t beat;
     uint64_t closed;
-    uint64_t unused0[10];
+    uint64_t page_turn; /* how often the page was written; 0: it is written now */
+    uint64_t unused0[9];
     gvm_callback_served groups[GVM_CALLBACK_FUNCTIONS];
     uint64_t codes[GVM_CALLBACK_SLOTS];
     gvm_callback_line replies[GVM_CALLBACK_SLOTS];
