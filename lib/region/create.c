@@ -189,7 +189,7 @@ static gvm_status create_region(gvm_collection *c, uint32_t *region)
     gvmi_region_numbers_add(&c->changed, *region);
     c->live_count++;
     c->regions[*region].version++;
-    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED;
+    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED | GVMI_REGION_NEW;
     return GVM_OK;
 }
 

@@ -23,6 +23,10 @@ GVM_DEVICE_RARE uint32_t gvm_region_create_one(uint64_t table)
     uint64_t head = gvm_load_acquire_u64(&t->spare_head), seen;
     uint32_t region;
 
+    if (t->layout != GVM_REGION_LAYOUT) {
+        gvm_region_report(t, GVM_REGION_OTHER_LAYOUT, 0);
+        return GVM_REGION_NONE;
+    }
     for (; head < gvm_load_acquire_u64(&t->spare_tail); head = seen) {
         region = gvm_load_acquire_u32(&spares[head % GVM_REGION_SEGMENT]);
         seen = gvm_atomic_cas_acquire_u64(&t->spare_head, head, head + 1);
@@ -82,7 +86,7 @@ GVM_DEVICE uint64_t gvm_region_ask_for_spares(gvm_region_table *t)
             break;
         }
         has = (uint32_t)gvm_poller_begin(page);
-        if (!has && gvm_clock_ns() - since > t->wait_ns)
+        if (!has && (int64_t)(gvm_clock_ns() - since) > (int64_t)t->wait_ns)
             break;
         if (!has)
             gvm_poller_pause(&pauses);
@@ -119,7 +123,9 @@ GVM_DEVICE_RARE uint32_t gvm_region_refill(uint64_t table, uint32_t by)
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)table;
     uint64_t given = 0;
 
-    if (gvm_region_rank(by) == 0)
+    if (gvm_region_rank(by) == 0 && !gvm_region_is_whole(by))
+        gvm_region_report(t, GVM_REGION_NOT_WHOLE, 0);
+    else if (gvm_region_rank(by) == 0 && t->layout == GVM_REGION_LAYOUT)
         given = gvm_region_ask_for_spares(t);
     given = gvm_region_tell(by, given);
     if (given != 0 && given != GVM_REGION_SPARES_THERE)
