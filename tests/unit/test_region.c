@@ -326,25 +326,18 @@ static int dump_space(void *arg)
     return stop() ? 0 : 1;
 }
 
-#define REGION_TEST(test, fn) \
-    static void test(void **state) \
-    { \
-        (void)state; \
-        assert_int_equal(run_in_child(fn, NULL, false), 0); \
-    }
-
-REGION_TEST(region_read_holds_what_the_cpu_wrote, read_all_regions)
-REGION_TEST(region_without_a_frame_is_used_at_its_home, map_more_than_fits)
-REGION_TEST(region_written_is_seen_by_the_other_side_after_a_sync, write_and_sync)
-REGION_TEST(region_mapped_by_a_kernel_keeps_its_data_at_a_sync, change_what_is_mapped)
-REGION_TEST(budget_is_divided_by_size_and_given_back, divide_budget)
-REGION_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one)
-REGION_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped)
-REGION_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels)
-REGION_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map)
-REGION_TEST(collection_destroyed_beside_a_capture_waits_for_kernels, destroy_beside_a_capture)
-REGION_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments)
-REGION_TEST(space_dump_has_both_sides_of_a_region, dump_space)
+CHILD_TEST(region_read_holds_what_the_cpu_wrote, read_all_regions)
+CHILD_TEST(region_without_a_frame_is_used_at_its_home, map_more_than_fits)
+CHILD_TEST(region_written_is_seen_by_the_other_side_after_a_sync, write_and_sync)
+CHILD_TEST(region_mapped_by_a_kernel_keeps_its_data_at_a_sync, change_what_is_mapped)
+CHILD_TEST(budget_is_divided_by_size_and_given_back, divide_budget)
+CHILD_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one)
+CHILD_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped)
+CHILD_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels)
+CHILD_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map)
+CHILD_TEST(collection_destroyed_beside_a_capture_waits_for_kernels, destroy_beside_a_capture)
+CHILD_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments)
+CHILD_TEST(space_dump_has_both_sides_of_a_region, dump_space)
 
 int main(void)
 {

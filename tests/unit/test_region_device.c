@@ -710,35 +710,28 @@ static int use_lines_wrongly(void *arg)
     return stop_unmapped() ? 0 : 1;
 }
 
-#define REGION_TEST(test, fn) \
-    static void test(void **state) \
-    { \
-        (void)state; \
-        assert_int_equal(run_in_child(fn, NULL, false), 0); \
-    }
-
-REGION_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
-REGION_TEST(region_that_is_large_is_copied_by_those_that_wait_for_it, share_a_copy)
-REGION_TEST(copy_in_pieces_ends_without_a_thread_that_was_late, share_a_copy_that_is_late)
-REGION_TEST(kernel_of_another_layout_is_refused, use_another_layout)
-REGION_TEST(block_of_parts_of_warps_is_refused, map_by_a_part_of_a_warp)
-REGION_TEST(map_for_no_access_reads, map_for_nothing)
-REGION_TEST(write_of_a_deleted_region_is_not_a_write_of_the_next_one, create_after_a_late_write)
-REGION_TEST(region_created_again_is_mapped_beside_others_that_kernels_have, map_what_was_created_again)
-REGION_TEST(map_of_a_list_is_all_or_nothing, map_lists)
-REGION_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
-REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
-REGION_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
-REGION_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
-REGION_TEST(numbers_whose_answer_came_too_late_are_given_again, lose_numbers)
-REGION_TEST(numbers_on_a_page_that_another_call_wrote_do_not_count, overwrite_numbers)
-REGION_TEST(numbers_asked_for_wrongly_are_not_given, ask_wrongly)
-REGION_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
-REGION_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
-REGION_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
-REGION_TEST(tlb_line_keeps_its_region, map_by_lines)
-REGION_TEST(tlb_map_to_write_is_seen_by_the_cpu, write_by_lines)
-REGION_TEST(tlb_reports_wrong_use, use_lines_wrongly)
+CHILD_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
+CHILD_TEST(region_that_is_large_is_copied_by_those_that_wait_for_it, share_a_copy)
+CHILD_TEST(copy_in_pieces_ends_without_a_thread_that_was_late, share_a_copy_that_is_late)
+CHILD_TEST(kernel_of_another_layout_is_refused, use_another_layout)
+CHILD_TEST(block_of_parts_of_warps_is_refused, map_by_a_part_of_a_warp)
+CHILD_TEST(map_for_no_access_reads, map_for_nothing)
+CHILD_TEST(write_of_a_deleted_region_is_not_a_write_of_the_next_one, create_after_a_late_write)
+CHILD_TEST(region_created_again_is_mapped_beside_others_that_kernels_have, map_what_was_created_again)
+CHILD_TEST(map_of_a_list_is_all_or_nothing, map_lists)
+CHILD_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
+CHILD_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
+CHILD_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
+CHILD_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
+CHILD_TEST(numbers_whose_answer_came_too_late_are_given_again, lose_numbers)
+CHILD_TEST(numbers_on_a_page_that_another_call_wrote_do_not_count, overwrite_numbers)
+CHILD_TEST(numbers_asked_for_wrongly_are_not_given, ask_wrongly)
+CHILD_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
+CHILD_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
+CHILD_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
+CHILD_TEST(tlb_line_keeps_its_region, map_by_lines)
+CHILD_TEST(tlb_map_to_write_is_seen_by_the_cpu, write_by_lines)
+CHILD_TEST(tlb_reports_wrong_use, use_lines_wrongly)
 
 int main(void)
 {
