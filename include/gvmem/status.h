@@ -75,9 +75,9 @@ extern "C" {
 #endif
 
 /* Library version; gvm_version() returns the one that is loaded, as major * 10000 + minor * 100 +
- * patch. */
+ * patch. The build, the packages and the sonames take theirs from here (scripts/version.sh). */
 #define GVM_VERSION_MAJOR 0
-#define GVM_VERSION_MINOR 2
+#define GVM_VERSION_MINOR 3
 #define GVM_VERSION_PATCH 0
 
 /* X(name, value, sqlstate, text), by how much is broken: 10.. the call, 20.. resources, 30.. the
