@@ -7,7 +7,7 @@
 #define CHUNKS_AT_ONCE 8 /* of as many vertices as a warp has lanes, by each warp */
 #define LINE_EDGES 32    /* of a line of 128 bytes */
 #define TLB_LINES 32
-#define BLOCKS_OF_SM 8
+#define BLOCKS_OF_SM 6
 
 GVM_DEVICE uint64_t *out_word(const bench_graph_params *p, uint32_t which)
 {

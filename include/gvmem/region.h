@@ -21,7 +21,9 @@
  * view.address + s * view.stride_bytes, in device memory or in host memory. gvm_region_release() unmaps them. Both can be
  * captured into a CUDA graph.
  *
- * Threads: any thread may call. Calls on one space are serialised inside, but for the waiting of sync for the stream.
+ * Threads: any thread may call. Calls on one space are serialised inside, but for the waiting of sync for the stream. Creation, destruction, syncs,
+ * and maps by the CPU of what kernels have written run short kernels and wait for them, and other calls of the space behind them: a kernel that
+ * fills the GPU until one of these calls returns never ends.
  * Ownership: the caller owns a space and its collections, and ends them. The device stays open for both.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the space or collection is unknown or
  * destroyed), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER.
@@ -145,7 +147,7 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collectio
  *
  * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL; or something would
  *                have to be brought home in a callback that a kernel waits for (gvmem/callback.h)
- * GVM_E_TIMEOUT  kernels have regions mapped that would have to be brought home
+ * GVM_E_TIMEOUT  kernels have it mapped, and have written it
  * GVM_E_LIMIT    the CPU has it mapped 65535 times */
 GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
                                                   uint32_t access, void **pointer);

@@ -77,6 +77,7 @@ typedef struct rsvm_space {
     gvm_buffer *table;    /* rsvm_table, for kernels */
     rsvm_member *members; /* RSVM_COLLECTIONS_MAX */
     int owns_device;
+    int has_module; /* one is bound */
 } rsvm_space;
 
 extern rsvm_space rsvm_the_space;
@@ -172,6 +173,8 @@ RSVM_CALL GVM_CHECKED gvm_status rsvm_bind(void *module)
                 "a module without gvmem/device/rsvm.h has no use of regions by number");
         else if ((result = copy_in(variable, &address, sizeof address)) != 0)
             status = gvm_driver_error(result, names[1], "cannot tell a module where regions are");
+        else
+            rsvm_the_space.has_module = 1;
     }
     gvm_device_pop_context();
     return status;
@@ -442,7 +445,7 @@ RSVM_CALL rgn_coll_meta rgn_coll_get_meta_cpu(rgn_coll_id id)
 
 /* Waits for kernels in the legacy default stream; from then on they and the CPU see what the other side has written.
  *
- * GVM_E_INVALID  also: a kernel has used a number that no region has */
+ * GVM_E_INVALID  also: a kernel has used a number that no region has; no module was bound, so that kernels find no region */
 RSVM_CALL GVM_CHECKED gvm_status rsvm_sync(void)
 {
     const uint64_t none = 0;
@@ -451,6 +454,9 @@ RSVM_CALL GVM_CHECKED gvm_status rsvm_sync(void)
 
     if (status != GVM_OK)
         return status;
+    if (!rsvm_the_space.has_module)
+        return gvm_error_set(GVM_E_INVALID, "no module was bound since the space was made: kernels find no "
+                                            "region by its number; call rsvm_bind()");
     status = gvm_space_sync(rsvm_the_space.space, NULL);
     if (status != GVM_OK)
         return status;

@@ -517,12 +517,13 @@ static gvm_status use_a_space(void *context, gvm_callback_args *args)
         args->words[1] = gvm_region_unmap_cpu(collection, 0);
     }
     args->words[2] = gvm_space_sync(space, NULL);
+    args->words[3] = gvm_region_prefetch_by_engine(collection, 0, 0, NULL);
     return args->is_awaited || args->words[2] == GVM_OK ? GVM_OK : GVM_E_FORMAT;
 }
 
 static int use_regions_in_a_function(void *arg)
 {
-    uint64_t words[3] = {9, 9, 9};
+    uint64_t words[4] = {9, 9, 9, 9};
     gvm_region_view rows;
     uint32_t *row;
 
@@ -532,16 +533,17 @@ static int use_regions_in_a_function(void *arg)
     CHILD_EXPECT(gvm_collection_create(space, 4, 4096, NULL, &collection) == GVM_OK);
     CHILD_EXPECT(gvm_collection_get_view(collection, &rows) == GVM_OK);
     CHILD_EXPECT(gvm_callback_register(server, NUMBERS, 0, use_a_space, NULL) == GVM_OK);
-    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 3) == GVM_CALLBACK_OK);
-    CHILD_EXPECT(words[0] == GVM_OK && words[1] == GVM_OK && words[2] == GVM_E_INVALID);
-    CHILD_EXPECT(gvm_callback_post(&view, NUMBERS, words, 3) == GVM_CALLBACK_OK);
+    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 4) == GVM_CALLBACK_OK);
+    CHILD_EXPECT(words[0] == GVM_OK && words[1] == GVM_OK && words[2] == GVM_E_INVALID &&
+                 words[3] == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_callback_post(&view, NUMBERS, words, 4) == GVM_CALLBACK_OK);
     CHILD_EXPECT(gvm_callback_server_drain(server) == GVM_OK);
     row = gvm_region_map(&rows, 0, GVM_REGION_READWRITE);
     CHILD_EXPECT(row != NULL && *row == 2);
     gvm_region_unmap(&rows, 0);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
-    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 3) == GVM_CALLBACK_OK); /* its newest data is far */
-    CHILD_EXPECT(words[0] == GVM_E_INVALID && words[2] == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 4) == GVM_CALLBACK_OK); /* its newest data is far */
+    CHILD_EXPECT(words[0] == GVM_E_INVALID && words[2] == GVM_E_INVALID && words[3] == GVM_E_INVALID);
     gvm_space_destroy(space);
     return stop() ? 0 : 1;
 }

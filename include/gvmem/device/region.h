@@ -40,7 +40,7 @@
  *     gvm_region_create_warp(), _block()        creates a region
  *     gvm_region_tlb_map_warp(), _unmap_warp()  as of a warp, by lines in shared memory
  *
- * In those of warps and blocks all threads pass the same arguments, but for those of lanes. Before an unmap the accesses of all of
+ * In those of warps and blocks all threads pass the same arguments, but for those of lanes; blocks are of whole warps. Before an unmap the accesses of all of
  * them are over. What was mapped in one of these ways may be unmapped in another one, as often.
  *
  * These functions are given a pointer into the kernel's parameter. GVM_KERNEL declares that so that
@@ -117,7 +117,8 @@ GVM_DEVICE int gvm_region_create_block(const gvm_region_view *view, uint32_t *re
  * reference, when it is not mapped any more, until the line is needed for another region or the TLB ends. So a block holds as many
  * frames as there are lines. Where all lines are mapped, or one that was mapped to read is to be written, a map is as without a
  * TLB. It pays where warps of a block map the same regions again and again: a search of the lines takes longer than a map of a region
- * that few others use. All threads of the block call begin and end. What was mapped by a TLB is unmapped by it, before
+ * that few others use. A line has what the region held when it was mapped for the line: the block sees what others write after that when
+ * the line was unmapped by all and used for another region, or ended. All threads of the block call begin and end. What was mapped by a TLB is unmapped by it, before
  * its end. */
 typedef struct gvm_region_line {
     uint64_t key, word;

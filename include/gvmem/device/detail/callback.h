@@ -61,6 +61,9 @@ enum {
 #define GVM_CALLBACK_SERVED_SHIFT 3
 #define GVM_CALLBACK_SERVED_CODE 7u
 
+/* Another number for each change of what is above or below: a kernel is compiled with its headers, and loaded by any program. */
+#define GVM_CALLBACK_LAYOUT 1u
+
 /* Of a collective function, in device memory. */
 typedef struct gvm_callback_group {
     uint64_t asked; /* requests so far, times 2, and 1 while a thread tells the host of them */
@@ -98,7 +101,8 @@ typedef struct gvm_callback_mail {
     uint64_t done[GVM_CALLBACK_DONE_WORDS]; /* a bit for each slot: the number of the last use that is over, modulo 2 */
     uint64_t beat;
     uint64_t closed;
-    uint64_t unused0[10];
+    uint64_t page_turn; /* how often the page was written; 0: it is written now */
+    uint64_t unused0[9];
     gvm_callback_served groups[GVM_CALLBACK_FUNCTIONS];
     uint64_t codes[GVM_CALLBACK_SLOTS];
     gvm_callback_line replies[GVM_CALLBACK_SLOTS];
@@ -179,8 +183,11 @@ typedef struct gvm_callback_timer {
 GVM_DEVICE uint32_t gvm_callback_begin(const gvm_callback_view *view, gvm_callback_timer *timer)
 {
     gvm_callback_words *w = gvm_callback_words_of(view);
-    uint32_t state = gvm_load_acquire_u32(&w->state);
+    uint32_t state;
 
+    if (view->layout != GVM_CALLBACK_LAYOUT)
+        return GVM_CALLBACK_INVALID;
+    state = gvm_load_acquire_u32(&w->state);
     if (state == GVM_CALLBACK_LATE && gvm_poller_begin(&w->poller)) {
         (void)gvm_callback_exchange(view, GVM_CALLBACK_FUNCTIONS);
         gvm_poller_end(&w->poller);
@@ -429,6 +436,7 @@ GVM_DEVICE uint32_t gvm_callback_tell_warp(uint32_t code, uint64_t *words, uint3
     code = gvm_warp_get_u32(code, 0);
     for (i = 0; i < count && code == GVM_CALLBACK_OK; i++)
         words[i] = gvm_warp_get_u64(words[i], 0);
+    gvm_warp_sync(); /* what the function has written is there for all lanes */
     return code;
 }
 

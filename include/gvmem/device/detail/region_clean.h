@@ -65,11 +65,12 @@ GVM_DEVICE_RARE void gvm_region_clean_publish(gvm_region_table *t)
         gvm_store_release_u64(&t->cleaning.turn, turn << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_IDLE);
         return;
     }
-    gvm_store_release_u64(&t->cleaning.turn,
-                          (turn + 1) << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_BATCH);
     mail->count = count;
     gvm_fence_system();
     gvm_store_release_u64_system(&mail->turn, turn + 1);
+    gvm_store_release_u64(
+        &t->cleaning.turn, /* last: a stop waits for this thread until then, so that the next batch has the mail alone */
+        (turn + 1) << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_BATCH);
 }
 
 /* The turn is the caller's, if there is something to do: to make a batch, or first to end one. */
