@@ -1,4 +1,4 @@
-/* What both sides tell each other: gvm_space_sync(). */
+/* What both sides exchange: gvm_space_sync(). */
 #include <stdlib.h>
 
 #include "base/cancel.h"

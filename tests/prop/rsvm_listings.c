@@ -214,7 +214,8 @@ static bool multiply(bool evicts)
         return false;
 
     /* slide 13 */
-    rsvm_sync();
+    if (!GOOD(rsvm_sync()))
+        return false;
     if (!launch_mmKernel(NB, NT, rc_C, r_A, rc_B))
         return false;
     /* end */

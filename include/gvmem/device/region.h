@@ -24,7 +24,7 @@
  *
  * GVM_REGION_WRITE alone: the kernel writes all of the region, and what it held is not fetched.
  *
- * Each map is unmapped once, by threads of the same kind. The address is good until then. Who maps a region may
+ * Each map is unmapped once. The address is good until then. Who maps a region may
  * map others meanwhile. Threads that map the same region see what the others write there as in plain device memory; loads must
  * not be ld.global.nc (__ldg(), const __restrict__).
  *
@@ -65,8 +65,8 @@ GVM_DEVICE void gvm_region_unmap_warp(const gvm_region_view *view, uint32_t regi
 GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t region);
 
 /* Each lane of a warp maps a region of its own, or GVM_REGION_NONE, which gives NULL. Lanes that name the same
- * region have one atomic operation together and a reference each; it is mapped for what any of them wants. Regions that are not in a frame are brought by the whole warp, one after
- * the other. An unmap needs not have the lanes' regions in the same order. */
+ * region have one atomic operation together and a reference each; it is mapped for what any of them asks for. Regions that are not in a frame are brought by the whole warp, one after
+ * the other. An unmap need not have the lanes' regions in the same order. */
 GVM_DEVICE void *gvm_region_map_lanes(const gvm_region_view *view, uint32_t region, uint32_t access);
 GVM_DEVICE void gvm_region_unmap_lanes(const gvm_region_view *view, uint32_t region);
 

@@ -14,8 +14,8 @@
  *                     the same thread                  when it has read the answer, or goes on without it  release
  *     done, news      the poller                       when the mail's done has changed           release
  *     beat            the poller                       with news                                  release
- *     state           the poller                       LATE to OPEN when there are news; CLOSED   relaxed; release
- *                     a thread whose wait was in vain  OPEN to LATE                               relaxed
+ *     state           the poller                       LATE to OK when there are news; CLOSED     relaxed; release
+ *                     a thread whose wait was in vain  OK to LATE                                 relaxed
  *     asked           threads that request             each request: add 2                        release
  *                     the one that tells               1 while it does                            acquire; release
  *     told            the one that tells               before the mail's asked                    release

@@ -421,7 +421,7 @@ GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: GVM_REGION_CLEAN, a copy from one slot to another, or nothing more; in check mode also to sum up the
+/* What gvm_region_step() has all threads do: GVM_REGION_CLEAN, a copy from one slot to another, or nothing more; in check mode also to sum up the
  * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
 #define GVM_REGION_SUM_UP (1ull << 61)

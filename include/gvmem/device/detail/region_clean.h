@@ -1,7 +1,7 @@
 /* gvmem/device/detail/region_clean.h - dirty regions written home ahead of need; for gvmem/device/region.h alone.
  *
- * Frames are taken in the order of the hand. A warp or block that needs one sees to it that those in front of the hand are not
- * dirty: where fewer than clean_low percent of the frames have been looked at, it makes a batch of the dirty ones among the next, up to
+ * Frames are taken in the order of the hand. A warp or block that needs one keeps those in front of the hand clean:
+ * where fewer than clean_low percent of the frames have been looked at, it makes a batch of the dirty ones among the next, up to
  * clean_high percent. Each region of the batch, which nobody has mapped, gets COPYING and loses DIRTY, with one compare-and-swap. The host has
  * the copy engine copy the batch, and then write the batch's number to cleaning.copied; who needs a frame next takes COPYING away. One batch
  * at a time.
