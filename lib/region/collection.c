@@ -272,6 +272,8 @@ void gvmi_collection_free_locked(gvm_collection *c)
 {
     gvm_space *space = c->space;
 
+    gvmi_region_cleaner_end(
+        c); /* its copies go home: others fetch anew what they find there after the next step */
     if (c->homes != NULL)
         gvmi_homes_leave(c);
     LIST_REMOVE(c, entry);

@@ -92,7 +92,7 @@ struct gvmi_homes {
     uint32_t *seen_blocks, *seen_versions; /* as of the last look */
     uint32_t seen_abandoned;
     gvmi_homes_ended ended, seen_ended; /* by the latest ask; as of the last look */
-    uint64_t asked;                     /* the round of that */
+    uint64_t asked;                     /* the round of that answer */
     gvm_error failure;                  /* of it */
 };
 

@@ -108,11 +108,14 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
 
 /* ---- from kernels to the CPU */
 
-/* The CPU's own change of a region wins, and is applied by the next sync if not by this one. */
+/* The CPU's own change of a region wins, and is applied by the next sync if not by this one. Others that have the homes look anew in any
+ * case: the kernel's data may have been written home. */
 static void note_far(gvm_collection *c, const gvmi_region_change *change)
 {
     gvmi_region *region = &c->regions[change->region];
 
+    if (c->homes != NULL)
+        gvmi_region_note_untold(c, change->region);
     if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
         if (c->torn == 0 && (region->flags & (GVMI_REGION_LIVE | GVMI_REGION_NEW)) == GVMI_REGION_LIVE) {
             c->torn = change->region + 1;
@@ -125,8 +128,6 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
     if ((region->flags & GVMI_REGION_FAR) == 0)
         gvmi_region_numbers_add(&c->far, change->region);
     region->flags |= GVMI_REGION_FAR;
-    if (c->homes != NULL)
-        gvmi_region_note_untold(c, change->region);
 }
 
 /* The device forgets entries when the CPU's side has them: if anything fails in between, the next sync has them again. */

@@ -2,6 +2,9 @@
  * thread does. */
 #include "tests/unit/unit.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include <gvmem/device/region.h>
 #include <gvmem/gvmem.h>
 
@@ -429,6 +432,20 @@ static int leave_without_sync(void *arg)
     return stop();
 }
 
+/* A sync could not drop the frame, and a kernel writes it before the next one. */
+static int write_a_stale_frame(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start(&checked) == 0);
+    CHILD_EXPECT(gvm_region_map(&a.view, 1, GVM_REGION_READ) != NULL);
+    CHILD_EXPECT(kernel_writes(&b, 1, 11) && sync_side(&b) == GVM_OK);
+    CHILD_EXPECT(sync_side(&a) == GVM_E_TIMEOUT);
+    gvm_region_unmap(&a.view, 1);
+    CHILD_EXPECT(write_and_evict(&a, 1, 12) == 0 && sync_side(&a) == GVM_E_TORN);
+    CHILD_EXPECT(sync_side(&b) == GVM_OK && kernel_reads(&a, 1) == 12 && kernel_reads(&b, 1) == 12);
+    return stop();
+}
+
 static int leave_after_sync(void *arg)
 {
     uint64_t before;
@@ -599,6 +616,48 @@ static int homes_stay_on_the_host(void *arg)
     return stop();
 }
 
+/* ---- two threads that sync one space */
+
+static atomic_uint questions;
+static atomic_bool answers;
+
+/* The first question's answer comes after that to the second, and says less. */
+static gvm_status answer_late(gvmi_homes *homes, gvmi_homes_ended *out)
+{
+    const bool first = atomic_fetch_add(&questions, 1) == 0;
+
+    (void)homes;
+    while (first && !atomic_load(&answers))
+        pause_ms(1);
+    *out = (gvmi_homes_ended){.count = !first};
+    return GVM_OK;
+}
+
+static void *sync_a(void *arg)
+{
+    *(gvm_status *)arg = sync_side(&a);
+    return NULL;
+}
+
+static int ask_at_once(void *arg)
+{
+    pthread_t thread;
+    gvm_status status;
+
+    (void)arg;
+    CHILD_EXPECT(start(&checked) == 0);
+    a.collection->homes->ask = answer_late;
+    CHILD_EXPECT(pthread_create(&thread, NULL, sync_a, &status) == 0);
+    while (atomic_load(&questions) == 0)
+        pause_ms(1);
+    CHILD_EXPECT(sync_side(&a) == GVM_OK && atomic_load(&questions) == 2);
+    CHILD_EXPECT(a.collection->homes->seen_ended.count == 1);
+    atomic_store(&answers, true);
+    CHILD_EXPECT(pthread_join(thread, NULL) == 0 && status == GVM_OK);
+    CHILD_EXPECT(a.collection->homes->seen_ended.count == 1);
+    return stop();
+}
+
 CHILD_TEST(writes_are_seen_after_sync_on_one_device, share_on_one_device)
 CHILD_TEST(writes_are_seen_after_sync_on_two_devices, share_on_two_devices)
 CHILD_TEST(own_writes_are_not_fetched_again, sync_alone)
@@ -619,6 +678,8 @@ CHILD_TEST(sync_of_closed_object_says_so, close_the_object)
 CHILD_TEST(attach_checks_what_it_is_given, attach_what_is_none)
 CHILD_TEST(attach_checks_metadata, attach_forged)
 CHILD_TEST(homes_stay_in_host_memory, homes_stay_on_the_host)
+CHILD_TEST(later_answer_of_the_keeper_stays, ask_at_once)
+CHILD_TEST(writer_whose_frame_is_stale_leaves_the_same_everywhere, write_a_stale_frame)
 
 int main(void)
 {
@@ -644,6 +705,8 @@ int main(void)
         cmocka_unit_test(attach_checks_what_it_is_given),
         cmocka_unit_test(attach_checks_metadata),
         cmocka_unit_test(homes_stay_in_host_memory),
+        cmocka_unit_test(later_answer_of_the_keeper_stays),
+        cmocka_unit_test(writer_whose_frame_is_stale_leaves_the_same_everywhere),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

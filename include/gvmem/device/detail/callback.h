@@ -355,6 +355,25 @@ GVM_DEVICE_RARE uint32_t gvm_callback_call_one(const gvm_callback_view *view, ui
 
 /* ---- collective calls: requests that are counted */
 
+/* Up to which request the function was served. The poller that saw the server closed may have copied what was served of another one:
+ * the mail, which does not change any more, has it. */
+GVM_DEVICE uint64_t gvm_callback_served_of(const gvm_callback_view *view, uint32_t function,
+                                           uint32_t code, uint64_t *result)
+{
+    const gvm_callback_group *group = &gvm_callback_words_of(view)->groups[function];
+    const gvm_callback_served *mail = &gvm_callback_mail_of(view)->groups[function];
+    uint64_t served;
+
+    if (code == GVM_CALLBACK_CLOSED) {
+        served = gvm_load_acquire_u64_system(&mail->served);
+        *result = gvm_load_consume_u64_system(&mail->result);
+    } else {
+        served = gvm_load_acquire_u64(&group->served);
+        *result = gvm_load_consume_u64(&group->result);
+    }
+    return served;
+}
+
 /* Tells the host how many requests there are, unless another thread is about to: that sees this one's when it stops. */
 GVM_DEVICE void gvm_callback_tell(gvm_callback_group *group, uint64_t *mail_asked)
 {
@@ -382,7 +401,7 @@ GVM_DEVICE_RARE uint32_t gvm_callback_join_one(const gvm_callback_view *view, ui
 {
     gvm_callback_group *group = &gvm_callback_words_of(view)->groups[function % GVM_CALLBACK_FUNCTIONS];
     gvm_callback_timer timer;
-    uint64_t request, served;
+    uint64_t request, served, found;
     uint32_t state, code;
 
     if (function >= GVM_CALLBACK_FUNCTIONS)
@@ -394,11 +413,11 @@ GVM_DEVICE_RARE uint32_t gvm_callback_join_one(const gvm_callback_view *view, ui
     gvm_callback_tell(group, &gvm_callback_mail_of(view)->asked[function]);
     while (waits) {
         state = gvm_load_acquire_u32(&gvm_callback_words_of(view)->state); /* before served: is that final? */
-        served = gvm_load_acquire_u64(&group->served);
+        served = gvm_callback_served_of(view, function, code, &found);
         if (served >> GVM_CALLBACK_SERVED_SHIFT >= request) {
             code = (uint32_t)served & GVM_CALLBACK_SERVED_CODE;
             if (code == GVM_CALLBACK_OK)
-                *result = gvm_load_consume_u64(&group->result);
+                *result = found;
             return code;
         }
         if (code != GVM_CALLBACK_OK)
