@@ -63,6 +63,10 @@ int main(int argc, char **argv)
     gvm_heap *heap;
     kernel k;
 
+    if (j.count == 0) {
+        fprintf(stderr, "usage: callbacks [MILLIONS]\n");
+        exit(2);
+    }
     pinned.kind = GVM_HEAP_HOST; /* kernels read it as well */
     must(gvm_device_open(0, &device), "cannot open device 0");
     use_device(device);

@@ -21,7 +21,8 @@ static inline void must(gvm_status status, const char *what)
     if (status == GVM_OK)
         return;
     gvm_error_last(&error);
-    fprintf(stderr, "%s: %s: %s\n", what, gvm_status_text(status), error.text);
+    fprintf(stderr, "%s: %s: %s%s%s\n", what, gvm_status_text(status), error.text,
+            error.native_name[0] != '\0' ? ": " : "", error.native_name);
     exit(1);
 }
 

@@ -94,6 +94,18 @@ cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/growing_array.c $(pkg-conf
 GVMEM_DRIVER=soft ./array
 cc -Wall -Werror /usr/share/doc/libgvmem-dev/examples/keeper_pair.c $(pkg-config --cflags --libs gvmem-keeper) -o pair
 GVMEM_DRIVER=soft ./pair'
+check 'programs with kernels of their own, by pkg-config' script 'cd /tmp/test
+examples=/usr/share/doc/libgvmem-dev/examples
+cc -O2 -shared -fPIC $(pkg-config --cflags gvmem) $examples/callbacks_kernel.c -o callbacks_kernel.so
+cc -Wall -Werror $examples/callbacks.c $(pkg-config --cflags --libs gvmem) -o callbacks
+GVMEM_DRIVER=soft ./callbacks 1
+for name in matmul bfs pagerank stencil; do
+    cc -O2 -shared -fPIC $(pkg-config --cflags gvmem) $examples/region_${name}_kernel.c -o region_${name}_kernel.so
+    cc -Wall -Werror $examples/region_$name.c $(pkg-config --cflags --libs gvmem) -o region_$name
+    GVMEM_DRIVER=soft ./region_$name
+done
+cc -Wall -Werror $examples/region_processes.c $(pkg-config --cflags --libs gvmem-keeper) -o region_processes
+GVMEM_DRIVER=soft ./region_processes'
 check 'a C++ program with a keeper, by pkg-config' script 'cd /tmp/test
 c++ -Wall -Werror keeper.cpp $(pkg-config --cflags --libs gvmem-keeper gvmem) -o keeper
 GVMEM_DRIVER=soft ./keeper'

@@ -5,7 +5,7 @@
 # DEB_BUILD_PROFILES=pkg.gvmem.nocuda it does not, and the packages have no kernels for real GPUs. DEB_BUILD_OPTIONS as
 # Debian's policy has them: nocheck, parallel=N. DEBEMAIL is the maintainer's address; without it, the last commit's.
 #
-# What changes from release to release is written in one place each: the version in meson.build, from which the
+# What changes from release to release is written in one place each: the version in gvmem/status.h, from which the
 # name of the library follows; names and texts in packaging/debian have @SO@, @PG@ and the like in their places.
 set -eu
 cd "$(dirname "$0")/.."

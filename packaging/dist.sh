@@ -6,7 +6,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}
-version=$(sed -n "s/^  version: '\(.*\)',$/\1/p" meson.build)
+version=$(scripts/version.sh)
 extension=$(sed -n "s/^default_version = '\(.*\)'$/\1/p" postgres/gstore_fdw.control)
 name=gvmem-$version
 time=$(git log -1 --format=@%ct 2>/dev/null || date +@%s)

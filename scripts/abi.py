@@ -21,7 +21,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-VERSION = re.search(r"^  version: '(.*)',$", (ROOT / "meson.build").read_text(), re.M)[1]
+VERSION = subprocess.run(ROOT / "scripts/version.sh", check=True, capture_output=True, encoding="utf8").stdout.strip()
 SONAME = VERSION.rpartition(".")[0]
 LIBRARIES = ("libgvmem", "libgvmem-keeper")
 RELEASES = ROOT / "packaging/releases"

@@ -288,20 +288,28 @@ def read_all(*patterns):
     return "".join(path.read_text() for pattern in patterns for path in sorted(Path().glob(pattern)))
 
 
+def find_elsewhere(file):
+    """What a page may name without being in its folder."""
+    paths = [Path(root, file) for root in ("", "lib", "include", "include/gvmem", "tests/unit")]
+    return [path for path in paths if path.exists()]
+
+
 def check_page_names(page, text):
     """Files, and functions written `file.c:function` or by their name alone, are there."""
     inside = [path for path in page.parent.rglob("*") if path.suffix in (".c", ".h", ".py", ".sh", ".in", ".sql", ".build")]
-    sources = "".join(path.read_text() for path in inside)
-    for match in re.finditer(r"`([\w./-]+\.(?:c|h|py|sh|md))(?::(\w+))?`|`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`", text):
+    matches = list(re.finditer(r"`([\w./-]+\.(?:c|h|py|sh|md))(?::(\w+))?`|`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`", text))
+    elsewhere = {file: find_elsewhere(file) for file in {match[1] for match in matches} if file}
+    sources = "".join(path.read_text() for path in [*inside, *(path for paths in elsewhere.values() for path in paths)])
+    for match in matches:
         file, function, name = match.groups()
         line = text.count("\n", 0, match.start()) + 1
         if name and not re.search(rf"\b{name}\b", sources):
             complain(page, line, f"nothing in {page.parent} is called {name}", "use its name of today")
         found = [path for path in inside if file and str(path).endswith(f"/{file}")]
-        outside = file in FILES_OF_OTHERS or file and any(Path(root, file).exists() for root in ("", "lib", "include", "include/gvmem", "tests/unit"))
-        if file and not found and not outside:
+        outside = elsewhere.get(file, [])
+        if file and not found and not outside and file not in FILES_OF_OTHERS:
             complain(page, line, f"there is no {file}", "name the file as it is called now")
-        if function and not any(re.search(rf"^(?:\w.*)?\b{function}\(", path.read_text(), re.M) for path in found):
+        if function and not any(re.search(rf"^(?:\w.*)?\b{function}\(", path.read_text(), re.M) for path in [*found, *outside]):
             complain(page, line, f"{file} has no {function}()", "name the function, and its file, of today")
 
 

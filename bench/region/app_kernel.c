@@ -388,17 +388,22 @@ GVM_DEVICE uint32_t thread_at(uint32_t k)
 #endif
 }
 
-/* The next DEPTH columns of the tile's rows of A, and rows of its columns of B. */
+#define ROWS_AT_ONCE (BENCH_MATMUL_THREADS / DEPTH) /* of A that the block's threads load */
+#define B_ROWS_AT_ONCE (BENCH_MATMUL_THREADS / TILE)
+
+/* The thread's part of the next DEPTH columns of the tile's rows of A, and rows of its columns of B. */
 GVM_DEVICE void load_tiles(const float *a, uint32_t a_pitch, const float *b, uint32_t b_pitch,
                            float *a_tile, float *b_tile, uint32_t thread)
 {
     uint32_t i;
 
     GVM_UNROLL
-    for (i = thread; i < TILE * DEPTH; i += BENCH_MATMUL_THREADS) {
-        a_tile[i % DEPTH * (TILE + 1) + i / DEPTH] = a[i / DEPTH * a_pitch + i % DEPTH];
-        b_tile[i] = b[i / TILE * b_pitch + i % TILE];
-    }
+    for (i = 0; i < TILE / ROWS_AT_ONCE; i++)
+        a_tile[thread % DEPTH * (TILE + 1) + thread / DEPTH + i * ROWS_AT_ONCE] =
+            a[i * ROWS_AT_ONCE * a_pitch];
+    GVM_UNROLL
+    for (i = 0; i < DEPTH / B_ROWS_AT_ONCE; i++)
+        b_tile[thread + i * BENCH_MATMUL_THREADS] = b[i * B_ROWS_AT_ONCE * b_pitch];
 }
 
 GVM_DEVICE void multiply_tiles(const float *a_tile, const float *b_tile, float sums[EACH][EACH],
@@ -426,10 +431,12 @@ GVM_DEVICE void multiply_window(const bench_matmul_params *p, const float *a, co
     const uint32_t thread = thread_at(k);
     GVM_SHARED(float, a_tile, DEPTH *(TILE + 1));
     GVM_SHARED(float, b_tile, DEPTH *TILE);
-    const float *end = a + p->chunk;
+    uint32_t left;
 
+    a += (uint64_t)(thread / DEPTH) * p->n + thread % DEPTH;
+    b += (uint64_t)(thread / TILE) * b_pitch + thread % TILE;
     GVM_NO_UNROLL
-    for (; a != end; a += DEPTH, b += DEPTH * b_pitch) {
+    for (left = p->chunk; left > 0; left -= DEPTH, a += DEPTH, b += DEPTH * b_pitch) {
         load_tiles(a, p->n, b, b_pitch, a_tile, b_tile, thread);
         gvm_block_sync();
         multiply_tiles(a_tile, b_tile, sums, thread);

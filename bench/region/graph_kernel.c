@@ -7,7 +7,6 @@
 #define CHUNKS_AT_ONCE 8 /* of as many vertices as a warp has lanes, by each warp */
 #define LINE_EDGES 32    /* of a line of 128 bytes */
 #define TLB_LINES 32
-#define BLOCKS_OF_SM 8
 
 GVM_DEVICE uint64_t *out_word(const bench_graph_params *p, uint32_t which)
 {
@@ -641,12 +640,12 @@ GVM_KERNEL(rank_compare, bench_graph_params, p)
 /* ---- the kernels */
 
 #define GRAPH_KERNEL(function, name, kind) \
-    GVM_KERNEL_BOUNDED(name, bench_graph_params, p, 256, BLOCKS_OF_SM) \
+    GVM_KERNEL(name, bench_graph_params, p) \
     { \
         function(&p, kind, (gvm_region_tlb *)0); \
     }
 #define GRAPH_KERNEL_TLB(function, name) \
-    GVM_KERNEL_BOUNDED(name, bench_graph_params, p, 256, BLOCKS_OF_SM) \
+    GVM_KERNEL_BOUNDED(name, bench_graph_params, p, 256, 6) \
     { \
         GVM_SHARED(gvm_region_line, lines, TLB_LINES); \
         GVM_SHARED(gvm_region_tlb, tlb, 1); \

@@ -18,7 +18,8 @@ enum {
     GVM_CALLBACK_OK = 0,
     GVM_CALLBACK_LATE = 1,   /* the host did not answer in time */
     GVM_CALLBACK_CLOSED = 2, /* the host has closed the server */
-    GVM_CALLBACK_INVALID = 3, /* there is no such function, or it is of another kind, or words are too many */
+    GVM_CALLBACK_INVALID = 3, /* there is no such function, or it is of another kind, words are too many, or the kernel was
+                               * compiled with headers of another version than the library's */
     GVM_CALLBACK_FAILED = 4, /* the function has returned an error */
 };
 
@@ -26,6 +27,7 @@ typedef struct gvm_callback_view {
     /* For gvmem/device/detail/callback.h. */
     uint64_t words, mail;
     uint64_t wait_ns;
+    uint64_t layout; /* GVM_CALLBACK_LAYOUT */
 } gvm_callback_view;
 
 #endif

@@ -21,7 +21,9 @@
  * view.address + s * view.stride_bytes, in device memory or in host memory. gvm_region_release() unmaps them. Both can be
  * captured into a CUDA graph.
  *
- * Threads: any thread may call. Calls on one space are serialised inside, but for the waiting of sync for the stream.
+ * Threads: any thread may call. Calls on one space are serialised inside, but for the waiting of sync for the stream. Creation, destruction, syncs,
+ * and maps by the CPU of what kernels have written run short kernels and wait for them, and other calls of the space behind them: a kernel that
+ * fills the GPU until one of these calls returns never ends.
  * Ownership: the caller owns a space and its collections, and ends them. The device stays open for both.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the space or collection is unknown or
  * destroyed), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER.
@@ -76,12 +78,14 @@ typedef struct gvm_space_info {
 
 typedef struct gvm_collection_options {
     size_t struct_size; /* in: sizeof(gvm_collection_options) */
-    uint64_t budget_bytes; /* of the space's, for this collection; 0: a share by size of what the others leave */
+    /* Of the space's, for this collection, and no more than the space has left: where collections' own budgets together are more than that,
+     * who comes first has its frames. 0: a share by size of what the others leave. */
+    uint64_t budget_bytes;
     gvm_region_policy policy;
     uint32_t flags;         /* 0 */
     gvm_region_shape shape; /* of regions that are windows of an array */
     uint64_t unused_count;  /* regions, the last ones, that do not exist until they are created */
-    /* Watermarks in percent of the frames: where fewer than clean_low of those that are taken next have been seen to, dirty regions
+    /* Watermarks in percent of the frames: where fewer than clean_low of those that are taken next have been looked at, dirty regions
      * among the next, up to clean_high, are written home ahead of need, by the copy engine. Not with a shape; GVM_REGION_STATIC needs
      * none of it. */
     uint32_t clean_low;  /* 0: no such thing */
@@ -114,12 +118,13 @@ GVM_API GVM_CHECKED gvm_status gvm_space_create(gvm_device *device,
                                                 const gvm_space_options *options, gvm_space **out);
 
 /* Creates a collection of count regions of region_bytes each, all zeros, and divides the budget anew. They exist for kernels
- * at once, but for the last unused_count. Their homes are made before this returns: 0.3 s a GiB of host memory on an H100's
- * machine. With a shape region_bytes is width_bytes * height * depth, or 0.
+ * at once, but for the last unused_count. Their homes are made, as pinned host memory, before this returns.
+ * With a shape region_bytes is width_bytes * height * depth, or 0.
  *
- * GVM_E_INVALID  count or region_bytes is 0 or too large (2^27 regions and frames together, 64 GiB a region), an option is out
- *                of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or too large for
- *                each other, or differ from region_bytes
+ * GVM_E_INVALID  count or region_bytes is 0 or too large: a region has at most (2^31 - 1) * 16 bytes, regions and frames
+ *                together are less than 2^27, and take at most 128 TiB (32 TiB where frames take 32 MiB or less); an option
+ *                is out of its limits, or out is NULL; the shape's widths or pitches are no multiples of 16, too small or
+ *                too large for each other, or differ from region_bytes
  * GVM_E_NOMEM    too little host memory that can be pinned
  * GVM_E_NOSPACE  too little device memory for its table. Without room for frames it is created, and its regions are used at
  *                their homes until a sync finds room
@@ -143,7 +148,7 @@ GVM_API GVM_CHECKED gvm_status gvm_collection_get_view(gvm_collection *collectio
  *
  * GVM_E_INVALID  there is no such region, access is none of GVM_REGION_READ, WRITE and READWRITE, or pointer is NULL; or something would
  *                have to be brought home in a callback that a kernel waits for (gvmem/callback.h)
- * GVM_E_TIMEOUT  kernels have regions mapped that would have to be brought home
+ * GVM_E_TIMEOUT  kernels have it mapped, and have written it
  * GVM_E_LIMIT    the CPU has it mapped 65535 times */
 GVM_API GVM_CHECKED gvm_status gvm_region_map_cpu(gvm_collection *collection, uint32_t region,
                                                   uint32_t access, void **pointer);
@@ -164,10 +169,16 @@ GVM_API GVM_CHECKED gvm_status gvm_region_create(gvm_collection *collection, uin
 GVM_API GVM_CHECKED gvm_status gvm_region_delete(gvm_collection *collection, uint32_t region);
 
 /* Maps a region for the statement that follows, in which `type name` is its address, and unmaps it however that is
- * left. It is not run if the map fails; gvm_error_last() says why.
+ * left. It is not run if the map fails, which the program sees only by that; gvm_error_last() says why.
  *
- *     GVM_REGION_SCOPE_CPU(float *, row, rows, 7, GVM_REGION_WRITE)
+ *     int written = 0;
+ *
+ *     GVM_REGION_SCOPE_CPU(float *, row, rows, 7, GVM_REGION_WRITE) {
  *         row[0] = 1;
+ *         written = 1;
+ *     }
+ *     if (!written)
+ *         gvm_error_last(&error);
  */
 #define GVM_REGION_SCOPE_CPU(type, name, collection, region, access) \
     for (gvm_region_scope name##_scope __attribute__((cleanup(gvm_region_scope_end))) = \

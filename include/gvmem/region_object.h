@@ -17,8 +17,8 @@
  * sync before and its sync after; what two have written may be parts of both, and is GVM_E_TORN, for the second of them to sync,
  * if that has GVM_SPACE_CHECK. What is written and not synced yet, others may see in part, or not.
  *
- * Kernels of regions that they have mapped to write when the process syncs: these are left, sync returns GVM_E_TIMEOUT after all
- * else is done, and the next one brings them home.
+ * Regions that kernels have mapped to write when the process syncs are left: sync returns GVM_E_TIMEOUT after all else is done, and the
+ * next one brings them home.
  *
  * A process that ends, at any moment, leaves nothing behind but what it has written: frames and leases are free again. What it
  * had written since its last sync is at home in part or not at all, in units of 16 bytes. The others drop all of their

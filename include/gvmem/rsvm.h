@@ -5,17 +5,30 @@
  *
  *     rgn_id a = rgn_create_cpu(bytes);                              // one region
  *     rgn_coll_id b = rgn_coll_create(bytes, count, row_length, width, rows); // strips of a matrix
- *     float *p = rgn_map_cpu(a, rgn_op_writeonly, NULL, NULL);
+ *     float *p = rgn_map_cpu(a, rgn_op_writeonly, NULL, NULL);       // NULL: gvm_error_last() says why
  *     ...
- *     rgn_unmap_cpu(a);
- *     rsvm_bind(module);       // once for each module with kernels that use regions
- *     rsvm_sync();             // kernels see it from here on
- *     cuLaunchKernel(...);     // in the legacy default stream
- *     rsvm_sync();             // the CPU sees what kernels wrote
+ *     must(rgn_unmap_cpu(a));     // must(): the program's, for a status that is not GVM_OK
+ *     must(rsvm_bind(module));    // each module with kernels that use regions
+ *     must(rsvm_sync());          // kernels see it from here on
+ *     cuLaunchKernel(...);        // in the legacy default stream
+ *     must(rsvm_sync());          // the CPU sees what kernels wrote
+ *
+ * Bind each module once, and again after rsvm_stop(): kernels know the regions by a variable of their module. A program that launches by <<<>>>
+ * gets the module (CUmodule) of a kernel by
+ *
+ *     cudaGetFuncBySymbol(&function, (const void *)kernel);
+ *     cuFuncGetModule(&module, function);
+ *
+ * or loads it as a cudaLibrary_t, of which cuLibraryGetModule() has it. Files that nvcc compiles with -rdc=true and links are one module: only one of
+ * them may include gvmem/device/rsvm.h, as each that does defines the variable.
  *
  * The names and arguments are those of F. Ji, H. Lin, X. Ma, "RSVM: a Region-based Software Virtual Memory for GPU", PACT
  * 2013, as their slides have them. What these leave out: rsvm_start(), which chooses device and budget, rsvm_bind(), the pitches, and
  * rgn_coll_delete(). A map by the CPU is always complete: its last two arguments may be NULL.
+ *
+ * Each rgn_create_cpu() makes a collection of one region, which takes at least 2 MiB of device memory for its table, 2 MiB of pinned host
+ * memory, and a chunk of frames of 2 MiB; rgn_coll_create() makes two, one of them for the metadata. So many small regions belong into a
+ * collection.
  *
  * Threads: maps, unmaps and rsvm_sync() from any; creation, deletion, start and stop from one at a time.
  * Ownership: the process has one space, which all its files that include this header share, and which owns all.
@@ -64,6 +77,7 @@ typedef struct rsvm_space {
     gvm_buffer *table;    /* rsvm_table, for kernels */
     rsvm_member *members; /* RSVM_COLLECTIONS_MAX */
     int owns_device;
+    int has_module; /* one is bound */
 } rsvm_space;
 
 extern rsvm_space rsvm_the_space;
@@ -107,7 +121,7 @@ RSVM_CALL gvm_status rsvm_make_space(rsvm_space *s, gvm_device *device, const gv
 
 /* Makes the space: on a device, which stays open until rsvm_stop() (NULL: device 0), with a budget and a time to wait (NULL:
  * defaults). Without this call the first region does, with defaults. */
-RSVM_CALL gvm_status rsvm_start(gvm_device *device, const gvm_space_options *options)
+RSVM_CALL GVM_CHECKED gvm_status rsvm_start(gvm_device *device, const gvm_space_options *options)
 {
     gvm_error error;
     gvm_status status;
@@ -128,8 +142,10 @@ RSVM_CALL gvm_status rsvm_need_space(void)
     return rsvm_the_space.space != NULL ? GVM_OK : rsvm_start(NULL, NULL);
 }
 
-/* Tells the kernels of a module (CUmodule) where the table of regions is. */
-RSVM_CALL gvm_status rsvm_bind(void *module)
+/* Stores in a module (CUmodule) where the table of regions is, for its kernels.
+ *
+ * GVM_E_DRIVER  also: no kernel of the module includes gvmem/device/rsvm.h */
+RSVM_CALL GVM_CHECKED gvm_status rsvm_bind(void *module)
 {
     static const char *const names[] = {"cuModuleGetGlobal_v2", "cuMemcpyHtoD_v2"};
     int (*get_global)(uint64_t * address, size_t * size, void *module, const char *name);
@@ -157,6 +173,8 @@ RSVM_CALL gvm_status rsvm_bind(void *module)
                 "a module without gvmem/device/rsvm.h has no use of regions by number");
         else if ((result = copy_in(variable, &address, sizeof address)) != 0)
             status = gvm_driver_error(result, names[1], "cannot tell a module where regions are");
+        else
+            rsvm_the_space.has_module = 1;
     }
     gvm_device_pop_context();
     return status;
@@ -265,7 +283,8 @@ RSVM_CALL rsvm_pointer_cpu rgn_map_cpu(rgn_id id, rgn_op op, int *complete, int 
     return RSVM_POINTER_CPU(pointer);
 }
 
-RSVM_CALL gvm_status rgn_unmap_cpu(rgn_id id)
+/* GVM_E_INVALID  there is no such region, or the CPU has not mapped it */
+RSVM_CALL GVM_CHECKED gvm_status rgn_unmap_cpu(rgn_id id)
 {
     const rsvm_member *member = rsvm_find_member(id);
 
@@ -426,8 +445,8 @@ RSVM_CALL rgn_coll_meta rgn_coll_get_meta_cpu(rgn_coll_id id)
 
 /* Waits for kernels in the legacy default stream; from then on they and the CPU see what the other side has written.
  *
- * GVM_E_INVALID  also: a kernel has used a number that no region has */
-RSVM_CALL gvm_status rsvm_sync(void)
+ * GVM_E_INVALID  also: a kernel has used a number that no region has; no module was bound, so that kernels find no region */
+RSVM_CALL GVM_CHECKED gvm_status rsvm_sync(void)
 {
     const uint64_t none = 0;
     uint64_t wrong = 0;
@@ -435,6 +454,9 @@ RSVM_CALL gvm_status rsvm_sync(void)
 
     if (status != GVM_OK)
         return status;
+    if (!rsvm_the_space.has_module)
+        return gvm_error_set(GVM_E_INVALID, "no module was bound since the space was made: kernels find no "
+                                            "region by its number; call rsvm_bind()");
     status = gvm_space_sync(rsvm_the_space.space, NULL);
     if (status != GVM_OK)
         return status;

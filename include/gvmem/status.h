@@ -75,9 +75,9 @@ extern "C" {
 #endif
 
 /* Library version; gvm_version() returns the one that is loaded, as major * 10000 + minor * 100 +
- * patch. */
+ * patch. The build, the packages and the sonames take theirs from here (scripts/version.sh). */
 #define GVM_VERSION_MAJOR 0
-#define GVM_VERSION_MINOR 2
+#define GVM_VERSION_MINOR 3
 #define GVM_VERSION_PATCH 0
 
 /* X(name, value, sqlstate, text), by how much is broken: 10.. the call, 20.. resources, 30.. the
@@ -94,7 +94,7 @@ extern "C" {
     X(GVM_E_IMPORTED, 15, "55000", "only the owner of the memory can do this") \
     X(GVM_E_EXISTS, 16, "42710", "the name is taken") \
     X(GVM_E_DENIED, 17, "42501", "permission denied") \
-    X(GVM_E_TORN, 18, "55000", "a kernel ended without publishing all that it had claimed") \
+    X(GVM_E_TORN, 18, "55000", "what is there may be in parts: a change was not finished, or two sides have written") \
     X(GVM_E_NOMEM, 20, "53200", "out of host memory") \
     X(GVM_E_NOSPACE, 21, "53200", "out of device memory") \
     X(GVM_E_ADDRESS, 22, "53000", "the addresses wanted are not free") \

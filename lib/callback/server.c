@@ -232,8 +232,10 @@ gvm_status gvm_callback_register(gvm_callback_server *handle, uint32_t number, u
 
 gvm_callback_view gvmi_callback_view(const gvm_callback_server *s)
 {
-    return (gvm_callback_view){
-        .words = s->words.device, .mail = s->words.host_address, .wait_ns = s->wait_ns};
+    return (gvm_callback_view){.words = s->words.device,
+                               .mail = s->words.host_address,
+                               .wait_ns = s->wait_ns,
+                               .layout = GVM_CALLBACK_LAYOUT};
 }
 
 gvm_status gvm_callback_server_get_view(gvm_callback_server *handle, gvm_callback_view *view)

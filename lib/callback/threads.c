@@ -45,6 +45,23 @@ static bool look_once(gvm_callback_server *s)
 
 /* ---- threads of the server */
 
+/* Makes what is left of the calls. A look passes by a function that another thread is in, so that thread looks again after it, and waits until
+ * it can: if it ended because there is a lookout just then, nobody would look for the calls which that one has passed by. */
+static void make_last_calls(gvm_callback_server *s)
+{
+    gvmi_callback_found found;
+    bool any = true;
+
+    for (uint32_t i = 0; i < CLOSING_CALLS_MAX && any; i++) {
+        while (!become_lookout(s))
+            sched_yield(); /* for one look */
+        any = gvmi_callback_find(s, &found);
+        end_lookout(s);
+        if (any)
+            gvmi_callback_run(s, &found);
+    }
+}
+
 static bool is_closing(const gvm_callback_server *s)
 {
     return __atomic_load_n(&s->closing, __ATOMIC_ACQUIRE);
@@ -100,8 +117,7 @@ static void *run_thread(void *arg)
         if (any)
             gvmi_callback_run(s, &found);
     }
-    for (uint32_t i = 0; i < CLOSING_CALLS_MAX && look_once(s); i++)
-        ;
+    make_last_calls(s);
     if (entered)
         gvmi_device_leave();
     return NULL;

@@ -142,22 +142,16 @@ fail_free:
 /* ---- end */
 
 /* The work of streams may still be on blocks. One wait for all: a stream that was destroyed must not
- * be touched any more. While any stream of the context is captured into a graph the driver refuses that, and the capture is
- * lost; to free memory waits for kernels even then. */
+ * be touched any more. */
 static void wait_for_streams(gvm_heap *heap)
 {
-    CUdeviceptr at;
     bool used;
 
     gvmi_lock(&heap->lock);
     used = heap->arenas != NULL || heap->wait_count > 0;
     gvmi_unlock(&heap->lock);
-    if (!used || gvmi_device_enter(heap->device) != GVM_OK)
-        return;
-    if (gvmi_cu->cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
-        gvmi_cu->cuMemAlloc(&at, 1) == CUDA_SUCCESS)
-        gvmi_cu->cuMemFree(at);
-    gvmi_device_leave();
+    if (used)
+        gvmi_device_drain(heap->device);
 }
 
 void gvm_heap_destroy(gvm_heap *handle)

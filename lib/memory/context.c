@@ -100,6 +100,20 @@ void gvmi_device_leave(void)
     gvmi_cu->cuCtxPopCurrent(&context);
 }
 
+/* While any stream of the context is captured into a graph the driver refuses to wait for all, and the capture is lost; to free memory
+ * waits for kernels even then. */
+void gvmi_device_drain(const gvm_device *device)
+{
+    CUdeviceptr at;
+
+    if (gvmi_device_enter(device) != GVM_OK)
+        return;
+    if (gvmi_cu->cuCtxSynchronize() == CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED &&
+        gvmi_cu->cuMemAlloc(&at, 1) == CUDA_SUCCESS)
+        gvmi_cu->cuMemFree(at);
+    gvmi_device_leave();
+}
+
 uint64_t gvmi_device_free_bytes(const gvm_device *device)
 {
     size_t free_bytes = 0, total_bytes = 0;

@@ -82,6 +82,9 @@ GVMI_API void gvmi_device_leave(void);
  * context is gone, and they went with it. */
 GVMI_API bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
+/* Waits for all work of the context, whatever becomes of it. Captures of streams into graphs end. */
+void gvmi_device_drain(const gvm_device *device);
+
 /* What the driver has free at this moment; 0: it is not known. */
 uint64_t gvmi_device_free_bytes(const gvm_device *device);
 

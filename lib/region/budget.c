@@ -1,6 +1,7 @@
 /* How the budget of a space is divided into frames.
  *
- * A collection with a budget of its own gets that. Each of the others gets a chunk of its buffer, so that a small one beside large
+ * A collection with a budget of its own gets that, as far as the space has it left: where such budgets are more than the space's together, those
+ * that have frames keep them, and of the others the newest collection comes first. Each of the others gets a chunk of its buffer, so that a small one beside large
  * ones has frames as well; what is left they share by size, and none gets more than it has regions. Memory comes and goes
  * in whole chunks, from the front. What shrinks does so first, so that the sum never passes the budget.
  */

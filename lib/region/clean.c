@@ -37,6 +37,10 @@ static gvm_status copy_home(gvm_collection *c, const gvm_region_mail *mail)
         const uint32_t region = GVM_REGION_OF_ENTRY(mail->list[i]);
         const uint64_t frame = GVM_REGION_FRAME_OF_ENTRY(mail->list[i]);
 
+        if (region >= c->table.count ||
+            frame >= c->frames_max) /* a kernel of the program has overwritten the mail */
+            return gvm_error_set(GVM_E_INVALID, "there is no region %u, or no frame for it", region);
+
         gvmi_region_copies_add(&copies, gvmi_region_home(c, region),
                                c->table.address + frame * c->table.stride_bytes,
                                c->table.stride_bytes);

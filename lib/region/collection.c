@@ -143,6 +143,7 @@ static gvm_status make_layout(gvm_collection *c, uint64_t count, uint64_t region
     c->table.region_bytes = region_bytes;
     c->table.count = (uint32_t)count;
     c->table.home = (uint32_t)home;
+    c->table.layout = GVM_REGION_LAYOUT;
     c->table.wait_ns = space->wait_ns;
     c->table.change_shift = (uint32_t)__builtin_ctzll(gvmi_pow2_up(2 * count));
     spec.reserve_bytes = c->front_at + home * stride +
@@ -395,7 +396,7 @@ void gvm_collection_destroy(gvm_collection *handle)
         gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(handle), &removed) != GVM_OK)
         return;
     space = ((gvm_collection *)removed)->space;
-    gvmi_space_drain(space);
+    gvmi_device_drain(space->device); /* prefetches and lists that were launched use it */
     gvmi_lock(&space->lock);
     gvmi_collection_free_locked(removed);
     gvmi_unlock(&space->lock);

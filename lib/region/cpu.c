@@ -60,16 +60,17 @@ gvm_status gvmi_region_bring_home(gvm_collection *c, CUstream stream, uint64_t *
     return status;
 }
 
-static gvm_status bring_all_home(gvm_collection *c)
+/* All that are far, as they would be one after the other; the others of them may be mapped by kernels. */
+static gvm_status bring_region_home(gvm_collection *c, uint32_t region)
 {
     uint64_t mapped;
     gvm_status status = gvmi_region_bring_home(c, c->space->device->stream, &mapped);
 
-    if (status == GVM_OK && mapped > 0)
+    if (status == GVM_OK && (c->regions[region].flags & GVMI_REGION_FAR) != 0)
         return gvm_error_set(GVM_E_TIMEOUT,
-                             "kernels have %llu regions mapped that they have written: map it again when they "
-                             "are unmapped",
-                             (unsigned long long)mapped);
+                             "kernels have region %u mapped, which they have written: map it again when it is "
+                             "unmapped",
+                             region);
     return status;
 }
 
@@ -85,7 +86,7 @@ static gvm_status map_region(gvm_collection *c, uint32_t region, uint32_t access
         return gvm_error_set(GVM_E_LIMIT, "the CPU has region %u mapped %u times", region, r->maps);
     if ((r->flags & GVMI_REGION_FAR) !=
         0) /* to write, too: a frame that is dirty may be written home at any time */
-        status = bring_all_home(c);
+        status = bring_region_home(c, region);
     if (status != GVM_OK)
         return status;
     r->maps++;

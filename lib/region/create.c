@@ -79,8 +79,20 @@ gvm_status gvmi_region_give_first(gvm_collection *c, const uint32_t **numbers, u
     return status;
 }
 
-/* Writes the numbers from a position of the ring on to the page. A segment whose answer came too late for the kernel is given again. */
-static gvm_status answer_locked(gvm_collection *c, uint64_t position, uint32_t *page, uint64_t *count)
+/* The library's thread alone writes it. A kernel that reads it meanwhile, as its call was late, sees another turn afterwards. */
+static uint64_t write_page(gvm_space *space, const uint32_t *numbers, uint64_t count)
+{
+    gvm_callback_mail *mail = space->callbacks->mail;
+
+    (void)__atomic_exchange_n(&mail->page_turn, 0, __ATOMIC_ACQ_REL); /* what follows is not written before */
+    memcpy(mail->page, numbers, count * sizeof *numbers);
+    __atomic_store_n(&mail->page_turn, ++space->page_turns, __ATOMIC_RELEASE);
+    return space->page_turns;
+}
+
+/* The numbers from a position of the ring on. A segment whose answer came too late for the kernel is given again. */
+static gvm_status find_numbers_locked(gvm_collection *c, uint64_t position,
+                                      const uint32_t **numbers, uint64_t *count)
 {
     const uint64_t at = position - c->given_head;
     gvm_status status = GVM_OK;
@@ -92,8 +104,7 @@ static gvm_status answer_locked(gvm_collection *c, uint64_t position, uint32_t *
     *count = c->given.count - at;
     if (*count == 0) /* one at least, if there is one */
         status = give_segment_locked(c, (c->unused.count + 1) / 2, count);
-    if (status == GVM_OK && *count > 0)
-        memcpy(page, c->given.numbers + at, *count * sizeof *page);
+    *numbers = c->given.numbers + at;
     return status;
 }
 
@@ -102,6 +113,7 @@ static gvm_status give_to_kernel(void *context, gvm_callback_args *args)
 {
     gvm_space *space = context;
     gvm_collection *c;
+    const uint32_t *numbers;
     uint64_t count = 0;
     void *object;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_COLLECTION, args->words[0], &object);
@@ -111,9 +123,11 @@ static gvm_status give_to_kernel(void *context, gvm_callback_args *args)
     c = object;
     gvmi_lock(&c->numbers);
     status = c->space == space
-                 ? answer_locked(c, args->words[1], (uint32_t *)space->callbacks->mail->page, &count)
+                 ? find_numbers_locked(c, args->words[1], &numbers, &count)
                  : gvm_error_set(GVM_E_FOREIGN,
                                  "a kernel creates regions in another space than its own");
+    if (status == GVM_OK && count > 0)
+        args->words[1] = write_page(space, numbers, count);
     gvmi_unlock(&c->numbers);
     gvmi_registry_drop(GVMI_KIND_COLLECTION, args->words[0]);
     args->words[0] = count;
@@ -175,7 +189,7 @@ static gvm_status create_region(gvm_collection *c, uint32_t *region)
     gvmi_region_numbers_add(&c->changed, *region);
     c->live_count++;
     c->regions[*region].version++;
-    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED;
+    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED | GVMI_REGION_NEW;
     return GVM_OK;
 }
 

@@ -117,6 +117,20 @@ static gvm_collection *find_unasked_locked(gvm_space *space, uint64_t round)
     return NULL;
 }
 
+/* Of two threads that ask at the same time, the answer to the later question stays. */
+static void note_answer_locked(gvmi_homes *homes, uint64_t round, gvmi_homes_ended ended,
+                               gvm_status status)
+{
+    if (homes->asked >= round)
+        return;
+    homes->asked = round;
+    homes->ended = ended;
+    homes->failure.status = GVM_OK;
+    if (status != GVM_OK)
+        homes->failure = gvmi_error_save();
+}
+
+/* A question of another thread that has no answer yet does not do for this one, which goes on to look. */
 void gvmi_homes_ask(gvm_space *space)
 {
     const int64_t deadline_ns = gvmi_now_ns() + (int64_t)space->wait_ns;
@@ -130,16 +144,14 @@ void gvmi_homes_ask(gvm_space *space)
         gvmi_homes_ended ended = c->homes->ended;
         gvm_status status;
 
-        c->homes->asked = round;
-        if (gvmi_registry_hold(GVMI_KIND_COLLECTION, gvmi_key(c), &held) != GVM_OK)
-            continue; /* it is being destroyed */
+        if (gvmi_registry_hold(GVMI_KIND_COLLECTION, gvmi_key(c), &held) != GVM_OK) {
+            c->homes->asked = round; /* it is being destroyed */
+            continue;
+        }
         gvmi_unlock(&space->lock);
         status = c->homes->ask(c->homes, deadline_ns, &ended);
         gvmi_lock(&space->lock);
-        c->homes->ended = ended;
-        c->homes->failure.status = GVM_OK;
-        if (status != GVM_OK)
-            c->homes->failure = gvmi_error_save();
+        note_answer_locked(c->homes, round, ended, status);
         gvmi_registry_drop(GVMI_KIND_COLLECTION, gvmi_key(c));
     }
     gvmi_unlock(&space->lock);

@@ -124,6 +124,7 @@ static gvm_status claim_and_submit(gvm_collection *c, uint32_t first, uint64_t r
     return status;
 }
 
+/* The copies of the call before are waited for under the lock: its stream had nothing else to do when they were submitted. */
 static gvm_status bring_locked(gvm_collection *c, uint32_t first, uint64_t regions, CUstream stream)
 {
     gvm_status status = gvmi_region_wait_brought(c);
@@ -146,8 +147,10 @@ gvm_status gvm_region_prefetch_by_engine(gvm_collection *handle, uint32_t first,
     GVMI_UNCANCELLED;
     gvm_collection *c;
     bool by_kernel;
-    gvm_status status = gvmi_collection_hold(handle, &c);
+    gvm_status status = gvmi_region_check_caller();
 
+    if (status == GVM_OK)
+        status = gvmi_collection_hold(handle, &c);
     if (status != GVM_OK)
         return status;
     by_kernel = c->table.columns != 0;

@@ -31,6 +31,7 @@ enum {
     GVMI_REGION_CHANGED = 1 << 1, /* by the CPU since the last sync */
     GVMI_REGION_FAR = 1 << 2,     /* kernels have written it: the newest data may be in its frame */
     GVMI_REGION_WRITING = 1 << 3, /* the CPU has it mapped to write */
+    GVMI_REGION_NEW = 1 << 5, /* created, and the device does not know it: what kernels have written was one before */
     GVMI_REGION_UNTOLD = 1 << 4, /* homes in common: changed here, and its version there is not raised yet */
 };
 
@@ -91,7 +92,7 @@ struct gvmi_homes {
     uint32_t *seen_blocks, *seen_versions; /* as of the last look */
     uint32_t seen_abandoned;
     gvmi_homes_ended ended, seen_ended; /* by the latest ask; as of the last look */
-    uint64_t asked;                     /* the round of that */
+    uint64_t asked;                     /* the round of that answer */
     gvm_error failure;                  /* of it */
 };
 
@@ -110,6 +111,7 @@ struct gvm_space {
     gvm_buffer *desk;
     gvm_callback_server *callbacks; /* that the library's thread serves */
     bool has_callbacks;             /* from when kernels can create regions */
+    uint64_t page_turns;            /* of the page of callbacks; of the library's thread alone */
     LIST_HEAD(, gvm_collection) collections;
 };
 
@@ -150,9 +152,6 @@ gvm_status gvmi_collection_hold(const gvm_collection *handle, gvm_collection **o
 void gvmi_collection_drop(gvm_collection *collection);
 gvm_status gvmi_space_hold(const gvm_space *handle, gvm_space **out);
 void gvmi_space_drop(gvm_space *space);
-
-/* Waits for the device's work: prefetches and lists that were launched use collections. */
-void gvmi_space_drain(gvm_space *space);
 
 /* ---- region/shape.c: regions that are windows of an array */
 

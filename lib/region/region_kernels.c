@@ -543,13 +543,12 @@ GVM_KERNEL(region_open_frames, gvmi_region_work, p)
     gvm_region_table *t = (gvm_region_table *)(uintptr_t)p.table;
     uint64_t i;
 
+    if (gvm_thread_global() == 0)
+        gvm_store_release_u32(&t->frame_count, (uint32_t)(p.first + p.count));
     for (i = gvm_thread_global(); i < p.count; i += gvm_thread_count())
         gvm_atomic_cas_u32(&gvm_region_frame_of(t, (uint32_t)(p.first + i))->owner,
                            GVM_REGION_RETIRED, 0);
-    if (gvm_thread_global() == 0) {
-        gvm_store_release_u32(&t->frame_count, (uint32_t)(p.first + p.count));
-        find_free_again(t);
-    }
+    find_free_again(t); /* by each thread: searches may have passed its frames before */
 }
 
 GVM_DEVICE void clear_flags(gvm_region_record *record, uint32_t flags)

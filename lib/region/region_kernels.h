@@ -4,7 +4,7 @@
 
 #include <gvmem/region_view.h>
 
-/* region_resolve, region_release, region_prefetch, region_evict */
+/* region_resolve, region_resolve_large, region_release, region_prefetch, region_evict */
 typedef struct gvmi_region_list {
     gvm_region_view view;
     uint64_t regions;          /* uint32_t each */
@@ -22,7 +22,7 @@ typedef struct gvmi_region_change {
 } gvmi_region_change;
 
 /* region_clean, region_stop_cleaning, region_claim_frames, region_publish, region_free_claimed, region_set_policy, region_retire_frames,
- * region_open_frames, region_apply, region_drop, region_collect */
+ * region_open_frames, region_apply, region_drop, region_check, region_collect, region_unlist */
 typedef struct gvmi_region_work {
     uint64_t table;
     uint64_t list; /* of regions, or of changes */

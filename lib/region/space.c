@@ -159,7 +159,7 @@ static void free_collections(gvm_space *space)
     while ((c = LIST_FIRST(&space->collections)) != NULL) {
         gvmi_unlock(&space->lock); /* for calls that hold it */
         if (gvmi_registry_remove(GVMI_KIND_COLLECTION, gvmi_key(c), &removed) == GVM_OK) {
-            gvmi_space_drain(space);
+            gvmi_device_drain(space->device);
             gvmi_lock(&space->lock);
             gvmi_collection_free_locked(removed);
             gvmi_unlock(&space->lock);

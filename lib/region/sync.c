@@ -1,4 +1,4 @@
-/* What both sides tell each other: gvm_space_sync(). */
+/* What both sides exchange: gvm_space_sync(). */
 #include <stdlib.h>
 
 #include "base/cancel.h"
@@ -16,6 +16,8 @@ static const char *describe(uint32_t code)
     case GVM_REGION_SPOILT: return "was unmapped more often than mapped, or mapped 4194304 times";
     case GVM_REGION_LATE: return "was not brought in time by the threads that had begun to";
     case GVM_REGION_OVERWRITTEN: return "was written, and not mapped to be written";
+    case GVM_REGION_NOT_WHOLE:
+        return "needs blocks of whole warps, and its block has another number of threads";
     case GVM_REGION_NOT_MAPPED: return "was unmapped and had not been mapped";
     default: return "was used in an unknown way";
     }
@@ -33,6 +35,10 @@ static gvm_status take_error(gvm_collection *c, const gvm_region_table *table)
     status = gvm_buffer_copy_in(c->meta, offsetof(gvm_region_table, error), &none, sizeof none);
     if (status != GVM_OK)
         return status;
+    if (code == GVM_REGION_OTHER_LAYOUT)
+        return gvm_error_set(GVM_E_VERSION,
+                             "a kernel that uses regions was compiled with headers of another "
+                             "version of libgvmem: compile it again");
     return gvm_error_set(code == GVM_REGION_LATE ? GVM_E_TIMEOUT : GVM_E_INVALID,
                          "region %u of a collection of %u, used by a kernel, %s", region,
                          c->table.count, describe(code));
@@ -64,7 +70,7 @@ static uint64_t keep_undone(gvm_collection *c, const gvmi_region_change *changes
         else if (changes[i].live == 0)
             gvmi_region_number_free(c, changes[i].region);
         else
-            c->regions[changes[i].region].flags &= (uint16_t)~GVMI_REGION_CHANGED;
+            c->regions[changes[i].region].flags &= (uint16_t) ~(GVMI_REGION_CHANGED | GVMI_REGION_NEW);
     }
     c->changed.count = kept;
     return kept;
@@ -102,13 +108,16 @@ static gvm_status send_changes(gvm_collection *c, CUstream stream, uint64_t *und
 
 /* ---- from kernels to the CPU */
 
-/* The CPU's own change of a region wins, and is applied by the next sync if not by this one. */
+/* The CPU's own change of a region wins, and is applied by the next sync if not by this one. Others that have the homes look anew in any
+ * case: the kernel's data may have been written home. */
 static void note_far(gvm_collection *c, const gvmi_region_change *change)
 {
     gvmi_region *region = &c->regions[change->region];
 
+    if (c->homes != NULL)
+        gvmi_region_note_untold(c, change->region);
     if ((region->flags & (GVMI_REGION_CHANGED | GVMI_REGION_WRITING)) != 0) {
-        if (c->torn == 0 && (region->flags & GVMI_REGION_LIVE) != 0) {
+        if (c->torn == 0 && (region->flags & (GVMI_REGION_LIVE | GVMI_REGION_NEW)) == GVMI_REGION_LIVE) {
             c->torn = change->region + 1;
             c->torn_by = "by the CPU, or another process or space, and by a kernel";
         }
@@ -119,8 +128,6 @@ static void note_far(gvm_collection *c, const gvmi_region_change *change)
     if ((region->flags & GVMI_REGION_FAR) == 0)
         gvmi_region_numbers_add(&c->far, change->region);
     region->flags |= GVMI_REGION_FAR;
-    if (c->homes != NULL)
-        gvmi_region_note_untold(c, change->region);
 }
 
 /* The device forgets entries when the CPU's side has them: if anything fails in between, the next sync has them again. */
@@ -144,7 +151,8 @@ static gvm_status collect(gvm_collection *c, gvmi_region_change *changes, uint64
     if (status != GVM_OK)
         return status;
     for (uint64_t i = 0; i < count; i++)
-        if (changes[i].region != GVM_REGION_NONE)
+        if (changes[i].region <
+            c->table.count) /* not GVM_REGION_NONE, nor what a kernel of the program has written there */
             note_far(c, &changes[i]);
     task = (gvmi_region_task){
         .kernel = GVMI_KERNEL_region_unlist,

@@ -174,9 +174,3 @@ gvm_status gvmi_region_read_table(gvm_collection *c, gvm_region_table *out)
 {
     return gvm_buffer_copy_out(out, c->meta, 0, sizeof *out);
 }
-
-void gvmi_space_drain(gvm_space *space)
-{
-    if (gvm_device_synchronize(space->device) != GVM_OK)
-        return; /* the device is lost, and runs nothing */
-}

@@ -214,7 +214,8 @@ static bool multiply(bool evicts)
         return false;
 
     /* slide 13 */
-    rsvm_sync();
+    if (!GOOD(rsvm_sync()))
+        return false;
     if (!launch_mmKernel(NB, NT, rc_C, r_A, rc_B))
         return false;
     /* end */
@@ -229,7 +230,9 @@ static bool start(uint64_t budget_bytes)
     gvm_space_options options = gvm_space_options_init();
 
     options.budget_bytes = budget_bytes;
-    return GOOD(rsvm_start(device, &options)) && GOOD(rsvm_bind(module));
+    return GOOD(rsvm_start(device, &options)) &&
+           rsvm_sync() == GVM_E_INVALID && /* as long as kernels find no region */
+           GOOD(rsvm_bind(module));
 }
 
 static bool multiply_within(uint64_t budget_bytes, bool evicts)

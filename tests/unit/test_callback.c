@@ -10,6 +10,7 @@
 #include <gvmem/gvmem.h>
 
 #include "base/registry.h"
+#include "callback/callback.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/units.h"
 
@@ -517,12 +518,13 @@ static gvm_status use_a_space(void *context, gvm_callback_args *args)
         args->words[1] = gvm_region_unmap_cpu(collection, 0);
     }
     args->words[2] = gvm_space_sync(space, NULL);
+    args->words[3] = gvm_region_prefetch_by_engine(collection, 0, 0, NULL);
     return args->is_awaited || args->words[2] == GVM_OK ? GVM_OK : GVM_E_FORMAT;
 }
 
 static int use_regions_in_a_function(void *arg)
 {
-    uint64_t words[3] = {9, 9, 9};
+    uint64_t words[4] = {9, 9, 9, 9};
     gvm_region_view rows;
     uint32_t *row;
 
@@ -532,16 +534,17 @@ static int use_regions_in_a_function(void *arg)
     CHILD_EXPECT(gvm_collection_create(space, 4, 4096, NULL, &collection) == GVM_OK);
     CHILD_EXPECT(gvm_collection_get_view(collection, &rows) == GVM_OK);
     CHILD_EXPECT(gvm_callback_register(server, NUMBERS, 0, use_a_space, NULL) == GVM_OK);
-    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 3) == GVM_CALLBACK_OK);
-    CHILD_EXPECT(words[0] == GVM_OK && words[1] == GVM_OK && words[2] == GVM_E_INVALID);
-    CHILD_EXPECT(gvm_callback_post(&view, NUMBERS, words, 3) == GVM_CALLBACK_OK);
+    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 4) == GVM_CALLBACK_OK);
+    CHILD_EXPECT(words[0] == GVM_OK && words[1] == GVM_OK && words[2] == GVM_E_INVALID &&
+                 words[3] == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_callback_post(&view, NUMBERS, words, 4) == GVM_CALLBACK_OK);
     CHILD_EXPECT(gvm_callback_server_drain(server) == GVM_OK);
     row = gvm_region_map(&rows, 0, GVM_REGION_READWRITE);
     CHILD_EXPECT(row != NULL && *row == 2);
     gvm_region_unmap(&rows, 0);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
-    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 3) == GVM_CALLBACK_OK); /* its newest data is far */
-    CHILD_EXPECT(words[0] == GVM_E_INVALID && words[2] == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_callback_call(&view, NUMBERS, words, 4) == GVM_CALLBACK_OK); /* its newest data is far */
+    CHILD_EXPECT(words[0] == GVM_E_INVALID && words[2] == GVM_E_INVALID && words[3] == GVM_E_INVALID);
     gvm_space_destroy(space);
     return stop() ? 0 : 1;
 }
@@ -668,6 +671,71 @@ static int close_with_calls_left(void *arg)
     return stop() ? 0 : 1;
 }
 
+static atomic_uint delay;
+
+/* Returns when the server closes, after more steps each time: at some time another thread looks for calls just then. */
+static gvm_status return_at_close(void *context, gvm_callback_args *args)
+{
+    const unsigned steps = atomic_load(&delay);
+
+    (void)context;
+    (void)args;
+    enter();
+    while (!__atomic_load_n(&server->closing, __ATOMIC_ACQUIRE))
+        ;
+    for (unsigned i = 0; i < steps; i++)
+        (void)atomic_load(&delay);
+    atomic_fetch_sub(&inside, 1);
+    return GVM_OK;
+}
+
+/* A thread of the server that looks for calls passes by the function while another thread is in it. */
+static int close_as_functions_end(void *arg)
+{
+    enum { ROUNDS = 4000, POSTS = 2 };
+    gvm_callback_server_options options = gvm_callback_server_options_init();
+    const uint64_t words[1] = {1};
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    options.thread_count = 2;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        gvm_callback_server_destroy(server);
+        atomic_store(&delay, round % 1000);
+        CHILD_EXPECT(gvm_callback_server_create(device, &options, &server) == GVM_OK);
+        CHILD_EXPECT(gvm_callback_register(server, NOTE, 0, return_at_close, NULL) == GVM_OK);
+        CHILD_EXPECT(gvm_callback_server_get_view(server, &view) == GVM_OK);
+        for (uint32_t i = 0; i < POSTS; i++)
+            CHILD_EXPECT(gvm_callback_post(&view, NOTE, words, 1) == GVM_CALLBACK_OK);
+        CHILD_EXPECT(comes_true(is_one_inside) && gvm_callback_server_close(server) == GVM_OK);
+        CHILD_EXPECT(info().calls == POSTS);
+    }
+    return stop() ? 0 : 1;
+}
+
+static bool has_collected_once(void)
+{
+    return atomic_load(&collects) == 1;
+}
+
+/* The poller that sees the server closed does not copy what was served of functions that others wait for. */
+static int close_seen_by_another(void *arg)
+{
+    gvm_callback_words *words;
+    caller joiner;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    words = gvm_callback_words_of(&view);
+    CHILD_EXPECT(gvm_poller_begin(&words->poller)); /* this thread is it */
+    CHILD_EXPECT(start_callers(&joiner, 1, COLLECT, 1) && comes_true(has_collected_once));
+    CHILD_EXPECT(gvm_callback_server_close(server) == GVM_OK);
+    (void)gvm_callback_exchange(&view, GVM_CALLBACK_FUNCTIONS);
+    CHILD_EXPECT(join_callers(&joiner, 1, GVM_CALLBACK_OK) == 1);
+    gvm_poller_end(&words->poller);
+    return stop() ? 0 : 1;
+}
+
 CHILD_TEST(call_that_waits_gets_the_reply, call_and_wait)
 CHILD_TEST(call_that_goes_on_is_made_before_drain_returns, call_and_go_on)
 CHILD_TEST(collective_call_serves_all_that_ask, join_others)
@@ -688,6 +756,8 @@ CHILD_TEST(thread_that_is_stuck_does_not_delay_others, wait_for_a_stuck_thread)
 CHILD_TEST(slots_that_are_all_taken_make_calls_late, fill_all_slots)
 CHILD_TEST(close_ends_calls_under_way, close_during_calls)
 CHILD_TEST(close_makes_calls_that_were_asked_for, close_with_calls_left)
+CHILD_TEST(close_makes_calls_that_a_busy_function_had_delayed, close_as_functions_end)
+CHILD_TEST(collective_call_made_before_close_is_not_closed, close_seen_by_another)
 
 int main(void)
 {
@@ -712,6 +782,8 @@ int main(void)
         cmocka_unit_test(slots_that_are_all_taken_make_calls_late),
         cmocka_unit_test(close_ends_calls_under_way),
         cmocka_unit_test(close_makes_calls_that_were_asked_for),
+        cmocka_unit_test(close_makes_calls_that_a_busy_function_had_delayed),
+        cmocka_unit_test(collective_call_made_before_close_is_not_closed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,7 +267,7 @@ static void who_wants_to_write_regions_does_not_wait_for_collections(void **stat
 static void collection_is_not_cut_off_for_who_waits_behind_a_fence(void **state)
 {
     gvmi_machine_config config = small_config(8, 8);
-    uint32_t slot;
+    uint32_t slot = 0;
     actor *c;
     pair p;
 

@@ -231,6 +231,34 @@ static int unmap_without_a_map(void *arg)
     CHILD_EXPECT(now_ms() - start_ms >= 50);
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("unmapped more often"));
     CHILD_EXPECT(*read_region(4) == 4);
+    gvm_region_unmap(&view, 6); /* once, so that the next map makes up for it */
+    CHILD_EXPECT(read_region(6) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 6 "));
+    CHILD_EXPECT(read_region(6) == NULL && *read_region(7) == 7);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("region 6 "));
+    return stop() ? 0 : 1;
+}
+
+/* Another stream is being captured, which the driver lets nobody wait for the device during. */
+static int destroy_beside_a_capture(void *arg)
+{
+    CUstream streams[2];
+    CUgraph graph = NULL;
+
+    (void)arg;
+    CHILD_EXPECT(start_with((gvm_space_options)gvm_space_options_init(),
+                            (gvm_collection_options)gvm_collection_options_init()));
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    for (int i = 0; i < 2; i++)
+        CHILD_EXPECT(gvmi_cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamBeginCapture(streams[0], CU_STREAM_CAPTURE_MODE_RELAXED) ==
+                 CUDA_SUCCESS);
+    for (int i = 0; i < 20; i++)
+        CHILD_EXPECT(gvm_region_prefetch(collection, 0, COUNT, (gvm_stream)streams[1]) == GVM_OK);
+    gvm_collection_destroy(collection);
+    CHILD_EXPECT(gvmi_cu->cuStreamQuery(streams[1]) == CUDA_SUCCESS);
+    (void)gvmi_cu->cuStreamEndCapture(streams[0], &graph);
+    gvmi_device_leave();
     return stop() ? 0 : 1;
 }
 
@@ -298,24 +326,18 @@ static int dump_space(void *arg)
     return stop() ? 0 : 1;
 }
 
-#define REGION_TEST(test, fn) \
-    static void test(void **state) \
-    { \
-        (void)state; \
-        assert_int_equal(run_in_child(fn, NULL, false), 0); \
-    }
-
-REGION_TEST(region_read_holds_what_the_cpu_wrote, read_all_regions)
-REGION_TEST(region_without_a_frame_is_used_at_its_home, map_more_than_fits)
-REGION_TEST(region_written_is_seen_by_the_other_side_after_a_sync, write_and_sync)
-REGION_TEST(region_mapped_by_a_kernel_keeps_its_data_at_a_sync, change_what_is_mapped)
-REGION_TEST(budget_is_divided_by_size_and_given_back, divide_budget)
-REGION_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one)
-REGION_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped)
-REGION_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels)
-REGION_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map)
-REGION_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments)
-REGION_TEST(space_dump_has_both_sides_of_a_region, dump_space)
+CHILD_TEST(region_read_holds_what_the_cpu_wrote, read_all_regions)
+CHILD_TEST(region_without_a_frame_is_used_at_its_home, map_more_than_fits)
+CHILD_TEST(region_written_is_seen_by_the_other_side_after_a_sync, write_and_sync)
+CHILD_TEST(region_mapped_by_a_kernel_keeps_its_data_at_a_sync, change_what_is_mapped)
+CHILD_TEST(budget_is_divided_by_size_and_given_back, divide_budget)
+CHILD_TEST(budget_has_a_chunk_for_a_small_collection, divide_budget_with_a_small_one)
+CHILD_TEST(budget_leaves_frames_that_are_mapped, shrink_what_is_mapped)
+CHILD_TEST(space_in_check_mode_reports_wrong_use_and_goes_on, use_wrongly_in_kernels)
+CHILD_TEST(region_unmapped_too_often_fails_after_a_wait, unmap_without_a_map)
+CHILD_TEST(collection_destroyed_beside_a_capture_waits_for_kernels, destroy_beside_a_capture)
+CHILD_TEST(region_calls_with_wrong_arguments_are_refused, pass_wrong_arguments)
+CHILD_TEST(space_dump_has_both_sides_of_a_region, dump_space)
 
 int main(void)
 {
@@ -329,6 +351,7 @@ int main(void)
         cmocka_unit_test(budget_leaves_frames_that_are_mapped),
         cmocka_unit_test(space_in_check_mode_reports_wrong_use_and_goes_on),
         cmocka_unit_test(region_unmapped_too_often_fails_after_a_wait),
+        cmocka_unit_test(collection_destroyed_beside_a_capture_waits_for_kernels),
         cmocka_unit_test(region_calls_with_wrong_arguments_are_refused),
         cmocka_unit_test(space_dump_has_both_sides_of_a_region),
     };

@@ -6,6 +6,8 @@
 #include "tests/unit/region_fixture.h"
 
 #include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
 
 #include "memory/background.h"
 
@@ -461,26 +463,58 @@ static int map_before_it_is_brought(void *arg)
     return stop() ? 0 : 1;
 }
 
-#define REGION_TEST(test, fn) \
-    static void test(void **state) \
-    { \
-        (void)state; \
-        assert_int_equal(run_in_child(fn, NULL, false), 0); \
-    }
+/* ---- the order of a batch's publication */
 
-REGION_TEST(region_cleaned_is_evicted_without_a_write, clean_and_evict)
-REGION_TEST(region_written_while_it_is_cleaned_is_dirty_again, write_meanwhile)
-REGION_TEST(frames_of_a_batch_are_not_taken_and_nobody_waits, need_frames_meanwhile)
-REGION_TEST(batch_that_is_not_copied_is_given_up_for_a_cpu_map, map_on_the_cpu)
-REGION_TEST(batch_that_is_copied_ends_at_a_cpu_map, map_on_the_cpu_later)
-REGION_TEST(sync_deletes_a_region_of_a_batch, sync_meanwhile)
-REGION_TEST(collection_is_destroyed_with_a_batch, destroy_meanwhile)
-REGION_TEST(check_mode_knows_what_was_cleaned, clean_in_check_mode)
-REGION_TEST(batch_ends_at_the_high_watermark, clean_up_to_half)
-REGION_TEST(dump_shows_what_is_being_cleaned, dump_meanwhile)
-REGION_TEST(regions_brought_by_the_copy_engine_are_hits, bring)
-REGION_TEST(region_mapped_before_it_is_brought_is_not_out_of_date, map_before_it_is_brought)
-REGION_TEST(collection_with_wrong_watermarks_is_refused, create_with_watermarks)
+static gvm_region_table *watched;
+static gvm_region_mail *closed_mail;
+static volatile uint64_t phase_of_first_store;
+
+static void note_first_store(int signal)
+{
+    (void)signal;
+    phase_of_first_store = watched->cleaning.turn & GVM_REGION_TURN_PHASE;
+    (void)mprotect(closed_mail, sizeof *closed_mail, PROT_READ | PROT_WRITE);
+}
+
+/* While a thread may still store to the mail nobody else ends the batch, and so none makes the next one. */
+static int publish_to_a_closed_mail(void *arg)
+{
+    const struct sigaction action = {.sa_handler = note_first_store};
+    const uint64_t turn = 5;
+
+    (void)arg;
+    CHILD_EXPECT(start(0));
+    hold_copies();
+    watched = (gvm_region_table *)(uintptr_t)view.table;
+    closed_mail = mmap(NULL, sizeof *closed_mail, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHILD_EXPECT(closed_mail != MAP_FAILED && sigaction(SIGSEGV, &action, NULL) == 0);
+    phase_of_first_store = GVM_REGION_CLEAN_IDLE;
+    watched->cleaning.turn = turn << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_ACTING;
+    watched->cleaning.count = 3;
+    watched->cleaning.mail = (uint64_t)(uintptr_t)closed_mail;
+    gvm_region_clean_publish(watched);
+    CHILD_EXPECT(phase_of_first_store == GVM_REGION_CLEAN_ACTING);
+    CHILD_EXPECT(closed_mail->turn == turn + 1 && closed_mail->count == 3);
+    CHILD_EXPECT(watched->cleaning.turn ==
+                 ((turn + 1) << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_BATCH));
+    return 0;
+}
+
+CHILD_TEST(region_cleaned_is_evicted_without_a_write, clean_and_evict)
+CHILD_TEST(region_written_while_it_is_cleaned_is_dirty_again, write_meanwhile)
+CHILD_TEST(frames_of_a_batch_are_not_taken_and_nobody_waits, need_frames_meanwhile)
+CHILD_TEST(batch_that_is_not_copied_is_given_up_for_a_cpu_map, map_on_the_cpu)
+CHILD_TEST(batch_that_is_copied_ends_at_a_cpu_map, map_on_the_cpu_later)
+CHILD_TEST(sync_deletes_a_region_of_a_batch, sync_meanwhile)
+CHILD_TEST(collection_is_destroyed_with_a_batch, destroy_meanwhile)
+CHILD_TEST_NOT_VALGRIND(batch_is_the_hosts_after_all_stores_to_the_mail, publish_to_a_closed_mail,
+                        VALGRIND_FAULT)
+CHILD_TEST(check_mode_knows_what_was_cleaned, clean_in_check_mode)
+CHILD_TEST(batch_ends_at_the_high_watermark, clean_up_to_half)
+CHILD_TEST(dump_shows_what_is_being_cleaned, dump_meanwhile)
+CHILD_TEST(regions_brought_by_the_copy_engine_are_hits, bring)
+CHILD_TEST(region_mapped_before_it_is_brought_is_not_out_of_date, map_before_it_is_brought)
+CHILD_TEST(collection_with_wrong_watermarks_is_refused, create_with_watermarks)
 
 int main(void)
 {
@@ -492,6 +526,7 @@ int main(void)
         cmocka_unit_test(batch_that_is_copied_ends_at_a_cpu_map),
         cmocka_unit_test(sync_deletes_a_region_of_a_batch),
         cmocka_unit_test(collection_is_destroyed_with_a_batch),
+        cmocka_unit_test(batch_is_the_hosts_after_all_stores_to_the_mail),
         cmocka_unit_test(check_mode_knows_what_was_cleaned),
         cmocka_unit_test(batch_ends_at_the_high_watermark),
         cmocka_unit_test(dump_shows_what_is_being_cleaned),

@@ -64,6 +64,21 @@ static int map_by_lanes(void *arg)
     return stop_unmapped() ? 0 : 1;
 }
 
+/* What a kernel finds at the beginning of a region, or COUNT. Where there is none the next sync says so, which is this one. */
+static uint32_t read_in_kernel(uint32_t region)
+{
+    const uint32_t *found = gvm_region_map(&view, region, GVM_REGION_READ);
+    uint32_t value;
+
+    if (found == NULL)
+        return gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("does not exist")
+                   ? COUNT
+                   : 9999;
+    value = *found;
+    gvm_region_unmap(&view, region);
+    return value;
+}
+
 /* ---- large regions */
 
 /* A leader that has counted its reference. */
@@ -124,6 +139,152 @@ static int share_a_copy(void *arg)
         CHILD_EXPECT(((uint32_t *)pointer)[i] == i * 2654435761u + 1);
     for (int i = 0; i < 3; i++)
         gvm_region_unmap(&view, 3);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* The piece of a thread whose map ends by its limit is copied: the copy ends. */
+static int share_a_copy_that_is_late(void *arg)
+{
+    gvm_region_table *t;
+    gvm_region_search first, second;
+    uint64_t job;
+
+    (void)arg;
+    CHILD_EXPECT(start_with((gvm_space_options)gvm_space_options_init(),
+                            (gvm_collection_options)gvm_collection_options_init()));
+    t = (gvm_region_table *)(uintptr_t)view.table;
+    first = begin_map(3);
+    job = next_job(&first);
+    second = begin_map(3);
+    gvm_region_do(t, next_job(&second), GVM_REGION_BY_THREAD);
+    second.until_ns = 1;
+    CHILD_EXPECT(gvm_region_step(t, &second) == GVM_REGION_DONE);
+    for (unsigned i = 1; i < REGION / GVM_REGION_PIECE; i++) {
+        gvm_region_do(t, job, GVM_REGION_BY_THREAD);
+        job = next_job(&first);
+    }
+    CHILD_EXPECT((job & GVM_REGION_DONE) != 0 && references(3) == 1);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_TIMEOUT && last_error_has("region 3 "));
+    gvm_region_unmap(&view, 3);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* ---- wrong kernels */
+
+/* One whose image was compiled with other headers. */
+static int use_another_layout(void *arg)
+{
+    gvm_region_table *t;
+    gvm_callback_view callbacks;
+    uint64_t words[2] = {0, 0};
+    uint32_t region;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(8));
+    t = (gvm_region_table *)(uintptr_t)view.table;
+    t->layout++;
+    CHILD_EXPECT(gvm_region_map(&view, 3, GVM_REGION_READ) == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_VERSION && last_error_has("compile it again"));
+    CHILD_EXPECT(!gvm_region_create_warp(&view, &region));
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_VERSION);
+    t->layout--;
+    CHILD_EXPECT(read_in_kernel(3) == 3 && gvm_region_create_warp(&view, &region));
+    callbacks = collection->table.callbacks;
+    callbacks.layout++;
+    CHILD_EXPECT(gvm_callback_call(&callbacks, GVM_REGION_GIVE, words, 2) == GVM_CALLBACK_INVALID);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* One whose blocks have three threads, with warps of two. */
+static int map_by_a_part_of_a_warp(void *arg)
+{
+    gvm_soft_thread thread = {.threads = 3, .warp_size = 2, .size = {3, 1, 1}, .grid = {1, 1, 1}};
+    uint32_t region = 0;
+    void *found[2];
+    int created;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(8));
+    while (gvm_region_create_warp(&view, &region)) /* the numbers that the device has */
+        if (region == COUNT - 5)
+            break;
+    gvm_soft_current = &thread;
+    found[0] = gvm_region_map_warp(&view, 3, GVM_REGION_READ);
+    found[1] = gvm_region_map_block(&view, 3, GVM_REGION_READ);
+    gvm_soft_current = NULL;
+    CHILD_EXPECT(found[0] == NULL && found[1] == NULL);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("whole warps"));
+    gvm_soft_current = &thread;
+    created = gvm_region_create_warp(&view, &region);
+    gvm_soft_current = NULL;
+    CHILD_EXPECT(!created && gvm_space_sync(space, NULL) == GVM_E_INVALID &&
+                 last_error_has("whole warps"));
+    CHILD_EXPECT(read_in_kernel(3) == 3);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* Access that is none reads, so that others find the region. */
+static int map_for_nothing(void *arg)
+{
+    (void)arg;
+    CHILD_EXPECT(start());
+    for (uint32_t i = 0; i < 2 * FRAMES; i++)
+        CHILD_EXPECT(read_in_kernel(i) == i);
+    CHILD_EXPECT(gvm_region_map(&view, 2 * FRAMES, 0) != NULL);
+    gvm_region_unmap(&view, 2 * FRAMES);
+    CHILD_EXPECT(read_in_kernel(2 * FRAMES) == 2 * FRAMES);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* ---- lives of a number */
+
+/* A kernel listed a write of the region that was deleted after the sync that deleted it had read the list. */
+static int create_after_a_late_write(void *arg)
+{
+    const gvm_region_table *t;
+    uint32_t region;
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    t = (const gvm_region_table *)(uintptr_t)view.table;
+    CHILD_EXPECT(gvm_region_delete(collection, 3) == GVM_OK && gvm_space_sync(space, NULL) == GVM_OK);
+    gvm_region_list_change(t, 3);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_OK && region == 3);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 3, GVM_REGION_WRITE, &pointer) == GVM_OK);
+    *(uint32_t *)pointer = 33;
+    CHILD_EXPECT(gvm_region_unmap_cpu(collection, 3) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK); /* nobody has written it besides */
+    CHILD_EXPECT(read_in_kernel(3) == 33);
+    gvm_region_list_change(t, 3);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 3, GVM_REGION_WRITE, &pointer) == GVM_OK);
+    CHILD_EXPECT(gvm_region_unmap_cpu(collection, 3) == GVM_OK);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_E_TORN);
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* A kernel has another region mapped, and had written this one in its life before. */
+static int map_what_was_created_again(void *arg)
+{
+    uint32_t region, *mapped;
+    void *pointer;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    mapped = gvm_region_map(&view, 1, GVM_REGION_READWRITE);
+    CHILD_EXPECT(mapped != NULL && gvm_region_map(&view, 2, GVM_REGION_READWRITE) != NULL);
+    gvm_region_unmap(&view, 2);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_region_map(&view, 2, GVM_REGION_READWRITE) != NULL);
+    CHILD_EXPECT(gvm_region_delete(collection, 2) == GVM_OK);
+    gvm_region_unmap(&view, 2);
+    CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_region_create(collection, &region) == GVM_OK && region == 2);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 2, GVM_REGION_READ, &pointer) == GVM_OK);
+    CHILD_EXPECT(*(uint32_t *)pointer == 0 && gvm_region_unmap_cpu(collection, 2) == GVM_OK);
+    CHILD_EXPECT(gvm_region_map_cpu(collection, 1, GVM_REGION_READ, &pointer) == GVM_E_TIMEOUT &&
+                 last_error_has("region 1 "));
+    gvm_region_unmap(&view, 1);
     return stop_unmapped() ? 0 : 1;
 }
 
@@ -237,21 +398,6 @@ static bool is_live_for_cpu(uint32_t region)
            gvm_region_unmap_cpu(collection, region) == GVM_OK;
 }
 
-/* What a kernel finds at the beginning of a region, or COUNT. Where there is none the next sync says so, which is this one. */
-static uint32_t read_in_kernel(uint32_t region)
-{
-    const uint32_t *found = gvm_region_map(&view, region, GVM_REGION_READ);
-    uint32_t value;
-
-    if (found == NULL)
-        return gvm_space_sync(space, NULL) == GVM_E_INVALID && last_error_has("does not exist")
-                   ? COUNT
-                   : 9999;
-    value = *found;
-    gvm_region_unmap(&view, region);
-    return value;
-}
-
 static bool write_by_cpu(uint32_t region, uint32_t value)
 {
     void *pointer;
@@ -348,6 +494,31 @@ static int lose_numbers(void *arg)
     CHILD_EXPECT(gvm_space_sync(space, NULL) == GVM_OK && live_count() == COUNT);
     for (uint32_t i = 0; i < COUNT; i++)
         CHILD_EXPECT(is_live_for_cpu(i));
+    return stop_unmapped() ? 0 : 1;
+}
+
+/* A call of another kernel was late, and is run after this one's. */
+static int overwrite_numbers(void *arg)
+{
+    gvm_region_table *table;
+    uint64_t given, tail, count;
+    uint32_t region, created = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start_without(COUNT));
+    table = (gvm_region_table *)(uintptr_t)view.table;
+    tail = table->spare_tail;
+    given = gvm_region_call_for_spares(table);
+    CHILD_EXPECT((given & GVM_REGION_GIVEN_COUNT) == COUNT / 4);
+    CHILD_EXPECT(ask_for_numbers(table->collection, tail, &count) == GVM_CALLBACK_OK);
+    gvm_region_take_given(table, given, GVM_REGION_BY_THREAD);
+    CHILD_EXPECT(table->spare_tail == tail);
+    given = gvm_region_call_for_spares(table);
+    gvm_region_take_given(table, given, GVM_REGION_BY_THREAD);
+    CHILD_EXPECT(table->spare_tail == tail + COUNT / 4);
+    while (gvm_region_create_warp(&view, &region))
+        created++;
+    CHILD_EXPECT(created == COUNT);
     return stop_unmapped() ? 0 : 1;
 }
 
@@ -539,40 +710,47 @@ static int use_lines_wrongly(void *arg)
     return stop_unmapped() ? 0 : 1;
 }
 
-#define REGION_TEST(test, fn) \
-    static void test(void **state) \
-    { \
-        (void)state; \
-        assert_int_equal(run_in_child(fn, NULL, false), 0); \
-    }
-
-REGION_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
-REGION_TEST(region_that_is_large_is_copied_by_those_that_wait_for_it, share_a_copy)
-REGION_TEST(map_of_a_list_is_all_or_nothing, map_lists)
-REGION_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
-REGION_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
-REGION_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
-REGION_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
-REGION_TEST(numbers_whose_answer_came_too_late_are_given_again, lose_numbers)
-REGION_TEST(numbers_asked_for_wrongly_are_not_given, ask_wrongly)
-REGION_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
-REGION_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
-REGION_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
-REGION_TEST(tlb_line_keeps_its_region, map_by_lines)
-REGION_TEST(tlb_map_to_write_is_seen_by_the_cpu, write_by_lines)
-REGION_TEST(tlb_reports_wrong_use, use_lines_wrongly)
+CHILD_TEST(map_by_lanes_counts_each_lane, map_by_lanes)
+CHILD_TEST(region_that_is_large_is_copied_by_those_that_wait_for_it, share_a_copy)
+CHILD_TEST(copy_in_pieces_ends_without_a_thread_that_was_late, share_a_copy_that_is_late)
+CHILD_TEST(kernel_of_another_layout_is_refused, use_another_layout)
+CHILD_TEST(block_of_parts_of_warps_is_refused, map_by_a_part_of_a_warp)
+CHILD_TEST(map_for_no_access_reads, map_for_nothing)
+CHILD_TEST(write_of_a_deleted_region_is_not_a_write_of_the_next_one, create_after_a_late_write)
+CHILD_TEST(region_created_again_is_mapped_beside_others_that_kernels_have, map_what_was_created_again)
+CHILD_TEST(map_of_a_list_is_all_or_nothing, map_lists)
+CHILD_TEST(map_in_two_steps_counts_at_the_first, map_in_two_steps)
+CHILD_TEST(prefetch_brings_what_exists_and_maps_nothing, prefetch)
+CHILD_TEST(region_created_by_the_host_is_there_for_kernels_after_a_sync, create_by_host)
+CHILD_TEST(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync, create_by_kernel)
+CHILD_TEST(numbers_whose_answer_came_too_late_are_given_again, lose_numbers)
+CHILD_TEST(numbers_on_a_page_that_another_call_wrote_do_not_count, overwrite_numbers)
+CHILD_TEST(numbers_asked_for_wrongly_are_not_given, ask_wrongly)
+CHILD_TEST(region_deleted_is_gone_for_kernels_after_a_sync, delete_region)
+CHILD_TEST(region_numbers_are_used_again_by_both_sides, create_and_delete_again)
+CHILD_TEST(collection_with_wrong_sizes_is_refused, create_with_wrong_sizes)
+CHILD_TEST(tlb_line_keeps_its_region, map_by_lines)
+CHILD_TEST(tlb_map_to_write_is_seen_by_the_cpu, write_by_lines)
+CHILD_TEST(tlb_reports_wrong_use, use_lines_wrongly)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(map_by_lanes_counts_each_lane),
         cmocka_unit_test(region_that_is_large_is_copied_by_those_that_wait_for_it),
+        cmocka_unit_test(copy_in_pieces_ends_without_a_thread_that_was_late),
+        cmocka_unit_test(kernel_of_another_layout_is_refused),
+        cmocka_unit_test(block_of_parts_of_warps_is_refused),
+        cmocka_unit_test(map_for_no_access_reads),
+        cmocka_unit_test(write_of_a_deleted_region_is_not_a_write_of_the_next_one),
+        cmocka_unit_test(region_created_again_is_mapped_beside_others_that_kernels_have),
         cmocka_unit_test(map_of_a_list_is_all_or_nothing),
         cmocka_unit_test(map_in_two_steps_counts_at_the_first),
         cmocka_unit_test(prefetch_brings_what_exists_and_maps_nothing),
         cmocka_unit_test(region_created_by_the_host_is_there_for_kernels_after_a_sync),
         cmocka_unit_test(region_created_by_a_kernel_is_there_for_the_cpu_after_a_sync),
         cmocka_unit_test(numbers_whose_answer_came_too_late_are_given_again),
+        cmocka_unit_test(numbers_on_a_page_that_another_call_wrote_do_not_count),
         cmocka_unit_test(numbers_asked_for_wrongly_are_not_given),
         cmocka_unit_test(region_deleted_is_gone_for_kernels_after_a_sync),
         cmocka_unit_test(region_numbers_are_used_again_by_both_sides),

@@ -20,6 +20,7 @@ static gvm_space *space;
 static gvm_collection *collection;
 static gvm_region_view view;
 static uint32_t space_flags;
+static const char *machine = "devices=1,memory=256MiB,sms=2,warp=8";
 
 /* A space, and a collection of regions that are all zeros. */
 static bool start(uint64_t budget_bytes, uint64_t count, uint64_t region_bytes, gvm_region_policy policy)
@@ -27,7 +28,7 @@ static bool start(uint64_t budget_bytes, uint64_t count, uint64_t region_bytes, 
     gvm_space_options of_space = gvm_space_options_init();
     gvm_collection_options options = gvm_collection_options_init();
 
-    fixture_machine("devices=1,memory=256MiB,sms=2,warp=8");
+    fixture_machine(machine);
     setenv("GVMEM_CHECK", "1", 1);
     end_child_after(300);
     of_space.budget_bytes = budget_bytes;
@@ -182,26 +183,35 @@ static int share_with_one_too_large(void *arg)
 /* What the machine has no memory or addresses for is refused, whatever the product of its sizes. */
 static int ask_for_too_much(void *arg)
 {
-    const uint64_t sizes[][2] = {
-        {(1ull << 27) - 1, 1 * MIB},
-        {1ull << 26, 1 * MIB},
-        {1, 1ull << 47},
-        {1, UINT64_MAX},
-        {(1ull << 27) - 1, UINT64_MAX},
-        {3, (1ull << 46) - 1},
-        {(1ull << 27) - 1, 16},
-        {UINT64_MAX, 1},
-        {UINT64_MAX, UINT64_MAX},
+    const uint64_t region_max = 32 * GIB - 16, count_max = (1ull << 27) - 1;
+    const struct {
+        uint64_t count, region_bytes;
+        gvm_status status;
+    } asked[] = {
+        {1, region_max, GVM_E_NOMEM}, /* allowed, and more than the machine's host memory */
+        {1, region_max + 1, GVM_E_INVALID},
+        {1, 32 * GIB, GVM_E_INVALID},
+        {1, 1ull << 47, GVM_E_INVALID},
+        {1, UINT64_MAX, GVM_E_INVALID},
+        {3, (1ull << 46) - 1, GVM_E_INVALID},
+        {4096, region_max, GVM_E_INVALID}, /* more than 2^24 chunks */
+        {4097, region_max, GVM_E_INVALID}, /* more than 128 TiB */
+        {1ull << 20, 1 * MIB, GVM_E_NOMEM},
+        {count_max, 16, GVM_E_INVALID}, /* with its frames more than there are slots */
+        {count_max, 1 * MIB, GVM_E_INVALID},
+        {count_max, UINT64_MAX, GVM_E_INVALID},
+        {count_max + 1, 16, GVM_E_INVALID},
+        {UINT64_MAX, 1, GVM_E_INVALID},
+        {UINT64_MAX, UINT64_MAX, GVM_E_INVALID},
     };
     gvm_collection *other = NULL;
 
     (void)arg;
+    machine = "devices=1,memory=256MiB,host=64MiB,sms=2,warp=8";
     CHILD_EXPECT(start(2 * MIB, 4, 4096, GVM_REGION_CLOCK));
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
-        const gvm_status status = gvm_collection_create(space, sizes[i][0], sizes[i][1], NULL, &other);
-
-        CHILD_EXPECT(status == GVM_E_INVALID || status == GVM_E_NOMEM || status == GVM_E_ADDRESS ||
-                     status == GVM_E_NOSPACE || status == GVM_E_LIMIT);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        CHILD_EXPECT(gvm_collection_create(space, asked[i].count, asked[i].region_bytes, NULL,
+                                           &other) == asked[i].status);
         CHILD_EXPECT(other == NULL);
     }
     CHILD_EXPECT(write_by_kernel(1, 5) && gvm_space_sync(space, NULL) == GVM_OK && cpu_reads(1, 5));

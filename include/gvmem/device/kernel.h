@@ -28,7 +28,7 @@
  * 3. Words that several threads touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
  * below, so that the C compiler and ThreadSanitizer see what the GPU would see. Plain loads and
  * stores are for data that nobody else touches meanwhile, that is for threads of a block: until the next
- * gvm_block_sync(), for lanes of a warp: until the next operation of the warp. A loop that waits for another thread calls
+ * gvm_block_sync(), for lanes of a warp: until the next gvm_warp_sync(). A loop that waits for another thread calls
  * one of these functions, or gvm_pause().
  *
  * 4. No function pointers, recursion, printf, or static variables other than GVM_GLOBAL and GVM_SHARED.

@@ -24,7 +24,7 @@
  *
  * GVM_REGION_WRITE alone: the kernel writes all of the region, and what it held is not fetched.
  *
- * Each map is unmapped once, by threads of the same kind. The address is good until then. Who maps a region may
+ * Each map is unmapped once. The address is good until then. Who maps a region may
  * map others meanwhile. Threads that map the same region see what the others write there as in plain device memory; loads must
  * not be ld.global.nc (__ldg(), const __restrict__).
  *
@@ -40,7 +40,7 @@
  *     gvm_region_create_warp(), _block()        creates a region
  *     gvm_region_tlb_map_warp(), _unmap_warp()  as of a warp, by lines in shared memory
  *
- * In those of warps and blocks all threads pass the same arguments, but for those of lanes. Before an unmap the accesses of all of
+ * In those of warps and blocks all threads pass the same arguments, but for those of lanes; blocks are of whole warps. Before an unmap the accesses of all of
  * them are over. What was mapped in one of these ways may be unmapped in another one, as often.
  *
  * These functions are given a pointer into the kernel's parameter. GVM_KERNEL declares that so that
@@ -65,8 +65,8 @@ GVM_DEVICE void gvm_region_unmap_warp(const gvm_region_view *view, uint32_t regi
 GVM_DEVICE void gvm_region_unmap_block(const gvm_region_view *view, uint32_t region);
 
 /* Each lane of a warp maps a region of its own, or GVM_REGION_NONE, which gives NULL. Lanes that name the same
- * region have one atomic operation together and a reference each; it is mapped for what any of them wants. Regions that are not in a frame are brought by the whole warp, one after
- * the other. An unmap needs not have the lanes' regions in the same order. */
+ * region have one atomic operation together and a reference each; it is mapped for what any of them asks for. Regions that are not in a frame are brought by the whole warp, one after
+ * the other. An unmap need not have the lanes' regions in the same order. */
 GVM_DEVICE void *gvm_region_map_lanes(const gvm_region_view *view, uint32_t region, uint32_t access);
 GVM_DEVICE void gvm_region_unmap_lanes(const gvm_region_view *view, uint32_t region);
 
@@ -117,7 +117,8 @@ GVM_DEVICE int gvm_region_create_block(const gvm_region_view *view, uint32_t *re
  * reference, when it is not mapped any more, until the line is needed for another region or the TLB ends. So a block holds as many
  * frames as there are lines. Where all lines are mapped, or one that was mapped to read is to be written, a map is as without a
  * TLB. It pays where warps of a block map the same regions again and again: a search of the lines takes longer than a map of a region
- * that few others use. All threads of the block call begin and end. What was mapped by a TLB is unmapped by it, before
+ * that few others use. A line has what the region held when it was mapped for the line: the block sees what others write after that when
+ * the line was unmapped by all and used for another region, or ended. All threads of the block call begin and end. What was mapped by a TLB is unmapped by it, before
  * its end. */
 typedef struct gvm_region_line {
     uint64_t key, word;

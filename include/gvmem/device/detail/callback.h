@@ -14,8 +14,8 @@
  *                     the same thread                  when it has read the answer, or goes on without it  release
  *     done, news      the poller                       when the mail's done has changed           release
  *     beat            the poller                       with news                                  release
- *     state           the poller                       LATE to OPEN when there are news; CLOSED   relaxed; release
- *                     a thread whose wait was in vain  OPEN to LATE                               relaxed
+ *     state           the poller                       LATE to OK when there are news; CLOSED     relaxed; release
+ *                     a thread whose wait was in vain  OK to LATE                                 relaxed
  *     asked           threads that request             each request: add 2                        release
  *                     the one that tells               1 while it does                            acquire; release
  *     told            the one that tells               before the mail's asked                    release
@@ -61,6 +61,9 @@ enum {
 #define GVM_CALLBACK_SERVED_SHIFT 3
 #define GVM_CALLBACK_SERVED_CODE 7u
 
+/* Another number for each change of what is above or below: a kernel is compiled with its headers, and loaded by any program. */
+#define GVM_CALLBACK_LAYOUT 1u
+
 /* Of a collective function, in device memory. */
 typedef struct gvm_callback_group {
     uint64_t asked; /* requests so far, times 2, and 1 while a thread tells the host of them */
@@ -98,7 +101,8 @@ typedef struct gvm_callback_mail {
     uint64_t done[GVM_CALLBACK_DONE_WORDS]; /* a bit for each slot: the number of the last use that is over, modulo 2 */
     uint64_t beat;
     uint64_t closed;
-    uint64_t unused0[10];
+    uint64_t page_turn; /* how often the page was written; 0: it is written now */
+    uint64_t unused0[9];
     gvm_callback_served groups[GVM_CALLBACK_FUNCTIONS];
     uint64_t codes[GVM_CALLBACK_SLOTS];
     gvm_callback_line replies[GVM_CALLBACK_SLOTS];
@@ -179,8 +183,11 @@ typedef struct gvm_callback_timer {
 GVM_DEVICE uint32_t gvm_callback_begin(const gvm_callback_view *view, gvm_callback_timer *timer)
 {
     gvm_callback_words *w = gvm_callback_words_of(view);
-    uint32_t state = gvm_load_acquire_u32(&w->state);
+    uint32_t state;
 
+    if (view->layout != GVM_CALLBACK_LAYOUT)
+        return GVM_CALLBACK_INVALID;
+    state = gvm_load_acquire_u32(&w->state);
     if (state == GVM_CALLBACK_LATE && gvm_poller_begin(&w->poller)) {
         (void)gvm_callback_exchange(view, GVM_CALLBACK_FUNCTIONS);
         gvm_poller_end(&w->poller);
@@ -348,6 +355,25 @@ GVM_DEVICE_RARE uint32_t gvm_callback_call_one(const gvm_callback_view *view, ui
 
 /* ---- collective calls: requests that are counted */
 
+/* Up to which request the function was served. The poller that saw the server closed may have copied what was served of another one:
+ * the mail, which does not change any more, has it. */
+GVM_DEVICE uint64_t gvm_callback_served_of(const gvm_callback_view *view, uint32_t function,
+                                           uint32_t code, uint64_t *result)
+{
+    const gvm_callback_group *group = &gvm_callback_words_of(view)->groups[function];
+    const gvm_callback_served *mail = &gvm_callback_mail_of(view)->groups[function];
+    uint64_t served;
+
+    if (code == GVM_CALLBACK_CLOSED) {
+        served = gvm_load_acquire_u64_system(&mail->served);
+        *result = gvm_load_consume_u64_system(&mail->result);
+    } else {
+        served = gvm_load_acquire_u64(&group->served);
+        *result = gvm_load_consume_u64(&group->result);
+    }
+    return served;
+}
+
 /* Tells the host how many requests there are, unless another thread is about to: that sees this one's when it stops. */
 GVM_DEVICE void gvm_callback_tell(gvm_callback_group *group, uint64_t *mail_asked)
 {
@@ -375,7 +401,7 @@ GVM_DEVICE_RARE uint32_t gvm_callback_join_one(const gvm_callback_view *view, ui
 {
     gvm_callback_group *group = &gvm_callback_words_of(view)->groups[function % GVM_CALLBACK_FUNCTIONS];
     gvm_callback_timer timer;
-    uint64_t request, served;
+    uint64_t request, served, found;
     uint32_t state, code;
 
     if (function >= GVM_CALLBACK_FUNCTIONS)
@@ -387,11 +413,11 @@ GVM_DEVICE_RARE uint32_t gvm_callback_join_one(const gvm_callback_view *view, ui
     gvm_callback_tell(group, &gvm_callback_mail_of(view)->asked[function]);
     while (waits) {
         state = gvm_load_acquire_u32(&gvm_callback_words_of(view)->state); /* before served: is that final? */
-        served = gvm_load_acquire_u64(&group->served);
+        served = gvm_callback_served_of(view, function, code, &found);
         if (served >> GVM_CALLBACK_SERVED_SHIFT >= request) {
             code = (uint32_t)served & GVM_CALLBACK_SERVED_CODE;
             if (code == GVM_CALLBACK_OK)
-                *result = gvm_load_consume_u64(&group->result);
+                *result = found;
             return code;
         }
         if (code != GVM_CALLBACK_OK)
@@ -429,6 +455,7 @@ GVM_DEVICE uint32_t gvm_callback_tell_warp(uint32_t code, uint64_t *words, uint3
     code = gvm_warp_get_u32(code, 0);
     for (i = 0; i < count && code == GVM_CALLBACK_OK; i++)
         words[i] = gvm_warp_get_u64(words[i], 0);
+    gvm_warp_sync(); /* what the function has written is there for all lanes */
     return code;
 }
 

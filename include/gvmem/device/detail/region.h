@@ -28,6 +28,12 @@ GVM_DEVICE uint32_t gvm_region_ranks(uint32_t by)
                                        : 1;
 }
 
+/* Copies are shared out among all lanes of a warp. */
+GVM_DEVICE int gvm_region_is_whole(uint32_t by)
+{
+    return by == GVM_REGION_BY_THREAD || gvm_block_threads() % gvm_warp_size() == 0;
+}
+
 /* What one of them did before, the others see after. */
 GVM_DEVICE void gvm_region_join(uint32_t by)
 {
@@ -380,6 +386,7 @@ enum {
     GVM_REGION_END,    /* and has its data */
     GVM_REGION_MAPPED, /* the region is where own says */
     GVM_REGION_SHARE,  /* a copy in pieces; next comes after it */
+    GVM_REGION_SPOIL,  /* the region was unmapped more often than mapped */
 };
 
 /* A store that orders nothing. */
@@ -414,7 +421,7 @@ GVM_DEVICE_RARE void gvm_region_finish_evicting(gvm_region_table *t, gvm_region_
 
 /* ---- mapping */
 
-/* What gvm_region_next() has all threads do: GVM_REGION_CLEAN, a copy from one slot to another, or nothing more; in check mode also to sum up the
+/* What gvm_region_step() has all threads do: GVM_REGION_CLEAN, a copy from one slot to another, or nothing more; in check mode also to sum up the
  * frame of a clean region (from) that is evicted, or to poison it. */
 #define GVM_REGION_COPY (1ull << 63)
 #define GVM_REGION_SUM_UP (1ull << 61)
@@ -514,7 +521,8 @@ GVM_DEVICE int gvm_region_may_find_frame(const gvm_region_table *t)
 GVM_DEVICE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
 {
     uint64_t *at = gvm_region_word(t, s->region);
-    const uint32_t flags = gvm_load_consume_u32(&gvm_region_record_of(t, s->region)->flags);
+    const uint32_t flags = gvm_load_consume_u32(&gvm_region_record_of(t, s->region)->flags),
+                   layout = (uint32_t)t->layout;
     uint64_t found;
 
     if (gvm_load_consume_u32(&t->policy) != GVM_REGION_STATIC && s->drawn == GVM_REGION_UNDRAWN)
@@ -522,9 +530,10 @@ GVM_DEVICE uint64_t gvm_region_begin(gvm_region_table *t, gvm_region_search *s)
     found = gvm_atomic_cas_u64(at, s->own, s->own | GVM_REGION_BUSY);
     if (found != s->own) {
         s->own = gvm_load_acquire_u64(at);
-    } else if ((flags & GVM_REGION_LIVE) == 0) {
+    } else if ((flags & GVM_REGION_LIVE) == 0 || layout != GVM_REGION_LAYOUT) {
         gvm_region_settle(t, s->region, s->own, s->own & GVM_REGION_PLACE);
-        return gvm_region_fail(t, s->region, GVM_REGION_NO_SUCH);
+        return gvm_region_fail(
+            t, s->region, layout != GVM_REGION_LAYOUT ? GVM_REGION_OTHER_LAYOUT : GVM_REGION_NO_SUCH);
     } else {
         s->stage = t->clean_low != 0 ? GVM_REGION_CLEANS : GVM_REGION_FIND;
     }
@@ -541,16 +550,16 @@ GVM_DEVICE_RARE uint64_t gvm_region_look(gvm_region_table *t, gvm_region_search 
     if ((word & (GVM_REGION_CROWDED | GVM_REGION_BUSY)) != 0) {
         const uint64_t now_ns = gvm_clock_ns();
 
+        if (t->shares != 0)
+            gvm_region_finish_piece(t, s); /* its copy waits for it, also if this map ends here */
         if (s->until_ns == 0)
             s->until_ns = now_ns + t->wait_ns;
         else if (now_ns > s->until_ns)
             return gvm_region_fail(
                 t, s->region, (word & GVM_REGION_CROWDED) != 0 ? GVM_REGION_SPOILT : GVM_REGION_LATE);
         s->own = gvm_load_acquire_u64(at);
-        if (t->shares != 0) {
-            gvm_region_finish_piece(t, s);
+        if (t->shares != 0)
             job = gvm_region_take_piece(t, s);
-        }
         if (job == 0)
             gvm_pause();
         return job;
@@ -592,7 +601,7 @@ GVM_DEVICE_RARE uint64_t gvm_region_fill(gvm_region_table *t, gvm_region_search 
     const int is_full = s->stage == GVM_REGION_END;
 
     s->stage = GVM_REGION_END;
-    if (!is_full && (s->access & GVM_REGION_READ) != 0) {
+    if (!is_full && (s->access & GVM_REGION_READWRITE) != GVM_REGION_WRITE) {
         gvm_region_count_up(&t->fetched);
         return gvm_region_copy_job(s->frame, t->home + s->region);
     }
@@ -613,6 +622,14 @@ GVM_DEVICE_RARE uint64_t gvm_region_clean_step(gvm_region_table *t, gvm_region_s
     return job;
 }
 
+/* The map has made up for an unmap too many, and nothing says that it has a reference. The word gets the middle of what is CROWDED, where
+ * maps and unmaps leave it. */
+GVM_DEVICE_RARE uint64_t gvm_region_spoil(const gvm_region_table *t, uint32_t region)
+{
+    gvm_atomic_add_u64(gvm_region_word(t, region), GVM_REGION_CROWDED + GVM_REGION_CROWDED / 2);
+    return gvm_region_fail(t, region, GVM_REGION_SPOILT);
+}
+
 /* The leader's next step: 0 if there are more, or a job. A copy of a large region comes in pieces. */
 GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
 {
@@ -630,6 +647,8 @@ GVM_DEVICE uint64_t gvm_region_step(gvm_region_table *t, gvm_region_search *s)
         return gvm_region_end_map(t, s);
     else if (s->stage == GVM_REGION_SHARE)
         return gvm_region_copy_more(t, s);
+    else if (s->stage == GVM_REGION_SPOIL)
+        return gvm_region_spoil(t, s->region);
     else
         job = gvm_region_fill(t, s);
     if ((job & GVM_REGION_COPY) == 0 || t->shares == 0)
@@ -651,6 +670,8 @@ GVM_DEVICE void gvm_region_begin_map(gvm_region_search *s, uint32_t region, uint
     s->cleaning = GVM_REGION_CLEAN_NOTHING;
     s->drawn = GVM_REGION_UNDRAWN;
     s->own = word + GVM_REGION_REFERENCE + GVM_REGION_USE;
+    if ((word & ~s->own & GVM_REGION_CROWDED) != 0)
+        s->stage = GVM_REGION_SPOIL;
 }
 
 /* A reference and a use are counted already; word: as it was before that, or as it was seen last without them. Returns RESIDENT,
@@ -664,12 +685,12 @@ GVM_DEVICE uint64_t gvm_region_map_slowly_by(uint64_t table, uint32_t region, ui
     uint64_t job = 0;
 
     gvm_region_begin_map(&s, region, access, word);
+    if (leads && !gvm_region_is_whole(by))
+        job = gvm_region_fail(t, region, GVM_REGION_NOT_WHOLE);
     GVM_NO_UNROLL
-    for (;;) {
-        if (leads)
-            do
-                job = gvm_region_step(t, &s);
-            while (job == 0);
+    for (;; job = 0) {
+        while (leads && job == 0)
+            job = gvm_region_step(t, &s);
         job = gvm_region_tell(by, job);
         if ((job & GVM_REGION_DONE) != 0)
             return job & ~GVM_REGION_DONE;

@@ -1,7 +1,7 @@
 /* gvmem/device/detail/region_clean.h - dirty regions written home ahead of need; for gvmem/device/region.h alone.
  *
- * Frames are taken in the order of the hand. A warp or block that needs one sees to it that those in front of the hand are not
- * dirty: where fewer than clean_low percent of the frames have been looked at, it makes a batch of the dirty ones among the next, up to
+ * Frames are taken in the order of the hand. A warp or block that needs one keeps those in front of the hand clean:
+ * where fewer than clean_low percent of the frames have been looked at, it makes a batch of the dirty ones among the next, up to
  * clean_high percent. Each region of the batch, which nobody has mapped, gets COPYING and loses DIRTY, with one compare-and-swap. The host has
  * the copy engine copy the batch, and then write the batch's number to cleaning.copied; who needs a frame next takes COPYING away. One batch
  * at a time.
@@ -65,11 +65,12 @@ GVM_DEVICE_RARE void gvm_region_clean_publish(gvm_region_table *t)
         gvm_store_release_u64(&t->cleaning.turn, turn << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_IDLE);
         return;
     }
-    gvm_store_release_u64(&t->cleaning.turn,
-                          (turn + 1) << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_BATCH);
     mail->count = count;
     gvm_fence_system();
     gvm_store_release_u64_system(&mail->turn, turn + 1);
+    gvm_store_release_u64(
+        &t->cleaning.turn, /* last: a stop waits for this thread until then, so that the next batch has the mail alone */
+        (turn + 1) << GVM_REGION_TURN_SHIFT | GVM_REGION_CLEAN_BATCH);
 }
 
 /* The turn is the caller's, if there is something to do: to make a batch, or first to end one. */

@@ -41,6 +41,7 @@ GVM_DEVICE_RARE void gvm_region_do_for_lanes(gvm_region_table *t, uint64_t job, 
 {
     uint64_t first, second;
 
+    gvm_warp_sync();
     GVM_NO_UNROLL
     while (set != 0) {
         first = gvm_warp_get_u64(job, gvm_warp_first(set));
@@ -71,6 +72,8 @@ GVM_DEVICE_RARE uint64_t gvm_region_map_missing(uint64_t table, uint32_t region,
     if (count > 1)
         gvm_add_release_u64(gvm_region_word(t, region), 0 - (count - 1) * GVM_REGION_REFERENCE);
     gvm_region_begin_map(&s, region, access, word);
+    if (count != 0 && !gvm_region_is_whole(GVM_REGION_BY_WARP))
+        job = gvm_region_fail(t, region, GVM_REGION_NOT_WHOLE);
     GVM_NO_UNROLL
     while (gvm_warp_ballot(~0u, (job & GVM_REGION_DONE) == 0) != 0) {
         if ((job & GVM_REGION_DONE) == 0)

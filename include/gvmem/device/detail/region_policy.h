@@ -101,7 +101,7 @@ GVM_DEVICE int gvm_region_is_victim(gvm_region_frame *frame, uint32_t seen, uint
     return counter == 0;
 }
 
-/* Looks at one frame: is it, or can it be, had? */
+/* Takes the frame if it is free or its region may be evicted; 1: it is the caller's. */
 GVM_DEVICE_RARE int gvm_region_take_frame(gvm_region_table *t, uint32_t at, gvm_region_search *s)
 {
     gvm_region_frame *frame = gvm_region_frame_of(t, at);
@@ -186,7 +186,7 @@ GVM_DEVICE int gvm_region_came_back(const gvm_region_search *s)
     return left != 0 && 2 * ((s->left - left) & GVM_REGION_PASS_MASK) < s->kept;
 }
 
-/* Looks at so many frames from first on: is one, or can it be, had? */
+/* Takes one of so many frames from first on, if one is free or has a region that may be evicted; 1: it is the caller's. */
 GVM_DEVICE_RARE int gvm_region_take_of_group(gvm_region_table *t, uint32_t first, uint32_t count,
                                              gvm_region_search *s)
 {
@@ -218,7 +218,7 @@ GVM_DEVICE int gvm_region_take_place(gvm_region_table *t, uint32_t at, uint32_t 
                         : gvm_region_take_of_group(t, first, s->step < left ? s->step : left, s);
 }
 
-/* Takes places of the hand until a frame can be had. */
+/* Takes places of the hand until a frame is taken. */
 GVM_DEVICE int gvm_region_find_frame(gvm_region_table *t, gvm_region_search *s)
 {
     uint32_t places, looks_max;

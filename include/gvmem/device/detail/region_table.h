@@ -85,7 +85,12 @@ enum {
     GVM_REGION_LATE = 3,   /* BUSY for longer than a thread waits */
     GVM_REGION_NOT_MAPPED = 4,
     GVM_REGION_OVERWRITTEN = 5, /* and was not mapped to be written */
+    GVM_REGION_OTHER_LAYOUT = 6, /* the kernel was compiled with headers of another version than the library's */
+    GVM_REGION_NOT_WHOLE = 7, /* a warp of the block has lanes without threads */
 };
+
+/* Another number for each change of what is above or below: a kernel is compiled with its headers, and loaded by any program. */
+#define GVM_REGION_LAYOUT 1u
 
 /* The regions that are written home together ahead of need: region_clean.h. */
 #define GVM_REGION_BATCH 256u
@@ -124,6 +129,8 @@ typedef struct gvm_region_mail {
 
 /* Of a collection, in device memory. Counters are of all kernels since it was made. */
 typedef struct gvm_region_table {
+    uint64_t layout; /* GVM_REGION_LAYOUT; this and the next are at the beginning in all layouts */
+    uint64_t error;  /* atomic: code, and the region's number above it */
     uint64_t address, stride_bytes, region_bytes;
     uint64_t words, records, frames,
         changes; /* addresses of arrays: uint64_t, gvm_region_record, gvm_region_frame, uint32_t (1 << change_shift) */
@@ -138,7 +145,6 @@ typedef struct gvm_region_table {
     uint32_t clean_low,
         clean_high; /* watermarks in percent of the frames; 0: no cleaning (region_clean.h) */
     uint32_t reserved;
-    uint64_t error;        /* atomic: code, and the region's number above it */
     uint64_t change_count; /* atomic: of entries so far */
     uint64_t spares; /* address of a ring of numbers, uint32_t each, that kernels may give to regions */
     uint64_t spare_head, spare_tail; /* atomic */
@@ -147,7 +153,7 @@ typedef struct gvm_region_table {
     uint64_t collection; /* what the host knows it by */
     gvm_callback_view callbacks; /* of the space */
     uint64_t shares; /* address of an array for the regions: gvm_region_share; 0: regions are small, or in check mode */
-    uint64_t padding[2];
+    uint64_t padding;
     uint64_t fetched, written, evicted, remote;
     uint64_t padding2[12];
     uint64_t hand;  /* atomic, in a cache line of its own with: */
