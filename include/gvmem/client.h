@@ -110,9 +110,10 @@ GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
  * GVM_E_FORMAT   no keeper, or one of an older version */
 GVM_API GVM_CHECKED gvm_status gvm_client_restrict(int socket_fd);
 
-/* Closes its objects, gives their addresses back and ends the connection. Leases that are left end:
- * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
- * a keeper that does not answer. */
+/* Closes its objects, gives their addresses back and ends the connection; where collections have some of them
+ * (gvmem/region_object.h), it ends with the last of these collections. Leases that are left end: work that uses
+ * them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for a keeper that does not
+ * answer. */
 GVM_API void gvm_client_close(gvm_client *client);
 
 /* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
@@ -132,6 +133,10 @@ enum {
     /* New memory is made in host memory where that has room, and displaces nothing on the device: for what processors use
      * first, or alone. Leases without GVM_ACQUIRE_CPU move it as that of other objects. */
     GVM_OBJECT_HOST = 1u << 2,
+    /* Its read leases are those of collections (gvmem/region_object.h), and last as long as these. So no request to write or to seal
+     * waits for them: it fails while there are any. The keeper's limit for leases (lease_limit_ms of gvmem/keeper.h) is
+     * not for them. */
+    GVM_OBJECT_REGIONS = 1u << 3,
 };
 
 /* Zero means default in every other member. */
@@ -199,7 +204,8 @@ enum {
 GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *name, uint32_t flags,
                                                gvm_object **out);
 
-/* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
+/* Ends one opening; leases on it end, and work that uses them must be over. One that collections have
+ * (gvmem/region_object.h) is not the program's any more, and ends with the last of them. NULL and unknown
  * pointers are ignored. Waits one or two seconds for a keeper that does not answer; the connection's
  * thread then does the rest once it answers. */
 GVM_API void gvm_object_close(gvm_object *object);
@@ -236,8 +242,8 @@ GVM_API GVM_CHECKED gvm_status gvm_object_shrink(gvm_object *object, uint64_t si
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not available any more, and what is mapped from then on is mapped
  * read-only. Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may
- * write, it waits for all leases. A sealed object outlives its creator. timeout_ms as for
- * gvm_object_acquire().
+ * write, it waits for all leases; with GVM_OBJECT_REGIONS, too, it fails while there are any to read. A sealed
+ * object outlives its creator. timeout_ms as for gvm_object_acquire().
  *
  * GVM_E_INVALID  timeout_ms is below GVM_FOREVER
  * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
@@ -359,7 +365,8 @@ typedef struct gvm_lease {
  * GVM_E_INVALID   lease is NULL, an unknown mode, hint or flag, a hint with GVM_ACQUIRE_CPU, timeout_ms is below
  *                 GVM_FOREVER
  * GVM_E_NOMEM     GVM_ACQUIRE_CPU: the host budget has no room for what is on the device
- * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does
+ * GVM_E_TIMEOUT   others kept a conflicting lease; or, at once, a write lease on an object with GVM_OBJECT_REGIONS that has
+ *                 read leases; or there was no room for that copy, or the keeper does
  *                 not answer; GVM_ACQUIRE_CPU with GVM_TRY: a part is on the device
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY

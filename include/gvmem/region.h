@@ -57,8 +57,9 @@ enum {
 typedef struct gvm_space_options {
     size_t struct_size; /* in: sizeof(gvm_space_options) */
     uint64_t budget_bytes; /* of device memory for the frames of all collections; 0: half of what the device has free */
-    uint32_t wait_ms; /* how long a thread of a kernel waits for one that fetches the same region; 0: 10 s */
-    uint32_t flags; /* GVM_SPACE_... */
+    uint32_t wait_ms; /* how long a thread of a kernel waits for one that fetches the same region,
+                      * and a sync for a keeper (gvmem/region_object.h); 0: 10 s */
+    uint32_t flags;   /* GVM_SPACE_... */
 } gvm_space_options;
 
 /* gvm_space_options_init(): all defaults. */

@@ -193,20 +193,27 @@ static gvm_status call_until(gvm_client *client, gvmi_wire_message *message,
     return status;
 }
 
+/* A request whose thread may be gone when the reply comes. */
+typedef struct own_request {
+    gvmi_client_request request; /* first: who frees it frees both */
+    gvmi_wire_message reply;
+} own_request;
+
 gvm_status gvmi_client_call_until(gvm_client *client, gvmi_wire_message *message,
                                   gvm_object *object, uint32_t mode, int64_t deadline_ns)
 {
-    gvmi_client_request *request = calloc(1, sizeof *request);
+    own_request *own = malloc(sizeof *own);
     bool sent, mine;
     gvm_status status;
 
-    if (request == NULL)
+    if (own == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a request to the keeper");
-    request->object = object;
-    request->mode = mode;
-    status = call_until(client, message, request, deadline_ns, &sent, &mine);
+    own->request = (gvmi_client_request){.object = object, .mode = mode, .reply = &own->reply};
+    status = call_until(client, message, &own->request, deadline_ns, &sent, &mine);
+    if (status == GVM_OK)
+        memcpy(message, &own->reply, sizeof *message);
     if (mine)
-        free(request);
+        free(own);
     return status;
 }
 

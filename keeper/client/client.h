@@ -29,7 +29,8 @@
  * is, the socket is shut for reading at most: the keeper then cannot send, and no more.
  *
  * Life. A gvm_client lives while it is connected and while any of its objects does; an object while
- * it is open and while a release on a stream is to come. So the pages of words outlast every thread that
+ * it is open and while a release on a stream is to come. An object that collections hold, and its connection, stay open
+ * when the program closes them, until the last of the collections ends: their memory is mapped elsewhere in the process, too. So the pages of words outlast every thread that
  * writes to them. Both are retired, not freed: a stale pointer finds magic to be something else. So
  * does a child made by fork(), in which every magic is taken away: its writing to the words would be
  * in its parent's name.
@@ -126,7 +127,9 @@ struct gvm_object {
     gvm_buffer *buffer; /* published; NULL if it could not be made */
     uint64_t reserve_bytes, chunk_bytes, chunk_count;
 
-    bool closed;       /* under lock */
+    bool closed; /* under lock */
+    uint32_t holders; /* under lock: collections that have it, each with a read lease in the lease word */
+    bool left;        /* under lock: the program has closed it, and it is the holders' alone */
     gvm_error failure; /* under lock; status not GVM_OK: a MAP failed, no lease is available */
     bool retriable; /* under lock: nothing is mapped, and the keeper has that: it maps anew for a lease */
 
@@ -182,6 +185,8 @@ struct gvm_client {
     gvm_object *leaving;    /* closed, and the mapper's to end; with references */
     bool lost;
     bool ending; /* its objects are being closed, and BYE alone may report them to the keeper */
+    bool left;   /* under lock: the program has closed it, and the last of left_objects ends it */
+    uint32_t left_objects; /* under lock */
     gvm_error loss;
     bool holds_range;
     char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
@@ -241,7 +246,7 @@ void gvmi_client_break(gvm_client *client);
 gvm_status gvmi_client_call(gvm_client *client, gvmi_wire_message *message,
                             gvmi_client_request *request);
 
-/* As gvmi_client_call() of an ACQUIRE or SEAL, but up to a deadline, and without the reply.
+/* As gvmi_client_call() of a request about an object, but up to a deadline.
  *
  * GVM_E_TIMEOUT (also if too many requests are given up), GVM_E_NOMEM */
 gvm_status gvmi_client_call_until(gvm_client *client, gvmi_wire_message *message,
@@ -317,6 +322,11 @@ gvm_status gvmi_client_answer_failing_maps(gvm_client *client);
  * GVM_E_FORMAT */
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened);
 
+/* ---- report.c */
+
+/* What the keeper says of an object that the caller has entered, or holds. GVM_E_TIMEOUT */
+gvm_status gvmi_client_get_object_info(gvm_object *object, int64_t deadline_ns, gvm_object_info *info);
+
 /* ---- mapper.c */
 
 /* The mapper; arg is the client. */
@@ -336,6 +346,9 @@ bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *pe
 
 /* ---- connect.c */
 
+/* Ends a connection that no thread is in, and of which no object is open. */
+void gvmi_client_end(gvm_client *client);
+
 /* gvm_client_connect() to a path, with gvm_client_restrict() before the greeting. */
 gvm_status gvmi_client_connect_restricted(const char *path, gvm_client **out);
 
@@ -345,6 +358,22 @@ gvm_status gvmi_client_connect_restricted(const char *path, gvm_client **out);
  * Informs the keeper if tell; the caller's reference is used up. Waits for the mapper and the
  * keeper GVMI_CLIENT_BYE_MS at most, and leaves to the mapper what is then still to be done. */
 void gvmi_client_end_object(gvm_object *object, bool tell);
+
+/* A read lease was taken for a collection: from now on the collection holds the opening, which the program may close. The caller has
+ * entered it. */
+void gvmi_client_hold_object(gvm_object *object);
+
+/* The collection's lease ends, and what the program has closed meanwhile if this was the last that held it. Waits
+ * as gvmi_client_end_object() and gvmi_client_end() do. */
+void gvmi_client_unhold_object(gvm_object *object);
+
+/* The program closes an opening that no thread is in: ends it, or leaves it to those who hold it, with their leases alone. Uses up the
+ * caller's reference. tell: as for gvmi_client_end_object(). */
+void gvmi_client_close_object(gvm_object *object, bool tell);
+
+/* gvm_object_get_metadata() of an object that the caller has entered. GVM_E_TIMEOUT */
+gvm_status gvmi_client_get_metadata(gvm_object *object, int64_t deadline_ns, void *bytes,
+                                    uint32_t capacity_bytes, uint32_t *len_bytes);
 
 /* The mapper ends what was left to it. */
 void gvmi_client_end_leaving(gvm_client *client);

@@ -400,8 +400,8 @@ gvm_status gvmi_client_connect_restricted(const char *path, gvm_client **out)
 /* ---- end */
 
 /* CLOSE is sent for each, since BYE alone is not enough for objects of other users. If the keeper does not
- * answer in time, the rest is left to BYE. False: the mapper has still to end one, so that not all is unmapped. */
-static bool end_objects(gvm_client *client)
+ * answer in time, the rest is left to BYE. False: collections hold some, and the last of these ends the connection. */
+static bool close_objects(gvm_client *client)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
     bool all;
@@ -417,10 +417,11 @@ static bool end_objects(gvm_client *client)
         handle = client->slots[i];
         gvmi_unlock(&client->lock);
         if (handle != NULL && gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
-            gvmi_client_end_object(object, gvmi_now_ns() < deadline_ns);
+            gvmi_client_close_object(object, gvmi_now_ns() < deadline_ns);
     }
     gvmi_lock(&client->lock);
-    all = client->leaving == NULL;
+    all = client->left_objects == 0;
+    client->left = true;
     gvmi_unlock(&client->lock);
     return all;
 }
@@ -447,6 +448,28 @@ void gvm_client_abort(gvm_client *handle)
     gvm_error_restore(&error);
 }
 
+/* False: the mapper has still to end one, so that not all is unmapped. */
+static bool is_all_unmapped(gvm_client *client)
+{
+    bool all;
+
+    gvmi_lock(&client->lock);
+    all = client->leaving == NULL;
+    gvmi_unlock(&client->lock);
+    return all;
+}
+
+void gvmi_client_end(gvm_client *client)
+{
+    unlist_connection(client);
+    if (is_all_unmapped(client)) /* BYE says that nothing is mapped */
+        send_bye(client);
+    stop_mapper(client);
+    gvmi_client_release_range(client);
+    atomic_store(&client->magic, GVMI_DEAD_MAGIC);
+    gvmi_client_drop(client);
+}
+
 void gvm_client_close(gvm_client *handle)
 {
     GVMI_UNCANCELLED;
@@ -456,15 +479,9 @@ void gvm_client_close(gvm_client *handle)
 
     if (handle != NULL && gvmi_client_enter(handle, &client) == GVM_OK) { /* and not the parent's */
         gvmi_client_leave(client);
-        if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
-            unlist_connection(client);
-            if (end_objects(client)) /* BYE says that nothing is mapped */
-                send_bye(client);
-            stop_mapper(client);
-            gvmi_client_release_range(client);
-            atomic_store(&client->magic, GVMI_DEAD_MAGIC);
-            gvmi_client_drop(client);
-        }
+        if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK &&
+            close_objects(client))
+            gvmi_client_end(client);
     }
     gvm_error_restore(&error);
 }

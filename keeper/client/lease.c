@@ -391,7 +391,7 @@ static void run_coming_release(void *arg)
     uint64_t permit;
 
     gvmi_lock(&client->lock); /* against the closing thread */
-    if (!object->closed)
+    if (!object->closed && !object->left)
         (void)drop_fast_unit(object, coming->mode, &permit);
     gvmi_unlock(&client->lock);
     gvmi_client_drop_object(object);

@@ -12,7 +12,8 @@
 
 #define MODE_DEFAULT 0600u
 #define MODE_BITS 0777u
-#define OBJECT_FLAGS ((uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST))
+#define OBJECT_FLAGS \
+    ((uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST | GVM_OBJECT_REGIONS))
 
 /* ---- life */
 
@@ -116,6 +117,72 @@ void gvmi_client_end_leaving(gvm_client *client)
             free_object_slot(object);
         gvmi_client_drop_object(object);
     } while (true);
+}
+
+/* ---- held by collections */
+
+void gvmi_client_hold_object(gvm_object *object)
+{
+    gvm_client *client = object->client;
+
+    gvmi_lock(&client->lock);
+    object->holders++;
+    gvmi_unlock(&client->lock);
+}
+
+/* Of the lease word the holders' leases are left. They were some of those that it has, so that nobody waits for the rest. */
+static void end_other_leases_locked(gvm_object *object)
+{
+    uint64_t word = atomic_load(&object->lease->word);
+
+    while (!atomic_compare_exchange_weak(&object->lease->word, &word,
+                                         (word & ~(uint64_t)UINT32_MAX) |
+                                             object->holders * GVMI_LEASE_READER))
+        ;
+}
+
+/* False: nobody holds it. */
+static bool leave_to_holders(gvm_object *object)
+{
+    gvm_client *client = object->client;
+    bool held;
+
+    gvmi_lock(&client->lock);
+    held = object->holders > 0;
+    if (held) {
+        object->left = true;
+        client->left_objects++;
+        atomic_store(&object->magic, GVMI_DEAD_MAGIC);
+        end_other_leases_locked(object);
+    }
+    gvmi_unlock(&client->lock);
+    return held;
+}
+
+void gvmi_client_close_object(gvm_object *object, bool tell)
+{
+    if (!leave_to_holders(object))
+        gvmi_client_end_object(object, tell);
+}
+
+void gvmi_client_unhold_object(gvm_object *object)
+{
+    gvm_client *client = object->client;
+    bool last, last_of_all;
+    uint64_t permit;
+
+    gvmi_lock(&client->lock);
+    (void)gvmi_client_give_back(object, GVM_LEASE_READ, &permit);
+    last = --object->holders == 0 && object->left;
+    gvmi_unlock(&client->lock);
+    if (!last)
+        return;
+    gvmi_client_end_object(object, true);
+    gvmi_lock(&client->lock);
+    last_of_all = --client->left_objects == 0 && client->left;
+    gvmi_unlock(&client->lock);
+    if (last_of_all)
+        gvmi_client_end(client);
 }
 
 /* ---- opening */
@@ -301,7 +368,7 @@ void gvm_object_close(gvm_object *handle)
     if (handle != NULL && gvmi_object_enter(handle, &entered) == GVM_OK) { /* and not the parent's */
         gvmi_object_leave(entered);
         if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
-            gvmi_client_end_object(object, true);
+            gvmi_client_close_object(object, true);
     }
     gvm_error_restore(&error);
 }
@@ -496,27 +563,38 @@ gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32
     return send_and_end_use(object, &message, status);
 }
 
-gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
-                                   uint32_t *len_bytes)
+gvm_status gvmi_client_get_metadata(gvm_object *object, int64_t deadline_ns, void *bytes,
+                                    uint32_t capacity_bytes, uint32_t *len_bytes)
 {
-    GVMI_UNCANCELLED;
     gvmi_wire_message message;
-    gvm_object *object;
-    gvm_status status = gvmi_object_enter(handle, &object);
+    gvm_status status;
 
-    if (status != GVM_OK)
-        return status;
     gvmi_wire_start(&message, GVMI_WIRE_GET_METADATA, 0);
     message.body.GET_METADATA.slot = object->slot;
-    if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
-        status = gvm_error_set(GVM_E_INVALID, "bytes or len_bytes is NULL");
-    status = send_and_end_use(object, &message, status);
+    status = gvmi_client_call_until(object->client, &message, object, 0, deadline_ns);
     if (status != GVM_OK)
         return status;
     *len_bytes = message.head.tail_bytes; /* judged: at most GVMI_WIRE_TAIL_BYTES_MAX */
     if (capacity_bytes > 0)
         memcpy(bytes, message.tail.bytes, *len_bytes < capacity_bytes ? *len_bytes : capacity_bytes);
     return GVM_OK;
+}
+
+gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
+                                   uint32_t *len_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_object *object;
+    gvm_status status = gvmi_object_enter(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
+        status = gvm_error_set(GVM_E_INVALID, "bytes or len_bytes is NULL");
+    else
+        status = gvmi_client_get_metadata(object, GVMI_NEVER_NS, bytes, capacity_bytes, len_bytes);
+    gvmi_object_leave(object);
+    return status;
 }
 
 gvm_status gvm_object_grant(gvm_object *handle, gvm_device *peer, gvm_access access)

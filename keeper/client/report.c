@@ -412,22 +412,31 @@ gvm_status gvm_snapshot_get_user(const gvm_snapshot *snapshot, uint32_t index, g
 
 /* ---- one object */
 
+gvm_status gvmi_client_get_object_info(gvm_object *object, int64_t deadline_ns, gvm_object_info *info)
+{
+    gvmi_wire_message message;
+    gvm_status status;
+
+    gvmi_wire_start(&message, GVMI_WIRE_GET_INFO, 0);
+    message.body.GET_INFO.slot = object->slot;
+    status = gvmi_client_call_until(object->client, &message, object, 0, deadline_ns);
+    if (status != GVM_OK)
+        return status;
+    fill_object_info(&message.body.INFO.info, info);
+    info->address = gvmi_pointer(object->address);
+    return GVM_OK;
+}
+
 gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 {
     GVMI_UNCANCELLED;
-    gvmi_wire_message message;
-    gvmi_client_request request = {0};
     gvm_object_info full;
     gvm_object *object;
     gvm_status status = gvmi_object_enter(handle, &object);
 
     if (status != GVM_OK)
         return status;
-    gvmi_wire_start(&message, GVMI_WIRE_GET_INFO, 0);
-    message.body.GET_INFO.slot = object->slot;
-    status = gvmi_client_call(object->client, &message, &request);
-    fill_object_info(&message.body.INFO.info, &full);
-    full.address = gvmi_pointer(object->address);
+    status = gvmi_client_get_object_info(object, GVMI_NEVER_NS, &full);
     gvmi_object_leave(object);
     return status == GVM_OK ? give(info, &full, sizeof full) : status;
 }

@@ -179,7 +179,8 @@ static const keep_wait *first_foreign_wait(const keep_object *object, const keep
 static int64_t oldest_wait_behind(const keep_opening *opening)
 {
     const keep_object *object = opening->object;
-    const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
+    const bool writes = gvmi_keep_writers(opening) > 0;
+    const bool reads = !object->has_regions && gvmi_keep_readers(opening) > 0;
     bool readers_wait = false;
     const keep_wait *wait = writes || reads
                                 ? first_foreign_wait(object, opening->client, &readers_wait)

@@ -239,8 +239,7 @@ void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
     gvmi_keep_mark(m, object);
 }
 
-/* The process that may write to the object; 0: it is not known. */
-static int32_t writer_of(gvmi_machine *m, const keep_object *object)
+int32_t gvmi_keep_fence_writer(gvmi_machine *m, const keep_object *object)
 {
     for (uint32_t i = 0; i < object->chunk_count; i++) {
         const uint32_t number = gvmi_keep_frame_where(&object->chunks[i]);
@@ -262,6 +261,6 @@ void gvmi_keep_log_no_room(gvmi_machine *m, keep_object *object)
                     "object %s gets no lease: process %d, which was cut off, may still write to it, and "
                     "neither budget has room for a copy; end that process, or give the keeper more",
                     object->name[0] != '\0' ? GVMI_TEXT_NAME(object->name) : "without a name",
-                    (int)writer_of(m, object));
+                    (int)gvmi_keep_fence_writer(m, object));
     object->fence_logged = gvmi_keep_act(m, &action);
 }

@@ -174,6 +174,35 @@ static bool pass_fence(gvmi_machine *m, keep_object *object)
     return false;
 }
 
+/* SHARED: of an opening that has a read lease; NULL: none has. */
+static const keep_client *find_reader(const keep_object *object)
+{
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+        if (gvmi_keep_readers(o) > 0)
+            return o->client;
+    return NULL;
+}
+
+/* Leases of collections last as long as these: who wants to write or to seal does not wait for them, and nobody waits behind it. */
+static bool fail_behind_regions(gvmi_machine *m, keep_wait *wait)
+{
+    const keep_object *object = wait->object;
+    const keep_client *reader;
+
+    if (!object->has_regions || object->lease_state != KEEP_SHARED ||
+        wait->kind == KEEP_WAIT_READ || !gvmi_keep_waits_for_readers(wait))
+        return false;
+    reader = find_reader(object);
+    if (reader == NULL)
+        return false;
+    gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
+                           "the object has regions that process %d has attached, or has a read lease on: "
+                           "write to it, or seal it, when no collection of it is left",
+                           (int)reader->who.pid);
+    gvmi_keep_end_wait(m, wait);
+    return true;
+}
+
 /* Grants the request at the head if it can be. */
 static bool serve_head(gvmi_machine *m, keep_object *object)
 {
@@ -193,6 +222,8 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         gvmi_keep_end_wait(m, wait);
         return true;
     }
+    if (fail_behind_regions(m, wait))
+        return true;
     if (!pass_fence(m, object) || plan_promotion(m, object, wait))
         return false;
     if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && alone))

@@ -126,6 +126,7 @@ static keep_object *new_object(gvmi_machine *m, keep_client *client, uint32_t de
     client->created = object;
     object->kept = (body->flags & GVM_OBJECT_KEEP) != 0;
     object->untracked = (body->flags & GVM_OBJECT_UNTRACKED) != 0;
+    object->has_regions = (body->flags & GVM_OBJECT_REGIONS) != 0;
     object->on_host = (body->flags & GVM_OBJECT_HOST) != 0;
     object->domain = (keep_domain){
         .uid = client->who.uid, .gid = client->who.gid, .mode = body->mode != 0 ? body->mode : 0600};

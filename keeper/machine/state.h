@@ -285,6 +285,7 @@ struct keep_object {
     keep_links *links;  /* NULL: none yet */
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed;
+    bool has_regions; /* read leases on it last, and are waited for by nobody who wants to write or to seal */
     bool untracked;    /* who reads may write: no copy is clean once somebody may read */
     bool on_host;      /* new chunks are host memory where there is room */
     bool homed;        /* home_address is where its creator has it */
@@ -774,6 +775,8 @@ void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone);
 /* Looks whether the fence is still needed. */
 void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object);
 void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object);
+/* The process that may write to the object; 0: it is not known. */
+int32_t gvmi_keep_fence_writer(gvmi_machine *m, const keep_object *object);
 /* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
 void gvmi_keep_log_no_room(gvmi_machine *m, keep_object *object);
 

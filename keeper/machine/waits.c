@@ -91,13 +91,21 @@ void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *ope
 
 static void expire_wait(gvmi_machine *m, keep_wait *wait)
 {
+    const keep_object *object = wait->object;
+
     m->timeouts++;
-    gvmi_keep_reply_failed(
-        m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
-        wait->object->fence_waits
-            ? "a process that was cut off may still write to the object, and there is no room to "
-              "copy it: end that process (gvmem top shows it as cut off), or make room"
-            : "others kept a conflicting lease, or the object was being moved");
+    if (object->fenced)
+        gvmi_keep_reply_failed(
+            m, wait->client, wait->request, GVM_E_TIMEOUT,
+            "process %d was cut off and may still write to the object, and %s: end that process "
+            "(gvmem top shows it as cut off), or %s",
+            (int)gvmi_keep_fence_writer(m, object),
+            object->fence_waits ? "there is no room to copy it"
+                                : "it is not copied while others have leases on it",
+            object->fence_waits ? "make room" : "have those leases end");
+    else
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
+                               "others kept a conflicting lease, or the object was being moved");
     gvmi_keep_end_wait(m, wait);
 }
 

@@ -9,6 +9,7 @@
 #include <gvmem/region_object.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "base/struct.h"
@@ -70,7 +71,7 @@ gvm_status gvm_region_object_create(gvm_client *client, const char *name, uint64
     full.size_bytes = bytes;
     full.metadata = &about;
     full.metadata_bytes = sizeof about;
-    full.flags |= GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST;
+    full.flags |= GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST | GVM_OBJECT_REGIONS;
     if (full.chunk_bytes == 0)
         full.chunk_bytes = choose_chunk_bytes(bytes);
     return gvm_object_create(client, name, bytes, &full, out);
@@ -79,37 +80,42 @@ gvm_status gvm_region_object_create(gvm_client *client, const char *name, uint64
 /* ---- attaching it */
 
 typedef struct object_homes {
-    gvmi_homes homes; /* first */
-    gvm_object *object;
-    gvm_lease lease;
+    gvmi_homes homes;   /* first */
+    gvm_object *object; /* held, with a lease */
 } object_homes;
 
-static gvm_status ask_keeper(gvmi_homes *homes, gvmi_homes_ended *out)
+static gvmi_homes_ended ended_by(const gvm_object_info *info)
 {
-    gvm_object_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_object_get_info(((object_homes *)homes)->object, &info);
+    return (gvmi_homes_ended){.count = info->interrupted, .may_write = info->fenced != 0};
+}
+
+static gvm_status ask_keeper(gvmi_homes *homes, int64_t deadline_ns, gvmi_homes_ended *out)
+{
+    gvm_object_info info;
+    gvm_status status = gvmi_client_get_object_info(((object_homes *)homes)->object, deadline_ns,
+                                                    &info);
 
     if (status == GVM_OK)
-        *out = (gvmi_homes_ended){.count = info.interrupted, .may_write = info.fenced != 0};
+        *out = ended_by(&info);
     return status;
 }
 
-/* If the object was closed the lease has ended already. */
 static void release_homes(gvmi_homes *homes)
 {
     object_homes *own = (object_homes *)homes;
 
-    (void)gvm_object_release(own->object, &own->lease);
+    gvmi_client_unhold_object(own->object);
     free(own);
 }
 
 /* What the object's creator said of it, checked. */
-static gvm_status read_about(gvm_object *object, regions_about *about, uint64_t *homes_bytes)
+static gvm_status read_about(gvm_object *object, int64_t deadline_ns, regions_about *about,
+                             uint64_t *homes_bytes)
 {
     uint64_t region_bytes;
     gvm_region_shape shape;
     uint32_t len;
-    gvm_status status = gvm_object_get_metadata(object, about, sizeof *about, &len);
+    gvm_status status = gvmi_client_get_metadata(object, deadline_ns, about, sizeof *about, &len);
 
     if (status != GVM_OK)
         return status;
@@ -127,47 +133,71 @@ static gvm_status read_about(gvm_object *object, regions_about *about, uint64_t 
     return GVM_OK;
 }
 
-static gvm_status check_object(gvm_object *object)
+static gvm_status fail_sealed(void)
 {
-    gvm_object_info info = {.struct_size = sizeof info};
-    gvm_status status = gvm_object_get_info(object, &info);
+    return gvm_error_set(GVM_E_SEALED, "the object is sealed: regions cannot be written");
+}
+
+/* What is known here: before a lease is waited for. */
+static gvm_status check_opening(const gvm_object *object)
+{
+    if (object->readonly)
+        return gvm_error_set(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
+    return atomic_load(&object->sealed) ? fail_sealed() : GVM_OK;
+}
+
+/* Under the lease, for which a seal waits: what is found stays so. */
+static gvm_status check_object(object_homes *own, int64_t deadline_ns)
+{
+    gvm_object_info info;
+    gvm_status status = gvmi_client_get_object_info(own->object, deadline_ns, &info);
 
     if (status != GVM_OK)
         return status;
-    if (object->readonly)
-        return gvm_error_set(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
     if (info.sealed != 0)
-        return gvm_error_set(GVM_E_SEALED, "the object is sealed: regions cannot be written");
+        return fail_sealed();
     if (info.untracked == 0)
         return gvm_error_set(GVM_E_FORMAT, "the object was not made by gvm_region_object_create()");
+    own->homes.ended = ended_by(&info);
     return GVM_OK;
 }
 
-static gvm_status acquire_for_cpu(object_homes *own, uint64_t bytes, int timeout_ms)
+static gvm_status acquire_for_cpu(gvm_object *object, uint64_t bytes, int timeout_ms)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options, .flags = GVM_ACQUIRE_CPU};
-    gvm_status status = gvm_object_acquire(own->object, GVM_LEASE_READ, &options, timeout_ms,
-                                           &own->lease);
+    gvm_lease lease;
+    gvm_status status = gvm_object_acquire(object, GVM_LEASE_READ, &options, timeout_ms, &lease);
 
-    if (status == GVM_OK && own->lease.size_bytes < bytes) {
-        (void)gvm_object_release(own->object, &own->lease);
+    if (status == GVM_OK && lease.size_bytes < bytes) {
+        (void)gvm_object_release(object, &lease);
         return gvm_error_set(GVM_E_FORMAT, "the object is too small for its regions");
     }
     return status;
 }
 
-/* The object is held, and cannot be closed meanwhile. */
+/* What is left of a time-out; a wait that was begun in time has a millisecond at least. */
+static int left_ms(int timeout_ms, int64_t deadline_ns)
+{
+    const int64_t left = (deadline_ns - gvmi_now_ns()) / GVMI_NS_PER_MS;
+
+    if (timeout_ms <= GVM_TRY)
+        return timeout_ms;
+    return left > 1 ? (int)left : 1;
+}
+
+/* The object is entered, and cannot be closed meanwhile. */
 static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collection_options *full,
                                 int timeout_ms, gvm_collection **out)
 {
+    const int64_t deadline_ns = gvmi_deadline_ns(timeout_ms);
     object_homes *own;
     regions_about about;
     uint64_t homes_bytes;
-    gvm_status status = check_object(object);
+    gvm_status status = check_opening(object);
     gvm_error error;
 
     if (status == GVM_OK)
-        status = read_about(object, &about, &homes_bytes);
+        status = read_about(object, gvmi_client_limit_ns(timeout_ms), &about, &homes_bytes);
     if (status != GVM_OK)
         return status;
     own = calloc(1, sizeof *own);
@@ -181,13 +211,14 @@ static gvm_status attach_object(gvm_space *space, gvm_object *object, gvm_collec
         .ask = ask_keeper,
         .release = release_homes,
     };
-    status = acquire_for_cpu(own, own->homes.bytes, timeout_ms);
+    status = acquire_for_cpu(object, own->homes.bytes, left_ms(timeout_ms, deadline_ns));
     if (status != GVM_OK) {
         free(own);
         return status;
     }
+    gvmi_client_hold_object(object);
     full->shape = about.shape;
-    status = ask_keeper(&own->homes, &own->homes.ended);
+    status = check_object(own, gvmi_client_limit_ns(left_ms(timeout_ms, deadline_ns)));
     if (status == GVM_OK)
         status = gvmi_collection_create(space, about.count, about.region_bytes, full, &own->homes, out);
     if (status != GVM_OK) {
@@ -213,6 +244,8 @@ gvm_status gvm_collection_attach(gvm_space *space, gvm_object *handle,
     if (status == GVM_OK && (full.unused_count != 0 || memcmp(&full.shape, &none, sizeof none) != 0))
         status = gvm_error_set(GVM_E_INVALID,
                                "shape and unused_count are 0 where regions are those of an object");
+    if (status == GVM_OK)
+        status = gvmi_check_timeout(timeout_ms);
     if (status == GVM_OK)
         status = gvmi_object_enter(handle, &object);
     if (status != GVM_OK)

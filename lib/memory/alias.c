@@ -51,7 +51,9 @@ gvm_status gvmi_buffer_alias(gvm_buffer *buffer, uint64_t first, gvm_buffer *sou
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for %llu handles of chunks",
                              (unsigned long long)count);
     gvmi_lock(&source->lock);
-    status = retain_chunks_locked(source, count, handles, &retained);
+    status = gvmi_buffer_writable_locked(source);
+    if (status == GVM_OK)
+        status = retain_chunks_locked(source, count, handles, &retained);
     gvmi_unlock(&source->lock);
     if (status == GVM_OK) {
         gvmi_lock(&buffer->lock);

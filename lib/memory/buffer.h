@@ -191,9 +191,9 @@ GVMI_API gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t 
                                                    gvm_tier tier);
 
 /* Maps the first so many chunks of another buffer, all in host memory, behind absent chunks of this one too, whose size is the
- * same. They stay mapped here whatever becomes of the other one. All or nothing.
+ * same. They stay mapped here, to be written, whatever becomes of the other one. All or nothing.
  *
- * GVM_E_ABSENT (one is not mapped there, or is on the device), GVM_E_NOMEM, and those of settle */
+ * GVM_E_READONLY, GVM_E_SEALED (the other one is not to be written), GVM_E_ABSENT (one is not mapped there, or is on the device), GVM_E_NOMEM, and those of settle */
 gvm_status gvmi_buffer_alias(gvm_buffer *buffer, uint64_t first, gvm_buffer *source, uint64_t count);
 
 /* What a chunk of a buffer, in a tier, is to the cache of free chunks. */

@@ -272,8 +272,7 @@ void gvmi_collection_free_locked(gvm_collection *c)
 {
     gvm_space *space = c->space;
 
-    gvmi_region_cleaner_end(
-        c); /* its copies go home: others fetch anew what they find there after the next step */
+    gvmi_region_cleaner_end(c); /* first: what its last copies wrote home, too, others learn of */
     if (c->homes != NULL)
         gvmi_homes_leave(c);
     LIST_REMOVE(c, entry);

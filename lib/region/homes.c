@@ -16,6 +16,7 @@
 #include <stdlib.h>
 
 #include "base/address.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -71,13 +72,22 @@ gvm_status gvmi_homes_map(gvm_collection *c)
     return GVM_OK;
 }
 
+/* It is in no list before it is unmapped. */
+static bool is_written_by_cpu(const gvm_collection *c)
+{
+    for (uint32_t r = 0; r < c->table.count; r++)
+        if ((c->regions[r].flags & GVMI_REGION_WRITING) != 0)
+            return true;
+    return false;
+}
+
 /* Did kernels or the CPU write anything since the last sync, or was that not exchanged? */
 static bool has_untold(gvm_collection *c)
 {
     gvm_region_table table;
 
-    return c->untold.count > 0 || gvmi_region_read_table(c, &table) != GVM_OK ||
-           table.change_count != c->collected;
+    return c->untold.count > 0 || is_written_by_cpu(c) ||
+           gvmi_region_read_table(c, &table) != GVM_OK || table.change_count != c->collected;
 }
 
 void gvmi_homes_leave(gvm_collection *c)
@@ -123,6 +133,7 @@ static void note_answer_locked(gvmi_homes *homes, uint64_t round, gvmi_homes_end
 /* A question of another thread that has no answer yet does not do for this one, which goes on to look. */
 void gvmi_homes_ask(gvm_space *space)
 {
+    const int64_t deadline_ns = gvmi_now_ns() + (int64_t)space->wait_ns;
     gvm_collection *c;
     uint64_t round;
     void *held;
@@ -138,7 +149,7 @@ void gvmi_homes_ask(gvm_space *space)
             continue;
         }
         gvmi_unlock(&space->lock);
-        status = c->homes->ask(c->homes, &ended);
+        status = c->homes->ask(c->homes, deadline_ns, &ended);
         gvmi_lock(&space->lock);
         note_answer_locked(c->homes, round, ended, status);
         gvmi_registry_drop(GVMI_KIND_COLLECTION, gvmi_key(c));

@@ -83,8 +83,8 @@ typedef struct gvmi_homes gvmi_homes;
 struct gvmi_homes {
     gvm_buffer *buffer; /* the maker's. Its first chunks are the homes, and stay where they are in host memory */
     uint64_t bytes, head_at; /* of it, from its beginning on; where the head lies */
-    /* Functions of the maker; no lock is held when they are called. ask: GVM_E_KEEPER, GVM_E_FOREIGN. release: frees it. */
-    gvm_status (*ask)(gvmi_homes *homes, gvmi_homes_ended *out);
+    /* Functions of the maker; no lock is held when they are called. ask: GVM_E_KEEPER, GVM_E_TIMEOUT. release: frees it. */
+    gvm_status (*ask)(gvmi_homes *homes, int64_t deadline_ns, gvmi_homes_ended *out);
     void (*release)(gvmi_homes *homes);
     /* The rest is the collection's. */
     gvmi_homes_head *head;
@@ -231,7 +231,8 @@ gvm_status gvmi_region_bring_home(gvm_collection *collection, CUstream stream, u
 /* Maps them behind the frames, and begins to look at versions. GVM_E_NOMEM, and the errors of mapping. */
 gvm_status gvmi_homes_map(gvm_collection *collection);
 
-/* Asks, for each collection with such homes, about processes that have ended. The space is held, and no lock. */
+/* Asks, for each collection with such homes, about processes that have ended: for all of them as long as the space waits. The
+ * space is held, and no lock. */
 void gvmi_homes_ask(gvm_space *space);
 
 /* For a sync, after it has learnt what kernels have written: writes that home and raises its versions, and notes what others have
@@ -241,7 +242,7 @@ gvm_status gvmi_homes_exchange(gvm_collection *collection, CUstream stream, uint
 /* What asking has failed with. */
 gvm_status gvmi_homes_failure(const gvm_collection *collection);
 
-/* The collection ends: others learn of what it may have written without raising versions. */
+/* The collection ends, and writes nothing home any more: others learn of what it may have written without raising versions. */
 void gvmi_homes_leave(gvm_collection *collection);
 void gvmi_homes_free(gvmi_homes *homes);
 
@@ -291,7 +292,7 @@ void gvmi_region_brought_end(gvm_collection *collection);
  * GVM_E_NOMEM, GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN, GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_region_cleaner_begin(gvm_collection *collection);
 
-/* Kernels may use it from now on; not any more. */
+/* Kernels may use it from now on; not any more: all copies are over, and a second end does nothing. */
 void gvmi_region_cleaner_join(gvm_collection *collection);
 void gvmi_region_cleaner_end(gvm_collection *collection);
 

@@ -7,6 +7,7 @@ errors: dict[int, type[BaseException]]
 OBJECT_KEEP: int
 OBJECT_UNTRACKED: int
 OBJECT_HOST: int
+OBJECT_REGIONS: int
 OPEN_READONLY: int
 OPEN_SAME_ADDRESS: int
 OPEN_LINK: int

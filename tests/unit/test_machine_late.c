@@ -228,6 +228,72 @@ static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write
     end_fixture(&p.w);
 }
 
+/* ---- leases of collections */
+
+#define REGIONS (GVM_OBJECT_UNTRACKED | GVM_OBJECT_HOST | GVM_OBJECT_REGIONS)
+
+static bool failed_with(const actor *a, const char *text)
+{
+    return last(a)->head.type == GVMI_WIRE_FAILED && reply_status(a) == GVM_E_TIMEOUT &&
+           strstr(last(a)->body.FAILED.text, text) != NULL;
+}
+
+static void who_wants_to_write_regions_does_not_wait_for_collections(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    pair p;
+
+    (void)state;
+    config.lease_limit_ms = 500;
+    start_pair_as(&p, &config, REGIONS, OTHER, 0);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    assert_true(failed_with(p.b, "has attached"));
+    ask_seal(&p.w, p.a, p.a_slot);
+    assert_true(failed_with(p.a, "has attached"));
+    tick(&p.w, 2000);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ); /* nobody waits ahead of it */
+    assert_false(p.a->cut || p.b->cut);
+    give(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    tick(&p.w, 600);
+    assert_true(p.b->cut && granted(p.a)); /* a lease to write is as any other */
+    end_fixture(&p.w);
+}
+
+/* A neighbour that was cut off and lives on. */
+static void collection_is_not_cut_off_for_who_waits_behind_a_fence(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    uint32_t slot = 0;
+    actor *c;
+    pair p;
+
+    (void)state;
+    config.lease_limit_ms = 500;
+    start_pair_as(&p, &config, REGIONS, OTHER, 0);
+    c = join(&p.w, OTHER);
+    assert_int_equal(open_object(&p.w, c, "/x", 0, &slot), GVM_OK);
+    map_object(&p.w, c, slot);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    cut_off(&p.w, p.b);
+    ask(&p.w, c, slot, GVM_LEASE_READ, 1000);
+    tick(&p.w, 600);
+    assert_false(granted(c));
+    tick(&p.w, 600);
+    assert_true(failed_with(c, "was cut off and may still write to the object"));
+    assert_true(failed_with(c, "while others have leases on it"));
+    assert_false(p.a->cut);
+    ask(&p.w, c, slot, GVM_LEASE_READ, -1);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_true(granted(c));
+    end_fixture(&p.w);
+}
+
 /* ---- who ends a lease and is stopped before it rings */
 
 static void lease_that_ended_without_a_doorbell_is_found_at_the_next_look(void **state)
@@ -262,6 +328,8 @@ int main(void)
         cmocka_unit_test(client_that_has_much_host_memory_to_map_has_longer),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
+        cmocka_unit_test(who_wants_to_write_regions_does_not_wait_for_collections),
+        cmocka_unit_test(collection_is_not_cut_off_for_who_waits_behind_a_fence),
         cmocka_unit_test(lease_that_ended_without_a_doorbell_is_found_at_the_next_look),
     };
 

@@ -404,7 +404,7 @@ static const change breaks[] = {
     IN(HELLO, reserved, 1),
     IN(CREATE, mode, 01000),
     IN(CREATE, mode, 1u << 31),
-    IN(CREATE, flags, 8),
+    IN(CREATE, flags, 16),
     IN(CREATE, flags, 1u << 31),
     IN(OPEN, flags, 16),
     IN(OPEN, reserved, 1u << 31),
