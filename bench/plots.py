@@ -211,7 +211,7 @@ def region_graphs(folder, section, name, title):
         return
     graphs = sorted({n.split(", budget ")[0] for n, unit, _ in m if n.endswith(", STATIC, zero-copy") and unit == "us"})
     ways = [("partition", "STATIC, partition", OTHER), ("zero-copy", "STATIC, zero-copy", THIRD), ("static share", "STATIC, static share", "#7a8fa6"),
-            ("regions, CLOCK", "CLOCK, regions", "#8fc1a9"), ("regions, STATIC", "STATIC, regions", OURS)]
+            ("regions, CLOCK", "CLOCK, regions", "#c4dfd1"), ("regions, LIRS", "LIRS, regions", "#8fc1a9"), ("regions, STATIC", "STATIC, regions", OURS)]
 
     def rate(graph, way):
         return next(v for (n, unit, size), v in m.items() if unit == "G edges read/s" and size == 4096 and n.startswith(f"{graph}, budget ")
