@@ -316,7 +316,9 @@ static double median_edges(const traversal *t)
 /* What was not counted is left out. */
 static const char *counted_text(bool counted, double value, char text[32])
 {
-    snprintf(text, 32, counted ? "%.3f" : "", value);
+    text[0] = '\0';
+    if (counted)
+        snprintf(text, 32, "%.3f", value);
     return text;
 }
 

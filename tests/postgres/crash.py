@@ -127,11 +127,11 @@ class Ends:
     def values_staged_for_a_flush_that_failed_are_whole(self, server):
         """A SELECT in a savepoint writes the rows that are staged, and is cancelled; they are written later.
 
-        The keeper goes on after 3 s in any case: where it was stopped during the command, the cancelled backend waits for it."""
+        The keeper goes on after 15 s in any case: where it was stopped during the command, the cancelled backend waits for it."""
         server.sql("CREATE FOREIGN TABLE bits (id int, v int) SERVER gstore_fdw")
         keeper = server.keeper_pid()
         script = f"""BEGIN; INSERT INTO bits VALUES (1, 1), (2, NULL), (3, 3); SAVEPOINT a; SET LOCAL statement_timeout = '500ms';
-\\! kill -STOP {keeper}; (sleep 3; kill -CONT {keeper}) >/dev/null 2>&1 &
+\\! kill -STOP {keeper}; until grep -q 'State:.T' /proc/{keeper}/status; do sleep 0.01; done; (sleep 15; kill -CONT {keeper}) >/dev/null 2>&1 &
 SELECT count(*) FROM bits;
 \\! kill -CONT {keeper}
 ROLLBACK TO a; RELEASE a; INSERT INTO bits SELECT i, i FROM generate_series(4, 9) i; COMMIT;

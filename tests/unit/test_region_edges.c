@@ -28,7 +28,7 @@ static bool start(uint64_t budget_bytes, uint64_t count, uint64_t region_bytes, 
     gvm_space_options of_space = gvm_space_options_init();
     gvm_collection_options options = gvm_collection_options_init();
 
-    fixture_machine(machine);
+    fixture_machine("%s", machine);
     setenv("GVMEM_CHECK", "1", 1);
     end_child_after(300);
     of_space.budget_bytes = budget_bytes;

@@ -894,7 +894,9 @@ static int homes_stay_on_the_host(void *arg)
     (void)arg;
     end_child_after(30);
     CHILD_EXPECT(start(&plain) == 0);
-    CHILD_EXPECT(gvm_object_get_info(a.object, &info) == GVM_OK);
+    do /* leases that are not needed any more are given back a little later */
+        CHILD_EXPECT(gvm_object_get_info(a.object, &info) == GVM_OK);
+    while (info.read_leases > 2);
     CHILD_EXPECT(info.device_bytes == 0 && info.read_leases == 2 && info.promoted_bytes == 0);
     CHILD_EXPECT(info.evicted_bytes == 0); /* it was made there */
     CHILD_EXPECT(gvm_object_acquire(b.object, GVM_LEASE_WRITE, NULL, 0, &lease) == GVM_E_TIMEOUT);
