@@ -18,6 +18,7 @@ small_systems() {
     holds two_threads_make_what_is_left_at_close -DPOST -DSLOTS=2 -DSERVERS=2 -DCLOSERS=1
     holds posts_and_signals_are_drained -DPOST -DSIGNAL -DDRAINS
     holds calls_and_joins_may_be_late -DCALL -DJOIN -DLATE
+    holds destroyed_while_it_is_drained -DPOST -DDRAINS -DDESTROYS -DCLOSERS=1
     holds function_may_stay_for_ever -DCALL -DPOST -DLATE -DSTUCK
     ends kernels_end_though_it_is_closed -DCALL -DPOST -DJOIN -DCLOSERS=1
     errs drain_may_miss_a_signal_while_another_kernel_runs not_drained -DSIGNAL -DDRAINS -DEACH_KERNEL
@@ -46,7 +47,7 @@ large_systems() {
 
 case ${1:-} in
 '')
-    echo '1..20'
+    echo '1..21'
     small_systems
     planted_faults
     ;;
