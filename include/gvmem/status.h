@@ -107,7 +107,7 @@ extern "C" {
     X(GVM_E_PEER, 40, "08006", "the other process is not there, or closed the connection") \
     X(GVM_E_TIMEOUT, 41, "57014", "the other side did not answer in time") \
     X(GVM_E_FORMAT, 42, "08P01", "what the other process sent is malformed") \
-    X(GVM_E_VERSION, 43, "08P01", "the other process speaks another version") \
+    X(GVM_E_VERSION, 43, "08P01", "the other side is of another version") \
     X(GVM_E_OTHERDEVICE, 44, "22023", "the memory belongs to another device") \
     X(GVM_E_KEEPER, 45, "08006", "the keeper is gone, or has cut this process off") \
     X(GVM_E_SYSTEM, 50, "58000", "a system call failed") \
