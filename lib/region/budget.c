@@ -5,7 +5,6 @@
  * ones has frames as well; what is left they share by size, and none gets more than it has regions. Memory comes and goes
  * in whole chunks, from the front. What shrinks does so first, so that the sum never passes the budget.
  */
-#include "base/error.h"
 #include "base/size.h"
 #include "memory/idle.h"
 #include "region/region.h"

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/address.h"
-#include "base/assert.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/background.h"

@@ -8,7 +8,6 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "base/struct.h"
-#include "memory/idle.h"
 #include "region/region.h"
 
 #define SLOTS_MAX (1ull << GVM_REGION_SLOT_BITS)

@@ -186,10 +186,9 @@ static gvm_status create_region(gvm_collection *c, uint32_t *region)
         status = take_unused(c, region);
     if (status != GVM_OK)
         return status;
-    gvmi_region_numbers_add(&c->changed, *region);
+    gvmi_region_note_change(c, *region);
     c->live_count++;
-    c->regions[*region].version++;
-    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_CHANGED | GVMI_REGION_NEW;
+    c->regions[*region].flags |= GVMI_REGION_LIVE | GVMI_REGION_NEW;
     return GVM_OK;
 }
 
@@ -241,12 +240,10 @@ static gvm_status delete_region(gvm_collection *c, uint32_t region)
         status = gvmi_region_numbers_reserve(&c->changed, 1);
     if (status != GVM_OK)
         return status;
-    if ((r->flags & GVMI_REGION_CHANGED) == 0)
-        gvmi_region_numbers_add(&c->changed, region);
+    gvmi_region_note_change(c, region);
     c->deleted_count++;
     c->live_count--;
-    r->version++;
-    r->flags = (uint16_t)((r->flags & GVMI_REGION_FAR) | GVMI_REGION_CHANGED);
+    r->flags &= GVMI_REGION_FAR | GVMI_REGION_CHANGED;
     return GVM_OK;
 }
 

@@ -5,7 +5,6 @@
 #include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/size.h"
 #include "region/region.h"
 
 static const char *state_of(uint64_t word, uint32_t flags)

@@ -11,7 +11,6 @@
 #include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/registry.h"
 #include "base/size.h"
 #include "region/region.h"
 

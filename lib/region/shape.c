@@ -1,5 +1,4 @@
 /* Collections whose regions are windows of an array. */
-#include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "region/region.h"

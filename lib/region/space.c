@@ -1,7 +1,6 @@
 /* Spaces: creation, questions, end. */
 #include <stdlib.h>
 
-#include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"

@@ -4,7 +4,6 @@
 #include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "memory/idle.h"
 #include "memory/serve.h"
 #include "region/region.h"
 

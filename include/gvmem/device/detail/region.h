@@ -364,7 +364,7 @@ typedef struct gvm_region_search {
     uint32_t stage;
     uint32_t frame, victim; /* the frame found, and the region that it still has */
     uint32_t looks;
-    uint32_t cleaning, reserved;         /* the step of a batch that these threads are at */
+    uint32_t cleaning;                   /* the step of a batch that these threads are at */
     uint32_t has_piece, next;            /* of a copy in pieces */
     uint32_t frames, policy, step, pass; /* as the search for a frame began; the pass of the hand */
     uint32_t rank, kept; /* of the group's best victim; the most passes for which another was not used */
