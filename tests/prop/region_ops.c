@@ -199,6 +199,24 @@ static bool found_nothing_wrong(run *r)
 }
 
 /* Also lists of regions, by the library's kernels. */
+/* Each region of the list has a slot of its own, or its home's; the same one wherever it is in the list. */
+static bool check_slots(run *r, const uint32_t *regions, const uint32_t *slots, uint32_t count)
+{
+    const uint32_t home = r->shared->table.home;
+
+    for (uint32_t i = 0; i < count; i++) {
+        bool fine = (slots[i] == GVM_REGION_NONE) == (regions[i] == GVM_REGION_NONE) &&
+                    (slots[i] == GVM_REGION_NONE || slots[i] < home || slots[i] == home + regions[i]);
+
+        for (uint32_t k = 0; k < i; k++)
+            fine = fine && (regions[k] == GVM_REGION_NONE ||
+                            (regions[k] == regions[i]) == (slots[k] == slots[i]));
+        if (!fine)
+            return WRONG(r, "region %u has slot %u", regions[i], slots[i]);
+    }
+    return true;
+}
+
 static bool resolve_some(run *r, CUstream stream)
 {
     uint32_t regions[64], slots[64];
@@ -214,10 +232,7 @@ static bool resolve_some(run *r, CUstream stream)
         !CU(r, cuStreamSynchronize(stream)) ||
         !GOOD(r, gvm_buffer_copy_out(slots, memory, at + sizeof regions, sizeof slots)))
         return false;
-    for (uint32_t i = 0; i < 64; i++)
-        if ((slots[i] == GVM_REGION_NONE) != (regions[i] == GVM_REGION_NONE))
-            return WRONG(r, "region %u has slot %u", regions[i], slots[i]);
-    return true;
+    return check_slots(r, regions, slots, 64);
 }
 
 /* The first stream's kernel has ended, and a sync has followed: the CPU sees what its groups wrote, though others run. */
@@ -329,6 +344,13 @@ static bool check_table(run *r, gvm_collection *c)
             fine = WRONG(r, "region %u is in slot %llu, which is not its own", i,
                          (unsigned long long)slot);
     }
+    for (uint64_t i = 0; fine && i < c->frames_max; i++)
+        if (frames[i].owner - 1 < t.count &&
+            (words[frames[i].owner - 1] &
+             (GVM_REGION_RESIDENT | GVM_REGION_REMOTE | GVM_REGION_SLOT_MASK)) !=
+                (GVM_REGION_RESIDENT | i << GVM_REGION_SLOT_SHIFT))
+            fine = WRONG(r, "frame %llu says that it has region %u", (unsigned long long)i,
+                         frames[i].owner - 1);
     free(frames);
     return fine;
 }
