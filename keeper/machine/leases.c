@@ -24,8 +24,8 @@ static bool plan_promotion(gvmi_machine *m, keep_object *object, keep_wait *wait
         return false;
     wait->considered = true;
     if (object->device_chunks == object->chunk_count || wait->hint == GVM_HINT_ONCE ||
-        wait->kind == KEEP_WAIT_SEAL)
-        return false;
+        wait->kind == KEEP_WAIT_SEAL || object->has_regions)
+        return false; /* homes of regions stay in host memory */
     (void)gvmi_keep_sample(m, object);
     gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
     if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))

@@ -285,12 +285,12 @@ struct keep_object {
     keep_links *links;  /* NULL: none yet */
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed;
-    bool has_regions; /* read leases on it last, and are waited for by nobody who wants to write or to seal */
-    bool untracked;    /* who reads may write: no copy is clean once somebody may read */
-    bool on_host;      /* new chunks are host memory where there is room */
-    bool homed;        /* home_address is where its creator has it */
-    bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
-    bool fence_waits;  /* for room, or for their end: not to be tried again before the next look */
+    bool has_regions; /* it is not brought to a device; read leases on it last, and requests to write or to seal fail behind them */
+    bool untracked;   /* who reads may write: no copy is clean once somebody may read */
+    bool on_host;     /* new chunks are host memory where there is room */
+    bool homed;       /* home_address is where its creator has it */
+    bool fenced;      /* clients that were cut off may still write to it: no lease is granted */
+    bool fence_waits; /* for room, or for their end: not to be tried again before the next look */
     bool fence_logged; /* that was logged */
     bool foreign;      /* a process of another user was sent frames of it */
     uint32_t device;
