@@ -346,8 +346,9 @@ bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *pe
 
 /* ---- connect.c */
 
-/* Ends a connection that no thread is in, and of which no object is open. */
-void gvmi_client_end(gvm_client *client);
+/* The collection's lease ends, and what the program has closed meanwhile if this was the last that held it. Waits
+ * as gvmi_client_end_object() and gvm_client_close() do. */
+void gvmi_client_unhold_object(gvm_object *object);
 
 /* gvm_client_connect() to a path, with gvm_client_restrict() before the greeting. */
 gvm_status gvmi_client_connect_restricted(const char *path, gvm_client **out);
@@ -362,10 +363,6 @@ void gvmi_client_end_object(gvm_object *object, bool tell);
 /* A read lease was taken for a collection: from now on the collection holds the opening, which the program may close. The caller has
  * entered it. */
 void gvmi_client_hold_object(gvm_object *object);
-
-/* The collection's lease ends, and what the program has closed meanwhile if this was the last that held it. Waits
- * as gvmi_client_end_object() and gvmi_client_end() do. */
-void gvmi_client_unhold_object(gvm_object *object);
 
 /* The program closes an opening that no thread is in: ends it, or leaves it to those who hold it, with their leases alone. Uses up the
  * caller's reference. tell: as for gvmi_client_end_object(). */

@@ -459,7 +459,7 @@ static bool is_all_unmapped(gvm_client *client)
     return all;
 }
 
-void gvmi_client_end(gvm_client *client)
+static void end_connection(gvm_client *client)
 {
     unlist_connection(client);
     if (is_all_unmapped(client)) /* BYE says that nothing is mapped */
@@ -468,6 +468,26 @@ void gvmi_client_end(gvm_client *client)
     gvmi_client_release_range(client);
     atomic_store(&client->magic, GVMI_DEAD_MAGIC);
     gvmi_client_drop(client);
+}
+
+void gvmi_client_unhold_object(gvm_object *object)
+{
+    gvm_client *client = object->client;
+    bool last, last_of_all;
+    uint64_t permit;
+
+    gvmi_lock(&client->lock);
+    (void)gvmi_client_give_back(object, GVM_LEASE_READ, &permit);
+    last = --object->holders == 0 && object->left;
+    gvmi_unlock(&client->lock);
+    if (!last)
+        return;
+    gvmi_client_end_object(object, true);
+    gvmi_lock(&client->lock);
+    last_of_all = --client->left_objects == 0 && client->left;
+    gvmi_unlock(&client->lock);
+    if (last_of_all)
+        end_connection(client);
 }
 
 void gvm_client_close(gvm_client *handle)
@@ -481,7 +501,7 @@ void gvm_client_close(gvm_client *handle)
         gvmi_client_leave(client);
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK &&
             close_objects(client))
-            gvmi_client_end(client);
+            end_connection(client);
     }
     gvm_error_restore(&error);
 }

@@ -165,26 +165,6 @@ void gvmi_client_close_object(gvm_object *object, bool tell)
         gvmi_client_end_object(object, tell);
 }
 
-void gvmi_client_unhold_object(gvm_object *object)
-{
-    gvm_client *client = object->client;
-    bool last, last_of_all;
-    uint64_t permit;
-
-    gvmi_lock(&client->lock);
-    (void)gvmi_client_give_back(object, GVM_LEASE_READ, &permit);
-    last = --object->holders == 0 && object->left;
-    gvmi_unlock(&client->lock);
-    if (!last)
-        return;
-    gvmi_client_end_object(object, true);
-    gvmi_lock(&client->lock);
-    last_of_all = --client->left_objects == 0 && client->left;
-    gvmi_unlock(&client->lock);
-    if (last_of_all)
-        gvmi_client_end(client);
-}
-
 /* ---- opening */
 
 /* Sends CREATE or OPEN, and with GVM_OPEN_MAPPED waits until all that the object has at this moment is mapped. */
