@@ -194,7 +194,8 @@ class World:
         return not any(session.holds(t) for o in blockers if o.waiting for t in o.waiting.need)
 
     def wait_until_blocked(self, session):
-        """False: the statement failed before it came to that, on both sides."""
+        """False: the statement failed before it came to that, on both sides. A conflict is found in GPU memory before the wait, in the heap after it:
+        that wait is cancelled."""
         pids = ", ".join(str(twin.pid) for twin in session.twins)
         deadline = time.monotonic() + WAIT_S
         while True:
@@ -204,8 +205,12 @@ class World:
             if answered and (len(answered) == 2 or not answered[0].reply.state):
                 raise Difference("does not wait", f"session {session.number} should wait for another: {[str(twin.reply) for twin in answered]}")
             rows = self.must(f"SELECT count(DISTINCT pid) FROM pg_locks WHERE NOT granted AND pid IN ({pids})").results[0].rows
-            if wire.fields(rows[0])[0] == "2":
+            waiting = int(wire.fields(rows[0])[0])
+            if waiting == 2:
                 return True
+            if waiting == 1 and answered == session.twins[:1] and answered[0].reply.state == SERIALIZATION:
+                self.must(f"SELECT pg_cancel_backend({session.twins[1].pid})")
+                return False
             if time.monotonic() > deadline:
                 raise Difference("waits for something else", "a twin should wait for another session's lock and does not, and has no answer")
             time.sleep(0.0005)
