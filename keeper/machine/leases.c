@@ -183,7 +183,8 @@ static const keep_client *find_reader(const keep_object *object)
     return NULL;
 }
 
-/* Leases of collections last as long as these: who wants to write or to seal does not wait for them, and nobody waits behind it. */
+/* Leases of collections last as long as the collections. A request to write or to seal fails while there are any, so that no request waits behind
+ * it. */
 static bool fail_behind_regions(gvmi_machine *m, keep_wait *wait)
 {
     const keep_object *object = wait->object;

@@ -36,10 +36,9 @@ static gvm_status copy_home(gvm_collection *c, const gvm_region_mail *mail)
         const uint32_t region = GVM_REGION_OF_ENTRY(mail->list[i]);
         const uint64_t frame = GVM_REGION_FRAME_OF_ENTRY(mail->list[i]);
 
-        if (region >= c->table.count ||
-            frame >= c->frames_max) /* a kernel of the program has overwritten the mail */
+        /* A kernel of the program may have overwritten the mail. */
+        if (region >= c->table.count || frame >= c->frames_max)
             return gvm_error_set(GVM_E_INVALID, "there is no region %u, or no frame for it", region);
-
         gvmi_region_copies_add(&copies, gvmi_region_home(c, region),
                                c->table.address + frame * c->table.stride_bytes,
                                c->table.stride_bytes);
@@ -92,7 +91,7 @@ static bool serve_collection(gvmi_served *served)
 
     if (!gvmi_try_lock(&c->cleaner.lock))
         return false;
-    if (latest_batch(c) > c->cleaner.seen) { /* not one that was given up, of which the mail may be late */
+    if (latest_batch(c) > c->cleaner.seen) { /* not one that was given up */
         copy_batch_locked(c, latest_batch(c));
         busy = true;
     }

@@ -130,7 +130,8 @@ static void note_answer_locked(gvmi_homes *homes, uint64_t round, gvmi_homes_end
         homes->failure = gvmi_error_save();
 }
 
-/* A question of another thread that has no answer yet does not do for this one, which goes on to look. */
+/* A question that another thread has asked, and that has no answer yet, is asked again: what is known of the ends of processes is not older than
+ * this call. */
 void gvmi_homes_ask(gvm_space *space)
 {
     const int64_t deadline_ns = gvmi_now_ns() + (int64_t)space->wait_ns;

@@ -34,7 +34,7 @@ large_systems() {
     # shellcheck disable=SC2034
     optimise='-O1 -DCOLLAPSE' memory_mib=3000 steps_max=20000000
     holds process_is_killed_in_one_of_two_turns -DDEATH
-    holds who_wants_to_writes -DRACE
+    holds writers_in_any_order -DRACE
 }
 
 case ${1:-} in

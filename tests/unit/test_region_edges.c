@@ -188,7 +188,7 @@ static int ask_for_too_much(void *arg)
         uint64_t count, region_bytes;
         gvm_status status;
     } asked[] = {
-        {1, region_max, GVM_E_NOMEM}, /* allowed, and more than the machine's host memory */
+        {1, region_max, GVM_E_NOMEM}, /* the largest size; there is less host memory */
         {1, region_max + 1, GVM_E_INVALID},
         {1, 32 * GIB, GVM_E_INVALID},
         {1, 1ull << 47, GVM_E_INVALID},
