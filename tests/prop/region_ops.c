@@ -1,6 +1,8 @@
 /* Kernels and the CPU that use regions at random, more than there are frames for, and every word of these.
  *
- *     region_ops [OPERATIONS [SEED]]
+ *     region_ops [OPERATIONS | SECONDS"s" [SEED [TIMES]]]
+ *
+ * TIMES: the regions of each run together are that many times its budget; else they are as drawn.
  *
  * Goal: whatever is mapped, fetched, evicted and used at its home at the same time, each map finds what was written last,
  * no write is lost, and no reference is left. Method: each run draws sizes, a budget, a policy, which may change, and who maps. Kernels of several
@@ -11,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <gvmem/gvmem.h>
 
@@ -43,7 +46,7 @@ static gvm_device_info info = {.struct_size = sizeof info};
 static CUfunction function;
 static CUstream streams[STREAMS + 1]; /* the last has no kernels of its own */
 static gvm_buffer *memory;            /* writes, values, wrong */
-static uint64_t state, maps;
+static uint64_t state, maps, times;
 
 #define VALUES_AT (SHARED_MAX * sizeof(uint32_t))
 #define WRONG_AT (VALUES_AT + OWN_MAX * sizeof(uint32_t))
@@ -198,7 +201,6 @@ static bool found_nothing_wrong(run *r)
                  (unsigned long long)wrong[1], (unsigned long long)wrong[3]);
 }
 
-/* Also lists of regions, by the library's kernels. */
 /* Each region of the list has a slot of its own, or its home's; the same one wherever it is in the list. */
 static bool check_slots(run *r, const uint32_t *regions, const uint32_t *slots, uint32_t count)
 {
@@ -217,6 +219,7 @@ static bool check_slots(run *r, const uint32_t *regions, const uint32_t *slots, 
     return true;
 }
 
+/* A list of regions, by the library's kernels. */
 static bool resolve_some(run *r, CUstream stream)
 {
     uint32_t regions[64], slots[64];
@@ -382,6 +385,8 @@ static bool begin(run *r)
     r->policy = draw_policy();
     r->clean_low = (uint32_t)(draw(2) * draw(101));
     r->budget_bytes = draw(8) == 0 ? 2 * MIB : 2 * MIB * (1 + draw(6));
+    if (times != 0)
+        r->region_bytes = times * r->budget_bytes / (r->shared_count + r->own_count) / 8 * 8;
     space.budget_bytes = r->budget_bytes;
     space.flags = r->check;
     space.wait_ms = 60000 * SLOWNESS;
@@ -430,20 +435,23 @@ static bool open_device(void)
 
 int main(int argc, char **argv)
 {
-    const uint64_t operations = argc > 1 ? strtoull(argv[1], NULL, 0) : OPERATIONS;
+    char *unit = (char *)"";
+    const uint64_t wanted = argc > 1 ? strtoull(argv[1], &unit, 0) : OPERATIONS;
     const uint64_t seed = random_seed(argc > 2 ? argv[2] : NULL);
+    const time_t begun = time(NULL);
     static run r;
     uint64_t runs = 0;
     bool fine = true;
 
     state = seed;
+    times = argc > 3 ? strtoull(argv[3], NULL, 0) : 0;
     fixture_machine_default("memory=256MiB,sms=16,warp=%u,switches=%llu", draw(2) == 0 ? 32 : 8,
                             (unsigned long long)draw(4));
     if (!open_device())
         tap_bail_out("there is no device");
     if (module == NULL)
         return tap_skip_all("this build has no kernels for real GPUs");
-    while (fine && maps < operations) {
+    while (fine && (*unit == 's' ? (uint64_t)(time(NULL) - begun) : maps) < wanted) {
         memset(&r, 0, sizeof r);
         fine = run_once(&r);
         if (!fine)
