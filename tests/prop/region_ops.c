@@ -13,11 +13,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <gvmem/gvmem.h>
 
 #include "base/address.h"
+#include "base/clock.h"
 #include "driver/driver.h"
 #include "region/region.h"
 #include "tests/lib/device.h"
@@ -438,7 +438,7 @@ int main(int argc, char **argv)
     char *unit = (char *)"";
     const uint64_t wanted = argc > 1 ? strtoull(argv[1], &unit, 0) : OPERATIONS;
     const uint64_t seed = random_seed(argc > 2 ? argv[2] : NULL);
-    const time_t begun = time(NULL);
+    const int64_t begun_ns = gvmi_now_ns();
     static run r;
     uint64_t runs = 0;
     bool fine = true;
@@ -451,7 +451,8 @@ int main(int argc, char **argv)
         tap_bail_out("there is no device");
     if (module == NULL)
         return tap_skip_all("this build has no kernels for real GPUs");
-    while (fine && (*unit == 's' ? (uint64_t)(time(NULL) - begun) : maps) < wanted) {
+    while (fine && (*unit == 's' ? (uint64_t)(gvmi_now_ns() - begun_ns) / (1000 * GVMI_NS_PER_MS)
+                                 : maps) < wanted) {
         memset(&r, 0, sizeof r);
         fine = run_once(&r);
         if (!fine)

@@ -1,0 +1,73 @@
+/* query/kernels.h - the arguments of the kernels, as host and device see them. Addresses are numbers. */
+#ifndef GQUERY_KERNELS_H
+#define GQUERY_KERNELS_H
+
+#include "query/program.h"
+
+#define GQUERY_THREADS 256 /* of a block, at most; any multiple of a warp */
+#define GQUERY_EACH 4      /* rows that a thread has at a time */
+
+typedef struct gquery_source {
+    uint64_t values;
+    uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
+} gquery_source;
+
+/* query_scan: rows [first, limit) through the program. Dynamic shared memory: gquery_shared_bytes().
+ *
+ * All in one group (groups 0): each block adds what it has found to its part of `partial`, a state of state_words each, which a launch of
+ * query_reduce adds up. So sums of doubles do not depend on timing.
+ *
+ * By groups: `groups` is a gquery_groups. Where it is full, rows are left out and groups.full is 1: the caller begins anew with a larger one.
+ */
+typedef struct gquery_scan {
+    uint64_t program;      /* gquery_program */
+    uint64_t first, limit; /* rows */
+    uint64_t dead,
+        dead_rows; /* bitmap, 1: a row that is not seen; it has so many bits. 0: there is none */
+    uint64_t deleted, deleted_rows; /* a second one */
+    uint64_t partial;
+    uint64_t groups;
+    uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
+    uint32_t depth, state_words, keys;
+    gquery_source sources[GQUERY_COLUMNS_MAX];
+} gquery_scan;
+
+/* query_reduce, one block: states of `blocks` blocks in their order, into the first one. */
+typedef struct gquery_reduce {
+    uint64_t program;
+    uint64_t partial;
+    uint32_t blocks, state_words;
+} gquery_reduce;
+
+/* A hash table of groups: open addressing, a power of two of slots, of which half are used at most; keys without values of their own (NULL) are 0. A slot is `1 + keys + state_words` words:
+ * first what kernels need while a group comes into being and which keys are NULL (bit k: key k), then the keys, then the state. */
+typedef struct gquery_groups {
+    uint64_t slots;
+    uint64_t mask;  /* slots - 1 */
+    uint64_t count; /* of groups */
+    uint64_t max;   /* of them */
+    uint32_t full;
+    uint32_t slot_words;
+} gquery_groups;
+
+/* query_begin: states as before the first row: of `count` states at `states` (partial), or of all slots of groups. */
+typedef struct gquery_begin {
+    uint64_t program;
+    uint64_t partial;
+    uint64_t groups;
+    uint64_t count;
+    uint32_t keys, state_words;
+} gquery_begin;
+
+/* query_collect: groups behind each other at `out`, in any order: as slots, with a first word that has but the bits of NULL keys.
+ * `collected` counts them: uint64_t, 0 before. */
+typedef struct gquery_collect {
+    uint64_t groups;
+    uint64_t out, collected;
+    uint32_t slot_words;
+} gquery_collect;
+
+/* Bytes of dynamic shared memory for blocks of `threads`. */
+uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads);
+
+#endif

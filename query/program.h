@@ -1,0 +1,185 @@
+/* query/program.h - a query over the rows of a table, as a backend writes it and the executor's kernels run it.
+ *
+ * A program is a list of instructions that every row goes through. It works on a stack of 64-bit values, each of which may be NULL:
+ *
+ *     integers, dates, times, oid, "char", boolean   int64_t, signed or zero-extended as PostgreSQL orders the type
+ *     float4, float8                                 double, its bits; -0 and NaNs as they are
+ *     decimals                                       two values: the low half of a 128-bit integer, then the high half
+ *
+ * A row is *active* until a GQUERY_FILTER or GQUERY_IF takes it out. An instruction changes the values of active rows only, and only
+ * these can raise an error, so that what PostgreSQL does not evaluate raises none. Rows that are deleted are never active.
+ *
+ * The results of comparisons, AND, OR and NOT follow SQL's logic of three values. NULL in gives NULL out, but where it is said otherwise.
+ *
+ * It comes from another process of the same user: gquery_check() refuses what would read or write outside of what it names.
+ */
+#ifndef GQUERY_PROGRAM_H
+#define GQUERY_PROGRAM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define GQUERY_TABLES_MAX 9 /* one, and those that it is joined with */
+#define GQUERY_COLUMNS_MAX 64
+#define GQUERY_CODE_MAX 512
+#define GQUERY_VALUES_MAX 1024 /* 64-bit words of lists */
+#define GQUERY_DEPTH_MAX 12    /* values on the stack */
+#define GQUERY_NESTED_MAX 8    /* GQUERY_IF inside another */
+#define GQUERY_KEYS_MAX 8      /* values of GQUERY_GROUP; a decimal is two */
+#define GQUERY_STATE_MAX 64    /* words that a group's aggregates have */
+
+/* How a column's values lie, and what they become on the stack. */
+typedef enum gquery_form {
+    GQUERY_BIT, /* a bit a row: 0 or 1 */
+    GQUERY_U8,
+    GQUERY_I16,
+    GQUERY_I32,
+    GQUERY_U32,
+    GQUERY_I64,
+    GQUERY_F32,
+    GQUERY_F64,
+    GQUERY_I128, /* two values */
+    GQUERY_FORMS,
+} gquery_form;
+
+typedef struct gquery_column {
+    uint32_t table;
+    uint32_t number; /* attribute number in the server */
+    uint32_t type;   /* below any domain: what the token's column must be */
+    uint32_t form;   /* gquery_form */
+    /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970. */
+    int64_t bias;
+} gquery_column;
+
+typedef enum gquery_op {
+    /* One more value on the stack (two of GQUERY_I128). */
+    GQUERY_LOAD = 1, /* column `a` */
+    GQUERY_CONSTANT, /* `value` */
+    GQUERY_NULL,
+    GQUERY_LOAD_NULL, /* boolean, never NULL: whether column `a` is NULL; its values are not read */
+    GQUERY_COPY,      /* of the value `a` places below the top; 0: the top */
+
+    /* Compare the two on top: one boolean. b: the kind, gquery_order. */
+    GQUERY_EQ,
+    GQUERY_NE,
+    GQUERY_LT,
+    GQUERY_LE,
+    GQUERY_GT,
+    GQUERY_GE,
+    GQUERY_DISTINCT, /* IS DISTINCT FROM: never NULL */
+    GQUERY_IN, /* the one on top: is it one of `b` words from values[a] on, which ascend as int64_t; of doubles by GQUERY_ORDER_KEY before */
+
+    /* Booleans. */
+    GQUERY_AND,
+    GQUERY_OR,
+    GQUERY_NOT,
+    GQUERY_IS_NULL, /* of any value; never NULL. So are these: */
+    GQUERY_IS_TRUE,
+    GQUERY_IS_FALSE,
+
+    /* Arithmetic of the two on top (one: NEGATE, ABS). b: gquery_arithmetic, which says when it raises an error. */
+    GQUERY_ADD,
+    GQUERY_SUBTRACT,
+    GQUERY_MULTIPLY,
+    GQUERY_DIVIDE,
+    GQUERY_MODULO, /* of integers */
+    GQUERY_NEGATE,
+    GQUERY_ABS,
+
+    /* Casts of the one on top, as PostgreSQL's: errors where it does not fit. */
+    GQUERY_TO_I16, /* of integers */
+    GQUERY_TO_I32,
+    GQUERY_F64_TO_I16, /* rounds half to even */
+    GQUERY_F64_TO_I32,
+    GQUERY_F64_TO_I64,
+    GQUERY_I64_TO_F64,
+    GQUERY_I64_TO_F32, /* a double that a float has */
+    GQUERY_F64_TO_F32,
+    GQUERY_ORDER_KEY, /* of a double: the int64_t in the order in which PostgreSQL has it; all NaNs are one, -0 is 0 */
+
+    /* Which rows are active. */
+    GQUERY_FILTER, /* takes a boolean: rows where it is not true are out for good; not inside of GQUERY_IF */
+    GQUERY_IF,   /* takes a boolean: the following is for rows where it is true */
+    GQUERY_ELSE, /* for the others that were active at the GQUERY_IF; the stack is as it was after that, so that values replace what is there */
+    GQUERY_END,  /* of both */
+
+    /* What becomes of rows; after all of GQUERY_FILTER. */
+    GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
+    GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
+    GQUERY_OPS,
+} gquery_op;
+
+typedef enum gquery_order {
+    GQUERY_ORDER_I64,
+    GQUERY_ORDER_F64, /* NaNs are equal and above all others; -0 is 0 */
+    GQUERY_ORDER_I128,
+    GQUERY_ORDERS,
+} gquery_order;
+
+/* Integers raise GQUERY_E_OUT_OF_RANGE of their width, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
+typedef enum gquery_arithmetic {
+    GQUERY_ARITHMETIC_I16,
+    GQUERY_ARITHMETIC_I32,
+    GQUERY_ARITHMETIC_I64,
+    GQUERY_ARITHMETIC_F32, /* doubles that floats have, rounded to a float */
+    GQUERY_ARITHMETIC_F64,
+    GQUERY_ARITHMETICS,
+} gquery_arithmetic;
+
+/* The words of a group's state, and what they are before the first row. NULL changes none of them. */
+typedef enum gquery_aggregate {
+    GQUERY_COUNT_ROWS, /* takes no value; 1 word, 0 */
+    GQUERY_COUNT,      /* takes a value: those that are not NULL; 1 word, 0 */
+    GQUERY_SUM_I64,    /* a 128-bit integer: 2 words, low half first, 0 */
+    GQUERY_SUM_F64,    /* 1 word, 0.0 */
+    GQUERY_MIN_I64,    /* 1 word, INT64_MAX */
+    GQUERY_MAX_I64,    /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
+    GQUERY_AND_I64,    /* 1 word, -1 */
+    GQUERY_OR_I64,     /* 1 word, 0 */
+    GQUERY_XOR_I64,    /* 1 word, 0 */
+    GQUERY_AGGREGATES,
+} gquery_aggregate;
+
+typedef struct gquery_instruction {
+    uint16_t op; /* gquery_op */
+    uint16_t b;
+    uint32_t a;
+    uint64_t value;
+} gquery_instruction;
+
+typedef struct gquery_program {
+    uint32_t column_count, code_count, value_count;
+    uint32_t state_words; /* of a group */
+    gquery_column columns[GQUERY_COLUMNS_MAX];
+    gquery_instruction code[GQUERY_CODE_MAX];
+    int64_t values[GQUERY_VALUES_MAX];
+} gquery_program;
+
+/* The first one raised by any row; which, if rows raise several, is not said. */
+typedef enum gquery_error {
+    GQUERY_E_NONE,
+    GQUERY_E_I16_RANGE, /* 22003 smallint out of range */
+    GQUERY_E_I32_RANGE, /* 22003 integer out of range */
+    GQUERY_E_I64_RANGE, /* 22003 bigint out of range */
+    GQUERY_E_OVERFLOW,  /* 22003 value out of range: overflow */
+    GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
+    GQUERY_E_DIVISION,  /* 22012 division by zero */
+    GQUERY_ERRORS,
+} gquery_error;
+
+/* What is known of a program that gquery_check() accepts. */
+typedef struct gquery_shape {
+    uint32_t depth;  /* values on the stack, at most */
+    uint32_t nested; /* GQUERY_IF in each other, at most */
+    uint32_t keys;   /* values of GQUERY_GROUP; 0: there is none */
+    bool grouped;
+} gquery_shape;
+
+/* How many words of the state an aggregate has; 0: there is no such aggregate. */
+uint32_t gquery_aggregate_words(uint32_t aggregate);
+
+/* Counts, numbers and the stack's depth at every instruction are what kernels can do, and each word of the state belongs to one aggregate.
+ * False: problem, which has room for 128 bytes, says what is not. */
+bool gquery_check(const gquery_program *program, gquery_shape *shape, char *problem);
+
+#endif

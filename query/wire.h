@@ -1,0 +1,75 @@
+/* query/wire.h - what a backend and the executor exchange: messages over a connection (SOCK_SEQPACKET), and a memory file that both have
+ * mapped.
+ *
+ * The backend makes the file and seals it against shrinking. It begins with a gquery_window; spans are offsets from the file's start.
+ * Both are programs of one user; each checks what it takes from the other before it uses it.
+ */
+#ifndef GQUERY_WIRE_H
+#define GQUERY_WIRE_H
+
+#include "query/program.h"
+
+#define GQUERY_MAGIC 0x79717267u
+#define GQUERY_VERSION 1u
+#define GQUERY_TOKEN_BYTES 512
+#define GQUERY_TEXT_BYTES 1024
+#define GQUERY_PIECE_BYTES (8u << 20) /* of results, at most, at a time */
+#define GQUERY_ALIGN 64u
+
+typedef enum gquery_verb {
+    /* to the executor */
+    GQUERY_RUN = 1, /* the window's query */
+    GQUERY_FETCH,   /* the next piece of its results */
+    GQUERY_FORGET,  /* the results are not wanted; no answer */
+    /* to the backend */
+    GQUERY_DONE,    /* the window has results */
+    GQUERY_ERROR,   /* sqlstate and text */
+    GQUERY_RAISED,  /* a row has raised `error`, gquery_error */
+    GQUERY_NO_ROOM, /* of memory, or there is no such device now: text; the local plan may do it */
+} gquery_verb;
+
+typedef struct gquery_message {
+    uint32_t magic;
+    uint32_t verb;
+    uint32_t error;
+    uint32_t lost; /* the executor ends: connections have no use any more */
+    char sqlstate[8];
+    char text[GQUERY_TEXT_BYTES];
+} gquery_message;
+
+typedef struct gquery_span {
+    uint64_t at, bytes;
+} gquery_span;
+
+/* Rows [0, rows) of the token's table, but for those that the bitmaps name (1: not seen). */
+typedef struct gquery_table {
+    char token[GQUERY_TOKEN_BYTES]; /* "": no rows */
+    uint64_t rows;
+    gquery_span dead;                   /* in this file; no bytes: there is none */
+    uint64_t deleted_at, deleted_bytes; /* on the device, in what the token's link "0.deleted" leads to */
+} gquery_table;
+
+/* What a query has cost. */
+typedef struct gquery_cost {
+    uint64_t rows, read_bytes; /* that went through the program */
+    uint64_t host_bytes;       /* of them, read from host memory */
+    uint64_t kernel_ns, total_ns;
+    uint64_t scratch_bytes; /* of device memory, at most */
+} gquery_cost;
+
+typedef struct gquery_window {
+    uint32_t magic, version;
+    uint64_t used; /* bytes of the file that mean something; the executor writes behind */
+    uint32_t table_count;
+    gquery_table tables[GQUERY_TABLES_MAX];
+    gquery_program program;
+    uint64_t scratch_bytes_max; /* of device memory, for this query */
+    /* Results: records of record_words words each: which keys are NULL (bit k), keys, state. */
+    uint64_t record_count; /* in all */
+    uint32_t record_words;
+    uint32_t more; /* there are more than these: GQUERY_FETCH */
+    gquery_span records;
+    gquery_cost cost;
+} gquery_window;
+
+#endif
