@@ -11,7 +11,6 @@
 
 #include "query/search.h"
 
-#define CHUNK 16u /* bytes that a thread loads at a time */
 #define DIGITS 256u
 
 GVM_DEVICE const uint8_t *bytes_at(uint64_t address)
@@ -114,55 +113,65 @@ GVM_DEVICE void add_one(uint32_t elements, uint32_t metric, sums *s, const uint8
     }
 }
 
-/* 16 bytes of a row, the elements from `at` on. */
-GVM_DEVICE void add_word(uint32_t elements, uint32_t metric, sums *s, uint64_t word,
-                         const uint8_t *query, uint32_t at)
+/* 16 bytes of the query, as shared memory has them. */
+typedef union piece {
+    struct {
+        uint64_t first, second;
+    } __attribute__((aligned(16))) words; /* one load */
+    float f[4];
+    double d[2];
+    uint32_t bits[4];
+} piece;
+
+/* How many pieces of the query belong to 8 bytes of a row; of GQUERY_ELEMENTS_F32, _F64 and _BITS half a piece does. */
+GVM_DEVICE uint32_t pieces_of_word(uint32_t elements)
+{
+    return elements == GQUERY_ELEMENTS_I16 ? 2 : 1;
+}
+
+GVM_DEVICE int is_half_piece(uint32_t elements)
+{
+    return elements != GQUERY_ELEMENTS_I16 && elements != GQUERY_ELEMENTS_F16;
+}
+
+/* 8 bytes of a row; half: which half of the piece is theirs, if it is one. */
+GVM_DEVICE void add_word(uint32_t elements, uint32_t metric, sums *s, uint64_t word, const piece *q,
+                         uint32_t half)
 {
     uint32_t i;
 
     switch (elements) {
     case GQUERY_ELEMENTS_F32:
-        add_float(metric, s, as_float((uint32_t)word), ((const float *)query)[at]);
-        add_float(metric, s, as_float((uint32_t)(word >> 32)), ((const float *)query)[at + 1]);
+        add_float(metric, s, as_float((uint32_t)word), q[0].f[2 * half]);
+        add_float(metric, s, as_float((uint32_t)(word >> 32)), q[0].f[2 * half + 1]);
         break;
     case GQUERY_ELEMENTS_F16:
         GVM_UNROLL
         for (i = 0; i < 4; i++)
-            add_float(metric, s, element_f16((uint32_t)(word >> 16 * i) & 0xffff),
-                      ((const float *)query)[at + i]);
+            add_float(metric, s, element_f16((uint32_t)(word >> 16 * i) & 0xffff), q[0].f[i]);
         break;
-    case GQUERY_ELEMENTS_F64:
-        add_double(metric, s, as_double(word), ((const double *)query)[at]);
-        break;
+    case GQUERY_ELEMENTS_F64: add_double(metric, s, as_double(word), q[0].d[half]); break;
     case GQUERY_ELEMENTS_I16:
         GVM_UNROLL
         for (i = 0; i < 4; i++)
-            add_double(metric, s, (int16_t)(word >> 16 * i), ((const double *)query)[at + i]);
+            add_double(metric, s, (int16_t)(word >> 16 * i), q[i / 2].d[i % 2]);
         break;
     default:
-        add_bits(metric, s, (uint32_t)word, ((const uint32_t *)query)[at]);
-        add_bits(metric, s, (uint32_t)(word >> 32), ((const uint32_t *)query)[at + 1]);
+        add_bits(metric, s, (uint32_t)word, q[0].bits[2 * half]);
+        add_bits(metric, s, (uint32_t)(word >> 32), q[0].bits[2 * half + 1]);
     }
-}
-
-/* How many elements, as add_word() counts them, 8 bytes have. */
-GVM_DEVICE uint32_t elements_of_word(uint32_t elements)
-{
-    return elements == GQUERY_ELEMENTS_F64                                       ? 1
-           : elements == GQUERY_ELEMENTS_F32 || elements == GQUERY_ELEMENTS_BITS ? 2
-                                                                                 : 4;
 }
 
 GVM_DEVICE double distance_of(const gquery_distance *p, uint32_t elements, uint32_t metric,
                               const sums *s)
 {
-    const double sum = elements == GQUERY_ELEMENTS_BITS ? s->bits : s->d + s->f;
+    const double sum = elements == GQUERY_ELEMENTS_BITS ? s->bits : s->d;
 
     switch (metric) {
     case GQUERY_L2: return sqrt(sum);
     case GQUERY_INNER: return -sum;
     case GQUERY_COSINE: {
-        const double similarity = sum / sqrt((s->d_square + s->f_square) * p->query_square);
+        const double similarity = sum / sqrt(s->d_square * p->query_square);
 
         return 1 - (similarity > 1 ? 1 : similarity < -1 ? -1 : similarity);
     }
@@ -173,47 +182,87 @@ GVM_DEVICE double distance_of(const gquery_distance *p, uint32_t elements, uint3
 
 /* ---- rows */
 
+/* Where the pieces of the query are: piece `p` of unit `u`, a unit being what a thread loads of a row at a time. In shared memory first pieces are
+ * beside each other, so that threads that read these at the same time read from all banks. */
+typedef struct query_view {
+    const uint8_t *bytes;
+    uint32_t piece_step, unit_step;
+} query_view;
+
+/* Words of 8 bytes that a thread loads at a time; 0: it loads elements. */
+GVM_DEVICE uint32_t unit_words(uint32_t stride)
+{
+    return stride % 16 == 0 ? 2 : stride % 8 == 0 ? 1 : 0;
+}
+
+GVM_DEVICE uint32_t unit_pieces(uint32_t elements, uint32_t words)
+{
+    return is_half_piece(elements) ? 1 : words * pieces_of_word(elements);
+}
+
+GVM_DEVICE void add_unit(uint32_t elements, uint32_t metric, sums *s, const uint64_t *row,
+                         const query_view *q, uint32_t unit, uint32_t words)
+{
+    const uint8_t *at = q->bytes + unit * q->unit_step;
+    const uint32_t pieces = unit_pieces(elements, words), each = pieces_of_word(elements);
+    piece found[4];
+    uint64_t loaded[2];
+    uint32_t i;
+
+    if (words == 2)
+        gvm_stream_load_u64x2(row + 2 * unit, &loaded[0], &loaded[1]);
+    else
+        loaded[0] = row[unit];
+    if (words == 1 && is_half_piece(elements))
+        found[0].words.first = *(const uint64_t *)at;
+    GVM_UNROLL
+    for (i = 0; i < pieces && (words == 2 || !is_half_piece(elements)); i++)
+        found[i].words = ((const piece *)(at + i * q->piece_step))->words;
+    add_word(elements, metric, s, loaded[0], found, 0);
+    if (words == 2)
+        add_word(elements, metric, s, loaded[1], is_half_piece(elements) ? found : found + each, 1);
+}
+
 /* This thread's part of a row. */
 GVM_DEVICE void add_row(const gquery_distance *p, uint32_t elements, uint32_t metric, sums *s,
-                        const uint8_t *row, const uint8_t *query, uint32_t lane)
+                        const uint8_t *row, const query_view *q, uint32_t lane)
 {
-    const uint32_t each = elements_of_word(elements);
-    uint32_t c;
+    const uint64_t *words = (const uint64_t *)row;
+    uint32_t i;
 
-    if (p->stride % CHUNK == 0) {
-        for (c = lane; c < p->stride / CHUNK; c += p->lanes) {
-            uint64_t first, second;
-
-            gvm_stream_load_u64x2(row + (uint64_t)c * CHUNK, &first, &second);
-            add_word(elements, metric, s, first, query, 2 * c * each);
-            add_word(elements, metric, s, second, query, (2 * c + 1) * each);
-        }
-        return;
-    }
-    for (c = lane; c < (elements == GQUERY_ELEMENTS_BITS ? p->stride : p->count); c += p->lanes)
-        add_one(elements, metric, s, row, query, c);
+    if (unit_words(p->stride) == 2)
+        for (i = lane; i < p->stride / 16; i += p->lanes)
+            add_unit(elements, metric, s, words, q, i, 2);
+    else if (unit_words(p->stride) == 1)
+        for (i = lane; i < p->stride / 8; i += p->lanes)
+            add_unit(elements, metric, s, words, q, i, 1);
+    else
+        for (i = lane; i < (elements == GQUERY_ELEMENTS_BITS ? p->stride : p->count); i += p->lanes)
+            add_one(elements, metric, s, row, q->bytes, i);
 }
 
 /* Over the threads of a row; all of the warp are here. */
-GVM_DEVICE void add_up(const gquery_distance *p, sums *s)
+GVM_DEVICE void add_up(const gquery_distance *p, uint32_t elements, uint32_t metric, sums *s)
 {
     const uint32_t all = gvm_warp_mask(), warp = gvm_warp_size();
     uint32_t step;
 
     s->d += s->f;
-    s->f = 0;
     s->d_square += s->f_square;
-    s->f_square = 0;
     for (step = 1; step < p->lanes; step *= 2) {
-        s->d += gvm_warp_shuffle_xor_f64(all, s->d, step, warp);
-        s->d_square += gvm_warp_shuffle_xor_f64(all, s->d_square, step, warp);
-        s->bits += gvm_warp_shuffle_xor_u32(all, s->bits, step, warp);
-        s->bits_of_both += gvm_warp_shuffle_xor_u32(all, s->bits_of_both, step, warp);
+        if (elements == GQUERY_ELEMENTS_BITS)
+            s->bits += gvm_warp_shuffle_xor_u32(all, s->bits, step, warp);
+        else
+            s->d += gvm_warp_shuffle_xor_f64(all, s->d, step, warp);
+        if (metric == GQUERY_JACCARD)
+            s->bits_of_both += gvm_warp_shuffle_xor_u32(all, s->bits_of_both, step, warp);
+        if (metric == GQUERY_COSINE)
+            s->d_square += gvm_warp_shuffle_xor_f64(all, s->d_square, step, warp);
     }
 }
 
 GVM_DEVICE void find_distances(const gquery_distance *p, uint32_t elements, uint32_t metric,
-                               const uint8_t *query)
+                               const query_view *query)
 {
     const uint32_t rows_of_warp = gvm_warp_size() / p->lanes, lane = gvm_lane() % p->lanes;
     const uint64_t step = gvm_thread_count() / gvm_warp_size() * rows_of_warp;
@@ -225,14 +274,14 @@ GVM_DEVICE void find_distances(const gquery_distance *p, uint32_t elements, uint
 
         if (row < p->limit)
             add_row(p, elements, metric, &s, bytes_at(p->values) + row * p->stride, query, lane);
-        add_up(p, &s);
+        add_up(p, elements, metric, &s);
         if (row < p->limit && lane == 0)
             ((double *)(uintptr_t)p->out)[row - p->first] = distance_of(p, elements, metric, &s);
     }
 }
 
 /* The metric becomes a constant. */
-GVM_DEVICE void find_by_metric(const gquery_distance *p, uint32_t elements, const uint8_t *query)
+GVM_DEVICE void find_by_metric(const gquery_distance *p, uint32_t elements, const query_view *query)
 {
     switch (p->metric) {
     case GQUERY_L2: find_distances(p, elements, GQUERY_L2, query); break;
@@ -242,29 +291,46 @@ GVM_DEVICE void find_by_metric(const gquery_distance *p, uint32_t elements, cons
     }
 }
 
-GVM_KERNEL(query_distance, gquery_distance, p)
+/* As it is, or in shared memory in the order of query_view. */
+GVM_DEVICE query_view view_query(const gquery_distance *p)
 {
-    const uint8_t *query = bytes_at(p.query);
+    const uint32_t words = unit_words(p->stride), pieces = unit_pieces(p->elements, words);
+    const uint32_t units = pieces == 0 ? 0 : p->query_bytes / sizeof(piece) / pieces;
+    const piece *from = (const piece *)(uintptr_t)p->query;
+    piece *kept = (piece *)gvm_shared();
+    query_view q = {(const uint8_t *)from, sizeof(piece), pieces * (uint32_t)sizeof(piece)};
     uint32_t i;
 
-    if (p.query_bytes <= GQUERY_SEARCH_SHARED_BYTES) {
-        uint32_t *kept = (uint32_t *)gvm_shared();
-
-        for (i = gvm_thread(); i < p.query_bytes / 4; i += gvm_block_threads())
-            kept[i] = ((const uint32_t *)query)[i];
-        gvm_block_sync();
-        query = (const uint8_t *)kept;
+    if (is_half_piece(p->elements) && words == 1)
+        q.unit_step = sizeof(piece) / 2;
+    if (p->query_bytes > GQUERY_SEARCH_SHARED_BYTES)
+        return q;
+    for (i = gvm_thread(); i < (p->query_bytes + sizeof(piece) - 1) / sizeof(piece);
+         i += gvm_block_threads())
+        kept[pieces > 1 && i < units * pieces ? i % pieces * units + i / pieces : i].words = from[i].words;
+    gvm_block_sync();
+    q.bytes = (const uint8_t *)kept;
+    if (pieces > 1) {
+        q.piece_step = units * (uint32_t)sizeof(piece);
+        q.unit_step = sizeof(piece);
     }
+    return q;
+}
+
+GVM_KERNEL(query_distance, gquery_distance, p)
+{
+    const query_view query = view_query(&p);
+
     switch (p.elements) {
-    case GQUERY_ELEMENTS_F32: find_by_metric(&p, GQUERY_ELEMENTS_F32, query); break;
-    case GQUERY_ELEMENTS_F16: find_by_metric(&p, GQUERY_ELEMENTS_F16, query); break;
-    case GQUERY_ELEMENTS_F64: find_by_metric(&p, GQUERY_ELEMENTS_F64, query); break;
-    case GQUERY_ELEMENTS_I16: find_by_metric(&p, GQUERY_ELEMENTS_I16, query); break;
+    case GQUERY_ELEMENTS_F32: find_by_metric(&p, GQUERY_ELEMENTS_F32, &query); break;
+    case GQUERY_ELEMENTS_F16: find_by_metric(&p, GQUERY_ELEMENTS_F16, &query); break;
+    case GQUERY_ELEMENTS_F64: find_by_metric(&p, GQUERY_ELEMENTS_F64, &query); break;
+    case GQUERY_ELEMENTS_I16: find_by_metric(&p, GQUERY_ELEMENTS_I16, &query); break;
     default:
         if (p.metric == GQUERY_HAMMING)
-            find_distances(&p, GQUERY_ELEMENTS_BITS, GQUERY_HAMMING, query);
+            find_distances(&p, GQUERY_ELEMENTS_BITS, GQUERY_HAMMING, &query);
         else
-            find_distances(&p, GQUERY_ELEMENTS_BITS, GQUERY_JACCARD, query);
+            find_distances(&p, GQUERY_ELEMENTS_BITS, GQUERY_JACCARD, &query);
     }
 }
 

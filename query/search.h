@@ -33,12 +33,12 @@ typedef enum gquery_metric {
  * a power of two that divides a warp. Dynamic shared memory: the query's bytes, if they are at most GQUERY_SEARCH_SHARED_BYTES. */
 typedef struct gquery_distance {
     uint64_t values;
-    uint64_t query; /* float of GQUERY_ELEMENTS_F32 and _F16, double of _F64 and _I16, bytes of _BITS with zeros up to a multiple of 16 */
+    uint64_t query; /* float of GQUERY_ELEMENTS_F32 and _F16, double of _F64 and _I16, bytes of _BITS; with zeros up to a multiple of 16 bytes */
     uint64_t out;
     uint64_t first, limit;  /* rows */
     double query_square;    /* the sum of the squares of the query's elements, for GQUERY_COSINE */
     uint32_t stride, count; /* bytes of a row, elements or bits */
-    uint32_t query_bytes;
+    uint32_t query_bytes;   /* with these zeros */
     uint32_t elements, metric;
     uint32_t lanes;
 } gquery_distance;

@@ -152,7 +152,7 @@ static void draw_query(drawn *d, uint8_t *query)
             memcpy(query + 4 * i, &narrow, 4);
         d->p.query_square += wide ? number * number : (double)narrow * narrow;
     }
-    d->p.query_bytes = d->p.count * (wide ? 8 : 4);
+    d->p.query_bytes = (d->p.count * (wide ? 8 : 4) + 15) / 16 * 16;
 }
 
 /* Bits behind the last one are 0, in rows and in the query. */
