@@ -61,8 +61,9 @@ typedef struct gquery_list {
     uint64_t count; /* may exceed max: what is beyond was left out */
     uint64_t max;
     int64_t bound[GQUERY_ENTRY_WORDS_MAX]; /* entries above it are not wanted any more */
+    int64_t after[GQUERY_ENTRY_WORDS_MAX]; /* nor those that are not above this one: of an earlier part of the list */
     uint32_t words;
-    uint32_t bounded;
+    uint32_t bounded, continued; /* there is a bound; there is an `after` */
 } gquery_list;
 
 /* query_select, one block: the bound of the list becomes its entry number `k`, counted from 1 in their order; unless it has fewer: then
