@@ -182,6 +182,20 @@ assert len(chunks) == 4, chunks
 assert names['first byte'] < names['a chunk committed alone'], 'a kernel waits for its first chunk'
 EOF
     ;;
+query) # counts of rows and groups are checked by the program itself
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"
+    expect 0 query --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of queries are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+names = {f['name']: f['median'] for f in record['figures']}
+for name in ('count, filter on one column', 'sum of products, three filters', '8 groups, count and sum of doubles',
+             '10000 groups, count and sum of integers'):
+    assert names[name] > 0 and names[name + ', plain read'] > 0 and names[name + ', before'] > 0, name
+assert record['benchmark'] == 'query' and not record['notes'], record['notes']
+EOF
+    ;;
 keeper) # with its own budget: the figures are there, and none of them was left out
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1,instance=bench-$$}"
     expect 0 keeper --quick --trace "$folder/trace" --json="$folder/record"

@@ -249,7 +249,7 @@ GVM_DEVICE uint64_t convert_value(uint32_t op, uint32_t kind, uint64_t v, uint32
 
 /* ---- aggregates */
 
-/* A word of a state and a value, or the same word of another state; of a sum of 128 bits, halves by themselves. */
+/* A word of a state and a value, or the same word of another state; of a sum of 128 bits, the low half. */
 GVM_DEVICE uint64_t fold(uint32_t aggregate, uint64_t word, uint64_t v)
 {
     switch (aggregate) {
@@ -259,7 +259,7 @@ GVM_DEVICE uint64_t fold(uint32_t aggregate, uint64_t word, uint64_t v)
     case GQUERY_AND_I64: return word & v;
     case GQUERY_OR_I64: return word | v;
     case GQUERY_XOR_I64: return word ^ v;
-    default: return word + v; /* counts */
+    default: return word + v; /* counts, and the low half of a sum */
     }
 }
 

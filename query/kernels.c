@@ -23,12 +23,12 @@
 typedef struct machine {
     const gquery_program *program;
     uint64_t row; /* its first one of this tile */
-    uint64_t *stack; /* value s of row r is at (s * EACH + r) * width; the top's place is not up to date */
-    uint64_t *state; /* word w of its state is at w * width */
+    uint64_t *stack; /* value s of row r is (s * EACH + r) warps' lanes on; the top's place is not up to date */
+    uint64_t *state; /* word w of its state is w warps' lanes on */
     uint64_t top[EACH];
     uint64_t nulls; /* EACH bits for each value */
     uint64_t outer; /* for each GQUERY_IF, the last one lowest: EACH bits active before, EACH bits in its first part */
-    uint64_t floors; /* 4 bits each: the depth at it */
+    uint32_t floors; /* 4 bits each: the depth at it */
     uint32_t width;  /* threads of the block */
     uint32_t depth, nested, active, error;
 } machine;
@@ -42,7 +42,7 @@ GVM_DEVICE int has(uint32_t rows, uint32_t r)
 
 GVM_DEVICE uint64_t *place(const machine *m, uint32_t value, uint32_t r)
 {
-    return m->stack + (value * EACH + r) * m->width;
+    return m->stack + (value * EACH + r) * gvm_warp_size();
 }
 
 GVM_DEVICE uint32_t nulls_of(const machine *m, uint32_t value)
@@ -80,33 +80,35 @@ GVM_DEVICE void load_top(machine *m)
         m->top[r] = *place(m, m->depth - 1, r);
 }
 
-GVM_DEVICE void push(machine *m, const uint64_t *values, uint32_t nulls)
+/* Between the two the new top's values are set, of all rows. */
+GVM_DEVICE void begin_push(machine *m)
+{
+    store_top(m);
+    m->depth++;
+}
+
+GVM_DEVICE void end_push(machine *m, uint32_t nulls)
 {
     uint32_t r;
 
-    store_top(m);
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++)
-        m->top[r] = values[r];
     if (m->nested > 0) { /* another branch may have put a value there */
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (!has(m->active, r))
-                m->top[r] = *place(m, m->depth, r);
+                m->top[r] = *place(m, m->depth - 1, r);
     }
-    m->depth++;
     set_nulls(m, nulls);
 }
 
 GVM_DEVICE void push_same(machine *m, uint64_t value, uint32_t nulls)
 {
-    uint64_t values[EACH];
     uint32_t r;
 
+    begin_push(m);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        values[r] = value;
-    push(m, values, nulls);
+        m->top[r] = value;
+    end_push(m, nulls);
 }
 
 GVM_DEVICE void pop(machine *m)
@@ -172,20 +174,19 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
     for (r = 0; r < EACH; r++) \
         if (has(rows, r)) { \
             const type v = ((const type *)(uintptr_t)source->values)[m->row + r * m->width]; \
-            values[r] = (uint64_t)(expression); \
+            m->top[r] = (uint64_t)(expression); \
         } \
     break
 
 /* half: which word of 128 bits. */
-GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form,
-                            uint32_t half, uint64_t *values)
+GVM_DEVICE void load_values(machine *m, const gquery_source *source, uint32_t form, uint32_t half)
 {
     const uint32_t rows = source->values == 0 ? 0 : m->active;
     uint32_t r;
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        values[r] = 0;
+        m->top[r] = 0;
     switch (form) {
     case GQUERY_I32: LOAD_EACH(int32_t, (int64_t)v);
     case GQUERY_F64:
@@ -198,18 +199,18 @@ GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint3
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
-                values[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
+                m->top[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
         break;
     default: /* GQUERY_I128 */
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
-                values[r] =
+                m->top[r] =
                     ((const uint64_t *)(uintptr_t)source->values)[2 * (m->row + r * m->width) + half];
     }
 }
 
-GVM_DEVICE void add_bias(uint32_t form, uint64_t bias, uint64_t *values)
+GVM_DEVICE void add_bias(machine *m, uint32_t form, uint64_t bias)
 {
     const uint64_t least = form == GQUERY_I32 ? 0xffffffff80000000u : 0x8000000000000000u;
     uint32_t r;
@@ -218,21 +219,22 @@ GVM_DEVICE void add_bias(uint32_t form, uint64_t bias, uint64_t *values)
         return;
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        if (values[r] != least && values[r] != ~least)
-            values[r] += bias;
+        if (m->top[r] != least && m->top[r] != ~least)
+            m->top[r] += bias;
 }
 
 GVM_DEVICE void load_column(machine *m, const gquery_source *source, const gquery_column *column)
 {
     const uint32_t form = column->form, nulls = column_nulls(m, source);
-    uint64_t values[EACH];
 
-    load_values(m, source, form, 0, values);
-    add_bias(form, (uint64_t)column->bias, values);
-    push(m, values, nulls);
+    begin_push(m);
+    load_values(m, source, form, 0);
+    add_bias(m, form, (uint64_t)column->bias);
+    end_push(m, nulls);
     if (form == GQUERY_I128) {
-        load_values(m, source, form, 1, values);
-        push(m, values, nulls);
+        begin_push(m);
+        load_values(m, source, form, 1);
+        end_push(m, nulls);
     }
 }
 
@@ -291,19 +293,23 @@ GVM_DEVICE void compare(machine *m, uint32_t op, uint32_t order)
         COMPARE_EACH(compare_f64(*place(m, first, r), m->top[r]))
     } else {
         store_top(m);
-        COMPARE_EACH(compare_i128(m, first, r))
+        GVM_NO_UNROLL
+        for (r = 0; r < EACH; r++)
+            is |= (outcomes >> (compare_i128(m, first, r) + 1) & 1) << r;
     }
     set_compared(m, op, first, is, left_nulls, right_nulls);
 }
 
 GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
 {
+    const int64_t *list = m->program->values + first;
     uint32_t r, is = 0;
 
-    GVM_UNROLL
+    store_top(m);
+    GVM_NO_UNROLL
     for (r = 0; r < EACH; r++)
         if (has(m->active, r))
-            is |= (uint32_t)is_in(m->program->values + first, count, (int64_t)m->top[r]) << r;
+            is |= (uint32_t)is_in(list, count, (int64_t)*place(m, m->depth - 1, r)) << r;
     set_top_bits(m, is);
 }
 
@@ -464,28 +470,17 @@ GVM_DEVICE void end_if(machine *m)
 
 /* ---- aggregates */
 
-/* The state at `word` becomes that of both. */
-GVM_DEVICE void merge(uint32_t aggregate, uint64_t *word, const uint64_t *other, uint64_t pitch)
-{
-    const uint64_t v = fold(aggregate == GQUERY_SUM_I64 ? (uint32_t)GQUERY_COUNT : aggregate,
-                            word[0], other[0]);
-
-    word[0] = v;
-    if (aggregate == GQUERY_SUM_I64)
-        word[pitch] += other[pitch] + (v < other[0]);
-}
-
 /* The rows' values into the thread's own state. */
 GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows)
 {
-    uint64_t *word = m->state + first * m->width;
+    uint64_t *word = m->state + first * gvm_warp_size();
     uint64_t v = *word;
     uint32_t r;
 
     if (aggregate <= GQUERY_COUNT) {
         v += gvm_count_ones(rows);
     } else if (aggregate == GQUERY_SUM_I64) {
-        uint64_t high = word[m->width];
+        uint64_t high = word[gvm_warp_size()];
 
         GVM_UNROLL
         for (r = 0; r < EACH; r++) {
@@ -494,7 +489,7 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
             v += x;
             high += (uint64_t)((int64_t)x >> 63) + (v < x);
         }
-        word[m->width] = high;
+        word[gvm_warp_size()] = high;
     } else {
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
@@ -515,7 +510,7 @@ GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t dept
     store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
-        row_keys keys = {place(m, first, r), EACH * m->width, count, 0};
+        row_keys keys = {place(m, first, r), EACH * gvm_warp_size(), count, 0};
         uint64_t state;
 
         if (!has(m->active, r))
@@ -539,10 +534,12 @@ GVM_DEVICE void add_to_groups(machine *m, uint32_t first, uint32_t aggregate, ui
 {
     uint32_t r;
 
-    GVM_UNROLL
+    store_top(m);
+    GVM_NO_UNROLL
     for (r = 0; r < EACH; r++)
         if (has(rows, r))
-            add_to_group(aggregate, (uint64_t *)(uintptr_t)*place(m, depth, r) + first, m->top[r]);
+            add_to_group(aggregate, (uint64_t *)(uintptr_t)*place(m, depth, r) + first,
+                         aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r));
 }
 
 GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t aggregate)
@@ -562,15 +559,14 @@ GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first,
 
 GVM_DEVICE void copy_value(machine *m, uint32_t below)
 {
-    const uint32_t from = m->depth - 1 - below;
-    uint64_t values[EACH];
+    const uint32_t from = m->depth - 1 - below, nulls = nulls_of(m, from);
     uint32_t r;
 
-    store_top(m);
+    begin_push(m);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        values[r] = *place(m, from, r);
-    push(m, values, nulls_of(m, from));
+        m->top[r] = *place(m, from, r);
+    end_push(m, nulls);
 }
 
 GVM_DEVICE void replace_value(machine *m)
@@ -673,35 +669,13 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
     }
 }
 
-/* The threads' states, added up two and two, go to the block's own. */
-GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m, uint64_t *shared)
+/* Word 0 of a thread's state. */
+GVM_DEVICE uint64_t *state_of(const gquery_scan *p, uint32_t thread)
 {
-    uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
-    uint32_t left, half, at;
+    const uint32_t lanes = gvm_warp_size();
 
-    for (left = m->width; left > 1; left = half) {
-        half = (left + 1) / 2;
-        gvm_block_sync();
-        for (at = 0; at < m->program->code_count && gvm_thread() < left - half; at++)
-            if (m->program->code[at].op == GQUERY_AGGREGATE)
-                merge(m->program->code[at].b, m->state + m->program->code[at].a * m->width,
-                      m->state + m->program->code[at].a * m->width + half, m->width);
-    }
-    gvm_block_sync();
-    for (at = gvm_thread(); at < m->program->code_count; at += m->width) {
-        const gquery_instruction *i = &m->program->code[at];
-
-        if (i->op != GQUERY_AGGREGATE)
-            continue;
-        if (i->b == GQUERY_SUM_I64) {
-            const uint64_t low = shared[i->a * m->width];
-
-            block[i->a] += low;
-            block[i->a + 1] += shared[(i->a + 1) * m->width] + (block[i->a] < low);
-        } else {
-            block[i->a] = fold(i->b, block[i->a], shared[i->a * m->width]);
-        }
-    }
+    return (uint64_t *)gvm_shared() + p->depth * EACH * gvm_block_threads() +
+           thread / lanes * p->state_words * lanes + thread % lanes;
 }
 
 GVM_DEVICE void start_state(const machine *m)
@@ -713,58 +687,89 @@ GVM_DEVICE void start_state(const machine *m)
 
         if (i->op != GQUERY_AGGREGATE)
             continue;
-        m->state[i->a * m->width] = first_word(i->b);
+        m->state[i->a * gvm_warp_size()] = first_word(i->b);
         if (i->b == GQUERY_SUM_I64)
-            m->state[(i->a + 1) * m->width] = 0;
+            m->state[(i->a + 1) * gvm_warp_size()] = 0;
     }
 }
 
-GVM_KERNEL(query_scan, gquery_scan, p)
+/* One state becomes that of both. Words of each are so far from each other. */
+GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uint32_t pitch,
+                             const uint64_t *other, uint32_t other_pitch)
 {
-    const uint32_t width = gvm_block_threads();
-    gquery_groups *groups = (gquery_groups *)(uintptr_t)p.groups;
-    uint64_t *shared = (uint64_t *)gvm_shared() + p.depth * EACH * width;
+    uint32_t at;
+
+    for (at = 0; at < program->code_count; at++) {
+        const gquery_instruction *i = &program->code[at];
+        uint64_t *word = state + i->a * pitch;
+        const uint64_t *from = other + i->a * other_pitch;
+
+        if (i->op != GQUERY_AGGREGATE)
+            continue;
+        *word = fold(i->b, *word, *from);
+        if (i->b == GQUERY_SUM_I64)
+            word[pitch] += from[other_pitch] + (*word < *from);
+    }
+}
+
+/* The threads' states, added up two and two, go to the block's own. */
+GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m)
+{
+    uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
+    uint32_t left, half;
+
+    for (left = m->width; left > 1; left = half) {
+        half = (left + 1) / 2;
+        gvm_block_sync();
+        if (gvm_thread() < left - half)
+            merge_states(m->program, m->state, gvm_warp_size(), state_of(p, gvm_thread() + half),
+                         gvm_warp_size());
+    }
+    if (gvm_thread() == 0)
+        merge_states(m->program, block, 1, m->state, gvm_warp_size());
+}
+
+GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
+{
+    const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
+    const uint64_t tile = (uint64_t)gvm_block_threads() * EACH;
     machine m;
-    uint64_t tile;
 
     m.program = (const gquery_program *)(uintptr_t)p.program;
-    m.stack = (uint64_t *)gvm_shared() + gvm_thread();
-    m.state = shared + gvm_thread();
+    m.stack = (uint64_t *)gvm_shared() + gvm_lane() +
+              gvm_warp() * (p.depth + (p.groups != 0)) * EACH * gvm_warp_size();
+    m.state = state_of(&p, gvm_thread());
     m.nulls = m.outer = m.floors = 0;
-    m.width = width;
+    m.width = gvm_block_threads();
     m.error = 0;
-    if (groups == (void *)0)
+    if (p.groups == 0)
         start_state(&m);
-    for (tile = p.first + (uint64_t)gvm_block() * width * EACH; tile < p.limit;
-         tile += (uint64_t)gvm_block_count() * width * EACH) {
-        m.row = tile + gvm_thread();
-        m.active = rows_seen(&p, &m);
-        if (groups != (void *)0 && gvm_load_consume_u32(&groups->full) != 0)
+    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row < p.limit;
+         m.row += gvm_block_count() * tile) {
+        if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0)
             break;
+        m.active = rows_seen(&p, &m);
         run_program(&p, &m);
     }
     if (m.error != 0)
         gvm_atomic_cas_u32((uint32_t *)(uintptr_t)p.error, GQUERY_E_NONE, m.error);
-    if (groups == (void *)0)
-        add_to_block(&p, &m, shared);
+    if (p.groups == 0)
+        add_to_block(&p, &m);
 }
 
 /* ---- before and after */
 
 GVM_KERNEL(query_reduce, gquery_reduce, p)
 {
-    const gquery_program *program = (const gquery_program *)(uintptr_t)p.program;
     uint64_t *partial = (uint64_t *)(uintptr_t)p.partial;
-    uint32_t left, half, i, at;
+    uint32_t left, half, i;
 
     for (left = p.blocks; left > 1; left = half) {
         half = (left + 1) / 2;
         for (i = gvm_thread(); i < left - half; i += gvm_block_threads())
-            for (at = 0; at < program->code_count; at++)
-                if (program->code[at].op == GQUERY_AGGREGATE)
-                    merge(program->code[at].b,
-                          partial + (uint64_t)i * p.state_words + program->code[at].a,
-                          partial + (uint64_t)(i + half) * p.state_words + program->code[at].a, 1);
+            merge_states((const gquery_program *)(uintptr_t)p.program,
+                         partial + (uint64_t)i * p.state_words, 1,
+                         partial + (uint64_t)(i + half) * p.state_words, 1);
         gvm_block_sync();
     }
 }

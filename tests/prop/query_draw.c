@@ -17,6 +17,7 @@ typedef struct draft {
     uint64_t *state;
     gquery_program *program;
     bool is_tame; /* small values */
+    bool is_too_long;
     uint32_t nested;
 } draft;
 
@@ -27,8 +28,10 @@ static uint64_t draw(draft *d, uint64_t bound)
 
 static void emit(draft *d, gquery_op op, uint32_t a, uint32_t b, uint64_t value)
 {
-    d->program->code[d->program->code_count++] = (gquery_instruction){
-        .op = (uint16_t)op, .a = a, .b = (uint16_t)b, .value = value};
+    d->is_too_long = d->program->code_count == GQUERY_CODE_MAX;
+    if (!d->is_too_long)
+        d->program->code[d->program->code_count++] = (gquery_instruction){
+            .op = (uint16_t)op, .a = a, .b = (uint16_t)b, .value = value};
 }
 
 /* ---- values */
@@ -450,22 +453,31 @@ static void draw_aggregate(draft *d)
     }
 }
 
+static void draw_program(draft *d, host_table *table)
+{
+    uint64_t count;
+
+    memset(d->program, 0, sizeof *d->program);
+    d->is_too_long = false;
+    d->is_tame = draw(d, 3) != 0;
+    draw_table(d, table);
+    for (count = draw(d, 3); count > 0; count--) {
+        draw_expression(d, BOOL, GQUERY_DEPTH_MAX);
+        emit(d, GQUERY_FILTER, 0, 0, 0);
+    }
+    if (draw(d, 2) == 0)
+        draw_keys(d);
+    for (count = draw(d, 6); count > 0 && d->program->code_count < CODE_SOON_FULL; count--)
+        draw_aggregate(d);
+}
+
 void query_draw(uint64_t *state, gquery_program *program, host_table *table)
 {
     draft d = {.state = state, .program = program};
-    uint64_t count;
 
-    memset(program, 0, sizeof *program);
-    d.is_tame = draw(&d, 3) != 0;
-    draw_table(&d, table);
-    for (count = draw(&d, 3); count > 0; count--) {
-        draw_expression(&d, BOOL, GQUERY_DEPTH_MAX);
-        emit(&d, GQUERY_FILTER, 0, 0, 0);
-    }
-    if (draw(&d, 2) == 0)
-        draw_keys(&d);
-    for (count = draw(&d, 6); count > 0 && program->code_count < CODE_SOON_FULL; count--)
-        draw_aggregate(&d);
+    do
+        draw_program(&d, table);
+    while (d.is_too_long);
 }
 
 void query_damage(uint64_t *state, gquery_program *program)

@@ -114,8 +114,11 @@ static uint64_t put_words(uint64_t count)
 /* They are in words[CANARIES...] then. */
 static bool take_words(const char *what, uint64_t address, uint64_t count)
 {
-    if (gvmi_cu->cuMemcpyDtoH(words, address - CANARIES * 8, (count + 2 * CANARIES) * 8) != CUDA_SUCCESS)
-        return WRONG("a kernel has failed");
+    const CUresult result = gvmi_cu->cuMemcpyDtoH(words, address - CANARIES * 8,
+                                                  (count + 2 * CANARIES) * 8);
+
+    if (result != CUDA_SUCCESS)
+        return WRONG("a kernel before %s is read has failed: CUresult %d", what, (int)result);
     for (uint64_t i = 0; i < CANARIES; i++)
         if (words[i] != CANARY + i || words[CANARIES + count + i] != CANARY + i)
             return WRONG("words beside %s have changed", what);
