@@ -1,5 +1,5 @@
 /*
- * postgres/spawner.h - starts GPU worker processes for backends, watches them, and ends them.
+ * postgres/spawner.h - starts GPU worker processes and executors of queries for backends, watches them, and ends them.
  *
  * A backend connects to the socket and sends one gstore_spawn_request with a file descriptor, that of a memory file. The
  * spawner starts the program with the connection as descriptor 3 and the memory file as 4: from then on backend and worker
@@ -7,6 +7,13 @@
  * restricted before the program starts (gvm_client_restrict()): it opens what a token leads to, and nothing else. The worker is killed at once when the backend closes its end, as it does at
  * a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend reads a
  * gstore_spawn_ended, and then the end of file.
+ *
+ * An executor (query/executor.c) is one process for all backends' queries on a device. GSTORE_SPAWN_EXECUTOR asks for a
+ * connection to it: the spawner starts it if there is none, passes the request's connection and memory file on to it over its
+ * control connection, and closes both. The backend need not wait: it may send its first message (query/wire.h) right after
+ * the request. A gstore_spawn_ended is sent only where the executor cannot be started (GSTORE_SPAWN_FAILED). The end of file
+ * alone means that the executor has ended, possibly by its idle timeout before it read the first message: the backend asks
+ * once more then.
  *
  * It is a thread of the GPU memory keeper and, as all of the service, uses nothing of PostgreSQL. Workers end with it.
  */
@@ -30,13 +37,15 @@ typedef enum gstore_spawn_kind
 {
 	GSTORE_SPAWN_SESSION = 1, /* runs functions of one session; at most sessions_max at a time */
 	GSTORE_SPAWN_COMPILE,	  /* compiles one text; others wait until one is done */
+	GSTORE_SPAWN_EXECUTOR,	  /* a connection to the executor of a device */
 } gstore_spawn_kind;
 
 typedef struct gstore_spawn_request
 {
 	uint32_t magic;
 	uint32_t kind;
-	int32_t	 pid; /* of the backend, for the worker's name */
+	int32_t	 pid;	 /* of the backend, for the worker's name */
+	int32_t	 device; /* of GSTORE_SPAWN_EXECUTOR: the ordinal, as gvm_table_info has it */
 } gstore_spawn_request;
 
 typedef enum gstore_spawn_end
