@@ -32,6 +32,16 @@
 #define GSTORE_SPAWN_CONNECTION	   3 /* file descriptors of the worker */
 #define GSTORE_SPAWN_MEMORY		   4
 #define GSTORE_SPAWN_KEEPER		   5 /* of a session */
+/*
+ * An executor has instead of these a connection to the spawner, over which it receives requests, each with two descriptors, that
+ * of the backend's connection and that of its memory file; and sends a byte at least each GSTORE_SPAWN_BEAT_MS, unless a query of
+ * its does not go on. It is killed after GSTORE_SPAWN_HANG_MS without one.
+ */
+#define GSTORE_SPAWN_CONTROL	   3
+#define GSTORE_SPAWN_EXECUTOR_KEEPER 4
+#define GSTORE_SPAWN_BEAT_MS	   5000
+#define GSTORE_SPAWN_HANG_MS	   30000
+#define GSTORE_EXECUTORS_MAX	   32 /* at a time */
 
 typedef enum gstore_spawn_kind
 {
@@ -65,11 +75,14 @@ typedef struct gstore_spawn_ended
 
 typedef struct gstore_spawner gstore_spawner;
 
-/* program: a path. keeper: of its socket. sessions_max: of GSTORE_SPAWN_SESSION. */
-gvm_status gstore_spawner_start(const char *program, const char *keeper, uint32_t sessions_max,
-								gstore_spawner **out);
+/*
+ * program, executor: paths of the programs of workers and of executors; NULL: there is none. keeper: of its socket.
+ * sessions_max: of GSTORE_SPAWN_SESSION.
+ */
+gvm_status gstore_spawner_start(const char *program, const char *executor, const char *keeper,
+								uint32_t sessions_max, gstore_spawner **out);
 
-/* Kills all workers, and does not wait for their memory. NULL is ignored. */
+/* Kills all workers and executors, and does not wait for their memory. NULL is ignored. */
 void gstore_spawner_stop(gstore_spawner *spawner);
 
 #endif
