@@ -39,7 +39,7 @@ typedef struct gquery_reduce {
     uint32_t blocks, state_words;
 } gquery_reduce;
 
-/* A hash table of groups: open addressing, a power of two of slots, of which half are used at most; keys without values of their own (NULL) are 0. A slot is `1 + keys + state_words` words:
+/* A hash table of groups: open addressing, a power of two of slots, of which half are used at most: the host sets count and full to 0, max to that; keys without values of their own (NULL) are 0. A slot is `1 + keys + state_words` words:
  * first what kernels need while a group comes into being and which keys are NULL (bit k: key k), then the keys, then the state. */
 typedef struct gquery_groups {
     uint64_t slots;

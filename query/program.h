@@ -58,6 +58,7 @@ typedef enum gquery_op {
     GQUERY_NULL,
     GQUERY_LOAD_NULL, /* boolean, never NULL: whether column `a` is NULL; its values are not read */
     GQUERY_COPY,      /* of the value `a` places below the top; 0: the top */
+    GQUERY_REPLACE, /* takes the one on top: the value below it becomes that, and NULL as that is */
 
     /* Compare the two on top: one boolean. b: the kind, gquery_order. */
     GQUERY_EQ,
@@ -95,13 +96,15 @@ typedef enum gquery_op {
     GQUERY_I64_TO_F64,
     GQUERY_I64_TO_F32, /* a double that a float has */
     GQUERY_F64_TO_F32,
-    GQUERY_ORDER_KEY, /* of a double: the int64_t in the order in which PostgreSQL has it; all NaNs are one, -0 is 0 */
+    /* Of a double: the int64_t in the order in which PostgreSQL has it. 0 for -0, 0x7ff8000000000000 for all NaNs; for the others their bits,
+     * of which negative ones have all but the sign inverted. */
+    GQUERY_ORDER_KEY,
 
-    /* Which rows are active. */
+    /* Which rows are active. A branch may change values that were on the stack at its GQUERY_IF, and takes none of them. */
     GQUERY_FILTER, /* takes a boolean: rows where it is not true are out for good; not inside of GQUERY_IF */
     GQUERY_IF,   /* takes a boolean: the following is for rows where it is true */
     GQUERY_ELSE, /* for the others that were active at the GQUERY_IF; the stack is as it was after that, so that values replace what is there */
-    GQUERY_END,  /* of both */
+    GQUERY_END,  /* of both: they have left the same number of values; without GQUERY_ELSE, none */
 
     /* What becomes of rows; after all of GQUERY_FILTER. */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */

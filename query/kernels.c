@@ -1,0 +1,820 @@
+/* Query programs on the device: program.h says what they mean, kernels.h who calls these kernels with what.
+ *
+ * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r blocks' widths behind its first one, so that neighbouring threads
+ * load neighbouring values. Each instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack
+ * (four values), the bits of NULLs (one for each value of each row) and those of active rows; the rest of the stack is in shared memory, where the same
+ * value of neighbouring threads lies side by side. What is on the stack in rows that are not active stays as it is, since they may be
+ * active again behind GQUERY_ELSE or GQUERY_END.
+ *
+ * Operations that need many registers go through shared memory row by row, so that the others do not pay for them.
+ *
+ * The program has been through gquery_check(): nothing is checked here.
+ */
+#include <gvmem/device/kernel.h>
+
+#include "query/kernel_groups.h"
+#include "query/kernel_values.h"
+#include "query/kernels.h"
+
+#define EACH GQUERY_EACH
+#define ALL_ROWS ((1u << EACH) - 1)
+
+/* A thread at work. Sets of its rows are words with a bit for each. */
+typedef struct machine {
+    const gquery_program *program;
+    uint64_t row; /* its first one of this tile */
+    uint64_t *stack; /* value s of row r is at (s * EACH + r) * width; the top's place is not up to date */
+    uint64_t *state; /* word w of its state is at w * width */
+    uint64_t top[EACH];
+    uint64_t nulls; /* EACH bits for each value */
+    uint64_t outer; /* for each GQUERY_IF, the last one lowest: EACH bits active before, EACH bits in its first part */
+    uint64_t floors; /* 4 bits each: the depth at it */
+    uint32_t width;  /* threads of the block */
+    uint32_t depth, nested, active, error;
+} machine;
+
+GVM_DEVICE int has(uint32_t rows, uint32_t r)
+{
+    return (rows >> r & 1) != 0;
+}
+
+/* ---- the stack */
+
+GVM_DEVICE uint64_t *place(const machine *m, uint32_t value, uint32_t r)
+{
+    return m->stack + (value * EACH + r) * m->width;
+}
+
+GVM_DEVICE uint32_t nulls_of(const machine *m, uint32_t value)
+{
+    return (uint32_t)(m->nulls >> value * EACH) & ALL_ROWS;
+}
+
+/* Which rows have NULL at the top, as far as they are active. */
+GVM_DEVICE void set_nulls(machine *m, uint32_t nulls)
+{
+    const uint32_t shift = (m->depth - 1) * EACH;
+
+    m->nulls = (m->nulls & ~((uint64_t)m->active << shift)) | (uint64_t)(nulls & m->active) << shift;
+}
+
+GVM_DEVICE void store_top(const machine *m)
+{
+    uint32_t r;
+
+    if (m->depth == 0)
+        return;
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        *place(m, m->depth - 1, r) = m->top[r];
+}
+
+GVM_DEVICE void load_top(machine *m)
+{
+    uint32_t r;
+
+    if (m->depth == 0)
+        return;
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        m->top[r] = *place(m, m->depth - 1, r);
+}
+
+GVM_DEVICE void push(machine *m, const uint64_t *values, uint32_t nulls)
+{
+    uint32_t r;
+
+    store_top(m);
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        m->top[r] = values[r];
+    if (m->nested > 0) { /* another branch may have put a value there */
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (!has(m->active, r))
+                m->top[r] = *place(m, m->depth, r);
+    }
+    m->depth++;
+    set_nulls(m, nulls);
+}
+
+GVM_DEVICE void push_same(machine *m, uint64_t value, uint32_t nulls)
+{
+    uint64_t values[EACH];
+    uint32_t r;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        values[r] = value;
+    push(m, values, nulls);
+}
+
+GVM_DEVICE void pop(machine *m)
+{
+    m->depth--;
+    load_top(m);
+}
+
+/* The top, of active rows. */
+GVM_DEVICE void set_top(machine *m, uint32_t r, uint64_t value)
+{
+    if (has(m->active, r))
+        m->top[r] = value;
+}
+
+GVM_DEVICE void set_top_bits(machine *m, uint32_t rows)
+{
+    uint32_t r;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        set_top(m, r, (uint64_t)has(rows, r));
+}
+
+/* Rows whose top is true, NULL or not. */
+GVM_DEVICE uint32_t top_bits(const machine *m)
+{
+    uint32_t r, rows = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        rows |= (uint32_t)(m->top[r] != 0) << r;
+    return rows;
+}
+
+GVM_DEVICE uint32_t true_rows(const machine *m)
+{
+    return top_bits(m) & ~nulls_of(m, m->depth - 1);
+}
+
+/* ---- columns */
+
+GVM_DEVICE int bit_of(uint64_t bitmap, uint64_t i)
+{
+    return ((const uint8_t *)(uintptr_t)bitmap)[i / 8] >> (i % 8) & 1;
+}
+
+GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
+{
+    uint32_t r, nulls = 0;
+
+    if (source->nulls == 0)
+        return source->values == 0 ? ALL_ROWS : 0;
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(m->active, r))
+            nulls |= (uint32_t)!bit_of(source->nulls, m->row + r * m->width) << r;
+    return nulls;
+}
+
+#define LOAD_EACH(type, expression) \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) \
+        if (has(rows, r)) { \
+            const type v = ((const type *)(uintptr_t)source->values)[m->row + r * m->width]; \
+            values[r] = (uint64_t)(expression); \
+        } \
+    break
+
+/* half: which word of 128 bits. */
+GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form,
+                            uint32_t half, uint64_t *values)
+{
+    const uint32_t rows = source->values == 0 ? 0 : m->active;
+    uint32_t r;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        values[r] = 0;
+    switch (form) {
+    case GQUERY_I32: LOAD_EACH(int32_t, (int64_t)v);
+    case GQUERY_F64:
+    case GQUERY_I64: LOAD_EACH(uint64_t, v);
+    case GQUERY_I16: LOAD_EACH(int16_t, (int64_t)v);
+    case GQUERY_U32: LOAD_EACH(uint32_t, v);
+    case GQUERY_U8: LOAD_EACH(uint8_t, v);
+    case GQUERY_F32: LOAD_EACH(float, to_bits((double)v));
+    case GQUERY_BIT:
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(rows, r))
+                values[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
+        break;
+    default: /* GQUERY_I128 */
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(rows, r))
+                values[r] =
+                    ((const uint64_t *)(uintptr_t)source->values)[2 * (m->row + r * m->width) + half];
+    }
+}
+
+GVM_DEVICE void add_bias(uint32_t form, uint64_t bias, uint64_t *values)
+{
+    const uint64_t least = form == GQUERY_I32 ? 0xffffffff80000000u : 0x8000000000000000u;
+    uint32_t r;
+
+    if (bias == 0 || (form != GQUERY_I32 && form != GQUERY_I64))
+        return;
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (values[r] != least && values[r] != ~least)
+            values[r] += bias;
+}
+
+GVM_DEVICE void load_column(machine *m, const gquery_source *source, const gquery_column *column)
+{
+    const uint32_t form = column->form, nulls = column_nulls(m, source);
+    uint64_t values[EACH];
+
+    load_values(m, source, form, 0, values);
+    add_bias(form, (uint64_t)column->bias, values);
+    push(m, values, nulls);
+    if (form == GQUERY_I128) {
+        load_values(m, source, form, 1, values);
+        push(m, values, nulls);
+    }
+}
+
+/* ---- comparisons */
+
+GVM_DEVICE int compare_i128(const machine *m, uint32_t first, uint32_t r)
+{
+    const uint64_t a = *place(m, first, r), b = *place(m, first + 2, r);
+    const int high = compare_i64(*place(m, first + 1, r), *place(m, first + 3, r));
+
+    return high != 0 ? high : (a > b) - (a < b);
+}
+
+/* Which of less, equal, greater an operation is true for: a bit each. */
+GVM_DEVICE uint32_t outcomes_of(uint32_t op)
+{
+    switch (op) {
+    case GQUERY_EQ: return 2;
+    case GQUERY_LT: return 1;
+    case GQUERY_LE: return 3;
+    case GQUERY_GT: return 4;
+    case GQUERY_GE: return 6;
+    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
+    }
+}
+
+/* The values compared begin at `first`, and the result is there. */
+GVM_DEVICE void set_compared(machine *m, uint32_t op, uint32_t first, uint32_t is,
+                             uint32_t left_nulls, uint32_t right_nulls)
+{
+    const uint32_t nulls = left_nulls | right_nulls;
+
+    m->depth = first + 1;
+    load_top(m);
+    if (op == GQUERY_DISTINCT)
+        is = (is & ~nulls) | (left_nulls ^ right_nulls);
+    set_top_bits(m, is);
+    set_nulls(m, op == GQUERY_DISTINCT ? 0 : nulls);
+}
+
+#define COMPARE_EACH(result) \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) \
+        is |= (outcomes >> ((result) + 1) & 1) << r;
+
+GVM_DEVICE void compare(machine *m, uint32_t op, uint32_t order)
+{
+    const uint32_t outcomes = outcomes_of(op), width = order == GQUERY_ORDER_I128 ? 2 : 1;
+    const uint32_t first = m->depth - 2 * width, left_nulls = nulls_of(m, first);
+    const uint32_t right_nulls = nulls_of(m, first + width);
+    uint32_t r, is = 0;
+
+    if (order == GQUERY_ORDER_I64) {
+        COMPARE_EACH(compare_i64(*place(m, first, r), m->top[r]))
+    } else if (order == GQUERY_ORDER_F64) {
+        COMPARE_EACH(compare_f64(*place(m, first, r), m->top[r]))
+    } else {
+        store_top(m);
+        COMPARE_EACH(compare_i128(m, first, r))
+    }
+    set_compared(m, op, first, is, left_nulls, right_nulls);
+}
+
+GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
+{
+    uint32_t r, is = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(m->active, r))
+            is |= (uint32_t)is_in(m->program->values + first, count, (int64_t)m->top[r]) << r;
+    set_top_bits(m, is);
+}
+
+/* ---- booleans */
+
+GVM_DEVICE void combine(machine *m, int is_and)
+{
+    const uint32_t right_nulls = nulls_of(m, m->depth - 1), left_nulls = nulls_of(m, m->depth - 2);
+    const uint32_t right = top_bits(m);
+    uint32_t left, is, decided;
+
+    pop(m);
+    left = top_bits(m);
+    is = is_and ? left & right : left | right;
+    decided = is_and ? (~left & ~left_nulls) | (~right & ~right_nulls)
+                     : (left & ~left_nulls) | (right & ~right_nulls);
+    set_top_bits(m, is_and ? is & ~decided : is | decided);
+    set_nulls(m, (left_nulls | right_nulls) & ~decided);
+}
+
+GVM_DEVICE void set_boolean(machine *m, uint32_t is)
+{
+    set_top_bits(m, is);
+    set_nulls(m, 0);
+}
+
+/* ---- arithmetic */
+
+/* Those that need few registers. x: the left value, y: the right one; active rows without NULL raise errors. */
+#define ARITHMETIC_EACH(result) \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) { \
+        const uint64_t x = *place(m, m->depth - 2, r), y = m->top[r]; \
+        uint64_t v; \
+        error = 0; \
+        v = (result); \
+        m->top[r] = has(m->active, r) ? v : x; \
+        if (error != 0 && has(valid, r) && m->error == 0) \
+            m->error = error; \
+    } \
+    break
+
+GVM_DEVICE void add_or_subtract(machine *m, int is_add, uint32_t kind, uint32_t valid)
+{
+    uint32_t r, error;
+
+    switch (kind) {
+    case GQUERY_ARITHMETIC_I16:
+    case GQUERY_ARITHMETIC_I32: ARITHMETIC_EACH(narrow(is_add ? x + y : x - y, kind, &error));
+    case GQUERY_ARITHMETIC_I64:
+        ARITHMETIC_EACH(is_add ? add_i64(x, y, &error) : subtract_i64(x, y, &error));
+    default:
+        ARITHMETIC_EACH(sum_f64(to_double(x), is_add ? to_double(y) : -to_double(y), kind, &error));
+    }
+}
+
+GVM_DEVICE void multiply(machine *m, uint32_t kind, uint32_t valid)
+{
+    uint32_t r, error;
+
+    switch (kind) {
+    case GQUERY_ARITHMETIC_I16:
+    case GQUERY_ARITHMETIC_I32: ARITHMETIC_EACH(narrow(x * y, kind, &error));
+    case GQUERY_ARITHMETIC_I64: ARITHMETIC_EACH(multiply_i64(x, y, &error));
+    default: ARITHMETIC_EACH(product_f64(to_double(x), to_double(y), kind, &error));
+    }
+}
+
+GVM_DEVICE void divide(machine *m, int remainder, uint32_t kind, uint32_t valid)
+{
+    uint32_t r, error;
+    uint64_t v;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *left = place(m, m->depth - 2, r);
+        const uint64_t y = *place(m, m->depth - 1, r);
+
+        if (!has(valid, r))
+            continue;
+        error = 0;
+        v = kind >= GQUERY_ARITHMETIC_F32 ? quotient_f64(to_double(*left), to_double(y), kind, &error)
+                                          : divide_i64(*left, y, kind, remainder, &error);
+        *left = v;
+        if (error != 0 && m->error == 0)
+            m->error = error;
+    }
+}
+
+GVM_DEVICE void calculate(machine *m, uint32_t op, uint32_t kind)
+{
+    const uint32_t nulls = nulls_of(m, m->depth - 1) | nulls_of(m, m->depth - 2);
+    const uint32_t valid = m->active & ~nulls;
+
+    switch (op) {
+    case GQUERY_ADD:
+    case GQUERY_SUBTRACT: add_or_subtract(m, op == GQUERY_ADD, kind, valid); break;
+    case GQUERY_MULTIPLY: multiply(m, kind, valid); break;
+    default: divide(m, op == GQUERY_MODULO, kind, valid);
+    }
+    m->depth--;
+    if (op == GQUERY_DIVIDE || op == GQUERY_MODULO)
+        load_top(m);
+    set_nulls(m, nulls);
+}
+
+GVM_DEVICE void convert(machine *m, uint32_t op, uint32_t kind)
+{
+    const uint32_t valid = m->active & ~nulls_of(m, m->depth - 1);
+    uint32_t r, error;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *value = place(m, m->depth - 1, r);
+
+        if (!has(valid, r))
+            continue;
+        error = 0;
+        *value = convert_value(op, kind, *value, &error);
+        if (error != 0 && m->error == 0)
+            m->error = error;
+    }
+    load_top(m);
+}
+
+/* ---- which rows are active */
+
+GVM_DEVICE void begin_if(machine *m)
+{
+    const uint32_t taken = m->active & true_rows(m);
+
+    pop(m);
+    m->outer = m->outer << 2 * EACH | m->active << EACH | taken;
+    m->floors = m->floors << 4 | m->depth;
+    m->nested++;
+    m->active = taken;
+}
+
+GVM_DEVICE void begin_else(machine *m)
+{
+    const uint32_t outer = (uint32_t)(m->outer >> EACH) & ALL_ROWS;
+
+    store_top(m);
+    m->active = outer & ~(uint32_t)m->outer;
+    m->depth = (uint32_t)m->floors & 15;
+    load_top(m);
+}
+
+GVM_DEVICE void end_if(machine *m)
+{
+    m->active = (uint32_t)(m->outer >> EACH) & ALL_ROWS;
+    m->outer >>= 2 * EACH;
+    m->floors >>= 4;
+    m->nested--;
+}
+
+/* ---- aggregates */
+
+/* The state at `word` becomes that of both. */
+GVM_DEVICE void merge(uint32_t aggregate, uint64_t *word, const uint64_t *other, uint64_t pitch)
+{
+    const uint64_t v = fold(aggregate == GQUERY_SUM_I64 ? (uint32_t)GQUERY_COUNT : aggregate,
+                            word[0], other[0]);
+
+    word[0] = v;
+    if (aggregate == GQUERY_SUM_I64)
+        word[pitch] += other[pitch] + (v < other[0]);
+}
+
+/* The rows' values into the thread's own state. */
+GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows)
+{
+    uint64_t *word = m->state + first * m->width;
+    uint64_t v = *word;
+    uint32_t r;
+
+    if (aggregate <= GQUERY_COUNT) {
+        v += gvm_count_ones(rows);
+    } else if (aggregate == GQUERY_SUM_I64) {
+        uint64_t high = word[m->width];
+
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++) {
+            const uint64_t x = has(rows, r) ? m->top[r] : 0;
+
+            v += x;
+            high += (uint64_t)((int64_t)x >> 63) + (v < x);
+        }
+        word[m->width] = high;
+    } else {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(rows, r))
+                v = fold(aggregate, v, m->top[r]);
+    }
+    *word = v;
+}
+
+/* ---- groups */
+
+/* Each row's state goes behind the stack; rows without one are out. */
+GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t depth)
+{
+    const uint32_t first = m->depth - count;
+    uint32_t r, k;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        row_keys keys = {place(m, first, r), EACH * m->width, count, 0};
+        uint64_t state;
+
+        if (!has(m->active, r))
+            continue;
+        for (k = 0; k < count; k++)
+            if (has(nulls_of(m, first + k), r)) {
+                keys.nulls |= 1u << k;
+                *place(m, first + k, r) = 0;
+            }
+        state = find_group((gquery_groups *)(uintptr_t)groups, &keys);
+        *place(m, depth, r) = state;
+        if (state == 0)
+            m->active &= ~(1u << r);
+    }
+    m->depth = first;
+    load_top(m);
+}
+
+GVM_DEVICE void add_to_groups(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows,
+                              uint32_t depth)
+{
+    uint32_t r;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r))
+            add_to_group(aggregate, (uint64_t *)(uintptr_t)*place(m, depth, r) + first, m->top[r]);
+}
+
+GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t aggregate)
+{
+    const uint32_t rows = aggregate == GQUERY_COUNT_ROWS ? m->active
+                                                         : m->active & ~nulls_of(m, m->depth - 1);
+
+    if (p->groups != 0)
+        add_to_groups(m, first, aggregate, rows, p->depth);
+    else
+        add_to_state(m, first, aggregate, rows);
+    if (aggregate != GQUERY_COUNT_ROWS)
+        pop(m);
+}
+
+/* ---- the interpreter */
+
+GVM_DEVICE void copy_value(machine *m, uint32_t below)
+{
+    const uint32_t from = m->depth - 1 - below;
+    uint64_t values[EACH];
+    uint32_t r;
+
+    store_top(m);
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        values[r] = *place(m, from, r);
+    push(m, values, nulls_of(m, from));
+}
+
+GVM_DEVICE void replace_value(machine *m)
+{
+    const uint32_t nulls = nulls_of(m, m->depth - 1);
+    uint32_t r;
+
+    m->depth--;
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (!has(m->active, r))
+            m->top[r] = *place(m, m->depth - 1, r);
+    set_nulls(m, nulls);
+}
+
+GVM_DEVICE void run_boolean(machine *m, uint32_t op)
+{
+    const uint32_t nulls = nulls_of(m, m->depth - 1), is = top_bits(m);
+
+    switch (op) {
+    case GQUERY_NOT: set_top_bits(m, ~is); break;
+    case GQUERY_IS_NULL: set_boolean(m, nulls); break;
+    case GQUERY_IS_TRUE: set_boolean(m, is & ~nulls); break;
+    default: set_boolean(m, ~is & ~nulls); /* GQUERY_IS_FALSE */
+    }
+}
+
+GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruction i)
+{
+    switch (i.op) {
+    case GQUERY_LOAD: load_column(m, &p->sources[i.a], &m->program->columns[i.a]); break;
+    case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
+    case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
+    case GQUERY_LOAD_NULL:
+        push_same(m, 0, 0);
+        set_top_bits(m, column_nulls(m, &p->sources[i.a]));
+        break;
+    case GQUERY_COPY: copy_value(m, i.a); break;
+    case GQUERY_REPLACE: replace_value(m); break;
+    case GQUERY_EQ:
+    case GQUERY_NE:
+    case GQUERY_LT:
+    case GQUERY_LE:
+    case GQUERY_GT:
+    case GQUERY_GE:
+    case GQUERY_DISTINCT: compare(m, i.op, i.b); break;
+    case GQUERY_IN: look_up(m, i.a, i.b); break;
+    case GQUERY_AND:
+    case GQUERY_OR: combine(m, i.op == GQUERY_AND); break;
+    case GQUERY_NOT:
+    case GQUERY_IS_NULL:
+    case GQUERY_IS_TRUE:
+    case GQUERY_IS_FALSE: run_boolean(m, i.op); break;
+    case GQUERY_ADD:
+    case GQUERY_SUBTRACT:
+    case GQUERY_MULTIPLY:
+    case GQUERY_DIVIDE:
+    case GQUERY_MODULO: calculate(m, i.op, i.b); break;
+    case GQUERY_FILTER:
+        m->active &= true_rows(m);
+        pop(m);
+        break;
+    case GQUERY_IF: begin_if(m); break;
+    case GQUERY_ELSE: begin_else(m); break;
+    case GQUERY_END: end_if(m); break;
+    case GQUERY_GROUP: group(m, p->groups, i.a, p->depth); break;
+    case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
+    default: convert(m, i.op, i.b);
+    }
+}
+
+GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
+{
+    uint32_t r, rows = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const uint64_t row = m->row + r * m->width;
+
+        if (row < p->limit && !(p->dead != 0 && row < p->dead_rows && bit_of(p->dead, row)) &&
+            !(p->deleted != 0 && row < p->deleted_rows && bit_of(p->deleted, row)))
+            rows |= 1u << r;
+    }
+    return rows;
+}
+
+GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
+{
+    const uint32_t count = m->program->code_count;
+    const gquery_instruction *code = m->program->code;
+    gquery_instruction next = code[0];
+    uint32_t at;
+
+    m->depth = m->nested = 0;
+    for (at = 0; at < count && (m->active | m->nested) != 0; at++) {
+        const gquery_instruction i = next;
+
+        next = code[at + 1 < count ? at + 1 : at]; /* on the way while this one runs */
+        run_instruction(p, m, i);
+    }
+}
+
+/* The threads' states, added up two and two, go to the block's own. */
+GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m, uint64_t *shared)
+{
+    uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
+    uint32_t left, half, at;
+
+    for (left = m->width; left > 1; left = half) {
+        half = (left + 1) / 2;
+        gvm_block_sync();
+        for (at = 0; at < m->program->code_count && gvm_thread() < left - half; at++)
+            if (m->program->code[at].op == GQUERY_AGGREGATE)
+                merge(m->program->code[at].b, m->state + m->program->code[at].a * m->width,
+                      m->state + m->program->code[at].a * m->width + half, m->width);
+    }
+    gvm_block_sync();
+    for (at = gvm_thread(); at < m->program->code_count; at += m->width) {
+        const gquery_instruction *i = &m->program->code[at];
+
+        if (i->op != GQUERY_AGGREGATE)
+            continue;
+        if (i->b == GQUERY_SUM_I64) {
+            const uint64_t low = shared[i->a * m->width];
+
+            block[i->a] += low;
+            block[i->a + 1] += shared[(i->a + 1) * m->width] + (block[i->a] < low);
+        } else {
+            block[i->a] = fold(i->b, block[i->a], shared[i->a * m->width]);
+        }
+    }
+}
+
+GVM_DEVICE void start_state(const machine *m)
+{
+    uint32_t at;
+
+    for (at = 0; at < m->program->code_count; at++) {
+        const gquery_instruction *i = &m->program->code[at];
+
+        if (i->op != GQUERY_AGGREGATE)
+            continue;
+        m->state[i->a * m->width] = first_word(i->b);
+        if (i->b == GQUERY_SUM_I64)
+            m->state[(i->a + 1) * m->width] = 0;
+    }
+}
+
+GVM_KERNEL(query_scan, gquery_scan, p)
+{
+    const uint32_t width = gvm_block_threads();
+    gquery_groups *groups = (gquery_groups *)(uintptr_t)p.groups;
+    uint64_t *shared = (uint64_t *)gvm_shared() + p.depth * EACH * width;
+    machine m;
+    uint64_t tile;
+
+    m.program = (const gquery_program *)(uintptr_t)p.program;
+    m.stack = (uint64_t *)gvm_shared() + gvm_thread();
+    m.state = shared + gvm_thread();
+    m.nulls = m.outer = m.floors = 0;
+    m.width = width;
+    m.error = 0;
+    if (groups == (void *)0)
+        start_state(&m);
+    for (tile = p.first + (uint64_t)gvm_block() * width * EACH; tile < p.limit;
+         tile += (uint64_t)gvm_block_count() * width * EACH) {
+        m.row = tile + gvm_thread();
+        m.active = rows_seen(&p, &m);
+        if (groups != (void *)0 && gvm_load_consume_u32(&groups->full) != 0)
+            break;
+        run_program(&p, &m);
+    }
+    if (m.error != 0)
+        gvm_atomic_cas_u32((uint32_t *)(uintptr_t)p.error, GQUERY_E_NONE, m.error);
+    if (groups == (void *)0)
+        add_to_block(&p, &m, shared);
+}
+
+/* ---- before and after */
+
+GVM_KERNEL(query_reduce, gquery_reduce, p)
+{
+    const gquery_program *program = (const gquery_program *)(uintptr_t)p.program;
+    uint64_t *partial = (uint64_t *)(uintptr_t)p.partial;
+    uint32_t left, half, i, at;
+
+    for (left = p.blocks; left > 1; left = half) {
+        half = (left + 1) / 2;
+        for (i = gvm_thread(); i < left - half; i += gvm_block_threads())
+            for (at = 0; at < program->code_count; at++)
+                if (program->code[at].op == GQUERY_AGGREGATE)
+                    merge(program->code[at].b,
+                          partial + (uint64_t)i * p.state_words + program->code[at].a,
+                          partial + (uint64_t)(i + half) * p.state_words + program->code[at].a, 1);
+        gvm_block_sync();
+    }
+}
+
+GVM_KERNEL(query_begin, gquery_begin, p)
+{
+    GVM_SHARED(uint64_t, words, 1 + GQUERY_KEYS_MAX + GQUERY_STATE_MAX);
+    const gquery_program *program = (const gquery_program *)(uintptr_t)p.program;
+    const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
+    const uint32_t before = p.groups != 0 ? 1 + p.keys : 0, each = before + p.state_words;
+    uint64_t *out = (uint64_t *)(uintptr_t)(p.groups != 0 ? groups->slots : p.partial), i;
+    const uint64_t all = (p.groups != 0 ? groups->mask + 1 : p.count) * each;
+    const uint32_t step = (uint32_t)(gvm_thread_count() % (each > 0 ? each : 1));
+    uint32_t at;
+
+    for (at = gvm_thread(); at < each; at += gvm_block_threads())
+        words[at] = 0;
+    gvm_block_sync();
+    for (at = gvm_thread(); at < program->code_count; at += gvm_block_threads())
+        if (program->code[at].op == GQUERY_AGGREGATE)
+            words[before + program->code[at].a] = first_word(program->code[at].b);
+    gvm_block_sync();
+    at = (uint32_t)(gvm_thread_global() % (each > 0 ? each : 1));
+    for (i = gvm_thread_global(); i < all; i += gvm_thread_count()) {
+        out[i] = words[at];
+        at = at + step < each ? at + step : at + step - each;
+    }
+}
+
+GVM_KERNEL(query_collect, gquery_collect, p)
+{
+    const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
+    const uint64_t *slots = (const uint64_t *)(uintptr_t)groups->slots;
+    uint64_t first, at = 0;
+    uint32_t w, rank, total;
+
+    for (first = gvm_thread_global() - gvm_lane(); first <= groups->mask; first += gvm_thread_count()) {
+        const uint64_t *slot = slots + (first + gvm_lane()) * p.slot_words;
+        const int used = first + gvm_lane() <= groups->mask && slot[0] != 0;
+        uint64_t *out;
+
+        rank = gvm_warp_rank(used, &total);
+        if (gvm_lane() == 0 && total > 0)
+            at = gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.collected, total);
+        at = gvm_warp_get_u64(at, 0);
+        if (!used)
+            continue;
+        out = (uint64_t *)(uintptr_t)p.out + (at + rank) * p.slot_words;
+        out[0] = slot[0] & ~READY;
+        for (w = 1; w < p.slot_words; w++)
+            out[w] = slot[w];
+    }
+}

@@ -1,0 +1,282 @@
+/* Checks of query programs: see program.h.
+ *
+ * The check goes through the code once and follows the depth of the stack. A branch of GQUERY_IF may change values that were on the stack
+ * before it, and may not take them away: so its *floor* is the depth at the GQUERY_IF, and no instruction ends below that.
+ */
+#include "query/program.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "query/kernels.h"
+
+#define PROBLEM_BYTES 128
+
+typedef struct branch {
+    uint32_t floor;
+    uint32_t depth; /* at the end of the first part, once that is over */
+    bool is_else;
+} branch;
+
+typedef struct checker {
+    const gquery_program *program;
+    gquery_shape shape;
+    char *problem;
+    uint32_t at; /* the instruction's number */
+    uint32_t depth;
+    uint32_t nested;
+    branch branches[GQUERY_NESTED_MAX];
+    bool is_reduced; /* there has been GQUERY_GROUP or GQUERY_AGGREGATE */
+    uint64_t words;  /* of the state that have an aggregate */
+} checker;
+
+_Static_assert(GQUERY_STATE_MAX <= 64, "a bit for each word of the state");
+
+__attribute__((format(printf, 2, 3))) static bool refuse(checker *c, const char *format, ...)
+{
+    char what[PROBLEM_BYTES];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    snprintf(c->problem, PROBLEM_BYTES, "instruction %u: %.100s", (unsigned)c->at, what);
+    return false;
+}
+
+uint32_t gquery_aggregate_words(uint32_t aggregate)
+{
+    if (aggregate >= GQUERY_AGGREGATES)
+        return 0;
+    return aggregate == GQUERY_SUM_I64 ? 2 : 1;
+}
+
+uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads)
+{
+    const uint64_t rows = (uint64_t)(scan->depth + (scan->groups != 0)) * GQUERY_EACH;
+
+    return (rows + (scan->groups == 0 ? scan->state_words : 0)) * threads * sizeof(uint64_t);
+}
+
+static uint32_t floor_of(const checker *c)
+{
+    return c->nested > 0 ? c->branches[c->nested - 1].floor : 0;
+}
+
+/* The instruction takes values and puts others there, the first of them where the first that it takes was. */
+static bool move(checker *c, uint32_t takes, uint32_t gives)
+{
+    if (c->depth < takes || c->depth - takes + gives < floor_of(c))
+        return refuse(c, "too few values on the stack");
+    c->depth = c->depth - takes + gives;
+    if (c->depth > GQUERY_DEPTH_MAX)
+        return refuse(c, "more than %d values on the stack", GQUERY_DEPTH_MAX);
+    if (c->depth > c->shape.depth)
+        c->shape.depth = c->depth;
+    return true;
+}
+
+static bool check_column(checker *c, uint32_t column)
+{
+    return column < c->program->column_count || refuse(c, "there is no column %u", (unsigned)column);
+}
+
+static bool check_compare(checker *c, uint32_t order)
+{
+    if (order >= GQUERY_ORDERS)
+        return refuse(c, "there is no order %u", (unsigned)order);
+    return order == GQUERY_ORDER_I128 ? move(c, 4, 1) : move(c, 2, 1);
+}
+
+static bool check_list(checker *c, uint32_t first, uint32_t count)
+{
+    const int64_t *values = c->program->values;
+
+    if (first > c->program->value_count || count > c->program->value_count - first)
+        return refuse(c, "the list is not within the values");
+    for (uint32_t i = first + 1; i < first + count; i++)
+        if (values[i - 1] > values[i])
+            return refuse(c, "the list does not ascend");
+    return move(c, 1, 1);
+}
+
+static bool check_arithmetic(checker *c, uint32_t op, uint32_t kind)
+{
+    if (kind >= GQUERY_ARITHMETICS)
+        return refuse(c, "there is no arithmetic %u", (unsigned)kind);
+    if (op == GQUERY_MODULO && kind >= GQUERY_ARITHMETIC_F32)
+        return refuse(c, "the remainder is one of integers");
+    return op == GQUERY_NEGATE || op == GQUERY_ABS ? move(c, 1, 1) : move(c, 2, 1);
+}
+
+/* ---- which rows are active */
+
+static bool check_filter(checker *c)
+{
+    if (c->nested > 0)
+        return refuse(c, "a filter within IF");
+    if (c->is_reduced)
+        return refuse(c, "a filter after GROUP or AGGREGATE");
+    return move(c, 1, 0);
+}
+
+static bool check_if(checker *c)
+{
+    if (c->nested == GQUERY_NESTED_MAX)
+        return refuse(c, "more than %d IF within each other", GQUERY_NESTED_MAX);
+    if (!move(c, 1, 0))
+        return false;
+    c->branches[c->nested++] = (branch){.floor = c->depth};
+    if (c->nested > c->shape.nested)
+        c->shape.nested = c->nested;
+    return true;
+}
+
+static bool check_else(checker *c)
+{
+    branch *b = &c->branches[c->nested > 0 ? c->nested - 1 : 0];
+
+    if (c->nested == 0 || b->is_else)
+        return refuse(c, "ELSE without IF");
+    b->is_else = true;
+    b->depth = c->depth;
+    c->depth = b->floor;
+    return true;
+}
+
+/* Every row has the same number of values afterwards. */
+static bool check_end(checker *c)
+{
+    const branch *b = &c->branches[c->nested > 0 ? c->nested - 1 : 0];
+
+    if (c->nested == 0)
+        return refuse(c, "END without IF");
+    if (c->depth != (b->is_else ? b->depth : b->floor))
+        return refuse(c, "the branches leave different numbers of values");
+    c->nested--;
+    return true;
+}
+
+/* ---- what becomes of rows */
+
+static bool check_group(checker *c, uint32_t keys)
+{
+    if (c->nested > 0)
+        return refuse(c, "GROUP within IF");
+    if (c->is_reduced)
+        return refuse(c, "GROUP after GROUP or AGGREGATE");
+    if (keys == 0 || keys > GQUERY_KEYS_MAX)
+        return refuse(c, "GROUP by %u values, not 1 to %d", (unsigned)keys, GQUERY_KEYS_MAX);
+    c->is_reduced = c->shape.grouped = true;
+    c->shape.keys = keys;
+    return move(c, keys, 0);
+}
+
+static bool check_aggregate(checker *c, uint32_t first, uint32_t aggregate)
+{
+    const uint32_t count = gquery_aggregate_words(aggregate);
+    uint64_t words;
+
+    if (count == 0)
+        return refuse(c, "there is no aggregate %u", (unsigned)aggregate);
+    if (first >= c->program->state_words || count > c->program->state_words - first)
+        return refuse(c, "the aggregate is not within the state");
+    words = ((1ull << count) - 1) << first;
+    if ((c->words & words) != 0)
+        return refuse(c, "two aggregates have the same words of the state");
+    c->words |= words;
+    c->is_reduced = true;
+    return aggregate == GQUERY_COUNT_ROWS || move(c, 1, 0);
+}
+
+/* ---- the whole */
+
+static bool check_instruction(checker *c)
+{
+    const gquery_instruction *i = &c->program->code[c->at];
+
+    switch (i->op) {
+    case GQUERY_LOAD:
+        return check_column(c, i->a) &&
+               move(c, 0, c->program->columns[i->a].form == GQUERY_I128 ? 2 : 1);
+    case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
+    case GQUERY_CONSTANT:
+    case GQUERY_NULL: return move(c, 0, 1);
+    case GQUERY_COPY:
+        return i->a < c->depth ? move(c, 0, 1)
+                               : refuse(c, "no value %u places below the top", (unsigned)i->a);
+    case GQUERY_REPLACE: return move(c, 2, 1);
+    case GQUERY_EQ:
+    case GQUERY_NE:
+    case GQUERY_LT:
+    case GQUERY_LE:
+    case GQUERY_GT:
+    case GQUERY_GE:
+    case GQUERY_DISTINCT: return check_compare(c, i->b);
+    case GQUERY_IN: return check_list(c, i->a, i->b);
+    case GQUERY_AND:
+    case GQUERY_OR: return move(c, 2, 1);
+    case GQUERY_NOT:
+    case GQUERY_IS_NULL:
+    case GQUERY_IS_TRUE:
+    case GQUERY_IS_FALSE: return move(c, 1, 1);
+    case GQUERY_ADD:
+    case GQUERY_SUBTRACT:
+    case GQUERY_MULTIPLY:
+    case GQUERY_DIVIDE:
+    case GQUERY_MODULO:
+    case GQUERY_NEGATE:
+    case GQUERY_ABS: return check_arithmetic(c, i->op, i->b);
+    case GQUERY_TO_I16:
+    case GQUERY_TO_I32:
+    case GQUERY_F64_TO_I16:
+    case GQUERY_F64_TO_I32:
+    case GQUERY_F64_TO_I64:
+    case GQUERY_I64_TO_F64:
+    case GQUERY_I64_TO_F32:
+    case GQUERY_F64_TO_F32:
+    case GQUERY_ORDER_KEY: return move(c, 1, 1);
+    case GQUERY_FILTER: return check_filter(c);
+    case GQUERY_IF: return check_if(c);
+    case GQUERY_ELSE: return check_else(c);
+    case GQUERY_END: return check_end(c);
+    case GQUERY_GROUP: return check_group(c, i->a);
+    case GQUERY_AGGREGATE: return check_aggregate(c, i->a, i->b);
+    default: return refuse(c, "there is no operation %u", (unsigned)i->op);
+    }
+}
+
+static bool check_counts(checker *c)
+{
+    const gquery_program *p = c->program;
+
+    if (p->column_count > GQUERY_COLUMNS_MAX || p->code_count > GQUERY_CODE_MAX ||
+        p->value_count > GQUERY_VALUES_MAX || p->state_words > GQUERY_STATE_MAX) {
+        snprintf(c->problem, PROBLEM_BYTES, "too many columns, instructions, values or words");
+        return false;
+    }
+    for (uint32_t i = 0; i < p->column_count; i++)
+        if (p->columns[i].form >= GQUERY_FORMS || p->columns[i].table >= GQUERY_TABLES_MAX) {
+            snprintf(c->problem, PROBLEM_BYTES, "column %u: no such form or table", (unsigned)i);
+            return false;
+        }
+    return true;
+}
+
+bool gquery_check(const gquery_program *program, gquery_shape *shape, char *problem)
+{
+    checker c = {.program = program, .problem = problem};
+
+    if (!check_counts(&c))
+        return false;
+    for (; c.at < program->code_count; c.at++)
+        if (!check_instruction(&c))
+            return false;
+    if (c.nested > 0)
+        return refuse(&c, "IF without END");
+    if (c.words != (program->state_words == 64 ? ~0ull : (1ull << program->state_words) - 1))
+        return refuse(&c, "a word of the state has no aggregate");
+    *shape = c.shape;
+    return true;
+}

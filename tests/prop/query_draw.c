@@ -1,0 +1,499 @@
+/* Random query programs: expressions are drawn from their type down, with as many places of the stack as are left. */
+#include "tests/prop/query_draw.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "tests/lib/random.h"
+
+#define CODE_SOON_FULL (GQUERY_CODE_MAX - 120)
+#define COLUMNS 12u
+#define LISTS_MAX 600u
+
+typedef enum type { BOOL, I16, I32, I64, F32, F64, TYPES } type;
+
+typedef struct draft {
+    uint64_t *state;
+    gquery_program *program;
+    bool is_tame; /* small values */
+    uint32_t nested;
+} draft;
+
+static uint64_t draw(draft *d, uint64_t bound)
+{
+    return random_next(d->state) % bound;
+}
+
+static void emit(draft *d, gquery_op op, uint32_t a, uint32_t b, uint64_t value)
+{
+    d->program->code[d->program->code_count++] = (gquery_instruction){
+        .op = (uint16_t)op, .a = a, .b = (uint16_t)b, .value = value};
+}
+
+/* ---- values */
+
+static int64_t draw_integer(draft *d, uint32_t bits)
+{
+    const int64_t greatest = (int64_t)(UINT64_MAX >> (65 - bits));
+    int64_t v;
+
+    switch (draw(d, d->is_tame ? 3 : 6)) {
+    case 0:
+    case 1: return (int64_t)draw(d, 7) - 3;
+    case 2: return (int64_t)draw(d, 60) - 20;
+    case 3: v = greatest - (int64_t)draw(d, 3); return draw(d, 2) == 0 ? v : -v;
+    case 4: return -greatest - 1;
+    default: return (int64_t)random_next(d->state) >> (64 - bits);
+    }
+}
+
+static double draw_double(draft *d, bool is_float)
+{
+    static const double special[] = {0.0,
+                                     -0.0,
+                                     NAN,
+                                     -NAN,
+                                     INFINITY,
+                                     -INFINITY,
+                                     0.5,
+                                     1.5,
+                                     2.5,
+                                     -2.5,
+                                     32767.5,
+                                     2147483647.5,
+                                     9223372036854775808.0,
+                                     -9223372036854775808.0,
+                                     1e300,
+                                     0x1p52};
+    static const float special_floats[] = {FLT_MAX, -FLT_MAX, FLT_MIN,    1e-45f,
+                                           1e20f,   -1e-20f,  16777217.0f};
+    static const double extremes[] = {DBL_MAX, -DBL_MAX, DBL_MIN, 4.9e-324, 1e200, 1e-200, -1e-310};
+    uint64_t bits;
+    double v;
+
+    switch (draw(d, d->is_tame ? 4 : 8)) {
+    case 0:
+    case 1: return (double)((int64_t)draw(d, 13) - 6) / 2;
+    case 2: return (double)(float)((double)draw(d, 1000003) / 1024 - 300);
+    case 3: v = special[draw(d, d->is_tame ? 10 : 16)]; return is_float ? (double)(float)v : v;
+    case 4: return (double)special_floats[draw(d, 7)];
+    case 5: return is_float ? (double)special_floats[draw(d, 7)] : extremes[draw(d, 7)];
+    default:
+        bits = random_next(d->state);
+        memcpy(&v, &bits, sizeof v);
+        return is_float ? (double)(float)v : v;
+    }
+}
+
+static uint64_t draw_value(draft *d, type t)
+{
+    uint64_t bits;
+    double v;
+
+    switch (t) {
+    case BOOL: return draw(d, 2);
+    case I16: return (uint64_t)draw_integer(d, 16);
+    case I32: return (uint64_t)draw_integer(d, 32);
+    case I64: return (uint64_t)draw_integer(d, 64);
+    default:
+        v = draw_double(d, t == F32);
+        memcpy(&bits, &v, sizeof bits);
+        return bits;
+    }
+}
+
+/* ---- tables */
+
+uint32_t query_form_bits(uint32_t form)
+{
+    static const uint32_t bits[GQUERY_FORMS] = {1, 8, 16, 32, 32, 64, 32, 64, 128};
+
+    return bits[form];
+}
+
+static type type_of_form(uint32_t form)
+{
+    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64, I64, F32, F64, TYPES};
+
+    return types[form];
+}
+
+static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
+{
+    const uint64_t small = (uint64_t)draw_integer(d, 64), bits = query_form_bits(form);
+    uint64_t v = form >= GQUERY_F32 && form <= GQUERY_F64
+                     ? draw_value(d, type_of_form(form))
+                     : (uint64_t)draw_integer(d, bits < 64 ? (uint32_t)bits : 64);
+    float f;
+    double wide;
+
+    if (form == GQUERY_BIT) {
+        values[row / 8] = (uint8_t)(values[row / 8] & ~(1u << row % 8)) |
+                          (uint8_t)((random_next(d->state) & 1) << row % 8);
+    } else if (form == GQUERY_F32) {
+        memcpy(&wide, &v, sizeof wide);
+        f = (float)wide;
+        memcpy(values + row * sizeof f, &f, sizeof f);
+    } else if (form == GQUERY_I128) {
+        memcpy(values + row * 16, &small, 8);
+        v = draw(d, 3) == 0 ? v : (uint64_t)((int64_t)small >> 63);
+        memcpy(values + row * 16 + 8, &v, 8);
+    } else {
+        memcpy(values + row * bits / 8, &v, bits / 8);
+    }
+}
+
+static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
+{
+    memset(bitmap, 0, ROWS_MAX / 8 + 1);
+    for (uint64_t i = 0; i < ROWS_MAX; i++)
+        bitmap[i / 8] |= (uint8_t)((draw(d, 16) < set_of_16) << i % 8);
+}
+
+/* Enough columns of each form, so that those in a group's keys differ in how many values they have. */
+static void draw_table(draft *d, host_table *table)
+{
+    const uint64_t bound = (const uint64_t[]){1, 2, 40, 700, ROWS_MAX, ROWS_MAX}[draw(d, 6)];
+
+    table->rows = draw(d, bound + 1);
+    d->program->column_count = COLUMNS;
+    for (uint32_t i = 0; i < COLUMNS; i++) {
+        gquery_column *c = &d->program->columns[i];
+        host_column *h = &table->columns[i];
+
+        *c = (gquery_column){.form = i < GQUERY_FORMS ? i : (uint32_t)draw(d, GQUERY_FORMS)};
+        if (draw(d, 4) == 0 && (c->form == GQUERY_I64 || c->form == GQUERY_I32))
+            c->bias = draw(d, 2) == 0 ? -10957 : (int64_t)draw(d, 20) - 10;
+        if (c->form == GQUERY_I32) /* so that it has integers */
+            c->bias = d->is_tame ? c->bias : 0;
+        h->has_values = draw(d, 30) != 0;
+        h->has_nulls = draw(d, 2) == 0;
+        for (uint64_t row = 0; row < table->rows; row++)
+            put_value(d, c->form, h->values, row);
+        if (h->has_nulls)
+            draw_bits(d, h->nulls, h->has_values ? draw(d, 17) : 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        table->dead_rows[i] = draw(d, 2) == 0 ? 0 : draw(d, table->rows + 1);
+        draw_bits(d, table->dead[i], draw(d, 16));
+    }
+}
+
+/* ---- expressions; room: places of the stack that they may use, at least 1 */
+
+static void draw_expression(draft *d, type t, uint32_t room);
+
+static uint32_t arithmetic_of(type t)
+{
+    return (uint32_t)(t - I16) + GQUERY_ARITHMETIC_I16;
+}
+
+static bool column_has(const draft *d, uint32_t column, type t)
+{
+    const type has = type_of_form(d->program->columns[column].form);
+
+    return has == t || (t == I64 && (has == I16 || has == I32)) || (t == I32 && has == I16) ||
+           (t == F64 && has == F32);
+}
+
+static void draw_leaf(draft *d, type t)
+{
+    const uint64_t kind = draw(d, 12);
+    uint32_t column = (uint32_t)draw(d, COLUMNS);
+
+    if (kind == 0) {
+        emit(d, GQUERY_NULL, 0, 0, 0);
+        return;
+    }
+    for (int tries = 0; kind > 3 && tries < 30; tries++, column = (column + 1) % COLUMNS)
+        if (column_has(d, column, t)) {
+            emit(d, GQUERY_LOAD, column, 0, 0);
+            return;
+        }
+    emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, t));
+}
+
+static void draw_case(draft *d, type t, uint32_t room)
+{
+    const bool replaces = draw(d, 2) == 0 && room > 1;
+
+    d->nested++;
+    if (replaces)
+        draw_expression(d, t, room);
+    draw_expression(d, BOOL, room - replaces);
+    emit(d, GQUERY_IF, 0, 0, 0);
+    draw_expression(d, t, room - replaces);
+    if (replaces)
+        emit(d, GQUERY_REPLACE, 0, 0, 0);
+    if (!replaces || draw(d, 2) == 0) {
+        emit(d, GQUERY_ELSE, 0, 0, 0);
+        draw_expression(d, t, room - replaces);
+        if (replaces)
+            emit(d, GQUERY_REPLACE, 0, 0, 0);
+    }
+    emit(d, GQUERY_END, 0, 0, 0);
+    d->nested--;
+}
+
+static void draw_coalesce(draft *d, type t, uint32_t room)
+{
+    d->nested++;
+    draw_expression(d, t, room);
+    emit(d, GQUERY_COPY, 0, 0, 0);
+    emit(d, GQUERY_IS_NULL, 0, 0, 0);
+    emit(d, GQUERY_IF, 0, 0, 0);
+    draw_expression(d, t, room - 1);
+    emit(d, GQUERY_REPLACE, 0, 0, 0);
+    emit(d, GQUERY_END, 0, 0, 0);
+    d->nested--;
+}
+
+/* A quotient where the divisor is not 0. */
+static void draw_guarded(draft *d, type t, uint32_t room)
+{
+    const uint32_t op = t <= I64 && draw(d, 2) == 0 ? GQUERY_MODULO : GQUERY_DIVIDE;
+
+    d->nested++;
+    draw_expression(d, t, room);
+    draw_expression(d, t, room - 1);
+    emit(d, GQUERY_COPY, 0, 0, 0);
+    emit(d, GQUERY_CONSTANT, 0, 0, 0);
+    emit(d, GQUERY_NE, 0, t >= F32 ? GQUERY_ORDER_F64 : GQUERY_ORDER_I64, 0);
+    emit(d, GQUERY_IF, 0, 0, 0);
+    emit(d, GQUERY_COPY, 1, 0, 0);
+    emit(d, GQUERY_COPY, 1, 0, 0);
+    emit(d, (gquery_op)op, 0, arithmetic_of(t), 0);
+    emit(d, GQUERY_REPLACE, 0, 0, 0);
+    emit(d, GQUERY_END, 0, 0, 0);
+    emit(d, GQUERY_REPLACE, 0, 0, 0);
+    d->nested--;
+}
+
+static void draw_cast(draft *d, type t, uint32_t room)
+{
+    static const gquery_op from_double[] = {GQUERY_F64_TO_I16, GQUERY_F64_TO_I32, GQUERY_F64_TO_I64};
+    const bool of_double = draw(d, 2) == 0;
+
+    draw_expression(d, of_double ? F64 : I64, room);
+    if (t <= I64 && (of_double || t == I64)) {
+        emit(d, of_double ? from_double[t - I16] : GQUERY_NEGATE, 0, GQUERY_ARITHMETIC_I64, 0);
+    } else if (t <= I64) {
+        emit(d, t == I16 ? GQUERY_TO_I16 : GQUERY_TO_I32, 0, 0, 0);
+    } else if (of_double) {
+        emit(d, t == F32 ? GQUERY_F64_TO_F32 : GQUERY_ABS, 0, GQUERY_ARITHMETIC_F64, 0);
+    } else {
+        emit(d, t == F32 ? GQUERY_I64_TO_F32 : GQUERY_I64_TO_F64, 0, 0, 0);
+    }
+}
+
+static void draw_number(draft *d, type t, uint32_t room)
+{
+    static const gquery_op binary[] = {GQUERY_ADD,   GQUERY_SUBTRACT, GQUERY_MULTIPLY,
+                                       GQUERY_ADD,   GQUERY_MULTIPLY, GQUERY_DIVIDE,
+                                       GQUERY_MODULO};
+    const uint64_t kind = draw(d, 10);
+
+    if (kind < 4 && room > 1) {
+        const gquery_op op = binary[draw(d, t <= I64 ? 7 : 6)];
+
+        draw_expression(d, t, room);
+        draw_expression(d, t, room - 1);
+        emit(d, op, 0, arithmetic_of(t), 0);
+    } else if (kind == 4) {
+        draw_expression(d, t, room);
+        emit(d, draw(d, 2) == 0 ? GQUERY_NEGATE : GQUERY_ABS, 0, arithmetic_of(t), 0);
+    } else if (kind == 5 && room > 3 && d->nested < GQUERY_NESTED_MAX) {
+        draw_guarded(d, t, room);
+    } else if (kind < 8) {
+        draw_cast(d, t, room);
+    } else if (t == I64) {
+        draw_expression(d, F64, room);
+        emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
+    } else {
+        draw_leaf(d, t);
+    }
+}
+
+static void draw_list(draft *d, type t)
+{
+    gquery_program *p = d->program;
+    const uint64_t bound = draw(d, 8) == 0 ? 200 : 9;
+    const uint32_t first = p->value_count, count = (uint32_t)draw(d, bound);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const int64_t v = (int64_t)draw_value(d, t);
+        uint32_t at = p->value_count++;
+
+        for (; at > first && p->values[at - 1] > v; at--)
+            p->values[at] = p->values[at - 1];
+        p->values[at] = v;
+    }
+    emit(d, GQUERY_IN, first, count, 0);
+}
+
+static void draw_comparison(draft *d, uint32_t room)
+{
+    const gquery_op op = (gquery_op)(GQUERY_EQ + draw(d, 7));
+    const type t = (type)draw(d, TYPES);
+
+    if (draw(d, 8) == 0 && room > 3) {
+        emit(d, GQUERY_LOAD, GQUERY_I128, 0, 0); /* the columns' first forms are in their order */
+        emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, I64));
+        emit(d, GQUERY_CONSTANT, 0, 0, draw(d, 2) - 1);
+        emit(d, op, 0, GQUERY_ORDER_I128, 0);
+    } else if (room > 1) {
+        draw_expression(d, t, room);
+        draw_expression(d, t, room - 1);
+        emit(d, op, 0, t >= F32 ? GQUERY_ORDER_F64 : GQUERY_ORDER_I64, 0);
+    } else {
+        draw_leaf(d, BOOL);
+    }
+}
+
+static void draw_boolean(draft *d, uint32_t room)
+{
+    const type t = (type)(I16 + draw(d, 3));
+
+    switch (draw(d, 8)) {
+    case 0:
+        if (d->program->value_count < LISTS_MAX) {
+            draw_expression(d, t, room);
+            draw_list(d, t);
+            return;
+        }
+        break;
+    case 1:
+        draw_expression(d, BOOL, room);
+        emit(d, (gquery_op)(GQUERY_NOT + draw(d, 4)), 0, 0, 0);
+        return;
+    case 2:
+        draw_expression(d, (type)draw(d, TYPES), room);
+        emit(d, GQUERY_IS_NULL, 0, 0, 0);
+        return;
+    case 3: emit(d, GQUERY_LOAD_NULL, (uint32_t)draw(d, COLUMNS), 0, 0); return;
+    case 4:
+        if (room > 1) {
+            draw_expression(d, BOOL, room);
+            draw_expression(d, BOOL, room - 1);
+            emit(d, draw(d, 2) == 0 ? GQUERY_AND : GQUERY_OR, 0, 0, 0);
+            return;
+        }
+        break;
+    default: break;
+    }
+    draw_comparison(d, room);
+}
+
+static void draw_expression(draft *d, type t, uint32_t room)
+{
+    const uint64_t kind = draw(d, 16);
+    const bool may_nest = room > 1 && d->nested < GQUERY_NESTED_MAX;
+
+    if (kind < 6 || d->program->code_count > CODE_SOON_FULL)
+        draw_leaf(d, t);
+    else if (kind == 6 && may_nest)
+        draw_case(d, t, room);
+    else if (kind == 7 && may_nest)
+        draw_coalesce(d, t, room);
+    else if (t == BOOL)
+        draw_boolean(d, room);
+    else
+        draw_number(d, t, room);
+}
+
+/* ---- programs */
+
+static void draw_keys(draft *d)
+{
+    uint32_t keys = 1 + (uint32_t)draw(d, 3), count = 0;
+
+    for (; keys > 0; keys--)
+        if (draw(d, 2) == 0) {
+            const uint32_t column = (uint32_t)draw(d, COLUMNS), form = d->program->columns[column].form;
+
+            emit(d, GQUERY_LOAD, column, 0, 0);
+            if (form == GQUERY_F32 ||
+                form == GQUERY_F64) /* NaNs have different bits on different processors */
+                emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
+            count += form == GQUERY_I128 ? 2 : 1;
+        } else {
+            const type t = (type)draw(d, TYPES);
+
+            draw_expression(d, t, GQUERY_DEPTH_MAX - count);
+            if (t >= F32)
+                emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
+            count++;
+        }
+    emit(d, GQUERY_GROUP, count, 0, 0);
+}
+
+static void draw_aggregate(draft *d)
+{
+    const gquery_aggregate what = (gquery_aggregate)draw(d, GQUERY_AGGREGATES);
+    const bool is_filtered = draw(d, 4) == 0;
+
+    if (is_filtered) {
+        draw_expression(d, BOOL, GQUERY_DEPTH_MAX);
+        emit(d, GQUERY_IF, 0, 0, 0);
+        d->nested++;
+    }
+    if (what != GQUERY_COUNT_ROWS)
+        draw_expression(d,
+                        what == GQUERY_SUM_F64 ? (type)(F32 + draw(d, 2)) : (type)(I16 + draw(d, 3)),
+                        GQUERY_DEPTH_MAX);
+    emit(d, GQUERY_AGGREGATE, d->program->state_words, what, 0);
+    d->program->state_words += what == GQUERY_SUM_I64 ? 2 : 1;
+    if (is_filtered) {
+        emit(d, GQUERY_END, 0, 0, 0);
+        d->nested--;
+    }
+}
+
+void query_draw(uint64_t *state, gquery_program *program, host_table *table)
+{
+    draft d = {.state = state, .program = program};
+    uint64_t count;
+
+    memset(program, 0, sizeof *program);
+    d.is_tame = draw(&d, 3) != 0;
+    draw_table(&d, table);
+    for (count = draw(&d, 3); count > 0; count--) {
+        draw_expression(&d, BOOL, GQUERY_DEPTH_MAX);
+        emit(&d, GQUERY_FILTER, 0, 0, 0);
+    }
+    if (draw(&d, 2) == 0)
+        draw_keys(&d);
+    for (count = draw(&d, 6); count > 0 && program->code_count < CODE_SOON_FULL; count--)
+        draw_aggregate(&d);
+}
+
+void query_damage(uint64_t *state, gquery_program *program)
+{
+    draft d = {.state = state, .program = program};
+
+    for (uint64_t times = 1 + draw(&d, 4); times > 0; times--) {
+        gquery_instruction *i = &program->code[draw(&d, program->code_count + 1ull) % GQUERY_CODE_MAX];
+
+        switch (draw(&d, 12)) {
+        case 0: program->code_count += (uint32_t)draw(&d, 9) - 4; break;
+        case 1: program->state_words += (uint32_t)draw(&d, 5) - 2; break;
+        case 2: program->column_count = (uint32_t)draw(&d, COLUMNS + 3); break;
+        case 3: program->value_count -= (uint32_t)draw(&d, 3); break;
+        case 4:
+            program->columns[draw(&d, COLUMNS)].form = (uint32_t)draw(&d, GQUERY_FORMS + 1);
+            break;
+        case 5:
+            i->a = (uint32_t)draw(&d, 5) == 0 ? (uint32_t)random_next(state) : (uint32_t)draw(&d, 70);
+            break;
+        case 6:
+        case 7:
+            i->b = draw(&d, 5) == 0 ? (uint16_t)random_next(state) : (uint16_t)draw(&d, 9);
+            break;
+        case 8: i->value = random_next(state); break;
+        default: i->op = (uint16_t)draw(&d, GQUERY_OPS + 2);
+        }
+        if (program->code_count > GQUERY_CODE_MAX)
+            program->code_count = GQUERY_CODE_MAX + 1;
+    }
+}

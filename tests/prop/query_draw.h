@@ -1,0 +1,18 @@
+/* tests/prop/query_draw.h - random query programs and tables.
+ *
+ * Threads: one. */
+#ifndef PROP_QUERY_DRAW_H
+#define PROP_QUERY_DRAW_H
+
+#include "tests/prop/query_evaluate.h"
+
+/* A table, and a program over it: well-typed expressions, as a compiler makes them. Values of the table and constants are such that some programs raise errors,
+ * most do not. */
+void query_draw(uint64_t *state, gquery_program *program, host_table *table);
+
+/* Changes some instructions or counts at random. */
+void query_damage(uint64_t *state, gquery_program *program);
+
+uint32_t query_form_bits(uint32_t form); /* of a value */
+
+#endif

@@ -1,0 +1,53 @@
+/* tests/prop/query_evaluate.h - query programs, run on the CPU a row at a time: what the kernels are checked against.
+ *
+ * Threads: one. */
+#ifndef PROP_QUERY_EVALUATE_H
+#define PROP_QUERY_EVALUATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "query/program.h"
+
+#define ROWS_MAX 3000u
+
+/* A column on the host. Without values all are NULL, without nulls none is. */
+typedef struct host_column {
+    uint8_t values[ROWS_MAX * 16];
+    uint8_t nulls[ROWS_MAX / 8 + 1];
+    bool has_values, has_nulls;
+} host_column;
+
+/* The table's rows; bitmaps of those that are not seen, with so many bits. */
+typedef struct host_table {
+    uint64_t rows;
+    host_column columns[GQUERY_COLUMNS_MAX];
+    uint8_t dead[2][ROWS_MAX / 8 + 1];
+    uint64_t dead_rows[2];
+} host_table;
+
+/* A sum of doubles: in the order of rows, and the sum of sizes, by which another order may differ. */
+typedef struct double_sum {
+    long double sum, size;
+    uint64_t count;
+    bool has_nan, has_up, has_down;
+} double_sum;
+
+typedef struct host_group {
+    uint32_t nulls;
+    uint64_t keys[GQUERY_KEYS_MAX];
+    uint64_t state[GQUERY_STATE_MAX];
+    double_sum sums[GQUERY_STATE_MAX];
+} host_group;
+
+typedef struct host_result {
+    uint32_t errors; /* bit e: a row has raised error e */
+    uint32_t group_count;
+    host_group groups[ROWS_MAX];
+} host_result;
+
+/* The program has been accepted, and has `keys` values of GQUERY_GROUP, or 0. */
+void query_evaluate(const gquery_program *program, const host_table *table, uint32_t keys,
+                    host_result *result);
+
+#endif

@@ -1,0 +1,459 @@
+/* Random query programs on a device, checked against an evaluation on the CPU a row at a time.
+ *
+ *     query_programs [CASES [SEED]]
+ *
+ * Goal: the kernels of query/kernels.c have the same results, groups and errors as the CPU, for any program that gquery_check() accepts; and
+ * whatever it accepts reads and writes nothing outside. Method: programs of well-typed expressions over columns of all forms, in launches of any
+ * number of blocks and threads over parts of the rows; errors are compared as a set, results where there is no error. Then damaged ones, of
+ * which those that are accepted run and have to end well. One column ends where its memory does, and canaries stand around all that is
+ * written. Case i of a seed is case 0 of the seed + i.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/address.h"
+#include "driver/driver.h"
+#include "query/kernels.h"
+#include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/prop/query_draw.h"
+
+#define CASES 3000u
+#define BLOCKS_MAX 6u
+#define CANARIES 8u
+#define CANARY 0x5ca1ab1e0ddba11u
+#define SLOTS_MAX 8192u
+#define SLOT_WORDS_MAX (1 + GQUERY_KEYS_MAX + GQUERY_STATE_MAX)
+#define LAST_BYTES (2ull << 20)
+#define WORDS_MAX (SLOTS_MAX * SLOT_WORDS_MAX) /* of the table; of what is collected */
+
+extern const unsigned char gvmi_image_soft_query_kernels[];
+extern const unsigned char *const gvmi_image_cuda_query_kernels;
+
+typedef enum kernel { BEGIN, SCAN, REDUCE, COLLECT, KERNELS } kernel;
+
+static gvm_device *device;
+static gvm_device_info info = {.struct_size = sizeof info};
+static CUmodule module;
+static CUfunction functions[KERNELS];
+static gvm_buffer *memory, *last; /* `last` has a column that ends where it does */
+static uint64_t state, seed, accepted, full_tables, raised, grouped;
+static gquery_program program;
+static host_table table;
+static host_result expected;
+static uint64_t words[WORDS_MAX + 2 * CANARIES];
+static char problem[512];
+
+/* What a case has on the device: addresses, one behind another. */
+static struct {
+    uint64_t next, program, error, groups, collected, out, states, bitmaps[2];
+    gquery_source sources[GQUERY_COLUMNS_MAX];
+} on;
+
+#define WRONG(...) (snprintf(problem, sizeof problem, __VA_ARGS__), false)
+
+static uint64_t draw(uint64_t bound)
+{
+    return random_next(&state) % bound;
+}
+
+static bool open_device(void)
+{
+    static const char *const names[KERNELS] = {"query_begin", "query_scan", "query_reduce",
+                                               "query_collect"};
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = LAST_BYTES};
+
+    if (!device_open_with_kernels(gvmi_image_soft_query_kernels, gvmi_image_cuda_query_kernels,
+                                  &device, &info, &module))
+        return false;
+    if (module == NULL)
+        return true;
+    for (int i = 0; i < KERNELS; i++)
+        if (gvmi_cu->cuModuleGetFunction(&functions[i], module, names[i]) != CUDA_SUCCESS)
+            return false;
+    return gvm_buffer_create(device, 4 * sizeof words, NULL, &memory) == GVM_OK &&
+           gvm_buffer_commit(memory, 0, 4 * sizeof words) == GVM_OK &&
+           gvm_buffer_create(device, 4 * LAST_BYTES, &options, &last) == GVM_OK &&
+           gvm_buffer_commit(last, 0, LAST_BYTES) == GVM_OK;
+}
+
+/* ---- memory */
+
+static bool copy_in(uint64_t address, const void *data, uint64_t bytes)
+{
+    return bytes == 0 || gvmi_cu->cuMemcpyHtoD(address, data, bytes) == CUDA_SUCCESS ||
+           WRONG("cuMemcpyHtoD fails");
+}
+
+/* Room for so many bytes, of 16 at least between two. */
+static uint64_t put(const void *data, uint64_t bytes)
+{
+    const uint64_t at = on.next;
+
+    on.next += (bytes + 47) / 16 * 16;
+    if (data != NULL && !copy_in(at, data, bytes))
+        tap_bail_out("%s", problem);
+    return at;
+}
+
+/* Words that kernels write, between canaries. */
+static uint64_t put_words(uint64_t count)
+{
+    for (uint64_t i = 0; i < CANARIES; i++)
+        words[i] = words[CANARIES + count + i] = CANARY + i;
+    memset(words + CANARIES, 0, count * 8);
+    return put(words, (count + 2 * CANARIES) * 8) + CANARIES * 8;
+}
+
+/* They are in words[CANARIES...] then. */
+static bool take_words(const char *what, uint64_t address, uint64_t count)
+{
+    if (gvmi_cu->cuMemcpyDtoH(words, address - CANARIES * 8, (count + 2 * CANARIES) * 8) != CUDA_SUCCESS)
+        return WRONG("a kernel has failed");
+    for (uint64_t i = 0; i < CANARIES; i++)
+        if (words[i] != CANARY + i || words[CANARIES + count + i] != CANARY + i)
+            return WRONG("words beside %s have changed", what);
+    return true;
+}
+
+static void put_columns(void)
+{
+    const uint32_t at_end = (uint32_t)draw(program.column_count + 1ull);
+    const uint64_t end = gvmi_address(gvm_buffer_address(last)) + LAST_BYTES;
+
+    memset(on.sources, 0, sizeof on.sources);
+    for (uint32_t i = 0; i < program.column_count; i++) {
+        const host_column *c = &table.columns[i];
+        const uint64_t bits = query_form_bits(program.columns[i].form);
+        const uint64_t bytes = (table.rows * bits + 7) / 8;
+
+        if (c->has_nulls)
+            on.sources[i].nulls = put(c->nulls, (table.rows + 7) / 8);
+        if (!c->has_values)
+            continue;
+        on.sources[i].values = i == at_end ? end - bytes : put(c->values, bytes);
+        if (i == at_end && !copy_in(end - bytes, c->values, bytes))
+            tap_bail_out("%s", problem);
+    }
+    for (int i = 0; i < 2; i++)
+        on.bitmaps[i] = table.dead_rows[i] > 0 ? put(table.dead[i], (table.dead_rows[i] + 7) / 8) : 0;
+}
+
+/* ---- kernels */
+
+static bool launch(kernel which, uint32_t blocks, uint32_t threads, uint64_t shared_bytes, void *params)
+{
+    void *arguments[] = {params};
+    CUresult result = CUDA_SUCCESS;
+
+    if (shared_bytes > 48 << 10)
+        result = gvmi_cu->cuFuncSetAttribute(
+            functions[which], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuLaunchKernel(functions[which], blocks, 1, 1, threads, 1, 1,
+                                         (unsigned)shared_bytes, NULL, arguments, NULL);
+    return result == CUDA_SUCCESS || WRONG("cuLaunchKernel: CUresult %d", (int)result);
+}
+
+static uint32_t draw_threads(const gquery_scan *scan)
+{
+    const uint32_t warp = (uint32_t)info.warp_size;
+    uint32_t most = (uint32_t)info.block_threads_max < GQUERY_THREADS ? (uint32_t)info.block_threads_max
+                                                                      : GQUERY_THREADS;
+
+    while (most > warp && scan != NULL && gquery_shared_bytes(scan, most) > 48 << 10)
+        most -= warp;
+    return warp * (1 + (uint32_t)draw(most / warp));
+}
+
+/* All rows, a part at a time. */
+static bool scan_rows(gquery_scan *scan, uint32_t blocks)
+{
+    bool good = true;
+
+    for (scan->first = 0; good && scan->first < table.rows; scan->first = scan->limit) {
+        const uint32_t threads = draw_threads(scan);
+        const uint64_t left = table.rows - scan->first;
+
+        scan->limit = scan->first + (draw(2) == 0 ? left : 1 + draw(left));
+        good = launch(SCAN, blocks, threads, gquery_shared_bytes(scan, threads), scan);
+    }
+    return good;
+}
+
+static gquery_scan scan_of(const gquery_shape *shape)
+{
+    gquery_scan scan = {
+        .program = on.program,
+        .dead = on.bitmaps[0],
+        .dead_rows = table.dead_rows[0],
+        .deleted = on.bitmaps[1],
+        .deleted_rows = table.dead_rows[1],
+        .error = on.error,
+        .depth = shape->depth,
+        .state_words = program.state_words,
+        .keys = shape->keys,
+    };
+
+    memcpy(scan.sources, on.sources, sizeof scan.sources);
+    return scan;
+}
+
+static bool run_in_one_group(const gquery_shape *shape, uint32_t blocks)
+{
+    gquery_scan scan = scan_of(shape);
+    gquery_begin begin = {.program = on.program,
+                          .partial = on.states,
+                          .count = blocks,
+                          .state_words = program.state_words};
+    gquery_reduce reduce = {.program = on.program,
+                            .partial = on.states,
+                            .blocks = blocks,
+                            .state_words = program.state_words};
+
+    scan.partial = on.states;
+    return launch(BEGIN, 2, draw_threads(NULL), 0, &begin) && scan_rows(&scan, blocks) &&
+           launch(REDUCE, 1, draw_threads(NULL), 0, &reduce);
+}
+
+static bool run_in_groups(const gquery_shape *shape, uint32_t blocks, const gquery_groups *groups)
+{
+    gquery_scan scan = scan_of(shape);
+    gquery_begin begin = {.program = on.program,
+                          .groups = on.groups,
+                          .keys = shape->keys,
+                          .state_words = program.state_words};
+    gquery_collect collect = {
+        .groups = on.groups, .out = on.out, .collected = on.collected, .slot_words = groups->slot_words};
+
+    scan.groups = on.groups;
+    return copy_in(on.groups, groups, sizeof *groups) &&
+           launch(BEGIN, 3, draw_threads(NULL), 0, &begin) && scan_rows(&scan, blocks) &&
+           launch(COLLECT, blocks, draw_threads(NULL), 0, &collect);
+}
+
+/* ---- results */
+
+static double double_of(uint64_t bits)
+{
+    double v;
+
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+static bool sum_is_right(const double_sum *s, double got)
+{
+    const long double bound = (long double)s->count * 0x1p-52L * s->size;
+
+    if (s->has_nan || (s->has_up && s->has_down))
+        return isnan(got);
+    if (s->has_up || s->has_down)
+        return isinf(got) && (got > 0) == s->has_up;
+    if (s->size > 1e308L) /* the order says which partial sums are infinite */
+        return true;
+    return fabsl(s->sum - (long double)got) <= bound;
+}
+
+static bool states_are_same(const host_group *g, const uint64_t *got)
+{
+    for (uint32_t i = 0; i < program.code_count; i++) {
+        const gquery_instruction *in = &program.code[i];
+
+        if (in->op != GQUERY_AGGREGATE)
+            continue;
+        if (in->b == GQUERY_SUM_F64
+                ? !sum_is_right(&g->sums[in->a], double_of(got[in->a]))
+                : memcmp(&g->state[in->a], &got[in->a], 8 * gquery_aggregate_words(in->b)) != 0)
+            return WRONG("aggregate %u at %u is %#llx and not %#llx", (unsigned)in->b, (unsigned)in->a,
+                         (unsigned long long)got[in->a], (unsigned long long)g->state[in->a]);
+    }
+    return true;
+}
+
+static const host_group *find_expected(const uint64_t *slot, uint32_t keys)
+{
+    for (uint32_t i = 0; i < expected.group_count; i++)
+        if (expected.groups[i].nulls == slot[0] &&
+            memcmp(expected.groups[i].keys, slot + 1, keys * sizeof *slot) == 0)
+            return &expected.groups[i];
+    return NULL;
+}
+
+/* Those that came out are in words[CANARIES...]. As many are expected, and are different ones: so the same. */
+static bool groups_are_same(uint32_t keys, uint64_t count)
+{
+    static bool seen[ROWS_MAX];
+    const uint32_t slot_words = 1 + keys + program.state_words;
+
+    memset(seen, 0, sizeof seen);
+    if (count != expected.group_count)
+        return WRONG("%llu groups and not %u", (unsigned long long)count,
+                     (unsigned)expected.group_count);
+    for (uint64_t i = 0; i < count; i++) {
+        const uint64_t *slot = words + CANARIES + i * slot_words;
+        const host_group *g = find_expected(slot, keys);
+
+        if (g == NULL || seen[g - expected.groups])
+            return WRONG("group %llu is %s", (unsigned long long)i, g == NULL ? "none" : "there twice");
+        seen[g - expected.groups] = true;
+        if (!states_are_same(g, slot + 1 + keys))
+            return false;
+    }
+    return true;
+}
+
+static bool error_is_right(void)
+{
+    uint32_t error = GQUERY_ERRORS;
+
+    if (!take_words("the error", on.error, 1))
+        return false;
+    error = (uint32_t)words[CANARIES];
+    raised += error != GQUERY_E_NONE;
+    if (expected.errors == 0 ? error != GQUERY_E_NONE
+                             : error >= 32 || (expected.errors & 1u << error) == 0)
+        return WRONG("error %u, and the CPU has the set %#x", (unsigned)error,
+                     (unsigned)expected.errors);
+    return true;
+}
+
+/* ---- cases */
+
+static bool check_in_one_group(const gquery_shape *shape, bool is_compared)
+{
+    const uint32_t blocks = 1 + (uint32_t)draw(BLOCKS_MAX);
+
+    on.states = put_words((uint64_t)blocks * program.state_words);
+    return run_in_one_group(shape, blocks) &&
+           take_words("the states", on.states, (uint64_t)blocks * program.state_words) &&
+           (!is_compared || expected.errors != 0 ||
+            states_are_same(&expected.groups[0], words + CANARIES)) &&
+           (!is_compared || error_is_right());
+}
+
+static uint64_t draw_slots(void)
+{
+    uint64_t slots = 2;
+
+    while (slots < 2 * (expected.group_count + 1ull) && slots < SLOTS_MAX)
+        slots *= 2;
+    if (draw(5) == 0 && slots > 2) /* too few */
+        slots /= 2;
+    return slots < SLOTS_MAX && draw(2) == 0 ? slots * 2 : slots;
+}
+
+static bool check_in_groups(const gquery_shape *shape, bool is_compared)
+{
+    const uint64_t slots = draw_slots(), slot_words = 1 + shape->keys + program.state_words;
+    gquery_groups groups = {.mask = slots - 1, .max = slots / 2, .slot_words = (uint32_t)slot_words};
+    uint64_t count;
+
+    grouped++;
+    groups.slots = put_words(slots * slot_words);
+    on.out = put_words(slots / 2 * slot_words);
+    on.collected = put_words(1);
+    on.groups = put_words(sizeof groups / 8);
+    if (!run_in_groups(shape, 1 + (uint32_t)draw(BLOCKS_MAX), &groups) ||
+        !take_words("the table", groups.slots, slots * slot_words) ||
+        !take_words("the description", on.groups, sizeof groups / 8))
+        return false;
+    memcpy(&groups, words + CANARIES, sizeof groups);
+    full_tables += groups.full;
+    if (!take_words("the counter", on.collected, 1))
+        return false;
+    count = words[CANARIES];
+    if (count > groups.max || (groups.full == 0 && count != groups.count))
+        return WRONG("%llu groups collected of %llu, where %llu may be", (unsigned long long)count,
+                     (unsigned long long)groups.count, (unsigned long long)groups.max);
+    if (!take_words("what is collected", on.out, slots / 2 * slot_words))
+        return false;
+    if (!is_compared)
+        return true;
+    if (expected.errors == 0 && groups.full != (expected.group_count > groups.max))
+        return WRONG("full is %u, for %u groups of %llu", (unsigned)groups.full,
+                     (unsigned)expected.group_count, (unsigned long long)groups.max);
+    return (expected.errors != 0 || groups.full != 0 || groups_are_same(shape->keys, count)) &&
+           (groups.full != 0 || error_is_right());
+}
+
+/* The program over the table, if it is accepted. */
+static bool run_program(bool is_damaged)
+{
+    gquery_shape shape;
+    char text[128];
+
+    if (!gquery_check(&program, &shape, text))
+        return is_damaged || WRONG("the program is refused: %s", text);
+    accepted += is_damaged;
+    if (is_damaged)
+        expected.group_count = 100;
+    else
+        query_evaluate(&program, &table, shape.keys, &expected);
+    on.next = gvmi_address(gvm_buffer_address(memory));
+    on.program = put(&program, sizeof program);
+    on.error = put_words(1);
+    put_columns();
+    return shape.grouped ? check_in_groups(&shape, !is_damaged)
+                         : check_in_one_group(&shape, !is_damaged);
+}
+
+static bool run_case(uint64_t number)
+{
+    static gquery_program whole;
+
+    state = number;
+    query_draw(&state, &program, &table);
+    whole = program;
+    if (!run_program(false))
+        return false;
+    for (int i = 0; i < 6; i++) {
+        program = whole;
+        query_damage(&state, &program);
+        if (!run_program(true))
+            return false;
+    }
+    return true;
+}
+
+static bool run_cases(uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        if (!run_case(seed + i)) {
+            printf("# case of the seed %llu, %llu rows: %s\n", (unsigned long long)(seed + i),
+                   (unsigned long long)table.rows, problem);
+            return false;
+        }
+    printf("# %llu in groups, %llu with errors, %llu full tables; %llu damaged ones accepted\n",
+           (unsigned long long)grouped, (unsigned long long)raised, (unsigned long long)full_tables,
+           (unsigned long long)accepted);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    const uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : CASES;
+    static const int warps[] = {32, 8, 1}, threads[] = {256, 256, 32}; /* of a block: 32 warps at most */
+
+    seed = random_seed(argc > 2 ? argv[2] : NULL);
+    printf("# seed %llu\n", (unsigned long long)seed);
+    fixture_machine_default("memory=512MiB,sms=2,warp=%d,threads=%d,switches=%llu", warps[seed % 3],
+                            threads[seed % 3], (unsigned long long)(seed % 2));
+    if (!open_device())
+        tap_bail_out("the device cannot be used");
+    if (module == NULL)
+        return tap_skip_all("this build has no kernels for this device");
+    tap_result(run_cases(cases), "programs_of_random_expressions_give_what_the_cpu_gives");
+    tap_result(cases < 100 || (grouped > 0 && raised > 0 && full_tables > 0 && accepted > 0),
+               "programs_of_all_kinds_have_run");
+    gvm_buffer_destroy(last);
+    gvm_buffer_destroy(memory);
+    gvm_device_close(device);
+    return tap_finish();
+}
