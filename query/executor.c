@@ -21,7 +21,8 @@
 
 #define SPIN_NS 50000
 #define IDLE_MS 60000 /* without connections; then it ends */
-#define FAILED_MS 10000 /* likewise, where the device could not be opened: the next executor tries again */
+#define FAILED_MS \
+    10000 /* likewise, where the device could not be opened: the next executor tries again */
 #define REST_MS 1000
 #define NS_PER_MS INT64_C(1000000)
 #define BEAT_NS (GSTORE_SPAWN_BEAT_MS / 2 * NS_PER_MS)
@@ -86,7 +87,8 @@ static bool receive(const gquery_connection *c, gquery_message *message)
 static bool carry_out(gquery_connection *c, uint32_t verb, gquery_message *answer)
 {
     if (verb == GQUERY_RUN && !gquery_read_window(c))
-        gquery_answer(answer, GQUERY_ERROR, "XX000", "the query for the GPU is malformed: its memory file");
+        gquery_answer(answer, GQUERY_ERROR, "XX000",
+                      "the query for the GPU is malformed: its memory file");
     else if (verb == GQUERY_RUN)
         gquery_run(state.tables, state.ordinal, c, answer);
     else if (verb == GQUERY_FETCH)

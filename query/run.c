@@ -75,7 +75,8 @@ static bool succeed(query *q, gvm_status status, const char *what)
 static bool check(query *q, CUresult result, const char *call)
 {
     return result == CUDA_SUCCESS ||
-           succeed(q, gvm_driver_error((int32_t)result, call, "%s has failed", call), "cannot run the query");
+           succeed(q, gvm_driver_error((int32_t)result, call, "%s has failed", call),
+                   "cannot run the query");
 }
 
 static bool refuse(query *q, const char *what)
@@ -101,8 +102,8 @@ static bool has_form(const gvm_table_column *c, uint32_t form, uint64_t rows)
 {
     const uint64_t bytes = form == GQUERY_BIT ? (rows + 7) / 8 : rows * form_bytes[form];
 
-    return c->absent ||
-           (c->width == form_bytes[form] && c->values_bytes >= bytes && (c->length > 0 || c->uniform != 0));
+    return c->absent || (c->width == form_bytes[form] && c->values_bytes >= bytes &&
+                         (c->length > 0 || c->uniform != 0));
 }
 
 /* Where NULLs are told by a bitmap alone. */
@@ -128,8 +129,8 @@ static bool find_column(query *q, uint32_t column, uint32_t *index)
         *index = i;
         return true;
     }
-    gquery_answer(q->answer, GQUERY_ERROR, "55000", "column %u of the table is not as the query has it",
-                  wanted->number);
+    gquery_answer(q->answer, GQUERY_ERROR, "55000",
+                  "column %u of the table is not as the query has it", wanted->number);
     return false;
 }
 
@@ -215,7 +216,8 @@ static bool open_table(query *q)
     for (uint32_t i = 0; i < p->column_count; i++) {
         const gvm_table_data *d = &q->data[indices[i]];
 
-        q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values, (uint64_t)(uintptr_t)d->nulls};
+        q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values,
+                                             (uint64_t)(uintptr_t)d->nulls};
     }
     count_bytes(q, list, count);
     return set_deleted(q);
@@ -321,8 +323,8 @@ static bool send_control(query *q)
 
 /* ---- launches */
 
-static bool launch(query *q, CUfunction kernel, uint64_t blocks, uint32_t threads, uint64_t shared_bytes,
-                   const void *params)
+static bool launch(query *q, CUfunction kernel, uint64_t blocks, uint32_t threads,
+                   uint64_t shared_bytes, const void *params)
 {
     void *arguments[] = {(void *)(uintptr_t)params};
 
@@ -360,7 +362,8 @@ static bool choose_launch(query *q)
                    &each, q->device->scan, (int)q->threads, gquery_shared_bytes(&q->scan, q->threads)),
                "cuOccupancyMaxActiveBlocksPerMultiprocessor"))
         return false;
-    q->blocks = (uint32_t)((each > 0 ? each : 1) * (q->device->info.sm_count > 0 ? q->device->info.sm_count : 1));
+    q->blocks = (uint32_t)((each > 0 ? each : 1) *
+                           (q->device->info.sm_count > 0 ? q->device->info.sm_count : 1));
     blocks = (rows + q->threads * GQUERY_EACH - 1) / (q->threads * GQUERY_EACH);
     if (blocks < q->blocks)
         q->blocks = blocks > 0 ? (uint32_t)blocks : 1;
@@ -399,8 +402,8 @@ static bool launch_scan(query *q, uint64_t first, uint64_t limit)
     for (; first < limit; first += step) {
         q->scan.first = first;
         q->scan.limit = limit - first < step ? limit : first + step;
-        if (!launch(q, q->device->scan, q->blocks, q->threads, gquery_shared_bytes(&q->scan, q->threads),
-                    &q->scan))
+        if (!launch(q, q->device->scan, q->blocks, q->threads,
+                    gquery_shared_bytes(&q->scan, q->threads), &q->scan))
             return false;
     }
     return true;
@@ -423,11 +426,12 @@ static bool launch_batch(query *q, uint64_t first, uint64_t limit)
                            (q->shape.grouped ? 0 : q->scan.state_words * sizeof(uint64_t));
 
     return check(q, gvmi_cu->cuEventRecord(q->lane->start, q->lane->stream), "cuEventRecord") &&
-           (first > 0 || launch_begin(q)) && launch_scan(q, first, limit) && (!last || launch_reduce(q)) &&
+           (first > 0 || launch_begin(q)) && launch_scan(q, first, limit) &&
+           (!last || launch_reduce(q)) &&
            check(q, gvmi_cu->cuEventRecord(q->lane->stop, q->lane->stream), "cuEventRecord") &&
            check(q,
-                 gvmi_cu->cuMemcpyDtoHAsync(q->lane->host + CONTROL_AT, q->lane->device + CONTROL_AT,
-                                            bytes, q->lane->stream),
+                 gvmi_cu->cuMemcpyDtoHAsync(q->lane->host + CONTROL_AT,
+                                            q->lane->device + CONTROL_AT, bytes, q->lane->stream),
                  "cuMemcpyDtoHAsync") &&
            check(q, gvmi_cu->cuStreamSynchronize(q->lane->stream), "cuStreamSynchronize");
 }
@@ -546,7 +550,8 @@ static bool collect(query *q)
     gquery_results *r = &q->c->results;
     const gquery_collect params = {.groups = q->scan.groups,
                                    .out = 0,
-                                   .collected = q->lane->device + CONTROL_AT + offsetof(control, collected),
+                                   .collected = q->lane->device + CONTROL_AT +
+                                                offsetof(control, collected),
                                    .slot_words = slot_words(q)};
     gquery_collect full = params;
 
@@ -578,13 +583,14 @@ static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message 
     if (to == NULL)
         return fail_memory(answer);
     if (count > 0)
-        result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + STATES_AT : to, from, bytes, lane->stream);
+        result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + STATES_AT : to, from, bytes,
+                                            lane->stream);
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuStreamSynchronize(lane->stream);
     if (result != CUDA_SUCCESS) {
-        gquery_answer_status(answer,
-                             gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
-                             "cannot read the results");
+        gquery_answer_status(
+            answer, gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
+            "cannot read the results");
         return false;
     }
     if (small)
@@ -662,7 +668,8 @@ static bool enter_device(query *q, int32_t ordinal)
     if (!succeed(q, gquery_device_open(ordinal, &q->device), "cannot open the GPU"))
         return false;
     if (!q->c->has_context)
-        q->c->has_context = succeed(q, gvm_device_push_context(q->device->handle), "cannot use the GPU");
+        q->c->has_context = succeed(q, gvm_device_push_context(q->device->handle),
+                                    "cannot use the GPU");
     return q->c->has_context;
 }
 
@@ -679,7 +686,8 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
     done = succeed(&q, gquery_lane_take(c, &q.lane), "cannot run the query");
     if (done)
         set_scan(&q);
-    done = done && open_table(&q) && send_dead(&q) && (q.shape.grouped ? run_groups(&q) : run_sums(&q));
+    done = done && open_table(&q) && send_dead(&q) &&
+           (q.shape.grouped ? run_groups(&q) : run_sums(&q));
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         window_of(&q)->cost = q.cost;

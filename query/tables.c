@@ -203,7 +203,8 @@ gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached, 
     if (deleted) {
         status = open_deleted(tables, attached);
         if (status == GVM_OK)
-            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, LEASE_MS, &l.deleted);
+            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, LEASE_MS,
+                                        &l.deleted);
         l.has_deleted = status == GVM_OK;
     }
     if (status != GVM_OK) {

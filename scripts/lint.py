@@ -32,7 +32,7 @@ NEIGHBOURS = {
     "keeper/table": "lib/base keeper/client",
     "softgpu": "lib/driver",
     "postgres": "keeper/table",
-    "query": "",
+    "query": "lib/driver postgres",
     "tools": "lib/base",
     "bench": "lib/base lib/driver lib/kernels keeper/machine postgres tools",
     "examples": "",
