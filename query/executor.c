@@ -259,25 +259,25 @@ static void send_beat(void)
 
 static void watch(void)
 {
-    int64_t beat_ns = 0;
+    int64_t beat_ns = 0, rest_ns = 0;
 
     for (;;) {
         struct pollfd control = {GSTORE_SPAWN_CONTROL, POLLIN, 0};
         const int ready = poll(&control, 1, REST_MS);
         const int64_t now_ns = gquery_now_ns();
 
-        if (ready > 0) {
-            if (!receive_connection())
-                return;
-            continue; /* it may be the first one after long */
-        }
+        if (ready > 0 && !receive_connection())
+            return;
         if (now_ns >= beat_ns && is_alive(now_ns)) {
             send_beat();
             beat_ns = now_ns + BEAT_NS;
         }
-        (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
-        gquery_device_rest();
-        if (is_over(now_ns))
+        if (now_ns >= rest_ns) {
+            (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
+            gquery_device_rest();
+            rest_ns = now_ns + GQUERY_REST_NS;
+        }
+        if (ready == 0 && is_over(now_ns))
             return;
     }
 }

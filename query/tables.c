@@ -1,5 +1,5 @@
 /* See tables.h. Lock: `lock` guards the list, users and the opening of bitmaps. Attaching, which takes some messages to the keeper, is
- * done under it; detaching, which unmaps, is not. */
+ * done under it, as is detaching one to make room; detaching those that rest, which unmaps, is not. */
 #include "query/tables.h"
 
 #include <pthread.h>

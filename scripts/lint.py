@@ -31,7 +31,7 @@ NEIGHBOURS = {
     "keeper/region": "lib/base lib/region keeper/client",
     "keeper/table": "lib/base keeper/client",
     "softgpu": "lib/driver",
-    "postgres": "keeper/table",
+    "postgres": "keeper/table query",
     "query": "lib/driver postgres",
     "tools": "lib/base",
     "bench": "lib/base lib/driver lib/kernels keeper/machine postgres query tools",
