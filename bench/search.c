@@ -1,5 +1,4 @@
-/* gvmem-bench search: distances of all rows of a table from a query, as exact search computes them, beside a read of the same bytes. On
- * the software GPU a row has one thread, as threads of a warp that wait for each other are slow there. */
+/* gvmem-bench search: distances of all rows of a table from a query, as exact search computes them, beside a read of the same bytes. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -93,13 +92,10 @@ static bool time_distances(search *s, size_t kind, double *us)
                          .query_bytes = kinds[kind].query_bytes,
                          .elements = kinds[kind].elements,
                          .metric = kinds[kind].metric,
-                         .lanes = 1};
+                         .lanes = gquery_lanes(kinds[kind].stride, s->b->info.software)};
     void *arguments[] = {&p};
     CUresult result;
 
-    while (!s->b->info.software && p.lanes < (unsigned)s->b->info.warp_size &&
-           p.lanes < (p.stride + 15) / 16)
-        p.lanes *= 2;
     if (!bench_timer_start(s->b, &s->timer))
         return false;
     result = gvmi_cu->cuLaunchKernel(s->function, s->blocks, 1, 1, s->threads, 1, 1, p.query_bytes,

@@ -200,42 +200,70 @@ GVM_DEVICE uint32_t unit_pieces(uint32_t elements, uint32_t words)
     return is_half_piece(elements) ? 1 : words * pieces_of_word(elements);
 }
 
-GVM_DEVICE void add_unit(uint32_t elements, uint32_t metric, sums *s, const uint64_t *row,
-                         const query_view *q, uint32_t unit, uint32_t words)
+/* A thread's part of a row at a time: so many units are loaded before the first one is used. */
+#define AT_ONCE 4
+
+typedef struct unit {
+    uint64_t first, second;
+} unit;
+
+GVM_DEVICE void load_unit(unit *u, const uint64_t *row, uint32_t number, uint32_t words)
 {
-    const uint8_t *at = q->bytes + unit * q->unit_step;
+    if (words == 2)
+        gvm_stream_load_u64x2(row + 2 * number, &u->first, &u->second);
+    else
+        u->first = row[number];
+}
+
+GVM_DEVICE void add_unit(uint32_t elements, uint32_t metric, sums *s, const unit *u,
+                         const query_view *q, uint32_t number, uint32_t words)
+{
+    const uint8_t *at = q->bytes + number * q->unit_step;
     const uint32_t pieces = unit_pieces(elements, words), each = pieces_of_word(elements);
     piece found[4];
-    uint64_t loaded[2];
     uint32_t i;
 
-    if (words == 2)
-        gvm_stream_load_u64x2(row + 2 * unit, &loaded[0], &loaded[1]);
-    else
-        loaded[0] = row[unit];
     if (words == 1 && is_half_piece(elements))
         found[0].words.first = *(const uint64_t *)at;
     GVM_UNROLL
     for (i = 0; i < pieces && (words == 2 || !is_half_piece(elements)); i++)
         found[i].words = ((const piece *)(at + i * q->piece_step))->words;
-    add_word(elements, metric, s, loaded[0], found, 0);
+    add_word(elements, metric, s, u->first, found, 0);
     if (words == 2)
-        add_word(elements, metric, s, loaded[1], is_half_piece(elements) ? found : found + each, 1);
+        add_word(elements, metric, s, u->second, is_half_piece(elements) ? found : found + each, 1);
+}
+
+GVM_DEVICE void add_units(const gquery_distance *p, uint32_t elements, uint32_t metric, sums *s,
+                          const uint64_t *row, const query_view *q, uint32_t lane, uint32_t words)
+{
+    const uint32_t units = p->stride / 8 / words;
+    unit loaded[AT_ONCE];
+    uint32_t i, k;
+
+    for (i = lane; i + (AT_ONCE - 1) * p->lanes < units; i += AT_ONCE * p->lanes) {
+        GVM_UNROLL
+        for (k = 0; k < AT_ONCE; k++)
+            load_unit(&loaded[k], row, i + k * p->lanes, words);
+        GVM_UNROLL
+        for (k = 0; k < AT_ONCE; k++)
+            add_unit(elements, metric, s, &loaded[k], q, i + k * p->lanes, words);
+    }
+    for (; i < units; i += p->lanes) {
+        load_unit(&loaded[0], row, i, words);
+        add_unit(elements, metric, s, &loaded[0], q, i, words);
+    }
 }
 
 /* This thread's part of a row. */
 GVM_DEVICE void add_row(const gquery_distance *p, uint32_t elements, uint32_t metric, sums *s,
                         const uint8_t *row, const query_view *q, uint32_t lane)
 {
-    const uint64_t *words = (const uint64_t *)row;
     uint32_t i;
 
     if (unit_words(p->stride) == 2)
-        for (i = lane; i < p->stride / 16; i += p->lanes)
-            add_unit(elements, metric, s, words, q, i, 2);
+        add_units(p, elements, metric, s, (const uint64_t *)row, q, lane, 2);
     else if (unit_words(p->stride) == 1)
-        for (i = lane; i < p->stride / 8; i += p->lanes)
-            add_unit(elements, metric, s, words, q, i, 1);
+        add_units(p, elements, metric, s, (const uint64_t *)row, q, lane, 1);
     else
         for (i = lane; i < (elements == GQUERY_ELEMENTS_BITS ? p->stride : p->count); i += p->lanes)
             add_one(elements, metric, s, row, q->bytes, i);

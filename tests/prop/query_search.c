@@ -180,8 +180,9 @@ static void draw_rows(drawn *d)
     d->rows = (uint32_t)draw(ROWS_MAX + 1);
     d->p.first = d->rows == 0 ? 0 : draw(d->rows);
     d->p.limit = d->rows;
-    for (d->p.lanes = 1; d->p.lanes < warp && d->p.lanes < (d->p.stride + 15) / 16; d->p.lanes *= 2)
-        ;
+    d->p.lanes = draw(2) == 0 ? 1u << draw(4) : gquery_lanes(d->p.stride, false);
+    if (d->p.lanes > warp)
+        d->p.lanes = warp;
     for (uint32_t r = 0; r < d->rows; r++)
         if (d->size == 0)
             draw_bits(d, mirror + VALUES_AT + r * d->p.stride, d->p.stride);
