@@ -19,6 +19,7 @@
 #define UNIT_GROUPS (UINT64_C(1) << 20) /* which may soon be too many for their table */
 #define SLOTS_FIRST (UINT64_C(16) << 10)
 #define SLOTS_LEAST 256
+#define SLOTS_MOST (UINT64_C(1) << 32)
 #define SLOTS_GROWTH 16 /* where they were too few */
 #define LAUNCH_BLOCKS 8 /* of an SM, for kernels that only go through memory */
 #define DEAD_SMALL (UINT64_C(512) << 10)
@@ -295,13 +296,13 @@ static bool take_groups(query *q, uint64_t full)
 {
     const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), rows = q->c->query.tables[0].rows;
 
-    while (q->slots > SLOTS_LEAST &&
-           (q->slots / 4 >= rows || q->slots * slot_bytes > q->c->query.scratch_bytes_max))
+    while (q->slots > SLOTS_LEAST && (q->slots / 4 >= rows || q->slots > SLOTS_MOST ||
+                                      q->slots * slot_bytes > q->c->query.scratch_bytes_max))
         q->slots /= 2;
     if (q->slots > full)
         return take_scratch(q, q->slots * slot_bytes, &q->groups);
     gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
-                  "the groups need more than %llu bytes of scratch memory on the GPU",
+                  "the groups need more than %llu bytes of scratch memory on the GPU, or are too many",
                   (unsigned long long)q->c->query.scratch_bytes_max);
     return false;
 }
@@ -621,6 +622,9 @@ static bool check_query(query *q)
         return refuse(q, "there is one table");
     if (!gquery_check(&w->program, &q->shape, problem))
         return refuse(q, problem);
+    for (uint32_t i = 0; i < w->program.code_count; i++)
+        if (w->program.code[i].op == GQUERY_MARK || w->program.code[i].op == GQUERY_EMIT)
+            return refuse(q, "its results are neither sums nor groups");
     return true;
 }
 
