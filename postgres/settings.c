@@ -25,7 +25,7 @@ int	   gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool   gstore_wait_for_source = false;
 bool   gstore_gpu_queries = true;
 bool   gstore_gpu_aggregates = true;
-double gstore_gpu_startup_cost = 50;
+double gstore_gpu_startup_cost = 150;
 double gstore_gpu_instruction_cost = -1;
 int	   gstore_gpu_query_memory_mb = 1024;
 
@@ -50,13 +50,12 @@ define_query_settings(void)
 							 &gstore_gpu_aggregates, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("gstore_fdw.gpu_startup_cost",
 							 "The planner's estimate of what it costs to run a query on the GPU.",
-							 NULL, &gstore_gpu_startup_cost, 50, 0, DBL_MAX, PGC_USERSET, 0, NULL,
+							 NULL, &gstore_gpu_startup_cost, 150, 0, DBL_MAX, PGC_USERSET, 0, NULL,
 							 NULL, NULL);
-	DefineCustomRealVariable(
-		"gstore_fdw.gpu_instruction_cost",
-		"The planner's estimate of what a row costs on the GPU, for each operator.",
-		"-1: chosen by the device; the software GPU costs more than a processor.",
-		&gstore_gpu_instruction_cost, -1, -1, DBL_MAX, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable("gstore_fdw.gpu_instruction_cost",
+							 "The planner's estimate of what a row costs on the GPU, for each operator.",
+							 "-1: chosen by the device.", &gstore_gpu_instruction_cost, -1, -1,
+							 DBL_MAX, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomIntVariable("gstore_fdw.gpu_query_memory",
 							"Device memory that a query on the GPU may have for its results.",
 							"What needs more runs without the GPU.", &gstore_gpu_query_memory_mb,
