@@ -423,8 +423,9 @@ unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int co
 }
 
 char *
-gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call)
+gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_export_kind kind)
 {
+	const bool		 for_call = kind != GSTORE_EXPORT_USER;
 	const Oid		 oid = RelationGetRelid(relation);
 	gstore_piece	 piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
 	gstore_token_key key;
@@ -441,7 +442,8 @@ gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool fo
 	count = list_areas(relation, view, for_call && gstore_links_deleted(view), &areas);
 	unpack_store(oid, view, areas, count);
 	gstore_lock_privileges(ShareLock);
-	gstore_check_readable(oid);
+	if (kind != GSTORE_EXPORT_QUERY)
+		gstore_check_readable(oid);
 	if (!gstore_privileges(oid, &privileges))
 		elog(ERROR, "cache lookup failed for relation %u", oid);
 	if (!choose_place(oid, view, own, sum, bytes, &at))
@@ -473,7 +475,7 @@ gstore_export(PG_FUNCTION_ARGS)
 	gstore_wait_ready();
 	own = choose_revision(relation, &view);
 	if (!view.empty)
-		token = gstore_export_rows(relation, &view, own, false);
+		token = gstore_export_rows(relation, &view, own, GSTORE_EXPORT_USER);
 	relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
 	if (token == NULL)
 		PG_RETURN_NULL();

@@ -12,6 +12,8 @@
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
+#include "postgres/query_path.h"
+#include "postgres/query_scan.h"
 #include "postgres/settings.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
@@ -88,5 +90,7 @@ gstore_fdw_handler(PG_FUNCTION_ARGS)
 	gstore_scan_callbacks(routine);
 	gstore_modify_callbacks(routine);
 	gstore_analyze_callback(routine);
+	gstore_query_path_callbacks(routine);
+	gstore_query_scan_callbacks(routine);
 	PG_RETURN_POINTER(routine);
 }

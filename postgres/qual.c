@@ -56,9 +56,8 @@ struct gstore_quals
 
 /* ---- what is simple */
 
-/* Types of one family compare with each other. */
-static int
-family_of(Oid type)
+int
+gstore_type_family(Oid type)
 {
 	switch (type)
 	{
@@ -94,14 +93,14 @@ as_column(const Node *node, Index relation)
 		: NULL;
 }
 
-static bool
-is_row_independent(Node *node)
+bool
+gstore_is_row_independent(Node *node)
 {
 	return !contain_var_clause(node) && !contain_volatile_functions(node) && !contain_subplans(node);
 }
 
-static int
-strategy_of(Oid operator)
+int
+gstore_operator_strategy(Oid operator)
 {
 	List *all = get_op_btree_interpretation(operator);
 	int	  strategy;
@@ -152,13 +151,14 @@ take_comparison(OpExpr *op, Index relation, condition *out)
 		right = left;
 		swapped = true;
 	}
-	if (column == NULL || column->vartype != types[swapped] || family_of(types[0]) == 0 ||
-		family_of(types[0]) != family_of(types[1]) || !is_row_independent(right))
+	if (column == NULL || column->vartype != types[swapped] || gstore_type_family(types[0]) == 0 ||
+		gstore_type_family(types[0]) != gstore_type_family(types[1]) ||
+		!gstore_is_row_independent(right))
 		return false;
 	if (column->vartype == NUMERICOID &&
 		!gstore_form_decimal(column->vartypmod, &precision, &out->scale))
 		return false;
-	out->strategy = strategy_of(op->opno);
+	out->strategy = gstore_operator_strategy(op->opno);
 	if (out->strategy == InvalidStrategy)
 		return false;
 	if (swapped)

@@ -12,6 +12,13 @@
 
 #include "nodes/execnodes.h"
 
+/* Types of one family compare with each other; 0: values are not compared here. */
+extern int gstore_type_family(Oid type);
+/* How PostgreSQL's own operators compare: a btree's strategy, or ROWCOMPARE_NE; InvalidStrategy: otherwise. */
+extern int gstore_operator_strategy(Oid operator);
+/* Its value is one for a whole scan. */
+extern bool gstore_is_row_independent(Node *node);
+
 typedef struct gstore_quals gstore_quals;
 
 /* Planning: whether a scan of the relation can evaluate the clause. */

@@ -265,12 +265,13 @@ publish_snapshot(const ForeignScanState *node, const scan_state *state)
 	memcpy(rows->row_ranges, state->row_ranges, sizeof rows->row_ranges);
 }
 
-/* Of a statement that has waited for rows. As a writer that has waited, it sees them at READ COMMITTED. */
-static Snapshot
-newer_snapshot(Snapshot snapshot)
+Snapshot
+gstore_register_snapshot(Relation relation, Snapshot snapshot)
 {
 	Snapshot latest;
 
+	if (!gstore_reload_await(relation))
+		return RegisterSnapshot(snapshot);
 	if (IsolationUsesXactSnapshot())
 		gstore_fail_reloaded();
 	latest = RegisterSnapshot(GetLatestSnapshot());
@@ -282,23 +283,18 @@ static void
 choose_snapshot(ForeignScanState *node, scan_state *state)
 {
 	const Relation relation = node->ss.ss_currentRelation;
-	Snapshot	   snapshot = node->ss.ps.state->es_snapshot;
+	const Snapshot own = node->ss.ps.state->es_snapshot;
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
+	const Snapshot snapshot = gstore_register_snapshot(relation, own);
 
-	const bool waited = gstore_reload_await(relation);
-
-	if (waited)
-		snapshot = newer_snapshot(snapshot);
 	gstore_note_read(relation, snapshot);
 	if (state->locks)
 		lock_table(relation, state->waits);
 	state->row_range_count = gstore_choose_rows(relation, snapshot, state->locks,
 												state->tids == NULL, state->row_ranges);
-	if (waited)
-	{
+	if (snapshot != own)
 		publish_snapshot(node, state);
-		UnregisterSnapshot(snapshot);
-	}
+	UnregisterSnapshot(snapshot);
 	prepare_scan(node, state);
 	MemoryContextSwitchTo(old);
 }

@@ -1,6 +1,7 @@
 /* See settings.h. */
 #include "postgres.h"
 
+#include <float.h>
 #include <limits.h>
 
 #include "utils/guc.h"
@@ -8,20 +9,25 @@
 #include "postgres/command.h"
 #include "postgres/settings.h"
 
-int	  gstore_windows = 16;
-int	  gstore_window_kb = 4096;
-int	  gstore_max_relations = 512;
-int	  gstore_device_memory_mb = 0;
-int	  gstore_host_memory_mb = 0;
-int	  gstore_service_threads = 4;
-int	  gstore_start_timeout_s = 30;
-char *gstore_keeper_path = NULL;
-int	  gstore_readers = GSTORE_READERS_OWNER;
-int	  gstore_token_lifetime_s = 3600;
-int	  gstore_gpu_workers = 8;
-int	  gstore_load_memory_mb = -1;
-int	  gstore_lost_tables = GSTORE_LOST_EMPTY;
-bool  gstore_wait_for_source = false;
+int	   gstore_windows = 16;
+int	   gstore_window_kb = 4096;
+int	   gstore_max_relations = 512;
+int	   gstore_device_memory_mb = 0;
+int	   gstore_host_memory_mb = 0;
+int	   gstore_service_threads = 4;
+int	   gstore_start_timeout_s = 30;
+char  *gstore_keeper_path = NULL;
+int	   gstore_readers = GSTORE_READERS_OWNER;
+int	   gstore_token_lifetime_s = 3600;
+int	   gstore_gpu_workers = 8;
+int	   gstore_load_memory_mb = -1;
+int	   gstore_lost_tables = GSTORE_LOST_EMPTY;
+bool   gstore_wait_for_source = false;
+bool   gstore_gpu_queries = true;
+bool   gstore_gpu_aggregates = true;
+double gstore_gpu_startup_cost = 150;
+double gstore_gpu_instruction_cost = -1;
+int	   gstore_gpu_query_memory_mb = 1024;
 
 static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
 														 {"group", GSTORE_READERS_GROUP, false},
@@ -30,6 +36,31 @@ static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READER
 
 static const struct config_enum_entry lost_choices[] = {
 	{"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
+
+/* Of queries that run on the GPU. */
+static void
+define_query_settings(void)
+{
+	DefineCustomBoolVariable("gstore_fdw.gpu_queries",
+							 "Whether queries may run on the GPU, where their rows are.", NULL,
+							 &gstore_gpu_queries, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("gstore_fdw.gpu_aggregates",
+							 "Whether aggregates and GROUP BY may run on the GPU.",
+							 "Without effect if gstore_fdw.gpu_queries is off.",
+							 &gstore_gpu_aggregates, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomRealVariable("gstore_fdw.gpu_startup_cost",
+							 "The planner's estimate of what it costs to run a query on the GPU.",
+							 NULL, &gstore_gpu_startup_cost, 150, 0, DBL_MAX, PGC_USERSET, 0, NULL,
+							 NULL, NULL);
+	DefineCustomRealVariable("gstore_fdw.gpu_instruction_cost",
+							 "The planner's estimate of what a row costs on the GPU, for each operator.",
+							 "-1: chosen by the device.", &gstore_gpu_instruction_cost, -1, -1,
+							 DBL_MAX, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomIntVariable("gstore_fdw.gpu_query_memory",
+							"Device memory that a query on the GPU may have for its results.",
+							"What needs more runs without the GPU.", &gstore_gpu_query_memory_mb,
+							1024, 1, INT_MAX, PGC_USERSET, GUC_UNIT_MB, NULL, NULL, NULL);
+}
 
 void
 gstore_settings_init(void)
@@ -90,5 +121,6 @@ gstore_settings_init(void)
 							"Memory that a role may have by tokens of gstore_load_begin().",
 							"-1: no limit but that of all tables.", &gstore_load_memory_mb, -1, -1,
 							INT_MAX, PGC_SUSET, GUC_UNIT_MB, NULL, NULL, NULL);
+	define_query_settings();
 	MarkGUCPrefixReserved("gstore_fdw");
 }

@@ -32,6 +32,12 @@ extern int	 gstore_gpu_workers; /* of sessions, at most: plcuda.max_workers */
 extern int	 gstore_load_memory_mb;
 extern int	 gstore_lost_tables; /* gstore_lost_choice */
 extern bool	 gstore_wait_for_source;
+/* Of queries on the GPU: */
+extern bool	  gstore_gpu_queries;
+extern bool	  gstore_gpu_aggregates;
+extern double gstore_gpu_startup_cost;
+extern double gstore_gpu_instruction_cost; /* of a row; -1: by the device */
+extern int	  gstore_gpu_query_memory_mb;
 
 /* Defines them; at server start. */
 extern void gstore_settings_init(void);

@@ -1,9 +1,9 @@
 /*
- * See spawner.h. One thread waits for everything, by poll():
+ * See spawner.h; executors.c has executors. One thread waits for everything, by poll():
  *
  *     FREE -> GREETING (accepted) -> WAITING (enough run, or are ending) -> RUNNING -> ENDING (killed) -> FREE
  *             RUNNING -> FREE (the process has ended by itself)
- *             GREETING, WAITING -> FREE (refused, or the backend has gone)
+ *             GREETING, WAITING -> FREE (refused, passed on to an executor, or the backend has gone)
  *
  * A process is known by its pidfd, so that no signal reaches another one. The connection is also kept here, to see its end,
  * and never read after the request.
@@ -15,22 +15,18 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <gvmem/client.h>
-
 #include "postgres/clock.h"
+#include "postgres/executors.h"
 
 #define COMPILERS_MAX 2
 #define WAITING_MAX	  64 /* connections beside those of sessions */
@@ -38,9 +34,7 @@
 #define ENDING_MS	  10000
 #define LOOK_MS		  1000 /* at deadlines */
 #define PAUSE_US	  10000
-#define KEEPER_WAIT_S 10
-
-extern char **environ;
+#define SLOTS_POLLED  (2 + GSTORE_EXECUTORS_POLLED) /* the first slot's place */
 
 typedef enum state
 {
@@ -55,20 +49,21 @@ typedef struct slot
 {
 	state				 state;
 	gstore_spawn_request request;
-	int					 connection, memory, process; /* file descriptors; -1: none */
-	pid_t				 pid;
+	int					 connection, memory; /* file descriptors; -1: none */
+	gstore_process		 process;
 	int64_t deadline_ns; /* GREETING: for the request. WAITING, of a session: for others that are ENDING */
 } slot;
 
 struct gstore_spawner
 {
-	pthread_t	   thread;
-	char		  *program, *keeper; /* paths */
-	uint32_t	   sessions_max;
-	int			   listener, stop[2]; /* a pipe: its write end closed stops the thread */
-	uint32_t	   slot_count;
-	slot		  *slots;
-	struct pollfd *polled; /* stop, listener, two for each slot */
+	pthread_t		 thread;
+	char			*program, *executor, *keeper; /* paths; NULL: there is no such program */
+	uint32_t		 sessions_max;
+	int				 listener, stop[2]; /* a pipe: its write end closed stops the thread */
+	uint32_t		 slot_count;
+	slot			*slots;
+	gstore_executors executors;
+	struct pollfd	*polled; /* stop, listener, those of executors, two for each slot */
 };
 
 /* ---- slots */
@@ -86,7 +81,7 @@ free_slot(slot *s)
 {
 	close_fd(&s->connection);
 	close_fd(&s->memory);
-	close_fd(&s->process);
+	close_fd(&s->process.fd);
 	s->state = FREE;
 }
 
@@ -119,136 +114,20 @@ count_slots(const gstore_spawner *spawner, uint32_t kind, state first, state las
 
 /* ---- processes */
 
-/* As a group of its own: a compiler has children. */
-static void
-kill_group(const slot *s)
-{
-	/* Its number is not reused before waitpid(). */
-	kill(-s->pid, SIGKILL);
-	(void) syscall(SYS_pidfd_send_signal, s->process, SIGKILL, NULL, 0);
-}
-
-/*
- * A restricted connection to the keeper, or -1 and errno. The keeper answers at once; where it is stopped this fails after
- * KEEPER_WAIT_S.
- */
-static int
-connect_keeper(const gstore_spawner *spawner)
-{
-	const struct timeval limit = {.tv_sec = KEEPER_WAIT_S};
-	struct sockaddr_un	 address = {.sun_family = AF_UNIX};
-	const int			 fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	gvm_status			 status;
-
-	if (fd < 0)
-		return -1;
-	snprintf(address.sun_path, sizeof address.sun_path, "%s", spawner->keeper);
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
-		connect(fd, (const struct sockaddr *) &address, sizeof address) != 0)
-	{
-		const int error = errno;
-
-		close(fd);
-		errno = error;
-		return -1;
-	}
-	status = gvm_client_restrict(fd);
-	if (status == GVM_OK)
-		return fd;
-	close(fd);
-	errno = status == GVM_E_TIMEOUT ? ETIMEDOUT : ECONNREFUSED;
-	return -1;
-}
-
-/* What the worker is to have, as GSTORE_SPAWN_CONNECTION and the numbers that follow. */
-typedef struct inherited
-{
-	uint32_t count;
-	int		 fds[3];
-} inherited;
-
-static void
-close_inherited(inherited *i)
-{
-	while (i->count > 0)
-		close(i->fds[--i->count]);
-}
-
-/* With numbers above those that the worker has: no move overwrites what is moved next. False: errno says why. */
-static bool
-inherit(inherited *i, int fd)
-{
-	const int above = fcntl(fd, F_DUPFD_CLOEXEC, GSTORE_SPAWN_KEEPER + 1);
-
-	if (above >= 0)
-		i->fds[i->count++] = above;
-	return above >= 0;
-}
-
-static int
-collect_inherited(const gstore_spawner *spawner, const slot *s, inherited *i)
-{
-	int	 keeper;
-	bool done;
-
-	if (!inherit(i, s->connection) || !inherit(i, s->memory))
-		return errno;
-	if (s->request.kind != GSTORE_SPAWN_SESSION)
-		return 0;
-	keeper = connect_keeper(spawner);
-	if (keeper < 0)
-		return errno;
-	done = inherit(i, keeper);
-	close(keeper);
-	return done ? 0 : EMFILE;
-}
-
-/* actions, attributes: initialised. */
-static int
-describe_process(const inherited *i, posix_spawn_file_actions_t *actions, posix_spawnattr_t *attributes)
-{
-	sigset_t none, all;
-	int		 error = posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
-
-	sigemptyset(&none);
-	sigfillset(&all);
-	for (uint32_t n = 0; n < i->count && error == 0; n++)
-		error = posix_spawn_file_actions_adddup2(actions, i->fds[n], GSTORE_SPAWN_CONNECTION + (int) n);
-	if (error == 0 && (error = posix_spawnattr_setsigmask(attributes, &none)) == 0 &&
-		(error = posix_spawnattr_setsigdefault(attributes, &all)) == 0 &&
-		(error = posix_spawnattr_setpgroup(attributes, 0)) == 0)
-		error = posix_spawnattr_setflags(
-			attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-	return error;
-}
-
+/* What the worker is to have, as GSTORE_SPAWN_CONNECTION and the numbers that follow. 0, or an errno. */
 static int
 spawn_process(const gstore_spawner *spawner, slot *s)
 {
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t		   attributes;
-	char					   name[32], parent[16];
-	const char *kind = s->request.kind == GSTORE_SPAWN_SESSION ? "session" : "compile";
-	char	   *arguments[] = {(char *) spawner->program, (char *) kind, name, parent, NULL};
-	inherited	i = {0};
-	int			error = collect_inherited(spawner, s, &i);
+	const bool	session = s->request.kind == GSTORE_SPAWN_SESSION;
+	char		name[32];
+	const char *arguments[2] = {session ? "session" : "compile", name};
+	int			fds[GSTORE_SPAWN_FDS_MAX] = {s->connection, s->memory, -1}, error;
 
-	if (error != 0)
-		goto fail_inherited;
 	snprintf(name, sizeof name, "for %d", (int) s->request.pid);
-	snprintf(parent, sizeof parent, "%d", (int) getpid());
-	if ((error = posix_spawn_file_actions_init(&actions)) != 0)
-		goto fail_inherited;
-	if ((error = posix_spawnattr_init(&attributes)) != 0)
-		goto fail_actions;
-	error = describe_process(&i, &actions, &attributes);
-	if (error == 0)
-		error = posix_spawn(&s->pid, spawner->program, &actions, &attributes, arguments, environ);
-	posix_spawnattr_destroy(&attributes);
-fail_actions:
-	posix_spawn_file_actions_destroy(&actions);
-fail_inherited:
-	close_inherited(&i);
+	if (session && (fds[2] = gstore_connect_restricted(spawner->keeper)) < 0)
+		return errno;
+	error = gstore_process_start(spawner->program, arguments, fds, session ? 3 : 2, &s->process);
+	close_fd(&fds[2]);
 	return error;
 }
 
@@ -260,17 +139,6 @@ start_process(gstore_spawner *spawner, slot *s)
 	if (error != 0)
 	{
 		refuse(s, GSTORE_SPAWN_FAILED, error);
-		return;
-	}
-	s->process = (int) syscall(SYS_pidfd_open, s->pid, 0);
-	if (s->process < 0)
-	{
-		const int why = errno;
-
-		kill(-s->pid, SIGKILL);
-		kill(s->pid, SIGKILL);
-		waitpid(s->pid, NULL, 0);
-		refuse(s, GSTORE_SPAWN_FAILED, why);
 		return;
 	}
 	close_fd(&s->memory);
@@ -286,11 +154,11 @@ end_process(slot *s)
 {
 	siginfo_t info = {0};
 
-	kill(-s->pid, SIGKILL);
-	(void) waitid(P_PID, (id_t) s->pid, &info, WEXITED | WNOWAIT);
+	kill(-s->process.pid, SIGKILL);
+	(void) waitid(P_PID, (id_t) s->process.pid, &info, WEXITED | WNOWAIT);
 	say_end(s, info.si_code == CLD_EXITED ? GSTORE_SPAWN_EXITED : GSTORE_SPAWN_KILLED, info.si_status);
 	close_fd(&s->connection);
-	(void) waitpid(s->pid, NULL, 0);
+	(void) waitpid(s->process.pid, NULL, 0);
 	free_slot(s);
 }
 
@@ -327,7 +195,7 @@ accept_connection(gstore_spawner *spawner)
 	*s = (slot){.state = GREETING,
 				.connection = connection,
 				.memory = -1,
-				.process = -1,
+				.process = {.fd = -1},
 				.deadline_ns = gstore_deadline_ns(GREETING_MS)};
 }
 
@@ -362,7 +230,7 @@ receive_request(slot *s)
 					close(fd);
 			}
 	return bytes == sizeof s->request && count == 1 && s->request.magic == GSTORE_SPAWN_MAGIC &&
-		(s->request.kind == GSTORE_SPAWN_SESSION || s->request.kind == GSTORE_SPAWN_COMPILE);
+		s->request.kind >= GSTORE_SPAWN_SESSION && s->request.kind <= GSTORE_SPAWN_EXECUTOR;
 }
 
 /* Kills processes whose backends have closed their connections since the last poll. */
@@ -376,10 +244,21 @@ kill_abandoned(gstore_spawner *spawner)
 
 		if (s->state == RUNNING && poll(&p, 1, 0) == 1)
 		{
-			kill_group(s);
+			gstore_process_kill(&s->process);
 			s->state = ENDING;
 		}
 	}
+}
+
+/* From then on the connection is the executor's alone. */
+static void
+pass_connection(gstore_spawner *spawner, slot *s)
+{
+	const int error = gstore_executors_pass(&spawner->executors, &s->request, s->connection, s->memory);
+
+	if (error != 0)
+		say_end(s, GSTORE_SPAWN_FAILED, error);
+	free_slot(s);
 }
 
 /* A session is refused, and does not wait, where sessions_max others are running or waiting. */
@@ -390,6 +269,16 @@ greet(gstore_spawner *spawner, slot *s)
 	if (!receive_request(s) || fcntl(s->connection, F_SETFL, 0) != 0)
 	{
 		free_slot(s);
+		return;
+	}
+	if (s->request.kind == GSTORE_SPAWN_EXECUTOR)
+	{
+		pass_connection(spawner, s);
+		return;
+	}
+	if (spawner->program == NULL)
+	{
+		refuse(s, GSTORE_SPAWN_FAILED, ENOENT);
 		return;
 	}
 	s->state = WAITING;
@@ -430,18 +319,18 @@ start_waiting(gstore_spawner *spawner)
 static int
 prepare_poll(gstore_spawner *spawner)
 {
-	int timeout = -1;
+	int timeout = gstore_executors_prepare(&spawner->executors, spawner->polled + 2) ? LOOK_MS : -1;
 
 	spawner->polled[0] = (struct pollfd){spawner->stop[0], 0, 0}; /* POLLHUP comes unasked */
 	spawner->polled[1] = (struct pollfd){spawner->listener, POLLIN, 0};
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
 	{
 		const slot	  *s = &spawner->slots[i];
-		struct pollfd *p = spawner->polled + 2 + 2 * i;
+		struct pollfd *p = spawner->polled + SLOTS_POLLED + 2 * i;
 
 		p[0] = (struct pollfd){s->state == FREE || s->state == ENDING ? -1 : s->connection,
 							   s->state == GREETING ? POLLIN : POLLRDHUP, 0};
-		p[1] = (struct pollfd){s->state >= RUNNING ? s->process : -1, POLLIN, 0};
+		p[1] = (struct pollfd){s->state >= RUNNING ? s->process.fd : -1, POLLIN, 0};
 		if (s->state == GREETING || s->state == WAITING)
 			timeout = LOOK_MS;
 	}
@@ -463,7 +352,7 @@ look_at_slot(gstore_spawner *spawner, slot *s, const struct pollfd *p)
 		end_process(s);
 	else if (s->state == RUNNING && gone)
 	{
-		kill_group(s);
+		gstore_process_kill(&s->process);
 		s->state = ENDING;
 	}
 }
@@ -472,21 +361,24 @@ static void *
 spawner_main(void *argument)
 {
 	gstore_spawner *spawner = argument;
+	const uint32_t	count = SLOTS_POLLED + 2 * spawner->slot_count;
 
 	while ((spawner->polled[0].revents & (POLLHUP | POLLERR)) == 0)
 	{
 		const int timeout = prepare_poll(spawner);
 
-		if (poll(spawner->polled, 2 + 2 * spawner->slot_count, timeout) < 0)
+		if (poll(spawner->polled, count, timeout) < 0)
 		{
 			if (errno != EINTR && errno != EAGAIN && errno != ENOMEM)
 				break;
-			for (uint32_t i = 0; i < 2 + 2 * spawner->slot_count; i++)
+			for (uint32_t i = 0; i < count; i++)
 				spawner->polled[i].revents = 0;
 			continue;
 		}
+		/* First: with a connection another executor may be started. */
+		gstore_executors_look(&spawner->executors, spawner->polled + 2);
 		for (uint32_t i = 0; i < spawner->slot_count; i++)
-			look_at_slot(spawner, &spawner->slots[i], spawner->polled + 2 + 2 * i);
+			look_at_slot(spawner, &spawner->slots[i], spawner->polled + SLOTS_POLLED + 2 * i);
 		start_waiting(spawner);
 		if ((spawner->polled[1].revents & POLLIN) != 0)
 			accept_connection(spawner);
@@ -526,6 +418,7 @@ free_spawner(gstore_spawner *spawner)
 	close_fd(&spawner->stop[0]);
 	close_fd(&spawner->stop[1]);
 	free(spawner->program);
+	free(spawner->executor);
 	free(spawner->keeper);
 	free(spawner->slots);
 	free(spawner->polled);
@@ -547,8 +440,8 @@ start_thread(gstore_spawner *spawner)
 }
 
 gvm_status
-gstore_spawner_start(const char *program, const char *keeper, uint32_t sessions_max,
-					 gstore_spawner **out)
+gstore_spawner_start(const char *program, const char *executor, const char *keeper,
+					 uint32_t sessions_max, gstore_spawner **out)
 {
 	gstore_spawner *spawner = calloc(1, sizeof *spawner);
 	gvm_status		status = GVM_E_NOMEM;
@@ -559,18 +452,21 @@ gstore_spawner_start(const char *program, const char *keeper, uint32_t sessions_
 	spawner->listener = spawner->stop[0] = spawner->stop[1] = -1;
 	spawner->sessions_max = sessions_max;
 	spawner->slot_count = sessions_max + WAITING_MAX;
-	spawner->program = strdup(program);
+	spawner->program = program != NULL ? strdup(program) : NULL;
+	spawner->executor = executor != NULL ? strdup(executor) : NULL;
 	spawner->keeper = strdup(keeper);
+	gstore_executors_init(&spawner->executors, spawner->executor, spawner->keeper);
 	spawner->slots = calloc(spawner->slot_count, sizeof *spawner->slots);
-	spawner->polled = calloc(2 + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
-	if (spawner->program == NULL || spawner->keeper == NULL || spawner->slots == NULL ||
-		spawner->polled == NULL)
+	spawner->polled = calloc(SLOTS_POLLED + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
+	if ((spawner->program == NULL) != (program == NULL) ||
+		(spawner->executor == NULL) != (executor == NULL) || spawner->keeper == NULL ||
+		spawner->slots == NULL || spawner->polled == NULL)
 	{
 		status = gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
 		goto fail;
 	}
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
-		spawner->slots[i].connection = spawner->slots[i].memory = spawner->slots[i].process = -1;
+		spawner->slots[i].connection = spawner->slots[i].memory = spawner->slots[i].process.fd = -1;
 	if (pipe2(spawner->stop, O_CLOEXEC) != 0)
 	{
 		status = gvm_error_set(GVM_E_SYSTEM, "cannot make a pipe: %s", strerror(errno));
@@ -606,10 +502,11 @@ gstore_spawner_stop(gstore_spawner *spawner)
 
 		if (s->state >= RUNNING)
 		{
-			kill_group(s);
-			(void) waitpid(s->pid, NULL, WNOHANG); /* else a zombie stays while this process runs */
+			gstore_process_kill(&s->process);
+			gstore_process_forget(&s->process);
 		}
 		free_slot(s);
 	}
+	gstore_executors_end(&spawner->executors);
 	free_spawner(spawner);
 }

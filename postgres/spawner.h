@@ -1,5 +1,5 @@
 /*
- * postgres/spawner.h - starts GPU worker processes for backends, watches them, and ends them.
+ * postgres/spawner.h - starts GPU worker processes and executors of queries for backends, watches them, and ends them.
  *
  * A backend connects to the socket and sends one gstore_spawn_request with a file descriptor, that of a memory file. The
  * spawner starts the program with the connection as descriptor 3 and the memory file as 4: from then on backend and worker
@@ -7,6 +7,13 @@
  * restricted before the program starts (gvm_client_restrict()): it opens what a token leads to, and nothing else. The worker is killed at once when the backend closes its end, as it does at
  * a cancel, a time limit, or its own end. When the worker has ended, for whatever reason, the backend reads a
  * gstore_spawn_ended, and then the end of file.
+ *
+ * An executor (query/executor.c) is one process for all backends' queries on a device. GSTORE_SPAWN_EXECUTOR asks for a
+ * connection to it: the spawner starts it if there is none, passes the request's connection and memory file on to it over its
+ * control connection, and closes both. The backend need not wait: it may send its first message (query/wire.h) right after
+ * the request. A gstore_spawn_ended is sent only where the executor cannot be started (GSTORE_SPAWN_FAILED). The end of file
+ * alone means that the executor has ended, possibly by its idle timeout before it read the first message: the backend asks
+ * once more then.
  *
  * It is a thread of the GPU memory keeper and, as all of the service, uses nothing of PostgreSQL. Workers end with it.
  */
@@ -25,18 +32,30 @@
 #define GSTORE_SPAWN_CONNECTION	   3 /* file descriptors of the worker */
 #define GSTORE_SPAWN_MEMORY		   4
 #define GSTORE_SPAWN_KEEPER		   5 /* of a session */
+/*
+ * An executor has instead of these a connection to the spawner, over which it receives requests, each with two descriptors, that
+ * of the backend's connection and that of its memory file; and sends a byte at least each GSTORE_SPAWN_BEAT_MS, unless a query of
+ * its does not go on. It is killed after GSTORE_SPAWN_HANG_MS without one.
+ */
+#define GSTORE_SPAWN_CONTROL		 3
+#define GSTORE_SPAWN_EXECUTOR_KEEPER 4
+#define GSTORE_SPAWN_BEAT_MS		 5000
+#define GSTORE_SPAWN_HANG_MS		 30000
+#define GSTORE_EXECUTORS_MAX		 32 /* at a time */
 
 typedef enum gstore_spawn_kind
 {
 	GSTORE_SPAWN_SESSION = 1, /* runs functions of one session; at most sessions_max at a time */
 	GSTORE_SPAWN_COMPILE,	  /* compiles one text; others wait until one is done */
+	GSTORE_SPAWN_EXECUTOR,	  /* a connection to the executor of a device */
 } gstore_spawn_kind;
 
 typedef struct gstore_spawn_request
 {
 	uint32_t magic;
 	uint32_t kind;
-	int32_t	 pid; /* of the backend, for the worker's name */
+	int32_t	 pid;	 /* of the backend, for the worker's name */
+	int32_t	 device; /* of GSTORE_SPAWN_EXECUTOR: the ordinal, as gvm_table_info has it */
 } gstore_spawn_request;
 
 typedef enum gstore_spawn_end
@@ -56,11 +75,14 @@ typedef struct gstore_spawn_ended
 
 typedef struct gstore_spawner gstore_spawner;
 
-/* program: a path. keeper: of its socket. sessions_max: of GSTORE_SPAWN_SESSION. */
-gvm_status gstore_spawner_start(const char *program, const char *keeper, uint32_t sessions_max,
-								gstore_spawner **out);
+/*
+ * program, executor: paths of the programs of workers and of executors; NULL: there is none. keeper: of its socket.
+ * sessions_max: of GSTORE_SPAWN_SESSION.
+ */
+gvm_status gstore_spawner_start(const char *program, const char *executor, const char *keeper,
+								uint32_t sessions_max, gstore_spawner **out);
 
-/* Kills all workers, and does not wait for their memory. NULL is ignored. */
+/* Kills all workers and executors, and does not wait for their memory. NULL is ignored. */
 void gstore_spawner_stop(gstore_spawner *spawner);
 
 #endif

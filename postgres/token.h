@@ -77,13 +77,21 @@ extern void gstore_token_forget(const gstore_store_name *name);
  */
 extern void gstore_note_privileges(bool granted);
 
+/* For whom a token is. */
+typedef enum gstore_export_kind
+{
+	GSTORE_EXPORT_USER, /* ERROR if the user may not SELECT from the table */
+	GSTORE_EXPORT_CALL, /* the same, for a worker of a session: apart from those that users have */
+	GSTORE_EXPORT_QUERY, /* for the executor of queries: the statement's rights were checked, of columns or views, too */
+} gstore_export_kind;
+
 /*
  * A token for rows of the open table, which the caller keeps locked; own: of a store that this transaction has made (export.c);
- * for_call: for a worker of a session, apart from those that users have; with the version's bitmap of deleted rows, if that
- * is gstore_links_deleted(). A view with a writer's number has rows that are not committed.
- * ERROR if the user may not SELECT from it.
+ * but for users' with the version's bitmap of deleted rows, if that is gstore_links_deleted(). A view with a writer's number has
+ * rows that are not committed.
  */
-extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own, bool for_call);
+extern char *
+gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_export_kind kind);
 
 /* A smaller bitmap is sent with the call: to map an object of its own would take more memory. */
 #define GSTORE_DELETED_LINK_LEAST (64 * 1024)

@@ -163,16 +163,26 @@ find_spawn_program(char path[MAXPGPATH])
 	return access(path, X_OK) == 0;
 }
 
-/* What workers of sessions will take of each GPU. On the software GPU they take nothing. */
+/* As built; NULL: it is not installed. */
+static const char *
+find_executor(void)
+{
+	return access(GSTORE_EXECUTOR, X_OK) == 0 ? GSTORE_EXECUTOR : NULL;
+}
+
+/* What workers of sessions and the executor will take of each GPU. On the software GPU they take nothing. */
 static uint64
 spawner_bytes(void)
 {
 	gvm_driver_info info = {.struct_size = sizeof info};
 	char			path[MAXPGPATH];
+	uint64			contexts = find_spawn_program(path) ? (uint64) gstore_gpu_workers : 0;
 
-	if (!find_spawn_program(path) || gvm_driver_get_info(&info) != GVM_OK || info.software)
+	if (find_executor() != NULL)
+		contexts++;
+	if (contexts == 0 || gvm_driver_get_info(&info) != GVM_OK || info.software)
 		return 0;
-	return (uint64) gstore_gpu_workers * GSTORE_SPAWN_CONTEXT_BYTES;
+	return contexts * GSTORE_SPAWN_CONTEXT_BYTES;
 }
 
 static bool
@@ -240,17 +250,19 @@ begin_epoch(void)
 static void
 start_spawner(void)
 {
-	char path[MAXPGPATH];
+	char		path[MAXPGPATH];
+	const char *program = find_spawn_program(path) ? path : NULL, *executor = find_executor();
 
-	if (!find_spawn_program(path))
+	if (program == NULL && executor == NULL)
 		return;
-	if (gstore_spawner_start(path, gstore->path, (uint32) gstore_gpu_workers, &spawner) != GVM_OK)
+	if (gstore_spawner_start(program, executor, gstore->path, (uint32) gstore_gpu_workers,
+							 &spawner) != GVM_OK)
 	{
 		gvm_error error;
 
 		gvm_error_last(&error);
 		ereport(WARNING,
-				(errmsg("GPU memory keeper: functions in the language plcuda cannot run: %s",
+				(errmsg("GPU memory keeper: queries and functions in the language plcuda cannot run on the GPU: %s",
 						error.text)));
 	}
 }

@@ -9,115 +9,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include "common/file_perm.h"
-#include "lib/stringinfo.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/fd.h"
-#include "storage/latch.h"
 
 #include "postgres/clock.h"
-#include "postgres/spawner.h"
+#include "postgres/peer.h"
 
-#define WINDOW_BYTES_MIN (1024 * 1024)
-#define KEEP_BYTES		 (1024 * 1024) /* of results; pages beyond go back */
+#define KEEP_BYTES (1024 * 1024) /* of results; pages beyond go back */
 
-typedef struct worker
-{
-	int	   connection, memory; /* file descriptors; -1: none */
-	uint8 *bytes;			   /* of the memory file, mapped */
-	uint64 len;
-} worker;
+#define NO_WORKER  GSTORE_PEER_NONE("a GPU worker")
 
-static worker session = {-1, -1, NULL, 0};
-static uint64 sent_bytes; /* of the call */
-static bool	  is_called;  /* until plcuda_end_call() */
-
-/* ---- the memory file */
-
-static void
-close_worker(worker *w)
-{
-	if (w->bytes != NULL)
-		munmap(w->bytes, w->len);
-	if (w->memory >= 0)
-	{
-		close(w->memory);
-		ReleaseExternalFD();
-	}
-	if (w->connection >= 0)
-	{
-		close(w->connection);
-		ReleaseExternalFD();
-	}
-	*w = (worker){-1, -1, NULL, 0};
-}
-
-static void
-fail_memory(const char *verb)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("cannot %s the memory file of a GPU worker: %m", verb)));
-}
-
-/*
- * Extends the file to at least so many bytes, and maps all of it: the worker may have made it longer. Memory is allocated
- * here: a write to a page that cannot be allocated would be a SIGBUS.
- */
-static void
-map_memory(worker *w, uint64 bytes)
-{
-	struct stat found;
-	void	   *mapped;
-
-	if (fstat(w->memory, &found) != 0)
-		fail_memory("read the size of");
-	if ((uint64) found.st_size < bytes)
-	{
-		do
-			errno = posix_fallocate(w->memory, found.st_size, (off_t) bytes - found.st_size);
-		while (errno == EINTR);
-		if (errno != 0)
-			fail_memory("extend");
-	}
-	bytes = Max(bytes, (uint64) found.st_size);
-	if (w->bytes != NULL && w->len == bytes)
-		return;
-	mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, w->memory, 0);
-	if (mapped == MAP_FAILED)
-		fail_memory("map");
-	if (w->bytes != NULL)
-		munmap(w->bytes, w->len);
-	w->bytes = mapped;
-	w->len = bytes;
-}
-
-static void
-make_memory(worker *w, uint64 bytes)
-{
-	if (!AcquireExternalFD())
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("too many open files for a GPU worker"),
-				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
-	w->memory = memfd_create("plcuda", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (w->memory < 0)
-	{
-		ReleaseExternalFD();
-		fail_memory("create");
-	}
-	/* A worker cannot remove what is mapped here. */
-	if (fcntl(w->memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
-		fail_memory("seal");
-	map_memory(w, Max(bytes, WINDOW_BYTES_MIN));
-}
+static gstore_peer session = {"a GPU worker", -1, -1, NULL, 0};
+static uint64	   sent_bytes; /* of the call */
+static bool		   is_called;  /* until plcuda_end_call() */
 
 /* ---- starting */
 
@@ -134,48 +39,15 @@ fail_start(void)
 }
 
 static void
-send_request(const worker *w, gstore_spawn_kind kind)
+start_worker(gstore_peer *w, gstore_spawn_kind kind)
 {
-	gstore_spawn_request request = {GSTORE_SPAWN_MAGIC, kind, MyProcPid};
-	union
-	{
-		struct cmsghdr head;
-		char		   bytes[CMSG_SPACE(sizeof(int))];
-	} control = {{0}};
-	struct iovec	part = {&request, sizeof request};
-	struct msghdr	message = {.msg_iov = &part,
-							   .msg_iovlen = 1,
-							   .msg_control = control.bytes,
-							   .msg_controllen = sizeof control.bytes};
-	struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-
-	head->cmsg_level = SOL_SOCKET;
-	head->cmsg_type = SCM_RIGHTS;
-	head->cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(head), &w->memory, sizeof(int));
-	if (sendmsg(w->connection, &message, MSG_NOSIGNAL) != (ssize_t) sizeof request)
-		fail_start();
-}
-
-static void
-start_worker(worker *w, gstore_spawn_kind kind)
-{
-	struct sockaddr_un address = {.sun_family = AF_UNIX};
-
-	strlcpy(address.sun_path, GSTORE_SPAWN_SOCKET, sizeof address.sun_path);
-	if (!AcquireExternalFD())
+	if (gstore_peer_connect(w, kind, 0))
+		return;
+	if (errno == EMFILE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES), errmsg("too many open files for a GPU worker"),
 				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
-	w->connection = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (w->connection < 0)
-	{
-		ReleaseExternalFD();
-		fail_start();
-	}
-	if (connect(w->connection, (const struct sockaddr *) &address, sizeof address) != 0)
-		fail_start();
-	send_request(w, kind);
+	fail_start();
 }
 
 /* ---- answers */
@@ -218,61 +90,14 @@ fail_ended(const gstore_spawn_ended *ended)
 	}
 }
 
-static bool
-is_sqlstate(const char *state)
-{
-	return strlen(state) == 5 && strspn(state, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ") == 5 &&
-		strncmp(state, "00", 2) != 0 && strncmp(state, "01", 2) != 0 && strncmp(state, "02", 2) != 0;
-}
-
-/* A character that was cut off at the end is removed; ? is in place of bytes that are not valid in the server's encoding. */
-static void
-make_printable(char *text)
-{
-	const int len = (int) strlen(text);
-
-	text[pg_mbcliplen(text, len, len)] = '\0';
-	if (!pg_verifymbstr(text, (int) strlen(text), true))
-		for (char *c = text; *c != '\0'; c++)
-			if (IS_HIGHBIT_SET(*c))
-				*c = '?';
-}
-
 static void
 fail_answer(plcuda_message *answer)
 {
-	const char *state = answer->sqlstate;
-
 	answer->sqlstate[sizeof answer->sqlstate - 1] = answer->text[sizeof answer->text - 1] = '\0';
-	make_printable(answer->text);
-	ereport(
-		ERROR,
-		(errcode(is_sqlstate(state) ? MAKE_SQLSTATE(state[0], state[1], state[2], state[3], state[4])
-									: ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-		 errmsg("%s", answer->text),
-		 answer->lost ? errhint("The next call has another GPU worker. No table has changed.") : 0));
-}
-
-/*
- * 0: nothing is there. 1: an answer. 2: the worker has ended. Sizes tell one from the other; a worker that sends the other
- * kind itself only ends its own call.
- */
-static int
-receive(const worker *w, plcuda_message *answer, gstore_spawn_ended *ended)
-{
-	ssize_t bytes = recv(w->connection, answer, sizeof *answer, MSG_DONTWAIT);
-
-	/* The other side has not read all that was sent. What it has sent itself comes after this error. */
-	if (bytes < 0 && errno == ECONNRESET)
-		bytes = recv(w->connection, answer, sizeof *answer, MSG_DONTWAIT);
-	if (bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
-		return 0;
-	if (bytes == (ssize_t) sizeof *answer && answer->magic == PLCUDA_MAGIC)
-		return 1;
-	memset(ended, 0, sizeof *ended);
-	if (bytes == (ssize_t) sizeof *ended)
-		memcpy(ended, answer, sizeof *ended);
-	return 2;
+	gstore_make_printable(answer->text);
+	ereport(ERROR,
+			(errcode(gstore_peer_errcode(answer->sqlstate)), errmsg("%s", answer->text),
+			 answer->lost ? errhint("The next call has another GPU worker. No table has changed.") : 0));
 }
 
 typedef struct time_limit
@@ -289,45 +114,28 @@ begin_limit(const char *setting, int sqlstate, int ms)
 	return (time_limit){setting, sqlstate, ms, gstore_deadline_ns(ms)};
 }
 
-/* 1 and 2 as receive(). ERROR at a cancel, or when the time has passed. */
-static int
-await(const worker *w, const time_limit *limit, plcuda_message *answer, gstore_spawn_ended *ended)
+/* How the worker ended, if it did. ERROR at a cancel, or when the time has passed. */
+static bool
+await(const gstore_peer *w, const time_limit *limit, plcuda_message *answer, gstore_spawn_ended *ended)
 {
-	for (;;)
-	{
-		int		  events = WL_LATCH_SET | WL_SOCKET_READABLE | WL_EXIT_ON_PM_DEATH;
-		long	  wait_ms = -1;
-		const int received = receive(w, answer, ended);
+	gstore_peer_answer		a = {answer, sizeof *answer, PLCUDA_MAGIC, {0}};
+	const gstore_peer_event event = gstore_peer_await(w, limit->ms > 0 ? limit->deadline_ns : 0, 0, &a);
 
-		if (received != 0)
-			return received;
-		if (limit->ms > 0)
-		{
-			const int64 left_ns = limit->deadline_ns - gstore_now_ns();
-
-			if (left_ns <= 0)
-				ereport(ERROR,
-						(errcode(limit->sqlstate),
-						 errmsg("the GPU worker was ended: it took longer than %d ms", limit->ms),
-						 errhint("The setting %s limits it.", limit->setting)));
-			wait_ms = (long) (left_ns / GSTORE_NS_PER_MS) + 1;
-			events |= WL_TIMEOUT;
-		}
-		if ((WaitLatchOrSocket(MyLatch, events, w->connection, wait_ms, PG_WAIT_EXTENSION) &
-			 WL_LATCH_SET) != 0)
-		{
-			ResetLatch(MyLatch);
-			CHECK_FOR_INTERRUPTS();
-		}
-	}
+	if (event == GSTORE_PEER_NOTHING)
+		ereport(ERROR,
+				(errcode(limit->sqlstate),
+				 errmsg("the GPU worker was ended: it took longer than %d ms", limit->ms),
+				 errhint("The setting %s limits it.", limit->setting)));
+	*ended = a.ended;
+	return event == GSTORE_PEER_ANSWER;
 }
 
-static bool
-send_verb(const worker *w, plcuda_verb verb)
+static void
+send_verb(const gstore_peer *w, plcuda_verb verb)
 {
 	const plcuda_message message = {.magic = PLCUDA_MAGIC, .verb = verb};
 
-	return send(w->connection, &message, sizeof message, MSG_NOSIGNAL) == (ssize_t) sizeof message;
+	(void) gstore_peer_send(w, &message, sizeof message);
 }
 
 /* ---- compiling */
@@ -354,7 +162,7 @@ fill_settings(plcuda_window *window, const char *text, Size at)
 }
 
 static char *
-copy_log(const worker *w, plcuda_span span)
+copy_log(const gstore_peer *w, plcuda_span span)
 {
 	char *text;
 
@@ -363,12 +171,12 @@ copy_log(const worker *w, plcuda_span span)
 	text = pnstrdup((const char *) w->bytes + span.at, span.bytes);
 	for (Size end = strlen(text); end > 0 && text[end - 1] == '\n'; end--)
 		text[end - 1] = '\0';
-	make_printable(text);
+	gstore_make_printable(text);
 	return text;
 }
 
 static void
-finish_compile(worker *w, plcuda_message *answer)
+finish_compile(gstore_peer *w, plcuda_message *answer)
 {
 	plcuda_span log;
 
@@ -376,7 +184,7 @@ finish_compile(worker *w, plcuda_message *answer)
 		return;
 	if (answer->verb != PLCUDA_LOG)
 		fail_answer(answer);
-	map_memory(w, 0);
+	gstore_peer_map(w, 0);
 	memcpy(&log, &((const plcuda_window *) w->bytes)->log, sizeof log);
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_FUNCTION_DEFINITION),
@@ -384,7 +192,7 @@ finish_compile(worker *w, plcuda_message *answer)
 }
 
 static void
-compile(worker *w, const char *text, uint32 architecture)
+compile(gstore_peer *w, const char *text, uint32 architecture)
 {
 	const Size		   at = PLCUDA_TEXT_AT, len = strlen(text);
 	plcuda_window	  *window;
@@ -392,17 +200,17 @@ compile(worker *w, const char *text, uint32 architecture)
 	gstore_spawn_ended ended;
 	time_limit		   limit;
 
-	make_memory(w, at + len);
+	gstore_peer_make_memory(w, at + len);
 	window = (plcuda_window *) w->bytes;
 	fill_settings(window, text, at);
 	window->used = at + len;
 	window->architecture = architecture;
 	start_worker(w, GSTORE_SPAWN_COMPILE);
 	/* If it has ended already, its last message says why. Twice the time: other texts may be compiled first. */
-	(void) send_verb(w, PLCUDA_COMPILE);
+	send_verb(w, PLCUDA_COMPILE);
 	limit = begin_limit("plcuda.compile_time", ERRCODE_PROGRAM_LIMIT_EXCEEDED,
 						plcuda_compile_time_s * 2000);
-	if (await(w, &limit, &answer, &ended) == 2)
+	if (!await(w, &limit, &answer, &ended))
 		fail_ended(&ended);
 	finish_compile(w, &answer);
 }
@@ -410,7 +218,7 @@ compile(worker *w, const char *text, uint32 architecture)
 void
 plcuda_compile_text(const char *text, uint32 architecture)
 {
-	worker w = {-1, -1, NULL, 0};
+	gstore_peer w = NO_WORKER;
 
 	plcuda_gstore()->wait_ready();
 	PG_TRY();
@@ -419,7 +227,7 @@ plcuda_compile_text(const char *text, uint32 architecture)
 	}
 	PG_FINALLY();
 	{
-		close_worker(&w);
+		gstore_peer_close(&w);
 	}
 	PG_END_TRY();
 }
@@ -456,7 +264,7 @@ report_notes(void)
 		char	 *text = noted.lines[i].text;
 
 		text[sizeof noted.lines[i].text - 1] = '\0';
-		make_printable(text);
+		gstore_make_printable(text);
 		ereport(level, (errmsg("%s", text)));
 		most = Max(most, level);
 	}
@@ -472,11 +280,11 @@ report_notes(void)
 static void
 check_session(void)
 {
-	plcuda_message	   answer;
-	gstore_spawn_ended ended;
+	plcuda_message	   message;
+	gstore_peer_answer answer = {&message, sizeof message, PLCUDA_MAGIC, {0}};
 
-	if (session.connection >= 0 && receive(&session, &answer, &ended) != 0)
-		close_worker(&session);
+	if (session.connection >= 0 && gstore_peer_receive(&session, &answer) != GSTORE_PEER_NOTHING)
+		gstore_peer_close(&session);
 }
 
 plcuda_window *
@@ -492,14 +300,14 @@ plcuda_begin_call(Size bytes)
 	{
 		if (session.connection < 0)
 		{
-			make_memory(&session, bytes);
+			gstore_peer_make_memory(&session, bytes);
 			start_worker(&session, GSTORE_SPAWN_SESSION);
 		}
-		map_memory(&session, bytes);
+		gstore_peer_map(&session, bytes);
 	}
 	PG_CATCH();
 	{
-		close_worker(&session);
+		gstore_peer_close(&session);
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
@@ -513,18 +321,18 @@ plcuda_begin_call(Size bytes)
 static void
 replace_worker(void)
 {
-	worker before = session;
+	gstore_peer before = session;
 
-	session = (worker){-1, -1, NULL, 0};
+	session = NO_WORKER;
 	PG_TRY();
 	{
-		make_memory(&session, sent_bytes);
+		gstore_peer_make_memory(&session, sent_bytes);
 		memcpy(session.bytes, before.bytes, sent_bytes);
 		start_worker(&session, GSTORE_SPAWN_SESSION);
 	}
 	PG_FINALLY();
 	{
-		close_worker(&before);
+		gstore_peer_close(&before);
 	}
 	PG_END_TRY();
 }
@@ -534,14 +342,14 @@ call_once(plcuda_verb verb, const time_limit *limit, plcuda_message *answer)
 {
 	gstore_spawn_ended ended;
 
-	(void) send_verb(&session, verb);
-	if (await(&session, limit, answer, &ended) == 1)
+	send_verb(&session, verb);
+	if (await(&session, limit, answer, &ended))
 		return;
 	if (ended.end != GSTORE_SPAWN_EXITED || ended.number != 0)
 		fail_ended(&ended);
 	replace_worker(); /* its idle timeout may have passed just before the call */
-	(void) send_verb(&session, verb);
-	if (await(&session, limit, answer, &ended) != 1)
+	send_verb(&session, verb);
+	if (!await(&session, limit, answer, &ended))
 		fail_ended(&ended);
 }
 
@@ -555,7 +363,7 @@ take_answer(plcuda_message *answer)
 {
 	if (answer->verb != PLCUDA_DONE && (answer->verb != PLCUDA_ERROR || answer->lost))
 		fail_answer(answer);
-	map_memory(&session, 0);
+	gstore_peer_map(&session, 0);
 	answered_ns = gstore_now_ns();
 	return answer->verb == PLCUDA_DONE;
 }
@@ -597,7 +405,7 @@ plcuda_run_call(plcuda_verb verb, const char *text)
 	PG_CATCH();
 	{
 		copy_notes();
-		close_worker(&session);
+		gstore_peer_close(&session);
 		report_notes();
 		PG_RE_THROW();
 	}
@@ -620,8 +428,8 @@ plcuda_fetch_rows(void)
 
 	/* What was done here meanwhile does not count. */
 	call_limit.deadline_ns += gstore_now_ns() - answered_ns;
-	(void) send_verb(&session, PLCUDA_FETCH);
-	if (await(&session, &call_limit, &answer, &ended) != 1)
+	send_verb(&session, PLCUDA_FETCH);
+	if (!await(&session, &call_limit, &answer, &ended))
 		fail_ended(&ended);
 	if (!take_answer(&answer))
 		fail_answer(&answer);
@@ -655,7 +463,7 @@ plcuda_end_call(bool complete)
 
 	is_called = false;
 	if (!complete)
-		close_worker(&session);
+		gstore_peer_close(&session);
 	else if (session.len > from)
 		(void) fallocate(session.memory, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) from,
 						 (off_t) (session.len - from));

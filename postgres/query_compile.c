@@ -1,0 +1,473 @@
+/*
+ * See query_compile.h.
+ *
+ * Conditions, then keys, then aggregates. What several aggregates need of one argument is computed once: an *accumulator* is an
+ * argument under a condition, with the words of the state that it is added to. That no value was not NULL is known by a count;
+ * where none of the values can be NULL, by a count of rows, which all arguments share, or by the group itself.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "catalog/pg_aggregate.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/float.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+#include "utils/numeric.h"
+
+#include "postgres/decimal.h"
+#include "postgres/query_compile.h"
+#include "postgres/query_expr.h"
+
+typedef struct accumulator
+{
+	Node  *argument;			  /* NULL: rows are counted */
+	Node  *filter;				  /* NULL: of all rows */
+	uint32 wanted;				  /* a bit for each gquery_aggregate */
+	bool   counted;				  /* the number of values is wanted, too */
+	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
+	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
+} accumulator;
+
+typedef enum result_kind
+{
+	RESULT_COUNT,
+	RESULT_VALUE,	 /* of the argument's type */
+	RESULT_BIGINT,	 /* from a sum */
+	RESULT_NUMERIC,	 /* the same */
+	RESULT_QUOTIENT, /* of a sum and a count */
+	RESULT_FLOAT,	 /* a sum */
+	RESULT_FLOAT_QUOTIENT,
+} result_kind;
+
+typedef struct aggregate_function
+{
+	Oid	  function;
+	uint8 aggregate; /* gquery_aggregate */
+	uint8 result;
+} aggregate_function;
+
+/* What an Aggref is made of. */
+typedef struct output
+{
+	const aggregate_function *function;
+	Oid						  type;
+	int						  accumulator;
+} output;
+
+struct gstore_compiled
+{
+	gstore_query query;
+	List		*values; /* of the emitter */
+	int			 key_count;
+	int			 state_words;
+	Oid			*key_types;
+	int			 accumulator_count, output_count;
+	accumulator *accumulators;
+	output		*outputs;
+};
+
+/* ---- aggregates by their functions */
+
+/* clang-format off */
+#define OF_INTEGERS(name, aggregate, result) \
+	{F_##name##_INT2, aggregate, result}, {F_##name##_INT4, aggregate, result}, {F_##name##_INT8, aggregate, result}
+#define EXTREMES(name, aggregate) \
+	OF_INTEGERS(name, aggregate, RESULT_VALUE), \
+	{F_##name##_FLOAT4, aggregate, RESULT_VALUE}, {F_##name##_FLOAT8, aggregate, RESULT_VALUE}, \
+	{F_##name##_OID, aggregate, RESULT_VALUE}, {F_##name##_DATE, aggregate, RESULT_VALUE}, \
+	{F_##name##_TIME, aggregate, RESULT_VALUE}, {F_##name##_TIMESTAMP, aggregate, RESULT_VALUE}, \
+	{F_##name##_TIMESTAMPTZ, aggregate, RESULT_VALUE}
+
+static const aggregate_function functions[] = {
+	{F_COUNT_, GQUERY_COUNT_ROWS, RESULT_COUNT}, {F_COUNT_ANY, GQUERY_COUNT, RESULT_COUNT},
+	{F_SUM_INT2, GQUERY_SUM_I64, RESULT_BIGINT}, {F_SUM_INT4, GQUERY_SUM_I64, RESULT_BIGINT},
+	{F_SUM_INT8, GQUERY_SUM_I64, RESULT_NUMERIC}, OF_INTEGERS(AVG, GQUERY_SUM_I64, RESULT_QUOTIENT),
+	{F_SUM_FLOAT4, GQUERY_SUM_F64, RESULT_FLOAT}, {F_SUM_FLOAT8, GQUERY_SUM_F64, RESULT_FLOAT},
+	{F_AVG_FLOAT4, GQUERY_SUM_F64, RESULT_FLOAT_QUOTIENT}, {F_AVG_FLOAT8, GQUERY_SUM_F64, RESULT_FLOAT_QUOTIENT},
+	EXTREMES(MIN, GQUERY_MIN_I64), EXTREMES(MAX, GQUERY_MAX_I64),
+	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
+	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
+	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
+};
+/* clang-format on */
+
+static const aggregate_function *
+find_aggregate(const Aggref *a)
+{
+	if (a->aggkind != AGGKIND_NORMAL || a->aggdistinct != NIL || a->aggorder != NIL ||
+		a->aggdirectargs != NIL || a->aggvariadic || a->agglevelsup != 0 ||
+		a->aggsplit != AGGSPLIT_SIMPLE || list_length(a->args) > 1)
+		return NULL;
+	for (Size i = 0; i < lengthof(functions); i++)
+		if (functions[i].function == a->aggfnoid)
+			return &functions[i];
+	return NULL;
+}
+
+static int
+find_accumulator(gstore_compiled *c, Node *argument, Node *filter)
+{
+	for (int i = 0; i < c->accumulator_count; i++)
+		if (equal(c->accumulators[i].argument, argument) && equal(c->accumulators[i].filter, filter))
+			return i;
+	c->accumulators[c->accumulator_count] = (accumulator){
+		.argument = argument, .filter = filter, .count_from = -1};
+	return c->accumulator_count++;
+}
+
+static bool
+add_output(gstore_compiled *c, const Aggref *aggregate)
+{
+	output		*o = &c->outputs[c->output_count++];
+	Node		*argument = NULL;
+	accumulator *a;
+
+	o->function = find_aggregate(aggregate);
+	if (o->function == NULL)
+		return false;
+	if (aggregate->args != NIL)
+		argument = (Node *) linitial_node(TargetEntry, aggregate->args)->expr;
+	o->type = aggregate->aggtype;
+	o->accumulator = find_accumulator(c, argument, (Node *) aggregate->aggfilter);
+	a = &c->accumulators[o->accumulator];
+	if (o->function->aggregate == GQUERY_COUNT || o->function->result == RESULT_QUOTIENT ||
+		o->function->result == RESULT_FLOAT_QUOTIENT)
+		a->counted = true;
+	if (o->function->aggregate != GQUERY_COUNT)
+		a->wanted |= 1u << o->function->aggregate;
+	return true;
+}
+
+static bool
+plan_outputs(gstore_compiled *c)
+{
+	ListCell *cell;
+
+	c->accumulator_count = c->output_count = 0;
+	foreach(cell, c->query.aggregates)
+		if (!add_output(c, lfirst_node(Aggref, cell)))
+			return false;
+	return true;
+}
+
+/* ---- instructions */
+
+/* The value on the stack goes to each of the words that are wanted of it. */
+static bool
+emit_words(gstore_emitter *e, accumulator *a, bool is_float)
+{
+	uint32 left = a->wanted;
+
+	for (int i = 0; i < GQUERY_AGGREGATES; i++)
+	{
+		const bool	 is_key = is_float && (i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64);
+		const uint32 at = e->program->state_words, words = i == GQUERY_SUM_I64 ? 2 : 1;
+
+		if ((left & 1u << i) == 0)
+			continue;
+		left &= ~(1u << i);
+		if (at + words > GQUERY_STATE_MAX || (left != 0 && !gstore_emit(e, GQUERY_COPY, 0, 0)) ||
+			(is_key && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) ||
+			!gstore_emit(e, GQUERY_AGGREGATE, at, (uint32) i))
+			return false;
+		a->at[i] = (uint8) at;
+		e->program->state_words = at + words;
+	}
+	return true;
+}
+
+/* How it is known how many values there were, once it is known whether some are NULL. */
+static void
+choose_count(gstore_compiled *c, accumulator *a, bool nullable)
+{
+	if (!nullable && !a->counted && c->query.keys != NIL && a->filter == NULL)
+		return;
+	if (nullable)
+	{
+		a->wanted |= 1u << GQUERY_COUNT;
+		a->count_from = (int) (a - c->accumulators);
+		return;
+	}
+	a->count_from = find_accumulator(c, NULL, a->filter);
+	c->accumulators[a->count_from].wanted |= 1u << GQUERY_COUNT_ROWS;
+}
+
+static bool
+emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
+{
+	const uint32   before = e->program->code_count;
+	gstore_emitted value;
+
+	if (!gstore_emit_expression(e, a->argument, &value))
+		return false;
+	choose_count(c, a, value.nullable);
+	if (a->wanted != 0)
+		return emit_words(e, a, gstore_is_float(value.type));
+	e->program->code_count = before; /* rows alone are counted */
+	return true;
+}
+
+static bool
+emit_accumulator(gstore_compiled *c, gstore_emitter *e, accumulator *a)
+{
+	gstore_emitted condition;
+	bool		   done;
+
+	if (a->filter != NULL &&
+		(!gstore_emit_expression(e, a->filter, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0)))
+		return false;
+	e->guarded += a->filter != NULL;
+	done = a->argument != NULL ? emit_argument(c, e, a) : emit_words(e, a, false);
+	e->guarded -= a->filter != NULL;
+	return done && (a->filter == NULL || gstore_emit(e, GQUERY_END, 0, 0));
+}
+
+/* Those that count rows come last: others add to what is wanted of them. */
+static bool
+emit_accumulators(gstore_compiled *c, gstore_emitter *e)
+{
+	for (int i = 0; i < c->accumulator_count; i++)
+		if (c->accumulators[i].argument != NULL && !emit_accumulator(c, e, &c->accumulators[i]))
+			return false;
+	for (int i = 0; i < c->accumulator_count; i++)
+		if (c->accumulators[i].argument == NULL && !emit_accumulator(c, e, &c->accumulators[i]))
+			return false;
+	return true;
+}
+
+/* PostgreSQL has one group of 0 and -0, and one of all NaNs, and shows the first of them: doubles are no keys here. */
+static bool
+emit_keys(gstore_compiled *c, gstore_emitter *e)
+{
+	gstore_emitted key;
+	ListCell	  *cell;
+
+	c->key_count = 0;
+	if (list_length(c->query.keys) > GQUERY_KEYS_MAX)
+		return false;
+	foreach(cell, c->query.keys)
+	{
+		if (!gstore_emit_expression(e, lfirst(cell), &key) || gstore_is_float(key.type))
+			return false;
+		c->key_types[c->key_count++] = key.type;
+	}
+	return c->key_count == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_count, 0);
+}
+
+static bool
+emit_filters(gstore_compiled *c, gstore_emitter *e)
+{
+	gstore_emitted condition;
+	ListCell	  *cell;
+
+	foreach(cell, c->query.filters)
+		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+			!gstore_emit(e, GQUERY_FILTER, 0, 0))
+			return false;
+	return true;
+}
+
+static bool
+emit_query(gstore_compiled *c, gstore_emitter *e)
+{
+	gquery_program *p = e->program;
+	gquery_shape	shape;
+	char			problem[128];
+
+	p->column_count = p->code_count = p->value_count = p->state_words = 0;
+	e->relation = c->query.relation;
+	if (!plan_outputs(c) || !emit_filters(c, e) || !emit_keys(c, e) || !emit_accumulators(c, e))
+		return false;
+	c->state_words = (int) p->state_words;
+	if (gquery_check(p, &shape, problem))
+		return true;
+	elog(DEBUG1, "a query is not for the GPU: %s", problem);
+	return false;
+}
+
+/* ---- the passes */
+
+/* Of each aggregate two accumulators at most, as one that counts rows may come with it. */
+static gstore_compiled *
+create_compiled(const gstore_query *query)
+{
+	const Size		 count = (Size) list_length(query->aggregates);
+	gstore_compiled *c = palloc0(sizeof *c);
+
+	c->query = *query;
+	c->accumulators = palloc0(sizeof *c->accumulators * (2 * count + 1));
+	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
+	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
+	return c;
+}
+
+bool
+gstore_query_measure(const gstore_query *query, gstore_query_size *size)
+{
+	gstore_compiled *c = create_compiled(query);
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program))};
+	const bool		 done = emit_query(c, &e);
+
+	*size = (gstore_query_size){(int) e.program->code_count, e.columns};
+	pfree(e.program);
+	return done;
+}
+
+gstore_compiled *
+gstore_query_prepare(const gstore_query *query, PlanState *parent)
+{
+	gstore_compiled *c = create_compiled(query);
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .parent = parent};
+
+	(void) emit_query(c, &e);
+	c->values = e.values;
+	pfree(e.program);
+	return c;
+}
+
+bool
+gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *view,
+					 gquery_program *program)
+{
+	gstore_emitter e = {.program = program, .values = c->values, .context = context, .view = view};
+
+	return emit_query(c, &e);
+}
+
+int
+gstore_query_record_words(const gstore_compiled *c)
+{
+	return 1 + c->key_count + c->state_words;
+}
+
+/* ---- results */
+
+static const uint64 *
+state_of(const gstore_compiled *c, const uint64 *record)
+{
+	return record + 1 + c->key_count;
+}
+
+/* How many values an aggregate had; at least that it was not 0. */
+static int64
+count_of(const gstore_compiled *c, const accumulator *a, const uint64 *state)
+{
+	const accumulator *from = a->count_from < 0 ? NULL : &c->accumulators[a->count_from];
+
+	if (a->argument == NULL)
+		return (int64) state[a->at[GQUERY_COUNT_ROWS]];
+	if (from == NULL)
+		return 1;
+	return (int64) state[from->at[from == a ? GQUERY_COUNT : GQUERY_COUNT_ROWS]];
+}
+
+static gstore_decimal
+sum_of(const accumulator *a, const uint64 *state)
+{
+	const uint64 *words = state + a->at[GQUERY_SUM_I64];
+
+	return (gstore_decimal) (((unsigned __int128) words[1] << 64) | words[0]);
+}
+
+static Datum
+numeric_of(gstore_decimal sum)
+{
+	struct varlena *numeric = palloc(GSTORE_NUMERIC_BYTES);
+
+	if (!gstore_decimal_fits(sum, GSTORE_DECIMAL_PRECISION_MAX))
+		elog(ERROR, "a sum from the GPU is out of range");
+	gstore_decimal_to_numeric(sum, 0, numeric);
+	return PointerGetDatum(numeric);
+}
+
+static Datum
+bigint_of(gstore_decimal sum)
+{
+	if (sum < PG_INT64_MIN || sum > PG_INT64_MAX)
+		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("bigint out of range")));
+	return Int64GetDatum((int64) sum);
+}
+
+static double
+float_sum_of(const accumulator *a, const uint64 *state)
+{
+	double sum;
+
+	memcpy(&sum, &state[a->at[GQUERY_SUM_F64]], sizeof sum);
+	return sum;
+}
+
+static Datum
+float_of(double sum, Oid type)
+{
+	if (type != FLOAT4OID)
+		return Float8GetDatum(sum);
+	if (isinf((float4) sum) && !isinf(sum))
+		float_overflow_error();
+	return Float4GetDatum((float4) sum);
+}
+
+static Datum
+value_of(const output *o, const accumulator *a, const uint64 *state)
+{
+	const int	aggregate = o->function->aggregate;
+	const int64 word = (int64) state[a->at[aggregate]];
+
+	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_key(word) : word, o->type);
+}
+
+static Datum
+output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *null)
+{
+	const accumulator *a = &c->accumulators[o->accumulator];
+	const int64		   count = count_of(c, a, state);
+
+	*null = false;
+	if (o->function->result == RESULT_COUNT)
+		return Int64GetDatum(count);
+	*null = count == 0;
+	if (*null)
+		return (Datum) 0;
+	switch ((result_kind) o->function->result)
+	{
+		case RESULT_BIGINT:
+			return bigint_of(sum_of(a, state));
+		case RESULT_NUMERIC:
+			return numeric_of(sum_of(a, state));
+		case RESULT_QUOTIENT:
+			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state)),
+									   NumericGetDatum(int64_to_numeric(count)));
+		case RESULT_FLOAT:
+			return float_of(float_sum_of(a, state), o->type);
+		case RESULT_FLOAT_QUOTIENT:
+			return Float8GetDatum(float_sum_of(a, state) / (double) count);
+		default:
+			return value_of(o, a, state);
+	}
+}
+
+void
+gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
+{
+	for (int i = 0; i < c->key_count; i++)
+	{
+		nulls[i] = (record[0] >> i & 1) != 0;
+		values[i] = gstore_stack_value((int64) record[1 + i], c->key_types[i]);
+	}
+	for (int i = 0; i < c->output_count; i++)
+		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
+											 &nulls[c->key_count + i]);
+}
+
+bool
+gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
+{
+	for (int i = 0; i < c->output_count; i++)
+		if (c->outputs[i].function->aggregate == GQUERY_SUM_F64 &&
+			isinf(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
+			return true;
+	return false;
+}

@@ -1,0 +1,60 @@
+/*
+ * postgres/query_compile.h - PostgreSQL's expressions over a table's rows as a program for the GPU (query/program.h).
+ *
+ * Compiled are expressions of int2, int4, int8, float4, float8, boolean, date, time, timestamp, timestamptz, oid and "char" with
+ * PostgreSQL's own operators and functions (query_compile.c lists them). What depends on no row and has no instruction is
+ * evaluated once before the rows. An expression may raise an error only for rows that PostgreSQL evaluates it for.
+ */
+#ifndef GSTORE_QUERY_COMPILE_H
+#define GSTORE_QUERY_COMPILE_H
+
+#include "postgres.h"
+
+#include "nodes/execnodes.h"
+#include "nodes/pg_list.h"
+
+#include "postgres/directory.h"
+#include "query/program.h"
+
+/* A step of grouping over one relation. */
+typedef struct gstore_query
+{
+	Index relation;	  /* in the range table */
+	List *filters;	  /* boolean expressions, in the order in which PostgreSQL evaluates them */
+	List *keys;		  /* none: all rows are one group, also if there is no row */
+	List *aggregates; /* of Aggref */
+} gstore_query;
+
+/* What the planner is told of a query that can be compiled. */
+typedef struct gstore_query_size
+{
+	int		   instructions;
+	Bitmapset *columns; /* attribute numbers */
+} gstore_query_size;
+
+/* False: it cannot be compiled. */
+extern bool gstore_query_measure(const gstore_query *query, gstore_query_size *size);
+
+/* Of a query that is executed, with its values that depend on no row. Lives in the current memory context, as what follows. */
+typedef struct gstore_compiled gstore_compiled;
+
+extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanState *parent);
+
+/*
+ * The program for the rows of a view, with the parameters of now. False: it cannot be compiled after all, as a list is too
+ * long.
+ */
+extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context,
+								 const gstore_view *view, gquery_program *program);
+
+/* Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
+extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
+								Datum *values, bool *nulls);
+
+/* A record's words; those of a state without any row are 0, for gstore_query_result(). */
+extern int gstore_query_record_words(const gstore_compiled *compiled);
+
+/* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
+extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);
+
+#endif

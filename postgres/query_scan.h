@@ -1,0 +1,12 @@
+/* postgres/query_scan.h - plan nodes that run on the GPU (query_path.h): their execution. */
+#ifndef GSTORE_QUERY_SCAN_H
+#define GSTORE_QUERY_SCAN_H
+
+#include "postgres.h"
+
+#include "foreign/fdwapi.h"
+
+/* The callbacks of scans, for plans that are none of a table's scan, in front of those that are there. */
+extern void gstore_query_scan_callbacks(FdwRoutine *routine);
+
+#endif

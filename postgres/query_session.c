@@ -1,0 +1,235 @@
+/* See query_session.h. */
+#include "postgres.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "utils/float.h"
+#include "utils/memutils.h"
+
+#include "postgres/peer.h"
+#include "postgres/query_session.h"
+
+/* A query of a small table is done in less time than a process needs to wake up. */
+#define SPIN_US 50
+
+struct gstore_session
+{
+	gstore_peer peer;
+	int			device;
+	bool		used; /* by a query before: its executor may have ended of idleness since */
+	Size		bytes;
+	MemoryContextCallback ending; /* in a context of the query */
+};
+
+/* Connected, and without a query; connection -1: there is none. */
+static gstore_peer idle = {"the executor of queries", -1, -1, NULL, 0};
+static int		   idle_device;
+
+static void
+close_session(void *argument)
+{
+	gstore_peer_close(&((gstore_session *) argument)->peer);
+}
+
+static gquery_message
+empty_message(gquery_verb verb)
+{
+	return (gquery_message){.magic = GQUERY_MAGIC, .verb = verb};
+}
+
+/* An executor that has ended since is noticed here; nothing else is sent to a connection without a query. */
+static void
+take_idle(gstore_session *s)
+{
+	gquery_message	   message;
+	gstore_peer_answer answer = {&message, sizeof message, GQUERY_MAGIC, {0}};
+
+	if (idle.connection >= 0 &&
+		(idle_device != s->device || gstore_peer_receive(&idle, &answer) != GSTORE_PEER_NOTHING))
+		gstore_peer_close(&idle);
+	if (idle.connection < 0)
+		return;
+	s->peer = idle;
+	s->used = true;
+	idle = GSTORE_PEER_NONE(idle.name);
+}
+
+static bool
+connect_session(gstore_session *s, char why[GSTORE_SESSION_WHY_BYTES])
+{
+	s->used = false;
+	if (gstore_peer_connect(&s->peer, GSTORE_SPAWN_EXECUTOR, s->device))
+		return true;
+	snprintf(why, GSTORE_SESSION_WHY_BYTES, "no connection to an executor: %s", strerror(errno));
+	gstore_peer_close(&s->peer);
+	return false;
+}
+
+gstore_session *
+gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
+{
+	gstore_session *s = palloc0(sizeof *s);
+
+	s->peer = GSTORE_PEER_NONE(idle.name);
+	s->device = device;
+	s->bytes = bytes;
+	s->ending = (MemoryContextCallback){.func = close_session, .arg = s};
+	MemoryContextRegisterResetCallback(CurrentMemoryContext, &s->ending);
+	take_idle(s);
+	if (s->peer.memory < 0)
+		gstore_peer_make_memory(&s->peer, bytes);
+	gstore_peer_map(&s->peer, bytes);
+	if (s->peer.connection < 0 && !connect_session(s, why))
+		return NULL;
+	return s;
+}
+
+gquery_window *
+gstore_session_window(gstore_session *s)
+{
+	return (gquery_window *) s->peer.bytes;
+}
+
+/* ---- answers */
+
+static void
+raise_error(uint32 error)
+{
+	switch (error)
+	{
+		case GQUERY_E_I16_RANGE:
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("smallint out of range")));
+			break;
+		case GQUERY_E_I32_RANGE:
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("integer out of range")));
+			break;
+		case GQUERY_E_I64_RANGE:
+			ereport(ERROR,
+					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("bigint out of range")));
+			break;
+		case GQUERY_E_OVERFLOW:
+			float_overflow_error();
+			break;
+		case GQUERY_E_UNDERFLOW:
+			float_underflow_error();
+			break;
+		case GQUERY_E_DIVISION:
+			ereport(ERROR, (errcode(ERRCODE_DIVISION_BY_ZERO), errmsg("division by zero")));
+			break;
+		default:
+			elog(ERROR, "the executor of queries reports an error that does not exist: %u", error);
+	}
+}
+
+/* Not a fault of the connection, which the next query has. */
+static void
+keep_session(gstore_session *s)
+{
+	gstore_peer_close(&idle);
+	idle = s->peer;
+	idle_device = s->device;
+	s->peer = GSTORE_PEER_NONE(idle.name);
+}
+
+static void
+end_session(gstore_session *s, const gquery_message *answer)
+{
+	if (answer->lost)
+		gstore_peer_close(&s->peer);
+	else
+		keep_session(s);
+}
+
+static void
+say_ended(const gstore_spawn_ended *ended, char why[GSTORE_SESSION_WHY_BYTES])
+{
+	if (ended->end == GSTORE_SPAWN_FAILED)
+		snprintf(why, GSTORE_SESSION_WHY_BYTES, "no executor can be started: %s",
+				 strerror(ended->number));
+	else
+		strlcpy(why, "the executor has ended", GSTORE_SESSION_WHY_BYTES);
+}
+
+/*
+ * False: the executor has ended. One that ends while nobody uses it, as it has been idle, may not have read the message:
+ * another one is asked, once. What was sent is still in the file.
+ */
+static bool
+exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
+		 char why[GSTORE_SESSION_WHY_BYTES])
+{
+	const gquery_message request = empty_message(verb);
+	gstore_peer_answer	 answer = {message, sizeof *message, GQUERY_MAGIC, {0}};
+
+	for (;;)
+	{
+		(void) gstore_peer_send(&s->peer, &request, sizeof request);
+		if (gstore_peer_await(&s->peer, 0, SPIN_US, &answer) == GSTORE_PEER_ANSWER)
+			return true;
+		say_ended(&answer.ended, why);
+		if (!s->used || verb != GQUERY_RUN)
+			break;
+		gstore_peer_disconnect(&s->peer);
+		if (!connect_session(s, why))
+			return false;
+	}
+	gstore_peer_close(&s->peer);
+	return false;
+}
+
+bool
+gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES])
+{
+	gquery_message answer;
+
+	if (!exchange(s, verb, &answer, why))
+		return false;
+	answer.sqlstate[sizeof answer.sqlstate - 1] = answer.text[sizeof answer.text - 1] = '\0';
+	gstore_make_printable(answer.text);
+	if (answer.verb == GQUERY_DONE)
+	{
+		gstore_peer_map(&s->peer, 0);
+		s->used = true;
+		return true;
+	}
+	end_session(s, &answer);
+	switch (answer.verb)
+	{
+		case GQUERY_NO_ROOM:
+			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
+			return false;
+		case GQUERY_RAISED:
+			raise_error(answer.error);
+			break;
+		default:
+			ereport(
+				ERROR,
+				(errcode(gstore_peer_errcode(answer.sqlstate)), errmsg("%s", answer.text),
+				 errhint("SET gstore_fdw.gpu_queries = off runs the statement without the executor.")));
+	}
+	return false;
+}
+
+void *
+gstore_session_copy(gstore_session *s, gquery_span span)
+{
+	if (span.bytes > GQUERY_PIECE_BYTES || span.at > s->peer.len || span.bytes > s->peer.len - span.at)
+		elog(ERROR, "the executor of queries has returned no valid result");
+	return memcpy(palloc(Max(span.bytes, 1)), s->peer.bytes + span.at, span.bytes);
+}
+
+void
+gstore_session_end(gstore_session *s, bool more)
+{
+	const gquery_message forget = empty_message(GQUERY_FORGET);
+
+	if (s == NULL || s->peer.connection < 0)
+		return;
+	if (more && !gstore_peer_send(&s->peer, &forget, sizeof forget))
+		gstore_peer_close(&s->peer);
+	else
+		keep_session(s);
+}

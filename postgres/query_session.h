@@ -1,0 +1,40 @@
+/*
+ * postgres/query_session.h - this backend's connections to executors of queries (query/wire.h).
+ *
+ * A query has a connection of its own until its results are fetched. One is kept for the next query. Where there is none to be
+ * had, that is no error: the query has a local plan.
+ */
+#ifndef GSTORE_QUERY_SESSION_H
+#define GSTORE_QUERY_SESSION_H
+
+#include "postgres.h"
+
+#include "query/wire.h"
+
+typedef struct gstore_session gstore_session;
+
+#define GSTORE_SESSION_WHY_BYTES 256
+
+/*
+ * For a query on the device, with so many bytes in its memory file. It ends with the current memory context, at the latest: an
+ * ERROR or a cancel closes the connection, by which the query ends. NULL: there is none, and why not is written.
+ */
+extern gstore_session *
+gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES]);
+/* The window, at the file's start: of which the rest is the caller's, up to the bytes. */
+extern gquery_window *gstore_session_window(gstore_session *session);
+
+/*
+ * Runs the window's query, or another verb. True: results are in the window. False: the query cannot run there, and why not is
+ * written; the session has ended. ERROR where a row has raised one.
+ */
+extern bool
+gstore_session_run(gstore_session *session, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES]);
+
+/* A copy of what a span is of, palloc'd. ERROR if it is not within the file. */
+extern void *gstore_session_copy(gstore_session *session, gquery_span span);
+
+/* more: there are results that were not fetched. NULL is ignored. */
+extern void gstore_session_end(gstore_session *session, bool more);
+
+#endif

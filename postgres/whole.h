@@ -1,0 +1,26 @@
+/*
+ * postgres/whole.h - all rows that a snapshot sees of a table, as those of one store but for some that bitmaps name: for
+ * processes that attach the table by a token.
+ */
+#ifndef GSTORE_WHOLE_H
+#define GSTORE_WHOLE_H
+
+#include "postgres.h"
+
+#include "utils/relcache.h"
+#include "utils/snapshot.h"
+
+#include "postgres/call.h"
+#include "postgres/token.h"
+
+/*
+ * The rows [0, out->rows) of a store, and those of them that are not seen. Lives in the current memory context. False: there
+ * is no row.
+ */
+extern bool gstore_whole_choose(Relation relation, Snapshot snapshot, gstore_view *out);
+
+/* The same for a process that attaches the table now: with a token, and the bitmaps in the forms that it takes. */
+extern void gstore_whole_export(Relation relation, gstore_view *view, gstore_export_kind kind,
+								gstore_call_table *out);
+
+#endif

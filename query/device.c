@@ -1,0 +1,395 @@
+/* See executor.h. Locks: `opening` while the device is opened; `lock` for lists, under which the driver is not called. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "query/executor.h"
+#include "query/kernels.h"
+
+#define KEPT_BLOCKS 32
+#define KEPT_BYTES (UINT64_C(256) << 20)
+#define BLOCK_LEAST (UINT64_C(1) << 20)
+#define SHARED_STATIC 4096 /* left for what kernels declare themselves */
+#define WAIT_MS 100
+
+/* Made by lib/kernels/embed.py of kernels.c. NULL: this build has no kernels for real GPUs. */
+extern const unsigned char gvmi_image_soft_query_kernels[];
+extern const unsigned char *const gvmi_image_cuda_query_kernels;
+
+typedef struct kept_block {
+    gquery_block block;
+    int64_t used_ns;
+} kept_block;
+
+typedef struct waiter {
+    struct waiter *next;
+} waiter;
+
+static struct {
+    pthread_mutex_t opening;
+    gquery_device device;
+    _Atomic bool open;
+    _Atomic int64_t failed_ns;
+    gvm_error failure;
+
+    pthread_mutex_t lock;
+    pthread_cond_t given; /* a lane */
+    kept_block kept[KEPT_BLOCKS];
+    uint32_t kept_count;
+    uint64_t kept_bytes;
+    gquery_lane *lanes; /* without a query */
+    uint32_t running;
+    waiter *waiters; /* in their order */
+} state = {.opening = PTHREAD_MUTEX_INITIALIZER,
+           .lock = PTHREAD_MUTEX_INITIALIZER,
+           .given = PTHREAD_COND_INITIALIZER};
+
+/* ---- the device */
+
+static gvm_status find_kernels(gquery_device *d, CUmodule module)
+{
+    const struct {
+        const char *name;
+        CUfunction *kernel;
+    } kernels[] = {{"query_begin", &d->begin},
+                   {"query_scan", &d->scan},
+                   {"query_reduce", &d->reduce},
+                   {"query_collect", &d->collect}};
+    int most = GQUERY_THREADS, threads;
+
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
+        CUresult result = gvmi_cu->cuModuleGetFunction(kernels[i].kernel, module, kernels[i].name);
+
+        if (result == CUDA_SUCCESS)
+            result = gvmi_cu->cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                                 *kernels[i].kernel);
+        if (result != CUDA_SUCCESS)
+            return gvm_driver_error((int32_t)result, "cuModuleGetFunction", "there is no kernel %s",
+                                    kernels[i].name);
+        most = threads < most ? threads : most;
+    }
+    d->threads = (uint32_t)(most - most % (d->info.warp_size > 0 ? d->info.warp_size : 1));
+    return GVM_OK;
+}
+
+/* Blocks may have all shared memory that the device gives one. */
+static void allow_shared(gquery_device *d)
+{
+    int bytes = 0;
+    CUdevice device;
+
+    d->shared_bytes = 48 * 1024;
+    if (gvmi_cu->cuDeviceGet(&device, d->info.ordinal) == CUDA_SUCCESS &&
+        gvmi_cu->cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                      device) == CUDA_SUCCESS &&
+        bytes > (int)d->shared_bytes + SHARED_STATIC &&
+        gvmi_cu->cuFuncSetAttribute(d->scan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    bytes - SHARED_STATIC) == CUDA_SUCCESS)
+        d->shared_bytes = (uint32_t)bytes - SHARED_STATIC;
+}
+
+static gvm_status load_kernels(gquery_device *d)
+{
+    const unsigned char *image = d->info.software ? gvmi_image_soft_query_kernels
+                                                  : gvmi_image_cuda_query_kernels;
+    CUmodule module;
+    CUresult result;
+    gvm_status status;
+
+    if (image == NULL)
+        return gvm_error_set(GVM_E_NOTSUP, "this build has no kernels for real GPUs");
+    result = gvmi_cu->cuModuleLoadData(&module, image);
+    if (result != CUDA_SUCCESS)
+        return gvm_driver_error((int32_t)result, "cuModuleLoadData",
+                                "cannot load the kernels of queries");
+    status = find_kernels(d, module);
+    if (status == GVM_OK)
+        allow_shared(d);
+    return status;
+}
+
+static gvm_status open_device(int32_t ordinal, gquery_device *d)
+{
+    gvm_status status = gvm_device_open(ordinal, &d->handle);
+
+    if (status != GVM_OK)
+        return status;
+    d->info.struct_size = sizeof d->info;
+    status = gvm_device_get_info(d->handle, &d->info);
+    if (status == GVM_OK)
+        status = gvm_device_push_context(d->handle);
+    if (status == GVM_OK) {
+        status = load_kernels(d);
+        gvm_device_pop_context();
+    }
+    return status;
+}
+
+gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out)
+{
+    gvm_status status = GVM_OK;
+
+    pthread_mutex_lock(&state.opening);
+    if (state.failed_ns != 0) {
+        gvm_error_restore(&state.failure);
+        status = state.failure.status;
+    } else if (!state.open) {
+        status = open_device(ordinal, &state.device);
+        state.open = status == GVM_OK;
+        if (status != GVM_OK) {
+            gvm_error_last(&state.failure);
+            state.failed_ns = gquery_now_ns();
+        }
+    }
+    pthread_mutex_unlock(&state.opening);
+    *out = &state.device;
+    return status;
+}
+
+int64_t gquery_device_failed_ns(void)
+{
+    return state.failed_ns;
+}
+
+/* ---- scratch memory: blocks of powers of two, so that one query's are of use to the next */
+
+static gquery_block take_kept(uint32_t i)
+{
+    const gquery_block block = state.kept[i].block;
+
+    state.kept[i] = state.kept[--state.kept_count];
+    state.kept_bytes -= block.bytes;
+    return block;
+}
+
+/* One that has not been used since; no bytes: there is none. */
+static gquery_block take_old(int64_t until_ns)
+{
+    gquery_block block = {0};
+
+    pthread_mutex_lock(&state.lock);
+    for (uint32_t i = 0; i < state.kept_count; i++)
+        if (state.kept[i].used_ns <= until_ns) {
+            block = take_kept(i);
+            break;
+        }
+    pthread_mutex_unlock(&state.lock);
+    return block;
+}
+
+static void free_kept(int64_t until_ns)
+{
+    for (gquery_block block; (block = take_old(until_ns)).bytes > 0;)
+        (void)gvmi_cu->cuMemFree(block.address);
+}
+
+static gquery_block find_kept(uint64_t bytes)
+{
+    gquery_block block = {0};
+
+    pthread_mutex_lock(&state.lock);
+    for (uint32_t i = 0; i < state.kept_count; i++)
+        if (state.kept[i].block.bytes == bytes) {
+            block = take_kept(i);
+            break;
+        }
+    pthread_mutex_unlock(&state.lock);
+    return block;
+}
+
+gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
+{
+    uint64_t size = BLOCK_LEAST;
+    CUdeviceptr address;
+    CUresult result;
+
+    if (bytes > UINT64_C(1) << 48)
+        return gvm_error_set(GVM_E_NOSPACE, "no device has %llu bytes", (unsigned long long)bytes);
+    while (size < bytes)
+        size *= 2;
+    *out = find_kept(size);
+    out->wanted = bytes;
+    if (out->bytes > 0)
+        return GVM_OK;
+    result = gvmi_cu->cuMemAlloc(&address, size);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        free_kept(INT64_MAX);
+        result = gvmi_cu->cuMemAlloc(&address, size);
+    }
+    if (result != CUDA_SUCCESS)
+        return gvm_driver_error((int32_t)result, "cuMemAlloc",
+                                "the GPU has no %llu bytes for a query", (unsigned long long)size);
+    *out = (gquery_block){address, size, bytes};
+    return GVM_OK;
+}
+
+void gquery_scratch_give(gquery_block *block)
+{
+    bool kept;
+
+    if (block->bytes == 0)
+        return;
+    pthread_mutex_lock(&state.lock);
+    kept = state.kept_count < KEPT_BLOCKS && block->bytes <= KEPT_BYTES - state.kept_bytes;
+    if (kept) {
+        state.kept[state.kept_count++] = (kept_block){*block, gquery_now_ns()};
+        state.kept_bytes += block->bytes;
+    }
+    pthread_mutex_unlock(&state.lock);
+    if (!kept)
+        (void)gvmi_cu->cuMemFree(block->address);
+    *block = (gquery_block){0};
+}
+
+/* ---- lanes */
+
+static void free_lane(gquery_lane *lane)
+{
+    if (lane->stream != NULL)
+        (void)gvmi_cu->cuStreamDestroy(lane->stream);
+    if (lane->start != NULL)
+        (void)gvmi_cu->cuEventDestroy(lane->start);
+    if (lane->stop != NULL)
+        (void)gvmi_cu->cuEventDestroy(lane->stop);
+    if (lane->host != NULL)
+        (void)gvmi_cu->cuMemFreeHost(lane->host);
+    if (lane->device != 0)
+        (void)gvmi_cu->cuMemFree(lane->device);
+    free(lane);
+}
+
+static gvm_status make_lane(gquery_lane **out)
+{
+    gquery_lane *lane = calloc(1, sizeof *lane);
+    CUdeviceptr address;
+    void *host = NULL;
+    CUresult result;
+    const char *call = "cuStreamCreate";
+
+    if (lane == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a query");
+    result = gvmi_cu->cuStreamCreate(&lane->stream, CU_STREAM_NON_BLOCKING);
+    if (result == CUDA_SUCCESS && (result = gvmi_cu->cuEventCreate(&lane->start, 0)) == CUDA_SUCCESS)
+        result = gvmi_cu->cuEventCreate(&lane->stop, 0);
+    if (result == CUDA_SUCCESS) {
+        call = "cuMemHostAlloc";
+        result = gvmi_cu->cuMemHostAlloc(&host, GQUERY_LANE_BYTES, 0);
+        lane->host = result == CUDA_SUCCESS ? host : NULL;
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuMemAlloc";
+        result = gvmi_cu->cuMemAlloc(&address, GQUERY_LANE_BYTES);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+            free_kept(INT64_MAX);
+            result = gvmi_cu->cuMemAlloc(&address, GQUERY_LANE_BYTES);
+        }
+        lane->device = result == CUDA_SUCCESS ? address : 0;
+    }
+    if (result != CUDA_SUCCESS) {
+        free_lane(lane);
+        return gvm_driver_error((int32_t)result, call, "the GPU has no memory for another query");
+    }
+    *out = lane;
+    return GVM_OK;
+}
+
+static void leave_queue(waiter *self)
+{
+    waiter **at = &state.waiters;
+
+    while (*at != self)
+        at = &(*at)->next;
+    *at = self->next;
+    pthread_cond_broadcast(&state.given);
+}
+
+/* In the order of arrival. The lock is held, but while it waits. */
+static bool wait_for_turn(gquery_connection *c)
+{
+    waiter self = {NULL}, **at = &state.waiters;
+    bool closed = false;
+
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = &self;
+    while (!closed && (state.waiters != &self || state.running == GQUERY_RUNNING_MAX)) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += WAIT_MS * 1000000L;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        (void)pthread_cond_clockwait(&state.given, &state.lock, CLOCK_MONOTONIC, &until);
+        closed = gquery_is_closed(c);
+    }
+    leave_queue(&self);
+    return !closed;
+}
+
+gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
+{
+    gvm_status status = GVM_OK;
+    gquery_lane *lane = NULL;
+    bool turn;
+
+    pthread_mutex_lock(&state.lock);
+    turn = wait_for_turn(c);
+    if (turn) {
+        state.running++;
+        lane = state.lanes;
+        if (lane != NULL)
+            state.lanes = lane->next;
+    }
+    pthread_mutex_unlock(&state.lock);
+    if (!turn)
+        return gvm_error_set(GVM_E_PEER, "the backend has closed the connection");
+    if (lane == NULL)
+        status = make_lane(&lane);
+    if (status == GVM_OK)
+        *out = lane;
+    else
+        gquery_lane_give(NULL);
+    return status;
+}
+
+void gquery_lane_give(gquery_lane *lane)
+{
+    pthread_mutex_lock(&state.lock);
+    state.running--;
+    if (lane != NULL) {
+        lane->used_ns = gquery_now_ns();
+        lane->next = state.lanes;
+        state.lanes = lane;
+    }
+    pthread_cond_broadcast(&state.given);
+    pthread_mutex_unlock(&state.lock);
+}
+
+/* ---- rest */
+
+/* The one that was given first, if it has not been used since. */
+static gquery_lane *take_old_lane(int64_t until_ns)
+{
+    gquery_lane **last = &state.lanes, *lane;
+
+    pthread_mutex_lock(&state.lock);
+    while (*last != NULL && (*last)->next != NULL)
+        last = &(*last)->next;
+    lane = *last != NULL && (*last)->used_ns <= until_ns ? *last : NULL;
+    if (lane != NULL)
+        *last = NULL;
+    pthread_mutex_unlock(&state.lock);
+    return lane;
+}
+
+void gquery_device_rest(void)
+{
+    const int64_t until_ns = gquery_now_ns() - GQUERY_REST_NS;
+
+    if (!state.open || gvm_device_push_context(state.device.handle) != GVM_OK)
+        return;
+    free_kept(until_ns);
+    for (gquery_lane *lane; (lane = take_old_lane(until_ns)) != NULL;)
+        free_lane(lane);
+    gvm_device_pop_context();
+}

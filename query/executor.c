@@ -1,0 +1,332 @@
+/* See executor.h: life. The main thread receives connections from the spawner, sends it signs of life, and gives up what has not been used for
+ * a while. Each connection has a thread.
+ *
+ * Nothing is cleaned up at the end: the driver takes everything back, and does not wait for work that is under way. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "postgres/spawner.h"
+#include "query/executor.h"
+
+#define SPIN_NS 50000
+#define IDLE_MS 60000 /* without connections; then it ends */
+#define FAILED_MS \
+    10000 /* likewise, where the device could not be opened: the next executor tries again */
+#define REST_MS 1000
+#define NS_PER_MS INT64_C(1000000)
+#define BEAT_NS (GSTORE_SPAWN_BEAT_MS / 2 * NS_PER_MS)
+
+static struct {
+    int32_t ordinal;
+    gquery_tables *tables;
+    pthread_mutex_t lock; /* of connections */
+    gquery_connection *connections;
+    int64_t idle_ns; /* since when there are none */
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- a connection */
+
+static void add_connection(gquery_connection *c)
+{
+    pthread_mutex_lock(&state.lock);
+    c->next = state.connections;
+    if (c->next != NULL)
+        c->next->before = c;
+    state.connections = c;
+    pthread_mutex_unlock(&state.lock);
+}
+
+static void remove_connection(gquery_connection *c)
+{
+    pthread_mutex_lock(&state.lock);
+    if (c->next != NULL)
+        c->next->before = c->before;
+    if (c->before != NULL)
+        c->before->next = c->next;
+    else
+        state.connections = c->next;
+    state.idle_ns = gquery_now_ns();
+    pthread_mutex_unlock(&state.lock);
+}
+
+static void free_connection(gquery_connection *c)
+{
+    gquery_unmap_window(c);
+    close(c->socket);
+    close(c->memory);
+    free(c);
+}
+
+/* Soon after a query often comes another one: it does not wait for this thread to wake up. False: the backend has closed the connection, or
+ * that is no message. */
+static bool receive(const gquery_connection *c, gquery_message *message)
+{
+    const int64_t until_ns = gquery_now_ns() + SPIN_NS;
+    ssize_t bytes;
+
+    do
+        bytes = recv(c->socket, message, sizeof *message, MSG_DONTWAIT);
+    while (bytes < 0 && (errno == EAGAIN || errno == EINTR) && gquery_now_ns() < until_ns);
+    while (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+        bytes = recv(c->socket, message, sizeof *message, 0);
+    return bytes == (ssize_t)sizeof *message && message->magic == GQUERY_MAGIC;
+}
+
+/* False: there is no such verb. */
+static bool carry_out(gquery_connection *c, uint32_t verb, gquery_message *answer)
+{
+    if (verb == GQUERY_RUN && !gquery_read_window(c))
+        gquery_answer(answer, GQUERY_ERROR, "XX000",
+                      "the query for the GPU is malformed: its memory file");
+    else if (verb == GQUERY_RUN)
+        gquery_run(state.tables, state.ordinal, c, answer);
+    else if (verb == GQUERY_FETCH)
+        gquery_fetch(c, answer);
+    else if (verb == GQUERY_FORGET)
+        gquery_forget(c);
+    else
+        return false;
+    return true;
+}
+
+static void serve(gquery_connection *c)
+{
+    gquery_message message;
+
+    while (receive(c, &message)) {
+        gquery_message answer = {.magic = GQUERY_MAGIC, .verb = GQUERY_DONE};
+        bool known;
+
+        atomic_store(&c->moved_ns, gquery_now_ns());
+        known = carry_out(c, message.verb, &answer);
+        atomic_store(&c->moved_ns, 0);
+        if (!known)
+            return;
+        if (message.verb != GQUERY_FORGET &&
+            send(c->socket, &answer, sizeof answer, MSG_NOSIGNAL) != (ssize_t)sizeof answer)
+            return;
+        if (answer.lost != 0) {
+            fprintf(stderr, "gstore-executor: the executor of queries on GPU %d ends: %s\n",
+                    (int)state.ordinal, answer.text);
+            _exit(1);
+        }
+    }
+}
+
+static void *connection_main(void *argument)
+{
+    gquery_connection *c = argument;
+
+    serve(c);
+    if (c->has_context) {
+        gquery_forget(c);
+        gvm_device_pop_context();
+    }
+    remove_connection(c);
+    free_connection(c);
+    return NULL;
+}
+
+/* The file must keep what is mapped of it: a process that reads behind its end is killed. */
+static bool is_sealed(int memory)
+{
+    const int seals = fcntl(memory, F_GET_SEALS);
+
+    return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
+}
+
+static void start_connection(int socket, int memory)
+{
+    gquery_connection *c = calloc(1, sizeof *c);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    int error;
+
+    if (c == NULL || !is_sealed(memory) || fcntl(socket, F_SETFL, 0) != 0) {
+        close(socket);
+        close(memory);
+        free(c);
+        return;
+    }
+    c->socket = socket;
+    c->memory = memory;
+    add_connection(c);
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attributes, connection_main, c);
+    pthread_attr_destroy(&attributes);
+    if (error != 0) {
+        remove_connection(c);
+        free_connection(c);
+    }
+}
+
+/* ---- the spawner */
+
+/* The descriptors of a message; those above `most` are closed. */
+static int take_descriptors(struct msghdr *message, int *fds, int most)
+{
+    int count = 0;
+
+    for (struct cmsghdr *head = CMSG_FIRSTHDR(message); head != NULL; head = CMSG_NXTHDR(message, head))
+        if (head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS)
+            for (size_t at = 0; at + sizeof(int) <= head->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+                int fd;
+
+                memcpy(&fd, CMSG_DATA(head) + at, sizeof fd);
+                if (count < most)
+                    fds[count++] = fd;
+                else
+                    close(fd);
+            }
+    return count;
+}
+
+/* False: the spawner is gone. */
+static bool receive_connection(void)
+{
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int) * 2)];
+    } control;
+    gstore_spawn_request request;
+    struct iovec part = {&request, sizeof request};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    const ssize_t bytes = recvmsg(GSTORE_SPAWN_CONTROL, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    int fds[2], count;
+
+    if (bytes < 0)
+        return errno == EAGAIN || errno == EINTR || errno == ENOMEM || errno == ENOBUFS;
+    if (bytes == 0)
+        return false;
+    count = take_descriptors(&message, fds, 2);
+    if (bytes == (ssize_t)sizeof request && request.magic == GSTORE_SPAWN_MAGIC && count == 2) {
+        start_connection(fds[0], fds[1]);
+        return true;
+    }
+    while (count > 0)
+        close(fds[--count]);
+    return true;
+}
+
+/* Whether all queries go on. */
+static bool is_alive(int64_t now_ns)
+{
+    bool alive = true;
+
+    pthread_mutex_lock(&state.lock);
+    for (gquery_connection *c = state.connections; c != NULL; c = c->next) {
+        const int64_t moved_ns = atomic_load(&c->moved_ns);
+
+        alive = alive && (moved_ns == 0 || now_ns - moved_ns < GSTORE_SPAWN_BEAT_MS * NS_PER_MS);
+    }
+    pthread_mutex_unlock(&state.lock);
+    return alive;
+}
+
+/* Whether it has been of no use for so long that it ends. */
+static bool is_over(int64_t now_ns)
+{
+    const int64_t failed_ns = gquery_device_failed_ns();
+    bool over;
+
+    pthread_mutex_lock(&state.lock);
+    over = state.connections == NULL && now_ns - state.idle_ns >= IDLE_MS * NS_PER_MS;
+    pthread_mutex_unlock(&state.lock);
+    return over || (failed_ns != 0 && now_ns - failed_ns >= FAILED_MS * NS_PER_MS);
+}
+
+static void send_beat(void)
+{
+    const char beat = 1;
+
+    (void)send(GSTORE_SPAWN_CONTROL, &beat, sizeof beat, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+static void watch(void)
+{
+    int64_t beat_ns = 0, rest_ns = 0;
+
+    for (;;) {
+        struct pollfd control = {GSTORE_SPAWN_CONTROL, POLLIN, 0};
+        const int ready = poll(&control, 1, REST_MS);
+        const int64_t now_ns = gquery_now_ns();
+
+        if (ready > 0 && !receive_connection())
+            return;
+        if (now_ns >= beat_ns && is_alive(now_ns)) {
+            send_beat();
+            beat_ns = now_ns + BEAT_NS;
+        }
+        if (now_ns >= rest_ns) {
+            (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
+            gquery_device_rest();
+            rest_ns = now_ns + GQUERY_REST_NS;
+        }
+        if (ready == 0 && is_over(now_ns))
+            return;
+    }
+}
+
+/* ---- start */
+
+/* Closes files of the server that this process has inherited. */
+static void close_others(int first)
+{
+    if (syscall(SYS_close_range, (unsigned)first, ~0u, 0) == 0)
+        return;
+    for (int fd = first, end = (int)sysconf(_SC_OPEN_MAX); fd < end; fd++)
+        close(fd);
+}
+
+/* Each connection has two. */
+static void allow_descriptors(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    gvm_error error;
+
+    if (argc != 4) {
+        fputs("gstore-executor is started by gstore_fdw, for queries on a GPU\n", stderr);
+        return 2;
+    }
+    close_others(GSTORE_SPAWN_EXECUTOR_KEEPER + 1);
+    for (int fd = GSTORE_SPAWN_CONTROL; fd <= GSTORE_SPAWN_EXECUTOR_KEEPER; fd++)
+        fcntl(fd, F_SETFD, FD_CLOEXEC);
+    /* Ends with the spawner, which cannot end it when it is killed itself. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t)atol(argv[3]))
+        return 1;
+    allow_descriptors();
+    state.ordinal = (int32_t)atol(argv[1]);
+    state.idle_ns = gquery_now_ns();
+    if (gquery_tables_create(GSTORE_SPAWN_EXECUTOR_KEEPER, &state.tables) != GVM_OK) {
+        gvm_error_last(&error);
+        fprintf(stderr, "gstore-executor: cannot use the connection to the GPU memory keeper: %s\n",
+                error.text);
+        return 1;
+    }
+    watch();
+    _exit(0);
+}

@@ -1,0 +1,124 @@
+/* query/executor.h - what the files of the program gstore-executor share.
+ *
+ * It is started by the spawner (postgres/spawner.h), one for each device, and serves all backends that the spawner passes on to it: a thread
+ * for each connection. It may be killed at any moment: it owns no memory but its own.
+ *
+ * connection.c   messages, the memory file of a connection
+ * device.c       the device, its kernels, lanes, scratch memory
+ * run.c          a query
+ * executor.c     life
+ */
+#ifndef GQUERY_EXECUTOR_H
+#define GQUERY_EXECUTOR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <gvmem/gvmem.h>
+
+#include "driver/driver.h"
+#include "query/tables.h"
+#include "query/wire.h"
+
+#define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait. Each has one table */
+#define GQUERY_REST_NS \
+    INT64_C(1000000000) /* after so long without use memory and tables are given up */
+
+/* ---- connection.c */
+
+/* Of device memory. */
+typedef struct gquery_block {
+    uint64_t address, bytes; /* no bytes: there is none */
+    uint64_t wanted;         /* of them */
+} gquery_block;
+
+/* What a query has left to be fetched. */
+typedef struct gquery_results {
+    gquery_block block;
+    uint64_t count, sent; /* records */
+    uint32_t record_words;
+} gquery_results;
+
+typedef struct gquery_connection {
+    int socket, memory;
+    uint8_t *file; /* mapped */
+    uint64_t file_bytes;
+    gquery_window query; /* a copy */
+    gquery_results results;
+    bool has_context;
+    /* While a query runs: when it went on last (gquery_now_ns()); otherwise 0. */
+    _Atomic int64_t moved_ns;
+    struct gquery_connection *next, *before; /* executor.c's */
+} gquery_connection;
+
+int64_t gquery_now_ns(void);
+
+/* Maps the file as it is now, and copies its window. False: that is no query. */
+bool gquery_read_window(gquery_connection *c);
+/* The bytes of a span; NULL: it leaves the file. */
+void *gquery_at(const gquery_connection *c, gquery_span span);
+/* Room for results behind what the query uses. NULL: there is no memory. */
+void *gquery_append(gquery_connection *c, uint64_t bytes, gquery_span *span);
+void gquery_unmap_window(gquery_connection *c);
+
+/* Whether the backend has closed its end. Notes that the query goes on. */
+bool gquery_is_closed(gquery_connection *c);
+
+void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
+                   const char *format, ...) GVM_PRINTF(4, 5);
+/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM where a local plan may do it, or GQUERY_ERROR. */
+void gquery_answer_status(gquery_message *answer, gvm_status status, const char *what);
+
+/* ---- device.c */
+
+typedef struct gquery_device {
+    gvm_device *handle;
+    gvm_device_info info;
+    CUfunction begin, scan, reduce, collect;
+    uint32_t threads;      /* of a block, at most */
+    uint32_t shared_bytes; /* dynamic, likewise */
+} gquery_device;
+
+/* The device with its kernels, opened by the first call; a failure is that of all later calls. */
+gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out);
+/* When that has failed; 0: it has not. */
+int64_t gquery_device_failed_ns(void);
+
+/* The context is current for these, but for gquery_device_rest(). */
+
+/* GVM_E_NOSPACE  also where all that is kept was freed */
+gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
+/* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
+void gquery_scratch_give(gquery_block *block);
+
+/* What a running query has: a stream, and memory on the host and on the device of the same layout. */
+typedef struct gquery_lane {
+    CUstream stream;
+    CUevent start, stop;
+    uint8_t *host; /* pinned */
+    uint64_t device;
+    int64_t used_ns;
+    struct gquery_lane *next;
+} gquery_lane;
+
+#define GQUERY_LANE_BYTES (2u << 20)
+
+/* Waits while GQUERY_RUNNING_MAX others run.
+ *
+ * GVM_E_PEER  the connection is closed */
+gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out);
+/* Nothing runs on it. */
+void gquery_lane_give(gquery_lane *lane);
+
+/* Frees what has not been used for GQUERY_REST_NS. */
+void gquery_device_rest(void);
+
+/* ---- run.c */
+
+/* The connection's query. Results are in its window, or answer says why not; the backend may have gone. */
+void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gquery_message *answer);
+/* The next piece. */
+void gquery_fetch(gquery_connection *c, gquery_message *answer);
+void gquery_forget(gquery_connection *c);
+
+#endif

@@ -1,0 +1,646 @@
+#!/usr/bin/env python3
+"""The executor of queries (query/executor.c), asked over its own connection as a backend asks it (query/wire.h), without the planner:
+TAP, a line a case.
+
+usage: executor.py [CASE...]. Programs are written out here; what they find is compared with SQL on the same table.
+"""
+import contextlib
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import pwd
+import random
+import re
+import shlex
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from cases import group, main  # noqa: E402
+from private import PROJECT, Failed, expect, stop_process  # noqa: E402
+
+ANSWER_S = 60
+LIMIT_S = 10
+
+
+def enumerators(*headers):
+    """What the headers call by numbers."""
+    found = {}
+    for header in headers:
+        text = re.sub(r"/\*.*?\*/", "", (PROJECT / header).read_text(), flags=re.S)
+        found.update({name: int(value) for name, value in re.findall(r"#define (GQUERY_\w+) (\d+)u?\s*$", text, re.M)})
+        for body in re.findall(r"enum \w+\s*\{(.*?)\}", text, re.S):
+            number = -1
+            for item in body.split(","):
+                match = re.match(r"\s*(\w+)(?:\s*=\s*(\d+))?", item)
+                if match:
+                    number = int(match[2]) if match[2] else number + 1
+                    found[match[1]] = number
+    return found
+
+
+N = enumerators("query/program.h", "query/wire.h", "postgres/spawner.h")
+MAGIC, SPAWN_MAGIC = 0x79717267, 0x776F7267
+U32, U64, I64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
+
+
+def layout(name, **fields):
+    return type(name, (ctypes.Structure,), {"_fields_": list(fields.items())})
+
+
+Column = layout("Column", table=U32, number=U32, type=U32, form=U32, bias=I64)
+Instruction = layout("Instruction", op=ctypes.c_uint16, b=ctypes.c_uint16, a=U32, value=U64)
+Program = layout(
+    "Program", column_count=U32, code_count=U32, value_count=U32, state_words=U32, columns=Column * N["GQUERY_COLUMNS_MAX"],
+    code=Instruction * N["GQUERY_CODE_MAX"], values=I64 * N["GQUERY_VALUES_MAX"],
+)  # fmt: skip
+Span = layout("Span", at=U64, bytes=U64)
+Table = layout("Table", token=ctypes.c_char * N["GQUERY_TOKEN_BYTES"], rows=U64, dead=Span, deleted_at=U64, deleted_bytes=U64)
+Cost = layout("Cost", rows=U64, read_bytes=U64, host_bytes=U64, kernel_ns=U64, total_ns=U64, scratch_bytes=U64)
+Distance = layout(
+    "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
+)  # fmt: skip
+Window = layout(
+    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program, distance_count=U32,
+    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
+    record_count=U64, record_words=U32, more=U32, records=Span, cost=Cost,
+)  # fmt: skip
+Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
+LAYOUTS = {
+    "gquery_window": Window, "gquery_program": Program, "gquery_column": Column, "gquery_instruction": Instruction, "gquery_table": Table,
+    "gquery_wanted_distance": Distance, "gquery_cost": Cost, "gquery_span": Span, "gquery_message": Message,
+}  # fmt: skip
+SPAWN_REQUEST = struct.Struct("=IIii")
+SPAWN_ENDED = struct.Struct("=IIi")
+
+# of the table that cases read, by fill()
+ID, K, F = (0, 23, "GQUERY_I32"), (1, 20, "GQUERY_I64"), (2, 701, "GQUERY_F64")
+
+
+def check_layouts():
+    """Structures are here as the headers have them."""
+    lines = ["#include <stddef.h>", '#include "query/wire.h"', '#include "postgres/spawner.h"']
+    lines.append(f'_Static_assert(sizeof(gstore_spawn_request) == {SPAWN_REQUEST.size}, "gstore_spawn_request");')
+    for name, fields in LAYOUTS.items():
+        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(fields)}, "{name}");')
+        for member, _ in fields._fields_:
+            lines.append(f'_Static_assert(offsetof({name}, {member}) == {getattr(fields, member).offset}, "{name}.{member}");')
+    command = [*shlex.split(os.environ.get("CC", "cc")), f"-I{PROJECT}", f"-I{PROJECT}/include", "-x", "c", "-fsyntax-only", "-"]
+    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True)
+
+
+class Ended(Exception):
+    """The connection was closed by the other side."""
+
+
+def op(name, a=0, b=0, value=0):
+    return Instruction(N["GQUERY_" + name], N.get(b, b), a, value % 2**64)
+
+
+def aggregate(word, what):
+    return op("AGGREGATE", word, "GQUERY_" + what)
+
+
+def signed(word):
+    return word - 2**64 if word >> 63 else word
+
+
+def as_double(word):
+    return struct.unpack("d", struct.pack("Q", word))[0]
+
+
+# count(*), sum(id), count(f), sum(f) where id > value
+def sums(least):
+    return [
+        op("LOAD", 0), op("CONSTANT", value=least), op("GT", b="GQUERY_ORDER_I64"), op("FILTER"),
+        aggregate(0, "COUNT_ROWS"), op("LOAD", 0), aggregate(1, "SUM_I64"), op("LOAD", 2), aggregate(3, "COUNT"), op("LOAD", 2), aggregate(4, "SUM_F64"),
+    ], 5  # fmt: skip
+
+
+# count(*), sum(id) by k
+BY_K = [op("LOAD", 1), op("GROUP", 1), aggregate(0, "COUNT_ROWS"), op("LOAD", 0), aggregate(1, "SUM_I64")], 3
+BY_ID = [op("LOAD", 0), op("GROUP", 1), aggregate(0, "COUNT_ROWS")], 1
+COUNT = [aggregate(0, "COUNT_ROWS")], 1
+
+
+class Client:
+    """A backend's side of one connection."""
+
+    def __init__(self, server, device=0, seal=fcntl.F_SEAL_SHRINK, kind="GSTORE_SPAWN_EXECUTOR"):
+        self.server = server
+        self.memory = os.memfd_create("query", os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.memory, 1 << 20)
+        fcntl.fcntl(self.memory, fcntl.F_ADD_SEALS, seal)
+        self.map = mmap.mmap(self.memory, 1 << 20)
+        self.window = Window.from_buffer(self.map)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(ANSWER_S)
+        connect_as_owner(self.socket, server)
+        request = SPAWN_REQUEST.pack(SPAWN_MAGIC, N[kind], os.getpid(), device)
+        socket.send_fds(self.socket, [request], [self.memory])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def close(self):
+        self.socket.close()
+        os.close(self.memory)
+
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b""):
+        code, words = program
+        w = self.window
+        ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
+        w.magic, w.version, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], 1, scratch
+        w.tables[0].token, w.tables[0].rows = token.encode(), rows
+        at = (ctypes.sizeof(Window) + 63) // 64 * 64
+        self.map[at : at + len(dead)] = dead
+        w.tables[0].dead = Span(at, len(dead))
+        w.used = at + len(dead)
+        p = w.program
+        p.column_count, p.code_count, p.state_words = len(columns), len(code), words
+        for i, (number, kind, form) in enumerate(columns):
+            p.columns[i] = Column(0, number + 1, kind, N[form], 0)
+        for i, instruction in enumerate(code):
+            p.code[i] = instruction
+
+    def send(self, verb):
+        with contextlib.suppress(BrokenPipeError):  # receive() says so
+            self.socket.send(bytes(Message(MAGIC, N["GQUERY_" + verb])))
+
+    def receive(self):
+        try:
+            data = self.socket.recv(4096)
+        except ConnectionResetError:  # something was not read; what was sent before comes next
+            data = self.socket.recv(4096)
+        if len(data) == SPAWN_ENDED.size:
+            raise Ended(f"spawner: {SPAWN_ENDED.unpack(data)}")
+        if len(data) != ctypes.sizeof(Message):
+            raise Ended("end of file")
+        return Message.from_buffer_copy(data)
+
+    def ask(self, verb="RUN"):
+        self.send(verb)
+        return self.receive()
+
+    def records(self):
+        """Of the piece that is in the file."""
+        w = self.window
+        bytes_ = os.pread(self.memory, w.records.bytes, w.records.at)
+        expect(len(bytes_), w.records.bytes, "bytes of records")
+        words = struct.unpack(f"={len(bytes_) // 8}Q", bytes_)
+        return [words[i : i + w.record_words] for i in range(0, len(words), w.record_words)]
+
+    def run(self, *query, **more):
+        """All records."""
+        self.write(*query, **more)
+        return self.finish(self.ask())
+
+    def finish(self, answer):
+        expect_verb(answer, "DONE")
+        found = self.records()
+        while self.window.more:
+            expect_verb(self.ask("FETCH"), "DONE")
+            found += self.records()
+        expect(len(found), self.window.record_count, "records")
+        return found
+
+
+def run_again(server, *query, **more):
+    """In another executor, once the one before is gone: until then a connection may still reach that."""
+    for _ in range(100):
+        with contextlib.suppress(Ended), Client(server) as client:
+            return client.run(*query, **more)
+        time.sleep(0.02)
+    raise Failed("no other executor")
+
+
+def connect_as_owner(sock, server):
+    """The spawner serves the server's own user."""
+    owner = pwd.getpwuid(server.folder.joinpath("data").stat().st_uid)
+    before = os.geteuid()
+    folder = os.open(server.folder / "data/pg_stat_tmp", os.O_PATH)
+    if before == 0:
+        os.seteuid(owner.pw_uid)
+    try:
+        sock.connect(f"/proc/self/fd/{folder}/gstore_spawn.sock")
+    finally:
+        os.seteuid(before)
+        os.close(folder)
+
+
+def expect_verb(answer, verb, sqlstate=None):
+    said = f"{answer.verb} {answer.sqlstate.decode()} {answer.text.decode()}"
+    if answer.verb != N["GQUERY_" + verb] or (sqlstate and answer.sqlstate.decode() != sqlstate):
+        raise Failed(f"an answer other than {verb} {sqlstate or ''}: {said}")
+
+
+def fill(server, rows):
+    """The table, and a token."""
+    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, k bigint, f float8, t text) SERVER gstore_fdw")
+    server.sql(f"INSERT INTO ft SELECT i, nullif(i % 1000, 0), nullif(i % 10, 0) * 0.5, 'row ' || i FROM generate_series(1, {rows}) i")
+    return server.sql("SELECT gstore_export('ft')")
+
+
+def sums_of(record):
+    bits, count, low, high, count_f, total = record
+    expect(bits, 0, "NULL bits of a record without keys")
+    return count, signed(high) * 2**64 + low, count_f, as_double(total)
+
+
+def sums_in_sql(server, where):
+    count, total, count_f, total_f = server.sql(f"SELECT count(*), coalesce(sum(id), 0), count(f), coalesce(sum(f), 0) FROM ft WHERE {where}").split("|")
+    return int(count), int(total), int(count_f), float(total_f)
+
+
+def executor_pids(server):
+    keeper = server.keeper_pid()
+    found = []
+    for thread in Path(f"/proc/{keeper}/task").glob("*/children"):
+        for pid in thread.read_text().split():
+            with contextlib.suppress(OSError):
+                if b"gstore-executor" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    found.append(int(pid))
+    return found
+
+
+def executor_pid(server):
+    found = executor_pids(server)
+    expect(len(found), 1, "executors")
+    return found[0]
+
+
+def wait_until(what, is_so, limit_s=LIMIT_S):
+    deadline = time.monotonic() + limit_s
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise Failed(f"never: {what}")
+        time.sleep(0.02)
+
+
+def descriptors(pid):
+    """Of connections and processes; those of tables come and go with memory."""
+    found = []
+    for path in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(os.readlink(path))
+    return [name for name in found if name.startswith(("socket:", "/memfd:query", "anon_inode:[pidfd]"))]
+
+
+@group()
+class Queries:
+    ROWS = 200000
+
+    def counts_and_sums_are_those_of_sql(self, server):
+        token = fill(server, self.ROWS)
+        with Client(server) as client:
+            for least in (0, 1, 77777, self.ROWS - 1, self.ROWS):
+                (record,) = client.run(token, self.ROWS, sums(least))
+                expect(sums_of(record), sums_in_sql(server, f"id > {least}"), f"count and sums above {least}")
+            expect(client.window.cost.rows, self.ROWS, "rows that were read")
+
+    def table_without_rows_has_one_record_or_no_group(self, server):
+        with Client(server) as client:
+            expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records")
+            expect(client.run("", 0, BY_ID), [], "groups")
+
+    def groups_come_in_pieces_and_null_is_one_of_them(self, server):
+        rows = 700000
+        token = fill(server, rows)
+        with Client(server) as client:
+            found = {(bits & 1, key): (count, signed(high) * 2**64 + low) for bits, key, count, low, high in client.run(token, rows, BY_K)}
+            wanted = {}
+            for line in server.sql("SELECT k, count(*), sum(id) FROM ft GROUP BY k").splitlines():
+                key, count, total = line.split("|")
+                wanted[(key == "", int(key or 0))] = (int(count), int(total))
+            expect(found, wanted, "groups")
+            many = client.run(token, rows, BY_ID)
+            expect(client.window.records.bytes < rows * 24, True, "more pieces than one")
+            expect(sorted(key for _, key, _ in many), list(range(1, rows + 1)), "keys")
+            expect({count for _, _, count in many}, {1}, "rows of each")
+            # What is not fetched is forgotten, by a message or the next query.
+            client.write(token, rows, BY_ID)
+            for verb in ("FORGET", None):
+                expect_verb(client.ask(), "DONE")
+                expect(client.window.more, 1, "more groups")
+                if verb:
+                    client.send(verb)
+                    expect_verb(client.ask("FETCH"), "ERROR", "XX000")
+            expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records of the next query")
+
+    def groups_beyond_the_scratch_memory_are_no_room_and_the_next_query_works(self, server):
+        token = fill(server, self.ROWS)
+        with Client(server) as client:
+            client.write(token, self.ROWS, BY_ID, scratch=1 << 20)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            client.write(token, self.ROWS, BY_ID, scratch=0)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(len(client.run(token, self.ROWS, BY_K, scratch=1 << 20)), 1000, "groups")
+
+    def rows_that_are_dead_are_left_out(self, server):
+        token = fill(server, self.ROWS)
+        bitmap = bytearray(self.ROWS // 8)
+        for row in range(0, self.ROWS, 3):
+            bitmap[row // 8] |= 1 << row % 8
+        with Client(server) as client:
+            (record,) = client.run(token, self.ROWS, sums(0), dead=bytes(bitmap))
+            expect(sums_of(record), sums_in_sql(server, "(id - 1) % 3 <> 0"), "count and sums")
+            # It ends inside a byte's word: the rows behind it are seen.
+            (record,) = client.run(token, self.ROWS, sums(0), dead=bytes(bitmap[:1001]))
+            expect(sums_of(record), sums_in_sql(server, "(id - 1) % 3 <> 0 OR id > 8008"), "count and sums")
+
+    def large_bitmap_goes_to_scratch_memory(self, server):
+        rows = 5000000
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 5000000)")
+        token = server.sql("SELECT gstore_export('ft')")
+        with Client(server) as client:
+            expect(client.run(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8)), [(0, rows // 2)], "records")
+            client.write(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=1000)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+
+    def error_of_a_row_is_said(self, server):
+        token = fill(server, 1000)
+        divide = [op("CONSTANT", value=1), op("LOAD", 0), op("CONSTANT", value=500), op("SUBTRACT", b="GQUERY_ARITHMETIC_I32"), op("DIVIDE", b="GQUERY_ARITHMETIC_I32"), aggregate(0, "SUM_I64")]
+        with Client(server) as client:
+            client.write(token, 1000, (divide, 2))
+            answer = client.ask()
+            expect_verb(answer, "RAISED")
+            expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
+            expect(client.run(token, 1000, COUNT, columns=()), [(0, 1000)], "records of the next query")
+
+    def two_clients_at_once_get_their_own_answers(self, server):
+        token = fill(server, self.ROWS)
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Client(server)) for _ in range(24)]  # more than run at a time
+            for turn in range(3):
+                for i, client in enumerate(clients):
+                    client.write(token, self.ROWS, sums(turn * 1000 + i) if i % 2 else BY_K)
+                    client.send("RUN")
+                for i, client in enumerate(clients):
+                    found = client.finish(client.receive())
+                    if i % 2:
+                        expect(sums_of(found[0])[0], self.ROWS - turn * 1000 - i, "rows")
+                    else:
+                        expect(len(found), 1000, "groups")
+            expect(len(executor_pids(server)), 1, "executors")
+
+    def sums_of_doubles_depend_on_rows_alone(self, server):
+        """Not on how long others keep the device: the batches are other ones each time."""
+        rows = 2000000
+        server.sql(
+            "DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (f float8) SERVER gstore_fdw;"
+            f"INSERT INTO ft SELECT (random() - 0.5) * 10 ^ (i % 30) FROM generate_series(1, {rows}) i"
+        )
+        query = server.sql("SELECT gstore_export('ft')"), rows, ([op("LOAD", 0), aggregate(0, "SUM_F64")], 1)
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Client(server)) for _ in range(4)]
+            found = set()
+            for turn in range(12):
+                at_work = clients[: turn % 4 + 1]
+                for client in at_work:
+                    client.write(*query, columns=((0, 701, "GQUERY_F64"),))
+                    client.send("RUN")
+                found.update(client.finish(client.receive())[0][1] for client in at_work)
+        expect(len(found), 1, "sums of the same rows")
+
+    def small_query_takes_little_time(self, server):
+        token = fill(server, 1)
+        with Client(server) as client:
+            client.run(token, 1, sums(0))
+            times = []
+            for _ in range(200):
+                start = time.perf_counter()
+                expect_verb(client.ask(), "DONE")
+                times.append(time.perf_counter() - start)
+            median = sorted(times)[100]
+            print(f"# a query over one row: {median * 1e6:.0f} us from message to message (median of 200)", flush=True)
+            if min(times) > 0.005:
+                raise Failed("something is made anew for each query")
+
+
+@group()
+class BadInput:
+    ROWS = 1000
+
+    def _expect_refused(self, client, sqlstate, change=None):
+        client.write(self.token, self.ROWS, sums(0))
+        if change:
+            change(client.window)
+        expect_verb(client.ask(), "ERROR", sqlstate)
+
+    def tables_other_than_the_query_says_are_errors(self, server):
+        self.token = fill(server, self.ROWS)
+        with Client(server) as client:
+            for rows in (0, self.ROWS - 1, self.ROWS + 1, 2**63):
+                client.write(self.token, rows, sums(0))
+                expect_verb(client.ask(), "ERROR", "55000")
+            for columns in (
+                ((0, 20, "GQUERY_I32"), K, F),  # another type
+                ((0, 23, "GQUERY_I64"), K, F),  # another width
+                ((0, 23, "GQUERY_BIT"), K, F),
+                (ID, K, (3, 25, "GQUERY_I64")),  # offsets of texts
+                (ID, K, (9, 25, "GQUERY_I64")),  # no such column
+            ):
+                client.write(self.token, self.ROWS, sums(0), columns=columns)
+                expect_verb(client.ask(), "ERROR", "55000")
+            client.write("no token", self.ROWS, sums(0))
+            expect_verb(client.ask(), "ERROR")
+            client.write("", 1, COUNT, columns=())
+            expect_verb(client.ask(), "ERROR", "XX000")
+            (record,) = client.run(self.token, self.ROWS, sums(0))
+            expect(sums_of(record), sums_in_sql(server, "true"), "the next query")
+
+    def windows_and_programs_that_lie_are_errors(self, server):
+        self.token = fill(server, self.ROWS)
+        size = os.sysconf("SC_PAGE_SIZE")
+
+        def set_(**members):
+            return lambda w: [setattr(w, name, value) for name, value in members.items()]
+
+        def in_table(**members):
+            return lambda w: [setattr(w.tables[0], name, value) for name, value in members.items()]
+
+        def in_program(**members):
+            return lambda w: [setattr(w.program, name, value) for name, value in members.items()]
+
+        def in_code(at, **members):
+            return lambda w: [setattr(w.program.code[at], name, value) for name, value in members.items()]
+
+        def in_column(**members):
+            return lambda w: [setattr(w.program.columns[0], name, value) for name, value in members.items()]
+
+        with Client(server) as client:
+            for change in (
+                set_(magic=1), set_(version=9), set_(used=5), set_(used=2**64 - 1), set_(table_count=0), set_(table_count=2), set_(table_count=2**32 - 1),
+                in_table(dead=Span(2**64 - 64, 128)), in_table(dead=Span(1 << 20, 1)), in_table(dead=Span(0, 2**64 - 1)),
+                in_program(column_count=65), in_program(code_count=2**32 - 1), in_program(value_count=1025), in_program(state_words=65), in_program(state_words=4),
+                in_code(0, op=0), in_code(0, op=999), in_code(0, a=3), in_code(5, a=2**31), in_code(6, a=63), in_code(2, b=77), in_code(3, op=N["GQUERY_END"]),
+                in_column(form=99), in_column(table=1), in_column(table=2**32 - 1),
+            ):  # fmt: skip
+                self._expect_refused(client, "XX000", change)
+            # On the device there is no such bitmap.
+            client.write(self.token, self.ROWS, sums(0))
+            client.window.tables[0].deleted_bytes = size
+            answer = client.ask()
+            expect(answer.verb in (N["GQUERY_ERROR"], N["GQUERY_NO_ROOM"]), True, "a refusal")
+            (record,) = client.run(self.token, self.ROWS, sums(0))
+            expect(sums_of(record), sums_in_sql(server, "true"), "the next query")
+
+    def programs_of_random_bytes_end_in_an_answer(self, server):
+        self.token = fill(server, self.ROWS)
+        with Client(server) as client:
+            for seed in range(300):
+                client.write(self.token, self.ROWS, sums(0))
+                noise = random_bytes(seed)
+                at = Window.program.offset + (0 if seed % 3 == 0 else Program.code.offset)
+                client.map[at : at + len(noise)] = noise
+                answer = client.ask()
+                expect(answer.lost, 0, f"the executor goes on (seed {seed}): {answer.text}")
+                if answer.verb == N["GQUERY_DONE"] and client.window.more:
+                    client.send("FORGET")
+            (record,) = client.run(self.token, self.ROWS, sums(0))
+            expect(sums_of(record), sums_in_sql(server, "true"), "the next query")
+
+    def garbage_closes_the_connection_and_no_other(self, server):
+        self.token = fill(server, self.ROWS)
+        with Client(server) as other:
+            other.run(self.token, self.ROWS, sums(0))
+            pid = executor_pid(server)
+            for garbage in (b"x", b"\0" * ctypes.sizeof(Message), bytes(Message(MAGIC, 99)), bytes(Message(MAGIC, N["GQUERY_DONE"])), b"y" * 5000):
+                with Client(server) as client:
+                    client.socket.send(garbage)
+                    self._expect_end(client)
+            with Client(server, seal=0) as client:  # the file may shrink
+                client.send("RUN")
+                self._expect_end(client)
+            with Client(server) as client:  # not a GQUERY_WINDOW, and too small for one
+                expect_verb(client.ask(), "ERROR", "XX000")
+            other.run(self.token, self.ROWS, sums(0))
+            expect(executor_pid(server), pid, "the executor")
+
+    def _expect_end(self, client):
+        try:
+            client.receive()
+        except Ended as end:
+            expect(str(end), "end of file", "what comes")
+        else:
+            raise Failed("an answer to garbage")
+
+    def device_that_is_not_there_is_no_room(self, server):
+        with Client(server, device=77) as client:
+            client.write("", 0, COUNT, columns=())
+            expect_verb(client.ask(), "NO_ROOM")
+        with Client(server, device=-1) as client:
+            try:
+                client.receive()
+            except Ended as end:
+                expect(str(end), f"spawner: {(SPAWN_MAGIC, N['GSTORE_SPAWN_FAILED'], errno.EINVAL)}", "what comes")
+            else:
+                raise Failed("an answer of no device")
+
+
+def random_bytes(seed):
+    return random.Random(seed).randbytes(400)
+
+
+@group()
+class Life:
+    ROWS = 5000000
+
+    def _begin(self, server, client):
+        """A query that takes a while; returns while it runs."""
+        client.write(self.token, self.ROWS, BY_ID)
+        client.send("RUN")
+
+    def connection_that_is_closed_ends_its_query(self, server):
+        self.token = fill(server, self.ROWS)
+        keeper = server.keeper_pid()
+        with Client(server) as other:
+            expect(len(other.run(self.token, self.ROWS, BY_K)), 1000, "groups")
+            pid = executor_pid(server)
+            before = len(descriptors(pid)), len(descriptors(keeper))
+            for wait_s in (0, 0.001, 0.02, 0.1, 0.2):
+                client = Client(server)
+                self._begin(server, client)
+                time.sleep(wait_s)
+                client.close()
+            wait_until("descriptors are closed", lambda: (len(descriptors(pid)), len(descriptors(keeper))) == before)
+            expect(len(other.run(self.token, self.ROWS, BY_K)), 1000, "groups")
+            expect(executor_pid(server), pid, "the executor")
+        self._expect_memory_goes_back(server)
+
+    def _expect_memory_goes_back(self, server):
+        """Nothing is leased or open: what is dropped is gone soon after."""
+        server.sql("DROP FOREIGN TABLE ft")
+        server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
+
+    def killed_executor_ends_connections_and_the_next_one_works(self, server):
+        self.token = fill(server, self.ROWS)
+        keeper = server.keeper_pid()
+        with Client(server) as client:
+            client.run(self.token, self.ROWS, sums(0))
+        wait_until("the connection is closed", lambda: len(executor_pids(server)) == 1)
+        before = len(descriptors(keeper))
+        for _ in range(3):
+            client = Client(server)
+            self._begin(server, client)
+            pid = executor_pid(server)
+            os.kill(pid, signal.SIGKILL)
+            try:
+                client.receive()
+            except Ended as end:
+                expect(str(end), "end of file", "what comes")
+            client.close()
+            expect(run_again(server, self.token, self.ROWS, COUNT, columns=()), [(0, self.ROWS)], "the next query")
+            wait_until("another one", lambda: pid not in executor_pids(server))
+            expect(executor_pid(server) != pid, True, "another executor")
+        wait_until("descriptors are closed", lambda: len(descriptors(keeper)) == before)
+        self._expect_memory_goes_back(server)
+
+    def stopped_executor_is_killed_and_a_client_may_go_at_once(self, server):
+        self.token = fill(server, 1000)
+        with Client(server) as client:
+            client.run(self.token, 1000, sums(0))
+        pid = executor_pid(server)
+        stop_process(pid)
+        start = time.monotonic()
+        with Client(server) as client:
+            client.send("RUN")
+        expect(time.monotonic() - start < 5, True, "the client does not wait")
+        wait_until("it is killed", lambda: pid not in executor_pids(server), limit_s=60)
+        expect(20 < time.monotonic() - start < 60, True, "after the time that it has for a sign of life")
+        with Client(server) as client:
+            client.run(self.token, 1000, sums(0))
+
+    def executor_ends_with_the_server(self, server):
+        with Client(server) as client:
+            client.run("", 0, COUNT, columns=())
+        pid = executor_pid(server)
+        server.stop("fast")
+        wait_until("it has ended", lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+        server.start()
+        with Client(server) as client:
+            client.run("", 0, COUNT, columns=())
+        pid, keeper = executor_pid(server), server.keeper_pid()
+        server.kill_and_wait(keeper)
+        wait_until("it has ended", lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+
+
+def is_zombie(pid):
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    return True
+
+
+if __name__ == "__main__":
+    check_layouts()
+    sys.exit(main())
