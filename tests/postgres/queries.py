@@ -1,0 +1,353 @@
+#!/usr/bin/env python3
+"""The same random queries on a heap table and on tables in GPU memory, computed on the GPU and by the backend. TAP.
+
+usage: queries.py [--seed N] [--queries N]
+
+Results are the same: of integers, dates, filters and expressions to the last bit; sums of floats are of numbers whose sums are exact
+in any order. An error that a heap table does not raise is none that the GPU may raise; fewer errors are allowed, as PostgreSQL does not say in
+which order it evaluates. EXPLAIN says in how many queries the GPU has computed; it must be most of them.
+
+Tables have the same rows, some of them deleted, some not committed yet, in both formats. A seed makes the same queries again.
+"""
+import argparse
+import random
+import struct
+import sys
+import traceback
+
+sys.dont_write_bytecode = True
+import private  # noqa: E402
+import wire  # noqa: E402
+from private import Server  # noqa: E402
+
+QUERIES = 20000
+GROUPS = 10  # lines of TAP
+ON_GPU_LEAST = 0.7
+ANALYZED = 0.1  # of the queries: whether the GPU has computed, and not only the plan says so
+SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0")
+
+# name: (type, how values are drawn). Those that end in _s are small, so that most arithmetic raises no error.
+INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}
+COLUMNS = {
+    "i2": "smallint", "i4": "integer", "i8": "bigint", "i2_s": "smallint", "i4_s": "integer", "i8_s": "bigint", "f4": "real",
+    "f8": "float8", "f4_s": "real", "f8_s": "float8", "d": "date", "t": "time", "ts": "timestamp", "tz": "timestamptz", "b": "bool",
+    "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint",
+}
+NOT_NULL = {"k", "i4_s"}
+FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats"}
+COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+
+
+def quoted(text):
+    return f"'{text}'"
+
+
+class Values:
+    """Literals of each type: what is in the tables, and what queries compare with."""
+
+    def __init__(self, rng):
+        self.rng = rng
+
+    def integer(self, bits, small):
+        rng, top = self.rng, 1 << bits
+        if small:
+            return rng.choice((0, 1, -1, rng.randint(-100, 100), rng.randint(-9, 9)))
+        return rng.choice((0, -1, top - 1, -top, rng.randint(-top, top - 1), rng.randint(-100, 100), -top + 1))
+
+    def floating(self, bits, small):
+        rng = self.rng
+        if small:
+            return repr(rng.randint(-1000, 1000) / 8)
+        form = {32: "<f", 64: "<d"}[bits]
+        wild = struct.unpack(form, rng.getrandbits(bits).to_bytes(bits // 8, "little"))[0]
+        return str(rng.choice(("NaN", "Infinity", "-Infinity", "-0", "0", rng.randint(-100, 100) / 4, wild, "1e-38", "3e38")))
+
+    def date(self):
+        return self.rng.choice(("infinity", "-infinity", "1970-01-01", "2000-01-01", "4714-11-24 BC", "5874897-12-31", f"{self.rng.randint(1900, 2100)}-{self.rng.randint(1, 12)}-{self.rng.randint(1, 28)}"))
+
+    def time(self):
+        return self.rng.choice(("00:00", "24:00", f"{self.rng.randint(0, 23)}:{self.rng.randint(0, 59)}:{self.rng.randint(0, 59)}.{self.rng.randint(0, 999999):06}"))
+
+    def timestamp(self):
+        return self.rng.choice(("infinity", "-infinity", "1970-01-01", f"{self.rng.randint(1900, 2100)}-{self.rng.randint(1, 12)}-{self.rng.randint(1, 28)} {self.time().replace('24:', '23:')}"))
+
+    def literal(self, kind, small=False):
+        rng = self.rng
+        if kind in INTEGERS:
+            return f"{quoted(self.integer(INTEGERS[kind], small))}::{kind}"
+        plain = {
+            "real": lambda: self.floating(32, small), "float8": lambda: self.floating(64, small), "date": self.date, "time": self.time,
+            "timestamp": self.timestamp, "timestamptz": self.timestamp, "bool": lambda: rng.choice(("t", "f")),
+            "oid": lambda: rng.choice((0, 4294967295, rng.randrange(100))), '"char"': lambda: rng.choice("abcZ\u00e9")[0].encode("latin1").decode("latin1") if rng.random() < 0.9 else "",
+        }
+        value = plain[kind]()
+        if kind == '"char"' and value and ord(value) > 127:
+            value = "\\351"
+        if kind == "real" and value not in ("NaN",) and not small:
+            value = real(value)
+        return f"{quoted(value)}::{kind}"
+
+    def of_column(self, name):
+        if name not in NOT_NULL and self.rng.random() < 0.1:
+            return f"NULL::{COLUMNS[name]}"
+        if name == "k":
+            return str(self.rng.randint(-3, 12))
+        if name == "k2":
+            return str(self.rng.choice((self.rng.randrange(200), -32768)))
+        return self.literal(COLUMNS[name], name.endswith("_s"))
+
+
+def real(text):
+    """What a real can have: PostgreSQL refuses others."""
+    number = float(text)
+    if number != number or number in (float("inf"), float("-inf")):
+        return text
+    if abs(number) > 3.4e38 or 0 < abs(number) < 1.2e-38:
+        return "1.5"
+    return text
+
+
+class Query:
+    """One random query; @ stands for the table."""
+
+    def __init__(self, rng):
+        self.rng, self.values = rng, Values(rng)
+
+    def column(self, kind, small=None):
+        names = [n for n, t in COLUMNS.items() if t == kind and (small is None or not FAMILIES.get(kind) or small == (n.endswith("_s") or n.startswith("k")))]
+        return self.rng.choice(names or [n for n, t in COLUMNS.items() if t == kind])
+
+    def kind(self, *families):
+        return self.rng.choice([t for t in set(COLUMNS.values()) if not families or FAMILIES.get(t, t) in families])
+
+    def arithmetic(self, kind, depth):
+        rng = self.rng
+        small = rng.random() < 0.93
+        left, right = self.number(kind, depth - 1, small), self.number(self.narrower(kind), depth - 1, small)
+        if rng.random() < 0.5:
+            left, right = (left, right) if rng.random() < 0.5 else (right, left)
+        operator = rng.choice("+-*+-*/%" if FAMILIES[kind] == "integers" else "+-*/")
+        if operator in "/%" and rng.random() < 0.8:
+            right = self.values.literal(kind, True).replace("'0'", "'3'").replace("'0.0'", "'3'").replace("'-0.0'", "'3'")
+        return f"({left} {operator} {right})"
+
+    def narrower(self, kind):
+        order = ["smallint", "integer", "bigint"] if FAMILIES[kind] == "integers" else ["real", "float8"]
+        return self.rng.choice(order[: order.index(kind) + 1])
+
+    def number(self, kind, depth, small):
+        """An expression that has this type, whatever an operator makes of narrower ones."""
+        rng = self.rng
+        if depth <= 0 or rng.random() < 0.4:
+            return self.column(kind, small) if rng.random() < 0.75 else self.values.literal(kind, small)
+        choice = rng.random()
+        if choice < 0.5:
+            return f"({self.arithmetic(kind, depth)})::{kind}"
+        if choice < 0.6:
+            return rng.choice(("(- {})", "abs({})")).format(self.number(kind, depth - 1, small))
+        if choice < 0.75:
+            other = self.number(self.kind("integers", "floats"), depth - 1, True)
+            return f"({other})::{kind}"
+        return self.conditional(lambda: self.number(kind, depth - 1, small), depth)
+
+    def conditional(self, make, depth):
+        rng = self.rng
+        choice = rng.random()
+        if choice < 0.4:
+            return f"coalesce({make()}, {make()})"
+        if choice < 0.7:
+            return f"CASE WHEN {self.condition(depth - 1)} THEN {make()} ELSE {make()} END"
+        return f"CASE WHEN {self.condition(depth - 1)} THEN {make()} WHEN {self.condition(depth - 1)} THEN {make()} END"
+
+    def expression(self, kind, depth):
+        if kind in FAMILIES:
+            return self.number(kind, depth, self.rng.random() < 0.7)
+        if kind == "bool" and depth > 0 and self.rng.random() < 0.5:
+            return f"({self.condition(depth - 1)})"
+        if depth > 0 and self.rng.random() < 0.2:
+            return self.conditional(lambda: self.expression(kind, 0), depth)
+        return self.column(kind) if self.rng.random() < 0.85 else self.values.literal(kind)
+
+    def condition(self, depth):
+        rng = self.rng
+        choice = rng.random()
+        if depth > 0 and choice < 0.25:
+            return f"({self.condition(depth - 1)} {rng.choice(('AND', 'OR'))} {self.condition(depth - 1)})"
+        if depth > 0 and choice < 0.32:
+            return f"(NOT {self.condition(depth - 1)})"
+        kind = self.kind()
+        left = self.expression(kind, depth - 1)
+        if choice < 0.40:
+            return f"({left} IS {rng.choice(('', 'NOT '))}NULL)"
+        if choice < 0.46:
+            return f"(({self.condition(depth - 1)}) IS {rng.choice(('', 'NOT '))}{rng.choice(('TRUE', 'FALSE', 'UNKNOWN'))})"
+        if choice < 0.52:
+            return rng.choice(("b", "(NOT b)"))
+        if choice < 0.60:
+            items = [self.values.literal(kind, rng.random() < 0.7) for _ in range(rng.randint(1, 12))]
+            if rng.random() < 0.1:
+                items.append(f"NULL::{kind}")
+            return f"({left} {rng.choice(('', 'NOT '))}IN ({', '.join(items)}))"
+        small = rng.random() < 0.7
+        other_kind = self.kind(FAMILIES[kind]) if kind in FAMILIES else kind
+        other = self.values.literal(other_kind, small) if rng.random() < 0.7 else self.expression(other_kind, depth - 1)
+        if choice < 0.68:
+            return f"({left} IS {rng.choice(('', 'NOT '))}DISTINCT FROM {other})"
+        if choice < 0.76:
+            return f"({left} BETWEEN {self.values.literal(other_kind, small)} AND {other})"
+        return f"({left} {rng.choice(COMPARISONS)} {other})"
+
+    def aggregate(self):
+        rng = self.rng
+        choice = rng.random()
+        if choice < 0.2:
+            text = "count(*)"
+        elif choice < 0.3:
+            text = f"count({self.expression(self.kind(), 1)})"
+        elif choice < 0.55:
+            text = f"{rng.choice(('sum', 'avg'))}({self.number(self.kind('integers'), rng.choice((0, 0, 1, 2)), rng.random() < 0.5)})"
+        elif choice < 0.65:
+            # Exact in any order: eighths, and products of two of them.
+            text = f"{rng.choice(('sum', 'avg'))}({rng.choice(('f8_s', 'f4_s', 'f8_s * f8_s', 'f8_s + f4_s', 'f8_s * i4_s', '- f8_s'))})"
+        elif choice < 0.9:
+            kind = self.kind()
+            while kind in ("bool", '"char"'):
+                kind = self.kind()
+            text = f"{rng.choice(('min', 'max'))}({self.expression(kind, 1)})"
+        elif choice < 0.95:
+            text = f"{rng.choice(('bool_and', 'bool_or', 'every'))}({self.condition(1)})"
+        else:
+            text = f"{rng.choice(('bit_and', 'bit_or'))}({self.expression(self.kind('integers'), 1)})"
+        return text + (f" FILTER (WHERE {self.condition(1)})" if rng.random() < 0.2 else "")
+
+    def text(self):
+        rng = self.rng
+        keys = []
+        if rng.random() < 0.5:
+            keys = rng.sample([n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((1, 1, 1, 2, 3)))
+            if rng.random() < 0.2:
+                keys.append(self.expression(self.kind("integers"), 2))
+        aggregates = [self.aggregate() for _ in range(rng.randint(1, 5))]
+        where = " AND ".join(self.condition(rng.choice((0, 1, 1, 2, 3))) for _ in range(rng.choice((0, 1, 1, 2, 3))))
+        text = f"SELECT {', '.join(keys + aggregates)} FROM @"
+        if where:
+            text += f" WHERE {where}"
+        if keys:
+            text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}"
+        if rng.random() < 0.1:
+            text += f" HAVING count(*) > {rng.randint(0, 3)}"
+        return text
+
+
+# ---- tables
+
+
+def make_tables(connection, rng, rows):
+    """heap, pgstrom and arrow: the same rows; a part of them is deleted, and a part is of this session's own transaction, which stays open."""
+    values = Values(rng)
+    columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
+    lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + ")" for _ in range(rows)]
+    script = f"""DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; CREATE TABLE heap (id int, {columns});
+        CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');"""
+    run(connection, script)
+    for first in range(0, rows, 500):
+        part = ", ".join(lines[first : first + 500])
+        run(connection, f"INSERT INTO heap SELECT row_number() OVER () + {first}, * FROM (VALUES {part}) v")
+    deleted, own = rng.random() < 0.6, rng.random() < 0.4
+    committed = rows * 9 // 10 if own else rows
+    for table in ("pgstrom", "arrow"):
+        run(connection, f"INSERT INTO {table} SELECT * FROM heap WHERE id <= {committed} ORDER BY id")
+    both = ("heap", "pgstrom", "arrow")
+    if deleted:
+        for table in both:
+            run(connection, f"DELETE FROM {table} WHERE id % 7 = 3 AND id <= {committed}")
+    run(connection, "ANALYZE heap, pgstrom, arrow; BEGIN")
+    if own:
+        for table in both[1:]:
+            run(connection, f"INSERT INTO {table} SELECT * FROM heap WHERE id > {committed} ORDER BY id")
+        for table in both:
+            run(connection, f"DELETE FROM {table} WHERE id % 11 = 5")
+
+
+def run(connection, text):
+    reply = connection.ask(text)
+    if reply.state:
+        raise private.Failed(f"{reply.state} {reply.message}: {text[:300]}")
+    return reply
+
+
+def fail_or_rows(connection, text):
+    """
+    (SQLSTATE and message, or None; rows of the last statement, sorted; whether the plan computes on the GPU); the transaction goes on.
+    -0 is 0, as PostgreSQL does not say which of the two equal ones is the greatest.
+    """
+    reply = connection.ask(f"SAVEPOINT s; {text}")
+    plan = b"\n".join(row for result in reply.results[2:3] for row in result.rows)
+    rows = None if reply.state else sorted(row.replace(b"\0\0\0\2-0", b"\0\0\0\1" + b"0") for row in reply.results[-1].rows)
+    run(connection, "ROLLBACK TO s; RELEASE s" if reply.state else "RELEASE s")
+    if b"GPU Ran: not" in plan:
+        raise private.Failed(f"the GPU did not compute though it was planned: {plan.decode(errors='replace')}: {text}")
+    return (f"{reply.state} {reply.message}" if reply.state else None), rows, b"GPU: " in plan
+
+
+def compare(connection, query, table, analyze):
+    """Of the same query on the heap, and on the table by both ways. Returns whether the GPU has computed; Failed: they differ."""
+    wanted_error, wanted, _ = fail_or_rows(connection, query.replace("@", "heap"))
+    text = query.replace("@", table)
+    on_gpu, explain = False, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF)" if analyze else "EXPLAIN (COSTS OFF)"
+    for way in ("on", "off"):
+        error, rows, gpu = fail_or_rows(connection, f"SET gstore_fdw.gpu_queries = {way}; {explain} {text}; {text}")
+        on_gpu |= gpu
+        if way == "off" and gpu:
+            raise private.Failed(f"the GPU computes though it is not to: {text}")
+        if error and not wanted_error:
+            raise private.Failed(f"gpu_queries {way}: {error}, and the heap raises no error: {text}")
+        if not error and not wanted_error and rows != wanted:
+            some = [(wire.fields(a), wire.fields(b)) for a, b in zip(wanted, rows) if a != b][:3]
+            raise private.Failed(f"gpu_queries {way}: {len(rows)} rows, {len(wanted)} of the heap; first differences (heap, GPU) {some}: {text}")
+    return on_gpu
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
+    parser.add_argument("--queries", type=int, default=QUERIES)
+    options = parser.parse_args()
+    reason = private.why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    print(f"1..{GROUPS + 1}\n# seed {options.seed}", flush=True)
+    rng, code, on_gpu, done = random.Random(options.seed), 0, 0, 0
+    server = Server("queries", *SETTINGS)
+    try:
+        connection = wire.Connection(f"{server.environ['PGHOST']}/.s.PGSQL.5432", "postgres", "postgres")
+        for group in range(GROUPS):
+            problem = None
+            try:
+                make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 3000)) if group else 1200)
+                for _ in range(options.queries // GROUPS):
+                    on_gpu += compare(connection, Query(rng).text(), rng.choice(("pgstrom", "arrow")), rng.random() < ANALYZED)
+                    done += 1
+                run(connection, "COMMIT")
+            except (private.Failed, wire.Lost) as failed:
+                problem = str(failed)
+                connection.close()
+                connection = wire.Connection(f"{server.environ['PGHOST']}/.s.PGSQL.5432", "postgres", "postgres")
+            print(f"{'not ok' if problem else 'ok'} {group + 1} - queries of tables {group + 1}", flush=True)
+            if problem:
+                code = 1
+                print(f"# {problem}", flush=True)
+        share = on_gpu / max(done, 1)
+        print(f"{'ok' if share >= ON_GPU_LEAST else 'not ok'} {GROUPS + 1} - most queries are computed on the GPU")
+        print(f"# {done} queries, {100 * share:.1f} % on the GPU")
+        return code or share < ON_GPU_LEAST
+    except Exception:  # noqa: BLE001
+        traceback.print_exc(file=sys.stdout)
+        return 1
+    finally:
+        server.end()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
