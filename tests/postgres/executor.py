@@ -621,6 +621,16 @@ class Life:
         with Client(server) as client:
             client.run(self.token, 1000, sums(0))
 
+    def executor_without_connections_ends_after_a_minute(self, server):
+        with Client(server) as client:
+            client.run("", 0, COUNT, columns=())
+            pid = executor_pid(server)
+        start = time.monotonic()
+        wait_until("it ends", lambda: pid not in executor_pids(server), limit_s=90)
+        expect(time.monotonic() - start > 55, True, "not before")
+        with Client(server) as client:
+            client.run("", 0, COUNT, columns=())
+
     def executor_ends_with_the_server(self, server):
         with Client(server) as client:
             client.run("", 0, COUNT, columns=())
