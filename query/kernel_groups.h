@@ -30,7 +30,7 @@ GVM_DEVICE uint64_t mix(uint64_t h, uint64_t v)
 
 GVM_DEVICE uint64_t hash_keys(const row_keys *keys)
 {
-    uint64_t h = keys->nulls;
+    uint64_t h = 0;
     uint32_t k;
 
     for (k = 0; k < keys->count; k++)

@@ -127,7 +127,9 @@ static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
     const uint64_t small = (uint64_t)draw_integer(d, 64), bits = query_form_bits(form);
     uint64_t v = form >= GQUERY_F32 && form <= GQUERY_F64
                      ? draw_value(d, type_of_form(form))
-                     : (uint64_t)draw_integer(d, bits < 64 ? (uint32_t)bits : 64);
+                     : (uint64_t)draw_integer(d, bits < 8    ? 8
+                                                 : bits < 64 ? (uint32_t)bits
+                                                             : 64);
     float f;
     double wide;
 

@@ -26,7 +26,7 @@ typedef struct host_table {
     uint64_t dead_rows[2];
 } host_table;
 
-/* A sum of doubles: in the order of rows, and the sum of sizes, by which another order may differ. */
+/* A sum of doubles: of those that are finite, and of their sizes, of which a part is what another order may differ by. */
 typedef struct double_sum {
     long double sum, size;
     uint64_t count;

@@ -255,12 +255,12 @@ static bool sum_is_right(const double_sum *s, double got)
 {
     const long double bound = (long double)s->count * 0x1p-52L * s->size;
 
+    if (s->size > 1e308L) /* the order says which partial sums are infinite */
+        return true;
     if (s->has_nan || (s->has_up && s->has_down))
         return isnan(got);
     if (s->has_up || s->has_down)
         return isinf(got) && (got > 0) == s->has_up;
-    if (s->size > 1e308L) /* the order says which partial sums are infinite */
-        return true;
     return fabsl(s->sum - (long double)got) <= bound;
 }
 
