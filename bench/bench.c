@@ -16,6 +16,7 @@ static const char usage[] =
     "       gvmem-bench appender [OPTION...]\n"
     "       gvmem-bench pglz [OPTION...]\n"
     "       gvmem-bench query [OPTION...]\n"
+    "       gvmem-bench search [OPTION...]\n"
     "       gvmem-bench region [OPTION...] [PART...]\n"
     "       gvmem-bench policy [OPTION...] [TRACE...]   (see gvmem-bench policy --help)\n"
     "\n"
@@ -27,8 +28,9 @@ static const char usage[] =
     "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
     "beside the driver's pool; or kernels that append to a buffer that grows meanwhile; or values\n"
     "that PostgreSQL has compressed, beside its own decompression on the CPU; or filters, sums and\n"
-    "groups of queries, beside a plain read of as many bytes; or regions that kernels map, with\n"
-    "the parts maps, fetch, faults, resolve, experts, policies, clean, bfs, pagerank, callbacks,\n"
+    "groups of queries, beside a plain read of as many bytes; or distances of rows from a query,\n"
+    "beside a read of the rows; or regions that kernels map, with the parts maps, fetch, faults,\n"
+    "resolve, experts, policies, clean, bfs, pagerank, callbacks,\n"
     "matmul and kernels, beside the same without regions. What is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
@@ -117,6 +119,7 @@ static const benchmark benchmarks[] = {
     {"appender", NULL, bench_appender, NULL, 0, 0, NULL},
     {"pglz", NULL, bench_pglz, NULL, 0, 0, NULL},
     {"query", NULL, bench_query, NULL, 0, 0, NULL},
+    {"search", NULL, bench_search, NULL, 0, 0, NULL},
     {"region", NULL, bench_region, NULL, 0, 16, bench_region_has},
 };
 
@@ -235,7 +238,7 @@ static int run(bench *b, int argc, char **argv)
     if (what == NULL)
         return tool_usage(
             "",
-            "say what to measure: vmm, keeper, models, table, heap, appender, pglz, query, region or policy");
+            "say what to measure: vmm, keeper, models, table, heap, appender, pglz, query, search, region or policy");
     b->operands = argv + optind + 1;
     b->operand_count = argc - optind - 1;
     if (!check_operands(b, what))

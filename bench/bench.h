@@ -135,6 +135,9 @@ void bench_pglz(bench *b);
 /* query.c: `gvmem-bench query`. */
 void bench_query(bench *b);
 
+/* search.c: `gvmem-bench search`. */
+void bench_search(bench *b);
+
 /* region/: `gvmem-bench region`; is there such a part of it? */
 void bench_region(bench *b);
 bool bench_region_has(const char *part);
