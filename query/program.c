@@ -236,6 +236,7 @@ static bool check_instruction(checker *c)
     case GQUERY_I64_TO_F64:
     case GQUERY_I64_TO_F32:
     case GQUERY_F64_TO_F32:
+    case GQUERY_INVERT:
     case GQUERY_ORDER_KEY: return move(c, 1, 1);
     case GQUERY_FILTER: return check_filter(c);
     case GQUERY_IF: return check_if(c);

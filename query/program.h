@@ -99,9 +99,9 @@ typedef enum gquery_op {
     GQUERY_I64_TO_F64,
     GQUERY_I64_TO_F32, /* a double that a float has */
     GQUERY_F64_TO_F32,
+    GQUERY_INVERT, /* of an integer: every bit, which turns its order round */
     /* Of a double: the int64_t in the order in which PostgreSQL has it. 0 for -0, 0x7ff8000000000000 for all NaNs; for the others their bits,
      * of which negative ones have all but the sign inverted. */
-    GQUERY_INVERT, /* of an integer: every bit, which turns its order round */
     GQUERY_ORDER_KEY,
 
     /* Which rows are active. A branch may change values that were on the stack at its GQUERY_IF, and takes none of them. */

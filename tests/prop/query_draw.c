@@ -312,6 +312,9 @@ static void draw_number(draft *d, type t, uint32_t room)
         draw_guarded(d, t, room);
     } else if (kind < 8) {
         draw_cast(d, t, room);
+    } else if (kind == 8 && t <= I64) {
+        draw_expression(d, t, room);
+        emit(d, GQUERY_INVERT, 0, 0, 0);
     } else if (t == I64) {
         draw_expression(d, F64, room);
         emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
