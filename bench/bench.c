@@ -15,6 +15,7 @@ static const char usage[] =
     "       gvmem-bench heap [OPTION...]\n"
     "       gvmem-bench appender [OPTION...]\n"
     "       gvmem-bench pglz [OPTION...]\n"
+    "       gvmem-bench search [OPTION...]\n"
     "       gvmem-bench region [OPTION...] [PART...]\n"
     "       gvmem-bench policy [OPTION...] [TRACE...]   (see gvmem-bench policy --help)\n"
     "\n"
@@ -25,7 +26,8 @@ static const char usage[] =
     "device, that 1 to 8 processes share and swap; or the way from a token of a PostgreSQL table\n"
     "(see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed trace,\n"
     "beside the driver's pool; or kernels that append to a buffer that grows meanwhile; or values\n"
-    "that PostgreSQL has compressed, beside its own decompression on the CPU; or regions that kernels\n"
+    "that PostgreSQL has compressed, beside its own decompression on the CPU; or distances of rows\n"
+    "from a query, beside a read of the rows; or regions that kernels\n"
     "map, with the parts maps, fetch, faults, resolve, experts, policies, clean, bfs, pagerank, callbacks,\n"
     "matmul and kernels, beside the same without regions. What is compared is measured in turns.\n"
     "\n"
@@ -114,6 +116,7 @@ static const benchmark benchmarks[] = {
     {"heap", NULL, bench_heap, NULL, 0, 0, NULL},
     {"appender", NULL, bench_appender, NULL, 0, 0, NULL},
     {"pglz", NULL, bench_pglz, NULL, 0, 0, NULL},
+    {"search", NULL, bench_search, NULL, 0, 0, NULL},
     {"region", NULL, bench_region, NULL, 0, 16, bench_region_has},
 };
 
@@ -232,7 +235,7 @@ static int run(bench *b, int argc, char **argv)
     if (what == NULL)
         return tool_usage(
             "",
-            "say what to measure: vmm, keeper, models, table, heap, appender, pglz, region or policy");
+            "say what to measure: vmm, keeper, models, table, heap, appender, pglz, search, region or policy");
     b->operands = argv + optind + 1;
     b->operand_count = argc - optind - 1;
     if (!check_operands(b, what))

@@ -132,6 +132,9 @@ void bench_heap(bench *b);
 /* pglz.c: `gvmem-bench pglz`. */
 void bench_pglz(bench *b);
 
+/* search.c: `gvmem-bench search`. */
+void bench_search(bench *b);
+
 /* region/: `gvmem-bench region`; is there such a part of it? */
 void bench_region(bench *b);
 bool bench_region_has(const char *part);

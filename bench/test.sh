@@ -62,6 +62,16 @@ assert len(rates) == 3 * 4 and all(f['median'] > 0 for f in rates), rates
 assert all(0 < f['median'] < 1 for f in figures if f['unit'] == 'ratio'), figures
 EOF
     ;;
+search)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=2,instance=bench-$$}"
+    expect 0 search --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of search are missing'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+assert len(figures) == 2 * 6 and all(f['median'] > 0 and f['unit'] == 'us' for f in figures), figures
+EOF
+    ;;
 region)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=2,instance=bench-$$}"
     expect 0 region --quick --json="$folder/record" maps fetch faults resolve experts policies clean callbacks

@@ -27,6 +27,8 @@ typedef struct gquery_scan {
     uint64_t deleted, deleted_rows; /* a second one */
     uint64_t partial;
     uint64_t groups;
+    uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 4096 */
+    uint64_t list;  /* of GQUERY_EMIT: gquery_list; an entry has the keys and the row */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth, state_words, keys;
     gquery_source sources[GQUERY_COLUMNS_MAX];

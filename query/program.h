@@ -26,7 +26,10 @@
 #define GQUERY_DEPTH_MAX 12    /* values on the stack */
 #define GQUERY_NESTED_MAX 8    /* GQUERY_IF inside another */
 #define GQUERY_KEYS_MAX 8      /* values of GQUERY_GROUP; a decimal is two */
-#define GQUERY_STATE_MAX 64    /* words that a group's aggregates have */
+#define GQUERY_DISTANCES_MAX 4
+#define GQUERY_DISTANCE \
+    UINT32_MAX /* gquery_column.table: of no table, but a distance that is computed before */
+#define GQUERY_STATE_MAX 64 /* words that a group's aggregates have */
 
 /* How a column's values lie, and what they become on the stack. */
 typedef enum gquery_form {
@@ -44,7 +47,7 @@ typedef enum gquery_form {
 
 typedef struct gquery_column {
     uint32_t table;
-    uint32_t number; /* attribute number in the server */
+    uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE: which one */
     uint32_t type;   /* below any domain: what the token's column must be */
     uint32_t form;   /* gquery_form */
     /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970. */
@@ -98,6 +101,7 @@ typedef enum gquery_op {
     GQUERY_F64_TO_F32,
     /* Of a double: the int64_t in the order in which PostgreSQL has it. 0 for -0, 0x7ff8000000000000 for all NaNs; for the others their bits,
      * of which negative ones have all but the sign inverted. */
+    GQUERY_INVERT, /* of an integer: every bit, which turns its order round */
     GQUERY_ORDER_KEY,
 
     /* Which rows are active. A branch may change values that were on the stack at its GQUERY_IF, and takes none of them. */
@@ -106,7 +110,10 @@ typedef enum gquery_op {
     GQUERY_ELSE, /* for the others that were active at the GQUERY_IF; the stack is as it was after that, so that values replace what is there */
     GQUERY_END,  /* of both: they have left the same number of values; without GQUERY_ELSE, none */
 
-    /* What becomes of rows; after all of GQUERY_FILTER. */
+    /* What becomes of rows; after all of GQUERY_FILTER, not inside of GQUERY_IF but for GQUERY_AGGREGATE. A program has groups and aggregates, or one of
+     * GQUERY_MARK and GQUERY_EMIT, as its last instruction. */
+    GQUERY_MARK, /* the row's bit in a bitmap becomes 1: bit r % 8 of byte r / 8; those of other rows become 0 */
+    GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
     GQUERY_OPS,

@@ -7,7 +7,7 @@
 #ifndef GQUERY_WIRE_H
 #define GQUERY_WIRE_H
 
-#include "query/program.h"
+#include "query/search.h"
 
 #define GQUERY_MAGIC 0x79717267u
 #define GQUERY_VERSION 1u
@@ -49,6 +49,15 @@ typedef struct gquery_table {
     uint64_t deleted_at, deleted_bytes; /* on the device, in what the token's link "0.deleted" leads to */
 } gquery_table;
 
+/* A column of program.h's GQUERY_DISTANCE: of a column of vectors from a query, by query/search.h. NULL where the vector is. */
+typedef struct gquery_wanted_distance {
+    uint32_t table, number, type; /* of the vectors, as in gquery_column */
+    uint32_t elements, metric;    /* gquery_elements, gquery_metric */
+    uint32_t stride, count;
+    double query_square;
+    gquery_span query; /* with zeros up to a multiple of 16 bytes */
+} gquery_wanted_distance;
+
 /* What a query has cost. */
 typedef struct gquery_cost {
     uint64_t rows, read_bytes; /* that went through the program */
@@ -63,8 +72,15 @@ typedef struct gquery_window {
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
     gquery_program program;
+    uint32_t distance_count;
+    gquery_wanted_distance distances[GQUERY_DISTANCES_MAX];
     uint64_t scratch_bytes_max; /* of device memory, for this query */
-    /* Results: records of record_words words each: which keys are NULL (bit k), keys, state. */
+    /* Of GQUERY_EMIT: so many of the first entries are wanted, of those after `after`. */
+    uint64_t list_max;
+    uint32_t continued;
+    int64_t after[GQUERY_ENTRY_WORDS_MAX];
+    /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order. Of
+     * GQUERY_MARK the bitmap, 64 rows a record. */
     uint64_t record_count; /* in all */
     uint32_t record_words;
     uint32_t more; /* there are more than these: GQUERY_FETCH */

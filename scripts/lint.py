@@ -34,7 +34,7 @@ NEIGHBOURS = {
     "postgres": "keeper/table",
     "query": "",
     "tools": "lib/base",
-    "bench": "lib/base lib/driver lib/kernels keeper/machine postgres tools",
+    "bench": "lib/base lib/driver lib/kernels keeper/machine postgres query tools",
     "examples": "",
     "python": "",
 }

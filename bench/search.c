@@ -1,0 +1,166 @@
+/* gvmem-bench search: distances of all rows of a table from a query, as exact search computes them, beside a read of the same bytes. */
+#include <stdlib.h>
+
+#include "base/size.h"
+#include "bench/bench.h"
+#include "query/search.h"
+
+#define SECTION "search"
+#define BLOCK_THREADS 256
+#define REPETITIONS 9
+
+extern const unsigned char gvmi_image_soft_query_search[];
+extern const unsigned char *const gvmi_image_cuda_query_search;
+
+static const struct {
+    const char *name;
+    uint32_t elements, metric, count, stride, query_bytes;
+} kinds[] = {
+    {"768 float32, L2", GQUERY_ELEMENTS_F32, GQUERY_L2, 768, 3072, 3072},
+    {"768 float16, L2", GQUERY_ELEMENTS_F16, GQUERY_L2, 768, 1536, 3072},
+    {"768 float16, cosine", GQUERY_ELEMENTS_F16, GQUERY_COSINE, 768, 1536, 3072},
+    {"128 float32, inner product", GQUERY_ELEMENTS_F32, GQUERY_INNER, 128, 512, 512},
+    {"100 int16, L2", GQUERY_ELEMENTS_I16, GQUERY_L2, 100, 200, 800},
+    {"1024 bits, Jaccard", GQUERY_ELEMENTS_BITS, GQUERY_JACCARD, 1024, 128, 128},
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+typedef struct search {
+    bench *b;
+    CUmodule module;
+    CUfunction function;
+    bench_timer timer;
+    unsigned threads, blocks;
+    uint64_t rows;
+    gvm_buffer *memory; /* rows, then distances, then a query */
+    uint64_t out_at, query_at;
+} search;
+
+static bool load(search *s)
+{
+    const unsigned char *image = s->b->info.software ? gvmi_image_soft_query_search
+                                                     : gvmi_image_cuda_query_search;
+    int threads = 0, blocks = 0;
+    CUresult result;
+
+    if (image == NULL) {
+        bench_note(s->b, "this build has no kernels for real GPUs: build it where nvcc is found");
+        s->b->code = TOOL_FAILED;
+        return false;
+    }
+    result = gvmi_cu->cuModuleLoadData(&s->module, image);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuModuleGetFunction(&s->function, s->module, "query_distance");
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
+                                             s->function);
+    s->threads = threads > BLOCK_THREADS ? BLOCK_THREADS : (unsigned)threads;
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, s->function,
+                                                                      (int)s->threads, 3072);
+    s->blocks = (unsigned)blocks * (unsigned)s->b->info.sm_count;
+    if (result != CUDA_SUCCESS)
+        bench_failed_driver(s->b, result, "loading the kernels");
+    return result == CUDA_SUCCESS;
+}
+
+static bool make_rows(search *s, uint64_t row_bytes)
+{
+    const uint64_t values_bytes = s->rows * row_bytes;
+
+    s->out_at = (values_bytes + 255) / 256 * 256;
+    s->query_at = s->out_at + s->rows * sizeof(double);
+    if (gvm_buffer_create(s->b->device, s->query_at + 8192, NULL, &s->memory) == GVM_OK &&
+        gvm_buffer_commit(s->memory, 0, s->query_at + 8192) == GVM_OK &&
+        gvm_kernel_fill_random_f64(s->b->device, gvm_buffer_address(s->memory),
+                                   (s->query_at + 8192) / 8, 0, 1, NULL) == GVM_OK)
+        return true;
+    bench_failed(s->b, "making rows");
+    return false;
+}
+
+static bool time_distances(search *s, size_t kind, double *us)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)gvm_buffer_address(s->memory);
+    gquery_distance p = {.values = base,
+                         .query = base + s->query_at,
+                         .out = base + s->out_at,
+                         .limit = s->rows,
+                         .query_square = 1,
+                         .stride = kinds[kind].stride,
+                         .count = kinds[kind].count,
+                         .query_bytes = kinds[kind].query_bytes,
+                         .elements = kinds[kind].elements,
+                         .metric = kinds[kind].metric,
+                         .lanes = gquery_lanes(kinds[kind].stride, s->b->info.software)};
+    void *arguments[] = {&p};
+    CUresult result;
+
+    if (!bench_timer_start(s->b, &s->timer))
+        return false;
+    result = gvmi_cu->cuLaunchKernel(s->function, s->blocks, 1, 1, s->threads, 1, 1, p.query_bytes,
+                                     s->timer.stream, arguments, NULL);
+    if (result != CUDA_SUCCESS)
+        bench_failed_driver(s->b, result, "launching");
+    return result == CUDA_SUCCESS && bench_timer_stop(s->b, &s->timer, us);
+}
+
+static bool time_read(search *s, size_t kind, double *us)
+{
+    uint64_t checksum;
+
+    if (!bench_timer_start(s->b, &s->timer))
+        return false;
+    if (gvm_kernel_checksum(s->b->device, gvm_buffer_address(s->memory),
+                            s->rows * kinds[kind].stride, s->timer.stream, &checksum) != GVM_OK) {
+        bench_failed(s->b, "reading");
+        return false;
+    }
+    return bench_timer_stop(s->b, &s->timer, us);
+}
+
+static bool measure(search *s, size_t kind)
+{
+    bench_samples distances = {0}, reads = {0};
+    const uint64_t bytes = s->rows * kinds[kind].stride;
+    double us = 0, read_us, found_us;
+
+    for (int i = -1; i < REPETITIONS; i++) { /* the first warms up */
+        if (!time_distances(s, kind, &us))
+            return false;
+        if (i >= 0)
+            bench_add(&distances, us);
+        if (!time_read(s, kind, &us))
+            return false;
+        if (i >= 0)
+            bench_add(&reads, us);
+    }
+    found_us = bench_record(s->b, SECTION, kinds[kind].name, "us", bytes, kinds[kind].stride,
+                            &distances);
+    read_us = bench_record(s->b, SECTION, bench_text(s->b, "%s, a read", kinds[kind].name), "us",
+                           bytes, kinds[kind].stride, &reads);
+    fprintf(s->b->text, "  %-28s %12.1f %12.1f %10.1f %8.2f\n", kinds[kind].name, found_us, read_us,
+            (double)bytes / found_us / 1e3, read_us / found_us);
+    return true;
+}
+
+void bench_search(bench *b)
+{
+    search s = {.b = b,
+                .rows = b->info.software ? (b->quick ? 2000 : 50000)
+                        : b->quick       ? 1000000
+                                         : 10000000};
+    bool good = load(&s) && bench_timer_create(b, &s.timer);
+
+    if (good)
+        fprintf(b->text, "\ndistances of %llu rows (medians)\n  %-28s %12s %12s %10s %8s\n",
+                (unsigned long long)s.rows, "", "us", "a read, us", "GB/s", "ratio");
+    for (size_t kind = 0; kind < KINDS && good; kind++) {
+        good = make_rows(&s, kinds[kind].stride) && measure(&s, kind);
+        gvm_buffer_destroy(s.memory);
+        s.memory = NULL;
+    }
+    bench_timer_destroy(&s.timer);
+    if (s.module != NULL)
+        gvmi_cu->cuModuleUnload(s.module);
+}

@@ -1,0 +1,77 @@
+/* query/search.h - the arguments of the kernels in search.c, as host and device see them. Addresses are numbers. */
+#ifndef GQUERY_SEARCH_H
+#define GQUERY_SEARCH_H
+
+#include "query/program.h"
+
+#define GQUERY_SEARCH_SHARED_BYTES \
+    32768u /* a query of at most so many bytes is kept in shared memory */
+#define GQUERY_ENTRY_WORDS_MAX (GQUERY_KEYS_MAX + 1)
+
+/* What the elements of a column of fixed length are, and what they are summed as. */
+typedef enum gquery_elements {
+    GQUERY_ELEMENTS_F32,  /* float */
+    GQUERY_ELEMENTS_F16,  /* float */
+    GQUERY_ELEMENTS_F64,  /* double */
+    GQUERY_ELEMENTS_I16,  /* double */
+    GQUERY_ELEMENTS_BITS, /* count is in bits; those behind the last one are 0 */
+    GQUERY_ELEMENTS,
+} gquery_elements;
+
+/* As pgvector defines them. Of bits the last two, of others the rest. */
+typedef enum gquery_metric {
+    GQUERY_L2,      /* <-> */
+    GQUERY_INNER,   /* <#> negative inner product */
+    GQUERY_COSINE,  /* <=> NaN if either is all zeros */
+    GQUERY_L1,      /* <+> */
+    GQUERY_HAMMING, /* <~> */
+    GQUERY_JACCARD, /* <%> 1 where no bit is in both */
+    GQUERY_METRICS,
+} gquery_metric;
+
+/* query_distance: out[r - first], a double, is the distance of row r from the query, for rows [first, limit). A row has `lanes` threads,
+ * a power of two that divides a warp: gquery_lanes(). Dynamic shared memory: the query's bytes, if they are at most GQUERY_SEARCH_SHARED_BYTES. */
+typedef struct gquery_distance {
+    uint64_t values;
+    uint64_t query; /* float of GQUERY_ELEMENTS_F32 and _F16, double of _F64 and _I16, bytes of _BITS; with zeros up to a multiple of 16 bytes */
+    uint64_t out;
+    uint64_t first, limit;  /* rows */
+    double query_square;    /* the sum of the squares of the query's elements, for GQUERY_COSINE */
+    uint32_t stride, count; /* bytes of a row, elements or bits */
+    uint32_t query_bytes;   /* with these zeros */
+    uint32_t elements, metric;
+    uint32_t lanes;
+} gquery_distance;
+
+/* A thread has four units at a time where a row is long enough; 16 threads read whole lines of memory. On the software GPU, where threads that wait for each
+ * other are slow, a row has one. */
+static inline uint32_t gquery_lanes(uint32_t stride, bool software)
+{
+    const uint32_t units = stride % 16 == 0 ? stride / 16 : stride / 8;
+    uint32_t lanes = 1;
+
+    while (!software && lanes < 16 && lanes * 8 <= units)
+        lanes *= 2;
+    return lanes;
+}
+
+/* A list of entries, each of `words` int64_t: keys, then a row. They are in the order of these numbers, the first one first; no two are equal. */
+typedef struct gquery_list {
+    uint64_t entries;
+    uint64_t count; /* may exceed max: what is beyond was left out */
+    uint64_t max;
+    int64_t bound[GQUERY_ENTRY_WORDS_MAX]; /* entries above it are not wanted any more */
+    int64_t after[GQUERY_ENTRY_WORDS_MAX]; /* nor those that are not above this one: of an earlier part of the list */
+    uint32_t words;
+    uint32_t bounded, continued; /* there is a bound; there is an `after` */
+} gquery_list;
+
+/* query_select, one block: the bound of the list becomes its entry number `k`, counted from 1 in their order; unless it has fewer: then
+ * nothing changes. Dynamic shared memory: none.
+ * query_keep: entries of `from` up to its bound are appended to `to`, which becomes its bound, too. */
+typedef struct gquery_select {
+    uint64_t from, to; /* gquery_list */
+    uint64_t k;
+} gquery_select;
+
+#endif
