@@ -173,7 +173,8 @@ gstore_executors_look(gstore_executors *executors, const struct pollfd *polled)
 	{
 		gstore_executor *e = &executors->all[i];
 
-		if (e->process.fd >= 0 && polled[2 * i + 1].fd == e->process.fd && polled[2 * i + 1].revents != 0)
+		if (e->process.fd >= 0 && polled[2 * i + 1].fd == e->process.fd &&
+			polled[2 * i + 1].revents != 0)
 			forget(e);
 		else if (e->control >= 0 &&
 				 ((polled[2 * i].fd == e->control && polled[2 * i].revents != 0 && !read_beats(e)) ||

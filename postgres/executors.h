@@ -18,8 +18,8 @@
 typedef struct gstore_executor
 {
 	int32_t		   device;
-	int			   control; /* -1: it is being killed */
-	gstore_process process; /* its fd is -1: there is none */
+	int			   control;		/* -1: it is being killed */
+	gstore_process process;		/* its fd is -1: there is none */
 	int64_t		   deadline_ns; /* for the next sign of life */
 } gstore_executor;
 
@@ -30,7 +30,8 @@ typedef struct gstore_executors
 	gstore_executor all[GSTORE_EXECUTORS_MAX];
 } gstore_executors;
 
-extern void gstore_executors_init(gstore_executors *executors, const char *program, const char *keeper);
+extern void
+gstore_executors_init(gstore_executors *executors, const char *program, const char *keeper);
 
 /* Passes a connection and its memory file on, which stay the caller's, to the executor of the request's device. 0, or an errno. */
 extern int gstore_executors_pass(gstore_executors *executors, const gstore_spawn_request *request,

@@ -8,7 +8,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#define GSTORE_SPAWN_FIRST	 3 /* the number of the first descriptor that a process has beside the standard ones */
+#define GSTORE_SPAWN_FIRST \
+	3 /* the number of the first descriptor that a process has beside the standard ones */
 #define GSTORE_SPAWN_FDS_MAX 3
 
 typedef struct gstore_process

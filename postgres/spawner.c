@@ -56,14 +56,14 @@ typedef struct slot
 
 struct gstore_spawner
 {
-	pthread_t	   thread;
-	char		  *program, *executor, *keeper; /* paths; NULL: there is no such program */
-	uint32_t	   sessions_max;
-	int			   listener, stop[2]; /* a pipe: its write end closed stops the thread */
-	uint32_t	   slot_count;
-	slot		  *slots;
+	pthread_t		 thread;
+	char			*program, *executor, *keeper; /* paths; NULL: there is no such program */
+	uint32_t		 sessions_max;
+	int				 listener, stop[2]; /* a pipe: its write end closed stops the thread */
+	uint32_t		 slot_count;
+	slot			*slots;
 	gstore_executors executors;
-	struct pollfd *polled; /* stop, listener, those of executors, two for each slot */
+	struct pollfd	*polled; /* stop, listener, those of executors, two for each slot */
 };
 
 /* ---- slots */

@@ -82,7 +82,8 @@ bool gquery_is_closed(gquery_connection *c)
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 
-void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate, const char *format, ...)
+void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
+                   const char *format, ...)
 {
     va_list arguments;
 
@@ -119,8 +120,9 @@ void gquery_answer_status(gquery_message *answer, gvm_status status, const char 
     gvm_error error;
 
     gvm_error_last(&error);
-    gquery_answer(answer, is_of_device(status) ? GQUERY_NO_ROOM : GQUERY_ERROR, gvm_status_sqlstate(status),
-                  "%s: %s%s%s", what, error.text, error.native_name[0] != '\0' ? " " : "", error.native_name);
+    gquery_answer(answer, is_of_device(status) ? GQUERY_NO_ROOM : GQUERY_ERROR,
+                  gvm_status_sqlstate(status), "%s: %s%s%s", what, error.text,
+                  error.native_name[0] != '\0' ? " " : "", error.native_name);
     /* The context, or the connection to the keeper, is gone for good. */
     answer->lost = status == GVM_E_LOST || status == GVM_E_KEEPER;
 }

@@ -100,7 +100,8 @@ static gvm_status load_kernels(gquery_device *d)
         return gvm_error_set(GVM_E_NOTSUP, "this build has no kernels for real GPUs");
     result = gvmi_cu->cuModuleLoadData(&module, image);
     if (result != CUDA_SUCCESS)
-        return gvm_driver_error((int32_t)result, "cuModuleLoadData", "cannot load the kernels of queries");
+        return gvm_driver_error((int32_t)result, "cuModuleLoadData",
+                                "cannot load the kernels of queries");
     status = find_kernels(d, module);
     if (status == GVM_OK)
         allow_shared(d);
@@ -216,8 +217,8 @@ gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
         result = gvmi_cu->cuMemAlloc(&address, size);
     }
     if (result != CUDA_SUCCESS)
-        return gvm_driver_error((int32_t)result, "cuMemAlloc", "the GPU has no %llu bytes for a query",
-                                (unsigned long long)size);
+        return gvm_driver_error((int32_t)result, "cuMemAlloc",
+                                "the GPU has no %llu bytes for a query", (unsigned long long)size);
     *out = (gquery_block){address, size, bytes};
     return GVM_OK;
 }
@@ -314,11 +315,11 @@ static bool wait_for_turn(gquery_connection *c)
     while (!closed && (state.waiters != &self || state.running == GQUERY_RUNNING_MAX)) {
         struct timespec until;
 
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_nsec += WAIT_MS * 1000000L;
         until.tv_sec += until.tv_nsec / 1000000000;
         until.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&state.given, &state.lock, &until);
+        (void)pthread_cond_clockwait(&state.given, &state.lock, CLOCK_MONOTONIC, &until);
         closed = gquery_is_closed(c);
     }
     leave_queue(&self);

@@ -21,7 +21,8 @@
 
 #define SPIN_NS 50000
 #define IDLE_MS 60000 /* without connections; then it ends */
-#define FAILED_MS 10000 /* likewise, where the device could not be opened: the next executor tries again */
+#define FAILED_MS \
+    10000 /* likewise, where the device could not be opened: the next executor tries again */
 #define REST_MS 1000
 #define NS_PER_MS INT64_C(1000000)
 #define BEAT_NS (GSTORE_SPAWN_BEAT_MS / 2 * NS_PER_MS)
@@ -86,7 +87,8 @@ static bool receive(const gquery_connection *c, gquery_message *message)
 static bool carry_out(gquery_connection *c, uint32_t verb, gquery_message *answer)
 {
     if (verb == GQUERY_RUN && !gquery_read_window(c))
-        gquery_answer(answer, GQUERY_ERROR, "XX000", "the query for the GPU is malformed: its memory file");
+        gquery_answer(answer, GQUERY_ERROR, "XX000",
+                      "the query for the GPU is malformed: its memory file");
     else if (verb == GQUERY_RUN)
         gquery_run(state.tables, state.ordinal, c, answer);
     else if (verb == GQUERY_FETCH)
@@ -257,25 +259,25 @@ static void send_beat(void)
 
 static void watch(void)
 {
-    int64_t beat_ns = 0;
+    int64_t beat_ns = 0, rest_ns = 0;
 
     for (;;) {
         struct pollfd control = {GSTORE_SPAWN_CONTROL, POLLIN, 0};
         const int ready = poll(&control, 1, REST_MS);
         const int64_t now_ns = gquery_now_ns();
 
-        if (ready > 0) {
-            if (!receive_connection())
-                return;
-            continue; /* it may be the first one after long */
-        }
+        if (ready > 0 && !receive_connection())
+            return;
         if (now_ns >= beat_ns && is_alive(now_ns)) {
             send_beat();
             beat_ns = now_ns + BEAT_NS;
         }
-        (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
-        gquery_device_rest();
-        if (is_over(now_ns))
+        if (now_ns >= rest_ns) {
+            (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
+            gquery_device_rest();
+            rest_ns = now_ns + GQUERY_REST_NS;
+        }
+        if (ready == 0 && is_over(now_ns))
             return;
     }
 }

@@ -21,7 +21,8 @@
 #include "query/wire.h"
 
 #define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait. Each has one table */
-#define GQUERY_REST_NS INT64_C(1000000000) /* after so long without use memory and tables are given up */
+#define GQUERY_REST_NS \
+    INT64_C(1000000000) /* after so long without use memory and tables are given up */
 
 /* ---- connection.c */
 
@@ -63,8 +64,8 @@ void gquery_unmap_window(gquery_connection *c);
 /* Whether the backend has closed its end. Notes that the query goes on. */
 bool gquery_is_closed(gquery_connection *c);
 
-void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate, const char *format, ...)
-    GVM_PRINTF(4, 5);
+void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
+                   const char *format, ...) GVM_PRINTF(4, 5);
 /* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM where a local plan may do it, or GQUERY_ERROR. */
 void gquery_answer_status(gquery_message *answer, gvm_status status, const char *what);
 
@@ -74,7 +75,7 @@ typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
     CUfunction begin, scan, reduce, collect;
-    uint32_t threads; /* of a block, at most */
+    uint32_t threads;      /* of a block, at most */
     uint32_t shared_bytes; /* dynamic, likewise */
 } gquery_device;
 

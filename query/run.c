@@ -19,6 +19,7 @@
 #define UNIT_GROUPS (UINT64_C(1) << 20) /* which may soon be too many for their table */
 #define SLOTS_FIRST (UINT64_C(16) << 10)
 #define SLOTS_LEAST 256
+#define SLOTS_MOST (UINT64_C(1) << 32)
 #define SLOTS_GROWTH 16 /* where they were too few */
 #define LAUNCH_BLOCKS 8 /* of an SM, for kernels that only go through memory */
 #define DEAD_SMALL (UINT64_C(512) << 10)
@@ -75,7 +76,8 @@ static bool succeed(query *q, gvm_status status, const char *what)
 static bool check(query *q, CUresult result, const char *call)
 {
     return result == CUDA_SUCCESS ||
-           succeed(q, gvm_driver_error((int32_t)result, call, "%s has failed", call), "cannot run the query");
+           succeed(q, gvm_driver_error((int32_t)result, call, "%s has failed", call),
+                   "cannot run the query");
 }
 
 static bool refuse(query *q, const char *what)
@@ -101,8 +103,8 @@ static bool has_form(const gvm_table_column *c, uint32_t form, uint64_t rows)
 {
     const uint64_t bytes = form == GQUERY_BIT ? (rows + 7) / 8 : rows * form_bytes[form];
 
-    return c->absent ||
-           (c->width == form_bytes[form] && c->values_bytes >= bytes && (c->length > 0 || c->uniform != 0));
+    return c->absent || (c->width == form_bytes[form] && c->values_bytes >= bytes &&
+                         (c->length > 0 || c->uniform != 0));
 }
 
 /* Where NULLs are told by a bitmap alone. */
@@ -128,8 +130,8 @@ static bool find_column(query *q, uint32_t column, uint32_t *index)
         *index = i;
         return true;
     }
-    gquery_answer(q->answer, GQUERY_ERROR, "55000", "column %u of the table is not as the query has it",
-                  wanted->number);
+    gquery_answer(q->answer, GQUERY_ERROR, "55000",
+                  "column %u of the table is not as the query has it", wanted->number);
     return false;
 }
 
@@ -215,7 +217,8 @@ static bool open_table(query *q)
     for (uint32_t i = 0; i < p->column_count; i++) {
         const gvm_table_data *d = &q->data[indices[i]];
 
-        q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values, (uint64_t)(uintptr_t)d->nulls};
+        q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values,
+                                             (uint64_t)(uintptr_t)d->nulls};
     }
     count_bytes(q, list, count);
     return set_deleted(q);
@@ -293,13 +296,13 @@ static bool take_groups(query *q, uint64_t full)
 {
     const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), rows = q->c->query.tables[0].rows;
 
-    while (q->slots > SLOTS_LEAST &&
-           (q->slots / 4 >= rows || q->slots * slot_bytes > q->c->query.scratch_bytes_max))
+    while (q->slots > SLOTS_LEAST && (q->slots / 4 >= rows || q->slots > SLOTS_MOST ||
+                                      q->slots * slot_bytes > q->c->query.scratch_bytes_max))
         q->slots /= 2;
     if (q->slots > full)
         return take_scratch(q, q->slots * slot_bytes, &q->groups);
     gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
-                  "the groups need more than %llu bytes of scratch memory on the GPU",
+                  "the groups need more than %llu bytes of scratch memory on the GPU, or are too many",
                   (unsigned long long)q->c->query.scratch_bytes_max);
     return false;
 }
@@ -321,8 +324,8 @@ static bool send_control(query *q)
 
 /* ---- launches */
 
-static bool launch(query *q, CUfunction kernel, uint64_t blocks, uint32_t threads, uint64_t shared_bytes,
-                   const void *params)
+static bool launch(query *q, CUfunction kernel, uint64_t blocks, uint32_t threads,
+                   uint64_t shared_bytes, const void *params)
 {
     void *arguments[] = {(void *)(uintptr_t)params};
 
@@ -360,7 +363,8 @@ static bool choose_launch(query *q)
                    &each, q->device->scan, (int)q->threads, gquery_shared_bytes(&q->scan, q->threads)),
                "cuOccupancyMaxActiveBlocksPerMultiprocessor"))
         return false;
-    q->blocks = (uint32_t)((each > 0 ? each : 1) * (q->device->info.sm_count > 0 ? q->device->info.sm_count : 1));
+    q->blocks = (uint32_t)((each > 0 ? each : 1) *
+                           (q->device->info.sm_count > 0 ? q->device->info.sm_count : 1));
     blocks = (rows + q->threads * GQUERY_EACH - 1) / (q->threads * GQUERY_EACH);
     if (blocks < q->blocks)
         q->blocks = blocks > 0 ? (uint32_t)blocks : 1;
@@ -399,8 +403,8 @@ static bool launch_scan(query *q, uint64_t first, uint64_t limit)
     for (; first < limit; first += step) {
         q->scan.first = first;
         q->scan.limit = limit - first < step ? limit : first + step;
-        if (!launch(q, q->device->scan, q->blocks, q->threads, gquery_shared_bytes(&q->scan, q->threads),
-                    &q->scan))
+        if (!launch(q, q->device->scan, q->blocks, q->threads,
+                    gquery_shared_bytes(&q->scan, q->threads), &q->scan))
             return false;
     }
     return true;
@@ -423,11 +427,12 @@ static bool launch_batch(query *q, uint64_t first, uint64_t limit)
                            (q->shape.grouped ? 0 : q->scan.state_words * sizeof(uint64_t));
 
     return check(q, gvmi_cu->cuEventRecord(q->lane->start, q->lane->stream), "cuEventRecord") &&
-           (first > 0 || launch_begin(q)) && launch_scan(q, first, limit) && (!last || launch_reduce(q)) &&
+           (first > 0 || launch_begin(q)) && launch_scan(q, first, limit) &&
+           (!last || launch_reduce(q)) &&
            check(q, gvmi_cu->cuEventRecord(q->lane->stop, q->lane->stream), "cuEventRecord") &&
            check(q,
-                 gvmi_cu->cuMemcpyDtoHAsync(q->lane->host + CONTROL_AT, q->lane->device + CONTROL_AT,
-                                            bytes, q->lane->stream),
+                 gvmi_cu->cuMemcpyDtoHAsync(q->lane->host + CONTROL_AT,
+                                            q->lane->device + CONTROL_AT, bytes, q->lane->stream),
                  "cuMemcpyDtoHAsync") &&
            check(q, gvmi_cu->cuStreamSynchronize(q->lane->stream), "cuStreamSynchronize");
 }
@@ -546,7 +551,8 @@ static bool collect(query *q)
     gquery_results *r = &q->c->results;
     const gquery_collect params = {.groups = q->scan.groups,
                                    .out = 0,
-                                   .collected = q->lane->device + CONTROL_AT + offsetof(control, collected),
+                                   .collected = q->lane->device + CONTROL_AT +
+                                                offsetof(control, collected),
                                    .slot_words = slot_words(q)};
     gquery_collect full = params;
 
@@ -578,13 +584,14 @@ static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message 
     if (to == NULL)
         return fail_memory(answer);
     if (count > 0)
-        result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + STATES_AT : to, from, bytes, lane->stream);
+        result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + STATES_AT : to, from, bytes,
+                                            lane->stream);
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuStreamSynchronize(lane->stream);
     if (result != CUDA_SUCCESS) {
-        gquery_answer_status(answer,
-                             gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
-                             "cannot read the results");
+        gquery_answer_status(
+            answer, gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
+            "cannot read the results");
         return false;
     }
     if (small)
@@ -615,6 +622,9 @@ static bool check_query(query *q)
         return refuse(q, "there is one table");
     if (!gquery_check(&w->program, &q->shape, problem))
         return refuse(q, problem);
+    for (uint32_t i = 0; i < w->program.code_count; i++)
+        if (w->program.code[i].op == GQUERY_MARK || w->program.code[i].op == GQUERY_EMIT)
+            return refuse(q, "its results are neither sums nor groups");
     return true;
 }
 
@@ -662,7 +672,8 @@ static bool enter_device(query *q, int32_t ordinal)
     if (!succeed(q, gquery_device_open(ordinal, &q->device), "cannot open the GPU"))
         return false;
     if (!q->c->has_context)
-        q->c->has_context = succeed(q, gvm_device_push_context(q->device->handle), "cannot use the GPU");
+        q->c->has_context = succeed(q, gvm_device_push_context(q->device->handle),
+                                    "cannot use the GPU");
     return q->c->has_context;
 }
 
@@ -679,7 +690,8 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
     done = succeed(&q, gquery_lane_take(c, &q.lane), "cannot run the query");
     if (done)
         set_scan(&q);
-    done = done && open_table(&q) && send_dead(&q) && (q.shape.grouped ? run_groups(&q) : run_sums(&q));
+    done = done && open_table(&q) && send_dead(&q) &&
+           (q.shape.grouped ? run_groups(&q) : run_sums(&q));
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         window_of(&q)->cost = q.cost;

@@ -1,5 +1,5 @@
 /* See tables.h. Lock: `lock` guards the list, users and the opening of bitmaps. Attaching, which takes some messages to the keeper, is
- * done under it; detaching, which unmaps, is not. */
+ * done under it, as is detaching one to make room; detaching those that rest, which unmaps, is not. */
 #include "query/tables.h"
 
 #include <pthread.h>
@@ -203,7 +203,8 @@ gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached, 
     if (deleted) {
         status = open_deleted(tables, attached);
         if (status == GVM_OK)
-            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, LEASE_MS, &l.deleted);
+            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, LEASE_MS,
+                                        &l.deleted);
         l.has_deleted = status == GVM_OK;
     }
     if (status != GVM_OK) {

@@ -58,8 +58,9 @@ typedef struct gquery_leases {
 /* All or none. data has room for count.
  *
  * GVM_E_TIMEOUT and the other errors of gvm_table_acquire() and gvm_object_open() */
-gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached, const uint32_t *columns,
-                              uint32_t count, bool deleted, gvm_table_data *data, gquery_leases *out);
+gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,
+                              const uint32_t *columns, uint32_t count, bool deleted,
+                              gvm_table_data *data, gquery_leases *out);
 
 /* Work that uses them must be over. Without leases this is nothing. */
 void gquery_leases_release(gquery_leases *leases);

@@ -14,6 +14,7 @@
 #include <gvmem/gvmem.h>
 
 #include "postgres/plcuda/wire.h"
+#include "query/tables.h"
 
 /* ---- gpu_worker.c */
 
@@ -78,13 +79,10 @@ plcuda_nvrtc_main(const char *library, const char *architecture, const char *fro
 /* A table of the call that runs. */
 typedef struct plcuda_leased
 {
-	gvm_table	  *table;		   /* NULL: empty */
-	uint32_t	   count;		   /* columns with leases */
-	gvm_object	  *deleted_object; /* NULL: no bitmap of deleted rows on the device is wanted */
-	bool		   has_deleted_lease;
-	gvm_lease	   deleted_lease;
-	uint64_t	   deleted; /* address of the bitmap; 0: there is none */
-	gvm_table_data data[PLCUDA_COLUMNS_MAX];
+	gquery_attached *attached; /* NULL: empty */
+	gquery_leases	 leases;
+	uint64_t		 deleted; /* address of the bitmap; 0: there is none */
+	gvm_table_data	 data[PLCUDA_COLUMNS_MAX];
 } plcuda_leased;
 
 extern plcuda_leased plcuda_leases[PLCUDA_TABLES_MAX];

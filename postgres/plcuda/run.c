@@ -206,7 +206,7 @@ pointer(uint64_t address)
 	return (const void *) (uintptr_t) address;
 }
 
-static bool
+static void
 describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uint32_t count,
 				 plcuda_column *out)
 {
@@ -216,35 +216,32 @@ describe_columns(const plcuda_leased *l, const plcuda_wanted_column *wanted, uin
 		out[i].name[sizeof out[i].name - 1] = '\0';
 		out[i].type = wanted[i].code;
 	}
-	for (uint32_t i = 0; i < l->count; i++)
+	for (uint32_t i = 0; i < l->leases.count; i++)
 	{
-		gvm_table_column	  c = {.struct_size = sizeof c};
-		const gvm_table_data *d = &l->data[i];
-		plcuda_column		 *o;
+		const gvm_table_data   *d = &l->data[i];
+		const gvm_table_column *c = &l->attached->columns[d->column];
+		plcuda_column		   *o;
 
-		if (gvm_table_get_column(l->table, d->column, &c) != GVM_OK)
-			return false;
 		/* The table may have been changed since: its catalog entry decides. */
-		if (c.number < 1 || c.number > count || wanted[c.number - 1].type != c.base_type ||
+		if (c->number < 1 || c->number > count || wanted[c->number - 1].type != c->base_type ||
 			d->values == NULL)
 			continue;
-		o = &out[c.number - 1];
+		o = &out[c->number - 1];
 		o->stored = 1;
 		o->values = d->values;
 		o->nulls = d->nulls;
 		o->bodies = d->bodies;
-		o->bodies_bytes = c.bodies_bytes;
+		o->bodies_bytes = c->bodies_bytes;
 		o->element_nulls = d->element_nulls;
-		o->varying = c.arrow != NULL ? strcmp(c.arrow, "U") == 0 || strcmp(c.arrow, "Z") == 0
-									 : c.length < 0 && c.uniform == 0;
-		if (c.uniform != 0)
+		o->varying = c->arrow != NULL ? strcmp(c->arrow, "U") == 0 || strcmp(c->arrow, "Z") == 0
+									  : c->length < 0 && c->uniform == 0;
+		if (c->uniform != 0)
 		{
-			o->uniform_bytes = c.width;
-			o->count = c.count;
-			o->scale = c.scale;
+			o->uniform_bytes = c->width;
+			o->count = c->count;
+			o->scale = c->scale;
 		}
 	}
-	return true;
 }
 
 static bool
@@ -253,7 +250,6 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *l
 {
 	const uint32_t count = (uint32_t) (wanted->columns.bytes / sizeof(plcuda_wanted_column));
 	const plcuda_wanted_column *columns = plcuda_at(wanted->columns);
-	gvm_table_info				info = {.struct_size = sizeof info};
 	uint64_t					address, dead = 0;
 	plcuda_column *described = place(l, sizeof(plcuda_column) * (uint64_t) count, &address);
 
@@ -262,8 +258,7 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *l
 		return false;
 	if (l->bytes == NULL)
 		return true;
-	if (!describe_columns(lease, columns, count, described))
-		return false;
+	describe_columns(lease, columns, count, described);
 	*out = (plcuda_table){.rows = wanted->rows,
 						  .dead = pointer(dead),
 						  .dead_bytes = wanted->dead.bytes,
@@ -272,12 +267,8 @@ place_table(layout *l, const plcuda_wanted_table *wanted, const plcuda_leased *l
 						  .columns = pointer(address),
 						  .column_count = count,
 						  .state = (plcuda_state *) pointer(state_address)};
-	if (lease->table != NULL)
-	{
-		if (gvm_table_get_info(lease->table, &info) != GVM_OK)
-			return false;
-		out->arrow = strcmp(info.layout, "arrow") == 0;
-	}
+	if (lease->attached != NULL)
+		out->arrow = strcmp(lease->attached->info.layout, "arrow") == 0;
 	return true;
 }
 

@@ -1,35 +1,16 @@
 /*
  * See gpu_worker.h: the tables of a call. Those that are attached stay so from call to call, until another role's call, or a
- * time without calls; leases last as long as a call.
+ * time without calls; leases last as long as a call. query/tables.c does that for the executor of queries, too.
  *
- * All are reached over one connection to the keeper, which the spawner has made: it opens what tokens lead to and nothing else
- * (gvm_client_restrict()). The program makes no other.
+ * All are reached over one connection to the keeper, which the spawner has made. The program makes no other.
  */
 #include "postgres/plcuda/gpu_worker.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "postgres/spawner.h"
 
-#define ATTACHED_MAX 16 /* as many may have the same column over one connection */
-#define LEASE_MS	 10000
-
-typedef struct attached
-{
-	char		token[PLCUDA_TOKEN_BYTES];
-	gvm_table  *table;
-	gvm_object *deleted; /* NULL: not opened */
-} attached;
-
-static struct
-{
-	gvm_client *keeper;
-	attached	tables[ATTACHED_MAX];
-	uint32_t	count;
-} state;
-
-static const gvm_acquire_options no_hint = {.struct_size = sizeof no_hint};
+static gquery_tables *tables;
 
 plcuda_leased plcuda_leases[PLCUDA_TABLES_MAX];
 
@@ -38,91 +19,50 @@ plcuda_leased plcuda_leases[PLCUDA_TABLES_MAX];
 void
 plcuda_detach_tables(void)
 {
-	for (uint32_t i = 0; i < state.count; i++)
-	{
-		gvm_object_close(state.tables[i].deleted);
-		gvm_table_detach(state.tables[i].table);
-	}
-	state.count = 0;
+	plcuda_release_tables();
+	if (tables != NULL)
+		gquery_tables_detach_unused(tables, 0);
 }
 
 static bool
 use_keeper(plcuda_message *answer)
 {
-	const gvm_status status = state.keeper != NULL
-		? GVM_OK
-		: gvm_client_adopt(GSTORE_SPAWN_KEEPER, &state.keeper);
+	const gvm_status status = tables != NULL ? GVM_OK
+											 : gquery_tables_create(GSTORE_SPAWN_KEEPER, &tables);
 
 	if (status == GVM_OK)
 		return true;
-	state.keeper = NULL;
 	plcuda_answer_status(answer, status, "cannot use the connection to the GPU memory keeper");
 	answer->lost = 1;
 	return false;
 }
 
-static attached *
-attach_table(const char *token, plcuda_message *answer)
+static bool
+attach_table(const char *token, plcuda_leased *l, plcuda_message *answer)
 {
-	attached  *a;
 	gvm_status status;
 
-	for (uint32_t i = 0; i < state.count; i++)
-		if (strcmp(state.tables[i].token, token) == 0)
-			return &state.tables[i];
 	if (!use_keeper(answer))
-		return NULL;
-	a = &state.tables[state.count];
-	a->deleted = NULL;
-	status = gvm_table_attach_over(state.keeper, token, 0, &a->table);
-	if (status != GVM_OK)
-	{
-		plcuda_answer_status(answer, status, "cannot attach a table");
-		return NULL;
-	}
-	snprintf(a->token, sizeof a->token, "%s", token);
-	state.count++;
-	return a;
-}
-
-/* The version's bitmap. */
-static bool
-open_deleted(attached *a, plcuda_message *answer)
-{
-	gvm_table_info info = {.struct_size = sizeof info};
-	char		   name[GVM_NAME_BYTES_MAX];
-	gvm_status	   status;
-
-	if (a->deleted != NULL)
-		return true;
-	status = gvm_table_get_info(a->table, &info);
-	if (status == GVM_OK)
-	{
-		snprintf(name, sizeof name, "%s/0.deleted", info.objects);
-		status = gvm_object_open(state.keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &a->deleted);
-	}
+		return false;
+	status = gquery_tables_attach(tables, token, &l->attached);
 	if (status == GVM_OK)
 		return true;
-	a->deleted = NULL;
-	plcuda_answer_status(answer, status, "cannot open a table's bitmap of deleted rows");
+	l->attached = NULL;
+	plcuda_answer_status(answer, status, "cannot attach a table");
 	return false;
 }
 
 static bool
-check_table(const plcuda_wanted_table *wanted, gvm_table *table, int32_t *ordinal, plcuda_message *answer)
+check_table(const plcuda_wanted_table *wanted, const gvm_table_info *info, int32_t *ordinal,
+			plcuda_message *answer)
 {
-	gvm_table_info	 info = {.struct_size = sizeof info};
-	const gvm_status status = gvm_table_get_info(table, &info);
-
-	if (status != GVM_OK)
-		plcuda_answer_status(answer, status, "cannot ask about a table");
-	else if (info.rows != wanted->rows)
+	if (info->rows != wanted->rows)
 		plcuda_answer_error(answer, "55000", "a table has other rows than its token");
-	else if (*ordinal >= 0 && info.device != *ordinal)
+	else if (*ordinal >= 0 && info->device != *ordinal)
 		plcuda_answer_error(answer, "0A000", "the tables of one call must be on one GPU");
 	else
 	{
-		*ordinal = info.device;
+		*ordinal = info->device;
 		return true;
 	}
 	return false;
@@ -131,24 +71,18 @@ check_table(const plcuda_wanted_table *wanted, gvm_table *table, int32_t *ordina
 bool
 plcuda_attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *answer)
 {
-	if (state.count + window->table_count > ATTACHED_MAX)
-		plcuda_detach_tables();
+	plcuda_release_tables();
 	*ordinal = -1;
 	for (uint32_t i = 0; i < window->table_count; i++)
 	{
 		plcuda_wanted_table *wanted = &window->tables[i];
-		attached			*a;
+		plcuda_leased		*l = &plcuda_leases[i];
 
-		memset(&plcuda_leases[i], 0, offsetof(plcuda_leased, data));
 		wanted->token[PLCUDA_TOKEN_BYTES - 1] = '\0';
-		if (wanted->token[0] == '\0')
-			continue;
-		a = attach_table(wanted->token, answer);
-		if (a == NULL || !check_table(wanted, a->table, ordinal, answer) ||
-			(wanted->deleted_bytes > 0 && !open_deleted(a, answer)))
+		if (wanted->token[0] != '\0' &&
+			(!attach_table(wanted->token, l, answer) ||
+			 !check_table(wanted, &l->attached->info, ordinal, answer)))
 			return false;
-		plcuda_leases[i].table = a->table;
-		plcuda_leases[i].deleted_object = wanted->deleted_bytes > 0 ? a->deleted : NULL;
 	}
 	return true;
 }
@@ -156,64 +90,45 @@ plcuda_attach_tables(plcuda_window *window, int32_t *ordinal, plcuda_message *an
 /* ---- leases */
 
 /* Those of the table that the function may read, by their index; a column that has been altered since is not one of them. */
-static gvm_status
-list_columns(gvm_table *table, const plcuda_wanted_table *wanted, uint32_t *columns, uint32_t *count)
+static uint32_t
+list_columns(const gquery_attached *a, const plcuda_wanted_table *wanted, uint32_t *columns)
 {
 	const plcuda_wanted_column *all = plcuda_at(wanted->columns);
 	const uint64_t				all_count = wanted->columns.bytes / sizeof *all;
-	gvm_table_info				info = {.struct_size = sizeof info};
-	gvm_status					status = gvm_table_get_info(table, &info);
+	uint32_t					count = 0;
 
-	*count = 0;
-	for (uint32_t i = 0; i < info.columns && status == GVM_OK && all != NULL; i++)
+	for (uint32_t i = 0; i < a->info.columns && all != NULL; i++)
 	{
-		gvm_table_column c = {.struct_size = sizeof c};
+		const gvm_table_column *c = &a->columns[i];
 
-		status = gvm_table_get_column(table, i, &c);
-		if (status == GVM_OK && c.number >= 1 && c.number <= all_count &&
-			all[c.number - 1].type == c.base_type)
-			columns[(*count)++] = i;
+		if (c->number >= 1 && c->number <= all_count && all[c->number - 1].type == c->base_type)
+			columns[count++] = i;
 	}
-	return status;
+	return count;
 }
 
 static bool
-acquire_columns(plcuda_leased *l, const plcuda_wanted_table *wanted, plcuda_message *answer)
+acquire_table(plcuda_leased *l, const plcuda_wanted_table *wanted, plcuda_message *answer)
 {
-	static uint32_t columns[PLCUDA_COLUMNS_MAX];
-	uint32_t		count;
-	gvm_status		status = list_columns(l->table, wanted, columns, &count);
+	static uint32_t	 columns[PLCUDA_COLUMNS_MAX];
+	const uint64_t	 bytes = wanted->deleted_bytes;
+	const uint32_t	 count = list_columns(l->attached, wanted, columns);
+	const gvm_status status = gquery_leases_take(tables, l->attached, columns, count, bytes > 0,
+												 l->data, &l->leases);
 
-	if (status == GVM_OK && count > 0)
-		status = gvm_table_acquire(l->table, columns, count, &no_hint, LEASE_MS, l->data);
 	if (status != GVM_OK)
 	{
 		plcuda_answer_status(answer, status, "cannot read a table");
 		return false;
 	}
-	l->count = count;
-	return true;
-}
-
-static bool
-acquire_deleted(plcuda_leased *l, const plcuda_wanted_table *wanted, plcuda_message *answer)
-{
-	const gvm_status status = gvm_object_acquire(l->deleted_object, GVM_LEASE_READ, &no_hint,
-												 LEASE_MS, &l->deleted_lease);
-
-	if (status != GVM_OK)
-	{
-		plcuda_answer_status(answer, status, "cannot read a table's bitmap of deleted rows");
-		return false;
-	}
-	l->has_deleted_lease = true;
-	if (wanted->deleted_bytes > l->deleted_lease.size_bytes ||
-		wanted->deleted_at > l->deleted_lease.size_bytes - wanted->deleted_bytes)
+	if (bytes == 0)
+		return true;
+	if (bytes > l->leases.deleted.size_bytes || wanted->deleted_at > l->leases.deleted.size_bytes - bytes)
 	{
 		plcuda_answer_error(answer, "XX000", "a table's bitmap of deleted rows is not where it was");
 		return false;
 	}
-	l->deleted = (uint64_t) (uintptr_t) l->deleted_lease.address + wanted->deleted_at;
+	l->deleted = (uint64_t) (uintptr_t) l->leases.deleted.address + wanted->deleted_at;
 	return true;
 }
 
@@ -221,14 +136,9 @@ bool
 plcuda_acquire_tables(const plcuda_window *window, plcuda_message *answer)
 {
 	for (uint32_t i = 0; i < window->table_count && i < PLCUDA_TABLES_MAX; i++)
-	{
-		plcuda_leased *l = &plcuda_leases[i];
-
-		if (l->table != NULL &&
-			(!acquire_columns(l, &window->tables[i], answer) ||
-			 (l->deleted_object != NULL && !acquire_deleted(l, &window->tables[i], answer))))
+		if (plcuda_leases[i].attached != NULL &&
+			!acquire_table(&plcuda_leases[i], &window->tables[i], answer))
 			return false;
-	}
 	return true;
 }
 
@@ -239,10 +149,8 @@ plcuda_release_tables(void)
 	{
 		plcuda_leased *l = &plcuda_leases[i];
 
-		if (l->count > 0)
-			(void) gvm_table_release(l->table, l->data, l->count);
-		if (l->has_deleted_lease)
-			(void) gvm_object_release(l->deleted_object, &l->deleted_lease);
+		gquery_leases_release(&l->leases);
+		gquery_tables_release(tables, l->attached);
 		memset(l, 0, offsetof(plcuda_leased, data));
 	}
 }

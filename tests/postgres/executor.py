@@ -11,18 +11,20 @@ import fcntl
 import mmap
 import os
 import pwd
+import random
 import re
-import select
+import shlex
 import signal
 import socket
 import struct
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
-from private import BUILD, PROJECT, Failed, as_owner, expect, stop_process  # noqa: E402
+from private import PROJECT, Failed, expect, stop_process  # noqa: E402
 
 ANSWER_S = 60
 LIMIT_S = 10
@@ -62,16 +64,36 @@ Program = layout(
 Span = layout("Span", at=U64, bytes=U64)
 Table = layout("Table", token=ctypes.c_char * N["GQUERY_TOKEN_BYTES"], rows=U64, dead=Span, deleted_at=U64, deleted_bytes=U64)
 Cost = layout("Cost", rows=U64, read_bytes=U64, host_bytes=U64, kernel_ns=U64, total_ns=U64, scratch_bytes=U64)
+Distance = layout(
+    "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
+)  # fmt: skip
 Window = layout(
-    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program, scratch_bytes_max=U64,
+    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program, distance_count=U32,
+    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     record_count=U64, record_words=U32, more=U32, records=Span, cost=Cost,
 )  # fmt: skip
 Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
+LAYOUTS = {
+    "gquery_window": Window, "gquery_program": Program, "gquery_column": Column, "gquery_instruction": Instruction, "gquery_table": Table,
+    "gquery_wanted_distance": Distance, "gquery_cost": Cost, "gquery_span": Span, "gquery_message": Message,
+}  # fmt: skip
 SPAWN_REQUEST = struct.Struct("=IIii")
 SPAWN_ENDED = struct.Struct("=IIi")
 
 # of the table that cases read, by fill()
 ID, K, F = (0, 23, "GQUERY_I32"), (1, 20, "GQUERY_I64"), (2, 701, "GQUERY_F64")
+
+
+def check_layouts():
+    """Structures are here as the headers have them."""
+    lines = ["#include <stddef.h>", '#include "query/wire.h"', '#include "postgres/spawner.h"']
+    lines.append(f'_Static_assert(sizeof(gstore_spawn_request) == {SPAWN_REQUEST.size}, "gstore_spawn_request");')
+    for name, fields in LAYOUTS.items():
+        lines.append(f'_Static_assert(sizeof({name}) == {ctypes.sizeof(fields)}, "{name}");')
+        for member, _ in fields._fields_:
+            lines.append(f'_Static_assert(offsetof({name}, {member}) == {getattr(fields, member).offset}, "{name}.{member}");')
+    command = [*shlex.split(os.environ.get("CC", "cc")), f"-I{PROJECT}", f"-I{PROJECT}/include", "-x", "c", "-fsyntax-only", "-"]
+    subprocess.run(command, input="\n".join(lines) + "\n", text=True, check=True)
 
 
 class Ended(Exception):
@@ -152,7 +174,8 @@ class Client:
             p.code[i] = instruction
 
     def send(self, verb):
-        self.socket.send(bytes(Message(MAGIC, N["GQUERY_" + verb])))
+        with contextlib.suppress(BrokenPipeError):  # receive() says so
+            self.socket.send(bytes(Message(MAGIC, N["GQUERY_" + verb])))
 
     def receive(self):
         try:
@@ -256,8 +279,8 @@ def executor_pid(server):
     return found[0]
 
 
-def wait_until(what, is_so):
-    deadline = time.monotonic() + LIMIT_S
+def wait_until(what, is_so, limit_s=LIMIT_S):
+    deadline = time.monotonic() + limit_s
     while not is_so():
         if time.monotonic() > deadline:
             raise Failed(f"never: {what}")
@@ -271,7 +294,6 @@ def descriptors(pid):
         with contextlib.suppress(OSError):
             found.append(os.readlink(path))
     return [name for name in found if name.startswith(("socket:", "/memfd:query", "anon_inode:[pidfd]"))]
-
 
 
 @group()
@@ -371,6 +393,25 @@ class Queries:
                         expect(len(found), 1000, "groups")
             expect(len(executor_pids(server)), 1, "executors")
 
+    def sums_of_doubles_depend_on_rows_alone(self, server):
+        """Not on how long others keep the device: the batches are other ones each time."""
+        rows = 2000000
+        server.sql(
+            "DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (f float8) SERVER gstore_fdw;"
+            f"INSERT INTO ft SELECT (random() - 0.5) * 10 ^ (i % 30) FROM generate_series(1, {rows}) i"
+        )
+        query = server.sql("SELECT gstore_export('ft')"), rows, ([op("LOAD", 0), aggregate(0, "SUM_F64")], 1)
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Client(server)) for _ in range(4)]
+            found = set()
+            for turn in range(12):
+                at_work = clients[: turn % 4 + 1]
+                for client in at_work:
+                    client.write(*query, columns=((0, 701, "GQUERY_F64"),))
+                    client.send("RUN")
+                found.update(client.finish(client.receive())[0][1] for client in at_work)
+        expect(len(found), 1, "sums of the same rows")
+
     def small_query_takes_little_time(self, server):
         token = fill(server, 1)
         with Client(server) as client:
@@ -382,7 +423,7 @@ class Queries:
                 times.append(time.perf_counter() - start)
             median = sorted(times)[100]
             print(f"# a query over one row: {median * 1e6:.0f} us from message to message (median of 200)", flush=True)
-            if median > 0.02:
+            if min(times) > 0.005:
                 raise Failed("something is made anew for each query")
 
 
@@ -508,8 +549,6 @@ class BadInput:
 
 
 def random_bytes(seed):
-    import random
-
     return random.Random(seed).randbytes(400)
 
 
@@ -577,10 +616,20 @@ class Life:
         with Client(server) as client:
             client.send("RUN")
         expect(time.monotonic() - start < 5, True, "the client does not wait")
-        wait_until("it is killed", lambda: pid not in executor_pids(server))
+        wait_until("it is killed", lambda: pid not in executor_pids(server), limit_s=60)
         expect(20 < time.monotonic() - start < 60, True, "after the time that it has for a sign of life")
         with Client(server) as client:
             client.run(self.token, 1000, sums(0))
+
+    def executor_without_connections_ends_after_a_minute(self, server):
+        with Client(server) as client:
+            client.run("", 0, COUNT, columns=())
+            pid = executor_pid(server)
+        start = time.monotonic()
+        wait_until("it ends", lambda: pid not in executor_pids(server), limit_s=90)
+        expect(time.monotonic() - start > 55, True, "not before")
+        with Client(server) as client:
+            client.run("", 0, COUNT, columns=())
 
     def executor_ends_with_the_server(self, server):
         with Client(server) as client:
@@ -603,4 +652,5 @@ def is_zombie(pid):
 
 
 if __name__ == "__main__":
+    check_layouts()
     sys.exit(main())
