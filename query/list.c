@@ -1,0 +1,218 @@
+/* See run.h: the first k entries of an ordered list (GQUERY_EMIT).
+ *
+ * Rows go through the scan in slices. Two lists are on the device. The scan appends to `appended`, which has at most k entries before a slice.
+ * After it the bound becomes the k-th entry, so that the next slice appends few, and the entries up to that are put into `kept`, from where
+ * they become the beginning of `appended` before the next slice.
+ *
+ * A slice may have more rows beneath the bound than the list has room for. The k-th of those that have found room is a bound all the same: the list is
+ * set back to what it was before the slice, which is done again with that bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST
+ * rows always has room, so each one is over after a few turns.
+ *
+ * Of rows in random order k / r are beneath a bound that r rows have given. How many times as many the latest slice had is taken for what the next one
+ * has, so that rows whose order is that of the list, turned round, go through in slices that fit.
+ */
+#include "query/run.h"
+
+#define ROOM_LEAST \
+    UINT64_C(32768) /* for entries of a slice, where there is memory for that; half is made use of */
+#define GROWTH_MOST 64 /* of a slice: as many times as rows before it */
+
+typedef struct list {
+    uint64_t k, max;
+    uint32_t words;
+    uint64_t count; /* entries before the slice */
+    double excess; /* how many times more rows passed in the latest slice than in random order; 1 at least */
+} list;
+
+/* ---- memory */
+
+static bool take_list(gquery_query *q, list *l)
+{
+    const uint64_t rows = q->c->query.tables[0].rows, bytes = l->words * sizeof(int64_t);
+    const uint64_t left = (q->c->query.scratch_bytes_max - q->scratch_bytes) / bytes;
+    const uint64_t least = rows - l->k < GQUERY_SLICE_LEAST ? rows : l->k + GQUERY_SLICE_LEAST;
+    const uint64_t room = 8 * l->k > ROOM_LEAST ? 8 * l->k : ROOM_LEAST;
+
+    l->max = rows - l->k < room ? rows : l->k + room;
+    if (l->max + l->k > left)
+        l->max = left > l->k + least ? left - l->k : least;
+    return gquery_take_block(q, l->max * bytes, &q->list) &&
+           gquery_take_block(q, l->k * bytes, &q->kept);
+}
+
+static bool send_first(gquery_query *q, const list *l)
+{
+    const gquery_window *w = &q->c->query;
+    gquery_control c = {.error = 0};
+
+    c.appended = (gquery_list){
+        .entries = q->list.address, .max = l->max, .words = l->words, .continued = w->continued != 0};
+    for (uint32_t i = 0; i < l->words; i++)
+        c.appended.after[i] = w->after[i];
+    c.kept = c.appended;
+    c.kept.entries = q->kept.address;
+    c.kept.max = l->k;
+    return gquery_send_control(q, &c);
+}
+
+/* ---- slices */
+
+/* What the slice before has kept becomes the beginning of the list, unless it is done again. */
+static bool send_lists(gquery_query *q, const list *l, bool again)
+{
+    const uint64_t at = GQUERY_CONTROL_AT + offsetof(gquery_control, appended);
+    const uint64_t bytes = l->count * l->words * sizeof(int64_t);
+    gquery_control *c = gquery_control_of(q);
+
+    c->appended.count = l->count;
+    c->kept.count = 0;
+    if (!again && bytes > 0 &&
+        !gquery_check_call(
+            q, gvmi_cu->cuMemcpyDtoDAsync(q->list.address, q->kept.address, bytes, q->lane->stream),
+            "cuMemcpyDtoDAsync"))
+        return false;
+    return gquery_check_call(q,
+                             gvmi_cu->cuMemcpyHtoDAsync(q->lane->device + at, q->lane->host + at,
+                                                        2 * sizeof(gquery_list), q->lane->stream),
+                             "cuMemcpyHtoDAsync");
+}
+
+static bool launch_select(gquery_query *q, const list *l)
+{
+    const uint64_t control = q->lane->device + GQUERY_CONTROL_AT;
+    const gquery_select select = {.from = control + offsetof(gquery_control, appended),
+                                  .to = control + offsetof(gquery_control, kept),
+                                  .k = l->k};
+
+    return gquery_launch(q, q->device->select, 1, q->device->select_threads, 0, &select) &&
+           gquery_launch(q, q->device->keep, gquery_count_blocks(q, l->max), q->device->threads, 0,
+                         &select);
+}
+
+static bool is_small(const list *l)
+{
+    return l->k * l->words * sizeof(int64_t) <= GQUERY_STATES_BYTES;
+}
+
+/* After the last slice a list that is small comes with it. */
+static bool copy_small(gquery_query *q, const list *l)
+{
+    return gquery_check_call(
+        q,
+        gvmi_cu->cuMemcpyDtoHAsync(q->lane->host + GQUERY_STATES_AT, q->kept.address,
+                                   l->k * l->words * sizeof(int64_t), q->lane->stream),
+        "cuMemcpyDtoHAsync");
+}
+
+static bool run_slice(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
+{
+    const bool last = limit == q->c->query.tables[0].rows;
+
+    return gquery_batch_begin(q) && gquery_launch_scan(q, first, limit) && launch_select(q, l) &&
+           (!last || !is_small(l) || copy_small(q, l)) && gquery_batch_end(q, 0);
+}
+
+/* ---- how large slices are */
+
+static uint64_t whole(uint64_t rows)
+{
+    const uint64_t least = GQUERY_SLICE_LEAST;
+
+    return rows < least ? least : rows / least * least;
+}
+
+/* Rows of the first slice: enough for a bound that leaves few of the next one. */
+static uint64_t first_rows(const list *l, uint64_t rows)
+{
+    const uint64_t enough = whole(4 * l->k);
+
+    if (rows / 4 <= enough && rows <= l->max)
+        return rows;
+    return enough < l->max ? enough : whole(l->max);
+}
+
+/* Of the slice after the one of [first, limit). */
+static uint64_t next_rows(list *l, uint64_t first, uint64_t limit, uint64_t passed)
+{
+    const double k = (double)l->k, in_slice = (double)(limit - first);
+    double density, most;
+
+    if (first > 0)
+        l->excess = (double)passed / in_slice * (double)first / k;
+    l->excess = l->excess < 1 ? 1 : l->excess;
+    density = l->excess * k / (double)limit;
+    most = (double)(l->max - l->k) / 2 / (density < 1 ? density : 1);
+    return whole(most < (double)limit * GROWTH_MOST ? (uint64_t)most : limit * GROWTH_MOST);
+}
+
+/* Of one that had too many: as many as had room, if the others are like them. */
+static uint64_t fewer_rows(const list *l, uint64_t rows, uint64_t passed)
+{
+    const double fitting = (double)rows * (double)(l->max - l->count) / (double)passed;
+
+    return whole(fitting < (double)rows / 2 ? (uint64_t)fitting : rows / 2);
+}
+
+static gquery_outcome scan_slices(gquery_query *q, list *l)
+{
+    const uint64_t rows = q->c->query.tables[0].rows;
+    uint64_t first = 0, slice = first_rows(l, rows), batch = q->unit;
+    bool again = false;
+
+    while (first < rows) {
+        const gquery_control *c = gquery_control_of(q);
+        const uint64_t most = slice < batch ? slice : batch;
+        const uint64_t limit = rows - first < most ? rows : first + most;
+        gquery_outcome got;
+        uint64_t passed, adapted;
+
+        if (((first > 0 || again) && !send_lists(q, l, again)) || !run_slice(q, l, first, limit))
+            return GQUERY_FAILED;
+        got = gquery_batch_look(q);
+        if (got != GQUERY_SCANNED)
+            return got;
+        adapted = gquery_batch_adapt(q, limit - first);
+        batch = limit - first < q->unit ? batch : adapted; /* a short one says little */
+        passed = c->appended.count - l->count;
+        again = c->appended.count > l->max;
+        if (again) {
+            slice = fewer_rows(l, limit - first, passed);
+            continue;
+        }
+        slice = next_rows(l, first, limit, passed);
+        l->count = c->kept.count < l->k ? c->kept.count : l->k;
+        first = limit;
+    }
+    return GQUERY_SCANNED;
+}
+
+/* ---- the whole */
+
+static bool check_list(gquery_query *q)
+{
+    const uint64_t k = q->c->query.list_max;
+
+    return (k > 0 && k <= GQUERY_LIST_MAX) || gquery_refuse(q, "there is no list of so many entries");
+}
+
+bool gquery_run_list(gquery_query *q)
+{
+    const gquery_window *w = &q->c->query;
+    const uint64_t rows = w->tables[0].rows;
+    list l = {.k = w->list_max < rows ? w->list_max : rows,
+              .words = w->program.code[w->program.code_count - 1].a + 1,
+              .excess = 1};
+
+    if (!check_list(q))
+        return false;
+    if (rows == 0)
+        return gquery_write_records(q, NULL, 0, l.words);
+    if (!take_list(q, &l))
+        return false;
+    q->scan.list = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, appended);
+    if (!gquery_choose_launch(q) || !send_first(q, &l) || scan_slices(q, &l) != GQUERY_SCANNED)
+        return false;
+    if (is_small(&l))
+        return gquery_write_records(q, q->lane->host + GQUERY_STATES_AT, l.count, l.words);
+    return gquery_write_block(q, &q->kept, l.count, l.words);
+}
