@@ -19,7 +19,9 @@
 #include "postgres/pending.h"
 #include "postgres/qual.h"
 #include "postgres/query_filter.h"
+#include "postgres/query_order.h"
 #include "postgres/query_path.h"
+#include "postgres/settings.h"
 #include "postgres/tid.h"
 
 /*
@@ -203,6 +205,8 @@ plan_filter(PlannerInfo *root, RelOptInfo *rel, Oid relation, const gstore_view 
 	gstore_query_size size;
 	double			  passed;
 
+	if (!gstore_gpu_queries || !gstore_gpu_filters)
+		return;
 	info->filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
 	if (info->filter == NIL)
 		return;
@@ -300,6 +304,8 @@ gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	add_path_alone(root, rel, NIL);
 	if (info->filter != NIL)
 		add_path_alone(root, rel, info->filter);
+	if (!info->named)
+		gstore_order_add_path(root, rel, (Path *) make_path(root, rel, 0, NIL));
 	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
 		return;
 	workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
@@ -321,6 +327,16 @@ columns_as_lists(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *tested,
 	return list_make3(as_list(needed.rows), as_list(needed.tested), as_list(needed.bare));
 }
 
+static void
+columns_of_order(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *rest, List **wanted,
+				 List **bare)
+{
+	const needs needed = needs_of(root, rel, relation, NIL, rest);
+
+	*wanted = as_list(needed.rows);
+	*bare = as_list(needed.bare);
+}
+
 /*
  * fdw_exprs: what the scan evaluates, what names rows, what the GPU evaluates. fdw_private: columns of a scan; and, if the GPU
  * evaluates something, of one that must evaluate that itself.
@@ -329,11 +345,13 @@ static ForeignScan *
 gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
 					 List *targets, List *clauses, Plan *outer)
 {
-	List *filter = list_difference_ptr(clauses, list_difference_ptr(clauses, path->fdw_private));
-	List *named, *tested, *rest, *all_tested, *all_rest, *columns;
+	List *filter, *named, *tested, *rest, *all_tested, *all_rest, *columns;
 
+	if (path->fdw_outerpath != NULL)
+		return gstore_order_plan(root, rel, relation, path, targets, clauses, outer, columns_of_order);
 	split_restrictions(rel, clauses, &named, &all_tested, &all_rest);
 	named = extract_actual_clauses(named, false);
+	filter = list_difference_ptr(clauses, list_difference_ptr(clauses, path->fdw_private));
 	tested = extract_actual_clauses(list_difference_ptr(all_tested, filter), false);
 	rest = extract_actual_clauses(list_difference_ptr(all_rest, filter), false);
 	columns = columns_as_lists(root, rel, relation, tested, rest);

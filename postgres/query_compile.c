@@ -63,7 +63,7 @@ struct gstore_compiled
 	List		*values;	/* of the emitter */
 	int			 key_count; /* of a list: words */
 	int			 state_words;
-	bool		 raises; /* a condition may */
+	bool		 raises; /* a condition or a key of a list may */
 	Oid			*key_types;
 	int			 accumulator_count, output_count;
 	accumulator *accumulators;
@@ -301,6 +301,7 @@ emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 		c->key_count++;
 	}
 	c->key_count++;
+	c->raises |= value.raises;
 	return (!gstore_is_float(value.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
 		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }

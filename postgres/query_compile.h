@@ -31,11 +31,11 @@ typedef enum gstore_query_sink
 typedef struct gstore_query
 {
 	gstore_query_sink sink;
-	Index		relation; /* in the range table */
-	List	   *filters;  /* boolean expressions, in the order in which PostgreSQL evaluates them */
-	List	   *keys;	  /* of groups: none: all rows are one group, also if there is no row */
-	List	   *directions; /* of a list's keys: GSTORE_KEY_... */
-	List	   *aggregates; /* of Aggref */
+	Index			  relation; /* in the range table */
+	List *filters;	  /* boolean expressions, in the order in which PostgreSQL evaluates them */
+	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
+	List *directions; /* of a list's keys: GSTORE_KEY_... */
+	List *aggregates; /* of Aggref */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -43,7 +43,7 @@ typedef struct gstore_query_size
 {
 	int		   instructions;
 	Bitmapset *columns; /* attribute numbers */
-	bool	   raises;	/* a condition may raise an error */
+	bool	   raises;	/* a condition, or a list's key, may raise an error */
 } gstore_query_size;
 
 /* False: it cannot be compiled. */

@@ -9,7 +9,6 @@
 #include "postgres/query_filter.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
-#include "postgres/settings.h"
 #include "postgres/whole.h"
 
 #define WORD_BITS 64
@@ -66,7 +65,7 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 	left_out  left = {0};
 	ListCell *cell;
 
-	if (!gstore_gpu_queries || !gstore_gpu_filters || rel->rtekind != RTE_RELATION)
+	if (rel->rtekind != RTE_RELATION)
 		return NIL;
 	foreach(cell, gstore_query_order(root, infos))
 	{

@@ -15,6 +15,7 @@
 #include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/query_order.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
@@ -37,15 +38,6 @@ typedef struct query_state
 	phase			 phase;
 	gstore_run		 run;
 } query_state;
-
-/* The callbacks of scans. */
-static FdwRoutine scans;
-
-static bool
-is_query(const ForeignScanState *node)
-{
-	return gstore_is_query_plan(node->ss.ps.plan);
-}
 
 /* ---- beginning */
 
@@ -240,8 +232,9 @@ end_query(ForeignScanState *node)
 
 /* ---- EXPLAIN */
 
-static void
-explain_list(const ForeignScanState *node, const char *label, List *expressions, ExplainState *es)
+void
+gstore_explain_expressions(const ForeignScanState *node, const char *label, List *expressions,
+						   ExplainState *es)
 {
 	List	 *context, *texts = NIL;
 	ListCell *cell;
@@ -263,63 +256,87 @@ explain_query(ForeignScanState *node, ExplainState *es)
 
 	ExplainPropertyText("GPU",
 						psprintf("aggregate on %s", RelationGetRelationName(state->relation)), es);
-	explain_list(node, "GPU Filter", state->query.filters, es);
-	explain_list(node, "GPU Group Key", state->query.keys, es);
-	explain_list(node, "GPU Aggregate", state->query.aggregates, es);
+	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
+	gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
+	gstore_explain_expressions(node, "GPU Aggregate", state->query.aggregates, es);
 	if (es->analyze)
 		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
 						   "GPU Groups", es);
 }
 
-/* ---- which of both */
+/* ---- which of them */
+
+/* The callbacks of a table's scan, and of what has some in their place. */
+static FdwRoutine scans, queries, orders;
+
+static const FdwRoutine *
+callbacks_of(const ForeignScanState *node)
+{
+	const Plan *plan = node->ss.ps.plan;
+
+	if (gstore_is_query_plan(plan))
+		return &queries;
+	return gstore_is_order_plan(plan) ? &orders : &scans;
+}
 
 static void
 gstoreBeginForeignScan(ForeignScanState *node, int flags)
 {
-	(is_query(node) ? begin_query : scans.BeginForeignScan)(node, flags);
+	callbacks_of(node)->BeginForeignScan(node, flags);
 }
 
 static TupleTableSlot *
 gstoreIterateForeignScan(ForeignScanState *node)
 {
-	return (is_query(node) ? iterate_query : scans.IterateForeignScan)(node);
+	return callbacks_of(node)->IterateForeignScan(node);
 }
 
 static bool
 gstoreRecheckForeignScan(ForeignScanState *node, TupleTableSlot *slot)
 {
-	return !is_query(node) || recheck_query(node, slot);
+	const FdwRoutine *callbacks = callbacks_of(node);
+
+	return callbacks->RecheckForeignScan == NULL || callbacks->RecheckForeignScan(node, slot);
 }
 
 static void
 gstoreReScanForeignScan(ForeignScanState *node)
 {
-	(is_query(node) ? rescan_query : scans.ReScanForeignScan)(node);
+	callbacks_of(node)->ReScanForeignScan(node);
 }
 
 static void
 gstoreEndForeignScan(ForeignScanState *node)
 {
-	(is_query(node) ? end_query : scans.EndForeignScan)(node);
+	callbacks_of(node)->EndForeignScan(node);
 }
 
 static void
 gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
 {
-	(is_query(node) ? explain_query : scans.ExplainForeignScan)(node, es);
+	callbacks_of(node)->ExplainForeignScan(node, es);
 }
 
 static void
 gstoreShutdownForeignScan(ForeignScanState *node)
 {
-	if (!is_query(node))
-		scans.ShutdownForeignScan(node);
+	const FdwRoutine *callbacks = callbacks_of(node);
+
+	if (callbacks->ShutdownForeignScan != NULL)
+		callbacks->ShutdownForeignScan(node);
 }
 
 void
 gstore_query_scan_callbacks(FdwRoutine *routine)
 {
 	scans = *routine;
+	queries.BeginForeignScan = begin_query;
+	queries.IterateForeignScan = iterate_query;
+	queries.RecheckForeignScan = recheck_query;
+	queries.ReScanForeignScan = rescan_query;
+	queries.EndForeignScan = end_query;
+	queries.ExplainForeignScan = explain_query;
+	gstore_order_callbacks(&orders);
 	routine->BeginForeignScan = gstoreBeginForeignScan;
 	routine->IterateForeignScan = gstoreIterateForeignScan;
 	routine->RecheckForeignScan = gstoreRecheckForeignScan;
