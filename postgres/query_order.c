@@ -26,6 +26,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
@@ -42,7 +43,8 @@
 #define LIST_ROWS		64
 #define LIST_ROWS_MOST	(UINT64CONST(1) << 20)
 #define LIST_ROWS_TIMES 10
-#define READ_ROWS		64	/* at a time */
+#define READ_ROWS		64 /* at a time */
+#define TIMES_MOST		1000
 #define ROW_COST		0.3 /* of a row that is read by its number */
 
 /* ---- planning */
@@ -54,6 +56,7 @@ typedef struct order_parts
 	List *keys;		  /* expressions */
 	List *directions; /* GSTORE_KEY_... of them */
 	List *limits; /* expressions: LIMIT, and OFFSET if there is one; NIL: it is not known before the rows */
+	int times; /* so many entries for a row that passes all conditions, about */
 } order_parts;
 
 static Expr *
@@ -198,8 +201,10 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	order_parts		  parts = {0};
 	gstore_query_size size;
 	QualCost		  rest;
+	Selectivity		  passing;
 	Cost			  startup, rows;
 	Path			 *sorted;
+	List			 *others;
 
 	if (!gstore_gpu_queries || !gstore_gpu_order || root->query_pathkeys == NIL ||
 		!is_simple(root, rel) || !find_limits(root, &parts) || !find_keys(root, rel, &parts))
@@ -207,23 +212,28 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
 	if (!measure(rel, &parts, &size))
 		return;
-	cost_qual_eval(&rest, list_difference_ptr(rel->baserestrictinfo, parts.filter), root);
+	others = list_difference_ptr(rel->baserestrictinfo, parts.filter);
+	cost_qual_eval(&rest, others, root);
+	passing = clauselist_selectivity(root, others, 0, JOIN_INNER, NULL);
+	parts.times = (int) ceil(1 / Max(passing, 1.0 / TIMES_MOST));
 	startup = gstore_query_run_cost(root, rel, &size, false) + rest.startup +
 		rel->reltarget->cost.startup;
-	rows = rel->rows * (ROW_COST + cpu_tuple_cost + rest.per_tuple + rel->reltarget->cost.per_tuple);
+	rows = rel->rows *
+		(parts.times * (ROW_COST + rest.per_tuple) + cpu_tuple_cost + rel->reltarget->cost.per_tuple);
 	sorted = (Path *) create_sort_path(root, rel, local, root->query_pathkeys, root->limit_tuples);
-	local = (Path *) create_foreignscan_path(
-		root, rel, NULL, rel->rows, startup,
-		rest.startup + rel->reltarget->cost.startup + cost_of_lists(root, rel, startup) + rows,
-		root->query_pathkeys, NULL, sorted,
-		list_make4(parts.filter, parts.keys, parts.directions, parts.limits));
+	local = (Path *) create_foreignscan_path(root, rel, NULL, rel->rows, startup,
+											 rest.startup + rel->reltarget->cost.startup +
+												 cost_of_lists(root, rel, startup) + rows,
+											 root->query_pathkeys, NULL, sorted,
+											 list_make5(parts.filter, parts.keys, parts.directions,
+														parts.limits, list_make1_int(parts.times)));
 	local->parallel_safe = false;
 	add_path(rel, local);
 }
 
 /*
  * fdw_exprs: keys, what the GPU evaluates, what is evaluated on rows, limits. fdw_private: columns of rows, bare ones, directions, attribute
- * numbers of the outer plan's columns.
+ * numbers of the outer plan's columns, order_parts.times.
  */
 ForeignScan *
 gstore_order_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
@@ -240,8 +250,8 @@ gstore_order_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath 
 	return make_foreignscan(
 		targets, NIL, rel->relid,
 		list_make4(lsecond(path->fdw_private), filter, rest, lfourth(path->fdw_private)),
-		list_make4(wanted, bare, lthird(path->fdw_private), numbers), NIL,
-		list_concat_copy(filter, rest), outer);
+		list_make5(wanted, bare, lthird(path->fdw_private), numbers, list_nth(path->fdw_private, 4)),
+		NIL, list_concat_copy(filter, rest), outer);
 }
 
 /* ---- beginning */
@@ -264,7 +274,8 @@ typedef struct order_state
 	gstore_run		 run;
 	bool			 local; /* the last run was not there */
 	gstore_view		 view;
-	uint64			 wanted; /* rows that the LIMIT needs; 0: not known */
+	uint64			 times;	 /* order_parts.times */
+	uint64			 wanted; /* entries that the LIMIT needs, about; 0: not known */
 	int64			*entries;
 	uint64 words, count, max, at; /* of the list; max: it has all rows if it has fewer entries */
 	Bitmapset	  *columns;
@@ -295,6 +306,7 @@ begin_order(ForeignScanState *node, int flags)
 	state->compiled = gstore_query_prepare(&state->query, &node->ss.ps);
 	state->rest = ExecInitQual(lthird(plan->fdw_exprs), &node->ss.ps);
 	state->limits = ExecInitExprList(lfourth(plan->fdw_exprs), &node->ss.ps);
+	state->times = (uint64) linitial_int(list_nth(plan->fdw_private, 4));
 	state->indexes = palloc(sizeof(int) * (Size) (list_length(linitial(plan->fdw_private)) + 1));
 	foreach(cell, (List *) linitial(plan->fdw_private))
 	{
@@ -420,7 +432,7 @@ make_first_list(ForeignScanState *node, order_state *state)
 	strlcpy(state->run.why, "rows are in two stores", sizeof state->run.why);
 	if (!gstore_whole_join(ranges, count, &state->view))
 		return false;
-	state->wanted = evaluate_limits(node, state);
+	state->wanted = state->times * evaluate_limits(node, state);
 	state->max = Min(Max(state->wanted, LIST_ROWS), LIST_ROWS_MOST);
 	return make_list(node, state, NULL);
 }
@@ -612,6 +624,29 @@ end_order(ForeignScanState *node)
 
 /* ---- EXPLAIN */
 
+/* As of a Sort node: what is not the default of ASC or DESC is said. */
+static void
+explain_keys(const ForeignScanState *node, const gstore_query *query, ExplainState *es)
+{
+	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL), *texts = NIL;
+	ListCell *key, *direction;
+
+	forboth(key, query->keys, direction, query->directions)
+	{
+		const bool	descending = (lfirst_int(direction) & GSTORE_KEY_DESCENDING) != 0;
+		const bool	nulls_first = (lfirst_int(direction) & GSTORE_KEY_NULLS_FIRST) != 0;
+		const char *text = deparse_expression(lfirst(key), context,
+											  es->verbose || list_length(es->rtable) > 1, false);
+
+		texts = lappend(texts,
+						psprintf("%s%s%s", text, descending ? " DESC" : "",
+								 nulls_first == descending ? ""
+									 : nulls_first		   ? " NULLS FIRST"
+														   : " NULLS LAST"));
+	}
+	ExplainPropertyList("GPU Sort Key", texts, es);
+}
+
 static void
 explain_order(ForeignScanState *node, ExplainState *es)
 {
@@ -620,7 +655,7 @@ explain_order(ForeignScanState *node, ExplainState *es)
 
 	ExplainPropertyText(
 		"GPU", psprintf("order on %s", RelationGetRelationName(node->ss.ss_currentRelation)), es);
-	gstore_explain_expressions(node, "GPU Sort Key", state->query.keys, es);
+	explain_keys(node, &state->query, es);
 	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
 	gstore_explain_expressions(node, "Row Filter", lthird(plan->fdw_exprs), es);
 	if (!es->analyze)

@@ -4,6 +4,7 @@
 
 #include "postgres.h"
 
+#include "commands/explain.h"
 #include "foreign/fdwapi.h"
 
 /* The callbacks of scans, for plans that are none of a table's scan or are in an order (query_order.h), in front of those that are there. */
