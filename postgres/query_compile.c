@@ -19,6 +19,7 @@
 
 #include "postgres/decimal.h"
 #include "postgres/query_compile.h"
+#include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
 
 typedef struct accumulator
@@ -59,15 +60,16 @@ typedef struct output
 
 struct gstore_compiled
 {
-	gstore_query query;
-	List		*values;	/* of the emitter */
-	int			 key_count; /* of a list: words */
-	int			 state_words;
-	bool		 raises; /* a condition or a key of a list may */
-	Oid			*key_types;
-	int			 accumulator_count, output_count;
-	accumulator *accumulators;
-	output		*outputs;
+	gstore_query	 query;
+	List			*values;	/* of the emitter */
+	int				 key_count; /* of a list: words */
+	int				 state_words;
+	bool			 raises; /* a condition or a key of a list may */
+	Oid				*key_types;
+	int				 accumulator_count, output_count;
+	accumulator		*accumulators;
+	output			*outputs;
+	gstore_distances distances;
 };
 
 /* ---- aggregates by their functions */
@@ -286,17 +288,23 @@ emit_null_as_zero(gstore_emitter *e)
 }
 
 static bool
+emit_key(gstore_emitter *e, Node *key, gstore_emitted *out)
+{
+	return gstore_emit_distance(e, key, out) || gstore_emit_expression(e, key, out);
+}
+
+static bool
 emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
 	gstore_emitted value;
 
-	if (!gstore_emit_expression(e, key, &value))
+	if (!emit_key(e, key, &value))
 		return false;
 	if (value.nullable)
 	{
 		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
 			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!gstore_emit_expression(e, key, &value) || !emit_null_as_zero(e))
+			!emit_key(e, key, &value) || !emit_null_as_zero(e))
 			return false;
 		c->key_count++;
 	}
@@ -312,6 +320,9 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 	ListCell *key, *direction;
 
 	c->key_count = 0;
+	c->distances.count = 0;
+	initStringInfo(&c->distances.queries);
+	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
 		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
@@ -403,6 +414,16 @@ int
 gstore_query_record_words(const gstore_compiled *c)
 {
 	return 1 + c->key_count + c->state_words;
+}
+
+int
+gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **wanted,
+					   const void **queries, Size *bytes)
+{
+	*wanted = c->distances.wanted;
+	*queries = c->distances.queries.data;
+	*bytes = (Size) c->distances.queries.len;
+	return c->distances.count;
 }
 
 /* ---- results */

@@ -14,7 +14,7 @@
 #include "nodes/pg_list.h"
 
 #include "postgres/directory.h"
-#include "query/program.h"
+#include "query/wire.h"
 
 /* What becomes of the rows that pass. */
 typedef enum gstore_query_sink
@@ -70,6 +70,11 @@ extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *r
  * of a state without any row are 0, for gstore_query_result().
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);
+
+/* Of the program that was compiled last: distances that it loads, and the values that they are from; spans are within `queries`. */
+extern int
+gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
+					   const void **queries, Size *bytes);
 
 /* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
 extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);

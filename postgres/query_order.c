@@ -43,7 +43,7 @@
 #define LIST_ROWS		64
 #define LIST_ROWS_MOST	(UINT64CONST(1) << 20)
 #define LIST_ROWS_TIMES 10
-#define READ_ROWS		64 /* at a time */
+#define READ_ROWS		256 /* at a time, at most */
 #define TIMES_MOST		1000
 #define ROW_COST		0.3 /* of a row that is read by its number */
 
@@ -404,6 +404,8 @@ make_list(ForeignScanState *node, order_state *state, const int64 *after)
 	{
 		state->words = (uint64) gstore_query_record_words(state->compiled);
 		request.record_words = (int) state->words;
+		request.distance_count = gstore_query_distances(state->compiled, &request.distances,
+														&request.queries, &request.queries_bytes);
 		done = gstore_run_begin(&state->run, node->ss.ss_currentRelation, &state->view, &request);
 	}
 	pfree(program);
@@ -499,7 +501,7 @@ static void
 read_rows(ForeignScanState *node, order_state *state)
 {
 	MemoryContext old = MemoryContextSwitchTo(state->context);
-	const uint64  most = state->at < state->wanted ? state->wanted - state->at : READ_ROWS;
+	const uint64  most = state->at < state->wanted ? state->wanted - state->at : LIST_ROWS;
 
 	state->read_from = state->at;
 	state->read_to = Min(state->at + Min(most, READ_ROWS), state->count);

@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -229,7 +231,11 @@ row_bytes(const RelOptInfo *input, PlannerInfo *root, const Bitmapset *columns)
 	int		  number = -1;
 
 	while ((number = bms_next_member(columns, number)) >= 0)
-		bytes += get_typlen(get_atttype(relation, (AttrNumber) number));
+	{
+		const int16 length = get_typlen(get_atttype(relation, (AttrNumber) number));
+
+		bytes += length > 0 ? length : get_attavgwidth(relation, (AttrNumber) number);
+	}
 	return bytes;
 }
 
@@ -241,7 +247,7 @@ gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_que
 	Cost		 row;
 
 	if (gstore_gpu_instruction_cost >= 0)
-		costs.instruction = costs.group = gstore_gpu_instruction_cost;
+		costs = (device_costs){gstore_gpu_instruction_cost, gstore_gpu_instruction_cost, INFINITY};
 	row = size->instructions * costs.instruction + row_bytes(rel, root, size->columns) / costs.bytes;
 	if (grouped)
 		row += costs.group;
