@@ -295,6 +295,15 @@ add_path_alone(PlannerInfo *root, RelOptInfo *rel, List *filter)
 	add_path(rel, (Path *) path);
 }
 
+Path *
+gstore_plan_alone(PlannerInfo *root, RelOptInfo *rel)
+{
+	ForeignPath *path = make_path(root, rel, 0, NIL);
+
+	path->path.parallel_safe = false;
+	return (Path *) path;
+}
+
 static void
 gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
@@ -305,7 +314,7 @@ gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	if (info->filter != NIL)
 		add_path_alone(root, rel, info->filter);
 	if (!info->named)
-		gstore_order_add_path(root, rel, (Path *) make_path(root, rel, 0, NIL));
+		gstore_order_add_path(root, rel, gstore_plan_alone(root, rel));
 	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
 		return;
 	workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);

@@ -23,6 +23,7 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
+#include "postgres/fdw.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
@@ -185,25 +186,6 @@ is_simple(PlannerInfo *root, const RelOptInfo *input)
 		bms_membership(root->all_baserels) == BMS_SINGLETON;
 }
 
-/* The cheapest one that gathers nothing from workers; else the cheapest. */
-static Path *
-cheapest_local(const RelOptInfo *input)
-{
-	Path	 *best = NULL;
-	ListCell *cell;
-
-	foreach(cell, input->pathlist)
-	{
-		Path	   *path = lfirst(cell);
-		const Path *below = IsA(path, ProjectionPath) ? ((ProjectionPath *) path)->subpath : path;
-
-		if (!IsA(below, GatherPath) && !IsA(below, GatherMergePath) && path->param_info == NULL &&
-			(best == NULL || path->total_cost < best->total_cost))
-			best = path;
-	}
-	return best != NULL ? best : input->cheapest_total_path;
-}
-
 static double
 count_groups(PlannerInfo *root, const parts *p, double rows)
 {
@@ -218,7 +200,7 @@ make_local_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const
 	AggClauseCosts costs = {0};
 
 	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	return (Path *) create_agg_path(root, grouped, cheapest_local(input), p->target,
+	return (Path *) create_agg_path(root, grouped, gstore_plan_alone(root, input), p->target,
 									p->query.keys != NIL ? AGG_HASHED : AGG_PLAIN, AGGSPLIT_SIMPLE,
 									group_clause(root), NIL, &costs, groups);
 }
