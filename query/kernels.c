@@ -471,6 +471,19 @@ GVM_DEVICE void end_if(machine *m)
 
 /* ---- aggregates */
 
+/* Where a sum is not finite any more: was it, and are the values? */
+GVM_DEVICE void check_sum(machine *m, uint64_t sum, uint32_t rows)
+{
+    uint32_t r, error = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r))
+            sum = add_f64(sum, m->top[r], &error);
+    if (error != 0 && m->error == 0)
+        m->error = error;
+}
+
 /* The rows' values into the thread's own state. */
 GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows)
 {
@@ -496,6 +509,8 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
                 v = fold(aggregate, v, m->top[r]);
+        if (aggregate == GQUERY_SUM_F64 && !is_finite(to_double(v)))
+            check_sum(m, *word, rows);
     }
     *word = v;
 }
@@ -802,9 +817,9 @@ GVM_DEVICE void start_state(const machine *m)
     }
 }
 
-/* One state becomes that of both. Words of each are so far from each other. */
+/* One state becomes that of both. Words of each are so far from each other. An error is added to those before. */
 GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uint32_t pitch,
-                             const uint64_t *other, uint32_t other_pitch)
+                             const uint64_t *other, uint32_t other_pitch, uint32_t *error)
 {
     uint32_t at;
 
@@ -815,14 +830,14 @@ GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uin
 
         if (i->op != GQUERY_AGGREGATE)
             continue;
-        *word = fold(i->b, *word, *from);
+        *word = i->b == GQUERY_SUM_F64 ? add_f64(*word, *from, error) : fold(i->b, *word, *from);
         if (i->b == GQUERY_SUM_I64)
             word[pitch] += from[other_pitch] + (*word < *from);
     }
 }
 
 /* The threads' states, added up two and two, go to the block's own. */
-GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m)
+GVM_DEVICE void add_to_block(const gquery_scan *p, machine *m)
 {
     uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
     uint32_t left, half;
@@ -832,10 +847,15 @@ GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m)
         gvm_block_sync();
         if (gvm_thread() < left - half)
             merge_states(m->program, m->state, gvm_warp_size(), state_of(p, gvm_thread() + half),
-                         gvm_warp_size());
+                         gvm_warp_size(), &m->error);
     }
     if (gvm_thread() == 0)
-        merge_states(m->program, block, 1, m->state, gvm_warp_size());
+        merge_states(m->program, block, 1, m->state, gvm_warp_size(), &m->error);
+}
+
+GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
+{
+    gvm_atomic_cas_u32((uint32_t *)(uintptr_t)address, GQUERY_E_NONE, error);
 }
 
 GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
@@ -864,10 +884,10 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
         if (p.list != 0)
             emit_rows((gquery_list *)(uintptr_t)p.list, &m, p.keys);
     }
-    if (m.error != 0)
-        gvm_atomic_cas_u32((uint32_t *)(uintptr_t)p.error, GQUERY_E_NONE, m.error);
     if (p.state_words > 0 && p.groups == 0)
         add_to_block(&p, &m);
+    if (m.error != 0)
+        raise_error(p.error, m.error);
 }
 
 /* ---- before and after */
@@ -875,16 +895,18 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
 GVM_KERNEL(query_reduce, gquery_reduce, p)
 {
     uint64_t *partial = (uint64_t *)(uintptr_t)p.partial;
-    uint32_t left, half, i;
+    uint32_t left, half, i, error = 0;
 
     for (left = p.blocks; left > 1; left = half) {
         half = (left + 1) / 2;
         for (i = gvm_thread(); i < left - half; i += gvm_block_threads())
             merge_states((const gquery_program *)(uintptr_t)p.program,
                          partial + (uint64_t)i * p.state_words, 1,
-                         partial + (uint64_t)(i + half) * p.state_words, 1);
+                         partial + (uint64_t)(i + half) * p.state_words, 1, &error);
         gvm_block_sync();
     }
+    if (error != 0)
+        raise_error(p.error, error);
 }
 
 GVM_KERNEL(query_begin, gquery_begin, p)

@@ -41,6 +41,7 @@ typedef struct gquery_scan {
 typedef struct gquery_reduce {
     uint64_t program;
     uint64_t partial;
+    uint64_t error; /* as of gquery_scan */
     uint32_t blocks, state_words;
 } gquery_reduce;
 
