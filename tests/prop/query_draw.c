@@ -159,10 +159,10 @@ static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
 /* Doubles of which few have a finite sum. */
 static void put_large(draft *d, uint8_t *values, uint64_t rows)
 {
-    const uint64_t parts = 1 + draw(d, 40);
+    const uint64_t parts = 1 + draw(d, draw(d, 2) == 0 ? 2 : 40);
 
     for (uint64_t row = 0; row < rows; row++) {
-        const double v = draw(d, 500) == 0 ? -DBL_MAX : DBL_MAX / (double)(parts + draw(d, 40));
+        const double v = draw(d, 500) == 0 ? -DBL_MAX : DBL_MAX / (double)(parts + draw(d, 3));
 
         memcpy(values + row * sizeof v, &v, sizeof v);
     }
