@@ -178,6 +178,7 @@ static bool put_program(setup *s, uint64_t words)
 
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);
+    gquery_fuse(&s->program);
     if (!done(s, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + 512 + words * 8), "cuMemAlloc"))
         return false;
     s->program_at = s->memory;

@@ -7,6 +7,15 @@
 #define GQUERY_THREADS 256 /* of a block, at most; any multiple of a warp */
 #define GQUERY_EACH 4      /* rows that a thread has at a time */
 
+/* gquery_instruction.b of comparisons, + - *, as gquery_fuse() has changed it: where the right operand is. */
+#define GQUERY_OPERAND 0x300u
+#define GQUERY_OPERAND_VALUE 0x100u  /* `value` */
+#define GQUERY_OPERAND_COLUMN 0x200u /* column `a` */
+
+/* Of a program that gquery_check() has accepted: operations take columns and constants from their instructions, where these came just before. It
+ * is for the kernels alone then. */
+void gquery_fuse(gquery_program *program);
+
 typedef struct gquery_source {
     uint64_t values;
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */

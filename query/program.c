@@ -281,3 +281,32 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
     *shape = c.shape;
     return true;
 }
+
+static bool takes_operand(const gquery_instruction *i)
+{
+    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT && i->b != GQUERY_ORDER_I128) ||
+           i->op == GQUERY_ADD || i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
+}
+
+void gquery_fuse(gquery_program *program)
+{
+    uint32_t count = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction i = program->code[at];
+        const gquery_instruction *before = count > 0 ? &program->code[count - 1] : NULL;
+
+        if (before != NULL && takes_operand(&i) && before->op == GQUERY_CONSTANT) {
+            i.b |= GQUERY_OPERAND_VALUE;
+            i.value = before->value;
+            count--;
+        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD &&
+                   program->columns[before->a].form != GQUERY_I128) {
+            i.b |= GQUERY_OPERAND_COLUMN;
+            i.a = before->a;
+            count--;
+        }
+        program->code[count++] = i;
+    }
+    program->code_count = count;
+}

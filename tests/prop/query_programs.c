@@ -45,6 +45,7 @@ static CUfunction functions[KERNELS];
 static gvm_buffer *memory, *last; /* `last` has a column that ends where it does */
 static uint64_t state, seed, accepted, full_tables, raised, grouped;
 static gquery_program program;
+static gquery_program sent; /* the same as the device has it: as it is, or with operands in its instructions */
 static host_table table;
 static host_result expected;
 static uint64_t words[WORDS_MAX + 2 * CANARIES];
@@ -400,7 +401,10 @@ static bool run_program(bool is_damaged)
     else
         query_evaluate(&program, &table, shape.keys, &expected);
     on.next = gvmi_address(gvm_buffer_address(memory));
-    on.program = put(&program, sizeof program);
+    sent = program;
+    if (draw(4) != 0)
+        gquery_fuse(&sent);
+    on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
     return shape.grouped ? check_in_groups(&shape, !is_damaged)
