@@ -6,11 +6,10 @@
  * value of neighbouring threads lies side by side. What is on the stack in rows that are not active stays as it is, since they may be
  * active again behind GQUERY_ELSE or GQUERY_END.
  *
- * Programs have been through gquery_fuse(): where the right operand of an operation is a column or a constant, it does not go over the stack.
+ * Programs have been through gquery_check() and gquery_fuse(): nothing is checked here, and where the right operand of an operation is a column or a
+ * constant, it does not go over the stack.
  *
  * Operations that need many registers go through shared memory row by row, so that the others do not pay for them.
- *
- * The program has been through gquery_check(): nothing is checked here.
  */
 #include <gvmem/device/kernel.h>
 
@@ -317,12 +316,13 @@ GVM_DEVICE void compare_wide(machine *m, uint32_t op)
 
 GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
-    const uint32_t outcomes = outcomes_of(i->op), order = i->b & ~GQUERY_OPERAND;
+    const uint32_t op = i->op & GQUERY_OPERATION, outcomes = outcomes_of(op),
+                   order = i->b & ~GQUERY_OPERAND;
     uint64_t right[EACH];
     uint32_t r, is = 0, right_nulls;
 
     if (order == GQUERY_ORDER_I128) {
-        compare_wide(m, i->op);
+        compare_wide(m, op);
         return;
     }
     right_nulls = take_right(p, m, i, right);
@@ -333,7 +333,7 @@ GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instructi
 
         is |= (outcomes >> (c + 1) & 1) << r;
     }
-    set_compared(m, i->op, is, nulls_of(m, m->depth - 1), right_nulls);
+    set_compared(m, op, is, nulls_of(m, m->depth - 1), right_nulls);
 }
 
 GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
@@ -449,14 +449,14 @@ GVM_DEVICE void divide_all(machine *m, int remainder, uint32_t kind)
 
 GVM_DEVICE void calculate(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
-    const uint32_t kind = i->b & ~GQUERY_OPERAND;
+    const uint32_t kind = i->b & ~GQUERY_OPERAND, op = i->op & GQUERY_OPERATION;
     uint64_t right[EACH];
     const uint32_t nulls = take_right(p, m, i, right) | nulls_of(m, m->depth - 1);
 
-    if (i->op == GQUERY_MULTIPLY)
+    if (op == GQUERY_MULTIPLY)
         multiply(m, kind, right, m->active & ~nulls);
     else
-        add_or_subtract(m, i->op == GQUERY_ADD, kind, right, m->active & ~nulls);
+        add_or_subtract(m, op == GQUERY_ADD, kind, right, m->active & ~nulls);
     set_nulls(m, nulls);
 }
 
@@ -639,8 +639,11 @@ GVM_DEVICE void run_boolean(machine *m, uint32_t op)
 
 GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruction i)
 {
-    switch (i.op) {
-    case GQUERY_LOAD: load_column(m, &p->sources[i.a], &m->program->columns[i.a]); break;
+    const uint32_t op = i.op & GQUERY_OPERATION;
+
+    switch (op) {
+    case GQUERY_LOAD:
+    case GQUERY_FILTER: break; /* only what is before and after */
     case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
     case GQUERY_LOAD_NULL:
@@ -658,26 +661,22 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_DISTINCT: compare(p, m, &i); break;
     case GQUERY_IN: look_up(m, i.a, i.b); break;
     case GQUERY_AND:
-    case GQUERY_OR: combine(m, i.op == GQUERY_AND); break;
+    case GQUERY_OR: combine(m, op == GQUERY_AND); break;
     case GQUERY_NOT:
     case GQUERY_IS_NULL:
     case GQUERY_IS_TRUE:
-    case GQUERY_IS_FALSE: run_boolean(m, i.op); break;
+    case GQUERY_IS_FALSE: run_boolean(m, op); break;
     case GQUERY_ADD:
     case GQUERY_SUBTRACT:
     case GQUERY_MULTIPLY: calculate(p, m, &i); break;
     case GQUERY_DIVIDE:
-    case GQUERY_MODULO: divide_all(m, i.op == GQUERY_MODULO, i.b); break;
-    case GQUERY_FILTER:
-        m->active &= true_rows(m);
-        pop(m);
-        break;
+    case GQUERY_MODULO: divide_all(m, op == GQUERY_MODULO, i.b); break;
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;
     case GQUERY_GROUP: group(m, p->groups, i.a, p->depth); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
-    default: convert(m, i.op, i.b);
+    default: convert(m, op, i.b);
     }
 }
 
@@ -708,7 +707,16 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
         const gquery_instruction i = next;
 
         next = code[at + 1 < count ? at + 1 : at]; /* on the way while this one runs */
+        if (i.op >> GQUERY_LOADED_SHIFT != 0) {
+            const uint32_t column = (i.op >> GQUERY_LOADED_SHIFT) - 1;
+
+            load_column(m, &p->sources[column], &m->program->columns[column]);
+        }
         run_instruction(p, m, i);
+        if ((i.op & GQUERY_THEN_FILTER) != 0) {
+            m->active &= true_rows(m);
+            pop(m);
+        }
     }
 }
 
@@ -728,7 +736,7 @@ GVM_DEVICE void start_state(const machine *m)
     for (at = 0; at < m->program->code_count; at++) {
         const gquery_instruction *i = &m->program->code[at];
 
-        if (i->op != GQUERY_AGGREGATE)
+        if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
         m->state[i->a * gvm_warp_size()] = first_word(i->b);
         if (i->b == GQUERY_SUM_I64)
@@ -747,7 +755,7 @@ GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uin
         uint64_t *word = state + i->a * pitch;
         const uint64_t *from = other + i->a * other_pitch;
 
-        if (i->op != GQUERY_AGGREGATE)
+        if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
         *word = fold(i->b, *word, *from);
         if (i->b == GQUERY_SUM_I64)
@@ -832,7 +840,7 @@ GVM_KERNEL(query_begin, gquery_begin, p)
         words[at] = 0;
     gvm_block_sync();
     for (at = gvm_thread(); at < program->code_count; at += gvm_block_threads())
-        if (program->code[at].op == GQUERY_AGGREGATE)
+        if ((program->code[at].op & GQUERY_OPERATION) == GQUERY_AGGREGATE)
             words[before + program->code[at].a] = first_word(program->code[at].b);
     gvm_block_sync();
     at = (uint32_t)(gvm_thread_global() % (each > 0 ? each : 1));

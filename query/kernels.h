@@ -7,13 +7,17 @@
 #define GQUERY_THREADS 256 /* of a block, at most; any multiple of a warp */
 #define GQUERY_EACH 4      /* rows that a thread has at a time */
 
-/* gquery_instruction.b of comparisons, + - *, as gquery_fuse() has changed it: where the right operand is. */
+/* An instruction as gquery_fuse() has changed it, which is one that does up to three things. op: the column plus 1 that is loaded before, the operation,
+ * and whether a GQUERY_FILTER follows. b of comparisons and + - *: where the right operand is, if not on the stack. Loads and filters that are by themselves
+ * are such an addition to an operation that does nothing else. */
+#define GQUERY_OPERATION 0x7fu
+#define GQUERY_THEN_FILTER 0x80u
+#define GQUERY_LOADED_SHIFT 8
 #define GQUERY_OPERAND 0x300u
 #define GQUERY_OPERAND_VALUE 0x100u  /* `value` */
 #define GQUERY_OPERAND_COLUMN 0x200u /* column `a` */
 
-/* Of a program that gquery_check() has accepted: operations take columns and constants from their instructions, where these came just before. It
- * is for the kernels alone then. */
+/* Makes of a program that gquery_check() has accepted what kernels run. */
 void gquery_fuse(gquery_program *program);
 
 typedef struct gquery_source {

@@ -288,7 +288,8 @@ static bool takes_operand(const gquery_instruction *i)
            i->op == GQUERY_ADD || i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
 }
 
-void gquery_fuse(gquery_program *program)
+/* An operation takes what comes just before it, a constant or a column, as its right operand. */
+static void fuse_operands(gquery_program *program)
 {
     uint32_t count = 0;
 
@@ -309,4 +310,38 @@ void gquery_fuse(gquery_program *program)
         program->code[count++] = i;
     }
     program->code_count = count;
+}
+
+/* A load goes to the instruction behind it, a filter to the one before it. */
+static void fuse_loads(gquery_program *program)
+{
+    uint32_t count = 0, loaded = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction i = program->code[at];
+        const bool is_last = at + 1 == program->code_count || program->code[at + 1].op == GQUERY_LOAD;
+
+        if (i.op == GQUERY_LOAD && !is_last) {
+            loaded = i.a + 1;
+            continue;
+        }
+        if (i.op == GQUERY_LOAD)
+            loaded = i.a + 1;
+        if (i.op == GQUERY_FILTER && loaded == 0 && count > 0 &&
+            (program->code[count - 1].op & GQUERY_THEN_FILTER) == 0) {
+            program->code[count - 1].op |= GQUERY_THEN_FILTER;
+            continue;
+        }
+        i.op = (uint16_t)(i.op | (i.op == GQUERY_FILTER ? GQUERY_THEN_FILTER : 0) |
+                          loaded << GQUERY_LOADED_SHIFT);
+        loaded = 0;
+        program->code[count++] = i;
+    }
+    program->code_count = count;
+}
+
+void gquery_fuse(gquery_program *program)
+{
+    fuse_operands(program);
+    fuse_loads(program);
 }

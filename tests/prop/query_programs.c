@@ -45,7 +45,7 @@ static CUfunction functions[KERNELS];
 static gvm_buffer *memory, *last; /* `last` has a column that ends where it does */
 static uint64_t state, seed, accepted, full_tables, raised, grouped;
 static gquery_program program;
-static gquery_program sent; /* the same as the device has it: as it is, or with operands in its instructions */
+static gquery_program sent; /* the same as the device has it */
 static host_table table;
 static host_result expected;
 static uint64_t words[WORDS_MAX + 2 * CANARIES];
@@ -402,8 +402,7 @@ static bool run_program(bool is_damaged)
         query_evaluate(&program, &table, shape.keys, &expected);
     on.next = gvmi_address(gvm_buffer_address(memory));
     sent = program;
-    if (draw(4) != 0)
-        gquery_fuse(&sent);
+    gquery_fuse(&sent);
     on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
