@@ -268,7 +268,7 @@ static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes,
                           .count = blocks,
                           .keys = s->shape.keys,
                           .state_words = s->program.state_words};
-    gquery_reduce reduce = {s->program_at, s->states, blocks, s->program.state_words};
+    gquery_reduce reduce = {s->program_at, s->states, s->error_at, blocks, s->program.state_words};
 
     if (groups != NULL &&
         !done(s, gvmi_cu->cuMemcpyHtoD(s->groups_at, groups, sizeof *groups), "cuMemcpyHtoD"))

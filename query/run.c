@@ -415,6 +415,7 @@ static bool launch_reduce(query *q)
 {
     const gquery_reduce reduce = {.program = q->scan.program,
                                   .partial = q->scan.partial,
+                                  .error = q->scan.error,
                                   .blocks = q->blocks,
                                   .state_words = q->scan.state_words};
 
