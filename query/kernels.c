@@ -275,17 +275,22 @@ GVM_DEVICE int compare_i128(const machine *m, uint32_t first, uint32_t r)
     return high != 0 ? high : (a > b) - (a < b);
 }
 
-/* Which of less, equal, greater an operation is true for: a bit each. */
-GVM_DEVICE uint32_t outcomes_of(uint32_t op)
+/* Of all rows, the values at left and right. outcomes: which of less, equal and greater. */
+GVM_DEVICE uint32_t compare_rows(uint32_t order, uint32_t outcomes, const uint64_t *left,
+                                 const uint64_t *right)
 {
-    switch (op) {
-    case GQUERY_EQ: return 2;
-    case GQUERY_LT: return 1;
-    case GQUERY_LE: return 3;
-    case GQUERY_GT: return 4;
-    case GQUERY_GE: return 6;
-    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
+    uint32_t r, is = 0;
+
+    if (order == GQUERY_ORDER_I64) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            is |= (outcomes >> (compare_i64(left[r], right[r]) + 1) & 1) << r;
+    } else {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            is |= (outcomes >> (compare_f64(left[r], right[r]) + 1) & 1) << r;
     }
+    return is;
 }
 
 /* The left value is at the top, and the result comes there. */
@@ -300,9 +305,9 @@ GVM_DEVICE void set_compared(machine *m, uint32_t op, uint32_t is, uint32_t left
     set_nulls(m, op == GQUERY_DISTINCT ? 0 : nulls);
 }
 
-GVM_DEVICE void compare_wide(machine *m, uint32_t op)
+GVM_DEVICE void compare_wide(machine *m, uint32_t op, uint32_t outcomes)
 {
-    const uint32_t first = m->depth - 4, outcomes = outcomes_of(op);
+    const uint32_t first = m->depth - 4;
     const uint32_t left_nulls = nulls_of(m, first), right_nulls = nulls_of(m, first + 2);
     uint32_t r, is = 0;
 
@@ -317,24 +322,36 @@ GVM_DEVICE void compare_wide(machine *m, uint32_t op)
 
 GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
-    const uint32_t op = i->op & GQUERY_OPERATION, outcomes = outcomes_of(op),
-                   order = i->b & ~GQUERY_OPERAND;
+    const uint32_t op = i->op & GQUERY_OPERATION, outcomes = i->b >> GQUERY_OUTCOMES_SHIFT & 7,
+                   order = i->b & GQUERY_KIND;
     uint64_t right[EACH];
-    uint32_t r, is = 0, right_nulls;
+    uint32_t right_nulls;
 
     if (order == GQUERY_ORDER_I128) {
-        compare_wide(m, op);
+        compare_wide(m, op, outcomes);
         return;
     }
     right_nulls = take_right(p, m, i, right);
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++) {
-        const int c = order == GQUERY_ORDER_I64 ? compare_i64(m->top[r], right[r])
-                                                : compare_f64(m->top[r], right[r]);
+    set_compared(m, op, compare_rows(order, outcomes, m->top, right), nulls_of(m, m->depth - 1),
+                 right_nulls);
+}
 
-        is |= (outcomes >> (c + 1) & 1) << r;
-    }
-    set_compared(m, op, is, nulls_of(m, m->depth - 1), right_nulls);
+/* A column beside a constant: rows stay active where the comparison is true. */
+GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_instruction *i)
+{
+    const uint32_t number = (i->op >> GQUERY_LOADED_SHIFT) - 1;
+    const gquery_column *column = &m->program->columns[number];
+    const gquery_source *source = &p->sources[number];
+    uint64_t left[EACH], right[EACH];
+    uint32_t r;
+
+    m->active &= ~column_nulls(m, source);
+    load_values(m, source, column->form, 0, left);
+    add_bias(column->form, (uint64_t)column->bias, left);
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        right[r] = i->value;
+    m->active &= compare_rows(i->b & GQUERY_KIND, i->b >> GQUERY_OUTCOMES_SHIFT & 7, left, right);
 }
 
 GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
@@ -450,7 +467,7 @@ GVM_DEVICE void divide_all(machine *m, int remainder, uint32_t kind)
 
 GVM_DEVICE void calculate(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
-    const uint32_t kind = i->b & ~GQUERY_OPERAND, op = i->op & GQUERY_OPERATION;
+    const uint32_t kind = i->b & GQUERY_KIND, op = i->op & GQUERY_OPERATION;
     uint64_t right[EACH];
     const uint32_t nulls = take_right(p, m, i, right) | nulls_of(m, m->depth - 1);
 
@@ -717,11 +734,15 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
 {
     const uint32_t count = m->program->code_count;
     const gquery_instruction *code = m->program->code;
-    gquery_instruction next = code[0];
+    gquery_instruction next;
     uint32_t at;
 
     m->depth = m->nested = 0;
-    for (at = 0; at < count && (m->active | m->nested) != 0; at++) {
+    for (at = 0; at < p->tests && m->active != 0; at++)
+        run_test(p, m, &code[at]);
+    at = p->tests;
+    next = code[at < count ? at : 0];
+    for (; at < count && (m->active | m->nested) != 0; at++) {
         const gquery_instruction i = next;
 
         next = code[at + 1 < count ? at + 1 : at]; /* on the way while this one runs */

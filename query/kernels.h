@@ -16,9 +16,13 @@
 #define GQUERY_OPERAND 0x300u
 #define GQUERY_OPERAND_VALUE 0x100u  /* `value` */
 #define GQUERY_OPERAND_COLUMN 0x200u /* column `a` */
+/* And of comparisons which of less, equal and greater they are true for: bits 4, 5 and 6. */
+#define GQUERY_OUTCOMES_SHIFT 4
+#define GQUERY_KIND 0xfu
 
-/* Makes of a program that gquery_check() has accepted what kernels run. */
-void gquery_fuse(gquery_program *program);
+/* Makes of a program that gquery_check() has accepted what kernels run. Returns how many instructions at its beginning are *tests*: a column is
+ * compared with a constant, and rows are active where that is true. They need no stack. */
+uint32_t gquery_fuse(gquery_program *program);
 
 typedef struct gquery_source {
     uint64_t values;
@@ -47,6 +51,7 @@ typedef struct gquery_scan {
     uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth, state_words, keys;
+    uint32_t tests; /* of gquery_fuse() */
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } gquery_scan;
 

@@ -376,8 +376,39 @@ static void fuse_loads(gquery_program *program)
     program->code_count = count;
 }
 
-void gquery_fuse(gquery_program *program)
+static uint16_t outcomes_of(uint16_t op)
 {
+    switch (op) {
+    case GQUERY_EQ: return 2;
+    case GQUERY_LT: return 1;
+    case GQUERY_LE: return 3;
+    case GQUERY_GT: return 4;
+    case GQUERY_GE: return 6;
+    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
+    }
+}
+
+static bool is_test(const gquery_instruction *i)
+{
+    const uint32_t op = i->op & GQUERY_OPERATION;
+
+    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
+           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
+}
+
+uint32_t gquery_fuse(gquery_program *program)
+{
+    uint32_t tests = 0;
+
     fuse_operands(program);
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction *i = &program->code[at];
+
+        if (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT)
+            i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
+    }
     fuse_loads(program);
+    while (tests < program->code_count && is_test(&program->code[tests]))
+        tests++;
+    return tests;
 }

@@ -49,6 +49,7 @@ static gvm_buffer *memory, *last; /* `last` has a column that ends where it does
 static uint64_t state, seed, accepted, full_tables, raised, grouped, overflows, marked, full_lists,
     narrowed;
 static gquery_program program;
+static uint32_t tests;      /* of what is sent */
 static gquery_program sent; /* the same as the device has it */
 static host_table table;
 static host_result expected;
@@ -209,6 +210,7 @@ static gquery_scan scan_of(const gquery_shape *shape)
         .depth = shape->depth,
         .state_words = program.state_words,
         .keys = shape->keys,
+        .tests = tests,
     };
 
     memcpy(scan.sources, on.sources, sizeof scan.sources);
@@ -577,7 +579,9 @@ static bool run_program(bool is_damaged)
         query_evaluate(&program, &table, shape.keys, &expected);
     on.next = gvmi_address(gvm_buffer_address(memory));
     sent = program;
-    gquery_fuse(&sent);
+    tests = gquery_fuse(&sent);
+    if (draw(4) == 0) /* the interpreter runs them as well */
+        tests = 0;
     on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
@@ -637,7 +641,7 @@ int main(int argc, char **argv)
         return tap_skip_all("this build has no kernels for this device");
     tap_result(run_cases(cases), "programs_of_random_expressions_give_what_the_cpu_gives");
     tap_result(cases < 1000 || (grouped > 0 && raised > 0 && full_tables > 0 && accepted > 0 &&
-                               overflows > 0 && marked > 0 && full_lists > 0 && narrowed > 0),
+                                overflows > 0 && marked > 0 && full_lists > 0 && narrowed > 0),
                "programs_of_all_kinds_have_run");
     gvm_buffer_destroy(last);
     gvm_buffer_destroy(memory);
