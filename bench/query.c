@@ -204,9 +204,11 @@ static void write_list(setup *s)
 static bool put_program(setup *s, uint64_t words)
 {
     char problem[128];
+    uint32_t tests;
 
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);
+    tests = gquery_fuse(&s->program);
     if (!done(s, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + PROGRAM_ROOM + words * 8),
               "cuMemAlloc"))
         return false;
@@ -220,6 +222,7 @@ static bool put_program(setup *s, uint64_t words)
                             .groups = s->shape.grouped ? s->groups_at : 0,
                             .partial = s->states,
                             .depth = s->shape.depth,
+                            .tests = tests,
                             .state_words = s->program.state_words,
                             .keys = s->shape.keys};
     for (int i = 0; i < COLUMNS; i++)

@@ -49,6 +49,8 @@ static gvm_buffer *memory, *last; /* `last` has a column that ends where it does
 static uint64_t state, seed, accepted, full_tables, raised, grouped, overflows, marked, full_lists,
     narrowed;
 static gquery_program program;
+static uint32_t tests;      /* of what is sent */
+static gquery_program sent; /* the same as the device has it */
 static host_table table;
 static host_result expected;
 static uint64_t words[WORDS_MAX + 2 * CANARIES];
@@ -208,6 +210,7 @@ static gquery_scan scan_of(const gquery_shape *shape)
         .depth = shape->depth,
         .state_words = program.state_words,
         .keys = shape->keys,
+        .tests = tests,
     };
 
     memcpy(scan.sources, on.sources, sizeof scan.sources);
@@ -575,7 +578,11 @@ static bool run_program(bool is_damaged)
     else
         query_evaluate(&program, &table, shape.keys, &expected);
     on.next = gvmi_address(gvm_buffer_address(memory));
-    on.program = put(&program, sizeof program);
+    sent = program;
+    tests = gquery_fuse(&sent);
+    if (draw(4) == 0) /* the interpreter runs them as well */
+        tests = 0;
+    on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
     return shape.grouped   ? check_in_groups(&shape, !is_damaged)
