@@ -422,46 +422,92 @@ unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int co
 		gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
 }
 
+/* An export: what its token is of. */
+typedef struct exported
+{
+	Relation		   relation;
+	const gstore_view *view;
+	bool			   own;
+	gstore_export_kind kind;
+	char			  *manifest;
+	uint32			   bytes; /* of it */
+	gstore_piece	  *areas;
+	int				   count;
+	gstore_token_key   key;
+	uint64			   at; /* where the manifest is, or is to be */
+} exported;
+
+/* Against changes of privileges until gstore_unlock_privileges(). True: the manifest is at its place. */
+static bool
+begin_token(exported *e)
+{
+	const Oid oid = RelationGetRelid(e->relation);
+	bool	  known;
+
+	gstore_lock_privileges(ShareLock);
+	if (e->kind != GSTORE_EXPORT_QUERY)
+		gstore_check_readable(oid);
+	if (!gstore_privileges(oid, &e->key.privileges))
+		elog(ERROR, "cache lookup failed for relation %u", oid);
+	known = choose_place(oid, e->view, e->own, e->key.sum, e->bytes, &e->at);
+	e->areas[0].bytes = e->at + e->bytes;
+	return known;
+}
+
+/* A token that the user has for the same: its links keep the areas as they are. */
+static bool
+renew_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	const bool done = begin_token(e) &&
+		gstore_token_renew(e->view, &e->key, e->areas, e->count, secret);
+
+	gstore_unlock_privileges(ShareLock);
+	return done;
+}
+
+static void
+make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	const Oid oid = RelationGetRelid(e->relation);
+
+	unpack_store(oid, e->view, e->areas, e->count);
+	if (!begin_token(e))
+	{
+		gstore_piece piece = {.column = 0,
+							  .part = GSTORE_MANIFEST,
+							  .local = e->manifest,
+							  .bytes = e->bytes,
+							  .offset_bytes = e->at};
+
+		gstore_transfer(GSTORE_WRITE, &e->view->name, &piece, 1);
+		note_place(oid, e->view, e->own, e->key.sum, e->bytes, e->at);
+	}
+	gstore_token_make(oid, e->view, &e->key, e->areas, e->count, secret);
+	unpacked = InvalidOid;
+	gstore_unlock_privileges(ShareLock);
+}
+
 char *
 gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_export_kind kind)
 {
-	const bool		 for_call = kind != GSTORE_EXPORT_USER;
-	const Oid		 oid = RelationGetRelid(relation);
-	gstore_piece	 piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
-	gstore_token_key key;
-	uint8			 secret[GSTORE_SECRET_BYTES];
-	uint32			 bytes, privileges;
-	uint64			 sum, at;
-	int				 count;
+	const Oid  oid = RelationGetRelid(relation);
+	const bool for_call = kind != GSTORE_EXPORT_USER;
+	exported   e = {.relation = relation, .view = view, .own = own, .kind = kind};
+	uint8	   secret[GSTORE_SECRET_BYTES];
 
-	piece.local = make_manifest(relation, view, &bytes);
-	piece.bytes = bytes;
-	sum = gvm_kernel_checksum_host(piece.local, bytes);
-	/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
-	LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-	count = list_areas(relation, view, for_call && gstore_links_deleted(view), &areas);
-	unpack_store(oid, view, areas, count);
-	gstore_lock_privileges(ShareLock);
-	if (kind != GSTORE_EXPORT_QUERY)
-		gstore_check_readable(oid);
-	if (!gstore_privileges(oid, &privileges))
-		elog(ERROR, "cache lookup failed for relation %u", oid);
-	if (!choose_place(oid, view, own, sum, bytes, &at))
+	e.manifest = make_manifest(relation, view, &e.bytes);
+	e.key = (gstore_token_key){.sum = gvm_kernel_checksum_host(e.manifest, e.bytes),
+							   .for_call = for_call,
+							   .writer_number = for_call ? view->name.writer_number : 0};
+	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
+	if (!renew_token(&e, secret))
 	{
-		piece.offset_bytes = at;
-		gstore_transfer(GSTORE_WRITE, &view->name, &piece, 1);
-		note_place(oid, view, own, sum, bytes, at);
+		/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
+		LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+		make_token(&e, secret);
+		UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
 	}
-	areas[0].bytes = at + bytes;
-	key = (gstore_token_key){.sum = sum,
-							 .privileges = privileges,
-							 .for_call = for_call,
-							 .writer_number = for_call ? view->name.writer_number : 0};
-	gstore_token_make(oid, view, &key, areas, count, secret);
-	unpacked = InvalidOid;
-	gstore_unlock_privileges(ShareLock);
-	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-	return write_token(secret, sum, bytes, at);
+	return write_token(secret, e.key.sum, e.bytes, e.at);
 }
 
 Datum

@@ -305,6 +305,20 @@ iterate_query(ForeignScanState *node)
 	return store_tuple(slot, list_length(state->query.keys) + list_length(state->query.aggregates));
 }
 
+/*
+ * Where somebody has changed a row meanwhile that the statement is to change, PostgreSQL executes the plan once more, and may ask
+ * here, in place of for the next row, whether the slot has one.
+ */
+static bool
+recheck_query(ForeignScanState *node, TupleTableSlot *slot)
+{
+	MemoryContext old = MemoryContextSwitchTo(node->ss.ps.ps_ExprContext->ecxt_per_tuple_memory);
+	const bool	  found = !TupIsNull(iterate_query(node));
+
+	MemoryContextSwitchTo(old);
+	return found;
+}
+
 /* With the same parameters the rows are the same; PostgreSQL itself begins anew with the outer plan. */
 static void
 rescan_query(ForeignScanState *node)
@@ -352,9 +366,9 @@ static void
 explain_run(const query_state *state, ExplainState *es)
 {
 	if (state->phase == PHASE_LOCAL)
-		ExplainPropertyText("GPU Ran", psprintf("not: %s", state->why), es);
+		ExplainPropertyText("Ran", psprintf("by the local plan: %s", state->why), es);
 	else if (state->place != NULL)
-		ExplainPropertyText("GPU Ran", state->place, es);
+		ExplainPropertyText("Ran", state->place, es);
 	ExplainPropertyInteger("GPU Rows Read", NULL, (int64) state->cost.rows, es);
 	ExplainPropertyInteger("GPU Groups", NULL, (int64) state->groups, es);
 	ExplainPropertyInteger("GPU Bytes Read", NULL, (int64) state->cost.read_bytes, es);
@@ -390,6 +404,12 @@ gstoreIterateForeignScan(ForeignScanState *node)
 	return (is_query(node) ? iterate_query : scans.IterateForeignScan)(node);
 }
 
+static bool
+gstoreRecheckForeignScan(ForeignScanState *node, TupleTableSlot *slot)
+{
+	return !is_query(node) || recheck_query(node, slot);
+}
+
 static void
 gstoreReScanForeignScan(ForeignScanState *node)
 {
@@ -421,6 +441,7 @@ gstore_query_scan_callbacks(FdwRoutine *routine)
 	scans = *routine;
 	routine->BeginForeignScan = gstoreBeginForeignScan;
 	routine->IterateForeignScan = gstoreIterateForeignScan;
+	routine->RecheckForeignScan = gstoreRecheckForeignScan;
 	routine->ReScanForeignScan = gstoreReScanForeignScan;
 	routine->EndForeignScan = gstoreEndForeignScan;
 	routine->ExplainForeignScan = gstoreExplainForeignScan;

@@ -51,14 +51,12 @@ take_idle(gstore_session *s)
 	if (idle.connection < 0)
 		return;
 	s->peer = idle;
-	s->used = true;
 	idle = GSTORE_PEER_NONE(idle.name);
 }
 
 static bool
 connect_session(gstore_session *s, char why[GSTORE_SESSION_WHY_BYTES])
 {
-	s->used = false;
 	if (gstore_peer_connect(&s->peer, GSTORE_SPAWN_EXECUTOR, s->device))
 		return true;
 	snprintf(why, GSTORE_SESSION_WHY_BYTES, "no connection to an executor: %s", strerror(errno));
@@ -73,7 +71,6 @@ gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
 
 	s->peer = GSTORE_PEER_NONE(idle.name);
 	s->device = device;
-	s->bytes = bytes;
 	s->ending = (MemoryContextCallback){.func = close_session, .arg = s};
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &s->ending);
 	take_idle(s);
@@ -154,8 +151,8 @@ say_ended(const gstore_spawn_ended *ended, char why[GSTORE_SESSION_WHY_BYTES])
 }
 
 /*
- * False: the executor has ended. One that ends while nobody uses it, as it has been idle, may not have read the message:
- * another one is asked, once. What was sent is still in the file.
+ * False: the executor has ended. One that ends as it has been idle may not have read the message: another connection is asked
+ * for, once. What was sent is still in the file.
  */
 static bool
 exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
@@ -164,17 +161,15 @@ exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
 	const gquery_message request = empty_message(verb);
 	gstore_peer_answer	 answer = {message, sizeof *message, GQUERY_MAGIC, {0}};
 
-	for (;;)
+	for (int tries = verb == GQUERY_RUN ? 2 : 1; tries > 0; tries--)
 	{
 		(void) gstore_peer_send(&s->peer, &request, sizeof request);
 		if (gstore_peer_await(&s->peer, 0, SPIN_US, &answer) == GSTORE_PEER_ANSWER)
 			return true;
 		say_ended(&answer.ended, why);
-		if (!s->used || verb != GQUERY_RUN)
-			break;
 		gstore_peer_disconnect(&s->peer);
-		if (!connect_session(s, why))
-			return false;
+		if (answer.ended.end != 0 || tries == 1 || !connect_session(s, why))
+			break;
 	}
 	gstore_peer_close(&s->peer);
 	return false;
@@ -192,7 +187,6 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 	if (answer.verb == GQUERY_DONE)
 	{
 		gstore_peer_map(&s->peer, 0);
-		s->used = true;
 		return true;
 	}
 	end_session(s, &answer);

@@ -133,20 +133,27 @@ find_secret(const uint8 secret[GSTORE_SECRET_BYTES])
  * Its links reach as far as those that are wanted: the same manifest may have been written at another place, and a bitmap of
  * deleted rows since.
  */
+static bool
+is_same(const gstore_token *t, const gstore_token *wanted)
+{
+	return is_of(t, wanted->name.table) && t->name.store == wanted->name.store &&
+		t->sum == wanted->sum && t->manifest_end >= wanted->manifest_end &&
+		t->deleted_end >= wanted->deleted_end && t->role == GetUserId() &&
+		t->privileges == wanted->privileges && t->for_call == wanted->for_call &&
+		t->writer_number == wanted->writer_number && t->expires_ns > gstore_now_ns();
+}
+
+/* A session's next query or call is often of the same table: the one that was found last is tried first. */
 static gstore_token *
 find_same(const gstore_token *wanted)
 {
-	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
-	{
-		gstore_token *t = &gstore->tokens[i];
+	static int last = 0;
 
-		if (is_of(t, wanted->name.table) && t->name.store == wanted->name.store &&
-			t->sum == wanted->sum && t->manifest_end >= wanted->manifest_end &&
-			t->deleted_end >= wanted->deleted_end && t->role == GetUserId() &&
-			t->privileges == wanted->privileges && t->for_call == wanted->for_call &&
-			t->writer_number == wanted->writer_number && t->expires_ns > gstore_now_ns())
-			return t;
-	}
+	if (is_same(&gstore->tokens[last], wanted))
+		return &gstore->tokens[last];
+	for (int i = 0; i < GSTORE_TOKENS_MAX; i++)
+		if (is_same(&gstore->tokens[i], wanted))
+			return &gstore->tokens[last = i];
 	return NULL;
 }
 
@@ -459,19 +466,36 @@ renew_token(const gstore_token *wanted, uint8 secret[GSTORE_SECRET_BYTES])
 	return t != NULL;
 }
 
+static gstore_token
+describe_wanted(const gstore_view *view, const gstore_token_key *key, const gstore_piece *pieces,
+				int count)
+{
+	const gstore_piece *last = &pieces[count - 1];
+
+	return (gstore_token){.name = view->name,
+						  .privileges = key->privileges,
+						  .sum = key->sum,
+						  .manifest_end = pieces[0].bytes,
+						  .deleted_end = last->part == GSTORE_DELETED ? last->bytes : 0,
+						  .for_call = key->for_call,
+						  .writer_number = key->writer_number};
+}
+
+bool
+gstore_token_renew(const gstore_view *view, const gstore_token_key *key, const gstore_piece *pieces,
+				   int count, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	const gstore_token wanted = describe_wanted(view, key, pieces, count);
+
+	return renew_token(&wanted, secret);
+}
+
 void
 gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
 				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
 {
-	const gstore_piece *last = &pieces[count - 1];
-	const gstore_token	wanted = {.name = view->name,
-								  .privileges = key->privileges,
-								  .sum = key->sum,
-								  .manifest_end = pieces[0].bytes,
-								  .deleted_end = last->part == GSTORE_DELETED ? last->bytes : 0,
-								  .for_call = key->for_call,
-								  .writer_number = key->writer_number};
-	gstore_far			far = {0};
+	const gstore_token wanted = describe_wanted(view, key, pieces, count);
+	gstore_far		   far = {0};
 
 	if (renew_token(&wanted, secret))
 		return;

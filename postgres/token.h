@@ -43,6 +43,10 @@ typedef struct gstore_token_key
 extern void
 gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
 				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES]);
+/* The same, if the user has one. False: there is none. */
+extern bool
+gstore_token_renew(const gstore_view *view, const gstore_token_key *key, const gstore_piece *pieces,
+				   int count, uint8 secret[GSTORE_SECRET_BYTES]);
 
 /*
  * The secret of a new token for the current user, with so many bytes that who knows it may write, at the store that its

@@ -219,13 +219,13 @@ GVM_DEVICE uint64_t to_float(double v, uint32_t *error)
     return to_bits(f);
 }
 
-GVM_DEVICE uint64_t order_key(uint64_t bits)
+GVM_DEVICE uint64_t order_key(uint64_t bits, int keeps_sign)
 {
     const double v = to_double(bits);
 
     if (v != v)
         return 0x7ff8000000000000u;
-    if (v == 0)
+    if (v == 0 && !keeps_sign)
         return 0;
     return bits >> 63 != 0 ? bits ^ 0x7fffffffffffffffu : bits;
 }
@@ -243,7 +243,8 @@ GVM_DEVICE uint64_t convert_value(uint32_t op, uint32_t kind, uint64_t v, uint32
     case GQUERY_I64_TO_F64: return to_bits((double)(int64_t)v);
     case GQUERY_I64_TO_F32: return to_bits((double)(float)(int64_t)v);
     case GQUERY_F64_TO_F32: return to_float(to_double(v), error);
-    default: return order_key(v); /* GQUERY_ORDER_KEY */
+    case GQUERY_INVERT: return ~v;
+    default: return order_key(v, kind != 0); /* GQUERY_ORDER_KEY */
     }
 }
 

@@ -15,6 +15,7 @@
 #include "query/kernel_groups.h"
 #include "query/kernel_values.h"
 #include "query/kernels.h"
+#include "query/search.h"
 
 #define EACH GQUERY_EACH
 #define ALL_ROWS ((1u << EACH) - 1)
@@ -632,6 +633,8 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;
+    case GQUERY_MARK: /* by whole warps, after the program */
+    case GQUERY_EMIT: break;
     case GQUERY_GROUP: group(m, p->groups, i.a, p->depth); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
     default: convert(m, i.op, i.b);
@@ -667,6 +670,112 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
         next = code[at + 1 < count ? at + 1 : at]; /* on the way while this one runs */
         run_instruction(p, m, i);
     }
+}
+
+/* ---- marks and lists: after the program, by whole warps; also by threads that have no active row */
+
+/* Other warps change the word's other bits at the same time. */
+GVM_DEVICE void put_bits(uint32_t *word, uint32_t bits, uint32_t mask)
+{
+    uint32_t old = gvm_load_consume_u32(word), found;
+
+    for (;; old = found) {
+        found = gvm_atomic_cas_u32(word, old, (old & ~mask) | bits);
+        if (found == old)
+            return;
+    }
+}
+
+/* A warp's rows are neighbours: together a word of the bitmap, or a part of it where a warp has fewer than 32 lanes. */
+GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
+{
+    const uint32_t lanes = gvm_warp_size();
+    uint32_t r;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const uint32_t bits = gvm_warp_ballot(~0u, has(m->active, r));
+        const uint64_t row = m->row - gvm_lane() + r * m->width;
+        const uint32_t shift = (uint32_t)row % 32;
+
+        if (gvm_lane() != r % lanes || row >= limit)
+            continue;
+        if (lanes == 32)
+            words[row / 32] = bits;
+        else /* with what is behind the last row */
+            put_bits(words + row / 32, bits << shift,
+                     (limit - row <= lanes ? ~0u : (1u << lanes) - 1) << shift);
+    }
+}
+
+/* Its place beside another entry: -1, 0, 1. */
+GVM_DEVICE int compare_entry(const machine *m, uint32_t keys, uint32_t r, const int64_t *other)
+{
+    uint32_t k;
+
+    for (k = 0; k < keys; k++) {
+        const int c = compare_i64(*place(m, m->depth - keys + k, r), (uint64_t)other[k]);
+
+        if (c != 0)
+            return c;
+    }
+    return compare_i64(m->row + r * m->width, (uint64_t)other[keys]);
+}
+
+/* Active rows whose entries belong to the list. The first key tells most of the others. */
+GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint32_t keys)
+{
+    const uint64_t most = list->bounded ? (uint64_t)list->bound[0] : ~0ull >> 1;
+    const uint64_t least = list->continued ? (uint64_t)list->after[0] : 1ull << 63;
+    uint32_t r, rows = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const int64_t key = (int64_t)*place(m, m->depth - keys, r);
+
+        rows |= (uint32_t)(key >= (int64_t)least && key <= (int64_t)most) << r;
+    }
+    rows &= m->active;
+    GVM_NO_UNROLL
+    for (r = 0; rows >> r != 0; r++)
+        if (has(rows, r) && ((list->bounded && compare_entry(m, keys, r, list->bound) > 0) ||
+                             (list->continued && compare_entry(m, keys, r, list->after) <= 0)))
+            rows &= ~(1u << r);
+    return rows;
+}
+
+GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r,
+                          uint64_t at)
+{
+    int64_t *entry = (int64_t *)(uintptr_t)list->entries + at * list->words;
+    uint32_t k;
+
+    if (at >= list->max)
+        return;
+    for (k = 0; k < keys; k++)
+        entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
+    entry[keys] = (int64_t)(m->row + r * m->width);
+}
+
+GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)
+{
+    uint32_t r, rows = 0, before, total;
+    uint64_t at = 0;
+
+    if (m->active != 0) { /* otherwise the program may have ended before the keys */
+        store_top(m);
+        rows = wanted_rows(list, m, keys);
+    }
+    if (!gvm_warp_any(~0u, rows != 0))
+        return;
+    before = gvm_warp_before_u32(gvm_count_ones(rows), &total);
+    if (gvm_lane() == 0)
+        at = gvm_atomic_add_u64(&list->count, total);
+    at = gvm_warp_get_u64(at, 0) + before;
+    GVM_NO_UNROLL
+    for (r = 0; rows >> r != 0; r++)
+        if (has(rows, r))
+            put_entry(list, m, keys, r, at++);
 }
 
 /* Word 0 of a thread's state. */
@@ -744,16 +853,20 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     m.error = 0;
     if (p.groups == 0)
         start_state(&m);
-    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row < p.limit;
+    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row - gvm_thread() < p.limit;
          m.row += gvm_block_count() * tile) {
         if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0)
             break;
         m.active = rows_seen(&p, &m);
         run_program(&p, &m);
+        if (p.marked != 0)
+            mark_rows((uint32_t *)(uintptr_t)p.marked, &m, p.limit);
+        if (p.list != 0)
+            emit_rows((gquery_list *)(uintptr_t)p.list, &m, p.keys);
     }
     if (m.error != 0)
         gvm_atomic_cas_u32((uint32_t *)(uintptr_t)p.error, GQUERY_E_NONE, m.error);
-    if (p.groups == 0)
+    if (p.state_words > 0 && p.groups == 0)
         add_to_block(&p, &m);
 }
 

@@ -18,6 +18,9 @@ typedef struct gquery_source {
  * query_reduce adds up. So sums of doubles do not depend on timing.
  *
  * By groups: `groups` is a gquery_groups. Where it is full, rows are left out and groups.full is 1: the caller begins anew with a larger one.
+ *
+ * GQUERY_MARK: all bits of the 32-bit words that have rows [first, limit) are written, those behind `limit` as 0; nothing need be there before.
+ * GQUERY_EMIT: entries of the list that are above `after` and not above `bound` are appended, in any order. Where count exceeds max, entries beyond that were left out.
  */
 typedef struct gquery_scan {
     uint64_t program;      /* gquery_program */
@@ -27,8 +30,8 @@ typedef struct gquery_scan {
     uint64_t deleted, deleted_rows; /* a second one */
     uint64_t partial;
     uint64_t groups;
-    uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 4096 */
-    uint64_t list;  /* of GQUERY_EMIT: gquery_list; an entry has the keys and the row */
+    uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 32 */
+    uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth, state_words, keys;
     gquery_source sources[GQUERY_COLUMNS_MAX];

@@ -173,6 +173,31 @@ static bool check_group(checker *c, uint32_t keys)
     return move(c, keys, 0);
 }
 
+/* GQUERY_MARK or GQUERY_EMIT: the whole result. */
+static bool check_last(checker *c, const char *name)
+{
+    if (c->nested > 0)
+        return refuse(c, "%s within IF", name);
+    if (c->is_reduced)
+        return refuse(c, "%s after GROUP or AGGREGATE", name);
+    return c->at == c->program->code_count - 1 || refuse(c, "%s before other instructions", name);
+}
+
+static bool check_mark(checker *c)
+{
+    c->shape.marked = true;
+    return check_last(c, "MARK");
+}
+
+static bool check_emit(checker *c, uint32_t keys)
+{
+    if (keys == 0 || keys > GQUERY_KEYS_MAX)
+        return refuse(c, "EMIT of %u values, not 1 to %d", (unsigned)keys, GQUERY_KEYS_MAX);
+    c->shape.emitted = true;
+    c->shape.keys = keys;
+    return check_last(c, "EMIT") && move(c, keys, 0);
+}
+
 static bool check_aggregate(checker *c, uint32_t first, uint32_t aggregate)
 {
     const uint32_t count = gquery_aggregate_words(aggregate);
@@ -236,15 +261,26 @@ static bool check_instruction(checker *c)
     case GQUERY_I64_TO_F64:
     case GQUERY_I64_TO_F32:
     case GQUERY_F64_TO_F32:
-    case GQUERY_ORDER_KEY: return move(c, 1, 1);
+    case GQUERY_INVERT: return move(c, 1, 1);
+    case GQUERY_ORDER_KEY:
+        return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no order key %u", (unsigned)i->b);
     case GQUERY_FILTER: return check_filter(c);
     case GQUERY_IF: return check_if(c);
     case GQUERY_ELSE: return check_else(c);
     case GQUERY_END: return check_end(c);
+    case GQUERY_MARK: return check_mark(c);
+    case GQUERY_EMIT: return check_emit(c, i->a);
     case GQUERY_GROUP: return check_group(c, i->a);
     case GQUERY_AGGREGATE: return check_aggregate(c, i->a, i->b);
     default: return refuse(c, "there is no operation %u", (unsigned)i->op);
     }
+}
+
+static bool is_column(const gquery_column *c)
+{
+    if (c->table == GQUERY_DISTANCE)
+        return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
+    return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
 }
 
 static bool check_counts(checker *c)
@@ -257,8 +293,9 @@ static bool check_counts(checker *c)
         return false;
     }
     for (uint32_t i = 0; i < p->column_count; i++)
-        if (p->columns[i].form >= GQUERY_FORMS || p->columns[i].table >= GQUERY_TABLES_MAX) {
-            snprintf(c->problem, PROBLEM_BYTES, "column %u: no such form or table", (unsigned)i);
+        if (!is_column(&p->columns[i])) {
+            snprintf(c->problem, PROBLEM_BYTES, "column %u: no such form, table or distance",
+                     (unsigned)i);
             return false;
         }
     return true;

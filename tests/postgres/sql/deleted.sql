@@ -1,5 +1,6 @@
 -- Bitmaps of deleted rows on the device: who makes them, who reads them, and that rows are the same as in a heap table.
 SET max_parallel_workers_per_gather = 0;
+SET gstore_fdw.gpu_queries = off; -- query.sql has those
 CREATE TABLE d_heap (id int, t text);
 CREATE FOREIGN TABLE d (id int, t text) SERVER gstore_fdw;
 CREATE FUNCTION bytes_moved(query text) RETURNS bigint LANGUAGE plpgsql AS $$

@@ -1,5 +1,6 @@
 -- EXPLAIN: what a scan reads, what it tests itself, what it moves; and plans with several processes.
 SET max_parallel_workers_per_gather = 0;
+SET gstore_fdw.gpu_queries = off; -- query.sql has those
 -- EXPLAIN ANALYZE without what differs from run to run, and from release to release.
 CREATE FUNCTION analyzed(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
 DECLARE

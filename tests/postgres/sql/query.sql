@@ -47,7 +47,7 @@ BEGIN
     EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
     BEGIN
         EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-        RETURN coalesce(nullif(substring(plan FROM '"GPU Ran": "([^"]*)"'), 'on the GPU'), CASE WHEN plan ~ '"GPU Ran"' THEN 'GPU' ELSE 'local' END);
+        RETURN coalesce(nullif(substring(plan FROM '"Ran": "([^"]*)"'), 'on the GPU'), CASE WHEN plan ~ '"Ran"' THEN 'GPU' ELSE 'local' END);
     EXCEPTION WHEN OTHERS THEN
         RETURN CASE WHEN plan ~ '"GPU":' THEN 'GPU' ELSE 'local' END;
     END;
@@ -221,7 +221,7 @@ ROLLBACK;
 SELECT sum(v) FROM qm;
 -- Too little memory for the groups: the local plan.
 SET gstore_fdw.gpu_query_memory = '1MB';
-SELECT place('SELECT k, count(*) FROM qm GROUP BY k') ~ '^not: ' AS local, count(*), sum(c) FROM (SELECT k, count(*) AS c FROM qm GROUP BY k) s;
+SELECT place('SELECT k, count(*) FROM qm GROUP BY k') ~ '^by the local plan: ' AS local, count(*), sum(c) FROM (SELECT k, count(*) AS c FROM qm GROUP BY k) s;
 RESET gstore_fdw.gpu_query_memory;
 -- A time limit ends a query, and the next one runs.
 SET statement_timeout = '20ms';
