@@ -199,9 +199,7 @@ bool gquery_run_list(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
     const uint64_t rows = w->tables[0].rows;
-    list l = {.k = w->list_max < rows ? w->list_max : rows,
-              .words = w->program.code[w->program.code_count - 1].a + 1,
-              .excess = 1};
+    list l = {.k = w->list_max < rows ? w->list_max : rows, .words = q->shape.keys + 1, .excess = 1};
 
     if (!check_list(q))
         return false;
