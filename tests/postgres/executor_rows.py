@@ -208,6 +208,16 @@ class Lists:
                 found = client.run(token, self.ROWS, code, columns=self.COLUMNS, entries=entries, dead=b"\x55" * (self.ROWS // 8))
                 expect(entries_of(found) == wanted[:entries], True, "entries")
 
+    def long_list_comes_in_pieces(self, server):
+        rows = 700000
+        token = make_table(server, "-i, i", rows)
+        with Client(server) as client:
+            for entries in (rows - 1, 1 << 20):
+                found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries)
+                expect(client.window.records.bytes < len(found) * ENTRY_BYTES, True, "more pieces than one")
+                wanted = min(entries, rows)
+                expect(entries_of(found) == [(i - rows, rows - i - 1) for i in range(wanted)], True, f"the first {entries} entries")
+
     def lists_of_no_or_too_many_entries_are_errors(self, server):
         token = make_table(server, self.DRAWN, 1000)
         with Client(server) as client:
@@ -449,6 +459,35 @@ class Distances:
             for code in ([op("LOAD", 0)], [op("LOAD_NULL", 0), op("NOT"), op("FILTER"), op("LOAD", 0)]):
                 found = client.run(self.token, self.ROWS, ([*code, aggregate(0, "COUNT")], 1), columns=(DISTANCE,), distances=distances)
                 expect(found, [(0, 0)], "distances that are not NULL")
+
+
+@group()
+class Deleted:
+    ROWS = 600000  # their bitmap of deleted rows is so large that the executor reads it where it is, on the device
+    SUMS = "SELECT count(*), sum(id), count(*) FILTER (WHERE k < 10) FROM ft WHERE id > 5"
+
+    def _expect_sums(self, server, what):
+        there = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0;"
+        expect("Ran: on the GPU" in server.sql(f"{there} EXPLAIN (ANALYZE, COSTS off) {self.SUMS}"), True, f"it runs on the GPU {what}")
+        expect(server.sql(f"{there} {self.SUMS}"), server.sql(f"SET gstore_fdw.gpu_queries = off; {self.SUMS}"), f"sums {what}")
+
+    def rows_deleted_by_sql_are_left_out(self, server):
+        make_table(server, "i, i % 100", self.ROWS)
+        self._expect_sums(server, "of all rows")
+        server.sql("DELETE FROM ft WHERE id % 7 = 0")
+        self._expect_sums(server, "of rows that are left")
+        expect(server.sql("SELECT count(*) FROM ft WHERE id > 0"), str(self.ROWS - self.ROWS // 7), "rows that are left")
+        server.sql(f"DELETE FROM ft WHERE id > {self.ROWS - 5000} OR id < 100")
+        server.sql("INSERT INTO ft SELECT -i, i FROM generate_series(1, 10000) i")
+        self._expect_sums(server, "after more changes")
+        self._expect_sums_inside(server)
+
+    def _expect_sums_inside(self, server):
+        """Of a transaction, which sees its own deletions."""
+        there = "SET LOCAL gstore_fdw.gpu_startup_cost = 0; SET LOCAL gstore_fdw.gpu_instruction_cost = 0;"
+        delete = "DELETE FROM ft WHERE id % 5 = 0;"
+        found = server.sql(f"BEGIN; {there} {delete} {self.SUMS}; ROLLBACK")
+        expect(found, server.sql(f"BEGIN; SET LOCAL gstore_fdw.gpu_queries = off; {delete} {self.SUMS}; ROLLBACK"), "sums inside")
 
 
 if __name__ == "__main__":
