@@ -169,9 +169,9 @@ class Lists:
                 expect_verb(client.ask(), "NO_ROOM", "53200")
 
     def rows_that_get_dense_later_have_room_after_some_turns(self, server):
-        """Where few rows have passed, a slice is large; here many of it pass at once."""
+        """Where few rows have passed, a slice is large; here all of it pass at once, and the first entries are anywhere among them."""
         rows = 200000
-        token = make_table(server, "CASE WHEN i < 60000 THEN hashint4(i) / 4 + 600000000 ELSE 600000 - i END, i / 5000", rows)
+        token = make_table(server, "CASE WHEN i < 60000 THEN hashint4(i) / 8 + 1500000000 ELSE hashint4(i) / 2 END, (CASE WHEN i < 60000 THEN 1000 ELSE hashint4(i) % 50 END)", rows)
         by_first, _, by_second, _ = self._orders(self._rows(server))
         with Client(server) as client:
             for program, wanted in (by_first, by_second):
