@@ -13,12 +13,13 @@ sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
 from executor_client import (  # noqa: E402
     COUNT,
+    ID,
     K,
+    N,
     Client,
     Distance,
-    ID,
-    N,
     Span,
+    Window,
     aggregate,
     check_layouts,
     descriptors,
@@ -438,6 +439,24 @@ class Distances:
             for count in (0, 5, 2**32 - 1):
                 ask("XX000", change=lambda w, count=count: setattr(w, "distance_count", count))
             expect(len(client.run(self.token, self.ROWS, BY_DISTANCE, columns=(DISTANCE,), entries=3, distances=[(good, point)])), 3, "entries")
+
+    def windows_with_random_bytes_end_in_an_answer(self, server):
+        """Anywhere from the number of distances to the entry after which a list is continued."""
+        self._make(server)
+        good = of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT), float_point([0.5] * self.COUNT)
+        query = {"columns": (DISTANCE,), "entries": 3, "distances": [good, good]}
+        answers = set()
+        with Client(server) as client:
+            for seed in range(300):
+                drawn = random.Random(seed)
+                client.write(self.token, self.ROWS, BY_DISTANCE, **query)
+                at = drawn.randrange(Window.distance_count.offset, Window.record_count.offset - 8) // 4 * 4
+                client.map[at : at + 4] = drawn.choice((drawn.randbytes(4), b"\0\0\0\0", b"\1\0\0\0", b"\xff\xff\xff\xff"))
+                answer = client.ask()
+                expect(answer.lost, 0, f"the executor goes on (seed {seed}): {answer.text}")
+                answers.add(answer.verb)
+            expect(answers >= {N["GQUERY_DONE"], N["GQUERY_ERROR"]}, True, "both answers")
+            expect(len(client.run(self.token, self.ROWS, BY_DISTANCE, **query)), 3, "entries of the next query")
 
     def distances_beyond_the_scratch_memory_are_no_room(self, server):
         self._make(server)
