@@ -8,20 +8,21 @@
  * set back to what it was before the slice, which is done again with that bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST
  * rows always has room, so each one is over after a few turns.
  *
- * Of rows in random order k / r are beneath a bound that r rows have given. How many times as many the latest slice had is taken for what the next one
- * has, so that rows whose order is that of the list, turned round, go through in slices that fit.
+ * Of rows in random order k / r are beneath a bound that r rows have given. How many times as many the latest slice had is taken for what the next one * has, so that rows whose order is that of the list, turned round, go through in slices that fit. But the bound that a slice with too many has given may leave none
+ * of its first rows and all of the next ones: after it slices grow slowly at first. So what is done in vain is about as much as what is not.
  */
 #include "query/run.h"
 
 #define ROOM_LEAST \
     UINT64_C(32768) /* for entries of a slice, where there is memory for that; half is made use of */
-#define GROWTH_MOST 64 /* of a slice: as many times as rows before it */
+#define GROWTH_MOST 64 /* a slice is so many times as large as the one before, at most */
 
 typedef struct list {
     uint64_t k, max;
     uint32_t words;
     uint64_t count; /* entries before the slice */
     double excess; /* how many times more rows passed in the latest slice than in random order; 1 at least */
+    uint64_t growth; /* of the next slice, at most: 1 after one with too many rows, and then twice as much each time */
 } list;
 
 /* ---- memory */
@@ -135,14 +136,16 @@ static uint64_t first_rows(const list *l, uint64_t rows)
 static uint64_t next_rows(list *l, uint64_t first, uint64_t limit, uint64_t passed)
 {
     const double k = (double)l->k, in_slice = (double)(limit - first);
-    double density, most;
+    const double most = in_slice * (double)l->growth;
+    double density, rows;
 
     if (first > 0)
         l->excess = (double)passed / in_slice * (double)first / k;
     l->excess = l->excess < 1 ? 1 : l->excess;
+    l->growth = l->growth < GROWTH_MOST ? l->growth * 2 : GROWTH_MOST;
     density = l->excess * k / (double)limit;
-    most = (double)(l->max - l->k) / 2 / (density < 1 ? density : 1);
-    return whole(most < (double)limit * GROWTH_MOST ? (uint64_t)most : limit * GROWTH_MOST);
+    rows = (double)(l->max - l->k) / 2 / (density < 1 ? density : 1);
+    return whole((uint64_t)(rows < most ? rows : most));
 }
 
 /* Of one that had too many: as many as had room, if the others are like them. */
@@ -176,6 +179,7 @@ static gquery_outcome scan_slices(gquery_query *q, list *l)
         passed = c->appended.count - l->count;
         again = c->appended.count > l->max;
         if (again) {
+            l->growth = 1;
             slice = fewer_rows(l, limit - first, passed);
             continue;
         }
@@ -199,7 +203,10 @@ bool gquery_run_list(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
     const uint64_t rows = w->tables[0].rows;
-    list l = {.k = w->list_max < rows ? w->list_max : rows, .words = q->shape.keys + 1, .excess = 1};
+    list l = {.k = w->list_max < rows ? w->list_max : rows,
+              .words = q->shape.keys + 1,
+              .excess = 1,
+              .growth = GROWTH_MOST};
 
     if (!check_list(q))
         return false;
