@@ -20,6 +20,7 @@
 typedef struct list {
     uint64_t k, max;
     uint32_t words;
+    uint64_t tail;  /* rows at the table's end that come first */
     uint64_t count; /* entries before the slice */
     double excess; /* how many times more rows passed in the latest slice than in random order; 1 at least */
     uint64_t growth; /* of the next slice, at most: 1 after one with too many rows, and then twice as much each time */
@@ -105,10 +106,8 @@ static bool copy_small(gquery_query *q, const list *l)
         "cuMemcpyDtoHAsync");
 }
 
-static bool run_slice(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
+static bool run_slice(gquery_query *q, const list *l, uint64_t first, uint64_t limit, bool last)
 {
-    const bool last = limit == q->c->query.tables[0].rows;
-
     return gquery_batch_begin(q) && gquery_launch_scan(q, first, limit) && launch_select(q, l) &&
            (!last || !is_small(l) || copy_small(q, l)) && gquery_batch_end(q, 0);
 }
@@ -156,20 +155,40 @@ static uint64_t fewer_rows(const list *l, uint64_t rows, uint64_t passed)
     return whole(fitting < (double)rows / 2 ? (uint64_t)fitting : rows / 2);
 }
 
+/* The last rows come first: in a table that is in order, they or those at its beginning are the first ones of the list, and the bound
+ * is right then. first, limit count rows as they come. */
+static bool run_next(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
+{
+    const uint64_t rows = q->c->query.tables[0].rows;
+    const bool last = limit == rows;
+
+    return first < l->tail ? run_slice(q, l, rows - l->tail + first, rows - l->tail + limit, last)
+                           : run_slice(q, l, first - l->tail, limit - l->tail, last);
+}
+
+static uint64_t end_of_slice(const list *l, uint64_t first, uint64_t rows, uint64_t most)
+{
+    const uint64_t end = first < l->tail ? l->tail : rows;
+
+    if (end == l->tail && end <= l->max && end - first < most + GQUERY_SLICE_LEAST)
+        return end; /* not a few rows alone */
+    return end - first < most ? end : first + most;
+}
+
 static gquery_outcome scan_slices(gquery_query *q, list *l)
 {
     const uint64_t rows = q->c->query.tables[0].rows;
     uint64_t first = 0, slice = first_rows(l, rows), batch = q->unit;
     bool again = false;
 
+    l->tail = slice < rows ? rows - (rows - slice) / GQUERY_SLICE_LEAST * GQUERY_SLICE_LEAST : rows;
     while (first < rows) {
         const gquery_control *c = gquery_control_of(q);
-        const uint64_t most = slice < batch ? slice : batch;
-        const uint64_t limit = rows - first < most ? rows : first + most;
+        const uint64_t limit = end_of_slice(l, first, rows, slice < batch ? slice : batch);
         gquery_outcome got;
         uint64_t passed, adapted;
 
-        if (((first > 0 || again) && !send_lists(q, l, again)) || !run_slice(q, l, first, limit))
+        if (((first > 0 || again) && !send_lists(q, l, again)) || !run_next(q, l, first, limit))
             return GQUERY_FAILED;
         got = gquery_batch_look(q);
         if (got != GQUERY_SCANNED)
@@ -183,7 +202,7 @@ static gquery_outcome scan_slices(gquery_query *q, list *l)
             slice = fewer_rows(l, limit - first, passed);
             continue;
         }
-        slice = next_rows(l, first, limit, passed);
+        slice = limit <= l->tail ? slice : next_rows(l, first, limit, passed);
         l->count = c->kept.count < l->k ? c->kept.count : l->k;
         first = limit;
     }

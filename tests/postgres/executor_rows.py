@@ -169,10 +169,21 @@ class Lists:
                 client.write(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch - 1)
                 expect_verb(client.ask(), "NO_ROOM", "53200")
 
+    def first_entries_may_be_in_the_middle_of_the_table(self, server):
+        """Half of the rows are against the order, and no other rows give the bound that they need."""
+        rows = 300000
+        token = make_table(server, "abs(i - 150000), i", rows)
+        wanted = sorted((abs(row - 149999), row) for row in range(rows))
+        with Client(server) as client:
+            for entries in (1, 100, 5000):
+                for scratch in (1 << 30, (2 * entries + SLICE) * ENTRY_BYTES):
+                    found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
+                    expect(entries_of(found) == wanted[:entries], True, f"the first {entries} entries")
+
     def rows_that_get_dense_later_have_room_after_some_turns(self, server):
         """Where few rows have passed, a slice is large; here all of it pass at once, and the first entries are anywhere among them."""
         rows = 200000
-        token = make_table(server, "CASE WHEN i < 60000 THEN hashint4(i) / 8 + 1500000000 ELSE hashint4(i) / 2 END, (CASE WHEN i < 60000 THEN 1000 ELSE hashint4(i) % 50 END)", rows)
+        token = make_table(server, "CASE WHEN i BETWEEN 60000 AND 180000 THEN hashint4(i) / 2 ELSE hashint4(i) / 8 + 1500000000 END, CASE WHEN i BETWEEN 60000 AND 180000 THEN hashint4(i) % 50 ELSE 1000 END", rows)
         by_first, _, by_second, _ = self._orders(self._rows(server))
         with Client(server) as client:
             for program, wanted in (by_first, by_second):
