@@ -421,11 +421,27 @@ find_function(Oid function)
 	return NULL;
 }
 
+/* Of integers by a constant other than 0 and -1. */
 static bool
-can_raise(const number_function *f)
+divides_safely(const number_function *f, List *args)
+{
+	const Const *divisor = llast(args);
+	int64		 word;
+
+	if (f->b >= GQUERY_ARITHMETIC_F32 || !IsA(divisor, Const) || divisor->constisnull)
+		return false;
+	word = gstore_stack_word(divisor->constvalue, divisor->consttype);
+	return word != 0 && word != -1;
+}
+
+static bool
+can_raise(const number_function *f, List *args)
 {
 	switch (f->op)
 	{
+		case GQUERY_DIVIDE:
+		case GQUERY_MODULO:
+			return !divides_safely(f, args);
 		case 0:
 		case GQUERY_I64_TO_F64:
 		case GQUERY_I64_TO_F32:
@@ -456,7 +472,7 @@ emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_em
 		all.nullable |= one.nullable;
 		all.raises |= one.raises;
 	}
-	all.raises |= can_raise(f);
+	all.raises |= can_raise(f, args);
 	*out = all;
 	return f->op == 0 || gstore_emit(e, (gquery_op) f->op, 0, f->b);
 }

@@ -90,8 +90,25 @@ comes_before(const ordered_clause *one, const ordered_clause *other)
 	return one->level < other->level || (one->level == other->level && one->cost < other->cost);
 }
 
-static List *
-order_clauses(PlannerInfo *root, List *infos)
+static Cost
+cost_of_clause(PlannerInfo *root, RestrictInfo *info)
+{
+	QualCost cost;
+
+	cost_qual_eval_node(&cost, (Node *) info, root);
+	return cost.per_tuple;
+}
+
+Index
+gstore_query_level(PlannerInfo *root, RestrictInfo *info)
+{
+	return info->leakproof && cost_of_clause(root, info) < 10 * cpu_operator_cost
+		? 0
+		: info->security_level;
+}
+
+List *
+gstore_query_order(PlannerInfo *root, List *infos)
 {
 	ordered_clause *all = palloc(sizeof *all * (Size) (list_length(infos) + 1));
 	int				count = 0;
@@ -100,20 +117,16 @@ order_clauses(PlannerInfo *root, List *infos)
 
 	foreach(cell, infos)
 	{
-		ordered_clause one = {lfirst_node(RestrictInfo, cell), 0, 0};
-		QualCost	   cost;
+		RestrictInfo  *info = lfirst_node(RestrictInfo, cell);
+		ordered_clause one = {info, gstore_query_level(root, info), cost_of_clause(root, info)};
 		int			   at = count++;
 
-		cost_qual_eval_node(&cost, (Node *) one.info, root);
-		one.cost = cost.per_tuple;
-		if (!one.info->leakproof || one.cost >= 10 * cpu_operator_cost)
-			one.level = one.info->security_level;
 		for (; at > 0 && comes_before(&one, &all[at - 1]); at--)
 			all[at] = all[at - 1];
 		all[at] = one;
 	}
 	for (int i = 0; i < count; i++)
-		out = lappend(out, all[i].info->clause);
+		out = lappend(out, all[i].info);
 	return out;
 }
 
@@ -151,7 +164,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	foreach(cell, p->query.aggregates)
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
 	set_pathtarget_cost_width(root, p->target);
-	p->query.filters = order_clauses(root, input->baserestrictinfo);
+	p->query.filters = extract_actual_clauses(gstore_query_order(root, input->baserestrictinfo), false);
 	return true;
 }
 
@@ -220,18 +233,19 @@ row_bytes(const RelOptInfo *input, PlannerInfo *root, const Bitmapset *columns)
 	return bytes;
 }
 
-static Cost
-run_cost(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gstore_query_size *size)
+Cost
+gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_query_size *size,
+					  bool grouped)
 {
 	device_costs costs = gstore->software ? software_costs : gpu_costs;
 	Cost		 row;
 
 	if (gstore_gpu_instruction_cost >= 0)
 		costs.instruction = costs.group = gstore_gpu_instruction_cost;
-	row = size->instructions * costs.instruction + row_bytes(input, root, size->columns) / costs.bytes;
-	if (p->query.keys != NIL)
+	row = size->instructions * costs.instruction + row_bytes(rel, root, size->columns) / costs.bytes;
+	if (grouped)
 		row += costs.group;
-	return input->tuples * row;
+	return gstore_gpu_startup_cost + rel->tuples * row;
 }
 
 static void
@@ -241,7 +255,7 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const 
 	const double groups = count_groups(root, p, input->rows);
 	const double rows = clamp_row_est(groups *
 									  clauselist_selectivity(root, p->having, 0, JOIN_INNER, NULL));
-	const Cost	 startup = gstore_gpu_startup_cost + run_cost(root, input, p, size);
+	const Cost	 startup = gstore_query_run_cost(root, input, size, p->query.keys != NIL);
 	QualCost	 having;
 	ForeignPath *path;
 
