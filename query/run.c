@@ -127,6 +127,7 @@ bool gquery_send_control(gquery_query *q, const gquery_control *control)
 {
     *gquery_control_of(q) = *control;
     memcpy(q->lane->host, &q->c->query.program, sizeof q->c->query.program);
+    q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
     return gquery_check_call(q,
                              gvmi_cu->cuMemcpyHtoDAsync(q->lane->device, q->lane->host,
                                                         GQUERY_CONTROL_AT + sizeof *control,
@@ -251,6 +252,7 @@ static bool launch_reduce(gquery_query *q)
 {
     const gquery_reduce reduce = {.program = q->scan.program,
                                   .partial = q->scan.partial,
+                                  .error = q->scan.error,
                                   .blocks = q->blocks,
                                   .state_words = q->scan.state_words};
 
