@@ -80,6 +80,8 @@ static bool list_columns(gquery_query *q, column_list *l)
     for (uint32_t i = 0; i < w->program.column_count; i++) {
         if (w->program.columns[i].table == GQUERY_DISTANCE)
             continue;
+        if (w->program.columns[i].table != 0)
+            return gquery_refuse(q, "there is one table");
         number = w->program.columns[i].number;
         if (!find_column(q, i, &index))
             goto other;

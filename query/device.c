@@ -82,8 +82,8 @@ static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule sear
     if (status != GVM_OK)
         return status;
     d->threads = (uint32_t)(most - most % warp);
-    /* Its one block is slow on the software GPU where many threads wait for each other. */
-    d->select_threads = (uint32_t)(d->info.software ? warp : threads - threads % warp);
+    /* On the software GPU threads of a block are not faster together, and these wait for each other. */
+    d->select_threads = d->info.software ? 1 : (uint32_t)(threads - threads % warp);
     return GVM_OK;
 }
 

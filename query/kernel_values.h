@@ -96,9 +96,14 @@ GVM_DEVICE uint64_t multiply_i64(uint64_t a, uint64_t b, uint32_t *error)
     return (uint64_t)v;
 }
 
+GVM_DEVICE int is_finite(double v)
+{
+    return v - v == 0;
+}
+
 GVM_DEVICE int is_infinite(double v)
 {
-    return v - v != 0 && v == v;
+    return !is_finite(v) && v == v;
 }
 
 /* The result is as wide as the operands are. */
@@ -116,6 +121,11 @@ GVM_DEVICE uint64_t sum_f64(double a, double b, uint32_t kind, uint32_t *error)
     if (is_infinite(v) && !is_infinite(a) && !is_infinite(b))
         *error = GQUERY_E_OVERFLOW;
     return to_bits(v);
+}
+
+GVM_DEVICE uint64_t add_f64(uint64_t a, uint64_t b, uint32_t *error)
+{
+    return sum_f64(to_double(a), to_double(b), GQUERY_ARITHMETIC_F64, error);
 }
 
 GVM_DEVICE uint64_t product_f64(double a, double b, uint32_t kind, uint32_t *error)

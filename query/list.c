@@ -8,20 +8,22 @@
  * set back to what it was before the slice, which is done again with that bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST
  * rows always has room, so each one is over after a few turns.
  *
- * Of rows in random order k / r are beneath a bound that r rows have given. How many times as many the latest slice had is taken for what the next one
- * has, so that rows whose order is that of the list, turned round, go through in slices that fit.
+ * Of rows in random order k / r are beneath a bound that r rows have given. How many times as many the latest slice had is taken for what the next one * has, so that rows whose order is that of the list, turned round, go through in slices that fit. But the bound that a slice with too many has given may leave none
+ * of its first rows and all of the next ones: after it slices grow slowly at first. So what is done in vain is about as much as what is not.
  */
 #include "query/run.h"
 
 #define ROOM_LEAST \
     UINT64_C(32768) /* for entries of a slice, where there is memory for that; half is made use of */
-#define GROWTH_MOST 64 /* of a slice: as many times as rows before it */
+#define GROWTH_MOST 64 /* a slice is so many times as large as the one before, at most */
 
 typedef struct list {
     uint64_t k, max;
     uint32_t words;
+    uint64_t tail;  /* rows at the table's end that come first */
     uint64_t count; /* entries before the slice */
     double excess; /* how many times more rows passed in the latest slice than in random order; 1 at least */
+    uint64_t growth; /* of the next slice, at most: 1 after one with too many rows, and then twice as much each time */
 } list;
 
 /* ---- memory */
@@ -104,10 +106,8 @@ static bool copy_small(gquery_query *q, const list *l)
         "cuMemcpyDtoHAsync");
 }
 
-static bool run_slice(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
+static bool run_slice(gquery_query *q, const list *l, uint64_t first, uint64_t limit, bool last)
 {
-    const bool last = limit == q->c->query.tables[0].rows;
-
     return gquery_batch_begin(q) && gquery_launch_scan(q, first, limit) && launch_select(q, l) &&
            (!last || !is_small(l) || copy_small(q, l)) && gquery_batch_end(q, 0);
 }
@@ -135,14 +135,16 @@ static uint64_t first_rows(const list *l, uint64_t rows)
 static uint64_t next_rows(list *l, uint64_t first, uint64_t limit, uint64_t passed)
 {
     const double k = (double)l->k, in_slice = (double)(limit - first);
-    double density, most;
+    const double most = in_slice * (double)l->growth;
+    double density, rows;
 
     if (first > 0)
         l->excess = (double)passed / in_slice * (double)first / k;
     l->excess = l->excess < 1 ? 1 : l->excess;
+    l->growth = l->growth < GROWTH_MOST ? l->growth * 2 : GROWTH_MOST;
     density = l->excess * k / (double)limit;
-    most = (double)(l->max - l->k) / 2 / (density < 1 ? density : 1);
-    return whole(most < (double)limit * GROWTH_MOST ? (uint64_t)most : limit * GROWTH_MOST);
+    rows = (double)(l->max - l->k) / 2 / (density < 1 ? density : 1);
+    return whole((uint64_t)(rows < most ? rows : most));
 }
 
 /* Of one that had too many: as many as had room, if the others are like them. */
@@ -153,20 +155,40 @@ static uint64_t fewer_rows(const list *l, uint64_t rows, uint64_t passed)
     return whole(fitting < (double)rows / 2 ? (uint64_t)fitting : rows / 2);
 }
 
+/* The last rows come first: in a table that is in order, they or those at its beginning are the first ones of the list, and the bound
+ * is right then. first, limit count rows as they come. */
+static bool run_next(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
+{
+    const uint64_t rows = q->c->query.tables[0].rows;
+    const bool last = limit == rows;
+
+    return first < l->tail ? run_slice(q, l, rows - l->tail + first, rows - l->tail + limit, last)
+                           : run_slice(q, l, first - l->tail, limit - l->tail, last);
+}
+
+static uint64_t end_of_slice(const list *l, uint64_t first, uint64_t rows, uint64_t most)
+{
+    const uint64_t end = first < l->tail ? l->tail : rows;
+
+    if (end == l->tail && end <= l->max && end - first < most + GQUERY_SLICE_LEAST)
+        return end; /* not a few rows alone */
+    return end - first < most ? end : first + most;
+}
+
 static gquery_outcome scan_slices(gquery_query *q, list *l)
 {
     const uint64_t rows = q->c->query.tables[0].rows;
     uint64_t first = 0, slice = first_rows(l, rows), batch = q->unit;
     bool again = false;
 
+    l->tail = slice < rows ? rows - (rows - slice) / GQUERY_SLICE_LEAST * GQUERY_SLICE_LEAST : rows;
     while (first < rows) {
         const gquery_control *c = gquery_control_of(q);
-        const uint64_t most = slice < batch ? slice : batch;
-        const uint64_t limit = rows - first < most ? rows : first + most;
+        const uint64_t limit = end_of_slice(l, first, rows, slice < batch ? slice : batch);
         gquery_outcome got;
         uint64_t passed, adapted;
 
-        if (((first > 0 || again) && !send_lists(q, l, again)) || !run_slice(q, l, first, limit))
+        if (((first > 0 || again) && !send_lists(q, l, again)) || !run_next(q, l, first, limit))
             return GQUERY_FAILED;
         got = gquery_batch_look(q);
         if (got != GQUERY_SCANNED)
@@ -176,10 +198,11 @@ static gquery_outcome scan_slices(gquery_query *q, list *l)
         passed = c->appended.count - l->count;
         again = c->appended.count > l->max;
         if (again) {
+            l->growth = 1;
             slice = fewer_rows(l, limit - first, passed);
             continue;
         }
-        slice = next_rows(l, first, limit, passed);
+        slice = limit <= l->tail ? slice : next_rows(l, first, limit, passed);
         l->count = c->kept.count < l->k ? c->kept.count : l->k;
         first = limit;
     }
@@ -200,8 +223,9 @@ bool gquery_run_list(gquery_query *q)
     const gquery_window *w = &q->c->query;
     const uint64_t rows = w->tables[0].rows;
     list l = {.k = w->list_max < rows ? w->list_max : rows,
-              .words = w->program.code[w->program.code_count - 1].a + 1,
-              .excess = 1};
+              .words = q->shape.keys + 1,
+              .excess = 1,
+              .growth = GROWTH_MOST};
 
     if (!check_list(q))
         return false;

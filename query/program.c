@@ -317,3 +317,98 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
     *shape = c.shape;
     return true;
 }
+
+static bool takes_operand(const gquery_instruction *i)
+{
+    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT && i->b != GQUERY_ORDER_I128) ||
+           i->op == GQUERY_ADD || i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
+}
+
+/* An operation takes what comes just before it, a constant or a column, as its right operand. */
+static void fuse_operands(gquery_program *program)
+{
+    uint32_t count = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction i = program->code[at];
+        const gquery_instruction *before = count > 0 ? &program->code[count - 1] : NULL;
+
+        if (before != NULL && takes_operand(&i) && before->op == GQUERY_CONSTANT) {
+            i.b |= GQUERY_OPERAND_VALUE;
+            i.value = before->value;
+            count--;
+        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD &&
+                   program->columns[before->a].form != GQUERY_I128) {
+            i.b |= GQUERY_OPERAND_COLUMN;
+            i.a = before->a;
+            count--;
+        }
+        program->code[count++] = i;
+    }
+    program->code_count = count;
+}
+
+/* A load goes to the instruction behind it, a filter to the one before it. */
+static void fuse_loads(gquery_program *program)
+{
+    uint32_t count = 0, loaded = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction i = program->code[at];
+        const bool is_last = at + 1 == program->code_count || program->code[at + 1].op == GQUERY_LOAD;
+
+        if (i.op == GQUERY_LOAD && !is_last) {
+            loaded = i.a + 1;
+            continue;
+        }
+        if (i.op == GQUERY_LOAD)
+            loaded = i.a + 1;
+        if (i.op == GQUERY_FILTER && loaded == 0 && count > 0 &&
+            (program->code[count - 1].op & GQUERY_THEN_FILTER) == 0) {
+            program->code[count - 1].op |= GQUERY_THEN_FILTER;
+            continue;
+        }
+        i.op = (uint16_t)(i.op | (i.op == GQUERY_FILTER ? GQUERY_THEN_FILTER : 0) |
+                          loaded << GQUERY_LOADED_SHIFT);
+        loaded = 0;
+        program->code[count++] = i;
+    }
+    program->code_count = count;
+}
+
+static uint16_t outcomes_of(uint16_t op)
+{
+    switch (op) {
+    case GQUERY_EQ: return 2;
+    case GQUERY_LT: return 1;
+    case GQUERY_LE: return 3;
+    case GQUERY_GT: return 4;
+    case GQUERY_GE: return 6;
+    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
+    }
+}
+
+static bool is_test(const gquery_instruction *i)
+{
+    const uint32_t op = i->op & GQUERY_OPERATION;
+
+    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
+           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
+}
+
+uint32_t gquery_fuse(gquery_program *program)
+{
+    uint32_t tests = 0;
+
+    fuse_operands(program);
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction *i = &program->code[at];
+
+        if (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT)
+            i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
+    }
+    fuse_loads(program);
+    while (tests < program->code_count && is_test(&program->code[tests]))
+        tests++;
+    return tests;
+}

@@ -141,12 +141,12 @@ typedef enum gquery_aggregate {
     GQUERY_COUNT_ROWS, /* takes no value; 1 word, 0 */
     GQUERY_COUNT,      /* takes a value: those that are not NULL; 1 word, 0 */
     GQUERY_SUM_I64,    /* a 128-bit integer: 2 words, low half first, 0 */
-    GQUERY_SUM_F64,    /* 1 word, 0.0 */
-    GQUERY_MIN_I64,    /* 1 word, INT64_MAX */
-    GQUERY_MAX_I64,    /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
-    GQUERY_AND_I64,    /* 1 word, -1 */
-    GQUERY_OR_I64,     /* 1 word, 0 */
-    GQUERY_XOR_I64,    /* 1 word, 0 */
+    GQUERY_SUM_F64, /* 1 word, 0.0. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not */
+    GQUERY_MIN_I64, /* 1 word, INT64_MAX */
+    GQUERY_MAX_I64, /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
+    GQUERY_AND_I64, /* 1 word, -1 */
+    GQUERY_OR_I64,  /* 1 word, 0 */
+    GQUERY_XOR_I64, /* 1 word, 0 */
     GQUERY_AGGREGATES,
 } gquery_aggregate;
 

@@ -110,9 +110,10 @@ static uint32_t slot_words(const gquery_query *q)
 static bool take_groups(gquery_query *q, uint64_t full)
 {
     const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), rows = q->c->query.tables[0].rows;
+    const uint64_t left = q->c->query.scratch_bytes_max - q->scratch_bytes;
 
-    while (q->slots > SLOTS_LEAST && (q->slots / 4 >= rows || q->slots > SLOTS_MOST ||
-                                      q->slots * slot_bytes > q->c->query.scratch_bytes_max))
+    while (q->slots > SLOTS_LEAST &&
+           (q->slots / 4 >= rows || q->slots > SLOTS_MOST || q->slots * slot_bytes > left))
         q->slots /= 2;
     if (q->slots > full)
         return gquery_take_block(q, q->slots * slot_bytes, &q->groups);
@@ -126,6 +127,7 @@ bool gquery_send_control(gquery_query *q, const gquery_control *control)
 {
     *gquery_control_of(q) = *control;
     memcpy(q->lane->host, &q->c->query.program, sizeof q->c->query.program);
+    q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
     return gquery_check_call(q,
                              gvmi_cu->cuMemcpyHtoDAsync(q->lane->device, q->lane->host,
                                                         GQUERY_CONTROL_AT + sizeof *control,
@@ -250,6 +252,7 @@ static bool launch_reduce(gquery_query *q)
 {
     const gquery_reduce reduce = {.program = q->scan.program,
                                   .partial = q->scan.partial,
+                                  .error = q->scan.error,
                                   .blocks = q->blocks,
                                   .state_words = q->scan.state_words};
 
@@ -316,8 +319,8 @@ static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 {
     const bool last = limit == q->c->query.tables[0].rows;
 
-    return gquery_batch_begin(q) && (first > 0 || launch_begin(q)) &&
-           gquery_launch_scan(q, first, limit) && (!last || launch_reduce(q)) &&
+    return gquery_batch_begin(q) && (first > 0 || q->shape.marked || launch_begin(q)) &&
+           gquery_launch_scan(q, first, limit) && (!last || q->shape.marked || launch_reduce(q)) &&
            gquery_batch_end(q, q->shape.grouped ? 0 : q->scan.state_words * sizeof(uint64_t));
 }
 
@@ -487,9 +490,6 @@ static bool check_query(gquery_query *q)
         return gquery_refuse(q, "there is one table");
     if (!gquery_check(&w->program, &q->shape, problem))
         return gquery_refuse(q, problem);
-    for (uint32_t i = 0; i < w->program.code_count; i++)
-        if (w->program.code[i].op == GQUERY_MARK || w->program.code[i].op == GQUERY_EMIT)
-            q->sink = w->program.code[i].op;
     return gquery_distances_check(q);
 }
 
@@ -541,9 +541,9 @@ static bool run_marks(gquery_query *q)
 
 static bool run_sink(gquery_query *q)
 {
-    if (q->sink == GQUERY_MARK)
+    if (q->shape.marked)
         return run_marks(q);
-    if (q->sink == GQUERY_EMIT)
+    if (q->shape.emitted)
         return gquery_run_list(q);
     return q->shape.grouped ? run_groups(q) : run_sums(q);
 }

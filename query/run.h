@@ -60,7 +60,6 @@ typedef struct gquery_query {
     gquery_message *answer;
     gquery_lane *lane;
     gquery_shape shape;
-    uint16_t sink;             /* GQUERY_MARK, GQUERY_EMIT; or 0 */
     gquery_attached *attached; /* NULL: no rows */
     gquery_leases leases;
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];

@@ -156,6 +156,18 @@ static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
         bitmap[i / 8] |= (uint8_t)((draw(d, 16) < set_of_16) << i % 8);
 }
 
+/* Doubles of which few have a finite sum. */
+static void put_large(draft *d, uint8_t *values, uint64_t rows)
+{
+    const uint64_t parts = 1 + draw(d, draw(d, 2) == 0 ? 2 : 40);
+
+    for (uint64_t row = 0; row < rows; row++) {
+        const double v = draw(d, 500) == 0 ? -DBL_MAX : DBL_MAX / (double)(parts + draw(d, 3));
+
+        memcpy(values + row * sizeof v, &v, sizeof v);
+    }
+}
+
 /* Enough columns of each form, so that those in a group's keys differ in how many values they have. */
 static void draw_table(draft *d, host_table *table)
 {
@@ -180,6 +192,8 @@ static void draw_table(draft *d, host_table *table)
         h->has_nulls = draw(d, 2) == 0;
         for (uint64_t row = 0; row < table->rows; row++)
             put_value(d, c->form, h->values, row);
+        if (c->form == GQUERY_F64 && draw(d, 2) == 0)
+            put_large(d, h->values, table->rows);
         if (h->has_nulls)
             draw_bits(d, h->nulls, h->has_values ? draw(d, 17) : 0);
     }
@@ -442,7 +456,8 @@ static void draw_keys(draft *d)
 
 static void draw_aggregate(draft *d)
 {
-    const gquery_aggregate what = (gquery_aggregate)draw(d, GQUERY_AGGREGATES);
+    const gquery_aggregate what = draw(d, 4) == 0 ? GQUERY_SUM_F64
+                                                  : (gquery_aggregate)draw(d, GQUERY_AGGREGATES);
     const bool is_filtered = draw(d, 4) == 0;
 
     if (is_filtered) {
@@ -450,7 +465,9 @@ static void draw_aggregate(draft *d)
         emit(d, GQUERY_IF, 0, 0, 0);
         d->nested++;
     }
-    if (what != GQUERY_COUNT_ROWS)
+    if (what == GQUERY_SUM_F64 && draw(d, 2) == 0)
+        emit(d, GQUERY_LOAD, GQUERY_F64, 0, 0);
+    else if (what != GQUERY_COUNT_ROWS)
         draw_expression(d,
                         what == GQUERY_SUM_F64 ? (type)(F32 + draw(d, 2)) : (type)(I16 + draw(d, 3)),
                         GQUERY_DEPTH_MAX);
