@@ -75,8 +75,9 @@ typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
     CUfunction begin, scan, reduce, collect;
-    uint32_t threads;      /* of a block, at most */
-    uint32_t shared_bytes; /* dynamic, likewise */
+    uint32_t threads;              /* of a block, at most */
+    uint32_t shared_bytes;         /* dynamic, likewise */
+    uint32_t multiprocessor_bytes; /* of shared memory; 0: on the software GPU groups in it are no faster */
 } gquery_device;
 
 /* The device with its kernels, opened by the first call; a failure is that of all later calls. */

@@ -13,6 +13,7 @@
 #include <gvmem/device/kernel.h>
 
 #include "query/kernel_groups.h"
+#include "query/kernel_partial.h"
 #include "query/kernel_values.h"
 #include "query/kernels.h"
 
@@ -31,6 +32,7 @@ typedef struct machine {
     uint32_t floors; /* 4 bits each: the depth at it */
     uint32_t width;  /* threads of the block */
     uint32_t depth, nested, active, error;
+    uint32_t misses; /* rows that were not among the block's own groups, above those that were; LOCAL_MISSES: none is looked for there */
 } machine;
 
 GVM_DEVICE int has(uint32_t rows, uint32_t r)
@@ -501,8 +503,25 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
 
 /* ---- groups */
 
+/* Among the block's own, or in device memory. */
+GVM_DEVICE uint64_t find_state(const gquery_scan *p, machine *m, const row_keys *keys)
+{
+    const uint64_t hash = hash_keys(keys);
+    uint32_t local;
+
+    if (m->misses < LOCAL_MISSES) {
+        local = find_local(p, keys, hash);
+        if (local != LOCAL_NONE) {
+            m->misses -= m->misses > 0;
+            return local_handle(p, local);
+        }
+        m->misses++;
+    }
+    return find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
+}
+
 /* Each row's state goes behind the stack; rows without one are out. */
-GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t depth)
+GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
 {
     const uint32_t first = m->depth - count;
     uint32_t r, k;
@@ -520,8 +539,8 @@ GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t dept
                 keys.nulls |= 1u << k;
                 *place(m, first + k, r) = 0;
             }
-        state = find_group((gquery_groups *)(uintptr_t)groups, &keys);
-        *place(m, depth, r) = state;
+        state = find_state(p, m, &keys);
+        *place(m, p->depth, r) = state;
         if (state == 0)
             m->active &= ~(1u << r);
     }
@@ -529,17 +548,22 @@ GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t dept
     load_top(m);
 }
 
-GVM_DEVICE void add_to_groups(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows,
-                              uint32_t depth)
+GVM_DEVICE void add_to_groups(const gquery_scan *p, machine *m, uint32_t first, uint32_t aggregate,
+                              uint32_t rows)
 {
     uint32_t r;
 
     store_top(m);
     GVM_NO_UNROLL
-    for (r = 0; r < EACH; r++)
-        if (has(rows, r))
-            add_to_group(aggregate, (uint64_t *)(uintptr_t)*place(m, depth, r) + first,
-                         aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r));
+    for (r = 0; r < EACH; r++) {
+        const uint64_t state = has(rows, r) ? *place(m, p->depth, r) : 0;
+        const uint64_t v = aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r);
+
+        if (is_local(state))
+            add_to_local(p, state, first, aggregate, v);
+        else if (state != 0)
+            add_to_group(aggregate, (uint64_t *)(uintptr_t)state + first, v);
+    }
 }
 
 GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t aggregate)
@@ -548,7 +572,7 @@ GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first,
                                                          : m->active & ~nulls_of(m, m->depth - 1);
 
     if (p->groups != 0)
-        add_to_groups(m, first, aggregate, rows, p->depth);
+        add_to_groups(p, m, first, aggregate, rows);
     else
         add_to_state(m, first, aggregate, rows);
     if (aggregate != GQUERY_COUNT_ROWS)
@@ -594,11 +618,12 @@ GVM_DEVICE void run_boolean(machine *m, uint32_t op)
     }
 }
 
-GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruction i)
+/* i is instruction `at`, but for its value. */
+GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruction i, uint32_t at)
 {
     switch (i.op) {
     case GQUERY_LOAD: load_column(m, &p->sources[i.a], &m->program->columns[i.a]); break;
-    case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
+    case GQUERY_CONSTANT: push_same(m, m->program->code[at].value, 0); break;
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
     case GQUERY_LOAD_NULL:
         push_same(m, 0, 0);
@@ -632,7 +657,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;
-    case GQUERY_GROUP: group(m, p->groups, i.a, p->depth); break;
+    case GQUERY_GROUP: group(p, m, i.a); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
     default: convert(m, i.op, i.b);
     }
@@ -655,17 +680,19 @@ GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
 
 GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
 {
-    const uint32_t count = m->program->code_count;
     const gquery_instruction *code = m->program->code;
-    gquery_instruction next = code[0];
+    uint64_t next; /* without its value, and code_count is read each time: there are few registers */
     uint32_t at;
 
     m->depth = m->nested = 0;
-    for (at = 0; at < count && (m->active | m->nested) != 0; at++) {
-        const gquery_instruction i = next;
+    memcpy(&next, code, sizeof next);
+    for (at = 0; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
+        const gquery_instruction i = {(uint16_t)next, (uint16_t)(next >> 16),
+                                      (uint32_t)(next >> 32), 0};
 
-        next = code[at + 1 < count ? at + 1 : at]; /* on the way while this one runs */
-        run_instruction(p, m, i);
+        /* on the way while this one runs */
+        memcpy(&next, &code[at + 1 < GQUERY_CODE_MAX ? at + 1 : at], sizeof next);
+        run_instruction(p, m, i, at);
     }
 }
 
@@ -742,12 +769,17 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     m.nulls = m.outer = m.floors = 0;
     m.width = gvm_block_threads();
     m.error = 0;
+    m.misses = p.local_groups > 0 ? 0 : LOCAL_MISSES;
     if (p.groups == 0)
         start_state(&m);
+    if (p.local_groups > 0)
+        local_begin(&p);
     for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row < p.limit;
          m.row += gvm_block_count() * tile) {
         if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0)
             break;
+        if ((m.row - p.first) >> 31 >= gvm_block_count()) /* the block's own counts have 32 bits */
+            m.misses = LOCAL_MISSES;
         m.active = rows_seen(&p, &m);
         run_program(&p, &m);
     }
@@ -755,6 +787,8 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
         gvm_atomic_cas_u32((uint32_t *)(uintptr_t)p.error, GQUERY_E_NONE, m.error);
     if (p.groups == 0)
         add_to_block(&p, &m);
+    if (p.local_groups > 0)
+        local_end(&p);
 }
 
 /* ---- before and after */

@@ -358,6 +358,7 @@ static bool choose_launch(query *q)
             return refuse(q, "the GPU has too little shared memory");
         q->threads = q->threads / 2 / warp * warp;
     }
+    gquery_set_local(&q->scan, q->threads, q->device->shared_bytes, q->device->multiprocessor_bytes);
     if (!check(q,
                gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(
                    &each, q->device->scan, (int)q->threads, gquery_shared_bytes(&q->scan, q->threads)),
