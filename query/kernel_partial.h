@@ -10,9 +10,10 @@
  * sum's four words are signed, so that small values of both signs change the first one alone. Others change by compare and swap.
  *
  * A row whose keys are not among these groups goes to the table in device memory (kernel_groups.h), and at the end so do the groups. A
- * thread whose rows mostly do so does not look here any more.
+ * thread whose rows mostly do so looks here no more until the next *review*, which all of the block have every few tiles: where most do not look here and no
+ * group has room, the groups go to the table and others begin here, if there have been many rows for each; if not, the block does without.
  *
- * Threads: any of the block; local_begin() and local_end(): all of it.
+ * Threads: any of the block; local_begin(), local_review() and local_end(): all of it.
  */
 #ifndef GQUERY_KERNEL_PARTIAL_H
 #define GQUERY_KERNEL_PARTIAL_H
@@ -23,9 +24,16 @@
 #define TAG_NO_ROOM 2u       /* there are as many groups as there may be */
 #define TAG_READY (1u << 31) /* below: the group's number, then 8 bits, which keys are NULL */
 #define TAG_PROBES 8u
-#define LOCAL_NONE UINT32_MAX
-#define LOCAL_MISSES \
-    24u /* more of them than hits, after which a thread's rows go to device memory */
+/* What a thread notes: rows that were not here less those that were, in 8 bits; tiles since the review, in 8 bits; rows that were here. */
+#define LOCAL_MISSES 24u /* so many, and the thread looks here no more */
+#define LOCAL_MISSES_MASK 0xffu
+#define LOCAL_TILE (1u << 8)
+#define LOCAL_TILES 16u /* from one review to the next */
+#define LOCAL_HIT (1u << 16)
+#define LOCAL_HITS_MAX (1u << 31) /* counts have 32 bits */
+#define LOCAL_ROWS 16u            /* for each group, so that it is of use here */
+/* Words behind the tags. */
+enum { COUNT_GROUPS, COUNT_HITS, COUNT_AWAY, COUNTS_OFF }; /* GQUERY_LOCAL_COUNTS */
 
 /* The first word of the states. */
 GVM_DEVICE uint64_t *local_words(const gquery_scan *p)
@@ -38,10 +46,16 @@ GVM_DEVICE uint64_t *local_keys(const gquery_scan *p)
     return local_words(p) + GQUERY_LOCAL_STATES(p->local_groups, p->local_copies) * p->state_words;
 }
 
-/* Behind them is the number of groups, which counts on where there is no room. */
 GVM_DEVICE uint32_t *local_tags(const gquery_scan *p)
 {
     return (uint32_t *)(local_keys(p) + p->local_groups * p->keys);
+}
+
+/* COUNT_GROUPS: counts on where there is no room. COUNT_HITS: rows, since there are these groups. COUNT_AWAY: threads that do not look
+ * here. COUNTS_OFF: none does any more. */
+GVM_DEVICE uint32_t *local_counts(const gquery_scan *p)
+{
+    return local_tags(p) + p->local_groups * GQUERY_LOCAL_TAGS;
 }
 
 /* The first copy of a group's state: its words are *copies words from each other. */
@@ -62,7 +76,8 @@ GVM_DEVICE void local_begin(const gquery_scan *p)
     const uint32_t many = GQUERY_LOCAL_MANY * p->local_copies;
     uint32_t *tags = local_tags(p), *halves = (uint32_t *)local_words(p), i, at;
 
-    for (i = gvm_thread(); i <= p->local_groups * GQUERY_LOCAL_TAGS; i += gvm_block_threads())
+    for (i = gvm_thread(); i < p->local_groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS;
+         i += gvm_block_threads())
         tags[i] = 0;
     for (i = gvm_thread(); i < 2 * states * p->state_words; i += gvm_block_threads())
         halves[i] = 0;
@@ -87,13 +102,13 @@ GVM_DEVICE void local_begin(const gquery_scan *p)
 /* The tag was 0: what it is now. */
 GVM_DEVICE uint32_t claim_tag(const gquery_scan *p, uint32_t *tag, const row_keys *keys)
 {
-    uint32_t *count = local_tags(p) + p->local_groups * GQUERY_LOCAL_TAGS, group, k;
+    uint32_t group, k;
     const uint32_t old = gvm_atomic_cas_u32(tag, 0, TAG_CLAIMED);
     uint64_t *own;
 
     if (old != 0)
         return old;
-    group = gvm_atomic_add_u32(count, 1);
+    group = gvm_atomic_add_u32(&local_counts(p)[COUNT_GROUPS], 1);
     if (group >= p->local_groups) {
         gvm_store_release_u32_block(tag, TAG_NO_ROOM);
         return TAG_NO_ROOM;
@@ -118,8 +133,16 @@ GVM_DEVICE int has_local_keys(const gquery_scan *p, uint32_t group, const row_ke
     return 1;
 }
 
-/* The number of the group with these keys, which is there now if there was room. */
-GVM_DEVICE uint32_t find_local(const gquery_scan *p, const row_keys *keys, uint64_t hash)
+/* What stands for this thread's copy of a group's state, in place of an address: those are multiples of 8. */
+GVM_DEVICE uint64_t local_handle(const gquery_scan *p, uint32_t group)
+{
+    uint32_t copies;
+    const uint32_t first = local_state(p, group, &copies);
+
+    return (uint64_t)(first + (gvm_thread() & (copies - 1))) << 32 | copies << 1 | 1;
+}
+
+GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys, uint64_t hash)
 {
     const uint32_t mask = p->local_groups * GQUERY_LOCAL_TAGS - 1;
     uint32_t probes, at = (uint32_t)(hash >> 40) & mask;
@@ -136,19 +159,25 @@ GVM_DEVICE uint32_t find_local(const gquery_scan *p, const row_keys *keys, uint6
         if (word == TAG_NO_ROOM)
             break;
         if ((word >> 16 & 0xff) == keys->nulls && has_local_keys(p, word & 0xffff, keys))
-            return word & 0xffff;
+            return local_handle(p, word & 0xffff);
         at = (at + 1) & mask;
     }
-    return LOCAL_NONE;
+    return 0;
 }
 
-/* What stands for this thread's copy of a group's state, in place of an address: those are multiples of 8. */
-GVM_DEVICE uint64_t local_handle(const gquery_scan *p, uint32_t group)
+/* The handle of the group with these keys, which is there now if there was room; otherwise 0. */
+GVM_DEVICE uint64_t find_local(const gquery_scan *p, const row_keys *keys, uint64_t hash, uint32_t *notes)
 {
-    uint32_t copies;
-    const uint32_t first = local_state(p, group, &copies);
+    uint64_t handle;
 
-    return (uint64_t)(first + (gvm_thread() & (copies - 1))) << 32 | copies << 1 | 1;
+    if ((*notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES)
+        return 0;
+    handle = probe_local(p, keys, hash);
+    if (handle == 0)
+        *notes += 1;
+    else
+        *notes += (*notes & LOCAL_MISSES_MASK) > 0 ? LOCAL_HIT - 1 : LOCAL_HIT;
+    return handle;
 }
 
 GVM_DEVICE int is_local(uint64_t handle)
@@ -246,13 +275,13 @@ GVM_DEVICE void flush_keys(const gquery_scan *p)
 GVM_DEVICE void local_end(const gquery_scan *p)
 {
     const gquery_program *program = (const gquery_program *)(uintptr_t)p->program;
-    const uint32_t *count = local_tags(p) + p->local_groups * GQUERY_LOCAL_TAGS;
     uint32_t groups, i;
 
     gvm_block_sync();
+    groups = local_counts(p)[COUNT_GROUPS];
+    groups = groups < p->local_groups ? groups : p->local_groups;
     flush_keys(p);
     gvm_block_sync();
-    groups = *count < p->local_groups ? *count : p->local_groups;
     for (i = gvm_thread(); i < groups * program->code_count; i += gvm_block_threads()) {
         const uint32_t group = i / program->code_count;
         const gquery_instruction in = program->code[i % program->code_count];
@@ -261,6 +290,44 @@ GVM_DEVICE void local_end(const gquery_scan *p)
         if (in.op == GQUERY_AGGREGATE && to != 0)
             flush_aggregate(p, group, in, (uint64_t *)(uintptr_t)to + in.a);
     }
+}
+
+/* ---- reviews */
+
+/* Other groups may come: those that are here are in the table. */
+GVM_DEVICE_RARE void local_restart(const gquery_scan *p)
+{
+    local_end(p);
+    gvm_block_sync();
+    local_begin(p);
+}
+
+/* Before each tile: what the thread notes from now on. */
+GVM_DEVICE uint32_t local_review(const gquery_scan *p, uint32_t notes)
+{
+    uint32_t *counts = local_counts(p), is_left, hits;
+
+    notes += LOCAL_TILE;
+    if (notes / LOCAL_TILE % (LOCAL_HIT / LOCAL_TILE) < LOCAL_TILES)
+        return notes;
+    if (counts[COUNTS_OFF] != 0)
+        return LOCAL_MISSES;
+    gvm_atomic_add_u32(&counts[COUNT_HITS], notes / LOCAL_HIT);
+    gvm_atomic_add_u32(&counts[COUNT_AWAY], (notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES);
+    gvm_block_sync();
+    hits = counts[COUNT_HITS];
+    is_left = counts[COUNT_GROUPS] > p->local_groups && 2 * counts[COUNT_AWAY] > gvm_block_threads();
+    if (hits >= LOCAL_HITS_MAX || (is_left && hits >= LOCAL_ROWS * p->local_groups)) {
+        local_restart(p);
+        return 0;
+    }
+    gvm_block_sync();
+    if (gvm_thread() == 0) {
+        counts[COUNT_AWAY] = 0;
+        counts[COUNTS_OFF] = is_left;
+    }
+    gvm_block_sync();
+    return is_left ? LOCAL_MISSES : 0;
 }
 
 #endif

@@ -32,7 +32,7 @@ typedef struct machine {
     uint32_t floors; /* 4 bits each: the depth at it */
     uint32_t width;  /* threads of the block */
     uint32_t depth, nested, active, error;
-    uint32_t misses; /* rows that were not among the block's own groups, above those that were; LOCAL_MISSES: none is looked for there */
+    uint32_t local; /* of kernel_partial.h */
 } machine;
 
 GVM_DEVICE int has(uint32_t rows, uint32_t r)
@@ -506,18 +506,9 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
 /* Among the block's own, or in device memory. */
 GVM_DEVICE uint64_t find_state(const gquery_scan *p, machine *m, const row_keys *keys)
 {
-    const uint64_t hash = hash_keys(keys);
-    uint32_t local;
+    const uint64_t hash = hash_keys(keys), state = find_local(p, keys, hash, &m->local);
 
-    if (m->misses < LOCAL_MISSES) {
-        local = find_local(p, keys, hash);
-        if (local != LOCAL_NONE) {
-            m->misses -= m->misses > 0;
-            return local_handle(p, local);
-        }
-        m->misses++;
-    }
-    return find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
+    return state != 0 ? state : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
 }
 
 /* Each row's state goes behind the stack; rows without one are out. */
@@ -769,18 +760,22 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     m.nulls = m.outer = m.floors = 0;
     m.width = gvm_block_threads();
     m.error = 0;
-    m.misses = p.local_groups > 0 ? 0 : LOCAL_MISSES;
+    m.local = p.local_groups > 0 ? 0 : LOCAL_MISSES;
     if (p.groups == 0)
         start_state(&m);
     if (p.local_groups > 0)
         local_begin(&p);
-    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row < p.limit;
+    /* Threads of a block have as many tiles as each other: some wait for all. */
+    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row - gvm_thread() < p.limit;
          m.row += gvm_block_count() * tile) {
-        if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0)
-            break;
-        if ((m.row - p.first) >> 31 >= gvm_block_count()) /* the block's own counts have 32 bits */
-            m.misses = LOCAL_MISSES;
         m.active = rows_seen(&p, &m);
+        if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0) {
+            if (p.local_groups == 0)
+                break;
+            m.active = 0;
+        }
+        if (p.local_groups > 0)
+            m.local = local_review(&p, m.local);
         run_program(&p, &m);
     }
     if (m.error != 0)

@@ -73,6 +73,7 @@ typedef struct gquery_collect {
 /* Groups that a block has in shared memory (query/kernel_partial.h): numbers are powers of two. The first ones have all copies of their state. */
 #define GQUERY_LOCAL_MAX 128
 #define GQUERY_LOCAL_TAGS 4 /* for each of them */
+#define GQUERY_LOCAL_COUNTS 4
 #define GQUERY_LOCAL_MANY 8
 #define GQUERY_LOCAL_FEWER \
     16 /* copies, of the others: local_copies is as many at least, if there are others */

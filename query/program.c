@@ -54,7 +54,7 @@ uint32_t gquery_aggregate_words(uint32_t aggregate)
     return aggregate == GQUERY_SUM_I64 ? 2 : 1;
 }
 
-/* Of kernel_partial.h; there is a counter behind the tags. */
+/* Of kernel_partial.h; there are counts behind the tags. */
 static uint64_t local_bytes(const gquery_scan *scan)
 {
     const uint64_t groups = scan->local_groups;
@@ -63,7 +63,7 @@ static uint64_t local_bytes(const gquery_scan *scan)
         return 0;
     return (GQUERY_LOCAL_STATES(groups, scan->local_copies) * scan->state_words + groups * scan->keys) *
                sizeof(uint64_t) +
-           (groups * GQUERY_LOCAL_TAGS + 2) * sizeof(uint32_t);
+           (groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS) * sizeof(uint32_t);
 }
 
 uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads)

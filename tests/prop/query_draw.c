@@ -156,6 +156,18 @@ static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
         bitmap[i / 8] |= (uint8_t)((draw(d, 16) < set_of_16) << i % 8);
 }
 
+/* Ascending numbers, so that groups come one after another. */
+static void put_ascending(draft *d, uint32_t form, host_column *h, uint64_t rows)
+{
+    const uint64_t bytes = query_form_bits(form) / 8, each = 1 + draw(d, 100);
+
+    for (uint64_t row = 0; row < rows; row++) {
+        const uint64_t v = row / each;
+
+        memcpy(h->values + row * bytes, &v, bytes);
+    }
+}
+
 /* Enough columns of each form, so that those in a group's keys differ in how many values they have. */
 static void draw_table(draft *d, host_table *table)
 {
@@ -176,6 +188,8 @@ static void draw_table(draft *d, host_table *table)
         h->has_nulls = draw(d, 2) == 0;
         for (uint64_t row = 0; row < table->rows; row++)
             put_value(d, c->form, h->values, row);
+        if (c->form >= GQUERY_U8 && c->form <= GQUERY_I64 && draw(d, 4) == 0)
+            put_ascending(d, c->form, h, table->rows);
         if (h->has_nulls)
             draw_bits(d, h->nulls, h->has_values ? draw(d, 17) : 0);
     }
