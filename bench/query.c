@@ -175,9 +175,11 @@ static void write_groups(setup *s, bool of_integers)
 static bool put_program(setup *s, uint64_t words)
 {
     char problem[128];
+    uint32_t tests;
 
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);
+    tests = gquery_fuse(&s->program);
     if (!done(s, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + 512 + words * 8), "cuMemAlloc"))
         return false;
     s->program_at = s->memory;
@@ -190,6 +192,7 @@ static bool put_program(setup *s, uint64_t words)
                             .groups = s->shape.grouped ? s->groups_at : 0,
                             .partial = s->states,
                             .depth = s->shape.depth,
+                            .tests = tests,
                             .state_words = s->program.state_words,
                             .keys = s->shape.keys};
     for (int i = 0; i < COLUMNS; i++)
@@ -283,7 +286,7 @@ static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes,
                           .count = blocks,
                           .keys = s->shape.keys,
                           .state_words = s->program.state_words};
-    gquery_reduce reduce = {s->program_at, s->states, blocks, s->program.state_words};
+    gquery_reduce reduce = {s->program_at, s->states, s->error_at, blocks, s->program.state_words};
 
     if (groups != NULL &&
         !done(s, gvmi_cu->cuMemcpyHtoD(s->groups_at, groups, sizeof *groups), "cuMemcpyHtoD"))

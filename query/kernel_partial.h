@@ -85,7 +85,7 @@ GVM_DEVICE void local_begin(const gquery_scan *p)
     for (at = 0; at < program->code_count; at++) {
         const gquery_instruction in = program->code[at];
 
-        if (in.op != GQUERY_AGGREGATE || in.b <= GQUERY_SUM_I64)
+        if ((in.op & GQUERY_OPERATION) != GQUERY_AGGREGATE || in.b <= GQUERY_SUM_I64)
             continue;
         for (i = gvm_thread(); i < states; i += gvm_block_threads()) {
             const uint32_t copies = i < many ? p->local_copies : p->local_copies / GQUERY_LOCAL_FEWER;
@@ -287,7 +287,7 @@ GVM_DEVICE void local_end(const gquery_scan *p)
         const gquery_instruction in = program->code[i % program->code_count];
         const uint64_t to = local_keys(p)[group * p->keys];
 
-        if (in.op == GQUERY_AGGREGATE && to != 0)
+        if ((in.op & GQUERY_OPERATION) == GQUERY_AGGREGATE && to != 0)
             flush_aggregate(p, group, in, (uint64_t *)(uintptr_t)to + in.a);
     }
 }

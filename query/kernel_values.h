@@ -96,9 +96,14 @@ GVM_DEVICE uint64_t multiply_i64(uint64_t a, uint64_t b, uint32_t *error)
     return (uint64_t)v;
 }
 
+GVM_DEVICE int is_finite(double v)
+{
+    return v - v == 0;
+}
+
 GVM_DEVICE int is_infinite(double v)
 {
-    return v - v != 0 && v == v;
+    return !is_finite(v) && v == v;
 }
 
 /* The result is as wide as the operands are. */
@@ -116,6 +121,11 @@ GVM_DEVICE uint64_t sum_f64(double a, double b, uint32_t kind, uint32_t *error)
     if (is_infinite(v) && !is_infinite(a) && !is_infinite(b))
         *error = GQUERY_E_OVERFLOW;
     return to_bits(v);
+}
+
+GVM_DEVICE uint64_t add_f64(uint64_t a, uint64_t b, uint32_t *error)
+{
+    return sum_f64(to_double(a), to_double(b), GQUERY_ARITHMETIC_F64, error);
 }
 
 GVM_DEVICE uint64_t product_f64(double a, double b, uint32_t kind, uint32_t *error)
@@ -219,13 +229,13 @@ GVM_DEVICE uint64_t to_float(double v, uint32_t *error)
     return to_bits(f);
 }
 
-GVM_DEVICE uint64_t order_key(uint64_t bits)
+GVM_DEVICE uint64_t order_key(uint64_t bits, int keeps_sign)
 {
     const double v = to_double(bits);
 
     if (v != v)
         return 0x7ff8000000000000u;
-    if (v == 0)
+    if (v == 0 && !keeps_sign)
         return 0;
     return bits >> 63 != 0 ? bits ^ 0x7fffffffffffffffu : bits;
 }
@@ -244,7 +254,7 @@ GVM_DEVICE uint64_t convert_value(uint32_t op, uint32_t kind, uint64_t v, uint32
     case GQUERY_I64_TO_F32: return to_bits((double)(float)(int64_t)v);
     case GQUERY_F64_TO_F32: return to_float(to_double(v), error);
     case GQUERY_INVERT: return ~v;
-    default: return order_key(v); /* GQUERY_ORDER_KEY */
+    default: return order_key(v, kind != 0); /* GQUERY_ORDER_KEY */
     }
 }
 

@@ -6,9 +6,10 @@
  * value of neighbouring threads lies side by side. What is on the stack in rows that are not active stays as it is, since they may be
  * active again behind GQUERY_ELSE or GQUERY_END.
  *
- * Operations that need many registers go through shared memory row by row, so that the others do not pay for them.
+ * Programs have been through gquery_check() and gquery_fuse(): nothing is checked here, and where the right operand of an operation is a column or a
+ * constant, it does not go over the stack.
  *
- * The program has been through gquery_check(): nothing is checked here.
+ * Operations that need many registers go through shared memory row by row, so that the others do not pay for them.
  */
 #include <gvmem/device/kernel.h>
 
@@ -16,6 +17,7 @@
 #include "query/kernel_partial.h"
 #include "query/kernel_values.h"
 #include "query/kernels.h"
+#include "query/search.h"
 
 #define EACH GQUERY_EACH
 #define ALL_ROWS ((1u << EACH) - 1)
@@ -176,19 +178,20 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
     for (r = 0; r < EACH; r++) \
         if (has(rows, r)) { \
             const type v = ((const type *)(uintptr_t)source->values)[m->row + r * m->width]; \
-            m->top[r] = (uint64_t)(expression); \
+            to[r] = (uint64_t)(expression); \
         } \
     break
 
-/* half: which word of 128 bits. */
-GVM_DEVICE void load_values(machine *m, const gquery_source *source, uint32_t form, uint32_t half)
+/* Of active rows; 0 of others. half: which word of 128 bits. */
+GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form,
+                            uint32_t half, uint64_t *to)
 {
     const uint32_t rows = source->values == 0 ? 0 : m->active;
     uint32_t r;
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        m->top[r] = 0;
+        to[r] = 0;
     switch (form) {
     case GQUERY_I32: LOAD_EACH(int32_t, (int64_t)v);
     case GQUERY_F64:
@@ -201,18 +204,17 @@ GVM_DEVICE void load_values(machine *m, const gquery_source *source, uint32_t fo
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
-                m->top[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
+                to[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
         break;
     default: /* GQUERY_I128 */
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
-                m->top[r] =
-                    ((const uint64_t *)(uintptr_t)source->values)[2 * (m->row + r * m->width) + half];
+                to[r] = ((const uint64_t *)(uintptr_t)source->values)[2 * (m->row + r * m->width) + half];
     }
 }
 
-GVM_DEVICE void add_bias(machine *m, uint32_t form, uint64_t bias)
+GVM_DEVICE void add_bias(uint32_t form, uint64_t bias, uint64_t *to)
 {
     const uint64_t least = form == GQUERY_I32 ? 0xffffffff80000000u : 0x8000000000000000u;
     uint32_t r;
@@ -221,8 +223,8 @@ GVM_DEVICE void add_bias(machine *m, uint32_t form, uint64_t bias)
         return;
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        if (m->top[r] != least && m->top[r] != ~least)
-            m->top[r] += bias;
+        if (to[r] != least && to[r] != ~least)
+            to[r] += bias;
 }
 
 GVM_DEVICE void load_column(machine *m, const gquery_source *source, const gquery_column *column)
@@ -230,14 +232,39 @@ GVM_DEVICE void load_column(machine *m, const gquery_source *source, const gquer
     const uint32_t form = column->form, nulls = column_nulls(m, source);
 
     begin_push(m);
-    load_values(m, source, form, 0);
-    add_bias(m, form, (uint64_t)column->bias);
+    load_values(m, source, form, 0, m->top);
+    add_bias(form, (uint64_t)column->bias, m->top);
     end_push(m, nulls);
     if (form == GQUERY_I128) {
         begin_push(m);
-        load_values(m, source, form, 1);
+        load_values(m, source, form, 1, m->top);
         end_push(m, nulls);
     }
+}
+
+/* The right one of two operands, and which rows have NULL there; the left one is the top then, in the result's place. */
+GVM_DEVICE uint32_t take_right(const gquery_scan *p, machine *m, const gquery_instruction *i,
+                               uint64_t *right)
+{
+    const uint32_t mode = i->b & GQUERY_OPERAND;
+    uint32_t r, nulls = 0;
+
+    if (mode == GQUERY_OPERAND_COLUMN) {
+        const gquery_column *column = &m->program->columns[i->a];
+
+        nulls = column_nulls(m, &p->sources[i->a]);
+        load_values(m, &p->sources[i->a], column->form, 0, right);
+        add_bias(column->form, (uint64_t)column->bias, right);
+        return nulls;
+    }
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        right[r] = mode == GQUERY_OPERAND_VALUE ? i->value : m->top[r];
+    if (mode == 0) {
+        nulls = nulls_of(m, m->depth - 1);
+        pop(m);
+    }
+    return nulls;
 }
 
 /* ---- comparisons */
@@ -250,56 +277,83 @@ GVM_DEVICE int compare_i128(const machine *m, uint32_t first, uint32_t r)
     return high != 0 ? high : (a > b) - (a < b);
 }
 
-/* Which of less, equal, greater an operation is true for: a bit each. */
-GVM_DEVICE uint32_t outcomes_of(uint32_t op)
+/* Of all rows, the values at left and right. outcomes: which of less, equal and greater. */
+GVM_DEVICE uint32_t compare_rows(uint32_t order, uint32_t outcomes, const uint64_t *left,
+                                 const uint64_t *right)
 {
-    switch (op) {
-    case GQUERY_EQ: return 2;
-    case GQUERY_LT: return 1;
-    case GQUERY_LE: return 3;
-    case GQUERY_GT: return 4;
-    case GQUERY_GE: return 6;
-    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
+    uint32_t r, is = 0;
+
+    if (order == GQUERY_ORDER_I64) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            is |= (outcomes >> (compare_i64(left[r], right[r]) + 1) & 1) << r;
+    } else {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            is |= (outcomes >> (compare_f64(left[r], right[r]) + 1) & 1) << r;
     }
+    return is;
 }
 
-/* The values compared begin at `first`, and the result is there. */
-GVM_DEVICE void set_compared(machine *m, uint32_t op, uint32_t first, uint32_t is,
-                             uint32_t left_nulls, uint32_t right_nulls)
+/* The left value is at the top, and the result comes there. */
+GVM_DEVICE void set_compared(machine *m, uint32_t op, uint32_t is, uint32_t left_nulls,
+                             uint32_t right_nulls)
 {
     const uint32_t nulls = left_nulls | right_nulls;
 
-    m->depth = first + 1;
-    load_top(m);
     if (op == GQUERY_DISTINCT)
         is = (is & ~nulls) | (left_nulls ^ right_nulls);
     set_top_bits(m, is);
     set_nulls(m, op == GQUERY_DISTINCT ? 0 : nulls);
 }
 
-#define COMPARE_EACH(result) \
-    GVM_UNROLL \
-    for (r = 0; r < EACH; r++) \
-        is |= (outcomes >> ((result) + 1) & 1) << r;
-
-GVM_DEVICE void compare(machine *m, uint32_t op, uint32_t order)
+GVM_DEVICE void compare_wide(machine *m, uint32_t op, uint32_t outcomes)
 {
-    const uint32_t outcomes = outcomes_of(op), width = order == GQUERY_ORDER_I128 ? 2 : 1;
-    const uint32_t first = m->depth - 2 * width, left_nulls = nulls_of(m, first);
-    const uint32_t right_nulls = nulls_of(m, first + width);
+    const uint32_t first = m->depth - 4;
+    const uint32_t left_nulls = nulls_of(m, first), right_nulls = nulls_of(m, first + 2);
     uint32_t r, is = 0;
 
-    if (order == GQUERY_ORDER_I64) {
-        COMPARE_EACH(compare_i64(*place(m, first, r), m->top[r]))
-    } else if (order == GQUERY_ORDER_F64) {
-        COMPARE_EACH(compare_f64(*place(m, first, r), m->top[r]))
-    } else {
-        store_top(m);
-        GVM_NO_UNROLL
-        for (r = 0; r < EACH; r++)
-            is |= (outcomes >> (compare_i128(m, first, r) + 1) & 1) << r;
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++)
+        is |= (outcomes >> (compare_i128(m, first, r) + 1) & 1) << r;
+    m->depth = first + 1;
+    load_top(m);
+    set_compared(m, op, is, left_nulls, right_nulls);
+}
+
+GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instruction *i)
+{
+    const uint32_t op = i->op & GQUERY_OPERATION, outcomes = i->b >> GQUERY_OUTCOMES_SHIFT & 7,
+                   order = i->b & GQUERY_KIND;
+    uint64_t right[EACH];
+    uint32_t right_nulls;
+
+    if (order == GQUERY_ORDER_I128) {
+        compare_wide(m, op, outcomes);
+        return;
     }
-    set_compared(m, op, first, is, left_nulls, right_nulls);
+    right_nulls = take_right(p, m, i, right);
+    set_compared(m, op, compare_rows(order, outcomes, m->top, right), nulls_of(m, m->depth - 1),
+                 right_nulls);
+}
+
+/* A column beside a constant: rows stay active where the comparison is true. */
+GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_instruction *i)
+{
+    const uint32_t number = (i->op >> GQUERY_LOADED_SHIFT) - 1;
+    const gquery_column *column = &m->program->columns[number];
+    const gquery_source *source = &p->sources[number];
+    uint64_t left[EACH], right[EACH];
+    uint32_t r;
+
+    m->active &= ~column_nulls(m, source);
+    load_values(m, source, column->form, 0, left);
+    add_bias(column->form, (uint64_t)column->bias, left);
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        right[r] = i->value;
+    m->active &= compare_rows(i->b & GQUERY_KIND, i->b >> GQUERY_OUTCOMES_SHIFT & 7, left, right);
 }
 
 GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
@@ -340,21 +394,22 @@ GVM_DEVICE void set_boolean(machine *m, uint32_t is)
 
 /* ---- arithmetic */
 
-/* Those that need few registers. x: the left value, y: the right one; active rows without NULL raise errors. */
+/* x: the left value, y: the right one; active rows without NULL raise errors. */
 #define ARITHMETIC_EACH(result) \
     GVM_UNROLL \
     for (r = 0; r < EACH; r++) { \
-        const uint64_t x = *place(m, m->depth - 2, r), y = m->top[r]; \
+        const uint64_t x = m->top[r], y = right[r]; \
         uint64_t v; \
         error = 0; \
         v = (result); \
-        m->top[r] = has(m->active, r) ? v : x; \
+        set_top(m, r, v); \
         if (error != 0 && has(valid, r) && m->error == 0) \
             m->error = error; \
     } \
     break
 
-GVM_DEVICE void add_or_subtract(machine *m, int is_add, uint32_t kind, uint32_t valid)
+GVM_DEVICE void add_or_subtract(machine *m, int is_add, uint32_t kind, const uint64_t *right,
+                                uint32_t valid)
 {
     uint32_t r, error;
 
@@ -368,7 +423,7 @@ GVM_DEVICE void add_or_subtract(machine *m, int is_add, uint32_t kind, uint32_t 
     }
 }
 
-GVM_DEVICE void multiply(machine *m, uint32_t kind, uint32_t valid)
+GVM_DEVICE void multiply(machine *m, uint32_t kind, const uint64_t *right, uint32_t valid)
 {
     uint32_t r, error;
 
@@ -402,20 +457,26 @@ GVM_DEVICE void divide(machine *m, int remainder, uint32_t kind, uint32_t valid)
     }
 }
 
-GVM_DEVICE void calculate(machine *m, uint32_t op, uint32_t kind)
+/* Row by row, in few registers. */
+GVM_DEVICE void divide_all(machine *m, int remainder, uint32_t kind)
 {
     const uint32_t nulls = nulls_of(m, m->depth - 1) | nulls_of(m, m->depth - 2);
-    const uint32_t valid = m->active & ~nulls;
 
-    switch (op) {
-    case GQUERY_ADD:
-    case GQUERY_SUBTRACT: add_or_subtract(m, op == GQUERY_ADD, kind, valid); break;
-    case GQUERY_MULTIPLY: multiply(m, kind, valid); break;
-    default: divide(m, op == GQUERY_MODULO, kind, valid);
-    }
-    m->depth--;
-    if (op == GQUERY_DIVIDE || op == GQUERY_MODULO)
-        load_top(m);
+    divide(m, remainder, kind, m->active & ~nulls);
+    pop(m);
+    set_nulls(m, nulls);
+}
+
+GVM_DEVICE void calculate(const gquery_scan *p, machine *m, const gquery_instruction *i)
+{
+    const uint32_t kind = i->b & GQUERY_KIND, op = i->op & GQUERY_OPERATION;
+    uint64_t right[EACH];
+    const uint32_t nulls = take_right(p, m, i, right) | nulls_of(m, m->depth - 1);
+
+    if (op == GQUERY_MULTIPLY)
+        multiply(m, kind, right, m->active & ~nulls);
+    else
+        add_or_subtract(m, op == GQUERY_ADD, kind, right, m->active & ~nulls);
     set_nulls(m, nulls);
 }
 
@@ -472,6 +533,19 @@ GVM_DEVICE void end_if(machine *m)
 
 /* ---- aggregates */
 
+/* Where a sum is not finite any more: was it, and are the values? */
+GVM_DEVICE void check_sum(machine *m, uint64_t sum, uint32_t rows)
+{
+    uint32_t r, error = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r))
+            sum = add_f64(sum, m->top[r], &error);
+    if (error != 0 && m->error == 0)
+        m->error = error;
+}
+
 /* The rows' values into the thread's own state. */
 GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows)
 {
@@ -497,6 +571,8 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
                 v = fold(aggregate, v, m->top[r]);
+        if (aggregate == GQUERY_SUM_F64 && !is_finite(to_double(v)))
+            check_sum(m, *word, rows);
     }
     *word = v;
 }
@@ -609,12 +685,14 @@ GVM_DEVICE void run_boolean(machine *m, uint32_t op)
     }
 }
 
-/* i is instruction `at`, but for its value. */
-GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruction i, uint32_t at)
+GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruction i)
 {
-    switch (i.op) {
-    case GQUERY_LOAD: load_column(m, &p->sources[i.a], &m->program->columns[i.a]); break;
-    case GQUERY_CONSTANT: push_same(m, m->program->code[at].value, 0); break;
+    const uint32_t op = i.op & GQUERY_OPERATION;
+
+    switch (op) {
+    case GQUERY_LOAD:
+    case GQUERY_FILTER: break; /* only what is before and after */
+    case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
     case GQUERY_LOAD_NULL:
         push_same(m, 0, 0);
@@ -628,29 +706,27 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_LE:
     case GQUERY_GT:
     case GQUERY_GE:
-    case GQUERY_DISTINCT: compare(m, i.op, i.b); break;
+    case GQUERY_DISTINCT: compare(p, m, &i); break;
     case GQUERY_IN: look_up(m, i.a, i.b); break;
     case GQUERY_AND:
-    case GQUERY_OR: combine(m, i.op == GQUERY_AND); break;
+    case GQUERY_OR: combine(m, op == GQUERY_AND); break;
     case GQUERY_NOT:
     case GQUERY_IS_NULL:
     case GQUERY_IS_TRUE:
-    case GQUERY_IS_FALSE: run_boolean(m, i.op); break;
+    case GQUERY_IS_FALSE: run_boolean(m, op); break;
     case GQUERY_ADD:
     case GQUERY_SUBTRACT:
-    case GQUERY_MULTIPLY:
+    case GQUERY_MULTIPLY: calculate(p, m, &i); break;
     case GQUERY_DIVIDE:
-    case GQUERY_MODULO: calculate(m, i.op, i.b); break;
-    case GQUERY_FILTER:
-        m->active &= true_rows(m);
-        pop(m);
-        break;
+    case GQUERY_MODULO: divide_all(m, op == GQUERY_MODULO, i.b); break;
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;
+    case GQUERY_MARK: /* by whole warps, after the program */
+    case GQUERY_EMIT: break;
     case GQUERY_GROUP: group(p, m, i.a); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
-    default: convert(m, i.op, i.b);
+    default: convert(m, op, i.b);
     }
 }
 
@@ -676,15 +752,133 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
     uint32_t at;
 
     m->depth = m->nested = 0;
-    memcpy(&next, code, sizeof next);
-    for (at = 0; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
+    for (at = 0; at < p->tests && m->active != 0; at++)
+        run_test(p, m, &code[at]);
+    at = p->tests;
+    memcpy(&next, &code[at < GQUERY_CODE_MAX ? at : 0], sizeof next);
+    for (; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
         const gquery_instruction i = {(uint16_t)next, (uint16_t)(next >> 16),
-                                      (uint32_t)(next >> 32), 0};
+                                      (uint32_t)(next >> 32), code[at].value};
 
         /* on the way while this one runs */
         memcpy(&next, &code[at + 1 < GQUERY_CODE_MAX ? at + 1 : at], sizeof next);
-        run_instruction(p, m, i, at);
+        if (i.op >> GQUERY_LOADED_SHIFT != 0) {
+            const uint32_t column = (i.op >> GQUERY_LOADED_SHIFT) - 1;
+
+            load_column(m, &p->sources[column], &m->program->columns[column]);
+        }
+        run_instruction(p, m, i);
+        if ((i.op & GQUERY_THEN_FILTER) != 0) {
+            m->active &= true_rows(m);
+            pop(m);
+        }
     }
+}
+
+/* ---- marks and lists: after the program, by whole warps; also by threads that have no active row */
+
+/* Other warps change the word's other bits at the same time. */
+GVM_DEVICE void put_bits(uint32_t *word, uint32_t bits, uint32_t mask)
+{
+    uint32_t old = gvm_load_consume_u32(word), found;
+
+    for (;; old = found) {
+        found = gvm_atomic_cas_u32(word, old, (old & ~mask) | bits);
+        if (found == old)
+            return;
+    }
+}
+
+/* A warp's rows are neighbours: together a word of the bitmap, or a part of it where a warp has fewer than 32 lanes. */
+GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
+{
+    const uint32_t lanes = gvm_warp_size();
+    uint32_t r;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const uint32_t bits = gvm_warp_ballot(~0u, has(m->active, r));
+        const uint64_t row = m->row - gvm_lane() + r * m->width;
+        const uint32_t shift = (uint32_t)row % 32;
+
+        if (gvm_lane() != r % lanes || row >= limit)
+            continue;
+        if (lanes == 32)
+            words[row / 32] = bits;
+        else /* with what is behind the last row */
+            put_bits(words + row / 32, bits << shift,
+                     (limit - row <= lanes ? ~0u : (1u << lanes) - 1) << shift);
+    }
+}
+
+/* Its place beside another entry: -1, 0, 1. */
+GVM_DEVICE int compare_entry(const machine *m, uint32_t keys, uint32_t r, const int64_t *other)
+{
+    uint32_t k;
+
+    for (k = 0; k < keys; k++) {
+        const int c = compare_i64(*place(m, m->depth - keys + k, r), (uint64_t)other[k]);
+
+        if (c != 0)
+            return c;
+    }
+    return compare_i64(m->row + r * m->width, (uint64_t)other[keys]);
+}
+
+/* Active rows whose entries belong to the list. The first key tells most of the others. */
+GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint32_t keys)
+{
+    const uint64_t most = list->bounded ? (uint64_t)list->bound[0] : ~0ull >> 1;
+    const uint64_t least = list->continued ? (uint64_t)list->after[0] : 1ull << 63;
+    uint32_t r, rows = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const int64_t key = (int64_t)*place(m, m->depth - keys, r);
+
+        rows |= (uint32_t)(key >= (int64_t)least && key <= (int64_t)most) << r;
+    }
+    rows &= m->active;
+    GVM_NO_UNROLL
+    for (r = 0; rows >> r != 0; r++)
+        if (has(rows, r) && ((list->bounded && compare_entry(m, keys, r, list->bound) > 0) ||
+                             (list->continued && compare_entry(m, keys, r, list->after) <= 0)))
+            rows &= ~(1u << r);
+    return rows;
+}
+
+GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r,
+                          uint64_t at)
+{
+    int64_t *entry = (int64_t *)(uintptr_t)list->entries + at * list->words;
+    uint32_t k;
+
+    if (at >= list->max)
+        return;
+    for (k = 0; k < keys; k++)
+        entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
+    entry[keys] = (int64_t)(m->row + r * m->width);
+}
+
+GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)
+{
+    uint32_t r, rows = 0, before, total;
+    uint64_t at = 0;
+
+    if (m->active != 0) { /* otherwise the program may have ended before the keys */
+        store_top(m);
+        rows = wanted_rows(list, m, keys);
+    }
+    if (!gvm_warp_any(~0u, rows != 0))
+        return;
+    before = gvm_warp_before_u32(gvm_count_ones(rows), &total);
+    if (gvm_lane() == 0)
+        at = gvm_atomic_add_u64(&list->count, total);
+    at = gvm_warp_get_u64(at, 0) + before;
+    GVM_NO_UNROLL
+    for (r = 0; rows >> r != 0; r++)
+        if (has(rows, r))
+            put_entry(list, m, keys, r, at++);
 }
 
 /* Word 0 of a thread's state. */
@@ -703,7 +897,7 @@ GVM_DEVICE void start_state(const machine *m)
     for (at = 0; at < m->program->code_count; at++) {
         const gquery_instruction *i = &m->program->code[at];
 
-        if (i->op != GQUERY_AGGREGATE)
+        if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
         m->state[i->a * gvm_warp_size()] = first_word(i->b);
         if (i->b == GQUERY_SUM_I64)
@@ -711,9 +905,9 @@ GVM_DEVICE void start_state(const machine *m)
     }
 }
 
-/* One state becomes that of both. Words of each are so far from each other. */
+/* One state becomes that of both. Words of each are so far from each other. An error is added to those before. */
 GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uint32_t pitch,
-                             const uint64_t *other, uint32_t other_pitch)
+                             const uint64_t *other, uint32_t other_pitch, uint32_t *error)
 {
     uint32_t at;
 
@@ -722,16 +916,16 @@ GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uin
         uint64_t *word = state + i->a * pitch;
         const uint64_t *from = other + i->a * other_pitch;
 
-        if (i->op != GQUERY_AGGREGATE)
+        if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
-        *word = fold(i->b, *word, *from);
+        *word = i->b == GQUERY_SUM_F64 ? add_f64(*word, *from, error) : fold(i->b, *word, *from);
         if (i->b == GQUERY_SUM_I64)
             word[pitch] += from[other_pitch] + (*word < *from);
     }
 }
 
 /* The threads' states, added up two and two, go to the block's own. */
-GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m)
+GVM_DEVICE void add_to_block(const gquery_scan *p, machine *m)
 {
     uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
     uint32_t left, half;
@@ -741,10 +935,15 @@ GVM_DEVICE void add_to_block(const gquery_scan *p, const machine *m)
         gvm_block_sync();
         if (gvm_thread() < left - half)
             merge_states(m->program, m->state, gvm_warp_size(), state_of(p, gvm_thread() + half),
-                         gvm_warp_size());
+                         gvm_warp_size(), &m->error);
     }
     if (gvm_thread() == 0)
-        merge_states(m->program, block, 1, m->state, gvm_warp_size());
+        merge_states(m->program, block, 1, m->state, gvm_warp_size(), &m->error);
+}
+
+GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
+{
+    gvm_atomic_cas_u32((uint32_t *)(uintptr_t)address, GQUERY_E_NONE, error);
 }
 
 GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
@@ -777,13 +976,17 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
         if (p.local_groups > 0)
             m.local = local_review(&p, m.local);
         run_program(&p, &m);
+        if (p.marked != 0)
+            mark_rows((uint32_t *)(uintptr_t)p.marked, &m, p.limit);
+        if (p.list != 0)
+            emit_rows((gquery_list *)(uintptr_t)p.list, &m, p.keys);
     }
-    if (m.error != 0)
-        gvm_atomic_cas_u32((uint32_t *)(uintptr_t)p.error, GQUERY_E_NONE, m.error);
-    if (p.groups == 0)
+    if (p.state_words > 0 && p.groups == 0)
         add_to_block(&p, &m);
     if (p.local_groups > 0)
         local_end(&p);
+    if (m.error != 0)
+        raise_error(p.error, m.error);
 }
 
 /* ---- before and after */
@@ -791,16 +994,18 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
 GVM_KERNEL(query_reduce, gquery_reduce, p)
 {
     uint64_t *partial = (uint64_t *)(uintptr_t)p.partial;
-    uint32_t left, half, i;
+    uint32_t left, half, i, error = 0;
 
     for (left = p.blocks; left > 1; left = half) {
         half = (left + 1) / 2;
         for (i = gvm_thread(); i < left - half; i += gvm_block_threads())
             merge_states((const gquery_program *)(uintptr_t)p.program,
                          partial + (uint64_t)i * p.state_words, 1,
-                         partial + (uint64_t)(i + half) * p.state_words, 1);
+                         partial + (uint64_t)(i + half) * p.state_words, 1, &error);
         gvm_block_sync();
     }
+    if (error != 0)
+        raise_error(p.error, error);
 }
 
 GVM_KERNEL(query_begin, gquery_begin, p)
@@ -818,7 +1023,7 @@ GVM_KERNEL(query_begin, gquery_begin, p)
         words[at] = 0;
     gvm_block_sync();
     for (at = gvm_thread(); at < program->code_count; at += gvm_block_threads())
-        if (program->code[at].op == GQUERY_AGGREGATE)
+        if ((program->code[at].op & GQUERY_OPERATION) == GQUERY_AGGREGATE)
             words[before + program->code[at].a] = first_word(program->code[at].b);
     gvm_block_sync();
     at = (uint32_t)(gvm_thread_global() % (each > 0 ? each : 1));

@@ -7,6 +7,23 @@
 #define GQUERY_THREADS 256 /* of a block, at most; any multiple of a warp */
 #define GQUERY_EACH 4      /* rows that a thread has at a time */
 
+/* An instruction as gquery_fuse() has changed it, which is one that does up to three things. op: the column plus 1 that is loaded before, the operation,
+ * and whether a GQUERY_FILTER follows. b of comparisons and + - *: where the right operand is, if not on the stack. Loads and filters that are by themselves
+ * are such an addition to an operation that does nothing else. */
+#define GQUERY_OPERATION 0x7fu
+#define GQUERY_THEN_FILTER 0x80u
+#define GQUERY_LOADED_SHIFT 8
+#define GQUERY_OPERAND 0x300u
+#define GQUERY_OPERAND_VALUE 0x100u  /* `value` */
+#define GQUERY_OPERAND_COLUMN 0x200u /* column `a` */
+/* And of comparisons which of less, equal and greater they are true for: bits 4, 5 and 6. */
+#define GQUERY_OUTCOMES_SHIFT 4
+#define GQUERY_KIND 0xfu
+
+/* Makes of a program that gquery_check() has accepted what kernels run. Returns how many instructions at its beginning are *tests*: a column is
+ * compared with a constant, and rows are active where that is true. They need no stack. */
+uint32_t gquery_fuse(gquery_program *program);
+
 typedef struct gquery_source {
     uint64_t values;
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
@@ -18,6 +35,9 @@ typedef struct gquery_source {
  * query_reduce adds up. So sums of doubles do not depend on timing.
  *
  * By groups: `groups` is a gquery_groups. Where it is full, rows are left out and groups.full is 1: the caller begins anew with a larger one.
+ *
+ * GQUERY_MARK: all bits of the 32-bit words that have rows [first, limit) are written, those behind `limit` as 0; nothing need be there before.
+ * GQUERY_EMIT: entries of the list that are above `after` and not above `bound` are appended, in any order. Where count exceeds max, entries beyond that were left out.
  */
 typedef struct gquery_scan {
     uint64_t program;      /* gquery_program */
@@ -27,11 +47,12 @@ typedef struct gquery_scan {
     uint64_t deleted, deleted_rows; /* a second one */
     uint64_t partial;
     uint64_t groups;
-    uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 4096 */
-    uint64_t list;  /* of GQUERY_EMIT: gquery_list; an entry has the keys and the row */
+    uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 32 */
+    uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth, state_words, keys;
     uint32_t local_groups, local_copies; /* by gquery_set_local(); 0: none */
+    uint32_t tests;                      /* of gquery_fuse() */
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } gquery_scan;
 
@@ -39,6 +60,7 @@ typedef struct gquery_scan {
 typedef struct gquery_reduce {
     uint64_t program;
     uint64_t partial;
+    uint64_t error; /* as of gquery_scan */
     uint32_t blocks, state_words;
 } gquery_reduce;
 

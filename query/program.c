@@ -212,6 +212,31 @@ static bool check_group(checker *c, uint32_t keys)
     return move(c, keys, 0);
 }
 
+/* GQUERY_MARK or GQUERY_EMIT: the whole result. */
+static bool check_last(checker *c, const char *name)
+{
+    if (c->nested > 0)
+        return refuse(c, "%s within IF", name);
+    if (c->is_reduced)
+        return refuse(c, "%s after GROUP or AGGREGATE", name);
+    return c->at == c->program->code_count - 1 || refuse(c, "%s before other instructions", name);
+}
+
+static bool check_mark(checker *c)
+{
+    c->shape.marked = true;
+    return check_last(c, "MARK");
+}
+
+static bool check_emit(checker *c, uint32_t keys)
+{
+    if (keys == 0 || keys > GQUERY_KEYS_MAX)
+        return refuse(c, "EMIT of %u values, not 1 to %d", (unsigned)keys, GQUERY_KEYS_MAX);
+    c->shape.emitted = true;
+    c->shape.keys = keys;
+    return check_last(c, "EMIT") && move(c, keys, 0);
+}
+
 static bool check_aggregate(checker *c, uint32_t first, uint32_t aggregate)
 {
     const uint32_t count = gquery_aggregate_words(aggregate);
@@ -275,16 +300,26 @@ static bool check_instruction(checker *c)
     case GQUERY_I64_TO_F64:
     case GQUERY_I64_TO_F32:
     case GQUERY_F64_TO_F32:
-    case GQUERY_INVERT:
-    case GQUERY_ORDER_KEY: return move(c, 1, 1);
+    case GQUERY_INVERT: return move(c, 1, 1);
+    case GQUERY_ORDER_KEY:
+        return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no order key %u", (unsigned)i->b);
     case GQUERY_FILTER: return check_filter(c);
     case GQUERY_IF: return check_if(c);
     case GQUERY_ELSE: return check_else(c);
     case GQUERY_END: return check_end(c);
+    case GQUERY_MARK: return check_mark(c);
+    case GQUERY_EMIT: return check_emit(c, i->a);
     case GQUERY_GROUP: return check_group(c, i->a);
     case GQUERY_AGGREGATE: return check_aggregate(c, i->a, i->b);
     default: return refuse(c, "there is no operation %u", (unsigned)i->op);
     }
+}
+
+static bool is_column(const gquery_column *c)
+{
+    if (c->table == GQUERY_DISTANCE)
+        return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
+    return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
 }
 
 static bool check_counts(checker *c)
@@ -297,8 +332,9 @@ static bool check_counts(checker *c)
         return false;
     }
     for (uint32_t i = 0; i < p->column_count; i++)
-        if (p->columns[i].form >= GQUERY_FORMS || p->columns[i].table >= GQUERY_TABLES_MAX) {
-            snprintf(c->problem, PROBLEM_BYTES, "column %u: no such form or table", (unsigned)i);
+        if (!is_column(&p->columns[i])) {
+            snprintf(c->problem, PROBLEM_BYTES, "column %u: no such form, table or distance",
+                     (unsigned)i);
             return false;
         }
     return true;
@@ -319,4 +355,99 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
         return refuse(&c, "a word of the state has no aggregate");
     *shape = c.shape;
     return true;
+}
+
+static bool takes_operand(const gquery_instruction *i)
+{
+    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT && i->b != GQUERY_ORDER_I128) ||
+           i->op == GQUERY_ADD || i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
+}
+
+/* An operation takes what comes just before it, a constant or a column, as its right operand. */
+static void fuse_operands(gquery_program *program)
+{
+    uint32_t count = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction i = program->code[at];
+        const gquery_instruction *before = count > 0 ? &program->code[count - 1] : NULL;
+
+        if (before != NULL && takes_operand(&i) && before->op == GQUERY_CONSTANT) {
+            i.b |= GQUERY_OPERAND_VALUE;
+            i.value = before->value;
+            count--;
+        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD &&
+                   program->columns[before->a].form != GQUERY_I128) {
+            i.b |= GQUERY_OPERAND_COLUMN;
+            i.a = before->a;
+            count--;
+        }
+        program->code[count++] = i;
+    }
+    program->code_count = count;
+}
+
+/* A load goes to the instruction behind it, a filter to the one before it. */
+static void fuse_loads(gquery_program *program)
+{
+    uint32_t count = 0, loaded = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction i = program->code[at];
+        const bool is_last = at + 1 == program->code_count || program->code[at + 1].op == GQUERY_LOAD;
+
+        if (i.op == GQUERY_LOAD && !is_last) {
+            loaded = i.a + 1;
+            continue;
+        }
+        if (i.op == GQUERY_LOAD)
+            loaded = i.a + 1;
+        if (i.op == GQUERY_FILTER && loaded == 0 && count > 0 &&
+            (program->code[count - 1].op & GQUERY_THEN_FILTER) == 0) {
+            program->code[count - 1].op |= GQUERY_THEN_FILTER;
+            continue;
+        }
+        i.op = (uint16_t)(i.op | (i.op == GQUERY_FILTER ? GQUERY_THEN_FILTER : 0) |
+                          loaded << GQUERY_LOADED_SHIFT);
+        loaded = 0;
+        program->code[count++] = i;
+    }
+    program->code_count = count;
+}
+
+static uint16_t outcomes_of(uint16_t op)
+{
+    switch (op) {
+    case GQUERY_EQ: return 2;
+    case GQUERY_LT: return 1;
+    case GQUERY_LE: return 3;
+    case GQUERY_GT: return 4;
+    case GQUERY_GE: return 6;
+    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
+    }
+}
+
+static bool is_test(const gquery_instruction *i)
+{
+    const uint32_t op = i->op & GQUERY_OPERATION;
+
+    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
+           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
+}
+
+uint32_t gquery_fuse(gquery_program *program)
+{
+    uint32_t tests = 0;
+
+    fuse_operands(program);
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        gquery_instruction *i = &program->code[at];
+
+        if (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT)
+            i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
+    }
+    fuse_loads(program);
+    while (tests < program->code_count && is_test(&program->code[tests]))
+        tests++;
+    return tests;
 }

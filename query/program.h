@@ -100,8 +100,8 @@ typedef enum gquery_op {
     GQUERY_I64_TO_F32, /* a double that a float has */
     GQUERY_F64_TO_F32,
     GQUERY_INVERT, /* of an integer: every bit, which turns its order round */
-    /* Of a double: the int64_t in the order in which PostgreSQL has it. 0 for -0, 0x7ff8000000000000 for all NaNs; for the others their bits,
-     * of which negative ones have all but the sign inverted. */
+    /* Of a double: the int64_t in the order in which PostgreSQL has it. 0x7ff8000000000000 for all NaNs; for the others their bits, of which negative
+     * ones have all but the sign inverted. -0: 0, or, where b is 1, -1. The map is its own inverse. */
     GQUERY_ORDER_KEY,
 
     /* Which rows are active. A branch may change values that were on the stack at its GQUERY_IF, and takes none of them. */
@@ -141,12 +141,12 @@ typedef enum gquery_aggregate {
     GQUERY_COUNT_ROWS, /* takes no value; 1 word, 0 */
     GQUERY_COUNT,      /* takes a value: those that are not NULL; 1 word, 0 */
     GQUERY_SUM_I64,    /* a 128-bit integer: 2 words, low half first, 0 */
-    GQUERY_SUM_F64,    /* 1 word, 0.0 */
-    GQUERY_MIN_I64,    /* 1 word, INT64_MAX */
-    GQUERY_MAX_I64,    /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
-    GQUERY_AND_I64,    /* 1 word, -1 */
-    GQUERY_OR_I64,     /* 1 word, 0 */
-    GQUERY_XOR_I64,    /* 1 word, 0 */
+    GQUERY_SUM_F64, /* 1 word, 0.0. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not */
+    GQUERY_MIN_I64, /* 1 word, INT64_MAX */
+    GQUERY_MAX_I64, /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
+    GQUERY_AND_I64, /* 1 word, -1 */
+    GQUERY_OR_I64,  /* 1 word, 0 */
+    GQUERY_XOR_I64, /* 1 word, 0 */
     GQUERY_AGGREGATES,
 } gquery_aggregate;
 
@@ -181,8 +181,9 @@ typedef enum gquery_error {
 typedef struct gquery_shape {
     uint32_t depth;  /* values on the stack, at most */
     uint32_t nested; /* GQUERY_IF in each other, at most */
-    uint32_t keys;   /* values of GQUERY_GROUP; 0: there is none */
-    bool grouped;
+    uint32_t keys;   /* values of GQUERY_GROUP or GQUERY_EMIT; 0: there is neither */
+    /* At most one is true; none: the rows are one group. */
+    bool grouped, marked, emitted;
 } gquery_shape;
 
 /* How many words of the state an aggregate has; 0: there is no such aggregate. */

@@ -316,6 +316,7 @@ static bool send_control(query *q)
                               .max = q->slots / 2,
                               .slot_words = slot_words(q)}};
     memcpy(q->lane->host, &q->c->query.program, sizeof q->c->query.program);
+    q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
     return check(q,
                  gvmi_cu->cuMemcpyHtoDAsync(q->lane->device, q->lane->host, CONTROL_AT + sizeof *c,
                                             q->lane->stream),
@@ -415,6 +416,7 @@ static bool launch_reduce(query *q)
 {
     const gquery_reduce reduce = {.program = q->scan.program,
                                   .partial = q->scan.partial,
+                                  .error = q->scan.error,
                                   .blocks = q->blocks,
                                   .state_words = q->scan.state_words};
 

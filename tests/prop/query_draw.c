@@ -168,6 +168,18 @@ static void put_ascending(draft *d, uint32_t form, host_column *h, uint64_t rows
     }
 }
 
+/* Doubles of which few have a finite sum. */
+static void put_large(draft *d, uint8_t *values, uint64_t rows)
+{
+    const uint64_t parts = 1 + draw(d, 40);
+
+    for (uint64_t row = 0; row < rows; row++) {
+        const double v = draw(d, 500) == 0 ? -DBL_MAX : DBL_MAX / (double)(parts + draw(d, 40));
+
+        memcpy(values + row * sizeof v, &v, sizeof v);
+    }
+}
+
 /* Enough columns of each form, so that those in a group's keys differ in how many values they have. */
 static void draw_table(draft *d, host_table *table)
 {
@@ -180,6 +192,10 @@ static void draw_table(draft *d, host_table *table)
         host_column *h = &table->columns[i];
 
         *c = (gquery_column){.form = i < GQUERY_FORMS ? i : (uint32_t)draw(d, GQUERY_FORMS)};
+        if (c->form == GQUERY_F64 && draw(d, 2) == 0) {
+            c->table = GQUERY_DISTANCE;
+            c->number = (uint32_t)draw(d, GQUERY_DISTANCES_MAX);
+        }
         if (draw(d, 4) == 0 && (c->form == GQUERY_I64 || c->form == GQUERY_I32))
             c->bias = draw(d, 2) == 0 ? -10957 : (int64_t)draw(d, 20) - 10;
         if (c->form == GQUERY_I32) /* so that it has integers */
@@ -190,6 +206,8 @@ static void draw_table(draft *d, host_table *table)
             put_value(d, c->form, h->values, row);
         if (c->form >= GQUERY_U8 && c->form <= GQUERY_I64 && draw(d, 4) == 0)
             put_ascending(d, c->form, h, table->rows);
+        if (c->form == GQUERY_F64 && draw(d, 2) == 0)
+            put_large(d, h->values, table->rows);
         if (h->has_nulls)
             draw_bits(d, h->nulls, h->has_values ? draw(d, 17) : 0);
     }
@@ -331,7 +349,7 @@ static void draw_number(draft *d, type t, uint32_t room)
         emit(d, GQUERY_INVERT, 0, 0, 0);
     } else if (t == I64) {
         draw_expression(d, F64, room);
-        emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
+        emit(d, GQUERY_ORDER_KEY, 0, (uint32_t)draw(d, 2), 0);
     } else {
         draw_leaf(d, t);
     }
@@ -452,7 +470,8 @@ static void draw_keys(draft *d)
 
 static void draw_aggregate(draft *d)
 {
-    const gquery_aggregate what = (gquery_aggregate)draw(d, GQUERY_AGGREGATES);
+    const gquery_aggregate what = draw(d, 4) == 0 ? GQUERY_SUM_F64
+                                                  : (gquery_aggregate)draw(d, GQUERY_AGGREGATES);
     const bool is_filtered = draw(d, 4) == 0;
 
     if (is_filtered) {
@@ -460,7 +479,9 @@ static void draw_aggregate(draft *d)
         emit(d, GQUERY_IF, 0, 0, 0);
         d->nested++;
     }
-    if (what != GQUERY_COUNT_ROWS)
+    if (what == GQUERY_SUM_F64 && draw(d, 2) == 0)
+        emit(d, GQUERY_LOAD, GQUERY_F64, 0, 0);
+    else if (what != GQUERY_COUNT_ROWS)
         draw_expression(d,
                         what == GQUERY_SUM_F64 ? (type)(F32 + draw(d, 2)) : (type)(I16 + draw(d, 3)),
                         GQUERY_DEPTH_MAX);
@@ -470,6 +491,45 @@ static void draw_aggregate(draft *d)
         emit(d, GQUERY_END, 0, 0, 0);
         d->nested--;
     }
+}
+
+/* Not NULL. */
+static void draw_list_key(draft *d, uint32_t room)
+{
+    const type t = (type)draw(d, TYPES);
+
+    draw_expression(d, t, room);
+    if (t >= F32)
+        emit(d, GQUERY_ORDER_KEY, 0, (uint32_t)draw(d, 2), 0);
+    if (draw(d, 4) == 0)
+        emit(d, GQUERY_INVERT, 0, 0, 0);
+    emit(d, GQUERY_COPY, 0, 0, 0);
+    emit(d, GQUERY_IS_NULL, 0, 0, 0);
+    emit(d, GQUERY_IF, 0, 0, 0);
+    emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, I64));
+    emit(d, GQUERY_REPLACE, 0, 0, 0);
+    emit(d, GQUERY_END, 0, 0, 0);
+}
+
+/* Sometimes there is a value below the keys. */
+static void draw_list_keys(draft *d)
+{
+    const uint32_t keys = 1 + (uint32_t)(draw(d, 3) == 0 ? draw(d, GQUERY_KEYS_MAX) : draw(d, 2));
+    const uint32_t below = draw(d, 4) == 0;
+
+    if (below != 0)
+        draw_expression(d, I64, GQUERY_DEPTH_MAX);
+    for (uint32_t k = 0; k < keys; k++)
+        draw_list_key(d, GQUERY_DEPTH_MAX - below - k);
+    emit(d, GQUERY_EMIT, keys, 0, 0);
+}
+
+static void draw_groups(draft *d)
+{
+    if (draw(d, 2) == 0)
+        draw_keys(d);
+    for (uint64_t count = draw(d, 6); count > 0 && d->program->code_count < CODE_SOON_FULL; count--)
+        draw_aggregate(d);
 }
 
 static void draw_program(draft *d, host_table *table)
@@ -484,10 +544,11 @@ static void draw_program(draft *d, host_table *table)
         draw_expression(d, BOOL, GQUERY_DEPTH_MAX);
         emit(d, GQUERY_FILTER, 0, 0, 0);
     }
-    if (draw(d, 2) == 0)
-        draw_keys(d);
-    for (count = draw(d, 6); count > 0 && d->program->code_count < CODE_SOON_FULL; count--)
-        draw_aggregate(d);
+    switch (draw(d, 4)) {
+    case 0: emit(d, GQUERY_MARK, 0, 0, 0); break;
+    case 1: draw_list_keys(d); break;
+    default: draw_groups(d);
+    }
 }
 
 void query_draw(uint64_t *state, gquery_program *program, host_table *table)
@@ -512,6 +573,8 @@ void query_damage(uint64_t *state, gquery_program *program)
         case 2: program->column_count = (uint32_t)draw(&d, COLUMNS + 3); break;
         case 3: program->value_count -= (uint32_t)draw(&d, 3); break;
         case 4:
+            if (draw(&d, 4) == 0)
+                program->columns[draw(&d, COLUMNS)].number += 1;
             program->columns[draw(&d, COLUMNS)].form = (uint32_t)draw(&d, GQUERY_FORMS + 1);
             break;
         case 5:

@@ -304,11 +304,11 @@ static uint64_t shorten(walk *w, double v)
     return bits_of((double)f);
 }
 
-static uint64_t order_key(double v)
+static uint64_t order_key(double v, bool keeps_sign)
 {
     if (isnan(v))
         return 0x7ff8000000000000u;
-    return v < 0 ? ~bits_of(-v) : bits_of(fabs(v));
+    return v < 0 || (keeps_sign && signbit(v)) ? ~bits_of(-v) : bits_of(fabs(v));
 }
 
 static void convert(walk *w, const gquery_instruction *i)
@@ -335,7 +335,7 @@ static void convert(walk *w, const gquery_instruction *i)
         case GQUERY_I64_TO_F32: v = bits_of((double)(float)(int64_t)d.bits); break;
         case GQUERY_F64_TO_F32: v = shorten(w, double_of(d.bits)); break;
         case GQUERY_INVERT: v = UINT64_MAX - d.bits; break;
-        default: v = order_key(double_of(d.bits));
+        default: v = order_key(double_of(d.bits), i->b == 1);
         }
     push(w, d.is_null, v);
 }
@@ -434,6 +434,17 @@ static void aggregate(walk *w, uint32_t first, uint32_t what)
     }
 }
 
+/* ---- marks and lists */
+
+static void emit_row(walk *w, uint32_t keys)
+{
+    int64_t *entry = w->result->entries[w->result->entry_count++];
+
+    for (uint32_t k = keys; k-- > 0;)
+        entry[k] = (int64_t)pop(w).bits;
+    entry[keys] = (int64_t)w->row;
+}
+
 /* ---- a row */
 
 /* The instruction behind which the row goes on: the ELSE or END that belongs to `at`; to_end: the END. */
@@ -468,6 +479,8 @@ static void step(walk *w, uint32_t *at)
         break;
     case GQUERY_ELSE: *at = skip_branch(w->program, *at, true); break;
     case GQUERY_END: break;
+    case GQUERY_MARK: w->result->marked[w->row / 8] |= (uint8_t)(1u << w->row % 8); break;
+    case GQUERY_EMIT: emit_row(w, i->a); break;
     case GQUERY_GROUP: group_row(w, i->a); break;
     case GQUERY_AGGREGATE: aggregate(w, i->a, i->b); break;
     default:
@@ -500,7 +513,8 @@ void query_evaluate(const gquery_program *program, const host_table *table, uint
 {
     walk w = {.program = program, .table = table, .result = result, .keys = keys};
 
-    result->errors = result->group_count = 0;
+    result->errors = result->group_count = result->entry_count = 0;
+    memset(result->marked, 0, sizeof result->marked);
     if (keys == 0) {
         w.group = find_group(result, 0, (const uint64_t[1]){0}, 0);
         start_group(program, w.group);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "query/program.h"
+#include "query/search.h"
 
 #define ROWS_MAX 3000u
 
@@ -42,11 +43,13 @@ typedef struct host_group {
 
 typedef struct host_result {
     uint32_t errors; /* bit e: a row has raised error e */
-    uint32_t group_count;
+    uint32_t group_count, entry_count;
     host_group groups[ROWS_MAX];
+    uint8_t marked[ROWS_MAX / 8 + 4];                  /* whole words, by GQUERY_MARK */
+    int64_t entries[ROWS_MAX][GQUERY_ENTRY_WORDS_MAX]; /* by GQUERY_EMIT, as rows are */
 } host_result;
 
-/* The program has been accepted, and has `keys` values of GQUERY_GROUP, or 0. */
+/* The program has been accepted, and has `keys` values of GQUERY_GROUP or GQUERY_EMIT, or 0. */
 void query_evaluate(const gquery_program *program, const host_table *table, uint32_t keys,
                     host_result *result);
 

@@ -4,10 +4,11 @@
  *
  * Goal: the kernels of query/kernels.c have the same results, groups and errors as the CPU, for any program that gquery_check() accepts; and
  * whatever it accepts reads and writes nothing outside. Method: programs of well-typed expressions over columns of all forms, in launches of any
- * number of blocks and threads over parts of the rows; errors are compared as a set, results where there is no error. Then damaged ones, of
+ * number of blocks and threads over parts of the rows; lists with bounds, beginnings and any room; errors are compared as a set, results where there is no error. Then damaged ones, of
  * which those that are accepted run and have to end well. One column ends where its memory does, and canaries stand around all that is
  * written. Case i of a seed is case 0 of the seed + i.
  */
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #include "base/address.h"
 #include "driver/driver.h"
 #include "query/kernels.h"
+#include "query/search.h"
 #include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
@@ -32,6 +34,7 @@
 #define SLOTS_MAX 8192u
 #define SLOT_WORDS_MAX (1 + GQUERY_KEYS_MAX + GQUERY_STATE_MAX)
 #define LAST_BYTES (2ull << 20)
+#define SIZE_SAFE 1e308L /* of doubles; above, the order says which partial sums are infinite */
 #define WORDS_MAX (SLOTS_MAX * SLOT_WORDS_MAX) /* of the table; of what is collected */
 
 extern const unsigned char gvmi_image_soft_query_kernels[];
@@ -44,9 +47,12 @@ static gvm_device_info info = {.struct_size = sizeof info};
 static CUmodule module;
 static CUfunction functions[KERNELS];
 static gvm_buffer *memory, *last; /* `last` has a column that ends where it does */
-static uint64_t state, seed, accepted, full_tables, raised, grouped;
+static uint64_t state, seed, accepted, full_tables, raised, grouped, overflows, marked, full_lists,
+    narrowed;
 static uint64_t local, overflown; /* cases with groups in shared memory; with more than fit there */
 static gquery_program program;
+static uint32_t tests;      /* of what is sent */
+static gquery_program sent; /* the same as the device has it */
 static host_table table;
 static host_result expected;
 static uint64_t words[WORDS_MAX + 2 * CANARIES];
@@ -54,7 +60,7 @@ static char problem[512];
 
 /* What a case has on the device: addresses, one behind another. */
 static struct {
-    uint64_t next, program, error, groups, collected, out, states, bitmaps[2];
+    uint64_t next, program, error, groups, collected, out, states, bitmaps[2], marked, list;
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } on;
 
@@ -197,16 +203,18 @@ static void draw_local(gquery_scan *scan)
     overflown += scan->local_groups > 0 && expected.group_count > scan->local_groups;
 }
 
-/* All rows, a part at a time. */
+/* All rows, a part at a time: of whole words, if they are marked. */
 static bool scan_rows(gquery_scan *scan, uint32_t blocks)
 {
+    const uint64_t unit = scan->marked != 0 ? 32 : 1;
     bool good = true;
 
     for (scan->first = 0; good && scan->first < table.rows; scan->first = scan->limit) {
         const uint32_t threads = draw_threads(scan);
         const uint64_t left = table.rows - scan->first;
 
-        scan->limit = scan->first + (draw(2) == 0 ? left : 1 + draw(left));
+        scan->limit = scan->first + (draw(2) == 0 ? left : unit * (1 + draw(left) / unit));
+        scan->limit = scan->limit < table.rows ? scan->limit : table.rows;
         good = launch(SCAN, blocks, threads, gquery_shared_bytes(scan, threads), scan);
     }
     return good;
@@ -224,6 +232,7 @@ static gquery_scan scan_of(const gquery_shape *shape)
         .depth = shape->depth,
         .state_words = program.state_words,
         .keys = shape->keys,
+        .tests = tests,
     };
 
     memcpy(scan.sources, on.sources, sizeof scan.sources);
@@ -239,6 +248,7 @@ static bool run_in_one_group(const gquery_shape *shape, uint32_t blocks)
                           .state_words = program.state_words};
     gquery_reduce reduce = {.program = on.program,
                             .partial = on.states,
+                            .error = on.error,
                             .blocks = blocks,
                             .state_words = program.state_words};
 
@@ -278,7 +288,7 @@ static bool sum_is_right(const double_sum *s, double got)
 {
     const long double bound = (long double)s->count * 0x1p-52L * s->size;
 
-    if (s->size > 1e308L) /* the order says which partial sums are infinite */
+    if (s->size > SIZE_SAFE)
         return true;
     if (s->has_nan || (s->has_up && s->has_down))
         return isnan(got);
@@ -335,14 +345,40 @@ static bool groups_are_same(uint32_t keys, uint64_t count)
     return true;
 }
 
-static bool error_is_right(void)
+/* Of sums in one group: an overflow may be raised; is certain, in any order. */
+static bool may_overflow(bool *is_certain)
 {
+    bool may = false;
+
+    *is_certain = false;
+    for (uint32_t i = 0; i < program.code_count; i++) {
+        const double_sum *s = &expected.groups[0].sums[program.code[i].a % GQUERY_STATE_MAX];
+
+        if (program.code[i].op != GQUERY_AGGREGATE || program.code[i].b != GQUERY_SUM_F64 ||
+            s->size <= SIZE_SAFE)
+            continue;
+        may = true;
+        *is_certain = *is_certain || (!s->has_nan && !s->has_up && !s->has_down &&
+                                      fabsl(s->sum) > 1.001L * (long double)DBL_MAX);
+    }
+    return may;
+}
+
+static bool error_is_right(bool in_one_group)
+{
+    bool is_certain = false;
+    const bool may = in_one_group && may_overflow(&is_certain);
     uint32_t error = GQUERY_ERRORS;
 
     if (!take_words("the error", on.error, 1))
         return false;
     error = (uint32_t)words[CANARIES];
     raised += error != GQUERY_E_NONE;
+    overflows += is_certain && expected.errors == 0;
+    if (may && error == GQUERY_E_OVERFLOW)
+        return true;
+    if (is_certain && error == GQUERY_E_NONE)
+        return WRONG("a sum overflows, and no error is raised");
     if (expected.errors == 0 ? error != GQUERY_E_NONE
                              : error >= 32 || (expected.errors & 1u << error) == 0)
         return WRONG("error %u, and the CPU has the set %#x", (unsigned)error,
@@ -361,7 +397,7 @@ static bool check_in_one_group(const gquery_shape *shape, bool is_compared)
            take_words("the states", on.states, (uint64_t)blocks * program.state_words) &&
            (!is_compared || expected.errors != 0 ||
             states_are_same(&expected.groups[0], words + CANARIES)) &&
-           (!is_compared || error_is_right());
+           (!is_compared || error_is_right(true));
 }
 
 static uint64_t draw_slots(void)
@@ -406,7 +442,149 @@ static bool check_in_groups(const gquery_shape *shape, bool is_compared)
         return WRONG("full is %u, for %u groups of %llu", (unsigned)groups.full,
                      (unsigned)expected.group_count, (unsigned long long)groups.max);
     return (expected.errors != 0 || groups.full != 0 || groups_are_same(shape->keys, count)) &&
-           (groups.full != 0 || error_is_right());
+           (groups.full != 0 || error_is_right(false));
+}
+
+static bool check_marks(const gquery_shape *shape, bool is_compared)
+{
+    const uint64_t bytes = (table.rows + 31) / 32 * 4, count = (bytes + 7) / 8;
+    gquery_scan scan = scan_of(shape);
+    uint8_t *found = (uint8_t *)(words + CANARIES);
+
+    marked++;
+    on.marked = put_words(count);
+    memset(found, 0x5a, count * 8);
+    scan.marked = on.marked;
+    if (!copy_in(on.marked, found, count * 8) || !scan_rows(&scan, 1 + (uint32_t)draw(BLOCKS_MAX)) ||
+        !take_words("the bitmap", on.marked, count))
+        return false;
+    for (uint64_t i = bytes; i < count * 8; i++)
+        if (found[i] != 0x5a)
+            return WRONG("a word behind the bitmap has changed");
+    for (uint64_t i = 0; i < bytes && is_compared && expected.errors == 0; i++)
+        if (found[i] != expected.marked[i])
+            return WRONG("byte %llu of the bitmap is %#x and not %#x", (unsigned long long)i,
+                         found[i], expected.marked[i]);
+    return !is_compared || error_is_right(false);
+}
+
+/* ---- lists */
+
+static uint32_t entry_words;
+
+static int compare_entries(const void *x, const void *y)
+{
+    const int64_t *a = x, *b = y;
+
+    for (uint32_t w = 0; w < entry_words; w++)
+        if (a[w] != b[w])
+            return a[w] < b[w] ? -1 : 1;
+    return 0;
+}
+
+/* One of the entries, or beside one. */
+static bool draw_edge(int64_t *edge)
+{
+    if (expected.entry_count == 0 || draw(2) == 0)
+        return false;
+    memcpy(edge, expected.entries[draw(expected.entry_count)], entry_words * sizeof *edge);
+    if (draw(3) == 0) {
+        int64_t *word = &edge[draw(entry_words)];
+
+        *word = (int64_t)((uint64_t)*word + draw(3) - 1);
+    }
+    return true;
+}
+
+static void swap_edges(gquery_list *list)
+{
+    int64_t edge[GQUERY_ENTRY_WORDS_MAX];
+
+    memcpy(edge, list->bound, sizeof edge);
+    memcpy(list->bound, list->after, sizeof edge);
+    memcpy(list->after, edge, sizeof edge);
+}
+
+static gquery_list draw_list(uint32_t count)
+{
+    gquery_list list = {.words = entry_words,
+                        .max = draw(3) == 0 ? draw(count + 1ull) : count + draw(3)};
+
+    for (uint32_t w = 0; w < GQUERY_ENTRY_WORDS_MAX; w++) {
+        list.bound[w] = (int64_t)draw(9) - 4;
+        list.after[w] = (int64_t)draw(9) - 4;
+    }
+    list.bounded = draw_edge(list.bound);
+    list.continued = draw_edge(list.after);
+    if (list.bounded && list.continued && compare_entries(list.bound, list.after) < 0 && draw(9) > 0)
+        swap_edges(&list);
+    list.entries = put_words(list.max * list.words);
+    return list;
+}
+
+/* Those of the CPU that belong to the list, in their order. */
+static uint32_t keep_expected(const gquery_list *list)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < expected.entry_count; i++) {
+        const int64_t *entry = expected.entries[i];
+
+        if ((list->bounded && compare_entries(entry, list->bound) > 0) ||
+            (list->continued && compare_entries(entry, list->after) <= 0))
+            continue;
+        memmove(expected.entries[kept++], entry, sizeof expected.entries[0]);
+    }
+    qsort(expected.entries, kept, sizeof expected.entries[0], compare_entries);
+    return kept;
+}
+
+/* `count` of the device are in words[CANARIES...]: different ones, each of them expected. */
+static bool entries_are_expected(uint64_t count, uint32_t kept)
+{
+    static bool seen[ROWS_MAX];
+
+    memset(seen, 0, sizeof seen);
+    for (uint64_t i = 0; i < count; i++) {
+        const int64_t(*at)[GQUERY_ENTRY_WORDS_MAX] = bsearch(
+            words + CANARIES + i * entry_words, expected.entries, kept, sizeof expected.entries[0],
+            compare_entries);
+
+        if (at == NULL || seen[at - expected.entries])
+            return WRONG("entry %llu is %s", (unsigned long long)i,
+                         at == NULL ? "none" : "there twice");
+        seen[at - expected.entries] = true;
+    }
+    return true;
+}
+
+static bool check_list(const gquery_shape *shape, bool is_compared)
+{
+    gquery_scan scan = scan_of(shape);
+    gquery_list list, after;
+    uint32_t kept;
+
+    entry_words = shape->keys + 1;
+    list = draw_list(is_compared ? expected.entry_count : 100);
+    on.list = put_words(sizeof list / 8);
+    scan.list = on.list;
+    if (!copy_in(on.list, &list, sizeof list) || !scan_rows(&scan, 1 + (uint32_t)draw(BLOCKS_MAX)) ||
+        !take_words("the list", on.list, sizeof list / 8))
+        return false;
+    memcpy(&after, words + CANARIES, sizeof after);
+    list.count = after.count;
+    if (memcmp(&list, &after, sizeof list) != 0)
+        return WRONG("more of the list than its count has changed");
+    full_lists += after.count > list.max;
+    narrowed += after.count > 0 && list.bounded && list.continued;
+    if (!take_words("the entries", list.entries, list.max * list.words))
+        return false;
+    if (!is_compared || expected.errors != 0)
+        return !is_compared || error_is_right(false);
+    kept = keep_expected(&list);
+    if (after.count != kept)
+        return WRONG("%llu entries and not %u", (unsigned long long)after.count, (unsigned)kept);
+    return entries_are_expected(kept < list.max ? kept : list.max, kept) && error_is_right(false);
 }
 
 /* The program over the table, if it is accepted. */
@@ -419,15 +597,21 @@ static bool run_program(bool is_damaged)
         return is_damaged || WRONG("the program is refused: %s", text);
     accepted += is_damaged;
     if (is_damaged)
-        expected.group_count = 100;
+        expected.group_count = 100, expected.entry_count = 0;
     else
         query_evaluate(&program, &table, shape.keys, &expected);
     on.next = gvmi_address(gvm_buffer_address(memory));
-    on.program = put(&program, sizeof program);
+    sent = program;
+    tests = gquery_fuse(&sent);
+    if (draw(4) == 0) /* the interpreter runs them as well */
+        tests = 0;
+    on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
-    return shape.grouped ? check_in_groups(&shape, !is_damaged)
-                         : check_in_one_group(&shape, !is_damaged);
+    return shape.grouped   ? check_in_groups(&shape, !is_damaged)
+           : shape.marked  ? check_marks(&shape, !is_damaged)
+           : shape.emitted ? check_list(&shape, !is_damaged)
+                           : check_in_one_group(&shape, !is_damaged);
 }
 
 static bool run_case(uint64_t number)
@@ -456,29 +640,33 @@ static bool run_cases(uint64_t count)
                    (unsigned long long)table.rows, problem);
             return false;
         }
-    printf("# %llu in groups, %llu of these in shared memory, %llu in part; %llu with errors, "
-           "%llu full tables; %llu damaged ones accepted\n",
+    printf("# %llu in groups, %llu of these in shared memory, %llu in part; %llu with errors, %llu full tables; %llu sums that overflow; "
+           "%llu bitmaps; %llu full lists, %llu with two ends; %llu damaged ones accepted\n",
            (unsigned long long)grouped, (unsigned long long)local, (unsigned long long)overflown,
-           (unsigned long long)raised, (unsigned long long)full_tables, (unsigned long long)accepted);
+           (unsigned long long)raised, (unsigned long long)full_tables,
+           (unsigned long long)overflows, (unsigned long long)marked, (unsigned long long)full_lists,
+           (unsigned long long)narrowed, (unsigned long long)accepted);
     return true;
 }
 
 int main(int argc, char **argv)
 {
     const uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : CASES;
-    static const int warps[] = {32, 8, 1}, threads[] = {256, 256, 32}; /* of a block: 32 warps at most */
+    static const int warps[] = {32, 16, 8, 4, 2, 1};
+    static const int threads[] = {256, 256, 256, 128, 64, 32}; /* of a block: 32 warps at most */
 
     seed = random_seed(argc > 2 ? argv[2] : NULL);
     printf("# seed %llu\n", (unsigned long long)seed);
-    fixture_machine_default("memory=512MiB,sms=2,warp=%d,threads=%d,switches=%llu", warps[seed % 3],
-                            threads[seed % 3], (unsigned long long)(seed % 2));
+    fixture_machine_default("memory=512MiB,sms=2,warp=%d,threads=%d,switches=%llu", warps[seed % 6],
+                            threads[seed % 6], (unsigned long long)(seed / 6 % 2));
     if (!open_device())
         tap_bail_out("the device cannot be used");
     if (module == NULL)
         return tap_skip_all("this build has no kernels for this device");
     tap_result(run_cases(cases), "programs_of_random_expressions_give_what_the_cpu_gives");
-    tap_result(cases < 100 || (grouped > 0 && local > 0 && overflown > 0 && raised > 0 &&
-                               full_tables > 0 && accepted > 0),
+    tap_result(cases < 1000 ||
+                   (grouped > 0 && local > 0 && overflown > 0 && raised > 0 && full_tables > 0 &&
+                    accepted > 0 && overflows > 0 && marked > 0 && full_lists > 0 && narrowed > 0),
                "programs_of_all_kinds_have_run");
     gvm_buffer_destroy(last);
     gvm_buffer_destroy(memory);

@@ -898,7 +898,7 @@ static int use_defaults(void *arg)
     CHILD_EXPECT(gvm_keeper_start(&options, &w.server) == GVM_OK && join(&w, &w.keeper) == 0);
     CHILD_EXPECT(gvm_object_create(w.keeper, NULL, CHUNK, &object_options, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(object, CHUNK) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &acquire_options, GVM_TRY, &lease) ==
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &acquire_options, GVM_FOREVER, &lease) ==
                  GVM_OK);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     return stop(&w);
