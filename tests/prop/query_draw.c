@@ -532,6 +532,25 @@ static void draw_groups(draft *d)
         draw_aggregate(d);
 }
 
+/* Keys and arguments are columns, so that nothing raises an error and all rows come into groups, which are few or many. */
+static void draw_plain_groups(draft *d)
+{
+    const uint32_t keys = 1 + (uint32_t)draw(d, 3);
+
+    for (uint32_t i = 0; i < keys; i++)
+        emit(d, GQUERY_LOAD, (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
+    emit(d, GQUERY_GROUP, keys, 0, 0);
+    for (uint64_t count = 1 + draw(d, 5); count > 0; count--) {
+        const uint32_t what = (uint32_t)draw(d, GQUERY_AGGREGATES);
+
+        if (what != GQUERY_COUNT_ROWS)
+            emit(d, GQUERY_LOAD,
+                 what == GQUERY_SUM_F64 ? GQUERY_F32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
+        emit(d, GQUERY_AGGREGATE, d->program->state_words, what, 0);
+        d->program->state_words += what == GQUERY_SUM_I64 ? 2 : 1;
+    }
+}
+
 static void draw_program(draft *d, host_table *table)
 {
     uint64_t count;
@@ -540,6 +559,10 @@ static void draw_program(draft *d, host_table *table)
     d->is_too_long = false;
     d->is_tame = draw(d, 3) != 0;
     draw_table(d, table);
+    if (draw(d, 4) == 0) {
+        draw_plain_groups(d);
+        return;
+    }
     for (count = draw(d, 3); count > 0; count--) {
         draw_expression(d, BOOL, GQUERY_DEPTH_MAX);
         emit(d, GQUERY_FILTER, 0, 0, 0);

@@ -197,8 +197,11 @@ static void draw_local(gquery_scan *scan)
         gquery_set_local(scan, (uint32_t)info.warp_size, SHARED_BYTES,
                          draw(2) == 0 ? 0 : 2 * SHARED_BYTES);
     }
-    if (gquery_shared_bytes(scan, (uint32_t)info.warp_size) > SHARED_BYTES)
+    if (gquery_shared_bytes(scan, (uint32_t)info.warp_size) > SHARED_BYTES && scan->local_groups > 0) {
+        if (which >= sizeof sizes / sizeof sizes[0])
+            tap_bail_out("gquery_set_local() gives a block more than it may have");
         scan->local_groups = scan->local_copies = 0;
+    }
     local += scan->local_groups > 0;
     overflown += scan->local_groups > 0 && expected.group_count > scan->local_groups;
 }
