@@ -28,7 +28,6 @@
 #define LOCAL_MISSES 24u /* so many, and the thread looks here no more */
 #define LOCAL_MISSES_MASK 0xffu
 #define LOCAL_TILE (1u << 8)
-#define LOCAL_TILES 16u /* from one review to the next */
 #define LOCAL_HIT (1u << 16)
 #define LOCAL_HITS_MAX (1u << 31) /* counts have 32 bits */
 #define LOCAL_ROWS 16u            /* for each group, so that it is of use here */
@@ -308,7 +307,7 @@ GVM_DEVICE uint32_t local_review(const gquery_scan *p, uint32_t notes)
     uint32_t *counts = local_counts(p), is_left, hits;
 
     notes += LOCAL_TILE;
-    if (notes / LOCAL_TILE % (LOCAL_HIT / LOCAL_TILE) < LOCAL_TILES)
+    if (notes / LOCAL_TILE % (LOCAL_HIT / LOCAL_TILE) < p->local_tiles)
         return notes;
     if (counts[COUNTS_OFF] != 0)
         return LOCAL_MISSES;

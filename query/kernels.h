@@ -51,8 +51,8 @@ typedef struct gquery_scan {
     uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth, state_words, keys;
-    uint32_t local_groups, local_copies; /* by gquery_set_local(); 0: none */
-    uint32_t tests;                      /* of gquery_fuse() */
+    uint32_t local_groups, local_copies, local_tiles; /* by gquery_set_local(); 0: none */
+    uint32_t tests;                                   /* of gquery_fuse() */
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } gquery_scan;
 
@@ -92,7 +92,7 @@ typedef struct gquery_collect {
     uint32_t slot_words;
 } gquery_collect;
 
-/* Groups that a block has in shared memory (query/kernel_partial.h): numbers are powers of two. The first ones have all copies of their state. */
+/* Groups that a block has in shared memory (query/kernel_partial.h), and how many tiles there are between two reviews of them, 255 at most; groups and copies are powers of two. The first ones have all copies of their state. */
 #define GQUERY_LOCAL_MAX 128
 #define GQUERY_LOCAL_TAGS 4 /* for each of them */
 #define GQUERY_LOCAL_COUNTS 4

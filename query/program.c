@@ -13,6 +13,7 @@
 
 #define PROBLEM_BYTES 128
 #define BLOCKS_WANTED 4 /* of a scan, in a multiprocessor at a time: as query_scan is bounded */
+#define TILES 16        /* between two reviews */
 #define SHARED_RESERVED 1024 /* of a block, by CUDA */
 
 typedef struct branch {
@@ -84,6 +85,7 @@ void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
     uint64_t blocks, most;
 
     scan->local_groups = scan->local_copies = 0;
+    scan->local_tiles = TILES;
     blocks = multiprocessor_bytes / (gquery_shared_bytes(scan, threads) + SHARED_RESERVED);
     if (scan->groups == 0 || blocks == 0)
         return;

@@ -533,12 +533,15 @@ static void draw_groups(draft *d)
 }
 
 /* Keys and arguments are columns, so that nothing raises an error and all rows come into groups, which are few or many. */
-static void draw_plain_groups(draft *d)
+static void draw_plain_groups(draft *d, host_table *table)
 {
-    const uint32_t keys = 1 + (uint32_t)draw(d, 3);
+    const bool is_sorted = draw(d, 2) == 0;
+    const uint32_t keys = is_sorted ? 1 : 1 + (uint32_t)draw(d, 3);
 
+    if (is_sorted)
+        put_ascending(d, GQUERY_I32, &table->columns[GQUERY_I32], table->rows);
     for (uint32_t i = 0; i < keys; i++)
-        emit(d, GQUERY_LOAD, (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
+        emit(d, GQUERY_LOAD, is_sorted ? GQUERY_I32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
     emit(d, GQUERY_GROUP, keys, 0, 0);
     for (uint64_t count = 1 + draw(d, 5); count > 0; count--) {
         const uint32_t what = (uint32_t)draw(d, GQUERY_AGGREGATES);
@@ -560,7 +563,7 @@ static void draw_program(draft *d, host_table *table)
     d->is_tame = draw(d, 3) != 0;
     draw_table(d, table);
     if (draw(d, 4) == 0) {
-        draw_plain_groups(d);
+        draw_plain_groups(d, table);
         return;
     }
     for (count = draw(d, 3); count > 0; count--) {

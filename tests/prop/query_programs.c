@@ -180,7 +180,7 @@ static uint32_t draw_threads(const gquery_scan *scan)
 
     while (most > warp && scan != NULL && gquery_shared_bytes(scan, most) > SHARED_BYTES)
         most -= warp;
-    return warp * (1 + (uint32_t)draw(most / warp));
+    return draw(3) == 0 ? warp : warp * (1 + (uint32_t)draw(most / warp));
 }
 
 /* Groups in shared memory, as the executor sets them or fewer, or none. */
@@ -202,6 +202,7 @@ static void draw_local(gquery_scan *scan)
             tap_bail_out("gquery_set_local() gives a block more than it may have");
         scan->local_groups = scan->local_copies = 0;
     }
+    scan->local_tiles = 1 + (uint32_t)draw(draw(2) == 0 ? 3 : 20);
     local += scan->local_groups > 0;
     overflown += scan->local_groups > 0 && expected.group_count > scan->local_groups;
 }
@@ -425,7 +426,7 @@ static bool check_in_groups(const gquery_shape *shape, bool is_compared)
     on.out = put_words(slots / 2 * slot_words);
     on.collected = put_words(1);
     on.groups = put_words(sizeof groups / 8);
-    if (!run_in_groups(shape, 1 + (uint32_t)draw(BLOCKS_MAX), &groups) ||
+    if (!run_in_groups(shape, draw(3) == 0 ? 1 : 1 + (uint32_t)draw(BLOCKS_MAX), &groups) ||
         !take_words("the table", groups.slots, slots * slot_words) ||
         !take_words("the description", on.groups, sizeof groups / 8))
         return false;
