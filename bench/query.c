@@ -251,6 +251,22 @@ static bool launch(setup *s, kernel which, uint32_t blocks, uint64_t shared_byte
                 "cuLaunchKernel");
 }
 
+/* As the executor does: on the software GPU there are no groups in shared memory. */
+static uint64_t set_shared(setup *s)
+{
+    int block = 0, multiprocessor = 0;
+    CUdevice device;
+
+    if (!s->b->info.software && gvmi_cu->cuDeviceGet(&device, s->b->info.ordinal) == CUDA_SUCCESS &&
+        gvmi_cu->cuDeviceGetAttribute(&block, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+                                      device) == CUDA_SUCCESS &&
+        gvmi_cu->cuDeviceGetAttribute(&multiprocessor,
+                                      CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+                                      device) == CUDA_SUCCESS)
+        gquery_set_local(&s->scan, s->threads, (uint64_t)block, (uint64_t)multiprocessor);
+    return gquery_shared_bytes(&s->scan, s->threads);
+}
+
 /* As many as the device runs at once. */
 static uint32_t scan_blocks(setup *s, uint64_t shared_bytes)
 {
@@ -324,7 +340,7 @@ static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes, const s
 static bool measure(setup *s, const char *name, uint64_t bytes, const start *before)
 {
     const int warm_up = 2, repetitions = s->b->quick || s->b->info.software ? 3 : 15;
-    const uint64_t shared_bytes = gquery_shared_bytes(&s->scan, s->threads);
+    const uint64_t shared_bytes = set_shared(s);
     const uint32_t blocks = scan_blocks(s, shared_bytes);
     bench_samples kernels[KERNELS] = {0}, floors = {0};
     double us[KERNELS] = {0}, floor_us, scan, floor;

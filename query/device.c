@@ -101,6 +101,10 @@ static void allow_shared(gquery_device *d)
         gvmi_cu->cuFuncSetAttribute(d->scan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     bytes - SHARED_STATIC) == CUDA_SUCCESS)
         d->shared_bytes = (uint32_t)bytes - SHARED_STATIC;
+    if (!d->info.software && gvmi_cu->cuDeviceGet(&device, d->info.ordinal) == CUDA_SUCCESS &&
+        gvmi_cu->cuDeviceGetAttribute(&bytes, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
+                                      device) == CUDA_SUCCESS)
+        d->multiprocessor_bytes = (uint32_t)bytes;
 }
 
 static gvm_status load_module(const unsigned char *image, CUmodule *module)

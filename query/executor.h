@@ -79,6 +79,7 @@ typedef struct gquery_device {
     uint32_t threads;        /* of a block, at most */
     uint32_t select_threads; /* of the block of `select` */
     uint32_t shared_bytes;   /* dynamic, likewise */
+    uint32_t multiprocessor_bytes; /* of shared memory; 0: on the software GPU groups in it are no faster */
 } gquery_device;
 
 /* The device with its kernels, opened by the first call; a failure is that of all later calls. */

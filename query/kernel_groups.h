@@ -33,6 +33,7 @@ GVM_DEVICE uint64_t hash_keys(const row_keys *keys)
     uint64_t h = 0;
     uint32_t k;
 
+    GVM_NO_UNROLL
     for (k = 0; k < keys->count; k++)
         h = mix(h, keys->values[k * keys->pitch]);
     h *= 0x94d049bb133111ebu;
@@ -43,6 +44,7 @@ GVM_DEVICE int has_keys(const uint64_t *slot, const row_keys *keys)
 {
     uint32_t k;
 
+    GVM_NO_UNROLL
     for (k = 0; k < keys->count; k++)
         if (gvm_load_consume_u64(slot + 1 + k) != keys->values[k * keys->pitch])
             return 0;
@@ -83,16 +85,18 @@ GVM_DEVICE uint64_t claim_slot(gquery_groups *groups, uint64_t *slot, const row_
     }
 }
 
-/* The address of the state of the group with these keys; 0, and groups->full is 1: there is no room for another. */
-GVM_DEVICE uint64_t find_group(gquery_groups *groups, const row_keys *keys)
+/* The address of the state of the group with these keys, of which hash is hash_keys(); 0, and groups->full is 1: there is no room for another. */
+GVM_DEVICE uint64_t find_group(gquery_groups *groups, const row_keys *keys, uint64_t hash)
 {
     const uint64_t mask = groups->mask, words = groups->slot_words;
-    uint64_t at = hash_keys(keys) & mask, probes;
+    uint64_t at = hash & mask, probes;
 
     for (probes = 0; probes <= mask; probes++) {
         uint64_t *slot = (uint64_t *)(uintptr_t)groups->slots + at * words;
-        const uint64_t word = claim_slot(groups, slot, keys);
+        uint64_t word;
 
+        GVM_ASSUME_GLOBAL(slot);
+        word = claim_slot(groups, slot, keys);
         if (word == 0)
             break;
         if (word == (READY | keys->nulls) && has_keys(slot, keys))
@@ -105,11 +109,10 @@ GVM_DEVICE uint64_t find_group(gquery_groups *groups, const row_keys *keys)
 
 /* ---- states */
 
-GVM_DEVICE void add_to_sum(uint64_t *word, uint64_t v)
+/* 128 bits, into a sum. */
+GVM_DEVICE void add_wide(uint64_t *word, uint64_t low, uint64_t high)
 {
-    const uint64_t low = gvm_atomic_add_u64(word, v);
-    const uint64_t high = (uint64_t)((int64_t)v >> 63) + (low + v < v);
-
+    high += gvm_atomic_add_u64(word, low) + low < low;
     if (high != 0)
         gvm_atomic_add_u64(word + 1, high);
 }
@@ -119,10 +122,11 @@ GVM_DEVICE void add_to_group(uint32_t aggregate, uint64_t *word, uint64_t v)
 {
     uint64_t old, next, wanted;
 
+    GVM_ASSUME_GLOBAL(word);
     switch (aggregate) {
     case GQUERY_COUNT_ROWS:
     case GQUERY_COUNT: gvm_atomic_add_u64(word, 1); return;
-    case GQUERY_SUM_I64: add_to_sum(word, v); return;
+    case GQUERY_SUM_I64: add_wide(word, v, (uint64_t)((int64_t)v >> 63)); return;
     case GQUERY_SUM_F64: gvm_atomic_add_f64((double *)(void *)word, to_double(v)); return;
     case GQUERY_OR_I64: gvm_atomic_or_u64(word, v); return;
     default: break;

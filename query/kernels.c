@@ -14,142 +14,11 @@
 #include <gvmem/device/kernel.h>
 
 #include "query/kernel_groups.h"
+#include "query/kernel_lists.h"
+#include "query/kernel_machine.h"
+#include "query/kernel_partial.h"
 #include "query/kernel_values.h"
 #include "query/kernels.h"
-#include "query/search.h"
-
-#define EACH GQUERY_EACH
-#define ALL_ROWS ((1u << EACH) - 1)
-
-/* A thread at work. Sets of its rows are words with a bit for each. */
-typedef struct machine {
-    const gquery_program *program;
-    uint64_t row; /* its first one of this tile */
-    uint64_t *stack; /* value s of row r is (s * EACH + r) warps' lanes on; the top's place is not up to date */
-    uint64_t *state; /* word w of its state is w warps' lanes on */
-    uint64_t top[EACH];
-    uint64_t nulls; /* EACH bits for each value */
-    uint64_t outer; /* for each GQUERY_IF, the last one lowest: EACH bits active before, EACH bits in its first part */
-    uint32_t floors; /* 4 bits each: the depth at it */
-    uint32_t width;  /* threads of the block */
-    uint32_t depth, nested, active, error;
-} machine;
-
-GVM_DEVICE int has(uint32_t rows, uint32_t r)
-{
-    return (rows >> r & 1) != 0;
-}
-
-/* ---- the stack */
-
-GVM_DEVICE uint64_t *place(const machine *m, uint32_t value, uint32_t r)
-{
-    return m->stack + (value * EACH + r) * gvm_warp_size();
-}
-
-GVM_DEVICE uint32_t nulls_of(const machine *m, uint32_t value)
-{
-    return (uint32_t)(m->nulls >> value * EACH) & ALL_ROWS;
-}
-
-/* Which rows have NULL at the top, as far as they are active. */
-GVM_DEVICE void set_nulls(machine *m, uint32_t nulls)
-{
-    const uint32_t shift = (m->depth - 1) * EACH;
-
-    m->nulls = (m->nulls & ~((uint64_t)m->active << shift)) | (uint64_t)(nulls & m->active) << shift;
-}
-
-GVM_DEVICE void store_top(const machine *m)
-{
-    uint32_t r;
-
-    if (m->depth == 0)
-        return;
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++)
-        *place(m, m->depth - 1, r) = m->top[r];
-}
-
-GVM_DEVICE void load_top(machine *m)
-{
-    uint32_t r;
-
-    if (m->depth == 0)
-        return;
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++)
-        m->top[r] = *place(m, m->depth - 1, r);
-}
-
-/* Between the two the new top's values are set, of all rows. */
-GVM_DEVICE void begin_push(machine *m)
-{
-    store_top(m);
-    m->depth++;
-}
-
-GVM_DEVICE void end_push(machine *m, uint32_t nulls)
-{
-    uint32_t r;
-
-    if (m->nested > 0) { /* another branch may have put a value there */
-        GVM_UNROLL
-        for (r = 0; r < EACH; r++)
-            if (!has(m->active, r))
-                m->top[r] = *place(m, m->depth - 1, r);
-    }
-    set_nulls(m, nulls);
-}
-
-GVM_DEVICE void push_same(machine *m, uint64_t value, uint32_t nulls)
-{
-    uint32_t r;
-
-    begin_push(m);
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++)
-        m->top[r] = value;
-    end_push(m, nulls);
-}
-
-GVM_DEVICE void pop(machine *m)
-{
-    m->depth--;
-    load_top(m);
-}
-
-/* The top, of active rows. */
-GVM_DEVICE void set_top(machine *m, uint32_t r, uint64_t value)
-{
-    if (has(m->active, r))
-        m->top[r] = value;
-}
-
-GVM_DEVICE void set_top_bits(machine *m, uint32_t rows)
-{
-    uint32_t r;
-
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++)
-        set_top(m, r, (uint64_t)has(rows, r));
-}
-
-/* Rows whose top is true, NULL or not. */
-GVM_DEVICE uint32_t top_bits(const machine *m)
-{
-    uint32_t r, rows = 0;
-
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++)
-        rows |= (uint32_t)(m->top[r] != 0) << r;
-    return rows;
-}
-
-GVM_DEVICE uint32_t true_rows(const machine *m)
-{
-    return top_bits(m) & ~nulls_of(m, m->depth - 1);
-}
 
 /* ---- columns */
 
@@ -577,8 +446,16 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
 
 /* ---- groups */
 
+/* Among the block's own, or in device memory. */
+GVM_DEVICE uint64_t find_state(const gquery_scan *p, machine *m, const row_keys *keys)
+{
+    const uint64_t hash = hash_keys(keys), state = find_local(p, keys, hash, &m->local);
+
+    return state != 0 ? state : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
+}
+
 /* Each row's state goes behind the stack; rows without one are out. */
-GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t depth)
+GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
 {
     const uint32_t first = m->depth - count;
     uint32_t r, k;
@@ -596,8 +473,8 @@ GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t dept
                 keys.nulls |= 1u << k;
                 *place(m, first + k, r) = 0;
             }
-        state = find_group((gquery_groups *)(uintptr_t)groups, &keys);
-        *place(m, depth, r) = state;
+        state = find_state(p, m, &keys);
+        *place(m, p->depth, r) = state;
         if (state == 0)
             m->active &= ~(1u << r);
     }
@@ -605,17 +482,22 @@ GVM_DEVICE void group(machine *m, uint64_t groups, uint32_t count, uint32_t dept
     load_top(m);
 }
 
-GVM_DEVICE void add_to_groups(machine *m, uint32_t first, uint32_t aggregate, uint32_t rows,
-                              uint32_t depth)
+GVM_DEVICE void add_to_groups(const gquery_scan *p, machine *m, uint32_t first, uint32_t aggregate,
+                              uint32_t rows)
 {
     uint32_t r;
 
     store_top(m);
     GVM_NO_UNROLL
-    for (r = 0; r < EACH; r++)
-        if (has(rows, r))
-            add_to_group(aggregate, (uint64_t *)(uintptr_t)*place(m, depth, r) + first,
-                         aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r));
+    for (r = 0; r < EACH; r++) {
+        const uint64_t state = has(rows, r) ? *place(m, p->depth, r) : 0;
+        const uint64_t v = aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r);
+
+        if (is_local(state))
+            add_to_local(p, state, first, aggregate, v);
+        else if (state != 0)
+            add_to_group(aggregate, (uint64_t *)(uintptr_t)state + first, v);
+    }
 }
 
 GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t aggregate)
@@ -624,7 +506,7 @@ GVM_DEVICE void aggregate_rows(const gquery_scan *p, machine *m, uint32_t first,
                                                          : m->active & ~nulls_of(m, m->depth - 1);
 
     if (p->groups != 0)
-        add_to_groups(m, first, aggregate, rows, p->depth);
+        add_to_groups(p, m, first, aggregate, rows);
     else
         add_to_state(m, first, aggregate, rows);
     if (aggregate != GQUERY_COUNT_ROWS)
@@ -709,7 +591,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_END: end_if(m); break;
     case GQUERY_MARK: /* by whole warps, after the program */
     case GQUERY_EMIT: break;
-    case GQUERY_GROUP: group(m, p->groups, i.a, p->depth); break;
+    case GQUERY_GROUP: group(p, m, i.a); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
     default: convert(m, op, i.b);
     }
@@ -732,20 +614,21 @@ GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
 
 GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
 {
-    const uint32_t count = m->program->code_count;
     const gquery_instruction *code = m->program->code;
-    gquery_instruction next;
+    uint64_t next; /* without its value, and code_count is read each time: there are few registers */
     uint32_t at;
 
     m->depth = m->nested = 0;
     for (at = 0; at < p->tests && m->active != 0; at++)
         run_test(p, m, &code[at]);
     at = p->tests;
-    next = code[at < count ? at : 0];
-    for (; at < count && (m->active | m->nested) != 0; at++) {
-        const gquery_instruction i = next;
+    memcpy(&next, &code[at < GQUERY_CODE_MAX ? at : 0], sizeof next);
+    for (; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
+        const gquery_instruction i = {(uint16_t)next, (uint16_t)(next >> 16),
+                                      (uint32_t)(next >> 32), code[at].value};
 
-        next = code[at + 1 < count ? at + 1 : at]; /* on the way while this one runs */
+        /* on the way while this one runs */
+        memcpy(&next, &code[at + 1 < GQUERY_CODE_MAX ? at + 1 : at], sizeof next);
         if (i.op >> GQUERY_LOADED_SHIFT != 0) {
             const uint32_t column = (i.op >> GQUERY_LOADED_SHIFT) - 1;
 
@@ -759,111 +642,7 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
     }
 }
 
-/* ---- marks and lists: after the program, by whole warps; also by threads that have no active row */
-
-/* Other warps change the word's other bits at the same time. */
-GVM_DEVICE void put_bits(uint32_t *word, uint32_t bits, uint32_t mask)
-{
-    uint32_t old = gvm_load_consume_u32(word), found;
-
-    for (;; old = found) {
-        found = gvm_atomic_cas_u32(word, old, (old & ~mask) | bits);
-        if (found == old)
-            return;
-    }
-}
-
-/* A warp's rows are neighbours: together a word of the bitmap, or a part of it where a warp has fewer than 32 lanes. */
-GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
-{
-    const uint32_t lanes = gvm_warp_size();
-    uint32_t r;
-
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++) {
-        const uint32_t bits = gvm_warp_ballot(~0u, has(m->active, r));
-        const uint64_t row = m->row - gvm_lane() + r * m->width;
-        const uint32_t shift = (uint32_t)row % 32;
-
-        if (gvm_lane() != r % lanes || row >= limit)
-            continue;
-        if (lanes == 32)
-            words[row / 32] = bits;
-        else /* with what is behind the last row */
-            put_bits(words + row / 32, bits << shift,
-                     (limit - row <= lanes ? ~0u : (1u << lanes) - 1) << shift);
-    }
-}
-
-/* Its place beside another entry: -1, 0, 1. */
-GVM_DEVICE int compare_entry(const machine *m, uint32_t keys, uint32_t r, const int64_t *other)
-{
-    uint32_t k;
-
-    for (k = 0; k < keys; k++) {
-        const int c = compare_i64(*place(m, m->depth - keys + k, r), (uint64_t)other[k]);
-
-        if (c != 0)
-            return c;
-    }
-    return compare_i64(m->row + r * m->width, (uint64_t)other[keys]);
-}
-
-/* Active rows whose entries belong to the list. The first key tells most of the others. */
-GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint32_t keys)
-{
-    const uint64_t most = list->bounded ? (uint64_t)list->bound[0] : ~0ull >> 1;
-    const uint64_t least = list->continued ? (uint64_t)list->after[0] : 1ull << 63;
-    uint32_t r, rows = 0;
-
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++) {
-        const int64_t key = (int64_t)*place(m, m->depth - keys, r);
-
-        rows |= (uint32_t)(key >= (int64_t)least && key <= (int64_t)most) << r;
-    }
-    rows &= m->active;
-    GVM_NO_UNROLL
-    for (r = 0; rows >> r != 0; r++)
-        if (has(rows, r) && ((list->bounded && compare_entry(m, keys, r, list->bound) > 0) ||
-                             (list->continued && compare_entry(m, keys, r, list->after) <= 0)))
-            rows &= ~(1u << r);
-    return rows;
-}
-
-GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t keys, uint32_t r,
-                          uint64_t at)
-{
-    int64_t *entry = (int64_t *)(uintptr_t)list->entries + at * list->words;
-    uint32_t k;
-
-    if (at >= list->max)
-        return;
-    for (k = 0; k < keys; k++)
-        entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
-    entry[keys] = (int64_t)(m->row + r * m->width);
-}
-
-GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)
-{
-    uint32_t r, rows = 0, before, total;
-    uint64_t at = 0;
-
-    if (m->active != 0) { /* otherwise the program may have ended before the keys */
-        store_top(m);
-        rows = wanted_rows(list, m, keys);
-    }
-    if (!gvm_warp_any(~0u, rows != 0))
-        return;
-    before = gvm_warp_before_u32(gvm_count_ones(rows), &total);
-    if (gvm_lane() == 0)
-        at = gvm_atomic_add_u64(&list->count, total);
-    at = gvm_warp_get_u64(at, 0) + before;
-    GVM_NO_UNROLL
-    for (r = 0; rows >> r != 0; r++)
-        if (has(rows, r))
-            put_entry(list, m, keys, r, at++);
-}
+/* ---- states */
 
 /* Word 0 of a thread's state. */
 GVM_DEVICE uint64_t *state_of(const gquery_scan *p, uint32_t thread)
@@ -943,13 +722,22 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     m.nulls = m.outer = m.floors = 0;
     m.width = gvm_block_threads();
     m.error = 0;
+    m.local = p.local_groups > 0 ? 0 : LOCAL_MISSES;
     if (p.groups == 0)
         start_state(&m);
+    if (p.local_groups > 0)
+        local_begin(&p);
+    /* Threads of a block have as many tiles as each other: some wait for all. */
     for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row - gvm_thread() < p.limit;
          m.row += gvm_block_count() * tile) {
-        if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0)
-            break;
         m.active = rows_seen(&p, &m);
+        if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0) {
+            if (p.local_groups == 0)
+                break;
+            m.active = 0;
+        }
+        if (p.local_groups > 0)
+            m.local = local_review(&p, m.local);
         run_program(&p, &m);
         if (p.marked != 0)
             mark_rows((uint32_t *)(uintptr_t)p.marked, &m, p.limit);
@@ -958,6 +746,8 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     }
     if (p.state_words > 0 && p.groups == 0)
         add_to_block(&p, &m);
+    if (p.local_groups > 0)
+        local_end(&p);
     if (m.error != 0)
         raise_error(p.error, m.error);
 }

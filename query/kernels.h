@@ -51,7 +51,8 @@ typedef struct gquery_scan {
     uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
     uint32_t depth, state_words, keys;
-    uint32_t tests; /* of gquery_fuse() */
+    uint32_t local_groups, local_copies, local_tiles; /* by gquery_set_local(); 0: none */
+    uint32_t tests;                                   /* of gquery_fuse() */
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } gquery_scan;
 
@@ -90,6 +91,21 @@ typedef struct gquery_collect {
     uint64_t out, collected;
     uint32_t slot_words;
 } gquery_collect;
+
+/* Groups that a block has in shared memory (query/kernel_partial.h), and how many tiles there are between two reviews of them, 255 at most; groups and copies are powers of two. The first ones have all copies of their state. */
+#define GQUERY_LOCAL_MAX 128
+#define GQUERY_LOCAL_TAGS 4 /* for each of them */
+#define GQUERY_LOCAL_COUNTS 4
+#define GQUERY_LOCAL_MANY 8
+#define GQUERY_LOCAL_FEWER \
+    16 /* copies, of the others: local_copies is as many at least, if there are others */
+#define GQUERY_LOCAL_STATES(groups, copies) \
+    (GQUERY_LOCAL_MANY * (copies) + ((groups)-GQUERY_LOCAL_MANY) * ((copies) / GQUERY_LOCAL_FEWER))
+
+/* Sets how many groups a block of so many threads has in shared memory: as fit into what the stack leaves of it, with as many blocks in a
+ * multiprocessor as there would be without. A block may have block_bytes, a multiprocessor has so many; 0: no groups. */
+void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
+                      uint64_t multiprocessor_bytes);
 
 /* Bytes of dynamic shared memory for blocks of `threads`. */
 uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads);

@@ -12,6 +12,9 @@
 #include "query/kernels.h"
 
 #define PROBLEM_BYTES 128
+#define BLOCKS_WANTED 4 /* of a scan, in a multiprocessor at a time: as query_scan is bounded */
+#define TILES 16        /* between two reviews */
+#define SHARED_RESERVED 1024 /* of a block, by CUDA */
 
 typedef struct branch {
     uint32_t floor;
@@ -52,11 +55,49 @@ uint32_t gquery_aggregate_words(uint32_t aggregate)
     return aggregate == GQUERY_SUM_I64 ? 2 : 1;
 }
 
+/* Of kernel_partial.h; there are counts behind the tags. */
+static uint64_t local_bytes(const gquery_scan *scan)
+{
+    const uint64_t groups = scan->local_groups;
+
+    if (groups == 0)
+        return 0;
+    return (GQUERY_LOCAL_STATES(groups, scan->local_copies) * scan->state_words + groups * scan->keys) *
+               sizeof(uint64_t) +
+           (groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS) * sizeof(uint32_t);
+}
+
 uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads)
 {
     const uint64_t rows = (uint64_t)(scan->depth + (scan->groups != 0)) * GQUERY_EACH;
 
-    return (rows + (scan->groups == 0 ? scan->state_words : 0)) * threads * sizeof(uint64_t);
+    return (rows + (scan->groups == 0 ? scan->state_words : 0)) * threads * sizeof(uint64_t) +
+           local_bytes(scan);
+}
+
+void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
+                      uint64_t multiprocessor_bytes)
+{
+    static const struct {
+        uint32_t groups, copies;
+    } sizes[] = {{GQUERY_LOCAL_MAX, 64},  {GQUERY_LOCAL_MAX, 32}, {GQUERY_LOCAL_MAX, 16},
+                 {GQUERY_LOCAL_MANY, 16}, {GQUERY_LOCAL_MANY, 8}, {GQUERY_LOCAL_MANY, 4}};
+    uint64_t blocks, most;
+
+    scan->local_groups = scan->local_copies = 0;
+    scan->local_tiles = TILES;
+    blocks = multiprocessor_bytes / (gquery_shared_bytes(scan, threads) + SHARED_RESERVED);
+    if (scan->groups == 0 || blocks == 0)
+        return;
+    most = multiprocessor_bytes / (blocks < BLOCKS_WANTED ? blocks : BLOCKS_WANTED) - SHARED_RESERVED;
+    most = most < block_bytes ? most : block_bytes;
+    for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        scan->local_groups = sizes[i].groups;
+        scan->local_copies = sizes[i].copies;
+        if (gquery_shared_bytes(scan, threads) <= most)
+            return;
+    }
+    scan->local_groups = scan->local_copies = 0;
 }
 
 static uint32_t floor_of(const checker *c)

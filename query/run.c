@@ -196,6 +196,7 @@ bool gquery_choose_launch(gquery_query *q)
             return gquery_refuse(q, "the GPU has too little shared memory");
         q->threads = q->threads / 2 / warp * warp;
     }
+    gquery_set_local(&q->scan, q->threads, q->device->shared_bytes, q->device->multiprocessor_bytes);
     if (!gquery_count_resident(q, q->device->scan, q->threads,
                                gquery_shared_bytes(&q->scan, q->threads), &q->blocks))
         return false;

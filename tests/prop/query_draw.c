@@ -156,6 +156,18 @@ static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
         bitmap[i / 8] |= (uint8_t)((draw(d, 16) < set_of_16) << i % 8);
 }
 
+/* Ascending numbers, so that groups come one after another. */
+static void put_ascending(draft *d, uint32_t form, host_column *h, uint64_t rows)
+{
+    const uint64_t bytes = query_form_bits(form) / 8, each = 1 + draw(d, 100);
+
+    for (uint64_t row = 0; row < rows; row++) {
+        const uint64_t v = row / each;
+
+        memcpy(h->values + row * bytes, &v, bytes);
+    }
+}
+
 /* Doubles of which few have a finite sum. */
 static void put_large(draft *d, uint8_t *values, uint64_t rows)
 {
@@ -192,6 +204,8 @@ static void draw_table(draft *d, host_table *table)
         h->has_nulls = draw(d, 2) == 0;
         for (uint64_t row = 0; row < table->rows; row++)
             put_value(d, c->form, h->values, row);
+        if (c->form >= GQUERY_U8 && c->form <= GQUERY_I64 && draw(d, 4) == 0)
+            put_ascending(d, c->form, h, table->rows);
         if (c->form == GQUERY_F64 && draw(d, 2) == 0)
             put_large(d, h->values, table->rows);
         if (h->has_nulls)
@@ -518,6 +532,28 @@ static void draw_groups(draft *d)
         draw_aggregate(d);
 }
 
+/* Keys and arguments are columns, so that nothing raises an error and all rows come into groups, which are few or many. */
+static void draw_plain_groups(draft *d, host_table *table)
+{
+    const bool is_sorted = draw(d, 2) == 0;
+    const uint32_t keys = is_sorted ? 1 : 1 + (uint32_t)draw(d, 3);
+
+    if (is_sorted)
+        put_ascending(d, GQUERY_I32, &table->columns[GQUERY_I32], table->rows);
+    for (uint32_t i = 0; i < keys; i++)
+        emit(d, GQUERY_LOAD, is_sorted ? GQUERY_I32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
+    emit(d, GQUERY_GROUP, keys, 0, 0);
+    for (uint64_t count = 1 + draw(d, 5); count > 0; count--) {
+        const uint32_t what = (uint32_t)draw(d, GQUERY_AGGREGATES);
+
+        if (what != GQUERY_COUNT_ROWS)
+            emit(d, GQUERY_LOAD,
+                 what == GQUERY_SUM_F64 ? GQUERY_F32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
+        emit(d, GQUERY_AGGREGATE, d->program->state_words, what, 0);
+        d->program->state_words += what == GQUERY_SUM_I64 ? 2 : 1;
+    }
+}
+
 static void draw_program(draft *d, host_table *table)
 {
     uint64_t count;
@@ -526,6 +562,10 @@ static void draw_program(draft *d, host_table *table)
     d->is_too_long = false;
     d->is_tame = draw(d, 3) != 0;
     draw_table(d, table);
+    if (draw(d, 4) == 0) {
+        draw_plain_groups(d, table);
+        return;
+    }
     for (count = draw(d, 3); count > 0; count--) {
         draw_expression(d, BOOL, GQUERY_DEPTH_MAX);
         emit(d, GQUERY_FILTER, 0, 0, 0);

@@ -28,6 +28,7 @@
 
 #define CASES 3000u
 #define BLOCKS_MAX 6u
+#define SHARED_BYTES (48u << 10) /* of a block, but for programs with large stacks */
 #define CANARIES 8u
 #define CANARY 0x5ca1ab1e0ddba11u
 #define SLOTS_MAX 8192u
@@ -48,6 +49,7 @@ static CUfunction functions[KERNELS];
 static gvm_buffer *memory, *last; /* `last` has a column that ends where it does */
 static uint64_t state, seed, accepted, full_tables, raised, grouped, overflows, marked, full_lists,
     narrowed;
+static uint64_t local, overflown; /* cases with groups in shared memory; with more than fit there */
 static gquery_program program;
 static uint32_t tests;      /* of what is sent */
 static gquery_program sent; /* the same as the device has it */
@@ -161,7 +163,7 @@ static bool launch(kernel which, uint32_t blocks, uint32_t threads, uint64_t sha
     void *arguments[] = {params};
     CUresult result = CUDA_SUCCESS;
 
-    if (shared_bytes > 48 << 10)
+    if (shared_bytes > SHARED_BYTES)
         result = gvmi_cu->cuFuncSetAttribute(
             functions[which], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared_bytes);
     if (result == CUDA_SUCCESS)
@@ -176,9 +178,33 @@ static uint32_t draw_threads(const gquery_scan *scan)
     uint32_t most = (uint32_t)info.block_threads_max < GQUERY_THREADS ? (uint32_t)info.block_threads_max
                                                                       : GQUERY_THREADS;
 
-    while (most > warp && scan != NULL && gquery_shared_bytes(scan, most) > 48 << 10)
+    while (most > warp && scan != NULL && gquery_shared_bytes(scan, most) > SHARED_BYTES)
         most -= warp;
-    return warp * (1 + (uint32_t)draw(most / warp));
+    return draw(3) == 0 ? warp : warp * (1 + (uint32_t)draw(most / warp));
+}
+
+/* Groups in shared memory, as the executor sets them or fewer, or none. */
+static void draw_local(gquery_scan *scan)
+{
+    static const uint32_t sizes[][2] = {{8, 1},    {8, 4},    {8, 16},  {16, 16},
+                                        {128, 16}, {128, 32}, {128, 64}};
+    const uint64_t which = draw(sizeof sizes / sizeof sizes[0] + 3);
+
+    if (which < sizeof sizes / sizeof sizes[0]) {
+        scan->local_groups = sizes[which][0];
+        scan->local_copies = sizes[which][1];
+    } else {
+        gquery_set_local(scan, (uint32_t)info.warp_size, SHARED_BYTES,
+                         draw(2) == 0 ? 0 : 2 * SHARED_BYTES);
+    }
+    if (gquery_shared_bytes(scan, (uint32_t)info.warp_size) > SHARED_BYTES && scan->local_groups > 0) {
+        if (which >= sizeof sizes / sizeof sizes[0])
+            tap_bail_out("gquery_set_local() gives a block more than it may have");
+        scan->local_groups = scan->local_copies = 0;
+    }
+    scan->local_tiles = 1 + (uint32_t)draw(draw(2) == 0 ? 3 : 20);
+    local += scan->local_groups > 0;
+    overflown += scan->local_groups > 0 && expected.group_count > scan->local_groups;
 }
 
 /* All rows, a part at a time: of whole words, if they are marked. */
@@ -246,6 +272,7 @@ static bool run_in_groups(const gquery_shape *shape, uint32_t blocks, const gque
         .groups = on.groups, .out = on.out, .collected = on.collected, .slot_words = groups->slot_words};
 
     scan.groups = on.groups;
+    draw_local(&scan);
     return copy_in(on.groups, groups, sizeof *groups) &&
            launch(BEGIN, 3, draw_threads(NULL), 0, &begin) && scan_rows(&scan, blocks) &&
            launch(COLLECT, blocks, draw_threads(NULL), 0, &collect);
@@ -399,7 +426,7 @@ static bool check_in_groups(const gquery_shape *shape, bool is_compared)
     on.out = put_words(slots / 2 * slot_words);
     on.collected = put_words(1);
     on.groups = put_words(sizeof groups / 8);
-    if (!run_in_groups(shape, 1 + (uint32_t)draw(BLOCKS_MAX), &groups) ||
+    if (!run_in_groups(shape, draw(3) == 0 ? 1 : 1 + (uint32_t)draw(BLOCKS_MAX), &groups) ||
         !take_words("the table", groups.slots, slots * slot_words) ||
         !take_words("the description", on.groups, sizeof groups / 8))
         return false;
@@ -617,9 +644,10 @@ static bool run_cases(uint64_t count)
                    (unsigned long long)table.rows, problem);
             return false;
         }
-    printf("# %llu in groups, %llu with errors, %llu full tables; %llu sums that overflow; %llu bitmaps; %llu full lists, %llu with two ends; "
-           "%llu damaged ones accepted\n",
-           (unsigned long long)grouped, (unsigned long long)raised, (unsigned long long)full_tables,
+    printf("# %llu in groups, %llu of these in shared memory, %llu in part; %llu with errors, %llu full tables; %llu sums that overflow; "
+           "%llu bitmaps; %llu full lists, %llu with two ends; %llu damaged ones accepted\n",
+           (unsigned long long)grouped, (unsigned long long)local, (unsigned long long)overflown,
+           (unsigned long long)raised, (unsigned long long)full_tables,
            (unsigned long long)overflows, (unsigned long long)marked, (unsigned long long)full_lists,
            (unsigned long long)narrowed, (unsigned long long)accepted);
     return true;
@@ -717,8 +745,9 @@ int main(int argc, char **argv)
         return tap_skip_all("this build has no kernels for this device");
     tap_result(check_refuses(), "results_are_accepted_one_at_a_time_and_in_their_place");
     tap_result(run_cases(cases), "programs_of_random_expressions_give_what_the_cpu_gives");
-    tap_result(cases < 1000 || (grouped > 0 && raised > 0 && full_tables > 0 && accepted > 0 &&
-                                overflows > 0 && marked > 0 && full_lists > 0 && narrowed > 0),
+    tap_result(cases < 1000 ||
+                   (grouped > 0 && local > 0 && overflown > 0 && raised > 0 && full_tables > 0 &&
+                    accepted > 0 && overflows > 0 && marked > 0 && full_lists > 0 && narrowed > 0),
                "programs_of_all_kinds_have_run");
     gvm_buffer_destroy(last);
     gvm_buffer_destroy(memory);

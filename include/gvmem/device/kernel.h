@@ -410,34 +410,28 @@ GVM_DEVICE_ORDERED(64, "l", , "gpu", ".global", __cvta_generic_to_global)
 GVM_DEVICE_ORDERED(64, "l", _block, "cta", ".shared", __cvta_generic_to_shared)
 #undef GVM_DEVICE_ORDERED
 
-#define GVM_DEVICE_LOAD_STORE(bits, letter, suffix, scope) \
-    GVM_DEVICE uint##bits##_t gvm_load_acquire_u##bits##suffix(const uint##bits##_t *p) \
+#define GVM_DEVICE_LOAD(bits, letter, name, order, at) \
+    GVM_DEVICE uint##bits##_t gvm_load_##name(const uint##bits##_t *p) \
     { \
         uint##bits##_t v; \
-        asm volatile("ld.acquire." scope ".u" #bits " %0, [%1];" \
-                     : "=" letter(v) \
-                     : "l"(p) \
-                     : "memory"); \
-        return v; \
-    } \
-    GVM_DEVICE void gvm_store_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
-    { \
-        asm volatile("st.release." scope ".u" #bits " [%0], %1;" ::"l"(p), letter(v) : "memory"); \
-    } \
-    GVM_DEVICE uint##bits##_t gvm_load_consume_u##bits##suffix(const uint##bits##_t *p) \
-    { \
-        uint##bits##_t v; \
-        asm volatile("ld.relaxed." scope ".u" #bits " %0, [%1];" \
-                     : "=" letter(v) \
-                     : "l"(p) \
-                     : "memory"); \
+        asm volatile("ld." order ".u" #bits " %0, [%1];" : "=" letter(v) : "l"(at(p)) : "memory"); \
         return v; \
     }
-GVM_DEVICE_LOAD_STORE(32, "r", , "gpu")
-GVM_DEVICE_LOAD_STORE(64, "l", , "gpu")
-GVM_DEVICE_LOAD_STORE(32, "r", _system, "sys")
-GVM_DEVICE_LOAD_STORE(64, "l", _system, "sys")
+#define GVM_DEVICE_LOAD_STORE(bits, letter, suffix, scope, at) \
+    GVM_DEVICE_LOAD(bits, letter, acquire_u##bits##suffix, "acquire." scope, at) \
+    GVM_DEVICE_LOAD(bits, letter, consume_u##bits##suffix, "relaxed." scope, at) \
+    GVM_DEVICE void gvm_store_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
+    { \
+        asm volatile("st.release." scope ".u" #bits " [%0], %1;" ::"l"(at(p)), letter(v) \
+                     : "memory"); \
+    }
+GVM_DEVICE_LOAD_STORE(32, "r", , "gpu", )
+GVM_DEVICE_LOAD_STORE(64, "l", , "gpu", )
+GVM_DEVICE_LOAD_STORE(32, "r", _system, "sys", )
+GVM_DEVICE_LOAD_STORE(64, "l", _system, "sys", )
+GVM_DEVICE_LOAD_STORE(32, "r", _block, "cta.shared", __cvta_generic_to_shared)
 #undef GVM_DEVICE_LOAD_STORE
+#undef GVM_DEVICE_LOAD
 
 /* Nanoseconds since some start; for differences. */
 GVM_DEVICE uint64_t gvm_clock_ns(void)
@@ -863,6 +857,7 @@ GVM_SOFT_LOAD_STORE(32, )
 GVM_SOFT_LOAD_STORE(64, )
 GVM_SOFT_LOAD_STORE(32, _system)
 GVM_SOFT_LOAD_STORE(64, _system)
+GVM_SOFT_LOAD_STORE(32, _block)
 #undef GVM_SOFT_LOAD_STORE
 
 #ifndef CLOCK_MONOTONIC /* <time.h> declares it for POSIX only, and C11 has no clock that cannot be set back */

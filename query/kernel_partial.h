@@ -1,0 +1,332 @@
+/* query/kernel_partial.h - partial aggregation: groups that a block has in its shared memory, so that few groups are not bound by atomic
+ * operations on the same words of device memory. Device code.
+ *
+ * Behind the stack are the states of p->local_groups groups, then their keys, then *tags* by which a row's keys find the group:
+ * open addressing, linear probing, four tags a group. Groups are numbered as they come. A state is there in several *copies*, one for each so many
+ * threads: lanes of a warp add to words that are beside each other, each to its own bank of shared memory. The first LOCAL_MANY groups have
+ * p->local_copies, for where groups are few many lanes have the same; the others have a sixteenth of that.
+ *
+ * Counts and sums of integers are words of 32 bits, which shared memory adds to by itself; what does not fit goes to the next word. A
+ * sum's four words are signed, so that small values of both signs change the first one alone. Others change by compare and swap.
+ *
+ * A row whose keys are not among these groups goes to the table in device memory (kernel_groups.h), and at the end so do the groups. A
+ * thread whose rows mostly do so looks here no more until the next *review*, which all of the block have every few tiles: where most do not look here and no
+ * group has room, the groups go to the table and others begin here, if there have been many rows for each; if not, the block does without.
+ *
+ * Threads: any of the block; local_begin(), local_review() and local_end(): all of it.
+ */
+#ifndef GQUERY_KERNEL_PARTIAL_H
+#define GQUERY_KERNEL_PARTIAL_H
+
+#include "query/kernel_groups.h"
+
+#define TAG_CLAIMED 1u       /* keys are about to be there */
+#define TAG_NO_ROOM 2u       /* there are as many groups as there may be */
+#define TAG_READY (1u << 31) /* below: the group's number, then 8 bits, which keys are NULL */
+#define TAG_PROBES 8u
+/* What a thread notes: rows that were not here less those that were, in 8 bits; tiles since the review, in 8 bits; rows that were here. */
+#define LOCAL_MISSES 24u /* so many, and the thread looks here no more */
+#define LOCAL_MISSES_MASK 0xffu
+#define LOCAL_TILE (1u << 8)
+#define LOCAL_HIT (1u << 16)
+#define LOCAL_HITS_MAX (1u << 31) /* counts have 32 bits */
+#define LOCAL_ROWS 16u            /* for each group, so that it is of use here */
+/* Words behind the tags. */
+enum { COUNT_GROUPS, COUNT_HITS, COUNT_AWAY, COUNTS_OFF }; /* GQUERY_LOCAL_COUNTS */
+
+/* The first word of the states. */
+GVM_DEVICE uint64_t *local_words(const gquery_scan *p)
+{
+    return (uint64_t *)gvm_shared() + (p->depth + 1) * GQUERY_EACH * gvm_block_threads();
+}
+
+GVM_DEVICE uint64_t *local_keys(const gquery_scan *p)
+{
+    return local_words(p) + GQUERY_LOCAL_STATES(p->local_groups, p->local_copies) * p->state_words;
+}
+
+GVM_DEVICE uint32_t *local_tags(const gquery_scan *p)
+{
+    return (uint32_t *)(local_keys(p) + p->local_groups * p->keys);
+}
+
+/* COUNT_GROUPS: counts on where there is no room. COUNT_HITS: rows, since there are these groups. COUNT_AWAY: threads that do not look
+ * here. COUNTS_OFF: none does any more. */
+GVM_DEVICE uint32_t *local_counts(const gquery_scan *p)
+{
+    return local_tags(p) + p->local_groups * GQUERY_LOCAL_TAGS;
+}
+
+/* The first copy of a group's state: its words are *copies words from each other. */
+GVM_DEVICE uint32_t local_state(const gquery_scan *p, uint32_t group, uint32_t *copies)
+{
+    const uint32_t many = GQUERY_LOCAL_MANY * p->local_copies;
+
+    *copies = group < GQUERY_LOCAL_MANY ? p->local_copies : p->local_copies / GQUERY_LOCAL_FEWER;
+    return (group < GQUERY_LOCAL_MANY ? group * p->local_copies
+                                      : many + (group - GQUERY_LOCAL_MANY) * *copies) *
+           p->state_words;
+}
+
+GVM_DEVICE void local_begin(const gquery_scan *p)
+{
+    const gquery_program *program = (const gquery_program *)(uintptr_t)p->program;
+    const uint32_t states = GQUERY_LOCAL_STATES(p->local_groups, p->local_copies);
+    const uint32_t many = GQUERY_LOCAL_MANY * p->local_copies;
+    uint32_t *tags = local_tags(p), *halves = (uint32_t *)local_words(p), i, at;
+
+    for (i = gvm_thread(); i < p->local_groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS;
+         i += gvm_block_threads())
+        tags[i] = 0;
+    for (i = gvm_thread(); i < 2 * states * p->state_words; i += gvm_block_threads())
+        halves[i] = 0;
+    gvm_block_sync();
+    for (at = 0; at < program->code_count; at++) {
+        const gquery_instruction in = program->code[at];
+
+        if ((in.op & GQUERY_OPERATION) != GQUERY_AGGREGATE || in.b <= GQUERY_SUM_I64)
+            continue;
+        for (i = gvm_thread(); i < states; i += gvm_block_threads()) {
+            const uint32_t copies = i < many ? p->local_copies : p->local_copies / GQUERY_LOCAL_FEWER;
+            const uint32_t copy = (i - (i < many ? 0 : many)) & (copies - 1);
+
+            local_words(p)[(i - copy) * p->state_words + in.a * copies + copy] = first_word(in.b);
+        }
+    }
+    gvm_block_sync();
+}
+
+/* ---- which group */
+
+/* The tag was 0: what it is now. */
+GVM_DEVICE uint32_t claim_tag(const gquery_scan *p, uint32_t *tag, const row_keys *keys)
+{
+    uint32_t group, k;
+    const uint32_t old = gvm_atomic_cas_u32(tag, 0, TAG_CLAIMED);
+    uint64_t *own;
+
+    if (old != 0)
+        return old;
+    group = gvm_atomic_add_u32(&local_counts(p)[COUNT_GROUPS], 1);
+    if (group >= p->local_groups) {
+        gvm_store_release_u32_block(tag, TAG_NO_ROOM);
+        return TAG_NO_ROOM;
+    }
+    own = local_keys(p) + group * p->keys;
+    GVM_NO_UNROLL
+    for (k = 0; k < keys->count; k++)
+        own[k] = keys->values[k * keys->pitch];
+    gvm_store_release_u32_block(tag, TAG_READY | keys->nulls << 16 | group);
+    return TAG_READY | keys->nulls << 16 | group;
+}
+
+GVM_DEVICE int has_local_keys(const gquery_scan *p, uint32_t group, const row_keys *keys)
+{
+    const uint64_t *own = local_keys(p) + group * p->keys;
+    uint32_t k;
+
+    GVM_NO_UNROLL
+    for (k = 0; k < keys->count; k++)
+        if (own[k] != keys->values[k * keys->pitch])
+            return 0;
+    return 1;
+}
+
+/* What stands for this thread's copy of a group's state, in place of an address: those are multiples of 8. */
+GVM_DEVICE uint64_t local_handle(const gquery_scan *p, uint32_t group)
+{
+    uint32_t copies;
+    const uint32_t first = local_state(p, group, &copies);
+
+    return (uint64_t)(first + (gvm_thread() & (copies - 1))) << 32 | copies << 1 | 1;
+}
+
+GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys, uint64_t hash)
+{
+    const uint32_t mask = p->local_groups * GQUERY_LOCAL_TAGS - 1;
+    uint32_t probes, at = (uint32_t)(hash >> 40) & mask;
+
+    for (probes = 0; probes < TAG_PROBES; probes++) {
+        uint32_t *tag = local_tags(p) + at, word = gvm_load_acquire_u32_block(tag);
+
+        if (word == 0)
+            word = claim_tag(p, tag, keys);
+        while (word == TAG_CLAIMED) {
+            gvm_pause();
+            word = gvm_load_acquire_u32_block(tag);
+        }
+        if (word == TAG_NO_ROOM)
+            break;
+        if ((word >> 16 & 0xff) == keys->nulls && has_local_keys(p, word & 0xffff, keys))
+            return local_handle(p, word & 0xffff);
+        at = (at + 1) & mask;
+    }
+    return 0;
+}
+
+/* The handle of the group with these keys, which is there now if there was room; otherwise 0. */
+GVM_DEVICE uint64_t find_local(const gquery_scan *p, const row_keys *keys, uint64_t hash, uint32_t *notes)
+{
+    uint64_t handle;
+
+    if ((*notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES)
+        return 0;
+    handle = probe_local(p, keys, hash);
+    if (handle == 0)
+        *notes += 1;
+    else
+        *notes += (*notes & LOCAL_MISSES_MASK) > 0 ? LOCAL_HIT - 1 : LOCAL_HIT;
+    return handle;
+}
+
+GVM_DEVICE int is_local(uint64_t handle)
+{
+    return (handle & 1) != 0;
+}
+
+/* ---- values into states */
+
+/* A sum's words are 32 bits wide, those of one copy so far from each other. */
+GVM_DEVICE void add_to_words(uint32_t *word, uint32_t pitch, uint64_t v)
+{
+    int64_t left = (int64_t)v, sum;
+    uint32_t i;
+
+    GVM_NO_UNROLL
+    for (i = 0; i < 4 && left != 0; i++) {
+        const int32_t low = (int32_t)(uint32_t)left;
+
+        sum = (int64_t)(int32_t)gvm_atomic_add_u32(word + i * pitch, (uint32_t)low) + low;
+        left = (left >> 32) + (low < 0) + ((sum - (int32_t)(uint32_t)sum) >> 32);
+    }
+}
+
+GVM_DEVICE void add_to_local(const gquery_scan *p, uint64_t handle, uint32_t first,
+                             uint32_t aggregate, uint64_t v)
+{
+    const uint32_t copies = (uint32_t)handle >> 1, at = (uint32_t)(handle >> 32);
+    const uint32_t copy = at & (copies - 1);
+    uint64_t *word = local_words(p) + at + first * copies, old, next, wanted;
+    uint32_t *half = (uint32_t *)(word - copy) + copy;
+
+    if (aggregate <= GQUERY_COUNT) {
+        gvm_atomic_add_u32(half, 1);
+    } else if (aggregate == GQUERY_SUM_I64) {
+        add_to_words(half, copies, v);
+    } else if (aggregate == GQUERY_SUM_F64) {
+        gvm_atomic_add_f64((double *)(void *)word, to_double(v));
+    } else {
+        for (old = gvm_load_consume_u64(word);; old = next) {
+            wanted = fold(aggregate, old, v);
+            if (wanted == old)
+                break;
+            next = gvm_atomic_cas_u64(word, old, wanted);
+            if (next == old)
+                break;
+        }
+    }
+}
+
+/* ---- the end */
+
+/* What all copies have of an aggregate, into the group's state in device memory. */
+GVM_DEVICE void flush_aggregate(const gquery_scan *p, uint32_t group, gquery_instruction in,
+                                uint64_t *to)
+{
+    uint32_t copies, copy, i;
+    const uint64_t *word = local_words(p) + local_state(p, group, &copies) + in.a * copies;
+    const uint32_t *half = (const uint32_t *)word;
+    uint64_t v = first_word(in.b);
+    unsigned __int128 sum = 0;
+
+    GVM_ASSUME_GLOBAL(to);
+    if (in.b == GQUERY_SUM_I64) {
+        for (copy = 0; copy < copies; copy++)
+            for (i = 0; i < 4; i++)
+                sum += (unsigned __int128)(int32_t)half[i * copies + copy] << 32 * i;
+        add_wide(to, (uint64_t)sum, (uint64_t)(sum >> 64));
+        return;
+    }
+    for (copy = 0; copy < copies; copy++)
+        v = fold(in.b, v, in.b <= GQUERY_COUNT ? half[copy] : word[copy]);
+    if (in.b <= GQUERY_COUNT)
+        gvm_atomic_add_u64(to, v);
+    else
+        add_to_group(in.b, to, v);
+}
+
+/* A group's slot in device memory: its address is where its keys were. */
+GVM_DEVICE void flush_keys(const gquery_scan *p)
+{
+    const uint32_t *tags = local_tags(p);
+    uint32_t i;
+
+    for (i = gvm_thread(); i < p->local_groups * GQUERY_LOCAL_TAGS; i += gvm_block_threads())
+        if ((tags[i] & TAG_READY) != 0) {
+            uint64_t *own = local_keys(p) + (tags[i] & 0xffff) * p->keys;
+            const row_keys keys = {own, 1, p->keys, tags[i] >> 16 & 0xff};
+
+            *own = find_group((gquery_groups *)(uintptr_t)p->groups, &keys, hash_keys(&keys));
+        }
+}
+
+/* Where the device's table is full, groups are left out as rows are. */
+GVM_DEVICE void local_end(const gquery_scan *p)
+{
+    const gquery_program *program = (const gquery_program *)(uintptr_t)p->program;
+    uint32_t groups, i;
+
+    gvm_block_sync();
+    groups = local_counts(p)[COUNT_GROUPS];
+    groups = groups < p->local_groups ? groups : p->local_groups;
+    flush_keys(p);
+    gvm_block_sync();
+    for (i = gvm_thread(); i < groups * program->code_count; i += gvm_block_threads()) {
+        const uint32_t group = i / program->code_count;
+        const gquery_instruction in = program->code[i % program->code_count];
+        const uint64_t to = local_keys(p)[group * p->keys];
+
+        if ((in.op & GQUERY_OPERATION) == GQUERY_AGGREGATE && to != 0)
+            flush_aggregate(p, group, in, (uint64_t *)(uintptr_t)to + in.a);
+    }
+}
+
+/* ---- reviews */
+
+/* Other groups may come: those that are here are in the table. */
+GVM_DEVICE_RARE void local_restart(const gquery_scan *p)
+{
+    local_end(p);
+    gvm_block_sync();
+    local_begin(p);
+}
+
+/* Before each tile: what the thread notes from now on. */
+GVM_DEVICE uint32_t local_review(const gquery_scan *p, uint32_t notes)
+{
+    uint32_t *counts = local_counts(p), is_left, hits;
+
+    notes += LOCAL_TILE;
+    if (notes / LOCAL_TILE % (LOCAL_HIT / LOCAL_TILE) < p->local_tiles)
+        return notes;
+    if (counts[COUNTS_OFF] != 0)
+        return LOCAL_MISSES;
+    gvm_atomic_add_u32(&counts[COUNT_HITS], notes / LOCAL_HIT);
+    gvm_atomic_add_u32(&counts[COUNT_AWAY], (notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES);
+    gvm_block_sync();
+    hits = counts[COUNT_HITS];
+    is_left = counts[COUNT_GROUPS] > p->local_groups && 2 * counts[COUNT_AWAY] > gvm_block_threads();
+    if (hits >= LOCAL_HITS_MAX || (is_left && hits >= LOCAL_ROWS * p->local_groups)) {
+        local_restart(p);
+        return 0;
+    }
+    gvm_block_sync();
+    if (gvm_thread() == 0) {
+        counts[COUNT_AWAY] = 0;
+        counts[COUNTS_OFF] = is_left;
+    }
+    gvm_block_sync();
+    return is_left ? LOCAL_MISSES : 0;
+}
+
+#endif
