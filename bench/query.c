@@ -3,6 +3,7 @@
  * Columns of random numbers lie behind each other: two of doubles, three of integers, and the key, which is drawn anew for each number of groups. Most
  * rows pass the conditions, so that all columns are read. The floor is the library's sum of doubles over as many bytes from the columns' start; both
  * are measured in turns. Groups: one launch over all rows, into a table that is made empty before, beside which that has a figure of its own.
+ * Lists: with a bound that one row of LIST_PART passes. Marks of all rows: the program reads nothing, and what is written is what the floor reads.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #include "bench/bench.h"
 #include "kernels/basic.h"
 #include "query/kernels.h"
+#include "query/search.h"
 
 #define SECTION "query"
 #define ROWS 100000000u
@@ -19,12 +21,21 @@
 #define PIECE_ROWS (1u << 20) /* drawn at a time */
 #define VALUES 1000           /* that columns of integers have */
 #define SEED 20u
+#define LIST_PART 1000
+#define PROGRAM_ROOM 1024 /* of what is put beside the program */
 #define FIGURE_NAME_BYTES 80
 
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
 
 enum { X, Y, A, B, C, KEY, COLUMNS };
+/* What the host writes before each launch. */
+typedef struct start {
+    const void *data;
+    CUdeviceptr at;
+    uint64_t bytes;
+} start;
+
 typedef enum kernel { BEGIN, SCAN, REDUCE, COLLECT, KERNELS } kernel;
 
 typedef struct setup {
@@ -171,6 +182,24 @@ static void write_groups(setup *s, bool of_integers)
     emit(s, GQUERY_AGGREGATE, 1, of_integers ? GQUERY_SUM_I64 : GQUERY_SUM_F64, 0);
 }
 
+/* all: without a filter. */
+static void write_mark(setup *s, bool all)
+{
+    begin_program(s, 0);
+    if (!all)
+        emit_filter(s, A, GQUERY_GE, VALUES / 10);
+    emit(s, GQUERY_MARK, 0, 0, 0);
+}
+
+static void write_list(setup *s)
+{
+    begin_program(s, 0);
+    emit_filter(s, A, GQUERY_GE, VALUES / 10);
+    emit(s, GQUERY_LOAD, X, 0, 0);
+    emit(s, GQUERY_ORDER_KEY, 0, 0, 0);
+    emit(s, GQUERY_EMIT, 1, 0, 0);
+}
+
 /* Room for the program and so many words of states or slots. */
 static bool put_program(setup *s, uint64_t words)
 {
@@ -180,12 +209,13 @@ static bool put_program(setup *s, uint64_t words)
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);
     tests = gquery_fuse(&s->program);
-    if (!done(s, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + 512 + words * 8), "cuMemAlloc"))
+    if (!done(s, gvmi_cu->cuMemAlloc(&s->memory, sizeof s->program + PROGRAM_ROOM + words * 8),
+              "cuMemAlloc"))
         return false;
     s->program_at = s->memory;
     s->error_at = s->memory + (sizeof s->program + 127) / 64 * 64;
     s->groups_at = s->error_at + 64;
-    s->states = s->groups_at + 128;
+    s->states = s->groups_at + 512;
     s->scan = (gquery_scan){.program = s->program_at,
                             .limit = s->rows,
                             .error = s->error_at,
@@ -276,9 +306,14 @@ static bool time_floor(setup *s, uint64_t bytes, double *us)
     return timed && status == GVM_OK;
 }
 
-/* Begin, scan, and in one group reduce, each by itself; groups: what the host writes before, or NULL. */
-static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes,
-                       const gquery_groups *groups, double us[KERNELS])
+static bool is_reduced(const setup *s)
+{
+    return !s->shape.grouped && s->program.state_words > 0;
+}
+
+/* Begin, scan, and where there are sums of one group reduce, each by itself. */
+static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes, const start *before,
+                       double us[KERNELS])
 {
     gquery_begin begin = {.program = s->program_at,
                           .partial = s->states,
@@ -288,21 +323,21 @@ static bool time_query(setup *s, uint32_t blocks, uint64_t shared_bytes,
                           .state_words = s->program.state_words};
     gquery_reduce reduce = {s->program_at, s->states, s->error_at, blocks, s->program.state_words};
 
-    if (groups != NULL &&
-        !done(s, gvmi_cu->cuMemcpyHtoD(s->groups_at, groups, sizeof *groups), "cuMemcpyHtoD"))
+    if (before != NULL &&
+        !done(s, gvmi_cu->cuMemcpyHtoD(before->at, before->data, before->bytes), "cuMemcpyHtoD"))
         return false;
     return bench_timer_start(s->b, &s->timer) && launch(s, BEGIN, blocks, 0, &begin) &&
            bench_timer_stop(s->b, &s->timer, &us[BEGIN]) && bench_timer_start(s->b, &s->timer) &&
            launch(s, SCAN, blocks, shared_bytes, &s->scan) &&
            bench_timer_stop(s->b, &s->timer, &us[SCAN]) &&
-           (groups != NULL || (bench_timer_start(s->b, &s->timer) && launch(s, REDUCE, 1, 0, &reduce) &&
+           (!is_reduced(s) || (bench_timer_start(s->b, &s->timer) && launch(s, REDUCE, 1, 0, &reduce) &&
                                bench_timer_stop(s->b, &s->timer, &us[REDUCE])));
 }
 
 /* ---- figures */
 
-/* bytes: that the program reads. */
-static bool measure(setup *s, const char *name, uint64_t bytes, const gquery_groups *groups)
+/* bytes: that the program reads; before: or NULL. */
+static bool measure(setup *s, const char *name, uint64_t bytes, const start *before)
 {
     const int warm_up = 2, repetitions = s->b->quick || s->b->info.software ? 3 : 15;
     const uint64_t shared_bytes = set_shared(s);
@@ -312,7 +347,7 @@ static bool measure(setup *s, const char *name, uint64_t bytes, const gquery_gro
 
     for (int i = 0; i < warm_up + repetitions; i++) {
         if (blocks == 0 || !time_floor(s, bytes, &floor_us) ||
-            !time_query(s, blocks, shared_bytes, groups, us))
+            !time_query(s, blocks, shared_bytes, before, us))
             return false;
         if (i < warm_up)
             continue;
@@ -324,13 +359,13 @@ static bool measure(setup *s, const char *name, uint64_t bytes, const gquery_gro
                          &floors);
     scan = bench_record(s->b, SECTION, name, "us", bytes, 0, &kernels[SCAN]);
     bench_record(s->b, SECTION, bench_text(s->b, "%s, before", name), "us", bytes, 0, &kernels[BEGIN]);
-    if (groups == NULL)
+    if (is_reduced(s))
         bench_record(s->b, SECTION, bench_text(s->b, "%s, reduction", name), "us", bytes, 0,
                      &kernels[REDUCE]);
     bench_record_value(s->b, SECTION, bench_text(s->b, "%s, of the plain read's rate", name),
                        "ratio", bytes, 0, floor / scan);
     fprintf(s->b->text, "  %-32s %10.1f %10.1f %8.3f %10.1f %10.1f\n", name, scan, floor, floor / scan,
-            bench_median(&kernels[BEGIN]), groups == NULL ? bench_median(&kernels[REDUCE]) : 0.0);
+            bench_median(&kernels[BEGIN]), is_reduced(s) ? bench_median(&kernels[REDUCE]) : 0.0);
     return true;
 }
 
@@ -349,6 +384,7 @@ static bool measure_one_group(setup *s, const char *name, uint64_t bytes, uint64
 static bool measure_groups(setup *s, uint32_t count, bool of_integers)
 {
     gquery_groups groups = {.mask = 1}, after = {0};
+    start before = {&groups, 0, sizeof groups};
     char name[FIGURE_NAME_BYTES];
     bool good;
 
@@ -361,13 +397,62 @@ static bool measure_groups(setup *s, uint32_t count, bool of_integers)
              of_integers ? "integers" : "doubles");
     good = fill_integers(s, KEY, count) && put_program(s, (groups.mask + 1) * groups.slot_words);
     groups.slots = s->states;
+    before.at = s->groups_at;
     good = good &&
-           measure(s, bench_text(s->b, "%s", name), s->rows * (of_integers ? 8 : 12), &groups) &&
+           measure(s, bench_text(s->b, "%s", name), s->rows * (of_integers ? 8 : 12), &before) &&
            done(s, gvmi_cu->cuMemcpyDtoH(&after, s->groups_at, sizeof after), "cuMemcpyDtoH");
     drop_program(s);
     if (good && (after.full != 0 || after.count == 0 || after.count > count))
         return wrong(s, "the number of groups is wrong");
     return good;
+}
+
+static bool count_marks(setup *s, uint64_t expected)
+{
+    const uint64_t bytes = (s->rows + 31) / 32 * 4;
+    uint32_t *words = malloc(bytes);
+    uint64_t count = 0;
+    const bool good = words != NULL &&
+                      done(s, gvmi_cu->cuMemcpyDtoH(words, s->states, bytes), "cuMemcpyDtoH");
+
+    for (uint64_t i = 0; good && i < bytes / 4; i++)
+        count += (uint64_t)__builtin_popcount(words[i]);
+    free(words);
+    return good && (count == expected || wrong(s, "a number of marks is wrong"));
+}
+
+static bool measure_marks(setup *s, const char *name, bool all)
+{
+    bool good;
+
+    write_mark(s, all);
+    good = put_program(s, s->rows / 64 + 1);
+    s->scan.marked = s->states;
+    good = good && measure(s, name, all ? s->rows / 8 : s->rows * 4, NULL) &&
+           count_marks(s, all ? s->rows : s->passing);
+    drop_program(s);
+    return good;
+}
+
+/* Entries up to the bound are a part of those that pass the filter, give or take half of it. */
+static bool measure_list(setup *s)
+{
+    const uint64_t expected = s->passing / LIST_PART;
+    const double bound = 1.0 / LIST_PART;
+    gquery_list list = {.max = expected * 2, .words = 2, .bounded = 1, .bound = {0, INT64_MAX}};
+    start before = {&list, 0, sizeof list};
+    bool good;
+
+    memcpy(list.bound, &bound, sizeof bound);
+    write_list(s);
+    good = put_program(s, list.max * list.words);
+    list.entries = s->states;
+    s->scan.list = before.at = s->groups_at;
+    good = good && measure(s, "filter and emit, few within bound", s->rows * 12, &before) &&
+           done(s, gvmi_cu->cuMemcpyDtoH(&list, s->groups_at, sizeof list), "cuMemcpyDtoH");
+    drop_program(s);
+    return good && ((list.count > expected / 2 && list.count < expected * 3 / 2) ||
+                    wrong(s, "a number of entries is wrong"));
 }
 
 static void measure_queries(setup *s)
@@ -383,6 +468,8 @@ static void measure_queries(setup *s)
     good = measure_one_group(s, "count, filter on one column", s->rows * 4, s->passing);
     write_sum(s);
     good = good && measure_one_group(s, "sum of products, three filters", s->rows * 28, 0);
+    good = good && measure_marks(s, "filter and mark", false) &&
+           measure_marks(s, "mark of all rows", true) && measure_list(s);
     for (size_t i = 0; good && i < sizeof counts / sizeof counts[0]; i++)
         if (counts[i] <= s->rows / 2)
             good = measure_groups(s, counts[i], false) && measure_groups(s, counts[i], true);

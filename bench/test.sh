@@ -190,7 +190,8 @@ query) # counts of rows and groups are checked by the program itself
 import json, sys
 record = json.load(open(sys.argv[1]))
 names = {f['name']: f['median'] for f in record['figures']}
-for name in ('count, filter on one column', 'sum of products, three filters', '8 groups, count and sum of doubles',
+for name in ('count, filter on one column', 'sum of products, three filters', 'filter and mark', 'mark of all rows',
+             'filter and emit, few within bound', '8 groups, count and sum of doubles',
              '10000 groups, count and sum of integers'):
     assert names[name] > 0 and names[name + ', plain read'] > 0 and names[name + ', before'] > 0, name
 assert record['benchmark'] == 'query' and not record['notes'], record['notes']

@@ -283,13 +283,12 @@ fetch_pieces(const gstore_view *view, const gstore_piece *pieces, int count)
 	return moved;
 }
 
-uint64
-gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted)
+/* Adds the pieces of values, or offsets, and NULLs. Returns how many. */
+static int
+add_values(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted, gstore_piece *pieces)
 {
-	const uint64  first = batch->first, count = batch->count;
-	gstore_piece *pieces = palloc(sizeof(gstore_piece) * 2 * (Size) (bms_num_members(wanted) + 1));
-	int			  used = 0, number = -1;
-	uint64		  moved;
+	const uint64 first = batch->first, count = batch->count;
+	int			 used = 0, number = -1;
 
 	while ((number = bms_next_member(wanted, number)) >= 0)
 	{
@@ -320,9 +319,16 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 											.local = (void *) c->nulls};
 		}
 	}
-	moved = fetch_pieces(view, pieces, used);
-	used = 0;
-	number = -1;
+	return used;
+}
+
+/* The same of bodies, where offsets were read. */
+static int
+add_all_bodies(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted,
+			   gstore_piece *pieces)
+{
+	int used = 0, number = -1;
+
 	while ((number = bms_next_member(wanted, number)) >= 0)
 	{
 		if (!has_column(view, number) || !gstore_is_variable(&view->columns[number - 1]) ||
@@ -333,8 +339,14 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 		else
 			used += add_bodies(batch, number - 1, view, &pieces[used]);
 	}
-	moved += fetch_pieces(view, pieces, used);
-	number = -1;
+	return used;
+}
+
+static void
+decode_columns(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted)
+{
+	int number = -1;
+
 	while ((number = bms_next_member(wanted, number)) >= 0)
 	{
 		gstore_batch_column *c = &batch->columns[number - 1];
@@ -342,12 +354,40 @@ gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapse
 		if (!has_column(view, number) || bms_is_member(number, batch->bare))
 			continue;
 		if (c->uniform != NULL && c->values != NULL)
-			gstore_uniform_restore(&view->columns[number - 1], c->uniform, count, (uint8 *) c->values);
+			gstore_uniform_restore(&view->columns[number - 1], c->uniform, batch->count,
+								   (uint8 *) c->values);
 		else if (c->uniform == NULL && gstore_is_arrow(&view->columns[number - 1]))
 			decode_arrow(batch, number - 1, view);
 	}
+}
+
+uint64
+gstore_read_batches(gstore_batch *const *batches, int count, const gstore_view *view,
+					const Bitmapset *wanted)
+{
+	gstore_piece *pieces = palloc_extended(sizeof(gstore_piece) * 2 * (Size) count *
+											   (Size) (bms_num_members(wanted) + 1),
+										   MCXT_ALLOC_HUGE);
+	int			  used = 0;
+	uint64		  moved;
+
+	for (int i = 0; i < count; i++)
+		used += add_values(batches[i], view, wanted, &pieces[used]);
+	moved = fetch_pieces(view, pieces, used);
+	used = 0;
+	for (int i = 0; i < count; i++)
+		used += add_all_bodies(batches[i], view, wanted, &pieces[used]);
+	moved += fetch_pieces(view, pieces, used);
+	for (int i = 0; i < count; i++)
+		decode_columns(batches[i], view, wanted);
 	pfree(pieces);
 	return moved;
+}
+
+uint64
+gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted)
+{
+	return gstore_read_batches(&batch, 1, view, wanted);
 }
 
 void

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "foreign/fdwapi.h"
+#include "nodes/pathnodes.h"
 #include "storage/itemptr.h"
 
 /* A row's number as a ctid. */
@@ -23,6 +24,9 @@ gstore_tid_to_row(ItemPointer tid)
 	return (uint64) ItemPointerGetBlockNumberNoCheck(tid) * GSTORE_ROWS_PER_BLOCK +
 		ItemPointerGetOffsetNumberNoCheck(tid) - 1;
 }
+
+/* The path of one process without the GPU, for a plan that runs if the GPU cannot. */
+extern Path *gstore_plan_alone(PlannerInfo *root, RelOptInfo *rel);
 
 extern void	 gstore_plan_callbacks(FdwRoutine *routine);   /* plan.c */
 extern void	 gstore_scan_callbacks(FdwRoutine *routine);   /* scan.c */

@@ -18,6 +18,10 @@
 #include "postgres/nulls.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
+#include "postgres/query_filter.h"
+#include "postgres/query_order.h"
+#include "postgres/query_path.h"
+#include "postgres/settings.h"
 #include "postgres/tid.h"
 
 /*
@@ -36,15 +40,24 @@
 /* Of parallel_setup_cost, for each worker: one has its first rows 3 ms after the plan begins, a second one 3 ms later. */
 #define WORKER_COST_PART 0.5
 
+/* What a scan moves and evaluates, of rows that it looks at. */
+typedef struct scan_work
+{
+	double		met;	/* rows */
+	double		bytes;	/* of the columns that are read */
+	Cost		tested; /* of a row, for what the scan evaluates */
+	QualCost	rest;
+	Selectivity selectivity; /* of what the scan evaluates, among them */
+} scan_work;
+
 /* What get_size leaves for get_paths. */
 typedef struct plan_info
 {
-	double		bytes;	/* of the columns that are read, of the rows that are met */
-	Cost		tested; /* of a row, for what the scan evaluates */
-	QualCost	rest;
-	bool		named;		 /* rows are named by ctid: the scan looks at no others */
-	double		met;		 /* rows that it looks at */
-	Selectivity selectivity; /* of what the scan evaluates, among them */
+	bool	  named; /* rows are named by ctid: the scan looks at no others */
+	scan_work alone;
+	List	 *filter; /* what the GPU can evaluate: */
+	Cost	  filter_cost;
+	scan_work filtered; /* of the rows that have passed there */
 } plan_info;
 
 static uint64
@@ -161,6 +174,52 @@ split_restrictions(RelOptInfo *rel, List *infos, List **named, List **tested, Li
 	}
 }
 
+static scan_work
+work_of(PlannerInfo *root, RelOptInfo *rel, Oid relation, const gstore_view *view, List *tested,
+		List *rest, double met)
+{
+	const needs needed = needs_of(root, rel, relation, extract_actual_clauses(tested, false),
+								  extract_actual_clauses(rest, false));
+	scan_work	out = {.met = met};
+
+	out.bytes = view->empty ? 0 : bytes_to_move(view, &needed);
+	out.tested = (double) list_length(tested) * cpu_operator_cost * TEST_COST_PART;
+	out.selectivity = clauselist_selectivity(root, tested, 0, JOIN_INNER, NULL);
+	cost_qual_eval(&out.rest, rest, root);
+	return out;
+}
+
+/* Batches without a row that has passed are not read. */
+static double
+read_share(const gstore_view *view, const Bitmapset *wanted, double passed)
+{
+	const double units = (double) view->rows / (double) gstore_rows_at_a_time(view, wanted);
+
+	return view->empty ? 0 : Min(1.0, passed / Max(units, 1.0));
+}
+
+static void
+plan_filter(PlannerInfo *root, RelOptInfo *rel, Oid relation, const gstore_view *view, plan_info *info)
+{
+	List			 *named, *tested, *rest;
+	gstore_query_size size;
+	double			  passed;
+
+	if (!gstore_gpu_queries || !gstore_gpu_filters)
+		return;
+	info->filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
+	if (info->filter == NIL)
+		return;
+	split_restrictions(rel, list_difference_ptr(rel->baserestrictinfo, info->filter), &named,
+					   &tested, &rest);
+	info->filter_cost = gstore_query_run_cost(root, rel, &size, false);
+	passed = clamp_row_est(rel->tuples *
+						   clauselist_selectivity(root, info->filter, 0, JOIN_INNER, NULL));
+	info->filtered = work_of(root, rel, relation, view, tested, rest, passed);
+	info->filtered.bytes *= read_share(
+		view, columns_of(rel, relation, extract_actual_clauses(rest, false)), passed);
+}
+
 /* Live rows of the version that would be read, with those of this transaction. */
 static void
 gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
@@ -170,7 +229,7 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	List		   *named, *tested, *rest;
 	Bitmapset	   *everything;
 	gstore_view		view;
-	needs			needed;
+	double			met;
 
 	gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, GSTORE_DEAD_NOT_WANTED,
 				&view);
@@ -183,17 +242,14 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	set_baserel_size_estimates(root, rel);
 	split_restrictions(rel, rel->baserestrictinfo, &named, &tested, &rest);
 	info->named = named != NIL;
-	info->met = info->named
+	met = info->named
 		? clamp_row_est(rel->tuples * clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
 		: rel->tuples;
-	needed = needs_of(root, rel, relation, extract_actual_clauses(tested, false),
-					  extract_actual_clauses(rest, false));
-	info->bytes = view.empty ? 0 : bytes_to_move(&view, &needed);
+	info->alone = work_of(root, rel, relation, &view, tested, rest, met);
 	if (rel->tuples > 0)
-		info->bytes *= Min(info->met / rel->tuples, 1.0);
-	info->tested = (double) list_length(tested) * cpu_operator_cost * TEST_COST_PART;
-	info->selectivity = clauselist_selectivity(root, tested, 0, JOIN_INNER, NULL);
-	cost_qual_eval(&info->rest, rest, root);
+		info->alone.bytes *= Min(met / rel->tuples, 1.0);
+	if (!info->named)
+		plan_filter(root, rel, relation, &view, info);
 	rel->fdw_private = info;
 }
 
@@ -206,44 +262,65 @@ divisor_of(int workers)
 	return workers > 0 ? workers + leader : 1.0;
 }
 
-/* Moving is shared by all processes: there is one device. workers: 0 of a path for one process. */
+/* Moving is shared by all processes: there is one device. workers: 0 of a path for one process. filter: what the GPU evaluates before. */
 static ForeignPath *
-make_path(PlannerInfo *root, RelOptInfo *rel, int workers)
+make_path(PlannerInfo *root, RelOptInfo *rel, int workers, List *filter)
 {
 	const plan_info *info = rel->fdw_private;
+	const scan_work *work = filter != NIL ? &info->filtered : &info->alone;
 	const double	 divisor = divisor_of(workers);
-	const Cost startup = SCAN_STARTUP_COST + info->rest.startup + rel->reltarget->cost.startup +
-		workers * WORKER_COST_PART * parallel_setup_cost;
-	const double left = info->met * info->selectivity;
-	const Cost	 processor = info->met * info->tested +
-		left * (cpu_tuple_cost * ROW_COST_PART + info->rest.per_tuple) +
+	const Cost startup = SCAN_STARTUP_COST + work->rest.startup + rel->reltarget->cost.startup +
+		workers * WORKER_COST_PART * parallel_setup_cost + (filter != NIL ? info->filter_cost : 0);
+	const double left = work->met * work->selectivity;
+	const Cost	 processor = work->met * work->tested +
+		left * (cpu_tuple_cost * ROW_COST_PART + work->rest.per_tuple) +
 		rel->rows * rel->reltarget->cost.per_tuple;
-	const Cost run = info->bytes / BYTES_PER_PAGE_COST * seq_page_cost +
+	const Cost run = work->bytes / BYTES_PER_PAGE_COST * seq_page_cost +
 		processor / (1.0 + (divisor - 1.0) * PARALLEL_GAIN_PART);
 
 	return create_foreignscan_path(root, rel, NULL, clamp_row_est(rel->rows / divisor), startup,
-								   startup + run, NIL, rel->lateral_relids, NULL, NIL);
+								   startup + run, NIL, rel->lateral_relids, NULL, filter);
+}
+
+/*
+ * A worker by itself does not know what its leader's transaction has changed; in a parallel
+ * scan the leader passes it on.
+ */
+static void
+add_path_alone(PlannerInfo *root, RelOptInfo *rel, List *filter)
+{
+	ForeignPath *path = make_path(root, rel, 0, filter);
+
+	path->path.parallel_safe = false;
+	add_path(rel, (Path *) path);
+}
+
+Path *
+gstore_plan_alone(PlannerInfo *root, RelOptInfo *rel)
+{
+	ForeignPath *path = make_path(root, rel, 0, NIL);
+
+	path->path.parallel_safe = false;
+	return (Path *) path;
 }
 
 static void
 gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
 	const plan_info *info = rel->fdw_private;
-	ForeignPath		*alone = make_path(root, rel, 0);
 	int				 workers;
 
-	/*
-     * A worker by itself does not know what its leader's transaction has changed; in a parallel
-     * scan the leader passes it on.
-     */
-	alone->path.parallel_safe = false;
-	add_path(rel, (Path *) alone);
+	add_path_alone(root, rel, NIL);
+	if (info->filter != NIL)
+		add_path_alone(root, rel, info->filter);
+	if (!info->named)
+		gstore_order_add_path(root, rel, gstore_plan_alone(root, rel));
 	if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
 		return;
 	workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
 	if (workers > 0)
 	{
-		ForeignPath *path = make_path(root, rel, workers);
+		ForeignPath *path = make_path(root, rel, workers, NIL);
 
 		path->path.parallel_aware = true;
 		path->path.parallel_workers = workers;
@@ -251,22 +328,50 @@ gstoreGetForeignPaths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	}
 }
 
+static List *
+columns_as_lists(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *tested, List *rest)
+{
+	const needs needed = needs_of(root, rel, relation, tested, rest);
+
+	return list_make3(as_list(needed.rows), as_list(needed.tested), as_list(needed.bare));
+}
+
+static void
+columns_of_order(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *rest, List **wanted,
+				 List **bare)
+{
+	const needs needed = needs_of(root, rel, relation, NIL, rest);
+
+	*wanted = as_list(needed.rows);
+	*bare = as_list(needed.bare);
+}
+
+/*
+ * fdw_exprs: what the scan evaluates, what names rows, what the GPU evaluates. fdw_private: columns of a scan; and, if the GPU
+ * evaluates something, of one that must evaluate that itself.
+ */
 static ForeignScan *
 gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
 					 List *targets, List *clauses, Plan *outer)
 {
-	List *named, *tested, *rest;
-	needs needed;
+	List *filter, *named, *tested, *rest, *all_tested, *all_rest, *columns;
 
-	split_restrictions(rel, clauses, &named, &tested, &rest);
+	if (path->fdw_outerpath != NULL)
+		return gstore_order_plan(root, rel, relation, path, targets, clauses, outer, columns_of_order);
+	split_restrictions(rel, clauses, &named, &all_tested, &all_rest);
 	named = extract_actual_clauses(named, false);
-	tested = extract_actual_clauses(tested, false);
-	rest = extract_actual_clauses(rest, false);
-	needed = needs_of(root, rel, relation, tested, rest);
-	return make_foreignscan(
-		targets, rest, rel->relid, list_make2(tested, named),
-		list_make3(as_list(needed.rows), as_list(needed.tested), as_list(needed.bare)), NIL,
-		list_concat_copy(tested, named), outer);
+	filter = list_difference_ptr(clauses, list_difference_ptr(clauses, path->fdw_private));
+	tested = extract_actual_clauses(list_difference_ptr(all_tested, filter), false);
+	rest = extract_actual_clauses(list_difference_ptr(all_rest, filter), false);
+	columns = columns_as_lists(root, rel, relation, tested, rest);
+	if (filter != NIL)
+		columns = list_concat(columns,
+							  columns_as_lists(root, rel, relation,
+											   extract_actual_clauses(all_tested, false),
+											   extract_actual_clauses(all_rest, false)));
+	filter = extract_actual_clauses(filter, false);
+	return make_foreignscan(targets, rest, rel->relid, list_make3(tested, named, filter), columns,
+							NIL, list_concat_copy(list_concat_copy(tested, named), filter), outer);
 }
 
 void

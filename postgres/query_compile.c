@@ -19,6 +19,7 @@
 
 #include "postgres/decimal.h"
 #include "postgres/query_compile.h"
+#include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
 
 typedef struct accumulator
@@ -59,14 +60,16 @@ typedef struct output
 
 struct gstore_compiled
 {
-	gstore_query query;
-	List		*values; /* of the emitter */
-	int			 key_count;
-	int			 state_words;
-	Oid			*key_types;
-	int			 accumulator_count, output_count;
-	accumulator *accumulators;
-	output		*outputs;
+	gstore_query	 query;
+	List			*values;	/* of the emitter */
+	int				 key_count; /* of a list: words */
+	int				 state_words;
+	bool			 raises; /* a condition or a key of a list may */
+	Oid				*key_types;
+	int				 accumulator_count, output_count;
+	accumulator		*accumulators;
+	output			*outputs;
+	gstore_distances distances;
 };
 
 /* ---- aggregates by their functions */
@@ -263,11 +266,81 @@ emit_filters(gstore_compiled *c, gstore_emitter *e)
 	gstore_emitted condition;
 	ListCell	  *cell;
 
+	c->raises = false;
 	foreach(cell, c->query.filters)
+	{
 		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
+		c->raises |= condition.raises;
+	}
 	return true;
+}
+
+/* ---- keys of lists, which ascend as int64: whether the value is NULL, if it may be, before the value */
+
+static bool
+emit_null_as_zero(gstore_emitter *e)
+{
+	return gstore_emit(e, GQUERY_COPY, 0, 0) && gstore_emit(e, GQUERY_IS_NULL, 0, 0) &&
+		gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_CONSTANT, 0, 0) &&
+		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
+}
+
+static bool
+emit_key(gstore_emitter *e, Node *key, gstore_emitted *out)
+{
+	return gstore_emit_distance(e, key, out) || gstore_emit_expression(e, key, out);
+}
+
+static bool
+emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
+{
+	gstore_emitted value;
+
+	if (!emit_key(e, key, &value))
+		return false;
+	if (value.nullable)
+	{
+		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
+			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
+			!emit_key(e, key, &value) || !emit_null_as_zero(e))
+			return false;
+		c->key_count++;
+	}
+	c->key_count++;
+	c->raises |= value.raises;
+	return (!gstore_is_float(value.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
+		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
+}
+
+static bool
+emit_list_keys(gstore_compiled *c, gstore_emitter *e)
+{
+	ListCell *key, *direction;
+
+	c->key_count = 0;
+	c->distances.count = 0;
+	initStringInfo(&c->distances.queries);
+	e->distances = &c->distances;
+	forboth(key, c->query.keys, direction, c->query.directions)
+		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
+			return false;
+	return c->key_count <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_count, 0);
+}
+
+static bool
+emit_sink(gstore_compiled *c, gstore_emitter *e)
+{
+	switch (c->query.sink)
+	{
+		case GSTORE_SINK_MARKS:
+			return gstore_emit(e, GQUERY_MARK, 0, 0);
+		case GSTORE_SINK_LIST:
+			return emit_list_keys(c, e);
+		default:
+			return plan_outputs(c) && emit_keys(c, e) && emit_accumulators(c, e);
+	}
 }
 
 static bool
@@ -279,7 +352,7 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 
 	p->column_count = p->code_count = p->value_count = p->state_words = 0;
 	e->relation = c->query.relation;
-	if (!plan_outputs(c) || !emit_filters(c, e) || !emit_keys(c, e) || !emit_accumulators(c, e))
+	if (!emit_filters(c, e) || !emit_sink(c, e))
 		return false;
 	c->state_words = (int) p->state_words;
 	if (gquery_check(p, &shape, problem))
@@ -311,7 +384,7 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program))};
 	const bool		 done = emit_query(c, &e);
 
-	*size = (gstore_query_size){(int) e.program->code_count, e.columns};
+	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
 	pfree(e.program);
 	return done;
 }
@@ -341,6 +414,16 @@ int
 gstore_query_record_words(const gstore_compiled *c)
 {
 	return 1 + c->key_count + c->state_words;
+}
+
+int
+gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **wanted,
+					   const void **queries, Size *bytes)
+{
+	*wanted = c->distances.wanted;
+	*queries = c->distances.queries.data;
+	*bytes = (Size) c->distances.queries.len;
+	return c->distances.count;
 }
 
 /* ---- results */

@@ -14,14 +14,27 @@
 #include "nodes/pg_list.h"
 
 #include "postgres/directory.h"
-#include "query/program.h"
+#include "query/wire.h"
 
-/* A step of grouping over one relation. */
+/* What becomes of the rows that pass. */
+typedef enum gstore_query_sink
+{
+	GSTORE_SINK_GROUPS,
+	GSTORE_SINK_MARKS, /* a bitmap of them */
+	GSTORE_SINK_LIST,  /* the first ones in an order */
+} gstore_query_sink;
+
+#define GSTORE_KEY_DESCENDING  1
+#define GSTORE_KEY_NULLS_FIRST 2
+
+/* A query over one relation. */
 typedef struct gstore_query
 {
-	Index relation;	  /* in the range table */
+	gstore_query_sink sink;
+	Index			  relation; /* in the range table */
 	List *filters;	  /* boolean expressions, in the order in which PostgreSQL evaluates them */
-	List *keys;		  /* none: all rows are one group, also if there is no row */
+	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
+	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
 } gstore_query;
 
@@ -30,6 +43,7 @@ typedef struct gstore_query_size
 {
 	int		   instructions;
 	Bitmapset *columns; /* attribute numbers */
+	bool	   raises;	/* a condition, or a list's key, may raise an error */
 } gstore_query_size;
 
 /* False: it cannot be compiled. */
@@ -51,8 +65,16 @@ extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
 								Datum *values, bool *nulls);
 
-/* A record's words; those of a state without any row are 0, for gstore_query_result(). */
+/*
+ * A record's words, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those
+ * of a state without any row are 0, for gstore_query_result().
+ */
 extern int gstore_query_record_words(const gstore_compiled *compiled);
+
+/* Of the program that was compiled last: distances that it loads, and the values that they are from; spans are within `queries`. */
+extern int
+gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
+					   const void **queries, Size *bytes);
 
 /* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
 extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);

@@ -163,9 +163,8 @@ find_value(gstore_emitter *e, Expr *expression)
 	return NULL;
 }
 
-/* True: the value is known in this pass. */
-static bool
-evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
+bool
+gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
 {
 	known_value *v;
 
@@ -220,7 +219,7 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 		return false; /* it had instructions, for which there is no room now */
 	out->raises = false;
 	out->nullable = true;
-	if (!evaluate(e, (Expr *) node, &value, &null))
+	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
 		return emit_constant(e, 0);
 	out->nullable = null;
 	return null ? gstore_emit(e, GQUERY_NULL, 0, 0)
@@ -277,7 +276,7 @@ find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nulla
 		return false;
 	*nullable = stored == NULL || stored->has_nulls;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].number == (uint32) var->varattno)
+		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) var->varattno)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
@@ -421,11 +420,27 @@ find_function(Oid function)
 	return NULL;
 }
 
+/* Of integers by a constant other than 0 and -1. */
 static bool
-can_raise(const number_function *f)
+divides_safely(const number_function *f, List *args)
+{
+	const Const *divisor = llast(args);
+	int64		 word;
+
+	if (f->b >= GQUERY_ARITHMETIC_F32 || !IsA(divisor, Const) || divisor->constisnull)
+		return false;
+	word = gstore_stack_word(divisor->constvalue, divisor->consttype);
+	return word != 0 && word != -1;
+}
+
+static bool
+can_raise(const number_function *f, List *args)
 {
 	switch (f->op)
 	{
+		case GQUERY_DIVIDE:
+		case GQUERY_MODULO:
+			return !divides_safely(f, args);
 		case 0:
 		case GQUERY_I64_TO_F64:
 		case GQUERY_I64_TO_F32:
@@ -456,7 +471,7 @@ emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_em
 		all.nullable |= one.nullable;
 		all.raises |= one.raises;
 	}
-	all.raises |= can_raise(f);
+	all.raises |= can_raise(f, args);
 	*out = all;
 	return f->op == 0 || gstore_emit(e, (gquery_op) f->op, 0, f->b);
 }
@@ -535,7 +550,7 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 		return false;
 	if (!gstore_emit_expression(e, linitial(s->args), out))
 		return false;
-	if (evaluate(e, (Expr *) list, &array, &null) && !null &&
+	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
 		!add_list(e, array, right, &count, &has_null, &empty))
 		return false;
 	e->program->value_count += count;

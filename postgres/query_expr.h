@@ -14,6 +14,7 @@
 #include "query/program.h"
 
 struct gstore_case;
+struct gstore_distances;
 
 /*
  * Instructions are emitted in three passes over the same expressions: planning (neither parent nor context), where values that
@@ -22,15 +23,16 @@ struct gstore_case;
  */
 typedef struct gstore_emitter
 {
-	gquery_program	   *program;
-	Index				relation;
-	Bitmapset		   *columns; /* attribute numbers that are read */
-	List			   *values;
-	PlanState		   *parent;
-	ExprContext		   *context;
-	const gstore_view  *view;
-	int					guarded; /* inside of what is evaluated for some rows alone */
-	struct gstore_case *scope;	 /* what a CASE compares with */
+	gquery_program			*program;
+	Index					 relation;
+	Bitmapset				*columns; /* attribute numbers that are read */
+	List					*values;
+	PlanState				*parent;
+	ExprContext				*context;
+	const gstore_view		*view;
+	int						 guarded;	/* inside of what is evaluated for some rows alone */
+	struct gstore_case		*scope;		/* what a CASE compares with */
+	struct gstore_distances *distances; /* NULL: there are to be none */
 } gstore_emitter;
 
 /* The value that instructions leave on the stack. */
@@ -44,6 +46,9 @@ typedef struct gstore_emitted
 /* False: there are no instructions for the expression, or no room for them. */
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 b);
+
+/* An expression that depends on no row. True: its value is known in this pass. */
+extern bool gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null);
 
 /* Of a type that can be on the stack. */
 extern bool gstore_is_compiled_type(Oid type);

@@ -9,6 +9,8 @@
  */
 #include "postgres.h"
 
+#include <math.h>
+
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/cost.h"
@@ -21,6 +23,7 @@
 #include "utils/lsyscache.h"
 #include "utils/selfuncs.h"
 
+#include "postgres/fdw.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
@@ -90,8 +93,25 @@ comes_before(const ordered_clause *one, const ordered_clause *other)
 	return one->level < other->level || (one->level == other->level && one->cost < other->cost);
 }
 
-static List *
-order_clauses(PlannerInfo *root, List *infos)
+static Cost
+cost_of_clause(PlannerInfo *root, RestrictInfo *info)
+{
+	QualCost cost;
+
+	cost_qual_eval_node(&cost, (Node *) info, root);
+	return cost.per_tuple;
+}
+
+Index
+gstore_query_level(PlannerInfo *root, RestrictInfo *info)
+{
+	return info->leakproof && cost_of_clause(root, info) < 10 * cpu_operator_cost
+		? 0
+		: info->security_level;
+}
+
+List *
+gstore_query_order(PlannerInfo *root, List *infos)
 {
 	ordered_clause *all = palloc(sizeof *all * (Size) (list_length(infos) + 1));
 	int				count = 0;
@@ -100,20 +120,16 @@ order_clauses(PlannerInfo *root, List *infos)
 
 	foreach(cell, infos)
 	{
-		ordered_clause one = {lfirst_node(RestrictInfo, cell), 0, 0};
-		QualCost	   cost;
+		RestrictInfo  *info = lfirst_node(RestrictInfo, cell);
+		ordered_clause one = {info, gstore_query_level(root, info), cost_of_clause(root, info)};
 		int			   at = count++;
 
-		cost_qual_eval_node(&cost, (Node *) one.info, root);
-		one.cost = cost.per_tuple;
-		if (!one.info->leakproof || one.cost >= 10 * cpu_operator_cost)
-			one.level = one.info->security_level;
 		for (; at > 0 && comes_before(&one, &all[at - 1]); at--)
 			all[at] = all[at - 1];
 		all[at] = one;
 	}
 	for (int i = 0; i < count; i++)
-		out = lappend(out, all[i].info->clause);
+		out = lappend(out, all[i].info);
 	return out;
 }
 
@@ -151,7 +167,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	foreach(cell, p->query.aggregates)
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
 	set_pathtarget_cost_width(root, p->target);
-	p->query.filters = order_clauses(root, input->baserestrictinfo);
+	p->query.filters = extract_actual_clauses(gstore_query_order(root, input->baserestrictinfo), false);
 	return true;
 }
 
@@ -170,25 +186,6 @@ is_simple(PlannerInfo *root, const RelOptInfo *input)
 		bms_membership(root->all_baserels) == BMS_SINGLETON;
 }
 
-/* The cheapest one that gathers nothing from workers; else the cheapest. */
-static Path *
-cheapest_local(const RelOptInfo *input)
-{
-	Path	 *best = NULL;
-	ListCell *cell;
-
-	foreach(cell, input->pathlist)
-	{
-		Path	   *path = lfirst(cell);
-		const Path *below = IsA(path, ProjectionPath) ? ((ProjectionPath *) path)->subpath : path;
-
-		if (!IsA(below, GatherPath) && !IsA(below, GatherMergePath) && path->param_info == NULL &&
-			(best == NULL || path->total_cost < best->total_cost))
-			best = path;
-	}
-	return best != NULL ? best : input->cheapest_total_path;
-}
-
 static double
 count_groups(PlannerInfo *root, const parts *p, double rows)
 {
@@ -203,7 +200,7 @@ make_local_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const
 	AggClauseCosts costs = {0};
 
 	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	return (Path *) create_agg_path(root, grouped, cheapest_local(input), p->target,
+	return (Path *) create_agg_path(root, grouped, gstore_plan_alone(root, input), p->target,
 									p->query.keys != NIL ? AGG_HASHED : AGG_PLAIN, AGGSPLIT_SIMPLE,
 									group_clause(root), NIL, &costs, groups);
 }
@@ -216,22 +213,27 @@ row_bytes(const RelOptInfo *input, PlannerInfo *root, const Bitmapset *columns)
 	int		  number = -1;
 
 	while ((number = bms_next_member(columns, number)) >= 0)
-		bytes += get_typlen(get_atttype(relation, (AttrNumber) number));
+	{
+		const int16 length = get_typlen(get_atttype(relation, (AttrNumber) number));
+
+		bytes += length > 0 ? length : get_attavgwidth(relation, (AttrNumber) number);
+	}
 	return bytes;
 }
 
-static Cost
-run_cost(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gstore_query_size *size)
+Cost
+gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_query_size *size,
+					  bool grouped)
 {
 	device_costs costs = gstore->software ? software_costs : gpu_costs;
 	Cost		 row;
 
 	if (gstore_gpu_instruction_cost >= 0)
-		costs.instruction = costs.group = gstore_gpu_instruction_cost;
-	row = size->instructions * costs.instruction + row_bytes(input, root, size->columns) / costs.bytes;
-	if (p->query.keys != NIL)
+		costs = (device_costs){gstore_gpu_instruction_cost, gstore_gpu_instruction_cost, INFINITY};
+	row = size->instructions * costs.instruction + row_bytes(rel, root, size->columns) / costs.bytes;
+	if (grouped)
 		row += costs.group;
-	return input->tuples * row;
+	return gstore_gpu_startup_cost + rel->tuples * row;
 }
 
 static void
@@ -241,7 +243,7 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const 
 	const double groups = count_groups(root, p, input->rows);
 	const double rows = clamp_row_est(groups *
 									  clauselist_selectivity(root, p->having, 0, JOIN_INNER, NULL));
-	const Cost	 startup = gstore_gpu_startup_cost + run_cost(root, input, p, size);
+	const Cost	 startup = gstore_query_run_cost(root, input, size, p->query.keys != NIL);
 	QualCost	 having;
 	ForeignPath *path;
 

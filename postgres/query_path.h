@@ -5,11 +5,23 @@
 #include "postgres.h"
 
 #include "foreign/fdwapi.h"
+#include "nodes/pathnodes.h"
 
 #include "postgres/query_compile.h"
 
 /* GetForeignUpperPaths, and GetForeignPlan of such paths, in front of the one that is there. */
 extern void gstore_query_path_callbacks(FdwRoutine *routine);
+
+/*
+ * Conditions in the order in which PostgreSQL evaluates them (order_qual_clauses()), and the security level by which one has its
+ * place: it may not be evaluated for rows that one of a lower level has not passed.
+ */
+extern List *gstore_query_order(PlannerInfo *root, List *infos);
+extern Index gstore_query_level(PlannerInfo *root, RestrictInfo *info);
+
+/* What one run costs of a query over a relation, without its results. */
+extern Cost gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel,
+								  const gstore_query_size *size, bool grouped);
 
 /* What a plan is for; `plan` is one of such a path. */
 extern void gstore_query_of_plan(const ForeignScan *plan, gstore_query *query);

@@ -4,9 +4,14 @@
 
 #include "postgres.h"
 
+#include "commands/explain.h"
 #include "foreign/fdwapi.h"
 
-/* The callbacks of scans, for plans that are none of a table's scan, in front of those that are there. */
+/* The callbacks of scans, for plans that are none of a table's scan or are in an order (query_order.h), in front of those that are there. */
 extern void gstore_query_scan_callbacks(FdwRoutine *routine);
+
+/* Of a plan's node; none are not shown. */
+extern void gstore_explain_expressions(const ForeignScanState *node, const char *label,
+									   List *expressions, ExplainState *es);
 
 #endif

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <string.h>
 
-#include "utils/float.h"
 #include "utils/memutils.h"
 
 #include "postgres/peer.h"
@@ -90,37 +89,6 @@ gstore_session_window(gstore_session *s)
 
 /* ---- answers */
 
-static void
-raise_error(uint32 error)
-{
-	switch (error)
-	{
-		case GQUERY_E_I16_RANGE:
-			ereport(ERROR,
-					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("smallint out of range")));
-			break;
-		case GQUERY_E_I32_RANGE:
-			ereport(ERROR,
-					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("integer out of range")));
-			break;
-		case GQUERY_E_I64_RANGE:
-			ereport(ERROR,
-					(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("bigint out of range")));
-			break;
-		case GQUERY_E_OVERFLOW:
-			float_overflow_error();
-			break;
-		case GQUERY_E_UNDERFLOW:
-			float_underflow_error();
-			break;
-		case GQUERY_E_DIVISION:
-			ereport(ERROR, (errcode(ERRCODE_DIVISION_BY_ZERO), errmsg("division by zero")));
-			break;
-		default:
-			elog(ERROR, "the executor of queries reports an error that does not exist: %u", error);
-	}
-}
-
 /* Not a fault of the connection, which the next query has. */
 static void
 keep_session(gstore_session *s)
@@ -196,8 +164,8 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
 			return false;
 		case GQUERY_RAISED:
-			raise_error(answer.error);
-			break;
+			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
+			return false;
 		default:
 			ereport(
 				ERROR,

@@ -26,7 +26,7 @@ extern gquery_window *gstore_session_window(gstore_session *session);
 
 /*
  * Runs the window's query, or another verb. True: results are in the window. False: the query cannot run there, and why not is
- * written; the session has ended. ERROR where a row has raised one.
+ * written; the session has ended. So it is where a row raises an error: PostgreSQL reports it, if it evaluates that at all.
  */
 extern bool
 gstore_session_run(gstore_session *session, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES]);

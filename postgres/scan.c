@@ -31,6 +31,7 @@
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
+#include "postgres/query_filter.h"
 #include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/tid.h"
@@ -63,21 +64,32 @@ typedef struct shared_scan
 	shared_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
 } shared_scan;
 
+/* What is read, and evaluated on it. */
+typedef struct reading
+{
+	Bitmapset	 *tested; /* columns that conditions need */
+	Bitmapset	 *others; /* columns that rows need, without those */
+	Bitmapset	 *all;
+	Bitmapset	 *bare;	   /* those of all of which only what marks NULLs is needed */
+	Bitmapset	 *unseen;  /* those of tested that rows do not need */
+	int			 *indexes; /* of the columns that rows need, attribute number - 1 */
+	int			  index_count;
+	gstore_quals *quals; /* NULL: none */
+	ExprState	 *rest;	 /* of a row, beside the plan's own; NULL: nothing */
+} reading;
+
 typedef struct scan_state
 {
-	MemoryContext	 context; /* of row ranges and batch */
-	Bitmapset		*tested;  /* columns that conditions need */
-	Bitmapset		*others;  /* columns that rows need, without those */
-	Bitmapset		*all;
-	Bitmapset		*bare;	  /* those of all of which only what marks NULLs is needed */
-	Bitmapset		*unseen;  /* those of tested that rows do not need */
-	int				*indexes; /* of the columns that rows need, attribute number - 1 */
-	int				 index_count;
-	gstore_quals	*quals;		/* NULL: none */
-	bool			 evaluated; /* with the parameters of now */
-	bool			 locks;		/* of a table whose rows are to be changed or locked */
-	bool			 waits;		/* for that */
-	bool			 chosen;	/* row ranges and unit_rows are known */
+	MemoryContext  context;			/* of row ranges and batch */
+	reading		   alone, filtered; /* without and with the filter on the GPU */
+	const reading *reading;			/* one of both */
+	gstore_filter *filter;			/* NULL: none */
+	bool   filter_known; /* whether it runs, and which rows pass, with the parameters of now */
+	uint64 next_passed;	 /* of rows that have passed it */
+	bool   evaluated;	 /* with the parameters of now */
+	bool   locks;		 /* of a table whose rows are to be changed or locked */
+	bool   waits;		 /* for that */
+	bool   chosen;		 /* row ranges and unit_rows are known */
 	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
 	int				 row_range_count;
 	uint64			 unit_rows, next_unit;
@@ -137,31 +149,66 @@ as_set(const List *numbers)
 	return set;
 }
 
+/* lists: the columns that rows need, that conditions need, that are bare. */
+static void
+set_reading(reading *r, const List *lists, int at, List *tested, ForeignScanState *node)
+{
+	const List *wanted = list_nth(lists, at);
+	ListCell   *cell;
+
+	r->indexes = palloc(sizeof(int) * (Size) (list_length(wanted) + 1));
+	foreach(cell, wanted)
+		r->indexes[r->index_count++] = lfirst_int(cell) - 1;
+	r->tested = as_set(list_nth(lists, at + 1));
+	r->all = bms_union(as_set(wanted), r->tested);
+	r->others = bms_difference(r->all, r->tested);
+	r->unseen = bms_difference(r->tested, as_set(wanted));
+	r->bare = as_set(list_nth(lists, at + 2));
+	if (tested != NIL)
+		r->quals = gstore_quals_create(tested, ((const Scan *) node->ss.ps.plan)->scanrelid,
+									   &node->ss.ps);
+}
+
+/* Where the GPU is to evaluate conditions, a scan that has to do so itself is prepared as well. */
+static void
+begin_filter(ForeignScanState *node, scan_state *state)
+{
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	List			  *clauses = lthird(plan->fdw_exprs), *rest = NIL;
+	List			  *tested = list_copy(linitial(plan->fdw_exprs));
+	MemoryContext	   old;
+	ListCell		  *cell;
+
+	set_reading(&state->filtered, plan->fdw_private, 0, linitial(plan->fdw_exprs), node);
+	foreach(cell, clauses)
+		if (gstore_qual_is_simple(lfirst(cell), plan->scan.scanrelid))
+			tested = lappend(tested, lfirst(cell));
+		else
+			rest = lappend(rest, lfirst(cell));
+	set_reading(&state->alone, plan->fdw_private, 3, tested, node);
+	state->alone.rest = ExecInitQual(rest, &node->ss.ps);
+	old = MemoryContextSwitchTo(state->context);
+	state->filter = gstore_filter_create(clauses, plan->scan.scanrelid, &node->ss.ps);
+	MemoryContextSwitchTo(old);
+}
+
 static void
 gstoreBeginForeignScan(ForeignScanState *node, int flags)
 {
-	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
-	const List		  *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
+	const ForeignScan	 *plan = (const ForeignScan *) node->ss.ps.plan;
 	const LockWaitPolicy *policy = lock_policy(node);
 	scan_state			 *state = palloc0(sizeof *state);
-	ListCell			 *cell;
 
-	state->indexes = palloc(sizeof(int) * (Size) (list_length(wanted) + 1));
-	foreach(cell, wanted)
-		state->indexes[state->index_count++] = lfirst_int(cell) - 1;
-	state->tested = as_set(tested);
-	state->all = bms_union(as_set(wanted), state->tested);
-	state->others = bms_difference(state->all, state->tested);
-	state->unseen = bms_difference(state->tested, as_set(wanted));
-	state->bare = as_set(lthird(plan->fdw_private));
-	if (linitial(plan->fdw_exprs) != NIL)
-		state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
-										   &node->ss.ps);
+	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
+	if (lthird(plan->fdw_exprs) != NIL)
+		begin_filter(node, state);
+	else
+		set_reading(&state->alone, plan->fdw_private, 0, linitial(plan->fdw_exprs), node);
+	state->reading = &state->alone;
 	if (lsecond(plan->fdw_exprs) != NIL)
 		state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
 	state->locks = policy != NULL || is_modified_relation(node);
 	state->waits = policy == NULL || *policy != LockWaitError;
-	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
 	node->fdw_state = state;
 }
 
@@ -173,28 +220,45 @@ units_of(const scan_state *state, const gstore_row_range *s)
 	return (s->limit - s->first + state->unit_rows - 1) / state->unit_rows;
 }
 
-/* Ranges are there; units as large as the widest of them allows. */
-static void
-prepare_scan(ForeignScanState *node, scan_state *state)
+static uint64
+unit_rows_of(const scan_state *state, const reading *r)
 {
-	const int		 natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
-	const Bitmapset *valued = bms_difference(state->all, state->bare);
+	const Bitmapset *valued = bms_difference(r->all, r->bare);
+	uint64			 rows = PG_UINT32_MAX;
 
-	if (state->unit_rows == 0)
-	{
-		state->unit_rows = PG_UINT32_MAX;
-		for (int i = 0; i < state->row_range_count; i++)
-			state->unit_rows = Min(state->unit_rows,
-								   gstore_rows_at_a_time(&state->row_ranges[i].view, valued));
-	}
-	state->batch = gstore_batch_create(natts);
-	state->batch->bare = state->bare;
-	state->batch->unseen = state->unseen;
-	state->output = gstore_output_create(natts);
-	state->deleted = gstore_deleted_create();
+	for (int i = 0; i < state->row_range_count; i++)
+		rows = Min(rows, gstore_rows_at_a_time(&state->row_ranges[i].view, valued));
+	return rows;
+}
+
+/* Units as large as the widest row range allows. */
+static void
+use_reading(ForeignScanState *node, scan_state *state, const reading *r)
+{
+	const int natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
+
+	state->reading = r;
+	state->batch->bare = r->bare;
+	state->batch->unseen = r->unseen;
+	state->unit_rows = unit_rows_of(state, r);
+	if (state->rows != NULL)
+		pfree(state->rows);
+	state->rows = NULL;
 	if (state->row_range_count > 0)
 		state->rows = palloc(sizeof(uint32) * state->unit_rows);
 	memset(node->ss.ss_ScanTupleSlot->tts_isnull, true, sizeof(bool) * (Size) natts);
+}
+
+/* Ranges are there. */
+static void
+prepare_scan(ForeignScanState *node, scan_state *state)
+{
+	const int natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
+
+	state->batch = gstore_batch_create(natts);
+	state->output = gstore_output_create(natts);
+	state->deleted = gstore_deleted_create();
+	use_reading(node, state, state->reading);
 	state->chosen = true;
 }
 
@@ -352,6 +416,46 @@ next_named_rows(scan_state *state, uint64 *first, uint64 *count)
 	return s;
 }
 
+/* The same of the rows that have passed the filter on the GPU. */
+static const gstore_row_range *
+next_passed_rows(scan_state *state, uint64 *first, uint64 *count)
+{
+	const gstore_row_range *s;
+	uint64					row = gstore_filter_next(state->filter, state->next_passed), limit;
+
+	s = row_range_of(state, row);
+	if (s == NULL)
+		return NULL;
+	limit = Min(row + state->unit_rows, s->limit);
+	*first = row;
+	*count = 1;
+	state->next_passed = limit;
+	for (; row < limit; row = gstore_filter_next(state->filter, row + 1))
+		*count = row - *first + 1;
+	return s;
+}
+
+static const gstore_row_range *
+next_rows(scan_state *state, uint64 *first, uint64 *count)
+{
+	if (state->reading == &state->filtered)
+		return next_passed_rows(state, first, count);
+	return state->tids != NULL ? next_named_rows(state, first, count)
+							   : next_scan_unit(state, first, count);
+}
+
+/* Deleted rows are not among them. */
+static void
+list_passed_rows(scan_state *state)
+{
+	const uint64 first = state->batch->first, limit = first + state->batch->count;
+	uint32		 count = 0;
+
+	for (uint64 row = first; row < limit; row = gstore_filter_next(state->filter, row + 1))
+		state->rows[count++] = (uint32) (row - first);
+	state->row_count = count;
+}
+
 static void
 list_live_rows(scan_state *state, const gstore_view *view)
 {
@@ -399,8 +503,58 @@ count_batch(scan_state *state, uint64 bytes, uint64 filtered)
 static bool
 reads_late(const scan_state *state)
 {
-	return state->quals != NULL && !bms_is_empty(state->others) &&
+	return state->reading->quals != NULL && !bms_is_empty(state->reading->others) &&
 		(state->late_batches < LATE_TRIAL_BATCHES || state->late_used * 10 < state->late_batches * 9);
+}
+
+/* What conditions need before the first row. */
+static void
+begin_rows(ForeignScanState *node, scan_state *state)
+{
+	ExprContext *context = node->ss.ps.ps_ExprContext;
+
+	if (state->filter != NULL && !state->filter_known)
+	{
+		const bool done = gstore_filter_run(state->filter, node->ss.ss_currentRelation,
+											state->row_ranges, state->row_range_count, context);
+
+		use_reading(node, state, done ? &state->filtered : &state->alone);
+		state->filter_known = true;
+	}
+	if (state->tids != NULL && state->named == NULL)
+	{
+		state->named_count = gstore_tids_evaluate(state->tids, context, &state->named);
+		state->named_next = 0;
+	}
+}
+
+/* Of a batch whose rows are listed: its columns, and those rows that conditions leave. */
+static void
+read_batch(ForeignScanState *node, scan_state *state, const gstore_view *view)
+{
+	const reading *r = state->reading;
+	const bool	   late = reads_late(state);
+	const uint32   live = state->row_count;
+	uint64		   bytes;
+
+	if (r->quals != NULL && !state->evaluated)
+	{
+		gstore_quals_evaluate(r->quals, node->ss.ps.ps_ExprContext);
+		state->evaluated = true;
+	}
+	bytes = gstore_read_columns(state->batch, view, late ? r->tested : r->all);
+	if (r->quals != NULL)
+		state->row_count = gstore_quals_select(r->quals, state->batch, view, state->rows, live);
+	if (late)
+	{
+		state->late_batches++;
+		if (state->row_count > 0)
+		{
+			state->late_used++;
+			bytes += gstore_read_columns(state->batch, view, r->others);
+		}
+	}
+	count_batch(state, bytes, live - state->row_count);
 }
 
 /* Reads the next unit that has rows. */
@@ -410,63 +564,35 @@ next_batch(ForeignScanState *node, scan_state *state)
 	const gstore_row_range *s;
 	uint64					first, count;
 
-	if (state->tids != NULL && state->named == NULL)
-	{
-		state->named_count = gstore_tids_evaluate(state->tids, node->ss.ps.ps_ExprContext,
-												  &state->named);
-		state->named_next = 0;
-	}
+	begin_rows(node, state);
 	do
 	{
-		const bool late = reads_late(state);
-		uint64	   bytes;
-		uint32	   live;
-
 		CHECK_FOR_INTERRUPTS();
-		s = state->tids != NULL ? next_named_rows(state, &first, &count)
-								: next_scan_unit(state, &first, &count);
+		s = next_rows(state, &first, &count);
 		if (s == NULL)
 			return false;
 		gstore_batch_move(state->batch, first, count);
-		list_live_rows(state, &s->view);
-		live = state->row_count;
-		if (live == 0)
-			continue; /* all of them are deleted */
-		if (state->quals != NULL && !state->evaluated)
-		{
-			gstore_quals_evaluate(state->quals, node->ss.ps.ps_ExprContext);
-			state->evaluated = true;
-		}
-		bytes = gstore_read_columns(state->batch, &s->view, late ? state->tested : state->all);
-		if (state->quals != NULL)
-			state->row_count = gstore_quals_select(state->quals, state->batch, &s->view,
-												   state->rows, live);
-		if (late)
-		{
-			state->late_batches++;
-			if (state->row_count > 0)
-			{
-				state->late_used++;
-				bytes += gstore_read_columns(state->batch, &s->view, state->others);
-			}
-		}
-		count_batch(state, bytes, live - state->row_count);
+		if (state->reading == &state->filtered)
+			list_passed_rows(state);
+		else
+			list_live_rows(state, &s->view);
+		if (state->row_count > 0) /* not all of them are deleted */
+			read_batch(node, state, &s->view);
 	} while (state->row_count == 0);
-	gstore_output_begin(state->output, state->batch, &s->view, state->indexes, state->index_count);
+	gstore_output_begin(state->output, state->batch, &s->view, state->reading->indexes,
+						state->reading->index_count);
 	state->at = 0;
 	return true;
 }
 
 /* ---- rows */
 
-static TupleTableSlot *
-gstoreIterateForeignScan(ForeignScanState *node)
+/* False: there is no row any more. */
+static bool
+next_row(ForeignScanState *node, scan_state *state, TupleTableSlot *slot)
 {
-	scan_state	   *state = node->fdw_state;
-	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
-	uint32			place;
+	uint32 place;
 
-	ExecClearTuple(slot);
 	if (state->at == state->row_count)
 	{
 		MemoryContext old;
@@ -480,13 +606,45 @@ gstoreIterateForeignScan(ForeignScanState *node)
 		if (!more)
 		{
 			state->at = state->row_count = 0;
-			return slot;
+			return false;
 		}
 	}
 	place = state->rows[state->at++];
 	gstore_output_fill(state->output, place, slot);
 	gstore_row_to_tid(state->batch->first + place, &slot->tts_tid);
-	return ExecStoreVirtualTuple(slot);
+	ExecStoreVirtualTuple(slot);
+	return true;
+}
+
+/* What the GPU was to evaluate, and did not. */
+static bool
+passes_rest(ForeignScanState *node, const scan_state *state, TupleTableSlot *slot)
+{
+	ExprContext *context = node->ss.ps.ps_ExprContext;
+	bool		 passes;
+
+	if (state->reading->rest == NULL)
+		return true;
+	context->ecxt_scantuple = slot;
+	passes = ExecQual(state->reading->rest, context);
+	if (!passes)
+	{
+		InstrCountFiltered1(node, 1);
+		ResetExprContext(context);
+	}
+	return passes;
+}
+
+static TupleTableSlot *
+gstoreIterateForeignScan(ForeignScanState *node)
+{
+	scan_state	   *state = node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+
+	do
+		ExecClearTuple(slot);
+	while (next_row(node, state, slot) && !passes_rest(node, state, slot));
+	return slot;
 }
 
 static void
@@ -494,9 +652,11 @@ gstoreReScanForeignScan(ForeignScanState *node)
 {
 	scan_state *state = node->fdw_state;
 
+	if (node->ss.ps.chgParam != NULL)
+		state->filter_known = false;
 	state->evaluated = false;
 	state->named = NULL;
-	state->next_unit = 0;
+	state->next_unit = state->next_passed = 0;
 	state->at = state->row_count = 0;
 }
 
@@ -663,7 +823,6 @@ gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *pl
 	MemoryContext old = MemoryContextSwitchTo(state->context);
 
 	state->row_range_count = shared->row_range_count;
-	state->unit_rows = shared->unit_rows;
 	for (int i = 0; i < shared->row_range_count; i++)
 	{
 		const shared_row_range *s = &shared->row_ranges[i];
@@ -683,6 +842,7 @@ gstoreInitializeWorkerForeignScan(ForeignScanState *node, shm_toc *toc, void *pl
 		from += MAXALIGN(s->dead_bytes);
 	}
 	prepare_scan(node, state);
+	Assert(state->unit_rows == shared->unit_rows);
 	state->shared = shared;
 	MemoryContextSwitchTo(old);
 }
@@ -743,6 +903,7 @@ gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
 	const List		  *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
 
 	explain_quals(node, "TID Cond", lsecond(plan->fdw_exprs), es);
+	explain_quals(node, "GPU Filter", lthird(plan->fdw_exprs), es);
 	explain_quals(node, "Scan Filter", linitial(plan->fdw_exprs), es);
 	explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
 	if (!es->analyze || state == NULL)
@@ -751,6 +912,8 @@ gstoreExplainForeignScan(ForeignScanState *node, ExplainState *es)
 		ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64) state->counts.filtered, es);
 	ExplainPropertyInteger("Batches", NULL, (int64) state->counts.batches, es);
 	ExplainPropertyInteger("Bytes Moved", NULL, (int64) state->counts.bytes, es);
+	if (state->filter != NULL)
+		gstore_filter_explain(state->filter, es);
 }
 
 void

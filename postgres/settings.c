@@ -25,6 +25,8 @@ int	   gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool   gstore_wait_for_source = false;
 bool   gstore_gpu_queries = true;
 bool   gstore_gpu_aggregates = true;
+bool   gstore_gpu_filters = true;
+bool   gstore_gpu_order = true;
 double gstore_gpu_startup_cost = 150;
 double gstore_gpu_instruction_cost = -1;
 int	   gstore_gpu_query_memory_mb = 1024;
@@ -48,6 +50,13 @@ define_query_settings(void)
 							 "Whether aggregates and GROUP BY may run on the GPU.",
 							 "Without effect if gstore_fdw.gpu_queries is off.",
 							 &gstore_gpu_aggregates, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("gstore_fdw.gpu_filters",
+							 "Whether conditions of scans may be evaluated on the GPU.",
+							 "Without effect if gstore_fdw.gpu_queries is off.",
+							 &gstore_gpu_filters, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("gstore_fdw.gpu_order", "Whether ORDER BY with LIMIT may run on the GPU.",
+							 "Without effect if gstore_fdw.gpu_queries is off.", &gstore_gpu_order,
+							 true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomRealVariable("gstore_fdw.gpu_startup_cost",
 							 "The planner's estimate of what it costs to run a query on the GPU.",
 							 NULL, &gstore_gpu_startup_cost, 150, 0, DBL_MAX, PGC_USERSET, 0, NULL,

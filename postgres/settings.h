@@ -35,6 +35,8 @@ extern bool	 gstore_wait_for_source;
 /* Of queries on the GPU: */
 extern bool	  gstore_gpu_queries;
 extern bool	  gstore_gpu_aggregates;
+extern bool	  gstore_gpu_filters;
+extern bool	  gstore_gpu_order;
 extern double gstore_gpu_startup_cost;
 extern double gstore_gpu_instruction_cost; /* of a row; -1: by the device */
 extern int	  gstore_gpu_query_memory_mb;

@@ -101,6 +101,9 @@ extern uint64 gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wa
 extern void	  gstore_batch_move(gstore_batch *batch, uint64 first, uint64 count);
 extern uint64
 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted);
+/* The same of several batches at once, which is a command for all of them. */
+extern uint64 gstore_read_batches(gstore_batch *const *batches, int count, const gstore_view *view,
+								  const Bitmapset *wanted);
 
 static inline bool
 gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index, uint64 row)

@@ -77,6 +77,25 @@ copy_ranges(Relation relation, const gstore_row_range *ranges, int count, gstore
 }
 
 bool
+gstore_whole_join(const gstore_row_range *ranges, int count, gstore_view *out)
+{
+	gstore_row_range own[GSTORE_ROW_RANGES_MAX];
+
+	if (count == 2 && ranges[0].view.store != ranges[1].view.store)
+		return false;
+	for (int i = 0; i < count; i++) /* bitmaps of its own: they are written to */
+	{
+		own[i] = ranges[i];
+		if (own[i].view.dead != NULL)
+			own[i].view.dead = memcpy(
+				MemoryContextAllocHuge(CurrentMemoryContext, own[i].view.dead_bytes),
+				own[i].view.dead, own[i].view.dead_bytes);
+	}
+	join_ranges(own, count, out);
+	return true;
+}
+
+bool
 gstore_whole_choose(Relation relation, Snapshot snapshot, gstore_view *out)
 {
 	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];

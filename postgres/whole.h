@@ -11,6 +11,7 @@
 #include "utils/snapshot.h"
 
 #include "postgres/call.h"
+#include "postgres/scan.h"
 #include "postgres/token.h"
 
 /*
@@ -18,6 +19,11 @@
  * is no row.
  */
 extern bool gstore_whole_choose(Relation relation, Snapshot snapshot, gstore_view *out);
+
+/*
+ * The same of ranges that were chosen, whose rows keep their numbers. False: they are of two stores.
+ */
+extern bool gstore_whole_join(const gstore_row_range *ranges, int count, gstore_view *out);
 
 /* The same for a process that attaches the table now: with a token, and the bitmaps in the forms that it takes. */
 extern void gstore_whole_export(Relation relation, gstore_view *view, gstore_export_kind kind,

@@ -12,9 +12,11 @@
 #define SHARED_STATIC 4096 /* left for what kernels declare themselves */
 #define WAIT_MS 100
 
-/* Made by lib/kernels/embed.py of kernels.c. NULL: this build has no kernels for real GPUs. */
+/* Made by lib/kernels/embed.py of kernels.c and search.c. NULL: this build has no kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
+extern const unsigned char gvmi_image_soft_query_search[];
+extern const unsigned char *const gvmi_image_cuda_query_search;
 
 typedef struct kept_block {
     gquery_block block;
@@ -46,29 +48,42 @@ static struct {
 
 /* ---- the device */
 
-static gvm_status find_kernels(gquery_device *d, CUmodule module)
+static gvm_status find_kernel(CUmodule module, const char *name, CUfunction *kernel, int *threads)
+{
+    CUresult result = gvmi_cu->cuModuleGetFunction(kernel, module, name);
+
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuFuncGetAttribute(threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, *kernel);
+    return result == CUDA_SUCCESS ? GVM_OK
+                                  : gvm_driver_error((int32_t)result, "cuModuleGetFunction",
+                                                     "there is no kernel %s", name);
+}
+
+static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule search)
 {
     const struct {
+        CUmodule module;
         const char *name;
         CUfunction *kernel;
-    } kernels[] = {{"query_begin", &d->begin},
-                   {"query_scan", &d->scan},
-                   {"query_reduce", &d->reduce},
-                   {"query_collect", &d->collect}};
+    } all[] = {{kernels, "query_begin", &d->begin},      {kernels, "query_scan", &d->scan},
+               {kernels, "query_reduce", &d->reduce},    {kernels, "query_collect", &d->collect},
+               {search, "query_distance", &d->distance}, {search, "query_keep", &d->keep}};
+    const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
     int most = GQUERY_THREADS, threads;
+    gvm_status status;
 
-    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++) {
-        CUresult result = gvmi_cu->cuModuleGetFunction(kernels[i].kernel, module, kernels[i].name);
-
-        if (result == CUDA_SUCCESS)
-            result = gvmi_cu->cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
-                                                 *kernels[i].kernel);
-        if (result != CUDA_SUCCESS)
-            return gvm_driver_error((int32_t)result, "cuModuleGetFunction", "there is no kernel %s",
-                                    kernels[i].name);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        status = find_kernel(all[i].module, all[i].name, all[i].kernel, &threads);
+        if (status != GVM_OK)
+            return status;
         most = threads < most ? threads : most;
     }
-    d->threads = (uint32_t)(most - most % (d->info.warp_size > 0 ? d->info.warp_size : 1));
+    status = find_kernel(search, "query_select", &d->select, &threads);
+    if (status != GVM_OK)
+        return status;
+    d->threads = (uint32_t)(most - most % warp);
+    /* On the software GPU threads of a block are not faster together, and these wait for each other. */
+    d->select_threads = d->info.software ? 1 : (uint32_t)(threads - threads % warp);
     return GVM_OK;
 }
 
@@ -92,21 +107,30 @@ static void allow_shared(gquery_device *d)
         d->multiprocessor_bytes = (uint32_t)bytes;
 }
 
-static gvm_status load_kernels(gquery_device *d)
+static gvm_status load_module(const unsigned char *image, CUmodule *module)
 {
-    const unsigned char *image = d->info.software ? gvmi_image_soft_query_kernels
-                                                  : gvmi_image_cuda_query_kernels;
-    CUmodule module;
     CUresult result;
-    gvm_status status;
 
     if (image == NULL)
         return gvm_error_set(GVM_E_NOTSUP, "this build has no kernels for real GPUs");
-    result = gvmi_cu->cuModuleLoadData(&module, image);
-    if (result != CUDA_SUCCESS)
-        return gvm_driver_error((int32_t)result, "cuModuleLoadData",
-                                "cannot load the kernels of queries");
-    status = find_kernels(d, module);
+    result = gvmi_cu->cuModuleLoadData(module, image);
+    return result == CUDA_SUCCESS ? GVM_OK
+                                  : gvm_driver_error((int32_t)result, "cuModuleLoadData",
+                                                     "cannot load the kernels of queries");
+}
+
+static gvm_status load_kernels(gquery_device *d)
+{
+    const bool software = d->info.software;
+    CUmodule kernels, search;
+    gvm_status status = load_module(
+        software ? gvmi_image_soft_query_kernels : gvmi_image_cuda_query_kernels, &kernels);
+
+    if (status == GVM_OK)
+        status = load_module(software ? gvmi_image_soft_query_search : gvmi_image_cuda_query_search,
+                             &search);
+    if (status == GVM_OK)
+        status = find_kernels(d, kernels, search);
     if (status == GVM_OK)
         allow_shared(d);
     return status;

@@ -5,7 +5,7 @@
  *
  * connection.c   messages, the memory file of a connection
  * device.c       the device, its kernels, lanes, scratch memory
- * run.c          a query
+ * run.h          a query
  * executor.c     life
  */
 #ifndef GQUERY_EXECUTOR_H
@@ -75,8 +75,10 @@ typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
     CUfunction begin, scan, reduce, collect;
-    uint32_t threads;              /* of a block, at most */
-    uint32_t shared_bytes;         /* dynamic, likewise */
+    CUfunction distance, select, keep;
+    uint32_t threads;        /* of a block, at most */
+    uint32_t select_threads; /* of the block of `select` */
+    uint32_t shared_bytes;   /* dynamic, likewise */
     uint32_t multiprocessor_bytes; /* of shared memory; 0: on the software GPU groups in it are no faster */
 } gquery_device;
 

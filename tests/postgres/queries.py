@@ -24,7 +24,7 @@ QUERIES = 20000
 GROUPS = 10  # lines of TAP
 ON_GPU_LEAST = 0.7
 ANALYZED = 0.1  # of the queries: whether the GPU has computed, and not only the plan says so
-SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0")
+SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "enable_sort=off")
 
 # name: (type, how values are drawn). Those that end in _s are small, so that most arithmetic raises no error.
 INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}
@@ -221,6 +221,27 @@ class Query:
         return text + (f" FILTER (WHERE {self.condition(1)})" if rng.random() < 0.2 else "")
 
     def text(self):
+        """Aggregates; columns of rows that meet conditions; the first ones in a total order."""
+        choice = self.rng.random()
+        return self.rows() if choice < 0.25 else self.first_rows() if choice < 0.5 else self.groups()
+
+    def rows(self):
+        rng = self.rng
+        columns = rng.sample(list(COLUMNS) + ["note"], rng.randint(1, 5))
+        conditions = [self.condition(rng.choice((0, 1, 2, 3))) for _ in range(rng.choice((1, 1, 2, 3)))]
+        if rng.random() < 0.3:
+            conditions.insert(rng.randrange(len(conditions) + 1), "note LIKE '%1%'")
+        return f"SELECT id, {', '.join(columns)} FROM @ WHERE {' AND '.join(conditions)}"
+
+    def first_rows(self):
+        rng = self.rng
+        keys = [self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
+        keys = [f"{k if k in COLUMNS else f'({k})'}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for k in keys + ["id"]]
+        limit = f"LIMIT {rng.choice((0, 1, 5, 63, 64, 65, 500, rng.randint(1, 4000)))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
+        text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + ['note'], rng.randint(1, 5)))} FROM @"
+        return f"{text} ORDER BY {', '.join(keys)} {limit}"
+
+    def groups(self):
         rng = self.rng
         keys = []
         if rng.random() < 0.5:
@@ -246,7 +267,8 @@ def make_tables(connection, rng, rows):
     """heap, pgstrom and arrow: the same rows; a part of them is deleted, and a part is of this session's own transaction, which stays open."""
     values = Values(rng)
     columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
-    lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + ")" for _ in range(rows)]
+    lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + f", {rng.choice(('NULL', quoted('note ' * rng.randint(0, 9) + str(rng.randrange(rows)))))})" for _ in range(rows)]
+    columns += ", note text"
     script = f"""DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; CREATE TABLE heap (id int, {columns});
         CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');"""
     run(connection, script)
@@ -278,16 +300,18 @@ def run(connection, text):
 
 def fail_or_rows(connection, text):
     """
-    (SQLSTATE and message, or None; rows of the last statement, sorted; whether the plan computes on the GPU); the transaction goes on.
+    (SQLSTATE and message, or None; rows of the last statement, sorted if it has no order; whether the plan computes on the GPU); the transaction goes on.
     -0 is 0, as PostgreSQL does not say which of the two equal ones is the greatest.
     """
     reply = connection.ask(f"SAVEPOINT s; {text}")
     plan = b"\n".join(row for result in reply.results[2:3] for row in result.rows)
-    rows = None if reply.state else sorted(row.replace(b"\0\0\0\2-0", b"\0\0\0\1" + b"0") for row in reply.results[-1].rows)
+    rows = None if reply.state else [row.replace(b"\0\0\0\2-0", b"\0\0\0\1" + b"0") for row in reply.results[-1].rows]
+    if rows and " ORDER BY " not in text:
+        rows.sort()
     run(connection, "ROLLBACK TO s; RELEASE s" if reply.state else "RELEASE s")
     if b"GPU Ran: not" in plan:
         raise private.Failed(f"the GPU did not compute though it was planned: {plan.decode(errors='replace')}: {text}")
-    return (f"{reply.state} {reply.message}" if reply.state else None), rows, b"GPU: " in plan
+    return (f"{reply.state} {reply.message}" if reply.state else None), rows, b"GPU: " in plan or b"GPU Filter: " in plan
 
 
 def compare(connection, query, table, analyze):

@@ -12,7 +12,7 @@ if [ ! -x "$PG_CONFIG" ]; then
     exit
 fi
 case ${1:-} in
-smoke) exec "$here/run.sh" regress dml export functions plcuda_vector transactions types uniform vector ;;
+smoke) exec "$here/run.sh" regress dml export functions plcuda_vector query_vector transactions types uniform vector ;;
 all) exec "$here/run.sh" regress ;;
 esac
 sed -n '2,4s/^# //p' "$0" >&2

@@ -171,10 +171,10 @@ static void put_ascending(draft *d, uint32_t form, host_column *h, uint64_t rows
 /* Doubles of which few have a finite sum. */
 static void put_large(draft *d, uint8_t *values, uint64_t rows)
 {
-    const uint64_t parts = 1 + draw(d, 40);
+    const uint64_t parts = 1 + draw(d, draw(d, 2) == 0 ? 2 : 40);
 
     for (uint64_t row = 0; row < rows; row++) {
-        const double v = draw(d, 500) == 0 ? -DBL_MAX : DBL_MAX / (double)(parts + draw(d, 40));
+        const double v = draw(d, 500) == 0 ? -DBL_MAX : DBL_MAX / (double)(parts + draw(d, 3));
 
         memcpy(values + row * sizeof v, &v, sizeof v);
     }

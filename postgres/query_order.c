@@ -1,0 +1,677 @@
+/*
+ * See query_order.h.
+ *
+ * A list has the LIMIT's rows, if it is known, and at least LIST_ROWS; the next one has ten times as many. Entries are keys and row numbers; the columns of rows
+ * are read by the numbers, some rows at a time. Conditions that the GPU cannot evaluate are put to these.
+ *
+ * The outer plan sorts the rows of a local scan. It runs if the first list cannot be made: later, rows have been returned in an order of the GPU's
+ * among equal ones.
+ */
+#include "postgres.h"
+
+#include <math.h>
+
+#include "access/stratnum.h"
+#include "access/sysattr.h"
+#include "commands/explain.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
+#include "optimizer/cost.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/pathnode.h"
+#include "optimizer/planmain.h"
+#include "optimizer/restrictinfo.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+#include "postgres/fdw.h"
+#include "postgres/query_filter.h"
+#include "postgres/query_order.h"
+#include "postgres/query_path.h"
+#include "postgres/query_run.h"
+#include "postgres/query_scan.h"
+#include "postgres/scan.h"
+#include "postgres/settings.h"
+#include "postgres/whole.h"
+
+#define LIST_ROWS		64
+#define LIST_ROWS_MOST	(UINT64CONST(1) << 20)
+#define LIST_ROWS_TIMES 10
+#define READ_ROWS		256 /* at a time, at most */
+#define TIMES_MOST		1000
+#define ROW_COST		0.3 /* of a row that is read by its number */
+
+/* ---- planning */
+
+/* fdw_private of a path. */
+typedef struct order_parts
+{
+	List *filter;	  /* RestrictInfo: what the GPU evaluates */
+	List *keys;		  /* expressions */
+	List *directions; /* GSTORE_KEY_... of them */
+	List *limits; /* expressions: LIMIT, and OFFSET if there is one; NIL: it is not known before the rows */
+	int times; /* so many entries for a row that passes all conditions, about */
+} order_parts;
+
+static Expr *
+find_member(const EquivalenceClass *ec, const RelOptInfo *rel)
+{
+	ListCell *cell;
+
+	if (ec->ec_has_volatile)
+		return NULL;
+	foreach(cell, ec->ec_members)
+	{
+		const EquivalenceMember *em = lfirst(cell);
+
+		if (!em->em_is_const && bms_equal(em->em_relids, rel->relids))
+			return em->em_expr;
+	}
+	return NULL;
+}
+
+/* In the order that the GPU has the type's values in. */
+static bool
+has_order_of_type(const PathKey *key, const Expr *expression)
+{
+	const Oid type = getBaseType(exprType((const Node *) expression));
+
+	return lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf == key->pk_opfamily;
+}
+
+static bool
+find_keys(PlannerInfo *root, const RelOptInfo *rel, order_parts *parts)
+{
+	ListCell *cell;
+
+	foreach(cell, root->query_pathkeys)
+	{
+		const PathKey *key = lfirst(cell);
+		Expr		  *expression = find_member(key->pk_eclass, rel);
+
+		if (expression == NULL || !has_order_of_type(key, expression))
+			return false;
+		parts->keys = lappend(parts->keys, expression);
+		parts->directions = lappend_int(
+			parts->directions,
+			(key->pk_strategy == BTGreaterStrategyNumber ? GSTORE_KEY_DESCENDING : 0) |
+				(key->pk_nulls_first ? GSTORE_KEY_NULLS_FIRST : 0));
+	}
+	return parts->keys != NIL;
+}
+
+static bool
+has_exec_parameter(Node *node, void *ignored)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Param))
+		return ((Param *) node)->paramkind != PARAM_EXTERN;
+	return expression_tree_walker(node, has_exec_parameter, ignored);
+}
+
+static bool
+is_known_limit(Node *node)
+{
+	return !contain_var_clause(node) && !contain_volatile_functions(node) &&
+		!contain_subplans(node) && !has_exec_parameter(node, NULL);
+}
+
+/* True: a LIMIT is for this order. */
+static bool
+find_limits(const PlannerInfo *root, order_parts *parts)
+{
+	const Query *query = root->parse;
+
+	if (query->limitCount == NULL || query->groupClause != NIL || query->groupingSets != NIL ||
+		query->distinctClause != NIL || query->hasAggs || query->hasWindowFuncs ||
+		query->hasTargetSRFs || query->havingQual != NULL || query->setOperations != NULL)
+		return false;
+	if (!is_known_limit(query->limitCount) ||
+		(query->limitOffset != NULL && !is_known_limit(query->limitOffset)))
+		return true;
+	parts->limits = list_make1(query->limitCount);
+	if (query->limitOffset != NULL)
+		parts->limits = lappend(parts->limits, query->limitOffset);
+	return true;
+}
+
+/* What the local plan's rows have can be put into a row of the table: columns, ctid and tableoid. */
+static bool
+has_plain_target(const RelOptInfo *rel)
+{
+	ListCell *cell;
+
+	foreach(cell, rel->reltarget->exprs)
+	{
+		const Var *var = lfirst(cell);
+
+		if (!IsA(var, Var) ||
+			(var->varattno <= 0 && var->varattno != SelfItemPointerAttributeNumber &&
+			 var->varattno != TableOidAttributeNumber))
+			return false;
+	}
+	return true;
+}
+
+/* One table of ours, or partitions of one, whose rows are not locked. */
+static bool
+is_simple(const PlannerInfo *root, const RelOptInfo *rel)
+{
+	return root->parse->commandType == CMD_SELECT && root->parse->rowMarks == NIL &&
+		root->rowMarks == NIL && rel->rtekind == RTE_RELATION && bms_is_empty(rel->lateral_relids) &&
+		has_plain_target(rel) && bms_membership(root->all_baserels) == BMS_SINGLETON;
+}
+
+/* Keys are evaluated before conditions that the GPU does not: they must not raise an error then. */
+static bool
+measure(const RelOptInfo *rel, const order_parts *parts, gstore_query_size *size)
+{
+	gstore_query query = {.sink = GSTORE_SINK_LIST,
+						  .relation = rel->relid,
+						  .keys = parts->keys,
+						  .directions = parts->directions};
+
+	if (!gstore_query_measure(&query, size) ||
+		(size->raises && list_length(parts->filter) < list_length(rel->baserestrictinfo)))
+		return false;
+	query.filters = extract_actual_clauses(parts->filter, false);
+	return gstore_query_measure(&query, size);
+}
+
+/* All rows in their order, by lists that become longer. */
+static Cost
+cost_of_lists(const PlannerInfo *root, const RelOptInfo *rel, Cost list)
+{
+	const double first = Max(root->limit_tuples, LIST_ROWS);
+	const double lists = rel->rows > first ? 1 + log(rel->rows / first) / log(LIST_ROWS_TIMES) : 1;
+
+	return lists * list;
+}
+
+void
+gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
+{
+	order_parts		  parts = {0};
+	gstore_query_size size;
+	QualCost		  rest;
+	Selectivity		  passing;
+	Cost			  startup, rows;
+	Path			 *sorted;
+	List			 *others;
+
+	if (!gstore_gpu_queries || !gstore_gpu_order || root->query_pathkeys == NIL ||
+		!is_simple(root, rel) || !find_limits(root, &parts) || !find_keys(root, rel, &parts))
+		return;
+	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
+	if (!measure(rel, &parts, &size))
+		return;
+	others = list_difference_ptr(rel->baserestrictinfo, parts.filter);
+	cost_qual_eval(&rest, others, root);
+	passing = clauselist_selectivity(root, others, 0, JOIN_INNER, NULL);
+	parts.times = (int) ceil(1 / Max(passing, 1.0 / TIMES_MOST));
+	startup = gstore_query_run_cost(root, rel, &size, false) + rest.startup +
+		rel->reltarget->cost.startup;
+	rows = rel->rows *
+		(parts.times * (ROW_COST + rest.per_tuple) + cpu_tuple_cost + rel->reltarget->cost.per_tuple);
+	sorted = (Path *) create_sort_path(root, rel, local, root->query_pathkeys, root->limit_tuples);
+	local = (Path *) create_foreignscan_path(root, rel, NULL, rel->rows, startup,
+											 rest.startup + rel->reltarget->cost.startup +
+												 cost_of_lists(root, rel, startup) + rows,
+											 root->query_pathkeys, NULL, sorted,
+											 list_make5(parts.filter, parts.keys, parts.directions,
+														parts.limits, list_make1_int(parts.times)));
+	local->parallel_safe = false;
+	add_path(rel, local);
+}
+
+/*
+ * fdw_exprs: keys, what the GPU evaluates, what is evaluated on rows, limits. fdw_private: columns of rows, bare ones, directions, attribute
+ * numbers of the outer plan's columns, order_parts.times.
+ */
+ForeignScan *
+gstore_order_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
+				  List *targets, List *clauses, Plan *outer, gstore_columns_of columns_of)
+{
+	List	 *infos = list_difference_ptr(clauses, linitial(path->fdw_private));
+	List	 *rest = extract_actual_clauses(infos, false), *filter, *wanted, *bare, *numbers = NIL;
+	ListCell *cell;
+
+	filter = extract_actual_clauses(list_difference_ptr(clauses, infos), false);
+	columns_of(root, rel, relation, rest, &wanted, &bare);
+	foreach(cell, rel->reltarget->exprs)
+		numbers = lappend_int(numbers, lfirst_node(Var, cell)->varattno);
+	return make_foreignscan(
+		targets, NIL, rel->relid,
+		list_make4(lsecond(path->fdw_private), filter, rest, lfourth(path->fdw_private)),
+		list_make5(wanted, bare, lthird(path->fdw_private), numbers, list_nth(path->fdw_private, 4)),
+		NIL, list_concat_copy(filter, rest), outer);
+}
+
+/* ---- beginning */
+
+typedef enum phase
+{
+	PHASE_BEFORE, /* no list was made */
+	PHASE_LIST,
+	PHASE_LOCAL, /* the outer plan has the rows */
+} phase;
+
+typedef struct order_state
+{
+	gstore_query	 query;
+	gstore_compiled *compiled;
+	ExprState		*rest;	  /* conditions, of rows; NULL: none */
+	List			*limits;  /* of ExprState */
+	MemoryContext	 context; /* of what follows */
+	phase			 phase;
+	gstore_run		 run;
+	bool			 local; /* the last run was not there */
+	gstore_view		 view;
+	uint64			 times;	 /* order_parts.times */
+	uint64			 wanted; /* entries that the LIMIT needs, about; 0: not known */
+	int64			*entries;
+	uint64 words, count, max, at; /* of the list; max: it has all rows if it has fewer entries */
+	Bitmapset	  *columns;
+	int			  *indexes; /* attribute numbers - 1 */
+	int			   index_count;
+	gstore_batch  *batches[READ_ROWS]; /* of entries [read_from, read_to); NULL: not made yet */
+	uint64		   read_from, read_to;
+	Bitmapset	  *bare;
+	gstore_output *output;
+	uint64		   bytes; /* moved */
+} order_state;
+
+static void
+begin_order(ForeignScanState *node, int flags)
+{
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	order_state		  *state = palloc0(sizeof *state);
+	ListCell		  *cell;
+
+	node->fdw_state = state;
+	state->query = (gstore_query){.sink = GSTORE_SINK_LIST,
+								  .relation = plan->scan.scanrelid,
+								  .keys = linitial(plan->fdw_exprs),
+								  .directions = lthird(plan->fdw_private),
+								  .filters = lsecond(plan->fdw_exprs)};
+	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
+		return;
+	state->compiled = gstore_query_prepare(&state->query, &node->ss.ps);
+	state->rest = ExecInitQual(lthird(plan->fdw_exprs), &node->ss.ps);
+	state->limits = ExecInitExprList(lfourth(plan->fdw_exprs), &node->ss.ps);
+	state->times = (uint64) linitial_int(list_nth(plan->fdw_private, 4));
+	state->indexes = palloc(sizeof(int) * (Size) (list_length(linitial(plan->fdw_private)) + 1));
+	foreach(cell, (List *) linitial(plan->fdw_private))
+	{
+		state->columns = bms_add_member(state->columns, lfirst_int(cell));
+		state->indexes[state->index_count++] = lfirst_int(cell) - 1;
+	}
+	foreach(cell, (List *) lsecond(plan->fdw_private))
+		state->bare = bms_add_member(state->bare, lfirst_int(cell));
+	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore order",
+										   ALLOCSET_DEFAULT_SIZES);
+}
+
+static void
+end_lists(order_state *state)
+{
+	gstore_run_end(&state->run);
+	MemoryContextReset(state->context);
+	memset(state->batches, 0, sizeof state->batches);
+	state->output = NULL;
+	state->entries = NULL;
+	state->count = state->at = state->max = state->read_from = state->read_to = 0;
+	state->phase = PHASE_BEFORE;
+}
+
+/* ---- lists */
+
+/* As LIMIT has it: NULL and what is negative, which is an error there, are none. */
+static uint64
+evaluate_limits(ForeignScanState *node, const order_state *state)
+{
+	uint64	  rows = 0;
+	ListCell *cell;
+
+	foreach(cell, state->limits)
+	{
+		bool  null;
+		int64 value = DatumGetInt64(
+			ExecEvalExprSwitchContext(lfirst(cell), node->ss.ps.ps_ExprContext, &null));
+
+		if (null && cell == list_head(state->limits))
+			return 0;
+		if (!null && value > 0)
+			rows += Min((uint64) value, LIST_ROWS_MOST);
+	}
+	return rows;
+}
+
+static int
+compare_entries(const void *left, const void *right, void *argument)
+{
+	const int64 *l = left, *r = right;
+	const uint64 words = *(const uint64 *) argument;
+
+	for (uint64 i = 0; i < words; i++)
+		if (l[i] != r[i])
+			return l[i] < r[i] ? -1 : 1;
+	return 0;
+}
+
+/* Of the run: its entries, in their order. */
+static void
+take_entries(order_state *state)
+{
+	gstore_run	*run = &state->run;
+	const uint64 bytes = sizeof(int64) * state->words;
+	uint64		 rows = run->count + run->left, at = 0;
+
+	if (rows > state->max)
+		elog(ERROR, "the executor of queries has returned no valid result");
+	state->entries = MemoryContextAllocHuge(CurrentMemoryContext, Max(rows * bytes, 1));
+	do
+	{
+		memcpy(state->entries + at * state->words, run->records, run->count * bytes);
+		at += run->count;
+	} while (gstore_run_fetch(run));
+	qsort_arg(state->entries, rows, bytes, compare_entries, &state->words);
+	for (uint64 i = 0; i < rows; i++)
+		if ((uint64) state->entries[(i + 1) * state->words - 1] >= state->view.rows)
+			elog(ERROR, "the executor of queries has returned no valid result");
+	state->count = rows;
+	state->at = state->read_from = state->read_to = 0;
+}
+
+/* after: of the last entry before; NULL: the first list. */
+static bool
+make_list(ForeignScanState *node, order_state *state, const int64 *after)
+{
+	gquery_program *program = palloc(sizeof *program);
+	gstore_request	request = {.program = program, .list_max = state->max, .after = after};
+	bool			done;
+
+	strlcpy(state->run.why, "too many instructions or values", sizeof state->run.why);
+	done = gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &state->view, program);
+	if (done)
+	{
+		state->words = (uint64) gstore_query_record_words(state->compiled);
+		request.record_words = (int) state->words;
+		request.distance_count = gstore_query_distances(state->compiled, &request.distances,
+														&request.queries, &request.queries_bytes);
+		done = gstore_run_begin(&state->run, node->ss.ss_currentRelation, &state->view, &request);
+	}
+	pfree(program);
+	if (!done)
+		return false;
+	take_entries(state);
+	gstore_run_end(&state->run);
+	return true;
+}
+
+/* False: the outer plan is to run. */
+static bool
+make_first_list(ForeignScanState *node, order_state *state)
+{
+	const Relation	 relation = node->ss.ss_currentRelation;
+	const Snapshot	 snapshot = gstore_register_snapshot(relation, node->ss.ps.state->es_snapshot);
+	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
+	int				 count;
+
+	gstore_note_read(relation, snapshot);
+	count = gstore_choose_rows(relation, snapshot, false, true, ranges);
+	UnregisterSnapshot(snapshot);
+	state->run.place = "nowhere, as the table has no rows";
+	if (count == 0)
+		return true;
+	strlcpy(state->run.why, "rows are in two stores", sizeof state->run.why);
+	if (!gstore_whole_join(ranges, count, &state->view))
+		return false;
+	state->wanted = state->times * evaluate_limits(node, state);
+	state->max = Min(Max(state->wanted, LIST_ROWS), LIST_ROWS_MOST);
+	return make_list(node, state, NULL);
+}
+
+static void
+begin_lists(ForeignScanState *node, order_state *state)
+{
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	const bool	  done = make_first_list(node, state);
+
+	MemoryContextSwitchTo(old);
+	if (!done)
+		end_lists(state);
+	state->local = !done;
+	state->phase = done ? PHASE_LIST : PHASE_LOCAL;
+}
+
+/* False: the list that ends here was the last one. */
+static bool
+make_next_list(ForeignScanState *node, order_state *state)
+{
+	int64		  after[GQUERY_ENTRY_WORDS_MAX];
+	MemoryContext old;
+
+	if (state->count < state->max)
+		return false;
+	memcpy(after, state->entries + (state->count - 1) * state->words, sizeof(int64) * state->words);
+	old = MemoryContextSwitchTo(state->context);
+	pfree(state->entries);
+	state->entries = NULL;
+	state->max = Min(state->max * LIST_ROWS_TIMES, LIST_ROWS_MOST);
+	if (!make_list(node, state, after))
+		ereport(ERROR,
+				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+				 errmsg("a query on the GPU cannot be continued: %s", state->run.why),
+				 errhint("SET gstore_fdw.gpu_order = off runs the statement without the GPU.")));
+	MemoryContextSwitchTo(old);
+	return state->count > 0;
+}
+
+/* ---- rows */
+
+static uint64
+row_at(const order_state *state, uint64 at)
+{
+	return (uint64) state->entries[(at + 1) * state->words - 1];
+}
+
+static gstore_batch *
+batch_of(ForeignScanState *node, order_state *state, uint64 at)
+{
+	gstore_batch **batch = &state->batches[at];
+
+	if (*batch == NULL)
+	{
+		*batch = gstore_batch_create(RelationGetDescr(node->ss.ss_currentRelation)->natts);
+		(*batch)->bare = state->bare;
+	}
+	return *batch;
+}
+
+/* The columns of the next rows: of no more than the LIMIT needs, at first. */
+static void
+read_rows(ForeignScanState *node, order_state *state)
+{
+	MemoryContext old = MemoryContextSwitchTo(state->context);
+	const uint64  most = state->at < state->wanted ? state->wanted - state->at : LIST_ROWS;
+
+	state->read_from = state->at;
+	state->read_to = Min(state->at + Min(most, READ_ROWS), state->count);
+	for (uint64 at = state->read_from; at < state->read_to; at++)
+		gstore_batch_move(batch_of(node, state, at - state->read_from), row_at(state, at), 1);
+	state->bytes += gstore_read_batches(state->batches, (int) (state->read_to - state->read_from),
+										&state->view, state->columns);
+	if (state->output == NULL)
+		state->output = gstore_output_create(RelationGetDescr(node->ss.ss_currentRelation)->natts);
+	MemoryContextSwitchTo(old);
+}
+
+static bool
+next_listed_row(ForeignScanState *node, order_state *state, TupleTableSlot *slot)
+{
+	gstore_batch *batch;
+
+	CHECK_FOR_INTERRUPTS();
+	if (state->at == state->count && (state->max == 0 || !make_next_list(node, state)))
+		return false;
+	if (state->at >= state->read_to)
+		read_rows(node, state);
+	batch = state->batches[state->at - state->read_from];
+	gstore_output_begin(state->output, batch, &state->view, state->indexes, state->index_count);
+	memset(slot->tts_isnull, true, sizeof(bool) * (Size) slot->tts_tupleDescriptor->natts);
+	gstore_output_fill(state->output, 0, slot);
+	gstore_row_to_tid(row_at(state, state->at), &slot->tts_tid);
+	state->at++;
+	ExecStoreVirtualTuple(slot);
+	return true;
+}
+
+static bool
+passes_rest(ForeignScanState *node, const order_state *state, TupleTableSlot *slot)
+{
+	ExprContext *context = node->ss.ps.ps_ExprContext;
+	bool		 passes;
+
+	if (state->rest == NULL)
+		return true;
+	context->ecxt_scantuple = slot;
+	passes = ExecQual(state->rest, context);
+	if (!passes)
+	{
+		InstrCountFiltered1(node, 1);
+		ResetExprContext(context);
+	}
+	return passes;
+}
+
+/* A value of the outer plan's row, as one of the table's. */
+static void
+store_value(TupleTableSlot *slot, int number, Datum value, bool null)
+{
+	if (number > 0)
+	{
+		slot->tts_values[number - 1] = value;
+		slot->tts_isnull[number - 1] = null;
+	}
+	else if (number == SelfItemPointerAttributeNumber)
+		slot->tts_tid = *(ItemPointer) DatumGetPointer(value);
+}
+
+static TupleTableSlot *
+next_local_row(ForeignScanState *node, TupleTableSlot *slot)
+{
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	MemoryContext	   old = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
+	TupleTableSlot	  *row = ExecProcNode(outerPlanState(node));
+	const List		  *numbers = lfourth(plan->fdw_private);
+	ListCell		  *cell;
+
+	MemoryContextSwitchTo(old);
+	if (TupIsNull(row))
+		return slot;
+	slot_getallattrs(row);
+	memset(slot->tts_isnull, true, sizeof(bool) * (Size) slot->tts_tupleDescriptor->natts);
+	foreach(cell, numbers)
+		store_value(slot, lfirst_int(cell), row->tts_values[foreach_current_index(cell)],
+					row->tts_isnull[foreach_current_index(cell)]);
+	return ExecStoreVirtualTuple(slot);
+}
+
+static TupleTableSlot *
+iterate_order(ForeignScanState *node)
+{
+	order_state	   *state = node->fdw_state;
+	TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+
+	ExecClearTuple(slot);
+	if (state->phase == PHASE_BEFORE)
+		begin_lists(node, state);
+	if (state->phase == PHASE_LOCAL)
+		return next_local_row(node, slot);
+	do
+		ExecClearTuple(slot);
+	while (next_listed_row(node, state, slot) && !passes_rest(node, state, slot));
+	return slot;
+}
+
+/* PostgreSQL itself begins anew with the outer plan. */
+static void
+rescan_order(ForeignScanState *node)
+{
+	order_state *state = node->fdw_state;
+
+	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_LOCAL)
+		return;
+	end_lists(state);
+}
+
+static void
+end_order(ForeignScanState *node)
+{
+	order_state *state = node->fdw_state;
+
+	if (state == NULL || state->context == NULL)
+		return;
+	end_lists(state);
+	MemoryContextDelete(state->context);
+}
+
+/* ---- EXPLAIN */
+
+/* As of a Sort node: what is not the default of ASC or DESC is said. */
+static void
+explain_keys(const ForeignScanState *node, const gstore_query *query, ExplainState *es)
+{
+	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL), *texts = NIL;
+	ListCell *key, *direction;
+
+	forboth(key, query->keys, direction, query->directions)
+	{
+		const bool	descending = (lfirst_int(direction) & GSTORE_KEY_DESCENDING) != 0;
+		const bool	nulls_first = (lfirst_int(direction) & GSTORE_KEY_NULLS_FIRST) != 0;
+		const char *text = deparse_expression(lfirst(key), context,
+											  es->verbose || list_length(es->rtable) > 1, false);
+
+		texts = lappend(texts,
+						psprintf("%s%s%s", text, descending ? " DESC" : "",
+								 nulls_first == descending ? ""
+									 : nulls_first		   ? " NULLS FIRST"
+														   : " NULLS LAST"));
+	}
+	ExplainPropertyList("GPU Sort Key", texts, es);
+}
+
+static void
+explain_order(ForeignScanState *node, ExplainState *es)
+{
+	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
+	const order_state *state = node->fdw_state;
+
+	ExplainPropertyText(
+		"GPU", psprintf("order on %s", RelationGetRelationName(node->ss.ss_currentRelation)), es);
+	explain_keys(node, &state->query, es);
+	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
+	gstore_explain_expressions(node, "Row Filter", lthird(plan->fdw_exprs), es);
+	if (!es->analyze)
+		return;
+	gstore_run_explain(&state->run, state->local ? "by the local plan" : NULL, "GPU Rows Listed", es);
+	ExplainPropertyInteger("Bytes Moved", NULL, (int64) state->bytes, es);
+}
+
+void
+gstore_order_callbacks(FdwRoutine *routine)
+{
+	routine->BeginForeignScan = begin_order;
+	routine->IterateForeignScan = iterate_order;
+	routine->ReScanForeignScan = rescan_order;
+	routine->EndForeignScan = end_order;
+	routine->ExplainForeignScan = explain_order;
+}

@@ -1,0 +1,62 @@
+/*
+ * postgres/query_run.h - a program (query/program.h) runs over all rows that are seen of a table, and its records come piece by piece.
+ */
+#ifndef GSTORE_QUERY_RUN_H
+#define GSTORE_QUERY_RUN_H
+
+#include "postgres.h"
+
+#include "commands/explain.h"
+#include "utils/relcache.h"
+
+#include "postgres/directory.h"
+#include "postgres/query_session.h"
+
+/* What is to run. */
+typedef struct gstore_request
+{
+	const gquery_program *program;
+	int					  record_words;
+	/* Of a list: so many of its first entries, of those after this one; NULL: from the first one on. */
+	uint64		 list_max;
+	const int64 *after; /* record_words */
+	/* Columns of GQUERY_DISTANCE. Their spans are within `queries`. */
+	const gquery_wanted_distance *distances;
+	int							  distance_count;
+	const void					 *queries;
+	Size						  queries_bytes;
+} gstore_request;
+
+typedef struct gstore_run
+{
+	gstore_session *session; /* while there are more records than these; NULL: there are not */
+	const uint64   *records;
+	uint64			count, at; /* of these; the next one */
+	uint64			left;	   /* of the others */
+	int				words;
+	bool			fetched; /* those before are gone */
+	char			why[GSTORE_SESSION_WHY_BYTES];
+	/* Of all runs, for EXPLAIN. */
+	uint64		total; /* records */
+	gquery_cost cost;
+	const char *place; /* where the last one was; NULL: there was none */
+} gstore_run;
+
+/*
+ * Of the rows of a view (whole.h). True: the first records are there. False: it cannot run, and why not is written. What it has
+ * taken lives in the current memory context.
+ */
+extern bool gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view,
+							 const gstore_request *request);
+
+/* The next piece takes the place of the one before. False: there is none. */
+extern bool gstore_run_fetch(gstore_run *run);
+
+/* Records that were not fetched are given up. What EXPLAIN shows stays. */
+extern void gstore_run_end(gstore_run *run);
+
+/* local: what ran in the place of the last run; NULL: nothing did. label: what records are; NULL: not shown. */
+extern void
+gstore_run_explain(const gstore_run *run, const char *local, const char *label, ExplainState *es);
+
+#endif

@@ -1,0 +1,179 @@
+/* See run.h: a query's table. Columns that the program loads, and vectors whose distances it loads, are found by attribute numbers; what
+ * kernels will read of them must be there, whatever the query says. */
+#include "query/run.h"
+
+static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16};
+
+static bool is_loaded(const gquery_program *p, uint32_t column)
+{
+    for (uint32_t i = 0; i < p->code_count; i++)
+        if (p->code[i].op == GQUERY_LOAD && p->code[i].a == column)
+            return true;
+    return false;
+}
+
+/* Kernels read so many bytes of it as the form says. */
+static bool has_form(const gvm_table_column *c, uint32_t form, uint64_t rows)
+{
+    const uint64_t bytes = form == GQUERY_BIT ? (rows + 7) / 8 : rows * form_bytes[form];
+
+    return c->absent || (c->width == form_bytes[form] && c->values_bytes >= bytes &&
+                         (c->length > 0 || c->uniform != 0));
+}
+
+/* Where NULLs are told by a bitmap alone. */
+static bool has_null_bits(const gvm_table_column *c)
+{
+    return c->absent || c->has_nulls || c->arrow != NULL || c->length > 0 || c->uniform != 0;
+}
+
+/* Of the token's table; NULL: there is none of this number. */
+static const gvm_table_column *column_of(const gquery_attached *a, uint32_t number, uint32_t *index)
+{
+    for (*index = 0; *index < a->info.columns; ++*index)
+        if (a->columns[*index].number == number)
+            return &a->columns[*index];
+    return NULL;
+}
+
+static bool find_column(gquery_query *q, uint32_t column, uint32_t *index)
+{
+    const gquery_program *p = &q->c->query.program;
+    const gquery_column *wanted = &p->columns[column];
+    const gvm_table_column *c = column_of(q->attached, wanted->number, index);
+
+    return c != NULL && c->base_type == wanted->type &&
+           (is_loaded(p, column) ? has_form(c, wanted->form, q->attached->info.rows)
+                                 : has_null_bits(c));
+}
+
+static bool find_vectors(gquery_query *q, const gquery_wanted_distance *wanted, uint32_t *index)
+{
+    const gvm_table_column *c = column_of(q->attached, wanted->number, index);
+
+    return c != NULL && c->base_type == wanted->type && gquery_distance_fits(q, wanted, c);
+}
+
+/* Columns of the table without those that occur twice. */
+typedef struct column_list {
+    uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
+    uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
+    uint32_t vectors[GQUERY_DISTANCES_MAX];
+} column_list;
+
+static uint32_t add_to_list(column_list *l, uint32_t index)
+{
+    uint32_t at = 0;
+
+    while (at < l->count && l->list[at] != index)
+        at++;
+    if (at == l->count)
+        l->list[l->count++] = index;
+    return at;
+}
+
+static bool list_columns(gquery_query *q, column_list *l)
+{
+    const gquery_window *w = &q->c->query;
+    uint32_t number = 0, index;
+
+    for (uint32_t i = 0; i < w->program.column_count; i++) {
+        if (w->program.columns[i].table == GQUERY_DISTANCE)
+            continue;
+        if (w->program.columns[i].table != 0)
+            return gquery_refuse(q, "there is one table");
+        number = w->program.columns[i].number;
+        if (!find_column(q, i, &index))
+            goto other;
+        l->columns[i] = add_to_list(l, index);
+    }
+    for (uint32_t i = 0; i < w->distance_count; i++) {
+        number = w->distances[i].number;
+        if (!find_vectors(q, &w->distances[i], &index))
+            goto other;
+        l->vectors[i] = add_to_list(l, index);
+    }
+    return true;
+other:
+    gquery_answer(q->answer, GQUERY_ERROR, "55000",
+                  "column %u of the table is not as the query has it", number);
+    return false;
+}
+
+static void set_sources(gquery_query *q, const column_list *l)
+{
+    const gquery_window *w = &q->c->query;
+
+    for (uint32_t i = 0; i < w->program.column_count; i++)
+        if (w->program.columns[i].table != GQUERY_DISTANCE) {
+            const gvm_table_data *d = &q->data[l->columns[i]];
+
+            q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values,
+                                                 (uint64_t)(uintptr_t)d->nulls};
+        }
+    for (uint32_t i = 0; i < w->distance_count; i++) {
+        q->vectors[i].launch.values = (uint64_t)(uintptr_t)q->data[l->vectors[i]].values;
+        q->vectors[i].nulls = (uint64_t)(uintptr_t)q->data[l->vectors[i]].nulls;
+    }
+}
+
+static bool check_table(gquery_query *q)
+{
+    const gquery_table *wanted = &q->c->query.tables[0];
+
+    if (q->attached->info.device != q->device->info.ordinal)
+        gquery_answer(q->answer, GQUERY_ERROR, "55000", "the table is on another GPU");
+    else if (q->attached->info.rows != wanted->rows)
+        gquery_answer(q->answer, GQUERY_ERROR, "55000", "the table has other rows than its token");
+    else
+        return true;
+    return false;
+}
+
+static bool set_deleted(gquery_query *q)
+{
+    const gquery_table *wanted = &q->c->query.tables[0];
+    const gvm_lease *lease = &q->leases.deleted;
+
+    if (wanted->deleted_bytes == 0)
+        return true;
+    if (wanted->deleted_at % 8 != 0 || wanted->deleted_bytes > lease->size_bytes ||
+        wanted->deleted_at > lease->size_bytes - wanted->deleted_bytes)
+        return gquery_refuse(q, "the table's bitmap of deleted rows is not where it was");
+    q->scan.deleted = (uint64_t)(uintptr_t)lease->address + wanted->deleted_at;
+    q->scan.deleted_rows = wanted->deleted_bytes * 8;
+    return true;
+}
+
+/* What goes through the kernels. */
+static void count_bytes(gquery_query *q, const uint32_t *list, uint32_t count)
+{
+    uint64_t bytes = q->c->query.tables[0].deleted_bytes + q->c->query.tables[0].dead.bytes;
+
+    for (uint32_t i = 0; i < count; i++)
+        bytes += q->attached->columns[list[i]].nulls_bytes;
+    for (uint32_t i = 0; i < count; i++)
+        bytes += q->attached->columns[list[i]].values_bytes;
+    q->cost.rows = q->c->query.tables[0].rows;
+    q->cost.read_bytes = bytes;
+}
+
+bool gquery_open_table(gquery_query *q)
+{
+    const gquery_table *wanted = &q->c->query.tables[0];
+    column_list l = {.count = 0};
+
+    if (wanted->token[0] == '\0')
+        return wanted->rows == 0 || gquery_refuse(q, "rows without a table");
+    if (!gquery_succeed(q, gquery_tables_attach(q->tables, wanted->token, &q->attached),
+                        "cannot attach a table") ||
+        !check_table(q) || !list_columns(q, &l) ||
+        !gquery_succeed(q,
+                        gquery_leases_take(q->tables, q->attached, l.list, l.count,
+                                           wanted->deleted_bytes > 0, q->data, &q->leases),
+                        "cannot read a table"))
+        return false;
+    set_sources(q, &l);
+    count_bytes(q, l.list, l.count);
+    return set_deleted(q);
+}

@@ -1,0 +1,141 @@
+/* query/run.h - a query while it runs: what the files share that carry it out.
+ *
+ * columns.c    its table: columns, leases, the bitmap of deleted rows
+ * distance.c   distances of vectors from a query, as columns
+ * list.c       an ordered list
+ * run.c        memory, launches, sums, groups, marks; the query as a whole
+ *
+ * Threads: a query belongs to its connection's.
+ * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
+ */
+#ifndef GQUERY_RUN_H
+#define GQUERY_RUN_H
+
+#include <stddef.h>
+
+#include "query/executor.h"
+#include "query/kernels.h"
+
+#define GQUERY_SLICE_LEAST \
+    UINT64_C(4096) /* rows of a launch are a multiple of so many, but for the last ones */
+#define GQUERY_LIST_MAX (UINT64_C(1) << 20)
+
+/* What kernels and this process exchange beside states. */
+typedef struct gquery_control {
+    uint32_t error, reserved;
+    uint64_t collected;
+    gquery_groups groups;
+    gquery_list appended, kept; /* list.c */
+} gquery_control;
+
+/* A lane's memory, on host and device: the program, control, states of blocks, a small bitmap; queries of distances, on the host alone. */
+#define GQUERY_ROUND_UP(bytes) (((bytes) + 63) / 64 * 64)
+#define GQUERY_CONTROL_AT GQUERY_ROUND_UP(sizeof(gquery_program))
+#define GQUERY_STATES_AT (GQUERY_CONTROL_AT + GQUERY_ROUND_UP(sizeof(gquery_control)))
+#define GQUERY_STATES_BYTES (UINT64_C(1) << 20)
+#define GQUERY_DEAD_AT (GQUERY_STATES_AT + GQUERY_STATES_BYTES)
+#define GQUERY_DEAD_BYTES (UINT64_C(512) << 10)
+#define GQUERY_POINTS_AT (GQUERY_DEAD_AT + GQUERY_DEAD_BYTES + 64)
+#define GQUERY_POINTS_BYTES (UINT64_C(256) << 10)
+_Static_assert(GQUERY_POINTS_AT + GQUERY_POINTS_BYTES <= GQUERY_LANE_BYTES,
+               "a lane has room for all of it");
+
+typedef enum gquery_outcome {
+    GQUERY_SCANNED,
+    GQUERY_FULL,   /* the table of groups */
+    GQUERY_FAILED, /* answer says why, or the backend has gone */
+} gquery_outcome;
+
+/* A distance that is a column of the program. */
+typedef struct gquery_vectors {
+    gquery_distance launch; /* values 0: all of its vectors are NULL */
+    uint64_t nulls;
+    uint32_t blocks, shared_bytes;
+} gquery_vectors;
+
+typedef struct gquery_query {
+    gquery_tables *tables;
+    const gquery_device *device;
+    gquery_connection *c;
+    gquery_message *answer;
+    gquery_lane *lane;
+    gquery_shape shape;
+    gquery_attached *attached; /* NULL: no rows */
+    gquery_leases leases;
+    gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
+    gquery_vectors vectors[GQUERY_DISTANCES_MAX];
+    gquery_block dead, groups, distances;
+    gquery_block marked;     /* a bitmap */
+    gquery_block list, kept; /* list.c: entries */
+    uint64_t slots;
+    uint64_t unit;            /* rows of the first batch; later ones have a multiple of it */
+    uint64_t launch_rows;     /* of a launch, at most; divides unit, if it is less */
+    uint32_t threads, blocks; /* of a scan */
+    gquery_scan scan;
+    gquery_cost cost;
+    uint64_t scratch_bytes; /* now */
+} gquery_query;
+
+/* ---- run.c */
+
+bool gquery_succeed(gquery_query *q, gvm_status status, const char *what);
+bool gquery_check_call(gquery_query *q, CUresult result, const char *call);
+/* The query is malformed. False. */
+bool gquery_refuse(gquery_query *q, const char *what);
+
+/* The query's scratch memory has a bound: GQUERY_NO_ROOM. */
+bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block);
+
+static inline gquery_control *gquery_control_of(const gquery_query *q)
+{
+    return (gquery_control *)(void *)(q->lane->host + GQUERY_CONTROL_AT);
+}
+
+/* The program, and control, which is 0 but for the argument. */
+bool gquery_send_control(gquery_query *q, const gquery_control *control);
+
+bool gquery_launch(gquery_query *q, CUfunction kernel, uint64_t blocks, uint32_t threads,
+                   uint64_t shared_bytes, const void *params);
+/* Blocks that `work` threads are, but no more than the device runs at once. */
+uint64_t gquery_count_blocks(const gquery_query *q, uint64_t work);
+/* Blocks that run at once. */
+bool gquery_count_resident(gquery_query *q, CUfunction kernel, uint32_t threads,
+                           uint64_t shared_bytes, uint32_t *blocks);
+bool gquery_choose_launch(gquery_query *q);
+
+/* A batch: what is launched between these. end waits, with the control and so many bytes of states copied back. */
+bool gquery_batch_begin(gquery_query *q);
+bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit);
+bool gquery_batch_end(gquery_query *q, uint64_t states_bytes);
+gquery_outcome gquery_batch_look(gquery_query *q);
+/* Rows of the next one, where this one had so many. */
+uint64_t gquery_batch_adapt(gquery_query *q, uint64_t rows);
+
+/* Records that are in this process: all of the results. */
+bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, uint32_t words);
+
+/* Records that are on the device: the block becomes the connection's. */
+bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, uint32_t words);
+
+/* ---- columns.c */
+
+/* Attaches the table, takes leases, and sets the scan's sources, but those of distances. */
+bool gquery_open_table(gquery_query *q);
+
+/* ---- distance.c */
+
+/* Whether the token's column is as the distance says. */
+bool gquery_distance_fits(const gquery_query *q, const gquery_wanted_distance *wanted,
+                          const gvm_table_column *column);
+/* What the window says of them, before anything of the table is known. */
+bool gquery_distances_check(gquery_query *q);
+/* Takes memory for them, sends the queries, and says how many rows a launch has. */
+bool gquery_distances_prepare(gquery_query *q);
+/* Computes those of rows [first, limit), launch_rows at most, and sets the scan's sources. */
+bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit);
+
+/* ---- list.c */
+
+bool gquery_run_list(gquery_query *q);
+
+#endif

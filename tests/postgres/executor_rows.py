@@ -1,0 +1,525 @@
+#!/usr/bin/env python3
+"""The executor's results other than groups: marked rows, ordered lists, distances; see executor.py.
+
+usage: executor_rows.py [CASE...]. What it returns is compared with SQL, or with what is computed here from the rows that SQL returns.
+"""
+import math
+import random
+import struct
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from cases import group, main  # noqa: E402
+from executor_client import (  # noqa: E402
+    COUNT,
+    ID,
+    K,
+    N,
+    Client,
+    Distance,
+    Span,
+    Window,
+    aggregate,
+    check_layouts,
+    descriptors,
+    executor_pid,
+    expect_verb,
+    fill,
+    op,
+    signed,
+    wait_until,
+)
+from private import expect  # noqa: E402
+
+ABOVE = [op("CONSTANT", value=0), op("GT", b="GQUERY_ORDER_I64"), op("FILTER")]
+ENTRY_BYTES = 16  # of lists by one key
+SLICE = 4096  # rows that a list always has room for
+
+
+def where_id(name, value):
+    return [op("LOAD", 0), op("CONSTANT", value=value), op(name, b="GQUERY_ORDER_I64"), op("FILTER")]
+
+
+# by column 0, and the other way round; by column 1 with NULLs last or first, which is NULL for some rows
+BY_FIRST = [op("LOAD", 0), op("EMIT", 1)], 0
+BY_FIRST_DOWN = [op("LOAD", 0), op("INVERT"), op("EMIT", 1)], 0
+SECOND_OR_ZERO = [op("LOAD", 1), op("COPY"), op("IS_NULL"), op("IF"), op("CONSTANT", value=0), op("REPLACE"), op("END")]
+BY_SECOND = [op("LOAD_NULL", 1), *SECOND_OR_ZERO, op("EMIT", 2)], 0
+BY_SECOND_NULLS_FIRST = [op("LOAD_NULL", 1), op("NOT"), *SECOND_OR_ZERO, op("INVERT"), op("EMIT", 2)], 0
+
+
+def entries_of(records):
+    return sorted(tuple(signed(word) for word in record) for record in records)
+
+
+def bits_of(records, rows):
+    """Rows whose bits are set."""
+    bitmap = b"".join(struct.pack("=Q", *record) for record in records)
+    expect(len(bitmap), (rows + 63) // 64 * 8, "bytes of a bitmap")
+    number = int.from_bytes(bitmap, "little")
+    expect(number >> rows, 0, "bits behind the last row")
+    digits = bin(number)[:1:-1]
+    return [row for row, digit in enumerate(digits) if digit == "1"]
+
+
+def ids_in_sql(server, where):
+    """As rows: id 1 is in row 0."""
+    return [int(line) - 1 for line in server.sql(f"SELECT id FROM ft WHERE {where} ORDER BY id").splitlines()]
+
+
+@group()
+class Marks:
+    def marked_rows_are_those_of_sql(self, server):
+        for rows in (1, 31, 64, 4097, 200001):
+            token = fill(server, rows)
+            with Client(server) as client:
+                for code, where in (
+                    ([], "true"),
+                    (where_id("LT", 0), "false"),
+                    (where_id("GE", rows), f"id >= {rows}"),
+                    ([op("LOAD", 1), op("CONSTANT", value=500), op("LT", b="GQUERY_ORDER_I64"), op("FILTER")], "k < 500"),
+                    ([op("LOAD_NULL", 1), op("FILTER")], "k IS NULL"),
+                ):
+                    found = client.run(token, rows, ([*code, op("MARK")], 0))
+                    expect(bits_of(found, rows), ids_in_sql(server, where), f"rows of {rows} where {where}")
+
+    def table_without_rows_has_no_marks_and_no_entries(self, server):
+        with Client(server) as client:
+            expect(client.run("", 0, ([op("MARK")], 0), columns=()), [], "marks")
+            expect(client.window.record_words, 1, "words of a record")
+            expect(client.run("", 0, BY_FIRST, columns=(ID,), entries=5), [], "entries")
+            expect(client.window.record_words, 2, "words of a record")
+
+    def dead_rows_are_not_marked(self, server):
+        rows = 10000
+        token = fill(server, rows)
+        with Client(server) as client:
+            found = client.run(token, rows, ([op("MARK")], 0), dead=b"\x55" * (rows // 8))
+            expect(bits_of(found, rows), list(range(1, rows, 2)), "rows")
+
+    def marks_beyond_the_scratch_memory_are_no_room(self, server):
+        token = fill(server, 10000)
+        with Client(server) as client:
+            client.write(token, 10000, ([op("MARK")], 0), scratch=10000 // 8 - 1)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(len(client.run(token, 10000, ([op("MARK")], 0), scratch=10000 // 8 + 8)), 157, "words")
+
+    def error_of_a_row_is_said(self, server):
+        token = fill(server, 1000)
+        code = [op("CONSTANT", value=1), op("LOAD", 0), op("CONSTANT", value=500), op("SUBTRACT", b="GQUERY_ARITHMETIC_I32"), op("DIVIDE", b="GQUERY_ARITHMETIC_I32")]
+        with Client(server) as client:
+            for sink in ([*ABOVE, op("MARK")], [op("EMIT", 1)]):
+                client.write(token, 1000, (code + sink, 0), entries=5)
+                answer = client.ask()
+                expect_verb(answer, "RAISED")
+                expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
+
+
+def make_table(server, expression, rows):
+    """Of id in rows' order, and k."""
+    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, k bigint) SERVER gstore_fdw")
+    server.sql(f"INSERT INTO ft SELECT {expression} FROM generate_series(1, {rows}) i")
+    return server.sql("SELECT gstore_export('ft')")
+
+
+@group()
+class Lists:
+    ROWS = 100000
+    COLUMNS = (ID, K)
+    DRAWN = "hashint4(i) / 7, nullif(hashint4(i + 1) % 50, 0)"
+
+    def _rows(self, server):
+        """In their order."""
+        lines = [line.split("|") for line in server.sql("SELECT id, k FROM ft").splitlines()]
+        return [(int(id_), int(k) if k else None) for id_, k in lines]
+
+    def _orders(self, rows):
+        """Programs, and all of their entries in order."""
+        by_second = [(int(k is None), k or 0, row) for row, (_, k) in enumerate(rows)]
+        yield BY_FIRST, sorted((id_, row) for row, (id_, _) in enumerate(rows))
+        yield BY_FIRST_DOWN, sorted((~id_, row) for row, (id_, _) in enumerate(rows))
+        yield BY_SECOND, sorted(by_second)
+        yield BY_SECOND_NULLS_FIRST, sorted((1 - null, ~k, row) for null, k, row in by_second)
+
+    def first_entries_are_those_of_a_sort(self, server):
+        for rows in (1, 4096, 4097, self.ROWS):
+            token = make_table(server, self.DRAWN, rows)
+            for program, wanted in self._orders(self._rows(server)):
+                with Client(server) as client:
+                    for entries in (1, 2, 10, 1000, rows - 1, rows, rows + 1, 1 << 20):
+                        if entries == 0:
+                            continue
+                        found = client.run(token, rows, program, columns=self.COLUMNS, entries=entries)
+                        expect(entries_of(found) == wanted[:entries], True, f"the first {entries} of {rows} entries")
+
+    def table_in_or_against_the_order_of_the_list_takes_few_turns(self, server):
+        """Lists have the room that they need at least: slices of rows against the order have too many entries."""
+        rows = 300000
+        token = make_table(server, "i, -i", rows)
+        with Client(server) as client:
+            for entries in (1, 100, 5000):
+                scratch = (2 * entries + SLICE) * ENTRY_BYTES
+                start = time.monotonic()
+                found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
+                expect(entries_of(found), [(i + 1, i) for i in range(entries)], f"the first {entries}")
+                found = client.run(token, rows, BY_FIRST_DOWN, columns=self.COLUMNS, entries=entries, scratch=scratch)
+                expect(entries_of(found), [(~(rows - i), rows - i - 1) for i in range(entries)], f"the last {entries}")
+                print(f"# {entries} entries of {rows} rows in and against their order: {time.monotonic() - start:.2f} s", flush=True)
+                client.write(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch - 1)
+                expect_verb(client.ask(), "NO_ROOM", "53200")
+
+    def first_entries_may_be_in_the_middle_of_the_table(self, server):
+        """Half of the rows are against the order, and no other rows give the bound that they need."""
+        rows = 300000
+        token = make_table(server, "abs(i - 150000), i", rows)
+        wanted = sorted((abs(row - 149999), row) for row in range(rows))
+        with Client(server) as client:
+            for entries in (1, 100, 5000):
+                for scratch in (1 << 30, (2 * entries + SLICE) * ENTRY_BYTES):
+                    found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
+                    expect(entries_of(found) == wanted[:entries], True, f"the first {entries} entries")
+
+    def rows_that_get_dense_later_have_room_after_some_turns(self, server):
+        """Where few rows have passed, a slice is large; here all of it pass at once, and the first entries are anywhere among them."""
+        rows = 200000
+        token = make_table(server, "CASE WHEN i BETWEEN 60000 AND 180000 THEN hashint4(i) / 2 ELSE hashint4(i) / 8 + 1500000000 END, CASE WHEN i BETWEEN 60000 AND 180000 THEN hashint4(i) % 50 ELSE 1000 END", rows)
+        by_first, _, by_second, _ = self._orders(self._rows(server))
+        with Client(server) as client:
+            for program, wanted in (by_first, by_second):
+                for entries in (7, 700):
+                    found = client.run(token, rows, program, columns=self.COLUMNS, entries=entries, scratch=(2 * entries + SLICE) * 24)
+                    expect(entries_of(found) == wanted[:entries], True, f"the first {entries} entries")
+
+    def equal_keys_are_in_the_order_of_rows(self, server):
+        token = make_table(server, "5, NULL", self.ROWS)
+        with Client(server) as client:
+            for entries in (1, 3000):
+                for scratch in (1 << 30, (2 * entries + SLICE) * ENTRY_BYTES):
+                    found = client.run(token, self.ROWS, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
+                    expect(entries_of(found), [(5, row) for row in range(entries)], "entries")
+
+    def lists_that_are_continued_are_the_whole_without_gaps(self, server):
+        token = make_table(server, self.DRAWN, 20000)
+        for program, wanted in self._orders(self._rows(server)):
+            found, after = [], None
+            with Client(server) as client:
+                while after is None or part:
+                    part = entries_of(client.run(token, 20000, program, columns=self.COLUMNS, entries=1777, after=after))
+                    found += part
+                    after = found[-1]
+            expect(found == wanted, True, "all entries")
+
+    def conditions_and_dead_rows_leave_entries_out(self, server):
+        token = make_table(server, self.DRAWN, self.ROWS)
+        rows = self._rows(server)
+        code = [op("LOAD", 1), op("CONSTANT", value=10), op("GT", b="GQUERY_ORDER_I64"), op("FILTER"), *BY_FIRST[0]], 0
+        wanted = sorted((id_, row) for row, (id_, k) in enumerate(rows) if k is not None and k > 10 and row % 2)
+        with Client(server) as client:
+            for entries in (100, self.ROWS):
+                found = client.run(token, self.ROWS, code, columns=self.COLUMNS, entries=entries, dead=b"\x55" * (self.ROWS // 8))
+                expect(entries_of(found) == wanted[:entries], True, "entries")
+
+    def long_list_comes_in_pieces(self, server):
+        rows = 700000
+        token = make_table(server, "-i, i", rows)
+        with Client(server) as client:
+            for entries in (rows - 1, 1 << 20):
+                found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries)
+                expect(client.window.records.bytes < len(found) * ENTRY_BYTES, True, "more pieces than one")
+                wanted = min(entries, rows)
+                expect(entries_of(found) == [(i - rows, rows - i - 1) for i in range(wanted)], True, f"the first {entries} entries")
+
+    def lists_of_no_or_too_many_entries_are_errors(self, server):
+        token = make_table(server, self.DRAWN, 1000)
+        with Client(server) as client:
+            for entries in (0, (1 << 20) + 1, 2**64 - 1):
+                client.write(token, 1000, BY_FIRST, columns=self.COLUMNS, entries=entries)
+                expect_verb(client.ask(), "ERROR", "XX000")
+            client.write(token, 1000, BY_FIRST, columns=self.COLUMNS, entries=10, scratch=0)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(len(client.run(token, 1000, BY_FIRST, columns=self.COLUMNS, entries=10)), 10, "entries")
+
+    def list_takes_little_time(self, server):
+        token = make_table(server, self.DRAWN, 1000)
+        with Client(server) as client:
+            client.run(token, 1000, BY_FIRST, columns=self.COLUMNS, entries=10)
+            times = []
+            for _ in range(100):
+                start = time.perf_counter()
+                expect_verb(client.ask(), "DONE")
+                times.append(time.perf_counter() - start)
+            print(f"# 10 entries of 1000 rows: {sorted(times)[50] * 1e6:.0f} us from message to message (median of 100)", flush=True)
+
+    def connection_that_is_closed_ends_its_list(self, server):
+        rows = 3000000
+        token = make_table(server, "-i, i", rows)
+        with Client(server) as other:
+            expect(other.run(token, rows, COUNT, columns=()), [(0, rows)], "rows")
+            pid = executor_pid(server)
+            before = len(descriptors(pid))
+            for wait_s in (0, 0.02, 0.1, 0.3):
+                client = Client(server)
+                client.write(token, rows, BY_FIRST, columns=self.COLUMNS, entries=1 << 20)
+                client.send("RUN")
+                time.sleep(wait_s)
+                client.close()
+            wait_until("descriptors are closed", lambda: len(descriptors(pid)) == before)
+            expect(executor_pid(server), pid, "the executor")
+        server.sql("DROP FOREIGN TABLE ft")
+        server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
+
+
+def float_point(values):
+    return pad(struct.pack(f"={len(values)}f", *values))
+
+
+def double_point(values):
+    return pad(struct.pack(f"={len(values)}d", *values))
+
+
+def pad(data):
+    return data + b"\0" * (-len(data) % 16)
+
+
+def sums_of_products(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+def l2(a, b):
+    return math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)))
+
+
+def l1(a, b):
+    return sum(abs(x - y) for x, y in zip(a, b))
+
+
+def inner(a, b):
+    return -sums_of_products(a, b)
+
+
+def cosine(a, b):
+    return 1 - sums_of_products(a, b) / math.sqrt(sums_of_products(a, a) * sums_of_products(b, b))
+
+
+def hamming(a, b):
+    return sum(x != y for x, y in zip(a, b))
+
+
+def jaccard(a, b):
+    both = sum(x == y == "1" for x, y in zip(a, b))
+    return 1 - both / sum("1" in pair for pair in zip(a, b)) if both else 1
+
+
+OF_NUMBERS = {"GQUERY_L2": l2, "GQUERY_INNER": inner, "GQUERY_COSINE": cosine, "GQUERY_L1": l1}
+OF_BITS = {"GQUERY_HAMMING": hamming, "GQUERY_JACCARD": jaccard}
+FLOATS, DOUBLES, INTEGERS, BITS = (2, 1021), (3, 1022), (4, 1005), (5, 1560)
+DISTANCE = (0, 0, "GQUERY_F64")  # the first one
+KEY = [op("LOAD", 0), op("ORDER_KEY")]
+# Of every row whose vector is not NULL: the distance, and the row.
+BY_DISTANCE = [op("LOAD_NULL", 0), op("NOT"), op("FILTER"), *KEY, op("EMIT", 1)], 0
+
+
+def distance_of_key(key):
+    return struct.unpack("=d", struct.pack("=q", key if key >= 0 else key ^ (2**63 - 1)))[0]
+
+
+def of_column(column, elements, metric, count, stride, square=0.0):
+    number, kind = column
+    return Distance(0, number, kind, N[elements], N[metric], stride, count, square)
+
+
+@group()
+class Distances:
+    ROWS = 9000
+    COUNT = 22
+    BIT_COUNT = 70
+
+    def _make(self, server, options=""):
+        a = f"OPTIONS (length '{self.COUNT}')"
+        server.sql(
+            f"DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, f real[] {a}, d float8[] {a}, s int2[] {a}, b bit({self.BIT_COUNT}), g real) SERVER gstore_fdw {options};"
+            "INSERT INTO ft SELECT i, CASE WHEN i % 10 <> 3 THEN v::real[] END, v, ARRAY(SELECT (e * 100)::int2 FROM unnest(v) e), "
+            f"(SELECT string_agg((hashint4(i * 100 + j) & 1)::text, '') FROM generate_series(1, {self.BIT_COUNT}) j)::bit({self.BIT_COUNT}), i "
+            f"FROM generate_series(1, {self.ROWS}) i, LATERAL (SELECT array_agg(hashint4(i * 100 + j) / 1e9::float8) v FROM generate_series(1, {self.COUNT}) j) l"
+        )
+        self.token = server.sql("SELECT gstore_export('ft')")
+
+    def _column(self, server, name):
+        lines = server.sql(f"SELECT {name} FROM ft").split("\n")
+        return [[float(e) for e in line[1:-1].split(",")] if line[:1] == "{" else line or None for line in lines]
+
+    def _expect_distances(self, client, distance, point, wanted, metric, **more):
+        found = client.run(self.token, self.ROWS, BY_DISTANCE, columns=(DISTANCE,), entries=self.ROWS, distances=[(distance, point)], **more)
+        found = {row: distance_of_key(key) for key, row in entries_of(found)}
+        expect(sorted(found), [row for row, value in enumerate(wanted) if value is not None], f"rows that are not NULL, by {metric}")
+        for row, value in found.items():
+            if abs(value - wanted[row]) > 1e-4 * (1 + abs(wanted[row])):
+                expect(value, wanted[row], f"the distance of row {row} by {metric}")
+
+    def distances_are_those_of_their_definitions(self, server):
+        for options in ("", "OPTIONS (format 'arrow')"):
+            self._make(server, options)
+            values = {name: self._column(server, name) for name in "fdsb"}
+            number = random.Random(1)
+            with Client(server) as client:
+                for name, column, elements, size, point_of in (
+                    ("f", FLOATS, "GQUERY_ELEMENTS_F32", 4, float_point),
+                    ("d", DOUBLES, "GQUERY_ELEMENTS_F64", 8, double_point),
+                    ("s", INTEGERS, "GQUERY_ELEMENTS_I16", 2, double_point),
+                ):
+                    point = [number.uniform(-2, 2) for _ in range(self.COUNT)]
+                    square = sums_of_products(point, point)
+                    for metric, definition in OF_NUMBERS.items():
+                        wanted = [definition(value, point) if value else None for value in values[name]]
+                        distance = of_column(column, elements, metric, self.COUNT, self.COUNT * size, square)
+                        # The second time in launches of few rows.
+                        for scratch in (1 << 30, 4 * 8 * SLICE + self.ROWS * 64):
+                            self._expect_distances(client, distance, point_of(point), wanted, f"{metric} of {name}", scratch=scratch)
+                point = "".join(number.choice("01") for _ in range(self.BIT_COUNT))
+                point_bytes = int(point.ljust(72, "0"), 2).to_bytes(9, "big")
+                for metric, definition in OF_BITS.items():
+                    wanted = [definition(value, point) for value in values["b"]]
+                    self._expect_distances(client, of_column(BITS, "GQUERY_ELEMENTS_BITS", metric, self.BIT_COUNT, 9), pad(point_bytes), wanted, metric)
+
+    def distances_are_columns_for_conditions_and_groups(self, server):
+        self._make(server)
+        floats, bits = self._column(server, "f"), self._column(server, "b")
+        points = [1.0] * self.COUNT, "1" * self.BIT_COUNT
+        distances = [
+            (of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L1", self.COUNT, 4 * self.COUNT), float_point(points[0])),
+            (of_column(BITS, "GQUERY_ELEMENTS_BITS", "GQUERY_HAMMING", self.BIT_COUNT, 9), pad(b"\xff" * 8 + b"\xfc")),
+        ]
+        columns = (DISTANCE, (1, 0, "GQUERY_F64"), ID)
+        below = [op("LOAD", 0), op("CONSTANT", value=struct.unpack("=Q", struct.pack("=d", 25.0))[0]), op("LT", b="GQUERY_ORDER_F64"), op("FILTER")]
+        near = [row for row, value in enumerate(floats) if value and l1(value, points[0]) < 25]
+        groups = {}
+        for row in near:
+            distance = hamming(bits[row], points[1])
+            groups[distance] = groups.get(distance, 0) + row + 1
+        by_bits = [op("LOAD", 1), op("F64_TO_I64"), op("GROUP", 1), op("LOAD", 2), aggregate(0, "SUM_I64")]
+        expect(0 < len(near) < self.ROWS, True, "the condition is true for some rows")
+        with Client(server) as client:
+            for scratch in (1 << 30, 1 << 18):
+                more = {"columns": columns, "distances": distances, "scratch": scratch}
+                expect(client.run(self.token, self.ROWS, (below + COUNT[0], 1), **more), [(0, len(near))], "rows that are near")
+                found = client.run(self.token, self.ROWS, (below + by_bits, 2), **more)
+                expect({key: low for _, key, low, _ in found}, groups, "sums by distance")
+                found = client.run(self.token, self.ROWS, ([*below, op("MARK")], 0), **more)
+                expect(bits_of(found, self.ROWS), near, "marks")
+
+    def distances_other_than_the_table_has_are_errors(self, server):
+        self._make(server)
+        good = of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT)
+        point = float_point([0.5] * self.COUNT)
+
+        def ask(sqlstate, point=point, change=None, columns=(DISTANCE,), **members):
+            distance = Distance.from_buffer_copy(good)
+            for name, value in members.items():
+                setattr(distance, name, value)
+            client.write(self.token, self.ROWS, BY_DISTANCE, columns=columns, entries=3, distances=[(distance, point)])
+            if change:
+                change(client.window)
+            expect_verb(client.ask(), "ERROR", sqlstate)
+
+        def with_span(at, size):
+            return lambda w: setattr(w.distances[0], "query", Span(at, size))
+
+        with Client(server) as client:
+            expect(len(client.run(self.token, self.ROWS, BY_DISTANCE, columns=(DISTANCE,), entries=3, distances=[(good, point)])), 3, "entries")
+            # What the query says is not so in the table.
+            ask("55000", number=3)
+            ask("55000", number=6)
+            ask("55000", number=99)
+            ask("55000", type=1022)
+            ask("55000", elements=N["GQUERY_ELEMENTS_F16"], stride=2 * self.COUNT)
+            ask("55000", count=self.COUNT - 1, stride=4 * self.COUNT - 4)
+            ask("55000", count=self.COUNT + 2, stride=4 * self.COUNT + 8, point=float_point([0] * (self.COUNT + 2)))
+            ask("55000", number=5, type=1560)
+            # It contradicts itself.
+            for members in (
+                {"stride": 0}, {"stride": 4 * self.COUNT + 4}, {"stride": 2**32 - 1}, {"count": 0}, {"count": 2**31}, {"count": self.COUNT - 1}, {"table": 1},
+                {"elements": N["GQUERY_ELEMENTS_BITS"]}, {"elements": 5}, {"elements": 2**32 - 1}, {"metric": N["GQUERY_HAMMING"]}, {"metric": 6}, {"metric": 2**32 - 1},
+            ):  # fmt: skip
+                ask("XX000", **members)
+            # Nor is the query where it should be.
+            for span in ((2**64 - 16, len(point)), (0, 2**64 - 1), (1 << 20, len(point)), ((1 << 20) - 16, len(point)), (0, 0), (0, len(point) - 16), (0, len(point) + 16)):
+                ask("XX000", change=with_span(*span))
+            ask("XX000", columns=((1, 0, "GQUERY_F64"),))
+            ask("XX000", columns=((0, 0, "GQUERY_F32"),))
+            for count in (0, 5, 2**32 - 1):
+                ask("XX000", change=lambda w, count=count: setattr(w, "distance_count", count))
+            expect(len(client.run(self.token, self.ROWS, BY_DISTANCE, columns=(DISTANCE,), entries=3, distances=[(good, point)])), 3, "entries")
+
+    def windows_with_random_bytes_end_in_an_answer(self, server):
+        """Anywhere from the number of distances to the entry after which a list is continued."""
+        self._make(server)
+        good = of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT), float_point([0.5] * self.COUNT)
+        query = {"columns": (DISTANCE,), "entries": 3, "distances": [good, good]}
+        answers = set()
+        with Client(server) as client:
+            for seed in range(300):
+                drawn = random.Random(seed)
+                client.write(self.token, self.ROWS, BY_DISTANCE, **query)
+                at = drawn.randrange(Window.distance_count.offset, Window.record_count.offset - 8) // 4 * 4
+                client.map[at : at + 4] = drawn.choice((drawn.randbytes(4), b"\0\0\0\0", b"\1\0\0\0", b"\xff\xff\xff\xff"))
+                answer = client.ask()
+                expect(answer.lost, 0, f"the executor goes on (seed {seed}): {answer.text}")
+                answers.add(answer.verb)
+            expect(answers >= {N["GQUERY_DONE"], N["GQUERY_ERROR"]}, True, "both answers")
+            expect(len(client.run(self.token, self.ROWS, BY_DISTANCE, **query)), 3, "entries of the next query")
+
+    def distances_beyond_the_scratch_memory_are_no_room(self, server):
+        self._make(server)
+        distances = [(of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT), float_point([0.5] * self.COUNT))]
+        program = [*KEY, aggregate(0, "COUNT")], 1
+        with Client(server) as client:
+            size = SLICE * 8 + len(distances[0][1])
+            client.write(self.token, self.ROWS, program, columns=(DISTANCE,), distances=distances, scratch=size - 1)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            wanted = [(0, self.ROWS - self.ROWS // 10)]
+            expect(client.run(self.token, self.ROWS, program, columns=(DISTANCE,), distances=distances, scratch=size), wanted, "vectors that are not NULL")
+
+    def column_that_was_added_later_has_no_distances(self, server):
+        self._make(server)
+        server.sql(f"ALTER FOREIGN TABLE ft ADD late bit({self.BIT_COUNT})")
+        self.token = server.sql("SELECT gstore_export('ft')")
+        distances = [(of_column((7, 1560), "GQUERY_ELEMENTS_BITS", "GQUERY_HAMMING", self.BIT_COUNT, 9), pad(b"\0" * 9))]
+        with Client(server) as client:
+            for code in ([op("LOAD", 0)], [op("LOAD_NULL", 0), op("NOT"), op("FILTER"), op("LOAD", 0)]):
+                found = client.run(self.token, self.ROWS, ([*code, aggregate(0, "COUNT")], 1), columns=(DISTANCE,), distances=distances)
+                expect(found, [(0, 0)], "distances that are not NULL")
+
+
+@group()
+class Deleted:
+    ROWS = 600000  # their bitmap of deleted rows is so large that the executor reads it where it is, on the device
+    SUMS = "SELECT count(*), sum(id), count(*) FILTER (WHERE k < 10) FROM ft WHERE id > 5"
+
+    def _expect_sums(self, server, what):
+        there = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0;"
+        expect("Ran: on the GPU" in server.sql(f"{there} EXPLAIN (ANALYZE, COSTS off) {self.SUMS}"), True, f"it runs on the GPU {what}")
+        expect(server.sql(f"{there} {self.SUMS}"), server.sql(f"SET gstore_fdw.gpu_queries = off; {self.SUMS}"), f"sums {what}")
+
+    def rows_deleted_by_sql_are_left_out(self, server):
+        make_table(server, "i, i % 100", self.ROWS)
+        self._expect_sums(server, "of all rows")
+        server.sql("DELETE FROM ft WHERE id % 7 = 0")
+        self._expect_sums(server, "of rows that are left")
+        expect(server.sql("SELECT count(*) FROM ft WHERE id > 0"), str(self.ROWS - self.ROWS // 7), "rows that are left")
+        server.sql(f"DELETE FROM ft WHERE id > {self.ROWS - 5000} OR id < 100")
+        server.sql("INSERT INTO ft SELECT -i, i FROM generate_series(1, 10000) i")
+        self._expect_sums(server, "after more changes")
+        self._expect_sums_inside(server)
+
+    def _expect_sums_inside(self, server):
+        """Of a transaction, which sees its own deletions."""
+        there = "SET LOCAL gstore_fdw.gpu_startup_cost = 0; SET LOCAL gstore_fdw.gpu_instruction_cost = 0;"
+        delete = "DELETE FROM ft WHERE id % 5 = 0;"
+        found = server.sql(f"BEGIN; {there} {delete} {self.SUMS}; ROLLBACK")
+        expect(found, server.sql(f"BEGIN; SET LOCAL gstore_fdw.gpu_queries = off; {delete} {self.SUMS}; ROLLBACK"), "sums inside")
+
+
+if __name__ == "__main__":
+    check_layouts()
+    sys.exit(main())
