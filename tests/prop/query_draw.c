@@ -532,6 +532,16 @@ static void draw_groups(draft *d)
         draw_aggregate(d);
 }
 
+/* Numbers whose sums need more than 64 bits, and whose parts of 32 bits overflow. */
+static void put_wide(draft *d, host_column *h, uint64_t rows)
+{
+    for (uint64_t row = 0; row < rows; row++) {
+        const uint64_t v = random_next(d->state);
+
+        memcpy(h->values + row * sizeof v, &v, sizeof v);
+    }
+}
+
 /* Keys and arguments are columns, so that nothing raises an error and all rows come into groups, which are few or many. */
 static void draw_plain_groups(draft *d, host_table *table)
 {
@@ -540,6 +550,8 @@ static void draw_plain_groups(draft *d, host_table *table)
 
     if (is_sorted)
         put_ascending(d, GQUERY_I32, &table->columns[GQUERY_I32], table->rows);
+    if (is_sorted && draw(d, 2) == 0)
+        put_wide(d, &table->columns[GQUERY_I64], table->rows);
     for (uint32_t i = 0; i < keys; i++)
         emit(d, GQUERY_LOAD, is_sorted ? GQUERY_I32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
     emit(d, GQUERY_GROUP, keys, 0, 0);
