@@ -61,6 +61,8 @@ QUERIES = {
     "sum, avg, min and max of a bigint": ("SELECT sum(amount), avg(amount), min(amount), max(amount) FROM @", 8),
     "GROUP BY, 8 groups": ("SELECT few, count(*), sum(amount) FROM @ GROUP BY few", 12),
     "GROUP BY, 100 groups": ("SELECT hundred, count(*), sum(amount) FROM @ GROUP BY hundred", 12),
+    "ORDER BY a float8 DESC LIMIT 10": ("SELECT price FROM @ ORDER BY price DESC LIMIT 10", 8),
+    "rows by an integer, one of a million": ("SELECT day, quantity, amount FROM @ WHERE many = 4711", 4),
     "GROUP BY, a million groups, the 10 largest": ("SELECT many, count(*), sum(amount) AS s FROM @ GROUP BY many ORDER BY s DESC, many LIMIT 10", 12),
 }
 

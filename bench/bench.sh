@@ -3,7 +3,7 @@
 # Measures what the driver's virtual memory calls and buffers cost, a keeper, models that are swapped, heaps, other pools beside
 # them, a training in PyTorch, appenders, regions, and joins with them (see docs/benchmarks.md), replays
 # bench/traces and made-up patterns, and measures gstore_fdw's tables, and how rows come into them, of ROWS rows, where there is a PostgreSQL as
-# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models heap pools torch appender hashjoin pglz query search region policy gstore load.
+# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper models heap pools torch appender hashjoin pglz query search region policy gstore load queries.
 # The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
@@ -37,7 +37,7 @@ joins() {
     echo "recorded in $out/hashjoin-cross-$stamp.json"
 }
 
-tables() { # gstore|gstore-load
+tables() { # gstore|gstore-load|queries
     if [ -n "${POSTGRES_PACK:-}" ]; then
         PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
         export PG_CONFIG
@@ -51,7 +51,7 @@ tables() { # gstore|gstore-load
     "bench/bench-$1.py" -n "${ROWS:-$rows}" -o "$out/$1-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin pglz query search region policy gstore load}; do
+for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin pglz query search region policy gstore load queries}; do
     case $name in
     policy)
         measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace
@@ -61,6 +61,13 @@ for name in ${BENCHES:-vmm keeper models heap pools torch appender hashjoin pglz
     torch) training ;;
     gstore) tables gstore ;;
     load) tables gstore-load ;;
+    queries)
+        if python3 -c 'import numpy' 2>/dev/null; then
+            tables queries
+        else
+            echo 'statements on the GPU are left out: there is no numpy'
+        fi
+        ;;
     hashjoin) joins ;;
     *) measure "$name" "$out/$name-$stamp.json" ;;
     esac
