@@ -206,7 +206,7 @@ emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
 
 	if (!gstore_emit_expression(e, a->argument, &value))
 		return false;
-	choose_count(c, a, value.nullable);
+	choose_count(c, a, value.nullable || value.raises);
 	if (a->wanted != 0)
 		return emit_words(e, a, gstore_is_float(value.type));
 	e->program->code_count = before; /* rows alone are counted */
@@ -499,7 +499,7 @@ value_of(const output *o, const accumulator *a, const uint64 *state)
 	const int	aggregate = o->function->aggregate;
 	const int64 word = (int64) state[a->at[aggregate]];
 
-	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_key(word) : word, o->type);
+	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type);
 }
 
 static Datum
@@ -550,7 +550,7 @@ gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
 {
 	for (int i = 0; i < c->output_count; i++)
 		if (c->outputs[i].function->aggregate == GQUERY_SUM_F64 &&
-			isinf(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
+			!isfinite(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
 			return true;
 	return false;
 }

@@ -108,6 +108,12 @@ gstore_order_key(int64 word)
 	return word >= 0 ? word : word ^ PG_INT64_MAX;
 }
 
+int64
+gstore_order_value(int64 key)
+{
+	return key >= 0 ? key : key ^ PG_INT64_MAX;
+}
+
 /* ---- emitting */
 
 static bool
@@ -548,7 +554,8 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	op_input_types(s->opno, &left, &right);
 	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right)
 		return false;
-	if (!gstore_emit_expression(e, linitial(s->args), out))
+	if (!gstore_emit_expression(e, linitial(s->args), out) ||
+		gstore_type_family(out->type) != gstore_type_family(right))
 		return false;
 	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
 		!add_list(e, array, right, &count, &has_null, &empty))

@@ -64,5 +64,7 @@ extern int64 gstore_stack_word(Datum value, Oid type);
 extern Datum gstore_stack_value(int64 word, Oid type);
 /* GQUERY_ORDER_KEY of a double as the stack has it; it is its own inverse, but that all NaNs are one, and -0 is 0. */
 extern int64 gstore_order_key(int64 word);
+/* The double of a key. */
+extern int64 gstore_order_value(int64 key);
 
 #endif

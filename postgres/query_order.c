@@ -160,6 +160,18 @@ has_plain_target(const RelOptInfo *rel)
 	return true;
 }
 
+/* Attribute numbers of the local plan's columns. Once there is a plan, the target may be another one: that above the scan. */
+static List *
+numbers_of(const RelOptInfo *rel)
+{
+	List	 *numbers = NIL;
+	ListCell *cell;
+
+	foreach(cell, rel->reltarget->exprs)
+		numbers = lappend_int(numbers, lfirst_node(Var, cell)->varattno);
+	return numbers;
+}
+
 /* One table of ours, or partitions of one, whose rows are not locked. */
 static bool
 is_simple(const PlannerInfo *root, const RelOptInfo *rel)
@@ -221,12 +233,13 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	rows = rel->rows *
 		(parts.times * (ROW_COST + rest.per_tuple) + cpu_tuple_cost + rel->reltarget->cost.per_tuple);
 	sorted = (Path *) create_sort_path(root, rel, local, root->query_pathkeys, root->limit_tuples);
-	local = (Path *) create_foreignscan_path(root, rel, NULL, rel->rows, startup,
-											 rest.startup + rel->reltarget->cost.startup +
-												 cost_of_lists(root, rel, startup) + rows,
-											 root->query_pathkeys, NULL, sorted,
-											 list_make5(parts.filter, parts.keys, parts.directions,
-														parts.limits, list_make1_int(parts.times)));
+	local = (Path *) create_foreignscan_path(
+		root, rel, NULL, rel->rows, startup,
+		rest.startup + rel->reltarget->cost.startup + cost_of_lists(root, rel, startup) + rows,
+		root->query_pathkeys, NULL, sorted,
+		lappend(list_make5(parts.filter, parts.keys, parts.directions, parts.limits,
+						   list_make1_int(parts.times)),
+				numbers_of(rel)));
 	local->parallel_safe = false;
 	add_path(rel, local);
 }
@@ -239,18 +252,16 @@ ForeignScan *
 gstore_order_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
 				  List *targets, List *clauses, Plan *outer, gstore_columns_of columns_of)
 {
-	List	 *infos = list_difference_ptr(clauses, linitial(path->fdw_private));
-	List	 *rest = extract_actual_clauses(infos, false), *filter, *wanted, *bare, *numbers = NIL;
-	ListCell *cell;
+	List *infos = list_difference_ptr(clauses, linitial(path->fdw_private));
+	List *rest = extract_actual_clauses(infos, false), *filter, *wanted, *bare;
 
 	filter = extract_actual_clauses(list_difference_ptr(clauses, infos), false);
 	columns_of(root, rel, relation, rest, &wanted, &bare);
-	foreach(cell, rel->reltarget->exprs)
-		numbers = lappend_int(numbers, lfirst_node(Var, cell)->varattno);
 	return make_foreignscan(
 		targets, NIL, rel->relid,
 		list_make4(lsecond(path->fdw_private), filter, rest, lfourth(path->fdw_private)),
-		list_make5(wanted, bare, lthird(path->fdw_private), numbers, list_nth(path->fdw_private, 4)),
+		list_make5(wanted, bare, lthird(path->fdw_private), list_nth(path->fdw_private, 5),
+				   list_nth(path->fdw_private, 4)),
 		NIL, list_concat_copy(filter, rest), outer);
 }
 

@@ -161,7 +161,8 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	p->query.relation = input->relid;
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
-	if (!find_keys(root, p) || find_aggregates((Node *) grouped->reltarget->exprs, p) ||
+	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||
+		find_aggregates((Node *) grouped->reltarget->exprs, p) ||
 		find_aggregates((Node *) p->having, p))
 		return false;
 	foreach(cell, p->query.aggregates)

@@ -101,7 +101,7 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		return false;
 	if (!is_doubtful(state))
 		return true;
-	strlcpy(state->run.why, "a sum is infinite", sizeof state->run.why);
+	strlcpy(state->run.why, "a sum is not finite", sizeof state->run.why);
 	return false;
 }
 

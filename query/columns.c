@@ -158,6 +158,22 @@ static void count_bytes(gquery_query *q, const uint32_t *list, uint32_t count)
     q->cost.read_bytes = bytes;
 }
 
+#define LEASE_PIECE_MS 100
+
+/* In pieces: between them the query shows that it goes on, and ends if its backend is gone. */
+static gvm_status take_leases(gquery_query *q, const column_list *l)
+{
+    const int64_t until_ns = gquery_now_ns() + GQUERY_LEASE_MS * INT64_C(1000000);
+    gvm_status status;
+
+    do
+        status = gquery_leases_take(q->tables, q->attached, l->list, l->count,
+                                    q->c->query.tables[0].deleted_bytes > 0, LEASE_PIECE_MS,
+                                    q->data, &q->leases);
+    while (status == GVM_E_TIMEOUT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c));
+    return status;
+}
+
 bool gquery_open_table(gquery_query *q)
 {
     const gquery_table *wanted = &q->c->query.tables[0];
@@ -168,10 +184,7 @@ bool gquery_open_table(gquery_query *q)
     if (!gquery_succeed(q, gquery_tables_attach(q->tables, wanted->token, &q->attached),
                         "cannot attach a table") ||
         !check_table(q) || !list_columns(q, &l) ||
-        !gquery_succeed(q,
-                        gquery_leases_take(q->tables, q->attached, l.list, l.count,
-                                           wanted->deleted_bytes > 0, q->data, &q->leases),
-                        "cannot read a table"))
+        !gquery_succeed(q, take_leases(q, &l), "cannot read a table"))
         return false;
     set_sources(q, &l);
     count_bytes(q, l.list, l.count);

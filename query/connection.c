@@ -1,4 +1,6 @@
 /* See executor.h: the memory file and messages of a connection. */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,11 +64,22 @@ void *gquery_at(const gquery_connection *c, gquery_span span)
     return span.at <= c->file_bytes && span.bytes <= c->file_bytes - span.at ? c->file + span.at : NULL;
 }
 
+/* With memory: where there is none, writing to the file would end the process. */
+static bool extend_file(const gquery_connection *c, uint64_t bytes)
+{
+    int error;
+
+    do
+        error = posix_fallocate(c->memory, (off_t)c->file_bytes, (off_t)(bytes - c->file_bytes));
+    while (error == EINTR);
+    return error == 0;
+}
+
 void *gquery_append(gquery_connection *c, uint64_t bytes, gquery_span *span)
 {
     const uint64_t at = (c->query.used + GQUERY_ALIGN - 1) / GQUERY_ALIGN * GQUERY_ALIGN;
 
-    if (at + bytes > c->file_bytes && (ftruncate(c->memory, (off_t)(at + bytes)) != 0 || !map_file(c)))
+    if (at + bytes > c->file_bytes && (!extend_file(c, at + bytes) || !map_file(c)))
         return NULL;
     *span = (gquery_span){at, bytes};
     return gquery_at(c, *span);

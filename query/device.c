@@ -236,9 +236,10 @@ gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
     while (size < bytes)
         size *= 2;
     *out = find_kept(size);
-    out->wanted = bytes;
-    if (out->bytes > 0)
+    if (out->bytes > 0) {
+        out->wanted = bytes;
         return GVM_OK;
+    }
     result = gvmi_cu->cuMemAlloc(&address, size);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         free_kept(INT64_MAX);

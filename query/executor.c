@@ -106,21 +106,22 @@ static void serve(gquery_connection *c)
 
     while (receive(c, &message)) {
         gquery_message answer = {.magic = GQUERY_MAGIC, .verb = GQUERY_DONE};
-        bool known;
+        bool known, sent;
 
         atomic_store(&c->moved_ns, gquery_now_ns());
         known = carry_out(c, message.verb, &answer);
         atomic_store(&c->moved_ns, 0);
         if (!known)
             return;
-        if (message.verb != GQUERY_FORGET &&
-            send(c->socket, &answer, sizeof answer, MSG_NOSIGNAL) != (ssize_t)sizeof answer)
-            return;
-        if (answer.lost != 0) {
+        sent = message.verb == GQUERY_FORGET ||
+               send(c->socket, &answer, sizeof answer, MSG_NOSIGNAL) == (ssize_t)sizeof answer;
+        if (answer.lost != 0) { /* also where the backend is gone: others would meet the broken context */
             fprintf(stderr, "gstore-executor: the executor of queries on GPU %d ends: %s\n",
                     (int)state.ordinal, answer.text);
             _exit(1);
         }
+        if (!sent)
+            return;
     }
 }
 
@@ -277,7 +278,7 @@ static void watch(void)
             gquery_device_rest();
             rest_ns = now_ns + GQUERY_REST_NS;
         }
-        if (ready == 0 && is_over(now_ns))
+        if (is_over(now_ns))
             return;
     }
 }

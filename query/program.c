@@ -429,12 +429,14 @@ static uint16_t outcomes_of(uint16_t op)
     }
 }
 
-static bool is_test(const gquery_instruction *i)
+/* Of a decimal a test would leave half on the stack. */
+static bool is_test(const gquery_program *program, const gquery_instruction *i)
 {
-    const uint32_t op = i->op & GQUERY_OPERATION;
+    const uint32_t op = i->op & GQUERY_OPERATION, loaded = i->op >> GQUERY_LOADED_SHIFT;
 
-    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
-           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
+    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && loaded != 0 &&
+           program->columns[loaded - 1].form != GQUERY_I128 && (i->op & GQUERY_THEN_FILTER) != 0 &&
+           (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
 }
 
 uint32_t gquery_fuse(gquery_program *program)
@@ -449,7 +451,7 @@ uint32_t gquery_fuse(gquery_program *program)
             i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
     }
     fuse_loads(program);
-    while (tests < program->code_count && is_test(&program->code[tests]))
+    while (tests < program->code_count && is_test(program, &program->code[tests]))
         tests++;
     return tests;
 }

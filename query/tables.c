@@ -8,8 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LEASE_MS 10000
-
 struct gquery_tables {
     pthread_mutex_t lock;
     gvm_client *keeper;
@@ -189,13 +187,14 @@ static gvm_status open_deleted(gquery_tables *tables, gquery_attached *a)
     return status;
 }
 
-gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached, const uint32_t *columns,
-                              uint32_t count, bool deleted, gvm_table_data *data, gquery_leases *out)
+gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,
+                              const uint32_t *columns, uint32_t count, bool deleted, int wait_ms,
+                              gvm_table_data *data, gquery_leases *out)
 {
     gquery_leases l = {.attached = attached, .data = data};
     gvm_status status = count == 0 ? GVM_OK
                                    : gvm_table_acquire(attached->table, columns, count, &no_hint,
-                                                       LEASE_MS, data);
+                                                       wait_ms, data);
 
     if (status != GVM_OK)
         return status;
@@ -203,7 +202,7 @@ gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached, 
     if (deleted) {
         status = open_deleted(tables, attached);
         if (status == GVM_OK)
-            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, LEASE_MS,
+            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, wait_ms,
                                         &l.deleted);
         l.has_deleted = status == GVM_OK;
     }

@@ -46,6 +46,8 @@ void gquery_tables_release(gquery_tables *tables, gquery_attached *attached);
 /* Detaches those that have been without a user for so long: they may have been dropped. How many are left. */
 uint32_t gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns);
 
+#define GQUERY_LEASE_MS 10000 /* as long as one may take, as a rule */
+
 /* Leases on columns of a table, and on its bitmap of deleted rows. */
 typedef struct gquery_leases {
     gquery_attached *attached; /* NULL: there are none */
@@ -55,11 +57,11 @@ typedef struct gquery_leases {
     gvm_lease deleted;
 } gquery_leases;
 
-/* All or none. data has room for count.
+/* All or none, within wait_ms each. data has room for count.
  *
  * GVM_E_TIMEOUT and the other errors of gvm_table_acquire() and gvm_object_open() */
 gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,
-                              const uint32_t *columns, uint32_t count, bool deleted,
+                              const uint32_t *columns, uint32_t count, bool deleted, int wait_ms,
                               gvm_table_data *data, gquery_leases *out);
 
 /* Work that uses them must be over. Without leases this is nothing. */

@@ -114,7 +114,7 @@ acquire_table(plcuda_leased *l, const plcuda_wanted_table *wanted, plcuda_messag
 	const uint64_t	 bytes = wanted->deleted_bytes;
 	const uint32_t	 count = list_columns(l->attached, wanted, columns);
 	const gvm_status status = gquery_leases_take(tables, l->attached, columns, count, bytes > 0,
-												 l->data, &l->leases);
+												 GQUERY_LEASE_MS, l->data, &l->leases);
 
 	if (status != GVM_OK)
 	{

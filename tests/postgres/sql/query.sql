@@ -267,6 +267,13 @@ SELECT count(*), sum(v), min(v), bool_and(v > 0) FROM qe;
 SELECT v, count(*) FROM qe GROUP BY v;
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM qe;
 
+-- Values that only look alike.
+SELECT same('SELECT count(*) FROM q WHERE d = ANY (''{2000-01-01, 1999-12-05}''::timestamp[])');
+SELECT same('SELECT count(*) FROM q WHERE d <> ALL (''{2000-01-01, 1999-12-05}''::timestamp[])');
+SELECT same('SELECT count(10 / (dom - 3)) FROM q WHERE dom IS NOT NULL');
+SELECT same('SELECT count(10 / (id - 7)) FROM q');
+SELECT same('SELECT max(-1e-310 * abs(dom)) FROM q WHERE dom > 0');
+SELECT same('SELECT generate_series(1, 3) AS g, count(*) FROM q GROUP BY g');
 DROP FOREIGN TABLE qe, qg, qa;
 DROP TABLE qh;
 DROP FUNCTION answer, place, same, met, is_local;

@@ -124,6 +124,11 @@ EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE many(:'list');
 EXECUTE many(:'list');
 EXECUTE many('{10,11,12,13,14}');
 SELECT id, t FROM oh WHERE i4 = ANY (:'list') AND t LIKE '%1%' ORDER BY i4 DESC, id LIMIT 3;
+-- Of expressions, too.
+PREPARE twice(int[]) AS SELECT i4 + id AS s, i4 * 2 AS d, t FROM oa WHERE i4 = ANY ($1) AND t LIKE '%1%' ORDER BY i4 DESC, id LIMIT 3;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE twice(:'list');
+EXECUTE twice(:'list');
+SELECT i4 + id AS s, i4 * 2 AS d, t FROM oh WHERE i4 = ANY (:'list') AND t LIKE '%1%' ORDER BY i4 DESC, id LIMIT 3;
 RESET plan_cache_mode;
 DEALLOCATE ALL;
 
