@@ -7,6 +7,9 @@
  *
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
+ *
+ * Circle: columns.c, distance.c, list.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * report failures by it.
  */
 #ifndef GQUERY_RUN_H
 #define GQUERY_RUN_H

@@ -44,13 +44,18 @@ def built_by_meson(build):
     return found
 
 
+def source_of(file):
+    """Of an object of postgres/: some sources are query/'s."""
+    return next(path for folder in ("postgres", "query") if (path := Path(folder, file)).exists())
+
+
 def built_by_pgxs(build):
     """{file: object} of postgres/, or None if one is older than what it was made of."""
     names = re.search(r"^OBJS = (.*)$", Path("postgres/Makefile").read_text(), re.M)[1].split()
     headers = list(Path("postgres").glob("*.h"))
     for folder in sorted((build / "postgres").glob("*/")):
         objects = {f"{name[:-2]}.c": folder / name for name in names}
-        if all(is_current(path, [Path("postgres", file), *headers]) for file, path in objects.items()):
+        if all(is_current(path, [source_of(file), *headers]) for file, path in objects.items()):
             return objects
     return None
 
