@@ -5,7 +5,7 @@ usage: bench-queries.py [-n ROWS] [-k HEAP-ROWS] [-r REPETITIONS] [-o FILE] [BUI
 
 Rows are five integers, a bigint and two float8, at random. Statements are prepared, and run by pgbench over the server's socket, so times are end to
 end; DuckDB's, of its Python module where there is one, are within its process, on all cores. The heap has HEAP-ROWS, as loading all takes long, with parallel workers on all
-cores; its times are also given as for ROWS. Answers of all are compared. Needs numpy; GVMEM_DRIVER and GVMEM_SOFTGPU say which GPU.
+cores; its times are also given as for ROWS. Answers of the GPU and of DuckDB are compared. Needs numpy; GVMEM_DRIVER and GVMEM_SOFTGPU say which GPU.
 """
 import argparse
 import importlib.util

@@ -173,7 +173,7 @@ emit_words(gstore_emitter *e, accumulator *a, bool is_float)
 			continue;
 		left &= ~(1u << i);
 		if (at + words > GQUERY_STATE_MAX || (left != 0 && !gstore_emit(e, GQUERY_COPY, 0, 0)) ||
-			(is_key && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) ||
+			(is_key && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 1)) ||
 			!gstore_emit(e, GQUERY_AGGREGATE, at, (uint32) i))
 			return false;
 		a->at[i] = (uint8) at;

@@ -34,7 +34,6 @@ add_cost(gstore_run *run, const gquery_cost *cost)
 {
 	run->cost.rows += cost->rows;
 	run->cost.read_bytes += cost->read_bytes;
-	run->cost.host_bytes += cost->host_bytes;
 	run->cost.kernel_ns += cost->kernel_ns;
 	run->cost.total_ns += cost->total_ns;
 	run->cost.scratch_bytes = Max(run->cost.scratch_bytes, cost->scratch_bytes);

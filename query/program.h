@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GQUERY_TABLES_MAX 9 /* one, and those that it is joined with */
+#define GQUERY_TABLES_MAX 9 /* that a window has room for; the executor refuses more than one */
 #define GQUERY_COLUMNS_MAX 64
 #define GQUERY_CODE_MAX 512
 #define GQUERY_VALUES_MAX 1024 /* 64-bit words of lists */

@@ -9,6 +9,7 @@
 #include <math.h>
 #endif
 
+#include "query/kernel_values.h"
 #include "query/search.h"
 
 #define DIGITS 256u
@@ -45,17 +46,6 @@ GVM_DEVICE float element_f16(uint32_t half)
         return (sign != 0 ? -0x1p-24f : 0x1p-24f) * (float)fraction;
     return as_float(sign | (exponent == 31 ? 0x7f800000u : (exponent + 112) << 23) | fraction << 13);
 #endif
-}
-
-GVM_DEVICE double as_double(uint64_t bits)
-{
-    union {
-        uint64_t bits;
-        double number;
-    } d;
-
-    d.bits = bits;
-    return d.number;
 }
 
 /* ---- sums: elements and metric are constants where these are inlined */
@@ -150,7 +140,7 @@ GVM_DEVICE void add_word(uint32_t elements, uint32_t metric, sums *s, uint64_t w
         for (i = 0; i < 4; i++)
             add_float(metric, s, element_f16((uint32_t)(word >> 16 * i) & 0xffff), q[0].f[i]);
         break;
-    case GQUERY_ELEMENTS_F64: add_double(metric, s, as_double(word), q[0].d[half]); break;
+    case GQUERY_ELEMENTS_F64: add_double(metric, s, to_double(word), q[0].d[half]); break;
     case GQUERY_ELEMENTS_I16:
         GVM_UNROLL
         for (i = 0; i < 4; i++)
