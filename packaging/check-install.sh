@@ -68,10 +68,10 @@ while [ "$i" -lt "$lines" ]; do
 done
 
 check 'there is the user gvmem' script 'getent passwd gvmem && [ "$(id -u gvmem)" -lt 1000 ]'
-check 'programs and libraries find what they link' script '! ldd /usr/bin/gvmem* /usr/libexec/gstore-executor /usr/lib/*/libgvmem*.so /usr/lib/postgresql/15/lib/gstore_fdw.so | grep "not found"'
+check 'programs and libraries find what they link' script '! ldd /usr/bin/gvmem* /usr/lib/postgresql/15/lib/gstore-executor /usr/lib/*/libgvmem*.so /usr/lib/postgresql/15/lib/gstore_fdw.so | grep "not found"'
 check 'the software GPU is libcuda.so.1 in a folder of its own' script \
     'readlink -e /usr/lib/*/gvmem-softgpu/libcuda.so.1 | grep libgvmem-softgpu.so && ! ldconfig -p | grep -F gvmem-softgpu/'
-check 'no run path, and none links the software GPU' script '! readelf -d /usr/bin/gvmem /usr/bin/gvmem-keeper /usr/libexec/gstore-executor /usr/lib/*/libgvmem*.so \
+check 'no run path, and none links the software GPU' script '! readelf -d /usr/bin/gvmem /usr/bin/gvmem-keeper /usr/lib/postgresql/15/lib/gstore-executor /usr/lib/*/libgvmem*.so \
     /usr/lib/postgresql/15/lib/gstore_fdw.so | grep -E "R(UN)?PATH|NEEDED.*softgpu"'
 kernels=$(inside gvmem info 2>/dev/null | sed -n 's/^kernels for real GPUs: //p')
 echo "# kernels for real GPUs: $kernels"
@@ -146,7 +146,7 @@ runuser -u postgres -- gvmem table -n 3 \$token"
 check 'a function in CUDA C runs' script "cd /usr/share/doc/postgresql-15-gstore-fdw/examples
 runuser -u postgres -- psql -X -q -v ON_ERROR_STOP=1 -p 5999 -d postgres -c 'CREATE EXTENSION plcuda' -f text_search.sql
 [ \"\$(runuser -u postgres -- psql -X -At -p 5999 -d postgres -c \"SELECT count(*) FROM text_search('ft', 'id', 't', 'row 99%')\")\" = 111 ]"
-check 'gstore_fdw has the path of the executor of queries' script 'strings -a /usr/lib/postgresql/15/lib/gstore_fdw.so | grep -qx /usr/libexec/gstore-executor'
+check 'gstore_fdw has the path of the executor of queries' script 'strings -a /usr/lib/postgresql/15/lib/gstore_fdw.so | grep -qx /usr/lib/postgresql/15/lib/gstore-executor'
 check 'the cluster stops' script 'pg_dropcluster --stop 15 gpu'
 
 check 'purging leaves the user alone' script 'cd /tmp/gvmem
