@@ -123,7 +123,7 @@ write_bitmap(const gstore_view *view, uint64 at, uint64 bytes)
 		.part = GSTORE_DELETED, .offset_bytes = at, .bytes = bytes, .local = view->dead};
 	gstore_answer answer;
 
-	if (gstore_try_write(&view->name, &piece, 1, &answer))
+	if (gstore_try_transfer(GSTORE_WRITE, &view->name, NULL, &piece, 1, &answer))
 		return true;
 	ereport(DEBUG1, (errmsg_internal("cannot keep deleted rows in GPU memory: %s", answer.text)));
 	return false;

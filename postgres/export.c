@@ -410,18 +410,6 @@ gstore_export_init(void)
 	RegisterSubXactCallback(export_subxact_callback, NULL);
 }
 
-/* What takes long of an export, before changes of privileges have to wait for it. */
-static void
-unpack_store(Oid oid, const gstore_view *view, const gstore_piece *areas, int count)
-{
-	gstore_far far = {0};
-
-	unpacked = oid;
-	gstore_transfer_far(GSTORE_UNPACK_BYTES, &view->name, &far, areas, count);
-	if (far.copy_bytes > 0)
-		gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
-}
-
 /* An export: what its token is of. */
 typedef struct exported
 {
@@ -434,8 +422,26 @@ typedef struct exported
 	gstore_piece	  *areas;
 	int				   count;
 	gstore_token_key   key;
-	uint64			   at; /* where the manifest is, or is to be */
+	uint64			   at;		/* where the manifest is, or is to be */
+	gstore_answer	  *refused; /* NULL: ERROR */
 } exported;
+
+static bool
+transfer(const exported *e, gstore_verb verb, gstore_far *far, const gstore_piece *pieces, int count)
+{
+	return gstore_try_transfer(verb, &e->view->name, far, pieces, count, e->refused);
+}
+
+/* What takes long of an export, before changes of privileges have to wait for it. */
+static bool
+unpack_store(const exported *e)
+{
+	gstore_far far = {0};
+
+	unpacked = RelationGetRelid(e->relation);
+	return transfer(e, GSTORE_UNPACK_BYTES, &far, e->areas, e->count) &&
+		(far.copy_bytes == 0 || transfer(e, GSTORE_UNPACK, NULL, e->areas, e->count));
+}
 
 /* Against changes of privileges until gstore_unlock_privileges(). True: the manifest is at its place. */
 static bool
@@ -465,48 +471,67 @@ renew_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
 	return done;
 }
 
-static void
+static bool
+write_manifest(exported *e)
+{
+	const gstore_piece piece = {.column = 0,
+								.part = GSTORE_MANIFEST,
+								.local = e->manifest,
+								.bytes = e->bytes,
+								.offset_bytes = e->at};
+
+	if (!transfer(e, GSTORE_WRITE, NULL, &piece, 1))
+		return false;
+	note_place(RelationGetRelid(e->relation), e->view, e->own, e->key.sum, e->bytes, e->at);
+	return true;
+}
+
+static bool
 make_token(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
 {
-	const Oid oid = RelationGetRelid(e->relation);
+	bool done;
 
-	unpack_store(oid, e->view, e->areas, e->count);
-	if (!begin_token(e))
-	{
-		gstore_piece piece = {.column = 0,
-							  .part = GSTORE_MANIFEST,
-							  .local = e->manifest,
-							  .bytes = e->bytes,
-							  .offset_bytes = e->at};
-
-		gstore_transfer(GSTORE_WRITE, &e->view->name, &piece, 1);
-		note_place(oid, e->view, e->own, e->key.sum, e->bytes, e->at);
-	}
-	gstore_token_make(oid, e->view, &e->key, e->areas, e->count, secret);
-	unpacked = InvalidOid;
+	if (!unpack_store(e))
+		return false;
+	done = (begin_token(e) || write_manifest(e)) &&
+		gstore_token_make(RelationGetRelid(e->relation), e->view, &e->key, e->areas, e->count,
+						  secret, e->refused);
 	gstore_unlock_privileges(ShareLock);
+	return done;
+}
+
+/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
+static bool
+make_token_alone(exported *e, uint8 secret[GSTORE_SECRET_BYTES])
+{
+	const Oid oid = RelationGetRelid(e->relation);
+	bool	  done;
+
+	LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+	done = make_token(e, secret);
+	if (done)
+		unpacked = InvalidOid;
+	else
+		request_repacking();
+	UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+	return done;
 }
 
 char *
-gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_export_kind kind)
+gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_export_kind kind,
+				   gstore_answer *refused)
 {
-	const Oid  oid = RelationGetRelid(relation);
 	const bool for_call = kind != GSTORE_EXPORT_USER;
-	exported   e = {.relation = relation, .view = view, .own = own, .kind = kind};
-	uint8	   secret[GSTORE_SECRET_BYTES];
+	exported e = {.relation = relation, .view = view, .own = own, .kind = kind, .refused = refused};
+	uint8	 secret[GSTORE_SECRET_BYTES];
 
 	e.manifest = make_manifest(relation, view, &e.bytes);
 	e.key = (gstore_token_key){.sum = gvm_kernel_checksum_host(e.manifest, e.bytes),
 							   .for_call = for_call,
 							   .writer_number = for_call ? view->name.writer_number : 0};
 	e.count = list_areas(relation, view, for_call && gstore_links_deleted(view), &e.areas);
-	if (!renew_token(&e, secret))
-	{
-		/* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
-		LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-		make_token(&e, secret);
-		UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
-	}
+	if (!renew_token(&e, secret) && !make_token_alone(&e, secret))
+		return NULL;
 	return write_token(secret, e.key.sum, e.bytes, e.at);
 }
 
@@ -521,7 +546,7 @@ gstore_export(PG_FUNCTION_ARGS)
 	gstore_wait_ready();
 	own = choose_revision(relation, &view);
 	if (!view.empty)
-		token = gstore_export_rows(relation, &view, own, GSTORE_EXPORT_USER);
+		token = gstore_export_rows(relation, &view, own, GSTORE_EXPORT_USER, NULL);
 	relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
 	if (token == NULL)
 		PG_RETURN_NULL();

@@ -546,7 +546,7 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	Oid		  left, right;
 	Datum	  array;
 	bool	  null = false, has_null = true, empty = false;
-	uint32	  count = 0, first = e->program->value_count;
+	uint32	  count = 0, first;
 
 	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
 		!gstore_is_row_independent(list) || (e->guarded > 0 && !is_plain(list)))
@@ -557,6 +557,7 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	if (!gstore_emit_expression(e, linitial(s->args), out) ||
 		gstore_type_family(out->type) != gstore_type_family(right))
 		return false;
+	first = e->program->value_count; /* behind the lists within x */
 	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
 		!add_list(e, array, right, &count, &has_null, &empty))
 		return false;

@@ -104,9 +104,14 @@ gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gs
 	gstore_call_table rows;
 	gquery_cost		  cost;
 	gstore_session	 *session;
+	gstore_answer	  refused;
 
 	gstore_wait_ready();
-	gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &rows);
+	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &rows, &refused))
+	{
+		strlcpy(run->why, refused.text, sizeof run->why);
+		return false;
+	}
 	session = gstore_session_begin(view->name.device, queries_at(&rows) + request->queries_bytes,
 								   run->why);
 	if (session == NULL)

@@ -415,9 +415,23 @@ check_load_limits(uint64 bytes)
 					 "while a program keeps a lease.")));
 }
 
-/* As described, but for what is the same for all. */
-static void
-begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
+#define TOO_MANY "there are %d tokens of tables in GPU memory, the limit"
+
+static bool
+refuse_token(gstore_answer *refused)
+{
+	if (refused == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED), errmsg(TOO_MANY, GSTORE_TOKENS_MAX),
+				 errhint("End some by gstore_revoke_all(), or lower gstore_fdw.token_lifetime.")));
+	refused->status = GVM_E_LIMIT;
+	snprintf(refused->text, sizeof refused->text, TOO_MANY, GSTORE_TOKENS_MAX);
+	return false;
+}
+
+/* As described, but for what is the same for all. Where there is no place for one more: refused, or ERROR if that is NULL. */
+static bool
+begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES], gstore_answer *refused)
 {
 	gstore_token *t;
 
@@ -441,11 +455,7 @@ begin_token(const gstore_token *described, uint8 secret[GSTORE_SECRET_BYTES])
 		made_some = true;
 	}
 	LWLockRelease(gstore->lock);
-	if (t == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("there are %d tokens of tables in GPU memory, the limit", GSTORE_TOKENS_MAX),
-				 errhint("End some by gstore_revoke_all(), or lower gstore_fdw.token_lifetime.")));
+	return t != NULL || refuse_token(refused);
 }
 
 static bool
@@ -490,27 +500,36 @@ gstore_token_renew(const gstore_view *view, const gstore_token_key *key, const g
 	return renew_token(&wanted, secret);
 }
 
-void
+bool
 gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
-				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES])
+				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES],
+				  gstore_answer *refused)
 {
 	const gstore_token wanted = describe_wanted(view, key, pieces, count);
 	gstore_far		   far = {0};
+	bool			   linked;
 
 	if (renew_token(&wanted, secret))
-		return;
+		return true;
 	if (key->writer_number != 0)
 		end_uncommitted(relation);
 	end_oldest(relation, key->for_call);
-	begin_token(&wanted, secret);
+	if (!begin_token(&wanted, secret, refused))
+		return false;
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		memcpy(far.handle, secret, GSTORE_SECRET_BYTES);
-		gstore_transfer_far(GSTORE_LINK, &view->name, &far, pieces, count);
+		linked = gstore_try_transfer(GSTORE_LINK, &view->name, &far, pieces, count, refused);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
+	if (!linked)
+	{
+		abort_token(0, PointerGetDatum(secret));
+		return false;
+	}
 	gstore->owner = far.owner; /* the same for all */
 	set_state(secret, GSTORE_TOKEN_LIVE);
+	return true;
 }
 
 /* ---- of gstore_load_begin() */
@@ -555,7 +574,8 @@ gstore_token_make_load(int device, uint64 bytes, uint8 secret[GSTORE_SECRET_BYTE
 		before_shmem_exit(end_loads_at_exit, (Datum) 0);
 		registered = true;
 	}
-	begin_token(&(gstore_token){.name = name, .staged_bytes = bytes, .session = MyProcPid}, secret);
+	(void) begin_token(&(gstore_token){.name = name, .staged_bytes = bytes, .session = MyProcPid},
+					   secret, NULL);
 	PG_ENSURE_ERROR_CLEANUP(abort_token, PointerGetDatum(secret));
 	{
 		gstore_transfer_far(GSTORE_STAGE, &name, &far, &piece, 1);

@@ -38,11 +38,11 @@ typedef struct gstore_token_key
 /*
  * The secret of a token for the current user, of these areas of a store: the first is that of the manifests, the last may be
  * that of bitmaps of deleted rows. A token that the user has for the same is used again, and its lifetime begins anew; else a
- * new one is made.
+ * new one is made. False: there is no room for one, as *refused says; if that is NULL, ERROR.
  */
-extern void
-gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
-				  const gstore_piece *pieces, int count, uint8 secret[GSTORE_SECRET_BYTES]);
+extern bool gstore_token_make(Oid relation, const gstore_view *view, const gstore_token_key *key,
+							  const gstore_piece *pieces, int count,
+							  uint8 secret[GSTORE_SECRET_BYTES], gstore_answer *refused);
 /* The same, if the user has one. False: there is none. */
 extern bool
 gstore_token_renew(const gstore_view *view, const gstore_token_key *key, const gstore_piece *pieces,
@@ -92,10 +92,10 @@ typedef enum gstore_export_kind
 /*
  * A token for rows of the open table, which the caller keeps locked; own: of a store that this transaction has made (export.c);
  * but for users' with the version's bitmap of deleted rows, if that is gstore_links_deleted(). A view with a writer's number has
- * rows that are not committed.
+ * rows that are not committed. NULL: there is no room for one, as *refused says; if that is NULL, ERROR.
  */
-extern char *
-gstore_export_rows(Relation relation, const gstore_view *view, bool own, gstore_export_kind kind);
+extern char *gstore_export_rows(Relation relation, const gstore_view *view, bool own,
+								gstore_export_kind kind, gstore_answer *refused);
 
 /* A smaller bitmap is sent with the call: to map an object of its own would take more memory. */
 #define GSTORE_DELETED_LINK_LEAST (64 * 1024)

@@ -129,15 +129,17 @@ read_deleted(gstore_view *view)
 	view->dead_bytes = bytes;
 }
 
-void
+bool
 gstore_whole_export(Relation relation, gstore_view *view, gstore_export_kind kind,
-					gstore_call_table *out)
+					gstore_call_table *out, gstore_answer *refused)
 {
 	const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
 	const bool			  own = pending != NULL && gstore_pending_has_made(pending, view->store);
 
 	memset(out, 0, sizeof *out);
-	out->token = gstore_export_rows(relation, view, own, kind);
+	out->token = gstore_export_rows(relation, view, own, kind, refused);
+	if (out->token == NULL)
+		return false;
 	out->rows = view->rows;
 	if (gstore_links_deleted(view))
 	{
@@ -148,4 +150,5 @@ gstore_whole_export(Relation relation, gstore_view *view, gstore_export_kind kin
 		read_deleted(view);
 	out->dead = view->dead;
 	out->dead_bytes = view->dead_bytes;
+	return true;
 }

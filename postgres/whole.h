@@ -25,8 +25,11 @@ extern bool gstore_whole_choose(Relation relation, Snapshot snapshot, gstore_vie
  */
 extern bool gstore_whole_join(const gstore_row_range *ranges, int count, gstore_view *out);
 
-/* The same for a process that attaches the table now: with a token, and the bitmaps in the forms that it takes. */
-extern void gstore_whole_export(Relation relation, gstore_view *view, gstore_export_kind kind,
-								gstore_call_table *out);
+/*
+ * The same for a process that attaches the table now: with a token, and the bitmaps in the forms that it takes. False: there
+ * is no room for a token, as *refused says; if that is NULL, ERROR.
+ */
+extern bool gstore_whole_export(Relation relation, gstore_view *view, gstore_export_kind kind,
+								gstore_call_table *out, gstore_answer *refused);
 
 #endif

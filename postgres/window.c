@@ -512,24 +512,13 @@ run_window(uint32 window)
 	atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
 }
 
-/* The same, with success. */
-static void
-execute_window(uint32 window)
+/* The same. False: it was refused, and the answer says why. */
+static bool
+execute_window(uint32 window, gstore_answer *answer)
 {
-	const gstore_window *w = &gstore->windows[window];
-
 	run_window(window);
-	if (w->status != GVM_OK)
-	{
-		const gstore_verb		verb = w->verb;
-		const gstore_store_name store = w->name;
-		const uint64			copy_bytes = verb == GSTORE_COPY_MAKE ? w->copy_bytes : 0;
-		gstore_answer			answer;
-
-		read_window_answer(w, &answer);
-		gstore_window_give_back(window);
-		fail(verb, &store, &answer, copy_bytes);
-	}
+	read_window_answer(&gstore->windows[window], answer);
+	return answer->status == GVM_OK;
 }
 
 static bool
@@ -618,16 +607,19 @@ read_window_bytes(const gstore_window *w, uint32 window, const gstore_piece *pie
 	}
 }
 
-void
-gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
-					const gstore_piece *pieces, int count)
+bool
+gstore_try_transfer(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
+					const gstore_piece *pieces, int count, gstore_answer *refused)
 {
-	int	   piece = 0;
-	uint64 done = 0;
+	gstore_answer  own;
+	gstore_answer *answer = refused != NULL ? refused : &own;
+	int			   piece = 0;
+	uint64		   done = 0;
 
 	gstore_wait_ready();
 	if (verb == GSTORE_WRITE)
 		await_left_writes(store);
+	answer->status = GVM_OK;
 	do
 	{
 		const int	   first = piece;
@@ -645,9 +637,8 @@ gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far
 			w->owner = far->owner;
 		}
 		fill_window(w, window, verb, pieces, count, &piece, &done);
-		if (w->range_count > 0 || count == 0)
+		if ((w->range_count > 0 || count == 0) && execute_window(window, answer))
 		{
-			execute_window(window);
 			if (is_read_verb(verb))
 				read_window_bytes(w, window, pieces, first, first_done);
 			if (verb == GSTORE_COPY_MAKE)
@@ -658,9 +649,19 @@ gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far
 				far->copy_bytes = w->copy_bytes;
 		}
 		gstore_window_give_back(window);
-		if (piece < count)
+		if (piece < count && answer->status == GVM_OK)
 			CHECK_FOR_INTERRUPTS();
-	} while (piece < count);
+	} while (piece < count && answer->status == GVM_OK);
+	if (answer->status != GVM_OK && refused == NULL)
+		fail(verb, store, answer, verb == GSTORE_COPY_MAKE ? far->copy_bytes : 0);
+	return answer->status == GVM_OK;
+}
+
+void
+gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
+					const gstore_piece *pieces, int count)
+{
+	(void) gstore_try_transfer(verb, store, far, pieces, count, NULL);
 }
 
 void
@@ -676,6 +677,7 @@ gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces, i
 	{
 		const uint32   window = acquire_window();
 		gstore_window *w = &gstore->windows[window];
+		bool		   executed;
 
 		w->verb = GSTORE_WRITE;
 		w->name = *store;
@@ -687,39 +689,11 @@ gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces, i
 			enqueue_window(window);
 			return;
 		}
-		if (w->range_count > 0)
-			execute_window(window);
+		executed = w->range_count == 0 || execute_window(window, answer);
 		gstore_window_give_back(window);
+		if (!executed)
+			gstore_answer_fail(store, answer);
 	}
-}
-
-bool
-gstore_try_write(const gstore_store_name *store, const gstore_piece *pieces, int count,
-				 gstore_answer *answer)
-{
-	int	   piece = 0;
-	uint64 done = 0;
-
-	gstore_wait_ready();
-	await_left_writes(store);
-	answer->status = GVM_OK;
-	while (piece < count && answer->status == GVM_OK)
-	{
-		const uint32   window = acquire_window();
-		gstore_window *w = &gstore->windows[window];
-
-		w->verb = GSTORE_WRITE;
-		w->name = *store;
-		fill_window(w, window, GSTORE_WRITE, pieces, count, &piece, &done);
-		if (w->range_count > 0)
-		{
-			run_window(window);
-			read_window_answer(w, answer);
-		}
-		gstore_window_give_back(window);
-		CHECK_FOR_INTERRUPTS();
-	}
-	return answer->status == GVM_OK;
 }
 
 void

@@ -61,10 +61,6 @@ typedef struct gstore_answer
 extern void gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces,
 							   int count, gstore_answer *answer);
 
-/* As gstore_transfer() of a WRITE, but what the service refuses goes to the answer: then false. */
-extern bool gstore_try_write(const gstore_store_name *store, const gstore_piece *pieces, int count,
-							 gstore_answer *answer);
-
 /* Until nothing that was begun is under way. ERROR on cancel and terminate alone: it stays so then. */
 extern void gstore_await(void);
 
@@ -78,6 +74,10 @@ extern void gstore_answer_fail(const gstore_store_name *store, const gstore_answ
  */
 extern void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
 								const gstore_piece *pieces, int count);
+
+/* The same, but what the service refuses goes to *refused, which need not be zeros: then false. NULL: ERROR. */
+extern bool gstore_try_transfer(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
+								const gstore_piece *pieces, int count, gstore_answer *refused);
 
 /*
  * Gives up the write that was begun, if its outcome goes to this answer; NULL: whatever it is. It is not carried
