@@ -70,6 +70,8 @@ struct gstore_compiled
 	accumulator		*accumulators;
 	output			*outputs;
 	gstore_distances distances;
+	uint32			 gathered[GQUERY_COLUMNS_MAX];
+	bool			 gathers;
 };
 
 /* ---- aggregates by their functions */
@@ -329,12 +331,27 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 	return c->key_count <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_count, 0);
 }
 
+/* They are columns of the program that no instruction loads. */
+static bool
+add_gathered(gstore_compiled *c, gstore_emitter *e)
+{
+	int		  count = 0;
+	ListCell *number, *type;
+
+	forboth(number, c->query.gathered, type, c->query.gathered_types)
+		if (count == GQUERY_COLUMNS_MAX ||
+			!gstore_emit_gathered(e, lfirst_int(number), lfirst_oid(type), &c->gathered[count++]))
+			return false;
+	return true;
+}
+
 static bool
 emit_sink(gstore_compiled *c, gstore_emitter *e)
 {
 	switch (c->query.sink)
 	{
 		case GSTORE_SINK_MARKS:
+			c->gathers = e->view != NULL && add_gathered(c, e);
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
 			return emit_list_keys(c, e);
@@ -414,6 +431,12 @@ int
 gstore_query_record_words(const gstore_compiled *c)
 {
 	return 1 + c->key_count + c->state_words;
+}
+
+const uint32 *
+gstore_query_gathered(const gstore_compiled *c)
+{
+	return c->gathers ? c->gathered : NULL;
 }
 
 int

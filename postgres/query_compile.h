@@ -36,6 +36,8 @@ typedef struct gstore_query
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
+	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them. */
+	List *gathered, *gathered_types;
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -75,6 +77,9 @@ extern int gstore_query_record_words(const gstore_compiled *compiled);
 extern int
 gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
 					   const void **queries, Size *bytes);
+
+/* Of the program that was compiled last: the places of query.gathered among its columns. NULL: there is no room for all of them. */
+extern const uint32 *gstore_query_gathered(const gstore_compiled *compiled);
 
 /* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
 extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);

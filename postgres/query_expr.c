@@ -269,29 +269,36 @@ bias_of(Oid type)
 
 /* The column's place in the program. False: there is no room, or an older version of the table has another type. */
 static bool
-find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nullable)
+find_column(gstore_emitter *e, int number, Oid type, uint32 *at, bool *nullable)
 {
 	gquery_program		*p = e->program;
 	const gstore_column *stored = NULL;
 	const bool			 arrow = e->view != NULL && e->view->arrow;
 
-	if (e->view != NULL && var->varattno <= e->view->column_count &&
-		!e->view->columns[var->varattno - 1].dropped)
-		stored = &e->view->columns[var->varattno - 1];
+	if (e->view != NULL && number <= e->view->column_count && !e->view->columns[number - 1].dropped)
+		stored = &e->view->columns[number - 1];
 	if (stored != NULL && getBaseType(stored->type) != type)
 		return false;
 	*nullable = stored == NULL || stored->has_nulls;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) var->varattno)
+		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) number)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
-	p->columns[p->column_count++] = (gquery_column){.number = (uint32) var->varattno,
+	p->columns[p->column_count++] = (gquery_column){.number = (uint32) number,
 													.type = type,
 													.form = form_of(type, arrow),
 													.bias = arrow ? bias_of(type) : 0};
-	e->columns = bms_add_member(e->columns, var->varattno);
+	e->columns = bms_add_member(e->columns, number);
 	return true;
+}
+
+bool
+gstore_emit_gathered(gstore_emitter *e, int number, Oid type, uint32 *at)
+{
+	bool nullable;
+
+	return find_column(e, number, type, at, &nullable);
 }
 
 static bool
@@ -311,7 +318,8 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 	out->type = getBaseType(var->vartype);
 	out->raises = false;
 	return is_column(e, (const Node *) var) && gstore_is_compiled_type(out->type) &&
-		find_column(e, var, out->type, &at, &out->nullable) && gstore_emit(e, GQUERY_LOAD, at, 0);
+		find_column(e, var->varattno, out->type, &at, &out->nullable) &&
+		gstore_emit(e, GQUERY_LOAD, at, 0);
 }
 
 /* ---- operators and functions */
@@ -624,7 +632,8 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 		const Oid type = getBaseType(var->vartype);
 
 		out->raises = false;
-		if (!gstore_is_compiled_type(type) || !find_column(e, var, type, &at, &out->nullable) ||
+		if (!gstore_is_compiled_type(type) ||
+			!find_column(e, var->varattno, type, &at, &out->nullable) ||
 			!gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
 			return false;
 	}

@@ -47,6 +47,9 @@ typedef struct gstore_emitted
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 b);
 
+/* The place of a column of the table among those of the program. False: as is said of find_column(). */
+extern bool gstore_emit_gathered(gstore_emitter *emitter, int number, Oid type, uint32 *at);
+
 /* An expression that depends on no row. True: its value is known in this pass. */
 extern bool gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null);
 

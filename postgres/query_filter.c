@@ -1,17 +1,24 @@
 /* See query_filter.h. */
 #include "postgres.h"
 
+#include "executor/tuptable.h"
+#include "miscadmin.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/restrictinfo.h"
 #include "port/pg_bitutils.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "postgres/fdw.h"
+#include "postgres/query_expr.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/whole.h"
 
-#define WORD_BITS 64
+#define WORD_BITS	 64
+#define FIXED_WORDS	 2	  /* of a record of query_gather: the row, which values are NULL */
+#define GATHERED_KIB 8192 /* that may be gathered, if work_mem is less */
 
 struct gstore_filter
 {
@@ -22,8 +29,11 @@ struct gstore_filter
 	bool			 done;	/* rows are known */
 	uint64			*words; /* bit r % 64 of word r / 64: row r passes */
 	uint64			 word_count;
+	uint64			*gathered; /* NULL: they were not; records of query_gather, whose rows ascend */
+	uint64			 gathered_count, at;
 	uint64			 passed; /* in all runs */
 	bool			 local;	 /* the last run was not there */
+	bool			 gathers;
 };
 
 /* ---- planning */
@@ -91,37 +101,94 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 
 /* ---- execution */
 
+/* False: there are columns whose values the GPU does not return. */
+static bool
+choose_gathered(const Bitmapset *columns, TupleDesc descriptor, gstore_query *query)
+{
+	int number = -1;
+
+	while ((number = bms_next_member(columns, number)) >= 0)
+	{
+		const Oid type = getBaseType(TupleDescAttr(descriptor, number - 1)->atttypid);
+
+		if (!gstore_is_compiled_type(type))
+			return false;
+		query->gathered = lappend_int(query->gathered, number);
+		query->gathered_types = lappend_oid(query->gathered_types, type);
+	}
+	return true;
+}
+
 gstore_filter *
-gstore_filter_create(List *clauses, Index relation, PlanState *parent)
+gstore_filter_create(List *clauses, Index relation, const Bitmapset *columns, TupleDesc descriptor,
+					 PlanState *parent)
 {
 	gstore_filter *filter = palloc0(sizeof *filter);
 
 	filter->query = (gstore_query){.sink = GSTORE_SINK_MARKS, .relation = relation, .filters = clauses};
+	filter->gathers = choose_gathered(columns, descriptor, &filter->query);
 	filter->compiled = gstore_query_prepare(&filter->query, parent);
 	filter->context = AllocSetContextCreate(CurrentMemoryContext, "gstore filter",
 											ALLOCSET_DEFAULT_SIZES);
 	return filter;
 }
 
-/* The records of a run are the bitmap's words. */
+/* All records of a run. */
+static uint64 *
+take_records(gstore_filter *filter)
+{
+	gstore_run *run = &filter->run;
+	const Size	bytes = sizeof(uint64) * (Size) run->words;
+	uint64 *all = MemoryContextAllocHuge(filter->context, Max((run->count + run->left) * bytes, 1));
+	uint64	at = 0;
+
+	do
+	{
+		memcpy(all + at * (uint64) run->words, run->records, run->count * bytes);
+		at += run->count;
+	} while (gstore_run_fetch(run));
+	return all;
+}
+
 static void
 take_words(gstore_filter *filter, uint64 rows)
 {
-	gstore_run *run = &filter->run;
-	uint64		at = 0;
-
 	filter->word_count = (rows + WORD_BITS - 1) / WORD_BITS;
-	if (run->count + run->left != filter->word_count)
+	if (filter->run.count + filter->run.left != filter->word_count)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	filter->words = MemoryContextAllocHuge(filter->context,
-										   sizeof(uint64) * Max(filter->word_count, 1));
-	do
-	{
-		memcpy(filter->words + at, run->records, sizeof(uint64) * run->count);
-		at += run->count;
-	} while (gstore_run_fetch(run));
+	filter->words = take_records(filter);
 	for (uint64 i = 0; i < filter->word_count; i++)
 		filter->passed += (uint64) pg_popcount64(filter->words[i]);
+}
+
+static void
+take_gathered(gstore_filter *filter, uint64 rows)
+{
+	const uint64 words = (uint64) filter->run.words;
+	uint64		 next = 0;
+
+	filter->gathered_count = filter->run.count + filter->run.left;
+	filter->gathered = take_records(filter);
+	for (uint64 i = 0; i < filter->gathered_count; i++)
+	{
+		const uint64 row = filter->gathered[i * words];
+
+		if (row < next || row >= rows)
+			elog(ERROR, "the executor of queries has returned no valid result");
+		next = row + 1;
+	}
+	filter->passed += filter->gathered_count;
+	filter->at = 0;
+}
+
+/* The most rows whose values are wanted in the place of a bitmap: more take longer than to read columns, or too much memory. */
+static uint64
+gather_max(const gstore_filter *filter, uint64 rows)
+{
+	const uint64 words = FIXED_WORDS + (uint64) list_length(filter->query.gathered);
+	const uint64 bytes = (uint64) Max(work_mem, GATHERED_KIB) * 1024;
+
+	return Min(rows / (4 * words), bytes / (sizeof(uint64) * words));
 }
 
 static bool
@@ -139,10 +206,20 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 	if (!gstore_whole_join(ranges, count, &view))
 		return false;
 	strlcpy(filter->run.why, "too many instructions or values", sizeof filter->run.why);
-	if (!gstore_query_compile(filter->compiled, context, &view, program) ||
-		!gstore_run_begin(&filter->run, relation, &view, &request))
+	if (!gstore_query_compile(filter->compiled, context, &view, program))
 		return false;
-	take_words(filter, view.rows);
+	request.gather = filter->gathers ? gstore_query_gathered(filter->compiled) : NULL;
+	if (request.gather != NULL)
+	{
+		request.gather_count = list_length(filter->query.gathered);
+		request.gather_max = gather_max(filter, view.rows);
+	}
+	if (!gstore_run_begin(&filter->run, relation, &view, &request))
+		return false;
+	if (filter->run.gathered)
+		take_gathered(filter, view.rows);
+	else
+		take_words(filter, view.rows);
 	gstore_run_end(&filter->run);
 	return true;
 }
@@ -154,8 +231,8 @@ gstore_filter_run(gstore_filter *filter, Relation relation, const gstore_row_ran
 	MemoryContext old;
 
 	MemoryContextReset(filter->context);
-	filter->words = NULL;
-	filter->word_count = 0;
+	filter->words = filter->gathered = NULL;
+	filter->word_count = filter->gathered_count = 0;
 	old = MemoryContextSwitchTo(filter->context);
 	filter->done = run_filter(filter, relation, ranges, count, context);
 	MemoryContextSwitchTo(old);
@@ -177,11 +254,42 @@ gstore_filter_next(const gstore_filter *filter, uint64 row)
 	return UINT64_MAX;
 }
 
+/* ---- rows that were gathered */
+
 bool
-gstore_filter_has(const gstore_filter *filter, uint64 row)
+gstore_filter_has_gathered(const gstore_filter *filter)
 {
-	return row / WORD_BITS < filter->word_count &&
-		(filter->words[row / WORD_BITS] >> (row % WORD_BITS) & 1) != 0;
+	return filter->done && filter->gathered != NULL;
+}
+
+bool
+gstore_filter_take(gstore_filter *filter, TupleTableSlot *slot)
+{
+	const int	  words = FIXED_WORDS + list_length(filter->query.gathered);
+	const uint64 *record = filter->gathered + filter->at * (uint64) words;
+	ListCell	 *number, *type;
+	int			  i = 0;
+
+	if (filter->at == filter->gathered_count)
+		return false;
+	memset(slot->tts_isnull, true, sizeof(bool) * (Size) slot->tts_tupleDescriptor->natts);
+	forboth(number, filter->query.gathered, type, filter->query.gathered_types)
+	{
+		const int at = lfirst_int(number) - 1;
+
+		slot->tts_isnull[at] = (record[1] >> i & 1) != 0;
+		slot->tts_values[at] = gstore_stack_value((int64) record[FIXED_WORDS + i++], lfirst_oid(type));
+	}
+	gstore_row_to_tid(record[0], &slot->tts_tid);
+	ExecStoreVirtualTuple(slot);
+	filter->at++;
+	return true;
+}
+
+void
+gstore_filter_rewind(gstore_filter *filter)
+{
+	filter->at = 0;
 }
 
 void
@@ -189,4 +297,6 @@ gstore_filter_explain(const gstore_filter *filter, ExplainState *es)
 {
 	gstore_run_explain(&filter->run, filter->local ? "by the scan" : NULL, NULL, es);
 	ExplainPropertyInteger("GPU Rows Passed", NULL, (int64) filter->passed, es);
+	if (filter->gathered_count > 0)
+		ExplainPropertyInteger("GPU Rows Gathered", NULL, (int64) filter->gathered_count, es);
 }

@@ -25,7 +25,9 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 /* Of a scan that is executed. Lives in the current memory context. */
 typedef struct gstore_filter gstore_filter;
 
-extern gstore_filter *gstore_filter_create(List *clauses, Index relation, PlanState *parent);
+/* columns: attribute numbers of those that the scan reads of rows that pass, of the descriptor. */
+extern gstore_filter *gstore_filter_create(List *clauses, Index relation, const Bitmapset *columns,
+										   TupleDesc descriptor, PlanState *parent);
 
 /*
  * For rows of these ranges, with the parameters of now. False: it cannot run there, and the conditions are yet to be evaluated.
@@ -35,7 +37,14 @@ extern bool gstore_filter_run(gstore_filter *filter, Relation relation,
 
 /* Of those that passed, the first one from this row on; UINT64_MAX: there is none. */
 extern uint64 gstore_filter_next(const gstore_filter *filter, uint64 row);
-extern bool	  gstore_filter_has(const gstore_filter *filter, uint64 row);
+
+/*
+ * Where few rows have passed the GPU has gathered their columns: then they are taken from here, in their order. False: there is
+ * none any more.
+ */
+extern bool gstore_filter_has_gathered(const gstore_filter *filter);
+extern bool gstore_filter_take(gstore_filter *filter, TupleTableSlot *slot);
+extern void gstore_filter_rewind(gstore_filter *filter);
 
 extern void gstore_filter_explain(const gstore_filter *filter, ExplainState *es);
 

@@ -91,6 +91,10 @@ fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_r
 	window->program = *request->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
+	window->gather_max = request->gather_max;
+	window->gather_count = (uint32) request->gather_count;
+	if (request->gather_count > 0)
+		memcpy(window->gather, request->gather, sizeof(uint32) * (Size) request->gather_count);
 	window->continued = request->after != NULL;
 	if (request->after != NULL)
 		memcpy(window->after, request->after, sizeof(int64) * (Size) request->record_words);
@@ -122,7 +126,8 @@ gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gs
 	cost = gstore_session_window(session)->cost;
 	add_cost(run, &cost);
 	run->session = session;
-	run->words = request->record_words;
+	run->gathered = request->gather_max > 0 && gstore_session_window(session)->gathered != 0;
+	run->words = run->gathered ? 2 + request->gather_count : request->record_words;
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
 	run->fetched = false;

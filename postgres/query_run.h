@@ -20,6 +20,10 @@ typedef struct gstore_request
 	/* Of a list: so many of its first entries, of those after this one; NULL: from the first one on. */
 	uint64		 list_max;
 	const int64 *after; /* record_words */
+	/* Of marked rows: if no more than gather_max pass, a list of them with the values of these columns of the program. */
+	uint64		  gather_max;
+	const uint32 *gather;
+	int			  gather_count;
 	/* Columns of GQUERY_DISTANCE. Their spans are within `queries`. */
 	const gquery_wanted_distance *distances;
 	int							  distance_count;
@@ -34,7 +38,8 @@ typedef struct gstore_run
 	uint64			count, at; /* of these; the next one */
 	uint64			left;	   /* of the others */
 	int				words;
-	bool			fetched; /* those before are gone */
+	bool			gathered; /* records are rows that passed, with their values: query/gather.h */
+	bool			fetched;  /* those before are gone */
 	char			why[GSTORE_SESSION_WHY_BYTES];
 	/* Of all runs, for EXPLAIN. */
 	uint64		total; /* records */

@@ -84,12 +84,13 @@ typedef struct scan_state
 	reading		   alone, filtered; /* without and with the filter on the GPU */
 	const reading *reading;			/* one of both */
 	gstore_filter *filter;			/* NULL: none */
-	bool   filter_known; /* whether it runs, and which rows pass, with the parameters of now */
-	uint64 next_passed;	 /* of rows that have passed it */
-	bool   evaluated;	 /* with the parameters of now */
-	bool   locks;		 /* of a table whose rows are to be changed or locked */
-	bool   waits;		 /* for that */
-	bool   chosen;		 /* row ranges and unit_rows are known */
+	ExprState *gathered_rest; /* of filtered.quals, for rows that it has gathered; NULL: nothing */
+	bool	   filter_known;  /* whether it runs, and which rows pass, with the parameters of now */
+	uint64	   next_passed;	  /* of rows that have passed it */
+	bool	   evaluated;	  /* with the parameters of now */
+	bool	   locks;		  /* of a table whose rows are to be changed or locked */
+	bool	   waits;		  /* for that */
+	bool	   chosen;		  /* row ranges and unit_rows are known */
 	gstore_row_range row_ranges[GSTORE_ROW_RANGES_MAX];
 	int				 row_range_count;
 	uint64			 unit_rows, next_unit;
@@ -188,7 +189,9 @@ begin_filter(ForeignScanState *node, scan_state *state)
 	set_reading(&state->alone, plan->fdw_private, 3, tested, node);
 	state->alone.rest = ExecInitQual(rest, &node->ss.ps);
 	old = MemoryContextSwitchTo(state->context);
-	state->filter = gstore_filter_create(clauses, plan->scan.scanrelid, &node->ss.ps);
+	state->filter = gstore_filter_create(clauses, plan->scan.scanrelid, state->filtered.all,
+										 RelationGetDescr(node->ss.ss_currentRelation), &node->ss.ps);
+	state->gathered_rest = ExecInitQual(linitial(plan->fdw_exprs), &node->ss.ps);
 	MemoryContextSwitchTo(old);
 }
 
@@ -564,7 +567,6 @@ next_batch(ForeignScanState *node, scan_state *state)
 	const gstore_row_range *s;
 	uint64					first, count;
 
-	begin_rows(node, state);
 	do
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -587,6 +589,12 @@ next_batch(ForeignScanState *node, scan_state *state)
 
 /* ---- rows */
 
+static bool
+takes_gathered(const scan_state *state)
+{
+	return state->reading == &state->filtered && gstore_filter_has_gathered(state->filter);
+}
+
 /* False: there is no row any more. */
 static bool
 next_row(ForeignScanState *node, scan_state *state, TupleTableSlot *slot)
@@ -601,12 +609,13 @@ next_row(ForeignScanState *node, scan_state *state, TupleTableSlot *slot)
 		if (!state->chosen)
 			choose_snapshot(node, state);
 		old = MemoryContextSwitchTo(state->context);
-		more = next_batch(node, state);
+		begin_rows(node, state);
+		more = !takes_gathered(state) && next_batch(node, state);
 		MemoryContextSwitchTo(old);
 		if (!more)
 		{
 			state->at = state->row_count = 0;
-			return false;
+			return takes_gathered(state) && gstore_filter_take(state->filter, slot);
 		}
 	}
 	place = state->rows[state->at++];
@@ -616,17 +625,18 @@ next_row(ForeignScanState *node, scan_state *state, TupleTableSlot *slot)
 	return true;
 }
 
-/* What the GPU was to evaluate, and did not. */
+/* What the GPU was to evaluate, and did not, or was not put to a batch. */
 static bool
 passes_rest(ForeignScanState *node, const scan_state *state, TupleTableSlot *slot)
 {
 	ExprContext *context = node->ss.ps.ps_ExprContext;
+	ExprState	*rest = takes_gathered(state) ? state->gathered_rest : state->reading->rest;
 	bool		 passes;
 
-	if (state->reading->rest == NULL)
+	if (rest == NULL)
 		return true;
 	context->ecxt_scantuple = slot;
-	passes = ExecQual(state->reading->rest, context);
+	passes = ExecQual(rest, context);
 	if (!passes)
 	{
 		InstrCountFiltered1(node, 1);
@@ -654,6 +664,8 @@ gstoreReScanForeignScan(ForeignScanState *node)
 
 	if (node->ss.ps.chgParam != NULL)
 		state->filter_known = false;
+	if (state->filter != NULL)
+		gstore_filter_rewind(state->filter);
 	state->evaluated = false;
 	state->named = NULL;
 	state->next_unit = state->next_passed = 0;

@@ -4,12 +4,25 @@
 
 static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16};
 
-static bool is_loaded(const gquery_program *p, uint32_t column)
+static bool is_gathered(const gquery_window *w, uint32_t column)
 {
-    for (uint32_t i = 0; i < p->code_count; i++)
-        if (p->code[i].op == GQUERY_LOAD && p->code[i].a == column)
+    for (uint32_t i = 0; i < w->gather_count; i++)
+        if (w->gather[i] == column)
             return true;
     return false;
+}
+
+static bool is_in_code(const gquery_program *p, gquery_op op, uint32_t column)
+{
+    for (uint32_t i = 0; i < p->code_count; i++)
+        if (p->code[i].op == op && p->code[i].a == column)
+            return true;
+    return false;
+}
+
+static bool is_loaded(const gquery_program *p, uint32_t column)
+{
+    return is_in_code(p, GQUERY_LOAD, column);
 }
 
 /* Kernels read so many bytes of it as the form says. */
@@ -43,8 +56,9 @@ static bool find_column(gquery_query *q, uint32_t column, uint32_t *index)
     const gvm_table_column *c = column_of(q->attached, wanted->number, index);
 
     return c != NULL && c->base_type == wanted->type &&
-           (is_loaded(p, column) ? has_form(c, wanted->form, q->attached->info.rows)
-                                 : has_null_bits(c));
+           (is_loaded(p, column) || is_gathered(&q->c->query, column)
+                ? has_form(c, wanted->form, q->attached->info.rows)
+                : has_null_bits(c));
 }
 
 static bool find_vectors(gquery_query *q, const gquery_wanted_distance *wanted, uint32_t *index)
@@ -57,11 +71,12 @@ static bool find_vectors(gquery_query *q, const gquery_wanted_distance *wanted, 
 /* Columns of the table without those that occur twice. */
 typedef struct column_list {
     uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
+    bool scanned[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX]; /* not only gathered */
     uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
     uint32_t vectors[GQUERY_DISTANCES_MAX];
 } column_list;
 
-static uint32_t add_to_list(column_list *l, uint32_t index)
+static uint32_t add_to_list(column_list *l, uint32_t index, bool scanned)
 {
     uint32_t at = 0;
 
@@ -69,6 +84,7 @@ static uint32_t add_to_list(column_list *l, uint32_t index)
         at++;
     if (at == l->count)
         l->list[l->count++] = index;
+    l->scanned[at] |= scanned;
     return at;
 }
 
@@ -85,13 +101,14 @@ static bool list_columns(gquery_query *q, column_list *l)
         number = w->program.columns[i].number;
         if (!find_column(q, i, &index))
             goto other;
-        l->columns[i] = add_to_list(l, index);
+        l->columns[i] = add_to_list(
+            l, index, is_loaded(&w->program, i) || is_in_code(&w->program, GQUERY_LOAD_NULL, i));
     }
     for (uint32_t i = 0; i < w->distance_count; i++) {
         number = w->distances[i].number;
         if (!find_vectors(q, &w->distances[i], &index))
             goto other;
-        l->vectors[i] = add_to_list(l, index);
+        l->vectors[i] = add_to_list(l, index, true);
     }
     return true;
 other:
@@ -146,14 +163,16 @@ static bool set_deleted(gquery_query *q)
 }
 
 /* What goes through the kernels. */
-static void count_bytes(gquery_query *q, const uint32_t *list, uint32_t count)
+static void count_bytes(gquery_query *q, const column_list *l)
 {
     uint64_t bytes = q->c->query.tables[0].deleted_bytes + q->c->query.tables[0].dead.bytes;
 
-    for (uint32_t i = 0; i < count; i++)
-        bytes += q->attached->columns[list[i]].nulls_bytes;
-    for (uint32_t i = 0; i < count; i++)
-        bytes += q->attached->columns[list[i]].values_bytes;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const gvm_table_column *c = &q->attached->columns[l->list[i]];
+
+        if (l->scanned[i])
+            bytes += c->nulls_bytes + c->values_bytes;
+    }
     q->cost.rows = q->c->query.tables[0].rows;
     q->cost.read_bytes = bytes;
 }
@@ -187,6 +206,6 @@ bool gquery_open_table(gquery_query *q)
         !gquery_succeed(q, take_leases(q, &l), "cannot read a table"))
         return false;
     set_sources(q, &l);
-    count_bytes(q, l.list, l.count);
+    count_bytes(q, &l);
     return set_deleted(q);
 }

@@ -15,6 +15,8 @@
 /* Made by lib/kernels/embed.py of kernels.c and search.c. NULL: this build has no kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
+extern const unsigned char gvmi_image_soft_query_gather[];
+extern const unsigned char *const gvmi_image_cuda_query_gather;
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
 
@@ -59,15 +61,21 @@ static gvm_status find_kernel(CUmodule module, const char *name, CUfunction *ker
                                                      "there is no kernel %s", name);
 }
 
-static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule search)
+static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule gather, CUmodule search)
 {
     const struct {
         CUmodule module;
         const char *name;
         CUfunction *kernel;
-    } all[] = {{kernels, "query_begin", &d->begin},      {kernels, "query_scan", &d->scan},
-               {kernels, "query_reduce", &d->reduce},    {kernels, "query_collect", &d->collect},
-               {search, "query_distance", &d->distance}, {search, "query_keep", &d->keep}};
+    } all[] = {{kernels, "query_begin", &d->begin},
+               {kernels, "query_scan", &d->scan},
+               {kernels, "query_reduce", &d->reduce},
+               {kernels, "query_collect", &d->collect},
+               {gather, "query_count_marks", &d->count_marks},
+               {gather, "query_list_marks", &d->list_marks},
+               {gather, "query_gather", &d->gather},
+               {search, "query_distance", &d->distance},
+               {search, "query_keep", &d->keep}};
     const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
     int most = GQUERY_THREADS, threads;
     gvm_status status;
@@ -122,15 +130,18 @@ static gvm_status load_module(const unsigned char *image, CUmodule *module)
 static gvm_status load_kernels(gquery_device *d)
 {
     const bool software = d->info.software;
-    CUmodule kernels, search;
+    CUmodule kernels, gather, search;
     gvm_status status = load_module(
         software ? gvmi_image_soft_query_kernels : gvmi_image_cuda_query_kernels, &kernels);
 
     if (status == GVM_OK)
+        status = load_module(software ? gvmi_image_soft_query_gather : gvmi_image_cuda_query_gather,
+                             &gather);
+    if (status == GVM_OK)
         status = load_module(software ? gvmi_image_soft_query_search : gvmi_image_cuda_query_search,
                              &search);
     if (status == GVM_OK)
-        status = find_kernels(d, kernels, search);
+        status = find_kernels(d, kernels, gather, search);
     if (status == GVM_OK)
         allow_shared(d);
     return status;

@@ -37,6 +37,7 @@ typedef struct gquery_results {
     gquery_block block;
     uint64_t count, sent; /* records */
     uint32_t record_words;
+    bool gathered; /* as in a window */
 } gquery_results;
 
 typedef struct gquery_connection {
@@ -76,6 +77,7 @@ typedef struct gquery_device {
     gvm_device_info info;
     CUfunction begin, scan, reduce, collect;
     CUfunction distance, select, keep;
+    CUfunction count_marks, list_marks, gather;
     uint32_t threads;        /* of a block, at most */
     uint32_t select_threads; /* of the block of `select` */
     uint32_t shared_bytes;   /* dynamic, likewise */

@@ -238,5 +238,5 @@ bool gquery_run_list(gquery_query *q)
         return false;
     if (is_small(&l))
         return gquery_write_records(q, q->lane->host + GQUERY_STATES_AT, l.count, l.words);
-    return gquery_write_block(q, &q->kept, l.count, l.words);
+    return gquery_write_block(q, &q->kept, l.count, l.words, false);
 }

@@ -325,7 +325,7 @@ static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
            gquery_batch_end(q, q->shape.grouped ? 0 : q->scan.state_words * sizeof(uint64_t));
 }
 
-static gquery_outcome scan_rows(gquery_query *q)
+gquery_outcome gquery_scan_rows(gquery_query *q)
 {
     const uint64_t rows = q->c->query.tables[0].rows;
     uint64_t first = 0, batch = q->unit;
@@ -358,7 +358,7 @@ static bool scan_groups(gquery_query *q)
         q->scan.groups = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, groups);
         if (!gquery_choose_launch(q) || !send_groups(q))
             return false;
-        got = scan_rows(q);
+        got = gquery_scan_rows(q);
         if (got != GQUERY_FULL)
             return got == GQUERY_SCANNED;
         full = q->slots;
@@ -367,11 +367,6 @@ static bool scan_groups(gquery_query *q)
 }
 
 /* ---- results */
-
-static gquery_window *window_of(const gquery_query *q)
-{
-    return (gquery_window *)(void *)q->c->file;
-}
 
 static bool fail_memory(gquery_message *answer)
 {
@@ -389,10 +384,11 @@ bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, 
         return fail_memory(q->answer);
     if (count > 0)
         memcpy(to, records, span.bytes);
-    window = window_of(q);
+    window = gquery_window_of(q);
     window->record_count = count;
     window->record_words = words;
     window->more = 0;
+    window->gathered = 0;
     window->records = span;
     return true;
 }
@@ -463,13 +459,16 @@ static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message 
     window->record_count = r->count;
     window->record_words = r->record_words;
     window->more = r->sent < r->count;
+    window->gathered = r->gathered;
     window->records = span;
     return true;
 }
 
-bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, uint32_t words)
+bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, uint32_t words,
+                        bool gathered)
 {
-    q->c->results = (gquery_results){.block = *block, .count = count, .record_words = words};
+    q->c->results = (gquery_results){
+        .block = *block, .count = count, .record_words = words, .gathered = gathered};
     *block = (gquery_block){0};
     return write_piece(q->c, q->lane, q->answer);
 }
@@ -491,7 +490,7 @@ static bool check_query(gquery_query *q)
         return gquery_refuse(q, "there is one table");
     if (!gquery_check(&w->program, &q->shape, problem))
         return gquery_refuse(q, problem);
-    return gquery_distances_check(q);
+    return gquery_marks_check(q) && gquery_distances_check(q);
 }
 
 static void set_scan(gquery_query *q)
@@ -518,32 +517,13 @@ static bool run_sums(gquery_query *q)
     const gquery_control c = {.error = 0};
 
     return gquery_choose_launch(q) && gquery_send_control(q, &c) &&
-           scan_rows(q) == GQUERY_SCANNED && write_state(q);
-}
-
-/* Kernels write whole words of 32 bits as far as there are rows. */
-static bool run_marks(gquery_query *q)
-{
-    const gquery_control c = {.error = 0};
-    const uint64_t words = (q->c->query.tables[0].rows + 63) / 64;
-
-    if (words == 0)
-        return gquery_write_records(q, NULL, 0, 1);
-    if (!gquery_take_block(q, words * sizeof(uint64_t), &q->marked))
-        return false;
-    q->scan.marked = q->marked.address;
-    return gquery_check_call(q,
-                             gvmi_cu->cuMemsetD8Async(q->marked.address + (words - 1) * sizeof(uint64_t),
-                                                      0, sizeof(uint64_t), q->lane->stream),
-                             "cuMemsetD8Async") &&
-           gquery_choose_launch(q) && gquery_send_control(q, &c) &&
-           scan_rows(q) == GQUERY_SCANNED && gquery_write_block(q, &q->marked, words, 1);
+           gquery_scan_rows(q) == GQUERY_SCANNED && write_state(q);
 }
 
 static bool run_sink(gquery_query *q)
 {
     if (q->shape.marked)
-        return run_marks(q);
+        return gquery_run_marks(q);
     if (q->shape.emitted)
         return gquery_run_list(q);
     return q->shape.grouped ? run_groups(q) : run_sums(q);
@@ -558,6 +538,8 @@ static void end_query(gquery_query *q, bool done)
     give_scratch(q, &q->dead);
     give_scratch(q, &q->distances);
     give_scratch(q, &q->marked);
+    give_scratch(q, &q->passed);
+    give_scratch(q, &q->gathered);
     give_scratch(q, &q->list);
     give_scratch(q, &q->kept);
     gquery_leases_release(&q->leases);
@@ -596,7 +578,7 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
            run_sink(&q);
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
-        window_of(&q)->cost = q.cost;
+        gquery_window_of(&q)->cost = q.cost;
     }
     end_query(&q, done);
 }

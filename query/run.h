@@ -3,12 +3,13 @@
  * columns.c    its table: columns, leases, the bitmap of deleted rows
  * distance.c   distances of vectors from a query, as columns
  * list.c       an ordered list
- * run.c        memory, launches, sums, groups, marks; the query as a whole
+ * marks.c      rows that pass
+ * run.c        memory, launches, sums, groups; the query as a whole
  *
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: columns.c, distance.c, list.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: columns.c, distance.c, list.c, marks.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -68,8 +69,8 @@ typedef struct gquery_query {
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
     gquery_block dead, groups, distances;
-    gquery_block marked;     /* a bitmap */
-    gquery_block list, kept; /* list.c: entries */
+    gquery_block marked, passed, gathered; /* marks.c: a bitmap, row numbers, records */
+    gquery_block list, kept;               /* list.c: entries */
     uint64_t slots;
     uint64_t unit;            /* rows of the first batch; later ones have a multiple of it */
     uint64_t launch_rows;     /* of a launch, at most; divides unit, if it is less */
@@ -114,11 +115,20 @@ gquery_outcome gquery_batch_look(gquery_query *q);
 /* Rows of the next one, where this one had so many. */
 uint64_t gquery_batch_adapt(gquery_query *q, uint64_t rows);
 
+/* All rows through the scan, batch by batch. */
+gquery_outcome gquery_scan_rows(gquery_query *q);
+
+static inline gquery_window *gquery_window_of(const gquery_query *q)
+{
+    return (gquery_window *)(void *)q->c->file;
+}
+
 /* Records that are in this process: all of the results. */
 bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, uint32_t words);
 
 /* Records that are on the device: the block becomes the connection's. */
-bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, uint32_t words);
+bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, uint32_t words,
+                        bool gathered);
 
 /* ---- columns.c */
 
@@ -136,6 +146,12 @@ bool gquery_distances_check(gquery_query *q);
 bool gquery_distances_prepare(gquery_query *q);
 /* Computes those of rows [first, limit), launch_rows at most, and sets the scan's sources. */
 bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit);
+
+/* ---- marks.c */
+
+/* What the window says of columns that are to be gathered. */
+bool gquery_marks_check(gquery_query *q);
+bool gquery_run_marks(gquery_query *q);
 
 /* ---- list.c */
 

@@ -78,11 +78,16 @@ typedef struct gquery_window {
     uint64_t list_max;
     uint32_t continued;
     int64_t after[GQUERY_ENTRY_WORDS_MAX];
+    /* Of GQUERY_MARK: if no more rows pass than gather_max, a list of them is wanted, with the values of these columns of the program. */
+    uint64_t gather_max;
+    uint32_t gather_count;
+    uint32_t gather[GQUERY_COLUMNS_MAX];
     /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order. Of
-     * GQUERY_MARK the bitmap, 64 rows a record. */
+     * GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. */
     uint64_t record_count; /* in all */
     uint32_t record_words;
     uint32_t more; /* there are more than these: GQUERY_FETCH */
+    uint32_t gathered;
     gquery_span records;
     gquery_cost cost;
 } gquery_window;

@@ -61,7 +61,8 @@ Distance = layout(
 Window = layout(
     "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program, distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
-    record_count=U64, record_words=U32, more=U32, records=Span, cost=Cost,
+    gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"],
+    record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, cost=Cost,
 )  # fmt: skip
 Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
 LAYOUTS = {
@@ -147,8 +148,8 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=()):
-        """after: an entry; distances: (Distance, its query)."""
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), gather_max=0, gather=()):
+        """after: an entry; distances: (Distance, its query); gather: columns' places."""
         code, words = program
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
@@ -159,6 +160,9 @@ class Client:
         w.tables[0].dead = Span(at, len(dead))
         at += len(dead)
         w.list_max, w.continued, w.distance_count = entries, after is not None, len(distances)
+        w.gather_max, w.gather_count = gather_max, len(gather)
+        for i, column in enumerate(gather[: N["GQUERY_COLUMNS_MAX"]]):
+            w.gather[i] = column
         for i, word in enumerate(after or ()):
             w.after[i] = word
         for i, (distance, point) in enumerate(distances):

@@ -21,6 +21,7 @@ from executor_client import (  # noqa: E402
     Span,
     Window,
     aggregate,
+    as_double,
     check_layouts,
     descriptors,
     executor_pid,
@@ -114,6 +115,72 @@ class Marks:
                 answer = client.ask()
                 expect_verb(answer, "RAISED")
                 expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
+
+
+def gathered_in_sql(server, where):
+    """Records: the row, which of id, k and f are NULL, their words."""
+    records = []
+    for line in server.sql(f"SELECT id, k, f FROM ft WHERE {where} ORDER BY id").splitlines():
+        number, k, f = line.split("|")
+        records.append((int(number) - 1, (k == "") << 1 | (f == "") << 2, int(number), int(k or 0), float(f or 0)))
+    return records
+
+
+@group()
+class Gathered:
+    """Rows that pass, as a list with the values of columns."""
+
+    ALL = (0, 1, 2)
+    EVERY = [op("LOAD", 0), op("CONSTANT", value=97), op("MODULO", b="GQUERY_ARITHMETIC_I32"), op("CONSTANT", value=5), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER")]
+
+    def _expect_gathered(self, client, records, server, where):
+        expect(client.window.gathered, 1, f"it is a list where {where}")
+        found = [(row, nulls, signed(number), signed(k), as_double(f)) for row, nulls, number, k, f in records]
+        expect(found, gathered_in_sql(server, where), f"records where {where}")
+
+    def few_rows_come_with_their_values(self, server):
+        for rows in (4097, 70000, 200001):
+            token = fill(server, rows)
+            for code, where in (
+                (where_id("LT", 0), "false"),
+                (where_id("EQ", 1), "id = 1"),
+                (where_id("GE", rows), f"id >= {rows}"),
+                (where_id("LE", 64), "id <= 64"),
+                (self.EVERY, "id % 97 = 5"),
+                ([], "true"),
+            ):
+                with Client(server) as client:
+                    records = client.run(token, rows, ([*code, op("MARK")], 0), gather_max=rows, gather=self.ALL)
+                    self._expect_gathered(client, records, server, where)
+
+    def more_rows_than_are_wanted_come_as_a_bitmap(self, server):
+        rows = 70000
+        token, query = fill(server, rows), ([*self.EVERY, op("MARK")], 0)
+        count = len(ids_in_sql(server, "id % 97 = 5"))
+        with Client(server) as client:
+            for most, scratch in ((count - 1, 1 << 30), (rows, (rows + 63) // 64 * 8 + count * 48 - 1)):
+                found = client.run(token, rows, query, gather_max=most, gather=self.ALL, scratch=scratch)
+                expect(client.window.gathered, 0, "it is a list")
+                expect(bits_of(found, rows), ids_in_sql(server, "id % 97 = 5"), "rows")
+            records = client.run(token, rows, query, gather_max=count, gather=self.ALL)
+            self._expect_gathered(client, records, server, "id % 97 = 5")
+        with Client(server) as client:  # a list of numbers alone
+            records = client.run(token, rows, query, gather_max=count, columns=(ID,))
+            expect(records, [(row, 0) for row in ids_in_sql(server, "id % 97 = 5")], "rows")
+
+    def what_cannot_be_gathered_is_refused(self, server):
+        token = fill(server, 5000)
+        mark, most = ([op("MARK")], 0), {"gather_max": 10}
+        with Client(server) as client:
+            for query, more in (
+                (mark, {"gather": (3,)}), (mark, {"gather": (2**32 - 1,)}), (mark, {"gather": (0,) * 65}), (COUNT, {"gather": (0,)}),
+                (mark, {"gather": (0,), "columns": ((0, 23, "GQUERY_I128"),)}),
+            ):  # fmt: skip
+                client.write(token, 5000, query, **{**most, **more})
+                expect_verb(client.ask(), "ERROR", "XX000")
+            for kind in ((0, 20, "GQUERY_I32"), (0, 23, "GQUERY_I64"), (7, 23, "GQUERY_I32")):
+                client.write(token, 5000, mark, columns=(kind,), gather=(0,), **most)
+                expect_verb(client.ask(), "ERROR", "55000")
 
 
 def make_table(server, expression, rows):

@@ -349,7 +349,7 @@ def main():
         for group in range(GROUPS):
             problem = None
             try:
-                make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 3000)) if group else 1200)
+                make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 9000)) if group else 9000)
                 for _ in range(options.queries // GROUPS):
                     on_gpu += compare(connection, Query(rng).text(), rng.choice(("pgstrom", "arrow")), rng.random() < ANALYZED)
                     done += 1

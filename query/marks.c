@@ -1,0 +1,161 @@
+/* See run.h: rows that pass, as a bitmap, or, if they are few, as a list with the values of columns. */
+#include "query/gather.h"
+#include "query/run.h"
+
+#define PART_WORDS 256u /* of 32 rows, that a warp counts at a time, at least */
+#define BITMAP_ROWS \
+    4096u /* a bitmap of so many is sent at once: to make a list of it takes longer */
+#define PARTS_MAX (GQUERY_STATES_BYTES / sizeof(uint64_t))
+
+bool gquery_marks_check(gquery_query *q)
+{
+    const gquery_window *w = &q->c->query;
+
+    if (w->gather_count > GQUERY_COLUMNS_MAX || (w->gather_max > 0 && !q->shape.marked))
+        return gquery_refuse(q, "columns are gathered of marked rows");
+    for (uint32_t i = 0; i < w->gather_count; i++) {
+        const uint32_t column = w->gather[i];
+
+        if (column >= w->program.column_count || w->program.columns[column].table != 0 ||
+            w->program.columns[column].form == GQUERY_I128)
+            return gquery_refuse(q, "there is no such column to be gathered");
+    }
+    return true;
+}
+
+/* Kernels write whole words of 32 bits as far as there are rows. */
+static bool mark(gquery_query *q, uint64_t words)
+{
+    const gquery_control c = {.error = 0};
+
+    if (!gquery_take_block(q, words * sizeof(uint64_t), &q->marked))
+        return false;
+    q->scan.marked = q->marked.address;
+    return gquery_check_call(q,
+                             gvmi_cu->cuMemsetD8Async(q->marked.address + (words - 1) * sizeof(uint64_t),
+                                                      0, sizeof(uint64_t), q->lane->stream),
+                             "cuMemsetD8Async") &&
+           gquery_choose_launch(q) && gquery_send_control(q, &c) &&
+           gquery_scan_rows(q) == GQUERY_SCANNED;
+}
+
+/* ---- a list: the bits of each part are counted, here it is added up how many are before it, and then they are listed */
+
+static uint64_t *counts_of(const gquery_query *q)
+{
+    return (uint64_t *)(void *)(q->lane->host + GQUERY_STATES_AT);
+}
+
+static gquery_marks describe_marks(const gquery_query *q)
+{
+    gquery_marks m = {.words = q->marked.address,
+                      .counts = q->lane->device + GQUERY_STATES_AT,
+                      .word_count = (q->c->query.tables[0].rows + 31) / 32,
+                      .each = PART_WORDS};
+
+    while ((m.word_count + m.each - 1) / m.each > PARTS_MAX)
+        m.each *= 2;
+    m.parts = (uint32_t)((m.word_count + m.each - 1) / m.each);
+    return m;
+}
+
+static bool launch_parts(gquery_query *q, CUfunction kernel, const gquery_marks *m)
+{
+    const uint64_t warp = q->device->info.warp_size > 1 ? (uint64_t)q->device->info.warp_size : 1;
+
+    return gquery_launch(q, kernel, gquery_count_blocks(q, m->parts * warp), q->device->threads, 0, m);
+}
+
+static bool count(gquery_query *q, const gquery_marks *m, uint64_t *total)
+{
+    uint64_t *counts = counts_of(q);
+
+    if (!launch_parts(q, q->device->count_marks, m) ||
+        !gquery_check_call(
+            q, gvmi_cu->cuMemcpyDtoHAsync(counts, m->counts, m->parts * sizeof *counts, q->lane->stream),
+            "cuMemcpyDtoHAsync") ||
+        !gquery_check_call(q, gvmi_cu->cuStreamSynchronize(q->lane->stream), "cuStreamSynchronize"))
+        return false;
+    *total = 0;
+    for (uint32_t i = 0; i < m->parts; i++) {
+        const uint64_t ones = counts[i];
+
+        counts[i] = *total;
+        *total += ones;
+    }
+    return true;
+}
+
+static bool list(gquery_query *q, gquery_marks *m)
+{
+    m->rows = q->passed.address;
+    return gquery_check_call(q,
+                             gvmi_cu->cuMemcpyHtoDAsync(m->counts, counts_of(q),
+                                                        m->parts * sizeof(uint64_t), q->lane->stream),
+                             "cuMemcpyHtoDAsync") &&
+           launch_parts(q, q->device->list_marks, m);
+}
+
+static bool gather(gquery_query *q, uint64_t rows)
+{
+    const gquery_window *w = &q->c->query;
+    gquery_gather g = {.rows = q->passed.address,
+                       .count = rows,
+                       .out = q->gathered.address,
+                       .columns = w->gather_count};
+
+    for (uint32_t i = 0; i < g.columns; i++) {
+        const gquery_column *column = &w->program.columns[w->gather[i]];
+
+        g.forms[i] = column->form;
+        g.biases[i] = column->form == GQUERY_I32 || column->form == GQUERY_I64 ? column->bias : 0;
+        g.sources[i] = q->scan.sources[w->gather[i]];
+    }
+    return gquery_launch(q, q->device->gather, gquery_count_blocks(q, rows * (g.columns + 2)),
+                         q->device->threads, 0, &g);
+}
+
+/* Whether there is room for the list; the answer to a refusal is none of the query's. */
+static bool has_room(const gquery_query *q, uint64_t bytes)
+{
+    const uint64_t most = q->c->query.scratch_bytes_max;
+
+    return bytes <= most && q->scratch_bytes <= most - bytes;
+}
+
+static bool write_list(gquery_query *q, gquery_marks *m, uint64_t rows)
+{
+    const uint32_t words = 2 + q->c->query.gather_count;
+
+    if (rows == 0) {
+        if (!gquery_write_records(q, NULL, 0, words))
+            return false;
+        gquery_window_of(q)->gathered = 1;
+        return true;
+    }
+    return gquery_take_block(q, rows * sizeof(uint64_t), &q->passed) &&
+           gquery_take_block(q, rows * words * sizeof(uint64_t), &q->gathered) && list(q, m) &&
+           gather(q, rows) && gquery_write_block(q, &q->gathered, rows, words, true);
+}
+
+bool gquery_run_marks(gquery_query *q)
+{
+    const gquery_window *w = &q->c->query;
+    const uint64_t rows = w->tables[0].rows, words = (rows + 63) / 64;
+    const uint64_t record_bytes = (3 + w->gather_count) * sizeof(uint64_t); /* and the row's number */
+    gquery_marks m;
+    uint64_t total;
+
+    if (words == 0)
+        return gquery_write_records(q, NULL, 0, 1);
+    if (!mark(q, words))
+        return false;
+    if (w->gather_max > 0 && rows > BITMAP_ROWS) {
+        m = describe_marks(q);
+        if (!count(q, &m, &total))
+            return false;
+        if (total <= w->gather_max && has_room(q, total * record_bytes))
+            return write_list(q, &m, total);
+    }
+    return gquery_write_block(q, &q->marked, words, 1, false);
+}
