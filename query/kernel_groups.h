@@ -69,19 +69,15 @@ GVM_DEVICE int fill_slot(gquery_groups *groups, uint64_t *slot, const row_keys *
 /* The slot's first word, once that is not CLAIMED; the slot has this row's keys now if it was free. 0: it was, and there is no room. */
 GVM_DEVICE uint64_t claim_slot(gquery_groups *groups, uint64_t *slot, const row_keys *keys)
 {
-    uint64_t word = gvm_load_consume_u64(slot);
-
     for (;;) {
-        if (word == 0) {
-            word = gvm_atomic_cas_u64(slot, 0, CLAIMED);
-            if (word == 0)
-                return fill_slot(groups, slot, keys) ? READY | keys->nulls : 0;
-        }
-        if (word != 0 && word != CLAIMED)
-            return word;
+        const uint64_t word = gvm_load_consume_u64(slot);
+
         if (word == CLAIMED)
             gvm_pause();
-        word = gvm_load_consume_u64(slot);
+        else if (word != 0)
+            return word;
+        else if (gvm_atomic_cas_u64(slot, 0, CLAIMED) == 0)
+            return fill_slot(groups, slot, keys) ? READY | keys->nulls : 0;
     }
 }
 

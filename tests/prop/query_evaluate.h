@@ -14,7 +14,7 @@
 
 /* A column on the host. Without values all are NULL, without nulls none is. */
 typedef struct host_column {
-    uint8_t values[ROWS_MAX * 16];
+    _Alignas(16) uint8_t values[ROWS_MAX * 16];
     uint8_t nulls[ROWS_MAX / 8 + 1];
     bool has_values, has_nulls;
 } host_column;
