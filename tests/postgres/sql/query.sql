@@ -29,51 +29,16 @@ INSERT INTO qh VALUES
 INSERT INTO qg SELECT * FROM qh;
 INSERT INTO qa SELECT * FROM qh;
 
--- What a query returns, in any order of rows, or its error.
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    out text;
-BEGIN
-    EXECUTE 'SELECT string_agg(r::text, '' '' ORDER BY r::text) FROM (' || query || ') r' INTO out;
-    RETURN coalesce(out, 'no rows');
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where a query ran: 'GPU', unless it was planned or has run otherwise; an error comes from where it was planned for.
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-    BEGIN
-        EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-        RETURN coalesce(nullif(substring(plan FROM '"Ran": "([^"]*)"'), 'on the GPU'), CASE WHEN plan ~ '"Ran"' THEN 'GPU' ELSE 'local' END);
-    EXCEPTION WHEN OTHERS THEN
-        RETURN CASE WHEN plan ~ '"GPU":' THEN 'GPU' ELSE 'local' END;
-    END;
-END $$;
--- Of a query FROM q: the heap's answer, if tables of both formats have the same, with and without the GPU; and where it ran, if
--- that was not the GPU. Long answers are shortened.
-CREATE FUNCTION same(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mFROM q\M', 'FROM qh', 'g'));
-    elsewhere text := '';
-    other text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['qg', 'qa'] LOOP
-        query := regexp_replace(query, '\mFROM q[ga]?\M', 'FROM ' || other, 'g');
-        elsewhere := coalesce(' [' || nullif(place(query), 'GPU') || ']', '');
-        IF answer(query) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(query) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = off;
-        IF answer(query) <> heap THEN
-            RETURN other || ': ' || answer(query) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) > 60 THEN left(heap, 40) || '... ' || md5(heap) ELSE heap END || elsewhere;
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'q';
+SET test.node = '"GPU":';
+SET test.ordered = off;
+SET test.shown = '60 40';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 -- How many rows meet a condition.
 CREATE FUNCTION met(condition text) RETURNS text LANGUAGE sql AS $$ SELECT same('SELECT count(*) FROM q WHERE ' || condition) $$;
 
@@ -125,6 +90,8 @@ SELECT met('i2 > 0 AND i4 > 0'), met('i2 > 0 OR i4 > 0'), met('NOT (i2 > 0 AND (
 SELECT met('i2 IN (1, 2, 3)'), met('i2 NOT IN (1, 2, 3)'), met('i4 IN (1, NULL, 3)'), met('(i4 NOT IN (1, NULL, 3)) IS NULL'), met('i8 = ANY (''{0,1}''::int8[])'),
     met('i2 = ANY (''{1,40000}''::int4[])'), met('f4 IN (1, 2.5, ''nan'')'), met('f8 IN (0, ''infinity'', 1.125)'), met('i4 = ANY (''{}''::int4[])'), met('i4 <> ALL (''{}''::int4[])'),
     met('d IN (''2000-01-01'', ''infinity'')'), met('(i4 = ANY (NULL::int[])) IS NULL'), met('o IN (1, 4294967295)'), met('dom IN (1, 2)');
+-- Lists within lists.
+SELECT met('(id IN (1, 2)) IN (true)'), met('(i2 = ANY (''{1,2,3}'')) NOT IN (true)'), met('(i2 = ANY (''{1,2,3}'')) NOT IN (true, NULL)'), met('(i4 IN (1, 2, 3)) = ANY (''{false}'')'), met('((i2 IN (1, 2, 3)) IN (false, NULL)) IN (true)'), met('(id IN (7, 8, 9)) NOT IN (false)');
 
 -- Numbers.
 SELECT same('SELECT sum(i2 + i2), sum(i2::int4 + i4::int8), sum(i2 * i2::int8), sum(i2 - i4::int8), sum(i8 / 1000), sum(i2 / 7), sum(i2 % 7), sum(i4::int8 % 1000), sum(abs(i2::int4)), sum(-(i4 / 2)) FROM q WHERE id < 3000');

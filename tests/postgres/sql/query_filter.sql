@@ -18,49 +18,16 @@ DELETE FROM fh WHERE id % 10 = 7;
 DELETE FROM fg WHERE id % 10 = 7;
 DELETE FROM fa WHERE id % 10 = 7;
 
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    out text;
-BEGIN
-    EXECUTE 'SELECT count(*) || '' '' || md5(coalesce(string_agg(r::text, '' '' ORDER BY r::text), '''')) FROM (' || query || ') r' INTO out;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where conditions were evaluated: "on the GPU", by what else and why, or NULL: by the scan, as planned.
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN substring(plan FROM '"Ran": "([^"]*)"');
-EXCEPTION WHEN OTHERS THEN
-    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU Filter"' THEN 'on the GPU' END;
-END $$;
--- Of a query FROM q: the heap's rows, if tables of both formats have the same, with and without the GPU.
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'fh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['fg', 'fa'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'by the scan, as planned');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = off;
-        IF place(own) IS NOT NULL OR answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = on;
-    END LOOP;
-    RETURN split_part(heap, ' ', 1) || CASE WHEN heap ~ '^[0-9]{1,4} ' THEN '' ELSE substr(heap, 6) END;
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'f';
+SET test.node = '"GPU Filter"';
+SET test.ordered = off;
+SET test.shown = 'count';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT id, t FROM fg WHERE i < 10 OR i IS NULL;

@@ -23,53 +23,16 @@ DELETE FROM oh WHERE id % 10 = 7;
 DELETE FROM og WHERE id % 10 = 7;
 DELETE FROM oa WHERE id % 10 = 7;
 
--- The rows in their order, or an error.
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    one text;
-    out text := '';
-BEGIN
-    FOR one IN EXECUTE 'SELECT r::text FROM (' || query || ') r' LOOP
-        out := out || one || ' ';
-    END LOOP;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where rows were ordered: "on the GPU", by what else and why, or NULL: not there, as planned.
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU": "order' THEN substring(plan FROM '"Ran": "([^"]*)"') END;
-EXCEPTION WHEN OTHERS THEN
-    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU": "order' THEN 'on the GPU' END;
-END $$;
--- Of a query FROM q: the heap's rows, if tables of both formats have the same, with and without the GPU.
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'oh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['og', 'oa'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'otherwise');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = off;
-        IF place(own) IS NOT NULL OR answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) > 40 THEN left(heap, 30) || '... ' || md5(heap) ELSE heap END;
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'o';
+SET test.node = '"GPU": "order';
+SET test.ordered = on;
+SET test.shown = '40 30';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT id, t FROM og ORDER BY f8 DESC, i4 NULLS FIRST, id LIMIT 5;
