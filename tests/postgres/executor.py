@@ -10,6 +10,7 @@ import errno
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -47,7 +48,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, expect, stop_process  # noqa: E402
+from private import Failed, as_owner, expect, stop_process  # noqa: E402
 
 
 @group()
@@ -165,6 +166,23 @@ class Queries:
                     client.send("RUN")
                 found.update(client.finish(client.receive())[0][1] for client in at_work)
         expect(len(found), 1, "sums of the same rows")
+
+    def backend_without_a_memory_file_runs_the_local_plan(self, server):
+        fill(server, 1000)
+        text = "SELECT count(*), sum(k) FROM ft WHERE id > 10"
+        for limit, ran in (("fsize", "cannot extend the memory file: File too large"), ("nofile", "cannot create the memory file: Too many open files")):
+            session = server.session()
+            session.sql("SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET max_parallel_workers_per_gather = 0")
+            session.sql(f"SET gstore_fdw.gpu_queries = off; {text}; SET gstore_fdw.gpu_queries = on")
+            used = {int(path.name) for path in Path(f"/proc/{session.pid}/fd").iterdir()}
+            least = next(number for number in range(len(used) + 1) if number not in used)
+            command = ["prlimit", f"--pid={session.pid}", f"--{limit}={least if limit == 'nofile' else 512 << 10}:"]
+            subprocess.run(as_owner(command), check=True)
+            expect(session.sql(text), "990|499445", "the answer")
+            expect(f"Ran: by the local plan: {ran}" in session.sql(f"EXPLAIN (ANALYZE) {text}"), True, f"why: {session.sql(f'EXPLAIN (ANALYZE) {text}')}")
+            expect("Ran: by the scan" in session.sql("EXPLAIN (ANALYZE) SELECT * FROM ft WHERE id > 10"), True, "why a filter")
+            subprocess.run(as_owner([*command[:2], f"--{limit}={'unlimited' if limit == 'fsize' else 1000}:"]), check=True)
+            expect("Ran: on the GPU" in session.sql(f"EXPLAIN (ANALYZE) {text}"), True, "where it runs afterwards")
 
     def small_query_takes_little_time(self, server):
         token = fill(server, 1)
