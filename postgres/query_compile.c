@@ -18,6 +18,7 @@
 #include "utils/numeric.h"
 
 #include "postgres/decimal.h"
+#include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
@@ -269,11 +270,14 @@ emit_filters(gstore_compiled *c, gstore_emitter *e)
 	c->raises = false;
 	foreach(cell, c->query.filters)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+		e->condition = lfirst(cell);
+		if (!gstore_emit_expression(e, e->condition, &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
 		c->raises |= condition.raises;
+		e->certain = false;
 	}
+	e->condition = NULL;
 	return true;
 }
 
@@ -381,7 +385,7 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program))};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .pending = query->pending};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
@@ -401,11 +405,34 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	return c;
 }
 
+/* That there is none is not known of deleted rows on the device. */
+static bool
+has_row(const gstore_view *view)
+{
+	uint64 row = 0;
+
+	if (view->rows > 8 * Max(view->dead_bytes, view->deleted_bytes))
+		return true;
+	if (view->deleted_bytes > 0)
+		return false;
+	while (row + 8 <= view->rows && view->dead[row / 8] == 0xff)
+		row += 8;
+	while (row < view->rows && gstore_view_is_dead(view, row))
+		row++;
+	return row < view->rows;
+}
+
 bool
 gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *view,
-					 gquery_program *program)
+					 bool evaluates_all, gquery_program *program)
 {
-	gstore_emitter e = {.program = program, .values = c->values, .context = context, .view = view};
+	gstore_emitter e = {.program = program,
+						.values = c->values,
+						.context = context,
+						.view = view,
+						.pending = gstore_pending_now(context),
+						.certain = has_row(view),
+						.evaluates_all = evaluates_all};
 
 	return emit_query(c, &e);
 }

@@ -31,6 +31,7 @@
 #include "utils/typcache.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
@@ -183,12 +184,14 @@ is_simple(const PlannerInfo *root, const RelOptInfo *rel)
 
 /* Keys are evaluated before conditions that the GPU does not: they must not raise an error then. */
 static bool
-measure(const RelOptInfo *rel, const order_parts *parts, gstore_query_size *size)
+measure(const PlannerInfo *root, const RelOptInfo *rel, const order_parts *parts,
+		gstore_query_size *size)
 {
 	gstore_query query = {.sink = GSTORE_SINK_LIST,
 						  .relation = rel->relid,
 						  .keys = parts->keys,
-						  .directions = parts->directions};
+						  .directions = parts->directions,
+						  .pending = gstore_pending_planned(root)};
 
 	if (!gstore_query_measure(&query, size) ||
 		(size->raises && list_length(parts->filter) < list_length(rel->baserestrictinfo)))
@@ -222,7 +225,7 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 		!is_simple(root, rel) || !find_limits(root, &parts) || !find_keys(root, rel, &parts))
 		return;
 	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
-	if (!measure(rel, &parts, &size))
+	if (!measure(root, rel, &parts, &size))
 		return;
 	others = list_difference_ptr(rel->baserestrictinfo, parts.filter);
 	cost_qual_eval(&rest, others, root);
@@ -397,6 +400,9 @@ take_entries(order_state *state)
 	for (uint64 i = 0; i < rows; i++)
 		if ((uint64) state->entries[(i + 1) * state->words - 1] >= state->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
+	pfree((void *) run->records);
+	run->records = NULL;
+	run->count = run->at = 0;
 	state->count = rows;
 	state->at = state->read_from = state->read_to = 0;
 }
@@ -405,25 +411,17 @@ take_entries(order_state *state)
 static bool
 make_list(ForeignScanState *node, order_state *state, const int64 *after)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program, .list_max = state->max, .after = after};
-	bool			done;
+	const gstore_request request = {state->compiled,
+									node->ss.ps.ps_ExprContext,
+									node->ss.ss_currentRelation,
+									&state->view,
+									state->max,
+									after};
 
-	strlcpy(state->run.why, "too many instructions or values", sizeof state->run.why);
-	done = gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &state->view, program);
-	if (done)
-	{
-		state->words = (uint64) gstore_query_record_words(state->compiled);
-		request.record_words = (int) state->words;
-		request.distance_count = gstore_query_distances(state->compiled, &request.distances,
-														&request.queries, &request.queries_bytes);
-		done = gstore_run_begin(&state->run, node->ss.ss_currentRelation, &state->view, &request);
-	}
-	pfree(program);
-	if (!done)
+	if (!gstore_run_begin(&state->run, &request))
 		return false;
+	state->words = (uint64) state->run.words;
 	take_entries(state);
-	gstore_run_end(&state->run);
 	return true;
 }
 

@@ -83,9 +83,9 @@ is_doubtful(const query_state *state)
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program};
-	gstore_view		view;
+	gstore_view	   view;
+	gstore_request request = {
+		state->compiled, node->ss.ps.ps_ExprContext, state->relation, &view, 0, NULL};
 
 	gstore_note_read(state->relation, snapshot);
 	if (!gstore_whole_choose(state->relation, snapshot, &view))
@@ -93,11 +93,7 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		take_nothing(state);
 		return true;
 	}
-	strlcpy(state->run.why, "too many instructions or values", sizeof state->run.why);
-	if (!gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &view, program))
-		return false;
-	request.record_words = gstore_query_record_words(state->compiled);
-	if (!gstore_run_begin(&state->run, state->relation, &view, &request))
+	if (!gstore_run_begin(&state->run, &request))
 		return false;
 	if (!is_doubtful(state))
 		return true;

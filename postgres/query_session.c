@@ -14,10 +14,9 @@
 
 struct gstore_session
 {
-	gstore_peer peer;
-	int			device;
-	bool		used; /* by a query before: its executor may have ended of idleness since */
-	Size		bytes;
+	gstore_peer			  peer;
+	int					  device;
+	gquery_error		  raised; /* by a row */
 	MemoryContextCallback ending; /* in a context of the query */
 };
 
@@ -170,6 +169,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
 			return false;
 		case GQUERY_RAISED:
+			s->raised = (gquery_error) answer.error;
 			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
 			return false;
 		default:
@@ -179,6 +179,12 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 				 errhint("SET gstore_fdw.gpu_queries = off runs the statement without the executor.")));
 	}
 	return false;
+}
+
+gquery_error
+gstore_session_raised(const gstore_session *s)
+{
+	return s->raised;
 }
 
 void *

@@ -559,6 +559,10 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     switch (op) {
     case GQUERY_LOAD:
     case GQUERY_FILTER: break; /* only what is before and after */
+    case GQUERY_UNKNOWN:
+        if (m->active != 0 && m->error == 0)
+            m->error = GQUERY_E_UNKNOWN;
+        /* fall through */
     case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
     case GQUERY_LOAD_NULL:

@@ -268,6 +268,7 @@ static bool check_instruction(checker *c)
                move(c, 0, c->program->columns[i->a].form == GQUERY_I128 ? 2 : 1);
     case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
     case GQUERY_CONSTANT:
+    case GQUERY_UNKNOWN:
     case GQUERY_NULL: return move(c, 0, 1);
     case GQUERY_COPY:
         return i->a < c->depth ? move(c, 0, 1)

@@ -132,6 +132,19 @@ class Queries:
             expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
             expect(client.run(token, 1000, COUNT, columns=()), [(0, 1000)], "records of the next query")
 
+    def value_that_is_not_known_is_an_error_where_a_row_comes_to_it(self, server):
+        token = fill(server, 1000)
+        with Client(server) as client:
+            for least, verb in ((1000, "DONE"), (999, "RAISED")):
+                some = [op("LOAD", 0), op("CONSTANT", value=least), op("GT", b="GQUERY_ORDER_I64")]
+                filtered = [*some, op("FILTER"), op("LOAD", 0), op("UNKNOWN"), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER")]
+                branch = [op("CONSTANT", value=0), *some, op("IF"), op("UNKNOWN"), op("REPLACE"), op("END"), op("CONSTANT", value=1), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER")]
+                for code in (filtered, branch):
+                    client.write(token, 1000, ([*code, aggregate(0, "COUNT_ROWS")], 1))
+                    answer = client.ask()
+                    expect_verb(answer, verb)
+                    expect(answer.error, N["GQUERY_E_UNKNOWN"] if verb == "RAISED" else 0, "the error")
+
     def two_clients_at_once_get_their_own_answers(self, server):
         token = fill(server, self.ROWS)
         with contextlib.ExitStack() as stack:

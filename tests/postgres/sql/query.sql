@@ -122,6 +122,40 @@ SELECT same('SELECT max(f8::int4) FROM q'), same('SELECT max(1 / f8) FROM q'), s
     same('SELECT max(i2 % 0::int2) FROM q'), same('SELECT min(i4 / -1) FROM q'), same('SELECT min(i8 % -1) FROM q');
 SELECT same('SELECT sum(CASE WHEN i2 <> 0 THEN 100 / i2 END), sum(100 / i2) FILTER (WHERE i2 <> 0) FROM q'), same('SELECT sum(1e308::float8 + id * 0) FROM q'), same('SELECT sum(3e38::float4) FROM q');
 
+-- Values that depend on no row are evaluated when a row comes to them: where none does, they raise no error.
+CREATE FUNCTION q_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+SELECT same('SELECT count(*) FROM q WHERE i4 > 2147483647 AND i2 = (SELECT q_fail())'), same('SELECT count(*) FROM q WHERE i4 > 1000 AND i2 = (SELECT q_fail())'), same('SELECT count(*) FROM q WHERE i4 > 1000 AND i2 = (SELECT min(id) FROM qh)'),
+    same('SELECT count(*) FROM q WHERE i2 = (SELECT q_fail())'), same('SELECT count(*) FROM q WHERE i2 = (SELECT min(id) FROM qh)');
+SELECT same('SELECT count(CASE WHEN i4 > 1000 AND id < 0 THEN (SELECT q_fail()) END) FROM q'), same('SELECT sum(CASE WHEN i4 > 400 THEN (SELECT q_fail()) ELSE 1 END) FROM q'), same('SELECT sum(CASE WHEN i4 > 400 THEN (SELECT min(id) FROM qh) ELSE -1 END) FROM q'),
+    same('SELECT sum(coalesce(id, (SELECT q_fail()))) FROM q'), same('SELECT sum(coalesce(i2, (SELECT min(id) FROM qh))) FROM q'), same('SELECT count(*) FROM q WHERE id > 0 OR i2 = (SELECT q_fail())'), same('SELECT sum(id + (SELECT q_fail())) FROM q WHERE id < 0'),
+    same('SELECT sum(id + (SELECT q_fail())) FROM q'), same('SELECT count(id) FILTER (WHERE i2 = (SELECT q_fail())) FROM q WHERE id < 0'), same('SELECT i2 + (SELECT q_fail()), count(*) FROM q WHERE id < 0 GROUP BY 1'), same('SELECT dom + (SELECT min(id) FROM qh), count(*) FROM q WHERE id < 30 GROUP BY 1');
+SELECT same('SELECT count(*) FROM q WHERE id < 0 AND i2 = ANY (ARRAY[1, (SELECT q_fail())])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 = ANY (ARRAY[1, (SELECT q_fail())])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 = ANY (ARRAY[1, (SELECT min(id) FROM qh)])'),
+    same('SELECT count(*) FROM q WHERE id < 0 AND i2 <> ALL ((SELECT CASE WHEN q_fail() > 0 THEN ''{1}'' END)::int[])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 <> ALL ((SELECT ''{1,2}'')::int[])'), same('SELECT count(*) FROM q WHERE id > 0 OR i2 <> ALL ((SELECT CASE WHEN q_fail() > 0 THEN ''{1}'' END)::int[])');
+PREPARE late (int, text) AS SELECT count(*) FROM qg WHERE i4 > $1 AND i2 = $2::int;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE late (2147483647, 'x');
+EXECUTE late (400, 'x');
+EXECUTE late (400, '7');
+SELECT count(*) FROM qh WHERE i4 > 400 AND i2 = 7;
+-- A row is there, though some are deleted; or none is.
+BEGIN;
+DELETE FROM qg WHERE id <= 3000;
+EXECUTE late (-2147483648, '1');
+SELECT count(*) FROM qg WHERE i4 = (SELECT q_fail());
+ROLLBACK;
+BEGIN;
+DELETE FROM qg;
+SELECT count(*) FROM qg WHERE i4 = (SELECT q_fail());
+SELECT sum(i4 + (SELECT q_fail())), count(*) FROM qg;
+INSERT INTO qg (i4) VALUES (1);
+SELECT count(*) FROM qg WHERE i4 = (SELECT q_fail());
+ROLLBACK;
+RESET plan_cache_mode;
+DEALLOCATE late;
+-- None comes before a condition that PostgreSQL evaluates first.
+EXPLAIN (COSTS OFF) SELECT id FROM qg WHERE note = 'none' AND i2 = (SELECT q_fail());
+SELECT id FROM qg WHERE note = 'none' AND i2 = (SELECT q_fail());
+
 -- What a transaction has changed is seen: by whom and when as everywhere.
 BEGIN;
 INSERT INTO qg (id, i4, dom) VALUES (9001, 1, 77), (9002, 2, 77);
@@ -243,5 +277,5 @@ SELECT same('SELECT max(-1e-310 * abs(dom)) FROM q WHERE dom > 0');
 SELECT same('SELECT generate_series(1, 3) AS g, count(*) FROM q GROUP BY g');
 DROP FOREIGN TABLE qe, qg, qa;
 DROP TABLE qh;
-DROP FUNCTION answer, place, same, met, is_local;
+DROP FUNCTION answer, place, same, met, is_local, q_fail;
 DROP DOMAIN q_small;

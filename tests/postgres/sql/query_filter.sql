@@ -71,6 +71,15 @@ SELECT count(*), max(id) FROM fh WHERE i % 2 = 0 AND i = ANY (:'list') AND n > 1
 RESET plan_cache_mode;
 DEALLOCATE ALL;
 
+-- Values that depend on no row are evaluated when a row comes to them.
+CREATE FUNCTION f_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+SELECT same('SELECT id FROM q WHERE i > 1000 AND b = (SELECT f_fail())'), same('SELECT id FROM q WHERE i > 0 AND b = (SELECT f_fail())'), same('SELECT id FROM q WHERE i > 0 AND b = (SELECT b FROM fh WHERE id = 1000)'),
+    same('SELECT id FROM q WHERE CASE WHEN i > 1000 THEN i = (SELECT f_fail()) ELSE i = 3 END'), same('SELECT id FROM q WHERE i > 0 AND id IN ((SELECT f_fail()), 3)'), same('SELECT id FROM q WHERE i > 0 AND d > current_date - 10');
+SELECT same('SELECT x.id, (SELECT count(*) FROM q y WHERE y.i > x.b AND y.b = (SELECT f_fail())) FROM fh x WHERE x.id < 5');
+EXPLAIN (COSTS OFF) SELECT id FROM fg WHERE t = 'none' AND b = (SELECT f_fail());
+SELECT id FROM fg WHERE t = 'none' AND b = (SELECT f_fail());
+DROP FUNCTION f_fail;
+
 -- Own rows and deletions, before and after savepoints.
 BEGIN;
 INSERT INTO fh SELECT id + 10000, i, b, f, d, ok, n, t, a FROM fh WHERE id < 500;

@@ -71,6 +71,14 @@ SELECT same('SELECT id, t FROM q WHERE i4 > 100 AND f8 < 3 ORDER BY i4, id LIMIT
 SELECT same('SELECT * FROM (SELECT id, i4 FROM q ORDER BY i4, id LIMIT 20) s WHERE id % 2 = 0'), same('SELECT (SELECT y.id FROM q y WHERE y.i4 > x.id ORDER BY y.i4, y.id LIMIT 1) FROM oh x WHERE x.id < 15 ORDER BY x.id'),
     same('SELECT x.id, y.id FROM oh x, LATERAL (SELECT id FROM q WHERE i2 = x.i2 ORDER BY i4 DESC NULLS LAST, id LIMIT 2) y WHERE x.id < 12 ORDER BY 1, 2');
 
+-- Values that depend on no row are evaluated when a row comes to them.
+CREATE FUNCTION o_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+SELECT same('SELECT id FROM q WHERE id < 0 ORDER BY i4 + (SELECT o_fail()), id LIMIT 5'), same('SELECT id FROM q WHERE id > 0 ORDER BY i4 + (SELECT o_fail()), id LIMIT 5'), same('SELECT id FROM q WHERE id > 0 ORDER BY i4 * (SELECT -1 FROM oh LIMIT 1), id LIMIT 200'),
+    same('SELECT id FROM q WHERE id < 0 AND i2 = (SELECT o_fail()) ORDER BY i4, id LIMIT 5'), same('SELECT id FROM q WHERE id > 100 AND i2 > (SELECT min(i2) FROM oh) ORDER BY i4, id LIMIT 300');
+EXPLAIN (COSTS OFF) SELECT id FROM og WHERE t = 'none' ORDER BY i4 + (SELECT o_fail()), id LIMIT 5;
+SELECT id FROM og WHERE t = 'none' ORDER BY i4 + (SELECT o_fail()), id LIMIT 5;
+DROP FUNCTION o_fail;
+
 -- Parameters.
 PREPARE first(int, bigint, bigint) AS SELECT id, i4 FROM og WHERE i4 > $1 ORDER BY i4, id LIMIT $2 OFFSET $3;
 SET plan_cache_mode = force_generic_plan;
