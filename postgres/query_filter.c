@@ -108,24 +108,17 @@ gstore_filter_create(List *clauses, Index relation, PlanState *parent)
 }
 
 /* The records of a run are the bitmap's words. */
-static void
+static bool
 take_words(gstore_filter *filter, uint64 rows)
 {
-	gstore_run *run = &filter->run;
-	uint64		at = 0;
-
-	filter->word_count = (rows + WORD_BITS - 1) / WORD_BITS;
-	if (run->count + run->left != filter->word_count)
+	filter->words = gstore_run_take(&filter->run, &filter->word_count);
+	if (filter->words == NULL)
+		return false;
+	if (filter->word_count != (rows + WORD_BITS - 1) / WORD_BITS)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	filter->words = MemoryContextAllocHuge(filter->context,
-										   sizeof(uint64) * Max(filter->word_count, 1));
-	do
-	{
-		memcpy(filter->words + at, run->records, sizeof(uint64) * run->count);
-		at += run->count;
-	} while (gstore_run_fetch(run));
 	for (uint64 i = 0; i < filter->word_count; i++)
 		filter->passed += (uint64) pg_popcount64(filter->words[i]);
+	return true;
 }
 
 static bool
@@ -133,7 +126,7 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 		   ExprContext *context)
 {
 	gstore_view	   view;
-	gstore_request request = {filter->compiled, context, relation, &view, 0, NULL};
+	gstore_request request = {filter->compiled, context, relation, &view};
 
 	filter->run.place = "nowhere, as the table has no rows";
 	if (count == 0)
@@ -141,11 +134,7 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 	strlcpy(filter->run.why, "rows are in two stores", sizeof filter->run.why);
 	if (!gstore_whole_join(ranges, count, &view))
 		return false;
-	if (!gstore_run_begin(&filter->run, &request))
-		return false;
-	take_words(filter, view.rows);
-	gstore_run_end(&filter->run);
-	return true;
+	return gstore_run_begin(&filter->run, &request) && take_words(filter, view.rows);
 }
 
 bool

@@ -106,7 +106,7 @@ fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_r
 	window->list_max = request->list_max;
 	window->continued = request->after != NULL;
 	if (request->after != NULL)
-		memcpy(window->after, request->after, sizeof(int64) * (Size) query->record_words);
+		memcpy(window->after, request->after, sizeof(int64) * (Size) request->after_words);
 }
 
 /* ---- a run */
@@ -119,6 +119,11 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 							  run->evaluates_all, &query->program))
 		return false;
 	query->record_words = gstore_query_record_words(request->compiled);
+	if (request->after != NULL && query->record_words != request->after_words)
+	{
+		strlcpy(run->why, "a value that was not known is", sizeof run->why);
+		return false;
+	}
 	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
 												   &query->queries, &query->queries_bytes);
 	return true;
@@ -189,21 +194,64 @@ gstore_run_begin(gstore_run *run, const gstore_request *request)
 	return done;
 }
 
+static void
+forget_records(gstore_run *run)
+{
+	pfree((void *) run->records);
+	run->records = NULL;
+	run->count = run->at = 0;
+}
+
+/* Of a run with a session. False: it has ended. */
+static bool
+fetch_piece(gstore_run *run)
+{
+	CHECK_FOR_INTERRUPTS();
+	forget_records(run);
+	run->fetched = true;
+	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+		return false;
+	take_piece(run);
+	return true;
+}
+
 bool
 gstore_run_fetch(gstore_run *run)
 {
 	if (run->session == NULL)
 		return false;
-	CHECK_FOR_INTERRUPTS();
-	pfree((void *) run->records);
-	run->records = NULL;
-	run->fetched = true;
-	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+	if (!fetch_piece(run))
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why)));
-	take_piece(run);
 	return true;
+}
+
+uint64 *
+gstore_run_take(gstore_run *run, uint64 *count)
+{
+	const Size words = (Size) run->words;
+	uint64	  *out, taken = 0;
+
+	*count = run->count + run->left;
+	out = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *out * Max(*count * words, 1));
+	for (;;)
+	{
+		memcpy(out + taken * words, run->records, sizeof *out * words * run->count);
+		taken += run->count;
+		if (run->session == NULL)
+		{
+			forget_records(run);
+			return out;
+		}
+		if (!fetch_piece(run))
+		{
+			run->session = NULL;
+			run->left = 0;
+			pfree(out);
+			return NULL;
+		}
+	}
 }
 
 void

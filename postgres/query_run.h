@@ -20,9 +20,10 @@ typedef struct gstore_request
 	ExprContext		*context;
 	Relation		 relation;
 	gstore_view		*view;
-	/* Of a list: so many of its first entries, of those after this one, of a record's words; NULL: from the first one on. */
+	/* Of a list: so many of its first entries, of those after this one, which has so many words; NULL: from the first one on. */
 	uint64		 list_max;
 	const int64 *after;
+	int			 after_words;
 } gstore_request;
 
 typedef struct gstore_run
@@ -47,8 +48,13 @@ typedef struct gstore_run
  */
 extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
 
-/* The next piece takes the place of the one before. False: there is none. */
+/* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);
+
+/*
+ * All records in one array, in the current memory context; the run has none any more. NULL: they cannot be fetched, and why not is written.
+ */
+extern uint64 *gstore_run_take(gstore_run *run, uint64 *count);
 
 /* Records that were not fetched are given up. What EXPLAIN shows stays. */
 extern void gstore_run_end(gstore_run *run);

@@ -84,8 +84,7 @@ static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
 	gstore_view	   view;
-	gstore_request request = {
-		state->compiled, node->ss.ps.ps_ExprContext, state->relation, &view, 0, NULL};
+	gstore_request request = {state->compiled, node->ss.ps.ps_ExprContext, state->relation, &view};
 
 	gstore_note_read(state->relation, snapshot);
 	if (!gstore_whole_choose(state->relation, snapshot, &view))

@@ -103,6 +103,33 @@ SELECT i4 + id AS s, i4 * 2 AS d, t FROM oh WHERE i4 = ANY (:'list') AND t LIKE 
 RESET plan_cache_mode;
 DEALLOCATE ALL;
 
+-- Lists for which there is no memory: the local plan goes on behind those that were made. Rows among which the order decides nothing come once.
+CREATE FOREIGN TABLE ol (id int, i int, t text) SERVER gstore_fdw;
+INSERT INTO ol SELECT k, k * 7919 % 1013, 'text ' || k FROM generate_series(1, 30000) k;
+DELETE FROM ol WHERE id % 10 = 7;
+SET gstore_fdw.gpu_query_memory = '1MB';
+SELECT place('SELECT id, i FROM ol ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 26000)') AS place;
+SELECT count(*), count(DISTINCT id), sum(id), bool_and(i <= before) AS ordered FROM (SELECT id, i, lag(i, 1, 2000) OVER () AS before FROM (SELECT id, i FROM ol ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 100000)) a) b;
+SELECT count(*), sum(id) FROM ol;
+-- What does not pass other conditions; columns that are not shown; a cursor; a rescan.
+SELECT count(*), count(DISTINCT t), min(t), max(t), bool_and(t LIKE '%1%') FROM (SELECT t FROM ol WHERE t LIKE '%1%' ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 100000)) a;
+SELECT count(*), count(DISTINCT t), min(t), max(t) FROM ol WHERE t LIKE '%1%';
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT id, i FROM ol ORDER BY i, id, i + 1, i + 2 LIMIT (SELECT 100000);
+FETCH 1 FROM c;
+MOVE 19998 FROM c;
+FETCH 2 FROM c;
+MOVE ABSOLUTE 6000 IN c;
+FETCH 2 FROM c;
+COMMIT;
+SELECT s.n, x.* FROM (VALUES (1), (2)) s (n), LATERAL (SELECT count(*), count(DISTINCT id), max(i) FROM (SELECT id, i FROM ol ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 25000 + s.n)) a) x ORDER BY 1;
+RESET gstore_fdw.gpu_query_memory;
+SET gstore_fdw.gpu_order = off;
+SELECT id, i FROM ol ORDER BY i, id, i + 1, i + 2 LIMIT 2 OFFSET 6000;
+SELECT id, i FROM ol ORDER BY i, id, i + 1, i + 2 LIMIT 2 OFFSET 19999;
+RESET gstore_fdw.gpu_order;
+DROP FOREIGN TABLE ol;
+
 -- Own rows and deletions.
 BEGIN;
 INSERT INTO oh (id, i4, t) SELECT 10000 + k, k * 10 - 7000, 'own ' || k FROM generate_series(1, 500) k;
