@@ -553,7 +553,8 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
 		case RESULT_FLOAT_QUOTIENT:
-			return Float8GetDatum(float_sum_of(a, state) / (double) count);
+			/* PostgreSQL begins with 0, as it does not with sum(): the average of -0 alone is 0 */
+			return Float8GetDatum((0.0 + float_sum_of(a, state)) / (double) count);
 		default:
 			return value_of(o, a, state);
 	}
@@ -570,14 +571,4 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
 											 &nulls[c->key_count + i]);
-}
-
-bool
-gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
-{
-	for (int i = 0; i < c->output_count; i++)
-		if (c->outputs[i].function->aggregate == GQUERY_SUM_F64 &&
-			!isfinite(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
-			return true;
-	return false;
 }

@@ -78,7 +78,4 @@ extern int
 gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
 					   const void **queries, Size *bytes);
 
-/* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
-extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);
-
 #endif

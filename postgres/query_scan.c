@@ -68,18 +68,6 @@ take_nothing(query_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 }
 
-/* Sums that PostgreSQL may refuse are left to it, as far as that is known before a row is returned. */
-static bool
-is_doubtful(const query_state *state)
-{
-	const int words = gstore_query_record_words(state->compiled);
-
-	for (uint64 i = 0; i < state->run.count; i++)
-		if (gstore_query_is_doubtful(state->compiled, state->run.records + i * words))
-			return true;
-	return false;
-}
-
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
@@ -92,12 +80,7 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		take_nothing(state);
 		return true;
 	}
-	if (!gstore_run_begin(&state->run, &request))
-		return false;
-	if (!is_doubtful(state))
-		return true;
-	strlcpy(state->run.why, "a sum is not finite", sizeof state->run.why);
-	return false;
+	return gstore_run_begin(&state->run, &request);
 }
 
 static void
@@ -111,7 +94,7 @@ end_run(query_state *state)
 static void
 run_query(ForeignScanState *node, query_state *state)
 {
-	MemoryContext old = MemoryContextSwitchTo(state->context);
+	MemoryContext  old = MemoryContextSwitchTo(state->context);
 	const Snapshot snapshot = gstore_register_snapshot(state->relation, node->ss.ps.state->es_snapshot);
 	const bool	   done = run_for_snapshot(node, state, snapshot);
 

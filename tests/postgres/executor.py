@@ -34,6 +34,7 @@ from executor_client import (  # noqa: E402
     Span,
     Window,
     aggregate,
+    as_word,
     check_layouts,
     descriptors,
     executor_pid,
@@ -131,6 +132,25 @@ class Queries:
             expect_verb(answer, "RAISED")
             expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
             expect(client.run(token, 1000, COUNT, columns=()), [(0, 1000)], "records of the next query")
+
+    def group_sum_that_is_not_finite_is_said_before_a_group_is_returned(self, server):
+        rows = 700000
+        token = fill(server, rows)
+        halves = [op("LOAD", 0), op("CONSTANT", value=2), op("DIVIDE", b="GQUERY_ARITHMETIC_I32")]
+        for least in (1, *range(50001, rows, 50000)):  # two rows of 1e308 in one group, wherever it comes in the results
+            value = [
+                op("CONSTANT", value=as_word(1.0)), *halves, op("CONSTANT", value=least), op("EQ", b="GQUERY_ORDER_I64"), op("IF"),
+                op("CONSTANT", value=as_word(1e308)), op("REPLACE"), op("END"),
+            ]  # fmt: skip
+            with Client(server) as client:
+                client.write(token, rows, ([*halves, op("GROUP", 1), aggregate(0, "COUNT_ROWS"), *value, aggregate(1, "SUM_F64")], 2))
+                answer = client.ask()
+                if least < rows // 2:
+                    expect_verb(answer, "RAISED")
+                    expect(answer.error, N["GQUERY_E_OVERFLOW"], "the error")
+                else:
+                    expect_verb(answer, "DONE")
+                    expect(client.window.more, 1, "more groups than a piece has")
 
     def value_that_is_not_known_is_an_error_where_a_row_comes_to_it(self, server):
         token = fill(server, 1000)

@@ -401,6 +401,7 @@ static void add_double(double_sum *s, double v)
     s->has_nan = s->has_nan || isnan(v);
     s->has_up = s->has_up || (isinf(v) && v > 0);
     s->has_down = s->has_down || (isinf(v) && v < 0);
+    s->has_zero = s->has_zero || (v == 0 && !signbit(v));
     if (isfinite(v)) {
         s->sum += (long double)v;
         s->size += fabsl((long double)v);

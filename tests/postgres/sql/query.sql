@@ -106,6 +106,8 @@ SELECT same('SELECT min(i2), max(i2), min(i4), max(i4), min(i8), max(i8), min(f4
 SELECT same('SELECT min(d), max(d), min(t), max(t), min(ts), max(ts), min(tz), max(tz), min(o), max(o) FROM q');
 SELECT same('SELECT bool_and(b), bool_or(b), every(id > 0), bool_or(i2 > 1000), bit_and(i2), bit_or(i4), bit_xor(i8), bit_and(id), bit_or(i2), bit_xor(i4) FROM q');
 SELECT same('SELECT sum(f4), avg(f4), sum(f8), avg(f8) FROM q WHERE id < 3000'), same('SELECT sum(f8), avg(f8), sum(f4) FROM q'), same('SELECT sum(f8), avg(f8) FROM q WHERE id IN (3002, 1, 2)');
+-- Of -0 alone a sum is -0, and an average is 0.
+SELECT same('SELECT sum(f8), avg(f8), sum(f4), avg(f4) FROM q WHERE id = 3004'), same('SELECT id, sum(f8), avg(f8), sum(f4) FROM q WHERE id IN (3004, 400) GROUP BY id'), same('SELECT sum(f8) FROM q WHERE id IN (3004, 400)');
 SELECT same('SELECT count(*), count(i2), sum(i2), avg(i8), min(f8), bool_and(b), bit_xor(i4), sum(f8), avg(f4), max(tz) FROM q WHERE id = 0');
 SELECT same('SELECT count(*), count(i2), sum(i2), avg(i8), min(f8), bool_and(b), bit_xor(i4) FROM q WHERE i2 IS NULL AND i8 IS NULL AND b IS NULL');
 SELECT same('SELECT count(*) FILTER (WHERE b), sum(i4) FILTER (WHERE i2 > 0), avg(i4) FILTER (WHERE false), min(id) FILTER (WHERE id > 1000), count(id) FILTER (WHERE NOT b), max(f8) FILTER (WHERE f8 < 3) FROM q');
