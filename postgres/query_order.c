@@ -40,6 +40,7 @@
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/settings.h"
 #include "postgres/tid.h"
@@ -445,7 +446,8 @@ static bool
 make_first_list(ForeignScanState *node, order_state *state)
 {
 	const Relation	 relation = node->ss.ss_currentRelation;
-	const Snapshot	 snapshot = gstore_register_snapshot(relation, node->ss.ps.state->es_snapshot);
+	EState			*estate = node->ss.ps.state;
+	const Snapshot	 snapshot = gstore_register_snapshot(relation, estate->es_snapshot, estate);
 	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
 	int				 count;
 

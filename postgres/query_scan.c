@@ -19,6 +19,7 @@
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/whole.h"
 
@@ -95,7 +96,8 @@ static void
 run_query(ForeignScanState *node, query_state *state)
 {
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
-	const Snapshot snapshot = gstore_register_snapshot(state->relation, node->ss.ps.state->es_snapshot);
+	EState		  *estate = node->ss.ps.state;
+	const Snapshot snapshot = gstore_register_snapshot(state->relation, estate->es_snapshot, estate);
 	const bool	   done = run_for_snapshot(node, state, snapshot);
 
 	UnregisterSnapshot(snapshot);

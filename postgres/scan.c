@@ -329,27 +329,13 @@ publish_snapshot(const ForeignScanState *node, const scan_state *state)
 	memcpy(rows->row_ranges, state->row_ranges, sizeof rows->row_ranges);
 }
 
-Snapshot
-gstore_register_snapshot(Relation relation, Snapshot snapshot)
-{
-	Snapshot latest;
-
-	if (!gstore_reload_await(relation))
-		return RegisterSnapshot(snapshot);
-	if (IsolationUsesXactSnapshot())
-		gstore_fail_reloaded();
-	latest = RegisterSnapshot(GetLatestSnapshot());
-	latest->curcid = snapshot->curcid;
-	return latest;
-}
-
 static void
 choose_snapshot(ForeignScanState *node, scan_state *state)
 {
 	const Relation relation = node->ss.ss_currentRelation;
 	const Snapshot own = node->ss.ps.state->es_snapshot;
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
-	const Snapshot snapshot = gstore_register_snapshot(relation, own);
+	const Snapshot snapshot = gstore_register_snapshot(relation, own, node->ss.ps.state);
 
 	gstore_note_read(relation, snapshot);
 	if (state->locks)
