@@ -405,7 +405,7 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	return c;
 }
 
-/* That there is none is not known of deleted rows on the device. */
+/* False: none is seen, or it is not known, as the bitmap of those that are deleted for all is on the device. */
 static bool
 has_row(const gstore_view *view)
 {
@@ -414,7 +414,7 @@ has_row(const gstore_view *view)
 	if (view->rows > 8 * Max(view->dead_bytes, view->deleted_bytes))
 		return true;
 	if (view->deleted_bytes > 0)
-		return false;
+		return view->dead_bytes == 0 && view->live_rows > 0;
 	while (row + 8 <= view->rows && view->dead[row / 8] == 0xff)
 		row += 8;
 	while (row < view->rows && gstore_view_is_dead(view, row))
