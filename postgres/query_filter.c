@@ -10,6 +10,7 @@
 #include "utils/memutils.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_expr.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_path.h"
@@ -39,10 +40,11 @@ struct gstore_filter
 /* ---- planning */
 
 static bool
-measure(const RelOptInfo *rel, List *clauses, gstore_query_size *size)
+measure(const gstore_query *marks, List *clauses, gstore_query_size *size)
 {
-	const gstore_query query = {.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .filters = clauses};
+	gstore_query query = *marks;
 
+	query.filters = clauses;
 	return gstore_query_measure(&query, size);
 }
 
@@ -71,6 +73,8 @@ leave_out(PlannerInfo *root, RestrictInfo *info, left_out *left)
 List *
 gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gstore_query_size *size)
 {
+	const gstore_query marks = {
+		.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .pending = gstore_pending_planned(root)};
 	List	 *chosen = NIL, *clauses = NIL;
 	left_out  left = {0};
 	ListCell *cell;
@@ -84,9 +88,9 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 
 		if (info->pseudoconstant) /* a plan node above the scan evaluates it before any row */
 			continue;
-		if (list_length(chosen) < GQUERY_CODE_MAX && measure(rel, list_make1(info->clause), &one) &&
-			may_precede(root, info, &one, &left) &&
-			measure(rel, list_append_unique_ptr(list_copy(clauses), info->clause), size))
+		if (list_length(chosen) < GQUERY_CODE_MAX &&
+			measure(&marks, list_make1(info->clause), &one) && may_precede(root, info, &one, &left) &&
+			measure(&marks, list_append_unique_ptr(list_copy(clauses), info->clause), size))
 		{
 			chosen = lappend(chosen, info);
 			clauses = lappend(clauses, info->clause);
@@ -95,7 +99,7 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 			leave_out(root, info, &left);
 	}
 	if (chosen != NIL)
-		(void) measure(rel, clauses, size);
+		(void) measure(&marks, clauses, size);
 	return chosen;
 }
 
@@ -133,42 +137,29 @@ gstore_filter_create(List *clauses, Index relation, const Bitmapset *columns, Tu
 	return filter;
 }
 
-/* All records of a run. */
-static uint64 *
-take_records(gstore_filter *filter)
-{
-	gstore_run *run = &filter->run;
-	const Size	bytes = sizeof(uint64) * (Size) run->words;
-	uint64 *all = MemoryContextAllocHuge(filter->context, Max((run->count + run->left) * bytes, 1));
-	uint64	at = 0;
-
-	do
-	{
-		memcpy(all + at * (uint64) run->words, run->records, run->count * bytes);
-		at += run->count;
-	} while (gstore_run_fetch(run));
-	return all;
-}
-
-static void
+/* The records of a run are the bitmap's words. */
+static bool
 take_words(gstore_filter *filter, uint64 rows)
 {
-	filter->word_count = (rows + WORD_BITS - 1) / WORD_BITS;
-	if (filter->run.count + filter->run.left != filter->word_count)
+	filter->words = gstore_run_take(&filter->run, &filter->word_count);
+	if (filter->words == NULL)
+		return false;
+	if (filter->word_count != (rows + WORD_BITS - 1) / WORD_BITS)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	filter->words = take_records(filter);
 	for (uint64 i = 0; i < filter->word_count; i++)
 		filter->passed += (uint64) pg_popcount64(filter->words[i]);
+	return true;
 }
 
-static void
+static bool
 take_gathered(gstore_filter *filter, uint64 rows)
 {
 	const uint64 words = (uint64) filter->run.words;
 	uint64		 next = 0;
 
-	filter->gathered_count = filter->run.count + filter->run.left;
-	filter->gathered = take_records(filter);
+	filter->gathered = gstore_run_take(&filter->run, &filter->gathered_count);
+	if (filter->gathered == NULL)
+		return false;
 	for (uint64 i = 0; i < filter->gathered_count; i++)
 	{
 		const uint64 row = filter->gathered[i * words];
@@ -179,6 +170,7 @@ take_gathered(gstore_filter *filter, uint64 rows)
 	}
 	filter->passed += filter->gathered_count;
 	filter->at = 0;
+	return true;
 }
 
 /* The most rows whose values are wanted in the place of a bitmap: more take longer than to read columns, or too much memory. */
@@ -195,9 +187,8 @@ static bool
 run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ranges, int count,
 		   ExprContext *context)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program, .record_words = 1};
-	gstore_view		view;
+	gstore_view	   view;
+	gstore_request request = {filter->compiled, context, relation, &view};
 
 	filter->run.place = "nowhere, as the table has no rows";
 	if (count == 0)
@@ -205,23 +196,11 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 	strlcpy(filter->run.why, "rows are in two stores", sizeof filter->run.why);
 	if (!gstore_whole_join(ranges, count, &view))
 		return false;
-	strlcpy(filter->run.why, "too many instructions or values", sizeof filter->run.why);
-	if (!gstore_query_compile(filter->compiled, context, &view, program))
-		return false;
-	request.gather = filter->gathers ? gstore_query_gathered(filter->compiled) : NULL;
-	if (request.gather != NULL)
-	{
-		request.gather_count = list_length(filter->query.gathered);
+	if (filter->gathers)
 		request.gather_max = gather_max(filter, view.rows);
-	}
-	if (!gstore_run_begin(&filter->run, relation, &view, &request))
+	if (!gstore_run_begin(&filter->run, &request))
 		return false;
-	if (filter->run.gathered)
-		take_gathered(filter, view.rows);
-	else
-		take_words(filter, view.rows);
-	gstore_run_end(&filter->run);
-	return true;
+	return filter->run.gathered ? take_gathered(filter, view.rows) : take_words(filter, view.rows);
 }
 
 bool
@@ -230,6 +209,7 @@ gstore_filter_run(gstore_filter *filter, Relation relation, const gstore_row_ran
 {
 	MemoryContext old;
 
+	gstore_run_end(&filter->run);
 	MemoryContextReset(filter->context);
 	filter->words = filter->gathered = NULL;
 	filter->word_count = filter->gathered_count = 0;
