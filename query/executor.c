@@ -86,6 +86,8 @@ static bool receive(const gquery_connection *c, gquery_message *message)
 /* False: there is no such verb. */
 static bool carry_out(gquery_connection *c, uint32_t verb, gquery_message *answer)
 {
+    if (verb == GQUERY_RUN)
+        gquery_forget(c); /* what the backend has not fetched of the query before */
     if (verb == GQUERY_RUN && !gquery_read_window(c))
         gquery_answer(answer, GQUERY_ERROR, "XX000",
                       "the query for the GPU is malformed: its memory file");

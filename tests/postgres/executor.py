@@ -81,14 +81,20 @@ class Queries:
             expect(client.window.records.bytes < rows * 24, True, "more pieces than one")
             expect(sorted(key for _, key, _ in many), list(range(1, rows + 1)), "keys")
             expect({count for _, _, count in many}, {1}, "rows of each")
-            # What is not fetched is forgotten, by a message or the next query.
-            client.write(token, rows, BY_ID)
-            for verb in ("FORGET", None):
+            # What is not fetched is forgotten, by a message or the next query, also if that is none.
+            for refused in ({}, {"magic": 1}, {"table_count": 0}, None):
+                client.write(token, rows, BY_ID)
                 expect_verb(client.ask(), "DONE")
                 expect(client.window.more, 1, "more groups")
-                if verb:
-                    client.send(verb)
-                    expect_verb(client.ask("FETCH"), "ERROR", "XX000")
+                if refused is None:
+                    break
+                for member, value in refused.items():
+                    setattr(client.window, member, value)
+                if refused:
+                    expect_verb(client.ask(), "ERROR", "XX000")
+                else:
+                    client.send("FORGET")
+                expect_verb(client.ask("FETCH"), "ERROR", "XX000")
             expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records of the next query")
 
     def groups_beyond_the_scratch_memory_are_no_room_and_the_next_query_works(self, server):
