@@ -64,6 +64,12 @@ void gquery_unmap_window(gquery_connection *c);
 /* Whether the backend has closed its end. Notes that the query goes on. */
 bool gquery_is_closed(gquery_connection *c);
 
+/* It waits for another process, which may take any time, until it goes on. */
+static inline void gquery_await_other(gquery_connection *c)
+{
+    atomic_store(&c->moved_ns, 0);
+}
+
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
                    const char *format, ...) GVM_PRINTF(4, 5);
 /* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM where a local plan may do it, or GQUERY_ERROR. */

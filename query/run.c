@@ -585,15 +585,12 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
     gquery_query q = {.tables = tables, .c = c, .answer = answer};
     bool done;
 
-    if (c->has_context)
-        gquery_forget(c); /* what the backend has not fetched of the query before */
     if (!check_query(&q) || !enter_device(&q, ordinal))
         return;
-    done = gquery_succeed(&q, gquery_lane_take(c, &q.lane), "cannot run the query");
+    done = gquery_open_table(&q) && gquery_begin_reading(&q);
     if (done)
         set_scan(&q);
-    done = done && gquery_open_table(&q) && send_dead(&q) && gquery_distances_prepare(&q) &&
-           run_sink(&q);
+    done = done && send_dead(&q) && gquery_distances_prepare(&q) && run_sink(&q);
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         window_of(&q)->cost = q.cost;

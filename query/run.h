@@ -56,6 +56,13 @@ typedef struct gquery_vectors {
     uint32_t blocks, shared_bytes;
 } gquery_vectors;
 
+/* Columns of the table without those that occur twice. */
+typedef struct gquery_column_list {
+    uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
+    uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
+    uint32_t vectors[GQUERY_DISTANCES_MAX];
+} gquery_column_list;
+
 typedef struct gquery_query {
     gquery_tables *tables;
     const gquery_device *device;
@@ -64,6 +71,7 @@ typedef struct gquery_query {
     gquery_lane *lane;
     gquery_shape shape;
     gquery_attached *attached; /* NULL: no rows */
+    gquery_column_list listed;
     gquery_leases leases;
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
@@ -122,8 +130,10 @@ bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, ui
 
 /* ---- columns.c */
 
-/* Attaches the table, takes leases, and sets the scan's sources, but those of distances. */
+/* Attaches the table and opens its columns. */
 bool gquery_open_table(gquery_query *q);
+/* Takes a lane and leases, and sets the scan's sources, but those of distances. */
+bool gquery_begin_reading(gquery_query *q);
 
 /* ---- distance.c */
 

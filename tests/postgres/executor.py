@@ -23,6 +23,7 @@ from executor_client import (  # noqa: E402
     F,
     ID,
     K,
+    LIMIT_S,
     MAGIC,
     N,
     SPAWN_MAGIC,
@@ -47,7 +48,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, expect, stop_process  # noqa: E402
+from private import Failed, expect, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -403,6 +404,55 @@ class Life:
         pid, keeper = executor_pid(server), server.keeper_pid()
         server.kill_and_wait(keeper)
         wait_until("it has ended", lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+
+
+@group("gstore_fdw.keeper=FOLDER/run/keeper.sock", "gstore_fdw.start_timeout=60")
+class Keeper:
+    """One that is a process of its own, so that it can be stopped without the spawner."""
+
+    ROWS = 1000
+
+    def keeper_that_is_stopped_delays_only_queries_that_need_it(self, server):
+        with running_keeper(server) as keeper, contextlib.ExitStack() as stack:
+            token = fill(server, self.ROWS)
+            other = self._other_table(server, 2)
+            client = stack.enter_context(Client(server))
+            client.run(token, self.ROWS, sums(0))
+            stop_process(keeper.pid)
+            waiting = [stack.enter_context(Client(server)) for _ in range(20)]  # more than run at a time
+            for each in waiting:
+                each.write(other, 1, COUNT, columns=((0, 23, "GQUERY_I32"),))
+                each.send("RUN")
+            client.socket.settimeout(LIMIT_S)
+            for _ in range(30):  # while the others arrive, and so often that the table is not detached
+                expect(sums_of(*client.run(token, self.ROWS, sums(0)))[0], self.ROWS, "rows")
+                time.sleep(0.05)
+            waiting.pop().socket.close()
+            os.kill(keeper.pid, signal.SIGCONT)
+            for each in waiting:
+                expect(each.finish(each.receive()), [(0, 1)], "records")
+
+    def executor_lives_while_the_keeper_is_stopped(self, server):
+        """Longer than it has for a sign of life, in which many columns are to be closed, each with a time limit."""
+        columns = 48
+        with running_keeper(server) as keeper:
+            token = self._other_table(server, columns)
+            code = [instruction for i in range(columns) for instruction in (op("LOAD", i), aggregate(i, "COUNT"))]
+            query = token, 1, (code, columns), [(i, 23, "GQUERY_I32") for i in range(columns)]
+            with Client(server) as client:
+                client.run(*query)
+                pid = executor_pid(server)
+                stop_process(keeper.pid)
+                time.sleep((N["GSTORE_SPAWN_HANG_MS"] + N["GSTORE_SPAWN_BEAT_MS"]) / 1000 + 2)
+                expect(executor_pids(server), [pid], "executors")
+                os.kill(keeper.pid, signal.SIGCONT)
+                expect(client.run(*query), [(0, *[1] * columns)], "records")
+
+    def _other_table(self, server, columns):
+        names = [f"c{i}" for i in range(columns)]
+        server.sql(f"DROP FOREIGN TABLE IF EXISTS other; CREATE FOREIGN TABLE other ({', '.join(name + ' int' for name in names)}) SERVER gstore_fdw")
+        server.sql(f"INSERT INTO other VALUES ({', '.join('1' for _ in names)})")
+        return server.sql("SELECT gstore_export('other')")
 
 
 def is_zombie(pid):
