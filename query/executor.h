@@ -29,7 +29,6 @@
 /* Of device memory. */
 typedef struct gquery_block {
     uint64_t address, bytes; /* no bytes: there is none */
-    uint64_t wanted;         /* of them */
 } gquery_block;
 
 /* What a query has left to be fetched. */
@@ -95,7 +94,16 @@ int64_t gquery_device_failed_ns(void);
 
 /* The context is current for these, but for gquery_device_rest(). */
 
-/* GVM_E_NOSPACE  also where all that is kept was freed */
+#define GQUERY_SCRATCH_MAX (UINT64_C(1) << 48)
+
+/* What a block of so many bytes takes: up to an eighth more, or what the driver gives at least. UINT64_MAX: above GQUERY_SCRATCH_MAX. */
+uint64_t gquery_scratch_size(uint64_t bytes);
+/* The most bytes of a block that takes no more than that. */
+uint64_t gquery_scratch_fitting(uint64_t room);
+
+/* More than so many bytes, as gquery_scratch_size() says.
+ *
+ * GVM_E_NOSPACE  also where all that is kept was freed */
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
 /* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
 void gquery_scratch_give(gquery_block *block);

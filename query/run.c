@@ -45,20 +45,23 @@ bool gquery_refuse(gquery_query *q, const char *what)
 
 /* ---- memory */
 
+uint64_t gquery_room(const gquery_query *q)
+{
+    return q->c->query.scratch_bytes_max - q->scratch_bytes;
+}
+
 /* The query's scratch memory has a bound. */
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
 {
-    const uint64_t most = q->c->query.scratch_bytes_max;
-
-    if (bytes > most || q->scratch_bytes > most - bytes) {
+    if (gquery_scratch_size(bytes) > gquery_room(q)) {
         gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
                       "the query needs more than %llu bytes of scratch memory on the GPU",
-                      (unsigned long long)most);
+                      (unsigned long long)q->c->query.scratch_bytes_max);
         return false;
     }
     if (!gquery_succeed(q, gquery_scratch_take(bytes, block), "cannot run the query"))
         return false;
-    q->scratch_bytes += block->wanted;
+    q->scratch_bytes += block->bytes;
     if (q->scratch_bytes > q->cost.scratch_bytes)
         q->cost.scratch_bytes = q->scratch_bytes;
     return true;
@@ -66,7 +69,7 @@ bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
 
 static void give_scratch(gquery_query *q, gquery_block *block)
 {
-    q->scratch_bytes -= block->wanted;
+    q->scratch_bytes -= block->bytes;
     gquery_scratch_give(block);
 }
 
@@ -105,18 +108,26 @@ static uint32_t slot_words(const gquery_query *q)
     return 1 + q->shape.keys + q->c->query.program.state_words;
 }
 
+/* Whether there is room for q->slots, and for all groups of them behind each other, as collect() puts them. */
+static bool has_room_for_groups(const gquery_query *q)
+{
+    const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), room = gquery_room(q);
+    const uint64_t table = gquery_scratch_size(q->slots * slot_bytes);
+
+    return table <= room && gquery_scratch_size(q->slots / 2 * slot_bytes) <= room - table;
+}
+
 /* For a table of q->slots: of fewer, where the rows cannot need so many or the query's bound does not allow them. Half of the slots are
  * used. `full` slots have been too few. */
 static bool take_groups(gquery_query *q, uint64_t full)
 {
-    const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), rows = q->c->query.tables[0].rows;
-    const uint64_t left = q->c->query.scratch_bytes_max - q->scratch_bytes;
+    const uint64_t rows = q->c->query.tables[0].rows;
 
     while (q->slots > SLOTS_LEAST &&
-           (q->slots / 4 >= rows || q->slots > SLOTS_MOST || q->slots * slot_bytes > left))
+           (q->slots / 4 >= rows || q->slots > SLOTS_MOST || !has_room_for_groups(q)))
         q->slots /= 2;
-    if (q->slots > full)
-        return gquery_take_block(q, q->slots * slot_bytes, &q->groups);
+    if (q->slots > full && has_room_for_groups(q))
+        return gquery_take_block(q, q->slots * slot_words(q) * sizeof(uint64_t), &q->groups);
     gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
                   "the groups need more than %llu bytes of scratch memory on the GPU, or are too many",
                   (unsigned long long)q->c->query.scratch_bytes_max);

@@ -84,7 +84,7 @@ typedef struct gquery_query {
     uint32_t threads, blocks; /* of a scan */
     gquery_scan scan;
     gquery_cost cost;
-    uint64_t scratch_bytes; /* now */
+    uint64_t scratch_bytes; /* now, in blocks */
 } gquery_query;
 
 /* ---- run.c */
@@ -94,7 +94,8 @@ bool gquery_check_call(gquery_query *q, CUresult result, const char *call);
 /* The query is malformed. False. */
 bool gquery_refuse(gquery_query *q, const char *what);
 
-/* The query's scratch memory has a bound: GQUERY_NO_ROOM. */
+/* Of the bound of the query's scratch memory, what is left, and a block of it: GQUERY_NO_ROOM. Blocks count as gquery_scratch_size() says. */
+uint64_t gquery_room(const gquery_query *q);
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block);
 
 static inline gquery_control *gquery_control_of(const gquery_query *q)

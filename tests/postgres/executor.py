@@ -34,6 +34,7 @@ from executor_client import (  # noqa: E402
     Span,
     Window,
     aggregate,
+    block,
     check_layouts,
     descriptors,
     executor_pid,
@@ -107,6 +108,15 @@ class Queries:
             expect_verb(client.ask(), "NO_ROOM", "53200")
             expect(len(client.run(token, self.ROWS, BY_K, scratch=1 << 20)), 1000, "groups")
 
+    def table_of_groups_leaves_room_for_the_results(self, server):
+        """A bound in which a table for 8192 groups fits, but not these groups behind each other as well, has room for 3000 of them."""
+        token = fill(server, 3000)
+        with Client(server) as client:
+            slots, slot_bytes = 16384, 24
+            found = client.run(token, 3000, BY_ID, scratch=block(slots * slot_bytes))
+            expect(sorted(key for _, key, _ in found), list(range(1, 3001)), "keys")
+            expect(client.window.cost.scratch_bytes <= block(slots * slot_bytes), True, "scratch memory")
+
     def rows_that_are_dead_are_left_out(self, server):
         token = fill(server, self.ROWS)
         bitmap = bytearray(self.ROWS // 8)
@@ -125,8 +135,13 @@ class Queries:
         token = server.sql("SELECT gstore_export('ft')")
         with Client(server) as client:
             expect(client.run(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8)), [(0, rows // 2)], "records")
-            client.write(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=1000)
+            # It counts as what is taken of the device.
+            taken = block(rows // 8)
+            expect(taken > rows // 8, True, "memory that is taken")
+            client.write(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=taken - 1)
             expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(client.run(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=taken), [(0, rows // 2)], "records")
+            expect(client.window.cost.scratch_bytes, taken, "scratch memory")
 
     def error_of_a_row_is_said(self, server):
         token = fill(server, 1000)

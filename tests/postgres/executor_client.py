@@ -99,6 +99,16 @@ def aggregate(word, what):
     return op("AGGREGATE", word, "GQUERY_" + what)
 
 
+def block(bytes_):
+    """What scratch memory of so many bytes takes (gquery_scratch_size())."""
+    step = 4096
+    while bytes_ > 16 * step:
+        step *= 2
+    if bytes_ > 1 << 20:
+        step = max(step, 2 << 20)
+    return (bytes_ + step - 1) // step * step
+
+
 def signed(word):
     return word - 2**64 if word >> 63 else word
 
