@@ -6,6 +6,7 @@
  * connection.c   messages, the memory file of a connection
  * device.c       the device, its kernels, lanes, scratch memory
  * run.h          a query
+ * results.c      results that wait to be fetched
  * executor.c     life
  */
 #ifndef GQUERY_EXECUTOR_H
@@ -23,6 +24,7 @@
 #define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait. Each has one table */
 #define GQUERY_REST_NS \
     INT64_C(1000000000) /* after so long without use memory and tables are given up */
+#define GQUERY_RESULTS_REST_MS 5000
 
 /* ---- connection.c */
 
@@ -33,7 +35,9 @@ typedef struct gquery_block {
 
 /* What a query has left to be fetched. */
 typedef struct gquery_results {
-    gquery_block block;
+    gquery_block block; /* or, after a while, */
+    uint8_t *host;      /* records from host_first on */
+    uint64_t host_first;
     uint64_t count, sent; /* records */
     uint32_t record_words;
 } gquery_results;
@@ -136,6 +140,11 @@ void gquery_device_rest(void);
 void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gquery_message *answer);
 /* The next piece. */
 void gquery_fetch(gquery_connection *c, gquery_message *answer);
+
+/* ---- results.c */
+
+/* Nobody has asked for them in GQUERY_RESULTS_REST_MS: to host memory, if there is room. */
+void gquery_results_rest(gquery_connection *c);
 void gquery_forget(gquery_connection *c);
 
 #endif

@@ -440,7 +440,21 @@ static bool collect(gquery_query *q)
                          q->device->threads, 0, &full);
 }
 
-/* Copies the next records to the file. */
+static CUresult copy_records(const gquery_results *r, gquery_lane *lane, uint64_t bytes, uint8_t *to)
+{
+    const uint64_t from = r->block.address + r->sent * r->record_words * sizeof(uint64_t);
+    const bool small = bytes <= GQUERY_STATES_BYTES;
+    CUresult result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + GQUERY_STATES_AT : to, from,
+                                                 bytes, lane->stream);
+
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuStreamSynchronize(lane->stream);
+    if (result == CUDA_SUCCESS && small)
+        memcpy(to, lane->host + GQUERY_STATES_AT, bytes);
+    return result;
+}
+
+/* Copies the next records to the file. Those that are in host memory need no lane. */
 static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message *answer)
 {
     gquery_results *r = &c->results;
@@ -448,27 +462,22 @@ static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message 
     const uint64_t record_bytes = r->record_words * sizeof(uint64_t);
     const uint64_t most = GQUERY_PIECE_BYTES / record_bytes;
     const uint64_t count = r->count - r->sent < most ? r->count - r->sent : most;
-    const uint64_t bytes = count * record_bytes, from = r->block.address + r->sent * record_bytes;
-    const bool small = bytes <= GQUERY_STATES_BYTES;
     gquery_span span;
-    uint8_t *to = gquery_append(c, bytes, &span);
+    uint8_t *to = gquery_append(c, count * record_bytes, &span);
     CUresult result = CUDA_SUCCESS;
 
     if (to == NULL)
         return fail_memory(answer);
-    if (count > 0)
-        result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + GQUERY_STATES_AT : to, from, bytes,
-                                            lane->stream);
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(lane->stream);
+    if (r->host != NULL)
+        memcpy(to, r->host + (r->sent - r->host_first) * record_bytes, span.bytes);
+    else if (count > 0)
+        result = copy_records(r, lane, span.bytes, to);
     if (result != CUDA_SUCCESS) {
         gquery_answer_status(
             answer, gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
             "cannot read the results");
         return false;
     }
-    if (small)
-        memcpy(to, lane->host + GQUERY_STATES_AT, bytes);
     r->sent += count;
     window = (gquery_window *)(void *)c->file;
     window->record_count = r->count;
@@ -483,12 +492,6 @@ bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, ui
     q->c->results = (gquery_results){.block = *block, .count = count, .record_words = words};
     *block = (gquery_block){0};
     return write_piece(q->c, q->lane, q->answer);
-}
-
-void gquery_forget(gquery_connection *c)
-{
-    gquery_scratch_give(&c->results.block);
-    c->results = (gquery_results){0};
 }
 
 /* ---- a query */
@@ -611,7 +614,7 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
 
 void gquery_fetch(gquery_connection *c, gquery_message *answer)
 {
-    gquery_lane *lane;
+    gquery_lane *lane = NULL;
     gvm_status status;
     bool done;
 
@@ -619,13 +622,14 @@ void gquery_fetch(gquery_connection *c, gquery_message *answer)
         gquery_answer(answer, GQUERY_ERROR, "XX000", "there are no results to be fetched");
         return;
     }
-    status = gquery_lane_take(c, &lane);
+    status = c->results.host != NULL ? GVM_OK : gquery_lane_take(c, &lane);
     if (status != GVM_OK) {
         gquery_answer_status(answer, status, "cannot read the results");
         return;
     }
     done = write_piece(c, lane, answer);
-    gquery_lane_give(lane);
+    if (lane != NULL)
+        gquery_lane_give(lane);
     if (!done || c->results.sent == c->results.count)
         gquery_forget(c);
 }

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from cases import group, main  # noqa: E402
+from cases import Skipped, group, main  # noqa: E402
 from executor_client import (  # noqa: E402
     BY_ID,
     BY_K,
@@ -116,6 +116,31 @@ class Queries:
             found = client.run(token, 3000, BY_ID, scratch=block(slots * slot_bytes))
             expect(sorted(key for _, key, _ in found), list(range(1, 3001)), "keys")
             expect(client.window.cost.scratch_bytes <= block(slots * slot_bytes), True, "scratch memory")
+
+    def results_that_are_not_fetched_for_a_while_leave_the_device(self, server):
+        rows = 700000
+        token = fill(server, rows)
+        with Client(server) as client:
+            client.run(token, rows, BY_ID)
+            pid = executor_pid(server)
+            if not device_bytes(pid):
+                raise Skipped("a real GPU's memory is not seen")
+            for fetched in (1, 2):
+                wait_until("what is kept for the next query is freed", lambda: device_bytes(pid) < 4 << 20)
+                client.write(token, rows, BY_ID)
+                expect_verb(client.ask(), "DONE")
+                found = client.records()
+                if fetched == 2:
+                    expect_verb(client.ask("FETCH"), "DONE")
+                    found += client.records()
+                expect(client.window.more, 1, "more groups")
+                expect(device_bytes(pid) > rows * 24, True, "results on the device")
+                wait_until("results leave it", lambda: device_bytes(pid) < 4 << 20)
+                while client.window.more:
+                    expect_verb(client.ask("FETCH"), "DONE")
+                    found += client.records()
+                expect(sorted(key for _, key, _ in found), list(range(1, rows + 1)), "keys")
+            expect_verb(client.ask("FETCH"), "ERROR", "XX000")
 
     def rows_that_are_dead_are_left_out(self, server):
         token = fill(server, self.ROWS)
@@ -322,6 +347,16 @@ class BadInput:
                 expect(str(end), f"spawner: {(SPAWN_MAGIC, N['GSTORE_SPAWN_FAILED'], errno.EINVAL)}", "what comes")
             else:
                 raise Failed("an answer of no device")
+
+
+def device_bytes(pid):
+    """That it has allocated of the software GPU, without tables, which are mapped read-only."""
+    sizes = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        if "memfd:gvmem-softgpu" in line and "rw" in line.split()[1]:
+            start, end = line.split()[0].split("-")
+            sizes += int(end, 16) - int(start, 16)
+    return sizes
 
 
 def random_bytes(seed):
