@@ -228,6 +228,28 @@ class Queries:
                 raise Failed("something is made anew for each query")
 
 
+@group("gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0")
+class Sessions:
+    def session_keeps_no_large_memory_file(self, server):
+        rows = 300000
+        fill(server, rows)
+        session = server.session()
+        for query, wanted in ((f"SELECT count(*) FROM (SELECT id, count(*) FROM ft GROUP BY id) g", rows), ("SELECT count(DISTINCT k) FROM (SELECT k FROM ft GROUP BY k) g", 999)):
+            plan = session.sql("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + query)
+            if "Ran: on the GPU" not in plan:
+                raise Failed(f"it does not run on the GPU: {plan}")
+            expect(int(session.sql(query)), wanted, "groups")
+            expect(file_bytes(session.pid) <= 2 << 20, True, "a small file, or none")
+        expect(file_bytes(session.pid) > 0, True, "that of the last query")
+        session.close()
+
+
+def file_bytes(pid):
+    """Of a backend's memory file for queries."""
+    sizes = [path.stat().st_size for path in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(path).startswith("/memfd:gstore ")]
+    return sum(sizes)
+
+
 @group()
 class BadInput:
     ROWS = 1000
