@@ -504,6 +504,24 @@ class Keeper:
             for each in waiting:
                 expect(each.finish(each.receive()), [(0, 1)], "records")
 
+    def worker_that_cannot_be_started_delays_no_connection_to_an_executor(self, server):
+        with running_keeper(server) as keeper:
+            token = fill(server, self.ROWS)
+            with Client(server) as client:
+                client.run(token, self.ROWS, sums(0))
+                stop_process(keeper.pid)
+                with Client(server, kind="GSTORE_SPAWN_SESSION") as worker:
+                    start = time.monotonic()
+                    with Client(server) as other:
+                        other.socket.settimeout(N["GSTORE_KEEPER_WAIT_S"] / 2)
+                        expect(sums_of(*other.run(token, self.ROWS, sums(0)))[0], self.ROWS, "rows")
+                    try:
+                        worker.receive()
+                    except Ended as end:
+                        expect(str(end), f"spawner: {(SPAWN_MAGIC, N['GSTORE_SPAWN_FAILED'], errno.ETIMEDOUT)}", "what comes")
+                    expect(time.monotonic() - start >= N["GSTORE_KEEPER_WAIT_S"], True, "it is waited for")
+                os.kill(keeper.pid, signal.SIGCONT)
+
     def executor_lives_while_the_keeper_is_stopped(self, server):
         """Longer than it has for a sign of life, in which many columns are to be closed, each with a time limit."""
         columns = 48
