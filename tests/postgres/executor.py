@@ -49,7 +49,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, expect, running_keeper, stop_process  # noqa: E402
+from private import Failed, expect, leased, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -193,6 +193,34 @@ class Queries:
                     else:
                         expect(len(found), 1000, "groups")
             expect(len(executor_pids(server)), 1, "executors")
+
+    def query_that_waits_for_leases_keeps_no_other_waiting(self, server):
+        token = fill(server, self.ROWS)
+        server.sql("CREATE FOREIGN TABLE other (id int) SERVER gstore_fdw; INSERT INTO other VALUES (1)")
+        query = server.sql("SELECT gstore_export('other')"), 1, ([op("LOAD", 0), aggregate(0, "SUM_I64")], 2)
+        with contextlib.ExitStack() as stack:
+            client, late, *waiting = [stack.enter_context(Client(server)) for _ in range(22)]  # more than run at a time
+            for each in (late, *waiting):
+                expect(each.run(*query, columns=(ID,)), [(0, 1, 0)], "a sum")
+            with leased(server, "other"):
+                start = time.monotonic()
+                late.send("RUN")
+                time.sleep(1)
+                for each in waiting:
+                    each.send("RUN")
+                client.socket.settimeout(N["GQUERY_LEASE_MS"] / 2000)
+                for _ in range(20):
+                    expect(sums_of(*client.run(token, self.ROWS, sums(0)))[0], self.ROWS, "rows")
+                    time.sleep(0.05)
+                waiting.pop().socket.close()
+                expect_verb(late.receive(), "NO_ROOM")
+                expect(time.monotonic() - start > N["GQUERY_LEASE_MS"] / 1000 - 1, True, "it has waited")
+            for each in waiting:
+                answer = each.receive()
+                if answer.verb != N["GQUERY_NO_ROOM"]:
+                    expect(each.finish(answer), [(0, 1, 0)], "a sum")
+                expect(each.run(*query, columns=(ID,)), [(0, 1, 0)], "a sum")
+        server.sql("DROP FOREIGN TABLE other")
 
     def sums_of_doubles_depend_on_rows_alone(self, server):
         """Not on how long others keep the device: the batches are other ones each time."""
