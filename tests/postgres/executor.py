@@ -110,11 +110,12 @@ class Queries:
 
     def table_of_groups_leaves_room_for_the_results(self, server):
         """A bound in which a table for 8192 groups fits, but not these groups behind each other as well, has room for 3000 of them."""
-        token = fill(server, 3000)
+        token = fill(server, self.ROWS)
+        code = [op("LOAD", 0), op("CONSTANT", value=3000), op("MODULO", b="GQUERY_ARITHMETIC_I32"), op("GROUP", 1), aggregate(0, "COUNT_ROWS")], 1
         with Client(server) as client:
             slots, slot_bytes = 16384, 24
-            found = client.run(token, 3000, BY_ID, scratch=block(slots * slot_bytes))
-            expect(sorted(key for _, key, _ in found), list(range(1, 3001)), "keys")
+            found = client.run(token, self.ROWS, code, scratch=block(slots * slot_bytes))
+            expect(sorted(key for _, key, _ in found), list(range(3000)), "keys")
             expect(client.window.cost.scratch_bytes <= block(slots * slot_bytes), True, "scratch memory")
 
     def results_that_are_not_fetched_for_a_while_leave_the_device(self, server):
