@@ -18,9 +18,6 @@ typedef struct gstore_process
 	int	  fd; /* pidfd; -1: there is none */
 } gstore_process;
 
-/* A restricted connection to the keeper (gvm_client_restrict()), or -1 and errno. */
-extern int gstore_connect_restricted(const char *path);
-
 /*
  * Starts a program with two arguments and, as the third, this process's number. It has duplicates of the descriptors, from
  * GSTORE_SPAWN_FIRST on. 0, or an errno.

@@ -115,17 +115,22 @@ static bool gather(gquery_query *q, uint64_t rows)
                          q->device->threads, 0, &g);
 }
 
-/* Whether there is room for the list; the answer to a refusal is none of the query's. */
-static bool has_room(const gquery_query *q, uint64_t bytes)
+static uint32_t record_words(const gquery_query *q)
 {
-    const uint64_t most = q->c->query.scratch_bytes_max;
+    return 2 + q->c->query.gather_count;
+}
 
-    return bytes <= most && q->scratch_bytes <= most - bytes;
+/* For row numbers and records. */
+static bool has_room(const gquery_query *q, uint64_t rows)
+{
+    return gquery_scratch_size(rows * sizeof(uint64_t)) +
+               gquery_scratch_size(rows * record_words(q) * sizeof(uint64_t)) <=
+           gquery_room(q);
 }
 
 static bool write_list(gquery_query *q, gquery_marks *m, uint64_t rows)
 {
-    const uint32_t words = 2 + q->c->query.gather_count;
+    const uint32_t words = record_words(q);
 
     if (rows == 0) {
         if (!gquery_write_records(q, NULL, 0, words))
@@ -142,7 +147,6 @@ bool gquery_run_marks(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
     const uint64_t rows = w->tables[0].rows, words = (rows + 63) / 64;
-    const uint64_t record_bytes = (3 + w->gather_count) * sizeof(uint64_t); /* and the row's number */
     gquery_marks m;
     uint64_t total;
 
@@ -154,7 +158,7 @@ bool gquery_run_marks(gquery_query *q)
         m = describe_marks(q);
         if (!count(q, &m, &total))
             return false;
-        if (total <= w->gather_max && has_room(q, total * record_bytes))
+        if (total <= w->gather_max && has_room(q, total))
             return write_list(q, &m, total);
     }
     return gquery_write_block(q, &q->marked, words, 1, false);

@@ -57,6 +57,14 @@ typedef struct gquery_vectors {
     uint32_t blocks, shared_bytes;
 } gquery_vectors;
 
+/* Columns of the table without those that occur twice. */
+typedef struct gquery_column_list {
+    uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
+    bool scanned[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX]; /* not only gathered */
+    uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
+    uint32_t vectors[GQUERY_DISTANCES_MAX];
+} gquery_column_list;
+
 typedef struct gquery_query {
     gquery_tables *tables;
     const gquery_device *device;
@@ -65,6 +73,7 @@ typedef struct gquery_query {
     gquery_lane *lane;
     gquery_shape shape;
     gquery_attached *attached; /* NULL: no rows */
+    gquery_column_list listed;
     gquery_leases leases;
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
@@ -77,7 +86,7 @@ typedef struct gquery_query {
     uint32_t threads, blocks; /* of a scan */
     gquery_scan scan;
     gquery_cost cost;
-    uint64_t scratch_bytes; /* now */
+    uint64_t scratch_bytes; /* now, in blocks */
 } gquery_query;
 
 /* ---- run.c */
@@ -87,7 +96,8 @@ bool gquery_check_call(gquery_query *q, CUresult result, const char *call);
 /* The query is malformed. False. */
 bool gquery_refuse(gquery_query *q, const char *what);
 
-/* The query's scratch memory has a bound: GQUERY_NO_ROOM. */
+/* Of the bound of the query's scratch memory, what is left, and a block of it: GQUERY_NO_ROOM. Blocks count as gquery_scratch_size() says. */
+uint64_t gquery_room(const gquery_query *q);
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block);
 
 static inline gquery_control *gquery_control_of(const gquery_query *q)
@@ -132,8 +142,10 @@ bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, ui
 
 /* ---- columns.c */
 
-/* Attaches the table, takes leases, and sets the scan's sources, but those of distances. */
+/* Attaches the table and opens its columns. */
 bool gquery_open_table(gquery_query *q);
+/* Takes a lane and leases, and sets the scan's sources, but those of distances. */
+bool gquery_begin_reading(gquery_query *q);
 
 /* ---- distance.c */
 
