@@ -28,19 +28,22 @@ start(const gstore_executors *executors, int32_t device, gstore_executor *e)
 {
 	char		name[16];
 	const char *arguments[2] = {name, "for queries"};
-	int			ends[2], fds[2], error;
+	int			ends[2], fds[3], error;
 
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
 		return errno;
 	fds[0] = ends[1];
-	fds[1] = gstore_connect_restricted(executors->keeper);
+	fds[1] = gstore_connect_keeper(executors->keeper, true);
 	error = fds[1] < 0 ? errno : 0;
+	fds[2] = error == 0 ? gstore_connect_keeper(executors->keeper, false) : -1;
+	error = error == 0 && fds[2] < 0 ? errno : error;
 	snprintf(name, sizeof name, "%d", (int) device);
 	if (error == 0)
-	{
-		error = gstore_process_start(executors->program, arguments, fds, 2, &e->process);
+		error = gstore_process_start(executors->program, arguments, fds, 3, &e->process);
+	if (fds[1] >= 0)
 		close(fds[1]);
-	}
+	if (fds[2] >= 0)
+		close(fds[2]);
 	close(ends[1]);
 	if (error != 0)
 	{

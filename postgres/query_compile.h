@@ -36,6 +36,7 @@ typedef struct gstore_query
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
+	List *joins;	  /* of gstore_query_join (query_join.h), in their order, behind the filters */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -55,11 +56,14 @@ typedef struct gstore_compiled gstore_compiled;
 extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanState *parent);
 
 /*
- * The program for the rows of a view, with the parameters of now. False: it cannot be compiled after all, as a list is too
+ * The program for the rows of a view, with the parameters of now; with joins, of one view for each table, the outer one first. False: it cannot be compiled after all, as a list is too
  * long.
  */
 extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context,
-								 const gstore_view *view, gquery_program *program);
+								 const gstore_view *views, gquery_program *program);
+
+/* Of the program that was compiled last: those of its inner tables; how many. */
+extern int gstore_query_builds(const gstore_compiled *compiled, const gquery_program **builds);
 
 /* Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,

@@ -18,6 +18,7 @@
 #include "postgres/arrow.h"
 #include "postgres/qual.h"
 #include "postgres/query_expr.h"
+#include "postgres/query_join.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
 typedef struct gstore_case
@@ -267,30 +268,59 @@ bias_of(Oid type)
 	return type == TIMESTAMPOID || type == TIMESTAMPTZOID ? -GSTORE_US_1970_TO_2000 : 0;
 }
 
+/* The table's number in the program; outer: its rows may be missing. False: it is none of the query's. */
+static bool
+find_table(const gstore_emitter *e, const Var *var, uint32 *table, bool *outer)
+{
+	const ListCell *cell;
+
+	*table = 0;
+	*outer = false;
+	if ((Index) var->varno == e->relation)
+		return true;
+	foreach(cell, e->joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		++*table;
+		*outer = join->kind == GQUERY_JOIN_LEFT;
+		if ((Index) var->varno == join->relation)
+			return true;
+	}
+	return false;
+}
+
 /* The column's place in the program. False: there is no room, or an older version of the table has another type. */
 static bool
 find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nullable)
 {
 	gquery_program		*p = e->program;
+	const gstore_view	*view;
 	const gstore_column *stored = NULL;
-	const bool			 arrow = e->view != NULL && e->view->arrow;
+	uint32				 table;
+	bool				 outer, arrow;
 
-	if (e->view != NULL && var->varattno <= e->view->column_count &&
-		!e->view->columns[var->varattno - 1].dropped)
-		stored = &e->view->columns[var->varattno - 1];
+	if (!find_table(e, var, &table, &outer))
+		return false;
+	view = e->view == NULL ? NULL : &e->view[table];
+	arrow = view != NULL && view->arrow;
+	if (view != NULL && var->varattno <= view->column_count && !view->columns[var->varattno - 1].dropped)
+		stored = &view->columns[var->varattno - 1];
 	if (stored != NULL && getBaseType(stored->type) != type)
 		return false;
-	*nullable = stored == NULL || stored->has_nulls;
+	*nullable = stored == NULL || stored->has_nulls || outer;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) var->varattno)
+		if (p->columns[*at].table == table && p->columns[*at].number == (uint32) var->varattno)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
-	p->columns[p->column_count++] = (gquery_column){.number = (uint32) var->varattno,
+	p->columns[p->column_count++] = (gquery_column){.table = table,
+													.number = (uint32) var->varattno,
 													.type = type,
 													.form = form_of(type, arrow),
 													.bias = arrow ? bias_of(type) : 0};
-	e->columns = bms_add_member(e->columns, var->varattno);
+	if (table == 0)
+		e->columns = bms_add_member(e->columns, var->varattno);
 	return true;
 }
 
@@ -298,9 +328,11 @@ static bool
 is_column(const gstore_emitter *e, const Node *node)
 {
 	const Var *var = (const Var *) node;
+	uint32	   table;
+	bool	   outer;
 
-	return IsA(node, Var) && (Index) var->varno == e->relation && var->varlevelsup == 0 &&
-		var->varattno > 0;
+	return IsA(node, Var) && var->varlevelsup == 0 && var->varattno > 0 &&
+		find_table(e, var, &table, &outer);
 }
 
 static bool

@@ -29,7 +29,8 @@ typedef struct gstore_emitter
 	List					*values;
 	PlanState				*parent;
 	ExprContext				*context;
-	const gstore_view		*view;
+	const gstore_view		*view;		/* with joins, one for each table */
+	const List				*joins;		/* of gstore_query_join: tables from 1 on */
 	int						 guarded;	/* inside of what is evaluated for some rows alone */
 	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */

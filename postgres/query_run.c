@@ -2,7 +2,9 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "utils/rel.h"
 
+#include "postgres/pending.h"
 #include "postgres/query_run.h"
 #include "postgres/settings.h"
 #include "postgres/whole.h"
@@ -39,23 +41,49 @@ add_cost(gstore_run *run, const gquery_cost *cost)
 	run->cost.scratch_bytes = Max(run->cost.scratch_bytes, cost->scratch_bytes);
 }
 
-/* ---- the memory file: the window, a bitmap, queries of distances */
+/* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances */
+
+/* A table as it is exported. */
+typedef struct table_rows
+{
+	gstore_call_table rows;
+	uint64			  store, version; /* of gquery_table */
+} table_rows;
 
 static uint64
-queries_at(const gstore_call_table *rows)
+bitmap_at(const table_rows *tables, int table)
 {
-	return TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_window)) +
-		TYPEALIGN64(GQUERY_ALIGN, rows->dead_bytes);
+	uint64 at = TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_window));
+
+	for (int i = 0; i < table; i++)
+		at += TYPEALIGN64(GQUERY_ALIGN, tables[i].rows.dead_bytes);
+	return at;
+}
+
+static uint64
+build_at(const table_rows *tables, const gstore_request *request, int inner)
+{
+	return bitmap_at(tables, 1 + request->inner_count) +
+		(uint64) inner * TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program));
+}
+
+static uint64
+queries_at(const table_rows *tables, const gstore_request *request)
+{
+	return build_at(tables, request, request->inner_count);
 }
 
 static void
-fill_table(gquery_window *window, const gstore_call_table *rows)
+fill_table(gquery_window *window, const table_rows *tables, int number)
 {
-	const uint64  at = TYPEALIGN64(GQUERY_ALIGN, sizeof *window);
-	gquery_table *table = &window->tables[0];
+	const gstore_call_table *rows = &tables[number].rows;
+	const uint64			 at = bitmap_at(tables, number);
+	gquery_table			*table = &window->tables[number];
 
-	window->table_count = 1;
-	strlcpy(table->token, rows->token, sizeof table->token);
+	table->store = tables[number].store;
+	table->version = tables[number].version;
+	if (rows->token != NULL)
+		strlcpy(table->token, rows->token, sizeof table->token);
 	table->rows = rows->rows;
 	table->dead = (gquery_span){at, rows->dead_bytes};
 	table->deleted_at = rows->deleted_at;
@@ -65,9 +93,21 @@ fill_table(gquery_window *window, const gstore_call_table *rows)
 }
 
 static void
-fill_distances(gquery_window *window, const gstore_call_table *rows, const gstore_request *request)
+fill_builds(gquery_window *window, const table_rows *tables, const gstore_request *request)
 {
-	const uint64 at = queries_at(rows);
+	for (int i = 0; i < request->inner_count; i++)
+	{
+		const uint64 at = build_at(tables, request, i);
+
+		window->builds[i] = (gquery_span){at, sizeof(gquery_program)};
+		memcpy((uint8 *) window + at, request->inner[i].build, sizeof(gquery_program));
+	}
+}
+
+static void
+fill_distances(gquery_window *window, const table_rows *tables, const gstore_request *request)
+{
+	const uint64 at = queries_at(tables, request);
 
 	window->distance_count = (uint32) request->distance_count;
 	for (int i = 0; i < request->distance_count; i++)
@@ -80,14 +120,17 @@ fill_distances(gquery_window *window, const gstore_call_table *rows, const gstor
 }
 
 static void
-fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_request *request)
+fill_window(gquery_window *window, const table_rows *tables, const gstore_request *request)
 {
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = queries_at(rows) + request->queries_bytes;
-	fill_table(window, rows);
-	fill_distances(window, rows, request);
+	window->used = queries_at(tables, request) + request->queries_bytes;
+	window->table_count = 1 + (uint32) request->inner_count;
+	for (int i = 0; i <= request->inner_count; i++)
+		fill_table(window, tables, i);
+	fill_builds(window, tables, request);
+	fill_distances(window, tables, request);
 	window->program = *request->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
@@ -98,25 +141,60 @@ fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_r
 
 /* ---- a run */
 
-bool
-gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gstore_request *request)
+/* A transaction that has changed the table sees rows that are in no version. */
+static bool
+export_table(gstore_run *run, Relation relation, gstore_view *view, table_rows *out)
 {
-	gstore_call_table rows;
-	gquery_cost		  cost;
-	gstore_session	 *session;
-	gstore_answer	  refused;
+	gstore_answer refused;
 
-	gstore_wait_ready();
-	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &rows, &refused))
+	memset(out, 0, sizeof *out);
+	if (view->rows == 0)
+		return true;
+	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &out->rows, &refused))
 	{
 		strlcpy(run->why, refused.text, sizeof run->why);
 		return false;
 	}
-	session = gstore_session_begin(view->name.device, queries_at(&rows) + request->queries_bytes,
-								   run->why);
+	if (gstore_pending_find(RelationGetRelid(relation)) != NULL)
+		return true;
+	out->store = view->name.store;
+	out->version = view->revision;
+	return true;
+}
+
+static bool
+export_tables(gstore_run *run, Relation relation, gstore_view *view, const gstore_request *request,
+			  table_rows *out)
+{
+	if (!export_table(run, relation, view, &out[0]))
+		return false;
+	for (int i = 0; i < request->inner_count; i++)
+	{
+		const gstore_run_inner *inner = &request->inner[i];
+
+		strlcpy(run->why, "tables are on several GPUs", sizeof run->why);
+		if ((inner->view->rows > 0 && inner->view->name.device != view->name.device) ||
+			!export_table(run, inner->relation, inner->view, &out[1 + i]))
+			return false;
+	}
+	return true;
+}
+
+bool
+gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gstore_request *request)
+{
+	table_rows		tables[GQUERY_TABLES_MAX];
+	gquery_cost		cost;
+	gstore_session *session;
+
+	gstore_wait_ready();
+	if (!export_tables(run, relation, view, request, tables))
+		return false;
+	session = gstore_session_begin(view->name.device,
+								   queries_at(tables, request) + request->queries_bytes, run->why);
 	if (session == NULL)
 		return false;
-	fill_window(gstore_session_window(session), &rows, request);
+	fill_window(gstore_session_window(session), tables, request);
 	if (!gstore_session_run(session, GQUERY_RUN, run->why))
 		return false;
 	cost = gstore_session_window(session)->cost;

@@ -12,11 +12,21 @@
 #include "postgres/directory.h"
 #include "postgres/query_session.h"
 
+/* A table that the rows are joined with. */
+typedef struct gstore_run_inner
+{
+	Relation			  relation;
+	gstore_view			 *view; /* no rows: there are none */
+	const gquery_program *build;
+} gstore_run_inner;
+
 /* What is to run. */
 typedef struct gstore_request
 {
-	const gquery_program *program;
-	int					  record_words;
+	const gquery_program   *program;
+	const gstore_run_inner *inner;
+	int						inner_count;
+	int						record_words;
 	/* Of a list: so many of its first entries, of those after this one; NULL: from the first one on. */
 	uint64		 list_max;
 	const int64 *after; /* record_words */

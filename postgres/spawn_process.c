@@ -22,7 +22,7 @@ extern char **environ;
 
 /* The keeper answers at once; where it is stopped this fails after KEEPER_WAIT_S. */
 int
-gstore_connect_restricted(const char *path)
+gstore_connect_keeper(const char *path, bool restricted)
 {
 	const struct timeval limit = {.tv_sec = KEEPER_WAIT_S};
 	struct sockaddr_un	 address = {.sun_family = AF_UNIX};
@@ -41,7 +41,7 @@ gstore_connect_restricted(const char *path)
 		errno = error;
 		return -1;
 	}
-	status = gvm_client_restrict(fd);
+	status = restricted ? gvm_client_restrict(fd) : GVM_OK;
 	if (status == GVM_OK)
 		return fd;
 	close(fd);

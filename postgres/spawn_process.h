@@ -5,6 +5,7 @@
 #ifndef GSTORE_SPAWN_PROCESS_H
 #define GSTORE_SPAWN_PROCESS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -18,8 +19,8 @@ typedef struct gstore_process
 	int	  fd; /* pidfd; -1: there is none */
 } gstore_process;
 
-/* A restricted connection to the keeper (gvm_client_restrict()), or -1 and errno. */
-extern int gstore_connect_restricted(const char *path);
+/* A connection to the keeper, or a restricted one (gvm_client_restrict()); -1 and errno. */
+extern int gstore_connect_keeper(const char *path, bool restricted);
 
 /*
  * Starts a program with two arguments and, as the third, this process's number. It has duplicates of the descriptors, from

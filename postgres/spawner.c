@@ -124,7 +124,7 @@ spawn_process(const gstore_spawner *spawner, slot *s)
 	int			fds[GSTORE_SPAWN_FDS_MAX] = {s->connection, s->memory, -1}, error;
 
 	snprintf(name, sizeof name, "for %d", (int) s->request.pid);
-	if (session && (fds[2] = gstore_connect_restricted(spawner->keeper)) < 0)
+	if (session && (fds[2] = gstore_connect_keeper(spawner->keeper, true)) < 0)
 		return errno;
 	error = gstore_process_start(spawner->program, arguments, fds, session ? 3 : 2, &s->process);
 	close_fd(&fds[2]);

@@ -78,10 +78,8 @@ static bool list_columns(gquery_query *q, column_list *l)
     uint32_t number = 0, index;
 
     for (uint32_t i = 0; i < w->program.column_count; i++) {
-        if (w->program.columns[i].table == GQUERY_DISTANCE)
+        if (w->program.columns[i].table != 0) /* inner.c's, or a distance */
             continue;
-        if (w->program.columns[i].table != 0)
-            return gquery_refuse(q, "there is one table");
         number = w->program.columns[i].number;
         if (!find_column(q, i, &index))
             goto other;
@@ -105,11 +103,11 @@ static void set_sources(gquery_query *q, const column_list *l)
     const gquery_window *w = &q->c->query;
 
     for (uint32_t i = 0; i < w->program.column_count; i++)
-        if (w->program.columns[i].table != GQUERY_DISTANCE) {
+        if (w->program.columns[i].table == 0) {
             const gvm_table_data *d = &q->data[l->columns[i]];
 
             q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values,
-                                                 (uint64_t)(uintptr_t)d->nulls};
+                                                 (uint64_t)(uintptr_t)d->nulls, 0};
         }
     for (uint32_t i = 0; i < w->distance_count; i++) {
         q->vectors[i].launch.values = (uint64_t)(uintptr_t)q->data[l->vectors[i]].values;
@@ -154,8 +152,8 @@ static void count_bytes(gquery_query *q, const uint32_t *list, uint32_t count)
         bytes += q->attached->columns[list[i]].nulls_bytes;
     for (uint32_t i = 0; i < count; i++)
         bytes += q->attached->columns[list[i]].values_bytes;
-    q->cost.rows = q->c->query.tables[0].rows;
-    q->cost.read_bytes = bytes;
+    q->cost.rows += q->c->query.tables[0].rows;
+    q->cost.read_bytes += bytes;
 }
 
 #define LEASE_PIECE_MS 100

@@ -12,9 +12,11 @@
 #define SHARED_STATIC 4096 /* left for what kernels declare themselves */
 #define WAIT_MS 100
 
-/* Made by lib/kernels/embed.py of kernels.c and search.c. NULL: this build has no kernels for real GPUs. */
+/* Made by lib/kernels/embed.py of kernels.c, joined.c and search.c. NULL: this build has no kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
+extern const unsigned char gvmi_image_soft_query_joined[];
+extern const unsigned char *const gvmi_image_cuda_query_joined;
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
 
@@ -59,15 +61,16 @@ static gvm_status find_kernel(CUmodule module, const char *name, CUfunction *ker
                                                      "there is no kernel %s", name);
 }
 
-static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule search)
+static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule joined, CUmodule search)
 {
     const struct {
         CUmodule module;
         const char *name;
         CUfunction *kernel;
-    } all[] = {{kernels, "query_begin", &d->begin},      {kernels, "query_scan", &d->scan},
-               {kernels, "query_reduce", &d->reduce},    {kernels, "query_collect", &d->collect},
-               {search, "query_distance", &d->distance}, {search, "query_keep", &d->keep}};
+    } all[] = {{kernels, "query_begin", &d->begin},   {kernels, "query_scan", &d->scan},
+               {kernels, "query_reduce", &d->reduce}, {kernels, "query_collect", &d->collect},
+               {joined, "query_join", &d->join},      {search, "query_distance", &d->distance},
+               {search, "query_keep", &d->keep}};
     const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
     int most = GQUERY_THREADS, threads;
     gvm_status status;
@@ -99,6 +102,8 @@ static void allow_shared(gquery_device *d)
                                       device) == CUDA_SUCCESS &&
         bytes > (int)d->shared_bytes + SHARED_STATIC &&
         gvmi_cu->cuFuncSetAttribute(d->scan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    bytes - SHARED_STATIC) == CUDA_SUCCESS &&
+        gvmi_cu->cuFuncSetAttribute(d->join, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     bytes - SHARED_STATIC) == CUDA_SUCCESS)
         d->shared_bytes = (uint32_t)bytes - SHARED_STATIC;
     if (!d->info.software && gvmi_cu->cuDeviceGet(&device, d->info.ordinal) == CUDA_SUCCESS &&
@@ -122,15 +127,18 @@ static gvm_status load_module(const unsigned char *image, CUmodule *module)
 static gvm_status load_kernels(gquery_device *d)
 {
     const bool software = d->info.software;
-    CUmodule kernels, search;
+    CUmodule kernels, joined, search;
     gvm_status status = load_module(
         software ? gvmi_image_soft_query_kernels : gvmi_image_cuda_query_kernels, &kernels);
 
     if (status == GVM_OK)
+        status = load_module(software ? gvmi_image_soft_query_joined : gvmi_image_cuda_query_joined,
+                             &joined);
+    if (status == GVM_OK)
         status = load_module(software ? gvmi_image_soft_query_search : gvmi_image_cuda_query_search,
                              &search);
     if (status == GVM_OK)
-        status = find_kernels(d, kernels, search);
+        status = find_kernels(d, kernels, joined, search);
     if (status == GVM_OK)
         allow_shared(d);
     return status;

@@ -46,6 +46,7 @@ typedef struct gquery_connection {
     gquery_window query; /* a copy */
     gquery_results results;
     bool has_context;
+    struct gquery_connection *whole; /* of which this is a copy, for a part of its query; NULL: it is none */
     /* While a query runs: when it went on last (gquery_now_ns()); otherwise 0. */
     _Atomic int64_t moved_ns;
     struct gquery_connection *next, *before; /* executor.c's */
@@ -74,7 +75,7 @@ void gquery_answer_status(gquery_message *answer, gvm_status status, const char 
 typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
-    CUfunction begin, scan, reduce, collect;
+    CUfunction begin, scan, join, reduce, collect;
     CUfunction distance, select, keep;
     uint32_t threads;        /* of a block, at most */
     uint32_t select_threads; /* of the block of `select` */
