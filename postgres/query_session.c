@@ -11,6 +11,8 @@
 
 /* A query of a small table is done in less time than a process needs to wake up. */
 #define SPIN_US 50
+/* A connection whose memory file results have made larger than this is not kept: both processes would keep the memory. */
+#define IDLE_BYTES_MAX (2 * 1024 * 1024)
 
 struct gstore_session
 {
@@ -94,6 +96,11 @@ static void
 keep_session(gstore_session *s)
 {
 	gstore_peer_close(&idle);
+	if (s->peer.len > IDLE_BYTES_MAX)
+	{
+		gstore_peer_close(&s->peer);
+		return;
+	}
 	idle = s->peer;
 	idle_device = s->device;
 	s->peer = GSTORE_PEER_NONE(idle.name);

@@ -2,6 +2,9 @@
  * kernels will read of them must be there, whatever the query says. */
 #include "query/run.h"
 
+#define BRIEF_MS 10 /* for leases that nothing stands against */
+#define PIECE_MS 100
+
 static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16};
 
 static bool is_loaded(const gquery_program *p, uint32_t column)
@@ -54,14 +57,7 @@ static bool find_vectors(gquery_query *q, const gquery_wanted_distance *wanted, 
     return c != NULL && c->base_type == wanted->type && gquery_distance_fits(q, wanted, c);
 }
 
-/* Columns of the table without those that occur twice. */
-typedef struct column_list {
-    uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
-    uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
-    uint32_t vectors[GQUERY_DISTANCES_MAX];
-} column_list;
-
-static uint32_t add_to_list(column_list *l, uint32_t index)
+static uint32_t add_to_list(gquery_column_list *l, uint32_t index)
 {
     uint32_t at = 0;
 
@@ -72,8 +68,9 @@ static uint32_t add_to_list(column_list *l, uint32_t index)
     return at;
 }
 
-static bool list_columns(gquery_query *q, column_list *l)
+static bool list_columns(gquery_query *q)
 {
+    gquery_column_list *l = &q->listed;
     const gquery_window *w = &q->c->query;
     uint32_t number = 0, index;
 
@@ -98,8 +95,9 @@ other:
     return false;
 }
 
-static void set_sources(gquery_query *q, const column_list *l)
+static void set_sources(gquery_query *q)
 {
+    const gquery_column_list *l = &q->listed;
     const gquery_window *w = &q->c->query;
 
     for (uint32_t i = 0; i < w->program.column_count; i++)
@@ -144,47 +142,113 @@ static bool set_deleted(gquery_query *q)
 }
 
 /* What goes through the kernels. */
-static void count_bytes(gquery_query *q, const uint32_t *list, uint32_t count)
+static void count_bytes(gquery_query *q)
 {
     uint64_t bytes = q->c->query.tables[0].deleted_bytes + q->c->query.tables[0].dead.bytes;
 
-    for (uint32_t i = 0; i < count; i++)
-        bytes += q->attached->columns[list[i]].nulls_bytes;
-    for (uint32_t i = 0; i < count; i++)
-        bytes += q->attached->columns[list[i]].values_bytes;
+    for (uint32_t i = 0; i < q->listed.count; i++) {
+        const gvm_table_column *c = &q->attached->columns[q->listed.list[i]];
+
+        bytes += c->nulls_bytes + c->values_bytes;
+    }
     q->cost.rows += q->c->query.tables[0].rows;
     q->cost.read_bytes += bytes;
 }
 
-#define LEASE_PIECE_MS 100
-
-/* In pieces: between them the query shows that it goes on, and ends if its backend is gone. */
-static gvm_status take_leases(gquery_query *q, const column_list *l)
-{
-    const int64_t until_ns = gquery_now_ns() + GQUERY_LEASE_MS * INT64_C(1000000);
-    gvm_status status;
-
-    do
-        status = gquery_leases_take(q->tables, q->attached, l->list, l->count,
-                                    q->c->query.tables[0].deleted_bytes > 0, LEASE_PIECE_MS,
-                                    q->data, &q->leases);
-    while (status == GVM_E_TIMEOUT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c));
-    return status;
-}
+/* ---- the keeper */
 
 bool gquery_open_table(gquery_query *q)
 {
     const gquery_table *wanted = &q->c->query.tables[0];
-    column_list l = {.count = 0};
+    gvm_status status;
 
     if (wanted->token[0] == '\0')
         return wanted->rows == 0 || gquery_refuse(q, "rows without a table");
+    gquery_await_other(q->c);
     if (!gquery_succeed(q, gquery_tables_attach(q->tables, wanted->token, &q->attached),
                         "cannot attach a table") ||
-        !check_table(q) || !list_columns(q, &l) ||
-        !gquery_succeed(q, take_leases(q, &l), "cannot read a table"))
+        !check_table(q) || !list_columns(q))
         return false;
-    set_sources(q, &l);
-    count_bytes(q, l.list, l.count);
+    status = gquery_tables_open_columns(q->tables, q->attached, q->listed.list, q->listed.count,
+                                        wanted->deleted_bytes > 0);
+    return gquery_succeed(q, status, "cannot read a table") && !gquery_is_closed(q->c);
+}
+
+/* GVM_OK without a table. */
+gvm_status gquery_take_leases(gquery_query *q, int wait_ms)
+{
+    if (q->attached == NULL)
+        return GVM_OK;
+    return gquery_leases_take(q->tables, q->attached, q->listed.list, q->listed.count,
+                              q->c->query.tables[0].deleted_bytes > 0, wait_ms, q->data, &q->leases);
+}
+
+/* Of all tables, or of none. */
+static gvm_status take_all_leases(gquery_query *q, int wait_ms)
+{
+    gvm_status status = gquery_take_leases(q, wait_ms);
+
+    if (status != GVM_OK)
+        return status;
+    status = gquery_inner_take_leases(q, wait_ms);
+    if (status != GVM_OK) {
+        gvm_error error;
+
+        gvm_error_last(&error);
+        gquery_leases_release(&q->leases);
+        gvm_error_restore(&error);
+    }
+    return status;
+}
+
+/* Until they could be taken, in pieces: between them the query shows that it goes on, and ends if its backend is gone. */
+static gvm_status await_leases(gquery_query *q, int64_t until_ns)
+{
+    gvm_status status = GVM_E_TIMEOUT;
+
+    while (status == GVM_E_TIMEOUT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c))
+        status = take_all_leases(q, PIECE_MS);
+    if (status == GVM_OK) {
+        gquery_leases_release(&q->leases);
+        gquery_inner_release_leases(q);
+    }
+    return status;
+}
+
+/* While it waits for leases it has no lane, which others can use, and while it waits for a lane it has no leases, which keep memory where it is. */
+static gvm_status take_both(gquery_query *q)
+{
+    const int64_t until_ns = gquery_now_ns() + GQUERY_LEASE_MS * INT64_C(1000000);
+    gvm_status status;
+
+    for (;;) {
+        status = gquery_lane_take(q->c, &q->lane);
+        if (status == GVM_OK)
+            status = take_all_leases(q, BRIEF_MS);
+        if (status == GVM_OK || q->lane == NULL)
+            return status;
+        gquery_lane_give(q->lane);
+        q->lane = NULL;
+        if (status == GVM_E_TIMEOUT)
+            status = await_leases(q, until_ns);
+        if (status != GVM_OK)
+            return status;
+    }
+}
+
+bool gquery_set_sources(gquery_query *q)
+{
+    if (q->attached == NULL)
+        return true;
+    set_sources(q);
+    count_bytes(q);
     return set_deleted(q);
+}
+
+bool gquery_begin_reading(gquery_query *q)
+{
+    if (!gquery_succeed(q, take_both(q), "cannot read a table"))
+        return false;
+    gquery_inner_set_sources(q);
+    return gquery_set_sources(q);
 }

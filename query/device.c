@@ -8,8 +8,9 @@
 
 #define KEPT_BLOCKS 32
 #define KEPT_BYTES (UINT64_C(256) << 20)
-#define BLOCK_LEAST (UINT64_C(1) << 20)
-#define SHARED_STATIC 4096 /* left for what kernels declare themselves */
+#define BLOCK_STEP UINT64_C(4096)       /* sizes of blocks are multiples of it */
+#define DEVICE_PAGE (UINT64_C(2) << 20) /* above half of it cuMemAlloc() gives whole ones */
+#define SHARED_STATIC 4096              /* left for what kernels declare themselves */
 #define WAIT_MS 100
 
 /* Made by lib/kernels/embed.py of kernels.c, joined.c and search.c. NULL: this build has no kernels for real GPUs. */
@@ -187,7 +188,34 @@ int64_t gquery_device_failed_ns(void)
     return state.failed_ns;
 }
 
-/* ---- scratch memory: blocks of powers of two, so that one query's are of use to the next */
+/* ---- scratch memory: blocks of few sizes, so that one query's are of use to the next */
+
+/* Between the sizes near to so many bytes, of which there are 8 up to the double. */
+static uint64_t step_of(uint64_t bytes)
+{
+    uint64_t step = BLOCK_STEP;
+
+    while (bytes > 16 * step)
+        step *= 2;
+    return bytes > DEVICE_PAGE / 2 && step < DEVICE_PAGE ? DEVICE_PAGE : step;
+}
+
+uint64_t gquery_scratch_size(uint64_t bytes)
+{
+    const uint64_t step = bytes <= GQUERY_SCRATCH_MAX ? step_of(bytes) : 0;
+
+    if (step == 0)
+        return UINT64_MAX;
+    return bytes > 0 ? (bytes + step - 1) / step * step : BLOCK_STEP;
+}
+
+uint64_t gquery_scratch_fitting(uint64_t room)
+{
+    const uint64_t most = room < GQUERY_SCRATCH_MAX ? room : GQUERY_SCRATCH_MAX;
+    const uint64_t step = step_of(most), size = most / step * step;
+
+    return size == 0 && most > DEVICE_PAGE / 2 ? DEVICE_PAGE / 2 : size;
+}
 
 static gquery_block take_kept(uint32_t i)
 {
@@ -235,19 +263,15 @@ static gquery_block find_kept(uint64_t bytes)
 
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
 {
-    uint64_t size = BLOCK_LEAST;
+    const uint64_t size = gquery_scratch_size(bytes);
     CUdeviceptr address;
     CUresult result;
 
-    if (bytes > UINT64_C(1) << 48)
+    if (size == UINT64_MAX)
         return gvm_error_set(GVM_E_NOSPACE, "no device has %llu bytes", (unsigned long long)bytes);
-    while (size < bytes)
-        size *= 2;
     *out = find_kept(size);
-    if (out->bytes > 0) {
-        out->wanted = bytes;
+    if (out->bytes > 0)
         return GVM_OK;
-    }
     result = gvmi_cu->cuMemAlloc(&address, size);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
         free_kept(INT64_MAX);
@@ -256,7 +280,7 @@ gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
     if (result != CUDA_SUCCESS)
         return gvm_driver_error((int32_t)result, "cuMemAlloc",
                                 "the GPU has no %llu bytes for a query", (unsigned long long)size);
-    *out = (gquery_block){address, size, bytes};
+    *out = (gquery_block){address, size};
     return GVM_OK;
 }
 

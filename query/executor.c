@@ -1,5 +1,5 @@
-/* See executor.h: life. The main thread receives connections from the spawner, sends it signs of life, and gives up what has not been used for
- * a while. Each connection has a thread.
+/* See executor.h: life. The main thread receives connections from the spawner and sends it signs of life: it calls neither the driver nor the
+ * keeper, which may take long. Another one gives up what has not been used for a while. Each connection has a thread.
  *
  * Nothing is cleaned up at the end: the driver takes everything back, and does not wait for work that is under way. */
 #include <errno.h>
@@ -14,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "postgres/spawner.h"
@@ -24,7 +25,7 @@
 #define IDLE_MS 60000 /* without connections; then it ends */
 #define FAILED_MS \
     10000 /* likewise, where the device could not be opened: the next executor tries again */
-#define REST_MS 1000
+#define LOOK_MS 1000 /* at deadlines */
 #define NS_PER_MS INT64_C(1000000)
 #define BEAT_NS (GSTORE_SPAWN_BEAT_MS / 2 * NS_PER_MS)
 
@@ -69,24 +70,44 @@ static void free_connection(gquery_connection *c)
     free(c);
 }
 
+static bool is_nothing(ssize_t bytes)
+{
+    return bytes < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+/* While nothing comes, results that wait make room on the device. */
+static void await_message(gquery_connection *c)
+{
+    struct pollfd p = {c->socket, POLLIN, 0};
+
+    if (c->results.block.bytes > 0 && poll(&p, 1, GQUERY_RESULTS_REST_MS) == 0)
+        gquery_results_rest(c);
+}
+
 /* Soon after a query often comes another one: it does not wait for this thread to wake up. False: the backend has closed the connection, or
  * that is no message. */
-static bool receive(const gquery_connection *c, gquery_message *message)
+static bool receive(gquery_connection *c, gquery_message *message)
 {
     const int64_t until_ns = gquery_now_ns() + SPIN_NS;
     ssize_t bytes;
 
     do
         bytes = recv(c->socket, message, sizeof *message, MSG_DONTWAIT);
-    while (bytes < 0 && (errno == EAGAIN || errno == EINTR) && gquery_now_ns() < until_ns);
-    while (bytes < 0 && (errno == EAGAIN || errno == EINTR))
-        bytes = recv(c->socket, message, sizeof *message, 0);
+    while (is_nothing(bytes) && gquery_now_ns() < until_ns);
+    if (is_nothing(bytes)) {
+        await_message(c);
+        do
+            bytes = recv(c->socket, message, sizeof *message, 0);
+        while (is_nothing(bytes));
+    }
     return bytes == (ssize_t)sizeof *message && message->magic == GQUERY_MAGIC;
 }
 
 /* False: there is no such verb. */
 static bool carry_out(gquery_connection *c, uint32_t verb, gquery_message *answer)
 {
+    if (verb == GQUERY_RUN)
+        gquery_forget(c); /* what the backend has not fetched of the query before */
     if (verb == GQUERY_RUN && !gquery_read_window(c))
         gquery_answer(answer, GQUERY_ERROR, "XX000",
                       "the query for the GPU is malformed: its memory file");
@@ -148,12 +169,22 @@ static bool is_sealed(int memory)
     return seals >= 0 && (seals & F_SEAL_SHRINK) != 0;
 }
 
-static void start_connection(int socket, int memory)
+static int start_thread(void *(*run)(void *), void *argument)
 {
-    gquery_connection *c = calloc(1, sizeof *c);
     pthread_attr_t attributes;
     pthread_t thread;
     int error;
+
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    error = pthread_create(&thread, &attributes, run, argument);
+    pthread_attr_destroy(&attributes);
+    return error;
+}
+
+static void start_connection(int socket, int memory)
+{
+    gquery_connection *c = calloc(1, sizeof *c);
 
     if (c == NULL || !is_sealed(memory) || fcntl(socket, F_SETFL, 0) != 0) {
         close(socket);
@@ -164,11 +195,7 @@ static void start_connection(int socket, int memory)
     c->socket = socket;
     c->memory = memory;
     add_connection(c);
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    error = pthread_create(&thread, &attributes, connection_main, c);
-    pthread_attr_destroy(&attributes);
-    if (error != 0) {
+    if (start_thread(connection_main, c) != 0) {
         remove_connection(c);
         free_connection(c);
     }
@@ -261,11 +288,11 @@ static void send_beat(void)
 
 static void watch(void)
 {
-    int64_t beat_ns = 0, rest_ns = 0;
+    int64_t beat_ns = 0;
 
     for (;;) {
         struct pollfd control = {GSTORE_SPAWN_CONTROL, POLLIN, 0};
-        const int ready = poll(&control, 1, REST_MS);
+        const int ready = poll(&control, 1, LOOK_MS);
         const int64_t now_ns = gquery_now_ns();
 
         if (ready > 0 && !receive_connection())
@@ -274,15 +301,25 @@ static void watch(void)
             send_beat();
             beat_ns = now_ns + BEAT_NS;
         }
-        if (now_ns >= rest_ns) {
-            (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
-            gquery_hash_rest(GQUERY_HASH_REST_NS);
-            gquery_device_rest();
-            rest_ns = now_ns + GQUERY_REST_NS;
-        }
         if (is_over(now_ns))
             return;
     }
+}
+
+/* ---- what has not been used for a while */
+
+static void *rest_main(void *argument)
+{
+    (void)argument;
+    for (;;) {
+        const struct timespec pause = {GQUERY_REST_NS / INT64_C(1000000000), 0};
+
+        (void)nanosleep(&pause, NULL);
+        (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
+        gquery_hash_rest(GQUERY_HASH_REST_NS);
+        gquery_device_rest();
+    }
+    return NULL;
 }
 
 /* ---- start */
@@ -329,6 +366,10 @@ int main(int argc, char **argv)
         gvm_error_last(&error);
         fprintf(stderr, "gstore-executor: cannot use the connections to the GPU memory keeper: %s\n",
                 error.text);
+        return 1;
+    }
+    if (start_thread(rest_main, NULL) != 0) {
+        fputs("gstore-executor: cannot start a thread\n", stderr);
         return 1;
     }
     watch();

@@ -6,6 +6,7 @@
  * connection.c   messages, the memory file of a connection
  * device.c       the device, its kernels, lanes, scratch memory
  * run.h          a query
+ * results.c      results that wait to be fetched
  * executor.c     life
  */
 #ifndef GQUERY_EXECUTOR_H
@@ -23,18 +24,20 @@
 #define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait. Each has one table */
 #define GQUERY_REST_NS \
     INT64_C(1000000000) /* after so long without use memory and tables are given up */
+#define GQUERY_RESULTS_REST_MS 5000
 
 /* ---- connection.c */
 
 /* Of device memory. */
 typedef struct gquery_block {
     uint64_t address, bytes; /* no bytes: there is none */
-    uint64_t wanted;         /* of them */
 } gquery_block;
 
 /* What a query has left to be fetched. */
 typedef struct gquery_results {
-    gquery_block block;
+    gquery_block block; /* or, after a while, */
+    uint8_t *host;      /* records from host_first on */
+    uint64_t host_first;
     uint64_t count, sent; /* records */
     uint32_t record_words;
 } gquery_results;
@@ -65,6 +68,12 @@ void gquery_unmap_window(gquery_connection *c);
 /* Whether the backend has closed its end. Notes that the query goes on. */
 bool gquery_is_closed(gquery_connection *c);
 
+/* It waits for another process, which may take any time, until it goes on. */
+static inline void gquery_await_other(gquery_connection *c)
+{
+    atomic_store(c->whole != NULL ? &c->whole->moved_ns : &c->moved_ns, 0);
+}
+
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
                    const char *format, ...) GVM_PRINTF(4, 5);
 /* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM where a local plan may do it, or GQUERY_ERROR. */
@@ -90,7 +99,16 @@ int64_t gquery_device_failed_ns(void);
 
 /* The context is current for these, but for gquery_device_rest(). */
 
-/* GVM_E_NOSPACE  also where all that is kept was freed */
+#define GQUERY_SCRATCH_MAX (UINT64_C(1) << 48)
+
+/* What a block of so many bytes takes: up to an eighth more, or what the driver gives at least. UINT64_MAX: above GQUERY_SCRATCH_MAX. */
+uint64_t gquery_scratch_size(uint64_t bytes);
+/* The most bytes of a block that takes no more than that. */
+uint64_t gquery_scratch_fitting(uint64_t room);
+
+/* More than so many bytes, as gquery_scratch_size() says.
+ *
+ * GVM_E_NOSPACE  also where all that is kept was freed */
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
 /* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
 void gquery_scratch_give(gquery_block *block);
@@ -123,6 +141,11 @@ void gquery_device_rest(void);
 void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gquery_message *answer);
 /* The next piece. */
 void gquery_fetch(gquery_connection *c, gquery_message *answer);
+
+/* ---- results.c */
+
+/* Nobody has asked for them in GQUERY_RESULTS_REST_MS: to host memory, if there is room. */
+void gquery_results_rest(gquery_connection *c);
 void gquery_forget(gquery_connection *c);
 
 #endif

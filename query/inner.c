@@ -3,8 +3,7 @@
  * A table's hash table is built by a part of the query: the window's program of that table alone, over its rows. It goes over them twice: to count
  * the rows that are to be entered, and to enter them. The columns that the query itself loads of the table are opened by another part, which runs nothing.
  *
- * Hash tables are found or built before the query has a lane. A query that waits for another one's has leases on hash tables that are ready, and nobody who builds
- * waits for these.
+ * Hash tables are found or built before the query has a lane or leases, so that a query that waits for another one's keeps nothing that the other needs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,6 @@
 #include "query/run.h"
 
 #define WAIT_MS 100
-#define LEASE_NS (GQUERY_LEASE_MS * INT64_C(1000000))
 #define SLOTS_EACH 2 /* of a row that is entered */
 
 typedef struct gquery_inner {
@@ -97,17 +95,11 @@ static gquery_query start_part(const gquery_query *q, gquery_inner *inner)
     return (gquery_query){.tables = q->tables, .device = q->device, .c = &inner->c, .answer = q->answer};
 }
 
-static gvm_status acquire(const gquery_query *q, gvm_object *object, gvm_lease_mode mode,
-                          gvm_lease *lease)
+static gvm_status acquire(gvm_object *object, gvm_lease_mode mode, int wait_ms, gvm_lease *lease)
 {
     const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
-    const int64_t until_ns = gquery_now_ns() + LEASE_NS;
-    gvm_status status;
 
-    do
-        status = gvm_object_acquire(object, mode, &hot, WAIT_MS, lease);
-    while (status == GVM_E_TIMEOUT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c));
-    return status;
+    return gvm_object_acquire(object, mode, &hot, wait_ms, lease);
 }
 
 static gquery_hash describe(const gquery_hashed *h, const gvm_lease *lease)
@@ -127,7 +119,8 @@ static bool enter_rows(gquery_query *part, gquery_hashed *h)
     gvm_lease lease;
     bool done;
 
-    if (!gquery_succeed(part, acquire(part, h->object, GVM_LEASE_WRITE, &lease),
+    gquery_await_other(part->c);
+    if (!gquery_succeed(part, acquire(h->object, GVM_LEASE_WRITE, GQUERY_LEASE_MS, &lease),
                         "cannot write a hash table"))
         return false;
     build.hash = describe(h, &lease);
@@ -151,6 +144,7 @@ static bool count_and_enter(gquery_query *part, gquery_hashed *h)
         return false;
     h->keys = part->shape.keys;
     h->rows = build.rows;
+    gquery_await_other(part->c);
     return h->rows == 0 ||
            (gquery_succeed(part, gquery_hash_create(h, part->device->info.ordinal, SLOTS_EACH * h->rows),
                            "cannot make a hash table") &&
@@ -203,21 +197,6 @@ static bool find_or_build(gquery_query *q, gquery_inner *inner)
     return found <= GQUERY_HASH_TO_BUILD;
 }
 
-static bool take_hash(gquery_query *q, gquery_inner *inner, uint32_t t)
-{
-    const gquery_hashed *h = inner->hashed;
-
-    if (h->object == NULL)
-        return true;
-    if (!gquery_succeed(q, acquire(q, h->object, GVM_LEASE_READ, &inner->lease),
-                        "cannot read a hash table"))
-        return false;
-    q->scan.hashes[t] = describe(h, &inner->lease);
-    if (h->repeated > 0)
-        q->matches *= (double)h->rows / (double)(h->rows - h->repeated);
-    return true;
-}
-
 /* ---- columns */
 
 /* Loads the columns that the query's program has of the table, in their order. */
@@ -239,25 +218,29 @@ static void list_columns(const gquery_program *whole, uint32_t t, gquery_program
         }
 }
 
+/* Those of deleted rows are not in the hash table. */
 static bool open_columns(gquery_query *q, gquery_inner *inner, uint32_t t)
+{
+    list_columns(&q->c->query.program, t, &inner->c.query.program);
+    if (inner->c.query.program.column_count == 0)
+        return true;
+    inner->part = start_part(q, inner);
+    inner->c.query.tables[0].deleted_bytes = 0;
+    return gquery_open_table(&inner->part);
+}
+
+static void set_sources(gquery_query *q, gquery_inner *inner, uint32_t t)
 {
     const gquery_program *whole = &q->c->query.program;
     uint32_t at = 0;
 
-    list_columns(whole, t, &inner->c.query.program);
-    if (inner->c.query.program.column_count == 0)
-        return true;
-    inner->part = start_part(q, inner);
-    inner->c.query.tables[0].deleted_bytes = 0; /* those rows are not in the hash table */
-    if (!gquery_open_table(&inner->part))
-        return false;
+    (void)gquery_set_sources(&inner->part); /* it has no deleted rows that could be refused */
     q->cost.read_bytes += inner->part.cost.read_bytes;
     for (uint32_t i = 0; i < whole->column_count; i++)
         if (whole->columns[i].table == 1 + t) {
             q->scan.sources[i] = inner->part.scan.sources[at++];
             q->scan.sources[i].table = 1 + t;
         }
-    return true;
 }
 
 /* ---- the whole */
@@ -265,11 +248,61 @@ static bool open_columns(gquery_query *q, gquery_inner *inner, uint32_t t)
 bool gquery_inner_open(gquery_query *q)
 {
     q->matches = 1;
-    for (uint32_t t = 0; t < q->shape.joins; t++)
-        if (!find_or_build(q, q->inner[t]) || !take_hash(q, q->inner[t], t) ||
-            !open_columns(q, q->inner[t], t))
+    for (uint32_t t = 0; t < q->shape.joins; t++) {
+        const gquery_hashed *h;
+
+        if (!find_or_build(q, q->inner[t]) || !open_columns(q, q->inner[t], t))
             return false;
+        h = q->inner[t]->hashed;
+        if (h->repeated > 0)
+            q->matches *= (double)h->rows / (double)(h->rows - h->repeated);
+    }
     return true;
+}
+
+gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms)
+{
+    gvm_status status = GVM_OK;
+
+    for (uint32_t t = 0; t < q->shape.joins && status == GVM_OK; t++) {
+        gquery_inner *inner = q->inner[t];
+
+        if (inner->hashed->object != NULL)
+            status = acquire(inner->hashed->object, GVM_LEASE_READ, wait_ms, &inner->lease);
+        if (status == GVM_OK)
+            status = gquery_take_leases(&inner->part, wait_ms);
+    }
+    if (status != GVM_OK) {
+        gvm_error error;
+
+        gvm_error_last(&error);
+        gquery_inner_release_leases(q);
+        gvm_error_restore(&error);
+    }
+    return status;
+}
+
+void gquery_inner_release_leases(gquery_query *q)
+{
+    for (uint32_t t = 0; t < q->shape.joins; t++) {
+        gquery_inner *inner = q->inner[t];
+
+        gquery_leases_release(&inner->part.leases);
+        if (inner->lease.mode != 0)
+            (void)gvm_object_release(inner->hashed->object, &inner->lease);
+        inner->lease = (gvm_lease){0};
+    }
+}
+
+void gquery_inner_set_sources(gquery_query *q)
+{
+    for (uint32_t t = 0; t < q->shape.joins; t++) {
+        gquery_inner *inner = q->inner[t];
+
+        if (inner->hashed->object != NULL)
+            q->scan.hashes[t] = describe(inner->hashed, &inner->lease);
+        set_sources(q, inner, t);
+    }
 }
 
 void gquery_inner_close(gquery_query *q)
@@ -278,9 +311,9 @@ void gquery_inner_close(gquery_query *q)
         gquery_inner *inner = q->inner[t];
 
         gquery_leases_release(&inner->part.leases);
-        gquery_tables_release(q->tables, inner->part.attached);
         if (inner->lease.mode != 0)
             (void)gvm_object_release(inner->hashed->object, &inner->lease);
+        gquery_tables_release(q->tables, inner->part.attached);
         if (inner->hashed != NULL)
             gquery_hash_release(inner->hashed);
         free(inner);

@@ -31,13 +31,14 @@ typedef struct list {
 static bool take_list(gquery_query *q, list *l)
 {
     const uint64_t rows = q->c->query.tables[0].rows, bytes = l->words * sizeof(int64_t);
-    const uint64_t left = (q->c->query.scratch_bytes_max - q->scratch_bytes) / bytes;
+    const uint64_t kept = gquery_scratch_size(l->k * bytes), left = gquery_room(q);
+    const uint64_t most = left > kept ? gquery_scratch_fitting(left - kept) / bytes : 0;
     const uint64_t least = rows - l->k < GQUERY_SLICE_LEAST ? rows : l->k + GQUERY_SLICE_LEAST;
     const uint64_t room = 8 * l->k > ROOM_LEAST ? 8 * l->k : ROOM_LEAST;
 
     l->max = rows - l->k < room ? rows : l->k + room;
-    if (l->max + l->k > left)
-        l->max = left > l->k + least ? left - l->k : least;
+    if (l->max > most)
+        l->max = most > least ? most : least;
     return gquery_take_block(q, l->max * bytes, &q->list) &&
            gquery_take_block(q, l->k * bytes, &q->kept);
 }

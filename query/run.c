@@ -45,20 +45,23 @@ bool gquery_refuse(gquery_query *q, const char *what)
 
 /* ---- memory */
 
+uint64_t gquery_room(const gquery_query *q)
+{
+    return q->c->query.scratch_bytes_max - q->scratch_bytes;
+}
+
 /* The query's scratch memory has a bound. */
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
 {
-    const uint64_t most = q->c->query.scratch_bytes_max;
-
-    if (bytes > most || q->scratch_bytes > most - bytes) {
+    if (gquery_scratch_size(bytes) > gquery_room(q)) {
         gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
                       "the query needs more than %llu bytes of scratch memory on the GPU",
-                      (unsigned long long)most);
+                      (unsigned long long)q->c->query.scratch_bytes_max);
         return false;
     }
     if (!gquery_succeed(q, gquery_scratch_take(bytes, block), "cannot run the query"))
         return false;
-    q->scratch_bytes += block->wanted;
+    q->scratch_bytes += block->bytes;
     if (q->scratch_bytes > q->cost.scratch_bytes)
         q->cost.scratch_bytes = q->scratch_bytes;
     return true;
@@ -66,7 +69,7 @@ bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
 
 static void give_scratch(gquery_query *q, gquery_block *block)
 {
-    q->scratch_bytes -= block->wanted;
+    q->scratch_bytes -= block->bytes;
     gquery_scratch_give(block);
 }
 
@@ -105,19 +108,26 @@ static uint32_t slot_words(const gquery_query *q)
     return 1 + q->shape.keys + q->c->query.program.state_words;
 }
 
+/* Whether there is room for q->slots, and for all groups of them behind each other, as collect() puts them. */
+static bool has_room_for_groups(const gquery_query *q)
+{
+    const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), room = gquery_room(q);
+    const uint64_t table = gquery_scratch_size(q->slots * slot_bytes);
+
+    return table <= room && gquery_scratch_size(q->slots / 2 * slot_bytes) <= room - table;
+}
+
 /* For a table of q->slots: of fewer, where the rows cannot need so many or the query's bound does not allow them. Half of the slots are
  * used. `full` slots have been too few. */
 static bool take_groups(gquery_query *q, uint64_t full)
 {
-    const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t);
     const uint64_t rows = q->matches > 1 ? UINT64_MAX : q->c->query.tables[0].rows;
-    const uint64_t left = q->c->query.scratch_bytes_max - q->scratch_bytes;
 
     while (q->slots > SLOTS_LEAST &&
-           (q->slots / 4 >= rows || q->slots > SLOTS_MOST || q->slots * slot_bytes > left))
+           (q->slots / 4 >= rows || q->slots > SLOTS_MOST || !has_room_for_groups(q)))
         q->slots /= 2;
-    if (q->slots > full)
-        return gquery_take_block(q, q->slots * slot_bytes, &q->groups);
+    if (q->slots > full && has_room_for_groups(q))
+        return gquery_take_block(q, q->slots * slot_words(q) * sizeof(uint64_t), &q->groups);
     gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
                   "the groups need more than %llu bytes of scratch memory on the GPU, or are too many",
                   (unsigned long long)q->c->query.scratch_bytes_max);
@@ -449,7 +459,21 @@ static bool collect(gquery_query *q)
                          q->device->threads, 0, &full);
 }
 
-/* Copies the next records to the file. */
+static CUresult copy_records(const gquery_results *r, gquery_lane *lane, uint64_t bytes, uint8_t *to)
+{
+    const uint64_t from = r->block.address + r->sent * r->record_words * sizeof(uint64_t);
+    const bool small = bytes <= GQUERY_STATES_BYTES;
+    CUresult result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + GQUERY_STATES_AT : to, from,
+                                                 bytes, lane->stream);
+
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuStreamSynchronize(lane->stream);
+    if (result == CUDA_SUCCESS && small)
+        memcpy(to, lane->host + GQUERY_STATES_AT, bytes);
+    return result;
+}
+
+/* Copies the next records to the file. Those that are in host memory need no lane. */
 static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message *answer)
 {
     gquery_results *r = &c->results;
@@ -457,27 +481,22 @@ static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message 
     const uint64_t record_bytes = r->record_words * sizeof(uint64_t);
     const uint64_t most = GQUERY_PIECE_BYTES / record_bytes;
     const uint64_t count = r->count - r->sent < most ? r->count - r->sent : most;
-    const uint64_t bytes = count * record_bytes, from = r->block.address + r->sent * record_bytes;
-    const bool small = bytes <= GQUERY_STATES_BYTES;
     gquery_span span;
-    uint8_t *to = gquery_append(c, bytes, &span);
+    uint8_t *to = gquery_append(c, count * record_bytes, &span);
     CUresult result = CUDA_SUCCESS;
 
     if (to == NULL)
         return fail_memory(answer);
-    if (count > 0)
-        result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + GQUERY_STATES_AT : to, from, bytes,
-                                            lane->stream);
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(lane->stream);
+    if (r->host != NULL)
+        memcpy(to, r->host + (r->sent - r->host_first) * record_bytes, span.bytes);
+    else if (count > 0)
+        result = copy_records(r, lane, span.bytes, to);
     if (result != CUDA_SUCCESS) {
         gquery_answer_status(
             answer, gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
             "cannot read the results");
         return false;
     }
-    if (small)
-        memcpy(to, lane->host + GQUERY_STATES_AT, bytes);
     r->sent += count;
     window = (gquery_window *)(void *)c->file;
     window->record_count = r->count;
@@ -492,12 +511,6 @@ bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, ui
     q->c->results = (gquery_results){.block = *block, .count = count, .record_words = words};
     *block = (gquery_block){0};
     return write_piece(q->c, q->lane, q->answer);
-}
-
-void gquery_forget(gquery_connection *c)
-{
-    gquery_scratch_give(&c->results.block);
-    c->results = (gquery_results){0};
 }
 
 /* ---- a query */
@@ -610,16 +623,16 @@ void gquery_end_part(gquery_query *q, bool done)
 
 bool gquery_begin_part(gquery_query *q)
 {
-    if (!gquery_succeed(q, gquery_lane_take(q->c, &q->lane), "cannot run the query"))
+    if (!gquery_open_table(q) || !gquery_begin_reading(q))
         return false;
     set_scan(q);
-    return gquery_open_table(q) && send_dead(q);
+    return send_dead(q);
 }
 
 static void end_query(gquery_query *q, bool done)
 {
     gquery_end_part(q, done);
-    gquery_inner_close(q);
+    gquery_inner_close(q); /* after what reads its hash tables */
     if (!done || q->c->results.sent == q->c->results.count)
         gquery_forget(q->c);
 }
@@ -641,8 +654,6 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
     gquery_query q = {.tables = tables, .c = c, .answer = answer};
     bool done;
 
-    if (c->has_context)
-        gquery_forget(c); /* what the backend has not fetched of the query before */
     if (!check_query(&q) || !enter_device(&q, ordinal)) {
         gquery_inner_close(&q);
         return;
@@ -658,7 +669,7 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
 
 void gquery_fetch(gquery_connection *c, gquery_message *answer)
 {
-    gquery_lane *lane;
+    gquery_lane *lane = NULL;
     gvm_status status;
     bool done;
 
@@ -666,13 +677,14 @@ void gquery_fetch(gquery_connection *c, gquery_message *answer)
         gquery_answer(answer, GQUERY_ERROR, "XX000", "there are no results to be fetched");
         return;
     }
-    status = gquery_lane_take(c, &lane);
+    status = c->results.host != NULL ? GVM_OK : gquery_lane_take(c, &lane);
     if (status != GVM_OK) {
         gquery_answer_status(answer, status, "cannot read the results");
         return;
     }
     done = write_piece(c, lane, answer);
-    gquery_lane_give(lane);
+    if (lane != NULL)
+        gquery_lane_give(lane);
     if (!done || c->results.sent == c->results.count)
         gquery_forget(c);
 }

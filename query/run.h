@@ -58,6 +58,13 @@ typedef struct gquery_vectors {
     uint32_t blocks, shared_bytes;
 } gquery_vectors;
 
+/* Columns of the table without those that occur twice. */
+typedef struct gquery_column_list {
+    uint32_t list[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX], count;
+    uint32_t columns[GQUERY_COLUMNS_MAX]; /* where that of the program's is in list */
+    uint32_t vectors[GQUERY_DISTANCES_MAX];
+} gquery_column_list;
+
 typedef struct gquery_query {
     gquery_tables *tables;
     const gquery_device *device;
@@ -66,6 +73,7 @@ typedef struct gquery_query {
     gquery_lane *lane;
     gquery_shape shape;
     gquery_attached *attached; /* NULL: no rows */
+    gquery_column_list listed;
     gquery_leases leases;
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
@@ -80,7 +88,7 @@ typedef struct gquery_query {
     uint32_t threads, blocks; /* of a scan */
     gquery_scan scan;
     gquery_cost cost;
-    uint64_t scratch_bytes; /* now */
+    uint64_t scratch_bytes; /* now, in blocks */
 } gquery_query;
 
 /* ---- run.c */
@@ -90,7 +98,8 @@ bool gquery_check_call(gquery_query *q, CUresult result, const char *call);
 /* The query is malformed. False. */
 bool gquery_refuse(gquery_query *q, const char *what);
 
-/* The query's scratch memory has a bound: GQUERY_NO_ROOM. */
+/* Of the bound of the query's scratch memory, what is left, and a block of it: GQUERY_NO_ROOM. Blocks count as gquery_scratch_size() says. */
+uint64_t gquery_room(const gquery_query *q);
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block);
 
 static inline gquery_control *gquery_control_of(const gquery_query *q)
@@ -133,8 +142,13 @@ void gquery_end_part(gquery_query *part, bool done);
 
 /* ---- columns.c */
 
-/* Attaches the table, takes leases, and sets the scan's sources, but those of distances. */
+/* Attaches the table and opens its columns. */
 bool gquery_open_table(gquery_query *q);
+/* Takes a lane and leases, and sets the scan's sources, but those of distances. */
+bool gquery_begin_reading(gquery_query *q);
+/* Parts of it, without a lane: within wait_ms; GVM_OK without a table. Then the scan's sources. */
+gvm_status gquery_take_leases(gquery_query *q, int wait_ms);
+bool gquery_set_sources(gquery_query *q);
 
 /* ---- distance.c */
 
@@ -152,9 +166,13 @@ bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit);
 
 /* What the window says of them. */
 bool gquery_inner_check(gquery_query *q);
-/* Finds or builds their hash tables, attaches the tables, takes leases, and sets what the scan needs of them. The query has no lane yet, as
- * builds have one. */
+/* Finds or builds their hash tables, and attaches the tables whose columns are loaded. The query has neither a lane nor leases, as builds have some. */
 bool gquery_inner_open(gquery_query *q);
+/* On hash tables and columns: all or none, within wait_ms each. */
+gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms);
+void gquery_inner_release_leases(gquery_query *q);
+/* With leases: what the scan needs of them. */
+void gquery_inner_set_sources(gquery_query *q);
 /* Work that uses them is over. */
 void gquery_inner_close(gquery_query *q);
 

@@ -1,5 +1,5 @@
-/* See tables.h. Lock: `lock` guards the list, users and the opening of bitmaps. Attaching, which takes some messages to the keeper, is
- * done under it, as is detaching one to make room; detaching those that rest, which unmaps, is not. */
+/* See tables.h. Lock: `lock` guards the list, users, and whether a bitmap is open. The keeper, which may take long, is not called under it: a table
+ * that is being attached is in the list, and others that want it wait until it is, or until that has failed. */
 #include "query/tables.h"
 
 #include <pthread.h>
@@ -10,6 +10,7 @@
 
 struct gquery_tables {
     pthread_mutex_t lock;
+    pthread_cond_t changed; /* one has been attached, or has not */
     gvm_client *keeper;
     gquery_attached *attached[GQUERY_ATTACHED_MAX];
     uint32_t count;
@@ -33,6 +34,7 @@ gvm_status gquery_tables_create(int socket, gquery_tables **out)
     if (tables == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for tables");
     pthread_mutex_init(&tables->lock, NULL);
+    pthread_cond_init(&tables->changed, NULL);
     status = gvm_client_adopt(socket, &tables->keeper);
     if (status != GVM_OK)
         free(tables);
@@ -43,11 +45,17 @@ gvm_status gquery_tables_create(int socket, gquery_tables **out)
 
 /* ---- attaching */
 
-static void detach(gquery_attached *a)
+static void close_table(gquery_attached *a)
 {
     gvm_object_close(a->deleted);
     gvm_table_detach(a->table);
     free(a->columns);
+}
+
+static void detach(gquery_attached *a)
+{
+    if (a != NULL)
+        close_table(a);
     free(a);
 }
 
@@ -69,24 +77,16 @@ static gvm_status describe(gquery_attached *a)
     return status;
 }
 
-static gvm_status attach(const gquery_tables *tables, const char *token, gquery_attached **out)
+/* On failure nothing is left of it. */
+static gvm_status open_table(const gquery_tables *tables, gquery_attached *a)
 {
-    gquery_attached *a = calloc(1, sizeof *a);
-    gvm_status status;
+    gvm_status status = gvm_table_attach_over(tables->keeper, a->token, 0, &a->table);
 
-    if (a == NULL)
-        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
-    snprintf(a->token, sizeof a->token, "%s", token);
-    status = gvm_table_attach_over(tables->keeper, token, 0, &a->table);
-    if (status != GVM_OK) {
-        free(a);
+    if (status != GVM_OK)
         return status;
-    }
     status = describe(a);
     if (status != GVM_OK)
-        detach(a);
-    else
-        *out = a;
+        close_table(a);
     return status;
 }
 
@@ -108,37 +108,96 @@ static gquery_attached *take_unused(gquery_tables *tables, int64_t unused_ns)
     return a;
 }
 
-static gvm_status find_or_attach(gquery_tables *tables, const char *token, gquery_attached **out)
+/* With a user; NULL: there is none. The lock is held here and below, but while the keeper is called. */
+static gquery_attached *find(gquery_tables *tables, const char *token)
+{
+    for (uint32_t i = 0; i < tables->count; i++)
+        if (strcmp(tables->attached[i]->token, token) == 0) {
+            tables->attached[i]->users++;
+            return tables->attached[i];
+        }
+    return NULL;
+}
+
+/* One that is to be attached, with a user. */
+static gvm_status add(gquery_tables *tables, const char *token, gquery_attached **out)
+{
+    gquery_attached *a;
+
+    if (tables->count == GQUERY_ATTACHED_MAX)
+        return gvm_error_set(GVM_E_LIMIT, "%d tables are being read", GQUERY_ATTACHED_MAX);
+    a = calloc(1, sizeof *a);
+    if (a == NULL)
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
+    snprintf(a->token, sizeof a->token, "%s", token);
+    a->users = 1;
+    a->attaching = true;
+    *out = tables->attached[tables->count++] = a;
+    return GVM_OK;
+}
+
+static void take_off(gquery_tables *tables, const gquery_attached *a)
+{
+    uint32_t at = 0;
+
+    while (tables->attached[at] != a)
+        at++;
+    tables->attached[at] = tables->attached[--tables->count];
+}
+
+/* Of one that was found: why it could not be attached, which is forgotten with its last user. */
+static gvm_status await_attached(gquery_tables *tables, gquery_attached *a)
 {
     gvm_status status;
 
-    for (uint32_t i = 0; i < tables->count; i++)
-        if (strcmp(tables->attached[i]->token, token) == 0) {
-            *out = tables->attached[i];
-            return GVM_OK;
-        }
-    if (tables->count == GQUERY_ATTACHED_MAX) {
-        gquery_attached *unused = take_unused(tables, 0);
-
-        if (unused == NULL)
-            return gvm_error_set(GVM_E_LIMIT, "%d tables are being read", GQUERY_ATTACHED_MAX);
-        detach(unused);
-    }
-    status = attach(tables, token, out);
+    while (a->attaching)
+        pthread_cond_wait(&tables->changed, &tables->lock);
+    status = a->failure.status;
     if (status == GVM_OK)
-        tables->attached[tables->count++] = *out;
+        return GVM_OK;
+    gvm_error_restore(&a->failure);
+    if (--a->users == 0)
+        free(a);
     return status;
+}
+
+static void attach(gquery_tables *tables, gquery_attached *a, gquery_attached *unused)
+{
+    gvm_status status;
+
+    pthread_mutex_unlock(&tables->lock);
+    detach(unused);
+    status = open_table(tables, a);
+    pthread_mutex_lock(&tables->lock);
+    if (status != GVM_OK) {
+        gvm_error_last(&a->failure);
+        take_off(tables, a);
+    }
+    a->attaching = false;
+    pthread_cond_broadcast(&tables->changed);
 }
 
 gvm_status gquery_tables_attach(gquery_tables *tables, const char *token, gquery_attached **out)
 {
-    gvm_status status;
+    gquery_attached *a, *unused = NULL;
+    gvm_status status = GVM_OK;
 
     pthread_mutex_lock(&tables->lock);
-    status = find_or_attach(tables, token, out);
+    a = find(tables, token);
+    if (a == NULL) {
+        if (tables->count >= GQUERY_ATTACHED_KEPT)
+            unused = take_unused(tables, 0);
+        status = add(tables, token, &a);
+        if (status == GVM_OK)
+            attach(tables, a, unused);
+        else if (unused != NULL)
+            tables->attached[tables->count++] = unused;
+    }
     if (status == GVM_OK)
-        (*out)->users++;
+        status = await_attached(tables, a);
     pthread_mutex_unlock(&tables->lock);
+    if (status == GVM_OK)
+        *out = a;
     return status;
 }
 
@@ -170,21 +229,45 @@ uint32_t gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns)
 
 /* ---- leases */
 
+static bool has_deleted(gquery_tables *tables, const gquery_attached *a)
+{
+    bool has;
+
+    pthread_mutex_lock(&tables->lock);
+    has = a->deleted != NULL;
+    pthread_mutex_unlock(&tables->lock);
+    return has;
+}
+
 /* The bitmap of the table's version. */
 static gvm_status open_deleted(gquery_tables *tables, gquery_attached *a)
 {
     char name[GVM_NAME_BYTES_MAX];
-    gvm_status status = GVM_OK;
+    gvm_object *deleted = NULL;
+    gvm_status status;
 
+    if (has_deleted(tables, a))
+        return GVM_OK;
+    snprintf(name, sizeof name, "%s/" GQUERY_DELETED_LINK, a->info.objects);
+    status = gvm_object_open(tables->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &deleted);
+    if (status != GVM_OK)
+        return status;
     pthread_mutex_lock(&tables->lock);
     if (a->deleted == NULL) {
-        snprintf(name, sizeof name, "%s/" GQUERY_DELETED_LINK, a->info.objects);
-        status = gvm_object_open(tables->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &a->deleted);
-        if (status != GVM_OK)
-            a->deleted = NULL;
+        a->deleted = deleted;
+        deleted = NULL;
     }
     pthread_mutex_unlock(&tables->lock);
-    return status;
+    gvm_object_close(deleted); /* another thread was first */
+    return GVM_OK;
+}
+
+gvm_status gquery_tables_open_columns(gquery_tables *tables, gquery_attached *attached,
+                                      const uint32_t *columns, uint32_t count, bool deleted)
+{
+    const gvm_status status = gvm_table_open_columns(attached->table, columns, count);
+
+    return status == GVM_OK && deleted ? open_deleted(tables, attached) : status;
 }
 
 gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,
@@ -192,18 +275,16 @@ gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,
                               gvm_table_data *data, gquery_leases *out)
 {
     gquery_leases l = {.attached = attached, .data = data};
-    gvm_status status = count == 0 ? GVM_OK
-                                   : gvm_table_acquire(attached->table, columns, count, &no_hint,
-                                                       wait_ms, data);
+    gvm_status status = deleted ? open_deleted(tables, attached) : GVM_OK;
+
+    if (status == GVM_OK && count > 0)
+        status = gvm_table_acquire(attached->table, columns, count, &no_hint, wait_ms, data);
 
     if (status != GVM_OK)
         return status;
     l.count = count;
     if (deleted) {
-        status = open_deleted(tables, attached);
-        if (status == GVM_OK)
-            status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, wait_ms,
-                                        &l.deleted);
+        status = gvm_object_acquire(attached->deleted, GVM_LEASE_READ, &no_hint, wait_ms, &l.deleted);
         l.has_deleted = status == GVM_OK;
     }
     if (status != GVM_OK) {

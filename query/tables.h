@@ -3,7 +3,8 @@
  *
  * The connection opens what tokens lead to and nothing else (gvm_client_restrict()).
  *
- * Threads: any thread may call anything. Attaching is done by one thread at a time.
+ * Threads: any thread may call anything. Attaching, opening and detaching wait for the keeper as long as it lives, and nobody else waits with
+ * them but for the same table.
  * Ownership: what gquery_tables_attach() returns is kept until gquery_tables_release(); later it may be detached.
  */
 #ifndef GQUERY_TABLES_H
@@ -14,7 +15,9 @@
 
 #include <gvmem/table.h>
 
-#define GQUERY_ATTACHED_MAX 16 /* as many may have the same column over one connection */
+#define GQUERY_ATTACHED_MAX 256 /* that are being read */
+/* Where there are so many, one that nobody uses makes room for another: as many may have the same column over one connection. */
+#define GQUERY_ATTACHED_KEPT 16
 #define GQUERY_DELETED_LINK "0.deleted"
 
 typedef struct gquery_tables gquery_tables;
@@ -26,6 +29,8 @@ typedef struct gquery_attached {
     /* tables.c's: */
     char token[GVM_TABLE_TOKEN_BYTES_MAX];
     gvm_object *deleted; /* NULL: not opened */
+    gvm_error failure;   /* status GVM_OK: it is attached, unless attaching */
+    bool attaching;
     uint32_t users;
     int64_t used_ns; /* when the last one released it */
 } gquery_attached;
@@ -39,6 +44,12 @@ gvm_status gquery_tables_create(int socket, gquery_tables **out);
  *
  * GVM_E_LIMIT  so many are in use; and the errors of gvm_table_attach_over() */
 gvm_status gquery_tables_attach(gquery_tables *tables, const char *token, gquery_attached **out);
+
+/* Opens what leases are to be taken on, which takes messages to the keeper, once. gquery_leases_take() does that too.
+ *
+ * The errors of gvm_table_open_columns() and gvm_object_open() */
+gvm_status gquery_tables_open_columns(gquery_tables *tables, gquery_attached *attached,
+                                      const uint32_t *columns, uint32_t count, bool deleted);
 
 /* NULL is ignored. */
 void gquery_tables_release(gquery_tables *tables, gquery_attached *attached);

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from cases import group, main  # noqa: E402
+from cases import Skipped, group, main  # noqa: E402
 from executor_client import (  # noqa: E402
     BY_ID,
     BY_K,
@@ -23,6 +23,7 @@ from executor_client import (  # noqa: E402
     F,
     ID,
     K,
+    LIMIT_S,
     MAGIC,
     N,
     SPAWN_MAGIC,
@@ -33,6 +34,7 @@ from executor_client import (  # noqa: E402
     Span,
     Window,
     aggregate,
+    block,
     check_layouts,
     descriptors,
     executor_pid,
@@ -47,7 +49,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, expect, stop_process  # noqa: E402
+from private import Failed, expect, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -81,14 +83,20 @@ class Queries:
             expect(client.window.records.bytes < rows * 24, True, "more pieces than one")
             expect(sorted(key for _, key, _ in many), list(range(1, rows + 1)), "keys")
             expect({count for _, _, count in many}, {1}, "rows of each")
-            # What is not fetched is forgotten, by a message or the next query.
-            client.write(token, rows, BY_ID)
-            for verb in ("FORGET", None):
+            # What is not fetched is forgotten, by a message or the next query, also if that is none.
+            for refused in ({}, {"magic": 1}, {"table_count": 0}, None):
+                client.write(token, rows, BY_ID)
                 expect_verb(client.ask(), "DONE")
                 expect(client.window.more, 1, "more groups")
-                if verb:
-                    client.send(verb)
-                    expect_verb(client.ask("FETCH"), "ERROR", "XX000")
+                if refused is None:
+                    break
+                for member, value in refused.items():
+                    setattr(client.window, member, value)
+                if refused:
+                    expect_verb(client.ask(), "ERROR", "XX000")
+                else:
+                    client.send("FORGET")
+                expect_verb(client.ask("FETCH"), "ERROR", "XX000")
             expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records of the next query")
 
     def groups_beyond_the_scratch_memory_are_no_room_and_the_next_query_works(self, server):
@@ -99,6 +107,40 @@ class Queries:
             client.write(token, self.ROWS, BY_ID, scratch=0)
             expect_verb(client.ask(), "NO_ROOM", "53200")
             expect(len(client.run(token, self.ROWS, BY_K, scratch=1 << 20)), 1000, "groups")
+
+    def table_of_groups_leaves_room_for_the_results(self, server):
+        """A bound in which a table for 8192 groups fits, but not these groups behind each other as well, has room for 3000 of them."""
+        token = fill(server, 3000)
+        with Client(server) as client:
+            slots, slot_bytes = 16384, 24
+            found = client.run(token, 3000, BY_ID, scratch=block(slots * slot_bytes))
+            expect(sorted(key for _, key, _ in found), list(range(1, 3001)), "keys")
+            expect(client.window.cost.scratch_bytes <= block(slots * slot_bytes), True, "scratch memory")
+
+    def results_that_are_not_fetched_for_a_while_leave_the_device(self, server):
+        rows = 700000
+        token = fill(server, rows)
+        with Client(server) as client:
+            client.run(token, rows, BY_ID)
+            pid = executor_pid(server)
+            if not device_bytes(pid):
+                raise Skipped("a real GPU's memory is not seen")
+            for fetched in (1, 2):
+                wait_until("what is kept for the next query is freed", lambda: device_bytes(pid) < 4 << 20)
+                client.write(token, rows, BY_ID)
+                expect_verb(client.ask(), "DONE")
+                found = client.records()
+                if fetched == 2:
+                    expect_verb(client.ask("FETCH"), "DONE")
+                    found += client.records()
+                expect(client.window.more, 1, "more groups")
+                expect(device_bytes(pid) > rows * 24, True, "results on the device")
+                wait_until("results leave it", lambda: device_bytes(pid) < 4 << 20)
+                while client.window.more:
+                    expect_verb(client.ask("FETCH"), "DONE")
+                    found += client.records()
+                expect(sorted(key for _, key, _ in found), list(range(1, rows + 1)), "keys")
+            expect_verb(client.ask("FETCH"), "ERROR", "XX000")
 
     def rows_that_are_dead_are_left_out(self, server):
         token = fill(server, self.ROWS)
@@ -118,8 +160,13 @@ class Queries:
         token = server.sql("SELECT gstore_export('ft')")
         with Client(server) as client:
             expect(client.run(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8)), [(0, rows // 2)], "records")
-            client.write(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=1000)
+            # It counts as what is taken of the device.
+            taken = block(rows // 8)
+            expect(taken > rows // 8, True, "memory that is taken")
+            client.write(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=taken - 1)
             expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(client.run(token, rows, COUNT, columns=(), dead=b"\x55" * (rows // 8), scratch=taken), [(0, rows // 2)], "records")
+            expect(client.window.cost.scratch_bytes, taken, "scratch memory")
 
     def error_of_a_row_is_said(self, server):
         token = fill(server, 1000)
@@ -179,6 +226,28 @@ class Queries:
             print(f"# a query over one row: {median * 1e6:.0f} us from message to message (median of 200)", flush=True)
             if min(times) > 0.005:
                 raise Failed("something is made anew for each query")
+
+
+@group("gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0")
+class Sessions:
+    def session_keeps_no_large_memory_file(self, server):
+        rows = 300000
+        fill(server, rows)
+        session = server.session()
+        for query, wanted in ((f"SELECT count(*) FROM (SELECT id, count(*) FROM ft GROUP BY id) g", rows), ("SELECT count(DISTINCT k) FROM (SELECT k FROM ft GROUP BY k) g", 999)):
+            plan = session.sql("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + query)
+            if "Ran: on the GPU" not in plan:
+                raise Failed(f"it does not run on the GPU: {plan}")
+            expect(int(session.sql(query)), wanted, "groups")
+            expect(file_bytes(session.pid) <= 2 << 20, True, "a small file, or none")
+        expect(file_bytes(session.pid) > 0, True, "that of the last query")
+        session.close()
+
+
+def file_bytes(pid):
+    """Of a backend's memory file for queries."""
+    sizes = [path.stat().st_size for path in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(path).startswith("/memfd:gstore ")]
+    return sum(sizes)
 
 
 @group()
@@ -302,6 +371,16 @@ class BadInput:
                 raise Failed("an answer of no device")
 
 
+def device_bytes(pid):
+    """That it has allocated of the software GPU, without tables, which are mapped read-only."""
+    sizes = 0
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        if "memfd:gvmem-softgpu" in line and "rw" in line.split()[1]:
+            start, end = line.split()[0].split("-")
+            sizes += int(end, 16) - int(start, 16)
+    return sizes
+
+
 def random_bytes(seed):
     return random.Random(seed).randbytes(400)
 
@@ -397,6 +476,55 @@ class Life:
         pid, keeper = executor_pid(server), server.keeper_pid()
         server.kill_and_wait(keeper)
         wait_until("it has ended", lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
+
+
+@group("gstore_fdw.keeper=FOLDER/run/keeper.sock", "gstore_fdw.start_timeout=60")
+class Keeper:
+    """One that is a process of its own, so that it can be stopped without the spawner."""
+
+    ROWS = 1000
+
+    def keeper_that_is_stopped_delays_only_queries_that_need_it(self, server):
+        with running_keeper(server) as keeper, contextlib.ExitStack() as stack:
+            token = fill(server, self.ROWS)
+            other = self._other_table(server, 2)
+            client = stack.enter_context(Client(server))
+            client.run(token, self.ROWS, sums(0))
+            stop_process(keeper.pid)
+            waiting = [stack.enter_context(Client(server)) for _ in range(20)]  # more than run at a time
+            for each in waiting:
+                each.write(other, 1, COUNT, columns=((0, 23, "GQUERY_I32"),))
+                each.send("RUN")
+            client.socket.settimeout(LIMIT_S)
+            for _ in range(30):  # while the others arrive, and so often that the table is not detached
+                expect(sums_of(*client.run(token, self.ROWS, sums(0)))[0], self.ROWS, "rows")
+                time.sleep(0.05)
+            waiting.pop().socket.close()
+            os.kill(keeper.pid, signal.SIGCONT)
+            for each in waiting:
+                expect(each.finish(each.receive()), [(0, 1)], "records")
+
+    def executor_lives_while_the_keeper_is_stopped(self, server):
+        """Longer than it has for a sign of life, in which many columns are to be closed, each with a time limit."""
+        columns = 48
+        with running_keeper(server) as keeper:
+            token = self._other_table(server, columns)
+            code = [instruction for i in range(columns) for instruction in (op("LOAD", i), aggregate(i, "COUNT"))]
+            query = token, 1, (code, columns), [(i, 23, "GQUERY_I32") for i in range(columns)]
+            with Client(server) as client:
+                client.run(*query)
+                pid = executor_pid(server)
+                stop_process(keeper.pid)
+                time.sleep((N["GSTORE_SPAWN_HANG_MS"] + N["GSTORE_SPAWN_BEAT_MS"]) / 1000 + 2)
+                expect(executor_pids(server), [pid], "executors")
+                os.kill(keeper.pid, signal.SIGCONT)
+                expect(client.run(*query), [(0, *[1] * columns)], "records")
+
+    def _other_table(self, server, columns):
+        names = [f"c{i}" for i in range(columns)]
+        server.sql(f"DROP FOREIGN TABLE IF EXISTS other; CREATE FOREIGN TABLE other ({', '.join(name + ' int' for name in names)}) SERVER gstore_fdw")
+        server.sql(f"INSERT INTO other VALUES ({', '.join('1' for _ in names)})")
+        return server.sql("SELECT gstore_export('other')")
 
 
 def is_zombie(pid):

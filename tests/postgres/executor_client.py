@@ -26,7 +26,7 @@ def enumerators(*headers):
     found = {}
     for header in headers:
         text = re.sub(r"/\*.*?\*/", "", (PROJECT / header).read_text(), flags=re.S)
-        found.update({name: int(value) for name, value in re.findall(r"#define (GQUERY_\w+) (\d+)u?\s*$", text, re.M)})
+        found.update({name: int(value) for name, value in re.findall(r"#define (G(?:QUERY|STORE)_\w+)\s+(\d+)u?\s*$", text, re.M)})
         for body in re.findall(r"enum \w+\s*\{(.*?)\}", text, re.S):
             number = -1
             for item in body.split(","):
@@ -98,6 +98,16 @@ def op(name, a=0, b=0, value=0):
 
 def aggregate(word, what):
     return op("AGGREGATE", word, "GQUERY_" + what)
+
+
+def block(bytes_):
+    """What scratch memory of so many bytes takes (gquery_scratch_size())."""
+    step = 4096
+    while bytes_ > 16 * step:
+        step *= 2
+    if bytes_ > 1 << 20:
+        step = max(step, 2 << 20)
+    return (bytes_ + step - 1) // step * step
 
 
 def signed(word):

@@ -21,6 +21,7 @@ from executor_client import (  # noqa: E402
     Span,
     Window,
     aggregate,
+    block,
     check_layouts,
     descriptors,
     executor_pid,
@@ -47,6 +48,11 @@ BY_FIRST_DOWN = [op("LOAD", 0), op("INVERT"), op("EMIT", 1)], 0
 SECOND_OR_ZERO = [op("LOAD", 1), op("COPY"), op("IS_NULL"), op("IF"), op("CONSTANT", value=0), op("REPLACE"), op("END")]
 BY_SECOND = [op("LOAD_NULL", 1), *SECOND_OR_ZERO, op("EMIT", 2)], 0
 BY_SECOND_NULLS_FIRST = [op("LOAD_NULL", 1), op("NOT"), *SECOND_OR_ZERO, op("INVERT"), op("EMIT", 2)], 0
+
+
+def least_scratch(entries, entry_bytes=ENTRY_BYTES):
+    """For a list, with room for as few rows of a slice as there may be."""
+    return block((entries + SLICE) * entry_bytes) + block(entries * entry_bytes)
 
 
 def entries_of(records):
@@ -101,9 +107,9 @@ class Marks:
     def marks_beyond_the_scratch_memory_are_no_room(self, server):
         token = fill(server, 10000)
         with Client(server) as client:
-            client.write(token, 10000, ([op("MARK")], 0), scratch=10000 // 8 - 1)
+            client.write(token, 10000, ([op("MARK")], 0), scratch=block(10000 // 8) - 1)
             expect_verb(client.ask(), "NO_ROOM", "53200")
-            expect(len(client.run(token, 10000, ([op("MARK")], 0), scratch=10000 // 8 + 8)), 157, "words")
+            expect(len(client.run(token, 10000, ([op("MARK")], 0), scratch=block(10000 // 8))), 157, "words")
 
     def error_of_a_row_is_said(self, server):
         token = fill(server, 1000)
@@ -159,7 +165,7 @@ class Lists:
         token = make_table(server, "i, -i", rows)
         with Client(server) as client:
             for entries in (1, 100, 5000):
-                scratch = (2 * entries + SLICE) * ENTRY_BYTES
+                scratch = least_scratch(entries)
                 start = time.monotonic()
                 found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
                 expect(entries_of(found), [(i + 1, i) for i in range(entries)], f"the first {entries}")
@@ -176,7 +182,7 @@ class Lists:
         wanted = sorted((abs(row - 149999), row) for row in range(rows))
         with Client(server) as client:
             for entries in (1, 100, 5000):
-                for scratch in (1 << 30, (2 * entries + SLICE) * ENTRY_BYTES):
+                for scratch in (1 << 30, least_scratch(entries)):
                     found = client.run(token, rows, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
                     expect(entries_of(found) == wanted[:entries], True, f"the first {entries} entries")
 
@@ -188,14 +194,14 @@ class Lists:
         with Client(server) as client:
             for program, wanted in (by_first, by_second):
                 for entries in (7, 700):
-                    found = client.run(token, rows, program, columns=self.COLUMNS, entries=entries, scratch=(2 * entries + SLICE) * 24)
+                    found = client.run(token, rows, program, columns=self.COLUMNS, entries=entries, scratch=least_scratch(entries, ENTRY_BYTES + 8))
                     expect(entries_of(found) == wanted[:entries], True, f"the first {entries} entries")
 
     def equal_keys_are_in_the_order_of_rows(self, server):
         token = make_table(server, "5, NULL", self.ROWS)
         with Client(server) as client:
             for entries in (1, 3000):
-                for scratch in (1 << 30, (2 * entries + SLICE) * ENTRY_BYTES):
+                for scratch in (1 << 30, least_scratch(entries)):
                     found = client.run(token, self.ROWS, BY_FIRST, columns=self.COLUMNS, entries=entries, scratch=scratch)
                     expect(entries_of(found), [(5, row) for row in range(entries)], "entries")
 
@@ -474,7 +480,7 @@ class Distances:
         distances = [(of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT), float_point([0.5] * self.COUNT))]
         program = [*KEY, aggregate(0, "COUNT")], 1
         with Client(server) as client:
-            size = SLICE * 8 + len(distances[0][1])
+            size = block(SLICE * 8 + len(distances[0][1]))
             client.write(self.token, self.ROWS, program, columns=(DISTANCE,), distances=distances, scratch=size - 1)
             expect_verb(client.ask(), "NO_ROOM", "53200")
             wanted = [(0, self.ROWS - self.ROWS // 10)]
