@@ -9,6 +9,8 @@
 #include "query/executor.h"
 
 #define KEPT_MAX 64 /* more are built, and used once */
+/* Of those without a user, which were built for other parameters, perhaps; the latest one is kept, however large it is. */
+#define UNUSED_BYTES (UINT64_C(1) << 30)
 
 static struct {
     pthread_mutex_t lock;
@@ -99,6 +101,25 @@ static gquery_hashed *take_unused(int64_t until_ns)
     return found;
 }
 
+static uint64_t size_of(const gquery_hashed *h)
+{
+    return h->slots * (1 + h->keys) * sizeof(uint64_t) + h->key.rows * sizeof(uint32_t);
+}
+
+/* As take_unused(), where those that are unused are more than may be. */
+static gquery_hashed *take_surplus(void)
+{
+    uint64_t bytes = 0;
+    uint32_t unused = 0;
+
+    for (const gquery_hashed *h = state.all; h != NULL; h = h->next)
+        if (h->users == 0) {
+            unused++;
+            bytes += size_of(h);
+        }
+    return unused > 1 && bytes > UNUSED_BYTES ? take_unused(INT64_MAX) : NULL;
+}
+
 static void wait_built(int wait_ms)
 {
     struct timespec until;
@@ -172,6 +193,7 @@ void gquery_hash_ready(gquery_hashed *h)
 
 void gquery_hash_release(gquery_hashed *h)
 {
+    gquery_hashed *surplus;
     bool over;
 
     pthread_mutex_lock(&state.lock);
@@ -182,9 +204,16 @@ void gquery_hash_release(gquery_hashed *h)
         unlist(h);
         pthread_cond_broadcast(&state.built);
     }
+    surplus = take_surplus();
     pthread_mutex_unlock(&state.lock);
     if (over)
         free_hashed(h);
+    while (surplus != NULL) {
+        free_hashed(surplus);
+        pthread_mutex_lock(&state.lock);
+        surplus = take_surplus();
+        pthread_mutex_unlock(&state.lock);
+    }
 }
 
 void gquery_hash_rest(int64_t unused_ns)
@@ -208,8 +237,12 @@ gvm_status gquery_hash_create(gquery_hashed *h, int32_t device, uint64_t slots)
     const uint64_t bytes = next_at + h->key.rows * sizeof(uint32_t);
     const gvm_object_options options = {
         .struct_size = sizeof options, .size_bytes = bytes, .device = device};
-    const gvm_status status = gvm_object_create(state.keeper, NULL, bytes, &options, &h->object);
+    gvm_status status = gvm_object_create(state.keeper, NULL, bytes, &options, &h->object);
 
+    if (status == GVM_E_NOSPACE) { /* others may have what it needs without a use for it */
+        gquery_hash_rest(0);
+        status = gvm_object_create(state.keeper, NULL, bytes, &options, &h->object);
+    }
     if (status != GVM_OK) {
         h->object = NULL;
         return status;

@@ -19,8 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GQUERY_TABLES_MAX \
-    9 /* the outer one, whose rows go through the program, and those that it is joined with */
+#define GQUERY_TABLES_MAX 9 /* the outer one, and those that it is joined with */
 #define GQUERY_JOINS_MAX (GQUERY_TABLES_MAX - 1)
 #define GQUERY_COLUMNS_MAX 64
 #define GQUERY_CODE_MAX 512
