@@ -13,10 +13,10 @@
 #include "postgres/clock.h"
 
 void
-gstore_executors_init(gstore_executors *executors, const char *program, const char *keeper)
+gstore_executors_init(gstore_executors *executors, const char *program, gstore_connector *connector)
 {
 	executors->program = program;
-	executors->keeper = keeper;
+	executors->connector = connector;
 	for (int i = 0; i < GSTORE_EXECUTORS_MAX; i++)
 		executors->all[i] = (gstore_executor){.control = -1, .process = {.fd = -1}};
 }
@@ -24,26 +24,30 @@ gstore_executors_init(gstore_executors *executors, const char *program, const ch
 /* ---- processes */
 
 static int
-start(const gstore_executors *executors, int32_t device, gstore_executor *e)
+start(const gstore_executors *executors, int32_t device, int64_t since_ns, gstore_executor *e)
 {
 	char		name[16];
 	const char *arguments[2] = {name, "for queries"};
 	int			ends[2], fds[3], error;
 
+	error = gstore_connector_take(executors->connector, since_ns, &fds[1]);
+	if (error != 0)
+		return error;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0)
-		return errno;
+	{
+		error = errno;
+		close(fds[1]);
+		return error;
+	}
 	fds[0] = ends[1];
-	fds[1] = gstore_connect_keeper(executors->keeper, true);
-	error = fds[1] < 0 ? errno : 0;
-	fds[2] = error == 0 ? gstore_connect_keeper(executors->keeper, false) : -1;
-	error = error == 0 && fds[2] < 0 ? errno : error;
+	error = gstore_connector_connect(executors->connector, &fds[2]);
 	snprintf(name, sizeof name, "%d", (int) device);
 	if (error == 0)
+	{
 		error = gstore_process_start(executors->program, arguments, fds, 3, &e->process);
-	if (fds[1] >= 0)
-		close(fds[1]);
-	if (fds[2] >= 0)
 		close(fds[2]);
+	}
+	close(fds[1]);
 	close(ends[1]);
 	if (error != 0)
 	{
@@ -76,7 +80,7 @@ forget(gstore_executor *e)
 
 /* The device's, started if there is none; one that is being killed does not count. */
 static int
-find_or_start(gstore_executors *executors, int32_t device, gstore_executor **out)
+find_or_start(gstore_executors *executors, int32_t device, int64_t since_ns, gstore_executor **out)
 {
 	gstore_executor *unused = NULL;
 
@@ -93,7 +97,7 @@ find_or_start(gstore_executors *executors, int32_t device, gstore_executor **out
 	*out = unused;
 	if (executors->program == NULL)
 		return ENOENT;
-	return unused == NULL ? EAGAIN : start(executors, device, unused);
+	return unused == NULL ? EAGAIN : start(executors, device, since_ns, unused);
 }
 
 /* ---- connections */
@@ -122,7 +126,7 @@ send_request(const gstore_executor *e, const gstore_spawn_request *request, cons
 
 int
 gstore_executors_pass(gstore_executors *executors, const gstore_spawn_request *request,
-					  int connection, int memory)
+					  int connection, int memory, int64_t since_ns)
 {
 	const int		 fds[2] = {connection, memory};
 	gstore_executor *e;
@@ -130,14 +134,14 @@ gstore_executors_pass(gstore_executors *executors, const gstore_spawn_request *r
 
 	if (request->device < 0)
 		return EINVAL;
-	error = find_or_start(executors, request->device, &e);
+	error = find_or_start(executors, request->device, since_ns, &e);
 	if (error == 0)
 		error = send_request(e, request, fds);
 	if (error != EPIPE && error != ECONNRESET)
 		return error;
 	/* It has ended since: so another one is started. */
 	end(e);
-	error = find_or_start(executors, request->device, &e);
+	error = find_or_start(executors, request->device, since_ns, &e);
 	return error == 0 ? send_request(e, request, fds) : error;
 }
 

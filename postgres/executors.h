@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdbool.h>
 
+#include "postgres/connector.h"
 #include "postgres/spawn_process.h"
 #include "postgres/spawner.h"
 
@@ -25,17 +26,20 @@ typedef struct gstore_executor
 
 typedef struct gstore_executors
 {
-	const char	   *program; /* path; NULL: there is none */
-	const char	   *keeper;
-	gstore_executor all[GSTORE_EXECUTORS_MAX];
+	const char		 *program; /* path; NULL: there is none */
+	gstore_connector *connector;
+	gstore_executor	  all[GSTORE_EXECUTORS_MAX];
 } gstore_executors;
 
 extern void
-gstore_executors_init(gstore_executors *executors, const char *program, const char *keeper);
+gstore_executors_init(gstore_executors *executors, const char *program, gstore_connector *connector);
 
-/* Passes a connection and its memory file on, which stay the caller's, to the executor of the request's device. 0, or an errno. */
+/*
+ * Passes a connection and its memory file on, which stay the caller's, to the executor of the request's device. 0, or an errno:
+ * EINPROGRESS, where one is to be started, and the connector has no connection for it yet (gstore_connector_take(), since_ns).
+ */
 extern int gstore_executors_pass(gstore_executors *executors, const gstore_spawn_request *request,
-								 int connection, int memory);
+								 int connection, int memory, int64_t since_ns);
 
 /* Fills in GSTORE_EXECUTORS_POLLED of them. Whether there are deadlines to look at. */
 extern bool gstore_executors_prepare(const gstore_executors *executors, struct pollfd *polled);

@@ -5,49 +5,12 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <gvmem/client.h>
-
-#define KEEPER_WAIT_S 10
-
 extern char **environ;
-
-/* The keeper answers at once; where it is stopped this fails after KEEPER_WAIT_S. */
-int
-gstore_connect_keeper(const char *path, bool restricted)
-{
-	const struct timeval limit = {.tv_sec = KEEPER_WAIT_S};
-	struct sockaddr_un	 address = {.sun_family = AF_UNIX};
-	const int			 fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	gvm_status			 status;
-
-	if (fd < 0)
-		return -1;
-	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) != 0 ||
-		connect(fd, (const struct sockaddr *) &address, sizeof address) != 0)
-	{
-		const int error = errno;
-
-		close(fd);
-		errno = error;
-		return -1;
-	}
-	status = restricted ? gvm_client_restrict(fd) : GVM_OK;
-	if (status == GVM_OK)
-		return fd;
-	close(fd);
-	errno = status == GVM_E_TIMEOUT ? ETIMEDOUT : ECONNREFUSED;
-	return -1;
-}
 
 /* File descriptors for the process, with numbers above those that it has: no move overwrites what is moved next. */
 typedef struct inherited

@@ -19,9 +19,6 @@ typedef struct gstore_process
 	int	  fd; /* pidfd; -1: there is none */
 } gstore_process;
 
-/* A connection to the keeper, or a restricted one (gvm_client_restrict()); -1 and errno. */
-extern int gstore_connect_keeper(const char *path, bool restricted);
-
 /*
  * Starts a program with two arguments and, as the third, this process's number. It has duplicates of the descriptors, from
  * GSTORE_SPAWN_FIRST on. 0, or an errno.

@@ -1,7 +1,7 @@
 /*
  * See spawner.h; executors.c has executors. One thread waits for everything, by poll():
  *
- *     FREE -> GREETING (accepted) -> WAITING (enough run, or are ending) -> RUNNING -> ENDING (killed) -> FREE
+ *     FREE -> GREETING (accepted) -> WAITING (enough run, or are ending; for the keeper) -> RUNNING -> ENDING (killed) -> FREE
  *             RUNNING -> FREE (the process has ended by itself)
  *             GREETING, WAITING -> FREE (refused, passed on to an executor, or the backend has gone)
  *
@@ -34,7 +34,8 @@
 #define ENDING_MS	  10000
 #define LOOK_MS		  1000 /* at deadlines */
 #define PAUSE_US	  10000
-#define SLOTS_POLLED  (2 + GSTORE_EXECUTORS_POLLED) /* the first slot's place */
+#define EXECUTORS_AT  3 /* places in `polled` */
+#define SLOTS_AT	  (EXECUTORS_AT + GSTORE_EXECUTORS_POLLED)
 
 typedef enum state
 {
@@ -51,19 +52,21 @@ typedef struct slot
 	gstore_spawn_request request;
 	int					 connection, memory; /* file descriptors; -1: none */
 	gstore_process		 process;
+	int64_t				 since_ns; /* WAITING */
 	int64_t deadline_ns; /* GREETING: for the request. WAITING, of a session: for others that are ENDING */
 } slot;
 
 struct gstore_spawner
 {
-	pthread_t		 thread;
-	char			*program, *executor, *keeper; /* paths; NULL: there is no such program */
-	uint32_t		 sessions_max;
-	int				 listener, stop[2]; /* a pipe: its write end closed stops the thread */
-	uint32_t		 slot_count;
-	slot			*slots;
-	gstore_executors executors;
-	struct pollfd	*polled; /* stop, listener, those of executors, two for each slot */
+	pthread_t		  thread;
+	char			 *program, *executor; /* paths; NULL: there is no such program */
+	uint32_t		  sessions_max;
+	int				  listener, stop[2]; /* a pipe: its write end closed stops the thread */
+	uint32_t		  slot_count;
+	slot			 *slots;
+	gstore_connector *connector;
+	gstore_executors  executors;
+	struct pollfd	 *polled; /* stop, listener, connector, those of executors, two for each slot */
 };
 
 /* ---- slots */
@@ -114,7 +117,10 @@ count_slots(const gstore_spawner *spawner, uint32_t kind, state first, state las
 
 /* ---- processes */
 
-/* What the worker is to have, as GSTORE_SPAWN_CONNECTION and the numbers that follow. 0, or an errno. */
+/*
+ * What the worker is to have, as GSTORE_SPAWN_CONNECTION and the numbers that follow. 0, or an errno; EINPROGRESS: a connection to
+ * the keeper is being made.
+ */
 static int
 spawn_process(const gstore_spawner *spawner, slot *s)
 {
@@ -124,8 +130,8 @@ spawn_process(const gstore_spawner *spawner, slot *s)
 	int			fds[GSTORE_SPAWN_FDS_MAX] = {s->connection, s->memory, -1}, error;
 
 	snprintf(name, sizeof name, "for %d", (int) s->request.pid);
-	if (session && (fds[2] = gstore_connect_keeper(spawner->keeper, true)) < 0)
-		return errno;
+	if (session && (error = gstore_connector_take(spawner->connector, s->since_ns, &fds[2])) != 0)
+		return error;
 	error = gstore_process_start(spawner->program, arguments, fds, session ? 3 : 2, &s->process);
 	close_fd(&fds[2]);
 	return error;
@@ -136,6 +142,8 @@ start_process(gstore_spawner *spawner, slot *s)
 {
 	const int error = spawn_process(spawner, s);
 
+	if (error == EINPROGRESS)
+		return;
 	if (error != 0)
 	{
 		refuse(s, GSTORE_SPAWN_FAILED, error);
@@ -254,8 +262,11 @@ kill_abandoned(gstore_spawner *spawner)
 static void
 pass_connection(gstore_spawner *spawner, slot *s)
 {
-	const int error = gstore_executors_pass(&spawner->executors, &s->request, s->connection, s->memory);
+	const int error = gstore_executors_pass(&spawner->executors, &s->request, s->connection,
+											s->memory, s->since_ns);
 
+	if (error == EINPROGRESS)
+		return;
 	if (error != 0)
 		say_end(s, GSTORE_SPAWN_FAILED, error);
 	free_slot(s);
@@ -271,19 +282,15 @@ greet(gstore_spawner *spawner, slot *s)
 		free_slot(s);
 		return;
 	}
-	if (s->request.kind == GSTORE_SPAWN_EXECUTOR)
-	{
-		pass_connection(spawner, s);
-		return;
-	}
-	if (spawner->program == NULL)
+	if (s->request.kind != GSTORE_SPAWN_EXECUTOR && spawner->program == NULL)
 	{
 		refuse(s, GSTORE_SPAWN_FAILED, ENOENT);
 		return;
 	}
 	s->state = WAITING;
+	s->since_ns = gstore_now_ns();
 	s->deadline_ns = gstore_deadline_ns(ENDING_MS);
-	if (s->request.kind == GSTORE_SPAWN_COMPILE)
+	if (s->request.kind != GSTORE_SPAWN_SESSION)
 		return;
 	if (count_slots(spawner, GSTORE_SPAWN_SESSION, WAITING, RUNNING) > spawner->sessions_max)
 		kill_abandoned(spawner);
@@ -310,8 +317,14 @@ static void
 start_waiting(gstore_spawner *spawner)
 {
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
-		if (spawner->slots[i].state == WAITING && can_start(spawner, &spawner->slots[i]))
-			start_process(spawner, &spawner->slots[i]);
+	{
+		slot *s = &spawner->slots[i];
+
+		if (s->state == WAITING && s->request.kind == GSTORE_SPAWN_EXECUTOR)
+			pass_connection(spawner, s);
+		else if (s->state == WAITING && can_start(spawner, s))
+			start_process(spawner, s);
+	}
 }
 
 /* ---- the thread */
@@ -319,14 +332,17 @@ start_waiting(gstore_spawner *spawner)
 static int
 prepare_poll(gstore_spawner *spawner)
 {
-	int timeout = gstore_executors_prepare(&spawner->executors, spawner->polled + 2) ? LOOK_MS : -1;
+	int timeout = gstore_executors_prepare(&spawner->executors, spawner->polled + EXECUTORS_AT)
+		? LOOK_MS
+		: -1;
 
 	spawner->polled[0] = (struct pollfd){spawner->stop[0], 0, 0}; /* POLLHUP comes unasked */
 	spawner->polled[1] = (struct pollfd){spawner->listener, POLLIN, 0};
+	spawner->polled[2] = (struct pollfd){gstore_connector_event(spawner->connector), POLLIN, 0};
 	for (uint32_t i = 0; i < spawner->slot_count; i++)
 	{
 		const slot	  *s = &spawner->slots[i];
-		struct pollfd *p = spawner->polled + SLOTS_POLLED + 2 * i;
+		struct pollfd *p = spawner->polled + SLOTS_AT + 2 * i;
 
 		p[0] = (struct pollfd){s->state == FREE || s->state == ENDING ? -1 : s->connection,
 							   s->state == GREETING ? POLLIN : POLLRDHUP, 0};
@@ -361,7 +377,7 @@ static void *
 spawner_main(void *argument)
 {
 	gstore_spawner *spawner = argument;
-	const uint32_t	count = SLOTS_POLLED + 2 * spawner->slot_count;
+	const uint32_t	count = SLOTS_AT + 2 * spawner->slot_count;
 
 	while ((spawner->polled[0].revents & (POLLHUP | POLLERR)) == 0)
 	{
@@ -375,10 +391,12 @@ spawner_main(void *argument)
 				spawner->polled[i].revents = 0;
 			continue;
 		}
+		if ((spawner->polled[2].revents & POLLIN) != 0)
+			gstore_connector_clear(spawner->connector);
 		/* First: with a connection another executor may be started. */
-		gstore_executors_look(&spawner->executors, spawner->polled + 2);
+		gstore_executors_look(&spawner->executors, spawner->polled + EXECUTORS_AT);
 		for (uint32_t i = 0; i < spawner->slot_count; i++)
-			look_at_slot(spawner, &spawner->slots[i], spawner->polled + SLOTS_POLLED + 2 * i);
+			look_at_slot(spawner, &spawner->slots[i], spawner->polled + SLOTS_AT + 2 * i);
 		start_waiting(spawner);
 		if ((spawner->polled[1].revents & POLLIN) != 0)
 			accept_connection(spawner);
@@ -417,9 +435,9 @@ free_spawner(gstore_spawner *spawner)
 	close_fd(&spawner->listener);
 	close_fd(&spawner->stop[0]);
 	close_fd(&spawner->stop[1]);
+	gstore_connector_stop(spawner->connector);
 	free(spawner->program);
 	free(spawner->executor);
-	free(spawner->keeper);
 	free(spawner->slots);
 	free(spawner->polled);
 	free(spawner);
@@ -454,13 +472,11 @@ gstore_spawner_start(const char *program, const char *executor, const char *keep
 	spawner->slot_count = sessions_max + WAITING_MAX;
 	spawner->program = program != NULL ? strdup(program) : NULL;
 	spawner->executor = executor != NULL ? strdup(executor) : NULL;
-	spawner->keeper = strdup(keeper);
-	gstore_executors_init(&spawner->executors, spawner->executor, spawner->keeper);
 	spawner->slots = calloc(spawner->slot_count, sizeof *spawner->slots);
-	spawner->polled = calloc(SLOTS_POLLED + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
+	spawner->polled = calloc(SLOTS_AT + 2 * (size_t) spawner->slot_count, sizeof *spawner->polled);
 	if ((spawner->program == NULL) != (program == NULL) ||
-		(spawner->executor == NULL) != (executor == NULL) || spawner->keeper == NULL ||
-		spawner->slots == NULL || spawner->polled == NULL)
+		(spawner->executor == NULL) != (executor == NULL) || spawner->slots == NULL ||
+		spawner->polled == NULL)
 	{
 		status = gvm_error_set(GVM_E_NOMEM, "out of host memory for GPU workers");
 		goto fail;
@@ -475,7 +491,10 @@ gstore_spawner_start(const char *program, const char *executor, const char *keep
 	status = listen_at(GSTORE_SPAWN_SOCKET, &spawner->listener);
 	if (status != GVM_OK)
 		goto fail;
-	error = start_thread(spawner);
+	error = gstore_connector_start(keeper, &spawner->connector);
+	gstore_executors_init(&spawner->executors, spawner->executor, spawner->connector);
+	if (error == 0)
+		error = start_thread(spawner);
 	if (error != 0)
 	{
 		status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(error));

@@ -2,7 +2,8 @@
  *
  * Open addressing, linear probing. A slot's first word is 0, CLAIMED, or READY and the bits of keys that are NULL. A thread that finds 0 claims
  * the slot, writes its keys and then READY; one that finds CLAIMED waits, because these may be its own keys: so no group is there twice. READY
- * slots do not change any more but for their states, to which all add by atomic operations.
+ * slots do not change any more but for their states, to which all add by atomic operations. READY is read by consume (gvmem/device/kernel.h), since
+ * the keys are read behind a branch on it, and by loads that take nothing from a multiprocessor's cache: acquire would empty that at each probe.
  *
  * Threads: any. Those of a warp may wait for each other.
  */

@@ -910,20 +910,6 @@ class External:
         return private.running_keeper(server, name)
 
 
-# Has a write lease on an object until standard input ends.
-HOLDER = """
-import ctypes, sys
-library, socket, name = sys.argv[1:]
-lib = ctypes.CDLL(library)
-keeper, held, lease = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(256)
-status = lib.gvm_client_connect(socket.encode(), ctypes.byref(keeper))
-status = status or lib.gvm_object_open(keeper, name.encode(), 0, ctypes.byref(held))
-status = status or lib.gvm_object_acquire(held, 2, None, -1, lease)
-print("ready" if status == 0 else f"status {status}", flush=True)
-sys.stdin.read()
-"""
-
-
 @group("gstore_fdw.service_threads=1", "gstore_fdw.windows=2")
 class Queue:
     """One thread, which waits for a lease: who comes next is in the queue."""
@@ -970,7 +956,7 @@ class Queue:
         """The thread has a read that somebody has cancelled, of a column that another program holds."""
         server.sql("CREATE FOREIGN TABLE first (id int) SERVER gstore_fdw; INSERT INTO first VALUES (1)")
         session = self._patient(server)
-        with self._leased(server, "first"):
+        with private.leased(server, "first"):
             in_middle(server, session, "SELECT sum(id) FROM first")
             server.sql(f"SELECT pg_cancel_backend({session.pid})")
             expect(session.finish(), "", "a sum")
@@ -978,21 +964,6 @@ class Queue:
         expect(session.sql("SET statement_timeout = '20s'; SELECT sum(id) FROM first"), "1", "a sum")
         session.close()
         server.sql("DROP FOREIGN TABLE first")
-
-    @contextlib.contextmanager
-    def _leased(self, server, table):
-        oid, socket = server.sql(f"SELECT '{table}'::regclass::oid"), str(server.folder / "data/pg_stat_tmp/gstore.sock")
-        ls = private.as_owner([f"{private.BUILD}/tools/gvmem", "keeper", "ls", "-s", socket])
-        names = subprocess.run(ls, env=server.environ, capture_output=True, text=True, check=True).stdout.split()
-        name = next(name for name in names if name.split("/")[3] == oid)
-        command = [sys.executable, "-c", HOLDER, f"{private.BUILD}/libgvmem.so", socket, name]
-        holder = subprocess.Popen(command, env=server.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        try:
-            expect(holder.stdout.readline().strip(), "ready", "a lease")
-            yield
-        finally:
-            holder.stdin.close()
-            holder.wait()
 
 
 if __name__ == "__main__":

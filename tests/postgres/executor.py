@@ -49,7 +49,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, expect, running_keeper, stop_process  # noqa: E402
+from private import Failed, expect, leased, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -110,11 +110,12 @@ class Queries:
 
     def table_of_groups_leaves_room_for_the_results(self, server):
         """A bound in which a table for 8192 groups fits, but not these groups behind each other as well, has room for 3000 of them."""
-        token = fill(server, 3000)
+        token = fill(server, self.ROWS)
+        code = [op("LOAD", 0), op("CONSTANT", value=3000), op("MODULO", b="GQUERY_ARITHMETIC_I32"), op("GROUP", 1), aggregate(0, "COUNT_ROWS")], 1
         with Client(server) as client:
             slots, slot_bytes = 16384, 24
-            found = client.run(token, 3000, BY_ID, scratch=block(slots * slot_bytes))
-            expect(sorted(key for _, key, _ in found), list(range(1, 3001)), "keys")
+            found = client.run(token, self.ROWS, code, scratch=block(slots * slot_bytes))
+            expect(sorted(key for _, key, _ in found), list(range(3000)), "keys")
             expect(client.window.cost.scratch_bytes <= block(slots * slot_bytes), True, "scratch memory")
 
     def results_that_are_not_fetched_for_a_while_leave_the_device(self, server):
@@ -193,6 +194,34 @@ class Queries:
                     else:
                         expect(len(found), 1000, "groups")
             expect(len(executor_pids(server)), 1, "executors")
+
+    def query_that_waits_for_leases_keeps_no_other_waiting(self, server):
+        token = fill(server, self.ROWS)
+        server.sql("CREATE FOREIGN TABLE other (id int) SERVER gstore_fdw; INSERT INTO other VALUES (1)")
+        query = server.sql("SELECT gstore_export('other')"), 1, ([op("LOAD", 0), aggregate(0, "SUM_I64")], 2)
+        with contextlib.ExitStack() as stack:
+            client, late, *waiting = [stack.enter_context(Client(server)) for _ in range(22)]  # more than run at a time
+            for each in (late, *waiting):
+                expect(each.run(*query, columns=(ID,)), [(0, 1, 0)], "a sum")
+            with leased(server, "other"):
+                start = time.monotonic()
+                late.send("RUN")
+                time.sleep(1)
+                for each in waiting:
+                    each.send("RUN")
+                client.socket.settimeout(N["GQUERY_LEASE_MS"] / 2000)
+                for _ in range(20):
+                    expect(sums_of(*client.run(token, self.ROWS, sums(0)))[0], self.ROWS, "rows")
+                    time.sleep(0.05)
+                waiting.pop().socket.close()
+                expect_verb(late.receive(), "NO_ROOM")
+                expect(time.monotonic() - start > N["GQUERY_LEASE_MS"] / 1000 - 1, True, "it has waited")
+            for each in waiting:
+                answer = each.receive()
+                if answer.verb != N["GQUERY_NO_ROOM"]:
+                    expect(each.finish(answer), [(0, 1, 0)], "a sum")
+                expect(each.run(*query, columns=(ID,)), [(0, 1, 0)], "a sum")
+        server.sql("DROP FOREIGN TABLE other")
 
     def sums_of_doubles_depend_on_rows_alone(self, server):
         """Not on how long others keep the device: the batches are other ones each time."""
@@ -503,6 +532,24 @@ class Keeper:
             os.kill(keeper.pid, signal.SIGCONT)
             for each in waiting:
                 expect(each.finish(each.receive()), [(0, 1)], "records")
+
+    def worker_that_cannot_be_started_delays_no_connection_to_an_executor(self, server):
+        with running_keeper(server) as keeper:
+            token = fill(server, self.ROWS)
+            with Client(server) as client:
+                client.run(token, self.ROWS, sums(0))
+                stop_process(keeper.pid)
+                with Client(server, kind="GSTORE_SPAWN_SESSION") as worker:
+                    start = time.monotonic()
+                    with Client(server) as other:
+                        other.socket.settimeout(N["GSTORE_KEEPER_WAIT_S"] / 2)
+                        expect(sums_of(*other.run(token, self.ROWS, sums(0)))[0], self.ROWS, "rows")
+                    try:
+                        worker.receive()
+                    except Ended as end:
+                        expect(str(end), f"spawner: {(SPAWN_MAGIC, N['GSTORE_SPAWN_FAILED'], errno.ETIMEDOUT)}", "what comes")
+                    expect(time.monotonic() - start >= N["GSTORE_KEEPER_WAIT_S"], True, "it is waited for")
+                os.kill(keeper.pid, signal.SIGCONT)
 
     def executor_lives_while_the_keeper_is_stopped(self, server):
         """Longer than it has for a sign of life, in which many columns are to be closed, each with a time limit."""

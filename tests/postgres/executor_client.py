@@ -37,7 +37,7 @@ def enumerators(*headers):
     return found
 
 
-N = enumerators("query/program.h", "query/search.h", "query/wire.h", "postgres/spawner.h")
+N = enumerators("query/program.h", "query/search.h", "query/wire.h", "query/tables.h", "postgres/spawner.h", "postgres/connector.h")
 MAGIC, SPAWN_MAGIC = 0x79717267, 0x776F7267
 U32, U64, I64 = ctypes.c_uint32, ctypes.c_uint64, ctypes.c_int64
 

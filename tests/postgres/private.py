@@ -8,6 +8,7 @@ import copy
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -211,6 +212,37 @@ def running_keeper(server, name="keeper.sock"):
     finally:
         keeper.kill()
         keeper.wait()
+
+
+# Has a write lease on an object until standard input ends.
+HOLDER = """
+import ctypes, sys
+library, socket, name = sys.argv[1:]
+lib = ctypes.CDLL(library)
+keeper, held, lease = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(256)
+status = lib.gvm_client_connect(socket.encode(), ctypes.byref(keeper))
+status = status or lib.gvm_object_open(keeper, name.encode(), 0, ctypes.byref(held))
+status = status or lib.gvm_object_acquire(held, 2, None, -1, lease)
+print("ready" if status == 0 else f"status {status}", flush=True)
+sys.stdin.read()
+"""
+
+
+@contextlib.contextmanager
+def leased(server, table):
+    """Another program has a write lease on a column of the table, or on the object that all of a small one are in."""
+    oid, socket = server.sql(f"SELECT '{table}'::regclass::oid"), str(server.folder / "data/pg_stat_tmp/gstore.sock")
+    ls = as_owner([f"{BUILD}/tools/gvmem", "keeper", "ls", "-s", socket])
+    names = subprocess.run(ls, env=server.environ, capture_output=True, text=True, check=True).stdout.split()
+    name = max((name for name in names if name.split("/")[3] == oid), key=lambda name: int(name.split("/")[-1].split(".")[0]))
+    command = [sys.executable, "-c", HOLDER, f"{BUILD}/libgvmem.so", socket, name]
+    holder = subprocess.Popen(command, env=server.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        expect(holder.stdout.readline().strip(), "ready", "a lease")
+        yield
+    finally:
+        holder.stdin.close()
+        holder.wait()
 
 
 def error_of(stderr):
