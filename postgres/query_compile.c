@@ -18,6 +18,7 @@
 #include "utils/numeric.h"
 
 #include "postgres/decimal.h"
+#include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
@@ -271,11 +272,14 @@ emit_filters(gstore_compiled *c, gstore_emitter *e)
 	c->raises = false;
 	foreach(cell, c->query.filters)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+		e->condition = lfirst(cell);
+		if (!gstore_emit_expression(e, e->condition, &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
 		c->raises |= condition.raises;
+		e->certain = false;
 	}
+	e->condition = NULL;
 	return true;
 }
 
@@ -378,6 +382,8 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 										  .values = e->values,
 										  .parent = e->parent,
 										  .context = e->context,
+										  .pending = e->pending,
+										  .evaluates_all = e->evaluates_all,
 										  .view = e->view == NULL ? NULL : e->view + 1 + i};
 		bool					 done;
 
@@ -426,7 +432,7 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program))};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .pending = query->pending};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
@@ -448,11 +454,34 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	return c;
 }
 
+/* That there is none is not known of deleted rows on the device. */
+static bool
+has_row(const gstore_view *view)
+{
+	uint64 row = 0;
+
+	if (view->rows > 8 * Max(view->dead_bytes, view->deleted_bytes))
+		return true;
+	if (view->deleted_bytes > 0)
+		return false;
+	while (row + 8 <= view->rows && view->dead[row / 8] == 0xff)
+		row += 8;
+	while (row < view->rows && gstore_view_is_dead(view, row))
+		row++;
+	return row < view->rows;
+}
+
 bool
 gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views,
-					 gquery_program *program)
+					 bool evaluates_all, gquery_program *program)
 {
-	gstore_emitter e = {.program = program, .values = c->values, .context = context, .view = views};
+	gstore_emitter e = {.program = program,
+						.values = c->values,
+						.context = context,
+						.view = views,
+						.pending = gstore_pending_now(context),
+						.certain = has_row(&views[0]),
+						.evaluates_all = evaluates_all};
 
 	return emit_query(c, &e);
 }
@@ -580,7 +609,8 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
 		case RESULT_FLOAT_QUOTIENT:
-			return Float8GetDatum(float_sum_of(a, state) / (double) count);
+			/* PostgreSQL begins with 0, as it does not with sum(): the average of -0 alone is 0 */
+			return Float8GetDatum((0.0 + float_sum_of(a, state)) / (double) count);
 		default:
 			return value_of(o, a, state);
 	}
@@ -597,14 +627,4 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
 											 &nulls[c->key_count + i]);
-}
-
-bool
-gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
-{
-	for (int i = 0; i < c->output_count; i++)
-		if (c->outputs[i].function->aggregate == GQUERY_SUM_F64 &&
-			!isfinite(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
-			return true;
-	return false;
 }

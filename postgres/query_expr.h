@@ -20,6 +20,9 @@ struct gstore_distances;
  * Instructions are emitted in three passes over the same expressions: planning (neither parent nor context), where values that
  * depend on no row are not known; preparing (parent), which keeps their states in `values`; and running (context, view), which
  * evaluates them. An instruction may differ between passes, and which values there are does not.
+ *
+ * To evaluate such a value may raise an error. PostgreSQL does so when the first row comes to it. Where none may, the program has
+ * GQUERY_UNKNOWN in its place, and if the executor reports that a row has come there, the query runs again with evaluates_all.
  */
 typedef struct gstore_emitter
 {
@@ -29,9 +32,13 @@ typedef struct gstore_emitter
 	List					*values;
 	PlanState				*parent;
 	ExprContext				*context;
-	const gstore_view		*view;		/* with joins, one for each table */
-	const List				*joins;		/* of gstore_query_join: tables from 1 on */
-	int						 guarded;	/* inside of what is evaluated for some rows alone */
+	const gstore_view		*view;	  /* with joins, one for each table */
+	const List				*joins;	  /* of gstore_query_join: tables from 1 on */
+	const Bitmapset			*pending; /* parameters: of gstore_is_plain() */
+	int						 guarded; /* inside of what is evaluated for some rows alone */
+	bool					 certain; /* outside of that, some row comes here */
+	bool					 evaluates_all;
+	Node					*condition; /* the one that is emitted; NULL: none is */
 	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
 } gstore_emitter;
@@ -48,8 +55,12 @@ typedef struct gstore_emitted
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 b);
 
-/* An expression that depends on no row. True: its value is known in this pass. */
-extern bool gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null);
+/*
+ * An expression that depends on no row. True: its value is known in this pass. raises: it is not, and to evaluate it may raise an
+ * error.
+ */
+extern bool
+gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null, bool *raises);
 
 /* Of a type that can be on the stack. */
 extern bool gstore_is_compiled_type(Oid type);

@@ -146,10 +146,13 @@ split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *
 
 /* Whether the parts that it has so far can be compiled. */
 static bool
-is_compiled(const gstore_join_plan *plan)
+is_compiled(PlannerInfo *root, const gstore_join_plan *plan)
 {
-	const gstore_query query = {.relation = plan->outer, .filters = plan->filters, .joins = plan->joins};
-	gstore_query_size size;
+	const gstore_query query = {.relation = plan->outer,
+								.filters = plan->filters,
+								.joins = plan->joins,
+								.pending = gstore_pending_planned(root)};
+	gstore_query_size  size;
 
 	return gstore_query_measure(&query, &size);
 }
@@ -191,7 +194,7 @@ gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *out
 		root->rowMarks != NIL || !bms_is_empty(joined->lateral_relids) || !find_kind(type, &kind))
 		return;
 	plan = make_plan(root, joined, outer, inner, kind, extra->restrictlist);
-	if (plan != NULL && (noted == NULL || plan->probes < noted->probes) && is_compiled(plan))
+	if (plan != NULL && (noted == NULL || plan->probes < noted->probes) && is_compiled(root, plan))
 		joined->fdw_private = plan;
 }
 

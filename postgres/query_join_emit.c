@@ -59,6 +59,7 @@ gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
 	const ListCell *cell;
 	uint32			number = 0;
 
+	e->certain &= joins == NIL; /* no row may have a match */
 	foreach(cell, joins)
 	{
 		const gstore_query_join *join = lfirst(cell);

@@ -24,6 +24,7 @@
 #include "utils/selfuncs.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_join.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
@@ -164,6 +165,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	p->query.relation = p->join->outer;
 	p->query.joins = p->join->joins;
 	p->query.filters = p->join->filters;
+	p->query.pending = gstore_pending_planned(root);
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||

@@ -9,6 +9,20 @@
 #include "postgres/settings.h"
 #include "postgres/whole.h"
 
+/* A request, compiled. */
+typedef struct compiled_query
+{
+	gquery_program		  program;
+	int					  record_words;
+	const gquery_program *builds; /* of inner tables */
+	int					  build_count;
+	/* Columns of GQUERY_DISTANCE. Their spans are within `queries`. */
+	const gquery_wanted_distance *distances;
+	int							  distance_count;
+	const void					 *queries;
+	Size						  queries_bytes;
+} compiled_query;
+
 /* The results' next piece. Other than what is said of the first one, it is an error if it is not as it was said to be. */
 static void
 take_piece(gstore_run *run)
@@ -61,16 +75,16 @@ bitmap_at(const table_rows *tables, int table)
 }
 
 static uint64
-build_at(const table_rows *tables, const gstore_request *request, int inner)
+build_at(const table_rows *tables, const compiled_query *query, int inner)
 {
-	return bitmap_at(tables, 1 + request->inner_count) +
+	return bitmap_at(tables, 1 + query->build_count) +
 		(uint64) inner * TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program));
 }
 
 static uint64
-queries_at(const table_rows *tables, const gstore_request *request)
+queries_at(const table_rows *tables, const compiled_query *query)
 {
-	return build_at(tables, request, request->inner_count);
+	return build_at(tables, query, query->build_count);
 }
 
 static void
@@ -93,53 +107,73 @@ fill_table(gquery_window *window, const table_rows *tables, int number)
 }
 
 static void
-fill_builds(gquery_window *window, const table_rows *tables, const gstore_request *request)
+fill_builds(gquery_window *window, const table_rows *tables, const compiled_query *query)
 {
-	for (int i = 0; i < request->inner_count; i++)
+	for (int i = 0; i < query->build_count; i++)
 	{
-		const uint64 at = build_at(tables, request, i);
+		const uint64 at = build_at(tables, query, i);
 
 		window->builds[i] = (gquery_span){at, sizeof(gquery_program)};
-		memcpy((uint8 *) window + at, request->inner[i].build, sizeof(gquery_program));
+		memcpy((uint8 *) window + at, &query->builds[i], sizeof(gquery_program));
 	}
 }
 
 static void
-fill_distances(gquery_window *window, const table_rows *tables, const gstore_request *request)
+fill_distances(gquery_window *window, const table_rows *tables, const compiled_query *query)
 {
-	const uint64 at = queries_at(tables, request);
+	const uint64 at = queries_at(tables, query);
 
-	window->distance_count = (uint32) request->distance_count;
-	for (int i = 0; i < request->distance_count; i++)
+	window->distance_count = (uint32) query->distance_count;
+	for (int i = 0; i < query->distance_count; i++)
 	{
-		window->distances[i] = request->distances[i];
+		window->distances[i] = query->distances[i];
 		window->distances[i].query.at += at;
 	}
-	if (request->queries_bytes > 0)
-		memcpy((uint8 *) window + at, request->queries, request->queries_bytes);
+	if (query->queries_bytes > 0)
+		memcpy((uint8 *) window + at, query->queries, query->queries_bytes);
 }
 
 static void
-fill_window(gquery_window *window, const table_rows *tables, const gstore_request *request)
+fill_window(gquery_window *window, const table_rows *tables, const gstore_request *request,
+			const compiled_query *query)
 {
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = queries_at(tables, request) + request->queries_bytes;
-	window->table_count = 1 + (uint32) request->inner_count;
-	for (int i = 0; i <= request->inner_count; i++)
+	window->used = queries_at(tables, query) + query->queries_bytes;
+	window->table_count = 1 + (uint32) query->build_count;
+	for (int i = 0; i <= query->build_count; i++)
 		fill_table(window, tables, i);
-	fill_builds(window, tables, request);
-	fill_distances(window, tables, request);
-	window->program = *request->program;
+	fill_builds(window, tables, query);
+	fill_distances(window, tables, query);
+	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
 	window->continued = request->after != NULL;
 	if (request->after != NULL)
-		memcpy(window->after, request->after, sizeof(int64) * (Size) request->record_words);
+		memcpy(window->after, request->after, sizeof(int64) * (Size) request->after_words);
 }
 
 /* ---- a run */
+
+static bool
+compile_request(gstore_run *run, const gstore_request *request, compiled_query *query)
+{
+	strlcpy(run->why, "too many instructions or values", sizeof run->why);
+	if (!gstore_query_compile(request->compiled, request->context, request->view,
+							  run->evaluates_all, &query->program))
+		return false;
+	query->record_words = gstore_query_record_words(request->compiled);
+	if (request->after != NULL && query->record_words != request->after_words)
+	{
+		strlcpy(run->why, "a value that was not known is", sizeof run->why);
+		return false;
+	}
+	query->build_count = gstore_query_builds(request->compiled, &query->builds);
+	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
+												   &query->queries, &query->queries_bytes);
+	return true;
+}
 
 /* A transaction that has changed the table sees rows that are in no version. */
 static bool
@@ -163,44 +197,62 @@ export_table(gstore_run *run, Relation relation, gstore_view *view, table_rows *
 }
 
 static bool
-export_tables(gstore_run *run, Relation relation, gstore_view *view, const gstore_request *request,
-			  table_rows *out)
+export_tables(gstore_run *run, const gstore_request *request, table_rows *out)
 {
-	if (!export_table(run, relation, view, &out[0]))
+	gstore_view *views = request->view;
+
+	if (!export_table(run, request->relation, &views[0], &out[0]))
 		return false;
 	for (int i = 0; i < request->inner_count; i++)
 	{
-		const gstore_run_inner *inner = &request->inner[i];
-
 		strlcpy(run->why, "tables are on several GPUs", sizeof run->why);
-		if ((inner->view->rows > 0 && inner->view->name.device != view->name.device) ||
-			!export_table(run, inner->relation, inner->view, &out[1 + i]))
+		if ((views[1 + i].rows > 0 && views[1 + i].name.device != views[0].name.device) ||
+			!export_table(run, request->inner[i], &views[1 + i], &out[1 + i]))
 			return false;
 	}
 	return true;
 }
 
-bool
-gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gstore_request *request)
+/* NULL: it cannot run; raised: what a row has raised there. */
+static gstore_session *
+send_request(gstore_run *run, const gstore_request *request, const compiled_query *query,
+			 gquery_error *raised)
 {
 	table_rows		tables[GQUERY_TABLES_MAX];
-	gquery_cost		cost;
 	gstore_session *session;
 
 	gstore_wait_ready();
-	if (!export_tables(run, relation, view, request, tables))
-		return false;
-	session = gstore_session_begin(view->name.device,
-								   queries_at(tables, request) + request->queries_bytes, run->why);
+	if (!export_tables(run, request, tables))
+		return NULL;
+	session = gstore_session_begin(request->view->name.device,
+								   queries_at(tables, query) + query->queries_bytes, run->why);
 	if (session == NULL)
+		return NULL;
+	fill_window(gstore_session_window(session), tables, request, query);
+	if (gstore_session_run(session, GQUERY_RUN, run->why))
+		return session;
+	*raised = gstore_session_raised(session);
+	return NULL;
+}
+
+/* False, with evaluates_all: it is to be tried again. */
+static bool
+try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
+{
+	gquery_error	raised = GQUERY_E_NONE;
+	gquery_cost		cost;
+	gstore_session *session;
+
+	if (!compile_request(run, request, query))
 		return false;
-	fill_window(gstore_session_window(session), tables, request);
-	if (!gstore_session_run(session, GQUERY_RUN, run->why))
+	session = send_request(run, request, query, &raised);
+	run->evaluates_all |= raised == GQUERY_E_UNKNOWN;
+	if (session == NULL)
 		return false;
 	cost = gstore_session_window(session)->cost;
 	add_cost(run, &cost);
 	run->session = session;
-	run->words = request->record_words;
+	run->words = query->record_words;
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
 	run->fetched = false;
@@ -210,20 +262,76 @@ gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gs
 }
 
 bool
+gstore_run_begin(gstore_run *run, const gstore_request *request)
+{
+	compiled_query *query = palloc(sizeof *query);
+	const bool		evaluated = run->evaluates_all;
+	bool			done = try_run(run, request, query);
+
+	if (!done && run->evaluates_all && !evaluated)
+		done = try_run(run, request, query);
+	pfree(query);
+	return done;
+}
+
+static void
+forget_records(gstore_run *run)
+{
+	pfree((void *) run->records);
+	run->records = NULL;
+	run->count = run->at = 0;
+}
+
+/* Of a run with a session. False: it has ended. */
+static bool
+fetch_piece(gstore_run *run)
+{
+	CHECK_FOR_INTERRUPTS();
+	forget_records(run);
+	run->fetched = true;
+	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+		return false;
+	take_piece(run);
+	return true;
+}
+
+bool
 gstore_run_fetch(gstore_run *run)
 {
 	if (run->session == NULL)
 		return false;
-	CHECK_FOR_INTERRUPTS();
-	pfree((void *) run->records);
-	run->records = NULL;
-	run->fetched = true;
-	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+	if (!fetch_piece(run))
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why)));
-	take_piece(run);
 	return true;
+}
+
+uint64 *
+gstore_run_take(gstore_run *run, uint64 *count)
+{
+	const Size words = (Size) run->words;
+	uint64	  *out, taken = 0;
+
+	*count = run->count + run->left;
+	out = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *out * Max(*count * words, 1));
+	for (;;)
+	{
+		memcpy(out + taken * words, run->records, sizeof *out * words * run->count);
+		taken += run->count;
+		if (run->session == NULL)
+		{
+			forget_records(run);
+			return out;
+		}
+		if (!fetch_piece(run))
+		{
+			run->session = NULL;
+			run->left = 0;
+			pfree(out);
+			return NULL;
+		}
+	}
 }
 
 void
@@ -233,6 +341,7 @@ gstore_run_end(gstore_run *run)
 		gstore_session_end(run->session, run->left > 0);
 	run->session = NULL;
 	run->records = NULL;
+	run->evaluates_all = false;
 	run->count = run->at = run->left = 0;
 }
 

@@ -20,6 +20,7 @@
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/whole.h"
 
@@ -75,18 +76,6 @@ take_nothing(query_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 }
 
-/* Sums that PostgreSQL may refuse are left to it, as far as that is known before a row is returned. */
-static bool
-is_doubtful(const query_state *state)
-{
-	const int words = gstore_query_record_words(state->compiled);
-
-	for (uint64 i = 0; i < state->run.count; i++)
-		if (gstore_query_is_doubtful(state->compiled, state->run.records + i * words))
-			return true;
-	return false;
-}
-
 /* False: the outer table has no rows. Inner ones may have none. */
 static bool
 choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
@@ -102,41 +91,23 @@ choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
 	return true;
 }
 
-static void
-request_joins(const query_state *state, gstore_view *views, gstore_request *request)
-{
-	gstore_run_inner	 *inner = palloc0(sizeof *inner * GQUERY_JOINS_MAX);
-	const gquery_program *builds;
-
-	request->inner = inner;
-	request->inner_count = gstore_query_builds(state->compiled, &builds);
-	for (int i = 0; i < request->inner_count; i++)
-		inner[i] = (gstore_run_inner){state->inner[i], &views[1 + i], &builds[i]};
-}
-
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program};
-	gstore_view		views[GQUERY_TABLES_MAX];
+	gstore_view	   views[GQUERY_TABLES_MAX];
+	gstore_request request = {.compiled = state->compiled,
+							  .context = node->ss.ps.ps_ExprContext,
+							  .relation = state->relation,
+							  .view = views,
+							  .inner = state->inner,
+							  .inner_count = state->inner_count};
 
 	if (!choose_rows(state, snapshot, views))
 	{
 		take_nothing(state);
 		return true;
 	}
-	strlcpy(state->run.why, "too many instructions or values", sizeof state->run.why);
-	if (!gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, views, program))
-		return false;
-	request.record_words = gstore_query_record_words(state->compiled);
-	request_joins(state, views, &request);
-	if (!gstore_run_begin(&state->run, state->relation, &views[0], &request))
-		return false;
-	if (!is_doubtful(state))
-		return true;
-	strlcpy(state->run.why, "a sum is not finite", sizeof state->run.why);
-	return false;
+	return gstore_run_begin(&state->run, &request);
 }
 
 static void
@@ -149,13 +120,13 @@ end_run(query_state *state)
 
 /* One for all tables. */
 static Snapshot
-register_snapshot(const query_state *state, Snapshot own)
+register_snapshot(const query_state *state, EState *estate)
 {
-	Snapshot snapshot = gstore_register_snapshot(state->relation, own);
+	Snapshot snapshot = gstore_register_snapshot(state->relation, estate->es_snapshot, estate);
 
 	for (int i = 0; i < state->inner_count; i++)
 	{
-		const Snapshot next = gstore_register_snapshot(state->inner[i], snapshot);
+		const Snapshot next = gstore_register_snapshot(state->inner[i], snapshot, estate);
 
 		UnregisterSnapshot(snapshot);
 		snapshot = next;
@@ -167,7 +138,8 @@ static void
 run_query(ForeignScanState *node, query_state *state)
 {
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
-	const Snapshot snapshot = register_snapshot(state, node->ss.ps.state->es_snapshot);
+	EState		  *estate = node->ss.ps.state;
+	const Snapshot snapshot = register_snapshot(state, estate);
 	const bool	   done = run_for_snapshot(node, state, snapshot);
 
 	UnregisterSnapshot(snapshot);

@@ -118,6 +118,7 @@ typedef enum gquery_op {
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
 
+    GQUERY_UNKNOWN, /* one more value on the stack, which the backend has not evaluated: raises GQUERY_E_UNKNOWN */
     /* Joins. Rows of table `a` that have these `b` values as their keys; `value`: gquery_join. The values are all that is on the stack, and are taken; with
      * one of them NULL there is no such row. Where several match, the row goes on once for each, or, of GQUERY_JOIN_SEMI, once. Tables come in the
      * order of their numbers, from 1 on; before GQUERY_GROUP and GQUERY_AGGREGATE, not inside of GQUERY_IF. A program that ends in GQUERY_MARK has GQUERY_JOIN_SEMI and GQUERY_JOIN_ANTI alone, one
@@ -157,7 +158,7 @@ typedef enum gquery_aggregate {
     GQUERY_COUNT_ROWS, /* takes no value; 1 word, 0 */
     GQUERY_COUNT,      /* takes a value: those that are not NULL; 1 word, 0 */
     GQUERY_SUM_I64,    /* a 128-bit integer: 2 words, low half first, 0 */
-    GQUERY_SUM_F64, /* 1 word, 0.0. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not */
+    GQUERY_SUM_F64, /* 1 word, -0.0, which changes no number. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not; with it, where a group's sum is not finite */
     GQUERY_MIN_I64, /* 1 word, INT64_MAX */
     GQUERY_MAX_I64, /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
     GQUERY_AND_I64, /* 1 word, -1 */
@@ -190,6 +191,7 @@ typedef enum gquery_error {
     GQUERY_E_OVERFLOW,  /* 22003 value out of range: overflow */
     GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
     GQUERY_E_DIVISION,  /* 22012 division by zero */
+    GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again */
     GQUERY_ERRORS,
 } gquery_error;
 

@@ -26,44 +26,16 @@ DELETE FROM vh WHERE id % 10 = 3;
 DELETE FROM vg WHERE id % 10 = 3;
 DELETE FROM va WHERE id % 10 = 3;
 
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    one text;
-    out text := '';
-BEGIN
-    FOR one IN EXECUTE 'SELECT r::text FROM (' || query || ') r' LOOP
-        out := out || one || ' ';
-    END LOOP;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU": "order' THEN substring(plan FROM '"Ran": "([^"]*)"') END;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;
-END $$;
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'vh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['vg', 'va'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'otherwise');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-    END LOOP;
-    RETURN left(heap, 60);
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'v';
+SET test.node = '"GPU": "order';
+SET test.ordered = on;
+SET test.shown = '60 40';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 EXPLAIN (COSTS OFF) SELECT id, v <-> '[1,0,0,0,0,0,0,0,0,0,0,0.5]' AS distance FROM vg WHERE id > 10 ORDER BY v <-> '[1,0,0,0,0,0,0,0,0,0,0,0.5]', id LIMIT 5;
 SELECT o, same(format('SELECT id, v %s ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'' AS d FROM q ORDER BY d, id LIMIT 5', o)), same(format('SELECT id FROM q ORDER BY ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]''::vector %s v DESC, id LIMIT 100', o)),
