@@ -385,7 +385,7 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .pending = query->pending};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
@@ -430,7 +430,7 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 						.values = c->values,
 						.context = context,
 						.view = view,
-						.pending = gstore_pending_now(context),
+						.unset = gstore_unset_now(context),
 						.certain = has_row(view),
 						.evaluates_all = evaluates_all};
 

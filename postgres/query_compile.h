@@ -37,7 +37,7 @@ typedef struct gstore_query
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
-	const Bitmapset *pending; /* planning: gstore_pending_planned() */
+	const Bitmapset *unset; /* planning: gstore_unset_planned() */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */

@@ -33,7 +33,7 @@ typedef struct gstore_emitter
 	PlanState				*parent;
 	ExprContext				*context;
 	const gstore_view		*view;
-	const Bitmapset			*pending; /* parameters: of gstore_is_plain() */
+	const Bitmapset			*unset;	  /* parameters: of gstore_is_plain() */
 	int						 guarded; /* inside of what is evaluated for some rows alone */
 	bool					 certain; /* outside of that, some row comes here */
 	bool					 evaluates_all;

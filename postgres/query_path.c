@@ -160,7 +160,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	ListCell *cell;
 
 	p->query.relation = input->relid;
-	p->query.pending = gstore_pending_planned(root);
+	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||
