@@ -2,6 +2,7 @@
 #include "postgres/connector.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -147,6 +148,26 @@ gstore_connector_clear(const gstore_connector *c)
 	uint64_t times;
 
 	(void) !read(c->event, &times, sizeof times);
+}
+
+int
+gstore_connector_connect(const gstore_connector *c, int *out)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const int		   fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int				   error = 0;
+
+	if (fd < 0)
+		return errno;
+	snprintf(address.sun_path, sizeof address.sun_path, "%s", c->keeper);
+	if (connect(fd, (const struct sockaddr *) &address, sizeof address) != 0 ||
+		fcntl(fd, F_SETFL, 0) != 0)
+		error = errno;
+	if (error != 0)
+		close(fd);
+	else
+		*out = fd;
+	return error;
 }
 
 /* ---- life */

@@ -1,5 +1,5 @@
 /*
- * postgres/connector.h - restricted connections to the keeper for processes that the spawner starts.
+ * postgres/connector.h - connections to the keeper, restricted ones as a rule, for processes that the spawner starts.
  *
  * A keeper that is stopped, or has too much to do, may keep a connection waiting for GSTORE_KEEPER_WAIT_S. So they are made by a
  * thread of their own, one at a time, and the spawner's thread, which serves all backends, waits for none.
@@ -28,5 +28,8 @@ extern void gstore_connector_clear(const gstore_connector *connector);
  * made at since_ns (gstore_now_ns()) or later.
  */
 extern int gstore_connector_take(gstore_connector *connector, int64_t since_ns, int *out);
+
+/* One that is not restricted, and has not been greeted: that needs no waiting. 0, or an errno. */
+extern int gstore_connector_connect(const gstore_connector *connector, int *out);
 
 #endif

@@ -28,7 +28,7 @@ start(const gstore_executors *executors, int32_t device, int64_t since_ns, gstor
 {
 	char		name[16];
 	const char *arguments[2] = {name, "for queries"};
-	int			ends[2], fds[2], error;
+	int			ends[2], fds[3], error;
 
 	error = gstore_connector_take(executors->connector, since_ns, &fds[1]);
 	if (error != 0)
@@ -40,8 +40,13 @@ start(const gstore_executors *executors, int32_t device, int64_t since_ns, gstor
 		return error;
 	}
 	fds[0] = ends[1];
+	error = gstore_connector_connect(executors->connector, &fds[2]);
 	snprintf(name, sizeof name, "%d", (int) device);
-	error = gstore_process_start(executors->program, arguments, fds, 2, &e->process);
+	if (error == 0)
+	{
+		error = gstore_process_start(executors->program, arguments, fds, 3, &e->process);
+		close(fds[2]);
+	}
 	close(fds[1]);
 	close(ends[1]);
 	if (error != 0)

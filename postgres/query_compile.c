@@ -22,6 +22,7 @@
 #include "postgres/query_compile.h"
 #include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
+#include "postgres/query_join.h"
 
 typedef struct accumulator
 {
@@ -73,6 +74,7 @@ struct gstore_compiled
 	gstore_distances distances;
 	uint32			 gathered[GQUERY_COLUMNS_MAX];
 	bool			 gathers;
+	gquery_program	*builds; /* of inner tables */
 };
 
 /* ---- aggregates by their functions */
@@ -364,22 +366,65 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 	}
 }
 
+static void
+start_program(gquery_program *program)
+{
+	program->column_count = program->code_count = program->value_count = program->state_words = 0;
+}
+
+static bool
+check_program(const gquery_program *program)
+{
+	gquery_shape shape;
+	char		 problem[128];
+
+	if (gquery_check(program, &shape, problem))
+		return true;
+	elog(DEBUG1, "a query is not for the GPU: %s", problem);
+	return false;
+}
+
+/* Each inner table's own program: of its rows as table 0. */
+static bool
+emit_builds(gstore_compiled *c, gstore_emitter *e)
+{
+	ListCell *cell;
+
+	foreach(cell, c->query.joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+		const int				 i = foreach_current_index(cell);
+		gstore_emitter			 build = {.program = &c->builds[i],
+										  .relation = join->relation,
+										  .values = e->values,
+										  .parent = e->parent,
+										  .context = e->context,
+										  .unset = e->unset,
+										  .evaluates_all = e->evaluates_all,
+										  .view = e->view == NULL ? NULL : e->view + 1 + i};
+		bool					 done;
+
+		start_program(build.program);
+		done = gstore_join_emit_build(&build, join, &c->raises) && check_program(build.program);
+		e->values = build.values;
+		if (!done)
+			return false;
+	}
+	return true;
+}
+
 static bool
 emit_query(gstore_compiled *c, gstore_emitter *e)
 {
 	gquery_program *p = e->program;
-	gquery_shape	shape;
-	char			problem[128];
 
-	p->column_count = p->code_count = p->value_count = p->state_words = 0;
+	start_program(p);
 	e->relation = c->query.relation;
-	if (!emit_filters(c, e) || !emit_sink(c, e))
+	e->joins = c->query.joins;
+	if (!emit_filters(c, e) || !gstore_join_emit(e, c->query.joins, &c->raises) || !emit_sink(c, e))
 		return false;
 	c->state_words = (int) p->state_words;
-	if (gquery_check(p, &shape, problem))
-		return true;
-	elog(DEBUG1, "a query is not for the GPU: %s", problem);
-	return false;
+	return check_program(p) && emit_builds(c, e);
 }
 
 /* ---- the passes */
@@ -395,6 +440,8 @@ create_compiled(const gstore_query *query)
 	c->accumulators = palloc0(sizeof *c->accumulators * (2 * count + 1));
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
+	if (query->joins != NIL)
+		c->builds = palloc(sizeof *c->builds * (Size) list_length(query->joins));
 	return c;
 }
 
@@ -402,11 +449,13 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .pending = query->pending};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
 	pfree(e.program);
+	if (c->builds != NULL)
+		pfree(c->builds);
 	return done;
 }
 
@@ -440,18 +489,25 @@ has_row(const gstore_view *view)
 }
 
 bool
-gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *view,
+gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views,
 					 bool evaluates_all, gquery_program *program)
 {
 	gstore_emitter e = {.program = program,
 						.values = c->values,
 						.context = context,
-						.view = view,
-						.pending = gstore_pending_now(context),
-						.certain = has_row(view),
+						.view = views,
+						.unset = gstore_unset_now(context),
+						.certain = has_row(&views[0]),
 						.evaluates_all = evaluates_all};
 
 	return emit_query(c, &e);
+}
+
+int
+gstore_query_builds(const gstore_compiled *c, const gquery_program **builds)
+{
+	*builds = c->builds;
+	return list_length(c->query.joins);
 }
 
 int

@@ -38,8 +38,9 @@ typedef struct gstore_query
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
 	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them. */
-	List			*gathered, *gathered_types;
-	const Bitmapset *pending; /* planning: gstore_pending_planned() */
+	List *gathered, *gathered_types;
+	List *joins; /* of gstore_query_join (query_join.h), in their order, behind the filters */
+	const Bitmapset *unset; /* planning: gstore_unset_planned() */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -59,11 +60,16 @@ typedef struct gstore_compiled gstore_compiled;
 extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanState *parent);
 
 /*
- * The program for the rows of a view, with the parameters of now. evaluates_all: also with values which a row has come to that were not
- * known (GQUERY_E_UNKNOWN). False: it cannot be compiled after all, as a list is too long.
+ * The program for the rows of a view, with the parameters of now; with joins, of one view for each table, the outer one first.
+ * evaluates_all: also with values which a row has come to that were not known (GQUERY_E_UNKNOWN). False: it cannot be compiled after
+ * all, as a list is too long.
  */
-extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context,
-								 const gstore_view *view, bool evaluates_all, gquery_program *program);
+extern bool
+gstore_query_compile(gstore_compiled *compiled, ExprContext *context, const gstore_view *views,
+					 bool evaluates_all, gquery_program *program);
+
+/* Of the program that was compiled last: those of its inner tables; how many. */
+extern int gstore_query_builds(const gstore_compiled *compiled, const gquery_program **builds);
 
 /* Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,

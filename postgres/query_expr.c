@@ -18,6 +18,7 @@
 #include "postgres/arrow.h"
 #include "postgres/qual.h"
 #include "postgres/query_expr.h"
+#include "postgres/query_join.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
 typedef struct gstore_case
@@ -173,7 +174,7 @@ find_value(gstore_emitter *e, Expr *expression)
 static bool
 may_evaluate(const gstore_emitter *e, Node *node)
 {
-	return e->evaluates_all || gstore_is_plain(node, e->pending) ||
+	return e->evaluates_all || gstore_is_plain(node, e->unset) ||
 		(e->guarded == 0 && (e->certain || gstore_is_estimated(e->condition, node)));
 }
 
@@ -260,29 +261,67 @@ bias_of(Oid type)
 	return type == TIMESTAMPOID || type == TIMESTAMPTZOID ? -GSTORE_US_1970_TO_2000 : 0;
 }
 
-/* The column's place in the program. False: there is no room, or an older version of the table has another type. */
+/* The table's number in the program; outer: its rows may be missing. False: it is none of the query's. */
 static bool
-find_column(gstore_emitter *e, int number, Oid type, uint32 *at, bool *nullable)
+find_table(const gstore_emitter *e, const Var *var, uint32 *table, bool *outer)
+{
+	const ListCell *cell;
+
+	*table = 0;
+	*outer = false;
+	if ((Index) var->varno == e->relation)
+		return true;
+	foreach(cell, e->joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		++*table;
+		*outer = join->kind == GQUERY_JOIN_LEFT;
+		if ((Index) var->varno == join->relation)
+			return true;
+	}
+	return false;
+}
+
+/* The place in the program of a column of a table. False: there is no room, or an older version of the table has another type. */
+static bool
+place_column(gstore_emitter *e, uint32 table, int number, Oid type, uint32 *at, bool *nullable)
 {
 	gquery_program		*p = e->program;
+	const gstore_view	*view = e->view == NULL ? NULL : &e->view[table];
+	const bool			 arrow = view != NULL && view->arrow;
 	const gstore_column *stored = NULL;
-	const bool			 arrow = e->view != NULL && e->view->arrow;
 
-	if (e->view != NULL && number <= e->view->column_count && !e->view->columns[number - 1].dropped)
-		stored = &e->view->columns[number - 1];
+	if (view != NULL && number <= view->column_count && !view->columns[number - 1].dropped)
+		stored = &view->columns[number - 1];
 	if (stored != NULL && getBaseType(stored->type) != type)
 		return false;
 	*nullable = stored == NULL || stored->has_nulls;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) number)
+		if (p->columns[*at].table == table && p->columns[*at].number == (uint32) number)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
-	p->columns[p->column_count++] = (gquery_column){.number = (uint32) number,
+	p->columns[p->column_count++] = (gquery_column){.table = table,
+													.number = (uint32) number,
 													.type = type,
 													.form = form_of(type, arrow),
 													.bias = arrow ? bias_of(type) : 0};
-	e->columns = bms_add_member(e->columns, number);
+	if (table == 0)
+		e->columns = bms_add_member(e->columns, number);
+	return true;
+}
+
+static bool
+find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nullable)
+{
+	uint32 table;
+	bool   outer;
+
+	if (!find_table(e, var, &table, &outer) ||
+		!place_column(e, table, var->varattno, type, at, nullable))
+		return false;
+	*nullable |= outer;
 	return true;
 }
 
@@ -291,16 +330,18 @@ gstore_emit_gathered(gstore_emitter *e, int number, Oid type, uint32 *at)
 {
 	bool nullable;
 
-	return find_column(e, number, type, at, &nullable);
+	return place_column(e, 0, number, type, at, &nullable);
 }
 
 static bool
 is_column(const gstore_emitter *e, const Node *node)
 {
 	const Var *var = (const Var *) node;
+	uint32	   table;
+	bool	   outer;
 
-	return IsA(node, Var) && (Index) var->varno == e->relation && var->varlevelsup == 0 &&
-		var->varattno > 0;
+	return IsA(node, Var) && var->varlevelsup == 0 && var->varattno > 0 &&
+		find_table(e, var, &table, &outer);
 }
 
 static bool
@@ -311,8 +352,7 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 	out->type = getBaseType(var->vartype);
 	out->raises = false;
 	return is_column(e, (const Node *) var) && gstore_is_compiled_type(out->type) &&
-		find_column(e, var->varattno, out->type, &at, &out->nullable) &&
-		gstore_emit(e, GQUERY_LOAD, at, 0);
+		find_column(e, var, out->type, &at, &out->nullable) && gstore_emit(e, GQUERY_LOAD, at, 0);
 }
 
 /* ---- operators and functions */
@@ -637,8 +677,7 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 		const Oid type = getBaseType(var->vartype);
 
 		out->raises = false;
-		if (!gstore_is_compiled_type(type) ||
-			!find_column(e, var->varattno, type, &at, &out->nullable) ||
+		if (!gstore_is_compiled_type(type) || !find_column(e, var, type, &at, &out->nullable) ||
 			!gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
 			return false;
 	}

@@ -25,6 +25,7 @@
 
 #include "postgres/fdw.h"
 #include "postgres/qual.h"
+#include "postgres/query_join.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
@@ -35,11 +36,12 @@
  */
 typedef struct device_costs
 {
-	Cost   instruction, group; /* of a row */
-	double bytes;			   /* that one unit reads */
+	Cost   instruction, group, probe; /* of a row */
+	double bytes;					  /* that one unit reads */
 } device_costs;
 
-static const device_costs gpu_costs = {2e-7, 2e-6, 12e6}, software_costs = {0.0008, 0.005, 4e5};
+static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
+						  software_costs = {0.0008, 0.005, 0.01, 4e5};
 
 static GetForeignPlan_function plan_scan;
 
@@ -47,9 +49,10 @@ static GetForeignPlan_function plan_scan;
 
 typedef struct parts
 {
-	gstore_query query;
-	PathTarget	*target; /* keys and aggregates: the scan tuple */
-	List		*having;
+	const gstore_join_plan *join;
+	gstore_query			query;
+	PathTarget			   *target; /* keys and aggregates: the scan tuple */
+	List				   *having;
 } parts;
 
 /* Collects aggregates. True: there is something else that is made of rows. */
@@ -159,8 +162,10 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 {
 	ListCell *cell;
 
-	p->query.relation = input->relid;
-	p->query.pending = gstore_pending_planned(root);
+	p->query.relation = p->join->outer;
+	p->query.joins = p->join->joins;
+	p->query.filters = p->join->filters;
+	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||
@@ -170,23 +175,19 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	foreach(cell, p->query.aggregates)
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
 	set_pathtarget_cost_width(root, p->target);
-	p->query.filters = extract_actual_clauses(gstore_query_order(root, input->baserestrictinfo), false);
 	return true;
 }
 
 /* ---- paths */
 
-/* Of one table of ours without children, whose rows are not locked; a pseudoconstant condition is a plan node above a scan. */
+/* Of one table of ours without children, or joined ones, whose rows are not locked; a pseudoconstant condition is a plan node above a scan. */
 static bool
 is_simple(PlannerInfo *root, const RelOptInfo *input)
 {
 	const Query *query = root->parse;
 
-	return query->commandType == CMD_SELECT && query->groupingSets == NIL &&
-		query->rowMarks == NIL && root->rowMarks == NIL && input->reloptkind == RELOPT_BASEREL &&
-		input->rtekind == RTE_RELATION && !root->simple_rte_array[input->relid]->inh &&
-		bms_is_empty(input->lateral_relids) && !root->hasPseudoConstantQuals &&
-		bms_membership(root->all_baserels) == BMS_SINGLETON;
+	return query->commandType == CMD_SELECT && query->groupingSets == NIL && query->rowMarks == NIL &&
+		root->rowMarks == NIL && bms_is_empty(input->lateral_relids) && !root->hasPseudoConstantQuals;
 }
 
 static double
@@ -200,10 +201,11 @@ count_groups(PlannerInfo *root, const parts *p, double rows)
 static Path *
 make_local_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const parts *p, double groups)
 {
+	Path *local = p->join->joins == NIL ? gstore_plan_alone(root, input) : input->cheapest_total_path;
 	AggClauseCosts costs = {0};
 
 	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	return (Path *) create_agg_path(root, grouped, gstore_plan_alone(root, input), p->target,
+	return (Path *) create_agg_path(root, grouped, local, p->target,
 									p->query.keys != NIL ? AGG_HASHED : AGG_PLAIN, AGGSPLIT_SIMPLE,
 									group_clause(root), NIL, &costs, groups);
 }
@@ -224,19 +226,40 @@ row_bytes(const RelOptInfo *input, PlannerInfo *root, const Bitmapset *columns)
 	return bytes;
 }
 
+static device_costs
+costs_of_device(void)
+{
+	const Cost all = gstore_gpu_instruction_cost;
+
+	if (all >= 0)
+		return (device_costs){all, all, all, INFINITY};
+	return gstore->software ? software_costs : gpu_costs;
+}
+
 Cost
 gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_query_size *size,
 					  bool grouped)
 {
-	device_costs costs = gstore->software ? software_costs : gpu_costs;
-	Cost		 row;
+	const device_costs costs = costs_of_device();
+	Cost			   row;
 
-	if (gstore_gpu_instruction_cost >= 0)
-		costs = (device_costs){gstore_gpu_instruction_cost, gstore_gpu_instruction_cost, INFINITY};
 	row = size->instructions * costs.instruction + row_bytes(rel, root, size->columns) / costs.bytes;
 	if (grouped)
 		row += costs.group;
 	return gstore_gpu_startup_cost + rel->tuples * row;
+}
+
+/* Where rows have several matches, all of them go through the instructions behind the joins. */
+static Cost
+cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gstore_query_size *size)
+{
+	const RelOptInfo  *outer = find_base_rel(root, (int) p->query.relation);
+	const device_costs costs = costs_of_device();
+	const double	   more = Max(input->rows - outer->tuples, 0);
+
+	return gstore_query_run_cost(root, outer, size, p->query.keys != NIL) +
+		(p->query.joins == NIL ? 0 : p->join->probes * costs.probe) +
+		more * size->instructions * costs.instruction;
 }
 
 static void
@@ -246,7 +269,7 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const 
 	const double groups = count_groups(root, p, input->rows);
 	const double rows = clamp_row_est(groups *
 									  clauselist_selectivity(root, p->having, 0, JOIN_INNER, NULL));
-	const Cost	 startup = gstore_query_run_cost(root, input, size, p->query.keys != NIL);
+	const Cost	 startup = cost_of_run(root, input, p, size);
 	QualCost	 having;
 	ForeignPath *path;
 
@@ -256,7 +279,7 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const 
 		startup + having.startup + groups * (cpu_tuple_cost + having.per_tuple) +
 			rows * grouped->reltarget->cost.per_tuple,
 		NIL, make_local_path(root, input, grouped, p, groups),
-		list_make3(list_copy(p->query.filters), p->target, p->having));
+		list_make3((List *) p->join, p->target, p->having));
 	path->path.parallel_safe = false;
 	add_path(grouped, (Path *) path);
 }
@@ -268,9 +291,12 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 	parts			  p = {0};
 	gstore_query_size size;
 
-	if (stage == UPPERREL_GROUP_AGG && gstore_gpu_queries && gstore_gpu_aggregates &&
-		is_simple(root, input) && find_parts(root, input, grouped, extra, &p) &&
-		gstore_query_measure(&p.query, &size))
+	if (stage != UPPERREL_GROUP_AGG || !gstore_gpu_queries || !gstore_gpu_aggregates ||
+		!is_simple(root, input))
+		return;
+	p.join = gstore_join_find(root, input);
+	if (p.join != NULL && bms_equal(p.join->tables, root->all_baserels) &&
+		find_parts(root, input, grouped, extra, &p) && gstore_query_measure(&p.query, &size))
 		add_query_path(root, input, grouped, &p, &size);
 }
 
@@ -288,9 +314,9 @@ collect_parameters(Node *node, void *argument)
 	return expression_tree_walker(node, collect_parameters, argument);
 }
 
-/* Keys and aggregates; the conditions as one more column, which is an AND also of one condition, as it is no key. */
+/* Keys and aggregates; conditions as further columns, each an AND also of one condition, as they are no keys. */
 static List *
-make_scan_tuple(const PathTarget *target, List *filters)
+make_scan_tuple(const PathTarget *target, List *conditions)
 {
 	List	 *out = NIL;
 	ListCell *cell;
@@ -299,10 +325,9 @@ make_scan_tuple(const PathTarget *target, List *filters)
 		out = lappend(out,
 					  makeTargetEntry(copyObject(lfirst(cell)), (AttrNumber) (list_length(out) + 1),
 									  NULL, false));
-	if (filters != NIL)
+	foreach(cell, conditions)
 		out = lappend(out,
-					  makeTargetEntry(makeBoolExpr(AND_EXPR, copyObject(filters), -1),
-									  (AttrNumber) (list_length(out) + 1), NULL, true));
+					  makeTargetEntry(lfirst(cell), (AttrNumber) (list_length(out) + 1), NULL, true));
 	return out;
 }
 
@@ -310,15 +335,15 @@ static ForeignScan *
 gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
 					 List *targets, List *clauses, Plan *outer)
 {
-	List *filters, *having, *tuple, *parameters = NIL;
+	List *numbers, *conditions = NIL, *having, *tuple, *parameters = NIL;
 
 	if (rel->reloptkind != RELOPT_UPPER_REL)
 		return plan_scan(root, rel, relation, path, targets, clauses, outer);
-	filters = linitial(path->fdw_private);
+	numbers = gstore_join_encode(linitial(path->fdw_private), &conditions);
 	having = lthird(path->fdw_private);
-	tuple = make_scan_tuple(lsecond(path->fdw_private), filters);
+	tuple = make_scan_tuple(lsecond(path->fdw_private), conditions);
 	(void) collect_parameters((Node *) tuple, &parameters);
-	return make_foreignscan(targets, having, 0, parameters, NIL, tuple, NIL, outer);
+	return make_foreignscan(targets, having, 0, parameters, list_make1(numbers), tuple, NIL, outer);
 }
 
 void
@@ -327,33 +352,40 @@ gstore_query_path_callbacks(FdwRoutine *routine)
 	plan_scan = routine->GetForeignPlan;
 	routine->GetForeignPlan = gstoreGetForeignPlan;
 	routine->GetForeignUpperPaths = gstoreGetForeignUpperPaths;
+	gstore_join_callbacks(routine);
 }
 
-static Index
-relation_of(const ForeignScan *plan)
+static const Bitmapset *
+tables_of(const ForeignScan *plan)
 {
 #if PG_VERSION_NUM >= 160000
-	return (Index) bms_singleton_member(plan->fs_base_relids);
+	return plan->fs_base_relids;
 #else
-	return (Index) bms_singleton_member(plan->fs_relids);
+	return plan->fs_relids;
 #endif
 }
 
 void
 gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 {
-	ListCell *cell;
+	List			*conditions = NIL;
+	ListCell		*cell;
+	gstore_join_plan join;
 
-	*query = (gstore_query){.relation = relation_of(plan)};
+	*query = (gstore_query){0};
 	foreach(cell, plan->fdw_scan_tlist)
 	{
 		const TargetEntry *entry = lfirst_node(TargetEntry, cell);
 
 		if (entry->resjunk)
-			query->filters = ((BoolExpr *) entry->expr)->args;
+			conditions = lappend(conditions, entry->expr);
 		else if (IsA(entry->expr, Aggref))
 			query->aggregates = lappend(query->aggregates, entry->expr);
 		else
 			query->keys = lappend(query->keys, entry->expr);
 	}
+	gstore_join_decode(linitial(plan->fdw_private), tables_of(plan), conditions, &join);
+	query->relation = join.outer;
+	query->filters = join.filters;
+	query->joins = join.joins;
 }

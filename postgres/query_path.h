@@ -1,6 +1,6 @@
 /* postgres/query_path.h - what the planner is offered of queries on the GPU: grouping, with aggregates, over one table.
  *
- * Circle: plan.c, query_filter.c, query_order.c, query_path.c, query_scan.c and scan.c call each other, because paths on the GPU are weighed against the
+ * Circle: plan.c, query_filter.c, query_join.c, query_order.c, query_path.c, query_scan.c and scan.c call each other, because paths on the GPU are weighed against the
  * scan's own, and a scan runs filters on the GPU.
  */
 #ifndef GSTORE_QUERY_PATH_H

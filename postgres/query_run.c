@@ -2,7 +2,9 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "utils/rel.h"
 
+#include "postgres/pending.h"
 #include "postgres/query_run.h"
 #include "postgres/settings.h"
 #include "postgres/whole.h"
@@ -10,8 +12,10 @@
 /* A request, compiled. */
 typedef struct compiled_query
 {
-	gquery_program program;
-	int			   record_words;
+	gquery_program		  program;
+	int					  record_words;
+	const gquery_program *builds; /* of inner tables */
+	int					  build_count;
 	/* Columns of GQUERY_DISTANCE. Their spans are within `queries`. */
 	const gquery_wanted_distance *distances;
 	int							  distance_count;
@@ -55,23 +59,49 @@ add_cost(gstore_run *run, const gquery_cost *cost)
 	run->cost.scratch_bytes = Max(run->cost.scratch_bytes, cost->scratch_bytes);
 }
 
-/* ---- the memory file: the window, a bitmap, queries of distances */
+/* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances */
+
+/* A table as it is exported. */
+typedef struct table_rows
+{
+	gstore_call_table rows;
+	uint64			  store, version; /* of gquery_table */
+} table_rows;
 
 static uint64
-queries_at(const gstore_call_table *rows)
+bitmap_at(const table_rows *tables, int table)
 {
-	return TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_window)) +
-		TYPEALIGN64(GQUERY_ALIGN, rows->dead_bytes);
+	uint64 at = TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_window));
+
+	for (int i = 0; i < table; i++)
+		at += TYPEALIGN64(GQUERY_ALIGN, tables[i].rows.dead_bytes);
+	return at;
+}
+
+static uint64
+build_at(const table_rows *tables, const compiled_query *query, int inner)
+{
+	return bitmap_at(tables, 1 + query->build_count) +
+		(uint64) inner * TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program));
+}
+
+static uint64
+queries_at(const table_rows *tables, const compiled_query *query)
+{
+	return build_at(tables, query, query->build_count);
 }
 
 static void
-fill_table(gquery_window *window, const gstore_call_table *rows)
+fill_table(gquery_window *window, const table_rows *tables, int number)
 {
-	const uint64  at = TYPEALIGN64(GQUERY_ALIGN, sizeof *window);
-	gquery_table *table = &window->tables[0];
+	const gstore_call_table *rows = &tables[number].rows;
+	const uint64			 at = bitmap_at(tables, number);
+	gquery_table			*table = &window->tables[number];
 
-	window->table_count = 1;
-	strlcpy(table->token, rows->token, sizeof table->token);
+	table->store = tables[number].store;
+	table->version = tables[number].version;
+	if (rows->token != NULL)
+		strlcpy(table->token, rows->token, sizeof table->token);
 	table->rows = rows->rows;
 	table->dead = (gquery_span){at, rows->dead_bytes};
 	table->deleted_at = rows->deleted_at;
@@ -81,9 +111,21 @@ fill_table(gquery_window *window, const gstore_call_table *rows)
 }
 
 static void
-fill_distances(gquery_window *window, const gstore_call_table *rows, const compiled_query *query)
+fill_builds(gquery_window *window, const table_rows *tables, const compiled_query *query)
 {
-	const uint64 at = queries_at(rows);
+	for (int i = 0; i < query->build_count; i++)
+	{
+		const uint64 at = build_at(tables, query, i);
+
+		window->builds[i] = (gquery_span){at, sizeof(gquery_program)};
+		memcpy((uint8 *) window + at, &query->builds[i], sizeof(gquery_program));
+	}
+}
+
+static void
+fill_distances(gquery_window *window, const table_rows *tables, const compiled_query *query)
+{
+	const uint64 at = queries_at(tables, query);
 
 	window->distance_count = (uint32) query->distance_count;
 	for (int i = 0; i < query->distance_count; i++)
@@ -96,15 +138,18 @@ fill_distances(gquery_window *window, const gstore_call_table *rows, const compi
 }
 
 static void
-fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_request *request,
+fill_window(gquery_window *window, const table_rows *tables, const gstore_request *request,
 			const compiled_query *query)
 {
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = queries_at(rows) + query->queries_bytes;
-	fill_table(window, rows);
-	fill_distances(window, rows, query);
+	window->used = queries_at(tables, query) + query->queries_bytes;
+	window->table_count = 1 + (uint32) query->build_count;
+	for (int i = 0; i <= query->build_count; i++)
+		fill_table(window, tables, i);
+	fill_builds(window, tables, query);
+	fill_distances(window, tables, query);
 	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
@@ -135,8 +180,47 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 	query->gather_max = request->gather_max;
 	if (!gstore_query_gathered(request->compiled, &query->gather, &query->gather_count))
 		query->gather_max = query->gather_count = 0;
+	query->build_count = gstore_query_builds(request->compiled, &query->builds);
 	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
 												   &query->queries, &query->queries_bytes);
+	return true;
+}
+
+/* A transaction that has changed the table sees rows that are in no version. */
+static bool
+export_table(gstore_run *run, Relation relation, gstore_view *view, table_rows *out)
+{
+	gstore_answer refused;
+
+	memset(out, 0, sizeof *out);
+	if (view->rows == 0)
+		return true;
+	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &out->rows, &refused))
+	{
+		strlcpy(run->why, refused.text, sizeof run->why);
+		return false;
+	}
+	if (gstore_pending_find(RelationGetRelid(relation)) != NULL)
+		return true;
+	out->store = view->name.store;
+	out->version = view->revision;
+	return true;
+}
+
+static bool
+export_tables(gstore_run *run, const gstore_request *request, table_rows *out)
+{
+	gstore_view *views = request->view;
+
+	if (!export_table(run, request->relation, &views[0], &out[0]))
+		return false;
+	for (int i = 0; i < request->inner_count; i++)
+	{
+		strlcpy(run->why, "tables are on several GPUs", sizeof run->why);
+		if ((views[1 + i].rows > 0 && views[1 + i].name.device != views[0].name.device) ||
+			!export_table(run, request->inner[i], &views[1 + i], &out[1 + i]))
+			return false;
+	}
 	return true;
 }
 
@@ -145,21 +229,17 @@ static gstore_session *
 send_request(gstore_run *run, const gstore_request *request, const compiled_query *query,
 			 gquery_error *raised)
 {
-	gstore_call_table rows;
-	gstore_session	 *session;
-	gstore_answer	  refused;
+	table_rows		tables[GQUERY_TABLES_MAX];
+	gstore_session *session;
 
 	gstore_wait_ready();
-	if (!gstore_whole_export(request->relation, request->view, GSTORE_EXPORT_QUERY, &rows, &refused))
-	{
-		strlcpy(run->why, refused.text, sizeof run->why);
+	if (!export_tables(run, request, tables))
 		return NULL;
-	}
 	session = gstore_session_begin(request->view->name.device,
-								   queries_at(&rows) + query->queries_bytes, run->why);
+								   queries_at(tables, query) + query->queries_bytes, run->why);
 	if (session == NULL)
 		return NULL;
-	fill_window(gstore_session_window(session), &rows, request, query);
+	fill_window(gstore_session_window(session), tables, request, query);
 	if (gstore_session_run(session, GQUERY_RUN, run->why))
 		return session;
 	*raised = gstore_session_raised(session);

@@ -13,19 +13,21 @@
 #include "postgres/query_compile.h"
 #include "postgres/query_session.h"
 
-/* What is to run: with the parameters of now, over the rows of a view (whole.h). */
+/* What is to run: with the parameters of now, over the rows of a view (whole.h), and those of inner tables. */
 typedef struct gstore_request
 {
 	gstore_compiled *compiled;
 	ExprContext		*context;
 	Relation		 relation;
-	gstore_view		*view;
+	gstore_view		*view; /* inner_count more are behind it; without rows, there are none */
 	/* Of a list: so many of its first entries, of those after this one, which has so many words; NULL: from the first one on. */
 	uint64		 list_max;
 	const int64 *after;
 	int			 after_words;
 	/* Of marked rows: if no more than these pass, a list of them with the values of gstore_query.gathered. */
-	uint64 gather_max;
+	uint64			gather_max;
+	const Relation *inner; /* with joins */
+	int				inner_count;
 } gstore_request;
 
 typedef struct gstore_run

@@ -15,6 +15,7 @@
 #include "utils/ruleutils.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/query_join.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
@@ -33,7 +34,9 @@ typedef enum phase
 typedef struct query_state
 {
 	gstore_query	 query;
-	Relation		 relation;
+	Relation		 relation; /* the outer one, with joins */
+	Relation		 inner[GQUERY_JOINS_MAX];
+	int				 inner_count;
 	gstore_compiled *compiled;
 	MemoryContext	 context; /* of a run */
 	phase			 phase;
@@ -46,9 +49,13 @@ static void
 begin_query(ForeignScanState *node, int flags)
 {
 	query_state *state = palloc0(sizeof *state);
+	ListCell	*cell;
 
 	gstore_query_of_plan((const ForeignScan *) node->ss.ps.plan, &state->query);
 	state->relation = ExecOpenScanRelation(node->ss.ps.state, state->query.relation, flags);
+	foreach(cell, state->query.joins)
+		state->inner[state->inner_count++] = ExecOpenScanRelation(
+			node->ss.ps.state, ((const gstore_query_join *) lfirst(cell))->relation, flags);
 	node->fdw_state = state;
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
@@ -69,14 +76,33 @@ take_nothing(query_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 }
 
+/* False: the outer table has no rows. Inner ones may have none. */
+static bool
+choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
+{
+	gstore_note_read(state->relation, snapshot);
+	for (int i = 0; i < state->inner_count; i++)
+		gstore_note_read(state->inner[i], snapshot);
+	if (!gstore_whole_choose(state->relation, snapshot, &views[0]))
+		return false;
+	for (int i = 0; i < state->inner_count; i++)
+		if (!gstore_whole_choose(state->inner[i], snapshot, &views[1 + i]))
+			views[1 + i] = (gstore_view){0};
+	return true;
+}
+
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
-	gstore_view	   view;
-	gstore_request request = {state->compiled, node->ss.ps.ps_ExprContext, state->relation, &view};
+	gstore_view	   views[GQUERY_TABLES_MAX];
+	gstore_request request = {.compiled = state->compiled,
+							  .context = node->ss.ps.ps_ExprContext,
+							  .relation = state->relation,
+							  .view = views,
+							  .inner = state->inner,
+							  .inner_count = state->inner_count};
 
-	gstore_note_read(state->relation, snapshot);
-	if (!gstore_whole_choose(state->relation, snapshot, &view))
+	if (!choose_rows(state, snapshot, views))
 	{
 		take_nothing(state);
 		return true;
@@ -92,12 +118,28 @@ end_run(query_state *state)
 	state->phase = PHASE_BEFORE;
 }
 
+/* One for all tables. */
+static Snapshot
+register_snapshot(const query_state *state, EState *estate)
+{
+	Snapshot snapshot = gstore_register_snapshot(state->relation, estate->es_snapshot, estate);
+
+	for (int i = 0; i < state->inner_count; i++)
+	{
+		const Snapshot next = gstore_register_snapshot(state->inner[i], snapshot, estate);
+
+		UnregisterSnapshot(snapshot);
+		snapshot = next;
+	}
+	return snapshot;
+}
+
 static void
 run_query(ForeignScanState *node, query_state *state)
 {
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
 	EState		  *estate = node->ss.ps.state;
-	const Snapshot snapshot = gstore_register_snapshot(state->relation, estate->es_snapshot, estate);
+	const Snapshot snapshot = register_snapshot(state, estate);
 	const bool	   done = run_for_snapshot(node, state, snapshot);
 
 	UnregisterSnapshot(snapshot);
@@ -234,9 +276,15 @@ explain_query(ForeignScanState *node, ExplainState *es)
 {
 	const query_state *state = node->fdw_state;
 
-	ExplainPropertyText("GPU",
-						psprintf("aggregate on %s", RelationGetRelationName(state->relation)), es);
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "aggregate on %s", RelationGetRelationName(state->relation));
+	for (int i = 0; i < state->inner_count; i++)
+		appendStringInfo(&text, ", %s", RelationGetRelationName(state->inner[i]));
+	ExplainPropertyText("GPU", text.data, es);
 	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
+	gstore_join_explain(node, state->query.joins, es);
 	gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(node, "GPU Aggregate", state->query.aggregates, es);
 	if (es->analyze)

@@ -25,6 +25,7 @@ int	   gstore_lost_tables = GSTORE_LOST_EMPTY;
 bool   gstore_wait_for_source = false;
 bool   gstore_gpu_queries = true;
 bool   gstore_gpu_aggregates = true;
+bool   gstore_gpu_joins = true;
 bool   gstore_gpu_filters = true;
 bool   gstore_gpu_order = true;
 double gstore_gpu_startup_cost = 150;
@@ -50,6 +51,10 @@ define_query_settings(void)
 							 "Whether aggregates and GROUP BY may run on the GPU.",
 							 "Without effect if gstore_fdw.gpu_queries is off.",
 							 &gstore_gpu_aggregates, true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("gstore_fdw.gpu_joins",
+							 "Whether joins below aggregates and GROUP BY may run on the GPU.",
+							 "Without effect if gstore_fdw.gpu_aggregates is off.",
+							 &gstore_gpu_joins, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("gstore_fdw.gpu_filters",
 							 "Whether conditions of scans may be evaluated on the GPU.",
 							 "Without effect if gstore_fdw.gpu_queries is off.",

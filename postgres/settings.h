@@ -35,6 +35,7 @@ extern bool	 gstore_wait_for_source;
 /* Of queries on the GPU: */
 extern bool	  gstore_gpu_queries;
 extern bool	  gstore_gpu_aggregates;
+extern bool	  gstore_gpu_joins;
 extern bool	  gstore_gpu_filters;
 extern bool	  gstore_gpu_order;
 extern double gstore_gpu_startup_cost;

@@ -37,11 +37,12 @@
  * of the backend's connection and that of its memory file; and sends a byte at least each GSTORE_SPAWN_BEAT_MS, unless a query of
  * its does not go on. It is killed after GSTORE_SPAWN_HANG_MS without one.
  */
-#define GSTORE_SPAWN_CONTROL		 3
-#define GSTORE_SPAWN_EXECUTOR_KEEPER 4
-#define GSTORE_SPAWN_BEAT_MS		 5000
-#define GSTORE_SPAWN_HANG_MS		 30000
-#define GSTORE_EXECUTORS_MAX		 32 /* at a time */
+#define GSTORE_SPAWN_CONTROL		  3
+#define GSTORE_SPAWN_EXECUTOR_KEEPER  4 /* restricted, for tables */
+#define GSTORE_SPAWN_EXECUTOR_OBJECTS 5 /* for objects of its own */
+#define GSTORE_SPAWN_BEAT_MS		  5000
+#define GSTORE_SPAWN_HANG_MS		  30000
+#define GSTORE_EXECUTORS_MAX		  32 /* at a time */
 
 typedef enum gstore_spawn_kind
 {

@@ -90,10 +90,8 @@ static bool list_columns(gquery_query *q)
     uint32_t number = 0, index;
 
     for (uint32_t i = 0; i < w->program.column_count; i++) {
-        if (w->program.columns[i].table == GQUERY_DISTANCE)
+        if (w->program.columns[i].table != 0) /* inner.c's, or a distance */
             continue;
-        if (w->program.columns[i].table != 0)
-            return gquery_refuse(q, "there is one table");
         number = w->program.columns[i].number;
         if (!find_column(q, i, &index))
             goto other;
@@ -119,11 +117,11 @@ static void set_sources(gquery_query *q)
     const gquery_window *w = &q->c->query;
 
     for (uint32_t i = 0; i < w->program.column_count; i++)
-        if (w->program.columns[i].table != GQUERY_DISTANCE) {
+        if (w->program.columns[i].table == 0) {
             const gvm_table_data *d = &q->data[l->columns[i]];
 
             q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values,
-                                                 (uint64_t)(uintptr_t)d->nulls};
+                                                 (uint64_t)(uintptr_t)d->nulls, 0};
         }
     for (uint32_t i = 0; i < w->distance_count; i++) {
         q->vectors[i].launch.values = (uint64_t)(uintptr_t)q->data[l->vectors[i]].values;
@@ -170,8 +168,8 @@ static void count_bytes(gquery_query *q)
         if (q->listed.scanned[i])
             bytes += c->nulls_bytes + c->values_bytes;
     }
-    q->cost.rows = q->c->query.tables[0].rows;
-    q->cost.read_bytes = bytes;
+    q->cost.rows += q->c->query.tables[0].rows;
+    q->cost.read_bytes += bytes;
 }
 
 /* ---- the keeper */
@@ -194,12 +192,30 @@ bool gquery_open_table(gquery_query *q)
 }
 
 /* GVM_OK without a table. */
-static gvm_status take_leases(gquery_query *q, int wait_ms)
+gvm_status gquery_take_leases(gquery_query *q, int wait_ms)
 {
     if (q->attached == NULL)
         return GVM_OK;
     return gquery_leases_take(q->tables, q->attached, q->listed.list, q->listed.count,
                               q->c->query.tables[0].deleted_bytes > 0, wait_ms, q->data, &q->leases);
+}
+
+/* Of all tables, or of none. */
+static gvm_status take_all_leases(gquery_query *q, int wait_ms)
+{
+    gvm_status status = gquery_take_leases(q, wait_ms);
+
+    if (status != GVM_OK)
+        return status;
+    status = gquery_inner_take_leases(q, wait_ms);
+    if (status != GVM_OK) {
+        gvm_error error;
+
+        gvm_error_last(&error);
+        gquery_leases_release(&q->leases);
+        gvm_error_restore(&error);
+    }
+    return status;
 }
 
 /* Until they could be taken, in pieces: between them the query shows that it goes on, and ends if its backend is gone. */
@@ -208,9 +224,11 @@ static gvm_status await_leases(gquery_query *q, int64_t until_ns)
     gvm_status status = GVM_E_TIMEOUT;
 
     while (status == GVM_E_TIMEOUT && gquery_now_ns() < until_ns && !gquery_is_closed(q->c))
-        status = take_leases(q, PIECE_MS);
-    if (status == GVM_OK)
+        status = take_all_leases(q, PIECE_MS);
+    if (status == GVM_OK) {
         gquery_leases_release(&q->leases);
+        gquery_inner_release_leases(q);
+    }
     return status;
 }
 
@@ -223,7 +241,7 @@ static gvm_status take_both(gquery_query *q)
     for (;;) {
         status = gquery_lane_take(q->c, &q->lane);
         if (status == GVM_OK)
-            status = take_leases(q, BRIEF_MS);
+            status = take_all_leases(q, BRIEF_MS);
         if (status == GVM_OK || q->lane == NULL)
             return status;
         gquery_lane_give(q->lane);
@@ -235,13 +253,19 @@ static gvm_status take_both(gquery_query *q)
     }
 }
 
-bool gquery_begin_reading(gquery_query *q)
+bool gquery_set_sources(gquery_query *q)
 {
-    if (!gquery_succeed(q, take_both(q), "cannot read a table"))
-        return false;
     if (q->attached == NULL)
         return true;
     set_sources(q);
     count_bytes(q);
     return set_deleted(q);
+}
+
+bool gquery_begin_reading(gquery_query *q)
+{
+    if (!gquery_succeed(q, take_both(q), "cannot read a table"))
+        return false;
+    gquery_inner_set_sources(q);
+    return gquery_set_sources(q);
 }

@@ -54,7 +54,8 @@ bool gquery_read_window(gquery_connection *c)
         return false;
     /* What is checked is the copy: the backend can still write to the file. */
     memcpy(&c->query, c->file, sizeof c->query);
-    c->query.tables[0].token[GQUERY_TOKEN_BYTES - 1] = '\0';
+    for (uint32_t i = 0; i < GQUERY_TABLES_MAX; i++)
+        c->query.tables[i].token[GQUERY_TOKEN_BYTES - 1] = '\0';
     return c->query.magic == GQUERY_MAGIC && c->query.version == GQUERY_VERSION &&
            c->query.used >= sizeof(gquery_window) && c->query.used <= c->file_bytes;
 }
@@ -90,8 +91,9 @@ void *gquery_append(gquery_connection *c, uint64_t bytes, gquery_span *span)
 bool gquery_is_closed(gquery_connection *c)
 {
     struct pollfd p = {c->socket, POLLRDHUP, 0};
+    gquery_connection *moved = c->whole != NULL ? c->whole : c;
 
-    atomic_store_explicit(&c->moved_ns, gquery_now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&moved->moved_ns, gquery_now_ns(), memory_order_relaxed);
     return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
 }
 

@@ -13,11 +13,13 @@
 #define SHARED_STATIC 4096              /* left for what kernels declare themselves */
 #define WAIT_MS 100
 
-/* Made by lib/kernels/embed.py of kernels.c and search.c. NULL: this build has no kernels for real GPUs. */
+/* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c and search.c. NULL: this build has no kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
 extern const unsigned char gvmi_image_soft_query_gather[];
 extern const unsigned char *const gvmi_image_cuda_query_gather;
+extern const unsigned char gvmi_image_soft_query_joined[];
+extern const unsigned char *const gvmi_image_cuda_query_joined;
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
 
@@ -62,7 +64,8 @@ static gvm_status find_kernel(CUmodule module, const char *name, CUfunction *ker
                                                      "there is no kernel %s", name);
 }
 
-static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule gather, CUmodule search)
+static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule joined, CUmodule gather,
+                               CUmodule search)
 {
     const struct {
         CUmodule module;
@@ -72,6 +75,7 @@ static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule gath
                {kernels, "query_scan", &d->scan},
                {kernels, "query_reduce", &d->reduce},
                {kernels, "query_collect", &d->collect},
+               {joined, "query_join", &d->join},
                {gather, "query_count_marks", &d->count_marks},
                {gather, "query_list_marks", &d->list_marks},
                {gather, "query_gather", &d->gather},
@@ -108,6 +112,8 @@ static void allow_shared(gquery_device *d)
                                       device) == CUDA_SUCCESS &&
         bytes > (int)d->shared_bytes + SHARED_STATIC &&
         gvmi_cu->cuFuncSetAttribute(d->scan, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                    bytes - SHARED_STATIC) == CUDA_SUCCESS &&
+        gvmi_cu->cuFuncSetAttribute(d->join, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                     bytes - SHARED_STATIC) == CUDA_SUCCESS)
         d->shared_bytes = (uint32_t)bytes - SHARED_STATIC;
     if (!d->info.software && gvmi_cu->cuDeviceGet(&device, d->info.ordinal) == CUDA_SUCCESS &&
@@ -131,10 +137,13 @@ static gvm_status load_module(const unsigned char *image, CUmodule *module)
 static gvm_status load_kernels(gquery_device *d)
 {
     const bool software = d->info.software;
-    CUmodule kernels, gather, search;
+    CUmodule kernels, joined, gather, search;
     gvm_status status = load_module(
         software ? gvmi_image_soft_query_kernels : gvmi_image_cuda_query_kernels, &kernels);
 
+    if (status == GVM_OK)
+        status = load_module(software ? gvmi_image_soft_query_joined : gvmi_image_cuda_query_joined,
+                             &joined);
     if (status == GVM_OK)
         status = load_module(software ? gvmi_image_soft_query_gather : gvmi_image_cuda_query_gather,
                              &gather);
@@ -142,7 +151,7 @@ static gvm_status load_kernels(gquery_device *d)
         status = load_module(software ? gvmi_image_soft_query_search : gvmi_image_cuda_query_search,
                              &search);
     if (status == GVM_OK)
-        status = find_kernels(d, kernels, gather, search);
+        status = find_kernels(d, kernels, joined, gather, search);
     if (status == GVM_OK)
         allow_shared(d);
     return status;

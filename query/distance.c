@@ -186,7 +186,8 @@ static void set_sources(gquery_query *q, uint64_t first)
 
             q->scan.sources[i] = (gquery_source){0};
             if (v->launch.values != 0)
-                q->scan.sources[i] = (gquery_source){v->launch.out - sizeof(double) * first, v->nulls};
+                q->scan.sources[i] = (gquery_source){v->launch.out - sizeof(double) * first,
+                                                     v->nulls, 0};
         }
 }
 

@@ -19,6 +19,7 @@
 
 #include "postgres/spawner.h"
 #include "query/executor.h"
+#include "query/hash.h"
 
 #define SPIN_NS 50000
 #define IDLE_MS 60000 /* without connections; then it ends */
@@ -315,6 +316,7 @@ static void *rest_main(void *argument)
 
         (void)nanosleep(&pause, NULL);
         (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
+        gquery_hash_rest(GQUERY_HASH_REST_NS);
         gquery_device_rest();
     }
     return NULL;
@@ -350,8 +352,8 @@ int main(int argc, char **argv)
         fputs("gstore-executor is started by gstore_fdw, for queries on a GPU\n", stderr);
         return 2;
     }
-    close_others(GSTORE_SPAWN_EXECUTOR_KEEPER + 1);
-    for (int fd = GSTORE_SPAWN_CONTROL; fd <= GSTORE_SPAWN_EXECUTOR_KEEPER; fd++)
+    close_others(GSTORE_SPAWN_EXECUTOR_OBJECTS + 1);
+    for (int fd = GSTORE_SPAWN_CONTROL; fd <= GSTORE_SPAWN_EXECUTOR_OBJECTS; fd++)
         fcntl(fd, F_SETFD, FD_CLOEXEC);
     /* Ends with the spawner, which cannot end it when it is killed itself. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != (pid_t)atol(argv[3]))
@@ -359,9 +361,10 @@ int main(int argc, char **argv)
     allow_descriptors();
     state.ordinal = (int32_t)atol(argv[1]);
     state.idle_ns = gquery_now_ns();
-    if (gquery_tables_create(GSTORE_SPAWN_EXECUTOR_KEEPER, &state.tables) != GVM_OK) {
+    if (gquery_tables_create(GSTORE_SPAWN_EXECUTOR_KEEPER, &state.tables) != GVM_OK ||
+        gquery_hash_init(GSTORE_SPAWN_EXECUTOR_OBJECTS) != GVM_OK) {
         gvm_error_last(&error);
-        fprintf(stderr, "gstore-executor: cannot use the connection to the GPU memory keeper: %s\n",
+        fprintf(stderr, "gstore-executor: cannot use the connections to the GPU memory keeper: %s\n",
                 error.text);
         return 1;
     }

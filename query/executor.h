@@ -50,6 +50,7 @@ typedef struct gquery_connection {
     gquery_window query; /* a copy */
     gquery_results results;
     bool has_context;
+    struct gquery_connection *whole; /* of which this is a copy, for a part of its query; NULL: it is none */
     /* While a query runs: when it went on last (gquery_now_ns()); otherwise 0. */
     _Atomic int64_t moved_ns;
     struct gquery_connection *next, *before; /* executor.c's */
@@ -71,7 +72,7 @@ bool gquery_is_closed(gquery_connection *c);
 /* It waits for another process, which may take any time, until it goes on. */
 static inline void gquery_await_other(gquery_connection *c)
 {
-    atomic_store(&c->moved_ns, 0);
+    atomic_store(c->whole != NULL ? &c->whole->moved_ns : &c->moved_ns, 0);
 }
 
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
@@ -84,7 +85,7 @@ void gquery_answer_status(gquery_message *answer, gvm_status status, const char 
 typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
-    CUfunction begin, scan, reduce, collect;
+    CUfunction begin, scan, join, reduce, collect;
     CUfunction distance, select, keep;
     CUfunction count_marks, list_marks, gather;
     uint32_t threads;        /* of a block, at most */

@@ -25,6 +25,9 @@ typedef struct machine {
     uint32_t width;  /* threads of the block */
     uint32_t depth, nested, active, error;
     uint32_t local; /* of kernel_partial.h */
+    /* kernel_join.h's: */
+    uint64_t *joined; /* the row of table 1 + t is t * EACH warps' lanes before */
+    uint32_t more;    /* EACH bits for each of these tables: there is another match */
 } machine;
 
 GVM_DEVICE int has(uint32_t rows, uint32_t r)

@@ -14,11 +14,18 @@
 #include <gvmem/device/kernel.h>
 
 #include "query/kernel_groups.h"
+#include "query/kernel_join.h"
 #include "query/kernel_lists.h"
 #include "query/kernel_machine.h"
 #include "query/kernel_partial.h"
 #include "query/kernel_values.h"
 #include "query/kernels.h"
+
+#ifdef GQUERY_JOINED
+#define QUERY_SCAN query_join
+#else
+#define QUERY_SCAN query_scan
+#endif
 
 /* ---- columns */
 
@@ -29,14 +36,15 @@ GVM_DEVICE int bit_of(uint64_t bitmap, uint64_t i)
 
 GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
 {
-    uint32_t r, nulls = 0;
+    const uint32_t unmatched = unmatched_rows(m, source);
+    uint32_t r, nulls = unmatched;
 
     if (source->nulls == 0)
-        return source->values == 0 ? ALL_ROWS : 0;
+        return source->values == 0 ? ALL_ROWS : nulls;
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
-        if (has(m->active, r))
-            nulls |= (uint32_t)!bit_of(source->nulls, m->row + r * m->width) << r;
+        if (has(m->active & ~unmatched, r))
+            nulls |= (uint32_t)!bit_of(source->nulls, row_of(m, source, r)) << r;
     return nulls;
 }
 
@@ -44,7 +52,7 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
     GVM_UNROLL \
     for (r = 0; r < EACH; r++) \
         if (has(rows, r)) { \
-            const type v = ((const type *)(uintptr_t)source->values)[m->row + r * m->width]; \
+            const type v = ((const type *)(uintptr_t)source->values)[row_of(m, source, r)]; \
             to[r] = (uint64_t)(expression); \
         } \
     break
@@ -53,7 +61,7 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
 GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form,
                             uint32_t half, uint64_t *to)
 {
-    const uint32_t rows = source->values == 0 ? 0 : m->active;
+    const uint32_t rows = source->values == 0 ? 0 : m->active & ~unmatched_rows(m, source);
     uint32_t r;
 
     GVM_UNROLL
@@ -71,13 +79,13 @@ GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint3
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
-                to[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
+                to[r] = (uint64_t)bit_of(source->values, row_of(m, source, r));
         break;
     default: /* GQUERY_I128 */
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r))
-                to[r] = ((const uint64_t *)(uintptr_t)source->values)[2 * (m->row + r * m->width) + half];
+                to[r] = ((const uint64_t *)(uintptr_t)source->values)[2 * row_of(m, source, r) + half];
     }
 }
 
@@ -597,8 +605,19 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_EMIT: break;
     case GQUERY_GROUP: group(p, m, i.a); break;
     case GQUERY_AGGREGATE: aggregate_rows(p, m, i.a, i.b); break;
+#ifdef GQUERY_JOINED
+    case GQUERY_PROBE: probe(p, m, &i); break;
+    case GQUERY_BUILD: build(p, m, i.a); break;
+#endif
     default: convert(m, op, i.b);
     }
+}
+
+/* There is no room for another group: all is done again with more. */
+GVM_DEVICE int is_full(const gquery_scan *p)
+{
+    return p->groups != 0 &&
+           gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0;
 }
 
 GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
@@ -616,16 +635,13 @@ GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
     return rows;
 }
 
-GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
+/* From instruction `at` on, where there is nothing on the stack. */
+GVM_DEVICE void run_code(const gquery_scan *p, machine *m, uint32_t at)
 {
     const gquery_instruction *code = m->program->code;
     uint64_t next; /* without its value, and code_count is read each time: there are few registers */
-    uint32_t at;
 
     m->depth = m->nested = 0;
-    for (at = 0; at < p->tests && m->active != 0; at++)
-        run_test(p, m, &code[at]);
-    at = p->tests;
     memcpy(&next, &code[at < GQUERY_CODE_MAX ? at : 0], sizeof next);
     for (; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
         const gquery_instruction i = {(uint16_t)next, (uint16_t)(next >> 16),
@@ -644,6 +660,19 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
             pop(m);
         }
     }
+}
+
+GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
+{
+    uint32_t at;
+
+    for (at = 0; at < p->tests && m->active != 0; at++)
+        run_test(p, m, &m->program->code[at]);
+    run_code(p, m, p->tests);
+#ifdef GQUERY_JOINED
+    while (m->more != 0 && !is_full(p))
+        run_code(p, m, take_next_matches(p, m));
+#endif
 }
 
 /* ---- states */
@@ -713,9 +742,8 @@ GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
     gvm_atomic_cas_u32((uint32_t *)(uintptr_t)address, GQUERY_E_NONE, error);
 }
 
-GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
+GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
 {
-    const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
     const uint64_t tile = (uint64_t)gvm_block_threads() * EACH;
     machine m;
 
@@ -726,6 +754,7 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     m.nulls = m.outer = m.floors = 0;
     m.width = gvm_block_threads();
     m.error = 0;
+    start_joins(&p, &m);
     m.local = p.local_groups > 0 ? 0 : LOCAL_MISSES;
     if (p.groups == 0)
         start_state(&m);
@@ -735,7 +764,7 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
     for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row - gvm_thread() < p.limit;
          m.row += gvm_block_count() * tile) {
         m.active = rows_seen(&p, &m);
-        if (p.groups != 0 && gvm_load_consume_u32(&groups->full) != 0) {
+        if (is_full(&p)) {
             if (p.local_groups == 0)
                 break;
             m.active = 0;
@@ -756,6 +785,7 @@ GVM_KERNEL_BOUNDED(query_scan, gquery_scan, p, GQUERY_THREADS, 4)
         raise_error(p.error, m.error);
 }
 
+#ifndef GQUERY_JOINED
 /* ---- before and after */
 
 GVM_KERNEL(query_reduce, gquery_reduce, p)
@@ -829,3 +859,4 @@ GVM_KERNEL(query_collect, gquery_collect, p)
     if (error != 0)
         raise_error(p.error, error);
 }
+#endif

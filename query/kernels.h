@@ -27,9 +27,29 @@ uint32_t gquery_fuse(gquery_program *program);
 typedef struct gquery_source {
     uint64_t values;
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
+    uint64_t table; /* as in gquery_column, of tables: which row is read */
 } gquery_source;
 
-/* query_scan: rows [first, limit) through the program. Dynamic shared memory: gquery_shared_bytes().
+#define GQUERY_NO_ROW UINT32_MAX
+
+/* An inner table by its keys, a row of it being a number below GQUERY_NO_ROW. Open addressing, linear probing: a slot is `1 + keys` words, the first one a state and, in its upper half, a row; then the
+ * keys. Rows with the same keys are chained by `next`, a uint32_t for each row of the table that has been entered. */
+typedef struct gquery_hash {
+    uint64_t slots; /* an address */
+    uint64_t count; /* of slots; 0: no row was entered */
+    uint64_t next;  /* an address; 0: no two rows have the same keys */
+    uint32_t keys;
+    uint32_t resume; /* by gquery_scan: the instruction behind the table's GQUERY_PROBE */
+} gquery_hash;
+
+/* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there. */
+typedef struct gquery_build {
+    gquery_hash hash;
+    uint64_t rows;
+    uint64_t repeated;
+} gquery_build;
+
+/* query_scan: rows [first, limit) through the program. query_join: the same, also of programs with GQUERY_PROBE and GQUERY_BUILD. Dynamic shared memory: gquery_shared_bytes().
  *
  * All in one group (groups 0): each block adds what it has found to its part of `partial`, a state of state_words each, which a launch of
  * query_reduce adds up. So sums of doubles do not depend on timing.
@@ -50,10 +70,13 @@ typedef struct gquery_scan {
     uint64_t marked; /* of GQUERY_MARK: the bitmap, row 0 at its beginning; `first` is a multiple of 32 */
     uint64_t list; /* of GQUERY_EMIT: gquery_list, its words `keys` + 1: the keys and the row; otherwise 0, as `marked` */
     uint64_t error; /* uint32_t, gquery_error; 0 before the first launch */
-    uint32_t depth, state_words, keys;
+    uint32_t depth; /* gquery_shape.depth + joins */
+    uint32_t state_words, keys;
     uint32_t local_groups, local_copies, local_tiles; /* by gquery_set_local(); 0: none */
     uint32_t tests;                                   /* of gquery_fuse() */
     gquery_source sources[GQUERY_COLUMNS_MAX];
+    gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
+    uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
 } gquery_scan;
 
 /* query_reduce, one block: states of `blocks` blocks in their order, into the first one. */

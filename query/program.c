@@ -30,8 +30,10 @@ typedef struct checker {
     uint32_t depth;
     uint32_t nested;
     branch branches[GQUERY_NESTED_MAX];
-    bool is_reduced; /* there has been GQUERY_GROUP or GQUERY_AGGREGATE */
-    uint64_t words;  /* of the state that have an aggregate */
+    bool is_reduced;   /* there has been GQUERY_GROUP or GQUERY_AGGREGATE */
+    bool multiplies;   /* a join may have several matches for a row */
+    uint32_t loadable; /* tables whose columns can be loaded: a bit for each */
+    uint64_t words;    /* of the state that have an aggregate */
 } checker;
 
 _Static_assert(GQUERY_STATE_MAX <= 64, "a bit for each word of the state");
@@ -133,7 +135,13 @@ static bool move(checker *c, uint32_t takes, uint32_t gives)
 
 static bool check_column(checker *c, uint32_t column)
 {
-    return column < c->program->column_count || refuse(c, "there is no column %u", (unsigned)column);
+    uint32_t table;
+
+    if (column >= c->program->column_count)
+        return refuse(c, "there is no column %u", (unsigned)column);
+    table = c->program->columns[column].table;
+    return table == GQUERY_DISTANCE || (c->loadable >> table & 1) != 0 ||
+           refuse(c, "no row of table %u has been found", (unsigned)table);
 }
 
 static bool check_compare(checker *c, uint32_t order)
@@ -227,7 +235,7 @@ static bool check_group(checker *c, uint32_t keys)
     return move(c, keys, 0);
 }
 
-/* GQUERY_MARK or GQUERY_EMIT: the whole result. */
+/* GQUERY_MARK, GQUERY_EMIT or GQUERY_BUILD: the whole result. */
 static bool check_last(checker *c, const char *name)
 {
     if (c->nested > 0)
@@ -240,6 +248,8 @@ static bool check_last(checker *c, const char *name)
 static bool check_mark(checker *c)
 {
     c->shape.marked = true;
+    if (c->multiplies)
+        return refuse(c, "MARK of joined rows");
     return check_last(c, "MARK");
 }
 
@@ -249,6 +259,8 @@ static bool check_emit(checker *c, uint32_t keys)
         return refuse(c, "EMIT of %u values, not 1 to %d", (unsigned)keys, GQUERY_KEYS_MAX);
     c->shape.emitted = true;
     c->shape.keys = keys;
+    if (c->shape.joins > 0)
+        return refuse(c, "EMIT of joined rows");
     return check_last(c, "EMIT") && move(c, keys, 0);
 }
 
@@ -267,6 +279,39 @@ static bool check_aggregate(checker *c, uint32_t first, uint32_t aggregate)
     c->words |= words;
     c->is_reduced = true;
     return aggregate == GQUERY_COUNT_ROWS || move(c, 1, 0);
+}
+
+/* ---- joins */
+
+static bool check_probe(checker *c, const gquery_instruction *i)
+{
+    if (c->nested > 0)
+        return refuse(c, "PROBE within IF");
+    if (c->is_reduced)
+        return refuse(c, "PROBE after GROUP or AGGREGATE");
+    if (i->a != c->shape.joins + 1 || i->a >= GQUERY_TABLES_MAX)
+        return refuse(c, "PROBE of table %u after %u joins", (unsigned)i->a, (unsigned)c->shape.joins);
+    if (i->b == 0 || i->b > GQUERY_KEYS_MAX || i->value >= GQUERY_JOIN_KINDS)
+        return refuse(c, "PROBE with %u values, or of an unknown kind", (unsigned)i->b);
+    if (c->depth != i->b)
+        return refuse(c, "PROBE with other values on the stack than its keys");
+    c->shape.join_keys[c->shape.joins++] = i->b;
+    if (i->value == GQUERY_JOIN_INNER || i->value == GQUERY_JOIN_LEFT) {
+        c->loadable |= 1u << i->a;
+        c->multiplies = true;
+    }
+    return move(c, i->b, 0);
+}
+
+static bool check_build(checker *c, uint32_t keys)
+{
+    if (keys == 0 || keys > GQUERY_KEYS_MAX)
+        return refuse(c, "BUILD by %u values, not 1 to %d", (unsigned)keys, GQUERY_KEYS_MAX);
+    c->shape.built = true;
+    c->shape.keys = keys;
+    if (c->shape.joins > 0)
+        return refuse(c, "BUILD of joined rows");
+    return check_last(c, "BUILD") && move(c, keys, 0);
 }
 
 /* ---- the whole */
@@ -327,6 +372,8 @@ static bool check_instruction(checker *c)
     case GQUERY_EMIT: return check_emit(c, i->a);
     case GQUERY_GROUP: return check_group(c, i->a);
     case GQUERY_AGGREGATE: return check_aggregate(c, i->a, i->b);
+    case GQUERY_PROBE: return check_probe(c, i);
+    case GQUERY_BUILD: return check_build(c, i->a);
     default: return refuse(c, "there is no operation %u", (unsigned)i->op);
     }
 }
@@ -358,7 +405,7 @@ static bool check_counts(checker *c)
 
 bool gquery_check(const gquery_program *program, gquery_shape *shape, char *problem)
 {
-    checker c = {.program = program, .problem = problem};
+    checker c = {.program = program, .problem = problem, .loadable = 1};
 
     if (!check_counts(&c))
         return false;

@@ -19,7 +19,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define GQUERY_TABLES_MAX 9 /* that a window has room for; the executor refuses more than one */
+#define GQUERY_TABLES_MAX 9 /* the outer one, and those that it is joined with */
+#define GQUERY_JOINS_MAX (GQUERY_TABLES_MAX - 1)
 #define GQUERY_COLUMNS_MAX 64
 #define GQUERY_CODE_MAX 512
 #define GQUERY_VALUES_MAX 1024 /* 64-bit words of lists */
@@ -46,7 +47,7 @@ typedef enum gquery_form {
 } gquery_form;
 
 typedef struct gquery_column {
-    uint32_t table;
+    uint32_t table;  /* 0: the outer one; others are loaded behind their GQUERY_PROBE */
     uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE: which one */
     uint32_t type;   /* below any domain: what the token's column must be */
     uint32_t form;   /* gquery_form */
@@ -118,8 +119,22 @@ typedef enum gquery_op {
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
 
     GQUERY_UNKNOWN, /* one more value on the stack, which the backend has not evaluated: raises GQUERY_E_UNKNOWN */
+    /* Joins. Rows of table `a` that have these `b` values as their keys; `value`: gquery_join. The values are all that is on the stack, and are taken; with
+     * one of them NULL there is no such row. Where several match, the row goes on once for each, or, of GQUERY_JOIN_SEMI, once. Tables come in the
+     * order of their numbers, from 1 on; before GQUERY_GROUP and GQUERY_AGGREGATE, not inside of GQUERY_IF. A program that ends in GQUERY_MARK has GQUERY_JOIN_SEMI and GQUERY_JOIN_ANTI alone, one
+     * that ends in GQUERY_EMIT or GQUERY_BUILD has none. */
+    GQUERY_PROBE,
+    GQUERY_BUILD, /* the last instruction: takes `a` values. The row goes into a hash table by them, unless one is NULL */
     GQUERY_OPS,
 } gquery_op;
+
+typedef enum gquery_join {
+    GQUERY_JOIN_INNER, /* a row without a match is out */
+    GQUERY_JOIN_LEFT,  /* columns of `a` are NULL in it */
+    GQUERY_JOIN_SEMI,  /* a row without a match is out; columns of `a` cannot be loaded */
+    GQUERY_JOIN_ANTI,  /* a row with a match is out; likewise */
+    GQUERY_JOIN_KINDS,
+} gquery_join;
 
 typedef enum gquery_order {
     GQUERY_ORDER_I64,
@@ -184,9 +199,11 @@ typedef enum gquery_error {
 typedef struct gquery_shape {
     uint32_t depth;  /* values on the stack, at most */
     uint32_t nested; /* GQUERY_IF in each other, at most */
-    uint32_t keys;   /* values of GQUERY_GROUP or GQUERY_EMIT; 0: there is neither */
+    uint32_t keys; /* values of GQUERY_GROUP, GQUERY_EMIT or GQUERY_BUILD; 0: there is none of them */
     /* At most one is true; none: the rows are one group. */
-    bool grouped, marked, emitted;
+    bool grouped, marked, emitted, built;
+    uint32_t joins;                       /* tables that are probed: 1 to joins */
+    uint32_t join_keys[GQUERY_JOINS_MAX]; /* values that each of them is probed with */
 } gquery_shape;
 
 /* How many words of the state an aggregate has; 0: there is no such aggregate. */

@@ -121,7 +121,7 @@ static bool has_room_for_groups(const gquery_query *q)
  * used. `full` slots have been too few. */
 static bool take_groups(gquery_query *q, uint64_t full)
 {
-    const uint64_t rows = q->c->query.tables[0].rows;
+    const uint64_t rows = q->matches > 1 ? UINT64_MAX : q->c->query.tables[0].rows;
 
     while (q->slots > SLOTS_LEAST &&
            (q->slots / 4 >= rows || q->slots > SLOTS_MOST || !has_room_for_groups(q)))
@@ -134,11 +134,22 @@ static bool take_groups(gquery_query *q, uint64_t full)
     return false;
 }
 
+/* Where a row goes on that has another match in a table. */
+static void set_resumes(gquery_query *q)
+{
+    const gquery_program *fused = (const gquery_program *)q->lane->host;
+
+    for (uint32_t i = 0; i < fused->code_count; i++)
+        if ((fused->code[i].op & GQUERY_OPERATION) == GQUERY_PROBE)
+            q->scan.hashes[fused->code[i].a - 1].resume = i + 1;
+}
+
 bool gquery_send_control(gquery_query *q, const gquery_control *control)
 {
     *gquery_control_of(q) = *control;
     memcpy(q->lane->host, &q->c->query.program, sizeof q->c->query.program);
     q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
+    set_resumes(q);
     return gquery_check_call(q,
                              gvmi_cu->cuMemcpyHtoDAsync(q->lane->device, q->lane->host,
                                                         GQUERY_CONTROL_AT + sizeof *control,
@@ -194,10 +205,16 @@ bool gquery_count_resident(gquery_query *q, CUfunction kernel, uint32_t threads,
     return true;
 }
 
-/* How a scan is launched: the same for equal programs and numbers of rows. */
+static CUfunction scan_of(const gquery_query *q)
+{
+    return q->shape.joins > 0 || q->shape.built ? q->device->join : q->device->scan;
+}
+
+/* How a scan is launched: the same for equal programs and numbers of rows, unless rows have many matches, which any number of blocks shares out. */
 bool gquery_choose_launch(gquery_query *q)
 {
-    const uint64_t rows = q->c->query.tables[0].rows < q->unit ? q->c->query.tables[0].rows : q->unit;
+    const uint64_t all = q->c->query.tables[0].rows;
+    const uint64_t rows = all < q->unit || q->matches > 1 ? all : q->unit;
     const uint32_t warp = q->device->info.warp_size > 1 ? (uint32_t)q->device->info.warp_size : 1;
     uint64_t blocks;
 
@@ -208,8 +225,8 @@ bool gquery_choose_launch(gquery_query *q)
         q->threads = q->threads / 2 / warp * warp;
     }
     gquery_set_local(&q->scan, q->threads, q->device->shared_bytes, q->device->multiprocessor_bytes);
-    if (!gquery_count_resident(q, q->device->scan, q->threads,
-                               gquery_shared_bytes(&q->scan, q->threads), &q->blocks))
+    if (!gquery_count_resident(q, scan_of(q), q->threads, gquery_shared_bytes(&q->scan, q->threads),
+                               &q->blocks))
         return false;
     blocks = (rows + q->threads * GQUERY_EACH - 1) / (q->threads * GQUERY_EACH);
     if (blocks < q->blocks)
@@ -233,10 +250,10 @@ static bool launch_begin(gquery_query *q)
                          q->device->threads, 0, &begin);
 }
 
-/* Whether results depend on which rows a launch has. */
+/* Whether results depend on which rows a launch has. Several matches of a row have no order. */
 static bool has_ordered_sums(const gquery_query *q)
 {
-    return !q->shape.grouped && gquery_double_sums(&q->c->query.program) != 0;
+    return !q->shape.grouped && q->matches <= 1 && gquery_double_sums(&q->c->query.program) != 0;
 }
 
 bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
@@ -248,7 +265,7 @@ bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
         q->scan.first = first;
         q->scan.limit = limit - first < step ? limit : first + step;
         if (!gquery_distances_launch(q, q->scan.first, q->scan.limit) ||
-            !gquery_launch(q, q->device->scan, q->blocks, q->threads,
+            !gquery_launch(q, scan_of(q), q->blocks, q->threads,
                            gquery_shared_bytes(&q->scan, q->threads), &q->scan))
             return false;
     }
@@ -326,8 +343,10 @@ static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 {
     const bool last = limit == q->c->query.tables[0].rows;
 
-    return gquery_batch_begin(q) && (first > 0 || q->shape.marked || launch_begin(q)) &&
-           gquery_launch_scan(q, first, limit) && (!last || q->shape.marked || launch_reduce(q)) &&
+    const bool stateless = q->shape.marked || q->shape.built;
+
+    return gquery_batch_begin(q) && (first > 0 || stateless || launch_begin(q)) &&
+           gquery_launch_scan(q, first, limit) && (!last || stateless || launch_reduce(q)) &&
            gquery_batch_end(q, q->shape.grouped ? 0 : q->scan.state_words * sizeof(uint64_t));
 }
 
@@ -499,23 +518,34 @@ static bool check_query(gquery_query *q)
     const gquery_window *w = &q->c->query;
     char problem[128] = "";
 
-    if (w->table_count != 1)
-        return gquery_refuse(q, "there is one table");
     if (!gquery_check(&w->program, &q->shape, problem))
         return gquery_refuse(q, problem);
-    return gquery_marks_check(q) && gquery_distances_check(q);
+    if (q->shape.built)
+        return gquery_refuse(q, "a hash table is no result");
+    return gquery_marks_check(q) && gquery_distances_check(q) && gquery_inner_check(q);
+}
+
+/* With joins fewer, as each of their rows goes on as often as it has matches. */
+static uint64_t first_unit(const gquery_query *q)
+{
+    const uint64_t unit = q->device->info.software ? UNIT_SOFT
+                          : q->shape.grouped       ? UNIT_GROUPS
+                                                   : UNIT_GPU;
+    const double fewer = q->matches > 1 ? (double)unit / q->matches : (double)unit;
+
+    return fewer < (double)GQUERY_SLICE_LEAST
+               ? GQUERY_SLICE_LEAST
+               : (uint64_t)fewer / GQUERY_SLICE_LEAST * GQUERY_SLICE_LEAST;
 }
 
 static void set_scan(gquery_query *q)
 {
-    const bool software = q->device->info.software;
-
-    q->unit = software ? UNIT_SOFT : q->shape.grouped ? UNIT_GROUPS : UNIT_GPU;
+    q->unit = first_unit(q);
     q->launch_rows = UINT64_MAX;
     q->scan.program = q->lane->device;
     q->scan.partial = q->lane->device + GQUERY_STATES_AT;
     q->scan.error = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, error);
-    q->scan.depth = q->shape.depth;
+    q->scan.depth = q->shape.depth + q->shape.joins;
     q->scan.state_words = q->c->query.program.state_words;
     q->scan.keys = q->shape.keys;
 }
@@ -533,6 +563,17 @@ static bool run_sums(gquery_query *q)
            gquery_scan_rows(q) == GQUERY_SCANNED && write_state(q);
 }
 
+bool gquery_run_build(gquery_query *q, gquery_build *build)
+{
+    const gquery_control c = {.build = *build};
+
+    q->scan.build = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, build);
+    if (!gquery_choose_launch(q) || !gquery_send_control(q, &c) || gquery_scan_rows(q) != GQUERY_SCANNED)
+        return false;
+    *build = gquery_control_of(q)->build;
+    return true;
+}
+
 static bool run_sink(gquery_query *q)
 {
     if (q->shape.marked)
@@ -542,8 +583,8 @@ static bool run_sink(gquery_query *q)
     return q->shape.grouped ? run_groups(q) : run_sums(q);
 }
 
-/* All that it uses is free then. */
-static void end_query(gquery_query *q, bool done)
+/* What a query or a part of one uses is free then. */
+void gquery_end_part(gquery_query *q, bool done)
 {
     if (!done && q->lane != NULL)
         (void)gvmi_cu->cuStreamSynchronize(q->lane->stream); /* what was launched before a failure */
@@ -559,6 +600,20 @@ static void end_query(gquery_query *q, bool done)
     gquery_tables_release(q->tables, q->attached);
     if (q->lane != NULL)
         gquery_lane_give(q->lane);
+}
+
+bool gquery_begin_part(gquery_query *q)
+{
+    if (!gquery_open_table(q) || !gquery_begin_reading(q))
+        return false;
+    set_scan(q);
+    return send_dead(q);
+}
+
+static void end_query(gquery_query *q, bool done)
+{
+    gquery_end_part(q, done);
+    gquery_inner_close(q); /* after what reads its hash tables */
     if (!done || q->c->results.sent == q->c->results.count)
         gquery_forget(q->c);
 }
@@ -580,12 +635,12 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
     gquery_query q = {.tables = tables, .c = c, .answer = answer};
     bool done;
 
-    if (!check_query(&q) || !enter_device(&q, ordinal))
+    if (!check_query(&q) || !enter_device(&q, ordinal)) {
+        gquery_inner_close(&q);
         return;
-    done = gquery_open_table(&q) && gquery_begin_reading(&q);
-    if (done)
-        set_scan(&q);
-    done = done && send_dead(&q) && gquery_distances_prepare(&q) && run_sink(&q);
+    }
+    done = gquery_inner_open(&q) && gquery_begin_part(&q) && gquery_distances_prepare(&q) &&
+           run_sink(&q);
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         gquery_window_of(&q)->cost = q.cost;

@@ -2,6 +2,7 @@
  *
  * columns.c    its table: columns, leases, the bitmap of deleted rows
  * distance.c   distances of vectors from a query, as columns
+ * inner.c      tables that it is joined with
  * list.c       an ordered list
  * marks.c      rows that pass
  * run.c        memory, launches, sums, groups; the query as a whole
@@ -9,7 +10,7 @@
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: columns.c, distance.c, list.c, marks.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: columns.c, distance.c, inner.c, list.c, marks.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -30,6 +31,7 @@ typedef struct gquery_control {
     uint64_t collected;
     gquery_groups groups;
     gquery_list appended, kept; /* list.c */
+    gquery_build build;         /* inner.c */
 } gquery_control;
 
 /* A lane's memory, on host and device: the program, control, states of blocks, a small bitmap; queries of distances, on the host alone. */
@@ -78,8 +80,10 @@ typedef struct gquery_query {
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
     gquery_block dead, groups, distances;
-    gquery_block marked, passed, gathered; /* marks.c: a bitmap, row numbers, records */
-    gquery_block list, kept;               /* list.c: entries */
+    gquery_block marked, passed, gathered;        /* marks.c: a bitmap, row numbers, records */
+    gquery_block list, kept;                      /* list.c: entries */
+    struct gquery_inner *inner[GQUERY_JOINS_MAX]; /* inner.c */
+    double matches;                               /* of a row, about */
     uint64_t slots;
     uint64_t unit;            /* rows of the first batch; later ones have a multiple of it */
     uint64_t launch_rows;     /* of a launch, at most; divides unit, if it is less */
@@ -140,12 +144,22 @@ bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, 
 bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, uint32_t words,
                         bool gathered);
 
+/* The rows of a program with GQUERY_BUILD into a hash table, or counted, as `build` says, which is as the kernels leave it then. */
+bool gquery_run_build(gquery_query *q, gquery_build *build);
+
+/* A query that is a part of another one: it has a table and a program of its own, and takes a lane and leases. */
+bool gquery_begin_part(gquery_query *part);
+void gquery_end_part(gquery_query *part, bool done);
+
 /* ---- columns.c */
 
 /* Attaches the table and opens its columns. */
 bool gquery_open_table(gquery_query *q);
 /* Takes a lane and leases, and sets the scan's sources, but those of distances. */
 bool gquery_begin_reading(gquery_query *q);
+/* Parts of it, without a lane: within wait_ms; GVM_OK without a table. Then the scan's sources. */
+gvm_status gquery_take_leases(gquery_query *q, int wait_ms);
+bool gquery_set_sources(gquery_query *q);
 
 /* ---- distance.c */
 
@@ -164,6 +178,19 @@ bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit);
 /* What the window says of columns that are to be gathered. */
 bool gquery_marks_check(gquery_query *q);
 bool gquery_run_marks(gquery_query *q);
+/* ---- inner.c */
+
+/* What the window says of them. */
+bool gquery_inner_check(gquery_query *q);
+/* Finds or builds their hash tables, and attaches the tables whose columns are loaded. The query has neither a lane nor leases, as builds have some. */
+bool gquery_inner_open(gquery_query *q);
+/* On hash tables and columns: all or none, within wait_ms each. */
+gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms);
+void gquery_inner_release_leases(gquery_query *q);
+/* With leases: what the scan needs of them. */
+void gquery_inner_set_sources(gquery_query *q);
+/* Work that uses them is over. */
+void gquery_inner_close(gquery_query *q);
 
 /* ---- list.c */
 

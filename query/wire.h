@@ -45,6 +45,8 @@ typedef struct gquery_span {
 typedef struct gquery_table {
     char token[GQUERY_TOKEN_BYTES]; /* "": no rows */
     uint64_t rows;
+    uint64_t store,
+        version; /* where both are the same, so are the rows that are seen; store 0: that cannot be said */
     gquery_span dead;                   /* in this file; no bytes: there is none */
     uint64_t deleted_at, deleted_bytes; /* on the device, in what the token's link "0.deleted" leads to */
 } gquery_table;
@@ -71,6 +73,7 @@ typedef struct gquery_window {
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
     gquery_program program;
+    gquery_span builds[GQUERY_JOINS_MAX]; /* of tables from 1 on: a gquery_program over that table alone, as table 0, which ends in GQUERY_BUILD */
     uint32_t distance_count;
     gquery_wanted_distance distances[GQUERY_DISTANCES_MAX];
     uint64_t scratch_bytes_max; /* of device memory, for this query */

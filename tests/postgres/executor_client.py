@@ -53,13 +53,14 @@ Program = layout(
     code=Instruction * N["GQUERY_CODE_MAX"], values=I64 * N["GQUERY_VALUES_MAX"],
 )  # fmt: skip
 Span = layout("Span", at=U64, bytes=U64)
-Table = layout("Table", token=ctypes.c_char * N["GQUERY_TOKEN_BYTES"], rows=U64, dead=Span, deleted_at=U64, deleted_bytes=U64)
+Table = layout("Table", token=ctypes.c_char * N["GQUERY_TOKEN_BYTES"], rows=U64, store=U64, version=U64, dead=Span, deleted_at=U64, deleted_bytes=U64)
 Cost = layout("Cost", rows=U64, read_bytes=U64, kernel_ns=U64, total_ns=U64, scratch_bytes=U64)
 Distance = layout(
     "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
 )  # fmt: skip
 Window = layout(
-    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program, distance_count=U32,
+    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
+    builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"],
     record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, cost=Cost,

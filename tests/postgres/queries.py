@@ -34,6 +34,9 @@ COLUMNS = {
     "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint",
 }
 NOT_NULL = {"k", "i4_s"}
+# Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique.
+INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool"}
+INNER_ROWS = {1: 14, 2: 60}
 FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats"}
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
@@ -223,7 +226,7 @@ class Query:
     def text(self):
         """Aggregates; columns of rows that meet conditions; the first ones in a total order."""
         choice = self.rng.random()
-        return self.rows() if choice < 0.25 else self.first_rows() if choice < 0.5 else self.groups()
+        return self.joined() if choice < 0.15 else self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.groups()
 
     def rows(self):
         rng = self.rng
@@ -240,6 +243,30 @@ class Query:
         limit = f"LIMIT {rng.choice((0, 1, 5, 63, 64, 65, 500, rng.randint(1, 4000)))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
         text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + ['note'], rng.randint(1, 5)))} FROM @"
         return f"{text} ORDER BY {', '.join(keys)} {limit}"
+
+    def joined(self):
+        """Aggregates over rows that are joined with one or two inner tables."""
+        rng = self.rng
+        joins, conditions, names, aggregates = [], [self.condition(rng.choice((0, 1, 2))) for _ in range(rng.choice((0, 1, 1, 2)))], [], ["count(*)"]
+        for number in rng.sample((1, 2), rng.choice((1, 1, 2))):
+            def of(name, number=number):
+                return f"j{number}.{name}"
+            pairs = [("k", "jk"), ("k2", "jk2"), ("i8_s", "jv"), ("f8_s", "jf"), ("f4_s", "jf"), ("d", "jd"), ("i4_s", "jk"), ("i2_s", "jk"), ("k + 1", "jk")]
+            keys = " AND ".join(f"{outer} = {of(inner)}" for outer, inner in rng.sample(pairs, rng.choice((1, 1, 1, 2))))
+            own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1"))
+            kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS"))
+            if kind.endswith("EXISTS"):
+                conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
+                continue
+            joins.append(f" {kind} @{number} j{number} ON {keys}{own}")
+            names += [of(name) for name in INNER if name != "jf"]
+            aggregates.append(rng.choice((f"sum({of('jv')})", f"sum({of('jf')})", f"max({of('jd')})", f"count({of('jk')})", f"sum({of('jv')} * i4_s)", f"min(coalesce({of('jk')}, k))")))
+            if rng.random() < 0.4:
+                conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)")))
+        aggregates += [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
+        keys = rng.sample(names + [n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((0, 1, 1, 2)))
+        text = f"SELECT {', '.join(keys + aggregates)} FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+        return text + (f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else "")
 
     def groups(self):
         rng = self.rng
@@ -283,12 +310,33 @@ def make_tables(connection, rng, rows):
     if deleted:
         for table in both:
             run(connection, f"DELETE FROM {table} WHERE id % 7 = 3 AND id <= {committed}")
+    make_inner(connection, rng)
     run(connection, "ANALYZE heap, pgstrom, arrow; BEGIN")
+    if rng.random() < 0.3:
+        for table in both:
+            run(connection, f"INSERT INTO {table}1 VALUES (40, 1, 1, 1, '2000-01-01', true); DELETE FROM {table}2 WHERE jv = 4")
     if own:
         for table in both[1:]:
             run(connection, f"INSERT INTO {table} SELECT * FROM heap WHERE id > {committed} ORDER BY id")
         for table in both:
             run(connection, f"DELETE FROM {table} WHERE id % 11 = 5")
+
+
+def make_inner(connection, rng):
+    """For each of the tables; keys are small, and some NULL."""
+    values = Values(rng)
+    columns = ", ".join(f"{n} {t}" for n, t in INNER.items())
+    for number, rows in INNER_ROWS.items():
+        names = [f"{table}{number}" for table in ("heap", "pgstrom", "arrow")]
+        run(connection, f"""DROP TABLE IF EXISTS {names[0]}; DROP FOREIGN TABLE IF EXISTS {names[1]}, {names[2]}; CREATE TABLE {names[0]} ({columns});
+            CREATE FOREIGN TABLE {names[1]} ({columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE {names[2]} ({columns}) SERVER gstore_fdw OPTIONS (format 'arrow')""")
+        for row in range(rng.choice((rows, rows, rows, 0))):
+            key = row - 2 if number == 1 else rng.choice(("NULL", rng.randint(-3, 12)))
+            run(connection, f"INSERT INTO {names[0]} VALUES ({key}, {rng.choice(('NULL', rng.randrange(200)))}, {rng.randint(-9, 9)}, {rng.randint(-64, 64) / 8}, {values.literal('date')}, {rng.choice(('true', 'false', 'NULL'))})")
+        for table in names[1:]:
+            run(connection, f"INSERT INTO {table} SELECT * FROM {names[0]}")
+        for table in names:
+            run(connection, f"DELETE FROM {table} WHERE jk % 5 = 2; ANALYZE {table}")
 
 
 def run(connection, text):

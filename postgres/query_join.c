@@ -1,0 +1,314 @@
+/*
+ * See query_join.h.
+ *
+ * The planner joins two relations at a time, in all orders that it considers. For each pair it is noted how the joined relation can be made, if that
+ * is cheaper than what was noted before: the outer relation's plan, and one more inner table. Nothing is offered to the planner
+ * here: a path is made of the note by the step above (query_path.c).
+ */
+#include "postgres.h"
+
+#include "access/stratnum.h"
+#include "access/transam.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/restrictinfo.h"
+#include "utils/lsyscache.h"
+#include "utils/ruleutils.h"
+
+#include "postgres/qual.h"
+#include "postgres/query_compile.h"
+#include "postgres/query_join.h"
+#include "postgres/query_path.h"
+#include "postgres/query_scan.h"
+#include "postgres/settings.h"
+
+/* What an inner table costs, in probes: a row that is read, and one that is entered. A row of the outer table. */
+#define READ_PROBES	 0.3
+#define ENTER_PROBES 2.0
+#define OUTER_PROBES 0.5
+
+/* ---- relations */
+
+static bool
+is_table(PlannerInfo *root, const RelOptInfo *rel)
+{
+	return rel->reloptkind == RELOPT_BASEREL && rel->rtekind == RTE_RELATION &&
+		rel->fdwroutine != NULL && !root->simple_rte_array[rel->relid]->inh &&
+		bms_is_empty(rel->lateral_relids);
+}
+
+static List *
+filters_of(PlannerInfo *root, const RelOptInfo *rel)
+{
+	return extract_actual_clauses(gstore_query_order(root, rel->baserestrictinfo), false);
+}
+
+const gstore_join_plan *
+gstore_join_find(PlannerInfo *root, RelOptInfo *rel)
+{
+	gstore_join_plan *plan;
+
+	if (rel->reloptkind == RELOPT_JOINREL)
+		return rel->fdw_private;
+	if (!is_table(root, rel))
+		return NULL;
+	plan = palloc0(sizeof *plan);
+	plan->outer = rel->relid;
+	plan->filters = filters_of(root, rel);
+	plan->tables = bms_make_singleton((int) rel->relid);
+	plan->probes = rel->tuples * OUTER_PROBES;
+	return plan;
+}
+
+/* ---- pairs */
+
+static bool
+find_kind(JoinType type, gquery_join *kind)
+{
+	switch (type)
+	{
+		case JOIN_INNER:
+			*kind = GQUERY_JOIN_INNER;
+			return true;
+		case JOIN_LEFT:
+			*kind = GQUERY_JOIN_LEFT;
+			return true;
+		case JOIN_SEMI:
+			*kind = GQUERY_JOIN_SEMI;
+			return true;
+		case JOIN_ANTI:
+			*kind = GQUERY_JOIN_ANTI;
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Of one word: equal values have equal words, by GQUERY_ORDER_KEY of floats. */
+static bool
+is_key_type(Oid type)
+{
+	return gstore_is_compiled_type(type) && type != NUMERICOID && type != UUIDOID;
+}
+
+/* An expression of the outer side equals one of the inner side. */
+static bool
+is_key(const RestrictInfo *info, const RelOptInfo *outer, const RelOptInfo *inner)
+{
+	const OpExpr *o = (const OpExpr *) info->clause;
+	Oid			  left, right;
+
+	if (!IsA(o, OpExpr) || list_length(o->args) != 2 || o->opno >= FirstNormalObjectId ||
+		gstore_operator_strategy(o->opno) != BTEqualStrategyNumber ||
+		bms_is_empty(info->left_relids) || bms_is_empty(info->right_relids))
+		return false;
+	left = getBaseType(exprType(linitial(o->args)));
+	right = getBaseType(exprType(lsecond(o->args)));
+	return is_key_type(left) && is_key_type(right) &&
+		gstore_type_family(left) == gstore_type_family(right) &&
+		((bms_is_subset(info->left_relids, outer->relids) &&
+		  bms_is_subset(info->right_relids, inner->relids)) ||
+		 (bms_is_subset(info->right_relids, outer->relids) &&
+		  bms_is_subset(info->left_relids, inner->relids)));
+}
+
+/*
+ * Of an inner join all conditions are alike. Those on the pair of another one say what a match is: they must be keys. Others come after
+ * it, where columns of the inner table are, if there are any.
+ */
+static bool
+split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *outer,
+				 const RelOptInfo *inner, List *infos, gstore_query_join *join)
+{
+	List	 *others = NIL;
+	ListCell *cell;
+
+	foreach(cell, infos)
+	{
+		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
+		const bool	  after = join->kind == GQUERY_JOIN_INNER ||
+			(join->kind == GQUERY_JOIN_LEFT && RINFO_IS_PUSHED_DOWN(info, joined->relids));
+
+		if (info->pseudoconstant)
+			return false;
+		if ((join->kind == GQUERY_JOIN_INNER || !after) && is_key(info, outer, inner) &&
+			list_length(join->keys) < GQUERY_KEYS_MAX)
+			join->keys = lappend(join->keys, info->clause);
+		else if (after)
+			others = lappend(others, info);
+		else
+			return false;
+	}
+	join->conditions = extract_actual_clauses(gstore_query_order(root, others), false);
+	return join->keys != NIL;
+}
+
+/* Whether the parts that it has so far can be compiled. */
+static bool
+is_compiled(PlannerInfo *root, const gstore_join_plan *plan)
+{
+	const gstore_query query = {.relation = plan->outer,
+								.filters = plan->filters,
+								.joins = plan->joins,
+								.unset = gstore_unset_planned(root)};
+	gstore_query_size  size;
+
+	return gstore_query_measure(&query, &size);
+}
+
+static gstore_join_plan *
+make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *inner,
+		  gquery_join kind, List *infos)
+{
+	const gstore_join_plan *before = gstore_join_find(root, outer);
+	gstore_join_plan	   *plan;
+	gstore_query_join	   *join;
+
+	if (before == NULL || !is_table(root, inner) || list_length(before->joins) == GQUERY_JOINS_MAX)
+		return NULL;
+	join = palloc0(sizeof *join);
+	join->relation = inner->relid;
+	join->kind = kind;
+	if (!split_conditions(root, joined, outer, inner, infos, join))
+		return NULL;
+	join->filters = filters_of(root, inner);
+	plan = palloc(sizeof *plan);
+	*plan = *before;
+	plan->joins = lappend(list_copy(before->joins), join);
+	plan->tables = bms_add_member(bms_copy(before->tables), (int) inner->relid);
+	plan->probes += outer->rows + inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
+	return plan;
+}
+
+static void
+gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer,
+						  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra)
+{
+	const gstore_join_plan *noted = joined->fdw_private;
+	gstore_join_plan	   *plan;
+	gquery_join				kind;
+
+	if (!gstore_gpu_queries || !gstore_gpu_joins || joined->reloptkind != RELOPT_JOINREL ||
+		root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL ||
+		root->rowMarks != NIL || !bms_is_empty(joined->lateral_relids) || !find_kind(type, &kind))
+		return;
+	plan = make_plan(root, joined, outer, inner, kind, extra->restrictlist);
+	if (plan != NULL && (noted == NULL || plan->probes < noted->probes) && is_compiled(root, plan))
+		joined->fdw_private = plan;
+}
+
+void
+gstore_join_callbacks(FdwRoutine *routine)
+{
+	routine->GetForeignJoinPaths = gstoreGetForeignJoinPaths;
+}
+
+/* ---- plans: range table indexes change after planning, and so tables are numbered by their order */
+
+static int
+rank_of(const Bitmapset *tables, Index relation)
+{
+	int rank = 0, member = -1;
+
+	while ((member = bms_next_member(tables, member)) >= 0 && member < (int) relation)
+		rank++;
+	return rank;
+}
+
+static Index
+table_at(const Bitmapset *tables, int rank)
+{
+	int member = bms_next_member(tables, -1);
+
+	while (rank-- > 0 && member >= 0)
+		member = bms_next_member(tables, member);
+	if (member < 0)
+		elog(ERROR, "a plan of a join has other tables than its own");
+	return (Index) member;
+}
+
+static int
+add_list(List **expressions, List *list)
+{
+	if (list != NIL)
+		*expressions = lappend(*expressions, makeBoolExpr(AND_EXPR, copyObject(list), -1));
+	return list != NIL;
+}
+
+List *
+gstore_join_encode(const gstore_join_plan *plan, List **expressions)
+{
+	List	 *numbers = list_make1_int(rank_of(plan->tables, plan->outer));
+	ListCell *cell;
+
+	numbers = lappend_int(numbers, add_list(expressions, plan->filters));
+	foreach(cell, plan->joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		numbers = lappend_int(numbers, rank_of(plan->tables, join->relation));
+		numbers = lappend_int(numbers, (int) join->kind);
+		(void) add_list(expressions, join->keys);
+		numbers = lappend_int(numbers, add_list(expressions, join->filters));
+		numbers = lappend_int(numbers, add_list(expressions, join->conditions));
+	}
+	return numbers;
+}
+
+static List *
+next_list(const List *expressions, int *at, bool is_there)
+{
+	return is_there ? list_nth_node(BoolExpr, expressions, (*at)++)->args : NIL;
+}
+
+void
+gstore_join_decode(const List *numbers, const Bitmapset *tables, List *expressions,
+				   gstore_join_plan *plan)
+{
+	int at = 0;
+
+	*plan = (gstore_join_plan){.outer = table_at(tables, linitial_int(numbers))};
+	plan->filters = next_list(expressions, &at, lsecond_int(numbers) != 0);
+	for (int i = 2; i + 3 < list_length(numbers); i += 4)
+	{
+		gstore_query_join *join = palloc0(sizeof *join);
+
+		join->relation = table_at(tables, list_nth_int(numbers, i));
+		join->kind = (gquery_join) list_nth_int(numbers, i + 1);
+		join->keys = next_list(expressions, &at, true);
+		join->filters = next_list(expressions, &at, list_nth_int(numbers, i + 2) != 0);
+		join->conditions = next_list(expressions, &at, list_nth_int(numbers, i + 3) != 0);
+		plan->joins = lappend(plan->joins, join);
+	}
+}
+
+/* ---- EXPLAIN */
+
+void
+gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainState *es)
+{
+	static const char *const kinds[GQUERY_JOIN_KINDS] = {"inner", "left", "semi", "anti"};
+	const ListCell			*cell;
+	List					*context, *texts = NIL;
+
+	if (joins == NIL)
+		return;
+	context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL);
+	foreach(cell, joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		texts = lappend(texts,
+						psprintf("%s %s", kinds[join->kind],
+								 deparse_expression((Node *) make_ands_explicit(join->keys),
+													context, true, false)));
+	}
+	ExplainPropertyList("GPU Join", texts, es);
+	foreach(cell, joins)
+		gstore_explain_expressions(node, "GPU Inner Filter",
+								   ((const gstore_query_join *) lfirst(cell))->filters, es);
+	foreach(cell, joins)
+		gstore_explain_expressions(node, "GPU Join Filter",
+								   ((const gstore_query_join *) lfirst(cell))->conditions, es);
+}

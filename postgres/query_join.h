@@ -1,0 +1,65 @@
+/*
+ * postgres/query_join.h - joins of tables of ours within one query on the GPU (docs/design/query-joins.md): which there are, and their
+ * instructions.
+ */
+#ifndef GSTORE_QUERY_JOIN_H
+#define GSTORE_QUERY_JOIN_H
+
+#include "postgres.h"
+
+#include "commands/explain.h"
+#include "foreign/fdwapi.h"
+#include "nodes/pathnodes.h"
+
+#include "postgres/query_expr.h"
+
+/* A table that the rows so far are joined with: the inner one. */
+typedef struct gstore_query_join
+{
+	Index		relation;
+	gquery_join kind;
+	List	   *keys;		/* OpExpr: an expression of it equals one of the tables before */
+	List	   *filters;	/* of its rows, before they are joined */
+	List	   *conditions; /* of joined rows */
+} gstore_query_join;
+
+/* ---- planning */
+
+/* How a relation is made on the GPU: the rows of one table, joined with others in this order. */
+typedef struct gstore_join_plan
+{
+	Index  outer;
+	List  *filters; /* of its rows */
+	List  *joins;	/* of gstore_query_join */
+	Relids tables;
+	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
+} gstore_join_plan;
+
+/* GetForeignJoinPaths. */
+extern void gstore_join_callbacks(FdwRoutine *routine);
+
+/* Of one of our tables, or a join of them; NULL: it is not made on the GPU. */
+extern const gstore_join_plan *gstore_join_find(PlannerInfo *root, RelOptInfo *rel);
+
+/*
+ * Joins in a plan: expressions that are added to its scan tuple, each list of them as one AND, and numbers for its fdw_private; and back.
+ * tables: of the plan.
+ */
+extern List *gstore_join_encode(const gstore_join_plan *join, List **expressions);
+extern void	 gstore_join_decode(const List *numbers, const Bitmapset *tables, List *expressions,
+								gstore_join_plan *join);
+
+/* ---- instructions: query_join_emit.c */
+
+/* Of all joins, one behind the other. raises: a condition may raise an error. False: there are none for an expression. */
+extern bool gstore_join_emit(gstore_emitter *emitter, const List *joins, bool *raises);
+
+/* Of the inner table's own program. The emitter's program is that, and its table is the inner one. */
+extern bool
+gstore_join_emit_build(gstore_emitter *emitter, const gstore_query_join *join, bool *raises);
+
+/* ---- EXPLAIN */
+
+extern void gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainState *es);
+
+#endif

@@ -1,0 +1,82 @@
+/* See query_join.h: instructions of joins. */
+#include "postgres.h"
+
+#include "nodes/nodeFuncs.h"
+
+#include "postgres/query_join.h"
+
+static bool
+emit_conditions(gstore_emitter *e, const List *conditions, bool *raises)
+{
+	const ListCell *cell;
+	gstore_emitted	condition;
+
+	foreach(cell, conditions)
+	{
+		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+			!gstore_emit(e, GQUERY_FILTER, 0, 0))
+			return false;
+		*raises |= condition.raises;
+	}
+	return true;
+}
+
+/* Whether it has a column of the relation. */
+static bool
+is_of_table(Node *node, void *relation)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, Var))
+		return (Index) ((Var *) node)->varno == *(Index *) relation;
+	return expression_tree_walker(node, is_of_table, relation);
+}
+
+/* One side of each key. */
+static bool
+emit_keys(gstore_emitter *e, const gstore_query_join *join, bool inner, bool *raises)
+{
+	const ListCell *cell;
+	gstore_emitted	key;
+
+	foreach(cell, join->keys)
+	{
+		const OpExpr *o = lfirst_node(OpExpr, cell);
+		Index		  relation = join->relation;
+		const bool	  is_left = is_of_table(linitial(o->args), &relation) == inner;
+
+		if (!gstore_emit_expression(e, is_left ? linitial(o->args) : lsecond(o->args), &key) ||
+			(gstore_is_float(key.type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)))
+			return false;
+		*raises |= key.raises;
+	}
+	return true;
+}
+
+bool
+gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
+{
+	const ListCell *cell;
+	uint32			number = 0;
+
+	e->certain &= joins == NIL; /* no row may have a match */
+	foreach(cell, joins)
+	{
+		const gstore_query_join *join = lfirst(cell);
+
+		if (!emit_keys(e, join, false, raises) ||
+			!gstore_emit(e, GQUERY_PROBE, ++number, (uint32) list_length(join->keys)))
+			return false;
+		e->program->code[e->program->code_count - 1].value = (uint64) join->kind;
+		if (!emit_conditions(e, join->conditions, raises))
+			return false;
+	}
+	return true;
+}
+
+bool
+gstore_join_emit_build(gstore_emitter *e, const gstore_query_join *join, bool *raises)
+{
+	return emit_conditions(e, join->filters, raises) && emit_keys(e, join, true, raises) &&
+		gstore_emit(e, GQUERY_BUILD, (uint32) list_length(join->keys), 0);
+}

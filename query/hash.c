@@ -1,0 +1,253 @@
+/* See hash.h. Lock: `lock` guards the list and, of what is in it, users and readiness. The keeper is not called under it. */
+#include "query/hash.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "query/executor.h"
+
+#define KEPT_MAX 64 /* more are built, and used once */
+/* Of those without a user, which were built for other parameters, perhaps; the latest one is kept, however large it is. */
+#define UNUSED_BYTES (UINT64_C(1) << 30)
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t built; /* or not */
+    gvm_client *keeper;
+    gquery_hashed *all;
+    uint32_t count;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .built = PTHREAD_COND_INITIALIZER};
+
+gvm_status gquery_hash_init(int socket)
+{
+    return gvm_client_adopt(socket, &state.keeper);
+}
+
+/* ---- the list */
+
+static void free_hashed(gquery_hashed *h)
+{
+    gvm_object_close(h->object);
+    free((void *)(uintptr_t)h->key.program);
+    free(h);
+}
+
+static gquery_hashed *make_hashed(const gquery_hash_key *key)
+{
+    gquery_hashed *h = calloc(1, sizeof *h);
+    gquery_program *program = malloc(sizeof *program);
+
+    if (h == NULL || program == NULL) {
+        free(h);
+        free(program);
+        return NULL;
+    }
+    *program = *key->program;
+    h->key = *key;
+    h->key.program = program;
+    h->users = 1;
+    return h;
+}
+
+/* As far as they mean something. */
+static bool are_equal(const gquery_program *one, const gquery_program *other)
+{
+    return one->column_count == other->column_count && one->code_count == other->code_count &&
+           one->value_count == other->value_count &&
+           memcmp(one->columns, other->columns, one->column_count * sizeof one->columns[0]) == 0 &&
+           memcmp(one->code, other->code, one->code_count * sizeof one->code[0]) == 0 &&
+           memcmp(one->values, other->values, one->value_count * sizeof one->values[0]) == 0;
+}
+
+static gquery_hashed *find_locked(const gquery_hash_key *key)
+{
+    for (gquery_hashed *h = state.all; h != NULL; h = h->next)
+        if (h->key.store == key->store && h->key.version == key->version &&
+            h->key.rows == key->rows && are_equal(h->key.program, key->program))
+            return h;
+    return NULL;
+}
+
+static bool is_listed(const gquery_hashed *hashed)
+{
+    for (const gquery_hashed *h = state.all; h != NULL; h = h->next)
+        if (h == hashed)
+            return true;
+    return false;
+}
+
+static void unlist(gquery_hashed *hashed)
+{
+    gquery_hashed **at = &state.all;
+
+    while (*at != hashed)
+        at = &(*at)->next;
+    *at = hashed->next;
+    state.count--;
+}
+
+/* That was used first; NULL: all have users, or have been used since. */
+static gquery_hashed *take_unused(int64_t until_ns)
+{
+    gquery_hashed *found = NULL;
+
+    for (gquery_hashed *h = state.all; h != NULL; h = h->next)
+        if (h->users == 0 && h->used_ns <= until_ns && (found == NULL || h->used_ns < found->used_ns))
+            found = h;
+    if (found != NULL)
+        unlist(found);
+    return found;
+}
+
+static uint64_t size_of(const gquery_hashed *h)
+{
+    return h->slots * (1 + h->keys) * sizeof(uint64_t) + h->key.rows * sizeof(uint32_t);
+}
+
+/* As take_unused(), where those that are unused are more than may be. */
+static gquery_hashed *take_surplus(void)
+{
+    uint64_t bytes = 0;
+    uint32_t unused = 0;
+
+    for (const gquery_hashed *h = state.all; h != NULL; h = h->next)
+        if (h->users == 0) {
+            unused++;
+            bytes += size_of(h);
+        }
+    return unused > 1 && bytes > UNUSED_BYTES ? take_unused(INT64_MAX) : NULL;
+}
+
+static void wait_built(int wait_ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += wait_ms / 1000;
+    until.tv_nsec += wait_ms % 1000 * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_cond_clockwait(&state.built, &state.lock, CLOCK_MONOTONIC, &until);
+}
+
+/* Another one in its place goes, where there are as many as are kept. */
+static gquery_hashed *enlist(gquery_hashed *h)
+{
+    gquery_hashed *unused = state.count < KEPT_MAX ? NULL : take_unused(INT64_MAX);
+
+    if (state.count < KEPT_MAX) {
+        h->next = state.all;
+        state.all = h;
+        state.count++;
+    }
+    return unused;
+}
+
+static gquery_hash_found find_or_make(const gquery_hash_key *key, int wait_ms, gquery_hashed **out,
+                                      gquery_hashed **unused)
+{
+    gquery_hashed *h = key->store == 0 ? NULL : find_locked(key);
+
+    if (h != NULL && !h->ready) {
+        wait_built(wait_ms);
+        h = find_locked(key);
+        if (h != NULL && !h->ready)
+            return GQUERY_HASH_BUSY;
+    }
+    if (h != NULL) {
+        h->users++;
+        *out = h;
+        return GQUERY_HASH_READY;
+    }
+    h = make_hashed(key);
+    if (h == NULL)
+        return GQUERY_HASH_NO_MEMORY;
+    if (key->store != 0)
+        *unused = enlist(h);
+    *out = h;
+    return GQUERY_HASH_TO_BUILD;
+}
+
+gquery_hash_found gquery_hash_find(const gquery_hash_key *key, int wait_ms, gquery_hashed **out)
+{
+    gquery_hashed *unused = NULL;
+    gquery_hash_found found;
+
+    pthread_mutex_lock(&state.lock);
+    found = find_or_make(key, wait_ms, out, &unused);
+    pthread_mutex_unlock(&state.lock);
+    if (unused != NULL)
+        free_hashed(unused);
+    return found;
+}
+
+void gquery_hash_ready(gquery_hashed *h)
+{
+    pthread_mutex_lock(&state.lock);
+    h->ready = true;
+    pthread_cond_broadcast(&state.built);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void gquery_hash_release(gquery_hashed *h)
+{
+    gquery_hashed *surplus;
+    bool over;
+
+    pthread_mutex_lock(&state.lock);
+    h->users--;
+    h->used_ns = gquery_now_ns();
+    over = !h->ready || !is_listed(h);
+    if (over && is_listed(h)) {
+        unlist(h);
+        pthread_cond_broadcast(&state.built);
+    }
+    surplus = take_surplus();
+    pthread_mutex_unlock(&state.lock);
+    if (over)
+        free_hashed(h);
+    while (surplus != NULL) {
+        free_hashed(surplus);
+        pthread_mutex_lock(&state.lock);
+        surplus = take_surplus();
+        pthread_mutex_unlock(&state.lock);
+    }
+}
+
+void gquery_hash_rest(int64_t unused_ns)
+{
+    gquery_hashed *h;
+
+    do {
+        pthread_mutex_lock(&state.lock);
+        h = take_unused(gquery_now_ns() - unused_ns);
+        pthread_mutex_unlock(&state.lock);
+        if (h != NULL)
+            free_hashed(h);
+    } while (h != NULL);
+}
+
+/* ---- memory */
+
+gvm_status gquery_hash_create(gquery_hashed *h, int32_t device, uint64_t slots)
+{
+    const uint64_t next_at = slots * (1 + h->keys) * sizeof(uint64_t);
+    const uint64_t bytes = next_at + h->key.rows * sizeof(uint32_t);
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .size_bytes = bytes, .device = device};
+    gvm_status status = gvm_object_create(state.keeper, NULL, bytes, &options, &h->object);
+
+    if (status == GVM_E_NOSPACE) { /* others may have what it needs without a use for it */
+        gquery_hash_rest(0);
+        status = gvm_object_create(state.keeper, NULL, bytes, &options, &h->object);
+    }
+    if (status != GVM_OK) {
+        h->object = NULL;
+        return status;
+    }
+    h->slots = slots;
+    h->next_at = next_at;
+    return GVM_OK;
+}

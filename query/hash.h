@@ -1,0 +1,67 @@
+/* query/hash.h - hash tables of inner tables (query/kernels.h): each lies in an object of the keeper, which counts to the device's budget and may be
+ * larger, and is used by all queries that need the same one.
+ *
+ * One query builds it, and others that need it wait until it is ready or has failed. It is kept for a while without a user.
+ *
+ * Threads: any thread may call anything.
+ * Ownership: gquery_hash_find() makes its caller a user, until gquery_hash_release().
+ */
+#ifndef GQUERY_HASH_H
+#define GQUERY_HASH_H
+
+#include <gvmem/client.h>
+
+#include "query/kernels.h"
+
+#define GQUERY_HASH_REST_NS INT64_C(10000000000) /* without a user; then it is given up */
+
+/* Of which rows by which keys. */
+typedef struct gquery_hash_key {
+    uint64_t store, version, rows; /* as in gquery_table */
+    const gquery_program *program;
+} gquery_hash_key;
+
+typedef struct gquery_hashed {
+    gvm_object *object;      /* NULL: no row was entered */
+    uint64_t slots;          /* at the object's beginning */
+    uint64_t next_at;        /* offset of `next` in the object; 0: no two rows have the same keys */
+    uint64_t rows, repeated; /* entered; of them, rows with the keys of another one */
+    uint32_t keys;
+    /* hash.c's: */
+    struct gquery_hashed *next;
+    gquery_hash_key key; /* its program is its own */
+    bool ready;
+    uint32_t users;
+    int64_t used_ns;
+} gquery_hashed;
+
+/* Adopts the socket, a connection to the keeper that may create objects. Once. It lasts as long as the process.
+ *
+ * The errors of gvm_client_adopt() */
+gvm_status gquery_hash_init(int socket);
+
+typedef enum gquery_hash_found {
+    GQUERY_HASH_READY,
+    GQUERY_HASH_TO_BUILD, /* the caller builds it, and says how that ended */
+    GQUERY_HASH_BUSY,     /* another one builds it: it was waited for, for wait_ms */
+    GQUERY_HASH_NO_MEMORY,
+} gquery_hash_found;
+
+/* Without a user: BUSY and NO_MEMORY. */
+gquery_hash_found gquery_hash_find(const gquery_hash_key *key, int wait_ms, gquery_hashed **out);
+
+/* Memory on the device for `slots` slots and, behind them, `next`; all is 0.
+ *
+ * The errors of gvm_object_create() */
+gvm_status gquery_hash_create(gquery_hashed *hashed, int32_t device, uint64_t slots);
+
+/* The caller has built it, and the object is sealed, if there is one. */
+void gquery_hash_ready(gquery_hashed *hashed);
+
+/* One that is not ready goes, as it could not be built. */
+void gquery_hash_release(gquery_hashed *hashed);
+
+/* Gives up those without a user for so long. */
+void gquery_hash_rest(int64_t unused_ns);
+
+#endif

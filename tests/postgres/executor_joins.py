@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+"""Joins in the executor of queries: hash tables are shared, kept for a while and given back, may be larger than the device, and end with whatever
+happens to a query that builds one. TAP, a line a case.
+
+usage: executor_joins.py [CASE...]
+"""
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from cases import group, main  # noqa: E402
+from executor_client import ID, Client, Column, N, Program, Span, aggregate, executor_pid, executor_pids, expect_verb, fill, op, wait_until  # noqa: E402
+from private import Failed, SqlError, expect  # noqa: E402
+
+PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; "
+# The outer table is `fact`, whatever costs less.
+JOIN = "SELECT count(*), sum(f.x), sum(d.v) FROM fact f LEFT JOIN dim d ON f.k = d.k"
+COUNTED_S = 1.5  # figures of the keeper are those of the last second
+ROWS, KEYS = 20000, 50000
+
+
+def make(server, rows=ROWS, keys=KEYS):
+    server.sql(
+        "DROP FOREIGN TABLE IF EXISTS fact, dim; CREATE FOREIGN TABLE fact (k int, x int) SERVER gstore_fdw; CREATE FOREIGN TABLE dim (k int, v int) SERVER gstore_fdw;"
+        f"INSERT INTO fact SELECT i * 7 % {2 * keys}, i FROM generate_series(1, {rows}) i; INSERT INTO dim SELECT i, i % 100 FROM generate_series(0, {keys - 1}) i"
+    )
+
+
+def wanted(server):
+    return server.sql("SET gstore_fdw.gpu_queries = off; " + JOIN).splitlines()[-1]
+
+
+def objects(server):
+    """At the keeper."""
+    time.sleep(COUNTED_S)
+    return int(server.sql("SELECT sum(objects) FROM gstore_fdw_keeper_info"))
+
+
+def expect_on_gpu(session):
+    plan = session.sql("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + JOIN)
+    if "Ran: on the GPU" not in plan or "GPU Join:" not in plan:
+        raise Failed(f"the join did not run on the GPU: {plan}")
+
+
+def export(server):
+    """Their tokens have objects, too."""
+    server.sql(PLANNED + "SELECT count(*) FROM fact WHERE x > 0; SELECT count(*) FROM dim WHERE v > 0")
+
+
+@group()
+class Sharing:
+    def sessions_have_one_hash_table_of_the_same_rows(self, server):
+        make(server)
+        right = wanted(server)
+        export(server)
+        before = objects(server)
+        with contextlib.ExitStack() as stack:
+            sessions = [server.session() for _ in range(4)]
+            for s in sessions:
+                stack.callback(s.close)
+                s.sql(PLANNED)
+            for s in sessions:
+                s.begin(JOIN)
+            for s in sessions:
+                expect(s.finish(), right, "the result")
+            expect_on_gpu(sessions[0])
+            expect(objects(server) - before, 1, "objects more")
+            # Other rows are another one.
+            server.sql("DELETE FROM dim WHERE k = 7")
+            right = wanted(server)
+            expect(sessions[1].sql(JOIN), right, "the result after a deletion")
+            expect_on_gpu(sessions[1])
+
+    def hash_table_without_a_user_goes_with_its_memory(self, server):
+        server.sql("DROP FOREIGN TABLE fact, dim")
+        server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
+
+    def own_rows_make_hash_tables_that_are_used_once(self, server):
+        make(server)
+        session = server.session()
+        session.sql(PLANNED + "BEGIN")
+        session.sql("INSERT INTO dim VALUES (-1, 5); INSERT INTO fact VALUES (-1, 1000000)")
+        right = session.sql("SET LOCAL gstore_fdw.gpu_queries = off; " + JOIN + "; SET LOCAL gstore_fdw.gpu_queries = on").splitlines()[0]
+        expect_on_gpu(session)
+        before = objects(server)
+        expect(session.sql(JOIN), right, "the result")
+        expect(objects(server) - before, 0, "objects more")
+        session.sql("ROLLBACK")
+        expect(session.sql(JOIN), wanted(server), "the result after ROLLBACK")
+        session.close()
+
+
+@group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=1GB")
+class Large:
+    def hash_table_larger_than_the_device_is_read_over_the_link(self, server):
+        make(server, 30000, 2500000)  # 2 x 16 bytes a row, and 4
+        right = wanted(server)
+        session = server.session()
+        session.sql(PLANNED)
+        expect(session.sql(JOIN), right, "the result")
+        expect_on_gpu(session)
+        server.wait_for("SELECT sum(device_resident + device_on_host) > 80000000 AND sum(device_on_host) > 0 AND sum(device_resident) > 0 FROM gstore_fdw_keeper_info")
+        session.close()
+
+
+@group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=16MB")
+class NoRoom:
+    def hash_table_that_has_no_room_anywhere_leaves_the_join_to_the_local_plan(self, server):
+        make(server, 3000, 2500000)
+        right = wanted(server)
+        session = server.session()
+        session.sql(PLANNED)
+        expect(session.sql(JOIN), right, "the result")
+        expect("by the local plan" in session.sql("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + JOIN), True, "the local plan has run")
+        # What was begun is undone: a smaller one has room.
+        server.sql("DELETE FROM dim WHERE k >= 1000")
+        right = wanted(server)
+        expect(session.sql(JOIN), right, "the result")
+        expect_on_gpu(session)
+        session.close()
+
+
+@group()
+class Life:
+    def cancelled_builds_leave_nothing_and_others_go_on(self, server):
+        make(server, 1000, 1500000)
+        right = wanted(server)
+        other = server.session()
+        other.sql(PLANNED)
+        for ms in (0, 5, 20, 60, 150, 400):
+            session = server.session()  # an error ends it
+            session.sql(PLANNED)
+            session.begin(JOIN)
+            other.begin(JOIN)
+            time.sleep(ms / 1000)
+            server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            with contextlib.suppress(SqlError):
+                session.finish()
+            session.close()
+            expect(other.finish(), right, "the result of another session")
+            server.sql("DELETE FROM dim WHERE k = (SELECT max(k) FROM dim); INSERT INTO fact VALUES (0, 0)")
+            right = wanted(server)
+        expect(other.sql(JOIN), right, "the result")
+        expect_on_gpu(other)
+        other.close()
+
+    def killed_executor_loses_its_hash_tables_and_the_next_one_builds_them(self, server):
+        make(server)
+        right = wanted(server)
+        session = server.session()
+        session.sql(PLANNED)
+        expect(session.sql(JOIN), right, "the result")
+        pid = executor_pid(server)
+        os.kill(pid, signal.SIGKILL)
+        wait_until("it is gone", lambda: pid not in executor_pids(server))
+        expect(session.sql(JOIN), right, "the result")
+        expect_on_gpu(session)
+        server.sql("DROP FOREIGN TABLE fact, dim")
+        session.close()
+        server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
+
+
+# ---- queries that a backend would not send
+
+
+def write_join(client, token, rows, kind="GQUERY_JOIN_INNER"):
+    """count(*) and the sum of ids of the inner rows, of ft joined with itself by id."""
+    code = [op("LOAD", 0), op("PROBE", 1, 1, N[kind]), aggregate(0, "COUNT_ROWS"), op("LOAD", 1), aggregate(1, "SUM_I64")]
+    client.write(token, rows, (code, 3), columns=(ID, ID))
+    w = client.window
+    w.program.columns[1].table = 1
+    w.table_count = 2
+    w.tables[1].token, w.tables[1].rows = token.encode(), rows
+    build = Program(column_count=1, code_count=2)
+    build.columns[0] = Column(0, ID[0] + 1, ID[1], N[ID[2]], 0)
+    build.code[0], build.code[1] = op("LOAD", 0), op("BUILD", 1)
+    at = (w.used + 63) // 64 * 64
+    client.map[at : at + ctypes.sizeof(build)] = bytes(build)
+    w.builds[0] = Span(at, ctypes.sizeof(build))
+    w.used = at + ctypes.sizeof(build)
+    return at
+
+
+@group()
+class Lies:
+    ROWS = 1000
+
+    def joins_that_lie_are_errors(self, server):
+        token = fill(server, self.ROWS)
+        right = [(0, self.ROWS, self.ROWS * (self.ROWS + 1) // 2, 0)]
+
+        def code_of(at, number):
+            return at + Program.code.offset + 16 * number
+
+        def change_build(client, at, where, value):
+            client.map[where : where + 2] = value.to_bytes(2, "little")
+
+        with Client(server) as client:
+            write_join(client, token, self.ROWS)
+            expect(client.finish(client.ask()), right, "the join")
+            for change in (
+                lambda w: setattr(w, "table_count", 1),
+                lambda w: setattr(w, "table_count", 3),
+                lambda w: setattr(w, "table_count", 2**32 - 1),
+                lambda w: setattr(w, "builds", type(w.builds)()),
+                lambda w: setattr(w.builds[0], "at", w.builds[0].at + 8),
+                lambda w: setattr(w.builds[0], "at", 2**64 - 64),
+                lambda w: setattr(w.builds[0], "bytes", 64),
+                lambda w: setattr(w.program.code[1], "b", 2),
+                lambda w: setattr(w.program.code[1], "a", 2),
+                lambda w: setattr(w.program.code[1], "value", 4),
+                lambda w: setattr(w.program.columns[1], "table", 2),
+            ):
+                write_join(client, token, self.ROWS)
+                change(client.window)
+                expect_verb(client.ask(), "ERROR", "XX000")
+            at = write_join(client, token, self.ROWS)
+            change_build(client, at, code_of(at, 1), N["GQUERY_MARK"])
+            expect_verb(client.ask(), "ERROR", "XX000")
+            at = write_join(client, token, self.ROWS)
+            change_build(client, at, code_of(at, 1) + 4, 2)  # two keys
+            expect_verb(client.ask(), "ERROR", "XX000")
+            # Of a table that is not as the query has it.
+            write_join(client, token, self.ROWS)
+            client.window.tables[1].rows = self.ROWS + 1
+            expect_verb(client.ask(), "ERROR", "55000")
+            write_join(client, token, self.ROWS)
+            client.window.program.columns[1].number = 77
+            expect_verb(client.ask(), "ERROR", "55000")
+            write_join(client, token, self.ROWS)
+            client.window.tables[1].rows = 2**32
+            expect_verb(client.ask(), "NO_ROOM")
+            write_join(client, token, self.ROWS)
+            expect(client.finish(client.ask()), right, "the next join")
+
+    def random_bytes_in_programs_of_inner_tables_end_in_an_answer(self, server):
+        token = fill(server, self.ROWS)
+        with Client(server) as client:
+            for seed in range(200):
+                at = write_join(client, token, self.ROWS)
+                place = at + seed * 37 % (ctypes.sizeof(Program) // (1 if seed % 2 else 40))
+                client.map[place : place + 4] = os.urandom(4)
+                expect(client.ask().verb in (N["GQUERY_DONE"], N["GQUERY_ERROR"], N["GQUERY_RAISED"], N["GQUERY_NO_ROOM"]), True, "an answer")
+                client.send("FORGET")
+            write_join(client, token, self.ROWS)
+            expect(client.finish(client.ask()), [(0, self.ROWS, self.ROWS * (self.ROWS + 1) // 2, 0)], "the next join")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
