@@ -94,10 +94,26 @@ as_column(const Node *node, Index relation)
 		: NULL;
 }
 
+/* What a CASE that is around the node compares with, or a cast of an array that is around it has of an element: of a row, maybe. */
+static bool
+has_outer_value(Node *node, void *argument)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, CaseTestExpr))
+		return true;
+	if (IsA(node, CaseExpr) && ((CaseExpr *) node)->arg != NULL)
+		return has_outer_value((Node *) ((CaseExpr *) node)->arg, argument);
+	if (IsA(node, ArrayCoerceExpr))
+		return has_outer_value((Node *) ((ArrayCoerceExpr *) node)->arg, argument);
+	return expression_tree_walker(node, has_outer_value, argument);
+}
+
 bool
 gstore_is_row_independent(Node *node)
 {
-	return !contain_var_clause(node) && !contain_volatile_functions(node) && !contain_subplans(node);
+	return !contain_var_clause(node) && !contain_volatile_functions(node) &&
+		!contain_subplans(node) && !has_outer_value(node, NULL);
 }
 
 bool
