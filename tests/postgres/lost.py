@@ -313,12 +313,13 @@ class Source:
         for session in sessions:
             session.sql("SET gstore_fdw.wait_for_source = on; SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET enable_sort = off")
         for local in ("on", "off"):
+            for session in sessions:
+                session.sql(f"SET gstore_fdw.gpu_queries = {local}")
             holder = server.session()
             holder.sql("BEGIN; LOCK gate")
             terminate(server)
             server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
-            for session, text in zip(sessions, texts.values()):
-                session.sql(f"SET gstore_fdw.gpu_queries = {local}")
+            for session, text in zip(sessions, texts.values()):  # the loader waits for its lock for 10 s
                 session.begin(text)
             server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft'", str(len(texts)))
             holder.sql("COMMIT")
