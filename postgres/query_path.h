@@ -1,7 +1,7 @@
-/* postgres/query_path.h - what the planner is offered of queries on the GPU: grouping, with aggregates, over one table.
+/* postgres/query_path.h - what the planner is offered of queries on the GPU: grouping, with aggregates, over one table or joined ones.
  *
- * Circle: plan.c, query_filter.c, query_join.c, query_order.c, query_path.c, query_scan.c and scan.c call each other, because paths on the GPU are weighed against the
- * scan's own, and a scan runs filters on the GPU.
+ * Circle: plan.c, query_filter.c, query_join.c, query_order.c, query_path.c and query_scan.c call each other, because paths on the GPU are weighed against
+ * the scan's own, and their plans are those of one kind of node.
  */
 #ifndef GSTORE_QUERY_PATH_H
 #define GSTORE_QUERY_PATH_H
