@@ -29,6 +29,7 @@ typedef struct accumulator
 	uint32 wanted;				  /* a bit for each gquery_aggregate */
 	bool   counted;				  /* the number of values is wanted, too */
 	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
+	int	   scale;				  /* of decimals */
 	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
 } accumulator;
 
@@ -66,6 +67,7 @@ struct gstore_compiled
 	int				 state_words;
 	bool			 raises; /* a condition or a key of a list may */
 	Oid				*key_types;
+	int				*key_scales;
 	int				 accumulator_count, output_count;
 	accumulator		*accumulators;
 	output			*outputs;
@@ -94,6 +96,8 @@ static const aggregate_function functions[] = {
 	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
 	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
+	{F_SUM_NUMERIC, GQUERY_SUM_I64, RESULT_NUMERIC}, {F_AVG_NUMERIC, GQUERY_SUM_I64, RESULT_QUOTIENT},
+	{F_MIN_NUMERIC, GQUERY_MIN_I64, RESULT_VALUE}, {F_MAX_NUMERIC, GQUERY_MAX_I64, RESULT_VALUE},
 };
 /* clang-format on */
 
@@ -202,10 +206,16 @@ static bool
 emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
 {
 	const uint32   before = e->program->code_count;
+	const bool	   is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
 	gstore_emitted value;
+	bool		   done;
 
-	if (!gstore_emit_expression(e, a->argument, &value))
+	e->computing += is_sum;
+	done = gstore_emit_expression(e, a->argument, &value);
+	e->computing -= is_sum;
+	if (!done || (value.mixed && a->wanted != 0))
 		return false;
+	a->scale = value.scale == GSTORE_SCALE_ANY ? 0 : value.scale;
 	choose_count(c, a, value.nullable || value.raises);
 	if (a->wanted != 0)
 		return emit_words(e, a, gstore_is_float(value.type));
@@ -253,8 +263,9 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 		return false;
 	foreach(cell, c->query.keys)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &key) || gstore_is_float(key.type))
+		if (!gstore_emit_expression(e, lfirst(cell), &key) || gstore_is_float(key.type) || key.mixed)
 			return false;
+		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
 	}
 	return c->key_count == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_count, 0);
@@ -374,6 +385,7 @@ create_compiled(const gstore_query *query)
 	c->accumulators = palloc0(sizeof *c->accumulators * (2 * count + 1));
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
+	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
 	return c;
 }
 
@@ -456,14 +468,11 @@ sum_of(const accumulator *a, const uint64 *state)
 }
 
 static Datum
-numeric_of(gstore_decimal sum)
+numeric_of(gstore_decimal sum, int scale)
 {
-	struct varlena *numeric = palloc(GSTORE_NUMERIC_BYTES);
-
 	if (!gstore_decimal_fits(sum, GSTORE_DECIMAL_PRECISION_MAX))
 		elog(ERROR, "a sum from the GPU is out of range");
-	gstore_decimal_to_numeric(sum, 0, numeric);
-	return PointerGetDatum(numeric);
+	return gstore_decimal_value(sum, scale);
 }
 
 static Datum
@@ -499,7 +508,8 @@ value_of(const output *o, const accumulator *a, const uint64 *state)
 	const int	aggregate = o->function->aggregate;
 	const int64 word = (int64) state[a->at[aggregate]];
 
-	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type);
+	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type,
+							  a->scale);
 }
 
 static Datum
@@ -519,9 +529,9 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 		case RESULT_BIGINT:
 			return bigint_of(sum_of(a, state));
 		case RESULT_NUMERIC:
-			return numeric_of(sum_of(a, state));
+			return numeric_of(sum_of(a, state), a->scale);
 		case RESULT_QUOTIENT:
-			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state)),
+			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state), a->scale),
 									   NumericGetDatum(int64_to_numeric(count)));
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
@@ -538,7 +548,7 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 	for (int i = 0; i < c->key_count; i++)
 	{
 		nulls[i] = (record[0] >> i & 1) != 0;
-		values[i] = gstore_stack_value((int64) record[1 + i], c->key_types[i]);
+		values[i] = gstore_stack_value((int64) record[1 + i], c->key_types[i], c->key_scales[i]);
 	}
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),

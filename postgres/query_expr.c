@@ -16,8 +16,11 @@
 #include "utils/lsyscache.h"
 
 #include "postgres/arrow.h"
+#include "postgres/form.h"
 #include "postgres/qual.h"
+#include "postgres/query_decimal.h"
 #include "postgres/query_expr.h"
+#include "postgres/query_function.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
 typedef struct gstore_case
@@ -32,87 +35,6 @@ typedef struct known_value
 	Expr	  *expression;
 	ExprState *state;
 } known_value;
-
-/* ---- words of the stack */
-
-bool
-gstore_is_compiled_type(Oid type)
-{
-	return gstore_type_family(type) != 0 && type != NUMERICOID;
-}
-
-int64
-gstore_stack_word(Datum value, Oid type)
-{
-	double number;
-	int64  word;
-
-	switch (type)
-	{
-		case BOOLOID:
-			return DatumGetBool(value);
-		case CHAROID:
-			return DatumGetUInt8(value);
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-		case DATEOID:
-			return DatumGetInt32(value);
-		case OIDOID:
-			return DatumGetObjectId(value);
-		case FLOAT4OID:
-			number = DatumGetFloat4(value);
-			memcpy(&word, &number, sizeof word);
-			return word;
-		default: /* float8 is passed by value: its bits */
-			return DatumGetInt64(value);
-	}
-}
-
-Datum
-gstore_stack_value(int64 word, Oid type)
-{
-	double number;
-
-	switch (type)
-	{
-		case BOOLOID:
-			return BoolGetDatum(word != 0);
-		case CHAROID:
-			return CharGetDatum((char) word);
-		case INT2OID:
-			return Int16GetDatum((int16) word);
-		case INT4OID:
-		case DATEOID:
-			return Int32GetDatum((int32) word);
-		case OIDOID:
-			return ObjectIdGetDatum((Oid) word);
-		case FLOAT4OID:
-			memcpy(&number, &word, sizeof number);
-			return Float4GetDatum((float4) number);
-		default:
-			return Int64GetDatum(word);
-	}
-}
-
-#define NAN_KEY INT64CONST(0x7ff8000000000000)
-#define INF_KEY INT64CONST(0x7ff0000000000000)
-
-int64
-gstore_order_key(int64 word)
-{
-	if ((word & PG_INT64_MAX) > INF_KEY)
-		return NAN_KEY;
-	if (word == PG_INT64_MIN)
-		return 0;
-	return word >= 0 ? word : word ^ PG_INT64_MAX;
-}
-
-int64
-gstore_order_value(int64 key)
-{
-	return key >= 0 ? key : key ^ PG_INT64_MAX;
-}
 
 /* ---- emitting */
 
@@ -210,6 +132,25 @@ is_plain(Node *node)
 	return true;
 }
 
+static bool
+emit_null(gstore_emitter *e, gstore_emitted *out)
+{
+	out->nullable = true;
+	out->scale = GSTORE_SCALE_ANY;
+	return gstore_emit(e, GQUERY_NULL, 0, 0);
+}
+
+static bool
+emit_value(gstore_emitter *e, Datum value, gstore_emitted *out)
+{
+	int64 word;
+
+	if (out->type != NUMERICOID)
+		return emit_constant(e, gstore_stack_word(value, out->type));
+	return gstore_number_word(value, &out->scale, &word) &&
+		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && emit_constant(e, word);
+}
+
 /* What may raise an error is not evaluated where PostgreSQL would do so for some rows alone. */
 static bool
 emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
@@ -217,19 +158,16 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	Datum value;
 	bool  null;
 
-	out->type = getBaseType(exprType(node));
+	*out = (gstore_emitted){.type = getBaseType(exprType(node)), .nullable = true};
 	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node) ||
 		(e->guarded > 0 && !is_plain(node)))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
-	out->raises = false;
-	out->nullable = true;
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
 		return emit_constant(e, 0);
 	out->nullable = null;
-	return null ? gstore_emit(e, GQUERY_NULL, 0, 0)
-				: emit_constant(e, gstore_stack_word(value, out->type));
+	return null ? emit_null(e, out) : emit_value(e, value, out);
 }
 
 /* ---- columns */
@@ -254,42 +192,64 @@ form_of(Oid type, bool arrow)
 			return GQUERY_F32;
 		case FLOAT8OID:
 			return GQUERY_F64;
+		case NUMERICOID:
+			return GQUERY_DECIMAL;
 		default:
 			return GQUERY_I64;
 	}
 }
 
 static int64
-bias_of(Oid type)
+bias_of(const gstore_emitter *e, Oid type)
 {
+	if (type == NUMERICOID)
+		return e->computing > 0;
+	if (e->view == NULL || !e->view->arrow)
+		return 0;
 	if (type == DATEOID)
 		return -GSTORE_DAYS_1970_TO_2000;
 	return type == TIMESTAMPOID || type == TIMESTAMPTZOID ? -GSTORE_US_1970_TO_2000 : 0;
 }
 
+/* False: it is not stored as decimals of the scale that the type says. */
+static bool
+find_scale(const gstore_column *stored, const Var *var, int *scale)
+{
+	int32 typmod = var->vartypmod;
+	int	  precision;
+
+	(void) getBaseTypeAndTypmod(var->vartype, &typmod);
+	return gstore_form_decimal(typmod, &precision, scale) &&
+		(stored == NULL || (stored->form == GSTORE_FORM_DECIMAL && stored->scale == *scale));
+}
+
 /* The column's place in the program. False: there is no room, or an older version of the table has another type. */
 static bool
-find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nullable)
+find_column(gstore_emitter *e, const Var *var, uint32 *at, gstore_emitted *out)
 {
+	const Oid			 type = getBaseType(var->vartype);
+	const int64			 bias = bias_of(e, type);
 	gquery_program		*p = e->program;
 	const gstore_column *stored = NULL;
-	const bool			 arrow = e->view != NULL && e->view->arrow;
 
 	if (e->view != NULL && var->varattno <= e->view->column_count &&
 		!e->view->columns[var->varattno - 1].dropped)
 		stored = &e->view->columns[var->varattno - 1];
-	if (stored != NULL && getBaseType(stored->type) != type)
+	*out = (gstore_emitted){.type = type, .nullable = stored == NULL || stored->has_nulls};
+	if (!gstore_is_compiled_type(type) || (stored != NULL && getBaseType(stored->type) != type) ||
+		(type == NUMERICOID && !find_scale(stored, var, &out->scale)))
 		return false;
-	*nullable = stored == NULL || stored->has_nulls;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) var->varattno)
+		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) var->varattno &&
+			p->columns[*at].bias == bias)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
-	p->columns[p->column_count++] = (gquery_column){.number = (uint32) var->varattno,
-													.type = type,
-													.form = form_of(type, arrow),
-													.bias = arrow ? bias_of(type) : 0};
+	p->columns[p->column_count++] = (gquery_column){
+		.number = (uint32) var->varattno,
+		.type = type,
+		.form = form_of(type, e->view != NULL && e->view->arrow),
+		.bias = bias};
 	e->columns = bms_add_member(e->columns, var->varattno);
 	return true;
 }
@@ -308,27 +268,128 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 {
 	uint32 at;
 
-	out->type = getBaseType(var->vartype);
-	out->raises = false;
-	return is_column(e, (const Node *) var) && gstore_is_compiled_type(out->type) &&
-		find_column(e, var, out->type, &at, &out->nullable) && gstore_emit(e, GQUERY_LOAD, at, 0);
+	return is_column(e, (const Node *) var) && find_column(e, var, &at, out) &&
+		gstore_emit(e, GQUERY_LOAD, at, 0);
 }
 
-/* ---- operators and functions */
+/* ---- decimals */
 
-/* Two values of one family of types. */
+/* With what depends on no row: it has the column's scale then, whatever its own is. */
 static bool
-emit_pair(gstore_emitter *e, Node *left, Node *right, gstore_emitted *out)
+emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number, gquery_op op,
+					 gstore_emitted *out)
+{
+	const int scale = left->scale == GSTORE_SCALE_ANY ? 0 : left->scale;
+	Datum	  value;
+	bool	  null = false;
+	int64	  word = 0;
+
+	if (gstore_evaluate(e, (Expr *) number, &value, &null) && !null &&
+		!gstore_decimal_word(value, scale, &word))
+		op = gstore_beside(op, &word);
+	*out = (gstore_emitted){.nullable = left->nullable || null || e->context == NULL};
+	return (null ? gstore_emit(e, GQUERY_NULL, 0, 0) : emit_constant(e, word)) &&
+		gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+}
+
+/* Integers: those of 8 bytes have values that are no decimals here. */
+static bool
+emit_decimal_of_integer(gstore_emitter *e, Node *argument, bool is_wide, gstore_emitted *out)
+{
+	if (!gstore_emit_expression(e, argument, out))
+		return false;
+	out->type = NUMERICOID;
+	out->scale = 0;
+	return !is_wide || gstore_scale_up(e->program, e->program->code_count, 0);
+}
+
+/* The least decimal has no positive one beside it. */
+static bool
+emit_decimal_sign(gstore_emitter *e, Node *argument, gquery_op op, gstore_emitted *out)
+{
+	return gstore_emit_expression(e, argument, out) && gstore_emit(e, op, 0, GQUERY_ARITHMETIC_I64) &&
+		gstore_scale_up(e->program, e->program->code_count, 0);
+}
+
+/* PostgreSQL shows no scale below 0, and goes on with the one that it shows. */
+static bool
+has_own_scale(const gstore_emitted *decimal)
+{
+	return decimal->scale >= 0 || decimal->scale == GSTORE_SCALE_ANY;
+}
+
+static bool
+emit_decimal_pair(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
 {
 	gstore_emitted other;
+	uint32		   end;
 
-	if (!gstore_emit_expression(e, left, out) || !gstore_emit_expression(e, right, &other) ||
-		gstore_type_family(out->type) != gstore_type_family(other.type))
+	if (!gstore_emit_expression(e, linitial(args), out))
+		return false;
+	end = e->program->code_count;
+	if (!gstore_emit_expression(e, lsecond(args), &other) || !has_own_scale(out) ||
+		!has_own_scale(&other))
 		return false;
 	out->nullable |= other.nullable;
 	out->raises |= other.raises;
-	return true;
+	if (op != GQUERY_MULTIPLY)
+	{
+		const bool mixed = out->mixed || other.mixed;
+
+		if (!gstore_align(e->program, out, end, &other))
+			return false;
+		out->mixed = mixed;
+	}
+	else
+	{
+		out->mixed |= other.mixed;
+		out->scale = out->scale == GSTORE_SCALE_ANY || other.scale == GSTORE_SCALE_ANY
+			? GSTORE_SCALE_ANY
+			: out->scale + other.scale;
+	}
+	return gstore_emit(e, op, 0, GQUERY_ARITHMETIC_DECIMAL);
 }
+
+static bool
+emit_decimal_arithmetic(gstore_emitter *e, Oid function, List *args, gstore_emitted *out)
+{
+	switch (function)
+	{
+		case F_NUMERIC_INT2:
+		case F_NUMERIC_INT4:
+			return emit_decimal_of_integer(e, linitial(args), false, out);
+		case F_NUMERIC_INT8:
+			return emit_decimal_of_integer(e, linitial(args), true, out);
+		case F_NUMERIC_ADD:
+			return emit_decimal_pair(e, args, GQUERY_ADD, out);
+		case F_NUMERIC_SUB:
+			return emit_decimal_pair(e, args, GQUERY_SUBTRACT, out);
+		case F_NUMERIC_MUL:
+			return emit_decimal_pair(e, args, GQUERY_MULTIPLY, out);
+		case F_NUMERIC_UPLUS:
+			return gstore_emit_expression(e, linitial(args), out);
+		case F_NUMERIC_UMINUS:
+			return emit_decimal_sign(e, linitial(args), GQUERY_NEGATE, out);
+		case F_NUMERIC_ABS:
+		case F_ABS_NUMERIC:
+			return emit_decimal_sign(e, linitial(args), GQUERY_ABS, out);
+		default:
+			return false;
+	}
+}
+
+static bool
+emit_decimal_function(gstore_emitter *e, Oid function, List *args, gstore_emitted *out)
+{
+	bool done;
+
+	e->computing++;
+	done = emit_decimal_arithmetic(e, function, args, out);
+	e->computing--;
+	return done;
+}
+
+/* ---- operators and functions */
 
 static gquery_order
 order_of(Oid type)
@@ -366,108 +427,82 @@ find_comparison(Oid operator, gquery_op * op)
 	}
 }
 
-/* op: GQUERY_EQ to GQUERY_DISTINCT, of an operator that compares. */
-static bool
-emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
+static gquery_op
+commuted(gquery_op op)
 {
-	if (list_length(args) != 2 || !emit_pair(e, linitial(args), lsecond(args), out) ||
-		!gstore_emit(e, op, 0, order_of(out->type)))
+	switch (op)
+	{
+		case GQUERY_LT:
+			return GQUERY_GT;
+		case GQUERY_LE:
+			return GQUERY_GE;
+		case GQUERY_GT:
+			return GQUERY_LT;
+		case GQUERY_GE:
+			return GQUERY_LE;
+		default:
+			return op;
+	}
+}
+
+static bool
+may_be_known(const gstore_emitter *e, Node *node)
+{
+	return gstore_is_row_independent(node) && (e->guarded == 0 || is_plain(node));
+}
+
+/* The value that was emitted last, with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
+static bool
+emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op, gstore_emitted *out)
+{
+	const uint32   left_end = e->program->code_count;
+	gstore_emitted other;
+
+	if (left.type == NUMERICOID && may_be_known(e, right))
+	{
+		if (!emit_compared_number(e, &left, right, op, &other))
+			return false;
+	}
+	else if (!gstore_emit_expression(e, right, &other) ||
+			 gstore_type_family(left.type) != gstore_type_family(other.type) ||
+			 (left.type == NUMERICOID && !gstore_align(e->program, &left, left_end, &other)) ||
+			 !gstore_emit(e, op, 0, order_of(left.type)))
 		return false;
-	out->nullable = out->nullable && op != GQUERY_DISTINCT;
-	out->type = BOOLOID;
+	*out = (gstore_emitted){.type = BOOLOID,
+							.nullable = (left.nullable || other.nullable) && op != GQUERY_DISTINCT,
+							.raises = left.raises || other.raises};
 	return true;
 }
 
-/* Functions of numbers. op 0: the value is the same on the stack. */
-typedef struct number_function
-{
-	Oid	   function;
-	uint16 op, b;
-} number_function;
-
-/* clang-format off */
-#define ARITHMETIC(name, kind) \
-	{F_##name##PL, GQUERY_ADD, kind}, {F_##name##MI, GQUERY_SUBTRACT, kind}, \
-	{F_##name##MUL, GQUERY_MULTIPLY, kind}, {F_##name##DIV, GQUERY_DIVIDE, kind}
-#define SIGNS(name, kind) \
-	{F_##name##UP, 0, 0}, {F_##name##UM, GQUERY_NEGATE, kind}, {F_##name##ABS, GQUERY_ABS, kind}, \
-	{F_ABS_##name, GQUERY_ABS, kind}
-#define REMAINDERS(name, kind) \
-	{F_##name##MOD, GQUERY_MODULO, kind}, {F_MOD_##name##_##name, GQUERY_MODULO, kind}
-
-static const number_function number_functions[] = {
-	ARITHMETIC(INT2, GQUERY_ARITHMETIC_I16), SIGNS(INT2, GQUERY_ARITHMETIC_I16), REMAINDERS(INT2, GQUERY_ARITHMETIC_I16),
-	ARITHMETIC(INT4, GQUERY_ARITHMETIC_I32), SIGNS(INT4, GQUERY_ARITHMETIC_I32), REMAINDERS(INT4, GQUERY_ARITHMETIC_I32),
-	ARITHMETIC(INT24, GQUERY_ARITHMETIC_I32), ARITHMETIC(INT42, GQUERY_ARITHMETIC_I32),
-	ARITHMETIC(INT8, GQUERY_ARITHMETIC_I64), SIGNS(INT8, GQUERY_ARITHMETIC_I64), REMAINDERS(INT8, GQUERY_ARITHMETIC_I64),
-	ARITHMETIC(INT28, GQUERY_ARITHMETIC_I64), ARITHMETIC(INT82, GQUERY_ARITHMETIC_I64),
-	ARITHMETIC(INT48, GQUERY_ARITHMETIC_I64), ARITHMETIC(INT84, GQUERY_ARITHMETIC_I64),
-	ARITHMETIC(FLOAT4, GQUERY_ARITHMETIC_F32), SIGNS(FLOAT4, GQUERY_ARITHMETIC_F32),
-	ARITHMETIC(FLOAT8, GQUERY_ARITHMETIC_F64), SIGNS(FLOAT8, GQUERY_ARITHMETIC_F64),
-	ARITHMETIC(FLOAT48, GQUERY_ARITHMETIC_F64), ARITHMETIC(FLOAT84, GQUERY_ARITHMETIC_F64),
-	/* casts, named RESULT_ARGUMENT */
-	{F_INT4_INT2, 0, 0}, {F_INT8_INT2, 0, 0}, {F_INT8_INT4, 0, 0}, {F_INT8_OID, 0, 0}, {F_INT4_BOOL, 0, 0},
-	{F_INT2_INT4, GQUERY_TO_I16, 0}, {F_INT2_INT8, GQUERY_TO_I16, 0}, {F_INT4_INT8, GQUERY_TO_I32, 0},
-	{F_FLOAT8_FLOAT4, 0, 0}, {F_FLOAT4_FLOAT8, GQUERY_F64_TO_F32, 0},
-	{F_FLOAT8_INT2, GQUERY_I64_TO_F64, 0}, {F_FLOAT8_INT4, GQUERY_I64_TO_F64, 0}, {F_FLOAT8_INT8, GQUERY_I64_TO_F64, 0},
-	{F_FLOAT4_INT2, GQUERY_I64_TO_F32, 0}, {F_FLOAT4_INT4, GQUERY_I64_TO_F32, 0}, {F_FLOAT4_INT8, GQUERY_I64_TO_F32, 0},
-	{F_INT2_FLOAT4, GQUERY_F64_TO_I16, 0}, {F_INT2_FLOAT8, GQUERY_F64_TO_I16, 0},
-	{F_INT4_FLOAT4, GQUERY_F64_TO_I32, 0}, {F_INT4_FLOAT8, GQUERY_F64_TO_I32, 0},
-	{F_INT8_FLOAT4, GQUERY_F64_TO_I64, 0}, {F_INT8_FLOAT8, GQUERY_F64_TO_I64, 0},
-};
-/* clang-format on */
-
-static const number_function *
-find_function(Oid function)
-{
-	for (Size i = 0; i < lengthof(number_functions); i++)
-		if (number_functions[i].function == function)
-			return &number_functions[i];
-	return NULL;
-}
-
-/* Of integers by a constant other than 0 and -1. */
+/* Of an operator that compares. What a decimal is compared with is the right one, if it depends on no row. */
 static bool
-divides_safely(const number_function *f, List *args)
+emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
 {
-	const Const *divisor = llast(args);
-	int64		 word;
+	Node		  *left, *right;
+	gstore_emitted value;
 
-	if (f->b >= GQUERY_ARITHMETIC_F32 || !IsA(divisor, Const) || divisor->constisnull)
+	if (list_length(args) != 2)
 		return false;
-	word = gstore_stack_word(divisor->constvalue, divisor->consttype);
-	return word != 0 && word != -1;
-}
-
-static bool
-can_raise(const number_function *f, List *args)
-{
-	switch (f->op)
+	left = linitial(args);
+	right = lsecond(args);
+	if (getBaseType(exprType(left)) == NUMERICOID && may_be_known(e, left) && !may_be_known(e, right))
 	{
-		case GQUERY_DIVIDE:
-		case GQUERY_MODULO:
-			return !divides_safely(f, args);
-		case 0:
-		case GQUERY_I64_TO_F64:
-		case GQUERY_I64_TO_F32:
-			return false;
-		case GQUERY_NEGATE:
-		case GQUERY_ABS:
-			return f->b < GQUERY_ARITHMETIC_F32;
-		default:
-			return true;
+		left = right;
+		right = linitial(args);
+		op = commuted(op);
 	}
+	return gstore_emit_expression(e, left, &value) && emit_compared(e, value, right, op, out);
 }
 
 static bool
 emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_emitted *out)
 {
-	const number_function *f = find_function(function);
-	ListCell			  *cell;
-	gstore_emitted		   all = {.type = getBaseType(result)};
+	const gstore_number_function *f = gstore_find_function(function);
+	ListCell					 *cell;
+	gstore_emitted				  all = {.type = getBaseType(result)};
 
 	if (f == NULL)
-		return false;
+		return emit_decimal_function(e, function, args, out);
 	foreach(cell, args)
 	{
 		gstore_emitted one;
@@ -477,7 +512,7 @@ emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_em
 		all.nullable |= one.nullable;
 		all.raises |= one.raises;
 	}
-	all.raises |= can_raise(f, args);
+	all.raises |= gstore_can_raise(f, args);
 	*out = all;
 	return f->op == 0 || gstore_emit(e, (gquery_op) f->op, 0, f->b);
 }
@@ -503,9 +538,21 @@ compare_words(const void *left, const void *right)
 	return l < r ? -1 : l > r;
 }
 
-/* Appends the elements that are not NULL to the program's values, in order. False: there is no room. */
 static bool
-add_list(gstore_emitter *e, Datum array, Oid type, uint32 *count, bool *has_null, bool *empty)
+word_of_element(Datum element, Oid type, int scale, int64 *word)
+{
+	if (type == NUMERICOID)
+		return gstore_decimal_word(element, scale == GSTORE_SCALE_ANY ? 0 : scale, word);
+	*word = gstore_stack_word(element, type);
+	if (gstore_is_float(type))
+		*word = gstore_order_key(*word);
+	return true;
+}
+
+/* Appends the elements that are not NULL, and that a value of `x` can be, to the program's values, in order. False: there is no room. */
+static bool
+add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint32 *count,
+		 bool *has_null, bool *empty)
 {
 	gquery_program *p = e->program;
 	int64		   *to = p->values + p->value_count;
@@ -526,12 +573,11 @@ add_list(gstore_emitter *e, Datum array, Oid type, uint32 *count, bool *has_null
 		int64 word;
 
 		*has_null |= nulls[i];
-		if (nulls[i])
+		if (nulls[i] || !word_of_element(elements[i], type, x->scale, &word))
 			continue;
 		if (p->value_count + *count == GQUERY_VALUES_MAX)
 			return false;
-		word = gstore_stack_word(elements[i], type);
-		to[(*count)++] = gstore_is_float(type) ? gstore_order_key(word) : word;
+		to[(*count)++] = word;
 	}
 	qsort(to, *count, sizeof *to, compare_words);
 	return true;
@@ -559,7 +605,7 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 		return false;
 	first = e->program->value_count; /* behind the lists within x */
 	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
-		!add_list(e, array, right, &count, &has_null, &empty))
+		!add_list(e, array, right, out, &count, &has_null, &empty))
 		return false;
 	e->program->value_count += count;
 	if (gstore_is_float(out->type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))
@@ -621,11 +667,7 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 		return false;
 	if (is_column(e, (Node *) var))
 	{
-		const Oid type = getBaseType(var->vartype);
-
-		out->raises = false;
-		if (!gstore_is_compiled_type(type) || !find_column(e, var, type, &at, &out->nullable) ||
-			!gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
+		if (!find_column(e, var, &at, out) || !gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, (Node *) test->arg, out) ||
@@ -664,18 +706,22 @@ emit_whens(gstore_emitter *e, CaseExpr *c, int at, gstore_emitted *out)
 {
 	CaseWhen	  *when;
 	gstore_emitted condition, rest;
+	uint32		   end;
 
 	if (at == list_length(c->args))
 	{
 		if (c->defresult != NULL)
 			return gstore_emit_expression(e, (Node *) c->defresult, out);
-		*out = (gstore_emitted){.type = getBaseType(c->casetype), .nullable = true};
-		return gstore_emit(e, GQUERY_NULL, 0, 0);
+		*out = (gstore_emitted){.type = getBaseType(c->casetype)};
+		return emit_null(e, out);
 	}
 	when = list_nth_node(CaseWhen, c->args, at);
 	if (!gstore_emit_expression(e, (Node *) when->expr, &condition) ||
-		!gstore_emit(e, GQUERY_IF, 0, 0) || !gstore_emit_expression(e, (Node *) when->result, out) ||
-		!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest))
+		!gstore_emit(e, GQUERY_IF, 0, 0) || !gstore_emit_expression(e, (Node *) when->result, out))
+		return false;
+	end = e->program->code_count;
+	if (!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest) ||
+		(out->type == NUMERICOID && !gstore_align(e->program, out, end, &rest)))
 		return false;
 	out->nullable |= rest.nullable;
 	out->raises |= condition.raises || rest.raises;
@@ -728,7 +774,9 @@ emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
 			!gstore_emit(e, GQUERY_IF, 0, 0))
 			return false;
 		e->guarded++;
-		done = gstore_emit_expression(e, lfirst(cell), &one);
+		done = gstore_emit_expression(e, lfirst(cell), &one) &&
+			(one.type != NUMERICOID ||
+			 (one.scale <= out->scale && gstore_align(e->program, out, 0, &one)));
 		e->guarded--;
 		if (!done || !gstore_emit(e, GQUERY_REPLACE, 0, 0) || !gstore_emit(e, GQUERY_END, 0, 0))
 			return false;
@@ -742,19 +790,17 @@ emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
 static bool
 emit_null_if(gstore_emitter *e, NullIfExpr *n, gstore_emitted *out)
 {
-	gstore_emitted other;
+	gstore_emitted is_equal;
 	gquery_op	   op;
 
 	if (!find_comparison(n->opno, &op) || op != GQUERY_EQ ||
 		!gstore_emit_expression(e, linitial(n->args), out) || !gstore_emit(e, GQUERY_COPY, 0, 0) ||
-		!gstore_emit_expression(e, lsecond(n->args), &other) ||
-		gstore_type_family(out->type) != gstore_type_family(other.type))
+		!emit_compared(e, *out, lsecond(n->args), GQUERY_EQ, &is_equal))
 		return false;
 	out->nullable = true;
-	out->raises |= other.raises;
-	return gstore_emit(e, GQUERY_EQ, 0, order_of(out->type)) && gstore_emit(e, GQUERY_IF, 0, 0) &&
-		gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_REPLACE, 0, 0) &&
-		gstore_emit(e, GQUERY_END, 0, 0);
+	out->raises |= is_equal.raises;
+	return gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_NULL, 0, 0) &&
+		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
 }
 
 /* ---- all */

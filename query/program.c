@@ -127,7 +127,7 @@ static bool check_compare(checker *c, uint32_t order)
 {
     if (order >= GQUERY_ORDERS)
         return refuse(c, "there is no order %u", (unsigned)order);
-    return order == GQUERY_ORDER_I128 ? move(c, 4, 1) : move(c, 2, 1);
+    return move(c, 2, 1);
 }
 
 static bool check_list(checker *c, uint32_t first, uint32_t count)
@@ -148,6 +148,8 @@ static bool check_arithmetic(checker *c, uint32_t op, uint32_t kind)
         return refuse(c, "there is no arithmetic %u", (unsigned)kind);
     if (op == GQUERY_MODULO && kind >= GQUERY_ARITHMETIC_F32)
         return refuse(c, "the remainder is one of integers");
+    if (kind == GQUERY_ARITHMETIC_DECIMAL && op >= GQUERY_DIVIDE)
+        return refuse(c, "not of decimals");
     return op == GQUERY_NEGATE || op == GQUERY_ABS ? move(c, 1, 1) : move(c, 2, 1);
 }
 
@@ -264,8 +266,6 @@ static bool check_instruction(checker *c)
 
     switch (i->op) {
     case GQUERY_LOAD:
-        return check_column(c, i->a) &&
-               move(c, 0, c->program->columns[i->a].form == GQUERY_I128 ? 2 : 1);
     case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
     case GQUERY_CONSTANT:
     case GQUERY_NULL: return move(c, 0, 1);
@@ -361,8 +361,8 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
 
 static bool takes_operand(const gquery_instruction *i)
 {
-    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT && i->b != GQUERY_ORDER_I128) ||
-           i->op == GQUERY_ADD || i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
+    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT) || i->op == GQUERY_ADD ||
+           i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
 }
 
 /* An operation takes what comes just before it, a constant or a column, as its right operand. */
@@ -378,8 +378,7 @@ static void fuse_operands(gquery_program *program)
             i.b |= GQUERY_OPERAND_VALUE;
             i.value = before->value;
             count--;
-        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD &&
-                   program->columns[before->a].form != GQUERY_I128) {
+        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD) {
             i.b |= GQUERY_OPERAND_COLUMN;
             i.a = before->a;
             count--;
@@ -429,14 +428,12 @@ static uint16_t outcomes_of(uint16_t op)
     }
 }
 
-/* Of a decimal a test would leave half on the stack. */
-static bool is_test(const gquery_program *program, const gquery_instruction *i)
+static bool is_test(const gquery_instruction *i)
 {
-    const uint32_t op = i->op & GQUERY_OPERATION, loaded = i->op >> GQUERY_LOADED_SHIFT;
+    const uint32_t op = i->op & GQUERY_OPERATION;
 
-    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && loaded != 0 &&
-           program->columns[loaded - 1].form != GQUERY_I128 && (i->op & GQUERY_THEN_FILTER) != 0 &&
-           (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
+    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
+           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
 }
 
 uint32_t gquery_fuse(gquery_program *program)
@@ -451,7 +448,7 @@ uint32_t gquery_fuse(gquery_program *program)
             i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
     }
     fuse_loads(program);
-    while (tests < program->code_count && is_test(program, &program->code[tests]))
+    while (tests < program->code_count && is_test(&program->code[tests]))
         tests++;
     return tests;
 }

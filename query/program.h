@@ -4,7 +4,7 @@
  *
  *     integers, dates, times, oid, "char", boolean   int64_t, signed or zero-extended as PostgreSQL orders the type
  *     float4, float8                                 double, its bits; -0 and NaNs as they are
- *     decimals                                       two values: the low half of a 128-bit integer, then the high half
+ *     decimals                                       int64_t, the number times a power of ten that is not said here; of 62 bits, or GQUERY_DECIMAL_NAN
  *
  * A row is *active* until a GQUERY_FILTER or GQUERY_IF takes it out. An instruction changes the values of active rows only, and only
  * these can raise an error, so that what PostgreSQL does not evaluate raises none. Rows that are deleted are never active.
@@ -25,7 +25,7 @@
 #define GQUERY_VALUES_MAX 1024 /* 64-bit words of lists */
 #define GQUERY_DEPTH_MAX 12    /* values on the stack */
 #define GQUERY_NESTED_MAX 8    /* GQUERY_IF inside another */
-#define GQUERY_KEYS_MAX 8      /* values of GQUERY_GROUP; a decimal is two */
+#define GQUERY_KEYS_MAX 8      /* values of GQUERY_GROUP */
 #define GQUERY_DISTANCES_MAX 4
 #define GQUERY_DISTANCE \
     UINT32_MAX /* gquery_column.table: of no table, but a distance that is computed before */
@@ -41,21 +41,24 @@ typedef enum gquery_form {
     GQUERY_I64,
     GQUERY_F32,
     GQUERY_F64,
-    GQUERY_I128, /* two values */
+    GQUERY_DECIMAL, /* 128 bits, of which -2^127 is NaN. GQUERY_E_DECIMAL: it does not fit into 62 */
     GQUERY_FORMS,
 } gquery_form;
+
+#define GQUERY_DECIMAL_NAN INT64_MAX /* above all others */
 
 typedef struct gquery_column {
     uint32_t table;
     uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE: which one */
     uint32_t type;   /* below any domain: what the token's column must be */
     uint32_t form;   /* gquery_form */
-    /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970. */
+    /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970.
+     * Of GQUERY_DECIMAL: 1: NaN raises GQUERY_E_DECIMAL. */
     int64_t bias;
 } gquery_column;
 
 typedef enum gquery_op {
-    /* One more value on the stack (two of GQUERY_I128). */
+    /* One more value on the stack. */
     GQUERY_LOAD = 1, /* column `a` */
     GQUERY_CONSTANT, /* `value` */
     GQUERY_NULL,
@@ -122,17 +125,17 @@ typedef enum gquery_op {
 typedef enum gquery_order {
     GQUERY_ORDER_I64,
     GQUERY_ORDER_F64, /* NaNs are equal and above all others; -0 is 0 */
-    GQUERY_ORDER_I128,
     GQUERY_ORDERS,
 } gquery_order;
 
-/* Integers raise GQUERY_E_OUT_OF_RANGE of their width, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
+/* Integers raise the error of their width's range, decimals GQUERY_E_DECIMAL, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
 typedef enum gquery_arithmetic {
     GQUERY_ARITHMETIC_I16,
     GQUERY_ARITHMETIC_I32,
     GQUERY_ARITHMETIC_I64,
     GQUERY_ARITHMETIC_F32, /* doubles that floats have, rounded to a float */
     GQUERY_ARITHMETIC_F64,
+    GQUERY_ARITHMETIC_DECIMAL, /* of decimals that are not NaN: + - * */
     GQUERY_ARITHMETICS,
 } gquery_arithmetic;
 
@@ -174,6 +177,7 @@ typedef enum gquery_error {
     GQUERY_E_OVERFLOW,  /* 22003 value out of range: overflow */
     GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
     GQUERY_E_DIVISION,  /* 22012 division by zero */
+    GQUERY_E_DECIMAL, /* none of PostgreSQL: a decimal has more than 62 bits, or is NaN where that is not computed with */
     GQUERY_ERRORS,
 } gquery_error;
 

@@ -31,10 +31,11 @@ INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}
 COLUMNS = {
     "i2": "smallint", "i4": "integer", "i8": "bigint", "i2_s": "smallint", "i4_s": "integer", "i8_s": "bigint", "f4": "real",
     "f8": "float8", "f4_s": "real", "f8_s": "float8", "d": "date", "t": "time", "ts": "timestamp", "tz": "timestamptz", "b": "bool",
-    "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint",
+    "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint", "n_s": "numeric(9,2)", "n": "numeric(18,4)", "n_w": "numeric(30,3)", "nk": "numeric(4,1)",
 }
-NOT_NULL = {"k", "i4_s"}
-FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats"}
+NOT_NULL = {"k", "i4_s", "n_s"}
+FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats",
+            "numeric(9,2)": "decimals", "numeric(18,4)": "decimals", "numeric(30,3)": "decimals", "numeric(4,1)": "decimals"}
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
@@ -47,6 +48,7 @@ class Values:
 
     def __init__(self, rng):
         self.rng = rng
+        self.special = rng.random() < 0.3  # decimals that the GPU does not compute with
 
     def integer(self, bits, small):
         rng, top = self.rng, 1 << bits
@@ -62,6 +64,19 @@ class Values:
         wild = struct.unpack(form, rng.getrandbits(bits).to_bytes(bits // 8, "little"))[0]
         return str(rng.choice(("NaN", "Infinity", "-Infinity", "-0", "0", rng.randint(-100, 100) / 4, wild, "1e-38", "3e38")))
 
+    def decimal(self, kind, small):
+        """What a column has. With NaN, and with what 62 bits do not have, the GPU does not compute."""
+        rng, (digits, scale) = self.rng, map(int, kind[8:-1].split(","))
+        if self.special and rng.random() < 0.01:
+            return rng.choice(("NaN", f"{10 ** (digits - scale) - 1}"))
+        number = rng.randint(-2000, 2000) if small else rng.randint(-(10 ** min(digits, 17)) + 1, 10 ** min(digits, 17) - 1)
+        return f"{number}e-{scale}"
+
+    def number(self):
+        """What decimals are compared with: of any scale."""
+        rng = self.rng
+        return rng.choice(("NaN", "Infinity", "-1e25", "0", "1.50", "2.500001", str(rng.randint(-100, 100)), f"{rng.randint(-10**6, 10**6)}e-{rng.randint(0, 6)}", f"{rng.randint(-2000, 2000)}e-2"))
+
     def date(self):
         return self.rng.choice(("infinity", "-infinity", "1970-01-01", "2000-01-01", "4714-11-24 BC", "5874897-12-31", f"{self.rng.randint(1900, 2100)}-{self.rng.randint(1, 12)}-{self.rng.randint(1, 28)}"))
 
@@ -75,6 +90,8 @@ class Values:
         rng = self.rng
         if kind in INTEGERS:
             return f"{quoted(self.integer(INTEGERS[kind], small))}::{kind}"
+        if FAMILIES.get(kind) == "decimals":
+            return f"{quoted(self.number())}::numeric"
         plain = {
             "real": lambda: self.floating(32, small), "float8": lambda: self.floating(64, small), "date": self.date, "time": self.time,
             "timestamp": self.timestamp, "timestamptz": self.timestamp, "bool": lambda: rng.choice(("t", "f")),
@@ -94,6 +111,8 @@ class Values:
             return str(self.rng.randint(-3, 12))
         if name == "k2":
             return str(self.rng.choice((self.rng.randrange(200), -32768)))
+        if FAMILIES.get(COLUMNS[name]) == "decimals":
+            return f"{quoted(self.decimal(COLUMNS[name], name != 'n'))}::{COLUMNS[name]}"
         return self.literal(COLUMNS[name], name.endswith("_s"))
 
 
@@ -150,6 +169,20 @@ class Query:
             return f"({other})::{kind}"
         return self.conditional(lambda: self.number(kind, depth - 1, small), depth)
 
+    def decimal(self, depth):
+        """An expression of decimals, of whatever scale."""
+        rng = self.rng
+        choice = rng.random()
+        if depth <= 0 or choice < 0.4:
+            return self.column(self.kind("decimals")) if rng.random() < 0.85 else self.values.literal("numeric(9,2)")
+        if choice < 0.7:
+            return f"({self.decimal(depth - 1)} {rng.choice('+-*')} {self.decimal(depth - 1)})"
+        if choice < 0.8:
+            return rng.choice(("(- {})", "abs({})")).format(self.decimal(depth - 1))
+        if choice < 0.88:
+            return f"{self.number(self.kind('integers'), depth - 1, True)}::numeric"
+        return self.conditional(lambda: self.decimal(depth - 1), depth)
+
     def conditional(self, make, depth):
         rng = self.rng
         choice = rng.random()
@@ -160,6 +193,8 @@ class Query:
         return f"CASE WHEN {self.condition(depth - 1)} THEN {make()} WHEN {self.condition(depth - 1)} THEN {make()} END"
 
     def expression(self, kind, depth):
+        if FAMILIES.get(kind) == "decimals":
+            return self.decimal(depth) if self.rng.random() < 0.5 else self.column(kind)
         if kind in FAMILIES:
             return self.number(kind, depth, self.rng.random() < 0.7)
         if kind == "bool" and depth > 0 and self.rng.random() < 0.5:
@@ -204,6 +239,8 @@ class Query:
             text = "count(*)"
         elif choice < 0.3:
             text = f"count({self.expression(self.kind(), 1)})"
+        elif choice < 0.37:
+            text = f"{rng.choice(('sum', 'avg'))}({self.decimal(rng.choice((0, 0, 1, 2)))})"
         elif choice < 0.55:
             text = f"{rng.choice(('sum', 'avg'))}({self.number(self.kind('integers'), rng.choice((0, 0, 1, 2)), rng.random() < 0.5)})"
         elif choice < 0.65:

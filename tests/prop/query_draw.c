@@ -117,14 +117,29 @@ uint32_t query_form_bits(uint32_t form)
 
 static type type_of_form(uint32_t form)
 {
-    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64, I64, F32, F64, TYPES};
+    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64, I64, F32, F64, I64};
 
     return types[form];
 }
 
+/* Most of them have few digits. */
+static void put_decimal(draft *d, uint8_t *value)
+{
+    uint64_t halves[2] = {(uint64_t)draw_integer(d, 61), 0};
+
+    halves[1] = (uint64_t)((int64_t)halves[0] >> 63);
+    if (draw(d, 200) == 0) {
+        halves[0] = 0;
+        halves[1] = 1ull << 63;
+    } else if (!d->is_tame && draw(d, 100) == 0) {
+        halves[draw(d, 2)] = random_next(d->state) >> draw(d, 4);
+    }
+    memcpy(value, halves, sizeof halves);
+}
+
 static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
 {
-    const uint64_t small = (uint64_t)draw_integer(d, 64), bits = query_form_bits(form);
+    const uint64_t bits = query_form_bits(form);
     uint64_t v = form >= GQUERY_F32 && form <= GQUERY_F64
                      ? draw_value(d, type_of_form(form))
                      : (uint64_t)draw_integer(d, bits < 8    ? 8
@@ -140,10 +155,8 @@ static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
         memcpy(&wide, &v, sizeof wide);
         f = (float)wide;
         memcpy(values + row * sizeof f, &f, sizeof f);
-    } else if (form == GQUERY_I128) {
-        memcpy(values + row * 16, &small, 8);
-        v = draw(d, 3) == 0 ? v : (uint64_t)((int64_t)small >> 63);
-        memcpy(values + row * 16 + 8, &v, 8);
+    } else if (form == GQUERY_DECIMAL) {
+        put_decimal(d, values + row * 16);
     } else {
         memcpy(values + row * bits / 8, &v, bits / 8);
     }
@@ -200,6 +213,8 @@ static void draw_table(draft *d, host_table *table)
             c->bias = draw(d, 2) == 0 ? -10957 : (int64_t)draw(d, 20) - 10;
         if (c->form == GQUERY_I32) /* so that it has integers */
             c->bias = d->is_tame ? c->bias : 0;
+        if (c->form == GQUERY_DECIMAL)
+            c->bias = draw(d, 4) == 0;
         h->has_values = draw(d, 30) != 0;
         h->has_nulls = draw(d, 2) == 0;
         for (uint64_t row = 0; row < table->rows; row++)
@@ -324,6 +339,20 @@ static void draw_cast(draft *d, type t, uint32_t room)
     }
 }
 
+static void draw_decimal(draft *d, uint32_t room)
+{
+    draw_expression(d, I64, room);
+    emit(d, GQUERY_CONSTANT, 0, 0, 1);
+    emit(d, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_DECIMAL, 0); /* raises an error if it is none */
+}
+
+static void draw_decimal_arithmetic(draft *d, uint32_t room)
+{
+    draw_decimal(d, room);
+    draw_decimal(d, room - 1);
+    emit(d, (gquery_op)(GQUERY_ADD + draw(d, 3)), 0, GQUERY_ARITHMETIC_DECIMAL, 0);
+}
+
 static void draw_number(draft *d, type t, uint32_t room)
 {
     static const gquery_op binary[] = {GQUERY_ADD,   GQUERY_SUBTRACT, GQUERY_MULTIPLY,
@@ -344,6 +373,8 @@ static void draw_number(draft *d, type t, uint32_t room)
         draw_guarded(d, t, room);
     } else if (kind < 8) {
         draw_cast(d, t, room);
+    } else if (kind == 8 && t == I64 && room > 2 && draw(d, 2) == 0) {
+        draw_decimal_arithmetic(d, room);
     } else if (kind == 8 && t <= I64) {
         draw_expression(d, t, room);
         emit(d, GQUERY_INVERT, 0, 0, 0);
@@ -377,12 +408,7 @@ static void draw_comparison(draft *d, uint32_t room)
     const gquery_op op = (gquery_op)(GQUERY_EQ + draw(d, 7));
     const type t = (type)draw(d, TYPES);
 
-    if (draw(d, 8) == 0 && room > 3) {
-        emit(d, GQUERY_LOAD, GQUERY_I128, 0, 0); /* the columns' first forms are in their order */
-        emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, I64));
-        emit(d, GQUERY_CONSTANT, 0, 0, draw(d, 2) - 1);
-        emit(d, op, 0, GQUERY_ORDER_I128, 0);
-    } else if (room > 1) {
+    if (room > 1) {
         draw_expression(d, t, room);
         draw_expression(d, t, room - 1);
         emit(d, op, 0, t >= F32 ? GQUERY_ORDER_F64 : GQUERY_ORDER_I64, 0);
@@ -456,7 +482,7 @@ static void draw_keys(draft *d)
             if (form == GQUERY_F32 ||
                 form == GQUERY_F64) /* NaNs have different bits on different processors */
                 emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
-            count += form == GQUERY_I128 ? 2 : 1;
+            count++;
         } else {
             const type t = (type)draw(d, TYPES);
 

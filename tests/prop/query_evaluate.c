@@ -80,6 +80,32 @@ static uint64_t read_value(const gquery_column *column, const void *values, uint
     }
 }
 
+static void raise(walk *w, uint32_t error)
+{
+    if (w->error == GQUERY_E_NONE)
+        w->error = error;
+}
+
+/* -2^61 to 2^61 - 1 */
+static uint64_t checked_decimal(walk *w, __int128 v)
+{
+    if (v < -((__int128)1 << 61) || v >= (__int128)1 << 61)
+        raise(w, GQUERY_E_DECIMAL);
+    return (uint64_t)v;
+}
+
+static uint64_t read_decimal(walk *w, const void *values, bool nan_raises)
+{
+    __int128 v;
+
+    memcpy(&v, (const uint8_t *)values + 16 * w->row, sizeof v);
+    if (v >> 64 != INT64_MIN)
+        return checked_decimal(w, v);
+    if (nan_raises)
+        raise(w, GQUERY_E_DECIMAL);
+    return (uint64_t)GQUERY_DECIMAL_NAN;
+}
+
 static bool column_is_null(const walk *w, uint32_t column)
 {
     const host_column *c = &w->table->columns[column];
@@ -92,17 +118,19 @@ static void load(walk *w, uint32_t column)
     const host_column *c = &w->table->columns[column];
     const bool is_null = column_is_null(w, column);
 
-    if (w->program->columns[column].form == GQUERY_I128) {
-        push(w, is_null, is_null ? 0 : ((const uint64_t *)(const void *)c->values)[2 * w->row]);
-        push(w, is_null, is_null ? 0 : ((const uint64_t *)(const void *)c->values)[2 * w->row + 1]);
-    } else {
-        push(w, is_null, is_null ? 0 : read_value(&w->program->columns[column], c->values, w->row));
-    }
+    const gquery_column *as = &w->program->columns[column];
+
+    if (is_null)
+        push(w, true, 0);
+    else if (as->form == GQUERY_DECIMAL)
+        push(w, false, read_decimal(w, c->values, as->bias != 0));
+    else
+        push(w, false, read_value(as, c->values, w->row));
 }
 
 /* ---- comparisons */
 
-static int order_of(__int128 a, __int128 b)
+static int order_of(int64_t a, int64_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -123,18 +151,14 @@ static __int128 wide(uint64_t low, uint64_t high)
 
 static void compare(walk *w, uint32_t op, uint32_t order)
 {
-    const bool is_wide = order == GQUERY_ORDER_I128;
-    const datum b2 = is_wide ? pop(w) : (datum){0}, b = pop(w);
-    const datum a2 = is_wide ? pop(w) : (datum){0}, a = pop(w);
+    const datum b = pop(w), a = pop(w);
     int c;
 
     if (a.is_null || b.is_null) {
         push(w, op != GQUERY_DISTINCT, a.is_null != b.is_null);
         return;
     }
-    if (is_wide)
-        c = order_of(wide(a.bits, a2.bits), wide(b.bits, b2.bits));
-    else if (order == GQUERY_ORDER_F64)
+    if (order == GQUERY_ORDER_F64)
         c = order_of_doubles(double_of(a.bits), double_of(b.bits));
     else
         c = order_of((int64_t)a.bits, (int64_t)b.bits);
@@ -171,12 +195,6 @@ static void combine(walk *w, bool is_and)
 }
 
 /* ---- arithmetic */
-
-static void raise(walk *w, uint32_t error)
-{
-    if (w->error == GQUERY_E_NONE)
-        w->error = error;
-}
 
 #define INTEGER_ARITHMETIC(name, type, least, range_error) \
     static int64_t name(walk *w, uint32_t op, int64_t x, int64_t y) \
@@ -230,6 +248,13 @@ INTEGER_ARITHMETIC(calculate_i64, int64_t, INT64_MIN, GQUERY_E_I64_RANGE)
 FLOAT_ARITHMETIC(calculate_f32, float)
 FLOAT_ARITHMETIC(calculate_f64, double)
 
+static uint64_t calculate_decimal(walk *w, uint32_t op, int64_t a, int64_t b)
+{
+    return checked_decimal(w, op == GQUERY_ADD        ? (__int128)a + b
+                              : op == GQUERY_SUBTRACT ? (__int128)a - b
+                                                      : (__int128)a * b);
+}
+
 static void calculate(walk *w, uint32_t op, uint32_t kind)
 {
     const datum b = pop(w), a = pop(w);
@@ -248,6 +273,9 @@ static void calculate(walk *w, uint32_t op, uint32_t kind)
             break;
         case GQUERY_ARITHMETIC_F32:
             v = bits_of(calculate_f32(w, op, (float)double_of(a.bits), (float)double_of(b.bits)));
+            break;
+        case GQUERY_ARITHMETIC_DECIMAL:
+            v = calculate_decimal(w, op, (int64_t)a.bits, (int64_t)b.bits);
             break;
         default: v = bits_of(calculate_f64(w, op, double_of(a.bits), double_of(b.bits)));
         }
