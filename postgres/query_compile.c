@@ -62,8 +62,8 @@ typedef struct output
 struct gstore_compiled
 {
 	gstore_query	 query;
-	List			*values;	/* of the emitter */
-	int				 key_count; /* of a list: words */
+	List			*values; /* of the emitter */
+	int				 key_count, key_words;
 	int				 state_words;
 	bool			 raises; /* a condition or a key of a list may */
 	Oid				*key_types;
@@ -258,17 +258,22 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 	gstore_emitted key;
 	ListCell	  *cell;
 
-	c->key_count = 0;
-	if (list_length(c->query.keys) > GQUERY_KEYS_MAX)
-		return false;
+	c->key_count = c->key_words = 0;
 	foreach(cell, c->query.keys)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &key) || gstore_is_float(key.type) || key.mixed)
-			return false;
+		int words = 0;
+
+		do
+			if (!gstore_emit_word(e, lfirst(cell), words++, &key) || gstore_is_float(key.type) ||
+				key.mixed)
+				return false;
+		while (words < gstore_stack_words(key.type));
 		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
+		c->key_words += words;
 	}
-	return c->key_count == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_count, 0);
+	return c->key_words <= GQUERY_KEYS_MAX &&
+		(c->key_words == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_words, 0));
 }
 
 static bool
@@ -299,9 +304,19 @@ emit_null_as_zero(gstore_emitter *e)
 }
 
 static bool
-emit_key(gstore_emitter *e, Node *key, gstore_emitted *out)
+emit_key(gstore_emitter *e, Node *key, int which, gstore_emitted *out)
 {
-	return gstore_emit_distance(e, key, out) || gstore_emit_expression(e, key, out);
+	return gstore_emit_distance(e, key, out) || gstore_emit_word(e, key, which, out);
+}
+
+/* The word that was emitted last. */
+static bool
+emit_key_end(gstore_compiled *c, gstore_emitter *e, const gstore_emitted *value, int direction)
+{
+	c->key_words++;
+	return (!value->nullable || emit_null_as_zero(e)) &&
+		(!gstore_is_float(value->type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
+		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }
 
 static bool
@@ -309,20 +324,23 @@ emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
 	gstore_emitted value;
 
-	if (!emit_key(e, key, &value))
+	if (!emit_key(e, key, 0, &value) || type_is_enum(value.type))
 		return false;
 	if (value.nullable)
 	{
 		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
 			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!emit_key(e, key, &value) || !emit_null_as_zero(e))
+			!emit_key(e, key, 0, &value))
 			return false;
-		c->key_count++;
+		c->key_words++;
 	}
-	c->key_count++;
 	c->raises |= value.raises;
-	return (!gstore_is_float(value.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
-		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
+	if (!emit_key_end(c, e, &value, direction))
+		return false;
+	for (int i = 1; i < gstore_stack_words(value.type); i++)
+		if (!emit_key(e, key, i, &value) || !emit_key_end(c, e, &value, direction))
+			return false;
+	return true;
 }
 
 static bool
@@ -330,14 +348,14 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 {
 	ListCell *key, *direction;
 
-	c->key_count = 0;
+	c->key_words = 0;
 	c->distances.count = 0;
 	initStringInfo(&c->distances.queries);
 	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
 		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
-	return c->key_count <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_count, 0);
+	return c->key_words <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_words, 0);
 }
 
 static bool
@@ -425,7 +443,7 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 int
 gstore_query_record_words(const gstore_compiled *c)
 {
-	return 1 + c->key_count + c->state_words;
+	return 1 + c->key_words + c->state_words;
 }
 
 int
@@ -443,7 +461,7 @@ gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **
 static const uint64 *
 state_of(const gstore_compiled *c, const uint64 *record)
 {
-	return record + 1 + c->key_count;
+	return record + 1 + c->key_words;
 }
 
 /* How many values an aggregate had; at least that it was not 0. */
@@ -545,10 +563,17 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 void
 gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
 {
+	int word = 0;
+
 	for (int i = 0; i < c->key_count; i++)
 	{
-		nulls[i] = (record[0] >> i & 1) != 0;
-		values[i] = gstore_stack_value((int64) record[1 + i], c->key_types[i], c->key_scales[i]);
+		const int64 *words = (const int64 *) &record[1 + word];
+		const Oid	 type = c->key_types[i];
+
+		nulls[i] = (record[0] >> word & 1) != 0;
+		values[i] = type == UUIDOID ? gstore_uuid_value(words[0], words[1])
+									: gstore_stack_value(words[0], type, c->key_scales[i]);
+		word += gstore_stack_words(type);
 	}
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),

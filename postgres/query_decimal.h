@@ -1,5 +1,7 @@
 /*
  * postgres/query_decimal.h - decimals of several scales in a program (query/program.h).
+ *
+ * Circle: query_decimal.c and query_expr.c call each other, because an expression contains others.
  */
 #ifndef GSTORE_QUERY_DECIMAL_H
 #define GSTORE_QUERY_DECIMAL_H
@@ -26,5 +28,9 @@ gstore_align(gquery_program *program, gstore_emitted *left, uint32 left_end, gst
  * instead.
  */
 extern gquery_op gstore_beside(gquery_op op, int64 *word);
+
+/* Arithmetic, and casts of integers to numeric. */
+extern bool
+gstore_emit_decimal_function(gstore_emitter *emitter, Oid function, List *args, gstore_emitted *out);
 
 #endif

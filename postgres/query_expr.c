@@ -18,7 +18,9 @@
 #include "postgres/arrow.h"
 #include "postgres/form.h"
 #include "postgres/qual.h"
+#include "postgres/query_calendar.h"
 #include "postgres/query_decimal.h"
+#include "postgres/query_enum.h"
 #include "postgres/query_expr.h"
 #include "postgres/query_function.h"
 
@@ -146,7 +148,7 @@ emit_value(gstore_emitter *e, Datum value, gstore_emitted *out)
 	int64 word;
 
 	if (out->type != NUMERICOID)
-		return emit_constant(e, gstore_stack_word(value, out->type));
+		return emit_constant(e, gstore_stack_word(value, out->type, 0));
 	return gstore_number_word(value, &out->scale, &word) &&
 		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && emit_constant(e, word);
 }
@@ -194,8 +196,10 @@ form_of(Oid type, bool arrow)
 			return GQUERY_F64;
 		case NUMERICOID:
 			return GQUERY_DECIMAL;
+		case UUIDOID:
+			return GQUERY_UUID_HIGH;
 		default:
-			return GQUERY_I64;
+			return type_is_enum(type) ? GQUERY_U32 : GQUERY_I64;
 	}
 }
 
@@ -223,14 +227,18 @@ find_scale(const gstore_column *stored, const Var *var, int *scale)
 		(stored == NULL || (stored->form == GSTORE_FORM_DECIMAL && stored->scale == *scale));
 }
 
-/* The column's place in the program. False: there is no room, or an older version of the table has another type. */
+/*
+ * The column's place in the program. which: of a uuid, the half. False: there is no room, or an older version of the table has another
+ * type.
+ */
 static bool
-find_column(gstore_emitter *e, const Var *var, uint32 *at, gstore_emitted *out)
+find_column(gstore_emitter *e, const Var *var, int which, uint32 *at, gstore_emitted *out)
 {
 	const Oid			 type = getBaseType(var->vartype);
 	const int64			 bias = bias_of(e, type);
 	gquery_program		*p = e->program;
 	const gstore_column *stored = NULL;
+	uint32				 form;
 
 	if (e->view != NULL && var->varattno <= e->view->column_count &&
 		!e->view->columns[var->varattno - 1].dropped)
@@ -239,17 +247,15 @@ find_column(gstore_emitter *e, const Var *var, uint32 *at, gstore_emitted *out)
 	if (!gstore_is_compiled_type(type) || (stored != NULL && getBaseType(stored->type) != type) ||
 		(type == NUMERICOID && !find_scale(stored, var, &out->scale)))
 		return false;
+	form = form_of(type, e->view != NULL && e->view->arrow) + (uint32) which;
 	for (*at = 0; *at < p->column_count; (*at)++)
 		if (p->columns[*at].table == 0 && p->columns[*at].number == (uint32) var->varattno &&
-			p->columns[*at].bias == bias)
+			p->columns[*at].form == form && p->columns[*at].bias == bias)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
 	p->columns[p->column_count++] = (gquery_column){
-		.number = (uint32) var->varattno,
-		.type = type,
-		.form = form_of(type, e->view != NULL && e->view->arrow),
-		.bias = bias};
+		.number = (uint32) var->varattno, .type = type, .form = form, .bias = bias};
 	e->columns = bms_add_member(e->columns, var->varattno);
 	return true;
 }
@@ -268,7 +274,7 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 {
 	uint32 at;
 
-	return is_column(e, (const Node *) var) && find_column(e, var, &at, out) &&
+	return is_column(e, (const Node *) var) && find_column(e, var, 0, &at, out) &&
 		gstore_emit(e, GQUERY_LOAD, at, 0);
 }
 
@@ -290,103 +296,6 @@ emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number
 	*out = (gstore_emitted){.nullable = left->nullable || null || e->context == NULL};
 	return (null ? gstore_emit(e, GQUERY_NULL, 0, 0) : emit_constant(e, word)) &&
 		gstore_emit(e, op, 0, GQUERY_ORDER_I64);
-}
-
-/* Integers: those of 8 bytes have values that are no decimals here. */
-static bool
-emit_decimal_of_integer(gstore_emitter *e, Node *argument, bool is_wide, gstore_emitted *out)
-{
-	if (!gstore_emit_expression(e, argument, out))
-		return false;
-	out->type = NUMERICOID;
-	out->scale = 0;
-	return !is_wide || gstore_scale_up(e->program, e->program->code_count, 0);
-}
-
-/* The least decimal has no positive one beside it. */
-static bool
-emit_decimal_sign(gstore_emitter *e, Node *argument, gquery_op op, gstore_emitted *out)
-{
-	return gstore_emit_expression(e, argument, out) && gstore_emit(e, op, 0, GQUERY_ARITHMETIC_I64) &&
-		gstore_scale_up(e->program, e->program->code_count, 0);
-}
-
-/* PostgreSQL shows no scale below 0, and goes on with the one that it shows. */
-static bool
-has_own_scale(const gstore_emitted *decimal)
-{
-	return decimal->scale >= 0 || decimal->scale == GSTORE_SCALE_ANY;
-}
-
-static bool
-emit_decimal_pair(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
-{
-	gstore_emitted other;
-	uint32		   end;
-
-	if (!gstore_emit_expression(e, linitial(args), out))
-		return false;
-	end = e->program->code_count;
-	if (!gstore_emit_expression(e, lsecond(args), &other) || !has_own_scale(out) ||
-		!has_own_scale(&other))
-		return false;
-	out->nullable |= other.nullable;
-	out->raises |= other.raises;
-	if (op != GQUERY_MULTIPLY)
-	{
-		const bool mixed = out->mixed || other.mixed;
-
-		if (!gstore_align(e->program, out, end, &other))
-			return false;
-		out->mixed = mixed;
-	}
-	else
-	{
-		out->mixed |= other.mixed;
-		out->scale = out->scale == GSTORE_SCALE_ANY || other.scale == GSTORE_SCALE_ANY
-			? GSTORE_SCALE_ANY
-			: out->scale + other.scale;
-	}
-	return gstore_emit(e, op, 0, GQUERY_ARITHMETIC_DECIMAL);
-}
-
-static bool
-emit_decimal_arithmetic(gstore_emitter *e, Oid function, List *args, gstore_emitted *out)
-{
-	switch (function)
-	{
-		case F_NUMERIC_INT2:
-		case F_NUMERIC_INT4:
-			return emit_decimal_of_integer(e, linitial(args), false, out);
-		case F_NUMERIC_INT8:
-			return emit_decimal_of_integer(e, linitial(args), true, out);
-		case F_NUMERIC_ADD:
-			return emit_decimal_pair(e, args, GQUERY_ADD, out);
-		case F_NUMERIC_SUB:
-			return emit_decimal_pair(e, args, GQUERY_SUBTRACT, out);
-		case F_NUMERIC_MUL:
-			return emit_decimal_pair(e, args, GQUERY_MULTIPLY, out);
-		case F_NUMERIC_UPLUS:
-			return gstore_emit_expression(e, linitial(args), out);
-		case F_NUMERIC_UMINUS:
-			return emit_decimal_sign(e, linitial(args), GQUERY_NEGATE, out);
-		case F_NUMERIC_ABS:
-		case F_ABS_NUMERIC:
-			return emit_decimal_sign(e, linitial(args), GQUERY_ABS, out);
-		default:
-			return false;
-	}
-}
-
-static bool
-emit_decimal_function(gstore_emitter *e, Oid function, List *args, gstore_emitted *out)
-{
-	bool done;
-
-	e->computing++;
-	done = emit_decimal_arithmetic(e, function, args, out);
-	e->computing--;
-	return done;
 }
 
 /* ---- operators and functions */
@@ -451,6 +360,39 @@ may_be_known(const gstore_emitter *e, Node *node)
 	return gstore_is_row_independent(node) && (e->guarded == 0 || is_plain(node));
 }
 
+static bool
+emit_equal_types(const gstore_emitted *left, const gstore_emitted *right)
+{
+	const int family = gstore_type_family(left->type);
+
+	return family != 0 ? family == gstore_type_family(right->type) : left->type == right->type;
+}
+
+/* Values of an enum, in their order beside one that depends on no row: those that are. */
+static bool
+emit_enum_order(gstore_emitter *e, const gstore_emitted *left, Node *right, gquery_op op,
+				gstore_emitted *other)
+{
+	gquery_program *p = e->program;
+	const uint32	first = p->value_count;
+	Datum			value;
+	bool			null = false;
+	uint32			count = 0;
+
+	if (gstore_evaluate(e, (Expr *) right, &value, &null) && !null)
+	{
+		count = gstore_enum_values(left->type, DatumGetObjectId(value), op, p->values + first,
+								   GQUERY_VALUES_MAX - first);
+		if (count > GQUERY_VALUES_MAX - first)
+			return false;
+	}
+	p->value_count += count;
+	*other = (gstore_emitted){.type = left->type, .nullable = null || e->context == NULL};
+	return gstore_emit(e, GQUERY_IN, first, count) &&
+		(!null ||
+		 (gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64)));
+}
+
 /* The value that was emitted last, with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
 static bool
 emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op, gstore_emitted *out)
@@ -463,8 +405,14 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 		if (!emit_compared_number(e, &left, right, op, &other))
 			return false;
 	}
-	else if (!gstore_emit_expression(e, right, &other) ||
-			 gstore_type_family(left.type) != gstore_type_family(other.type) ||
+	else if (left.type == UUIDOID)
+		return false;
+	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
+	{
+		if (!may_be_known(e, right) || !emit_enum_order(e, &left, right, op, &other))
+			return false;
+	}
+	else if (!gstore_emit_expression(e, right, &other) || !emit_equal_types(&left, &other) ||
 			 (left.type == NUMERICOID && !gstore_align(e->program, &left, left_end, &other)) ||
 			 !gstore_emit(e, op, 0, order_of(left.type)))
 		return false;
@@ -474,7 +422,43 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 	return true;
 }
 
-/* Of an operator that compares. What a decimal is compared with is the right one, if it depends on no row. */
+static bool
+emit_words_compared(gstore_emitter *e, List *args, int which, gquery_op op, gstore_emitted *out)
+{
+	gstore_emitted other;
+
+	if (!gstore_emit_word(e, linitial(args), which, out) ||
+		!gstore_emit_word(e, lsecond(args), which, &other) || out->type != other.type)
+		return false;
+	out->nullable |= other.nullable;
+	return gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+}
+
+/* The first words decide, or the second ones if those are equal. */
+static bool
+emit_uuid_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
+{
+	const bool has_order = op >= GQUERY_LT && op <= GQUERY_GE;
+	const bool is_less = op == GQUERY_LT || op == GQUERY_LE;
+
+	if (has_order && !emit_words_compared(e, args, 0, is_less ? GQUERY_LT : GQUERY_GT, out))
+		return false;
+	if (!emit_words_compared(e, args, 0, has_order ? GQUERY_EQ : op, out) ||
+		!emit_words_compared(e, args, 1, op, out) ||
+		!gstore_emit(e, has_order || op == GQUERY_EQ ? GQUERY_AND : GQUERY_OR, 0, 0))
+		return false;
+	*out = (gstore_emitted){.type = BOOLOID, .nullable = out->nullable && op != GQUERY_DISTINCT};
+	return !has_order || gstore_emit(e, GQUERY_OR, 0, 0);
+}
+
+/* Of types for which the right one is an argument of the instruction, if it depends on no row. */
+static bool
+wants_known(Oid type)
+{
+	return type == NUMERICOID || gstore_type_family(type) == 0;
+}
+
+/* Of an operator that compares. */
 static bool
 emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
 {
@@ -485,7 +469,9 @@ emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out
 		return false;
 	left = linitial(args);
 	right = lsecond(args);
-	if (getBaseType(exprType(left)) == NUMERICOID && may_be_known(e, left) && !may_be_known(e, right))
+	if (getBaseType(exprType(left)) == UUIDOID)
+		return emit_uuid_comparison(e, args, op, out);
+	if (wants_known(getBaseType(exprType(left))) && may_be_known(e, left) && !may_be_known(e, right))
 	{
 		left = right;
 		right = linitial(args);
@@ -494,15 +480,39 @@ emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out
 	return gstore_emit_expression(e, left, &value) && emit_compared(e, value, right, op, out);
 }
 
+/* Numbers are decimals; microseconds since 1970 may have too many digits. */
+static bool
+emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitted *out)
+{
+	const gquery_instruction field = {
+		.op = GQUERY_FIELD, .b = (uint16) (c->what | c->of << 8), .value = (uint64) c->offset};
+
+	if (!gstore_emit_expression(e, c->argument, out) || !emit_instruction(e, field))
+		return false;
+	out->type = result;
+	out->scale = c->scale;
+	if (c->what == GQUERY_EPOCH && !gstore_scale_up(e->program, e->program->code_count, 0))
+		return false;
+	if (c->divisor == 0)
+		return true;
+	return gstore_emit(e, GQUERY_I64_TO_F64, 0, 0) &&
+		(c->divisor == 1 ||
+		 (emit_constant(e, gstore_stack_word(Float8GetDatum((double) c->divisor), FLOAT8OID, 0)) &&
+		  gstore_emit(e, GQUERY_DIVIDE, 0, GQUERY_ARITHMETIC_F64)));
+}
+
 static bool
 emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_emitted *out)
 {
 	const gstore_number_function *f = gstore_find_function(function);
 	ListCell					 *cell;
 	gstore_emitted				  all = {.type = getBaseType(result)};
+	gstore_calendar				  calendar;
 
+	if (f == NULL && gstore_find_calendar(function, args, &calendar))
+		return emit_field(e, &calendar, getBaseType(result), out);
 	if (f == NULL)
-		return emit_decimal_function(e, function, args, out);
+		return gstore_emit_decimal_function(e, function, args, out);
 	foreach(cell, args)
 	{
 		gstore_emitted one;
@@ -538,12 +548,21 @@ compare_words(const void *left, const void *right)
 	return l < r ? -1 : l > r;
 }
 
+static int
+compare_pairs(const void *left, const void *right)
+{
+	const int first = compare_words(left, right);
+
+	return first != 0 ? first : compare_words((const int64 *) left + 1, (const int64 *) right + 1);
+}
+
 static bool
-word_of_element(Datum element, Oid type, int scale, int64 *word)
+words_of_element(Datum element, Oid type, int scale, int64 *word)
 {
 	if (type == NUMERICOID)
 		return gstore_decimal_word(element, scale == GSTORE_SCALE_ANY ? 0 : scale, word);
-	*word = gstore_stack_word(element, type);
+	for (int i = 0; i < gstore_stack_words(type); i++)
+		word[i] = gstore_stack_word(element, type, i);
 	if (gstore_is_float(type))
 		*word = gstore_order_key(*word);
 	return true;
@@ -555,6 +574,7 @@ add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint
 		 bool *has_null, bool *empty)
 {
 	gquery_program *p = e->program;
+	const uint32	words = (uint32) gstore_stack_words(type);
 	int64		   *to = p->values + p->value_count;
 	int16			length;
 	bool			by_value;
@@ -570,17 +590,27 @@ add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint
 	*empty = n == 0;
 	for (int i = 0; i < n; i++)
 	{
-		int64 word;
+		int64 value[2];
 
 		*has_null |= nulls[i];
-		if (nulls[i] || !word_of_element(elements[i], type, x->scale, &word))
+		if (nulls[i] || !words_of_element(elements[i], type, x->scale, value))
 			continue;
-		if (p->value_count + *count == GQUERY_VALUES_MAX)
+		if (p->value_count + (*count + 1) * words > GQUERY_VALUES_MAX)
 			return false;
-		to[(*count)++] = word;
+		memcpy(to + words * (*count)++, value, sizeof *to * words);
 	}
-	qsort(to, *count, sizeof *to, compare_words);
+	qsort(to, *count, sizeof *to * words, words == 1 ? compare_words : compare_pairs);
 	return true;
+}
+
+/* The values that are looked for. */
+static bool
+emit_looked_up(gstore_emitter *e, Node *node, Oid type, gstore_emitted *out)
+{
+	for (int i = 0; i < gstore_stack_words(type); i++)
+		if (!gstore_emit_word(e, node, i, out))
+			return false;
+	return emit_equal_types(out, &(gstore_emitted){.type = type});
 }
 
 /* x = ANY(list), and x <> ALL(list), which is the contrary. Of an empty list neither is NULL, nor evaluates x. */
@@ -598,20 +628,20 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 		!gstore_is_row_independent(list) || (e->guarded > 0 && !is_plain(list)))
 		return false;
 	op_input_types(s->opno, &left, &right);
-	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right)
-		return false;
-	if (!gstore_emit_expression(e, linitial(s->args), out) ||
-		gstore_type_family(out->type) != gstore_type_family(right))
+	if (right == ANYENUMOID)
+		right = get_element_type(getBaseType(exprType(list)));
+	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right ||
+		!emit_looked_up(e, linitial(s->args), right, out))
 		return false;
 	first = e->program->value_count; /* behind the lists within x */
 	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
 		!add_list(e, array, right, out, &count, &has_null, &empty))
 		return false;
-	e->program->value_count += count;
+	e->program->value_count += count * (uint32) gstore_stack_words(right);
 	if (gstore_is_float(out->type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))
 		return false;
 	out->type = BOOLOID;
-	if (!gstore_emit(e, GQUERY_IN, first, count))
+	if (!gstore_emit(e, gstore_stack_words(right) == 1 ? GQUERY_IN : GQUERY_IN_PAIRS, first, count))
 		return false;
 	out->nullable = (out->nullable || has_null || null) && !empty;
 	if (empty) /* the value is false, also of NULL */
@@ -667,7 +697,7 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 		return false;
 	if (is_column(e, (Node *) var))
 	{
-		if (!find_column(e, var, &at, out) || !gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
+		if (!find_column(e, var, 0, &at, out) || !gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, (Node *) test->arg, out) ||
@@ -858,4 +888,27 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	e->program->code_count = code;
 	e->program->value_count = values;
 	return emit_known(e, node, out);
+}
+
+/* The second word is one of a column, or depends on no row. */
+bool
+gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
+{
+	Datum  value;
+	bool   null;
+	uint32 at;
+
+	if (getBaseType(exprType(node)) != UUIDOID)
+		return gstore_emit_expression(e, node, out);
+	while (IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	if (is_column(e, node))
+		return find_column(e, (Var *) node, which, &at, out) && gstore_emit(e, GQUERY_LOAD, at, 0);
+	if (!may_be_known(e, node))
+		return false;
+	*out = (gstore_emitted){.type = UUIDOID, .nullable = true};
+	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
+		return emit_constant(e, 0);
+	out->nullable = null;
+	return null ? emit_null(e, out) : emit_constant(e, gstore_stack_word(value, UUIDOID, which));
 }

@@ -39,7 +39,7 @@ typedef struct gstore_emitter
 /* The value that instructions leave on the stack. */
 typedef struct gstore_emitted
 {
-	Oid	 type;	   /* below any domain */
+	Oid	 type; /* below any domain. Of a uuid the value is that of the first half, which tells whether it is NULL */
 	bool nullable; /* it may be NULL */
 	bool raises;   /* PostgreSQL may raise an error on the way to it */
 	bool mixed; /* a decimal that PostgreSQL has with this scale in some rows, with a smaller one in others */
@@ -50,6 +50,8 @@ typedef struct gstore_emitted
 
 /* False: there are no instructions for the expression, or no room for them. */
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);
+/* Which of the values of the stack that the expression's value has (gstore_stack_words()). */
+extern bool gstore_emit_word(gstore_emitter *emitter, Node *node, int which, gstore_emitted *out);
 extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 b);
 
 /* An expression that depends on no row. True: its value is known in this pass. */

@@ -57,7 +57,7 @@ divides_safely(const gstore_number_function *f, List *args)
 
 	if (f->b >= GQUERY_ARITHMETIC_F32 || !IsA(divisor, Const) || divisor->constisnull)
 		return false;
-	word = gstore_stack_word(divisor->constvalue, divisor->consttype);
+	word = gstore_stack_word(divisor->constvalue, divisor->consttype, 0);
 	return word != 0 && word != -1;
 }
 

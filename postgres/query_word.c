@@ -1,8 +1,11 @@
 /* See query_word.h. */
 #include "postgres.h"
 
+#include "port/pg_bswap.h"
 #include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
 #include "utils/numeric.h"
+#include "utils/uuid.h"
 
 #include "postgres/qual.h"
 #include "postgres/query_word.h"
@@ -10,11 +13,11 @@
 bool
 gstore_is_compiled_type(Oid type)
 {
-	return gstore_type_family(type) != 0;
+	return gstore_type_family(type) != 0 || type == UUIDOID || type_is_enum(type);
 }
 
 int64
-gstore_stack_word(Datum value, Oid type)
+gstore_stack_word(Datum value, Oid type, int which)
 {
 	double number;
 	int64  word;
@@ -36,8 +39,17 @@ gstore_stack_word(Datum value, Oid type)
 			number = DatumGetFloat4(value);
 			memcpy(&word, &number, sizeof word);
 			return word;
-		default: /* float8 is passed by value: its bits */
+		case UUIDOID:
+			memcpy(&word, DatumGetUUIDP(value)->data + sizeof word * (Size) which, sizeof word);
+			return (int64) pg_bswap64((uint64) word) ^ PG_INT64_MIN;
+		case INT8OID:
+		case FLOAT8OID: /* passed by value: its bits */
+		case TIMEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
 			return DatumGetInt64(value);
+		default: /* enums */
+			return DatumGetObjectId(value);
 	}
 }
 
@@ -87,6 +99,17 @@ int64
 gstore_order_value(int64 key)
 {
 	return key >= 0 ? key : key ^ PG_INT64_MAX;
+}
+
+Datum
+gstore_uuid_value(int64 first, int64 second)
+{
+	const uint64 words[] = {pg_bswap64((uint64) (first ^ PG_INT64_MIN)),
+							pg_bswap64((uint64) (second ^ PG_INT64_MIN))};
+	pg_uuid_t	*uuid = palloc(sizeof *uuid);
+
+	memcpy(uuid->data, words, sizeof uuid->data);
+	return UUIDPGetDatum(uuid);
 }
 
 /* ---- decimals */

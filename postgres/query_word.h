@@ -22,9 +22,16 @@ gstore_is_float(Oid type)
 	return type == FLOAT4OID || type == FLOAT8OID;
 }
 
-/* Of other types than numeric. */
-extern int64 gstore_stack_word(Datum value, Oid type);
-/* scale: of a numeric */
+/* Values of the stack that one of the type has. */
+static inline int
+gstore_stack_words(Oid type)
+{
+	return type == UUIDOID ? 2 : 1;
+}
+
+/* Of other types than numeric. which: 0, or of a uuid 1, too */
+extern int64 gstore_stack_word(Datum value, Oid type, int which);
+/* scale: of a numeric; not of a uuid */
 extern Datum gstore_stack_value(int64 word, Oid type, int scale);
 /* GQUERY_ORDER_KEY of a double as the stack has it; it is its own inverse, but that all NaNs are one, and -0 is 0. */
 extern int64 gstore_order_key(int64 word);
@@ -39,5 +46,7 @@ extern bool gstore_decimal_word(Datum numeric, int scale, int64 *word);
 /* The number with the scale that PostgreSQL shows it with. False: it cannot be on the stack. */
 extern bool	 gstore_number_word(Datum numeric, int *scale, int64 *word);
 extern Datum gstore_decimal_value(gstore_decimal decimal, int scale);
+
+extern Datum gstore_uuid_value(int64 first, int64 second);
 
 #endif

@@ -2,7 +2,7 @@
  * kernels will read of them must be there, whatever the query says. */
 #include "query/run.h"
 
-static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16};
+static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16, 16, 16};
 
 static bool is_loaded(const gquery_program *p, uint32_t column)
 {

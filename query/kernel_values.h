@@ -57,6 +57,23 @@ GVM_DEVICE int is_in(const int64_t *list, uint32_t count, int64_t value)
     return low < count && list[low] == value;
 }
 
+GVM_DEVICE int is_in_pairs(const int64_t *list, uint32_t count, int64_t first, int64_t second)
+{
+    uint32_t low = 0, high = count, middle;
+
+    while (low < high) {
+        const int64_t *pair;
+
+        middle = (low + high) / 2;
+        pair = list + 2 * middle;
+        if (pair[0] < first || (pair[0] == first && pair[1] < second))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && list[2 * low] == first && list[2 * low + 1] == second;
+}
+
 /* ---- arithmetic: results, and where they are none, *error */
 
 /* Of int16, int32 or decimals. */
@@ -69,6 +86,14 @@ GVM_DEVICE uint64_t narrow(uint64_t v, uint32_t kind, uint32_t *error)
     if ((uint64_t)((int64_t)(v << shift) >> shift) != v)
         *error = kind == GQUERY_ARITHMETIC_DECIMAL ? GQUERY_E_DECIMAL : GQUERY_E_I16_RANGE + kind;
     return v;
+}
+
+/* Of 8 bytes in memory: the number whose order is that of the bytes. */
+GVM_DEVICE uint64_t word_of_bytes(uint64_t v)
+{
+    v = (v & 0x00ff00ff00ff00ffu) << 8 | (v >> 8 & 0x00ff00ff00ff00ffu);
+    v = (v & 0x0000ffff0000ffffu) << 16 | (v >> 16 & 0x0000ffff0000ffffu);
+    return (v << 32 | v >> 32) ^ 1ull << 63;
 }
 
 /* A decimal of 128 bits; NO_DECIMAL: it does not fit. */

@@ -13,6 +13,7 @@
  */
 #include <gvmem/device/kernel.h>
 
+#include "query/kernel_calendar.h"
 #include "query/kernel_groups.h"
 #include "query/kernel_lists.h"
 #include "query/kernel_machine.h"
@@ -72,14 +73,15 @@ GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint3
             if (has(rows, r))
                 to[r] = (uint64_t)bit_of(source->values, m->row + r * m->width);
         break;
-    default: /* GQUERY_DECIMAL */
+    default: /* of 16 bytes */
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
             if (has(rows, r)) {
                 const uint64_t *v = (const uint64_t *)(uintptr_t)source->values +
                                     2 * (m->row + r * m->width);
 
-                to[r] = narrow_decimal(v[0], v[1]);
+                to[r] = form == GQUERY_DECIMAL ? narrow_decimal(v[0], v[1])
+                                               : word_of_bytes(v[form == GQUERY_UUID_LOW]);
             }
     }
 }
@@ -223,6 +225,24 @@ GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
     set_top_bits(m, is);
 }
 
+GVM_DEVICE void look_up_pairs(machine *m, uint32_t first, uint32_t count)
+{
+    const int64_t *list = m->program->values + first;
+    const uint32_t nulls = nulls_of(m, m->depth - 1) | nulls_of(m, m->depth - 2);
+    uint32_t r, is = 0;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(m->active, r))
+            is |= (uint32_t)is_in_pairs(list, count, (int64_t)*place(m, m->depth - 2, r),
+                                        (int64_t)*place(m, m->depth - 1, r))
+                  << r;
+    pop(m);
+    set_top_bits(m, is);
+    set_nulls(m, nulls);
+}
+
 /* ---- booleans */
 
 GVM_DEVICE void combine(machine *m, int is_and)
@@ -352,6 +372,26 @@ GVM_DEVICE void convert(machine *m, uint32_t op, uint32_t kind)
         *value = convert_value(op, kind, *value, &error);
         if (error != 0 && m->error == 0)
             m->error = error;
+    }
+    load_top(m);
+}
+
+/* Row by row, in few registers. */
+GVM_DEVICE void take_field(machine *m, uint32_t b, uint64_t offset)
+{
+    const uint32_t valid = m->active & ~nulls_of(m, m->depth - 1);
+    uint32_t r;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *value = place(m, m->depth - 1, r);
+
+        if (!has(valid, r))
+            continue;
+        *value = calendar(b & 0xff, b >> 8, (int64_t)offset, *value);
+        if (*value == BAD_CALENDAR && m->error == 0)
+            m->error = GQUERY_E_FIELD;
     }
     load_top(m);
 }
@@ -564,6 +604,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_GE:
     case GQUERY_DISTINCT: compare(p, m, &i); break;
     case GQUERY_IN: look_up(m, i.a, i.b); break;
+    case GQUERY_IN_PAIRS: look_up_pairs(m, i.a, i.b); break;
     case GQUERY_AND:
     case GQUERY_OR: combine(m, op == GQUERY_AND); break;
     case GQUERY_NOT:
@@ -575,6 +616,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_MULTIPLY: calculate(p, m, &i); break;
     case GQUERY_DIVIDE:
     case GQUERY_MODULO: divide_all(m, op == GQUERY_MODULO, i.b); break;
+    case GQUERY_FIELD: take_field(m, i.b, i.value); break;
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;

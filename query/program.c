@@ -142,6 +142,28 @@ static bool check_list(checker *c, uint32_t first, uint32_t count)
     return move(c, 1, 1);
 }
 
+static bool check_pairs(checker *c, uint32_t first, uint32_t count)
+{
+    const int64_t *v = c->program->values;
+
+    if (first > c->program->value_count || 2 * count > c->program->value_count - first)
+        return refuse(c, "the list is not within the values");
+    for (uint32_t i = first + 2; i < first + 2 * count; i += 2)
+        if (v[i - 2] > v[i] || (v[i - 2] == v[i] && v[i - 1] > v[i + 1]))
+            return refuse(c, "the list does not ascend");
+    return move(c, 2, 1);
+}
+
+static bool check_field(checker *c, uint32_t field, uint32_t of)
+{
+    if (field >= GQUERY_FIELDS || of >= GQUERY_FIELD_OFS ||
+        (of == GQUERY_OF_DATE && field >= GQUERY_HOUR && field <= GQUERY_SECOND) ||
+        (of == GQUERY_OF_DATE && field > GQUERY_TO_TIMESTAMP) ||
+        (of == GQUERY_OF_TIME && (field < GQUERY_HOUR || field > GQUERY_EPOCH)))
+        return refuse(c, "there is no field %u of %u", (unsigned)field, (unsigned)of);
+    return move(c, 1, 1);
+}
+
 static bool check_arithmetic(checker *c, uint32_t op, uint32_t kind)
 {
     if (kind >= GQUERY_ARITHMETICS)
@@ -281,6 +303,7 @@ static bool check_instruction(checker *c)
     case GQUERY_GE:
     case GQUERY_DISTINCT: return check_compare(c, i->b);
     case GQUERY_IN: return check_list(c, i->a, i->b);
+    case GQUERY_IN_PAIRS: return check_pairs(c, i->a, i->b);
     case GQUERY_AND:
     case GQUERY_OR: return move(c, 2, 1);
     case GQUERY_NOT:
@@ -303,6 +326,7 @@ static bool check_instruction(checker *c)
     case GQUERY_I64_TO_F32:
     case GQUERY_F64_TO_F32:
     case GQUERY_INVERT: return move(c, 1, 1);
+    case GQUERY_FIELD: return check_field(c, i->b & 0xff, i->b >> 8);
     case GQUERY_ORDER_KEY:
         return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no order key %u", (unsigned)i->b);
     case GQUERY_FILTER: return check_filter(c);

@@ -4,6 +4,7 @@
  *
  *     integers, dates, times, oid, "char", boolean   int64_t, signed or zero-extended as PostgreSQL orders the type
  *     float4, float8                                 double, its bits; -0 and NaNs as they are
+ *     uuid                                           two values, the first 8 bytes and the others: each as a number whose order is that of the bytes
  *     decimals                                       int64_t, the number times a power of ten that is not said here; of 62 bits, or GQUERY_DECIMAL_NAN
  *
  * A row is *active* until a GQUERY_FILTER or GQUERY_IF takes it out. An instruction changes the values of active rows only, and only
@@ -42,6 +43,8 @@ typedef enum gquery_form {
     GQUERY_F32,
     GQUERY_F64,
     GQUERY_DECIMAL, /* 128 bits, of which -2^127 is NaN. GQUERY_E_DECIMAL: it does not fit into 62 */
+    GQUERY_UUID_HIGH, /* of 16 bytes the first 8, as a number whose order is that of the bytes */
+    GQUERY_UUID_LOW,  /* the others */
     GQUERY_FORMS,
 } gquery_form;
 
@@ -119,8 +122,48 @@ typedef enum gquery_op {
     GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
+    /* takes two: are they one of `b` pairs of words from values[a] on, which ascend, the first word of a pair before the second? NULL if one of them is */
+    GQUERY_IN_PAIRS,
+    /* Of a date, a timestamp or a time: b has the field, gquery_field, and above its lower 8 bits what the value is, gquery_field_of. `value`: how far local time is from a
+     * timestamp, or from the one that is returned, in microseconds. */
+    GQUERY_FIELD,
     GQUERY_OPS,
 } gquery_op;
+
+/* Fields as PostgreSQL's extract() has them. GQUERY_E_FIELD: an infinite value has none, or a timestamp is out of range. */
+typedef enum gquery_field {
+    GQUERY_YEAR,
+    GQUERY_QUARTER,
+    GQUERY_MONTH,
+    GQUERY_WEEK,
+    GQUERY_ISO_YEAR,
+    GQUERY_DAY,
+    GQUERY_DAY_OF_YEAR,
+    GQUERY_DAY_OF_WEEK,
+    GQUERY_ISO_DAY_OF_WEEK,
+    GQUERY_HOUR, /* not of dates, as the next two */
+    GQUERY_MINUTE,
+    GQUERY_SECOND,  /* in microseconds */
+    GQUERY_EPOCH,   /* since 1970: of a date in seconds, of others in microseconds */
+    GQUERY_TO_DATE, /* not of times, as what follows; infinite values stay that */
+    GQUERY_TO_TIMESTAMP,
+    GQUERY_TO_YEAR, /* the beginning of the year in which a timestamp is, and so on */
+    GQUERY_TO_QUARTER,
+    GQUERY_TO_MONTH,
+    GQUERY_TO_WEEK,
+    GQUERY_TO_DAY,
+    GQUERY_TO_HOUR,
+    GQUERY_TO_MINUTE,
+    GQUERY_TO_SECOND,
+    GQUERY_FIELDS,
+} gquery_field;
+
+typedef enum gquery_field_of {
+    GQUERY_OF_TIMESTAMP,
+    GQUERY_OF_DATE,
+    GQUERY_OF_TIME,
+    GQUERY_FIELD_OFS,
+} gquery_field_of;
 
 typedef enum gquery_order {
     GQUERY_ORDER_I64,
@@ -178,6 +221,7 @@ typedef enum gquery_error {
     GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
     GQUERY_E_DIVISION,  /* 22012 division by zero */
     GQUERY_E_DECIMAL, /* none of PostgreSQL: a decimal has more than 62 bits, or is NaN where that is not computed with */
+    GQUERY_E_FIELD, /* none of PostgreSQL */
     GQUERY_ERRORS,
 } gquery_error;
 

@@ -32,7 +32,9 @@ COLUMNS = {
     "i2": "smallint", "i4": "integer", "i8": "bigint", "i2_s": "smallint", "i4_s": "integer", "i8_s": "bigint", "f4": "real",
     "f8": "float8", "f4_s": "real", "f8_s": "float8", "d": "date", "t": "time", "ts": "timestamp", "tz": "timestamptz", "b": "bool",
     "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint", "n_s": "numeric(9,2)", "n": "numeric(18,4)", "n_w": "numeric(30,3)", "nk": "numeric(4,1)",
+    "u": "uuid", "e": "mood",
 }
+MOODS = ("sad", "ok", "fine", "happy")
 NOT_NULL = {"k", "i4_s", "n_s"}
 FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats",
             "numeric(9,2)": "decimals", "numeric(18,4)": "decimals", "numeric(30,3)": "decimals", "numeric(4,1)": "decimals"}
@@ -95,6 +97,7 @@ class Values:
         plain = {
             "real": lambda: self.floating(32, small), "float8": lambda: self.floating(64, small), "date": self.date, "time": self.time,
             "timestamp": self.timestamp, "timestamptz": self.timestamp, "bool": lambda: rng.choice(("t", "f")),
+            "uuid": lambda: f"{rng.choice(('7fffffff', '80000000'))}-0000-0000-{rng.choice(('7fff', '8000'))}-00000000000{rng.randrange(10)}", "mood": lambda: rng.choice(MOODS),
             "oid": lambda: rng.choice((0, 4294967295, rng.randrange(100))), '"char"': lambda: rng.choice("abcZ\u00e9")[0].encode("latin1").decode("latin1") if rng.random() < 0.9 else "",
         }
         value = plain[kind]()
@@ -203,9 +206,20 @@ class Query:
             return self.conditional(lambda: self.expression(kind, 0), depth)
         return self.column(kind) if self.rng.random() < 0.85 else self.values.literal(kind)
 
+    def field(self):
+        """Of a date or a timestamp, with what it is compared with."""
+        rng = self.rng
+        column, fields = rng.choice((("d", ""), ("ts", "hour minute second"), ("tz", "hour minute second"), ("t", "hour minute second epoch")))
+        fields = fields.split() if column == "t" else "year quarter month week isoyear day doy dow isodow epoch".split() + fields.split()
+        if column in ("ts", "tz") and rng.random() < 0.4:
+            return f"date_trunc('{rng.choice('year quarter month week day hour minute second'.split())}', {column}) {rng.choice(COMPARISONS)} {self.values.literal(COLUMNS[column])}"
+        return f"extract({rng.choice(fields)} FROM {column}) {rng.choice(COMPARISONS)} {rng.choice((0, 1, 7, 12, 30, 2000, 1.5))}"
+
     def condition(self, depth):
         rng = self.rng
         choice = rng.random()
+        if rng.random() < 0.04:
+            return f"({self.field()})"
         if depth > 0 and choice < 0.25:
             return f"({self.condition(depth - 1)} {rng.choice(('AND', 'OR'))} {self.condition(depth - 1)})"
         if depth > 0 and choice < 0.32:
@@ -248,7 +262,7 @@ class Query:
             text = f"{rng.choice(('sum', 'avg'))}({rng.choice(('f8_s', 'f4_s', 'f8_s * f8_s', 'f8_s + f4_s', 'f8_s * i4_s', '- f8_s'))})"
         elif choice < 0.9:
             kind = self.kind()
-            while kind in ("bool", '"char"'):
+            while kind in ("bool", '"char"', "uuid", "mood"):
                 kind = self.kind()
             text = f"{rng.choice(('min', 'max'))}({self.expression(kind, 1)})"
         elif choice < 0.95:
@@ -306,7 +320,7 @@ def make_tables(connection, rng, rows):
     columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
     lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + f", {rng.choice(('NULL', quoted('note ' * rng.randint(0, 9) + str(rng.randrange(rows)))))})" for _ in range(rows)]
     columns += ", note text"
-    script = f"""DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; CREATE TABLE heap (id int, {columns});
+    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns});
         CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');"""
     run(connection, script)
     for first in range(0, rows, 500):
