@@ -93,11 +93,20 @@ find_value(gstore_emitter *e, Expr *expression)
 	return NULL;
 }
 
+/* An error that is raised is one that PostgreSQL raises as well. */
+static bool
+may_evaluate(const gstore_emitter *e, Node *node)
+{
+	return e->evaluates_all || gstore_is_plain(node, e->unset) ||
+		(e->guarded == 0 && (e->certain || gstore_is_estimated(e->condition, node)));
+}
+
 bool
-gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
+gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, bool *raises)
 {
 	known_value *v;
 
+	*raises = false;
 	if (IsA(expression, Const))
 	{
 		*value = ((Const *) expression)->constvalue;
@@ -112,7 +121,8 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
 		v->state = ExecInitExpr(expression, e->parent);
 		e->values = lappend(e->values, v);
 	}
-	if (e->context == NULL)
+	*raises = !may_evaluate(e, (Node *) expression);
+	if (e->context == NULL || *raises)
 		return false;
 	if (v == NULL)
 		elog(ERROR, "a value of a query was not prepared");
@@ -120,18 +130,26 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
 	return true;
 }
 
-/* To evaluate it raises no error. */
+/* What a CASE compares with, and not the CASE itself. */
 static bool
-is_plain(Node *node)
+has_case_value(Node *node, void *ignored)
 {
-	ListCell *cell;
+	const CaseExpr *c = (const CaseExpr *) node;
+	ListCell	   *cell;
 
-	if (!IsA(node, ArrayExpr))
-		return IsA(node, Const) || IsA(node, Param);
-	foreach(cell, ((ArrayExpr *) node)->elements)
-		if (!is_plain(lfirst(cell)))
-			return false;
-	return true;
+	if (node == NULL || !IsA(node, CaseExpr) || c->arg == NULL)
+		return node != NULL &&
+			(IsA(node, CaseTestExpr) || expression_tree_walker(node, has_case_value, ignored));
+	foreach(cell, c->args)
+		if (has_case_value((Node *) lfirst_node(CaseWhen, cell)->result, ignored))
+			return true;
+	return has_case_value((Node *) c->arg, ignored) || has_case_value((Node *) c->defresult, ignored);
+}
+
+static bool
+may_be_known(const gstore_emitter *e, Node *node)
+{
+	return gstore_is_row_independent(node) && (e->scope == NULL || !has_case_value(node, NULL));
 }
 
 static bool
@@ -153,7 +171,6 @@ emit_value(gstore_emitter *e, Datum value, gstore_emitted *out)
 		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && emit_constant(e, word);
 }
 
-/* What may raise an error is not evaluated where PostgreSQL would do so for some rows alone. */
 static bool
 emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 {
@@ -161,13 +178,12 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	bool  null;
 
 	*out = (gstore_emitted){.type = getBaseType(exprType(node)), .nullable = true};
-	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node) ||
-		(e->guarded > 0 && !is_plain(node)))
+	if (!gstore_is_compiled_type(out->type) || !may_be_known(e, node))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
-	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
-		return emit_constant(e, 0);
+	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	out->nullable = null;
 	return null ? emit_null(e, out) : emit_value(e, value, out);
 }
@@ -287,15 +303,18 @@ emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number
 {
 	const int scale = left->scale == GSTORE_SCALE_ANY ? 0 : left->scale;
 	Datum	  value;
-	bool	  null = false;
-	int64	  word = 0;
+	bool	  null;
+	int64	  word;
 
-	if (gstore_evaluate(e, (Expr *) number, &value, &null) && !null &&
-		!gstore_decimal_word(value, scale, &word))
+	*out = (gstore_emitted){.nullable = true};
+	if (!gstore_evaluate(e, (Expr *) number, &value, &null, &out->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	if (null)
+		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	out->nullable = false;
+	if (!gstore_decimal_word(value, scale, &word))
 		op = gstore_beside(op, &word);
-	*out = (gstore_emitted){.nullable = left->nullable || null || e->context == NULL};
-	return (null ? gstore_emit(e, GQUERY_NULL, 0, 0) : emit_constant(e, word)) &&
-		gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	return emit_constant(e, word) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
 /* ---- operators and functions */
@@ -355,12 +374,6 @@ commuted(gquery_op op)
 }
 
 static bool
-may_be_known(const gstore_emitter *e, Node *node)
-{
-	return gstore_is_row_independent(node) && (e->guarded == 0 || is_plain(node));
-}
-
-static bool
 emit_equal_types(const gstore_emitted *left, const gstore_emitted *right)
 {
 	const int family = gstore_type_family(left->type);
@@ -376,21 +389,19 @@ emit_enum_order(gstore_emitter *e, const gstore_emitted *left, Node *right, gque
 	gquery_program *p = e->program;
 	const uint32	first = p->value_count;
 	Datum			value;
-	bool			null = false;
-	uint32			count = 0;
+	bool			null;
+	uint32			count;
 
-	if (gstore_evaluate(e, (Expr *) right, &value, &null) && !null)
-	{
-		count = gstore_enum_values(left->type, DatumGetObjectId(value), op, p->values + first,
-								   GQUERY_VALUES_MAX - first);
-		if (count > GQUERY_VALUES_MAX - first)
-			return false;
-	}
-	p->value_count += count;
-	*other = (gstore_emitted){.type = left->type, .nullable = null || e->context == NULL};
-	return gstore_emit(e, GQUERY_IN, first, count) &&
-		(!null ||
-		 (gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64)));
+	*other = (gstore_emitted){.type = left->type, .nullable = true};
+	if (!gstore_evaluate(e, (Expr *) right, &value, &null, &other->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
+	if (null)
+		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
+	other->nullable = false;
+	count = gstore_enum_values(left->type, DatumGetObjectId(value), op, p->values + first,
+							   GQUERY_VALUES_MAX - first);
+	p->value_count += Min(count, GQUERY_VALUES_MAX - first);
+	return count <= GQUERY_VALUES_MAX - first && gstore_emit(e, GQUERY_IN, first, count);
 }
 
 /* The value that was emitted last, with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
@@ -431,6 +442,7 @@ emit_words_compared(gstore_emitter *e, List *args, int which, gquery_op op, gsto
 		!gstore_emit_word(e, lsecond(args), which, &other) || out->type != other.type)
 		return false;
 	out->nullable |= other.nullable;
+	out->raises |= other.raises;
 	return gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
@@ -447,13 +459,14 @@ emit_uuid_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted
 		!emit_words_compared(e, args, 1, op, out) ||
 		!gstore_emit(e, has_order || op == GQUERY_EQ ? GQUERY_AND : GQUERY_OR, 0, 0))
 		return false;
-	*out = (gstore_emitted){.type = BOOLOID, .nullable = out->nullable && op != GQUERY_DISTINCT};
+	*out = (gstore_emitted){
+		.type = BOOLOID, .nullable = out->nullable && op != GQUERY_DISTINCT, .raises = out->raises};
 	return !has_order || gstore_emit(e, GQUERY_OR, 0, 0);
 }
 
 /* Of types for which the right one is an argument of the instruction, if it depends on no row. */
 static bool
-wants_known(Oid type)
+takes_known(Oid type)
 {
 	return type == NUMERICOID || gstore_type_family(type) == 0;
 }
@@ -471,7 +484,7 @@ emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out
 	right = lsecond(args);
 	if (getBaseType(exprType(left)) == UUIDOID)
 		return emit_uuid_comparison(e, args, op, out);
-	if (wants_known(getBaseType(exprType(left))) && may_be_known(e, left) && !may_be_known(e, right))
+	if (takes_known(getBaseType(exprType(left))) && may_be_known(e, left) && !may_be_known(e, right))
 	{
 		left = right;
 		right = linitial(args);
@@ -613,6 +626,20 @@ emit_looked_up(gstore_emitter *e, Node *node, Oid type, gstore_emitted *out)
 	return emit_equal_types(out, &(gstore_emitted){.type = type});
 }
 
+/* In the place of x, which has so many words. */
+static bool
+emit_unknown_list(gstore_emitter *e, int words, gstore_emitted *out)
+{
+	out->type = BOOLOID;
+	out->nullable = true;
+	if (!gstore_emit(e, GQUERY_UNKNOWN, 0, 0))
+		return false;
+	for (; words > 0; words--)
+		if (!gstore_emit(e, GQUERY_REPLACE, 0, 0))
+			return false;
+	return true;
+}
+
 /* x = ANY(list), and x <> ALL(list), which is the contrary. Of an empty list neither is NULL, nor evaluates x. */
 static bool
 emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
@@ -621,11 +648,11 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	gquery_op op;
 	Oid		  left, right;
 	Datum	  array;
-	bool	  null = false, has_null = true, empty = false;
+	bool	  null = false, has_null = true, empty = false, known, raises;
 	uint32	  count = 0, first;
 
 	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
-		!gstore_is_row_independent(list) || (e->guarded > 0 && !is_plain(list)))
+		!may_be_known(e, list))
 		return false;
 	op_input_types(s->opno, &left, &right);
 	if (right == ANYENUMOID)
@@ -634,8 +661,11 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 		!emit_looked_up(e, linitial(s->args), right, out))
 		return false;
 	first = e->program->value_count; /* behind the lists within x */
-	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
-		!add_list(e, array, right, out, &count, &has_null, &empty))
+	known = gstore_evaluate(e, (Expr *) list, &array, &null, &raises);
+	out->raises |= raises;
+	if (e->context != NULL && !known)
+		return emit_unknown_list(e, gstore_stack_words(right), out);
+	if (known && !null && !add_list(e, array, right, out, &count, &has_null, &empty))
 		return false;
 	e->program->value_count += count * (uint32) gstore_stack_words(right);
 	if (gstore_is_float(out->type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))
@@ -907,8 +937,8 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 	if (!may_be_known(e, node))
 		return false;
 	*out = (gstore_emitted){.type = UUIDOID, .nullable = true};
-	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
-		return emit_constant(e, 0);
+	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	out->nullable = null;
 	return null ? emit_null(e, out) : emit_constant(e, gstore_stack_word(value, UUIDOID, which));
 }

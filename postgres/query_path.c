@@ -24,6 +24,7 @@
 #include "utils/selfuncs.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
@@ -159,6 +160,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	ListCell *cell;
 
 	p->query.relation = input->relid;
+	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||

@@ -127,6 +127,7 @@ typedef enum gquery_op {
     /* Of a date, a timestamp or a time: b has the field, gquery_field, and above its lower 8 bits what the value is, gquery_field_of. `value`: how far local time is from a
      * timestamp, or from the one that is returned, in microseconds. */
     GQUERY_FIELD,
+    GQUERY_UNKNOWN, /* one more value on the stack, which the backend has not evaluated: raises GQUERY_E_UNKNOWN */
     GQUERY_OPS,
 } gquery_op;
 
@@ -187,7 +188,7 @@ typedef enum gquery_aggregate {
     GQUERY_COUNT_ROWS, /* takes no value; 1 word, 0 */
     GQUERY_COUNT,      /* takes a value: those that are not NULL; 1 word, 0 */
     GQUERY_SUM_I64,    /* a 128-bit integer: 2 words, low half first, 0 */
-    GQUERY_SUM_F64, /* 1 word, 0.0. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not */
+    GQUERY_SUM_F64, /* 1 word, -0.0, which changes no number. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not; with it, where a group's sum is not finite */
     GQUERY_MIN_I64, /* 1 word, INT64_MAX */
     GQUERY_MAX_I64, /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
     GQUERY_AND_I64, /* 1 word, -1 */
@@ -222,6 +223,7 @@ typedef enum gquery_error {
     GQUERY_E_DIVISION,  /* 22012 division by zero */
     GQUERY_E_DECIMAL, /* none of PostgreSQL: a decimal has more than 62 bits, or is NaN where that is not computed with */
     GQUERY_E_FIELD, /* none of PostgreSQL */
+    GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again */
     GQUERY_ERRORS,
 } gquery_error;
 

@@ -46,7 +46,7 @@ SELECT same('SELECT sum(n + m), sum(n - m), sum(n * m), sum(n * 2), sum(n * i2),
 SELECT same('SELECT sum(i2::numeric), avg(id::numeric), max(i2::numeric * 1.50), min(i8 * 1.0), sum(id * 0.1), sum(price * 2), sum(price + n), sum(z + w), max(small * n), min(z - 1) FROM q WHERE id < 2000');
 SELECT met('n + m > 10'), met('n * m > 10.5'), met('id < 2000 AND n * m > 10.5'), met('n - 1 = m'), met('-n < -20'), met('abs(n) > 100'), met('n * n > n'), met('n + i2 > 5'), met('n * 0 = 0'), met('n + NULL > 1'), met('w * 1000 > 5');
 SELECT met('CASE WHEN i2 > 0 THEN n ELSE m END > 3.5'), met('CASE WHEN i2 > 0 THEN m ELSE n END > 3.5'), met('coalesce(n, 0) > 3'), met('coalesce(n, 0.001) > 3'), met('coalesce(m, n) > 3'), met('nullif(n, 1.25) > 1'), met('nullif(n, 1.255) > 1'), met('nullif(n, m) IS NULL'),
-    met('CASE n WHEN 1.25 THEN 1 WHEN 2.505 THEN 2 WHEN m THEN 3 END = 3'), met('CASE WHEN i2 > 0 THEN 1 WHEN i2 < -10 THEN n END > m');
+    met('CASE any_scale WHEN 1.25 THEN false WHEN 7 THEN true END'), met('CASE n WHEN 1.25 THEN 1 WHEN 2.505 THEN 2 WHEN m THEN 3 END = 3'), met('CASE WHEN i2 > 0 THEN 1 WHEN i2 < -10 THEN n END > m');
 -- What a product is too large for is computed without the GPU, as are quotients, roundings, and what has another scale in each row.
 SELECT same('SELECT sum(z * z) FROM q'), same('SELECT max(w) FROM q'), same('SELECT sum(n / 3) FROM q'), same('SELECT sum(round(n)) FROM q'), same('SELECT sum(n::numeric(5,1)) FROM q WHERE id < 2000'), same('SELECT sum(CASE WHEN i2 > 0 THEN n ELSE 0 END) FROM q'), same('SELECT max(i8::numeric) FROM q'), met('i8 > 9223372036854775806.5'), met('any_scale > 5'), same('SELECT sum(any_scale) FROM q'), same('SELECT sum(neg * 2) FROM q');
 
