@@ -31,6 +31,7 @@ typedef struct accumulator
 	uint32 wanted;				  /* a bit for each gquery_aggregate */
 	bool   counted;				  /* the number of values is wanted, too */
 	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
+	int	   scale;				  /* of decimals */
 	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
 } accumulator;
 
@@ -63,11 +64,12 @@ typedef struct output
 struct gstore_compiled
 {
 	gstore_query	 query;
-	List			*values;	/* of the emitter */
-	int				 key_count; /* of a list: words */
+	List			*values; /* of the emitter */
+	int				 key_count, key_words;
 	int				 state_words;
 	bool			 raises; /* a condition or a key of a list may */
 	Oid				*key_types;
+	int				*key_scales;
 	int				 accumulator_count, output_count;
 	accumulator		*accumulators;
 	output			*outputs;
@@ -99,6 +101,8 @@ static const aggregate_function functions[] = {
 	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
 	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
+	{F_SUM_NUMERIC, GQUERY_SUM_I64, RESULT_NUMERIC}, {F_AVG_NUMERIC, GQUERY_SUM_I64, RESULT_QUOTIENT},
+	{F_MIN_NUMERIC, GQUERY_MIN_I64, RESULT_VALUE}, {F_MAX_NUMERIC, GQUERY_MAX_I64, RESULT_VALUE},
 };
 /* clang-format on */
 
@@ -207,10 +211,16 @@ static bool
 emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
 {
 	const uint32   before = e->program->code_count;
+	const bool	   is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
 	gstore_emitted value;
+	bool		   done;
 
-	if (!gstore_emit_expression(e, a->argument, &value))
+	e->computing += is_sum;
+	done = gstore_emit_expression(e, a->argument, &value);
+	e->computing -= is_sum;
+	if (!done || (value.mixed && a->wanted != 0))
 		return false;
+	a->scale = value.scale == GSTORE_SCALE_ANY ? 0 : value.scale;
 	choose_count(c, a, value.nullable || value.raises);
 	if (a->wanted != 0)
 		return emit_words(e, a, gstore_is_float(value.type));
@@ -253,16 +263,22 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 	gstore_emitted key;
 	ListCell	  *cell;
 
-	c->key_count = 0;
-	if (list_length(c->query.keys) > GQUERY_KEYS_MAX)
-		return false;
+	c->key_count = c->key_words = 0;
 	foreach(cell, c->query.keys)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &key) || gstore_is_float(key.type))
-			return false;
+		int words = 0;
+
+		do
+			if (!gstore_emit_word(e, lfirst(cell), words++, &key) || gstore_is_float(key.type) ||
+				key.mixed)
+				return false;
+		while (words < gstore_stack_words(key.type));
+		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
+		c->key_words += words;
 	}
-	return c->key_count == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_count, 0);
+	return c->key_words <= GQUERY_KEYS_MAX &&
+		(c->key_words == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_words, 0));
 }
 
 static bool
@@ -296,9 +312,19 @@ emit_null_as_zero(gstore_emitter *e)
 }
 
 static bool
-emit_key(gstore_emitter *e, Node *key, gstore_emitted *out)
+emit_key(gstore_emitter *e, Node *key, int which, gstore_emitted *out)
 {
-	return gstore_emit_distance(e, key, out) || gstore_emit_expression(e, key, out);
+	return gstore_emit_distance(e, key, out) || gstore_emit_word(e, key, which, out);
+}
+
+/* The word that was emitted last. */
+static bool
+emit_key_end(gstore_compiled *c, gstore_emitter *e, const gstore_emitted *value, int direction)
+{
+	c->key_words++;
+	return (!value->nullable || emit_null_as_zero(e)) &&
+		(!gstore_is_float(value->type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
+		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }
 
 static bool
@@ -306,20 +332,23 @@ emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
 	gstore_emitted value;
 
-	if (!emit_key(e, key, &value))
+	if (!emit_key(e, key, 0, &value) || type_is_enum(value.type))
 		return false;
 	if (value.nullable)
 	{
 		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
 			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!emit_key(e, key, &value) || !emit_null_as_zero(e))
+			!emit_key(e, key, 0, &value))
 			return false;
-		c->key_count++;
+		c->key_words++;
 	}
-	c->key_count++;
 	c->raises |= value.raises;
-	return (!gstore_is_float(value.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
-		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
+	if (!emit_key_end(c, e, &value, direction))
+		return false;
+	for (int i = 1; i < gstore_stack_words(value.type); i++)
+		if (!emit_key(e, key, i, &value) || !emit_key_end(c, e, &value, direction))
+			return false;
+	return true;
 }
 
 static bool
@@ -327,14 +356,14 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 {
 	ListCell *key, *direction;
 
-	c->key_count = 0;
+	c->key_words = 0;
 	c->distances.count = 0;
 	initStringInfo(&c->distances.queries);
 	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
 		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
-	return c->key_count <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_count, 0);
+	return c->key_words <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_words, 0);
 }
 
 /* They are columns of the program that no instruction loads. */
@@ -442,6 +471,7 @@ create_compiled(const gstore_query *query)
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
 	if (query->joins != NIL)
 		c->builds = palloc(sizeof *c->builds * (Size) list_length(query->joins));
+	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
 	return c;
 }
 
@@ -513,7 +543,7 @@ gstore_query_builds(const gstore_compiled *c, const gquery_program **builds)
 int
 gstore_query_record_words(const gstore_compiled *c)
 {
-	return 1 + c->key_count + c->state_words;
+	return 1 + c->key_words + c->state_words;
 }
 
 bool
@@ -539,7 +569,7 @@ gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **
 static const uint64 *
 state_of(const gstore_compiled *c, const uint64 *record)
 {
-	return record + 1 + c->key_count;
+	return record + 1 + c->key_words;
 }
 
 /* How many values an aggregate had; at least that it was not 0. */
@@ -564,14 +594,11 @@ sum_of(const accumulator *a, const uint64 *state)
 }
 
 static Datum
-numeric_of(gstore_decimal sum)
+numeric_of(gstore_decimal sum, int scale)
 {
-	struct varlena *numeric = palloc(GSTORE_NUMERIC_BYTES);
-
 	if (!gstore_decimal_fits(sum, GSTORE_DECIMAL_PRECISION_MAX))
 		elog(ERROR, "a sum from the GPU is out of range");
-	gstore_decimal_to_numeric(sum, 0, numeric);
-	return PointerGetDatum(numeric);
+	return gstore_decimal_value(sum, scale);
 }
 
 static Datum
@@ -607,7 +634,8 @@ value_of(const output *o, const accumulator *a, const uint64 *state)
 	const int	aggregate = o->function->aggregate;
 	const int64 word = (int64) state[a->at[aggregate]];
 
-	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type);
+	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type,
+							  a->scale);
 }
 
 static Datum
@@ -627,9 +655,9 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 		case RESULT_BIGINT:
 			return bigint_of(sum_of(a, state));
 		case RESULT_NUMERIC:
-			return numeric_of(sum_of(a, state));
+			return numeric_of(sum_of(a, state), a->scale);
 		case RESULT_QUOTIENT:
-			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state)),
+			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state), a->scale),
 									   NumericGetDatum(int64_to_numeric(count)));
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
@@ -644,10 +672,17 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 void
 gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
 {
+	int word = 0;
+
 	for (int i = 0; i < c->key_count; i++)
 	{
-		nulls[i] = (record[0] >> i & 1) != 0;
-		values[i] = gstore_stack_value((int64) record[1 + i], c->key_types[i]);
+		const int64 *words = (const int64 *) &record[1 + word];
+		const Oid	 type = c->key_types[i];
+
+		nulls[i] = (record[0] >> word & 1) != 0;
+		values[i] = type == UUIDOID ? gstore_uuid_value(words[0], words[1])
+									: gstore_stack_value(words[0], type, c->key_scales[i]);
+		word += gstore_stack_words(type);
 	}
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),

@@ -16,8 +16,13 @@
 #include "utils/lsyscache.h"
 
 #include "postgres/arrow.h"
+#include "postgres/form.h"
 #include "postgres/qual.h"
+#include "postgres/query_calendar.h"
+#include "postgres/query_decimal.h"
+#include "postgres/query_enum.h"
 #include "postgres/query_expr.h"
+#include "postgres/query_function.h"
 #include "postgres/query_join.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
@@ -33,87 +38,6 @@ typedef struct known_value
 	Expr	  *expression;
 	ExprState *state;
 } known_value;
-
-/* ---- words of the stack */
-
-bool
-gstore_is_compiled_type(Oid type)
-{
-	return gstore_type_family(type) != 0 && type != NUMERICOID;
-}
-
-int64
-gstore_stack_word(Datum value, Oid type)
-{
-	double number;
-	int64  word;
-
-	switch (type)
-	{
-		case BOOLOID:
-			return DatumGetBool(value);
-		case CHAROID:
-			return DatumGetUInt8(value);
-		case INT2OID:
-			return DatumGetInt16(value);
-		case INT4OID:
-		case DATEOID:
-			return DatumGetInt32(value);
-		case OIDOID:
-			return DatumGetObjectId(value);
-		case FLOAT4OID:
-			number = DatumGetFloat4(value);
-			memcpy(&word, &number, sizeof word);
-			return word;
-		default: /* float8 is passed by value: its bits */
-			return DatumGetInt64(value);
-	}
-}
-
-Datum
-gstore_stack_value(int64 word, Oid type)
-{
-	double number;
-
-	switch (type)
-	{
-		case BOOLOID:
-			return BoolGetDatum(word != 0);
-		case CHAROID:
-			return CharGetDatum((char) word);
-		case INT2OID:
-			return Int16GetDatum((int16) word);
-		case INT4OID:
-		case DATEOID:
-			return Int32GetDatum((int32) word);
-		case OIDOID:
-			return ObjectIdGetDatum((Oid) word);
-		case FLOAT4OID:
-			memcpy(&number, &word, sizeof number);
-			return Float4GetDatum((float4) number);
-		default:
-			return Int64GetDatum(word);
-	}
-}
-
-#define NAN_KEY INT64CONST(0x7ff8000000000000)
-#define INF_KEY INT64CONST(0x7ff0000000000000)
-
-int64
-gstore_order_key(int64 word)
-{
-	if ((word & PG_INT64_MAX) > INF_KEY)
-		return NAN_KEY;
-	if (word == PG_INT64_MIN)
-		return 0;
-	return word >= 0 ? word : word ^ PG_INT64_MAX;
-}
-
-int64
-gstore_order_value(int64 key)
-{
-	return key >= 0 ? key : key ^ PG_INT64_MAX;
-}
 
 /* ---- emitting */
 
@@ -207,23 +131,62 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 	return true;
 }
 
+/* What a CASE compares with, and not the CASE itself. */
+static bool
+has_case_value(Node *node, void *ignored)
+{
+	const CaseExpr *c = (const CaseExpr *) node;
+	ListCell	   *cell;
+
+	if (node == NULL || !IsA(node, CaseExpr) || c->arg == NULL)
+		return node != NULL &&
+			(IsA(node, CaseTestExpr) || expression_tree_walker(node, has_case_value, ignored));
+	foreach(cell, c->args)
+		if (has_case_value((Node *) lfirst_node(CaseWhen, cell)->result, ignored))
+			return true;
+	return has_case_value((Node *) c->arg, ignored) || has_case_value((Node *) c->defresult, ignored);
+}
+
+static bool
+may_be_known(const gstore_emitter *e, Node *node)
+{
+	return gstore_is_row_independent(node) && (e->scope == NULL || !has_case_value(node, NULL));
+}
+
+static bool
+emit_null(gstore_emitter *e, gstore_emitted *out)
+{
+	out->nullable = true;
+	out->scale = GSTORE_SCALE_ANY;
+	return gstore_emit(e, GQUERY_NULL, 0, 0);
+}
+
+static bool
+emit_value(gstore_emitter *e, Datum value, gstore_emitted *out)
+{
+	int64 word;
+
+	if (out->type != NUMERICOID)
+		return emit_constant(e, gstore_stack_word(value, out->type, 0));
+	return gstore_number_word(value, &out->scale, &word) &&
+		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && emit_constant(e, word);
+}
+
 static bool
 emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 {
 	Datum value;
 	bool  null;
 
-	out->type = getBaseType(exprType(node));
-	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node))
+	*out = (gstore_emitted){.type = getBaseType(exprType(node)), .nullable = true};
+	if (!gstore_is_compiled_type(out->type) || !may_be_known(e, node))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
-	out->nullable = true;
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
 		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	out->nullable = null;
-	return null ? gstore_emit(e, GQUERY_NULL, 0, 0)
-				: emit_constant(e, gstore_stack_word(value, out->type));
+	return null ? emit_null(e, out) : emit_value(e, value, out);
 }
 
 /* ---- columns */
@@ -248,14 +211,22 @@ form_of(Oid type, bool arrow)
 			return GQUERY_F32;
 		case FLOAT8OID:
 			return GQUERY_F64;
+		case NUMERICOID:
+			return GQUERY_DECIMAL;
+		case UUIDOID:
+			return GQUERY_UUID_HIGH;
 		default:
-			return GQUERY_I64;
+			return type_is_enum(type) ? GQUERY_U32 : GQUERY_I64;
 	}
 }
 
 static int64
-bias_of(Oid type)
+bias_of(const gstore_emitter *e, Oid type, bool arrow)
 {
+	if (type == NUMERICOID)
+		return e->computing > 0;
+	if (!arrow)
+		return 0;
 	if (type == DATEOID)
 		return -GSTORE_DAYS_1970_TO_2000;
 	return type == TIMESTAMPOID || type == TIMESTAMPTZOID ? -GSTORE_US_1970_TO_2000 : 0;
@@ -283,54 +254,75 @@ find_table(const gstore_emitter *e, const Var *var, uint32 *table, bool *outer)
 	return false;
 }
 
-/* The place in the program of a column of a table. False: there is no room, or an older version of the table has another type. */
-static bool
-place_column(gstore_emitter *e, uint32 table, int number, Oid type, uint32 *at, bool *nullable)
+/* Of the view that the emitter has of a table. NULL: there is none yet, or the column is not stored. */
+static const gstore_column *
+stored_column(const gstore_emitter *e, uint32 table, int number)
 {
-	gquery_program		*p = e->program;
-	const gstore_view	*view = e->view == NULL ? NULL : &e->view[table];
-	const bool			 arrow = view != NULL && view->arrow;
-	const gstore_column *stored = NULL;
+	const gstore_view *view = e->view == NULL ? NULL : &e->view[table];
 
-	if (view != NULL && number <= view->column_count && !view->columns[number - 1].dropped)
-		stored = &view->columns[number - 1];
-	if (stored != NULL && getBaseType(stored->type) != type)
+	return view != NULL && number <= view->column_count && !view->columns[number - 1].dropped
+		? &view->columns[number - 1]
+		: NULL;
+}
+
+/* False: it is not stored as decimals of the scale that the type says. */
+static bool
+find_scale(const gstore_column *stored, const Var *var, int *scale)
+{
+	int32 typmod = var->vartypmod;
+	int	  precision;
+
+	(void) getBaseTypeAndTypmod(var->vartype, &typmod);
+	return gstore_form_decimal(typmod, &precision, scale) &&
+		(stored == NULL || (stored->form == GSTORE_FORM_DECIMAL && stored->scale == *scale));
+}
+
+/* The place of a column in the program. False: there is no room, or an older version of the table has another type. */
+static bool
+place_column(gstore_emitter *e, uint32 table, int number, Oid type, int which, uint32 *at)
+{
+	const bool			 arrow = e->view != NULL && e->view[table].arrow;
+	const gstore_column *stored = stored_column(e, table, number);
+	const uint32		 form = form_of(type, arrow) + (uint32) which;
+	const int64			 bias = bias_of(e, type, arrow);
+	gquery_program		*p = e->program;
+
+	if (!gstore_is_compiled_type(type) || (stored != NULL && getBaseType(stored->type) != type))
 		return false;
-	*nullable = stored == NULL || stored->has_nulls;
 	for (*at = 0; *at < p->column_count; (*at)++)
-		if (p->columns[*at].table == table && p->columns[*at].number == (uint32) number)
+		if (p->columns[*at].table == table && p->columns[*at].number == (uint32) number &&
+			p->columns[*at].form == form && p->columns[*at].bias == bias)
 			return true;
 	if (*at == GQUERY_COLUMNS_MAX)
 		return false;
-	p->columns[p->column_count++] = (gquery_column){.table = table,
-													.number = (uint32) number,
-													.type = type,
-													.form = form_of(type, arrow),
-													.bias = arrow ? bias_of(type) : 0};
+	p->columns[p->column_count++] = (gquery_column){
+		.table = table, .number = (uint32) number, .type = type, .form = form, .bias = bias};
 	if (table == 0)
 		e->columns = bms_add_member(e->columns, number);
 	return true;
 }
 
+/* Of an expression's column. which: of a uuid, the half. */
 static bool
-find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nullable)
+find_column(gstore_emitter *e, const Var *var, int which, uint32 *at, gstore_emitted *out)
 {
-	uint32 table;
-	bool   outer;
+	const gstore_column *stored;
+	uint32				 table;
+	bool				 outer;
 
-	if (!find_table(e, var, &table, &outer) ||
-		!place_column(e, table, var->varattno, type, at, nullable))
+	if (!find_table(e, var, &table, &outer))
 		return false;
-	*nullable |= outer;
-	return true;
+	stored = stored_column(e, table, var->varattno);
+	*out = (gstore_emitted){.type = getBaseType(var->vartype),
+							.nullable = outer || stored == NULL || stored->has_nulls};
+	return (out->type != NUMERICOID || find_scale(stored, var, &out->scale)) &&
+		place_column(e, table, var->varattno, out->type, which, at);
 }
 
 bool
 gstore_emit_gathered(gstore_emitter *e, int number, Oid type, uint32 *at)
 {
-	bool nullable;
-
-	return place_column(e, 0, number, type, at, &nullable);
+	return place_column(e, 0, number, type, 0, at);
 }
 
 static bool
@@ -349,27 +341,34 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 {
 	uint32 at;
 
-	out->type = getBaseType(var->vartype);
-	out->raises = false;
-	return is_column(e, (const Node *) var) && gstore_is_compiled_type(out->type) &&
-		find_column(e, var, out->type, &at, &out->nullable) && gstore_emit(e, GQUERY_LOAD, at, 0);
+	return is_column(e, (const Node *) var) && find_column(e, var, 0, &at, out) &&
+		gstore_emit(e, GQUERY_LOAD, at, 0);
+}
+
+/* ---- decimals */
+
+/* With what depends on no row: it has the column's scale then, whatever its own is. */
+static bool
+emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number, gquery_op op,
+					 gstore_emitted *out)
+{
+	const int scale = left->scale == GSTORE_SCALE_ANY ? 0 : left->scale;
+	Datum	  value;
+	bool	  null;
+	int64	  word;
+
+	*out = (gstore_emitted){.nullable = true};
+	if (!gstore_evaluate(e, (Expr *) number, &value, &null, &out->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	if (null)
+		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	out->nullable = false;
+	if (!gstore_decimal_word(value, scale, &word))
+		op = gstore_beside(op, &word);
+	return emit_constant(e, word) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
 /* ---- operators and functions */
-
-/* Two values of one family of types. */
-static bool
-emit_pair(gstore_emitter *e, Node *left, Node *right, gstore_emitted *out)
-{
-	gstore_emitted other;
-
-	if (!gstore_emit_expression(e, left, out) || !gstore_emit_expression(e, right, &other) ||
-		gstore_type_family(out->type) != gstore_type_family(other.type))
-		return false;
-	out->nullable |= other.nullable;
-	out->raises |= other.raises;
-	return true;
-}
 
 static gquery_order
 order_of(Oid type)
@@ -407,108 +406,177 @@ find_comparison(Oid operator, gquery_op * op)
 	}
 }
 
-/* op: GQUERY_EQ to GQUERY_DISTINCT, of an operator that compares. */
-static bool
-emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
+static gquery_op
+commuted(gquery_op op)
 {
-	if (list_length(args) != 2 || !emit_pair(e, linitial(args), lsecond(args), out) ||
-		!gstore_emit(e, op, 0, order_of(out->type)))
+	switch (op)
+	{
+		case GQUERY_LT:
+			return GQUERY_GT;
+		case GQUERY_LE:
+			return GQUERY_GE;
+		case GQUERY_GT:
+			return GQUERY_LT;
+		case GQUERY_GE:
+			return GQUERY_LE;
+		default:
+			return op;
+	}
+}
+
+static bool
+emit_equal_types(const gstore_emitted *left, const gstore_emitted *right)
+{
+	const int family = gstore_type_family(left->type);
+
+	return family != 0 ? family == gstore_type_family(right->type) : left->type == right->type;
+}
+
+/* Values of an enum, in their order beside one that depends on no row: those that are. */
+static bool
+emit_enum_order(gstore_emitter *e, const gstore_emitted *left, Node *right, gquery_op op,
+				gstore_emitted *other)
+{
+	gquery_program *p = e->program;
+	const uint32	first = p->value_count;
+	Datum			value;
+	bool			null;
+	uint32			count;
+
+	*other = (gstore_emitted){.type = left->type, .nullable = true};
+	if (!gstore_evaluate(e, (Expr *) right, &value, &null, &other->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
+	if (null)
+		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
+	other->nullable = false;
+	count = gstore_enum_values(left->type, DatumGetObjectId(value), op, p->values + first,
+							   GQUERY_VALUES_MAX - first);
+	p->value_count += Min(count, GQUERY_VALUES_MAX - first);
+	return count <= GQUERY_VALUES_MAX - first && gstore_emit(e, GQUERY_IN, first, count);
+}
+
+/* The value that was emitted last, with one of the same family of types. op: GQUERY_EQ to GQUERY_DISTINCT. */
+static bool
+emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op, gstore_emitted *out)
+{
+	const uint32   left_end = e->program->code_count;
+	gstore_emitted other;
+
+	if (left.type == NUMERICOID && may_be_known(e, right))
+	{
+		if (!emit_compared_number(e, &left, right, op, &other))
+			return false;
+	}
+	else if (left.type == UUIDOID)
 		return false;
-	out->nullable = out->nullable && op != GQUERY_DISTINCT;
-	out->type = BOOLOID;
+	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
+	{
+		if (!may_be_known(e, right) || !emit_enum_order(e, &left, right, op, &other))
+			return false;
+	}
+	else if (!gstore_emit_expression(e, right, &other) || !emit_equal_types(&left, &other) ||
+			 (left.type == NUMERICOID && !gstore_align(e->program, &left, left_end, &other)) ||
+			 !gstore_emit(e, op, 0, order_of(left.type)))
+		return false;
+	*out = (gstore_emitted){.type = BOOLOID,
+							.nullable = (left.nullable || other.nullable) && op != GQUERY_DISTINCT,
+							.raises = left.raises || other.raises};
 	return true;
 }
 
-/* Functions of numbers. op 0: the value is the same on the stack. */
-typedef struct number_function
-{
-	Oid	   function;
-	uint16 op, b;
-} number_function;
-
-/* clang-format off */
-#define ARITHMETIC(name, kind) \
-	{F_##name##PL, GQUERY_ADD, kind}, {F_##name##MI, GQUERY_SUBTRACT, kind}, \
-	{F_##name##MUL, GQUERY_MULTIPLY, kind}, {F_##name##DIV, GQUERY_DIVIDE, kind}
-#define SIGNS(name, kind) \
-	{F_##name##UP, 0, 0}, {F_##name##UM, GQUERY_NEGATE, kind}, {F_##name##ABS, GQUERY_ABS, kind}, \
-	{F_ABS_##name, GQUERY_ABS, kind}
-#define REMAINDERS(name, kind) \
-	{F_##name##MOD, GQUERY_MODULO, kind}, {F_MOD_##name##_##name, GQUERY_MODULO, kind}
-
-static const number_function number_functions[] = {
-	ARITHMETIC(INT2, GQUERY_ARITHMETIC_I16), SIGNS(INT2, GQUERY_ARITHMETIC_I16), REMAINDERS(INT2, GQUERY_ARITHMETIC_I16),
-	ARITHMETIC(INT4, GQUERY_ARITHMETIC_I32), SIGNS(INT4, GQUERY_ARITHMETIC_I32), REMAINDERS(INT4, GQUERY_ARITHMETIC_I32),
-	ARITHMETIC(INT24, GQUERY_ARITHMETIC_I32), ARITHMETIC(INT42, GQUERY_ARITHMETIC_I32),
-	ARITHMETIC(INT8, GQUERY_ARITHMETIC_I64), SIGNS(INT8, GQUERY_ARITHMETIC_I64), REMAINDERS(INT8, GQUERY_ARITHMETIC_I64),
-	ARITHMETIC(INT28, GQUERY_ARITHMETIC_I64), ARITHMETIC(INT82, GQUERY_ARITHMETIC_I64),
-	ARITHMETIC(INT48, GQUERY_ARITHMETIC_I64), ARITHMETIC(INT84, GQUERY_ARITHMETIC_I64),
-	ARITHMETIC(FLOAT4, GQUERY_ARITHMETIC_F32), SIGNS(FLOAT4, GQUERY_ARITHMETIC_F32),
-	ARITHMETIC(FLOAT8, GQUERY_ARITHMETIC_F64), SIGNS(FLOAT8, GQUERY_ARITHMETIC_F64),
-	ARITHMETIC(FLOAT48, GQUERY_ARITHMETIC_F64), ARITHMETIC(FLOAT84, GQUERY_ARITHMETIC_F64),
-	/* casts, named RESULT_ARGUMENT */
-	{F_INT4_INT2, 0, 0}, {F_INT8_INT2, 0, 0}, {F_INT8_INT4, 0, 0}, {F_INT8_OID, 0, 0}, {F_INT4_BOOL, 0, 0},
-	{F_INT2_INT4, GQUERY_TO_I16, 0}, {F_INT2_INT8, GQUERY_TO_I16, 0}, {F_INT4_INT8, GQUERY_TO_I32, 0},
-	{F_FLOAT8_FLOAT4, 0, 0}, {F_FLOAT4_FLOAT8, GQUERY_F64_TO_F32, 0},
-	{F_FLOAT8_INT2, GQUERY_I64_TO_F64, 0}, {F_FLOAT8_INT4, GQUERY_I64_TO_F64, 0}, {F_FLOAT8_INT8, GQUERY_I64_TO_F64, 0},
-	{F_FLOAT4_INT2, GQUERY_I64_TO_F32, 0}, {F_FLOAT4_INT4, GQUERY_I64_TO_F32, 0}, {F_FLOAT4_INT8, GQUERY_I64_TO_F32, 0},
-	{F_INT2_FLOAT4, GQUERY_F64_TO_I16, 0}, {F_INT2_FLOAT8, GQUERY_F64_TO_I16, 0},
-	{F_INT4_FLOAT4, GQUERY_F64_TO_I32, 0}, {F_INT4_FLOAT8, GQUERY_F64_TO_I32, 0},
-	{F_INT8_FLOAT4, GQUERY_F64_TO_I64, 0}, {F_INT8_FLOAT8, GQUERY_F64_TO_I64, 0},
-};
-/* clang-format on */
-
-static const number_function *
-find_function(Oid function)
-{
-	for (Size i = 0; i < lengthof(number_functions); i++)
-		if (number_functions[i].function == function)
-			return &number_functions[i];
-	return NULL;
-}
-
-/* Of integers by a constant other than 0 and -1. */
 static bool
-divides_safely(const number_function *f, List *args)
+emit_words_compared(gstore_emitter *e, List *args, int which, gquery_op op, gstore_emitted *out)
 {
-	const Const *divisor = llast(args);
-	int64		 word;
+	gstore_emitted other;
 
-	if (f->b >= GQUERY_ARITHMETIC_F32 || !IsA(divisor, Const) || divisor->constisnull)
+	if (!gstore_emit_word(e, linitial(args), which, out) ||
+		!gstore_emit_word(e, lsecond(args), which, &other) || out->type != other.type)
 		return false;
-	word = gstore_stack_word(divisor->constvalue, divisor->consttype);
-	return word != 0 && word != -1;
+	out->nullable |= other.nullable;
+	out->raises |= other.raises;
+	return gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
+/* The first words decide, or the second ones if those are equal. */
 static bool
-can_raise(const number_function *f, List *args)
+emit_uuid_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
 {
-	switch (f->op)
+	const bool has_order = op >= GQUERY_LT && op <= GQUERY_GE;
+	const bool is_less = op == GQUERY_LT || op == GQUERY_LE;
+
+	if (has_order && !emit_words_compared(e, args, 0, is_less ? GQUERY_LT : GQUERY_GT, out))
+		return false;
+	if (!emit_words_compared(e, args, 0, has_order ? GQUERY_EQ : op, out) ||
+		!emit_words_compared(e, args, 1, op, out) ||
+		!gstore_emit(e, has_order || op == GQUERY_EQ ? GQUERY_AND : GQUERY_OR, 0, 0))
+		return false;
+	*out = (gstore_emitted){
+		.type = BOOLOID, .nullable = out->nullable && op != GQUERY_DISTINCT, .raises = out->raises};
+	return !has_order || gstore_emit(e, GQUERY_OR, 0, 0);
+}
+
+/* Of types for which the right one is an argument of the instruction, if it depends on no row. */
+static bool
+takes_known(Oid type)
+{
+	return type == NUMERICOID || gstore_type_family(type) == 0;
+}
+
+/* Of an operator that compares. */
+static bool
+emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out)
+{
+	Node		  *left, *right;
+	gstore_emitted value;
+
+	if (list_length(args) != 2)
+		return false;
+	left = linitial(args);
+	right = lsecond(args);
+	if (getBaseType(exprType(left)) == UUIDOID)
+		return emit_uuid_comparison(e, args, op, out);
+	if (takes_known(getBaseType(exprType(left))) && may_be_known(e, left) && !may_be_known(e, right))
 	{
-		case GQUERY_DIVIDE:
-		case GQUERY_MODULO:
-			return !divides_safely(f, args);
-		case 0:
-		case GQUERY_I64_TO_F64:
-		case GQUERY_I64_TO_F32:
-			return false;
-		case GQUERY_NEGATE:
-		case GQUERY_ABS:
-			return f->b < GQUERY_ARITHMETIC_F32;
-		default:
-			return true;
+		left = right;
+		right = linitial(args);
+		op = commuted(op);
 	}
+	return gstore_emit_expression(e, left, &value) && emit_compared(e, value, right, op, out);
+}
+
+/* Numbers are decimals; microseconds since 1970 may have too many digits. */
+static bool
+emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitted *out)
+{
+	const gquery_instruction field = {
+		.op = GQUERY_FIELD, .b = (uint16) (c->what | c->of << 8), .value = (uint64) c->offset};
+
+	if (!gstore_emit_expression(e, c->argument, out) || !emit_instruction(e, field))
+		return false;
+	out->type = result;
+	out->scale = c->scale;
+	if (c->what == GQUERY_EPOCH && !gstore_scale_up(e->program, e->program->code_count, 0))
+		return false;
+	if (c->divisor == 0)
+		return true;
+	return gstore_emit(e, GQUERY_I64_TO_F64, 0, 0) &&
+		(c->divisor == 1 ||
+		 (emit_constant(e, gstore_stack_word(Float8GetDatum((double) c->divisor), FLOAT8OID, 0)) &&
+		  gstore_emit(e, GQUERY_DIVIDE, 0, GQUERY_ARITHMETIC_F64)));
 }
 
 static bool
 emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_emitted *out)
 {
-	const number_function *f = find_function(function);
-	ListCell			  *cell;
-	gstore_emitted		   all = {.type = getBaseType(result)};
+	const gstore_number_function *f = gstore_find_function(function);
+	ListCell					 *cell;
+	gstore_emitted				  all = {.type = getBaseType(result)};
+	gstore_calendar				  calendar;
 
+	if (f == NULL && gstore_find_calendar(function, args, &calendar))
+		return emit_field(e, &calendar, getBaseType(result), out);
 	if (f == NULL)
-		return false;
+		return gstore_emit_decimal_function(e, function, args, out);
 	foreach(cell, args)
 	{
 		gstore_emitted one;
@@ -518,7 +586,7 @@ emit_function(gstore_emitter *e, Oid function, Oid result, List *args, gstore_em
 		all.nullable |= one.nullable;
 		all.raises |= one.raises;
 	}
-	all.raises |= can_raise(f, args);
+	all.raises |= gstore_can_raise(f, args);
 	*out = all;
 	return f->op == 0 || gstore_emit(e, (gquery_op) f->op, 0, f->b);
 }
@@ -544,11 +612,33 @@ compare_words(const void *left, const void *right)
 	return l < r ? -1 : l > r;
 }
 
-/* Appends the elements that are not NULL to the program's values, in order. False: there is no room. */
+static int
+compare_pairs(const void *left, const void *right)
+{
+	const int first = compare_words(left, right);
+
+	return first != 0 ? first : compare_words((const int64 *) left + 1, (const int64 *) right + 1);
+}
+
 static bool
-add_list(gstore_emitter *e, Datum array, Oid type, uint32 *count, bool *has_null, bool *empty)
+words_of_element(Datum element, Oid type, int scale, int64 *word)
+{
+	if (type == NUMERICOID)
+		return gstore_decimal_word(element, scale == GSTORE_SCALE_ANY ? 0 : scale, word);
+	for (int i = 0; i < gstore_stack_words(type); i++)
+		word[i] = gstore_stack_word(element, type, i);
+	if (gstore_is_float(type))
+		*word = gstore_order_key(*word);
+	return true;
+}
+
+/* Appends the elements that are not NULL, and that a value of `x` can be, to the program's values, in order. False: there is no room. */
+static bool
+add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint32 *count,
+		 bool *has_null, bool *empty)
 {
 	gquery_program *p = e->program;
+	const uint32	words = (uint32) gstore_stack_words(type);
 	int64		   *to = p->values + p->value_count;
 	int16			length;
 	bool			by_value;
@@ -564,27 +654,41 @@ add_list(gstore_emitter *e, Datum array, Oid type, uint32 *count, bool *has_null
 	*empty = n == 0;
 	for (int i = 0; i < n; i++)
 	{
-		int64 word;
+		int64 value[2];
 
 		*has_null |= nulls[i];
-		if (nulls[i])
+		if (nulls[i] || !words_of_element(elements[i], type, x->scale, value))
 			continue;
-		if (p->value_count + *count == GQUERY_VALUES_MAX)
+		if (p->value_count + (*count + 1) * words > GQUERY_VALUES_MAX)
 			return false;
-		word = gstore_stack_word(elements[i], type);
-		to[(*count)++] = gstore_is_float(type) ? gstore_order_key(word) : word;
+		memcpy(to + words * (*count)++, value, sizeof *to * words);
 	}
-	qsort(to, *count, sizeof *to, compare_words);
+	qsort(to, *count, sizeof *to * words, words == 1 ? compare_words : compare_pairs);
 	return true;
 }
 
-/* In the place of x. */
+/* The values that are looked for. */
 static bool
-emit_unknown_list(gstore_emitter *e, gstore_emitted *out)
+emit_looked_up(gstore_emitter *e, Node *node, Oid type, gstore_emitted *out)
+{
+	for (int i = 0; i < gstore_stack_words(type); i++)
+		if (!gstore_emit_word(e, node, i, out))
+			return false;
+	return emit_equal_types(out, &(gstore_emitted){.type = type});
+}
+
+/* In the place of x, which has so many words. */
+static bool
+emit_unknown_list(gstore_emitter *e, int words, gstore_emitted *out)
 {
 	out->type = BOOLOID;
 	out->nullable = true;
-	return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, GQUERY_REPLACE, 0, 0);
+	if (!gstore_emit(e, GQUERY_UNKNOWN, 0, 0))
+		return false;
+	for (; words > 0; words--)
+		if (!gstore_emit(e, GQUERY_REPLACE, 0, 0))
+			return false;
+	return true;
 }
 
 /* x = ANY(list), and x <> ALL(list), which is the contrary. Of an empty list neither is NULL, nor evaluates x. */
@@ -599,26 +703,26 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	uint32	  count = 0, first;
 
 	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
-		!gstore_is_row_independent(list))
+		!may_be_known(e, list))
 		return false;
 	op_input_types(s->opno, &left, &right);
-	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right)
-		return false;
-	if (!gstore_emit_expression(e, linitial(s->args), out) ||
-		gstore_type_family(out->type) != gstore_type_family(right))
+	if (right == ANYENUMOID)
+		right = get_element_type(getBaseType(exprType(list)));
+	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right ||
+		!emit_looked_up(e, linitial(s->args), right, out))
 		return false;
 	first = e->program->value_count; /* behind the lists within x */
 	known = gstore_evaluate(e, (Expr *) list, &array, &null, &raises);
 	out->raises |= raises;
 	if (e->context != NULL && !known)
-		return emit_unknown_list(e, out);
-	if (known && !null && !add_list(e, array, right, &count, &has_null, &empty))
+		return emit_unknown_list(e, gstore_stack_words(right), out);
+	if (known && !null && !add_list(e, array, right, out, &count, &has_null, &empty))
 		return false;
-	e->program->value_count += count;
+	e->program->value_count += count * (uint32) gstore_stack_words(right);
 	if (gstore_is_float(out->type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))
 		return false;
 	out->type = BOOLOID;
-	if (!gstore_emit(e, GQUERY_IN, first, count))
+	if (!gstore_emit(e, gstore_stack_words(right) == 1 ? GQUERY_IN : GQUERY_IN_PAIRS, first, count))
 		return false;
 	out->nullable = (out->nullable || has_null || null) && !empty;
 	if (empty) /* the value is false, also of NULL */
@@ -674,11 +778,7 @@ emit_null_test(gstore_emitter *e, NullTest *test, gstore_emitted *out)
 		return false;
 	if (is_column(e, (Node *) var))
 	{
-		const Oid type = getBaseType(var->vartype);
-
-		out->raises = false;
-		if (!gstore_is_compiled_type(type) || !find_column(e, var, type, &at, &out->nullable) ||
-			!gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
+		if (!find_column(e, var, 0, &at, out) || !gstore_emit(e, GQUERY_LOAD_NULL, at, 0))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, (Node *) test->arg, out) ||
@@ -717,18 +817,22 @@ emit_whens(gstore_emitter *e, CaseExpr *c, int at, gstore_emitted *out)
 {
 	CaseWhen	  *when;
 	gstore_emitted condition, rest;
+	uint32		   end;
 
 	if (at == list_length(c->args))
 	{
 		if (c->defresult != NULL)
 			return gstore_emit_expression(e, (Node *) c->defresult, out);
-		*out = (gstore_emitted){.type = getBaseType(c->casetype), .nullable = true};
-		return gstore_emit(e, GQUERY_NULL, 0, 0);
+		*out = (gstore_emitted){.type = getBaseType(c->casetype)};
+		return emit_null(e, out);
 	}
 	when = list_nth_node(CaseWhen, c->args, at);
 	if (!gstore_emit_expression(e, (Node *) when->expr, &condition) ||
-		!gstore_emit(e, GQUERY_IF, 0, 0) || !gstore_emit_expression(e, (Node *) when->result, out) ||
-		!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest))
+		!gstore_emit(e, GQUERY_IF, 0, 0) || !gstore_emit_expression(e, (Node *) when->result, out))
+		return false;
+	end = e->program->code_count;
+	if (!gstore_emit(e, GQUERY_ELSE, 0, 0) || !emit_whens(e, c, at + 1, &rest) ||
+		(out->type == NUMERICOID && !gstore_align(e->program, out, end, &rest)))
 		return false;
 	out->nullable |= rest.nullable;
 	out->raises |= condition.raises || rest.raises;
@@ -781,7 +885,9 @@ emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
 			!gstore_emit(e, GQUERY_IF, 0, 0))
 			return false;
 		e->guarded++;
-		done = gstore_emit_expression(e, lfirst(cell), &one);
+		done = gstore_emit_expression(e, lfirst(cell), &one) &&
+			(one.type != NUMERICOID ||
+			 (one.scale <= out->scale && gstore_align(e->program, out, 0, &one)));
 		e->guarded--;
 		if (!done || !gstore_emit(e, GQUERY_REPLACE, 0, 0) || !gstore_emit(e, GQUERY_END, 0, 0))
 			return false;
@@ -795,19 +901,17 @@ emit_coalesce(gstore_emitter *e, CoalesceExpr *c, gstore_emitted *out)
 static bool
 emit_null_if(gstore_emitter *e, NullIfExpr *n, gstore_emitted *out)
 {
-	gstore_emitted other;
+	gstore_emitted is_equal;
 	gquery_op	   op;
 
 	if (!find_comparison(n->opno, &op) || op != GQUERY_EQ ||
 		!gstore_emit_expression(e, linitial(n->args), out) || !gstore_emit(e, GQUERY_COPY, 0, 0) ||
-		!gstore_emit_expression(e, lsecond(n->args), &other) ||
-		gstore_type_family(out->type) != gstore_type_family(other.type))
+		!emit_compared(e, *out, lsecond(n->args), GQUERY_EQ, &is_equal))
 		return false;
 	out->nullable = true;
-	out->raises |= other.raises;
-	return gstore_emit(e, GQUERY_EQ, 0, order_of(out->type)) && gstore_emit(e, GQUERY_IF, 0, 0) &&
-		gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_REPLACE, 0, 0) &&
-		gstore_emit(e, GQUERY_END, 0, 0);
+	out->raises |= is_equal.raises;
+	return gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_NULL, 0, 0) &&
+		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
 }
 
 /* ---- all */
@@ -865,4 +969,27 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	e->program->code_count = code;
 	e->program->value_count = values;
 	return emit_known(e, node, out);
+}
+
+/* The second word is one of a column, or depends on no row. */
+bool
+gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
+{
+	Datum  value;
+	bool   null;
+	uint32 at;
+
+	if (getBaseType(exprType(node)) != UUIDOID)
+		return gstore_emit_expression(e, node, out);
+	while (IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	if (is_column(e, node))
+		return find_column(e, (Var *) node, which, &at, out) && gstore_emit(e, GQUERY_LOAD, at, 0);
+	if (!may_be_known(e, node))
+		return false;
+	*out = (gstore_emitted){.type = UUIDOID, .nullable = true};
+	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
+	out->nullable = null;
+	return null ? emit_null(e, out) : emit_constant(e, gstore_stack_word(value, UUIDOID, which));
 }

@@ -6,11 +6,11 @@
 
 #include "postgres.h"
 
-#include "catalog/pg_type.h"
 #include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 
 #include "postgres/directory.h"
+#include "postgres/query_word.h"
 #include "query/program.h"
 
 struct gstore_case;
@@ -26,33 +26,40 @@ struct gstore_distances;
  */
 typedef struct gstore_emitter
 {
-	gquery_program			*program;
-	Index					 relation;
-	Bitmapset				*columns; /* attribute numbers that are read */
-	List					*values;
-	PlanState				*parent;
-	ExprContext				*context;
-	const gstore_view		*view;	  /* with joins, one for each table */
-	const List				*joins;	  /* of gstore_query_join: tables from 1 on */
-	const Bitmapset			*unset;	  /* parameters: of gstore_is_plain() */
-	int						 guarded; /* inside of what is evaluated for some rows alone */
-	bool					 certain; /* outside of that, some row comes here */
-	bool					 evaluates_all;
-	Node					*condition; /* the one that is emitted; NULL: none is */
-	struct gstore_case		*scope;		/* what a CASE compares with */
+	gquery_program	   *program;
+	Index				relation;
+	Bitmapset		   *columns; /* attribute numbers that are read */
+	List			   *values;
+	PlanState		   *parent;
+	ExprContext		   *context;
+	const gstore_view  *view;	   /* with joins, one for each table */
+	const List		   *joins;	   /* of gstore_query_join: tables from 1 on */
+	const Bitmapset	   *unset;	   /* parameters: of gstore_is_plain() */
+	int					guarded;   /* inside of what is evaluated for some rows alone */
+	int					computing; /* inside of what computes with decimals: NaN is none then */
+	bool				certain;   /* outside of that, some row comes here */
+	bool				evaluates_all;
+	Node			   *condition;		/* the one that is emitted; NULL: none is */
+	struct gstore_case *scope;			/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
 } gstore_emitter;
 
 /* The value that instructions leave on the stack. */
 typedef struct gstore_emitted
 {
-	Oid	 type;	   /* below any domain */
+	Oid	 type; /* below any domain. Of a uuid the value is that of the first half, which tells whether it is NULL */
 	bool nullable; /* it may be NULL */
-	bool raises;   /* an error may be raised on the way to it */
+	bool raises;   /* PostgreSQL may raise an error on the way to it */
+	bool mixed; /* a decimal that PostgreSQL has with this scale in some rows, with a smaller one in others */
+	int	 scale; /* of a decimal; GSTORE_SCALE_ANY: it is NULL */
 } gstore_emitted;
+
+#define GSTORE_SCALE_ANY PG_INT32_MIN
 
 /* False: there are no instructions for the expression, or no room for them. */
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);
+/* Which of the values of the stack that the expression's value has (gstore_stack_words()). */
+extern bool gstore_emit_word(gstore_emitter *emitter, Node *node, int which, gstore_emitted *out);
 extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 b);
 
 /* The place of a column of the table among those of the program. False: as is said of find_column(). */
@@ -64,22 +71,5 @@ extern bool gstore_emit_gathered(gstore_emitter *emitter, int number, Oid type, 
  */
 extern bool
 gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null, bool *raises);
-
-/* Of a type that can be on the stack. */
-extern bool gstore_is_compiled_type(Oid type);
-
-static inline bool
-gstore_is_float(Oid type)
-{
-	return type == FLOAT4OID || type == FLOAT8OID;
-}
-
-/* A value as the stack has it, and back. */
-extern int64 gstore_stack_word(Datum value, Oid type);
-extern Datum gstore_stack_value(int64 word, Oid type);
-/* GQUERY_ORDER_KEY of a double as the stack has it; it is its own inverse, but that all NaNs are one, and -0 is 0. */
-extern int64 gstore_order_key(int64 word);
-/* The double of a key. */
-extern int64 gstore_order_value(int64 key);
 
 #endif

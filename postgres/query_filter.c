@@ -115,7 +115,7 @@ choose_gathered(const Bitmapset *columns, TupleDesc descriptor, gstore_query *qu
 	{
 		const Oid type = getBaseType(TupleDescAttr(descriptor, number - 1)->atttypid);
 
-		if (!gstore_is_compiled_type(type))
+		if (gstore_type_family(type) == 0 || type == NUMERICOID)
 			return false;
 		query->gathered = lappend_int(query->gathered, number);
 		query->gathered_types = lappend_oid(query->gathered_types, type);
@@ -258,7 +258,8 @@ gstore_filter_take(gstore_filter *filter, TupleTableSlot *slot)
 		const int at = lfirst_int(number) - 1;
 
 		slot->tts_isnull[at] = (record[1] >> i & 1) != 0;
-		slot->tts_values[at] = gstore_stack_value((int64) record[FIXED_WORDS + i++], lfirst_oid(type));
+		slot->tts_values[at] = gstore_stack_value((int64) record[FIXED_WORDS + i++],
+												  lfirst_oid(type), 0);
 	}
 	gstore_row_to_tid(record[0], &slot->tts_tid);
 	ExecStoreVirtualTuple(slot);

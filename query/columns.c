@@ -5,7 +5,7 @@
 #define BRIEF_MS 10 /* for leases that nothing stands against */
 #define PIECE_MS 100
 
-static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16};
+static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16, 16, 16};
 
 static bool is_gathered(const gquery_window *w, uint32_t column)
 {

@@ -18,7 +18,7 @@ typedef struct gquery_marks {
 } gquery_marks;
 
 /* query_gather: a record of 2 + `columns` words for each of `count` rows: its number, which columns are NULL (bit i: column i), the values as the
- * stack of query/program.h has them, 0 where they are NULL. None is GQUERY_I128. */
+ * stack of query/program.h has them, 0 where they are NULL. None is of GQUERY_DECIMAL and those behind it. */
 typedef struct gquery_gather {
     uint64_t rows; /* uint64_t */
     uint64_t count;

@@ -57,16 +57,54 @@ GVM_DEVICE int is_in(const int64_t *list, uint32_t count, int64_t value)
     return low < count && list[low] == value;
 }
 
+GVM_DEVICE int is_in_pairs(const int64_t *list, uint32_t count, int64_t first, int64_t second)
+{
+    uint32_t low = 0, high = count, middle;
+
+    while (low < high) {
+        const int64_t *pair;
+
+        middle = (low + high) / 2;
+        pair = list + 2 * middle;
+        if (pair[0] < first || (pair[0] == first && pair[1] < second))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && list[2 * low] == first && list[2 * low + 1] == second;
+}
+
 /* ---- arithmetic: results, and where they are none, *error */
 
-/* Of int16 or int32. */
+/* Of int16, int32 or decimals. */
 GVM_DEVICE uint64_t narrow(uint64_t v, uint32_t kind, uint32_t *error)
 {
-    const uint32_t shift = kind == GQUERY_ARITHMETIC_I16 ? 48 : 32;
+    const uint32_t shift = kind == GQUERY_ARITHMETIC_I16   ? 48
+                           : kind == GQUERY_ARITHMETIC_I32 ? 32
+                                                           : 2;
 
     if ((uint64_t)((int64_t)(v << shift) >> shift) != v)
-        *error = GQUERY_E_I16_RANGE + kind;
+        *error = kind == GQUERY_ARITHMETIC_DECIMAL ? GQUERY_E_DECIMAL : GQUERY_E_I16_RANGE + kind;
     return v;
+}
+
+/* Of 8 bytes in memory: the number whose order is that of the bytes. */
+GVM_DEVICE uint64_t word_of_bytes(uint64_t v)
+{
+    v = (v & 0x00ff00ff00ff00ffu) << 8 | (v >> 8 & 0x00ff00ff00ff00ffu);
+    v = (v & 0x0000ffff0000ffffu) << 16 | (v >> 16 & 0x0000ffff0000ffffu);
+    return (v << 32 | v >> 32) ^ 1ull << 63;
+}
+
+/* A decimal of 128 bits; NO_DECIMAL: it does not fit. */
+#define NO_DECIMAL 0x8000000000000000u
+GVM_DEVICE uint64_t narrow_decimal(uint64_t low, uint64_t high)
+{
+    if (high == NO_DECIMAL)
+        return (uint64_t)GQUERY_DECIMAL_NAN;
+    return (int64_t)(low << 2) >> 2 == (int64_t)low && (uint64_t)((int64_t)low >> 63) == high
+               ? low
+               : NO_DECIMAL;
 }
 
 GVM_DEVICE uint64_t add_i64(uint64_t a, uint64_t b, uint32_t *error)
@@ -93,6 +131,17 @@ GVM_DEVICE uint64_t multiply_i64(uint64_t a, uint64_t b, uint32_t *error)
 
     if (v != (int64_t)v)
         *error = GQUERY_E_I64_RANGE;
+    return (uint64_t)v;
+}
+
+GVM_DEVICE uint64_t multiply_decimals(uint64_t a, uint64_t b, uint32_t *error)
+{
+    const __int128 v = (__int128)(int64_t)a * (int64_t)b;
+
+    if (v != (int64_t)v)
+        *error = GQUERY_E_DECIMAL;
+    else
+        (void)narrow((uint64_t)v, GQUERY_ARITHMETIC_DECIMAL, error);
     return (uint64_t)v;
 }
 

@@ -13,6 +13,7 @@
  */
 #include <gvmem/device/kernel.h>
 
+#include "query/kernel_calendar.h"
 #include "query/kernel_groups.h"
 #include "query/kernel_join.h"
 #include "query/kernel_lists.h"
@@ -57,9 +58,8 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
         } \
     break
 
-/* Of active rows; 0 of others. half: which word of 128 bits. */
-GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form,
-                            uint32_t half, uint64_t *to)
+/* Of active rows; 0 of others. */
+GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form, uint64_t *to)
 {
     const uint32_t rows = source->values == 0 ? 0 : m->active & ~unmatched_rows(m, source);
     uint32_t r;
@@ -81,19 +81,41 @@ GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint3
             if (has(rows, r))
                 to[r] = (uint64_t)bit_of(source->values, row_of(m, source, r));
         break;
-    default: /* GQUERY_I128 */
+    default: /* of 16 bytes */
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
-            if (has(rows, r))
-                to[r] = ((const uint64_t *)(uintptr_t)source->values)[2 * row_of(m, source, r) + half];
+            if (has(rows, r)) {
+                const uint64_t *v = (const uint64_t *)(uintptr_t)source->values +
+                                    2 * row_of(m, source, r);
+
+                to[r] = form == GQUERY_DECIMAL ? narrow_decimal(v[0], v[1])
+                                               : word_of_bytes(v[form == GQUERY_UUID_LOW]);
+            }
     }
 }
 
-GVM_DEVICE void add_bias(uint32_t form, uint64_t bias, uint64_t *to)
+GVM_DEVICE void check_decimals(machine *m, int64_t bias, uint32_t nulls, const uint64_t *values)
 {
-    const uint64_t least = form == GQUERY_I32 ? 0xffffffff80000000u : 0x8000000000000000u;
+    const uint32_t rows = m->active & ~nulls;
     uint32_t r;
 
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r) && m->error == 0 &&
+            (values[r] == NO_DECIMAL || (bias != 0 && values[r] == (uint64_t)GQUERY_DECIMAL_NAN)))
+            m->error = GQUERY_E_DECIMAL;
+}
+
+/* What a column's bias is for. */
+GVM_DEVICE void add_bias(machine *m, const gquery_column *column, uint32_t nulls, uint64_t *to)
+{
+    const uint32_t form = column->form;
+    const uint64_t least = form == GQUERY_I32 ? 0xffffffff80000000u : 0x8000000000000000u,
+                   bias = (uint64_t)column->bias;
+    uint32_t r;
+
+    if (form == GQUERY_DECIMAL)
+        check_decimals(m, column->bias, nulls, to);
     if (bias == 0 || (form != GQUERY_I32 && form != GQUERY_I64))
         return;
     GVM_UNROLL
@@ -104,17 +126,12 @@ GVM_DEVICE void add_bias(uint32_t form, uint64_t bias, uint64_t *to)
 
 GVM_DEVICE void load_column(machine *m, const gquery_source *source, const gquery_column *column)
 {
-    const uint32_t form = column->form, nulls = column_nulls(m, source);
+    const uint32_t nulls = column_nulls(m, source);
 
     begin_push(m);
-    load_values(m, source, form, 0, m->top);
-    add_bias(form, (uint64_t)column->bias, m->top);
+    load_values(m, source, column->form, m->top);
+    add_bias(m, column, nulls, m->top);
     end_push(m, nulls);
-    if (form == GQUERY_I128) {
-        begin_push(m);
-        load_values(m, source, form, 1, m->top);
-        end_push(m, nulls);
-    }
 }
 
 /* The right one of two operands, and which rows have NULL there; the left one is the top then, in the result's place. */
@@ -128,8 +145,8 @@ GVM_DEVICE uint32_t take_right(const gquery_scan *p, machine *m, const gquery_in
         const gquery_column *column = &m->program->columns[i->a];
 
         nulls = column_nulls(m, &p->sources[i->a]);
-        load_values(m, &p->sources[i->a], column->form, 0, right);
-        add_bias(column->form, (uint64_t)column->bias, right);
+        load_values(m, &p->sources[i->a], column->form, right);
+        add_bias(m, column, nulls, right);
         return nulls;
     }
     GVM_UNROLL
@@ -143,14 +160,6 @@ GVM_DEVICE uint32_t take_right(const gquery_scan *p, machine *m, const gquery_in
 }
 
 /* ---- comparisons */
-
-GVM_DEVICE int compare_i128(const machine *m, uint32_t first, uint32_t r)
-{
-    const uint64_t a = *place(m, first, r), b = *place(m, first + 2, r);
-    const int high = compare_i64(*place(m, first + 1, r), *place(m, first + 3, r));
-
-    return high != 0 ? high : (a > b) - (a < b);
-}
 
 /* Of all rows, the values at left and right. outcomes: which of less, equal and greater. */
 GVM_DEVICE uint32_t compare_rows(uint32_t order, uint32_t outcomes, const uint64_t *left,
@@ -182,33 +191,13 @@ GVM_DEVICE void set_compared(machine *m, uint32_t op, uint32_t is, uint32_t left
     set_nulls(m, op == GQUERY_DISTINCT ? 0 : nulls);
 }
 
-GVM_DEVICE void compare_wide(machine *m, uint32_t op, uint32_t outcomes)
-{
-    const uint32_t first = m->depth - 4;
-    const uint32_t left_nulls = nulls_of(m, first), right_nulls = nulls_of(m, first + 2);
-    uint32_t r, is = 0;
-
-    store_top(m);
-    GVM_NO_UNROLL
-    for (r = 0; r < EACH; r++)
-        is |= (outcomes >> (compare_i128(m, first, r) + 1) & 1) << r;
-    m->depth = first + 1;
-    load_top(m);
-    set_compared(m, op, is, left_nulls, right_nulls);
-}
-
 GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
     const uint32_t op = i->op & GQUERY_OPERATION, outcomes = i->b >> GQUERY_OUTCOMES_SHIFT & 7,
                    order = i->b & GQUERY_KIND;
     uint64_t right[EACH];
-    uint32_t right_nulls;
+    const uint32_t right_nulls = take_right(p, m, i, right);
 
-    if (order == GQUERY_ORDER_I128) {
-        compare_wide(m, op, outcomes);
-        return;
-    }
-    right_nulls = take_right(p, m, i, right);
     set_compared(m, op, compare_rows(order, outcomes, m->top, right), nulls_of(m, m->depth - 1),
                  right_nulls);
 }
@@ -223,8 +212,8 @@ GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_instruct
     uint32_t r;
 
     m->active &= ~column_nulls(m, source);
-    load_values(m, source, column->form, 0, left);
-    add_bias(column->form, (uint64_t)column->bias, left);
+    load_values(m, source, column->form, left);
+    add_bias(m, column, 0, left);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         right[r] = i->value;
@@ -242,6 +231,24 @@ GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
         if (has(m->active, r))
             is |= (uint32_t)is_in(list, count, (int64_t)*place(m, m->depth - 1, r)) << r;
     set_top_bits(m, is);
+}
+
+GVM_DEVICE void look_up_pairs(machine *m, uint32_t first, uint32_t count)
+{
+    const int64_t *list = m->program->values + first;
+    const uint32_t nulls = nulls_of(m, m->depth - 1) | nulls_of(m, m->depth - 2);
+    uint32_t r, is = 0;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(m->active, r))
+            is |= (uint32_t)is_in_pairs(list, count, (int64_t)*place(m, m->depth - 2, r),
+                                        (int64_t)*place(m, m->depth - 1, r))
+                  << r;
+    pop(m);
+    set_top_bits(m, is);
+    set_nulls(m, nulls);
 }
 
 /* ---- booleans */
@@ -290,7 +297,8 @@ GVM_DEVICE void add_or_subtract(machine *m, int is_add, uint32_t kind, const uin
 
     switch (kind) {
     case GQUERY_ARITHMETIC_I16:
-    case GQUERY_ARITHMETIC_I32: ARITHMETIC_EACH(narrow(is_add ? x + y : x - y, kind, &error));
+    case GQUERY_ARITHMETIC_I32:
+    case GQUERY_ARITHMETIC_DECIMAL: ARITHMETIC_EACH(narrow(is_add ? x + y : x - y, kind, &error));
     case GQUERY_ARITHMETIC_I64:
         ARITHMETIC_EACH(is_add ? add_i64(x, y, &error) : subtract_i64(x, y, &error));
     default:
@@ -306,6 +314,7 @@ GVM_DEVICE void multiply(machine *m, uint32_t kind, const uint64_t *right, uint3
     case GQUERY_ARITHMETIC_I16:
     case GQUERY_ARITHMETIC_I32: ARITHMETIC_EACH(narrow(x * y, kind, &error));
     case GQUERY_ARITHMETIC_I64: ARITHMETIC_EACH(multiply_i64(x, y, &error));
+    case GQUERY_ARITHMETIC_DECIMAL: ARITHMETIC_EACH(multiply_decimals(x, y, &error));
     default: ARITHMETIC_EACH(product_f64(to_double(x), to_double(y), kind, &error));
     }
 }
@@ -371,6 +380,26 @@ GVM_DEVICE void convert(machine *m, uint32_t op, uint32_t kind)
         *value = convert_value(op, kind, *value, &error);
         if (error != 0 && m->error == 0)
             m->error = error;
+    }
+    load_top(m);
+}
+
+/* Row by row, in few registers. */
+GVM_DEVICE void take_field(machine *m, uint32_t b, uint64_t offset)
+{
+    const uint32_t valid = m->active & ~nulls_of(m, m->depth - 1);
+    uint32_t r;
+
+    store_top(m);
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *value = place(m, m->depth - 1, r);
+
+        if (!has(valid, r))
+            continue;
+        *value = calendar(b & 0xff, b >> 8, (int64_t)offset, *value);
+        if (*value == BAD_CALENDAR && m->error == 0)
+            m->error = GQUERY_E_FIELD;
     }
     load_top(m);
 }
@@ -587,6 +616,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_GE:
     case GQUERY_DISTINCT: compare(p, m, &i); break;
     case GQUERY_IN: look_up(m, i.a, i.b); break;
+    case GQUERY_IN_PAIRS: look_up_pairs(m, i.a, i.b); break;
     case GQUERY_AND:
     case GQUERY_OR: combine(m, op == GQUERY_AND); break;
     case GQUERY_NOT:
@@ -598,6 +628,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_MULTIPLY: calculate(p, m, &i); break;
     case GQUERY_DIVIDE:
     case GQUERY_MODULO: divide_all(m, op == GQUERY_MODULO, i.b); break;
+    case GQUERY_FIELD: take_field(m, i.b, i.value); break;
     case GQUERY_IF: begin_if(m); break;
     case GQUERY_ELSE: begin_else(m); break;
     case GQUERY_END: end_if(m); break;

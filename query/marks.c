@@ -17,7 +17,7 @@ bool gquery_marks_check(gquery_query *q)
         const uint32_t column = w->gather[i];
 
         if (column >= w->program.column_count || w->program.columns[column].table != 0 ||
-            w->program.columns[column].form == GQUERY_I128)
+            w->program.columns[column].form >= GQUERY_DECIMAL)
             return gquery_refuse(q, "there is no such column to be gathered");
     }
     return true;

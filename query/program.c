@@ -148,7 +148,7 @@ static bool check_compare(checker *c, uint32_t order)
 {
     if (order >= GQUERY_ORDERS)
         return refuse(c, "there is no order %u", (unsigned)order);
-    return order == GQUERY_ORDER_I128 ? move(c, 4, 1) : move(c, 2, 1);
+    return move(c, 2, 1);
 }
 
 static bool check_list(checker *c, uint32_t first, uint32_t count)
@@ -163,12 +163,36 @@ static bool check_list(checker *c, uint32_t first, uint32_t count)
     return move(c, 1, 1);
 }
 
+static bool check_pairs(checker *c, uint32_t first, uint32_t count)
+{
+    const int64_t *v = c->program->values;
+
+    if (first > c->program->value_count || 2 * count > c->program->value_count - first)
+        return refuse(c, "the list is not within the values");
+    for (uint32_t i = first + 2; i < first + 2 * count; i += 2)
+        if (v[i - 2] > v[i] || (v[i - 2] == v[i] && v[i - 1] > v[i + 1]))
+            return refuse(c, "the list does not ascend");
+    return move(c, 2, 1);
+}
+
+static bool check_field(checker *c, uint32_t field, uint32_t of)
+{
+    if (field >= GQUERY_FIELDS || of >= GQUERY_FIELD_OFS ||
+        (of == GQUERY_OF_DATE && field >= GQUERY_HOUR && field <= GQUERY_SECOND) ||
+        (of == GQUERY_OF_DATE && field > GQUERY_TO_TIMESTAMP) ||
+        (of == GQUERY_OF_TIME && (field < GQUERY_HOUR || field > GQUERY_EPOCH)))
+        return refuse(c, "there is no field %u of %u", (unsigned)field, (unsigned)of);
+    return move(c, 1, 1);
+}
+
 static bool check_arithmetic(checker *c, uint32_t op, uint32_t kind)
 {
     if (kind >= GQUERY_ARITHMETICS)
         return refuse(c, "there is no arithmetic %u", (unsigned)kind);
     if (op == GQUERY_MODULO && kind >= GQUERY_ARITHMETIC_F32)
         return refuse(c, "the remainder is one of integers");
+    if (kind == GQUERY_ARITHMETIC_DECIMAL && op >= GQUERY_DIVIDE)
+        return refuse(c, "not of decimals");
     return op == GQUERY_NEGATE || op == GQUERY_ABS ? move(c, 1, 1) : move(c, 2, 1);
 }
 
@@ -322,8 +346,6 @@ static bool check_instruction(checker *c)
 
     switch (i->op) {
     case GQUERY_LOAD:
-        return check_column(c, i->a) &&
-               move(c, 0, c->program->columns[i->a].form == GQUERY_I128 ? 2 : 1);
     case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
     case GQUERY_CONSTANT:
     case GQUERY_UNKNOWN:
@@ -340,6 +362,7 @@ static bool check_instruction(checker *c)
     case GQUERY_GE:
     case GQUERY_DISTINCT: return check_compare(c, i->b);
     case GQUERY_IN: return check_list(c, i->a, i->b);
+    case GQUERY_IN_PAIRS: return check_pairs(c, i->a, i->b);
     case GQUERY_AND:
     case GQUERY_OR: return move(c, 2, 1);
     case GQUERY_NOT:
@@ -362,6 +385,7 @@ static bool check_instruction(checker *c)
     case GQUERY_I64_TO_F32:
     case GQUERY_F64_TO_F32:
     case GQUERY_INVERT: return move(c, 1, 1);
+    case GQUERY_FIELD: return check_field(c, i->b & 0xff, i->b >> 8);
     case GQUERY_ORDER_KEY:
         return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no order key %u", (unsigned)i->b);
     case GQUERY_FILTER: return check_filter(c);
@@ -422,8 +446,8 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
 
 static bool takes_operand(const gquery_instruction *i)
 {
-    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT && i->b != GQUERY_ORDER_I128) ||
-           i->op == GQUERY_ADD || i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
+    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT) || i->op == GQUERY_ADD ||
+           i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
 }
 
 /* An operation takes what comes just before it, a constant or a column, as its right operand. */
@@ -439,8 +463,7 @@ static void fuse_operands(gquery_program *program)
             i.b |= GQUERY_OPERAND_VALUE;
             i.value = before->value;
             count--;
-        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD &&
-                   program->columns[before->a].form != GQUERY_I128) {
+        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD) {
             i.b |= GQUERY_OPERAND_COLUMN;
             i.a = before->a;
             count--;
@@ -490,14 +513,12 @@ static uint16_t outcomes_of(uint16_t op)
     }
 }
 
-/* Of a decimal a test would leave half on the stack. */
-static bool is_test(const gquery_program *program, const gquery_instruction *i)
+static bool is_test(const gquery_instruction *i)
 {
-    const uint32_t op = i->op & GQUERY_OPERATION, loaded = i->op >> GQUERY_LOADED_SHIFT;
+    const uint32_t op = i->op & GQUERY_OPERATION;
 
-    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && loaded != 0 &&
-           program->columns[loaded - 1].form != GQUERY_I128 && (i->op & GQUERY_THEN_FILTER) != 0 &&
-           (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
+    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
+           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
 }
 
 uint32_t gquery_fuse(gquery_program *program)
@@ -512,7 +533,7 @@ uint32_t gquery_fuse(gquery_program *program)
             i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
     }
     fuse_loads(program);
-    while (tests < program->code_count && is_test(program, &program->code[tests]))
+    while (tests < program->code_count && is_test(&program->code[tests]))
         tests++;
     return tests;
 }

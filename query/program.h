@@ -4,7 +4,8 @@
  *
  *     integers, dates, times, oid, "char", boolean   int64_t, signed or zero-extended as PostgreSQL orders the type
  *     float4, float8                                 double, its bits; -0 and NaNs as they are
- *     decimals                                       two values: the low half of a 128-bit integer, then the high half
+ *     uuid                                           two values, the first 8 bytes and the others: each as a number whose order is that of the bytes
+ *     decimals                                       int64_t, the number times a power of ten that is not said here; of 62 bits, or GQUERY_DECIMAL_NAN
  *
  * A row is *active* until a GQUERY_FILTER or GQUERY_IF takes it out. An instruction changes the values of active rows only, and only
  * these can raise an error, so that what PostgreSQL does not evaluate raises none. Rows that are deleted are never active.
@@ -26,7 +27,7 @@
 #define GQUERY_VALUES_MAX 1024 /* 64-bit words of lists */
 #define GQUERY_DEPTH_MAX 12    /* values on the stack */
 #define GQUERY_NESTED_MAX 8    /* GQUERY_IF inside another */
-#define GQUERY_KEYS_MAX 8      /* values of GQUERY_GROUP; a decimal is two */
+#define GQUERY_KEYS_MAX 8      /* values of GQUERY_GROUP */
 #define GQUERY_DISTANCES_MAX 4
 #define GQUERY_DISTANCE \
     UINT32_MAX /* gquery_column.table: of no table, but a distance that is computed before */
@@ -42,21 +43,26 @@ typedef enum gquery_form {
     GQUERY_I64,
     GQUERY_F32,
     GQUERY_F64,
-    GQUERY_I128, /* two values */
+    GQUERY_DECIMAL, /* 128 bits, of which -2^127 is NaN. GQUERY_E_DECIMAL: it does not fit into 62 */
+    GQUERY_UUID_HIGH, /* of 16 bytes the first 8, as a number whose order is that of the bytes */
+    GQUERY_UUID_LOW,  /* the others */
     GQUERY_FORMS,
 } gquery_form;
+
+#define GQUERY_DECIMAL_NAN INT64_MAX /* above all others */
 
 typedef struct gquery_column {
     uint32_t table;  /* 0: the outer one; others are loaded behind their GQUERY_PROBE */
     uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE: which one */
     uint32_t type;   /* below any domain: what the token's column must be */
     uint32_t form;   /* gquery_form */
-    /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970. */
+    /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970.
+     * Of GQUERY_DECIMAL: 1: NaN raises GQUERY_E_DECIMAL. */
     int64_t bias;
 } gquery_column;
 
 typedef enum gquery_op {
-    /* One more value on the stack (two of GQUERY_I128). */
+    /* One more value on the stack. */
     GQUERY_LOAD = 1, /* column `a` */
     GQUERY_CONSTANT, /* `value` */
     GQUERY_NULL,
@@ -117,7 +123,11 @@ typedef enum gquery_op {
     GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
-
+    /* takes two: are they one of `b` pairs of words from values[a] on, which ascend, the first word of a pair before the second? NULL if one of them is */
+    GQUERY_IN_PAIRS,
+    /* Of a date, a timestamp or a time: b has the field, gquery_field, and above its lower 8 bits what the value is, gquery_field_of. `value`: how far local time is from a
+     * timestamp, or from the one that is returned, in microseconds. */
+    GQUERY_FIELD,
     GQUERY_UNKNOWN, /* one more value on the stack, which the backend has not evaluated: raises GQUERY_E_UNKNOWN */
     /* Joins. Rows of table `a` that have these `b` values as their keys; `value`: gquery_join. The values are all that is on the stack, and are taken; with
      * one of them NULL there is no such row. Where several match, the row goes on once for each, or, of GQUERY_JOIN_SEMI, once. Tables come in the
@@ -136,20 +146,55 @@ typedef enum gquery_join {
     GQUERY_JOIN_KINDS,
 } gquery_join;
 
+/* Fields as PostgreSQL's extract() has them. GQUERY_E_FIELD: an infinite value has none, or a timestamp is out of range. */
+typedef enum gquery_field {
+    GQUERY_YEAR,
+    GQUERY_QUARTER,
+    GQUERY_MONTH,
+    GQUERY_WEEK,
+    GQUERY_ISO_YEAR,
+    GQUERY_DAY,
+    GQUERY_DAY_OF_YEAR,
+    GQUERY_DAY_OF_WEEK,
+    GQUERY_ISO_DAY_OF_WEEK,
+    GQUERY_HOUR, /* not of dates, as the next two */
+    GQUERY_MINUTE,
+    GQUERY_SECOND,  /* in microseconds */
+    GQUERY_EPOCH,   /* since 1970: of a date in seconds, of others in microseconds */
+    GQUERY_TO_DATE, /* not of times, as what follows; infinite values stay that */
+    GQUERY_TO_TIMESTAMP,
+    GQUERY_TO_YEAR, /* the beginning of the year in which a timestamp is, and so on */
+    GQUERY_TO_QUARTER,
+    GQUERY_TO_MONTH,
+    GQUERY_TO_WEEK,
+    GQUERY_TO_DAY,
+    GQUERY_TO_HOUR,
+    GQUERY_TO_MINUTE,
+    GQUERY_TO_SECOND,
+    GQUERY_FIELDS,
+} gquery_field;
+
+typedef enum gquery_field_of {
+    GQUERY_OF_TIMESTAMP,
+    GQUERY_OF_DATE,
+    GQUERY_OF_TIME,
+    GQUERY_FIELD_OFS,
+} gquery_field_of;
+
 typedef enum gquery_order {
     GQUERY_ORDER_I64,
     GQUERY_ORDER_F64, /* NaNs are equal and above all others; -0 is 0 */
-    GQUERY_ORDER_I128,
     GQUERY_ORDERS,
 } gquery_order;
 
-/* Integers raise GQUERY_E_OUT_OF_RANGE of their width, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
+/* Integers raise the error of their width's range, decimals GQUERY_E_DECIMAL, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
 typedef enum gquery_arithmetic {
     GQUERY_ARITHMETIC_I16,
     GQUERY_ARITHMETIC_I32,
     GQUERY_ARITHMETIC_I64,
     GQUERY_ARITHMETIC_F32, /* doubles that floats have, rounded to a float */
     GQUERY_ARITHMETIC_F64,
+    GQUERY_ARITHMETIC_DECIMAL, /* of decimals that are not NaN: + - * */
     GQUERY_ARITHMETICS,
 } gquery_arithmetic;
 
@@ -191,6 +236,8 @@ typedef enum gquery_error {
     GQUERY_E_OVERFLOW,  /* 22003 value out of range: overflow */
     GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
     GQUERY_E_DIVISION,  /* 22012 division by zero */
+    GQUERY_E_DECIMAL, /* none of PostgreSQL: a decimal has more than 62 bits, or is NaN where that is not computed with */
+    GQUERY_E_FIELD, /* none of PostgreSQL */
     GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again */
     GQUERY_ERRORS,
 } gquery_error;

@@ -180,7 +180,7 @@ class Gathered:
         with Client(server) as client:
             for query, more in (
                 (mark, {"gather": (3,)}), (mark, {"gather": (2**32 - 1,)}), (mark, {"gather": (0,) * 65}), (COUNT, {"gather": (0,)}),
-                (mark, {"gather": (0,), "columns": ((0, 23, "GQUERY_I128"),)}),
+                (mark, {"gather": (0,), "columns": ((0, 23, "GQUERY_DECIMAL"),)}),
             ):  # fmt: skip
                 client.write(token, 5000, query, **{**most, **more})
                 expect_verb(client.ask(), "ERROR", "XX000")

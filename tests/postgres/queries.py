@@ -31,13 +31,16 @@ INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}
 COLUMNS = {
     "i2": "smallint", "i4": "integer", "i8": "bigint", "i2_s": "smallint", "i4_s": "integer", "i8_s": "bigint", "f4": "real",
     "f8": "float8", "f4_s": "real", "f8_s": "float8", "d": "date", "t": "time", "ts": "timestamp", "tz": "timestamptz", "b": "bool",
-    "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint",
+    "o": "oid", "c": '"char"', "k": "integer", "k2": "smallint", "n_s": "numeric(9,2)", "n": "numeric(18,4)", "n_w": "numeric(30,3)", "nk": "numeric(4,1)",
+    "u": "uuid", "e": "mood",
 }
-NOT_NULL = {"k", "i4_s"}
+MOODS = ("sad", "ok", "fine", "happy")
+NOT_NULL = {"k", "i4_s", "n_s"}
 # Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique.
 INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool"}
 INNER_ROWS = {1: 14, 2: 60}
-FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats"}
+FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats",
+            "numeric(9,2)": "decimals", "numeric(18,4)": "decimals", "numeric(30,3)": "decimals", "numeric(4,1)": "decimals"}
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
@@ -50,6 +53,7 @@ class Values:
 
     def __init__(self, rng):
         self.rng = rng
+        self.special = rng.random() < 0.3  # decimals that the GPU does not compute with
 
     def integer(self, bits, small):
         rng, top = self.rng, 1 << bits
@@ -65,6 +69,19 @@ class Values:
         wild = struct.unpack(form, rng.getrandbits(bits).to_bytes(bits // 8, "little"))[0]
         return str(rng.choice(("NaN", "Infinity", "-Infinity", "-0", "0", rng.randint(-100, 100) / 4, wild, "1e-38", "3e38")))
 
+    def decimal(self, kind, small):
+        """What a column has. With NaN, and with what 62 bits do not have, the GPU does not compute."""
+        rng, (digits, scale) = self.rng, map(int, kind[8:-1].split(","))
+        if self.special and rng.random() < 0.01:
+            return rng.choice(("NaN", f"{10 ** (digits - scale) - 1}"))
+        number = rng.randint(-2000, 2000) if small else rng.randint(-(10 ** min(digits, 17)) + 1, 10 ** min(digits, 17) - 1)
+        return f"{number}e-{scale}"
+
+    def number(self):
+        """What decimals are compared with: of any scale."""
+        rng = self.rng
+        return rng.choice(("NaN", "Infinity", "-1e25", "0", "1.50", "2.500001", str(rng.randint(-100, 100)), f"{rng.randint(-10**6, 10**6)}e-{rng.randint(0, 6)}", f"{rng.randint(-2000, 2000)}e-2"))
+
     def date(self):
         return self.rng.choice(("infinity", "-infinity", "1970-01-01", "2000-01-01", "4714-11-24 BC", "5874897-12-31", f"{self.rng.randint(1900, 2100)}-{self.rng.randint(1, 12)}-{self.rng.randint(1, 28)}"))
 
@@ -78,9 +95,12 @@ class Values:
         rng = self.rng
         if kind in INTEGERS:
             return f"{quoted(self.integer(INTEGERS[kind], small))}::{kind}"
+        if FAMILIES.get(kind) == "decimals":
+            return f"{quoted(self.number())}::numeric"
         plain = {
             "real": lambda: self.floating(32, small), "float8": lambda: self.floating(64, small), "date": self.date, "time": self.time,
             "timestamp": self.timestamp, "timestamptz": self.timestamp, "bool": lambda: rng.choice(("t", "f")),
+            "uuid": lambda: f"{rng.choice(('7fffffff', '80000000'))}-0000-0000-{rng.choice(('7fff', '8000'))}-00000000000{rng.randrange(10)}", "mood": lambda: rng.choice(MOODS),
             "oid": lambda: rng.choice((0, 4294967295, rng.randrange(100))), '"char"': lambda: rng.choice("abcZ\u00e9")[0].encode("latin1").decode("latin1") if rng.random() < 0.9 else "",
         }
         value = plain[kind]()
@@ -97,6 +117,8 @@ class Values:
             return str(self.rng.randint(-3, 12))
         if name == "k2":
             return str(self.rng.choice((self.rng.randrange(200), -32768)))
+        if FAMILIES.get(COLUMNS[name]) == "decimals":
+            return f"{quoted(self.decimal(COLUMNS[name], name != 'n'))}::{COLUMNS[name]}"
         return self.literal(COLUMNS[name], name.endswith("_s"))
 
 
@@ -153,6 +175,20 @@ class Query:
             return f"({other})::{kind}"
         return self.conditional(lambda: self.number(kind, depth - 1, small), depth)
 
+    def decimal(self, depth):
+        """An expression of decimals, of whatever scale."""
+        rng = self.rng
+        choice = rng.random()
+        if depth <= 0 or choice < 0.4:
+            return self.column(self.kind("decimals")) if rng.random() < 0.85 else self.values.literal("numeric(9,2)")
+        if choice < 0.7:
+            return f"({self.decimal(depth - 1)} {rng.choice('+-*')} {self.decimal(depth - 1)})"
+        if choice < 0.8:
+            return rng.choice(("(- {})", "abs({})")).format(self.decimal(depth - 1))
+        if choice < 0.88:
+            return f"{self.number(self.kind('integers'), depth - 1, True)}::numeric"
+        return self.conditional(lambda: self.decimal(depth - 1), depth)
+
     def conditional(self, make, depth):
         rng = self.rng
         choice = rng.random()
@@ -163,6 +199,8 @@ class Query:
         return f"CASE WHEN {self.condition(depth - 1)} THEN {make()} WHEN {self.condition(depth - 1)} THEN {make()} END"
 
     def expression(self, kind, depth):
+        if FAMILIES.get(kind) == "decimals":
+            return self.decimal(depth) if self.rng.random() < 0.5 else self.column(kind)
         if kind in FAMILIES:
             return self.number(kind, depth, self.rng.random() < 0.7)
         if kind == "bool" and depth > 0 and self.rng.random() < 0.5:
@@ -171,9 +209,20 @@ class Query:
             return self.conditional(lambda: self.expression(kind, 0), depth)
         return self.column(kind) if self.rng.random() < 0.85 else self.values.literal(kind)
 
+    def field(self):
+        """Of a date or a timestamp, with what it is compared with."""
+        rng = self.rng
+        column, fields = rng.choice((("d", ""), ("ts", "hour minute second"), ("tz", "hour minute second"), ("t", "hour minute second epoch")))
+        fields = fields.split() if column == "t" else "year quarter month week isoyear day doy dow isodow epoch".split() + fields.split()
+        if column in ("ts", "tz") and rng.random() < 0.4:
+            return f"date_trunc('{rng.choice('year quarter month week day hour minute second'.split())}', {column}) {rng.choice(COMPARISONS)} {self.values.literal(COLUMNS[column])}"
+        return f"extract({rng.choice(fields)} FROM {column}) {rng.choice(COMPARISONS)} {rng.choice((0, 1, 7, 12, 30, 2000, 1.5))}"
+
     def condition(self, depth):
         rng = self.rng
         choice = rng.random()
+        if rng.random() < 0.04:
+            return f"({self.field()})"
         if depth > 0 and choice < 0.25:
             return f"({self.condition(depth - 1)} {rng.choice(('AND', 'OR'))} {self.condition(depth - 1)})"
         if depth > 0 and choice < 0.32:
@@ -207,6 +256,8 @@ class Query:
             text = "count(*)"
         elif choice < 0.3:
             text = f"count({self.expression(self.kind(), 1)})"
+        elif choice < 0.37:
+            text = f"{rng.choice(('sum', 'avg'))}({self.decimal(rng.choice((0, 0, 1, 2)))})"
         elif choice < 0.55:
             text = f"{rng.choice(('sum', 'avg'))}({self.number(self.kind('integers'), rng.choice((0, 0, 1, 2)), rng.random() < 0.5)})"
         elif choice < 0.65:
@@ -214,7 +265,7 @@ class Query:
             text = f"{rng.choice(('sum', 'avg'))}({rng.choice(('f8_s', 'f4_s', 'f8_s * f8_s', 'f8_s + f4_s', 'f8_s * i4_s', '- f8_s'))})"
         elif choice < 0.9:
             kind = self.kind()
-            while kind in ("bool", '"char"'):
+            while kind in ("bool", '"char"', "uuid", "mood"):
                 kind = self.kind()
             text = f"{rng.choice(('min', 'max'))}({self.expression(kind, 1)})"
         elif choice < 0.95:
@@ -296,7 +347,7 @@ def make_tables(connection, rng, rows):
     columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
     lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + f", {rng.choice(('NULL', quoted('note ' * rng.randint(0, 9) + str(rng.randrange(rows)))))})" for _ in range(rows)]
     columns += ", note text"
-    script = f"""DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; CREATE TABLE heap (id int, {columns});
+    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns});
         CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');"""
     run(connection, script)
     for first in range(0, rows, 500):

@@ -8,7 +8,7 @@
 #include "tests/lib/random.h"
 
 #define CODE_SOON_FULL (GQUERY_CODE_MAX - 120)
-#define COLUMNS 12u
+#define COLUMNS 14u
 #define LISTS_MAX 600u
 
 typedef enum type { BOOL, I16, I32, I64, F32, F64, TYPES } type;
@@ -110,21 +110,44 @@ static uint64_t draw_value(draft *d, type t)
 
 uint32_t query_form_bits(uint32_t form)
 {
-    static const uint32_t bits[GQUERY_FORMS] = {1, 8, 16, 32, 32, 64, 32, 64, 128};
+    static const uint32_t bits[GQUERY_FORMS] = {1, 8, 16, 32, 32, 64, 32, 64, 128, 128, 128};
 
     return bits[form];
 }
 
 static type type_of_form(uint32_t form)
 {
-    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64, I64, F32, F64, TYPES};
+    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64, I64,
+                                             F32,  F64, I64, I64, I64};
 
     return types[form];
 }
 
+/* Most of them have few digits. */
+static void put_decimal(draft *d, uint8_t *value)
+{
+    uint64_t halves[2] = {(uint64_t)draw_integer(d, 61), 0};
+
+    halves[1] = (uint64_t)((int64_t)halves[0] >> 63);
+    if (draw(d, 200) == 0) {
+        halves[0] = 0;
+        halves[1] = 1ull << 63;
+    } else if (!d->is_tame && draw(d, 100) == 0) {
+        halves[draw(d, 2)] = random_next(d->state) >> draw(d, 4);
+    }
+    memcpy(value, halves, sizeof halves);
+}
+
+/* Of 16, which are often the same. */
+static void put_bytes(draft *d, uint8_t *value)
+{
+    for (int i = 0; i < 16; i++)
+        value[i] = (uint8_t)(d->is_tame ? 0x7f + draw(d, 2) : random_next(d->state));
+}
+
 static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
 {
-    const uint64_t small = (uint64_t)draw_integer(d, 64), bits = query_form_bits(form);
+    const uint64_t bits = query_form_bits(form);
     uint64_t v = form >= GQUERY_F32 && form <= GQUERY_F64
                      ? draw_value(d, type_of_form(form))
                      : (uint64_t)draw_integer(d, bits < 8    ? 8
@@ -140,10 +163,10 @@ static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
         memcpy(&wide, &v, sizeof wide);
         f = (float)wide;
         memcpy(values + row * sizeof f, &f, sizeof f);
-    } else if (form == GQUERY_I128) {
-        memcpy(values + row * 16, &small, 8);
-        v = draw(d, 3) == 0 ? v : (uint64_t)((int64_t)small >> 63);
-        memcpy(values + row * 16 + 8, &v, 8);
+    } else if (form == GQUERY_DECIMAL) {
+        put_decimal(d, values + row * 16);
+    } else if (form > GQUERY_DECIMAL) {
+        put_bytes(d, values + row * 16);
     } else {
         memcpy(values + row * bits / 8, &v, bits / 8);
     }
@@ -200,6 +223,8 @@ static void draw_table(draft *d, host_table *table)
             c->bias = draw(d, 2) == 0 ? -10957 : (int64_t)draw(d, 20) - 10;
         if (c->form == GQUERY_I32) /* so that it has integers */
             c->bias = d->is_tame ? c->bias : 0;
+        if (c->form == GQUERY_DECIMAL)
+            c->bias = draw(d, 4) == 0;
         h->has_values = draw(d, 30) != 0;
         h->has_nulls = draw(d, 2) == 0;
         for (uint64_t row = 0; row < table->rows; row++)
@@ -326,6 +351,50 @@ static void draw_cast(draft *d, type t, uint32_t room)
     }
 }
 
+/* Of values that are near to what PostgreSQL has, or infinite. */
+static void draw_field(draft *d, uint32_t room)
+{
+    const int64_t limits[] = {9223372000000000000, 2147483000, 86400000001};
+    const uint32_t of = (uint32_t)draw(d, GQUERY_FIELD_OFS);
+    const bool is_time = of == GQUERY_OF_TIME, is_date = of == GQUERY_OF_DATE;
+    const uint64_t offset = is_time || draw(d, 2) == 0 ? 0 : (draw(d, 57) - 28) * 1800000000;
+    uint32_t what;
+
+    do
+        what = is_time ? GQUERY_HOUR + (uint32_t)draw(d, 4)
+                       : (uint32_t)draw(d, is_date ? GQUERY_TO_TIMESTAMP + 1 : GQUERY_FIELDS);
+    while (is_date && what >= GQUERY_HOUR && what <= GQUERY_SECOND);
+    draw_expression(d, I64, room);
+    if (!is_time && draw(d, 2) == 0) {
+        emit(d, GQUERY_CONSTANT, 0, 0, is_date ? draw(d, 20000) : draw(d, 20000) * 3600123456);
+        emit(d, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64, 0);
+    }
+    emit(d, GQUERY_CONSTANT, 0, 0, (uint64_t)limits[of]);
+    emit(d, GQUERY_MODULO, 0, GQUERY_ARITHMETIC_I64, 0);
+    if (is_time)
+        emit(d, GQUERY_ABS, 0, GQUERY_ARITHMETIC_I64, 0);
+    if (!is_time && draw(d, 10) == 0) {
+        emit(d, GQUERY_CONSTANT, 0, 0,
+             is_date ? (draw(d, 2) == 0 ? (uint64_t)INT32_MIN : INT32_MAX) : (1ull << 63) - draw(d, 2));
+        emit(d, GQUERY_REPLACE, 0, 0, 0);
+    }
+    emit(d, GQUERY_FIELD, 0, what | of << 8, offset);
+}
+
+static void draw_decimal(draft *d, uint32_t room)
+{
+    draw_expression(d, I64, room);
+    emit(d, GQUERY_CONSTANT, 0, 0, 1);
+    emit(d, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_DECIMAL, 0); /* raises an error if it is none */
+}
+
+static void draw_decimal_arithmetic(draft *d, uint32_t room)
+{
+    draw_decimal(d, room);
+    draw_decimal(d, room - 1);
+    emit(d, (gquery_op)(GQUERY_ADD + draw(d, 3)), 0, GQUERY_ARITHMETIC_DECIMAL, 0);
+}
+
 static void draw_number(draft *d, type t, uint32_t room)
 {
     static const gquery_op binary[] = {GQUERY_ADD,   GQUERY_SUBTRACT, GQUERY_MULTIPLY,
@@ -346,6 +415,11 @@ static void draw_number(draft *d, type t, uint32_t room)
         draw_guarded(d, t, room);
     } else if (kind < 8) {
         draw_cast(d, t, room);
+    } else if (kind == 8 && t == I64 && room > 2 && draw(d, 3) != 0) {
+        if (draw(d, 2) == 0)
+            draw_decimal_arithmetic(d, room);
+        else
+            draw_field(d, room);
     } else if (kind == 8 && t <= I64) {
         draw_expression(d, t, room);
         emit(d, GQUERY_INVERT, 0, 0, 0);
@@ -355,6 +429,29 @@ static void draw_number(draft *d, type t, uint32_t room)
     } else {
         draw_leaf(d, t);
     }
+}
+
+/* A pair of these values is in some of the lists. */
+static void draw_pairs(draft *d, uint32_t room)
+{
+    gquery_program *p = d->program;
+    const uint32_t first = p->value_count, count = (uint32_t)draw(d, 9);
+
+    for (uint32_t i = 0; i < count; i++) {
+        const int64_t high = (int64_t)draw(d, 5) - 2, low = (int64_t)draw(d, 5) - 2;
+        uint32_t at = p->value_count;
+
+        for (p->value_count += 2;
+             at > first &&
+             (p->values[at - 2] > high || (p->values[at - 2] == high && p->values[at - 1] > low));
+             at -= 2)
+            memcpy(&p->values[at], &p->values[at - 2], 2 * sizeof p->values[0]);
+        p->values[at] = high;
+        p->values[at + 1] = low;
+    }
+    draw_expression(d, I64, room);
+    draw_expression(d, I64, room - 1);
+    emit(d, GQUERY_IN_PAIRS, first, count, 0);
 }
 
 static void draw_list(draft *d, type t)
@@ -379,12 +476,7 @@ static void draw_comparison(draft *d, uint32_t room)
     const gquery_op op = (gquery_op)(GQUERY_EQ + draw(d, 7));
     const type t = (type)draw(d, TYPES);
 
-    if (draw(d, 8) == 0 && room > 3) {
-        emit(d, GQUERY_LOAD, GQUERY_I128, 0, 0); /* the columns' first forms are in their order */
-        emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, I64));
-        emit(d, GQUERY_CONSTANT, 0, 0, draw(d, 2) - 1);
-        emit(d, op, 0, GQUERY_ORDER_I128, 0);
-    } else if (room > 1) {
+    if (room > 1) {
         draw_expression(d, t, room);
         draw_expression(d, t, room - 1);
         emit(d, op, 0, t >= F32 ? GQUERY_ORDER_F64 : GQUERY_ORDER_I64, 0);
@@ -402,6 +494,12 @@ static void draw_boolean(draft *d, uint32_t room)
         if (d->program->value_count < LISTS_MAX) {
             draw_expression(d, t, room);
             draw_list(d, t);
+            return;
+        }
+        break;
+    case 5:
+        if (room > 1 && d->program->value_count < LISTS_MAX) {
+            draw_pairs(d, room);
             return;
         }
         break;
@@ -458,7 +556,7 @@ static void draw_keys(draft *d)
             if (form == GQUERY_F32 ||
                 form == GQUERY_F64) /* NaNs have different bits on different processors */
                 emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
-            count += form == GQUERY_I128 ? 2 : 1;
+            count++;
         } else {
             const type t = (type)draw(d, TYPES);
 

@@ -3,7 +3,9 @@
 #include "tests/prop/query_evaluate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct datum {
     bool is_null;
@@ -64,6 +66,16 @@ static int64_t biased(int64_t v, int64_t least, int64_t greatest, int64_t bias)
     return v == least || v == greatest ? v : (int64_t)((uint64_t)v + (uint64_t)bias);
 }
 
+/* In their order. */
+static uint64_t read_bytes(const uint8_t *bytes)
+{
+    uint64_t v = 0;
+
+    for (int i = 0; i < 8; i++)
+        v = v << 8 | bytes[i];
+    return v - (1ull << 63);
+}
+
 static uint64_t read_value(const gquery_column *column, const void *values, uint64_t row)
 {
     switch (column->form) {
@@ -76,8 +88,36 @@ static uint64_t read_value(const gquery_column *column, const void *values, uint
     case GQUERY_I64:
         return (uint64_t)biased(((const int64_t *)values)[row], INT64_MIN, INT64_MAX, column->bias);
     case GQUERY_F32: return bits_of((double)((const float *)values)[row]);
+    case GQUERY_UUID_HIGH: return read_bytes((const uint8_t *)values + 16 * row);
+    case GQUERY_UUID_LOW: return read_bytes((const uint8_t *)values + 16 * row + 8);
     default: return ((const uint64_t *)values)[row];
     }
+}
+
+static void raise(walk *w, uint32_t error)
+{
+    if (w->error == GQUERY_E_NONE)
+        w->error = error;
+}
+
+/* -2^61 to 2^61 - 1 */
+static uint64_t checked_decimal(walk *w, __int128 v)
+{
+    if (v < -((__int128)1 << 61) || v >= (__int128)1 << 61)
+        raise(w, GQUERY_E_DECIMAL);
+    return (uint64_t)v;
+}
+
+static uint64_t read_decimal(walk *w, const void *values, bool nan_raises)
+{
+    __int128 v;
+
+    memcpy(&v, (const uint8_t *)values + 16 * w->row, sizeof v);
+    if (v >> 64 != INT64_MIN)
+        return checked_decimal(w, v);
+    if (nan_raises)
+        raise(w, GQUERY_E_DECIMAL);
+    return (uint64_t)GQUERY_DECIMAL_NAN;
 }
 
 static bool column_is_null(const walk *w, uint32_t column)
@@ -92,17 +132,19 @@ static void load(walk *w, uint32_t column)
     const host_column *c = &w->table->columns[column];
     const bool is_null = column_is_null(w, column);
 
-    if (w->program->columns[column].form == GQUERY_I128) {
-        push(w, is_null, is_null ? 0 : ((const uint64_t *)(const void *)c->values)[2 * w->row]);
-        push(w, is_null, is_null ? 0 : ((const uint64_t *)(const void *)c->values)[2 * w->row + 1]);
-    } else {
-        push(w, is_null, is_null ? 0 : read_value(&w->program->columns[column], c->values, w->row));
-    }
+    const gquery_column *as = &w->program->columns[column];
+
+    if (is_null)
+        push(w, true, 0);
+    else if (as->form == GQUERY_DECIMAL)
+        push(w, false, read_decimal(w, c->values, as->bias != 0));
+    else
+        push(w, false, read_value(as, c->values, w->row));
 }
 
 /* ---- comparisons */
 
-static int order_of(__int128 a, __int128 b)
+static int order_of(int64_t a, int64_t b)
 {
     return a < b ? -1 : a > b;
 }
@@ -123,18 +165,14 @@ static __int128 wide(uint64_t low, uint64_t high)
 
 static void compare(walk *w, uint32_t op, uint32_t order)
 {
-    const bool is_wide = order == GQUERY_ORDER_I128;
-    const datum b2 = is_wide ? pop(w) : (datum){0}, b = pop(w);
-    const datum a2 = is_wide ? pop(w) : (datum){0}, a = pop(w);
+    const datum b = pop(w), a = pop(w);
     int c;
 
     if (a.is_null || b.is_null) {
         push(w, op != GQUERY_DISTINCT, a.is_null != b.is_null);
         return;
     }
-    if (is_wide)
-        c = order_of(wide(a.bits, a2.bits), wide(b.bits, b2.bits));
-    else if (order == GQUERY_ORDER_F64)
+    if (order == GQUERY_ORDER_F64)
         c = order_of_doubles(double_of(a.bits), double_of(b.bits));
     else
         c = order_of((int64_t)a.bits, (int64_t)b.bits);
@@ -158,6 +196,17 @@ static void look_up(walk *w, const int64_t *list, uint32_t count)
     push(w, d.is_null, found);
 }
 
+static void look_up_pair(walk *w, const int64_t *list, uint32_t count)
+{
+    const datum second = pop(w), first = pop(w);
+    bool found = false;
+
+    for (uint32_t i = 0; i < count; i++)
+        found = found ||
+                (list[2 * i] == (int64_t)first.bits && list[2 * i + 1] == (int64_t)second.bits);
+    push(w, first.is_null || second.is_null, found);
+}
+
 static void combine(walk *w, bool is_and)
 {
     const datum b = pop(w), a = pop(w);
@@ -171,12 +220,6 @@ static void combine(walk *w, bool is_and)
 }
 
 /* ---- arithmetic */
-
-static void raise(walk *w, uint32_t error)
-{
-    if (w->error == GQUERY_E_NONE)
-        w->error = error;
-}
 
 #define INTEGER_ARITHMETIC(name, type, least, range_error) \
     static int64_t name(walk *w, uint32_t op, int64_t x, int64_t y) \
@@ -230,6 +273,13 @@ INTEGER_ARITHMETIC(calculate_i64, int64_t, INT64_MIN, GQUERY_E_I64_RANGE)
 FLOAT_ARITHMETIC(calculate_f32, float)
 FLOAT_ARITHMETIC(calculate_f64, double)
 
+static uint64_t calculate_decimal(walk *w, uint32_t op, int64_t a, int64_t b)
+{
+    return checked_decimal(w, op == GQUERY_ADD        ? (__int128)a + b
+                              : op == GQUERY_SUBTRACT ? (__int128)a - b
+                                                      : (__int128)a * b);
+}
+
 static void calculate(walk *w, uint32_t op, uint32_t kind)
 {
     const datum b = pop(w), a = pop(w);
@@ -248,6 +298,9 @@ static void calculate(walk *w, uint32_t op, uint32_t kind)
             break;
         case GQUERY_ARITHMETIC_F32:
             v = bits_of(calculate_f32(w, op, (float)double_of(a.bits), (float)double_of(b.bits)));
+            break;
+        case GQUERY_ARITHMETIC_DECIMAL:
+            v = calculate_decimal(w, op, (int64_t)a.bits, (int64_t)b.bits);
             break;
         default: v = bits_of(calculate_f64(w, op, double_of(a.bits), double_of(b.bits)));
         }
@@ -311,6 +364,114 @@ static uint64_t order_key(double v, bool keeps_sign)
     return v < 0 || (keeps_sign && signbit(v)) ? ~bits_of(-v) : bits_of(fabs(v));
 }
 
+/* ---- fields of dates and timestamps: by the C library's calendar */
+
+#define DAY_US INT64_C(86400000000)
+#define EPOCH_2000_S 946684800
+
+static int number_of(const char *format, const struct tm *tm)
+{
+    char text[32];
+
+    strftime(text, sizeof text, format, tm);
+    return atoi(text);
+}
+
+static int64_t year_of(int64_t year)
+{
+    return year > 0 ? year : year - 1;
+}
+
+/* The beginning of the day, in microseconds since 2000. */
+static int64_t beginning_of(struct tm tm)
+{
+    return ((int64_t)timegm(&tm) - EPOCH_2000_S) * 1000000;
+}
+
+static int64_t field_of_day(uint32_t what, int64_t days)
+{
+    const time_t seconds = days * 86400 + EPOCH_2000_S;
+    struct tm tm;
+
+    gmtime_r(&seconds, &tm);
+    tm.tm_hour = tm.tm_min = tm.tm_sec = 0;
+    switch (what) {
+    case GQUERY_YEAR: return year_of(tm.tm_year + INT64_C(1900));
+    case GQUERY_QUARTER: return tm.tm_mon / 3 + 1;
+    case GQUERY_MONTH: return tm.tm_mon + 1;
+    case GQUERY_WEEK: return number_of("%V", &tm);
+    case GQUERY_ISO_YEAR: return year_of(number_of("%G", &tm));
+    case GQUERY_DAY: return tm.tm_mday;
+    case GQUERY_DAY_OF_YEAR: return tm.tm_yday + 1;
+    case GQUERY_DAY_OF_WEEK: return tm.tm_wday;
+    case GQUERY_ISO_DAY_OF_WEEK: return number_of("%u", &tm);
+    case GQUERY_TO_YEAR: tm.tm_mon = 0, tm.tm_mday = 1; break;
+    case GQUERY_TO_QUARTER: tm.tm_mon -= tm.tm_mon % 3, tm.tm_mday = 1; break;
+    case GQUERY_TO_MONTH: tm.tm_mday = 1; break;
+    case GQUERY_TO_WEEK: tm.tm_mday -= number_of("%u", &tm) - 1; break;
+    default: break;
+    }
+    return beginning_of(tm);
+}
+
+static int64_t field_of_time(uint32_t what, int64_t time)
+{
+    const int64_t units[] = {3600 * INT64_C(1000000), 60 * INT64_C(1000000), 1000000};
+
+    switch (what) {
+    case GQUERY_HOUR: return time / units[0];
+    case GQUERY_MINUTE: return time / units[1] % 60;
+    case GQUERY_SECOND: return time % units[1];
+    default: return time / units[what - GQUERY_TO_HOUR] * units[what - GQUERY_TO_HOUR];
+    }
+}
+
+static uint64_t checked_timestamp(walk *w, __int128 v)
+{
+    if (v < INT64_C(-211813488000000000) || v >= INT64_C(9223371331200000000))
+        raise(w, GQUERY_E_FIELD);
+    return (uint64_t)v;
+}
+
+static uint64_t infinite_field(walk *w, uint32_t what, bool is_less)
+{
+    if (what == GQUERY_TO_DATE)
+        return is_less ? (uint64_t)INT32_MIN : INT32_MAX;
+    if (what < GQUERY_TO_TIMESTAMP)
+        raise(w, GQUERY_E_FIELD);
+    return is_less ? (uint64_t)INT64_MIN : INT64_MAX;
+}
+
+static uint64_t take_field(walk *w, const gquery_instruction *i, int64_t v)
+{
+    const uint32_t what = i->b & 0xff, of = i->b >> 8;
+    const int64_t offset = (int64_t)i->value;
+    const bool is_date = of == GQUERY_OF_DATE;
+    const __int128 local = is_date ? (__int128)v * DAY_US : (__int128)v + offset;
+    const int64_t days = (int64_t)(local < 0 ? -((-local + DAY_US - 1) / DAY_US) : local / DAY_US),
+                  time = (int64_t)(local - (__int128)days * DAY_US);
+
+    if (of == GQUERY_OF_TIME)
+        return what == GQUERY_EPOCH ? (uint64_t)v : (uint64_t)field_of_time(what, v);
+    if (v == (is_date ? INT32_MIN : INT64_MIN) || v == (is_date ? INT32_MAX : INT64_MAX))
+        return infinite_field(w, what, v < 0);
+    if (days < -2451545 && (is_date || what != GQUERY_EPOCH)) /* before 4714-11-24 BC */
+        raise(w, GQUERY_E_FIELD);
+    if (what == GQUERY_EPOCH)
+        return is_date ? (uint64_t)(v * 86400 + EPOCH_2000_S)
+                       : (uint64_t)v + EPOCH_2000_S * UINT64_C(1000000);
+    if (what == GQUERY_TO_DATE)
+        return (uint64_t)days;
+    if (what == GQUERY_TO_TIMESTAMP)
+        return checked_timestamp(w, is_date ? local - offset : local);
+    if (what >= GQUERY_TO_HOUR)
+        return checked_timestamp(w, (__int128)days * DAY_US + field_of_time(what, time) - offset);
+    if (what >= GQUERY_HOUR && what <= GQUERY_SECOND)
+        return (uint64_t)field_of_time(what, time);
+    return what < GQUERY_TO_YEAR ? (uint64_t)field_of_day(what, days)
+                                 : checked_timestamp(w, (__int128)field_of_day(what, days) - offset);
+}
+
 static void convert(walk *w, const gquery_instruction *i)
 {
     const datum d = pop(w);
@@ -335,6 +496,7 @@ static void convert(walk *w, const gquery_instruction *i)
         case GQUERY_I64_TO_F32: v = bits_of((double)(float)(int64_t)d.bits); break;
         case GQUERY_F64_TO_F32: v = shorten(w, double_of(d.bits)); break;
         case GQUERY_INVERT: v = UINT64_MAX - d.bits; break;
+        case GQUERY_FIELD: v = take_field(w, i, (int64_t)d.bits); break;
         default: v = order_key(double_of(d.bits), i->b == 1);
         }
     push(w, d.is_null, v);
@@ -476,6 +638,7 @@ static void step(walk *w, uint32_t *at)
     case GQUERY_COPY: w->stack[w->depth] = w->stack[w->depth - 1 - i->a], w->depth++; break;
     case GQUERY_REPLACE: w->stack[w->depth - 2] = w->stack[w->depth - 1], w->depth--; break;
     case GQUERY_IN: look_up(w, w->program->values + i->a, i->b); break;
+    case GQUERY_IN_PAIRS: look_up_pair(w, w->program->values + i->a, i->b); break;
     case GQUERY_AND:
     case GQUERY_OR: combine(w, i->op == GQUERY_AND); break;
     case GQUERY_IF:

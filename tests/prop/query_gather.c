@@ -110,7 +110,7 @@ static gquery_gather draw_columns(uint64_t rows)
         const uint64_t nulls = NULLS_AT + (uint64_t)c * (ROWS_MAX / 8 + 8);
         const uint64_t how = draw(8);
 
-        g.forms[c] = (uint32_t)draw(GQUERY_I128);
+        g.forms[c] = (uint32_t)draw(GQUERY_DECIMAL);
         g.biases[c] = g.forms[c] == GQUERY_I32 || g.forms[c] == GQUERY_I64
                           ? (int64_t)draw(3) * 10957 - 10957
                           : 0;

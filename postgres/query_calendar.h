@@ -1,0 +1,26 @@
+/*
+ * postgres/query_calendar.h - PostgreSQL's functions of dates and times as GQUERY_FIELD (query/program.h).
+ */
+#ifndef GSTORE_QUERY_CALENDAR_H
+#define GSTORE_QUERY_CALENDAR_H
+
+#include "postgres.h"
+
+#include "nodes/pg_list.h"
+
+#include "query/program.h"
+
+typedef struct gstore_calendar
+{
+	gquery_field	what;
+	gquery_field_of of;
+	int64			offset;	  /* of the instruction */
+	int64			divisor;  /* of a double that the field becomes; 0: it becomes none */
+	int				scale;	  /* of a number */
+	Node		   *argument; /* of which it is a field */
+} gstore_calendar;
+
+/* False: the function is none, or what it does depends on more: on a time zone that has changed its offset. */
+extern bool gstore_find_calendar(Oid function, List *args, gstore_calendar *out);
+
+#endif
