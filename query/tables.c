@@ -265,9 +265,21 @@ static gvm_status open_deleted(gquery_tables *tables, gquery_attached *a)
 gvm_status gquery_tables_open_columns(gquery_tables *tables, gquery_attached *attached,
                                       const uint32_t *columns, uint32_t count, bool deleted)
 {
-    const gvm_status status = gvm_table_open_columns(attached->table, columns, count);
+    gvm_status status;
 
-    return status == GVM_OK && deleted ? open_deleted(tables, attached) : status;
+    pthread_mutex_lock(&tables->lock);
+    while (attached->opening)
+        pthread_cond_wait(&tables->changed, &tables->lock);
+    attached->opening = true;
+    pthread_mutex_unlock(&tables->lock);
+    status = gvm_table_open_columns(attached->table, columns, count);
+    if (status == GVM_OK && deleted)
+        status = open_deleted(tables, attached);
+    pthread_mutex_lock(&tables->lock);
+    attached->opening = false;
+    pthread_cond_broadcast(&tables->changed);
+    pthread_mutex_unlock(&tables->lock);
+    return status;
 }
 
 gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,

@@ -31,6 +31,7 @@ typedef struct gquery_attached {
     gvm_object *deleted; /* NULL: not opened */
     gvm_error failure;   /* status GVM_OK: it is attached, unless attaching */
     bool attaching;
+    bool opening; /* objects of columns: one thread at a time, as a connection may have an object open a few times only */
     uint32_t users;
     int64_t used_ns; /* when the last one released it */
 } gquery_attached;

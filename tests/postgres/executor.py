@@ -541,8 +541,7 @@ class Life:
         start = time.monotonic()
         wait_until("it ends", lambda: pid not in executor_pids(server), limit_s=90)
         expect(time.monotonic() - start > 55, True, "not before")
-        with Client(server) as client:
-            client.run("", 0, COUNT, columns=())
+        run_again(server, "", 0, COUNT, columns=())
 
     def executor_ends_with_the_server(self, server):
         with Client(server) as client:
