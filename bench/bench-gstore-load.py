@@ -9,7 +9,6 @@ and, with -o, records every sample as JSON. Needs PostgreSQL with its server hea
 """
 import argparse
 import array
-import importlib.util
 import itertools
 import json
 import os
@@ -22,10 +21,10 @@ import sys
 import time
 from pathlib import Path
 
+from neighbour import neighbour
+
 ROOT = Path(__file__).resolve().parent.parent
-spec = importlib.util.spec_from_file_location("bench_gstore", ROOT / "bench/bench-gstore.py")
-bench_gstore = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bench_gstore)
+bench_gstore = neighbour("bench-gstore")
 
 ALIGN = 64
 WAYS = ("COPY, text", "COPY, binary", "gstore_load_file, Arrow IPC stream", "gstore_load, from GPU memory")

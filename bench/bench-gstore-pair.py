@@ -7,7 +7,6 @@ Each tree must have a release build in its build-release (bench.sh makes it). Fo
 nothing: what one server shows alone differs more between two machines than between two versions.
 """
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -16,10 +15,10 @@ import subprocess
 import time
 from pathlib import Path
 
+from neighbour import neighbour
+
 ROOT = Path(__file__).resolve().parent.parent
-spec = importlib.util.spec_from_file_location("bench_gstore", ROOT / "bench/bench-gstore.py")
-bench_gstore = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(bench_gstore)
+bench_gstore = neighbour("bench-gstore")
 
 WRITES = {"INSERT ... SELECT": "INSERT INTO gstore SELECT * FROM source;\n", "COPY": "COPY gstore FROM '{file}';\n"}
 READS = {

@@ -17,7 +17,6 @@ What is not installed is left out. WHEELS may name a folder of wheels (scikit-le
 for the run. Prints medians in ms and, with -o, records every sample as JSON in that folder.
 """
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -36,16 +35,9 @@ sys.dont_write_bytecode = True
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/postgres"))
 import private  # noqa: E402
+from neighbour import neighbour  # noqa: E402
 
-
-def module(name):
-    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROOT / f"bench/{name}.py")
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
-
-
-ARROW, PLCUDA = module("bench-gstore-load"), module("bench-plcuda")
+ARROW, PLCUDA = neighbour("bench-gstore-load"), neighbour("bench-plcuda")
 # What -n is without it: rows on a GPU, and on the software GPU.
 ROWS = {"knn": (10_000_000, 20000), "kmeans": (10_000_000, 20000), "logregr": (10_000_000, 20000), "pattern": (10_000_000, 50000)}
 K, CENTRES, COORDINATES, FEATURES, TEXT_BYTES = 10, 100, 16, 16, 64

@@ -7,7 +7,6 @@ also given as for all rows. Results of the GPU and of DuckDB are compared. Needs
 In a statement @name is a table: gstorename, heapname, duckname.
 """
 import argparse
-import importlib.util
 import json
 import os
 import platform
@@ -20,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy
+from neighbour import neighbour
 
 try:
     import duckdb
@@ -27,13 +27,6 @@ except ImportError:
     duckdb = None
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def neighbour(name):
-    spec = importlib.util.spec_from_file_location(name.replace("-", "_"), ROOT / f"bench/{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 bench_gstore, arrow = neighbour("bench-gstore"), neighbour("bench-gstore-load")

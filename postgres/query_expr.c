@@ -131,28 +131,6 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 	return true;
 }
 
-/* What a CASE compares with, and not the CASE itself. */
-static bool
-has_case_value(Node *node, void *ignored)
-{
-	const CaseExpr *c = (const CaseExpr *) node;
-	ListCell	   *cell;
-
-	if (node == NULL || !IsA(node, CaseExpr) || c->arg == NULL)
-		return node != NULL &&
-			(IsA(node, CaseTestExpr) || expression_tree_walker(node, has_case_value, ignored));
-	foreach(cell, c->args)
-		if (has_case_value((Node *) lfirst_node(CaseWhen, cell)->result, ignored))
-			return true;
-	return has_case_value((Node *) c->arg, ignored) || has_case_value((Node *) c->defresult, ignored);
-}
-
-static bool
-may_be_known(const gstore_emitter *e, Node *node)
-{
-	return gstore_is_row_independent(node) && (e->scope == NULL || !has_case_value(node, NULL));
-}
-
 static bool
 emit_null(gstore_emitter *e, gstore_emitted *out)
 {
@@ -179,7 +157,7 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	bool  null;
 
 	*out = (gstore_emitted){.type = getBaseType(exprType(node)), .nullable = true};
-	if (!gstore_is_compiled_type(out->type) || !may_be_known(e, node))
+	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
@@ -462,7 +440,7 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 	const uint32   left_end = e->program->code_count;
 	gstore_emitted other;
 
-	if (left.type == NUMERICOID && may_be_known(e, right))
+	if (left.type == NUMERICOID && gstore_is_row_independent(right))
 	{
 		if (!emit_compared_number(e, &left, right, op, &other))
 			return false;
@@ -471,7 +449,7 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 		return false;
 	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
 	{
-		if (!may_be_known(e, right) || !emit_enum_order(e, &left, right, op, &other))
+		if (!gstore_is_row_independent(right) || !emit_enum_order(e, &left, right, op, &other))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, right, &other) || !emit_equal_types(&left, &other) ||
@@ -535,7 +513,8 @@ emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out
 	right = lsecond(args);
 	if (getBaseType(exprType(left)) == UUIDOID)
 		return emit_uuid_comparison(e, args, op, out);
-	if (takes_known(getBaseType(exprType(left))) && may_be_known(e, left) && !may_be_known(e, right))
+	if (takes_known(getBaseType(exprType(left))) && gstore_is_row_independent(left) &&
+		!gstore_is_row_independent(right))
 	{
 		left = right;
 		right = linitial(args);
@@ -703,7 +682,7 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	uint32	  count = 0, first;
 
 	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
-		!may_be_known(e, list))
+		!gstore_is_row_independent(list))
 		return false;
 	op_input_types(s->opno, &left, &right);
 	if (right == ANYENUMOID)
@@ -985,7 +964,7 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 		node = (Node *) ((RelabelType *) node)->arg;
 	if (is_column(e, node))
 		return find_column(e, (Var *) node, which, &at, out) && gstore_emit(e, GQUERY_LOAD, at, 0);
-	if (!may_be_known(e, node))
+	if (!gstore_is_row_independent(node))
 		return false;
 	*out = (gstore_emitted){.type = UUIDOID, .nullable = true};
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))

@@ -86,6 +86,7 @@ find_kind(JoinType type, gquery_join *kind)
 }
 
 /* Of one word: equal values have equal words, by GQUERY_ORDER_KEY of floats. */
+/* In one word, of which equal values have the same: decimals of two scales do not. */
 static bool
 is_key_type(Oid type)
 {

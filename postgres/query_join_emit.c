@@ -45,9 +45,7 @@ emit_keys(gstore_emitter *e, const gstore_query_join *join, bool inner, bool *ra
 		Index		  relation = join->relation;
 		const bool	  is_left = is_of_table(linitial(o->args), &relation) == inner;
 
-		/* Decimals of two scales are different words. */
 		if (!gstore_emit_expression(e, is_left ? linitial(o->args) : lsecond(o->args), &key) ||
-			key.type == NUMERICOID ||
 			(gstore_is_float(key.type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)))
 			return false;
 		*raises |= key.raises;

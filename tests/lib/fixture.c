@@ -43,6 +43,15 @@ void fixture_machine_default(const char *settings, ...)
     va_end(args);
 }
 
+void fixture_machine_drawn(uint64_t seed)
+{
+    static const int warps[] = {32, 16, 8, 4, 2, 1};
+    static const int threads[] = {256, 256, 256, 128, 64, 32}; /* of a block: 32 warps at most */
+
+    fixture_machine_default("memory=512MiB,sms=2,warp=%d,threads=%d,switches=%llu", warps[seed % 6],
+                            threads[seed % 6], (unsigned long long)(seed / 6 % 2));
+}
+
 const char *own_path(void)
 {
     static char path[4096];

@@ -15,6 +15,9 @@
 __attribute__((format(printf, 1, 2))) void fixture_machine(const char *settings, ...);
 __attribute__((format(printf, 1, 2))) void fixture_machine_default(const char *settings, ...);
 
+/* One whose warps, blocks and way of switching between threads the seed draws; unless the caller of the program chose one. */
+void fixture_machine_drawn(uint64_t seed);
+
 /* The path of this program, to execute it again: /proc/self/exe would be valgrind under valgrind. */
 const char *own_path(void);
 

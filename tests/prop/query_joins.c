@@ -740,13 +740,10 @@ static bool check_refuses(void)
 int main(int argc, char **argv)
 {
     const uint64_t cases = argc > 1 ? strtoull(argv[1], NULL, 0) : CASES;
-    static const int warps[] = {32, 16, 8, 4, 2, 1};
-    static const int threads[] = {256, 256, 256, 128, 64, 32};
 
     seed = random_seed(argc > 2 ? argv[2] : NULL);
     printf("# seed %llu\n", (unsigned long long)seed);
-    fixture_machine_default("memory=512MiB,sms=2,warp=%d,threads=%d,switches=%llu", warps[seed % 6],
-                            threads[seed % 6], (unsigned long long)(seed / 6 % 2));
+    fixture_machine_drawn(seed);
     if (!open_device())
         tap_bail_out("the device cannot be used");
     if (memory == NULL)

@@ -29,47 +29,37 @@ BEGIN
     END LOOP;
 END $$;
 
--- What a query returns, in any order of rows, or its error.
-CREATE FUNCTION joined(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    out text;
-BEGIN
-    EXECUTE 'SELECT string_agg(r::text, '' '' ORDER BY r::text) FROM (' || query || ') r' INTO out;
-    RETURN coalesce(out, 'no rows');
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where a query ran: of its plan the line 'Ran', of its plan of aggregates and joins alone.
-CREATE FUNCTION join_place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    IF plan !~ '"GPU Join":' THEN
-        RETURN 'no join on the GPU';
-    END IF;
-    RETURN substring(plan FROM '"Ran": "([^"]*)"');
-EXCEPTION WHEN OTHERS THEN
-    RETURN 'error';
-END $$;
+-- Comparisons with the heap: answer(), place().
+SET test.node = '"GPU Join":';
+SET test.ordered = off;
+SET test.shown = '60 40';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 -- Of a query of tables T@: the heaps' answer, if tables of both formats have the same, with joins on the GPU and without them; and where it ran, if
--- that was not the GPU. Long answers are shortened.
+-- that was not the GPU for one of these. Long answers are shortened.
 CREATE FUNCTION same_join(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
-    heap text := joined(replace(query, '@', '_h'));
+    heap text := answer(replace(query, '@', '_h'));
     elsewhere text := '';
+    found text;
     other text;
 BEGIN
     FOREACH other IN ARRAY ARRAY['_g', '_a', '_m'] LOOP
         -- _m: the outer table in one format, inner ones in the other
         other := CASE other WHEN '_m' THEN regexp_replace(replace(query, 'f@', 'f_g'), '@', '_a', 'g') ELSE replace(query, '@', other) END;
-        elsewhere := coalesce(' [' || nullif(join_place(other), 'on the GPU') || ']', '');
-        IF joined(other) <> heap THEN
-            RETURN other || ' on the GPU: ' || joined(other) || ' and not ' || heap;
+        found := coalesce(place(other), 'no join on the GPU');
+        IF found <> 'on the GPU' THEN
+            elsewhere := ' [' || found || ']';
+        END IF;
+        IF answer(other) <> heap THEN
+            RETURN other || ' on the GPU: ' || answer(other) || ' and not ' || heap;
         END IF;
         SET LOCAL gstore_fdw.gpu_joins = off;
-        IF joined(other) <> heap THEN
-            RETURN other || ': ' || joined(other) || ' and not ' || heap;
+        IF answer(other) <> heap THEN
+            RETURN other || ': ' || answer(other) || ' and not ' || heap;
         END IF;
         SET LOCAL gstore_fdw.gpu_joins = on;
     END LOOP;
@@ -127,7 +117,7 @@ SELECT same_join('SELECT o.k, (SELECT count(*) FROM f@ f JOIN a@ a ON f.k = a.k 
 SELECT query FROM (VALUES ('SELECT count(*) FROM f_g f FULL JOIN a_g a ON f.k = a.k'), ('SELECT count(*) FROM f_g f, a_g a WHERE f.k < a.k'), ('SELECT count(*) FROM f_g f, e_g e'),
     ('SELECT count(*) FROM f_g f LEFT JOIN a_g a ON f.k = a.k AND f.x > a.name'), ('SELECT count(*) FROM f_g f JOIN a_h a ON f.k = a.k'), ('SELECT f.id FROM f_g f JOIN a_g a ON f.k = a.k'),
     ('SELECT count(*) FROM f_g f WHERE EXISTS (SELECT FROM m_g m WHERE m.k = f.k AND m.v > f.x)'), ('SELECT count(*) FROM f_g f JOIN LATERAL (SELECT f.k + m.k AS s FROM m_g m LIMIT 1) l ON true')) v (query)
-WHERE join_place(query) <> 'no join on the GPU';
+WHERE place(query) IS NOT NULL;
 -- Own rows and deleted rows of all tables, which others do not see; versions.
 BEGIN;
 DELETE FROM a_g WHERE k % 3 = 1;
@@ -138,7 +128,7 @@ DELETE FROM a_h WHERE k % 3 = 1;
 INSERT INTO a_h VALUES (100, 1, 1, true), (1, 7, 1, true);
 UPDATE f_h SET k = 100 WHERE id % 10 = 0;
 DELETE FROM f_h WHERE id % 17 = 3;
-SELECT join_place('SELECT name, count(*), sum(x) FROM f_g f LEFT JOIN a_g a ON f.k = a.k GROUP BY name');
+SELECT place('SELECT name, count(*), sum(x) FROM f_g f LEFT JOIN a_g a ON f.k = a.k GROUP BY name');
 SELECT name, count(*), sum(x) FROM f_g f LEFT JOIN a_g a ON f.k = a.k GROUP BY name
 EXCEPT ALL SELECT name, count(*), sum(x) FROM f_h f LEFT JOIN a_h a ON f.k = a.k GROUP BY name;
 SAVEPOINT s;
@@ -179,4 +169,4 @@ DROP OWNED BY join_reader;
 DROP ROLE join_reader;
 DROP FOREIGN TABLE f_g, f_a, a_g, a_a, m_g, m_a, c_g, c_a, e_g, e_a, s_g, s_a;
 DROP TABLE f_h, a_h, m_h, c_h, e_h, s_h;
-DROP FUNCTION joined, join_place, same_join;
+DROP FUNCTION answer, place, same, same_join;
