@@ -65,9 +65,10 @@ static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule sear
         CUmodule module;
         const char *name;
         CUfunction *kernel;
-    } all[] = {{kernels, "query_begin", &d->begin},      {kernels, "query_scan", &d->scan},
-               {kernels, "query_reduce", &d->reduce},    {kernels, "query_collect", &d->collect},
-               {search, "query_distance", &d->distance}, {search, "query_keep", &d->keep}};
+    } all[] = {{kernels, "query_begin", &d->begin},   {kernels, "query_scan", &d->scan},
+               {kernels, "query_reduce", &d->reduce}, {kernels, "query_collect", &d->collect},
+               {kernels, "query_gather", &d->gather}, {search, "query_distance", &d->distance},
+               {search, "query_keep", &d->keep}};
     const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
     int most = GQUERY_THREADS, threads;
     gvm_status status;

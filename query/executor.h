@@ -43,7 +43,8 @@ typedef struct gquery_connection {
     int socket, memory;
     uint8_t *file; /* mapped */
     uint64_t file_bytes;
-    gquery_window query; /* a copy */
+    gquery_window query; /* a copy, as these are: */
+    gquery_program stages[GQUERY_STAGES_MAX];
     gquery_results results;
     bool has_context;
     /* While a query runs: when it went on last (gquery_now_ns()); otherwise 0. */
@@ -74,7 +75,7 @@ void gquery_answer_status(gquery_message *answer, gvm_status status, const char 
 typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
-    CUfunction begin, scan, reduce, collect;
+    CUfunction begin, scan, reduce, collect, gather;
     CUfunction distance, select, keep;
     uint32_t threads;        /* of a block, at most */
     uint32_t select_threads; /* of the block of `select` */

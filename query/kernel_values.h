@@ -253,7 +253,7 @@ GVM_DEVICE uint64_t convert_value(uint32_t op, uint32_t kind, uint64_t v, uint32
     case GQUERY_I64_TO_F64: return to_bits((double)(int64_t)v);
     case GQUERY_I64_TO_F32: return to_bits((double)(float)(int64_t)v);
     case GQUERY_F64_TO_F32: return to_float(to_double(v), error);
-    case GQUERY_INVERT: return ~v;
+    case GQUERY_INVERT: return kind == 1 ? v ^ 1ull << 63 : ~v;
     default: return order_key(v, kind != 0); /* GQUERY_ORDER_KEY */
     }
 }

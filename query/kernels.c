@@ -796,6 +796,16 @@ GVM_KERNEL(query_begin, gquery_begin, p)
     }
 }
 
+/* Of a group: in the bitmaps of keys that are NULL. */
+GVM_DEVICE void clear_bits(uint32_t *nulls, uint64_t pitch, uint64_t group, uint32_t keys)
+{
+    uint32_t k;
+
+    for (k = 0; keys >> k != 0; k++)
+        if ((keys >> k & 1) != 0)
+            put_bits(nulls + (k * pitch + group) / 32, 0, 1u << group % 32);
+}
+
 GVM_KERNEL(query_collect, gquery_collect, p)
 {
     const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
@@ -814,9 +824,27 @@ GVM_KERNEL(query_collect, gquery_collect, p)
         at = gvm_warp_get_u64(at, 0);
         if (!used)
             continue;
-        out = (uint64_t *)(uintptr_t)p.out + (at + rank) * p.slot_words;
+        out = (uint64_t *)(uintptr_t)p.out + (at + rank) * p.group_pitch;
         out[0] = slot[0] & ~READY;
         for (w = 1; w < p.slot_words; w++)
-            out[w] = slot[w];
+            out[w * p.word_pitch] = slot[w];
+        if (p.nulls != 0)
+            clear_bits((uint32_t *)(uintptr_t)p.nulls, p.word_pitch, at + rank, (uint32_t)out[0]);
+    }
+}
+
+GVM_KERNEL(query_gather, gquery_gather, p)
+{
+    const uint64_t *groups = (const uint64_t *)(uintptr_t)p.groups;
+    const uint32_t words = p.entry_words + p.group_words;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count * words; i += gvm_thread_count()) {
+        const uint64_t *entry = (const uint64_t *)(uintptr_t)p.entries + i / words * p.entry_words;
+        const uint32_t w = (uint32_t)(i % words);
+
+        ((uint64_t *)(uintptr_t)p.out)[i] =
+            w < p.entry_words ? entry[w]
+                              : groups[(w - p.entry_words) * p.word_pitch + entry[p.entry_words - 1]];
     }
 }

@@ -301,8 +301,9 @@ static bool check_instruction(checker *c)
     case GQUERY_F64_TO_I64:
     case GQUERY_I64_TO_F64:
     case GQUERY_I64_TO_F32:
-    case GQUERY_F64_TO_F32:
-    case GQUERY_INVERT: return move(c, 1, 1);
+    case GQUERY_F64_TO_F32: return move(c, 1, 1);
+    case GQUERY_INVERT:
+        return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no inversion %u", (unsigned)i->b);
     case GQUERY_ORDER_KEY:
         return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no order key %u", (unsigned)i->b);
     case GQUERY_FILTER: return check_filter(c);
@@ -321,6 +322,8 @@ static bool is_column(const gquery_column *c)
 {
     if (c->table == GQUERY_DISTANCE)
         return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
+    if (c->table == GQUERY_GROUPS)
+        return (c->form == GQUERY_I64 || c->form == GQUERY_F64) && c->bias == 0;
     return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
 }
 

@@ -29,6 +29,8 @@
 #define GQUERY_DISTANCES_MAX 4
 #define GQUERY_DISTANCE \
     UINT32_MAX /* gquery_column.table: of no table, but a distance that is computed before */
+#define GQUERY_GROUPS \
+    (UINT32_MAX - 1) /* likewise: of the groups of the program before, which are this one's rows: keys, then words of the state */
 #define GQUERY_STATE_MAX 64 /* words that a group's aggregates have */
 
 /* How a column's values lie, and what they become on the stack. */
@@ -47,9 +49,9 @@ typedef enum gquery_form {
 
 typedef struct gquery_column {
     uint32_t table;
-    uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE: which one */
-    uint32_t type;   /* below any domain: what the token's column must be */
-    uint32_t form;   /* gquery_form */
+    uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE and GQUERY_GROUPS: which one */
+    uint32_t type; /* below any domain: what the token's column must be */
+    uint32_t form; /* gquery_form */
     /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970. */
     int64_t bias;
 } gquery_column;
@@ -99,7 +101,7 @@ typedef enum gquery_op {
     GQUERY_I64_TO_F64,
     GQUERY_I64_TO_F32, /* a double that a float has */
     GQUERY_F64_TO_F32,
-    GQUERY_INVERT, /* of an integer: every bit, which turns its order round */
+    GQUERY_INVERT, /* of an integer: every bit, which turns its order round; b 1: the highest one alone, so that numbers without a sign are in order */
     /* Of a double: the int64_t in the order in which PostgreSQL has it. 0x7ff8000000000000 for all NaNs; for the others their bits, of which negative
      * ones have all but the sign inverted. -0: 0, or, where b is 1, -1. The map is its own inverse. */
     GQUERY_ORDER_KEY,

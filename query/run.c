@@ -64,7 +64,7 @@ bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
     return true;
 }
 
-static void give_scratch(gquery_query *q, gquery_block *block)
+void gquery_give_block(gquery_query *q, gquery_block *block)
 {
     q->scratch_bytes -= block->wanted;
     gquery_scratch_give(block);
@@ -102,14 +102,14 @@ static bool send_dead(gquery_query *q)
 
 static uint32_t slot_words(const gquery_query *q)
 {
-    return 1 + q->shape.keys + q->c->query.program.state_words;
+    return 1 + q->shape.keys + q->program->state_words;
 }
 
 /* For a table of q->slots: of fewer, where the rows cannot need so many or the query's bound does not allow them. Half of the slots are
  * used. `full` slots have been too few. */
 static bool take_groups(gquery_query *q, uint64_t full)
 {
-    const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), rows = q->c->query.tables[0].rows;
+    const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), rows = q->rows;
     const uint64_t left = q->c->query.scratch_bytes_max - q->scratch_bytes;
 
     while (q->slots > SLOTS_LEAST &&
@@ -126,7 +126,7 @@ static bool take_groups(gquery_query *q, uint64_t full)
 bool gquery_send_control(gquery_query *q, const gquery_control *control)
 {
     *gquery_control_of(q) = *control;
-    memcpy(q->lane->host, &q->c->query.program, sizeof q->c->query.program);
+    memcpy(q->lane->host, q->program, sizeof *q->program);
     q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
     return gquery_check_call(q,
                              gvmi_cu->cuMemcpyHtoDAsync(q->lane->device, q->lane->host,
@@ -186,7 +186,7 @@ bool gquery_count_resident(gquery_query *q, CUfunction kernel, uint32_t threads,
 /* How a scan is launched: the same for equal programs and numbers of rows. */
 bool gquery_choose_launch(gquery_query *q)
 {
-    const uint64_t rows = q->c->query.tables[0].rows < q->unit ? q->c->query.tables[0].rows : q->unit;
+    const uint64_t rows = q->rows < q->unit ? q->rows : q->unit;
     const uint32_t warp = q->device->info.warp_size > 1 ? (uint32_t)q->device->info.warp_size : 1;
     uint64_t blocks;
 
@@ -225,7 +225,7 @@ static bool launch_begin(gquery_query *q)
 /* Whether results depend on which rows a launch has. */
 static bool has_ordered_sums(const gquery_query *q)
 {
-    const gquery_program *p = &q->c->query.program;
+    const gquery_program *p = q->program;
 
     for (uint32_t i = 0; i < p->code_count && !q->shape.grouped; i++)
         if (p->code[i].op == GQUERY_AGGREGATE && p->code[i].b == GQUERY_SUM_F64)
@@ -318,7 +318,7 @@ gquery_outcome gquery_batch_look(gquery_query *q)
 
 static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 {
-    const bool last = limit == q->c->query.tables[0].rows;
+    const bool last = limit == q->rows;
 
     return gquery_batch_begin(q) && (first > 0 || q->shape.marked || launch_begin(q)) &&
            gquery_launch_scan(q, first, limit) && (!last || q->shape.marked || launch_reduce(q)) &&
@@ -327,7 +327,7 @@ static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 
 static gquery_outcome scan_rows(gquery_query *q)
 {
-    const uint64_t rows = q->c->query.tables[0].rows;
+    const uint64_t rows = q->rows;
     uint64_t first = 0, batch = q->unit;
 
     do {
@@ -362,7 +362,7 @@ static bool scan_groups(gquery_query *q)
         if (got != GQUERY_FULL)
             return got == GQUERY_SCANNED;
         full = q->slots;
-        give_scratch(q, &q->groups);
+        gquery_give_block(q, &q->groups);
     }
 }
 
@@ -414,6 +414,8 @@ static bool collect(gquery_query *q)
                                    .out = 0,
                                    .collected = q->lane->device + GQUERY_CONTROL_AT +
                                                 offsetof(gquery_control, collected),
+                                   .group_pitch = slot_words(q),
+                                   .word_pitch = 1,
                                    .slot_words = slot_words(q)};
     gquery_collect full = params;
 
@@ -484,14 +486,9 @@ void gquery_forget(gquery_connection *c)
 
 static bool check_query(gquery_query *q)
 {
-    const gquery_window *w = &q->c->query;
-    char problem[128] = "";
-
-    if (w->table_count != 1)
+    if (q->c->query.table_count != 1)
         return gquery_refuse(q, "there is one table");
-    if (!gquery_check(&w->program, &q->shape, problem))
-        return gquery_refuse(q, problem);
-    return gquery_distances_check(q);
+    return gquery_stages_check(q) && gquery_distances_check(q);
 }
 
 static void set_scan(gquery_query *q)
@@ -504,7 +501,7 @@ static void set_scan(gquery_query *q)
     q->scan.partial = q->lane->device + GQUERY_STATES_AT;
     q->scan.error = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, error);
     q->scan.depth = q->shape.depth;
-    q->scan.state_words = q->c->query.program.state_words;
+    q->scan.state_words = q->program->state_words;
     q->scan.keys = q->shape.keys;
 }
 
@@ -525,7 +522,7 @@ static bool run_sums(gquery_query *q)
 static bool run_marks(gquery_query *q)
 {
     const gquery_control c = {.error = 0};
-    const uint64_t words = (q->c->query.tables[0].rows + 63) / 64;
+    const uint64_t words = (q->rows + 63) / 64;
 
     if (words == 0)
         return gquery_write_records(q, NULL, 0, 1);
@@ -542,6 +539,11 @@ static bool run_marks(gquery_query *q)
 
 static bool run_sink(gquery_query *q)
 {
+    while (q->stage < q->c->query.stage_count) {
+        if (!scan_groups(q) || !gquery_stages_next(q))
+            return false;
+        set_scan(q);
+    }
     if (q->shape.marked)
         return run_marks(q);
     if (q->shape.emitted)
@@ -554,12 +556,14 @@ static void end_query(gquery_query *q, bool done)
 {
     if (!done && q->lane != NULL)
         (void)gvmi_cu->cuStreamSynchronize(q->lane->stream); /* what was launched before a failure */
-    give_scratch(q, &q->groups);
-    give_scratch(q, &q->dead);
-    give_scratch(q, &q->distances);
-    give_scratch(q, &q->marked);
-    give_scratch(q, &q->list);
-    give_scratch(q, &q->kept);
+    gquery_give_block(q, &q->groups);
+    gquery_give_block(q, &q->dead);
+    gquery_give_block(q, &q->distances);
+    gquery_give_block(q, &q->marked);
+    gquery_give_block(q, &q->list);
+    gquery_give_block(q, &q->kept);
+    gquery_give_block(q, &q->columns);
+    gquery_give_block(q, &q->gathered);
     gquery_leases_release(&q->leases);
     gquery_tables_release(q->tables, q->attached);
     if (q->lane != NULL)

@@ -502,7 +502,7 @@ static void draw_list_key(draft *d, uint32_t room)
     if (t >= F32)
         emit(d, GQUERY_ORDER_KEY, 0, (uint32_t)draw(d, 2), 0);
     if (draw(d, 4) == 0)
-        emit(d, GQUERY_INVERT, 0, 0, 0);
+        emit(d, GQUERY_INVERT, 0, (uint32_t)draw(d, 2), 0);
     emit(d, GQUERY_COPY, 0, 0, 0);
     emit(d, GQUERY_IS_NULL, 0, 0, 0);
     emit(d, GQUERY_IF, 0, 0, 0);

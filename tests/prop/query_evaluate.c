@@ -334,7 +334,9 @@ static void convert(walk *w, const gquery_instruction *i)
         case GQUERY_I64_TO_F64: v = bits_of((double)(int64_t)d.bits); break;
         case GQUERY_I64_TO_F32: v = bits_of((double)(float)(int64_t)d.bits); break;
         case GQUERY_F64_TO_F32: v = shorten(w, double_of(d.bits)); break;
-        case GQUERY_INVERT: v = UINT64_MAX - d.bits; break;
+        case GQUERY_INVERT:
+            v = i->b == 1 ? d.bits + (UINT64_C(1) << 63) : UINT64_MAX - d.bits;
+            break;
         default: v = order_key(double_of(d.bits), i->b == 1);
         }
     push(w, d.is_null, v);

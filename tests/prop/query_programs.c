@@ -268,8 +268,12 @@ static bool run_in_groups(const gquery_shape *shape, uint32_t blocks, const gque
                           .groups = on.groups,
                           .keys = shape->keys,
                           .state_words = program.state_words};
-    gquery_collect collect = {
-        .groups = on.groups, .out = on.out, .collected = on.collected, .slot_words = groups->slot_words};
+    gquery_collect collect = {.groups = on.groups,
+                              .out = on.out,
+                              .collected = on.collected,
+                              .group_pitch = groups->slot_words,
+                              .word_pitch = 1,
+                              .slot_words = groups->slot_words};
 
     scan.groups = on.groups;
     draw_local(&scan);
