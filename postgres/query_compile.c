@@ -1,9 +1,7 @@
 /*
  * See query_compile.h.
  *
- * Conditions, then keys, then aggregates. What several aggregates need of one argument is computed once: an *accumulator* is an
- * argument under a condition, with the words of the state that it is added to. That no value was not NULL is known by a count;
- * where none of the values can be NULL, by a count of rows, which all arguments share, or by the group itself.
+ * Conditions, then keys, then aggregates.
  */
 #include "postgres.h"
 
@@ -18,65 +16,17 @@
 #include "utils/numeric.h"
 
 #include "postgres/decimal.h"
-#include "postgres/query_compile.h"
-#include "postgres/query_distance.h"
-#include "postgres/query_expr.h"
-
-typedef struct accumulator
-{
-	Node  *argument;			  /* NULL: rows are counted */
-	Node  *filter;				  /* NULL: of all rows */
-	uint32 wanted;				  /* a bit for each gquery_aggregate */
-	bool   counted;				  /* the number of values is wanted, too */
-	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
-	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
-} accumulator;
-
-typedef enum result_kind
-{
-	RESULT_COUNT,
-	RESULT_VALUE,	 /* of the argument's type */
-	RESULT_BIGINT,	 /* from a sum */
-	RESULT_NUMERIC,	 /* the same */
-	RESULT_QUOTIENT, /* of a sum and a count */
-	RESULT_FLOAT,	 /* a sum */
-	RESULT_FLOAT_QUOTIENT,
-} result_kind;
-
-typedef struct aggregate_function
-{
-	Oid	  function;
-	uint8 aggregate; /* gquery_aggregate */
-	uint8 result;
-} aggregate_function;
-
-/* What an Aggref is made of. */
-typedef struct output
-{
-	const aggregate_function *function;
-	Oid						  type;
-	int						  accumulator;
-} output;
-
-struct gstore_compiled
-{
-	gstore_query	 query;
-	List			*values;	/* of the emitter */
-	int				 key_count; /* of a list: words */
-	int				 state_words;
-	bool			 raises; /* a condition or a key of a list may */
-	Oid				*key_types;
-	int				 accumulator_count, output_count;
-	accumulator		*accumulators;
-	output			*outputs;
-	gstore_distances distances;
-};
+#include "postgres/query_compiled.h"
+#include "postgres/query_state.h"
 
 /* ---- aggregates by their functions */
 
 /* clang-format off */
 #define OF_INTEGERS(name, aggregate, result) \
 	{F_##name##_INT2, aggregate, result}, {F_##name##_INT4, aggregate, result}, {F_##name##_INT8, aggregate, result}
+#define STATISTICS(name, poly, wide) \
+	{F_##name##_INT2, GQUERY_SUM_I64, RESULT_STATISTIC, poly}, {F_##name##_INT4, GQUERY_SUM_I64, RESULT_STATISTIC, poly}, \
+	{F_##name##_INT8, GQUERY_SUM_I64, RESULT_STATISTIC, wide}
 #define EXTREMES(name, aggregate) \
 	OF_INTEGERS(name, aggregate, RESULT_VALUE), \
 	{F_##name##_FLOAT4, aggregate, RESULT_VALUE}, {F_##name##_FLOAT8, aggregate, RESULT_VALUE}, \
@@ -84,7 +34,7 @@ struct gstore_compiled
 	{F_##name##_TIME, aggregate, RESULT_VALUE}, {F_##name##_TIMESTAMP, aggregate, RESULT_VALUE}, \
 	{F_##name##_TIMESTAMPTZ, aggregate, RESULT_VALUE}
 
-static const aggregate_function functions[] = {
+static const gstore_aggregate_function functions[] = {
 	{F_COUNT_, GQUERY_COUNT_ROWS, RESULT_COUNT}, {F_COUNT_ANY, GQUERY_COUNT, RESULT_COUNT},
 	{F_SUM_INT2, GQUERY_SUM_I64, RESULT_BIGINT}, {F_SUM_INT4, GQUERY_SUM_I64, RESULT_BIGINT},
 	{F_SUM_INT8, GQUERY_SUM_I64, RESULT_NUMERIC}, OF_INTEGERS(AVG, GQUERY_SUM_I64, RESULT_QUOTIENT),
@@ -94,15 +44,19 @@ static const aggregate_function functions[] = {
 	{F_BOOL_AND, GQUERY_AND_I64, RESULT_VALUE}, {F_EVERY, GQUERY_AND_I64, RESULT_VALUE}, {F_BOOL_OR, GQUERY_OR_I64, RESULT_VALUE},
 	OF_INTEGERS(BIT_AND, GQUERY_AND_I64, RESULT_VALUE), OF_INTEGERS(BIT_OR, GQUERY_OR_I64, RESULT_VALUE),
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
+	STATISTICS(VAR_POP, numeric_poly_var_pop, numeric_var_pop), STATISTICS(VAR_SAMP, numeric_poly_var_samp, numeric_var_samp),
+	STATISTICS(VARIANCE, numeric_poly_var_samp, numeric_var_samp), STATISTICS(STDDEV, numeric_poly_stddev_samp, numeric_stddev_samp),
+	STATISTICS(STDDEV_POP, numeric_poly_stddev_pop, numeric_stddev_pop), STATISTICS(STDDEV_SAMP, numeric_poly_stddev_samp, numeric_stddev_samp),
 };
 /* clang-format on */
 
-static const aggregate_function *
+static const gstore_aggregate_function *
 find_aggregate(const Aggref *a)
 {
-	if (a->aggkind != AGGKIND_NORMAL || a->aggdistinct != NIL || a->aggorder != NIL ||
-		a->aggdirectargs != NIL || a->aggvariadic || a->agglevelsup != 0 ||
-		a->aggsplit != AGGSPLIT_SIMPLE || list_length(a->args) > 1)
+	if (a->aggkind != AGGKIND_NORMAL || a->aggorder != NIL || a->aggdirectargs != NIL ||
+		a->aggvariadic || a->agglevelsup != 0 ||
+		(a->aggsplit != AGGSPLIT_SIMPLE && a->aggsplit != AGGSPLIT_INITIAL_SERIAL) ||
+		list_length(a->args) > 1)
 		return NULL;
 	for (Size i = 0; i < lengthof(functions); i++)
 		if (functions[i].function == a->aggfnoid)
@@ -110,23 +64,74 @@ find_aggregate(const Aggref *a)
 	return NULL;
 }
 
+/* Its result depends on how often a value is there. */
+static bool
+is_distinct(const gstore_aggregate_function *function, const Aggref *a)
+{
+	return a->aggdistinct != NIL && function->aggregate != GQUERY_MIN_I64 &&
+		function->aggregate != GQUERY_MAX_I64 && function->aggregate != GQUERY_AND_I64 &&
+		function->aggregate != GQUERY_OR_I64;
+}
+
 static int
-find_accumulator(gstore_compiled *c, Node *argument, Node *filter)
+find_accumulator(gstore_compiled *c, Node *argument, Node *filter, bool squared)
 {
 	for (int i = 0; i < c->accumulator_count; i++)
-		if (equal(c->accumulators[i].argument, argument) && equal(c->accumulators[i].filter, filter))
+		if (equal(c->accumulators[i].argument, argument) && equal(c->accumulators[i].filter, filter) &&
+			c->accumulators[i].squared == squared && !c->accumulators[i].distinct)
 			return i;
-	c->accumulators[c->accumulator_count] = (accumulator){
-		.argument = argument, .filter = filter, .count_from = -1};
+	c->accumulators[c->accumulator_count] = (gstore_accumulator){
+		.argument = argument, .filter = filter, .squared = squared, .count_from = -1};
 	return c->accumulator_count++;
+}
+
+/* Its result needs the number of values. */
+static bool
+is_counted(const gstore_aggregate *o)
+{
+	switch ((gstore_result_kind) o->function->result)
+	{
+		case RESULT_COUNT:
+			return o->function->aggregate == GQUERY_COUNT;
+		case RESULT_NUMERIC:
+			return o->partial;
+		case RESULT_QUOTIENT:
+		case RESULT_FLOAT_QUOTIENT:
+		case RESULT_STATISTIC:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* All are of the same values, without a condition. */
+static bool
+add_distinct(gstore_compiled *c, gstore_aggregate *o, Node *argument, const Node *filter)
+{
+	gstore_accumulator *a;
+
+	if (filter != NULL || o->partial || (c->distinct != NULL && !equal(c->distinct, argument)) ||
+		(o->function->aggregate != GQUERY_COUNT && o->function->aggregate != GQUERY_SUM_I64) ||
+		o->function->result == RESULT_STATISTIC)
+		return false;
+	if (c->distinct == NULL)
+		c->distinct_at = c->accumulator_count++;
+	c->distinct = argument;
+	o->accumulator = c->distinct_at;
+	a = &c->accumulators[o->accumulator];
+	*a = (gstore_accumulator){.argument = argument,
+							  .distinct = true,
+							  .wanted = a->wanted | 1u << GQUERY_COUNT | 1u << o->function->aggregate,
+							  .count_from = o->accumulator};
+	return true;
 }
 
 static bool
 add_output(gstore_compiled *c, const Aggref *aggregate)
 {
-	output		*o = &c->outputs[c->output_count++];
-	Node		*argument = NULL;
-	accumulator *a;
+	gstore_aggregate   *o = &c->outputs[c->output_count++];
+	Node			   *argument = NULL, *filter = (Node *) aggregate->aggfilter;
+	gstore_accumulator *a;
 
 	o->function = find_aggregate(aggregate);
 	if (o->function == NULL)
@@ -134,13 +139,20 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 	if (aggregate->args != NIL)
 		argument = (Node *) linitial_node(TargetEntry, aggregate->args)->expr;
 	o->type = aggregate->aggtype;
-	o->accumulator = find_accumulator(c, argument, (Node *) aggregate->aggfilter);
+	o->argument = argument != NULL ? getBaseType(exprType(argument)) : InvalidOid;
+	o->partial = aggregate->aggsplit != AGGSPLIT_SIMPLE;
+	if (is_distinct(o->function, aggregate))
+		return add_distinct(c, o, argument, filter);
+	o->accumulator = find_accumulator(c, argument, filter, false);
 	a = &c->accumulators[o->accumulator];
-	if (o->function->aggregate == GQUERY_COUNT || o->function->result == RESULT_QUOTIENT ||
-		o->function->result == RESULT_FLOAT_QUOTIENT)
+	if (is_counted(o))
 		a->counted = true;
 	if (o->function->aggregate != GQUERY_COUNT)
 		a->wanted |= 1u << o->function->aggregate;
+	if (o->function->result != RESULT_STATISTIC)
+		return true;
+	o->squares = find_accumulator(c, argument, filter, true);
+	c->accumulators[o->squares].wanted |= 1u << o->function->aggregate;
 	return true;
 }
 
@@ -150,6 +162,9 @@ plan_outputs(gstore_compiled *c)
 	ListCell *cell;
 
 	c->accumulator_count = c->output_count = 0;
+	c->distinct = NULL;
+	memset(c->accumulators, 0,
+		   sizeof *c->accumulators * (3 * (Size) list_length(c->query.aggregates) + 1));
 	foreach(cell, c->query.aggregates)
 		if (!add_output(c, lfirst_node(Aggref, cell)))
 			return false;
@@ -159,8 +174,8 @@ plan_outputs(gstore_compiled *c)
 /* ---- instructions */
 
 /* The value on the stack goes to each of the words that are wanted of it. */
-static bool
-emit_words(gstore_emitter *e, accumulator *a, bool is_float)
+bool
+gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
 {
 	uint32 left = a->wanted;
 
@@ -184,7 +199,7 @@ emit_words(gstore_emitter *e, accumulator *a, bool is_float)
 
 /* How it is known how many values there were, once it is known whether some are NULL. */
 static void
-choose_count(gstore_compiled *c, accumulator *a, bool nullable)
+choose_count(gstore_compiled *c, gstore_accumulator *a, bool nullable)
 {
 	if (!nullable && !a->counted && c->query.keys != NIL && a->filter == NULL)
 		return;
@@ -194,27 +209,31 @@ choose_count(gstore_compiled *c, accumulator *a, bool nullable)
 		a->count_from = (int) (a - c->accumulators);
 		return;
 	}
-	a->count_from = find_accumulator(c, NULL, a->filter);
+	a->count_from = find_accumulator(c, NULL, a->filter, false);
 	c->accumulators[a->count_from].wanted |= 1u << GQUERY_COUNT_ROWS;
 }
 
 static bool
-emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
+emit_argument(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 {
 	const uint32   before = e->program->code_count;
 	gstore_emitted value;
 
 	if (!gstore_emit_expression(e, a->argument, &value))
 		return false;
+	if (a->squared) /* of values that are counted without it */
+		return gstore_emit(e, GQUERY_COPY, 0, 0) &&
+			gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64) &&
+			gstore_emit_words(e, a, false);
 	choose_count(c, a, value.nullable || value.raises);
 	if (a->wanted != 0)
-		return emit_words(e, a, gstore_is_float(value.type));
+		return gstore_emit_words(e, a, gstore_is_float(value.type));
 	e->program->code_count = before; /* rows alone are counted */
 	return true;
 }
 
 static bool
-emit_accumulator(gstore_compiled *c, gstore_emitter *e, accumulator *a)
+emit_accumulator(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 {
 	gstore_emitted condition;
 	bool		   done;
@@ -223,7 +242,7 @@ emit_accumulator(gstore_compiled *c, gstore_emitter *e, accumulator *a)
 		(!gstore_emit_expression(e, a->filter, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0)))
 		return false;
 	e->guarded += a->filter != NULL;
-	done = a->argument != NULL ? emit_argument(c, e, a) : emit_words(e, a, false);
+	done = a->argument != NULL ? emit_argument(c, e, a) : gstore_emit_words(e, a, false);
 	e->guarded -= a->filter != NULL;
 	return done && (a->filter == NULL || gstore_emit(e, GQUERY_END, 0, 0));
 }
@@ -233,7 +252,8 @@ static bool
 emit_accumulators(gstore_compiled *c, gstore_emitter *e)
 {
 	for (int i = 0; i < c->accumulator_count; i++)
-		if (c->accumulators[i].argument != NULL && !emit_accumulator(c, e, &c->accumulators[i]))
+		if (c->accumulators[i].argument != NULL && !c->accumulators[i].distinct &&
+			!emit_accumulator(c, e, &c->accumulators[i]))
 			return false;
 	for (int i = 0; i < c->accumulator_count; i++)
 		if (c->accumulators[i].argument == NULL && !emit_accumulator(c, e, &c->accumulators[i]))
@@ -248,8 +268,10 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 	gstore_emitted key;
 	ListCell	  *cell;
 
+	uint32 words = (uint32) list_length(c->query.keys) + (c->distinct != NULL);
+
 	c->key_count = 0;
-	if (list_length(c->query.keys) > GQUERY_KEYS_MAX)
+	if (words > GQUERY_KEYS_MAX)
 		return false;
 	foreach(cell, c->query.keys)
 	{
@@ -257,17 +279,20 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 			return false;
 		c->key_types[c->key_count++] = key.type;
 	}
-	return c->key_count == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_count, 0);
+	if (c->distinct != NULL &&
+		(!gstore_emit_expression(e, c->distinct, &key) || gstore_is_float(key.type)))
+		return false;
+	return words == 0 || gstore_emit(e, GQUERY_GROUP, words, 0);
 }
 
-static bool
-emit_filters(gstore_compiled *c, gstore_emitter *e)
+bool
+gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 {
 	gstore_emitted condition;
 	ListCell	  *cell;
 
 	c->raises = false;
-	foreach(cell, c->query.filters)
+	foreach(cell, filters)
 	{
 		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
@@ -293,8 +318,8 @@ emit_key(gstore_emitter *e, Node *key, gstore_emitted *out)
 	return gstore_emit_distance(e, key, out) || gstore_emit_expression(e, key, out);
 }
 
-static bool
-emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
+bool
+gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
 	gstore_emitted value;
 
@@ -324,7 +349,7 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 	initStringInfo(&c->distances.queries);
 	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
-		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
+		if (!gstore_emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
 	return c->key_count <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_count, 0);
 }
@@ -343,27 +368,36 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 	}
 }
 
-static bool
-emit_query(gstore_compiled *c, gstore_emitter *e)
+bool
+gstore_check_program(const gquery_program *program)
 {
-	gquery_program *p = e->program;
-	gquery_shape	shape;
-	char			problem[128];
+	gquery_shape shape;
+	char		 problem[128];
 
-	p->column_count = p->code_count = p->value_count = p->state_words = 0;
-	e->relation = c->query.relation;
-	if (!emit_filters(c, e) || !emit_sink(c, e))
-		return false;
-	c->state_words = (int) p->state_words;
-	if (gquery_check(p, &shape, problem))
+	if (gquery_check(program, &shape, problem))
 		return true;
 	elog(DEBUG1, "a query is not for the GPU: %s", problem);
 	return false;
 }
 
+/* ---- the whole */
+
+static bool
+emit_query(gstore_compiled *c, gstore_emitter *e)
+{
+	gquery_program *p = e->program;
+
+	p->column_count = p->code_count = p->value_count = p->state_words = 0;
+	e->relation = c->query.relation;
+	if (!gstore_emit_filters(c, e, c->query.filters) || !emit_sink(c, e))
+		return false;
+	c->state_words = (int) p->state_words;
+	return gstore_check_program(p) && gstore_emit_stages(c, e);
+}
+
 /* ---- the passes */
 
-/* Of each aggregate two accumulators at most, as one that counts rows may come with it. */
+/* Of each aggregate three accumulators at most, as one of squares and one that counts rows may come with it. */
 static gstore_compiled *
 create_compiled(const gstore_query *query)
 {
@@ -371,7 +405,7 @@ create_compiled(const gstore_query *query)
 	gstore_compiled *c = palloc0(sizeof *c);
 
 	c->query = *query;
-	c->accumulators = palloc0(sizeof *c->accumulators * (2 * count + 1));
+	c->accumulators = palloc0(sizeof *c->accumulators * (3 * count + 1));
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
 	return c;
@@ -413,7 +447,20 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 int
 gstore_query_record_words(const gstore_compiled *c)
 {
-	return 1 + c->key_count + c->state_words;
+	return c->entry_words + 1 + c->key_count + c->state_words;
+}
+
+int
+gstore_query_entry_words(const gstore_compiled *c)
+{
+	return c->entry_words;
+}
+
+int
+gstore_query_stages(const gstore_compiled *c, const gquery_program **stages)
+{
+	*stages = c->stages;
+	return c->stage_count;
 }
 
 int
@@ -431,28 +478,25 @@ gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **
 static const uint64 *
 state_of(const gstore_compiled *c, const uint64 *record)
 {
-	return record + 1 + c->key_count;
+	return record + c->entry_words + 1 + c->key_count;
 }
 
 /* How many values an aggregate had; at least that it was not 0. */
 static int64
-count_of(const gstore_compiled *c, const accumulator *a, const uint64 *state)
+count_of(const gstore_compiled *c, const gstore_accumulator *a, const uint64 *state)
 {
-	const accumulator *from = a->count_from < 0 ? NULL : &c->accumulators[a->count_from];
+	const gstore_accumulator *from = gstore_counter_of(c, a);
 
-	if (a->argument == NULL)
-		return (int64) state[a->at[GQUERY_COUNT_ROWS]];
-	if (from == NULL)
-		return 1;
-	return (int64) state[from->at[from == a ? GQUERY_COUNT : GQUERY_COUNT_ROWS]];
+	return from == NULL ? 1 : (int64) state[gstore_count_word(a, from)];
 }
 
 static gstore_decimal
-sum_of(const accumulator *a, const uint64 *state)
+sum_of(const gstore_accumulator *a, const uint64 *state)
 {
-	const uint64 *words = state + a->at[GQUERY_SUM_I64];
+	const uint64		   *words = state + a->at[GQUERY_SUM_I64];
+	const unsigned __int128 sum = (unsigned __int128) words[1] << 64 | words[0];
 
-	return (gstore_decimal) (((unsigned __int128) words[1] << 64) | words[0]);
+	return (gstore_decimal) (a->merged ? sum + ((unsigned __int128) (words[2] + words[4]) << 64) : sum);
 }
 
 static Datum
@@ -475,7 +519,7 @@ bigint_of(gstore_decimal sum)
 }
 
 static double
-float_sum_of(const accumulator *a, const uint64 *state)
+float_sum_of(const gstore_accumulator *a, const uint64 *state)
 {
 	double sum;
 
@@ -494,7 +538,7 @@ float_of(double sum, Oid type)
 }
 
 static Datum
-value_of(const output *o, const accumulator *a, const uint64 *state)
+value_of(const gstore_aggregate *o, const gstore_accumulator *a, const uint64 *state)
 {
 	const int	aggregate = o->function->aggregate;
 	const int64 word = (int64) state[a->at[aggregate]];
@@ -502,11 +546,46 @@ value_of(const output *o, const accumulator *a, const uint64 *state)
 	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type);
 }
 
-static Datum
-output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *null)
+static bool
+is_state(const gstore_aggregate *o)
 {
-	const accumulator *a = &c->accumulators[o->accumulator];
-	const int64		   count = count_of(c, a, state);
+	return o->partial && o->function->result >= RESULT_NUMERIC && o->function->result != RESULT_FLOAT;
+}
+
+/* A transition state, where that is not what a result is made of, too. */
+static Datum
+partial_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
+		   const uint64 *state)
+{
+	gstore_moments m = {.count = count_of(c, a, state)};
+
+	if (o->function->result == RESULT_FLOAT_QUOTIENT) /* no squares: it is not known what they are */
+		return gstore_state_of_floats(m.count, float_sum_of(a, state), get_float8_nan());
+	m.sum = sum_of(a, state);
+	if (o->function->result == RESULT_STATISTIC)
+	{
+		m.squares = sum_of(&c->accumulators[o->squares], state);
+		return o->argument == INT8OID ? gstore_state_of_numeric(&m) : gstore_state_of_poly(&m);
+	}
+	return o->argument == INT8OID
+		? gstore_state_of_int8_sum(&m)
+		: gstore_state_of_int4_avg(m.count, DatumGetInt64(bigint_of(m.sum)));
+}
+
+static Datum
+statistic_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
+			 const uint64 *state, bool *null)
+{
+	return gstore_state_final(partial_of(c, o, a, state),
+							  o->argument == INT8OID ? numeric_deserialize : numeric_poly_deserialize,
+							  o->function->final, null);
+}
+
+static Datum
+output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *state, bool *null)
+{
+	const gstore_accumulator *a = &c->accumulators[o->accumulator];
+	const int64				  count = count_of(c, a, state);
 
 	*null = false;
 	if (o->function->result == RESULT_COUNT)
@@ -514,10 +593,14 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 	*null = count == 0;
 	if (*null)
 		return (Datum) 0;
-	switch ((result_kind) o->function->result)
+	if (is_state(o))
+		return partial_of(c, o, a, state);
+	switch ((gstore_result_kind) o->function->result)
 	{
 		case RESULT_BIGINT:
 			return bigint_of(sum_of(a, state));
+		case RESULT_STATISTIC:
+			return statistic_of(c, o, a, state, null);
 		case RESULT_NUMERIC:
 			return numeric_of(sum_of(a, state));
 		case RESULT_QUOTIENT:
@@ -535,10 +618,12 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 void
 gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
 {
+	const uint64 *keys = record + c->entry_words;
+
 	for (int i = 0; i < c->key_count; i++)
 	{
-		nulls[i] = (record[0] >> i & 1) != 0;
-		values[i] = gstore_stack_value((int64) record[1 + i], c->key_types[i]);
+		nulls[i] = (keys[0] >> i & 1) != 0;
+		values[i] = gstore_stack_value((int64) keys[1 + i], c->key_types[i]);
 	}
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),

@@ -36,6 +36,12 @@ typedef struct gstore_query
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
+	/*
+	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order, and there are no conditions. Expressions consist of
+	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates.
+	 */
+	List *order, *order_directions;
+	List *having;
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -67,7 +73,7 @@ extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *r
 
 /*
  * A record's words, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those
- * of a state without any row are 0, for gstore_query_result().
+ * of a state without any row are 0, for gstore_query_result(); of groups in an order such an entry is before them.
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);
 
@@ -75,6 +81,11 @@ extern int gstore_query_record_words(const gstore_compiled *compiled);
 extern int
 gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
 					   const void **queries, Size *bytes);
+
+/* Programs of the groups that were found, of the one that was compiled last. */
+extern int gstore_query_stages(const gstore_compiled *compiled, const gquery_program **stages);
+/* Words of a record by which records have their order; 0: they have none. */
+extern int gstore_query_entry_words(const gstore_compiled *compiled);
 
 /* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
 extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);

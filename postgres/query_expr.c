@@ -11,6 +11,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -131,8 +132,8 @@ gstore_emit(gstore_emitter *e, gquery_op op, uint32 a, uint32 b)
 	return emit_instruction(e, (gquery_instruction){.op = (uint16) op, .a = a, .b = (uint16) b});
 }
 
-static bool
-emit_constant(gstore_emitter *e, int64 word)
+bool
+gstore_emit_constant(gstore_emitter *e, int64 word)
 {
 	return emit_instruction(e, (gquery_instruction){.op = GQUERY_CONSTANT, .value = (uint64) word});
 }
@@ -226,10 +227,10 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	out->raises = false;
 	out->nullable = true;
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
-		return emit_constant(e, 0);
+		return gstore_emit_constant(e, 0);
 	out->nullable = null;
 	return null ? gstore_emit(e, GQUERY_NULL, 0, 0)
-				: emit_constant(e, gstore_stack_word(value, out->type));
+				: gstore_emit_constant(e, gstore_stack_word(value, out->type));
 }
 
 /* ---- columns */
@@ -292,6 +293,22 @@ find_column(gstore_emitter *e, const Var *var, Oid type, uint32 *at, bool *nulla
 													.bias = arrow ? bias_of(type) : 0};
 	e->columns = bms_add_member(e->columns, var->varattno);
 	return true;
+}
+
+bool
+gstore_emit_group_word(gstore_emitter *e, uint32 number, gquery_form form)
+{
+	gquery_program *p = e->program;
+	uint32			at = 0;
+
+	while (at < p->column_count && p->columns[at].number != number)
+		at++;
+	if (at == GQUERY_COLUMNS_MAX)
+		return false;
+	if (at == p->column_count)
+		p->columns[p->column_count++] = (gquery_column){
+			.table = GQUERY_GROUPS, .number = number, .form = form};
+	return gstore_emit(e, GQUERY_LOAD, at, 0);
 }
 
 static bool
@@ -807,9 +824,13 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	const uint32 code = e->program->code_count, values = e->program->value_count;
 
 	check_stack_depth();
+	if (e->emit_group != NULL && e->emit_group(e, node, out))
+		return true;
 	if (!IsA(node, Const) && !IsA(node, Param) && emit_node(e, node, out))
 		return true;
 	e->program->code_count = code;
 	e->program->value_count = values;
+	if (e->emit_group != NULL && contain_agg_clause(node))
+		return false;
 	return emit_known(e, node, out);
 }

@@ -15,6 +15,12 @@
 
 struct gstore_case;
 struct gstore_distances;
+struct gstore_emitter;
+struct gstore_emitted;
+
+/* Of a stage: an expression that is a value of a group. False: it is none, or has no instructions. */
+typedef bool (*gstore_emit_group)(struct gstore_emitter *emitter, Node *node,
+								  struct gstore_emitted *out);
 
 /*
  * Instructions are emitted in three passes over the same expressions: planning (neither parent nor context), where values that
@@ -33,6 +39,9 @@ typedef struct gstore_emitter
 	int						 guarded;	/* inside of what is evaluated for some rows alone */
 	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
+	/* Of a stage, whose rows are groups: */
+	gstore_emit_group		emit_group; /* NULL: it is none */
+	struct gstore_compiled *groups;
 } gstore_emitter;
 
 /* The value that instructions leave on the stack. */
@@ -49,6 +58,10 @@ extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 
 
 /* An expression that depends on no row. True: its value is known in this pass. */
 extern bool gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null);
+
+/* A word of the groups before: a key, or one of the state behind the keys. */
+extern bool gstore_emit_group_word(gstore_emitter *emitter, uint32 number, gquery_form form);
+extern bool gstore_emit_constant(gstore_emitter *emitter, int64 word);
 
 /* Of a type that can be on the stack. */
 extern bool gstore_is_compiled_type(Oid type);

@@ -79,15 +79,43 @@ fill_distances(gquery_window *window, const gstore_call_table *rows, const gstor
 		memcpy((uint8 *) window + at, request->queries, request->queries_bytes);
 }
 
+static uint64
+stages_at(const gstore_call_table *rows, const gstore_request *request)
+{
+	return TYPEALIGN64(GQUERY_ALIGN, queries_at(rows) + request->queries_bytes);
+}
+
+static uint64
+used_bytes(const gstore_call_table *rows, const gstore_request *request)
+{
+	return stages_at(rows, request) +
+		TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program)) * (uint64) request->stage_count;
+}
+
+static void
+fill_stages(gquery_window *window, const gstore_call_table *rows, const gstore_request *request)
+{
+	uint64 at = stages_at(rows, request);
+
+	window->stage_count = (uint32) request->stage_count;
+	for (int i = 0; i < request->stage_count; i++)
+	{
+		window->stages[i] = (gquery_span){at, sizeof(gquery_program)};
+		memcpy((uint8 *) window + at, &request->stages[i], sizeof(gquery_program));
+		at += TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program));
+	}
+}
+
 static void
 fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_request *request)
 {
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = queries_at(rows) + request->queries_bytes;
+	window->used = used_bytes(rows, request);
 	fill_table(window, rows);
 	fill_distances(window, rows, request);
+	fill_stages(window, rows, request);
 	window->program = *request->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
@@ -112,8 +140,7 @@ gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gs
 		strlcpy(run->why, refused.text, sizeof run->why);
 		return false;
 	}
-	session = gstore_session_begin(view->name.device, queries_at(&rows) + request->queries_bytes,
-								   run->why);
+	session = gstore_session_begin(view->name.device, used_bytes(&rows, request), run->why);
 	if (session == NULL)
 		return false;
 	fill_window(gstore_session_window(session), &rows, request);
@@ -146,6 +173,38 @@ gstore_run_fetch(gstore_run *run)
 				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why)));
 	take_piece(run);
 	return true;
+}
+
+static int
+compare_words(const void *left, const void *right, void *argument)
+{
+	const int64 *l = left, *r = right;
+	const int	 words = *(const int *) argument;
+
+	for (int i = 0; i < words; i++)
+		if (l[i] != r[i])
+			return l[i] < r[i] ? -1 : 1;
+	return 0;
+}
+
+void
+gstore_run_sort(gstore_run *run, int words)
+{
+	const Size	 bytes = sizeof(uint64) * (Size) run->words;
+	const uint64 count = run->count + run->left;
+	uint64		*all = MemoryContextAllocHuge(CurrentMemoryContext, Max(count * bytes, 1)), at = 0;
+
+	do
+	{
+		memcpy(all + at * (uint64) run->words, run->records, run->count * bytes);
+		at += run->count;
+	} while (gstore_run_fetch(run));
+	qsort_arg(all, count, bytes, compare_words, &words);
+	pfree((void *) run->records);
+	run->records = all;
+	run->count = count;
+	run->at = 0;
+	run->fetched = false;
 }
 
 void

@@ -25,6 +25,9 @@ typedef struct gstore_request
 	int							  distance_count;
 	const void					 *queries;
 	Size						  queries_bytes;
+	/* Programs over the groups of the one before. */
+	const gquery_program *stages;
+	int					  stage_count;
 } gstore_request;
 
 typedef struct gstore_run
@@ -51,6 +54,9 @@ extern bool gstore_run_begin(gstore_run *run, Relation relation, gstore_view *vi
 
 /* The next piece takes the place of the one before. False: there is none. */
 extern bool gstore_run_fetch(gstore_run *run);
+
+/* All records, in the order of their first words, as int64. */
+extern void gstore_run_sort(gstore_run *run, int words);
 
 /* Records that were not fetched are given up. What EXPLAIN shows stays. */
 extern void gstore_run_end(gstore_run *run);

@@ -34,6 +34,7 @@ typedef struct query_state
 	gstore_query	 query;
 	Relation		 relation;
 	gstore_compiled *compiled;
+	List			*limits;  /* of ExprState; of groups in an order */
 	MemoryContext	 context; /* of a run */
 	phase			 phase;
 	gstore_run		 run;
@@ -52,6 +53,8 @@ begin_query(ForeignScanState *node, int flags)
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
 	state->compiled = gstore_query_prepare(&state->query, &node->ss.ps);
+	state->limits = ExecInitExprList(gstore_query_limits((const ForeignScan *) node->ss.ps.plan),
+									 &node->ss.ps);
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore query",
 										   ALLOCSET_DEFAULT_SIZES);
 }
@@ -66,6 +69,15 @@ take_nothing(query_state *state)
 	state->run.count = state->query.keys == NIL;
 	state->run.total += state->run.count;
 	state->run.place = "nowhere, as the table has no rows";
+}
+
+/* So many of the first groups are returned, at most. */
+static uint64
+count_wanted(const ForeignScanState *node, const query_state *state)
+{
+	const uint64 limit = gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext);
+
+	return limit > 0 ? limit : PG_UINT64_MAX;
 }
 
 /* Sums that PostgreSQL may refuse are left to it, as far as that is known before a row is returned. */
@@ -97,8 +109,13 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 	if (!gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &view, program))
 		return false;
 	request.record_words = gstore_query_record_words(state->compiled);
+	request.stage_count = gstore_query_stages(state->compiled, &request.stages);
+	if (state->query.order != NIL)
+		request.list_max = count_wanted(node, state);
 	if (!gstore_run_begin(&state->run, state->relation, &view, &request))
 		return false;
+	if (state->query.order != NIL)
+		gstore_run_sort(&state->run, gstore_query_entry_words(state->compiled));
 	if (!is_doubtful(state))
 		return true;
 	strlcpy(state->run.why, "a sum is not finite", sizeof state->run.why);
@@ -143,6 +160,12 @@ next_record(query_state *state)
 	return more;
 }
 
+static int
+count_columns(const query_state *state)
+{
+	return list_length(state->query.keys) + list_length(state->query.aggregates);
+}
+
 static TupleTableSlot *
 store_tuple(TupleTableSlot *slot, int count)
 {
@@ -165,8 +188,8 @@ next_local_row(ForeignScanState *node, TupleTableSlot *slot)
 	MemoryContextSwitchTo(old);
 	if (TupIsNull(row))
 		return slot;
-	slot_getallattrs(row);
-	count = row->tts_tupleDescriptor->natts;
+	slot_getallattrs(row); /* a Sort may have more behind them */
+	count = count_columns((query_state *) node->fdw_state);
 	memcpy(slot->tts_values, row->tts_values, sizeof(Datum) * (Size) count);
 	memcpy(slot->tts_isnull, row->tts_isnull, sizeof(bool) * (Size) count);
 	return store_tuple(slot, count);
@@ -188,7 +211,7 @@ iterate_query(ForeignScanState *node)
 		return slot;
 	record = state->run.records + state->run.at++ * (uint64) gstore_query_record_words(state->compiled);
 	gstore_query_result(state->compiled, record, slot->tts_values, slot->tts_isnull);
-	return store_tuple(slot, list_length(state->query.keys) + list_length(state->query.aggregates));
+	return store_tuple(slot, count_columns(state));
 }
 
 /*
@@ -259,6 +282,9 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
 	gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(node, "GPU Aggregate", state->query.aggregates, es);
+	gstore_explain_expressions(node, "GPU Having", state->query.having, es);
+	if (state->query.order != NIL)
+		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
 	if (es->analyze)
 		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
 						   "GPU Groups", es);
