@@ -44,6 +44,16 @@ emit_counted(const gstore_compiled *c, gstore_emitter *e, const gstore_accumulat
 		gstore_emit_constant(e, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
+/* GQUERY_ORDER_KEY the other way: a negative key may have the bits of a NaN. */
+static bool
+emit_key_as_double(gstore_emitter *e)
+{
+	return gstore_emit(e, GQUERY_COPY, 0, 0) && gstore_emit_constant(e, 0) &&
+		gstore_emit(e, GQUERY_LT, 0, GQUERY_ORDER_I64) && gstore_emit(e, GQUERY_IF, 0, 0) &&
+		gstore_emit(e, GQUERY_INVERT, 0, 0) && gstore_emit(e, GQUERY_INVERT, 0, 1) &&
+		gstore_emit(e, GQUERY_END, 0, 0);
+}
+
 /* Where there were values. */
 static bool
 emit_output_value(const gstore_compiled *c, gstore_emitter *e, const gstore_aggregate *o,
@@ -57,7 +67,7 @@ emit_output_value(const gstore_compiled *c, gstore_emitter *e, const gstore_aggr
 	{
 		case RESULT_VALUE:
 			return emit_state_word(c, e, at, GQUERY_I64) &&
-				(!gstore_is_float(out->type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 1));
+				(!gstore_is_float(out->type) || emit_key_as_double(e));
 		case RESULT_BIGINT:
 			return emit_state_word(c, e, at, GQUERY_I64);
 		case RESULT_FLOAT:

@@ -103,7 +103,7 @@ typedef enum gquery_op {
     GQUERY_F64_TO_F32,
     GQUERY_INVERT, /* of an integer: every bit, which turns its order round; b 1: the highest one alone, so that numbers without a sign are in order */
     /* Of a double: the int64_t in the order in which PostgreSQL has it. 0x7ff8000000000000 for all NaNs; for the others their bits, of which negative
-     * ones have all but the sign inverted. -0: 0, or, where b is 1, -1. The map is its own inverse. */
+     * ones have all but the sign inverted. -0: 0, or, where b is 1, -1. The map is its own inverse, as far as keys are no NaNs: those of -0 and of negative numbers below 2^-1022 are. */
     GQUERY_ORDER_KEY,
 
     /* Which rows are active. A branch may change values that were on the stack at its GQUERY_IF, and takes none of them. */
