@@ -27,6 +27,8 @@
 #define STATISTICS(name, poly, wide) \
 	{F_##name##_INT2, GQUERY_SUM_I64, RESULT_STATISTIC, poly}, {F_##name##_INT4, GQUERY_SUM_I64, RESULT_STATISTIC, poly}, \
 	{F_##name##_INT8, GQUERY_SUM_I64, RESULT_STATISTIC, wide}
+#define STATISTICS_OF_FLOATS(name, final) \
+	{F_##name##_FLOAT4, GQUERY_MOMENTS_F64, RESULT_STATISTIC, final}, {F_##name##_FLOAT8, GQUERY_MOMENTS_F64, RESULT_STATISTIC, final}
 #define EXTREMES(name, aggregate) \
 	OF_INTEGERS(name, aggregate, RESULT_VALUE), \
 	{F_##name##_FLOAT4, aggregate, RESULT_VALUE}, {F_##name##_FLOAT8, aggregate, RESULT_VALUE}, \
@@ -46,6 +48,8 @@ static const gstore_aggregate_function functions[] = {
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
 	STATISTICS(VAR_POP, numeric_poly_var_pop, numeric_var_pop), STATISTICS(VAR_SAMP, numeric_poly_var_samp, numeric_var_samp),
 	STATISTICS(VARIANCE, numeric_poly_var_samp, numeric_var_samp), STATISTICS(STDDEV, numeric_poly_stddev_samp, numeric_stddev_samp),
+	STATISTICS_OF_FLOATS(VAR_POP, float8_var_pop), STATISTICS_OF_FLOATS(VAR_SAMP, float8_var_samp), STATISTICS_OF_FLOATS(VARIANCE, float8_var_samp),
+	STATISTICS_OF_FLOATS(STDDEV, float8_stddev_samp), STATISTICS_OF_FLOATS(STDDEV_POP, float8_stddev_pop), STATISTICS_OF_FLOATS(STDDEV_SAMP, float8_stddev_samp),
 	STATISTICS(STDDEV_POP, numeric_poly_stddev_pop, numeric_stddev_pop), STATISTICS(STDDEV_SAMP, numeric_poly_stddev_samp, numeric_stddev_samp),
 };
 /* clang-format on */
@@ -149,7 +153,7 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 		a->counted = true;
 	if (o->function->aggregate != GQUERY_COUNT)
 		a->wanted |= 1u << o->function->aggregate;
-	if (o->function->result != RESULT_STATISTIC)
+	if (o->function->result != RESULT_STATISTIC || o->function->aggregate == GQUERY_MOMENTS_F64)
 		return true;
 	o->squares = find_accumulator(c, argument, filter, true);
 	c->accumulators[o->squares].wanted |= 1u << o->function->aggregate;
@@ -182,7 +186,7 @@ gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
 	for (int i = 0; i < GQUERY_AGGREGATES; i++)
 	{
 		const bool	 is_key = is_float && (i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64);
-		const uint32 at = e->program->state_words, words = i == GQUERY_SUM_I64 ? 2 : 1;
+		const uint32 at = e->program->state_words, words = gquery_aggregate_words((uint32) i);
 
 		if ((left & 1u << i) == 0)
 			continue;
@@ -552,6 +556,24 @@ is_state(const gstore_aggregate *o)
 	return o->partial && o->function->result >= RESULT_NUMERIC && o->function->result != RESULT_FLOAT;
 }
 
+/* PostgreSQL may take an average's state for that of a variance of the same values: it has the squares if there is one. */
+static Datum
+state_of_floats(const gstore_accumulator *a, int64 count, const uint64 *state)
+{
+	const uint64 *words = state + a->at[GQUERY_MOMENTS_F64];
+	double		  values[4], sum, squares;
+
+	if ((a->wanted & 1u << GQUERY_MOMENTS_F64) == 0)
+		return gstore_state_of_floats(count, float_sum_of(a, state), get_float8_nan());
+	memcpy(values, words, sizeof values);
+	sum = (a->wanted & 1u << GQUERY_SUM_F64) != 0 ? float_sum_of(a, state)
+												  : values[1] * (double) count + values[2];
+	squares = values[3] - values[2] * values[2] / (double) count;
+	if (!isfinite(squares))
+		squares = get_float8_nan();
+	return gstore_state_of_floats(count, sum, squares < 0 ? 0 : squares);
+}
+
 /* A transition state, where that is not what a result is made of, too. */
 static Datum
 partial_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
@@ -559,8 +581,8 @@ partial_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_acc
 {
 	gstore_moments m = {.count = count_of(c, a, state)};
 
-	if (o->function->result == RESULT_FLOAT_QUOTIENT) /* no squares: it is not known what they are */
-		return gstore_state_of_floats(m.count, float_sum_of(a, state), get_float8_nan());
+	if (gstore_is_float(o->argument))
+		return state_of_floats(a, m.count, state);
 	m.sum = sum_of(a, state);
 	if (o->function->result == RESULT_STATISTIC)
 	{
@@ -576,8 +598,10 @@ static Datum
 statistic_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
 			 const uint64 *state, bool *null)
 {
+	PGFunction deserialize = o->argument == INT8OID ? numeric_deserialize : numeric_poly_deserialize;
+
 	return gstore_state_final(partial_of(c, o, a, state),
-							  o->argument == INT8OID ? numeric_deserialize : numeric_poly_deserialize,
+							  gstore_is_float(o->argument) ? NULL : deserialize,
 							  o->function->final, null);
 }
 
@@ -634,8 +658,20 @@ bool
 gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
 {
 	for (int i = 0; i < c->output_count; i++)
-		if (c->outputs[i].function->aggregate == GQUERY_SUM_F64 &&
-			!isfinite(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
+	{
+		const gstore_aggregate	 *o = &c->outputs[i];
+		const gstore_accumulator *a = &c->accumulators[o->accumulator];
+		const uint64			 *state = state_of(c, record);
+		double					  last; /* of its words */
+
+		if (o->function->aggregate != GQUERY_SUM_F64 && o->function->aggregate != GQUERY_MOMENTS_F64)
+			continue;
+		memcpy(&last,
+			   &state[a->at[o->function->aggregate] +
+					  gquery_aggregate_words(o->function->aggregate) - 1],
+			   sizeof last);
+		if (!isfinite(last))
 			return true;
+	}
 	return false;
 }

@@ -191,6 +191,8 @@ emit_merged(gstore_emitter *e, gstore_accumulator *a, uint32 keys)
 
 		if ((a->wanted & 1u << i) == 0)
 			continue;
+		if (i == GQUERY_MOMENTS_F64) /* has no instruction that adds up states */
+			return false;
 		e->program->state_words += is_sum ? 5 : is_count ? 2 : 1;
 		if (e->program->state_words > GQUERY_STATE_MAX)
 			return false;

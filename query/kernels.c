@@ -433,6 +433,13 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
             high += (uint64_t)((int64_t)x >> 63) + (v < x);
         }
         word[gvm_warp_size()] = high;
+    } else if (aggregate == GQUERY_MOMENTS_F64) {
+        store_top(m);
+        GVM_NO_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(rows, r))
+                merge_moments(word, gvm_warp_size(), moments_of(*place(m, m->depth - 1, r)));
+        return;
     } else {
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
@@ -655,7 +662,7 @@ GVM_DEVICE uint64_t *state_of(const gquery_scan *p, uint32_t thread)
 
 GVM_DEVICE void start_state(const machine *m)
 {
-    uint32_t at;
+    uint32_t at, w;
 
     for (at = 0; at < m->program->code_count; at++) {
         const gquery_instruction *i = &m->program->code[at];
@@ -663,8 +670,8 @@ GVM_DEVICE void start_state(const machine *m)
         if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
         m->state[i->a * gvm_warp_size()] = first_word(i->b);
-        if (i->b == GQUERY_SUM_I64)
-            m->state[(i->a + 1) * gvm_warp_size()] = 0;
+        for (w = 1; w < (i->b == GQUERY_MOMENTS_F64 ? 4 : i->b == GQUERY_SUM_I64 ? 2 : 1); w++)
+            m->state[(i->a + w) * gvm_warp_size()] = 0;
     }
 }
 
@@ -681,6 +688,10 @@ GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uin
 
         if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
+        if (i->b == GQUERY_MOMENTS_F64) {
+            merge_moments(word, pitch, load_moments(from, other_pitch));
+            continue;
+        }
         *word = i->b == GQUERY_SUM_F64 ? add_f64(*word, *from, error) : fold(i->b, *word, *from);
         if (i->b == GQUERY_SUM_I64)
             word[pitch] += from[other_pitch] + (*word < *from);

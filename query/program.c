@@ -52,7 +52,7 @@ uint32_t gquery_aggregate_words(uint32_t aggregate)
 {
     if (aggregate >= GQUERY_AGGREGATES)
         return 0;
-    return aggregate == GQUERY_SUM_I64 ? 2 : 1;
+    return aggregate == GQUERY_MOMENTS_F64 ? 4 : aggregate == GQUERY_SUM_I64 ? 2 : 1;
 }
 
 /* Of kernel_partial.h; there are counts behind the tags. */

@@ -149,6 +149,9 @@ typedef enum gquery_aggregate {
     GQUERY_AND_I64, /* 1 word, -1 */
     GQUERY_OR_I64,  /* 1 word, 0 */
     GQUERY_XOR_I64, /* 1 word, 0 */
+    /* Of doubles x: 4 words, 0: how many, as an integer; one of them, k, with -0 for 0; the sum of x - k, and of its squares. k is any of the values, so
+     * that the squares' sum is at most n times that of differences from the mean: rounding costs as much as in a sum. */
+    GQUERY_MOMENTS_F64,
     GQUERY_AGGREGATES,
 } gquery_aggregate;
 

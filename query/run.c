@@ -228,7 +228,8 @@ static bool has_ordered_sums(const gquery_query *q)
     const gquery_program *p = q->program;
 
     for (uint32_t i = 0; i < p->code_count && !q->shape.grouped; i++)
-        if (p->code[i].op == GQUERY_AGGREGATE && p->code[i].b == GQUERY_SUM_F64)
+        if (p->code[i].op == GQUERY_AGGREGATE &&
+            (p->code[i].b == GQUERY_SUM_F64 || p->code[i].b == GQUERY_MOMENTS_F64))
             return true;
     return false;
 }

@@ -216,6 +216,11 @@ class Query:
             text = f"{rng.choice(('min', 'max'))}({self.expression(kind, 1)})"
         elif choice < 0.93:
             text = f"{rng.choice(('var_pop', 'var_samp', 'variance', 'stddev', 'stddev_pop', 'stddev_samp'))}({self.number(self.kind('integers'), rng.choice((0, 0, 1)), rng.random() < 0.9)})"
+        elif choice < 0.94:
+            # Rounded in another order of additions.
+            text = f"{rng.choice(('var_pop', 'var_samp', 'variance', 'stddev', 'stddev_pop', 'stddev_samp'))}({rng.choice(('f8_s', 'f4_s', 'f8_s + f4_s', 'f8_s + 1000'))})"
+            filtered = f" FILTER (WHERE {self.condition(1)})" if rng.random() < 0.2 else ""
+            return f"round(({text}{filtered} * 1.0123456789)::numeric, 3)"
         elif choice < 0.96:
             text = f"{rng.choice(('bool_and', 'bool_or', 'every'))}({self.condition(1)})"
         else:

@@ -305,6 +305,23 @@ static bool sum_is_right(const double_sum *s, double got)
     return fabsl(s->sum - (long double)got) <= bound;
 }
 
+/* Of the words, by sums and squares: of numbers whose squares have room. */
+static bool moments_are_right(const double_sum *s, uint64_t count, const uint64_t *got)
+{
+    const long double k = (long double)double_of(got[1]), n = (long double)count;
+    const long double sum = s[0].sum - n * k, squares = s[1].sum - 2 * k * s[0].sum + n * k * k;
+    const long double sum_bound = (n + 8) * 0x1p-50L * (s[0].size + n * fabsl(k));
+    const long double squares_bound = (n + 8) * 0x1p-50L * (s[1].size + n * k * k);
+
+    if (got[0] != count || (count == 0 && (got[1] | got[2] | got[3]) != 0) ||
+        (count > 0 && got[1] == 0))
+        return false;
+    if (count == 0 || s->has_nan || s->has_up || s->has_down || s[1].has_up || s[1].size > SIZE_SAFE / (4 * (n + 1)))
+        return true;
+    return fabsl(sum - (long double)double_of(got[2])) <= sum_bound &&
+           fabsl(squares - (long double)double_of(got[3])) <= squares_bound;
+}
+
 static bool states_are_same(const host_group *g, const uint64_t *got)
 {
     for (uint32_t i = 0; i < program.code_count; i++) {
@@ -312,7 +329,9 @@ static bool states_are_same(const host_group *g, const uint64_t *got)
 
         if (in->op != GQUERY_AGGREGATE)
             continue;
-        if (in->b == GQUERY_SUM_F64
+        if (in->b == GQUERY_MOMENTS_F64
+                ? !moments_are_right(&g->sums[in->a], g->state[in->a], &got[in->a])
+            : in->b == GQUERY_SUM_F64
                 ? !sum_is_right(&g->sums[in->a], double_of(got[in->a]))
                 : memcmp(&g->state[in->a], &got[in->a], 8 * gquery_aggregate_words(in->b)) != 0)
             return WRONG("aggregate %u at %u is %#llx and not %#llx", (unsigned)in->b, (unsigned)in->a,

@@ -66,6 +66,8 @@ SELECT o, same('SELECT k, sum(i4), sum(i8), min(f8), max(d) FROM q GROUP BY k OR
 FROM unnest('{sum(i4),sum(i4) DESC,sum(i4) NULLS FIRST,sum(i8),sum(i8) DESC,sum(i8) DESC NULLS LAST,sum(i8) NULLS FIRST,min(f8),max(f8) DESC,max(d) DESC NULLS LAST,min(d),sum(f8),sum(f4) DESC,avg(f8),avg(f4) DESC NULLS LAST,bool_or(b),bit_xor(i4)}'::text[]) o;
 SELECT o, same('SELECT k, k2, max(id) FROM q GROUP BY k, k2 ORDER BY ' || o || ' LIMIT 30 OFFSET 5')
 FROM unnest('{"k, k2","k DESC, k2","k NULLS FIRST, k2 DESC","k2, k DESC NULLS LAST","k2 DESC, max(id)","max(id) - min(id), k, k2","k + k2, k"}'::text[]) o;
+-- Doubles whose keys have the bits of NaNs.
+SELECT same('SELECT k, min(CASE k WHEN 1 THEN ''-5e-324'' WHEN 2 THEN ''5e-324'' WHEN 3 THEN ''-1e-300'' WHEN 4 THEN ''-0'' WHEN 5 THEN ''-infinity'' WHEN 6 THEN ''nan'' ELSE k::float8 END) + 0 AS m FROM q WHERE k < 9 GROUP BY k ORDER BY min(CASE k WHEN 1 THEN ''-5e-324'' WHEN 2 THEN ''5e-324'' WHEN 3 THEN ''-1e-300'' WHEN 4 THEN ''-0'' WHEN 5 THEN ''-infinity'' WHEN 6 THEN ''nan'' ELSE k::float8 END), k LIMIT 9');
 -- HAVING.
 SELECT h, same('SELECT k, count(*) FROM q GROUP BY k HAVING ' || h || ' ORDER BY count(*), k LIMIT 8')
 FROM unnest('{"count(*) > 12","count(*) > 12 AND k > 100","sum(i4) > 0 OR k IS NULL","min(f8) < -40","avg(f8) > 50","k BETWEEN 10 AND 20","max(i4) - min(i4) > 900","bool_or(b)","sum(i4) IS NULL","max(d) = ''2000-01-29''","count(*) > 1000000"}'::text[]) h;
@@ -135,6 +137,11 @@ SELECT same('SELECT k, var_pop(i4), stddev(i4), variance(k2) FILTER (WHERE b), s
 -- A square that has more than 63 bits: the local plan.
 SELECT same('SELECT stddev(i8), var_pop(i8) FROM q');
 
+-- Of doubles: rounded in another order of additions.
+CREATE FUNCTION six(float8) RETURNS numeric LANGUAGE sql IMMUTABLE AS 'SELECT round($1::numeric, 6)';
+SELECT same('SELECT six(var_pop(f8)), six(var_samp(f4)), six(variance(f8 + 1e6)), six(stddev(f8)), six(stddev_pop(f4)), six(stddev_samp(f8 / 3)), count(f8), sum(f8), avg(f8) FROM q WHERE k < 1000');
+SELECT same('SELECT k, six(var_pop(f8)), six(stddev(f4)), six(variance(f8) FILTER (WHERE b)), six(stddev_samp(f8 * 1000)) FROM q WHERE k < 1000 GROUP BY k ORDER BY k'), same('SELECT k2, six(stddev(f4)), six(avg(f4)::float8), count(*) FROM q WHERE k < 1000 GROUP BY k2 ORDER BY k2');
+SELECT same('SELECT stddev(f8), var_pop(f8) FROM q WHERE id = 1'), same('SELECT stddev(f8), var_pop(f8) FROM q WHERE id < 0'), same('SELECT var_pop(7.5::float8), stddev(0::float8), stddev(''-0''::float8) FROM q'), same('SELECT k, stddev(f8), var_pop(f8), count(f8) FROM q WHERE k > 999 GROUP BY k ORDER BY k'), same('SELECT stddev(f8 * 1e200) FROM q WHERE k < 1000');
 -- Partitions.
 CREATE TABLE gp (id int, k int, i2 int2, i4 int, i8 int8, f4 float4, f8 float8, b bool, d date) PARTITION BY RANGE (id);
 CREATE FOREIGN TABLE gp1 PARTITION OF gp FOR VALUES FROM (0) TO (2000) SERVER gstore_fdw;
@@ -165,6 +172,7 @@ EXPLAIN (COSTS OFF) SELECT id, count(*), max(d) FROM gp GROUP BY id HAVING count
 SELECT parts('SELECT count(*), count(i4), sum(i2), sum(i4), sum(i8), avg(i2), avg(i4), avg(i8) FROM q');
 SELECT parts('SELECT min(i2), max(i4), min(i8), max(f4), min(f8), max(d), bool_and(b), bool_or(b), every(b), bit_and(i2), bit_or(i4), bit_xor(i8), sum(f4), avg(f4), sum(f8), avg(f8) FROM q');
 SELECT parts('SELECT var_pop(i2), stddev(i4), var_samp(i4) FILTER (WHERE b), stddev_pop(i8 / 36893488147419103), variance(i8 / 36893488147419103 + 5) FROM q');
+SELECT parts('SELECT six(var_pop(f8)), six(stddev(f4)), avg(f8), six(variance(f8) FILTER (WHERE b)), six(avg(f4)) FROM q'), parts('SELECT i2, six(var_pop(f8)), avg(f8), six(stddev(f4)), avg(i4) FROM q GROUP BY i2 ORDER BY i2');
 SELECT parts('SELECT k, count(*), sum(i4), sum(i8), avg(i2), avg(i8), avg(f8), min(d), stddev(i4) FROM q GROUP BY k ORDER BY k'), parts('SELECT k, avg(i8), sum(i8), sum(i8) FILTER (WHERE id < 100) FROM q GROUP BY k HAVING sum(i4) > 100 ORDER BY sum(i8) DESC, k LIMIT 5');
 SELECT parts('SELECT sum(i8), avg(i8), avg(i4), avg(f8), stddev(i4), var_pop(i8), count(i8), max(i8) FROM q WHERE i8 IS NULL AND i4 IS NULL'), parts('SELECT sum(i8), avg(i4), stddev(i4), count(*) FROM q WHERE id < 0');
 SELECT parts('SELECT id / 1000 AS m, count(*), avg(i4) FROM q GROUP BY m ORDER BY m'), parts('SELECT id, max(d), avg(i8) FROM q GROUP BY id HAVING max(d) > ''2000-01-20'' ORDER BY id'), parts('SELECT avg(i4), sum(i8) FROM q WHERE i4 > 0 AND id < 2500');
@@ -173,6 +181,6 @@ SELECT parts('SELECT sum(i8), avg(- i8), sum(-(i8 / 36893488147419103)), sum(i8 
 RESET enable_partitionwise_aggregate;
 DROP VIEW gph;
 DROP TABLE gp;
-DROP FUNCTION parts, same, listed, plan_of;
+DROP FUNCTION parts, same, listed, plan_of, six;
 DROP FOREIGN TABLE gg;
 DROP TABLE gh;
