@@ -283,8 +283,9 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 			return false;
 		c->key_types[c->key_count++] = key.type;
 	}
-	if (c->distinct != NULL &&
-		(!gstore_emit_expression(e, c->distinct, &key) || gstore_is_float(key.type)))
+	if (c->distinct != NULL && /* doubles are counted: the key tells equal ones */
+		(!gstore_emit_expression(e, c->distinct, &key) ||
+		 (gstore_is_float(key.type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))))
 		return false;
 	return words == 0 || gstore_emit(e, GQUERY_GROUP, words, 0);
 }
@@ -601,8 +602,8 @@ statistic_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_a
 	PGFunction deserialize = o->argument == INT8OID ? numeric_deserialize : numeric_poly_deserialize;
 
 	return gstore_state_final(partial_of(c, o, a, state),
-							  gstore_is_float(o->argument) ? NULL : deserialize,
-							  o->function->final, null);
+							  gstore_is_float(o->argument) ? NULL : deserialize, o->function->final,
+							  null);
 }
 
 static Datum
@@ -667,8 +668,7 @@ gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
 		if (o->function->aggregate != GQUERY_SUM_F64 && o->function->aggregate != GQUERY_MOMENTS_F64)
 			continue;
 		memcpy(&last,
-			   &state[a->at[o->function->aggregate] +
-					  gquery_aggregate_words(o->function->aggregate) - 1],
+			   &state[a->at[o->function->aggregate] + gquery_aggregate_words(o->function->aggregate) - 1],
 			   sizeof last);
 		if (!isfinite(last))
 			return true;

@@ -37,7 +37,7 @@ typedef struct gstore_query
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
 	/*
-	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order, and there are no conditions. Expressions consist of
+	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order. Expressions consist of
 	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates.
 	 */
 	List *order, *order_directions;

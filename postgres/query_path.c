@@ -450,6 +450,17 @@ choose_step(const PlannerInfo *root, UpperRelationKind stage, const RelOptInfo *
 	}
 }
 
+/* With HAVING, or, if that has no instructions, without. */
+static bool
+measure(parts *p, gstore_query_size *size)
+{
+	p->query.having = p->query.keys != NIL ? p->having : NIL;
+	if (p->query.having != NIL && gstore_query_measure(&p->query, size))
+		return true;
+	p->query.having = NIL;
+	return gstore_query_measure(&p->query, size);
+}
+
 static void
 gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInfo *input,
 						   RelOptInfo *grouped, void *extra)
@@ -464,7 +475,7 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 		add_order_path(root, input, grouped);
 	target = choose_step(root, stage, input, grouped, extra, &p);
 	if (target != NULL && is_simple(root, input) && find_parts(root, input, target, &p) &&
-		gstore_query_measure(&p.query, &size))
+		measure(&p, &size))
 		add_query_path(root, input, grouped, target, &p, &size);
 }
 

@@ -71,7 +71,7 @@ take_nothing(query_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 }
 
-/* So many of the first groups are returned, at most. */
+/* So many of the first groups are returned, at most; all of them without a LIMIT. */
 static uint64
 count_wanted(const ForeignScanState *node, const query_state *state)
 {
@@ -110,7 +110,7 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		return false;
 	request.record_words = gstore_query_record_words(state->compiled);
 	request.stage_count = gstore_query_stages(state->compiled, &request.stages);
-	if (state->query.order != NIL)
+	if (state->query.order != NIL || state->query.having != NIL)
 		request.list_max = count_wanted(node, state);
 	if (!gstore_run_begin(&state->run, state->relation, &view, &request))
 		return false;

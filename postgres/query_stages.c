@@ -160,6 +160,12 @@ emit_order(gstore_compiled *c, gstore_emitter *e)
 	forboth(key, c->query.order, direction, c->query.order_directions)
 		if (!emit_order_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
+	if (c->query.order == NIL) /* a list has a key */
+	{
+		c->key_count = 1;
+		if (!gstore_emit_constant(e, 0))
+			return false;
+	}
 	c->entry_words = c->key_count + 1;
 	c->key_count = key_count;
 	return c->entry_words <= GQUERY_ENTRY_WORDS_MAX &&
@@ -263,5 +269,5 @@ gstore_emit_stages(gstore_compiled *c, gstore_emitter *e)
 {
 	c->stage_count = 0;
 	return (c->distinct == NULL || emit_stage(c, e, emit_distinct)) &&
-		(c->query.order == NIL || emit_stage(c, e, emit_ordered));
+		((c->query.order == NIL && c->query.having == NIL) || emit_stage(c, e, emit_ordered));
 }

@@ -263,6 +263,10 @@ class Query:
             if rng.random() < 0.2:
                 keys.append(self.expression(self.kind("integers"), 2))
         aggregates = [self.aggregate() for _ in range(rng.randint(1, 5))]
+        if rng.random() < 0.15:
+            argument = rng.choice(list(COLUMNS))
+            of_it = ("count", "sum", "avg", "max") if COLUMNS[argument] in INTEGERS else ("count",)
+            aggregates += [f"{name}(DISTINCT {argument})" for name in rng.sample(of_it, rng.randint(1, len(of_it)))]
         where = " AND ".join(self.condition(rng.choice((0, 1, 1, 2, 3))) for _ in range(rng.choice((0, 1, 1, 2, 3))))
         text = f"SELECT {', '.join(keys + aggregates)} FROM @"
         if where:

@@ -72,6 +72,11 @@ SELECT same('SELECT k, min(CASE k WHEN 1 THEN ''-5e-324'' WHEN 2 THEN ''5e-324''
 SELECT h, same('SELECT k, count(*) FROM q GROUP BY k HAVING ' || h || ' ORDER BY count(*), k LIMIT 8')
 FROM unnest('{"count(*) > 12","count(*) > 12 AND k > 100","sum(i4) > 0 OR k IS NULL","min(f8) < -40","avg(f8) > 50","k BETWEEN 10 AND 20","max(i4) - min(i4) > 900","bool_or(b)","sum(i4) IS NULL","max(d) = ''2000-01-29''","count(*) > 1000000"}'::text[]) h;
 SELECT same('SELECT k FROM q GROUP BY k HAVING count(*) > 10 ORDER BY 1000 / (k - 20), k LIMIT 3'), same('SELECT k FROM q WHERE k <> 20 GROUP BY k HAVING count(*) > 10 ORDER BY 1000 / (k - 20), k LIMIT 3');
+-- HAVING without an order, too.
+EXPLAIN (COSTS OFF) SELECT k, count(*) FROM gg GROUP BY k HAVING count(*) < 12;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT k2, max(i4) FROM gg GROUP BY k2 HAVING sum(k) > 0 AND k2 <> 1;
+SELECT same('SELECT sum(n), count(*) FROM (SELECT k, count(*) AS n FROM q GROUP BY k HAVING ' || h || ') s') FROM unnest('{"count(*) < 12","sum(i8) > 0","count(*)::numeric < 12","1000 / (k - 20) > 100","k IS NULL","false","count(*) > (SELECT 11)"}'::text[]) h;
+SELECT g, (SELECT count(*) FROM (SELECT k FROM gg GROUP BY k HAVING sum(i4) > g) s) FROM unnest('{0,1000,NULL}'::int[]) g;
 -- What is left to PostgreSQL: an order of rounded values, of texts, that which needs more than the first rows.
 SELECT same('SELECT k, avg(i4) FROM q GROUP BY k ORDER BY avg(i4), k LIMIT 3'), same('SELECT k, count(*) FROM q GROUP BY k HAVING count(*)::numeric > 12 ORDER BY count(*), k LIMIT 3');
 EXPLAIN (COSTS OFF) SELECT k2, count(*) FROM gg GROUP BY k2 ORDER BY count(*) FETCH FIRST 1 ROW WITH TIES;
@@ -124,8 +129,9 @@ FROM unnest('{i4,i8,d,b,k,i4 % 5,3}'::text[]) x;
 SELECT same('SELECT count(DISTINCT i4), sum(DISTINCT i4), avg(DISTINCT i4), min(DISTINCT i4), max(DISTINCT i8), bool_or(DISTINCT b) FROM q'), same('SELECT sum(DISTINCT i8), avg(DISTINCT i8), count(DISTINCT i8) FROM q'), same('SELECT count(DISTINCT i4), sum(DISTINCT i4), avg(DISTINCT i8) FROM q WHERE id < 0'), same('SELECT sum(DISTINCT i4), count(*) FROM q WHERE i4 IS NULL');
 SELECT same('SELECT k2, count(DISTINCT k), count(*), count(i4), sum(i4), avg(i4), sum(i8), avg(i8), min(f8), max(d), sum(f4), avg(f4), bool_and(b), bit_xor(i4), bit_or(i8), stddev(i4), count(*) FILTER (WHERE b), sum(i8) FILTER (WHERE i4 > 0) FROM q GROUP BY k2 ORDER BY k2');
 SELECT same('SELECT count(DISTINCT k2), count(*), sum(i8), sum(-(i8 / 3)), avg(i8), sum(i4), var_pop(i4) FROM q'), same('SELECT b, count(DISTINCT k2), sum(i8) FROM q GROUP BY b ORDER BY sum(i8) DESC, b LIMIT 2'), same('SELECT k, count(DISTINCT i4), sum(i4) FROM q GROUP BY k HAVING count(DISTINCT i4) > 11 AND sum(i4) > 0 ORDER BY sum(i4), k LIMIT 4');
--- Of two arguments, of some rows, of doubles: as ever.
-SELECT same('SELECT count(DISTINCT i4), count(DISTINCT i8) FROM q'), same('SELECT count(DISTINCT i4) FILTER (WHERE b) FROM q'), same('SELECT count(DISTINCT f8) FROM q'), same('SELECT var_pop(DISTINCT i4) FROM q');
+SELECT same('SELECT count(DISTINCT f8), count(f8) FROM q'), same('SELECT count(DISTINCT f8 * 0) FROM q'), same('SELECT k2, count(DISTINCT CASE WHEN b THEN ''-0'' ELSE f4 * 0 END) FROM q GROUP BY k2 ORDER BY k2'), same('SELECT count(DISTINCT CASE i4 % 3 WHEN 0 THEN ''nan'' WHEN 1 THEN -''nan''::float8 END) FROM q');
+-- Of two arguments, of some rows, sums of doubles: as ever.
+SELECT same('SELECT count(DISTINCT i4), count(DISTINCT i8) FROM q'), same('SELECT count(DISTINCT i4) FILTER (WHERE b) FROM q'), same('SELECT sum(DISTINCT f4) FROM q'), same('SELECT var_pop(DISTINCT i4) FROM q');
 SET gstore_fdw.gpu_query_memory = 1;
 SELECT same('SELECT k2, count(DISTINCT id), sum(i4), sum(i8), max(d), min(i8) FROM q GROUP BY k2 ORDER BY k2'), same('SELECT count(DISTINCT id), sum(i4), sum(i8), max(d), min(i8) FROM q'), same('SELECT k2, count(DISTINCT id), sum(i4), sum(i8), max(d), min(i8) FROM q GROUP BY k2 ORDER BY count(DISTINCT id), k2 LIMIT 2');
 RESET gstore_fdw.gpu_query_memory;
