@@ -16,6 +16,7 @@
 #include "utils/numeric.h"
 
 #include "postgres/decimal.h"
+#include "postgres/qual.h"
 #include "postgres/query_compiled.h"
 #include "postgres/query_state.h"
 
@@ -299,11 +300,14 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 	c->raises = false;
 	foreach(cell, filters)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+		e->condition = lfirst(cell);
+		if (!gstore_emit_expression(e, e->condition, &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
 		c->raises |= condition.raises;
+		e->certain = false;
 	}
+	e->condition = NULL;
 	return true;
 }
 
@@ -420,7 +424,7 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program))};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
@@ -440,11 +444,34 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	return c;
 }
 
+/* False: none is seen, or it is not known, as the bitmap of those that are deleted for all is on the device. */
+static bool
+has_row(const gstore_view *view)
+{
+	uint64 row = 0;
+
+	if (view->rows > 8 * Max(view->dead_bytes, view->deleted_bytes))
+		return true;
+	if (view->deleted_bytes > 0)
+		return view->dead_bytes == 0 && view->live_rows > 0;
+	while (row + 8 <= view->rows && view->dead[row / 8] == 0xff)
+		row += 8;
+	while (row < view->rows && gstore_view_is_dead(view, row))
+		row++;
+	return row < view->rows;
+}
+
 bool
 gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *view,
-					 gquery_program *program)
+					 bool evaluates_all, gquery_program *program)
 {
-	gstore_emitter e = {.program = program, .values = c->values, .context = context, .view = view};
+	gstore_emitter e = {.program = program,
+						.values = c->values,
+						.context = context,
+						.view = view,
+						.unset = gstore_unset_now(context),
+						.certain = has_row(view),
+						.evaluates_all = evaluates_all};
 
 	return emit_query(c, &e);
 }
@@ -634,7 +661,8 @@ output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *sta
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
 		case RESULT_FLOAT_QUOTIENT:
-			return Float8GetDatum(float_sum_of(a, state) / (double) count);
+			/* PostgreSQL begins with 0, as it does not with sum(): the average of -0 alone is 0 */
+			return Float8GetDatum((0.0 + float_sum_of(a, state)) / (double) count);
 		default:
 			return value_of(o, a, state);
 	}
@@ -653,25 +681,4 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
 											 &nulls[c->key_count + i]);
-}
-
-bool
-gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
-{
-	for (int i = 0; i < c->output_count; i++)
-	{
-		const gstore_aggregate	 *o = &c->outputs[i];
-		const gstore_accumulator *a = &c->accumulators[o->accumulator];
-		const uint64			 *state = state_of(c, record);
-		double					  last; /* of its words */
-
-		if (o->function->aggregate != GQUERY_SUM_F64 && o->function->aggregate != GQUERY_MOMENTS_F64)
-			continue;
-		memcpy(&last,
-			   &state[a->at[o->function->aggregate] + gquery_aggregate_words(o->function->aggregate) - 1],
-			   sizeof last);
-		if (!isfinite(last))
-			return true;
-	}
-	return false;
 }

@@ -3,7 +3,8 @@
  *
  * Compiled are expressions of int2, int4, int8, float4, float8, boolean, date, time, timestamp, timestamptz, oid and "char" with
  * PostgreSQL's own operators and functions (query_compile.c lists them). What depends on no row and has no instruction is
- * evaluated once before the rows. An expression may raise an error only for rows that PostgreSQL evaluates it for.
+ * evaluated once, before the rows or when one has come to it. An expression may raise an error only for rows that PostgreSQL
+ * evaluates it for.
  */
 #ifndef GSTORE_QUERY_COMPILE_H
 #define GSTORE_QUERY_COMPILE_H
@@ -40,8 +41,9 @@ typedef struct gstore_query
 	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order. Expressions consist of
 	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates.
 	 */
-	List *order, *order_directions;
-	List *having;
+	List			*order, *order_directions;
+	List			*having;
+	const Bitmapset *unset; /* planning: gstore_unset_planned() */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -61,11 +63,11 @@ typedef struct gstore_compiled gstore_compiled;
 extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanState *parent);
 
 /*
- * The program for the rows of a view, with the parameters of now. False: it cannot be compiled after all, as a list is too
- * long.
+ * The program for the rows of a view, with the parameters of now. evaluates_all: also with values which a row has come to that were not
+ * known (GQUERY_E_UNKNOWN). False: it cannot be compiled after all, as a list is too long.
  */
 extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context,
-								 const gstore_view *view, gquery_program *program);
+								 const gstore_view *view, bool evaluates_all, gquery_program *program);
 
 /* Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
@@ -86,8 +88,5 @@ gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_dist
 extern int gstore_query_stages(const gstore_compiled *compiled, const gquery_program **stages);
 /* Words of a record by which records have their order; 0: they have none. */
 extern int gstore_query_entry_words(const gstore_compiled *compiled);
-
-/* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
-extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);
 
 #endif

@@ -246,8 +246,9 @@ gstore_emit_distance(gstore_emitter *e, Node *node, gstore_emitted *out)
 	if (e->distances == NULL || !find_distance(e, node, &d) || !is_stored(e, &d, &out->nullable))
 		return false;
 	out->type = FLOAT8OID;
-	out->raises = false;
-	known = gstore_evaluate(e, d.value, &value, &null);
+	known = gstore_evaluate(e, d.value, &value, &null, &out->raises);
+	if (e->context != NULL && !known)
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	if (null)
 	{
 		out->nullable = true;

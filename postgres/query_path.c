@@ -29,6 +29,7 @@
 #include "utils/selfuncs.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
@@ -187,6 +188,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const PathTarget *target,
 	ListCell *cell;
 
 	p->query.relation = input->relid;
+	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
 	if (root->parse->hasTargetSRFs || !find_keys(target, p) ||
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))

@@ -254,6 +254,7 @@ emit_stage(gstore_compiled *c, gstore_emitter *e, bool (*emit)(gstore_compiled *
 	e->program->column_count = e->program->code_count = e->program->value_count = 0;
 	e->program->state_words = 0;
 	e->relation = 0;
+	e->certain = false; /* there may be no groups */
 	e->emit_group = emit_group_value;
 	e->groups = c;
 	done = emit(c, e) && gstore_check_program(e->program);

@@ -6,6 +6,7 @@
  * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a launch has decides how a
  * block's sums are rounded, and that must not depend on time. With distances it is several, too (distance.c).
  */
+#include <math.h>
 #include <string.h>
 
 #include "query/run.h"
@@ -225,13 +226,7 @@ static bool launch_begin(gquery_query *q)
 /* Whether results depend on which rows a launch has. */
 static bool has_ordered_sums(const gquery_query *q)
 {
-    const gquery_program *p = q->program;
-
-    for (uint32_t i = 0; i < p->code_count && !q->shape.grouped; i++)
-        if (p->code[i].op == GQUERY_AGGREGATE &&
-            (p->code[i].b == GQUERY_SUM_F64 || p->code[i].b == GQUERY_MOMENTS_F64))
-            return true;
-    return false;
+    return !q->shape.grouped && gquery_double_sums(q->program) != 0;
 }
 
 bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
@@ -398,16 +393,37 @@ bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, 
     return true;
 }
 
+/* As query_collect looks at those of groups. */
+static bool has_finite_moments(const gquery_query *q, const uint64_t *state)
+{
+    const gquery_program *p = q->program;
+
+    for (uint32_t i = 0; i < p->code_count; i++) {
+        double squares = 0;
+
+        if (p->code[i].op == GQUERY_AGGREGATE && p->code[i].b == GQUERY_MOMENTS_F64)
+            memcpy(&squares, &state[p->code[i].a + 3], sizeof squares);
+        if (!isfinite(squares))
+            return false;
+    }
+    return true;
+}
+
 /* The only record: its state, with no keys. */
 static bool write_state(gquery_query *q)
 {
     uint64_t record[1 + GQUERY_STATE_MAX] = {0};
 
     memcpy(record + 1, q->lane->host + GQUERY_STATES_AT, q->scan.state_words * sizeof(uint64_t));
+    if (!has_finite_moments(q, record + 1)) {
+        q->answer->verb = GQUERY_RAISED;
+        q->answer->error = GQUERY_E_OVERFLOW;
+        return false;
+    }
     return gquery_write_records(q, record, 1, 1 + q->scan.state_words);
 }
 
-/* On the device, behind each other. */
+/* On the device, behind each other. A sum that is not finite is an error before any of them is sent. */
 static bool collect(gquery_query *q)
 {
     gquery_results *r = &q->c->results;
@@ -417,7 +433,10 @@ static bool collect(gquery_query *q)
                                                 offsetof(gquery_control, collected),
                                    .group_pitch = slot_words(q),
                                    .word_pitch = 1,
-                                   .slot_words = slot_words(q)};
+                                   .sums = gquery_double_sums(q->program),
+                                   .error = q->scan.error,
+                                   .slot_words = slot_words(q),
+                                   .keys = q->scan.keys};
     gquery_collect full = params;
 
     *r = (gquery_results){.count = gquery_control_of(q)->groups.count, .record_words = slot_words(q)};
@@ -429,7 +448,8 @@ static bool collect(gquery_query *q)
         return false;
     full.out = r->block.address;
     return gquery_launch(q, q->device->collect, gquery_count_blocks(q, q->slots),
-                         q->device->threads, 0, &full);
+                         q->device->threads, 0, &full) &&
+           (full.sums == 0 || (gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED));
 }
 
 /* Copies the next records to the file. */

@@ -98,7 +98,7 @@ static bool launch_columns(gquery_query *q, const gquery_collect *groups)
                              "cuMemsetD8Async") &&
            gquery_launch(q, q->device->collect, gquery_count_blocks(q, q->slots),
                          q->device->threads, 0, groups) &&
-           gquery_check_call(q, gvmi_cu->cuStreamSynchronize(q->lane->stream), "cuStreamSynchronize");
+           gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED;
 }
 
 bool gquery_stages_next(gquery_query *q)
@@ -111,7 +111,10 @@ bool gquery_stages_next(gquery_query *q)
                                           offsetof(gquery_control, collected),
                              .group_pitch = 1,
                              .word_pitch = pitch,
-                             .slot_words = words};
+                             .sums = gquery_double_sums(q->program),
+                             .error = q->scan.error,
+                             .slot_words = words,
+                             .keys = q->shape.keys};
 
     q->columns = (gquery_block){0};
     if (count > 0) {
