@@ -94,6 +94,21 @@ as_column(const Node *node, Index relation)
 		: NULL;
 }
 
+static bool has_outer_value(Node *node, void *argument);
+
+/* Its conditions have its own value. */
+static bool
+has_outer_value_of_case(CaseExpr *node, void *argument)
+{
+	ListCell *cell;
+
+	foreach(cell, node->args)
+		if (has_outer_value((Node *) lfirst_node(CaseWhen, cell)->result, argument))
+			return true;
+	return has_outer_value((Node *) node->arg, argument) ||
+		has_outer_value((Node *) node->defresult, argument);
+}
+
 /* What a CASE that is around the node compares with, or a cast of an array that is around it has of an element: of a row, maybe. */
 static bool
 has_outer_value(Node *node, void *argument)
@@ -103,7 +118,7 @@ has_outer_value(Node *node, void *argument)
 	if (IsA(node, CaseTestExpr))
 		return true;
 	if (IsA(node, CaseExpr) && ((CaseExpr *) node)->arg != NULL)
-		return has_outer_value((Node *) ((CaseExpr *) node)->arg, argument);
+		return has_outer_value_of_case((CaseExpr *) node, argument);
 	if (IsA(node, ArrayCoerceExpr))
 		return has_outer_value((Node *) ((ArrayCoerceExpr *) node)->arg, argument);
 	return expression_tree_walker(node, has_outer_value, argument);

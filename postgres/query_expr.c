@@ -11,6 +11,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -56,8 +57,8 @@ gstore_emit(gstore_emitter *e, gquery_op op, uint32 a, uint32 b)
 	return emit_instruction(e, (gquery_instruction){.op = (uint16) op, .a = a, .b = (uint16) b});
 }
 
-static bool
-emit_constant(gstore_emitter *e, int64 word)
+bool
+gstore_emit_constant(gstore_emitter *e, int64 word)
 {
 	return emit_instruction(e, (gquery_instruction){.op = GQUERY_CONSTANT, .value = (uint64) word});
 }
@@ -131,28 +132,6 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, b
 	return true;
 }
 
-/* What a CASE compares with, and not the CASE itself. */
-static bool
-has_case_value(Node *node, void *ignored)
-{
-	const CaseExpr *c = (const CaseExpr *) node;
-	ListCell	   *cell;
-
-	if (node == NULL || !IsA(node, CaseExpr) || c->arg == NULL)
-		return node != NULL &&
-			(IsA(node, CaseTestExpr) || expression_tree_walker(node, has_case_value, ignored));
-	foreach(cell, c->args)
-		if (has_case_value((Node *) lfirst_node(CaseWhen, cell)->result, ignored))
-			return true;
-	return has_case_value((Node *) c->arg, ignored) || has_case_value((Node *) c->defresult, ignored);
-}
-
-static bool
-may_be_known(const gstore_emitter *e, Node *node)
-{
-	return gstore_is_row_independent(node) && (e->scope == NULL || !has_case_value(node, NULL));
-}
-
 static bool
 emit_null(gstore_emitter *e, gstore_emitted *out)
 {
@@ -167,9 +146,9 @@ emit_value(gstore_emitter *e, Datum value, gstore_emitted *out)
 	int64 word;
 
 	if (out->type != NUMERICOID)
-		return emit_constant(e, gstore_stack_word(value, out->type, 0));
+		return gstore_emit_constant(e, gstore_stack_word(value, out->type, 0));
 	return gstore_number_word(value, &out->scale, &word) &&
-		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && emit_constant(e, word);
+		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && gstore_emit_constant(e, word);
 }
 
 static bool
@@ -179,7 +158,7 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	bool  null;
 
 	*out = (gstore_emitted){.type = getBaseType(exprType(node)), .nullable = true};
-	if (!gstore_is_compiled_type(out->type) || !may_be_known(e, node))
+	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
@@ -365,7 +344,7 @@ emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number
 	out->nullable = false;
 	if (!gstore_decimal_word(value, scale, &word))
 		op = gstore_beside(op, &word);
-	return emit_constant(e, word) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	return gstore_emit_constant(e, word) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
 /* ---- operators and functions */
@@ -462,7 +441,7 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 	const uint32   left_end = e->program->code_count;
 	gstore_emitted other;
 
-	if (left.type == NUMERICOID && may_be_known(e, right))
+	if (left.type == NUMERICOID && gstore_is_row_independent(right))
 	{
 		if (!emit_compared_number(e, &left, right, op, &other))
 			return false;
@@ -471,7 +450,7 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 		return false;
 	else if (gstore_type_family(left.type) == 0 && op >= GQUERY_LT && op <= GQUERY_GE)
 	{
-		if (!may_be_known(e, right) || !emit_enum_order(e, &left, right, op, &other))
+		if (!gstore_is_row_independent(right) || !emit_enum_order(e, &left, right, op, &other))
 			return false;
 	}
 	else if (!gstore_emit_expression(e, right, &other) || !emit_equal_types(&left, &other) ||
@@ -535,7 +514,8 @@ emit_comparison(gstore_emitter *e, List *args, gquery_op op, gstore_emitted *out
 	right = lsecond(args);
 	if (getBaseType(exprType(left)) == UUIDOID)
 		return emit_uuid_comparison(e, args, op, out);
-	if (takes_known(getBaseType(exprType(left))) && may_be_known(e, left) && !may_be_known(e, right))
+	if (takes_known(getBaseType(exprType(left))) && gstore_is_row_independent(left) &&
+		!gstore_is_row_independent(right))
 	{
 		left = right;
 		right = linitial(args);
@@ -561,7 +541,7 @@ emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitt
 		return true;
 	return gstore_emit(e, GQUERY_I64_TO_F64, 0, 0) &&
 		(c->divisor == 1 ||
-		 (emit_constant(e, gstore_stack_word(Float8GetDatum((double) c->divisor), FLOAT8OID, 0)) &&
+		 (gstore_emit_constant(e, gstore_stack_word(Float8GetDatum((double) c->divisor), FLOAT8OID, 0)) &&
 		  gstore_emit(e, GQUERY_DIVIDE, 0, GQUERY_ARITHMETIC_F64)));
 }
 
@@ -703,7 +683,7 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	uint32	  count = 0, first;
 
 	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
-		!may_be_known(e, list))
+		!gstore_is_row_independent(list))
 		return false;
 	op_input_types(s->opno, &left, &right);
 	if (right == ANYENUMOID)
@@ -964,10 +944,14 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	const uint32 code = e->program->code_count, values = e->program->value_count;
 
 	check_stack_depth();
+	if (e->emit_group != NULL && e->emit_group(e, node, 0, out))
+		return true;
 	if (!IsA(node, Const) && !IsA(node, Param) && emit_node(e, node, out))
 		return true;
 	e->program->code_count = code;
 	e->program->value_count = values;
+	if (e->emit_group != NULL && contain_agg_clause(node))
+		return false;
 	return emit_known(e, node, out);
 }
 
@@ -981,15 +965,18 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 
 	if (getBaseType(exprType(node)) != UUIDOID)
 		return gstore_emit_expression(e, node, out);
+	if (e->emit_group != NULL && e->emit_group(e, node, which, out))
+		return true;
 	while (IsA(node, RelabelType))
 		node = (Node *) ((RelabelType *) node)->arg;
 	if (is_column(e, node))
 		return find_column(e, (Var *) node, which, &at, out) && gstore_emit(e, GQUERY_LOAD, at, 0);
-	if (!may_be_known(e, node))
+	if (!gstore_is_row_independent(node))
 		return false;
 	*out = (gstore_emitted){.type = UUIDOID, .nullable = true};
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
 		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	out->nullable = null;
-	return null ? emit_null(e, out) : emit_constant(e, gstore_stack_word(value, UUIDOID, which));
+	return null ? emit_null(e, out)
+				: gstore_emit_constant(e, gstore_stack_word(value, UUIDOID, which));
 }
