@@ -1,9 +1,7 @@
 /*
  * See query_compile.h.
  *
- * Conditions, then keys, then aggregates. What several aggregates need of one argument is computed once: an *accumulator* is an
- * argument under a condition, with the words of the state that it is added to. That no value was not NULL is known by a count;
- * where none of the values can be NULL, by a count of rows, which all arguments share, or by the group itself.
+ * Conditions, then keys, then aggregates.
  */
 #include "postgres.h"
 
@@ -19,71 +17,20 @@
 
 #include "postgres/decimal.h"
 #include "postgres/qual.h"
-#include "postgres/query_compile.h"
-#include "postgres/query_distance.h"
-#include "postgres/query_expr.h"
+#include "postgres/query_compiled.h"
 #include "postgres/query_join.h"
-
-typedef struct accumulator
-{
-	Node  *argument;			  /* NULL: rows are counted */
-	Node  *filter;				  /* NULL: of all rows */
-	uint32 wanted;				  /* a bit for each gquery_aggregate */
-	bool   counted;				  /* the number of values is wanted, too */
-	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
-	int	   scale;				  /* of decimals */
-	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
-} accumulator;
-
-typedef enum result_kind
-{
-	RESULT_COUNT,
-	RESULT_VALUE,	 /* of the argument's type */
-	RESULT_BIGINT,	 /* from a sum */
-	RESULT_NUMERIC,	 /* the same */
-	RESULT_QUOTIENT, /* of a sum and a count */
-	RESULT_FLOAT,	 /* a sum */
-	RESULT_FLOAT_QUOTIENT,
-} result_kind;
-
-typedef struct aggregate_function
-{
-	Oid	  function;
-	uint8 aggregate; /* gquery_aggregate */
-	uint8 result;
-} aggregate_function;
-
-/* What an Aggref is made of. */
-typedef struct output
-{
-	const aggregate_function *function;
-	Oid						  type;
-	int						  accumulator;
-} output;
-
-struct gstore_compiled
-{
-	gstore_query	 query;
-	List			*values; /* of the emitter */
-	int				 key_count, key_words;
-	int				 state_words;
-	bool			 raises; /* a condition or a key of a list may */
-	Oid				*key_types;
-	int				*key_scales;
-	int				 accumulator_count, output_count;
-	accumulator		*accumulators;
-	output			*outputs;
-	gstore_distances distances;
-	uint32			 gathered[GQUERY_COLUMNS_MAX];
-	bool			 gathers;
-	gquery_program	*builds; /* of inner tables */
-};
+#include "postgres/query_state.h"
 
 /* ---- aggregates by their functions */
 
 /* clang-format off */
 #define OF_INTEGERS(name, aggregate, result) \
 	{F_##name##_INT2, aggregate, result}, {F_##name##_INT4, aggregate, result}, {F_##name##_INT8, aggregate, result}
+#define STATISTICS(name, poly, wide) \
+	{F_##name##_INT2, GQUERY_SUM_I64, RESULT_STATISTIC, poly}, {F_##name##_INT4, GQUERY_SUM_I64, RESULT_STATISTIC, poly}, \
+	{F_##name##_INT8, GQUERY_SUM_I64, RESULT_STATISTIC, wide}
+#define STATISTICS_OF_FLOATS(name, final) \
+	{F_##name##_FLOAT4, GQUERY_MOMENTS_F64, RESULT_STATISTIC, final}, {F_##name##_FLOAT8, GQUERY_MOMENTS_F64, RESULT_STATISTIC, final}
 #define EXTREMES(name, aggregate) \
 	OF_INTEGERS(name, aggregate, RESULT_VALUE), \
 	{F_##name##_FLOAT4, aggregate, RESULT_VALUE}, {F_##name##_FLOAT8, aggregate, RESULT_VALUE}, \
@@ -91,7 +38,7 @@ struct gstore_compiled
 	{F_##name##_TIME, aggregate, RESULT_VALUE}, {F_##name##_TIMESTAMP, aggregate, RESULT_VALUE}, \
 	{F_##name##_TIMESTAMPTZ, aggregate, RESULT_VALUE}
 
-static const aggregate_function functions[] = {
+static const gstore_aggregate_function functions[] = {
 	{F_COUNT_, GQUERY_COUNT_ROWS, RESULT_COUNT}, {F_COUNT_ANY, GQUERY_COUNT, RESULT_COUNT},
 	{F_SUM_INT2, GQUERY_SUM_I64, RESULT_BIGINT}, {F_SUM_INT4, GQUERY_SUM_I64, RESULT_BIGINT},
 	{F_SUM_INT8, GQUERY_SUM_I64, RESULT_NUMERIC}, OF_INTEGERS(AVG, GQUERY_SUM_I64, RESULT_QUOTIENT),
@@ -103,15 +50,21 @@ static const aggregate_function functions[] = {
 	OF_INTEGERS(BIT_XOR, GQUERY_XOR_I64, RESULT_VALUE),
 	{F_SUM_NUMERIC, GQUERY_SUM_I64, RESULT_NUMERIC}, {F_AVG_NUMERIC, GQUERY_SUM_I64, RESULT_QUOTIENT},
 	{F_MIN_NUMERIC, GQUERY_MIN_I64, RESULT_VALUE}, {F_MAX_NUMERIC, GQUERY_MAX_I64, RESULT_VALUE},
+	STATISTICS(VAR_POP, numeric_poly_var_pop, numeric_var_pop), STATISTICS(VAR_SAMP, numeric_poly_var_samp, numeric_var_samp),
+	STATISTICS(VARIANCE, numeric_poly_var_samp, numeric_var_samp), STATISTICS(STDDEV, numeric_poly_stddev_samp, numeric_stddev_samp),
+	STATISTICS_OF_FLOATS(VAR_POP, float8_var_pop), STATISTICS_OF_FLOATS(VAR_SAMP, float8_var_samp), STATISTICS_OF_FLOATS(VARIANCE, float8_var_samp),
+	STATISTICS_OF_FLOATS(STDDEV, float8_stddev_samp), STATISTICS_OF_FLOATS(STDDEV_POP, float8_stddev_pop), STATISTICS_OF_FLOATS(STDDEV_SAMP, float8_stddev_samp),
+	STATISTICS(STDDEV_POP, numeric_poly_stddev_pop, numeric_stddev_pop), STATISTICS(STDDEV_SAMP, numeric_poly_stddev_samp, numeric_stddev_samp),
 };
 /* clang-format on */
 
-static const aggregate_function *
+static const gstore_aggregate_function *
 find_aggregate(const Aggref *a)
 {
-	if (a->aggkind != AGGKIND_NORMAL || a->aggdistinct != NIL || a->aggorder != NIL ||
-		a->aggdirectargs != NIL || a->aggvariadic || a->agglevelsup != 0 ||
-		a->aggsplit != AGGSPLIT_SIMPLE || list_length(a->args) > 1)
+	if (a->aggkind != AGGKIND_NORMAL || a->aggorder != NIL || a->aggdirectargs != NIL ||
+		a->aggvariadic || a->agglevelsup != 0 ||
+		(a->aggsplit != AGGSPLIT_SIMPLE && a->aggsplit != AGGSPLIT_INITIAL_SERIAL) ||
+		list_length(a->args) > 1)
 		return NULL;
 	for (Size i = 0; i < lengthof(functions); i++)
 		if (functions[i].function == a->aggfnoid)
@@ -119,23 +72,81 @@ find_aggregate(const Aggref *a)
 	return NULL;
 }
 
+/* Its result depends on how often a value is there. */
+static bool
+is_distinct(const gstore_aggregate_function *function, const Aggref *a)
+{
+	return a->aggdistinct != NIL && function->aggregate != GQUERY_MIN_I64 &&
+		function->aggregate != GQUERY_MAX_I64 && function->aggregate != GQUERY_AND_I64 &&
+		function->aggregate != GQUERY_OR_I64;
+}
+
 static int
-find_accumulator(gstore_compiled *c, Node *argument, Node *filter)
+find_accumulator(gstore_compiled *c, Node *argument, Node *filter, bool squared)
 {
 	for (int i = 0; i < c->accumulator_count; i++)
-		if (equal(c->accumulators[i].argument, argument) && equal(c->accumulators[i].filter, filter))
+		if (equal(c->accumulators[i].argument, argument) && equal(c->accumulators[i].filter, filter) &&
+			c->accumulators[i].squared == squared && !c->accumulators[i].distinct)
 			return i;
-	c->accumulators[c->accumulator_count] = (accumulator){
-		.argument = argument, .filter = filter, .count_from = -1};
+	c->accumulators[c->accumulator_count] = (gstore_accumulator){
+		.argument = argument, .filter = filter, .squared = squared, .count_from = -1};
 	return c->accumulator_count++;
+}
+
+/* Its result needs the number of values. */
+static bool
+is_counted(const gstore_aggregate *o)
+{
+	switch ((gstore_result_kind) o->function->result)
+	{
+		case RESULT_COUNT:
+			return o->function->aggregate == GQUERY_COUNT;
+		case RESULT_NUMERIC:
+			return o->partial;
+		case RESULT_QUOTIENT:
+		case RESULT_FLOAT_QUOTIENT:
+		case RESULT_STATISTIC:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* A transition state is returned that is not what a result is made of, too. */
+static bool
+is_state(const gstore_aggregate *o)
+{
+	return o->partial && o->function->result >= RESULT_NUMERIC && o->function->result != RESULT_FLOAT;
+}
+
+/* All are of the same values, without a condition. */
+static bool
+add_distinct(gstore_compiled *c, gstore_aggregate *o, Node *argument, const Node *filter)
+{
+	gstore_accumulator *a;
+
+	if (filter != NULL || o->partial || (c->distinct != NULL && !equal(c->distinct, argument)) ||
+		(o->function->aggregate != GQUERY_COUNT && o->function->aggregate != GQUERY_SUM_I64) ||
+		o->function->result == RESULT_STATISTIC)
+		return false;
+	if (c->distinct == NULL)
+		c->distinct_at = c->accumulator_count++;
+	c->distinct = argument;
+	o->accumulator = c->distinct_at;
+	a = &c->accumulators[o->accumulator];
+	*a = (gstore_accumulator){.argument = argument,
+							  .distinct = true,
+							  .wanted = a->wanted | 1u << GQUERY_COUNT | 1u << o->function->aggregate,
+							  .count_from = o->accumulator};
+	return true;
 }
 
 static bool
 add_output(gstore_compiled *c, const Aggref *aggregate)
 {
-	output		*o = &c->outputs[c->output_count++];
-	Node		*argument = NULL;
-	accumulator *a;
+	gstore_aggregate   *o = &c->outputs[c->output_count++];
+	Node			   *argument = NULL, *filter = (Node *) aggregate->aggfilter;
+	gstore_accumulator *a;
 
 	o->function = find_aggregate(aggregate);
 	if (o->function == NULL)
@@ -143,13 +154,22 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 	if (aggregate->args != NIL)
 		argument = (Node *) linitial_node(TargetEntry, aggregate->args)->expr;
 	o->type = aggregate->aggtype;
-	o->accumulator = find_accumulator(c, argument, (Node *) aggregate->aggfilter);
+	o->argument = argument != NULL ? getBaseType(exprType(argument)) : InvalidOid;
+	o->partial = aggregate->aggsplit != AGGSPLIT_SIMPLE;
+	if (is_state(o) && o->argument == NUMERICOID) /* its digits behind the point are counted there */
+		return false;
+	if (is_distinct(o->function, aggregate))
+		return add_distinct(c, o, argument, filter);
+	o->accumulator = find_accumulator(c, argument, filter, false);
 	a = &c->accumulators[o->accumulator];
-	if (o->function->aggregate == GQUERY_COUNT || o->function->result == RESULT_QUOTIENT ||
-		o->function->result == RESULT_FLOAT_QUOTIENT)
+	if (is_counted(o))
 		a->counted = true;
 	if (o->function->aggregate != GQUERY_COUNT)
 		a->wanted |= 1u << o->function->aggregate;
+	if (o->function->result != RESULT_STATISTIC || o->function->aggregate == GQUERY_MOMENTS_F64)
+		return true;
+	o->squares = find_accumulator(c, argument, filter, true);
+	c->accumulators[o->squares].wanted |= 1u << o->function->aggregate;
 	return true;
 }
 
@@ -159,6 +179,9 @@ plan_outputs(gstore_compiled *c)
 	ListCell *cell;
 
 	c->accumulator_count = c->output_count = 0;
+	c->distinct = NULL;
+	memset(c->accumulators, 0,
+		   sizeof *c->accumulators * (3 * (Size) list_length(c->query.aggregates) + 1));
 	foreach(cell, c->query.aggregates)
 		if (!add_output(c, lfirst_node(Aggref, cell)))
 			return false;
@@ -168,15 +191,15 @@ plan_outputs(gstore_compiled *c)
 /* ---- instructions */
 
 /* The value on the stack goes to each of the words that are wanted of it. */
-static bool
-emit_words(gstore_emitter *e, accumulator *a, bool is_float)
+bool
+gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
 {
 	uint32 left = a->wanted;
 
 	for (int i = 0; i < GQUERY_AGGREGATES; i++)
 	{
 		const bool	 is_key = is_float && (i == GQUERY_MIN_I64 || i == GQUERY_MAX_I64);
-		const uint32 at = e->program->state_words, words = i == GQUERY_SUM_I64 ? 2 : 1;
+		const uint32 at = e->program->state_words, words = gquery_aggregate_words((uint32) i);
 
 		if ((left & 1u << i) == 0)
 			continue;
@@ -193,7 +216,7 @@ emit_words(gstore_emitter *e, accumulator *a, bool is_float)
 
 /* How it is known how many values there were, once it is known whether some are NULL. */
 static void
-choose_count(gstore_compiled *c, accumulator *a, bool nullable)
+choose_count(gstore_compiled *c, gstore_accumulator *a, bool nullable)
 {
 	if (!nullable && !a->counted && c->query.keys != NIL && a->filter == NULL)
 		return;
@@ -203,12 +226,12 @@ choose_count(gstore_compiled *c, accumulator *a, bool nullable)
 		a->count_from = (int) (a - c->accumulators);
 		return;
 	}
-	a->count_from = find_accumulator(c, NULL, a->filter);
+	a->count_from = find_accumulator(c, NULL, a->filter, false);
 	c->accumulators[a->count_from].wanted |= 1u << GQUERY_COUNT_ROWS;
 }
 
 static bool
-emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
+emit_argument(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 {
 	const uint32   before = e->program->code_count;
 	const bool	   is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
@@ -221,15 +244,19 @@ emit_argument(gstore_compiled *c, gstore_emitter *e, accumulator *a)
 	if (!done || (value.mixed && a->wanted != 0))
 		return false;
 	a->scale = value.scale == GSTORE_SCALE_ANY ? 0 : value.scale;
+	if (a->squared) /* of values that are counted without it */
+		return gstore_emit(e, GQUERY_COPY, 0, 0) &&
+			gstore_emit(e, GQUERY_MULTIPLY, 0, GQUERY_ARITHMETIC_I64) &&
+			gstore_emit_words(e, a, false);
 	choose_count(c, a, value.nullable || value.raises);
 	if (a->wanted != 0)
-		return emit_words(e, a, gstore_is_float(value.type));
+		return gstore_emit_words(e, a, gstore_is_float(value.type));
 	e->program->code_count = before; /* rows alone are counted */
 	return true;
 }
 
 static bool
-emit_accumulator(gstore_compiled *c, gstore_emitter *e, accumulator *a)
+emit_accumulator(gstore_compiled *c, gstore_emitter *e, gstore_accumulator *a)
 {
 	gstore_emitted condition;
 	bool		   done;
@@ -238,7 +265,7 @@ emit_accumulator(gstore_compiled *c, gstore_emitter *e, accumulator *a)
 		(!gstore_emit_expression(e, a->filter, &condition) || !gstore_emit(e, GQUERY_IF, 0, 0)))
 		return false;
 	e->guarded += a->filter != NULL;
-	done = a->argument != NULL ? emit_argument(c, e, a) : emit_words(e, a, false);
+	done = a->argument != NULL ? emit_argument(c, e, a) : gstore_emit_words(e, a, false);
 	e->guarded -= a->filter != NULL;
 	return done && (a->filter == NULL || gstore_emit(e, GQUERY_END, 0, 0));
 }
@@ -248,12 +275,45 @@ static bool
 emit_accumulators(gstore_compiled *c, gstore_emitter *e)
 {
 	for (int i = 0; i < c->accumulator_count; i++)
-		if (c->accumulators[i].argument != NULL && !emit_accumulator(c, e, &c->accumulators[i]))
+		if (c->accumulators[i].argument != NULL && !c->accumulators[i].distinct &&
+			!emit_accumulator(c, e, &c->accumulators[i]))
 			return false;
 	for (int i = 0; i < c->accumulator_count; i++)
 		if (c->accumulators[i].argument == NULL && !emit_accumulator(c, e, &c->accumulators[i]))
 			return false;
 	return true;
+}
+
+/* Of one key; they are added to `words`. */
+static bool
+emit_key_words(gstore_emitter *e, Node *key, int *words, gstore_emitted *out)
+{
+	int count = 0;
+
+	do
+		if (!gstore_emit_word(e, key, count++, out) || out->mixed)
+			return false;
+	while (count < gstore_stack_words(out->type));
+	*words += count;
+	return true;
+}
+
+/* Doubles are counted: the key tells equal ones. */
+static bool
+emit_distinct_key(gstore_compiled *c, gstore_emitter *e)
+{
+	gstore_accumulator *a = &c->accumulators[c->distinct_at];
+	const bool			is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
+	gstore_emitted		key;
+	bool				done;
+
+	e->computing += is_sum;
+	done = emit_key_words(e, c->distinct, &c->distinct_words, &key);
+	e->computing -= is_sum;
+	if (!done)
+		return false;
+	a->scale = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
+	return !gstore_is_float(key.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0);
 }
 
 /* PostgreSQL has one group of 0 and -0, and one of all NaNs, and shows the first of them: doubles are no keys here. */
@@ -263,32 +323,30 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 	gstore_emitted key;
 	ListCell	  *cell;
 
-	c->key_count = c->key_words = 0;
+	int words = 0;
+
+	c->key_count = c->distinct_words = 0;
 	foreach(cell, c->query.keys)
 	{
-		int words = 0;
-
-		do
-			if (!gstore_emit_word(e, lfirst(cell), words++, &key) || gstore_is_float(key.type) ||
-				key.mixed)
-				return false;
-		while (words < gstore_stack_words(key.type));
+		if (!emit_key_words(e, lfirst(cell), &words, &key) || gstore_is_float(key.type))
+			return false;
 		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
-		c->key_words += words;
 	}
-	return c->key_words <= GQUERY_KEYS_MAX &&
-		(c->key_words == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) c->key_words, 0));
+	c->key_words = words;
+	if (c->distinct != NULL && !emit_distinct_key(c, e))
+		return false;
+	words += c->distinct_words;
+	return words <= GQUERY_KEYS_MAX && (words == 0 || gstore_emit(e, GQUERY_GROUP, (uint32) words, 0));
 }
 
-static bool
-emit_filters(gstore_compiled *c, gstore_emitter *e)
+bool
+gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 {
 	gstore_emitted condition;
 	ListCell	  *cell;
 
-	c->raises = false;
-	foreach(cell, c->query.filters)
+	foreach(cell, filters)
 	{
 		e->condition = lfirst(cell);
 		if (!gstore_emit_expression(e, e->condition, &condition) ||
@@ -327,8 +385,8 @@ emit_key_end(gstore_compiled *c, gstore_emitter *e, const gstore_emitted *value,
 		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }
 
-static bool
-emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
+bool
+gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
 	gstore_emitted value;
 
@@ -361,7 +419,7 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 	initStringInfo(&c->distances.queries);
 	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
-		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
+		if (!gstore_emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
 	return c->key_words <= GQUERY_KEYS_MAX && gstore_emit(e, GQUERY_EMIT, (uint32) c->key_words, 0);
 }
@@ -401,8 +459,8 @@ start_program(gquery_program *program)
 	program->column_count = program->code_count = program->value_count = program->state_words = 0;
 }
 
-static bool
-check_program(const gquery_program *program)
+bool
+gstore_check_program(const gquery_program *program)
 {
 	gquery_shape shape;
 	char		 problem[128];
@@ -434,13 +492,15 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 		bool					 done;
 
 		start_program(build.program);
-		done = gstore_join_emit_build(&build, join, &c->raises) && check_program(build.program);
+		done = gstore_join_emit_build(&build, join, &c->raises) && gstore_check_program(build.program);
 		e->values = build.values;
 		if (!done)
 			return false;
 	}
 	return true;
 }
+
+/* ---- the whole */
 
 static bool
 emit_query(gstore_compiled *c, gstore_emitter *e)
@@ -450,15 +510,17 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 	start_program(p);
 	e->relation = c->query.relation;
 	e->joins = c->query.joins;
-	if (!emit_filters(c, e) || !gstore_join_emit(e, c->query.joins, &c->raises) || !emit_sink(c, e))
+	c->raises = false;
+	if (!gstore_emit_filters(c, e, c->query.filters) ||
+		!gstore_join_emit(e, c->query.joins, &c->raises) || !emit_sink(c, e))
 		return false;
 	c->state_words = (int) p->state_words;
-	return check_program(p) && emit_builds(c, e);
+	return gstore_check_program(p) && emit_builds(c, e) && gstore_emit_stages(c, e);
 }
 
 /* ---- the passes */
 
-/* Of each aggregate two accumulators at most, as one that counts rows may come with it. */
+/* Of each aggregate three accumulators at most, as one of squares and one that counts rows may come with it. */
 static gstore_compiled *
 create_compiled(const gstore_query *query)
 {
@@ -466,7 +528,7 @@ create_compiled(const gstore_query *query)
 	gstore_compiled *c = palloc0(sizeof *c);
 
 	c->query = *query;
-	c->accumulators = palloc0(sizeof *c->accumulators * (2 * count + 1));
+	c->accumulators = palloc0(sizeof *c->accumulators * (3 * count + 1));
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
 	if (query->joins != NIL)
@@ -486,6 +548,8 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	pfree(e.program);
 	if (c->builds != NULL)
 		pfree(c->builds);
+	if (c->stages != NULL)
+		pfree(c->stages);
 	return done;
 }
 
@@ -543,7 +607,7 @@ gstore_query_builds(const gstore_compiled *c, const gquery_program **builds)
 int
 gstore_query_record_words(const gstore_compiled *c)
 {
-	return 1 + c->key_words + c->state_words;
+	return c->entry_words + 1 + c->key_words + c->state_words;
 }
 
 bool
@@ -552,6 +616,19 @@ gstore_query_gathered(const gstore_compiled *c, const uint32 **places, int *coun
 	*places = c->gathered;
 	*count = list_length(c->query.gathered);
 	return c->gathers;
+}
+
+int
+gstore_query_entry_words(const gstore_compiled *c)
+{
+	return c->entry_words;
+}
+
+int
+gstore_query_stages(const gstore_compiled *c, const gquery_program **stages)
+{
+	*stages = c->stages;
+	return c->stage_count;
 }
 
 int
@@ -569,28 +646,25 @@ gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **
 static const uint64 *
 state_of(const gstore_compiled *c, const uint64 *record)
 {
-	return record + 1 + c->key_words;
+	return record + c->entry_words + 1 + c->key_words;
 }
 
 /* How many values an aggregate had; at least that it was not 0. */
 static int64
-count_of(const gstore_compiled *c, const accumulator *a, const uint64 *state)
+count_of(const gstore_compiled *c, const gstore_accumulator *a, const uint64 *state)
 {
-	const accumulator *from = a->count_from < 0 ? NULL : &c->accumulators[a->count_from];
+	const gstore_accumulator *from = gstore_counter_of(c, a);
 
-	if (a->argument == NULL)
-		return (int64) state[a->at[GQUERY_COUNT_ROWS]];
-	if (from == NULL)
-		return 1;
-	return (int64) state[from->at[from == a ? GQUERY_COUNT : GQUERY_COUNT_ROWS]];
+	return from == NULL ? 1 : (int64) state[gstore_count_word(a, from)];
 }
 
 static gstore_decimal
-sum_of(const accumulator *a, const uint64 *state)
+sum_of(const gstore_accumulator *a, const uint64 *state)
 {
-	const uint64 *words = state + a->at[GQUERY_SUM_I64];
+	const uint64		   *words = state + a->at[GQUERY_SUM_I64];
+	const unsigned __int128 sum = (unsigned __int128) words[1] << 64 | words[0];
 
-	return (gstore_decimal) (((unsigned __int128) words[1] << 64) | words[0]);
+	return (gstore_decimal) (a->merged ? sum + ((unsigned __int128) (words[2] + words[4]) << 64) : sum);
 }
 
 static Datum
@@ -610,7 +684,7 @@ bigint_of(gstore_decimal sum)
 }
 
 static double
-float_sum_of(const accumulator *a, const uint64 *state)
+float_sum_of(const gstore_accumulator *a, const uint64 *state)
 {
 	double sum;
 
@@ -629,7 +703,7 @@ float_of(double sum, Oid type)
 }
 
 static Datum
-value_of(const output *o, const accumulator *a, const uint64 *state)
+value_of(const gstore_aggregate *o, const gstore_accumulator *a, const uint64 *state)
 {
 	const int	aggregate = o->function->aggregate;
 	const int64 word = (int64) state[a->at[aggregate]];
@@ -638,11 +712,60 @@ value_of(const output *o, const accumulator *a, const uint64 *state)
 							  a->scale);
 }
 
+/* PostgreSQL may take an average's state for that of a variance of the same values: it has the squares if there is one. */
 static Datum
-output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *null)
+state_of_floats(const gstore_accumulator *a, int64 count, const uint64 *state)
 {
-	const accumulator *a = &c->accumulators[o->accumulator];
-	const int64		   count = count_of(c, a, state);
+	const uint64 *words = state + a->at[GQUERY_MOMENTS_F64];
+	double		  values[4], sum, squares;
+
+	if ((a->wanted & 1u << GQUERY_MOMENTS_F64) == 0)
+		return gstore_state_of_floats(count, float_sum_of(a, state), get_float8_nan());
+	memcpy(values, words, sizeof values);
+	sum = (a->wanted & 1u << GQUERY_SUM_F64) != 0 ? float_sum_of(a, state)
+												  : values[1] * (double) count + values[2];
+	squares = values[3] - values[2] * values[2] / (double) count;
+	if (!isfinite(squares))
+		squares = get_float8_nan();
+	return gstore_state_of_floats(count, sum, squares < 0 ? 0 : squares);
+}
+
+/* A transition state, where that is not what a result is made of, too. */
+static Datum
+partial_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
+		   const uint64 *state)
+{
+	gstore_moments m = {.count = count_of(c, a, state)};
+
+	if (gstore_is_float(o->argument))
+		return state_of_floats(a, m.count, state);
+	m.sum = sum_of(a, state);
+	if (o->function->result == RESULT_STATISTIC)
+	{
+		m.squares = sum_of(&c->accumulators[o->squares], state);
+		return o->argument == INT8OID ? gstore_state_of_numeric(&m) : gstore_state_of_poly(&m);
+	}
+	return o->argument == INT8OID
+		? gstore_state_of_int8_sum(&m)
+		: gstore_state_of_int4_avg(m.count, DatumGetInt64(bigint_of(m.sum)));
+}
+
+static Datum
+statistic_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
+			 const uint64 *state, bool *null)
+{
+	PGFunction deserialize = o->argument == INT8OID ? numeric_deserialize : numeric_poly_deserialize;
+
+	return gstore_state_final(partial_of(c, o, a, state),
+							  gstore_is_float(o->argument) ? NULL : deserialize, o->function->final,
+							  null);
+}
+
+static Datum
+output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *state, bool *null)
+{
+	const gstore_accumulator *a = &c->accumulators[o->accumulator];
+	const int64				  count = count_of(c, a, state);
 
 	*null = false;
 	if (o->function->result == RESULT_COUNT)
@@ -650,10 +773,14 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 	*null = count == 0;
 	if (*null)
 		return (Datum) 0;
-	switch ((result_kind) o->function->result)
+	if (is_state(o))
+		return partial_of(c, o, a, state);
+	switch ((gstore_result_kind) o->function->result)
 	{
 		case RESULT_BIGINT:
 			return bigint_of(sum_of(a, state));
+		case RESULT_STATISTIC:
+			return statistic_of(c, o, a, state, null);
 		case RESULT_NUMERIC:
 			return numeric_of(sum_of(a, state), a->scale);
 		case RESULT_QUOTIENT:
@@ -672,14 +799,15 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 void
 gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
 {
-	int word = 0;
+	const uint64 *nulls_of = record + c->entry_words;
+	int			  word = 0;
 
 	for (int i = 0; i < c->key_count; i++)
 	{
-		const int64 *words = (const int64 *) &record[1 + word];
+		const int64 *words = (const int64 *) &nulls_of[1 + word];
 		const Oid	 type = c->key_types[i];
 
-		nulls[i] = (record[0] >> word & 1) != 0;
+		nulls[i] = (*nulls_of >> word & 1) != 0;
 		values[i] = type == UUIDOID ? gstore_uuid_value(words[0], words[1])
 									: gstore_stack_value(words[0], type, c->key_scales[i]);
 		word += gstore_stack_words(type);

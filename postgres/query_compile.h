@@ -40,6 +40,12 @@ typedef struct gstore_query
 	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them. */
 	List *gathered, *gathered_types;
 	List *joins; /* of gstore_query_join (query_join.h), in their order, behind the filters */
+	/*
+	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order. Expressions consist of
+	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates.
+	 */
+	List			*order, *order_directions;
+	List			*having;
 	const Bitmapset *unset; /* planning: gstore_unset_planned() */
 } gstore_query;
 
@@ -77,7 +83,7 @@ extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *r
 
 /*
  * A record's words, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those
- * of a state without any row are 0, for gstore_query_result().
+ * of a state without any row are 0, for gstore_query_result(); of groups in an order such an entry is before them.
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);
 
@@ -88,5 +94,9 @@ gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_dist
 
 /* Of the program that was compiled last: the places of query.gathered among its columns. False: there is no room for all of them. */
 extern bool gstore_query_gathered(const gstore_compiled *compiled, const uint32 **places, int *count);
+/* Programs of the groups that were found, of the one that was compiled last. */
+extern int gstore_query_stages(const gstore_compiled *compiled, const gquery_program **stages);
+/* Words of a record by which records have their order; 0: they have none. */
+extern int gstore_query_entry_words(const gstore_compiled *compiled);
 
 #endif

@@ -11,6 +11,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
+#include "optimizer/clauses.h"
 #include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -56,8 +57,8 @@ gstore_emit(gstore_emitter *e, gquery_op op, uint32 a, uint32 b)
 	return emit_instruction(e, (gquery_instruction){.op = (uint16) op, .a = a, .b = (uint16) b});
 }
 
-static bool
-emit_constant(gstore_emitter *e, int64 word)
+bool
+gstore_emit_constant(gstore_emitter *e, int64 word)
 {
 	return emit_instruction(e, (gquery_instruction){.op = GQUERY_CONSTANT, .value = (uint64) word});
 }
@@ -145,9 +146,9 @@ emit_value(gstore_emitter *e, Datum value, gstore_emitted *out)
 	int64 word;
 
 	if (out->type != NUMERICOID)
-		return emit_constant(e, gstore_stack_word(value, out->type, 0));
+		return gstore_emit_constant(e, gstore_stack_word(value, out->type, 0));
 	return gstore_number_word(value, &out->scale, &word) &&
-		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && emit_constant(e, word);
+		(e->computing == 0 || word != GQUERY_DECIMAL_NAN) && gstore_emit_constant(e, word);
 }
 
 static bool
@@ -343,7 +344,7 @@ emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number
 	out->nullable = false;
 	if (!gstore_decimal_word(value, scale, &word))
 		op = gstore_beside(op, &word);
-	return emit_constant(e, word) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+	return gstore_emit_constant(e, word) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 }
 
 /* ---- operators and functions */
@@ -540,7 +541,7 @@ emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitt
 		return true;
 	return gstore_emit(e, GQUERY_I64_TO_F64, 0, 0) &&
 		(c->divisor == 1 ||
-		 (emit_constant(e, gstore_stack_word(Float8GetDatum((double) c->divisor), FLOAT8OID, 0)) &&
+		 (gstore_emit_constant(e, gstore_stack_word(Float8GetDatum((double) c->divisor), FLOAT8OID, 0)) &&
 		  gstore_emit(e, GQUERY_DIVIDE, 0, GQUERY_ARITHMETIC_F64)));
 }
 
@@ -943,10 +944,14 @@ gstore_emit_expression(gstore_emitter *e, Node *node, gstore_emitted *out)
 	const uint32 code = e->program->code_count, values = e->program->value_count;
 
 	check_stack_depth();
+	if (e->emit_group != NULL && e->emit_group(e, node, 0, out))
+		return true;
 	if (!IsA(node, Const) && !IsA(node, Param) && emit_node(e, node, out))
 		return true;
 	e->program->code_count = code;
 	e->program->value_count = values;
+	if (e->emit_group != NULL && contain_agg_clause(node))
+		return false;
 	return emit_known(e, node, out);
 }
 
@@ -960,6 +965,8 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 
 	if (getBaseType(exprType(node)) != UUIDOID)
 		return gstore_emit_expression(e, node, out);
+	if (e->emit_group != NULL && e->emit_group(e, node, which, out))
+		return true;
 	while (IsA(node, RelabelType))
 		node = (Node *) ((RelabelType *) node)->arg;
 	if (is_column(e, node))
@@ -970,5 +977,6 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
 		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	out->nullable = null;
-	return null ? emit_null(e, out) : emit_constant(e, gstore_stack_word(value, UUIDOID, which));
+	return null ? emit_null(e, out)
+				: gstore_emit_constant(e, gstore_stack_word(value, UUIDOID, which));
 }

@@ -15,6 +15,12 @@
 
 struct gstore_case;
 struct gstore_distances;
+struct gstore_emitter;
+struct gstore_emitted;
+
+/* Of a stage: an expression that is a value of a group; which: as of gstore_emit_word(). False: it is none, or has no instructions. */
+typedef bool (*gstore_emit_group)(struct gstore_emitter *emitter, Node *node, int which,
+								  struct gstore_emitted *out);
 
 /*
  * Instructions are emitted in three passes over the same expressions: planning (neither parent nor context), where values that
@@ -42,6 +48,9 @@ typedef struct gstore_emitter
 	Node			   *condition;		/* the one that is emitted; NULL: none is */
 	struct gstore_case *scope;			/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
+	/* Of a stage, whose rows are groups: */
+	gstore_emit_group		emit_group; /* NULL: it is none */
+	struct gstore_compiled *groups;
 } gstore_emitter;
 
 /* The value that instructions leave on the stack. */
@@ -71,5 +80,7 @@ extern bool gstore_emit_gathered(gstore_emitter *emitter, int number, Oid type, 
  */
 extern bool
 gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null, bool *raises);
+
+extern bool gstore_emit_constant(gstore_emitter *emitter, int64 word);
 
 #endif

@@ -33,9 +33,8 @@
 static bool
 is_table(PlannerInfo *root, const RelOptInfo *rel)
 {
-	return rel->reloptkind == RELOPT_BASEREL && rel->rtekind == RTE_RELATION &&
-		rel->fdwroutine != NULL && !root->simple_rte_array[rel->relid]->inh &&
-		bms_is_empty(rel->lateral_relids);
+	return IS_SIMPLE_REL(rel) && rel->rtekind == RTE_RELATION && rel->fdwroutine != NULL &&
+		!root->simple_rte_array[rel->relid]->inh && bms_is_empty(rel->lateral_relids);
 }
 
 static List *

@@ -82,12 +82,14 @@ find_member(const EquivalenceClass *ec, const RelOptInfo *rel)
 	return NULL;
 }
 
-/* In the order that the GPU has the type's values in. */
-static bool
-has_order_of_type(const PathKey *key, const Expr *expression)
+/* In the order of the type's own operators. */
+bool
+gstore_order_fits(const PathKey *key, const Expr *expression, int *direction)
 {
 	const Oid type = getBaseType(exprType((const Node *) expression));
 
+	*direction = (key->pk_strategy == BTGreaterStrategyNumber ? GSTORE_KEY_DESCENDING : 0) |
+		(key->pk_nulls_first ? GSTORE_KEY_NULLS_FIRST : 0);
 	return lookup_type_cache(type, TYPECACHE_BTREE_OPFAMILY)->btree_opf == key->pk_opfamily;
 }
 
@@ -100,14 +102,12 @@ find_keys(PlannerInfo *root, const RelOptInfo *rel, order_parts *parts)
 	{
 		const PathKey *key = lfirst(cell);
 		Expr		  *expression = find_member(key->pk_eclass, rel);
+		int			   direction;
 
-		if (expression == NULL || !has_order_of_type(key, expression))
+		if (expression == NULL || !gstore_order_fits(key, expression, &direction))
 			return false;
 		parts->keys = lappend(parts->keys, expression);
-		parts->directions = lappend_int(
-			parts->directions,
-			(key->pk_strategy == BTGreaterStrategyNumber ? GSTORE_KEY_DESCENDING : 0) |
-				(key->pk_nulls_first ? GSTORE_KEY_NULLS_FIRST : 0));
+		parts->directions = lappend_int(parts->directions, direction);
 	}
 	return parts->keys != NIL;
 }
@@ -129,6 +129,16 @@ is_known_limit(Node *node)
 		!contain_subplans(node) && !has_exec_parameter(node, NULL);
 }
 
+List *
+gstore_find_limits(const Query *query)
+{
+	if (query->limitCount == NULL || !is_known_limit(query->limitCount))
+		return NIL;
+	if (query->limitOffset == NULL)
+		return list_make1(query->limitCount);
+	return is_known_limit(query->limitOffset) ? list_make2(query->limitCount, query->limitOffset) : NIL;
+}
+
 /* True: a LIMIT is for this order. */
 static bool
 find_limits(const PlannerInfo *root, order_parts *parts)
@@ -139,12 +149,7 @@ find_limits(const PlannerInfo *root, order_parts *parts)
 		query->distinctClause != NIL || query->hasAggs || query->hasWindowFuncs ||
 		query->hasTargetSRFs || query->havingQual != NULL || query->setOperations != NULL)
 		return false;
-	if (!is_known_limit(query->limitCount) ||
-		(query->limitOffset != NULL && !is_known_limit(query->limitOffset)))
-		return true;
-	parts->limits = list_make1(query->limitCount);
-	if (query->limitOffset != NULL)
-		parts->limits = lappend(parts->limits, query->limitOffset);
+	parts->limits = gstore_find_limits(query);
 	return true;
 }
 
@@ -372,22 +377,21 @@ end_lists(order_state *state)
 /* ---- lists */
 
 /* As LIMIT has it: NULL and what is negative, which is an error there, are none. */
-static uint64
-evaluate_limits(ForeignScanState *node, const order_state *state)
+uint64
+gstore_evaluate_limits(const List *limits, ExprContext *context)
 {
 	uint64	  rows = 0;
 	ListCell *cell;
 
-	foreach(cell, state->limits)
+	foreach(cell, limits)
 	{
 		bool  null;
-		int64 value = DatumGetInt64(
-			ExecEvalExprSwitchContext(lfirst(cell), node->ss.ps.ps_ExprContext, &null));
+		int64 value = DatumGetInt64(ExecEvalExprSwitchContext(lfirst(cell), context, &null));
 
-		if (null && cell == list_head(state->limits))
+		if (null && cell == list_head(limits))
 			return 0;
 		if (!null && value > 0)
-			rows += Min((uint64) value, LIST_ROWS_MOST);
+			rows += (uint64) value; /* of two int64: it fits */
 	}
 	return rows;
 }
@@ -460,7 +464,8 @@ make_first_list(ForeignScanState *node, order_state *state)
 	strlcpy(state->run.why, "rows are in two stores", sizeof state->run.why);
 	if (!gstore_whole_join(ranges, count, &state->view))
 		return false;
-	state->wanted = state->times * evaluate_limits(node, state);
+	state->wanted = state->times *
+		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), LIST_ROWS_MOST);
 	state->max = Min(Max(state->wanted, LIST_ROWS), LIST_ROWS_MOST);
 	return make_list(node, state, NULL);
 }
@@ -691,13 +696,14 @@ end_order(ForeignScanState *node)
 /* ---- EXPLAIN */
 
 /* As of a Sort node: what is not the default of ASC or DESC is said. */
-static void
-explain_keys(const ForeignScanState *node, const gstore_query *query, ExplainState *es)
+void
+gstore_explain_order(const ForeignScanState *node, const List *keys, const List *directions,
+					 ExplainState *es)
 {
 	List *context = set_deparse_context_plan(es->deparse_cxt, node->ss.ps.plan, NIL), *texts = NIL;
-	ListCell *key, *direction;
+	const ListCell *key, *direction;
 
-	forboth(key, query->keys, direction, query->directions)
+	forboth(key, keys, direction, directions)
 	{
 		const bool	descending = (lfirst_int(direction) & GSTORE_KEY_DESCENDING) != 0;
 		const bool	nulls_first = (lfirst_int(direction) & GSTORE_KEY_NULLS_FIRST) != 0;
@@ -721,7 +727,7 @@ explain_order(ForeignScanState *node, ExplainState *es)
 
 	ExplainPropertyText(
 		"GPU", psprintf("order on %s", RelationGetRelationName(node->ss.ss_currentRelation)), es);
-	explain_keys(node, &state->query, es);
+	gstore_explain_order(node, state->query.keys, state->query.directions, es);
 	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
 	gstore_explain_expressions(node, "Row Filter", lthird(plan->fdw_exprs), es);
 	if (!es->analyze)

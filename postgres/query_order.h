@@ -7,7 +7,9 @@
 
 #include "postgres.h"
 
+#include "commands/explain.h"
 #include "foreign/fdwapi.h"
+#include "nodes/execnodes.h"
 #include "nodes/pathnodes.h"
 
 /*
@@ -29,6 +31,19 @@ gstore_is_order_plan(const Plan *plan)
 {
 	return ((const Scan *) plan)->scanrelid > 0 && plan->lefttree != NULL;
 }
+
+/* Whether the GPU has the values of an expression in the order that the key asks for; and then its GSTORE_KEY_... */
+extern bool gstore_order_fits(const PathKey *key, const Expr *expression, int *direction);
+
+/*
+ * LIMIT, and OFFSET if there is one, as expressions that are known before the rows; NIL: there are none. Their sum, from states of these: rows that are
+ * returned at most; 0: all of them, or none.
+ */
+extern List	 *gstore_find_limits(const Query *query);
+extern uint64 gstore_evaluate_limits(const List *limits, ExprContext *context);
+
+extern void gstore_explain_order(const ForeignScanState *node, const List *keys,
+								 const List *directions, ExplainState *es);
 
 /* Their execution. */
 extern void gstore_order_callbacks(FdwRoutine *routine);

@@ -1,9 +1,14 @@
 /*
  * See query_path.h.
  *
+ * Of partitions the same is offered for a partial aggregate: the final one is PostgreSQL's, above an Append.
+ *
+ * Above it there is a path in the query's order, if that and HAVING can be compiled for groups, and LIMIT is known: then the first groups alone are returned.
+ *
  * The plan's scan tuple has the keys, then the aggregates, and last one column that is always true: the conditions, which are in
  * fdw_scan_tlist alone, as there PostgreSQL keeps what refers to columns of the table. fdw_exprs has their parameters, by
- * which PostgreSQL determines when a plan is to run again. HAVING and what is computed of the scan tuple is the executor's.
+ * which PostgreSQL determines when a plan is to run again, then HAVING, keys and limits of an order, in which PostgreSQL puts references to
+ * the scan tuple. HAVING and what is computed of the scan tuple is the executor's, too.
  *
  * The outer plan makes the same tuple here, of the rows of the local scan: it runs if the GPU cannot.
  */
@@ -26,6 +31,7 @@
 #include "postgres/fdw.h"
 #include "postgres/qual.h"
 #include "postgres/query_join.h"
+#include "postgres/query_order.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
@@ -51,8 +57,10 @@ typedef struct parts
 {
 	const gstore_join_plan *join;
 	gstore_query			query;
-	PathTarget			   *target; /* keys and aggregates: the scan tuple */
+	List				   *clauses; /* SortGroupClause: of the keys */
+	PathTarget			   *target;	 /* keys and aggregates: the scan tuple */
 	List				   *having;
+	AggSplit				split; /* of the aggregates */
 } parts;
 
 /* Collects aggregates. True: there is something else that is made of rows. */
@@ -80,6 +88,16 @@ group_clause(const PlannerInfo *root)
 	return root->processed_groupClause;
 #else
 	return root->parse->groupClause;
+#endif
+}
+
+static List *
+distinct_clause(const PlannerInfo *root)
+{
+#if PG_VERSION_NUM >= 160000
+	return root->processed_distinctClause;
+#else
+	return root->parse->distinctClause;
 #endif
 }
 
@@ -137,28 +155,38 @@ gstore_query_order(PlannerInfo *root, List *infos)
 	return out;
 }
 
-static bool
-find_keys(PlannerInfo *root, parts *p)
+/* Of a partition they are expressions of its own columns. */
+static Expr *
+find_key(const PathTarget *target, Index number)
 {
 	ListCell *cell;
 
-	foreach(cell, group_clause(root))
+	foreach(cell, target->exprs)
+		if (get_pathtarget_sortgroupref(target, foreach_current_index(cell)) == number)
+			return lfirst(cell);
+	return NULL;
+}
+
+static bool
+find_keys(const PathTarget *target, parts *p)
+{
+	ListCell *cell;
+
+	foreach(cell, p->clauses)
 	{
 		const SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
-		Expr				  *key = (Expr *) get_sortgroupclause_expr((SortGroupClause *) clause,
-																	   root->processed_tlist);
+		Expr				  *key = find_key(target, clause->tleSortGroupRef);
 
-		if (!clause->hashable)
+		if (key == NULL || !clause->hashable)
 			return false;
 		p->query.keys = lappend(p->query.keys, key);
 		add_column_to_pathtarget(p->target, key, clause->tleSortGroupRef);
 	}
-	return p->query.keys != NIL || root->parse->groupClause == NIL;
+	return true;
 }
 
 static bool
-find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped,
-		   const GroupPathExtraData *extra, parts *p)
+find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 {
 	ListCell *cell;
 
@@ -167,10 +195,8 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	p->query.filters = p->join->filters;
 	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
-	p->having = (List *) extra->havingQual;
-	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||
-		find_aggregates((Node *) grouped->reltarget->exprs, p) ||
-		find_aggregates((Node *) p->having, p))
+	if (root->parse->hasTargetSRFs || !find_keys(target, p) ||
+		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
 		return false;
 	foreach(cell, p->query.aggregates)
 		add_column_to_pathtarget(p->target, lfirst(cell), 0);
@@ -180,11 +206,33 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 
 /* ---- paths */
 
-/* Of one table of ours without children, or joined ones, whose rows are not locked; a pseudoconstant condition is a plan node above a scan. */
+/* DISTINCT within aggregates: the local plan sorts. */
+static bool
+can_sort(const PlannerInfo *root, const RelOptInfo *input)
+{
+	return input->reloptkind != RELOPT_OTHER_MEMBER_REL &&
+		(root->parse->groupClause == NIL || grouping_is_sortable(root->parse->groupClause));
+}
+
+/* All that the query reads, or a partition of it. */
+static bool
+is_whole(const PlannerInfo *root, const RelOptInfo *input, const gstore_join_plan *join)
+{
+	if (join == NULL)
+		return false;
+	return input->reloptkind == RELOPT_OTHER_MEMBER_REL
+		? bms_membership(root->all_baserels) == BMS_SINGLETON
+		: bms_equal(join->tables, root->all_baserels);
+}
+
+/* Of rows that are not locked; a pseudoconstant condition is a plan node above a scan. */
 static bool
 is_simple(PlannerInfo *root, const RelOptInfo *input)
 {
 	const Query *query = root->parse;
+
+	if (root->numOrderedAggs > 0 && !can_sort(root, input))
+		return false;
 
 	return query->commandType == CMD_SELECT && query->groupingSets == NIL && query->rowMarks == NIL &&
 		root->rowMarks == NIL && bms_is_empty(input->lateral_relids) && !root->hasPseudoConstantQuals;
@@ -201,13 +249,18 @@ count_groups(PlannerInfo *root, const parts *p, double rows)
 static Path *
 make_local_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const parts *p, double groups)
 {
-	Path *local = p->join->joins == NIL ? gstore_plan_alone(root, input) : input->cheapest_total_path;
+	const bool	   sorted = root->numOrderedAggs > 0;
 	AggClauseCosts costs = {0};
+	Path *rows = p->join->joins == NIL ? gstore_plan_alone(root, input) : input->cheapest_total_path;
 
-	get_agg_clause_costs(root, AGGSPLIT_SIMPLE, &costs);
-	return (Path *) create_agg_path(root, grouped, local, p->target,
-									p->query.keys != NIL ? AGG_HASHED : AGG_PLAIN, AGGSPLIT_SIMPLE,
-									group_clause(root), NIL, &costs, groups);
+	get_agg_clause_costs(root, p->split, &costs);
+	if (sorted && root->group_pathkeys != NIL) /* those of keys, and, in 16, of DISTINCT */
+		rows = (Path *) create_sort_path(root, input, rows, root->group_pathkeys, -1);
+	return (Path *) create_agg_path(root, grouped, rows, p->target,
+									p->query.keys == NIL ? AGG_PLAIN
+										: sorted		 ? AGG_SORTED
+														 : AGG_HASHED,
+									p->split, p->clauses, NIL, &costs, groups);
 }
 
 static double
@@ -262,9 +315,45 @@ cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gs
 		more * size->instructions * costs.instruction;
 }
 
+/* Of the grouping step, for paths above it. */
+typedef struct grouping
+{
+	parts		 parts;
+	ForeignPath *path;
+	Cost		 startup;
+} grouping;
+
 static void
-add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const parts *p,
-			   const gstore_query_size *size)
+remember_parts(RelOptInfo *grouped, const parts *p, ForeignPath *path, Cost startup)
+{
+	grouping *g = palloc(sizeof *g);
+
+	*g = (grouping){*p, path, startup};
+	grouped->fdw_private = g;
+}
+
+/* fdw_private of a path. */
+enum
+{
+	PRIVATE_JOIN,
+	PRIVATE_TARGET,
+	PRIVATE_QUALS,	/* HAVING, on rows */
+	PRIVATE_HAVING, /* on groups, and their order */
+	PRIVATE_ORDER,
+	PRIVATE_DIRECTIONS,
+	PRIVATE_LIMITS,
+};
+
+static List *
+make_private(const parts *p, List *limits)
+{
+	return list_concat(list_make4((List *) p->join, p->target, p->having, p->query.having),
+					   list_make3(p->query.order, p->query.order_directions, limits));
+}
+
+static void
+add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, PathTarget *target,
+			   const parts *p, const gstore_query_size *size)
 {
 	const double groups = count_groups(root, p, input->rows);
 	const double rows = clamp_row_est(groups *
@@ -275,13 +364,137 @@ add_query_path(PlannerInfo *root, RelOptInfo *input, RelOptInfo *grouped, const 
 
 	cost_qual_eval(&having, p->having, root);
 	path = create_foreign_upper_path(
-		root, grouped, grouped->reltarget, rows, startup + having.startup,
+		root, grouped, target, rows, startup + having.startup,
 		startup + having.startup + groups * (cpu_tuple_cost + having.per_tuple) +
-			rows * grouped->reltarget->cost.per_tuple,
-		NIL, make_local_path(root, input, grouped, p, groups),
-		list_make3((List *) p->join, p->target, p->having));
+			rows * target->cost.per_tuple,
+		NIL, make_local_path(root, input, grouped, p, groups), make_private(p, NIL));
 	path->path.parallel_safe = false;
 	add_path(grouped, (Path *) path);
+	remember_parts(grouped, p, path, startup);
+}
+
+/* ---- groups in an order */
+
+/* What gives a path in an order its keys: of the parts, or made of them. */
+static Expr *
+find_member(const PathKey *key, const PathTarget *target, int *direction)
+{
+	ListCell *cell;
+
+	foreach(cell, key->pk_eclass->ec_members)
+	{
+		const EquivalenceMember *em = lfirst(cell);
+		parts					 found = {0};
+
+		found.query.keys = target->exprs; /* aggregates are among them */
+		if (!em->em_is_const && !em->em_is_child && !key->pk_eclass->ec_has_volatile &&
+			!find_aggregates((Node *) em->em_expr, &found) && found.query.aggregates == NIL &&
+			gstore_order_fits(key, em->em_expr, direction))
+			return em->em_expr;
+	}
+	return NULL;
+}
+
+static bool
+find_order(PlannerInfo *root, parts *p)
+{
+	ListCell *cell;
+
+	foreach(cell, root->sort_pathkeys)
+	{
+		int	  direction;
+		Expr *key = find_member(lfirst(cell), p->target, &direction);
+
+		if (key == NULL)
+			return false;
+		p->query.order = lappend(p->query.order, key);
+		p->query.order_directions = lappend_int(p->query.order_directions, direction);
+	}
+	return p->query.order != NIL;
+}
+
+/* Nothing that is above the groups alone is to be evaluated for them. */
+static bool
+is_made_of(const PathTarget *target, const parts *p)
+{
+	parts found = {0};
+
+	found.query.keys = p->target->exprs;
+	return !find_aggregates((Node *) target->exprs, &found) && found.query.aggregates == NIL;
+}
+
+static void
+add_order_path(PlannerInfo *root, RelOptInfo *grouped, RelOptInfo *ordered)
+{
+	const PathTarget *target = root->upper_targets[UPPERREL_ORDERED];
+	const grouping	 *g = grouped->fdw_private;
+	List			 *limits = gstore_find_limits(root->parse);
+	gstore_query_size size;
+	parts			  p;
+	ForeignPath		 *path;
+	Path			 *local;
+
+	if (g == NULL || limits == NIL || root->parse->limitOption != LIMIT_OPTION_COUNT)
+		return;
+	p = g->parts;
+	if (p.query.keys == NIL)
+		return;
+	p.query.having = p.having;
+	if (!find_order(root, &p) || !is_made_of(target, &p) || !gstore_query_measure(&p.query, &size))
+		return;
+	local = (Path *) create_sort_path(root, ordered, g->path->fdw_outerpath, root->sort_pathkeys, -1);
+	path = create_foreign_upper_path(
+		root, ordered, (PathTarget *) target, g->path->path.rows, g->startup + target->cost.startup,
+		g->startup + target->cost.startup +
+			g->path->path.rows * (cpu_tuple_cost + target->cost.per_tuple),
+		root->sort_pathkeys, local, make_private(&p, limits));
+	path->path.parallel_safe = false;
+	add_path(ordered, (Path *) path);
+}
+
+/* Where all keys are constants that PostgreSQL leaves out, there is no group of no rows, for all that. */
+static bool
+has_all_keys(const PlannerInfo *root, const parts *p)
+{
+	return p->clauses != NIL || root->parse->groupClause == NIL;
+}
+
+/* What the step returns; NULL: it is no grouping. DISTINCT groups by all that is returned. */
+static PathTarget *
+choose_step(const PlannerInfo *root, UpperRelationKind stage, const RelOptInfo *input,
+			const RelOptInfo *grouped, const GroupPathExtraData *extra, parts *p)
+{
+	switch (stage)
+	{
+		case UPPERREL_PARTIAL_GROUP_AGG: /* HAVING is the final step's */
+			p->clauses = group_clause(root);
+			p->split = AGGSPLIT_INITIAL_SERIAL;
+			return input->reloptkind == RELOPT_OTHER_MEMBER_REL && has_all_keys(root, p)
+				? grouped->reltarget
+				: NULL;
+		case UPPERREL_GROUP_AGG:
+			p->clauses = group_clause(root);
+			p->having = (List *) extra->havingQual;
+			return has_all_keys(root, p) ? grouped->reltarget : NULL;
+		case UPPERREL_DISTINCT:
+			p->clauses = distinct_clause(root);
+			return p->clauses != NIL && !root->parse->hasDistinctOn
+				? root->upper_targets[UPPERREL_DISTINCT]
+				: NULL;
+		default:
+			return NULL;
+	}
+}
+
+/* With HAVING, or, if that has no instructions, without. */
+static bool
+measure(parts *p, gstore_query_size *size)
+{
+	p->query.having = p->query.keys != NIL ? p->having : NIL;
+	if (p->query.having != NIL && gstore_query_measure(&p->query, size))
+		return true;
+	p->query.having = NIL;
+	return gstore_query_measure(&p->query, size);
 }
 
 static void
@@ -290,14 +503,18 @@ gstoreGetForeignUpperPaths(PlannerInfo *root, UpperRelationKind stage, RelOptInf
 {
 	parts			  p = {0};
 	gstore_query_size size;
+	PathTarget		 *target;
 
-	if (stage != UPPERREL_GROUP_AGG || !gstore_gpu_queries || !gstore_gpu_aggregates ||
-		!is_simple(root, input))
+	if (!gstore_gpu_queries || !gstore_gpu_aggregates)
+		return;
+	if (stage == UPPERREL_ORDERED && gstore_gpu_order && IS_UPPER_REL(input))
+		add_order_path(root, input, grouped);
+	target = choose_step(root, stage, input, grouped, extra, &p);
+	if (target == NULL || !is_simple(root, input))
 		return;
 	p.join = gstore_join_find(root, input);
-	if (p.join != NULL && bms_equal(p.join->tables, root->all_baserels) &&
-		find_parts(root, input, grouped, extra, &p) && gstore_query_measure(&p.query, &size))
-		add_query_path(root, input, grouped, &p, &size);
+	if (is_whole(root, input, p.join) && find_parts(root, target, &p) && measure(&p, &size))
+		add_query_path(root, input, grouped, target, &p, &size);
 }
 
 /* ---- plans */
@@ -335,15 +552,18 @@ static ForeignScan *
 gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
 					 List *targets, List *clauses, Plan *outer)
 {
-	List *numbers, *conditions = NIL, *having, *tuple, *parameters = NIL;
+	List *private = path->fdw_private, *numbers, *conditions = NIL, *tuple, *parameters = NIL;
 
-	if (rel->reloptkind != RELOPT_UPPER_REL)
+	if (!IS_UPPER_REL(rel))
 		return plan_scan(root, rel, relation, path, targets, clauses, outer);
-	numbers = gstore_join_encode(linitial(path->fdw_private), &conditions);
-	having = lthird(path->fdw_private);
-	tuple = make_scan_tuple(lsecond(path->fdw_private), conditions);
+	numbers = gstore_join_encode(list_nth(private, PRIVATE_JOIN), &conditions);
+	tuple = make_scan_tuple(list_nth(private, PRIVATE_TARGET), conditions);
 	(void) collect_parameters((Node *) tuple, &parameters);
-	return make_foreignscan(targets, having, 0, parameters, list_make1(numbers), tuple, NIL, outer);
+	return make_foreignscan(
+		targets, list_nth(private, PRIVATE_QUALS), 0,
+		list_make4(parameters, list_nth(private, PRIVATE_HAVING), list_nth(private, PRIVATE_ORDER),
+				   list_nth(private, PRIVATE_LIMITS)),
+		list_make2(numbers, list_nth(private, PRIVATE_DIRECTIONS)), tuple, NIL, outer);
 }
 
 void
@@ -372,7 +592,9 @@ gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 	ListCell		*cell;
 	gstore_join_plan join;
 
-	*query = (gstore_query){0};
+	*query = (gstore_query){.having = lsecond(plan->fdw_exprs),
+							.order = lthird(plan->fdw_exprs),
+							.order_directions = lsecond(plan->fdw_private)};
 	foreach(cell, plan->fdw_scan_tlist)
 	{
 		const TargetEntry *entry = lfirst_node(TargetEntry, cell);
@@ -388,4 +610,10 @@ gstore_query_of_plan(const ForeignScan *plan, gstore_query *query)
 	query->relation = join.outer;
 	query->filters = join.filters;
 	query->joins = join.joins;
+}
+
+List *
+gstore_query_limits(const ForeignScan *plan)
+{
+	return lfourth(plan->fdw_exprs);
 }

@@ -30,6 +30,9 @@ extern Cost gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel,
 /* What a plan is for; `plan` is one of such a path. */
 extern void gstore_query_of_plan(const ForeignScan *plan, gstore_query *query);
 
+/* LIMIT and OFFSET above groups in an order. */
+extern List *gstore_query_limits(const ForeignScan *plan);
+
 static inline bool
 gstore_is_query_plan(const Plan *plan)
 {

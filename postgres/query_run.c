@@ -25,6 +25,9 @@ typedef struct compiled_query
 	uint64		  gather_max; /* 0: they are not */
 	const uint32 *gather;
 	int			  gather_count;
+	/* Programs over the groups of the one before. */
+	const gquery_program *stages;
+	int					  stage_count;
 } compiled_query;
 
 /* The results' next piece. Other than what is said of the first one, it is an error if it is not as it was said to be. */
@@ -59,7 +62,7 @@ add_cost(gstore_run *run, const gquery_cost *cost)
 	run->cost.scratch_bytes = Max(run->cost.scratch_bytes, cost->scratch_bytes);
 }
 
-/* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances */
+/* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances, programs over groups */
 
 /* A table as it is exported. */
 typedef struct table_rows
@@ -137,6 +140,33 @@ fill_distances(gquery_window *window, const table_rows *tables, const compiled_q
 		memcpy((uint8 *) window + at, query->queries, query->queries_bytes);
 }
 
+static uint64
+stages_at(const table_rows *tables, const compiled_query *query)
+{
+	return TYPEALIGN64(GQUERY_ALIGN, queries_at(tables, query) + query->queries_bytes);
+}
+
+static uint64
+used_bytes(const table_rows *tables, const compiled_query *query)
+{
+	return stages_at(tables, query) +
+		TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program)) * (uint64) query->stage_count;
+}
+
+static void
+fill_stages(gquery_window *window, const table_rows *tables, const compiled_query *query)
+{
+	uint64 at = stages_at(tables, query);
+
+	window->stage_count = (uint32) query->stage_count;
+	for (int i = 0; i < query->stage_count; i++)
+	{
+		window->stages[i] = (gquery_span){at, sizeof(gquery_program)};
+		memcpy((uint8 *) window + at, &query->stages[i], sizeof(gquery_program));
+		at += TYPEALIGN64(GQUERY_ALIGN, sizeof(gquery_program));
+	}
+}
+
 static void
 fill_window(gquery_window *window, const table_rows *tables, const gstore_request *request,
 			const compiled_query *query)
@@ -144,12 +174,13 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = queries_at(tables, query) + query->queries_bytes;
+	window->used = used_bytes(tables, query);
 	window->table_count = 1 + (uint32) query->build_count;
 	for (int i = 0; i <= query->build_count; i++)
 		fill_table(window, tables, i);
 	fill_builds(window, tables, query);
 	fill_distances(window, tables, query);
+	fill_stages(window, tables, query);
 	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
@@ -183,6 +214,7 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 	query->build_count = gstore_query_builds(request->compiled, &query->builds);
 	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
 												   &query->queries, &query->queries_bytes);
+	query->stage_count = gstore_query_stages(request->compiled, &query->stages);
 	return true;
 }
 
@@ -235,8 +267,7 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 	gstore_wait_ready();
 	if (!export_tables(run, request, tables))
 		return NULL;
-	session = gstore_session_begin(request->view->name.device,
-								   queries_at(tables, query) + query->queries_bytes, run->why);
+	session = gstore_session_begin(request->view->name.device, used_bytes(tables, query), run->why);
 	if (session == NULL)
 		return NULL;
 	fill_window(gstore_session_window(session), tables, request, query);
@@ -344,6 +375,33 @@ gstore_run_take(gstore_run *run, uint64 *count)
 			return NULL;
 		}
 	}
+}
+
+static int
+compare_words(const void *left, const void *right, void *argument)
+{
+	const int64 *l = left, *r = right;
+	const int	 words = *(const int *) argument;
+
+	for (int i = 0; i < words; i++)
+		if (l[i] != r[i])
+			return l[i] < r[i] ? -1 : 1;
+	return 0;
+}
+
+bool
+gstore_run_sort(gstore_run *run, int words)
+{
+	uint64	count;
+	uint64 *records = gstore_run_take(run, &count);
+
+	if (records == NULL)
+		return false;
+	qsort_arg(records, count, sizeof(uint64) * (Size) run->words, compare_words, &words);
+	run->records = records;
+	run->count = count;
+	run->at = 0;
+	return true;
 }
 
 void

@@ -60,6 +60,8 @@ extern bool gstore_run_fetch(gstore_run *run);
  * All records in one array, in the current memory context; the run has none any more. NULL: they cannot be fetched, and why not is written.
  */
 extern uint64 *gstore_run_take(gstore_run *run, uint64 *count);
+/* All records, in the order of their first words, as int64; they are the run's. False, as above. */
+extern bool gstore_run_sort(gstore_run *run, int words);
 
 /* Records that were not fetched are given up. What EXPLAIN shows stays. */
 extern void gstore_run_end(gstore_run *run);

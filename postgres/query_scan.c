@@ -38,6 +38,7 @@ typedef struct query_state
 	Relation		 inner[GQUERY_JOINS_MAX];
 	int				 inner_count;
 	gstore_compiled *compiled;
+	List			*limits;  /* of ExprState; of groups in an order */
 	MemoryContext	 context; /* of a run */
 	phase			 phase;
 	gstore_run		 run;
@@ -60,6 +61,8 @@ begin_query(ForeignScanState *node, int flags)
 	if ((flags & EXEC_FLAG_EXPLAIN_ONLY) != 0)
 		return;
 	state->compiled = gstore_query_prepare(&state->query, &node->ss.ps);
+	state->limits = ExecInitExprList(gstore_query_limits((const ForeignScan *) node->ss.ps.plan),
+									 &node->ss.ps);
 	state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore query",
 										   ALLOCSET_DEFAULT_SIZES);
 }
@@ -74,6 +77,15 @@ take_nothing(query_state *state)
 	state->run.count = state->query.keys == NIL;
 	state->run.total += state->run.count;
 	state->run.place = "nowhere, as the table has no rows";
+}
+
+/* So many of the first groups are returned, at most; all of them without a LIMIT. */
+static uint64
+count_wanted(const ForeignScanState *node, const query_state *state)
+{
+	const uint64 limit = gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext);
+
+	return limit > 0 ? limit : PG_UINT64_MAX;
 }
 
 /* False: the outer table has no rows. Inner ones may have none. */
@@ -107,7 +119,12 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		take_nothing(state);
 		return true;
 	}
-	return gstore_run_begin(&state->run, &request);
+	if (state->query.order != NIL || state->query.having != NIL)
+		request.list_max = count_wanted(node, state);
+	if (!gstore_run_begin(&state->run, &request))
+		return false;
+	return state->query.order == NIL ||
+		gstore_run_sort(&state->run, gstore_query_entry_words(state->compiled));
 }
 
 static void
@@ -165,6 +182,12 @@ next_record(query_state *state)
 	return more;
 }
 
+static int
+count_columns(const query_state *state)
+{
+	return list_length(state->query.keys) + list_length(state->query.aggregates);
+}
+
 static TupleTableSlot *
 store_tuple(TupleTableSlot *slot, int count)
 {
@@ -187,8 +210,8 @@ next_local_row(ForeignScanState *node, TupleTableSlot *slot)
 	MemoryContextSwitchTo(old);
 	if (TupIsNull(row))
 		return slot;
-	slot_getallattrs(row);
-	count = row->tts_tupleDescriptor->natts;
+	slot_getallattrs(row); /* a Sort may have more behind them */
+	count = count_columns((query_state *) node->fdw_state);
 	memcpy(slot->tts_values, row->tts_values, sizeof(Datum) * (Size) count);
 	memcpy(slot->tts_isnull, row->tts_isnull, sizeof(bool) * (Size) count);
 	return store_tuple(slot, count);
@@ -210,7 +233,7 @@ iterate_query(ForeignScanState *node)
 		return slot;
 	record = state->run.records + state->run.at++ * (uint64) gstore_query_record_words(state->compiled);
 	gstore_query_result(state->compiled, record, slot->tts_values, slot->tts_isnull);
-	return store_tuple(slot, list_length(state->query.keys) + list_length(state->query.aggregates));
+	return store_tuple(slot, count_columns(state));
 }
 
 /*
@@ -287,6 +310,9 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	gstore_join_explain(node, state->query.joins, es);
 	gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(node, "GPU Aggregate", state->query.aggregates, es);
+	gstore_explain_expressions(node, "GPU Having", state->query.having, es);
+	if (state->query.order != NIL)
+		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
 	if (es->analyze)
 		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
 						   "GPU Groups", es);

@@ -75,6 +75,7 @@ static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule join
                {kernels, "query_scan", &d->scan},
                {kernels, "query_reduce", &d->reduce},
                {kernels, "query_collect", &d->collect},
+               {kernels, "query_list_groups", &d->list_groups},
                {joined, "query_join", &d->join},
                {gather, "query_count_marks", &d->count_marks},
                {gather, "query_list_marks", &d->list_marks},

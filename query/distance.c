@@ -193,6 +193,8 @@ static void set_sources(gquery_query *q, uint64_t first)
 
 bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit)
 {
+    if (q->stage > 0)
+        return true;
     for (uint32_t i = 0; i < q->c->query.distance_count; i++) {
         gquery_vectors *v = &q->vectors[i];
         const uint64_t threads = (limit - first) * v->launch.lanes;

@@ -47,7 +47,8 @@ typedef struct gquery_connection {
     int socket, memory;
     uint8_t *file; /* mapped */
     uint64_t file_bytes;
-    gquery_window query; /* a copy */
+    gquery_window query; /* a copy, as these are: */
+    gquery_program stages[GQUERY_STAGES_MAX];
     gquery_results results;
     bool has_context;
     struct gquery_connection *whole; /* of which this is a copy, for a part of its query; NULL: it is none */
@@ -85,7 +86,7 @@ void gquery_answer_status(gquery_message *answer, gvm_status status, const char 
 typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
-    CUfunction begin, scan, join, reduce, collect;
+    CUfunction begin, scan, join, reduce, collect, list_groups;
     CUfunction distance, select, keep;
     CUfunction count_marks, list_marks, gather;
     uint32_t threads;        /* of a block, at most */

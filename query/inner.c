@@ -92,7 +92,13 @@ bool gquery_inner_check(gquery_query *q)
 
 static gquery_query start_part(const gquery_query *q, gquery_inner *inner)
 {
-    return (gquery_query){.tables = q->tables, .device = q->device, .c = &inner->c, .answer = q->answer};
+    return (gquery_query){.tables = q->tables,
+                          .device = q->device,
+                          .c = &inner->c,
+                          .answer = q->answer,
+                          .program = &inner->c.query.program,
+                          .rows = inner->c.query.tables[0].rows,
+                          .matches = 1};
 }
 
 static gvm_status acquire(gvm_object *object, gvm_lease_mode mode, int wait_ms, gvm_lease *lease)

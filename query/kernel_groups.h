@@ -126,6 +126,7 @@ GVM_DEVICE void add_to_group(uint32_t aggregate, uint64_t *word, uint64_t v)
     case GQUERY_SUM_I64: add_wide(word, v, (uint64_t)((int64_t)v >> 63)); return;
     case GQUERY_SUM_F64: gvm_atomic_add_f64((double *)(void *)word, to_double(v)); return;
     case GQUERY_OR_I64: gvm_atomic_or_u64(word, v); return;
+    case GQUERY_MOMENTS_F64: add_moments(word, 1, moments_of(v)); return;
     default: break;
     }
     for (old = gvm_load_consume_u64(word);; old = next) {

@@ -215,6 +215,8 @@ GVM_DEVICE void add_to_local(const gquery_scan *p, uint64_t handle, uint32_t fir
         add_to_words(half, copies, v);
     } else if (aggregate == GQUERY_SUM_F64) {
         gvm_atomic_add_f64((double *)(void *)word, to_double(v));
+    } else if (aggregate == GQUERY_MOMENTS_F64) {
+        add_moments(word, copies, moments_of(v));
     } else {
         for (old = gvm_load_consume_u64(word);; old = next) {
             wanted = fold(aggregate, old, v);
@@ -245,6 +247,12 @@ GVM_DEVICE void flush_aggregate(const gquery_scan *p, uint32_t group, gquery_ins
             for (i = 0; i < 4; i++)
                 sum += (unsigned __int128)(int32_t)half[i * copies + copy] << 32 * i;
         add_wide(to, (uint64_t)sum, (uint64_t)(sum >> 64));
+        return;
+    }
+    if (in.b == GQUERY_MOMENTS_F64) {
+        GVM_NO_UNROLL
+        for (copy = 0; copy < copies; copy++)
+            add_moments(to, 1, load_moments(word + copy, copies));
         return;
     }
     for (copy = 0; copy < copies; copy++)

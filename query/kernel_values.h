@@ -302,7 +302,7 @@ GVM_DEVICE uint64_t convert_value(uint32_t op, uint32_t kind, uint64_t v, uint32
     case GQUERY_I64_TO_F64: return to_bits((double)(int64_t)v);
     case GQUERY_I64_TO_F32: return to_bits((double)(float)(int64_t)v);
     case GQUERY_F64_TO_F32: return to_float(to_double(v), error);
-    case GQUERY_INVERT: return ~v;
+    case GQUERY_INVERT: return kind == 1 ? v ^ 1ull << 63 : ~v;
     default: return order_key(v, kind != 0); /* GQUERY_ORDER_KEY */
     }
 }
@@ -332,6 +332,74 @@ GVM_DEVICE uint64_t first_word(uint32_t aggregate)
     case GQUERY_AND_I64: return ~0ull;
     default: return 0;
     }
+}
+
+/* GQUERY_MOMENTS_F64: of a state, or of one value, by itself. */
+typedef struct moments {
+    uint64_t count;
+    double origin, sum, squares; /* of differences from it */
+} moments;
+
+GVM_DEVICE moments moments_of(uint64_t v)
+{
+    const moments m = {1, to_double(v), 0, 0};
+
+    return m;
+}
+
+GVM_DEVICE moments load_moments(const uint64_t *word, uint32_t pitch)
+{
+    const moments m = {word[0], to_double(word[pitch]), to_double(word[2 * pitch]),
+                       to_double(word[3 * pitch])};
+
+    return m;
+}
+
+/* Differences from another one. */
+GVM_DEVICE moments move_origin(moments m, double origin)
+{
+    const double step = m.origin - origin, all = (double)m.count * step;
+
+    m.squares += (2 * m.sum + all) * step;
+    m.sum += all;
+    return m;
+}
+
+/* The origin as a state has it. */
+GVM_DEVICE uint64_t origin_word(double origin)
+{
+    return origin == 0 ? 1ull << 63 : to_bits(origin);
+}
+
+GVM_DEVICE void merge_moments(uint64_t *word, uint32_t pitch, moments m)
+{
+    if (m.count == 0)
+        return;
+    if (word[pitch] == 0)
+        word[pitch] = origin_word(m.origin);
+    m = move_origin(m, to_double(word[pitch]));
+    word[0] += m.count;
+    word[2 * pitch] = to_bits(to_double(word[2 * pitch]) + m.sum);
+    word[3 * pitch] = to_bits(to_double(word[3 * pitch]) + m.squares);
+}
+
+/* Likewise, where others do so at the same time. */
+GVM_DEVICE void add_moments(uint64_t *word, uint32_t pitch, moments m)
+{
+    uint64_t origin = gvm_load_consume_u64(word + pitch);
+
+    if (m.count == 0)
+        return;
+    if (origin == 0) {
+        const uint64_t own = origin_word(m.origin);
+
+        origin = gvm_atomic_cas_u64(word + pitch, 0, own);
+        origin = origin == 0 ? own : origin;
+    }
+    m = move_origin(m, to_double(origin));
+    gvm_atomic_add_u64(word, m.count);
+    gvm_atomic_add_f64((double *)(void *)(word + 2 * pitch), m.sum);
+    gvm_atomic_add_f64((double *)(void *)(word + 3 * pitch), m.squares);
 }
 
 #endif

@@ -470,6 +470,13 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
             high += (uint64_t)((int64_t)x >> 63) + (v < x);
         }
         word[gvm_warp_size()] = high;
+    } else if (aggregate == GQUERY_MOMENTS_F64) {
+        store_top(m);
+        GVM_NO_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(rows, r))
+                merge_moments(word, gvm_warp_size(), moments_of(*place(m, m->depth - 1, r)));
+        return;
     } else {
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
@@ -719,7 +726,7 @@ GVM_DEVICE uint64_t *state_of(const gquery_scan *p, uint32_t thread)
 
 GVM_DEVICE void start_state(const machine *m)
 {
-    uint32_t at;
+    uint32_t at, w;
 
     for (at = 0; at < m->program->code_count; at++) {
         const gquery_instruction *i = &m->program->code[at];
@@ -727,8 +734,8 @@ GVM_DEVICE void start_state(const machine *m)
         if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
         m->state[i->a * gvm_warp_size()] = first_word(i->b);
-        if (i->b == GQUERY_SUM_I64)
-            m->state[(i->a + 1) * gvm_warp_size()] = 0;
+        for (w = 1; w < (i->b == GQUERY_MOMENTS_F64 ? 4 : i->b == GQUERY_SUM_I64 ? 2 : 1); w++)
+            m->state[(i->a + w) * gvm_warp_size()] = 0;
     }
 }
 
@@ -745,6 +752,10 @@ GVM_DEVICE void merge_states(const gquery_program *program, uint64_t *state, uin
 
         if ((i->op & GQUERY_OPERATION) != GQUERY_AGGREGATE)
             continue;
+        if (i->b == GQUERY_MOMENTS_F64) {
+            merge_moments(word, pitch, load_moments(from, other_pitch));
+            continue;
+        }
         *word = i->b == GQUERY_SUM_F64 ? add_f64(*word, *from, error) : fold(i->b, *word, *from);
         if (i->b == GQUERY_SUM_I64)
             word[pitch] += from[other_pitch] + (*word < *from);
@@ -861,6 +872,16 @@ GVM_KERNEL(query_begin, gquery_begin, p)
     }
 }
 
+/* Of a group: in the bitmaps of keys that are NULL. */
+GVM_DEVICE void clear_bits(uint32_t *nulls, uint64_t pitch, uint64_t group, uint32_t keys)
+{
+    uint32_t k;
+
+    for (k = 0; keys >> k != 0; k++)
+        if ((keys >> k & 1) != 0)
+            put_bits(nulls + (k * pitch + group) / 32, 0, 1u << group % 32);
+}
+
 GVM_KERNEL(query_collect, gquery_collect, p)
 {
     const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
@@ -879,15 +900,33 @@ GVM_KERNEL(query_collect, gquery_collect, p)
         at = gvm_warp_get_u64(at, 0);
         if (!used)
             continue;
-        out = (uint64_t *)(uintptr_t)p.out + (at + rank) * p.slot_words;
+        out = (uint64_t *)(uintptr_t)p.out + (at + rank) * p.group_pitch;
         out[0] = slot[0] & ~READY;
         for (w = 1; w < p.slot_words; w++) {
-            out[w] = slot[w];
+            out[w * p.word_pitch] = slot[w];
             if (w > p.keys && (p.sums >> (w - 1 - p.keys) & 1) != 0 && !is_finite(to_double(slot[w])))
                 error = GQUERY_E_OVERFLOW;
         }
+        if (p.nulls != 0)
+            clear_bits((uint32_t *)(uintptr_t)p.nulls, p.word_pitch, at + rank, (uint32_t)out[0]);
     }
     if (error != 0)
         raise_error(p.error, error);
+}
+
+GVM_KERNEL(query_list_groups, gquery_listed_groups, p)
+{
+    const uint64_t *groups = (const uint64_t *)(uintptr_t)p.groups;
+    const uint32_t words = p.entry_words + p.group_words;
+    uint64_t i;
+
+    for (i = gvm_thread_global(); i < p.count * words; i += gvm_thread_count()) {
+        const uint64_t *entry = (const uint64_t *)(uintptr_t)p.entries + i / words * p.entry_words;
+        const uint32_t w = (uint32_t)(i % words);
+
+        ((uint64_t *)(uintptr_t)p.out)[i] =
+            w < p.entry_words ? entry[w]
+                              : groups[(w - p.entry_words) * p.word_pitch + entry[p.entry_words - 1]];
+    }
 }
 #endif

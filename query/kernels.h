@@ -107,15 +107,28 @@ typedef struct gquery_begin {
     uint32_t keys, state_words;
 } gquery_begin;
 
-/* query_collect: groups behind each other at `out`, in any order: as slots, with a first word that has but the bits of NULL keys.
- * `collected` counts them: uint64_t, 0 before. One of the words of a state that `sums` has a bit for is not finite: GQUERY_E_OVERFLOW. */
+/* query_collect: groups at `out`, in any order: as slots, with a first word that has but the bits of NULL keys. Word w of group i is
+ * i * group_pitch + w * word_pitch words on: groups behind each other, or as columns. `collected` counts them: uint64_t, 0 before.
+ * sums: which words of a state are sums of doubles; one of them is not finite: GQUERY_E_OVERFLOW.
+ * nulls, if not 0: bitmaps of the keys, word_pitch bits each, all 1 before; bits of NULLs become 0. word_pitch is a multiple of 32 then. */
 typedef struct gquery_collect {
     uint64_t groups;
     uint64_t out, collected;
+    uint64_t group_pitch, word_pitch;
+    uint64_t nulls;
     uint64_t sums;
     uint64_t error; /* as of gquery_scan */
     uint32_t slot_words, keys;
 } gquery_collect;
+
+/* query_list_groups: the entries of a list whose rows are groups, each with its group's words behind it, at `out`. Word w of group i is at groups,
+ * w * word_pitch + i words on. */
+typedef struct gquery_listed_groups {
+    uint64_t entries, count;
+    uint64_t groups, word_pitch;
+    uint64_t out;
+    uint32_t entry_words, group_words;
+} gquery_listed_groups;
 
 /* Words of the state, bit by bit, that are sums of doubles. */
 uint64_t gquery_double_sums(const gquery_program *program);

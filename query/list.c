@@ -30,7 +30,7 @@ typedef struct list {
 
 static bool take_list(gquery_query *q, list *l)
 {
-    const uint64_t rows = q->c->query.tables[0].rows, bytes = l->words * sizeof(int64_t);
+    const uint64_t rows = q->rows, bytes = l->words * sizeof(int64_t);
     const uint64_t kept = gquery_scratch_size(l->k * bytes), left = gquery_room(q);
     const uint64_t most = left > kept ? gquery_scratch_fitting(left - kept) / bytes : 0;
     const uint64_t least = rows - l->k < GQUERY_SLICE_LEAST ? rows : l->k + GQUERY_SLICE_LEAST;
@@ -85,7 +85,7 @@ static bool launch_select(gquery_query *q, const list *l)
     const uint64_t control = q->lane->device + GQUERY_CONTROL_AT;
     const gquery_select select = {.from = control + offsetof(gquery_control, appended),
                                   .to = control + offsetof(gquery_control, kept),
-                                  .k = l->k};
+                                  .k = l->k < q->rows ? l->k : UINT64_MAX}; /* all of them */
 
     return gquery_launch(q, q->device->select, 1, q->device->select_threads, 0, &select) &&
            gquery_launch(q, q->device->keep, gquery_count_blocks(q, l->max), q->device->threads, 0,
@@ -160,7 +160,7 @@ static uint64_t fewer_rows(const list *l, uint64_t rows, uint64_t passed)
  * is right then. first, limit count rows as they come. */
 static bool run_next(gquery_query *q, const list *l, uint64_t first, uint64_t limit)
 {
-    const uint64_t rows = q->c->query.tables[0].rows;
+    const uint64_t rows = q->rows;
     const bool last = limit == rows;
 
     return first < l->tail ? run_slice(q, l, rows - l->tail + first, rows - l->tail + limit, last)
@@ -178,7 +178,7 @@ static uint64_t end_of_slice(const list *l, uint64_t first, uint64_t rows, uint6
 
 static gquery_outcome scan_slices(gquery_query *q, list *l)
 {
-    const uint64_t rows = q->c->query.tables[0].rows;
+    const uint64_t rows = q->rows;
     uint64_t first = 0, slice = first_rows(l, rows), batch = q->unit;
     bool again = false;
 
@@ -216,13 +216,23 @@ static bool check_list(gquery_query *q)
 {
     const uint64_t k = q->c->query.list_max;
 
-    return (k > 0 && k <= GQUERY_LIST_MAX) || gquery_refuse(q, "there is no list of so many entries");
+    return (k > 0 && (k <= GQUERY_LIST_MAX || q->stage > 0)) ||
+           gquery_refuse(q, "there is no list of so many entries");
+}
+
+static bool write_list(gquery_query *q, const list *l)
+{
+    if (q->stage > 0)
+        return gquery_write_listed_groups(q, l->count);
+    if (is_small(l))
+        return gquery_write_records(q, q->lane->host + GQUERY_STATES_AT, l->count, l->words);
+    return gquery_write_block(q, &q->kept, l->count, l->words, false);
 }
 
 bool gquery_run_list(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
-    const uint64_t rows = w->tables[0].rows;
+    const uint64_t rows = q->rows;
     list l = {.k = w->list_max < rows ? w->list_max : rows,
               .words = q->shape.keys + 1,
               .excess = 1,
@@ -231,13 +241,11 @@ bool gquery_run_list(gquery_query *q)
     if (!check_list(q))
         return false;
     if (rows == 0)
-        return gquery_write_records(q, NULL, 0, l.words);
+        return write_list(q, &l);
     if (!take_list(q, &l))
         return false;
     q->scan.list = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, appended);
     if (!gquery_choose_launch(q) || !send_first(q, &l) || scan_slices(q, &l) != GQUERY_SCANNED)
         return false;
-    if (is_small(&l))
-        return gquery_write_records(q, q->lane->host + GQUERY_STATES_AT, l.count, l.words);
-    return gquery_write_block(q, &q->kept, l.count, l.words, false);
+    return write_list(q, &l);
 }

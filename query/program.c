@@ -54,7 +54,7 @@ uint32_t gquery_aggregate_words(uint32_t aggregate)
 {
     if (aggregate >= GQUERY_AGGREGATES)
         return 0;
-    return aggregate == GQUERY_SUM_I64 ? 2 : 1;
+    return aggregate == GQUERY_MOMENTS_F64 ? 4 : aggregate == GQUERY_SUM_I64 ? 2 : 1;
 }
 
 /* Of kernel_partial.h; there are counts behind the tags. */
@@ -111,6 +111,8 @@ uint64_t gquery_double_sums(const gquery_program *program)
 
         if ((i->op & GQUERY_OPERATION) == GQUERY_AGGREGATE && i->b == GQUERY_SUM_F64)
             words |= 1ull << i->a;
+        else if ((i->op & GQUERY_OPERATION) == GQUERY_AGGREGATE && i->b == GQUERY_MOMENTS_F64)
+            words |= 1ull << (i->a + 3); /* not finite if the sum is not */
     }
     return words;
 }
@@ -140,7 +142,7 @@ static bool check_column(checker *c, uint32_t column)
     if (column >= c->program->column_count)
         return refuse(c, "there is no column %u", (unsigned)column);
     table = c->program->columns[column].table;
-    return table == GQUERY_DISTANCE || (c->loadable >> table & 1) != 0 ||
+    return table == GQUERY_DISTANCE || table == GQUERY_GROUPS || (c->loadable >> table & 1) != 0 ||
            refuse(c, "no row of table %u has been found", (unsigned)table);
 }
 
@@ -383,8 +385,9 @@ static bool check_instruction(checker *c)
     case GQUERY_F64_TO_I64:
     case GQUERY_I64_TO_F64:
     case GQUERY_I64_TO_F32:
-    case GQUERY_F64_TO_F32:
-    case GQUERY_INVERT: return move(c, 1, 1);
+    case GQUERY_F64_TO_F32: return move(c, 1, 1);
+    case GQUERY_INVERT:
+        return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no inversion %u", (unsigned)i->b);
     case GQUERY_FIELD: return check_field(c, i->b & 0xff, i->b >> 8);
     case GQUERY_ORDER_KEY:
         return i->b <= 1 ? move(c, 1, 1) : refuse(c, "there is no order key %u", (unsigned)i->b);
@@ -406,6 +409,8 @@ static bool is_column(const gquery_column *c)
 {
     if (c->table == GQUERY_DISTANCE)
         return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
+    if (c->table == GQUERY_GROUPS)
+        return (c->form == GQUERY_I64 || c->form == GQUERY_F64) && c->bias == 0;
     return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
 }
 

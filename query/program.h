@@ -31,6 +31,8 @@
 #define GQUERY_DISTANCES_MAX 4
 #define GQUERY_DISTANCE \
     UINT32_MAX /* gquery_column.table: of no table, but a distance that is computed before */
+#define GQUERY_GROUPS \
+    (UINT32_MAX - 1) /* likewise: of the groups of the program before, which are this one's rows: keys, then words of the state */
 #define GQUERY_STATE_MAX 64 /* words that a group's aggregates have */
 
 /* How a column's values lie, and what they become on the stack. */
@@ -52,10 +54,10 @@ typedef enum gquery_form {
 #define GQUERY_DECIMAL_NAN INT64_MAX /* above all others */
 
 typedef struct gquery_column {
-    uint32_t table;  /* 0: the outer one; others are loaded behind their GQUERY_PROBE */
-    uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE: which one */
-    uint32_t type;   /* below any domain: what the token's column must be */
-    uint32_t form;   /* gquery_form */
+    uint32_t table; /* 0: the outer one; others are loaded behind their GQUERY_PROBE */
+    uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE and GQUERY_GROUPS: which one */
+    uint32_t type; /* below any domain: what the token's column must be */
+    uint32_t form; /* gquery_form */
     /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970.
      * Of GQUERY_DECIMAL: 1: NaN raises GQUERY_E_DECIMAL. */
     int64_t bias;
@@ -106,9 +108,9 @@ typedef enum gquery_op {
     GQUERY_I64_TO_F64,
     GQUERY_I64_TO_F32, /* a double that a float has */
     GQUERY_F64_TO_F32,
-    GQUERY_INVERT, /* of an integer: every bit, which turns its order round */
+    GQUERY_INVERT, /* of an integer: every bit, which turns its order round; b 1: the highest one alone, so that numbers without a sign are in order */
     /* Of a double: the int64_t in the order in which PostgreSQL has it. 0x7ff8000000000000 for all NaNs; for the others their bits, of which negative
-     * ones have all but the sign inverted. -0: 0, or, where b is 1, -1. The map is its own inverse. */
+     * ones have all but the sign inverted. -0: 0, or, where b is 1, -1. The map is its own inverse, as far as keys are no NaNs: those of -0 and of negative numbers below 2^-1022 are. */
     GQUERY_ORDER_KEY,
 
     /* Which rows are active. A branch may change values that were on the stack at its GQUERY_IF, and takes none of them. */
@@ -209,6 +211,10 @@ typedef enum gquery_aggregate {
     GQUERY_AND_I64, /* 1 word, -1 */
     GQUERY_OR_I64,  /* 1 word, 0 */
     GQUERY_XOR_I64, /* 1 word, 0 */
+    /* Of doubles x: 4 words, 0: how many, as an integer; one of them, k, with -0 for 0; the sum of x - k, and of its squares. k is any of the values, so
+     * that the squares' sum is at most n times that of differences from the mean: rounding costs as much as in a sum.
+     * With GQUERY_GROUP: GQUERY_E_OVERFLOW where a group's squares are not finite. */
+    GQUERY_MOMENTS_F64,
     GQUERY_AGGREGATES,
 } gquery_aggregate;
 

@@ -6,6 +6,7 @@
  * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a launch has decides how a
  * block's sums are rounded, and that must not depend on time. With distances it is several, too (distance.c).
  */
+#include <math.h>
 #include <string.h>
 
 #include "query/run.h"
@@ -67,7 +68,7 @@ bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
     return true;
 }
 
-static void give_scratch(gquery_query *q, gquery_block *block)
+void gquery_give_block(gquery_query *q, gquery_block *block)
 {
     q->scratch_bytes -= block->bytes;
     gquery_scratch_give(block);
@@ -105,7 +106,7 @@ static bool send_dead(gquery_query *q)
 
 static uint32_t slot_words(const gquery_query *q)
 {
-    return 1 + q->shape.keys + q->c->query.program.state_words;
+    return 1 + q->shape.keys + q->program->state_words;
 }
 
 /* Whether there is room for q->slots, and for all groups of them behind each other, as collect() puts them. */
@@ -121,7 +122,7 @@ static bool has_room_for_groups(const gquery_query *q)
  * used. `full` slots have been too few. */
 static bool take_groups(gquery_query *q, uint64_t full)
 {
-    const uint64_t rows = q->matches > 1 ? UINT64_MAX : q->c->query.tables[0].rows;
+    const uint64_t rows = q->matches > 1 ? UINT64_MAX : q->rows;
 
     while (q->slots > SLOTS_LEAST &&
            (q->slots / 4 >= rows || q->slots > SLOTS_MOST || !has_room_for_groups(q)))
@@ -147,7 +148,7 @@ static void set_resumes(gquery_query *q)
 bool gquery_send_control(gquery_query *q, const gquery_control *control)
 {
     *gquery_control_of(q) = *control;
-    memcpy(q->lane->host, &q->c->query.program, sizeof q->c->query.program);
+    memcpy(q->lane->host, q->program, sizeof *q->program);
     q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
     set_resumes(q);
     return gquery_check_call(q,
@@ -213,8 +214,7 @@ static CUfunction scan_of(const gquery_query *q)
 /* How a scan is launched: the same for equal programs and numbers of rows, unless rows have many matches, which any number of blocks shares out. */
 bool gquery_choose_launch(gquery_query *q)
 {
-    const uint64_t all = q->c->query.tables[0].rows;
-    const uint64_t rows = all < q->unit || q->matches > 1 ? all : q->unit;
+    const uint64_t rows = q->rows < q->unit || q->matches > 1 ? q->rows : q->unit;
     const uint32_t warp = q->device->info.warp_size > 1 ? (uint32_t)q->device->info.warp_size : 1;
     uint64_t blocks;
 
@@ -253,7 +253,7 @@ static bool launch_begin(gquery_query *q)
 /* Whether results depend on which rows a launch has. Several matches of a row have no order. */
 static bool has_ordered_sums(const gquery_query *q)
 {
-    return !q->shape.grouped && q->matches <= 1 && gquery_double_sums(&q->c->query.program) != 0;
+    return !q->shape.grouped && q->matches <= 1 && gquery_double_sums(q->program) != 0;
 }
 
 bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
@@ -341,7 +341,7 @@ gquery_outcome gquery_batch_look(gquery_query *q)
 
 static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 {
-    const bool last = limit == q->c->query.tables[0].rows;
+    const bool last = limit == q->rows;
 
     const bool stateless = q->shape.marked || q->shape.built;
 
@@ -352,7 +352,7 @@ static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 
 gquery_outcome gquery_scan_rows(gquery_query *q)
 {
-    const uint64_t rows = q->c->query.tables[0].rows;
+    const uint64_t rows = q->rows;
     uint64_t first = 0, batch = q->unit;
 
     do {
@@ -387,7 +387,7 @@ static bool scan_groups(gquery_query *q)
         if (got != GQUERY_FULL)
             return got == GQUERY_SCANNED;
         full = q->slots;
-        give_scratch(q, &q->groups);
+        gquery_give_block(q, &q->groups);
     }
 }
 
@@ -418,12 +418,33 @@ bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, 
     return true;
 }
 
+/* As query_collect looks at those of groups. */
+static bool has_finite_moments(const gquery_query *q, const uint64_t *state)
+{
+    const gquery_program *p = q->program;
+
+    for (uint32_t i = 0; i < p->code_count; i++) {
+        double squares = 0;
+
+        if (p->code[i].op == GQUERY_AGGREGATE && p->code[i].b == GQUERY_MOMENTS_F64)
+            memcpy(&squares, &state[p->code[i].a + 3], sizeof squares);
+        if (!isfinite(squares))
+            return false;
+    }
+    return true;
+}
+
 /* The only record: its state, with no keys. */
 static bool write_state(gquery_query *q)
 {
     uint64_t record[1 + GQUERY_STATE_MAX] = {0};
 
     memcpy(record + 1, q->lane->host + GQUERY_STATES_AT, q->scan.state_words * sizeof(uint64_t));
+    if (!has_finite_moments(q, record + 1)) {
+        q->answer->verb = GQUERY_RAISED;
+        q->answer->error = GQUERY_E_OVERFLOW;
+        return false;
+    }
     return gquery_write_records(q, record, 1, 1 + q->scan.state_words);
 }
 
@@ -435,7 +456,9 @@ static bool collect(gquery_query *q)
                                    .out = 0,
                                    .collected = q->lane->device + GQUERY_CONTROL_AT +
                                                 offsetof(gquery_control, collected),
-                                   .sums = gquery_double_sums(&q->c->query.program),
+                                   .group_pitch = slot_words(q),
+                                   .word_pitch = 1,
+                                   .sums = gquery_double_sums(q->program),
                                    .error = q->scan.error,
                                    .slot_words = slot_words(q),
                                    .keys = q->scan.keys};
@@ -515,11 +538,8 @@ bool gquery_write_block(gquery_query *q, gquery_block *block, uint64_t count, ui
 
 static bool check_query(gquery_query *q)
 {
-    const gquery_window *w = &q->c->query;
-    char problem[128] = "";
-
-    if (!gquery_check(&w->program, &q->shape, problem))
-        return gquery_refuse(q, problem);
+    if (!gquery_stages_check(q))
+        return false;
     if (q->shape.built)
         return gquery_refuse(q, "a hash table is no result");
     return gquery_marks_check(q) && gquery_distances_check(q) && gquery_inner_check(q);
@@ -546,7 +566,7 @@ static void set_scan(gquery_query *q)
     q->scan.partial = q->lane->device + GQUERY_STATES_AT;
     q->scan.error = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, error);
     q->scan.depth = q->shape.depth + q->shape.joins;
-    q->scan.state_words = q->c->query.program.state_words;
+    q->scan.state_words = q->program->state_words;
     q->scan.keys = q->shape.keys;
 }
 
@@ -576,6 +596,11 @@ bool gquery_run_build(gquery_query *q, gquery_build *build)
 
 static bool run_sink(gquery_query *q)
 {
+    while (q->stage < q->c->query.stage_count) {
+        if (!scan_groups(q) || !gquery_stages_next(q))
+            return false;
+        set_scan(q);
+    }
     if (q->shape.marked)
         return gquery_run_marks(q);
     if (q->shape.emitted)
@@ -588,14 +613,15 @@ void gquery_end_part(gquery_query *q, bool done)
 {
     if (!done && q->lane != NULL)
         (void)gvmi_cu->cuStreamSynchronize(q->lane->stream); /* what was launched before a failure */
-    give_scratch(q, &q->groups);
-    give_scratch(q, &q->dead);
-    give_scratch(q, &q->distances);
-    give_scratch(q, &q->marked);
-    give_scratch(q, &q->passed);
-    give_scratch(q, &q->gathered);
-    give_scratch(q, &q->list);
-    give_scratch(q, &q->kept);
+    gquery_give_block(q, &q->groups);
+    gquery_give_block(q, &q->dead);
+    gquery_give_block(q, &q->distances);
+    gquery_give_block(q, &q->marked);
+    gquery_give_block(q, &q->passed);
+    gquery_give_block(q, &q->gathered);
+    gquery_give_block(q, &q->list);
+    gquery_give_block(q, &q->kept);
+    gquery_give_block(q, &q->columns);
     gquery_leases_release(&q->leases);
     gquery_tables_release(q->tables, q->attached);
     if (q->lane != NULL)

@@ -6,11 +6,12 @@
  * list.c       an ordered list
  * marks.c      rows that pass
  * run.c        memory, launches, sums, groups; the query as a whole
+ * stages.c     a program after another, over its groups
  *
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: columns.c, distance.c, inner.c, list.c, marks.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: columns.c, distance.c, inner.c, list.c, marks.c, run.c and stages.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -73,15 +74,21 @@ typedef struct gquery_query {
     gquery_connection *c;
     gquery_message *answer;
     gquery_lane *lane;
-    gquery_shape shape;
+    uint32_t stage; /* its program now: the first one, or which one of the stages, from 1 on; and its rows */
+    const gquery_program *program;
+    uint64_t rows;
+    gquery_shape shape, shapes[1 + GQUERY_STAGES_MAX];
     gquery_attached *attached; /* NULL: no rows */
     gquery_column_list listed;
     gquery_leases leases;
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
     gquery_block dead, groups, distances;
-    gquery_block marked, passed, gathered;        /* marks.c: a bitmap, row numbers, records */
+    gquery_block marked, passed;                  /* marks.c: a bitmap, row numbers */
+    gquery_block gathered;                        /* marks.c, stages.c: records */
     gquery_block list, kept;                      /* list.c: entries */
+    gquery_block columns;                         /* stages.c */
+    uint64_t pitch;                               /* of columns: words from one to the next */
     struct gquery_inner *inner[GQUERY_JOINS_MAX]; /* inner.c */
     double matches;                               /* of a row, about */
     uint64_t slots;
@@ -103,6 +110,8 @@ bool gquery_refuse(gquery_query *q, const char *what);
 /* Of the bound of the query's scratch memory, what is left, and a block of it: GQUERY_NO_ROOM. Blocks count as gquery_scratch_size() says. */
 uint64_t gquery_room(const gquery_query *q);
 bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block);
+/* Work that uses it is over. */
+void gquery_give_block(gquery_query *q, gquery_block *block);
 
 static inline gquery_control *gquery_control_of(const gquery_query *q)
 {
@@ -195,5 +204,15 @@ void gquery_inner_close(gquery_query *q);
 /* ---- list.c */
 
 bool gquery_run_list(gquery_query *q);
+
+/* ---- stages.c */
+
+/* Copies the programs, checks all of them, and begins with the first one. */
+bool gquery_stages_check(gquery_query *q);
+void gquery_stages_set(gquery_query *q, uint32_t stage, uint64_t rows);
+/* The groups that were found become rows of the next program. Nothing runs on the stream then. */
+bool gquery_stages_next(gquery_query *q);
+/* Results: entries of the list in q->kept, whose rows are groups. */
+bool gquery_write_listed_groups(gquery_query *q, uint64_t count);
 
 #endif

@@ -15,6 +15,7 @@
 #define GQUERY_TEXT_BYTES 1024
 #define GQUERY_PIECE_BYTES (8u << 20) /* of results, at most, at a time */
 #define GQUERY_ALIGN 64u
+#define GQUERY_STAGES_MAX 2 /* programs after the first one */
 
 typedef enum gquery_verb {
     /* to the executor */
@@ -77,7 +78,7 @@ typedef struct gquery_window {
     uint32_t distance_count;
     gquery_wanted_distance distances[GQUERY_DISTANCES_MAX];
     uint64_t scratch_bytes_max; /* of device memory, for this query */
-    /* Of GQUERY_EMIT: so many of the first entries are wanted, of those after `after`. */
+    /* Of GQUERY_EMIT: so many of the first entries are wanted, of those after `after`. Of a table 2^20 at most. */
     uint64_t list_max;
     uint32_t continued;
     int64_t after[GQUERY_ENTRY_WORDS_MAX];
@@ -85,8 +86,12 @@ typedef struct gquery_window {
     uint64_t gather_max;
     uint32_t gather_count;
     uint32_t gather[GQUERY_COLUMNS_MAX];
-    /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order. Of
-     * GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. */
+    /* Stages: further programs, each of the groups of the one before, whose rows are these (GQUERY_GROUPS). Their lists have all groups where list_max says so,
+     * and are not continued; marks are of tables alone. */
+    uint32_t stage_count;
+    gquery_span stages[GQUERY_STAGES_MAX]; /* gquery_program */
+    /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
+     * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. */
     uint64_t record_count; /* in all */
     uint32_t record_words;
     uint32_t more; /* there are more than these: GQUERY_FETCH */

@@ -62,7 +62,7 @@ Window = layout(
     "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
-    gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"],
+    gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
     record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, cost=Cost,
 )  # fmt: skip
 Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
@@ -137,6 +137,13 @@ BY_ID = [op("LOAD", 0), op("GROUP", 1), aggregate(0, "COUNT_ROWS")], 1
 COUNT = [aggregate(0, "COUNT_ROWS")], 1
 
 
+def write_program(to, program, columns):
+    code, words = program
+    to.column_count, to.code_count, to.state_words = len(columns), len(code), words
+    to.columns[: len(columns)] = columns
+    to.code[: len(code)] = code
+
+
 class Client:
     """A backend's side of one connection."""
 
@@ -163,9 +170,8 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), gather_max=0, gather=()):
-        """after: an entry; distances: (Distance, its query); gather: columns' places."""
-        code, words = program
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), gather_max=0, gather=(), stages=()):
+        """after: an entry; distances: (Distance, its query); gather: columns' places; stages: (a program, numbers of the words that are its columns)."""
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
         w.magic, w.version, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], 1, scratch
@@ -186,13 +192,16 @@ class Client:
             w.distances[i] = distance
             w.distances[i].query = Span(at, len(point))
             at += len(point)
+        w.stage_count = len(stages)
+        for i, (program_, numbers) in enumerate(stages):
+            at = (at + 63) // 64 * 64
+            w.stages[i] = Span(at, ctypes.sizeof(Program))
+            stage = Program()
+            write_program(stage, program_, [Column(2**32 - 2, number, 0, N["GQUERY_I64"], 0) for number in numbers])
+            self.map[at : at + ctypes.sizeof(Program)] = bytes(stage)
+            at += ctypes.sizeof(Program)
         w.used = at
-        p = w.program
-        p.column_count, p.code_count, p.state_words = len(columns), len(code), words
-        for i, (number, kind, form) in enumerate(columns):
-            p.columns[i] = Column(0, number + 1, kind, N[form], 0) if kind else Column(2**32 - 1, number, 0, N[form], 0)
-        for i, instruction in enumerate(code):
-            p.code[i] = instruction
+        write_program(w.program, program, [Column(0, number + 1, kind, N[form], 0) if kind else Column(2**32 - 1, number, 0, N[form], 0) for number, kind, form in columns])
 
     def send(self, verb):
         with contextlib.suppress(BrokenPipeError):  # receive() says so

@@ -3,6 +3,7 @@
 
 usage: executor_rows.py [CASE...]. What it returns is compared with SQL, or with what is computed here from the rows that SQL returns.
 """
+import ctypes
 import math
 import random
 import struct
@@ -12,12 +13,15 @@ import time
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
 from executor_client import (  # noqa: E402
+    BY_ID,
+    BY_K,
     COUNT,
     ID,
     K,
     N,
     Client,
     Distance,
+    Program,
     Span,
     Window,
     aggregate,
@@ -341,6 +345,122 @@ class Lists:
             expect(executor_pid(server), pid, "the executor")
         server.sql("DROP FOREIGN TABLE ft")
         server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
+
+
+# of BY_K: its key, then how many rows, then the sum of their ids
+KEY_WORD, ROWS_WORD, SUM_LOW, SUM_HIGH = 0, 1, 2, 3
+# groups by their sums; by the key with NULL first, those of 200 rows alone; a list of no key but the row
+BY_SUM = ([op("LOAD", 1), op("INVERT"), op("LOAD", 0), op("INVERT", b=1), op("INVERT"), op("EMIT", 2)], 0), (SUM_LOW, SUM_HIGH)
+BY_KEY = ([op("LOAD", 1), op("CONSTANT", value=200), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER"), op("LOAD_NULL", 0), op("NOT"), op("LOAD", 0), op("COPY"), op("IS_NULL"), op("IF"), op("CONSTANT", value=0), op("REPLACE"), op("END"), op("EMIT", 2)], 0), (KEY_WORD, ROWS_WORD)
+
+
+@group()
+class Stages:
+    """Programs over groups."""
+
+    def _groups(self, rows, ids):
+        """Which keys are NULL, the key, rows, sum: as records of BY_K, whose keys are id % 1000, but NULL for 0."""
+        found = {}
+        for id_ in range(1, rows + 1):
+            key = id_ % 1000
+            found.setdefault(key, []).append(id_ if ids else -(2**62))
+        return [(int(key == 0), key, len(all_), sum(all_) % 2**64, sum(all_) // 2**64 % 2**64) for key, all_ in found.items()]
+
+    def lists_of_groups_have_the_first_of_them_with_their_words(self, server):
+        for rows in (1, 999, 3210, 200000):
+            token = fill(server, rows)
+            groups = self._groups(rows, True)
+            by_sum = sorted(((~signed(g[4]), signed(g[3] ^ 2**64 - 1 ^ 2**63)), g) for g in groups)
+            by_key = sorted(((1 - g[0], g[1]), g) for g in groups if g[2] == 200)
+            with Client(server) as client:
+                for stage, wanted in ((BY_SUM, by_sum), (BY_KEY, by_key)):
+                    for entries in (1, 10, 999, 1000, 2**64 - 1):
+                        found = client.run(token, rows, BY_K, entries=entries, stages=(stage,))
+                        expect(sorted(((signed(r[0]), signed(r[1])), r[3:]) for r in found), wanted[:entries], f"the first {entries} groups of {rows} rows")
+                        expect(client.window.record_words, 8, "words of a record")
+
+    def sums_of_more_than_64_bits_are_in_order(self, server):
+        """Sums of k are -2^62 for each row: 2, 3 or 4 of them."""
+        code = [op("LOAD", 1), op("GROUP", 1), aggregate(0, "COUNT_ROWS"), op("CONSTANT", value=-(2**62)), aggregate(1, "SUM_I64")], 3
+        token = fill(server, 2500)
+        with Client(server) as client:
+            found = client.run(token, 2500, code, entries=501, stages=(BY_SUM,))
+            wanted = sorted((-len_ * 2**62, key) for _, key, len_, _, _ in self._groups(2500, False))
+            got = sorted((signed(high) * 2**64 + low, key) for _, _, _, _, key, _, low, high in found)
+            expect([total for total, _ in got], [total for total, _ in wanted][-501:], "sums")
+
+    def groups_of_groups_and_a_list_of_them(self, server):
+        """How many keys have so many rows; the sums of that; the most of them."""
+        rows = 123456
+        token = fill(server, rows)
+        again = ([op("LOAD", 1), op("GROUP", 1), aggregate(0, "COUNT_ROWS"), op("LOAD", 0), aggregate(1, "COUNT")], 2), (KEY_WORD, ROWS_WORD)
+        all_ = ([aggregate(0, "COUNT_ROWS"), op("LOAD", 0), aggregate(1, "SUM_I64")], 3), (ROWS_WORD,)
+        most = ([op("LOAD", 0), op("INVERT"), op("EMIT", 1)], 0), (1,)
+        with Client(server) as client:
+            # 456 keys have 124 rows, 544 with that of NULL have 123
+            expect(sorted(client.run(token, rows, BY_K, stages=(again,))), [(0, 123, 544, 543), (0, 124, 456, 456)], "groups")
+            expect(client.run(token, rows, BY_K, stages=(all_,)), [(0, 1000, rows, 0)], "sums")
+            found = client.run(token, rows, BY_K, entries=1, stages=(again, most))
+            expect([(r[0], r[2:]) for r in found], [(2**64 - 1 - 544, (0, 123, 544, 543))], "the first group of groups")
+            expect(client.window.record_words, 6, "words of a record")
+
+    def many_groups_come_in_pieces_and_are_bounded(self, server):
+        rows = 300000
+        token = fill(server, rows)
+        down = ([op("LOAD", 0), op("INVERT"), op("EMIT", 1)], 0), (KEY_WORD,)
+        with Client(server) as client:
+            for entries in (10, 5000, rows):
+                found = client.run(token, rows, BY_ID, entries=entries, stages=(down,))
+                expect(sorted(r[3] for r in found), list(range(rows - entries + 1, rows + 1)), f"the last {entries} ids")
+            client.write(token, rows, BY_ID, entries=10, stages=(down,), scratch=16 << 20)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(client.run(token, rows, COUNT, columns=()), [(0, rows)], "the next query")
+
+    def rows_without_groups_have_none_in_the_next_program(self, server):
+        token = fill(server, 100)
+        none = [op("LOAD", 0), op("CONSTANT", value=0), op("LT", b="GQUERY_ORDER_I64"), op("FILTER"), *BY_K[0]], BY_K[1]
+        counted = ([aggregate(0, "COUNT_ROWS")], 1), ()
+        with Client(server) as client:
+            for query in ((token, 100, none), ("", 0, BY_K)):
+                expect(client.run(*query, entries=5, stages=(BY_SUM,)), [], "entries")
+                expect(client.window.record_words, 8, "words of a record")
+                expect(client.run(*query, stages=(counted,)), [(0, 0)], "groups")
+
+    def errors_of_groups_are_said(self, server):
+        token = fill(server, 5000)
+        code = [op("CONSTANT", value=1), op("LOAD", 0), op("CONSTANT", value=500), op("SUBTRACT", b="GQUERY_ARITHMETIC_I64"), op("DIVIDE", b="GQUERY_ARITHMETIC_I64"), op("EMIT", 1)], 0
+        with Client(server) as client:
+            client.write(token, 5000, BY_K, entries=5, stages=((code, (KEY_WORD,)),))
+            answer = client.ask()
+            expect_verb(answer, "RAISED")
+            expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
+
+    def programs_that_read_what_is_not_there_are_refused(self, server):
+        token = fill(server, 1000)
+        marks, lists = ([op("MARK")], 0), ([op("LOAD", 0), op("EMIT", 1)], 0)
+        with Client(server) as client:
+            for program, stages in (
+                (BY_K, ((lists, (4,)),)),
+                (BY_K, ((marks, ()),)),
+                (COUNT, ((lists, ()),)),
+                (BY_FIRST, ((lists, (0,)),)),
+                (BY_K, ((lists, (0,)), (lists, (0,)))),
+            ):
+                client.write(token, 1000, program, entries=5, stages=stages)
+                expect_verb(client.ask(), "ERROR", "XX000")
+            for change in ({"stage_count": 3}, {"continued": 1}, {"list_max": 0}):
+                client.write(token, 1000, BY_K, entries=5, stages=(BY_SUM,))
+                for member, value in change.items():
+                    setattr(client.window, member, value)
+                expect_verb(client.ask(), "ERROR", "XX000")
+            for span in (Span(0, 100), Span(1 << 40, ctypes.sizeof(Program)), Span(2**64 - 64, ctypes.sizeof(Program)), Span(1, ctypes.sizeof(Program))):
+                client.write(token, 1000, BY_K, entries=5, stages=(BY_SUM,))
+                client.window.stages[0] = span
+                expect_verb(client.ask(), "ERROR", "XX000")
+            client.write(token, 1000, BY_K, entries=5, stages=(BY_SUM,))
+            client.window.program.columns[0].table = 2**32 - 2
+            expect_verb(client.ask(), "ERROR", "XX000")
+            expect(len(client.run(token, 1000, BY_K, entries=5, stages=(BY_SUM,))), 5, "the next query")
 
 
 def float_point(values):

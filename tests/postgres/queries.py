@@ -24,7 +24,7 @@ QUERIES = 20000
 GROUPS = 10  # lines of TAP
 ON_GPU_LEAST = 0.7
 ANALYZED = 0.1  # of the queries: whether the GPU has computed, and not only the plan says so
-SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "enable_sort=off", "jit=off")
+SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "enable_sort=off", "enable_partitionwise_aggregate=on", "jit=off")
 
 # name: (type, how values are drawn). Those that end in _s are small, so that most arithmetic raises no error.
 INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}
@@ -268,7 +268,14 @@ class Query:
             while kind in ("bool", '"char"', "uuid", "mood"):
                 kind = self.kind()
             text = f"{rng.choice(('min', 'max'))}({self.expression(kind, 1)})"
-        elif choice < 0.95:
+        elif choice < 0.93:
+            text = f"{rng.choice(('var_pop', 'var_samp', 'variance', 'stddev', 'stddev_pop', 'stddev_samp'))}({self.number(self.kind('integers'), rng.choice((0, 0, 1)), rng.random() < 0.9)})"
+        elif choice < 0.94:
+            # Rounded in another order of additions.
+            text = f"{rng.choice(('var_pop', 'var_samp', 'variance', 'stddev', 'stddev_pop', 'stddev_samp'))}({rng.choice(('f8_s', 'f4_s', 'f8_s + f4_s', 'f8_s + 1000'))})"
+            filtered = f" FILTER (WHERE {self.condition(1)})" if rng.random() < 0.2 else ""
+            return f"round(({text}{filtered} * 1.0123456789)::numeric, 3)"
+        elif choice < 0.96:
             text = f"{rng.choice(('bool_and', 'bool_or', 'every'))}({self.condition(1)})"
         else:
             text = f"{rng.choice(('bit_and', 'bit_or'))}({self.expression(self.kind('integers'), 1)})"
@@ -277,7 +284,16 @@ class Query:
     def text(self):
         """Aggregates; columns of rows that meet conditions; the first ones in a total order."""
         choice = self.rng.random()
-        return self.joined() if choice < 0.15 else self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.groups()
+        if choice < 0.15:
+            return self.joined()
+        return self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.distinct_rows() if choice < 0.53 else self.groups()
+
+    def distinct_rows(self):
+        rng = self.rng
+        columns = rng.sample([n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((1, 1, 2, 3)))
+        where = f" WHERE {self.condition(rng.choice((0, 1, 2)))}" if rng.random() < 0.6 else ""
+        limit = f" ORDER BY {', '.join(columns)} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.4 else ""
+        return f"SELECT DISTINCT {', '.join(columns)} FROM @{where}{limit}"
 
     def rows(self):
         rng = self.rng
@@ -315,9 +331,12 @@ class Query:
             if rng.random() < 0.4:
                 conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)")))
         aggregates += [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
+        if rng.random() < 0.15:
+            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS))})")
         keys = rng.sample(names + [n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((0, 1, 1, 2)))
         text = f"SELECT {', '.join(keys + aggregates)} FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
-        return text + (f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else "")
+        text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
+        return text + (self.first_groups(len(keys), len(aggregates)) if keys and rng.random() < 0.3 else "")
 
     def groups(self):
         rng = self.rng
@@ -327,6 +346,10 @@ class Query:
             if rng.random() < 0.2:
                 keys.append(self.expression(self.kind("integers"), 2))
         aggregates = [self.aggregate() for _ in range(rng.randint(1, 5))]
+        if rng.random() < 0.15:
+            argument = rng.choice(list(COLUMNS))
+            of_it = ("count", "sum", "avg", "max") if COLUMNS[argument] in INTEGERS else ("count",)
+            aggregates += [f"{name}(DISTINCT {argument})" for name in rng.sample(of_it, rng.randint(1, len(of_it)))]
         where = " AND ".join(self.condition(rng.choice((0, 1, 1, 2, 3))) for _ in range(rng.choice((0, 1, 1, 2, 3))))
         text = f"SELECT {', '.join(keys + aggregates)} FROM @"
         if where:
@@ -334,35 +357,47 @@ class Query:
         if keys:
             text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}"
         if rng.random() < 0.1:
-            text += f" HAVING count(*) > {rng.randint(0, 3)}"
+            text += f" HAVING {rng.choice(('count(*)', 'count(i4)', 'max(i2)', 'sum(k)', 'sum(f8_s)'))} > {rng.randint(0, 3)}"
+        if keys and rng.random() < 0.4:
+            text += self.first_groups(len(keys), len(aggregates))
         return text
+
+    def first_groups(self, keys, aggregates):
+        """In a total order: after some aggregates all keys."""
+        rng = self.rng
+        order = rng.sample(range(keys + 1, keys + aggregates + 1), rng.randint(0, min(2, aggregates))) + rng.sample(range(1, keys + 1), keys)
+        order = [f"{number}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for number in order]
+        return f" ORDER BY {', '.join(order)} LIMIT {rng.choice((1, 5, 50, 10000))}" + (f" OFFSET {rng.randint(0, 9)}" if rng.random() < 0.2 else "")
 
 
 # ---- tables
 
 
 def make_tables(connection, rng, rows):
-    """heap, pgstrom and arrow: the same rows; a part of them is deleted, and a part is of this session's own transaction, which stays open."""
+    """heap, pgstrom, arrow, and parts, which has partitions of each: the same rows; a part of them is deleted, and a part is of this session's own transaction, which stays open."""
     values = Values(rng)
     columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
     lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + f", {rng.choice(('NULL', quoted('note ' * rng.randint(0, 9) + str(rng.randrange(rows)))))})" for _ in range(rows)]
     columns += ", note text"
-    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns});
-        CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');"""
+    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap, parts; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns});
+        CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');
+        CREATE TABLE parts (id int, {columns}) PARTITION BY HASH (k); CREATE TABLE part2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2);
+        CREATE FOREIGN TABLE part0 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 0) SERVER gstore_fdw;
+        CREATE FOREIGN TABLE part1 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 1) SERVER gstore_fdw OPTIONS (format 'arrow');"""
     run(connection, script)
     for first in range(0, rows, 500):
         part = ", ".join(lines[first : first + 500])
         run(connection, f"INSERT INTO heap SELECT row_number() OVER () + {first}, * FROM (VALUES {part}) v")
     deleted, own = rng.random() < 0.6, rng.random() < 0.4
     committed = rows * 9 // 10 if own else rows
-    for table in ("pgstrom", "arrow"):
+    both = ("heap", "pgstrom", "arrow", "parts")
+    for table in both[1:]:
         run(connection, f"INSERT INTO {table} SELECT * FROM heap WHERE id <= {committed} ORDER BY id")
-    both = ("heap", "pgstrom", "arrow")
     if deleted:
         for table in both:
             run(connection, f"DELETE FROM {table} WHERE id % 7 = 3 AND id <= {committed}")
     make_inner(connection, rng)
-    run(connection, "ANALYZE heap, pgstrom, arrow; BEGIN")
+    run(connection, "ANALYZE heap, pgstrom, arrow, parts; BEGIN")
     if rng.random() < 0.3:
         for table in both:
             run(connection, f"INSERT INTO {table}1 VALUES (40, 1, 1, 1, '2000-01-01', true); DELETE FROM {table}2 WHERE jv = 4")
@@ -378,9 +413,10 @@ def make_inner(connection, rng):
     values = Values(rng)
     columns = ", ".join(f"{n} {t}" for n, t in INNER.items())
     for number, rows in INNER_ROWS.items():
-        names = [f"{table}{number}" for table in ("heap", "pgstrom", "arrow")]
-        run(connection, f"""DROP TABLE IF EXISTS {names[0]}; DROP FOREIGN TABLE IF EXISTS {names[1]}, {names[2]}; CREATE TABLE {names[0]} ({columns});
-            CREATE FOREIGN TABLE {names[1]} ({columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE {names[2]} ({columns}) SERVER gstore_fdw OPTIONS (format 'arrow')""")
+        names = [f"{table}{number}" for table in ("heap", "pgstrom", "arrow", "parts")]
+        run(connection, f"""DROP TABLE IF EXISTS {names[0]}; DROP FOREIGN TABLE IF EXISTS {', '.join(names[1:])}; CREATE TABLE {names[0]} ({columns});
+            CREATE FOREIGN TABLE {names[1]} ({columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE {names[2]} ({columns}) SERVER gstore_fdw OPTIONS (format 'arrow');
+            CREATE FOREIGN TABLE {names[3]} ({columns}) SERVER gstore_fdw""")
         for row in range(rng.choice((rows, rows, rows, 0))):
             key = row - 2 if number == 1 else rng.choice(("NULL", rng.randint(-3, 12)))
             run(connection, f"INSERT INTO {names[0]} VALUES ({key}, {rng.choice(('NULL', rng.randrange(200)))}, {rng.randint(-9, 9)}, {rng.randint(-64, 64) / 8}, {values.literal('date')}, {rng.choice(('true', 'false', 'NULL'))})")
@@ -450,7 +486,7 @@ def main():
             try:
                 make_tables(connection, rng, rng.choice((0, 1, 7, 300, 1200, 9000)) if group else 9000)
                 for _ in range(options.queries // GROUPS):
-                    on_gpu += compare(connection, Query(rng).text(), rng.choice(("pgstrom", "arrow")), rng.random() < ANALYZED)
+                    on_gpu += compare(connection, Query(rng).text(), rng.choice(("pgstrom", "arrow", "pgstrom", "arrow", "parts")), rng.random() < ANALYZED)
                     done += 1
                 run(connection, "COMMIT")
             except (private.Failed, wire.Lost) as failed:

@@ -568,6 +568,11 @@ static void draw_keys(draft *d)
     emit(d, GQUERY_GROUP, count, 0, 0);
 }
 
+static bool takes_double(uint32_t aggregate)
+{
+    return aggregate == GQUERY_SUM_F64 || aggregate == GQUERY_MOMENTS_F64;
+}
+
 static void draw_aggregate(draft *d)
 {
     const gquery_aggregate what = draw(d, 4) == 0 ? GQUERY_SUM_F64
@@ -579,14 +584,13 @@ static void draw_aggregate(draft *d)
         emit(d, GQUERY_IF, 0, 0, 0);
         d->nested++;
     }
-    if (what == GQUERY_SUM_F64 && draw(d, 2) == 0)
+    if (takes_double(what) && draw(d, 2) == 0)
         emit(d, GQUERY_LOAD, GQUERY_F64, 0, 0);
     else if (what != GQUERY_COUNT_ROWS)
-        draw_expression(d,
-                        what == GQUERY_SUM_F64 ? (type)(F32 + draw(d, 2)) : (type)(I16 + draw(d, 3)),
+        draw_expression(d, takes_double(what) ? (type)(F32 + draw(d, 2)) : (type)(I16 + draw(d, 3)),
                         GQUERY_DEPTH_MAX);
     emit(d, GQUERY_AGGREGATE, d->program->state_words, what, 0);
-    d->program->state_words += what == GQUERY_SUM_I64 ? 2 : 1;
+    d->program->state_words += gquery_aggregate_words(what);
     if (is_filtered) {
         emit(d, GQUERY_END, 0, 0, 0);
         d->nested--;
@@ -602,7 +606,7 @@ static void draw_list_key(draft *d, uint32_t room)
     if (t >= F32)
         emit(d, GQUERY_ORDER_KEY, 0, (uint32_t)draw(d, 2), 0);
     if (draw(d, 4) == 0)
-        emit(d, GQUERY_INVERT, 0, 0, 0);
+        emit(d, GQUERY_INVERT, 0, (uint32_t)draw(d, 2), 0);
     emit(d, GQUERY_COPY, 0, 0, 0);
     emit(d, GQUERY_IS_NULL, 0, 0, 0);
     emit(d, GQUERY_IF, 0, 0, 0);
@@ -660,9 +664,9 @@ static void draw_plain_groups(draft *d, host_table *table)
 
         if (what != GQUERY_COUNT_ROWS)
             emit(d, GQUERY_LOAD,
-                 what == GQUERY_SUM_F64 ? GQUERY_F32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
+                 takes_double(what) ? GQUERY_F32 : (uint32_t)draw(d, GQUERY_I64 + 1), 0, 0);
         emit(d, GQUERY_AGGREGATE, d->program->state_words, what, 0);
-        d->program->state_words += what == GQUERY_SUM_I64 ? 2 : 1;
+        d->program->state_words += gquery_aggregate_words(what);
     }
 }
 

@@ -495,7 +495,9 @@ static void convert(walk *w, const gquery_instruction *i)
         case GQUERY_I64_TO_F64: v = bits_of((double)(int64_t)d.bits); break;
         case GQUERY_I64_TO_F32: v = bits_of((double)(float)(int64_t)d.bits); break;
         case GQUERY_F64_TO_F32: v = shorten(w, double_of(d.bits)); break;
-        case GQUERY_INVERT: v = UINT64_MAX - d.bits; break;
+        case GQUERY_INVERT:
+            v = i->b == 1 ? d.bits + (UINT64_C(1) << 63) : UINT64_MAX - d.bits;
+            break;
         case GQUERY_FIELD: v = take_field(w, i, (int64_t)d.bits); break;
         default: v = order_key(double_of(d.bits), i->b == 1);
         }
@@ -558,15 +560,15 @@ static void group_row(walk *w, uint32_t key_count)
         start_group(w->program, w->group);
 }
 
-static void add_double(double_sum *s, double v)
+static void add_double(double_sum *s, long double v)
 {
     s->has_nan = s->has_nan || isnan(v);
     s->has_up = s->has_up || (isinf(v) && v > 0);
     s->has_down = s->has_down || (isinf(v) && v < 0);
     s->has_zero = s->has_zero || (v == 0 && !signbit(v));
     if (isfinite(v)) {
-        s->sum += (long double)v;
-        s->size += fabsl((long double)v);
+        s->sum += v;
+        s->size += fabsl(v);
     }
     s->count++;
 }
@@ -588,7 +590,13 @@ static void aggregate(walk *w, uint32_t first, uint32_t what)
         word[0] = (uint64_t)sum;
         word[1] = (uint64_t)(sum >> 64);
         break;
-    case GQUERY_SUM_F64: add_double(&w->group->sums[first], double_of(d.bits)); break;
+    case GQUERY_SUM_F64: add_double(&w->group->sums[first], (long double)double_of(d.bits)); break;
+    case GQUERY_MOMENTS_F64:
+        *word += 1;
+        add_double(&w->group->sums[first], (long double)double_of(d.bits));
+        add_double(&w->group->sums[first + 1],
+                   (long double)double_of(d.bits) * (long double)double_of(d.bits));
+        break;
     case GQUERY_MIN_I64: *word = v < (int64_t)*word ? d.bits : *word; break;
     case GQUERY_MAX_I64: *word = v > (int64_t)*word ? d.bits : *word; break;
     case GQUERY_AND_I64: *word &= d.bits; break;

@@ -271,6 +271,8 @@ static bool run_in_groups(const gquery_shape *shape, uint32_t blocks, const gque
     gquery_collect collect = {.groups = on.groups,
                               .out = on.out,
                               .collected = on.collected,
+                              .group_pitch = groups->slot_words,
+                              .word_pitch = 1,
                               .sums = gquery_double_sums(&program),
                               .error = on.error,
                               .slot_words = groups->slot_words,
@@ -308,6 +310,29 @@ static bool sum_is_right(const double_sum *s, double got)
     return fabsl(s->sum - (long double)got) <= bound;
 }
 
+/* Squares of differences do, as those of the numbers do. */
+static bool have_room(const double_sum *s)
+{
+    return s[1].size <= SIZE_SAFE / (4 * ((long double)s->count + 1));
+}
+
+/* Of the words, by sums and squares: of numbers whose squares have room. */
+static bool moments_are_right(const double_sum *s, uint64_t count, const uint64_t *got)
+{
+    const long double k = (long double)double_of(got[1]), n = (long double)count;
+    const long double sum = s[0].sum - n * k, squares = s[1].sum - 2 * k * s[0].sum + n * k * k;
+    const long double sum_bound = (n + 8) * 0x1p-50L * (s[0].size + n * fabsl(k));
+    const long double squares_bound = (n + 8) * 0x1p-50L * (s[1].size + n * k * k);
+
+    if (got[0] != count || (count == 0 && (got[1] | got[2] | got[3]) != 0) ||
+        (count > 0 && got[1] == 0))
+        return false;
+    if (count == 0 || s->has_nan || s->has_up || s->has_down || !have_room(s))
+        return true;
+    return fabsl(sum - (long double)double_of(got[2])) <= sum_bound &&
+           fabsl(squares - (long double)double_of(got[3])) <= squares_bound;
+}
+
 static bool states_are_same(const host_group *g, const uint64_t *got)
 {
     for (uint32_t i = 0; i < program.code_count; i++) {
@@ -315,7 +340,9 @@ static bool states_are_same(const host_group *g, const uint64_t *got)
 
         if (in->op != GQUERY_AGGREGATE)
             continue;
-        if (in->b == GQUERY_SUM_F64
+        if (in->b == GQUERY_MOMENTS_F64
+                ? !moments_are_right(&g->sums[in->a], g->state[in->a], &got[in->a])
+            : in->b == GQUERY_SUM_F64
                 ? !sum_is_right(&g->sums[in->a], double_of(got[in->a]))
                 : memcmp(&g->state[in->a], &got[in->a], 8 * gquery_aggregate_words(in->b)) != 0)
             return WRONG("aggregate %u at %u is %#llx and not %#llx", (unsigned)in->b, (unsigned)in->a,
@@ -366,6 +393,11 @@ static bool may_overflow(const host_group *g, bool in_one_group, bool *is_certai
         const double_sum *s = &g->sums[program.code[i].a % GQUERY_STATE_MAX];
         const bool is_finite = !s->has_nan && !s->has_up && !s->has_down;
 
+        if (program.code[i].op == GQUERY_AGGREGATE && program.code[i].b == GQUERY_MOMENTS_F64 &&
+            !in_one_group) {
+            may = may || expected.errors != 0 || !is_finite || !have_room(s);
+            *is_certain = *is_certain || !is_finite;
+        }
         if (program.code[i].op != GQUERY_AGGREGATE || program.code[i].b != GQUERY_SUM_F64)
             continue;
         may = may || expected.errors != 0 || s->size > SIZE_SAFE || (!in_one_group && !is_finite);

@@ -1,0 +1,122 @@
+/*
+ * postgres/query_compiled.h - what the files share that compile queries with aggregates: query_compile.c, and query_stages.c for the programs after the
+ * first one.
+ *
+ * What several aggregates need of one argument is computed once: an *accumulator* is an argument under a condition, with the words of the
+ * state that it is added to. That no value was not NULL is known by a count; where none of the values can be NULL, by a count of rows, which
+ * all arguments share, or by the group itself.
+ *
+ * Circle: query_compile.c and query_stages.c call each other, because values of groups are ordered, filtered and added up as those of rows are.
+ */
+#ifndef GSTORE_QUERY_COMPILED_H
+#define GSTORE_QUERY_COMPILED_H
+
+#include "postgres.h"
+
+#include "fmgr.h"
+
+#include "postgres/query_compile.h"
+#include "postgres/query_distance.h"
+#include "postgres/query_expr.h"
+
+typedef struct gstore_accumulator
+{
+	Node  *argument; /* NULL: rows are counted */
+	bool   squared;	 /* of the argument's squares */
+	bool   distinct; /* of equal values one */
+	bool   merged; /* of a stage: a sum has five words, of its halves: both sums, and how many low halves are negative as int64 */
+	Node  *filter; /* NULL: of all rows */
+	uint32 wanted; /* a bit for each gquery_aggregate */
+	bool   counted;				  /* the number of values is wanted, too */
+	uint8  at[GQUERY_AGGREGATES]; /* the first word of each that is wanted */
+	int	   scale;				  /* of decimals */
+	int	   count_from; /* whose count is that of values: this one's, or one that counts rows; -1: it is not known, and not 0 */
+} gstore_accumulator;
+
+typedef enum gstore_result_kind
+{
+	RESULT_COUNT,
+	RESULT_VALUE,	 /* of the argument's type */
+	RESULT_BIGINT,	 /* from a sum */
+	RESULT_NUMERIC,	 /* the same */
+	RESULT_QUOTIENT, /* of a sum and a count */
+	RESULT_FLOAT,	 /* a sum */
+	RESULT_FLOAT_QUOTIENT,
+	RESULT_STATISTIC, /* a final function's, of a count, a sum and a sum of squares */
+} gstore_result_kind;
+
+typedef struct gstore_aggregate_function
+{
+	Oid		   function;
+	uint8	   aggregate; /* gquery_aggregate */
+	uint8	   result;
+	PGFunction final; /* of RESULT_STATISTIC */
+} gstore_aggregate_function;
+
+/* What an Aggref is made of. */
+typedef struct gstore_aggregate
+{
+	const gstore_aggregate_function *function;
+	Oid								 type;
+	Oid								 argument; /* its type */
+	bool							 partial;  /* the state is returned, as query_state.h has it */
+	int								 accumulator, squares; /* squares: of RESULT_STATISTIC */
+} gstore_aggregate;
+
+struct gstore_compiled
+{
+	gstore_query		query;
+	List			   *values; /* of the emitter */
+	int					key_count, key_words;
+	int					distinct_words; /* of the first program's keys: the last ones */
+	int					entry_words;	/* of groups in an order: those before a group's */
+	int					state_words;
+	bool				raises; /* a condition or a key of a list may */
+	Oid				   *key_types;
+	int				   *key_scales;
+	int					accumulator_count, output_count;
+	int					distinct_at; /* its gstore_accumulator */
+	gstore_accumulator *accumulators;
+	gstore_aggregate   *outputs;
+	gstore_distances	distances;
+	Node			   *distinct; /* the argument of DISTINCT; NULL: there is none */
+	int					stage_count;
+	gquery_program	   *stages; /* NULL: there are none */
+	uint32				gathered[GQUERY_COLUMNS_MAX];
+	bool				gathers;
+	gquery_program	   *builds; /* of inner tables */
+};
+
+/* The accumulator whose count says how many values one had; NULL: it is not known, and not 0. */
+static inline const gstore_accumulator *
+gstore_counter_of(const gstore_compiled *c, const gstore_accumulator *a)
+{
+	if (a->argument == NULL)
+		return a;
+	return a->count_from < 0 ? NULL : &c->accumulators[a->count_from];
+}
+
+static inline uint32
+gstore_count_word(const gstore_accumulator *a, const gstore_accumulator *counter)
+{
+	return counter->at[counter == a && a->argument != NULL ? GQUERY_COUNT : GQUERY_COUNT_ROWS];
+}
+
+/* ---- query_compile.c */
+
+extern bool
+gstore_emit_filters(gstore_compiled *compiled, gstore_emitter *emitter, const List *filters);
+/* The value on the stack goes to each of the words that are wanted of it. */
+extern bool gstore_emit_words(gstore_emitter *emitter, gstore_accumulator *accumulator, bool is_float);
+/* Values for GQUERY_EMIT, by which the key's ascend as the direction (GSTORE_KEY_...) has it; they are added to key_words. */
+extern bool
+gstore_emit_list_key(gstore_compiled *compiled, gstore_emitter *emitter, Node *key, int direction);
+/* Whether the executor accepts it. */
+extern bool gstore_check_program(const gquery_program *program);
+
+/* ---- query_stages.c */
+
+/* Of the groups of the emitter's program: the programs after it. */
+extern bool gstore_emit_stages(gstore_compiled *compiled, gstore_emitter *emitter);
+
+#endif
