@@ -10,6 +10,7 @@
 #include <math.h>
 
 #include "catalog/pg_aggregate.h"
+#include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/float.h"
 #include "utils/fmgroids.h"
@@ -287,10 +288,13 @@ emit_null_as_zero(gstore_emitter *e)
 		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
 }
 
+/* Of a distance from a value that it cannot be of there is no list, and the local plan raises the error. */
 static bool
-emit_key(gstore_emitter *e, Node *key, gstore_emitted *out)
+is_distance(const gquery_program *p)
 {
-	return gstore_emit_distance(e, key, out) || gstore_emit_expression(e, key, out);
+	const gquery_instruction *last = &p->code[p->code_count - 1];
+
+	return last->op == GQUERY_LOAD && p->columns[last->a].table == GQUERY_DISTANCE;
 }
 
 static bool
@@ -298,18 +302,18 @@ emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
 	gstore_emitted value;
 
-	if (!emit_key(e, key, &value))
+	if (!gstore_emit_expression(e, key, &value))
 		return false;
+	c->raises |= value.raises && !is_distance(e->program);
 	if (value.nullable)
 	{
 		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
 			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!emit_key(e, key, &value) || !emit_null_as_zero(e))
+			!gstore_emit_expression(e, key, &value) || !emit_null_as_zero(e))
 			return false;
 		c->key_count++;
 	}
 	c->key_count++;
-	c->raises |= value.raises;
 	return (!gstore_is_float(value.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
 		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }
@@ -320,9 +324,6 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 	ListCell *key, *direction;
 
 	c->key_count = 0;
-	c->distances.count = 0;
-	initStringInfo(&c->distances.queries);
-	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
 		if (!emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
@@ -351,7 +352,11 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 	char			problem[128];
 
 	p->column_count = p->code_count = p->value_count = p->state_words = 0;
+	c->distances.count = 0;
+	initStringInfo(&c->distances.queries);
+	e->distances = &c->distances;
 	e->relation = c->query.relation;
+	e->table = c->query.table;
 	if (!emit_filters(c, e) || !emit_sink(c, e))
 		return false;
 	c->state_words = (int) p->state_words;
@@ -395,6 +400,8 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	gstore_compiled *c = create_compiled(query);
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .parent = parent};
 
+	if (!OidIsValid(query->table))
+		c->query.table = exec_rt_fetch(query->relation, parent->state)->relid;
 	(void) emit_query(c, &e);
 	c->values = e.values;
 	pfree(e.program);

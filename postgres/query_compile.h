@@ -20,8 +20,8 @@
 typedef enum gstore_query_sink
 {
 	GSTORE_SINK_GROUPS,
-	GSTORE_SINK_MARKS, /* a bitmap of them */
-	GSTORE_SINK_LIST,  /* the first ones in an order */
+	GSTORE_SINK_MARKS,	 /* a bitmap of them */
+	GSTORE_SINK_LIST,	 /* the first ones in an order */
 } gstore_query_sink;
 
 #define GSTORE_KEY_DESCENDING  1
@@ -32,6 +32,7 @@ typedef struct gstore_query
 {
 	gstore_query_sink sink;
 	Index			  relation; /* in the range table */
+	Oid table; /* the relation's; gstore_query_prepare() finds it in the range table, if it is not said */
 	List *filters;	  /* boolean expressions, in the order in which PostgreSQL evaluates them */
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */

@@ -25,14 +25,15 @@ typedef struct gstore_emitter
 {
 	gquery_program			*program;
 	Index					 relation;
+	Oid						 table;	  /* the relation's */
 	Bitmapset				*columns; /* attribute numbers that are read */
 	List					*values;
 	PlanState				*parent;
 	ExprContext				*context;
 	const gstore_view		*view;
-	int						 guarded;	/* inside of what is evaluated for some rows alone */
-	struct gstore_case		*scope;		/* what a CASE compares with */
-	struct gstore_distances *distances; /* NULL: there are to be none */
+	int						 guarded; /* inside of what is evaluated for some rows alone */
+	struct gstore_case		*scope;	  /* what a CASE compares with */
+	struct gstore_distances *distances;
 } gstore_emitter;
 
 /* The value that instructions leave on the stack. */

@@ -29,9 +29,12 @@ struct gstore_filter
 /* ---- planning */
 
 static bool
-measure(const RelOptInfo *rel, List *clauses, gstore_query_size *size)
+measure(const PlannerInfo *root, const RelOptInfo *rel, List *clauses, gstore_query_size *size)
 {
-	const gstore_query query = {.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .filters = clauses};
+	const gstore_query query = {.sink = GSTORE_SINK_MARKS,
+								.relation = rel->relid,
+								.table = root->simple_rte_array[rel->relid]->relid,
+								.filters = clauses};
 
 	return gstore_query_measure(&query, size);
 }
@@ -74,9 +77,9 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 
 		if (info->pseudoconstant) /* a plan node above the scan evaluates it before any row */
 			continue;
-		if (list_length(chosen) < GQUERY_CODE_MAX && measure(rel, list_make1(info->clause), &one) &&
-			may_precede(root, info, &one, &left) &&
-			measure(rel, list_append_unique_ptr(list_copy(clauses), info->clause), size))
+		if (list_length(chosen) < GQUERY_CODE_MAX &&
+			measure(root, rel, list_make1(info->clause), &one) && may_precede(root, info, &one, &left) &&
+			measure(root, rel, list_append_unique_ptr(list_copy(clauses), info->clause), size))
 		{
 			chosen = lappend(chosen, info);
 			clauses = lappend(clauses, info->clause);
@@ -85,7 +88,7 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 			leave_out(root, info, &left);
 	}
 	if (chosen != NIL)
-		(void) measure(rel, clauses, size);
+		(void) measure(root, rel, clauses, size);
 	return chosen;
 }
 
@@ -139,8 +142,11 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 	if (!gstore_whole_join(ranges, count, &view))
 		return false;
 	strlcpy(filter->run.why, "too many instructions or values", sizeof filter->run.why);
-	if (!gstore_query_compile(filter->compiled, context, &view, program) ||
-		!gstore_run_begin(&filter->run, relation, &view, &request))
+	if (!gstore_query_compile(filter->compiled, context, &view, program))
+		return false;
+	request.distance_count = gstore_query_distances(filter->compiled, &request.distances,
+													&request.queries, &request.queries_bytes);
+	if (!gstore_run_begin(&filter->run, relation, &view, &request))
 		return false;
 	take_words(filter, view.rows);
 	gstore_run_end(&filter->run);

@@ -183,10 +183,12 @@ is_simple(const PlannerInfo *root, const RelOptInfo *rel)
 
 /* Keys are evaluated before conditions that the GPU does not: they must not raise an error then. */
 static bool
-measure(const RelOptInfo *rel, const order_parts *parts, gstore_query_size *size)
+measure(const PlannerInfo *root, const RelOptInfo *rel, const order_parts *parts,
+		gstore_query_size *size)
 {
 	gstore_query query = {.sink = GSTORE_SINK_LIST,
 						  .relation = rel->relid,
+						  .table = root->simple_rte_array[rel->relid]->relid,
 						  .keys = parts->keys,
 						  .directions = parts->directions};
 
@@ -222,7 +224,7 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 		!is_simple(root, rel) || !find_limits(root, &parts) || !find_keys(root, rel, &parts))
 		return;
 	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
-	if (!measure(rel, &parts, &size))
+	if (!measure(root, rel, &parts, &size))
 		return;
 	others = list_difference_ptr(rel->baserestrictinfo, parts.filter);
 	cost_qual_eval(&rest, others, root);

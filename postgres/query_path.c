@@ -159,6 +159,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	ListCell *cell;
 
 	p->query.relation = input->relid;
+	p->query.table = root->simple_rte_array[input->relid]->relid;
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||

@@ -97,6 +97,8 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 	if (!gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &view, program))
 		return false;
 	request.record_words = gstore_query_record_words(state->compiled);
+	request.distance_count = gstore_query_distances(state->compiled, &request.distances,
+													&request.queries, &request.queries_bytes);
 	if (!gstore_run_begin(&state->run, state->relation, &view, &request))
 		return false;
 	if (!is_doubtful(state))
