@@ -209,3 +209,10 @@ COMMENT ON OPERATOR <+> (double precision[], double precision[]) IS 'taxicab dis
 COMMENT ON OPERATOR <+> (smallint[], smallint[]) IS 'taxicab distance';
 COMMENT ON FUNCTION gstore_hamming_distance(bit, bit) IS 'number of bits that differ';
 COMMENT ON FUNCTION gstore_jaccard_distance(bit, bit) IS '1 - bits in both / bits in either';
+
+-- ---- of each of many vectors the rows nearest to it: see docs/gstore_fdw.md, "Many queries at once"
+CREATE FUNCTION gstore_search(ft anyelement, vector_column name, queries anycompatiblearray, k int, operator text, filter text DEFAULT NULL)
+    RETURNS TABLE (query int, distance double precision, r anyelement)
+    AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE COST 10000;
+COMMENT ON FUNCTION gstore_search(anyelement, name, anycompatiblearray, int, text, text)
+    IS 'the k rows of a table that are nearest to each of the queries, by a distance that an operator computes';

@@ -339,6 +339,10 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
 			return emit_list_keys(c, e);
+		case GSTORE_SINK_NEAREST:
+			c->key_count = 1;
+			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&
+				gstore_emit(e, GQUERY_MARK, 0, 0);
 		default:
 			return plan_outputs(c) && emit_keys(c, e) && emit_accumulators(c, e);
 	}

@@ -22,6 +22,7 @@ typedef enum gstore_query_sink
 	GSTORE_SINK_GROUPS,
 	GSTORE_SINK_MARKS,	 /* a bitmap of them */
 	GSTORE_SINK_LIST,	 /* the first ones in an order */
+	GSTORE_SINK_NEAREST, /* of each of several points the ones nearest to it */
 } gstore_query_sink;
 
 #define GSTORE_KEY_DESCENDING  1
@@ -37,6 +38,10 @@ typedef struct gstore_query
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
+	/* Of GSTORE_SINK_NEAREST: an operator of a column and any value, in whose place the points are; none of these is null. */
+	Node		*distance;
+	const Datum *points;
+	int			 point_count;
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */

@@ -369,3 +369,23 @@ gstore_emit_distance(gstore_emitter *e, Node *node, gstore_emitted *out)
 		return false;
 	return gstore_emit(e, GQUERY_LOAD, e->distances->columns[at], 0);
 }
+
+bool
+gstore_describe_nearest(gstore_emitter *e, Node *node, const Datum *points, int count)
+{
+	gstore_distances	   *all = e->distances;
+	gquery_wanted_distance *w = &all->wanted[0];
+	distance				d;
+	bool					nullable;
+
+	if (all->count > 0 || !find_distance(e, node, &d) || !IsA(d.value, Param) ||
+		!is_stored(e, &d, &nullable))
+		return false; /* another value is made of the points */
+	*w = wanted_of(&d);
+	for (int i = 0; i < count; i++)
+		if (!append_point(&d, points[i], w, &all->queries))
+			return false;
+	w->query = (gquery_span){0, (uint64) all->queries.len};
+	all->count = 1;
+	return true;
+}

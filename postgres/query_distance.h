@@ -29,4 +29,8 @@ typedef struct gstore_distances
  */
 extern bool gstore_emit_distance(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 
+/* Of a search (query/wire.h): the only distance, from all points. False: there is another, it is none, or a point has another length. */
+extern bool
+gstore_describe_nearest(gstore_emitter *emitter, Node *node, const Datum *points, int count);
+
 #endif

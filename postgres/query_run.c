@@ -92,6 +92,7 @@ fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_r
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
 	window->continued = request->after != NULL;
+	window->nearest = request->nearest;
 	if (request->after != NULL)
 		memcpy(window->after, request->after, sizeof(int64) * (Size) request->record_words);
 }

@@ -25,6 +25,7 @@ typedef struct gstore_request
 	int							  distance_count;
 	const void					 *queries;
 	Size						  queries_bytes;
+	uint32 nearest; /* points of a search, list_max rows each; 0: it is none */
 } gstore_request;
 
 typedef struct gstore_run

@@ -6,6 +6,7 @@
  * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a launch has decides how a
  * block's sums are rounded, and that must not depend on time. With distances it is several, too (distance.c).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "query/run.h"
@@ -521,14 +522,17 @@ static bool run_sums(gquery_query *q)
            scan_rows(q) == GQUERY_SCANNED && write_state(q);
 }
 
+static uint64_t mark_words(const gquery_query *q)
+{
+    return (q->c->query.tables[0].rows + 63) / 64;
+}
+
 /* Kernels write whole words of 32 bits as far as there are rows. */
-static bool run_marks(gquery_query *q)
+bool gquery_mark(gquery_query *q)
 {
     const gquery_control c = {.error = 0};
-    const uint64_t words = (q->c->query.tables[0].rows + 63) / 64;
+    const uint64_t words = mark_words(q);
 
-    if (words == 0)
-        return gquery_write_records(q, NULL, 0, 1);
     if (!gquery_take_block(q, words * sizeof(uint64_t), &q->marked))
         return false;
     q->scan.marked = q->marked.address;
@@ -536,12 +540,24 @@ static bool run_marks(gquery_query *q)
                              gvmi_cu->cuMemsetD8Async(q->marked.address + (words - 1) * sizeof(uint64_t),
                                                       0, sizeof(uint64_t), q->lane->stream),
                              "cuMemsetD8Async") &&
-           gquery_choose_launch(q) && gquery_send_control(q, &c) &&
-           scan_rows(q) == GQUERY_SCANNED && gquery_write_block(q, &q->marked, words, 1);
+           gquery_choose_launch(q) && gquery_send_control(q, &c) && scan_rows(q) == GQUERY_SCANNED;
+}
+
+static bool run_marks(gquery_query *q)
+{
+    const uint64_t words = mark_words(q);
+
+    if (words == 0)
+        return gquery_write_records(q, NULL, 0, 1);
+    return gquery_mark(q) && gquery_write_block(q, &q->marked, words, 1);
 }
 
 static bool run_sink(gquery_query *q)
 {
+    if (q->c->query.nearest > 0)
+        return gquery_run_nearest(q);
+    if (!gquery_distances_prepare(q))
+        return false;
     if (q->shape.marked)
         return run_marks(q);
     if (q->shape.emitted)
@@ -560,6 +576,7 @@ static void end_query(gquery_query *q, bool done)
     give_scratch(q, &q->marked);
     give_scratch(q, &q->list);
     give_scratch(q, &q->kept);
+    free(q->staged);
     gquery_leases_release(&q->leases);
     gquery_tables_release(q->tables, q->attached);
     if (q->lane != NULL)
@@ -592,8 +609,7 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
     done = gquery_succeed(&q, gquery_lane_take(c, &q.lane), "cannot run the query");
     if (done)
         set_scan(&q);
-    done = done && gquery_open_table(&q) && send_dead(&q) && gquery_distances_prepare(&q) &&
-           run_sink(&q);
+    done = done && gquery_open_table(&q) && send_dead(&q) && run_sink(&q);
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         window_of(&q)->cost = q.cost;

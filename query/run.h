@@ -3,12 +3,13 @@
  * columns.c    its table: columns, leases, the bitmap of deleted rows
  * distance.c   distances of vectors from a query, as columns
  * list.c       an ordered list
+ * nearest.c    the rows nearest to each of many queries
  * run.c        memory, launches, sums, groups, marks; the query as a whole
  *
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: columns.c, distance.c, list.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: columns.c, distance.c, list.c, nearest.c and run.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -69,7 +70,8 @@ typedef struct gquery_query {
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
     gquery_block dead, groups, distances;
     gquery_block marked;     /* a bitmap */
-    gquery_block list, kept; /* list.c: entries */
+    gquery_block list, kept; /* list.c, nearest.c: entries */
+    void *staged;            /* nearest.c: what is copied to the device */
     uint64_t slots;
     uint64_t unit;            /* rows of the first batch; later ones have a multiple of it */
     uint64_t launch_rows;     /* of a launch, at most; divides unit, if it is less */
@@ -114,6 +116,9 @@ gquery_outcome gquery_batch_look(gquery_query *q);
 /* Rows of the next one, where this one had so many. */
 uint64_t gquery_batch_adapt(gquery_query *q, uint64_t rows);
 
+/* The bitmap of a program that ends in GQUERY_MARK, into q->marked; there are rows. */
+bool gquery_mark(gquery_query *q);
+
 /* Records that are in this process: all of the results. */
 bool gquery_write_records(gquery_query *q, const void *records, uint64_t count, uint32_t words);
 
@@ -140,5 +145,9 @@ bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit);
 /* ---- list.c */
 
 bool gquery_run_list(gquery_query *q);
+
+/* ---- nearest.c */
+
+bool gquery_run_nearest(gquery_query *q);
 
 #endif
