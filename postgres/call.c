@@ -8,6 +8,7 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/call.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/table.h"
 #include "postgres/whole.h"
@@ -33,7 +34,7 @@ open_table(Oid oid, gstore_call_table *out)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE), errmsg("relation with OID %u does not exist", oid)));
 	gstore_wait_ready();
-	snapshot = gstore_register_snapshot(relation, GetActiveSnapshot());
+	snapshot = gstore_register_snapshot(relation, GetActiveSnapshot(), NULL);
 	gstore_note_read(relation, snapshot);
 	if (gstore_whole_choose(relation, snapshot, &view))
 		(void) gstore_whole_export(relation, &view, GSTORE_EXPORT_CALL, out, NULL);

@@ -50,60 +50,79 @@ gstore_peer_disconnect(gstore_peer *peer)
 	close_fd(&peer->connection);
 }
 
-static void
-fail_memory(const gstore_peer *peer, const char *verb)
+/* What follows returns what could not be done, as errno says; NULL: it is done. */
+static const char *
+extend_memory(const gstore_peer *peer, uint64 bytes, uint64 *found)
 {
-	ereport(ERROR,
-			(errcode(ERRCODE_OUT_OF_MEMORY),
-			 errmsg("cannot %s the memory file of %s: %m", verb, peer->name)));
+	struct stat file;
+
+	if (fstat(peer->memory, &file) != 0)
+		return "read the size of";
+	*found = Max(bytes, (uint64) file.st_size);
+	if ((uint64) file.st_size >= bytes)
+		return NULL;
+	do
+		errno = posix_fallocate(peer->memory, file.st_size, (off_t) bytes - file.st_size);
+	while (errno == EINTR);
+	return errno != 0 ? "extend" : NULL;
+}
+
+static const char *
+make_memory(gstore_peer *peer)
+{
+	if (!AcquireExternalFD())
+	{
+		errno = EMFILE;
+		return "create";
+	}
+	peer->memory = memfd_create("gstore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (peer->memory < 0)
+	{
+		const int number = errno;
+
+		ReleaseExternalFD();
+		errno = number;
+		return "create";
+	}
+	/* The other process cannot remove what is mapped here. */
+	return fcntl(peer->memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0 ? "seal" : NULL;
+}
+
+const char *
+gstore_peer_try_map(gstore_peer *peer, uint64 bytes)
+{
+	const char *failed = peer->memory < 0 ? make_memory(peer) : NULL;
+	void	   *mapped;
+
+	if (failed == NULL)
+		failed = extend_memory(peer, Max(bytes, MEMORY_BYTES_MIN), &bytes);
+	if (failed != NULL || (peer->bytes != NULL && peer->len == bytes))
+		return failed;
+	mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer->memory, 0);
+	if (mapped == MAP_FAILED)
+		return "map";
+	if (peer->bytes != NULL)
+		munmap(peer->bytes, peer->len);
+	peer->bytes = mapped;
+	peer->len = bytes;
+	return NULL;
 }
 
 void
 gstore_peer_map(gstore_peer *peer, uint64 bytes)
 {
-	struct stat found;
-	void	   *mapped;
+	const char *failed = gstore_peer_try_map(peer, bytes);
 
-	if (fstat(peer->memory, &found) != 0)
-		fail_memory(peer, "read the size of");
-	if ((uint64) found.st_size < bytes)
-	{
-		do
-			errno = posix_fallocate(peer->memory, found.st_size, (off_t) bytes - found.st_size);
-		while (errno == EINTR);
-		if (errno != 0)
-			fail_memory(peer, "extend");
-	}
-	bytes = Max(bytes, (uint64) found.st_size);
-	if (peer->bytes != NULL && peer->len == bytes)
+	if (failed == NULL)
 		return;
-	mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer->memory, 0);
-	if (mapped == MAP_FAILED)
-		fail_memory(peer, "map");
-	if (peer->bytes != NULL)
-		munmap(peer->bytes, peer->len);
-	peer->bytes = mapped;
-	peer->len = bytes;
-}
-
-void
-gstore_peer_make_memory(gstore_peer *peer, uint64 bytes)
-{
-	if (!AcquireExternalFD())
+	if (errno == EMFILE)
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
 				 errmsg("too many open files for %s", peer->name),
 				 errhint("Raise the server's max_files_per_process and/or \"ulimit -n\" limits.")));
-	peer->memory = memfd_create("gstore", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (peer->memory < 0)
-	{
-		ReleaseExternalFD();
-		fail_memory(peer, "create");
-	}
-	/* The other process cannot remove what is mapped here. */
-	if (fcntl(peer->memory, F_ADD_SEALS, F_SEAL_SHRINK) != 0)
-		fail_memory(peer, "seal");
-	gstore_peer_map(peer, Max(bytes, MEMORY_BYTES_MIN));
+	ereport(ERROR,
+			(errcode(ERRCODE_OUT_OF_MEMORY),
+			 errmsg("cannot %s the memory file of %s: %m", failed, peer->name)));
 }
 
 /* ---- the connection */

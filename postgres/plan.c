@@ -154,11 +154,16 @@ as_list(const Bitmapset *set)
 	return list;
 }
 
-/* All comparisons that qualify are leakproof, so that row security does not forbid it either. */
+/*
+ * All comparisons that qualify are leakproof, so that row security does not forbid it either. Where an error may be raised by a value that one
+ * compares with, it does not come before others that PostgreSQL evaluates first, if the conditions are in that order.
+ */
 static void
-split_restrictions(RelOptInfo *rel, List *infos, List **named, List **tested, List **rest)
+split_restrictions(const PlannerInfo *root, const RelOptInfo *rel, List *infos, List **named,
+				   List **tested, List **rest)
 {
-	ListCell *cell;
+	const Bitmapset *pending = gstore_pending_planned(root);
+	ListCell		*cell;
 
 	*named = *tested = *rest = NIL;
 	foreach(cell, infos)
@@ -167,11 +172,24 @@ split_restrictions(RelOptInfo *rel, List *infos, List **named, List **tested, Li
 
 		if (!info->pseudoconstant && gstore_names_rows(info->clause, rel->relid))
 			*named = lappend(*named, info);
-		else if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid))
+		else if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid) &&
+				 (*rest == NIL || gstore_qual_is_movable(info->clause, rel->relid, pending)))
 			*tested = lappend(*tested, info);
 		else
 			*rest = lappend(*rest, info);
 	}
+}
+
+/* For each whether it is one of the others. */
+static List *
+which_are(const List *infos, const List *others)
+{
+	List	 *out = NIL;
+	ListCell *cell;
+
+	foreach(cell, infos)
+		out = lappend_int(out, list_member_ptr(others, lfirst(cell)));
+	return out;
 }
 
 static scan_work
@@ -210,7 +228,7 @@ plan_filter(PlannerInfo *root, RelOptInfo *rel, Oid relation, const gstore_view 
 	info->filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
 	if (info->filter == NIL)
 		return;
-	split_restrictions(rel, list_difference_ptr(rel->baserestrictinfo, info->filter), &named,
+	split_restrictions(root, rel, list_difference_ptr(rel->baserestrictinfo, info->filter), &named,
 					   &tested, &rest);
 	info->filter_cost = gstore_query_run_cost(root, rel, &size, false);
 	passed = clamp_row_est(rel->tuples *
@@ -240,7 +258,7 @@ gstoreGetForeignRelSize(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 	rel->pages = (BlockNumber) Min(view.empty ? 0 : bytes_of(&view, everything) / BLCKSZ + 1,
 								   MaxBlockNumber);
 	set_baserel_size_estimates(root, rel);
-	split_restrictions(rel, rel->baserestrictinfo, &named, &tested, &rest);
+	split_restrictions(root, rel, rel->baserestrictinfo, &named, &tested, &rest);
 	info->named = named != NIL;
 	met = info->named
 		? clamp_row_est(rel->tuples * clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
@@ -348,7 +366,7 @@ columns_of_order(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *rest, L
 
 /*
  * fdw_exprs: what the scan evaluates, what names rows, what the GPU evaluates. fdw_private: columns of a scan; and, if the GPU
- * evaluates something, of one that must evaluate that itself.
+ * evaluates something, of one that must evaluate that itself, and of each of these conditions whether it does so before rows are made.
  */
 static ForeignScan *
 gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
@@ -358,17 +376,20 @@ gstoreGetForeignPlan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPa
 
 	if (path->fdw_outerpath != NULL)
 		return gstore_order_plan(root, rel, relation, path, targets, clauses, outer, columns_of_order);
-	split_restrictions(rel, clauses, &named, &all_tested, &all_rest);
+	split_restrictions(root, rel, clauses, &named, &all_tested, &all_rest);
 	named = extract_actual_clauses(named, false);
 	filter = list_difference_ptr(clauses, list_difference_ptr(clauses, path->fdw_private));
 	tested = extract_actual_clauses(list_difference_ptr(all_tested, filter), false);
 	rest = extract_actual_clauses(list_difference_ptr(all_rest, filter), false);
 	columns = columns_as_lists(root, rel, relation, tested, rest);
 	if (filter != NIL)
+	{
 		columns = list_concat(columns,
 							  columns_as_lists(root, rel, relation,
 											   extract_actual_clauses(all_tested, false),
 											   extract_actual_clauses(all_rest, false)));
+		columns = lappend(columns, which_are(filter, all_tested));
+	}
 	filter = extract_actual_clauses(filter, false);
 	return make_foreignscan(targets, rest, rel->relid, list_make3(tested, named, filter), columns,
 							NIL, list_concat_copy(list_concat_copy(tested, named), filter), outer);

@@ -39,8 +39,9 @@ typedef struct condition
 	Oid		   value_type;
 	Expr	  *value; /* NULL: boolean, true */
 	ExprState *evaluate;
-	bool	   nothing; /* passes: the value is NULL, or beyond all */
-	bool	   except;	/* passes what is not in the range */
+	bool	   evaluated; /* what follows is known */
+	bool	   nothing;	  /* passes: the value is NULL, or beyond all */
+	bool	   except;	  /* passes what is not in the range */
 	int64	   low, high;
 	/* Of numeric: */
 	int				scale; /* of the column, as it is defined */
@@ -97,6 +98,74 @@ bool
 gstore_is_row_independent(Node *node)
 {
 	return !contain_var_clause(node) && !contain_volatile_functions(node) && !contain_subplans(node);
+}
+
+bool
+gstore_is_plain(const Node *node, const Bitmapset *pending)
+{
+	ListCell *cell;
+
+	switch (nodeTag(node))
+	{
+		case T_Const:
+			return true;
+		case T_Param:
+			return ((const Param *) node)->paramkind != PARAM_EXEC ||
+				!bms_is_member(((const Param *) node)->paramid, pending);
+		case T_RelabelType:
+			return gstore_is_plain((const Node *) ((const RelabelType *) node)->arg, pending);
+		case T_ArrayExpr:
+			foreach(cell, ((const ArrayExpr *) node)->elements)
+				if (!gstore_is_plain(lfirst(cell), pending))
+					return false;
+			return true;
+		default:
+			return false;
+	}
+}
+
+static bool
+has_parameter(Node *node, void *ignored)
+{
+	return node != NULL && (IsA(node, Param) || expression_tree_walker(node, has_parameter, ignored));
+}
+
+bool
+gstore_is_estimated(const Node *condition, Node *node)
+{
+	const List *args = NIL;
+
+	if (condition != NULL && IsA(condition, OpExpr))
+		args = ((const OpExpr *) condition)->args;
+	else if (condition != NULL && IsA(condition, ScalarArrayOpExpr))
+		args = ((const ScalarArrayOpExpr *) condition)->args;
+	return list_member_ptr(args, node) && !has_parameter(node, NULL);
+}
+
+const Bitmapset *
+gstore_pending_planned(const PlannerInfo *root)
+{
+	Bitmapset *out = NULL;
+	ListCell  *plan, *parameter;
+
+	for (; root != NULL; root = root->parent_root)
+		foreach(plan, root->init_plans)
+			foreach(parameter, lfirst_node(SubPlan, plan)->setParam)
+				out = bms_add_member(out, lfirst_int(parameter));
+	return out;
+}
+
+const Bitmapset *
+gstore_pending_now(const ExprContext *context)
+{
+	const PlannedStmt *statement = context->ecxt_estate->es_plannedstmt; /* NULL: of no statement */
+	const int		   count = statement != NULL ? list_length(statement->paramExecTypes) : 0;
+	Bitmapset *out = NULL;
+
+	for (int i = 0; i < count; i++)
+		if (context->ecxt_param_exec_vals[i].execPlan != NULL)
+			out = bms_add_member(out, i);
+	return out;
 }
 
 int
@@ -222,6 +291,16 @@ gstore_qual_is_simple(Expr *clause, Index relation)
 	condition ignored;
 
 	return as_condition(clause, relation, &ignored);
+}
+
+bool
+gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *pending)
+{
+	condition c;
+
+	return as_condition(clause, relation, &c) &&
+		(c.value == NULL || gstore_is_plain((Node *) c.value, pending) ||
+		 gstore_is_estimated((Node *) clause, (Node *) c.value));
 }
 
 gstore_quals *
@@ -361,27 +440,31 @@ set_number(condition *c, Datum value, MemoryContext context)
 	set_decimal_range(c);
 }
 
+static void
+evaluate_condition(condition *c, ExprContext *context, MemoryContext lasting)
+{
+	bool  null = false;
+	Datum value = BoolGetDatum(true);
+
+	c->evaluated = true;
+	if (c->test != TEST_RANGE)
+		return;
+	if (c->evaluate != NULL)
+		value = ExecEvalExprSwitchContext(c->evaluate, context, &null);
+	c->nothing = null;
+	if (null)
+		return;
+	if (c->type == NUMERICOID)
+		set_number(c, value, lasting);
+	else
+		set_range(c, key_of(value, c->value_type));
+}
+
 void
-gstore_quals_evaluate(gstore_quals *quals, ExprContext *context)
+gstore_quals_reset(gstore_quals *quals)
 {
 	for (int i = 0; i < quals->count; i++)
-	{
-		condition *c = &quals->conditions[i];
-		bool	   null = false;
-		Datum	   value = BoolGetDatum(true);
-
-		if (c->test != TEST_RANGE)
-			continue;
-		if (c->evaluate != NULL)
-			value = ExecEvalExprSwitchContext(c->evaluate, context, &null);
-		c->nothing = null;
-		if (null)
-			continue;
-		if (c->type == NUMERICOID)
-			set_number(c, value, GetMemoryChunkContext(quals));
-		else
-			set_range(c, key_of(value, c->value_type));
-	}
+		quals->conditions[i].evaluated = false;
 }
 
 /* ---- selecting */
@@ -526,13 +609,15 @@ keep_numbers(const condition *c, const gstore_column *column, const gstore_batch
 }
 
 uint32
-gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch, const gstore_view *view,
-					uint32 *rows, uint32 count)
+gstore_quals_select(gstore_quals *quals, ExprContext *context, const gstore_batch *batch,
+					const gstore_view *view, uint32 *rows, uint32 count)
 {
 	for (int i = 0; i < quals->count && count > 0; i++)
 	{
-		const condition *c = &quals->conditions[i];
+		condition *c = &quals->conditions[i];
 
+		if (!c->evaluated)
+			evaluate_condition(c, context, GetMemoryChunkContext(quals));
 		if (c->nothing)
 			return 0;
 		count = keep_by_null(batch, view, c->index, c->test == TEST_NULL, rows, count);

@@ -11,6 +11,7 @@
 #include "postgres/store.h"
 
 #include "nodes/execnodes.h"
+#include "nodes/pathnodes.h"
 
 /* Types of one family compare with each other; 0: values are not compared here. */
 extern int gstore_type_family(Oid type);
@@ -19,22 +20,33 @@ extern int gstore_operator_strategy(Oid operator);
 /* Its value is one for a whole scan. */
 extern bool gstore_is_row_independent(Node *node);
 
+/*
+ * To evaluate such a value raises no error. pending: parameters (PARAM_EXEC) that subqueries set once they are needed.
+ */
+extern bool gstore_is_plain(const Node *node, const Bitmapset *pending);
+/* It is what a condition compares with, and has no parameter: PostgreSQL's planner evaluates it, too, for its estimates. */
+extern bool gstore_is_estimated(const Node *condition, Node *node);
+/* In planning, as they are then; and while a query is executed, as they are now. */
+extern const Bitmapset *gstore_pending_planned(const PlannerInfo *root);
+extern const Bitmapset *gstore_pending_now(const ExprContext *context);
+
 typedef struct gstore_quals gstore_quals;
 
-/* Planning: whether a scan of the relation can evaluate the clause. */
+/* Planning: whether a scan of the relation can evaluate the clause; before clauses, too, that PostgreSQL evaluates first. */
 extern bool gstore_qual_is_simple(Expr *clause, Index relation);
+extern bool gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *pending);
 
 /* Of clauses that are simple. Lives in the current memory context. */
 extern gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *parent);
 
-/* The values to compare with, as they are now. */
-extern void gstore_quals_evaluate(gstore_quals *quals, ExprContext *context);
+/* Parameters have changed: the values to compare with are evaluated anew. */
+extern void gstore_quals_reset(gstore_quals *quals);
 
 /*
  * Keeps of rows (their places in the batch, ascending) those that meet every condition; returns how
- * many. The columns in question have been read.
+ * many. The columns in question have been read. A value is evaluated, by the context, when a row comes to its condition.
  */
-extern uint32 gstore_quals_select(const gstore_quals *quals, const gstore_batch *batch,
+extern uint32 gstore_quals_select(gstore_quals *quals, ExprContext *context, const gstore_batch *batch,
 								  const gstore_view *view, uint32 *rows, uint32 count);
 
 #endif

@@ -19,6 +19,7 @@
 #include "utils/numeric.h"
 
 #include "postgres/decimal.h"
+#include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_distance.h"
 #include "postgres/query_expr.h"
@@ -270,11 +271,14 @@ emit_filters(gstore_compiled *c, gstore_emitter *e)
 	c->raises = false;
 	foreach(cell, c->query.filters)
 	{
-		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+		e->condition = lfirst(cell);
+		if (!gstore_emit_expression(e, e->condition, &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
-		c->raises |= condition.raises;
+		c->raises |= condition.raises || e->any_length;
+		e->certain = false;
 	}
+	e->condition = NULL;
 	return true;
 }
 
@@ -288,15 +292,6 @@ emit_null_as_zero(gstore_emitter *e)
 		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
 }
 
-/* Of a distance from a value that it cannot be of there is no list, and the local plan raises the error. */
-static bool
-is_distance(const gquery_program *p)
-{
-	const gquery_instruction *last = &p->code[p->code_count - 1];
-
-	return last->op == GQUERY_LOAD && p->columns[last->a].table == GQUERY_DISTANCE;
-}
-
 static bool
 emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 {
@@ -304,7 +299,6 @@ emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 
 	if (!gstore_emit_expression(e, key, &value))
 		return false;
-	c->raises |= value.raises && !is_distance(e->program);
 	if (value.nullable)
 	{
 		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
@@ -314,6 +308,7 @@ emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direction)
 		c->key_count++;
 	}
 	c->key_count++;
+	c->raises |= value.raises;
 	return (!gstore_is_float(value.type) || gstore_emit(e, GQUERY_ORDER_KEY, 0, 0)) &&
 		((direction & GSTORE_KEY_DESCENDING) == 0 || gstore_emit(e, GQUERY_INVERT, 0, 0));
 }
@@ -390,7 +385,7 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program))};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .pending = query->pending};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
@@ -412,11 +407,34 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	return c;
 }
 
+/* False: none is seen, or it is not known, as the bitmap of those that are deleted for all is on the device. */
+static bool
+has_row(const gstore_view *view)
+{
+	uint64 row = 0;
+
+	if (view->rows > 8 * Max(view->dead_bytes, view->deleted_bytes))
+		return true;
+	if (view->deleted_bytes > 0)
+		return view->dead_bytes == 0 && view->live_rows > 0;
+	while (row + 8 <= view->rows && view->dead[row / 8] == 0xff)
+		row += 8;
+	while (row < view->rows && gstore_view_is_dead(view, row))
+		row++;
+	return row < view->rows;
+}
+
 bool
 gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *view,
-					 gquery_program *program)
+					 bool evaluates_all, gquery_program *program)
 {
-	gstore_emitter e = {.program = program, .values = c->values, .context = context, .view = view};
+	gstore_emitter e = {.program = program,
+						.values = c->values,
+						.context = context,
+						.view = view,
+						.pending = gstore_pending_now(context),
+						.certain = has_row(view),
+						.evaluates_all = evaluates_all};
 
 	return emit_query(c, &e);
 }
@@ -537,7 +555,8 @@ output_of(const gstore_compiled *c, const output *o, const uint64 *state, bool *
 		case RESULT_FLOAT:
 			return float_of(float_sum_of(a, state), o->type);
 		case RESULT_FLOAT_QUOTIENT:
-			return Float8GetDatum(float_sum_of(a, state) / (double) count);
+			/* PostgreSQL begins with 0, as it does not with sum(): the average of -0 alone is 0 */
+			return Float8GetDatum((0.0 + float_sum_of(a, state)) / (double) count);
 		default:
 			return value_of(o, a, state);
 	}
@@ -554,14 +573,4 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
 											 &nulls[c->key_count + i]);
-}
-
-bool
-gstore_query_is_doubtful(const gstore_compiled *c, const uint64 *record)
-{
-	for (int i = 0; i < c->output_count; i++)
-		if (c->outputs[i].function->aggregate == GQUERY_SUM_F64 &&
-			!isfinite(float_sum_of(&c->accumulators[c->outputs[i].accumulator], state_of(c, record))))
-			return true;
-	return false;
 }

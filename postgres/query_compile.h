@@ -3,7 +3,8 @@
  *
  * Compiled are expressions of int2, int4, int8, float4, float8, boolean, date, time, timestamp, timestamptz, oid and "char" with
  * PostgreSQL's own operators and functions (query_compile.c lists them). What depends on no row and has no instruction is
- * evaluated once before the rows. An expression may raise an error only for rows that PostgreSQL evaluates it for.
+ * evaluated once, before the rows or when one has come to it. An expression may raise an error only for rows that PostgreSQL
+ * evaluates it for.
  */
 #ifndef GSTORE_QUERY_COMPILE_H
 #define GSTORE_QUERY_COMPILE_H
@@ -39,9 +40,10 @@ typedef struct gstore_query
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
 	/* Of GSTORE_SINK_NEAREST: an operator of a column and any value, in whose place the points are; none of these is null. */
-	Node		*distance;
-	const Datum *points;
-	int			 point_count;
+	Node			*distance;
+	const Datum		*points;
+	int				 point_count;
+	const Bitmapset *pending; /* planning: gstore_pending_planned() */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */
@@ -61,11 +63,11 @@ typedef struct gstore_compiled gstore_compiled;
 extern gstore_compiled *gstore_query_prepare(const gstore_query *query, PlanState *parent);
 
 /*
- * The program for the rows of a view, with the parameters of now. False: it cannot be compiled after all, as a list is too
- * long.
+ * The program for the rows of a view, with the parameters of now. evaluates_all: also with values which a row has come to that were not
+ * known (GQUERY_E_UNKNOWN). False: it cannot be compiled after all, as a list is too long.
  */
 extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context,
-								 const gstore_view *view, gquery_program *program);
+								 const gstore_view *view, bool evaluates_all, gquery_program *program);
 
 /* Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
@@ -81,8 +83,5 @@ extern int gstore_query_record_words(const gstore_compiled *compiled);
 extern int
 gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
 					   const void **queries, Size *bytes);
-
-/* A sum of doubles has become infinite: whether by an infinite value or by overflow, which is an error, is not known. */
-extern bool gstore_query_is_doubtful(const gstore_compiled *compiled, const uint64 *record);
 
 #endif

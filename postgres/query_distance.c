@@ -353,11 +353,11 @@ gstore_emit_distance(gstore_emitter *e, Node *node, gstore_emitted *out)
 
 	if (!find_distance(e, node, &d) || !is_stored(e, &d, &out->nullable))
 		return false;
-	if (e->guarded > 0 && !IsA(d.value, Const) && !IsA(d.value, Param))
-		return false; /* it is not evaluated for rows that PostgreSQL does not evaluate it for */
 	out->type = FLOAT8OID;
-	out->raises = !IsA(d.value, Const); /* it may have another length, or a NULL element */
-	known = gstore_evaluate(e, d.value, &value, &null);
+	e->any_length |= !IsA(d.value, Const);
+	known = gstore_evaluate(e, d.value, &value, &null, &out->raises);
+	if (e->context != NULL && !known)
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	if (null)
 	{
 		out->nullable = true;

@@ -170,11 +170,20 @@ find_value(gstore_emitter *e, Expr *expression)
 	return NULL;
 }
 
+/* An error that is raised is one that PostgreSQL raises as well. */
+static bool
+may_evaluate(const gstore_emitter *e, Node *node)
+{
+	return e->evaluates_all || gstore_is_plain(node, e->pending) ||
+		(e->guarded == 0 && (e->certain || gstore_is_estimated(e->condition, node)));
+}
+
 bool
-gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
+gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null, bool *raises)
 {
 	known_value *v;
 
+	*raises = false;
 	if (IsA(expression, Const))
 	{
 		*value = ((Const *) expression)->constvalue;
@@ -189,7 +198,8 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
 		v->state = ExecInitExpr(expression, e->parent);
 		e->values = lappend(e->values, v);
 	}
-	if (e->context == NULL)
+	*raises = !may_evaluate(e, (Node *) expression);
+	if (e->context == NULL || *raises)
 		return false;
 	if (v == NULL)
 		elog(ERROR, "a value of a query was not prepared");
@@ -197,21 +207,6 @@ gstore_evaluate(gstore_emitter *e, Expr *expression, Datum *value, bool *null)
 	return true;
 }
 
-/* To evaluate it raises no error. */
-static bool
-is_plain(Node *node)
-{
-	ListCell *cell;
-
-	if (!IsA(node, ArrayExpr))
-		return IsA(node, Const) || IsA(node, Param);
-	foreach(cell, ((ArrayExpr *) node)->elements)
-		if (!is_plain(lfirst(cell)))
-			return false;
-	return true;
-}
-
-/* What may raise an error is not evaluated where PostgreSQL would do so for some rows alone. */
 static bool
 emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 {
@@ -219,15 +214,13 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	bool  null;
 
 	out->type = getBaseType(exprType(node));
-	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node) ||
-		(e->guarded > 0 && !is_plain(node)))
+	if (!gstore_is_compiled_type(out->type) || !gstore_is_row_independent(node))
 		return false;
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
-	out->raises = false;
 	out->nullable = true;
-	if (!gstore_evaluate(e, (Expr *) node, &value, &null))
-		return emit_constant(e, 0);
+	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
+		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
 	out->nullable = null;
 	return null ? gstore_emit(e, GQUERY_NULL, 0, 0)
 				: emit_constant(e, gstore_stack_word(value, out->type));
@@ -538,6 +531,15 @@ add_list(gstore_emitter *e, Datum array, Oid type, uint32 *count, bool *has_null
 	return true;
 }
 
+/* In the place of x. */
+static bool
+emit_unknown_list(gstore_emitter *e, gstore_emitted *out)
+{
+	out->type = BOOLOID;
+	out->nullable = true;
+	return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, GQUERY_REPLACE, 0, 0);
+}
+
 /* x = ANY(list), and x <> ALL(list), which is the contrary. Of an empty list neither is NULL, nor evaluates x. */
 static bool
 emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
@@ -546,11 +548,11 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 	gquery_op op;
 	Oid		  left, right;
 	Datum	  array;
-	bool	  null = false, has_null = true, empty = false;
+	bool	  null = false, has_null = true, empty = false, known, raises;
 	uint32	  count = 0, first;
 
 	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
-		!gstore_is_row_independent(list) || (e->guarded > 0 && !is_plain(list)))
+		!gstore_is_row_independent(list))
 		return false;
 	op_input_types(s->opno, &left, &right);
 	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right)
@@ -559,8 +561,11 @@ emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
 		gstore_type_family(out->type) != gstore_type_family(right))
 		return false;
 	first = e->program->value_count; /* behind the lists within x */
-	if (gstore_evaluate(e, (Expr *) list, &array, &null) && !null &&
-		!add_list(e, array, right, &count, &has_null, &empty))
+	known = gstore_evaluate(e, (Expr *) list, &array, &null, &raises);
+	out->raises |= raises;
+	if (e->context != NULL && !known)
+		return emit_unknown_list(e, out);
+	if (known && !null && !add_list(e, array, right, &count, &has_null, &empty))
 		return false;
 	e->program->value_count += count;
 	if (gstore_is_float(out->type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))

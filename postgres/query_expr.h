@@ -20,19 +20,27 @@ struct gstore_distances;
  * Instructions are emitted in three passes over the same expressions: planning (neither parent nor context), where values that
  * depend on no row are not known; preparing (parent), which keeps their states in `values`; and running (context, view), which
  * evaluates them. An instruction may differ between passes, and which values there are does not.
+ *
+ * To evaluate such a value may raise an error. PostgreSQL does so when the first row comes to it. Where none may, the program has
+ * GQUERY_UNKNOWN in its place, and if the executor reports that a row has come there, the query runs again with evaluates_all.
  */
 typedef struct gstore_emitter
 {
-	gquery_program			*program;
-	Index					 relation;
-	Oid						 table;	  /* the relation's */
-	Bitmapset				*columns; /* attribute numbers that are read */
-	List					*values;
-	PlanState				*parent;
-	ExprContext				*context;
-	const gstore_view		*view;
-	int						 guarded; /* inside of what is evaluated for some rows alone */
-	struct gstore_case		*scope;	  /* what a CASE compares with */
+	gquery_program	  *program;
+	Index			   relation;
+	Oid				   table;	/* the relation's */
+	Bitmapset		  *columns; /* attribute numbers that are read */
+	List			  *values;
+	PlanState		  *parent;
+	ExprContext		  *context;
+	const gstore_view *view;
+	const Bitmapset	  *pending; /* parameters: of gstore_is_plain() */
+	int				   guarded; /* inside of what is evaluated for some rows alone */
+	bool			   certain; /* outside of that, some row comes here */
+	bool			   evaluates_all;
+	bool any_length; /* there is a distance from a value that may have another length, which is an error */
+	Node					*condition; /* the one that is emitted; NULL: none is */
+	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances;
 } gstore_emitter;
 
@@ -48,8 +56,12 @@ typedef struct gstore_emitted
 extern bool gstore_emit_expression(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 b);
 
-/* An expression that depends on no row. True: its value is known in this pass. */
-extern bool gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null);
+/*
+ * An expression that depends on no row. True: its value is known in this pass. raises: it is not, and to evaluate it may raise an
+ * error.
+ */
+extern bool
+gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null, bool *raises);
 
 /* Of a type that can be on the stack. */
 extern bool gstore_is_compiled_type(Oid type);

@@ -6,6 +6,7 @@
 #include "port/pg_bitutils.h"
 #include "utils/memutils.h"
 
+#include "postgres/qual.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
@@ -29,13 +30,11 @@ struct gstore_filter
 /* ---- planning */
 
 static bool
-measure(const PlannerInfo *root, const RelOptInfo *rel, List *clauses, gstore_query_size *size)
+measure(const gstore_query *marks, List *clauses, gstore_query_size *size)
 {
-	const gstore_query query = {.sink = GSTORE_SINK_MARKS,
-								.relation = rel->relid,
-								.table = root->simple_rte_array[rel->relid]->relid,
-								.filters = clauses};
+	gstore_query query = *marks;
 
+	query.filters = clauses;
 	return gstore_query_measure(&query, size);
 }
 
@@ -64,12 +63,15 @@ leave_out(PlannerInfo *root, RestrictInfo *info, left_out *left)
 List *
 gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gstore_query_size *size)
 {
+	gstore_query marks = {
+		.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .pending = gstore_pending_planned(root)};
 	List	 *chosen = NIL, *clauses = NIL;
 	left_out  left = {0};
 	ListCell *cell;
 
 	if (rel->rtekind != RTE_RELATION)
 		return NIL;
+	marks.table = root->simple_rte_array[rel->relid]->relid;
 	foreach(cell, gstore_query_order(root, infos))
 	{
 		RestrictInfo	 *info = lfirst_node(RestrictInfo, cell);
@@ -78,8 +80,8 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 		if (info->pseudoconstant) /* a plan node above the scan evaluates it before any row */
 			continue;
 		if (list_length(chosen) < GQUERY_CODE_MAX &&
-			measure(root, rel, list_make1(info->clause), &one) && may_precede(root, info, &one, &left) &&
-			measure(root, rel, list_append_unique_ptr(list_copy(clauses), info->clause), size))
+			measure(&marks, list_make1(info->clause), &one) && may_precede(root, info, &one, &left) &&
+			measure(&marks, list_append_unique_ptr(list_copy(clauses), info->clause), size))
 		{
 			chosen = lappend(chosen, info);
 			clauses = lappend(clauses, info->clause);
@@ -88,7 +90,7 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 			leave_out(root, info, &left);
 	}
 	if (chosen != NIL)
-		(void) measure(root, rel, clauses, size);
+		(void) measure(&marks, clauses, size);
 	return chosen;
 }
 
@@ -107,33 +109,25 @@ gstore_filter_create(List *clauses, Index relation, PlanState *parent)
 }
 
 /* The records of a run are the bitmap's words. */
-static void
+static bool
 take_words(gstore_filter *filter, uint64 rows)
 {
-	gstore_run *run = &filter->run;
-	uint64		at = 0;
-
-	filter->word_count = (rows + WORD_BITS - 1) / WORD_BITS;
-	if (run->count + run->left != filter->word_count)
+	filter->words = gstore_run_take(&filter->run, &filter->word_count);
+	if (filter->words == NULL)
+		return false;
+	if (filter->word_count != (rows + WORD_BITS - 1) / WORD_BITS)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	filter->words = MemoryContextAllocHuge(filter->context,
-										   sizeof(uint64) * Max(filter->word_count, 1));
-	do
-	{
-		memcpy(filter->words + at, run->records, sizeof(uint64) * run->count);
-		at += run->count;
-	} while (gstore_run_fetch(run));
 	for (uint64 i = 0; i < filter->word_count; i++)
 		filter->passed += (uint64) pg_popcount64(filter->words[i]);
+	return true;
 }
 
 static bool
 run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ranges, int count,
 		   ExprContext *context)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program, .record_words = 1};
-	gstore_view		view;
+	gstore_view	   view;
+	gstore_request request = {filter->compiled, context, relation, &view};
 
 	filter->run.place = "nowhere, as the table has no rows";
 	if (count == 0)
@@ -141,16 +135,7 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 	strlcpy(filter->run.why, "rows are in two stores", sizeof filter->run.why);
 	if (!gstore_whole_join(ranges, count, &view))
 		return false;
-	strlcpy(filter->run.why, "too many instructions or values", sizeof filter->run.why);
-	if (!gstore_query_compile(filter->compiled, context, &view, program))
-		return false;
-	request.distance_count = gstore_query_distances(filter->compiled, &request.distances,
-													&request.queries, &request.queries_bytes);
-	if (!gstore_run_begin(&filter->run, relation, &view, &request))
-		return false;
-	take_words(filter, view.rows);
-	gstore_run_end(&filter->run);
-	return true;
+	return gstore_run_begin(&filter->run, &request) && take_words(filter, view.rows);
 }
 
 bool
@@ -159,6 +144,7 @@ gstore_filter_run(gstore_filter *filter, Relation relation, const gstore_row_ran
 {
 	MemoryContext old;
 
+	gstore_run_end(&filter->run);
 	MemoryContextReset(filter->context);
 	filter->words = NULL;
 	filter->word_count = 0;

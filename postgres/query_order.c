@@ -4,8 +4,8 @@
  * A list has the LIMIT's rows, if it is known, and at least LIST_ROWS; the next one has ten times as many. Entries are keys and row numbers; the columns of rows
  * are read by the numbers, some rows at a time. Conditions that the GPU cannot evaluate are put to these.
  *
- * The outer plan sorts the rows of a local scan. It runs if the first list cannot be made: later, rows have been returned in an order of the GPU's
- * among equal ones.
+ * The outer plan sorts the rows of a local scan. It runs if a list cannot be made; of its rows, those of the lists before are left out then, as
+ * among equal ones the GPU has another order.
  */
 #include "postgres.h"
 
@@ -13,9 +13,11 @@
 
 #include "access/stratnum.h"
 #include "access/sysattr.h"
+#include "catalog/pg_type.h"
 #include "commands/explain.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
 #include "optimizer/cost.h"
@@ -23,6 +25,7 @@
 #include "optimizer/pathnode.h"
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
+#include "optimizer/tlist.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -31,13 +34,16 @@
 #include "utils/typcache.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_filter.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/settings.h"
+#include "postgres/tid.h"
 #include "postgres/whole.h"
 
 #define LIST_ROWS		64
@@ -162,14 +168,30 @@ has_plain_target(const RelOptInfo *rel)
 
 /* Attribute numbers of the local plan's columns. Once there is a plan, the target may be another one: that above the scan. */
 static List *
-numbers_of(const RelOptInfo *rel)
+numbers_of(const PathTarget *target)
 {
 	List	 *numbers = NIL;
 	ListCell *cell;
 
-	foreach(cell, rel->reltarget->exprs)
+	foreach(cell, target->exprs)
 		numbers = lappend_int(numbers, lfirst_node(Var, cell)->varattno);
 	return numbers;
+}
+
+/* The local plan's rows have their ctid, by which they are known. */
+static void
+add_ctid(PlannerInfo *root, const RelOptInfo *rel, Path *local)
+{
+	PathTarget *target = copy_pathtarget(rel->reltarget);
+
+	local->pathtarget = target;
+	if (list_member_int(numbers_of(target), SelfItemPointerAttributeNumber))
+		return;
+	add_column_to_pathtarget(target,
+							 (Expr *) makeVar((int) rel->relid, SelfItemPointerAttributeNumber,
+											  TIDOID, -1, InvalidOid, 0),
+							 0);
+	set_pathtarget_cost_width(root, target);
 }
 
 /* One table of ours, or partitions of one, whose rows are not locked. */
@@ -190,7 +212,8 @@ measure(const PlannerInfo *root, const RelOptInfo *rel, const order_parts *parts
 						  .relation = rel->relid,
 						  .table = root->simple_rte_array[rel->relid]->relid,
 						  .keys = parts->keys,
-						  .directions = parts->directions};
+						  .directions = parts->directions,
+						  .pending = gstore_pending_planned(root)};
 
 	if (!gstore_query_measure(&query, size) ||
 		(size->raises && list_length(parts->filter) < list_length(rel->baserestrictinfo)))
@@ -234,6 +257,7 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 		rel->reltarget->cost.startup;
 	rows = rel->rows *
 		(parts.times * (ROW_COST + rest.per_tuple) + cpu_tuple_cost + rel->reltarget->cost.per_tuple);
+	add_ctid(root, rel, local);
 	sorted = (Path *) create_sort_path(root, rel, local, root->query_pathkeys, root->limit_tuples);
 	local = (Path *) create_foreignscan_path(
 		root, rel, NULL, rel->rows, startup,
@@ -241,7 +265,7 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 		root->query_pathkeys, NULL, sorted,
 		lappend(list_make5(parts.filter, parts.keys, parts.directions, parts.limits,
 						   list_make1_int(parts.times)),
-				numbers_of(rel)));
+				numbers_of(sorted->pathtarget)));
 	local->parallel_safe = false;
 	add_path(rel, local);
 }
@@ -285,11 +309,12 @@ typedef struct order_state
 	MemoryContext	 context; /* of what follows */
 	phase			 phase;
 	gstore_run		 run;
-	bool			 local; /* the last run was not there */
-	gstore_view		 view;
-	uint64			 times;	 /* order_parts.times */
-	uint64			 wanted; /* entries that the LIMIT needs, about; 0: not known */
-	int64			*entries;
+	const char *local; /* what the outer plan has done, as EXPLAIN says it; NULL: it has not run */
+	uint8 *listed; /* bitmap of the view's rows: those of the lists before; NULL: there are none */
+	gstore_view view;
+	uint64		times;	/* order_parts.times */
+	uint64		wanted; /* entries that the LIMIT needs, about; 0: not known */
+	int64	   *entries;
 	uint64 words, count, max, at; /* of the list; max: it has all rows if it has fewer entries */
 	Bitmapset	  *columns;
 	int			  *indexes; /* attribute numbers - 1 */
@@ -340,6 +365,7 @@ end_lists(order_state *state)
 	memset(state->batches, 0, sizeof state->batches);
 	state->output = NULL;
 	state->entries = NULL;
+	state->listed = NULL;
 	state->count = state->at = state->max = state->read_from = state->read_to = 0;
 	state->phase = PHASE_BEFORE;
 }
@@ -380,53 +406,40 @@ compare_entries(const void *left, const void *right, void *argument)
 }
 
 /* Of the run: its entries, in their order. */
-static void
+static bool
 take_entries(order_state *state)
 {
-	gstore_run	*run = &state->run;
-	const uint64 bytes = sizeof(int64) * state->words;
-	uint64		 rows = run->count + run->left, at = 0;
+	uint64		 rows;
+	const uint64 words = (uint64) state->run.words;
 
+	state->words = words;
+	state->entries = (int64 *) gstore_run_take(&state->run, &rows);
+	if (state->entries == NULL)
+		return false;
 	if (rows > state->max)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	state->entries = MemoryContextAllocHuge(CurrentMemoryContext, Max(rows * bytes, 1));
-	do
-	{
-		memcpy(state->entries + at * state->words, run->records, run->count * bytes);
-		at += run->count;
-	} while (gstore_run_fetch(run));
-	qsort_arg(state->entries, rows, bytes, compare_entries, &state->words);
+	qsort_arg(state->entries, rows, sizeof(int64) * words, compare_entries, &state->words);
 	for (uint64 i = 0; i < rows; i++)
-		if ((uint64) state->entries[(i + 1) * state->words - 1] >= state->view.rows)
+		if ((uint64) state->entries[(i + 1) * words - 1] >= state->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
 	state->count = rows;
 	state->at = state->read_from = state->read_to = 0;
+	return true;
 }
 
 /* after: of the last entry before; NULL: the first list. */
 static bool
 make_list(ForeignScanState *node, order_state *state, const int64 *after)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program, .list_max = state->max, .after = after};
-	bool			done;
+	const gstore_request request = {state->compiled,
+									node->ss.ps.ps_ExprContext,
+									node->ss.ss_currentRelation,
+									&state->view,
+									state->max,
+									after,
+									(int) state->words};
 
-	strlcpy(state->run.why, "too many instructions or values", sizeof state->run.why);
-	done = gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &state->view, program);
-	if (done)
-	{
-		state->words = (uint64) gstore_query_record_words(state->compiled);
-		request.record_words = (int) state->words;
-		request.distance_count = gstore_query_distances(state->compiled, &request.distances,
-														&request.queries, &request.queries_bytes);
-		done = gstore_run_begin(&state->run, node->ss.ss_currentRelation, &state->view, &request);
-	}
-	pfree(program);
-	if (!done)
-		return false;
-	take_entries(state);
-	gstore_run_end(&state->run);
-	return true;
+	return gstore_run_begin(&state->run, &request) && take_entries(state);
 }
 
 /* False: the outer plan is to run. */
@@ -434,7 +447,8 @@ static bool
 make_first_list(ForeignScanState *node, order_state *state)
 {
 	const Relation	 relation = node->ss.ss_currentRelation;
-	const Snapshot	 snapshot = gstore_register_snapshot(relation, node->ss.ps.state->es_snapshot);
+	EState			*estate = node->ss.ps.state;
+	const Snapshot	 snapshot = gstore_register_snapshot(relation, estate->es_snapshot, estate);
 	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
 	int				 count;
 
@@ -461,8 +475,35 @@ begin_lists(ForeignScanState *node, order_state *state)
 	MemoryContextSwitchTo(old);
 	if (!done)
 		end_lists(state);
-	state->local = !done;
+	state->local = done ? NULL : "by the local plan";
 	state->phase = done ? PHASE_LIST : PHASE_LOCAL;
+}
+
+static uint64
+row_at(const order_state *state, uint64 at)
+{
+	return (uint64) state->entries[(at + 1) * state->words - 1];
+}
+
+/* The list's rows are among those of the lists before. */
+static void
+note_listed(order_state *state)
+{
+	if (state->listed == NULL)
+		state->listed = MemoryContextAllocExtended(state->context, state->view.rows / 8 + 1,
+												   MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+	for (uint64 at = 0; at < state->count; at++)
+		state->listed[row_at(state, at) / 8] |= (uint8) (1 << row_at(state, at) % 8);
+}
+
+/* The outer plan has the rest. */
+static void
+leave_lists(order_state *state)
+{
+	gstore_run_end(&state->run);
+	state->count = state->at = 0;
+	state->local = "on the GPU, then by the local plan";
+	state->phase = PHASE_LOCAL;
 }
 
 /* False: the list that ends here was the last one. */
@@ -475,26 +516,18 @@ make_next_list(ForeignScanState *node, order_state *state)
 	if (state->count < state->max)
 		return false;
 	memcpy(after, state->entries + (state->count - 1) * state->words, sizeof(int64) * state->words);
-	old = MemoryContextSwitchTo(state->context);
+	note_listed(state);
 	pfree(state->entries);
 	state->entries = NULL;
 	state->max = Min(state->max * LIST_ROWS_TIMES, LIST_ROWS_MOST);
+	old = MemoryContextSwitchTo(state->context);
 	if (!make_list(node, state, after))
-		ereport(ERROR,
-				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
-				 errmsg("a query on the GPU cannot be continued: %s", state->run.why),
-				 errhint("SET gstore_fdw.gpu_order = off runs the statement without the GPU.")));
+		leave_lists(state);
 	MemoryContextSwitchTo(old);
 	return state->count > 0;
 }
 
 /* ---- rows */
-
-static uint64
-row_at(const order_state *state, uint64 at)
-{
-	return (uint64) state->entries[(at + 1) * state->words - 1];
-}
 
 static gstore_batch *
 batch_of(ForeignScanState *node, order_state *state, uint64 at)
@@ -578,8 +611,9 @@ store_value(TupleTableSlot *slot, int number, Datum value, bool null)
 		slot->tts_tid = *(ItemPointer) DatumGetPointer(value);
 }
 
-static TupleTableSlot *
-next_local_row(ForeignScanState *node, TupleTableSlot *slot)
+/* False: there is no row any more. */
+static bool
+read_local_row(ForeignScanState *node, TupleTableSlot *slot)
 {
 	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
 	MemoryContext	   old = MemoryContextSwitchTo(node->ss.ps.state->es_query_cxt);
@@ -589,12 +623,31 @@ next_local_row(ForeignScanState *node, TupleTableSlot *slot)
 
 	MemoryContextSwitchTo(old);
 	if (TupIsNull(row))
-		return slot;
+		return false;
 	slot_getallattrs(row);
 	memset(slot->tts_isnull, true, sizeof(bool) * (Size) slot->tts_tupleDescriptor->natts);
 	foreach(cell, numbers)
 		store_value(slot, lfirst_int(cell), row->tts_values[foreach_current_index(cell)],
 					row->tts_isnull[foreach_current_index(cell)]);
+	return true;
+}
+
+static bool
+was_listed(const order_state *state, uint64 row)
+{
+	return state->listed != NULL && row < state->view.rows &&
+		(state->listed[row / 8] >> (row % 8) & 1) != 0;
+}
+
+static TupleTableSlot *
+next_local_row(ForeignScanState *node, const order_state *state, TupleTableSlot *slot)
+{
+	do
+	{
+		CHECK_FOR_INTERRUPTS();
+		if (!read_local_row(node, slot))
+			return slot;
+	} while (was_listed(state, gstore_tid_to_row(&slot->tts_tid)));
 	return ExecStoreVirtualTuple(slot);
 }
 
@@ -607,12 +660,11 @@ iterate_order(ForeignScanState *node)
 	ExecClearTuple(slot);
 	if (state->phase == PHASE_BEFORE)
 		begin_lists(node, state);
-	if (state->phase == PHASE_LOCAL)
-		return next_local_row(node, slot);
-	do
-		ExecClearTuple(slot);
-	while (next_listed_row(node, state, slot) && !passes_rest(node, state, slot));
-	return slot;
+	if (state->phase == PHASE_LIST)
+		do
+			ExecClearTuple(slot);
+		while (next_listed_row(node, state, slot) && !passes_rest(node, state, slot));
+	return state->phase == PHASE_LOCAL ? next_local_row(node, state, slot) : slot;
 }
 
 /* PostgreSQL itself begins anew with the outer plan. */
@@ -621,7 +673,7 @@ rescan_order(ForeignScanState *node)
 {
 	order_state *state = node->fdw_state;
 
-	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_LOCAL)
+	if (node->ss.ps.chgParam == NULL && state->phase == PHASE_LOCAL && state->listed == NULL)
 		return;
 	end_lists(state);
 }
@@ -675,7 +727,7 @@ explain_order(ForeignScanState *node, ExplainState *es)
 	gstore_explain_expressions(node, "Row Filter", lthird(plan->fdw_exprs), es);
 	if (!es->analyze)
 		return;
-	gstore_run_explain(&state->run, state->local ? "by the local plan" : NULL, "GPU Rows Listed", es);
+	gstore_run_explain(&state->run, state->local, "GPU Rows Listed", es);
 	ExplainPropertyInteger("Bytes Moved", NULL, (int64) state->bytes, es);
 }
 

@@ -24,6 +24,7 @@
 #include "utils/selfuncs.h"
 
 #include "postgres/fdw.h"
+#include "postgres/qual.h"
 #include "postgres/query_path.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
@@ -160,6 +161,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 
 	p->query.relation = input->relid;
 	p->query.table = root->simple_rte_array[input->relid]->relid;
+	p->query.pending = gstore_pending_planned(root);
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||

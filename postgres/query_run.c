@@ -7,6 +7,18 @@
 #include "postgres/settings.h"
 #include "postgres/whole.h"
 
+/* A request, compiled. */
+typedef struct compiled_query
+{
+	gquery_program program;
+	int			   record_words;
+	/* Columns of GQUERY_DISTANCE. Their spans are within `queries`. */
+	const gquery_wanted_distance *distances;
+	int							  distance_count;
+	const void					 *queries;
+	Size						  queries_bytes;
+} compiled_query;
+
 /* The results' next piece. Other than what is said of the first one, it is an error if it is not as it was said to be. */
 static void
 take_piece(gstore_run *run)
@@ -65,65 +77,103 @@ fill_table(gquery_window *window, const gstore_call_table *rows)
 }
 
 static void
-fill_distances(gquery_window *window, const gstore_call_table *rows, const gstore_request *request)
+fill_distances(gquery_window *window, const gstore_call_table *rows, const compiled_query *query)
 {
 	const uint64 at = queries_at(rows);
 
-	window->distance_count = (uint32) request->distance_count;
-	for (int i = 0; i < request->distance_count; i++)
+	window->distance_count = (uint32) query->distance_count;
+	for (int i = 0; i < query->distance_count; i++)
 	{
-		window->distances[i] = request->distances[i];
+		window->distances[i] = query->distances[i];
 		window->distances[i].query.at += at;
 	}
-	if (request->queries_bytes > 0)
-		memcpy((uint8 *) window + at, request->queries, request->queries_bytes);
+	if (query->queries_bytes > 0)
+		memcpy((uint8 *) window + at, query->queries, query->queries_bytes);
 }
 
 static void
-fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_request *request)
+fill_window(gquery_window *window, const gstore_call_table *rows, const gstore_request *request,
+			const compiled_query *query)
 {
 	memset(window, 0, sizeof *window);
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
-	window->used = queries_at(rows) + request->queries_bytes;
+	window->used = queries_at(rows) + query->queries_bytes;
 	fill_table(window, rows);
-	fill_distances(window, rows, request);
-	window->program = *request->program;
+	fill_distances(window, rows, query);
+	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
 	window->continued = request->after != NULL;
 	window->nearest = request->nearest;
 	if (request->after != NULL)
-		memcpy(window->after, request->after, sizeof(int64) * (Size) request->record_words);
+		memcpy(window->after, request->after, sizeof(int64) * (Size) request->after_words);
 }
 
 /* ---- a run */
 
-bool
-gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gstore_request *request)
+static bool
+compile_request(gstore_run *run, const gstore_request *request, compiled_query *query)
+{
+	strlcpy(run->why, "too many instructions or values", sizeof run->why);
+	if (!gstore_query_compile(request->compiled, request->context, request->view,
+							  run->evaluates_all, &query->program))
+		return false;
+	query->record_words = gstore_query_record_words(request->compiled);
+	if (request->after != NULL && query->record_words != request->after_words)
+	{
+		strlcpy(run->why, "a value that was not known is", sizeof run->why);
+		return false;
+	}
+	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
+												   &query->queries, &query->queries_bytes);
+	return true;
+}
+
+/* NULL: it cannot run; raised: what a row has raised there. */
+static gstore_session *
+send_request(gstore_run *run, const gstore_request *request, const compiled_query *query,
+			 gquery_error *raised)
 {
 	gstore_call_table rows;
-	gquery_cost		  cost;
 	gstore_session	 *session;
 	gstore_answer	  refused;
 
 	gstore_wait_ready();
-	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &rows, &refused))
+	if (!gstore_whole_export(request->relation, request->view, GSTORE_EXPORT_QUERY, &rows, &refused))
 	{
 		strlcpy(run->why, refused.text, sizeof run->why);
-		return false;
+		return NULL;
 	}
-	session = gstore_session_begin(view->name.device, queries_at(&rows) + request->queries_bytes,
-								   run->why);
+	session = gstore_session_begin(request->view->name.device,
+								   queries_at(&rows) + query->queries_bytes, run->why);
 	if (session == NULL)
+		return NULL;
+	fill_window(gstore_session_window(session), &rows, request, query);
+	if (gstore_session_run(session, GQUERY_RUN, run->why))
+		return session;
+	*raised = gstore_session_raised(session);
+	return NULL;
+}
+
+/* False, with evaluates_all: it is to be tried again. */
+static bool
+try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
+{
+	gquery_error	raised = GQUERY_E_NONE;
+	gquery_cost		cost;
+	gstore_session *session;
+
+	if (!compile_request(run, request, query))
 		return false;
-	fill_window(gstore_session_window(session), &rows, request);
-	if (!gstore_session_run(session, GQUERY_RUN, run->why))
+	session = send_request(run, request, query, &raised);
+	run->evaluates_all |= raised == GQUERY_E_UNKNOWN;
+	if (session == NULL)
 		return false;
 	cost = gstore_session_window(session)->cost;
 	add_cost(run, &cost);
 	run->session = session;
-	run->words = request->record_words;
+	run->words = query->record_words;
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
 	run->fetched = false;
@@ -133,20 +183,76 @@ gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view, const gs
 }
 
 bool
+gstore_run_begin(gstore_run *run, const gstore_request *request)
+{
+	compiled_query *query = palloc(sizeof *query);
+	const bool		evaluated = run->evaluates_all;
+	bool			done = try_run(run, request, query);
+
+	if (!done && run->evaluates_all && !evaluated)
+		done = try_run(run, request, query);
+	pfree(query);
+	return done;
+}
+
+static void
+forget_records(gstore_run *run)
+{
+	pfree((void *) run->records);
+	run->records = NULL;
+	run->count = run->at = 0;
+}
+
+/* Of a run with a session. False: it has ended. */
+static bool
+fetch_piece(gstore_run *run)
+{
+	CHECK_FOR_INTERRUPTS();
+	forget_records(run);
+	run->fetched = true;
+	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+		return false;
+	take_piece(run);
+	return true;
+}
+
+bool
 gstore_run_fetch(gstore_run *run)
 {
 	if (run->session == NULL)
 		return false;
-	CHECK_FOR_INTERRUPTS();
-	pfree((void *) run->records);
-	run->records = NULL;
-	run->fetched = true;
-	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+	if (!fetch_piece(run))
 		ereport(ERROR,
 				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
 				 errmsg("the results of a query on the GPU cannot be fetched: %s", run->why)));
-	take_piece(run);
 	return true;
+}
+
+uint64 *
+gstore_run_take(gstore_run *run, uint64 *count)
+{
+	const Size words = (Size) run->words;
+	uint64	  *out, taken = 0;
+
+	*count = run->count + run->left;
+	out = MemoryContextAllocHuge(CurrentMemoryContext, sizeof *out * Max(*count * words, 1));
+	for (;;)
+	{
+		memcpy(out + taken * words, run->records, sizeof *out * words * run->count);
+		taken += run->count;
+		if (run->session == NULL)
+		{
+			forget_records(run);
+			return out;
+		}
+		if (!fetch_piece(run))
+		{
+			run->session = NULL;
+			run->left = 0;
+			pfree(out);
+			return NULL;
+		}
+	}
 }
 
 void
@@ -156,6 +262,7 @@ gstore_run_end(gstore_run *run)
 		gstore_session_end(run->session, run->left > 0);
 	run->session = NULL;
 	run->records = NULL;
+	run->evaluates_all = false;
 	run->count = run->at = run->left = 0;
 }
 

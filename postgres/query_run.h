@@ -1,5 +1,5 @@
 /*
- * postgres/query_run.h - a program (query/program.h) runs over all rows that are seen of a table, and its records come piece by piece.
+ * postgres/query_run.h - a compiled query runs over all rows that are seen of a table, and its records come piece by piece.
  */
 #ifndef GSTORE_QUERY_RUN_H
 #define GSTORE_QUERY_RUN_H
@@ -10,22 +10,21 @@
 #include "utils/relcache.h"
 
 #include "postgres/directory.h"
+#include "postgres/query_compile.h"
 #include "postgres/query_session.h"
 
-/* What is to run. */
+/* What is to run: with the parameters of now, over the rows of a view (whole.h). */
 typedef struct gstore_request
 {
-	const gquery_program *program;
-	int					  record_words;
-	/* Of a list: so many of its first entries, of those after this one; NULL: from the first one on. */
+	gstore_compiled *compiled;
+	ExprContext		*context;
+	Relation		 relation;
+	gstore_view		*view;
+	/* Of a list: so many of its first entries, of those after this one, which has so many words; NULL: from the first one on. */
 	uint64		 list_max;
-	const int64 *after; /* record_words */
-	/* Columns of GQUERY_DISTANCE. Their spans are within `queries`. */
-	const gquery_wanted_distance *distances;
-	int							  distance_count;
-	const void					 *queries;
-	Size						  queries_bytes;
-	uint32 nearest; /* points of a search, list_max rows each; 0: it is none */
+	const int64 *after;
+	int			 after_words;
+	uint32		 nearest; /* points of a search, list_max rows each; 0: it is none */
 } gstore_request;
 
 typedef struct gstore_run
@@ -36,7 +35,8 @@ typedef struct gstore_run
 	uint64			left;	   /* of the others */
 	int				words;
 	bool			fetched; /* those before are gone */
-	char			why[GSTORE_SESSION_WHY_BYTES];
+	bool evaluates_all; /* of query_compile.h, since a row has come to a value that was not known */
+	char why[GSTORE_SESSION_WHY_BYTES];
 	/* Of all runs, for EXPLAIN. */
 	uint64		total; /* records */
 	gquery_cost cost;
@@ -44,14 +44,18 @@ typedef struct gstore_run
 } gstore_run;
 
 /*
- * Of the rows of a view (whole.h). True: the first records are there. False: it cannot run, and why not is written. What it has
- * taken lives in the current memory context.
+ * True: the first records are there. False: it cannot run, and why not is written. What it has taken lives in the current memory
+ * context. ERROR also of a value that depends on no row, when a row has come to it.
  */
-extern bool gstore_run_begin(gstore_run *run, Relation relation, gstore_view *view,
-							 const gstore_request *request);
+extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
 
-/* The next piece takes the place of the one before. False: there is none. */
+/* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);
+
+/*
+ * All records in one array, in the current memory context; the run has none any more. NULL: they cannot be fetched, and why not is written.
+ */
+extern uint64 *gstore_run_take(gstore_run *run, uint64 *count);
 
 /* Records that were not fetched are given up. What EXPLAIN shows stays. */
 extern void gstore_run_end(gstore_run *run);

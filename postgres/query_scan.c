@@ -19,6 +19,7 @@
 #include "postgres/query_path.h"
 #include "postgres/query_run.h"
 #include "postgres/query_scan.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/whole.h"
 
@@ -68,24 +69,11 @@ take_nothing(query_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 }
 
-/* Sums that PostgreSQL may refuse are left to it, as far as that is known before a row is returned. */
-static bool
-is_doubtful(const query_state *state)
-{
-	const int words = gstore_query_record_words(state->compiled);
-
-	for (uint64 i = 0; i < state->run.count; i++)
-		if (gstore_query_is_doubtful(state->compiled, state->run.records + i * words))
-			return true;
-	return false;
-}
-
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_request	request = {.program = program};
-	gstore_view		view;
+	gstore_view	   view;
+	gstore_request request = {state->compiled, node->ss.ps.ps_ExprContext, state->relation, &view};
 
 	gstore_note_read(state->relation, snapshot);
 	if (!gstore_whole_choose(state->relation, snapshot, &view))
@@ -93,18 +81,7 @@ run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 		take_nothing(state);
 		return true;
 	}
-	strlcpy(state->run.why, "too many instructions or values", sizeof state->run.why);
-	if (!gstore_query_compile(state->compiled, node->ss.ps.ps_ExprContext, &view, program))
-		return false;
-	request.record_words = gstore_query_record_words(state->compiled);
-	request.distance_count = gstore_query_distances(state->compiled, &request.distances,
-													&request.queries, &request.queries_bytes);
-	if (!gstore_run_begin(&state->run, state->relation, &view, &request))
-		return false;
-	if (!is_doubtful(state))
-		return true;
-	strlcpy(state->run.why, "a sum is not finite", sizeof state->run.why);
-	return false;
+	return gstore_run_begin(&state->run, &request);
 }
 
 static void
@@ -118,8 +95,9 @@ end_run(query_state *state)
 static void
 run_query(ForeignScanState *node, query_state *state)
 {
-	MemoryContext old = MemoryContextSwitchTo(state->context);
-	const Snapshot snapshot = gstore_register_snapshot(state->relation, node->ss.ps.state->es_snapshot);
+	MemoryContext  old = MemoryContextSwitchTo(state->context);
+	EState		  *estate = node->ss.ps.state;
+	const Snapshot snapshot = gstore_register_snapshot(state->relation, estate->es_snapshot, estate);
 	const bool	   done = run_for_snapshot(node, state, snapshot);
 
 	UnregisterSnapshot(snapshot);

@@ -14,10 +14,9 @@
 
 struct gstore_session
 {
-	gstore_peer peer;
-	int			device;
-	bool		used; /* by a query before: its executor may have ended of idleness since */
-	Size		bytes;
+	gstore_peer			  peer;
+	int					  device;
+	gquery_error		  raised; /* by a row */
 	MemoryContextCallback ending; /* in a context of the query */
 };
 
@@ -63,6 +62,18 @@ connect_session(gstore_session *s, char why[GSTORE_SESSION_WHY_BYTES])
 	return false;
 }
 
+static bool
+map_session(gstore_session *s, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
+{
+	const char *failed = gstore_peer_try_map(&s->peer, bytes);
+
+	if (failed == NULL)
+		return true;
+	snprintf(why, GSTORE_SESSION_WHY_BYTES, "cannot %s the memory file: %s", failed, strerror(errno));
+	gstore_peer_close(&s->peer);
+	return false;
+}
+
 gstore_session *
 gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
 {
@@ -73,10 +84,7 @@ gstore_session_begin(int device, Size bytes, char why[GSTORE_SESSION_WHY_BYTES])
 	s->ending = (MemoryContextCallback){.func = close_session, .arg = s};
 	MemoryContextRegisterResetCallback(CurrentMemoryContext, &s->ending);
 	take_idle(s);
-	if (s->peer.memory < 0)
-		gstore_peer_make_memory(&s->peer, bytes);
-	gstore_peer_map(&s->peer, bytes);
-	if (s->peer.connection < 0 && !connect_session(s, why))
+	if (!map_session(s, bytes, why) || (s->peer.connection < 0 && !connect_session(s, why)))
 		return NULL;
 	return s;
 }
@@ -153,10 +161,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 	answer.sqlstate[sizeof answer.sqlstate - 1] = answer.text[sizeof answer.text - 1] = '\0';
 	gstore_make_printable(answer.text);
 	if (answer.verb == GQUERY_DONE)
-	{
-		gstore_peer_map(&s->peer, 0);
-		return true;
-	}
+		return map_session(s, 0, why);
 	end_session(s, &answer);
 	switch (answer.verb)
 	{
@@ -164,6 +169,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
 			return false;
 		case GQUERY_RAISED:
+			s->raised = (gquery_error) answer.error;
 			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
 			return false;
 		default:
@@ -173,6 +179,12 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 				 errhint("SET gstore_fdw.gpu_queries = off runs the statement without the executor.")));
 	}
 	return false;
+}
+
+gquery_error
+gstore_session_raised(const gstore_session *s)
+{
+	return s->raised;
 }
 
 void *

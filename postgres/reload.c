@@ -331,6 +331,75 @@ gstore_reload_await(Relation relation)
 	return waited;
 }
 
+/* A statement's snapshot of a table that it has waited for. Lives in the statement's memory. */
+typedef struct waited_table
+{
+	const EState		 *estate;
+	Oid					  relation;
+	char				 *snapshot; /* serialized */
+	struct waited_table	 *next;
+	MemoryContextCallback ending;
+} waited_table;
+
+static waited_table *waited_tables;
+
+static void
+forget_waited(void *argument)
+{
+	waited_table **at = &waited_tables;
+
+	while (*at != argument)
+		at = &(*at)->next;
+	*at = (*at)->next;
+}
+
+static waited_table *
+note_waited(EState *estate, Oid relation, Snapshot snapshot)
+{
+	waited_table *w = MemoryContextAllocZero(estate->es_query_cxt, sizeof *w);
+
+	w->estate = estate;
+	w->relation = relation;
+	w->snapshot = MemoryContextAlloc(estate->es_query_cxt, EstimateSnapshotSpace(snapshot));
+	SerializeSnapshot(snapshot, w->snapshot);
+	w->next = waited_tables;
+	waited_tables = w;
+	w->ending = (MemoryContextCallback){.func = forget_waited, .arg = w};
+	MemoryContextRegisterResetCallback(estate->es_query_cxt, &w->ending);
+	return w;
+}
+
+static const waited_table *
+find_waited(const EState *estate, Oid relation)
+{
+	const waited_table *w = waited_tables;
+
+	while (w != NULL && (w->estate != estate || w->relation != relation))
+		w = w->next;
+	return w;
+}
+
+Snapshot
+gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate)
+{
+	const Oid			oid = RelationGetRelid(relation);
+	const waited_table *waited;
+	Snapshot			latest;
+
+	while (estate != NULL && estate->es_epq_active != NULL) /* a part of the statement is executed once more */
+		estate = estate->es_epq_active->parentestate;
+	waited = find_waited(estate, oid);
+	if (waited == NULL && !gstore_reload_await(relation))
+		return RegisterSnapshot(snapshot);
+	if (IsolationUsesXactSnapshot())
+		gstore_fail_reloaded();
+	if (waited == NULL && estate != NULL)
+		waited = note_waited(estate, oid, GetLatestSnapshot());
+	latest = RegisterSnapshot(waited != NULL ? RestoreSnapshot(waited->snapshot) : GetLatestSnapshot());
+	latest->curcid = snapshot->curcid;
+	return latest;
+}
+
 void
 gstore_fail_reloaded(void)
 {

@@ -7,7 +7,9 @@
 #ifndef GSTORE_RELOAD_H
 #define GSTORE_RELOAD_H
 
+#include "nodes/execnodes.h"
 #include "utils/rel.h"
+#include "utils/snapshot.h"
 
 #include "postgres/directory.h"
 
@@ -19,6 +21,13 @@ extern void gstore_reload_look(void);
  * caller does not hold the writers' lock, or need not.
  */
 extern bool gstore_reload_await(Relation relation);
+
+/*
+ * The snapshot, registered; or, of a statement that has waited for the table's rows, a newer one with the same command: as a
+ * writer that has waited, it sees them at READ COMMITTED. So do all scans of the table that have the same estate; NULL: there
+ * are no others.
+ */
+extern Snapshot gstore_register_snapshot(Relation relation, Snapshot snapshot, EState *estate);
 
 /* ERROR (40001): of a statement that has waited, with a snapshot that does not see the rows and must be kept. */
 extern void gstore_fail_reloaded(void) pg_attribute_noreturn();

@@ -86,7 +86,6 @@ typedef struct scan_state
 	gstore_filter *filter;			/* NULL: none */
 	bool   filter_known; /* whether it runs, and which rows pass, with the parameters of now */
 	uint64 next_passed;	 /* of rows that have passed it */
-	bool   evaluated;	 /* with the parameters of now */
 	bool   locks;		 /* of a table whose rows are to be changed or locked */
 	bool   waits;		 /* for that */
 	bool   chosen;		 /* row ranges and unit_rows are known */
@@ -175,13 +174,14 @@ begin_filter(ForeignScanState *node, scan_state *state)
 {
 	const ForeignScan *plan = (const ForeignScan *) node->ss.ps.plan;
 	List			  *clauses = lthird(plan->fdw_exprs), *rest = NIL;
+	const List		  *moved = list_nth(plan->fdw_private, 6);
 	List			  *tested = list_copy(linitial(plan->fdw_exprs));
 	MemoryContext	   old;
 	ListCell		  *cell;
 
 	set_reading(&state->filtered, plan->fdw_private, 0, linitial(plan->fdw_exprs), node);
 	foreach(cell, clauses)
-		if (gstore_qual_is_simple(lfirst(cell), plan->scan.scanrelid))
+		if (list_nth_int(moved, foreach_current_index(cell)))
 			tested = lappend(tested, lfirst(cell));
 		else
 			rest = lappend(rest, lfirst(cell));
@@ -329,27 +329,13 @@ publish_snapshot(const ForeignScanState *node, const scan_state *state)
 	memcpy(rows->row_ranges, state->row_ranges, sizeof rows->row_ranges);
 }
 
-Snapshot
-gstore_register_snapshot(Relation relation, Snapshot snapshot)
-{
-	Snapshot latest;
-
-	if (!gstore_reload_await(relation))
-		return RegisterSnapshot(snapshot);
-	if (IsolationUsesXactSnapshot())
-		gstore_fail_reloaded();
-	latest = RegisterSnapshot(GetLatestSnapshot());
-	latest->curcid = snapshot->curcid;
-	return latest;
-}
-
 static void
 choose_snapshot(ForeignScanState *node, scan_state *state)
 {
 	const Relation relation = node->ss.ss_currentRelation;
 	const Snapshot own = node->ss.ps.state->es_snapshot;
 	MemoryContext  old = MemoryContextSwitchTo(state->context);
-	const Snapshot snapshot = gstore_register_snapshot(relation, own);
+	const Snapshot snapshot = gstore_register_snapshot(relation, own, node->ss.ps.state);
 
 	gstore_note_read(relation, snapshot);
 	if (state->locks)
@@ -537,14 +523,10 @@ read_batch(ForeignScanState *node, scan_state *state, const gstore_view *view)
 	const uint32   live = state->row_count;
 	uint64		   bytes;
 
-	if (r->quals != NULL && !state->evaluated)
-	{
-		gstore_quals_evaluate(r->quals, node->ss.ps.ps_ExprContext);
-		state->evaluated = true;
-	}
 	bytes = gstore_read_columns(state->batch, view, late ? r->tested : r->all);
 	if (r->quals != NULL)
-		state->row_count = gstore_quals_select(r->quals, state->batch, view, state->rows, live);
+		state->row_count = gstore_quals_select(r->quals, node->ss.ps.ps_ExprContext, state->batch,
+											   view, state->rows, live);
 	if (late)
 	{
 		state->late_batches++;
@@ -648,13 +630,21 @@ gstoreIterateForeignScan(ForeignScanState *node)
 }
 
 static void
+reset_quals(const reading *r)
+{
+	if (r->quals != NULL)
+		gstore_quals_reset(r->quals);
+}
+
+static void
 gstoreReScanForeignScan(ForeignScanState *node)
 {
 	scan_state *state = node->fdw_state;
 
 	if (node->ss.ps.chgParam != NULL)
 		state->filter_known = false;
-	state->evaluated = false;
+	reset_quals(&state->alone);
+	reset_quals(&state->filtered);
 	state->named = NULL;
 	state->next_unit = state->next_passed = 0;
 	state->at = state->row_count = 0;

@@ -14,12 +14,6 @@ typedef struct gstore_row_range
 } gstore_row_range;
 
 /*
- * The snapshot, registered; or, of a statement that has waited for the table's rows to be loaded, a newer one with the same
- * command: as a writer that has waited, it sees them at READ COMMITTED.
- */
-extern Snapshot gstore_register_snapshot(Relation relation, Snapshot snapshot);
-
-/*
  * Those that the snapshot sees, with what this transaction changed before the snapshot's command;
  * snapshot NULL: all that is committed, and all of this transaction. locked: the rows are to be changed or
  * locked; the caller holds the writers' lock, and all that is committed is seen (or the statement fails,

@@ -40,6 +40,7 @@
 #include "postgres/compat.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_run.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/settings.h"
 #include "postgres/table.h"
@@ -313,26 +314,22 @@ take_entries(gpu_search *g, gstore_run *run)
 static bool
 run_program(gpu_search *g, gstore_compiled *compiled)
 {
-	gquery_program *program = palloc(sizeof *program);
-	gstore_run		run = {0};
-	gstore_request	request = {
-		 .program = program, .list_max = (uint64) g->s->k, .nearest = (uint32) (g->limit - g->first)};
+	gstore_run			 run = {0};
+	const gstore_request request = {.compiled = compiled,
+									.context = GetPerTupleExprContext(g->estate),
+									.relation = g->s->relation,
+									.view = &g->view,
+									.list_max = (uint64) g->s->k,
+									.nearest = (uint32) (g->limit - g->first)};
 
-	strlcpy(run.why, "there is no such distance on the GPU, or too many instructions", sizeof run.why);
-	if (gstore_query_compile(compiled, GetPerTupleExprContext(g->estate), &g->view, program))
+	if (!gstore_run_begin(&run, &request))
 	{
-		request.record_words = gstore_query_record_words(compiled);
-		request.distance_count = gstore_query_distances(compiled, &request.distances,
-														&request.queries, &request.queries_bytes);
-		if (gstore_run_begin(&run, g->s->relation, &g->view, &request))
-		{
-			take_entries(g, &run);
-			gstore_run_end(&run);
-			return true;
-		}
+		strlcpy(g->s->why, run.why, sizeof g->s->why);
+		return false;
 	}
-	strlcpy(g->s->why, run.why, sizeof g->s->why);
-	return false;
+	take_entries(g, &run);
+	gstore_run_end(&run);
+	return true;
 }
 
 /* False: it is not for the GPU, or the GPU cannot now. */
@@ -340,7 +337,7 @@ static bool
 find_rows(gpu_search *g)
 {
 	search			*s = g->s;
-	const Snapshot	 snapshot = gstore_register_snapshot(s->relation, GetActiveSnapshot());
+	const Snapshot	 snapshot = gstore_register_snapshot(s->relation, GetActiveSnapshot(), NULL);
 	PlanState		*parent = (PlanState *) makeNode(ResultState);
 	gstore_query	 query = {.sink = GSTORE_SINK_NEAREST,
 							  .relation = 1,

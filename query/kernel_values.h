@@ -278,6 +278,7 @@ GVM_DEVICE uint64_t first_word(uint32_t aggregate)
 {
     switch (aggregate) {
     case GQUERY_MIN_I64: return 0x7fffffffffffffffu;
+    case GQUERY_SUM_F64: /* -0.0 */
     case GQUERY_MAX_I64: return 0x8000000000000000u;
     case GQUERY_AND_I64: return ~0ull;
     default: return 0;

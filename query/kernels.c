@@ -559,6 +559,10 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     switch (op) {
     case GQUERY_LOAD:
     case GQUERY_FILTER: break; /* only what is before and after */
+    case GQUERY_UNKNOWN:
+        if (m->active != 0 && m->error == 0)
+            m->error = GQUERY_E_UNKNOWN;
+        /* fall through */
     case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
     case GQUERY_LOAD_NULL:
@@ -801,7 +805,7 @@ GVM_KERNEL(query_collect, gquery_collect, p)
     const gquery_groups *groups = (const gquery_groups *)(uintptr_t)p.groups;
     const uint64_t *slots = (const uint64_t *)(uintptr_t)groups->slots;
     uint64_t first, at = 0;
-    uint32_t w, rank, total;
+    uint32_t w, rank, total, error = 0;
 
     for (first = gvm_thread_global() - gvm_lane(); first <= groups->mask; first += gvm_thread_count()) {
         const uint64_t *slot = slots + (first + gvm_lane()) * p.slot_words;
@@ -816,7 +820,12 @@ GVM_KERNEL(query_collect, gquery_collect, p)
             continue;
         out = (uint64_t *)(uintptr_t)p.out + (at + rank) * p.slot_words;
         out[0] = slot[0] & ~READY;
-        for (w = 1; w < p.slot_words; w++)
+        for (w = 1; w < p.slot_words; w++) {
             out[w] = slot[w];
+            if (w > p.keys && (p.sums >> (w - 1 - p.keys) & 1) != 0 && !is_finite(to_double(slot[w])))
+                error = GQUERY_E_OVERFLOW;
+        }
     }
+    if (error != 0)
+        raise_error(p.error, error);
 }

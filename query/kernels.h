@@ -85,12 +85,17 @@ typedef struct gquery_begin {
 } gquery_begin;
 
 /* query_collect: groups behind each other at `out`, in any order: as slots, with a first word that has but the bits of NULL keys.
- * `collected` counts them: uint64_t, 0 before. */
+ * `collected` counts them: uint64_t, 0 before. One of the words of a state that `sums` has a bit for is not finite: GQUERY_E_OVERFLOW. */
 typedef struct gquery_collect {
     uint64_t groups;
     uint64_t out, collected;
-    uint32_t slot_words;
+    uint64_t sums;
+    uint64_t error; /* as of gquery_scan */
+    uint32_t slot_words, keys;
 } gquery_collect;
+
+/* Words of the state, bit by bit, that are sums of doubles. */
+uint64_t gquery_double_sums(const gquery_program *program);
 
 /* Groups that a block has in shared memory (query/kernel_partial.h), and how many tiles there are between two reviews of them, 255 at most; groups and copies are powers of two. The first ones have all copies of their state. */
 #define GQUERY_LOCAL_MAX 128

@@ -100,6 +100,19 @@ void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
     scan->local_groups = scan->local_copies = 0;
 }
 
+uint64_t gquery_double_sums(const gquery_program *program)
+{
+    uint64_t words = 0;
+
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        const gquery_instruction *i = &program->code[at];
+
+        if ((i->op & GQUERY_OPERATION) == GQUERY_AGGREGATE && i->b == GQUERY_SUM_F64)
+            words |= 1ull << i->a;
+    }
+    return words;
+}
+
 static uint32_t floor_of(const checker *c)
 {
     return c->nested > 0 ? c->branches[c->nested - 1].floor : 0;
@@ -268,6 +281,7 @@ static bool check_instruction(checker *c)
                move(c, 0, c->program->columns[i->a].form == GQUERY_I128 ? 2 : 1);
     case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
     case GQUERY_CONSTANT:
+    case GQUERY_UNKNOWN:
     case GQUERY_NULL: return move(c, 0, 1);
     case GQUERY_COPY:
         return i->a < c->depth ? move(c, 0, 1)

@@ -116,6 +116,8 @@ typedef enum gquery_op {
     GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
     GQUERY_AGGREGATE, /* into the words from `a` on of the group's state, as b, gquery_aggregate, says; takes the value, if there is one */
+
+    GQUERY_UNKNOWN, /* one more value on the stack, which the backend has not evaluated: raises GQUERY_E_UNKNOWN */
     GQUERY_OPS,
 } gquery_op;
 
@@ -141,7 +143,7 @@ typedef enum gquery_aggregate {
     GQUERY_COUNT_ROWS, /* takes no value; 1 word, 0 */
     GQUERY_COUNT,      /* takes a value: those that are not NULL; 1 word, 0 */
     GQUERY_SUM_I64,    /* a 128-bit integer: 2 words, low half first, 0 */
-    GQUERY_SUM_F64, /* 1 word, 0.0. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not */
+    GQUERY_SUM_F64, /* 1 word, -0.0, which changes no number. Without GQUERY_GROUP: GQUERY_E_OVERFLOW where a sum of finite numbers, in the order in which they are added up, is not; with it, where a group's sum is not finite */
     GQUERY_MIN_I64, /* 1 word, INT64_MAX */
     GQUERY_MAX_I64, /* 1 word, INT64_MIN. Of doubles by GQUERY_ORDER_KEY */
     GQUERY_AND_I64, /* 1 word, -1 */
@@ -174,6 +176,7 @@ typedef enum gquery_error {
     GQUERY_E_OVERFLOW,  /* 22003 value out of range: overflow */
     GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
     GQUERY_E_DIVISION,  /* 22012 division by zero */
+    GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again */
     GQUERY_ERRORS,
 } gquery_error;
 

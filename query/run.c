@@ -226,12 +226,7 @@ static bool launch_begin(gquery_query *q)
 /* Whether results depend on which rows a launch has. */
 static bool has_ordered_sums(const gquery_query *q)
 {
-    const gquery_program *p = &q->c->query.program;
-
-    for (uint32_t i = 0; i < p->code_count && !q->shape.grouped; i++)
-        if (p->code[i].op == GQUERY_AGGREGATE && p->code[i].b == GQUERY_SUM_F64)
-            return true;
-    return false;
+    return !q->shape.grouped && gquery_double_sums(&q->c->query.program) != 0;
 }
 
 bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
@@ -407,7 +402,7 @@ static bool write_state(gquery_query *q)
     return gquery_write_records(q, record, 1, 1 + q->scan.state_words);
 }
 
-/* On the device, behind each other. */
+/* On the device, behind each other. A sum that is not finite is an error before any of them is sent. */
 static bool collect(gquery_query *q)
 {
     gquery_results *r = &q->c->results;
@@ -415,7 +410,10 @@ static bool collect(gquery_query *q)
                                    .out = 0,
                                    .collected = q->lane->device + GQUERY_CONTROL_AT +
                                                 offsetof(gquery_control, collected),
-                                   .slot_words = slot_words(q)};
+                                   .sums = gquery_double_sums(&q->c->query.program),
+                                   .error = q->scan.error,
+                                   .slot_words = slot_words(q),
+                                   .keys = q->scan.keys};
     gquery_collect full = params;
 
     *r = (gquery_results){.count = gquery_control_of(q)->groups.count, .record_words = slot_words(q)};
@@ -427,7 +425,8 @@ static bool collect(gquery_query *q)
         return false;
     full.out = r->block.address;
     return gquery_launch(q, q->device->collect, gquery_count_blocks(q, q->slots),
-                         q->device->threads, 0, &full);
+                         q->device->threads, 0, &full) &&
+           (full.sums == 0 || (gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED));
 }
 
 /* Copies the next records to the file. */

@@ -200,7 +200,7 @@ compile(gstore_peer *w, const char *text, uint32 architecture)
 	gstore_spawn_ended ended;
 	time_limit		   limit;
 
-	gstore_peer_make_memory(w, at + len);
+	gstore_peer_map(w, at + len);
 	window = (plcuda_window *) w->bytes;
 	fill_settings(window, text, at);
 	window->used = at + len;
@@ -298,12 +298,9 @@ plcuda_begin_call(Size bytes)
 	sent_bytes = bytes;
 	PG_TRY();
 	{
-		if (session.connection < 0)
-		{
-			gstore_peer_make_memory(&session, bytes);
-			start_worker(&session, GSTORE_SPAWN_SESSION);
-		}
 		gstore_peer_map(&session, bytes);
+		if (session.connection < 0)
+			start_worker(&session, GSTORE_SPAWN_SESSION);
 	}
 	PG_CATCH();
 	{
@@ -326,7 +323,7 @@ replace_worker(void)
 	session = NO_WORKER;
 	PG_TRY();
 	{
-		gstore_peer_make_memory(&session, sent_bytes);
+		gstore_peer_map(&session, sent_bytes);
 		memcpy(session.bytes, before.bytes, sent_bytes);
 		start_worker(&session, GSTORE_SPAWN_SESSION);
 	}

@@ -10,6 +10,7 @@ import errno
 import os
 import random
 import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -33,6 +34,7 @@ from executor_client import (  # noqa: E402
     Span,
     Window,
     aggregate,
+    as_word,
     check_layouts,
     descriptors,
     executor_pid,
@@ -47,7 +49,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, expect, stop_process  # noqa: E402
+from private import Failed, as_owner, expect, stop_process  # noqa: E402
 
 
 @group()
@@ -131,6 +133,38 @@ class Queries:
             expect(answer.error, N["GQUERY_E_DIVISION"], "the error")
             expect(client.run(token, 1000, COUNT, columns=()), [(0, 1000)], "records of the next query")
 
+    def group_sum_that_is_not_finite_is_said_before_a_group_is_returned(self, server):
+        rows = 700000
+        token = fill(server, rows)
+        halves = [op("LOAD", 0), op("CONSTANT", value=2), op("DIVIDE", b="GQUERY_ARITHMETIC_I32")]
+        for least in (1, *range(50001, rows, 50000)):  # two rows of 1e308 in one group, wherever it comes in the results
+            value = [
+                op("CONSTANT", value=as_word(1.0)), *halves, op("CONSTANT", value=least), op("EQ", b="GQUERY_ORDER_I64"), op("IF"),
+                op("CONSTANT", value=as_word(1e308)), op("REPLACE"), op("END"),
+            ]  # fmt: skip
+            with Client(server) as client:
+                client.write(token, rows, ([*halves, op("GROUP", 1), aggregate(0, "COUNT_ROWS"), *value, aggregate(1, "SUM_F64")], 2))
+                answer = client.ask()
+                if least < rows // 2:
+                    expect_verb(answer, "RAISED")
+                    expect(answer.error, N["GQUERY_E_OVERFLOW"], "the error")
+                else:
+                    expect_verb(answer, "DONE")
+                    expect(client.window.more, 1, "more groups than a piece has")
+
+    def value_that_is_not_known_is_an_error_where_a_row_comes_to_it(self, server):
+        token = fill(server, 1000)
+        with Client(server) as client:
+            for least, verb in ((1000, "DONE"), (999, "RAISED")):
+                some = [op("LOAD", 0), op("CONSTANT", value=least), op("GT", b="GQUERY_ORDER_I64")]
+                filtered = [*some, op("FILTER"), op("LOAD", 0), op("UNKNOWN"), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER")]
+                branch = [op("CONSTANT", value=0), *some, op("IF"), op("UNKNOWN"), op("REPLACE"), op("END"), op("CONSTANT", value=1), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER")]
+                for code in (filtered, branch):
+                    client.write(token, 1000, ([*code, aggregate(0, "COUNT_ROWS")], 1))
+                    answer = client.ask()
+                    expect_verb(answer, verb)
+                    expect(answer.error, N["GQUERY_E_UNKNOWN"] if verb == "RAISED" else 0, "the error")
+
     def two_clients_at_once_get_their_own_answers(self, server):
         token = fill(server, self.ROWS)
         with contextlib.ExitStack() as stack:
@@ -165,6 +199,23 @@ class Queries:
                     client.send("RUN")
                 found.update(client.finish(client.receive())[0][1] for client in at_work)
         expect(len(found), 1, "sums of the same rows")
+
+    def backend_without_a_memory_file_runs_the_local_plan(self, server):
+        fill(server, 1000)
+        text = "SELECT count(*), sum(k) FROM ft WHERE id > 10"
+        for limit, ran in (("fsize", "cannot extend the memory file: File too large"), ("nofile", "cannot create the memory file: Too many open files")):
+            session = server.session()
+            session.sql("SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET max_parallel_workers_per_gather = 0")
+            session.sql(f"SET gstore_fdw.gpu_queries = off; {text}; SET gstore_fdw.gpu_queries = on")
+            used = {int(path.name) for path in Path(f"/proc/{session.pid}/fd").iterdir()}
+            least = next(number for number in range(len(used) + 1) if number not in used)
+            command = ["prlimit", f"--pid={session.pid}", f"--{limit}={least if limit == 'nofile' else 512 << 10}:"]
+            subprocess.run(as_owner(command), check=True)
+            expect(session.sql(text), "990|499445", "the answer")
+            expect(f"Ran: by the local plan: {ran}" in session.sql(f"EXPLAIN (ANALYZE) {text}"), True, f"why: {session.sql(f'EXPLAIN (ANALYZE) {text}')}")
+            expect("Ran: by the scan" in session.sql("EXPLAIN (ANALYZE) SELECT * FROM ft WHERE id > 10"), True, "why a filter")
+            subprocess.run(as_owner([*command[:2], f"--{limit}={'unlimited' if limit == 'fsize' else 1000}:"]), check=True)
+            expect("Ran: on the GPU" in session.sql(f"EXPLAIN (ANALYZE) {text}"), True, "where it runs afterwards")
 
     def small_query_takes_little_time(self, server):
         token = fill(server, 1)

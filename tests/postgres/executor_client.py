@@ -107,6 +107,10 @@ def as_double(word):
     return struct.unpack("d", struct.pack("Q", word))[0]
 
 
+def as_word(value):
+    return struct.unpack("Q", struct.pack("d", value))[0]
+
+
 # count(*), sum(id), count(f), sum(f) where id > value
 def sums(least):
     return [

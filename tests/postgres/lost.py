@@ -298,6 +298,34 @@ class Source:
         expect(joiner.finish(), "11", "a row that was changed meanwhile, and joined again")
         server.sql("ALTER FOREIGN TABLE ft OPTIONS (SET source 'SELECT 7'); DROP FOREIGN TABLE ft; DROP TABLE gate, heap")
 
+    def statement_that_waited_sees_one_state_of_the_table(self, server):
+        server.sql("CREATE TABLE gate AS SELECT generate_series(1, 100) AS id")
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
+        many = ", ".join(map(str, range(-2000, 2000, 2)))  # more than a program on the GPU has room for
+        texts = {
+            "by the local plan": f"SELECT count(*) FROM ft WHERE id IN ({many})",
+            "by the local plan, in an order": f"SELECT string_agg(id::text, ' ') FROM (SELECT id FROM ft WHERE id IN ({many}) ORDER BY id DESC LIMIT 3) s",
+            "again and again": "SELECT string_agg((SELECT count(*) FROM ft WHERE id > n)::text, ' ' ORDER BY n) FROM generate_series(97, 101) n",
+            "again and again, in an order": "SELECT string_agg((SELECT id FROM ft WHERE id > n ORDER BY id LIMIT 1)::text, ' ' ORDER BY n) FROM generate_series(97, 101) n",
+            "twice": "SELECT count(*), (SELECT count(*) FROM ft), (SELECT sum(id) FROM ft WHERE id < 3) FROM ft",
+        }
+        sessions = [server.session() for _ in texts]
+        for session in sessions:
+            session.sql("SET gstore_fdw.wait_for_source = on; SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET enable_sort = off")
+        for local in ("on", "off"):
+            holder = server.session()
+            holder.sql("BEGIN; LOCK gate")
+            terminate(server)
+            server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+            for session, text in zip(sessions, texts.values()):
+                session.sql(f"SET gstore_fdw.gpu_queries = {local}")
+                session.begin(text)
+            server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft'", str(len(texts)))
+            holder.sql("COMMIT")
+            for session, name, rows in zip(sessions, texts, ("50", "100 98 96", "3 2 1 0 0", "98 99 100", "100|100|3")):
+                expect(session.finish(), rows, f"rows {name}, queries on the GPU {local}")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE gate")
+
     def source_that_fails_is_logged_once_and_tried_again(self, server):
         server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
         said = 'relation "public.later" does not exist'

@@ -239,8 +239,10 @@ static void draw_leaf(draft *d, type t)
     const uint64_t kind = draw(d, 12);
     uint32_t column = (uint32_t)draw(d, COLUMNS);
 
-    if (kind == 0) {
-        emit(d, GQUERY_NULL, 0, 0, 0);
+    if (kind == 0) { /* a value that is not known is mostly where few rows come */
+        const bool is_known = draw(d, d->nested > 0 ? 8 : 64) != 0;
+
+        emit(d, is_known ? GQUERY_NULL : GQUERY_UNKNOWN, 0, 0, 0);
         return;
     }
     for (int tries = 0; kind > 3 && tries < 30; tries++, column = (column + 1) % COLUMNS)

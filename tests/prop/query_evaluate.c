@@ -401,6 +401,7 @@ static void add_double(double_sum *s, double v)
     s->has_nan = s->has_nan || isnan(v);
     s->has_up = s->has_up || (isinf(v) && v > 0);
     s->has_down = s->has_down || (isinf(v) && v < 0);
+    s->has_zero = s->has_zero || (v == 0 && !signbit(v));
     if (isfinite(v)) {
         s->sum += (long double)v;
         s->size += fabsl((long double)v);
@@ -467,6 +468,10 @@ static void step(walk *w, uint32_t *at)
     case GQUERY_LOAD: load(w, i->a); break;
     case GQUERY_CONSTANT: push(w, false, i->value); break;
     case GQUERY_NULL: push(w, true, 0); break;
+    case GQUERY_UNKNOWN:
+        raise(w, GQUERY_E_UNKNOWN);
+        push(w, false, 0);
+        break;
     case GQUERY_LOAD_NULL: push(w, false, column_is_null(w, i->a)); break;
     case GQUERY_COPY: w->stack[w->depth] = w->stack[w->depth - 1 - i->a], w->depth++; break;
     case GQUERY_REPLACE: w->stack[w->depth - 2] = w->stack[w->depth - 1], w->depth--; break;

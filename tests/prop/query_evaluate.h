@@ -31,7 +31,7 @@ typedef struct host_table {
 typedef struct double_sum {
     long double sum, size;
     uint64_t count;
-    bool has_nan, has_up, has_down;
+    bool has_nan, has_up, has_down, has_zero; /* other than -0 */
 } double_sum;
 
 typedef struct host_group {

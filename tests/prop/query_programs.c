@@ -268,8 +268,13 @@ static bool run_in_groups(const gquery_shape *shape, uint32_t blocks, const gque
                           .groups = on.groups,
                           .keys = shape->keys,
                           .state_words = program.state_words};
-    gquery_collect collect = {
-        .groups = on.groups, .out = on.out, .collected = on.collected, .slot_words = groups->slot_words};
+    gquery_collect collect = {.groups = on.groups,
+                              .out = on.out,
+                              .collected = on.collected,
+                              .sums = gquery_double_sums(&program),
+                              .error = on.error,
+                              .slot_words = groups->slot_words,
+                              .keys = shape->keys};
 
     scan.groups = on.groups;
     draw_local(&scan);
@@ -298,6 +303,8 @@ static bool sum_is_right(const double_sum *s, double got)
         return isnan(got);
     if (s->has_up || s->has_down)
         return isinf(got) && (got > 0) == s->has_up;
+    if (s->size == 0) /* of zeros, as of no number at all: -0 unless one is 0 */
+        return got == 0 && (signbit(got) == 0) == s->has_zero;
     return fabsl(s->sum - (long double)got) <= bound;
 }
 
@@ -349,31 +356,33 @@ static bool groups_are_same(uint32_t keys, uint64_t count)
     return true;
 }
 
-/* Of sums in one group: an overflow may be raised; is certain, in any order. Of a row with an error kernels may add values that the CPU does not
- * come to. */
-static bool may_overflow(bool *is_certain)
+/* Of a group's sums: an overflow may be raised; is certain, in any order. By groups it is one, too, that a sum is not finite. Of a row with an error
+ * kernels may add values that the CPU does not come to. */
+static bool may_overflow(const host_group *g, bool in_one_group, bool *is_certain)
 {
     bool may = false;
 
-    *is_certain = false;
     for (uint32_t i = 0; i < program.code_count; i++) {
-        const double_sum *s = &expected.groups[0].sums[program.code[i].a % GQUERY_STATE_MAX];
+        const double_sum *s = &g->sums[program.code[i].a % GQUERY_STATE_MAX];
+        const bool is_finite = !s->has_nan && !s->has_up && !s->has_down;
 
         if (program.code[i].op != GQUERY_AGGREGATE || program.code[i].b != GQUERY_SUM_F64)
             continue;
-        may = may || expected.errors != 0 || s->size > SIZE_SAFE;
-        *is_certain = *is_certain || (!s->has_nan && !s->has_up && !s->has_down &&
-                                      fabsl(s->sum) > 1.001L * (long double)DBL_MAX);
+        may = may || expected.errors != 0 || s->size > SIZE_SAFE || (!in_one_group && !is_finite);
+        *is_certain = *is_certain ||
+                      (is_finite ? fabsl(s->sum) > 1.001L * (long double)DBL_MAX : !in_one_group);
     }
     return may;
 }
 
 static bool error_is_right(bool in_one_group)
 {
-    bool is_certain = false;
-    const bool may = in_one_group && may_overflow(&is_certain);
+    const uint32_t groups = in_one_group ? 1 : expected.group_count;
+    bool is_certain = false, may = false;
     uint32_t error = GQUERY_ERRORS;
 
+    for (uint32_t i = 0; i < groups; i++)
+        may = may_overflow(&expected.groups[i], in_one_group, &is_certain) || may;
     if (!take_words("the error", on.error, 1))
         return false;
     error = (uint32_t)words[CANARIES];

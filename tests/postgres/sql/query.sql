@@ -29,51 +29,16 @@ INSERT INTO qh VALUES
 INSERT INTO qg SELECT * FROM qh;
 INSERT INTO qa SELECT * FROM qh;
 
--- What a query returns, in any order of rows, or its error.
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    out text;
-BEGIN
-    EXECUTE 'SELECT string_agg(r::text, '' '' ORDER BY r::text) FROM (' || query || ') r' INTO out;
-    RETURN coalesce(out, 'no rows');
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where a query ran: 'GPU', unless it was planned or has run otherwise; an error comes from where it was planned for.
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-    BEGIN
-        EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-        RETURN coalesce(nullif(substring(plan FROM '"Ran": "([^"]*)"'), 'on the GPU'), CASE WHEN plan ~ '"Ran"' THEN 'GPU' ELSE 'local' END);
-    EXCEPTION WHEN OTHERS THEN
-        RETURN CASE WHEN plan ~ '"GPU":' THEN 'GPU' ELSE 'local' END;
-    END;
-END $$;
--- Of a query FROM q: the heap's answer, if tables of both formats have the same, with and without the GPU; and where it ran, if
--- that was not the GPU. Long answers are shortened.
-CREATE FUNCTION same(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mFROM q\M', 'FROM qh', 'g'));
-    elsewhere text := '';
-    other text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['qg', 'qa'] LOOP
-        query := regexp_replace(query, '\mFROM q[ga]?\M', 'FROM ' || other, 'g');
-        elsewhere := coalesce(' [' || nullif(place(query), 'GPU') || ']', '');
-        IF answer(query) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(query) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = off;
-        IF answer(query) <> heap THEN
-            RETURN other || ': ' || answer(query) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) > 60 THEN left(heap, 40) || '... ' || md5(heap) ELSE heap END || elsewhere;
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'q';
+SET test.node = '"GPU":';
+SET test.ordered = off;
+SET test.shown = '60 40';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 -- How many rows meet a condition.
 CREATE FUNCTION met(condition text) RETURNS text LANGUAGE sql AS $$ SELECT same('SELECT count(*) FROM q WHERE ' || condition) $$;
 
@@ -125,6 +90,8 @@ SELECT met('i2 > 0 AND i4 > 0'), met('i2 > 0 OR i4 > 0'), met('NOT (i2 > 0 AND (
 SELECT met('i2 IN (1, 2, 3)'), met('i2 NOT IN (1, 2, 3)'), met('i4 IN (1, NULL, 3)'), met('(i4 NOT IN (1, NULL, 3)) IS NULL'), met('i8 = ANY (''{0,1}''::int8[])'),
     met('i2 = ANY (''{1,40000}''::int4[])'), met('f4 IN (1, 2.5, ''nan'')'), met('f8 IN (0, ''infinity'', 1.125)'), met('i4 = ANY (''{}''::int4[])'), met('i4 <> ALL (''{}''::int4[])'),
     met('d IN (''2000-01-01'', ''infinity'')'), met('(i4 = ANY (NULL::int[])) IS NULL'), met('o IN (1, 4294967295)'), met('dom IN (1, 2)');
+-- Lists within lists.
+SELECT met('(id IN (1, 2)) IN (true)'), met('(i2 = ANY (''{1,2,3}'')) NOT IN (true)'), met('(i2 = ANY (''{1,2,3}'')) NOT IN (true, NULL)'), met('(i4 IN (1, 2, 3)) = ANY (''{false}'')'), met('((i2 IN (1, 2, 3)) IN (false, NULL)) IN (true)'), met('(id IN (7, 8, 9)) NOT IN (false)');
 
 -- Numbers.
 SELECT same('SELECT sum(i2 + i2), sum(i2::int4 + i4::int8), sum(i2 * i2::int8), sum(i2 - i4::int8), sum(i8 / 1000), sum(i2 / 7), sum(i2 % 7), sum(i4::int8 % 1000), sum(abs(i2::int4)), sum(-(i4 / 2)) FROM q WHERE id < 3000');
@@ -139,6 +106,8 @@ SELECT same('SELECT min(i2), max(i2), min(i4), max(i4), min(i8), max(i8), min(f4
 SELECT same('SELECT min(d), max(d), min(t), max(t), min(ts), max(ts), min(tz), max(tz), min(o), max(o) FROM q');
 SELECT same('SELECT bool_and(b), bool_or(b), every(id > 0), bool_or(i2 > 1000), bit_and(i2), bit_or(i4), bit_xor(i8), bit_and(id), bit_or(i2), bit_xor(i4) FROM q');
 SELECT same('SELECT sum(f4), avg(f4), sum(f8), avg(f8) FROM q WHERE id < 3000'), same('SELECT sum(f8), avg(f8), sum(f4) FROM q'), same('SELECT sum(f8), avg(f8) FROM q WHERE id IN (3002, 1, 2)');
+-- Of -0 alone a sum is -0, and an average is 0.
+SELECT same('SELECT sum(f8), avg(f8), sum(f4), avg(f4) FROM q WHERE id = 3004'), same('SELECT id, sum(f8), avg(f8), sum(f4) FROM q WHERE id IN (3004, 400) GROUP BY id'), same('SELECT sum(f8) FROM q WHERE id IN (3004, 400)');
 SELECT same('SELECT count(*), count(i2), sum(i2), avg(i8), min(f8), bool_and(b), bit_xor(i4), sum(f8), avg(f4), max(tz) FROM q WHERE id = 0');
 SELECT same('SELECT count(*), count(i2), sum(i2), avg(i8), min(f8), bool_and(b), bit_xor(i4) FROM q WHERE i2 IS NULL AND i8 IS NULL AND b IS NULL');
 SELECT same('SELECT count(*) FILTER (WHERE b), sum(i4) FILTER (WHERE i2 > 0), avg(i4) FILTER (WHERE false), min(id) FILTER (WHERE id > 1000), count(id) FILTER (WHERE NOT b), max(f8) FILTER (WHERE f8 < 3) FROM q');
@@ -154,6 +123,40 @@ SELECT same('SELECT sum(i2::int2 * i2) FROM q'), same('SELECT sum(i4 + i4) FROM 
 SELECT same('SELECT max(f8::int4) FROM q'), same('SELECT max(1 / f8) FROM q'), same('SELECT max(f8 * 1e308) FROM q WHERE id < 3000'), same('SELECT min(f8 / 1e300) FROM q WHERE id = 3005'), same('SELECT max((f8 * 1e100)::float4) FROM q WHERE id < 3000'),
     same('SELECT max(i2 % 0::int2) FROM q'), same('SELECT min(i4 / -1) FROM q'), same('SELECT min(i8 % -1) FROM q');
 SELECT same('SELECT sum(CASE WHEN i2 <> 0 THEN 100 / i2 END), sum(100 / i2) FILTER (WHERE i2 <> 0) FROM q'), same('SELECT sum(1e308::float8 + id * 0) FROM q'), same('SELECT sum(3e38::float4) FROM q');
+
+-- Values that depend on no row are evaluated when a row comes to them: where none does, they raise no error.
+CREATE FUNCTION q_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+SELECT same('SELECT count(*) FROM q WHERE i4 > 2147483647 AND i2 = (SELECT q_fail())'), same('SELECT count(*) FROM q WHERE i4 > 1000 AND i2 = (SELECT q_fail())'), same('SELECT count(*) FROM q WHERE i4 > 1000 AND i2 = (SELECT min(id) FROM qh)'),
+    same('SELECT count(*) FROM q WHERE i2 = (SELECT q_fail())'), same('SELECT count(*) FROM q WHERE i2 = (SELECT min(id) FROM qh)');
+SELECT same('SELECT count(CASE WHEN i4 > 1000 AND id < 0 THEN (SELECT q_fail()) END) FROM q'), same('SELECT sum(CASE WHEN i4 > 400 THEN (SELECT q_fail()) ELSE 1 END) FROM q'), same('SELECT sum(CASE WHEN i4 > 400 THEN (SELECT min(id) FROM qh) ELSE -1 END) FROM q'),
+    same('SELECT sum(coalesce(id, (SELECT q_fail()))) FROM q'), same('SELECT sum(coalesce(i2, (SELECT min(id) FROM qh))) FROM q'), same('SELECT count(*) FROM q WHERE id > 0 OR i2 = (SELECT q_fail())'), same('SELECT sum(id + (SELECT q_fail())) FROM q WHERE id < 0'),
+    same('SELECT sum(id + (SELECT q_fail())) FROM q'), same('SELECT count(id) FILTER (WHERE i2 = (SELECT q_fail())) FROM q WHERE id < 0'), same('SELECT i2 + (SELECT q_fail()), count(*) FROM q WHERE id < 0 GROUP BY 1'), same('SELECT dom + (SELECT min(id) FROM qh), count(*) FROM q WHERE id < 30 GROUP BY 1');
+SELECT same('SELECT count(*) FROM q WHERE id < 0 AND i2 = ANY (ARRAY[1, (SELECT q_fail())])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 = ANY (ARRAY[1, (SELECT q_fail())])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 = ANY (ARRAY[1, (SELECT min(id) FROM qh)])'),
+    same('SELECT count(*) FROM q WHERE id < 0 AND i2 <> ALL ((SELECT CASE WHEN q_fail() > 0 THEN ''{1}'' END)::int[])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 <> ALL ((SELECT ''{1,2}'')::int[])'), same('SELECT count(*) FROM q WHERE id > 0 OR i2 <> ALL ((SELECT CASE WHEN q_fail() > 0 THEN ''{1}'' END)::int[])');
+PREPARE late (int, text) AS SELECT count(*) FROM qg WHERE i4 > $1 AND i2 = $2::int;
+SET plan_cache_mode = force_generic_plan;
+EXECUTE late (2147483647, 'x');
+EXECUTE late (400, 'x');
+EXECUTE late (400, '7');
+SELECT count(*) FROM qh WHERE i4 > 400 AND i2 = 7;
+-- A row is there, though some are deleted; or none is.
+BEGIN;
+DELETE FROM qg WHERE id <= 3000;
+EXECUTE late (-2147483648, '1');
+SELECT count(*) FROM qg WHERE i4 = (SELECT q_fail());
+ROLLBACK;
+BEGIN;
+DELETE FROM qg;
+SELECT count(*) FROM qg WHERE i4 = (SELECT q_fail());
+SELECT sum(i4 + (SELECT q_fail())), count(*) FROM qg;
+INSERT INTO qg (i4) VALUES (1);
+SELECT count(*) FROM qg WHERE i4 = (SELECT q_fail());
+ROLLBACK;
+RESET plan_cache_mode;
+DEALLOCATE late;
+-- None comes before a condition that PostgreSQL evaluates first.
+EXPLAIN (COSTS OFF) SELECT id FROM qg WHERE note = 'none' AND i2 = (SELECT q_fail());
+SELECT id FROM qg WHERE note = 'none' AND i2 = (SELECT q_fail());
 
 -- What a transaction has changed is seen: by whom and when as everywhere.
 BEGIN;
@@ -276,5 +279,5 @@ SELECT same('SELECT max(-1e-310 * abs(dom)) FROM q WHERE dom > 0');
 SELECT same('SELECT generate_series(1, 3) AS g, count(*) FROM q GROUP BY g');
 DROP FOREIGN TABLE qe, qg, qa;
 DROP TABLE qh;
-DROP FUNCTION answer, place, same, met, is_local;
+DROP FUNCTION answer, place, same, met, is_local, q_fail;
 DROP DOMAIN q_small;

@@ -40,44 +40,16 @@ DELETE FROM dh WHERE id % 10 = 3;
 DELETE FROM dg WHERE id % 10 = 3;
 DELETE FROM da WHERE id % 10 = 3;
 
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    one text;
-    out text := '';
-BEGIN
-    FOR one IN EXECUTE 'SELECT r::text FROM (' || query || ') r' LOOP
-        out := out || one || ' ';
-    END LOOP;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU(": "order| Filter|": "aggregate)' THEN substring(plan FROM '"Ran": "([^"]*)"') END;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;
-END $$;
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'dh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['dg', 'da'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'otherwise');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-    END LOOP;
-    RETURN left(heap, 60);
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'd';
+SET test.node = '"GPU(": "order| Filter|": "aggregate)';
+SET test.ordered = on;
+SET test.shown = '60 40';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 EXPLAIN (COSTS OFF) SELECT id, r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}' AS distance FROM dg WHERE id > 10 ORDER BY r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}', id LIMIT 5;
 SELECT o, same(format('SELECT id, r %s ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' AS d FROM q ORDER BY 2, id LIMIT 5', o)), same(format('SELECT id FROM q ORDER BY ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}''::real[] %s r DESC, id LIMIT 100', o)),
@@ -91,8 +63,8 @@ SELECT same('SELECT id FROM q ORDER BY gstore_l2_distance(r, ''{1,0,0,-2,0,0,0,3
 SELECT same('SELECT id FROM q WHERE id IN (1, 2, 4, 5, 3001) ORDER BY r <=> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'', id LIMIT 9'), same('SELECT id FROM q WHERE id < 7 OR id = 3001 ORDER BY d <=> (SELECT d FROM dh WHERE id = 14) DESC, id LIMIT 9'),
     same('SELECT id FROM q WHERE id < 9 OR id = 3001 ORDER BY s <=> (SELECT s FROM dh WHERE id = 14), id LIMIT 9');
 -- NULLs, values of another length or shape, columns of any length.
-SELECT same('SELECT id FROM q ORDER BY r <-> NULL::real[], id LIMIT 3'), same('SELECT id FROM q WHERE id < 30 ORDER BY r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'', d <+> array_fill(1, ARRAY[9]), id LIMIT 40'), same('SELECT id FROM q ORDER BY r <-> ''{1,2}'' LIMIT 3', 'a distance is of arrays of one length, not of 12 and 2 elements'),
-    same('SELECT id FROM q ORDER BY r <-> ''{1,2,3,4,5,6,7,8,9,10,11,NULL}'' LIMIT 3', 'a distance is of arrays without NULL elements'), same('SELECT id FROM q ORDER BY b <~> B''1'' LIMIT 3', 'a distance is of bit strings of one length, not of 37 and 1 bits'),
+SELECT same('SELECT id FROM q ORDER BY r <-> NULL::real[], id LIMIT 3'), same('SELECT id FROM q WHERE id < 30 ORDER BY r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'', d <+> array_fill(1, ARRAY[9]), id LIMIT 40'), same('SELECT id FROM q ORDER BY r <-> ''{1,2}'' LIMIT 3'),
+    same('SELECT id FROM q ORDER BY r <-> ''{1,2,3,4,5,6,7,8,9,10,11,NULL}'' LIMIT 3'), same('SELECT id FROM q ORDER BY b <~> B''1'' LIMIT 3'),
     same('SELECT id FROM q WHERE id < 2000 ORDER BY r <-> ''[5:16]={1,0,0,-2,0,0,0,3,0,0,0,0.5}'', id LIMIT 3'), same('SELECT id FROM q ORDER BY loose <-> ''{1,2}'', id LIMIT 3', NULL);
 -- In conditions, arguments of aggregates, and expressions.
 EXPLAIN (COSTS OFF) SELECT id FROM dg WHERE r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}' < 7;
@@ -103,7 +75,7 @@ SELECT same('SELECT id FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 9 O
     same('SELECT count(*) FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' = ''NaN'''), same('SELECT count(*), max(id) FROM q WHERE r <=> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 0.8');
 -- Of five the scan evaluates one; one of another length is no error where no row comes to it.
 SELECT same('SELECT count(*) FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 1 AND r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 100 AND r <+> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 2 AND r <#> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 0 AND id > 0'), same('SELECT count(*) FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 1 AND d <-> ''{1,2,3,4,5,6,7,8,9}'' > 2 AND r <+> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 2 AND r <#> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 0 AND s <-> ''{2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2}'' > 2'),
-    same('SELECT id FROM q WHERE id > 5000 AND r <-> ''{1}'' < 3'), same('SELECT id FROM q WHERE id > 1990 AND r <-> ''{1}'' < 3', 'a distance is of arrays of one length, not of 12 and 1 elements');
+    same('SELECT id FROM q WHERE id > 5000 AND r <-> ''{1}'' < 3'), same('SELECT id FROM q WHERE id > 1990 AND r <-> ''{1}'' < 3');
 -- Nor where a condition that the GPU does not evaluate comes before it.
 PREPARE after_like(real[]) AS SELECT id FROM dg WHERE t LIKE 'nothing%' AND r <-> $1 < 7;
 SET plan_cache_mode = force_generic_plan;

@@ -18,49 +18,16 @@ DELETE FROM fh WHERE id % 10 = 7;
 DELETE FROM fg WHERE id % 10 = 7;
 DELETE FROM fa WHERE id % 10 = 7;
 
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    out text;
-BEGIN
-    EXECUTE 'SELECT count(*) || '' '' || md5(coalesce(string_agg(r::text, '' '' ORDER BY r::text), '''')) FROM (' || query || ') r' INTO out;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where conditions were evaluated: "on the GPU", by what else and why, or NULL: by the scan, as planned.
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN substring(plan FROM '"Ran": "([^"]*)"');
-EXCEPTION WHEN OTHERS THEN
-    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU Filter"' THEN 'on the GPU' END;
-END $$;
--- Of a query FROM q: the heap's rows, if tables of both formats have the same, with and without the GPU.
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'fh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['fg', 'fa'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'by the scan, as planned');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = off;
-        IF place(own) IS NOT NULL OR answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = on;
-    END LOOP;
-    RETURN split_part(heap, ' ', 1) || CASE WHEN heap ~ '^[0-9]{1,4} ' THEN '' ELSE substr(heap, 6) END;
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'f';
+SET test.node = '"GPU Filter"';
+SET test.ordered = off;
+SET test.shown = 'count';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT id, t FROM fg WHERE i < 10 OR i IS NULL;
@@ -103,6 +70,15 @@ EXECUTE mixed('{2,4,6}', '%1%');
 SELECT count(*), max(id) FROM fh WHERE i % 2 = 0 AND i = ANY (:'list') AND n > 1 AND t LIKE '%1%' UNION ALL SELECT count(*), max(id) FROM fh WHERE i IN (2, 4, 6) AND n > 1 AND t LIKE '%1%';
 RESET plan_cache_mode;
 DEALLOCATE ALL;
+
+-- Values that depend on no row are evaluated when a row comes to them.
+CREATE FUNCTION f_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+SELECT same('SELECT id FROM q WHERE i > 1000 AND b = (SELECT f_fail())'), same('SELECT id FROM q WHERE i > 0 AND b = (SELECT f_fail())'), same('SELECT id FROM q WHERE i > 0 AND b = (SELECT b FROM fh WHERE id = 1000)'),
+    same('SELECT id FROM q WHERE CASE WHEN i > 1000 THEN i = (SELECT f_fail()) ELSE i = 3 END'), same('SELECT id FROM q WHERE i > 0 AND id IN ((SELECT f_fail()), 3)'), same('SELECT id FROM q WHERE i > 0 AND d > current_date - 10');
+SELECT same('SELECT x.id, (SELECT count(*) FROM q y WHERE y.i > x.b AND y.b = (SELECT f_fail())) FROM fh x WHERE x.id < 5');
+EXPLAIN (COSTS OFF) SELECT id FROM fg WHERE t = 'none' AND b = (SELECT f_fail());
+SELECT id FROM fg WHERE t = 'none' AND b = (SELECT f_fail());
+DROP FUNCTION f_fail;
 
 -- Own rows and deletions, before and after savepoints.
 BEGIN;

@@ -23,53 +23,16 @@ DELETE FROM oh WHERE id % 10 = 7;
 DELETE FROM og WHERE id % 10 = 7;
 DELETE FROM oa WHERE id % 10 = 7;
 
--- The rows in their order, or an error.
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    one text;
-    out text := '';
-BEGIN
-    FOR one IN EXECUTE 'SELECT r::text FROM (' || query || ') r' LOOP
-        out := out || one || ' ';
-    END LOOP;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
--- Where rows were ordered: "on the GPU", by what else and why, or NULL: not there, as planned.
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU": "order' THEN substring(plan FROM '"Ran": "([^"]*)"') END;
-EXCEPTION WHEN OTHERS THEN
-    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU": "order' THEN 'on the GPU' END;
-END $$;
--- Of a query FROM q: the heap's rows, if tables of both formats have the same, with and without the GPU.
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'oh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['og', 'oa'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'otherwise');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ' on the GPU: ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = off;
-        IF place(own) IS NOT NULL OR answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-        SET LOCAL gstore_fdw.gpu_queries = on;
-    END LOOP;
-    RETURN CASE WHEN length(heap) > 40 THEN left(heap, 30) || '... ' || md5(heap) ELSE heap END;
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'o';
+SET test.node = '"GPU": "order';
+SET test.ordered = on;
+SET test.shown = '40 30';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT id, t FROM og ORDER BY f8 DESC, i4 NULLS FIRST, id LIMIT 5;
@@ -108,6 +71,14 @@ SELECT same('SELECT id, t FROM q WHERE i4 > 100 AND f8 < 3 ORDER BY i4, id LIMIT
 SELECT same('SELECT * FROM (SELECT id, i4 FROM q ORDER BY i4, id LIMIT 20) s WHERE id % 2 = 0'), same('SELECT (SELECT y.id FROM q y WHERE y.i4 > x.id ORDER BY y.i4, y.id LIMIT 1) FROM oh x WHERE x.id < 15 ORDER BY x.id'),
     same('SELECT x.id, y.id FROM oh x, LATERAL (SELECT id FROM q WHERE i2 = x.i2 ORDER BY i4 DESC NULLS LAST, id LIMIT 2) y WHERE x.id < 12 ORDER BY 1, 2');
 
+-- Values that depend on no row are evaluated when a row comes to them.
+CREATE FUNCTION o_fail() RETURNS int LANGUAGE sql STABLE AS 'SELECT 1 / (count(*)::int - count(*)::int) FROM (VALUES (1)) v';
+SELECT same('SELECT id FROM q WHERE id < 0 ORDER BY i4 + (SELECT o_fail()), id LIMIT 5'), same('SELECT id FROM q WHERE id > 0 ORDER BY i4 + (SELECT o_fail()), id LIMIT 5'), same('SELECT id FROM q WHERE id > 0 ORDER BY i4 * (SELECT -1 FROM oh LIMIT 1), id LIMIT 200'),
+    same('SELECT id FROM q WHERE id < 0 AND i2 = (SELECT o_fail()) ORDER BY i4, id LIMIT 5'), same('SELECT id FROM q WHERE id > 100 AND i2 > (SELECT min(i2) FROM oh) ORDER BY i4, id LIMIT 300');
+EXPLAIN (COSTS OFF) SELECT id FROM og WHERE t = 'none' ORDER BY i4 + (SELECT o_fail()), id LIMIT 5;
+SELECT id FROM og WHERE t = 'none' ORDER BY i4 + (SELECT o_fail()), id LIMIT 5;
+DROP FUNCTION o_fail;
+
 -- Parameters.
 PREPARE first(int, bigint, bigint) AS SELECT id, i4 FROM og WHERE i4 > $1 ORDER BY i4, id LIMIT $2 OFFSET $3;
 SET plan_cache_mode = force_generic_plan;
@@ -131,6 +102,33 @@ EXECUTE twice(:'list');
 SELECT i4 + id AS s, i4 * 2 AS d, t FROM oh WHERE i4 = ANY (:'list') AND t LIKE '%1%' ORDER BY i4 DESC, id LIMIT 3;
 RESET plan_cache_mode;
 DEALLOCATE ALL;
+
+-- Lists for which there is no memory: the local plan goes on behind those that were made. Rows among which the order decides nothing come once.
+CREATE FOREIGN TABLE ol (id int, i int, t text) SERVER gstore_fdw;
+INSERT INTO ol SELECT k, k * 7919 % 1013, 'text ' || k FROM generate_series(1, 30000) k;
+DELETE FROM ol WHERE id % 10 = 7;
+SET gstore_fdw.gpu_query_memory = '1MB';
+SELECT place('SELECT id, i FROM ol ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 26000)') AS place;
+SELECT count(*), count(DISTINCT id), sum(id), bool_and(i <= before) AS ordered FROM (SELECT id, i, lag(i, 1, 2000) OVER () AS before FROM (SELECT id, i FROM ol ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 100000)) a) b;
+SELECT count(*), sum(id) FROM ol;
+-- What does not pass other conditions; columns that are not shown; a cursor; a rescan.
+SELECT count(*), count(DISTINCT t), min(t), max(t), bool_and(t LIKE '%1%') FROM (SELECT t FROM ol WHERE t LIKE '%1%' ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 100000)) a;
+SELECT count(*), count(DISTINCT t), min(t), max(t) FROM ol WHERE t LIKE '%1%';
+BEGIN;
+DECLARE c SCROLL CURSOR FOR SELECT id, i FROM ol ORDER BY i, id, i + 1, i + 2 LIMIT (SELECT 100000);
+FETCH 1 FROM c;
+MOVE 19998 FROM c;
+FETCH 2 FROM c;
+MOVE ABSOLUTE 6000 IN c;
+FETCH 2 FROM c;
+COMMIT;
+SELECT s.n, x.* FROM (VALUES (1), (2)) s (n), LATERAL (SELECT count(*), count(DISTINCT id), max(i) FROM (SELECT id, i FROM ol ORDER BY i DESC, i + 1, i + 2, i + 3 LIMIT (SELECT 25000 + s.n)) a) x ORDER BY 1;
+RESET gstore_fdw.gpu_query_memory;
+SET gstore_fdw.gpu_order = off;
+SELECT id, i FROM ol ORDER BY i, id, i + 1, i + 2 LIMIT 2 OFFSET 6000;
+SELECT id, i FROM ol ORDER BY i, id, i + 1, i + 2 LIMIT 2 OFFSET 19999;
+RESET gstore_fdw.gpu_order;
+DROP FOREIGN TABLE ol;
 
 -- Own rows and deletions.
 BEGIN;

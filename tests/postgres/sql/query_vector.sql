@@ -26,44 +26,16 @@ DELETE FROM vh WHERE id % 10 = 3;
 DELETE FROM vg WHERE id % 10 = 3;
 DELETE FROM va WHERE id % 10 = 3;
 
-CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    one text;
-    out text := '';
-BEGIN
-    FOR one IN EXECUTE 'SELECT r::text FROM (' || query || ') r' LOOP
-        out := out || one || ' ';
-    END LOOP;
-    RETURN out;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLSTATE || ' ' || SQLERRM;
-END $$;
-CREATE FUNCTION place(query text) RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    plan text;
-BEGIN
-    EXECUTE 'EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) ' || query INTO plan;
-    RETURN CASE WHEN plan ~ '"GPU": "order' THEN substring(plan FROM '"Ran": "([^"]*)"') END;
-EXCEPTION WHEN OTHERS THEN
-    RETURN SQLERRM;
-END $$;
-CREATE FUNCTION same(query text, wanted text = 'on the GPU') RETURNS text LANGUAGE plpgsql AS $$
-DECLARE
-    heap text := answer(regexp_replace(query, '\mq\M', 'vh', 'g'));
-    other text;
-    own text;
-BEGIN
-    FOREACH other IN ARRAY ARRAY['vg', 'va'] LOOP
-        own := regexp_replace(query, '\mq\M', other, 'g');
-        IF place(own) IS DISTINCT FROM wanted THEN
-            RETURN other || ' ran ' || coalesce(place(own), 'otherwise');
-        END IF;
-        IF answer(own) <> heap THEN
-            RETURN other || ': ' || answer(own) || ' and not ' || heap;
-        END IF;
-    END LOOP;
-    RETURN left(heap, 60);
-END $$;
+-- Comparisons with the heap: answer(), place(), same().
+SET test.tables = 'v';
+SET test.node = '"GPU": "order';
+SET test.ordered = on;
+SET test.shown = '60 40';
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set ECHO none
+\set include :abs_srcdir '/sql_include/query_same.sql'
+\i :include
+\set ECHO all
 
 EXPLAIN (COSTS OFF) SELECT id, v <-> '[1,0,0,0,0,0,0,0,0,0,0,0.5]' AS distance FROM vg WHERE id > 10 ORDER BY v <-> '[1,0,0,0,0,0,0,0,0,0,0,0.5]', id LIMIT 5;
 SELECT o, same(format('SELECT id, v %s ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'' AS d FROM q ORDER BY d, id LIMIT 5', o)), same(format('SELECT id FROM q ORDER BY ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]''::vector %s v DESC, id LIMIT 100', o)),
@@ -75,7 +47,7 @@ SELECT same('SELECT id FROM q WHERE id IN (1, 2, 4, 5, 3001) ORDER BY v <=> ''[1
 -- NULLs, two distances, an end of the list, conditions, vectors of another length.
 SELECT same('SELECT id FROM q ORDER BY v <-> NULL::vector, id LIMIT 3'), same('SELECT id FROM q WHERE v IS NULL ORDER BY v <-> ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'', id LIMIT 3'), same('SELECT id FROM q ORDER BY v <-> ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'' NULLS FIRST, b <~> 0::bit(37), id LIMIT 8'),
     same('SELECT id FROM q WHERE id > 1900 ORDER BY v <-> ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'', id LIMIT 1000'), same('SELECT id, t FROM q WHERE t LIKE ''%7'' AND id > 100 ORDER BY v <-> ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'', id LIMIT 4'),
-    same('SELECT id FROM q ORDER BY v <-> ''[1,2]'' LIMIT 3', 'different vector dimensions 12 and 2'), same('SELECT id FROM q ORDER BY loose <-> ''[1,2]'', id LIMIT 3', NULL);
+    same('SELECT id FROM q ORDER BY v <-> ''[1,2]'' LIMIT 3', NULL), same('SELECT id FROM q ORDER BY loose <-> ''[1,2]'', id LIMIT 3', NULL);
 -- With parameters, and own rows.
 PREPARE nearest(vector, bigint) AS SELECT id FROM vg ORDER BY v <-> $1, id LIMIT $2;
 SET plan_cache_mode = force_generic_plan;
