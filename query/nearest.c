@@ -36,7 +36,8 @@ static uint64_t slice_rows(const gquery_query *q, const nearest *n)
     const uint64_t fixed = n->points + n->queries * (sizeof(double) + 2 * sizeof(gquery_list) +
                                                      2 * n->k * ENTRY_BYTES);
     const uint64_t scratch = q->c->query.scratch_bytes_max - q->scratch_bytes;
-    const uint64_t room = scratch > fixed ? (scratch - fixed) / (n->queries * ENTRY_BYTES) : 0;
+    /* Blocks may take more than is asked for. */
+    const uint64_t room = scratch > fixed ? (scratch - fixed) / 4 * 3 / (n->queries * ENTRY_BYTES) : 0;
     uint64_t rows = most / (n->queries * d->stride);
 
     rows = rows < SLICE_MOST ? rows : SLICE_MOST;

@@ -63,8 +63,8 @@ SELECT same('SELECT id FROM q ORDER BY gstore_l2_distance(r, ''{1,0,0,-2,0,0,0,3
 SELECT same('SELECT id FROM q WHERE id IN (1, 2, 4, 5, 3001) ORDER BY r <=> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'', id LIMIT 9'), same('SELECT id FROM q WHERE id < 7 OR id = 3001 ORDER BY d <=> (SELECT d FROM dh WHERE id = 14) DESC, id LIMIT 9'),
     same('SELECT id FROM q WHERE id < 9 OR id = 3001 ORDER BY s <=> (SELECT s FROM dh WHERE id = 14), id LIMIT 9');
 -- NULLs, values of another length or shape, columns of any length.
-SELECT same('SELECT id FROM q ORDER BY r <-> NULL::real[], id LIMIT 3'), same('SELECT id FROM q WHERE id < 30 ORDER BY r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'', d <+> array_fill(1, ARRAY[9]), id LIMIT 40'), same('SELECT id FROM q ORDER BY r <-> ''{1,2}'' LIMIT 3'),
-    same('SELECT id FROM q ORDER BY r <-> ''{1,2,3,4,5,6,7,8,9,10,11,NULL}'' LIMIT 3'), same('SELECT id FROM q ORDER BY b <~> B''1'' LIMIT 3'),
+SELECT same('SELECT id FROM q ORDER BY r <-> NULL::real[], id LIMIT 3'), same('SELECT id FROM q WHERE id < 30 ORDER BY r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'', d <+> array_fill(1, ARRAY[9]), id LIMIT 40'), same('SELECT id FROM q ORDER BY r <-> ''{1,2}'' LIMIT 3', NULL),
+    same('SELECT id FROM q ORDER BY r <-> ''{1,2,3,4,5,6,7,8,9,10,11,NULL}'' LIMIT 3', NULL), same('SELECT id FROM q ORDER BY b <~> B''1'' LIMIT 3', NULL),
     same('SELECT id FROM q WHERE id < 2000 ORDER BY r <-> ''[5:16]={1,0,0,-2,0,0,0,3,0,0,0,0.5}'', id LIMIT 3'), same('SELECT id FROM q ORDER BY loose <-> ''{1,2}'', id LIMIT 3', NULL);
 -- In conditions, arguments of aggregates, and expressions.
 EXPLAIN (COSTS OFF) SELECT id FROM dg WHERE r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}' < 7;
@@ -85,7 +85,11 @@ PREPARE after_id(int, real[]) AS SELECT id FROM dg WHERE id > $1 AND r <-> $2 < 
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE after_id(5000, '{1}');
 EXECUTE after_id(1000, '{1}');
 DEALLOCATE after_id;
-SELECT same('SELECT id FROM q WHERE t LIKE ''%7'' ORDER BY r <-> (SELECT r FROM dh WHERE id = 15), id LIMIT 3');
+PREPARE near_like(real[]) AS SELECT id FROM dg WHERE t LIKE '%7' ORDER BY r <-> $1, id LIMIT 3;
+EXPLAIN (COSTS OFF) EXECUTE near_like(NULL);
+EXECUTE near_like('{1,0,0,-2,0,0,0,3,0,0,0,0.5}');
+DEALLOCATE near_like;
+SELECT id FROM dh WHERE t LIKE '%7' ORDER BY r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}', id LIMIT 3;
 -- With parameters.
 PREPARE nearest(real[], bigint) AS SELECT id FROM dg ORDER BY r <-> $1, id LIMIT $2;
 SET plan_cache_mode = force_generic_plan;
