@@ -60,7 +60,7 @@ Distance = layout(
 )  # fmt: skip
 Window = layout(
     "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program, distance_count=U32,
-    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
+    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     record_count=U64, record_words=U32, more=U32, records=Span, cost=Cost,
 )  # fmt: skip
 Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
@@ -151,8 +151,8 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=()):
-        """after: an entry; distances: (Distance, its query)."""
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0):
+        """after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other."""
         code, words = program
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
@@ -162,7 +162,7 @@ class Client:
         self.map[at : at + len(dead)] = dead
         w.tables[0].dead = Span(at, len(dead))
         at += len(dead)
-        w.list_max, w.continued, w.distance_count = entries, after is not None, len(distances)
+        w.list_max, w.continued, w.nearest, w.distance_count = entries, after is not None, nearest, len(distances)
         for i, word in enumerate(after or ()):
             w.after[i] = word
         for i, (distance, point) in enumerate(distances):
