@@ -6,6 +6,7 @@
  * A batch is one launch. But where doubles are added up in one group, it is several of UNIT rows each: which rows a launch has decides how a
  * block's sums are rounded, and that must not depend on time. With distances it is several, too (distance.c).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "query/run.h"
@@ -576,6 +577,10 @@ bool gquery_run_build(gquery_query *q, gquery_build *build)
 
 static bool run_sink(gquery_query *q)
 {
+    if (q->c->query.nearest > 0)
+        return gquery_run_nearest(q);
+    if (!gquery_distances_prepare(q))
+        return false;
     if (q->shape.marked)
         return gquery_run_marks(q);
     if (q->shape.emitted)
@@ -596,6 +601,7 @@ void gquery_end_part(gquery_query *q, bool done)
     give_scratch(q, &q->gathered);
     give_scratch(q, &q->list);
     give_scratch(q, &q->kept);
+    free(q->staged);
     gquery_leases_release(&q->leases);
     gquery_tables_release(q->tables, q->attached);
     if (q->lane != NULL)
@@ -639,8 +645,7 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
         gquery_inner_close(&q);
         return;
     }
-    done = gquery_inner_open(&q) && gquery_begin_part(&q) && gquery_distances_prepare(&q) &&
-           run_sink(&q);
+    done = gquery_inner_open(&q) && gquery_begin_part(&q) && run_sink(&q);
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         gquery_window_of(&q)->cost = q.cost;
