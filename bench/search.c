@@ -1,4 +1,4 @@
-/* gvmem-bench search: distances of all rows of a table from a query, as exact search computes them, beside a read of the same bytes. */
+/* gvmem-bench search: distances of all rows of a table from a query, as exact search computes them, beside a read of the same bytes; and of a part of the rows from many queries. */
 #include <stdlib.h>
 
 #include "base/size.h"
@@ -8,6 +8,9 @@
 #define SECTION "search"
 #define BLOCK_THREADS 256
 #define REPETITIONS 9
+#define QUERIES 1000u
+#define POINT_BYTES 3072u /* of a query, at most */
+#define MANY_BYTES (QUERIES * (POINT_BYTES + sizeof(double) + sizeof(gquery_list)))
 
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
@@ -28,12 +31,12 @@ static const struct {
 typedef struct search {
     bench *b;
     CUmodule module;
-    CUfunction function;
+    CUfunction function, many;
     bench_timer timer;
-    unsigned threads, blocks;
-    uint64_t rows;
-    gvm_buffer *memory; /* rows, then distances, then a query */
-    uint64_t out_at, query_at;
+    unsigned threads, blocks, many_blocks, side;
+    uint64_t rows, many_rows;
+    gvm_buffer *memory; /* rows, distances, queries, the sums of their squares, their lists */
+    uint64_t out_at, query_at, lists_at;
 } search;
 
 static bool load(search *s)
@@ -52,6 +55,8 @@ static bool load(search *s)
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuModuleGetFunction(&s->function, s->module, "query_distance");
     if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuModuleGetFunction(&s->many, s->module, "query_nearest");
+    if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuFuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
                                              s->function);
     s->threads = threads > BLOCK_THREADS ? BLOCK_THREADS : (unsigned)threads;
@@ -59,21 +64,43 @@ static bool load(search *s)
         result = gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, s->function,
                                                                       (int)s->threads, 3072);
     s->blocks = (unsigned)blocks * (unsigned)s->b->info.sm_count;
+    s->side = s->b->info.software ? GQUERY_SIDE_SOFT : GQUERY_SIDE_MAX;
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, s->many,
+                                                                      (int)(s->side * s->side), 0);
+    s->many_blocks = (unsigned)blocks * (unsigned)s->b->info.sm_count;
     if (result != CUDA_SUCCESS)
         bench_failed_driver(s->b, result, "loading the kernels");
     return result == CUDA_SUCCESS;
 }
 
+/* With a bound that no distance is beneath: the time is that of the distances. */
+static bool make_lists(search *s)
+{
+    gquery_list *lists = calloc(QUERIES, sizeof *lists);
+    bool good = lists != NULL;
+
+    for (uint32_t i = 0; i < QUERIES && good; i++)
+        lists[i] = (gquery_list){.words = 2, .bounded = 1, .bound = {INT64_MIN, INT64_MIN}};
+    good = good && gvm_buffer_copy_in(s->memory, s->lists_at, lists, QUERIES * sizeof *lists) == GVM_OK;
+    free(lists);
+    return good;
+}
+
 static bool make_rows(search *s, uint64_t row_bytes)
 {
     const uint64_t values_bytes = s->rows * row_bytes;
+    uint64_t bytes;
 
     s->out_at = (values_bytes + 255) / 256 * 256;
     s->query_at = s->out_at + s->rows * sizeof(double);
-    if (gvm_buffer_create(s->b->device, s->query_at + 8192, NULL, &s->memory) == GVM_OK &&
-        gvm_buffer_commit(s->memory, 0, s->query_at + 8192) == GVM_OK &&
-        gvm_kernel_fill_random_f64(s->b->device, gvm_buffer_address(s->memory),
-                                   (s->query_at + 8192) / 8, 0, 1, NULL) == GVM_OK)
+    s->lists_at = s->query_at + QUERIES * (POINT_BYTES + sizeof(double));
+    bytes = s->query_at + MANY_BYTES;
+    if (gvm_buffer_create(s->b->device, bytes, NULL, &s->memory) == GVM_OK &&
+        gvm_buffer_commit(s->memory, 0, bytes) == GVM_OK &&
+        gvm_kernel_fill_random_f64(s->b->device, gvm_buffer_address(s->memory), s->lists_at / 8, 0,
+                                   1, NULL) == GVM_OK &&
+        make_lists(s))
         return true;
     bench_failed(s->b, "making rows");
     return false;
@@ -105,6 +132,37 @@ static bool time_distances(search *s, size_t kind, double *us)
     return result == CUDA_SUCCESS && bench_timer_stop(s->b, &s->timer, us);
 }
 
+/* Of many_rows from all queries. */
+static bool time_many(search *s, size_t kind, double *us)
+{
+    const uint64_t base = (uint64_t)(uintptr_t)gvm_buffer_address(s->memory);
+    const uint64_t each = s->side * GQUERY_NEAREST_EACH;
+    const uint64_t tiles = (s->many_rows + each - 1) / each * ((QUERIES + each - 1) / each);
+    gquery_nearest p = {.values = base,
+                        .queries = base + s->query_at,
+                        .query_squares = base + s->query_at + QUERIES * POINT_BYTES,
+                        .lists = base + s->lists_at,
+                        .limit = s->many_rows,
+                        .query_count = QUERIES,
+                        .stride = kinds[kind].stride,
+                        .count = kinds[kind].count,
+                        .query_bytes = kinds[kind].query_bytes,
+                        .elements = kinds[kind].elements,
+                        .metric = kinds[kind].metric,
+                        .side = s->side};
+    void *arguments[] = {&p};
+    CUresult result;
+
+    if (!bench_timer_start(s->b, &s->timer))
+        return false;
+    result = gvmi_cu->cuLaunchKernel(s->many,
+                                     tiles < s->many_blocks ? (unsigned)tiles : s->many_blocks, 1, 1,
+                                     s->side * s->side, 1, 1, 0, s->timer.stream, arguments, NULL);
+    if (result != CUDA_SUCCESS)
+        bench_failed_driver(s->b, result, "launching");
+    return result == CUDA_SUCCESS && bench_timer_stop(s->b, &s->timer, us);
+}
+
 static bool time_read(search *s, size_t kind, double *us)
 {
     uint64_t checksum;
@@ -121,9 +179,9 @@ static bool time_read(search *s, size_t kind, double *us)
 
 static bool measure(search *s, size_t kind)
 {
-    bench_samples distances = {0}, reads = {0};
+    bench_samples distances = {0}, reads = {0}, many = {0};
     const uint64_t bytes = s->rows * kinds[kind].stride;
-    double us = 0, read_us, found_us;
+    double us = 0, read_us, found_us, many_us;
 
     for (int i = -1; i < REPETITIONS; i++) { /* the first warms up */
         if (!time_distances(s, kind, &us))
@@ -134,13 +192,22 @@ static bool measure(search *s, size_t kind)
             return false;
         if (i >= 0)
             bench_add(&reads, us);
+        if (!time_many(s, kind, &us))
+            return false;
+        if (i >= 0)
+            bench_add(&many, us);
     }
     found_us = bench_record(s->b, SECTION, kinds[kind].name, "us", bytes, kinds[kind].stride,
                             &distances);
     read_us = bench_record(s->b, SECTION, bench_text(s->b, "%s, a read", kinds[kind].name), "us",
                            bytes, kinds[kind].stride, &reads);
-    fprintf(s->b->text, "  %-28s %12.1f %12.1f %10.1f %8.2f\n", kinds[kind].name, found_us, read_us,
-            (double)bytes / found_us / 1e3, read_us / found_us);
+    many_us = bench_record(s->b, SECTION,
+                           bench_text(s->b, "%s, %llu rows from %u queries", kinds[kind].name,
+                                      (unsigned long long)s->many_rows, QUERIES),
+                           "us", s->many_rows * kinds[kind].stride, kinds[kind].stride, &many);
+    fprintf(s->b->text, "  %-28s %12.1f %12.1f %10.1f %8.2f %12.1f\n", kinds[kind].name, found_us,
+            read_us, (double)bytes / found_us / 1e3, read_us / found_us,
+            (double)s->many_rows * QUERIES * kinds[kind].count / many_us / 1e3);
     return true;
 }
 
@@ -150,11 +217,16 @@ void bench_search(bench *b)
                 .rows = b->info.software ? (b->quick ? 2000 : 50000)
                         : b->quick       ? 1000000
                                          : 10000000};
-    bool good = load(&s) && bench_timer_create(b, &s.timer);
+    bool good;
+
+    s.many_rows = s.rows / (b->info.software ? 500 : 50);
+    good = load(&s) && bench_timer_create(b, &s.timer);
 
     if (good)
-        fprintf(b->text, "\ndistances of %llu rows (medians)\n  %-28s %12s %12s %10s %8s\n",
-                (unsigned long long)s.rows, "", "us", "a read, us", "GB/s", "ratio");
+        fprintf(b->text,
+                "\ndistances of %llu rows, and of %llu from %u queries (medians)\n  %-28s %12s %12s %10s %8s %12s\n",
+                (unsigned long long)s.rows, (unsigned long long)s.many_rows, QUERIES, "", "us",
+                "a read, us", "GB/s", "ratio", "1e9 terms/s");
     for (size_t kind = 0; kind < KINDS && good; kind++) {
         good = make_rows(&s, kinds[kind].stride) && measure(&s, kind);
         gvm_buffer_destroy(s.memory);

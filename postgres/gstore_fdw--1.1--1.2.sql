@@ -15,5 +15,69 @@ COMMENT ON FUNCTION gstore_load(reggstore, text)
 COMMENT ON FUNCTION gstore_load_file(reggstore, text)
     IS 'appends the rows of an Arrow IPC file or stream of the server; returns how many';
 
+-- ---- distances of vectors, which the GPU computes as well: see docs/gstore_fdw.md, "Distances"; those of bit strings are operators by gstore_fdw_bit
+CREATE FUNCTION gstore_l2_distance(real[], real[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_l2_distance(double precision[], double precision[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_l2_distance(smallint[], smallint[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_negative_inner_product(real[], real[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_negative_inner_product(double precision[], double precision[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_negative_inner_product(smallint[], smallint[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_cosine_distance(real[], real[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_cosine_distance(double precision[], double precision[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_cosine_distance(smallint[], smallint[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_l1_distance(real[], real[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_l1_distance(double precision[], double precision[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_l1_distance(smallint[], smallint[]) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_hamming_distance(bit, bit) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION gstore_jaccard_distance(bit, bit) RETURNS double precision
+    AS 'MODULE_PATHNAME' LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+CREATE OPERATOR <-> (LEFTARG = real[], RIGHTARG = real[], COMMUTATOR = <->, FUNCTION = gstore_l2_distance);
+CREATE OPERATOR <-> (LEFTARG = double precision[], RIGHTARG = double precision[], COMMUTATOR = <->, FUNCTION = gstore_l2_distance);
+CREATE OPERATOR <-> (LEFTARG = smallint[], RIGHTARG = smallint[], COMMUTATOR = <->, FUNCTION = gstore_l2_distance);
+CREATE OPERATOR <#> (LEFTARG = real[], RIGHTARG = real[], COMMUTATOR = <#>, FUNCTION = gstore_negative_inner_product);
+CREATE OPERATOR <#> (LEFTARG = double precision[], RIGHTARG = double precision[], COMMUTATOR = <#>, FUNCTION = gstore_negative_inner_product);
+CREATE OPERATOR <#> (LEFTARG = smallint[], RIGHTARG = smallint[], COMMUTATOR = <#>, FUNCTION = gstore_negative_inner_product);
+CREATE OPERATOR <=> (LEFTARG = real[], RIGHTARG = real[], COMMUTATOR = <=>, FUNCTION = gstore_cosine_distance);
+CREATE OPERATOR <=> (LEFTARG = double precision[], RIGHTARG = double precision[], COMMUTATOR = <=>, FUNCTION = gstore_cosine_distance);
+CREATE OPERATOR <=> (LEFTARG = smallint[], RIGHTARG = smallint[], COMMUTATOR = <=>, FUNCTION = gstore_cosine_distance);
+CREATE OPERATOR <+> (LEFTARG = real[], RIGHTARG = real[], COMMUTATOR = <+>, FUNCTION = gstore_l1_distance);
+CREATE OPERATOR <+> (LEFTARG = double precision[], RIGHTARG = double precision[], COMMUTATOR = <+>, FUNCTION = gstore_l1_distance);
+CREATE OPERATOR <+> (LEFTARG = smallint[], RIGHTARG = smallint[], COMMUTATOR = <+>, FUNCTION = gstore_l1_distance);
+COMMENT ON OPERATOR <-> (real[], real[]) IS 'Euclidean distance';
+COMMENT ON OPERATOR <-> (double precision[], double precision[]) IS 'Euclidean distance';
+COMMENT ON OPERATOR <-> (smallint[], smallint[]) IS 'Euclidean distance';
+COMMENT ON OPERATOR <#> (real[], real[]) IS 'negative inner product';
+COMMENT ON OPERATOR <#> (double precision[], double precision[]) IS 'negative inner product';
+COMMENT ON OPERATOR <#> (smallint[], smallint[]) IS 'negative inner product';
+COMMENT ON OPERATOR <=> (real[], real[]) IS 'cosine distance';
+COMMENT ON OPERATOR <=> (double precision[], double precision[]) IS 'cosine distance';
+COMMENT ON OPERATOR <=> (smallint[], smallint[]) IS 'cosine distance';
+COMMENT ON OPERATOR <+> (real[], real[]) IS 'taxicab distance';
+COMMENT ON OPERATOR <+> (double precision[], double precision[]) IS 'taxicab distance';
+COMMENT ON OPERATOR <+> (smallint[], smallint[]) IS 'taxicab distance';
+COMMENT ON FUNCTION gstore_hamming_distance(bit, bit) IS 'number of bits that differ';
+COMMENT ON FUNCTION gstore_jaccard_distance(bit, bit) IS '1 - bits in both / bits in either';
+
+-- ---- of each of many vectors the rows nearest to it: see docs/gstore_fdw.md, "Many queries at once"
+CREATE FUNCTION gstore_search(ft anyelement, vector_column name, queries anycompatiblearray, k int, operator text, filter text DEFAULT NULL)
+    RETURNS TABLE (query int, distance double precision, r anyelement)
+    AS 'MODULE_PATHNAME' LANGUAGE C STABLE PARALLEL UNSAFE COST 10000;
+COMMENT ON FUNCTION gstore_search(anyelement, name, anycompatiblearray, int, text, text)
+    IS 'the k rows of a table that are nearest to each of the queries, by a distance that an operator computes';
+
 COMMENT ON FUNCTION gstore_revoke(text)
     IS 'ends a token of gstore_export() or gstore_load_begin(); false: it had ended';

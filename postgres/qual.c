@@ -189,8 +189,9 @@ gstore_unset_planned(const PlannerInfo *root)
 const Bitmapset *
 gstore_unset_now(const ExprContext *context)
 {
-	const int  count = list_length(context->ecxt_estate->es_plannedstmt->paramExecTypes);
-	Bitmapset *out = NULL;
+	const PlannedStmt *statement = context->ecxt_estate->es_plannedstmt; /* NULL: of no statement */
+	const int		   count = statement != NULL ? list_length(statement->paramExecTypes) : 0;
+	Bitmapset		  *out = NULL;
 
 	for (int i = 0; i < count; i++)
 		if (context->ecxt_param_exec_vals[i].execPlan != NULL)

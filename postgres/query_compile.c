@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "catalog/pg_aggregate.h"
+#include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 #include "utils/float.h"
 #include "utils/fmgroids.h"
@@ -352,7 +353,7 @@ gstore_emit_filters(gstore_compiled *c, gstore_emitter *e, const List *filters)
 		if (!gstore_emit_expression(e, e->condition, &condition) ||
 			!gstore_emit(e, GQUERY_FILTER, 0, 0))
 			return false;
-		c->raises |= condition.raises;
+		c->raises |= condition.raises || e->any_length;
 		e->certain = false;
 	}
 	e->condition = NULL;
@@ -367,12 +368,6 @@ emit_null_as_zero(gstore_emitter *e)
 	return gstore_emit(e, GQUERY_COPY, 0, 0) && gstore_emit(e, GQUERY_IS_NULL, 0, 0) &&
 		gstore_emit(e, GQUERY_IF, 0, 0) && gstore_emit(e, GQUERY_CONSTANT, 0, 0) &&
 		gstore_emit(e, GQUERY_REPLACE, 0, 0) && gstore_emit(e, GQUERY_END, 0, 0);
-}
-
-static bool
-emit_key(gstore_emitter *e, Node *key, int which, gstore_emitted *out)
-{
-	return gstore_emit_distance(e, key, out) || gstore_emit_word(e, key, which, out);
 }
 
 /* The word that was emitted last. */
@@ -390,13 +385,13 @@ gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direc
 {
 	gstore_emitted value;
 
-	if (!emit_key(e, key, 0, &value) || type_is_enum(value.type))
+	if (!gstore_emit_word(e, key, 0, &value) || type_is_enum(value.type))
 		return false;
 	if (value.nullable)
 	{
 		if (!gstore_emit(e, GQUERY_IS_NULL, 0, 0) ||
 			((direction & GSTORE_KEY_NULLS_FIRST) != 0 && !gstore_emit(e, GQUERY_NOT, 0, 0)) ||
-			!emit_key(e, key, 0, &value))
+			!gstore_emit_word(e, key, 0, &value))
 			return false;
 		c->key_words++;
 	}
@@ -404,7 +399,7 @@ gstore_emit_list_key(gstore_compiled *c, gstore_emitter *e, Node *key, int direc
 	if (!emit_key_end(c, e, &value, direction))
 		return false;
 	for (int i = 1; i < gstore_stack_words(value.type); i++)
-		if (!emit_key(e, key, i, &value) || !emit_key_end(c, e, &value, direction))
+		if (!gstore_emit_word(e, key, i, &value) || !emit_key_end(c, e, &value, direction))
 			return false;
 	return true;
 }
@@ -415,9 +410,6 @@ emit_list_keys(gstore_compiled *c, gstore_emitter *e)
 	ListCell *key, *direction;
 
 	c->key_words = 0;
-	c->distances.count = 0;
-	initStringInfo(&c->distances.queries);
-	e->distances = &c->distances;
 	forboth(key, c->query.keys, direction, c->query.directions)
 		if (!gstore_emit_list_key(c, e, lfirst(key), lfirst_int(direction)))
 			return false;
@@ -448,6 +440,10 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
 		case GSTORE_SINK_LIST:
 			return emit_list_keys(c, e);
+		case GSTORE_SINK_NEAREST:
+			c->key_words = 1;
+			return gstore_describe_nearest(e, c->query.distance, c->query.points, c->query.point_count) &&
+				gstore_emit(e, GQUERY_MARK, 0, 0);
 		default:
 			return plan_outputs(c) && emit_keys(c, e) && emit_accumulators(c, e);
 	}
@@ -508,7 +504,11 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 	gquery_program *p = e->program;
 
 	start_program(p);
+	c->distances.count = 0;
+	initStringInfo(&c->distances.queries);
+	e->distances = &c->distances;
 	e->relation = c->query.relation;
+	e->table = c->query.table;
 	e->joins = c->query.joins;
 	c->raises = false;
 	if (!gstore_emit_filters(c, e, c->query.filters) ||
@@ -559,6 +559,8 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	gstore_compiled *c = create_compiled(query);
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .parent = parent};
 
+	if (!OidIsValid(query->table))
+		c->query.table = exec_rt_fetch(query->relation, parent->state)->relid;
 	(void) emit_query(c, &e);
 	c->values = e.values;
 	pfree(e.program);

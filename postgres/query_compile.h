@@ -21,8 +21,9 @@
 typedef enum gstore_query_sink
 {
 	GSTORE_SINK_GROUPS,
-	GSTORE_SINK_MARKS, /* a bitmap of them */
-	GSTORE_SINK_LIST,  /* the first ones in an order */
+	GSTORE_SINK_MARKS,	 /* a bitmap of them */
+	GSTORE_SINK_LIST,	 /* the first ones in an order */
+	GSTORE_SINK_NEAREST, /* of each of several points the ones nearest to it */
 } gstore_query_sink;
 
 #define GSTORE_KEY_DESCENDING  1
@@ -33,6 +34,7 @@ typedef struct gstore_query
 {
 	gstore_query_sink sink;
 	Index			  relation; /* in the range table */
+	Oid table; /* the relation's; gstore_query_prepare() finds it in the range table, if it is not said */
 	List *filters;	  /* boolean expressions, in the order in which PostgreSQL evaluates them */
 	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
@@ -46,6 +48,10 @@ typedef struct gstore_query
 	 */
 	List			*order, *order_directions;
 	List			*having;
+	/* Of GSTORE_SINK_NEAREST: an operator of a column and any value, in whose place the points are; none of these is null. */
+	Node			*distance;
+	const Datum		*points;
+	int				 point_count;
 	const Bitmapset *unset; /* planning: gstore_unset_planned() */
 } gstore_query;
 

@@ -1,4 +1,7 @@
-/* postgres/query_distance.h - pgvector's distances of a column from a value that depends on no row, as columns of a program. */
+/* postgres/query_distance.h - distances of a column from a value that depends on no row, as columns of a program.
+ *
+ * Circle: query_distance.c and query_expr.c call each other, because a distance is an expression, with instructions and a value that is evaluated.
+ */
 #ifndef GSTORE_QUERY_DISTANCE_H
 #define GSTORE_QUERY_DISTANCE_H
 
@@ -9,7 +12,7 @@
 #include "postgres/query_expr.h"
 #include "query/wire.h"
 
-/* Of a program; the emitter has it where distances are possible. */
+/* Of a program. */
 typedef struct gstore_distances
 {
 	int					   count;
@@ -20,9 +23,14 @@ typedef struct gstore_distances
 } gstore_distances;
 
 /*
- * As gstore_emit_expression(), of a distance: operators of the extension "vector" on vector(n), halfvec(n) and bit(n). False: it is none, or
- * the value has another length, which is an error if PostgreSQL evaluates it.
+ * As gstore_emit_expression(), of a distance: operators of the extension "vector" on vector(n), halfvec(n) and bit(n), and functions of
+ * gstore_fdw's (distance.c), or operators by them, on arrays of one length and bit(n). False: it is none, or the value has another length,
+ * which is an error if PostgreSQL evaluates it.
  */
 extern bool gstore_emit_distance(gstore_emitter *emitter, Node *node, gstore_emitted *out);
+
+/* Of a search (query/wire.h): the only distance, from all points. False: there is another, it is none, or a point has another length. */
+extern bool
+gstore_describe_nearest(gstore_emitter *emitter, Node *node, const Datum *points, int count);
 
 #endif

@@ -21,6 +21,7 @@
 #include "postgres/qual.h"
 #include "postgres/query_calendar.h"
 #include "postgres/query_decimal.h"
+#include "postgres/query_distance.h"
 #include "postgres/query_enum.h"
 #include "postgres/query_expr.h"
 #include "postgres/query_function.h"
@@ -909,10 +910,11 @@ emit_node(gstore_emitter *e, Node *node, gstore_emitted *out)
 			return gstore_emit_expression(e, (Node *) ((RelabelType *) node)->arg, out) &&
 				out->type == getBaseType(((RelabelType *) node)->resulttype);
 		case T_OpExpr:
-			return emit_operator(e, (OpExpr *) node, out);
+			return gstore_emit_distance(e, node, out) || emit_operator(e, (OpExpr *) node, out);
 		case T_FuncExpr:
-			return emit_function(e, ((FuncExpr *) node)->funcid, ((FuncExpr *) node)->funcresulttype,
-								 ((FuncExpr *) node)->args, out);
+			return gstore_emit_distance(e, node, out) ||
+				emit_function(e, ((FuncExpr *) node)->funcid, ((FuncExpr *) node)->funcresulttype,
+							  ((FuncExpr *) node)->args, out);
 		case T_DistinctExpr:
 			return find_comparison(((DistinctExpr *) node)->opno, &op) && op == GQUERY_EQ &&
 				emit_comparison(e, ((DistinctExpr *) node)->args, GQUERY_DISTINCT, out);

@@ -32,21 +32,23 @@ typedef bool (*gstore_emit_group)(struct gstore_emitter *emitter, Node *node, in
  */
 typedef struct gstore_emitter
 {
-	gquery_program	   *program;
-	Index				relation;
-	Bitmapset		   *columns; /* attribute numbers that are read */
-	List			   *values;
-	PlanState		   *parent;
-	ExprContext		   *context;
-	const gstore_view  *view;	   /* with joins, one for each table */
-	const List		   *joins;	   /* of gstore_query_join: tables from 1 on */
-	const Bitmapset	   *unset;	   /* parameters: of gstore_is_plain() */
-	int					guarded;   /* inside of what is evaluated for some rows alone */
-	int					computing; /* inside of what computes with decimals: NaN is none then */
-	bool				certain;   /* outside of that, some row comes here */
-	bool				evaluates_all;
-	Node			   *condition;		/* the one that is emitted; NULL: none is */
-	struct gstore_case *scope;			/* what a CASE compares with */
+	gquery_program	  *program;
+	Index			   relation;
+	Oid				   table;	/* the relation's */
+	Bitmapset		  *columns; /* attribute numbers that are read */
+	List			  *values;
+	PlanState		  *parent;
+	ExprContext		  *context;
+	const gstore_view *view;	  /* with joins, one for each table */
+	const List		  *joins;	  /* of gstore_query_join: tables from 1 on */
+	const Bitmapset	  *unset;	  /* parameters: of gstore_is_plain() */
+	int				   guarded;	  /* inside of what is evaluated for some rows alone */
+	int				   computing; /* inside of what computes with decimals: NaN is none then */
+	bool			   certain;	  /* outside of that, some row comes here */
+	bool			   evaluates_all;
+	bool any_length; /* there is a distance from a value that may have another length, which is an error */
+	Node					*condition; /* the one that is emitted; NULL: none is */
+	struct gstore_case		*scope;		/* what a CASE compares with */
 	struct gstore_distances *distances; /* NULL: there are to be none */
 	/* Of a stage, whose rows are groups: */
 	gstore_emit_group		emit_group; /* NULL: it is none */

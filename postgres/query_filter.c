@@ -73,7 +73,7 @@ leave_out(PlannerInfo *root, RestrictInfo *info, left_out *left)
 List *
 gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gstore_query_size *size)
 {
-	const gstore_query marks = {
+	gstore_query marks = {
 		.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .unset = gstore_unset_planned(root)};
 	List	 *chosen = NIL, *clauses = NIL;
 	left_out  left = {0};
@@ -81,6 +81,7 @@ gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gsto
 
 	if (rel->rtekind != RTE_RELATION)
 		return NIL;
+	marks.table = root->simple_rte_array[rel->relid]->relid;
 	foreach(cell, gstore_query_order(root, infos))
 	{
 		RestrictInfo	 *info = lfirst_node(RestrictInfo, cell);

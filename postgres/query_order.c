@@ -215,6 +215,7 @@ measure(const PlannerInfo *root, const RelOptInfo *rel, const order_parts *parts
 {
 	gstore_query query = {.sink = GSTORE_SINK_LIST,
 						  .relation = rel->relid,
+						  .table = root->simple_rte_array[rel->relid]->relid,
 						  .keys = parts->keys,
 						  .directions = parts->directions,
 						  .unset = gstore_unset_planned(root)};

@@ -191,6 +191,7 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 	ListCell *cell;
 
 	p->query.relation = p->join->outer;
+	p->query.table = root->simple_rte_array[p->join->outer]->relid;
 	p->query.joins = p->join->joins;
 	p->query.filters = p->join->filters;
 	p->query.unset = gstore_unset_planned(root);

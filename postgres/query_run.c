@@ -189,6 +189,7 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	if (query->gather_count > 0)
 		memcpy(window->gather, query->gather, sizeof(uint32) * (Size) query->gather_count);
 	window->continued = request->after != NULL;
+	window->nearest = request->nearest;
 	if (request->after != NULL)
 		memcpy(window->after, request->after, sizeof(int64) * (Size) request->after_words);
 }

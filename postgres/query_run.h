@@ -26,7 +26,8 @@ typedef struct gstore_request
 	int			 after_words;
 	/* Of marked rows: if no more than these pass, a list of them with the values of gstore_query.gathered. */
 	uint64			gather_max;
-	const Relation *inner; /* with joins */
+	uint32			nearest; /* points of a search, list_max rows each; 0: it is none */
+	const Relation *inner;	 /* with joins */
 	int				inner_count;
 } gstore_request;
 

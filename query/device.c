@@ -84,6 +84,7 @@ static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule join
                {search, "query_keep", &d->keep}};
     const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
     int most = GQUERY_THREADS, threads;
+    int select_threads, shorten_threads;
     gvm_status status;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
@@ -92,9 +93,14 @@ static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule join
             return status;
         most = threads < most ? threads : most;
     }
-    status = find_kernel(search, "query_select", &d->select, &threads);
+    status = find_kernel(search, "query_select", &d->select, &select_threads);
+    if (status == GVM_OK)
+        status = find_kernel(search, "query_shorten", &d->shorten, &shorten_threads);
+    if (status == GVM_OK)
+        status = find_kernel(search, "query_nearest", &d->nearest, &threads);
     if (status != GVM_OK)
         return status;
+    threads = select_threads < shorten_threads ? select_threads : shorten_threads;
     d->threads = (uint32_t)(most - most % warp);
     /* On the software GPU threads of a block are not faster together, and these wait for each other. */
     d->select_threads = d->info.software ? 1 : (uint32_t)(threads - threads % warp);

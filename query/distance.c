@@ -53,12 +53,26 @@ static bool is_named(const gquery_window *w, const gquery_column *c)
     return c->number < w->distance_count && c->form == GQUERY_F64;
 }
 
+/* The program of a search has no distance. */
+static bool is_nearest(const gquery_query *q)
+{
+    const gquery_window *w = &q->c->query;
+
+    for (uint32_t i = 0; i < w->program.column_count; i++)
+        if (w->program.columns[i].table == GQUERY_DISTANCE)
+            return false;
+    return w->nearest <= GQUERY_NEAREST_MAX && w->distance_count == 1 && q->shape.marked &&
+           w->list_max > 0 && w->list_max <= GQUERY_LIST_MAX;
+}
+
 bool gquery_distances_check(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
 
     if (w->distance_count > GQUERY_DISTANCES_MAX)
         return gquery_refuse(q, "too many distances");
+    if (w->nearest > 0 && !is_nearest(q))
+        return gquery_refuse(q, "there is no such search");
     for (uint32_t i = 0; i < w->program.column_count; i++)
         if (w->program.columns[i].table == GQUERY_DISTANCE && !is_named(w, &w->program.columns[i]))
             return gquery_refuse(q, "a column is of no distance");
@@ -67,7 +81,8 @@ bool gquery_distances_check(gquery_query *q)
 
         if (d->table != 0 || vector_bytes(d) == 0 || d->stride != vector_bytes(d) || !has_metric(d))
             return gquery_refuse(q, "there is no such distance");
-        if (d->query.bytes != point_bytes(d) || gquery_at(q->c, d->query) == NULL)
+        if (d->query.bytes != point_bytes(d) * (w->nearest > 0 ? w->nearest : UINT64_C(1)) ||
+            gquery_at(q->c, d->query) == NULL)
             return gquery_refuse(q, "the vector of a distance is not in the file");
     }
     return true;
@@ -193,7 +208,7 @@ static void set_sources(gquery_query *q, uint64_t first)
 
 bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit)
 {
-    if (q->stage > 0)
+    if (q->stage > 0 || q->c->query.nearest > 0)
         return true;
     for (uint32_t i = 0; i < q->c->query.distance_count; i++) {
         gquery_vectors *v = &q->vectors[i];

@@ -87,10 +87,10 @@ typedef struct gquery_device {
     gvm_device *handle;
     gvm_device_info info;
     CUfunction begin, scan, join, reduce, collect, list_groups;
-    CUfunction distance, select, keep;
+    CUfunction distance, select, keep, nearest, shorten;
     CUfunction count_marks, list_marks, gather;
     uint32_t threads;        /* of a block, at most */
-    uint32_t select_threads; /* of the block of `select` */
+    uint32_t select_threads; /* of a block of `select` and `shorten` */
     uint32_t shared_bytes;   /* dynamic, likewise */
     uint32_t multiprocessor_bytes; /* of shared memory; 0: on the software GPU groups in it are no faster */
 } gquery_device;

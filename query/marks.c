@@ -24,9 +24,10 @@ bool gquery_marks_check(gquery_query *q)
 }
 
 /* Kernels write whole words of 32 bits as far as there are rows. */
-static bool mark(gquery_query *q, uint64_t words)
+bool gquery_mark(gquery_query *q)
 {
     const gquery_control c = {.error = 0};
+    const uint64_t words = (q->c->query.tables[0].rows + 63) / 64;
 
     if (!gquery_take_block(q, words * sizeof(uint64_t), &q->marked))
         return false;
@@ -152,7 +153,7 @@ bool gquery_run_marks(gquery_query *q)
 
     if (words == 0)
         return gquery_write_records(q, NULL, 0, 1);
-    if (!mark(q, words))
+    if (!gquery_mark(q))
         return false;
     if (w->gather_max > 0 && rows > BITMAP_ROWS) {
         m = describe_marks(q);

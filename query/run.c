@@ -7,6 +7,7 @@
  * block's sums are rounded, and that must not depend on time. With distances it is several, too (distance.c).
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "query/run.h"
@@ -596,6 +597,10 @@ bool gquery_run_build(gquery_query *q, gquery_build *build)
 
 static bool run_sink(gquery_query *q)
 {
+    if (q->c->query.nearest > 0)
+        return gquery_run_nearest(q);
+    if (!gquery_distances_prepare(q))
+        return false;
     while (q->stage < q->c->query.stage_count) {
         if (!scan_groups(q) || !gquery_stages_next(q))
             return false;
@@ -622,6 +627,7 @@ void gquery_end_part(gquery_query *q, bool done)
     gquery_give_block(q, &q->list);
     gquery_give_block(q, &q->kept);
     gquery_give_block(q, &q->columns);
+    free(q->staged);
     gquery_leases_release(&q->leases);
     gquery_tables_release(q->tables, q->attached);
     if (q->lane != NULL)
@@ -665,8 +671,7 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
         gquery_inner_close(&q);
         return;
     }
-    done = gquery_inner_open(&q) && gquery_begin_part(&q) && gquery_distances_prepare(&q) &&
-           run_sink(&q);
+    done = gquery_inner_open(&q) && gquery_begin_part(&q) && run_sink(&q);
     if (done) {
         q.cost.total_ns = (uint64_t)(gquery_now_ns() - start_ns);
         gquery_window_of(&q)->cost = q.cost;

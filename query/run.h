@@ -5,13 +5,14 @@
  * inner.c      tables that it is joined with
  * list.c       an ordered list
  * marks.c      rows that pass
+ * nearest.c    the rows nearest to each of many queries
  * run.c        memory, launches, sums, groups; the query as a whole
  * stages.c     a program after another, over its groups
  *
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: columns.c, distance.c, inner.c, list.c, marks.c, run.c and stages.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c and stages.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -86,9 +87,10 @@ typedef struct gquery_query {
     gquery_block dead, groups, distances;
     gquery_block marked, passed;                  /* marks.c: a bitmap, row numbers */
     gquery_block gathered;                        /* marks.c, stages.c: records */
-    gquery_block list, kept;                      /* list.c: entries */
+    gquery_block list, kept;                      /* list.c, nearest.c: entries */
     gquery_block columns;                         /* stages.c */
     uint64_t pitch;                               /* of columns: words from one to the next */
+    void *staged;                                 /* nearest.c: what is copied to the device */
     struct gquery_inner *inner[GQUERY_JOINS_MAX]; /* inner.c */
     double matches;                               /* of a row, about */
     uint64_t slots;
@@ -187,6 +189,8 @@ bool gquery_distances_launch(gquery_query *q, uint64_t first, uint64_t limit);
 /* What the window says of columns that are to be gathered. */
 bool gquery_marks_check(gquery_query *q);
 bool gquery_run_marks(gquery_query *q);
+/* The bitmap of a program that ends in GQUERY_MARK, into q->marked; there are rows. */
+bool gquery_mark(gquery_query *q);
 /* ---- inner.c */
 
 /* What the window says of them. */
@@ -204,6 +208,10 @@ void gquery_inner_close(gquery_query *q);
 /* ---- list.c */
 
 bool gquery_run_list(gquery_query *q);
+
+/* ---- nearest.c */
+
+bool gquery_run_nearest(gquery_query *q);
 
 /* ---- stages.c */
 

@@ -152,8 +152,7 @@ GVM_DEVICE void add_word(uint32_t elements, uint32_t metric, sums *s, uint64_t w
     }
 }
 
-GVM_DEVICE double distance_of(const gquery_distance *p, uint32_t elements, uint32_t metric,
-                              const sums *s)
+GVM_DEVICE double distance_of(uint32_t elements, uint32_t metric, const sums *s, double query_square)
 {
     const double sum = elements == GQUERY_ELEMENTS_BITS ? s->bits : s->d;
 
@@ -161,7 +160,7 @@ GVM_DEVICE double distance_of(const gquery_distance *p, uint32_t elements, uint3
     case GQUERY_L2: return sqrt(sum);
     case GQUERY_INNER: return -sum;
     case GQUERY_COSINE: {
-        const double similarity = sum / sqrt(s->d_square * p->query_square);
+        const double similarity = sum / sqrt(s->d_square * query_square);
 
         return 1 - (similarity > 1 ? 1 : similarity < -1 ? -1 : similarity);
     }
@@ -294,7 +293,8 @@ GVM_DEVICE void find_distances(const gquery_distance *p, uint32_t elements, uint
             add_row(p, elements, metric, &s, bytes_at(p->values) + row * p->stride, query, lane);
         add_up(p, elements, metric, &s);
         if (row < p->limit && lane == 0)
-            ((double *)(uintptr_t)p->out)[row - p->first] = distance_of(p, elements, metric, &s);
+            ((double *)(uintptr_t)p->out)[row - p->first] = distance_of(elements, metric, &s,
+                                                                        p->query_square);
     }
 }
 
@@ -397,50 +397,67 @@ GVM_DEVICE uint32_t digit_of(const uint32_t *counts, uint64_t *k)
     return digit;
 }
 
-GVM_KERNEL(query_select, gquery_select, p)
+/* What a block that looks for a bound has in shared memory. */
+typedef struct search_state {
+    uint32_t *counts; /* DIGITS */
+    int64_t *bound;   /* GQUERY_ENTRY_WORDS_MAX */
+    uint64_t *found;  /* the word so far, k */
+} search_state;
+
+/* The bound of the list becomes its k-th entry; it has so many. By all threads of the block. */
+GVM_DEVICE void find_bound(gquery_list *list, uint64_t k, const search_state *s)
 {
-    gquery_list *list = (gquery_list *)(uintptr_t)p.from;
     const uint64_t count = entry_count(list);
-    GVM_SHARED(uint32_t, counts, DIGITS);
-    GVM_SHARED(int64_t, bound, GQUERY_ENTRY_WORDS_MAX);
-    GVM_SHARED(uint64_t, found, 2); /* the word so far, k */
     prefix at = {0, 0, 0};
     uint64_t i;
 
-    if (p.k == 0 || p.k > count)
-        return;
     if (gvm_thread() == 0) {
-        found[0] = 0;
-        found[1] = p.k;
+        s->found[0] = 0;
+        s->found[1] = k;
     }
     for (; at.words < list->words; at.digits = (at.digits + 1) % 8) {
         const uint32_t shift = 56 - 8 * at.digits;
 
         for (i = gvm_thread(); i < DIGITS; i += gvm_block_threads())
-            counts[i] = 0;
+            s->counts[i] = 0;
         gvm_block_sync();
-        at.word = found[0];
+        at.word = s->found[0];
         for (i = gvm_thread(); i < count; i += gvm_block_threads()) {
             const int64_t *entry = entry_at(list, i);
 
-            if (is_candidate(entry, &at, bound))
-                gvm_atomic_add_u32(&counts[ordered(entry[at.words]) >> shift & (DIGITS - 1)], 1);
+            if (is_candidate(entry, &at, s->bound))
+                gvm_atomic_add_u32(&s->counts[ordered(entry[at.words]) >> shift & (DIGITS - 1)], 1);
         }
         gvm_block_sync();
         if (gvm_thread() == 0) {
-            found[0] |= (uint64_t)digit_of(counts, &found[1]) << shift;
+            s->found[0] |= (uint64_t)digit_of(s->counts, &s->found[1]) << shift;
             if (at.digits == 7) {
-                bound[at.words] = (int64_t)(found[0] ^ 1ull << 63);
-                found[0] = 0;
+                s->bound[at.words] = (int64_t)(s->found[0] ^ 1ull << 63);
+                s->found[0] = 0;
             }
         }
         gvm_block_sync();
         at.words += at.digits == 7;
     }
     for (i = gvm_thread(); i < list->words; i += gvm_block_threads())
-        list->bound[i] = bound[i];
+        list->bound[i] = s->bound[i];
     if (gvm_thread() == 0)
         list->bounded = 1;
+}
+
+#define SEARCH_STATE(name) \
+    GVM_SHARED(uint32_t, name##_counts, DIGITS); \
+    GVM_SHARED(int64_t, name##_bound, GQUERY_ENTRY_WORDS_MAX); \
+    GVM_SHARED(uint64_t, name##_found, 2); \
+    const search_state name = {name##_counts, name##_bound, name##_found}
+
+GVM_KERNEL(query_select, gquery_select, p)
+{
+    gquery_list *list = (gquery_list *)(uintptr_t)p.from;
+    SEARCH_STATE(state);
+
+    if (p.k > 0 && p.k <= entry_count(list))
+        find_bound(list, p.k, &state);
 }
 
 GVM_DEVICE int is_within(const gquery_list *list, const int64_t *entry)
@@ -473,4 +490,265 @@ GVM_KERNEL(query_keep, gquery_select, p)
         to->bound[i] = from->bound[i];
     if (gvm_thread_global() == 0)
         to->bounded = from->bounded;
+}
+
+/* ---- many queries: a block has a tile of rows and one of queries, so many of their elements at a time, in shared memory, from where each thread
+ * takes EACH of both and adds to the sums of their pairs. */
+
+#define EACH GQUERY_NEAREST_EACH
+#define CHUNK 16u        /* elements, or words of 32 bits */
+#define STEP (CHUNK + 1) /* so that threads beside each other read from different banks */
+#define TILE_WORDS (GQUERY_SIDE_MAX * EACH * STEP)
+
+/* Bits 32 * at and on; those behind the last byte are 0. */
+GVM_DEVICE uint32_t bits_at(const uint8_t *from, uint32_t bytes, uint32_t at)
+{
+    uint32_t word = 0, i;
+
+    if (bytes % 4 == 0)
+        return 4 * at < bytes ? ((const uint32_t *)from)[at] : 0;
+    for (i = 0; i < 4 && 4 * at + i < bytes; i++)
+        word |= (uint32_t)from[4 * at + i] << 8 * i;
+    return word;
+}
+
+/* Where rows or queries lie. */
+typedef struct matrix {
+    const uint8_t *bytes;
+    uint64_t first, limit;
+    uint32_t pitch;
+    int is_wide; /* queries: float or double */
+} matrix;
+
+/* from: NULL behind the last row or query. */
+GVM_DEVICE void fill_cell(uint32_t elements, double *tile, uint32_t cell, const matrix *m,
+                          const uint8_t *from, uint32_t at, uint32_t count)
+{
+    const int is_there = from != NULL && at < count;
+
+    switch (elements) {
+    case GQUERY_ELEMENTS_F32:
+        ((float *)tile)[cell] = is_there ? ((const float *)from)[at] : 0;
+        break;
+    case GQUERY_ELEMENTS_F16:
+        ((float *)tile)[cell] = !is_there    ? 0
+                                : m->is_wide ? ((const float *)from)[at]
+                                             : element_f16(((const uint16_t *)from)[at]);
+        break;
+    case GQUERY_ELEMENTS_F64: tile[cell] = is_there ? ((const double *)from)[at] : 0; break;
+    case GQUERY_ELEMENTS_I16:
+        tile[cell] = !is_there    ? 0
+                     : m->is_wide ? ((const double *)from)[at]
+                                  : ((const int16_t *)from)[at];
+        break;
+    default: ((uint32_t *)tile)[cell] = from != NULL ? bits_at(from, m->pitch, at) : 0;
+    }
+}
+
+GVM_DEVICE void fill_tile(const gquery_nearest *p, uint32_t elements, double *tile, const matrix *m,
+                          uint32_t part)
+{
+    uint32_t i;
+
+    for (i = gvm_thread(); i < p->side * EACH * CHUNK; i += gvm_block_threads()) {
+        const uint64_t row = m->first + i / CHUNK;
+
+        fill_cell(elements, tile, i / CHUNK * STEP + i % CHUNK, m,
+                  row < m->limit ? m->bytes + row * m->pitch : NULL, part + i % CHUNK, p->count);
+    }
+}
+
+GVM_DEVICE void add_cells(uint32_t elements, uint32_t metric, sums *s, const double *rows,
+                          uint32_t row, const double *queries, uint32_t query)
+{
+    switch (elements) {
+    case GQUERY_ELEMENTS_F32:
+    case GQUERY_ELEMENTS_F16:
+        add_float(metric, s, ((const float *)rows)[row], ((const float *)queries)[query]);
+        break;
+    case GQUERY_ELEMENTS_F64:
+    case GQUERY_ELEMENTS_I16: add_double(metric, s, rows[row], queries[query]); break;
+    default: add_bits(metric, s, ((const uint32_t *)rows)[row], ((const uint32_t *)queries)[query]);
+    }
+}
+
+/* Rows are y, y + side ... of the tile, queries x, x + side ... */
+GVM_DEVICE void add_tiles(uint32_t elements, uint32_t metric, uint32_t side, sums *s,
+                          const double *rows, const double *queries)
+{
+    const uint32_t x = gvm_thread() % side, y = gvm_thread() / side;
+    uint32_t c, i, k;
+
+    for (c = 0; c < CHUNK; c++) {
+        GVM_UNROLL
+        for (i = 0; i < EACH; i++) {
+            GVM_UNROLL
+            for (k = 0; k < EACH; k++)
+                add_cells(elements, metric, &s[i * EACH + k], rows, (y + side * i) * STEP + c,
+                          queries, (x + side * k) * STEP + c);
+        }
+    }
+}
+
+GVM_DEVICE int has_bit(uint64_t bitmap, uint64_t row)
+{
+    return bitmap == 0 || (bytes_at(bitmap)[row / 8] >> row % 8 & 1) != 0;
+}
+
+GVM_DEVICE void append_pair(const gquery_nearest *p, uint64_t row, uint64_t query, double distance)
+{
+    gquery_list *list = (gquery_list *)(uintptr_t)p->lists + query;
+    const int64_t entry[2] = {(int64_t)order_key(to_bits(distance), 0), (int64_t)row};
+    uint64_t place;
+
+    if (!is_within(list, entry))
+        return;
+    place = gvm_atomic_add_u64(&list->count, 1);
+    if (place >= list->max)
+        return;
+    ((int64_t *)(uintptr_t)list->entries)[2 * place] = entry[0];
+    ((int64_t *)(uintptr_t)list->entries)[2 * place + 1] = entry[1];
+}
+
+GVM_DEVICE void append_pairs(const gquery_nearest *p, uint32_t elements, uint32_t metric, sums *s,
+                             const matrix *rows, const matrix *queries)
+{
+    const uint32_t x = gvm_thread() % p->side, y = gvm_thread() / p->side;
+    uint32_t i, k;
+
+    GVM_UNROLL
+    for (i = 0; i < EACH; i++) {
+        const uint64_t row = rows->first + y + p->side * i;
+        const int counts = row < rows->limit && has_bit(p->marked, row) && has_bit(p->nulls, row);
+
+        GVM_UNROLL
+        for (k = 0; k < EACH; k++) {
+            const uint64_t query = queries->first + x + p->side * k;
+            sums *sum = &s[i * EACH + k];
+
+            sum->d += sum->f;
+            sum->d_square += sum->f_square;
+            if (counts && query < queries->limit)
+                append_pair(p, row, query,
+                            distance_of(elements, metric, sum,
+                                        ((const double *)(uintptr_t)p->query_squares)[query]));
+        }
+    }
+}
+
+GVM_DEVICE void find_pairs(const gquery_nearest *p, uint32_t elements, uint32_t metric,
+                           double *row_tile, double *query_tile)
+{
+    const uint32_t each = p->side * EACH;
+    const uint32_t units = elements == GQUERY_ELEMENTS_BITS ? (p->count + 31) / 32 : p->count;
+    const uint64_t across = (p->query_count + each - 1) / each;
+    const uint64_t tiles = (p->limit - p->first + each - 1) / each * across;
+    matrix rows = {bytes_at(p->values), 0, p->limit, p->stride, 0};
+    matrix queries = {bytes_at(p->queries), 0, p->query_count, p->query_bytes, 1};
+    uint64_t tile;
+    uint32_t part, i;
+
+    for (tile = gvm_block(); tile < tiles; tile += gvm_block_count()) {
+        sums s[EACH * EACH];
+
+        rows.first = p->first + tile / across * each;
+        queries.first = tile % across * each;
+        GVM_UNROLL
+        for (i = 0; i < EACH * EACH; i++) {
+            s[i].f = s[i].f_square = 0;
+            s[i].d = s[i].d_square = 0;
+            s[i].bits = s[i].bits_of_both = 0;
+        }
+        for (part = 0; part < units; part += CHUNK) {
+            fill_tile(p, elements, row_tile, &rows, part);
+            fill_tile(p, elements, query_tile, &queries, part);
+            gvm_block_sync();
+            add_tiles(elements, metric, p->side, s, row_tile, query_tile);
+            gvm_block_sync();
+        }
+        append_pairs(p, elements, metric, s, &rows, &queries);
+    }
+}
+
+/* The metric becomes a constant. */
+GVM_DEVICE void find_pairs_by_metric(const gquery_nearest *p, uint32_t elements, double *row_tile,
+                                     double *query_tile)
+{
+    switch (p->metric) {
+    case GQUERY_L2: find_pairs(p, elements, GQUERY_L2, row_tile, query_tile); break;
+    case GQUERY_INNER: find_pairs(p, elements, GQUERY_INNER, row_tile, query_tile); break;
+    case GQUERY_COSINE: find_pairs(p, elements, GQUERY_COSINE, row_tile, query_tile); break;
+    default: find_pairs(p, elements, GQUERY_L1, row_tile, query_tile);
+    }
+}
+
+GVM_KERNEL(query_nearest, gquery_nearest, p)
+{
+    GVM_SHARED(double, row_tile, TILE_WORDS);
+    GVM_SHARED(double, query_tile, TILE_WORDS);
+
+    switch (p.elements) {
+    case GQUERY_ELEMENTS_F32:
+        find_pairs_by_metric(&p, GQUERY_ELEMENTS_F32, row_tile, query_tile);
+        break;
+    case GQUERY_ELEMENTS_F16:
+        find_pairs_by_metric(&p, GQUERY_ELEMENTS_F16, row_tile, query_tile);
+        break;
+    case GQUERY_ELEMENTS_F64:
+        find_pairs_by_metric(&p, GQUERY_ELEMENTS_F64, row_tile, query_tile);
+        break;
+    case GQUERY_ELEMENTS_I16:
+        find_pairs_by_metric(&p, GQUERY_ELEMENTS_I16, row_tile, query_tile);
+        break;
+    default:
+        if (p.metric == GQUERY_HAMMING)
+            find_pairs(&p, GQUERY_ELEMENTS_BITS, GQUERY_HAMMING, row_tile, query_tile);
+        else
+            find_pairs(&p, GQUERY_ELEMENTS_BITS, GQUERY_JACCARD, row_tile, query_tile);
+    }
+}
+
+/* Entries up to the bound, into `kept`. By all threads of the block. */
+GVM_DEVICE void keep_entries(const gquery_list *from, gquery_list *kept)
+{
+    uint64_t i, place;
+    uint32_t w;
+
+    if (gvm_thread() == 0)
+        kept->count = 0;
+    gvm_block_sync();
+    for (i = gvm_thread(); i < entry_count(from); i += gvm_block_threads()) {
+        const int64_t *entry = entry_at(from, i);
+
+        if (!is_within(from, entry))
+            continue;
+        place = gvm_atomic_add_u64(&kept->count, 1);
+        for (w = 0; w < from->words && place < kept->max; w++)
+            ((int64_t *)(uintptr_t)kept->entries)[place * kept->words + w] = entry[w];
+    }
+    gvm_block_sync();
+}
+
+GVM_KERNEL(query_shorten, gquery_shorten, p)
+{
+    gquery_list *list = (gquery_list *)(uintptr_t)p.lists + gvm_block();
+    gquery_list *kept = (gquery_list *)(uintptr_t)p.kept + gvm_block();
+    int64_t *entries = (int64_t *)(uintptr_t)kept->entries;
+    const int is_long = entry_count(list) > p.k;
+    SEARCH_STATE(state);
+    uint64_t i;
+
+    if (is_long)
+        find_bound(list, p.k, &state);
+    gvm_block_sync();
+    if (!is_long && !p.last)
+        return;
+    keep_entries(list, kept);
+    for (i = gvm_thread(); i < kept->count * list->words; i += gvm_block_threads())
+        ((int64_t *)(uintptr_t)list->entries)[i] = entries[i];
+    for (i = kept->count * kept->words + gvm_thread(); i < kept->max * kept->words && p.last;
+         i += gvm_block_threads())
+        entries[i] = -1;
+    if (gvm_thread() == 0)
+        list->count = kept->count;
 }

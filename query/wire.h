@@ -11,6 +11,7 @@
 
 #define GQUERY_MAGIC 0x79717267u
 #define GQUERY_VERSION 1u
+#define GQUERY_NEAREST_MAX 4096u /* queries at a time */
 #define GQUERY_TOKEN_BYTES 512
 #define GQUERY_TEXT_BYTES 1024
 #define GQUERY_PIECE_BYTES (8u << 20) /* of results, at most, at a time */
@@ -81,6 +82,9 @@ typedef struct gquery_window {
     /* Of GQUERY_EMIT: so many of the first entries are wanted, of those after `after`. Of a table 2^20 at most. */
     uint64_t list_max;
     uint32_t continued;
+    /* Not 0: of so many queries, which are those of the only distance, one behind the other, list_max rows each. The program ends in GQUERY_MARK: rows that
+     * it marks count, if their vector is not NULL. */
+    uint32_t nearest;
     int64_t after[GQUERY_ENTRY_WORDS_MAX];
     /* Of GQUERY_MARK: if no more rows pass than gather_max, a list of them is wanted, with the values of these columns of the program. */
     uint64_t gather_max;
@@ -91,7 +95,8 @@ typedef struct gquery_window {
     uint32_t stage_count;
     gquery_span stages[GQUERY_STAGES_MAX]; /* gquery_program */
     /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
-     * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. */
+     * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. With `nearest` entries
+     * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. */
     uint64_t record_count; /* in all */
     uint32_t record_words;
     uint32_t more; /* there are more than these: GQUERY_FETCH */

@@ -61,7 +61,7 @@ Distance = layout(
 Window = layout(
     "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
-    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
+    distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
     record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, cost=Cost,
 )  # fmt: skip
@@ -170,8 +170,8 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), gather_max=0, gather=(), stages=()):
-        """after: an entry; distances: (Distance, its query); gather: columns' places; stages: (a program, numbers of the words that are its columns)."""
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), stages=()):
+        """after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; stages: (a program, numbers of the words that are its columns)."""
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
         w.magic, w.version, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], 1, scratch
@@ -180,7 +180,7 @@ class Client:
         self.map[at : at + len(dead)] = dead
         w.tables[0].dead = Span(at, len(dead))
         at += len(dead)
-        w.list_max, w.continued, w.distance_count = entries, after is not None, len(distances)
+        w.list_max, w.continued, w.nearest, w.distance_count = entries, after is not None, nearest, len(distances)
         w.gather_max, w.gather_count = gather_max, len(gather)
         for i, column in enumerate(gather[: N["GQUERY_COLUMNS_MAX"]]):
             w.gather[i] = column

@@ -601,6 +601,45 @@ class Distances:
                 found = client.run(self.token, self.ROWS, ([*below, op("MARK")], 0), **more)
                 expect(bits_of(found, self.ROWS), near, "marks")
 
+    def rows_nearest_to_many_queries_are_those_of_their_definitions(self, server):
+        self._make(server)
+        values, number, nearest = self._column(server, "f"), random.Random(3), 40
+        points = [[number.uniform(-2, 2) for _ in range(self.COUNT)] for _ in range(nearest)]
+        distance = of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L1", self.COUNT, 4 * self.COUNT)
+        joined = b"".join(float_point(point) for point in points)
+        above = [op("LOAD", 0), op("CONSTANT", value=100), op("GT"), op("FILTER"), op("MARK")]
+        with Client(server) as client:
+            # The second time in slices of few rows.
+            for scratch in (1 << 30, 400000):
+                found = client.run(self.token, self.ROWS, (above, 0), columns=(ID,), entries=7, distances=[(distance, joined)], nearest=nearest, scratch=scratch)
+                expect(len(found), 7 * nearest, "entries")
+                for i, point in enumerate(points):
+                    wanted = sorted((l1(value, point), row) for row, value in enumerate(values) if value and row >= 100)[:7]
+                    expect(sorted(row for _, row in found[7 * i : 7 * i + 7]), sorted(row for _, row in wanted), f"rows nearest to query {i}")
+            # As many as there are; of rows that do not count there is none.
+            found = client.run(self.token, self.ROWS, (above, 0), columns=(ID,), entries=self.ROWS + 1, distances=[(distance, float_point(points[0]))], nearest=1)
+            rows = [row for row, value in enumerate(values) if value and row >= 100]
+            expect(sorted(row for _, row in found if row != 2**64 - 1), rows, "all rows")
+            expect(len(found), self.ROWS, "entries")
+
+    def searches_that_contradict_themselves_are_errors(self, server):
+        self._make(server)
+        distance = of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT)
+        point = float_point([0.5] * self.COUNT)
+        good = {"program": ([op("MARK")], 0), "columns": (), "entries": 3, "distances": [(distance, point + point)], "nearest": 2}
+        with Client(server) as client:
+            for change in (
+                {"nearest": 1}, {"nearest": 3}, {"nearest": 2**32 - 1}, {"entries": 0}, {"entries": 2**21}, {"entries": 2**64 - 1}, {"program": COUNT}, {"distances": []},
+                {"program": BY_DISTANCE, "columns": (DISTANCE,)}, {"columns": (DISTANCE,)}, {"distances": [(distance, point + point), (distance, point)]},
+                {"nearest": 4097, "distances": [(distance, point * 4097)]},
+            ):  # fmt: skip
+                client.write(self.token, self.ROWS, **{**good, **change})
+                expect_verb(client.ask(), "ERROR", "XX000")
+            # More than the query may have of memory.
+            client.write(self.token, self.ROWS, **{**good, "scratch": 4096})
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(len(client.run(self.token, self.ROWS, **good)), 6, "entries")
+
     def distances_other_than_the_table_has_are_errors(self, server):
         self._make(server)
         good = of_column(FLOATS, "GQUERY_ELEMENTS_F32", "GQUERY_L2", self.COUNT, 4 * self.COUNT)

@@ -36,6 +36,10 @@ COLUMNS = {
 }
 MOODS = ("sad", "ok", "fine", "happy")
 NOT_NULL = {"k", "i4_s", "n_s"}
+# Vectors, by their distances from others: of eighths, so that sums are exact.
+ELEMENTS, BITS = 7, 20
+VECTORS = f", v real[]{{}}, w bit({BITS})"
+DISTANCES = ("<->", "<#>", "<+>")
 # Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique.
 INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool"}
 INNER_ROWS = {1: 14, 2: 60}
@@ -110,6 +114,12 @@ class Values:
             value = real(value)
         return f"{quoted(value)}::{kind}"
 
+    def vector(self):
+        return f"'{{{','.join(str(self.rng.randint(-128, 128) / 8) for _ in range(ELEMENTS))}}}'::real[]"
+
+    def bits(self):
+        return f"B'{self.rng.getrandbits(BITS):0{BITS}b}'"
+
     def of_column(self, name):
         if name not in NOT_NULL and self.rng.random() < 0.1:
             return f"NULL::{COLUMNS[name]}"
@@ -160,9 +170,19 @@ class Query:
         order = ["smallint", "integer", "bigint"] if FAMILIES[kind] == "integers" else ["real", "float8"]
         return self.rng.choice(order[: order.index(kind) + 1])
 
+    def distance(self):
+        rng = self.rng
+        if rng.random() < 0.3:
+            return f"gstore_{rng.choice(('hamming', 'jaccard'))}_distance(w, {self.values.bits()})"
+        pair = ["v", self.values.vector() if rng.random() < 0.95 else "NULL::real[]"]
+        rng.shuffle(pair)
+        return f"({f' {rng.choice(DISTANCES)} '.join(pair)})"
+
     def number(self, kind, depth, small):
         """An expression that has this type, whatever an operator makes of narrower ones."""
         rng = self.rng
+        if kind == "float8" and small and rng.random() < 0.3:
+            return self.distance()
         if depth <= 0 or rng.random() < 0.4:
             return self.column(kind, small) if rng.random() < 0.75 else self.values.literal(kind, small)
         choice = rng.random()
@@ -305,7 +325,7 @@ class Query:
 
     def first_rows(self):
         rng = self.rng
-        keys = [self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
+        keys = [self.distance() if rng.random() < 0.2 else self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
         keys = [f"{k if k in COLUMNS else f'({k})'}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for k in keys + ["id"]]
         limit = f"LIMIT {rng.choice((0, 1, 5, 63, 64, 65, 500, rng.randint(1, 4000)))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
         text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + ['note'], rng.randint(1, 5)))} FROM @"
@@ -378,12 +398,15 @@ def make_tables(connection, rng, rows):
     values = Values(rng)
     columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
     lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + f", {rng.choice(('NULL', quoted('note ' * rng.randint(0, 9) + str(rng.randrange(rows)))))})" for _ in range(rows)]
+    lines = [f"{line[:-1]}, {rng.choice(('NULL::real[]', values.vector(), values.vector()))}, {rng.choice((f'NULL::bit({BITS})', values.bits(), values.bits()))})" for line in lines]
     columns += ", note text"
-    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap, parts; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns});
-        CREATE FOREIGN TABLE pgstrom (id int, {columns}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}) SERVER gstore_fdw OPTIONS (format 'arrow');
-        CREATE TABLE parts (id int, {columns}) PARTITION BY HASH (k); CREATE TABLE part2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2);
+    plain, uniform = VECTORS.format(""), VECTORS.format(f" OPTIONS (length '{ELEMENTS}')")
+    script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap, parts; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns}{plain});
+        CREATE FOREIGN TABLE pgstrom (id int, {columns}{uniform}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}{uniform}) SERVER gstore_fdw OPTIONS (format 'arrow');
+        CREATE TABLE parts (id int, {columns}{plain}) PARTITION BY HASH (k); CREATE TABLE part2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2);
         CREATE FOREIGN TABLE part0 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 0) SERVER gstore_fdw;
-        CREATE FOREIGN TABLE part1 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 1) SERVER gstore_fdw OPTIONS (format 'arrow');"""
+        CREATE FOREIGN TABLE part1 (id int, {columns}{uniform}) SERVER gstore_fdw OPTIONS (format 'arrow');
+        ALTER TABLE parts ATTACH PARTITION part1 FOR VALUES WITH (MODULUS 3, REMAINDER 1);"""
     run(connection, script)
     for first in range(0, rows, 500):
         part = ", ".join(lines[first : first + 500])

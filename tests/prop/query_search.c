@@ -1,9 +1,9 @@
-/* Distances of rows from a query, and the first entries of lists, beside what the CPU finds. See query/search.h.
+/* Distances of rows from a query, the rows nearest to many, and the first entries of lists, beside what the CPU finds. See query/search.h.
  *
  *     query_search [CASES [SEED]]
  *
  * Goal: each distance is within its bound of the exact one, whatever the elements, their number and where rows begin; the bound
- * of a list is the entry that sorting finds. Method: random rows and queries, some with infinities, NaN, zeros and subnormals; sums in long
+ * of a list is the entry that sorting finds; no row that is left out of the nearest ones is nearer than one of these, beyond the bounds of both. Method: random rows and queries, some with infinities, NaN, zeros and subnormals; sums in long
  * double on the CPU. Lists have few different words, so that many begin alike.
  */
 #include <math.h>
@@ -39,7 +39,7 @@ extern const unsigned char *const gvmi_image_cuda_query_search;
 static gvm_device *device;
 static gvm_device_info info = {.struct_size = sizeof info};
 static CUmodule module;
-static CUfunction distance_kernel, select_kernel, keep_kernel;
+static CUfunction distance_kernel, select_kernel, keep_kernel, nearest_kernel, shorten_kernel;
 static gvm_buffer *memory;
 static uint64_t state, base;
 static unsigned warp;
@@ -200,7 +200,7 @@ static void draw_rows(drawn *d)
 }
 
 /* The exact distance, and by how much another one may differ. */
-static double expect(const drawn *d, uint32_t r, double *bound)
+static double expect(const drawn *d, uint32_t r, const uint8_t *query, double *bound)
 {
     const uint8_t *row = mirror + VALUES_AT + r * d->p.stride;
     long double sum = 0, square = 0, size = 0, both = 0;
@@ -209,7 +209,7 @@ static double expect(const drawn *d, uint32_t r, double *bound)
                             : 0x1p-50;
 
     for (uint32_t i = 0; i < d->p.count; i++) {
-        const long double x = element(d, row, i, false), q = element(d, mirror + QUERY_AT, i, true);
+        const long double x = element(d, row, i, false), q = element(d, query, i, true);
         const long double term = d->p.metric == GQUERY_L2        ? (x - q) * (x - q)
                                  : d->p.metric == GQUERY_L1      ? fabsl(x - q)
                                  : d->p.metric == GQUERY_HAMMING ? (long double)(x != q)
@@ -253,7 +253,7 @@ static bool check_distances(void)
         return false;
     for (uint32_t r = (uint32_t)d.p.first; r < d.rows; r++) {
         double found, bound;
-        const double wanted = expect(&d, r, &bound);
+        const double wanted = expect(&d, r, mirror + QUERY_AT, &bound);
 
         memcpy(&found, mirror + OUT_AT + 8 * (r - d.p.first), 8);
         if (!is_near(found, wanted, bound))
@@ -261,6 +261,182 @@ static bool check_distances(void)
                 "elements %u, metric %u, count %u, row %u: %.17g instead of %.17g, more than %g away",
                 d.p.elements, d.p.metric, d.p.count, r, found, wanted, bound);
     }
+    return true;
+}
+
+/* ---- the rows nearest to many queries, all of it behind the rows */
+
+#define QUERIES_MAX 20u
+#define ELEMENTS_MAX 30000u /* of all rows: the exact distances from each query take time */
+#define POINTS_AT (1u << 20)
+#define SQUARES_AT (2u << 20)
+#define MARKED_AT (SQUARES_AT + 65536u)
+#define NULLS_AT (MARKED_AT + 4096u)
+#define LISTS_AT (SQUARES_AT + 131072u)
+#define KEPT_LISTS_AT (LISTS_AT + 65536u)
+#define ENTRIES_AT (3u << 20)
+#define KEPT_AT (4u << 20)
+
+typedef struct many {
+    drawn d;
+    gquery_nearest p;
+    uint64_t k;
+    bool has_nulls;
+} many;
+
+static bool counts(const many *m, uint64_t row)
+{
+    return (mirror[MARKED_AT + row / 8] >> row % 8 & 1) != 0 &&
+           (!m->has_nulls || (mirror[NULLS_AT + row / 8] >> row % 8 & 1) != 0);
+}
+
+static void draw_lists(const many *m)
+{
+    gquery_list *lists = (gquery_list *)(mirror + LISTS_AT);
+    gquery_list *kept = (gquery_list *)(mirror + KEPT_LISTS_AT);
+    const uint64_t max = m->k + m->d.rows;
+
+    for (uint64_t i = 0; i < m->p.query_count; i++) {
+        lists[i] = (gquery_list){.entries = base + ENTRIES_AT + i * max * 16, .max = max, .words = 2};
+        kept[i] = (gquery_list){.entries = base + KEPT_AT + i * m->k * 16, .max = m->k, .words = 2};
+    }
+}
+
+static void draw_many(many *m)
+{
+    drawn *d = &m->d;
+
+    memset(m, 0, sizeof *m);
+    do
+        draw_rows(d);
+    while ((uint64_t)d->rows * d->p.count > ELEMENTS_MAX ||
+           (uint64_t)d->rows * d->p.stride > POINTS_AT);
+    m->k = 1 + draw(ROWS_MAX);
+    m->has_nulls = draw(2) == 0;
+    m->p = (gquery_nearest){.values = base + VALUES_AT,
+                            .nulls = m->has_nulls ? base + NULLS_AT : 0,
+                            .marked = base + MARKED_AT,
+                            .queries = base + POINTS_AT,
+                            .query_squares = base + SQUARES_AT,
+                            .lists = base + LISTS_AT,
+                            .query_count = 1 + draw(QUERIES_MAX),
+                            .stride = d->p.stride,
+                            .count = d->p.count,
+                            .query_bytes = d->p.query_bytes,
+                            .elements = d->p.elements,
+                            .metric = d->p.metric,
+                            .side = 1u << draw(info.software ? 4 : 5)};
+    for (uint64_t i = 0; i < m->p.query_count; i++) {
+        uint8_t *query = mirror + POINTS_AT + i * d->p.query_bytes;
+
+        memset(query, 0, d->p.query_bytes);
+        if (d->size == 0)
+            draw_bits(d, query, d->p.query_bytes);
+        else
+            draw_query(d, query);
+        memcpy(mirror + SQUARES_AT + 8 * i, &d->p.query_square, 8);
+    }
+    for (uint32_t i = 0; i < ROWS_MAX / 8 + 1; i++) {
+        mirror[MARKED_AT + i] = (uint8_t)(random_next(&state) | random_next(&state));
+        mirror[NULLS_AT + i] = (uint8_t)(random_next(&state) | random_next(&state));
+    }
+    draw_lists(m);
+}
+
+static bool run_many(const many *m)
+{
+    gquery_shorten shorten = {base + LISTS_AT, base + KEPT_LISTS_AT, m->k, 0};
+    uint64_t first = 0;
+
+    do {
+        gquery_nearest p = m->p;
+
+        p.first = first;
+        p.limit = first = draw(2) == 0 ? m->d.rows : first + draw(m->d.rows - first + 1);
+        shorten.last = first == m->d.rows;
+        if ((p.first < p.limit &&
+             !launch(nearest_kernel, 1 + (unsigned)draw(4), p.side * p.side, 0, &p)) ||
+            !launch(shorten_kernel, (unsigned)p.query_count, warp, 0, &shorten))
+            return false;
+    } while (first < m->d.rows);
+    return true;
+}
+
+/* That of an entry, by GQUERY_ORDER_KEY. */
+static double distance_of_entry(const int64_t *entry)
+{
+    const int64_t bits = entry[0] >= 0 ? entry[0] : entry[0] ^ INT64_MAX;
+    double distance;
+
+    memcpy(&distance, &bits, 8);
+    return distance;
+}
+
+/* The entries of one query, of which `seen` are the rows; *most: the greatest distance. */
+static bool check_entries(const many *m, const uint8_t *query, const int64_t *entries, bool *seen,
+                          double *most, double *most_bound)
+{
+    uint64_t wanted = 0, found = 0;
+
+    for (uint64_t r = 0; r < m->d.rows; r++)
+        wanted += counts(m, r);
+    for (; found < m->k && entries[2 * found + 1] != -1; found++) {
+        const uint64_t row = (uint64_t)entries[2 * found + 1];
+        const double distance = distance_of_entry(entries + 2 * found);
+        double bound, exact;
+
+        if (row >= m->d.rows || !counts(m, row) || seen[row])
+            return WRONG("row %llu is not wanted", (unsigned long long)row);
+        seen[row] = true;
+        exact = expect(&m->d, (uint32_t)row, query, &bound);
+        if (!is_near(distance, exact, bound))
+            return WRONG("row %llu: %.17g instead of %.17g", (unsigned long long)row, distance, exact);
+        if (found == 0 || isnan(distance) || distance > *most) {
+            *most = distance;
+            *most_bound = bound;
+        }
+    }
+    return found == (wanted < m->k ? wanted : m->k) ||
+           WRONG("%llu rows of %llu, k %llu", (unsigned long long)found, (unsigned long long)wanted,
+                 (unsigned long long)m->k);
+}
+
+static bool check_query(many *m, uint64_t i)
+{
+    const uint8_t *query = mirror + POINTS_AT + i * m->d.p.query_bytes;
+    bool seen[ROWS_MAX + 1] = {false};
+    double most = INFINITY, most_bound = 0;
+
+    memcpy(&m->d.p.query_square, mirror + SQUARES_AT + 8 * i, 8);
+    if (!check_entries(m, query, (const int64_t *)(mirror + KEPT_AT) + i * m->k * 2, seen, &most,
+                       &most_bound))
+        return false;
+    for (uint32_t r = 0; r < m->d.rows; r++) {
+        double bound;
+        const double exact = expect(&m->d, r, query, &bound);
+
+        if (counts(m, r) && !seen[r] &&
+            (exact + bound < most - most_bound || (isnan(most) && !isnan(exact))))
+            return WRONG("row %u is nearer, %.17g, than %.17g", r, exact, most);
+    }
+    return true;
+}
+
+static bool check_nearest(void)
+{
+    many m;
+
+    draw_many(&m);
+    if (!upload() || !run_many(&m) || !download())
+        return false;
+    for (uint64_t i = 0; i < m.p.query_count; i++)
+        if (!check_query(&m, i)) {
+            char why[sizeof problem];
+
+            snprintf(why, sizeof why, "%s", problem);
+            return WRONG("elements %u, metric %u, count %u, query %llu: %.300s", m.d.p.elements,
+                         m.d.p.metric, m.d.p.count, (unsigned long long)i, why);
+        }
     return true;
 }
 
@@ -334,6 +510,8 @@ static bool open_device(void)
     if (gvmi_cu->cuModuleGetFunction(&distance_kernel, module, "query_distance") != CUDA_SUCCESS ||
         gvmi_cu->cuModuleGetFunction(&select_kernel, module, "query_select") != CUDA_SUCCESS ||
         gvmi_cu->cuModuleGetFunction(&keep_kernel, module, "query_keep") != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleGetFunction(&nearest_kernel, module, "query_nearest") != CUDA_SUCCESS ||
+        gvmi_cu->cuModuleGetFunction(&shorten_kernel, module, "query_shorten") != CUDA_SUCCESS ||
         gvm_buffer_create(device, 16 * MIB, NULL, &memory) != GVM_OK ||
         gvm_buffer_commit(memory, 0, 16 * MIB) != GVM_OK)
         return false;
@@ -369,6 +547,7 @@ int main(int argc, char **argv)
     if (module == NULL)
         return tap_skip_all("this build has no kernels for real GPUs");
     run("distances_are_within_their_bounds", check_distances, cases, seed);
+    run("no_row_is_nearer_than_the_nearest", check_nearest, cases, seed);
     run("bound_of_a_list_is_the_entry_that_sorting_finds", check_list, cases, seed);
     free(mirror);
     gvm_buffer_destroy(memory);

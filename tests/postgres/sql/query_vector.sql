@@ -60,6 +60,14 @@ ROLLBACK;
 EXECUTE nearest('[1,0,0,-2,0,0,0,3,0,0,0,0.5]', 1);
 DEALLOCATE nearest;
 
+-- Operators of both extensions for bit strings: not in one schema; in two, that of the first schema in the path.
+CREATE EXTENSION gstore_fdw_bit;
+CREATE SCHEMA own;
+CREATE EXTENSION gstore_fdw_bit SCHEMA own;
+SELECT B'1100' <~> B'1010' AS hamming, '[1,2]'::vector <-> '[4,6]' AS l2, '[1,2]'::vector <-> '{4,6}'::real[] AS mixed, '{1,2}'::real[] <-> '{4,6}' AS l2_of_arrays;
+SELECT same('SELECT id FROM q ORDER BY b <~> 5::bit(37), id LIMIT 3'), same('SELECT id FROM q ORDER BY b OPERATOR(own.<~>) 5::bit(37), id LIMIT 3');
+DROP SCHEMA own CASCADE;
+
 DROP FOREIGN TABLE vg, va;
 DROP TABLE vh;
 DROP FUNCTION answer, place, same;

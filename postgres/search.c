@@ -1,0 +1,585 @@
+/*
+ * gstore_search(): of each of many vectors the rows of a table that are nearest to it. See docs/gstore_fdw.md, "Many queries at once".
+ *
+ * The GPU finds the rows for many vectors at a time, and the server reads these by their numbers and computes their distances. What the GPU cannot
+ * do is a statement for each vector, by SPI. Both see what the calling statement sees.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/prep.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_oper.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "utils/acl.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/regproc.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+#include "utils/ruleutils.h"
+#include "utils/snapmgr.h"
+
+#include "postgres/compat.h"
+#include "postgres/query_compile.h"
+#include "postgres/query_run.h"
+#include "postgres/reload.h"
+#include "postgres/scan.h"
+#include "postgres/settings.h"
+#include "postgres/table.h"
+#include "postgres/whole.h"
+
+PG_FUNCTION_INFO_V1(gstore_search);
+
+#define QUERIES_MOST	1024	  /* at a time */
+#define READ_ROWS		256		  /* likewise */
+#define ROWS_MOST		(1 << 20) /* for each */
+#define QUERY_BYTES		4096	  /* of device memory for one, beside its vector and lists, about */
+#define LIST_ROWS_LEAST 4096
+
+typedef struct search
+{
+	Relation	   relation;
+	Node		  *distance; /* column op $1 */
+	Node		  *filter;	 /* NULL: all rows */
+	Oid			   query_type;
+	Datum		  *queries;
+	int			   query_count, k;
+	int			   done; /* queries */
+	ReturnSetInfo *result;
+	SPIPlanPtr	   plan; /* of one query; NULL: not made yet */
+	char		   why[GSTORE_SESSION_WHY_BYTES];
+} search;
+
+/* ---- arguments */
+
+static void
+refuse_null(FunctionCallInfo fcinfo, int number, const char *name)
+{
+	if (PG_ARGISNULL(number))
+		ereport(ERROR,
+				(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+				 errmsg("argument %s of gstore_search() must not be null", name)));
+}
+
+/* That the user may read all of its columns, and that no policy has rows for the user alone. */
+static void
+check_rights(Relation relation)
+{
+	const Oid id = RelationGetRelid(relation);
+
+	if (pg_class_aclcheck(id, GetUserId(), ACL_SELECT) != ACLCHECK_OK &&
+		pg_attribute_aclcheck_all(id, GetUserId(), ACL_SELECT, ACLMASK_ALL) != ACLCHECK_OK)
+		aclcheck_error(ACLCHECK_NO_PRIV, get_relkind_objtype(relation->rd_rel->relkind),
+					   RelationGetRelationName(relation));
+	if (check_enable_rls(id, InvalidOid, false) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("gstore_search() does not read table \"%s\", whose row security applies to you",
+						RelationGetRelationName(relation)),
+				 errhint("SELECT … ORDER BY … LIMIT reads it.")));
+}
+
+static Relation
+open_table(Oid type)
+{
+	const Oid id = type_is_rowtype(type) ? get_typ_typrelid(type) : InvalidOid;
+	Relation  relation = OidIsValid(id) ? table_open(id, AccessShareLock) : NULL;
+
+	if (relation == NULL ||
+		(relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE &&
+		 relation->rd_rel->relkind != RELKIND_RELATION &&
+		 relation->rd_rel->relkind != RELKIND_PARTITIONED_TABLE))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+				 errmsg("the first argument of gstore_search() is of type %s, not of a table's row type",
+						format_type_be(type)),
+				 errhint("NULL::ft is of the type of rows of table ft.")));
+	check_rights(relation);
+	return relation;
+}
+
+static AttrNumber
+find_column(Relation relation, const char *name)
+{
+	const AttrNumber number = get_attnum(RelationGetRelid(relation), name);
+
+	if (number <= 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of relation \"%s\" does not exist", name,
+						RelationGetRelationName(relation))));
+	return number;
+}
+
+/* Each row of a matrix, or the array, where vectors are arrays themselves. */
+static void
+split_matrix(search *s, ArrayType *array)
+{
+	const Oid element = ARR_ELEMTYPE(array);
+	int16	  length;
+	bool	  by_value, *nulls;
+	char	  align;
+	Datum	 *elements;
+	int		  count, width, one = 1;
+
+	if (ARR_NDIM(array) > 2)
+		ereport(ERROR,
+				(errcode(ERRCODE_ARRAY_SUBSCRIPT_ERROR),
+				 errmsg("vectors of gstore_search() are rows of an array of two dimensions")));
+	get_typlenbyvalalign(element, &length, &by_value, &align);
+	deconstruct_array(array, element, length, by_value, align, &elements, &nulls, &count);
+	width = ARR_NDIM(array) == 2 ? ARR_DIMS(array)[1] : count;
+	s->query_type = get_array_type(element);
+	s->query_count = count == 0 ? 0 : count / width;
+	s->queries = palloc(sizeof(Datum) * (Size) (s->query_count + 1));
+	for (int i = 0; i < s->query_count; i++)
+		s->queries[i] = PointerGetDatum(construct_md_array(elements + i * width, nulls + i * width,
+														   1, &width, &one, element, length,
+														   by_value, align));
+}
+
+static void
+split_array(search *s, ArrayType *array)
+{
+	int16 length;
+	bool  by_value, *nulls;
+	char  align;
+
+	s->query_type = ARR_ELEMTYPE(array);
+	get_typlenbyvalalign(s->query_type, &length, &by_value, &align);
+	deconstruct_array(array, s->query_type, length, by_value, align, &s->queries, &nulls,
+					  &s->query_count);
+	for (int i = 0; i < s->query_count; i++)
+		if (nulls[i])
+			ereport(ERROR,
+					(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+					 errmsg("vectors of gstore_search() must not be null")));
+}
+
+/* column op $1 */
+static void
+make_distance(search *s, const Form_pg_attribute column, const char *name)
+{
+#if PG_VERSION_NUM >= 160000
+	List *names = stringToQualifiedNameList(name, NULL);
+#else
+	List *names = stringToQualifiedNameList(name);
+#endif
+	ParseState *state = make_parsestate(NULL);
+	Var *var = makeVar(1, column->attnum, column->atttypid, column->atttypmod, column->attcollation, 0);
+	Param *value = makeNode(Param);
+
+	value->paramkind = PARAM_EXTERN;
+	value->paramid = 1;
+	value->paramtype = s->query_type;
+	value->paramtypmod = -1;
+	value->paramcollid = get_typcollation(s->query_type);
+	value->location = -1;
+	s->distance = (Node *) make_op(state, names, (Node *) var, (Node *) value, NULL, -1);
+	assign_expr_collations(state, s->distance);
+	free_parsestate(state);
+	if (exprType(s->distance) != FLOAT8OID || expression_returns_set(s->distance) ||
+		contain_mutable_functions(s->distance))
+		ereport(ERROR,
+				(errcode(ERRCODE_WRONG_OBJECT_TYPE), errmsg("operator %s is no distance", name),
+				 errhint("A distance is immutable, and of type double precision.")));
+}
+
+/* The only thing that SELECT with this text returns. */
+static Node *
+parse_expression(const char *text)
+{
+	List			*statements = raw_parser(psprintf("SELECT %s", text), RAW_PARSE_DEFAULT);
+	SelectStmt		*select = list_length(statements) == 1
+			 ? (SelectStmt *) linitial_node(RawStmt, statements)->stmt
+			 : NULL;
+	SelectStmt		*plain = makeNode(SelectStmt);
+	const ResTarget *target;
+
+	if (select != NULL && IsA(select, SelectStmt))
+		plain->targetList = select->targetList;
+	target = list_length(plain->targetList) == 1 ? linitial(plain->targetList) : NULL;
+	if (target == NULL || !equal(plain, select) || target->name != NULL || target->indirection != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_SYNTAX_ERROR),
+				 errmsg("the filter of gstore_search() is no expression: \"%s\"", text)));
+	return target->val;
+}
+
+/* As CHECK has it: of columns of the table, immutable, without subqueries. */
+static void
+make_filter(search *s, const char *text)
+{
+	ParseState		   *state = make_parsestate(NULL);
+	ParseNamespaceItem *item = addRangeTableEntryForRelation(state, s->relation, AccessShareLock,
+															 NULL, false, true);
+
+	addNSItemToQuery(state, item, true, true, true);
+	s->filter = transformExpr(state, parse_expression(text), EXPR_KIND_CHECK_CONSTRAINT);
+	s->filter = coerce_to_boolean(state, s->filter, "filter");
+	assign_expr_collations(state, s->filter);
+	if (list_length(state->p_rtable) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+				 errmsg("the filter of gstore_search() refers to another table")));
+	free_parsestate(state);
+	if (contain_mutable_functions(s->filter))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
+				 errmsg("functions in the filter of gstore_search() must be immutable")));
+}
+
+static void
+put_row(search *s, int query, Datum distance, bool null, Datum row)
+{
+	Datum values[] = {Int32GetDatum(query + 1), distance, row};
+	bool  nulls[] = {false, null, false};
+
+	tuplestore_putvalues(s->result->setResult, s->result->setDesc, values, nulls);
+}
+
+/* ---- on the GPU */
+
+/* What queries [first, limit) need while they run. */
+typedef struct gpu_search
+{
+	search	   *s;
+	int			first, limit;
+	EState	   *estate;
+	gstore_view view;
+	uint64	   *entries; /* two words each: of every query as many, in its order; the row is UINT64_MAX of those that are none */
+	uint64		count;
+	/* To return rows: */
+	ParamListInfo	parameters;
+	ExprState	   *distance;
+	TupleTableSlot *slot;
+	gstore_output  *output;
+	Bitmapset	   *columns;
+	int			   *indexes, index_count;
+	gstore_batch   *batches[READ_ROWS];
+} gpu_search;
+
+static int
+compare_entries(const void *left, const void *right)
+{
+	const int64 *l = left, *r = right;
+
+	if (l[0] != r[0])
+		return l[0] < r[0] ? -1 : 1;
+	return (l[1] > r[1]) - (l[1] < r[1]);
+}
+
+/* Each query's entries, by distance and row. */
+static void
+take_entries(gpu_search *g, gstore_run *run)
+{
+	const uint64 queries = (uint64) (g->limit - g->first), bytes = 2 * sizeof(uint64);
+	uint64		 at = 0, each;
+
+	g->count = run->count + run->left;
+	each = g->count / queries;
+	if (g->count % queries != 0 || each > (uint64) g->s->k)
+		elog(ERROR, "the executor of queries has returned no valid result");
+	g->entries = MemoryContextAllocHuge(CurrentMemoryContext, Max(g->count * bytes, 1));
+	do
+	{
+		memcpy(g->entries + 2 * at, run->records, run->count * bytes);
+		at += run->count;
+	} while (gstore_run_fetch(run));
+	for (uint64 i = 0; i < g->count; i++)
+		if (g->entries[2 * i + 1] != UINT64_MAX && g->entries[2 * i + 1] >= g->view.rows)
+			elog(ERROR, "the executor of queries has returned no valid result");
+	for (uint64 i = 0; i < queries; i++)
+		qsort(g->entries + 2 * i * each, each, bytes, compare_entries);
+}
+
+static bool
+run_program(gpu_search *g, gstore_compiled *compiled)
+{
+	gstore_run			 run = {0};
+	const gstore_request request = {.compiled = compiled,
+									.context = GetPerTupleExprContext(g->estate),
+									.relation = g->s->relation,
+									.view = &g->view,
+									.list_max = (uint64) g->s->k,
+									.nearest = (uint32) (g->limit - g->first)};
+
+	if (!gstore_run_begin(&run, &request))
+	{
+		strlcpy(g->s->why, run.why, sizeof g->s->why);
+		return false;
+	}
+	take_entries(g, &run);
+	gstore_run_end(&run);
+	return true;
+}
+
+/* False: it is not for the GPU, or the GPU cannot now. */
+static bool
+find_rows(gpu_search *g)
+{
+	search			*s = g->s;
+	const Snapshot	 snapshot = gstore_register_snapshot(s->relation, GetActiveSnapshot(), NULL);
+	PlanState		*parent = (PlanState *) makeNode(ResultState);
+	gstore_query	 query = {.sink = GSTORE_SINK_NEAREST,
+							  .relation = 1,
+							  .table = RelationGetRelid(s->relation),
+							  .distance = s->distance,
+							  .points = s->queries + g->first,
+							  .point_count = g->limit - g->first};
+	gstore_row_range ranges[GSTORE_ROW_RANGES_MAX];
+	int				 count;
+
+	if (s->filter != NULL)
+		query.filters = make_ands_implicit((Expr *) canonicalize_qual(
+			(Expr *) expression_planner((Expr *) copyObject(s->filter)), false));
+	gstore_note_read(s->relation, snapshot);
+	count = gstore_choose_rows(s->relation, snapshot, false, true, ranges);
+	UnregisterSnapshot(snapshot);
+	if (count == 0)
+		return true;
+	strlcpy(s->why, "rows are in two stores", sizeof s->why);
+	parent->state = g->estate;
+	return gstore_whole_join(ranges, count, &g->view) &&
+		run_program(g, gstore_query_prepare(&query, parent));
+}
+
+static void
+begin_rows(gpu_search *g)
+{
+	const TupleDesc descriptor = RelationGetDescr(g->s->relation);
+
+	g->parameters = makeParamList(1);
+	g->parameters->params[0] = (ParamExternData){.pflags = PARAM_FLAG_CONST, .ptype = g->s->query_type};
+	g->distance = ExecInitExprWithParams(expression_planner((Expr *) copyObject(g->s->distance)),
+										 g->parameters);
+	GetPerTupleExprContext(g->estate)->ecxt_param_list_info = g->parameters;
+	g->slot = MakeSingleTupleTableSlot(descriptor, &TTSOpsVirtual);
+	g->output = gstore_output_create(descriptor->natts);
+	g->indexes = palloc(sizeof(int) * (Size) (descriptor->natts + 1));
+	for (int i = 0; i < descriptor->natts; i++)
+		if (!TupleDescAttr(descriptor, i)->attisdropped)
+		{
+			g->columns = bms_add_member(g->columns, i + 1);
+			g->indexes[g->index_count++] = i;
+		}
+	for (int i = 0; i < READ_ROWS; i++)
+		g->batches[i] = gstore_batch_create(descriptor->natts);
+}
+
+/* A row of a query's, which has been read into the batch. */
+static void
+return_row(gpu_search *g, int query, const gstore_batch *batch, uint64 row)
+{
+	ExprContext	 *context = GetPerTupleExprContext(g->estate);
+	MemoryContext old;
+	Datum		  distance;
+	bool		  null;
+
+	ExecClearTuple(g->slot);
+	gstore_output_begin(g->output, batch, &g->view, g->indexes, g->index_count);
+	memset(g->slot->tts_isnull, true, sizeof(bool) * (Size) g->slot->tts_tupleDescriptor->natts);
+	gstore_output_fill(g->output, 0, g->slot);
+	ExecStoreVirtualTuple(g->slot);
+	g->parameters->params[0].value = g->s->queries[query];
+	context->ecxt_scantuple = g->slot;
+	old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
+	distance = ExecEvalExpr(g->distance, context, &null);
+	put_row(g->s, query, distance, null, ExecFetchSlotHeapTupleDatum(g->slot));
+	MemoryContextSwitchTo(old);
+	ResetExprContext(context);
+}
+
+/* Entries [from, limit), which are READ_ROWS at most. */
+static void
+return_rows(gpu_search *g, uint64 from, uint64 limit)
+{
+	const uint64 each = g->count / (uint64) (g->limit - g->first);
+	int			 count = 0;
+
+	for (uint64 i = from; i < limit; i++)
+		if (g->entries[2 * i + 1] != UINT64_MAX)
+			gstore_batch_move(g->batches[count++], g->entries[2 * i + 1], 1);
+	if (count > 0)
+		(void) gstore_read_batches(g->batches, count, &g->view, g->columns);
+	count = 0;
+	for (uint64 i = from; i < limit; i++)
+		if (g->entries[2 * i + 1] != UINT64_MAX)
+			return_row(g, g->first + (int) (i / each), g->batches[count++], g->entries[2 * i + 1]);
+}
+
+static bool
+search_on_gpu(search *s, int first, int limit)
+{
+	gpu_search g = {.s = s, .first = first, .limit = limit, .estate = CreateExecutorState()};
+	const bool done = find_rows(&g);
+
+	if (done && g.count > 0)
+	{
+		begin_rows(&g);
+		for (uint64 at = 0; at < g.count; at += READ_ROWS)
+		{
+			CHECK_FOR_INTERRUPTS();
+			return_rows(&g, at, Min(at + READ_ROWS, g.count));
+		}
+		ExecDropSingleTupleTableSlot(g.slot);
+	}
+	FreeExecutorState(g.estate);
+	return done;
+}
+
+/* So many queries at a time as the setting has memory for. */
+static int
+queries_at_a_time(const search *s)
+{
+	const uint64 memory = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
+	const uint64 bytes = VARSIZE_ANY(DatumGetPointer(s->queries[0])) * UINT64CONST(4) +
+		QUERY_BYTES + ((uint64) s->k * 3 + LIST_ROWS_LEAST) * 2 * sizeof(uint64);
+
+	return (int) Min(Max(memory / bytes, 1), QUERIES_MOST);
+}
+
+static void
+search_many(search *s)
+{
+	const int	  most = queries_at_a_time(s);
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "gstore search",
+												  ALLOCSET_DEFAULT_SIZES);
+	MemoryContext old = MemoryContextSwitchTo(context);
+
+	while (s->done < s->query_count)
+	{
+		const int limit = Min(s->done + most, s->query_count);
+
+		if (!search_on_gpu(s, s->done, limit))
+			break;
+		s->done = limit;
+		MemoryContextReset(context);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+/* ---- by statements */
+
+static void
+prepare_statement(search *s)
+{
+	List	   *context = deparse_context_for("t", RelationGetRelid(s->relation));
+	const char *distance = deparse_expression(s->distance, context, true, false);
+	const char *column = deparse_expression(linitial(((OpExpr *) s->distance)->args), context, true,
+											false);
+	const char *filter = s->filter != NULL ? deparse_expression(s->filter, context, true, false)
+										   : "true";
+	const char *name = quote_qualified_identifier(
+		get_namespace_name(RelationGetNamespace(s->relation)), RelationGetRelationName(s->relation));
+	Oid types[] = {s->query_type, INT4OID};
+
+	s->plan = SPI_prepare(
+		psprintf("SELECT (t.*)::%s, %s FROM %s t WHERE %s IS NOT NULL AND (%s) ORDER BY 2 LIMIT $2",
+				 name, distance, name, column, filter),
+		2, types);
+	if (s->plan == NULL)
+		elog(ERROR, "a search cannot be prepared: %s", SPI_result_code_string(SPI_result));
+}
+
+static void
+search_by_statement(search *s, int query)
+{
+	Datum values[] = {s->queries[query], Int32GetDatum(s->k)};
+
+	if (s->plan == NULL)
+		prepare_statement(s);
+	if (SPI_execute_plan(s->plan, values, NULL, true, 0) != SPI_OK_SELECT)
+		elog(ERROR, "a search has failed: %s", SPI_result_code_string(SPI_result));
+	for (uint64 i = 0; i < SPI_processed; i++)
+	{
+		const HeapTuple tuple = SPI_tuptable->vals[i];
+		bool			null;
+		const Datum		row = SPI_getbinval(tuple, SPI_tuptable->tupdesc, 1, &null);
+		const Datum		distance = SPI_getbinval(tuple, SPI_tuptable->tupdesc, 2, &null);
+
+		put_row(s, query, distance, null, row);
+	}
+	SPI_freetuptable(SPI_tuptable);
+}
+
+static void
+search_one_by_one(search *s)
+{
+	SPI_connect();
+	for (int i = s->done; i < s->query_count; i++)
+		search_by_statement(s, i);
+	SPI_finish();
+}
+
+/* ---- the function */
+
+static void
+begin_search(FunctionCallInfo fcinfo, search *s)
+{
+	static const char *const names[] = {"ft", "vector_column", "queries", "k", "operator"};
+	AttrNumber				 number;
+	ArrayType				*queries;
+	Form_pg_attribute		 column;
+
+	for (int i = 1; i < (int) lengthof(names); i++)
+		refuse_null(fcinfo, i, names[i]);
+	InitMaterializedSRF(fcinfo, 0);
+	s->result = (ReturnSetInfo *) fcinfo->resultinfo;
+	s->relation = open_table(get_fn_expr_argtype(fcinfo->flinfo, 0));
+	number = find_column(s->relation, NameStr(*PG_GETARG_NAME(1)));
+	column = TupleDescAttr(RelationGetDescr(s->relation), number - 1);
+	queries = PG_GETARG_ARRAYTYPE_P(2);
+	if (OidIsValid(get_base_element_type(column->atttypid)))
+		split_matrix(s, queries);
+	else
+		split_array(s, queries);
+	s->k = PG_GETARG_INT32(3);
+	if (s->k < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("k of gstore_search() must not be negative")));
+	make_distance(s, column, text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	if (!PG_ARGISNULL(5))
+		make_filter(s, text_to_cstring(PG_GETARG_TEXT_PP(5)));
+}
+
+Datum
+gstore_search(PG_FUNCTION_ARGS)
+{
+	search s = {0};
+
+	begin_search(fcinfo, &s);
+	if (s.k > 0 && s.query_count > 0)
+	{
+		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries is off", sizeof s.why);
+		if (gstore_gpu_queries && gstore_gpu_order && s.k <= ROWS_MOST &&
+			gstore_is_table(RelationGetRelid(s.relation)))
+			search_many(&s);
+		elog(DEBUG1, "gstore_search: %d of %d vectors on the GPU%s%s", s.done, s.query_count,
+			 s.done < s.query_count ? "; others not: " : "", s.done < s.query_count ? s.why : "");
+		if (s.done < s.query_count)
+			search_one_by_one(&s);
+	}
+	table_close(s.relation, NoLock);
+	return (Datum) 0;
+}
