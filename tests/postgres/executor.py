@@ -325,13 +325,13 @@ class Budget:
         expect(server.sql("SELECT sum(e) FROM filler"), str(2000000 * 2000001 // 2), "a sum of what was moved")
 
     def groups_beyond_the_budget_are_no_room_and_the_next_query_works(self, server):
-        token = server.sql("SELECT gstore_export('ft')")
+        token = fill(server, self.ROWS)
         code = [op("LOAD", 0), op("GROUP", 1), *(aggregate(i, "COUNT_ROWS") for i in range(14))], 14
         with Client(server) as client:
             client.write(token, self.ROWS, code)
             expect_verb(client.ask(), "NO_ROOM", "53200")
             expect(len(client.run(token, self.ROWS, BY_K)), 1000, "groups")
-        server.sql("DROP FOREIGN TABLE ft, filler")
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft, filler")
         server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
 
 
