@@ -578,6 +578,7 @@ class Life:
         server.stop("fast")
         wait_until("it has ended", lambda: not Path(f"/proc/{pid}").exists() or is_zombie(pid))
         server.start()
+        server.wait_for("SELECT bool_and(ready) FROM gstore_fdw_keeper_info")
         with Client(server) as client:
             client.run("", 0, COUNT, columns=())
         pid, keeper = executor_pid(server), server.keeper_pid()
@@ -591,8 +592,14 @@ class Keeper:
 
     ROWS = 1000
 
+    @contextlib.contextmanager
+    def _keeper(self, server):
+        with running_keeper(server) as keeper:
+            server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+            yield keeper
+
     def keeper_that_is_stopped_delays_only_queries_that_need_it(self, server):
-        with running_keeper(server) as keeper, contextlib.ExitStack() as stack:
+        with self._keeper(server) as keeper, contextlib.ExitStack() as stack:
             token = fill(server, self.ROWS)
             other = self._other_table(server, 2)
             client = stack.enter_context(Client(server))
@@ -612,7 +619,7 @@ class Keeper:
                 expect(each.finish(each.receive()), [(0, 1)], "records")
 
     def worker_that_cannot_be_started_delays_no_connection_to_an_executor(self, server):
-        with running_keeper(server) as keeper:
+        with self._keeper(server) as keeper:
             token = fill(server, self.ROWS)
             with Client(server) as client:
                 client.run(token, self.ROWS, sums(0))
@@ -632,7 +639,7 @@ class Keeper:
     def executor_lives_while_the_keeper_is_stopped(self, server):
         """Longer than it has for a sign of life, in which many columns are to be closed, each with a time limit."""
         columns = 48
-        with running_keeper(server) as keeper:
+        with self._keeper(server) as keeper:
             token = self._other_table(server, columns)
             code = [instruction for i in range(columns) for instruction in (op("LOAD", i), aggregate(i, "COUNT"))]
             query = token, 1, (code, columns), [(i, 23, "GQUERY_I32") for i in range(columns)]
