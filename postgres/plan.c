@@ -162,7 +162,7 @@ static void
 split_restrictions(const PlannerInfo *root, const RelOptInfo *rel, List *infos, List **named,
 				   List **tested, List **rest)
 {
-	const Bitmapset *pending = gstore_pending_planned(root);
+	const Bitmapset *unset = gstore_unset_planned(root);
 	ListCell		*cell;
 
 	*named = *tested = *rest = NIL;
@@ -173,7 +173,7 @@ split_restrictions(const PlannerInfo *root, const RelOptInfo *rel, List *infos, 
 		if (!info->pseudoconstant && gstore_names_rows(info->clause, rel->relid))
 			*named = lappend(*named, info);
 		else if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid) &&
-				 (*rest == NIL || gstore_qual_is_movable(info->clause, rel->relid, pending)))
+				 (*rest == NIL || gstore_qual_is_movable(info->clause, rel->relid, unset)))
 			*tested = lappend(*tested, info);
 		else
 			*rest = lappend(*rest, info);

@@ -101,7 +101,7 @@ gstore_is_row_independent(Node *node)
 }
 
 bool
-gstore_is_plain(const Node *node, const Bitmapset *pending)
+gstore_is_plain(const Node *node, const Bitmapset *unset)
 {
 	ListCell *cell;
 
@@ -111,12 +111,12 @@ gstore_is_plain(const Node *node, const Bitmapset *pending)
 			return true;
 		case T_Param:
 			return ((const Param *) node)->paramkind != PARAM_EXEC ||
-				!bms_is_member(((const Param *) node)->paramid, pending);
+				!bms_is_member(((const Param *) node)->paramid, unset);
 		case T_RelabelType:
-			return gstore_is_plain((const Node *) ((const RelabelType *) node)->arg, pending);
+			return gstore_is_plain((const Node *) ((const RelabelType *) node)->arg, unset);
 		case T_ArrayExpr:
 			foreach(cell, ((const ArrayExpr *) node)->elements)
-				if (!gstore_is_plain(lfirst(cell), pending))
+				if (!gstore_is_plain(lfirst(cell), unset))
 					return false;
 			return true;
 		default:
@@ -143,7 +143,7 @@ gstore_is_estimated(const Node *condition, Node *node)
 }
 
 const Bitmapset *
-gstore_pending_planned(const PlannerInfo *root)
+gstore_unset_planned(const PlannerInfo *root)
 {
 	Bitmapset *out = NULL;
 	ListCell  *plan, *parameter;
@@ -156,7 +156,7 @@ gstore_pending_planned(const PlannerInfo *root)
 }
 
 const Bitmapset *
-gstore_pending_now(const ExprContext *context)
+gstore_unset_now(const ExprContext *context)
 {
 	const int  count = list_length(context->ecxt_estate->es_plannedstmt->paramExecTypes);
 	Bitmapset *out = NULL;
@@ -293,12 +293,12 @@ gstore_qual_is_simple(Expr *clause, Index relation)
 }
 
 bool
-gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *pending)
+gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *unset)
 {
 	condition c;
 
 	return as_condition(clause, relation, &c) &&
-		(c.value == NULL || gstore_is_plain((Node *) c.value, pending) ||
+		(c.value == NULL || gstore_is_plain((Node *) c.value, unset) ||
 		 gstore_is_estimated((Node *) clause, (Node *) c.value));
 }
 

@@ -21,20 +21,20 @@ extern int gstore_operator_strategy(Oid operator);
 extern bool gstore_is_row_independent(Node *node);
 
 /*
- * To evaluate such a value raises no error. pending: parameters (PARAM_EXEC) that subqueries set once they are needed.
+ * To evaluate such a value raises no error. unset: parameters (PARAM_EXEC) that subqueries set once they are needed.
  */
-extern bool gstore_is_plain(const Node *node, const Bitmapset *pending);
+extern bool gstore_is_plain(const Node *node, const Bitmapset *unset);
 /* It is what a condition compares with, and has no parameter: PostgreSQL's planner evaluates it, too, for its estimates. */
 extern bool gstore_is_estimated(const Node *condition, Node *node);
 /* In planning, as they are then; and while a query is executed, as they are now. */
-extern const Bitmapset *gstore_pending_planned(const PlannerInfo *root);
-extern const Bitmapset *gstore_pending_now(const ExprContext *context);
+extern const Bitmapset *gstore_unset_planned(const PlannerInfo *root);
+extern const Bitmapset *gstore_unset_now(const ExprContext *context);
 
 typedef struct gstore_quals gstore_quals;
 
 /* Planning: whether a scan of the relation can evaluate the clause; before clauses, too, that PostgreSQL evaluates first. */
 extern bool gstore_qual_is_simple(Expr *clause, Index relation);
-extern bool gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *pending);
+extern bool gstore_qual_is_movable(Expr *clause, Index relation, const Bitmapset *unset);
 
 /* Of clauses that are simple. Lives in the current memory context. */
 extern gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *parent);

@@ -382,7 +382,7 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 										  .values = e->values,
 										  .parent = e->parent,
 										  .context = e->context,
-										  .pending = e->pending,
+										  .unset = e->unset,
 										  .evaluates_all = e->evaluates_all,
 										  .view = e->view == NULL ? NULL : e->view + 1 + i};
 		bool					 done;
@@ -432,7 +432,7 @@ bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
 	gstore_compiled *c = create_compiled(query);
-	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .pending = query->pending};
+	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
@@ -454,7 +454,7 @@ gstore_query_prepare(const gstore_query *query, PlanState *parent)
 	return c;
 }
 
-/* That there is none is not known of deleted rows on the device. */
+/* False: none is seen, or it is not known, as the bitmap of those that are deleted for all is on the device. */
 static bool
 has_row(const gstore_view *view)
 {
@@ -463,7 +463,7 @@ has_row(const gstore_view *view)
 	if (view->rows > 8 * Max(view->dead_bytes, view->deleted_bytes))
 		return true;
 	if (view->deleted_bytes > 0)
-		return false;
+		return view->dead_bytes == 0 && view->live_rows > 0;
 	while (row + 8 <= view->rows && view->dead[row / 8] == 0xff)
 		row += 8;
 	while (row < view->rows && gstore_view_is_dead(view, row))
@@ -479,7 +479,7 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 						.values = c->values,
 						.context = context,
 						.view = views,
-						.pending = gstore_pending_now(context),
+						.unset = gstore_unset_now(context),
 						.certain = has_row(&views[0]),
 						.evaluates_all = evaluates_all};
 

@@ -38,7 +38,7 @@ typedef struct gstore_query
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
 	List *joins;	  /* of gstore_query_join (query_join.h), in their order, behind the filters */
-	const Bitmapset *pending; /* planning: gstore_pending_planned() */
+	const Bitmapset *unset; /* planning: gstore_unset_planned() */
 } gstore_query;
 
 /* What the planner is told of a query that can be compiled. */

@@ -174,7 +174,7 @@ find_value(gstore_emitter *e, Expr *expression)
 static bool
 may_evaluate(const gstore_emitter *e, Node *node)
 {
-	return e->evaluates_all || gstore_is_plain(node, e->pending) ||
+	return e->evaluates_all || gstore_is_plain(node, e->unset) ||
 		(e->guarded == 0 && (e->certain || gstore_is_estimated(e->condition, node)));
 }
 

@@ -34,7 +34,7 @@ typedef struct gstore_emitter
 	ExprContext				*context;
 	const gstore_view		*view;	  /* with joins, one for each table */
 	const List				*joins;	  /* of gstore_query_join: tables from 1 on */
-	const Bitmapset			*pending; /* parameters: of gstore_is_plain() */
+	const Bitmapset			*unset;	  /* parameters: of gstore_is_plain() */
 	int						 guarded; /* inside of what is evaluated for some rows alone */
 	bool					 certain; /* outside of that, some row comes here */
 	bool					 evaluates_all;

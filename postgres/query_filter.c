@@ -64,7 +64,7 @@ List *
 gstore_filter_choose(PlannerInfo *root, const RelOptInfo *rel, List *infos, gstore_query_size *size)
 {
 	const gstore_query marks = {
-		.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .pending = gstore_pending_planned(root)};
+		.sink = GSTORE_SINK_MARKS, .relation = rel->relid, .unset = gstore_unset_planned(root)};
 	List	 *chosen = NIL, *clauses = NIL;
 	left_out  left = {0};
 	ListCell *cell;

@@ -151,7 +151,7 @@ is_compiled(PlannerInfo *root, const gstore_join_plan *plan)
 	const gstore_query query = {.relation = plan->outer,
 								.filters = plan->filters,
 								.joins = plan->joins,
-								.pending = gstore_pending_planned(root)};
+								.unset = gstore_unset_planned(root)};
 	gstore_query_size  size;
 
 	return gstore_query_measure(&query, &size);

@@ -212,7 +212,7 @@ measure(const PlannerInfo *root, const RelOptInfo *rel, const order_parts *parts
 						  .relation = rel->relid,
 						  .keys = parts->keys,
 						  .directions = parts->directions,
-						  .pending = gstore_pending_planned(root)};
+						  .unset = gstore_unset_planned(root)};
 
 	if (!gstore_query_measure(&query, size) ||
 		(size->raises && list_length(parts->filter) < list_length(rel->baserestrictinfo)))

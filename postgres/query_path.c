@@ -165,7 +165,7 @@ find_parts(PlannerInfo *root, const RelOptInfo *input, const RelOptInfo *grouped
 	p->query.relation = p->join->outer;
 	p->query.joins = p->join->joins;
 	p->query.filters = p->join->filters;
-	p->query.pending = gstore_pending_planned(root);
+	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
 	p->having = (List *) extra->havingQual;
 	if (root->parse->hasTargetSRFs || !find_keys(root, p) ||
