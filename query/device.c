@@ -6,11 +6,7 @@
 #include "query/executor.h"
 #include "query/kernels.h"
 
-#define KEPT_BLOCKS 32
-#define KEPT_BYTES (UINT64_C(256) << 20)
-#define BLOCK_STEP UINT64_C(4096)       /* sizes of blocks are multiples of it */
-#define DEVICE_PAGE (UINT64_C(2) << 20) /* above half of it cuMemAlloc() gives whole ones */
-#define SHARED_STATIC 4096              /* left for what kernels declare themselves */
+#define SHARED_STATIC 4096 /* left for what kernels declare themselves */
 #define WAIT_MS 100
 
 /* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c and search.c. NULL: this build has no kernels for real GPUs. */
@@ -22,11 +18,6 @@ extern const unsigned char gvmi_image_soft_query_joined[];
 extern const unsigned char *const gvmi_image_cuda_query_joined;
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
-
-typedef struct kept_block {
-    gquery_block block;
-    int64_t used_ns;
-} kept_block;
 
 typedef struct waiter {
     struct waiter *next;
@@ -41,10 +32,7 @@ static struct {
 
     pthread_mutex_t lock;
     pthread_cond_t given; /* a lane */
-    kept_block kept[KEPT_BLOCKS];
-    uint32_t kept_count;
-    uint64_t kept_bytes;
-    gquery_lane *lanes; /* without a query */
+    gquery_lane *lanes;   /* without a query */
     uint32_t running;
     waiter *waiters; /* in their order */
 } state = {.opening = PTHREAD_MUTEX_INITIALIZER,
@@ -207,120 +195,6 @@ int64_t gquery_device_failed_ns(void)
     return state.failed_ns;
 }
 
-/* ---- scratch memory: blocks of few sizes, so that one query's are of use to the next */
-
-/* Between the sizes near to so many bytes, of which there are 8 up to the double. */
-static uint64_t step_of(uint64_t bytes)
-{
-    uint64_t step = BLOCK_STEP;
-
-    while (bytes > 16 * step)
-        step *= 2;
-    return bytes > DEVICE_PAGE / 2 && step < DEVICE_PAGE ? DEVICE_PAGE : step;
-}
-
-uint64_t gquery_scratch_size(uint64_t bytes)
-{
-    const uint64_t step = bytes <= GQUERY_SCRATCH_MAX ? step_of(bytes) : 0;
-
-    if (step == 0)
-        return UINT64_MAX;
-    return bytes > 0 ? (bytes + step - 1) / step * step : BLOCK_STEP;
-}
-
-uint64_t gquery_scratch_fitting(uint64_t room)
-{
-    const uint64_t most = room < GQUERY_SCRATCH_MAX ? room : GQUERY_SCRATCH_MAX;
-    const uint64_t step = step_of(most), size = most / step * step;
-
-    return size == 0 && most > DEVICE_PAGE / 2 ? DEVICE_PAGE / 2 : size;
-}
-
-static gquery_block take_kept(uint32_t i)
-{
-    const gquery_block block = state.kept[i].block;
-
-    state.kept[i] = state.kept[--state.kept_count];
-    state.kept_bytes -= block.bytes;
-    return block;
-}
-
-/* One that has not been used since; no bytes: there is none. */
-static gquery_block take_old(int64_t until_ns)
-{
-    gquery_block block = {0};
-
-    pthread_mutex_lock(&state.lock);
-    for (uint32_t i = 0; i < state.kept_count; i++)
-        if (state.kept[i].used_ns <= until_ns) {
-            block = take_kept(i);
-            break;
-        }
-    pthread_mutex_unlock(&state.lock);
-    return block;
-}
-
-static void free_kept(int64_t until_ns)
-{
-    for (gquery_block block; (block = take_old(until_ns)).bytes > 0;)
-        (void)gvmi_cu->cuMemFree(block.address);
-}
-
-static gquery_block find_kept(uint64_t bytes)
-{
-    gquery_block block = {0};
-
-    pthread_mutex_lock(&state.lock);
-    for (uint32_t i = 0; i < state.kept_count; i++)
-        if (state.kept[i].block.bytes == bytes) {
-            block = take_kept(i);
-            break;
-        }
-    pthread_mutex_unlock(&state.lock);
-    return block;
-}
-
-gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
-{
-    const uint64_t size = gquery_scratch_size(bytes);
-    CUdeviceptr address;
-    CUresult result;
-
-    if (size == UINT64_MAX)
-        return gvm_error_set(GVM_E_NOSPACE, "no device has %llu bytes", (unsigned long long)bytes);
-    *out = find_kept(size);
-    if (out->bytes > 0)
-        return GVM_OK;
-    result = gvmi_cu->cuMemAlloc(&address, size);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        free_kept(INT64_MAX);
-        result = gvmi_cu->cuMemAlloc(&address, size);
-    }
-    if (result != CUDA_SUCCESS)
-        return gvm_driver_error((int32_t)result, "cuMemAlloc",
-                                "the GPU has no %llu bytes for a query", (unsigned long long)size);
-    *out = (gquery_block){address, size};
-    return GVM_OK;
-}
-
-void gquery_scratch_give(gquery_block *block)
-{
-    bool kept;
-
-    if (block->bytes == 0)
-        return;
-    pthread_mutex_lock(&state.lock);
-    kept = state.kept_count < KEPT_BLOCKS && block->bytes <= KEPT_BYTES - state.kept_bytes;
-    if (kept) {
-        state.kept[state.kept_count++] = (kept_block){*block, gquery_now_ns()};
-        state.kept_bytes += block->bytes;
-    }
-    pthread_mutex_unlock(&state.lock);
-    if (!kept)
-        (void)gvmi_cu->cuMemFree(block->address);
-    *block = (gquery_block){0};
-}
-
 /* ---- lanes */
 
 static void free_lane(gquery_lane *lane)
@@ -360,7 +234,7 @@ static gvm_status make_lane(gquery_lane **out)
         call = "cuMemAlloc";
         result = gvmi_cu->cuMemAlloc(&address, GQUERY_LANE_BYTES);
         if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-            free_kept(INT64_MAX);
+            gquery_scratch_rest(INT64_MAX);
             result = gvmi_cu->cuMemAlloc(&address, GQUERY_LANE_BYTES);
         }
         lane->device = result == CUDA_SUCCESS ? address : 0;
@@ -468,7 +342,7 @@ void gquery_device_rest(void)
 
     if (!state.open || gvm_device_push_context(state.device.handle) != GVM_OK)
         return;
-    free_kept(until_ns);
+    gquery_scratch_rest(until_ns);
     for (gquery_lane *lane; (lane = take_old_lane(until_ns)) != NULL;)
         free_lane(lane);
     gvm_device_pop_context();

@@ -346,6 +346,7 @@ static void allow_descriptors(void)
 
 int main(int argc, char **argv)
 {
+    gvm_client *objects;
     gvm_error error;
 
     if (argc != 4) {
@@ -362,12 +363,14 @@ int main(int argc, char **argv)
     state.ordinal = (int32_t)atol(argv[1]);
     state.idle_ns = gquery_now_ns();
     if (gquery_tables_create(GSTORE_SPAWN_EXECUTOR_KEEPER, &state.tables) != GVM_OK ||
-        gquery_hash_init(GSTORE_SPAWN_EXECUTOR_OBJECTS) != GVM_OK) {
+        gvm_client_adopt(GSTORE_SPAWN_EXECUTOR_OBJECTS, &objects) != GVM_OK) {
         gvm_error_last(&error);
         fprintf(stderr, "gstore-executor: cannot use the connections to the GPU memory keeper: %s\n",
                 error.text);
         return 1;
     }
+    gquery_hash_init(objects);
+    gquery_scratch_init(objects, state.ordinal);
     if (start_thread(rest_main, NULL) != 0) {
         fputs("gstore-executor: cannot start a thread\n", stderr);
         return 1;

@@ -4,7 +4,8 @@
  * for each connection. It may be killed at any moment: it owns no memory but its own.
  *
  * connection.c   messages, the memory file of a connection
- * device.c       the device, its kernels, lanes, scratch memory
+ * device.c       the device, its kernels, lanes
+ * scratch.c      scratch memory
  * run.h          a query
  * results.c      results that wait to be fetched
  * executor.c     life
@@ -31,6 +32,9 @@
 /* Of device memory. */
 typedef struct gquery_block {
     uint64_t address, bytes; /* no bytes: there is none */
+    /* scratch.c's: */
+    gvm_object *object; /* NULL: it is the driver's memory */
+    gvm_lease lease;
 } gquery_block;
 
 /* What a query has left to be fetched. */
@@ -102,20 +106,6 @@ int64_t gquery_device_failed_ns(void);
 
 /* The context is current for these, but for gquery_device_rest(). */
 
-#define GQUERY_SCRATCH_MAX (UINT64_C(1) << 48)
-
-/* What a block of so many bytes takes: up to an eighth more, or what the driver gives at least. UINT64_MAX: above GQUERY_SCRATCH_MAX. */
-uint64_t gquery_scratch_size(uint64_t bytes);
-/* The most bytes of a block that takes no more than that. */
-uint64_t gquery_scratch_fitting(uint64_t room);
-
-/* More than so many bytes, as gquery_scratch_size() says.
- *
- * GVM_E_NOSPACE  also where all that is kept was freed */
-gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
-/* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
-void gquery_scratch_give(gquery_block *block);
-
 /* What a running query has: a stream, and memory on the host and on the device of the same layout. */
 typedef struct gquery_lane {
     CUstream stream;
@@ -137,6 +127,30 @@ void gquery_lane_give(gquery_lane *lane);
 
 /* Frees what has not been used for GQUERY_REST_NS. */
 void gquery_device_rest(void);
+
+/* ---- scratch.c: device memory for queries. The context is current for these */
+
+#define GQUERY_SCRATCH_MAX (UINT64_C(1) << 48)
+#define GQUERY_OBJECT_LEAST \
+    (UINT64_C(16) << 20) /* larger blocks are the keeper's, which may be waited for */
+
+/* By which objects are created. Before all others. */
+void gquery_scratch_init(gvm_client *keeper, int32_t ordinal);
+
+/* What a block of so many bytes takes: up to an eighth more, or what the driver gives at least. UINT64_MAX: above GQUERY_SCRATCH_MAX. */
+uint64_t gquery_scratch_size(uint64_t bytes);
+/* The most bytes of a block that takes no more than that. */
+uint64_t gquery_scratch_fitting(uint64_t room);
+
+/* More than so many bytes, as gquery_scratch_size() says.
+ *
+ * GVM_E_NOSPACE  also where all that is kept was freed
+ * and the errors of gvm_object_create() and gvm_object_acquire() */
+gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
+/* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
+void gquery_scratch_give(gquery_block *block);
+/* Frees what is kept and has not been used since. */
+void gquery_scratch_rest(int64_t until_ns);
 
 /* ---- run.c */
 

@@ -20,9 +20,9 @@ static struct {
     uint32_t count;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .built = PTHREAD_COND_INITIALIZER};
 
-gvm_status gquery_hash_init(int socket)
+void gquery_hash_init(gvm_client *keeper)
 {
-    return gvm_client_adopt(socket, &state.keeper);
+    state.keeper = keeper;
 }
 
 /* ---- the list */

@@ -35,10 +35,8 @@ typedef struct gquery_hashed {
     int64_t used_ns;
 } gquery_hashed;
 
-/* Adopts the socket, a connection to the keeper that may create objects. Once. It lasts as long as the process.
- *
- * The errors of gvm_client_adopt() */
-gvm_status gquery_hash_init(int socket);
+/* By which objects are created. Before all others. */
+void gquery_hash_init(gvm_client *keeper);
 
 typedef enum gquery_hash_found {
     GQUERY_HASH_READY,

@@ -61,8 +61,12 @@ bool gquery_take_block(gquery_query *q, uint64_t bytes, gquery_block *block)
                       (unsigned long long)q->c->query.scratch_bytes_max);
         return false;
     }
+    if (bytes >= GQUERY_OBJECT_LEAST)
+        gquery_await_other(q->c);
     if (!gquery_succeed(q, gquery_scratch_take(bytes, block), "cannot run the query"))
         return false;
+    if (bytes >= GQUERY_OBJECT_LEAST)
+        (void)gquery_is_closed(q->c); /* it goes on */
     q->scratch_bytes += block->bytes;
     if (q->scratch_bytes > q->cost.scratch_bytes)
         q->cost.scratch_bytes = q->scratch_bytes;

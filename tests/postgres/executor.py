@@ -308,6 +308,33 @@ class Queries:
                 raise Failed("something is made anew for each query")
 
 
+@group("gstore_fdw.device_memory=128MB")
+class Budget:
+    ROWS = 700000
+
+    def scratch_memory_is_the_keepers_which_moves_tables_to_make_room(self, server):
+        token = fill(server, self.ROWS)
+        server.sql("CREATE FOREIGN TABLE filler (a bigint, b bigint, c bigint, d bigint, e bigint) SERVER gstore_fdw; INSERT INTO filler SELECT i, i, i, i, i FROM generate_series(1, 2000000) i")
+        server.wait_for("SELECT sum(device_resident) > 80000000 FROM gstore_fdw_keeper_info")
+        expect(server.sql("SELECT sum(device_on_host) FROM gstore_fdw_keeper_info"), "0", "bytes on the host")
+        with Client(server) as client:
+            client.write(token, self.ROWS, BY_ID)
+            expect_verb(client.ask(), "DONE")
+            server.wait_for("SELECT sum(device_on_host) > 0 AND bool_and(device_resident <= device_budget) FROM gstore_fdw_keeper_info")
+            expect(sorted(key for _, key, _ in client.finish(Message(verb=N["GQUERY_DONE"]))), list(range(1, self.ROWS + 1)), "keys")
+        expect(server.sql("SELECT sum(e) FROM filler"), str(2000000 * 2000001 // 2), "a sum of what was moved")
+
+    def groups_beyond_the_budget_are_no_room_and_the_next_query_works(self, server):
+        token = fill(server, self.ROWS)
+        code = [op("LOAD", 0), op("GROUP", 1), *(aggregate(i, "COUNT_ROWS") for i in range(14))], 14
+        with Client(server) as client:
+            client.write(token, self.ROWS, code)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            expect(len(client.run(token, self.ROWS, BY_K)), 1000, "groups")
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft, filler")
+        server.wait_for("SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info", "0")
+
+
 @group("gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0")
 class Sessions:
     def session_keeps_no_large_memory_file(self, server):
