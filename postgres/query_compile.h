@@ -46,8 +46,8 @@ typedef struct gstore_query
 	 * Of groups: the first ones in an order, of those that meet conditions; NIL: all of them, in any order. Expressions consist of
 	 * keys and aggregates: as they are, or, in a plan, Var of INDEX_VAR, keys before aggregates.
 	 */
-	List			*order, *order_directions;
-	List			*having;
+	List *order, *order_directions;
+	List *having;
 	/* Of GSTORE_SINK_NEAREST: an operator of a column and any value, in whose place the points are; none of these is null. */
 	Node			*distance;
 	const Datum		*points;
