@@ -547,7 +547,7 @@ static bool check_groups(gquery_scan *scan, const gquery_program *program)
     const uint32_t words = 1 + key_count + STATE_WORDS;
     gquery_groups groups = {.mask = 2 * GROUPS_MAX - 1, .max = GROUPS_MAX, .slot_words = words};
     gquery_begin b = {.program = scan->program, .keys = key_count, .state_words = STATE_WORDS};
-    gquery_collect c = {.slot_words = words};
+    gquery_collect c = {.group_pitch = words, .word_pitch = 1, .slot_words = words, .keys = key_count};
     uint64_t count;
 
     (void)program;

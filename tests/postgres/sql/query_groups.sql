@@ -81,7 +81,7 @@ SELECT g, (SELECT count(*) FROM (SELECT k FROM gg GROUP BY k HAVING sum(i4) > g)
 SELECT same('SELECT k, avg(i4) FROM q GROUP BY k ORDER BY avg(i4), k LIMIT 3'), same('SELECT k, count(*) FROM q GROUP BY k HAVING count(*)::numeric / 2 > 6 ORDER BY count(*), k LIMIT 3');
 EXPLAIN (COSTS OFF) SELECT k2, count(*) FROM gg GROUP BY k2 ORDER BY count(*) FETCH FIRST 1 ROW WITH TIES;
 SELECT same('SELECT k2, count(*) FROM q WHERE id <= 3000 GROUP BY k2 ORDER BY count(*), k2 FETCH FIRST 1 ROW ONLY');
-SELECT k2, count(*) FROM gg WHERE id <= 3000 GROUP BY k2 ORDER BY count(*) FETCH FIRST 1 ROW WITH TIES;
+SELECT * FROM (SELECT k2, count(*) FROM gg WHERE id <= 3000 GROUP BY k2 ORDER BY count(*) FETCH FIRST 1 ROW WITH TIES) s ORDER BY k2;
 -- Limits that are known when the query runs, or are none.
 PREPARE first_groups (int8, int8) AS SELECT k, count(*) FROM gg GROUP BY k ORDER BY count(*) DESC, k LIMIT $1 OFFSET $2;
 SET plan_cache_mode = force_generic_plan;
