@@ -498,10 +498,12 @@ GVM_DEVICE uint64_t find_state(const gquery_scan *p, machine *m, const row_keys 
     return state != 0 ? state : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
 }
 
-/* Each row's state goes behind the stack; rows without one are out. */
+/* Each row's state goes behind the stack; rows without one are out. Lanes wait for each other after each search, as the compiler lets lanes that have
+ * parted go on alone: through the rest of the program they would run one after the other. */
 GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
 {
     const uint32_t first = m->depth - count;
+    const uint32_t lanes = gvm_warp_active();
     uint32_t r, k;
 
     store_top(m);
@@ -510,17 +512,18 @@ GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
         row_keys keys = {place(m, first, r), EACH * gvm_warp_size(), count, 0};
         uint64_t state;
 
-        if (!has(m->active, r))
-            continue;
-        for (k = 0; k < count; k++)
-            if (has(nulls_of(m, first + k), r)) {
-                keys.nulls |= 1u << k;
-                *place(m, first + k, r) = 0;
-            }
-        state = find_state(p, m, &keys);
-        *place(m, p->depth, r) = state;
-        if (state == 0)
-            m->active &= ~(1u << r);
+        if (has(m->active, r)) {
+            for (k = 0; k < count; k++)
+                if (has(nulls_of(m, first + k), r)) {
+                    keys.nulls |= 1u << k;
+                    *place(m, first + k, r) = 0;
+                }
+            state = find_state(p, m, &keys);
+            *place(m, p->depth, r) = state;
+            if (state == 0)
+                m->active &= ~(1u << r);
+        }
+        gvm_warp_sync_lanes(lanes);
     }
     m->depth = first;
     load_top(m);
