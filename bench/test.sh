@@ -69,7 +69,8 @@ search)
     python3 - "$folder/record" <<'EOF' || fail 'figures of search are missing'
 import json, sys
 figures = json.load(open(sys.argv[1]))['figures']
-assert len(figures) == 2 * 6 and all(f['median'] > 0 and f['unit'] == 'us' for f in figures), figures
+assert len(figures) == 3 * 6 and all(f['median'] > 0 and f['unit'] == 'us' for f in figures), figures
+assert sum('from 1000 queries' in f['name'] for f in figures) == 6, figures
 EOF
     ;;
 region)

@@ -1,7 +1,5 @@
 /*
  * postgres/query_decimal.h - decimals of several scales in a program (query/program.h).
- *
- * Circle: query_decimal.c and query_expr.c call each other, because an expression contains others.
  */
 #ifndef GSTORE_QUERY_DECIMAL_H
 #define GSTORE_QUERY_DECIMAL_H

@@ -1,6 +1,4 @@
 /* postgres/query_distance.h - distances of a column from a value that depends on no row, as columns of a program.
- *
- * Circle: query_distance.c and query_expr.c call each other, because a distance is an expression, with instructions and a value that is evaluated.
  */
 #ifndef GSTORE_QUERY_DISTANCE_H
 #define GSTORE_QUERY_DISTANCE_H

@@ -1,5 +1,8 @@
 /*
  * postgres/query_expr.h - instructions of a program (query/program.h) for one expression: what query_compile.c is made of.
+ *
+ * Circle: query_decimal.c, query_distance.c and query_expr.c call each other, because an expression contains others, of which
+ * decimals and distances have files of their own.
  */
 #ifndef GSTORE_QUERY_EXPR_H
 #define GSTORE_QUERY_EXPR_H

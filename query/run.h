@@ -217,7 +217,6 @@ bool gquery_run_nearest(gquery_query *q);
 
 /* Copies the programs, checks all of them, and begins with the first one. */
 bool gquery_stages_check(gquery_query *q);
-void gquery_stages_set(gquery_query *q, uint32_t stage, uint64_t rows);
 /* The groups that were found become rows of the next program. Nothing runs on the stream then. */
 bool gquery_stages_next(gquery_query *q);
 /* Results: entries of the list in q->kept, whose rows are groups. */

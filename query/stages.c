@@ -57,6 +57,14 @@ static bool check_stage(gquery_query *q, uint32_t stage)
     return check_columns(q, stage);
 }
 
+static void set_stage(gquery_query *q, uint32_t stage, uint64_t rows)
+{
+    q->stage = stage;
+    q->program = program_of(q, stage);
+    q->shape = q->shapes[stage];
+    q->rows = rows;
+}
+
 bool gquery_stages_check(gquery_query *q)
 {
     if (q->c->query.stage_count > GQUERY_STAGES_MAX)
@@ -64,16 +72,8 @@ bool gquery_stages_check(gquery_query *q)
     for (uint32_t stage = 0; stage <= q->c->query.stage_count; stage++)
         if (!check_stage(q, stage))
             return false;
-    gquery_stages_set(q, 0, q->c->query.tables[0].rows);
+    set_stage(q, 0, q->c->query.tables[0].rows);
     return true;
-}
-
-void gquery_stages_set(gquery_query *q, uint32_t stage, uint64_t rows)
-{
-    q->stage = stage;
-    q->program = program_of(q, stage);
-    q->shape = q->shapes[stage];
-    q->rows = rows;
 }
 
 /* ---- from one to the next */
@@ -132,7 +132,7 @@ bool gquery_stages_next(gquery_query *q)
     }
     gquery_give_block(q, &before);
     gquery_give_block(q, &q->groups);
-    gquery_stages_set(q, q->stage + 1, count);
+    set_stage(q, q->stage + 1, count);
     q->matches = 1;
     q->scan.dead = q->scan.deleted = q->scan.groups = 0;
     q->pitch = pitch;

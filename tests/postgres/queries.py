@@ -11,6 +11,7 @@ Tables have the same rows, some of them deleted, some not committed yet, in both
 """
 import argparse
 import random
+import re
 import struct
 import sys
 import traceback
@@ -38,6 +39,7 @@ MOODS = ("sad", "ok", "fine", "happy")
 NOT_NULL = {"k", "i4_s", "n_s"}
 # Vectors, by their distances from others: of eighths, so that sums are exact.
 ELEMENTS, BITS = 7, 20
+LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
 VECTORS = f", v real[]{{}}, w bit({BITS})"
 DISTANCES = ("<->", "<#>", "<+>")
 # Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique.
@@ -472,6 +474,11 @@ def fail_or_rows(connection, text):
     return (f"{reply.state} {reply.message}" if reply.state else None), rows, b"GPU: " in plan or b"GPU Filter: " in plan
 
 
+def error_without_limit(connection, query):
+    """A heap whose groups come in the order of the query leaves those behind the limit, and their errors, out; another plan of PostgreSQL does not."""
+    return fail_or_rows(connection, LIMIT.sub("", query.replace("@", "heap")))[0] if " GROUP BY " in query else None
+
+
 def compare(connection, query, table, analyze):
     """Of the same query on the heap, and on the table by both ways. Returns whether the GPU has computed; Failed: they differ."""
     wanted_error, wanted, _ = fail_or_rows(connection, query.replace("@", "heap"))
@@ -482,7 +489,7 @@ def compare(connection, query, table, analyze):
         on_gpu |= gpu
         if way == "off" and gpu:
             raise private.Failed(f"the GPU computes though it is not to: {text}")
-        if error and not wanted_error:
+        if error and not wanted_error and error != error_without_limit(connection, query):
             raise private.Failed(f"gpu_queries {way}: {error}, and the heap raises no error: {text}")
         if not error and not wanted_error and rows != wanted:
             some = [(wire.fields(a), wire.fields(b)) for a, b in zip(wanted, rows) if a != b][:3]
