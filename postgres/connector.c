@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +17,7 @@
 #include <gvmem/client.h>
 
 #include "postgres/clock.h"
+#include "postgres/thread.h"
 
 #define FRESH_MS \
 	1000 /* one that nobody has taken for so long is not used: the keeper may have closed it */
@@ -182,20 +182,6 @@ free_connector(gstore_connector *c)
 	free(c);
 }
 
-/* All signals are blocked in it: the main thread handles them. */
-static int
-start_thread(gstore_connector *c)
-{
-	sigset_t all, before;
-	int		 error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&c->thread, NULL, connector_main, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
-}
-
 int
 gstore_connector_start(const char *keeper, gstore_connector **out)
 {
@@ -210,7 +196,9 @@ gstore_connector_start(const char *keeper, gstore_connector **out)
 	pthread_cond_init(&c->changed, NULL);
 	c->keeper = strdup(keeper);
 	c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	error = c->keeper == NULL ? ENOMEM : c->event < 0 ? errno : start_thread(c);
+	error = c->keeper == NULL ? ENOMEM
+		: c->event < 0		  ? errno
+							  : gstore_thread_start(&c->thread, connector_main, c);
 	if (error == 0)
 		*out = c;
 	else

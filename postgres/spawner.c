@@ -27,6 +27,7 @@
 
 #include "postgres/clock.h"
 #include "postgres/executors.h"
+#include "postgres/thread.h"
 
 #define COMPILERS_MAX 2
 #define WAITING_MAX	  64 /* connections beside those of sessions */
@@ -443,20 +444,6 @@ free_spawner(gstore_spawner *spawner)
 	free(spawner);
 }
 
-/* Blocks all signals in the thread: the main thread handles them. */
-static int
-start_thread(gstore_spawner *spawner)
-{
-	sigset_t all, before;
-	int		 error;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	error = pthread_create(&spawner->thread, NULL, spawner_main, spawner);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return error;
-}
-
 gvm_status
 gstore_spawner_start(const char *program, const char *executor, const char *keeper,
 					 uint32_t sessions_max, gstore_spawner **out)
@@ -494,7 +481,7 @@ gstore_spawner_start(const char *program, const char *executor, const char *keep
 	error = gstore_connector_start(keeper, &spawner->connector);
 	gstore_executors_init(&spawner->executors, spawner->executor, spawner->connector);
 	if (error == 0)
-		error = start_thread(spawner);
+		error = gstore_thread_start(&spawner->thread, spawner_main, spawner);
 	if (error != 0)
 	{
 		status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(error));

@@ -5,11 +5,11 @@
 #include "postgres/tasks.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "postgres/clock.h"
+#include "postgres/thread.h"
 
 #define LOOK_MS 1000
 
@@ -176,7 +176,6 @@ gvm_status
 gstore_tasks_start(gstore_service *service, void (*wake)(void *latch), void *latch, gstore_tasks **out)
 {
 	gstore_tasks *c = calloc(1, sizeof *c);
-	sigset_t	  all, before;
 	int			  code;
 
 	if (c == NULL)
@@ -188,10 +187,7 @@ gstore_tasks_start(gstore_service *service, void (*wake)(void *latch), void *lat
 	c->trims.end = &c->trims.first;
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_cond_init(&c->given, NULL);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	code = pthread_create(&c->thread, NULL, tasks_thread_main, c);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	code = gstore_thread_start(&c->thread, tasks_thread_main, c);
 	if (code != 0)
 	{
 		pthread_cond_destroy(&c->given);
