@@ -1,8 +1,4 @@
 -- Queries on the GPU: aggregates and GROUP BY over a table, beside the same over a heap and without the GPU.
-SET max_parallel_workers_per_gather = 0;
--- Tables here are small: the planner is to choose the GPU all the same.
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 CREATE DOMAIN q_small AS int;
 CREATE TABLE qh (id int, i2 int2, i4 int4, i8 int8, f4 float4, f8 float8, b bool, d date, t time, ts timestamp,
     tz timestamptz, o oid, c "char", dom q_small, note text);
@@ -29,16 +25,14 @@ INSERT INTO qh VALUES
 INSERT INTO qg SELECT * FROM qh;
 INSERT INTO qa SELECT * FROM qh;
 
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'q';
 SET test.node = '"GPU":';
 SET test.ordered = off;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 -- How many rows meet a condition.
 CREATE FUNCTION met(condition text) RETURNS text LANGUAGE sql AS $$ SELECT same('SELECT count(*) FROM q WHERE ' || condition) $$;
 

@@ -1,7 +1,4 @@
 -- Decimals in queries on the GPU: numeric(p, s) beside the same over a heap and without the GPU.
-SET max_parallel_workers_per_gather = 0;
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 CREATE DOMAIN d_price AS numeric(7,1);
 CREATE TABLE dh (id int, i2 int2, i8 int8, n numeric(9,2), m numeric(12,4) NOT NULL, z numeric(18,0), w numeric(30,3), neg numeric(6,-2), small numeric(3,5), price d_price, any_scale numeric, k numeric(4,1));
 CREATE FOREIGN TABLE dg (id int, i2 int2, i8 int8, n numeric(9,2), m numeric(12,4) NOT NULL, z numeric(18,0), w numeric(30,3), neg numeric(6,-2), small numeric(3,5), price d_price, any_scale numeric, k numeric(4,1)) SERVER gstore_fdw;
@@ -18,16 +15,14 @@ INSERT INTO dh VALUES
     (2003, NULL, NULL, NULL, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL), (2004, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 INSERT INTO dg SELECT * FROM dh;
 INSERT INTO da SELECT * FROM dh;
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'd';
 SET test.node = '"GPU":';
 SET test.ordered = off;
 SET test.shown = '80 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 -- How many rows meet a condition.
 CREATE FUNCTION met(condition text) RETURNS text LANGUAGE sql AS $$ SELECT translate(same('SELECT count(*) FROM q WHERE ' || condition), '()', '') $$;
 

@@ -2,7 +2,6 @@
 \set QUIET on
 SET client_min_messages = warning;
 CREATE EXTENSION gstore_fdw_bit;
-SET max_parallel_workers_per_gather = 0;
 
 -- ---- functions and operators
 SELECT '{1,2,3}'::real[] <-> '{4,6,3}' AS l2, '{1,2,3}'::real[] <#> '{4,6,3}' AS inner, '{1,0}'::real[] <=> '{0,2}' AS cosine, '{1,2,3}'::real[] <+> '{4,6,2}' AS l1;
@@ -22,8 +21,6 @@ SELECT o.oprname, o.oprleft::regtype, p.provolatile, p.proisstrict, p.proparalle
     WHERE p.proname ~ '^gstore_.*(distance|product)$' ORDER BY p.proname, 2;
 
 -- ---- on the GPU; values whose distances are exact, so that equal ones are equal
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 SET enable_sort = off;
 CREATE TABLE dh (id int, r real[], d double precision[], s smallint[], b bit(37), loose real[], t text);
 CREATE FOREIGN TABLE dg (id int, r real[] OPTIONS (length '12'), d double precision[] OPTIONS (length '9'), s smallint[] OPTIONS (length '20'), b bit(37), loose real[], t text) SERVER gstore_fdw;
@@ -40,16 +37,14 @@ DELETE FROM dh WHERE id % 10 = 3;
 DELETE FROM dg WHERE id % 10 = 3;
 DELETE FROM da WHERE id % 10 = 3;
 
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'd';
 SET test.node = '"GPU(": "order| Filter|": "aggregate)';
 SET test.ordered = on;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 
 EXPLAIN (COSTS OFF) SELECT id, r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}' AS distance FROM dg WHERE id > 10 ORDER BY r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}', id LIMIT 5;
 SELECT o, same(format('SELECT id, r %s ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' AS d FROM q ORDER BY 2, id LIMIT 5', o)), same(format('SELECT id FROM q ORDER BY ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}''::real[] %s r DESC, id LIMIT 100', o)),

@@ -1,7 +1,4 @@
 -- Conditions of scans on the GPU: beside the same over a heap, and evaluated by the scan.
-SET max_parallel_workers_per_gather = 0;
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 SET gstore_fdw.gpu_aggregates = off;
 CREATE TABLE fh (id int, i int, b int8, f float8, d date, ok bool, n numeric(10,2), t text, a int[]);
 CREATE FOREIGN TABLE fg (id int, i int, b int8, f float8, d date, ok bool, n numeric(10,2), t text, a int[]) SERVER gstore_fdw;
@@ -18,16 +15,14 @@ DELETE FROM fh WHERE id % 10 = 7;
 DELETE FROM fg WHERE id % 10 = 7;
 DELETE FROM fa WHERE id % 10 = 7;
 
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'f';
 SET test.node = '"GPU Filter"';
 SET test.ordered = off;
 SET test.shown = 'count';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT id, t FROM fg WHERE i < 10 OR i IS NULL;

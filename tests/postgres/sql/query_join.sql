@@ -1,7 +1,4 @@
 -- Joins on the GPU below aggregates, beside the same over heaps and without the GPU.
-SET max_parallel_workers_per_gather = 0;
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 -- A fact table and dimensions: unique keys, keys that come again, keys of other types, none at all.
 CREATE TABLE f_h (id int, k int, k2 int8, d date, x int, y float8, b bool);
 INSERT INTO f_h SELECT i, CASE WHEN i % 11 <> 0 THEN i % 40 END, i % 7, date '2000-01-01' + i % 50, i % 100, (i % 64) / 8.0, i % 3 = 0 FROM generate_series(1, 3000) i;
@@ -29,15 +26,13 @@ BEGIN
     END LOOP;
 END $$;
 
--- Comparisons with the heap: answer(), place().
+-- Settings, and comparisons with the heap: answer(), place().
 SET test.node = '"GPU Join":';
 SET test.ordered = off;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 -- Of a query of tables T@: the heaps' answer, if tables of both formats have the same, with joins on the GPU and without them; and where it ran, if
 -- that was not the GPU for one of these. Long answers are shortened.
 CREATE FUNCTION same_join(query text) RETURNS text LANGUAGE plpgsql AS $$

@@ -1,7 +1,4 @@
 -- ORDER BY with LIMIT on the GPU: beside the same over a heap, and without the GPU.
-SET max_parallel_workers_per_gather = 0;
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 SET enable_sort = off;
 CREATE TABLE oh (id int, i2 int2, i4 int4, i8 int8, f4 float4, f8 float8, b bool, d date, tm time, ts timestamp, o oid, c "char", t text, a int[]);
 CREATE FOREIGN TABLE og (id int, i2 int2, i4 int4, i8 int8, f4 float4, f8 float8, b bool, d date, tm time, ts timestamp, o oid, c "char", t text, a int[]) SERVER gstore_fdw;
@@ -23,16 +20,14 @@ DELETE FROM oh WHERE id % 10 = 7;
 DELETE FROM og WHERE id % 10 = 7;
 DELETE FROM oa WHERE id % 10 = 7;
 
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'o';
 SET test.node = '"GPU": "order';
 SET test.ordered = on;
 SET test.shown = '40 30';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 
 -- Plans.
 EXPLAIN (COSTS OFF) SELECT id, t FROM og ORDER BY f8 DESC, i4 NULLS FIRST, id LIMIT 5;

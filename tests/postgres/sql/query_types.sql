@@ -1,7 +1,4 @@
 -- Queries on the GPU with uuid, enums and fields of dates and times, beside the same over a heap and without the GPU.
-SET max_parallel_workers_per_gather = 0;
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 SET timezone = 'UTC';
 CREATE TYPE mood AS ENUM ('sad', 'ok', 'happy');
 ALTER TYPE mood ADD VALUE 'fine' BEFORE 'ok';
@@ -25,16 +22,14 @@ INSERT INTO yh (id, u, v, f, d, t, ts, tz) VALUES
     (2005, NULL, '80000000-0000-0000-0000-000000000000', 'fine', '1999-12-31', NULL, '2000-01-01 00:00', '1999-12-31 23:59:59.999999'), (2006, NULL, '80000000-0000-0000-0000-000000000000', 'fine', '2000-02-29', NULL, '1970-01-01', '1970-01-01');
 INSERT INTO yg SELECT * FROM yh;
 INSERT INTO ya SELECT * FROM yh;
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'y';
 SET test.node = '"GPU":';
 SET test.ordered = off;
 SET test.shown = '80 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 -- How many rows meet each of the conditions, without those with the first and the last timestamp.
 CREATE FUNCTION met(VARIADIC conditions text[]) RETURNS text LANGUAGE sql AS $$
     SELECT same('SELECT ' || string_agg('count(*) FILTER (WHERE ' || c || ')', ', ') || ' FROM q WHERE id NOT IN (2001, 2002)') FROM unnest(conditions) c

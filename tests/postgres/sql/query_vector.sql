@@ -7,9 +7,6 @@ SELECT count(*) = 0 AS missing FROM pg_available_extensions WHERE name = 'vector
     \quit
 \endif
 CREATE EXTENSION vector;
-SET max_parallel_workers_per_gather = 0;
-SET gstore_fdw.gpu_startup_cost = 0;
-SET gstore_fdw.gpu_instruction_cost = 0;
 SET enable_sort = off;
 -- Values whose distances are exact, so that equal ones are equal.
 CREATE TABLE vh (id int, v vector(12), f halfvec(20), b bit(37), loose vector, t text);
@@ -26,16 +23,14 @@ DELETE FROM vh WHERE id % 10 = 3;
 DELETE FROM vg WHERE id % 10 = 3;
 DELETE FROM va WHERE id % 10 = 3;
 
--- Comparisons with the heap: answer(), place(), same().
+-- Settings, and comparisons with the heap: answer(), place(), same().
 SET test.tables = 'v';
 SET test.node = '"GPU": "order';
 SET test.ordered = on;
 SET test.shown = '60 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 
 EXPLAIN (COSTS OFF) SELECT id, v <-> '[1,0,0,0,0,0,0,0,0,0,0,0.5]' AS distance FROM vg WHERE id > 10 ORDER BY v <-> '[1,0,0,0,0,0,0,0,0,0,0,0.5]', id LIMIT 5;
 SELECT o, same(format('SELECT id, v %s ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]'' AS d FROM q ORDER BY d, id LIMIT 5', o)), same(format('SELECT id FROM q ORDER BY ''[1,0,0,-2,0,0,0,3,0,0,0,0.5]''::vector %s v DESC, id LIMIT 100', o)),

@@ -1,8 +1,13 @@
+\set ECHO none
 -- What the tests of queries on the GPU compare: a query over a heap with the same over two tables in GPU memory. Settings of the test:
 --   test.tables   the tables are q of these queries with this in place of q, and h (the heap), g, a (format 'arrow') behind it
 --   test.node     what EXPLAIN (FORMAT JSON) has of a plan that uses the GPU so
 --   test.ordered  the order of rows is compared, too
 --   test.shown    'count': of rows their number; 'N M': all of them up to N bytes, otherwise M and a hash
+-- Tables of these tests are small: the planner is to choose the GPU all the same.
+SET max_parallel_workers_per_gather = 0;
+SET gstore_fdw.gpu_startup_cost = 0;
+SET gstore_fdw.gpu_instruction_cost = 0;
 -- What a query returns, or its error.
 CREATE FUNCTION answer(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
@@ -66,3 +71,4 @@ BEGIN
     END IF;
     RETURN heap || elsewhere;
 END $$;
+\set ECHO all
