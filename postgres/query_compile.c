@@ -191,7 +191,6 @@ plan_outputs(gstore_compiled *c)
 
 /* ---- instructions */
 
-/* The value on the stack goes to each of the words that are wanted of it. */
 bool
 gstore_emit_words(gstore_emitter *e, gstore_accumulator *a, bool is_float)
 {
@@ -323,8 +322,7 @@ emit_keys(gstore_compiled *c, gstore_emitter *e)
 {
 	gstore_emitted key;
 	ListCell	  *cell;
-
-	int words = 0;
+	int			   words = 0;
 
 	c->key_count = c->distinct_words = 0;
 	foreach(cell, c->query.keys)
@@ -449,12 +447,6 @@ emit_sink(gstore_compiled *c, gstore_emitter *e)
 	}
 }
 
-static void
-start_program(gquery_program *program)
-{
-	program->column_count = program->code_count = program->value_count = program->state_words = 0;
-}
-
 bool
 gstore_check_program(const gquery_program *program)
 {
@@ -487,7 +479,7 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 										  .view = e->view == NULL ? NULL : e->view + 1 + i};
 		bool					 done;
 
-		start_program(build.program);
+		gstore_start_program(build.program);
 		done = gstore_join_emit_build(&build, join, &c->raises) && gstore_check_program(build.program);
 		e->values = build.values;
 		if (!done)
@@ -503,7 +495,7 @@ emit_query(gstore_compiled *c, gstore_emitter *e)
 {
 	gquery_program *p = e->program;
 
-	start_program(p);
+	gstore_start_program(p);
 	c->distances.count = 0;
 	initStringInfo(&c->distances.queries);
 	e->distances = &c->distances;
@@ -531,9 +523,9 @@ create_compiled(const gstore_query *query)
 	c->accumulators = palloc0(sizeof *c->accumulators * (3 * count + 1));
 	c->outputs = palloc0(sizeof *c->outputs * (count + 1));
 	c->key_types = palloc0(sizeof *c->key_types * (Size) (list_length(query->keys) + 1));
+	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
 	if (query->joins != NIL)
 		c->builds = palloc(sizeof *c->builds * (Size) list_length(query->joins));
-	c->key_scales = palloc0(sizeof *c->key_scales * (Size) (list_length(query->keys) + 1));
 	return c;
 }
 

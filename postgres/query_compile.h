@@ -1,10 +1,10 @@
 /*
  * postgres/query_compile.h - PostgreSQL's expressions over a table's rows as a program for the GPU (query/program.h).
  *
- * Compiled are expressions of int2, int4, int8, float4, float8, boolean, date, time, timestamp, timestamptz, oid and "char" with
- * PostgreSQL's own operators and functions (query_compile.c lists them). What depends on no row and has no instruction is
- * evaluated once, before the rows or when one has come to it. An expression may raise an error only for rows that PostgreSQL
- * evaluates it for.
+ * Compiled are expressions of the types of gstore_is_compiled_type() with PostgreSQL's own operators and functions: those of query_function.c,
+ * query_decimal.c, query_calendar.c and query_distance.c, and what query_expr.c has of operators, lists and choices. What depends on no row
+ * and has no instruction is evaluated once, before the rows or when one has come to it. An expression may raise an error only for rows
+ * that PostgreSQL evaluates it for.
  */
 #ifndef GSTORE_QUERY_COMPILE_H
 #define GSTORE_QUERY_COMPILE_H
@@ -29,7 +29,7 @@ typedef enum gstore_query_sink
 #define GSTORE_KEY_DESCENDING  1
 #define GSTORE_KEY_NULLS_FIRST 2
 
-/* A query over one relation. */
+/* A query over one relation, or over that joined with others. */
 typedef struct gstore_query
 {
 	gstore_query_sink sink;

@@ -102,6 +102,13 @@ gstore_count_word(const gstore_accumulator *a, const gstore_accumulator *counter
 	return counter->at[counter == a && a->argument != NULL ? GQUERY_COUNT : GQUERY_COUNT_ROWS];
 }
 
+/* A program is not cleared: most of it has no meaning. */
+static inline void
+gstore_start_program(gquery_program *program)
+{
+	program->column_count = program->code_count = program->value_count = program->state_words = 0;
+}
+
 /* ---- query_compile.c */
 
 extern bool

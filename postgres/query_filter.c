@@ -189,7 +189,8 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 		   ExprContext *context)
 {
 	gstore_view	   view;
-	gstore_request request = {filter->compiled, context, relation, &view};
+	gstore_request request = {
+		.compiled = filter->compiled, .context = context, .relation = relation, .view = &view};
 
 	filter->run.place = "nowhere, as the table has no rows";
 	if (count == 0)

@@ -84,8 +84,7 @@ find_kind(JoinType type, gquery_join *kind)
 	}
 }
 
-/* Of one word: equal values have equal words, by GQUERY_ORDER_KEY of floats. */
-/* In one word, of which equal values have the same: decimals of two scales do not. */
+/* In one word, which equal values have alike (floats by GQUERY_ORDER_KEY): decimals of two scales do not. */
 static bool
 is_key_type(Oid type)
 {

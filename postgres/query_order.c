@@ -397,34 +397,28 @@ gstore_evaluate_limits(const List *limits, ExprContext *context)
 	return rows;
 }
 
-static int
-compare_entries(const void *left, const void *right, void *argument)
+static uint64
+row_at(const order_state *state, uint64 at)
 {
-	const int64 *l = left, *r = right;
-	const uint64 words = *(const uint64 *) argument;
-
-	for (uint64 i = 0; i < words; i++)
-		if (l[i] != r[i])
-			return l[i] < r[i] ? -1 : 1;
-	return 0;
+	return (uint64) state->entries[(at + 1) * state->words - 1];
 }
 
 /* Of the run: its entries, in their order. */
 static bool
 take_entries(order_state *state)
 {
-	uint64		 rows;
-	const uint64 words = (uint64) state->run.words;
+	uint64	rows;
+	uint64 *entries = gstore_run_take(&state->run, &rows);
 
-	state->words = words;
-	state->entries = (int64 *) gstore_run_take(&state->run, &rows);
-	if (state->entries == NULL)
+	state->words = (uint64) state->run.words;
+	state->entries = (int64 *) entries;
+	if (entries == NULL)
 		return false;
 	if (rows > state->max)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	qsort_arg(state->entries, rows, sizeof(int64) * words, compare_entries, &state->words);
+	gstore_sort_records(entries, rows, state->run.words, state->run.words);
 	for (uint64 i = 0; i < rows; i++)
-		if ((uint64) state->entries[(i + 1) * words - 1] >= state->view.rows)
+		if (row_at(state, i) >= state->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
 	state->count = rows;
 	state->at = state->read_from = state->read_to = 0;
@@ -435,13 +429,13 @@ take_entries(order_state *state)
 static bool
 make_list(ForeignScanState *node, order_state *state, const int64 *after)
 {
-	const gstore_request request = {state->compiled,
-									node->ss.ps.ps_ExprContext,
-									node->ss.ss_currentRelation,
-									&state->view,
-									state->max,
-									after,
-									(int) state->words};
+	const gstore_request request = {.compiled = state->compiled,
+									.context = node->ss.ps.ps_ExprContext,
+									.relation = node->ss.ss_currentRelation,
+									.view = &state->view,
+									.list_max = state->max,
+									.after = after,
+									.after_words = (int) state->words};
 
 	return gstore_run_begin(&state->run, &request) && take_entries(state);
 }
@@ -482,12 +476,6 @@ begin_lists(ForeignScanState *node, order_state *state)
 		end_lists(state);
 	state->local = done ? NULL : "by the local plan";
 	state->phase = done ? PHASE_LIST : PHASE_LOCAL;
-}
-
-static uint64
-row_at(const order_state *state, uint64 at)
-{
-	return (uint64) state->entries[(at + 1) * state->words - 1];
 }
 
 /* The list's rows are among those of the lists before. */

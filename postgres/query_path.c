@@ -234,7 +234,6 @@ is_simple(PlannerInfo *root, const RelOptInfo *input)
 
 	if (root->numOrderedAggs > 0 && !can_sort(root, input))
 		return false;
-
 	return query->commandType == CMD_SELECT && query->groupingSets == NIL && query->rowMarks == NIL &&
 		root->rowMarks == NIL && bms_is_empty(input->lateral_relids) && !root->hasPseudoConstantQuals;
 }

@@ -390,6 +390,12 @@ compare_words(const void *left, const void *right, void *argument)
 	return 0;
 }
 
+void
+gstore_sort_records(uint64 *records, uint64 count, int record_words, int words)
+{
+	qsort_arg(records, count, sizeof *records * (Size) record_words, compare_words, &words);
+}
+
 bool
 gstore_run_sort(gstore_run *run, int words)
 {
@@ -398,7 +404,7 @@ gstore_run_sort(gstore_run *run, int words)
 
 	if (records == NULL)
 		return false;
-	qsort_arg(records, count, sizeof(uint64) * (Size) run->words, compare_words, &words);
+	gstore_sort_records(records, count, run->words, words);
 	run->records = records;
 	run->count = count;
 	run->at = 0;

@@ -61,7 +61,9 @@ extern bool gstore_run_fetch(gstore_run *run);
  * All records in one array, in the current memory context; the run has none any more. NULL: they cannot be fetched, and why not is written.
  */
 extern uint64 *gstore_run_take(gstore_run *run, uint64 *count);
-/* All records, in the order of their first words, as int64; they are the run's. False, as above. */
+/* Records of so many words, in the order of the first ones, as int64. */
+extern void gstore_sort_records(uint64 *records, uint64 count, int record_words, int words);
+/* All records, in that order; they are the run's. False, as above. */
 extern bool gstore_run_sort(gstore_run *run, int words);
 
 /* Records that were not fetched are given up. What EXPLAIN shows stays. */

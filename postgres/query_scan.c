@@ -298,8 +298,7 @@ static void
 explain_query(ForeignScanState *node, ExplainState *es)
 {
 	const query_state *state = node->fdw_state;
-
-	StringInfoData text;
+	StringInfoData	   text;
 
 	initStringInfo(&text);
 	appendStringInfo(&text, "aggregate on %s", RelationGetRelationName(state->relation));

@@ -281,8 +281,7 @@ emit_stage(gstore_compiled *c, gstore_emitter *e, bool (*emit)(gstore_compiled *
 	if (c->stages == NULL)
 		c->stages = palloc(sizeof *c->stages * GQUERY_STAGES_MAX);
 	e->program = &c->stages[c->stage_count++];
-	e->program->column_count = e->program->code_count = e->program->value_count = 0;
-	e->program->state_words = 0;
+	gstore_start_program(e->program);
 	e->relation = 0;
 	e->joins = NIL;
 	e->certain = false; /* there may be no groups */

@@ -277,38 +277,25 @@ typedef struct gpu_search
 	gstore_batch   *batches[READ_ROWS];
 } gpu_search;
 
-static int
-compare_entries(const void *left, const void *right)
-{
-	const int64 *l = left, *r = right;
-
-	if (l[0] != r[0])
-		return l[0] < r[0] ? -1 : 1;
-	return (l[1] > r[1]) - (l[1] < r[1]);
-}
-
-/* Each query's entries, by distance and row. */
-static void
+/* Each query's entries, by distance and row. False: they cannot be fetched. */
+static bool
 take_entries(gpu_search *g, gstore_run *run)
 {
-	const uint64 queries = (uint64) (g->limit - g->first), bytes = 2 * sizeof(uint64);
-	uint64		 at = 0, each;
+	const uint64 queries = (uint64) (g->limit - g->first);
+	uint64		 each;
 
-	g->count = run->count + run->left;
+	g->entries = gstore_run_take(run, &g->count);
+	if (g->entries == NULL)
+		return false;
 	each = g->count / queries;
 	if (g->count % queries != 0 || each > (uint64) g->s->k)
 		elog(ERROR, "the executor of queries has returned no valid result");
-	g->entries = MemoryContextAllocHuge(CurrentMemoryContext, Max(g->count * bytes, 1));
-	do
-	{
-		memcpy(g->entries + 2 * at, run->records, run->count * bytes);
-		at += run->count;
-	} while (gstore_run_fetch(run));
 	for (uint64 i = 0; i < g->count; i++)
 		if (g->entries[2 * i + 1] != UINT64_MAX && g->entries[2 * i + 1] >= g->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
 	for (uint64 i = 0; i < queries; i++)
-		qsort(g->entries + 2 * i * each, each, bytes, compare_entries);
+		gstore_sort_records(g->entries + 2 * i * each, each, 2, 2);
+	return true;
 }
 
 static bool
@@ -322,12 +309,11 @@ run_program(gpu_search *g, gstore_compiled *compiled)
 									.list_max = (uint64) g->s->k,
 									.nearest = (uint32) (g->limit - g->first)};
 
-	if (!gstore_run_begin(&run, &request))
+	if (!gstore_run_begin(&run, &request) || !take_entries(g, &run))
 	{
 		strlcpy(g->s->why, run.why, sizeof g->s->why);
 		return false;
 	}
-	take_entries(g, &run);
 	gstore_run_end(&run);
 	return true;
 }
