@@ -36,7 +36,7 @@ typedef struct start {
     uint64_t bytes;
 } start;
 
-typedef enum kernel { BEGIN, SCAN, REDUCE, COLLECT, KERNELS } kernel;
+typedef enum kernel { BEGIN, SCAN, REDUCE, KERNELS } kernel;
 
 typedef struct setup {
     bench *b;
@@ -71,8 +71,7 @@ static bool wrong(setup *s, const char *what)
 
 static bool load_kernels(setup *s)
 {
-    static const char *const names[KERNELS] = {"query_begin", "query_scan", "query_reduce",
-                                               "query_collect"};
+    static const char *const names[KERNELS] = {"query_begin", "query_scan", "query_reduce"};
     const unsigned char *image = s->b->info.software ? gvmi_image_soft_query_kernels
                                                      : gvmi_image_cuda_query_kernels;
     bool good;
@@ -352,7 +351,7 @@ static bool measure(setup *s, const char *name, uint64_t bytes, const start *bef
         if (i < warm_up)
             continue;
         bench_add(&floors, floor_us);
-        for (int k = 0; k < COLLECT; k++)
+        for (int k = 0; k < KERNELS; k++)
             bench_add(&kernels[k], us[k]);
     }
     floor = bench_record(s->b, SECTION, bench_text(s->b, "%s, plain read", name), "us", bytes, 0,

@@ -191,7 +191,6 @@ bool gquery_open_table(gquery_query *q)
     return gquery_succeed(q, status, "cannot read a table") && !gquery_is_closed(q->c);
 }
 
-/* GVM_OK without a table. */
 gvm_status gquery_take_leases(gquery_query *q, int wait_ms)
 {
     if (q->attached == NULL)

@@ -20,6 +20,14 @@ int64_t gquery_now_ns(void)
     return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
+void gquery_wait(pthread_cond_t *changed, pthread_mutex_t *lock, int wait_ms)
+{
+    const int64_t until_ns = gquery_now_ns() + wait_ms * INT64_C(1000000);
+    const struct timespec until = {until_ns / INT64_C(1000000000), until_ns % INT64_C(1000000000)};
+
+    (void)pthread_cond_clockwait(changed, lock, CLOCK_MONOTONIC, &until);
+}
+
 /* ---- the memory file, which cannot shrink: executor.c has seen its seal */
 
 void gquery_unmap_window(gquery_connection *c)

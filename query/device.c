@@ -1,4 +1,5 @@
 /* See executor.h. Locks: `opening` while the device is opened; `lock` for lists, under which the driver is not called. */
+#include <limits.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,9 @@ extern const unsigned char gvmi_image_soft_query_joined[];
 extern const unsigned char *const gvmi_image_cuda_query_joined;
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
+
+/* What these are of. */
+enum { KERNELS, JOINED, GATHER, SEARCH, MODULES };
 
 typedef struct waiter {
     struct waiter *next;
@@ -52,46 +56,43 @@ static gvm_status find_kernel(CUmodule module, const char *name, CUfunction *ker
                                                      "there is no kernel %s", name);
 }
 
-static gvm_status find_kernels(gquery_device *d, CUmodule kernels, CUmodule joined, CUmodule gather,
-                               CUmodule search)
+static gvm_status find_kernels(gquery_device *d, const CUmodule *modules)
 {
+    int most = GQUERY_THREADS, of_lists = INT_MAX, of_tiles = INT_MAX; /* tiles: their side is fixed */
     const struct {
-        CUmodule module;
+        int module;
         const char *name;
         CUfunction *kernel;
-    } all[] = {{kernels, "query_begin", &d->begin},
-               {kernels, "query_scan", &d->scan},
-               {kernels, "query_reduce", &d->reduce},
-               {kernels, "query_collect", &d->collect},
-               {kernels, "query_list_groups", &d->list_groups},
-               {joined, "query_join", &d->join},
-               {gather, "query_count_marks", &d->count_marks},
-               {gather, "query_list_marks", &d->list_marks},
-               {gather, "query_gather", &d->gather},
-               {search, "query_distance", &d->distance},
-               {search, "query_keep", &d->keep}};
+        int *most; /* threads of a block */
+    } all[] = {{KERNELS, "query_begin", &d->begin, &most},
+               {KERNELS, "query_scan", &d->scan, &most},
+               {KERNELS, "query_reduce", &d->reduce, &most},
+               {KERNELS, "query_collect", &d->collect, &most},
+               {KERNELS, "query_list_groups", &d->list_groups, &most},
+               {JOINED, "query_join", &d->join, &most},
+               {GATHER, "query_count_marks", &d->count_marks, &most},
+               {GATHER, "query_list_marks", &d->list_marks, &most},
+               {GATHER, "query_gather", &d->gather, &most},
+               {SEARCH, "query_distance", &d->distance, &most},
+               {SEARCH, "query_keep", &d->keep, &most},
+               {SEARCH, "query_select", &d->select, &of_lists},
+               {SEARCH, "query_shorten", &d->shorten, &of_lists},
+               {SEARCH, "query_nearest", &d->nearest, &of_tiles}};
     const int warp = d->info.warp_size > 0 ? d->info.warp_size : 1;
-    int most = GQUERY_THREADS, threads;
-    int select_threads, shorten_threads;
-    gvm_status status;
 
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        status = find_kernel(all[i].module, all[i].name, all[i].kernel, &threads);
+        int threads;
+        const gvm_status status = find_kernel(modules[all[i].module], all[i].name, all[i].kernel,
+                                              &threads);
+
         if (status != GVM_OK)
             return status;
-        most = threads < most ? threads : most;
+        if (threads < *all[i].most)
+            *all[i].most = threads;
     }
-    status = find_kernel(search, "query_select", &d->select, &select_threads);
-    if (status == GVM_OK)
-        status = find_kernel(search, "query_shorten", &d->shorten, &shorten_threads);
-    if (status == GVM_OK)
-        status = find_kernel(search, "query_nearest", &d->nearest, &threads);
-    if (status != GVM_OK)
-        return status;
-    threads = select_threads < shorten_threads ? select_threads : shorten_threads;
     d->threads = (uint32_t)(most - most % warp);
     /* On the software GPU threads of a block are not faster together, and these wait for each other. */
-    d->select_threads = d->info.software ? 1 : (uint32_t)(threads - threads % warp);
+    d->select_threads = d->info.software ? 1 : (uint32_t)(of_lists - of_lists % warp);
     return GVM_OK;
 }
 
@@ -131,22 +132,18 @@ static gvm_status load_module(const unsigned char *image, CUmodule *module)
 
 static gvm_status load_kernels(gquery_device *d)
 {
-    const bool software = d->info.software;
-    CUmodule kernels, joined, gather, search;
-    gvm_status status = load_module(
-        software ? gvmi_image_soft_query_kernels : gvmi_image_cuda_query_kernels, &kernels);
+    const unsigned char *const images[MODULES][2] = {
+        [KERNELS] = {gvmi_image_cuda_query_kernels, gvmi_image_soft_query_kernels},
+        [JOINED] = {gvmi_image_cuda_query_joined, gvmi_image_soft_query_joined},
+        [GATHER] = {gvmi_image_cuda_query_gather, gvmi_image_soft_query_gather},
+        [SEARCH] = {gvmi_image_cuda_query_search, gvmi_image_soft_query_search}};
+    CUmodule modules[MODULES];
+    gvm_status status = GVM_OK;
 
+    for (int i = 0; i < MODULES && status == GVM_OK; i++)
+        status = load_module(images[i][d->info.software], &modules[i]);
     if (status == GVM_OK)
-        status = load_module(software ? gvmi_image_soft_query_joined : gvmi_image_cuda_query_joined,
-                             &joined);
-    if (status == GVM_OK)
-        status = load_module(software ? gvmi_image_soft_query_gather : gvmi_image_cuda_query_gather,
-                             &gather);
-    if (status == GVM_OK)
-        status = load_module(software ? gvmi_image_soft_query_search : gvmi_image_cuda_query_search,
-                             &search);
-    if (status == GVM_OK)
-        status = find_kernels(d, kernels, joined, gather, search);
+        status = find_kernels(d, modules);
     if (status == GVM_OK)
         allow_shared(d);
     return status;
@@ -267,13 +264,7 @@ static bool wait_for_turn(gquery_connection *c)
         at = &(*at)->next;
     *at = &self;
     while (!closed && (state.waiters != &self || state.running == GQUERY_RUNNING_MAX)) {
-        struct timespec until;
-
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += WAIT_MS * 1000000L;
-        until.tv_sec += until.tv_nsec / 1000000000;
-        until.tv_nsec %= 1000000000;
-        (void)pthread_cond_clockwait(&state.given, &state.lock, CLOCK_MONOTONIC, &until);
+        gquery_wait(&state.given, &state.lock, WAIT_MS);
         closed = gquery_is_closed(c);
     }
     leave_queue(&self);

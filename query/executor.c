@@ -315,7 +315,7 @@ static void *rest_main(void *argument)
         const struct timespec pause = {GQUERY_REST_NS / INT64_C(1000000000), 0};
 
         (void)nanosleep(&pause, NULL);
-        (void)gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
+        gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
         gquery_hash_rest(GQUERY_HASH_REST_NS);
         gquery_device_rest();
     }

@@ -13,6 +13,7 @@
 #ifndef GQUERY_EXECUTOR_H
 #define GQUERY_EXECUTOR_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
@@ -22,7 +23,7 @@
 #include "query/tables.h"
 #include "query/wire.h"
 
-#define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait. Each has one table */
+#define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait */
 #define GQUERY_REST_NS \
     INT64_C(1000000000) /* after so long without use memory and tables are given up */
 #define GQUERY_RESULTS_REST_MS 5000
@@ -62,6 +63,8 @@ typedef struct gquery_connection {
 } gquery_connection;
 
 int64_t gquery_now_ns(void);
+/* As pthread_cond_wait(), for so long at most. */
+void gquery_wait(pthread_cond_t *changed, pthread_mutex_t *lock, int wait_ms);
 
 /* Maps the file as it is now, and copies its window. False: that is no query. */
 bool gquery_read_window(gquery_connection *c);

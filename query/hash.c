@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "query/executor.h"
 
@@ -120,18 +119,6 @@ static gquery_hashed *take_surplus(void)
     return unused > 1 && bytes > UNUSED_BYTES ? take_unused(INT64_MAX) : NULL;
 }
 
-static void wait_built(int wait_ms)
-{
-    struct timespec until;
-
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += wait_ms / 1000;
-    until.tv_nsec += wait_ms % 1000 * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    (void)pthread_cond_clockwait(&state.built, &state.lock, CLOCK_MONOTONIC, &until);
-}
-
 /* Another one in its place goes, where there are as many as are kept. */
 static gquery_hashed *enlist(gquery_hashed *h)
 {
@@ -151,7 +138,7 @@ static gquery_hash_found find_or_make(const gquery_hash_key *key, int wait_ms, g
     gquery_hashed *h = key->store == 0 ? NULL : find_locked(key);
 
     if (h != NULL && !h->ready) {
-        wait_built(wait_ms);
+        gquery_wait(&state.built, &state.lock, wait_ms);
         h = find_locked(key);
         if (h != NULL && !h->ready)
             return GQUERY_HASH_BUSY;

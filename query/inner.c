@@ -112,10 +112,8 @@ static gquery_hash describe(const gquery_hashed *h, const gvm_lease *lease)
 {
     const uint64_t address = (uint64_t)(uintptr_t)lease->address;
 
-    return (gquery_hash){.slots = address,
-                         .count = h->slots,
-                         .next = h->next_at == 0 ? 0 : address + h->next_at,
-                         .keys = h->keys};
+    return (gquery_hash){
+        .slots = address, .count = h->slots, .next = h->next_at == 0 ? 0 : address + h->next_at};
 }
 
 /* The slots are there, and empty. */
@@ -290,7 +288,7 @@ gvm_status gquery_inner_take_leases(gquery_query *q, int wait_ms)
 
 void gquery_inner_release_leases(gquery_query *q)
 {
-    for (uint32_t t = 0; t < q->shape.joins; t++) {
+    for (uint32_t t = 0; t < GQUERY_JOINS_MAX && q->inner[t] != NULL; t++) {
         gquery_inner *inner = q->inner[t];
 
         gquery_leases_release(&inner->part.leases);
@@ -313,12 +311,10 @@ void gquery_inner_set_sources(gquery_query *q)
 
 void gquery_inner_close(gquery_query *q)
 {
+    gquery_inner_release_leases(q);
     for (uint32_t t = 0; t < GQUERY_JOINS_MAX && q->inner[t] != NULL; t++) {
         gquery_inner *inner = q->inner[t];
 
-        gquery_leases_release(&inner->part.leases);
-        if (inner->lease.mode != 0)
-            (void)gvm_object_release(inner->hashed->object, &inner->lease);
         gquery_tables_release(q->tables, inner->part.attached);
         if (inner->hashed != NULL)
             gquery_hash_release(inner->hashed);

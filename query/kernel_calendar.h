@@ -119,11 +119,6 @@ GVM_DEVICE uint64_t infinite_field(uint32_t what, uint64_t v)
     return BAD_CALENDAR;
 }
 
-GVM_DEVICE uint64_t checked_timestamp(int64_t us)
-{
-    return us >= TIMESTAMP_LEAST && us < TIMESTAMP_LIMIT ? (uint64_t)us : BAD_CALENDAR;
-}
-
 /* offset: of the local time from v, in microseconds. BAD_CALENDAR: an infinite value has no such field, or what would be returned is out of range. */
 GVM_DEVICE uint64_t calendar(uint32_t what, uint32_t of, int64_t offset, uint64_t v)
 {

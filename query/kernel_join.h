@@ -162,7 +162,7 @@ GVM_DEVICE uint32_t take_next_matches(const gquery_scan *p, machine *m)
         if (next_row(h, *row) == GQUERY_NO_ROW)
             m->more &= ~(1u << (t * EACH + r));
     }
-    return h->resume;
+    return (uint32_t)h->resume;
 }
 
 /* ---- building */

@@ -32,14 +32,13 @@ typedef struct gquery_source {
 
 #define GQUERY_NO_ROW UINT32_MAX
 
-/* An inner table by its keys, a row of it being a number below GQUERY_NO_ROW. Open addressing, linear probing: a slot is `1 + keys` words, the first one a state and, in its upper half, a row; then the
- * keys. Rows with the same keys are chained by `next`, a uint32_t for each row of the table that has been entered. */
+/* An inner table by its keys: open addressing, linear probing. A slot is a word, which has a state in its lower half and a row, below GQUERY_NO_ROW, in its
+ * upper one, and then the keys. Rows with the same keys are chained by `next`, a uint32_t for each row of the table that has been entered. */
 typedef struct gquery_hash {
-    uint64_t slots; /* an address */
-    uint64_t count; /* of slots; 0: no row was entered */
-    uint64_t next;  /* an address; 0: no two rows have the same keys */
-    uint32_t keys;
-    uint32_t resume; /* by gquery_scan: the instruction behind the table's GQUERY_PROBE */
+    uint64_t slots;  /* an address */
+    uint64_t count;  /* of slots; 0: no row was entered */
+    uint64_t next;   /* an address; 0: no two rows have the same keys */
+    uint64_t resume; /* by gquery_scan: the instruction behind the table's GQUERY_PROBE */
 } gquery_hash;
 
 /* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there. */

@@ -8,8 +8,9 @@
  * set back to what it was before the slice, which is done again with that bound and at most half of the rows. A slice of GQUERY_SLICE_LEAST
  * rows always has room, so each one is over after a few turns.
  *
- * Of rows in random order k / r are beneath a bound that r rows have given. How many times as many the latest slice had is taken for what the next one * has, so that rows whose order is that of the list, turned round, go through in slices that fit. But the bound that a slice with too many has given may leave none
- * of its first rows and all of the next ones: after it slices grow slowly at first. So what is done in vain is about as much as what is not.
+ * Of rows in random order k / r are beneath a bound that r rows have given. The next slice is expected to have as many times more as the latest one
+ * had: so rows in the opposite order of the list go through in slices that fit. But the bound that a slice with too many rows has given may leave
+ * none of its first rows and all of the next ones: after it slices grow slowly at first. So the rows that are done again are about as many as the others.
  */
 #include "query/run.h"
 

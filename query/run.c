@@ -114,7 +114,7 @@ static uint32_t slot_words(const gquery_query *q)
     return 1 + q->shape.keys + q->program->state_words;
 }
 
-/* Whether there is room for q->slots, and for all groups of them behind each other, as collect() puts them. */
+/* Whether there is room for q->slots, and for all groups of them behind each other, as collect_groups() puts them. */
 static bool has_room_for_groups(const gquery_query *q)
 {
     const uint64_t slot_bytes = slot_words(q) * sizeof(uint64_t), room = gquery_room(q);
@@ -187,7 +187,6 @@ bool gquery_launch(gquery_query *q, CUfunction kernel, uint64_t blocks, uint32_t
                              "cuLaunchKernel");
 }
 
-/* Blocks that `work` threads are, but no more than the device runs at once. */
 uint64_t gquery_count_blocks(const gquery_query *q, uint64_t work)
 {
     const uint64_t wanted = (work + q->device->threads - 1) / q->device->threads;
@@ -347,7 +346,6 @@ gquery_outcome gquery_batch_look(gquery_query *q)
 static bool run_batch(gquery_query *q, uint64_t first, uint64_t limit)
 {
     const bool last = limit == q->rows;
-
     const bool stateless = q->shape.marked || q->shape.built;
 
     return gquery_batch_begin(q) && (first > 0 || stateless || launch_begin(q)) &&
@@ -454,20 +452,18 @@ static bool write_state(gquery_query *q)
 }
 
 /* On the device, behind each other. A sum that is not finite is an error before any of them is sent. */
-static bool collect(gquery_query *q)
+static bool collect_groups(gquery_query *q)
 {
     gquery_results *r = &q->c->results;
-    const gquery_collect params = {.groups = q->scan.groups,
-                                   .out = 0,
-                                   .collected = q->lane->device + GQUERY_CONTROL_AT +
-                                                offsetof(gquery_control, collected),
-                                   .group_pitch = slot_words(q),
-                                   .word_pitch = 1,
-                                   .sums = gquery_double_sums(q->program),
-                                   .error = q->scan.error,
-                                   .slot_words = slot_words(q),
-                                   .keys = q->scan.keys};
-    gquery_collect full = params;
+    gquery_collect collect = {.groups = q->scan.groups,
+                              .collected = q->lane->device + GQUERY_CONTROL_AT +
+                                           offsetof(gquery_control, collected),
+                              .group_pitch = slot_words(q),
+                              .word_pitch = 1,
+                              .sums = gquery_double_sums(q->program),
+                              .error = q->scan.error,
+                              .slot_words = slot_words(q),
+                              .keys = q->scan.keys};
 
     *r = (gquery_results){.count = gquery_control_of(q)->groups.count, .record_words = slot_words(q)};
     if (r->count > q->slots)
@@ -476,10 +472,10 @@ static bool collect(gquery_query *q)
         return true;
     if (!gquery_take_block(q, r->count * r->record_words * sizeof(uint64_t), &r->block))
         return false;
-    full.out = r->block.address;
+    collect.out = r->block.address;
     return gquery_launch(q, q->device->collect, gquery_count_blocks(q, q->slots),
-                         q->device->threads, 0, &full) &&
-           (full.sums == 0 || (gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED));
+                         q->device->threads, 0, &collect) &&
+           (collect.sums == 0 || (gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED));
 }
 
 static CUresult copy_records(const gquery_results *r, gquery_lane *lane, uint64_t bytes, uint8_t *to)
@@ -577,7 +573,7 @@ static void set_scan(gquery_query *q)
 
 static bool run_groups(gquery_query *q)
 {
-    return scan_groups(q) && collect(q) && write_piece(q->c, q->lane, q->answer);
+    return scan_groups(q) && collect_groups(q) && write_piece(q->c, q->lane, q->answer);
 }
 
 static bool run_sums(gquery_query *q)

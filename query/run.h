@@ -191,6 +191,7 @@ bool gquery_marks_check(gquery_query *q);
 bool gquery_run_marks(gquery_query *q);
 /* The bitmap of a program that ends in GQUERY_MARK, into q->marked; there are rows. */
 bool gquery_mark(gquery_query *q);
+
 /* ---- inner.c */
 
 /* What the window says of them. */

@@ -470,22 +470,24 @@ GVM_DEVICE int is_within(const gquery_list *list, const int64_t *entry)
     return 1;
 }
 
+GVM_DEVICE void append_entry(gquery_list *list, const int64_t *entry)
+{
+    const uint64_t place = gvm_atomic_add_u64(&list->count, 1);
+    uint32_t w;
+
+    for (w = 0; w < list->words && place < list->max; w++)
+        ((int64_t *)(uintptr_t)list->entries)[place * list->words + w] = entry[w];
+}
+
 GVM_KERNEL(query_keep, gquery_select, p)
 {
     const gquery_list *from = (const gquery_list *)(uintptr_t)p.from;
     gquery_list *to = (gquery_list *)(uintptr_t)p.to;
-    uint64_t i, place;
-    uint32_t w;
+    uint64_t i;
 
-    for (i = gvm_thread_global(); i < entry_count(from); i += gvm_thread_count()) {
-        const int64_t *entry = entry_at(from, i);
-
-        if (!is_within(from, entry))
-            continue;
-        place = gvm_atomic_add_u64(&to->count, 1);
-        for (w = 0; w < from->words && place < to->max; w++)
-            ((int64_t *)(uintptr_t)to->entries)[place * to->words + w] = entry[w];
-    }
+    for (i = gvm_thread_global(); i < entry_count(from); i += gvm_thread_count())
+        if (is_within(from, entry_at(from, i)))
+            append_entry(to, entry_at(from, i));
     for (i = gvm_thread_global(); i < GQUERY_ENTRY_WORDS_MAX; i += gvm_thread_count())
         to->bound[i] = from->bound[i];
     if (gvm_thread_global() == 0)
@@ -711,21 +713,14 @@ GVM_KERNEL(query_nearest, gquery_nearest, p)
 /* Entries up to the bound, into `kept`. By all threads of the block. */
 GVM_DEVICE void keep_entries(const gquery_list *from, gquery_list *kept)
 {
-    uint64_t i, place;
-    uint32_t w;
+    uint64_t i;
 
     if (gvm_thread() == 0)
         kept->count = 0;
     gvm_block_sync();
-    for (i = gvm_thread(); i < entry_count(from); i += gvm_block_threads()) {
-        const int64_t *entry = entry_at(from, i);
-
-        if (!is_within(from, entry))
-            continue;
-        place = gvm_atomic_add_u64(&kept->count, 1);
-        for (w = 0; w < from->words && place < kept->max; w++)
-            ((int64_t *)(uintptr_t)kept->entries)[place * kept->words + w] = entry[w];
-    }
+    for (i = gvm_thread(); i < entry_count(from); i += gvm_block_threads())
+        if (is_within(from, entry_at(from, i)))
+            append_entry(kept, entry_at(from, i));
     gvm_block_sync();
 }
 

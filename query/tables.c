@@ -211,20 +211,16 @@ void gquery_tables_release(gquery_tables *tables, gquery_attached *attached)
     pthread_mutex_unlock(&tables->lock);
 }
 
-uint32_t gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns)
+void gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns)
 {
-    for (;;) {
-        gquery_attached *a;
-        uint32_t left;
+    gquery_attached *a;
 
+    do {
         pthread_mutex_lock(&tables->lock);
         a = take_unused(tables, unused_ns);
-        left = tables->count;
         pthread_mutex_unlock(&tables->lock);
-        if (a == NULL)
-            return left;
         detach(a);
-    }
+    } while (a != NULL);
 }
 
 /* ---- leases */
@@ -291,7 +287,6 @@ gvm_status gquery_leases_take(gquery_tables *tables, gquery_attached *attached,
 
     if (status == GVM_OK && count > 0)
         status = gvm_table_acquire(attached->table, columns, count, &no_hint, wait_ms, data);
-
     if (status != GVM_OK)
         return status;
     l.count = count;

@@ -55,8 +55,8 @@ gvm_status gquery_tables_open_columns(gquery_tables *tables, gquery_attached *at
 /* NULL is ignored. */
 void gquery_tables_release(gquery_tables *tables, gquery_attached *attached);
 
-/* Detaches those that have been without a user for so long: they may have been dropped. How many are left. */
-uint32_t gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns);
+/* Detaches those that have been without a user for so long: they may have been dropped. */
+void gquery_tables_detach_unused(gquery_tables *tables, int64_t unused_ns);
 
 #define GQUERY_LEASE_MS 10000 /* as long as one may take, as a rule */
 

@@ -514,8 +514,7 @@ static bool build(uint32_t t, gquery_hash *out)
     if (b.rows == 0)
         return true;
     b.hash.count = draw(3) == 0 ? b.rows : 2 * b.rows;
-    b.hash.keys = shape.keys;
-    b.hash.slots = put(NULL, b.hash.count * (1 + b.hash.keys) * 8);
+    b.hash.slots = put(NULL, b.hash.count * (1ull + shape.keys) * 8);
     b.hash.next = put(NULL, tables[t].rows * 4);
     scan.build = put(&b, sizeof b);
     launch_scan(&scan, 1 + (uint32_t)draw(4));
@@ -541,7 +540,7 @@ static bool is_expected(const uint64_t *record)
     return WRONG("a group is none of the expected ones");
 }
 
-static bool check_groups(gquery_scan *scan, const gquery_program *program)
+static bool check_groups(gquery_scan *scan)
 {
     static uint64_t records[GROUPS_MAX * (1 + KEYS_MAX + STATE_WORDS)];
     const uint32_t words = 1 + key_count + STATE_WORDS;
@@ -550,7 +549,6 @@ static bool check_groups(gquery_scan *scan, const gquery_program *program)
     gquery_collect c = {.group_pitch = words, .word_pitch = 1, .slot_words = words, .keys = key_count};
     uint64_t count;
 
-    (void)program;
     groups.slots = put(NULL, 2 * GROUPS_MAX * words * 8);
     scan->groups = b.groups = c.groups = put(&groups, sizeof groups);
     c.collected = put(NULL, 8);
@@ -636,7 +634,7 @@ static bool run_case(uint64_t number)
     }
     count_case();
     return is_marked       ? check_marks(&scan)
-           : key_count > 0 ? check_groups(&scan, &program)
+           : key_count > 0 ? check_groups(&scan)
                            : check_state(&scan);
 }
 
