@@ -18,7 +18,7 @@ build: ## build everything into build/
 
 all: build ## the same: pgxn install calls it, then install, both with PG_CONFIG=
 
-demo: ## build, then show devices, sharing, growing in place, and a PostgreSQL table searched by a GPU kernel
+demo: ## build, then show one story: molecules in a PostgreSQL table in GPU memory, searched there by SQL, a C program and Python
 	@scripts/demo.sh $(BUILD)
 
 check-fast: ## under a minute: light lint, unit tests, driver conformance on the software GPU

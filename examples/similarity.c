@@ -1,25 +1,25 @@
 /* The molecules most like a given one, found by the GPU in a table of a PostgreSQL server, by a process
- * that is not the server and copies no table.
+ * that is not the server and copies no table. `make demo` runs it beside the same search in SQL.
  *
- * The table has columns id integer, name text, smiles text and signature smallint[] (64 of them: a
- * fingerprint of 1024 bits). Two molecules are as similar as their fingerprints by Tanimoto's measure:
- * bits set in both, divided by bits set in either. The kernel (similarity_kernel.c) counts both for every
- * row; this program sorts, and fetches the names of the best.
+ * The table has columns id integer, smiles text and fingerprint bit(1024), and the option format
+ * 'arrow'. The distance of two molecules is Jaccard's: 1 - bits set in both / bits set in either.
+ * The kernel (similarity_kernel.c) counts these for every row; this program keeps the best.
  *
- *     similarity "$(psql -Atc "SELECT gstore_export('molecules')")" ID [COUNT]
+ *     similarity "$(psql -Atc "SELECT gstore_export('molecules')")" ID
  */
 #include <inttypes.h>
+#include <time.h>
 
 #include "launch.h"
 
 #define WORDS 16
-#define ARRAY_HEAD_BYTES 20 /* of an array, before its elements */
 #define NOTHING UINT32_MAX
+#define BEST 10
 #define TEXT_BYTES_MAX 4096
 
 /* The same in similarity_kernel.c. */
 typedef struct similarity_params {
-    uint64_t values, bodies, bodies_bytes;
+    uint64_t values, nulls;
     uint64_t rows;
     uint64_t query[WORDS];
     uint64_t results;
@@ -30,38 +30,46 @@ typedef struct result {
 } result;
 
 typedef struct match {
-    result score;
+    double distance;
     int32_t id;
     uint64_t row;
 } match;
 
-enum { ID, NAME, SMILES, SIGNATURE, COLUMNS };
+enum { ID, SMILES, FINGERPRINT, COLUMNS };
 
 typedef struct molecules {
     gvm_table *table;
     gvm_table_info info;
     uint32_t indexes[COLUMNS];
-    gvm_table_column columns[COLUMNS];
     gvm_table_data data[COLUMNS];
+    int32_t *ids;
 } molecules;
 
 static void attach(molecules *m, const char *token)
 {
-    static const char *const names[] = {"id", "name", "smiles", "signature"};
-    static const uint32_t types[] = {23, 25, 25, 1005}; /* int4, text, text, int2[] */
+    static const char *const names[] = {"id", "smiles", "fingerprint"};
+    static const char *const formats[] = {"i", "U", "w:128"}; /* Arrow's: int32, text, 128 bytes */
 
     must(gvm_table_attach(token, 0, &m->table), "cannot attach the table");
     m->info.struct_size = sizeof m->info;
     must(gvm_table_get_info(m->table, &m->info), "cannot ask about the table");
     for (int i = 0; i < COLUMNS; i++) {
-        gvm_table_column *c = &m->columns[i];
+        gvm_table_column c = {.struct_size = sizeof c};
 
         must(gvm_table_find_column(m->table, names[i], &m->indexes[i]), "that is not the table wanted");
-        c->struct_size = sizeof *c;
-        must(gvm_table_get_column(m->table, m->indexes[i], c), "cannot ask about a column");
-        if (c->type != types[i] || c->compressed || c->absent)
-            give_up("a column has another type, or is compressed");
+        must(gvm_table_get_column(m->table, m->indexes[i], &c), "cannot ask about a column");
+        if (c.arrow == NULL || strcmp(c.arrow, formats[i]) != 0)
+            give_up("a column has another type, or the table is not of format 'arrow'");
     }
+}
+
+static void *allocate(uint64_t count, size_t bytes)
+{
+    void *memory = calloc(count + 1, bytes);
+
+    if (memory == NULL)
+        give_up("out of memory");
+    return memory;
 }
 
 static void copy_out(void *to, const void *from, uint64_t at, uint64_t bytes)
@@ -69,127 +77,122 @@ static void copy_out(void *to, const void *from, uint64_t at, uint64_t bytes)
     must_cu(cu.copy_out(to, (uintptr_t)from + at, bytes), "cuMemcpyDtoH");
 }
 
-/* A value of variable length, without its header of 4 bytes. Returns its length; 0 for NULL, too. */
-static uint64_t fetch_body(const molecules *m, int column, uint64_t row, void *body, uint64_t room)
+static const char *fetch_smiles(const molecules *m, uint64_t row, char text[TEXT_BYTES_MAX])
 {
-    const gvm_table_data *d = &m->data[column];
-    const uint64_t end = m->columns[column].bodies_bytes;
-    uint64_t at, len;
-    uint32_t head;
+    int64_t ends[2];
 
-    copy_out(&at, d->values, row * sizeof at, sizeof at);
-    if (at == 0)
-        return 0;
-    if (at > end || end - at < sizeof head)
-        give_up("a value lies beyond its column");
-    copy_out(&head, d->bodies, at, sizeof head);
-    len = head / 4;
-    if (len < sizeof head || len > end - at || len - sizeof head > room)
-        give_up("a value is malformed or too long");
-    copy_out(body, d->bodies, at + sizeof head, len - sizeof head);
-    return len - sizeof head;
-}
-
-static const char *fetch_text(const molecules *m, int column, uint64_t row, char text[TEXT_BYTES_MAX])
-{
-    text[fetch_body(m, column, row, text, TEXT_BYTES_MAX - 1)] = '\0';
+    copy_out(ends, m->data[SMILES].values, row * sizeof *ends, sizeof ends);
+    if (ends[1] < ends[0] || ends[1] - ends[0] >= TEXT_BYTES_MAX)
+        give_up("a text is too long");
+    if (ends[1] > ends[0])
+        copy_out(text, m->data[SMILES].bodies, (uint64_t)ends[0], (uint64_t)(ends[1] - ends[0]));
+    text[ends[1] - ends[0]] = '\0';
     return text;
 }
 
-static void fetch_query(const molecules *m, const int32_t *ids, int32_t id, uint64_t query[WORDS])
+static void fetch_query(const molecules *m, int32_t id, uint64_t query[WORDS])
 {
-    uint8_t array[ARRAY_HEAD_BYTES + 8 * WORDS];
     uint64_t row = 0;
 
-    while (row < m->info.rows && ids[row] != id)
+    while (row < m->info.rows && m->ids[row] != id)
         row++;
     if (row == m->info.rows)
         give_up("there is no molecule of that id");
-    if (fetch_body(m, SIGNATURE, row, array, sizeof array) != sizeof array)
-        give_up("the molecule's signature is not of 64 smallint");
-    memcpy(query, array + ARRAY_HEAD_BYTES, 8 * WORDS);
+    copy_out(query, m->data[FINGERPRINT].values, row * 8 * WORDS, 8 * WORDS);
 }
 
-static void search(const molecules *m, gvm_device *device, const uint64_t query[WORDS], result *results)
+static void count_common(const molecules *m, gvm_device *device, const uint64_t query[WORDS],
+                         result *results)
 {
-    const uint64_t bytes = m->info.rows * sizeof *results;
-    similarity_params params = {.values = (uintptr_t)m->data[SIGNATURE].values,
-                                .bodies = (uintptr_t)m->data[SIGNATURE].bodies,
-                                .bodies_bytes = m->columns[SIGNATURE].bodies_bytes,
+    similarity_params params = {.values = (uintptr_t)m->data[FINGERPRINT].values,
+                                .nulls = (uintptr_t)m->data[FINGERPRINT].nulls,
                                 .rows = m->info.rows};
     kernel similarity = load_kernel(device, "similarity_kernel", "similarity");
     void *memory;
 
-    must(gvm_alloc(device, bytes, &memory), "cannot get memory for results");
+    must(gvm_alloc(device, (m->info.rows + 1) * sizeof *results, &memory),
+         "cannot get memory for results");
     memcpy(params.query, query, sizeof params.query);
     params.results = (uintptr_t)memory;
     run_kernel(device, &similarity, &params);
-    copy_out(results, memory, 0, bytes);
+    if (m->info.rows > 0)
+        copy_out(results, memory, 0, m->info.rows * sizeof *results);
     must(gvm_free(memory), "cannot free the results");
     unload_kernel(&similarity);
 }
 
-static double score_of(result r)
+/* The least distance first; those as near by id. */
+static int is_before(const match *a, const match *b)
 {
-    return r.either > 0 ? (double)r.both / r.either : 0;
+    return a->distance < b->distance || (a->distance == b->distance && a->id < b->id);
 }
 
-/* The best first; those as good by id. */
-static int compare(const void *left, const void *right)
+/* Returns how many there are, in order. */
+static uint64_t choose_best(const molecules *m, const result *results, match best[BEST])
 {
-    const match *a = left, *b = right;
-    const double x = score_of(a->score), y = score_of(b->score);
+    uint64_t found = 0;
 
-    if (x != y)
-        return x < y ? 1 : -1;
-    return (a->id > b->id) - (a->id < b->id);
+    for (uint64_t row = 0; row < m->info.rows; row++) {
+        const result r = results[row];
+        const match next = {r.both > 0 ? 1 - (double)r.both / r.either : 1, m->ids[row], row};
+
+        if (r.either == NOTHING || (found == BEST && !is_before(&next, &best[BEST - 1])))
+            continue;
+        uint64_t at = found < BEST ? found++ : BEST - 1;
+        for (; at > 0 && is_before(&next, &best[at - 1]); at--)
+            best[at] = best[at - 1];
+        best[at] = next;
+    }
+    return found;
 }
 
-static void print_best(const molecules *m, match *all, uint64_t found, uint64_t count)
+static double now_ms(void)
 {
-    char name[TEXT_BYTES_MAX], smiles[TEXT_BYTES_MAX];
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
 
-    qsort(all, found, sizeof *all, compare);
-    for (uint64_t i = 0; i < found && i < count; i++)
-        printf("%.6f  %3" PRIu32 "/%-3" PRIu32 "  %-8s  %s\n", score_of(all[i].score),
-               all[i].score.both, all[i].score.either, fetch_text(m, NAME, all[i].row, name),
-               fetch_text(m, SMILES, all[i].row, smiles));
+static void search(molecules *m, gvm_device *device, int32_t id)
+{
+    result *results = allocate(m->info.rows, sizeof *results);
+    match best[BEST];
+    char smiles[TEXT_BYTES_MAX];
+    uint64_t query[WORDS];
+
+    m->ids = allocate(m->info.rows, sizeof *m->ids);
+    if (m->info.rows > 0)
+        copy_out(m->ids, m->data[ID].values, 0, m->info.rows * sizeof *m->ids);
+    fetch_query(m, id, query);
+
+    const double start_ms = now_ms();
+    count_common(m, device, query, results);
+    const uint64_t found = choose_best(m, results, best);
+    fprintf(stderr, "%" PRIu64 " rows searched in %.1f ms\n", m->info.rows, now_ms() - start_ms);
+
+    for (uint64_t i = 0; i < found; i++)
+        printf("%" PRId32 "|%.6g|%s\n", best[i].id, best[i].distance,
+               fetch_smiles(m, best[i].row, smiles));
+    free(m->ids);
+    free(results);
 }
 
 int main(int argc, char **argv)
 {
-    uint64_t query[WORDS], found = 0;
     gvm_device *device;
     molecules m = {0};
 
-    if (argc < 3) {
-        fputs("usage: similarity TOKEN ID [COUNT]\n", stderr);
-        return 2;
-    }
+    if (argc != 3)
+        give_up("usage: similarity TOKEN ID");
     attach(&m, argv[1]);
-    int32_t *ids = calloc(m.info.rows + 1, sizeof *ids);
-    result *results = calloc(m.info.rows + 1, sizeof *results);
-    match *all = calloc(m.info.rows + 1, sizeof *all);
-
-    if (ids == NULL || results == NULL || all == NULL)
-        give_up("out of memory");
     must(gvm_device_open(m.info.device, &device), "cannot open the device");
     use_device(device);
 
     /* The table's memory is ours to read from here on, and stays where it is. */
     must(gvm_table_acquire(m.table, m.indexes, COLUMNS, NULL, GVM_FOREVER, m.data), "no lease to read");
-    copy_out(ids, m.data[ID].values, 0, m.info.rows * sizeof *ids);
-    fetch_query(&m, ids, (int32_t)atoi(argv[2]), query);
-    search(&m, device, query, results);
-    for (uint64_t row = 0; row < m.info.rows; row++)
-        if (results[row].either != NOTHING)
-            all[found++] = (match){results[row], ids[row], row};
-    print_best(&m, all, found, argc > 3 ? strtoull(argv[3], NULL, 10) : 10);
+    search(&m, device, (int32_t)atoi(argv[2]));
     must(gvm_table_release(m.table, m.data, COLUMNS), "cannot give the lease back");
 
-    free(all);
-    free(results);
-    free(ids);
     gvm_table_detach(m.table);
     gvm_device_pop_context();
     gvm_device_close(device);

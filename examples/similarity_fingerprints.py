@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Fingerprints of molecules, as rows for COPY. usage: similarity_fingerprints.py FILE.smi > ROWS
 
-FILE.smi has a molecule a line: its structure in SMILES, and its number. Each row is number, name, SMILES and
-the fingerprint: 1024 bits as an array of 64 smallint.
+FILE.smi has a molecule a line: its structure in SMILES, and its number. Each row is number, SMILES and the
+fingerprint, as PostgreSQL's bit(1024).
 
 The fingerprint is of hashed paths, as Daylight's: a molecule is a graph of atoms and bonds. Every path of
 1 to 6 atoms that meets no atom twice is written as text, atom, bond, atom ..., in whichever of its two
-directions comes first in the order of bytes, and sets bit crc32(text) % 1024: bit b % 16 (0 is the
-lowest) of element b / 16 + 1 of the array. An atom is its symbol, lower case if aromatic, with its charge;
+directions comes first in the order of bytes, and sets bit crc32(text) % 1024, counted from
+the left. An atom is its symbol, lower case if aromatic, with its charge;
 a bond is one of - = # $ and : (aromatic, also where SMILES leaves it out between two aromatic atoms).
 Hydrogens, isotopes and chirality are left out; so is what lies between molecules (".").
 """
@@ -96,11 +96,10 @@ def paths(atoms, bonds):
 
 
 def fingerprint(smiles):
-    bits = 0
+    bits = ["0"] * BITS
     for text in paths(*parse(smiles)):
-        bits |= 1 << (zlib.crc32(text.encode()) % BITS)
-    words = ((bits >> shift) & 0xFFFF for shift in range(0, BITS, 16))
-    return [word - 0x10000 if word & 0x8000 else word for word in words]
+        bits[zlib.crc32(text.encode()) % BITS] = "1"
+    return "".join(bits)
 
 
 def main():
@@ -109,9 +108,8 @@ def main():
     with open(sys.argv[1], encoding="ascii") as file:
         for line in file:
             smiles, number = line.split()
-            array = "{" + ",".join(map(str, fingerprint(smiles))) + "}"
             escaped = smiles.replace("\\", "\\\\")
-            print(int(number), f"NSC {number}", escaped, array, sep="\t")
+            print(int(number), escaped, fingerprint(smiles), sep="\t")
 
 
 main()

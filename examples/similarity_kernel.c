@@ -1,19 +1,16 @@
 /* The kernel of similarity.c: how much each fingerprint of a table has in common with one.
  *
- * It reads a column smallint[] as PostgreSQL stores it, in the memory of the server's table: `values` has
- * the place of each row's array in `bodies` (gvmem/table.h). Every thread takes rows in turn; rows
- * that are NULL, or have another length than the query, get no result.
+ * A column bit(1024) is a matrix in GPU memory, 128 bytes a row (gvmem/table.h), and is read there. Every thread takes rows in
+ * turn; rows that are NULL get no result.
  */
 #include <gvmem/device/kernel.h>
 
-#define WORDS 16 /* of 64 bits: 64 smallint */
-#define ARRAY_BYTES \
-    24 /* before the elements: header, dimensions, NULLs, type, length, lower bound */
+#define WORDS 16 /* of 64 bits */
 #define NOTHING UINT32_MAX
 
 /* The same in similarity.c. */
 typedef struct similarity_params {
-    uint64_t values, bodies, bodies_bytes;
+    uint64_t values, nulls; /* of the column; nulls is 0 where there is no NULL */
     uint64_t rows;
     uint64_t query[WORDS];
     uint64_t results; /* of struct result, one a row */
@@ -34,21 +31,17 @@ GVM_DEVICE uint32_t count_bits(uint64_t w)
 GVM_KERNEL(similarity, similarity_params, p)
 {
     const uint64_t *values = (const uint64_t *)p.values;
-    const uint64_t body_bytes = ARRAY_BYTES + 8 * WORDS;
+    const uint8_t *nulls = (const uint8_t *)p.nulls;
     result *results = (result *)p.results;
 
     for (uint64_t row = gvm_thread_global(); row < p.rows; row += gvm_thread_count()) {
-        const uint64_t at = values[row];
         result r = {NOTHING, NOTHING};
 
-        if (at != 0 && at < p.bodies_bytes && body_bytes <= p.bodies_bytes - at &&
-            *(const uint32_t *)(p.bodies + at) == body_bytes * 4) {
-            const uint64_t *words = (const uint64_t *)(p.bodies + at + ARRAY_BYTES);
-
+        if (nulls == 0 || nulls[row / 8] >> row % 8 & 1) {
             r.both = r.either = 0;
-            for (int i = 0; i < WORDS; i++) {
-                r.both += count_bits(words[i] & p.query[i]);
-                r.either += count_bits(words[i] | p.query[i]);
+            for (uint64_t i = 0; i < WORDS; i++) {
+                r.both += count_bits(values[row * WORDS + i] & p.query[i]);
+                r.either += count_bits(values[row * WORDS + i] | p.query[i]);
             }
         }
         results[row] = r;

@@ -19,9 +19,9 @@ have_header() { echo "#include <$1>" | cc -E -x c - -o /dev/null >/dev/null 2>&1
 have_nvcc() { have_command nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x $fetched/cuda/nvidia/cu13/bin/nvcc ]; }
 have_postgres_16() { [ -n "${PG_CONFIG_16:-}" ] || [ -d $fetched/postgres ]; }
 is_fetched() { have_nvcc && { [ "$level" = deb ] || have_postgres_16; }; }
-have_python() { # tests/python/package.py looks for the same
+have_python() { # MODULES; tests/python/package.py looks for the same
     for python in python3 /usr/bin/python3; do
-        "$python" -c 'import numpy, pytest, sys, sysconfig
+        "$python" -c "import $1, sys, sysconfig"'
 open(sysconfig.get_path("include") + "/Python.h").close()
 sys.exit(sys.version_info < (3, 11))' 2>/dev/null && return
     done
@@ -53,7 +53,8 @@ demo)
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || needed="$needed postgresql"
     { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; } || needed="$needed postgresql-server-dev-all"
-    [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || needed="$needed rdkit-data"
+    [ -n "${SMILES:-}" ] || [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || needed="$needed rdkit-data"
+    have_python numpy || wanted="$wanted python3-dev python3-numpy"
     ;;
 test | all)
     pkg-config --exists cmocka 2>/dev/null || wanted="$wanted libcmocka-dev"
@@ -62,7 +63,7 @@ test | all)
     have_command mandoc || wanted="$wanted mandoc"
     have_command spin || wanted="$wanted spin"
     have_header sys/sdt.h || wanted="$wanted systemtap-sdt-dev"
-    have_python || wanted="$wanted python3-dev python3-numpy python3-pytest"
+    have_python numpy,pytest || wanted="$wanted python3-dev python3-numpy python3-pytest"
     # Debian's package makes a server of its own on the way; the tests have theirs and let it be.
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || wanted="$wanted postgresql"

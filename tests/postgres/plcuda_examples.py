@@ -118,8 +118,8 @@ def molecule_rows():
     """id and fingerprint, for COPY."""
     program = [sys.executable, str(PROJECT / "examples/similarity_fingerprints.py"), str(MOLECULES)]
     for line in subprocess.run(program, capture_output=True, text=True, check=True).stdout.splitlines():
-        number, _, _, words = line.split("\t")
-        yield f"{number}\t\\\\x" + b"".join(int(w).to_bytes(2, "little", signed=True) for w in words[1:-1].split(",")).hex() + "\n"
+        number, _, bits = line.split("\t")
+        yield f"{number}\t\\\\x{int(bits, 2):0256x}\n"
 
 
 def compare_knn(server, ks, what):

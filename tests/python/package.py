@@ -1,11 +1,14 @@
 """The package of python/, built against the build folder with an interpreter that fits.
 
+usage: package.py PROGRAM [ARGUMENT...] builds it, if need be, and runs a program with it; that needs no pytest.
+
 BUILD says where the library was built (default build), PYTHON which interpreter is taken; without it the first of python3 and
 /usr/bin/python3 that fits.
 """
 import fcntl
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -14,7 +17,7 @@ PLACE = BUILD / "python"
 SITE = PLACE / "site"
 WANTED = "Python 3.11 or later with headers, NumPy and pytest (Debian: python3-dev python3-numpy python3-pytest)"
 FITS = """
-import os, sys, sysconfig, numpy, pytest
+import os, sys, sysconfig, {modules}
 if sys.version_info < (3, 11) or not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
     sys.exit(1)
 print(sys.executable)
@@ -25,11 +28,11 @@ class BuildFailed(Exception):
     """What was said."""
 
 
-def find_interpreter():
+def find_interpreter(modules="numpy, pytest"):
     """None if there is none."""
     for name in [os.environ["PYTHON"]] if "PYTHON" in os.environ else ["python3", "/usr/bin/python3"]:
         try:
-            done = subprocess.run([name, "-c", FITS], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+            done = subprocess.run([name, "-c", FITS.format(modules=modules)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
         except FileNotFoundError:
             continue
         if done.returncode == 0:
@@ -62,3 +65,18 @@ def environment():
     """For an interpreter that is to find the package, and the library."""
     paths = [str(BUILD), str(BUILD / "softgpu"), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     return {"PYTHONPATH": str(SITE), "PYTHONDONTWRITEBYTECODE": "1", "LD_LIBRARY_PATH": ":".join(paths)}
+
+
+def main():
+    python = find_interpreter("numpy")
+    if python is None:
+        sys.exit(f"there is no {WANTED.replace(' and pytest', '').replace(' python3-pytest', '')}")
+    try:
+        build(python)
+    except BuildFailed as error:
+        sys.exit(f"the package cannot be built: {error}")
+    os.execve(python, [python, *sys.argv[1:]], {**os.environ, **environment()})
+
+
+if __name__ == "__main__":
+    main()
