@@ -204,7 +204,7 @@ static void write_list(setup *s)
 static bool put_program(setup *s, uint64_t words)
 {
     char problem[128];
-    uint32_t tests;
+    gquery_tests tests;
 
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);

@@ -66,7 +66,7 @@ GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint3
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {
-        const int64_t key = (int64_t)*place(m, m->depth - keys, r);
+        const int64_t key = (int64_t)(keys == 1 ? m->top[r] : *place(m, m->depth - keys, r));
 
         rows |= (uint32_t)(key >= (int64_t)least && key <= (int64_t)most) << r;
     }

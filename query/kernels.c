@@ -202,22 +202,60 @@ GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instructi
                  right_nulls);
 }
 
-/* A column beside a constant: rows stay active where the comparison is true. */
-GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_instruction *i)
+/* By its instruction. */
+GVM_DEVICE void test_by_code(const gquery_scan *p, machine *m, const gquery_test *test)
 {
-    const uint32_t number = (i->op >> GQUERY_LOADED_SHIFT) - 1;
-    const gquery_column *column = &m->program->columns[number];
-    const gquery_source *source = &p->sources[number];
+    const gquery_instruction *i = &m->program->code[test->at];
+    const gquery_column *column = &m->program->columns[test->column];
     uint64_t left[EACH], right[EACH];
     uint32_t r;
 
-    m->active &= ~column_nulls(m, source);
-    load_values(m, source, column->form, left);
+    load_values(m, &p->sources[test->column], column->form, left);
     add_bias(m, column, 0, left);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         right[r] = i->value;
     m->active &= compare_rows(i->b & GQUERY_KIND, i->b >> GQUERY_OUTCOMES_SHIFT & 7, left, right);
+}
+
+/* Rows whose values are from low to high; others that are not active may be there as well. */
+#define ROWS_WITHIN(type) \
+    const type *values = (const type *)(uintptr_t)source->values; \
+    const type low = (type)test->low, high = (type)test->high; \
+    type v[EACH]; \
+    uint32_t r, rows = 0; \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) \
+        v[r] = has(m->active, r) ? values[m->row + r * m->width] : 0; \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) \
+        rows |= (uint32_t)(v[r] >= low && v[r] <= high) << r; \
+    return rows
+
+GVM_DEVICE uint32_t rows_within_i32(const machine *m, const gquery_source *source, const gquery_test *test)
+{
+    ROWS_WITHIN(int32_t);
+}
+
+GVM_DEVICE uint32_t rows_within_i64(const machine *m, const gquery_source *source, const gquery_test *test)
+{
+    ROWS_WITHIN(int64_t);
+}
+
+GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_test *test)
+{
+    const gquery_source *source = &p->sources[test->column];
+    uint32_t rows;
+
+    if (source->nulls != 0 || source->values == 0)
+        m->active &= ~column_nulls(m, source);
+    if (test->kind == GQUERY_TEST_CODE) {
+        test_by_code(p, m, test);
+        return;
+    }
+    rows = test->kind == GQUERY_TEST_I32 ? rows_within_i32(m, source, test)
+                                         : rows_within_i64(m, source, test);
+    m->active &= test->is_outside ? ~rows : rows;
 }
 
 GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
@@ -364,11 +402,19 @@ GVM_DEVICE void calculate(const gquery_scan *p, machine *m, const gquery_instruc
     set_nulls(m, nulls);
 }
 
+/* All but the most frequent one row by row, in few registers. */
 GVM_DEVICE void convert(machine *m, uint32_t op, uint32_t kind)
 {
     const uint32_t valid = m->active & ~nulls_of(m, m->depth - 1);
     uint32_t r, error;
 
+    if (op == GQUERY_ORDER_KEY) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(valid, r))
+                m->top[r] = order_key(m->top[r], kind != 0);
+        return;
+    }
     store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
@@ -493,31 +539,27 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
 /* Among the block's own, or in device memory. */
 GVM_DEVICE uint64_t find_state(const gquery_scan *p, machine *m, const row_keys *keys)
 {
-    const uint64_t hash = hash_keys(keys), state = find_local(p, keys, hash, &m->local);
+    const uint64_t state = find_local(p, m, keys);
 
-    return state != 0 ? state : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
+    return state != 0 ? state
+                      : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash_keys(keys));
 }
 
-/* Each row's state goes behind the stack; rows without one are out. Lanes wait for each other after each search, as the compiler lets lanes that have
+/* Row by row. Lanes wait for each other after each search, as the compiler lets lanes that have
  * parted go on alone: through the rest of the program they would run one after the other. */
-GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
+GVM_DEVICE void find_states(const gquery_scan *p, machine *m, uint32_t first, uint32_t count,
+                            uint32_t rows, uint32_t lanes)
 {
-    const uint32_t first = m->depth - count;
-    const uint32_t lanes = gvm_warp_active();
     uint32_t r, k;
 
-    store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
         row_keys keys = {place(m, first, r), EACH * gvm_warp_size(), count, 0};
         uint64_t state;
 
-        if (has(m->active, r)) {
+        if (has(rows, r)) {
             for (k = 0; k < count; k++)
-                if (has(nulls_of(m, first + k), r)) {
-                    keys.nulls |= 1u << k;
-                    *place(m, first + k, r) = 0;
-                }
+                keys.nulls |= (nulls_of(m, first + k) >> r & 1) << k;
             state = find_state(p, m, &keys);
             *place(m, p->depth, r) = state;
             if (state == 0)
@@ -525,6 +567,38 @@ GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
         }
         gvm_warp_sync_lanes(lanes);
     }
+}
+
+/* NULLs among the keys are 0. */
+GVM_DEVICE void clear_null_keys(const machine *m, uint32_t first, uint32_t count)
+{
+    uint32_t r, k, nulls;
+
+    GVM_NO_UNROLL
+    for (k = 0; k < count; k++) {
+        nulls = nulls_of(m, first + k) & m->active;
+        if (nulls == 0)
+            continue;
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(nulls, r))
+                *place(m, first + k, r) = 0;
+    }
+}
+
+/* Each row's state goes behind the stack; rows without one are out. */
+GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
+{
+    const uint32_t first = m->depth - count;
+    const uint32_t lanes = gvm_warp_active();
+    uint32_t rows = m->active;
+
+    store_top(m);
+    clear_null_keys(m, first, count);
+    if (looks_here(p, m))
+        rows &= ~find_local_rows(p, m, first, count);
+    if (gvm_warp_any(lanes, rows != 0))
+        find_states(p, m, first, count, rows, lanes);
     m->depth = first;
     load_top(m);
 }
@@ -534,6 +608,11 @@ GVM_DEVICE void add_to_groups(const gquery_scan *p, machine *m, uint32_t first, 
 {
     uint32_t r;
 
+    if (p->local_groups > 0 && aggregate <= GQUERY_SUM_I64) {
+        rows = add_local_rows(p, m, first, aggregate, rows);
+        if (rows == 0)
+            return;
+    }
     store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
@@ -661,18 +740,35 @@ GVM_DEVICE int is_full(const gquery_scan *p)
            gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0;
 }
 
-GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
+/* Of these rows, those whose bit is 1. */
+GVM_DEVICE uint32_t rows_in(const machine *m, uint64_t bitmap, uint64_t bits, uint32_t rows)
 {
-    uint32_t r, rows = 0;
+    uint32_t r, found = 0;
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {
         const uint64_t row = m->row + r * m->width;
 
-        if (row < p->limit && !(p->dead != 0 && row < p->dead_rows && bit_of(p->dead, row)) &&
-            !(p->deleted != 0 && row < p->deleted_rows && bit_of(p->deleted, row)))
-            rows |= 1u << r;
+        if (has(rows, r) && row < bits)
+            found |= (uint32_t)bit_of(bitmap, row) << r;
     }
+    return found;
+}
+
+GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
+{
+    uint32_t r, rows = ALL_ROWS;
+
+    if (m->row + (EACH - 1) * m->width >= p->limit) {
+        rows = 0;
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            rows |= (uint32_t)(m->row + r * m->width < p->limit) << r;
+    }
+    if (p->dead != 0)
+        rows &= ~rows_in(m, p->dead, p->dead_rows, rows);
+    if (p->deleted != 0)
+        rows &= ~rows_in(m, p->deleted, p->deleted_rows, rows);
     return rows;
 }
 
@@ -705,11 +801,11 @@ GVM_DEVICE void run_code(const gquery_scan *p, machine *m, uint32_t at)
 
 GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
 {
-    uint32_t at;
+    uint32_t t;
 
-    for (at = 0; at < p->tests && m->active != 0; at++)
-        run_test(p, m, &m->program->code[at]);
-    run_code(p, m, p->tests);
+    for (t = 0; t < p->tests.count && m->active != 0; t++)
+        run_test(p, m, &p->tests.each[t]);
+    run_code(p, m, p->tests.end);
 #ifdef GQUERY_JOINED
     while (m->more != 0 && !is_full(p))
         run_code(p, m, take_next_matches(p, m));
@@ -793,7 +889,7 @@ GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
     machine m;
 
     m.program = (const gquery_program *)(uintptr_t)p.program;
-    m.stack = (uint64_t *)gvm_shared() + gvm_lane() +
+    m.stack = (uint64_t *)gvm_shared() + p.stack_at + gvm_lane() +
               gvm_warp() * (p.depth + (p.groups != 0)) * EACH * gvm_warp_size();
     m.state = state_of(&p, gvm_thread());
     m.nulls = m.outer = m.floors = 0;

@@ -51,7 +51,7 @@ static uint64_t state, seed, accepted, full_tables, raised, grouped, overflows, 
     narrowed;
 static uint64_t local, overflown; /* cases with groups in shared memory; with more than fit there */
 static gquery_program program;
-static uint32_t tests;      /* of what is sent */
+static gquery_tests tests;  /* of what is sent */
 static gquery_program sent; /* the same as the device has it */
 static host_table table;
 static host_result expected;
@@ -191,8 +191,7 @@ static void draw_local(gquery_scan *scan)
     const uint64_t which = draw(sizeof sizes / sizeof sizes[0] + 3);
 
     if (which < sizeof sizes / sizeof sizes[0]) {
-        scan->local_groups = sizes[which][0];
-        scan->local_copies = sizes[which][1];
+        gquery_place_local(scan, sizes[which][0], sizes[which][1]);
     } else {
         gquery_set_local(scan, (uint32_t)info.warp_size, SHARED_BYTES,
                          draw(2) == 0 ? 0 : 2 * SHARED_BYTES);
@@ -200,7 +199,7 @@ static void draw_local(gquery_scan *scan)
     if (gquery_shared_bytes(scan, (uint32_t)info.warp_size) > SHARED_BYTES && scan->local_groups > 0) {
         if (which >= sizeof sizes / sizeof sizes[0])
             tap_bail_out("gquery_set_local() gives a block more than it may have");
-        scan->local_groups = scan->local_copies = 0;
+        gquery_place_local(scan, 0, 0);
     }
     scan->local_tiles = 1 + (uint32_t)draw(draw(2) == 0 ? 3 : 20);
     local += scan->local_groups > 0;
@@ -649,7 +648,7 @@ static bool run_program(bool is_damaged)
     sent = program;
     tests = gquery_fuse(&sent);
     if (draw(4) == 0) /* the interpreter runs them as well */
-        tests = 0;
+        tests = (gquery_tests){0};
     on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
