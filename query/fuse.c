@@ -150,5 +150,6 @@ gquery_tests gquery_fuse(gquery_program *program)
         if (!merge_test(&tests, &test))
             tests.each[tests.count++] = test;
     }
+    tests.code_count = program->code_count;
     return tests;
 }

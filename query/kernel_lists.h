@@ -30,7 +30,7 @@ GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {
         const uint32_t bits = gvm_warp_ballot(~0u, has(m->active, r));
-        const uint64_t row = m->row - gvm_lane() + r * m->width;
+        const uint64_t row = row_at(m, r) - gvm_lane();
         const uint32_t shift = (uint32_t)row % 32;
 
         if (gvm_lane() != r % lanes || row >= limit)
@@ -54,7 +54,7 @@ GVM_DEVICE int compare_entry(const machine *m, uint32_t keys, uint32_t r, const 
         if (c != 0)
             return c;
     }
-    return compare_i64(m->row + r * m->width, (uint64_t)other[keys]);
+    return compare_i64(row_at(m, r), (uint64_t)other[keys]);
 }
 
 /* Active rows whose entries belong to the list. The first key tells most of the others. */
@@ -89,7 +89,7 @@ GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t ke
         return;
     for (k = 0; k < keys; k++)
         entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
-    entry[keys] = (int64_t)(m->row + r * m->width);
+    entry[keys] = (int64_t)(row_at(m, r));
 }
 
 GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)

@@ -1,7 +1,7 @@
 /* Query programs on the device: program.h says what they mean, kernels.h who calls these kernels with what.
  *
- * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r blocks' widths behind its first one, so that neighbouring threads
- * load neighbouring values. Each instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack
+ * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r warps' lanes behind its first one, so that neighbouring lanes
+ * load neighbouring values, from addresses that are a constant apart. Each instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack
  * (four values), the bits of NULLs (one for each value of each row) and those of active rows; the rest of the stack is in shared memory, where the same
  * value of neighbouring threads lies side by side. What is on the stack in rows that are not active stays as it is, since they may be
  * active again behind GQUERY_ELSE or GQUERY_END.
@@ -35,6 +35,22 @@ GVM_DEVICE int bit_of(uint64_t bitmap, uint64_t i)
     return ((const uint8_t *)(uintptr_t)bitmap)[i / 8] >> (i % 8) & 1;
 }
 
+/* Of these rows of the tile, those whose bit is 1. */
+GVM_DEVICE uint32_t rows_in(const machine *m, uint64_t bitmap, uint32_t rows)
+{
+    const uint8_t *first = (const uint8_t *)(uintptr_t)bitmap + m->row / 8;
+    uint32_t r, found = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r))
+            found |= (gvm_warp_size() % 8 == 0
+                          ? first[r * (gvm_warp_size() / 8)] >> m->row % 8 & 1u
+                          : (uint32_t)bit_of(bitmap, row_at(m, r)))
+                     << r;
+    return found;
+}
+
 GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
 {
     const uint32_t unmatched = unmatched_rows(m, source);
@@ -42,6 +58,8 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
 
     if (source->nulls == 0)
         return source->values == 0 ? ALL_ROWS : nulls;
+    if (is_of_outer(source))
+        return m->active & ~rows_in(m, source->nulls, m->active);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         if (has(m->active & ~unmatched, r))
@@ -226,7 +244,7 @@ GVM_DEVICE void test_by_code(const gquery_scan *p, machine *m, const gquery_test
     uint32_t r, rows = 0; \
     GVM_UNROLL \
     for (r = 0; r < EACH; r++) \
-        v[r] = has(m->active, r) ? values[m->row + r * m->width] : 0; \
+        v[r] = has(m->active, r) ? values[row_at(m, r)] : 0; \
     GVM_UNROLL \
     for (r = 0; r < EACH; r++) \
         rows |= (uint32_t)(v[r] >= low && v[r] <= high) << r; \
@@ -620,7 +638,7 @@ GVM_DEVICE void add_to_groups(const gquery_scan *p, machine *m, uint32_t first, 
         const uint64_t v = aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r);
 
         if (is_local(state))
-            add_to_local(p, state, first, aggregate, v);
+            add_to_local(state, first, aggregate, v);
         else if (state != 0)
             add_to_group(aggregate, (uint64_t *)(uintptr_t)state + first, v);
     }
@@ -740,35 +758,29 @@ GVM_DEVICE int is_full(const gquery_scan *p)
            gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0;
 }
 
-/* Of these rows, those whose bit is 1. */
-GVM_DEVICE uint32_t rows_in(const machine *m, uint64_t bitmap, uint64_t bits, uint32_t rows)
+/* Of these rows of the tile, those below `end`. */
+GVM_DEVICE uint32_t rows_below(const machine *m, uint64_t end, uint32_t rows)
 {
-    uint32_t r, found = 0;
+    const int64_t left = (int64_t)(end - m->row);
+    uint32_t r;
 
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++) {
-        const uint64_t row = m->row + r * m->width;
-
-        if (has(rows, r) && row < bits)
-            found |= (uint32_t)bit_of(bitmap, row) << r;
+    if (left <= (EACH - 1) * (int64_t)gvm_warp_size()) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (left <= (int64_t)(r * gvm_warp_size()))
+                rows &= ~(1u << r);
     }
-    return found;
+    return rows;
 }
 
 GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
 {
-    uint32_t r, rows = ALL_ROWS;
+    uint32_t rows = rows_below(m, p->limit, ALL_ROWS);
 
-    if (m->row + (EACH - 1) * m->width >= p->limit) {
-        rows = 0;
-        GVM_UNROLL
-        for (r = 0; r < EACH; r++)
-            rows |= (uint32_t)(m->row + r * m->width < p->limit) << r;
-    }
     if (p->dead != 0)
-        rows &= ~rows_in(m, p->dead, p->dead_rows, rows);
+        rows &= ~rows_in(m, p->dead, rows_below(m, p->dead_rows, rows));
     if (p->deleted != 0)
-        rows &= ~rows_in(m, p->deleted, p->deleted_rows, rows);
+        rows &= ~rows_in(m, p->deleted, rows_below(m, p->deleted_rows, rows));
     return rows;
 }
 
@@ -776,11 +788,11 @@ GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
 GVM_DEVICE void run_code(const gquery_scan *p, machine *m, uint32_t at)
 {
     const gquery_instruction *code = m->program->code;
-    uint64_t next; /* without its value, and code_count is read each time: there are few registers */
+    uint64_t next; /* without its value: there are few registers */
 
     m->depth = m->nested = 0;
     memcpy(&next, &code[at < GQUERY_CODE_MAX ? at : 0], sizeof next);
-    for (; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
+    for (; at < p->tests.code_count && (m->active | m->nested) != 0; at++) {
         const gquery_instruction i = {(uint16_t)next, (uint16_t)(next >> 16),
                                       (uint32_t)(next >> 32), code[at].value};
 
@@ -867,7 +879,7 @@ GVM_DEVICE void add_to_block(const gquery_scan *p, machine *m)
     uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
     uint32_t left, half;
 
-    for (left = m->width; left > 1; left = half) {
+    for (left = gvm_block_threads(); left > 1; left = half) {
         half = (left + 1) / 2;
         gvm_block_sync();
         if (gvm_thread() < left - half)
@@ -886,6 +898,7 @@ GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
 GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
 {
     const uint64_t tile = (uint64_t)gvm_block_threads() * EACH;
+    const uint32_t own = gvm_warp() * gvm_warp_size() * EACH + gvm_lane(); /* row of a tile */
     machine m;
 
     m.program = (const gquery_program *)(uintptr_t)p.program;
@@ -893,7 +906,6 @@ GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
               gvm_warp() * (p.depth + (p.groups != 0)) * EACH * gvm_warp_size();
     m.state = state_of(&p, gvm_thread());
     m.nulls = m.outer = m.floors = 0;
-    m.width = gvm_block_threads();
     m.error = 0;
     start_joins(&p, &m);
     m.local = p.local_groups > 0 ? 0 : LOCAL_MISSES;
@@ -902,7 +914,7 @@ GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
     if (p.local_groups > 0)
         local_begin(&p);
     /* Threads of a block have as many tiles as each other: some wait for all. */
-    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row - gvm_thread() < p.limit;
+    for (m.row = p.first + gvm_block() * tile + own; m.row - own < p.limit;
          m.row += gvm_block_count() * tile) {
         m.active = rows_seen(&p, &m);
         if (is_full(&p)) {

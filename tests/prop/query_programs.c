@@ -648,7 +648,7 @@ static bool run_program(bool is_damaged)
     sent = program;
     tests = gquery_fuse(&sent);
     if (draw(4) == 0) /* the interpreter runs them as well */
-        tests = (gquery_tests){0};
+        tests.count = tests.end = 0;
     on.program = put(&sent, sizeof sent);
     on.error = put_words(1);
     put_columns();
