@@ -321,7 +321,8 @@ static bool moments_are_right(const double_sum *s, uint64_t count, const uint64_
     const long double k = (long double)double_of(got[1]), n = (long double)count;
     const long double sum = s[0].sum - n * k, squares = s[1].sum - 2 * k * s[0].sum + n * k * k;
     const long double sum_bound = (n + 8) * 0x1p-50L * (s[0].size + n * fabsl(k));
-    const long double squares_bound = (n + 8) * 0x1p-50L * (s[1].size + n * k * k);
+    /* The squares of small numbers are 0, or have few bits. */
+    const long double squares_bound = (n + 8) * (0x1p-50L * (s[1].size + n * k * k) + 0x1p-1074L);
 
     if (got[0] != count || (count == 0 && (got[1] | got[2] | got[3]) != 0) ||
         (count > 0 && got[1] == 0))
