@@ -87,7 +87,8 @@ static bool is_test(const gquery_instruction *i)
 static void set_range(gquery_test *test, uint32_t op, int64_t c, int64_t least, int64_t most)
 {
     const bool below = op == GQUERY_LT || op == GQUERY_LE, above = op == GQUERY_GT || op == GQUERY_GE;
-    const bool is_none = c < least ? !above : c > most ? !below
+    const bool is_none = c < least         ? !above
+                         : c > most        ? !below
                          : op == GQUERY_LT ? c == least
                                            : op == GQUERY_GT && c == most;
 

@@ -58,8 +58,7 @@ GVM_DEVICE uint64_t *joined_place(const machine *m, uint32_t t, uint32_t r)
 
 GVM_DEVICE uint64_t row_of(const machine *m, const gquery_source *source, uint32_t r)
 {
-    return source->table == 0 ? row_at(m, r)
-                              : *joined_place(m, (uint32_t)source->table - 1, r);
+    return source->table == 0 ? row_at(m, r) : *joined_place(m, (uint32_t)source->table - 1, r);
 }
 
 GVM_DEVICE int is_of_outer(const gquery_source *source)

@@ -308,8 +308,7 @@ GVM_DEVICE uint32_t add_local_rows(const gquery_scan *p, machine *m, uint32_t fi
     return rest;
 }
 
-GVM_DEVICE void add_to_local(uint64_t handle, uint32_t first,
-                             uint32_t aggregate, uint64_t v)
+GVM_DEVICE void add_to_local(uint64_t handle, uint32_t first, uint32_t aggregate, uint64_t v)
 {
     const uint32_t copies = (uint32_t)handle >> 1, at = (uint32_t)(handle >> 32);
     uint64_t *word = local_words() + at + first * copies, old, next, wanted;

@@ -44,9 +44,8 @@ GVM_DEVICE uint32_t rows_in(const machine *m, uint64_t bitmap, uint32_t rows)
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         if (has(rows, r))
-            found |= (gvm_warp_size() % 8 == 0
-                          ? first[r * (gvm_warp_size() / 8)] >> m->row % 8 & 1u
-                          : (uint32_t)bit_of(bitmap, row_at(m, r)))
+            found |= (gvm_warp_size() % 8 == 0 ? first[r * (gvm_warp_size() / 8)] >> m->row % 8 & 1u
+                                               : (uint32_t)bit_of(bitmap, row_at(m, r)))
                      << r;
     return found;
 }
@@ -250,12 +249,14 @@ GVM_DEVICE void test_by_code(const gquery_scan *p, machine *m, const gquery_test
         rows |= (uint32_t)(v[r] >= low && v[r] <= high) << r; \
     return rows
 
-GVM_DEVICE uint32_t rows_within_i32(const machine *m, const gquery_source *source, const gquery_test *test)
+GVM_DEVICE uint32_t rows_within_i32(const machine *m, const gquery_source *source,
+                                    const gquery_test *test)
 {
     ROWS_WITHIN(int32_t);
 }
 
-GVM_DEVICE uint32_t rows_within_i64(const machine *m, const gquery_source *source, const gquery_test *test)
+GVM_DEVICE uint32_t rows_within_i64(const machine *m, const gquery_source *source,
+                                    const gquery_test *test)
 {
     ROWS_WITHIN(int64_t);
 }

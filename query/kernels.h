@@ -38,7 +38,7 @@ typedef struct gquery_test {
 
 typedef struct gquery_tests {
     uint32_t count;
-    uint32_t end; /* the first instruction that is none of them */
+    uint32_t end;        /* the first instruction that is none of them */
     uint32_t code_count; /* of all */
     gquery_test each[GQUERY_TESTS_MAX];
 } gquery_tests;
@@ -95,7 +95,8 @@ typedef struct gquery_scan {
     uint32_t depth; /* gquery_shape.depth + joins */
     uint32_t state_words, keys;
     uint32_t local_groups, local_copies, local_tiles; /* by gquery_set_local(); 0: none */
-    uint32_t local_keys_at, local_tags_at, stack_at; /* likewise: words of 64 bits before them in shared memory */
+    uint32_t local_keys_at, local_tags_at,
+        stack_at;       /* likewise: words of 64 bits before them in shared memory */
     gquery_tests tests; /* of gquery_fuse(); with count and end 0 the program does all */
     gquery_source sources[GQUERY_COLUMNS_MAX];
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
