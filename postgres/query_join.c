@@ -182,7 +182,7 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	plan->probes += outer->rows + inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
 	if (joined->rows > outer->rows)
 		plan->probes += joined->rows *
-			Max(1, ROWS_AT_WORK / Max(1, find_base_rel(root, (int) plan->outer)->tuples));
+			Max(1, ROWS_AT_WORK / Max(1, root->simple_rel_array[plan->outer]->tuples));
 	return plan;
 }
 
