@@ -1,4 +1,4 @@
-/* query/fuse.c - programs as kernels run them: gquery_fuse().
+/* query/fuse.c - programs and columns as kernels take them.
  *
  * Threads: any.
  */
@@ -130,6 +130,16 @@ static bool merge_test(gquery_tests *tests, const gquery_test *test)
         return true;
     }
     return false;
+}
+
+gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uint64_t nulls)
+{
+    return (gquery_source){
+        .values = values,
+        .nulls = nulls,
+        .form = (uint16_t)column->form,
+        .has = (uint16_t)((values == 0 || nulls != 0 ? GQUERY_HAS_NULLS : 0) |
+                          (column->form == GQUERY_DECIMAL || column->bias != 0 ? GQUERY_HAS_BIAS : 0))};
 }
 
 gquery_tests gquery_fuse(gquery_program *program)

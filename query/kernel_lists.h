@@ -25,22 +25,23 @@ GVM_DEVICE void put_bits(uint32_t *word, uint32_t bits, uint32_t mask)
 GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
 {
     const uint32_t lanes = gvm_warp_size();
-    uint32_t r;
+    const uint64_t first = m->row - gvm_lane();
+    uint32_t r, own = 0;
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {
         const uint32_t bits = gvm_warp_ballot(~0u, has(m->active, r));
-        const uint64_t row = row_at(m, r) - gvm_lane();
+        const uint64_t row = first + r * lanes;
         const uint32_t shift = (uint32_t)row % 32;
 
-        if (gvm_lane() != r % lanes || row >= limit)
-            continue;
         if (lanes == 32)
-            words[row / 32] = bits;
-        else /* with what is behind the last row */
+            own = gvm_lane() == r ? bits : own;
+        else if (gvm_lane() == r % lanes && row < limit) /* with what is behind the last row */
             put_bits(words + row / 32, bits << shift,
                      (limit - row <= lanes ? ~0u : (1u << lanes) - 1) << shift);
     }
+    if (lanes == 32 && gvm_lane() < EACH && first + gvm_lane() * 32 < limit)
+        words[first / 32 + gvm_lane()] = own;
 }
 
 /* Its place beside another entry: -1, 0, 1. */

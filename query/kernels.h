@@ -49,8 +49,16 @@ gquery_tests gquery_fuse(gquery_program *program);
 typedef struct gquery_source {
     uint64_t values;
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
-    uint64_t table; /* as in gquery_column, of tables: which row is read */
+    uint32_t table; /* as in gquery_column, of tables: which row is read */
+    uint16_t form;  /* gquery_form */
+    uint16_t has;   /* what else there is to do: */
 } gquery_source;
+
+#define GQUERY_HAS_NULLS 1u
+#define GQUERY_HAS_BIAS 2u /* the column has one, or decimals are checked */
+
+/* Where a column of table 0 is. */
+gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uint64_t nulls);
 
 #define GQUERY_NO_ROW UINT32_MAX
 

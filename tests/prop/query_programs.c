@@ -144,13 +144,12 @@ static void put_columns(void)
         const uint64_t bits = query_form_bits(program.columns[i].form);
         const uint64_t bytes = (table.rows * bits + 7) / 8;
 
-        if (c->has_nulls)
-            on.sources[i].nulls = put(c->nulls, (table.rows + 7) / 8);
-        if (!c->has_values)
-            continue;
-        on.sources[i].values = i == at_end ? end - bytes : put(c->values, bytes);
-        if (i == at_end && !copy_in(end - bytes, c->values, bytes))
+        const uint64_t nulls = c->has_nulls ? put(c->nulls, (table.rows + 7) / 8) : 0;
+        const uint64_t values = !c->has_values ? 0 : i == at_end ? end - bytes : put(c->values, bytes);
+
+        if (c->has_values && i == at_end && !copy_in(end - bytes, c->values, bytes))
             tap_bail_out("%s", problem);
+        on.sources[i] = gquery_source_at(&program.columns[i], values, nulls);
     }
     for (int i = 0; i < 2; i++)
         on.bitmaps[i] = table.dead_rows[i] > 0 ? put(table.dead[i], (table.dead_rows[i] + 7) / 8) : 0;
