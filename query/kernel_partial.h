@@ -230,9 +230,10 @@ GVM_DEVICE uint32_t find_local_rows(const gquery_scan *p, machine *m, uint32_t f
 
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
-            if (local_keys(p)[(tags[r] & 0xffff) * count + k] != *place(m, first + k, r) ||
-                (tags[r] >> (16 + k) & 1) != (nulls >> r & 1))
-                found &= ~(1u << r);
+            found &= ~(
+                (uint32_t)((local_keys(p)[(tags[r] & 0xffff) * count + k] != *place(m, first + k, r)) |
+                           ((tags[r] >> (16 + k) & 1) != (nulls >> r & 1)))
+                << r);
     }
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {

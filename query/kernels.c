@@ -115,8 +115,9 @@ GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint6
                 const uint64_t *v = (const uint64_t *)(uintptr_t)source->values +
                                     2 * row_of(m, source, r);
 
-                to[r] = source->form == GQUERY_DECIMAL ? narrow_decimal(v[0], v[1])
-                                                       : word_of_bytes(v[source->form == GQUERY_UUID_LOW]);
+                to[r] = source->form == GQUERY_DECIMAL
+                            ? narrow_decimal(v[0], v[1])
+                            : word_of_bytes(v[source->form == GQUERY_UUID_LOW]);
             }
     }
 }

@@ -145,7 +145,9 @@ static void put_columns(void)
         const uint64_t bytes = (table.rows * bits + 7) / 8;
 
         const uint64_t nulls = c->has_nulls ? put(c->nulls, (table.rows + 7) / 8) : 0;
-        const uint64_t values = !c->has_values ? 0 : i == at_end ? end - bytes : put(c->values, bytes);
+        const uint64_t values = !c->has_values ? 0
+                                : i == at_end  ? end - bytes
+                                               : put(c->values, bytes);
 
         if (c->has_values && i == at_end && !copy_in(end - bytes, c->values, bytes))
             tap_bail_out("%s", problem);
