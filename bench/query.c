@@ -203,7 +203,7 @@ static void write_list(setup *s)
 static bool put_program(setup *s, uint64_t words)
 {
     char problem[128];
-    uint32_t tests;
+    gquery_tests tests;
 
     if (!gquery_check(&s->program, &s->shape, problem))
         return wrong(s, problem);
@@ -225,7 +225,7 @@ static bool put_program(setup *s, uint64_t words)
                             .state_words = s->program.state_words,
                             .keys = s->shape.keys};
     for (int i = 0; i < COLUMNS; i++)
-        s->scan.sources[i].values = column_at(s, i);
+        s->scan.sources[i] = gquery_source_at(&s->program.columns[i], column_at(s, i), 0);
     return done(s, gvmi_cu->cuMemcpyHtoD(s->program_at, &s->program, sizeof s->program),
                 "cuMemcpyHtoD") &&
            done(s, gvmi_cu->cuMemsetD8Async(s->error_at, 0, 64, s->timer.stream), "cuMemsetD8Async");

@@ -27,6 +27,8 @@
 #define READ_PROBES	 0.3
 #define ENTER_PROBES 2.0
 #define OUTER_PROBES 0.5
+/* Rows of the outer table that a GPU has at work at a time. All matches of one go through its thread: where there are fewer rows, the others wait for these. */
+#define ROWS_AT_WORK 5e5
 
 /* ---- relations */
 
@@ -177,6 +179,9 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	plan->joins = lappend(list_copy(before->joins), join);
 	plan->tables = bms_add_member(bms_copy(before->tables), (int) inner->relid);
 	plan->probes += outer->rows + inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
+	if (joined->rows > outer->rows)
+		plan->probes += joined->rows *
+			Max(1, ROWS_AT_WORK / Max(1, root->simple_rel_array[plan->outer]->tuples));
 	return plan;
 }
 

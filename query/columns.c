@@ -120,8 +120,9 @@ static void set_sources(gquery_query *q)
         if (w->program.columns[i].table == 0) {
             const gvm_table_data *d = &q->data[l->columns[i]];
 
-            q->scan.sources[i] = (gquery_source){(uint64_t)(uintptr_t)d->values,
-                                                 (uint64_t)(uintptr_t)d->nulls, 0};
+            q->scan.sources[i] = gquery_source_at(&w->program.columns[i],
+                                                  (uint64_t)(uintptr_t)d->values,
+                                                  (uint64_t)(uintptr_t)d->nulls);
         }
     for (uint32_t i = 0; i < w->distance_count; i++) {
         q->vectors[i].launch.values = (uint64_t)(uintptr_t)q->data[l->vectors[i]].values;

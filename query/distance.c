@@ -199,10 +199,11 @@ static void set_sources(gquery_query *q, uint64_t first)
         if (p->columns[i].table == GQUERY_DISTANCE) {
             const gquery_vectors *v = &q->vectors[p->columns[i].number];
 
-            q->scan.sources[i] = (gquery_source){0};
-            if (v->launch.values != 0)
-                q->scan.sources[i] = (gquery_source){v->launch.out - sizeof(double) * first,
-                                                     v->nulls, 0};
+            q->scan.sources[i] = v->launch.values == 0
+                                     ? gquery_source_at(&p->columns[i], 0, 0)
+                                     : gquery_source_at(&p->columns[i],
+                                                        v->launch.out - sizeof(double) * first,
+                                                        v->nulls);
         }
 }
 

@@ -22,7 +22,12 @@
 GVM_DEVICE uint64_t row_of(const machine *m, const gquery_source *source, uint32_t r)
 {
     (void)source;
-    return m->row + r * m->width;
+    return row_at(m, r);
+}
+GVM_DEVICE int is_of_outer(const gquery_source *source)
+{
+    (void)source;
+    return 1;
 }
 GVM_DEVICE uint32_t unmatched_rows(const machine *m, const gquery_source *source)
 {
@@ -53,8 +58,12 @@ GVM_DEVICE uint64_t *joined_place(const machine *m, uint32_t t, uint32_t r)
 
 GVM_DEVICE uint64_t row_of(const machine *m, const gquery_source *source, uint32_t r)
 {
-    return source->table == 0 ? m->row + r * m->width
-                              : *joined_place(m, (uint32_t)source->table - 1, r);
+    return source->table == 0 ? row_at(m, r) : *joined_place(m, (uint32_t)source->table - 1, r);
+}
+
+GVM_DEVICE int is_of_outer(const gquery_source *source)
+{
+    return source->table == 0;
 }
 
 GVM_DEVICE uint32_t unmatched_rows(const machine *m, const gquery_source *source)
@@ -82,6 +91,18 @@ GVM_DEVICE uint64_t first_slot(const gquery_hash *h, const row_keys *keys)
     return (uint64_t)(((unsigned __int128)hash_keys(keys) * h->count) >> 64);
 }
 
+/* Of a table that is sealed: by loads that a multiprocessor's cache has, as all rows read the same few slots of a small table. */
+GVM_DEVICE int slot_has_keys(const uint64_t *slot, const row_keys *keys)
+{
+    uint32_t k;
+
+    GVM_NO_UNROLL
+    for (k = 0; k < keys->count; k++)
+        if (slot[1 + k] != keys->values[k * keys->pitch])
+            return 0;
+    return 1;
+}
+
 /* The first row with these keys; UNMATCHED: there is none. */
 GVM_DEVICE uint64_t find_row(const gquery_hash *h, const row_keys *keys)
 {
@@ -97,7 +118,7 @@ GVM_DEVICE uint64_t find_row(const gquery_hash *h, const row_keys *keys)
 
         if ((uint32_t)word == SLOT_FREE)
             break;
-        if (has_keys(slot, keys))
+        if (slot_has_keys(slot, keys))
             return word >> 32;
         at = at + 1 < h->count ? at + 1 : 0;
     }
@@ -217,7 +238,7 @@ GVM_DEVICE void build(const gquery_scan *p, machine *m, uint32_t count)
         const row_keys keys = {place(m, first, r), EACH * gvm_warp_size(), count, 0};
 
         if (has(m->active, r))
-            enter_row(b, &keys, (uint32_t)(m->row + r * m->width));
+            enter_row(b, &keys, (uint32_t)(row_at(m, r)));
     }
 }
 

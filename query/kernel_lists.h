@@ -25,22 +25,23 @@ GVM_DEVICE void put_bits(uint32_t *word, uint32_t bits, uint32_t mask)
 GVM_DEVICE void mark_rows(uint32_t *words, const machine *m, uint64_t limit)
 {
     const uint32_t lanes = gvm_warp_size();
-    uint32_t r;
+    const uint64_t first = m->row - gvm_lane();
+    uint32_t r, own = 0;
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {
         const uint32_t bits = gvm_warp_ballot(~0u, has(m->active, r));
-        const uint64_t row = m->row - gvm_lane() + r * m->width;
+        const uint64_t row = first + r * lanes;
         const uint32_t shift = (uint32_t)row % 32;
 
-        if (gvm_lane() != r % lanes || row >= limit)
-            continue;
         if (lanes == 32)
-            words[row / 32] = bits;
-        else /* with what is behind the last row */
+            own = gvm_lane() == r ? bits : own;
+        else if (gvm_lane() == r % lanes && row < limit) /* with what is behind the last row */
             put_bits(words + row / 32, bits << shift,
                      (limit - row <= lanes ? ~0u : (1u << lanes) - 1) << shift);
     }
+    if (lanes == 32 && gvm_lane() < EACH && first + gvm_lane() * 32 < limit)
+        words[first / 32 + gvm_lane()] = own;
 }
 
 /* Its place beside another entry: -1, 0, 1. */
@@ -54,7 +55,7 @@ GVM_DEVICE int compare_entry(const machine *m, uint32_t keys, uint32_t r, const 
         if (c != 0)
             return c;
     }
-    return compare_i64(m->row + r * m->width, (uint64_t)other[keys]);
+    return compare_i64(row_at(m, r), (uint64_t)other[keys]);
 }
 
 /* Active rows whose entries belong to the list. The first key tells most of the others. */
@@ -66,7 +67,7 @@ GVM_DEVICE uint32_t wanted_rows(const gquery_list *list, const machine *m, uint3
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++) {
-        const int64_t key = (int64_t)*place(m, m->depth - keys, r);
+        const int64_t key = (int64_t)(keys == 1 ? m->top[r] : *place(m, m->depth - keys, r));
 
         rows |= (uint32_t)(key >= (int64_t)least && key <= (int64_t)most) << r;
     }
@@ -89,7 +90,7 @@ GVM_DEVICE void put_entry(const gquery_list *list, const machine *m, uint32_t ke
         return;
     for (k = 0; k < keys; k++)
         entry[k] = (int64_t)*place(m, m->depth - keys + k, r);
-    entry[keys] = (int64_t)(m->row + r * m->width);
+    entry[keys] = (int64_t)(row_at(m, r));
 }
 
 GVM_DEVICE void emit_rows(gquery_list *list, const machine *m, uint32_t keys)

@@ -22,7 +22,6 @@ typedef struct machine {
     uint64_t nulls; /* EACH bits for each value */
     uint64_t outer; /* for each GQUERY_IF, the last one lowest: EACH bits active before, EACH bits in its first part */
     uint32_t floors; /* 4 bits each: the depth at it */
-    uint32_t width;  /* threads of the block */
     uint32_t depth, nested, active, error;
     uint32_t local; /* of kernel_partial.h */
     /* kernel_join.h's: */
@@ -33,6 +32,12 @@ typedef struct machine {
 GVM_DEVICE int has(uint32_t rows, uint32_t r)
 {
     return (rows >> r & 1) != 0;
+}
+
+/* Neighbouring lanes have neighbouring rows, and a warp has all rows between its first and its last one. */
+GVM_DEVICE uint64_t row_at(const machine *m, uint32_t r)
+{
+    return m->row + r * gvm_warp_size();
 }
 
 /* ---- the stack */

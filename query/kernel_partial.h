@@ -1,7 +1,7 @@
 /* query/kernel_partial.h - partial aggregation: groups that a block has in its shared memory, so that few groups are not bound by atomic
  * operations on the same words of device memory. Device code.
  *
- * Behind the stack are the states of p->local_groups groups, then their keys, then *tags* by which a row's keys find the group:
+ * Before the stack are the states of p->local_groups groups, then their keys, then *tags* by which a row's keys find the group:
  * open addressing, linear probing, four tags a group. Groups are numbered as they come. A state is there in several *copies*, one for each so many
  * threads: lanes of a warp add to words that are beside each other, each to its own bank of shared memory. The first LOCAL_MANY groups have
  * p->local_copies, for where groups are few many lanes have the same; the others have a sixteenth of that.
@@ -19,6 +19,7 @@
 #define GQUERY_KERNEL_PARTIAL_H
 
 #include "query/kernel_groups.h"
+#include "query/kernel_machine.h"
 
 #define TAG_CLAIMED 1u       /* keys are about to be there */
 #define TAG_NO_ROOM 2u       /* there are as many groups as there may be */
@@ -35,19 +36,19 @@
 enum { COUNT_GROUPS, COUNT_HITS, COUNT_AWAY, COUNTS_OFF }; /* GQUERY_LOCAL_COUNTS */
 
 /* The first word of the states. */
-GVM_DEVICE uint64_t *local_words(const gquery_scan *p)
+GVM_DEVICE uint64_t *local_words(void)
 {
-    return (uint64_t *)gvm_shared() + (p->depth + 1) * GQUERY_EACH * gvm_block_threads();
+    return (uint64_t *)gvm_shared();
 }
 
 GVM_DEVICE uint64_t *local_keys(const gquery_scan *p)
 {
-    return local_words(p) + GQUERY_LOCAL_STATES(p->local_groups, p->local_copies) * p->state_words;
+    return (uint64_t *)gvm_shared() + p->local_keys_at;
 }
 
 GVM_DEVICE uint32_t *local_tags(const gquery_scan *p)
 {
-    return (uint32_t *)(local_keys(p) + p->local_groups * p->keys);
+    return (uint32_t *)((uint64_t *)gvm_shared() + p->local_tags_at);
 }
 
 /* COUNT_GROUPS: counts on where there is no room. COUNT_HITS: rows, since there are these groups. COUNT_AWAY: threads that do not look
@@ -73,7 +74,7 @@ GVM_DEVICE void local_begin(const gquery_scan *p)
     const gquery_program *program = (const gquery_program *)(uintptr_t)p->program;
     const uint32_t states = GQUERY_LOCAL_STATES(p->local_groups, p->local_copies);
     const uint32_t many = GQUERY_LOCAL_MANY * p->local_copies;
-    uint32_t *tags = local_tags(p), *halves = (uint32_t *)local_words(p), i, at;
+    uint32_t *tags = local_tags(p), *halves = (uint32_t *)local_words(), i, at;
 
     for (i = gvm_thread(); i < p->local_groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS;
          i += gvm_block_threads())
@@ -90,13 +91,25 @@ GVM_DEVICE void local_begin(const gquery_scan *p)
             const uint32_t copies = i < many ? p->local_copies : p->local_copies / GQUERY_LOCAL_FEWER;
             const uint32_t copy = (i - (i < many ? 0 : many)) & (copies - 1);
 
-            local_words(p)[(i - copy) * p->state_words + in.a * copies + copy] = first_word(in.b);
+            local_words()[(i - copy) * p->state_words + in.a * copies + copy] = first_word(in.b);
         }
     }
     gvm_block_sync();
 }
 
 /* ---- which group */
+
+/* Where a group's tag is, if not behind that: of 12 bits of a hash. */
+GVM_DEVICE uint32_t mix_local(uint32_t hash, uint64_t key)
+{
+    hash = (hash ^ (uint32_t)key ^ (uint32_t)(key >> 32) * 0x85ebca6bu) * 0x9e3779b1u;
+    return hash ^ hash >> 15;
+}
+
+GVM_DEVICE uint32_t first_tag(const gquery_scan *p, uint32_t hash)
+{
+    return hash >> 20 & (p->local_groups * GQUERY_LOCAL_TAGS - 1);
+}
 
 /* The tag was 0: what it is now. */
 GVM_DEVICE uint32_t claim_tag(const gquery_scan *p, uint32_t *tag, const row_keys *keys)
@@ -141,11 +154,15 @@ GVM_DEVICE uint64_t local_handle(const gquery_scan *p, uint32_t group)
     return (uint64_t)(first + (gvm_thread() & (copies - 1))) << 32 | copies << 1 | 1;
 }
 
-GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys, uint64_t hash)
+GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys)
 {
     const uint32_t mask = p->local_groups * GQUERY_LOCAL_TAGS - 1;
-    uint32_t probes, at = (uint32_t)(hash >> 40) & mask;
+    uint32_t probes, k, at, hash = 0;
 
+    GVM_NO_UNROLL
+    for (k = 0; k < keys->count; k++)
+        hash = mix_local(hash, keys->values[k * keys->pitch]);
+    at = first_tag(p, hash);
     for (probes = 0; probes < TAG_PROBES; probes++) {
         uint32_t *tag = local_tags(p) + at, word = gvm_load_acquire_u32_block(tag);
 
@@ -164,19 +181,69 @@ GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys, uint
     return 0;
 }
 
+GVM_DEVICE int looks_here(const gquery_scan *p, const machine *m)
+{
+    return p->local_groups > 0 && (m->local & LOCAL_MISSES_MASK) < LOCAL_MISSES;
+}
+
+/* So many rows were here. */
+GVM_DEVICE void note_hits(machine *m, uint32_t rows)
+{
+    const uint32_t misses = m->local & LOCAL_MISSES_MASK;
+
+    m->local += rows * LOCAL_HIT - (rows < misses ? rows : misses);
+}
+
 /* The handle of the group with these keys, which is there now if there was room; otherwise 0. */
-GVM_DEVICE uint64_t find_local(const gquery_scan *p, const row_keys *keys, uint64_t hash, uint32_t *notes)
+GVM_DEVICE uint64_t find_local(const gquery_scan *p, machine *m, const row_keys *keys)
 {
     uint64_t handle;
 
-    if ((*notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES)
+    if (!looks_here(p, m))
         return 0;
-    handle = probe_local(p, keys, hash);
+    handle = probe_local(p, keys);
     if (handle == 0)
-        *notes += 1;
+        m->local += 1;
     else
-        *notes += (*notes & LOCAL_MISSES_MASK) > 0 ? LOCAL_HIT - 1 : LOCAL_HIT;
+        note_hits(m, 1);
     return handle;
+}
+
+/* Of the active rows, those whose group is where its tag is looked for first; its handle is behind the stack then. All rows at once, without a branch. The keys are on the stack from
+ * `first` on. */
+GVM_DEVICE uint32_t find_local_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t count)
+{
+    uint32_t tags[EACH] = {0}, r, k, found = m->active;
+
+    GVM_NO_UNROLL
+    for (k = 0; k < count; k++) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            tags[r] = mix_local(tags[r], *place(m, first + k, r));
+    }
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        tags[r] = gvm_load_acquire_u32_block(local_tags(p) + first_tag(p, tags[r]));
+    GVM_NO_UNROLL
+    for (k = 0; k < count; k++) {
+        const uint32_t nulls = nulls_of(m, first + k);
+
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            found &= ~(
+                (uint32_t)((local_keys(p)[(tags[r] & 0xffff) * count + k] != *place(m, first + k, r)) |
+                           ((tags[r] >> (16 + k) & 1) != (nulls >> r & 1)))
+                << r);
+    }
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        if ((tags[r] & TAG_READY) == 0)
+            found &= ~(1u << r);
+        if (has(found, r))
+            *place(m, p->depth, r) = local_handle(p, tags[r] & 0xffff);
+    }
+    note_hits(m, gvm_count_ones(found));
+    return found;
 }
 
 GVM_DEVICE int is_local(uint64_t handle)
@@ -186,33 +253,72 @@ GVM_DEVICE int is_local(uint64_t handle)
 
 /* ---- values into states */
 
-/* A sum's words are 32 bits wide, those of one copy so far from each other. */
-GVM_DEVICE void add_to_words(uint32_t *word, uint32_t pitch, uint64_t v)
+/* What goes to the next word of a sum, when v was added to a word of 32 bits that was `old`. */
+GVM_DEVICE int64_t carry_of(uint32_t old, int64_t v)
 {
-    int64_t left = (int64_t)v, sum;
+    const int32_t low = (int32_t)(uint32_t)v;
+    const int64_t sum = (int64_t)(int32_t)old + low;
+
+    return (v >> 32) + (low < 0) + ((sum - (int32_t)(uint32_t)sum) >> 32);
+}
+
+/* Into `count` words of a sum; those of one copy are so far from each other. */
+GVM_DEVICE void add_to_words(uint32_t *word, uint32_t pitch, uint32_t count, int64_t v)
+{
     uint32_t i;
 
     GVM_NO_UNROLL
-    for (i = 0; i < 4 && left != 0; i++) {
-        const int32_t low = (int32_t)(uint32_t)left;
-
-        sum = (int64_t)(int32_t)gvm_atomic_add_u32(word + i * pitch, (uint32_t)low) + low;
-        left = (left >> 32) + (low < 0) + ((sum - (int32_t)(uint32_t)sum) >> 32);
-    }
+    for (i = 0; i < count && v != 0; i++)
+        v = carry_of(gvm_atomic_add_u32(word + i * pitch, (uint32_t)v), v);
 }
 
-GVM_DEVICE void add_to_local(const gquery_scan *p, uint64_t handle, uint32_t first,
-                             uint32_t aggregate, uint64_t v)
+/* The place of the word `first` of a state, or of the first 32 bits of it. */
+GVM_DEVICE uint32_t *local_half(uint64_t handle, uint32_t first)
 {
     const uint32_t copies = (uint32_t)handle >> 1, at = (uint32_t)(handle >> 32);
     const uint32_t copy = at & (copies - 1);
-    uint64_t *word = local_words(p) + at + first * copies, old, next, wanted;
-    uint32_t *half = (uint32_t *)(word - copy) + copy;
+
+    return (uint32_t *)(local_words() + at - copy + first * copies) + copy;
+}
+
+/* A count, or a sum of integers, of rows whose groups are here. Returns the others. */
+GVM_DEVICE uint32_t add_local_rows(const gquery_scan *p, machine *m, uint32_t first,
+                                   uint32_t aggregate, uint32_t rows)
+{
+    uint32_t r, rest = rows;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const uint64_t handle = *place(m, p->depth, r);
+        const uint32_t copies = (uint32_t)handle >> 1;
+        const uint32_t v = aggregate <= GQUERY_COUNT ? 1 : (uint32_t)m->top[r];
+        uint32_t *half;
+        int64_t carry;
+
+        if (!has(rows, r) || !is_local(handle))
+            continue;
+        rest &= ~(1u << r);
+        half = local_half(handle, first);
+        carry = gvm_atomic_add_u32(half, v);
+        if (aggregate <= GQUERY_COUNT)
+            continue;
+        carry = carry_of((uint32_t)carry, (int64_t)m->top[r]);
+        if (carry != 0)
+            add_to_words(half + copies, copies, 3, carry);
+    }
+    return rest;
+}
+
+GVM_DEVICE void add_to_local(uint64_t handle, uint32_t first, uint32_t aggregate, uint64_t v)
+{
+    const uint32_t copies = (uint32_t)handle >> 1, at = (uint32_t)(handle >> 32);
+    uint64_t *word = local_words() + at + first * copies, old, next, wanted;
+    uint32_t *half = local_half(handle, first);
 
     if (aggregate <= GQUERY_COUNT) {
         gvm_atomic_add_u32(half, 1);
     } else if (aggregate == GQUERY_SUM_I64) {
-        add_to_words(half, copies, v);
+        add_to_words(half, copies, 4, (int64_t)v);
     } else if (aggregate == GQUERY_SUM_F64) {
         gvm_atomic_add_f64((double *)(void *)word, to_double(v));
     } else if (aggregate == GQUERY_MOMENTS_F64) {
@@ -236,7 +342,7 @@ GVM_DEVICE void flush_aggregate(const gquery_scan *p, uint32_t group, gquery_ins
                                 uint64_t *to)
 {
     uint32_t copies, copy, i;
-    const uint64_t *word = local_words(p) + local_state(p, group, &copies) + in.a * copies;
+    const uint64_t *word = local_words() + local_state(p, group, &copies) + in.a * copies;
     const uint32_t *half = (const uint32_t *)word;
     uint64_t v = first_word(in.b);
     unsigned __int128 sum = 0;

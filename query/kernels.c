@@ -1,7 +1,7 @@
 /* Query programs on the device: program.h says what they mean, kernels.h who calls these kernels with what.
  *
- * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r blocks' widths behind its first one, so that neighbouring threads
- * load neighbouring values. Each instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack
+ * An interpreter. A block has tiles of GQUERY_EACH rows a thread; row r of a thread is r warps' lanes behind its first one, so that neighbouring lanes
+ * load neighbouring values, from addresses that are a constant apart. Each instruction is decoded once for these rows, by all threads alike. In registers are the top of the stack
  * (four values), the bits of NULLs (one for each value of each row) and those of active rows; the rest of the stack is in shared memory, where the same
  * value of neighbouring threads lies side by side. What is on the stack in rows that are not active stays as it is, since they may be
  * active again behind GQUERY_ELSE or GQUERY_END.
@@ -35,13 +35,32 @@ GVM_DEVICE int bit_of(uint64_t bitmap, uint64_t i)
     return ((const uint8_t *)(uintptr_t)bitmap)[i / 8] >> (i % 8) & 1;
 }
 
+/* Of these rows of the tile, those whose bit is 1. */
+GVM_DEVICE uint32_t rows_in(const machine *m, uint64_t bitmap, uint32_t rows)
+{
+    const uint8_t *first = (const uint8_t *)(uintptr_t)bitmap + m->row / 8;
+    uint32_t r, found = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(rows, r))
+            found |= (gvm_warp_size() % 8 == 0 ? first[r * (gvm_warp_size() / 8)] >> m->row % 8 & 1u
+                                               : (uint32_t)bit_of(bitmap, row_at(m, r)))
+                     << r;
+    return found;
+}
+
 GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
 {
     const uint32_t unmatched = unmatched_rows(m, source);
     uint32_t r, nulls = unmatched;
 
+    if ((source->has & GQUERY_HAS_NULLS) == 0)
+        return unmatched;
     if (source->nulls == 0)
-        return source->values == 0 ? ALL_ROWS : nulls;
+        return ALL_ROWS;
+    if (is_of_outer(source))
+        return m->active & ~rows_in(m, source->nulls, m->active);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         if (has(m->active & ~unmatched, r))
@@ -49,32 +68,40 @@ GVM_DEVICE uint32_t column_nulls(const machine *m, const gquery_source *source)
     return nulls;
 }
 
+/* Of the outer table from one address on. */
 #define LOAD_EACH(type, expression) \
-    GVM_UNROLL \
-    for (r = 0; r < EACH; r++) \
-        if (has(rows, r)) { \
-            const type v = ((const type *)(uintptr_t)source->values)[row_of(m, source, r)]; \
-            to[r] = (uint64_t)(expression); \
-        } \
-    break
+    { \
+        const type *first = (const type *)(uintptr_t)source->values + m->row; \
+        GVM_UNROLL \
+        for (r = 0; r < EACH; r++) \
+            if (has(rows, r)) { \
+                const type v = is_of_outer(source) \
+                                   ? first[r * gvm_warp_size()] \
+                                   : ((const type *)(uintptr_t)source->values)[row_of(m, source, r)]; \
+                to[r] = (uint64_t)(expression); \
+            } \
+        break; \
+    }
 
 /* Of active rows; 0 of others. */
-GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint32_t form, uint64_t *to)
+GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint64_t *to)
 {
-    const uint32_t rows = source->values == 0 ? 0 : m->active & ~unmatched_rows(m, source);
+    const uint32_t rows = (source->has & GQUERY_HAS_NULLS) != 0 && source->values == 0
+                              ? 0
+                              : m->active & ~unmatched_rows(m, source);
     uint32_t r;
 
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         to[r] = 0;
-    switch (form) {
-    case GQUERY_I32: LOAD_EACH(int32_t, (int64_t)v);
+    switch (source->form) {
+    case GQUERY_I32: LOAD_EACH(int32_t, (int64_t)v)
     case GQUERY_F64:
-    case GQUERY_I64: LOAD_EACH(uint64_t, v);
-    case GQUERY_I16: LOAD_EACH(int16_t, (int64_t)v);
-    case GQUERY_U32: LOAD_EACH(uint32_t, v);
-    case GQUERY_U8: LOAD_EACH(uint8_t, v);
-    case GQUERY_F32: LOAD_EACH(float, to_bits((double)v));
+    case GQUERY_I64: LOAD_EACH(uint64_t, v)
+    case GQUERY_I16: LOAD_EACH(int16_t, (int64_t)v)
+    case GQUERY_U32: LOAD_EACH(uint32_t, v)
+    case GQUERY_U8: LOAD_EACH(uint8_t, v)
+    case GQUERY_F32: LOAD_EACH(float, to_bits((double)v))
     case GQUERY_BIT:
         GVM_UNROLL
         for (r = 0; r < EACH; r++)
@@ -88,8 +115,9 @@ GVM_DEVICE void load_values(const machine *m, const gquery_source *source, uint3
                 const uint64_t *v = (const uint64_t *)(uintptr_t)source->values +
                                     2 * row_of(m, source, r);
 
-                to[r] = form == GQUERY_DECIMAL ? narrow_decimal(v[0], v[1])
-                                               : word_of_bytes(v[form == GQUERY_UUID_LOW]);
+                to[r] = source->form == GQUERY_DECIMAL
+                            ? narrow_decimal(v[0], v[1])
+                            : word_of_bytes(v[source->form == GQUERY_UUID_LOW]);
             }
     }
 }
@@ -129,8 +157,9 @@ GVM_DEVICE void load_column(machine *m, const gquery_source *source, const gquer
     const uint32_t nulls = column_nulls(m, source);
 
     begin_push(m);
-    load_values(m, source, column->form, m->top);
-    add_bias(m, column, nulls, m->top);
+    load_values(m, source, m->top);
+    if ((source->has & GQUERY_HAS_BIAS) != 0)
+        add_bias(m, column, nulls, m->top);
     end_push(m, nulls);
 }
 
@@ -145,8 +174,9 @@ GVM_DEVICE uint32_t take_right(const gquery_scan *p, machine *m, const gquery_in
         const gquery_column *column = &m->program->columns[i->a];
 
         nulls = column_nulls(m, &p->sources[i->a]);
-        load_values(m, &p->sources[i->a], column->form, right);
-        add_bias(m, column, nulls, right);
+        load_values(m, &p->sources[i->a], right);
+        if ((p->sources[i->a].has & GQUERY_HAS_BIAS) != 0)
+            add_bias(m, column, nulls, right);
         return nulls;
     }
     GVM_UNROLL
@@ -202,22 +232,62 @@ GVM_DEVICE void compare(const gquery_scan *p, machine *m, const gquery_instructi
                  right_nulls);
 }
 
-/* A column beside a constant: rows stay active where the comparison is true. */
-GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_instruction *i)
+/* By its instruction. */
+GVM_DEVICE void test_by_code(const gquery_scan *p, machine *m, const gquery_test *test)
 {
-    const uint32_t number = (i->op >> GQUERY_LOADED_SHIFT) - 1;
-    const gquery_column *column = &m->program->columns[number];
-    const gquery_source *source = &p->sources[number];
+    const gquery_instruction *i = &m->program->code[test->at];
+    const gquery_column *column = &m->program->columns[test->column];
     uint64_t left[EACH], right[EACH];
     uint32_t r;
 
-    m->active &= ~column_nulls(m, source);
-    load_values(m, source, column->form, left);
-    add_bias(m, column, 0, left);
+    load_values(m, &p->sources[test->column], left);
+    if ((p->sources[test->column].has & GQUERY_HAS_BIAS) != 0)
+        add_bias(m, column, 0, left);
     GVM_UNROLL
     for (r = 0; r < EACH; r++)
         right[r] = i->value;
     m->active &= compare_rows(i->b & GQUERY_KIND, i->b >> GQUERY_OUTCOMES_SHIFT & 7, left, right);
+}
+
+/* Rows whose values are from low to high; others that are not active may be there as well. */
+#define ROWS_WITHIN(type) \
+    const type *values = (const type *)(uintptr_t)source->values; \
+    const type low = (type)test->low, high = (type)test->high; \
+    type v[EACH]; \
+    uint32_t r, rows = 0; \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) \
+        v[r] = has(m->active, r) ? values[row_at(m, r)] : 0; \
+    GVM_UNROLL \
+    for (r = 0; r < EACH; r++) \
+        rows |= (uint32_t)(v[r] >= low && v[r] <= high) << r; \
+    return rows
+
+GVM_DEVICE uint32_t rows_within_i32(const machine *m, const gquery_source *source,
+                                    const gquery_test *test)
+{
+    ROWS_WITHIN(int32_t);
+}
+
+GVM_DEVICE uint32_t rows_within_i64(const machine *m, const gquery_source *source,
+                                    const gquery_test *test)
+{
+    ROWS_WITHIN(int64_t);
+}
+
+GVM_DEVICE void run_test(const gquery_scan *p, machine *m, const gquery_test *test)
+{
+    const gquery_source *source = &p->sources[test->column];
+    uint32_t rows;
+
+    m->active &= ~column_nulls(m, source);
+    if (test->kind == GQUERY_TEST_CODE) {
+        test_by_code(p, m, test);
+        return;
+    }
+    rows = test->kind == GQUERY_TEST_I32 ? rows_within_i32(m, source, test)
+                                         : rows_within_i64(m, source, test);
+    m->active &= test->is_outside ? ~rows : rows;
 }
 
 GVM_DEVICE void look_up(machine *m, uint32_t first, uint32_t count)
@@ -364,11 +434,19 @@ GVM_DEVICE void calculate(const gquery_scan *p, machine *m, const gquery_instruc
     set_nulls(m, nulls);
 }
 
+/* All but the most frequent one row by row, in few registers. */
 GVM_DEVICE void convert(machine *m, uint32_t op, uint32_t kind)
 {
     const uint32_t valid = m->active & ~nulls_of(m, m->depth - 1);
     uint32_t r, error;
 
+    if (op == GQUERY_ORDER_KEY) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(valid, r))
+                m->top[r] = order_key(m->top[r], kind != 0);
+        return;
+    }
     store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
@@ -493,31 +571,27 @@ GVM_DEVICE void add_to_state(machine *m, uint32_t first, uint32_t aggregate, uin
 /* Among the block's own, or in device memory. */
 GVM_DEVICE uint64_t find_state(const gquery_scan *p, machine *m, const row_keys *keys)
 {
-    const uint64_t hash = hash_keys(keys), state = find_local(p, keys, hash, &m->local);
+    const uint64_t state = find_local(p, m, keys);
 
-    return state != 0 ? state : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash);
+    return state != 0 ? state
+                      : find_group((gquery_groups *)(uintptr_t)p->groups, keys, hash_keys(keys));
 }
 
-/* Each row's state goes behind the stack; rows without one are out. Lanes wait for each other after each search, as the compiler lets lanes that have
+/* Row by row. Lanes wait for each other after each search, as the compiler lets lanes that have
  * parted go on alone: through the rest of the program they would run one after the other. */
-GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
+GVM_DEVICE void find_states(const gquery_scan *p, machine *m, uint32_t first, uint32_t count,
+                            uint32_t rows, uint32_t lanes)
 {
-    const uint32_t first = m->depth - count;
-    const uint32_t lanes = gvm_warp_active();
     uint32_t r, k;
 
-    store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
         row_keys keys = {place(m, first, r), EACH * gvm_warp_size(), count, 0};
         uint64_t state;
 
-        if (has(m->active, r)) {
+        if (has(rows, r)) {
             for (k = 0; k < count; k++)
-                if (has(nulls_of(m, first + k), r)) {
-                    keys.nulls |= 1u << k;
-                    *place(m, first + k, r) = 0;
-                }
+                keys.nulls |= (nulls_of(m, first + k) >> r & 1) << k;
             state = find_state(p, m, &keys);
             *place(m, p->depth, r) = state;
             if (state == 0)
@@ -525,6 +599,38 @@ GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
         }
         gvm_warp_sync_lanes(lanes);
     }
+}
+
+/* NULLs among the keys are 0. */
+GVM_DEVICE void clear_null_keys(const machine *m, uint32_t first, uint32_t count)
+{
+    uint32_t r, k, nulls;
+
+    GVM_NO_UNROLL
+    for (k = 0; k < count; k++) {
+        nulls = nulls_of(m, first + k) & m->active;
+        if (nulls == 0)
+            continue;
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (has(nulls, r))
+                *place(m, first + k, r) = 0;
+    }
+}
+
+/* Each row's state goes behind the stack; rows without one are out. */
+GVM_DEVICE void group(const gquery_scan *p, machine *m, uint32_t count)
+{
+    const uint32_t first = m->depth - count;
+    const uint32_t lanes = gvm_warp_active();
+    uint32_t rows = m->active;
+
+    store_top(m);
+    clear_null_keys(m, first, count);
+    if (looks_here(p, m))
+        rows &= ~find_local_rows(p, m, first, count);
+    if (gvm_warp_any(lanes, rows != 0))
+        find_states(p, m, first, count, rows, lanes);
     m->depth = first;
     load_top(m);
 }
@@ -534,6 +640,11 @@ GVM_DEVICE void add_to_groups(const gquery_scan *p, machine *m, uint32_t first, 
 {
     uint32_t r;
 
+    if (p->local_groups > 0 && aggregate <= GQUERY_SUM_I64) {
+        rows = add_local_rows(p, m, first, aggregate, rows);
+        if (rows == 0)
+            return;
+    }
     store_top(m);
     GVM_NO_UNROLL
     for (r = 0; r < EACH; r++) {
@@ -541,7 +652,7 @@ GVM_DEVICE void add_to_groups(const gquery_scan *p, machine *m, uint32_t first, 
         const uint64_t v = aggregate == GQUERY_COUNT_ROWS ? 0 : *place(m, m->depth - 1, r);
 
         if (is_local(state))
-            add_to_local(p, state, first, aggregate, v);
+            add_to_local(state, first, aggregate, v);
         else if (state != 0)
             add_to_group(aggregate, (uint64_t *)(uintptr_t)state + first, v);
     }
@@ -661,35 +772,52 @@ GVM_DEVICE int is_full(const gquery_scan *p)
            gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0;
 }
 
-GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
+/* Of these rows of the tile, those below `end`. */
+GVM_DEVICE uint32_t rows_below(const machine *m, uint64_t end, uint32_t rows)
 {
-    uint32_t r, rows = 0;
+    const int64_t left = (int64_t)(end - m->row);
+    uint32_t r;
 
-    GVM_UNROLL
-    for (r = 0; r < EACH; r++) {
-        const uint64_t row = m->row + r * m->width;
-
-        if (row < p->limit && !(p->dead != 0 && row < p->dead_rows && bit_of(p->dead, row)) &&
-            !(p->deleted != 0 && row < p->deleted_rows && bit_of(p->deleted, row)))
-            rows |= 1u << r;
+    if (left <= (EACH - 1) * (int64_t)gvm_warp_size()) {
+        GVM_UNROLL
+        for (r = 0; r < EACH; r++)
+            if (left <= (int64_t)(r * gvm_warp_size()))
+                rows &= ~(1u << r);
     }
     return rows;
+}
+
+GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)
+{
+    uint32_t rows = rows_below(m, p->limit, ALL_ROWS);
+
+    if (p->dead != 0)
+        rows &= ~rows_in(m, p->dead, rows_below(m, p->dead_rows, rows));
+    if (p->deleted != 0)
+        rows &= ~rows_in(m, p->deleted, rows_below(m, p->deleted_rows, rows));
+    return rows;
+}
+
+/* All but the value, by one load: a compiler takes memcpy() for eight of a byte each. */
+GVM_DEVICE uint64_t first_half(const gquery_instruction *i)
+{
+    return *(const uint64_t *)(const void *)i;
 }
 
 /* From instruction `at` on, where there is nothing on the stack. */
 GVM_DEVICE void run_code(const gquery_scan *p, machine *m, uint32_t at)
 {
     const gquery_instruction *code = m->program->code;
-    uint64_t next; /* without its value, and code_count is read each time: there are few registers */
+    uint64_t next; /* without its value: there are few registers */
 
     m->depth = m->nested = 0;
-    memcpy(&next, &code[at < GQUERY_CODE_MAX ? at : 0], sizeof next);
-    for (; at < m->program->code_count && (m->active | m->nested) != 0; at++) {
+    next = first_half(&code[at < GQUERY_CODE_MAX ? at : 0]);
+    for (; at < p->tests.code_count && (m->active | m->nested) != 0; at++) {
         const gquery_instruction i = {(uint16_t)next, (uint16_t)(next >> 16),
                                       (uint32_t)(next >> 32), code[at].value};
 
         /* on the way while this one runs */
-        memcpy(&next, &code[at + 1 < GQUERY_CODE_MAX ? at + 1 : at], sizeof next);
+        next = first_half(&code[at + 1 < GQUERY_CODE_MAX ? at + 1 : at]);
         if (i.op >> GQUERY_LOADED_SHIFT != 0) {
             const uint32_t column = (i.op >> GQUERY_LOADED_SHIFT) - 1;
 
@@ -705,11 +833,11 @@ GVM_DEVICE void run_code(const gquery_scan *p, machine *m, uint32_t at)
 
 GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
 {
-    uint32_t at;
+    uint32_t t;
 
-    for (at = 0; at < p->tests && m->active != 0; at++)
-        run_test(p, m, &m->program->code[at]);
-    run_code(p, m, p->tests);
+    for (t = 0; t < p->tests.count && m->active != 0; t++)
+        run_test(p, m, &p->tests.each[t]);
+    run_code(p, m, p->tests.end);
 #ifdef GQUERY_JOINED
     while (m->more != 0 && !is_full(p))
         run_code(p, m, take_next_matches(p, m));
@@ -771,7 +899,7 @@ GVM_DEVICE void add_to_block(const gquery_scan *p, machine *m)
     uint64_t *block = (uint64_t *)(uintptr_t)p->partial + (uint64_t)gvm_block() * p->state_words;
     uint32_t left, half;
 
-    for (left = m->width; left > 1; left = half) {
+    for (left = gvm_block_threads(); left > 1; left = half) {
         half = (left + 1) / 2;
         gvm_block_sync();
         if (gvm_thread() < left - half)
@@ -790,14 +918,14 @@ GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
 GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
 {
     const uint64_t tile = (uint64_t)gvm_block_threads() * EACH;
+    const uint32_t own = gvm_warp() * gvm_warp_size() * EACH + gvm_lane(); /* row of a tile */
     machine m;
 
     m.program = (const gquery_program *)(uintptr_t)p.program;
-    m.stack = (uint64_t *)gvm_shared() + gvm_lane() +
+    m.stack = (uint64_t *)gvm_shared() + p.stack_at + gvm_lane() +
               gvm_warp() * (p.depth + (p.groups != 0)) * EACH * gvm_warp_size();
     m.state = state_of(&p, gvm_thread());
     m.nulls = m.outer = m.floors = 0;
-    m.width = gvm_block_threads();
     m.error = 0;
     start_joins(&p, &m);
     m.local = p.local_groups > 0 ? 0 : LOCAL_MISSES;
@@ -806,7 +934,7 @@ GVM_KERNEL_BOUNDED(QUERY_SCAN, gquery_scan, p, GQUERY_THREADS, 4)
     if (p.local_groups > 0)
         local_begin(&p);
     /* Threads of a block have as many tiles as each other: some wait for all. */
-    for (m.row = p.first + gvm_block() * tile + gvm_thread(); m.row - gvm_thread() < p.limit;
+    for (m.row = p.first + gvm_block() * tile + own; m.row - own < p.limit;
          m.row += gvm_block_count() * tile) {
         m.active = rows_seen(&p, &m);
         if (is_full(&p)) {

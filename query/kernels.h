@@ -20,15 +20,45 @@
 #define GQUERY_OUTCOMES_SHIFT 4
 #define GQUERY_KIND 0xfu
 
-/* Makes of a program that gquery_check() has accepted what kernels run. Returns how many instructions at its beginning are *tests*: a column is
- * compared with a constant, and rows are active where that is true. They need no stack. */
-uint32_t gquery_fuse(gquery_program *program);
+/* A condition that needs no stack: a column beside a constant. Rows are active where it is true. */
+typedef enum gquery_test_kind {
+    GQUERY_TEST_CODE, /* by the instruction `at` */
+    GQUERY_TEST_I32,  /* of GQUERY_I32 without a bias: from low to high */
+    GQUERY_TEST_I64,  /* of GQUERY_I64, likewise */
+} gquery_test_kind;
+
+typedef struct gquery_test {
+    uint32_t column, kind;
+    uint32_t at;
+    uint32_t is_outside; /* true of the numbers that are not from low to high */
+    int64_t low, high;
+} gquery_test;
+
+#define GQUERY_TESTS_MAX 8
+
+typedef struct gquery_tests {
+    uint32_t count;
+    uint32_t end;        /* the first instruction that is none of them */
+    uint32_t code_count; /* of all */
+    gquery_test each[GQUERY_TESTS_MAX];
+} gquery_tests;
+
+/* Makes of a program that gquery_check() has accepted what kernels run, and says which tests it begins with. Ranges of a column are one test. */
+gquery_tests gquery_fuse(gquery_program *program);
 
 typedef struct gquery_source {
     uint64_t values;
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
-    uint64_t table; /* as in gquery_column, of tables: which row is read */
+    uint32_t table; /* as in gquery_column, of tables: which row is read */
+    uint16_t form;  /* gquery_form */
+    uint16_t has;   /* what else there is to do: */
 } gquery_source;
+
+#define GQUERY_HAS_NULLS 1u
+#define GQUERY_HAS_BIAS 2u /* the column has one, or decimals are checked */
+
+/* Where a column of table 0 is. */
+gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uint64_t nulls);
 
 #define GQUERY_NO_ROW UINT32_MAX
 
@@ -72,7 +102,9 @@ typedef struct gquery_scan {
     uint32_t depth; /* gquery_shape.depth + joins */
     uint32_t state_words, keys;
     uint32_t local_groups, local_copies, local_tiles; /* by gquery_set_local(); 0: none */
-    uint32_t tests;                                   /* of gquery_fuse() */
+    uint32_t local_keys_at, local_tags_at,
+        stack_at;       /* likewise: words of 64 bits before them in shared memory */
+    gquery_tests tests; /* of gquery_fuse(); with count and end 0 the program does all */
     gquery_source sources[GQUERY_COLUMNS_MAX];
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
     uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
@@ -146,6 +178,9 @@ uint64_t gquery_double_sums(const gquery_program *program);
  * multiprocessor as there would be without. A block may have block_bytes, a multiprocessor has so many; 0: no groups. */
 void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
                       uint64_t multiprocessor_bytes);
+
+/* Sets how many there are, and where. */
+void gquery_place_local(gquery_scan *scan, uint32_t groups, uint32_t copies);
 
 /* Bytes of dynamic shared memory for blocks of `threads`. */
 uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads);

@@ -57,24 +57,25 @@ uint32_t gquery_aggregate_words(uint32_t aggregate)
     return aggregate == GQUERY_MOMENTS_F64 ? 4 : aggregate == GQUERY_SUM_I64 ? 2 : 1;
 }
 
-/* Of kernel_partial.h; there are counts behind the tags. */
-static uint64_t local_bytes(const gquery_scan *scan)
+/* kernel_partial.h has states, keys, tags, and counts behind these; then there is the stack. */
+void gquery_place_local(gquery_scan *scan, uint32_t groups, uint32_t copies)
 {
-    const uint64_t groups = scan->local_groups;
-
+    scan->local_groups = groups;
+    scan->local_copies = copies;
+    scan->local_keys_at = scan->local_tags_at = scan->stack_at = 0;
     if (groups == 0)
-        return 0;
-    return (GQUERY_LOCAL_STATES(groups, scan->local_copies) * scan->state_words + groups * scan->keys) *
-               sizeof(uint64_t) +
-           (groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS) * sizeof(uint32_t);
+        return;
+    scan->local_keys_at = GQUERY_LOCAL_STATES(groups, copies) * scan->state_words;
+    scan->local_tags_at = scan->local_keys_at + groups * scan->keys;
+    scan->stack_at = scan->local_tags_at + (groups * GQUERY_LOCAL_TAGS + GQUERY_LOCAL_COUNTS) / 2;
 }
 
 uint64_t gquery_shared_bytes(const gquery_scan *scan, uint32_t threads)
 {
     const uint64_t rows = (uint64_t)(scan->depth + (scan->groups != 0)) * GQUERY_EACH;
 
-    return (rows + (scan->groups == 0 ? scan->state_words : 0)) * threads * sizeof(uint64_t) +
-           local_bytes(scan);
+    return (scan->stack_at + (rows + (scan->groups == 0 ? scan->state_words : 0)) * threads) *
+           sizeof(uint64_t);
 }
 
 void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
@@ -86,7 +87,7 @@ void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
                  {GQUERY_LOCAL_MANY, 16}, {GQUERY_LOCAL_MANY, 8}, {GQUERY_LOCAL_MANY, 4}};
     uint64_t blocks, most;
 
-    scan->local_groups = scan->local_copies = 0;
+    gquery_place_local(scan, 0, 0);
     scan->local_tiles = TILES;
     blocks = multiprocessor_bytes / (gquery_shared_bytes(scan, threads) + SHARED_RESERVED);
     if (scan->groups == 0 || blocks == 0)
@@ -94,12 +95,11 @@ void gquery_set_local(gquery_scan *scan, uint32_t threads, uint64_t block_bytes,
     most = multiprocessor_bytes / (blocks < BLOCKS_WANTED ? blocks : BLOCKS_WANTED) - SHARED_RESERVED;
     most = most < block_bytes ? most : block_bytes;
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        scan->local_groups = sizes[i].groups;
-        scan->local_copies = sizes[i].copies;
+        gquery_place_local(scan, sizes[i].groups, sizes[i].copies);
         if (gquery_shared_bytes(scan, threads) <= most)
             return;
     }
-    scan->local_groups = scan->local_copies = 0;
+    gquery_place_local(scan, 0, 0);
 }
 
 uint64_t gquery_double_sums(const gquery_program *program)
@@ -447,98 +447,4 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
         return refuse(&c, "a word of the state has no aggregate");
     *shape = c.shape;
     return true;
-}
-
-static bool takes_operand(const gquery_instruction *i)
-{
-    return (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT) || i->op == GQUERY_ADD ||
-           i->op == GQUERY_SUBTRACT || i->op == GQUERY_MULTIPLY;
-}
-
-/* An operation takes what comes just before it, a constant or a column, as its right operand. */
-static void fuse_operands(gquery_program *program)
-{
-    uint32_t count = 0;
-
-    for (uint32_t at = 0; at < program->code_count; at++) {
-        gquery_instruction i = program->code[at];
-        const gquery_instruction *before = count > 0 ? &program->code[count - 1] : NULL;
-
-        if (before != NULL && takes_operand(&i) && before->op == GQUERY_CONSTANT) {
-            i.b |= GQUERY_OPERAND_VALUE;
-            i.value = before->value;
-            count--;
-        } else if (before != NULL && takes_operand(&i) && before->op == GQUERY_LOAD) {
-            i.b |= GQUERY_OPERAND_COLUMN;
-            i.a = before->a;
-            count--;
-        }
-        program->code[count++] = i;
-    }
-    program->code_count = count;
-}
-
-/* A load goes to the instruction behind it, a filter to the one before it. */
-static void fuse_loads(gquery_program *program)
-{
-    uint32_t count = 0, loaded = 0;
-
-    for (uint32_t at = 0; at < program->code_count; at++) {
-        gquery_instruction i = program->code[at];
-        const bool is_last = at + 1 == program->code_count || program->code[at + 1].op == GQUERY_LOAD;
-
-        if (i.op == GQUERY_LOAD && !is_last) {
-            loaded = i.a + 1;
-            continue;
-        }
-        if (i.op == GQUERY_LOAD)
-            loaded = i.a + 1;
-        if (i.op == GQUERY_FILTER && loaded == 0 && count > 0 &&
-            (program->code[count - 1].op & GQUERY_THEN_FILTER) == 0) {
-            program->code[count - 1].op |= GQUERY_THEN_FILTER;
-            continue;
-        }
-        i.op = (uint16_t)(i.op | (i.op == GQUERY_FILTER ? GQUERY_THEN_FILTER : 0) |
-                          loaded << GQUERY_LOADED_SHIFT);
-        loaded = 0;
-        program->code[count++] = i;
-    }
-    program->code_count = count;
-}
-
-static uint16_t outcomes_of(uint16_t op)
-{
-    switch (op) {
-    case GQUERY_EQ: return 2;
-    case GQUERY_LT: return 1;
-    case GQUERY_LE: return 3;
-    case GQUERY_GT: return 4;
-    case GQUERY_GE: return 6;
-    default: return 5; /* GQUERY_NE, GQUERY_DISTINCT */
-    }
-}
-
-static bool is_test(const gquery_instruction *i)
-{
-    const uint32_t op = i->op & GQUERY_OPERATION;
-
-    return op >= GQUERY_EQ && op < GQUERY_DISTINCT && i->op >> GQUERY_LOADED_SHIFT != 0 &&
-           (i->op & GQUERY_THEN_FILTER) != 0 && (i->b & GQUERY_OPERAND) == GQUERY_OPERAND_VALUE;
-}
-
-uint32_t gquery_fuse(gquery_program *program)
-{
-    uint32_t tests = 0;
-
-    fuse_operands(program);
-    for (uint32_t at = 0; at < program->code_count; at++) {
-        gquery_instruction *i = &program->code[at];
-
-        if (i->op >= GQUERY_EQ && i->op <= GQUERY_DISTINCT)
-            i->b = (uint16_t)(i->b | outcomes_of(i->op) << GQUERY_OUTCOMES_SHIFT);
-    }
-    fuse_loads(program);
-    while (tests < program->code_count && is_test(&program->code[tests]))
-        tests++;
-    return tests;
 }

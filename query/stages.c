@@ -86,9 +86,10 @@ static void set_sources(gquery_query *q, const gquery_collect *groups)
     for (uint32_t i = 0; i < q->program->column_count; i++) {
         const uint32_t number = q->program->columns[i].number;
 
-        q->scan.sources[i] = (gquery_source){
-            .values = groups->out + (number + 1) * groups->word_pitch * sizeof(uint64_t),
-            .nulls = number < keys ? groups->nulls + number * groups->word_pitch / 8 : 0};
+        q->scan.sources[i] = gquery_source_at(
+            &q->program->columns[i],
+            groups->out + (number + 1) * groups->word_pitch * sizeof(uint64_t),
+            number < keys ? groups->nulls + number * groups->word_pitch / 8 : 0);
     }
 }
 
