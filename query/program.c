@@ -1,4 +1,4 @@
-/* Checks of query programs (program.h), and what the executor makes of those that it has accepted (kernels.h).
+/* Checks of query programs (program.h), and the shared memory that those take which it has accepted (kernels.h).
  *
  * The check goes through the code once and follows the depth of the stack. A branch of GQUERY_IF may change values that were on the stack
  * before it, and may not take them away: so its *floor* is the depth at the GQUERY_IF, and no instruction ends below that.
