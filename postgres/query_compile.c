@@ -475,7 +475,7 @@ emit_builds(gstore_compiled *c, gstore_emitter *e)
 										  .parent = e->parent,
 										  .context = e->context,
 										  .unset = e->unset,
-										  .evaluates_all = e->evaluates_all,
+										  .met = e->met,
 										  .view = e->view == NULL ? NULL : e->view + 1 + i};
 		bool					 done;
 
@@ -578,7 +578,7 @@ has_row(const gstore_view *view)
 
 bool
 gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views,
-					 bool evaluates_all, gquery_program *program)
+					 uint64 met, gquery_program *program)
 {
 	gstore_emitter e = {.program = program,
 						.values = c->values,
@@ -586,7 +586,7 @@ gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view
 						.view = views,
 						.unset = gstore_unset_now(context),
 						.certain = has_row(&views[0]),
-						.evaluates_all = evaluates_all};
+						.met = met};
 
 	return emit_query(c, &e);
 }

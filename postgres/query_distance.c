@@ -358,7 +358,7 @@ gstore_emit_distance(gstore_emitter *e, Node *node, gstore_emitted *out)
 	e->any_length |= !IsA(d.value, Const);
 	known = gstore_evaluate(e, d.value, &value, &null, &out->raises);
 	if (e->context != NULL && !known)
-		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
 	if (null)
 	{
 		out->nullable = true;

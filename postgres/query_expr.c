@@ -85,14 +85,19 @@ guard(gstore_emitter *e, uint32 at, gquery_op test, gquery_op operation)
 
 /* ---- values that depend on no row */
 
+/* e->unknown becomes its number, or that of the next one. */
 static known_value *
 find_value(gstore_emitter *e, Expr *expression)
 {
 	ListCell *cell;
 
+	e->unknown = 0;
 	foreach(cell, e->values)
+	{
 		if (((known_value *) lfirst(cell))->expression == expression)
 			return lfirst(cell);
+		e->unknown++;
+	}
 	return NULL;
 }
 
@@ -100,7 +105,8 @@ find_value(gstore_emitter *e, Expr *expression)
 static bool
 may_evaluate(const gstore_emitter *e, Node *node)
 {
-	return e->evaluates_all || gstore_is_plain(node, e->unset) ||
+	return (e->unknown < GSTORE_MET_MAX && (e->met >> e->unknown & 1) != 0) ||
+		gstore_is_plain(node, e->unset) ||
 		(e->guarded == 0 && (e->certain || gstore_is_estimated(e->condition, node)));
 }
 
@@ -164,7 +170,7 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 	if (e->context != NULL && !IsA(node, Const) && find_value(e, (Expr *) node) == NULL)
 		return false; /* it had instructions, for which there is no room now */
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
 	out->nullable = null;
 	return null ? emit_null(e, out) : emit_value(e, value, out);
 }
@@ -339,7 +345,7 @@ emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number
 
 	*out = (gstore_emitted){.nullable = true};
 	if (!gstore_evaluate(e, (Expr *) number, &value, &null, &out->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 	if (null)
 		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 	out->nullable = false;
@@ -425,7 +431,7 @@ emit_enum_order(gstore_emitter *e, const gstore_emitted *left, Node *right, gque
 
 	*other = (gstore_emitted){.type = left->type, .nullable = true};
 	if (!gstore_evaluate(e, (Expr *) right, &value, &null, &other->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
 	if (null)
 		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
 	other->nullable = false;
@@ -664,7 +670,7 @@ emit_unknown_list(gstore_emitter *e, int words, gstore_emitted *out)
 {
 	out->type = BOOLOID;
 	out->nullable = true;
-	if (!gstore_emit(e, GQUERY_UNKNOWN, 0, 0))
+	if (!gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0))
 		return false;
 	for (; words > 0; words--)
 		if (!gstore_emit(e, GQUERY_REPLACE, 0, 0))
@@ -977,7 +983,7 @@ gstore_emit_word(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 		return false;
 	*out = (gstore_emitted){.type = UUIDOID, .nullable = true};
 	if (!gstore_evaluate(e, (Expr *) node, &value, &null, &out->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, 0, 0);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0);
 	out->nullable = null;
 	return null ? emit_null(e, out)
 				: gstore_emit_constant(e, gstore_stack_word(value, UUIDOID, which));

@@ -31,8 +31,10 @@ typedef bool (*gstore_emit_group)(struct gstore_emitter *emitter, Node *node, in
  * evaluates them. An instruction may differ between passes, and which values there are does not.
  *
  * To evaluate such a value may raise an error. PostgreSQL does so when the first row comes to it. Where none may, the program has
- * GQUERY_UNKNOWN in its place, and if the executor reports that a row has come there, the query runs again with evaluates_all.
+ * GQUERY_UNKNOWN in its place, and if the executor reports that a row has come there, the query runs again with that value.
  */
+#define GSTORE_MET_MAX 64 /* values that are evaluated because a row has come to them */
+
 typedef struct gstore_emitter
 {
 	gquery_program	  *program;
@@ -48,7 +50,8 @@ typedef struct gstore_emitter
 	int				   guarded;	  /* inside of what is evaluated for some rows alone */
 	int				   computing; /* inside of what computes with decimals: NaN is none then */
 	bool			   certain;	  /* outside of that, some row comes here */
-	bool			   evaluates_all;
+	uint64			   met;		/* bit i: a row has come to number i of `values` */
+	uint32			   unknown; /* number of the value that gstore_evaluate() was asked for last */
 	bool any_length; /* there is a distance from a value that may have another length, which is an error */
 	Node					*condition; /* the one that is emitted; NULL: none is */
 	struct gstore_case		*scope;		/* what a CASE compares with */

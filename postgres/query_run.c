@@ -5,6 +5,7 @@
 #include "utils/rel.h"
 
 #include "postgres/pending.h"
+#include "postgres/query_expr.h"
 #include "postgres/query_run.h"
 #include "postgres/settings.h"
 #include "postgres/whole.h"
@@ -201,7 +202,7 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 {
 	strlcpy(run->why, "too many instructions or values", sizeof run->why);
 	if (!gstore_query_compile(request->compiled, request->context, request->view,
-							  run->evaluates_all, &query->program))
+							  run->met, &query->program))
 		return false;
 	query->record_words = gstore_query_record_words(request->compiled);
 	if (request->after != NULL && query->record_words != request->after_words)
@@ -260,7 +261,7 @@ export_tables(gstore_run *run, const gstore_request *request, table_rows *out)
 /* NULL: it cannot run; raised: what a row has raised there. */
 static gstore_session *
 send_request(gstore_run *run, const gstore_request *request, const compiled_query *query,
-			 gquery_error *raised)
+			 uint32 *raised)
 {
 	table_rows		tables[GQUERY_TABLES_MAX];
 	gstore_session *session;
@@ -278,18 +279,28 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 	return NULL;
 }
 
-/* False, with evaluates_all: it is to be tried again. */
+/* Those that no row comes to are not evaluated: they may raise an error. */
+static void
+note_met(gstore_run *run, uint32 raised)
+{
+	const uint32 number = raised >> GQUERY_UNKNOWN_SHIFT;
+
+	if ((raised & ((1u << GQUERY_UNKNOWN_SHIFT) - 1)) == GQUERY_E_UNKNOWN && number < GSTORE_MET_MAX)
+		run->met |= UINT64CONST(1) << number;
+}
+
+/* False, with more values that a row has come to: it is to be tried again. */
 static bool
 try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 {
-	gquery_error	raised = GQUERY_E_NONE;
+	uint32			raised = GQUERY_E_NONE;
 	gquery_cost		cost;
 	gstore_session *session;
 
 	if (!compile_request(run, request, query))
 		return false;
 	session = send_request(run, request, query, &raised);
-	run->evaluates_all |= raised == GQUERY_E_UNKNOWN;
+	note_met(run, raised);
 	if (session == NULL)
 		return false;
 	cost = gstore_session_window(session)->cost;
@@ -309,11 +320,14 @@ bool
 gstore_run_begin(gstore_run *run, const gstore_request *request)
 {
 	compiled_query *query = palloc(sizeof *query);
-	const bool		evaluated = run->evaluates_all;
-	bool			done = try_run(run, request, query);
+	uint64			met;
+	bool			done;
 
-	if (!done && run->evaluates_all && !evaluated)
+	do
+	{
+		met = run->met;
 		done = try_run(run, request, query);
+	} while (!done && run->met != met);
 	pfree(query);
 	return done;
 }
@@ -418,7 +432,7 @@ gstore_run_end(gstore_run *run)
 		gstore_session_end(run->session, run->left > 0);
 	run->session = NULL;
 	run->records = NULL;
-	run->evaluates_all = false;
+	run->met = 0;
 	run->count = run->at = run->left = 0;
 }
 

@@ -40,8 +40,8 @@ typedef struct gstore_run
 	int				words;
 	bool			gathered; /* records are rows that passed, with their values: query/gather.h */
 	bool			fetched;  /* those before are gone */
-	bool evaluates_all; /* of query_compile.h, since a row has come to a value that was not known */
-	char why[GSTORE_SESSION_WHY_BYTES];
+	uint64 met; /* of query_compile.h: values that were not known, and that a row has come to */
+	char   why[GSTORE_SESSION_WHY_BYTES];
 	/* Of all runs, for EXPLAIN. */
 	uint64		total; /* records */
 	gquery_cost cost;

@@ -18,7 +18,7 @@ struct gstore_session
 {
 	gstore_peer			  peer;
 	int					  device;
-	gquery_error		  raised; /* by a row */
+	uint32				  raised; /* by a row */
 	MemoryContextCallback ending; /* in a context of the query */
 };
 
@@ -176,7 +176,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
 			return false;
 		case GQUERY_RAISED:
-			s->raised = (gquery_error) answer.error;
+			s->raised = answer.error;
 			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
 			return false;
 		default:
@@ -188,7 +188,7 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 	return false;
 }
 
-gquery_error
+uint32
 gstore_session_raised(const gstore_session *s)
 {
 	return s->raised;

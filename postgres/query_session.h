@@ -32,7 +32,7 @@ extern bool
 gstore_session_run(gstore_session *session, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES]);
 
 /* By what the last run of a session that has ended has failed; GQUERY_E_NONE: by something else. */
-extern gquery_error gstore_session_raised(const gstore_session *session);
+extern uint32 gstore_session_raised(const gstore_session *session);
 
 /* A copy of what a span is of, palloc'd. ERROR if it is not within the file. */
 extern void *gstore_session_copy(gstore_session *session, gquery_span span);

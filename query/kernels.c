@@ -587,7 +587,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_FILTER: break; /* only what is before and after */
     case GQUERY_UNKNOWN:
         if (m->active != 0 && m->error == 0)
-            m->error = GQUERY_E_UNKNOWN;
+            m->error = GQUERY_E_UNKNOWN | i.a << GQUERY_UNKNOWN_SHIFT;
         /* fall through */
     case GQUERY_CONSTANT: push_same(m, i.value, 0); break;
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;

@@ -130,7 +130,7 @@ typedef enum gquery_op {
     /* Of a date, a timestamp or a time: b has the field, gquery_field, and above its lower 8 bits what the value is, gquery_field_of. `value`: how far local time is from a
      * timestamp, or from the one that is returned, in microseconds. */
     GQUERY_FIELD,
-    GQUERY_UNKNOWN, /* one more value on the stack, which the backend has not evaluated: raises GQUERY_E_UNKNOWN */
+    GQUERY_UNKNOWN, /* one more value on the stack, number `a` of those that the backend has not evaluated: raises GQUERY_E_UNKNOWN */
     /* Joins. Rows of table `a` that have these `b` values as their keys; `value`: gquery_join. The values are all that is on the stack, and are taken; with
      * one of them NULL there is no such row. Where several match, the row goes on once for each, or, of GQUERY_JOIN_SEMI, once. Tables come in the
      * order of their numbers, from 1 on; before GQUERY_GROUP and GQUERY_AGGREGATE, not inside of GQUERY_IF. A program that ends in GQUERY_MARK has GQUERY_JOIN_SEMI and GQUERY_JOIN_ANTI alone, one
@@ -243,10 +243,12 @@ typedef enum gquery_error {
     GQUERY_E_UNDERFLOW, /* 22003 value out of range: underflow */
     GQUERY_E_DIVISION,  /* 22012 division by zero */
     GQUERY_E_DECIMAL, /* none of PostgreSQL: a decimal has more than 62 bits, or is NaN where that is not computed with */
-    GQUERY_E_FIELD, /* none of PostgreSQL */
-    GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again */
+    GQUERY_E_FIELD,   /* none of PostgreSQL */
+    GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again. From bit GQUERY_UNKNOWN_SHIFT on: its number */
     GQUERY_ERRORS,
 } gquery_error;
+
+#define GQUERY_UNKNOWN_SHIFT 8
 
 /* What is known of a program that gquery_check() accepts. */
 typedef struct gquery_shape {

@@ -129,6 +129,9 @@ SELECT same('SELECT count(CASE WHEN i4 > 1000 AND id < 0 THEN (SELECT q_fail()) 
     same('SELECT sum(id + (SELECT q_fail())) FROM q'), same('SELECT count(id) FILTER (WHERE i2 = (SELECT q_fail())) FROM q WHERE id < 0'), same('SELECT i2 + (SELECT q_fail()), count(*) FROM q WHERE id < 0 GROUP BY 1'), same('SELECT dom + (SELECT min(id) FROM qh), count(*) FROM q WHERE id < 30 GROUP BY 1');
 SELECT same('SELECT count(*) FROM q WHERE id < 0 AND i2 = ANY (ARRAY[1, (SELECT q_fail())])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 = ANY (ARRAY[1, (SELECT q_fail())])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 = ANY (ARRAY[1, (SELECT min(id) FROM qh)])'),
     same('SELECT count(*) FROM q WHERE id < 0 AND i2 <> ALL ((SELECT CASE WHEN q_fail() > 0 THEN ''{1}'' END)::int[])'), same('SELECT count(*) FROM q WHERE id > 0 AND i2 <> ALL ((SELECT ''{1,2}'')::int[])'), same('SELECT count(*) FROM q WHERE id > 0 OR i2 <> ALL ((SELECT CASE WHEN q_fail() > 0 THEN ''{1}'' END)::int[])');
+-- So it is where a row comes to another of them, or to several.
+SELECT same('SELECT sum(CASE WHEN i4 > 400 THEN (SELECT min(id) FROM qh) WHEN id < 0 THEN (SELECT q_fail()) END) FROM q'), same('SELECT sum(CASE WHEN id < 0 THEN (SELECT q_fail()) WHEN i4 > 400 THEN (SELECT min(id) FROM qh) ELSE (SELECT max(id) FROM qh) END) FROM q'),
+    same('SELECT count(id) FILTER (WHERE i2 = (SELECT min(id) FROM qh)), count(id) FILTER (WHERE id < 0 AND i2 = (SELECT q_fail())) FROM q'), same('SELECT sum(CASE WHEN i4 > 400 THEN (SELECT min(id) FROM qh) WHEN i4 < 400 THEN (SELECT q_fail()) END) FROM q');
 PREPARE late (int, text) AS SELECT count(*) FROM qg WHERE i4 > $1 AND i2 = $2::int;
 SET plan_cache_mode = force_generic_plan;
 EXECUTE late (2147483647, 'x');
