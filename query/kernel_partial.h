@@ -164,12 +164,32 @@ GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys, uint
     return 0;
 }
 
+/* Whether there may be another row here before the next review. With joins a row of a tile is here once for each of its matches: where a thread's note has no bits for
+ * more, it goes to all threads' before that. */
+GVM_DEVICE int has_count(const gquery_scan *p, uint32_t *notes)
+{
+#ifdef GQUERY_JOINED
+    uint32_t *hits = &local_counts(p)[COUNT_HITS];
+
+    if (*notes < 0u - LOCAL_HIT)
+        return 1;
+    if (gvm_load_consume_u32(hits) >= LOCAL_HITS_MAX)
+        return 0;
+    gvm_atomic_add_u32(hits, *notes / LOCAL_HIT);
+    *notes %= LOCAL_HIT;
+#else
+    (void)p;
+    (void)notes;
+#endif
+    return 1;
+}
+
 /* The handle of the group with these keys, which is there now if there was room; otherwise 0. */
 GVM_DEVICE uint64_t find_local(const gquery_scan *p, const row_keys *keys, uint64_t hash, uint32_t *notes)
 {
     uint64_t handle;
 
-    if ((*notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES)
+    if ((*notes & LOCAL_MISSES_MASK) >= LOCAL_MISSES || !has_count(p, notes))
         return 0;
     handle = probe_local(p, keys, hash);
     if (handle == 0)
