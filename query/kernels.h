@@ -33,7 +33,7 @@ typedef struct gquery_source {
 #define GQUERY_NO_ROW UINT32_MAX
 
 /* Slots of a hash table that are looked at for keys, beginning with the one that they belong to. Tables are half full at most, so that keys which nobody has chosen for it
- * need a few dozen; with those whose hashes are equal, each row would have to go through all before. */
+ * need fewer than a hundred; with those whose hashes are equal, each row would have to go through all before. */
 #define GQUERY_PROBES_MAX 1024u
 
 /* An inner table by its keys, a row of it being a number below GQUERY_NO_ROW. Open addressing, linear probing: a slot is `1 + keys` words, the first one a state and, in its upper half, a row; then the

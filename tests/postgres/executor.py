@@ -432,6 +432,7 @@ class BadInput:
             client.window.tables[0].deleted_bytes = size
             answer = client.ask()
             expect(answer.verb in (N["GQUERY_ERROR"], N["GQUERY_NO_ROOM"]), True, "a refusal")
+            expect([part for part in self.token.split(":") if part.startswith("/") and part in answer.text.decode()], [], "what is said of the token")
             (record,) = client.run(self.token, self.ROWS, sums(0))
             expect(sums_of(record), sums_in_sql(server, "true"), "the next query")
 
