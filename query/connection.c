@@ -96,13 +96,19 @@ void *gquery_append(gquery_connection *c, uint64_t bytes, gquery_span *span)
 
 /* ---- messages */
 
-bool gquery_is_closed(gquery_connection *c)
+bool gquery_is_gone(const gquery_connection *c)
 {
     struct pollfd p = {c->socket, POLLRDHUP, 0};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+}
+
+bool gquery_is_closed(gquery_connection *c)
+{
     gquery_connection *moved = c->whole != NULL ? c->whole : c;
 
     atomic_store_explicit(&moved->moved_ns, gquery_now_ns(), memory_order_relaxed);
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    return gquery_is_gone(c);
 }
 
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,

@@ -224,8 +224,16 @@ static gvm_status make_lane(gquery_lane **out)
         result = gvmi_cu->cuEventCreate(&lane->stop, 0);
     if (result == CUDA_SUCCESS) {
         call = "cuMemHostAlloc";
-        result = gvmi_cu->cuMemHostAlloc(&host, GQUERY_LANE_BYTES, 0);
+        result = gvmi_cu->cuMemHostAlloc(&host, GQUERY_LANE_BYTES, CU_MEMHOSTALLOC_DEVICEMAP);
         lane->host = result == CUDA_SUCCESS ? host : NULL;
+    }
+    if (result == CUDA_SUCCESS) {
+        call = "cuMemHostGetDevicePointer";
+        result = gvmi_cu->cuMemHostGetDevicePointer(&address, lane->host, 0);
+    }
+    if (result == CUDA_SUCCESS) {
+        lane->halt = (_Atomic uint32_t *)(void *)(lane->host + GQUERY_HALT_AT);
+        lane->halt_address = address + GQUERY_HALT_AT;
     }
     if (result == CUDA_SUCCESS) {
         call = "cuMemAlloc";
@@ -271,6 +279,14 @@ static bool wait_for_turn(gquery_connection *c)
     return !closed;
 }
 
+static void set_owner(gquery_lane *lane, gquery_connection *owner)
+{
+    pthread_mutex_lock(&state.lock);
+    lane->owner = owner;
+    owner->lane = lane;
+    pthread_mutex_unlock(&state.lock);
+}
+
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
 {
     gvm_status status = GVM_OK;
@@ -290,9 +306,10 @@ gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
         return gvm_error_set(GVM_E_PEER, "the backend has closed the connection");
     if (lane == NULL)
         status = make_lane(&lane);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
+        set_owner(lane, c->whole != NULL ? c->whole : c);
         *out = lane;
-    else
+    } else
         gquery_lane_give(NULL);
     return status;
 }
@@ -302,11 +319,20 @@ void gquery_lane_give(gquery_lane *lane)
     pthread_mutex_lock(&state.lock);
     state.running--;
     if (lane != NULL) {
+        lane->owner->lane = NULL;
         lane->used_ns = gquery_now_ns();
         lane->next = state.lanes;
         state.lanes = lane;
     }
     pthread_cond_broadcast(&state.given);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void gquery_lane_halt(const gquery_connection *c)
+{
+    pthread_mutex_lock(&state.lock);
+    if (c->lane != NULL)
+        atomic_store(c->lane->halt, 1);
     pthread_mutex_unlock(&state.lock);
 }
 

@@ -26,6 +26,8 @@
 #define FAILED_MS \
     10000 /* likewise, where the device could not be opened: the next executor tries again */
 #define LOOK_MS 1000 /* at deadlines */
+#define LONG_MS \
+    (GSTORE_SPAWN_HANG_MS / 3) /* of a launch: well before the executor counts as hanging */
 #define NS_PER_MS INT64_C(1000000)
 #define BEAT_NS (GSTORE_SPAWN_BEAT_MS / 2 * NS_PER_MS)
 
@@ -267,6 +269,20 @@ static bool is_alive(int64_t now_ns)
     return alive;
 }
 
+/* Launches that take long: a row may have more matches in a join than anybody waits for. */
+static void halt_long(int64_t now_ns)
+{
+    pthread_mutex_lock(&state.lock);
+    for (gquery_connection *c = state.connections; c != NULL; c = c->next) {
+        const int64_t moved_ns = atomic_load(&c->moved_ns);
+        const int64_t still_ns = moved_ns != 0 ? now_ns - moved_ns : 0;
+
+        if (still_ns >= LONG_MS * NS_PER_MS || (still_ns >= LOOK_MS * NS_PER_MS && gquery_is_gone(c)))
+            gquery_lane_halt(c);
+    }
+    pthread_mutex_unlock(&state.lock);
+}
+
 /* Whether it has been of no use for so long that it ends. */
 static bool is_over(int64_t now_ns)
 {
@@ -301,6 +317,7 @@ static void watch(void)
             send_beat();
             beat_ns = now_ns + BEAT_NS;
         }
+        halt_long(now_ns);
         if (is_over(now_ns))
             return;
     }

@@ -57,6 +57,7 @@ typedef struct gquery_connection {
     gquery_results results;
     bool has_context;
     struct gquery_connection *whole; /* of which this is a copy, for a part of its query; NULL: it is none */
+    struct gquery_lane *lane; /* device.c's: its query's; NULL: it has none */
     /* While a query runs: when it went on last (gquery_now_ns()); otherwise 0. */
     _Atomic int64_t moved_ns;
     struct gquery_connection *next, *before; /* executor.c's */
@@ -74,7 +75,9 @@ void *gquery_at(const gquery_connection *c, gquery_span span);
 void *gquery_append(gquery_connection *c, uint64_t bytes, gquery_span *span);
 void gquery_unmap_window(gquery_connection *c);
 
-/* Whether the backend has closed its end. Notes that the query goes on. */
+/* Whether the backend has closed its end. */
+bool gquery_is_gone(const gquery_connection *c);
+/* The same, and notes that the query goes on. */
 bool gquery_is_closed(gquery_connection *c);
 
 /* It waits for another process, which may take any time, until it goes on. */
@@ -115,11 +118,15 @@ typedef struct gquery_lane {
     CUevent start, stop;
     uint8_t *host; /* pinned */
     uint64_t device;
+    _Atomic uint32_t *halt; /* on the host: not 0: what runs is to end early, if it can */
+    uint64_t halt_address;  /* of that, for kernels */
+    gquery_connection *owner;
     int64_t used_ns;
     struct gquery_lane *next;
 } gquery_lane;
 
 #define GQUERY_LANE_BYTES (2u << 20)
+#define GQUERY_HALT_AT (GQUERY_LANE_BYTES - 64) /* of `halt`, in `host` */
 
 /* Waits while GQUERY_RUNNING_MAX others run.
  *
@@ -127,6 +134,8 @@ typedef struct gquery_lane {
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out);
 /* Nothing runs on it. */
 void gquery_lane_give(gquery_lane *lane);
+/* What runs on the connection's lane is to end early. Calls no driver. */
+void gquery_lane_halt(const gquery_connection *c);
 
 /* Frees what has not been used for GQUERY_REST_NS. */
 void gquery_device_rest(void);

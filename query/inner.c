@@ -127,6 +127,7 @@ static bool enter_rows(gquery_query *part, gquery_hashed *h)
     if (!gquery_succeed(part, acquire(h->object, GVM_LEASE_WRITE, GQUERY_LEASE_MS, &lease),
                         "cannot write a hash table"))
         return false;
+    (void)gquery_is_closed(part->c); /* it goes on */
     build.hash = describe(h, &lease);
     done = gquery_run_build(part, &build);
     if (!done)

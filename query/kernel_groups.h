@@ -88,7 +88,7 @@ GVM_DEVICE uint64_t find_group(gquery_groups *groups, const row_keys *keys, uint
     const uint64_t mask = groups->mask, words = groups->slot_words;
     uint64_t at = hash & mask, probes;
 
-    for (probes = 0; probes <= mask; probes++) {
+    for (probes = 0; probes <= mask && probes < GQUERY_PROBES_MAX; probes++) {
         uint64_t *slot = (uint64_t *)(uintptr_t)groups->slots + at * words;
         uint64_t word;
 

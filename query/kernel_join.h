@@ -112,7 +112,7 @@ GVM_DEVICE uint64_t find_row(const gquery_hash *h, const row_keys *keys)
     if (h->count == 0)
         return UNMATCHED;
     at = first_slot(h, keys);
-    for (probes = 0; probes < h->count; probes++) {
+    for (probes = 0; probes < h->count && probes < GQUERY_PROBES_MAX; probes++) {
         const uint64_t *slot = (const uint64_t *)(uintptr_t)h->slots + at * words;
         const uint64_t word = slot[0];
 
@@ -186,16 +186,31 @@ GVM_DEVICE uint32_t take_next_matches(const gquery_scan *p, machine *m)
     return (uint32_t)h->resume;
 }
 
+#define HALT_ROUNDS \
+    1024u /* matches of a thread's rows between two looks at the host's word, which is far away */
+
+/* Whether further matches are left out. round: how many of the tile there have been. */
+GVM_DEVICE int is_halted(const gquery_scan *p, machine *m, uint32_t round)
+{
+    if (round % HALT_ROUNDS != 0 || p->halt == 0 ||
+        gvm_load_acquire_u32_system((const uint32_t *)(uintptr_t)p->halt) == 0)
+        return 0;
+    if (m->error == 0)
+        m->error = GQUERY_E_LONG;
+    m->more = 0;
+    return 1;
+}
+
 /* ---- building */
 
-/* The chain of the row's keys has it as its first row now. */
-GVM_DEVICE void enter_row(gquery_build *b, const row_keys *keys, uint32_t row)
+/* The chain of the row's keys has it as its first row now. False: there is no slot for them. */
+GVM_DEVICE int enter_row(gquery_build *b, const row_keys *keys, uint32_t row)
 {
     const gquery_hash *h = &b->hash;
     uint32_t *next = (uint32_t *)(uintptr_t)h->next + row;
-    uint64_t at = first_slot(h, keys);
+    uint64_t at = first_slot(h, keys), probes = 0;
 
-    for (;;) {
+    while (probes < h->count && probes < GQUERY_PROBES_MAX) {
         uint64_t *slot = (uint64_t *)(uintptr_t)h->slots + at * (1 + keys->count);
         uint32_t *state = (uint32_t *)(void *)slot, was = gvm_load_consume_u32(state), k;
 
@@ -205,7 +220,7 @@ GVM_DEVICE void enter_row(gquery_build *b, const row_keys *keys, uint32_t row)
             state[1] = row;
             *next = GQUERY_NO_ROW;
             gvm_store_release_u32(state, SLOT_READY);
-            return;
+            return 1;
         }
         if (was != SLOT_READY) { /* it has keys soon */
             gvm_pause();
@@ -214,10 +229,12 @@ GVM_DEVICE void enter_row(gquery_build *b, const row_keys *keys, uint32_t row)
         if (has_keys(slot, keys)) {
             *next = gvm_atomic_exchange_u32(state + 1, row);
             gvm_atomic_add_u64(&b->repeated, 1);
-            return;
+            return 1;
         }
         at = at + 1 < h->count ? at + 1 : 0;
+        probes++;
     }
+    return 0;
 }
 
 GVM_DEVICE void build(const gquery_scan *p, machine *m, uint32_t count)
@@ -237,8 +254,8 @@ GVM_DEVICE void build(const gquery_scan *p, machine *m, uint32_t count)
     for (r = 0; r < EACH; r++) {
         const row_keys keys = {place(m, first, r), EACH * gvm_warp_size(), count, 0};
 
-        if (has(m->active, r))
-            enter_row(b, &keys, (uint32_t)(row_at(m, r)));
+        if (has(m->active, r) && m->error == 0 && !enter_row(b, &keys, (uint32_t)(row_at(m, r))))
+            m->error = GQUERY_E_LONG;
     }
 }
 

@@ -181,9 +181,29 @@ GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys)
     return 0;
 }
 
-GVM_DEVICE int looks_here(const gquery_scan *p, const machine *m)
+/* Whether there may be other rows here before the next review, one each of the tile's. With joins a row of a tile is here once for each of its matches: where a thread's note has no
+ * bits for more, it goes to all threads' before that. */
+GVM_DEVICE int has_count(const gquery_scan *p, machine *m)
 {
-    return p->local_groups > 0 && (m->local & LOCAL_MISSES_MASK) < LOCAL_MISSES;
+#ifdef GQUERY_JOINED
+    uint32_t *hits = &local_counts(p)[COUNT_HITS];
+
+    if (m->local < 0u - EACH * LOCAL_HIT)
+        return 1;
+    if (gvm_load_consume_u32(hits) >= LOCAL_HITS_MAX)
+        return 0;
+    gvm_atomic_add_u32(hits, m->local / LOCAL_HIT);
+    m->local %= LOCAL_HIT;
+#else
+    (void)p;
+    (void)m;
+#endif
+    return 1;
+}
+
+GVM_DEVICE int looks_here(const gquery_scan *p, machine *m)
+{
+    return p->local_groups > 0 && (m->local & LOCAL_MISSES_MASK) < LOCAL_MISSES && has_count(p, m);
 }
 
 /* So many rows were here. */

@@ -62,6 +62,10 @@ gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uin
 
 #define GQUERY_NO_ROW UINT32_MAX
 
+/* Slots of a hash table that are looked at for keys, beginning with the one that they belong to. Tables are half full at most, so that keys which nobody has chosen for it
+ * need fewer than a hundred; with those whose hashes are equal, each row would have to go through all before. */
+#define GQUERY_PROBES_MAX 1024u
+
 /* An inner table by its keys: open addressing, linear probing. A slot is a word, which has a state in its lower half and a row, below GQUERY_NO_ROW, in its
  * upper one, and then the keys. Rows with the same keys are chained by `next`, a uint32_t for each row of the table that has been entered. */
 typedef struct gquery_hash {
@@ -71,7 +75,8 @@ typedef struct gquery_hash {
     uint64_t resume; /* by gquery_scan: the instruction behind the table's GQUERY_PROBE */
 } gquery_hash;
 
-/* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there. */
+/* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there.
+ * GQUERY_E_LONG: keys find no slot in GQUERY_PROBES_MAX. */
 typedef struct gquery_build {
     gquery_hash hash;
     uint64_t rows;
@@ -83,7 +88,7 @@ typedef struct gquery_build {
  * All in one group (groups 0): each block adds what it has found to its part of `partial`, a state of state_words each, which a launch of
  * query_reduce adds up. So sums of doubles do not depend on timing.
  *
- * By groups: `groups` is a gquery_groups. Where it is full, rows are left out and groups.full is 1: the caller begins anew with a larger one.
+ * By groups: `groups` is a gquery_groups. Where it is full, or keys find no slot in GQUERY_PROBES_MAX, rows are left out and groups.full is 1: the caller begins anew with a larger one.
  *
  * GQUERY_MARK: all bits of the 32-bit words that have rows [first, limit) are written, those behind `limit` as 0; nothing need be there before.
  * GQUERY_EMIT: entries of the list that are above `after` and not above `bound` are appended, in any order. Where count exceeds max, entries beyond that were left out.
@@ -108,6 +113,7 @@ typedef struct gquery_scan {
     gquery_source sources[GQUERY_COLUMNS_MAX];
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
     uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
+    uint64_t halt; /* of query_join: a uint32_t of the host. Where it is not 0, further matches of rows are left out, and GQUERY_E_LONG is raised. 0: there is none */
 } gquery_scan;
 
 /* query_reduce, one block: states of `blocks` blocks in their order, into the first one. */

@@ -245,6 +245,7 @@ typedef enum gquery_error {
     GQUERY_E_DECIMAL, /* none of PostgreSQL: a decimal has more than 62 bits, or is NaN where that is not computed with */
     GQUERY_E_FIELD,   /* none of PostgreSQL */
     GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again. From bit GQUERY_UNKNOWN_SHIFT on: its number */
+    GQUERY_E_LONG, /* none of PostgreSQL: rows would take a kernel too long: very many keys have the same place in a hash table, or a row has very many matches */
     GQUERY_ERRORS,
 } gquery_error;
 

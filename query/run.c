@@ -291,6 +291,7 @@ static bool launch_reduce(gquery_query *q)
 
 bool gquery_batch_begin(gquery_query *q)
 {
+    atomic_store(q->lane->halt, 0);
     return gquery_check_call(q, gvmi_cu->cuEventRecord(q->lane->start, q->lane->stream),
                              "cuEventRecord");
 }
@@ -331,6 +332,11 @@ gquery_outcome gquery_batch_look(gquery_query *q)
 {
     const gquery_control *c = gquery_control_of(q);
 
+    if (c->error == GQUERY_E_LONG) {
+        gquery_answer(q->answer, GQUERY_NO_ROOM, "53000",
+                      "rows of the query would take the GPU too long at a time");
+        return GQUERY_FAILED;
+    }
     if (c->error != GQUERY_E_NONE) {
         q->answer->verb = GQUERY_RAISED;
         q->answer->error = c->error;
@@ -566,6 +572,7 @@ static void set_scan(gquery_query *q)
     q->scan.program = q->lane->device;
     q->scan.partial = q->lane->device + GQUERY_STATES_AT;
     q->scan.error = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, error);
+    q->scan.halt = q->lane->halt_address;
     q->scan.depth = q->shape.depth + q->shape.joins;
     q->scan.state_words = q->program->state_words;
     q->scan.keys = q->shape.keys;

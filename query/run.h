@@ -45,7 +45,7 @@ typedef struct gquery_control {
 #define GQUERY_DEAD_BYTES (UINT64_C(512) << 10)
 #define GQUERY_POINTS_AT (GQUERY_DEAD_AT + GQUERY_DEAD_BYTES + 64)
 #define GQUERY_POINTS_BYTES (UINT64_C(256) << 10)
-_Static_assert(GQUERY_POINTS_AT + GQUERY_POINTS_BYTES <= GQUERY_LANE_BYTES,
+_Static_assert(GQUERY_POINTS_AT + GQUERY_POINTS_BYTES <= GQUERY_HALT_AT,
                "a lane has room for all of it");
 
 typedef enum gquery_outcome {

@@ -77,10 +77,22 @@ static gvm_status describe(gquery_attached *a)
     return status;
 }
 
+/* The keeper's texts name links, which lead to the table as the token does: what is said of a query may be shown to users who have no right to it. */
+static gvm_status hide_link(gvm_status status)
+{
+    switch (status) {
+    case GVM_E_DENIED: return gvm_error_set(status, "an object of the table may not be opened");
+    case GVM_E_LIMIT:
+        return gvm_error_set(
+            status, "the table's objects, or those of all tables, are open as often as they may be");
+    default: return status;
+    }
+}
+
 /* On failure nothing is left of it. */
 static gvm_status open_table(const gquery_tables *tables, gquery_attached *a)
 {
-    gvm_status status = gvm_table_attach_over(tables->keeper, a->token, 0, &a->table);
+    gvm_status status = hide_link(gvm_table_attach_over(tables->keeper, a->token, 0, &a->table));
 
     if (status != GVM_OK)
         return status;
@@ -246,8 +258,10 @@ static gvm_status open_deleted(gquery_tables *tables, gquery_attached *a)
         return GVM_OK;
     snprintf(name, sizeof name, "%s/" GQUERY_DELETED_LINK, a->info.objects);
     status = gvm_object_open(tables->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &deleted);
+    if (status == GVM_E_ABSENT)
+        return gvm_error_set(status, "the table's bitmap of deleted rows is not there any more");
     if (status != GVM_OK)
-        return status;
+        return hide_link(status);
     pthread_mutex_lock(&tables->lock);
     if (a->deleted == NULL) {
         a->deleted = deleted;
@@ -268,7 +282,7 @@ gvm_status gquery_tables_open_columns(gquery_tables *tables, gquery_attached *at
         pthread_cond_wait(&tables->changed, &tables->lock);
     attached->opening = true;
     pthread_mutex_unlock(&tables->lock);
-    status = gvm_table_open_columns(attached->table, columns, count);
+    status = hide_link(gvm_table_open_columns(attached->table, columns, count));
     if (status == GVM_OK && deleted)
         status = open_deleted(tables, attached);
     pthread_mutex_lock(&tables->lock);

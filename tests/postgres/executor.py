@@ -43,6 +43,7 @@ from executor_client import (  # noqa: E402
     executor_pids,
     expect_verb,
     fill,
+    fill_hashes,
     op,
     run_again,
     signed,
@@ -109,6 +110,15 @@ class Queries:
             client.write(token, self.ROWS, BY_ID, scratch=0)
             expect_verb(client.ask(), "NO_ROOM", "53200")
             expect(len(client.run(token, self.ROWS, BY_K, scratch=1 << 20)), 1000, "groups")
+
+    def groups_of_keys_with_one_place_are_no_room_and_the_next_query_works(self, server):
+        """Each of them would be looked for behind all before."""
+        rows = 100000
+        with Client(server) as client:
+            client.write(fill_hashes(server, (i << 40 for i in range(rows))), rows, BY_K)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+            few = 500
+            expect(len(client.run(fill_hashes(server, (i << 40 for i in range(few))), few, BY_K)), few, "groups")
 
     def table_of_groups_leaves_room_for_the_results(self, server):
         """A bound in which a table for 8192 groups fits, but not these groups behind each other as well, has room for 3000 of them."""
@@ -422,6 +432,7 @@ class BadInput:
             client.window.tables[0].deleted_bytes = size
             answer = client.ask()
             expect(answer.verb in (N["GQUERY_ERROR"], N["GQUERY_NO_ROOM"]), True, "a refusal")
+            expect([part for part in self.token.split(":") if part.startswith("/") and part in answer.text.decode()], [], "what is said of the token")
             (record,) = client.run(self.token, self.ROWS, sums(0))
             expect(sums_of(record), sums_in_sql(server, "true"), "the next query")
 

@@ -281,6 +281,20 @@ def fill(server, rows):
     return server.sql("SELECT gstore_export('ft')")
 
 
+def fill_hashes(server, hashes):
+    """The table and a token as fill() has them: column k alone, of keys that have these hashes (query/kernel_groups.h)."""
+    first, last = (pow(factor, -1, 2**64) for factor in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
+    file = server.folder / "hashes"
+    with file.open("w") as lines:
+        for h in hashes:
+            h = (h ^ h >> 32) * last % 2**64
+            h = (h ^ h >> 29 ^ h >> 58) * first % 2**64
+            print(signed(h), file=lines)
+    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, k bigint, f float8, t text) SERVER gstore_fdw")
+    server.sql(f"COPY ft (k) FROM '{file}'")
+    return server.sql("SELECT gstore_export('ft')")
+
+
 def sums_of(record):
     bits, count, low, high, count_f, total = record
     expect(bits, 0, "NULL bits of a record without keys")

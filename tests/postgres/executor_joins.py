@@ -13,7 +13,7 @@ import time
 
 sys.dont_write_bytecode = True
 from cases import group, main  # noqa: E402
-from executor_client import ID, Client, Column, N, Program, Span, aggregate, executor_pid, executor_pids, expect_verb, fill, op, wait_until  # noqa: E402
+from executor_client import COUNT, ID, K, Client, Column, N, Program, Span, aggregate, descriptors, executor_pid, executor_pids, expect_verb, fill, fill_hashes, op, wait_until, write_program  # noqa: E402
 from private import Failed, SqlError, expect  # noqa: E402
 
 PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; "
@@ -167,22 +167,71 @@ class Life:
 # ---- queries that a backend would not send
 
 
-def write_join(client, token, rows, kind="GQUERY_JOIN_INNER"):
-    """count(*) and the sum of ids of the inner rows, of ft joined with itself by id."""
+def write_join(client, token, rows, kind="GQUERY_JOIN_INNER", column=ID):
+    """count(*) and the sum of the inner rows' values, of ft joined with itself by the column."""
     code = [op("LOAD", 0), op("PROBE", 1, 1, N[kind]), aggregate(0, "COUNT_ROWS"), op("LOAD", 1), aggregate(1, "SUM_I64")]
-    client.write(token, rows, (code, 3), columns=(ID, ID))
+    client.write(token, rows, (code, 3), columns=(column, column))
     w = client.window
     w.program.columns[1].table = 1
     w.table_count = 2
     w.tables[1].token, w.tables[1].rows = token.encode(), rows
     build = Program(column_count=1, code_count=2)
-    build.columns[0] = Column(0, ID[0] + 1, ID[1], N[ID[2]], 0)
+    build.columns[0] = Column(0, column[0] + 1, column[1], N[column[2]], 0)
     build.code[0], build.code[1] = op("LOAD", 0), op("BUILD", 1)
     at = (w.used + 63) // 64 * 64
     client.map[at : at + ctypes.sizeof(build)] = bytes(build)
     w.builds[0] = Span(at, ctypes.sizeof(build))
     w.used = at + ctypes.sizeof(build)
     return at
+
+
+@group()
+class Long:
+    def keys_with_one_place_are_no_room_and_the_next_join_works(self, server):
+        """Each of them would be looked for behind all before."""
+        with Client(server) as client:
+            for rows in (100000, 500):
+                token = fill_hashes(server, (5 << 60 | i for i in range(rows)))
+                write_join(client, token, rows, column=K)
+                if rows > 1000:
+                    expect_verb(client.ask(), "NO_ROOM", "53000")
+                else:
+                    expect([record[1] for record in client.finish(client.ask())], [rows], "count(*)")
+
+
+    ROWS = 5000
+
+    def _write_product(self, client, token):
+        """count(*) of ft three times over: 125 billion rows, of which a launch has some at least."""
+        at = write_join(client, token, self.ROWS, column=K)
+        w = client.window
+        w.table_count, w.tables[2], w.builds[2 - 1] = 3, w.tables[1], w.builds[0]
+        code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")]
+        write_program(w.program, (code, 1), ())
+        client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
+
+    def join_that_would_take_for_ever_is_no_room_and_ends_no_other_query(self, server):
+        token = fill_hashes(server, range(self.ROWS))
+        with Client(server) as client, Client(server) as other:
+            expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+            pid = executor_pid(server)
+            self._write_product(client, token)
+            expect_verb(client.ask(), "NO_ROOM", "53000")
+            expect(executor_pid(server), pid, "the executor")
+            expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+
+    def join_that_would_take_for_ever_ends_soon_after_its_backend(self, server):
+        token = fill_hashes(server, range(self.ROWS))
+        with Client(server) as other:
+            with Client(server) as client:
+                expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                pid = executor_pid(server)
+                before = len(descriptors(pid))
+                self._write_product(client, token)
+                client.send("RUN")
+                time.sleep(COUNTED_S)  # it runs
+            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2)
 
 
 @group()
