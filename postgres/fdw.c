@@ -33,8 +33,8 @@ request_shared_memory(void)
 {
 	if (previous_request != NULL)
 		previous_request();
-	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() +
-						   gstore_query_stats_size() + gstore_directory_size(gstore_count_recorded()));
+	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() + gstore_query_stats_size() +
+						   gstore_directory_size(gstore_count_recorded()));
 	RequestNamedLWLockTranche(GSTORE_TRANCHE, GSTORE_LOCKS);
 }
 

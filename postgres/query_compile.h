@@ -59,9 +59,9 @@ typedef struct gstore_query
 /* What the planner is told of a query that can be compiled. */
 typedef struct gstore_query_size
 {
-	int		   instructions;
-	Bitmapset *columns; /* attribute numbers */
-	bool	   raises;	/* a condition, or a list's key, may raise an error */
+	int				  instructions;
+	Bitmapset		 *columns; /* attribute numbers */
+	bool			  raises;  /* a condition, or a list's key, may raise an error */
 	gstore_query_kind kind;
 } gstore_query_size;
 

@@ -248,8 +248,8 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	Path			 *sorted;
 	List			 *others;
 
-	if (!gstore_gpu_queries || root->query_pathkeys == NIL ||
-		!is_simple(root, rel) || !find_limits(root, &parts) || !find_keys(root, rel, &parts))
+	if (!gstore_gpu_queries || root->query_pathkeys == NIL || !is_simple(root, rel) ||
+		!find_limits(root, &parts) || !find_keys(root, rel, &parts))
 		return;
 	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
 	if (!measure(root, rel, &parts, &size) ||

@@ -239,7 +239,8 @@ export_table(gstore_run *run, Relation relation, gstore_view *view, table_rows *
 	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &out->rows, &refused))
 	{
 		strlcpy(run->why, refused.text, sizeof run->why);
-		run->failure = refused.status == GVM_E_NOSPACE ? GSTORE_QUERY_NO_ROOM : GSTORE_QUERY_UNAVAILABLE;
+		run->failure = refused.status == GVM_E_NOSPACE ? GSTORE_QUERY_NO_ROOM
+													   : GSTORE_QUERY_UNAVAILABLE;
 		return false;
 	}
 	if (gstore_pending_find(RelationGetRelid(relation)) != NULL)

@@ -57,8 +57,7 @@ typedef struct gstore_run
 extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
 
 /* A request that is not made, of such a kind, is counted. why: literal. False. */
-extern bool
-gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why);
+extern bool gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why);
 
 /* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);

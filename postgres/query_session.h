@@ -33,7 +33,7 @@ extern bool
 gstore_session_run(gstore_session *session, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES]);
 
 /* By what the last run of a session that has ended has failed; GQUERY_E_NONE: by something else, which the counter is of. */
-extern gquery_error gstore_session_raised(const gstore_session *session);
+extern gquery_error			gstore_session_raised(const gstore_session *session);
 extern gstore_query_counter gstore_session_failure(const gstore_session *session);
 
 /* A copy of what a span is of, palloc'd. ERROR if it is not within the file. */

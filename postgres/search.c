@@ -581,7 +581,8 @@ gstore_search(PG_FUNCTION_ARGS)
 	begin_search(fcinfo, &s);
 	if (s.k > 0 && s.query_count > 0)
 	{
-		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries or gpu_search is off", sizeof s.why);
+		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries or gpu_search is off",
+				sizeof s.why);
 		if (gstore_gpu_queries && gstore_gpu_search && s.k <= ROWS_MOST &&
 			gstore_is_table(RelationGetRelid(s.relation)))
 			search_many(&s);
