@@ -14,6 +14,7 @@
 #include "postgres/progress.h"
 #include "postgres/query_path.h"
 #include "postgres/query_scan.h"
+#include "postgres/query_stats.h"
 #include "postgres/settings.h"
 #include "postgres/table.h"
 #include "postgres/token.h"
@@ -32,7 +33,7 @@ request_shared_memory(void)
 {
 	if (previous_request != NULL)
 		previous_request();
-	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() +
+	RequestAddinShmemSpace(gstore_shared_size() + gstore_progress_size() + gstore_query_stats_size() +
 						   gstore_directory_size(gstore_count_recorded()));
 	RequestNamedLWLockTranche(GSTORE_TRANCHE, GSTORE_LOCKS);
 }
@@ -40,15 +41,17 @@ request_shared_memory(void)
 static void
 start_shared_memory(void)
 {
-	void *progress;
+	void *place;
 	bool  found, known;
 
 	if (previous_startup != NULL)
 		previous_startup();
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	known = gstore_shared_attach();
-	progress = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
-	gstore_progress_attach(progress, found);
+	place = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
+	gstore_progress_attach(place, found);
+	place = ShmemInitStruct("gstore_fdw queries", gstore_query_stats_size(), &found);
+	gstore_query_stats_attach(place, found);
 	gstore_directory_attach();
 	if (!known)
 		gstore_read_record();

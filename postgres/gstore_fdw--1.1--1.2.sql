@@ -79,5 +79,23 @@ CREATE FUNCTION gstore_search(ft anyelement, vector_column name, queries anycomp
 COMMENT ON FUNCTION gstore_search(anyelement, name, anycompatiblearray, int, text, text)
     IS 'the k rows of a table that are nearest to each of the queries, by a distance that an operator computes';
 
+-- ---- queries on the GPU, since the server's start or the last reset
+CREATE FUNCTION gstore_fdw_queries(
+    OUT kind text, OUT queries bigint, OUT rows_read bigint, OUT bytes_read bigint, OUT rows_returned bigint,
+    OUT kernel_time double precision, OUT reruns bigint, OUT no_room bigint, OUT row_errors bigint, OUT decimals bigint,
+    OUT unavailable bigint, OUT executor_lost bigint, OUT unsupported bigint, OUT cancelled bigint, OUT failed bigint,
+    OUT stats_reset timestamptz)
+    RETURNS SETOF record
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE VIEW gstore_fdw_queries AS SELECT * FROM gstore_fdw_queries();
+COMMENT ON VIEW gstore_fdw_queries
+    IS 'queries on the GPU of all databases, a row for each kind: what ran there, and why others did not';
+GRANT SELECT ON gstore_fdw_queries TO PUBLIC;
+CREATE FUNCTION gstore_fdw_queries_reset() RETURNS void
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+COMMENT ON FUNCTION gstore_fdw_queries_reset()
+    IS 'sets the counters of gstore_fdw_queries to 0';
+REVOKE EXECUTE ON FUNCTION gstore_fdw_queries_reset() FROM PUBLIC;
+
 COMMENT ON FUNCTION gstore_revoke(text)
     IS 'ends a token of gstore_export() or gstore_load_begin(); false: it had ended';

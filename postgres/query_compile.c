@@ -536,7 +536,8 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	gstore_emitter	 e = {.program = palloc(sizeof(gquery_program)), .unset = query->unset};
 	const bool		 done = emit_query(c, &e);
 
-	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises};
+	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises,
+								gstore_query_kind_of(c)};
 	pfree(e.program);
 	if (c->builds != NULL)
 		pfree(c->builds);
@@ -596,6 +597,25 @@ gstore_query_builds(const gstore_compiled *c, const gquery_program **builds)
 {
 	*builds = c->builds;
 	return list_length(c->query.joins);
+}
+
+gstore_query_kind
+gstore_query_kind_of(const gstore_compiled *c)
+{
+	if (c->query.joins != NIL)
+		return GSTORE_QUERY_JOIN;
+	switch (c->query.sink)
+	{
+		case GSTORE_SINK_GROUPS:
+			return GSTORE_QUERY_AGGREGATE;
+		case GSTORE_SINK_MARKS:
+			return GSTORE_QUERY_FILTER;
+		case GSTORE_SINK_LIST:
+			return c->distances.count > 0 ? GSTORE_QUERY_SEARCH : GSTORE_QUERY_ORDER;
+		case GSTORE_SINK_NEAREST:
+			break;
+	}
+	return GSTORE_QUERY_SEARCH;
 }
 
 int

@@ -15,6 +15,7 @@
 #include "nodes/pg_list.h"
 
 #include "postgres/directory.h"
+#include "postgres/query_stats.h"
 #include "query/wire.h"
 
 /* What becomes of the rows that pass. */
@@ -58,9 +59,10 @@ typedef struct gstore_query
 /* What the planner is told of a query that can be compiled. */
 typedef struct gstore_query_size
 {
-	int		   instructions;
-	Bitmapset *columns; /* attribute numbers */
-	bool	   raises;	/* a condition, or a list's key, may raise an error */
+	int				  instructions;
+	Bitmapset		 *columns; /* attribute numbers */
+	bool			  raises;  /* a condition, or a list's key, may raise an error */
+	gstore_query_kind kind;
 } gstore_query_size;
 
 /* False: it cannot be compiled. */
@@ -93,6 +95,8 @@ extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *r
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);
 
+/* Of a list that has distances in it: GSTORE_QUERY_SEARCH. */
+extern gstore_query_kind gstore_query_kind_of(const gstore_compiled *compiled);
 /* Of the program that was compiled last: distances that it loads, and the values that they are from; spans are within `queries`. */
 extern int
 gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,

@@ -142,13 +142,17 @@ gstore_filter_create(List *clauses, Index relation, const Bitmapset *columns, Tu
 static bool
 take_words(gstore_filter *filter, uint64 rows)
 {
+	uint64 passed = 0;
+
 	filter->words = gstore_run_take(&filter->run, &filter->word_count);
 	if (filter->words == NULL)
 		return false;
 	if (filter->word_count != (rows + WORD_BITS - 1) / WORD_BITS)
 		elog(ERROR, "the executor of queries has returned no valid result");
 	for (uint64 i = 0; i < filter->word_count; i++)
-		filter->passed += (uint64) pg_popcount64(filter->words[i]);
+		passed += (uint64) pg_popcount64(filter->words[i]);
+	gstore_query_count(filter->run.kind, GSTORE_QUERY_ROWS_RETURNED, passed);
+	filter->passed += passed;
 	return true;
 }
 
@@ -195,9 +199,8 @@ run_filter(gstore_filter *filter, Relation relation, const gstore_row_range *ran
 	filter->run.place = "nowhere, as the table has no rows";
 	if (count == 0)
 		return true;
-	strlcpy(filter->run.why, "rows are in two stores", sizeof filter->run.why);
 	if (!gstore_whole_join(ranges, count, &view))
-		return false;
+		return gstore_run_refuse(&filter->run, filter->compiled, "rows are in two stores");
 	if (filter->gathers)
 		request.gather_max = gather_max(filter, view.rows);
 	if (!gstore_run_begin(&filter->run, &request))

@@ -248,11 +248,12 @@ gstore_order_add_path(PlannerInfo *root, RelOptInfo *rel, Path *local)
 	Path			 *sorted;
 	List			 *others;
 
-	if (!gstore_gpu_queries || !gstore_gpu_order || root->query_pathkeys == NIL ||
-		!is_simple(root, rel) || !find_limits(root, &parts) || !find_keys(root, rel, &parts))
+	if (!gstore_gpu_queries || root->query_pathkeys == NIL || !is_simple(root, rel) ||
+		!find_limits(root, &parts) || !find_keys(root, rel, &parts))
 		return;
 	parts.filter = gstore_filter_choose(root, rel, rel->baserestrictinfo, &size);
-	if (!measure(root, rel, &parts, &size))
+	if (!measure(root, rel, &parts, &size) ||
+		!(size.kind == GSTORE_QUERY_SEARCH ? gstore_gpu_search : gstore_gpu_order))
 		return;
 	others = list_difference_ptr(rel->baserestrictinfo, parts.filter);
 	cost_qual_eval(&rest, others, root);
@@ -456,9 +457,8 @@ make_first_list(ForeignScanState *node, order_state *state)
 	state->run.place = "nowhere, as the table has no rows";
 	if (count == 0)
 		return true;
-	strlcpy(state->run.why, "rows are in two stores", sizeof state->run.why);
 	if (!gstore_whole_join(ranges, count, &state->view))
-		return false;
+		return gstore_run_refuse(&state->run, state->compiled, "rows are in two stores");
 	state->wanted = state->times *
 		Min(gstore_evaluate_limits(state->limits, node->ss.ps.ps_ExprContext), LIST_ROWS_MOST);
 	state->max = Min(Max(state->wanted, LIST_ROWS), LIST_ROWS_MOST);

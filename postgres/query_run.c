@@ -63,6 +63,14 @@ add_cost(gstore_run *run, const gquery_cost *cost)
 	run->cost.scratch_bytes = Max(run->cost.scratch_bytes, cost->scratch_bytes);
 }
 
+static void
+count_cost(const gstore_run *run, const gquery_cost *cost)
+{
+	gstore_query_count(run->kind, GSTORE_QUERY_ROWS_READ, cost->rows);
+	gstore_query_count(run->kind, GSTORE_QUERY_BYTES_READ, cost->read_bytes);
+	gstore_query_count(run->kind, GSTORE_QUERY_KERNEL_NS, cost->kernel_ns);
+}
+
 /* ---- the memory file: the window, bitmaps, programs of inner tables, queries of distances, programs over groups */
 
 /* A table as it is exported. */
@@ -232,6 +240,8 @@ export_table(gstore_run *run, Relation relation, gstore_view *view, table_rows *
 	if (!gstore_whole_export(relation, view, GSTORE_EXPORT_QUERY, &out->rows, &refused))
 	{
 		strlcpy(run->why, refused.text, sizeof run->why);
+		run->failure = refused.status == GVM_E_NOSPACE ? GSTORE_QUERY_NO_ROOM
+													   : GSTORE_QUERY_UNAVAILABLE;
 		return false;
 	}
 	if (gstore_pending_find(RelationGetRelid(relation)) != NULL)
@@ -269,6 +279,7 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 	gstore_wait_ready();
 	if (!export_tables(run, request, tables))
 		return NULL;
+	run->failure = GSTORE_QUERY_UNAVAILABLE;
 	session = gstore_session_begin(request->view->name.device, used_bytes(tables, query), run->why);
 	if (session == NULL)
 		return NULL;
@@ -276,6 +287,7 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 	if (gstore_session_run(session, GQUERY_RUN, run->why))
 		return session;
 	*raised = gstore_session_raised(session);
+	run->failure = gstore_session_failure(session);
 	return NULL;
 }
 
@@ -297,6 +309,7 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	gquery_cost		cost;
 	gstore_session *session;
 
+	run->failure = GSTORE_QUERY_UNSUPPORTED;
 	if (!compile_request(run, request, query))
 		return false;
 	session = send_request(run, request, query, &raised);
@@ -305,31 +318,69 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 		return false;
 	cost = gstore_session_window(session)->cost;
 	add_cost(run, &cost);
+	count_cost(run, &cost);
 	run->session = session;
 	run->gathered = query->gather_max > 0 && gstore_session_window(session)->gathered != 0;
 	run->words = run->gathered ? 2 + query->gather_count : query->record_words;
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
+	if (run->gathered || (run->kind != GSTORE_QUERY_FILTER && request->nearest == 0))
+		gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, run->left);
 	run->fetched = false;
 	take_piece(run);
 	run->place = "on the GPU";
 	return true;
 }
 
+static bool
+begin_run(gstore_run *run, const gstore_request *request)
+{
+	compiled_query *query = palloc(sizeof *query);
+	uint64			met = run->met;
+	bool			done;
+
+	while (!(done = try_run(run, request, query)) && run->met != met)
+	{
+		met = run->met;
+		gstore_query_count(run->kind, GSTORE_QUERY_RERUNS, 1);
+	}
+	pfree(query);
+	return done;
+}
+
+static bool
+is_cancel(int sqlstate)
+{
+	return sqlstate == ERRCODE_QUERY_CANCELED || sqlstate == ERRCODE_ADMIN_SHUTDOWN;
+}
+
 bool
 gstore_run_begin(gstore_run *run, const gstore_request *request)
 {
-	compiled_query *query = palloc(sizeof *query);
-	uint64			met;
-	bool			done;
+	bool done;
 
-	do
+	run->kind = gstore_query_kind_of(request->compiled);
+	PG_TRY();
 	{
-		met = run->met;
-		done = try_run(run, request, query);
-	} while (!done && run->met != met);
-	pfree(query);
+		done = begin_run(run, request);
+	}
+	PG_CATCH();
+	{
+		gstore_query_count(run->kind,
+						   is_cancel(geterrcode()) ? GSTORE_QUERY_CANCELLED : GSTORE_QUERY_FAILED, 1);
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	gstore_query_count(run->kind, done ? GSTORE_QUERIES : run->failure, 1);
 	return done;
+}
+
+bool
+gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why)
+{
+	strlcpy(run->why, why, sizeof run->why);
+	gstore_query_count(gstore_query_kind_of(compiled), GSTORE_QUERY_UNSUPPORTED, 1);
+	return false;
 }
 
 static void
@@ -348,7 +399,10 @@ fetch_piece(gstore_run *run)
 	forget_records(run);
 	run->fetched = true;
 	if (!gstore_session_run(run->session, GQUERY_FETCH, run->why))
+	{
+		gstore_query_count(run->kind, gstore_session_failure(run->session), 1);
 		return false;
+	}
 	take_piece(run);
 	return true;
 }

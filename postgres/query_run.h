@@ -42,6 +42,8 @@ typedef struct gstore_run
 	bool			fetched;  /* those before are gone */
 	uint64 met; /* of query_compile.h: values that were not known, and that a row has come to */
 	char   why[GSTORE_SESSION_WHY_BYTES];
+	gstore_query_counter failure; /* the same as a counter */
+	gstore_query_kind	 kind;	  /* of the last request */
 	/* Of all runs, for EXPLAIN. */
 	uint64		total; /* records */
 	gquery_cost cost;
@@ -53,6 +55,9 @@ typedef struct gstore_run
  * context. ERROR also of a value that depends on no row, when a row has come to it.
  */
 extern bool gstore_run_begin(gstore_run *run, const gstore_request *request);
+
+/* A request that is not made, of such a kind, is counted. why: literal. False. */
+extern bool gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *why);
 
 /* The next piece takes the place of the one before. False: there is none. ERROR if it cannot be fetched. */
 extern bool gstore_run_fetch(gstore_run *run);

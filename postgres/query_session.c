@@ -19,6 +19,7 @@ struct gstore_session
 	gstore_peer			  peer;
 	int					  device;
 	uint32				  raised; /* by a row */
+	gstore_query_counter  failure;
 	MemoryContextCallback ending; /* in a context of the query */
 };
 
@@ -163,8 +164,10 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 {
 	gquery_message answer;
 
+	s->failure = GSTORE_QUERY_LOST;
 	if (!exchange(s, verb, &answer, why))
 		return false;
+	s->failure = GSTORE_QUERY_UNAVAILABLE;
 	answer.sqlstate[sizeof answer.sqlstate - 1] = answer.text[sizeof answer.text - 1] = '\0';
 	gstore_make_printable(answer.text);
 	if (answer.verb == GQUERY_DONE)
@@ -174,9 +177,13 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 	{
 		case GQUERY_NO_ROOM:
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
+			if (strcmp(answer.sqlstate, "53200") == 0)
+				s->failure = GSTORE_QUERY_NO_ROOM;
 			return false;
 		case GQUERY_RAISED:
 			s->raised = answer.error;
+			s->failure =
+				s->raised == GQUERY_E_DECIMAL ? GSTORE_QUERY_DECIMALS : GSTORE_QUERY_ROW_ERRORS;
 			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
 			return false;
 		default:
@@ -192,6 +199,12 @@ uint32
 gstore_session_raised(const gstore_session *s)
 {
 	return s->raised;
+}
+
+gstore_query_counter
+gstore_session_failure(const gstore_session *s)
+{
+	return s->failure;
 }
 
 void *

@@ -9,6 +9,7 @@
 
 #include "postgres.h"
 
+#include "postgres/query_stats.h"
 #include "query/wire.h"
 
 typedef struct gstore_session gstore_session;
@@ -31,8 +32,9 @@ extern gquery_window *gstore_session_window(gstore_session *session);
 extern bool
 gstore_session_run(gstore_session *session, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES]);
 
-/* By what the last run of a session that has ended has failed; GQUERY_E_NONE: by something else. */
-extern uint32 gstore_session_raised(const gstore_session *session);
+/* By what the last run of a session that has ended has failed; GQUERY_E_NONE: by something else, which the counter is of. */
+extern uint32				gstore_session_raised(const gstore_session *session);
+extern gstore_query_counter gstore_session_failure(const gstore_session *session);
 
 /* A copy of what a span is of, palloc'd. ERROR if it is not within the file. */
 extern void *gstore_session_copy(gstore_session *session, gquery_span span);

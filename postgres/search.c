@@ -282,7 +282,7 @@ static bool
 take_entries(gpu_search *g, gstore_run *run)
 {
 	const uint64 queries = (uint64) (g->limit - g->first);
-	uint64		 each;
+	uint64		 found = 0, each;
 
 	g->entries = gstore_run_take(run, &g->count);
 	if (g->entries == NULL)
@@ -291,8 +291,14 @@ take_entries(gpu_search *g, gstore_run *run)
 	if (g->count % queries != 0 || each > (uint64) g->s->k)
 		elog(ERROR, "the executor of queries has returned no valid result");
 	for (uint64 i = 0; i < g->count; i++)
-		if (g->entries[2 * i + 1] != UINT64_MAX && g->entries[2 * i + 1] >= g->view.rows)
+	{
+		if (g->entries[2 * i + 1] == UINT64_MAX)
+			continue;
+		if (g->entries[2 * i + 1] >= g->view.rows)
 			elog(ERROR, "the executor of queries has returned no valid result");
+		found++;
+	}
+	gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, found);
 	for (uint64 i = 0; i < queries; i++)
 		gstore_sort_records(g->entries + 2 * i * each, each, 2, 2);
 	return true;
@@ -342,10 +348,14 @@ find_rows(gpu_search *g)
 	UnregisterSnapshot(snapshot);
 	if (count == 0)
 		return true;
-	strlcpy(s->why, "rows are in two stores", sizeof s->why);
+	if (!gstore_whole_join(ranges, count, &g->view))
+	{
+		strlcpy(s->why, "rows are in two stores", sizeof s->why);
+		gstore_query_count(GSTORE_QUERY_SEARCH, GSTORE_QUERY_UNSUPPORTED, 1);
+		return false;
+	}
 	parent->state = g->estate;
-	return gstore_whole_join(ranges, count, &g->view) &&
-		run_program(g, gstore_query_prepare(&query, parent));
+	return run_program(g, gstore_query_prepare(&query, parent));
 }
 
 static void
@@ -557,8 +567,9 @@ gstore_search(PG_FUNCTION_ARGS)
 	begin_search(fcinfo, &s);
 	if (s.k > 0 && s.query_count > 0)
 	{
-		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries is off", sizeof s.why);
-		if (gstore_gpu_queries && gstore_gpu_order && s.k <= ROWS_MOST &&
+		strlcpy(s.why, "it is no table in GPU memory, or gstore_fdw.gpu_queries or gpu_search is off",
+				sizeof s.why);
+		if (gstore_gpu_queries && gstore_gpu_search && s.k <= ROWS_MOST &&
 			gstore_is_table(RelationGetRelid(s.relation)))
 			search_many(&s);
 		elog(DEBUG1, "gstore_search: %d of %d vectors on the GPU%s%s", s.done, s.query_count,

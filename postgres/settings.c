@@ -28,6 +28,7 @@ bool   gstore_gpu_aggregates = true;
 bool   gstore_gpu_joins = true;
 bool   gstore_gpu_filters = true;
 bool   gstore_gpu_order = true;
+bool   gstore_gpu_search = true;
 double gstore_gpu_startup_cost = 150;
 double gstore_gpu_instruction_cost = -1;
 int	   gstore_gpu_query_memory_mb = 1024;
@@ -62,6 +63,11 @@ define_query_settings(void)
 	DefineCustomBoolVariable("gstore_fdw.gpu_order", "Whether ORDER BY with LIMIT may run on the GPU.",
 							 "Without effect if gstore_fdw.gpu_queries is off.", &gstore_gpu_order,
 							 true, PGC_USERSET, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable(
+		"gstore_fdw.gpu_search",
+		"Whether ORDER BY a distance with LIMIT, and gstore_search(), may run on the GPU.",
+		"Without effect if gstore_fdw.gpu_queries is off.", &gstore_gpu_search, true, PGC_USERSET,
+		0, NULL, NULL, NULL);
 	DefineCustomRealVariable("gstore_fdw.gpu_startup_cost",
 							 "The planner's estimate of what it costs to run a query on the GPU.",
 							 NULL, &gstore_gpu_startup_cost, 150, 0, DBL_MAX, PGC_USERSET, 0, NULL,

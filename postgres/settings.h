@@ -38,6 +38,7 @@ extern bool	  gstore_gpu_aggregates;
 extern bool	  gstore_gpu_joins;
 extern bool	  gstore_gpu_filters;
 extern bool	  gstore_gpu_order;
+extern bool	  gstore_gpu_search;
 extern double gstore_gpu_startup_cost;
 extern double gstore_gpu_instruction_cost; /* of a row; -1: by the device */
 extern int	  gstore_gpu_query_memory_mb;

@@ -14,7 +14,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "postgres/spawner.h"
@@ -329,9 +328,7 @@ static void *rest_main(void *argument)
 {
     (void)argument;
     for (;;) {
-        const struct timespec pause = {GQUERY_REST_NS / INT64_C(1000000000), 0};
-
-        (void)nanosleep(&pause, NULL);
+        gquery_scratch_await(GQUERY_REST_NS);
         gquery_tables_detach_unused(state.tables, GQUERY_REST_NS);
         gquery_hash_rest(GQUERY_HASH_REST_NS);
         gquery_device_rest();

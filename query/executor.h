@@ -161,8 +161,10 @@ uint64_t gquery_scratch_fitting(uint64_t room);
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
 /* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
 void gquery_scratch_give(gquery_block *block);
-/* Frees what is kept and has not been used since. */
+/* Frees what is kept and has not been used since, or is more than is kept. */
 void gquery_scratch_rest(int64_t until_ns);
+/* Until more is kept than may be, or so long. The context need not be current. */
+void gquery_scratch_await(int64_t limit_ns);
 
 /* ---- run.c */
 

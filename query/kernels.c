@@ -707,7 +707,7 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
         run_test(p, m, &p->tests.each[t]);
     run_code(p, m, p->tests.end);
 #ifdef GQUERY_JOINED
-    for (at = 1; m->more != 0 && !is_full(p) && !is_halted(p, m, at); at++)
+    for (t = 1; m->more != 0 && !is_full(p) && !is_halted(p, m, t); t++)
         run_code(p, m, take_next_matches(p, m));
 #endif
 }

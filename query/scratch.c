@@ -4,16 +4,21 @@
  * as long as a query has it. Where other leases leave no room on the device, the keeper makes an object in host memory, where no query would be
  * fast: then there is no room. Small blocks are the driver's.
  *
+ * What is kept beyond a bound, a thread of its own frees (gquery_scratch_await()): unmapping takes milliseconds, for which no query waits.
+ *
  * Lock: `lock` is for what is kept; neither the driver nor the keeper is called under it. */
 #include <pthread.h>
+#include <time.h>
 
 #include "query/executor.h"
 
-#define KEPT_BLOCKS 32
-#define KEPT_BYTES (UINT64_C(256) << 20)
-#define BLOCK_STEP UINT64_C(4096)       /* sizes of blocks are multiples of it */
+#define KEPT_BLOCKS 64
+#define KEPT_DRIVERS_BYTES (UINT64_C(256) << 20) /* which are beside the keeper's budget */
+#define KEPT_OBJECTS_BYTES (UINT64_C(1) << 30)   /* a query may have so much by default */
+#define BLOCK_STEP UINT64_C(4096)                /* sizes of blocks are multiples of it */
 #define DEVICE_PAGE (UINT64_C(2) << 20) /* above half of it cuMemAlloc() gives whole ones */
 #define CHUNK_MAX (UINT64_C(1) << 30)   /* of an object */
+#define NS_PER_S INT64_C(1000000000)
 
 typedef struct kept_block {
     gquery_block block;
@@ -26,8 +31,10 @@ static struct {
     pthread_mutex_t lock;
     kept_block kept[KEPT_BLOCKS];
     uint32_t kept_count;
-    uint64_t kept_bytes;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    uint64_t drivers_bytes, objects_bytes; /* of these */
+    bool surplus;                          /* there has been more than is kept */
+    pthread_cond_t surplus_came;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .surplus_came = PTHREAD_COND_INITIALIZER};
 
 void gquery_scratch_init(gvm_client *keeper, int32_t ordinal)
 {
@@ -145,26 +152,38 @@ static void free_block(const gquery_block *block)
 
 /* ---- what is kept */
 
+static uint64_t *kept_bytes_of(const gquery_block *block)
+{
+    return block->object != NULL ? &state.objects_bytes : &state.drivers_bytes;
+}
+
 static gquery_block take_kept(uint32_t i)
 {
     const gquery_block block = state.kept[i].block;
 
     state.kept[i] = state.kept[--state.kept_count];
-    state.kept_bytes -= block.bytes;
+    *kept_bytes_of(&block) -= block.bytes;
     return block;
 }
 
-/* One that has not been used since; no bytes: there is none. */
+static bool is_surplus(const gquery_block *block)
+{
+    return *kept_bytes_of(block) > (block->object != NULL ? KEPT_OBJECTS_BYTES : KEPT_DRIVERS_BYTES);
+}
+
+/* The oldest one that has not been used since, or is of more than is kept; no bytes: there is none. */
 static gquery_block take_old(int64_t until_ns)
 {
     gquery_block block = {0};
+    uint32_t oldest = KEPT_BLOCKS;
 
     pthread_mutex_lock(&state.lock);
     for (uint32_t i = 0; i < state.kept_count; i++)
-        if (state.kept[i].used_ns <= until_ns) {
-            block = take_kept(i);
-            break;
-        }
+        if ((state.kept[i].used_ns <= until_ns || is_surplus(&state.kept[i].block)) &&
+            (oldest == KEPT_BLOCKS || state.kept[i].used_ns < state.kept[oldest].used_ns))
+            oldest = i;
+    if (oldest < KEPT_BLOCKS)
+        block = take_kept(oldest);
     pthread_mutex_unlock(&state.lock);
     return block;
 }
@@ -173,6 +192,19 @@ void gquery_scratch_rest(int64_t until_ns)
 {
     for (gquery_block block; (block = take_old(until_ns)).bytes > 0;)
         free_block(&block);
+}
+
+void gquery_scratch_await(int64_t limit_ns)
+{
+    const int64_t until_ns = gquery_now_ns() + limit_ns;
+    const struct timespec until = {until_ns / NS_PER_S, until_ns % NS_PER_S};
+    int error = 0;
+
+    pthread_mutex_lock(&state.lock);
+    while (!state.surplus && error == 0)
+        error = pthread_cond_clockwait(&state.surplus_came, &state.lock, CLOCK_MONOTONIC, &until);
+    state.surplus = false;
+    pthread_mutex_unlock(&state.lock);
 }
 
 static gquery_block find_kept(uint64_t bytes)
@@ -217,10 +249,14 @@ void gquery_scratch_give(gquery_block *block)
     if (block->object != NULL)
         (void)gvm_object_release(block->object, &block->lease);
     pthread_mutex_lock(&state.lock);
-    kept = state.kept_count < KEPT_BLOCKS && block->bytes <= KEPT_BYTES - state.kept_bytes;
+    kept = state.kept_count < KEPT_BLOCKS;
     if (kept) {
         state.kept[state.kept_count++] = (kept_block){*block, gquery_now_ns()};
-        state.kept_bytes += block->bytes;
+        *kept_bytes_of(block) += block->bytes;
+    }
+    if (is_surplus(block)) {
+        state.surplus = true;
+        pthread_cond_signal(&state.surplus_came);
     }
     pthread_mutex_unlock(&state.lock);
     if (!kept)

@@ -297,7 +297,9 @@ class Queries:
             least = next(number for number in range(len(used) + 1) if number not in used)
             command = ["prlimit", f"--pid={session.pid}", f"--{limit}={least if limit == 'nofile' else 512 << 10}:"]
             subprocess.run(as_owner(command), check=True)
+            server.sql("SELECT gstore_fdw_queries_reset()")
             expect(session.sql(text), "990|499445", "the answer")
+            expect(counted(server, "unavailable"), "aggregate 1", "what the view says")
             expect(f"Ran: by the local plan: {ran}" in session.sql(f"EXPLAIN (ANALYZE) {text}"), True, f"why: {session.sql(f'EXPLAIN (ANALYZE) {text}')}")
             expect("Ran: by the scan" in session.sql("EXPLAIN (ANALYZE) SELECT * FROM ft WHERE id > 10"), True, "why a filter")
             subprocess.run(as_owner([*command[:2], f"--{limit}={'unlimited' if limit == 'fsize' else 1000}:"]), check=True)
@@ -359,6 +361,31 @@ class Sessions:
             expect(file_bytes(session.pid) <= 2 << 20, True, "a small file, or none")
         expect(file_bytes(session.pid) > 0, True, "that of the last query")
         session.close()
+
+
+    def view_counts_what_is_cancelled_or_lost(self, server):
+        fill(server, 300000)
+        server.sql("SELECT gstore_fdw_queries_reset()")
+        session = server.session()
+        session.sql("SET max_parallel_workers_per_gather = 0; BEGIN; DECLARE c CURSOR FOR SELECT id, count(*), sum(k) FROM ft GROUP BY id; FETCH 1 FROM c")
+        expect(counted(server, "queries"), "aggregate 1", "queries")
+        pid = executor_pid(server)
+        other = server.session()
+        stop_process(pid)
+        other.begin("SELECT count(*) FROM ft WHERE id > 1")
+        server.wait_for(f"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {other.pid}")
+        server.sql(f"SELECT pg_cancel_backend({other.pid})")
+        expect(other.error(), "57014", "SQLSTATE")
+        expect(counted(server, "cancelled"), "aggregate 1", "what is cancelled")
+        os.kill(pid, signal.SIGKILL)
+        session.begin("FETCH ALL FROM c")
+        expect(session.error(), "38000", "SQLSTATE")
+        expect(counted(server, "executor_lost"), "aggregate 1", "what is lost")
+        expect(counted(server, "failed"), "", "what fails otherwise")
+
+
+def counted(server, counter):
+    return server.sql(f"SELECT string_agg(kind || ' ' || {counter}, ',') FROM gstore_fdw_queries WHERE {counter} > 0")
 
 
 def file_bytes(pid):

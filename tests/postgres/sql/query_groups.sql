@@ -111,6 +111,23 @@ RESET gstore_fdw.gpu_query_memory;
 SET gstore_fdw.gpu_order = off;
 EXPLAIN (COSTS OFF) SELECT k, count(*) FROM gg GROUP BY k ORDER BY count(*) DESC LIMIT 10;
 RESET gstore_fdw.gpu_order;
+-- The local plan makes no hash table for so many groups before it runs.
+CREATE FOREIGN TABLE gm (id int) SERVER gstore_fdw;
+INSERT INTO gm SELECT generate_series(1, 200000);
+ANALYZE gm;
+SET work_mem = '64MB';
+BEGIN;
+DECLARE c CURSOR FOR SELECT id, count(*) AS n FROM gm GROUP BY id ORDER BY n, id LIMIT 2;
+FETCH ALL FROM c;
+SELECT count(*), sum(total_bytes) < 500000 AS small FROM pg_backend_memory_contexts WHERE name = 'HashAgg meta context';
+ROLLBACK;
+SET gstore_fdw.gpu_query_memory = 1;
+SELECT count(*), sum(n) FROM (SELECT id, count(*) AS n FROM gm GROUP BY id) s;
+SET work_mem = 64;
+SELECT count(*), sum(n) FROM (SELECT id, count(*) AS n FROM gm GROUP BY id) s;
+RESET work_mem;
+RESET gstore_fdw.gpu_query_memory;
+DROP FOREIGN TABLE gm;
 
 -- DISTINCT.
 EXPLAIN (COSTS OFF) SELECT DISTINCT k2, b FROM gg WHERE k < 100;

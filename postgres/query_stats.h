@@ -1,0 +1,47 @@
+/*
+ * postgres/query_stats.h - what queries have done on the GPU, and why others have not, since the server's start or the last reset: counters in shared
+ * memory, for the view gstore_fdw_queries.
+ */
+#ifndef GSTORE_QUERY_STATS_H
+#define GSTORE_QUERY_STATS_H
+
+#include "postgres.h"
+
+typedef enum gstore_query_kind
+{
+	GSTORE_QUERY_FILTER,
+	GSTORE_QUERY_AGGREGATE,
+	GSTORE_QUERY_JOIN,
+	GSTORE_QUERY_ORDER,
+	GSTORE_QUERY_SEARCH, /* in the order of distances */
+	GSTORE_QUERY_KINDS,
+} gstore_query_kind;
+
+/* In the order of the view's columns. */
+typedef enum gstore_query_counter
+{
+	GSTORE_QUERIES, /* that the GPU has done; what it has then returned may still be fetched */
+	GSTORE_QUERY_ROWS_READ,
+	GSTORE_QUERY_BYTES_READ,
+	GSTORE_QUERY_ROWS_RETURNED,
+	GSTORE_QUERY_KERNEL_NS,
+	GSTORE_QUERY_RERUNS, /* of these, those that have run before without some values: query_compile.h's evaluates_all */
+	/* Those that it has not done. Without the GPU: */
+	GSTORE_QUERY_NO_ROOM, /* of memory */
+	GSTORE_QUERY_ROW_ERRORS,
+	GSTORE_QUERY_DECIMALS,	  /* one has more than 62 bits */
+	GSTORE_QUERY_UNAVAILABLE, /* no executor, device, keeper, lease or memory file */
+	GSTORE_QUERY_LOST,		  /* the executor has ended */
+	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices */
+	/* With an error: */
+	GSTORE_QUERY_CANCELLED,
+	GSTORE_QUERY_FAILED,
+	GSTORE_QUERY_COUNTERS,
+} gstore_query_counter;
+
+extern Size gstore_query_stats_size(void);
+extern void gstore_query_stats_attach(void *place, bool found); /* at server start */
+
+extern void gstore_query_count(gstore_query_kind kind, gstore_query_counter counter, uint64 more);
+
+#endif

@@ -1,0 +1,171 @@
+/* query/scratch.c with a keeper of this process: what is kept for the next query, and what is given back. The clock is the test's own. Each test runs
+ * in a child, since a driver is started once a process. */
+#include "query/executor.h"
+#include "tests/lib/units.h"
+#include "tests/unit/unit.h"
+
+#include <gvmem/keeper.h>
+
+#define LARGE (300 * MIB) /* more than is kept of the driver's memory */
+
+static int64_t clock_ns;
+static unsigned created, closed; /* objects */
+
+int64_t gquery_now_ns(void)
+{
+    return ++clock_ns;
+}
+
+gvm_status __real_gvm_object_create(gvm_client *client, const char *name, uint64_t bytes,
+                                    const gvm_object_options *options, gvm_object **out);
+gvm_status __wrap_gvm_object_create(gvm_client *client, const char *name, uint64_t bytes,
+                                    const gvm_object_options *options, gvm_object **out);
+gvm_status __wrap_gvm_object_create(gvm_client *client, const char *name, uint64_t bytes,
+                                    const gvm_object_options *options, gvm_object **out)
+{
+    const gvm_status status = __real_gvm_object_create(client, name, bytes, options, out);
+
+    created += status == GVM_OK;
+    return status;
+}
+
+void __real_gvm_object_close(gvm_object *object);
+void __wrap_gvm_object_close(gvm_object *object);
+void __wrap_gvm_object_close(gvm_object *object)
+{
+    closed++;
+    __real_gvm_object_close(object);
+}
+
+static int start(gvm_keeper **keeper, gvm_client **client)
+{
+    gvm_keeper_options options = gvm_keeper_options_init();
+    gvm_device *device;
+    char machine[80];
+    int fd;
+
+    snprintf(machine, sizeof machine, "memory=3GiB,instance=test-scratch-%d", (int)getpid());
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    options.path = "";
+    options.device_budget_bytes = 2048 * MIB;
+    options.host_budget_bytes = 32 * MIB;
+    CHILD_EXPECT(gvm_keeper_start(&options, keeper) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_open_socket(*keeper, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_client_adopt(fd, client) == GVM_OK);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_device_push_context(device) == GVM_OK);
+    gquery_scratch_init(*client, 0);
+    return 0;
+}
+
+static int stop(gvm_keeper *keeper, gvm_client *client)
+{
+    gquery_scratch_rest(INT64_MAX);
+    CHILD_EXPECT(created == closed);
+    gvm_client_close(client);
+    gvm_keeper_stop(keeper);
+    return 0;
+}
+
+static int run_query(const uint64_t *sizes, unsigned count)
+{
+    gquery_block blocks[8];
+
+    for (unsigned i = 0; i < count; i++) {
+        CHILD_EXPECT(gquery_scratch_take(sizes[i], &blocks[i]) == GVM_OK);
+        CHILD_EXPECT(blocks[i].bytes >= sizes[i] && blocks[i].address != 0);
+    }
+    for (unsigned i = 0; i < count; i++)
+        gquery_scratch_give(&blocks[i]);
+    return 0;
+}
+
+static int repeat_queries(void *arg)
+{
+    const uint64_t sizes[] = {1 * MIB, 20 * MIB, LARGE, LARGE, LARGE + 32 * MIB};
+    gvm_keeper *keeper;
+    gvm_client *client;
+
+    (void)arg;
+    CHILD_EXPECT(start(&keeper, &client) == 0);
+    for (int turn = 0; turn < 3; turn++) {
+        CHILD_EXPECT(run_query(sizes, 5) == 0);
+        gquery_scratch_rest(0);
+        CHILD_EXPECT(created == 4 && closed == 0);
+    }
+    return stop(keeper, client);
+}
+
+/* What is more goes when gquery_scratch_rest() is called: the oldest first. */
+static int exceed_bound(void *arg)
+{
+    const uint64_t old = 500 * MIB, next = 400 * MIB;
+    gvm_keeper *keeper;
+    gvm_client *client;
+
+    (void)arg;
+    CHILD_EXPECT(start(&keeper, &client) == 0);
+    CHILD_EXPECT(run_query(&old, 1) == 0 && run_query(&next, 1) == 0);
+    gquery_scratch_rest(0);
+    CHILD_EXPECT(created == 2 && closed == 0);
+    CHILD_EXPECT(run_query(&(uint64_t){LARGE}, 1) == 0);
+    CHILD_EXPECT(created == 3 && closed == 0);
+    gquery_scratch_await(INT64_MAX / 2); /* it does not wait */
+    gquery_scratch_rest(0);
+    CHILD_EXPECT(created == 3 && closed == 1);
+    CHILD_EXPECT(run_query(&next, 1) == 0 && run_query(&(uint64_t){LARGE}, 1) == 0 && created == 3);
+    CHILD_EXPECT(run_query(&old, 1) == 0 && created == 4);
+    return stop(keeper, client);
+}
+
+static int rest(void *arg)
+{
+    const uint64_t sizes[] = {20 * MIB, LARGE};
+    gvm_keeper *keeper;
+    gvm_client *client;
+    int64_t used_ns;
+
+    (void)arg;
+    CHILD_EXPECT(start(&keeper, &client) == 0);
+    CHILD_EXPECT(run_query(sizes, 1) == 0);
+    used_ns = clock_ns;
+    CHILD_EXPECT(run_query(sizes + 1, 1) == 0);
+    gquery_scratch_rest(used_ns - 1);
+    CHILD_EXPECT(closed == 0);
+    gquery_scratch_rest(used_ns);
+    CHILD_EXPECT(closed == 1);
+    CHILD_EXPECT(run_query(sizes + 1, 1) == 0 && created == 2);
+    return stop(keeper, client);
+}
+
+/* A query that needs what is kept. */
+static int need_room(void *arg)
+{
+    const uint64_t kept = 900 * MIB, needed = 1800 * MIB;
+    gvm_keeper *keeper;
+    gvm_client *client;
+
+    (void)arg;
+    CHILD_EXPECT(start(&keeper, &client) == 0);
+    CHILD_EXPECT(run_query(&kept, 1) == 0 && run_query(&needed, 1) == 0);
+    CHILD_EXPECT(closed >= 1);
+    return stop(keeper, client);
+}
+
+CHILD_TEST(queries_that_are_equal_create_objects_once, repeat_queries)
+CHILD_TEST(blocks_beyond_the_bound_are_given_back_the_oldest_first, exceed_bound)
+CHILD_TEST(blocks_not_used_for_a_while_are_given_back, rest)
+CHILD_TEST(kept_blocks_make_room_for_a_query, need_room)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(queries_that_are_equal_create_objects_once),
+        cmocka_unit_test(blocks_beyond_the_bound_are_given_back_the_oldest_first),
+        cmocka_unit_test(blocks_not_used_for_a_while_are_given_back),
+        cmocka_unit_test(kept_blocks_make_room_for_a_query),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
