@@ -201,8 +201,8 @@ static void set_sources(gquery_query *q, uint64_t first)
 
             q->scan.sources[i] = (gquery_source){0};
             if (v->launch.values != 0)
-                q->scan.sources[i] = (gquery_source){v->launch.out - sizeof(double) * first,
-                                                     v->nulls, 0};
+                q->scan.sources[i] = (gquery_source){.values = v->launch.out - sizeof(double) * first,
+                                                     .nulls = v->nulls};
         }
 }
 

@@ -28,6 +28,8 @@ typedef struct gquery_source {
     uint64_t values;
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
     uint64_t table; /* as in gquery_column, of tables: which row is read */
+    /* Of texts: an address, and how many bytes there are; of GQUERY_TEXT_FIXED these are a row's, and there are no bodies. */
+    uint64_t bodies, bytes;
 } gquery_source;
 
 #define GQUERY_NO_ROW UINT32_MAX

@@ -418,7 +418,8 @@ static gquery_source put_column(const column *c, uint32_t rows)
         memcpy(bytes + r * width, &c->values[r], width);
         valid[r] = !c->is_null[r];
     }
-    return (gquery_source){put(bytes, (uint64_t)rows * width), put_bits(valid, rows), 0};
+    return (gquery_source){.values = put(bytes, (uint64_t)rows * width),
+                           .nulls = put_bits(valid, rows)};
 }
 
 /* Of a checked program over tables from `from` on. */
