@@ -2,7 +2,7 @@
  * postgres/query_compile.h - PostgreSQL's expressions over a table's rows as a program for the GPU (query/program.h).
  *
  * Compiled are expressions of int2, int4, int8, float4, float8, boolean, date, time, timestamp, timestamptz, oid and "char" with
- * PostgreSQL's own operators and functions (query_compile.c lists them). What depends on no row and has no instruction is
+ * PostgreSQL's own operators and functions (query_compile.c lists them), and conditions on texts (query_text.h). What depends on no row and has no instruction is
  * evaluated once, before the rows or when one has come to it. An expression may raise an error only for rows that PostgreSQL
  * evaluates it for.
  */

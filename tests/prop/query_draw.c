@@ -10,6 +10,7 @@
 #define CODE_SOON_FULL (GQUERY_CODE_MAX - 120)
 #define COLUMNS 17u
 #define LISTS_MAX 600u
+#define FIXED_MAX 16u
 
 typedef enum type { BOOL, I16, I32, I64, F32, F64, TYPES, TEXT = TYPES } type;
 
@@ -116,10 +117,16 @@ static uint32_t form_bits(uint32_t form)
     return bits[form];
 }
 
+/* Values have room for FIXED_MAX bytes a row. */
+uint64_t query_text_bytes(uint32_t form, const host_column *column)
+{
+    return form == GQUERY_TEXT_FIXED ? column->bytes % (FIXED_MAX + 1) : column->bytes;
+}
+
 uint64_t query_values_bytes(uint32_t form, const host_column *column, uint64_t rows)
 {
     if (form == GQUERY_TEXT_FIXED)
-        return rows * column->bytes;
+        return rows * query_text_bytes(form, column);
     return gquery_is_text(form) ? (rows + (form == GQUERY_TEXT_OFFSETS)) * 8
                                 : (rows * form_bits(form) + 7) / 8;
 }
@@ -209,7 +216,7 @@ static uint32_t draw_text(draft *d, uint8_t *to, uint32_t most)
 
 static void put_fixed_texts(draft *d, host_column *h, uint64_t rows)
 {
-    h->bytes = 1 + draw(d, 16);
+    h->bytes = 1 + draw(d, FIXED_MAX);
     for (uint64_t row = 0; row < rows; row++) {
         uint8_t *to = h->values + row * h->bytes;
         const uint32_t bytes = draw_text(d, to, (uint32_t)h->bytes);

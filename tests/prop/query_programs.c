@@ -158,7 +158,7 @@ static void put_columns(void)
         const bool has_bodies = gquery_is_text(form) && form != GQUERY_TEXT_FIXED;
         const bool bodies_end = has_bodies && draw(2) == 0;
 
-        on.sources[i].bytes = c->bytes;
+        on.sources[i].bytes = query_text_bytes(form, c);
         if (c->has_nulls)
             on.sources[i].nulls = put(c->nulls, (table.rows + 7) / 8);
         if (!c->has_values)
