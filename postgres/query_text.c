@@ -16,6 +16,9 @@
 #include "postgres/query_list.h"
 #include "postgres/query_text.h"
 
+#define PATTERN_MAX \
+	((int) (2 * sizeof(int64) * GQUERY_VALUES_MAX)) /* bytes: each of them may be escaped */
+
 typedef enum question
 {
 	ASKS_EQUAL,
@@ -88,7 +91,8 @@ character_flag(void)
 static bool
 find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
 {
-	bool in_case = false;
+	uint16 flags = 0;
+	bool   in_case = false;
 
 	while (node != NULL && !IsA(node, Var))
 	{
@@ -101,13 +105,16 @@ find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
 		}
 		else if (IsA(node, FuncExpr) && ((FuncExpr *) node)->funcid == F_TEXT_BPCHAR)
 		{
-			i->b |= GQUERY_TEXT_TRIMMED;
+			flags = GQUERY_TEXT_TRIMMED;
 			node = linitial(((FuncExpr *) node)->args);
 		}
 		else
 			return false;
 	}
-	return node != NULL && gstore_find_text(e, node, &i->a);
+	if (node == NULL || !gstore_find_text(e, node, &i->a))
+		return false;
+	i->b |= flags;
+	return true;
 }
 
 /* ---- what it is compared with: the program's values */
@@ -214,12 +221,14 @@ end_piece(pattern *p, int at)
 		p->ends[p->count++] = at;
 }
 
-/* False: it ends in the character that escapes others, which is an error of rows that come to it. */
+/* False: it is too long, or it ends in the character that escapes others, which is an error of rows that come to it. */
 static bool
 split_pattern(const char *text, int length, pattern *out)
 {
 	int at = 0;
 
+	if (length > PATTERN_MAX)
+		return false;
 	*out = (pattern){.bytes = palloc((Size) length + 1),
 					 .ends = palloc(sizeof(int) * (Size) (length + 1))};
 	for (const char *c = text; c < text + length; c++)

@@ -44,7 +44,7 @@ SELECT w, met('c ' || w || ' ''ab''', 'c ' || w || ' ''ab  ''', '''é'' ' || w |
 FROM unnest('{=,<>,IS DISTINCT FROM}'::text[]) w;
 SELECT met('t IN (''a'', ''abc'', ''é'', '''')', 't NOT IN (''a'', ''abc'')', 't IN (''a'', NULL)', '(t NOT IN (''a'', NULL)) IS NULL', 't = ANY (''{}'')', 't <> ALL (''{}'')', 't = ANY (NULL::text[])', 't <> ALL (ARRAY[''ab'', ''ba'', repeat(''x€y'', 450) || 3])',
     'v IN (''name 1'', ''name 39'')', 'v = ANY (''{name 3,name 4}''::varchar[])', 'c IN (''ab'', ''é'')', 'u NOT IN (''abcd'', ''a'')', 'd IN (md5(''1''), md5(''2''))');
-SELECT same('SELECT count(*) FROM q WHERE v = ANY (ARRAY(SELECT ''name '' || i FROM generate_series(1, 20) i))'), same('SELECT count(*) FROM q WHERE v IN (SELECT ''name '' || i FROM generate_series(1, 20) i)', NULL), same('SELECT id FROM q WHERE t = (SELECT ''abc'') AND id < 60');
+SELECT same('SELECT count(*) FROM q WHERE v = ANY (ARRAY(SELECT ''name '' || i FROM generate_series(1, 20) i))'), same('SELECT count(*) FROM q WHERE v IN (SELECT ''name '' || i FROM generate_series(1, 20) i)', NULL), same('SELECT id FROM q WHERE t = (SELECT ''abc'') AND id < 60'), same('SELECT count(*) FROM q WHERE (SELECT '' a''::char(4))::text = t');
 SELECT met('t IS NULL', 't IS NOT NULL', 'v IS NULL', 'u IS NULL', 'c IS NOT NULL OR d IS NULL', 'p IS NULL');
 -- Patterns.
 SELECT w, met('t ' || w || ' ''abc''', 't ' || w || ' ''ab%''', 't ' || w || ' ''%c''', 't ' || w || ' ''%b%''', 't ' || w || ' ''%''', 't ' || w || ' ''''', 't ' || w || ' ''%%''', 't ' || w || ' ''a%b''', 't ' || w || ' ''a%a%b''', 't ' || w || ' ''ab%ab''', 't ' || w || ' ''%€%y_''', 't ' || w || ' NULL')
@@ -121,3 +121,28 @@ DROP DOMAIN x_name;
 DROP FUNCTION same, place, answer, met, x_ignores_case;
 SET client_min_messages = warning;
 DROP COLLATION IF EXISTS x_case;
+-- A character is a byte in a database whose encoding says so. Where it says something else, patterns are the local plan's.
+CREATE DATABASE x_latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C';
+CREATE DATABASE x_euc TEMPLATE template0 ENCODING 'EUC_JP' LC_COLLATE 'C' LC_CTYPE 'C';
+\c x_latin
+SET client_encoding = 'UTF8';
+SET gstore_fdw.gpu_startup_cost = 0;
+SET gstore_fdw.gpu_instruction_cost = 0;
+CREATE EXTENSION gstore_fdw;
+CREATE FOREIGN TABLE x_texts (t text) SERVER gstore_fdw OPTIONS (format 'arrow');
+INSERT INTO x_texts VALUES ('é'), ('éü'), ('aé'), ('ab'), ('éab'), (''), (NULL);
+EXPLAIN (COSTS OFF) SELECT t FROM x_texts WHERE t LIKE 'a_' OR length(t) = 1;
+SELECT t FROM x_texts WHERE t LIKE 'a_' OR length(t) = 1;
+SELECT count(*) FILTER (WHERE t = 'é'), count(*) FILTER (WHERE t LIKE '_'), count(*) FILTER (WHERE t LIKE '%ü'), count(*) FILTER (WHERE t LIKE '_a%'), sum(length(t)), sum(octet_length(t)) FROM x_texts;
+\c x_euc
+SET client_encoding = 'UTF8';
+SET gstore_fdw.gpu_startup_cost = 0;
+SET gstore_fdw.gpu_instruction_cost = 0;
+CREATE EXTENSION gstore_fdw;
+CREATE FOREIGN TABLE x_texts (t text) SERVER gstore_fdw;
+INSERT INTO x_texts VALUES ('日本'), ('本'), ('a');
+EXPLAIN (COSTS OFF) SELECT t FROM x_texts WHERE t LIKE '%本' AND t <> '日本' AND length(t) = 1 AND octet_length(t) = 2;
+SELECT t FROM x_texts WHERE t LIKE '%本' AND t <> '日本' AND length(t) = 1 AND octet_length(t) = 2;
+\c regression
+DROP DATABASE x_latin;
+DROP DATABASE x_euc;
