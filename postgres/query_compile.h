@@ -2,7 +2,7 @@
  * postgres/query_compile.h - PostgreSQL's expressions over a table's rows as a program for the GPU (query/program.h).
  *
  * Compiled are expressions of the types of gstore_is_compiled_type() with PostgreSQL's own operators and functions: those of query_function.c,
- * query_decimal.c, query_calendar.c and query_distance.c, and what query_expr.c has of operators, lists and choices. What depends on no row
+ * query_decimal.c, query_calendar.c and query_distance.c, and what query_expr.c has of operators and choices, lists (query_list.h), and conditions on texts (query_text.h). What depends on no row
  * and has no instruction is evaluated once, before the rows or when one has come to it. An expression may raise an error only for rows
  * that PostgreSQL evaluates it for.
  */

@@ -12,7 +12,6 @@
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/clauses.h"
-#include "utils/array.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
@@ -26,6 +25,8 @@
 #include "postgres/query_expr.h"
 #include "postgres/query_function.h"
 #include "postgres/query_join.h"
+#include "postgres/query_list.h"
+#include "postgres/query_text.h"
 
 /* What a CASE compares with is evaluated anew for each WHEN. */
 typedef struct gstore_case
@@ -43,8 +44,8 @@ typedef struct known_value
 
 /* ---- emitting */
 
-static bool
-emit_instruction(gstore_emitter *e, gquery_instruction instruction)
+bool
+gstore_emit_instruction(gstore_emitter *e, gquery_instruction instruction)
 {
 	if (e->program->code_count == GQUERY_CODE_MAX)
 		return false;
@@ -55,13 +56,14 @@ emit_instruction(gstore_emitter *e, gquery_instruction instruction)
 bool
 gstore_emit(gstore_emitter *e, gquery_op op, uint32 a, uint32 b)
 {
-	return emit_instruction(e, (gquery_instruction){.op = (uint16) op, .a = a, .b = (uint16) b});
+	return gstore_emit_instruction(e, (gquery_instruction){.op = (uint16) op, .a = a, .b = (uint16) b});
 }
 
 bool
 gstore_emit_constant(gstore_emitter *e, int64 word)
 {
-	return emit_instruction(e, (gquery_instruction){.op = GQUERY_CONSTANT, .value = (uint64) word});
+	return gstore_emit_instruction(
+		e, (gquery_instruction){.op = GQUERY_CONSTANT, .value = (uint64) word});
 }
 
 /*
@@ -177,6 +179,20 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 
 /* ---- columns */
 
+static bool
+is_text(Oid type)
+{
+	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID;
+}
+
+static gquery_form
+form_of_text(const gstore_column *stored, bool arrow)
+{
+	if (stored != NULL && gstore_is_uniform(stored))
+		return GQUERY_TEXT_FIXED;
+	return arrow ? GQUERY_TEXT_OFFSETS : GQUERY_TEXT_BODIES;
+}
+
 static gquery_form
 form_of(Oid type, bool arrow)
 {
@@ -269,11 +285,13 @@ place_column(gstore_emitter *e, uint32 table, int number, Oid type, int which, u
 {
 	const bool			 arrow = e->view != NULL && e->view[table].arrow;
 	const gstore_column *stored = stored_column(e, table, number);
-	const uint32		 form = form_of(type, arrow) + (uint32) which;
+	const uint32		 form = is_text(type) ? form_of_text(stored, arrow)
+											  : form_of(type, arrow) + (uint32) which;
 	const int64			 bias = bias_of(e, type, arrow);
 	gquery_program		*p = e->program;
 
-	if (!gstore_is_compiled_type(type) || (stored != NULL && getBaseType(stored->type) != type))
+	if ((!gstore_is_compiled_type(type) && !is_text(type)) ||
+		(stored != NULL && getBaseType(stored->type) != type))
 		return false;
 	for (*at = 0; *at < p->column_count; (*at)++)
 		if (p->columns[*at].table == table && p->columns[*at].number == (uint32) number &&
@@ -327,8 +345,18 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 {
 	uint32 at;
 
-	return is_column(e, (const Node *) var) && find_column(e, var, 0, &at, out) &&
-		gstore_emit(e, GQUERY_LOAD, at, 0);
+	return is_column(e, (const Node *) var) && !is_text(getBaseType(var->vartype)) &&
+		find_column(e, var, 0, &at, out) && gstore_emit(e, GQUERY_LOAD, at, 0);
+}
+
+bool
+gstore_find_text(gstore_emitter *e, const Node *node, uint32 *at)
+{
+	gstore_emitted ignored;
+
+	return e->emit_group == NULL && is_column(e, node) &&
+		is_text(getBaseType(((const Var *) node)->vartype)) &&
+		find_column(e, (const Var *) node, 0, at, &ignored);
 }
 
 /* ---- decimals */
@@ -362,8 +390,8 @@ order_of(Oid type)
 	return gstore_is_float(type) ? GQUERY_ORDER_F64 : GQUERY_ORDER_I64;
 }
 
-static bool
-find_comparison(Oid operator, gquery_op * op)
+bool
+gstore_find_comparison(Oid operator, gquery_op * op)
 {
 	if (operator>= FirstNormalObjectId)
 		return false;
@@ -410,8 +438,8 @@ commuted(gquery_op op)
 	}
 }
 
-static bool
-emit_equal_types(const gstore_emitted *left, const gstore_emitted *right)
+bool
+gstore_equal_types(const gstore_emitted *left, const gstore_emitted *right)
 {
 	const int family = gstore_type_family(left->type);
 
@@ -460,7 +488,7 @@ emit_compared(gstore_emitter *e, gstore_emitted left, Node *right, gquery_op op,
 		if (!gstore_is_row_independent(right) || !emit_enum_order(e, &left, right, op, &other))
 			return false;
 	}
-	else if (!gstore_emit_expression(e, right, &other) || !emit_equal_types(&left, &other) ||
+	else if (!gstore_emit_expression(e, right, &other) || !gstore_equal_types(&left, &other) ||
 			 (left.type == NUMERICOID && !gstore_align(e->program, &left, left_end, &other)) ||
 			 !gstore_emit(e, op, 0, order_of(left.type)))
 		return false;
@@ -538,7 +566,7 @@ emit_field(gstore_emitter *e, const gstore_calendar *c, Oid result, gstore_emitt
 	const gquery_instruction field = {
 		.op = GQUERY_FIELD, .b = (uint16) (c->what | c->of << 8), .value = (uint64) c->offset};
 
-	if (!gstore_emit_expression(e, c->argument, out) || !emit_instruction(e, field))
+	if (!gstore_emit_expression(e, c->argument, out) || !gstore_emit_instruction(e, field))
 		return false;
 	out->type = result;
 	out->scale = c->scale;
@@ -583,141 +611,10 @@ emit_operator(gstore_emitter *e, OpExpr *o, gstore_emitted *out)
 {
 	gquery_op op;
 
-	if (find_comparison(o->opno, &op))
+	if (gstore_find_comparison(o->opno, &op))
 		return emit_comparison(e, o->args, op, out);
 	return emit_function(e, OidIsValid(o->opfuncid) ? o->opfuncid : get_opcode(o->opno),
 						 o->opresulttype, o->args, out);
-}
-
-/* ---- lists */
-
-static int
-compare_words(const void *left, const void *right)
-{
-	const int64 l = *(const int64 *) left, r = *(const int64 *) right;
-
-	return l < r ? -1 : l > r;
-}
-
-static int
-compare_pairs(const void *left, const void *right)
-{
-	const int first = compare_words(left, right);
-
-	return first != 0 ? first : compare_words((const int64 *) left + 1, (const int64 *) right + 1);
-}
-
-static bool
-words_of_element(Datum element, Oid type, int scale, int64 *word)
-{
-	if (type == NUMERICOID)
-		return gstore_decimal_word(element, scale == GSTORE_SCALE_ANY ? 0 : scale, word);
-	for (int i = 0; i < gstore_stack_words(type); i++)
-		word[i] = gstore_stack_word(element, type, i);
-	if (gstore_is_float(type))
-		*word = gstore_order_key(*word);
-	return true;
-}
-
-/* Appends the elements that are not NULL, and that a value of `x` can be, to the program's values, in order. False: there is no room. */
-static bool
-add_list(gstore_emitter *e, Datum array, Oid type, const gstore_emitted *x, uint32 *count,
-		 bool *has_null, bool *empty)
-{
-	gquery_program *p = e->program;
-	const uint32	words = (uint32) gstore_stack_words(type);
-	int64		   *to = p->values + p->value_count;
-	int16			length;
-	bool			by_value;
-	char			align;
-	Datum		   *elements;
-	bool		   *nulls;
-	int				n;
-
-	get_typlenbyvalalign(type, &length, &by_value, &align);
-	deconstruct_array(DatumGetArrayTypeP(array), type, length, by_value, align, &elements, &nulls, &n);
-	*count = 0;
-	*has_null = false;
-	*empty = n == 0;
-	for (int i = 0; i < n; i++)
-	{
-		int64 value[2];
-
-		*has_null |= nulls[i];
-		if (nulls[i] || !words_of_element(elements[i], type, x->scale, value))
-			continue;
-		if (p->value_count + (*count + 1) * words > GQUERY_VALUES_MAX)
-			return false;
-		memcpy(to + words * (*count)++, value, sizeof *to * words);
-	}
-	qsort(to, *count, sizeof *to * words, words == 1 ? compare_words : compare_pairs);
-	return true;
-}
-
-/* The values that are looked for. */
-static bool
-emit_looked_up(gstore_emitter *e, Node *node, Oid type, gstore_emitted *out)
-{
-	for (int i = 0; i < gstore_stack_words(type); i++)
-		if (!gstore_emit_word(e, node, i, out))
-			return false;
-	return emit_equal_types(out, &(gstore_emitted){.type = type});
-}
-
-/* In the place of x, which has so many words. */
-static bool
-emit_unknown_list(gstore_emitter *e, int words, gstore_emitted *out)
-{
-	out->type = BOOLOID;
-	out->nullable = true;
-	if (!gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0))
-		return false;
-	for (; words > 0; words--)
-		if (!gstore_emit(e, GQUERY_REPLACE, 0, 0))
-			return false;
-	return true;
-}
-
-/* x = ANY(list), and x <> ALL(list), which is the contrary. Of an empty list neither is NULL, nor evaluates x. */
-static bool
-emit_list(gstore_emitter *e, ScalarArrayOpExpr *s, gstore_emitted *out)
-{
-	Node	 *list = lsecond(s->args);
-	gquery_op op;
-	Oid		  left, right;
-	Datum	  array;
-	bool	  null = false, has_null = true, empty = false, known, raises;
-	uint32	  count = 0, first;
-
-	if (!find_comparison(s->opno, &op) || op != (s->useOr ? GQUERY_EQ : GQUERY_NE) ||
-		!gstore_is_row_independent(list))
-		return false;
-	op_input_types(s->opno, &left, &right);
-	if (right == ANYENUMOID)
-		right = get_element_type(getBaseType(exprType(list)));
-	if (!gstore_is_compiled_type(right) || get_element_type(getBaseType(exprType(list))) != right ||
-		!emit_looked_up(e, linitial(s->args), right, out))
-		return false;
-	first = e->program->value_count; /* behind the lists within x */
-	known = gstore_evaluate(e, (Expr *) list, &array, &null, &raises);
-	out->raises |= raises;
-	if (e->context != NULL && !known)
-		return emit_unknown_list(e, gstore_stack_words(right), out);
-	if (known && !null && !add_list(e, array, right, out, &count, &has_null, &empty))
-		return false;
-	e->program->value_count += count * (uint32) gstore_stack_words(right);
-	if (gstore_is_float(out->type) && !gstore_emit(e, GQUERY_ORDER_KEY, 0, 0))
-		return false;
-	out->type = BOOLOID;
-	if (!gstore_emit(e, gstore_stack_words(right) == 1 ? GQUERY_IN : GQUERY_IN_PAIRS, first, count))
-		return false;
-	out->nullable = (out->nullable || has_null || null) && !empty;
-	if (empty) /* the value is false, also of NULL */
-		return gstore_emit(e, GQUERY_IS_TRUE, 0, 0) && (s->useOr || gstore_emit(e, GQUERY_NOT, 0, 0));
-	if (has_null || null)
-		if (!gstore_emit(e, GQUERY_NULL, 0, 0) || !gstore_emit(e, GQUERY_OR, 0, 0))
-			return false;
-	return s->useOr || gstore_emit(e, GQUERY_NOT, 0, 0);
 }
 
 /* ---- logic */
@@ -842,6 +739,12 @@ emit_case(gstore_emitter *e, CaseExpr *c, gstore_emitted *out)
 	return done;
 }
 
+Node *
+gstore_case_value(const gstore_emitter *e)
+{
+	return e->scope == NULL ? NULL : e->scope->value;
+}
+
 static bool
 emit_case_value(gstore_emitter *e, gstore_emitted *out)
 {
@@ -891,7 +794,7 @@ emit_null_if(gstore_emitter *e, NullIfExpr *n, gstore_emitted *out)
 	gstore_emitted is_equal;
 	gquery_op	   op;
 
-	if (!find_comparison(n->opno, &op) || op != GQUERY_EQ ||
+	if (!gstore_find_comparison(n->opno, &op) || op != GQUERY_EQ ||
 		!gstore_emit_expression(e, linitial(n->args), out) || !gstore_emit(e, GQUERY_COPY, 0, 0) ||
 		!emit_compared(e, *out, lsecond(n->args), GQUERY_EQ, &is_equal))
 		return false;
@@ -916,16 +819,19 @@ emit_node(gstore_emitter *e, Node *node, gstore_emitted *out)
 			return gstore_emit_expression(e, (Node *) ((RelabelType *) node)->arg, out) &&
 				out->type == getBaseType(((RelabelType *) node)->resulttype);
 		case T_OpExpr:
-			return gstore_emit_distance(e, node, out) || emit_operator(e, (OpExpr *) node, out);
+			return gstore_emit_distance(e, node, out) || gstore_emit_text(e, node, out) ||
+				emit_operator(e, (OpExpr *) node, out);
 		case T_FuncExpr:
-			return gstore_emit_distance(e, node, out) ||
+			return gstore_emit_distance(e, node, out) || gstore_emit_text(e, node, out) ||
 				emit_function(e, ((FuncExpr *) node)->funcid, ((FuncExpr *) node)->funcresulttype,
 							  ((FuncExpr *) node)->args, out);
 		case T_DistinctExpr:
-			return find_comparison(((DistinctExpr *) node)->opno, &op) && op == GQUERY_EQ &&
-				emit_comparison(e, ((DistinctExpr *) node)->args, GQUERY_DISTINCT, out);
+			return gstore_emit_text(e, node, out) ||
+				(gstore_find_comparison(((DistinctExpr *) node)->opno, &op) && op == GQUERY_EQ &&
+				 emit_comparison(e, ((DistinctExpr *) node)->args, GQUERY_DISTINCT, out));
 		case T_ScalarArrayOpExpr:
-			return emit_list(e, (ScalarArrayOpExpr *) node, out);
+			return gstore_emit_text(e, node, out) ||
+				gstore_emit_list(e, (ScalarArrayOpExpr *) node, out);
 		case T_BoolExpr:
 			return emit_boolean(e, (BoolExpr *) node, out);
 		case T_NullTest:

@@ -1,8 +1,8 @@
 /*
  * postgres/query_expr.h - instructions of a program (query/program.h) for one expression: what query_compile.c is made of.
  *
- * Circle: query_decimal.c, query_distance.c and query_expr.c call each other, because an expression contains others, of which
- * decimals and distances have files of their own.
+ * Circle: query_decimal.c, query_distance.c, query_expr.c, query_list.c and query_text.c call each other, because an expression contains others, of which
+ * decimals, distances, lists and texts have files of their own.
  */
 #ifndef GSTORE_QUERY_EXPR_H
 #define GSTORE_QUERY_EXPR_H
@@ -90,5 +90,20 @@ extern bool
 gstore_evaluate(gstore_emitter *emitter, Expr *expression, Datum *value, bool *null, bool *raises);
 
 extern bool gstore_emit_constant(gstore_emitter *emitter, int64 word);
+extern bool gstore_emit_instruction(gstore_emitter *emitter, gquery_instruction instruction);
+
+/* ---- of query_text.c */
+
+/* The place of an expression's column of texts. False: it is none, or as is said of find_column(). */
+extern bool gstore_find_text(gstore_emitter *emitter, const Node *node, uint32 *at);
+/* What the CASE compares with that is around the expression; NULL: there is none. */
+extern Node *gstore_case_value(const gstore_emitter *emitter);
+
+/* ---- of query_list.c */
+
+/* GQUERY_EQ to GQUERY_GE: how one of PostgreSQL's own operators compares. */
+extern bool gstore_find_comparison(Oid operator, gquery_op * op);
+/* Values compare on the stack. */
+extern bool gstore_equal_types(const gstore_emitted *left, const gstore_emitted *right);
 
 #endif

@@ -5,7 +5,7 @@
 #define BRIEF_MS 10 /* for leases that nothing stands against */
 #define PIECE_MS 100
 
-static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16, 16, 16};
+static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16, 16, 16, 8, 8};
 
 static bool is_gathered(const gquery_window *w, uint32_t column)
 {
@@ -37,6 +37,18 @@ static bool has_form(const gvm_table_column *c, uint32_t form, uint64_t rows)
                          (c->length > 0 || c->uniform != 0));
 }
 
+/* Where its texts are is in `values`, and as many bytes as the column says are under the leases: kernels read no others. */
+static bool has_texts(const gvm_table_column *c, uint32_t form, uint64_t rows)
+{
+    if (c->absent)
+        return true;
+    if (form == GQUERY_TEXT_FIXED)
+        return c->uniform == GVM_TABLE_BYTES && c->width > 0 && c->values_bytes / c->width >= rows;
+    return c->length == -1 && c->uniform == 0 && (c->arrow != NULL) == (form == GQUERY_TEXT_OFFSETS) &&
+           (c->arrow == NULL || strcmp(c->arrow, "U") == 0 || strcmp(c->arrow, "Z") == 0) &&
+           c->values_bytes >= (rows + (form == GQUERY_TEXT_OFFSETS)) * form_bytes[form];
+}
+
 /* Where NULLs are told by a bitmap alone. */
 static bool has_null_bits(const gvm_table_column *c)
 {
@@ -58,10 +70,13 @@ static bool find_column(gquery_query *q, uint32_t column, uint32_t *index)
     const gquery_column *wanted = &p->columns[column];
     const gvm_table_column *c = column_of(q->attached, wanted->number, index);
 
-    return c != NULL && c->base_type == wanted->type &&
-           (is_loaded(p, column) || is_gathered(&q->c->query, column)
-                ? has_form(c, wanted->form, q->attached->info.rows)
-                : has_null_bits(c));
+    if (c == NULL || c->base_type != wanted->type)
+        return false;
+    if (gquery_is_text(wanted->form))
+        return has_texts(c, wanted->form, q->attached->info.rows);
+    return is_loaded(p, column) || is_gathered(&q->c->query, column)
+               ? has_form(c, wanted->form, q->attached->info.rows)
+               : has_null_bits(c);
 }
 
 static bool find_vectors(gquery_query *q, const gquery_wanted_distance *wanted, uint32_t *index)
@@ -95,8 +110,10 @@ static bool list_columns(gquery_query *q)
         number = w->program.columns[i].number;
         if (!find_column(q, i, &index))
             goto other;
-        l->columns[i] = add_to_list(
-            l, index, is_loaded(&w->program, i) || is_in_code(&w->program, GQUERY_LOAD_NULL, i));
+        l->columns[i] = add_to_list(l, index,
+                                    is_loaded(&w->program, i) ||
+                                        is_in_code(&w->program, GQUERY_LOAD_NULL, i) ||
+                                        is_in_code(&w->program, GQUERY_TEXT, i));
     }
     for (uint32_t i = 0; i < w->distance_count; i++) {
         number = w->distances[i].number;
@@ -119,10 +136,15 @@ static void set_sources(gquery_query *q)
     for (uint32_t i = 0; i < w->program.column_count; i++)
         if (w->program.columns[i].table == 0) {
             const gvm_table_data *d = &q->data[l->columns[i]];
+            const gvm_table_column *c = &q->attached->columns[l->list[l->columns[i]]];
 
             q->scan.sources[i] = gquery_source_at(&w->program.columns[i],
                                                   (uint64_t)(uintptr_t)d->values,
                                                   (uint64_t)(uintptr_t)d->nulls);
+            q->scan.sources[i].bodies = (uint64_t)(uintptr_t)d->bodies;
+            q->scan.sources[i].bytes = w->program.columns[i].form == GQUERY_TEXT_FIXED
+                                           ? c->width
+                                           : c->bodies_bytes;
         }
     for (uint32_t i = 0; i < w->distance_count; i++) {
         q->vectors[i].launch.values = (uint64_t)(uintptr_t)q->data[l->vectors[i]].values;
@@ -167,7 +189,7 @@ static void count_bytes(gquery_query *q)
         const gvm_table_column *c = &q->attached->columns[q->listed.list[i]];
 
         if (q->listed.scanned[i])
-            bytes += c->nulls_bytes + c->values_bytes;
+            bytes += c->nulls_bytes + c->values_bytes + c->bodies_bytes;
     }
     q->cost.rows += q->c->query.tables[0].rows;
     q->cost.read_bytes += bytes;

@@ -204,7 +204,12 @@ static bool find_or_build(gquery_query *q, gquery_inner *inner)
 
 /* ---- columns */
 
-/* Loads the columns that the query's program has of the table, in their order. */
+static bool is_read(const gquery_instruction *i)
+{
+    return i->op == GQUERY_LOAD || i->op == GQUERY_TEXT;
+}
+
+/* Reads the columns that the query's program has of the table, in their order. */
 static void list_columns(const gquery_program *whole, uint32_t t, gquery_program *out)
 {
     uint32_t places[GQUERY_COLUMNS_MAX];
@@ -217,7 +222,7 @@ static void list_columns(const gquery_program *whole, uint32_t t, gquery_program
             out->columns[out->column_count++].table = 0;
         }
     for (uint32_t i = 0; i < whole->code_count; i++)
-        if (whole->code[i].op == GQUERY_LOAD && whole->columns[whole->code[i].a].table == 1 + t) {
+        if (is_read(&whole->code[i]) && whole->columns[whole->code[i].a].table == 1 + t) {
             out->code[out->code_count] = whole->code[i];
             out->code[out->code_count++].a = places[whole->code[i].a];
         }

@@ -20,6 +20,7 @@
 #include "query/kernel_lists.h"
 #include "query/kernel_machine.h"
 #include "query/kernel_partial.h"
+#include "query/kernel_text.h"
 #include "query/kernel_values.h"
 #include "query/kernels.h"
 
@@ -593,7 +594,8 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_NULL: push_same(m, 0, ALL_ROWS); break;
     case GQUERY_LOAD_NULL:
         push_same(m, 0, 0);
-        set_top_bits(m, column_nulls(m, &p->sources[i.a]));
+        set_top_bits(m, text_nulls(m, &p->sources[i.a], m->program->columns[i.a].form,
+                                   column_nulls(m, &p->sources[i.a])));
         break;
     case GQUERY_COPY: copy_value(m, i.a); break;
     case GQUERY_REPLACE: replace_value(m); break;
@@ -629,6 +631,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_PROBE: probe(p, m, &i); break;
     case GQUERY_BUILD: build(p, m, i.a); break;
 #endif
+    case GQUERY_TEXT: test_texts(m, &p->sources[i.a], &i, column_nulls(m, &p->sources[i.a])); break;
     default: convert(m, op, i.b);
     }
 }

@@ -52,6 +52,8 @@ typedef struct gquery_source {
     uint32_t table; /* as in gquery_column, of tables: which row is read */
     uint16_t form;  /* gquery_form */
     uint16_t has;   /* what else there is to do: */
+    /* Of texts: an address, and how many bytes there are; of GQUERY_TEXT_FIXED these are a row's, and there are no bodies. */
+    uint64_t bodies, bytes;
 } gquery_source;
 
 #define GQUERY_HAS_NULLS 1u

@@ -146,6 +146,12 @@ static bool check_column(checker *c, uint32_t column)
            refuse(c, "no row of table %u has been found", (unsigned)table);
 }
 
+static bool check_load(checker *c, uint32_t column)
+{
+    return check_column(c, column) &&
+           (!gquery_is_text(c->program->columns[column].form) || refuse(c, "a text is not loaded"));
+}
+
 static bool check_compare(checker *c, uint32_t order)
 {
     if (order >= GQUERY_ORDERS)
@@ -175,6 +181,76 @@ static bool check_pairs(checker *c, uint32_t first, uint32_t count)
         if (v[i - 2] > v[i] || (v[i - 2] == v[i] && v[i - 1] > v[i + 1]))
             return refuse(c, "the list does not ascend");
     return move(c, 2, 1);
+}
+
+/* ---- texts */
+
+/* Of one of the texts of an instruction, whose bytes are within the values. */
+static const int64_t *text_words(const gquery_program *p, uint32_t at)
+{
+    return p->values + (uint32_t)p->values[at];
+}
+
+static uint32_t text_bytes(const gquery_program *p, uint32_t at)
+{
+    return (uint32_t)((uint64_t)p->values[at] >> 32);
+}
+
+static bool is_within(const gquery_program *p, uint32_t at)
+{
+    const uint32_t first = (uint32_t)p->values[at];
+
+    return first <= p->value_count && ((uint64_t)text_bytes(p, at) + 7) / 8 <= p->value_count - first;
+}
+
+/* The order of GQUERY_TEXT_IN. */
+static bool is_before(const gquery_program *p, uint32_t at, uint32_t other)
+{
+    const int64_t *one = text_words(p, at), *two = text_words(p, other);
+    const uint32_t words = (text_bytes(p, at) + 7) / 8;
+
+    if (text_bytes(p, at) != text_bytes(p, other))
+        return text_bytes(p, at) < text_bytes(p, other);
+    for (uint32_t i = 0; i < words; i++)
+        if (one[i] != two[i])
+            return (uint64_t)one[i] < (uint64_t)two[i];
+    return false;
+}
+
+static bool check_texts(checker *c, uint32_t kind, uint32_t first, uint32_t count)
+{
+    const gquery_program *p = c->program;
+
+    if (first > p->value_count || count > p->value_count - first)
+        return refuse(c, "the texts are not within the values");
+    for (uint32_t i = first; i < first + count; i++) {
+        if (!is_within(p, i))
+            return refuse(c, "a text is not within the values");
+        if (kind == GQUERY_TEXT_LIKE && text_bytes(p, i) == 0)
+            return refuse(c, "a piece of a pattern is empty");
+        if (kind == GQUERY_TEXT_IN && i > first && is_before(p, i, i - 1))
+            return refuse(c, "the texts do not ascend");
+    }
+    return true;
+}
+
+static bool check_text(checker *c, const gquery_instruction *i)
+{
+    const uint32_t kind = i->b & GQUERY_TEXT_KIND, flags = i->b & ~GQUERY_TEXT_KIND,
+                   count = (uint32_t)(i->value >> 32);
+    const uint32_t anchors = flags & (GQUERY_TEXT_FROM_START | GQUERY_TEXT_TO_END);
+
+    if (!check_column(c, i->a))
+        return false;
+    if (!gquery_is_text(c->program->columns[i->a].form))
+        return refuse(c, "column %u has no texts", (unsigned)i->a);
+    if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_TO_END)
+        return refuse(c, "there is no question %u of a text", (unsigned)i->b);
+    if ((kind != GQUERY_TEXT_LIKE || count == 0) && anchors != 0)
+        return refuse(c, "only a pattern with pieces begins or ends with one");
+    if (kind > GQUERY_TEXT_LIKE && i->value != 0)
+        return refuse(c, "the length has no texts");
+    return check_texts(c, kind, (uint32_t)i->value, count) && move(c, 0, 1);
 }
 
 static bool check_field(checker *c, uint32_t field, uint32_t of)
@@ -347,8 +423,9 @@ static bool check_instruction(checker *c)
     const gquery_instruction *i = &c->program->code[c->at];
 
     switch (i->op) {
-    case GQUERY_LOAD:
+    case GQUERY_LOAD: return check_load(c, i->a) && move(c, 0, 1);
     case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
+    case GQUERY_TEXT: return check_text(c, i);
     case GQUERY_CONSTANT:
     case GQUERY_UNKNOWN:
     case GQUERY_NULL: return move(c, 0, 1);

@@ -7,6 +7,8 @@
  *     uuid                                           two values, the first 8 bytes and the others: each as a number whose order is that of the bytes
  *     decimals                                       int64_t, the number times a power of ten that is not said here; of 62 bits, or GQUERY_DECIMAL_NAN
  *
+ * Texts are not on the stack: GQUERY_TEXT says something of a column's text, as a boolean or a number.
+ *
  * A row is *active* until a GQUERY_FILTER or GQUERY_IF takes it out. An instruction changes the values of active rows only, and only
  * these can raise an error, so that what PostgreSQL does not evaluate raises none. Rows that are deleted are never active.
  *
@@ -48,6 +50,10 @@ typedef enum gquery_form {
     GQUERY_DECIMAL, /* 128 bits, of which -2^127 is NaN. GQUERY_E_DECIMAL: it does not fit into 62 */
     GQUERY_UUID_HIGH, /* of 16 bytes the first 8, as a number whose order is that of the bytes */
     GQUERY_UUID_LOW,  /* the others */
+    /* Texts, of which nothing but GQUERY_TEXT and GQUERY_LOAD_NULL reads: bytes of any length, none of them 0. */
+    GQUERY_TEXT_BODIES, /* layout 'pgstrom': a uint64_t a row, 0 for NULL, or where in the bodies a header of 4 bytes is, and then the text */
+    GQUERY_TEXT_OFFSETS, /* layout 'arrow': rows + 1 int64_t, between which the bodies have the texts */
+    GQUERY_TEXT_FIXED, /* as many bytes of each row */
     GQUERY_FORMS,
 } gquery_form;
 
@@ -137,6 +143,10 @@ typedef enum gquery_op {
      * that ends in GQUERY_EMIT or GQUERY_BUILD has none. */
     GQUERY_PROBE,
     GQUERY_BUILD, /* the last instruction: takes `a` values. The row goes into a hash table by them, unless one is NULL */
+    /* One more value on the stack: what b, gquery_text and flags, says of the text in column `a`. `value`: the place of the first of its *texts* in
+     * `values`, and above 32 bits how many there are. Each of these is a word, with the place of its bytes in `values`, and above 32 bits how many bytes it has. They
+     * begin at a word, the lowest byte first, and fill the last one up with zeros. */
+    GQUERY_TEXT,
     GQUERY_OPS,
 } gquery_op;
 
@@ -188,6 +198,23 @@ typedef enum gquery_order {
     GQUERY_ORDER_F64, /* NaNs are equal and above all others; -0 is 0 */
     GQUERY_ORDERS,
 } gquery_order;
+
+/* The texts of GQUERY_TEXT_IN ascend: by their lengths, then by their words as numbers without a sign. Those of GQUERY_TEXT_LIKE are pieces of a pattern, none of them
+ * empty, in whose place a byte of 0 is any one character; other characters may be between them, before the first and behind the last one. */
+typedef enum gquery_text {
+    GQUERY_TEXT_IN,         /* boolean: is it one of the texts */
+    GQUERY_TEXT_LIKE,       /* boolean: does it have all of the pieces, in their order */
+    GQUERY_TEXT_LENGTH,     /* its bytes; has no texts, as the next one */
+    GQUERY_TEXT_CHARACTERS, /* its characters */
+    GQUERY_TEXT_KINDS,
+} gquery_text;
+
+#define GQUERY_TEXT_KIND 0xffu
+#define GQUERY_TEXT_TRIMMED 0x100u /* blanks at its end are none of it */
+#define GQUERY_TEXT_UTF8 0x200u    /* characters are those of UTF-8; otherwise bytes */
+/* Of a pattern: it begins with the first piece, ends with the last one; it has one then. */
+#define GQUERY_TEXT_FROM_START 0x400u
+#define GQUERY_TEXT_TO_END 0x800u
 
 /* Integers raise the error of their width's range, decimals GQUERY_E_DECIMAL, floats overflow and underflow; all GQUERY_E_DIVISION by 0. */
 typedef enum gquery_arithmetic {
@@ -246,6 +273,7 @@ typedef enum gquery_error {
     GQUERY_E_FIELD,   /* none of PostgreSQL */
     GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again. From bit GQUERY_UNKNOWN_SHIFT on: its number */
     GQUERY_E_LONG, /* none of PostgreSQL: rows would take a kernel too long: very many keys have the same place in a hash table, or a row has very many matches */
+    GQUERY_E_TEXT, /* none of PostgreSQL: a text is compressed, or not within its column */
     GQUERY_ERRORS,
 } gquery_error;
 
@@ -261,6 +289,11 @@ typedef struct gquery_shape {
     uint32_t joins;                       /* tables that are probed: 1 to joins */
     uint32_t join_keys[GQUERY_JOINS_MAX]; /* values that each of them is probed with */
 } gquery_shape;
+
+static inline bool gquery_is_text(uint32_t form)
+{
+    return form >= GQUERY_TEXT_BODIES && form <= GQUERY_TEXT_FIXED;
+}
 
 /* How many words of the state an aggregate has; 0: there is no such aggregate. */
 uint32_t gquery_aggregate_words(uint32_t aggregate);

@@ -426,6 +426,52 @@ class BadInput:
             (record,) = client.run(self.token, self.ROWS, sums(0))
             expect(sums_of(record), sums_in_sql(server, "true"), "the next query")
 
+    def texts_are_read_as_the_table_has_them_and_compared_with_what_the_program_has(self, server):
+        token = fill(server, self.ROWS)
+        server.sql("DROP FOREIGN TABLE IF EXISTS fa; CREATE FOREIGN TABLE fa (id int, k bigint, f float8, t text) SERVER gstore_fdw OPTIONS (format 'arrow'); INSERT INTO fa SELECT * FROM ft")
+        other = server.sql("SELECT gstore_export('fa')")
+        from_start, to_end, beyond = 0x400, 0x800, 0x1000
+        bodies, offsets, fixed = ((3, 25, f"GQUERY_TEXT_{form}") for form in ("BODIES", "OFFSETS", "FIXED"))
+
+        def texts(*all_):
+            """Words of the program's values: of each text its place and length, then the bytes."""
+            words, places = [], []
+            for text in all_:
+                places.append(len(text) << 32 | (len(all_) + len(words)))
+                words += [int.from_bytes(text[i : i + 8], "little") for i in range(0, len(text), 8)]
+            return places + words
+
+        with Client(server) as client:
+
+            def ask(columns, values, b, count, first=0, column=0, what="TEXT", token=token):
+                code = [op(what, column, b, first | count << 32), op("FILTER"), aggregate(0, "COUNT_ROWS")]
+                client.write(token, self.ROWS, (code, 1), columns=columns)
+                client.window.program.value_count = len(values)
+                client.window.program.values[: len(values)] = values
+                return client.ask()
+
+            is_in, like, length = (N[f"GQUERY_TEXT_{name}"] for name in ("IN", "LIKE", "LENGTH"))
+            for name, column, its in (("ft", bodies, token), ("fa", offsets, other)):
+                for values, b, count, where in (
+                    (texts(b"row 7", b"row 77", b"row 1000", b"row 1001"), is_in, 4, "t IN ('row 7', 'row 77', 'row 1000')"),
+                    (texts(b"row 1", b"9"), like | from_start | to_end, 2, "t LIKE 'row 1%9'"),
+                    ([], is_in, 0, "false"), ([], like, 0, "true"), ([], length, 0, "true"),
+                ):  # fmt: skip
+                    expect_verb(ask((column,), values, b, count, token=its), "DONE")
+                    expect(client.records(), [(0, int(server.sql(f"SELECT count(*) FROM {name} WHERE {where}")))], where)
+            # Tables have them otherwise.
+            for columns, its in (((offsets,), token), ((fixed,), token), ((bodies,), other), ((fixed,), other), (((0, 23, "GQUERY_TEXT_BODIES"),), token), (((0, 25, "GQUERY_TEXT_BODIES"),), token)):
+                expect_verb(ask(columns, texts(b"row 7"), is_in, 1, token=its), "ERROR", "55000")
+            some = texts(b"row 1", b"row 2")
+            for arguments in (
+                dict(count=2, first=4), dict(count=5), dict(count=2**32 - 1), dict(count=1, first=2**32 - 1), dict(count=2, b=0xFF), dict(count=2, b=beyond),
+                dict(count=2, values=some[1::-1] + some[2:]), dict(count=2, values=texts(b"row 2", b"row 1")), dict(count=1, values=[2**32 * 9 + 1, 0]), dict(count=1, values=[2**64 - 1]), dict(count=1, values=[1 << 32 | 2**32 - 1]),
+                dict(count=1, b=like, values=[1]), dict(count=0, b=like | from_start), dict(count=0, b=like | to_end), dict(count=2, b=is_in | to_end), dict(count=1, b=length), dict(count=2, column=1), dict(count=2, column=2**32 - 1),
+                dict(count=2, columns=((0, 23, "GQUERY_I32"),)), dict(count=2, what="LOAD"),
+            ):  # fmt: skip
+                answer = ask(**{"columns": (bodies,), "values": some, "b": is_in, **arguments})
+                expect((answer.verb, answer.sqlstate), (N["GQUERY_ERROR"], b"XX000"), f"the answer to {arguments}: {answer.text}")
+
     def windows_and_programs_that_lie_are_errors(self, server):
         self.token = fill(server, self.ROWS)
         size = os.sysconf("SC_PAGE_SIZE")

@@ -40,10 +40,13 @@ NOT_NULL = {"k", "i4_s", "n_s"}
 # Vectors, by their distances from others: of eighths, so that sums are exact.
 ELEMENTS, BITS = 7, 20
 LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
-VECTORS = f", v real[]{{}}, w bit({BITS})"
+VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
+# Texts, which are in conditions alone; code is behind the vectors, and of one length.
+TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
+LETTERS = "aab b\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
 # Of the inner tables of joins, which are named as the table, with the number at the end; in 1 keys are unique.
-INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool"}
+INNER = {"jk": "integer", "jk2": "smallint", "jv": "bigint", "jf": "float8", "jd": "date", "jb": "bool", "jt": "text"}
 INNER_ROWS = {1: 14, 2: 60}
 FAMILIES = {"smallint": "integers", "integer": "integers", "bigint": "integers", "real": "floats", "float8": "floats",
             "numeric(9,2)": "decimals", "numeric(18,4)": "decimals", "numeric(30,3)": "decimals", "numeric(4,1)": "decimals"}
@@ -121,6 +124,23 @@ class Values:
 
     def bits(self):
         return f"B'{self.rng.getrandbits(BITS):0{BITS}b}'"
+
+    def letters(self, most):
+        return "".join(self.rng.choice(LETTERS) for _ in range(self.rng.randint(0, most)))
+
+    def of_text(self, name):
+        rng = self.rng
+        if rng.random() < 0.1:
+            return "NULL"
+        if name == "note":
+            return quoted("note " * rng.randint(0, 9) + str(rng.randrange(9000)))
+        text = rng.choice(("ab", "a", "", self.letters(4), self.letters(4), self.letters({"name": 12, "code": 4, "tag": 40}[name])))
+        return quoted(text.replace("\u00e9", "b").replace("\u20ac", "a") if name == "code" else text)
+
+    def pattern(self):
+        rng = self.rng
+        parts = [rng.choice(("%", "%", "_", "a", "ab", "b", "\u00e9", "note", "1", " ", "\\%", "\\_", self.letters(3))) for _ in range(rng.randint(0, 5))]
+        return quoted("".join(parts) + ("\\" if rng.random() < 0.02 else ""))
 
     def of_column(self, name):
         if name not in NOT_NULL and self.rng.random() < 0.1:
@@ -240,8 +260,29 @@ class Query:
             return f"date_trunc('{rng.choice('year quarter month week day hour minute second'.split())}', {column}) {rng.choice(COMPARISONS)} {self.values.literal(COLUMNS[column])}"
         return f"extract({rng.choice(fields)} FROM {column}) {rng.choice(COMPARISONS)} {rng.choice((0, 1, 7, 12, 30, 2000, 1.5))}"
 
+    def of_text(self, column):
+        """A condition on a text."""
+        rng, value = self.rng, lambda: self.values.of_text("tag" if column == "jt" else column)
+        choice = rng.random()
+        if choice < 0.3:
+            left, right = (column, f"{value()}::text") if rng.random() < 0.9 else (f"{value()}::text", column)
+            return f"{left} {rng.choice(('=', '<>', 'IS DISTINCT FROM', 'IS NOT DISTINCT FROM'))} {right}"
+        if choice < 0.45:
+            return f"{column} {rng.choice(('', 'NOT '))}IN ({', '.join(value() for _ in range(rng.randint(1, 12)))})"
+        if choice < 0.5:
+            return f"{column} IS {rng.choice(('', 'NOT '))}NULL"
+        if choice < 0.57:
+            return f"starts_with({column}, {value()})"
+        if choice < 0.64:
+            return f"{rng.choice(('length', 'octet_length'))}({column}) {rng.choice(COMPARISONS)} {rng.randint(0, 30)}"
+        if choice < 0.7:
+            return f"CASE {column} WHEN {value()} THEN b WHEN {value()} THEN NOT b ELSE k > 3 END"
+        return f"{column} {rng.choice(('', 'NOT '))}LIKE {self.values.pattern()}"
+
     def condition(self, depth):
         rng = self.rng
+        if rng.random() < 0.12:
+            return f"({self.of_text(rng.choice(list(TEXTS)))})"
         choice = rng.random()
         if rng.random() < 0.04:
             return f"({self.field()})"
@@ -319,10 +360,10 @@ class Query:
 
     def rows(self):
         rng = self.rng
-        columns = rng.sample(list(COLUMNS) + ["note"], rng.randint(1, 5))
+        columns = rng.sample(list(COLUMNS) + list(TEXTS), rng.randint(1, 5))
         conditions = [self.condition(rng.choice((0, 1, 2, 3))) for _ in range(rng.choice((1, 1, 2, 3)))]
         if rng.random() < 0.3:
-            conditions.insert(rng.randrange(len(conditions) + 1), "note LIKE '%1%'")
+            conditions.insert(rng.randrange(len(conditions) + 1), "note ~ '1'")
         return f"SELECT id, {', '.join(columns)} FROM @ WHERE {' AND '.join(conditions)}"
 
     def first_rows(self):
@@ -330,7 +371,7 @@ class Query:
         keys = [self.distance() if rng.random() < 0.2 else self.column(self.kind()) if rng.random() < 0.8 else self.expression(self.kind(), 2) for _ in range(rng.choice((0, 1, 1, 2)))]
         keys = [f"{k if k in COLUMNS else f'({k})'}{rng.choice(('', '', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for k in keys + ["id"]]
         limit = f"LIMIT {rng.choice((0, 1, 5, 63, 64, 65, 500, rng.randint(1, 4000)))}" + (f" OFFSET {rng.choice((1, 70, 900))}" if rng.random() < 0.3 else "")
-        text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + ['note'], rng.randint(1, 5)))} FROM @"
+        text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + list(TEXTS), rng.randint(1, 5)))} FROM @"
         return f"{text} ORDER BY {', '.join(keys)} {limit}"
 
     def joined(self):
@@ -342,16 +383,16 @@ class Query:
                 return f"j{number}.{name}"
             pairs = [("k", "jk"), ("k2", "jk2"), ("i8_s", "jv"), ("f8_s", "jf"), ("f4_s", "jf"), ("d", "jd"), ("i4_s", "jk"), ("i2_s", "jk"), ("k + 1", "jk")]
             keys = " AND ".join(f"{outer} = {of(inner)}" for outer, inner in rng.sample(pairs, rng.choice((1, 1, 1, 2))))
-            own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1"))
+            own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1", f" AND {self.of_text('jt').replace('jt', of('jt'))}"))
             kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS"))
             if kind.endswith("EXISTS"):
                 conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
                 continue
             joins.append(f" {kind} @{number} j{number} ON {keys}{own}")
-            names += [of(name) for name in INNER if name != "jf"]
+            names += [of(name) for name in INNER if name not in ("jf", "jt")]
             aggregates.append(rng.choice((f"sum({of('jv')})", f"sum({of('jf')})", f"max({of('jd')})", f"count({of('jk')})", f"sum({of('jv')} * i4_s)", f"min(coalesce({of('jk')}, k))")))
             if rng.random() < 0.4:
-                conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)")))
+                conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)", f"({self.of_text('jt').replace('jt', of('jt'))})")))
         aggregates += [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
         if rng.random() < 0.15:
             aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS))})")
@@ -399,10 +440,10 @@ def make_tables(connection, rng, rows):
     """heap, pgstrom, arrow, and parts, which has partitions of each: the same rows; a part of them is deleted, and a part is of this session's own transaction, which stays open."""
     values = Values(rng)
     columns = ", ".join(f"{n} {t}{' NOT NULL' if n in NOT_NULL else ''}" for n, t in COLUMNS.items())
-    lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + f", {rng.choice(('NULL', quoted('note ' * rng.randint(0, 9) + str(rng.randrange(rows)))))})" for _ in range(rows)]
-    lines = [f"{line[:-1]}, {rng.choice(('NULL::real[]', values.vector(), values.vector()))}, {rng.choice((f'NULL::bit({BITS})', values.bits(), values.bits()))})" for line in lines]
-    columns += ", note text"
-    plain, uniform = VECTORS.format(""), VECTORS.format(f" OPTIONS (length '{ELEMENTS}')")
+    lines = ["(" + ", ".join(values.of_column(n) for n in COLUMNS) + "".join(f", {values.of_text(name)}" for name in TEXTS if name != "code") + ")" for _ in range(rows)]
+    lines = [f"{line[:-1]}, {rng.choice(('NULL::real[]', values.vector(), values.vector()))}, {rng.choice((f'NULL::bit({BITS})', values.bits(), values.bits()))}, {values.of_text('code')})" for line in lines]
+    columns += "".join(f", {name} {kind}" for name, kind in TEXTS.items() if name != "code")
+    plain, uniform = VECTORS.format("", ""), VECTORS.format(f" OPTIONS (length '{ELEMENTS}')", " OPTIONS (length '4')")
     script = f"""SET timezone = 'UTC'; DROP TABLE IF EXISTS heap, parts; DROP FOREIGN TABLE IF EXISTS pgstrom, arrow; DROP TYPE IF EXISTS mood; CREATE TYPE mood AS ENUM {MOODS}; CREATE TABLE heap (id int, {columns}{plain});
         CREATE FOREIGN TABLE pgstrom (id int, {columns}{uniform}) SERVER gstore_fdw; CREATE FOREIGN TABLE arrow (id int, {columns}{uniform}) SERVER gstore_fdw OPTIONS (format 'arrow');
         CREATE TABLE parts (id int, {columns}{plain}) PARTITION BY HASH (k); CREATE TABLE part2 PARTITION OF parts FOR VALUES WITH (MODULUS 3, REMAINDER 2);
@@ -444,7 +485,7 @@ def make_inner(connection, rng):
             CREATE FOREIGN TABLE {names[3]} ({columns}) SERVER gstore_fdw""")
         for row in range(rng.choice((rows, rows, rows, 0))):
             key = row - 2 if number == 1 else rng.choice(("NULL", rng.randint(-3, 12)))
-            run(connection, f"INSERT INTO {names[0]} VALUES ({key}, {rng.choice(('NULL', rng.randrange(200)))}, {rng.randint(-9, 9)}, {rng.randint(-64, 64) / 8}, {values.literal('date')}, {rng.choice(('true', 'false', 'NULL'))})")
+            run(connection, f"INSERT INTO {names[0]} VALUES ({key}, {rng.choice(('NULL', rng.randrange(200)))}, {rng.randint(-9, 9)}, {rng.randint(-64, 64) / 8}, {values.literal('date')}, {rng.choice(('true', 'false', 'NULL'))}, {values.of_text('tag')})")
         for table in names[1:]:
             run(connection, f"INSERT INTO {table} SELECT * FROM {names[0]}")
         for table in names:

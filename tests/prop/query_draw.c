@@ -8,10 +8,11 @@
 #include "tests/lib/random.h"
 
 #define CODE_SOON_FULL (GQUERY_CODE_MAX - 120)
-#define COLUMNS 14u
+#define COLUMNS 17u
 #define LISTS_MAX 600u
+#define FIXED_MAX 16u
 
-typedef enum type { BOOL, I16, I32, I64, F32, F64, TYPES } type;
+typedef enum type { BOOL, I16, I32, I64, F32, F64, TYPES, TEXT = TYPES } type;
 
 typedef struct draft {
     uint64_t *state;
@@ -108,17 +109,32 @@ static uint64_t draw_value(draft *d, type t)
 
 /* ---- tables */
 
-uint32_t query_form_bits(uint32_t form)
+/* Of a value that is no text. */
+static uint32_t form_bits(uint32_t form)
 {
     static const uint32_t bits[GQUERY_FORMS] = {1, 8, 16, 32, 32, 64, 32, 64, 128, 128, 128};
 
     return bits[form];
 }
 
+/* Values have room for FIXED_MAX bytes a row. */
+uint64_t query_text_bytes(uint32_t form, const host_column *column)
+{
+    return form == GQUERY_TEXT_FIXED ? column->bytes % (FIXED_MAX + 1) : column->bytes;
+}
+
+uint64_t query_values_bytes(uint32_t form, const host_column *column, uint64_t rows)
+{
+    if (form == GQUERY_TEXT_FIXED)
+        return rows * query_text_bytes(form, column);
+    return gquery_is_text(form) ? (rows + (form == GQUERY_TEXT_OFFSETS)) * 8
+                                : (rows * form_bits(form) + 7) / 8;
+}
+
 static type type_of_form(uint32_t form)
 {
-    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64, I64,
-                                             F32,  F64, I64, I64, I64};
+    static const type types[GQUERY_FORMS] = {BOOL, I16, I16, I32, I64,  I64,  F32,
+                                             F64,  I64, I64, I64, TEXT, TEXT, TEXT};
 
     return types[form];
 }
@@ -147,7 +163,7 @@ static void put_bytes(draft *d, uint8_t *value)
 
 static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
 {
-    const uint64_t bits = query_form_bits(form);
+    const uint64_t bits = form_bits(form);
     uint64_t v = form >= GQUERY_F32 && form <= GQUERY_F64
                      ? draw_value(d, type_of_form(form))
                      : (uint64_t)draw_integer(d, bits < 8    ? 8
@@ -172,6 +188,114 @@ static void put_value(draft *d, uint32_t form, uint8_t *values, uint64_t row)
     }
 }
 
+/* ---- texts: of few characters, some of several bytes, so that one is often within another */
+
+#define TEXT_MAX 300u
+
+static uint32_t put_character(draft *d, uint8_t *to)
+{
+    static const char *const characters[] = {
+        "a", "b", "a", "b", " ", "c", "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80"};
+    const char *c = characters[draw(d, draw(d, 3) == 0 ? 9 : 4)];
+
+    memcpy(to, c, strlen(c));
+    return (uint32_t)strlen(c);
+}
+
+/* Up to so many bytes. */
+static uint32_t draw_text(draft *d, uint8_t *to, uint32_t most)
+{
+    const uint64_t lengths[] = {3, 3, 5, 9, 20, 40, TEXT_MAX};
+    const uint64_t wanted = draw(d, 1 + lengths[draw(d, 7)]);
+    uint32_t bytes = 0;
+
+    while (bytes < wanted && bytes + 4 <= most)
+        bytes += put_character(d, to + bytes);
+    return bytes;
+}
+
+static void put_fixed_texts(draft *d, host_column *h, uint64_t rows)
+{
+    h->bytes = 1 + draw(d, FIXED_MAX);
+    for (uint64_t row = 0; row < rows; row++) {
+        uint8_t *to = h->values + row * h->bytes;
+        const uint32_t bytes = draw_text(d, to, (uint32_t)h->bytes);
+
+        memset(to + bytes, draw(d, 2) == 0 ? ' ' : 'a', h->bytes - bytes);
+    }
+}
+
+/* What is wrong with some rows: their texts are not within the column, or compressed. */
+typedef enum damage {
+    NO_DAMAGE,
+    SHORT_HEADERS,
+    LONG_HEADERS,
+    OTHER_HEADERS,
+    WRONG_PLACES,
+    CUT_BODIES,
+    DAMAGES,
+} damage;
+
+/* A header, and a text, which is compressed if only its length can be read. False: there is no room. */
+static bool put_body(draft *d, host_column *h, damage what)
+{
+    const bool is_damaged = draw(d, 60) == 0;
+    const uint64_t at = (h->bytes + 7) / 8 * 8;
+    uint32_t bytes, header[2] = {0};
+
+    if (at + 8 + TEXT_MAX > BODIES_MAX)
+        return false;
+    bytes = draw_text(d, h->bodies + at + 4, TEXT_MAX);
+    header[0] = (bytes + 4) << 2;
+    header[1] = bytes;
+    if (is_damaged && what == SHORT_HEADERS)
+        header[0] = (uint32_t)draw(d, 4) << 2;
+    else if (is_damaged && what == LONG_HEADERS)
+        header[0] = ((uint32_t)random_next(d->state) | 1u << 29) << 2;
+    else if (is_damaged && what == OTHER_HEADERS)
+        header[0] |= (uint32_t)draw(d, 4);
+    memcpy(h->bodies + at, header, header[0] % 4 == 2 ? 8 : 4);
+    h->bytes = at + 4 + bytes + (header[0] % 4 == 2 ? 8 : 0);
+    return true;
+}
+
+static void put_texts(draft *d, uint32_t form, host_column *h, uint64_t rows)
+{
+    const damage what = (damage)draw(d, draw(d, 2) == 0 ? DAMAGES : 1);
+    uint64_t *values = (uint64_t *)h->values;
+
+    h->bytes = form == GQUERY_TEXT_BODIES ? 8 : 0;
+    values[0] = 0;
+    for (uint64_t row = 0; row < rows; row++) {
+        if (form == GQUERY_TEXT_OFFSETS) {
+            if (h->bytes + TEXT_MAX <= BODIES_MAX)
+                h->bytes += draw_text(d, h->bodies + h->bytes, TEXT_MAX);
+            values[row + 1] = h->bytes;
+        } else {
+            const uint64_t at = (h->bytes + 7) / 8 * 8;
+
+            values[row] = draw(d, 10) == 0 || !put_body(d, h, what) ? 0 : at;
+        }
+    }
+    if (what == CUT_BODIES && form == GQUERY_TEXT_BODIES && h->bytes > 8)
+        h->bytes = (h->bytes + 7) / 8 * 8 - 8; /* the last one is not within */
+    for (uint64_t row = 0; what == WRONG_PLACES && row < rows; row += 1 + draw(d, 200))
+        values[row + (form == GQUERY_TEXT_OFFSETS)] = draw(d, 2) == 0 ? random_next(d->state) | 1
+                                                                      : h->bytes + draw(d, 9) + 1;
+}
+
+static void put_column(draft *d, uint32_t form, host_column *h, uint64_t rows)
+{
+    h->bytes = 0;
+    if (form == GQUERY_TEXT_FIXED)
+        put_fixed_texts(d, h, rows);
+    else if (gquery_is_text(form))
+        put_texts(d, form, h, rows);
+    else
+        for (uint64_t row = 0; row < rows; row++)
+            put_value(d, form, h->values, row);
+}
+
 static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
 {
     memset(bitmap, 0, ROWS_MAX / 8 + 1);
@@ -182,7 +306,7 @@ static void draw_bits(draft *d, uint8_t *bitmap, uint64_t set_of_16)
 /* Ascending numbers, so that groups come one after another. */
 static void put_ascending(draft *d, uint32_t form, host_column *h, uint64_t rows)
 {
-    const uint64_t bytes = query_form_bits(form) / 8, each = 1 + draw(d, 100);
+    const uint64_t bytes = form_bits(form) / 8, each = 1 + draw(d, 100);
 
     for (uint64_t row = 0; row < rows; row++) {
         const uint64_t v = row / each;
@@ -227,8 +351,7 @@ static void draw_table(draft *d, host_table *table)
             c->bias = draw(d, 4) == 0;
         h->has_values = draw(d, 30) != 0;
         h->has_nulls = draw(d, 2) == 0;
-        for (uint64_t row = 0; row < table->rows; row++)
-            put_value(d, c->form, h->values, row);
+        put_column(d, c->form, h, table->rows);
         if (c->form >= GQUERY_U8 && c->form <= GQUERY_I64 && draw(d, 4) == 0)
             put_ascending(d, c->form, h, table->rows);
         if (c->form == GQUERY_F64 && draw(d, 2) == 0)
@@ -259,6 +382,8 @@ static bool column_has(const draft *d, uint32_t column, type t)
            (t == F64 && has == F32);
 }
 
+static void draw_text_length(draft *d);
+
 static void draw_leaf(draft *d, type t)
 {
     const uint64_t kind = draw(d, 12);
@@ -275,7 +400,10 @@ static void draw_leaf(draft *d, type t)
             emit(d, GQUERY_LOAD, column, 0, 0);
             return;
         }
-    emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, t));
+    if (kind == 1 && t == I64)
+        draw_text_length(d);
+    else
+        emit(d, GQUERY_CONSTANT, 0, 0, draw_value(d, t));
 }
 
 static void draw_case(draft *d, type t, uint32_t room)
@@ -471,6 +599,104 @@ static void draw_list(draft *d, type t)
     emit(d, GQUERY_IN, first, count, 0);
 }
 
+/* ---- texts that are compared with */
+
+static void add_text(gquery_program *p, uint32_t at, const uint8_t *text, uint32_t bytes)
+{
+    const uint32_t words = (bytes + 7) / 8;
+
+    memset(&p->values[p->value_count], 0, words * sizeof p->values[0]);
+    memcpy(&p->values[p->value_count], text, bytes);
+    p->values[at] = (int64_t)((uint64_t)bytes << 32 | p->value_count);
+    p->value_count += words;
+}
+
+static int compare_texts(const gquery_program *p, int64_t left, int64_t right)
+{
+    const uint32_t bytes = (uint32_t)((uint64_t)left >> 32);
+
+    if (left >> 32 != right >> 32)
+        return left >> 32 < right >> 32 ? -1 : 1;
+    for (uint32_t i = 0; i < (bytes + 7) / 8; i++) {
+        const uint64_t l = (uint64_t)p->values[(uint32_t)left + i],
+                       r = (uint64_t)p->values[(uint32_t)right + i];
+
+        if (l != r)
+            return l < r ? -1 : 1;
+    }
+    return 0;
+}
+
+static void sort_texts(gquery_program *p, uint32_t first, uint32_t count)
+{
+    for (uint32_t i = first + 1; i < first + count; i++)
+        for (uint32_t at = i; at > first && compare_texts(p, p->values[at - 1], p->values[at]) > 0;
+             at--) {
+            const int64_t one = p->values[at];
+
+            p->values[at] = p->values[at - 1];
+            p->values[at - 1] = one;
+        }
+}
+
+/* At least a byte; of 0 in the place of some characters. */
+static uint32_t draw_piece(draft *d, uint8_t *to)
+{
+    const uint64_t characters = 1 + draw(d, draw(d, 8) == 0 ? 30 : 1 + draw(d, 3));
+    uint32_t bytes = 0;
+
+    for (uint64_t i = 0; i < characters; i++)
+        if (draw(d, 6) == 0)
+            to[bytes++] = 0;
+        else
+            bytes += put_character(d, to + bytes);
+    return bytes;
+}
+
+static uint32_t draw_text_column(draft *d)
+{
+    uint32_t column;
+
+    do
+        column = (uint32_t)draw(d, COLUMNS);
+    while (!gquery_is_text(d->program->columns[column].form));
+    return column;
+}
+
+/* A boolean, of GQUERY_TEXT_IN and GQUERY_TEXT_LIKE. */
+static void draw_text_test(draft *d)
+{
+    gquery_program *p = d->program;
+    const bool is_like = draw(d, 2) == 0;
+    const uint32_t first = p->value_count, count = (uint32_t)draw(d, draw(d, 8) == 0 ? 12 : 4);
+    uint32_t b = (is_like ? GQUERY_TEXT_LIKE : GQUERY_TEXT_IN) |
+                 (draw(d, 5) == 0 ? GQUERY_TEXT_TRIMMED : 0) |
+                 (draw(d, 3) != 0 ? GQUERY_TEXT_UTF8 : 0);
+
+    if (is_like && count > 0)
+        b |= (uint32_t)draw(d, 4) * GQUERY_TEXT_FROM_START;
+    p->value_count += count;
+    for (uint32_t i = 0; i < count; i++) {
+        uint8_t text[TEXT_MAX];
+        const uint32_t bytes = is_like ? draw_piece(d, text)
+                                       : draw_text(d, text, draw(d, 9) == 0 ? TEXT_MAX : 16);
+
+        add_text(p, first + i, text, bytes);
+    }
+    if (!is_like)
+        sort_texts(p, first, count);
+    emit(d, GQUERY_TEXT, draw_text_column(d), b, first | (uint64_t)count << 32);
+}
+
+static void draw_text_length(draft *d)
+{
+    const uint32_t kind = GQUERY_TEXT_LENGTH + (uint32_t)draw(d, 2);
+
+    emit(d, GQUERY_TEXT, draw_text_column(d),
+         kind | (uint32_t)draw(d, 2) * GQUERY_TEXT_TRIMMED | (uint32_t)draw(d, 2) * GQUERY_TEXT_UTF8,
+         0);
+}
+
 static void draw_comparison(draft *d, uint32_t room)
 {
     const gquery_op op = (gquery_op)(GQUERY_EQ + draw(d, 7));
@@ -500,6 +726,12 @@ static void draw_boolean(draft *d, uint32_t room)
     case 5:
         if (room > 1 && d->program->value_count < LISTS_MAX) {
             draw_pairs(d, room);
+            return;
+        }
+        break;
+    case 6:
+        if (d->program->value_count < LISTS_MAX) {
+            draw_text_test(d);
             return;
         }
         break;
@@ -548,10 +780,10 @@ static void draw_keys(draft *d)
 {
     uint32_t keys = 1 + (uint32_t)draw(d, 3), count = 0;
 
-    for (; keys > 0; keys--)
-        if (draw(d, 2) == 0) {
-            const uint32_t column = (uint32_t)draw(d, COLUMNS), form = d->program->columns[column].form;
+    for (; keys > 0; keys--) {
+        const uint32_t column = (uint32_t)draw(d, COLUMNS), form = d->program->columns[column].form;
 
+        if (draw(d, 2) == 0 && !gquery_is_text(form)) {
             emit(d, GQUERY_LOAD, column, 0, 0);
             if (form == GQUERY_F32 ||
                 form == GQUERY_F64) /* NaNs have different bits on different processors */
@@ -565,6 +797,7 @@ static void draw_keys(draft *d)
                 emit(d, GQUERY_ORDER_KEY, 0, 0, 0);
             count++;
         }
+    }
     emit(d, GQUERY_GROUP, count, 0, 0);
 }
 
@@ -670,6 +903,22 @@ static void draw_plain_groups(draft *d, host_table *table)
     }
 }
 
+/* Rows by their texts alone. */
+static void draw_plain_texts(draft *d)
+{
+    for (uint64_t count = draw(d, 3); count > 0; count--) {
+        draw_text_length(d);
+        emit(d, GQUERY_CONSTANT, 0, 0, draw(d, 12));
+        emit(d, (gquery_op)(GQUERY_EQ + draw(d, 6)), 0, GQUERY_ORDER_I64, 0);
+        draw_text_test(d);
+        emit(d, draw(d, 4) == 0 ? GQUERY_AND : GQUERY_OR, 0, 0, 0);
+        emit(d, GQUERY_FILTER, 0, 0, 0);
+    }
+    draw_text_test(d);
+    emit(d, GQUERY_FILTER, 0, 0, 0);
+    emit(d, GQUERY_MARK, 0, 0, 0);
+}
+
 static void draw_program(draft *d, host_table *table)
 {
     uint64_t count;
@@ -680,6 +929,10 @@ static void draw_program(draft *d, host_table *table)
     draw_table(d, table);
     if (draw(d, 4) == 0) {
         draw_plain_groups(d, table);
+        return;
+    }
+    if (draw(d, 4) == 0) {
+        draw_plain_texts(d);
         return;
     }
     for (count = draw(d, 3); count > 0; count--) {

@@ -124,7 +124,10 @@ static bool column_is_null(const walk *w, uint32_t column)
 {
     const host_column *c = &w->table->columns[column];
 
-    return c->has_nulls ? !bit_of(c->nulls, w->row) : !c->has_values;
+    if (c->has_nulls ? !bit_of(c->nulls, w->row) : !c->has_values)
+        return true;
+    return w->program->columns[column].form == GQUERY_TEXT_BODIES &&
+           ((const uint64_t *)c->values)[w->row] == 0;
 }
 
 static void load(walk *w, uint32_t column)
@@ -140,6 +143,163 @@ static void load(walk *w, uint32_t column)
         push(w, false, read_decimal(w, c->values, as->bias != 0));
     else
         push(w, false, read_value(as, c->values, w->row));
+}
+
+/* ---- texts */
+
+typedef struct host_text {
+    const uint8_t *bytes; /* NULL: it is compressed */
+    uint64_t count;
+} host_text;
+
+static uint64_t number_at(const uint8_t *bytes, uint64_t at, uint64_t size)
+{
+    uint64_t v = 0;
+
+    while (size > 0)
+        v = v << 8 | bytes[at + --size];
+    return v;
+}
+
+/* False: it is not within the column. */
+static bool read_body(const host_column *c, uint64_t at, host_text *out)
+{
+    const bool has_header = at % 8 == 0 && at < c->bytes && c->bytes - at >= 4;
+    const uint64_t header = has_header ? number_at(c->bodies, at, 4) : 0, whole = header / 4;
+
+    if (!has_header || header % 2 != 0 || whole < (header % 4 == 2 ? 8 : 4) || whole > c->bytes - at)
+        return false;
+    *out = (host_text){c->bodies + at + 4, whole - 4};
+    if (header % 4 == 2)
+        *out = (host_text){NULL, number_at(c->bodies, at + 4, 4) & 0x3fffffff};
+    return true;
+}
+
+static bool read_text(const host_column *c, uint32_t form, uint64_t row, host_text *out)
+{
+    const uint64_t *values = (const uint64_t *)c->values;
+
+    if (form == GQUERY_TEXT_FIXED)
+        *out = (host_text){c->values + row * c->bytes, c->bytes};
+    else if (form == GQUERY_TEXT_BODIES)
+        return read_body(c, values[row], out);
+    else if (values[row + 1] < values[row] || values[row + 1] > c->bytes)
+        return false;
+    else
+        *out = (host_text){c->bodies + values[row], values[row + 1] - values[row]};
+    return true;
+}
+
+static host_text wanted_text(const gquery_program *p, uint32_t at)
+{
+    const uint64_t word = (uint64_t)p->values[at];
+
+    return (host_text){(const uint8_t *)&p->values[(uint32_t)word], word >> 32};
+}
+
+static uint64_t next_character(host_text t, uint64_t at, bool utf8)
+{
+    at++;
+    while (utf8 && at < t.count && t.bytes[at] / 64 == 2)
+        at++;
+    return at;
+}
+
+/* What the bytes of a piece make of the places that were reached before: `reached` has room for one more than the text has. */
+static void advance(bool *reached, host_text t, uint8_t byte, bool utf8)
+{
+    for (uint64_t at = t.count + 1; at-- > 0;) {
+        const bool was = reached[at];
+
+        reached[at] = false;
+        if (was && at < t.count && (byte == 0 || t.bytes[at] == byte))
+            reached[byte == 0 ? next_character(t, at, utf8) : at + 1] = true;
+    }
+}
+
+/* From the first place on all places between characters. */
+static void skip_any(bool *reached, host_text t, bool utf8)
+{
+    uint64_t at = 0;
+
+    while (at <= t.count && !reached[at])
+        at++;
+    for (; at <= t.count; at = next_character(t, at, utf8))
+        reached[at] = true;
+}
+
+static bool has_pieces(const gquery_program *p, const gquery_instruction *i, host_text t)
+{
+    static bool reached[BODIES_MAX + 1];
+    const bool utf8 = (i->b & GQUERY_TEXT_UTF8) != 0;
+    const uint32_t first = (uint32_t)i->value, count = (uint32_t)(i->value >> 32);
+
+    memset(reached, 0, t.count + 1);
+    reached[0] = true;
+    for (uint32_t k = 0; k < count; k++) {
+        const host_text wanted = wanted_text(p, first + k);
+
+        if (k > 0 || (i->b & GQUERY_TEXT_FROM_START) == 0)
+            skip_any(reached, t, utf8);
+        for (uint64_t at = 0; at < wanted.count; at++)
+            advance(reached, t, wanted.bytes[at], utf8);
+    }
+    if ((i->b & GQUERY_TEXT_TO_END) == 0)
+        skip_any(reached, t, utf8);
+    return reached[t.count];
+}
+
+static bool is_one_of(walk *w, const gquery_instruction *i, host_text t)
+{
+    bool found = false;
+
+    for (uint32_t k = 0; k < (uint32_t)(i->value >> 32); k++) {
+        const host_text wanted = wanted_text(w->program, (uint32_t)i->value + k);
+
+        if (wanted.count == t.count && t.bytes == NULL)
+            raise(w, GQUERY_E_TEXT);
+        else if (wanted.count == t.count)
+            found = found || memcmp(wanted.bytes, t.bytes, t.count) == 0;
+    }
+    return found;
+}
+
+static uint64_t answer_of(walk *w, const gquery_instruction *i, host_text t)
+{
+    const bool trimmed = (i->b & GQUERY_TEXT_TRIMMED) != 0;
+    const uint32_t kind = i->b & GQUERY_TEXT_KIND;
+    uint64_t count = 0;
+
+    if (t.bytes == NULL && (trimmed || kind == GQUERY_TEXT_LIKE || kind == GQUERY_TEXT_CHARACTERS)) {
+        raise(w, GQUERY_E_TEXT);
+        return 0;
+    }
+    while (trimmed && t.count > 0 && t.bytes[t.count - 1] == ' ')
+        t.count--;
+    switch (kind) {
+    case GQUERY_TEXT_IN: return is_one_of(w, i, t);
+    case GQUERY_TEXT_LIKE: return has_pieces(w->program, i, t);
+    case GQUERY_TEXT_LENGTH: return t.count;
+    default: break;
+    }
+    for (uint64_t at = 0; at < t.count; at = next_character(t, at, (i->b & GQUERY_TEXT_UTF8) != 0))
+        count++;
+    return count;
+}
+
+static void test_text(walk *w, const gquery_instruction *i)
+{
+    const host_column *c = &w->table->columns[i->a];
+    host_text t;
+
+    if (column_is_null(w, i->a)) {
+        push(w, true, 0);
+    } else if (read_text(c, w->program->columns[i->a].form, w->row, &t)) {
+        push(w, false, answer_of(w, i, t));
+    } else {
+        raise(w, GQUERY_E_TEXT);
+        push(w, false, 0);
+    }
 }
 
 /* ---- comparisons */
@@ -646,6 +806,7 @@ static void step(walk *w, uint32_t *at)
     case GQUERY_COPY: w->stack[w->depth] = w->stack[w->depth - 1 - i->a], w->depth++; break;
     case GQUERY_REPLACE: w->stack[w->depth - 2] = w->stack[w->depth - 1], w->depth--; break;
     case GQUERY_IN: look_up(w, w->program->values + i->a, i->b); break;
+    case GQUERY_TEXT: test_text(w, i); break;
     case GQUERY_IN_PAIRS: look_up_pair(w, w->program->values + i->a, i->b); break;
     case GQUERY_AND:
     case GQUERY_OR: combine(w, i->op == GQUERY_AND); break;

@@ -11,12 +11,16 @@
 #include "query/search.h"
 
 #define ROWS_MAX 3000u
+#define BODIES_MAX (96u << 10)
 
 /* A column on the host. Without values all are NULL, without nulls none is. */
 typedef struct host_column {
     _Alignas(16) uint8_t values[ROWS_MAX * 16];
     uint8_t nulls[ROWS_MAX / 8 + 1];
     bool has_values, has_nulls;
+    /* Of texts, as in gquery_source; those of GQUERY_TEXT_FIXED are in values. */
+    _Alignas(8) uint8_t bodies[BODIES_MAX];
+    uint64_t bytes;
 } host_column;
 
 /* The table's rows; bitmaps of those that are not seen, with so many bits. */

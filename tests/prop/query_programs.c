@@ -133,25 +133,41 @@ static bool take_words(const char *what, uint64_t address, uint64_t count)
     return true;
 }
 
+/* at_end: so that it ends where `last` does, rounded up. */
+static uint64_t put_column(const void *data, uint64_t bytes, bool at_end, uint64_t align)
+{
+    const uint64_t end = gvmi_address(gvm_buffer_address(last)) + LAST_BYTES;
+    const uint64_t at = end - (bytes + align - 1) / align * align;
+
+    if (!at_end)
+        return put(data, bytes);
+    if (!copy_in(at, data, bytes))
+        tap_bail_out("%s", problem);
+    return at;
+}
+
 static void put_columns(void)
 {
     const uint32_t at_end = (uint32_t)draw(program.column_count + 1ull);
-    const uint64_t end = gvmi_address(gvm_buffer_address(last)) + LAST_BYTES;
 
     memset(on.sources, 0, sizeof on.sources);
     for (uint32_t i = 0; i < program.column_count; i++) {
         const host_column *c = &table.columns[i];
-        const uint64_t bits = query_form_bits(program.columns[i].form);
-        const uint64_t bytes = (table.rows * bits + 7) / 8;
+        const uint32_t form = program.columns[i].form;
+        const uint64_t bytes = query_values_bytes(form, c, table.rows);
+        const bool has_bodies = gquery_is_text(form) && form != GQUERY_TEXT_FIXED;
+        const bool bodies_end = has_bodies && draw(2) == 0;
 
         const uint64_t nulls = c->has_nulls ? put(c->nulls, (table.rows + 7) / 8) : 0;
-        const uint64_t values = !c->has_values ? 0
-                                : i == at_end  ? end - bytes
-                                               : put(c->values, bytes);
+        const uint64_t values = c->has_values
+                                    ? put_column(c->values, bytes, i == at_end && !bodies_end, 1)
+                                    : 0;
 
-        if (c->has_values && i == at_end && !copy_in(end - bytes, c->values, bytes))
-            tap_bail_out("%s", problem);
         on.sources[i] = gquery_source_at(&program.columns[i], values, nulls);
+        on.sources[i].bytes = query_text_bytes(form, c);
+        if (c->has_values && has_bodies) /* they begin at a word */
+            on.sources[i].bodies = put_column(c->bodies, c->bytes, i == at_end && bodies_end,
+                                              form == GQUERY_TEXT_BODIES ? 8 : 1);
     }
     for (int i = 0; i < 2; i++)
         on.bitmaps[i] = table.dead_rows[i] > 0 ? put(table.dead[i], (table.dead_rows[i] + 7) / 8) : 0;

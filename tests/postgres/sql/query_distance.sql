@@ -72,7 +72,7 @@ SELECT same('SELECT id FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 9 O
 SELECT same('SELECT count(*) FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 1 AND r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 100 AND r <+> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 2 AND r <#> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 0 AND id > 0'), same('SELECT count(*) FROM q WHERE r <-> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 1 AND d <-> ''{1,2,3,4,5,6,7,8,9}'' > 2 AND r <+> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' > 2 AND r <#> ''{1,0,0,-2,0,0,0,3,0,0,0,0.5}'' < 0 AND s <-> ''{2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2,2}'' > 2'),
     same('SELECT id FROM q WHERE id > 5000 AND r <-> ''{1}'' < 3'), same('SELECT id FROM q WHERE id > 1990 AND r <-> ''{1}'' < 3');
 -- Nor where a condition that the GPU does not evaluate comes before it.
-PREPARE after_like(real[]) AS SELECT id FROM dg WHERE t LIKE 'nothing%' AND r <-> $1 < 7;
+PREPARE after_like(real[]) AS SELECT id FROM dg WHERE t ~ '^nothing' AND r <-> $1 < 7;
 SET plan_cache_mode = force_generic_plan;
 EXECUTE after_like('{1}');
 DEALLOCATE after_like;
@@ -80,11 +80,11 @@ PREPARE after_id(int, real[]) AS SELECT id FROM dg WHERE id > $1 AND r <-> $2 < 
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE after_id(5000, '{1}');
 EXECUTE after_id(1000, '{1}');
 DEALLOCATE after_id;
-PREPARE near_like(real[]) AS SELECT id FROM dg WHERE t LIKE '%7' ORDER BY r <-> $1, id LIMIT 3;
+PREPARE near_like(real[]) AS SELECT id FROM dg WHERE t ~ '7$' ORDER BY r <-> $1, id LIMIT 3;
 EXPLAIN (COSTS OFF) EXECUTE near_like(NULL);
 EXECUTE near_like('{1,0,0,-2,0,0,0,3,0,0,0,0.5}');
 DEALLOCATE near_like;
-SELECT id FROM dh WHERE t LIKE '%7' ORDER BY r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}', id LIMIT 3;
+SELECT id FROM dh WHERE t ~ '7$' ORDER BY r <-> '{1,0,0,-2,0,0,0,3,0,0,0,0.5}', id LIMIT 3;
 -- With parameters.
 PREPARE nearest(real[], bigint) AS SELECT id FROM dg ORDER BY r <-> $1, id LIMIT $2;
 SET plan_cache_mode = force_generic_plan;

@@ -1,0 +1,17 @@
+/*
+ * postgres/query_text.h - conditions on texts, and their lengths, as GQUERY_TEXT (query/program.h).
+ *
+ * A column of text, varchar or character is compared with what depends on no row: by = and <>, IS DISTINCT FROM, IN, = ANY and <> ALL, LIKE and
+ * starts_with(), under collations that are deterministic: equal texts have equal bytes then.
+ */
+#ifndef GSTORE_QUERY_TEXT_H
+#define GSTORE_QUERY_TEXT_H
+
+#include "postgres.h"
+
+#include "postgres/query_expr.h"
+
+/* False: it is no such expression, or there is no room for what it compares with; then there are no instructions of it. */
+extern bool gstore_emit_text(gstore_emitter *emitter, Node *node, gstore_emitted *out);
+
+#endif
