@@ -578,8 +578,8 @@ has_row(const gstore_view *view)
 }
 
 bool
-gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views,
-					 uint64 met, gquery_program *program)
+gstore_query_compile(gstore_compiled *c, ExprContext *context, const gstore_view *views, uint64 met,
+					 gquery_program *program)
 {
 	gstore_emitter e = {.program = program,
 						.values = c->values,

@@ -373,7 +373,8 @@ emit_compared_number(gstore_emitter *e, const gstore_emitted *left, Node *number
 
 	*out = (gstore_emitted){.nullable = true};
 	if (!gstore_evaluate(e, (Expr *) number, &value, &null, &out->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) &&
+			gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 	if (null)
 		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, op, 0, GQUERY_ORDER_I64);
 	out->nullable = false;
@@ -459,7 +460,8 @@ emit_enum_order(gstore_emitter *e, const gstore_emitted *left, Node *right, gque
 
 	*other = (gstore_emitted){.type = left->type, .nullable = true};
 	if (!gstore_evaluate(e, (Expr *) right, &value, &null, &other->raises))
-		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
+		return gstore_emit(e, GQUERY_UNKNOWN, e->unknown, 0) &&
+			gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
 	if (null)
 		return gstore_emit(e, GQUERY_NULL, 0, 0) && gstore_emit(e, GQUERY_EQ, 0, GQUERY_ORDER_I64);
 	other->nullable = false;

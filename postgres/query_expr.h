@@ -50,7 +50,7 @@ typedef struct gstore_emitter
 	int				   guarded;	  /* inside of what is evaluated for some rows alone */
 	int				   computing; /* inside of what computes with decimals: NaN is none then */
 	bool			   certain;	  /* outside of that, some row comes here */
-	uint64			   met;		/* bit i: a row has come to number i of `values` */
+	uint64			   met;		  /* bit i: a row has come to number i of `values` */
 	uint32			   unknown; /* number of the value that gstore_evaluate() was asked for last */
 	bool any_length; /* there is a distance from a value that may have another length, which is an error */
 	Node					*condition; /* the one that is emitted; NULL: none is */

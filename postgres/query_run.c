@@ -209,8 +209,8 @@ static bool
 compile_request(gstore_run *run, const gstore_request *request, compiled_query *query)
 {
 	strlcpy(run->why, "too many instructions or values", sizeof run->why);
-	if (!gstore_query_compile(request->compiled, request->context, request->view,
-							  run->met, &query->program))
+	if (!gstore_query_compile(request->compiled, request->context, request->view, run->met,
+							  &query->program))
 		return false;
 	query->record_words = gstore_query_record_words(request->compiled);
 	if (request->after != NULL && query->record_words != request->after_words)
@@ -270,8 +270,7 @@ export_tables(gstore_run *run, const gstore_request *request, table_rows *out)
 
 /* NULL: it cannot run; raised: what a row has raised there. */
 static gstore_session *
-send_request(gstore_run *run, const gstore_request *request, const compiled_query *query,
-			 uint32 *raised)
+send_request(gstore_run *run, const gstore_request *request, const compiled_query *query, uint32 *raised)
 {
 	table_rows		tables[GQUERY_TABLES_MAX];
 	gstore_session *session;

@@ -182,8 +182,8 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			return false;
 		case GQUERY_RAISED:
 			s->raised = answer.error;
-			s->failure =
-				s->raised == GQUERY_E_DECIMAL ? GSTORE_QUERY_DECIMALS : GSTORE_QUERY_ROW_ERRORS;
+			s->failure = s->raised == GQUERY_E_DECIMAL ? GSTORE_QUERY_DECIMALS
+													   : GSTORE_QUERY_ROW_ERRORS;
 			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
 			return false;
 		default:

@@ -24,10 +24,8 @@ SET test.node = '"GPU';
 SET test.ordered = off;
 SET test.shown = '80 40';
 \getenv abs_srcdir PG_ABS_SRCDIR
-\set ECHO none
 \set include :abs_srcdir '/sql_include/query_same.sql'
 \i :include
-\set ECHO all
 -- How many rows meet each of the conditions.
 CREATE FUNCTION met(VARIADIC conditions text[]) RETURNS text LANGUAGE sql AS $$
     SELECT same('SELECT ' || string_agg('count(*) FILTER (WHERE ' || c || ')', ', ') || ' FROM q') FROM unnest(conditions) c
