@@ -27,7 +27,7 @@
 #define READ_PROBES	 0.3
 #define ENTER_PROBES 2.0
 #define OUTER_PROBES 0.5
-/* Rows of the outer table that a GPU has at work at a time. All matches of one go through its thread: where there are fewer rows, the others wait for these. */
+/* Rows of the outer table that a GPU processes at a time. One thread goes through all matches of a row, one after the other: with fewer rows than these the other threads are idle. */
 #define ROWS_AT_WORK 5e5
 
 /* ---- relations */

@@ -179,6 +179,8 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
 			if (strcmp(answer.sqlstate, "53200") == 0)
 				s->failure = GSTORE_QUERY_NO_ROOM;
+			else if (strcmp(answer.sqlstate, "53000") == 0) /* GQUERY_E_LONG */
+				s->failure = GSTORE_QUERY_UNSUPPORTED;
 			return false;
 		case GQUERY_RAISED:
 			s->raised = answer.error;

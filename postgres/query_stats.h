@@ -25,14 +25,14 @@ typedef enum gstore_query_counter
 	GSTORE_QUERY_BYTES_READ,
 	GSTORE_QUERY_ROWS_RETURNED,
 	GSTORE_QUERY_KERNEL_NS,
-	GSTORE_QUERY_RERUNS, /* of these, those that have run before without some values: query_compile.h's evaluates_all */
+	GSTORE_QUERY_RERUNS, /* runs that ended at a value that was not known yet, and began again: query_compile.h's met */
 	/* Those that it has not done. Without the GPU: */
 	GSTORE_QUERY_NO_ROOM, /* of memory */
 	GSTORE_QUERY_ROW_ERRORS,
 	GSTORE_QUERY_DECIMALS,	  /* one has more than 62 bits */
 	GSTORE_QUERY_UNAVAILABLE, /* no executor, device, keeper, lease or memory file */
 	GSTORE_QUERY_LOST,		  /* the executor has ended */
-	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices */
+	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices, rows that would take a kernel too long */
 	/* With an error: */
 	GSTORE_QUERY_CANCELLED,
 	GSTORE_QUERY_FAILED,

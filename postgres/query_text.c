@@ -279,7 +279,7 @@ add_pattern(gquery_program *p, Datum value, gquery_instruction *i)
 	return true;
 }
 
-/* Every text begins with nothing. */
+/* An empty prefix is a pattern without pieces, which every text matches. */
 static bool
 add_prefix(gquery_program *p, Datum value, gquery_instruction *i)
 {

@@ -91,7 +91,7 @@ GVM_DEVICE uint64_t first_slot(const gquery_hash *h, const row_keys *keys)
     return (uint64_t)(((unsigned __int128)hash_keys(keys) * h->count) >> 64);
 }
 
-/* Of a table that is sealed: by loads that a multiprocessor's cache has, as all rows read the same few slots of a small table. */
+/* Of a sealed table. By plain loads, which the first cache serves: all rows read the same few slots of a small table. */
 GVM_DEVICE int slot_has_keys(const uint64_t *slot, const row_keys *keys)
 {
     uint32_t k;
@@ -187,7 +187,7 @@ GVM_DEVICE uint32_t take_next_matches(const gquery_scan *p, machine *m)
 }
 
 #define HALT_ROUNDS \
-    1024u /* matches of a thread's rows between two looks at the host's word, which is far away */
+    1024u /* matches of a thread's rows between two reads of p->halt, which is in host memory */
 
 /* Whether further matches are left out. round: how many of the tile there have been. */
 GVM_DEVICE int is_halted(const gquery_scan *p, machine *m, uint32_t round)

@@ -181,8 +181,8 @@ GVM_DEVICE uint64_t probe_local(const gquery_scan *p, const row_keys *keys)
     return 0;
 }
 
-/* Whether there may be other rows here before the next review, one each of the tile's. With joins a row of a tile is here once for each of its matches: where a thread's note has no
- * bits for more, it goes to all threads' before that. */
+/* Whether the counts have bits for the rows of another tile before the next review. With joins a row counts once for each of its matches: when a thread's
+ * note is full, it adds it to the block's count. */
 GVM_DEVICE int has_count(const gquery_scan *p, machine *m)
 {
 #ifdef GQUERY_JOINED
@@ -201,12 +201,13 @@ GVM_DEVICE int has_count(const gquery_scan *p, machine *m)
     return 1;
 }
 
+/* Whether the thread searches shared memory for groups. */
 GVM_DEVICE int looks_here(const gquery_scan *p, machine *m)
 {
     return p->local_groups > 0 && (m->local & LOCAL_MISSES_MASK) < LOCAL_MISSES && has_count(p, m);
 }
 
-/* So many rows were here. */
+/* The groups of so many rows were in shared memory. */
 GVM_DEVICE void note_hits(machine *m, uint32_t rows)
 {
     const uint32_t misses = m->local & LOCAL_MISSES_MASK;
@@ -229,8 +230,8 @@ GVM_DEVICE uint64_t find_local(const gquery_scan *p, machine *m, const row_keys 
     return handle;
 }
 
-/* Of the active rows, those whose group is where its tag is looked for first; its handle is behind the stack then. All rows at once, without a branch. The keys are on the stack from
- * `first` on. */
+/* Looks for the groups of all active rows at once, without a branch, at the first tag of each row's keys, which are on the stack from `first` on. Returns the rows whose
+ * groups are there; their handles are behind the stack. */
 GVM_DEVICE uint32_t find_local_rows(const gquery_scan *p, machine *m, uint32_t first, uint32_t count)
 {
     uint32_t tags[EACH] = {0}, r, k, found = m->active;
@@ -282,13 +283,13 @@ GVM_DEVICE int64_t carry_of(uint32_t old, int64_t v)
     return (v >> 32) + (low < 0) + ((sum - (int32_t)(uint32_t)sum) >> 32);
 }
 
-/* Into `count` words of a sum; those of one copy are so far from each other. */
-GVM_DEVICE void add_to_words(uint32_t *word, uint32_t pitch, uint32_t count, int64_t v)
+/* To the words of a sum behind its first one; those of one copy are so far from each other. */
+GVM_DEVICE void add_carry(uint32_t *word, uint32_t pitch, int64_t v)
 {
     uint32_t i;
 
     GVM_NO_UNROLL
-    for (i = 0; i < count && v != 0; i++)
+    for (i = 1; i < 4 && v != 0; i++)
         v = carry_of(gvm_atomic_add_u32(word + i * pitch, (uint32_t)v), v);
 }
 
@@ -301,7 +302,7 @@ GVM_DEVICE uint32_t *local_half(uint64_t handle, uint32_t first)
     return (uint32_t *)(local_words() + at - copy + first * copies) + copy;
 }
 
-/* A count, or a sum of integers, of rows whose groups are here. Returns the others. */
+/* Adds to counts and sums of integers, of these rows those whose groups are in shared memory. Returns the others. */
 GVM_DEVICE uint32_t add_local_rows(const gquery_scan *p, machine *m, uint32_t first,
                                    uint32_t aggregate, uint32_t rows)
 {
@@ -312,34 +313,30 @@ GVM_DEVICE uint32_t add_local_rows(const gquery_scan *p, machine *m, uint32_t fi
         const uint64_t handle = *place(m, p->depth, r);
         const uint32_t copies = (uint32_t)handle >> 1;
         const uint32_t v = aggregate <= GQUERY_COUNT ? 1 : (uint32_t)m->top[r];
-        uint32_t *half;
+        uint32_t *half, old;
         int64_t carry;
 
         if (!has(rows, r) || !is_local(handle))
             continue;
         rest &= ~(1u << r);
         half = local_half(handle, first);
-        carry = gvm_atomic_add_u32(half, v);
+        old = gvm_atomic_add_u32(half, v);
         if (aggregate <= GQUERY_COUNT)
             continue;
-        carry = carry_of((uint32_t)carry, (int64_t)m->top[r]);
+        carry = carry_of(old, (int64_t)m->top[r]);
         if (carry != 0)
-            add_to_words(half + copies, copies, 3, carry);
+            add_carry(half, copies, carry);
     }
     return rest;
 }
 
+/* Of the other aggregates. */
 GVM_DEVICE void add_to_local(uint64_t handle, uint32_t first, uint32_t aggregate, uint64_t v)
 {
     const uint32_t copies = (uint32_t)handle >> 1, at = (uint32_t)(handle >> 32);
     uint64_t *word = local_words() + at + first * copies, old, next, wanted;
-    uint32_t *half = local_half(handle, first);
 
-    if (aggregate <= GQUERY_COUNT) {
-        gvm_atomic_add_u32(half, 1);
-    } else if (aggregate == GQUERY_SUM_I64) {
-        add_to_words(half, copies, 4, (int64_t)v);
-    } else if (aggregate == GQUERY_SUM_F64) {
+    if (aggregate == GQUERY_SUM_F64) {
         gvm_atomic_add_f64((double *)(void *)word, to_double(v));
     } else if (aggregate == GQUERY_MOMENTS_F64) {
         add_moments(word, copies, moments_of(v));

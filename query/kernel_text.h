@@ -5,7 +5,7 @@
  *
  * Bytes are compared as words of 8: those of a text are taken from the aligned words that they are in, which may have other bytes beside them.
  *
- * A text that ends in the midst of a character of UTF-8 has an answer, whichever.
+ * The answer for a text that ends within a character of UTF-8 is not specified.
  *
  * Threads: any.
  */
@@ -39,13 +39,14 @@ GVM_DEVICE int is_in_bodies(const gquery_source *source, uint64_t at, uint64_t b
 GVM_DEVICE int find_body(const gquery_source *source, uint64_t at, text *out)
 {
     const uint32_t *header = (const uint32_t *)(uintptr_t)(source->bodies + at);
-    uint32_t kind, least;
+    uint32_t first, kind, least;
     uint64_t whole;
 
     if (at % sizeof(uint64_t) != 0 || !is_in_bodies(source, at, HEADER_BYTES))
         return 0;
-    kind = header[0] & 3;
-    whole = header[0] >> 2;
+    first = header[0];
+    kind = first & 3;
+    whole = first >> 2;
     least = kind == COMPRESSED ? 2 * HEADER_BYTES : HEADER_BYTES;
     if ((kind != 0 && kind != COMPRESSED) || whole < least || !is_in_bodies(source, at, whole))
         return 0;
@@ -58,6 +59,7 @@ GVM_DEVICE int find_body(const gquery_source *source, uint64_t at, text *out)
 GVM_DEVICE int find_text(const gquery_source *source, uint32_t form, uint64_t row, text *out)
 {
     const uint64_t *values = (const uint64_t *)(uintptr_t)source->values;
+    uint64_t from, to; /* read once: what is checked is what is used */
 
     if (form == GQUERY_TEXT_BODIES)
         return find_body(source, values[row], out);
@@ -66,9 +68,11 @@ GVM_DEVICE int find_text(const gquery_source *source, uint32_t form, uint64_t ro
         out->bytes = source->bytes;
         return 1;
     }
-    out->at = source->bodies + values[row];
-    out->bytes = values[row + 1] - values[row];
-    return values[row] <= values[row + 1] && values[row + 1] <= source->bytes;
+    from = values[row];
+    to = values[row + 1];
+    out->at = source->bodies + from;
+    out->bytes = to - from;
+    return from <= to && to <= source->bytes;
 }
 
 /* ---- bytes */

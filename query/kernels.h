@@ -51,7 +51,7 @@ typedef struct gquery_source {
     uint64_t nulls; /* bitmap, 1: not NULL; 0: none is NULL. Where values are 0 too, all are NULL */
     uint32_t table; /* as in gquery_column, of tables: which row is read */
     uint16_t form;  /* gquery_form */
-    uint16_t has;   /* what else there is to do: */
+    uint16_t has;   /* bits: GQUERY_HAS_NULLS, GQUERY_HAS_BIAS */
     /* Of texts: an address, and how many bytes there are; of GQUERY_TEXT_FIXED these are a row's, and there are no bodies. */
     uint64_t bodies, bytes;
 } gquery_source;
@@ -64,8 +64,8 @@ gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uin
 
 #define GQUERY_NO_ROW UINT32_MAX
 
-/* Slots of a hash table that are looked at for keys, beginning with the one that they belong to. Tables are half full at most, so that keys which nobody has chosen for it
- * need fewer than a hundred; with those whose hashes are equal, each row would have to go through all before. */
+/* Slots of a hash table that are searched for keys, from the one that their hash gives. Tables are half full at most, so that ordinary keys need fewer than a
+ * hundred. Keys whose hashes are equal, as a user may choose them, would each be searched for behind all before. */
 #define GQUERY_PROBES_MAX 1024u
 
 /* An inner table by its keys: open addressing, linear probing. A slot is a word, which has a state in its lower half and a row, below GQUERY_NO_ROW, in its

@@ -197,7 +197,11 @@ class Long:
                     expect_verb(client.ask(), "NO_ROOM", "53000")
                 else:
                     expect([record[1] for record in client.finish(client.ask())], [rows], "count(*)")
-
+        server.sql("SELECT gstore_fdw_queries_reset()")
+        fill_hashes(server, (5 << 60 | i for i in range(100000)))
+        query = "SELECT count(*) FROM ft a JOIN ft b ON a.k = b.k"
+        expect(server.sql(PLANNED + query).splitlines()[-1], "100000", "count(*) by the local plan")
+        expect(server.sql("SELECT kind, unsupported FROM gstore_fdw_queries WHERE unsupported > 0"), "join|1", "what the view counts")
 
     ROWS = 5000
 
