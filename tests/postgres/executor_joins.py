@@ -189,9 +189,9 @@ def write_join(client, token, rows, kind="GQUERY_JOIN_INNER", column=ID):
 class Long:
     def keys_with_one_place_are_no_room_and_the_next_join_works(self, server):
         """Each of them would be looked for behind all before."""
-        with Client(server) as client:
-            for rows in (100000, 500):
-                token = fill_hashes(server, (5 << 60 | i for i in range(rows)))
+        for rows in (100000, 500):
+            token = fill_hashes(server, (5 << 60 | i for i in range(rows)))  # the server is ready then, which takes a while on a GPU
+            with Client(server) as client:
                 write_join(client, token, rows, column=K)
                 if rows > 1000:
                     expect_verb(client.ask(), "NO_ROOM", "53000")
