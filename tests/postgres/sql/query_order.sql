@@ -83,16 +83,24 @@ EXECUTE first(4990, 3, NULL);
 EXECUTE first(5003, NULL, 1);
 EXECUTE first(NULL, 2, 0);
 EXECUTE first(0, -1, 0);
--- The local plan, where a list of values is too long.
+-- The local plan, where a list of values is too long. What a sort takes differs between versions of PostgreSQL.
+CREATE FUNCTION explained(statement text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ' || statement LOOP
+        RETURN NEXT regexp_replace(line, 'Memory: \d+kB', 'Memory: some');
+    END LOOP;
+END $$;
 PREPARE many(int[]) AS SELECT id, t FROM oa WHERE i4 = ANY ($1) AND t ~ '1' ORDER BY i4 DESC, id LIMIT 3;
 SELECT array_agg(k * 2) AS list FROM generate_series(-750, 750) k \gset
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE many(:'list');
+SELECT explained(format('EXECUTE many(%L)', :'list'));
 EXECUTE many(:'list');
 EXECUTE many('{10,11,12,13,14}');
 SELECT id, t FROM oh WHERE i4 = ANY (:'list') AND t ~ '1' ORDER BY i4 DESC, id LIMIT 3;
 -- Of expressions, too.
 PREPARE twice(int[]) AS SELECT i4 + id AS s, i4 * 2 AS d, t FROM oa WHERE i4 = ANY ($1) AND t ~ '1' ORDER BY i4 DESC, id LIMIT 3;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE twice(:'list');
+SELECT explained(format('EXECUTE twice(%L)', :'list'));
 EXECUTE twice(:'list');
 SELECT i4 + id AS s, i4 * 2 AS d, t FROM oh WHERE i4 = ANY (:'list') AND t ~ '1' ORDER BY i4 DESC, id LIMIT 3;
 RESET plan_cache_mode;

@@ -7,7 +7,7 @@ SET max_parallel_workers_per_gather = 0;
 CREATE TABLE sh (id int, r real[], d double precision[], s smallint[], b bit(37), loose real[], t text, gone int);
 INSERT INTO sh
 SELECT i, CASE WHEN i % 7 > 0 THEN (SELECT array_agg((i * x * 31 % 64 - 32) / 8.0) FROM generate_series(1, 19) x) END,
-    CASE WHEN i % 9 > 0 THEN (SELECT array_agg((i * x * 17 % 32 - 16) + i / 1024.0 + i * i * 2.0 ^ -30) FROM generate_series(1, 5) x) END,
+    CASE WHEN i % 9 > 0 THEN (SELECT array_agg((i * x * 17 % 32 - 16) + i / 1024.0 + i * i * 2::float8 ^ -30) FROM generate_series(1, 5) x) END,
     CASE WHEN i % 5 > 0 THEN (SELECT array_agg(i * x * 977 % 65536 - 32768) FROM generate_series(1, 20) x) END,
     CASE WHEN i % 11 > 0 THEN (i::int8 * 123456789123)::bit(37) END, '{1,2}', 'text ' || i, i FROM generate_series(1, 5000) i;
 CREATE FOREIGN TABLE sg (id int, r real[] OPTIONS (length '19'), d double precision[] OPTIONS (length '5'), s smallint[] OPTIONS (length '20'), b bit(37), loose real[], t text, gone int) SERVER gstore_fdw;
