@@ -128,8 +128,8 @@ def text(value):
     return vector(value.encode() + b"\0", len(value))
 
 
-def field(name, kind, type_):
-    return table(text(name), inline("<?", True), inline("<B", kind), type_, None, references([]))
+def field(name, kind, type_, children=()):
+    return table(text(name), inline("<?", True), inline("<B", kind), type_, None, references(list(children)))
 
 
 def message(kind, header, body_bytes):

@@ -29,12 +29,12 @@ SMALL_ROWS = 1000
 
 
 class Server:
-    def __init__(self, build, tree=ROOT):
+    def __init__(self, build, tree=ROOT, settings=()):
         self.script = str(tree / "scripts/pg-server.sh")
         self.folder = tempfile.mkdtemp(prefix="bench-gstore-", dir="/tmp")
         os.chmod(self.folder, 0o755)
         self.environment = dict(os.environ, BUILD=str(build))
-        subprocess.run([self.script, "start", self.folder, *SETTINGS], check=True, env=self.environment)
+        subprocess.run([self.script, "start", self.folder, *SETTINGS, *settings], check=True, env=self.environment)
         out = subprocess.run([self.script, "env", self.folder], check=True, capture_output=True, text=True, env=self.environment).stdout
         words = shlex.split(subprocess.run(["sh", "-c", out + "\nprintf '%s\\n%s' \"$PGHOST\" \"$PATH\""], check=True, capture_output=True, text=True).stdout)
         self.environment.update(PGHOST=words[0], PGUSER="postgres", PGDATABASE="postgres", PATH=" ".join(words[1:]))

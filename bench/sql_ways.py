@@ -36,43 +36,60 @@ SECONDS = 1  # of a run of pgbench, about
 
 
 class Table:
-    """Columns are (name, PostgreSQL's type, numpy's type); make(rows) returns their values. The heap has a part of a table that is large."""
+    """Columns are (name, PostgreSQL's type, numpy's type); make(rows) returns their values. The heap has a part of a table that is large.
 
-    def __init__(self, rows, columns, make, large=False):
-        self.rows, self.columns, self.make, self.large = rows, columns, make, large
+    A numpy type of (uint8 or float32, n) is a column of one length. With `part` so many rows are made and loaded at a time, by make(rows, first).
+    """
 
-    def types(self):
-        return ", ".join(f"{name} {kind}" for name, kind, _ in self.columns)
+    def __init__(self, rows, columns, make, large=False, part=None):
+        self.rows, self.columns, self.make, self.large, self.part = rows, columns, make, large, part
+
+    def parts(self):
+        parts = [(min(self.part, self.rows - first), first) for first in range(0, self.rows, self.part)] if self.part else [(self.rows,)]
+        for part in parts:
+            made = self.make(*part)
+            yield {name: values.astype(numpy.dtype(kind).base, copy=False) for (name, _, kind), values in zip(self.columns, made)}
+
+    def types(self, stored=False):
+        """In SQL; stored: with the options of a foreign table's columns."""
+        return ", ".join(f"{name} {kind}" + (f" OPTIONS (length '{numpy.dtype(of).shape[0]}')" if stored and kind.endswith("[]") else "") for name, kind, of in self.columns)
 
 
 def arrow_field(name, kind):
-    size = numpy.dtype(kind).itemsize
+    kind = numpy.dtype(kind)
+    if kind.shape and kind.base == numpy.uint8:
+        return arrow.field(name, 15, arrow.table(arrow.inline("<i", kind.shape[0])))
+    if kind.shape:
+        return arrow.field(name, 16, arrow.table(arrow.inline("<i", kind.shape[0])), [arrow_field("item", kind.base)])
     if numpy.issubdtype(kind, numpy.floating):
-        return arrow.field(name, 3, arrow.table(arrow.inline("<h", 2)))
-    return arrow.field(name, 2, arrow.table(arrow.inline("<i", 8 * size), arrow.inline("<?", True)))
+        return arrow.field(name, 3, arrow.table(arrow.inline("<h", {4: 1, 8: 2}[kind.itemsize])))
+    return arrow.field(name, 2, arrow.table(arrow.inline("<i", 8 * kind.itemsize), arrow.inline("<?", True)))
 
 
 def stream(path, table, columns):
     """The rows as an Arrow IPC stream, for gstore_load_file(), batch by batch."""
     with open(path, "wb") as out:
         out.write(arrow.message(1, arrow.table(None, arrow.references([arrow_field(name, kind) for name, _, kind in table.columns])), 0))
-        for first in range(0, table.rows, BATCH):
+        for first in range(0, len(next(iter(columns.values()))), BATCH):
             write_batch(out, [column[first : first + BATCH] for column in columns.values()])
         out.write(struct.pack("<Ii", 0xFFFFFFFF, 0))
     os.chmod(path, 0o644)
 
 
 def write_batch(out, columns):
-    count, at, places = len(columns[0]), 0, []
+    count, at, places, lengths = len(columns[0]), 0, [], []
     for column in columns:
-        places += [(at, 0), (at, column.nbytes)]
+        is_list = column.ndim > 1 and column.dtype != numpy.uint8
+        lengths += [count, column.size] if is_list else [count]
+        places += [(at, 0)] * (1 + is_list) + [(at, column.nbytes)]
         at += -(-column.nbytes // arrow.ALIGN) * arrow.ALIGN
-    nodes = struct.pack(f"<{2 * len(columns)}q", *[count, 0] * len(columns))
+    nodes = b"".join(struct.pack("<2q", length, 0) for length in lengths)
     buffers = b"".join(struct.pack("<2q", *place) for place in places)
-    batch = arrow.table(arrow.inline("<q", count), arrow.vector(nodes, len(columns)), arrow.vector(buffers, len(places)))
+    batch = arrow.table(arrow.inline("<q", count), arrow.vector(nodes, len(lengths)), arrow.vector(buffers, len(places)))
     out.write(arrow.message(3, batch, at))
     for column in columns:
-        out.write(column.tobytes() + bytes(-column.nbytes % arrow.ALIGN))
+        out.write(numpy.ascontiguousarray(column).data)
+        out.write(bytes(-column.nbytes % arrow.ALIGN))
 
 
 class Ways:
@@ -90,15 +107,16 @@ class Ways:
 
     def load_table(self, name, table):
         path = Path(self.server.folder) / "run/rows"
-        columns = {column: values.astype(kind) for (column, _, kind), values in zip(table.columns, table.make(table.rows))}
-        stream(path, table, columns)
+        self.server.psql(f"CREATE FOREIGN TABLE gstore{name} ({table.types(stored=True)}) SERVER gstore_fdw OPTIONS (format 'arrow');")
+        for columns in table.parts():
+            stream(path, table, columns)
+            self.server.psql(f"SELECT gstore_load_file('gstore{name}', '{path}');")
+            os.unlink(path)
+            if self.duck is not None:
+                self.duck.execute(f"CREATE TABLE duck{name} AS SELECT * FROM columns")
         limit = f"LIMIT {self.heap_rows}" if table.large else ""
-        self.server.psql(f"""CREATE FOREIGN TABLE gstore{name} ({table.types()}) SERVER gstore_fdw OPTIONS (format 'arrow');
-            SELECT gstore_load_file('gstore{name}', '{path}'); ANALYZE gstore{name};
+        self.server.psql(f"""ANALYZE gstore{name};
             CREATE UNLOGGED TABLE heap{name} ({table.types()}); INSERT INTO heap{name} SELECT * FROM gstore{name} {limit}; VACUUM ANALYZE heap{name};""")
-        os.unlink(path)
-        if self.duck is not None:
-            self.duck.execute(f"CREATE TABLE duck{name} AS SELECT * FROM columns")
 
     def answer(self, table, query):
         """Of the statement, as comparable text."""
@@ -107,8 +125,8 @@ class Ways:
             return sorted("|".join(str(value) for value in row) for row in self.duck.execute(text).fetchall())
         return sorted(self.server.psql(text + ";")[1])
 
-    def measure(self, table, query):
-        """ms of one statement, a mean over about SECONDS."""
+    def measure(self, table, query, clients=1):
+        """ms of one statement, a mean over about SECONDS; of several clients at once the time that all need for one each."""
         text = query.replace("@", table)
         if table == "duck":
             start, times = time.perf_counter(), 0
@@ -118,7 +136,7 @@ class Ways:
             return 1000 * (time.perf_counter() - start) / times
         script = Path(self.server.folder) / "run/query.pgbench"
         script.write_text(text + ";\n")
-        command = ["pgbench", "-n", "-M", "prepared", "-c", "1", "-T", str(SECONDS), "-f", str(script)]
+        command = ["pgbench", "-n", "-M", "prepared", "-c", str(clients), "-j", str(clients), "-T", str(SECONDS), "-f", str(script)]
         done = subprocess.run(command, capture_output=True, text=True, env=self.server.environment)
         found = re.search(r"latency average = ([0-9.]+) ms", done.stdout)
         if done.returncode != 0 or not found:
@@ -168,7 +186,8 @@ def report(rows, heap_rows, samples, floor, queries, plans):
     figures = [{"name": "SELECT 1", "way": "heap", "unit": "ms", "median": statistics.median(floor), "samples": floor}]
     for name, ways in samples.items():
         medians = {way: statistics.median(values) for way, values in ways.items()}
-        print(f"{name:46} {medians['gstore']:10.3f} {medians.get('duck', float('nan')):10.3f} {medians['heap']:10.3f} {medians['heap'] * (1 if name == 'one row' else scale):10.1f}")
+        deleted = medians.get("gstore, rows deleted")
+        print(f"{name:46} {medians['gstore']:10.3f} {medians.get('duck', float('nan')):10.3f} {medians['heap']:10.3f} {medians['heap'] * (1 if name == 'one row' else scale):10.1f}" + (f"  {deleted:.3f} without rows that were deleted" if deleted else ""))
         for way, values in ways.items():
             figures.append({"name": name, "way": way, "unit": "ms", "rows": heap_rows if way == "heap" else rows, "bytes_a_row": queries[name][1], "median": medians[way], "samples": values})
     means = {way: mean(samples, way) for way in next(iter(samples.values()))}
@@ -188,27 +207,44 @@ def parse(description, rows):
     return parser.parse_args()
 
 
-def run(benchmark, arguments, tables, queries):
-    """queries: name: (statement, bytes of the columns that it reads of a row of the large table)."""
+def start(build, settings=()):
+    """A server whose heap tables are read by all cores."""
     cores = os.cpu_count()
-    bench_gstore.SETTINGS.extend([f"max_parallel_workers_per_gather={cores}", f"max_parallel_workers={cores}", f"max_worker_processes={cores + 8}"])
+    return bench_gstore.Server(build.resolve(), settings=[f"max_parallel_workers_per_gather={cores}", f"max_parallel_workers={cores}", f"max_worker_processes={cores + 8}", *settings])
+
+
+def write_record(benchmark, arguments, heap_rows, **more):
+    if not arguments.output:
+        return
+    record = {
+        "benchmark": benchmark, "command": f"bench/bench-{benchmark}.py -n {arguments.rows} -k {heap_rows} -r {arguments.repetitions}",
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()}, **more,
+    }
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"recorded in {arguments.output}")
+
+
+def measure_deleted(ways, queries, condition, samples, repetitions):
+    """Adds samples of the GPU without the rows of a condition."""
+    ways.server.psql(f"DELETE FROM gstore WHERE {condition};")
+    for name, (query, _) in queries.items():
+        samples[name]["gstore, rows deleted"] = [ways.measure("gstore", query) for _ in range(repetitions)]
+
+
+def run(benchmark, arguments, tables, queries, deleted=None):
+    """queries: name: (statement, bytes of the columns that it reads of a row of the large table). deleted: which rows for another turn of the GPU."""
     heap_rows = min(arguments.heap_rows, arguments.rows)
-    server = bench_gstore.Server(arguments.build.resolve())
+    server = start(arguments.build)
     ways = Ways(server, heap_rows)
     try:
         ways.load(tables)
         samples, plans = compare_all(ways, queries, arguments.repetitions)
+        if deleted:
+            measure_deleted(ways, queries, deleted, samples, arguments.repetitions)
         floor = [ways.measure("heap", "SELECT 1") for _ in range(arguments.repetitions)]
         _, devices = server.psql("SELECT device_name FROM gstore_fdw_keeper_info ORDER BY device;")
     finally:
         server.stop()
     figures = report(arguments.rows, heap_rows, samples, floor, queries, plans)
-    if arguments.output:
-        record = {
-            "benchmark": benchmark, "command": f"bench/bench-{benchmark}.py -n {arguments.rows} -k {heap_rows} -r {arguments.repetitions}",
-            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "host": {"machine": platform.machine(), "cpus": cores, "kernel": platform.release()},
-            "devices": devices, "duckdb": duckdb.__version__ if duckdb else None, "figures": figures, "plans": plans,
-        }
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
-        arguments.output.write_text(json.dumps(record, indent=1) + "\n")
-        print(f"recorded in {arguments.output}")
+    write_record(benchmark, arguments, heap_rows, devices=devices, duckdb=duckdb.__version__ if duckdb else None, figures=figures, plans=plans)
