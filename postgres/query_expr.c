@@ -316,6 +316,12 @@ is_column(const gstore_emitter *e, const Node *node)
 		find_table(e, var, &table, &outer);
 }
 
+bool
+gstore_emit_joined(gstore_emitter *e, const Node *node, int which, uint32 *at, gstore_emitted *out)
+{
+	return is_column(e, node) && find_column(e, (const Var *) node, which, at, out);
+}
+
 static bool
 emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 {

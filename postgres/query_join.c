@@ -181,21 +181,44 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	return plan;
 }
 
+/* Of the paths of the pairs so far. A path that was offered, and is still there, runs the cheapest one if the GPU cannot. */
+static void
+note_local(RelOptInfo *joined, gstore_join_plan *plan)
+{
+	Path *local;
+
+	if (plan == NULL)
+		return;
+	local = GetExistingLocalJoinPath(joined);
+	if (local == NULL || (plan->local != NULL && plan->local->total_cost <= local->total_cost))
+		return;
+	plan->local = local;
+	if (plan->path != NULL && list_member_ptr(joined->pathlist, plan->path))
+		plan->path->fdw_outerpath = local;
+}
+
 static void
 gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer,
 						  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra)
 {
-	const gstore_join_plan *noted = joined->fdw_private;
-	gstore_join_plan	   *plan;
-	gquery_join				kind;
+	gstore_join_plan *noted = joined->fdw_private, *plan;
+	gquery_join		  kind;
 
 	if (!gstore_gpu_queries || !gstore_gpu_joins || joined->reloptkind != RELOPT_JOINREL ||
 		root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL ||
 		root->rowMarks != NIL || !bms_is_empty(joined->lateral_relids) || !find_kind(type, &kind))
 		return;
 	plan = make_plan(root, joined, outer, inner, kind, extra->restrictlist);
-	if (plan != NULL && (noted == NULL || plan->probes < noted->probes) && is_compiled(root, plan))
-		joined->fdw_private = plan;
+	if (plan == NULL || (noted != NULL && plan->probes >= noted->probes) || !is_compiled(root, plan))
+	{
+		note_local(joined, noted);
+		return;
+	}
+	plan->local = noted == NULL ? NULL : noted->local;
+	plan->path = NULL;
+	joined->fdw_private = plan;
+	note_local(joined, plan);
+	gstore_query_add_join(root, joined, plan);
 }
 
 void

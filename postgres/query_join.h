@@ -33,6 +33,9 @@ typedef struct gstore_join_plan
 	List  *joins;	/* of gstore_query_join */
 	Relids tables;
 	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
+	/* Of a joined relation: the cheapest path without the GPU that is known, and, once it was offered, that with it. NULL: there is none. */
+	Path		*local;
+	ForeignPath *path;
 } gstore_join_plan;
 
 /* GetForeignJoinPaths. */

@@ -184,6 +184,8 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
+	window->first_row = request->first_row;
+	window->slice_rows = request->slice_rows;
 	window->gather_max = query->gather_max;
 	window->gather_count = (uint32) query->gather_count;
 	if (query->gather_count > 0)
@@ -278,6 +280,18 @@ send_request(gstore_run *run, const gstore_request *request, const compiled_quer
 	return NULL;
 }
 
+/* Where the request goes on. */
+static void
+take_next_row(gstore_run *run, const gstore_request *request)
+{
+	const gquery_window *window = gstore_session_window(run->session);
+
+	run->next_row = window->next_row < request->view[0].rows ? window->next_row : 0;
+	run->slice_rows = window->next_slice_rows;
+	if (run->next_row > 0 && run->next_row <= request->first_row)
+		elog(ERROR, "the executor of queries has returned no valid result");
+}
+
 /* False, with evaluates_all: it is to be tried again. */
 static bool
 try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
@@ -299,23 +313,11 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	run->words = run->gathered ? 2 + query->gather_count : query->record_words;
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
-	run->fetched = false;
+	run->fetched = request->first_row > 0;
+	take_next_row(run, request);
 	take_piece(run);
 	run->place = "on the GPU";
 	return true;
-}
-
-bool
-gstore_run_begin(gstore_run *run, const gstore_request *request)
-{
-	compiled_query *query = palloc(sizeof *query);
-	const bool		evaluated = run->evaluates_all;
-	bool			done = try_run(run, request, query);
-
-	if (!done && run->evaluates_all && !evaluated)
-		done = try_run(run, request, query);
-	pfree(query);
-	return done;
 }
 
 static void
@@ -324,6 +326,22 @@ forget_records(gstore_run *run)
 	pfree((void *) run->records);
 	run->records = NULL;
 	run->count = run->at = 0;
+}
+
+bool
+gstore_run_begin(gstore_run *run, const gstore_request *request)
+{
+	compiled_query *query = palloc(sizeof *query);
+	const bool		evaluated = run->evaluates_all;
+	bool			done;
+
+	if (request->first_row > 0)
+		forget_records(run);
+	done = try_run(run, request, query);
+	if (!done && run->evaluates_all && !evaluated)
+		done = try_run(run, request, query);
+	pfree(query);
+	return done;
 }
 
 /* Of a run with a session. False: it has ended. */
@@ -413,7 +431,7 @@ gstore_run_end(gstore_run *run)
 	run->session = NULL;
 	run->records = NULL;
 	run->evaluates_all = false;
-	run->count = run->at = run->left = 0;
+	run->count = run->at = run->left = run->next_row = 0;
 }
 
 void

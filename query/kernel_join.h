@@ -35,6 +35,11 @@ GVM_DEVICE void start_joins(const gquery_scan *p, machine *m)
     (void)p;
     (void)m;
 }
+GVM_DEVICE int has_too_many(const gquery_scan *p)
+{
+    (void)p;
+    return 0;
+}
 
 #else
 
@@ -218,6 +223,53 @@ GVM_DEVICE void build(const gquery_scan *p, machine *m, uint32_t count)
 
         if (has(m->active, r))
             enter_row(b, &keys, (uint32_t)(m->row + r * m->width));
+    }
+}
+
+/* ---- joined rows as results */
+
+GVM_DEVICE int has_too_many(const gquery_scan *p)
+{
+    const gquery_appended *a = (const gquery_appended *)(uintptr_t)p->appended;
+
+    return a != 0 && gvm_load_consume_u64(&a->count) > a->stop;
+}
+
+/* Places for the rows of the lanes that are here, by one of them; those of a lane are behind each other. */
+GVM_DEVICE uint64_t take_places(uint64_t *count, uint32_t rows)
+{
+    const uint32_t lanes = gvm_warp_active(), before = (1u << gvm_lane()) - 1,
+                   first = gvm_count_ones((lanes & (0 - lanes)) - 1);
+    uint32_t r, rank = 0, total = 0;
+    uint64_t at = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const uint32_t all = gvm_warp_ballot(lanes, has(rows, r));
+
+        rank += gvm_count_ones(all & before);
+        total += gvm_count_ones(all);
+    }
+    if (gvm_lane() == first && total > 0)
+        at = gvm_atomic_add_u64(count, total);
+    return gvm_warp_shuffle_u64(lanes, at, first, gvm_warp_size()) + rank;
+}
+
+GVM_DEVICE void append_rows(const gquery_scan *p, machine *m)
+{
+    gquery_appended *a = (gquery_appended *)(uintptr_t)p->appended;
+    uint64_t at = take_places(&a->count, m->active);
+    uint32_t r, t;
+
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *to = (uint64_t *)(uintptr_t)a->rows + at * a->tables;
+
+        if (!has(m->active, r) || at++ >= a->max)
+            continue;
+        to[0] = m->row + r * m->width;
+        for (t = 1; t < a->tables; t++)
+            to[t] = *joined_place(m, t - 1, r);
     }
 }
 

@@ -649,16 +649,18 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
 #ifdef GQUERY_JOINED
     case GQUERY_PROBE: probe(p, m, &i); break;
     case GQUERY_BUILD: build(p, m, i.a); break;
+    case GQUERY_APPEND: append_rows(p, m); break;
 #endif
     default: convert(m, op, i.b);
     }
 }
 
-/* There is no room for another group: all is done again with more. */
+/* There is no room for another group, or for joined rows: all is done again. */
 GVM_DEVICE int is_full(const gquery_scan *p)
 {
-    return p->groups != 0 &&
-           gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0;
+    return (p->groups != 0 &&
+            gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0) ||
+           has_too_many(p);
 }
 
 GVM_DEVICE uint32_t rows_seen(const gquery_scan *p, const machine *m)

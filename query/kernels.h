@@ -49,6 +49,14 @@ typedef struct gquery_build {
     uint64_t repeated;
 } gquery_build;
 
+/* Of GQUERY_APPEND: the numbers of the rows that are joined, of each table one, the outer one's first; all ones: there is none. Where count exceeds max, those beyond were left out; where it
+ * exceeds `stop`, rows may not have been looked at. */
+typedef struct gquery_appended {
+    uint64_t rows; /* `tables` uint64_t each */
+    uint64_t count, max, stop;
+    uint64_t tables;
+} gquery_appended;
+
 /* query_scan: rows [first, limit) through the program. query_join: the same, also of programs with GQUERY_PROBE and GQUERY_BUILD. Dynamic shared memory: gquery_shared_bytes().
  *
  * All in one group (groups 0): each block adds what it has found to its part of `partial`, a state of state_words each, which a launch of
@@ -77,6 +85,7 @@ typedef struct gquery_scan {
     gquery_source sources[GQUERY_COLUMNS_MAX];
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
     uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
+    uint64_t appended;                    /* of GQUERY_APPEND: gquery_appended; otherwise 0 */
 } gquery_scan;
 
 /* query_reduce, one block: states of `blocks` blocks in their order, into the first one. */

@@ -261,7 +261,7 @@ static bool check_group(checker *c, uint32_t keys)
     return move(c, keys, 0);
 }
 
-/* GQUERY_MARK, GQUERY_EMIT or GQUERY_BUILD: the whole result. */
+/* GQUERY_MARK, GQUERY_EMIT, GQUERY_BUILD or GQUERY_APPEND: the whole result. */
 static bool check_last(checker *c, const char *name)
 {
     if (c->nested > 0)
@@ -340,6 +340,14 @@ static bool check_build(checker *c, uint32_t keys)
     return check_last(c, "BUILD") && move(c, keys, 0);
 }
 
+static bool check_append(checker *c)
+{
+    c->shape.appended = true;
+    if (c->shape.joins == 0)
+        return refuse(c, "APPEND without joins");
+    return check_last(c, "APPEND");
+}
+
 /* ---- the whole */
 
 static bool check_instruction(checker *c)
@@ -401,6 +409,7 @@ static bool check_instruction(checker *c)
     case GQUERY_AGGREGATE: return check_aggregate(c, i->a, i->b);
     case GQUERY_PROBE: return check_probe(c, i);
     case GQUERY_BUILD: return check_build(c, i->a);
+    case GQUERY_APPEND: return check_append(c);
     default: return refuse(c, "there is no operation %u", (unsigned)i->op);
     }
 }
@@ -446,7 +455,21 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
     if (c.words != (program->state_words == 64 ? ~0ull : (1ull << program->state_words) - 1))
         return refuse(&c, "a word of the state has no aggregate");
     *shape = c.shape;
+    shape->loadable = c.loadable;
     return true;
+}
+
+bool gquery_may_raise(const gquery_program *program)
+{
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        const gquery_instruction *i = &program->code[at];
+
+        if ((i->op >= GQUERY_ADD && i->op <= GQUERY_F64_TO_F32) || i->op == GQUERY_FIELD ||
+            i->op == GQUERY_UNKNOWN ||
+            (i->op == GQUERY_LOAD && program->columns[i->a].form == GQUERY_DECIMAL))
+            return true;
+    }
+    return false;
 }
 
 static bool takes_operand(const gquery_instruction *i)

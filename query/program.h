@@ -120,7 +120,7 @@ typedef enum gquery_op {
     GQUERY_END,  /* of both: they have left the same number of values; without GQUERY_ELSE, none */
 
     /* What becomes of rows; after all of GQUERY_FILTER, not inside of GQUERY_IF but for GQUERY_AGGREGATE. A program has groups and aggregates, or one of
-     * GQUERY_MARK and GQUERY_EMIT, as its last instruction. */
+     * GQUERY_MARK, GQUERY_EMIT and GQUERY_APPEND, as its last instruction. */
     GQUERY_MARK, /* the row's bit in a bitmap becomes 1: bit r % 8 of byte r / 8; those of other rows become 0 */
     GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
@@ -137,6 +137,7 @@ typedef enum gquery_op {
      * that ends in GQUERY_EMIT or GQUERY_BUILD has none. */
     GQUERY_PROBE,
     GQUERY_BUILD, /* the last instruction: takes `a` values. The row goes into a hash table by them, unless one is NULL */
+    GQUERY_APPEND, /* the last instruction, after joins: the numbers of the rows of all tables go behind those of others, in any order */
     GQUERY_OPS,
 } gquery_op;
 
@@ -254,7 +255,8 @@ typedef struct gquery_shape {
     uint32_t nested; /* GQUERY_IF in each other, at most */
     uint32_t keys; /* values of GQUERY_GROUP, GQUERY_EMIT or GQUERY_BUILD; 0: there is none of them */
     /* At most one is true; none: the rows are one group. */
-    bool grouped, marked, emitted, built;
+    bool grouped, marked, emitted, built, appended;
+    uint32_t loadable; /* behind the last instruction: tables whose columns can be loaded, a bit for each */
     uint32_t joins;                       /* tables that are probed: 1 to joins */
     uint32_t join_keys[GQUERY_JOINS_MAX]; /* values that each of them is probed with */
 } gquery_shape;
@@ -265,5 +267,8 @@ uint32_t gquery_aggregate_words(uint32_t aggregate);
 /* Counts, numbers and the stack's depth at every instruction are what kernels can do, and each word of the state belongs to one aggregate.
  * False: problem, which has room for 128 bytes, says what is not. */
 bool gquery_check(const gquery_program *program, gquery_shape *shape, char *problem);
+
+/* Whether a row may raise an error, of a program that gquery_check() accepts. */
+bool gquery_may_raise(const gquery_program *program);
 
 #endif

@@ -612,6 +612,8 @@ static bool run_sink(gquery_query *q)
     }
     if (q->shape.marked)
         return gquery_run_marks(q);
+    if (q->shape.appended)
+        return gquery_run_appended(q);
     if (q->shape.emitted)
         return gquery_run_list(q);
     return q->shape.grouped ? run_groups(q) : run_sums(q);

@@ -307,7 +307,7 @@ class Query:
         """Aggregates; columns of rows that meet conditions; the first ones in a total order."""
         choice = self.rng.random()
         if choice < 0.15:
-            return self.joined()
+            return self.joined() if choice < 0.1 else self.joined_rows()
         return self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.distinct_rows() if choice < 0.53 else self.groups()
 
     def distinct_rows(self):
@@ -333,10 +333,10 @@ class Query:
         text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + ['note'], rng.randint(1, 5)))} FROM @"
         return f"{text} ORDER BY {', '.join(keys)} {limit}"
 
-    def joined(self):
-        """Aggregates over rows that are joined with one or two inner tables."""
+    def join(self):
+        """FROM and WHERE of rows that are joined with one or two inner tables; names of these tables' columns; aggregates of them."""
         rng = self.rng
-        joins, conditions, names, aggregates = [], [self.condition(rng.choice((0, 1, 2))) for _ in range(rng.choice((0, 1, 1, 2)))], [], ["count(*)"]
+        joins, conditions, names, aggregates = [], [self.condition(rng.choice((0, 1, 2))) for _ in range(rng.choice((0, 1, 1, 2)))], [], []
         for number in rng.sample((1, 2), rng.choice((1, 1, 2))):
             def of(name, number=number):
                 return f"j{number}.{name}"
@@ -348,17 +348,36 @@ class Query:
                 conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
                 continue
             joins.append(f" {kind} @{number} j{number} ON {keys}{own}")
-            names += [of(name) for name in INNER if name != "jf"]
+            names += [of(name) for name in INNER]
             aggregates.append(rng.choice((f"sum({of('jv')})", f"sum({of('jf')})", f"max({of('jd')})", f"count({of('jk')})", f"sum({of('jv')} * i4_s)", f"min(coalesce({of('jk')}, k))")))
             if rng.random() < 0.4:
                 conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)")))
-        aggregates += [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
+        return " FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else ""), names, aggregates
+
+    def joined(self):
+        """Aggregates over joined rows."""
+        rng = self.rng
+        source, names, aggregates = self.join()
+        names = [name for name in names if not name.endswith("jf")]
+        aggregates = ["count(*)"] + aggregates + [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
         if rng.random() < 0.15:
             aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS))})")
         keys = rng.sample(names + [n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((0, 1, 1, 2)))
-        text = f"SELECT {', '.join(keys + aggregates)} FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+        text = f"SELECT {', '.join(keys + aggregates)}{source}"
         text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
         return text + (self.first_groups(len(keys), len(aggregates)) if keys and rng.random() < 0.3 else "")
+
+    def joined_rows(self):
+        """Joined rows: all of them, or the first ones in an order of all that they have."""
+        rng = self.rng
+        source, names, _ = self.join()
+        wanted = ["id"] + rng.sample(list(COLUMNS), rng.randint(0, 4)) + rng.sample(names, min(len(names), rng.randint(1, 4)))
+        if rng.random() < 0.1:
+            wanted.append("note")
+        if rng.random() < 0.2:
+            wanted.append(self.expression(self.kind(), 1))
+        limit = f" ORDER BY {', '.join(str(i + 1) for i in range(len(wanted)))} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.2 else ""
+        return f"SELECT {', '.join(wanted)}{source}{limit}"
 
     def groups(self):
         rng = self.rng

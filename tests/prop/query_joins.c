@@ -4,8 +4,8 @@
  *
  * Goal: hash tables that query_join builds have each row once, and a program with joins of any kinds gives what nested loops over the same tables
  * give: rows multiply, are missing or stay, as the kinds say, with conditions before and behind each join. Method: tables of small integers, many of
- * them equal or NULL, some rows deleted; one to eight joins by one or two keys of any table before; groups with their counts, sums and least values, or
- * marks. Hash tables have few free slots, so that probes go far and around the end. Case i of a seed is case 0 of the seed + i.
+ * them equal or NULL, some rows deleted; one to eight joins by one or two keys of any table before; groups with their counts, sums and least values,
+ * marks, or the rows' numbers. Hash tables have few free slots, so that probes go far and around the end. Case i of a seed is case 0 of the seed + i.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +25,7 @@
 #define COLUMNS 4u /* of a table */
 #define ROWS_MAX 400u
 #define MATCHES_MAX 100000u
+#define APPENDED_MAX 20000u
 #define STATE_WORDS 4u /* rows; a sum; the least */
 #define KEYS_MAX 2u
 #define GROUPS_MAX 4096u
@@ -76,13 +77,15 @@ static join joins[GQUERY_JOINS_MAX];
 static uint32_t join_count, key_count;
 static place keys[KEYS_MAX], value;
 static condition first;
-static bool is_marked;
+static bool is_marked, is_appended;
 static group expected[GROUPS_MAX];
 static uint32_t expected_count, matches;
 static bool marked[ROWS_MAX];
-static uint32_t row[GQUERY_TABLES_MAX]; /* of each table, or GQUERY_NO_ROW */
+static uint32_t row[GQUERY_TABLES_MAX];                    /* of each table, or GQUERY_NO_ROW */
+static uint64_t appended[APPENDED_MAX][GQUERY_TABLES_MAX]; /* the same of all rows */
 
-static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], multiplied, marks_run, long_chains, chained;
+static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], multiplied, marks_run, appends_run,
+    long_chains, chained;
 static char problem[256];
 
 #define WRONG(...) (snprintf(problem, sizeof problem, __VA_ARGS__), false)
@@ -122,6 +125,12 @@ static bool is_match(const join *j, uint32_t t)
     return is_met(&own);
 }
 
+static void append_row(void)
+{
+    for (uint32_t t = 0; t <= join_count && matches < APPENDED_MAX; t++)
+        appended[matches][t] = row[t] == GQUERY_NO_ROW ? UINT64_MAX : row[t];
+}
+
 static void add_row(void)
 {
     group g = {.state = {1, 0, 0, INT64_MAX}};
@@ -129,6 +138,7 @@ static void add_row(void)
     const int64_t v = value_of(value);
 
     marked[row[0]] = true;
+    append_row();
     matches++;
     for (uint32_t k = 0; k < key_count; k++) {
         g.nulls |= (uint64_t)is_null(keys[k]) << k;
@@ -255,13 +265,14 @@ static void draw_case(void)
 {
     join_count = draw(6) == 0 ? 1 + (uint32_t)draw(GQUERY_JOINS_MAX) : 1 + (uint32_t)draw(3);
     is_marked = draw(8) == 0;
+    is_appended = !is_marked && draw(4) == 0;
     draw_table(&tables[0], ROWS_MAX);
     for (uint32_t t = 1; t <= join_count; t++) {
         draw_table(&tables[t], join_count > 3 ? 8 : 60);
         draw_join(t);
     }
     first = draw_condition(1);
-    key_count = is_marked ? 0 : (uint32_t)draw(KEYS_MAX + 1ull);
+    key_count = is_marked || is_appended ? 0 : (uint32_t)draw(KEYS_MAX + 1ull);
     for (uint32_t k = 0; k < KEYS_MAX; k++)
         keys[k] = draw_place(join_count + 1);
     value = draw_place(join_count + 1);
@@ -323,8 +334,8 @@ static void emit_whole(gquery_program *p)
         emit(p, GQUERY_PROBE, t, j->key_count, j->kind);
         emit_condition(p, &j->after, 0);
     }
-    if (is_marked) {
-        emit(p, GQUERY_MARK, 0, 0, 0);
+    if (is_marked || is_appended) {
+        emit(p, is_marked ? GQUERY_MARK : GQUERY_APPEND, 0, 0, 0);
         return;
     }
     for (uint32_t k = 0; k < key_count; k++)
@@ -598,6 +609,71 @@ static bool check_marks(gquery_scan *scan)
     return true;
 }
 
+static int compare_joined(const void *left, const void *right)
+{
+    return memcmp(left, right, (join_count + 1ull) * 8);
+}
+
+/* Rows of tables that are not loaded may be any of those that match. */
+static void hide_unloadable(uint64_t *rows, uint64_t count, uint64_t pitch)
+{
+    for (uint64_t i = 0; i < count; i++)
+        for (uint32_t t = 1; t <= join_count; t++)
+            if (!has_columns(t))
+                rows[i * pitch + t] = 0;
+}
+
+/* Expected rows side by side. */
+static void pack_appended(uint64_t *to)
+{
+    hide_unloadable(appended[0], matches, GQUERY_TABLES_MAX);
+    for (uint32_t i = 0; i < matches; i++)
+        memcpy(to + i * (join_count + 1ull), appended[i], (join_count + 1ull) * 8);
+    qsort(to, matches, (join_count + 1ull) * 8, compare_joined);
+}
+
+/* All of them, if there is room; otherwise some, each as often as it is there, and nothing behind the room. */
+static bool check_appended_to(gquery_scan *scan, const uint64_t *wanted, uint64_t max, uint64_t stop)
+{
+    static uint64_t found[(APPENDED_MAX + 1) * GQUERY_TABLES_MAX];
+    const uint64_t words = join_count + 1;
+    gquery_appended a = {.max = max, .stop = stop, .tables = words};
+    uint64_t at = 0, count;
+
+    a.rows = put(NULL, (max + 1) * words * 8);
+    scan->appended = put(&a, sizeof a);
+    launch_scan(scan, 1 + (uint32_t)draw(4));
+    take(&a, scan->appended, sizeof a);
+    take(found, a.rows, (max + 1) * words * 8);
+    if (stop >= matches ? a.count != matches : a.count <= stop)
+        return WRONG("%llu rows and not %u", (unsigned long long)a.count, matches);
+    for (uint64_t w = 0; w < words; w++)
+        if (found[max * words + w] != 0)
+            return WRONG("rows behind the room for %llu", (unsigned long long)max);
+    count = a.count < max ? a.count : max;
+    hide_unloadable(found, count, words);
+    qsort(found, count, words * 8, compare_joined);
+    for (uint64_t i = 0; i < count; i++, at++) {
+        while (at < matches && compare_joined(wanted + at * words, found + i * words) != 0)
+            at++;
+        if (at == matches)
+            return WRONG("a row is none of the expected ones, or too often there");
+    }
+    return true;
+}
+
+static bool check_appended(gquery_scan *scan)
+{
+    static uint64_t wanted[APPENDED_MAX * GQUERY_TABLES_MAX];
+
+    if (matches >= APPENDED_MAX)
+        return true;
+    pack_appended(wanted);
+    return check_appended_to(scan, wanted, matches, UINT64_MAX) &&
+           check_appended_to(scan, wanted, draw(matches + 1ull), UINT64_MAX) &&
+           check_appended_to(scan, wanted, draw(matches + 1ull), draw(matches + 1ull));
+}
+
 /* ---- cases */
 
 static void count_case(void)
@@ -606,6 +682,7 @@ static void count_case(void)
         kinds_run[joins[t].kind]++;
     multiplied += matches > tables[0].rows;
     marks_run += is_marked;
+    appends_run += is_appended && matches > 0;
     long_chains += join_count > 4 && matches > 0;
 }
 
@@ -636,6 +713,7 @@ static bool run_case(uint64_t number)
     }
     count_case();
     return is_marked       ? check_marks(&scan)
+           : is_appended   ? check_appended(&scan)
            : key_count > 0 ? check_groups(&scan, &program)
                            : check_state(&scan);
 }
@@ -648,12 +726,13 @@ static bool run_cases(uint64_t count)
                    (unsigned long long)(seed + i), join_count, tables[0].rows, problem);
             return false;
         }
-    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti; %llu cases with more rows than the table, %llu bitmaps, %llu long chains of joins, "
+    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti; %llu cases with more rows than the table, %llu bitmaps, %llu lists, %llu long chains of joins, "
            "%llu hash tables with chains\n",
            (unsigned long long)kinds_run[0], (unsigned long long)kinds_run[1],
            (unsigned long long)kinds_run[2], (unsigned long long)kinds_run[3],
            (unsigned long long)multiplied, (unsigned long long)marks_run,
-           (unsigned long long)long_chains, (unsigned long long)chained);
+           (unsigned long long)appends_run, (unsigned long long)long_chains,
+           (unsigned long long)chained);
     return true;
 }
 
@@ -706,6 +785,9 @@ static const struct check_case {
     {"marks of a semi-join", true, {VALUE, PROBE(1, 1, GQUERY_JOIN_SEMI), {GQUERY_MARK, 0, 0, 0}}},
     {"marks of an inner join", false, {VALUE, PROBE(1, 1, 0), {GQUERY_MARK, 0, 0, 0}}},
     {"a list of joined rows", false, {VALUE, PROBE(1, 1, 0), VALUE, {GQUERY_EMIT, 0, 1, 0}}},
+    {"rows of a join", true, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}}},
+    {"rows without a join", false, {VALUE, {GQUERY_FILTER, 0, 0, 0}, {GQUERY_APPEND, 0, 0, 0}}},
+    {"rows before something", false, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}, COUNT}},
     {"BUILD", true, {VALUE, VALUE, {GQUERY_BUILD, 0, 2, 0}}},
     {"BUILD of no value", false, {{GQUERY_BUILD, 0, 0, 0}}},
     {"BUILD before something", false, {VALUE, {GQUERY_BUILD, 0, 1, 0}, VALUE}},
@@ -750,9 +832,9 @@ int main(int argc, char **argv)
         return tap_skip_all("this build has no kernels for this device");
     tap_result(check_refuses(), "joins_are_accepted_in_their_place");
     tap_result(run_cases(cases), "joins_give_what_nested_loops_give");
-    tap_result(cases < 500 ||
-                   (kinds_run[0] > 0 && kinds_run[1] > 0 && kinds_run[2] > 0 && kinds_run[3] > 0 &&
-                    multiplied > 0 && marks_run > 0 && long_chains > 0 && chained > 0),
+    tap_result(cases < 500 || (kinds_run[0] > 0 && kinds_run[1] > 0 && kinds_run[2] > 0 &&
+                               kinds_run[3] > 0 && multiplied > 0 && marks_run > 0 &&
+                               appends_run > 0 && long_chains > 0 && chained > 0),
                "joins_of_all_kinds_have_run");
     gvm_buffer_destroy(memory);
     gvm_device_close(device);
