@@ -20,6 +20,7 @@ typedef struct gstore_query_join
 	gquery_join kind;
 	List	   *keys;		/* OpExpr: an expression of it equals one of the tables before */
 	List	   *filters;	/* of its rows, before they are joined */
+	List	   *matches;	/* of other joins than inner ones: what is a match, beside the keys */
 	List	   *conditions; /* of joined rows */
 } gstore_query_join;
 

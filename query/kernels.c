@@ -650,6 +650,7 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
     case GQUERY_PROBE: probe(p, m, &i); break;
     case GQUERY_BUILD: build(p, m, i.a); break;
     case GQUERY_APPEND: append_rows(p, m); break;
+    case GQUERY_MATCH: match(p, m, &i); break;
 #endif
     default: convert(m, op, i.b);
     }
@@ -713,8 +714,8 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
         run_test(p, m, &m->program->code[at]);
     run_code(p, m, p->tests);
 #ifdef GQUERY_JOINED
-    while (m->more != 0 && !is_full(p))
-        run_code(p, m, take_next_matches(p, m));
+    while ((m->more | m->search) != 0 && !is_full(p))
+        run_code(p, m, m->search != 0 ? continue_search(p, m) : take_next_matches(p, m));
 #endif
 }
 

@@ -39,7 +39,8 @@ typedef struct gquery_hash {
     uint64_t count; /* of slots; 0: no row was entered */
     uint64_t next;  /* an address; 0: no two rows have the same keys */
     uint32_t keys;
-    uint32_t resume; /* by gquery_scan: the instruction behind the table's GQUERY_PROBE */
+    /* By gquery_scan: the instructions behind the table's GQUERY_PROBE, and behind its GQUERY_MATCH. */
+    uint32_t resume, matched, reserved;
 } gquery_hash;
 
 /* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there. */
@@ -56,6 +57,9 @@ typedef struct gquery_appended {
     uint64_t count, max, stop;
     uint64_t tables;
 } gquery_appended;
+
+/* Of a program that has been through gquery_fuse(): resume and matched of its tables. */
+void gquery_set_resumes(const gquery_program *program, gquery_hash *hashes);
 
 /* query_scan: rows [first, limit) through the program. query_join: the same, also of programs with GQUERY_PROBE and GQUERY_BUILD. Dynamic shared memory: gquery_shared_bytes().
  *

@@ -138,6 +138,9 @@ typedef enum gquery_op {
     GQUERY_PROBE,
     GQUERY_BUILD, /* the last instruction: takes `a` values. The row goes into a hash table by them, unless one is NULL */
     GQUERY_APPEND, /* the last instruction, after joins: the numbers of the rows of all tables go behind those of others, in any order */
+    /* Takes a boolean, which is all that is on the stack: whether the rows of table `a` that have the keys match; `value`: that of its GQUERY_PROBE, which has GQUERY_JOIN_CONDITION.
+     * What is between the two is evaluated for each of these rows, until one matches, or, of GQUERY_JOIN_LEFT, for all; columns of `a` can be loaded there. */
+    GQUERY_MATCH,
     GQUERY_OPS,
 } gquery_op;
 
@@ -148,6 +151,8 @@ typedef enum gquery_join {
     GQUERY_JOIN_ANTI,  /* a row with a match is out; likewise */
     GQUERY_JOIN_KINDS,
 } gquery_join;
+#define GQUERY_JOIN_CONDITION \
+    0x100u /* beside a kind other than GQUERY_JOIN_INNER: there is a GQUERY_MATCH */
 
 /* Fields as PostgreSQL's extract() has them. GQUERY_E_FIELD: an infinite value has none, or a timestamp is out of range. */
 typedef enum gquery_field {

@@ -344,6 +344,8 @@ class Query:
             keys = " AND ".join(f"{outer} = {of(inner)}" for outer, inner in rng.sample(pairs, rng.choice((1, 1, 1, 2))))
             own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1"))
             kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS"))
+            if rng.random() < 0.3:
+                own += rng.choice((f" AND {of('jv')} > i4_s", f" AND {of('jk')} <> k2", f" AND ({of('jb')} IS NOT TRUE OR i2_s > {of('jk2')})"))
             if kind.endswith("EXISTS"):
                 conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
                 continue

@@ -62,7 +62,8 @@ typedef struct join {
     uint32_t kind, key_count;
     place outer_keys[KEYS_MAX];
     uint32_t inner_keys[KEYS_MAX];
-    condition own; /* of the inner table alone, as table 0 */
+    condition own;  /* of the inner table alone, as table 0 */
+    condition pair; /* not of inner joins: what is a match */
     condition after;
 } join;
 
@@ -84,8 +85,8 @@ static bool marked[ROWS_MAX];
 static uint32_t row[GQUERY_TABLES_MAX];                    /* of each table, or GQUERY_NO_ROW */
 static uint64_t appended[APPENDED_MAX][GQUERY_TABLES_MAX]; /* the same of all rows */
 
-static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], multiplied, marks_run, appends_run,
-    long_chains, chained;
+static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], pairs_run[GQUERY_JOIN_KINDS], multiplied,
+    marks_run, appends_run, long_chains, chained;
 static char problem[256];
 
 #define WRONG(...) (snprintf(problem, sizeof problem, __VA_ARGS__), false)
@@ -122,7 +123,7 @@ static bool is_match(const join *j, uint32_t t)
             value_of(j->outer_keys[k]) != value_of(inner))
             return false;
     }
-    return is_met(&own);
+    return is_met(&own) && is_met(&j->pair);
 }
 
 static void append_row(void)
@@ -259,6 +260,11 @@ static void draw_join(uint32_t t)
     j->own = draw_condition(1);
     if (j->kind <= GQUERY_JOIN_LEFT)
         j->after = draw_condition(t + 1);
+    if (j->kind != GQUERY_JOIN_INNER && draw(2) == 0) {
+        const place outer = draw_place(t), inner = {t, (uint32_t)draw(COLUMNS)};
+
+        j->pair = draw(2) == 0 ? (condition){true, outer, inner} : (condition){true, inner, outer};
+    }
 }
 
 static void draw_case(void)
@@ -301,13 +307,18 @@ static void emit_load(gquery_program *p, place at, uint32_t from)
     emit(p, GQUERY_LOAD, i, 0, 0);
 }
 
+static void emit_comparison(gquery_program *p, const condition *c, uint32_t from)
+{
+    emit_load(p, c->one, from);
+    emit_load(p, c->other, from);
+    emit(p, GQUERY_GE, 0, GQUERY_ORDER_I64, 0);
+}
+
 static void emit_condition(gquery_program *p, const condition *c, uint32_t from)
 {
     if (!c->is_there)
         return;
-    emit_load(p, c->one, from);
-    emit_load(p, c->other, from);
-    emit(p, GQUERY_GE, 0, GQUERY_ORDER_I64, 0);
+    emit_comparison(p, c, from);
     emit(p, GQUERY_FILTER, 0, 0, 0);
 }
 
@@ -328,10 +339,15 @@ static void emit_whole(gquery_program *p)
     emit_condition(p, &first, 0);
     for (uint32_t t = 1; t <= join_count; t++) {
         const join *j = &joins[t - 1];
+        const uint32_t kind = j->kind | (j->pair.is_there ? GQUERY_JOIN_CONDITION : 0);
 
         for (uint32_t k = 0; k < j->key_count; k++)
             emit_load(p, j->outer_keys[k], 0);
-        emit(p, GQUERY_PROBE, t, j->key_count, j->kind);
+        emit(p, GQUERY_PROBE, t, j->key_count, kind);
+        if (j->pair.is_there) {
+            emit_comparison(p, &j->pair, 0);
+            emit(p, GQUERY_MATCH, t, 0, kind);
+        }
         emit_condition(p, &j->after, 0);
     }
     if (is_marked || is_appended) {
@@ -452,9 +468,7 @@ static gquery_scan describe(const gquery_program *program, const gquery_shape *s
     scan.program = put(&fused, sizeof fused);
     scan.dead = put_bits(tables[from].dead, tables[from].rows);
     scan.dead_rows = tables[from].rows;
-    for (uint32_t i = 0; i < fused.code_count; i++)
-        if ((fused.code[i].op & GQUERY_OPERATION) == GQUERY_PROBE)
-            scan.hashes[fused.code[i].a - 1].resume = i + 1;
+    gquery_set_resumes(&fused, scan.hashes);
     return scan;
 }
 
@@ -678,8 +692,10 @@ static bool check_appended(gquery_scan *scan)
 
 static void count_case(void)
 {
-    for (uint32_t t = 0; t < join_count; t++)
+    for (uint32_t t = 0; t < join_count; t++) {
         kinds_run[joins[t].kind]++;
+        pairs_run[joins[t].kind] += joins[t].pair.is_there && matches > 0;
+    }
     multiplied += matches > tables[0].rows;
     marks_run += is_marked;
     appends_run += is_appended && matches > 0;
@@ -709,6 +725,7 @@ static bool run_case(uint64_t number)
     scan = describe(&program, &shape, 0);
     for (uint32_t t = 0; t < join_count; t++) {
         hashes[t].resume = scan.hashes[t].resume;
+        hashes[t].matched = scan.hashes[t].matched;
         scan.hashes[t] = hashes[t];
     }
     count_case();
@@ -726,13 +743,14 @@ static bool run_cases(uint64_t count)
                    (unsigned long long)(seed + i), join_count, tables[0].rows, problem);
             return false;
         }
-    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti; %llu cases with more rows than the table, %llu bitmaps, %llu lists, %llu long chains of joins, "
+    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti (%llu, %llu, %llu with a condition); %llu cases with more rows than the table, %llu bitmaps, %llu lists, %llu long chains of joins, "
            "%llu hash tables with chains\n",
            (unsigned long long)kinds_run[0], (unsigned long long)kinds_run[1],
            (unsigned long long)kinds_run[2], (unsigned long long)kinds_run[3],
-           (unsigned long long)multiplied, (unsigned long long)marks_run,
-           (unsigned long long)appends_run, (unsigned long long)long_chains,
-           (unsigned long long)chained);
+           (unsigned long long)pairs_run[1], (unsigned long long)pairs_run[2],
+           (unsigned long long)pairs_run[3], (unsigned long long)multiplied,
+           (unsigned long long)marks_run, (unsigned long long)appends_run,
+           (unsigned long long)long_chains, (unsigned long long)chained);
     return true;
 }
 
@@ -746,6 +764,12 @@ static bool run_cases(uint64_t count)
     { \
         GQUERY_PROBE, n, t, kind \
     }
+#define MATCH(t, kind) \
+    { \
+        GQUERY_MATCH, 0, t, kind \
+    }
+#define LEFT_IF (GQUERY_JOIN_CONDITION + GQUERY_JOIN_LEFT)
+#define SEMI_IF (GQUERY_JOIN_CONDITION + GQUERY_JOIN_SEMI)
 #define COUNT \
     { \
         GQUERY_AGGREGATE, GQUERY_COUNT_ROWS, 0, 0 \
@@ -785,6 +809,43 @@ static const struct check_case {
     {"marks of a semi-join", true, {VALUE, PROBE(1, 1, GQUERY_JOIN_SEMI), {GQUERY_MARK, 0, 0, 0}}},
     {"marks of an inner join", false, {VALUE, PROBE(1, 1, 0), {GQUERY_MARK, 0, 0, 0}}},
     {"a list of joined rows", false, {VALUE, PROBE(1, 1, 0), VALUE, {GQUERY_EMIT, 0, 1, 0}}},
+    {"a condition on the pair", true, {VALUE, PROBE(1, 1, LEFT_IF), LOAD, MATCH(1, LEFT_IF), COUNT}},
+    {"a condition on the pair of a semi-join",
+     true,
+     {VALUE, PROBE(1, 1, SEMI_IF), LOAD, MATCH(1, SEMI_IF), {GQUERY_MARK, 0, 0, 0}}},
+    {"a column after such a join",
+     false,
+     {VALUE, PROBE(1, 1, SEMI_IF), LOAD, MATCH(1, SEMI_IF), LOAD, {GQUERY_AGGREGATE, GQUERY_COUNT, 0, 0}}},
+    {"a condition of an inner join",
+     false,
+     {VALUE, PROBE(1, 1, GQUERY_JOIN_CONDITION), VALUE, MATCH(1, GQUERY_JOIN_CONDITION), COUNT}},
+    {"a condition of an unknown kind",
+     false,
+     {VALUE, PROBE(1, 1, GQUERY_JOIN_CONDITION + 4), VALUE, MATCH(1, GQUERY_JOIN_CONDITION + 4), COUNT}},
+    {"MATCH of another kind", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE, MATCH(1, SEMI_IF), COUNT}},
+    {"MATCH of another table",
+     false,
+     {VALUE, PROBE(1, 1, 0), VALUE, PROBE(2, 1, LEFT_IF), VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"MATCH of nothing", false, {VALUE, PROBE(1, 1, 1), VALUE, MATCH(1, 1), COUNT}},
+    {"MATCH of no value", false, {VALUE, PROBE(1, 1, LEFT_IF), MATCH(1, LEFT_IF), COUNT}},
+    {"MATCH of two values", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE, VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"no MATCH", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE}},
+    {"another join before MATCH",
+     false,
+     {VALUE, PROBE(1, 1, LEFT_IF), VALUE, PROBE(2, 1, 0), VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"a filter before MATCH",
+     false,
+     {VALUE, PROBE(1, 1, LEFT_IF), VALUE, {GQUERY_FILTER, 0, 0, 0}, VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"MATCH within IF",
+     false,
+     {VALUE,
+      PROBE(1, 1, LEFT_IF),
+      VALUE,
+      VALUE,
+      {GQUERY_IF, 0, 0, 0},
+      MATCH(1, LEFT_IF),
+      {GQUERY_END, 0, 0, 0},
+      COUNT}},
     {"rows of a join", true, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}}},
     {"rows without a join", false, {VALUE, {GQUERY_FILTER, 0, 0, 0}, {GQUERY_APPEND, 0, 0, 0}}},
     {"rows before something", false, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}, COUNT}},
@@ -832,8 +893,8 @@ int main(int argc, char **argv)
         return tap_skip_all("this build has no kernels for this device");
     tap_result(check_refuses(), "joins_are_accepted_in_their_place");
     tap_result(run_cases(cases), "joins_give_what_nested_loops_give");
-    tap_result(cases < 500 || (kinds_run[0] > 0 && kinds_run[1] > 0 && kinds_run[2] > 0 &&
-                               kinds_run[3] > 0 && multiplied > 0 && marks_run > 0 &&
+    tap_result(cases < 500 || (kinds_run[0] > 0 && pairs_run[1] > 0 && pairs_run[2] > 0 &&
+                               pairs_run[3] > 0 && multiplied > 0 && marks_run > 0 &&
                                appends_run > 0 && long_chains > 0 && chained > 0),
                "joins_of_all_kinds_have_run");
     gvm_buffer_destroy(memory);

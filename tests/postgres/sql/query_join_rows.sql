@@ -93,6 +93,12 @@ SELECT same_rows('SELECT f.id, x FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE 
 SELECT same_rows('SELECT f.id, name, q FROM f@ f JOIN a@ a ON f.k = a.k LEFT JOIN c@ c ON c.d = f.d AND c.q > 1 WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k2 = f.k2 AND m.k = a.name)');
 SELECT same_rows('SELECT f.id, a1.n, a2.n, a3.w, a4.c, a8.o FROM f@ f JOIN a@ a1 ON f.k = a1.k JOIN a@ a2 ON f.k2 = a2.k JOIN a@ a3 ON a1.name = a3.k JOIN a@ a4 ON a2.name = a4.k
     LEFT JOIN a@ a5 ON a3.name = a5.k JOIN a@ a6 ON a4.name = a6.k JOIN a@ a7 ON a5.name = a7.k JOIN a@ a8 ON a6.name = a8.k');
+-- Conditions on the pair: what fails them is no match.
+SELECT same_rows('SELECT f.id, name FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name * 20'), same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x'), same_rows('SELECT f.id, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x AND (m.v < f.x + 20 OR f.b) WHERE coalesce(v, 7) % 3 < 2');
+SELECT same_rows('SELECT f.id FROM f@ f WHERE EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v > f.x)'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM m@ m WHERE m.k = f.k AND m.v + f.x < 60 AND m.k2 <> f.k2)');
+SELECT same_rows('SELECT f.id, m.v, n.v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x LEFT JOIN m@ n ON f.k2 = n.k2 AND n.v < m.v'), same_rows('SELECT f.id, m.v FROM f@ f JOIN m@ m ON f.k = m.k WHERE NOT EXISTS (SELECT FROM m@ n WHERE n.k = m.k AND n.v > m.v AND n.v < 2000)');
+SELECT same_rows('SELECT count(*), sum(v), sum(f.x) FROM (SELECT f.x, v FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND m.v > f.x OFFSET 0) f'), same_rows('SELECT f.id FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name * 20 WHERE a.k IS NULL');
+SELECT same_rows('SELECT f.id FROM f@ f LEFT JOIN m@ m ON f.k = m.k AND 100 / (m.v - f.x) > 3'), same_rows('SELECT f.id FROM f@ f LEFT JOIN e@ e ON f.k = e.k AND e.v > f.x'), same_rows('SELECT f.id, a.k FROM f@ f LEFT JOIN a@ a ON f.k = a.k AND f.x > a.name WHERE coalesce(a.name, f.x) > 5');
 -- Tables without rows, conditions that no row meets.
 SELECT same_rows('SELECT f.id, e.v FROM f@ f JOIN e@ e ON f.k = e.k'), same_rows('SELECT f.id, e.v FROM f@ f LEFT JOIN e@ e ON f.k = e.k'), same_rows('SELECT f.id FROM f@ f WHERE NOT EXISTS (SELECT FROM e@ e WHERE f.k = e.k)');
 SELECT same_rows('SELECT f.k, name FROM e@ f JOIN a@ a ON f.k = a.k'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE a.name > 100'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x > 1000');
@@ -164,7 +170,7 @@ RESET plan_cache_mode;
 SELECT same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 7) AND a.name > (SELECT min(v) FROM m_h)'), same_rows('SELECT f.id FROM f@ f JOIN a@ a ON f.k = a.k WHERE f.x = (SELECT 1 / min(0) FROM m_h)');
 -- What is not for the GPU there: texts, whole rows, other columns and joins, locks, statements that write.
 SELECT query FROM (VALUES ('SELECT f.id, f.s FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.ctid FROM f_g f JOIN a_g a ON f.k = a.k'), ('SELECT f.tableoid FROM f_g f JOIN a_g a ON f.k = a.k'),
-    ('SELECT f.id FROM f_g f FULL JOIN a_g a ON f.k = a.k'), ('SELECT f.id FROM f_g f, a_g a WHERE f.k < a.k'), ('SELECT f.id FROM f_g f, e_g e'), ('SELECT f.id FROM f_g f LEFT JOIN a_g a ON f.k = a.k AND f.x > a.name'), ('SELECT f.id FROM f_g f JOIN a_h a ON f.k = a.k'),
+    ('SELECT f.id FROM f_g f FULL JOIN a_g a ON f.k = a.k'), ('SELECT f.id FROM f_g f, a_g a WHERE f.k < a.k'), ('SELECT f.id FROM f_g f, e_g e'), ('SELECT f.id FROM f_g f LEFT JOIN a_g a ON f.x > a.name'), ('SELECT f.id FROM f_g f JOIN a_h a ON f.k = a.k'),
     ('SELECT f.id FROM f_g f JOIN a_g a ON f.k = a.k WHERE current_setting(''test.node'') = ''''')) v (query)
 WHERE place(query) IS NOT NULL;
 EXPLAIN (COSTS OFF) SELECT f.id FROM f_g f JOIN a_g a ON f.k = a.k FOR UPDATE OF f;
