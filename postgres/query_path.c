@@ -49,6 +49,12 @@ typedef struct device_costs
 static const device_costs gpu_costs = {2e-7, 2e-6, 4e-6, 12e6},
 						  software_costs = {0.0008, 0.005, 0.01, 4e5};
 
+/*
+ * Of cpu_tuple_cost, for a joined row that is returned. Measured on the software GPU, 1e6 rows of three columns: 0.39 us each beside the kernels' time, where a
+ * local hash join with its scans takes 0.3 us a row and is estimated at 0.0217.
+ */
+#define JOINED_ROW_PART 2.0
+
 static GetForeignPlan_function plan_scan;
 
 /* ---- what the step consists of */
@@ -410,7 +416,7 @@ gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, gstore_join_plan *p
 	plan->path = create_foreign_join_path(
 		root, joined, NULL, joined->rows, startup + joined->reltarget->cost.startup,
 		startup + joined->reltarget->cost.startup +
-			joined->rows * (cpu_tuple_cost + joined->reltarget->cost.per_tuple),
+			joined->rows * (cpu_tuple_cost * JOINED_ROW_PART + joined->reltarget->cost.per_tuple),
 		NIL, NULL, plan->local, make_private(&p, NIL));
 	plan->path->path.parallel_safe = false;
 	add_path(joined, (Path *) plan->path);

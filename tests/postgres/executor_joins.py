@@ -264,7 +264,7 @@ class Rows:
         make(server, 60000, 60000)
         query = "SELECT f.x, d.v FROM fact f JOIN dim d ON f.k = d.k"
         session, right = server.session(), server.sql(f"SET gstore_fdw.gpu_queries = off; SELECT count(*), sum(x::int8 * (v + 1)) FROM ({query} OFFSET 0) j").splitlines()[-1]
-        session.sql(PLANNED + f"CREATE TEMP TABLE seen (x int, v int); BEGIN; DECLARE c CURSOR FOR {query}")
+        session.sql(PLANNED + f"SET cpu_tuple_cost = 0.0001; CREATE TEMP TABLE seen (x int, v int); BEGIN; DECLARE c CURSOR FOR {query}")
         expect("GPU: join of" in session.sql("EXPLAIN " + query), True, "the plan joins on the GPU")
         fetch = "DO $$ DECLARE c refcursor := 'c'; x int; v int; BEGIN FOR i IN 1..{} LOOP FETCH c INTO x, v; EXIT WHEN NOT FOUND; INSERT INTO seen VALUES (x, v); END LOOP; END $$"
         session.sql(fetch.format(5))

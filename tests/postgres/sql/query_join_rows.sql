@@ -2,6 +2,7 @@
 SET max_parallel_workers_per_gather = 0;
 SET gstore_fdw.gpu_startup_cost = 0;
 SET gstore_fdw.gpu_instruction_cost = 0;
+SET cpu_tuple_cost = 0.0001;
 CREATE TYPE colour AS ENUM ('red', 'green', 'blue');
 CREATE TABLE f_h (id int, k int, k2 int8, d date, x int, y float8, b bool, n numeric(12, 2), u uuid, c colour, t timestamptz, s text);
 INSERT INTO f_h SELECT i, CASE WHEN i % 11 <> 0 THEN i % 40 END, i % 7, date '2000-01-01' + i % 50, i % 100, (i % 64) / 8.0, i % 3 = 0, nullif(i % 13, 0) * -1.01, CASE WHEN i % 5 <> 0 THEN md5(i::text)::uuid END,
