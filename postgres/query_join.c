@@ -115,23 +115,24 @@ is_key(const RestrictInfo *info, const RelOptInfo *outer, const RelOptInfo *inne
 }
 
 /*
- * Of an inner join all conditions are alike. Those on the pair of another one say what a match is: they must be keys. Others come after
+ * Of an inner join all conditions are alike. Those on the pair of another one say what a match is. Others come after
  * it, where columns of the inner table are, if there are any.
  */
 static bool
 split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *outer,
 				 const RelOptInfo *inner, List *infos, gstore_query_join *join)
 {
-	List	 *others = NIL;
+	List	 *others = NIL, *matches = NIL;
 	ListCell *cell;
 
 	foreach(cell, infos)
 	{
 		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
+		const bool	  is_late = RINFO_IS_PUSHED_DOWN(info, joined->relids);
 		const bool	  after = join->kind == GQUERY_JOIN_INNER ||
-			(join->kind == GQUERY_JOIN_LEFT && RINFO_IS_PUSHED_DOWN(info, joined->relids));
+			(join->kind == GQUERY_JOIN_LEFT && is_late);
 
-		if (info->pseudoconstant)
+		if (info->pseudoconstant || (join->kind == GQUERY_JOIN_ANTI && is_late))
 			return false;
 		if ((join->kind == GQUERY_JOIN_INNER || !after) && is_key(info, outer, inner) &&
 			list_length(join->keys) < GQUERY_KEYS_MAX)
@@ -139,8 +140,9 @@ split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *
 		else if (after)
 			others = lappend(others, info);
 		else
-			return false;
+			matches = lappend(matches, info);
 	}
+	join->matches = extract_actual_clauses(gstore_query_order(root, matches), false);
 	join->conditions = extract_actual_clauses(gstore_query_order(root, others), false);
 	return join->keys != NIL;
 }
@@ -185,21 +187,44 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	return plan;
 }
 
+/* Of the paths of the pairs so far. A path that was offered, and is still there, runs the cheapest one if the GPU cannot. */
+static void
+note_local(RelOptInfo *joined, gstore_join_plan *plan)
+{
+	Path *local;
+
+	if (plan == NULL)
+		return;
+	local = GetExistingLocalJoinPath(joined);
+	if (local == NULL || (plan->local != NULL && plan->local->total_cost <= local->total_cost))
+		return;
+	plan->local = local;
+	if (plan->path != NULL && list_member_ptr(joined->pathlist, plan->path))
+		plan->path->fdw_outerpath = local;
+}
+
 static void
 gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer,
 						  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra)
 {
-	const gstore_join_plan *noted = joined->fdw_private;
-	gstore_join_plan	   *plan;
-	gquery_join				kind;
+	gstore_join_plan *noted = joined->fdw_private, *plan;
+	gquery_join		  kind;
 
 	if (!gstore_gpu_queries || !gstore_gpu_joins || joined->reloptkind != RELOPT_JOINREL ||
 		root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL ||
 		root->rowMarks != NIL || !bms_is_empty(joined->lateral_relids) || !find_kind(type, &kind))
 		return;
 	plan = make_plan(root, joined, outer, inner, kind, extra->restrictlist);
-	if (plan != NULL && (noted == NULL || plan->probes < noted->probes) && is_compiled(root, plan))
-		joined->fdw_private = plan;
+	if (plan == NULL || (noted != NULL && plan->probes >= noted->probes) || !is_compiled(root, plan))
+	{
+		note_local(joined, noted);
+		return;
+	}
+	plan->local = noted == NULL ? NULL : noted->local;
+	plan->path = NULL;
+	joined->fdw_private = plan;
+	note_local(joined, plan);
+	gstore_query_add_join(root, joined, plan);
 }
 
 void
@@ -255,6 +280,7 @@ gstore_join_encode(const gstore_join_plan *plan, List **expressions)
 		numbers = lappend_int(numbers, (int) join->kind);
 		(void) add_list(expressions, join->keys);
 		numbers = lappend_int(numbers, add_list(expressions, join->filters));
+		numbers = lappend_int(numbers, add_list(expressions, join->matches));
 		numbers = lappend_int(numbers, add_list(expressions, join->conditions));
 	}
 	return numbers;
@@ -274,7 +300,7 @@ gstore_join_decode(const List *numbers, const Bitmapset *tables, List *expressio
 
 	*plan = (gstore_join_plan){.outer = table_at(tables, linitial_int(numbers))};
 	plan->filters = next_list(expressions, &at, lsecond_int(numbers) != 0);
-	for (int i = 2; i + 3 < list_length(numbers); i += 4)
+	for (int i = 2; i + 4 < list_length(numbers); i += 5)
 	{
 		gstore_query_join *join = palloc0(sizeof *join);
 
@@ -282,7 +308,8 @@ gstore_join_decode(const List *numbers, const Bitmapset *tables, List *expressio
 		join->kind = (gquery_join) list_nth_int(numbers, i + 1);
 		join->keys = next_list(expressions, &at, true);
 		join->filters = next_list(expressions, &at, list_nth_int(numbers, i + 2) != 0);
-		join->conditions = next_list(expressions, &at, list_nth_int(numbers, i + 3) != 0);
+		join->matches = next_list(expressions, &at, list_nth_int(numbers, i + 3) != 0);
+		join->conditions = next_list(expressions, &at, list_nth_int(numbers, i + 4) != 0);
 		plan->joins = lappend(plan->joins, join);
 	}
 }
@@ -305,7 +332,8 @@ gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainStat
 
 		texts = lappend(texts,
 						psprintf("%s %s", kinds[join->kind],
-								 deparse_expression((Node *) make_ands_explicit(join->keys),
+								 deparse_expression((Node *) make_ands_explicit(
+														list_concat_copy(join->keys, join->matches)),
 													context, true, false)));
 	}
 	ExplainPropertyList("GPU Join", texts, es);

@@ -53,6 +53,26 @@ emit_keys(gstore_emitter *e, const gstore_query_join *join, bool inner, bool *ra
 	return true;
 }
 
+/* What is a match of the table, beside its keys: all of them are true. */
+static bool
+emit_matches(gstore_emitter *e, const gstore_query_join *join, uint32 number, bool *raises)
+{
+	const ListCell *cell;
+	gstore_emitted	condition;
+
+	foreach(cell, join->matches)
+	{
+		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
+			(foreach_current_index(cell) > 0 && !gstore_emit(e, GQUERY_AND, 0, 0)))
+			return false;
+		*raises |= condition.raises;
+	}
+	if (!gstore_emit(e, GQUERY_MATCH, number, 0))
+		return false;
+	e->program->code[e->program->code_count - 1].value = (uint64) join->kind | GQUERY_JOIN_CONDITION;
+	return true;
+}
+
 bool
 gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
 {
@@ -67,8 +87,10 @@ gstore_join_emit(gstore_emitter *e, const List *joins, bool *raises)
 		if (!emit_keys(e, join, false, raises) ||
 			!gstore_emit(e, GQUERY_PROBE, ++number, (uint32) list_length(join->keys)))
 			return false;
-		e->program->code[e->program->code_count - 1].value = (uint64) join->kind;
-		if (!emit_conditions(e, join->conditions, raises))
+		e->program->code[e->program->code_count - 1].value = (uint64) join->kind |
+			(join->matches != NIL ? GQUERY_JOIN_CONDITION : 0);
+		if ((join->matches != NIL && !emit_matches(e, join, number, raises)) ||
+			!emit_conditions(e, join->conditions, raises))
 			return false;
 	}
 	return true;
