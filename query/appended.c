@@ -4,8 +4,8 @@
  * again: by the query that goes on from its first row, if there is something in the area, or else with fewer rows, down to one. One row that has
  * more matches than the area has room for gets a larger area.
  *
- * Before the first results, it must be known that no row raises an error, and that the matches of each row fit. Where the program or the hash tables do not say
- * so, the rows behind those whose results are there are counted once.
+ * Before the first results, it must be known that no row raises an error, and that the matches of each row fit, and do not take too long. Where the program or the
+ * hash tables do not say so, the rows behind those whose results are there are counted once. Once there are results, a slice that takes too long is one that does not fit.
  */
 #include "query/run.h"
 
@@ -13,6 +13,8 @@
     (UINT64_C(12) << 20) /* of row numbers, and of records: so that neither block is the keeper's */
 #define FEWER 8          /* times, of a slice that did not fit */
 #define PARTS 8          /* of the area, that a slice fills, about */
+#define MATCHES_SURE \
+    (UINT64_C(2) << 20) /* of one row: a thread goes through them well before they take too long */
 
 typedef struct area {
     uint32_t tables, record_words;
@@ -51,26 +53,34 @@ static bool take_area(gquery_query *q, area *a, uint64_t max)
 
 static bool send_counts(gquery_query *q, const area *a, uint64_t count, uint64_t max, uint64_t stop)
 {
-    const uint64_t at = GQUERY_CONTROL_AT + offsetof(gquery_control, joined);
+    gquery_control *c = gquery_control_of(q);
 
-    gquery_control_of(q)->joined = (gquery_appended){
+    c->error = GQUERY_E_NONE; /* of a slice that took too long */
+    c->joined = (gquery_appended){
         .rows = q->passed.address, .count = count, .max = max, .stop = stop, .tables = a->tables};
     return gquery_check_call(q,
-                             gvmi_cu->cuMemcpyHtoDAsync(q->lane->device + at, q->lane->host + at,
-                                                        sizeof(gquery_appended), q->lane->stream),
+                             gvmi_cu->cuMemcpyHtoDAsync(q->lane->device + GQUERY_CONTROL_AT,
+                                                        q->lane->host + GQUERY_CONTROL_AT,
+                                                        sizeof *c, q->lane->stream),
                              "cuMemcpyHtoDAsync");
 }
 
-/* How many joined rows there are then; above `stop`: more than that. */
+/* How many joined rows there are then; above `stop`: more than that. What the rows have raised is not looked at. */
 static bool run_slice(gquery_query *q, const area *a, uint64_t first, uint64_t limit, uint64_t max,
                       uint64_t stop, uint64_t *count)
 {
     if (!gquery_batch_begin(q) || !send_counts(q, a, *count, max, stop) ||
-        !gquery_launch_scan(q, first, limit) || !gquery_batch_end(q, 0) ||
-        gquery_batch_look(q) != GQUERY_SCANNED)
+        !gquery_launch_scan(q, first, limit) || !gquery_batch_end(q, 0))
         return false;
     *count = gquery_control_of(q)->joined.count;
     return true;
+}
+
+/* Fewer rows may not take too long. Where there are no results yet, the local plan has some sooner. */
+static bool is_too_long(const gquery_query *q, const area *a, uint64_t rows)
+{
+    return gquery_control_of(q)->error == GQUERY_E_LONG && rows > 1 &&
+           (q->c->query.first_row > 0 || a->count > 0) && !gquery_is_closed(q->c);
 }
 
 static uint64_t end_of_slice(const gquery_query *q, const area *a)
@@ -139,6 +149,10 @@ static bool fill_area(gquery_query *q, area *a)
 
         if (!run_slice(q, a, a->first, limit, a->max, a->max, &count))
             return false;
+        if (is_too_long(q, a, rows))
+            count = UINT64_MAX;
+        else if (gquery_batch_look(q) != GQUERY_SCANNED)
+            return false;
         adapted = gquery_batch_adapt(q, rows);
         if (count <= a->max) {
             a->first = limit;
@@ -158,10 +172,12 @@ static bool fill_area(gquery_query *q, area *a)
 
 static bool is_certain(const gquery_query *q, const area *a)
 {
-    return !gquery_may_raise(q->program) && q->matches_most <= (double)a->most;
+    const uint64_t most = a->most < MATCHES_SURE ? a->most : MATCHES_SURE;
+
+    return !gquery_may_raise(q->program) && q->matches_most <= (double)most;
 }
 
-/* Rows that are not done raise no error, and the matches of none of them are too many. */
+/* Rows that are not done raise no error, and the matches of none of them are too many, or take too long. */
 static bool check_rest(gquery_query *q, const area *a)
 {
     uint64_t first = a->first, slice = q->unit;
@@ -170,7 +186,8 @@ static bool check_rest(gquery_query *q, const area *a)
         const uint64_t rows = q->rows - first < slice ? q->rows - first : slice;
         uint64_t count = 0, adapted;
 
-        if (!run_slice(q, a, first, first + rows, 0, a->most, &count))
+        if (!run_slice(q, a, first, first + rows, 0, a->most, &count) ||
+            gquery_batch_look(q) != GQUERY_SCANNED)
             return false;
         adapted = gquery_batch_adapt(q, rows);
         if (count <= a->most) {

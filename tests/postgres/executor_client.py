@@ -26,7 +26,7 @@ def enumerators(*headers):
     found = {}
     for header in headers:
         text = re.sub(r"/\*.*?\*/", "", (PROJECT / header).read_text(), flags=re.S)
-        found.update({name: int(value) for name, value in re.findall(r"#define (G(?:QUERY|STORE)_\w+)[\s\\]+(\d+)u?\s*$", text, re.M)})
+        found.update({name: int(value, 0) for name, value in re.findall(r"#define (G(?:QUERY|STORE)_\w+)[\s\\]+(0x[0-9a-f]+|\d+)u?\s*$", text, re.M)})
         for body in re.findall(r"enum \w+\s*\{(.*?)\}", text, re.S):
             number = -1
             for item in body.split(","):

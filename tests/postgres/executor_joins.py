@@ -7,6 +7,7 @@ usage: executor_joins.py [CASE...]
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 import time
@@ -20,6 +21,8 @@ PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_c
 # The outer table is `fact`, whatever costs less.
 JOIN = "SELECT count(*), sum(f.x), sum(d.v) FROM fact f LEFT JOIN dim d ON f.k = d.k"
 COUNTED_S = 1.5  # figures of the keeper are those of the last second
+TOO_LONG_S = 11  # of a launch
+SEMI_IF = N["GQUERY_JOIN_CONDITION"] | N["GQUERY_JOIN_SEMI"]
 ROWS, KEYS = 20000, 50000
 
 
@@ -279,6 +282,15 @@ class Rows:
         session.close()
 
 
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 @group()
 class Long:
     def keys_with_one_place_are_no_room_and_the_next_join_works(self, server):
@@ -299,37 +311,75 @@ class Long:
 
     ROWS = 5000
 
-    def _write_product(self, client, token):
-        """count(*) of ft three times over: 125 billion rows, of which a launch has some at least."""
+    # What becomes of the rows: they are counted; a condition leaves out all of them; they are looked for among those of the last table, and none is one.
+    ENDS = {
+        "count(*)": [op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")],
+        "rows": [op("PROBE", 2, 1), op("CONSTANT"), op("FILTER"), op("APPEND")],
+        "rows with matches": [op("PROBE", 2, 1, SEMI_IF), op("CONSTANT"), op("MATCH", 2, 0, SEMI_IF), op("APPEND")],
+    }
+
+    def _write_product(self, client, token, end):
+        """ft three times over: 125 billion rows, of which a launch has some at least."""
         at = write_join(client, token, self.ROWS, column=K)
         w = client.window
         w.table_count, w.tables[2], w.builds[2 - 1] = 3, w.tables[1], w.builds[0]
-        code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")]
-        write_program(w.program, (code, 1), ())
+        w.gather_count = int(end != "count(*)")
+        code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), *self.ENDS[end]]
+        write_program(w.program, (code, 1 - w.gather_count), [Column(0, K[0] + 1, K[1], N[K[2]], 0)])
         client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
 
-    def join_that_would_take_for_ever_is_no_room_and_ends_no_other_query(self, server):
+    def joins_that_would_take_for_ever_are_no_room_and_end_no_other_query(self, server):
         token = fill_hashes(server, range(self.ROWS))
         with Client(server) as client, Client(server) as other:
             expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
             pid = executor_pid(server)
-            self._write_product(client, token)
-            expect_verb(client.ask(), "NO_ROOM", "53000")
-            expect(executor_pid(server), pid, "the executor")
-            expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-
-    def join_that_would_take_for_ever_ends_soon_after_its_backend(self, server):
-        token = fill_hashes(server, range(self.ROWS))
-        with Client(server) as other:
-            with Client(server) as client:
-                expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-                pid = executor_pid(server)
-                before = len(descriptors(pid))
-                self._write_product(client, token)
+            for end in self.ENDS:
+                self._write_product(client, token, end)
                 client.send("RUN")
                 time.sleep(COUNTED_S)  # it runs
-            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2)
+                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                expect(select.select([client.socket], [], [], 0)[0], [], f"answers meanwhile, {end}")
+                expect_verb(client.receive(), "NO_ROOM", "53000")
+                expect(executor_pid(server), pid, "the executor")
+                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+
+    def joins_that_would_take_for_ever_end_soon_after_their_backends(self, server):
+        token = fill_hashes(server, range(self.ROWS))
+        with Client(server) as other:
+            for end in self.ENDS:
+                with Client(server) as client:
+                    expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                    expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                    pid = executor_pid(server)
+                    before = len(descriptors(pid))
+                    self._write_product(client, token, end)
+                    client.send("RUN")
+                    time.sleep(COUNTED_S)  # it runs
+                wait_until(f"the connection is closed, {end}", lambda: len(descriptors(pid)) == before - 2)
+
+    def joined_rows_that_would_take_too_long_at_a_time_come_by_fewer(self, server):
+        """Once some have been returned. 225 million pairs, of which those of equal keys are rows: they take seconds, but for a GPU."""
+        rows = 15000
+        token = fill_hashes(server, range(rows))
+        with Client(server) as client:
+            code = [op("CONSTANT"), op("PROBE", 1, 1), op("LOAD", 0), op("LOAD", 1), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER"), op("APPEND")]
+            found, first, slice_ = [], 1, rows
+            while first < rows:
+                at = write_join(client, token, rows, column=K)
+                w = client.window
+                write_program(w.program, (code, 0), [Column(t, K[0] + 1, K[1], N[K[2]], 0) for t in (0, 1)])
+                client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
+                w.gather_count, w.gather[1] = 2, 1
+                w.first_row, w.slice_rows = first, slice_
+                client.send("RUN")
+                if first == 1:  # once it goes on, it seems to have taken long
+                    time.sleep(COUNTED_S)
+                    with stopped(executor_pid(server)):
+                        time.sleep(TOO_LONG_S)
+                found += client.finish(client.receive())
+                first, slice_ = w.next_row, w.next_slice_rows
+            expect(len(found), rows - 1, "joined rows")
+            expect((len(set(found)), all(left == right for _, left, right in found)), (rows - 1, True), "each of them once")
 
 
 @group()
