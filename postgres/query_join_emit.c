@@ -1,6 +1,7 @@
 /* See query_join.h: instructions of joins. */
 #include "postgres.h"
 
+#include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 
 #include "postgres/query_join.h"
@@ -53,22 +54,35 @@ emit_keys(gstore_emitter *e, const gstore_query_join *join, bool inner, bool *ra
 	return true;
 }
 
-/* What is a match of the table, beside its keys: all of them are true. */
+/* Behind one that is not true PostgreSQL evaluates none of them. */
+static Node *
+all_true(const List *conditions)
+{
+	const ListCell *cell;
+	List		   *tests = NIL;
+
+	foreach(cell, conditions)
+	{
+		BooleanTest *test = makeNode(BooleanTest);
+
+		test->arg = lfirst(cell);
+		test->booltesttype = IS_TRUE;
+		test->location = -1;
+		tests = lappend(tests, test);
+	}
+	return (Node *) make_ands_explicit(tests);
+}
+
+/* What is a match of the table, beside its keys. */
 static bool
 emit_matches(gstore_emitter *e, const gstore_query_join *join, uint32 number, bool *raises)
 {
-	const ListCell *cell;
-	gstore_emitted	condition;
+	gstore_emitted condition;
 
-	foreach(cell, join->matches)
-	{
-		if (!gstore_emit_expression(e, lfirst(cell), &condition) ||
-			(foreach_current_index(cell) > 0 && !gstore_emit(e, GQUERY_AND, 0, 0)))
-			return false;
-		*raises |= condition.raises;
-	}
-	if (!gstore_emit(e, GQUERY_MATCH, number, 0))
+	if (!gstore_emit_expression(e, all_true(join->matches), &condition) ||
+		!gstore_emit(e, GQUERY_MATCH, number, 0))
 		return false;
+	*raises |= condition.raises;
 	e->program->code[e->program->code_count - 1].value = (uint64) join->kind | GQUERY_JOIN_CONDITION;
 	return true;
 }
