@@ -383,6 +383,8 @@ class Query:
                 return f"j{number}.{name}"
             pairs = [("k", "jk"), ("k2", "jk2"), ("i8_s", "jv"), ("f8_s", "jf"), ("f4_s", "jf"), ("d", "jd"), ("i4_s", "jk"), ("i2_s", "jk"), ("k + 1", "jk")]
             keys = " AND ".join(f"{outer} = {of(inner)}" for outer, inner in rng.sample(pairs, rng.choice((1, 1, 1, 2))))
+            if rng.random() < 0.15:
+                keys = rng.choice(("true", f"k > {of('jk')}", f"i4_s BETWEEN {of('jk')} AND {of('jv')}", f"f8_s <> {of('jf')}", f"d >= {of('jd')}"))
             text = self.of_text("jt").replace("jt", of("jt"))
             own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1", f" AND {text}"))
             kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS"))
