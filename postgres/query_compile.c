@@ -428,11 +428,55 @@ add_gathered(gstore_compiled *c, gstore_emitter *e)
 	return true;
 }
 
+/* Words of records that a key has: decimals are not on the stack, where joined rows are sent. */
+static int
+words_of_key(const gstore_compiled *c, Oid type)
+{
+	return c->query.sink == GSTORE_SINK_ROWS && type == NUMERICOID ? 2 : gstore_stack_words(type);
+}
+
+/* A column of joined rows. */
+static bool
+add_key_column(gstore_compiled *c, gstore_emitter *e, Node *key)
+{
+	gstore_emitted value = {0};
+	int			   which = 0;
+	uint32		   at;
+
+	do
+	{
+		const bool is_decimal = value.type == NUMERICOID;
+
+		if (c->key_words == GQUERY_COLUMNS_MAX ||
+			!gstore_emit_joined(e, key, is_decimal ? 0 : which, &at, &value))
+			return false;
+		c->gathered[c->key_words++] = is_decimal ? at | GQUERY_GATHER_HIGH : at;
+	} while (++which < words_of_key(c, value.type));
+	c->key_scales[c->key_count] = value.scale;
+	c->key_types[c->key_count++] = value.type;
+	return true;
+}
+
+static bool
+emit_rows(gstore_compiled *c, gstore_emitter *e)
+{
+	ListCell *cell;
+
+	c->key_count = c->key_words = 0;
+	c->gathers = true;
+	foreach(cell, c->query.keys)
+		if (!add_key_column(c, e, lfirst(cell)))
+			return false;
+	return gstore_emit(e, GQUERY_APPEND, 0, 0);
+}
+
 static bool
 emit_sink(gstore_compiled *c, gstore_emitter *e)
 {
 	switch (c->query.sink)
 	{
+		case GSTORE_SINK_ROWS:
+			return emit_rows(c, e);
 		case GSTORE_SINK_MARKS:
 			c->gathers = e->view != NULL && add_gathered(c, e);
 			return gstore_emit(e, GQUERY_MARK, 0, 0);
@@ -613,9 +657,11 @@ gstore_query_kind_of(const gstore_compiled *c)
 		case GSTORE_SINK_LIST:
 			return c->distances.count > 0 ? GSTORE_QUERY_SEARCH : GSTORE_QUERY_ORDER;
 		case GSTORE_SINK_NEAREST:
+			return GSTORE_QUERY_SEARCH;
+		case GSTORE_SINK_ROWS:
 			break;
 	}
-	return GSTORE_QUERY_SEARCH;
+	return GSTORE_QUERY_JOIN;
 }
 
 int
@@ -628,7 +674,7 @@ bool
 gstore_query_gathered(const gstore_compiled *c, const uint32 **places, int *count)
 {
 	*places = c->gathered;
-	*count = list_length(c->query.gathered);
+	*count = c->query.sink == GSTORE_SINK_ROWS ? c->key_words : list_length(c->query.gathered);
 	return c->gathers;
 }
 
@@ -810,6 +856,20 @@ output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *sta
 	}
 }
 
+static Datum
+key_of(const gstore_compiled *c, int key, const int64 *words)
+{
+	const Oid type = c->key_types[key];
+
+	if (type == UUIDOID)
+		return gstore_uuid_value(words[0], words[1]);
+	if (words_of_key(c, type) == 2)
+		return gstore_decimal_value(
+			(gstore_decimal) ((unsigned __int128) words[1] << 64 | (uint64) words[0]),
+			c->key_scales[key]);
+	return gstore_stack_value(words[0], type, c->key_scales[key]);
+}
+
 void
 gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
 {
@@ -818,13 +878,9 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 
 	for (int i = 0; i < c->key_count; i++)
 	{
-		const int64 *words = (const int64 *) &nulls_of[1 + word];
-		const Oid	 type = c->key_types[i];
-
 		nulls[i] = (*nulls_of >> word & 1) != 0;
-		values[i] = type == UUIDOID ? gstore_uuid_value(words[0], words[1])
-									: gstore_stack_value(words[0], type, c->key_scales[i]);
-		word += gstore_stack_words(type);
+		values[i] = nulls[i] ? (Datum) 0 : key_of(c, i, (const int64 *) &nulls_of[1 + word]);
+		word += words_of_key(c, c->key_types[i]);
 	}
 	for (int i = 0; i < c->output_count; i++)
 		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),

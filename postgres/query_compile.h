@@ -25,6 +25,7 @@ typedef enum gstore_query_sink
 	GSTORE_SINK_MARKS,	 /* a bitmap of them */
 	GSTORE_SINK_LIST,	 /* the first ones in an order */
 	GSTORE_SINK_NEAREST, /* of each of several points the ones nearest to it */
+	GSTORE_SINK_ROWS,	 /* joined rows, with the values of columns */
 } gstore_query_sink;
 
 #define GSTORE_KEY_DESCENDING  1
@@ -36,8 +37,8 @@ typedef struct gstore_query
 	gstore_query_sink sink;
 	Index			  relation; /* in the range table */
 	Oid table; /* the relation's; gstore_query_prepare() finds it in the range table, if it is not said */
-	List *filters;	  /* boolean expressions, in the order in which PostgreSQL evaluates them */
-	List *keys;		  /* of groups: none: all rows are one group, also if there is no row */
+	List *filters; /* boolean expressions, in the order in which PostgreSQL evaluates them */
+	List *keys; /* of groups: none: all rows are one group, also if there is no row. Of joined rows: Var */
 	List *directions; /* of a list's keys: GSTORE_KEY_... */
 	List *aggregates; /* of Aggref */
 	/* Of marked rows: attribute numbers and base types of columns whose values are wanted of them. */
@@ -84,7 +85,7 @@ extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context
 /* Of the program that was compiled last: those of its inner tables; how many. */
 extern int gstore_query_builds(const gstore_compiled *compiled, const gquery_program **builds);
 
-/* Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
+/* Values of a record (query/wire.h) of groups or joined rows, of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
 extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
 								Datum *values, bool *nulls);
 
@@ -101,7 +102,10 @@ extern int
 gstore_query_distances(const gstore_compiled *compiled, const gquery_wanted_distance **wanted,
 					   const void **queries, Size *bytes);
 
-/* Of the program that was compiled last: the places of query.gathered among its columns. False: there is no room for all of them. */
+/*
+ * Of the program that was compiled last: the places of query.gathered, or of joined rows' values, among its columns, as gquery_window.gather has them.
+ * False: there is no room for all of them.
+ */
 extern bool gstore_query_gathered(const gstore_compiled *compiled, const uint32 **places, int *count);
 /* Programs of the groups that were found, of the one that was compiled last. */
 extern int gstore_query_stages(const gstore_compiled *compiled, const gquery_program **stages);

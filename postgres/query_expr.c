@@ -340,13 +340,20 @@ is_column(const gstore_emitter *e, const Node *node)
 		find_table(e, var, &table, &outer);
 }
 
+bool
+gstore_emit_joined(gstore_emitter *e, const Node *node, int which, uint32 *at, gstore_emitted *out)
+{
+	return is_column(e, node) && !is_text(getBaseType(((const Var *) node)->vartype)) &&
+		find_column(e, (const Var *) node, which, at, out);
+}
+
 static bool
 emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 {
 	uint32 at;
 
-	return is_column(e, (const Node *) var) && !is_text(getBaseType(var->vartype)) &&
-		find_column(e, var, 0, &at, out) && gstore_emit(e, GQUERY_LOAD, at, 0);
+	return gstore_emit_joined(e, (const Node *) var, 0, &at, out) &&
+		gstore_emit(e, GQUERY_LOAD, at, 0);
 }
 
 bool

@@ -81,6 +81,9 @@ extern bool gstore_emit(gstore_emitter *emitter, gquery_op op, uint32 a, uint32 
 
 /* The place of a column of the table among those of the program. False: as is said of find_column(). */
 extern bool gstore_emit_gathered(gstore_emitter *emitter, int number, Oid type, uint32 *at);
+/* Likewise of any table, of what is a column alone. which: as of gstore_emit_word(). */
+extern bool gstore_emit_joined(gstore_emitter *emitter, const Node *node, int which, uint32 *at,
+							   gstore_emitted *out);
 
 /*
  * An expression that depends on no row. True: its value is known in this pass. raises: it is not, and to evaluate it may raise an

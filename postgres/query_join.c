@@ -16,6 +16,7 @@
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 
+#include "postgres/form.h"
 #include "postgres/qual.h"
 #include "postgres/query_compile.h"
 #include "postgres/query_join.h"
@@ -27,8 +28,11 @@
 #define READ_PROBES	 0.3
 #define ENTER_PROBES 2.0
 #define OUTER_PROBES 0.5
-/* Rows of the outer table that a GPU processes at a time. One thread goes through all matches of a row, one after the other: with fewer rows than these the other threads are idle. */
-#define ROWS_AT_WORK 5e5
+/*
+ * Rows of the outer table whose matches a GPU looks for at a time. One thread goes through all matches of a row, one after the other: with fewer rows that pass
+ * than these the other threads are idle.
+ */
+#define ROWS_AT_WORK 1e5
 
 /* ---- relations */
 
@@ -86,11 +90,39 @@ find_kind(JoinType type, gquery_join *kind)
 	}
 }
 
-/* In one word, which equal values have alike (floats by GQUERY_ORDER_KEY): decimals of two scales do not. */
-static bool
-is_key_type(Oid type)
+/* Of numeric, with precision; -1: of others. */
+static int
+scale_of(Node *node)
 {
-	return gstore_is_compiled_type(type) && type != NUMERICOID && type != UUIDOID;
+	int32 typmod = exprTypmod(node);
+	int	  precision, scale;
+
+	return getBaseTypeAndTypmod(exprType(node), &typmod) == NUMERICOID &&
+			gstore_form_decimal(typmod, &precision, &scale)
+		? scale
+		: -1;
+}
+
+/* In words that equal values have alike (floats by GQUERY_ORDER_KEY): decimals of two scales do not. */
+static bool
+have_equal_words(Node *left, Node *right)
+{
+	const Oid one = getBaseType(exprType(left)), other = getBaseType(exprType(right));
+
+	return gstore_is_compiled_type(one) && gstore_is_compiled_type(other) &&
+		gstore_type_family(one) == gstore_type_family(other) &&
+		(one != NUMERICOID || (scale_of(left) >= 0 && scale_of(left) == scale_of(right)));
+}
+
+static int
+words_of_keys(const List *keys)
+{
+	const ListCell *cell;
+	int				words = 0;
+
+	foreach(cell, keys)
+		words += gstore_stack_words(getBaseType(exprType(linitial(lfirst_node(OpExpr, cell)->args))));
+	return words;
 }
 
 /* An expression of the outer side equals one of the inner side. */
@@ -98,16 +130,12 @@ static bool
 is_key(const RestrictInfo *info, const RelOptInfo *outer, const RelOptInfo *inner)
 {
 	const OpExpr *o = (const OpExpr *) info->clause;
-	Oid			  left, right;
 
 	if (!IsA(o, OpExpr) || list_length(o->args) != 2 || o->opno >= FirstNormalObjectId ||
 		gstore_operator_strategy(o->opno) != BTEqualStrategyNumber ||
 		bms_is_empty(info->left_relids) || bms_is_empty(info->right_relids))
 		return false;
-	left = getBaseType(exprType(linitial(o->args)));
-	right = getBaseType(exprType(lsecond(o->args)));
-	return is_key_type(left) && is_key_type(right) &&
-		gstore_type_family(left) == gstore_type_family(right) &&
+	return have_equal_words(linitial(o->args), lsecond(o->args)) &&
 		((bms_is_subset(info->left_relids, outer->relids) &&
 		  bms_is_subset(info->right_relids, inner->relids)) ||
 		 (bms_is_subset(info->right_relids, outer->relids) &&
@@ -115,34 +143,36 @@ is_key(const RestrictInfo *info, const RelOptInfo *outer, const RelOptInfo *inne
 }
 
 /*
- * Of an inner join all conditions are alike. Those on the pair of another one say what a match is: they must be keys. Others come after
+ * Of an inner join all conditions are alike. Those on the pair of another one say what a match is. Others come after
  * it, where columns of the inner table are, if there are any.
  */
 static bool
 split_conditions(PlannerInfo *root, const RelOptInfo *joined, const RelOptInfo *outer,
 				 const RelOptInfo *inner, List *infos, gstore_query_join *join)
 {
-	List	 *others = NIL;
+	List	 *others = NIL, *matches = NIL;
 	ListCell *cell;
 
 	foreach(cell, infos)
 	{
 		RestrictInfo *info = lfirst_node(RestrictInfo, cell);
+		const bool	  is_late = RINFO_IS_PUSHED_DOWN(info, joined->relids);
 		const bool	  after = join->kind == GQUERY_JOIN_INNER ||
-			(join->kind == GQUERY_JOIN_LEFT && RINFO_IS_PUSHED_DOWN(info, joined->relids));
+			(join->kind == GQUERY_JOIN_LEFT && is_late);
 
-		if (info->pseudoconstant)
+		if (info->pseudoconstant || (join->kind == GQUERY_JOIN_ANTI && is_late))
 			return false;
 		if ((join->kind == GQUERY_JOIN_INNER || !after) && is_key(info, outer, inner) &&
-			list_length(join->keys) < GQUERY_KEYS_MAX)
+			words_of_keys(join->keys) <= GQUERY_KEYS_MAX - 2)
 			join->keys = lappend(join->keys, info->clause);
 		else if (after)
 			others = lappend(others, info);
 		else
-			return false;
+			matches = lappend(matches, info);
 	}
+	join->matches = extract_actual_clauses(gstore_query_order(root, matches), false);
 	join->conditions = extract_actual_clauses(gstore_query_order(root, others), false);
-	return join->keys != NIL;
+	return true;
 }
 
 /* Whether the parts that it has so far can be compiled. */
@@ -165,6 +195,7 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	const gstore_join_plan *before = gstore_join_find(root, outer);
 	gstore_join_plan	   *plan;
 	gstore_query_join	   *join;
+	double					matches;
 
 	if (before == NULL || !is_table(root, inner) || list_length(before->joins) == GQUERY_JOINS_MAX)
 		return NULL;
@@ -179,27 +210,51 @@ make_plan(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer, RelOptInfo *
 	plan->joins = lappend(list_copy(before->joins), join);
 	plan->tables = bms_add_member(bms_copy(before->tables), (int) inner->relid);
 	plan->probes += outer->rows + inner->tuples * READ_PROBES + inner->rows * ENTER_PROBES;
-	if (joined->rows > outer->rows)
-		plan->probes += joined->rows *
-			Max(1, ROWS_AT_WORK / Max(1, root->simple_rel_array[plan->outer]->tuples));
+	matches = join->keys == NIL ? outer->rows * inner->rows : joined->rows;
+	if (matches > outer->rows)
+		plan->probes += matches *
+			Max(1, ROWS_AT_WORK / clamp_row_est(root->simple_rel_array[plan->outer]->rows));
 	return plan;
+}
+
+/* Of the paths of the pairs so far. A path that was offered, and is still there, runs the cheapest one if the GPU cannot. */
+static void
+note_local(RelOptInfo *joined, gstore_join_plan *plan)
+{
+	Path *local;
+
+	if (plan == NULL)
+		return;
+	local = GetExistingLocalJoinPath(joined);
+	if (local == NULL || (plan->local != NULL && plan->local->total_cost <= local->total_cost))
+		return;
+	plan->local = local;
+	if (plan->path != NULL && list_member_ptr(joined->pathlist, plan->path))
+		plan->path->fdw_outerpath = local;
 }
 
 static void
 gstoreGetForeignJoinPaths(PlannerInfo *root, RelOptInfo *joined, RelOptInfo *outer,
 						  RelOptInfo *inner, JoinType type, JoinPathExtraData *extra)
 {
-	const gstore_join_plan *noted = joined->fdw_private;
-	gstore_join_plan	   *plan;
-	gquery_join				kind;
+	gstore_join_plan *noted = joined->fdw_private, *plan;
+	gquery_join		  kind;
 
 	if (!gstore_gpu_queries || !gstore_gpu_joins || joined->reloptkind != RELOPT_JOINREL ||
 		root->parse->commandType != CMD_SELECT || root->parse->rowMarks != NIL ||
 		root->rowMarks != NIL || !bms_is_empty(joined->lateral_relids) || !find_kind(type, &kind))
 		return;
 	plan = make_plan(root, joined, outer, inner, kind, extra->restrictlist);
-	if (plan != NULL && (noted == NULL || plan->probes < noted->probes) && is_compiled(root, plan))
-		joined->fdw_private = plan;
+	if (plan == NULL || (noted != NULL && plan->probes >= noted->probes) || !is_compiled(root, plan))
+	{
+		note_local(joined, noted);
+		return;
+	}
+	plan->local = noted == NULL ? NULL : noted->local;
+	plan->path = NULL;
+	joined->fdw_private = plan;
+	note_local(joined, plan);
+	gstore_query_add_join(root, joined, plan);
 }
 
 void
@@ -253,8 +308,9 @@ gstore_join_encode(const gstore_join_plan *plan, List **expressions)
 
 		numbers = lappend_int(numbers, rank_of(plan->tables, join->relation));
 		numbers = lappend_int(numbers, (int) join->kind);
-		(void) add_list(expressions, join->keys);
+		numbers = lappend_int(numbers, add_list(expressions, join->keys));
 		numbers = lappend_int(numbers, add_list(expressions, join->filters));
+		numbers = lappend_int(numbers, add_list(expressions, join->matches));
 		numbers = lappend_int(numbers, add_list(expressions, join->conditions));
 	}
 	return numbers;
@@ -274,15 +330,16 @@ gstore_join_decode(const List *numbers, const Bitmapset *tables, List *expressio
 
 	*plan = (gstore_join_plan){.outer = table_at(tables, linitial_int(numbers))};
 	plan->filters = next_list(expressions, &at, lsecond_int(numbers) != 0);
-	for (int i = 2; i + 3 < list_length(numbers); i += 4)
+	for (int i = 2; i + 5 < list_length(numbers); i += 6)
 	{
 		gstore_query_join *join = palloc0(sizeof *join);
 
 		join->relation = table_at(tables, list_nth_int(numbers, i));
 		join->kind = (gquery_join) list_nth_int(numbers, i + 1);
-		join->keys = next_list(expressions, &at, true);
-		join->filters = next_list(expressions, &at, list_nth_int(numbers, i + 2) != 0);
-		join->conditions = next_list(expressions, &at, list_nth_int(numbers, i + 3) != 0);
+		join->keys = next_list(expressions, &at, list_nth_int(numbers, i + 2) != 0);
+		join->filters = next_list(expressions, &at, list_nth_int(numbers, i + 3) != 0);
+		join->matches = next_list(expressions, &at, list_nth_int(numbers, i + 4) != 0);
+		join->conditions = next_list(expressions, &at, list_nth_int(numbers, i + 5) != 0);
 		plan->joins = lappend(plan->joins, join);
 	}
 }
@@ -303,10 +360,13 @@ gstore_join_explain(const ForeignScanState *node, const List *joins, ExplainStat
 	{
 		const gstore_query_join *join = lfirst(cell);
 
+		List *on = list_concat_copy(join->keys, join->matches);
+
 		texts = lappend(texts,
 						psprintf("%s %s", kinds[join->kind],
-								 deparse_expression((Node *) make_ands_explicit(join->keys),
-													context, true, false)));
+								 on == NIL ? "of all rows"
+										   : deparse_expression((Node *) make_ands_explicit(on),
+																context, true, false)));
 	}
 	ExplainPropertyList("GPU Join", texts, es);
 	foreach(cell, joins)

@@ -20,6 +20,7 @@ typedef struct gstore_query_join
 	gquery_join kind;
 	List	   *keys;		/* OpExpr: an expression of it equals one of the tables before */
 	List	   *filters;	/* of its rows, before they are joined */
+	List	   *matches;	/* of other joins than inner ones: what is a match, beside the keys */
 	List	   *conditions; /* of joined rows */
 } gstore_query_join;
 
@@ -33,6 +34,9 @@ typedef struct gstore_join_plan
 	List  *joins;	/* of gstore_query_join */
 	Relids tables;
 	double probes; /* what it costs beside the outer table's rows, in probes of a hash table */
+	/* Of a joined relation: the cheapest path without the GPU that is known, and, once it was offered, that with it. NULL: there is none. */
+	Path		*local;
+	ForeignPath *path;
 } gstore_join_plan;
 
 /* GetForeignJoinPaths. */

@@ -27,6 +27,12 @@ extern Index gstore_query_level(PlannerInfo *root, RestrictInfo *info);
 extern Cost gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel,
 								  const gstore_query_size *size, bool grouped);
 
+struct gstore_join_plan;
+
+/* Of a joined relation whose rows are the result: the path of this plan, if its columns can be returned. */
+extern void
+gstore_query_add_join(PlannerInfo *root, RelOptInfo *joined, struct gstore_join_plan *plan);
+
 /* What a plan is for; `plan` is one of such a path. */
 extern void gstore_query_of_plan(const ForeignScan *plan, gstore_query *query);
 

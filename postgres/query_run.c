@@ -193,6 +193,8 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
+	window->first_row = request->first_row;
+	window->slice_rows = request->slice_rows;
 	window->gather_max = query->gather_max;
 	window->gather_count = (uint32) query->gather_count;
 	if (query->gather_count > 0)
@@ -300,6 +302,18 @@ note_met(gstore_run *run, uint32 raised)
 		run->met |= UINT64CONST(1) << number;
 }
 
+/* Where the request goes on. */
+static void
+take_next_row(gstore_run *run, const gstore_request *request)
+{
+	const gquery_window *window = gstore_session_window(run->session);
+
+	run->next_row = window->next_row < request->view[0].rows ? window->next_row : 0;
+	run->slice_rows = window->next_slice_rows;
+	if (run->next_row > 0 && run->next_row <= request->first_row)
+		elog(ERROR, "the executor of queries has returned no valid result");
+}
+
 /* False, with more values that a row has come to: it is to be tried again. */
 static bool
 try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
@@ -325,10 +339,19 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	run->total += run->left;
 	if (run->gathered || (run->kind != GSTORE_QUERY_FILTER && request->nearest == 0))
 		gstore_query_count(run->kind, GSTORE_QUERY_ROWS_RETURNED, run->left);
-	run->fetched = false;
+	run->fetched = request->first_row > 0;
+	take_next_row(run, request);
 	take_piece(run);
 	run->place = "on the GPU";
 	return true;
+}
+
+static void
+forget_records(gstore_run *run)
+{
+	pfree((void *) run->records);
+	run->records = NULL;
+	run->count = run->at = 0;
 }
 
 static bool
@@ -338,6 +361,8 @@ begin_run(gstore_run *run, const gstore_request *request)
 	uint64			met = run->met;
 	bool			done;
 
+	if (request->first_row > 0)
+		forget_records(run);
 	while (!(done = try_run(run, request, query)) && run->met != met)
 	{
 		met = run->met;
@@ -370,7 +395,8 @@ gstore_run_begin(gstore_run *run, const gstore_request *request)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
-	gstore_query_count(run->kind, done ? GSTORE_QUERIES : run->failure, 1);
+	if (!done || request->first_row == 0)
+		gstore_query_count(run->kind, done ? GSTORE_QUERIES : run->failure, 1);
 	return done;
 }
 
@@ -380,14 +406,6 @@ gstore_run_refuse(gstore_run *run, const gstore_compiled *compiled, const char *
 	strlcpy(run->why, why, sizeof run->why);
 	gstore_query_count(gstore_query_kind_of(compiled), GSTORE_QUERY_UNSUPPORTED, 1);
 	return false;
-}
-
-static void
-forget_records(gstore_run *run)
-{
-	pfree((void *) run->records);
-	run->records = NULL;
-	run->count = run->at = 0;
 }
 
 /* Of a run with a session. False: it has ended. */
@@ -486,7 +504,7 @@ gstore_run_end(gstore_run *run)
 	run->session = NULL;
 	run->records = NULL;
 	run->met = 0;
-	run->count = run->at = run->left = 0;
+	run->count = run->at = run->left = run->next_row = 0;
 }
 
 void

@@ -29,6 +29,11 @@ typedef struct gstore_request
 	uint32			nearest; /* points of a search, list_max rows each; 0: it is none */
 	const Relation *inner;	 /* with joins */
 	int				inner_count;
+	/*
+	 * Of joined rows: from this row of the outer table on, 0 or gstore_run.next_row, with its slice_rows. They may end where there are
+	 * list_max of them.
+	 */
+	uint64 first_row, slice_rows;
 } gstore_request;
 
 typedef struct gstore_run
@@ -40,6 +45,8 @@ typedef struct gstore_run
 	int				words;
 	bool			gathered; /* records are rows that passed, with their values: query/gather.h */
 	bool			fetched;  /* those before are gone */
+	/* Of joined rows: where the same request goes on; 0: it has all of them. */
+	uint64 next_row, slice_rows;
 	uint64 met; /* of query_compile.h: values that were not known, and that a row has come to */
 	char   why[GSTORE_SESSION_WHY_BYTES];
 	gstore_query_counter failure; /* the same as a counter */

@@ -24,6 +24,10 @@
 #include "postgres/scan.h"
 #include "postgres/whole.h"
 
+/* Joined rows that a run has, about, and how many times as many the next one: a LIMIT above may want few. */
+#define ROWS_FIRST	UINT64CONST(4096)
+#define ROWS_GROWTH 16
+
 typedef enum phase
 {
 	PHASE_BEFORE, /* it has not run */
@@ -41,6 +45,8 @@ typedef struct query_state
 	List			*limits;  /* of ExprState; of groups in an order */
 	MemoryContext	 context; /* of a run */
 	phase			 phase;
+	gstore_view		 views[GQUERY_TABLES_MAX];
+	gstore_request	 request; /* of the latest run */
 	gstore_run		 run;
 } query_state;
 
@@ -69,12 +75,19 @@ begin_query(ForeignScanState *node, int flags)
 
 /* ---- running */
 
+/* Whether rows are the result, and not groups. */
+static bool
+has_rows(const query_state *state)
+{
+	return state->query.sink == GSTORE_SINK_ROWS;
+}
+
 /* A table without rows has one group, if there are no keys. */
 static void
 take_nothing(query_state *state)
 {
 	state->run.records = palloc0(sizeof(uint64) * (Size) gstore_query_record_words(state->compiled));
-	state->run.count = state->query.keys == NIL;
+	state->run.count = state->query.keys == NIL && !has_rows(state);
 	state->run.total += state->run.count;
 	state->run.place = "nowhere, as the table has no rows";
 }
@@ -106,22 +119,22 @@ choose_rows(const query_state *state, Snapshot snapshot, gstore_view *views)
 static bool
 run_for_snapshot(ForeignScanState *node, query_state *state, Snapshot snapshot)
 {
-	gstore_view	   views[GQUERY_TABLES_MAX];
-	gstore_request request = {.compiled = state->compiled,
-							  .context = node->ss.ps.ps_ExprContext,
-							  .relation = state->relation,
-							  .view = views,
-							  .inner = state->inner,
-							  .inner_count = state->inner_count};
-
-	if (!choose_rows(state, snapshot, views))
+	state->request = (gstore_request){.compiled = state->compiled,
+									  .context = node->ss.ps.ps_ExprContext,
+									  .relation = state->relation,
+									  .view = state->views,
+									  .inner = state->inner,
+									  .inner_count = state->inner_count};
+	if (!choose_rows(state, snapshot, state->views))
 	{
 		take_nothing(state);
 		return true;
 	}
 	if (state->query.order != NIL || state->query.having != NIL)
-		request.list_max = count_wanted(node, state);
-	if (!gstore_run_begin(&state->run, &request))
+		state->request.list_max = count_wanted(node, state);
+	if (has_rows(state))
+		state->request.list_max = ROWS_FIRST;
+	if (!gstore_run_begin(&state->run, &state->request))
 		return false;
 	return state->query.order == NIL ||
 		gstore_run_sort(&state->run, gstore_query_entry_words(state->compiled));
@@ -168,16 +181,34 @@ run_query(ForeignScanState *node, query_state *state)
 
 /* ---- rows */
 
+/* Joined rows of outer rows behind those whose have been returned: now it is an error if they cannot be made. */
+static bool
+go_on(query_state *state)
+{
+	if (state->run.next_row == 0)
+		return false;
+	CHECK_FOR_INTERRUPTS();
+	state->request.first_row = state->run.next_row;
+	state->request.slice_rows = state->run.slice_rows;
+	state->request.list_max *= ROWS_GROWTH;
+	if (!gstore_run_begin(&state->run, &state->request))
+		ereport(ERROR,
+				(errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION),
+				 errmsg("a join on the GPU cannot go on: %s", state->run.why)));
+	return true;
+}
+
 static bool
 next_record(query_state *state)
 {
 	MemoryContext old;
-	bool		  more;
+	bool		  more = true;
 
 	if (state->run.at < state->run.count)
 		return true;
 	old = MemoryContextSwitchTo(state->context);
-	more = gstore_run_fetch(&state->run);
+	while (more && state->run.at == state->run.count)
+		more = gstore_run_fetch(&state->run) || go_on(state);
 	MemoryContextSwitchTo(old);
 	return more;
 }
@@ -301,20 +332,22 @@ explain_query(ForeignScanState *node, ExplainState *es)
 	StringInfoData	   text;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "aggregate on %s", RelationGetRelationName(state->relation));
+	appendStringInfo(&text, "%s %s", has_rows(state) ? "join of" : "aggregate on",
+					 RelationGetRelationName(state->relation));
 	for (int i = 0; i < state->inner_count; i++)
 		appendStringInfo(&text, ", %s", RelationGetRelationName(state->inner[i]));
 	ExplainPropertyText("GPU", text.data, es);
 	gstore_explain_expressions(node, "GPU Filter", state->query.filters, es);
 	gstore_join_explain(node, state->query.joins, es);
-	gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
+	if (!has_rows(state))
+		gstore_explain_expressions(node, "GPU Group Key", state->query.keys, es);
 	gstore_explain_expressions(node, "GPU Aggregate", state->query.aggregates, es);
 	gstore_explain_expressions(node, "GPU Having", state->query.having, es);
 	if (state->query.order != NIL)
 		gstore_explain_order(node, state->query.order, state->query.order_directions, es);
 	if (es->analyze)
 		gstore_run_explain(&state->run, state->phase == PHASE_LOCAL ? "by the local plan" : NULL,
-						   "GPU Groups", es);
+						   has_rows(state) ? "GPU Joined Rows" : "GPU Groups", es);
 }
 
 /* ---- which of them */

@@ -52,9 +52,8 @@ define_query_settings(void)
 							 "Whether aggregates and GROUP BY may run on the GPU.",
 							 "Without effect if gstore_fdw.gpu_queries is off.",
 							 &gstore_gpu_aggregates, true, PGC_USERSET, 0, NULL, NULL, NULL);
-	DefineCustomBoolVariable("gstore_fdw.gpu_joins",
-							 "Whether joins below aggregates and GROUP BY may run on the GPU.",
-							 "Without effect if gstore_fdw.gpu_aggregates is off.",
+	DefineCustomBoolVariable("gstore_fdw.gpu_joins", "Whether joins may run on the GPU.",
+							 "Those below aggregates: without effect if gstore_fdw.gpu_aggregates is off.",
 							 &gstore_gpu_joins, true, PGC_USERSET, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("gstore_fdw.gpu_filters",
 							 "Whether conditions of scans may be evaluated on the GPU.",

@@ -10,7 +10,7 @@ static const uint32_t form_bytes[GQUERY_FORMS] = {0, 1, 2, 4, 4, 8, 4, 8, 16, 16
 static bool is_gathered(const gquery_window *w, uint32_t column)
 {
     for (uint32_t i = 0; i < w->gather_count; i++)
-        if (w->gather[i] == column)
+        if ((w->gather[i] & ~GQUERY_GATHER_HIGH) == column)
             return true;
     return false;
 }
@@ -180,11 +180,13 @@ static bool set_deleted(gquery_query *q)
     return true;
 }
 
-/* What goes through the kernels. */
+/* What goes through the kernels; of a query that goes on it has been counted. */
 static void count_bytes(gquery_query *q)
 {
     uint64_t bytes = q->c->query.tables[0].deleted_bytes + q->c->query.tables[0].dead.bytes;
 
+    if (q->c->query.first_row > 0)
+        return;
     for (uint32_t i = 0; i < q->listed.count; i++) {
         const gvm_table_column *c = &q->attached->columns[q->listed.list[i]];
 

@@ -164,3 +164,15 @@ gquery_tests gquery_fuse(gquery_program *program)
     tests.code_count = program->code_count;
     return tests;
 }
+
+void gquery_set_resumes(const gquery_program *program, gquery_hash *hashes)
+{
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        const uint32_t op = program->code[at].op & GQUERY_OPERATION;
+
+        if (op == GQUERY_PROBE)
+            hashes[program->code[at].a - 1].resume = at + 1;
+        if (op == GQUERY_MATCH)
+            hashes[program->code[at].a - 1].matched = at + 1;
+    }
+}

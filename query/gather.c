@@ -78,6 +78,8 @@ GVM_KERNEL(query_list_marks, gquery_marks, p)
 
 GVM_DEVICE int is_null(const gquery_source *source, uint64_t row)
 {
+    if (row == ~(uint64_t)0)
+        return 1;
     if (source->nulls == 0)
         return source->values == 0;
     return (((const uint8_t *)(uintptr_t)source->nulls)[row / 8] >> row % 8 & 1) == 0;
@@ -88,6 +90,13 @@ GVM_DEVICE int is_null(const gquery_source *source, uint64_t row)
 GVM_DEVICE uint64_t value_of(const gquery_source *source, uint32_t form, uint64_t row)
 {
     switch (form) {
+    case GQUERY_DECIMAL:
+    case GQUERY_DECIMAL_HIGH:
+        return ((const uint64_t *)(uintptr_t)source->values)[2 * row + (form == GQUERY_DECIMAL_HIGH)];
+    case GQUERY_UUID_HIGH:
+    case GQUERY_UUID_LOW:
+        return word_of_bytes(
+            ((const uint64_t *)(uintptr_t)source->values)[2 * row + (form == GQUERY_UUID_LOW)]);
     case GQUERY_BIT: return ((const uint8_t *)(uintptr_t)source->values)[row / 8] >> row % 8 & 1;
     case GQUERY_U8: return VALUE(uint8_t);
     case GQUERY_I16: return (uint64_t)(int64_t)VALUE(int16_t);
@@ -106,30 +115,35 @@ GVM_DEVICE uint64_t add_bias(uint64_t v, uint32_t form, int64_t bias)
     return bias == 0 || (int64_t)v == least || (int64_t)v == ~least ? v : v + (uint64_t)bias;
 }
 
-GVM_DEVICE uint64_t record_word(const gquery_gather *p, uint64_t row, uint32_t word)
+/* rows: of each table one. */
+GVM_DEVICE uint64_t record_word(const gquery_gather *p, const uint64_t *rows, uint32_t word)
 {
     uint64_t nulls = 0;
     uint32_t c;
 
     if (word == 0)
-        return row;
+        return rows[0];
     if (word > 1) {
+        const gquery_source *source = &p->sources[word - 2];
+        const uint64_t row = rows[source->table];
+
         c = word - 2;
-        return is_null(&p->sources[c], row)
+        return is_null(source, row)
                    ? 0
-                   : add_bias(value_of(&p->sources[c], p->forms[c], row), p->forms[c], p->biases[c]);
+                   : add_bias(value_of(source, p->forms[c], row), p->forms[c], p->biases[c]);
     }
     for (c = 0; c < p->columns; c++)
-        nulls |= (uint64_t)is_null(&p->sources[c], row) << c;
+        nulls |= (uint64_t)is_null(&p->sources[c], rows[p->sources[c].table]) << c;
     return nulls;
 }
 
 GVM_KERNEL(query_gather, gquery_gather, p)
 {
-    const uint64_t words = p.columns + 2, all = p.count * words;
+    const uint64_t words = p.columns + 2 - p.skipped, all = p.count * words;
     uint64_t at;
 
     for (at = gvm_thread_global(); at < all; at += gvm_thread_count())
         ((uint64_t *)(uintptr_t)p.out)[at] = record_word(
-            &p, ((const uint64_t *)(uintptr_t)p.rows)[at / words], (uint32_t)(at % words));
+            &p, (const uint64_t *)(uintptr_t)p.rows + at / words * p.tables,
+            (uint32_t)(at % words) + p.skipped);
 }

@@ -5,6 +5,9 @@
 
 #include "query/kernels.h"
 
+#define GQUERY_DECIMAL_HIGH \
+    GQUERY_FORMS /* a form here: the upper half of a decimal; GQUERY_DECIMAL is the lower one */
+
 /* A bitmap in parts of `each` words of 32 rows; a warp goes through one at a time.
  *
  * query_count_marks: counts[part] becomes how many of the part's bits are 1.
@@ -18,13 +21,16 @@ typedef struct gquery_marks {
 } gquery_marks;
 
 /* query_gather: a record of 2 + `columns` words for each of `count` rows: its number, which columns are NULL (bit i: column i), the values as the
- * stack of query/program.h has them, 0 where they are NULL. None is of GQUERY_DECIMAL and those behind it. */
+ * stack of query/program.h has them, 0 where they are NULL. Of rows that are joined there is a number for each table; records are
+ * without them. */
 typedef struct gquery_gather {
-    uint64_t rows; /* uint64_t */
+    uint64_t rows; /* uint64_t, `tables` of each; all ones: there is none, and the table's columns are NULL */
     uint64_t count;
     uint64_t out;
+    uint32_t tables;
+    uint32_t skipped; /* words that records begin without: 0 or 1 */
     uint32_t columns;
-    uint32_t forms[GQUERY_COLUMNS_MAX]; /* gquery_form */
+    uint32_t forms[GQUERY_COLUMNS_MAX]; /* gquery_form, or GQUERY_DECIMAL_HIGH */
     int64_t biases[GQUERY_COLUMNS_MAX]; /* gquery_column.bias */
     gquery_source sources[GQUERY_COLUMNS_MAX];
 } gquery_gather;

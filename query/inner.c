@@ -66,6 +66,7 @@ static bool make_inner(gquery_query *q, uint32_t t)
     inner->c.query.table_count = 1;
     inner->c.query.tables[0] = w->tables[1 + t];
     inner->c.query.scratch_bytes_max = w->scratch_bytes_max;
+    inner->c.query.first_row = w->first_row;
     return check_build(q, inner, t);
 }
 
@@ -209,12 +210,14 @@ static bool is_read(const gquery_instruction *i)
     return i->op == GQUERY_LOAD || i->op == GQUERY_TEXT;
 }
 
-/* Reads the columns that the query's program has of the table, in their order. */
-static void list_columns(const gquery_program *whole, uint32_t t, gquery_program *out)
+/* Reads the columns that the query's program has of the table, in their order, and gathers those that the query does. */
+static void list_columns(const gquery_window *w, uint32_t t, gquery_window *part)
 {
+    const gquery_program *whole = &w->program;
+    gquery_program *out = &part->program;
     uint32_t places[GQUERY_COLUMNS_MAX];
 
-    out->column_count = out->code_count = 0;
+    out->column_count = out->code_count = part->gather_count = 0;
     for (uint32_t i = 0; i < whole->column_count; i++)
         if (whole->columns[i].table == 1 + t) {
             places[i] = out->column_count;
@@ -226,12 +229,18 @@ static void list_columns(const gquery_program *whole, uint32_t t, gquery_program
             out->code[out->code_count] = whole->code[i];
             out->code[out->code_count++].a = places[whole->code[i].a];
         }
+    for (uint32_t i = 0; i < w->gather_count; i++) {
+        const uint32_t column = w->gather[i] & ~GQUERY_GATHER_HIGH;
+
+        if (whole->columns[column].table == 1 + t)
+            part->gather[part->gather_count++] = places[column];
+    }
 }
 
 /* Those of deleted rows are not in the hash table. */
 static bool open_columns(gquery_query *q, gquery_inner *inner, uint32_t t)
 {
-    list_columns(&q->c->query.program, t, &inner->c.query.program);
+    list_columns(&q->c->query, t, &inner->c.query);
     if (inner->c.query.program.column_count == 0)
         return true;
     inner->part = start_part(q, inner);
@@ -257,7 +266,7 @@ static void set_sources(gquery_query *q, gquery_inner *inner, uint32_t t)
 
 bool gquery_inner_open(gquery_query *q)
 {
-    q->matches = 1;
+    q->matches = q->matches_most = 1;
     for (uint32_t t = 0; t < q->shape.joins; t++) {
         const gquery_hashed *h;
 
@@ -266,6 +275,7 @@ bool gquery_inner_open(gquery_query *q)
         h = q->inner[t]->hashed;
         if (h->repeated > 0)
             q->matches *= (double)h->rows / (double)(h->rows - h->repeated);
+        q->matches_most *= (double)h->repeated + 1;
     }
     return true;
 }

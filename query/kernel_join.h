@@ -4,6 +4,9 @@
  * matches goes through the program once for each: `more` has a bit for each row and table, and after the program the innermost table that
  * has another match for a row takes that; the program goes on behind its GQUERY_PROBE. Tables behind that are looked up anew.
  *
+ * A condition on the pair is between GQUERY_PROBE and GQUERY_MATCH. There the program ends, and begins anew behind the probe for the rows that have others
+ * with the same keys, or, once no row has, behind GQUERY_MATCH for those that go on. A row that takes another match of a left join comes by its GQUERY_MATCH, too, and is out if there is none.
+ *
  * A slot's state is FREE, CLAIMED or READY. Of READY slots only the first row of the chain changes, by an exchange: nobody waits for anybody then. Tables are
  * probed by later launches alone.
  *
@@ -40,6 +43,11 @@ GVM_DEVICE void start_joins(const gquery_scan *p, machine *m)
     (void)p;
     (void)m;
 }
+GVM_DEVICE int has_too_many(const gquery_scan *p)
+{
+    (void)p;
+    return 0;
+}
 
 #else
 
@@ -47,6 +55,14 @@ GVM_DEVICE void start_joins(const gquery_scan *p, machine *m)
 #define SLOT_CLAIMED 1u
 #define SLOT_READY 2u
 #define UNMATCHED (~0ull)
+
+/* machine.search: for the table's rows EACH bits that have come to the probe, that the condition was true for once, and that it is to be evaluated for with
+ * other rows of the table. */
+#define SEARCH_ENTERED 0
+#define SEARCH_FOUND EACH
+#define SEARCH_AGAIN (2 * EACH)
+#define SEARCH_TABLE (3 * EACH)
+#define SEARCH_IS_ON (1u << (SEARCH_TABLE + 4))
 
 /* ---- the rows that were found */
 
@@ -81,7 +97,7 @@ GVM_DEVICE uint32_t unmatched_rows(const machine *m, const gquery_source *source
 GVM_DEVICE void start_joins(const gquery_scan *p, machine *m)
 {
     m->joined = p->depth > 0 ? place(m, p->depth - 1, 0) : m->stack;
-    m->more = 0;
+    m->more = m->search = 0;
 }
 
 /* ---- probing */
@@ -133,7 +149,7 @@ GVM_DEVICE uint32_t next_row(const gquery_hash *h, uint64_t row)
 
 GVM_DEVICE void probe(const gquery_scan *p, machine *m, const gquery_instruction *i)
 {
-    const uint32_t t = i->a - 1, kind = (uint32_t)i->value;
+    const uint32_t t = i->a - 1, kind = (uint32_t)i->value % GQUERY_JOIN_CONDITION;
     const gquery_hash *h = &p->hashes[t];
     uint32_t r, k, nulls = 0, found = 0, more = 0;
 
@@ -157,10 +173,67 @@ GVM_DEVICE void probe(const gquery_scan *p, machine *m, const gquery_instruction
     m->depth = 0;
     if (kind <= GQUERY_JOIN_LEFT)
         m->more = (m->more & ~(m->active << t * EACH)) | more << t * EACH;
-    if (kind == GQUERY_JOIN_ANTI)
-        m->active &= ~found;
-    else if (kind != GQUERY_JOIN_LEFT)
+    if (i->value >= GQUERY_JOIN_CONDITION) {
+        m->search = SEARCH_IS_ON | t << SEARCH_TABLE | m->active << SEARCH_ENTERED;
         m->active &= found;
+    } else if (kind == GQUERY_JOIN_ANTI) {
+        m->active &= ~found;
+    } else if (kind != GQUERY_JOIN_LEFT) {
+        m->active &= found;
+    }
+}
+
+/* The condition is true of the rows that were found, or not: these take the next ones. No row goes on from here: continue_search() says which do. */
+GVM_DEVICE void match(const gquery_scan *p, machine *m, const gquery_instruction *i)
+{
+    const uint32_t t = i->a - 1, met = m->active & true_rows(m);
+    uint32_t r, again = 0, more = 0;
+
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *row = joined_place(m, t, r);
+        uint32_t next;
+
+        if (!has(m->active, r))
+            continue;
+        next = next_row(&p->hashes[t], *row);
+        if (next == GQUERY_NO_ROW)
+            continue;
+        if (has(met, r)) {
+            more |= 1u << r;
+        } else {
+            *row = next;
+            again |= 1u << r;
+        }
+    }
+    if (i->value % GQUERY_JOIN_CONDITION == GQUERY_JOIN_LEFT)
+        m->more = (m->more & ~(m->active << t * EACH)) | more << t * EACH;
+    m->search |= SEARCH_IS_ON | t << SEARCH_TABLE | met << SEARCH_FOUND | again << SEARCH_AGAIN;
+    m->active = 0;
+}
+
+/* The rows that have become active, and where they go on: the condition of others that were found, or what is behind it. */
+GVM_DEVICE uint32_t continue_search(const gquery_scan *p, machine *m)
+{
+    const uint32_t t = m->search >> SEARCH_TABLE & 15, found = m->search >> SEARCH_FOUND & ALL_ROWS,
+                   missing = m->search >> SEARCH_ENTERED & ALL_ROWS & ~found;
+    const gquery_hash *h = &p->hashes[t];
+    const uint32_t kind = (uint32_t)m->program->code[h->matched - 1].value % GQUERY_JOIN_CONDITION;
+    uint32_t r;
+
+    m->active = m->search >> SEARCH_AGAIN & ALL_ROWS;
+    m->search &= ~(ALL_ROWS << SEARCH_AGAIN);
+    if (m->active != 0)
+        return h->resume;
+    m->search = 0;
+    m->active = kind == GQUERY_JOIN_ANTI   ? missing
+                : kind == GQUERY_JOIN_LEFT ? found | missing
+                                           : found;
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++)
+        if (has(missing, r))
+            *joined_place(m, t, r) = UNMATCHED;
+    return h->matched;
 }
 
 /* Of the innermost table that has more: the rows that have become active then, and the instruction behind its probe. */
@@ -183,11 +256,11 @@ GVM_DEVICE uint32_t take_next_matches(const gquery_scan *p, machine *m)
         if (next_row(h, *row) == GQUERY_NO_ROW)
             m->more &= ~(1u << (t * EACH + r));
     }
-    return (uint32_t)h->resume;
+    return h->resume;
 }
 
 #define HALT_ROUNDS \
-    1024u /* matches of a thread's rows between two reads of p->halt, which is in host memory */
+    1024u /* matches of a thread's rows, or rows that may be some, between two reads of p->halt, which is in host memory */
 
 /* Whether further matches are left out. round: how many of the tile there have been. */
 GVM_DEVICE int is_halted(const gquery_scan *p, machine *m, uint32_t round)
@@ -197,7 +270,7 @@ GVM_DEVICE int is_halted(const gquery_scan *p, machine *m, uint32_t round)
         return 0;
     if (m->error == 0)
         m->error = GQUERY_E_LONG;
-    m->more = 0;
+    m->more = m->search = 0;
     return 1;
 }
 
@@ -256,6 +329,53 @@ GVM_DEVICE void build(const gquery_scan *p, machine *m, uint32_t count)
 
         if (has(m->active, r) && m->error == 0 && !enter_row(b, &keys, (uint32_t)(row_at(m, r))))
             m->error = GQUERY_E_LONG;
+    }
+}
+
+/* ---- joined rows as results */
+
+GVM_DEVICE int has_too_many(const gquery_scan *p)
+{
+    const gquery_appended *a = (const gquery_appended *)(uintptr_t)p->appended;
+
+    return a != 0 && gvm_load_consume_u64(&a->count) > a->stop;
+}
+
+/* Places for the rows of the lanes that are here, by one of them; those of a lane are behind each other. */
+GVM_DEVICE uint64_t take_places(uint64_t *count, uint32_t rows)
+{
+    const uint32_t lanes = gvm_warp_active(), before = (1u << gvm_lane()) - 1,
+                   first = gvm_count_ones((lanes & (0 - lanes)) - 1);
+    uint32_t r, rank = 0, total = 0;
+    uint64_t at = 0;
+
+    GVM_UNROLL
+    for (r = 0; r < EACH; r++) {
+        const uint32_t all = gvm_warp_ballot(lanes, has(rows, r));
+
+        rank += gvm_count_ones(all & before);
+        total += gvm_count_ones(all);
+    }
+    if (gvm_lane() == first && total > 0)
+        at = gvm_atomic_add_u64(count, total);
+    return gvm_warp_shuffle_u64(lanes, at, first, gvm_warp_size()) + rank;
+}
+
+GVM_DEVICE void append_rows(const gquery_scan *p, machine *m)
+{
+    gquery_appended *a = (gquery_appended *)(uintptr_t)p->appended;
+    uint64_t at = take_places(&a->count, m->active);
+    uint32_t r, t;
+
+    GVM_NO_UNROLL
+    for (r = 0; r < EACH; r++) {
+        uint64_t *to = (uint64_t *)(uintptr_t)a->rows + at * a->tables;
+
+        if (!has(m->active, r) || at++ >= a->max)
+            continue;
+        to[0] = row_at(m, r);
+        for (t = 1; t < a->tables; t++)
+            to[t] = *joined_place(m, t - 1, r);
     }
 }
 

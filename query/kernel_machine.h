@@ -27,6 +27,7 @@ typedef struct machine {
     /* kernel_join.h's: */
     uint64_t *joined; /* the row of table 1 + t is t * EACH warps' lanes before */
     uint32_t more;    /* EACH bits for each of these tables: there is another match */
+    uint32_t search;  /* of a join with a condition */
 } machine;
 
 GVM_DEVICE int has(uint32_t rows, uint32_t r)

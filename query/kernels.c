@@ -630,17 +630,20 @@ GVM_DEVICE void run_instruction(const gquery_scan *p, machine *m, gquery_instruc
 #ifdef GQUERY_JOINED
     case GQUERY_PROBE: probe(p, m, &i); break;
     case GQUERY_BUILD: build(p, m, i.a); break;
+    case GQUERY_APPEND: append_rows(p, m); break;
+    case GQUERY_MATCH: match(p, m, &i); break;
 #endif
     case GQUERY_TEXT: test_texts(m, &p->sources[i.a], &i, column_nulls(m, &p->sources[i.a])); break;
     default: convert(m, op, i.b);
     }
 }
 
-/* There is no room for another group: all is done again with more. */
+/* There is no room for another group, or for joined rows: all is done again. */
 GVM_DEVICE int is_full(const gquery_scan *p)
 {
-    return p->groups != 0 &&
-           gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0;
+    return (p->groups != 0 &&
+            gvm_load_consume_u32(&((const gquery_groups *)(uintptr_t)p->groups)->full) != 0) ||
+           has_too_many(p);
 }
 
 /* Of these rows of the tile, those below `end`. */
@@ -710,8 +713,8 @@ GVM_DEVICE void run_program(const gquery_scan *p, machine *m)
         run_test(p, m, &p->tests.each[t]);
     run_code(p, m, p->tests.end);
 #ifdef GQUERY_JOINED
-    for (t = 1; m->more != 0 && !is_full(p) && !is_halted(p, m, t); t++)
-        run_code(p, m, take_next_matches(p, m));
+    for (t = 1; (m->more | m->search) != 0 && !is_full(p) && !is_halted(p, m, t); t++)
+        run_code(p, m, m->search != 0 ? continue_search(p, m) : take_next_matches(p, m));
 #endif
 }
 

@@ -71,10 +71,11 @@ gquery_source gquery_source_at(const gquery_column *column, uint64_t values, uin
 /* An inner table by its keys: open addressing, linear probing. A slot is a word, which has a state in its lower half and a row, below GQUERY_NO_ROW, in its
  * upper one, and then the keys. Rows with the same keys are chained by `next`, a uint32_t for each row of the table that has been entered. */
 typedef struct gquery_hash {
-    uint64_t slots;  /* an address */
-    uint64_t count;  /* of slots; 0: no row was entered */
-    uint64_t next;   /* an address; 0: no two rows have the same keys */
-    uint64_t resume; /* by gquery_scan: the instruction behind the table's GQUERY_PROBE */
+    uint64_t slots; /* an address */
+    uint64_t count; /* of slots; 0: no row was entered */
+    uint64_t next;  /* an address; 0: no two rows have the same keys */
+    /* By gquery_scan: the instructions behind the table's GQUERY_PROBE, and behind its GQUERY_MATCH. */
+    uint32_t resume, matched;
 } gquery_hash;
 
 /* Of GQUERY_BUILD. A scan with hash.count 0 counts rows in `rows`, one with slots, which are 0 before, enters them, and counts in `repeated` those whose keys were there.
@@ -84,6 +85,17 @@ typedef struct gquery_build {
     uint64_t rows;
     uint64_t repeated;
 } gquery_build;
+
+/* Of GQUERY_APPEND: the numbers of the rows that are joined, of each table one, the outer one's first; all ones: there is none. Where count exceeds max, those beyond were left out; where it
+ * exceeds `stop`, rows may not have been looked at. */
+typedef struct gquery_appended {
+    uint64_t rows; /* `tables` uint64_t each */
+    uint64_t count, max, stop;
+    uint64_t tables;
+} gquery_appended;
+
+/* Of a program that has been through gquery_fuse(): resume and matched of its tables. */
+void gquery_set_resumes(const gquery_program *program, gquery_hash *hashes);
 
 /* query_scan: rows [first, limit) through the program. query_join: the same, also of programs with GQUERY_PROBE and GQUERY_BUILD. Dynamic shared memory: gquery_shared_bytes().
  *
@@ -115,6 +127,7 @@ typedef struct gquery_scan {
     gquery_source sources[GQUERY_COLUMNS_MAX];
     gquery_hash hashes[GQUERY_JOINS_MAX]; /* of tables from 1 on */
     uint64_t build;                       /* of GQUERY_BUILD: gquery_build; otherwise 0 */
+    uint64_t appended;                    /* of GQUERY_APPEND: gquery_appended; otherwise 0 */
     uint64_t halt; /* of query_join: a uint32_t of the host. Where it is not 0, further matches of rows are left out, and GQUERY_E_LONG is raised. 0: there is none */
 } gquery_scan;
 

@@ -7,19 +7,28 @@
     4096u /* a bitmap of so many is sent at once: to make a list of it takes longer */
 #define PARTS_MAX (GQUERY_STATES_BYTES / sizeof(uint64_t))
 
+/* Of a table whose rows are known, and of a form that records have. */
+static bool is_gathered(const gquery_query *q, uint32_t wanted)
+{
+    const gquery_program *p = &q->c->query.program;
+    const uint32_t number = wanted & ~GQUERY_GATHER_HIGH;
+    const gquery_column *column = &p->columns[number < p->column_count ? number : 0];
+
+    return number < p->column_count && column->table < GQUERY_TABLES_MAX &&
+           (q->shape.loadable >> column->table & 1) != 0 &&
+           ((wanted & GQUERY_GATHER_HIGH) == 0 || column->form == GQUERY_DECIMAL) &&
+           (column->form < GQUERY_DECIMAL || (q->shape.appended && !gquery_is_text(column->form)));
+}
+
 bool gquery_marks_check(gquery_query *q)
 {
     const gquery_window *w = &q->c->query;
 
     if (w->gather_count > GQUERY_COLUMNS_MAX || (w->gather_max > 0 && !q->shape.marked))
         return gquery_refuse(q, "columns are gathered of marked rows");
-    for (uint32_t i = 0; i < w->gather_count; i++) {
-        const uint32_t column = w->gather[i];
-
-        if (column >= w->program.column_count || w->program.columns[column].table != 0 ||
-            w->program.columns[column].form >= GQUERY_DECIMAL)
+    for (uint32_t i = 0; i < w->gather_count; i++)
+        if (!is_gathered(q, w->gather[i]))
             return gquery_refuse(q, "there is no such column to be gathered");
-    }
     return true;
 }
 
@@ -97,20 +106,23 @@ static bool list(gquery_query *q, gquery_marks *m)
            launch_parts(q, q->device->list_marks, m);
 }
 
-static bool gather(gquery_query *q, uint64_t rows)
+bool gquery_gather_values(gquery_query *q, uint64_t rows, uint32_t tables, uint32_t skipped)
 {
     const gquery_window *w = &q->c->query;
     gquery_gather g = {.rows = q->passed.address,
                        .count = rows,
                        .out = q->gathered.address,
+                       .tables = tables,
+                       .skipped = skipped,
                        .columns = w->gather_count};
 
     for (uint32_t i = 0; i < g.columns; i++) {
-        const gquery_column *column = &w->program.columns[w->gather[i]];
+        const uint32_t number = w->gather[i] & ~GQUERY_GATHER_HIGH;
+        const gquery_column *column = &w->program.columns[number];
 
-        g.forms[i] = column->form;
+        g.forms[i] = number == w->gather[i] ? column->form : GQUERY_DECIMAL_HIGH;
         g.biases[i] = column->form == GQUERY_I32 || column->form == GQUERY_I64 ? column->bias : 0;
-        g.sources[i] = q->scan.sources[w->gather[i]];
+        g.sources[i] = q->scan.sources[number];
     }
     return gquery_launch(q, q->device->gather, gquery_count_blocks(q, rows * (g.columns + 2)),
                          q->device->threads, 0, &g);
@@ -141,7 +153,8 @@ static bool write_list(gquery_query *q, gquery_marks *m, uint64_t rows)
     }
     return gquery_take_block(q, rows * sizeof(uint64_t), &q->passed) &&
            gquery_take_block(q, rows * words * sizeof(uint64_t), &q->gathered) && list(q, m) &&
-           gather(q, rows) && gquery_write_block(q, &q->gathered, rows, words, true);
+           gquery_gather_values(q, rows, 1, 0) &&
+           gquery_write_block(q, &q->gathered, rows, words, true);
 }
 
 bool gquery_run_marks(gquery_query *q)

@@ -33,7 +33,9 @@ typedef struct checker {
     bool is_reduced;   /* there has been GQUERY_GROUP or GQUERY_AGGREGATE */
     bool multiplies;   /* a join may have several matches for a row */
     uint32_t loadable; /* tables whose columns can be loaded: a bit for each */
-    uint64_t words;    /* of the state that have an aggregate */
+    uint32_t searched; /* the table whose GQUERY_MATCH is yet to come; 0: there is none */
+    uint64_t searched_kind;
+    uint64_t words; /* of the state that have an aggregate */
 } checker;
 
 _Static_assert(GQUERY_STATE_MAX <= 64, "a bit for each word of the state");
@@ -337,7 +339,7 @@ static bool check_group(checker *c, uint32_t keys)
     return move(c, keys, 0);
 }
 
-/* GQUERY_MARK, GQUERY_EMIT or GQUERY_BUILD: the whole result. */
+/* GQUERY_MARK, GQUERY_EMIT, GQUERY_BUILD or GQUERY_APPEND: the whole result. */
 static bool check_last(checker *c, const char *name)
 {
     if (c->nested > 0)
@@ -385,6 +387,19 @@ static bool check_aggregate(checker *c, uint32_t first, uint32_t aggregate)
 
 /* ---- joins */
 
+static bool is_join_kind(uint64_t value)
+{
+    return value < GQUERY_JOIN_KINDS || (value > GQUERY_JOIN_CONDITION + GQUERY_JOIN_INNER &&
+                                         value < GQUERY_JOIN_CONDITION + GQUERY_JOIN_KINDS);
+}
+
+static void begin_search(checker *c, const gquery_instruction *probe)
+{
+    c->searched = probe->a;
+    c->searched_kind = probe->value;
+    c->loadable |= 1u << probe->a;
+}
+
 static bool check_probe(checker *c, const gquery_instruction *i)
 {
     if (c->nested > 0)
@@ -393,16 +408,46 @@ static bool check_probe(checker *c, const gquery_instruction *i)
         return refuse(c, "PROBE after GROUP or AGGREGATE");
     if (i->a != c->shape.joins + 1 || i->a >= GQUERY_TABLES_MAX)
         return refuse(c, "PROBE of table %u after %u joins", (unsigned)i->a, (unsigned)c->shape.joins);
-    if (i->b == 0 || i->b > GQUERY_KEYS_MAX || i->value >= GQUERY_JOIN_KINDS)
+    if (i->b == 0 || i->b > GQUERY_KEYS_MAX || !is_join_kind(i->value))
         return refuse(c, "PROBE with %u values, or of an unknown kind", (unsigned)i->b);
     if (c->depth != i->b)
         return refuse(c, "PROBE with other values on the stack than its keys");
     c->shape.join_keys[c->shape.joins++] = i->b;
-    if (i->value == GQUERY_JOIN_INNER || i->value == GQUERY_JOIN_LEFT) {
-        c->loadable |= 1u << i->a;
-        c->multiplies = true;
-    }
+    c->multiplies |= i->value % GQUERY_JOIN_CONDITION <= GQUERY_JOIN_LEFT;
+    c->loadable |= (uint32_t)(i->value % GQUERY_JOIN_CONDITION <= GQUERY_JOIN_LEFT) << i->a;
+    if (i->value >= GQUERY_JOIN_CONDITION)
+        begin_search(c, i);
     return move(c, i->b, 0);
+}
+
+static bool check_match(checker *c, const gquery_instruction *i)
+{
+    if (c->nested > 0)
+        return refuse(c, "MATCH within IF");
+    if (c->searched == 0 || c->searched != i->a || c->searched_kind != i->value)
+        return refuse(c, "MATCH without its PROBE");
+    if (c->depth != 1)
+        return refuse(c, "MATCH with other values on the stack than a boolean");
+    c->searched = 0;
+    if (i->value % GQUERY_JOIN_CONDITION > GQUERY_JOIN_LEFT)
+        c->loadable &= ~(1u << i->a);
+    return move(c, 1, 0);
+}
+
+/* Between PROBE and MATCH rows are looked for: they neither end there nor go on to other tables. */
+static bool is_of_whole_rows(uint32_t op)
+{
+    switch (op) {
+    case GQUERY_FILTER:
+    case GQUERY_MARK:
+    case GQUERY_EMIT:
+    case GQUERY_GROUP:
+    case GQUERY_AGGREGATE:
+    case GQUERY_PROBE:
+    case GQUERY_BUILD:
+    case GQUERY_APPEND: return true;
+    default: return false;
+    }
 }
 
 static bool check_build(checker *c, uint32_t keys)
@@ -416,12 +461,22 @@ static bool check_build(checker *c, uint32_t keys)
     return check_last(c, "BUILD") && move(c, keys, 0);
 }
 
+static bool check_append(checker *c)
+{
+    c->shape.appended = true;
+    if (c->shape.joins == 0)
+        return refuse(c, "APPEND without joins");
+    return check_last(c, "APPEND");
+}
+
 /* ---- the whole */
 
 static bool check_instruction(checker *c)
 {
     const gquery_instruction *i = &c->program->code[c->at];
 
+    if (c->searched > 0 && is_of_whole_rows(i->op))
+        return refuse(c, "operation %u before MATCH", (unsigned)i->op);
     switch (i->op) {
     case GQUERY_LOAD: return check_load(c, i->a) && move(c, 0, 1);
     case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
@@ -478,6 +533,8 @@ static bool check_instruction(checker *c)
     case GQUERY_AGGREGATE: return check_aggregate(c, i->a, i->b);
     case GQUERY_PROBE: return check_probe(c, i);
     case GQUERY_BUILD: return check_build(c, i->a);
+    case GQUERY_APPEND: return check_append(c);
+    case GQUERY_MATCH: return check_match(c, i);
     default: return refuse(c, "there is no operation %u", (unsigned)i->op);
     }
 }
@@ -520,8 +577,24 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
             return false;
     if (c.nested > 0)
         return refuse(&c, "IF without END");
+    if (c.searched > 0)
+        return refuse(&c, "PROBE without its MATCH");
     if (c.words != (program->state_words == 64 ? ~0ull : (1ull << program->state_words) - 1))
         return refuse(&c, "a word of the state has no aggregate");
     *shape = c.shape;
+    shape->loadable = c.loadable;
     return true;
+}
+
+bool gquery_may_raise(const gquery_program *program)
+{
+    for (uint32_t at = 0; at < program->code_count; at++) {
+        const gquery_instruction *i = &program->code[at];
+
+        if ((i->op >= GQUERY_ADD && i->op <= GQUERY_F64_TO_F32) || i->op == GQUERY_FIELD ||
+            i->op == GQUERY_TEXT || i->op == GQUERY_UNKNOWN ||
+            (i->op == GQUERY_LOAD && program->columns[i->a].form == GQUERY_DECIMAL))
+            return true;
+    }
+    return false;
 }

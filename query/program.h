@@ -126,7 +126,7 @@ typedef enum gquery_op {
     GQUERY_END,  /* of both: they have left the same number of values; without GQUERY_ELSE, none */
 
     /* What becomes of rows; after all of GQUERY_FILTER, not inside of GQUERY_IF but for GQUERY_AGGREGATE. A program has groups and aggregates, or one of
-     * GQUERY_MARK and GQUERY_EMIT, as its last instruction. */
+     * GQUERY_MARK, GQUERY_EMIT and GQUERY_APPEND, as its last instruction. */
     GQUERY_MARK, /* the row's bit in a bitmap becomes 1: bit r % 8 of byte r / 8; those of other rows become 0 */
     GQUERY_EMIT, /* takes `a` values, at least one, none of them NULL: keys by which the row has its place in an ordered list (query/search.h) */
     GQUERY_GROUP, /* takes `a` values, which are the group's keys: equal bits, or both NULL. At most once, not inside of GQUERY_IF. Without it all rows are one group */
@@ -143,6 +143,10 @@ typedef enum gquery_op {
      * that ends in GQUERY_EMIT or GQUERY_BUILD has none. */
     GQUERY_PROBE,
     GQUERY_BUILD, /* the last instruction: takes `a` values. The row goes into a hash table by them, unless one is NULL */
+    GQUERY_APPEND, /* the last instruction, after joins: the numbers of the rows of all tables go behind those of others, in any order */
+    /* Takes a boolean, which is all that is on the stack: whether the rows of table `a` that have the keys match; `value`: that of its GQUERY_PROBE, which has GQUERY_JOIN_CONDITION.
+     * What is between the two is evaluated for each of these rows, until one matches, or, of GQUERY_JOIN_LEFT, for all; columns of `a` can be loaded there. */
+    GQUERY_MATCH,
     /* One more value on the stack: what b, gquery_text and flags, says of the text in column `a`. `value`: the place of the first of its *texts* in
      * `values`, and above 32 bits how many there are. Each of these is a word, with the place of its bytes in `values`, and above 32 bits how many bytes it has. They
      * begin at a word, the lowest byte first, and fill the last one up with zeros. */
@@ -157,6 +161,8 @@ typedef enum gquery_join {
     GQUERY_JOIN_ANTI,  /* a row with a match is out; likewise */
     GQUERY_JOIN_KINDS,
 } gquery_join;
+#define GQUERY_JOIN_CONDITION \
+    0x100u /* beside a kind other than GQUERY_JOIN_INNER: there is a GQUERY_MATCH */
 
 /* Fields as PostgreSQL's extract() has them. GQUERY_E_FIELD: an infinite value has none, or a timestamp is out of range. */
 typedef enum gquery_field {
@@ -285,7 +291,8 @@ typedef struct gquery_shape {
     uint32_t nested; /* GQUERY_IF in each other, at most */
     uint32_t keys; /* values of GQUERY_GROUP, GQUERY_EMIT or GQUERY_BUILD; 0: there is none of them */
     /* At most one is true; none: the rows are one group. */
-    bool grouped, marked, emitted, built;
+    bool grouped, marked, emitted, built, appended;
+    uint32_t loadable; /* behind the last instruction: tables whose columns can be loaded, a bit for each */
     uint32_t joins;                       /* tables that are probed: 1 to joins */
     uint32_t join_keys[GQUERY_JOINS_MAX]; /* values that each of them is probed with */
 } gquery_shape;
@@ -301,5 +308,8 @@ uint32_t gquery_aggregate_words(uint32_t aggregate);
 /* Counts, numbers and the stack's depth at every instruction are what kernels can do, and each word of the state belongs to one aggregate.
  * False: problem, which has room for 128 bytes, says what is not. */
 bool gquery_check(const gquery_program *program, gquery_shape *shape, char *problem);
+
+/* Whether a row may raise an error, of a program that gquery_check() accepts. */
+bool gquery_may_raise(const gquery_program *program);
 
 #endif

@@ -140,22 +140,12 @@ static bool take_groups(gquery_query *q, uint64_t full)
     return false;
 }
 
-/* Where a row goes on that has another match in a table. */
-static void set_resumes(gquery_query *q)
-{
-    const gquery_program *fused = (const gquery_program *)q->lane->host;
-
-    for (uint32_t i = 0; i < fused->code_count; i++)
-        if ((fused->code[i].op & GQUERY_OPERATION) == GQUERY_PROBE)
-            q->scan.hashes[fused->code[i].a - 1].resume = i + 1;
-}
-
 bool gquery_send_control(gquery_query *q, const gquery_control *control)
 {
     *gquery_control_of(q) = *control;
     memcpy(q->lane->host, q->program, sizeof *q->program);
     q->scan.tests = gquery_fuse((gquery_program *)q->lane->host);
-    set_resumes(q);
+    gquery_set_resumes((const gquery_program *)q->lane->host, q->scan.hashes);
     return gquery_check_call(q,
                              gvmi_cu->cuMemcpyHtoDAsync(q->lane->device, q->lane->host,
                                                         GQUERY_CONTROL_AT + sizeof *control,
@@ -615,6 +605,8 @@ static bool run_sink(gquery_query *q)
     }
     if (q->shape.marked)
         return gquery_run_marks(q);
+    if (q->shape.appended)
+        return gquery_run_appended(q);
     if (q->shape.emitted)
         return gquery_run_list(q);
     return q->shape.grouped ? run_groups(q) : run_sums(q);

@@ -1,5 +1,6 @@
 /* query/run.h - a query while it runs: what the files share that carry it out.
  *
+ * appended.c   joined rows
  * columns.c    its table: columns, leases, the bitmap of deleted rows
  * distance.c   distances of vectors from a query, as columns
  * inner.c      tables that it is joined with
@@ -12,7 +13,7 @@
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c and stages.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: appended.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c and stages.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -34,6 +35,7 @@ typedef struct gquery_control {
     gquery_groups groups;
     gquery_list appended, kept; /* list.c */
     gquery_build build;         /* inner.c */
+    gquery_appended joined;     /* appended.c */
 } gquery_control;
 
 /* A lane's memory, on host and device: the program, control, states of blocks, a small bitmap; queries of distances, on the host alone. */
@@ -85,14 +87,14 @@ typedef struct gquery_query {
     gvm_table_data data[GQUERY_COLUMNS_MAX + GQUERY_DISTANCES_MAX];
     gquery_vectors vectors[GQUERY_DISTANCES_MAX];
     gquery_block dead, groups, distances;
-    gquery_block marked, passed;                  /* marks.c: a bitmap, row numbers */
-    gquery_block gathered;                        /* marks.c, stages.c: records */
-    gquery_block list, kept;                      /* list.c, nearest.c: entries */
-    gquery_block columns;                         /* stages.c */
-    uint64_t pitch;                               /* of columns: words from one to the next */
-    void *staged;                                 /* nearest.c: what is copied to the device */
+    gquery_block marked, passed; /* marks.c: a bitmap, row numbers; these appended.c's, too */
+    gquery_block gathered;       /* marks.c, appended.c, stages.c: records */
+    gquery_block list, kept;     /* list.c, nearest.c: entries */
+    gquery_block columns;        /* stages.c */
+    uint64_t pitch;              /* of columns: words from one to the next */
+    void *staged;                /* nearest.c: what is copied to the device */
     struct gquery_inner *inner[GQUERY_JOINS_MAX]; /* inner.c */
-    double matches;                               /* of a row, about */
+    double matches, matches_most;                 /* of a row, about and at most */
     uint64_t slots;
     uint64_t unit;            /* rows of the first batch; later ones have a multiple of it */
     uint64_t launch_rows;     /* of a launch, at most; divides unit, if it is less */
@@ -191,6 +193,12 @@ bool gquery_marks_check(gquery_query *q);
 bool gquery_run_marks(gquery_query *q);
 /* The bitmap of a program that ends in GQUERY_MARK, into q->marked; there are rows. */
 bool gquery_mark(gquery_query *q);
+/* Records of query_gather of so many rows in q->passed, into q->gathered. */
+bool gquery_gather_values(gquery_query *q, uint64_t rows, uint32_t tables, uint32_t skipped);
+
+/* ---- appended.c */
+
+bool gquery_run_appended(gquery_query *q);
 
 /* ---- inner.c */
 

@@ -17,6 +17,8 @@
 #define GQUERY_PIECE_BYTES (8u << 20) /* of results, at most, at a time */
 #define GQUERY_ALIGN 64u
 #define GQUERY_STAGES_MAX 2 /* programs after the first one */
+#define GQUERY_GATHER_HIGH \
+    0x80000000u /* in `gather`, beside a column of decimals: the upper half; without it, the lower one */
 
 typedef enum gquery_verb {
     /* to the executor */
@@ -94,14 +96,20 @@ typedef struct gquery_window {
      * and are not continued; marks are of tables alone. */
     uint32_t stage_count;
     gquery_span stages[GQUERY_STAGES_MAX]; /* gquery_program */
+    /* Of GQUERY_APPEND: from row first_row of the outer table on; 0, or the next_row of the query before, with its slice_rows then. The columns of gather are wanted, whatever gather_max is. It may
+     * end when there are list_max rows. */
+    uint64_t first_row, slice_rows;
     /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
      * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. With `nearest` entries
-     * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. */
+     * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. Of GQUERY_APPEND a record for
+     * each joined row, in any order: which of the columns are NULL (bit i: column i), their values. */
     uint64_t record_count; /* in all */
     uint32_t record_words;
     uint32_t more; /* there are more than these: GQUERY_FETCH */
     uint32_t gathered;
     gquery_span records;
+    /* Of GQUERY_APPEND: outer rows before this one are done; where that is not all of them, the same query goes on from there, and no row raises an error then. */
+    uint64_t next_row, next_slice_rows;
     gquery_cost cost;
 } gquery_window;
 

@@ -26,7 +26,7 @@ def enumerators(*headers):
     found = {}
     for header in headers:
         text = re.sub(r"/\*.*?\*/", "", (PROJECT / header).read_text(), flags=re.S)
-        found.update({name: int(value) for name, value in re.findall(r"#define (G(?:QUERY|STORE)_\w+)[\s\\]+(\d+)u?\s*$", text, re.M)})
+        found.update({name: int(value, 0) for name, value in re.findall(r"#define (G(?:QUERY|STORE)_\w+)[\s\\]+(0x[0-9a-f]+|\d+)u?\s*$", text, re.M)})
         for body in re.findall(r"enum \w+\s*\{(.*?)\}", text, re.S):
             number = -1
             for item in body.split(","):
@@ -63,7 +63,8 @@ Window = layout(
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
-    record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, cost=Cost,
+    first_row=U64, slice_rows=U64,
+    record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, next_row=U64, next_slice_rows=U64, cost=Cost,
 )  # fmt: skip
 Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
 LAYOUTS = {

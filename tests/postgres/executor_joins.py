@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Joins in the executor of queries: hash tables are shared, kept for a while and given back, may be larger than the device, and end with whatever
-happens to a query that builds one. TAP, a line a case.
+happens to a query that builds one; joined rows come run by run, whatever room a run has. TAP, a line a case.
 
 usage: executor_joins.py [CASE...]
 """
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 import time
@@ -20,6 +21,8 @@ PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_c
 # The outer table is `fact`, whatever costs less.
 JOIN = "SELECT count(*), sum(f.x), sum(d.v) FROM fact f LEFT JOIN dim d ON f.k = d.k"
 COUNTED_S = 1.5  # figures of the keeper are those of the last second
+TOO_LONG_S = 11  # of a launch
+SEMI_IF = N["GQUERY_JOIN_CONDITION"] | N["GQUERY_JOIN_SEMI"]
 ROWS, KEYS = 20000, 50000
 
 
@@ -171,18 +174,121 @@ def write_join(client, token, rows, kind="GQUERY_JOIN_INNER", column=ID):
     """count(*) and the sum of the inner rows' values, of ft joined with itself by the column."""
     code = [op("LOAD", 0), op("PROBE", 1, 1, N[kind]), aggregate(0, "COUNT_ROWS"), op("LOAD", 1), aggregate(1, "SUM_I64")]
     client.write(token, rows, (code, 3), columns=(column, column))
+    client.window.program.columns[1].table = 1
+    return write_inner(client, token, rows, column)
+
+
+def write_inner(client, token, rows, key):
+    """The inner table of the join: ft by one column."""
     w = client.window
-    w.program.columns[1].table = 1
     w.table_count = 2
     w.tables[1].token, w.tables[1].rows = token.encode(), rows
     build = Program(column_count=1, code_count=2)
-    build.columns[0] = Column(0, column[0] + 1, column[1], N[column[2]], 0)
+    build.columns[0] = Column(0, key[0] + 1, key[1], N[key[2]], 0)
     build.code[0], build.code[1] = op("LOAD", 0), op("BUILD", 1)
     at = (w.used + 63) // 64 * 64
     client.map[at : at + ctypes.sizeof(build)] = bytes(build)
     w.builds[0] = Span(at, ctypes.sizeof(build))
     w.used = at + ctypes.sizeof(build)
     return at
+
+
+# ---- joined rows, run by run
+
+
+def write_rows(client, token, rows, code=(), wanted=0, scratch=1 << 30, kind="GQUERY_JOIN_INNER"):
+    """k, id and the other's id of ft joined with itself by k; code: what is behind the join. Columns 0 and 1 are the outer table's."""
+    program = [op("LOAD", 0), op("PROBE", 1, 1, N[kind]), *code, op("APPEND")]
+    client.write(token, rows, (program, 0), columns=(K, ID, ID), scratch=scratch, gather=(0, 1, 2), entries=wanted)
+    client.window.program.columns[2].table = 1
+    write_inner(client, token, rows, K)
+
+
+def all_runs(client, token, rows, **more):
+    """Each joined row, and how many runs there were."""
+    found, runs, first, slice_ = [], 0, 0, 0
+    while True:
+        write_rows(client, token, rows, **more)
+        client.window.first_row, client.window.slice_rows = first, slice_
+        found += client.finish(client.ask())
+        runs += 1
+        after = client.window.next_row
+        expect(first < after <= rows or rows == 0, True, "a run goes on")
+        first, slice_ = after, client.window.next_slice_rows
+        if first == rows:
+            return sorted(found), runs
+
+
+@group()
+class Rows:
+    ROWS = 4000  # k is id % 1000, so that a key has four; those with 0 have NULL
+
+    def _expected(self):
+        return sorted((0, k, i, j) for k in range(1, 1000) for i in range(k, self.ROWS + 1, 1000) for j in range(k, self.ROWS + 1, 1000))
+
+    def joined_rows_are_the_same_whatever_room_a_run_has(self, server):
+        token, wanted = fill(server, self.ROWS), self._expected()
+        with Client(server) as client:
+            for scratch, runs_least, runs_most in ((1 << 30, 1, 1), (1 << 20, 1, 2), (256 << 10, 3, 40), (64 << 10, 12, 150), (16 << 10, 40, 2000)):
+                found, runs = all_runs(client, token, self.ROWS, scratch=scratch)
+                expect(found == wanted, True, f"joined rows with {scratch} bytes, {runs} runs, {len(found)} rows")
+                expect(runs_least <= runs <= runs_most, True, f"runs with {scratch} bytes: {runs}")
+            # They may end early, and the rows of one key may be more than there is room for.
+            found, runs = all_runs(client, token, self.ROWS, wanted=100)
+            expect((found == wanted, runs > 1), (True, True), f"joined rows, 100 at a time, {runs} runs")
+            write_rows(client, token, self.ROWS, scratch=1024)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+
+    def errors_of_all_rows_come_before_the_first_results(self, server):
+        token, wanted = fill(server, self.ROWS), self._expected()
+        # 10 / (id - least) > -11, where id - least is 0 in the last row that is joined
+        def divided(least):
+            return [op("CONSTANT", value=10), op("LOAD", 1), op("CONSTANT", value=least), op("SUBTRACT", b="GQUERY_ARITHMETIC_I32"), op("DIVIDE", b="GQUERY_ARITHMETIC_I32"),
+                    op("CONSTANT", value=-11), op("GT", b="GQUERY_ORDER_I64"), op("FILTER")]  # fmt: skip
+        with Client(server) as client:
+            for scratch in (1 << 30, 64 << 10):
+                write_rows(client, token, self.ROWS, divided(self.ROWS - 1), scratch=scratch)
+                expect_verb(client.ask(), "RAISED")
+                found, _ = all_runs(client, token, self.ROWS, code=divided(self.ROWS), scratch=scratch)  # of no joined row
+                expect(found == wanted, True, f"joined rows with {scratch} bytes")
+
+    def one_row_with_very_many_matches_has_all_of_them_or_the_local_plan(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS one; CREATE FOREIGN TABLE one (id int, k bigint) SERVER gstore_fdw; INSERT INTO one SELECT i, CASE WHEN i <= 30000 THEN 0 ELSE i END FROM generate_series(1, 30100) i")
+        token = server.sql("SELECT gstore_export('one')")
+        def of_last(first):  # the outer rows from this one on
+            return [op("LOAD", 1), op("CONSTANT", value=first), op("GE", b="GQUERY_ORDER_I64"), op("FILTER")]
+        with Client(server) as client:
+            found, runs = all_runs(client, token, 30100, code=of_last(29999), scratch=2 << 20)
+            expect((len(found), len(set(found)), runs > 1), (60100, 60100, True), "two rows with 30,000 matches, and others with one")
+            write_rows(client, token, 30100, code=of_last(30000), scratch=1 << 20)
+            expect_verb(client.ask(), "NO_ROOM", "53200")
+
+    def rows_that_others_delete_and_an_executor_that_ends_do_not_change_a_cursor(self, server):
+        make(server, 60000, 60000)
+        query = "SELECT f.x, d.v FROM fact f JOIN dim d ON f.k = d.k"
+        session, right = server.session(), server.sql(f"SET gstore_fdw.gpu_queries = off; SELECT count(*), sum(x::int8 * (v + 1)) FROM ({query} OFFSET 0) j").splitlines()[-1]
+        session.sql(PLANNED + f"SET cpu_tuple_cost = 0.0001; CREATE TEMP TABLE seen (x int, v int); BEGIN; DECLARE c CURSOR FOR {query}")
+        expect("GPU: join of" in session.sql("EXPLAIN " + query), True, "the plan joins on the GPU")
+        fetch = "DO $$ DECLARE c refcursor := 'c'; x int; v int; BEGIN FOR i IN 1..{} LOOP FETCH c INTO x, v; EXIT WHEN NOT FOUND; INSERT INTO seen VALUES (x, v); END LOOP; END $$"
+        session.sql(fetch.format(5))
+        # What it has fetched is here, and the next run is another executor's.
+        server.sql("DELETE FROM dim WHERE k % 2 = 0; DELETE FROM fact WHERE x % 2 = 0; INSERT INTO fact SELECT 1, 1 FROM generate_series(1, 1000)")
+        pid = executor_pid(server)
+        os.kill(pid, signal.SIGKILL)
+        wait_until("it is gone", lambda: pid not in executor_pids(server))
+        session.sql(fetch.format(100000))
+        expect(session.sql("SELECT count(*), sum(x::int8 * (v + 1)) FROM seen"), right, "what the cursor has returned")
+        session.sql("COMMIT")
+        session.close()
+
+
+@contextlib.contextmanager
+def stopped(pid):
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
 
 
 @group()
@@ -205,37 +311,75 @@ class Long:
 
     ROWS = 5000
 
-    def _write_product(self, client, token):
-        """count(*) of ft three times over: 125 billion rows, of which a launch has some at least."""
+    # What becomes of the rows: they are counted; a condition leaves out all of them; they are looked for among those of the last table, and none is one.
+    ENDS = {
+        "count(*)": [op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")],
+        "rows": [op("PROBE", 2, 1), op("CONSTANT"), op("FILTER"), op("APPEND")],
+        "rows with matches": [op("PROBE", 2, 1, SEMI_IF), op("CONSTANT"), op("MATCH", 2, 0, SEMI_IF), op("APPEND")],
+    }
+
+    def _write_product(self, client, token, end):
+        """ft three times over: 125 billion rows, of which a launch has some at least."""
         at = write_join(client, token, self.ROWS, column=K)
         w = client.window
         w.table_count, w.tables[2], w.builds[2 - 1] = 3, w.tables[1], w.builds[0]
-        code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), op("PROBE", 2, 1), aggregate(0, "COUNT_ROWS")]
-        write_program(w.program, (code, 1), ())
+        w.gather_count = int(end != "count(*)")
+        code = [op("CONSTANT"), op("PROBE", 1, 1), op("CONSTANT"), *self.ENDS[end]]
+        write_program(w.program, (code, 1 - w.gather_count), [Column(0, K[0] + 1, K[1], N[K[2]], 0)])
         client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
 
-    def join_that_would_take_for_ever_is_no_room_and_ends_no_other_query(self, server):
+    def joins_that_would_take_for_ever_are_no_room_and_end_no_other_query(self, server):
         token = fill_hashes(server, range(self.ROWS))
         with Client(server) as client, Client(server) as other:
             expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
             pid = executor_pid(server)
-            self._write_product(client, token)
-            expect_verb(client.ask(), "NO_ROOM", "53000")
-            expect(executor_pid(server), pid, "the executor")
-            expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-
-    def join_that_would_take_for_ever_ends_soon_after_its_backend(self, server):
-        token = fill_hashes(server, range(self.ROWS))
-        with Client(server) as other:
-            with Client(server) as client:
-                expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
-                pid = executor_pid(server)
-                before = len(descriptors(pid))
-                self._write_product(client, token)
+            for end in self.ENDS:
+                self._write_product(client, token, end)
                 client.send("RUN")
                 time.sleep(COUNTED_S)  # it runs
-            wait_until("the connection is closed", lambda: len(descriptors(pid)) == before - 2)
+                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                expect(select.select([client.socket], [], [], 0)[0], [], f"answers meanwhile, {end}")
+                expect_verb(client.receive(), "NO_ROOM", "53000")
+                expect(executor_pid(server), pid, "the executor")
+                expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+
+    def joins_that_would_take_for_ever_end_soon_after_their_backends(self, server):
+        token = fill_hashes(server, range(self.ROWS))
+        with Client(server) as other:
+            for end in self.ENDS:
+                with Client(server) as client:
+                    expect(client.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                    expect(other.run(token, self.ROWS, COUNT), [(0, self.ROWS)], "count(*)")
+                    pid = executor_pid(server)
+                    before = len(descriptors(pid))
+                    self._write_product(client, token, end)
+                    client.send("RUN")
+                    time.sleep(COUNTED_S)  # it runs
+                wait_until(f"the connection is closed, {end}", lambda: len(descriptors(pid)) == before - 2)
+
+    def joined_rows_that_would_take_too_long_at_a_time_come_by_fewer(self, server):
+        """Once some have been returned. 225 million pairs, of which those of equal keys are rows: they take seconds, but for a GPU."""
+        rows = 15000
+        token = fill_hashes(server, range(rows))
+        with Client(server) as client:
+            code = [op("CONSTANT"), op("PROBE", 1, 1), op("LOAD", 0), op("LOAD", 1), op("EQ", b="GQUERY_ORDER_I64"), op("FILTER"), op("APPEND")]
+            found, first, slice_ = [], 1, rows
+            while first < rows:
+                at = write_join(client, token, rows, column=K)
+                w = client.window
+                write_program(w.program, (code, 0), [Column(t, K[0] + 1, K[1], N[K[2]], 0) for t in (0, 1)])
+                client.map[at + Program.code.offset : at + Program.code.offset + 16] = bytes(op("CONSTANT"))
+                w.gather_count, w.gather[1] = 2, 1
+                w.first_row, w.slice_rows = first, slice_
+                client.send("RUN")
+                if first == 1:  # once it goes on, it seems to have taken long
+                    time.sleep(COUNTED_S)
+                    with stopped(executor_pid(server)):
+                        time.sleep(TOO_LONG_S)
+                found += client.finish(client.receive())
+                first, slice_ = w.next_row, w.next_slice_rows
+            expect(len(found), rows - 1, "joined rows")
+            expect((len(set(found)), all(left == right for _, left, right in found)), (rows - 1, True), "each of them once")
 
 
 @group()
@@ -287,6 +431,28 @@ class Lies:
             write_join(client, token, self.ROWS)
             client.window.tables[1].rows = 2**32
             expect_verb(client.ask(), "NO_ROOM")
+            for change in (
+                lambda w: setattr(w, "first_row", self.ROWS + 1),
+                lambda w: setattr(w, "first_row", 2**64 - 1),
+                lambda w: setattr(w, "gather_count", 65),
+                lambda w: setattr(w, "gather_count", 2**32 - 1),
+                lambda w: w.gather.__setitem__(0, 3),
+                lambda w: w.gather.__setitem__(0, 2**32 - 1),
+                lambda w: w.gather.__setitem__(0, 2**31),  # a half of a column that has none
+                lambda w: setattr(w.program.columns[2], "table", 2),
+                lambda w: setattr(w.program.columns[2], "table", 2**32 - 1),
+                lambda w: setattr(w.program.code[1], "value", N["GQUERY_JOIN_SEMI"]),  # it has no columns then
+                lambda w: setattr(w.program.code[2], "a", w.program.code[1].a) or setattr(w.program, "code_count", 4),
+            ):
+                write_rows(client, token, self.ROWS)
+                change(client.window)
+                expect_verb(client.ask(), "ERROR", "XX000")
+            write_rows(client, token, self.ROWS)
+            client.window.program.columns[2].type = 20
+            expect_verb(client.ask(), "ERROR", "55000")
+            write_rows(client, token, self.ROWS)
+            client.window.slice_rows = 2**64 - 1
+            expect(len(client.finish(client.ask())), 999, "joined rows")
             write_join(client, token, self.ROWS)
             expect(client.finish(client.ask()), right, "the next join")
 

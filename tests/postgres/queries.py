@@ -25,7 +25,7 @@ QUERIES = 20000
 GROUPS = 10  # lines of TAP
 ON_GPU_LEAST = 0.7
 ANALYZED = 0.1  # of the queries: whether the GPU has computed, and not only the plan says so
-SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "enable_sort=off", "enable_partitionwise_aggregate=on", "jit=off")
+SETTINGS = ("autovacuum=off", "max_parallel_workers_per_gather=0", "gstore_fdw.gpu_startup_cost=0", "gstore_fdw.gpu_instruction_cost=0", "cpu_tuple_cost=0.0001", "enable_sort=off", "enable_partitionwise_aggregate=on", "jit=off")
 
 # name: (type, how values are drawn). Those that end in _s are small, so that most arithmetic raises no error.
 INTEGERS = {"smallint": 15, "integer": 31, "bigint": 63}
@@ -348,7 +348,7 @@ class Query:
         """Aggregates; columns of rows that meet conditions; the first ones in a total order."""
         choice = self.rng.random()
         if choice < 0.15:
-            return self.joined()
+            return self.joined() if choice < 0.1 else self.joined_rows()
         return self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.distinct_rows() if choice < 0.53 else self.groups()
 
     def distinct_rows(self):
@@ -374,32 +374,56 @@ class Query:
         text = self.rows() if rng.random() < 0.6 else f"SELECT id, {', '.join(rng.sample(list(COLUMNS) + list(TEXTS), rng.randint(1, 5)))} FROM @"
         return f"{text} ORDER BY {', '.join(keys)} {limit}"
 
-    def joined(self):
-        """Aggregates over rows that are joined with one or two inner tables."""
+    def join(self):
+        """FROM and WHERE of rows that are joined with one or two inner tables; names of these tables' columns; aggregates of them."""
         rng = self.rng
-        joins, conditions, names, aggregates = [], [self.condition(rng.choice((0, 1, 2))) for _ in range(rng.choice((0, 1, 1, 2)))], [], ["count(*)"]
+        joins, conditions, names, aggregates = [], [self.condition(rng.choice((0, 1, 2))) for _ in range(rng.choice((0, 1, 1, 2)))], [], []
         for number in rng.sample((1, 2), rng.choice((1, 1, 2))):
             def of(name, number=number):
                 return f"j{number}.{name}"
             pairs = [("k", "jk"), ("k2", "jk2"), ("i8_s", "jv"), ("f8_s", "jf"), ("f4_s", "jf"), ("d", "jd"), ("i4_s", "jk"), ("i2_s", "jk"), ("k + 1", "jk")]
             keys = " AND ".join(f"{outer} = {of(inner)}" for outer, inner in rng.sample(pairs, rng.choice((1, 1, 1, 2))))
-            own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1", f" AND {self.of_text('jt').replace('jt', of('jt'))}"))
+            if rng.random() < 0.15:
+                keys = rng.choice(("true", f"k > {of('jk')}", f"i4_s BETWEEN {of('jk')} AND {of('jv')}", f"f8_s <> {of('jf')}", f"d >= {of('jd')}"))
+            text = self.of_text("jt").replace("jt", of("jt"))
+            own = rng.choice(("", f" AND {of('jv')} > 3", f" AND {of('jb')}", f" AND {of('jk')} % 3 <> 1", f" AND {text}"))
             kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "EXISTS", "NOT EXISTS"))
+            if rng.random() < 0.3:
+                own += rng.choice((f" AND {of('jv')} > i4_s", f" AND {of('jk')} <> k2", f" AND ({of('jb')} IS NOT TRUE OR i2_s > {of('jk2')})", f" AND ({text} OR i2_s > 3)"))
             if kind.endswith("EXISTS"):
                 conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
                 continue
             joins.append(f" {kind} @{number} j{number} ON {keys}{own}")
-            names += [of(name) for name in INNER if name not in ("jf", "jt")]
+            names += [of(name) for name in INNER if name != "jt"]
             aggregates.append(rng.choice((f"sum({of('jv')})", f"sum({of('jf')})", f"max({of('jd')})", f"count({of('jk')})", f"sum({of('jv')} * i4_s)", f"min(coalesce({of('jk')}, k))")))
             if rng.random() < 0.4:
-                conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)", f"({self.of_text('jt').replace('jt', of('jt'))})")))
-        aggregates += [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
+                conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)", f"({text})")))
+        return " FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else ""), names, aggregates
+
+    def joined(self):
+        """Aggregates over joined rows."""
+        rng = self.rng
+        source, names, aggregates = self.join()
+        names = [name for name in names if not name.endswith("jf")]
+        aggregates = ["count(*)"] + aggregates + [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
         if rng.random() < 0.15:
             aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS))})")
         keys = rng.sample(names + [n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((0, 1, 1, 2)))
-        text = f"SELECT {', '.join(keys + aggregates)} FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
+        text = f"SELECT {', '.join(keys + aggregates)}{source}"
         text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
         return text + (self.first_groups(len(keys), len(aggregates)) if keys and rng.random() < 0.3 else "")
+
+    def joined_rows(self):
+        """Joined rows: all of them, or the first ones in an order of all that they have."""
+        rng = self.rng
+        source, names, _ = self.join()
+        wanted = ["id"] + rng.sample(list(COLUMNS), rng.randint(0, 4)) + rng.sample(names, min(len(names), rng.randint(1, 4)))
+        if rng.random() < 0.1:  # which the GPU returns none of
+            wanted.append(rng.choice([*TEXTS, *(name.replace("jk2", "jt") for name in names if name.endswith("jk2"))]))
+        if rng.random() < 0.2:
+            wanted.append(self.expression(self.kind(), 1))
+        limit = f" ORDER BY {', '.join(str(i + 1) for i in range(len(wanted)))} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.2 else ""
+        return f"SELECT {', '.join(wanted)}{source}{limit}"
 
     def groups(self):
         rng = self.rng

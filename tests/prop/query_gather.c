@@ -3,7 +3,7 @@
  *     query_gather [CASES [SEED]]
  *
  * Goal: the list has all of these rows and no other, ascending, whatever parts the bitmap has; records have the values that columns have in
- * these rows, of all forms. Method: random bitmaps, of few ones and of many, random columns with and without NULLs.
+ * these rows, of all forms; so they have of rows of several tables. Method: random bitmaps, of few ones and of many, random columns with and without NULLs.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,12 @@
 #define CASES 300u
 #define ROWS_MAX 20480u
 #define COLUMNS_MAX 5u
+#define TABLES_MAX 3u
 #define WORDS_AT 0u
 #define COUNTS_AT (WORDS_AT + ROWS_MAX / 8 + 64)
 #define ROWS_AT (COUNTS_AT + ROWS_MAX / 32 * 8 + 64)
 #define VALUES_AT (ROWS_AT + ROWS_MAX * 8)
-#define NULLS_AT (VALUES_AT + COLUMNS_MAX * ROWS_MAX * 8)
+#define NULLS_AT (VALUES_AT + COLUMNS_MAX * ROWS_MAX * 16)
 #define OUT_AT (NULLS_AT + COLUMNS_MAX * (ROWS_MAX / 8 + 8))
 #define BYTES (OUT_AT + ROWS_MAX * (2 + COLUMNS_MAX) * 8)
 
@@ -102,21 +103,25 @@ static gquery_marks draw_marks(uint64_t rows)
 
 static gquery_gather draw_columns(uint64_t rows)
 {
-    gquery_gather g = {
-        .rows = base + ROWS_AT, .out = base + OUT_AT, .columns = (uint32_t)draw(COLUMNS_MAX + 1)};
+    gquery_gather g = {.rows = base + ROWS_AT,
+                       .out = base + OUT_AT,
+                       .tables = 1,
+                       .columns = (uint32_t)draw(COLUMNS_MAX + 1)};
 
     for (uint32_t c = 0; c < g.columns; c++) {
-        const uint64_t values = VALUES_AT + (uint64_t)c * ROWS_MAX * 8;
+        const uint64_t values = VALUES_AT + (uint64_t)c * ROWS_MAX * 16;
         const uint64_t nulls = NULLS_AT + (uint64_t)c * (ROWS_MAX / 8 + 8);
         const uint64_t how = draw(8);
 
-        g.forms[c] = (uint32_t)draw(GQUERY_DECIMAL);
+        g.forms[c] = (uint32_t)draw(GQUERY_TEXT_BODIES + 1u);
+        if (g.forms[c] == GQUERY_TEXT_BODIES) /* texts are not gathered */
+            g.forms[c] = GQUERY_DECIMAL_HIGH;
         g.biases[c] = g.forms[c] == GQUERY_I32 || g.forms[c] == GQUERY_I64
                           ? (int64_t)draw(3) * 10957 - 10957
                           : 0;
         g.sources[c].values = how == 0 ? 0 : base + values;
         g.sources[c].nulls = how <= 2 ? 0 : base + nulls;
-        for (uint64_t i = 0; i < rows; i++) {
+        for (uint64_t i = 0; i < 2 * rows; i++) {
             const uint64_t v = draw(10) == 0 ? (draw(2) == 0 ? INT64_MAX : (uint64_t)INT64_MIN)
                                              : random_next(&state);
 
@@ -125,6 +130,20 @@ static gquery_gather draw_columns(uint64_t rows)
         draw_bits(nulls, rows, 1 + draw(3));
     }
     return g;
+}
+
+/* Of 16 bytes. */
+static uint64_t half_of(uint32_t form, uint64_t at)
+{
+    uint64_t number = 0;
+
+    if (form == GQUERY_DECIMAL || form == GQUERY_DECIMAL_HIGH) {
+        memcpy(&number, mirror + at + (form == GQUERY_DECIMAL_HIGH ? 8 : 0), 8);
+        return number;
+    }
+    for (uint64_t i = 0; i < 8; i++)
+        number = number << 8 | mirror[at + (form == GQUERY_UUID_LOW ? 8 : 0) + i];
+    return number ^ UINT64_C(1) << 63;
 }
 
 #define AS(type) (memcpy(&v_##type, mirror + at + row * sizeof v_##type, sizeof v_##type), v_##type)
@@ -141,6 +160,8 @@ static uint64_t value_of(const gquery_gather *g, uint32_t c, uint64_t row)
     double wide;
     uint64_t bits;
 
+    if (g->forms[c] >= GQUERY_DECIMAL)
+        return half_of(g->forms[c], at + 16 * row);
     switch (g->forms[c]) {
     case GQUERY_BIT: return bit_at(at, row);
     case GQUERY_U8: return mirror[at + row];
@@ -198,6 +219,49 @@ static bool check_records(const gquery_gather *g, uint64_t rows)
            WRONG("%llu rows, not %llu", (unsigned long long)g->count, (unsigned long long)at);
 }
 
+/* ---- rows of several tables, of which each column is one's */
+
+static void draw_joined(gquery_gather *g, uint64_t rows)
+{
+    uint64_t *numbers = (uint64_t *)(mirror + ROWS_AT);
+
+    g->tables = 1 + (uint32_t)draw(TABLES_MAX);
+    g->count = draw(ROWS_MAX / g->tables);
+    g->skipped = (uint32_t)draw(2);
+    for (uint64_t i = 0; i < g->count * g->tables; i++)
+        numbers[i] = draw(8) == 0 ? UINT64_MAX : draw(rows);
+    for (uint32_t c = 0; c < g->columns; c++)
+        g->sources[c].table = (uint32_t)draw(g->tables);
+}
+
+static bool check_joined(const gquery_gather *g)
+{
+    const uint64_t *numbers = (const uint64_t *)(mirror + ROWS_AT);
+    const uint64_t *record = (const uint64_t *)(mirror + OUT_AT);
+
+    for (uint64_t i = 0; i < g->count; i++, numbers += g->tables) {
+        uint64_t nulls = 0;
+
+        if (g->skipped == 0 && *record++ != numbers[0])
+            return WRONG("record %llu is of another row", (unsigned long long)i);
+        for (uint32_t c = 0; c < g->columns; c++) {
+            const uint64_t row = numbers[g->sources[c].table];
+            const bool null = row == UINT64_MAX || is_null(g, c, row);
+            const uint64_t wanted = null || g->sources[c].values == 0 ? 0 : value_of(g, c, row);
+
+            nulls |= (uint64_t)null << c;
+            if (record[1 + c] != wanted)
+                return WRONG("joined row %llu, form %u: %llx, not %llx", (unsigned long long)i,
+                             g->forms[c], (unsigned long long)record[1 + c],
+                             (unsigned long long)wanted);
+        }
+        if (record[0] != nulls)
+            return WRONG("joined row %llu: other NULLs", (unsigned long long)i);
+        record += 1 + g->columns;
+    }
+    return true;
+}
+
 static bool check(void)
 {
     const uint64_t rows = 1 + draw(ROWS_MAX);
@@ -217,8 +281,11 @@ static bool check(void)
         total += ones;
     }
     g.count = total;
-    return upload() && launch(list_kernel, &m) && launch(gather_kernel, &g) && download() &&
-           check_records(&g, rows);
+    if (!upload() || !launch(list_kernel, &m) || !launch(gather_kernel, &g) || !download() ||
+        !check_records(&g, rows))
+        return false;
+    draw_joined(&g, rows);
+    return upload() && launch(gather_kernel, &g) && download() && check_joined(&g);
 }
 
 /* ---- the test */

@@ -4,8 +4,8 @@
  *
  * Goal: hash tables that query_join builds have each row once, and a program with joins of any kinds gives what nested loops over the same tables
  * give: rows multiply, are missing or stay, as the kinds say, with conditions before and behind each join. Method: tables of small integers, many of
- * them equal or NULL, some rows deleted; one to eight joins by one or two keys of any table before; groups with their counts, sums and least values, or
- * marks. Hash tables have few free slots, so that probes go far and around the end. Case i of a seed is case 0 of the seed + i.
+ * them equal or NULL, some rows deleted; one to eight joins by one or two keys of any table before; groups with their counts, sums and least values,
+ * marks, or the rows' numbers. Hash tables have few free slots, so that probes go far and around the end. Case i of a seed is case 0 of the seed + i.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +25,7 @@
 #define COLUMNS 4u /* of a table */
 #define ROWS_MAX 400u
 #define MATCHES_MAX 100000u
+#define APPENDED_MAX 20000u
 #define STATE_WORDS 4u /* rows; a sum; the least */
 #define KEYS_MAX 2u
 #define GROUPS_MAX 4096u
@@ -61,7 +62,8 @@ typedef struct join {
     uint32_t kind, key_count;
     place outer_keys[KEYS_MAX];
     uint32_t inner_keys[KEYS_MAX];
-    condition own; /* of the inner table alone, as table 0 */
+    condition own;  /* of the inner table alone, as table 0 */
+    condition pair; /* not of inner joins: what is a match */
     condition after;
 } join;
 
@@ -76,13 +78,15 @@ static join joins[GQUERY_JOINS_MAX];
 static uint32_t join_count, key_count;
 static place keys[KEYS_MAX], value;
 static condition first;
-static bool is_marked;
+static bool is_marked, is_appended;
 static group expected[GROUPS_MAX];
 static uint32_t expected_count, matches;
 static bool marked[ROWS_MAX];
-static uint32_t row[GQUERY_TABLES_MAX]; /* of each table, or GQUERY_NO_ROW */
+static uint32_t row[GQUERY_TABLES_MAX];                    /* of each table, or GQUERY_NO_ROW */
+static uint64_t appended[APPENDED_MAX][GQUERY_TABLES_MAX]; /* the same of all rows */
 
-static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], multiplied, marks_run, long_chains, chained;
+static uint64_t state, seed, kinds_run[GQUERY_JOIN_KINDS], pairs_run[GQUERY_JOIN_KINDS], multiplied,
+    marks_run, appends_run, long_chains, chained;
 static char problem[256];
 
 #define WRONG(...) (snprintf(problem, sizeof problem, __VA_ARGS__), false)
@@ -119,7 +123,13 @@ static bool is_match(const join *j, uint32_t t)
             value_of(j->outer_keys[k]) != value_of(inner))
             return false;
     }
-    return is_met(&own);
+    return is_met(&own) && is_met(&j->pair);
+}
+
+static void append_row(void)
+{
+    for (uint32_t t = 0; t <= join_count && matches < APPENDED_MAX; t++)
+        appended[matches][t] = row[t] == GQUERY_NO_ROW ? UINT64_MAX : row[t];
 }
 
 static void add_row(void)
@@ -129,6 +139,7 @@ static void add_row(void)
     const int64_t v = value_of(value);
 
     marked[row[0]] = true;
+    append_row();
     matches++;
     for (uint32_t k = 0; k < key_count; k++) {
         g.nulls |= (uint64_t)is_null(keys[k]) << k;
@@ -249,19 +260,25 @@ static void draw_join(uint32_t t)
     j->own = draw_condition(1);
     if (j->kind <= GQUERY_JOIN_LEFT)
         j->after = draw_condition(t + 1);
+    if (j->kind != GQUERY_JOIN_INNER && draw(2) == 0) {
+        const place outer = draw_place(t), inner = {t, (uint32_t)draw(COLUMNS)};
+
+        j->pair = draw(2) == 0 ? (condition){true, outer, inner} : (condition){true, inner, outer};
+    }
 }
 
 static void draw_case(void)
 {
     join_count = draw(6) == 0 ? 1 + (uint32_t)draw(GQUERY_JOINS_MAX) : 1 + (uint32_t)draw(3);
     is_marked = draw(8) == 0;
+    is_appended = !is_marked && draw(4) == 0;
     draw_table(&tables[0], ROWS_MAX);
     for (uint32_t t = 1; t <= join_count; t++) {
         draw_table(&tables[t], join_count > 3 ? 8 : 60);
         draw_join(t);
     }
     first = draw_condition(1);
-    key_count = is_marked ? 0 : (uint32_t)draw(KEYS_MAX + 1ull);
+    key_count = is_marked || is_appended ? 0 : (uint32_t)draw(KEYS_MAX + 1ull);
     for (uint32_t k = 0; k < KEYS_MAX; k++)
         keys[k] = draw_place(join_count + 1);
     value = draw_place(join_count + 1);
@@ -290,13 +307,18 @@ static void emit_load(gquery_program *p, place at, uint32_t from)
     emit(p, GQUERY_LOAD, i, 0, 0);
 }
 
+static void emit_comparison(gquery_program *p, const condition *c, uint32_t from)
+{
+    emit_load(p, c->one, from);
+    emit_load(p, c->other, from);
+    emit(p, GQUERY_GE, 0, GQUERY_ORDER_I64, 0);
+}
+
 static void emit_condition(gquery_program *p, const condition *c, uint32_t from)
 {
     if (!c->is_there)
         return;
-    emit_load(p, c->one, from);
-    emit_load(p, c->other, from);
-    emit(p, GQUERY_GE, 0, GQUERY_ORDER_I64, 0);
+    emit_comparison(p, c, from);
     emit(p, GQUERY_FILTER, 0, 0, 0);
 }
 
@@ -317,14 +339,19 @@ static void emit_whole(gquery_program *p)
     emit_condition(p, &first, 0);
     for (uint32_t t = 1; t <= join_count; t++) {
         const join *j = &joins[t - 1];
+        const uint32_t kind = j->kind | (j->pair.is_there ? GQUERY_JOIN_CONDITION : 0);
 
         for (uint32_t k = 0; k < j->key_count; k++)
             emit_load(p, j->outer_keys[k], 0);
-        emit(p, GQUERY_PROBE, t, j->key_count, j->kind);
+        emit(p, GQUERY_PROBE, t, j->key_count, kind);
+        if (j->pair.is_there) {
+            emit_comparison(p, &j->pair, 0);
+            emit(p, GQUERY_MATCH, t, 0, kind);
+        }
         emit_condition(p, &j->after, 0);
     }
-    if (is_marked) {
-        emit(p, GQUERY_MARK, 0, 0, 0);
+    if (is_marked || is_appended) {
+        emit(p, is_marked ? GQUERY_MARK : GQUERY_APPEND, 0, 0, 0);
         return;
     }
     for (uint32_t k = 0; k < key_count; k++)
@@ -442,9 +469,7 @@ static gquery_scan describe(const gquery_program *program, const gquery_shape *s
     scan.program = put(&fused, sizeof fused);
     scan.dead = put_bits(tables[from].dead, tables[from].rows);
     scan.dead_rows = tables[from].rows;
-    for (uint32_t i = 0; i < fused.code_count; i++)
-        if ((fused.code[i].op & GQUERY_OPERATION) == GQUERY_PROBE)
-            scan.hashes[fused.code[i].a - 1].resume = i + 1;
+    gquery_set_resumes(&fused, scan.hashes);
     return scan;
 }
 
@@ -597,14 +622,82 @@ static bool check_marks(gquery_scan *scan)
     return true;
 }
 
+static int compare_joined(const void *left, const void *right)
+{
+    return memcmp(left, right, (join_count + 1ull) * 8);
+}
+
+/* Rows of tables that are not loaded may be any of those that match. */
+static void hide_unloadable(uint64_t *rows, uint64_t count, uint64_t pitch)
+{
+    for (uint64_t i = 0; i < count; i++)
+        for (uint32_t t = 1; t <= join_count; t++)
+            if (!has_columns(t))
+                rows[i * pitch + t] = 0;
+}
+
+/* Expected rows side by side. */
+static void pack_appended(uint64_t *to)
+{
+    hide_unloadable(appended[0], matches, GQUERY_TABLES_MAX);
+    for (uint32_t i = 0; i < matches; i++)
+        memcpy(to + i * (join_count + 1ull), appended[i], (join_count + 1ull) * 8);
+    qsort(to, matches, (join_count + 1ull) * 8, compare_joined);
+}
+
+/* All of them, if there is room; otherwise some, each as often as it is there, and nothing behind the room. */
+static bool check_appended_to(gquery_scan *scan, const uint64_t *wanted, uint64_t max, uint64_t stop)
+{
+    static uint64_t found[(APPENDED_MAX + 1) * GQUERY_TABLES_MAX];
+    const uint64_t words = join_count + 1;
+    gquery_appended a = {.max = max, .stop = stop, .tables = words};
+    uint64_t at = 0, count;
+
+    a.rows = put(NULL, (max + 1) * words * 8);
+    scan->appended = put(&a, sizeof a);
+    launch_scan(scan, 1 + (uint32_t)draw(4));
+    take(&a, scan->appended, sizeof a);
+    take(found, a.rows, (max + 1) * words * 8);
+    if (stop >= matches ? a.count != matches : a.count <= stop)
+        return WRONG("%llu rows and not %u", (unsigned long long)a.count, matches);
+    for (uint64_t w = 0; w < words; w++)
+        if (found[max * words + w] != 0)
+            return WRONG("rows behind the room for %llu", (unsigned long long)max);
+    count = a.count < max ? a.count : max;
+    hide_unloadable(found, count, words);
+    qsort(found, count, words * 8, compare_joined);
+    for (uint64_t i = 0; i < count; i++, at++) {
+        while (at < matches && compare_joined(wanted + at * words, found + i * words) != 0)
+            at++;
+        if (at == matches)
+            return WRONG("a row is none of the expected ones, or too often there");
+    }
+    return true;
+}
+
+static bool check_appended(gquery_scan *scan)
+{
+    static uint64_t wanted[APPENDED_MAX * GQUERY_TABLES_MAX];
+
+    if (matches >= APPENDED_MAX)
+        return true;
+    pack_appended(wanted);
+    return check_appended_to(scan, wanted, matches, UINT64_MAX) &&
+           check_appended_to(scan, wanted, draw(matches + 1ull), UINT64_MAX) &&
+           check_appended_to(scan, wanted, draw(matches + 1ull), draw(matches + 1ull));
+}
+
 /* ---- cases */
 
 static void count_case(void)
 {
-    for (uint32_t t = 0; t < join_count; t++)
+    for (uint32_t t = 0; t < join_count; t++) {
         kinds_run[joins[t].kind]++;
+        pairs_run[joins[t].kind] += joins[t].pair.is_there && matches > 0;
+    }
     multiplied += matches > tables[0].rows;
     marks_run += is_marked;
+    appends_run += is_appended && matches > 0;
     long_chains += join_count > 4 && matches > 0;
 }
 
@@ -631,10 +724,12 @@ static bool run_case(uint64_t number)
     scan = describe(&program, &shape, 0);
     for (uint32_t t = 0; t < join_count; t++) {
         hashes[t].resume = scan.hashes[t].resume;
+        hashes[t].matched = scan.hashes[t].matched;
         scan.hashes[t] = hashes[t];
     }
     count_case();
     return is_marked       ? check_marks(&scan)
+           : is_appended   ? check_appended(&scan)
            : key_count > 0 ? check_groups(&scan)
                            : check_state(&scan);
 }
@@ -647,11 +742,13 @@ static bool run_cases(uint64_t count)
                    (unsigned long long)(seed + i), join_count, tables[0].rows, problem);
             return false;
         }
-    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti; %llu cases with more rows than the table, %llu bitmaps, %llu long chains of joins, "
+    printf("# joins: %llu inner, %llu left, %llu semi, %llu anti (%llu, %llu, %llu with a condition); %llu cases with more rows than the table, %llu bitmaps, %llu lists, %llu long chains of joins, "
            "%llu hash tables with chains\n",
            (unsigned long long)kinds_run[0], (unsigned long long)kinds_run[1],
            (unsigned long long)kinds_run[2], (unsigned long long)kinds_run[3],
-           (unsigned long long)multiplied, (unsigned long long)marks_run,
+           (unsigned long long)pairs_run[1], (unsigned long long)pairs_run[2],
+           (unsigned long long)pairs_run[3], (unsigned long long)multiplied,
+           (unsigned long long)marks_run, (unsigned long long)appends_run,
            (unsigned long long)long_chains, (unsigned long long)chained);
     return true;
 }
@@ -666,6 +763,12 @@ static bool run_cases(uint64_t count)
     { \
         GQUERY_PROBE, n, t, kind \
     }
+#define MATCH(t, kind) \
+    { \
+        GQUERY_MATCH, 0, t, kind \
+    }
+#define LEFT_IF (GQUERY_JOIN_CONDITION + GQUERY_JOIN_LEFT)
+#define SEMI_IF (GQUERY_JOIN_CONDITION + GQUERY_JOIN_SEMI)
 #define COUNT \
     { \
         GQUERY_AGGREGATE, GQUERY_COUNT_ROWS, 0, 0 \
@@ -705,6 +808,46 @@ static const struct check_case {
     {"marks of a semi-join", true, {VALUE, PROBE(1, 1, GQUERY_JOIN_SEMI), {GQUERY_MARK, 0, 0, 0}}},
     {"marks of an inner join", false, {VALUE, PROBE(1, 1, 0), {GQUERY_MARK, 0, 0, 0}}},
     {"a list of joined rows", false, {VALUE, PROBE(1, 1, 0), VALUE, {GQUERY_EMIT, 0, 1, 0}}},
+    {"a condition on the pair", true, {VALUE, PROBE(1, 1, LEFT_IF), LOAD, MATCH(1, LEFT_IF), COUNT}},
+    {"a condition on the pair of a semi-join",
+     true,
+     {VALUE, PROBE(1, 1, SEMI_IF), LOAD, MATCH(1, SEMI_IF), {GQUERY_MARK, 0, 0, 0}}},
+    {"a column after such a join",
+     false,
+     {VALUE, PROBE(1, 1, SEMI_IF), LOAD, MATCH(1, SEMI_IF), LOAD, {GQUERY_AGGREGATE, GQUERY_COUNT, 0, 0}}},
+    {"a condition of an inner join",
+     false,
+     {VALUE, PROBE(1, 1, GQUERY_JOIN_CONDITION), VALUE, MATCH(1, GQUERY_JOIN_CONDITION), COUNT}},
+    {"a condition of an unknown kind",
+     false,
+     {VALUE, PROBE(1, 1, GQUERY_JOIN_CONDITION + 4), VALUE, MATCH(1, GQUERY_JOIN_CONDITION + 4), COUNT}},
+    {"MATCH of another kind", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE, MATCH(1, SEMI_IF), COUNT}},
+    {"MATCH of another table",
+     false,
+     {VALUE, PROBE(1, 1, 0), VALUE, PROBE(2, 1, LEFT_IF), VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"MATCH of nothing", false, {VALUE, PROBE(1, 1, 1), VALUE, MATCH(1, 1), COUNT}},
+    {"MATCH of no value", false, {VALUE, PROBE(1, 1, LEFT_IF), MATCH(1, LEFT_IF), COUNT}},
+    {"MATCH of two values", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE, VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"no MATCH", false, {VALUE, PROBE(1, 1, LEFT_IF), VALUE}},
+    {"another join before MATCH",
+     false,
+     {VALUE, PROBE(1, 1, LEFT_IF), VALUE, PROBE(2, 1, 0), VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"a filter before MATCH",
+     false,
+     {VALUE, PROBE(1, 1, LEFT_IF), VALUE, {GQUERY_FILTER, 0, 0, 0}, VALUE, MATCH(1, LEFT_IF), COUNT}},
+    {"MATCH within IF",
+     false,
+     {VALUE,
+      PROBE(1, 1, LEFT_IF),
+      VALUE,
+      VALUE,
+      {GQUERY_IF, 0, 0, 0},
+      MATCH(1, LEFT_IF),
+      {GQUERY_END, 0, 0, 0},
+      COUNT}},
+    {"rows of a join", true, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}}},
+    {"rows without a join", false, {VALUE, {GQUERY_FILTER, 0, 0, 0}, {GQUERY_APPEND, 0, 0, 0}}},
+    {"rows before something", false, {VALUE, PROBE(1, 1, 0), {GQUERY_APPEND, 0, 0, 0}, COUNT}},
     {"BUILD", true, {VALUE, VALUE, {GQUERY_BUILD, 0, 2, 0}}},
     {"BUILD of no value", false, {{GQUERY_BUILD, 0, 0, 0}}},
     {"BUILD before something", false, {VALUE, {GQUERY_BUILD, 0, 1, 0}, VALUE}},
@@ -749,9 +892,9 @@ int main(int argc, char **argv)
         return tap_skip_all("this build has no kernels for this device");
     tap_result(check_refuses(), "joins_are_accepted_in_their_place");
     tap_result(run_cases(cases), "joins_give_what_nested_loops_give");
-    tap_result(cases < 500 ||
-                   (kinds_run[0] > 0 && kinds_run[1] > 0 && kinds_run[2] > 0 && kinds_run[3] > 0 &&
-                    multiplied > 0 && marks_run > 0 && long_chains > 0 && chained > 0),
+    tap_result(cases < 500 || (kinds_run[0] > 0 && pairs_run[1] > 0 && pairs_run[2] > 0 &&
+                               pairs_run[3] > 0 && multiplied > 0 && marks_run > 0 &&
+                               appends_run > 0 && long_chains > 0 && chained > 0),
                "joins_of_all_kinds_have_run");
     gvm_buffer_destroy(memory);
     gvm_device_close(device);

@@ -37,6 +37,10 @@ SELECT counted('SELECT count(*), sum(k) FROM sq WHERE k > 5') AS sums, counted('
 -- What is read of inner tables is so where a hash table is made, and not found.
 SELECT regexp_replace(counted('SELECT count(*) FROM sq JOIN si USING (k)'), 'rows_read .*, (?=rows_)', '') AS joined,
     regexp_replace(counted('SELECT name, count(*) FROM sq JOIN si USING (k) GROUP BY name'), 'rows_read .*, (?=rows_)', '') AS joined_groups;
+-- Joined rows that come in several runs are one query.
+SET cpu_tuple_cost = 0.0001;
+SELECT regexp_replace(counted('SELECT id, name FROM sq JOIN si USING (k)'), 'rows_read .*, (?=rows_)', '') AS joined_rows, counted('SELECT id, name FROM sq JOIN si USING (k) WHERE 1 / (k - 3) < 7') AS error;
+RESET cpu_tuple_cost;
 SELECT counted('SELECT id, note FROM sq ORDER BY k DESC, id LIMIT 3') AS list, counted('SELECT id FROM sq ORDER BY v <-> ''{3,4}'' LIMIT 3') AS nearest,
     counted('SELECT * FROM gstore_search(NULL::sq, ''v'', ''{{3,4},{9,9}}''::real[], 5, ''<->'')') AS search, counted('SELECT * FROM gstore_search(NULL::sq, ''v'', ''{3,4}''::real[], 5, ''<->'', ''id < 4'')') AS few;
 SELECT counted('SELECT count(*) FROM sq WHERE id >= 0 AND k = (SELECT min(i) FROM generate_series(3, 4) i)') AS rerun;
