@@ -135,6 +135,16 @@ say_ended(const gstore_spawn_ended *ended, char why[GSTORE_SESSION_WHY_BYTES])
 }
 
 /*
+ * Whether the executor that has ended had begun with the window's query, which may be why it has ended: another one would, too, with the queries
+ * of all its sessions.
+ */
+static bool
+has_begun(gstore_session *s)
+{
+	return *(volatile uint32 *) &gstore_session_window(s)->begun != 0;
+}
+
+/*
  * False: the executor has ended. One that ends as it has been idle may not have read the message: another connection is asked
  * for, once. What was sent is still in the file.
  */
@@ -152,7 +162,7 @@ exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
 			return true;
 		say_ended(&answer.ended, why);
 		gstore_peer_disconnect(&s->peer);
-		if (answer.ended.end != 0 || tries == 1 || !connect_session(s, why))
+		if (answer.ended.end != 0 || tries == 1 || has_begun(s) || !connect_session(s, why))
 			break;
 	}
 	gstore_peer_close(&s->peer);

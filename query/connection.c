@@ -60,6 +60,8 @@ bool gquery_read_window(gquery_connection *c)
 {
     if (!map_file(c))
         return false;
+    /* Before anything is looked at: a query that ends this process is not sent to the next one. */
+    __atomic_store_n(&((gquery_window *)(void *)c->file)->begun, 1, __ATOMIC_SEQ_CST);
     /* What is checked is the copy: the backend can still write to the file. */
     memcpy(&c->query, c->file, sizeof c->query);
     for (uint32_t i = 0; i < GQUERY_TABLES_MAX; i++)

@@ -71,7 +71,8 @@ typedef struct gquery_cost {
 
 typedef struct gquery_window {
     uint32_t magic, version;
-    uint64_t used; /* bytes of the file that mean something; the executor writes behind */
+    uint64_t used;  /* bytes of the file that mean something; the executor writes behind */
+    uint32_t begun; /* the executor's: not 0 from when it begins with the query */
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
     gquery_program program;

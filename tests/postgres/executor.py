@@ -384,6 +384,42 @@ class Sessions:
         expect(counted(server, "failed"), "", "what fails otherwise")
 
 
+    def query_that_an_executor_has_ended_with_is_not_sent_to_another_one(self, server):
+        """It may be why it has ended. One that it had not begun with is, once: that other one may be the same that is ending."""
+        server.sql("CREATE FOREIGN TABLE one (id int) SERVER gstore_fdw; INSERT INTO one SELECT generate_series(1, 1000)")
+        server.sql("SELECT gstore_export('one')")
+        text = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM one WHERE id > 1"
+        session = server.session()
+        session.sql("SET max_parallel_workers_per_gather = 0")
+        server.sql("SELECT gstore_fdw_queries_reset()")
+        with leased(server, "one"):
+            session.begin(text)
+            wait_until("the query has begun", lambda: has_begun(session.pid))
+            os.kill(executor_pid(server), signal.SIGKILL)
+            server.wait_for("SELECT max(executor_lost) FROM gstore_fdw_queries", "1")
+        expect("Ran: by the local plan: the executor has ended" in session.finish(), True, "what ran")
+        expect(executor_pids(server), [], "executors")
+        for _ in range(10):
+            session.sql(text)
+            pid = executor_pid(server)
+            stop_process(pid)
+            session.begin(text)
+            server.wait_for(f"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {session.pid}")
+            expect(has_begun(session.pid), False, "it has begun")
+            os.kill(pid, signal.SIGKILL)
+            if "Ran: on the GPU" in session.finish():
+                break
+        else:
+            raise Failed("it is never sent to another one")
+        session.close()
+
+
+def has_begun(pid):
+    """Whether an executor has begun with a backend's query."""
+    windows = [path.read_bytes() for path in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(path).startswith("/memfd:gstore ")]
+    return any(Window.from_buffer_copy(window).begun for window in windows if window)
+
+
 def counted(server, counter):
     return server.sql(f"SELECT string_agg(kind || ' ' || {counter}, ',') FROM gstore_fdw_queries WHERE {counter} > 0")
 

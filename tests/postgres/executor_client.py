@@ -59,7 +59,7 @@ Distance = layout(
     "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
 )  # fmt: skip
 Window = layout(
-    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
+    "Window", magic=U32, version=U32, used=U64, begun=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
