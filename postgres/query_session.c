@@ -192,6 +192,13 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			else if (strcmp(answer.sqlstate, "53000") == 0) /* GQUERY_E_LONG */
 				s->failure = GSTORE_QUERY_UNSUPPORTED;
 			return false;
+		case GQUERY_FAULT:
+			ereport(LOG,
+					(errcode(gstore_peer_errcode(answer.sqlstate)),
+					 errmsg("a query is not computed by the GPU: %s", answer.text)));
+			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
+			s->failure = GSTORE_QUERY_DEVICE_ERRORS;
+			return false;
 		case GQUERY_RAISED:
 			s->raised = answer.error;
 			s->failure = s->raised == GQUERY_E_DECIMAL ? GSTORE_QUERY_DECIMALS

@@ -88,7 +88,7 @@ static inline void gquery_await_other(gquery_connection *c)
 
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
                    const char *format, ...) GVM_PRINTF(4, 5);
-/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM where a local plan may do it, or GQUERY_ERROR. */
+/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM or GQUERY_FAULT where a local plan may do it, or GQUERY_ERROR. */
 void gquery_answer_status(gquery_message *answer, gvm_status status, const char *what);
 
 /* ---- device.c */

@@ -28,6 +28,7 @@ typedef enum gquery_verb {
     GQUERY_ERROR,   /* sqlstate and text */
     GQUERY_RAISED,  /* a row has raised `error`, gquery_error */
     GQUERY_NO_ROOM, /* of memory, or there is no such device now: text; the local plan may do it */
+    GQUERY_FAULT,   /* a call of the driver or the system has failed; likewise */
 } gquery_verb;
 
 typedef struct gquery_message {

@@ -52,7 +52,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
+from private import Failed, Server, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -412,6 +412,33 @@ class Sessions:
         else:
             raise Failed("it is never sent to another one")
         session.close()
+
+
+    def query_that_the_driver_fails_is_run_by_the_local_plan_and_logged(self, _):
+        """One call of its that the keeper does not make, once: the next query is computed there."""
+        text = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM ft WHERE id > 1"
+        failed = "cannot run the query: cuOccupancyMaxActiveBlocksPerMultiprocessor has failed CUDA_ERROR_UNKNOWN"
+        with faulty_server("cuOccupancyMaxActiveBlocksPerMultiprocessor:1") as server:
+            fill(server, 1000)
+            session = server.session()
+            session.sql("SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET max_parallel_workers_per_gather = 0")
+            expect(f"Ran: by the local plan: {failed}" in session.sql(text), True, "what ran")
+            expect(server.log().count(f"LOG:  a query is not computed by the GPU: {failed}"), 1, "what is logged")
+            expect(counted(server, "device_errors"), "aggregate 1", "what the view says")
+            expect("Ran: on the GPU" in session.sql(text), True, "where the next one ran")
+            session.close()
+
+
+@contextlib.contextmanager
+def faulty_server(fault):
+    """One whose programs have a driver that fails."""
+    os.environ["GVMEM_FAULT"] = fault
+    server = Server("faulty")
+    try:
+        yield server
+    finally:
+        del os.environ["GVMEM_FAULT"]
+        server.end()
 
 
 def has_begun(pid):
