@@ -128,7 +128,7 @@ typedef struct gquery_lane {
 #define GQUERY_LANE_BYTES (2u << 20)
 #define GQUERY_HALT_AT (GQUERY_LANE_BYTES - 64) /* of `halt`, in `host` */
 
-/* Waits while GQUERY_RUNNING_MAX others run.
+/* Waits while GQUERY_RUNNING_MAX others run, or as many of its session's role as leave some to others.
  *
  * GVM_E_PEER  the connection is closed */
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out);

@@ -74,6 +74,7 @@ typedef struct gquery_window {
     uint32_t magic, version;
     uint64_t used;  /* bytes of the file that mean something; the executor writes behind */
     uint32_t begun; /* the executor's: not 0 from when it begins with the query */
+    uint32_t role;  /* of the session: those of one role leave lanes to others */
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
     gquery_program program;

@@ -764,6 +764,25 @@ class Keeper:
             for each in waiting:
                 expect(each.finish(each.receive()), [(0, 1)], "records")
 
+    def one_role_leaves_lanes_to_others(self, server):
+        """Its queries have lanes and wait for the keeper, for memory: there are more than lanes."""
+        rows = 700000
+        with self._keeper(server) as keeper, contextlib.ExitStack() as stack:
+            token = fill(server, rows)
+            client, *busy = [stack.enter_context(Client(server)) for _ in range(21)]
+            client.run(token, rows, sums(0), role=1)
+            stop_process(keeper.pid)
+            for each in busy:
+                each.write(token, rows, BY_ID, role=2)
+                each.send("RUN")
+            client.socket.settimeout(LIMIT_S)
+            for _ in range(60):  # while the others come so far
+                expect(sums_of(*client.run(token, rows, sums(0), role=1))[0], rows, "rows")
+                time.sleep(0.05)
+            os.kill(keeper.pid, signal.SIGCONT)
+            for each in busy:
+                expect(len(each.finish(each.receive())), rows, "groups")
+
     def worker_that_cannot_be_started_delays_no_connection_to_an_executor(self, server):
         with self._keeper(server) as keeper:
             token = fill(server, self.ROWS)
