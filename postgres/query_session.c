@@ -229,7 +229,7 @@ gstore_session_failure(const gstore_session *s)
 void *
 gstore_session_copy(gstore_session *s, gquery_span span)
 {
-	if (span.bytes > GQUERY_PIECE_BYTES || span.at > s->peer.len || span.bytes > s->peer.len - span.at)
+	if (span.bytes > GQUERY_PIECE_MAX || span.at > s->peer.len || span.bytes > s->peer.len - span.at)
 		elog(ERROR, "the executor of queries has returned no valid result");
 	return memcpy(palloc(Max(span.bytes, 1)), s->peer.bytes + span.at, span.bytes);
 }

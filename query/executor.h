@@ -26,7 +26,6 @@
 #define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait */
 #define GQUERY_REST_NS \
     INT64_C(1000000000) /* after so long without use memory and tables are given up */
-#define GQUERY_RESULTS_REST_MS 5000
 
 /* ---- connection.c */
 
@@ -40,9 +39,7 @@ typedef struct gquery_block {
 
 /* What a query has left to be fetched. */
 typedef struct gquery_results {
-    gquery_block block; /* or, after a while, */
-    uint8_t *host;      /* records from host_first on */
-    uint64_t host_first;
+    gquery_block block;
     uint64_t count, sent; /* records */
     uint32_t record_words;
     bool gathered; /* as in a window */
@@ -159,6 +156,8 @@ uint64_t gquery_scratch_fitting(uint64_t room);
  * GVM_E_NOSPACE  also where all that is kept was freed
  * and the errors of gvm_object_create() and gvm_object_acquire() */
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
+/* Ends its lease, if it has one: what is in it stays, and is no longer at its address. */
+void gquery_scratch_rest_block(gquery_block *block);
 /* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
 void gquery_scratch_give(gquery_block *block);
 /* Frees what is kept and has not been used since, or is more than is kept. */
@@ -175,8 +174,12 @@ void gquery_fetch(gquery_connection *c, gquery_message *answer);
 
 /* ---- results.c */
 
-/* Nobody has asked for them in GQUERY_RESULTS_REST_MS: to host memory, if there is room. */
+/* They wait: their lease ends. */
 void gquery_results_rest(gquery_connection *c);
+/* So many bytes of those that wait, from the first record that was not sent.
+ *
+ * GVM_E_TIMEOUT  the backend has gone; and the other errors of gvm_object_copy_out() */
+gvm_status gquery_results_copy(gquery_connection *c, uint64_t bytes, void *to);
 void gquery_forget(gquery_connection *c);
 
 #endif

@@ -14,7 +14,8 @@
 #define GQUERY_NEAREST_MAX 4096u /* queries at a time */
 #define GQUERY_TOKEN_BYTES 512
 #define GQUERY_TEXT_BYTES 1024
-#define GQUERY_PIECE_BYTES (8u << 20) /* of results, at most, at a time */
+#define GQUERY_PIECE_BYTES (8u << 20) /* of results, at a time; all, if they are less than */
+#define GQUERY_PIECE_MAX (16u << 20)
 #define GQUERY_ALIGN 64u
 #define GQUERY_STAGES_MAX 2 /* programs after the first one */
 
