@@ -452,6 +452,7 @@ compare_words(const void *left, const void *right, void *argument)
 	const int64 *l = left, *r = right;
 	const int	 words = *(const int *) argument;
 
+	CHECK_FOR_INTERRUPTS(); /* of millions of records */
 	for (int i = 0; i < words; i++)
 		if (l[i] != r[i])
 			return l[i] < r[i] ? -1 : 1;
