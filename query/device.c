@@ -9,6 +9,9 @@
 
 #define SHARED_STATIC 4096 /* left for what kernels declare themselves */
 #define WAIT_MS 100
+/* Of opening the device, after which the executor counts as hanging. Where the build has no kernels for the GPU, the driver compiles them: ptxas of CUDA 13.0
+ * takes 20 s for sm_100 and sm_120, on one core of an EPYC, and 30 s where others use it. Ten times that. */
+#define OPEN_NS (INT64_C(300) * 1000000000)
 /* A role gets another lane where it has fewer than so many times those that are free: alone 12 of 16, two 7 each. One that has none gets the last one,
  * which no role with more than two gets: queries may take long, and do not give lanes back before their end. */
 #define SHARE 3
@@ -35,6 +38,7 @@ static struct {
     pthread_mutex_t opening;
     gquery_device device;
     _Atomic bool open;
+    _Atomic int64_t opening_ns; /* since when; 0: it is not being opened */
     _Atomic int64_t failed_ns;
     gvm_error failure;
 
@@ -180,7 +184,9 @@ gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out)
         gvm_error_restore(&state.failure);
         status = state.failure.status;
     } else if (!state.open) {
+        state.opening_ns = gquery_now_ns();
         status = open_device(ordinal, &state.device);
+        state.opening_ns = 0;
         state.open = status == GVM_OK;
         if (status != GVM_OK) {
             gvm_error_last(&state.failure);
@@ -190,6 +196,13 @@ gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out)
     pthread_mutex_unlock(&state.opening);
     *out = &state.device;
     return status;
+}
+
+bool gquery_device_is_opening(int64_t now_ns)
+{
+    const int64_t since_ns = state.opening_ns;
+
+    return since_ns != 0 && now_ns - since_ns < OPEN_NS;
 }
 
 int64_t gquery_device_failed_ns(void)

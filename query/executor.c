@@ -299,7 +299,7 @@ static void watch(void)
 
         if (ready > 0 && !receive_connection())
             return;
-        if (now_ns >= beat_ns && is_alive(now_ns)) {
+        if (now_ns >= beat_ns && (gquery_device_is_opening(now_ns) || is_alive(now_ns))) {
             send_beat();
             beat_ns = now_ns + BEAT_NS;
         }

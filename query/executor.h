@@ -104,6 +104,8 @@ typedef struct gquery_device {
 
 /* The device with its kernels, opened by the first call; a failure is that of all later calls. */
 gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out);
+/* Whether that is under way, and not for longer than it may take: queries wait for it. Calls no driver. */
+bool gquery_device_is_opening(int64_t now_ns);
 /* When that has failed; 0: it has not. */
 int64_t gquery_device_failed_ns(void);
 

@@ -9,6 +9,8 @@ import ctypes
 import errno
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,7 +54,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, Server, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
+from private import BUILD, Failed, Server, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -419,11 +421,34 @@ class Sessions:
         session.close()
 
 
+    def sort_of_results_can_be_cancelled(self, server):
+        """Where gdb is: an interrupt that comes between two comparisons is seen at the next one."""
+        if not shutil.which("gdb"):
+            raise Skipped("there is no gdb")
+        fill(server, 100000)
+        session = server.session()
+        text = "SELECT id, count(*) FROM ft GROUP BY id ORDER BY count(*), id LIMIT 30000"
+        session.sql(f"SET max_parallel_workers_per_gather = 0; EXPLAIN {text}")
+        ready = server.folder / "run/gdb-is-ready"
+        commands = [
+            "set breakpoint pending on", "break compare_words", f"shell touch {ready}", "continue", "delete",
+            "set var *(int *)&InterruptPending = 1", "set var *(int *)&QueryCancelPending = 1", "break ProcessInterrupts", "continue", "bt 3", "delete", "detach",
+        ]  # fmt: skip
+        command = ["gdb", "-nx", "-batch", "-p", str(session.pid), *(word for text_ in commands for word in ("-ex", text_))]
+        with subprocess.Popen(as_owner(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as gdb:
+            wait_until("gdb is ready", lambda: ready.exists() or gdb.poll() is not None, limit_s=60)
+            session.begin(text)
+            said = gdb.stdout.read()
+        if "Breakpoint 2" not in said:
+            raise Skipped(f"gdb cannot do it: {said.splitlines()[-1]}")
+        expect("compare_words" in said.split("Breakpoint 2,")[1], True, f"where it is seen: {said}")
+        expect(session.error(), "57014", "SQLSTATE")
+
     def query_that_the_driver_fails_is_run_by_the_local_plan_and_logged(self, _):
         """One call of its that the keeper does not make, once: the next query is computed there."""
         text = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM ft WHERE id > 1"
         failed = "cannot run the query: cuOccupancyMaxActiveBlocksPerMultiprocessor has failed CUDA_ERROR_UNKNOWN"
-        with faulty_server("cuOccupancyMaxActiveBlocksPerMultiprocessor:1") as server:
+        with other_server(GVMEM_FAULT="cuOccupancyMaxActiveBlocksPerMultiprocessor:1") as server:
             fill(server, 1000)
             session = server.session()
             session.sql("SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET max_parallel_workers_per_gather = 0")
@@ -435,15 +460,39 @@ class Sessions:
 
 
 @contextlib.contextmanager
-def faulty_server(fault):
-    """One whose programs have a driver that fails."""
-    os.environ["GVMEM_FAULT"] = fault
-    server = Server("faulty")
+def other_server(**environ):
+    """One whose programs have more in their environment."""
+    os.environ.update(environ)
+    try:
+        server = Server("other")
+    finally:
+        for name in environ:
+            del os.environ[name]
     try:
         yield server
     finally:
-        del os.environ["GVMEM_FAULT"]
         server.end()
+
+
+def slow_modules(takes_s):
+    """To be preloaded: the software GPU takes so long for the first module of an executor."""
+    library = BUILD / "postgres-run/slow_modules.so"
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"]
+    source = f"""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <string.h>
+        #include <unistd.h>
+        int memfd_create(const char *name, unsigned flags)
+        {{
+            static int taken;
+            if (strcmp(name, "gvmem-image") == 0 && strcmp(program_invocation_short_name, "gstore-executor") == 0 && !taken++)
+                sleep({takes_s});
+            return ((int (*)(const char *, unsigned))dlsym(RTLD_NEXT, "memfd_create"))(name, flags);
+        }}"""
+    subprocess.run(command, input=source, text=True, check=True)
+    return str(library)
 
 
 def has_begun(pid):
@@ -702,6 +751,15 @@ class Life:
         expect(20 < time.monotonic() - start < 60, True, "after the time that it has for a sign of life")
         with Client(server) as client:
             client.run(self.token, 1000, sums(0))
+
+    def executor_that_opens_the_device_for_long_is_not_killed(self, _):
+        """As where the driver has to compile its kernels: longer than it has for a sign of life."""
+        takes_s = (N["GSTORE_SPAWN_HANG_MS"] + N["GSTORE_SPAWN_BEAT_MS"]) // 1000 + 5
+        with other_server(LD_PRELOAD=slow_modules(takes_s)) as server, Client(server) as client:
+            start = time.monotonic()
+            client.socket.settimeout(2 * takes_s)
+            expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records")
+            expect(time.monotonic() - start >= takes_s, True, "it has taken long")
 
     def executor_without_connections_ends_after_a_minute(self, server):
         with Client(server) as client:
