@@ -83,8 +83,8 @@ COMMENT ON FUNCTION gstore_search(anyelement, name, anycompatiblearray, int, tex
 CREATE FUNCTION gstore_fdw_queries(
     OUT kind text, OUT queries bigint, OUT rows_read bigint, OUT bytes_read bigint, OUT rows_returned bigint,
     OUT kernel_time double precision, OUT reruns bigint, OUT no_room bigint, OUT row_errors bigint, OUT decimals bigint,
-    OUT unavailable bigint, OUT executor_lost bigint, OUT unsupported bigint, OUT cancelled bigint, OUT failed bigint,
-    OUT stats_reset timestamptz)
+    OUT unavailable bigint, OUT executor_lost bigint, OUT device_errors bigint, OUT unsupported bigint, OUT cancelled bigint,
+    OUT failed bigint, OUT stats_reset timestamptz)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW gstore_fdw_queries AS SELECT * FROM gstore_fdw_queries();

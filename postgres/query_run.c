@@ -184,6 +184,7 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	window->magic = GQUERY_MAGIC;
 	window->version = GQUERY_VERSION;
 	window->used = used_bytes(tables, query);
+	window->role = GetSessionUserId();
 	window->table_count = 1 + (uint32) query->build_count;
 	for (int i = 0; i <= query->build_count; i++)
 		fill_table(window, tables, i);
@@ -469,6 +470,7 @@ compare_words(const void *left, const void *right, void *argument)
 	const int64 *l = left, *r = right;
 	const int	 words = *(const int *) argument;
 
+	CHECK_FOR_INTERRUPTS(); /* of millions of records */
 	for (int i = 0; i < words; i++)
 		if (l[i] != r[i])
 			return l[i] < r[i] ? -1 : 1;

@@ -135,6 +135,16 @@ say_ended(const gstore_spawn_ended *ended, char why[GSTORE_SESSION_WHY_BYTES])
 }
 
 /*
+ * Whether the executor that has ended had begun with the window's query, which may be why it has ended: another one would, too, with the queries
+ * of all its sessions.
+ */
+static bool
+has_begun(gstore_session *s)
+{
+	return *(volatile uint32 *) &gstore_session_window(s)->begun != 0;
+}
+
+/*
  * False: the executor has ended. One that ends as it has been idle may not have read the message: another connection is asked
  * for, once. What was sent is still in the file.
  */
@@ -152,7 +162,7 @@ exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
 			return true;
 		say_ended(&answer.ended, why);
 		gstore_peer_disconnect(&s->peer);
-		if (answer.ended.end != 0 || tries == 1 || !connect_session(s, why))
+		if (answer.ended.end != 0 || tries == 1 || has_begun(s) || !connect_session(s, why))
 			break;
 	}
 	gstore_peer_close(&s->peer);
@@ -181,6 +191,13 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 				s->failure = GSTORE_QUERY_NO_ROOM;
 			else if (strcmp(answer.sqlstate, "53000") == 0) /* GQUERY_E_LONG */
 				s->failure = GSTORE_QUERY_UNSUPPORTED;
+			return false;
+		case GQUERY_FAULT:
+			ereport(LOG,
+					(errcode(gstore_peer_errcode(answer.sqlstate)),
+					 errmsg("a query is not computed by the GPU: %s", answer.text)));
+			strlcpy(why, answer.text, GSTORE_SESSION_WHY_BYTES);
+			s->failure = GSTORE_QUERY_DEVICE_ERRORS;
 			return false;
 		case GQUERY_RAISED:
 			s->raised = answer.error;
@@ -212,7 +229,7 @@ gstore_session_failure(const gstore_session *s)
 void *
 gstore_session_copy(gstore_session *s, gquery_span span)
 {
-	if (span.bytes > GQUERY_PIECE_BYTES || span.at > s->peer.len || span.bytes > s->peer.len - span.at)
+	if (span.bytes > GQUERY_PIECE_MAX || span.at > s->peer.len || span.bytes > s->peer.len - span.at)
 		elog(ERROR, "the executor of queries has returned no valid result");
 	return memcpy(palloc(Max(span.bytes, 1)), s->peer.bytes + span.at, span.bytes);
 }

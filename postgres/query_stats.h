@@ -29,9 +29,10 @@ typedef enum gstore_query_counter
 	/* Those that it has not done. Without the GPU: */
 	GSTORE_QUERY_NO_ROOM, /* of memory */
 	GSTORE_QUERY_ROW_ERRORS,
-	GSTORE_QUERY_DECIMALS,	  /* one has more than 62 bits */
-	GSTORE_QUERY_UNAVAILABLE, /* no executor, device, keeper, lease or memory file */
-	GSTORE_QUERY_LOST,		  /* the executor has ended */
+	GSTORE_QUERY_DECIMALS,		/* one has more than 62 bits */
+	GSTORE_QUERY_UNAVAILABLE,	/* no executor, device, keeper, lease or memory file */
+	GSTORE_QUERY_LOST,			/* the executor has ended */
+	GSTORE_QUERY_DEVICE_ERRORS, /* a call of the driver or the system has failed there */
 	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices, rows that would take a kernel too long */
 	/* With an error: */
 	GSTORE_QUERY_CANCELLED,

@@ -13,7 +13,7 @@
  * control connection, and closes both. The backend need not wait: it may send its first message (query/wire.h) right after
  * the request. A gstore_spawn_ended is sent only where the executor cannot be started (GSTORE_SPAWN_FAILED). The end of file
  * alone means that the executor has ended, possibly by its idle timeout before it read the first message: the backend asks
- * once more then.
+ * once more then, if the memory file says so (gquery_window.begun).
  *
  * It is a thread of the GPU memory keeper and, as all of the service, uses nothing of PostgreSQL. Workers end with it.
  */

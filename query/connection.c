@@ -60,6 +60,8 @@ bool gquery_read_window(gquery_connection *c)
 {
     if (!map_file(c))
         return false;
+    /* Before anything is looked at: a query that ends this process is not sent to the next one. */
+    __atomic_store_n(&((gquery_window *)(void *)c->file)->begun, 1, __ATOMIC_SEQ_CST);
     /* What is checked is the copy: the backend can still write to the file. */
     memcpy(&c->query, c->file, sizeof c->query);
     for (uint32_t i = 0; i < GQUERY_TABLES_MAX; i++)
@@ -123,8 +125,8 @@ void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstat
     va_end(arguments);
 }
 
-/* Whether the same query may succeed without the device. */
-static bool is_of_device(gvm_status status)
+/* Where the same query may succeed without the device, as it mostly does, other than GQUERY_ERROR. */
+static gquery_verb verb_of(gvm_status status)
 {
     switch (status) {
     case GVM_E_ABSENT:
@@ -139,8 +141,10 @@ static bool is_of_device(gvm_status status)
     case GVM_E_PEER:
     case GVM_E_TIMEOUT:
     case GVM_E_KEEPER:
-    case GVM_E_LOST: return true;
-    default: return false;
+    case GVM_E_LOST: return GQUERY_NO_ROOM;
+    case GVM_E_SYSTEM:
+    case GVM_E_DRIVER: return GQUERY_FAULT;
+    default: return GQUERY_ERROR;
     }
 }
 
@@ -149,9 +153,8 @@ void gquery_answer_status(gquery_message *answer, gvm_status status, const char 
     gvm_error error;
 
     gvm_error_last(&error);
-    gquery_answer(answer, is_of_device(status) ? GQUERY_NO_ROOM : GQUERY_ERROR,
-                  gvm_status_sqlstate(status), "%s: %s%s%s", what, error.text,
-                  error.native_name[0] != '\0' ? " " : "", error.native_name);
+    gquery_answer(answer, verb_of(status), gvm_status_sqlstate(status), "%s: %s%s%s", what,
+                  error.text, error.native_name[0] != '\0' ? " " : "", error.native_name);
     /* The context, or the connection to the keeper, is gone for good. */
     answer->lost = status == GVM_E_LOST || status == GVM_E_KEEPER;
 }

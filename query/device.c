@@ -9,6 +9,12 @@
 
 #define SHARED_STATIC 4096 /* left for what kernels declare themselves */
 #define WAIT_MS 100
+/* Of opening the device, after which the executor counts as hanging. Where the build has no kernels for the GPU, the driver compiles them: ptxas of CUDA 13.0
+ * takes 20 s for sm_100 and sm_120, on one core of an EPYC, and 30 s where others use it. Ten times that. */
+#define OPEN_NS (INT64_C(300) * 1000000000)
+/* A role gets another lane where it has fewer than so many times those that are free: alone 12 of 16, two 7 each. One that has none gets the last one,
+ * which no role with more than two gets: queries may take long, and do not give lanes back before their end. */
+#define SHARE 3
 
 /* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c and search.c. NULL: this build has no kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
@@ -25,12 +31,14 @@ enum { KERNELS, JOINED, GATHER, SEARCH, MODULES };
 
 typedef struct waiter {
     struct waiter *next;
+    uint32_t role;
 } waiter;
 
 static struct {
     pthread_mutex_t opening;
     gquery_device device;
     _Atomic bool open;
+    _Atomic int64_t opening_ns; /* since when; 0: it is not being opened */
     _Atomic int64_t failed_ns;
     gvm_error failure;
 
@@ -38,7 +46,8 @@ static struct {
     pthread_cond_t given; /* a lane */
     gquery_lane *lanes;   /* without a query */
     uint32_t running;
-    waiter *waiters; /* in their order */
+    uint32_t roles[GQUERY_RUNNING_MAX]; /* of those that run */
+    waiter *waiters;                    /* in their order */
 } state = {.opening = PTHREAD_MUTEX_INITIALIZER,
            .lock = PTHREAD_MUTEX_INITIALIZER,
            .given = PTHREAD_COND_INITIALIZER};
@@ -175,7 +184,9 @@ gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out)
         gvm_error_restore(&state.failure);
         status = state.failure.status;
     } else if (!state.open) {
+        state.opening_ns = gquery_now_ns();
         status = open_device(ordinal, &state.device);
+        state.opening_ns = 0;
         state.open = status == GVM_OK;
         if (status != GVM_OK) {
             gvm_error_last(&state.failure);
@@ -185,6 +196,13 @@ gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out)
     pthread_mutex_unlock(&state.opening);
     *out = &state.device;
     return status;
+}
+
+bool gquery_device_is_opening(int64_t now_ns)
+{
+    const int64_t since_ns = state.opening_ns;
+
+    return since_ns != 0 && now_ns - since_ns < OPEN_NS;
 }
 
 int64_t gquery_device_failed_ns(void)
@@ -252,6 +270,40 @@ static gvm_status make_lane(gquery_lane **out)
     return GVM_OK;
 }
 
+static uint32_t role_of(const gquery_connection *c)
+{
+    return c->whole != NULL ? c->whole->query.role : c->query.role;
+}
+
+static bool has_share(uint32_t role)
+{
+    uint32_t has = 0;
+
+    for (uint32_t i = 0; i < state.running; i++)
+        has += state.roles[i] == role;
+    return has < SHARE * (GQUERY_RUNNING_MAX - state.running);
+}
+
+/* The first one whose role may have a lane; NULL: there is none. */
+static const waiter *find_next(void)
+{
+    const waiter *w = state.waiters;
+
+    while (w != NULL && !has_share(w->role))
+        w = w->next;
+    return w;
+}
+
+static void end_turn(uint32_t role)
+{
+    uint32_t i = 0;
+
+    while (state.roles[i] != role)
+        i++;
+    state.roles[i] = state.roles[--state.running];
+    pthread_cond_broadcast(&state.given);
+}
+
 static void leave_queue(waiter *self)
 {
     waiter **at = &state.waiters;
@@ -262,16 +314,16 @@ static void leave_queue(waiter *self)
     pthread_cond_broadcast(&state.given);
 }
 
-/* In the order of arrival. The lock is held, but while it waits. */
+/* In the order of arrival, within the roles' shares. The lock is held, but while it waits. */
 static bool wait_for_turn(gquery_connection *c)
 {
-    waiter self = {NULL}, **at = &state.waiters;
+    waiter self = {NULL, role_of(c)}, **at = &state.waiters;
     bool closed = false;
 
     while (*at != NULL)
         at = &(*at)->next;
     *at = &self;
-    while (!closed && (state.waiters != &self || state.running == GQUERY_RUNNING_MAX)) {
+    while (!closed && find_next() != &self) {
         gquery_wait(&state.given, &state.lock, WAIT_MS);
         closed = gquery_is_closed(c);
     }
@@ -296,7 +348,7 @@ gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
     pthread_mutex_lock(&state.lock);
     turn = wait_for_turn(c);
     if (turn) {
-        state.running++;
+        state.roles[state.running++] = role_of(c);
         lane = state.lanes;
         if (lane != NULL)
             state.lanes = lane->next;
@@ -309,22 +361,22 @@ gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out)
     if (status == GVM_OK) {
         set_owner(lane, c->whole != NULL ? c->whole : c);
         *out = lane;
-    } else
-        gquery_lane_give(NULL);
+        return GVM_OK;
+    }
+    pthread_mutex_lock(&state.lock);
+    end_turn(role_of(c));
+    pthread_mutex_unlock(&state.lock);
     return status;
 }
 
 void gquery_lane_give(gquery_lane *lane)
 {
     pthread_mutex_lock(&state.lock);
-    state.running--;
-    if (lane != NULL) {
-        lane->owner->lane = NULL;
-        lane->used_ns = gquery_now_ns();
-        lane->next = state.lanes;
-        state.lanes = lane;
-    }
-    pthread_cond_broadcast(&state.given);
+    end_turn(role_of(lane->owner));
+    lane->owner->lane = NULL;
+    lane->used_ns = gquery_now_ns();
+    lane->next = state.lanes;
+    state.lanes = lane;
     pthread_mutex_unlock(&state.lock);
 }
 

@@ -76,15 +76,6 @@ static bool is_nothing(ssize_t bytes)
     return bytes < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
-/* While nothing comes, results that wait make room on the device. */
-static void await_message(gquery_connection *c)
-{
-    struct pollfd p = {c->socket, POLLIN, 0};
-
-    if (c->results.block.bytes > 0 && poll(&p, 1, GQUERY_RESULTS_REST_MS) == 0)
-        gquery_results_rest(c);
-}
-
 /* Soon after a query often comes another one: it does not wait for this thread to wake up. False: the backend has closed the connection, or
  * that is no message. */
 static bool receive(gquery_connection *c, gquery_message *message)
@@ -95,12 +86,8 @@ static bool receive(gquery_connection *c, gquery_message *message)
     do
         bytes = recv(c->socket, message, sizeof *message, MSG_DONTWAIT);
     while (is_nothing(bytes) && gquery_now_ns() < until_ns);
-    if (is_nothing(bytes)) {
-        await_message(c);
-        do
-            bytes = recv(c->socket, message, sizeof *message, 0);
-        while (is_nothing(bytes));
-    }
+    while (is_nothing(bytes))
+        bytes = recv(c->socket, message, sizeof *message, 0);
     return bytes == (ssize_t)sizeof *message && message->magic == GQUERY_MAGIC;
 }
 
@@ -312,7 +299,7 @@ static void watch(void)
 
         if (ready > 0 && !receive_connection())
             return;
-        if (now_ns >= beat_ns && is_alive(now_ns)) {
+        if (now_ns >= beat_ns && (gquery_device_is_opening(now_ns) || is_alive(now_ns))) {
             send_beat();
             beat_ns = now_ns + BEAT_NS;
         }

@@ -26,7 +26,6 @@
 #define GQUERY_RUNNING_MAX 16 /* queries at a time; others wait */
 #define GQUERY_REST_NS \
     INT64_C(1000000000) /* after so long without use memory and tables are given up */
-#define GQUERY_RESULTS_REST_MS 5000
 
 /* ---- connection.c */
 
@@ -40,9 +39,7 @@ typedef struct gquery_block {
 
 /* What a query has left to be fetched. */
 typedef struct gquery_results {
-    gquery_block block; /* or, after a while, */
-    uint8_t *host;      /* records from host_first on */
-    uint64_t host_first;
+    gquery_block block;
     uint64_t count, sent; /* records */
     uint32_t record_words;
     bool gathered; /* as in a window */
@@ -88,7 +85,7 @@ static inline void gquery_await_other(gquery_connection *c)
 
 void gquery_answer(gquery_message *answer, gquery_verb verb, const char *sqlstate,
                    const char *format, ...) GVM_PRINTF(4, 5);
-/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM where a local plan may do it, or GQUERY_ERROR. */
+/* For a failed call of the library, the thread's latest: GQUERY_NO_ROOM or GQUERY_FAULT where a local plan may do it, or GQUERY_ERROR. */
 void gquery_answer_status(gquery_message *answer, gvm_status status, const char *what);
 
 /* ---- device.c */
@@ -107,6 +104,8 @@ typedef struct gquery_device {
 
 /* The device with its kernels, opened by the first call; a failure is that of all later calls. */
 gvm_status gquery_device_open(int32_t ordinal, const gquery_device **out);
+/* Whether that is under way, and not for longer than it may take: queries wait for it. Calls no driver. */
+bool gquery_device_is_opening(int64_t now_ns);
 /* When that has failed; 0: it has not. */
 int64_t gquery_device_failed_ns(void);
 
@@ -128,7 +127,7 @@ typedef struct gquery_lane {
 #define GQUERY_LANE_BYTES (2u << 20)
 #define GQUERY_HALT_AT (GQUERY_LANE_BYTES - 64) /* of `halt`, in `host` */
 
-/* Waits while GQUERY_RUNNING_MAX others run.
+/* Waits while GQUERY_RUNNING_MAX others run, or as many of its session's role as leave some to others.
  *
  * GVM_E_PEER  the connection is closed */
 gvm_status gquery_lane_take(gquery_connection *c, gquery_lane **out);
@@ -159,6 +158,8 @@ uint64_t gquery_scratch_fitting(uint64_t room);
  * GVM_E_NOSPACE  also where all that is kept was freed
  * and the errors of gvm_object_create() and gvm_object_acquire() */
 gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out);
+/* Ends its lease, if it has one: what is in it stays, and is no longer at its address. */
+void gquery_scratch_rest_block(gquery_block *block);
 /* Keeps it for the next one, or frees it. Without a block this is nothing. Work that uses it must be over. */
 void gquery_scratch_give(gquery_block *block);
 /* Frees what is kept and has not been used since, or is more than is kept. */
@@ -175,8 +176,12 @@ void gquery_fetch(gquery_connection *c, gquery_message *answer);
 
 /* ---- results.c */
 
-/* Nobody has asked for them in GQUERY_RESULTS_REST_MS: to host memory, if there is room. */
+/* They wait: their lease ends. */
 void gquery_results_rest(gquery_connection *c);
+/* So many bytes of those that wait, from the first record that was not sent.
+ *
+ * GVM_E_TIMEOUT  the backend has gone; and the other errors of gvm_object_copy_out() */
+gvm_status gquery_results_copy(gquery_connection *c, uint64_t bytes, void *to);
 void gquery_forget(gquery_connection *c);
 
 #endif

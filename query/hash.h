@@ -17,6 +17,7 @@
 
 /* Of which rows by which keys. */
 typedef struct gquery_hash_key {
+    /* By the backend's word: docs/security.md says why that is no boundary. */
     uint64_t store, version, rows; /* as in gquery_table */
     const gquery_program *program;
 } gquery_hash_key;

@@ -1,64 +1,33 @@
 /* See executor.h: results that wait to be fetched.
  *
- * They are on the device. A cursor may leave them there for hours: those that nobody has asked for in a while are moved to host memory, of which
- * there is a bound for all connections. Above it they stay where they are, each query's within its bound of scratch memory.
+ * They are an object of the keeper, without a lease while nobody fetches them: a cursor may leave them for hours, and the keeper moves them to host
+ * memory where others need the room. Blocks that are the driver's, and small, are sent at once and never wait (run.c).
  */
-#include <stdlib.h>
-
 #include "query/executor.h"
 
-#define HOST_BYTES_MAX (UINT64_C(1) << 30)
+#define PIECE_MS 1000 /* between two looks at whether the backend has gone */
 
-static _Atomic uint64_t host_bytes;
-
-static uint64_t bytes_behind(const gquery_results *r, uint64_t record)
-{
-    return (r->count - record) * r->record_words * sizeof(uint64_t);
-}
-
-static bool reserve_host(uint64_t bytes)
-{
-    if (atomic_fetch_add(&host_bytes, bytes) + bytes <= HOST_BYTES_MAX)
-        return true;
-    atomic_fetch_sub(&host_bytes, bytes);
-    return false;
-}
-
-/* NULL: there is no room, or they cannot be read, which the next fetch reports. */
-static uint8_t *copy_to_host(const gquery_results *r, uint64_t bytes)
-{
-    const uint64_t from = r->block.address + r->sent * r->record_words * sizeof(uint64_t);
-    uint8_t *host = malloc(bytes);
-
-    if (host != NULL && gvmi_cu->cuMemcpyDtoH(host, from, bytes) == CUDA_SUCCESS)
-        return host;
-    free(host);
-    return NULL;
-}
+_Static_assert(GQUERY_OBJECT_LEAST <= GQUERY_PIECE_MAX, "other blocks fit a piece");
 
 void gquery_results_rest(gquery_connection *c)
 {
-    gquery_results *r = &c->results;
-    const uint64_t bytes = bytes_behind(r, r->sent);
+    gquery_scratch_rest_block(&c->results.block);
+}
 
-    if (r->block.bytes == 0 || !reserve_host(bytes))
-        return;
-    r->host = copy_to_host(r, bytes);
-    if (r->host == NULL) {
-        atomic_fetch_sub(&host_bytes, bytes);
-        return;
-    }
-    r->host_first = r->sent;
-    gquery_scratch_give(&r->block);
+gvm_status gquery_results_copy(gquery_connection *c, uint64_t bytes, void *to)
+{
+    const gquery_results *r = &c->results;
+    const uint64_t at = r->sent * r->record_words * sizeof(uint64_t);
+    gvm_status status;
+
+    do
+        status = gvm_object_copy_out(to, r->block.object, at, bytes, PIECE_MS);
+    while (status == GVM_E_TIMEOUT && !gquery_is_closed(c));
+    return status;
 }
 
 void gquery_forget(gquery_connection *c)
 {
-    gquery_results *r = &c->results;
-
-    gquery_scratch_give(&r->block);
-    if (r->host != NULL)
-        atomic_fetch_sub(&host_bytes, bytes_behind(r, r->host_first));
-    free(r->host);
-    *r = (gquery_results){0};
+    gquery_scratch_give(&c->results.block);
+    c->results = (gquery_results){0};
 }

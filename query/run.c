@@ -476,10 +476,9 @@ static bool collect_groups(gquery_query *q)
 
 static CUresult copy_records(const gquery_results *r, gquery_lane *lane, uint64_t bytes, uint8_t *to)
 {
-    const uint64_t from = r->block.address + r->sent * r->record_words * sizeof(uint64_t);
     const bool small = bytes <= GQUERY_STATES_BYTES;
-    CUresult result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + GQUERY_STATES_AT : to, from,
-                                                 bytes, lane->stream);
+    CUresult result = gvmi_cu->cuMemcpyDtoHAsync(small ? lane->host + GQUERY_STATES_AT : to,
+                                                 r->block.address, bytes, lane->stream);
 
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuStreamSynchronize(lane->stream);
@@ -488,28 +487,30 @@ static CUresult copy_records(const gquery_results *r, gquery_lane *lane, uint64_
     return result;
 }
 
-/* Copies the next records to the file. Those that are in host memory need no lane. */
+/* Copies the next records to the file: the first ones on the query's lane, later ones, which wait, without one. */
 static bool write_piece(gquery_connection *c, gquery_lane *lane, gquery_message *answer)
 {
     gquery_results *r = &c->results;
     gquery_window *window;
-    const uint64_t record_bytes = r->record_words * sizeof(uint64_t);
-    const uint64_t most = GQUERY_PIECE_BYTES / record_bytes;
-    const uint64_t count = r->count - r->sent < most ? r->count - r->sent : most;
+    const uint64_t record_bytes = r->record_words * sizeof(uint64_t), left = r->count - r->sent;
+    const uint64_t most = r->block.object != NULL ? GQUERY_PIECE_BYTES / record_bytes : left;
+    const uint64_t count = left < most ? left : most;
     gquery_span span;
     uint8_t *to = gquery_append(c, count * record_bytes, &span);
-    CUresult result = CUDA_SUCCESS;
+    gvm_status status = GVM_OK;
 
     if (to == NULL)
         return fail_memory(answer);
-    if (r->host != NULL)
-        memcpy(to, r->host + (r->sent - r->host_first) * record_bytes, span.bytes);
-    else if (count > 0)
-        result = copy_records(r, lane, span.bytes, to);
-    if (result != CUDA_SUCCESS) {
-        gquery_answer_status(
-            answer, gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed"),
-            "cannot read the results");
+    if (lane == NULL)
+        status = gquery_results_copy(c, span.bytes, to);
+    else if (count > 0) {
+        const CUresult result = copy_records(r, lane, span.bytes, to);
+
+        if (result != CUDA_SUCCESS)
+            status = gvm_driver_error((int32_t)result, "cuMemcpyDtoHAsync", "the copy has failed");
+    }
+    if (status != GVM_OK) {
+        gquery_answer_status(answer, status, "cannot read the results");
         return false;
     }
     r->sent += count;
@@ -645,7 +646,9 @@ static void end_query(gquery_query *q, bool done)
 {
     gquery_end_part(q, done);
     gquery_inner_close(q); /* after what reads its hash tables */
-    if (!done || q->c->results.sent == q->c->results.count)
+    if (done && q->c->results.sent < q->c->results.count)
+        gquery_results_rest(q->c);
+    else
         gquery_forget(q->c);
 }
 
@@ -680,22 +683,10 @@ void gquery_run(gquery_tables *tables, int32_t ordinal, gquery_connection *c, gq
 
 void gquery_fetch(gquery_connection *c, gquery_message *answer)
 {
-    gquery_lane *lane = NULL;
-    gvm_status status;
-    bool done;
-
     if (c->results.sent == c->results.count) {
         gquery_answer(answer, GQUERY_ERROR, "XX000", "there are no results to be fetched");
         return;
     }
-    status = c->results.host != NULL ? GVM_OK : gquery_lane_take(c, &lane);
-    if (status != GVM_OK) {
-        gquery_answer_status(answer, status, "cannot read the results");
-        return;
-    }
-    done = write_piece(c, lane, answer);
-    if (lane != NULL)
-        gquery_lane_give(lane);
-    if (!done || c->results.sent == c->results.count)
+    if (!write_piece(c, NULL, answer) || c->results.sent == c->results.count)
         gquery_forget(c);
 }

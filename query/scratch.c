@@ -240,14 +240,19 @@ gvm_status gquery_scratch_take(uint64_t bytes, gquery_block *out)
     return make_object(size, out);
 }
 
+void gquery_scratch_rest_block(gquery_block *block)
+{
+    if (block->object != NULL && block->lease.mode != 0)
+        (void)gvm_object_release(block->object, &block->lease);
+}
+
 void gquery_scratch_give(gquery_block *block)
 {
     bool kept;
 
     if (block->bytes == 0)
         return;
-    if (block->object != NULL)
-        (void)gvm_object_release(block->object, &block->lease);
+    gquery_scratch_rest_block(block);
     pthread_mutex_lock(&state.lock);
     kept = state.kept_count < KEPT_BLOCKS;
     if (kept) {

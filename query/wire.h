@@ -14,7 +14,8 @@
 #define GQUERY_NEAREST_MAX 4096u /* queries at a time */
 #define GQUERY_TOKEN_BYTES 512
 #define GQUERY_TEXT_BYTES 1024
-#define GQUERY_PIECE_BYTES (8u << 20) /* of results, at most, at a time */
+#define GQUERY_PIECE_BYTES (8u << 20) /* of results, at a time; all, if they are less than */
+#define GQUERY_PIECE_MAX (16u << 20)
 #define GQUERY_ALIGN 64u
 #define GQUERY_STAGES_MAX 2 /* programs after the first one */
 #define GQUERY_GATHER_HIGH \
@@ -30,6 +31,7 @@ typedef enum gquery_verb {
     GQUERY_ERROR,   /* sqlstate and text */
     GQUERY_RAISED,  /* a row has raised `error`, gquery_error */
     GQUERY_NO_ROOM, /* of memory, or there is no such device now: text; the local plan may do it */
+    GQUERY_FAULT,   /* a call of the driver or the system has failed; likewise */
 } gquery_verb;
 
 typedef struct gquery_message {
@@ -73,7 +75,9 @@ typedef struct gquery_cost {
 
 typedef struct gquery_window {
     uint32_t magic, version;
-    uint64_t used; /* bytes of the file that mean something; the executor writes behind */
+    uint64_t used;  /* bytes of the file that mean something; the executor writes behind */
+    uint32_t begun; /* the executor's: not 0 from when it begins with the query */
+    uint32_t role;  /* of the session: those of one role leave lanes to others */
     uint32_t table_count;
     gquery_table tables[GQUERY_TABLES_MAX];
     gquery_program program;

@@ -9,6 +9,8 @@ import ctypes
 import errno
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,7 +54,7 @@ from executor_client import (  # noqa: E402
     sums_of,
     wait_until,
 )
-from private import Failed, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
+from private import BUILD, Failed, Server, as_owner, expect, leased, running_keeper, stop_process  # noqa: E402
 
 
 @group()
@@ -130,29 +132,15 @@ class Queries:
             expect(sorted(key for _, key, _ in found), list(range(3000)), "keys")
             expect(client.window.cost.scratch_bytes <= block(slots * slot_bytes), True, "scratch memory")
 
-    def results_that_are_not_fetched_for_a_while_leave_the_device(self, server):
-        rows = 700000
+    def small_results_come_at_once_and_do_not_wait_on_the_device(self, server):
+        rows = 600000
         token = fill(server, rows)
         with Client(server) as client:
-            client.run(token, rows, BY_ID)
-            pid = executor_pid(server)
-            if not device_bytes(pid):
-                raise Skipped("a real GPU's memory is not seen")
-            for fetched in (1, 2):
-                wait_until("what is kept for the next query is freed", lambda: device_bytes(pid) < 4 << 20)
-                client.write(token, rows, BY_ID)
-                expect_verb(client.ask(), "DONE")
-                found = client.records()
-                if fetched == 2:
-                    expect_verb(client.ask("FETCH"), "DONE")
-                    found += client.records()
-                expect(client.window.more, 1, "more groups")
-                expect(device_bytes(pid) > rows * 24, True, "results on the device")
-                wait_until("results leave it", lambda: device_bytes(pid) < 4 << 20)
-                while client.window.more:
-                    expect_verb(client.ask("FETCH"), "DONE")
-                    found += client.records()
-                expect(sorted(key for _, key, _ in found), list(range(1, rows + 1)), "keys")
+            client.write(token, rows, BY_ID)
+            expect_verb(client.ask(), "DONE")
+            expect(client.window.more, 0, "more groups")
+            expect(client.window.records.bytes > 8 << 20, True, "more than a piece of larger ones")
+            expect(sorted(key for _, key, _ in client.records()), list(range(1, rows + 1)), "keys")
             expect_verb(client.ask("FETCH"), "ERROR", "XX000")
 
     def rows_that_are_dead_are_left_out(self, server):
@@ -336,6 +324,25 @@ class Budget:
             expect(sorted(key for _, key, _ in client.finish(Message(verb=N["GQUERY_DONE"]))), list(range(1, self.ROWS + 1)), "keys")
         expect(server.sql("SELECT sum(e) FROM filler"), str(2000000 * 2000001 // 2), "a sum of what was moved")
 
+    def results_that_wait_to_be_fetched_make_room_for_others(self, server):
+        """They are more than the device has room for, with a table of groups."""
+        server.sql("DROP FOREIGN TABLE IF EXISTS filler")
+        token = fill(server, self.ROWS)
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(Client(server)) for _ in range(8)]
+            found = []
+            for client in clients:
+                client.write(token, self.ROWS, BY_ID)
+                expect_verb(client.ask(), "DONE")
+                expect(client.window.more, 1, "more groups")
+                found.append(client.records())
+            server.wait_for("SELECT sum(device_on_host) > 0 AND bool_and(device_resident <= device_budget) FROM gstore_fdw_keeper_info")
+            for client, records in zip(clients, found):
+                while client.window.more:
+                    expect_verb(client.ask("FETCH"), "DONE")
+                    records += client.records()
+                expect(sorted(key for _, key, _ in records), list(range(1, self.ROWS + 1)), "keys")
+
     def groups_beyond_the_budget_are_no_room_and_the_next_query_works(self, server):
         token = fill(server, self.ROWS)
         code = [op("LOAD", 0), op("GROUP", 1), *(aggregate(i, "COUNT_ROWS") for i in range(14))], 14
@@ -382,6 +389,116 @@ class Sessions:
         expect(session.error(), "38000", "SQLSTATE")
         expect(counted(server, "executor_lost"), "aggregate 1", "what is lost")
         expect(counted(server, "failed"), "", "what fails otherwise")
+
+
+    def query_that_an_executor_has_ended_with_is_not_sent_to_another_one(self, server):
+        """It may be why it has ended. One that it had not begun with is, once: that other one may be the same that is ending."""
+        server.sql("CREATE FOREIGN TABLE one (id int) SERVER gstore_fdw; INSERT INTO one SELECT generate_series(1, 1000)")
+        server.sql("SELECT gstore_export('one')")
+        text = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM one WHERE id > 1"
+        session = server.session()
+        session.sql("SET max_parallel_workers_per_gather = 0")
+        server.sql("SELECT gstore_fdw_queries_reset()")
+        with leased(server, "one"):
+            session.begin(text)
+            wait_until("the query has begun", lambda: has_begun(session.pid))
+            os.kill(executor_pid(server), signal.SIGKILL)
+            server.wait_for("SELECT max(executor_lost) FROM gstore_fdw_queries", "1")
+        expect("Ran: by the local plan: the executor has ended" in session.finish(), True, "what ran")
+        expect(executor_pids(server), [], "executors")
+        for _ in range(10):
+            session.sql(text)
+            pid = executor_pid(server)
+            stop_process(pid)
+            session.begin(text)
+            server.wait_for(f"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {session.pid}")
+            expect(has_begun(session.pid), False, "it has begun")
+            os.kill(pid, signal.SIGKILL)
+            if "Ran: on the GPU" in session.finish():
+                break
+        else:
+            raise Failed("it is never sent to another one")
+        session.close()
+
+
+    def sort_of_results_can_be_cancelled(self, server):
+        """Where gdb is: an interrupt that comes between two comparisons is seen at the next one."""
+        if not shutil.which("gdb"):
+            raise Skipped("there is no gdb")
+        fill(server, 100000)
+        session = server.session()
+        text = "SELECT id, count(*) FROM ft GROUP BY id ORDER BY count(*), id LIMIT 30000"
+        session.sql(f"SET max_parallel_workers_per_gather = 0; EXPLAIN {text}")
+        ready = server.folder / "run/gdb-is-ready"
+        commands = [
+            "set breakpoint pending on", "break compare_words", f"shell touch {ready}", "continue", "delete",
+            "set var *(int *)&InterruptPending = 1", "set var *(int *)&QueryCancelPending = 1", "break ProcessInterrupts", "continue", "bt 3", "delete", "detach",
+        ]  # fmt: skip
+        command = ["gdb", "-nx", "-batch", "-p", str(session.pid), *(word for text_ in commands for word in ("-ex", text_))]
+        with subprocess.Popen(as_owner(command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as gdb:
+            wait_until("gdb is ready", lambda: ready.exists() or gdb.poll() is not None, limit_s=60)
+            session.begin(text)
+            said = gdb.stdout.read()
+        if "Breakpoint 2" not in said:
+            raise Skipped(f"gdb cannot do it: {said.splitlines()[-1]}")
+        expect("compare_words" in said.split("Breakpoint 2,")[1], True, f"where it is seen: {said}")
+        expect(session.error(), "57014", "SQLSTATE")
+
+    def query_that_the_driver_fails_is_run_by_the_local_plan_and_logged(self, _):
+        """One call of its that the keeper does not make, once: the next query is computed there."""
+        text = "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) SELECT count(*) FROM ft WHERE id > 1"
+        failed = "cannot run the query: cuOccupancyMaxActiveBlocksPerMultiprocessor has failed CUDA_ERROR_UNKNOWN"
+        with other_server(GVMEM_FAULT="cuOccupancyMaxActiveBlocksPerMultiprocessor:1") as server:
+            fill(server, 1000)
+            session = server.session()
+            session.sql("SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; SET max_parallel_workers_per_gather = 0")
+            expect(f"Ran: by the local plan: {failed}" in session.sql(text), True, "what ran")
+            expect(server.log().count(f"LOG:  a query is not computed by the GPU: {failed}"), 1, "what is logged")
+            expect(counted(server, "device_errors"), "aggregate 1", "what the view says")
+            expect("Ran: on the GPU" in session.sql(text), True, "where the next one ran")
+            session.close()
+
+
+@contextlib.contextmanager
+def other_server(**environ):
+    """One whose programs have more in their environment."""
+    os.environ.update(environ)
+    try:
+        server = Server("other")
+    finally:
+        for name in environ:
+            del os.environ[name]
+    try:
+        yield server
+    finally:
+        server.end()
+
+
+def slow_modules(takes_s):
+    """To be preloaded: the software GPU takes so long for the first module of an executor."""
+    library = BUILD / "postgres-run/slow_modules.so"
+    command = [*shlex.split(os.environ.get("CC", "cc")), "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"]
+    source = f"""
+        #define _GNU_SOURCE
+        #include <dlfcn.h>
+        #include <errno.h>
+        #include <string.h>
+        #include <unistd.h>
+        int memfd_create(const char *name, unsigned flags)
+        {{
+            static int taken;
+            if (strcmp(name, "gvmem-image") == 0 && strcmp(program_invocation_short_name, "gstore-executor") == 0 && !taken++)
+                sleep({takes_s});
+            return ((int (*)(const char *, unsigned))dlsym(RTLD_NEXT, "memfd_create"))(name, flags);
+        }}"""
+    subprocess.run(command, input=source, text=True, check=True)
+    return str(library)
+
+
+def has_begun(pid):
+    """Whether an executor has begun with a backend's query."""
+    windows = [path.read_bytes() for path in Path(f"/proc/{pid}/fd").iterdir() if os.readlink(path).startswith("/memfd:gstore ")]
+    return any(Window.from_buffer_copy(window).begun for window in windows if window)
 
 
 def counted(server, counter):
@@ -562,16 +679,6 @@ class BadInput:
                 raise Failed("an answer of no device")
 
 
-def device_bytes(pid):
-    """That it has allocated of the software GPU, without tables, which are mapped read-only."""
-    sizes = 0
-    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
-        if "memfd:gvmem-softgpu" in line and "rw" in line.split()[1]:
-            start, end = line.split()[0].split("-")
-            sizes += int(end, 16) - int(start, 16)
-    return sizes
-
-
 def random_bytes(seed):
     return random.Random(seed).randbytes(400)
 
@@ -645,6 +752,15 @@ class Life:
         with Client(server) as client:
             client.run(self.token, 1000, sums(0))
 
+    def executor_that_opens_the_device_for_long_is_not_killed(self, _):
+        """As where the driver has to compile its kernels: longer than it has for a sign of life."""
+        takes_s = (N["GSTORE_SPAWN_HANG_MS"] + N["GSTORE_SPAWN_BEAT_MS"]) // 1000 + 5
+        with other_server(LD_PRELOAD=slow_modules(takes_s)) as server, Client(server) as client:
+            start = time.monotonic()
+            client.socket.settimeout(2 * takes_s)
+            expect(client.run("", 0, COUNT, columns=()), [(0, 0)], "records")
+            expect(time.monotonic() - start >= takes_s, True, "it has taken long")
+
     def executor_without_connections_ends_after_a_minute(self, server):
         with Client(server) as client:
             client.run("", 0, COUNT, columns=())
@@ -700,6 +816,25 @@ class Keeper:
             os.kill(keeper.pid, signal.SIGCONT)
             for each in waiting:
                 expect(each.finish(each.receive()), [(0, 1)], "records")
+
+    def one_role_leaves_lanes_to_others(self, server):
+        """Its queries have lanes and wait for the keeper, for memory: there are more than lanes."""
+        rows = 700000
+        with self._keeper(server) as keeper, contextlib.ExitStack() as stack:
+            token = fill(server, rows)
+            client, *busy = [stack.enter_context(Client(server)) for _ in range(21)]
+            client.run(token, rows, sums(0), role=1)
+            stop_process(keeper.pid)
+            for each in busy:
+                each.write(token, rows, BY_ID, role=2)
+                each.send("RUN")
+            client.socket.settimeout(LIMIT_S)
+            for _ in range(60):  # while the others come so far
+                expect(sums_of(*client.run(token, rows, sums(0), role=1))[0], rows, "rows")
+                time.sleep(0.05)
+            os.kill(keeper.pid, signal.SIGCONT)
+            for each in busy:
+                expect(len(each.finish(each.receive())), rows, "groups")
 
     def worker_that_cannot_be_started_delays_no_connection_to_an_executor(self, server):
         with self._keeper(server) as keeper:

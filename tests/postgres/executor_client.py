@@ -59,7 +59,7 @@ Distance = layout(
     "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
 )  # fmt: skip
 Window = layout(
-    "Window", magic=U32, version=U32, used=U64, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
+    "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
@@ -171,11 +171,11 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), stages=()):
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), stages=(), role=0):
         """after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; stages: (a program, numbers of the words that are its columns)."""
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
-        w.magic, w.version, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], 1, scratch
+        w.magic, w.version, w.role, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], role, 1, scratch
         w.tables[0].token, w.tables[0].rows = token.encode(), rows
         at = (ctypes.sizeof(Window) + 63) // 64 * 64
         self.map[at : at + len(dead)] = dead

@@ -20,6 +20,7 @@ from private import Failed, SqlError, expect  # noqa: E402
 PLANNED = "SET gstore_fdw.gpu_startup_cost = 0; SET gstore_fdw.gpu_instruction_cost = 0; "
 # The outer table is `fact`, whatever costs less.
 JOIN = "SELECT count(*), sum(f.x), sum(d.v) FROM fact f LEFT JOIN dim d ON f.k = d.k"
+LONG_S = 8  # as long as a launch may take, but for its beginning
 COUNTED_S = 1.5  # figures of the keeper are those of the last second
 TOO_LONG_S = 11  # of a launch
 SEMI_IF = N["GQUERY_JOIN_CONDITION"] | N["GQUERY_JOIN_SEMI"]
@@ -380,6 +381,36 @@ class Long:
                 first, slice_ = w.next_row, w.next_slice_rows
             expect(len(found), rows - 1, "joined rows")
             expect((len(set(found)), all(left == right for _, left, right in found)), (rows - 1, True), "each of them once")
+
+    def query_that_waits_for_a_lane_ends_with_its_statement(self, server):
+        token = fill_hashes(server, range(self.ROWS))
+        server.sql("CREATE FOREIGN TABLE few (id int) SERVER gstore_fdw; INSERT INTO few SELECT generate_series(1, 1000)")
+        text, role = "SELECT count(*) FROM few WHERE id > 1", int(server.sql("SELECT oid FROM pg_roles WHERE rolname = session_user"))
+        sessions = [server.session() for _ in range(3)]
+        for session in sessions:
+            session.sql(PLANNED + text)
+        with contextlib.ExitStack() as stack:
+            stack.callback(lambda: [session.close() for session in sessions])
+            for _ in range(12):  # all that one role may have
+                client = stack.enter_context(Client(server))
+                self._write_product(client, token)
+                client.window.role = role
+                client.send("RUN")
+            time.sleep(COUNTED_S)  # they run
+            pid = executor_pid(server)
+            start, before = time.monotonic(), len(descriptors(pid))
+            sessions[0].begin("SET statement_timeout = 500; " + text)
+            for session in sessions[1:]:
+                session.begin("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) " + text)
+                server.wait_for(f"SELECT wait_event_type = 'Extension' FROM pg_stat_activity WHERE pid = {session.pid}")
+            expect(sessions[0].error(), "57014", "SQLSTATE after a time limit")
+            server.sql(f"SELECT pg_cancel_backend({sessions[1].pid})")
+            expect(sessions[1].error(), "57014", "SQLSTATE after a cancel")
+            # Not by a launch of theirs, which would come after the others'.
+            wait_until("their connections are closed", lambda: len(descriptors(pid)) == before - 2)
+            expect(time.monotonic() - start < LONG_S - COUNTED_S, True, "they have waited until others' end")
+            os.kill(pid, signal.SIGKILL)
+            expect("Ran: by the local plan: the executor has ended" in sessions[2].finish(), True, "what ran")
 
 
 @group()
