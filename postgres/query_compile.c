@@ -10,6 +10,7 @@
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
+#include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
@@ -21,6 +22,7 @@
 #include "postgres/query_compiled.h"
 #include "postgres/query_join.h"
 #include "postgres/query_state.h"
+#include "postgres/query_text.h"
 
 /* ---- aggregates by their functions */
 
@@ -284,11 +286,23 @@ emit_accumulators(gstore_compiled *c, gstore_emitter *e)
 	return true;
 }
 
-/* Of one key; they are added to `words`. */
+/* A text's number. */
 static bool
-emit_key_words(gstore_emitter *e, Node *key, int *words, gstore_emitted *out)
+emit_text_word(gstore_emitter *e, Node *key, int *words, gstore_emitted *out, gstore_text_key *text)
+{
+	text->wanted.key = (uint32) (*words)++;
+	out->type = getBaseType(exprType(key));
+	return gstore_emit_text_key(e, key, &text->wanted.column, &text->trimmed);
+}
+
+/* Of one key; they are added to `words`. text: what is known of it, if it is one. */
+static bool
+emit_key_words(gstore_emitter *e, Node *key, int *words, gstore_emitted *out, gstore_text_key *text)
 {
 	int count = 0;
+
+	if (gstore_is_text(getBaseType(exprType(key))))
+		return emit_text_word(e, key, words, out, text);
 
 	do
 		if (!gstore_emit_word(e, key, count++, out) || out->mixed)
@@ -304,11 +318,12 @@ emit_distinct_key(gstore_compiled *c, gstore_emitter *e)
 {
 	gstore_accumulator *a = &c->accumulators[c->distinct_at];
 	const bool			is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
-	gstore_emitted		key;
+	gstore_emitted		key = {0};
+	gstore_text_key		ignored;
 	bool				done;
 
 	e->computing += is_sum;
-	done = emit_key_words(e, c->distinct, &c->distinct_words, &key);
+	done = emit_key_words(e, c->distinct, &c->distinct_words, &key, &ignored);
 	e->computing -= is_sum;
 	if (!done)
 		return false;
@@ -320,15 +335,18 @@ emit_distinct_key(gstore_compiled *c, gstore_emitter *e)
 static bool
 emit_keys(gstore_compiled *c, gstore_emitter *e)
 {
-	gstore_emitted key;
+	gstore_emitted key = {0};
 	ListCell	  *cell;
 	int			   words = 0;
 
-	c->key_count = c->distinct_words = 0;
+	c->key_count = c->distinct_words = c->text_count = 0;
 	foreach(cell, c->query.keys)
 	{
-		if (!emit_key_words(e, lfirst(cell), &words, &key) || gstore_is_float(key.type))
+		if (words == GQUERY_KEYS_MAX ||
+			!emit_key_words(e, lfirst(cell), &words, &key, &c->texts[c->text_count]) ||
+			gstore_is_float(key.type))
 			return false;
+		c->text_count += gstore_is_text(key.type);
 		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
 	}
@@ -529,6 +547,25 @@ create_compiled(const gstore_query *query)
 	return c;
 }
 
+/* The relations of texts that have numbers, one for each. */
+static List *
+list_numbered(const gstore_query *query, const gquery_program *program)
+{
+	List *out = NIL;
+
+	for (uint32 i = 0; i < program->column_count; i++)
+	{
+		const gquery_column		*column = &program->columns[i];
+		const gstore_query_join *join = column->table == 0 || column->table > GQUERY_JOINS_MAX
+			? NULL
+			: list_nth(query->joins, (int) column->table - 1);
+
+		if (gquery_is_numbered(column))
+			out = lappend_int(out, (int) (join == NULL ? query->relation : join->relation));
+	}
+	return out;
+}
+
 bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
@@ -537,7 +574,7 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises,
-								gstore_query_kind_of(c)};
+								gstore_query_kind_of(c), list_numbered(query, e.program)};
 	pfree(e.program);
 	if (c->builds != NULL)
 		pfree(c->builds);
@@ -653,6 +690,14 @@ gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **
 	*queries = c->distances.queries.data;
 	*bytes = (Size) c->distances.queries.len;
 	return c->distances.count;
+}
+
+int
+gstore_query_texts(const gstore_compiled *c, gquery_wanted_text *texts)
+{
+	for (int i = 0; i < c->text_count; i++)
+		texts[i] = c->texts[i].wanted;
+	return c->text_count;
 }
 
 /* ---- results */
@@ -810,11 +855,25 @@ output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *sta
 	}
 }
 
-void
-gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
+static Datum
+text_of(const gstore_text_key *key, const uint64 *words, uint32 count)
 {
-	const uint64 *nulls_of = record + c->entry_words;
-	int			  word = 0;
+	const char *bytes = (const char *) (words + 1);
+	uint64		length = words[0];
+
+	if (length > (count - 1) * sizeof(uint64))
+		elog(ERROR, "a text from the GPU is too long");
+	while (key->trimmed && length > 0 && bytes[length - 1] == ' ')
+		length--;
+	return PointerGetDatum(cstring_to_text_with_len(bytes, (int) length));
+}
+
+void
+gstore_query_result(const gstore_compiled *c, const uint64 *record, const uint32 *text_words,
+					Datum *values, bool *nulls)
+{
+	const uint64 *nulls_of = record + c->entry_words, *texts = record + gstore_query_record_words(c);
+	int			  word = 0, text = 0;
 
 	for (int i = 0; i < c->key_count; i++)
 	{
@@ -822,8 +881,14 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *value
 		const Oid	 type = c->key_types[i];
 
 		nulls[i] = (*nulls_of >> word & 1) != 0;
-		values[i] = type == UUIDOID ? gstore_uuid_value(words[0], words[1])
-									: gstore_stack_value(words[0], type, c->key_scales[i]);
+		if (gstore_is_text(type))
+		{
+			values[i] = text_of(&c->texts[text], texts, text_words[text]);
+			texts += text_words[text++];
+		}
+		else
+			values[i] = type == UUIDOID ? gstore_uuid_value(words[0], words[1])
+										: gstore_stack_value(words[0], type, c->key_scales[i]);
 		word += gstore_stack_words(type);
 	}
 	for (int i = 0; i < c->output_count; i++)

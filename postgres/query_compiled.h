@@ -63,19 +63,28 @@ typedef struct gstore_aggregate
 	int								 accumulator, squares; /* squares: of RESULT_STATISTIC */
 } gstore_aggregate;
 
+/* A text by which rows are grouped. */
+typedef struct gstore_text_key
+{
+	gquery_wanted_text wanted;
+	bool			   trimmed; /* blanks at its end are not shown */
+} gstore_text_key;
+
 struct gstore_compiled
 {
-	gstore_query		query;
-	List			   *values; /* of the emitter */
-	int					key_count, key_words;
-	int					distinct_words; /* of the first program's keys: the last ones */
-	int					entry_words;	/* of groups in an order: those before a group's */
-	int					state_words;
-	bool				raises; /* a condition or a key of a list may */
-	Oid				   *key_types;
-	int				   *key_scales;
-	int					accumulator_count, output_count;
-	int					distinct_at; /* its gstore_accumulator */
+	gstore_query query;
+	List		*values; /* of the emitter */
+	int			 key_count, key_words;
+	int			 distinct_words; /* of the first program's keys: the last ones */
+	int			 entry_words;	 /* of groups in an order: those before a group's */
+	int			 state_words;
+	bool		 raises; /* a condition or a key of a list may */
+	Oid			*key_types;
+	int			*key_scales;
+	int			 text_count;
+	gstore_text_key texts[GQUERY_KEYS_MAX + 1]; /* of keys that are texts, in their order; one is being made */
+	int				accumulator_count, output_count;
+	int				distinct_at; /* its gstore_accumulator */
 	gstore_accumulator *accumulators;
 	gstore_aggregate   *outputs;
 	gstore_distances	distances;

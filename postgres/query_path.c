@@ -304,6 +304,18 @@ gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_que
 	return gstore_gpu_startup_cost + rel->tuples * row;
 }
 
+/* Rows of texts by which rows are grouped: a text has to be found as a group has. */
+static double
+count_numbered(PlannerInfo *root, const List *relations)
+{
+	double	  rows = 0;
+	ListCell *cell;
+
+	foreach(cell, relations)
+		rows += Max(find_base_rel(root, lfirst_int(cell))->tuples, 0);
+	return rows;
+}
+
 /* Where rows have several matches, all of them go through the instructions behind the joins. */
 static Cost
 cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gstore_query_size *size)
@@ -314,7 +326,8 @@ cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gs
 
 	return gstore_query_run_cost(root, outer, size, p->query.keys != NIL) +
 		(p->query.joins == NIL ? 0 : p->join->probes * costs.probe) +
-		more * size->instructions * costs.instruction;
+		more * size->instructions * costs.instruction +
+		count_numbered(root, size->numbered) * costs.group;
 }
 
 /* Of the grouping step, for paths above it. */

@@ -22,7 +22,13 @@ gstore_is_float(Oid type)
 	return type == FLOAT4OID || type == FLOAT8OID;
 }
 
-/* Values of the stack that one of the type has. */
+static inline bool
+gstore_is_text(Oid type)
+{
+	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID;
+}
+
+/* Values of the stack that one of the type has; of texts as keys that is their number. */
 static inline int
 gstore_stack_words(Oid type)
 {

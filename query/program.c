@@ -149,7 +149,14 @@ static bool check_column(checker *c, uint32_t column)
 static bool check_load(checker *c, uint32_t column)
 {
     return check_column(c, column) &&
-           (!gquery_is_text(c->program->columns[column].form) || refuse(c, "a text is not loaded"));
+           (!gquery_is_text(c->program->columns[column].form) ||
+            gquery_is_numbered(&c->program->columns[column]) || refuse(c, "a text is not loaded"));
+}
+
+static bool check_load_null(checker *c, uint32_t column)
+{
+    return check_column(c, column) && (!gquery_is_numbered(&c->program->columns[column]) ||
+                                       refuse(c, "a number of a text is loaded"));
 }
 
 static bool check_compare(checker *c, uint32_t order)
@@ -242,7 +249,8 @@ static bool check_text(checker *c, const gquery_instruction *i)
 
     if (!check_column(c, i->a))
         return false;
-    if (!gquery_is_text(c->program->columns[i->a].form))
+    if (!gquery_is_text(c->program->columns[i->a].form) ||
+        gquery_is_numbered(&c->program->columns[i->a]))
         return refuse(c, "column %u has no texts", (unsigned)i->a);
     if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_TO_END)
         return refuse(c, "there is no question %u of a text", (unsigned)i->b);
@@ -424,7 +432,7 @@ static bool check_instruction(checker *c)
 
     switch (i->op) {
     case GQUERY_LOAD: return check_load(c, i->a) && move(c, 0, 1);
-    case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
+    case GQUERY_LOAD_NULL: return check_load_null(c, i->a) && move(c, 0, 1);
     case GQUERY_TEXT: return check_text(c, i);
     case GQUERY_CONSTANT:
     case GQUERY_UNKNOWN:
@@ -488,7 +496,20 @@ static bool is_column(const gquery_column *c)
         return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
     if (c->table == GQUERY_GROUPS)
         return (c->form == GQUERY_I64 || c->form == GQUERY_F64) && c->bias == 0;
+    if (gquery_is_text(c->form) && (c->bias < 0 || c->bias > GQUERY_NUMBERED_TRIMMED))
+        return false;
     return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
+}
+
+static bool check_numbered(checker *c)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < c->program->column_count; i++)
+        count += gquery_is_numbered(&c->program->columns[i]);
+    if (count > (c->shape.grouped ? GQUERY_KEYS_MAX : 0))
+        return refuse(c, "too many numbers of texts, or without GROUP");
+    return true;
 }
 
 static bool check_counts(checker *c)
@@ -522,6 +543,8 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
         return refuse(&c, "IF without END");
     if (c.words != (program->state_words == 64 ? ~0ull : (1ull << program->state_words) - 1))
         return refuse(&c, "a word of the state has no aggregate");
+    if (!check_numbered(&c))
+        return false;
     *shape = c.shape;
     return true;
 }

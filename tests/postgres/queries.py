@@ -41,7 +41,7 @@ NOT_NULL = {"k", "i4_s", "n_s"}
 ELEMENTS, BITS = 7, 20
 LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
 VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
-# Texts, which are in conditions alone; code is behind the vectors, and of one length.
+# Texts, which are in conditions and keys alone; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
 LETTERS = "aab b\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
@@ -351,9 +351,16 @@ class Query:
             return self.joined()
         return self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.distinct_rows() if choice < 0.53 else self.groups()
 
+    def keys(self, count, more=()):
+        """So many columns that the GPU groups by, a text among them in a third of the queries."""
+        keys = self.rng.sample([*more, *(n for n, t in COLUMNS.items() if t not in ("real", "float8"))], count)
+        if keys and self.rng.random() < 0.3:
+            keys[0] = self.rng.choice(list(TEXTS))
+        return keys
+
     def distinct_rows(self):
         rng = self.rng
-        columns = rng.sample([n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((1, 1, 2, 3)))
+        columns = self.keys(rng.choice((1, 1, 2, 3)))
         where = f" WHERE {self.condition(rng.choice((0, 1, 2)))}" if rng.random() < 0.6 else ""
         limit = f" ORDER BY {', '.join(columns)} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.4 else ""
         return f"SELECT DISTINCT {', '.join(columns)} FROM @{where}{limit}"
@@ -389,14 +396,14 @@ class Query:
                 conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
                 continue
             joins.append(f" {kind} @{number} j{number} ON {keys}{own}")
-            names += [of(name) for name in INNER if name not in ("jf", "jt")]
+            names += [of(name) for name in INNER if name != "jf"]
             aggregates.append(rng.choice((f"sum({of('jv')})", f"sum({of('jf')})", f"max({of('jd')})", f"count({of('jk')})", f"sum({of('jv')} * i4_s)", f"min(coalesce({of('jk')}, k))")))
             if rng.random() < 0.4:
                 conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)", f"({self.of_text('jt').replace('jt', of('jt'))})")))
         aggregates += [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
         if rng.random() < 0.15:
-            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS))})")
-        keys = rng.sample(names + [n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((0, 1, 1, 2)))
+            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS) + list(TEXTS))})")
+        keys = self.keys(rng.choice((0, 1, 1, 2)), names)
         text = f"SELECT {', '.join(keys + aggregates)} FROM @" + "".join(joins) + (f" WHERE {' AND '.join(conditions)}" if conditions else "")
         text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
         return text + (self.first_groups(len(keys), len(aggregates)) if keys and rng.random() < 0.3 else "")
@@ -405,13 +412,13 @@ class Query:
         rng = self.rng
         keys = []
         if rng.random() < 0.5:
-            keys = rng.sample([n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((1, 1, 1, 2, 3)))
+            keys = self.keys(rng.choice((1, 1, 1, 2, 3)))
             if rng.random() < 0.2:
                 keys.append(self.expression(self.kind("integers"), 2))
         aggregates = [self.aggregate() for _ in range(rng.randint(1, 5))]
         if rng.random() < 0.15:
-            argument = rng.choice(list(COLUMNS))
-            of_it = ("count", "sum", "avg", "max") if COLUMNS[argument] in INTEGERS else ("count",)
+            argument = rng.choice(list(COLUMNS) + list(TEXTS))
+            of_it = ("count", "sum", "avg", "max") if COLUMNS.get(argument) in INTEGERS else ("count",)
             aggregates += [f"{name}(DISTINCT {argument})" for name in rng.sample(of_it, rng.randint(1, len(of_it)))]
         where = " AND ".join(self.condition(rng.choice((0, 1, 1, 2, 3))) for _ in range(rng.choice((0, 1, 1, 2, 3))))
         text = f"SELECT {', '.join(keys + aggregates)} FROM @"
