@@ -22,12 +22,21 @@ static bool is_outer(const gquery_query *q, const gquery_numbers *n)
     return q->c->query.program.columns[n->column].table == 0;
 }
 
+static uint64_t round_rows(uint64_t rows)
+{
+    return (rows + BITMAP_STEP - 1) / BITMAP_STEP * BITMAP_STEP;
+}
+
+/* Of the outer table. */
+static uint64_t launched_rows(const gquery_query *q)
+{
+    return round_rows(q->rows < q->launch_rows ? q->rows : q->launch_rows);
+}
+
 /* Rows whose numbers are in memory at a time. */
 static uint64_t kept_rows(const gquery_query *q, const gquery_numbers *n)
 {
-    const uint64_t most = is_outer(q, n) && q->launch_rows < n->rows ? q->launch_rows : n->rows;
-
-    return (most + BITMAP_STEP - 1) / BITMAP_STEP * BITMAP_STEP;
+    return is_outer(q, n) ? launched_rows(q) : round_rows(n->rows);
 }
 
 /* ---- checks */
@@ -91,7 +100,7 @@ static uint64_t numbers_bytes(const gquery_query *q)
 
         bytes += rows * sizeof(uint32_t) + rows / 8;
     }
-    return bytes + q->launch_rows / 8; /* marks */
+    return bytes + launched_rows(q) / 8; /* marks */
 }
 
 bool gquery_texts_prepare(gquery_query *q)
