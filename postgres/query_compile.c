@@ -10,7 +10,6 @@
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
-#include "utils/builtins.h"
 #include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
@@ -855,19 +854,6 @@ output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *sta
 	}
 }
 
-static Datum
-text_of(const gstore_text_key *key, const uint64 *words, uint32 count)
-{
-	const char *bytes = (const char *) (words + 1);
-	uint64		length = words[0];
-
-	if (length > (count - 1) * sizeof(uint64))
-		elog(ERROR, "a text from the GPU is too long");
-	while (key->trimmed && length > 0 && bytes[length - 1] == ' ')
-		length--;
-	return PointerGetDatum(cstring_to_text_with_len(bytes, (int) length));
-}
-
 void
 gstore_query_result(const gstore_compiled *c, const uint64 *record, const uint32 *text_words,
 					Datum *values, bool *nulls)
@@ -883,7 +869,7 @@ gstore_query_result(const gstore_compiled *c, const uint64 *record, const uint32
 		nulls[i] = (*nulls_of >> word & 1) != 0;
 		if (gstore_is_text(type))
 		{
-			values[i] = text_of(&c->texts[text], texts, text_words[text]);
+			values[i] = gstore_text_value(texts, text_words[text], c->texts[text].trimmed);
 			texts += text_words[text++];
 		}
 		else

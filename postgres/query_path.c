@@ -33,6 +33,7 @@
 #include "postgres/query_join.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
+#include "postgres/query_word.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
 
@@ -169,8 +170,29 @@ find_key(const PathTarget *target, Index number)
 	return NULL;
 }
 
+/* A text that is mostly too long for a key. */
 static bool
-find_keys(const PathTarget *target, parts *p)
+is_long(const PlannerInfo *root, Node *key)
+{
+	ListCell *cell;
+
+	if (!gstore_is_text(getBaseType(exprType(key))))
+		return false;
+	foreach(cell,
+			pull_var_clause(
+				key, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS))
+	{
+		const Var *var = lfirst_node(Var, cell);
+
+		if (get_attavgwidth(root->simple_rte_array[var->varno]->relid, var->varattno) >
+			GQUERY_NUMBERED_BYTES + VARHDRSZ)
+			return true;
+	}
+	return false;
+}
+
+static bool
+find_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
 {
 	ListCell *cell;
 
@@ -179,7 +201,7 @@ find_keys(const PathTarget *target, parts *p)
 		const SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
 		Expr				  *key = find_key(target, clause->tleSortGroupRef);
 
-		if (key == NULL || !clause->hashable)
+		if (key == NULL || !clause->hashable || is_long(root, (Node *) key))
 			return false;
 		p->query.keys = lappend(p->query.keys, key);
 		add_column_to_pathtarget(p->target, key, clause->tleSortGroupRef);
@@ -198,7 +220,7 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 	p->query.filters = p->join->filters;
 	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
-	if (root->parse->hasTargetSRFs || !find_keys(target, p) ||
+	if (root->parse->hasTargetSRFs || !find_keys(root, target, p) ||
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
 		return false;
 	foreach(cell, p->query.aggregates)

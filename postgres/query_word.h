@@ -55,4 +55,7 @@ extern Datum gstore_decimal_value(gstore_decimal decimal, int scale);
 
 extern Datum gstore_uuid_value(int64 first, int64 second);
 
+/* Of a record (query/wire.h), a text in so many words. trimmed: without blanks at its end. */
+extern Datum gstore_text_value(const uint64 *words, uint32 count, bool trimmed);
+
 #endif

@@ -76,6 +76,7 @@ static gvm_status find_kernels(gquery_device *d, const CUmodule *modules)
                {GATHER, "query_list_marks", &d->list_marks, &most},
                {GATHER, "query_gather", &d->gather, &most},
                {NUMBER, "query_number", &d->number, &most},
+               {NUMBER, "query_present", &d->present, &most},
                {NUMBER, "query_put_texts", &d->put_texts, &most},
                {SEARCH, "query_distance", &d->distance, &most},
                {SEARCH, "query_keep", &d->keep, &most},

@@ -2,17 +2,15 @@
  *
  * A word of the hash table changes once, from 0, and the text that it stands for is there before: nobody waits for anybody.
  *
- * Threads: whole warps go through the rows.
+ * Threads: any. There are no operations of warps, which would take most of the time on the software GPU.
  */
 #include <gvmem/device/kernel.h>
 
 #include "query/kernel_groups.h"
-#include "query/kernel_lists.h"
 #include "query/kernel_text.h"
 #include "query/number.h"
 
 #define NUMBER_BITS 0xffffffffu
-#define WARP_BITS 32u /* of a word of a bitmap */
 
 GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
 {
@@ -21,31 +19,29 @@ GVM_DEVICE void raise_error(uint64_t address, uint32_t error)
 
 /* ---- which rows */
 
-GVM_DEVICE int is_marked(uint64_t bitmap, uint64_t row)
+/* Without a bitmap all are. */
+GVM_DEVICE int is_set(uint64_t bitmap, uint64_t row)
 {
     return bitmap == 0 || (((const uint8_t *)(uintptr_t)bitmap)[row / 8] >> row % 8 & 1) != 0;
 }
 
 GVM_DEVICE int is_null(const gquery_source *source, uint64_t row)
 {
-    if (source->values == 0 || (source->nulls != 0 && !is_marked(source->nulls, row)))
-        return 1;
-    return source->form == GQUERY_TEXT_BODIES &&
-           ((const uint64_t *)(uintptr_t)source->values)[row] == 0;
+    return !is_set(source->nulls, row) || (source->form == GQUERY_TEXT_BODIES &&
+                                           ((const uint64_t *)(uintptr_t)source->values)[row] == 0);
 }
 
-/* Of a warp's rows, which are neighbours. */
-GVM_DEVICE void put_nulls(uint64_t bitmap, uint64_t first, uint32_t bits)
+GVM_KERNEL(query_present, gquery_present, p)
 {
-    uint32_t *word = (uint32_t *)(uintptr_t)bitmap + first / WARP_BITS;
-    const uint32_t lanes = gvm_warp_size(), shift = (uint32_t)first % WARP_BITS;
+    uint64_t first;
 
-    if (gvm_lane() != 0)
-        return;
-    if (lanes == WARP_BITS)
-        *word = bits;
-    else
-        put_bits(word, bits << shift, ((1u << lanes) - 1) << shift);
+    for (first = p.first + 8 * gvm_thread_global(); first < p.limit; first += 8 * gvm_thread_count()) {
+        uint32_t bits = 0, i;
+
+        for (i = 0; i < 8 && first + i < p.limit; i++)
+            bits |= (uint32_t)!is_null(&p.source, first + i) << i;
+        ((uint8_t *)(uintptr_t)p.out)[first / 8] = (uint8_t)bits;
+    }
 }
 
 /* ---- numbers */
@@ -138,31 +134,17 @@ GVM_DEVICE int number_row(const gquery_number *p, gquery_texts *texts, uint64_t 
     return is_new;
 }
 
-GVM_DEVICE void count_new(gquery_texts *texts, int is_new)
-{
-    const uint32_t count = gvm_count_ones(gvm_warp_ballot(~0u, is_new));
-
-    if (gvm_lane() == 0 && count > 0 && gvm_atomic_add_u64(&texts->count, count) + count > texts->max)
-        gvm_atomic_exchange_u32(&texts->full, 1);
-}
-
 GVM_KERNEL(query_number, gquery_number, p)
 {
     gquery_texts *texts = (gquery_texts *)(uintptr_t)p.texts;
-    uint64_t first;
+    uint64_t row, count = 0;
     uint32_t error = GQUERY_E_NONE;
 
-    for (first = p.first + gvm_thread_global() - gvm_lane(); first < p.limit;
-         first += gvm_thread_count()) {
-        const uint64_t row = first + gvm_lane();
-        const int is_text = row < p.limit && is_marked(p.marked, row) && !is_null(&p.source, row);
-        int is_new = 0;
-
-        put_nulls(p.nulls, first, gvm_warp_ballot(~0u, is_text));
-        if (is_text && gvm_load_consume_u32(&texts->full) == 0)
-            is_new = number_row(&p, texts, row, &error);
-        count_new(texts, is_new);
-    }
+    for (row = p.first + gvm_thread_global(); row < p.limit; row += gvm_thread_count())
+        if (is_set(p.marked, row) && !is_null(&p.source, row) && gvm_load_consume_u32(&texts->full) == 0)
+            count += (uint64_t)number_row(&p, texts, row, &error);
+    if (count > 0)
+        gvm_atomic_add_u64(&texts->count, count);
     if (error != GQUERY_E_NONE)
         raise_error(p.error, error);
 }

@@ -8,24 +8,36 @@
 #define GQUERY_NUMBER_ROWS UINT32_MAX /* a table has fewer rows */
 
 /* A hash table of texts: open addressing, linear probing, a power of two of words, 0 before. A word is bits of a text's hash, and in its lower half a row that has the
- * text, plus 1. Half of the words are used at most; the host sets all but the first two members to 0, max to that. */
+ * text, plus 1. The host sets the other members to 0. It is too small, and all is done again with a larger one, where a text finds no word in GQUERY_PROBES_MAX, or more than
+ * half of the words are used. */
 typedef struct gquery_texts {
-    uint64_t words;      /* an address */
-    uint64_t mask;       /* words - 1 */
-    uint64_t max, count; /* of texts */
-    uint32_t full; /* there were more, or one found no word in GQUERY_PROBES_MAX: all is done again with more words */
+    uint64_t words;   /* an address */
+    uint64_t mask;    /* words - 1 */
+    uint64_t count;   /* of texts */
+    uint32_t full;    /* one has found no word */
     uint32_t longest; /* bytes that one has */
 } gquery_texts;
 
-/* query_number: numbers of the texts in rows [first, limit), where they are marked, and of which of them are NULL. */
+static inline bool gquery_texts_full(const gquery_texts *texts)
+{
+    return texts->full != 0 || texts->count > (texts->mask + 1) / 2;
+}
+
+/* query_present: a bitmap of rows [first, limit), 1: the text is not NULL; `first` is a multiple of 8, and whole bytes are written. */
+typedef struct gquery_present {
+    gquery_source source; /* of texts, with values */
+    uint64_t first, limit;
+    uint64_t out;
+} gquery_present;
+
+/* query_number: numbers of the texts in rows [first, limit), where they are marked and not NULL. */
 typedef struct gquery_number {
-    gquery_source source;  /* of texts */
-    uint64_t first, limit; /* `first` is a multiple of 32 */
-    uint64_t marked;       /* bitmap; 0: all are */
-    uint64_t out;          /* uint32_t */
-    uint64_t nulls;        /* bitmap, 1: not NULL: whole words of it are written */
-    uint64_t texts;        /* gquery_texts */
-    uint64_t error;        /* as of gquery_scan */
+    gquery_source source; /* likewise */
+    uint64_t first, limit;
+    uint64_t marked; /* bitmap; 0: all are */
+    uint64_t out;    /* uint32_t */
+    uint64_t texts;  /* gquery_texts */
+    uint64_t error;  /* as of gquery_scan */
     uint32_t is_trimmed;
 } gquery_number;
 

@@ -31,6 +31,7 @@ typedef struct checker {
     uint32_t nested;
     branch branches[GQUERY_NESTED_MAX];
     bool is_reduced;   /* there has been GQUERY_GROUP or GQUERY_AGGREGATE */
+    bool is_numbered;  /* the number of a text was loaded */
     bool multiplies;   /* a join may have several matches for a row */
     uint32_t loadable; /* tables whose columns can be loaded: a bit for each */
     uint64_t words;    /* of the state that have an aggregate */
@@ -148,9 +149,14 @@ static bool check_column(checker *c, uint32_t column)
 
 static bool check_load(checker *c, uint32_t column)
 {
-    return check_column(c, column) &&
-           (!gquery_is_text(c->program->columns[column].form) ||
-            gquery_is_numbered(&c->program->columns[column]) || refuse(c, "a text is not loaded"));
+    const gquery_column *loaded = &c->program->columns[column];
+
+    if (!check_column(c, column))
+        return false;
+    if (gquery_is_text(loaded->form) && !gquery_is_numbered(loaded))
+        return refuse(c, "a text is not loaded");
+    c->is_numbered |= gquery_is_numbered(loaded);
+    return true;
 }
 
 static bool check_load_null(checker *c, uint32_t column)
@@ -290,6 +296,8 @@ static bool check_filter(checker *c)
         return refuse(c, "a filter within IF");
     if (c->is_reduced)
         return refuse(c, "a filter after GROUP or AGGREGATE");
+    if (c->is_numbered)
+        return refuse(c, "a filter after numbers of texts");
     return move(c, 1, 0);
 }
 
@@ -399,6 +407,8 @@ static bool check_probe(checker *c, const gquery_instruction *i)
         return refuse(c, "PROBE within IF");
     if (c->is_reduced)
         return refuse(c, "PROBE after GROUP or AGGREGATE");
+    if (c->is_numbered)
+        return refuse(c, "PROBE after numbers of texts");
     if (i->a != c->shape.joins + 1 || i->a >= GQUERY_TABLES_MAX)
         return refuse(c, "PROBE of table %u after %u joins", (unsigned)i->a, (unsigned)c->shape.joins);
     if (i->b == 0 || i->b > GQUERY_KEYS_MAX || i->value >= GQUERY_JOIN_KINDS)

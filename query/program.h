@@ -61,8 +61,8 @@ typedef enum gquery_form {
 #define GQUERY_DECIMAL_NAN INT64_MAX /* above all others */
 
 /* What is loaded of a text is a number: the row of one that is the same, which all texts have that are the same, and no others. Only programs with GQUERY_GROUP have such
- * columns, GQUERY_KEYS_MAX at most, and nothing but GQUERY_LOAD reads them. GQUERY_E_NUMBERED: a text, with blanks at its end, has more than GQUERY_NUMBERED_BYTES; of the outer table one of a row
- * that passes the filters before the first GQUERY_PROBE. */
+ * columns, GQUERY_KEYS_MAX at most. Nothing but GQUERY_LOAD reads them, behind all of GQUERY_FILTER and GQUERY_PROBE. GQUERY_E_NUMBERED: a text, with blanks at its end, has more than
+ * GQUERY_NUMBERED_BYTES; of the outer table one of a row that passes the filters before the first GQUERY_PROBE. */
 typedef enum gquery_numbered {
     GQUERY_NUMBERED = 1,
     GQUERY_NUMBERED_TRIMMED, /* blanks at their ends make no difference */

@@ -70,9 +70,9 @@ typedef struct gquery_numbers {
     uint32_t longest;     /* of its texts, in bytes, after the scan */
     gquery_source source; /* of texts */
     uint64_t rows;        /* of its table */
-    uint64_t out, nulls; /* numbers of rows, and which are NULL: of a launch, or of an inner table */
-    uint64_t words;      /* of the hash table */
-    gquery_block block;  /* these */
+    uint64_t out, present; /* numbers of rows, and which are not NULL: of a launch, or of an inner table */
+    uint64_t words, too_few; /* of the hash table; so many were not enough */
+    gquery_block block;      /* these */
 } gquery_numbers;
 
 /* Columns of the table without those that occur twice. */

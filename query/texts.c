@@ -120,7 +120,7 @@ bool gquery_texts_prepare(gquery_query *q)
     for (uint32_t i = 0; i < q->numbered; i++) {
         gquery_numbers *n = &q->numbers[i];
 
-        n->nulls = at;
+        n->present = at;
         n->out = at + kept_rows(q, n) / 8;
         at = n->out + kept_rows(q, n) * sizeof(uint32_t);
     }
@@ -136,6 +136,11 @@ bool gquery_texts_take(gquery_query *q)
 
         while (n->words > WORDS_LEAST && n->words / 4 >= n->rows)
             n->words /= 2;
+        if (n->words <= n->too_few) {
+            gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
+                          "too many texts have the same place in a hash table");
+            return false;
+        }
         if (!gquery_take_block(q, n->words * sizeof(uint64_t), &n->block))
             return false;
     }
@@ -147,8 +152,7 @@ bool gquery_texts_begin(gquery_query *q, gquery_control *c)
     for (uint32_t i = 0; i < q->numbered; i++) {
         const gquery_numbers *n = &q->numbers[i];
 
-        c->texts[i] = (gquery_texts){
-            .words = n->block.address, .mask = n->words - 1, .max = n->words / 2};
+        c->texts[i] = (gquery_texts){.words = n->block.address, .mask = n->words - 1};
         if (!gquery_check_call(q,
                                gvmi_cu->cuMemsetD8Async(n->block.address, 0,
                                                         n->words * sizeof(uint64_t), q->lane->stream),
@@ -166,8 +170,10 @@ void gquery_texts_end(gquery_query *q, bool full)
         gquery_numbers *n = &q->numbers[i];
 
         n->longest = c->texts[i].longest;
-        if (full && c->texts[i].full != 0)
+        if (full && gquery_texts_full(&c->texts[i])) {
+            n->too_few = n->words;
             n->words *= WORDS_GROWTH;
+        }
         gquery_give_block(q, &n->block);
     }
 }
@@ -177,7 +183,7 @@ bool gquery_texts_are_full(const gquery_query *q)
     const gquery_control *c = gquery_control_of(q);
 
     for (uint32_t i = 0; i < q->numbered; i++)
-        if (c->texts[i].full != 0)
+        if (gquery_texts_full(&c->texts[i]))
             return true;
     return false;
 }
@@ -192,9 +198,22 @@ static void set_source(gquery_query *q, const gquery_numbers *n, uint64_t first)
     if (n->source.values == 0) /* all are NULL */
         return;
     source->values = n->out - first * sizeof(uint32_t);
-    source->nulls = n->nulls - first / 8;
+    if (n->source.form == GQUERY_TEXT_BODIES)
+        source->nulls = n->present - first / 8;
     source->form = GQUERY_U32;
-    source->has = GQUERY_HAS_NULLS;
+    source->has = source->nulls != 0 ? GQUERY_HAS_NULLS : 0;
+}
+
+/* As there is no bitmap beside the places of their bodies. */
+static bool launch_present(gquery_query *q, const gquery_numbers *n, uint64_t first, uint64_t limit,
+                           uint64_t base)
+{
+    const gquery_present present = {
+        .source = n->source, .first = first, .limit = limit, .out = n->present - base / 8};
+
+    return n->source.form != GQUERY_TEXT_BODIES ||
+           gquery_launch(q, q->device->present, gquery_count_blocks(q, (limit - first + 7) / 8),
+                         q->device->threads, 0, &present);
 }
 
 static bool launch_number(gquery_query *q, uint32_t i, uint64_t first, uint64_t limit,
@@ -207,15 +226,15 @@ static bool launch_number(gquery_query *q, uint32_t i, uint64_t first, uint64_t 
         .limit = limit,
         .marked = marked,
         .out = n->out - base * sizeof(uint32_t),
-        .nulls = n->nulls - base / 8,
         .texts = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, texts) +
                  i * sizeof(gquery_texts),
         .error = q->scan.error,
         .is_trimmed = q->c->query.program.columns[n->column].bias == GQUERY_NUMBERED_TRIMMED};
 
     return n->source.values == 0 || first >= limit ||
-           gquery_launch(q, q->device->number, gquery_count_blocks(q, limit - first),
-                         q->device->threads, 0, &number);
+           (launch_present(q, n, first, limit, base) &&
+            gquery_launch(q, q->device->number, gquery_count_blocks(q, limit - first),
+                          q->device->threads, 0, &number));
 }
 
 /* The instructions up to the last filter before joins and groups. */

@@ -837,6 +837,31 @@ class Texts:
         expect(answers, sorted(answers, reverse=True), "with more memory there is room")
         expect(set(answers), {N["GQUERY_NO_ROOM"], N["GQUERY_DONE"]}, "answers")
 
+    def texts_with_equal_hashes_end_in_an_answer(self, server):
+        """The hash of query/number.c: of 16 bytes, the second half makes up for what the first one has done to it."""
+
+        def mix(h, v):
+            h = (h ^ v) * 0xBF58476D1CE4E5B9 % 2**64
+            return h ^ h >> 29
+
+        number, texts = random.Random(5), set()
+        while len(texts) < 1200:
+            first = number.randbytes(8).translate(bytes(i % 127 + 1 for i in range(256)))
+            text = first + (mix(16, int.from_bytes(first, "little")) ^ 0x2A51E3770B4D3C19).to_bytes(8, "little")
+            if all(0 < byte < 128 for byte in text):
+                texts.add(text.hex())
+        texts = sorted(texts)
+        query = {"columns": self.COLUMNS, "texts": ((0, 0),)}
+        for count, verb in ((900, "DONE"), (1200, "NO_ROOM")):
+            token = self._make(server, f"convert_from(decode(('{{{','.join(texts[:count])}}}'::text[])[i % {count} + 1], 'hex'), 'UTF8')", 5000)
+            with Client(server) as client:
+                client.write(token, 5000, self.BY_TEXT, **query)
+                answer = client.ask()
+                expect_verb(answer, verb)
+                if verb == "DONE":
+                    found = {texts[0].encode().hex(): words[2] for words, texts in texts_of(client, client.finish(answer), 5)}
+                    expect(found, {text: 5000 // count + (0 < i <= 5000 % count) for i, text in enumerate(texts[:count])}, "groups")
+
     def table_without_rows_has_no_groups(self, server):
         with Client(server) as client:
             expect(client.run("", 0, self.BY_TEXT, columns=self.COLUMNS, texts=((0, 0),)), [], "groups")

@@ -33,7 +33,7 @@
 extern const unsigned char gvmi_image_soft_query_number[];
 extern const unsigned char *const gvmi_image_cuda_query_number;
 
-typedef enum kernel { NUMBER, PUT_TEXTS, KERNELS } kernel;
+typedef enum kernel { NUMBER, PRESENT, PUT_TEXTS, KERNELS } kernel;
 
 static gvm_device *device;
 static gvm_device_info info = {.struct_size = sizeof info};
@@ -207,16 +207,18 @@ static gquery_source put_source(void)
 
 /* ---- numbers */
 
-static bool run_numbers(gquery_number *number)
+static bool run_numbers(gquery_number *number, gquery_present *present)
 {
     bool good = true;
 
     for (number->first = 0; good && number->first < rows; number->first = number->limit) {
         const uint64_t left = rows - number->first;
 
-        number->limit = number->first + (draw(2) == 0 ? left : 32 * (1 + draw(left) / 32));
+        number->limit = number->first + (draw(2) == 0 ? left : 8 * (1 + draw(left) / 8));
         number->limit = number->limit < rows ? number->limit : rows;
-        good = launch(NUMBER, number);
+        present->first = number->first;
+        present->limit = number->limit;
+        good = launch(NUMBER, number) && launch(PRESENT, present);
     }
     return good;
 }
@@ -284,19 +286,20 @@ static bool check_rows(uint32_t error)
     uint32_t expected = 0;
 
     for (uint64_t row = 0; row < rows; row++) {
-        const bool there = is_marked(row) && !is_null(row);
+        const bool there = !is_null(row);
         host_text ignored;
 
-        if (there)
+        if (there && is_marked(row))
             expected |= 1u << text_of(row, true, &ignored);
         if (((texts_there[row / 8] >> row % 8 & 1) != 0) != there)
             return WRONG("row %llu is%s NULL", (unsigned long long)row, there ? "" : " not");
     }
     expected &= ~(1u << GQUERY_E_NONE);
     raised += expected != 0;
-    if (error >= 32 || (error == 0 ? expected != 0 && table.full == 0 : (expected >> error & 1) == 0))
+    if (error >= 32 ||
+        (error == 0 ? expected != 0 && !gquery_texts_full(&table) : (expected >> error & 1) == 0))
         return WRONG("error %u of the set %#x", (unsigned)error, (unsigned)expected);
-    return error != 0 || table.full != 0 || check_numbers();
+    return error != 0 || gquery_texts_full(&table) || check_numbers();
 }
 
 /* Half of its words are more than are needed, or not. */
@@ -311,13 +314,10 @@ static uint64_t draw_words(void)
 
 static bool check_table(uint64_t most)
 {
-    full_tables += table.full;
-    if (table.full == 0 && table.count > table.max)
-        return WRONG("%llu texts where %llu may be", (unsigned long long)table.count,
-                     (unsigned long long)table.max);
-    return table.full == 0 || most > table.max || most > GQUERY_PROBES_MAX ||
-           WRONG("%llu texts are too many for %llu", (unsigned long long)most,
-                 (unsigned long long)table.max);
+    full_tables += gquery_texts_full(&table);
+    return !gquery_texts_full(&table) || most > (table.mask + 1) / 2 || most > GQUERY_PROBES_MAX ||
+           WRONG("%llu texts are too many for %llu words", (unsigned long long)most,
+                 (unsigned long long)table.mask + 1);
 }
 
 /* ---- texts of numbers */
@@ -390,6 +390,7 @@ static bool run_case(uint64_t number)
     static uint64_t cleared[8 * ROWS_MAX];
     uint64_t count, most = 0, error = 0;
     gquery_number n = {0};
+    gquery_present present = {0};
 
     state = number;
     next = gvmi_address(gvm_buffer_address(memory));
@@ -403,22 +404,23 @@ static bool run_case(uint64_t number)
     n.is_trimmed = is_trimmed;
     n.marked = put_bytes(marks, sizeof marks);
     n.out = put_words(NULL, rows * sizeof(uint32_t));
-    n.nulls = put_words(NULL, (rows + 31) / 32 * 4);
+    present.out = put_words(NULL, (rows + 7) / 8);
+    present.source = n.source;
     n.error = put_words(NULL, 8);
-    table = (gquery_texts){.words = put_bytes(cleared, count * 8), .mask = count - 1, .max = count / 2};
+    table = (gquery_texts){.words = put_bytes(cleared, count * 8), .mask = count - 1};
     n.texts = put_words(&table, sizeof table);
-    if (!run_numbers(&n) || !take_words("the table", n.texts, &table, sizeof table) ||
+    if (!run_numbers(&n, &present) || !take_words("the table", n.texts, &table, sizeof table) ||
         !take_words("the numbers", n.out, numbers, rows * sizeof numbers[0]) ||
-        !take_words("the bitmap", n.nulls, texts_there, (rows + 7) / 8) ||
+        !take_words("the bitmap", present.out, texts_there, (rows + 7) / 8) ||
         !take_words("the error", n.error, &error, sizeof error) || !check_table(most) ||
         !check_rows((uint32_t)error))
         return false;
-    return error != 0 || table.full != 0 || check_texts(&n.source);
+    return error != 0 || gquery_texts_full(&table) || check_texts(&n.source);
 }
 
 static bool open_device(void)
 {
-    static const char *const names[KERNELS] = {"query_number", "query_put_texts"};
+    static const char *const names[KERNELS] = {"query_number", "query_present", "query_put_texts"};
 
     if (!device_open_with_kernels(gvmi_image_soft_query_number, gvmi_image_cuda_query_number,
                                   &device, &info, &module))

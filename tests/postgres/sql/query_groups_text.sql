@@ -64,6 +64,13 @@ SELECT same('SELECT t, count(*) FROM q GROUP BY t', 'by the local plan: a text i
     same('SELECT t, v FROM q WHERE k = 21 GROUP BY t, v', 'by the local plan: a text is too long for a key'), same('SELECT b.t, count(*) FROM q a JOIN q b ON a.k = b.id GROUP BY b.t', 'by the local plan: a text is too long for a key'), same('SELECT b.v, count(*) FROM q a JOIN q b ON a.k = b.k WHERE b.t LIKE ''abab%'' GROUP BY b.v');
 SELECT c.unsupported - b.unsupported, c.row_errors - b.row_errors FROM gstore_fdw_queries c, y_before b WHERE c.kind = 'aggregate';
 DROP TABLE y_before;
+-- Where most are, the GPU is not asked.
+CREATE FOREIGN TABLE y_wide (t text, v text) SERVER gstore_fdw;
+INSERT INTO y_wide SELECT repeat('wide ', 100 + i), i % 3 FROM generate_series(1, 100) i;
+ANALYZE y_wide;
+EXPLAIN (COSTS OFF) SELECT t, count(*) FROM y_wide GROUP BY t;
+EXPLAIN (COSTS OFF) SELECT v, count(DISTINCT v) FROM y_wide GROUP BY v;
+DROP FOREIGN TABLE y_wide;
 DELETE FROM yh WHERE k > 20;
 DELETE FROM yg WHERE k > 20;
 DELETE FROM ya WHERE k > 20;
