@@ -334,9 +334,23 @@ uint64_t gquery_batch_adapt(gquery_query *q, uint64_t rows)
     return (units > 0 ? units : 1) * q->unit;
 }
 
+static bool is_full(const gquery_query *q)
+{
+    return q->shape.grouped && (gquery_control_of(q)->groups.full != 0 || gquery_texts_are_full(q));
+}
+
+/* Once a table is full, rows are not marked any more whose texts are numbered: any of them may have raised an error. */
+static bool is_of_any_row(uint32_t error)
+{
+    return error == GQUERY_E_NUMBERED || error == GQUERY_E_TEXT;
+}
+
 gquery_outcome gquery_batch_look(gquery_query *q)
 {
     const gquery_control *c = gquery_control_of(q);
+
+    if (is_full(q) && is_of_any_row(c->error))
+        return GQUERY_FULL;
 
     if (c->error == GQUERY_E_LONG) {
         gquery_answer(q->answer, GQUERY_NO_ROOM, "53000",
@@ -348,7 +362,7 @@ gquery_outcome gquery_batch_look(gquery_query *q)
         q->answer->error = c->error;
         return GQUERY_FAILED;
     }
-    if (q->shape.grouped && (c->groups.full != 0 || gquery_texts_are_full(q)))
+    if (is_full(q))
         return GQUERY_FULL;
     return gquery_is_closed(q->c) ? GQUERY_FAILED : GQUERY_SCANNED;
 }

@@ -16,6 +16,7 @@
 #define WORDS_FIRST (UINT64_C(16) << 10)
 #define WORDS_LEAST 64
 #define WORDS_GROWTH 16 /* where they were too few */
+#define ROOM_PART 4     /* most is for groups */
 
 static bool is_outer(const gquery_query *q, const gquery_numbers *n)
 {
@@ -128,14 +129,21 @@ bool gquery_texts_prepare(gquery_query *q)
     return true;
 }
 
-/* Hash tables are no larger than rows need, of which each has another text: half of their words are used. */
+/* Of which half is used: no more than rows need, each of which has another text, and, if fewer may do, no more than a part of the memory that is left. */
+static void choose_words(const gquery_query *q, gquery_numbers *n)
+{
+    while (n->words > WORDS_LEAST &&
+           (n->words / 4 >= n->rows ||
+            (n->words / 2 > n->too_few && n->words * sizeof(uint64_t) > gquery_room(q) / ROOM_PART)))
+        n->words /= 2;
+}
+
 bool gquery_texts_take(gquery_query *q)
 {
     for (uint32_t i = 0; i < q->numbered; i++) {
         gquery_numbers *n = &q->numbers[i];
 
-        while (n->words > WORDS_LEAST && n->words / 4 >= n->rows)
-            n->words /= 2;
+        choose_words(q, n);
         if (n->words <= n->too_few) {
             gquery_answer(q->answer, GQUERY_NO_ROOM, "53200",
                           "too many texts have the same place in a hash table");
