@@ -5,22 +5,17 @@
  */
 #include "postgres.h"
 
-#include <math.h>
-
 #include "catalog/pg_aggregate.h"
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
-#include "utils/float.h"
 #include "utils/fmgroids.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
-#include "utils/numeric.h"
 
-#include "postgres/decimal.h"
 #include "postgres/qual.h"
 #include "postgres/query_compiled.h"
 #include "postgres/query_join.h"
-#include "postgres/query_state.h"
+#include "postgres/query_text.h"
 
 /* ---- aggregates by their functions */
 
@@ -113,13 +108,6 @@ is_counted(const gstore_aggregate *o)
 	}
 }
 
-/* A transition state is returned that is not what a result is made of, too. */
-static bool
-is_state(const gstore_aggregate *o)
-{
-	return o->partial && o->function->result >= RESULT_NUMERIC && o->function->result != RESULT_FLOAT;
-}
-
 /* All are of the same values, without a condition. */
 static bool
 add_distinct(gstore_compiled *c, gstore_aggregate *o, Node *argument, const Node *filter)
@@ -157,7 +145,7 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 	o->type = aggregate->aggtype;
 	o->argument = argument != NULL ? getBaseType(exprType(argument)) : InvalidOid;
 	o->partial = aggregate->aggsplit != AGGSPLIT_SIMPLE;
-	if (is_state(o) && o->argument == NUMERICOID) /* its digits behind the point are counted there */
+	if (gstore_returns_state(o) && o->argument == NUMERICOID) /* its digits behind the point are counted there */
 		return false;
 	if (is_distinct(o->function, aggregate))
 		return add_distinct(c, o, argument, filter);
@@ -284,11 +272,23 @@ emit_accumulators(gstore_compiled *c, gstore_emitter *e)
 	return true;
 }
 
-/* Of one key; they are added to `words`. */
+/* A text's number. */
 static bool
-emit_key_words(gstore_emitter *e, Node *key, int *words, gstore_emitted *out)
+emit_text_word(gstore_emitter *e, Node *key, int *words, gstore_emitted *out, gstore_text_key *text)
+{
+	text->wanted.key = (uint32) (*words)++;
+	out->type = getBaseType(exprType(key));
+	return gstore_emit_text_key(e, key, &text->wanted.column, &text->trimmed);
+}
+
+/* Of one key; they are added to `words`. text: what is known of it, if it is one. */
+static bool
+emit_key_words(gstore_emitter *e, Node *key, int *words, gstore_emitted *out, gstore_text_key *text)
 {
 	int count = 0;
+
+	if (gstore_is_text(getBaseType(exprType(key))))
+		return emit_text_word(e, key, words, out, text);
 
 	do
 		if (!gstore_emit_word(e, key, count++, out) || out->mixed)
@@ -304,11 +304,12 @@ emit_distinct_key(gstore_compiled *c, gstore_emitter *e)
 {
 	gstore_accumulator *a = &c->accumulators[c->distinct_at];
 	const bool			is_sum = (a->wanted & 1u << GQUERY_SUM_I64) != 0;
-	gstore_emitted		key;
+	gstore_emitted		key = {0};
+	gstore_text_key		ignored;
 	bool				done;
 
 	e->computing += is_sum;
-	done = emit_key_words(e, c->distinct, &c->distinct_words, &key);
+	done = emit_key_words(e, c->distinct, &c->distinct_words, &key, &ignored);
 	e->computing -= is_sum;
 	if (!done)
 		return false;
@@ -320,15 +321,18 @@ emit_distinct_key(gstore_compiled *c, gstore_emitter *e)
 static bool
 emit_keys(gstore_compiled *c, gstore_emitter *e)
 {
-	gstore_emitted key;
+	gstore_emitted key = {0};
 	ListCell	  *cell;
 	int			   words = 0;
 
-	c->key_count = c->distinct_words = 0;
+	c->key_count = c->distinct_words = c->text_count = 0;
 	foreach(cell, c->query.keys)
 	{
-		if (!emit_key_words(e, lfirst(cell), &words, &key) || gstore_is_float(key.type))
+		if (words == GQUERY_KEYS_MAX ||
+			!emit_key_words(e, lfirst(cell), &words, &key, &c->texts[c->text_count]) ||
+			gstore_is_float(key.type))
 			return false;
+		c->text_count += gstore_is_text(key.type);
 		c->key_scales[c->key_count] = key.scale == GSTORE_SCALE_ANY ? 0 : key.scale;
 		c->key_types[c->key_count++] = key.type;
 	}
@@ -428,13 +432,6 @@ add_gathered(gstore_compiled *c, gstore_emitter *e)
 	return true;
 }
 
-/* Words of records that a key has: decimals are not on the stack, where joined rows are sent. */
-static int
-words_of_key(const gstore_compiled *c, Oid type)
-{
-	return c->query.sink == GSTORE_SINK_ROWS && type == NUMERICOID ? 2 : gstore_stack_words(type);
-}
-
 /* A column of joined rows. */
 static bool
 add_key_column(gstore_compiled *c, gstore_emitter *e, Node *key)
@@ -451,7 +448,7 @@ add_key_column(gstore_compiled *c, gstore_emitter *e, Node *key)
 			!gstore_emit_joined(e, key, is_decimal ? 0 : which, &at, &value))
 			return false;
 		c->gathered[c->key_words++] = is_decimal ? at | GQUERY_GATHER_HIGH : at;
-	} while (++which < words_of_key(c, value.type));
+	} while (++which < gstore_key_words(c, value.type));
 	c->key_scales[c->key_count] = value.scale;
 	c->key_types[c->key_count++] = value.type;
 	return true;
@@ -573,6 +570,25 @@ create_compiled(const gstore_query *query)
 	return c;
 }
 
+/* The relations of texts that have numbers, one for each. */
+static List *
+list_numbered(const gstore_query *query, const gquery_program *program)
+{
+	List *out = NIL;
+
+	for (uint32 i = 0; i < program->column_count; i++)
+	{
+		const gquery_column		*column = &program->columns[i];
+		const gstore_query_join *join = column->table == 0 || column->table > GQUERY_JOINS_MAX
+			? NULL
+			: list_nth(query->joins, (int) column->table - 1);
+
+		if (gquery_is_numbered(column))
+			out = lappend_int(out, (int) (join == NULL ? query->relation : join->relation));
+	}
+	return out;
+}
+
 bool
 gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 {
@@ -581,7 +597,7 @@ gstore_query_measure(const gstore_query *query, gstore_query_size *size)
 	const bool		 done = emit_query(c, &e);
 
 	*size = (gstore_query_size){(int) e.program->code_count, e.columns, c->raises,
-								gstore_query_kind_of(c)};
+								gstore_query_kind_of(c), list_numbered(query, e.program)};
 	pfree(e.program);
 	if (c->builds != NULL)
 		pfree(c->builds);
@@ -701,188 +717,10 @@ gstore_query_distances(const gstore_compiled *c, const gquery_wanted_distance **
 	return c->distances.count;
 }
 
-/* ---- results */
-
-static const uint64 *
-state_of(const gstore_compiled *c, const uint64 *record)
+int
+gstore_query_texts(const gstore_compiled *c, gquery_wanted_text *texts)
 {
-	return record + c->entry_words + 1 + c->key_words;
-}
-
-/* How many values an aggregate had; at least that it was not 0. */
-static int64
-count_of(const gstore_compiled *c, const gstore_accumulator *a, const uint64 *state)
-{
-	const gstore_accumulator *from = gstore_counter_of(c, a);
-
-	return from == NULL ? 1 : (int64) state[gstore_count_word(a, from)];
-}
-
-static gstore_decimal
-sum_of(const gstore_accumulator *a, const uint64 *state)
-{
-	const uint64		   *words = state + a->at[GQUERY_SUM_I64];
-	const unsigned __int128 sum = (unsigned __int128) words[1] << 64 | words[0];
-
-	return (gstore_decimal) (a->merged ? sum + ((unsigned __int128) (words[2] + words[4]) << 64) : sum);
-}
-
-static Datum
-numeric_of(gstore_decimal sum, int scale)
-{
-	if (!gstore_decimal_fits(sum, GSTORE_DECIMAL_PRECISION_MAX))
-		elog(ERROR, "a sum from the GPU is out of range");
-	return gstore_decimal_value(sum, scale);
-}
-
-static Datum
-bigint_of(gstore_decimal sum)
-{
-	if (sum < PG_INT64_MIN || sum > PG_INT64_MAX)
-		ereport(ERROR, (errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE), errmsg("bigint out of range")));
-	return Int64GetDatum((int64) sum);
-}
-
-static double
-float_sum_of(const gstore_accumulator *a, const uint64 *state)
-{
-	double sum;
-
-	memcpy(&sum, &state[a->at[GQUERY_SUM_F64]], sizeof sum);
-	return sum;
-}
-
-static Datum
-float_of(double sum, Oid type)
-{
-	if (type != FLOAT4OID)
-		return Float8GetDatum(sum);
-	if (isinf((float4) sum) && !isinf(sum))
-		float_overflow_error();
-	return Float4GetDatum((float4) sum);
-}
-
-static Datum
-value_of(const gstore_aggregate *o, const gstore_accumulator *a, const uint64 *state)
-{
-	const int	aggregate = o->function->aggregate;
-	const int64 word = (int64) state[a->at[aggregate]];
-
-	return gstore_stack_value(gstore_is_float(o->type) ? gstore_order_value(word) : word, o->type,
-							  a->scale);
-}
-
-/* PostgreSQL may take an average's state for that of a variance of the same values: it has the squares if there is one. */
-static Datum
-state_of_floats(const gstore_accumulator *a, int64 count, const uint64 *state)
-{
-	const uint64 *words = state + a->at[GQUERY_MOMENTS_F64];
-	double		  values[4], sum, squares;
-
-	if ((a->wanted & 1u << GQUERY_MOMENTS_F64) == 0)
-		return gstore_state_of_floats(count, float_sum_of(a, state), get_float8_nan());
-	memcpy(values, words, sizeof values);
-	sum = (a->wanted & 1u << GQUERY_SUM_F64) != 0 ? float_sum_of(a, state)
-												  : values[1] * (double) count + values[2];
-	squares = values[3] - values[2] * values[2] / (double) count;
-	if (!isfinite(squares))
-		squares = get_float8_nan();
-	return gstore_state_of_floats(count, sum, squares < 0 ? 0 : squares);
-}
-
-/* A transition state, where that is not what a result is made of, too. */
-static Datum
-partial_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
-		   const uint64 *state)
-{
-	gstore_moments m = {.count = count_of(c, a, state)};
-
-	if (gstore_is_float(o->argument))
-		return state_of_floats(a, m.count, state);
-	m.sum = sum_of(a, state);
-	if (o->function->result == RESULT_STATISTIC)
-	{
-		m.squares = sum_of(&c->accumulators[o->squares], state);
-		return o->argument == INT8OID ? gstore_state_of_numeric(&m) : gstore_state_of_poly(&m);
-	}
-	return o->argument == INT8OID
-		? gstore_state_of_int8_sum(&m)
-		: gstore_state_of_int4_avg(m.count, DatumGetInt64(bigint_of(m.sum)));
-}
-
-static Datum
-statistic_of(const gstore_compiled *c, const gstore_aggregate *o, const gstore_accumulator *a,
-			 const uint64 *state, bool *null)
-{
-	PGFunction deserialize = o->argument == INT8OID ? numeric_deserialize : numeric_poly_deserialize;
-
-	return gstore_state_final(partial_of(c, o, a, state),
-							  gstore_is_float(o->argument) ? NULL : deserialize, o->function->final,
-							  null);
-}
-
-static Datum
-output_of(const gstore_compiled *c, const gstore_aggregate *o, const uint64 *state, bool *null)
-{
-	const gstore_accumulator *a = &c->accumulators[o->accumulator];
-	const int64				  count = count_of(c, a, state);
-
-	*null = false;
-	if (o->function->result == RESULT_COUNT)
-		return Int64GetDatum(count);
-	*null = count == 0;
-	if (*null)
-		return (Datum) 0;
-	if (is_state(o))
-		return partial_of(c, o, a, state);
-	switch ((gstore_result_kind) o->function->result)
-	{
-		case RESULT_BIGINT:
-			return bigint_of(sum_of(a, state));
-		case RESULT_STATISTIC:
-			return statistic_of(c, o, a, state, null);
-		case RESULT_NUMERIC:
-			return numeric_of(sum_of(a, state), a->scale);
-		case RESULT_QUOTIENT:
-			return DirectFunctionCall2(numeric_div, numeric_of(sum_of(a, state), a->scale),
-									   NumericGetDatum(int64_to_numeric(count)));
-		case RESULT_FLOAT:
-			return float_of(float_sum_of(a, state), o->type);
-		case RESULT_FLOAT_QUOTIENT:
-			/* PostgreSQL begins with 0, as it does not with sum(): the average of -0 alone is 0 */
-			return Float8GetDatum((0.0 + float_sum_of(a, state)) / (double) count);
-		default:
-			return value_of(o, a, state);
-	}
-}
-
-static Datum
-key_of(const gstore_compiled *c, int key, const int64 *words)
-{
-	const Oid type = c->key_types[key];
-
-	if (type == UUIDOID)
-		return gstore_uuid_value(words[0], words[1]);
-	if (words_of_key(c, type) == 2)
-		return gstore_decimal_value(
-			(gstore_decimal) ((unsigned __int128) words[1] << 64 | (uint64) words[0]),
-			c->key_scales[key]);
-	return gstore_stack_value(words[0], type, c->key_scales[key]);
-}
-
-void
-gstore_query_result(const gstore_compiled *c, const uint64 *record, Datum *values, bool *nulls)
-{
-	const uint64 *nulls_of = record + c->entry_words;
-	int			  word = 0;
-
-	for (int i = 0; i < c->key_count; i++)
-	{
-		nulls[i] = (*nulls_of >> word & 1) != 0;
-		values[i] = nulls[i] ? (Datum) 0 : key_of(c, i, (const int64 *) &nulls_of[1 + word]);
-		word += words_of_key(c, c->key_types[i]);
-	}
-	for (int i = 0; i < c->output_count; i++)
-		values[c->key_count + i] = output_of(c, &c->outputs[i], state_of(c, record),
-											 &nulls[c->key_count + i]);
+	for (int i = 0; i < c->text_count; i++)
+		texts[i] = c->texts[i].wanted;
+	return c->text_count;
 }

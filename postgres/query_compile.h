@@ -64,6 +64,7 @@ typedef struct gstore_query_size
 	Bitmapset		 *columns; /* attribute numbers */
 	bool			  raises;  /* a condition, or a list's key, may raise an error */
 	gstore_query_kind kind;
+	List			 *numbered; /* for each text by which rows are grouped, its relation */
 } gstore_query_size;
 
 /* False: it cannot be compiled. */
@@ -85,12 +86,18 @@ extern bool gstore_query_compile(gstore_compiled *compiled, ExprContext *context
 /* Of the program that was compiled last: those of its inner tables; how many. */
 extern int gstore_query_builds(const gstore_compiled *compiled, const gquery_program **builds);
 
-/* Values of a record (query/wire.h) of groups or joined rows, of the program that was compiled last: keys, then aggregates. ERROR as PostgreSQL raises it. */
-extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
-								Datum *values, bool *nulls);
+/* Of the program that was compiled last: the texts of its groups; how many, GQUERY_KEYS_MAX at most. */
+extern int gstore_query_texts(const gstore_compiled *compiled, gquery_wanted_text *texts);
 
 /*
- * A record's words, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those
+ * Values of a record (query/wire.h) of the program that was compiled last: keys, then aggregates. text_words: words of its texts, which are behind its others. ERROR as
+ * PostgreSQL raises it.
+ */
+extern void gstore_query_result(const gstore_compiled *compiled, const uint64 *record,
+								const uint32 *text_words, Datum *values, bool *nulls);
+
+/*
+ * A record's words but those of texts, after the program was compiled. Of a list: keys, by which entries ascend as int64, then the row. Of groups, those
  * of a state without any row are 0, for gstore_query_result(); of groups in an order such an entry is before them.
  */
 extern int gstore_query_record_words(const gstore_compiled *compiled);

@@ -1,6 +1,6 @@
 /*
- * postgres/query_compiled.h - what the files share that compile queries with aggregates: query_compile.c, and query_stages.c for the programs after the
- * first one.
+ * postgres/query_compiled.h - what the files share that compile queries with aggregates: query_compile.c, query_stages.c for the programs after the
+ * first one, and query_result.c for what they return.
  *
  * What several aggregates need of one argument is computed once: an *accumulator* is an argument under a condition, with the words of the
  * state that it is added to. That no value was not NULL is known by a count; where none of the values can be NULL, by a count of rows, which
@@ -63,19 +63,28 @@ typedef struct gstore_aggregate
 	int								 accumulator, squares; /* squares: of RESULT_STATISTIC */
 } gstore_aggregate;
 
+/* A text by which rows are grouped. */
+typedef struct gstore_text_key
+{
+	gquery_wanted_text wanted;
+	bool			   trimmed; /* blanks at its end are not shown */
+} gstore_text_key;
+
 struct gstore_compiled
 {
-	gstore_query		query;
-	List			   *values; /* of the emitter */
-	int					key_count, key_words;
-	int					distinct_words; /* of the first program's keys: the last ones */
-	int					entry_words;	/* of groups in an order: those before a group's */
-	int					state_words;
-	bool				raises; /* a condition or a key of a list may */
-	Oid				   *key_types;
-	int				   *key_scales;
-	int					accumulator_count, output_count;
-	int					distinct_at; /* its gstore_accumulator */
+	gstore_query query;
+	List		*values; /* of the emitter */
+	int			 key_count, key_words;
+	int			 distinct_words; /* of the first program's keys: the last ones */
+	int			 entry_words;	 /* of groups in an order: those before a group's */
+	int			 state_words;
+	bool		 raises; /* a condition or a key of a list may */
+	Oid			*key_types;
+	int			*key_scales;
+	int			 text_count;
+	gstore_text_key texts[GQUERY_KEYS_MAX + 1]; /* of keys that are texts, in their order; one is being made */
+	int				accumulator_count, output_count;
+	int				distinct_at; /* its gstore_accumulator */
 	gstore_accumulator *accumulators;
 	gstore_aggregate   *outputs;
 	gstore_distances	distances;
@@ -100,6 +109,20 @@ static inline uint32
 gstore_count_word(const gstore_accumulator *a, const gstore_accumulator *counter)
 {
 	return counter->at[counter == a && a->argument != NULL ? GQUERY_COUNT : GQUERY_COUNT_ROWS];
+}
+
+/* A transition state is returned that is not what a result is made of, too. */
+static inline bool
+gstore_returns_state(const gstore_aggregate *o)
+{
+	return o->partial && o->function->result >= RESULT_NUMERIC && o->function->result != RESULT_FLOAT;
+}
+
+/* Words of records that a key has: decimals are not on the stack, where joined rows are sent. */
+static inline int
+gstore_key_words(const gstore_compiled *c, Oid type)
+{
+	return c->query.sink == GSTORE_SINK_ROWS && type == NUMERICOID ? 2 : gstore_stack_words(type);
 }
 
 /* A program is not cleared: most of it has no meaning. */

@@ -179,12 +179,6 @@ emit_known(gstore_emitter *e, Node *node, gstore_emitted *out)
 
 /* ---- columns */
 
-static bool
-is_text(Oid type)
-{
-	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID;
-}
-
 static gquery_form
 form_of_text(const gstore_column *stored, bool arrow)
 {
@@ -285,12 +279,12 @@ place_column(gstore_emitter *e, uint32 table, int number, Oid type, int which, u
 {
 	const bool			 arrow = e->view != NULL && e->view[table].arrow;
 	const gstore_column *stored = stored_column(e, table, number);
-	const uint32		 form = is_text(type) ? form_of_text(stored, arrow)
-											  : form_of(type, arrow) + (uint32) which;
-	const int64			 bias = bias_of(e, type, arrow);
+	const uint32		 form = gstore_is_text(type) ? form_of_text(stored, arrow)
+													 : form_of(type, arrow) + (uint32) which;
+	const int64			 bias = gstore_is_text(type) ? which : bias_of(e, type, arrow);
 	gquery_program		*p = e->program;
 
-	if ((!gstore_is_compiled_type(type) && !is_text(type)) ||
+	if ((!gstore_is_compiled_type(type) && !gstore_is_text(type)) ||
 		(stored != NULL && getBaseType(stored->type) != type))
 		return false;
 	for (*at = 0; *at < p->column_count; (*at)++)
@@ -306,7 +300,7 @@ place_column(gstore_emitter *e, uint32 table, int number, Oid type, int which, u
 	return true;
 }
 
-/* Of an expression's column. which: of a uuid, the half. */
+/* Of an expression's column. which: of a uuid, the half; of a text 0, or gquery_numbered. */
 static bool
 find_column(gstore_emitter *e, const Var *var, int which, uint32 *at, gstore_emitted *out)
 {
@@ -343,7 +337,7 @@ is_column(const gstore_emitter *e, const Node *node)
 bool
 gstore_emit_joined(gstore_emitter *e, const Node *node, int which, uint32 *at, gstore_emitted *out)
 {
-	return is_column(e, node) && !is_text(getBaseType(((const Var *) node)->vartype)) &&
+	return is_column(e, node) && !gstore_is_text(getBaseType(((const Var *) node)->vartype)) &&
 		find_column(e, (const Var *) node, which, at, out);
 }
 
@@ -357,13 +351,13 @@ emit_column(gstore_emitter *e, const Var *var, gstore_emitted *out)
 }
 
 bool
-gstore_find_text(gstore_emitter *e, const Node *node, uint32 *at)
+gstore_find_text(gstore_emitter *e, const Node *node, int numbered, uint32 *at)
 {
 	gstore_emitted ignored;
 
 	return e->emit_group == NULL && is_column(e, node) &&
-		is_text(getBaseType(((const Var *) node)->vartype)) &&
-		find_column(e, (const Var *) node, 0, at, &ignored);
+		gstore_is_text(getBaseType(((const Var *) node)->vartype)) &&
+		find_column(e, (const Var *) node, numbered, at, &ignored);
 }
 
 /* ---- decimals */

@@ -97,8 +97,8 @@ extern bool gstore_emit_instruction(gstore_emitter *emitter, gquery_instruction 
 
 /* ---- of query_text.c */
 
-/* The place of an expression's column of texts. False: it is none, or as is said of find_column(). */
-extern bool gstore_find_text(gstore_emitter *emitter, const Node *node, uint32 *at);
+/* The place of an expression's column of texts; numbered: gquery_numbered, or 0. False: it is none, or as is said of find_column(). */
+extern bool gstore_find_text(gstore_emitter *emitter, const Node *node, int numbered, uint32 *at);
 /* What the CASE compares with that is around the expression; NULL: there is none. */
 extern Node *gstore_case_value(const gstore_emitter *emitter);
 

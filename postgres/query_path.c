@@ -33,6 +33,7 @@
 #include "postgres/query_join.h"
 #include "postgres/query_order.h"
 #include "postgres/query_path.h"
+#include "postgres/query_word.h"
 #include "postgres/settings.h"
 #include "postgres/shared.h"
 
@@ -175,8 +176,29 @@ find_key(const PathTarget *target, Index number)
 	return NULL;
 }
 
+/* A text that is mostly too long for a key. */
 static bool
-find_keys(const PathTarget *target, parts *p)
+is_long(const PlannerInfo *root, Node *key)
+{
+	ListCell *cell;
+
+	if (!gstore_is_text(getBaseType(exprType(key))))
+		return false;
+	foreach(cell,
+			pull_var_clause(
+				key, PVC_RECURSE_AGGREGATES | PVC_RECURSE_WINDOWFUNCS | PVC_RECURSE_PLACEHOLDERS))
+	{
+		const Var *var = lfirst_node(Var, cell);
+
+		if (get_attavgwidth(root->simple_rte_array[var->varno]->relid, var->varattno) >
+			GQUERY_NUMBERED_BYTES + VARHDRSZ)
+			return true;
+	}
+	return false;
+}
+
+static bool
+find_keys(const PlannerInfo *root, const PathTarget *target, parts *p)
 {
 	ListCell *cell;
 
@@ -185,7 +207,7 @@ find_keys(const PathTarget *target, parts *p)
 		const SortGroupClause *clause = lfirst_node(SortGroupClause, cell);
 		Expr				  *key = find_key(target, clause->tleSortGroupRef);
 
-		if (key == NULL || !clause->hashable)
+		if (key == NULL || !clause->hashable || is_long(root, (Node *) key))
 			return false;
 		p->query.keys = lappend(p->query.keys, key);
 		add_column_to_pathtarget(p->target, key, clause->tleSortGroupRef);
@@ -204,7 +226,7 @@ find_parts(PlannerInfo *root, const PathTarget *target, parts *p)
 	p->query.filters = p->join->filters;
 	p->query.unset = gstore_unset_planned(root);
 	p->target = create_empty_pathtarget();
-	if (root->parse->hasTargetSRFs || !find_keys(target, p) ||
+	if (root->parse->hasTargetSRFs || !find_keys(root, target, p) ||
 		find_aggregates((Node *) target->exprs, p) || find_aggregates((Node *) p->having, p))
 		return false;
 	foreach(cell, p->query.aggregates)
@@ -324,6 +346,18 @@ gstore_query_run_cost(PlannerInfo *root, const RelOptInfo *rel, const gstore_que
 	return gstore_gpu_startup_cost + rel->tuples * row;
 }
 
+/* Rows of texts by which rows are grouped: a text has to be found as a group has. */
+static double
+count_numbered(PlannerInfo *root, const List *relations)
+{
+	double	  rows = 0;
+	ListCell *cell;
+
+	foreach(cell, relations)
+		rows += Max(find_base_rel(root, lfirst_int(cell))->tuples, 0);
+	return rows;
+}
+
 /* Where rows have several matches, all of them go through the instructions behind the joins. */
 static Cost
 cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gstore_query_size *size)
@@ -335,7 +369,8 @@ cost_of_run(PlannerInfo *root, const RelOptInfo *input, const parts *p, const gs
 	return gstore_query_run_cost(root, outer, size,
 								 p->query.sink == GSTORE_SINK_GROUPS && p->query.keys != NIL) +
 		(p->query.joins == NIL ? 0 : p->join->probes * costs.probe) +
-		more * size->instructions * costs.instruction;
+		more * size->instructions * costs.instruction +
+		count_numbered(root, size->numbered) * costs.group;
 }
 
 /* Of the grouping step, for paths above it. */

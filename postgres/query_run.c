@@ -29,6 +29,8 @@ typedef struct compiled_query
 	/* Programs over the groups of the one before. */
 	const gquery_program *stages;
 	int					  stage_count;
+	gquery_wanted_text	  texts[GQUERY_KEYS_MAX];
+	int					  text_count;
 } compiled_query;
 
 /* The results' next piece. Other than what is said of the first one, it is an error if it is not as it was said to be. */
@@ -191,6 +193,8 @@ fill_window(gquery_window *window, const table_rows *tables, const gstore_reques
 	fill_builds(window, tables, query);
 	fill_distances(window, tables, query);
 	fill_stages(window, tables, query);
+	window->text_count = (uint32) query->text_count;
+	memcpy(window->texts, query->texts, sizeof window->texts);
 	window->program = query->program;
 	window->scratch_bytes_max = (uint64) gstore_gpu_query_memory_mb * 1024 * 1024;
 	window->list_max = request->list_max;
@@ -228,6 +232,7 @@ compile_request(gstore_run *run, const gstore_request *request, compiled_query *
 	query->distance_count = gstore_query_distances(request->compiled, &query->distances,
 												   &query->queries, &query->queries_bytes);
 	query->stage_count = gstore_query_stages(request->compiled, &query->stages);
+	query->text_count = gstore_query_texts(request->compiled, query->texts);
 	return true;
 }
 
@@ -315,6 +320,21 @@ take_next_row(gstore_run *run, const gstore_request *request)
 		elog(ERROR, "the executor of queries has returned no valid result");
 }
 
+/* Records have texts behind their other words. */
+static void
+add_text_words(gstore_run *run, int texts)
+{
+	const gquery_window *window = gstore_session_window(run->session);
+
+	for (int i = 0; i < texts; i++)
+	{
+		run->text_words[i] = window->text_words[i];
+		if (run->text_words[i] == 0 || run->text_words[i] > 1 + GQUERY_NUMBERED_BYTES / sizeof(uint64))
+			elog(ERROR, "the executor of queries has returned no valid result");
+		run->words += (int) run->text_words[i];
+	}
+}
+
 /* False, with more values that a row has come to: it is to be tried again. */
 static bool
 try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
@@ -336,6 +356,7 @@ try_run(gstore_run *run, const gstore_request *request, compiled_query *query)
 	run->session = session;
 	run->gathered = query->gather_max > 0 && gstore_session_window(session)->gathered != 0;
 	run->words = run->gathered ? 2 + query->gather_count : query->record_words;
+	add_text_words(run, query->text_count);
 	run->left = gstore_session_window(session)->record_count;
 	run->total += run->left;
 	if (run->gathered || (run->kind != GSTORE_QUERY_FILTER && request->nearest == 0))

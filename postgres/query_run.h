@@ -43,6 +43,7 @@ typedef struct gstore_run
 	uint64			count, at; /* of these; the next one */
 	uint64			left;	   /* of the others */
 	int				words;
+	uint32			text_words[GQUERY_KEYS_MAX]; /* of these, of texts */
 	bool			gathered; /* records are rows that passed, with their values: query/gather.h */
 	bool			fetched;  /* those before are gone */
 	/* Of joined rows: where the same request goes on; 0: it has all of them. */

@@ -86,7 +86,8 @@ has_rows(const query_state *state)
 static void
 take_nothing(query_state *state)
 {
-	state->run.records = palloc0(sizeof(uint64) * (Size) gstore_query_record_words(state->compiled));
+	state->run.words = gstore_query_record_words(state->compiled);
+	state->run.records = palloc0(sizeof(uint64) * (Size) state->run.words);
 	state->run.count = state->query.keys == NIL && !has_rows(state);
 	state->run.total += state->run.count;
 	state->run.place = "nowhere, as the table has no rows";
@@ -262,8 +263,9 @@ iterate_query(ForeignScanState *node)
 		return next_local_row(node, slot);
 	if (!next_record(state))
 		return slot;
-	record = state->run.records + state->run.at++ * (uint64) gstore_query_record_words(state->compiled);
-	gstore_query_result(state->compiled, record, slot->tts_values, slot->tts_isnull);
+	record = state->run.records + state->run.at++ * (uint64) state->run.words;
+	gstore_query_result(state->compiled, record, state->run.text_words, slot->tts_values,
+						slot->tts_isnull);
 	return store_tuple(slot, count_columns(state));
 }
 

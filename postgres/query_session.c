@@ -169,6 +169,21 @@ exchange(gstore_session *s, gquery_verb verb, gquery_message *message,
 	return false;
 }
 
+/* Of what a row has raised. */
+static gstore_query_counter
+failure_of(uint32 raised)
+{
+	switch (raised)
+	{
+		case GQUERY_E_DECIMAL:
+			return GSTORE_QUERY_DECIMALS;
+		case GQUERY_E_NUMBERED:
+			return GSTORE_QUERY_UNSUPPORTED;
+		default:
+			return GSTORE_QUERY_ROW_ERRORS;
+	}
+}
+
 bool
 gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_WHY_BYTES])
 {
@@ -201,9 +216,11 @@ gstore_session_run(gstore_session *s, gquery_verb verb, char why[GSTORE_SESSION_
 			return false;
 		case GQUERY_RAISED:
 			s->raised = answer.error;
-			s->failure = s->raised == GQUERY_E_DECIMAL ? GSTORE_QUERY_DECIMALS
-													   : GSTORE_QUERY_ROW_ERRORS;
-			strlcpy(why, "a row raises an error, or a sum may", GSTORE_SESSION_WHY_BYTES);
+			s->failure = failure_of(s->raised);
+			strlcpy(why,
+					s->raised == GQUERY_E_NUMBERED ? "a text is too long for a key"
+												   : "a row raises an error, or a sum may",
+					GSTORE_SESSION_WHY_BYTES);
 			return false;
 		default:
 			ereport(

@@ -143,6 +143,8 @@ emit_group_value(gstore_emitter *e, Node *node, int which, gstore_emitted *out)
 		return false;
 	if (place >= key_count)
 		return emit_output(c, e, &c->outputs[place - key_count], out);
+	if (gstore_is_text(c->key_types[place])) /* the group has its number alone */
+		return false;
 	*out = (gstore_emitted){
 		.type = c->key_types[place], .nullable = true, .scale = c->key_scales[place]};
 	return emit_group_word(e, key_at(c, place) + (uint32) which, GQUERY_I64);

@@ -33,7 +33,7 @@ typedef enum gstore_query_counter
 	GSTORE_QUERY_UNAVAILABLE,	/* no executor, device, keeper, lease or memory file */
 	GSTORE_QUERY_LOST,			/* the executor has ended */
 	GSTORE_QUERY_DEVICE_ERRORS, /* a call of the driver or the system has failed there */
-	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices, rows that would take a kernel too long */
+	GSTORE_QUERY_UNSUPPORTED, /* too large a program, rows in two stores, tables on several devices, rows that would take a kernel too long, a text that is too long for a key */
 	/* With an error: */
 	GSTORE_QUERY_CANCELLED,
 	GSTORE_QUERY_FAILED,

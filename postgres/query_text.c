@@ -7,6 +7,7 @@
 
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "nodes/nodeFuncs.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
@@ -87,12 +88,13 @@ character_flag(void)
 	return GetDatabaseEncoding() == PG_UTF8 ? GQUERY_TEXT_UTF8 : 0;
 }
 
-/* A column, as it is, or with a cast that cuts blanks off. */
-static bool
-find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
+/* The column that an expression is, as it is, or with a cast that cuts blanks off. NULL: it is something else. */
+static Node *
+find_cast(gstore_emitter *e, Node *node, bool *trimmed)
 {
-	uint16 flags = 0;
-	bool   in_case = false;
+	bool in_case = false;
+
+	*trimmed = false;
 
 	while (node != NULL && !IsA(node, Var))
 	{
@@ -105,15 +107,24 @@ find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
 		}
 		else if (IsA(node, FuncExpr) && ((FuncExpr *) node)->funcid == F_TEXT_BPCHAR)
 		{
-			flags = GQUERY_TEXT_TRIMMED;
+			*trimmed = true;
 			node = linitial(((FuncExpr *) node)->args);
 		}
 		else
-			return false;
+			return NULL;
 	}
-	if (node == NULL || !gstore_find_text(e, node, &i->a))
+	return node;
+}
+
+static bool
+find_text(gstore_emitter *e, Node *node, gquery_instruction *i)
+{
+	bool trimmed;
+
+	node = find_cast(e, node, &trimmed);
+	if (node == NULL || !gstore_find_text(e, node, 0, &i->a))
 		return false;
-	i->b |= flags;
+	i->b |= trimmed ? GQUERY_TEXT_TRIMMED : 0;
 	return true;
 }
 
@@ -394,6 +405,18 @@ emit_call(gstore_emitter *e, Oid function, Oid collation, List *args, bool disti
 	if (f->asks == ASKS_BYTES || f->asks == ASKS_CHARACTERS)
 		return emit_length(e, f, args, out);
 	return is_deterministic(collation) && emit_compared(e, f, args, distinct, out);
+}
+
+bool
+gstore_emit_text_key(gstore_emitter *e, Node *key, uint32 *column, bool *trimmed)
+{
+	const int kind = getBaseType(exprType(key)) == BPCHAROID ? GQUERY_NUMBERED_TRIMMED
+															 : GQUERY_NUMBERED;
+	Node	 *node = find_cast(e, key, trimmed);
+
+	return node != NULL && is_deterministic(exprCollation(key)) &&
+		gstore_find_text(e, node, *trimmed ? GQUERY_NUMBERED_TRIMMED : kind, column) &&
+		gstore_emit(e, GQUERY_LOAD, *column, 0);
 }
 
 bool

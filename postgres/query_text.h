@@ -14,4 +14,10 @@
 /* False: it is no such expression, or there is no room for what it compares with; then there are no instructions of it. */
 extern bool gstore_emit_text(gstore_emitter *emitter, Node *node, gstore_emitted *out);
 
+/*
+ * A text by which rows are grouped, as its number: the place of its column; trimmed: blanks at the end of the column's text are none of it. False: it is no
+ * column of texts, or texts that are equal may have different bytes.
+ */
+extern bool gstore_emit_text_key(gstore_emitter *emitter, Node *key, uint32 *column, bool *trimmed);
+
 #endif

@@ -2,6 +2,7 @@
 #include "postgres.h"
 
 #include "port/pg_bswap.h"
+#include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
 #include "utils/numeric.h"
@@ -110,6 +111,19 @@ gstore_uuid_value(int64 first, int64 second)
 
 	memcpy(uuid->data, words, sizeof uuid->data);
 	return UUIDPGetDatum(uuid);
+}
+
+Datum
+gstore_text_value(const uint64 *words, uint32 count, bool trimmed)
+{
+	const char *bytes = (const char *) (words + 1);
+	uint64		length = words[0];
+
+	if (length > (count - 1) * sizeof(uint64))
+		elog(ERROR, "a text from the GPU is too long");
+	while (trimmed && length > 0 && bytes[length - 1] == ' ')
+		length--;
+	return PointerGetDatum(cstring_to_text_with_len(bytes, (int) length));
 }
 
 /* ---- decimals */

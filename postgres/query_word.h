@@ -22,7 +22,13 @@ gstore_is_float(Oid type)
 	return type == FLOAT4OID || type == FLOAT8OID;
 }
 
-/* Values of the stack that one of the type has. */
+static inline bool
+gstore_is_text(Oid type)
+{
+	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID;
+}
+
+/* Values of the stack that one of the type has; of texts as keys that is their number. */
 static inline int
 gstore_stack_words(Oid type)
 {
@@ -48,5 +54,8 @@ extern bool	 gstore_number_word(Datum numeric, int *scale, int64 *word);
 extern Datum gstore_decimal_value(gstore_decimal decimal, int scale);
 
 extern Datum gstore_uuid_value(int64 first, int64 second);
+
+/* Of a record (query/wire.h), a text in so many words. trimmed: without blanks at its end. */
+extern Datum gstore_text_value(const uint64 *words, uint32 count, bool trimmed);
 
 #endif

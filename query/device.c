@@ -16,18 +16,20 @@
  * which no role with more than two gets: queries may take long, and do not give lanes back before their end. */
 #define SHARE 3
 
-/* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c and search.c. NULL: this build has no kernels for real GPUs. */
+/* Made by lib/kernels/embed.py of kernels.c, joined.c, gather.c, number.c and search.c. NULL: this build has no kernels for real GPUs. */
 extern const unsigned char gvmi_image_soft_query_kernels[];
 extern const unsigned char *const gvmi_image_cuda_query_kernels;
 extern const unsigned char gvmi_image_soft_query_gather[];
 extern const unsigned char *const gvmi_image_cuda_query_gather;
 extern const unsigned char gvmi_image_soft_query_joined[];
 extern const unsigned char *const gvmi_image_cuda_query_joined;
+extern const unsigned char gvmi_image_soft_query_number[];
+extern const unsigned char *const gvmi_image_cuda_query_number;
 extern const unsigned char gvmi_image_soft_query_search[];
 extern const unsigned char *const gvmi_image_cuda_query_search;
 
 /* What these are of. */
-enum { KERNELS, JOINED, GATHER, SEARCH, MODULES };
+enum { KERNELS, JOINED, GATHER, NUMBER, SEARCH, MODULES };
 
 typedef struct waiter {
     struct waiter *next;
@@ -82,6 +84,9 @@ static gvm_status find_kernels(gquery_device *d, const CUmodule *modules)
                {GATHER, "query_count_marks", &d->count_marks, &most},
                {GATHER, "query_list_marks", &d->list_marks, &most},
                {GATHER, "query_gather", &d->gather, &most},
+               {NUMBER, "query_number", &d->number, &most},
+               {NUMBER, "query_present", &d->present, &most},
+               {NUMBER, "query_put_texts", &d->put_texts, &most},
                {SEARCH, "query_distance", &d->distance, &most},
                {SEARCH, "query_keep", &d->keep, &most},
                {SEARCH, "query_select", &d->select, &of_lists},
@@ -145,6 +150,7 @@ static gvm_status load_kernels(gquery_device *d)
         [KERNELS] = {gvmi_image_cuda_query_kernels, gvmi_image_soft_query_kernels},
         [JOINED] = {gvmi_image_cuda_query_joined, gvmi_image_soft_query_joined},
         [GATHER] = {gvmi_image_cuda_query_gather, gvmi_image_soft_query_gather},
+        [NUMBER] = {gvmi_image_cuda_query_number, gvmi_image_soft_query_number},
         [SEARCH] = {gvmi_image_cuda_query_search, gvmi_image_soft_query_search}};
     CUmodule modules[MODULES];
     gvm_status status = GVM_OK;

@@ -96,6 +96,7 @@ typedef struct gquery_device {
     CUfunction begin, scan, join, reduce, collect, list_groups;
     CUfunction distance, select, keep, nearest, shorten;
     CUfunction count_marks, list_marks, gather;
+    CUfunction present, number, put_texts;
     uint32_t threads;        /* of a block, at most */
     uint32_t select_threads; /* of a block of `select` and `shorten` */
     uint32_t shared_bytes;   /* dynamic, likewise */

@@ -95,6 +95,12 @@ GVM_DEVICE uint32_t byte_at(text t, uint64_t place)
     return ((const uint8_t *)(uintptr_t)t.at)[place];
 }
 
+GVM_DEVICE void trim(text *t)
+{
+    while (t->bytes > 0 && byte_at(*t, t->bytes - 1) == BLANK)
+        t->bytes--;
+}
+
 /* It is not the first byte of a character. */
 GVM_DEVICE int is_inner(uint32_t byte)
 {
@@ -272,8 +278,7 @@ GVM_DEVICE uint64_t answer(const int64_t *values, const gquery_instruction *i, t
                    count = (uint32_t)(i->value >> 32);
 
     if ((i->b & GQUERY_TEXT_TRIMMED) != 0 && t.at != UNREADABLE)
-        while (t.bytes > 0 && byte_at(t, t.bytes - 1) == BLANK)
-            t.bytes--;
+        trim(&t);
     if (t.at == UNREADABLE &&
         ((i->b & GQUERY_TEXT_TRIMMED) != 0 || (kind != GQUERY_TEXT_IN && kind != GQUERY_TEXT_LENGTH)))
         return BAD_TEXT;

@@ -929,7 +929,7 @@ GVM_KERNEL(query_list_groups, gquery_listed_groups, p)
         const uint64_t *entry = (const uint64_t *)(uintptr_t)p.entries + i / words * p.entry_words;
         const uint32_t w = (uint32_t)(i % words);
 
-        ((uint64_t *)(uintptr_t)p.out)[i] =
+        ((uint64_t *)(uintptr_t)p.out)[i / words * p.pitch + w] =
             w < p.entry_words ? entry[w]
                               : groups[(w - p.entry_words) * p.word_pitch + entry[p.entry_words - 1]];
     }

@@ -174,11 +174,11 @@ typedef struct gquery_collect {
 } gquery_collect;
 
 /* query_list_groups: the entries of a list whose rows are groups, each with its group's words behind it, at `out`. Word w of group i is at groups,
- * w * word_pitch + i words on. */
+ * w * word_pitch + i words on. They are `pitch` words from each other. */
 typedef struct gquery_listed_groups {
     uint64_t entries, count;
     uint64_t groups, word_pitch;
-    uint64_t out;
+    uint64_t out, pitch;
     uint32_t entry_words, group_words;
 } gquery_listed_groups;
 

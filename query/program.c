@@ -31,6 +31,7 @@ typedef struct checker {
     uint32_t nested;
     branch branches[GQUERY_NESTED_MAX];
     bool is_reduced;   /* there has been GQUERY_GROUP or GQUERY_AGGREGATE */
+    bool is_numbered;  /* the number of a text was loaded */
     bool multiplies;   /* a join may have several matches for a row */
     uint32_t loadable; /* tables whose columns can be loaded: a bit for each */
     uint32_t searched; /* the table whose GQUERY_MATCH is yet to come; 0: there is none */
@@ -150,8 +151,20 @@ static bool check_column(checker *c, uint32_t column)
 
 static bool check_load(checker *c, uint32_t column)
 {
-    return check_column(c, column) &&
-           (!gquery_is_text(c->program->columns[column].form) || refuse(c, "a text is not loaded"));
+    const gquery_column *loaded = &c->program->columns[column];
+
+    if (!check_column(c, column))
+        return false;
+    if (gquery_is_text(loaded->form) && !gquery_is_numbered(loaded))
+        return refuse(c, "a text is not loaded");
+    c->is_numbered |= gquery_is_numbered(loaded);
+    return true;
+}
+
+static bool check_load_null(checker *c, uint32_t column)
+{
+    return check_column(c, column) && (!gquery_is_numbered(&c->program->columns[column]) ||
+                                       refuse(c, "a number of a text is loaded"));
 }
 
 static bool check_compare(checker *c, uint32_t order)
@@ -244,7 +257,8 @@ static bool check_text(checker *c, const gquery_instruction *i)
 
     if (!check_column(c, i->a))
         return false;
-    if (!gquery_is_text(c->program->columns[i->a].form))
+    if (!gquery_is_text(c->program->columns[i->a].form) ||
+        gquery_is_numbered(&c->program->columns[i->a]))
         return refuse(c, "column %u has no texts", (unsigned)i->a);
     if (kind >= GQUERY_TEXT_KINDS || flags >= 2 * GQUERY_TEXT_TO_END)
         return refuse(c, "there is no question %u of a text", (unsigned)i->b);
@@ -284,6 +298,8 @@ static bool check_filter(checker *c)
         return refuse(c, "a filter within IF");
     if (c->is_reduced)
         return refuse(c, "a filter after GROUP or AGGREGATE");
+    if (c->is_numbered)
+        return refuse(c, "a filter after numbers of texts");
     return move(c, 1, 0);
 }
 
@@ -406,6 +422,8 @@ static bool check_probe(checker *c, const gquery_instruction *i)
         return refuse(c, "PROBE within IF");
     if (c->is_reduced)
         return refuse(c, "PROBE after GROUP or AGGREGATE");
+    if (c->is_numbered)
+        return refuse(c, "PROBE after numbers of texts");
     if (i->a != c->shape.joins + 1 || i->a >= GQUERY_TABLES_MAX)
         return refuse(c, "PROBE of table %u after %u joins", (unsigned)i->a, (unsigned)c->shape.joins);
     if (i->b == 0 || i->b > GQUERY_KEYS_MAX || !is_join_kind(i->value))
@@ -479,7 +497,7 @@ static bool check_instruction(checker *c)
         return refuse(c, "operation %u before MATCH", (unsigned)i->op);
     switch (i->op) {
     case GQUERY_LOAD: return check_load(c, i->a) && move(c, 0, 1);
-    case GQUERY_LOAD_NULL: return check_column(c, i->a) && move(c, 0, 1);
+    case GQUERY_LOAD_NULL: return check_load_null(c, i->a) && move(c, 0, 1);
     case GQUERY_TEXT: return check_text(c, i);
     case GQUERY_CONSTANT:
     case GQUERY_UNKNOWN:
@@ -545,7 +563,20 @@ static bool is_column(const gquery_column *c)
         return c->form == GQUERY_F64 && c->number < GQUERY_DISTANCES_MAX;
     if (c->table == GQUERY_GROUPS)
         return (c->form == GQUERY_I64 || c->form == GQUERY_F64) && c->bias == 0;
+    if (gquery_is_text(c->form) && (c->bias < 0 || c->bias > GQUERY_NUMBERED_TRIMMED))
+        return false;
     return c->form < GQUERY_FORMS && c->table < GQUERY_TABLES_MAX;
+}
+
+static bool check_numbered(checker *c)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < c->program->column_count; i++)
+        count += gquery_is_numbered(&c->program->columns[i]);
+    if (count > (c->shape.grouped ? GQUERY_KEYS_MAX : 0))
+        return refuse(c, "too many numbers of texts, or without GROUP");
+    return true;
 }
 
 static bool check_counts(checker *c)
@@ -581,6 +612,8 @@ bool gquery_check(const gquery_program *program, gquery_shape *shape, char *prob
         return refuse(&c, "PROBE without its MATCH");
     if (c.words != (program->state_words == 64 ? ~0ull : (1ull << program->state_words) - 1))
         return refuse(&c, "a word of the state has no aggregate");
+    if (!check_numbered(&c))
+        return false;
     *shape = c.shape;
     shape->loadable = c.loadable;
     return true;

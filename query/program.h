@@ -7,7 +7,7 @@
  *     uuid                                           two values, the first 8 bytes and the others: each as a number whose order is that of the bytes
  *     decimals                                       int64_t, the number times a power of ten that is not said here; of 62 bits, or GQUERY_DECIMAL_NAN
  *
- * Texts are not on the stack: GQUERY_TEXT says something of a column's text, as a boolean or a number.
+ * Texts are not on the stack: GQUERY_TEXT says something of a column's text, as a boolean or a number. As keys of groups, texts have numbers (GQUERY_NUMBERED).
  *
  * A row is *active* until a GQUERY_FILTER or GQUERY_IF takes it out. An instruction changes the values of active rows only, and only
  * these can raise an error, so that what PostgreSQL does not evaluate raises none. Rows that are deleted are never active.
@@ -35,7 +35,8 @@
     UINT32_MAX /* gquery_column.table: of no table, but a distance that is computed before */
 #define GQUERY_GROUPS \
     (UINT32_MAX - 1) /* likewise: of the groups of the program before, which are this one's rows: keys, then words of the state */
-#define GQUERY_STATE_MAX 64 /* words that a group's aggregates have */
+#define GQUERY_STATE_MAX 64       /* words that a group's aggregates have */
+#define GQUERY_NUMBERED_BYTES 256 /* of a text that has a number */
 
 /* How a column's values lie, and what they become on the stack. */
 typedef enum gquery_form {
@@ -50,7 +51,7 @@ typedef enum gquery_form {
     GQUERY_DECIMAL, /* 128 bits, of which -2^127 is NaN. GQUERY_E_DECIMAL: it does not fit into 62 */
     GQUERY_UUID_HIGH, /* of 16 bytes the first 8, as a number whose order is that of the bytes */
     GQUERY_UUID_LOW,  /* the others */
-    /* Texts, of which nothing but GQUERY_TEXT and GQUERY_LOAD_NULL reads: bytes of any length, none of them 0. */
+    /* Texts, of which nothing but GQUERY_TEXT and GQUERY_LOAD_NULL reads, unless they have numbers: bytes of any length, none of them 0. */
     GQUERY_TEXT_BODIES, /* layout 'pgstrom': a uint64_t a row, 0 for NULL, or where in the bodies a header of 4 bytes is, and then the text */
     GQUERY_TEXT_OFFSETS, /* layout 'arrow': rows + 1 int64_t, between which the bodies have the texts */
     GQUERY_TEXT_FIXED, /* as many bytes of each row */
@@ -59,13 +60,21 @@ typedef enum gquery_form {
 
 #define GQUERY_DECIMAL_NAN INT64_MAX /* above all others */
 
+/* What is loaded of a text is a number: the row of one that is the same, which all texts have that are the same, and no others. Only programs with GQUERY_GROUP have such
+ * columns, GQUERY_KEYS_MAX at most. Nothing but GQUERY_LOAD reads them, behind all of GQUERY_FILTER and GQUERY_PROBE. GQUERY_E_NUMBERED: a text, with blanks at its end, has more than
+ * GQUERY_NUMBERED_BYTES; of the outer table one of a row that passes the filters before the first GQUERY_PROBE. */
+typedef enum gquery_numbered {
+    GQUERY_NUMBERED = 1,
+    GQUERY_NUMBERED_TRIMMED, /* blanks at their ends make no difference */
+} gquery_numbered;
+
 typedef struct gquery_column {
     uint32_t table; /* 0: the outer one; others are loaded behind their GQUERY_PROBE */
     uint32_t number; /* attribute number in the server; of GQUERY_DISTANCE and GQUERY_GROUPS: which one */
     uint32_t type; /* below any domain: what the token's column must be */
     uint32_t form; /* gquery_form */
     /* Added to values of GQUERY_I32 and GQUERY_I64, other than the least and the greatest one (infinities): layout 'arrow' counts from 1970.
-     * Of GQUERY_DECIMAL: 1: NaN raises GQUERY_E_DECIMAL. */
+     * Of GQUERY_DECIMAL: 1: NaN raises GQUERY_E_DECIMAL. Of texts: 0, or gquery_numbered. */
     int64_t bias;
 } gquery_column;
 
@@ -280,6 +289,7 @@ typedef enum gquery_error {
     GQUERY_E_UNKNOWN, /* the backend evaluates what GQUERY_UNKNOWN stands for, and the query runs again. From bit GQUERY_UNKNOWN_SHIFT on: its number */
     GQUERY_E_LONG, /* none of PostgreSQL: rows would take a kernel too long: very many keys have the same place in a hash table, or a row has very many matches */
     GQUERY_E_TEXT, /* none of PostgreSQL: a text is compressed, or not within its column */
+    GQUERY_E_NUMBERED, /* none of PostgreSQL: a text is too long for a key */
     GQUERY_ERRORS,
 } gquery_error;
 
@@ -300,6 +310,11 @@ typedef struct gquery_shape {
 static inline bool gquery_is_text(uint32_t form)
 {
     return form >= GQUERY_TEXT_BODIES && form <= GQUERY_TEXT_FIXED;
+}
+
+static inline bool gquery_is_numbered(const gquery_column *column)
+{
+    return gquery_is_text(column->form) && column->bias != 0;
 }
 
 /* How many words of the state an aggregate has; 0: there is no such aggregate. */

@@ -155,12 +155,12 @@ bool gquery_send_control(gquery_query *q, const gquery_control *control)
 
 static bool send_groups(gquery_query *q)
 {
-    const gquery_control c = {.groups = {.slots = q->groups.address,
-                                         .mask = q->slots - 1,
-                                         .max = q->slots / 2,
-                                         .slot_words = slot_words(q)}};
+    gquery_control c = {.groups = {.slots = q->groups.address,
+                                   .mask = q->slots - 1,
+                                   .max = q->slots / 2,
+                                   .slot_words = slot_words(q)}};
 
-    return gquery_send_control(q, &c);
+    return (q->stage > 0 || gquery_texts_begin(q, &c)) && gquery_send_control(q, &c);
 }
 
 /* ---- launches */
@@ -250,6 +250,12 @@ static bool has_ordered_sums(const gquery_query *q)
     return !q->shape.grouped && q->matches <= 1 && gquery_double_sums(q->program) != 0;
 }
 
+bool gquery_launch_program(gquery_query *q, const gquery_scan *scan)
+{
+    return gquery_launch(q, scan_of(q), q->blocks, q->threads,
+                         gquery_shared_bytes(scan, q->threads), scan);
+}
+
 bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
 {
     const uint64_t whole = has_ordered_sums(q) && q->unit < q->launch_rows ? q->unit : q->launch_rows;
@@ -259,8 +265,8 @@ bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit)
         q->scan.first = first;
         q->scan.limit = limit - first < step ? limit : first + step;
         if (!gquery_distances_launch(q, q->scan.first, q->scan.limit) ||
-            !gquery_launch(q, scan_of(q), q->blocks, q->threads,
-                           gquery_shared_bytes(&q->scan, q->threads), &q->scan))
+            !gquery_texts_launch(q, q->scan.first, q->scan.limit) ||
+            !gquery_launch_program(q, &q->scan))
             return false;
     }
     return true;
@@ -318,9 +324,23 @@ uint64_t gquery_batch_adapt(gquery_query *q, uint64_t rows)
     return (units > 0 ? units : 1) * q->unit;
 }
 
+static bool is_full(const gquery_query *q)
+{
+    return q->shape.grouped && (gquery_control_of(q)->groups.full != 0 || gquery_texts_are_full(q));
+}
+
+/* Once a table is full, rows are not marked any more whose texts are numbered: any of them may have raised an error. */
+static bool is_of_any_row(uint32_t error)
+{
+    return error == GQUERY_E_NUMBERED || error == GQUERY_E_TEXT;
+}
+
 gquery_outcome gquery_batch_look(gquery_query *q)
 {
     const gquery_control *c = gquery_control_of(q);
+
+    if (is_full(q) && is_of_any_row(c->error))
+        return GQUERY_FULL;
 
     if (c->error == GQUERY_E_LONG) {
         gquery_answer(q->answer, GQUERY_NO_ROOM, "53000",
@@ -332,7 +352,7 @@ gquery_outcome gquery_batch_look(gquery_query *q)
         q->answer->error = c->error;
         return GQUERY_FAILED;
     }
-    if (q->shape.grouped && c->groups.full != 0)
+    if (is_full(q))
         return GQUERY_FULL;
     return gquery_is_closed(q->c) ? GQUERY_FAILED : GQUERY_SCANNED;
 }
@@ -369,23 +389,38 @@ gquery_outcome gquery_scan_rows(gquery_query *q)
     return GQUERY_SCANNED;
 }
 
+static gquery_outcome scan_once(gquery_query *q, uint64_t full)
+{
+    gquery_outcome got;
+
+    if ((q->stage == 0 && !gquery_texts_take(q)) || !take_groups(q, full))
+        return GQUERY_FAILED;
+    q->scan.groups = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, groups);
+    if (!gquery_choose_launch(q) || !send_groups(q))
+        return GQUERY_FAILED;
+    got = q->stage > 0 ? GQUERY_SCANNED : gquery_texts_of_inner(q);
+    return got == GQUERY_SCANNED ? gquery_scan_rows(q) : got;
+}
+
 /* Into one table of groups after another, until one is large enough. */
 static bool scan_groups(gquery_query *q)
 {
     uint64_t full = 0;
 
-    for (q->slots = SLOTS_FIRST;; q->slots *= SLOTS_GROWTH) {
-        gquery_outcome got;
+    q->slots = SLOTS_FIRST;
+    for (;;) {
+        const gquery_outcome got = scan_once(q, full);
 
-        if (!take_groups(q, full))
+        if (got == GQUERY_FAILED)
             return false;
-        q->scan.groups = q->lane->device + GQUERY_CONTROL_AT + offsetof(gquery_control, groups);
-        if (!gquery_choose_launch(q) || !send_groups(q))
-            return false;
-        got = gquery_scan_rows(q);
-        if (got != GQUERY_FULL)
-            return got == GQUERY_SCANNED;
-        full = q->slots;
+        if (q->stage == 0)
+            gquery_texts_end(q, got == GQUERY_FULL);
+        if (got == GQUERY_SCANNED)
+            return true;
+        if (gquery_control_of(q)->groups.full != 0) {
+            full = q->slots;
+            q->slots *= SLOTS_GROWTH;
+        }
         gquery_give_block(q, &q->groups);
     }
 }
@@ -451,17 +486,18 @@ static bool write_state(gquery_query *q)
 static bool collect_groups(gquery_query *q)
 {
     gquery_results *r = &q->c->results;
+    const uint32_t words = slot_words(q) + gquery_texts_words(q);
     gquery_collect collect = {.groups = q->scan.groups,
                               .collected = q->lane->device + GQUERY_CONTROL_AT +
                                            offsetof(gquery_control, collected),
-                              .group_pitch = slot_words(q),
+                              .group_pitch = words,
                               .word_pitch = 1,
                               .sums = gquery_double_sums(q->program),
                               .error = q->scan.error,
                               .slot_words = slot_words(q),
                               .keys = q->scan.keys};
 
-    *r = (gquery_results){.count = gquery_control_of(q)->groups.count, .record_words = slot_words(q)};
+    *r = (gquery_results){.count = gquery_control_of(q)->groups.count, .record_words = words};
     if (r->count > q->slots)
         return gquery_refuse(q, "more groups than slots");
     if (r->count == 0)
@@ -471,7 +507,8 @@ static bool collect_groups(gquery_query *q)
     collect.out = r->block.address;
     return gquery_launch(q, q->device->collect, gquery_count_blocks(q, q->slots),
                          q->device->threads, 0, &collect) &&
-           (collect.sums == 0 || (gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED));
+           (collect.sums == 0 || (gquery_batch_end(q, 0) && gquery_batch_look(q) == GQUERY_SCANNED)) &&
+           gquery_texts_put(q, r->block.address, r->count, 0, slot_words(q));
 }
 
 static CUresult copy_records(const gquery_results *r, gquery_lane *lane, uint64_t bytes, uint8_t *to)
@@ -540,7 +577,8 @@ static bool check_query(gquery_query *q)
         return false;
     if (q->shape.built)
         return gquery_refuse(q, "a hash table is no result");
-    return gquery_marks_check(q) && gquery_distances_check(q) && gquery_inner_check(q);
+    return gquery_marks_check(q) && gquery_distances_check(q) && gquery_texts_check(q) &&
+           gquery_inner_check(q);
 }
 
 /* With joins fewer, as each of their rows goes on as often as it has matches. */
@@ -597,7 +635,7 @@ static bool run_sink(gquery_query *q)
 {
     if (q->c->query.nearest > 0)
         return gquery_run_nearest(q);
-    if (!gquery_distances_prepare(q))
+    if (!gquery_distances_prepare(q) || !gquery_texts_prepare(q))
         return false;
     while (q->stage < q->c->query.stage_count) {
         if (!scan_groups(q) || !gquery_stages_next(q))
@@ -621,6 +659,9 @@ void gquery_end_part(gquery_query *q, bool done)
     gquery_give_block(q, &q->groups);
     gquery_give_block(q, &q->dead);
     gquery_give_block(q, &q->distances);
+    gquery_give_block(q, &q->number_block);
+    for (uint32_t i = 0; i < q->numbered; i++)
+        gquery_give_block(q, &q->numbers[i].block);
     gquery_give_block(q, &q->marked);
     gquery_give_block(q, &q->passed);
     gquery_give_block(q, &q->gathered);

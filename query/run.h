@@ -9,11 +9,12 @@
  * nearest.c    the rows nearest to each of many queries
  * run.c        memory, launches, sums, groups; the query as a whole
  * stages.c     a program after another, over its groups
+ * texts.c      texts as keys of groups
  *
  * Threads: a query belongs to its connection's.
  * Functions that return bool have put the reason for false into the answer, unless the backend has gone.
  *
- * Circle: appended.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c and stages.c call each other, because run.c carries out a query by the others, which launch kernels and
+ * Circle: appended.c, columns.c, distance.c, inner.c, list.c, marks.c, nearest.c, run.c, stages.c and texts.c call each other, because run.c carries out a query by the others, which launch kernels and
  * report failures by it.
  */
 #ifndef GQUERY_RUN_H
@@ -23,6 +24,7 @@
 
 #include "query/executor.h"
 #include "query/kernels.h"
+#include "query/number.h"
 
 #define GQUERY_SLICE_LEAST \
     UINT64_C(4096) /* rows of a launch are a multiple of so many, but for the last ones */
@@ -33,9 +35,10 @@ typedef struct gquery_control {
     uint32_t error, reserved;
     uint64_t collected;
     gquery_groups groups;
-    gquery_list appended, kept; /* list.c */
-    gquery_build build;         /* inner.c */
-    gquery_appended joined;     /* appended.c */
+    gquery_texts texts[GQUERY_KEYS_MAX]; /* texts.c */
+    gquery_list appended, kept;          /* list.c */
+    gquery_build build;                  /* inner.c */
+    gquery_appended joined;              /* appended.c */
 } gquery_control;
 
 /* A lane's memory, on host and device: the program, control, states of blocks, a small bitmap; queries of distances, on the host alone. */
@@ -52,7 +55,7 @@ _Static_assert(GQUERY_POINTS_AT + GQUERY_POINTS_BYTES <= GQUERY_HALT_AT,
 
 typedef enum gquery_outcome {
     GQUERY_SCANNED,
-    GQUERY_FULL,   /* the table of groups */
+    GQUERY_FULL,   /* the table of groups, or one of texts */
     GQUERY_FAILED, /* answer says why, or the backend has gone */
 } gquery_outcome;
 
@@ -62,6 +65,17 @@ typedef struct gquery_vectors {
     uint64_t nulls;
     uint32_t blocks, shared_bytes;
 } gquery_vectors;
+
+/* A column of the program whose texts have numbers. */
+typedef struct gquery_numbers {
+    uint32_t column;
+    uint32_t longest;     /* of its texts, in bytes, after the scan */
+    gquery_source source; /* of texts */
+    uint64_t rows;        /* of its table */
+    uint64_t out, present; /* numbers of rows, and which are not NULL: of a launch, or of an inner table */
+    uint64_t words, too_few; /* of the hash table; so many were not enough */
+    gquery_block block;      /* these */
+} gquery_numbers;
 
 /* Columns of the table without those that occur twice. */
 typedef struct gquery_column_list {
@@ -89,10 +103,14 @@ typedef struct gquery_query {
     gquery_block dead, groups, distances;
     gquery_block marked, passed; /* marks.c: a bitmap, row numbers; these appended.c's, too */
     gquery_block gathered;       /* marks.c, appended.c, stages.c: records */
-    gquery_block list, kept;     /* list.c, nearest.c: entries */
-    gquery_block columns;        /* stages.c */
-    uint64_t pitch;              /* of columns: words from one to the next */
-    void *staged;                /* nearest.c: what is copied to the device */
+    uint32_t numbered;           /* texts.c */
+    gquery_numbers numbers[GQUERY_KEYS_MAX];
+    gquery_block number_block;
+    uint64_t number_marks;    /* in it */
+    gquery_block list, kept;  /* list.c, nearest.c: entries */
+    gquery_block columns;     /* stages.c */
+    uint64_t pitch;           /* of columns: words from one to the next */
+    void *staged;             /* nearest.c: what is copied to the device */
     struct gquery_inner *inner[GQUERY_JOINS_MAX]; /* inner.c */
     double matches, matches_most;                 /* of a row, about and at most */
     uint64_t slots;
@@ -137,6 +155,8 @@ bool gquery_choose_launch(gquery_query *q);
 /* A batch: what is launched between these. end waits, with the control and so many bytes of states copied back. */
 bool gquery_batch_begin(gquery_query *q);
 bool gquery_launch_scan(gquery_query *q, uint64_t first, uint64_t limit);
+/* As the scan is launched: one like it. */
+bool gquery_launch_program(gquery_query *q, const gquery_scan *scan);
 bool gquery_batch_end(gquery_query *q, uint64_t states_bytes);
 gquery_outcome gquery_batch_look(gquery_query *q);
 /* Rows of the next one, where this one had so many. */
@@ -230,5 +250,24 @@ bool gquery_stages_check(gquery_query *q);
 bool gquery_stages_next(gquery_query *q);
 /* Results: entries of the list in q->kept, whose rows are groups. */
 bool gquery_write_listed_groups(gquery_query *q, uint64_t count);
+
+/* ---- texts.c */
+
+/* What the window says of them. */
+bool gquery_texts_check(gquery_query *q);
+/* Memory for numbers, when the scan's sources are set. */
+bool gquery_texts_prepare(gquery_query *q);
+/* Memory for the hash tables, until gquery_texts_end(): full: they are to be larger if they were too small. */
+bool gquery_texts_take(gquery_query *q);
+void gquery_texts_end(gquery_query *q, bool full);
+/* Describes and clears them. */
+bool gquery_texts_begin(gquery_query *q, gquery_control *control);
+bool gquery_texts_are_full(const gquery_query *q);
+/* Numbers of inner tables' texts; of those in rows [first, limit) of the outer one, launch_rows at most. They set the scan's sources. */
+gquery_outcome gquery_texts_of_inner(gquery_query *q);
+bool gquery_texts_launch(gquery_query *q, uint64_t first, uint64_t limit);
+/* Words that each of the results has more, and the texts into these: from `at` on, of groups that begin at word `nulls`. */
+uint32_t gquery_texts_words(gquery_query *q);
+bool gquery_texts_put(gquery_query *q, uint64_t records, uint64_t count, uint32_t nulls, uint32_t at);
 
 #endif

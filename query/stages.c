@@ -148,20 +148,23 @@ bool gquery_write_listed_groups(gquery_query *q, uint64_t count)
     const uint32_t entry_words = q->shape.keys + 1;
     const uint32_t group_words = 1 + q->shapes[q->stage - 1].keys +
                                  program_of(q, q->stage - 1)->state_words;
+    const uint32_t pitch = entry_words + group_words + gquery_texts_words(q);
     gquery_listed_groups listed = {.entries = q->kept.address,
                                    .count = count,
                                    .groups = q->columns.address,
                                    .word_pitch = q->pitch,
+                                   .pitch = pitch,
                                    .entry_words = entry_words,
                                    .group_words = group_words};
-    const uint64_t words = count * (entry_words + group_words);
 
     if (count == 0)
-        return gquery_write_records(q, NULL, 0, entry_words + group_words);
-    if (!gquery_take_block(q, words * sizeof(uint64_t), &q->gathered))
+        return gquery_write_records(q, NULL, 0, pitch);
+    if (!gquery_take_block(q, count * pitch * sizeof(uint64_t), &q->gathered))
         return false;
     listed.out = q->gathered.address;
-    return gquery_launch(q, q->device->list_groups, gquery_count_blocks(q, words),
+    return gquery_launch(q, q->device->list_groups,
+                         gquery_count_blocks(q, count * (entry_words + group_words)),
                          q->device->threads, 0, &listed) &&
-           gquery_write_block(q, &q->gathered, count, entry_words + group_words, false);
+           gquery_texts_put(q, listed.out, count, entry_words, entry_words + group_words) &&
+           gquery_write_block(q, &q->gathered, count, pitch, false);
 }

@@ -66,6 +66,11 @@ typedef struct gquery_wanted_distance {
     gquery_span query; /* with zeros up to a multiple of 16 bytes */
 } gquery_wanted_distance;
 
+/* Of groups that are sent, a text in the place of its number, which is key `key`: of a column of the first program. */
+typedef struct gquery_wanted_text {
+    uint32_t key, column;
+} gquery_wanted_text;
+
 /* What a query has cost. */
 typedef struct gquery_cost {
     uint64_t rows, read_bytes; /* that went through the program */
@@ -103,11 +108,15 @@ typedef struct gquery_window {
     /* Of GQUERY_APPEND: from row first_row of the outer table on; 0, or the next_row of the query before, with its slice_rows then. The columns of gather are wanted, whatever gather_max is. It may
      * end when there are list_max rows. */
     uint64_t first_row, slice_rows;
+    uint32_t text_count;
+    gquery_wanted_text texts[GQUERY_KEYS_MAX];
     /* Results. Of groups, records of record_words words: which keys are NULL (bit k), keys, state. Of GQUERY_EMIT entries, in any order; where these are of groups,
      * each with its group's words behind it. Of GQUERY_MARK the bitmap, 64 rows a record, or, if `gathered`, a record of query/gather.h's query_gather for each row that passes, ascending. With `nearest` entries
      * of 2 words, the distance by GQUERY_ORDER_KEY and the row, in any order: as many of each query, in the order of these; a row of -1 is none. Of GQUERY_APPEND a record for
      * each joined row, in any order: which of the columns are NULL (bit i: column i), their values. */
     uint64_t record_count; /* in all */
+    /* Behind a group each of `texts`, in so many words: its bytes' number, then the bytes, and zeros behind them. */
+    uint32_t text_words[GQUERY_KEYS_MAX];
     uint32_t record_words;
     uint32_t more; /* there are more than these: GQUERY_FETCH */
     uint32_t gathered;

@@ -58,18 +58,19 @@ Cost = layout("Cost", rows=U64, read_bytes=U64, kernel_ns=U64, total_ns=U64, scr
 Distance = layout(
     "Distance", table=U32, number=U32, type=U32, elements=U32, metric=U32, stride=U32, count=U32, query_square=ctypes.c_double, query=Span,
 )  # fmt: skip
+WantedText = layout("WantedText", key=U32, column=U32)
 Window = layout(
     "Window", magic=U32, version=U32, used=U64, begun=U32, role=U32, table_count=U32, tables=Table * N["GQUERY_TABLES_MAX"], program=Program,
     builds=Span * (N["GQUERY_TABLES_MAX"] - 1), distance_count=U32,
     distances=Distance * N["GQUERY_DISTANCES_MAX"], scratch_bytes_max=U64, list_max=U64, continued=U32, nearest=U32, after=I64 * (N["GQUERY_KEYS_MAX"] + 1),
     gather_max=U64, gather_count=U32, gather=U32 * N["GQUERY_COLUMNS_MAX"], stage_count=U32, stages=Span * N["GQUERY_STAGES_MAX"],
-    first_row=U64, slice_rows=U64,
-    record_count=U64, record_words=U32, more=U32, gathered=U32, records=Span, next_row=U64, next_slice_rows=U64, cost=Cost,
+    first_row=U64, slice_rows=U64, text_count=U32, texts=WantedText * N["GQUERY_KEYS_MAX"],
+    record_count=U64, text_words=U32 * N["GQUERY_KEYS_MAX"], record_words=U32, more=U32, gathered=U32, records=Span, next_row=U64, next_slice_rows=U64, cost=Cost,
 )  # fmt: skip
 Message = layout("Message", magic=U32, verb=U32, error=U32, lost=U32, sqlstate=ctypes.c_char * 8, text=ctypes.c_char * N["GQUERY_TEXT_BYTES"])
 LAYOUTS = {
     "gquery_window": Window, "gquery_program": Program, "gquery_column": Column, "gquery_instruction": Instruction, "gquery_table": Table,
-    "gquery_wanted_distance": Distance, "gquery_cost": Cost, "gquery_span": Span, "gquery_message": Message,
+    "gquery_wanted_distance": Distance, "gquery_wanted_text": WantedText, "gquery_cost": Cost, "gquery_span": Span, "gquery_message": Message,
 }  # fmt: skip
 SPAWN_REQUEST = struct.Struct("=IIii")
 SPAWN_ENDED = struct.Struct("=IIi")
@@ -171,8 +172,8 @@ class Client:
         self.socket.close()
         os.close(self.memory)
 
-    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), stages=(), role=0):
-        """after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; stages: (a program, numbers of the words that are its columns)."""
+    def write(self, token, rows, program, columns=(ID, K, F), scratch=1 << 30, dead=b"", entries=0, after=None, distances=(), nearest=0, gather_max=0, gather=(), stages=(), texts=(), role=0):
+        """columns: attribute, type, form, and a bias, if it has one; after: an entry; distances: (Distance, its query); nearest: queries of the only distance, one behind the other; gather: columns' places; stages: (a program, numbers of the words that are its columns); texts: (key, column)."""
         w = self.window
         ctypes.memset(ctypes.byref(w), 0, ctypes.sizeof(w))
         w.magic, w.version, w.role, w.table_count, w.scratch_bytes_max = MAGIC, N["GQUERY_VERSION"], role, 1, scratch
@@ -202,7 +203,10 @@ class Client:
             self.map[at : at + ctypes.sizeof(Program)] = bytes(stage)
             at += ctypes.sizeof(Program)
         w.used = at
-        write_program(w.program, program, [Column(0, number + 1, kind, N[form], 0) if kind else Column(2**32 - 1, number, 0, N[form], 0) for number, kind, form in columns])
+        w.text_count = len(texts)
+        for i, (key, column) in enumerate(texts[: N["GQUERY_KEYS_MAX"]]):
+            w.texts[i] = WantedText(key, column)
+        write_program(w.program, program, [Column(0, number + 1, kind, N[form], *(bias or [0])) if kind else Column(2**32 - 1, number, 0, N[form], 0) for number, kind, form, *bias in columns])
 
     def send(self, verb):
         with contextlib.suppress(BrokenPipeError):  # receive() says so

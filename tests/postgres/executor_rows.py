@@ -723,6 +723,151 @@ class Distances:
                 expect(found, [(0, 0)], "distances that are not NULL")
 
 
+def texts_of(client, records, before):
+    """For each record its other words, and its texts, of which there are bytes."""
+    found = []
+    for record in records:
+        texts, at = [], before
+        for i in range(client.window.text_count):
+            words = client.window.text_words[i]
+            texts.append(struct.pack(f"={words - 1}Q", *record[at + 1 : at + words])[: record[at]].decode())
+            expect(any(struct.pack(f"={words - 1}Q", *record[at + 1 : at + words])[record[at] :]), False, "bytes behind a text")
+            at += words
+        expect(at, len(record), "words of a record")
+        found.append((record[:before], texts))
+    return found
+
+
+@group()
+class Texts:
+    """Groups by texts: column 0 is t, 1 is id."""
+
+    COLUMNS = ((1, 25, "GQUERY_TEXT_BODIES", N["GQUERY_NUMBERED"]), ID)
+    BY_TEXT = [op("LOAD", 0), op("GROUP", 1), aggregate(0, "COUNT_ROWS"), op("LOAD", 1), aggregate(1, "SUM_I64")], 3
+    ROWS = 70000
+
+    def _make(self, server, expression, rows=ROWS):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
+        server.sql(f"INSERT INTO ft SELECT i, {expression} FROM generate_series(1, {rows}) i")
+        return server.sql("SELECT gstore_export('ft')")
+
+    def _expect_groups(self, server, client, records, where="true"):
+        found = {(texts[0] if words[0] == 0 else None): (words[2], words[3]) for words, texts in texts_of(client, records, 5)}
+        rows = (line.split("|") for line in server.sql(f"SELECT coalesce(t, '(NULL)'), count(*), sum(id) FROM ft WHERE {where} GROUP BY t").splitlines())
+        expect(found, {(None if t == "(NULL)" else t): (int(count), int(total)) for t, count, total in rows}, f"groups where {where}")
+        expect(len(found), len(records), "groups")
+
+    def groups_have_their_texts(self, server):
+        few, many = "CASE WHEN i % 9 <> 0 THEN repeat('\u20ac', i % 80) || 'x' END", "'text ' || (i * 7919::bigint) % 50021"
+        above = [op("LOAD", 1), op("CONSTANT", value=300), op("GT"), op("FILTER")]
+        # With little memory in launches of few rows.
+        for expression, scratches in ((few, (1 << 30, 1 << 20)), (many, (1 << 30,)), ("NULL", (1 << 20,)), ("''", (1 << 20,))):
+            token = self._make(server, expression)
+            with Client(server) as client:
+                for scratch in scratches:
+                    query = {"columns": self.COLUMNS, "texts": ((0, 0),), "scratch": scratch}
+                    self._expect_groups(server, client, client.run(token, self.ROWS, self.BY_TEXT, **query))
+                    self._expect_groups(server, client, client.run(token, self.ROWS, (above + self.BY_TEXT[0], 3), **query), "id > 300")
+                dead = b"\xff" * 8000
+                self._expect_groups(server, client, client.run(token, self.ROWS, self.BY_TEXT, dead=dead, **query), "id > 64000")
+
+    def listed_groups_have_their_texts(self, server):
+        token = self._make(server, "nullif('text ' || i % 1000, 'text 7')")
+        first = [op("LOAD", 0), op("EMIT", 1)], 0
+        with Client(server) as client:
+            found = client.run(token, self.ROWS, self.BY_TEXT, columns=self.COLUMNS, entries=10, stages=((first, (2,)),), texts=((0, 0),))
+            found = sorted((words[5], texts[0], words[2]) for words, texts in texts_of(client, found, 7))
+        wanted = server.sql("SELECT sum(id), coalesce(t, ''), t IS NULL FROM ft GROUP BY t ORDER BY 1 LIMIT 10").splitlines()
+        expect([f"{total}|{text}|{'t' if nulls else 'f'}" for total, text, nulls in found], wanted, "the first groups")
+
+    def groups_are_sent_with_the_texts_that_are_wanted_of_them(self, server):
+        token = self._make(server, "'text ' || i % 10")
+        by_both = [op("LOAD", 1), op("CONSTANT", value=3), op("MODULO"), op("LOAD", 0), op("GROUP", 2), aggregate(0, "COUNT_ROWS")], 1
+        with Client(server) as client:
+            expect(len(client.run(token, self.ROWS, self.BY_TEXT, columns=self.COLUMNS)), 10, "groups without texts")
+            expect(client.window.record_words, 5, "words of a record")
+            found = client.run(token, self.ROWS, by_both, columns=self.COLUMNS, texts=((1, 0), (1, 0)))
+            expect(sorted((words[1], *texts) for words, texts in texts_of(client, found, 4)), sorted((i, f"text {j}", f"text {j}") for i in range(3) for j in range(10)), "keys")
+            # In the place of a number that is no row.
+            client.write(token, self.ROWS, ([op("LOAD", 0), op("CONSTANT", value=self.ROWS), op("GROUP", 2)], 0), columns=self.COLUMNS, texts=((1, 0),))
+            answer = client.ask()
+            expect_verb(answer, "RAISED")
+            expect(answer.error, N["GQUERY_E_TEXT"], "the error")
+
+    def text_that_is_too_long_is_said(self, server):
+        token = self._make(server, "repeat('x', 256 + (i = 60000)::int)")
+        below = [op("LOAD", 1), op("CONSTANT", value=60000), op("LT"), op("FILTER"), *self.BY_TEXT[0]], 3
+        with Client(server) as client:
+            client.write(token, self.ROWS, self.BY_TEXT, columns=self.COLUMNS, texts=((0, 0),))
+            answer = client.ask()
+            expect_verb(answer, "RAISED")
+            expect(answer.error, N["GQUERY_E_NUMBERED"], "the error")
+            self._expect_groups(server, client, client.run(token, self.ROWS, below, columns=self.COLUMNS, texts=((0, 0),)), "id < 60000")
+
+    def texts_that_contradict_the_program_are_errors(self, server):
+        token = self._make(server, "'text ' || i % 10")
+        good = {"program": self.BY_TEXT, "columns": self.COLUMNS, "texts": ((0, 0),)}
+        plain = (1, 25, "GQUERY_TEXT_BODIES")
+        with Client(server) as client:
+            for change in (
+                {"texts": ((1, 0),)}, {"texts": ((0, 1),)}, {"texts": ((0, 2),)}, {"texts": ((2**32 - 1, 2**32 - 1),)}, {"texts": ((0, 0),) * 9},
+                {"columns": (plain, ID)}, {"columns": ((*plain, 3), ID)}, {"columns": (*self.COLUMNS, *[self.COLUMNS[0]] * 8)},
+                {"program": COUNT}, {"program": ([op("MARK")], 0), "texts": ()}, {"program": ([op("LOAD_NULL", 0), op("GROUP", 1)], 0)},
+            ):  # fmt: skip
+                client.write(token, self.ROWS, **{**good, **change})
+                expect_verb(client.ask(), "ERROR", "XX000")
+            for column in ((1, 25, "GQUERY_TEXT_OFFSETS", 1), (1, 25, "GQUERY_TEXT_FIXED", 1), (0, 23, "GQUERY_TEXT_BODIES", 1), (7, 25, "GQUERY_TEXT_BODIES", 1)):
+                client.write(token, self.ROWS, **{**good, "columns": (column, ID)})
+                expect_verb(client.ask(), "ERROR", "55000")
+            self._expect_groups(server, client, client.run(token, self.ROWS, **good))
+
+    def texts_beyond_the_scratch_memory_are_no_room(self, server):
+        token = self._make(server, "'text ' || i")
+        query = {"columns": self.COLUMNS, "texts": ((0, 0),)}
+        answers = []
+        with Client(server) as client:
+            for scratch in (1 << size for size in range(12, 28)):
+                client.write(token, self.ROWS, self.BY_TEXT, scratch=scratch, **query)
+                answer = client.ask()
+                answers.append(answer.verb)
+                if answer.verb == N["GQUERY_DONE"]:
+                    self._expect_groups(server, client, client.finish(answer))
+                else:
+                    expect_verb(answer, "NO_ROOM", "53200")
+        expect(answers, sorted(answers, reverse=True), "with more memory there is room")
+        expect(set(answers), {N["GQUERY_NO_ROOM"], N["GQUERY_DONE"]}, "answers")
+
+    def texts_with_equal_hashes_end_in_an_answer(self, server):
+        """The hash of query/number.c: of 16 bytes, the second half makes up for what the first one has done to it."""
+
+        def mix(h, v):
+            h = (h ^ v) * 0xBF58476D1CE4E5B9 % 2**64
+            return h ^ h >> 29
+
+        number, texts = random.Random(5), set()
+        while len(texts) < 1200:
+            first = number.randbytes(8).translate(bytes(i % 127 + 1 for i in range(256)))
+            text = first + (mix(16, int.from_bytes(first, "little")) ^ 0x2A51E3770B4D3C19).to_bytes(8, "little")
+            if all(0 < byte < 128 for byte in text):
+                texts.add(text.hex())
+        texts = sorted(texts)
+        query = {"columns": self.COLUMNS, "texts": ((0, 0),)}
+        for count, verb in ((900, "DONE"), (1200, "NO_ROOM")):
+            token = self._make(server, f"convert_from(decode(('{{{','.join(texts[:count])}}}'::text[])[i % {count} + 1], 'hex'), 'UTF8')", 5000)
+            with Client(server) as client:
+                client.write(token, 5000, self.BY_TEXT, **query)
+                answer = client.ask()
+                expect_verb(answer, verb)
+                if verb == "DONE":
+                    found = {texts[0].encode().hex(): words[2] for words, texts in texts_of(client, client.finish(answer), 5)}
+                    expect(found, {text: 5000 // count + (0 < i <= 5000 % count) for i, text in enumerate(texts[:count])}, "groups")
+
+    def table_without_rows_has_no_groups(self, server):
+        with Client(server) as client:
+            expect(client.run("", 0, self.BY_TEXT, columns=self.COLUMNS, texts=((0, 0),)), [], "groups")
+            expect(client.window.record_words, 5 + client.window.text_words[0], "words of a record")
+
+
 @group()
 class Deleted:
     ROWS = 600000  # their bitmap of deleted rows is so large that the executor reads it where it is, on the device

@@ -41,7 +41,7 @@ NOT_NULL = {"k", "i4_s", "n_s"}
 ELEMENTS, BITS = 7, 20
 LIMIT = re.compile(r" LIMIT \d+( OFFSET \d+)?$")
 VECTORS = f", v real[]{{}}, w bit({BITS}), code char(4){{}}"
-# Texts, which are in conditions alone; code is behind the vectors, and of one length.
+# Texts, which are in conditions and keys alone; code is behind the vectors, and of one length.
 TEXTS = {"note": "text", "name": "varchar(12)", "tag": 'text COLLATE "C"', "code": "char(4)"}
 LETTERS = "aab b\u00e9\u20ac%_"
 DISTANCES = ("<->", "<#>", "<+>")
@@ -351,9 +351,16 @@ class Query:
             return self.joined() if choice < 0.1 else self.joined_rows()
         return self.rows() if choice < 0.35 else self.first_rows() if choice < 0.5 else self.distinct_rows() if choice < 0.53 else self.groups()
 
+    def keys(self, count, more=()):
+        """So many columns that the GPU groups by, a text among them in a third of the queries."""
+        keys = self.rng.sample([*more, *(n for n, t in COLUMNS.items() if t not in ("real", "float8"))], count)
+        if keys and self.rng.random() < 0.3:
+            keys[0] = self.rng.choice(list(TEXTS))
+        return keys
+
     def distinct_rows(self):
         rng = self.rng
-        columns = rng.sample([n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((1, 1, 2, 3)))
+        columns = self.keys(rng.choice((1, 1, 2, 3)))
         where = f" WHERE {self.condition(rng.choice((0, 1, 2)))}" if rng.random() < 0.6 else ""
         limit = f" ORDER BY {', '.join(columns)} LIMIT {rng.choice((1, 20, 900))}" if rng.random() < 0.4 else ""
         return f"SELECT DISTINCT {', '.join(columns)} FROM @{where}{limit}"
@@ -394,7 +401,7 @@ class Query:
                 conditions.append(f"{kind} (SELECT FROM @{number} j{number} WHERE {keys}{own})")
                 continue
             joins.append(f" {kind} @{number} j{number} ON {keys}{own}")
-            names += [of(name) for name in INNER if name != "jt"]
+            names += [of(name) for name in INNER]
             aggregates.append(rng.choice((f"sum({of('jv')})", f"sum({of('jf')})", f"max({of('jd')})", f"count({of('jk')})", f"sum({of('jv')} * i4_s)", f"min(coalesce({of('jk')}, k))")))
             if rng.random() < 0.4:
                 conditions.append(rng.choice((f"{of('jv')} > i4_s", f"{of('jb')} IS NOT TRUE", f"{of('jk')} + k > 3", f"({of('jd')} IS NULL OR b)", f"({text})")))
@@ -407,8 +414,8 @@ class Query:
         names = [name for name in names if not name.endswith("jf")]
         aggregates = ["count(*)"] + aggregates + [self.aggregate() for _ in range(rng.choice((0, 1, 2)))]
         if rng.random() < 0.15:
-            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS))})")
-        keys = rng.sample(names + [n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((0, 1, 1, 2)))
+            aggregates.append(f"count(DISTINCT {rng.choice(names + list(COLUMNS) + list(TEXTS))})")
+        keys = self.keys(rng.choice((0, 1, 1, 2)), names)
         text = f"SELECT {', '.join(keys + aggregates)}{source}"
         text += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}" if keys else ""
         return text + (self.first_groups(len(keys), len(aggregates)) if keys and rng.random() < 0.3 else "")
@@ -417,6 +424,7 @@ class Query:
         """Joined rows: all of them, or the first ones in an order of all that they have."""
         rng = self.rng
         source, names, _ = self.join()
+        names = [name for name in names if not name.endswith("jt")]
         wanted = ["id"] + rng.sample(list(COLUMNS), rng.randint(0, 4)) + rng.sample(names, min(len(names), rng.randint(1, 4)))
         if rng.random() < 0.1:  # which the GPU returns none of
             wanted.append(rng.choice([*TEXTS, *(name.replace("jk2", "jt") for name in names if name.endswith("jk2"))]))
@@ -429,13 +437,13 @@ class Query:
         rng = self.rng
         keys = []
         if rng.random() < 0.5:
-            keys = rng.sample([n for n, t in COLUMNS.items() if t not in ("real", "float8")], rng.choice((1, 1, 1, 2, 3)))
+            keys = self.keys(rng.choice((1, 1, 1, 2, 3)))
             if rng.random() < 0.2:
                 keys.append(self.expression(self.kind("integers"), 2))
         aggregates = [self.aggregate() for _ in range(rng.randint(1, 5))]
         if rng.random() < 0.15:
-            argument = rng.choice(list(COLUMNS))
-            of_it = ("count", "sum", "avg", "max") if COLUMNS[argument] in INTEGERS else ("count",)
+            argument = rng.choice(list(COLUMNS) + list(TEXTS))
+            of_it = ("count", "sum", "avg", "max") if COLUMNS.get(argument) in INTEGERS else ("count",)
             aggregates += [f"{name}(DISTINCT {argument})" for name in rng.sample(of_it, rng.randint(1, len(of_it)))]
         where = " AND ".join(self.condition(rng.choice((0, 1, 1, 2, 3))) for _ in range(rng.choice((0, 1, 1, 2, 3))))
         text = f"SELECT {', '.join(keys + aggregates)} FROM @"

@@ -986,3 +986,13 @@ void query_damage(uint64_t *state, gquery_program *program)
             program->code_count = GQUERY_CODE_MAX + 1;
     }
 }
+
+void query_draw_texts(uint64_t *state, uint32_t form, host_column *column, uint64_t rows)
+{
+    draft d = {.state = state};
+
+    put_column(&d, form, column, rows);
+    column->has_values = true;
+    column->has_nulls = draw(&d, 2) == 0;
+    draw_bits(&d, column->nulls, 13);
+}

@@ -147,11 +147,6 @@ static void load(walk *w, uint32_t column)
 
 /* ---- texts */
 
-typedef struct host_text {
-    const uint8_t *bytes; /* NULL: it is compressed */
-    uint64_t count;
-} host_text;
-
 static uint64_t number_at(const uint8_t *bytes, uint64_t at, uint64_t size)
 {
     uint64_t v = 0;
@@ -175,7 +170,7 @@ static bool read_body(const host_column *c, uint64_t at, host_text *out)
     return true;
 }
 
-static bool read_text(const host_column *c, uint32_t form, uint64_t row, host_text *out)
+bool query_read_text(const host_column *c, uint32_t form, uint64_t row, host_text *out)
 {
     const uint64_t *values = (const uint64_t *)c->values;
 
@@ -294,7 +289,7 @@ static void test_text(walk *w, const gquery_instruction *i)
 
     if (column_is_null(w, i->a)) {
         push(w, true, 0);
-    } else if (read_text(c, w->program->columns[i->a].form, w->row, &t)) {
+    } else if (query_read_text(c, w->program->columns[i->a].form, w->row, &t)) {
         push(w, false, answer_of(w, i, t));
     } else {
         raise(w, GQUERY_E_TEXT);

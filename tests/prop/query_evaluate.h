@@ -53,6 +53,14 @@ typedef struct host_result {
     int64_t entries[ROWS_MAX][GQUERY_ENTRY_WORDS_MAX]; /* by GQUERY_EMIT, as rows are */
 } host_result;
 
+typedef struct host_text {
+    const uint8_t *bytes; /* NULL: it is compressed */
+    uint64_t count;
+} host_text;
+
+/* Of a row that is not NULL. False: it is not within the column. */
+bool query_read_text(const host_column *column, uint32_t form, uint64_t row, host_text *out);
+
 /* The program has been accepted, and has `keys` values of GQUERY_GROUP or GQUERY_EMIT, or 0. */
 void query_evaluate(const gquery_program *program, const host_table *table, uint32_t keys,
                     host_result *result);

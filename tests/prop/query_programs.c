@@ -165,6 +165,11 @@ static void put_columns(void)
 
         on.sources[i] = gquery_source_at(&program.columns[i], values, nulls);
         on.sources[i].bytes = query_text_bytes(form, c);
+        if (gquery_is_numbered(&program.columns[i])) { /* any numbers: such a program is not compared */
+            on.sources[i].values = put(table.columns[0].values, table.rows * sizeof(uint32_t));
+            on.sources[i].form = GQUERY_U32;
+            continue;
+        }
         if (c->has_values && has_bodies) /* they begin at a word */
             on.sources[i].bodies = put_column(c->bodies, c->bytes, i == at_end && bodies_end,
                                               form == GQUERY_TEXT_BODIES ? 8 : 1);
@@ -771,6 +776,46 @@ static const struct check_case {
     {"a distance", true, 0, {.table = GQUERY_DISTANCE, .number = 3, .form = GQUERY_F64}, {VALUE}},
     {"a fifth distance", false, 0, {.table = GQUERY_DISTANCE, .number = 4, .form = GQUERY_F64}, {VALUE}},
     {"a distance of integers", false, 0, {.table = GQUERY_DISTANCE, .form = GQUERY_I64}, {VALUE}},
+    {"a number of a text as a key",
+     true,
+     0,
+     {.form = GQUERY_TEXT_BODIES, .bias = GQUERY_NUMBERED_TRIMMED},
+     {{.op = GQUERY_LOAD}, {.op = GQUERY_GROUP, .a = 1}}},
+    {"a filter after a number of a text",
+     false,
+     0,
+     {.form = GQUERY_TEXT_BODIES, .bias = GQUERY_NUMBERED},
+     {{.op = GQUERY_LOAD}, VALUE, {.op = GQUERY_FILTER}, {.op = GQUERY_GROUP, .a = 1}}},
+    {"a join after a number of a text",
+     false,
+     0,
+     {.form = GQUERY_TEXT_BODIES, .bias = GQUERY_NUMBERED},
+     {{.op = GQUERY_LOAD}, {.op = GQUERY_PROBE, .a = 1, .b = 1}, VALUE, {.op = GQUERY_GROUP, .a = 1}}},
+    {"a text as a key",
+     false,
+     0,
+     {.form = GQUERY_TEXT_BODIES},
+     {{.op = GQUERY_LOAD}, {.op = GQUERY_GROUP, .a = 1}}},
+    {"a number of a text of a third kind",
+     false,
+     0,
+     {.form = GQUERY_TEXT_FIXED, .bias = GQUERY_NUMBERED_TRIMMED + 1},
+     {{.op = GQUERY_LOAD}, {.op = GQUERY_GROUP, .a = 1}}},
+    {"a number of a text without groups",
+     false,
+     0,
+     {.form = GQUERY_TEXT_OFFSETS, .bias = GQUERY_NUMBERED},
+     {{.op = GQUERY_LOAD}, {.op = GQUERY_EMIT, .a = 1}}},
+    {"whether the number of a text is NULL",
+     false,
+     0,
+     {.form = GQUERY_TEXT_OFFSETS, .bias = GQUERY_NUMBERED},
+     {{.op = GQUERY_LOAD_NULL}, {.op = GQUERY_GROUP, .a = 1}}},
+    {"the length of a number of a text",
+     false,
+     0,
+     {.form = GQUERY_TEXT_OFFSETS, .bias = GQUERY_NUMBERED},
+     {{.op = GQUERY_TEXT, .b = GQUERY_TEXT_LENGTH}, {.op = GQUERY_GROUP, .a = 1}}},
     {"a tenth table", false, 0, {.table = GQUERY_TABLES_MAX, .form = GQUERY_F64}, {VALUE}},
 };
 
