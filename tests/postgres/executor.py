@@ -371,7 +371,7 @@ class Sessions:
 
 
     def view_counts_what_is_cancelled_or_lost(self, server):
-        fill(server, 300000)
+        fill(server, 700000)
         server.sql("SELECT gstore_fdw_queries_reset()")
         session = server.session()
         session.sql("SET max_parallel_workers_per_gather = 0; BEGIN; DECLARE c CURSOR FOR SELECT id, count(*), sum(k) FROM ft GROUP BY id; FETCH 1 FROM c")
