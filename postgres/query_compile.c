@@ -145,7 +145,8 @@ add_output(gstore_compiled *c, const Aggref *aggregate)
 	o->type = aggregate->aggtype;
 	o->argument = argument != NULL ? getBaseType(exprType(argument)) : InvalidOid;
 	o->partial = aggregate->aggsplit != AGGSPLIT_SIMPLE;
-	if (gstore_returns_state(o) && o->argument == NUMERICOID) /* its digits behind the point are counted there */
+	if (gstore_returns_state(o) &&
+		o->argument == NUMERICOID) /* its digits behind the point are counted there */
 		return false;
 	if (is_distinct(o->function, aggregate))
 		return add_distinct(c, o, argument, filter);

@@ -106,11 +106,11 @@ typedef struct gquery_query {
     uint32_t numbered;           /* texts.c */
     gquery_numbers numbers[GQUERY_KEYS_MAX];
     gquery_block number_block;
-    uint64_t number_marks;    /* in it */
-    gquery_block list, kept;  /* list.c, nearest.c: entries */
-    gquery_block columns;     /* stages.c */
-    uint64_t pitch;           /* of columns: words from one to the next */
-    void *staged;             /* nearest.c: what is copied to the device */
+    uint64_t number_marks;                        /* in it */
+    gquery_block list, kept;                      /* list.c, nearest.c: entries */
+    gquery_block columns;                         /* stages.c */
+    uint64_t pitch;                               /* of columns: words from one to the next */
+    void *staged;                                 /* nearest.c: what is copied to the device */
     struct gquery_inner *inner[GQUERY_JOINS_MAX]; /* inner.c */
     double matches, matches_most;                 /* of a row, about and at most */
     uint64_t slots;

@@ -180,10 +180,10 @@ class Queries:
             expect(client.run(token, 1000, COUNT, columns=()), [(0, 1000)], "records of the next query")
 
     def group_sum_that_is_not_finite_is_said_before_a_group_is_returned(self, server):
-        rows = 700000
+        rows = 1400000
         token = fill(server, rows)
         halves = [op("LOAD", 0), op("CONSTANT", value=2), op("DIVIDE", b="GQUERY_ARITHMETIC_I32")]
-        for least in (1, *range(50001, rows, 50000)):  # two rows of 1e308 in one group, wherever it comes in the results
+        for least in (1, *range(100001, rows, 100000)):  # two rows of 1e308 in one group, wherever it comes in the results
             value = [
                 op("CONSTANT", value=as_word(1.0)), *halves, op("CONSTANT", value=least), op("EQ", b="GQUERY_ORDER_I64"), op("IF"),
                 op("CONSTANT", value=as_word(1e308)), op("REPLACE"), op("END"),

@@ -768,7 +768,8 @@ static void map_step(simulation *w, process *p, opening *o)
     packet *mapping = p->mapping;
     const gvmi_wire_message *m = mapping->message;
 
-    mapping->fails |= o->empty;
+    /* A client that cannot map what an object grew by leaves what it has to leases that began meanwhile (keeper/client/map.c). */
+    mapping->fails = o->empty || o->lost || (mapping->fails && !is_leased(p, o));
     if (mapping->fails && !o->empty) {
         unmap_all(o);
         o->empty = o->hidden = true;

@@ -153,10 +153,11 @@ static int need_room(void *arg)
     return stop(keeper, client);
 }
 
-CHILD_TEST(queries_that_are_equal_create_objects_once, repeat_queries)
-CHILD_TEST(blocks_beyond_the_bound_are_given_back_the_oldest_first, exceed_bound)
-CHILD_TEST(blocks_not_used_for_a_while_are_given_back, rest)
-CHILD_TEST(kept_blocks_make_room_for_a_query, need_room)
+CHILD_TEST_NOT_VALGRIND(queries_that_are_equal_create_objects_once, repeat_queries, VALGRIND_ADDRESSES)
+CHILD_TEST_NOT_VALGRIND(blocks_beyond_the_bound_are_given_back_the_oldest_first, exceed_bound,
+                        VALGRIND_ADDRESSES)
+CHILD_TEST_NOT_VALGRIND(blocks_not_used_for_a_while_are_given_back, rest, VALGRIND_ADDRESSES)
+CHILD_TEST_NOT_VALGRIND(kept_blocks_make_room_for_a_query, need_room, VALGRIND_ADDRESSES)
 
 int main(void)
 {
