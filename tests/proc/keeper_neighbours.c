@@ -9,7 +9,7 @@
  * (keeper_sleeper.c), and the daemon itself stopped now and then. With --floods six users flood the
  * keeper for all of the time while another user's calls are measured, and root connects. A call's time depends
  * on what else the machine does; what the keeper works until it answers hardly does, so that is
- * judged, and in a long run also the slowest call of the meter, which is scheduled before all but the keeper. With --only all
+ * judged, and 95 of 100 calls. The meter is scheduled before all but the keeper. With --only all
  * neighbours do the same (HOSTILE_ACTS), or nothing if ACT is none. With --no-stops the daemon is never
  * stopped.
  *
@@ -51,8 +51,7 @@
 #define RSS_GROWTH_COLD_KIB 32768 /* where the time was too short to meet every act */
 #define WARM_SECONDS 600u
 #define LONG_SECONDS 60u
-/* Of 95 of 100 calls by the clock, and of the server thread's work during 99 of 100; in a long run, for which the
- * machine must be quiet, of all calls by the clock. */
+/* Of 95 of 100 calls by the clock, and of the server thread's work during 99 of 100. */
 #define PRIORITY (-15)
 #define FLOOD_ACQUIRE_MS 50u
 #define FLOOD_CONNECT_MS 100u
@@ -618,15 +617,15 @@ static void print_figures(bool floods)
            (unsigned long long)soak->sleeper_rounds, (unsigned long long)soak->hostile_acts);
 }
 
-static bool is_quick(const soak_times *times, const soak_times *work, uint64_t ms, bool always)
+/* The slowest one says more of the machine, and is printed. */
+static bool is_quick(const soak_times *times, const soak_times *work, uint64_t ms)
 {
     const uint64_t limit_ns = ms * GVMI_NS_PER_MS;
 
     if (SLOWNESS > 1) /* the times of programs that are checked while they run say nothing */
         return EXPECT(times->count > 0);
     return EXPECT(times->count > 0) && EXPECT(soak_percentile_ns(times, 95) <= limit_ns) &&
-           EXPECT(soak_percentile_ns(work, 99) <= limit_ns) &&
-           (!always || EXPECT(times->max_ns <= limit_ns));
+           EXPECT(soak_percentile_ns(work, 99) <= limit_ns);
 }
 
 static bool honest_clients_passed(void)
@@ -662,14 +661,11 @@ static void report(bool floods, unsigned seconds)
                "honest clients find what was written, and none is cut off%s: %u s",
                floods ? " while six users flood" : "", seconds);
     if (floods) {
-        /* Of clients that wait for each other and for processors, too, but for the slowest. */
-        tap_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, false) &&
-                       is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
-                                seconds >= LONG_SECONDS),
+        tap_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS) &&
+                       is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS),
                    "acquire under floods is quick");
-        tap_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS, false) &&
-                       is_quick(&soak->meter_connect, &soak->connect_work, FLOOD_CONNECT_MS,
-                                seconds >= LONG_SECONDS),
+        tap_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS) &&
+                       is_quick(&soak->meter_connect, &soak->connect_work, FLOOD_CONNECT_MS),
                    "connect under floods is quick");
         if (root_refused > 0)
             printf("# root was refused %u times\n", root_refused);
