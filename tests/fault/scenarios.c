@@ -764,6 +764,8 @@ const scenario scenarios[] = {
     {"ipc_close", NEEDS_OPENED, OBJECT, run_ipc_close, NULL},
     {"heap_create", NEEDS_DEVICE, OBJECT, run_heap_create, NULL},
     {"heap_create of managed memory", NEEDS_DEVICE, OBJECT | NOTSUP, run_heap_create_managed, NULL},
+    {"heap_alloc of a cell", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_cell, shows_heap_alloc_cell},
+    {"heap_alloc_aligned", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_aligned, shows_heap_alloc},
     {"heap_alloc of a small block", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_small, shows_heap_alloc},
     {"heap_alloc", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc, shows_heap_alloc},
     {"heap_alloc of pinned memory", NEEDS_DEVICE | NEEDS_HOST_HEAP, OBJECT | SPACE | ADDRESS | SYSTEM | NOTSUP, run_heap_alloc, shows_heap_alloc},
