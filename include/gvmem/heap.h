@@ -166,6 +166,25 @@ typedef struct gvm_heap_usage {
     uint64_t size_bytes; /* as requested */
 } gvm_heap_usage;
 
+typedef enum gvm_heap_use {
+    GVM_HEAP_USE_FREE = 0,
+    GVM_HEAP_USE_LIVE = 1,
+    GVM_HEAP_USE_SHELVED = 2, /* free, on the shelf of a thread */
+    GVM_HEAP_USE_PENDING = 3, /* freed, waiting for a stream that is not the block's own */
+} gvm_heap_use;
+
+/* Memory of a heap: a block, or what is free between two. */
+typedef struct gvm_heap_extent {
+    void *address;
+    uint64_t len_bytes;  /* what the block takes */
+    uint64_t size_bytes; /* as requested; 0 if it is free */
+    const char *tag;     /* of a live block; "" if none was given */
+    void *range;         /* where the memory begins that goes on to here without a gap */
+    gvm_stream stream;   /* to which it belongs, or NULL */
+    uint32_t ordered; /* 1: stream is meant, NULL being the legacy default stream; 0: it is no stream's */
+    gvm_heap_use use;
+} gvm_heap_extent;
+
 /* Makes an empty heap. options may be NULL.
  *
  * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with keep_bytes or decay_ms, wrong struct_size, out is NULL
@@ -314,6 +333,25 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, si
  * GVM_E_INVALID  as gvm_heap_list() */
 GVM_API GVM_CHECKED gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
                                                   gvm_heap_usage *usages, size_t *count);
+
+/* Lists all memory that the heap holds, lowest address first, of one moment: extents follow each other without a gap in
+ * each range, and together have info.committed_bytes. Otherwise as gvm_heap_list(); tags as of
+ * gvm_heap_get_usage().
+ *
+ * GVM_E_INVALID  as gvm_heap_list() */
+GVM_API GVM_CHECKED gvm_status gvm_heap_list_extents(gvm_heap *heap, size_t capacity,
+                                                     size_t stride_bytes, gvm_heap_extent *extents,
+                                                     size_t *count);
+
+/* Writes the same to a file in the format of PyTorch's memory snapshots, for the page memory_viz of pytorch.org and PyTorch's
+ * own tools: each range is a segment, each extent a block of it; a tag, of which 4 KiB at most are written, is in the place of
+ * stack frames. Blocks on shelves are inactive. There is no history of events. A file at path is replaced, and is not whole
+ * if the call fails. Takes about 40 bytes of host memory, and of the file, for each extent.
+ *
+ * GVM_E_INVALID  path is NULL
+ * GVM_E_SYSTEM   the file cannot be written
+ * Semantics: torch.cuda.memory._snapshot(), as a pickle. */
+GVM_API GVM_CHECKED gvm_status gvm_heap_save_snapshot(gvm_heap *heap, const char *path);
 
 /* Walks the whole heap and holds it against its invariants; for tests, and for programs that
  * suspect themselves. Stops the other threads' allocations meanwhile.

@@ -16,6 +16,8 @@
  *   alloc.c     the calls that move blocks
  *   heap.c      the others: create, destroy, information, trim
  *   walk.c      all blocks, lowest address first: lists, usage, reset
+ *   extent.c    all memory: blocks, and what is free between them
+ *   snapshot.c  the same, written for memory_viz
  *   check.c     the invariants
  *
  * An ARENA is what blocks of one stream come from, or, the plain one, blocks of no stream: a list of
@@ -720,6 +722,13 @@ bool gvmi_segment_visit(gvm_heap *heap, const gvmi_segment *segment, gvmi_visit 
 /* Is there room for records? GVM_E_INVALID */
 gvm_status gvmi_heap_check_room(const void *records, size_t capacity, size_t stride_bytes,
                                 size_t record_bytes, const size_t *count);
+
+/* ---- extent.c: under the heap's lock, all shelves owned */
+
+typedef void gvmi_extent_fn(const gvm_heap_extent *extent, void *arg);
+
+/* Of all memory, lowest address first. */
+void gvmi_heap_visit_extents_locked(gvm_heap *heap, gvmi_extent_fn *visit, void *arg);
 
 /* ---- heap.c */
 

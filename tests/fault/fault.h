@@ -187,6 +187,7 @@ gvm_status run_heap_grant(fixture *w);
 bool shows_heap_grant(fixture *w);
 gvm_status run_heap_get_usage(fixture *w);
 bool shows_heap_get_usage(fixture *w);
+gvm_status run_heap_save_snapshot(fixture *w);
 
 /* ---- region_fixture.c */
 

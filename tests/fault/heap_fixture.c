@@ -191,3 +191,8 @@ bool shows_heap_get_usage(fixture *w)
 {
     return w->number == 2;
 }
+
+gvm_status run_heap_save_snapshot(fixture *w)
+{
+    return gvm_heap_save_snapshot(w->heap, "/dev/null");
+}

@@ -780,6 +780,7 @@ const scenario scenarios[] = {
     {"heap_trim", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_trim, NULL},
     {"heap_grant", NEEDS_DEVICE | NEEDS_HEAP | NEEDS_PEER, OBJECT | NOTSUP | LIMIT, run_heap_grant, shows_heap_grant},
     {"heap_get_usage", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_get_usage, shows_heap_get_usage},
+    {"heap_save_snapshot", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SYSTEM, run_heap_save_snapshot, NULL},
     {"fill_random_f64", NEEDS_KERNELS | NEEDS_TARGET, KERNEL, run_fill_random, NULL},
     {"sum_f64", NEEDS_KERNELS, KERNEL, run_sum, shows_sum},
     {"checksum", NEEDS_KERNELS, KERNEL, run_checksum, shows_checksum},
