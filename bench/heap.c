@@ -214,7 +214,7 @@ static void measure_threads(bench *b, const bench_subject *subjects, size_t coun
 
 static void measure_pairs(bench *b)
 {
-    static const uint64_t sizes[] = {16 * GVMI_KIB, GVMI_MIB, 20 * GVMI_MIB};
+    static const uint64_t sizes[] = {512, 16 * GVMI_KIB, GVMI_MIB, 20 * GVMI_MIB};
     gvm_heap *heap = NULL;
     CUmemoryPool pool = NULL;
     bench_timer timer;

@@ -3,8 +3,10 @@
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
  * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
  * when there is more of it than the program wants kept. When the device is full, every allocation of the
- * process has first what its heaps keep free. Blocks begin at multiples of 16 KiB; that is also the least that a
- * block takes. Programs with many smaller pieces cut up a block themselves.
+ * process has first what its heaps keep free. Blocks of more than 14 KiB begin at multiples of 16 KiB and take multiples
+ * of it. Smaller ones begin at multiples of 256 bytes: the heap cuts 64 or 128 KiB into cells of one size. A cell has a
+ * multiple of 256 bytes up to 2 KiB, above one of four sizes to a doubling, so rounding loses 255 bytes or a fifth of the
+ * cell at most. gvm_heap_alloc_aligned() gives blocks of any size at larger multiples.
  *
  *     gvm_heap_create(device, NULL, &heap);
  *     gvm_heap_alloc(heap, 20 << 20, &ptr);      takes 20 MiB, not 32
@@ -65,8 +67,10 @@ extern "C" {
 
 typedef struct gvm_heap gvm_heap;
 
-/* Every block begins at a multiple of this, and takes a multiple of it. */
+/* Every block of more than 14 KiB begins at a multiple of this, and takes a multiple of it. */
 #define GVM_HEAP_UNIT_BYTES (16ull << 10)
+
+#define GVM_HEAP_ALIGNMENT_MAX (2ull << 20) /* that gvm_heap_alloc_aligned() can be asked for */
 
 typedef enum gvm_heap_kind {
     GVM_HEAP_DEVICE = 0,
@@ -119,14 +123,14 @@ typedef struct gvm_heap_order {
     uint64_t shelf_blocks; /* on shelves, or waiting for a stream */
 } gvm_heap_order;
 
-#define GVM_HEAP_ORDERS 17 /* 16 KiB to 1 GiB; the last row counts larger ones too */
+#define GVM_HEAP_ORDERS 17 /* 16 KiB, and less, to 1 GiB, and more */
 
 /* A snapshot. All figures are of one moment. */
 typedef struct gvm_heap_info {
     size_t struct_size;            /* in: sizeof(gvm_heap_info) */
     uint64_t requested_bytes;      /* what live blocks were asked for */
     uint64_t requested_peak_bytes; /* may miss up to 4 MiB a thread */
-    uint64_t block_bytes;          /* what live blocks take: requests rounded up to 16 KiB */
+    uint64_t block_bytes;          /* what live blocks take: requests, rounded up */
     uint64_t shelf_bytes;          /* of free blocks on shelves */
     uint64_t pending_bytes;        /* freed, waiting for a stream that is not the block's own */
     uint64_t committed_bytes;      /* memory held */
@@ -143,6 +147,9 @@ typedef struct gvm_heap_info {
     gvm_heap_kind kind;
     int32_t ordinal; /* the device */
     gvm_heap_order orders[GVM_HEAP_ORDERS];
+    uint64_t slab_bytes; /* cut into cells for small blocks, which the other figures count as any */
+    uint64_t slab_free_bytes; /* of that: in no cell, or in one that is free and on no shelf */
+    uint64_t slabs;
 } gvm_heap_info;
 
 /* A live block. */
@@ -158,6 +165,25 @@ typedef struct gvm_heap_usage {
     uint64_t blocks;
     uint64_t size_bytes; /* as requested */
 } gvm_heap_usage;
+
+typedef enum gvm_heap_use {
+    GVM_HEAP_USE_FREE = 0,
+    GVM_HEAP_USE_LIVE = 1,
+    GVM_HEAP_USE_SHELVED = 2, /* free, on the shelf of a thread */
+    GVM_HEAP_USE_PENDING = 3, /* freed, waiting for a stream that is not the block's own */
+} gvm_heap_use;
+
+/* Memory of a heap: a block, or what is free between two. */
+typedef struct gvm_heap_extent {
+    void *address;
+    uint64_t len_bytes;  /* what the block takes */
+    uint64_t size_bytes; /* as requested; 0 if it is free */
+    const char *tag;     /* of a live block; "" if none was given */
+    void *range;         /* where the memory begins that goes on to here without a gap */
+    gvm_stream stream;   /* to which it belongs, or NULL */
+    uint32_t ordered; /* 1: stream is meant, NULL being the legacy default stream; 0: it is no stream's */
+    gvm_heap_use use;
+} gvm_heap_extent;
 
 /* Makes an empty heap. options may be NULL.
  *
@@ -194,6 +220,21 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size
 GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes,
                                                     const char *tag, gvm_stream stream, void **out);
 
+/* The same at an address that is a multiple of alignment_bytes, a power of two up to GVM_HEAP_ALIGNMENT_MAX. Of up to
+ * 256 bytes it asks for nothing: every block begins so. Blocks take no more memory than by the calls above, but small ones
+ * of which the size is no multiple of alignment_bytes: these take the next size of cells that is, or 16 KiB. Requests for
+ * more than 16 KiB as alignment_bytes are served through the heap's lock.
+ *
+ * GVM_E_INVALID  alignment_bytes is no power of two or too large
+ * GVM_E_ADDRESS  managed or cuMemAlloc memory of a block of more than 32 MiB, where the driver gave other addresses
+ * and the errors of gvm_heap_alloc() */
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_aligned(gvm_heap *heap, size_t size_bytes,
+                                                      size_t alignment_bytes, const char *tag,
+                                                      void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_aligned_async(gvm_heap *heap, size_t size_bytes,
+                                                            size_t alignment_bytes, const char *tag,
+                                                            gvm_stream stream, void **out);
+
 /* Frees a block on which no work is under way. NULL is a success. */
 GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
 
@@ -215,7 +256,8 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
 
 /* Makes a block larger or smaller where it is; what it holds stays. It grows within its last 16 KiB,
  * and beyond as far as the addresses behind it are free (and their memory is not just being given back): there is no
- * promise that they are. Work on what is cut off must be over, as for gvm_heap_free(): it may be another block's at once.
+ * promise that they are. One of up to 14 KiB grows within what it takes, and not beyond. Work on what
+ * is cut off must be over, as for gvm_heap_free(): it may be another block's at once.
  *
  * GVM_E_INVALID  size_bytes is 0 or above 32 TiB
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
@@ -291,6 +333,25 @@ GVM_API GVM_CHECKED gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, si
  * GVM_E_INVALID  as gvm_heap_list() */
 GVM_API GVM_CHECKED gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
                                                   gvm_heap_usage *usages, size_t *count);
+
+/* Lists all memory that the heap holds, lowest address first, of one moment: extents follow each other without a gap in
+ * each range, and together have info.committed_bytes. Otherwise as gvm_heap_list(); tags as of
+ * gvm_heap_get_usage().
+ *
+ * GVM_E_INVALID  as gvm_heap_list() */
+GVM_API GVM_CHECKED gvm_status gvm_heap_list_extents(gvm_heap *heap, size_t capacity,
+                                                     size_t stride_bytes, gvm_heap_extent *extents,
+                                                     size_t *count);
+
+/* Writes the same to a file in the format of PyTorch's memory snapshots, for the page memory_viz of pytorch.org and PyTorch's
+ * own tools: each range is a segment, each extent a block of it; a tag, of which 4 KiB at most are written, is in the place of
+ * stack frames. Blocks on shelves are inactive. There is no history of events. A file at path is replaced, and is not whole
+ * if the call fails. Takes about 40 bytes of host memory, and of the file, for each extent.
+ *
+ * GVM_E_INVALID  path is NULL
+ * GVM_E_SYSTEM   the file cannot be written
+ * Semantics: torch.cuda.memory._snapshot(), as a pickle. */
+GVM_API GVM_CHECKED gvm_status gvm_heap_save_snapshot(gvm_heap *heap, const char *path);
 
 /* Walks the whole heap and holds it against its invariants; for tests, and for programs that
  * suspect themselves. Stops the other threads' allocations meanwhile.

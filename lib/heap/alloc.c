@@ -16,7 +16,9 @@
 #include "heap/heap.h"
 
 #define TELL_BYTES (4 * (int64_t)GVMI_MIB) /* a shelf keeps to itself, of what is requested */
-#define REFILL_UNITS 8u /* of blocks that an empty shelf takes besides the one wanted */
+#define REFILL_UNITS \
+    8u /* of blocks that an empty shelf takes besides the one wanted; and so many cells */
+#define REFILL_CELLS 16u
 
 #define LIKELY(condition) __builtin_expect(!!(condition), 1)
 
@@ -40,6 +42,11 @@ static inline uint64_t block_size_bytes(gvmi_block *block)
     return atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
 }
 
+static inline uint32_t block_bin(gvmi_block *block)
+{
+    return atomic_load_explicit(&block->bin, memory_order_relaxed);
+}
+
 static inline void shelf_note(gvmi_shelf *shelf, int64_t more)
 {
     shelf->requested += more;
@@ -47,14 +54,14 @@ static inline void shelf_note(gvmi_shelf *shelf, int64_t more)
         gvmi_shelf_tell(shelf);
 }
 
-static inline gvmi_block *shelf_take(gvmi_shelf *shelf, uint32_t units)
+static inline gvmi_block *shelf_take(gvmi_shelf *shelf, uint32_t bin)
 {
-    gvmi_block *block = shelf->bins[units];
+    gvmi_block *block = shelf->bins[bin];
 
     if (block != NULL) {
-        shelf->bins[units] = block->next;
-        shelf->counts[units]--;
-        shelf->bytes -= (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+        shelf->bins[bin] = block->next;
+        shelf->counts[bin]--;
+        shelf->bytes -= gvmi_bin_bytes[bin];
     }
     return block;
 }
@@ -187,19 +194,17 @@ static gvm_status take_block(gvm_heap *heap, uint64_t key, gvmi_request *request
 }
 
 /* An empty bin is filled as far as that costs nothing. */
-static void refill_shelf_bin(gvm_heap *heap, gvmi_shelf *shelf, uint32_t units)
+static void refill_shelf_bin(gvm_heap *heap, gvmi_shelf *shelf, uint32_t bin)
 {
-    for (uint32_t more = REFILL_UNITS / units; more > 0; more--) {
-        gvmi_block *block = gvmi_heap_take_cheap_locked(heap, shelf->arena, units);
+    uint32_t more = gvmi_is_cell_bin(bin) ? REFILL_CELLS : REFILL_UNITS / (bin - GVMI_CELL_BINS);
 
-        if (block == NULL ||
-            shelf->bytes + ((uint64_t)units << GVMI_HEAP_UNIT_SHIFT) > shelf->limit_bytes) {
-            if (block != NULL)
-                gvmi_heap_give_locked(heap, block);
+    for (; more > 0 && shelf->bytes + gvmi_bin_bytes[bin] <= shelf->limit_bytes; more--) {
+        gvmi_block *block = gvmi_heap_take_cheap_locked(heap, shelf->arena, bin);
+
+        if (block == NULL)
             return;
-        }
         atomic_store_explicit(&block->state, GVMI_BLOCK_SHELVED, memory_order_relaxed);
-        gvmi_shelf_put(shelf, block, units);
+        gvmi_shelf_put(shelf, block, bin);
     }
 }
 
@@ -207,7 +212,6 @@ static void refill_shelf_bin(gvm_heap *heap, gvmi_shelf *shelf, uint32_t units)
  * some more for the shelf. */
 static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, gvmi_request *request, gvmi_block **out)
 {
-    const uint32_t units = (uint32_t)request->units;
     gvmi_arena *arena;
     gvmi_shelf *shelf;
     gvm_status status = gvmi_stream_arena_locked(heap, key, &arena);
@@ -219,21 +223,21 @@ static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, gvmi_request *req
         return gvmi_heap_take_locked(heap, arena, request, out);
     gvmi_shelf_own_locked(shelf);
     gvmi_shelf_awake(shelf);
-    *out = shelf_take(shelf, units);
+    *out = shelf_take(shelf, request->bin);
     if (*out == NULL) {
         status = gvmi_heap_take_locked(heap, arena, request, out);
         if (status == GVM_OK)
-            refill_shelf_bin(heap, shelf, units);
+            refill_shelf_bin(heap, shelf, request->bin);
     }
     gvmi_shelf_leave(shelf);
     return status;
 }
 
-static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char *tag, uint64_t key,
-                               void **out)
+static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, uint64_t alignment_bytes,
+                               const char *tag, uint64_t key, void **out)
 {
     GVMI_UNCANCELLED; /* here, as what is quicker comes to no cancellation point */
-    gvmi_request request = {.units = gvmi_heap_units(size_bytes)};
+    gvmi_request request;
     gvmi_block *block = NULL;
     gvm_heap *heap;
     room r = {0};
@@ -249,14 +253,14 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    waiting = heap->pending_units;
+    waiting = heap->pending_bytes;
     gvmi_heap_poll_locked(heap);
+    request = gvmi_heap_request(size_bytes, alignment_bytes);
     request.may_purge = !heap->bounded && !heap->whole && !heap->keeps;
     do {
         request.smaller = r.shortage.rounds > 0;
-        status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS
-                     ? take_for_shelf(heap, key, &request, &block)
-                     : take_block(heap, key, &request, &block);
+        status = !request.smaller && request.bin != 0 ? take_for_shelf(heap, key, &request, &block)
+                                                      : take_block(heap, key, &request, &block);
     } while (is_short(status) &&
              (purge_idle_chunks(heap, &request) ||
               free_memory_for_request(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
@@ -267,7 +271,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
-    if (heap->pending_units != waiting ||
+    if (heap->pending_bytes != waiting ||
         r.shortage.rounds > 0) /* what came free may be beyond what is kept */
         gvmi_heap_settle(heap);
     gvmi_heap_settle_asked(heap);
@@ -276,18 +280,18 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     return status;
 }
 
-static inline gvm_status alloc_block(gvm_heap *handle, uint64_t size_bytes, const char *tag,
-                                     uint64_t key, void **out)
+/* bin: that of size_bytes and alignment_bytes. */
+static inline gvm_status alloc_block(gvm_heap *handle, uint64_t size_bytes, uint64_t alignment_bytes,
+                                     uint32_t bin, const char *tag, uint64_t key, void **out)
 {
     gvmi_shelf *shelf = gvmi_shelf_mine;
-    const uint32_t units = (uint32_t)gvmi_heap_units(size_bytes);
 
-    if (!LIKELY(size_bytes - 1 < GVMI_HEAP_SHELF_UNITS * GVM_HEAP_UNIT_BYTES && out != NULL))
-        return alloc_slowly(handle, size_bytes, tag, key, out);
+    if (!LIKELY(bin != 0 && out != NULL))
+        return alloc_slowly(handle, size_bytes, alignment_bytes, tag, key, out);
     if (!LIKELY(shelf != NULL && shelf->handle == handle && shelf->key == key))
         shelf = gvmi_shelf_seek(handle, key);
     if (LIKELY(shelf != NULL && gvmi_shelf_own(shelf))) {
-        gvmi_block *block = shelf_take(shelf, units);
+        gvmi_block *block = shelf_take(shelf, bin);
 
         if (LIKELY(block != NULL)) {
             *out = gvmi_pointer(block->address);
@@ -298,23 +302,47 @@ static inline gvm_status alloc_block(gvm_heap *handle, uint64_t size_bytes, cons
         }
         gvmi_shelf_leave(shelf);
     }
-    return alloc_slowly(handle, size_bytes, tag, key, out);
+    return alloc_slowly(handle, size_bytes, alignment_bytes, tag, key, out);
 }
 
 gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out)
 {
-    return alloc_block(heap, size_bytes, NULL, GVMI_HEAP_PLAIN, out);
+    return alloc_block(heap, size_bytes, 1, gvmi_heap_bin(size_bytes), NULL, GVMI_HEAP_PLAIN, out);
 }
 
 gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag, void **out)
 {
-    return alloc_block(heap, size_bytes, tag, GVMI_HEAP_PLAIN, out);
+    return alloc_block(heap, size_bytes, 1, gvmi_heap_bin(size_bytes), tag, GVMI_HEAP_PLAIN, out);
 }
 
 gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
                                 gvm_stream stream, void **out)
 {
-    return alloc_block(heap, size_bytes, tag, gvmi_stream_key(stream), out);
+    return alloc_block(heap, size_bytes, 1, gvmi_heap_bin(size_bytes), tag, gvmi_stream_key(stream),
+                       out);
+}
+
+static gvm_status alloc_aligned(gvm_heap *heap, uint64_t size_bytes, uint64_t alignment_bytes,
+                                const char *tag, uint64_t key, void **out)
+{
+    if (!gvmi_is_pow2(alignment_bytes) || alignment_bytes > GVM_HEAP_ALIGNMENT_MAX)
+        return gvm_error_set(GVM_E_INVALID,
+                             "a block's alignment is a power of two of at most 2 MiB, not %llu bytes",
+                             (unsigned long long)alignment_bytes);
+    return alloc_block(heap, size_bytes, alignment_bytes,
+                       gvmi_heap_request(size_bytes, alignment_bytes).bin, tag, key, out);
+}
+
+gvm_status gvm_heap_alloc_aligned(gvm_heap *heap, size_t size_bytes, size_t alignment_bytes,
+                                  const char *tag, void **out)
+{
+    return alloc_aligned(heap, size_bytes, alignment_bytes, tag, GVMI_HEAP_PLAIN, out);
+}
+
+gvm_status gvm_heap_alloc_aligned_async(gvm_heap *heap, size_t size_bytes, size_t alignment_bytes,
+                                        const char *tag, gvm_stream stream, void **out)
+{
+    return alloc_aligned(heap, size_bytes, alignment_bytes, tag, gvmi_stream_key(stream), out);
 }
 
 /* ---- freeing */
@@ -344,14 +372,24 @@ static inline bool is_ordered(uint64_t own, int mode, uint64_t key)
     return mode == FREE_NOW || (key != GVMI_HEAP_PLAIN && own == key);
 }
 
-/* May the block at an address be put on the shelf? */
-static inline bool fits_shelf(const gvmi_shelf *shelf, const gvmi_segment *segment, gvmi_block *block)
+/* Has the shelf room for one more block? */
+static inline bool has_room(const gvmi_shelf *shelf, uint32_t bin)
 {
-    const uint32_t units = atomic_load_explicit(&block->units, memory_order_relaxed);
+    return bin != 0 && shelf->bytes + gvmi_bin_bytes[bin] <= shelf->limit_bytes;
+}
 
-    return units <= GVMI_HEAP_SHELF_UNITS &&
-           shelf->bytes + ((uint64_t)units << GVMI_HEAP_UNIT_SHIFT) <= shelf->limit_bytes &&
-           atomic_load_explicit(&segment->arena, memory_order_relaxed) == shelf->arena;
+/* As gvmi_heap_find(). Most blocks lie where the last one did; a segment's struct lasts as long as the heap. */
+static inline gvmi_block *find_from_shelf(gvmi_shelf *shelf, uint64_t address, gvmi_segment **out)
+{
+    gvmi_block *block;
+
+    *out = shelf->segment;
+    if (LIKELY(*out != NULL && gvmi_segment_find(*out, address, &block)))
+        return block;
+    block = gvmi_heap_find(shelf->heap, address, out);
+    if (block != NULL)
+        shelf->segment = *out;
+    return block;
 }
 
 /* On a shelf of the thread's: 1 done, 0 not here, but perhaps on that of the arena returned, -1 no
@@ -361,21 +399,23 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
 {
     gvmi_segment *segment;
     gvmi_block *block;
+    uint32_t bin;
     int done = -1;
 
     if (!gvmi_shelf_own(shelf))
         return -1;
-    block = gvmi_heap_find(shelf->heap, gvmi_key(ptr), &segment);
+    block = find_from_shelf(shelf, gvmi_key(ptr), &segment);
     if (LIKELY(block != NULL)) {
         *of = atomic_load_explicit(&segment->arena, memory_order_relaxed);
         if (*of != shelf->arena) {
             done = 0;
-        } else if (LIKELY(is_ordered(shelf->key, mode, key) && fits_shelf(shelf, segment, block) &&
+        } else if (LIKELY(is_ordered(shelf->key, mode, key) && has_room(shelf, bin = block_bin(block)) &&
                           end_block_use(block, GVMI_BLOCK_SHELVED))) {
             /* Asked again, now that nobody else can change it: if the pointer is stale, another
              * block may have come in between. Then the slow way decides. */
-            if (LIKELY(block->address == gvmi_key(ptr) && fits_shelf(shelf, segment, block))) {
-                gvmi_shelf_put(shelf, block, block->units);
+            if (LIKELY(block->address == gvmi_key(ptr) && block_bin(block) == bin &&
+                       atomic_load_explicit(&segment->arena, memory_order_relaxed) == shelf->arena)) {
+                gvmi_shelf_put(shelf, block, bin);
                 shelf_note(shelf, -(int64_t)block_size_bytes(block));
                 done = 1;
             } else {
@@ -390,9 +430,9 @@ static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, ui
 /* The block is the caller's, its state SHELVED. */
 static void shelve_block(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
 {
-    const uint32_t units = block->units;
-    gvmi_shelf *shelf = units <= GVMI_HEAP_SHELF_UNITS ? gvmi_shelf_get_locked(heap, arena) : NULL;
-    const uint64_t bytes = (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+    const uint32_t bin = block->bin;
+    gvmi_shelf *shelf = bin != 0 ? gvmi_shelf_get_locked(heap, arena) : NULL;
+    const uint64_t bytes = gvmi_bin_bytes[bin];
 
     if (shelf == NULL || bytes > heap->shelf_bytes) {
         gvmi_heap_give_locked(heap, block);
@@ -402,7 +442,7 @@ static void shelve_block(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
     gvmi_shelf_awake(shelf);
     if (shelf->bytes + bytes > shelf->limit_bytes)
         gvmi_shelf_empty_locked(shelf, (shelf->limit_bytes - bytes) / 2);
-    gvmi_shelf_put(shelf, block, units);
+    gvmi_shelf_put(shelf, block, bin);
     gvmi_shelf_leave(shelf);
 }
 
@@ -431,8 +471,8 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
         return status;
     }
     gvmi_heap_note_requested(heap, -(int64_t)block_size_bytes(block));
-    heap->pending_units += block->units;
-    heap->order_pending[gvmi_heap_row(block->units)]++;
+    heap->pending_bytes += gvmi_block_bytes(block);
+    heap->order_pending[gvmi_heap_row(gvmi_block_bytes(block))]++;
     return GVM_OK;
 }
 
@@ -511,7 +551,14 @@ static gvm_status resize_block_locked(gvm_heap *heap, void *ptr, uint64_t size_b
     if (block == NULL || !end_block_use(block, GVMI_BLOCK_RESIZING))
         return gvmi_heap_fail_foreign(ptr);
     *more_bytes = units > block->units ? (units - block->units) << GVMI_HEAP_UNIT_SHIFT : 0;
-    if (units != block->units)
+    if (gvmi_is_cell_bin(block->bin))
+        status = size_bytes <= gvmi_block_bytes(block)
+                     ? GVM_OK
+                     : gvm_error_set(GVM_E_ADDRESS,
+                                     "a small block of %llu bytes does not grow beyond them: "
+                                     "allocate, copy and free",
+                                     (unsigned long long)gvmi_block_bytes(block));
+    else if (units != block->units)
         status = gvmi_heap_refit_locked(heap, block, units);
     if (status == GVM_OK) {
         gvmi_heap_note_requested(heap, (int64_t)size_bytes - (int64_t)block_size_bytes(block));

@@ -7,7 +7,8 @@
 #include "heap/heap.h"
 
 typedef struct sums {
-    uint64_t held_units, pending_units, committed_bytes, idle_bytes, leaving_bytes, address_bytes;
+    uint64_t held_bytes, pending_bytes, committed_bytes, idle_bytes, leaving_bytes, address_bytes;
+    uint64_t slab_bytes, slab_free_bytes, slab_count;
     uint64_t used_bytes; /* requested */
     uint64_t shelved_blocks;
     uint64_t order_blocks[GVMI_HEAP_ORDERS];
@@ -33,32 +34,118 @@ static bool mark_units(uint64_t *marks, uint64_t first, uint64_t end)
     return true;
 }
 
-static gvm_status check_block(const gvmi_segment *segment, uint64_t unit, uint64_t *marks,
-                              uint32_t *users, uint64_t *covered, sums *all)
+static void sum_block(gvmi_block *block, uint64_t bytes, sums *all)
+{
+    if (block->state == GVMI_BLOCK_USED)
+        all->used_bytes += block->size_bytes;
+    else if (block->state == GVMI_BLOCK_SHELVED)
+        all->shelved_blocks++;
+    else
+        all->pending_bytes += bytes;
+    all->held_bytes += bytes;
+    all->order_blocks[gvmi_heap_row(bytes)]++;
+}
+
+static gvm_status check_cell(const gvmi_segment *segment, gvmi_slab *slab, uint32_t index, sums *all)
+{
+    gvmi_block *cell = &slab->cells[index];
+    const uint64_t bytes = gvmi_bin_bytes[slab->bin], address = slab->base + index * bytes;
+    const bool is_free = (slab->free[index / 64] >> index % 64 & 1) != 0;
+
+    if (cell->slab != slab || cell->bin != slab->bin || gvmi_slab_find(slab, address) != cell)
+        return fail_broken_heap("H6, slab of a cell", address, cell->bin, slab->bin);
+    if (is_free != (cell->state == GVMI_BLOCK_NONE) || cell->state > GVMI_BLOCK_PENDING)
+        return fail_broken_heap("H6, state of a cell", address, cell->state, !is_free);
+    if (is_free)
+        return GVM_OK;
+    if (cell->address != address || cell->segment != segment)
+        return fail_broken_heap("address of a cell", address, cell->address, address);
+    if (cell->state == GVMI_BLOCK_USED && (cell->size_bytes == 0 || cell->size_bytes > bytes))
+        return fail_broken_heap("bytes of a cell", address, cell->size_bytes, bytes);
+    sum_block(cell, bytes, all);
+    return GVM_OK;
+}
+
+static bool is_listed(const gvm_heap *heap, const gvmi_segment *segment, const gvmi_slab *slab)
+{
+    const gvmi_arena *arena = segment->arena;
+    const gvmi_slab *at = LIST_FIRST(slab->free_count > 0 ? &arena->slabs[slab->bin]
+                                                          : &heap->full_slabs);
+
+    while (at != NULL && at != slab)
+        at = LIST_NEXT(at, entry);
+    return at == slab;
+}
+
+static gvm_status check_slab(const gvm_heap *heap, const gvmi_segment *segment, gvmi_block *block,
+                             sums *all)
+{
+    const uint64_t bytes = (uint64_t)block->units << GVMI_HEAP_UNIT_SHIFT;
+    gvmi_slab *slab = block->slab;
+    uint64_t held = all->held_bytes;
+    uint32_t free_count = 0;
+    gvm_status status = GVM_OK;
+
+    if (slab == NULL || slab->block != block || slab->base != block->address ||
+        (uint64_t)slab->count * gvmi_bin_bytes[slab->bin] > bytes)
+        return fail_broken_heap("H6, a slab", block->address, 0, 1);
+    for (uint32_t i = 0; i < slab->count && status == GVM_OK; i++)
+        status = check_cell(segment, slab, i, all);
+    if (status != GVM_OK)
+        return status;
+    for (uint32_t i = 0; i < sizeof slab->free / sizeof slab->free[0]; i++)
+        free_count += (uint32_t)__builtin_popcountll(slab->free[i]);
+    if (free_count != slab->free_count || free_count == slab->count)
+        return fail_broken_heap("H6, free cells of a slab", slab->base, slab->free_count, free_count);
+    if (!is_listed(heap, segment, slab))
+        return fail_broken_heap("H6, list of a slab with free cells", slab->base, free_count, 1);
+    all->slab_count++;
+    all->slab_bytes += bytes;
+    all->slab_free_bytes += bytes - (all->held_bytes - held);
+    return GVM_OK;
+}
+
+static gvm_status check_units_slab(const gvmi_segment *segment, uint64_t unit, uint64_t units)
+{
+    const bool is_slab = segment->blocks[unit].state == GVMI_BLOCK_SLAB;
+
+    if (segment->lone)
+        units = 1;
+    for (uint64_t i = unit; i < unit + units; i++)
+        if (segment->blocks[i].slab != (is_slab ? segment->blocks[unit].slab : NULL))
+            return fail_broken_heap("H6, slab of a unit",
+                                    segment->base + (i << GVMI_HEAP_UNIT_SHIFT), !is_slab, is_slab);
+    return GVM_OK;
+}
+
+static gvm_status check_block(const gvm_heap *heap, const gvmi_segment *segment, uint64_t unit,
+                              uint64_t *marks, uint32_t *users, uint64_t *covered, sums *all)
 {
     gvmi_block *block = &segment->blocks[unit];
     const uint64_t units = block->units, base = segment->base;
     const uint64_t address = base + (unit << GVMI_HEAP_UNIT_SHIFT);
+    gvm_status status;
 
-    if (block->state == GVMI_BLOCK_NONE || block->state > GVMI_BLOCK_PENDING)
+    if (block->state == GVMI_BLOCK_NONE ||
+        (block->state > GVMI_BLOCK_PENDING && block->state != GVMI_BLOCK_SLAB))
         return fail_broken_heap("state of a block", address, block->state, GVMI_BLOCK_USED);
     if (block->address != address || block->segment != segment)
         return fail_broken_heap("address of a block", address, block->address, address);
     if (units == 0 ||
         (unit + units) << GVMI_HEAP_UNIT_SHIFT > gvmi_round_up(segment->bytes, GVM_HEAP_UNIT_BYTES))
         return fail_broken_heap("units of a block", address, units, 1);
-    if (block->state == GVMI_BLOCK_USED) {
-        if (gvmi_heap_units(block->size_bytes) != units)
-            return fail_broken_heap("bytes of a block", address, block->size_bytes,
-                                    units << GVMI_HEAP_UNIT_SHIFT);
-        all->used_bytes += block->size_bytes;
-    } else if (block->state == GVMI_BLOCK_SHELVED) {
-        all->shelved_blocks++;
-    } else {
-        all->pending_units += units;
-    }
-    all->held_units += units;
-    all->order_blocks[gvmi_heap_row(units)]++;
+    if (gvmi_block_bytes(block) != units << GVMI_HEAP_UNIT_SHIFT)
+        return fail_broken_heap("bin of a block", address, block->bin, units);
+    if (block->state == GVMI_BLOCK_USED && gvmi_heap_units(block->size_bytes) != units)
+        return fail_broken_heap("bytes of a block", address, block->size_bytes,
+                                units << GVMI_HEAP_UNIT_SHIFT);
+    status = check_units_slab(segment, unit, units);
+    if (status == GVM_OK && block->state == GVMI_BLOCK_SLAB)
+        status = check_slab(heap, segment, block, all);
+    else if (status == GVM_OK)
+        sum_block(block, units << GVMI_HEAP_UNIT_SHIFT, all);
+    if (status != GVM_OK)
+        return status;
     for (uint64_t i = unit / segment->chunk_units; i <= (unit + units - 1) / segment->chunk_units; i++)
         users[i]++;
     if (segment->lone)
@@ -109,7 +196,8 @@ static gvm_status check_chunks(const gvmi_segment *segment, const uint32_t *user
     return GVM_OK;
 }
 
-static gvm_status check_blocks(const gvmi_segment *segment, uint64_t *marks, uint32_t *users, sums *all)
+static gvm_status check_blocks(const gvm_heap *heap, const gvmi_segment *segment, uint64_t *marks,
+                               uint32_t *users, sums *all)
 {
     const uint64_t units = segment->lone ? 1 : segment->bytes >> GVMI_HEAP_UNIT_SHIFT;
     uint64_t covered = 0, free_units = 0, live = 0;
@@ -117,8 +205,8 @@ static gvm_status check_blocks(const gvmi_segment *segment, uint64_t *marks, uin
 
     for (uint64_t word = 0; word < (units + 63) / 64; word++)
         for (uint64_t bits = segment->starts[word]; bits != 0 && status == GVM_OK; bits &= bits - 1) {
-            status = check_block(segment, word * 64 + (uint64_t)__builtin_ctzll(bits), marks, users,
-                                 &covered, all);
+            status = check_block(heap, segment, word * 64 + (uint64_t)__builtin_ctzll(bits), marks,
+                                 users, &covered, all);
             live++;
         }
     if (status == GVM_OK && live != segment->live)
@@ -149,7 +237,7 @@ static gvm_status check_segment(gvm_heap *heap, const gvmi_arena *arena, gvmi_se
     uint32_t *users = calloc(segment->chunk_count, sizeof *users);
     gvmi_segment *found = NULL;
     gvm_status status = marks != NULL && users != NULL
-                            ? check_blocks(segment, marks, users, all)
+                            ? check_blocks(heap, segment, marks, users, all)
                             : gvm_error_set(GVM_E_NOMEM, "out of host memory for a check");
 
     if (status == GVM_OK)
@@ -182,20 +270,20 @@ static gvm_status check_shelf(const gvmi_shelf *shelf, uint64_t *blocks)
 {
     uint64_t bytes = 0;
 
-    for (uint32_t units = 1; units <= GVMI_HEAP_SHELF_UNITS; units++) {
+    for (uint32_t bin = 1; bin < GVMI_HEAP_BINS; bin++) {
         uint64_t count = 0;
 
-        for (gvmi_block *block = shelf->bins[units]; block != NULL; block = block->next) {
-            if (block->state != GVMI_BLOCK_SHELVED || block->units != units ||
+        for (gvmi_block *block = shelf->bins[bin]; block != NULL; block = block->next) {
+            if (block->state != GVMI_BLOCK_SHELVED || block->bin != bin ||
                 block->segment->arena != shelf->arena)
                 return fail_broken_heap("a block on a shelf", block->address, block->state,
                                         GVMI_BLOCK_SHELVED);
             count++;
         }
-        if (count != shelf->counts[units])
-            return fail_broken_heap("H5, blocks on a shelf", 0, shelf->counts[units], count);
+        if (count != shelf->counts[bin])
+            return fail_broken_heap("H5, blocks on a shelf", 0, shelf->counts[bin], count);
         *blocks += count;
-        bytes += count * units << GVMI_HEAP_UNIT_SHIFT;
+        bytes += count * gvmi_bin_bytes[bin];
     }
     if (bytes != shelf->bytes || bytes > shelf->limit_bytes)
         return fail_broken_heap("H5, bytes on a shelf", 0, shelf->bytes, bytes);
@@ -212,8 +300,11 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
 #define SAME(what, member) \
     if (heap->member != all->member) \
     return fail_broken_heap("H5, " what, 0, heap->member, all->member)
-    SAME("units held", held_units);
-    SAME("units that wait", pending_units);
+    SAME("bytes held", held_bytes);
+    SAME("bytes that wait", pending_bytes);
+    SAME("slabs", slab_count);
+    SAME("bytes of slabs", slab_bytes);
+    SAME("free bytes of slabs", slab_free_bytes);
     SAME("bytes committed", committed_bytes);
     SAME("bytes idle", idle_bytes);
     SAME("bytes of addresses", address_bytes);

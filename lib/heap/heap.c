@@ -14,7 +14,7 @@
 #include "base/struct.h"
 
 #define SHELF_BYTES_DEFAULT (8 * GVMI_MIB)
-#define SHELF_BYTES_MAX (GVMI_GIB - GVM_HEAP_UNIT_BYTES) /* so that a bin's count fits 16 bits */
+#define SHELF_BYTES_MAX (GVMI_GIB - GVM_HEAP_UNIT_BYTES)
 
 /* ---- handles
  *
@@ -178,6 +178,7 @@ void gvm_heap_destroy(gvm_heap *handle)
     gvmi_arena_close_locked(&heap->plain);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         gvmi_arena_close_locked(arena);
+    gvmi_slabs_free(heap);
     gvmi_streams_free(heap);
     gvmi_unlock(&heap->lock);
     if (heap->holds)
@@ -196,7 +197,7 @@ void gvm_heap_destroy(gvm_heap *handle)
     gvm_error_restore(&error);
 }
 
-/* ---- streams, trim, limit, reset */
+/* ---- streams, trim, limit */
 
 gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
 {
@@ -232,6 +233,7 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
     gvmi_arena_close_empty_locked(&heap->plain, true);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         gvmi_arena_close_empty_locked(arena, true);
+    gvmi_slabs_free_spare_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_chunk_owner_end(heap->device, heap->owner); /* what went to the cache before, too */
     gvmi_heap_drop(heap);
@@ -254,74 +256,6 @@ gvm_status gvm_heap_set_limit(gvm_heap *handle, uint64_t limit_bytes)
     return GVM_OK;
 }
 
-/* ---- walking */
-
-typedef bool visit_fn(gvm_heap *heap, gvmi_block *block, void *arg); /* false: enough */
-
-static bool visit_segment(gvm_heap *heap, const gvmi_segment *segment, visit_fn *visit, void *arg)
-{
-    const uint64_t units = segment->lone ? 1 : segment->bytes >> GVMI_HEAP_UNIT_SHIFT;
-
-    for (uint64_t word = 0; word < (units + 63) / 64; word++)
-        for (uint64_t bits = segment->starts[word]; bits != 0; bits &= bits - 1) {
-            gvmi_block *block = &segment->blocks[word * 64 + (uint64_t)__builtin_ctzll(bits)];
-
-            if (block->state == GVMI_BLOCK_USED && !visit(heap, block, arg))
-                return false;
-        }
-    return true;
-}
-
-/* The lowest segment at or above an address, of all arenas. */
-static gvmi_segment *next_segment(const gvm_heap *heap, uint64_t from)
-{
-    gvmi_segment *next = NULL;
-
-    for (const gvmi_arena *arena = &heap->plain; arena != NULL;
-         arena = arena == &heap->plain ? heap->arenas : arena->next)
-        for (size_t i = 0; i < arena->count; i++)
-            if (arena->segments[i]->base >= from &&
-                (next == NULL || arena->segments[i]->base < next->base))
-                next = arena->segments[i];
-    return next;
-}
-
-/* Visits live blocks, lowest address first. Nothing changes the heap. */
-static void visit_live(gvm_heap *heap, visit_fn *visit, void *arg)
-{
-    for (gvmi_segment *segment = next_segment(heap, 0);
-         segment != NULL && visit_segment(heap, segment, visit, arg);
-         segment = next_segment(heap, segment->base + 1))
-        ;
-}
-
-static bool give_visited(gvm_heap *heap, gvmi_block *block, void *arg)
-{
-    (void)arg;
-    gvmi_heap_give_locked(heap, block);
-    return true;
-}
-
-gvm_status gvm_heap_reset(gvm_heap *handle)
-{
-    GVMI_UNCANCELLED;
-    gvm_heap *heap;
-    gvm_status status = gvmi_heap_hold(handle, &heap);
-
-    if (status != GVM_OK)
-        return status;
-    gvmi_lock(&heap->lock);
-    gvmi_heap_empty_shelves_locked(heap);
-    gvmi_shelves_own_locked(heap);
-    visit_live(heap, give_visited, NULL);
-    atomic_store(&heap->requested_bytes, 0);
-    gvmi_shelves_leave_locked(heap);
-    gvmi_heap_settle(heap);
-    gvmi_unlock(&heap->lock);
-    gvmi_heap_drop(heap);
-    return GVM_OK;
-}
-
 /* ---- questions */
 
 static void count_shelves(const gvm_heap *heap, gvm_heap_info *info,
@@ -330,8 +264,8 @@ static void count_shelves(const gvm_heap *heap, gvm_heap_info *info,
     for (const gvmi_shelf *shelf = LIST_FIRST(&heap->shelves); shelf != NULL;
          shelf = LIST_NEXT(shelf, entry)) {
         info->shelf_bytes += shelf->bytes;
-        for (uint32_t units = 1; units <= GVMI_HEAP_SHELF_UNITS; units++)
-            shelf_blocks[gvmi_heap_row(units)] += shelf->counts[units];
+        for (uint32_t bin = 1; bin < GVMI_HEAP_BINS; bin++)
+            shelf_blocks[gvmi_heap_row(gvmi_bin_bytes[bin])] += shelf->counts[bin];
     }
 }
 
@@ -345,7 +279,7 @@ static void fill_info(gvm_heap *heap, gvm_heap_info *info)
     *info = (gvm_heap_info){
         .requested_bytes = requested > 0 ? (uint64_t)requested : 0,
         .requested_peak_bytes = heap->requested_peak_bytes,
-        .pending_bytes = heap->pending_units << GVMI_HEAP_UNIT_SHIFT,
+        .pending_bytes = heap->pending_bytes,
         .committed_bytes = heap->committed_bytes,
         .committed_peak_bytes = heap->committed_peak_bytes,
         .idle_bytes = heap->idle_bytes,
@@ -357,6 +291,9 @@ static void fill_info(gvm_heap *heap, gvm_heap_info *info)
         .segments = heap->segment_count,
         .kind = heap->kind,
         .ordinal = heap->device->info.ordinal,
+        .slab_bytes = heap->slab_bytes,
+        .slab_free_bytes = heap->slab_free_bytes,
+        .slabs = heap->slab_count,
     };
     for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         info->streams += arena->count > 0;
@@ -371,8 +308,7 @@ static void fill_info(gvm_heap *heap, gvm_heap_info *info)
         info->orders[i].blocks = heap->order_blocks[i] - info->orders[i].shelf_blocks;
         info->blocks += info->orders[i].blocks;
     }
-    info->block_bytes = (heap->held_units << GVMI_HEAP_UNIT_SHIFT) - info->shelf_bytes -
-                        info->pending_bytes;
+    info->block_bytes = heap->held_bytes - info->shelf_bytes - info->pending_bytes;
 }
 
 gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
@@ -390,141 +326,7 @@ gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
     gvmi_shelves_leave_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
-    if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
+    if (!gvmi_struct_out(info, &full, sizeof full, offsetof(gvm_heap_info, slab_bytes)))
         return gvm_error_set(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
-}
-
-typedef struct list {
-    gvm_heap_block *blocks;
-    size_t capacity, stride_bytes, count;
-    gvm_heap_usage *sums; /* wanted, too, unless NULL: room for as many */
-    size_t tags;
-} list;
-
-static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
-{
-    const gvm_heap_block record = {
-        .address = gvmi_pointer(block->address),
-        .size_bytes = block->size_bytes,
-        .tag = block->tag != NULL ? block->tag : "",
-    };
-    list *l = arg;
-
-    (void)heap;
-    if (l->count < l->capacity)
-        gvmi_record_out(l->blocks, l->count, l->stride_bytes, &record, sizeof record);
-    l->count++;
-    return true;
-}
-
-static int compare_tags(const void *a, const void *b)
-{
-    return strcmp(((const gvm_heap_block *)a)->tag, ((const gvm_heap_block *)b)->tag);
-}
-
-static int compare_usages(const void *a, const void *b)
-{
-    const gvm_heap_usage *x = a, *y = b;
-
-    if (x->size_bytes != y->size_bytes)
-        return x->size_bytes < y->size_bytes ? 1 : -1;
-    return strcmp(x->tag, y->tag);
-}
-
-/* Sums sorted blocks in place: usages are no longer than blocks. Returns how many tags there are. */
-static size_t sum_tags(const gvm_heap_block *blocks, size_t count, gvm_heap_usage *usages)
-{
-    size_t tags = 0;
-
-    for (size_t i = 0; i < count; i++) {
-        if (tags == 0 || strcmp(usages[tags - 1].tag, blocks[i].tag) != 0)
-            usages[tags++] = (gvm_heap_usage){.tag = blocks[i].tag};
-        usages[tags - 1].blocks++;
-        usages[tags - 1].size_bytes += blocks[i].size_bytes;
-    }
-    return tags;
-}
-
-/* The texts are read while nothing changes the heap: a tag need only live as long as its blocks. */
-static void sum_list(list *l)
-{
-    qsort(l->blocks, l->count, sizeof *l->blocks, compare_tags);
-    l->tags = sum_tags(l->blocks, l->count, l->sums);
-    qsort(l->sums, l->tags, sizeof *l->sums, compare_usages);
-}
-
-/* All live blocks, of one moment. */
-static gvm_status list_all(gvm_heap *handle, list *l)
-{
-    gvm_heap *heap;
-    gvm_status status = gvmi_heap_hold(handle, &heap);
-
-    if (status != GVM_OK)
-        return status;
-    gvmi_lock(&heap->lock);
-    gvmi_shelves_own_locked(heap);
-    visit_live(heap, list_visited, l);
-    if (l->sums != NULL && l->count <= l->capacity)
-        sum_list(l);
-    gvmi_shelves_leave_locked(heap);
-    gvmi_unlock(&heap->lock);
-    gvmi_heap_drop(heap);
-    return GVM_OK;
-}
-
-static gvm_status check_room(const void *records, size_t capacity, size_t stride_bytes,
-                             size_t record_bytes, const size_t *count)
-{
-    if (count == NULL || (records == NULL && capacity > 0))
-        return gvm_error_set(GVM_E_INVALID, "count is NULL, or there is no room for %zu records",
-                             capacity);
-    if (capacity > 0 && !gvmi_stride_is_good(stride_bytes, record_bytes))
-        return gvm_error_set(GVM_E_INVALID, "a record of %zu bytes is not one every %zu bytes",
-                             record_bytes, stride_bytes);
-    return GVM_OK;
-}
-
-gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
-                         gvm_heap_block *blocks, size_t *count)
-{
-    GVMI_UNCANCELLED;
-    list l = {.blocks = blocks, .capacity = capacity, .stride_bytes = stride_bytes};
-    gvm_status status = check_room(blocks, capacity, stride_bytes, sizeof *blocks, count);
-
-    if (status == GVM_OK)
-        status = list_all(heap, &l);
-    if (status == GVM_OK)
-        *count = l.count;
-    return status;
-}
-
-gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
-                              gvm_heap_usage *usages, size_t *count)
-{
-    GVMI_UNCANCELLED;
-    list l = {.stride_bytes = sizeof *l.blocks};
-    gvm_status status = check_room(usages, capacity, stride_bytes, sizeof *usages, count);
-
-    if (status != GVM_OK)
-        return status;
-    do { /* until the room is enough: blocks may have come meanwhile */
-        l.capacity = l.count + 16;
-        l.count = 0;
-        free(l.blocks);
-        free(l.sums);
-        l.blocks = malloc(l.capacity * sizeof *l.blocks);
-        l.sums = malloc(l.capacity * sizeof *l.sums);
-        status = l.blocks != NULL && l.sums != NULL
-                     ? list_all(heap, &l)
-                     : gvm_error_set(GVM_E_NOMEM, "out of host memory for a list of blocks");
-    } while (status == GVM_OK && l.count > l.capacity);
-    if (status == GVM_OK) {
-        *count = l.tags;
-        for (size_t i = 0; i < l.tags && i < capacity; i++)
-            gvmi_record_out(usages, i, stride_bytes, &l.sums[i], sizeof l.sums[i]);
-    }
-    free(l.sums);
-    free(l.blocks);
-    return status;
 }

@@ -4,7 +4,8 @@
  *   run.c       runs of its free units, found without a walk
  *   chunk.c     which of its chunks have users, and so memory
  *   release.c   what is given back of the others: when, and without the lock
- *   place.c     which segment and where; new segments; blocks taken and given back
+ *   place.c     which segment and where; new segments; units taken and given back
+ *   slab.c      cells of a unit and less; blocks taken and given back
  *   table.c     address to segment, read without a lock
  *   own.c       who owns a shelf of free blocks, for a moment
  *   shelf.c     shelves emptied and ended
@@ -14,6 +15,9 @@
  *   peer.c      other devices that reach it
  *   alloc.c     the calls that move blocks
  *   heap.c      the others: create, destroy, information, trim
+ *   walk.c      all blocks, lowest address first: lists, usage, reset
+ *   extent.c    all memory: blocks, and what is free between them
+ *   snapshot.c  the same, written for memory_viz
  *   check.c     the invariants
  *
  * An ARENA is what blocks of one stream come from, or, the plain one, blocks of no stream: a list of
@@ -21,7 +25,9 @@
  * old and new user apart; memory leaves an arena only by way of the driver, after a stream mark.
  *
  * A BLOCK takes units (16 KiB) for the bytes wanted, and nothing more: neighbours share the chunk
- * that one ends and the other begins in.
+ * that one ends and the other begins in. One of up to 14 KiB is a CELL of a SLAB, which has a few units of its arena and
+ * cuts them into cells of one size. Everything below holds for cells as for other blocks; a slab itself is in the state
+ * SLAB, is nobody's block, and uses its chunks while it lasts.
  *
  *     NONE --take--> USED --free--> SHELVED --alloc--> USED       on a thread's shelf
  *                     |                +--give--> NONE
@@ -50,6 +56,8 @@
  *     which empties shelves and gives back in steps. Heaps whose memory goes back by calls that wait for kernels are
  *     excepted.
  * H5  The statistics are what walking finds.
+ * H6  A slab's free bits are those of its cells that are NONE; some are not. Its units, and no others, have it as slab.
+ *     One with free cells is in its arena's list of that size, one without in the heap's.
  */
 #ifndef GVMI_HEAP_HEAP_H
 #define GVMI_HEAP_HEAP_H
@@ -82,10 +90,17 @@
 #define GVMI_HEAP_PLAIN UINT64_MAX /* the key of the arena that is no stream's */
 #define GVMI_HEAP_PENDING_POLLS 8  /* waiting blocks that one call looks at */
 
+#define GVMI_CELL_SHIFT 8                 /* cells are of so many bytes, or multiples */
+#define GVMI_CELL_BYTES_MAX (14ull << 10) /* more takes units */
+#define GVMI_CELL_BINS 19u                /* sizes of cells */
+#define GVMI_HEAP_BINS (1 + GVMI_CELL_BINS + GVMI_HEAP_SHELF_UNITS)
+#define GVMI_SLAB_CELLS_MAX 256u
+
 _Static_assert(GVM_HEAP_UNIT_BYTES == 1ull << GVMI_HEAP_UNIT_SHIFT, "the unit is in the interface");
 
 typedef struct gvmi_segment gvmi_segment;
 typedef struct gvmi_arena gvmi_arena;
+typedef struct gvmi_slab gvmi_slab;
 
 /* RESIZING: USED, while its size changes. Under the lock, and never seen by another who holds it. */
 enum {
@@ -93,20 +108,42 @@ enum {
     GVMI_BLOCK_USED,
     GVMI_BLOCK_SHELVED,
     GVMI_BLOCK_PENDING,
-    GVMI_BLOCK_RESIZING
+    GVMI_BLOCK_RESIZING,
+    GVMI_BLOCK_SLAB
 };
 
-/* What is known of the block that begins at a unit. One cache line each, so that threads with
+/* What is known of the block that begins at a unit, or of a cell. One cache line each, so that threads with
  * neighbouring blocks do not disturb each other. */
 typedef struct gvmi_block {
     alignas(GVMI_HEAP_LINE) _Atomic uint32_t state;
-    _Atomic uint32_t units;
+    _Atomic uint32_t units;      /* a cell: 0 */
     _Atomic uint64_t size_bytes; /* wanted; while USED */
     _Atomic(const char *) tag;   /* or NULL; while USED */
     uint64_t address;
     gvmi_segment *segment;
     struct gvmi_block *next; /* on a shelf, or waiting */
+    _Atomic(gvmi_slab *) slab; /* a cell: its slab, for good; a unit: the slab that it is part of, or NULL */
+    _Atomic uint32_t bin; /* of a shelf: by bytes, ascending (gvmi_bin_bytes); 0: too large for one */
 } gvmi_block;
+
+_Static_assert(sizeof(gvmi_block) == GVMI_HEAP_LINE, "a record has a line");
+
+/* Cells of one size. What one thread reads while another may end the slab stays as long as any shelf may be owned, as
+ * segments do: a slab that is closed is kept for the next of its size. */
+struct gvmi_slab {
+    /* Read without the lock; all but base are the same as long as the struct lasts. */
+    alignas(GVMI_HEAP_LINE) _Atomic uint64_t base;
+    uint32_t grains;  /* that a cell has: of 256 bytes */
+    uint32_t inverse; /* of grains */
+    uint32_t count, bin;
+    alignas(GVMI_HEAP_LINE) uint64_t free[GVMI_SLAB_CELLS_MAX / 64]; /* bitmap */
+    uint32_t free_count;
+    gvmi_block *block; /* its units */
+    LIST_ENTRY(gvmi_slab) entry;
+    gvmi_block cells[];
+};
+
+typedef LIST_HEAD(gvmi_slab_list, gvmi_slab) gvmi_slab_list;
 
 /* ---- run.c */
 
@@ -221,7 +258,8 @@ struct gvmi_arena {
     /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
      * stream is busy do not look through its idle chunks each time. */
     uint64_t reaped;
-    CUevent mark; /* of the stream */
+    gvmi_slab_list slabs[1 + GVMI_CELL_BINS]; /* with free cells, by bin */
+    CUevent mark;                             /* of the stream */
     bool mark_recorded;
     gvmi_arena *next;
 };
@@ -252,9 +290,10 @@ typedef struct gvmi_shelf {
     gvmi_arena *arena;
     struct gvmi_shelf *mine; /* the thread's next */
     uint64_t bytes, limit_bytes;
-    int64_t requested; /* not yet reported to the heap */
-    gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
-    uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
+    int64_t requested;                /* not yet reported to the heap */
+    gvmi_segment *segment;            /* in which the last block freed here lies, or NULL */
+    gvmi_block *bins[GVMI_HEAP_BINS]; /* 0: none */
+    uint32_t counts[GVMI_HEAP_BINS];
     LIST_ENTRY(gvmi_shelf) entry; /* of the heap's list; under its lock */
     uint64_t seen_bytes;          /* bytes and requested at the last look at whether it is used */
     int64_t seen_requested;
@@ -319,7 +358,11 @@ struct gvm_heap {
      * next call under the lock finishes it. */
     gvmi_leaving_list quick;
     atomic_bool quick_done;
-    uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
+    uint64_t held_bytes, pending_bytes; /* of blocks that are not NONE, and of PENDING ones */
+    uint64_t slab_bytes,
+        slab_free_bytes; /* what slabs take; of that, what is in no cell, or in one that is NONE */
+    uint64_t slab_count;
+    gvmi_slab_list full_slabs, spare_slabs[1 + GVMI_CELL_BINS];
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
     uint32_t segment_count;
@@ -346,12 +389,62 @@ static inline unsigned gvmi_heap_order(uint64_t units)
     return units <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(units - 1);
 }
 
-/* In statistics. */
-static inline unsigned gvmi_heap_row(uint64_t units)
+/* In statistics; the bytes that a block takes. */
+static inline unsigned gvmi_heap_row(uint64_t bytes)
 {
-    const unsigned order = gvmi_heap_order(units);
+    const unsigned order = gvmi_heap_order(gvmi_heap_units(bytes));
 
     return order < GVMI_HEAP_ORDERS ? order : GVMI_HEAP_ORDERS - 1;
+}
+
+static inline void gvmi_heap_count_block(gvm_heap *heap, uint64_t bytes, bool more)
+{
+    heap->held_bytes += more ? bytes : -bytes;
+    heap->order_blocks[gvmi_heap_row(bytes)] += more ? 1 : UINT64_MAX;
+}
+
+/* ---- slab.c: sizes of cells */
+
+extern const uint32_t gvmi_bin_bytes[GVMI_HEAP_BINS];
+/* By a size's grains, rounded up. */
+extern const uint8_t gvmi_cell_bins[(GVMI_CELL_BYTES_MAX >> GVMI_CELL_SHIFT) + 1];
+
+/* That of blocks of a size; 0: there is none. */
+static inline uint32_t gvmi_heap_bin(uint64_t size_bytes)
+{
+    if (size_bytes - 1 < GVMI_CELL_BYTES_MAX)
+        return gvmi_cell_bins[(size_bytes + (1u << GVMI_CELL_SHIFT) - 1) >> GVMI_CELL_SHIFT];
+    return size_bytes - 1 < GVMI_HEAP_SHELF_UNITS * GVM_HEAP_UNIT_BYTES
+               ? GVMI_CELL_BINS + (uint32_t)gvmi_heap_units(size_bytes)
+               : 0;
+}
+
+static inline bool gvmi_is_cell_bin(uint32_t bin)
+{
+    return bin - 1 < GVMI_CELL_BINS;
+}
+
+/* Relied on as units is. */
+static inline uint64_t gvmi_block_bytes(const gvmi_block *block)
+{
+    const uint32_t bin = atomic_load_explicit(&block->bin, memory_order_relaxed);
+
+    return bin != 0 ? gvmi_bin_bytes[bin]
+                    : (uint64_t)atomic_load_explicit(&block->units, memory_order_relaxed)
+                          << GVMI_HEAP_UNIT_SHIFT;
+}
+
+/* The cell that begins at an address; NULL if none does. */
+static inline gvmi_block *gvmi_slab_find(gvmi_slab *slab, uint64_t address)
+{
+    const uint64_t offset = address - atomic_load_explicit(&slab->base, memory_order_relaxed);
+    const uint64_t grain = offset >> GVMI_CELL_SHIFT;
+    uint64_t index;
+
+    if (grain >= (uint64_t)slab->count * slab->grains || offset % (1u << GVMI_CELL_SHIFT) != 0)
+        return NULL;
+    index = grain * slab->inverse >> 16;
+    return index * slab->grains == grain ? &slab->cells[index] : NULL;
 }
 
 /* ---- table.c: segments by address; lone ones by their first address alone
@@ -372,6 +465,29 @@ static inline uint64_t gvmi_heap_hash(uint64_t gib)
     return gib * 0x9e3779b97f4a7c15ull >> 20;
 }
 
+/* Is an address in a segment? And the record of the block that begins there; NULL if none could. The base is read once:
+ * the segment may be closed, and opened elsewhere, meanwhile. */
+static inline bool gvmi_segment_find(gvmi_segment *segment, uint64_t address, gvmi_block **out)
+{
+    const uint64_t offset = address - atomic_load_explicit(&segment->base, memory_order_relaxed);
+    gvmi_slab *slab;
+
+    if (offset >= atomic_load_explicit(&segment->bytes, memory_order_relaxed))
+        return false;
+    *out = segment->blocks;
+    if (segment->lone) {
+        *out = offset == 0 ? *out : NULL;
+        return true;
+    }
+    *out += offset >> GVMI_HEAP_UNIT_SHIFT;
+    slab = atomic_load_explicit(&(*out)->slab, memory_order_acquire);
+    if (slab != NULL)
+        *out = gvmi_slab_find(slab, address);
+    else if (offset % GVM_HEAP_UNIT_BYTES != 0)
+        *out = NULL;
+    return true;
+}
+
 /* The record of the block that begins at an address; NULL if none of the heap's could. Its state
  * shows whether there is one. Under the heap's lock, or owning one of its shelves: else the
  * table may go. */
@@ -380,20 +496,13 @@ static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_
     gvmi_heap_table *table = atomic_load_explicit(&heap->table, memory_order_acquire);
 
     for (uint64_t i = gvmi_heap_hash(address / GVMI_HEAP_SEGMENT_BYTES);; i++) {
-        gvmi_segment *segment = atomic_load_explicit(&table->entries[i & table->mask],
-                                                     memory_order_acquire);
-        uint64_t offset;
+        gvmi_block *block;
 
-        if (segment == NULL)
+        *out = atomic_load_explicit(&table->entries[i & table->mask], memory_order_acquire);
+        if (*out == NULL)
             return NULL;
-        offset = address - atomic_load_explicit(&segment->base, memory_order_relaxed);
-        if (offset >= atomic_load_explicit(&segment->bytes, memory_order_relaxed))
-            continue;
-        *out = segment;
-        if (segment->lone)
-            return offset == 0 ? segment->blocks : NULL;
-        return offset % GVM_HEAP_UNIT_BYTES == 0 ? &segment->blocks[offset >> GVMI_HEAP_UNIT_SHIFT]
-                                                 : NULL;
+        if (gvmi_segment_find(*out, address, &block))
+            return block;
     }
 }
 
@@ -418,9 +527,11 @@ void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
 
 /* What a request wants, and may. */
 typedef struct gvmi_request {
-    uint64_t units;
-    bool may_purge; /* it fails where idle memory is to be given back first */
-    bool smaller;   /* chunks are tried that are smaller than usual */
+    uint64_t units;     /* for a cell: of a new slab */
+    uint32_t bin;       /* 0: for no shelf, and no cell */
+    uint32_t alignment; /* in units; 0: 1 */
+    bool may_purge;     /* it fails where idle memory is to be given back first */
+    bool smaller;       /* chunks are tried that are smaller than usual */
     uint64_t purge_bytes; /* out: to be given back first; the status is GVM_E_NOSPACE then, without an error */
 } gvmi_request;
 
@@ -470,12 +581,12 @@ void gvmi_heap_empty_shelves_locked(gvm_heap *heap);
 /* ---- place.c */
 
 /* Takes a block of so many units out of an arena, its state NONE, its memory committed; and gives
- * one back, whose state is set to NONE. */
-gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
-                                 gvmi_block **out);
+ * one back, whose state is set to NONE. Neither counts it. */
+gvm_status gvmi_units_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                  gvmi_block **out);
 /* The same where it costs nothing: in a chunk that has users; NULL if there is no room there. */
-gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units);
-void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
+gvmi_block *gvmi_units_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units);
+void gvmi_units_give_locked(gvm_heap *heap, gvmi_block *block);
 
 /* Another size in the same place; GVM_E_ADDRESS if it does not fit. */
 gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t units);
@@ -493,6 +604,24 @@ void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all);
 void gvmi_arena_close_locked(gvmi_arena *arena);
 /* Frees what segments leave behind. */
 void gvmi_segments_free(gvmi_segment *spare);
+
+/* ---- slab.c */
+
+/* Takes a block, of units or a cell, its state NONE, its memory committed; the same where it costs nothing, or NULL; and
+ * gives one back, whose state is set to NONE. */
+gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                 gvmi_block **out);
+gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint32_t bin);
+void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
+
+/* What a request for so many bytes at a multiple of alignment_bytes, a power of two, takes. */
+gvmi_request gvmi_heap_request(uint64_t size_bytes, uint64_t alignment_bytes);
+
+/* All slabs of an arena's lists are another's from now on, as its segments are. */
+void gvmi_slabs_move_locked(gvmi_arena *to, gvmi_arena *from);
+/* Frees the structs of closed slabs: waits until nobody can look behind a stale pointer any more. And those of all. */
+void gvmi_slabs_free_spare_locked(gvm_heap *heap);
+void gvmi_slabs_free(gvm_heap *heap);
 
 /* ---- own.c: who owns a shelf, for a moment */
 
@@ -545,12 +674,12 @@ void gvmi_heap_note_requested(gvm_heap *heap, int64_t more);
 /* Ends owned shelves: of an arena, or all of the heap (NULL). */
 void gvmi_shelves_end_locked(gvm_heap *heap, const gvmi_arena *arena);
 
-static inline void gvmi_shelf_put(gvmi_shelf *shelf, gvmi_block *block, uint32_t units)
+static inline void gvmi_shelf_put(gvmi_shelf *shelf, gvmi_block *block, uint32_t bin)
 {
-    block->next = shelf->bins[units];
-    shelf->bins[units] = block;
-    shelf->counts[units]++;
-    shelf->bytes += (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+    block->next = shelf->bins[bin];
+    shelf->bins[bin] = block;
+    shelf->counts[bin]++;
+    shelf->bytes += gvmi_bin_bytes[bin];
 }
 
 /* ---- stream.c */
@@ -580,6 +709,26 @@ bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns);
 /* Waits for a stream in the same way, and lets the plain arena have what is its. */
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key);
 void gvmi_streams_free(gvm_heap *heap);
+
+/* ---- walk.c: all under the heap's lock, all shelves owned */
+
+typedef bool gvmi_visit(gvm_heap *heap, gvmi_block *block, void *arg); /* false: enough */
+
+/* The lowest segment at or above an address, of all arenas. */
+gvmi_segment *gvmi_heap_next_segment(const gvm_heap *heap, uint64_t from);
+/* Visits blocks that are not NONE, cells in place of slabs, lowest address first. visit may give them back. */
+bool gvmi_segment_visit(gvm_heap *heap, const gvmi_segment *segment, gvmi_visit *visit, void *arg);
+
+/* Is there room for records? GVM_E_INVALID */
+gvm_status gvmi_heap_check_room(const void *records, size_t capacity, size_t stride_bytes,
+                                size_t record_bytes, const size_t *count);
+
+/* ---- extent.c: under the heap's lock, all shelves owned */
+
+typedef void gvmi_extent_fn(const gvm_heap_extent *extent, void *arg);
+
+/* Of all memory, lowest address first. */
+void gvmi_heap_visit_extents_locked(gvm_heap *heap, gvmi_extent_fn *visit, void *arg);
 
 /* ---- heap.c */
 

@@ -343,11 +343,32 @@ static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t most, 
     return false;
 }
 
-/* most: of the size of chunks. */
-static bool in_arena(const gvmi_arena *arena, uint64_t units, uint64_t most, place *out)
+/* The first unit at or behind one whose address is a multiple of so many units. */
+static uint32_t aligned_unit(const gvmi_segment *segment, uint64_t unit, uint32_t alignment)
 {
+    const uint64_t base = segment->base >> GVMI_HEAP_UNIT_SHIFT;
+
+    return (uint32_t)(gvmi_round_up(base + unit, alignment) - base);
+}
+
+/* In a run that is so long that it holds the block at its first good address. */
+static bool in_free_aligned_run(const gvmi_arena *arena, const gvmi_request *request, uint64_t most,
+                                place *out)
+{
+    if (!in_free_run(arena, (uint32_t)request->units + request->alignment - 1, most, out))
+        return false;
+    out->unit = aligned_unit(out->segment, out->unit, request->alignment);
+    return true;
+}
+
+/* most: of the size of chunks. */
+static bool in_arena(const gvmi_arena *arena, const gvmi_request *request, uint64_t most, place *out)
+{
+    const uint64_t units = request->units;
     const unsigned order = gvmi_heap_order(units);
 
+    if (request->alignment > 1)
+        return in_free_aligned_run(arena, request, most, out);
     return units <= SMALL_UNITS
                ? in_used_chunk(arena, order, out) || in_idle_chunk(arena, order, most, out) ||
                      in_free_addresses(arena, order, most, out)
@@ -378,25 +399,35 @@ static gvm_status choose_place(gvm_heap *heap, gvmi_arena *arena, const gvmi_req
                                uint64_t chunk_bytes, place *out)
 {
     const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
+    gvm_status status;
 
     out->fresh = false;
-    if (in_arena(arena, request->units, most, out) ||
-        (adopt_locked(heap, arena, chunk_bytes) && in_arena(arena, request->units, most, out)))
+    if (in_arena(arena, request, most, out) ||
+        (adopt_locked(heap, arena, chunk_bytes) && in_arena(arena, request, most, out)))
         return GVM_OK;
-    out->unit = 0;
     out->fresh = true;
-    return open_segment(heap, arena, heap->segment_bytes, false, chunk_bytes, &out->segment);
+    status = open_segment(heap, arena, heap->segment_bytes, false, chunk_bytes, &out->segment);
+    if (status == GVM_OK)
+        out->unit = request->alignment > 1 ? aligned_unit(out->segment, 0, request->alignment) : 0;
+    return status;
+}
+
+static bool begins_aligned(const gvmi_segment *segment, uint32_t alignment)
+{
+    return alignment <= 1 || segment->base % ((uint64_t)alignment << GVMI_HEAP_UNIT_SHIFT) == 0;
 }
 
 /* The bytes that a free lone segment has no memory for; UINT64_MAX: it does not do. Chunks of what is missing have at
  * most chunk_bytes. */
-static uint64_t lone_missing(const gvm_heap *heap, const gvmi_segment *segment, uint64_t bytes,
-                             uint64_t chunk_bytes)
+static uint64_t lone_missing(const gvm_heap *heap, const gvmi_segment *segment,
+                             const gvmi_request *request, uint64_t chunk_bytes)
 {
+    const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
     const uint64_t end = (bytes + segment->chunk_bytes - 1) / segment->chunk_bytes;
     uint64_t missing = 0;
 
-    if (!segment->lone || segment->live > 0 || segment->leaving_count > 0 || segment->bytes < bytes)
+    if (!segment->lone || segment->live > 0 || segment->leaving_count > 0 ||
+        segment->bytes < bytes || !begins_aligned(segment, request->alignment))
         return UINT64_MAX;
     if (heap->whole) /* of whose memory nothing can be given back alone */
         return segment->bytes - bytes <= bytes / LONE_WASTE ? 0 : UINT64_MAX;
@@ -417,10 +448,11 @@ static gvm_status choose_lone_place(gvm_heap *heap, gvmi_arena *arena, const gvm
     const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
     const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
     uint64_t least = UINT64_MAX;
+    gvm_status status;
 
     *out = (place){.unit = 0};
     for (size_t i = 0; i < arena->count; i++) {
-        const uint64_t missing = lone_missing(heap, arena->segments[i], bytes, most);
+        const uint64_t missing = lone_missing(heap, arena->segments[i], request, most);
 
         if (missing < least) {
             out->segment = arena->segments[i];
@@ -430,8 +462,13 @@ static gvm_status choose_lone_place(gvm_heap *heap, gvmi_arena *arena, const gvm
     if (out->segment != NULL)
         return GVM_OK;
     out->fresh = true;
-    return open_segment(heap, arena, heap->whole ? chunk_bytes : gvmi_pow2_up(bytes), true,
-                        chunk_bytes, &out->segment);
+    status = open_segment(heap, arena, heap->whole ? chunk_bytes : gvmi_pow2_up(bytes), true,
+                          chunk_bytes, &out->segment);
+    if (status != GVM_OK || begins_aligned(out->segment, request->alignment))
+        return status;
+    return gvm_error_set(GVM_E_ADDRESS,
+                         "the driver gave addresses that begin at no multiple of %llu KiB",
+                         (unsigned long long)request->alignment << (GVMI_HEAP_UNIT_SHIFT - 10));
 }
 
 static uint32_t unit_of(const gvmi_block *block)
@@ -439,11 +476,12 @@ static uint32_t unit_of(const gvmi_block *block)
     return (uint32_t)(block - block->segment->blocks);
 }
 
-static void count_block(gvm_heap *heap, gvmi_block *block, uint64_t units, bool more)
+static void set_units(gvmi_block *block, uint64_t units)
 {
-    heap->held_units += more ? units : -units;
-    heap->order_blocks[gvmi_heap_row(units)] += more ? 1 : UINT64_MAX;
+    const uint32_t bin = units <= GVMI_HEAP_SHELF_UNITS ? GVMI_CELL_BINS + (uint32_t)units : 0;
+
     atomic_store_explicit(&block->units, (uint32_t)units, memory_order_relaxed);
+    atomic_store_explicit(&block->bin, bin, memory_order_relaxed);
 }
 
 /* ---- blocks */
@@ -464,7 +502,7 @@ static gvm_status take_block_at(gvm_heap *heap, const place *at, gvmi_request *r
     block->segment = segment;
     segment->starts[at->unit / 64] |= 1ull << at->unit % 64;
     segment->live++;
-    count_block(heap, block, units, true);
+    set_units(block, units);
     *out = block;
     return GVM_OK;
 }
@@ -513,8 +551,8 @@ static gvm_status take_shortened_segment(gvm_heap *heap, gvmi_arena *arena, gvmi
     return status;
 }
 
-gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
-                                 gvmi_block **out)
+gvm_status gvmi_units_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                  gvmi_block **out)
 {
     const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
     const uint64_t chunk_bytes = is_lone(heap, request->units) ? lone_chunk_bytes(heap, bytes)
@@ -528,7 +566,7 @@ gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request
     return status;
 }
 
-gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units)
+gvmi_block *gvmi_units_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units)
 {
     gvmi_request request = {.units = units};
     gvmi_block *block;
@@ -540,7 +578,7 @@ gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint6
                : NULL;
 }
 
-void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block)
+void gvmi_units_give_locked(gvm_heap *heap, gvmi_block *block)
 {
     gvmi_segment *segment = block->segment;
     const uint32_t unit = unit_of(block), units = block->units;
@@ -550,7 +588,6 @@ void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block)
     segment->live--;
     if (!segment->lone)
         gvmi_buddy_free(segment->buddy, unit, unit + units);
-    count_block(heap, block, units, false);
     gvmi_chunks_leave_locked(heap, segment, unit, (uint64_t)unit + units);
 }
 
@@ -576,7 +613,8 @@ gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t un
         gvmi_buddy_take(segment->buddy, unit + old, unit + (uint32_t)units);
     else if (!segment->lone)
         gvmi_buddy_free(segment->buddy, unit + (uint32_t)units, unit + old);
-    count_block(heap, block, old, false);
-    count_block(heap, block, units, true);
+    gvmi_heap_count_block(heap, (uint64_t)old << GVMI_HEAP_UNIT_SHIFT, false);
+    gvmi_heap_count_block(heap, units << GVMI_HEAP_UNIT_SHIFT, true);
+    set_units(block, units);
     return GVM_OK;
 }

@@ -23,14 +23,14 @@ void gvmi_shelf_tell(gvmi_shelf *shelf)
     shelf->requested = 0;
 }
 
-static void give_from_bin(gvmi_shelf *shelf, uint32_t units, unsigned count)
+static void give_from_bin(gvmi_shelf *shelf, uint32_t bin, unsigned count)
 {
     for (; count > 0; count--) {
-        gvmi_block *block = shelf->bins[units];
+        gvmi_block *block = shelf->bins[bin];
 
-        shelf->bins[units] = block->next;
-        shelf->counts[units]--;
-        shelf->bytes -= (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+        shelf->bins[bin] = block->next;
+        shelf->counts[bin]--;
+        shelf->bytes -= gvmi_bin_bytes[bin];
         gvmi_heap_give_locked(shelf->heap, block);
     }
 }
@@ -40,8 +40,8 @@ void gvmi_shelf_empty_locked(gvmi_shelf *shelf, uint64_t keep_bytes)
 {
     gvmi_shelf_tell(shelf);
     while (shelf->bytes > keep_bytes)
-        for (uint32_t units = GVMI_HEAP_SHELF_UNITS; units > 0 && shelf->bytes > keep_bytes; units--)
-            give_from_bin(shelf, units, (shelf->counts[units] + 1u) / 2);
+        for (uint32_t bin = GVMI_HEAP_BINS - 1; bin > 0 && shelf->bytes > keep_bytes; bin--)
+            give_from_bin(shelf, bin, (shelf->counts[bin] + 1) / 2);
 }
 
 /* ---- the end */

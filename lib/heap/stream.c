@@ -276,8 +276,10 @@ fail_free:
 
 static void end_wait(gvm_heap *heap, const gvmi_heap_wait *wait)
 {
-    heap->pending_units -= wait->block->units;
-    heap->order_pending[gvmi_heap_row(wait->block->units)]--;
+    const uint64_t bytes = gvmi_block_bytes(wait->block);
+
+    heap->pending_bytes -= bytes;
+    heap->order_pending[gvmi_heap_row(bytes)]--;
     free(wait->others);
     gvmi_heap_give_locked(heap, wait->block);
 }
@@ -403,6 +405,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
     gvmi_shelves_end_locked(heap, arena);
     for (size_t i = 0; i < arena->count; i++)
         gvmi_arena_add_locked(&heap->plain, arena->segments[i]);
+    gvmi_slabs_move_locked(&heap->plain, arena);
     while (*link != arena)
         link = &(*link)->next;
     *link = arena->next;

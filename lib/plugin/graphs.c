@@ -185,9 +185,9 @@ void gvmi_plugin_pool_release(int ordinal, gvm_torch_pool pool)
 
 static gvmi_plugin_use **bucket_of(const void *ptr)
 {
-    const uint64_t unit = (uint64_t)(uintptr_t)ptr / GVM_HEAP_UNIT_BYTES;
+    const uint64_t grain = (uint64_t)(uintptr_t)ptr / 256; /* what all blocks begin at multiples of */
 
-    return &uses[(unit * 0x9E3779B97F4A7C15ull) >> 54];
+    return &uses[(grain * 0x9E3779B97F4A7C15ull) >> 54];
 }
 
 bool gvmi_plugin_use_add(void *ptr, gvm_stream stream)

@@ -166,8 +166,11 @@ bool heap_make(fixture *w, unsigned needs);
 void heap_end(fixture *w);
 gvm_status run_heap_create(fixture *w);
 gvm_status run_heap_create_managed(fixture *w);
+gvm_status run_heap_alloc_cell(fixture *w);
+bool shows_heap_alloc_cell(fixture *w);
 gvm_status run_heap_alloc_small(fixture *w);
 gvm_status run_heap_alloc(fixture *w);
+gvm_status run_heap_alloc_aligned(fixture *w);
 gvm_status run_heap_alloc_lone(fixture *w);
 gvm_status run_heap_alloc_async(fixture *w);
 bool shows_heap_alloc(fixture *w);
@@ -184,6 +187,7 @@ gvm_status run_heap_grant(fixture *w);
 bool shows_heap_grant(fixture *w);
 gvm_status run_heap_get_usage(fixture *w);
 bool shows_heap_get_usage(fixture *w);
+gvm_status run_heap_save_snapshot(fixture *w);
 
 /* ---- region_fixture.c */
 

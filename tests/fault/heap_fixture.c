@@ -49,8 +49,20 @@ gvm_status run_heap_create_managed(fixture *w)
     return gvm_heap_create(w->device, &options, &w->heap);
 }
 
-/* A small block, for which the thread gets a shelf; one of several chunks; and one that needs more
- * than half a segment of a managed heap. */
+/* A cell, for which there is no slab yet; a small block, for which the thread gets a shelf; one of several chunks; one
+ * that is aligned; and one that needs more than half a segment of a managed heap. */
+gvm_status run_heap_alloc_cell(fixture *w)
+{
+    return gvm_heap_alloc(w->heap, 512, &w->out);
+}
+
+bool shows_heap_alloc_cell(fixture *w)
+{
+    size_t bytes = 0;
+
+    return gvm_heap_get_size(w->heap, w->out, &bytes) == GVM_OK && bytes == 512;
+}
+
 gvm_status run_heap_alloc_small(fixture *w)
 {
     return gvm_heap_alloc(w->heap, PART, &w->out);
@@ -59,6 +71,11 @@ gvm_status run_heap_alloc_small(fixture *w)
 gvm_status run_heap_alloc(fixture *w)
 {
     return gvm_heap_alloc(w->heap, 7 * MIB, &w->out);
+}
+
+gvm_status run_heap_alloc_aligned(fixture *w)
+{
+    return gvm_heap_alloc_aligned(w->heap, 7 * MIB, 2 * MIB, NULL, &w->out);
 }
 
 gvm_status run_heap_alloc_lone(fixture *w)
@@ -173,4 +190,9 @@ gvm_status run_heap_get_usage(fixture *w)
 bool shows_heap_get_usage(fixture *w)
 {
     return w->number == 2;
+}
+
+gvm_status run_heap_save_snapshot(fixture *w)
+{
+    return gvm_heap_save_snapshot(w->heap, "/dev/null");
 }

@@ -2,14 +2,14 @@
  *
  *     heap_ops [COUNT [SEED]]
  *
- * Goal: whatever the order of calls, in whatever threads, no two live blocks share a unit, every
- * block has memory and keeps what was written to it, sizes and statistics are what the calls made
+ * Goal: whatever the order of calls, in whatever threads, no two live blocks share a byte, every
+ * block begins where it was asked to, has memory and keeps what was written to it, sizes and statistics are what the calls made
  * them, gvm_heap_check() holds while threads go on, nothing is left at the end, and no driver call
  * breaks its contract.
  *
- * Method: the shadow has a byte for every unit of the address space (pages come as they are
- * touched), in which the thread that has a block writes its number; a byte that is taken already is
- * an overlap. Each thread keeps a list of its blocks, and passes some on to be freed by others. The
+ * Method: a thread that has a block writes its number into the shadow (tests/lib/shadow.h); what is taken already is
+ * an overlap. Two thirds of the blocks are small, of all sizes of cells; an eighth is aligned. Each thread keeps a list of
+ * its blocks, and passes some on to be freed by others. The
  * device is small and the heap has a limit, so that memory runs out, and a callback that frees.
  * Threads come and go between rounds; between rounds, too, statistics are compared exactly. What
  * threads do depends on the seed alone, how they meet does not. The thread that gives memory back by time runs beside
@@ -21,7 +21,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <gvmem/gvmem.h>
@@ -33,6 +32,7 @@
 #include "memory/idle.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
+#include "tests/lib/shadow.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/units.h"
 
@@ -46,13 +46,14 @@
 #define CHECK_EVERY 4000 /* operations of a thread */
 #define TOUCH_EVERY 16   /* blocks that are written and read */
 #define LIMIT_BYTES (320 * MIB)
-#define SHADOW_BYTES (1ull << (47 - 14))
+#define SMALL_BYTES (14 * KIB) /* such blocks share units */
+#define ALIGNMENT_SHIFT_MAX 21
 #define RUN_LIMIT_S 1200
 
 static gvm_device *device;
 static gvm_heap *heap;
 static CUstream streams[STREAMS];
-static _Atomic uint8_t *shadow;
+static shadow used;
 static atomic_bool failed;
 static char problem[400];
 static pthread_mutex_t problem_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -60,6 +61,7 @@ static pthread_mutex_t problem_lock = PTHREAD_MUTEX_INITIALIZER;
 typedef struct piece {
     uint64_t address, bytes, mark; /* mark: written at its start and end; 0: nothing */
     int stream;                    /* -1: none */
+    bool shares;                   /* its units, with other small ones */
 } piece;
 
 typedef struct worker {
@@ -105,22 +107,18 @@ static uint64_t below(worker *w, uint64_t end)
 
 /* ---- the shadow */
 
-static void claim(uint64_t address, uint64_t bytes, uint8_t number)
+static void claim(uint64_t address, uint64_t bytes, bool shares, uint8_t number)
 {
-    for (uint64_t unit = address >> 14; unit <= (address + bytes - 1) >> 14; unit++) {
-        uint8_t before = atomic_exchange(&shadow[unit], number);
-
-        if (before != 0)
-            fail("unit %#llx of the block at %#llx is in a block of thread %u already",
-                 (unsigned long long)(unit << 14), (unsigned long long)address, before);
-    }
+    if (!shadow_claim(&used, address, bytes, shares, number))
+        fail("some of %llu bytes at %#llx are in another block already", (unsigned long long)bytes,
+             (unsigned long long)address);
 }
 
-static void unclaim(uint64_t address, uint64_t bytes)
+static void unclaim(uint64_t address, uint64_t bytes, bool shares)
 {
-    for (uint64_t unit = address >> 14; unit <= (address + bytes - 1) >> 14; unit++)
-        if (atomic_exchange(&shadow[unit], 0) == 0)
-            fail("unit %#llx was free in the shadow", (unsigned long long)(unit << 14));
+    if (!shadow_give(&used, address, bytes, shares))
+        fail("some of %llu bytes at %#llx were free in the shadow", (unsigned long long)bytes,
+             (unsigned long long)address);
 }
 
 /* ---- contents: words at both ends, written and read in the order of the block's stream */
@@ -164,9 +162,11 @@ static uint64_t random_bytes(worker *w)
 {
     const uint64_t kind = below(w, 1000);
 
-    if (kind < 600)
+    if (kind < 650)
+        return 1 + below(w, 1ull << (6 + below(w, 9)));
+    if (kind < 750)
         return 1 + below(w, 64 * KIB);
-    if (kind < 850)
+    if (kind < 900)
         return 1 + below(w, MIB);
     if (kind < 990)
         return 1 + below(w, 12 * MIB);
@@ -181,7 +181,7 @@ static void free_piece(worker *w, const piece *p, bool other_stream)
     gvm_status status;
 
     read_marks(p);
-    unclaim(p->address, p->bytes);
+    unclaim(p->address, p->bytes, p->shares);
     if (other_stream || (p->stream >= 0 && below(w, 8) != 0))
         status = gvm_heap_free_async(heap, ptr,
                                      streams[other_stream ? (int)below(w, STREAMS) : p->stream]);
@@ -212,17 +212,29 @@ static int exhausted(gvm_heap *which, uint64_t wanted_bytes, void *arg)
     return 1;
 }
 
+static gvm_status alloc_aligned(const piece *p, uint64_t alignment, void **out)
+{
+    return p->stream >= 0
+               ? gvm_heap_alloc_aligned_async(heap, p->bytes, alignment, "a", streams[p->stream], out)
+               : gvm_heap_alloc_aligned(heap, p->bytes, alignment, "a", out);
+}
+
 static void do_alloc(worker *w)
 {
     piece p = {.bytes = random_bytes(w), .stream = (int)below(w, 2 * STREAMS) - STREAMS};
+    uint64_t alignment = p.bytes > SMALL_BYTES ? GVM_HEAP_UNIT_BYTES : 256;
     void *ptr = NULL;
     size_t size = 0;
     gvm_status status;
 
     if (p.stream < 0)
         p.stream = -1;
-    status = p.stream >= 0 ? gvm_heap_alloc_async(heap, p.bytes, "s", streams[p.stream], &ptr)
-                           : gvm_heap_alloc(heap, p.bytes, &ptr);
+    p.shares = p.bytes <= SMALL_BYTES;
+    if (below(w, 8) == 0)
+        status = alloc_aligned(&p, alignment = 1ull << below(w, ALIGNMENT_SHIFT_MAX + 1), &ptr);
+    else
+        status = p.stream >= 0 ? gvm_heap_alloc_async(heap, p.bytes, "s", streams[p.stream], &ptr)
+                               : gvm_heap_alloc(heap, p.bytes, &ptr);
     if (status == GVM_E_NOSPACE) {
         w->refused++;
         if (w->held > 0)
@@ -234,7 +246,11 @@ static void do_alloc(worker *w)
         return;
     }
     p.address = (uintptr_t)ptr;
-    claim(p.address, p.bytes, w->number);
+    if (p.address % alignment != 0)
+        fail("a block of %llu bytes begins at %#llx, not at a multiple of %llu",
+             (unsigned long long)p.bytes, (unsigned long long)p.address,
+             (unsigned long long)alignment);
+    claim(p.address, p.bytes, p.shares, w->number);
     status = gvm_heap_get_size(heap, ptr, &size);
     if (status != GVM_OK || size != p.bytes)
         fail("the size of a block of %llu is %zu", (unsigned long long)p.bytes, size);
@@ -248,25 +264,24 @@ static void do_resize(worker *w)
 {
     const unsigned index = (unsigned)below(w, w->held);
     piece taken = w->pieces[index], *p = &taken;
-    const uint64_t bytes = below(w, 2) == 0 ? 1 + below(w, p->bytes)
-                                            : p->bytes + below(w, p->bytes + MIB);
+    const uint64_t bytes = below(w, 2) == 0
+                               ? 1 + below(w, p->bytes)
+                               : p->bytes + below(w, p->shares ? p->bytes : p->bytes + MIB);
+
+    const uint64_t grain = p->shares ? 256 : GVM_HEAP_UNIT_BYTES;
+    const uint64_t old_end = gvmi_round_up(p->address + p->bytes, grain);
+    const uint64_t new_end = gvmi_round_up(p->address + bytes, grain);
     gvm_status status;
 
     w->pieces[index] = w->pieces[--w->held]; /* the callback must not free it meanwhile */
     read_marks(p);
     p->mark = 0;
-    if (bytes < p->bytes && (p->address + p->bytes - 1) >> 14 != (p->address + bytes - 1) >> 14) {
-        const uint64_t end = gvmi_round_up(p->address + bytes, 1 << 14);
-
-        unclaim(end, p->address + p->bytes - end); /* before, as for a free */
-    }
+    if (new_end < old_end)
+        unclaim(new_end, old_end - new_end, p->shares); /* before, as for a free */
     status = gvm_heap_resize(heap, (void *)(uintptr_t)p->address, bytes);
     if (status == GVM_OK) {
-        if (bytes > p->bytes && (p->address + p->bytes - 1) >> 14 != (p->address + bytes - 1) >> 14) {
-            const uint64_t end = gvmi_round_up(p->address + p->bytes, 1 << 14);
-
-            claim(end, p->address + bytes - end, w->number);
-        }
+        if (new_end > old_end)
+            claim(old_end, new_end - old_end, p->shares, w->number);
         p->bytes = bytes;
         w->resized++;
     } else if (bytes <= p->bytes || (status != GVM_E_ADDRESS && status != GVM_E_NOSPACE)) {
@@ -445,9 +460,7 @@ static bool start(uint64_t seed)
                                       .shelf_bytes = 2 * MIB,
                                       .exhausted = exhausted};
 
-    shadow = mmap(NULL, SHADOW_BYTES, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shadow == MAP_FAILED || gvm_device_open(0, &device) != GVM_OK ||
+    if (!shadow_make(&used) || gvm_device_open(0, &device) != GVM_OK ||
         gvm_heap_create(device, &options, &heap) != GVM_OK || gvmi_device_enter(device) != GVM_OK)
         return false;
     for (int i = 0; i < STREAMS; i++)

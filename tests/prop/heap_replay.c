@@ -8,8 +8,8 @@
  * what is kept; on average at most 2.4 and 1.1 times.
  *
  * Method: as the plug-in does, every request is in the order of its stream. Where memory lies, and when it goes back,
- * depends on the trace alone, as calls give back themselves, so the figures are the same in every run. A byte of the shadow stands for a unit
- * of the address space. The trace has to be one that rounding to powers of two would cost dearly: else
+ * depends on the trace alone, as calls give back themselves, so the figures are the same in every run.
+ * The trace has to be one that rounding to powers of two would cost dearly: else
  * it shows nothing.
  */
 #include <stdarg.h>
@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <gvmem/gvmem.h>
@@ -28,6 +27,7 @@
 #include "heap/heap.h"
 #include "memory/device.h"
 #include "tests/lib/fixture.h"
+#include "tests/lib/shadow.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/units.h"
 
@@ -37,14 +37,14 @@
 #define ROUNDED_RATIO_LEAST 1.3
 #define CHECK_EVERY 500 /* events */
 #define EVENTS_LEAST 100000
-#define SHADOW_BYTES (1ull << (47 - 14))
+#define SMALL_BYTES (14 * KIB) /* such blocks share units */
 #define RUN_LIMIT_S 500
 
 static gvm_device *device;
 static CUstream streams[HEAP_TRACE_STREAMS_MAX];
 static heap_trace trace;
 static void **blocks; /* by number */
-static uint8_t *shadow;
+static shadow used;
 static char problem[400];
 
 static bool fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -68,16 +68,13 @@ static bool fail_call(const char *what, size_t event)
 
 static bool mark(const void *ptr, uint64_t bytes, bool taken)
 {
-    const uint64_t first = (uint64_t)(uintptr_t)ptr >> 14,
-                   last = ((uint64_t)(uintptr_t)ptr + bytes - 1) >> 14;
+    const uint64_t address = (uint64_t)(uintptr_t)ptr;
+    const bool shares = bytes <= SMALL_BYTES;
 
-    for (uint64_t unit = first; unit <= last; unit++) {
-        if (shadow[unit] == taken)
-            return fail("unit %#llx of the block at %p is in another block",
-                        (unsigned long long)(unit << 14), ptr);
-        shadow[unit] = taken;
-    }
-    return true;
+    return (taken ? shadow_claim(&used, address, bytes, shares, 1)
+                  : shadow_give(&used, address, bytes, shares)) ||
+           fail("bytes of the block of %llu at %p are in another block", (unsigned long long)bytes,
+                ptr);
 }
 
 static bool step(gvm_heap *heap, size_t index)
@@ -220,9 +217,7 @@ static bool start(const char *path)
     if (!heap_trace_read(path, &trace))
         return false;
     blocks = calloc(trace.blocks_max, sizeof *blocks);
-    shadow = mmap(NULL, SHADOW_BYTES, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (blocks == NULL || shadow == MAP_FAILED || gvm_device_open(0, &device) != GVM_OK ||
+    if (blocks == NULL || !shadow_make(&used) || gvm_device_open(0, &device) != GVM_OK ||
         gvmi_device_enter(device) != GVM_OK)
         return false;
     for (unsigned i = 0; i < trace.streams; i++)
