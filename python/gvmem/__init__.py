@@ -10,6 +10,7 @@ and is still alive keeps the lease. docs/python.md tells more.
 """
 from . import errors
 from ._array import Lease
+from ._buffer import Buffer
 from ._gvmem import Array
 from ._gvmem import version as __version__
 from ._keeper import Info, Keeper, Object, Snapshot, connect, driver
@@ -18,6 +19,6 @@ from ._table import Column, Table, TableLease
 from .errors import Error
 
 __all__ = [
-    "Array", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "Values", "connect", "driver",
+    "Array", "Buffer", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "Values", "connect", "driver",
     "errors", "load",
 ]

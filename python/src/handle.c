@@ -1,9 +1,9 @@
 /* Handles: what their users are, and how they end. */
 #include "module.h"
 
-PyTypeObject *handle_types[3];
+PyTypeObject *handle_types[KIND_COUNT];
 
-static const char *const kind_names[] = {"connection", "object", "table"};
+static const char *const kind_names[] = {"connection", "object", "table", "buffer"};
 
 PyObject *raise_closed(const handle *h)
 {
@@ -57,7 +57,30 @@ static void leave_parent(handle *h)
     Py_DECREF((PyObject *)parent);
 }
 
-/* Closes it in the library. Waits a second or two at most for a keeper that does not answer. */
+/* Before memory goes that kernels may use. In a context that is lost none runs. */
+static void wait_for_work(gvm_device *device)
+{
+    const gvm_status status = gvm_device_synchronize(device);
+
+    (void)status;
+}
+
+static void close_in_library(handle *h, gvm_device *device)
+{
+    switch (h->kind) {
+    case KIND_CLIENT: gvm_client_close(h->of.client); break;
+    case KIND_OBJECT: gvm_object_close(h->of.object); break;
+    case KIND_TABLE: gvm_table_detach(h->of.table); break;
+    case KIND_BUFFER:
+        wait_for_work(device);
+        gvm_buffer_destroy(h->of.buffer);
+        break;
+    case KIND_COUNT: break;
+    }
+}
+
+/* Closes it in the library. Waits a second or two at most for a keeper that does not answer, and for the GPU where work may use
+ * what ends. */
 static void end_handle(handle *h)
 {
     const bool ended = h->ended;
@@ -66,12 +89,8 @@ static void end_handle(handle *h)
     h->closed = h->ended = true;
     h->device = NULL;
     Py_BEGIN_ALLOW_THREADS;
-    if (!ended && h->kind == KIND_CLIENT)
-        gvm_client_close(h->of.client);
-    else if (!ended && h->kind == KIND_OBJECT)
-        gvm_object_close(h->of.object);
-    else if (!ended)
-        gvm_table_detach(h->of.table);
+    if (!ended)
+        close_in_library(h, device);
     gvm_device_close(device);
     Py_END_ALLOW_THREADS;
     leave_parent(h);
@@ -177,10 +196,10 @@ static PyGetSetDef properties[] = {
 bool handle_ready(PyObject *module)
 {
     static const char *const names[] = {"gvmem._gvmem.Client", "gvmem._gvmem.Object",
-                                        "gvmem._gvmem.Table"};
-    PyMethodDef *methods[] = {client_methods, object_methods, table_methods};
+                                        "gvmem._gvmem.Table", "gvmem._gvmem.Buffer"};
+    PyMethodDef *methods[] = {client_methods, object_methods, table_methods, buffer_methods};
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < KIND_COUNT; i++) {
         PyType_Slot slots[] = {
             {Py_tp_dealloc, dealloc},
             {Py_tp_methods, methods[i]},

@@ -153,6 +153,10 @@ static PyMethodDef functions[] = {
     {"adopt", client_adopt, METH_VARARGS, "adopt(socket's descriptor): a Client, which owns it then"},
     {"attach", table_attach, METH_VARARGS, "attach(token, flags): a Table"},
     {"open_load", client_open_load, METH_VARARGS, "open_load(token): (Client, Object)"},
+    {"buffer", buffer_create, METH_VARARGS,
+     "buffer(reserve, size, device, chunk, address or None, flags): a Buffer"},
+    {"order_streams", stream_order_by_number, METH_VARARGS,
+     "order_streams(device, first, second): what the second is given from now on waits for the first"},
     {"memory", memory_new, METH_VARARGS, "memory(owner, address, bytes): it, as a buffer"},
     {"of_dlpack", memory_of_dlpack, METH_O, "of_dlpack(capsule): (memory, code, bits, shape)"},
     {"put_bits", memory_put_bits, METH_VARARGS, "put_bits(into, at, from or None, offset, count)"},
@@ -184,7 +188,9 @@ static PyModuleDef definition = {
     X(PUBLISH_REPLACE) X(PUBLISH_PRIVATE) \
     X(LEASE_READ) X(LEASE_WRITE) \
     X(HINT_NONE) X(HINT_SCAN) X(HINT_HOT) X(HINT_ONCE) \
-    X(ACQUIRE_CPU) X(TABLE_WHOLE) X(FOREVER)
+    X(ACQUIRE_CPU) X(TABLE_WHOLE) X(FOREVER) \
+    X(BUFFER_UNSHARED) X(TIER_ABSENT) X(TIER_DEVICE) X(TIER_HOST) \
+    X(ACCESS_NONE) X(ACCESS_READ) X(ACCESS_READWRITE)
 /* clang-format on */
 
 static bool add_constants(PyObject *module)
