@@ -296,6 +296,27 @@ def test_copies_are_in_the_order_of_a_stream(buffer, streams):
 # ---- threads and processes
 
 
+def test_no_array_is_made_while_memory_is_taken_away(buffer, streams):
+    go = threading.Event()
+    streams[0].call_back(lambda: go.wait(10))
+    taker = threading.Thread(target=buffer.decommit)
+    taker.start()  # waits for the stream
+    try:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            try:
+                buffer.array()
+            except BufferError as error:
+                assert "just now" in str(error)
+                break
+        else:
+            raise AssertionError("an array is made")
+    finally:
+        go.set()
+        taker.join(10)
+    assert buffer.committed == 0 and buffer.array().nbytes == 0
+
+
 def test_threads_make_arrays_while_one_takes_memory_away():
     with gvmem.Buffer(2 * MIB, reserve=4 * MIB, chunk=2 * MIB) as made:
         end, failures = threading.Event(), []
@@ -315,8 +336,8 @@ def test_threads_make_arrays_while_one_takes_memory_away():
         threads = [threading.Thread(target=consume) for _ in range(2)]
         for thread in threads:
             thread.start()
-        taken = 0
-        for _ in range(300):
+        taken, late = 0, time.monotonic() + 60
+        while taken < 200 and not failures and time.monotonic() < late:
             try:
                 made.decommit()
                 taken += 1
@@ -326,7 +347,7 @@ def test_threads_make_arrays_while_one_takes_memory_away():
         end.set()
         for thread in threads:
             thread.join()
-        assert not failures and taken > 0
+        assert not failures and taken == 200
 
 
 def test_buffer_closed_under_threads_is_an_error_there():
