@@ -13,12 +13,14 @@ from ._array import Lease
 from ._buffer import Buffer
 from ._gvmem import Array
 from ._gvmem import version as __version__
+from ._heap import Block, Heap
 from ._keeper import Info, Keeper, Object, Snapshot, connect, driver
 from ._load import Values, load
 from ._table import Column, Table, TableLease
+from ._vector import Vector
 from .errors import Error
 
 __all__ = [
-    "Array", "Buffer", "Column", "Error", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease", "Values", "connect", "driver",
-    "errors", "load",
+    "Array", "Block", "Buffer", "Column", "Error", "Heap", "Info", "Keeper", "Lease", "Object", "Snapshot", "Table", "TableLease",
+    "Values", "Vector", "connect", "driver", "errors", "load",
 ]

@@ -8,7 +8,7 @@ from ._array import Shape, dimensions, element, stream_number
 from ._keeper import Info
 
 _TIERS = {"absent": _gvmem.TIER_ABSENT, "device": _gvmem.TIER_DEVICE, "host": _gvmem.TIER_HOST}
-_ACCESS = {None: _gvmem.ACCESS_NONE, "read": _gvmem.ACCESS_READ, "write": _gvmem.ACCESS_READWRITE}
+ACCESS = {None: _gvmem.ACCESS_NONE, "read": _gvmem.ACCESS_READ, "write": _gvmem.ACCESS_READWRITE}
 _TIER_NAMES = {number: name for name, number in _TIERS.items()}
 
 
@@ -30,7 +30,7 @@ def cut(length: int, key: Any) -> tuple[int, int]:
 
 
 class Memory:
-    """What Buffer, Vector and Block have in common: a handle, closed by close(), by `with`, or with its last reference. What has
+    """What Buffer, Vector, Heap and Block have in common: a handle, closed by close(), by `with`, or with its last reference. What has
     consumed an array keeps the memory until it is gone, and so does the array itself."""
 
     __slots__ = ("_handle", "__weakref__")
@@ -38,15 +38,6 @@ class Memory:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-    def array(self, dtype: Any = "u1", shape: Shape = None, *, offset: int = 0, stream: Any = None,
-              readonly: bool = False) -> _gvmem.Array:
-        """An array of all there is from offset (bytes) on, or of a shape, without a copy.
-
-        stream: on which the work is that writes it. Consumers by DLPack have their stream wait for it, those by
-        __cuda_array_interface__ find it there, and those on the CPU wait. Without one there is no such work left.
-        """
-        return self._handle.array(offset, element(dtype), dimensions(shape), stream_number(stream), readonly)
 
     @property
     def device(self) -> int:
@@ -62,7 +53,29 @@ class Memory:
         self._handle.close()
 
 
-class Buffer(Memory):
+class Bytes(Memory):
+    """Memory without a type: Buffer and Block."""
+
+    __slots__ = ()
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __getitem__(self, key: slice) -> _gvmem.Array:
+        first, count = cut(len(self), key)
+        return self.array("u1", count, offset=first)
+
+    def array(self, dtype: Any = "u1", shape: Shape = None, *, offset: int = 0, stream: Any = None,
+              readonly: bool = False) -> _gvmem.Array:
+        """An array of all there is from offset (bytes) on, or of a shape, without a copy.
+
+        stream: on which the work is that writes it. Consumers by DLPack have their stream wait for it, those by
+        __cuda_array_interface__ find it there, and those on the CPU wait. Without one there is no such work left.
+        """
+        return self._handle.array(offset, element(dtype), dimensions(shape), stream_number(stream), readonly)
+
+
+class Buffer(Bytes):
     """A range of device addresses, and memory behind any part of it: gvmem.Buffer(size, reserve=…).
 
         with gvmem.Buffer(1 << 20, reserve=1 << 40) as buffer:
@@ -99,10 +112,6 @@ class Buffer(Memory):
     def __len__(self) -> int:
         return self._size
 
-    def __getitem__(self, key: slice) -> _gvmem.Array:
-        first, count = cut(self._size, key)
-        return self.array("u1", count, offset=first)
-
     # ---- memory behind it
 
     def commit(self, offset: int = 0, size: Optional[int] = None) -> None:
@@ -132,7 +141,7 @@ class Buffer(Memory):
 
     def grant(self, device: int, access: Optional[str] = "write") -> None:
         """Gives another GPU access: "read", "write", or None, which takes it away."""
-        self._handle.grant(device, look_up(_ACCESS, access, "access"))
+        self._handle.grant(device, look_up(ACCESS, access, "access"))
 
     def _rest(self, offset: int, size: Optional[int]) -> int:
         return max(0, self._size - offset) if size is None else size

@@ -3,7 +3,8 @@
 
 PyTypeObject *handle_types[KIND_COUNT];
 
-static const char *const kind_names[] = {"connection", "object", "table", "buffer"};
+static const char *const kind_names[] = {"connection", "object", "table", "buffer",
+                                         "vector",     "heap",   "block"};
 
 PyObject *raise_closed(const handle *h)
 {
@@ -75,6 +76,12 @@ static void close_in_library(handle *h, gvm_device *device)
         wait_for_work(device);
         gvm_buffer_destroy(h->of.buffer);
         break;
+    case KIND_VECTOR:
+        wait_for_work(device);
+        gvm_vector_destroy(h->of.vector);
+        break;
+    case KIND_HEAP: gvm_heap_destroy(h->of.heap); break;
+    case KIND_BLOCK: heap_free_block(h, device); break;
     case KIND_COUNT: break;
     }
 }
@@ -91,7 +98,8 @@ static void end_handle(handle *h)
     Py_BEGIN_ALLOW_THREADS;
     if (!ended)
         close_in_library(h, device);
-    gvm_device_close(device);
+    if (h->kind != KIND_BLOCK) /* whose device is the heap's */
+        gvm_device_close(device);
     Py_END_ALLOW_THREADS;
     leave_parent(h);
 }
@@ -179,6 +187,11 @@ static PyObject *get_readonly(PyObject *self, void *Py_UNUSED(unused))
     return PyBool_FromLong(((handle *)self)->readonly);
 }
 
+static PyObject *get_address(PyObject *self, void *Py_UNUSED(unused))
+{
+    return PyLong_FromVoidPtr(((handle *)self)->address);
+}
+
 static PyObject *get_users(PyObject *self, void *Py_UNUSED(unused))
 {
     return PyLong_FromSize_t(((handle *)self)->users);
@@ -189,15 +202,18 @@ static PyGetSetDef properties[] = {
     {"device", get_device, NULL, "the device's ordinal in this process", NULL},
     {"software", get_software, NULL, "whether that is a software GPU", NULL},
     {"readonly", get_readonly, NULL, "whether it was opened so", NULL},
+    {"address", get_address, NULL, "of memory of this process alone", NULL},
     {"users", get_users, NULL, "calls under way, leases, objects", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
 bool handle_ready(PyObject *module)
 {
-    static const char *const names[] = {"gvmem._gvmem.Client", "gvmem._gvmem.Object",
-                                        "gvmem._gvmem.Table", "gvmem._gvmem.Buffer"};
-    PyMethodDef *methods[] = {client_methods, object_methods, table_methods, buffer_methods};
+    static const char *const names[] = {
+        "gvmem._gvmem.Client", "gvmem._gvmem.Object", "gvmem._gvmem.Table", "gvmem._gvmem.Buffer",
+        "gvmem._gvmem.Vector", "gvmem._gvmem.Heap",   "gvmem._gvmem.Block"};
+    PyMethodDef *methods[] = {client_methods, object_methods, table_methods, buffer_methods,
+                              vector_methods, heap_methods,   block_methods};
 
     for (int i = 0; i < KIND_COUNT; i++) {
         PyType_Slot slots[] = {

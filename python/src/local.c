@@ -15,6 +15,14 @@ bool local_open(handle *h, int32_t ordinal)
     return handle_find_device(h, ordinal);
 }
 
+bool local_check_unchanged(const handle *h)
+{
+    if (h->changing == 0)
+        return true;
+    PyErr_SetString(PyExc_BufferError, "another thread takes memory or rights away just now");
+    return false;
+}
+
 /* arguments: (offset, element type, shape or None, stream or None, whether it is to be read-only). find says how many bytes
  * there are from the offset on. */
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
@@ -38,10 +46,8 @@ PyObject *local_array(handle *h, PyObject *arguments, local_room *find)
     lease = hold_new(h, 1, 0);
     if (lease == NULL)
         return NULL;
-    if (h->changing > 0) {
-        PyErr_SetString(PyExc_BufferError, "another thread takes memory or rights away just now");
+    if (!local_check_unchanged(h))
         goto end;
-    }
     if (offset > h->bytes) {
         PyErr_Format(PyExc_ValueError, "offset %llu is behind the end", (unsigned long long)offset);
         goto end;

@@ -3,8 +3,8 @@
  * It blocks: the Python layer (gvmem/_wait.py) sees to Ctrl-C. Each call is made without the interpreter lock
  * (GIL); everything else here is guarded by it.
  *
- * A handle is a connection, an object or a table, or memory of this process alone: a buffer. Calls under way, leases and,
- * for a connection, its objects are its users: closing marks it, and the last user ends it. So nothing is closed under a
+ * A handle is a connection, an object or a table, or memory of this process alone: a buffer, a vector, a heap or a block of one. Calls under way, leases and,
+ * for a connection, its objects are its users, for a heap its blocks: closing marks it, and the last user ends it. So nothing is closed under a
  * thread, or under an array.
  */
 #ifndef GVMEM_PYTHON_MODULE_H
@@ -19,7 +19,9 @@
 
 #include <gvmem/buffer.h>
 #include <gvmem/client.h>
+#include <gvmem/heap.h>
 #include <gvmem/table.h>
+#include <gvmem/vector.h>
 
 #define DIMENSIONS_MAX 16
 
@@ -28,11 +30,19 @@ typedef enum handle_kind {
     KIND_OBJECT,
     KIND_TABLE,
     KIND_BUFFER,
+    KIND_VECTOR,
+    KIND_HEAP,
+    KIND_BLOCK,
     KIND_COUNT
 } handle_kind;
 
 typedef struct hold hold;
 typedef struct handle handle;
+
+typedef struct stream_argument {
+    bool given;
+    gvm_stream stream;
+} stream_argument;
 
 struct handle {
     PyObject_HEAD;
@@ -42,15 +52,19 @@ struct handle {
         gvm_object *object;
         gvm_table *table;
         gvm_buffer *buffer;
+        gvm_vector *vector;
+        gvm_heap *heap;
     } of;
-    handle *parent; /* the connection of an object; owned */
-    handle *first;  /* of a connection: its objects, linked by next and previous; not owned */
+    handle *parent; /* the connection of an object, the heap of a block; owned */
+    handle *first; /* of a connection: its objects, of a heap: its blocks, linked by next and previous; not owned */
     handle *next, *previous;
     hold *holds;        /* linked likewise */
     gvm_device *device; /* open, for waiting; NULL in a connection */
     int32_t ordinal;
-    char *address;     /* of memory of this process alone: its first byte */
-    uint64_t bytes;    /* behind which there are none */
+    char *address;          /* of memory of this process alone: its first byte */
+    uint64_t bytes;         /* behind which there are none */
+    uint64_t elem_bytes;    /* of a vector */
+    stream_argument stream; /* of a block: behind whose work it is freed */
     unsigned changing; /* calls under way that take memory or rights away: no arrays are made */
     bool cpu;          /* the CPU may use its memory, wherever that is */
     bool software;     /* a software GPU's: the CPU may use what a lease lends */
@@ -103,11 +117,6 @@ int get_u64(PyObject *number, void *out); /* for PyArg_Parse's O& */
 int get_u32(PyObject *number, void *out);
 int get_stream(PyObject *number, void *out); /* a stream_argument */
 
-typedef struct stream_argument {
-    bool given;
-    gvm_stream stream;
-} stream_argument;
-
 typedef enum field_kind {
     FIELD_U64,
     FIELD_U32,
@@ -153,11 +162,15 @@ typedef gvm_status local_room(handle *h, uint64_t offset, uint64_t *bytes, bool 
 PyObject *local_array(handle *h, PyObject *arguments, local_room *find);
 bool local_begin_change(handle *h, uint64_t first, uint64_t end, uint32_t mode);
 void local_end_change(handle *h);
+bool local_check_unchanged(const handle *h);
 bool local_open(handle *h, int32_t ordinal);
 
-/* buffer.c */
-extern PyMethodDef buffer_methods[];
+/* buffer.c, vector.c, heap.c */
+extern PyMethodDef buffer_methods[], vector_methods[], heap_methods[], block_methods[];
 PyObject *buffer_create(PyObject *module, PyObject *arguments);
+PyObject *vector_create(PyObject *module, PyObject *arguments);
+PyObject *heap_create(PyObject *module, PyObject *arguments);
+void heap_free_block(handle *block, gvm_device *device);
 
 /* stream.c */
 gvm_status stream_wait(gvm_device *device, gvm_stream stream);

@@ -28,6 +28,7 @@ class Stream:
         self.driver = ctypes.CDLL(gvmem.driver().path)
         self.cuda_stream = ctypes.c_void_p()
         self.context = ctypes.c_void_p()
+        self.functions = []
         assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), 0) == 0
         assert self.driver.cuCtxSetCurrent(self.context) == 0
         assert self.driver.cuStreamCreate(ctypes.byref(self.cuda_stream), 1) == 0
@@ -35,10 +36,11 @@ class Stream:
 
     def call_back(self, function):
         """Runs a function in the order of the stream."""
-        self.function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function())
-        assert self.driver.cuLaunchHostFunc(ctypes.c_void_p(self.cuda_stream), self.function, None) == 0
+        self.functions.append(ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: function()))
+        assert self.driver.cuLaunchHostFunc(ctypes.c_void_p(self.cuda_stream), self.functions[-1], None) == 0
 
     def close(self):
+        assert self.driver.cuStreamSynchronize(ctypes.c_void_p(self.cuda_stream)) == 0
         assert self.driver.cuStreamDestroy_v2(ctypes.c_void_p(self.cuda_stream)) == 0
         assert self.driver.cuDevicePrimaryCtxRelease_v2(0) == 0
 
